@@ -1,0 +1,273 @@
+// Package unit holds the quantities that cross package borders: Rate (bit/s),
+// Size (bytes) and Instant (nanoseconds). It parses what people write and
+// prints what people read, and depends on nothing but the standard library.
+package unit
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rate is a data rate in bits per second. Zero means "not set".
+type Rate int64
+
+// Multiples of a bit per second, in powers of 1000 as tc(8) and pf.conf(5) use them.
+const (
+	BitPerSecond  Rate = 1
+	KbitPerSecond      = 1000 * BitPerSecond
+	MbitPerSecond      = 1000 * KbitPerSecond
+	GbitPerSecond      = 1000 * MbitPerSecond
+)
+
+// Size is an amount of data in bytes.
+type Size int64
+
+// Multiples of a byte, in powers of 1000.
+const (
+	Byte Size = 1
+	KB        = 1000 * Byte
+	MB        = 1000 * KB
+	GB        = 1000 * MB
+)
+
+// Instant is a point in time, in nanoseconds since an origin that its clock chooses.
+type Instant int64
+
+// Add returns the instant d later.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns the time from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// Before reports whether i is earlier than j.
+func (i Instant) Before(j Instant) bool { return i < j }
+
+// Seconds returns the instant in seconds since its origin.
+func (i Instant) Seconds() float64 { return float64(i) / 1e9 }
+
+// Time returns how long n bytes occupy a line of rate r, rounded up to a
+// nanosecond. A rate that is not positive returns the longest duration.
+func (r Rate) Time(n Size) time.Duration {
+	if r <= 0 {
+		return math.MaxInt64
+	}
+	if n > 1e9 { // 8e9 × n would overflow
+		x := new(big.Int).Mul(big.NewInt(int64(n)), big.NewInt(8e9))
+		x.Div(x, big.NewInt(int64(r)))
+		if !x.IsInt64() {
+			return math.MaxInt64
+		}
+		return time.Duration(x.Int64())
+	}
+	return time.Duration((int64(n)*8e9 + int64(r) - 1) / int64(r))
+}
+
+// Bytes returns how many whole bytes rate r carries in d, rounded down.
+func (r Rate) Bytes(d time.Duration) Size {
+	x := new(big.Int).Mul(big.NewInt(int64(r)), big.NewInt(int64(d)))
+	x.Div(x, big.NewInt(8e9))
+	if !x.IsInt64() {
+		return math.MaxInt64
+	}
+	return Size(x.Int64())
+}
+
+// Scale returns r × f, rounded down to a whole bit per second.
+func (r Rate) Scale(f float64) Rate { return Rate(math.Floor(float64(r) * f)) }
+
+// Mbit returns the rate in Mbit/s.
+func (r Rate) Mbit() float64 { return float64(r) / 1e6 }
+
+// String prints the rate with the largest multiple that keeps it ≥ 1, exact to
+// the bit, as in "29.1 Mbit/s". ParseRate reads it back to the same value.
+func (r Rate) String() string {
+	for _, u := range []struct {
+		of   Rate
+		name string
+	}{{GbitPerSecond, "Gbit/s"}, {MbitPerSecond, "Mbit/s"}, {KbitPerSecond, "kbit/s"}} {
+		if r >= u.of || r <= -u.of {
+			return decimal(int64(r), int64(u.of)) + " " + u.name
+		}
+	}
+	return strconv.FormatInt(int64(r), 10) + " bit/s"
+}
+
+// Short prints the rate with three significant digits, for people: "29.1 Mbit/s".
+func (r Rate) Short() string {
+	f, name := float64(r), "bit/s"
+	switch {
+	case f >= 999.5e6:
+		f, name = f/1e9, "Gbit/s"
+	case f >= 999.5e3:
+		f, name = f/1e6, "Mbit/s"
+	case f >= 999.5:
+		f, name = f/1e3, "kbit/s"
+	}
+	return short(f) + " " + name
+}
+
+// Tc prints the rate as one word that tc(8) accepts, exact to the bit.
+func (r Rate) Tc() string {
+	if r%KbitPerSecond == 0 {
+		return strconv.FormatInt(int64(r/KbitPerSecond), 10) + "kbit"
+	}
+	return strconv.FormatInt(int64(r), 10) + "bit"
+}
+
+// ParseRate reads "950kbit", "29.1 Mbit/s" or "1gbit": a decimal number and a
+// unit of bits per second (bit, kbit, mbit, gbit, tbit, or k/M/G/Tbps; "/s" may
+// follow; case does not matter). A bare number is refused, because nobody can
+// tell whether it means bits or kilobits. The value is at most 1 Tbit/s.
+func ParseRate(s string) (Rate, error) {
+	num, name := split(s)
+	var of int64
+	switch strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(name), "/s"), "ps") {
+	case "":
+		return 0, fmt.Errorf("rate %q: no unit; write it like 950kbit, 29.1mbit or \"29.1 Mbit/s\"", s)
+	case "bit", "b":
+		of = 1
+	case "kbit", "kb":
+		of = 1e3
+	case "mbit", "mb":
+		of = 1e6
+	case "gbit", "gb":
+		of = 1e9
+	case "tbit", "tb":
+		of = 1e12
+	default:
+		return 0, fmt.Errorf("rate %q: unknown unit %q; use bit, kbit, mbit or gbit", s, name)
+	}
+	v, err := scaled(num, of)
+	if err != nil {
+		return 0, fmt.Errorf("rate %q: %w", s, err)
+	}
+	if v <= 0 {
+		return 0, fmt.Errorf("rate %q: must be above zero", s)
+	}
+	if v > 1e12 {
+		return 0, fmt.Errorf("rate %q: above 1 Tbit/s, which no shaper here can hold", s)
+	}
+	return Rate(v), nil
+}
+
+// UnmarshalText lets a Rate be read from TOML and JSON strings.
+func (r *Rate) UnmarshalText(b []byte) (err error) { *r, err = ParseRate(string(b)); return err }
+
+// String prints the size with the largest multiple of 1000 that keeps it ≥ 1,
+// exact to the byte. ParseSize reads it back.
+func (s Size) String() string {
+	for _, u := range []struct {
+		of   Size
+		name string
+	}{{GB, "GB"}, {MB, "MB"}, {KB, "kB"}} {
+		if s >= u.of || s <= -u.of {
+			return decimal(int64(s), int64(u.of)) + " " + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10) + " B"
+}
+
+// ParseSize reads "1.5 MB", "375kB" or "9000 B" (powers of 1000; KiB, MiB and
+// GiB are powers of 1024). A bare number is refused.
+func ParseSize(s string) (Size, error) {
+	num, name := split(s)
+	var of int64
+	switch strings.ToLower(name) {
+	case "":
+		return 0, fmt.Errorf("size %q: no unit; write it like 375kB or 1.5MB", s)
+	case "b", "byte", "bytes":
+		of = 1
+	case "kb":
+		of = 1e3
+	case "mb":
+		of = 1e6
+	case "gb":
+		of = 1e9
+	case "kib":
+		of = 1 << 10
+	case "mib":
+		of = 1 << 20
+	case "gib":
+		of = 1 << 30
+	default:
+		return 0, fmt.Errorf("size %q: unknown unit %q; use B, kB or MB", s, name)
+	}
+	v, err := scaled(num, of)
+	if err != nil {
+		return 0, fmt.Errorf("size %q: %w", s, err)
+	}
+	return Size(v), nil
+}
+
+// UnmarshalText lets a Size be read from TOML and JSON strings.
+func (s *Size) UnmarshalText(b []byte) (err error) { *s, err = ParseSize(string(b)); return err }
+
+// ParseDuration reads "24 ms", "1.5s" or "100us": as time.ParseDuration does,
+// with blanks allowed between number and unit. It refuses negative values.
+func ParseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		return 0, fmt.Errorf("duration %q: write it like 24ms or 1.5s", s)
+	}
+	if d < 0 {
+		return 0, fmt.Errorf("duration %q: must not be negative", s)
+	}
+	return d, nil
+}
+
+// Ms returns a duration in milliseconds.
+func Ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// FromMs returns the duration of ms milliseconds, rounded to a nanosecond.
+func FromMs(ms float64) time.Duration { return time.Duration(math.Round(ms * 1e6)) }
+
+// split cuts s into a leading number and the unit behind it.
+func split(s string) (num, name string) {
+	s = strings.TrimSpace(s)
+	end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789", r) })
+	if end < 0 {
+		return s, ""
+	}
+	return s[:end], strings.TrimSpace(s[end:])
+}
+
+// scaled returns num × of, rounded to the nearest integer, without passing
+// through a float: 0.1 of a thousand is exactly 100.
+func scaled(num string, of int64) (int64, error) {
+	if len(num) > 40 {
+		return 0, fmt.Errorf("number too long")
+	}
+	r, ok := new(big.Rat).SetString(num)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a number", num)
+	}
+	r.Mul(r, new(big.Rat).SetInt64(of))
+	r.Add(r, big.NewRat(1, 2))
+	n := new(big.Int).Div(r.Num(), r.Denom())
+	if !n.IsInt64() {
+		return 0, fmt.Errorf("%q is out of range", num)
+	}
+	return n.Int64(), nil
+}
+
+// decimal prints v/of exactly, without trailing zeros; of is a power of ten.
+func decimal(v, of int64) string {
+	s := new(big.Rat).SetFrac64(v, of).FloatString(len(strconv.FormatInt(of, 10)) - 1)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// short prints f with three significant digits and no exponent.
+func short(f float64) string {
+	switch {
+	case f >= 99.95:
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	case f >= 9.995:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(f, 'f', 2, 64)
+	}
+}
