@@ -1,0 +1,75 @@
+// Command unbloat measures latency under load, plans the cure, applies it as a
+// transaction, tunes it and proves it. See `unbloat --help`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of the contract.
+const (
+	exitDone         = 0
+	exitFailed       = 1 // and what was changed is undone
+	exitUsage        = 2 // wrong usage or bad input
+	exitNoBetter     = 3 // measured, but no better, so nothing was kept
+	exitInvalid      = 4 // the measurement is invalid
+	exitPrecondition = 5 // a precondition is missing
+)
+
+// exitError is an error that ends the program with its own exit code.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	return exitCode(err)
+}
+
+// exitCode prints err, if any, and returns the code it stands for. This is the
+// one place where errors become exit codes.
+func exitCode(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	var e *exitError
+	if errors.As(err, &e) {
+		if e.err != nil {
+			fmt.Fprintln(os.Stderr, "unbloat:", e.err)
+		}
+		return e.code
+	}
+	fmt.Fprintln(os.Stderr, "unbloat:", err)
+	return exitFailed
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "unbloat",
+		Short:         "Measure, cure and prove away the queues that break up calls",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", c.CommandPath(), err, c.CommandPath())}
+	})
+	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})
+	return root
+}

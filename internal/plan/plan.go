@@ -1,0 +1,90 @@
+// Package plan decides how a line is to be shaped: from the line's measured
+// rates, the latency wished for and what the router can do, it makes a Plan in
+// which every number carries its reason. It is pure: it reads no clock, file
+// or interface, and knows no platform's language (see package mechanism).
+package plan
+
+import (
+	"time"
+
+	"unbloat/unit"
+)
+
+// Schema names the JSON layout of a Plan.
+const Schema = "unbloat.plan/1"
+
+// AQM is a queue discipline that can stand behind the shaper, best first.
+type AQM string
+
+// The ladder: CAKE shapes and schedules by itself; fq_codel and fifo stand
+// behind an HTB class.
+const (
+	CAKE    AQM = "cake"
+	FQCoDel AQM = "fq_codel"
+	FIFO    AQM = "fifo"
+)
+
+// LinkLayer says how the line wraps packets, for the shaper's arithmetic.
+type LinkLayer string
+
+// Link layers as tc-stab(8) and tc-cake(8) know them.
+const (
+	Ethernet LinkLayer = "ethernet"
+	DOCSIS   LinkLayer = "docsis"
+	ATM      LinkLayer = "atm"
+	PTM      LinkLayer = "ptm"
+)
+
+// A Plan is the whole shaping of one line. Its JSON is read back by `unbloat apply`.
+type Plan struct {
+	Schema   string        `json:"schema"`
+	Platform string        `json:"platform"` // linux, openwrt, …
+	WAN      string        `json:"wan"`
+	LAN      string        `json:"lan,omitempty"`
+	DownBps  unit.Rate     `json:"down_bps"` // 0: this direction is not shaped
+	UpBps    unit.Rate     `json:"up_bps"`
+	AQM      AQM           `json:"aqm"`
+	Goal     time.Duration `json:"goal_ns"` // the p95 increase that is aimed at
+	Down     *Shaper       `json:"down,omitempty"`
+	Up       *Shaper       `json:"up,omitempty"`
+	Offloads []Offload     `json:"offloads,omitempty"`
+	Reasons  []Reason      `json:"reasons"`
+}
+
+// A Shaper is one direction's bottleneck: a rate held on the egress of Device,
+// and the queue behind it. A zero field is left to the kernel's default.
+type Shaper struct {
+	Device    string        `json:"device"`               // whose egress is shaped
+	IngressOf string        `json:"ingress_of,omitempty"` // if Device is an ifb: whose ingress is redirected to it
+	Rate      unit.Rate     `json:"rate_bps"`
+	AQM       AQM           `json:"aqm"`
+	Overhead  int           `json:"overhead"` // bytes the line adds to each packet beyond what the kernel counts
+	MPU       int           `json:"mpu"`      // least bytes a packet occupies on the line
+	LinkLayer LinkLayer     `json:"link_layer"`
+	Target    time.Duration `json:"target_ns,omitempty"`   // CoDel's acceptable standing delay
+	Interval  time.Duration `json:"interval_ns,omitempty"` // CoDel's window; CAKE: its `rtt`
+	ECN       bool          `json:"ecn"`                   // fq_codel: mark instead of drop (CAKE always does)
+	Limit     int           `json:"limit,omitempty"`       // packets
+	Flows     int           `json:"flows,omitempty"`       // fq_codel's number of queues
+	Quantum   unit.Size     `json:"quantum,omitempty"`     // fq_codel's bytes a flow may send a round
+	Burst     unit.Size     `json:"burst,omitempty"`       // HTB's bucket, and its class quantum
+	Tins      string        `json:"tins,omitempty"`        // CAKE: besteffort, diffserv4, …
+	Isolation string        `json:"isolation,omitempty"`   // CAKE: dual-srchost, dual-dsthost, triple-isolate, …
+	NAT       bool          `json:"nat,omitempty"`         // CAKE: look behind the router's own NAT
+	Wash      bool          `json:"wash,omitempty"`        // CAKE: clear DSCP after using it
+	Ingress   bool          `json:"ingress,omitempty"`     // CAKE: charge dropped packets to the shaper too
+	AckFilter bool          `json:"ack_filter,omitempty"`  // CAKE: thin out redundant TCP ACKs
+}
+
+// An Offload is a feature that must be off on Device for the shaper to see real packets.
+type Offload struct {
+	Device  string `json:"device"`
+	Feature string `json:"feature"` // as ethtool(8) names it: tso, gso, gro
+}
+
+// A Reason says why one field of the plan has its value.
+type Reason struct {
+	Field string `json:"field"` // as in "up.rate"
+	Value string `json:"value"`
+	Why   string `json:"why"`
+}

@@ -1,0 +1,115 @@
+// Package verdict turns samples into figures and figures into judgements:
+// percentiles, grades, validity and before/after proof. It is pure: no clock,
+// no file, no randomness of its own.
+package verdict
+
+// TestSchema names the JSON layout of a Test.
+const TestSchema = "unbloat.test/1"
+
+// A Test is the result of one run of `unbloat test`. Its JSON is part of the
+// product's contract: times in ms, rates in bit/s, fractions 0–1.
+type Test struct {
+	Schema         string   `json:"schema"`
+	Time           string   `json:"time"` // RFC 3339, when the run began
+	Label          string   `json:"label"`
+	Server         string   `json:"server"`
+	Valid          bool     `json:"valid"`
+	InvalidReasons []string `json:"invalid_reasons"` // never nil
+	Grade          string   `json:"grade"`           // A+ … F, the worse of down and up; "" if invalid
+	GradeDown      string   `json:"grade_down"`
+	GradeUp        string   `json:"grade_up"`
+	Verdict        string   `json:"verdict"` // one sentence a person understands
+	Idle           *Phase   `json:"idle,omitempty"`
+	Download       *Phase   `json:"download,omitempty"`
+	Upload         *Phase   `json:"upload,omitempty"`
+	Both           *Phase   `json:"both,omitempty"`
+	Loaded         *Phase   `json:"loaded,omitempty"` // a lab case whose scenario brings its own loads
+}
+
+// Phase names, in the order they run.
+const (
+	PhaseIdle     = "idle"
+	PhaseDownload = "download"
+	PhaseUpload   = "upload"
+	PhaseBoth     = "both"
+	PhaseLoaded   = "loaded"
+)
+
+// A NamedPhase is a phase that was measured, with its name.
+type NamedPhase struct {
+	Name string
+	*Phase
+}
+
+// Phases returns the phases that were measured, in the order they ran.
+func (t *Test) Phases() []NamedPhase {
+	var out []NamedPhase
+	for _, p := range []NamedPhase{
+		{PhaseIdle, t.Idle}, {PhaseDownload, t.Download}, {PhaseUpload, t.Upload},
+		{PhaseBoth, t.Both}, {PhaseLoaded, t.Loaded},
+	} {
+		if p.Phase != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// A Phase is one stretch of a test: idle, or under one kind of load. Its edges
+// (slow start, teardown) are cut away before anything is counted.
+type Phase struct {
+	Seconds         float64   `json:"seconds"` // what was counted, edges cut
+	FlowsDown       int       `json:"flows_down"`
+	FlowsUp         int       `json:"flows_up"`
+	GoodputDownBps  float64   `json:"goodput_down_bps"` // TCP payload at the receiver
+	GoodputUpBps    float64   `json:"goodput_up_bps"`
+	Saturated       bool      `json:"saturated"` // the load really filled the line
+	Latency         Latency   `json:"latency"`
+	CPU             float64   `json:"cpu"` // busiest share of this machine, 0–1
+	ProbeLatenessMs Lateness  `json:"probe_lateness_ms"`
+	Retransmits     int64     `json:"retransmits"`
+	Series          *Timeline `json:"series,omitempty"`
+}
+
+// Lateness says how late probes left against their schedule, in ms.
+type Lateness struct {
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Latency is what the isochronous probes saw in one phase.
+type Latency struct {
+	Sent       int       `json:"sent"`
+	Received   int       `json:"received"`
+	Loss       float64   `json:"loss"`      // round trip, 0–1
+	LossUp     float64   `json:"loss_up"`   // towards the server
+	LossDown   float64   `json:"loss_down"` // from the server
+	IPDVMs     float64   `json:"ipdv_ms"`   // mean |difference of consecutive round trips| (RFC 3393)
+	RTTMs      Quantiles `json:"rtt_ms"`
+	IncreaseMs Quantiles `json:"increase_ms"` // round trip less the idle phase's median
+	UpMs       Quantiles `json:"up_ms"`       // one-way change since idle, towards the server
+	DownMs     Quantiles `json:"down_ms"`     // one-way change since idle, from the server
+}
+
+// Quantiles summarises a distribution, in ms. All are zero when nothing was received.
+type Quantiles struct {
+	Min  float64 `json:"min"`
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
+}
+
+// A Timeline holds what is drawn: every probe, and the throughput in bins. Its
+// times are seconds since the test began, so the phases of one test line up.
+type Timeline struct {
+	StartS   float64    `json:"start_s"` // when the phase began, edges included
+	EndS     float64    `json:"end_s"`
+	TS       []float64  `json:"t_s"`    // when each probe was sent
+	RTTMs    []*float64 `json:"rtt_ms"` // null: lost
+	BinS     float64    `json:"bin_s"`
+	DownMbps []float64  `json:"down_mbps"` // bin i covers start_s + i·bin_s …
+	UpMbps   []float64  `json:"up_mbps"`
+}
