@@ -1,0 +1,234 @@
+package scenario
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"unbloat/unit"
+)
+
+// An Error is a fault in a scenario file, at a line of it (from 1; 0 where no
+// one line is to blame).
+type Error struct {
+	File string
+	Line int
+	Key  string
+	Why  string
+}
+
+func (e *Error) Error() string {
+	where := e.File
+	if e.Line > 0 {
+		where = fmt.Sprintf("%s:%d", e.File, e.Line)
+	}
+	if e.Key != "" {
+		return fmt.Sprintf("%s: %s: %s", where, e.Key, e.Why)
+	}
+	return fmt.Sprintf("%s: %s", where, e.Why)
+}
+
+// Limits of what a scenario may ask for, so that a bad file is refused rather
+// than left to exhaust the machine.
+const (
+	maxFlows = 1000
+	maxHosts = 32
+	maxCases = 64
+	maxLoads = 64
+	maxBytes = 1 << 20
+)
+
+// Parse reads a scenario. file names it in errors, which are of type *Error.
+func Parse(file string, text []byte) (*Scenario, error) {
+	if len(text) > maxBytes {
+		return nil, &Error{File: file, Why: "larger than 1 MiB"}
+	}
+	var root map[string]any
+	if err := toml.Unmarshal(text, &root); err != nil {
+		e := &Error{File: file, Why: strings.TrimPrefix(err.Error(), "toml: ")}
+		if d, ok := err.(*toml.DecodeError); ok {
+			e.Line, _ = d.Position()
+		}
+		return nil, e
+	}
+	p := &parser{file: file, lines: index(text)}
+	s := p.scenario(table{p: p, m: root})
+	if p.err != nil {
+		return nil, p.err
+	}
+	return s, nil
+}
+
+// parser walks the decoded file and keeps the first fault. Every reader method
+// marks its key as known, so that what is left over is a misspelt key.
+type parser struct {
+	file  string
+	lines map[string]int // "load[0].flows" → line
+	err   *Error
+}
+
+func (p *parser) fail(key, format string, args ...any) {
+	if p.err == nil {
+		p.err = &Error{File: p.file, Line: p.line(key), Key: key, Why: fmt.Sprintf(format, args...)}
+	}
+}
+
+// line finds the line of a key, or of the nearest thing that contains it.
+func (p *parser) line(key string) int {
+	for key != "" {
+		if n, ok := p.lines[key]; ok {
+			return n
+		}
+		cut := strings.LastIndexAny(key, ".[")
+		if cut < 0 {
+			break
+		}
+		key = key[:cut]
+	}
+	return 0
+}
+
+var (
+	nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+	ccShape   = regexp.MustCompile(`^[a-z0-9_]{1,15}$`)
+)
+
+func (p *parser) scenario(t table) *Scenario {
+	s := &Scenario{
+		Name:   t.name("name"),
+		Title:  t.text("title"),
+		Source: t.text("source"),
+		Line:   p.accessLine(t.table("line", true)),
+		Probe:  p.probe(t.table("probe", false)),
+		Test:   p.test(t.table("test", false)),
+	}
+	for _, l := range t.tables("load", maxLoads) {
+		s.Loads = append(s.Loads, p.load(l))
+	}
+	cases := t.tables("case", maxCases)
+	if len(cases) == 0 {
+		p.fail("case", "at least one [[case]] is needed, such as name = \"before\" with router = \"none\"")
+	}
+	seen := map[string]bool{}
+	for _, c := range cases {
+		k := Case{Name: c.name("name"), Router: p.router(c)}
+		if seen[k.Name] {
+			p.fail(c.key("name"), "two cases are named %q", k.Name)
+		}
+		seen[k.Name] = true
+		s.Cases = append(s.Cases, k)
+		c.end()
+	}
+	t.end()
+	return s
+}
+
+func (p *parser) accessLine(t table) Line {
+	l := Line{
+		Down: t.rate("down", true), Up: t.rate("up", true),
+		RTT:        t.duration("rtt", true, time.Minute),
+		BufferDown: t.size("buffer_down"), BufferUp: t.size("buffer_up"),
+		Jitter:    t.duration("jitter", false, time.Minute),
+		Loss:      t.fraction("loss"),
+		Overhead:  t.integer("overhead", 0, -14, 256),
+		LinkLayer: t.oneOf("link_layer", "", "ethernet", "docsis", "atm", "ptm"),
+	}
+	for _, v := range t.tables("vary", 1000) {
+		l.Vary = append(l.Vary, Change{At: v.duration("at", true, time.Hour), Down: v.rate("down", false), Up: v.rate("up", false)})
+		v.end()
+	}
+	t.end()
+	return l
+}
+
+func (p *parser) probe(t table) Probe {
+	pr := Probe{Interval: t.duration("interval", false, 10*time.Second), Bytes: t.integer("bytes", 0, 0, 1472)}
+	if pr.Interval != 0 && pr.Interval < time.Millisecond {
+		p.fail(t.key("interval"), "below 1 ms")
+	}
+	t.end()
+	return pr
+}
+
+func (p *parser) test(t table) Test {
+	x := Test{
+		Seconds:   t.duration("seconds", false, time.Hour),
+		Idle:      t.duration("idle", false, time.Hour),
+		FlowsDown: t.integer("flows_down", 0, 1, maxFlows),
+		FlowsUp:   t.integer("flows_up", 0, 1, maxFlows),
+	}
+	t.end()
+	return x
+}
+
+func (p *parser) load(t table) Load {
+	l := Load{
+		Kind:      t.oneOf("kind", "?", Kinds()...),
+		Flows:     t.integer("flows", 1, 1, maxFlows),
+		Host:      t.integer("host", 1, 1, maxHosts),
+		CC:        t.text("cc"),
+		Start:     t.duration("start", false, time.Hour),
+		Stop:      t.duration("stop", false, time.Hour),
+		Rate:      t.rate("rate", false),
+		Bytes:     t.integer("bytes", 0, 0, 1472),
+		Direction: t.oneOf("direction", "", "up", "down"),
+	}
+	if l.CC != "" && !ccShape.MatchString(l.CC) {
+		p.fail(t.key("cc"), "%q is no name of a congestion control", l.CC)
+	}
+	if l.Kind == UDP && l.Rate == 0 {
+		p.fail(t.key("rate"), "a udp load needs a rate")
+	}
+	if l.Stop != 0 && l.Stop <= l.Start {
+		p.fail(t.key("stop"), "must be after start")
+	}
+	t.end()
+	return l
+}
+
+// Kinds returns the kinds of load, in the order that documents list them.
+func Kinds() []string { return []string{Upload, Download, UDP, VoIP} }
+
+func (p *parser) router(t table) Router {
+	switch v := t.take("router").(type) {
+	case nil:
+		p.fail(t.key("router"), `missing; give "none", "tune" or a table such as { aqm = "fq_codel", up = "950 kbit/s" }`)
+	case string:
+		if v == ModeNone || v == ModeTune {
+			return Router{Mode: v}
+		}
+		p.fail(t.key("router"), `%q is unknown; give "none", "tune" or a table`, v)
+	case map[string]any:
+		return Router{Mode: ModeFix, Fix: p.fix(table{p: p, m: v, path: t.key("router")})}
+	default:
+		p.fail(t.key("router"), `must be "none", "tune" or a table, not %T`, v)
+	}
+	return Router{}
+}
+
+func (p *parser) fix(t table) *Fix {
+	f := &Fix{
+		AQM:  t.oneOf("aqm", "", "cake", "fq_codel", "fifo"),
+		Down: t.rate("down", false), Up: t.rate("up", false),
+		Target:   t.duration("target", false, 10*time.Second),
+		Interval: t.duration("interval", false, 100*time.Second),
+		Limit:    t.integer("limit", 0, 1, 1<<20),
+		Quantum:  unit.Size(t.integer("quantum", 0, 64, 65535)),
+		Side:     t.oneOf("side", "", "ifb", "lan"),
+	}
+	if v := t.take("ecn"); v != nil {
+		b, ok := v.(bool)
+		if !ok {
+			p.fail(t.key("ecn"), "must be true or false")
+		}
+		f.ECN = &b
+	}
+	if f.Down == 0 && f.Up == 0 {
+		p.fail(t.path, "shapes nothing: give up, down or both")
+	}
+	t.end()
+	return f
+}

@@ -1,0 +1,119 @@
+package scenario
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/scenarios"
+	"unbloat/unit"
+)
+
+const good = `name  = "x"
+title = "t"
+
+[line]
+down = "15 Mbit/s"
+up   = "1 Mbit/s"
+rtt  = "24 ms"
+buffer_down = "1.5 MB"
+buffer_up   = "375 kB"
+vary = [{ at = "20s", down = "8 Mbit/s" }]
+
+[[load]]
+kind  = "upload"
+flows = 2
+
+[[load]]
+kind = "voip"
+host = 2
+
+[[case]]
+name   = "before"
+router = "none"
+[[case]]
+name   = "seed"
+router = { aqm = "fq_codel", up = "950 kbit/s", target = "15 ms", ecn = false }
+`
+
+func TestEmbeddedScenariosParse(t *testing.T) {
+	for _, name := range scenarios.Names() {
+		text, err := scenarios.Text(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(name+".toml", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Name != name {
+			t.Errorf("%s.toml names itself %q", name, s.Name)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	s, err := Parse("x.toml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Line.Up != unit.MbitPerSecond || s.Line.RTT != 24*time.Millisecond || s.Line.BufferUp != 375*unit.KB {
+		t.Errorf("line read as %+v", s.Line)
+	}
+	if s.Hosts() != 2 || len(s.Loads) != 2 || s.Loads[0].Flows != 2 || s.Loads[1].Flows != 1 {
+		t.Errorf("loads read as %+v", s.Loads)
+	}
+	f := s.Cases[1].Router.Fix
+	if f == nil || f.Up != 950*unit.KbitPerSecond || f.ECN == nil || *f.ECN || f.Target != 15*time.Millisecond {
+		t.Errorf("fix read as %+v", f)
+	}
+}
+
+// Each fault is named with the line where it stands.
+func TestParseNamesTheLine(t *testing.T) {
+	for _, c := range []struct {
+		old, new string
+		line     int
+		why      string
+	}{
+		{`up   = "1 Mbit/s"`, `up   = 1`, 6, "in quotes"},
+		{`up   = "1 Mbit/s"`, `up   = "1"`, 6, "no unit"},
+		{`up   = "1 Mbit/s"`, `upp  = "1 Mbit/s"`, 4, "missing"},
+		{`rtt  = "24 ms"`, "rtt  = \"24 ms\"\nspeed = 3", 8, "unknown key"},
+		{`kind = "voip"`, `kind = "cobol"`, 17, "unknown"},
+		{`host = 2`, `host = 0`, 18, "outside"},
+		{`flows = 2`, `flows = 100000`, 14, "outside"},
+		{`target = "15 ms"`, `target = "-15 ms"`, 25, "negative"},
+		{`up = "950 kbit/s",`, ``, 25, "shapes nothing"},
+		{`at = "20s"`, `at = "soon"`, 10, "write it like"},
+		{`router = "none"`, `router = "nothing"`, 22, "unknown"},
+		{`name   = "seed"`, `name   = "before"`, 24, "two cases"},
+		{`title = "t"`, `title = `, 2, ""},
+		{`name  = "x"`, `name  = "../../etc/passwd"`, 1, "no name"},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		_, err := Parse("x.toml", []byte(text))
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: no *Error but %v", c.new, err)
+			continue
+		}
+		if e.Line != c.line || !strings.Contains(e.Error(), c.why) {
+			t.Errorf("%q: %v; want line %d and %q", c.new, e, c.line, c.why)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte("[[case]]\nname=1\n[case.router]\na=[[1]]\n"))
+	f.Add([]byte("line=[1]\nload={}\n"))
+	f.Add([]byte("a.b.c={d.e=[{f=1}]}\n[a]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse("f.toml", text)
+		if err == nil && (len(s.Cases) == 0 || s.Line.Up <= 0 || s.Line.Down <= 0) {
+			t.Fatalf("accepted without cases or rates: %+v", s)
+		}
+	})
+}

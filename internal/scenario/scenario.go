@@ -1,0 +1,131 @@
+// Package scenario reads scenarios/*.toml: a line, what the household does on
+// it, and the cases (ways to run the router) that are compared. The lab runs
+// them on a real kernel and the simulator in a model; the format is one.
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"unbloat/unit"
+)
+
+// A Scenario is one file: a line, loads and cases.
+type Scenario struct {
+	Name   string `json:"name"`   // letters, digits, - and _
+	Title  string `json:"title"`  // one line for people
+	Source string `json:"source"` // where the situation was described
+	Line   Line   `json:"line"`
+	Probe  Probe  `json:"probe"`
+	Test   Test   `json:"test"`
+	Loads  []Load `json:"load,omitempty"`
+	Cases  []Case `json:"case"`
+}
+
+// A Line is the access line: what the modem and the provider do to packets.
+type Line struct {
+	Down       unit.Rate     `json:"down"`
+	Up         unit.Rate     `json:"up"`
+	RTT        time.Duration `json:"rtt"`         // idle
+	BufferDown unit.Size     `json:"buffer_down"` // what the provider queues towards the home
+	BufferUp   unit.Size     `json:"buffer_up"`   // what the modem queues
+	Jitter     time.Duration `json:"jitter,omitempty"`
+	Loss       float64       `json:"loss,omitempty"`     // each way, 0–1
+	Overhead   int           `json:"overhead,omitempty"` // bytes a packet costs on the line beyond its Ethernet frame
+	LinkLayer  string        `json:"link_layer,omitempty"`
+	Vary       []Change      `json:"vary,omitempty"`
+}
+
+// A Change of the line's rates while the case runs. A rate of zero stays as it was.
+type Change struct {
+	At   time.Duration `json:"at"` // since the measuring began
+	Down unit.Rate     `json:"down,omitempty"`
+	Up   unit.Rate     `json:"up,omitempty"`
+}
+
+// Probe says how latency is sampled. Zero values take the measuring defaults.
+type Probe struct {
+	Interval time.Duration `json:"interval,omitempty"`
+	Bytes    int           `json:"bytes,omitempty"` // UDP payload
+}
+
+// Test says how long and with how many flows the phases run. Zero values take
+// the measuring defaults.
+type Test struct {
+	Seconds   time.Duration `json:"seconds,omitempty"` // of each phase under load
+	Idle      time.Duration `json:"idle,omitempty"`
+	FlowsDown int           `json:"flows_down,omitempty"` // where the scenario brings no loads
+	FlowsUp   int           `json:"flows_up,omitempty"`
+}
+
+// Kinds of load. Those that need more than this binary say so when they start.
+const (
+	Upload   = "upload"
+	Download = "download"
+	UDP      = "udp"
+	VoIP     = "voip"
+)
+
+// A Load is what one machine of the home does during a case.
+type Load struct {
+	Kind      string        `json:"kind"`
+	Flows     int           `json:"flows"`               // at least 1
+	Host      int           `json:"host"`                // which machine of the home, from 1
+	CC        string        `json:"cc,omitempty"`        // TCP congestion control; "" is the kernel's default
+	Start     time.Duration `json:"start,omitempty"`     // since the loaded phase began
+	Stop      time.Duration `json:"stop,omitempty"`      // 0: at its end
+	Rate      unit.Rate     `json:"rate,omitempty"`      // udp: on the wire, each flow
+	Bytes     int           `json:"bytes,omitempty"`     // udp: payload of a packet
+	Direction string        `json:"direction,omitempty"` // udp: "up" (default) or "down"
+}
+
+// A Case is one way to run the router.
+type Case struct {
+	Name   string `json:"name"`
+	Router Router `json:"router"`
+}
+
+// Router modes: nothing is done, unbloat finds the shaping, or a Fix is given.
+const (
+	ModeNone = "none"
+	ModeTune = "tune"
+	ModeFix  = "fix"
+)
+
+// A Router says what the home's router does in a case.
+type Router struct {
+	Mode string `json:"mode"`
+	Fix  *Fix   `json:"fix,omitempty"`
+}
+
+// A Fix is a shaping that somebody chose by hand: what is not given is planned.
+type Fix struct {
+	AQM      string        `json:"aqm,omitempty"`
+	Down     unit.Rate     `json:"down,omitempty"`
+	Up       unit.Rate     `json:"up,omitempty"`
+	Target   time.Duration `json:"target,omitempty"`
+	Interval time.Duration `json:"interval,omitempty"`
+	ECN      *bool         `json:"ecn,omitempty"`
+	Limit    int           `json:"limit,omitempty"` // packets
+	Quantum  unit.Size     `json:"quantum,omitempty"`
+	Side     string        `json:"side,omitempty"` // ifb or lan: where the download is shaped
+}
+
+// Hosts returns how many machines the home needs.
+func (s *Scenario) Hosts() int {
+	n := 1
+	for _, l := range s.Loads {
+		n = max(n, l.Host)
+	}
+	return n
+}
+
+// Case returns the named case.
+func (s *Scenario) Case(name string) (Case, error) {
+	for _, c := range s.Cases {
+		if c.Name == name {
+			return c, nil
+		}
+	}
+	return Case{}, fmt.Errorf("scenario %s has no case %q", s.Name, name)
+}
