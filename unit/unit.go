@@ -4,6 +4,7 @@
 package unit
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/big"
@@ -154,8 +155,14 @@ func ParseRate(s string) (Rate, error) {
 	return Rate(v), nil
 }
 
-// UnmarshalText lets a Rate be read from TOML and JSON strings.
+// UnmarshalText lets a Rate be read from text such as a flag or a TOML string.
 func (r *Rate) UnmarshalText(b []byte) (err error) { *r, err = ParseRate(string(b)); return err }
+
+// UnmarshalJSON reads a number of bits per second, as a Rate is written to
+// JSON, or a string with a unit.
+func (r *Rate) UnmarshalJSON(b []byte) error {
+	return fromJSON(b, (*int64)(r), r.UnmarshalText)
+}
 
 // String prints the size with the largest multiple of 1000 that keeps it ≥ 1,
 // exact to the byte. ParseSize reads it back.
@@ -203,8 +210,26 @@ func ParseSize(s string) (Size, error) {
 	return Size(v), nil
 }
 
-// UnmarshalText lets a Size be read from TOML and JSON strings.
+// UnmarshalText lets a Size be read from text such as a flag or a TOML string.
 func (s *Size) UnmarshalText(b []byte) (err error) { *s, err = ParseSize(string(b)); return err }
+
+// UnmarshalJSON reads a number of bytes, as a Size is written to JSON, or a
+// string with a unit.
+func (s *Size) UnmarshalJSON(b []byte) error {
+	return fromJSON(b, (*int64)(s), s.UnmarshalText)
+}
+
+// fromJSON reads a JSON number into n, or hands a JSON string to parse.
+func fromJSON(b []byte, n *int64, parse func([]byte) error) error {
+	if len(b) > 0 && b[0] == '"' {
+		var text string
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+		return parse([]byte(text))
+	}
+	return json.Unmarshal(b, n)
+}
 
 // ParseDuration reads "24 ms", "1.5s" or "100us": as time.ParseDuration does,
 // with blanks allowed between number and unit. It refuses negative values.

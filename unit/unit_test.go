@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -54,6 +55,22 @@ func TestTimeAndBytesInvert(t *testing.T) {
 	})
 	if Rate(0).Time(1) != math.MaxInt64 || Rate(1e6).Time(1500) != 12*time.Millisecond {
 		t.Fatal("time of 1500 bytes at 1 Mbit/s is 12 ms")
+	}
+}
+
+func TestJSON(t *testing.T) {
+	type both struct {
+		R Rate
+		S Size
+	}
+	for _, in := range []string{`{"R":29100000,"S":1500000}`, `{"R":"29.1 Mbit/s","S":"1.5 MB"}`} {
+		var got both
+		if err := json.Unmarshal([]byte(in), &got); err != nil || got.R != 29_100_000 || got.S != 1_500_000 {
+			t.Errorf("%s: %+v, %v", in, got, err)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"R":"10"}`), new(both)); err == nil {
+		t.Error("a rate without a unit was read")
 	}
 }
 

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/scenario"
+	"unbloat/scenarios"
+)
+
+func newLabCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "lab",
+		Short:   "Run scenarios on a real Linux kernel, in virtual time",
+		GroupID: "lab",
+		Long: `The lab emulates a home, its line and a server inside one user-mode Linux
+process. It needs no root, and nothing outside it changes. In virtual time its
+figures are exact on any machine; "unbloat lab kernel" builds the kernel for it.`,
+		Example: `  unbloat lab list
+  unbloat lab run seed-003
+  unbloat lab run ./my-line.toml --case before --json
+  unbloat lab shell seed-000 --node router`,
+	}
+	c.AddCommand(newLabListCommand(), newLabRunCommand(), newLabShellCommand(), newLabKernelCommand())
+	return c
+}
+
+func newLabListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the scenarios that come with unbloat",
+		Args:  exactArgs(0, "no argument"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			for _, name := range scenarios.Names() {
+				s, err := loadScenario(name)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(c.OutOrStdout(), "%-12s %s\n", name, s.Title)
+			}
+			return nil
+		},
+	}
+}
+
+type labRunFlags struct {
+	engine string
+	cases  []string
+	json   bool
+	quiet  bool
+	output string
+}
+
+func newLabRunCommand() *cobra.Command {
+	var f labRunFlags
+	c := &cobra.Command{
+		Use:   "run SCENARIO|FILE",
+		Short: "Run a scenario, by name or file, and print what its cases measured",
+		Example: `  unbloat lab run seed-003
+  unbloat lab run seed-000 --case before --case tuned --json
+  unbloat lab run ./my-line.toml --engine realtime`,
+		Args: exactArgs(1, "a scenario's name or file"),
+		RunE: func(c *cobra.Command, args []string) error { return runLab(c, args[0], f) },
+	}
+	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
+	c.Flags().StringSliceVar(&f.cases, "case", nil, "run only this case (may be repeated)")
+	c.Flags().BoolVar(&f.json, "json", false, "print the result as JSON (unbloat.lab/1)")
+	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the JSON to this file")
+	return c
+}
+
+func runLab(c *cobra.Command, name string, f labRunFlags) error {
+	s, err := loadScenario(name)
+	if err != nil {
+		return err
+	}
+	engine, err := lab.ParseEngine(f.engine)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	for _, n := range f.cases {
+		if _, err := s.Case(n); err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
+	o := lab.Options{Engine: engine, Cases: f.cases}
+	if !f.quiet {
+		o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
+		o.Console = c.ErrOrStderr()
+	}
+	r, err := lab.Run(c.Context(), s, o)
+	if err != nil {
+		return labError(err)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if f.output != "" {
+		if err := writeFile(f.output, append(text, '\n')); err != nil {
+			return err
+		}
+	}
+	if f.json {
+		_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
+		return err
+	}
+	lab.Print(c.OutOrStdout(), s, r)
+	return nil
+}
+
+func newLabShellCommand() *cobra.Command {
+	var engine, node string
+	c := &cobra.Command{
+		Use:     "shell SCENARIO|FILE",
+		Short:   "Get a prompt inside a scenario's home, in real time",
+		Example: "  unbloat lab shell seed-000\n  unbloat lab shell seed-000 --node home1",
+		Args:    exactArgs(1, "a scenario's name or file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := loadScenario(args[0])
+			if err != nil {
+				return err
+			}
+			e, err := lab.ParseEngine(engine)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return labError(lab.Shell(c.Context(), s, e, node))
+		},
+	}
+	c.Flags().StringVar(&engine, "engine", "", "virtual or realtime: which kernel (time is real in either)")
+	c.Flags().StringVar(&node, "node", lab.NodeRouter, "where the prompt is: router, home1, modem, isp or server")
+	return c
+}
+
+func newLabKernelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "kernel",
+		Short:   "Build the virtual engine's kernel, once, into your cache",
+		Example: "  unbloat lab kernel",
+		Args:    exactArgs(0, "no argument"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			k, err := lab.BuildKernel(c.Context(), func(line string) { fmt.Fprintln(c.ErrOrStderr(), "kernel:", line) })
+			if err != nil {
+				return labError(err)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "Linux %s for the virtual engine: %s\n", k.Version, k.Path)
+			return nil
+		},
+	}
+}
+
+// loadScenario reads a scenario by the name of an embedded one or by a file's path.
+func loadScenario(name string) (*scenario.Scenario, error) {
+	if strings.ContainsAny(name, "/.") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usageError("read the scenario: %w", err)
+		}
+		s, err := scenario.Parse(name, text)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		return s, nil
+	}
+	text, err := scenarios.Text(name)
+	if err != nil {
+		return nil, usageError("%w; a file is given by its path, as in ./%s.toml", err, name)
+	}
+	return scenario.Parse("scenarios/"+name+".toml", text)
+}
+
+// labError gives the lab's typed errors their exit codes.
+func labError(err error) error {
+	var missing *lab.MissingError
+	var unsupported *lab.UnsupportedError
+	if errors.As(err, &missing) || errors.As(err, &unsupported) {
+		return &exitError{exitPrecondition, err}
+	}
+	return err
+}
+
+// newLabInitCommand and newLabAgentCommand are the two ends inside the guest.
+func newLabInitCommand() *cobra.Command {
+	return &cobra.Command{Use: "lab-init FILE", Hidden: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return lab.Init(args[0]) }}
+}
+
+func newLabAgentCommand() *cobra.Command {
+	return &cobra.Command{Use: "lab-agent FILE", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return lab.Agent(c.Context(), args[0]) }}
+}

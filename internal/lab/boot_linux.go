@@ -1,0 +1,235 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names in the folder that host and guest share.
+const (
+	specName   = "guest.json"
+	resultName = "result.json"
+	errorName  = "error.txt"
+)
+
+// boot runs one guest to its end and returns what it wrote as its result, and
+// the wall time it took. console receives what the guest prints.
+func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) ([]byte, time.Duration, error) {
+	dir, err := shareDir(&g)
+	if dir != "" {
+		defer os.RemoveAll(dir)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("prepare the lab's guest: %w", err)
+	}
+	cpu, err := takeCPU(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer cpu.release()
+
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, k.Path, kernelArgs(k, g)...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"TMPDIR=" + memoryDir(), "HOME=" + dir, "PATH=/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !g.Shell, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return endGroup(cmd.Process.Pid, g.Shell) }
+	cmd.WaitDelay = 5 * time.Second
+	tail := &tailWriter{}
+	if g.Shell {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	} else {
+		out := io.Writer(tail)
+		if console != nil {
+			out = io.MultiWriter(tail, console)
+		}
+		cmd.Stdout, cmd.Stderr = out, out
+	}
+	start := time.Now()
+	err = runPinned(cmd, cpu.number)
+	wall := time.Since(start)
+	if ctx.Err() != nil {
+		return nil, wall, fmt.Errorf("lab guest of %s: ended after %v: %w", g.Scenario.Name, wall.Round(time.Second), context.Cause(ctx))
+	}
+	if text, e := os.ReadFile(filepath.Join(g.Out, errorName)); e == nil {
+		return nil, wall, errors.New(strings.TrimSpace(string(text)))
+	}
+	text, e := os.ReadFile(filepath.Join(g.Out, resultName))
+	if e != nil && !g.Shell {
+		return nil, wall, fmt.Errorf("lab guest of %s ended without a result (%v); its last words:\n%s", g.Scenario.Name, err, tail)
+	}
+	return text, wall, nil
+}
+
+// shareDir makes the folder that host and guest share, with the task, the
+// program and nothing else in it.
+func shareDir(g *Guest) (string, error) {
+	base := os.TempDir()
+	if strings.ContainsAny(base, " \t\"") { // the kernel's command line splits at blanks
+		base = "/tmp"
+	}
+	dir, err := os.MkdirTemp(base, "unbloat-lab-")
+	if err != nil {
+		return "", err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return dir, err
+	}
+	g.Out = dir
+	if err := linkOrCopy(g.Binary, filepath.Join(dir, "unbloat")); err != nil {
+		return dir, err
+	}
+	text, err := json.Marshal(g)
+	if err != nil {
+		return dir, err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, specName), text, 0o644)
+}
+
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}
+
+// memoryDir is where user-mode Linux keeps the guest's memory: on a tmpfs, or
+// every page would be written to the disk.
+func memoryDir() string {
+	var st unix.Statfs_t
+	if unix.Statfs("/dev/shm", &st) == nil && st.Type == unix.TMPFS_MAGIC && unix.Access("/dev/shm", unix.W_OK) == nil {
+		return "/dev/shm"
+	}
+	return os.TempDir()
+}
+
+func kernelArgs(k Kernel, g Guest) []string {
+	args := []string{
+		"mem=768M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet",
+		"uml_dir=" + g.Out, "umid=lab", "init=" + g.Out + "/unbloat", "con=null", "ssl=null",
+	}
+	if k.Engine == Virtual {
+		args = append(args, "seccomp=on", "stderr=1")
+		if !g.Shell {
+			args = append(args, "time-travel=inf-cpu")
+		}
+	}
+	if g.Shell {
+		args = append(args, "con0=fd:0,fd:1")
+	} else {
+		args = append(args, "con0=null,fd:1")
+	}
+	// What follows "--" is the first process's; user-mode Linux adds a word of its own.
+	return append(args, "--", "lab-init", g.Out+"/"+specName)
+}
+
+// runPinned runs cmd on one CPU: the guest's kernel and its processes hand over
+// to each other at every system call, and across CPUs that costs ten times as much.
+func runPinned(cmd *exec.Cmd, cpu int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var old, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &old); err != nil {
+		return err
+	}
+	one.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return fmt.Errorf("pin the lab's guest to CPU %d: %w", cpu, err)
+	}
+	// The parent-death signal is tied to this thread, which therefore waits too.
+	startErr := cmd.Start()
+	if err := unix.SchedSetaffinity(0, &old); err != nil && startErr == nil {
+		startErr = err
+	}
+	if startErr != nil {
+		return startErr
+	}
+	return cmd.Wait()
+}
+
+// endGroup kills the guest's kernel and the processes it made on the host.
+func endGroup(pid int, shell bool) error {
+	if shell {
+		return unix.Kill(pid, unix.SIGKILL)
+	}
+	return unix.Kill(-pid, unix.SIGKILL)
+}
+
+// A cpuLease is the right to run a guest on a CPU. Guests of other processes
+// keep away from it by the lock on a file, which the system frees by itself.
+type cpuLease struct {
+	number int
+	file   *os.File
+}
+
+func (c cpuLease) release() { c.file.Close() }
+
+// takeCPU waits until one of the CPUs this process may use has no guest.
+func takeCPU(ctx context.Context) (cpuLease, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return cpuLease{}, err
+	}
+	for {
+		for n := range 1024 {
+			if !set.IsSet(n) {
+				continue
+			}
+			f, err := os.OpenFile(fmt.Sprintf("%s/unbloat-lab-%d-cpu%d.lock", os.TempDir(), os.Getuid(), n), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+			if err != nil {
+				return cpuLease{}, fmt.Errorf("reserve a CPU for the lab: %w", err)
+			}
+			if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+				return cpuLease{n, f}, nil
+			}
+			f.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return cpuLease{}, fmt.Errorf("wait for a CPU that runs no other guest: %w", context.Cause(ctx))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// tailWriter keeps the last lines of what a guest printed, for errors.
+type tailWriter struct{ buf bytes.Buffer }
+
+func (t *tailWriter) Write(b []byte) (int, error) {
+	if t.buf.Len() > 1<<16 {
+		t.buf.Next(t.buf.Len() - 1<<14)
+	}
+	return t.buf.Write(b)
+}
+
+func (t *tailWriter) String() string {
+	lines := strings.Split(strings.TrimSpace(t.buf.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-25):], "\n")
+}

@@ -1,0 +1,155 @@
+// Package lab runs scenarios on a real Linux kernel: a whole home (hosts,
+// router, modem, provider, server) inside one user-mode Linux process, in
+// virtual time where the kernel for it is built, else in real time. No root is
+// needed, and nothing of the host's can change: the guest sees the host's files
+// through a read-only mount with an overlay in its own memory.
+//
+// The way of a run: Run (run.go) boots one guest a case (boot_linux.go); its
+// first process sets up the file system (init_linux.go) and starts the agent
+// (agent_linux.go), which wires the home (wiring.go), starts the server, puts
+// the router into the case's state and measures.
+package lab
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
+)
+
+// Schema names the JSON layout of a Result.
+const Schema = "unbloat.lab/1"
+
+// An Engine is a way to run a scenario.
+type Engine string
+
+// Engines. Virtual and Realtime are real kernels; Sim is the simulator.
+const (
+	Virtual  Engine = "virtual"
+	Realtime Engine = "realtime"
+	Sim      Engine = "sim"
+)
+
+// ParseEngine reads an engine's name; "" chooses the best that is installed.
+func ParseEngine(s string) (Engine, error) {
+	switch e := Engine(s); e {
+	case "", Virtual, Realtime, Sim:
+		return e, nil
+	}
+	return "", fmt.Errorf("engine %q is unknown; it is virtual, realtime or sim", s)
+}
+
+// Result is what `unbloat lab run` found. Its JSON is part of the contract.
+type Result struct {
+	Schema         string       `json:"schema"`
+	Scenario       string       `json:"scenario"`
+	Engine         Engine       `json:"engine"`
+	Kernel         string       `json:"kernel"`
+	WallSeconds    float64      `json:"wall_seconds"`
+	VirtualSeconds float64      `json:"virtual_seconds"` // of all cases together
+	Cases          []CaseResult `json:"cases"`
+}
+
+// CaseResult is what one case of a scenario gave.
+type CaseResult struct {
+	Name           string          `json:"name"`
+	Plan           *plan.Plan      `json:"plan"` // null: the router did nothing
+	Test           *verdict.Test   `json:"test"`
+	Loads          []LoadResult    `json:"loads"`
+	Tune           *TuneResult     `json:"tune,omitempty"`
+	WallSeconds    float64         `json:"wall_seconds"`
+	VirtualSeconds float64         `json:"virtual_seconds"`
+	Commands       []CommandResult `json:"commands,omitempty"` // what a test had run inside
+}
+
+// LoadResult is what one load of the household got through.
+type LoadResult struct {
+	Kind       string           `json:"kind"`
+	Host       int              `json:"host"`
+	Flows      int              `json:"flows"`
+	GoodputBps float64          `json:"goodput_bps"` // at the receiver, in the counted window
+	Latency    *verdict.Latency `json:"latency,omitempty"`
+}
+
+// TuneResult is what `unbloat tune` said on the emulated router.
+type TuneResult struct {
+	ExitCode    int           `json:"exit_code"`
+	LineSeconds float64       `json:"line_seconds"` // how long the line was occupied
+	Before      *verdict.Test `json:"before"`
+	After       *verdict.Test `json:"after"`
+}
+
+// CommandResult is the outcome of a program that was run inside the guest.
+type CommandResult struct {
+	ExitCode int    `json:"exit_code"`
+	Output   string `json:"output"`
+}
+
+// A Guest is the whole task of one boot, handed to the guest in a file.
+type Guest struct {
+	Engine   Engine             `json:"engine"`
+	Scenario *scenario.Scenario `json:"scenario"`
+	Case     string             `json:"case"`    // measured, unless Command is given
+	Node     string             `json:"node"`    // where Command runs
+	Command  []string           `json:"command"` // runs instead of a measurement
+	Dir      string             `json:"dir"`     // Command's working directory
+	Env      []string           `json:"env"`     // Command's environment, added to the guest's
+	Server   bool               `json:"server"`  // start `unbloat serve` for Command too
+	Shell    bool               `json:"shell"`   // Command talks to the terminal
+	Binary   string             `json:"binary"`  // absolute path of unbloat
+	Out      string             `json:"out"`     // absolute path of the folder that the guest may write to
+	Verbose  bool               `json:"verbose"`
+}
+
+// Nodes of the emulated home. Hosts of the home are home1, home2, …
+const (
+	NodeRouter = "router"
+	NodeModem  = "modem"
+	NodeISP    = "isp"
+	NodeServer = "server"
+	nodeSwitch = "switch"
+)
+
+// Names and addresses inside the guest, the same in every scenario.
+const (
+	RouterWAN  = "wan"
+	RouterLAN  = "lan"
+	ServerAddr = "10.3.0.2"
+	ServerPort = 7676
+	routerLAN4 = "10.1.0.1"
+	routerWAN4 = "10.2.0.2"
+	ispHome4   = "10.2.0.1"
+	ispNet4    = "10.3.0.1"
+)
+
+// Host returns the name of the k-th machine of the home, from 1.
+func Host(k int) string { return fmt.Sprintf("home%d", k) }
+
+// Server returns the server's address as `--server` takes it.
+func Server() string { return fmt.Sprintf("%s:%d", ServerAddr, ServerPort) }
+
+// UnsupportedError says that this system cannot run the lab.
+type UnsupportedError struct{ Need string }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("the lab needs %s; this is %s/%s", e.Need, runtime.GOOS, runtime.GOARCH)
+}
+
+// MissingError says what has to be installed before the lab can run.
+type MissingError struct {
+	What, Remedy string
+}
+
+func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.What, e.Remedy) }
+
+// GuestBinary is the path of the unbloat binary inside the guest.
+const GuestBinary = guestOut + "/unbloat"
+
+// guestOut is the one folder of the host that the guest writes to, as the guest sees it.
+const guestOut = "/run/unbloat-lab"
+
+// bootTimeout bounds a guest in wall time: one that hangs is ended.
+const bootTimeout = 15 * time.Minute

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package lab
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Init is the guest's first process; only Linux has guests.
+func Init(string) error { return needLinux() }
+
+// Agent runs inside a guest; only Linux has guests.
+func Agent(context.Context, string) error { return needLinux() }
+
+// BuildKernel needs Debian and its compiler.
+func BuildKernel(context.Context, func(string)) (Kernel, error) { return Kernel{}, needLinux() }
+
+func boot(context.Context, Kernel, Guest, io.Writer) ([]byte, time.Duration, error) {
+	return nil, 0, needLinux()
+}
+
+func needLinux() error { return &UnsupportedError{Need: "a Linux host"} }

@@ -1,0 +1,159 @@
+// Package labtest runs ordinary Go tests on a real Linux kernel, as root in a
+// namespace of the lab's emulated home:
+//
+//	func TestApply(t *testing.T) {
+//		if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter}) {
+//			return // it ran in the guest, with the same outcome
+//		}
+//		… // here the kernel is the guest's, and time is virtual
+//	}
+package labtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/scenario"
+	"unbloat/unit"
+)
+
+// Options say which home a test wants.
+type Options struct {
+	Node     string             // where the test runs; "" is the router
+	Scenario *scenario.Scenario // nil: Home()
+	Server   bool               // start `unbloat serve` on the server
+}
+
+// insideEnv marks the test binary that runs in the guest; its value is the path
+// of the unbloat binary there.
+const insideEnv = "UNBLOAT_LABTEST_BINARY"
+
+// Home is a plain line for tests that need no special one: 30/5 Mbit/s, 20 ms.
+func Home() *scenario.Scenario {
+	return &scenario.Scenario{
+		Name: "labtest",
+		Line: scenario.Line{
+			Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond, RTT: 20 * time.Millisecond,
+			BufferDown: 2500 * unit.KB, BufferUp: 600 * unit.KB,
+		},
+		Cases: []scenario.Case{{Name: "test", Router: scenario.Router{Mode: scenario.ModeNone}}},
+	}
+}
+
+// Inside reports whether the test runs in the guest. Outside, it boots a guest
+// that runs just this test, relays its output and its failure, and returns
+// false. Without the virtual engine's kernel the test is skipped, and says so.
+func Inside(t *testing.T, o Options) bool {
+	t.Helper()
+	if os.Getenv(insideEnv) != "" {
+		return true
+	}
+	kernel, err := lab.FindKernel(lab.Virtual)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	if o.Node == "" {
+		o.Node = lab.NodeRouter
+	}
+	if o.Scenario == nil {
+		o.Scenario = Home()
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := lab.Guest{
+		Engine: kernel.Engine, Scenario: o.Scenario, Case: o.Scenario.Cases[0].Name, Node: o.Node, Server: o.Server,
+		Binary: Binary(t), Dir: dir,
+		Command: []string{self, "-test.run", "^" + t.Name() + "$", "-test.v", "-test.count=1"},
+		Env:     []string{insideEnv + "=" + lab.GuestBinary},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	r, wall, err := lab.Boot(ctx, kernel, g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.Commands[0]
+	if c.ExitCode != 0 || testing.Verbose() {
+		t.Logf("in the guest (%.1f s of its time in %.1f s):\n%s", r.VirtualSeconds, wall.Seconds(), c.Output)
+	}
+	switch {
+	case c.ExitCode != 0:
+		t.Fatalf("failed in the guest with exit code %d", c.ExitCode)
+	case strings.Contains(c.Output, "--- SKIP"):
+		t.Skip("SKIPPED in the guest; its output says why")
+	case !strings.Contains(c.Output, "--- PASS: "+t.Name()):
+		t.Fatalf("the guest did not run %s:\n%s", t.Name(), c.Output)
+	}
+	return false
+}
+
+// Unbloat returns the path of the unbloat binary inside the guest.
+func Unbloat() string { return os.Getenv(insideEnv) }
+
+// In returns a command that runs in another node of the home. Only inside the guest.
+func In(ctx context.Context, node string, argv ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", node}, argv...)...)
+}
+
+// Binary builds unbloat from this tree and returns its path. It is built once a
+// process; Go's own cache makes the rest cheap.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	// Built under a name of its own and then moved: packages are tested side by side.
+	path := filepath.Join(root, "bin", "labtest", "unbloat")
+	fresh := fmt.Sprintf("%s-%d", path, os.Getpid())
+	cmd := exec.Command("go", "build", "-o", fresh, "./cmd/unbloat")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build unbloat for the lab: %w: %s", err, bytes.TrimSpace(out))
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return "", err
+	}
+	return path, nil
+})
+
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", fmt.Errorf("no go.mod above the working directory")
+		}
+		dir = up
+	}
+}

@@ -1,0 +1,151 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"unbloat/internal/scenario"
+)
+
+// Options say how a scenario is run.
+type Options struct {
+	Engine  Engine       // "" chooses the best that is installed
+	Cases   []string     // empty: all of the scenario's
+	Binary  string       // the unbloat that runs inside; "" is this program
+	Console io.Writer    // receives what the guests print; nil: nobody
+	Started func(string) // told when a case starts and ends; may be nil
+}
+
+// Run runs the cases of a scenario, each in a guest of its own, as many side by
+// side as there are CPUs. The result's cases are in the scenario's order.
+func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) {
+	if o.Engine == Sim {
+		return nil, &UnsupportedError{Need: "the simulator (engine sim), which this build does not have"}
+	}
+	kernel, err := FindKernel(o.Engine)
+	if err != nil {
+		return nil, err
+	}
+	if o.Binary == "" {
+		if o.Binary, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	cases, err := chosen(s, o.Cases)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	result := &Result{Schema: Schema, Scenario: s.Name, Engine: kernel.Engine, Kernel: kernel.Version, Cases: make([]CaseResult, len(cases))}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i, c := range cases {
+		wg.Go(func() {
+			g := Guest{Engine: kernel.Engine, Scenario: s, Case: c.Name, Binary: o.Binary, Server: true}
+			r, err := runCase(ctx, kernel, g, o)
+			if err != nil {
+				cancel(fmt.Errorf("case %s: %w", c.Name, err))
+				return
+			}
+			result.Cases[i] = *r
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("lab run %s: %w", s.Name, err)
+	}
+	for _, c := range result.Cases {
+		result.VirtualSeconds += c.VirtualSeconds
+	}
+	result.WallSeconds = time.Since(start).Seconds()
+	return result, nil
+}
+
+// chosen returns the cases with the given names, all for none.
+func chosen(s *scenario.Scenario, names []string) ([]scenario.Case, error) {
+	if len(names) == 0 {
+		return s.Cases, nil
+	}
+	var out []scenario.Case
+	for _, c := range s.Cases {
+		if slices.Contains(names, c.Name) {
+			out = append(out, c)
+		}
+	}
+	for _, n := range names {
+		if _, err := s.Case(n); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func runCase(ctx context.Context, k Kernel, g Guest, o Options) (*CaseResult, error) {
+	say := func(format string, args ...any) {
+		if o.Started != nil {
+			o.Started(fmt.Sprintf(format, args...))
+		}
+	}
+	console := o.Console
+	if console != nil {
+		console = &prefixWriter{w: console, prefix: g.Case + ": "}
+	}
+	r, wall, err := Boot(ctx, k, g, console)
+	if err != nil {
+		return nil, err
+	}
+	say("%s/%s: %.0f s of line time in %.1f s", g.Scenario.Name, g.Case, r.VirtualSeconds, wall.Seconds())
+	return r, nil
+}
+
+// Boot runs one guest to its end and returns what it found.
+func Boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (*CaseResult, time.Duration, error) {
+	text, wall, err := boot(ctx, k, g, console)
+	if err != nil {
+		return nil, wall, err
+	}
+	var r CaseResult
+	if g.Shell && len(text) == 0 {
+		return &r, wall, nil
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, wall, fmt.Errorf("read the guest's result: %w", err)
+	}
+	r.WallSeconds = wall.Seconds()
+	return &r, wall, nil
+}
+
+// prefixWriter puts a prefix before each line, so that guests side by side can
+// be told apart.
+type prefixWriter struct {
+	w      io.Writer
+	prefix string
+	line   strings.Builder
+}
+
+func (p *prefixWriter) Write(b []byte) (int, error) {
+	for _, c := range b {
+		if c == '\r' {
+			continue
+		}
+		p.line.WriteByte(c)
+		if c == '\n' {
+			if _, err := io.WriteString(p.w, p.prefix+p.line.String()); err != nil {
+				return 0, err
+			}
+			p.line.Reset()
+		}
+	}
+	return len(b), nil
+}
+
+// Print writes what a run found as a table for people.
+func Print(w io.Writer, s *scenario.Scenario, r *Result) {}

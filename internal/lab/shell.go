@@ -1,0 +1,31 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"unbloat/internal/scenario"
+)
+
+// Shell boots a scenario's home and gives a prompt in one of its nodes, in real
+// time, until the shell there ends.
+func Shell(ctx context.Context, s *scenario.Scenario, e Engine, node string) error {
+	if all := nodes(s.Hosts()); !slices.Contains(all, node) {
+		return fmt.Errorf("lab shell %s: no node is named %q; there are %s", s.Name, node, strings.Join(all, ", "))
+	}
+	k, err := FindKernel(e)
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	g := Guest{Engine: k.Engine, Scenario: s, Case: s.Cases[0].Name, Node: node, Shell: true, Server: true, Binary: binary,
+		Env: []string{"TERM=" + os.Getenv("TERM")}}
+	_, _, err = Boot(ctx, k, g, nil)
+	return err
+}

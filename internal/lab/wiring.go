@@ -1,0 +1,202 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"unbloat/internal/scenario"
+	"unbloat/unit"
+)
+
+// A batch is the input of one `ip -batch` or `tc -batch` (tool), inside a
+// namespace ("" for the guest's own).
+type batch struct {
+	tool, node string
+	lines      []string
+}
+
+func (b *batch) add(format string, args ...any) {
+	b.lines = append(b.lines, fmt.Sprintf(format, args...))
+}
+
+// A cable is a veth pair between two nodes.
+type cable struct{ aNode, aIf, bNode, bIf string }
+
+// wiring returns what builds the home of a scenario: namespaces, cables,
+// addresses, and the line itself. It is pure, so that it can be read and tested
+// anywhere.
+func wiring(s *scenario.Scenario, engine Engine) []batch {
+	hosts := s.Hosts()
+	cables := []cable{
+		{NodeRouter, RouterWAN, NodeModem, "m0"},
+		{NodeModem, "m1", NodeISP, "home"},
+		{NodeISP, "net", NodeServer, "eth0"},
+	}
+	if hosts == 1 {
+		cables = append(cables, cable{NodeRouter, RouterLAN, Host(1), "eth0"})
+	} else {
+		cables = append(cables, cable{NodeRouter, RouterLAN, nodeSwitch, "p0"})
+		for k := 1; k <= hosts; k++ {
+			cables = append(cables, cable{nodeSwitch, fmt.Sprintf("p%d", k), Host(k), "eth0"})
+		}
+	}
+	root := batch{tool: "ip"}
+	for _, n := range nodes(hosts) {
+		root.add("netns add %s", n)
+	}
+	for i, c := range cables {
+		root.add("link add %s netns %s address %s type veth peer name %s netns %s address %s",
+			c.aIf, c.aNode, mac(i, 0), c.bIf, c.bNode, mac(i, 1))
+	}
+	out := []batch{root}
+	for _, n := range nodes(hosts) {
+		out = append(out, addresses(n, hosts, cables))
+	}
+	return append(out, line(s.Line, engine)...)
+}
+
+// nodes returns all namespaces of a home with that many hosts.
+func nodes(hosts int) []string {
+	out := []string{NodeRouter, NodeModem, NodeISP, NodeServer}
+	if hosts > 1 {
+		out = append(out, nodeSwitch)
+	}
+	for k := 1; k <= hosts; k++ {
+		out = append(out, Host(k))
+	}
+	return out
+}
+
+// ends returns the interfaces of a node, in the order of the cables.
+func ends(node string, cables []cable) []string {
+	var out []string
+	for _, c := range cables {
+		if c.aNode == node {
+			out = append(out, c.aIf)
+		}
+		if c.bNode == node {
+			out = append(out, c.bIf)
+		}
+	}
+	return out
+}
+
+func mac(cable, end int) string { return fmt.Sprintf("02:00:00:00:%02x:%02x", cable, end+1) }
+
+// addresses configures one node. Neighbours across the line are permanent: an
+// ARP exchange that waits for seconds in the modem would measure ARP.
+func addresses(node string, hosts int, cables []cable) batch {
+	b := batch{tool: "ip", node: node}
+	b.add("link set lo up")
+	ifs := ends(node, cables)
+	if node == NodeModem || node == nodeSwitch {
+		b.add("link add name br0 type bridge")
+		for _, i := range ifs {
+			b.add("link set %s master br0", i)
+		}
+		b.add("link set br0 up")
+	}
+	for _, i := range ifs {
+		b.add("link set %s addrgenmode none up", i)
+	}
+	switch node {
+	case NodeRouter:
+		b.add("addr add %s/24 dev %s", routerLAN4, RouterLAN)
+		b.add("addr add %s/24 dev %s", routerWAN4, RouterWAN)
+		b.add("route add default via %s", ispHome4)
+		b.add("neigh replace %s lladdr %s dev %s nud permanent", ispHome4, mac(1, 1), RouterWAN)
+	case NodeISP:
+		b.add("addr add %s/24 dev home", ispHome4)
+		b.add("addr add %s/24 dev net", ispNet4)
+		b.add("route add 10.1.0.0/24 via %s", routerWAN4)
+		b.add("neigh replace %s lladdr %s dev home nud permanent", routerWAN4, mac(0, 0))
+	case NodeServer:
+		b.add("addr add %s/24 dev eth0", ServerAddr)
+		b.add("route add default via %s", ispNet4)
+	case NodeModem, nodeSwitch:
+	default: // a host
+		var k int
+		fmt.Sscanf(node, "home%d", &k)
+		b.add("addr add 10.1.0.%d/24 dev eth0", 1+k)
+		b.add("route add default via %s", routerLAN4)
+	}
+	return b
+}
+
+// line makes the access line: the rate and the byte-limited FIFO of the modem
+// each way, and the distance to the server, half of it each way.
+func line(l scenario.Line, engine Engine) []batch {
+	modem := batch{tool: "tc", node: NodeModem}
+	modem.add("qdisc add dev m0 %s", bottleneck(l, l.Down, l.BufferDown, engine))
+	modem.add("qdisc add dev m1 %s", bottleneck(l, l.Up, l.BufferUp, engine))
+	isp := batch{tool: "tc", node: NodeISP}
+	for _, dev := range []string{"home", "net"} {
+		isp.add("qdisc add dev %s root netem %s", dev, distance(l))
+	}
+	return []batch{modem, isp}
+}
+
+// bottleneck is tc-tbf(8): the rate, and a FIFO of so many bytes.
+func bottleneck(l scenario.Line, rate unit.Rate, buffer unit.Size, engine Engine) string {
+	var stab string
+	if l.Overhead != 0 || (l.LinkLayer != "" && l.LinkLayer != "ethernet") {
+		layer := "ethernet"
+		if l.LinkLayer == "atm" {
+			layer = "atm"
+		}
+		stab = fmt.Sprintf(" stab overhead %d linklayer %s", l.Overhead, layer)
+		if l.LinkLayer == "ptm" { // 64 bytes of 65 carry data
+			rate = rate * 64 / 65
+		}
+	}
+	// A burst of one frame keeps the modem's queue exact; real time needs as
+	// much as passes between two ticks of the guest's timer.
+	burst := unit.Size(1600)
+	if l.LinkLayer == "atm" {
+		burst = 2048
+	}
+	if engine == Realtime {
+		burst = max(burst, rate.Bytes(4*time.Millisecond))
+	}
+	return fmt.Sprintf("root handle 1:%s tbf rate %dbit burst %db limit %db", stab, rate, burst, buffer)
+}
+
+// distance is tc-netem(8): half the idle round trip. The rate, far above the
+// line's, makes netem keep packets in order when there is jitter.
+func distance(l scenario.Line) string {
+	d := fmt.Sprintf("limit 1000000 delay %dus", (l.RTT / 2).Microseconds())
+	if l.Jitter > 0 {
+		d += fmt.Sprintf(" %dus", (l.Jitter / 2).Microseconds())
+	}
+	if l.Loss > 0 {
+		d += fmt.Sprintf(" loss %g%%", l.Loss*100)
+	}
+	if l.Jitter > 0 {
+		d += " rate 100gbit"
+	}
+	return d
+}
+
+// retune returns what changes the line's rates while it runs.
+func retune(l scenario.Line, c scenario.Change, engine Engine) batch {
+	b := batch{tool: "tc", node: NodeModem}
+	if c.Down > 0 {
+		b.add("qdisc change dev m0 %s", bottleneck(l, c.Down, l.BufferDown, engine))
+	}
+	if c.Up > 0 {
+		b.add("qdisc change dev m1 %s", bottleneck(l, c.Up, l.BufferUp, engine))
+	}
+	return b
+}
+
+// text is the batch as its tool reads it.
+func (b batch) text() string { return strings.Join(b.lines, "\n") + "\n" }
+
+// argv is the command that takes the batch on its standard input.
+func (b batch) argv() []string {
+	if b.node == "" {
+		return []string{b.tool, "-batch", "-"}
+	}
+	return []string{b.tool, "-n", b.node, "-batch", "-"}
+}
