@@ -187,13 +187,29 @@ func labError(err error) error {
 	return err
 }
 
-// newLabInitCommand and newLabAgentCommand are the two ends inside the guest.
-func newLabInitCommand() *cobra.Command {
-	return &cobra.Command{Use: "lab-init FILE", Hidden: true, Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return lab.Init(args[0]) }}
-}
-
-func newLabAgentCommand() *cobra.Command {
-	return &cobra.Command{Use: "lab-agent FILE", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return lab.Agent(c.Context(), args[0]) }}
+// newLabInsideCommands are what runs inside the guest: its first process, the
+// agent, and the processes of the household.
+func newLabInsideCommands() []*cobra.Command {
+	hidden := func(name string, run func(c *cobra.Command, arg string) error) *cobra.Command {
+		return &cobra.Command{Use: name, Hidden: true, Args: cobra.MinimumNArgs(1),
+			RunE: func(c *cobra.Command, args []string) error { return run(c, args[0]) }}
+	}
+	return []*cobra.Command{
+		hidden("lab-init", func(_ *cobra.Command, spec string) error { return lab.Init(spec) }),
+		hidden("lab-agent", func(c *cobra.Command, spec string) error { return lab.Agent(c.Context(), spec) }),
+		hidden("lab-load", func(c *cobra.Command, task string) error {
+			return lab.RunLoad(c.Context(), task, c.InOrStdin(), c.OutOrStdout())
+		}),
+		hidden("lab-household", func(c *cobra.Command, spec string) error {
+			text, err := os.ReadFile(spec)
+			if err != nil {
+				return err
+			}
+			var g lab.Guest
+			if err := json.Unmarshal(text, &g); err != nil {
+				return err
+			}
+			return lab.Household(c.Context(), g.Scenario, g.Case, lab.GuestBinary, c.OutOrStdout())
+		}),
+	}
 }

@@ -70,7 +70,15 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", c.CommandPath(), err, c.CommandPath())}
 	})
-	root.AddCommand(newLabCommand(), newLabInitCommand(), newLabAgentCommand())
+	root.AddCommand(newTuneCommand())
+	root.AddCommand(newLabCommand())
+	root.AddCommand(newSimCommand())
+	root.AddCommand(newLabInsideCommands()...)
+	root.AddCommand(newPlanCommand())
+	root.AddCommand(newReportCommand())
+	root.AddCommand(newTestCommand())
+	root.AddCommand(newServeCommand())
+	root.AddCommand(newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newGuardCommand())
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})
 	return root
 }

@@ -17,6 +17,7 @@ import (
 
 	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
+	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )
 
@@ -74,12 +75,10 @@ type LoadResult struct {
 	Latency    *verdict.Latency `json:"latency,omitempty"`
 }
 
-// TuneResult is what `unbloat tune` said on the emulated router.
+// TuneResult is what `unbloat tune --json` printed on the emulated router.
 type TuneResult struct {
-	ExitCode    int           `json:"exit_code"`
-	LineSeconds float64       `json:"line_seconds"` // how long the line was occupied
-	Before      *verdict.Test `json:"before"`
-	After       *verdict.Test `json:"after"`
+	tune.Result
+	ExitCode int `json:"exit_code"`
 }
 
 // CommandResult is the outcome of a program that was run inside the guest.

@@ -1,9 +1,135 @@
 package lab
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/scenario"
 )
 
-func (a *agent) startServer(ctx context.Context) error            { return nil }
-func (a *agent) measure(ctx context.Context) (*CaseResult, error) { return nil, errors.New("not yet") }
+// startServer starts `unbloat serve` on the far side of the line and waits
+// until it listens.
+func (a *agent) startServer(ctx context.Context) error {
+	cmd := a.unbloat(ctx, NodeServer, "serve", "--listen", ":"+strconv.Itoa(ServerPort))
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	a.running = append(a.running, cmd)
+	for range 200 {
+		out, err := a.in(ctx, NodeServer, "ss", "-Hltn", "sport", "=", ":"+strconv.Itoa(ServerPort)).Output()
+		if err == nil && len(bytes.TrimSpace(out)) > 0 {
+			return nil
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the server does not listen: %s", log.String())
+}
+
+// measure puts the router into the case's state and measures from home1.
+func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
+	s := a.g.Scenario
+	c, err := s.Case(a.g.Case)
+	if err != nil {
+		return nil, err
+	}
+	var shaped *plan.Plan
+	var tuned *TuneResult
+	switch c.Router.Mode {
+	case scenario.ModeFix:
+		shaped, err = a.fix(ctx, c.Router.Fix)
+	case scenario.ModeTune:
+		shaped, tuned, err = a.tune(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("router of case %s: %w", c.Name, err)
+	}
+	vary, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, ch := range s.Line.Vary {
+		go func() {
+			if sleep(vary, ch.At) == nil {
+				if err := runBatch(vary, retune(s.Line, ch, a.g.Engine)); err != nil {
+					fmt.Fprintln(os.Stderr, "vary the line:", err)
+				}
+			}
+		}()
+	}
+	out, err := output(a.unbloat(ctx, Host(1), "lab-household", guestOut+"/"+specName))
+	if err != nil {
+		return nil, err
+	}
+	var r CaseResult
+	if err := json.Unmarshal(out, &r); err != nil {
+		return nil, fmt.Errorf("read the household's result: %w", err)
+	}
+	r.Plan, r.Tune = shaped, tuned
+	return &r, nil
+}
+
+// fix has the router carry out what somebody chose, planned and applied by the
+// program itself as on any router.
+func (a *agent) fix(ctx context.Context, f *scenario.Fix) (*plan.Plan, error) {
+	l := a.g.Scenario.Line
+	facts := plan.Facts{Platform: "linux", WAN: RouterWAN, LAN: RouterLAN, IFB: true}
+	p, err := plan.Make(plan.Line{RTT: l.RTT}, facts, plan.Request(*f).Wishes())
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join("/run", "plan.json")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return nil, err
+	}
+	_, err = output(a.unbloat(ctx, NodeRouter, "apply", "--yes", file))
+	return &p, err
+}
+
+// tune has the router find its shaping by itself.
+func (a *agent) tune(ctx context.Context) (*plan.Plan, *TuneResult, error) {
+	down, up := FlowsOf(a.g.Scenario)
+	args := []string{"tune", "--server", Server(), "--wan", RouterWAN, "--lan", RouterLAN, "--json",
+		"--flows-down", strconv.Itoa(down), "--flows-up", strconv.Itoa(up)}
+	cmd := a.unbloat(ctx, NodeRouter, args...)
+	cmd.Stderr = os.Stderr
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return nil, nil, err
+	}
+	var t TuneResult
+	if err := json.Unmarshal(out.Bytes(), &t); err != nil {
+		return nil, nil, fmt.Errorf("unbloat tune ended with %d and without a result", cmd.ProcessState.ExitCode())
+	}
+	t.ExitCode = cmd.ProcessState.ExitCode()
+	return t.Plan, &t, nil
+}
+
+// output runs a command and returns what it printed; errors carry what it
+// said on standard error.
+func output(cmd *exec.Cmd) ([]byte, error) {
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args[3:], " "), err, bytes.TrimSpace(errs.Bytes()))
+	}
+	return out.Bytes(), nil
+}

@@ -17,11 +17,13 @@ const Schema = "unbloat.plan/1"
 type AQM string
 
 // The ladder: CAKE shapes and schedules by itself; fq_codel and fifo stand
-// behind an HTB class.
+// behind an HTB class (or a pf queue, or a dummynet pipe). SFQ is what ClearOS's
+// own engine has, and is never chosen where something better exists.
 const (
 	CAKE    AQM = "cake"
 	FQCoDel AQM = "fq_codel"
 	FIFO    AQM = "fifo"
+	SFQ     AQM = "sfq"
 )
 
 // LinkLayer says how the line wraps packets, for the shaper's arithmetic.
@@ -49,17 +51,35 @@ type Plan struct {
 	Up       *Shaper       `json:"up,omitempty"`
 	Offloads []Offload     `json:"offloads,omitempty"`
 	Reasons  []Reason      `json:"reasons"`
+	Warnings []string      `json:"warnings,omitempty"` // what the platform cannot do, or what looks wrong
+	Basis    *Basis        `json:"basis,omitempty"`    // what it was made from; WithRates starts there
+}
+
+// A Basis is what a plan was made from.
+type Basis struct {
+	Line   Line   `json:"line"`
+	Facts  Facts  `json:"facts"`
+	Wishes Wishes `json:"wishes"`
 }
 
 // A Shaper is one direction's bottleneck: a rate held on the egress of Device,
 // and the queue behind it. A zero field is left to the kernel's default.
+//
+// Three numbers say how long a packet is. Overhead is what the line adds to an
+// IP packet, counted from the IP header on, as CAKE's `overhead` counts (plain
+// Ethernet: 14). HeaderLen is how many of those bytes the kernel counts by
+// itself on Device: 14 on an Ethernet device, 0 on ppp, tun and wireguard. So:
+//   - Overhead == HeaderLen: the kernel's own count is right; say nothing.
+//   - otherwise CAKE is told `overhead Overhead` and tc-stab(8), which starts
+//     from the kernel's count, is told `overhead StabOverhead()`.
 type Shaper struct {
 	Device    string        `json:"device"`               // whose egress is shaped
-	IngressOf string        `json:"ingress_of,omitempty"` // if Device is an ifb: whose ingress is redirected to it
+	IngressOf string        `json:"ingress_of,omitempty"` // ifb: whose ingress is redirected to Device; dummynet: Device itself, shaped inbound
 	Rate      unit.Rate     `json:"rate_bps"`
 	AQM       AQM           `json:"aqm"`
-	Overhead  int           `json:"overhead"` // bytes the line adds to each packet beyond what the kernel counts
-	MPU       int           `json:"mpu"`      // least bytes a packet occupies on the line
+	Overhead  int           `json:"overhead"`   // bytes the line adds to an IP packet, −64…256
+	HeaderLen int           `json:"header_len"` // of these, bytes the kernel counts by itself: 14 or 0
+	MPU       int           `json:"mpu"`        // least bytes a packet occupies on the line, 0…256
 	LinkLayer LinkLayer     `json:"link_layer"`
 	Target    time.Duration `json:"target_ns,omitempty"`   // CoDel's acceptable standing delay
 	Interval  time.Duration `json:"interval_ns,omitempty"` // CoDel's window; CAKE: its `rtt`
@@ -67,7 +87,8 @@ type Shaper struct {
 	Limit     int           `json:"limit,omitempty"`       // packets
 	Flows     int           `json:"flows,omitempty"`       // fq_codel's number of queues
 	Quantum   unit.Size     `json:"quantum,omitempty"`     // fq_codel's bytes a flow may send a round
-	Burst     unit.Size     `json:"burst,omitempty"`       // HTB's bucket, and its class quantum
+	Burst     unit.Size     `json:"burst,omitempty"`       // HTB's bucket
+	ClassQ    unit.Size     `json:"class_q,omitempty"`     // HTB's class quantum; 0: as Burst
 	Tins      string        `json:"tins,omitempty"`        // CAKE: besteffort, diffserv4, …
 	Isolation string        `json:"isolation,omitempty"`   // CAKE: dual-srchost, dual-dsthost, triple-isolate, …
 	NAT       bool          `json:"nat,omitempty"`         // CAKE: look behind the router's own NAT

@@ -18,7 +18,8 @@ type Test struct {
 	Grade          string   `json:"grade"`           // A+ … F, the worse of down and up; "" if invalid
 	GradeDown      string   `json:"grade_down"`
 	GradeUp        string   `json:"grade_up"`
-	Verdict        string   `json:"verdict"` // one sentence a person understands
+	Verdict        string   `json:"verdict"`         // one sentence a person understands
+	Notes          []string `json:"notes,omitempty"` // what could not be judged, and why
 	Idle           *Phase   `json:"idle,omitempty"`
 	Download       *Phase   `json:"download,omitempty"`
 	Upload         *Phase   `json:"upload,omitempty"`
@@ -65,7 +66,8 @@ type Phase struct {
 	GoodputUpBps    float64   `json:"goodput_up_bps"`
 	Saturated       bool      `json:"saturated"` // the load really filled the line
 	Latency         Latency   `json:"latency"`
-	CPU             float64   `json:"cpu"` // busiest share of this machine, 0–1
+	CPU             float64   `json:"cpu"`        // busiest share of this machine, 0–1
+	ServerCPU       float64   `json:"server_cpu"` // the same of the server, while it sent or received load
 	ProbeLatenessMs Lateness  `json:"probe_lateness_ms"`
 	Retransmits     int64     `json:"retransmits"`
 	Series          *Timeline `json:"series,omitempty"`

@@ -1,0 +1,167 @@
+package aqm
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"unbloat/unit"
+)
+
+// TestGapAgainstPlainFormula compares each dialect's interval/√count with the
+// real thing: exact to a tick where the dialect is exact, and off by what is
+// known where it is not.
+func TestGapAgainstPlainFormula(t *testing.T) {
+	for _, c := range []struct {
+		dialect Dialect
+		within  float64 // relative error allowed from count 1 on
+		shift   float64 // counts the table is ahead by
+	}{{RFC, 1e-7, 0}, {OpenBSD80, 1e-7, 0}, {OpenBSD78, 1e-7, 1}, {Linux612, 0.30, 0}, {FreeBSD, 0.10, 0}} {
+		law, err := newCoDelLaw(DefaultCoDel(c.dialect), 1514)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := codelState{root: math.MaxUint16}
+		for count := uint32(1); count < 390; count++ {
+			s.count = count
+			if law.law == lawNewton16 && count > 1 {
+				s.root = newton16(s.root, count)
+			}
+			got := float64(law.gap(&s))
+			want := float64(law.interval) / math.Sqrt(float64(count)+c.shift)
+			if off := math.Abs(got-want) - 1; off > c.within*want {
+				t.Errorf("%v, count %d: gap %.0f, plain formula %.0f", c.dialect, count, got, want)
+			}
+		}
+	}
+}
+
+// TestGapsOfNote pins the deviations that users feel.
+func TestGapsOfNote(t *testing.T) {
+	for _, c := range []struct {
+		dialect Dialect
+		count   uint32
+		want    time.Duration
+	}{
+		{OpenBSD78, 1, 70710678},               // its first gap is the second of everybody else
+		{OpenBSD80, 1, 100 * time.Millisecond}, //
+		{OpenBSD80, 398, 5012547},              // the table's last but one
+		{OpenBSD80, 60000, 5006262},            // and its last, for ever
+		{Linux612, 2, 48829 << 10},             // one Newton step: half, where 1/√2 is 0.707
+		{RFC, 2, 70710678},
+		{FreeBSD, 2, 70698 * time.Microsecond},
+	} {
+		law, err := newCoDelLaw(DefaultCoDel(c.dialect), 1514)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := codelState{count: 1, root: math.MaxUint16}
+		law.gap(&s)
+		if s.count = c.count; law.law == lawNewton16 {
+			s.root = newton16(s.root, c.count)
+		}
+		got := law.gap(&s) << law.shift
+		if law.microns {
+			got *= 1000
+		}
+		if time.Duration(got) != c.want {
+			t.Errorf("%v, count %d: gap %v, want %v", c.dialect, c.count, time.Duration(got), c.want)
+		}
+	}
+}
+
+// TestIsqrt holds the integer root to its definition.
+func TestIsqrt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.Uint64().Draw(t, "x")
+		r := isqrt(x)
+		if r > math.MaxUint32 || r*r > x || r < math.MaxUint32 && (r+1)*(r+1) <= x {
+			t.Fatalf("isqrt(%d) = %d", x, r)
+		}
+	})
+}
+
+// TestLinuxForgetsAboveWhenEmpty: two packets of a sparse flow, each alone and
+// late, 200 ms apart. Linux before March 2026 dropped the second (815980fe6dbb).
+func TestLinuxForgetsAboveWhenEmpty(t *testing.T) {
+	q := newCoDel(t, DefaultCoDel(Linux612))
+	for i := range unit.Instant(4) {
+		at := i * 200 * ms
+		for range 3 { // keeps the backlog above an MTU
+			q.Enqueue(at, Packet{Size: 1514})
+		}
+		for range 4 {
+			q.Dequeue(at + 20*ms)
+		}
+	}
+	if d := q.Stats().Dropped; d != 0 {
+		t.Errorf("%d drops from a queue that empties each time", d)
+	}
+}
+
+// TestParametersAreChecked refuses what no implementation can run with.
+func TestParametersAreChecked(t *testing.T) {
+	for name, change := range map[string]func(*FQCoDelParams){
+		"no flows":          func(p *FQCoDelParams) { p.Flows = 0 },
+		"too many flows":    func(p *FQCoDelParams) { p.Flows = 1 << 20 },
+		"no quantum":        func(p *FQCoDelParams) { p.Quantum = 0 },
+		"no limit":          func(p *FQCoDelParams) { p.CoDel.Packets = 0 },
+		"no interval":       func(p *FQCoDelParams) { p.CoDel.Interval = 0 },
+		"endless interval":  func(p *FQCoDelParams) { p.CoDel.Interval = time.Hour },
+		"negative target":   func(p *FQCoDelParams) { p.CoDel.Target = -1 },
+		"unknown dialect":   func(p *FQCoDelParams) { p.CoDel.Dialect = 99 },
+		"giant MTU":         func(p *FQCoDelParams) { p.CoDel.MTU = 1 << 20 },
+		"negative memory":   func(p *FQCoDelParams) { p.Memory = -1 },
+		"negative CE limit": func(p *FQCoDelParams) { p.CoDel.CEThreshold = -1 },
+	} {
+		p := DefaultFQCoDel(Linux612)
+		change(&p)
+		if _, err := NewFQCoDel(p); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	for d := RFC; d <= NS3; d++ {
+		if got, err := ParseDialect(d.String()); err != nil || got != d {
+			t.Errorf("ParseDialect(%q) = %v, %v", d, got, err)
+		}
+	}
+	if _, err := ParseDialect("plan9"); err == nil {
+		t.Error("dialect plan9 exists")
+	}
+}
+
+// TestCEThreshold marks what waited too long, and only that.
+func TestCEThreshold(t *testing.T) {
+	p := DefaultCoDel(Linux612)
+	p.CEThreshold = time.Millisecond
+	q := newCoDel(t, p)
+	q.Enqueue(0, Packet{Size: 100, ECN: ECT})
+	q.Enqueue(0, Packet{Size: 100, ECN: ECT})
+	if p, _ := q.Dequeue(ms / 2); p.ECN != ECT {
+		t.Error("marked after half a millisecond")
+	}
+	if p, _ := q.Dequeue(2 * ms); p.ECN != CE {
+		t.Error("not marked after two milliseconds")
+	}
+}
+
+// TestLinux73BoundsItsDrops: 7.3 drops at most 256 packets in one dequeue.
+func TestLinux73BoundsItsDrops(t *testing.T) {
+	for dialect, want := range map[Dialect]uint64{Linux612: 5000, Linux73: 258} {
+		p := DefaultCoDel(dialect)
+		p.Packets, p.Interval, p.Target = 10000, 3*time.Microsecond, time.Microsecond
+		q := newCoDel(t, p)
+		for range 10000 {
+			q.Enqueue(0, Packet{Size: 1000})
+		}
+		q.Dequeue(10 * ms)
+		q.Dequeue(11 * ms)
+		q.Dequeue(50 * ms)
+		got := q.Stats().Dropped
+		if dialect == Linux73 && got > want || dialect == Linux612 && got < want {
+			t.Errorf("%v dropped %d", dialect, got)
+		}
+	}
+}

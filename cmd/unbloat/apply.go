@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// defaultStateDir is emptied by a reboot, as the kernel's queues are.
+const defaultStateDir = "/run/unbloat"
+
+// routerFlags are what the commands that change the router have in common.
+type routerFlags struct {
+	stateDir string
+	root     string
+	json     bool
+	quiet    bool
+	replace  bool
+}
+
+func (f *routerFlags) register(c *cobra.Command) {
+	fs := c.Flags()
+	dir := os.Getenv("UNBLOAT_STATE_DIR")
+	if dir == "" {
+		dir = defaultStateDir
+	}
+	fs.StringVar(&f.stateDir, "state-dir", dir, "where the journal is kept; must be emptied by a reboot")
+	fs.StringVar(&f.root, "root", os.Getenv("UNBLOAT_ROOT"), "prefix of /etc for --persist")
+	_ = fs.MarkHidden("root")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object")
+	fs.BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
+}
+
+// engine returns the transaction engine for this machine.
+func (f *routerFlags) engine() (*apply.Engine, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's own path, for its guard: %w", err)
+	}
+	return &apply.Engine{
+		Backend: &linux.Backend{Runner: host.Local{}, Replace: f.replace},
+		Runner:  host.Local{},
+		Dir:     f.stateDir,
+		Guard:   []string{exe, "guard", "--state-dir", f.stateDir},
+	}, nil
+}
+
+func (f *routerFlags) keeper() (linux.Keeper, error) {
+	exe, err := os.Executable()
+	return linux.Keeper{Root: f.root, Exe: exe, Runner: host.Local{}}, err
+}
+
+// changeError gives an error of a change its exit code.
+func changeError(err error) error {
+	var (
+		pre     *host.PreconditionError
+		tool    *host.MissingToolError
+		foreign *tc.ForeignError
+		busy    *apply.BusyError
+		noAQM   *plan.UnsupportedAQMError
+		noIn    *plan.NoIngressError
+		input   *linux.InputError
+		field   *plan.FieldError
+		swapped *plan.SwappedError
+		above   *plan.AboveLineError
+		coded   *exitError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &coded):
+		return err
+	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &noIn):
+		return &exitError{exitPrecondition, err}
+	case errors.As(err, &input), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape):
+		return &exitError{exitUsage, err}
+	}
+	return &exitError{exitFailed, err}
+}
+
+// applyFlags are those of `unbloat apply`.
+type applyFlags struct {
+	routerFlags
+	wan, lan, aqm string
+	down, up      unit.Rate
+	confirm       time.Duration
+	yes, persist  bool
+	dryRun        bool
+}
+
+func newApplyCommand() *cobra.Command {
+	var f applyFlags
+	c := &cobra.Command{
+		Use:     "apply [PLAN]",
+		Short:   "Change the router as one transaction that undoes itself unless confirmed",
+		GroupID: "main",
+		Long: "Applies a plan, read from the file PLAN or from standard input (-), or made from --down and --up.\n" +
+			"A guard process undoes it after --confirm unless `unbloat confirm` comes; --yes keeps it at once.",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError("%s: takes one PLAN, not %d", c.CommandPath(), len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return runApply(c, &f, args) },
+	}
+	f.register(c)
+	fs := c.Flags()
+	rateFlag(fs, &f.down, "down", "hold the download to this rate")
+	rateFlag(fs, &f.up, "up", "hold the upload to this rate")
+	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: that of the default route)")
+	fs.StringVar(&f.lan, "lan", "", "interface towards the home")
+	fs.StringVar(&f.aqm, "aqm", "", "cake, fq_codel or fifo (default: the best that the kernel has)")
+	durationFlag(fs, &f.confirm, "confirm", 60*time.Second, "undo after this time unless confirmed")
+	fs.BoolVar(&f.yes, "yes", false, "keep it at once")
+	fs.BoolVar(&f.persist, "persist", false, "with --yes: apply it at every boot")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "print the commands that would run now, and change nothing")
+	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
+	return c
+}
+
+func runApply(c *cobra.Command, f *applyFlags, args []string) error {
+	if f.persist && !f.yes {
+		return usageError("apply: --persist goes with --yes; otherwise give it to `unbloat confirm`")
+	}
+	if f.confirm < time.Second && !f.yes {
+		return usageError("apply: --confirm %s is too short to confirm anything; give at least 1s, or --yes", f.confirm)
+	}
+	ctx := c.Context()
+	p, err := f.plan(ctx, c.InOrStdin(), args)
+	if err != nil {
+		return changeError(err)
+	}
+	engine, err := f.engine()
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		steps, err := engine.Preview(ctx, p)
+		if err != nil {
+			return changeError(err)
+		}
+		return f.report(c.OutOrStdout(), "dry-run", p, steps)
+	}
+	t, err := engine.Begin(ctx, p, apply.Options{Confirm: max(f.confirm, time.Second), Hold: f.yes})
+	if err != nil {
+		return changeError(err)
+	}
+	defer t.Close()
+	state := "armed"
+	switch {
+	case f.yes || t.Unchanged:
+		if err := f.keep(ctx, t, p); err != nil {
+			return changeError(err)
+		}
+		state = "committed"
+	}
+	if len(t.Ran) == 0 {
+		state = "unchanged"
+	}
+	return f.report(c.OutOrStdout(), state, p, t.Ran)
+}
+
+// keep commits the transaction, and before that makes it last if asked to: what
+// fails then is still undone.
+func (f *applyFlags) keep(ctx context.Context, t *apply.Transaction, p plan.Plan) error {
+	if f.persist {
+		k, err := f.keeper()
+		if err == nil {
+			err = k.Keep(ctx, p)
+		}
+		if err != nil {
+			return errors.Join(err, t.Revert(context.WithoutCancel(ctx)))
+		}
+	}
+	return t.Commit()
+}
+
+// plan reads the plan, or makes one for this machine.
+func (f *applyFlags) plan(ctx context.Context, stdin io.Reader, args []string) (plan.Plan, error) {
+	if len(args) == 1 {
+		if f.down != 0 || f.up != 0 {
+			return plan.Plan{}, usageError("apply: give a PLAN or --down and --up, not both")
+		}
+		return readPlan(stdin, args[0])
+	}
+	if f.down == 0 && f.up == 0 {
+		return plan.Plan{}, usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE")
+	}
+	facts, err := linux.Detect(ctx, host.Local{}, f.wan, f.lan)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
+}
+
+func readPlan(stdin io.Reader, path string) (plan.Plan, error) {
+	var p plan.Plan
+	b, err := []byte(nil), error(nil)
+	if path == "-" {
+		b, err = io.ReadAll(stdin)
+	} else {
+		b, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return p, usageError("read plan: %w", err)
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, usageError("read plan %s: %w; it must be what `unbloat plan --json` prints", path, err)
+	}
+	return p, nil
+}
+
+// An applied object is what `apply --json` prints.
+type applied struct {
+	Schema   string    `json:"schema"`
+	State    string    `json:"state"` // dry-run, armed, committed, unchanged
+	WAN      string    `json:"wan"`
+	Confirm  float64   `json:"confirm_seconds,omitempty"` // armed: until it is undone
+	Commands []string  `json:"commands"`
+	Plan     plan.Plan `json:"plan"`
+}
+
+func (f *applyFlags) report(w io.Writer, state string, p plan.Plan, steps []host.Step) error {
+	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: []string{}, Plan: p}
+	for _, s := range steps {
+		out.Commands = append(out.Commands, s.String())
+	}
+	if state == "armed" {
+		out.Confirm = f.confirm.Seconds()
+	}
+	if f.json {
+		return json.NewEncoder(w).Encode(out)
+	}
+	if f.quiet {
+		return nil
+	}
+	for _, c := range out.Commands {
+		fmt.Fprintln(w, c)
+	}
+	switch state {
+	case "dry-run":
+		if len(steps) == 0 {
+			fmt.Fprintf(w, "%s is as the plan wants it: there is nothing to run.\n", p.WAN)
+		}
+	case "armed":
+		fmt.Fprintf(w, "Applied to %s and read back. It is undone in %s unless you run: unbloat confirm\n", p.WAN, f.confirm)
+	case "committed":
+		fmt.Fprintf(w, "Applied to %s, read back and kept. To take it back: unbloat revert\n", p.WAN)
+	case "unchanged":
+		fmt.Fprintf(w, "%s is as the plan wants it already: nothing was run.\n", p.WAN)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply"
+)
+
+func newConfirmCommand() *cobra.Command {
+	var f routerFlags
+	var wan string
+	var persist bool
+	c := &cobra.Command{
+		Use:     "confirm",
+		Short:   "Keep what `apply` changed",
+		GroupID: "main",
+		Args:    exactArgs(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			engine, err := f.engine()
+			if err != nil {
+				return err
+			}
+			if wan, err = pendingWAN(engine, wan); err != nil {
+				return err
+			}
+			var before func(*apply.Journal) error
+			if persist {
+				k, err := f.keeper()
+				if err != nil {
+					return err
+				}
+				before = func(j *apply.Journal) error { return k.Keep(c.Context(), j.Plan) }
+			}
+			j, err := engine.Confirm(c.Context(), wan, before)
+			if err != nil {
+				return changeError(err)
+			}
+			switch {
+			case f.json:
+				return json.NewEncoder(c.OutOrStdout()).Encode(applied{Schema: "unbloat.apply/1", State: "committed", WAN: wan, Commands: []string{}, Plan: j.Plan})
+			case !f.quiet:
+				fmt.Fprintf(c.OutOrStdout(), "Kept on %s. To take it back: unbloat revert\n", wan)
+			}
+			return nil
+		},
+	}
+	f.register(c)
+	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: the one that waits)")
+	c.Flags().BoolVar(&persist, "persist", false, "apply it at every boot")
+	return c
+}
+
+// pendingWAN returns the WAN whose change waits for confirmation.
+func pendingWAN(e *apply.Engine, wan string) (string, error) {
+	if wan != "" {
+		return wan, nil
+	}
+	var found []string
+	for _, w := range e.WANs() {
+		j, err := e.Pending(w)
+		if err != nil {
+			return "", err
+		}
+		if j != nil {
+			found = append(found, w)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", &exitError{exitPrecondition, fmt.Errorf("confirm: no change is waiting: it was undone at its deadline, reverted, or kept already; see `unbloat status`")}
+	}
+	return "", usageError("confirm: changes wait on %v; say which with --wan", found)
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply/proc"
+)
+
+// newGuardCommand is the process that undoes a change which nobody confirms.
+// `apply` starts it; people never do.
+func newGuardCommand() *cobra.Command {
+	var f routerFlags
+	c := &cobra.Command{
+		Use:    "guard JOURNAL",
+		Short:  "Undo a change at its deadline",
+		Hidden: true,
+		Args:   exactArgs(1, "one JOURNAL"),
+		RunE: func(c *cobra.Command, args []string) error {
+			proc.IgnoreHangup()
+			engine, err := f.engine()
+			if err != nil {
+				return err
+			}
+			return engine.Watch(context.WithoutCancel(c.Context()), args[0], os.Stdout)
+		},
+	}
+	f.register(c)
+	return c
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/paste"
+	"unbloat/internal/plan"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// planFlags are those of `unbloat plan`.
+type planFlags struct {
+	platform  string
+	wan, lan  string
+	result    string
+	linkLayer string
+	line      plan.Line
+	wishes    plan.Wishes
+	ecn       string
+	mtu       int
+	explain   bool
+	json      bool
+	quiet     bool
+}
+
+func newPlanCommand() *cobra.Command {
+	var f planFlags
+	c := &cobra.Command{
+		Use:     "plan",
+		Short:   "Turn a measurement into a plan, with the reason for each number",
+		GroupID: "main",
+		Long: `Prints how a router should shape its line, in the router's own language and with
+the reason of each number as comments. It needs neither privilege nor access to
+the router, and changes nothing.
+
+--down and --up are what the line carries, as measured; the plan starts a little
+below, and "unbloat tune" finds the best. --shape-down and --shape-up wish for
+a rate (950kbit) or a share of the measured one (97%). Without --aqm the best
+that the platform has is chosen.
+
+Platforms: ` + strings.Join(plan.Platforms(), ", ") + `.`,
+		Example: `  unbloat plan --down 30mbit --up 5mbit
+  unbloat plan --result before.json --for openwrt --wan pppoe-wan --link-layer ptm
+  unbloat plan --down 120mbit --up 12mbit --for openbsd --wan em0 --lan em1
+  unbloat plan --down 30mbit --up 5mbit --for opnsense --style seed
+  unbloat plan --up 1mbit --aqm fq_codel --shape-up 950kbit --json > plan.json`,
+		Args: exactArgs(0, "no argument"),
+		RunE: func(c *cobra.Command, _ []string) error { return runPlan(c, &f) },
+	}
+	f.registerLine(c.Flags())
+	f.registerWishes(c.Flags())
+	return c
+}
+
+// registerLine adds the flags that describe line and router.
+func (f *planFlags) registerLine(fs *pflag.FlagSet) {
+	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home, as measured")
+	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home, as measured")
+	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this result of `unbloat test --json` (- is standard input)")
+	durationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
+	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
+	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
+	fs.IntVar(&f.line.MPU, "mpu", 0, "least bytes that a packet occupies on the line")
+	fs.StringVar(&f.platform, "for", plan.Linux, "platform of the router")
+	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
+	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
+	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
+	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which `unbloat apply` reads")
+	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments")
+}
+
+// registerWishes adds the flags that say what is wanted.
+func (f *planFlags) registerWishes(fs *pflag.FlagSet) {
+	w := &f.wishes
+	durationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
+	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
+	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
+	fs.StringVar((*string)(&w.Style), "style", "", "seed: as the platform's article does it, with the differences explained")
+	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
+	wishFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
+	wishFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")
+	durationFlag(fs, &w.Target, "target", 0, "fq_codel's target (default: by the rate)")
+	durationFlag(fs, &w.Interval, "interval", 0, "fq_codel's interval, CAKE's rtt")
+	durationFlag(fs, &w.Latency, "latency", 0, "how long a FIFO may be (default: the goal if given, or 100ms)")
+	fs.StringVar(&f.ecn, "ecn", "", "on or off (default: by the rate)")
+	fs.IntVar(&w.Limit, "limit", 0, "packets a queue may hold (default: by the rate)")
+	fs.IntVar(&w.Flows, "flows", 0, "fq_codel's number of queues (default 1024)")
+	fs.Int64Var((*int64)(&w.Quantum), "quantum", 0, "fq_codel's bytes a flow may send a round (default: by the rate)")
+}
+
+// wishFlag adds a flag that takes a rate or a share of the measured one.
+func wishFlag(fs *pflag.FlagSet, w *plan.RateWish, name, usage string) {
+	fs.Var((*wishValue)(w), name, usage)
+}
+
+type wishValue plan.RateWish
+
+func (v *wishValue) Set(s string) error { return (*plan.RateWish)(v).UnmarshalText([]byte(s)) }
+func (v *wishValue) Type() string       { return "RATE|SHARE" }
+func (v *wishValue) String() string     { return plan.RateWish(*v).String() }
+
+func runPlan(c *cobra.Command, f *planFlags) error {
+	p, err := f.make(c)
+	if err != nil {
+		var coded *exitError
+		if errors.As(err, &coded) {
+			return err
+		}
+		return usageError("plan: %w", err)
+	}
+	return f.print(c.OutOrStdout(), p)
+}
+
+// make makes the plan from flags and, if given, a test's result.
+func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
+	switch f.ecn {
+	case "":
+	case "on", "off":
+		on := f.ecn == "on"
+		f.wishes.ECN = &on
+	default:
+		return plan.Plan{}, fmt.Errorf("--ecn %q is neither on nor off", f.ecn)
+	}
+	f.line.LinkLayer = plan.LinkLayer(f.linkLayer)
+	if f.result != "" {
+		if err := f.readResult(c.InOrStdin()); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	facts, err := plan.AssumedFacts(f.platform, f.wan, f.lan)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	facts.MTU = f.mtu
+	return plan.Make(f.line, facts, f.wishes)
+}
+
+// readResult takes from a test's result what no flag gave.
+func (f *planFlags) readResult(stdin io.Reader) error {
+	in := stdin
+	if f.result != "-" {
+		file, err := os.Open(f.result)
+		if err != nil {
+			return fmt.Errorf("read the test's result: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	var t verdict.Test
+	if err := json.NewDecoder(in).Decode(&t); err != nil {
+		return fmt.Errorf("read %s: %w; is it what `unbloat test --json` prints?", f.result, err)
+	}
+	if t.Schema != verdict.TestSchema {
+		return fmt.Errorf("read %s: its schema is %q, not %q", f.result, t.Schema, verdict.TestSchema)
+	}
+	if !t.Valid {
+		return &exitError{exitInvalid, fmt.Errorf("%s: the measurement is invalid: %s; measure again", f.result, strings.Join(t.InvalidReasons, "; "))}
+	}
+	take := func(to *unit.Rate, p *verdict.Phase, goodput func(*verdict.Phase) float64) {
+		if *to == 0 && p != nil {
+			*to = f.line.FromGoodput(goodput(p))
+		}
+	}
+	take(&f.line.Down, t.Download, func(p *verdict.Phase) float64 { return p.GoodputDownBps })
+	take(&f.line.Up, t.Upload, func(p *verdict.Phase) float64 { return p.GoodputUpBps })
+	if f.line.RTT == 0 && t.Idle != nil {
+		f.line.RTT = unit.FromMs(t.Idle.Latency.RTTMs.P50)
+	}
+	return nil
+}
+
+// print writes the plan as it was asked for.
+func (f *planFlags) print(w io.Writer, p plan.Plan) error {
+	switch {
+	case f.json:
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(p)
+	case f.explain:
+		_, err := io.WriteString(w, p.Explain())
+		return err
+	}
+	text, err := paste.Render(p)
+	if err != nil {
+		return usageError("plan: %w", err)
+	}
+	if f.quiet {
+		text = withoutComments(text)
+	}
+	_, err = io.WriteString(w, text)
+	return err
+}
+
+// withoutComments drops comment lines and empty ones.
+func withoutComments(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if s := strings.TrimSpace(line); s != "" && s[0] != '#' {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

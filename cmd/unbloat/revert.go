@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+)
+
+func newRevertCommand() *cobra.Command {
+	var f routerFlags
+	var wan string
+	c := &cobra.Command{
+		Use:     "revert",
+		Short:   "Undo what unbloat changed on this router",
+		GroupID: "main",
+		Long: "Undoes a change that waits for confirmation; otherwise goes back to the state before unbloat,\n" +
+			"puts back a shaper that --replace took over, and stops applying a plan at boot.",
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
+	}
+	f.register(c)
+	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: all that unbloat changed)")
+	return c
+}
+
+func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
+	ctx := c.Context()
+	engine, err := f.engine()
+	if err != nil {
+		return err
+	}
+	targets, err := revertTargets(ctx, engine, wan)
+	if err != nil {
+		return changeError(err)
+	}
+	done := []apply.Reverted{}
+	pendingOnly := false
+	for _, t := range targets {
+		r, did, err := engine.Revert(ctx, t)
+		if err != nil {
+			return changeError(err)
+		}
+		if did {
+			done = append(done, r)
+			pendingOnly = pendingOnly || r.Was == "pending"
+		}
+	}
+	forgot := false
+	if !pendingOnly {
+		k, err := f.keeper()
+		if err != nil {
+			return err
+		}
+		if forgot, err = k.Forget(ctx); err != nil {
+			return changeError(err)
+		}
+	}
+	return f.reportRevert(c.OutOrStdout(), done, forgot)
+}
+
+func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bool) error {
+	if f.json {
+		return json.NewEncoder(w).Encode(struct {
+			Schema   string           `json:"schema"`
+			Reverted []apply.Reverted `json:"reverted"`
+			Forgot   bool             `json:"boot_unit_removed"`
+		}{"unbloat.revert/1", done, forgot})
+	}
+	if f.quiet {
+		return nil
+	}
+	for _, r := range done {
+		for _, c := range r.Commands {
+			fmt.Fprintln(w, c)
+		}
+		fmt.Fprintf(w, "%s is as it was before, and read back.\n", r.WAN)
+	}
+	if forgot {
+		fmt.Fprintln(w, "Nothing is applied at boot any more.")
+	}
+	if len(done) == 0 && !forgot {
+		fmt.Fprintln(w, "There is nothing to undo.")
+	}
+	return nil
+}
+
+// revertTargets lists what there is to undo: what is on record, and shapers of
+// ours that no record knows of.
+func revertTargets(ctx context.Context, e *apply.Engine, wan string) ([]apply.Journal, error) {
+	var out []apply.Journal
+	known := e.WANs()
+	for _, w := range known {
+		if wan == "" || wan == w {
+			out = append(out, apply.Journal{WAN: w})
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	plans, err := linux.OwnedPlans(ctx, host.Local{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range plans {
+		if (wan == "" || wan == p.WAN) && !slices.Contains(known, p.WAN) {
+			out = append(out, apply.Journal{WAN: p.WAN, Plan: p})
+		}
+	}
+	return out, nil
+}

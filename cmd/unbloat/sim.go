@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/replay"
+)
+
+// newSimCommand is `unbloat sim`, the parent of what needs no network at all.
+func newSimCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "sim",
+		Short:   "Run the queue algorithms in the simulator",
+		GroupID: "lab",
+	}
+	c.AddCommand(newSimReplayCommand())
+	return c
+}
+
+// newSimReplayCommand is `unbloat sim replay FILE…`.
+func newSimReplayCommand() *cobra.Command {
+	var asJSON bool
+	var first int
+	c := &cobra.Command{
+		Use:   "replay FILE...",
+		Short: "Check the queues against golden traces of real implementations",
+		Long: `Reads golden traces (gzipped or plain; "-" is standard input), feeds their
+arrivals to the queue that the first line of each names, and compares what
+became of every packet: sent, dropped or marked, and when, to the nanosecond.
+
+The first line is "# " and a JSON object: implementation (rfc, linux-6.12,
+linux-7.3, openbsd-1.16, openbsd-1.21, freebsd or ns-3), rate_bps, and, where
+they are not the implementation's default, flows, limit_packets, quantum_bytes,
+target_ns, interval_ns and ecn. Each further line is
+"seq enqueue_ns flow bytes fate time_ns [mark]".
+
+Exit code 0: all packets agree; 1: some differ; 2: a file cannot be read.`,
+		Example: `  unbloat sim replay trace.txt.gz
+  unbloat sim replay --first 20 traces/*.txt.gz
+  unbloat sim replay --json trace.txt`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError("%s: needs at least one trace file (see `%s --help`)", c.CommandPath(), c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if first < 0 {
+				return usageError("%s: --first %d must not be negative", c.CommandPath(), first)
+			}
+			return simReplay(c.OutOrStdout(), c.InOrStdin(), args, first, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	c.Flags().IntVar(&first, "first", 5, "how many differing packets to print of each file")
+	return c
+}
+
+// replayReport is the JSON of `sim replay`.
+type replayReport struct {
+	Schema string       `json:"schema"`
+	Files  []replayFile `json:"files"`
+}
+
+// replayFile is one file of it; Error stands alone when the file is no trace.
+type replayFile struct {
+	Name           string             `json:"name"`
+	Implementation string             `json:"implementation,omitempty"`
+	Packets        int                `json:"packets"`
+	Agree          int                `json:"agree"`
+	Differences    []replayDifference `json:"first_differences,omitempty"`
+	Error          string             `json:"error,omitempty"`
+}
+
+// replayDifference is one packet that met another fate than in the trace.
+type replayDifference struct {
+	Line  int    `json:"line"`
+	Seq   uint64 `json:"seq"`
+	Trace string `json:"trace"`
+	Ours  string `json:"replay"`
+}
+
+// simReplay replays every file and prints how each fared. Files that cannot be
+// read do not keep the others from being checked.
+func simReplay(out io.Writer, in io.Reader, names []string, first int, asJSON bool) error {
+	report := replayReport{Schema: "unbloat.sim.replay/1"}
+	var bad []error
+	differ := 0
+	for _, name := range names {
+		res, err := replayOne(in, name, first)
+		file := replayFile{Name: name, Implementation: res.Implementation, Packets: res.Packets, Agree: res.Agree}
+		for _, d := range res.FirstDifferences {
+			file.Differences = append(file.Differences,
+				replayDifference{Line: d.Line, Seq: d.Packet.Seq, Trace: d.Want.String(), Ours: d.Got.String()})
+		}
+		switch {
+		case err != nil:
+			err = fmt.Errorf("replay %s: %w", name, err)
+			bad = append(bad, err)
+			file.Error = err.Error()
+		case res.Agree != res.Packets:
+			differ++
+		}
+		report.Files = append(report.Files, file)
+		if !asJSON && err == nil {
+			printReplay(out, name, res)
+		}
+	}
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(report); err != nil {
+			return &exitError{exitFailed, fmt.Errorf("print the report: %w", err)}
+		}
+	}
+	if len(bad) > 0 {
+		return &exitError{exitUsage, errors.Join(bad...)}
+	}
+	if differ > 0 {
+		return &exitError{exitFailed, fmt.Errorf("%d of %d traces differ from their replay", differ, len(names))}
+	}
+	return nil
+}
+
+// replayOne opens one file, or standard input for "-", and replays it.
+func replayOne(in io.Reader, name string, first int) (replay.Result, error) {
+	if name == "-" {
+		return replay.Run(in, first)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return replay.Result{}, errors.Unwrap(err) // the name is in the caller's message
+	}
+	defer f.Close()
+	return replay.Run(f, first)
+}
+
+// printReplay prints one file's result as text.
+func printReplay(out io.Writer, name string, res replay.Result) {
+	fmt.Fprintf(out, "%s: %d of %d packets agree (%s)\n", name, res.Agree, res.Packets, res.Implementation)
+	for _, d := range res.FirstDifferences {
+		fmt.Fprintf(out, "  %v\n", d)
+	}
+	if more := res.Packets - res.Agree - len(res.FirstDifferences); more > 0 && len(res.FirstDifferences) > 0 {
+		fmt.Fprintf(out, "  and %d more\n", more)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply/proc"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// A routerStatus is what `status --json` prints: all of it is read from the
+// kernel, but for what the journal says about a transaction.
+type routerStatus struct {
+	Schema    string         `json:"schema"`
+	Shapers   []linux.Shaped `json:"shapers"`
+	Pending   []pendingState `json:"pending"`
+	Committed []keptState    `json:"committed"`
+	AtBoot    bool           `json:"at_boot"` // a plan is applied at every boot
+}
+
+// A pendingState is a change that waits for confirmation.
+type pendingState struct {
+	WAN     string    `json:"wan"`
+	Seconds float64   `json:"undone_in_seconds"`
+	Plan    plan.Plan `json:"plan"`
+	Failure string    `json:"failure,omitempty"` // why it could not be undone yet
+}
+
+// A keptState is the last committed change of a WAN.
+type keptState struct {
+	WAN  string    `json:"wan"`
+	Time string    `json:"time"`
+	Plan plan.Plan `json:"plan"`
+}
+
+func newStatusCommand() *cobra.Command {
+	var f routerFlags
+	var watch bool
+	c := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the shapers that are really there, and what they do",
+		GroupID: "main",
+		Args:    exactArgs(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !watch {
+				s, err := f.status(c.Context())
+				if err != nil {
+					return changeError(err)
+				}
+				return f.printStatus(c.OutOrStdout(), s, nil, 0)
+			}
+			return f.watchStatus(c.Context(), c.OutOrStdout())
+		},
+	}
+	f.register(c)
+	c.Flags().BoolVar(&watch, "watch", false, "redraw every second until interrupted")
+	return c
+}
+
+func (f *routerFlags) status(ctx context.Context) (*routerStatus, error) {
+	s := &routerStatus{Schema: "unbloat.status/1", Pending: []pendingState{}, Committed: []keptState{}}
+	var err error
+	if s.Shapers, err = linux.Shapers(ctx, host.Local{}); err != nil {
+		return nil, err
+	}
+	engine, err := f.engine()
+	if err != nil {
+		return nil, err
+	}
+	for _, wan := range engine.WANs() {
+		if j, err := engine.Pending(wan); err == nil && j != nil {
+			s.Pending = append(s.Pending, pendingState{wan, (j.Deadline - proc.Uptime()).Seconds(), j.Plan, j.Failure})
+		}
+		if r, err := engine.Record(wan); err == nil && r != nil {
+			s.Committed = append(s.Committed, keptState{wan, r.Time, r.Plan})
+		}
+	}
+	k, err := f.keeper()
+	if err != nil {
+		return nil, err
+	}
+	s.AtBoot = k.Kept()
+	return s, nil
+}
+
+// watchStatus redraws the status each second, with the rates since the last time.
+func (f *routerFlags) watchStatus(ctx context.Context, w io.Writer) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var last *routerStatus
+	at := time.Now()
+	for {
+		s, err := f.status(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return changeError(err)
+		}
+		now := time.Now()
+		if !f.json {
+			fmt.Fprint(w, "\x1b[H\x1b[J")
+		}
+		if err := f.printStatus(w, s, last, now.Sub(at)); err != nil {
+			return err
+		}
+		last, at = s, now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time.Duration) error {
+	if f.json {
+		return json.NewEncoder(w).Encode(s)
+	}
+	if len(s.Shapers) == 0 {
+		fmt.Fprintln(w, "Nothing is shaped: every interface has the kernel's default queue.")
+	}
+	for _, x := range s.Shapers {
+		fmt.Fprintf(w, "%s: %s\n", x.Device, x.Says)
+		for i, c := range x.Counters {
+			fmt.Fprintf(w, "  %-9s %-6s %s in %d packets, %d dropped, %d marked, backlog %s in %d packets",
+				c.Kind, c.Handle, unit.Size(c.Bytes), c.Packets, c.Drops, c.Marks, unit.Size(c.BacklogBytes), c.BacklogPkts)
+			if r, ok := rateSince(last, x.Device, i, c.Handle, c.Bytes, since); ok {
+				fmt.Fprintf(w, ", now %s", r.Short())
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	for _, p := range s.Pending {
+		fmt.Fprintf(w, "A change of %s is undone in %.0f s unless you run: unbloat confirm\n", p.WAN, max(p.Seconds, 0))
+		if p.Failure != "" {
+			fmt.Fprintf(w, "  The undo has not succeeded yet: %s\n", p.Failure)
+		}
+	}
+	for _, k := range s.Committed {
+		fmt.Fprintf(w, "%s was changed by unbloat, kept at %s. To take it back: unbloat revert\n", k.WAN, k.Time)
+	}
+	if s.AtBoot {
+		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")
+	}
+	return nil
+}
+
+// rateSince returns how fast a qdisc has sent since the last look.
+func rateSince(last *routerStatus, dev string, i int, handle string, bytes int64, since time.Duration) (unit.Rate, bool) {
+	if last == nil || since <= 0 {
+		return 0, false
+	}
+	for _, x := range last.Shapers {
+		if x.Device == dev && i < len(x.Counters) && x.Counters[i].Handle == handle && bytes >= x.Counters[i].Bytes {
+			return unit.Rate(float64(bytes-x.Counters[i].Bytes) * 8 / since.Seconds()), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/probe"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// testFlags are what `unbloat test` takes.
+type testFlags struct {
+	server, label, out, cc string
+	json, quiet            bool
+	flows, size            int
+	load, idle, interval   time.Duration
+}
+
+func newTestCommand() *cobra.Command {
+	var o testFlags
+	cmd := &cobra.Command{
+		Use:     "test",
+		GroupID: "main",
+		Short:   "Measure latency idle and under load, and grade it",
+		Long: `Measure latency idle, and while downloading, uploading and both, and grade it.
+
+It needs a server: run ` + "`unbloat serve`" + ` on a machine at the other end of the line
+to be measured. While the test runs, nothing else should use the line.`,
+		Example: "  unbloat test --server test.example.net\n  unbloat test --server 192.0.2.1:7676 --json -o before.json --label before",
+		Args:    exactArgs(0, "no arguments"),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")
+	f.StringVar(&o.label, "label", "", "what to call this measurement")
+	f.StringVarP(&o.out, "output", "o", "", "also write the JSON to `FILE`")
+	f.BoolVar(&o.json, "json", false, "print the result as JSON")
+	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
+	f.IntVar(&o.flows, "flows", measure.DefaultFlows, "TCP flows in each direction")
+	f.StringVar(&o.cc, "cc", "", "congestion control of the senders, such as cubic or bbr (default: each system's own)")
+	secondsFlag(f, &o.load, "seconds", measure.DefaultLoad, "how long each loaded phase lasts")
+	secondsFlag(f, &o.idle, "idle", measure.DefaultIdle, "how long the idle phase lasts")
+	durationFlag(f, &o.interval, "interval", measure.DefaultInterval, "distance of latency probes")
+	f.IntVar(&o.size, "probe-bytes", int(probe.MinSize), "UDP payload of a latency probe")
+	cmd.RunE = func(c *cobra.Command, _ []string) error { return runTest(c, o) }
+	return cmd
+}
+
+// Bounds of what a test may be asked for.
+const (
+	minLoad, maxLoad   = 2 * time.Second, 10 * time.Minute
+	minProbe, maxProbe = time.Millisecond, time.Second
+	maxFlows           = 256
+)
+
+// check refuses what makes no measurement.
+func (o *testFlags) check() error {
+	switch {
+	case o.server == "":
+		return usageError("test: --server is missing: run `unbloat serve` at the other end of the line, and name it here")
+	case o.flows < 1 || o.flows > maxFlows:
+		return usageError("test: --flows %d: must be 1 to %d", o.flows, maxFlows)
+	case o.load < minLoad || o.load > maxLoad:
+		return usageError("test: --seconds %v: must be %v to %v", o.load, minLoad, maxLoad)
+	case o.idle < minLoad || o.idle > maxLoad:
+		return usageError("test: --idle %v: must be %v to %v", o.idle, minLoad, maxLoad)
+	case o.interval < minProbe || o.interval > maxProbe:
+		return usageError("test: --interval %v: must be %v to %v", o.interval, minProbe, maxProbe)
+	case o.size < int(probe.MinSize) || o.size > int(probe.MaxSize):
+		return usageError("test: --probe-bytes %d: must be %d to %d", o.size, probe.MinSize, probe.MaxSize)
+	}
+	if _, err := measure.ParseServer(o.server); err != nil {
+		return usageError("test: %w", err)
+	}
+	return nil
+}
+
+func runTest(c *cobra.Command, o testFlags) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	test, err := measureOnce(c.Context(), o, progressTo(c.ErrOrStderr(), o.quiet))
+	if err != nil {
+		return testError(err)
+	}
+	if o.out != "" {
+		if err := writeTest(o.out, test); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		if err := printJSON(c.OutOrStdout(), test); err != nil {
+			return err
+		}
+	} else {
+		printTest(c.OutOrStdout(), test)
+	}
+	if !test.Valid {
+		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s", test.Server, strings.Join(test.InvalidReasons, "; "))}
+	}
+	return nil
+}
+
+// measureOnce runs the four phases against the server of o.
+func measureOnce(ctx context.Context, o testFlags, progress *progressLine) (*verdict.Test, error) {
+	defer progress.clear()
+	client, err := measure.Dial(ctx, o.server, measure.Options{
+		Probe: measure.ProbeSpec{Interval: o.interval, Size: unit.Size(o.size)}, Agent: "unbloat test",
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return measure.Run(ctx, client, measure.Config{
+		Idle: o.idle, Load: o.load, Flows: o.flows, CC: o.cc, Label: o.label, Progress: progress.show,
+	})
+}
+
+// testError gives an error of a measurement its exit code.
+func testError(err error) error {
+	var address *measure.AddressError
+	switch {
+	case errors.As(err, &address):
+		return &exitError{exitUsage, fmt.Errorf("test: %w", err)}
+	case errors.Is(err, measure.ErrUnreachable):
+		return &exitError{exitPrecondition, fmt.Errorf("test: %w; is `unbloat serve` running there, and its port open for TCP and UDP?", err)}
+	case errors.Is(err, measure.ErrRefused):
+		return &exitError{exitPrecondition, fmt.Errorf("test: %w", err)}
+	}
+	return fmt.Errorf("test: %w", err)
+}
+
+func writeTest(file string, t *verdict.Test) error {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("write the result to %s: %w", file, err)
+	}
+	if err := os.WriteFile(file, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("print the result: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s\n", b)
+	return err
+}
+
+// printTest prints the table that people read.
+func printTest(w io.Writer, t *verdict.Test) {
+	if t.Label != "" {
+		fmt.Fprintf(w, "%s — ", t.Label)
+	}
+	fmt.Fprintf(w, "%s, server %s\n\n", t.Time, t.Server)
+	fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n",
+		"", "p50 ms", "p95 ms", "max ms", "+p95 ms", "loss up", "down", "download", "upload", "grade")
+	for _, p := range t.Phases() {
+		l := p.Latency
+		grade, plus := "", ""
+		if p.Name != verdict.PhaseIdle {
+			plus = fmt.Sprintf("%.1f", l.IncreaseMs.P95)
+			grade = verdict.Grade(l.IncreaseMs.P95)
+			if !t.Valid {
+				grade = "–"
+			}
+		}
+		fmt.Fprintf(w, "%-9s %9.1f %9.1f %9.1f %9s  %6.1f%% %6.1f%%  %11s %11s  %s\n", p.Name,
+			l.RTTMs.P50, l.RTTMs.P95, l.RTTMs.Max, plus, 100*l.LossUp, 100*l.LossDown,
+			rateOrNone(p.GoodputDownBps), rateOrNone(p.GoodputUpBps), grade)
+	}
+	fmt.Fprintln(w)
+	if t.Valid {
+		fmt.Fprintf(w, "Grade %s (download %s, upload %s). ", t.Grade, orNone(t.GradeDown), orNone(t.GradeUp))
+	}
+	fmt.Fprintln(w, t.Verdict)
+	for _, r := range t.InvalidReasons {
+		fmt.Fprintln(w, "  ·", r)
+	}
+}
+
+func rateOrNone(bps float64) string {
+	if bps <= 0 {
+		return "–"
+	}
+	return unit.Rate(bps).Short()
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// A progressLine shows how a test goes: one line that rewrites itself on a
+// terminal, a line every two seconds elsewhere.
+type progressLine struct {
+	w        io.Writer // nil: quiet
+	terminal bool
+	last     time.Duration // of the test, when a line was printed
+	phase    string
+	before   time.Duration // the phases before this one
+	elapsed  time.Duration
+}
+
+const plainEvery = 2 * time.Second
+
+func progressTo(w io.Writer, quiet bool) *progressLine {
+	if quiet {
+		return &progressLine{}
+	}
+	p := &progressLine{w: w, last: -plainEvery}
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil {
+			p.terminal = info.Mode()&os.ModeCharDevice != 0
+		}
+	}
+	return p
+}
+
+func (p *progressLine) show(e measure.Event) {
+	if p.w == nil {
+		return
+	}
+	if e.Phase != p.phase {
+		p.before, p.phase = p.before+p.elapsed, e.Phase
+	}
+	p.elapsed = e.Elapsed
+	line := fmt.Sprintf("%-8s %4.1f / %.0f s   rtt %7.1f ms", e.Phase, min(e.Elapsed, e.Duration).Seconds(), e.Duration.Seconds(), unit.Ms(e.RTT))
+	if e.Down > 0 {
+		line += "   ↓ " + e.Down.Short()
+	}
+	if e.Up > 0 {
+		line += "   ↑ " + e.Up.Short()
+	}
+	if e.Draining {
+		line += "   waiting for the queue to empty"
+	}
+	switch now := p.before + p.elapsed; {
+	case p.terminal:
+		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	case now-p.last >= plainEvery:
+		p.last = now
+		fmt.Fprintln(p.w, line)
+	}
+}
+
+// clear removes the line that rewrites itself.
+func (p *progressLine) clear() {
+	if p.w != nil && p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// secondsFlag adds a flag that takes seconds, as 10 or 10s.
+func secondsFlag(f *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	f.Var((*secondsValue)(d), name, usage)
+}
+
+type secondsValue time.Duration
+
+func (v *secondsValue) Set(s string) error {
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		s += "s"
+	}
+	d, err := unit.ParseDuration(s)
+	if err == nil {
+		*v = secondsValue(d)
+	}
+	return err
+}
+func (v *secondsValue) Type() string   { return "SECONDS" }
+func (v *secondsValue) String() string { return time.Duration(*v).String() }

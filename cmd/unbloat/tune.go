@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/measure"
+	"unbloat/internal/plan"
+	"unbloat/internal/report"
+	"unbloat/internal/tune"
+	"unbloat/unit"
+)
+
+type tuneFlags struct {
+	routerFlags
+	server, wan, lan, aqm, side string
+	linkLayer                   string
+	overhead                    int
+	goal                        time.Duration
+	flowsDown, flowsUp          int
+	cc                          string
+	persist                     bool
+	reportFile                  string
+}
+
+func newTuneCommand() *cobra.Command {
+	var f tuneFlags
+	c := &cobra.Command{
+		Use:     "tune --server HOST --wan IF",
+		GroupID: "main",
+		Short:   "Find the shaping that holds the latency goal, and keep it if it is better",
+		Long: `Measures the line as it is, searches the highest rates whose latency under load
+stays within the goal, checks them against the start, and keeps them only if
+they are better. It occupies the line for at most two minutes. Interrupt it at
+any time: everything is as it was; so it is if this process dies.`,
+		Example: `  unbloat tune --server test.example.net --wan eth0
+  unbloat tune --server 192.0.2.1 --wan ppp0 --lan br-lan --persist --report before-after.html
+  unbloat tune --server 192.0.2.1 --wan eth0 --goal 10ms --json`,
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return runTune(c, &f) },
+	}
+	f.register(c)
+	fs := c.Flags()
+	fs.StringVar(&f.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")
+	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
+	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
+	fs.StringVar(&f.aqm, "aqm", "", "cake, fq_codel or fifo (default: the best that the kernel has)")
+	fs.StringVar(&f.side, "side", "", "where the download is shaped: ifb (the WAN's ingress) or lan (the LAN's egress)")
+	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm or ptm")
+	fs.IntVar(&f.overhead, "overhead", 0, "bytes the line adds to each IP packet (default: the link layer's usual)")
+	durationFlag(fs, &f.goal, "goal", 0, "p95 increase to hold (default: the larger of 5ms and 1.5 packet times each way)")
+	fs.IntVar(&f.flowsDown, "flows-down", measure.DefaultFlows, "TCP flows that load the download")
+	fs.IntVar(&f.flowsUp, "flows-up", measure.DefaultFlows, "TCP flows that load the upload")
+	fs.StringVar(&f.cc, "cc", "", "congestion control of the senders")
+	fs.BoolVar(&f.persist, "persist", false, "if it is kept, apply it at every boot")
+	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
+	fs.StringVar(&f.reportFile, "report", "", "write the before/after report to `FILE` (.html, .svg, .png, .csv, .json, .flent.gz)")
+	return c
+}
+
+func (f *tuneFlags) check() error {
+	if f.server == "" {
+		return usageError("tune: --server is missing: run `unbloat serve` at the other end of the line, and name it here")
+	}
+	if _, err := measure.ParseServer(f.server); err != nil {
+		return usageError("tune: %w", err)
+	}
+	for name, n := range map[string]int{"--flows-down": f.flowsDown, "--flows-up": f.flowsUp} {
+		if n < 1 || n > maxFlows {
+			return usageError("tune: %s %d: must be 1 to %d", name, n, maxFlows)
+		}
+	}
+	if f.reportFile != "" {
+		if _, err := report.FormatOf(f.reportFile); err != nil {
+			return usageError("tune: --report %w", err)
+		}
+	}
+	return nil
+}
+
+func runTune(c *cobra.Command, f *tuneFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	ctx := c.Context()
+	engine, err := f.engine()
+	if err != nil {
+		return err
+	}
+	facts, err := linux.Detect(ctx, host.Local{}, f.wan, f.lan)
+	if err != nil {
+		return changeError(err)
+	}
+	router := &tunedRouter{engine: engine}
+	if f.persist {
+		k, err := f.keeper()
+		if err != nil {
+			return err
+		}
+		router.keeper = &k
+	}
+	wishes := plan.Wishes{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side)}
+	if err := router.open(ctx, facts, wishes); err != nil {
+		return changeError(err)
+	}
+	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat tune"})
+	if err != nil {
+		return errors.Join(testError(err), router.Revert(context.WithoutCancel(ctx)))
+	}
+	defer client.Close()
+	progress := progressTo(c.ErrOrStderr(), f.quiet)
+	result, err := tune.Run(ctx, tune.Config{
+		Goal: f.goal, Facts: facts, Wishes: wishes,
+		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},
+		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Progress: progress.show,
+		Say: func(line string) {
+			progress.clear()
+			if !f.quiet {
+				fmt.Fprintln(c.ErrOrStderr(), line)
+			}
+		},
+	}, client, router)
+	progress.clear()
+	return f.finish(c, result, err)
+}
+
+// finish prints and reports what came of it, and gives it its exit code.
+func (f *tuneFlags) finish(c *cobra.Command, r *tune.Result, err error) error {
+	if f.reportFile != "" && r.Before != nil {
+		if e := report.WriteFile(f.reportFile, tunePage(r)); e != nil {
+			err = errors.Join(err, e)
+		} else if !f.quiet {
+			fmt.Fprintln(c.ErrOrStderr(), "report:", f.reportFile)
+		}
+	}
+	if f.json {
+		if e := json.NewEncoder(c.OutOrStdout()).Encode(r); e != nil {
+			err = errors.Join(err, e)
+		}
+	} else if e := printTune(c.OutOrStdout(), r); e != nil {
+		err = errors.Join(err, e)
+	}
+	switch {
+	case errors.Is(err, tune.ErrInvalid):
+		return &exitError{exitInvalid, fmt.Errorf("tune: %w; nothing was kept", err)}
+	case err != nil && c.Context().Err() != nil:
+		return &exitError{exitFailed, errors.New("tune: interrupted; everything is as it was")}
+	case err != nil:
+		return changeError(fmt.Errorf("tune: %w", err))
+	case !r.Kept:
+		return &exitError{exitNoBetter, fmt.Errorf("tune: nothing was kept: %s", r.Reason)}
+	}
+	return nil
+}
+
+// tunePage is the report of a tuning.
+func tunePage(r *tune.Result) report.Page {
+	p := report.Page{Before: r.Before, After: r.After, Plan: r.Plan, Goal: unit.FromMs(r.GoalMs)}
+	for i, t := range r.Trials {
+		outcome := fmt.Sprintf("p95 rises by %.1f ms: too much", t.IncreaseMs)
+		if t.Held {
+			outcome = fmt.Sprintf("p95 rises by %.1f ms: holds the goal", t.IncreaseMs)
+		}
+		p.Steps = append(p.Steps, report.Step{Name: fmt.Sprintf("trial %d", i+1), Down: t.Down, Up: t.Up, Outcome: outcome})
+	}
+	if r.Reason != "" {
+		verb := "Kept"
+		if !r.Kept {
+			verb = "Undone"
+		}
+		p.Notes = append(p.Notes, verb+": "+r.Reason+".")
+	}
+	return p
+}
+
+// printTune prints the before → after table and what became of it.
+func printTune(w io.Writer, r *tune.Result) error {
+	switch {
+	case r.Before == nil:
+		return nil
+	case r.After == nil:
+		return report.TestTable(w, r.Before)
+	}
+	if err := report.Table(w, r.Before, r.After); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThe line carries %s down and %s up; ", r.LineDownBps.Short(), r.LineUpBps.Short())
+	if p := r.Plan; p != nil {
+		fmt.Fprintf(&b, "shaped by %s to %s and %s.\n", p.AQM, p.DownBps.Short(), p.UpBps.Short())
+	}
+	if r.Kept {
+		fmt.Fprintf(&b, "Kept: %s. To take it back: unbloat revert\n", r.Reason)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// tuneHold bounds a tuning: should this process hang, the guard undoes it then.
+// If the process dies, the guard undoes it at once.
+const tuneHold = 10 * time.Minute
+
+// wide is a rate far above any line's: a shaper at it shapes nothing.
+const wide = 10 * unit.GbitPerSecond
+
+// tunedRouter is this machine as the tuner sees it: one transaction, held open
+// until the end.
+type tunedRouter struct {
+	engine *apply.Engine
+	keeper *linux.Keeper // nil: the shaping need not last
+	held   *apply.Transaction
+}
+
+// open begins with a shaper that unbloat committed before, if there is one, and
+// opens it wide, so that the line itself is measured.
+func (r *tunedRouter) open(ctx context.Context, facts plan.Facts, w plan.Wishes) error {
+	rec, err := r.engine.Record(facts.WAN)
+	if err != nil || rec == nil {
+		return err
+	}
+	w.Down, w.Up = plan.RateWish{Rate: wide}, plan.RateWish{Rate: wide}
+	p, err := plan.Make(plan.Line{}, facts, w)
+	if err != nil {
+		return err
+	}
+	return r.Shape(ctx, p)
+}
+
+// Shape applies the plan, in place once something is applied.
+func (r *tunedRouter) Shape(ctx context.Context, p plan.Plan) error {
+	if r.held != nil {
+		err := r.held.Retune(ctx, p)
+		if err != nil {
+			r.held = nil // it has been reverted as a whole
+		}
+		return err
+	}
+	t, err := r.engine.Begin(ctx, p, apply.Options{Confirm: tuneHold, Hold: true})
+	if err == nil {
+		r.held = t
+	}
+	return err
+}
+
+// Commit keeps what is applied; what fails on the way is undone by Revert.
+func (r *tunedRouter) Commit(ctx context.Context, p plan.Plan) error {
+	if r.keeper != nil {
+		if err := r.keeper.Keep(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := r.held.Commit(); err != nil {
+		return err
+	}
+	r.held.Close()
+	r.held = nil
+	return nil
+}
+
+// Revert undoes everything since the start; it does nothing if nothing was done.
+func (r *tunedRouter) Revert(ctx context.Context) error {
+	if r.held == nil {
+		return nil
+	}
+	t := r.held
+	r.held = nil
+	err := t.Revert(ctx)
+	t.Close()
+	return err
+}

@@ -1,0 +1,380 @@
+// Package apply is the one transaction by which unbloat changes a router:
+// snapshot → arm a dead-man → apply → read back → commit or revert. It knows no
+// platform: a Backend observes, says what is wanted and compares; this package
+// runs the commands, keeps the journal, and undoes.
+//
+// Undoing compares what is there with the snapshot and repairs until they are
+// equal. It follows no log of inverse commands, so it works from any half state
+// and may itself be interrupted and repeated.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"unbloat/internal/apply/proc"
+	"unbloat/internal/host"
+	"unbloat/internal/plan"
+)
+
+// A Backend is one platform. It changes nothing itself.
+type Backend interface {
+	// Observe reads what the plan could touch, and what an earlier state knew of.
+	Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error)
+	// Desire returns the state that the plan asks for, or says what stands in the way.
+	Desire(ctx context.Context, p plan.Plan, now host.State) (host.State, error)
+	// Undesire returns the state without unbloat: as origin had it (nil: not
+	// known), and for what origin doesn't know, as now is without what is ours.
+	Undesire(ctx context.Context, now, origin host.State) (host.State, error)
+	// Compare returns the steps from actual to wanted, and the differences in
+	// words; for equal states it returns neither.
+	Compare(actual, wanted host.State) (steps []host.Step, differences []string, err error)
+	// Explain turns a failed step's error into one that says what to do.
+	Explain(err error) error
+}
+
+// An Engine carries out transactions on one router.
+type Engine struct {
+	Backend Backend
+	Runner  host.Runner
+	Dir     string               // where journals are kept; must not outlive a reboot
+	Guard   []string             // argv of the guard; the journal's path is appended
+	Uptime  func() time.Duration // nil: proc.Uptime
+	OnStep  func(host.Step)      // called before each command that changes something; may be nil
+
+	arm func(wan, journal string) error // tests: instead of starting a guard
+}
+
+// Options of a transaction.
+type Options struct {
+	Confirm time.Duration // after which the guard undoes it
+	Hold    bool          // the caller stays: undo as soon as it is gone
+}
+
+// A BusyError says that another transaction is open on the same WAN.
+type BusyError struct {
+	WAN  string
+	Left time.Duration // until the guard undoes it; 0: a process is at work right now
+}
+
+func (e *BusyError) Error() string {
+	if e.Left == 0 {
+		return fmt.Sprintf("change %s: another unbloat is changing it right now; wait for it to end", e.WAN)
+	}
+	return fmt.Sprintf("change %s: an earlier change waits for confirmation for another %s; run `unbloat confirm` or `unbloat revert` first", e.WAN, e.Left.Round(time.Second))
+}
+
+// A VerifyError says that the router does not show what was asked for.
+type VerifyError struct {
+	WAN         string
+	Differences []string
+}
+
+func (e *VerifyError) Error() string {
+	return fmt.Sprintf("verify %s: what the kernel shows is not what was asked for: %s", e.WAN, strings.Join(e.Differences, "; "))
+}
+
+// A Transaction is a change that is not yet committed.
+type Transaction struct {
+	engine  *Engine
+	lock    *proc.Lock
+	journal Journal
+	path    string
+	options Options
+	// Ran is the commands that changed something so far.
+	Ran []host.Step
+	// Unchanged says that everything was as the plan wants it already: nothing
+	// was run, and there is no guard.
+	Unchanged bool
+}
+
+func (e *Engine) uptime() time.Duration {
+	if e.Uptime != nil {
+		return e.Uptime()
+	}
+	return proc.Uptime()
+}
+
+// Preview returns the commands that Begin would run now. It changes nothing.
+func (e *Engine) Preview(ctx context.Context, p plan.Plan) ([]host.Step, error) {
+	_, _, steps, _, err := e.prepare(ctx, p)
+	return steps, err
+}
+
+// prepare reads what is there and works out what to do about it.
+func (e *Engine) prepare(ctx context.Context, p plan.Plan) (now, wanted host.State, steps []host.Step, rec *Record, err error) {
+	if rec, err = e.Record(p.WAN); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	var earlier host.State
+	if rec != nil {
+		earlier = rec.Wanted
+	}
+	if now, err = e.Backend.Observe(ctx, p, earlier); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	if wanted, err = e.Backend.Desire(ctx, p, now); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	steps, _, err = e.Backend.Compare(now, wanted)
+	return now, wanted, steps, rec, err
+}
+
+// Begin applies the plan and verifies it by reading it back. If it returns an
+// error, everything is as it was. Otherwise the caller commits, reverts, or
+// leaves it to the guard, and calls Close.
+func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transaction, err error) {
+	if err := checkName(p.WAN); err != nil {
+		return nil, err
+	}
+	lock, err := e.lock(p.WAN)
+	if err != nil {
+		return nil, err
+	}
+	t := &Transaction{engine: e, lock: lock, path: e.journalPath(p.WAN), options: o}
+	defer func() {
+		if err != nil {
+			t.Close()
+		}
+	}()
+	if err := e.recoverStale(ctx, p.WAN); err != nil {
+		return nil, err
+	}
+	now, wanted, steps, rec, err := e.prepare(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	var known host.State
+	if rec != nil {
+		known = rec.Origin
+	}
+	origin, err := e.Backend.Undesire(ctx, now, known)
+	if err != nil {
+		return nil, err
+	}
+	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(),
+		Deadline: e.uptime() + o.Confirm, Plan: p, Before: now, Origin: origin, Wanted: wanted}
+	if len(steps) == 0 && !o.Hold {
+		t.Unchanged = true
+		return t, nil
+	}
+	if err := t.write(); err != nil {
+		return nil, err
+	}
+	if err := e.armGuard(p.WAN, t.path); err != nil {
+		return nil, errors.Join(err, removeFile(t.path))
+	}
+	if err := t.carryOut(ctx, steps); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Retune changes the plan of an open transaction, in place where the platform
+// can. If it returns an error, the transaction has been reverted as a whole.
+func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
+	if extra := beyond(p, t.journal.Plan); extra != "" {
+		return fmt.Errorf("retune %s: the new plan also touches %s, which the transaction has no snapshot of; begin a new one", t.journal.WAN, extra)
+	}
+	now, err := t.engine.Backend.Observe(ctx, p, t.journal.Before)
+	if err != nil {
+		return t.giveUp(ctx, err)
+	}
+	wanted, err := t.engine.Backend.Desire(ctx, p, now)
+	if err != nil {
+		return t.giveUp(ctx, err)
+	}
+	steps, _, err := t.engine.Backend.Compare(now, wanted)
+	if err != nil {
+		return t.giveUp(ctx, err)
+	}
+	t.journal.Plan, t.journal.Wanted = p, wanted
+	if len(steps) == 0 {
+		return t.write()
+	}
+	t.Unchanged = false
+	t.journal.Phase = Applying
+	if err := t.write(); err != nil {
+		return t.giveUp(ctx, err)
+	}
+	return t.carryOut(ctx, steps)
+}
+
+// carryOut runs the steps, verifies what they led to and opens the confirmation.
+func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
+	for _, s := range steps {
+		if err := t.run(ctx, s); err != nil {
+			return t.giveUp(ctx, t.engine.Backend.Explain(err))
+		}
+	}
+	now, err := t.engine.Backend.Observe(ctx, t.journal.Plan, t.journal.Before)
+	if err != nil {
+		return t.giveUp(ctx, err)
+	}
+	_, diffs, err := t.engine.Backend.Compare(now, t.journal.Wanted)
+	if err != nil {
+		return t.giveUp(ctx, err)
+	}
+	if len(diffs) > 0 {
+		return t.giveUp(ctx, &VerifyError{WAN: t.journal.WAN, Differences: diffs})
+	}
+	t.journal.Phase = Armed
+	if t.options.Hold {
+		t.journal.Phase = Held
+	}
+	t.journal.Deadline = t.engine.uptime() + t.options.Confirm
+	if err := t.write(); err != nil {
+		return t.giveUp(ctx, err)
+	}
+	return nil
+}
+
+// run runs one step, unless the guard has begun to undo meanwhile.
+func (t *Transaction) run(ctx context.Context, s host.Step) error {
+	if err := t.stillOurs(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("change %s: interrupted: %w", t.journal.WAN, err)
+	}
+	if t.engine.OnStep != nil {
+		t.engine.OnStep(s)
+	}
+	t.Ran = append(t.Ran, s)
+	return runStep(ctx, t.engine.Runner, s)
+}
+
+// stillOurs reads the journal again: the guard may have fired.
+func (t *Transaction) stillOurs() error {
+	j, err := readJournal(t.path)
+	switch {
+	case err != nil:
+		return err
+	case j == nil || j.ID != t.journal.ID || j.Phase == Undoing:
+		return fmt.Errorf("change %s: the guard has undone it, because the deadline passed; try again, with a longer --confirm", t.journal.WAN)
+	}
+	return nil
+}
+
+// giveUp undoes the transaction because of cause and returns it, with what the
+// undo had to say.
+func (t *Transaction) giveUp(ctx context.Context, cause error) error {
+	ctx = context.WithoutCancel(ctx) // an interrupt must not stop the undo
+	err := t.Revert(ctx)
+	t.Close()
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
+// Extend moves the deadline to d from now: the heartbeat of a long tuning.
+func (t *Transaction) Extend(d time.Duration) error {
+	if t.Unchanged {
+		return nil
+	}
+	if err := t.stillOurs(); err != nil {
+		return err
+	}
+	t.journal.Deadline = t.engine.uptime() + d
+	return t.write()
+}
+
+// Left returns how long the guard will still wait.
+func (t *Transaction) Left() time.Duration { return t.journal.Deadline - t.engine.uptime() }
+
+// Commit makes the change the state that the next revert goes back from.
+func (t *Transaction) Commit() error {
+	if t.Unchanged {
+		return t.engine.writeRecord(t.journal)
+	}
+	if err := t.stillOurs(); err != nil {
+		return err
+	}
+	return t.engine.commit(&t.journal)
+}
+
+// Revert goes back to the state before Begin and verifies that it is reached.
+func (t *Transaction) Revert(ctx context.Context) error {
+	if t.Unchanged {
+		return nil
+	}
+	return t.engine.undo(ctx, &t.journal)
+}
+
+// Close lets other transactions at this WAN. It neither commits nor reverts; the
+// guard still waits for the deadline.
+func (t *Transaction) Close() { t.lock.Unlock() }
+
+func (t *Transaction) write() error {
+	if err := writeJSON(t.path, t.journal); err != nil {
+		return fmt.Errorf("keep the journal of %s: %w", t.journal.WAN, err)
+	}
+	return nil
+}
+
+// beyond names a device that p touches and q does not.
+func beyond(p, q plan.Plan) string {
+	have := devices(q)
+	for _, d := range devices(p) {
+		if !slices.Contains(have, d) {
+			return d
+		}
+	}
+	return ""
+}
+
+func devices(p plan.Plan) []string {
+	out := []string{p.WAN, ""}
+	for _, s := range []*plan.Shaper{p.Down, p.Up} {
+		if s != nil {
+			out = append(out, s.Device, s.IngressOf)
+		}
+	}
+	for _, o := range p.Offloads {
+		out = append(out, o.Device)
+	}
+	return out
+}
+
+// checkName refuses a WAN whose name would lead out of the state directory.
+func checkName(wan string) error {
+	if wan == "" || wan != filepath.Base(wan) || wan[0] == '.' {
+		return fmt.Errorf("change %q: not the name of an interface", wan)
+	}
+	return nil
+}
+
+// lock takes the WAN's lock, so that one transaction runs at a time.
+func (e *Engine) lock(wan string) (*proc.Lock, error) {
+	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
+		return nil, &host.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(),
+			Remedy: "run it as root, or choose a directory with --state-dir", Err: err}
+	}
+	l, err := proc.TryLock(filepath.Join(e.Dir, wan+".lock"))
+	if errors.Is(err, proc.ErrLocked) {
+		return nil, &BusyError{WAN: wan}
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return nil, &host.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(), Remedy: "run it as root", Err: err}
+	}
+	return l, err
+}
+
+func runStep(ctx context.Context, r host.Runner, s host.Step) error {
+	var in []byte
+	if s.Stdin != "" {
+		in = []byte(s.Stdin)
+	}
+	_, errOut, err := r.Run(ctx, s.Argv, in)
+	if err != nil {
+		return &host.CommandError{Argv: s.Argv, Stderr: string(errOut), Err: err}
+	}
+	return nil
+}

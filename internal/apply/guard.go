@@ -1,0 +1,174 @@
+package apply
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"unbloat/internal/apply/proc"
+)
+
+// The guard is a process of its own: it undoes a transaction whose deadline
+// passes, or whose process is gone before it was done, whatever has become of
+// the terminal. It says `armed` on its standard output once it watches.
+const (
+	guardArmed    = "armed"
+	guardStart    = 10 * time.Second       // to say so
+	guardPoll     = 200 * time.Millisecond // between looks at the journal
+	guardRetry    = time.Second            // between attempts to undo
+	guardPatience = 5 * time.Second        // for a process that holds the lock past the deadline
+)
+
+// armGuard makes sure that somebody undoes the transaction if this process can't.
+func (e *Engine) armGuard(wan, journal string) error {
+	if e.arm != nil {
+		return e.arm(wan, journal)
+	}
+	return e.startGuard(wan, journal)
+}
+
+// startGuard starts a guard and waits until it watches. Nothing has been changed yet.
+func (e *Engine) startGuard(wan, journal string) error {
+	argv := append(append([]string(nil), e.Guard...), journal)
+	_, out, err := proc.Detach(argv, filepath.Join(e.Dir, wan+".guard.log"))
+	if err != nil {
+		return fmt.Errorf("start the guard of %s: %w; nothing was changed", wan, err)
+	}
+	defer out.Close()
+	if f, ok := out.(*os.File); ok {
+		_ = f.SetReadDeadline(time.Now().Add(guardStart))
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if strings.TrimSpace(line) != guardArmed {
+		return fmt.Errorf("start the guard of %s: it did not say that it watches (%q, %v); see %s.guard.log; nothing was changed", wan, line, err, filepath.Join(e.Dir, wan))
+	}
+	if !e.guardAlive(wan) {
+		return fmt.Errorf("start the guard of %s: it ended at once; see %s.guard.log; nothing was changed", wan, filepath.Join(e.Dir, wan))
+	}
+	return nil
+}
+
+// Watch is the guard's work: it waits at the journal until the transaction is
+// closed, or until it is to be undone, and then undoes it until that succeeds.
+// It writes `armed` to out once it watches.
+func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) error {
+	j, err := readJournal(path)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return fmt.Errorf("guard %s: there is no such journal", path)
+	}
+	id, wan := j.ID, j.WAN
+	l, err := e.waitGuardLock(ctx, wan)
+	if err != nil {
+		return fmt.Errorf("guard %s: %w", path, err)
+	}
+	defer l.Unlock()
+	fmt.Fprintln(out, guardArmed)
+	out.Close()
+	for {
+		j, err := readJournal(path)
+		if err == nil && (j == nil || j.ID != id) {
+			return nil // committed or reverted
+		}
+		if err == nil && e.due(j) {
+			if err := e.fire(ctx, path, id, wan); err != nil {
+				fmt.Fprintln(os.Stderr, "unbloat guard:", err)
+				if !sleep(ctx, guardRetry) {
+					return ctx.Err()
+				}
+			}
+			continue // to see whether the journal is closed
+		}
+		if !sleep(ctx, guardPoll) {
+			return ctx.Err()
+		}
+	}
+}
+
+// waitGuardLock takes the guard's lock; a predecessor that has nothing left to
+// watch may need a moment to go.
+func (e *Engine) waitGuardLock(ctx context.Context, wan string) (*proc.Lock, error) {
+	until := e.uptime() + guardStart/2
+	for {
+		l, err := proc.TryLock(e.guardLock(wan))
+		if !errors.Is(err, proc.ErrLocked) || e.uptime() > until {
+			return l, err
+		}
+		if !sleep(ctx, guardPoll/4) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// due reports whether the guard must act: the deadline has passed, or the
+// process that was at work is gone.
+func (e *Engine) due(j *Journal) bool {
+	if j.Boot != proc.BootID() || e.uptime() >= j.Deadline {
+		return true
+	}
+	if j.Phase == Armed {
+		return false
+	}
+	l, err := proc.TryLock(filepath.Join(e.Dir, j.WAN+".lock"))
+	if err != nil {
+		return false
+	}
+	l.Unlock()
+	return true
+}
+
+// fire closes the transaction: forward if it was committed, back otherwise. A
+// process that still holds the lock long after the deadline hangs: the journal
+// is then marked, which stops it at its next step, and undone all the same.
+func (e *Engine) fire(ctx context.Context, path, id, wan string) error {
+	until := e.uptime() + guardPatience
+	var l *proc.Lock
+	for {
+		var err error
+		if l, err = proc.TryLock(filepath.Join(e.Dir, wan+".lock")); err == nil {
+			break
+		}
+		if e.uptime() > until {
+			break
+		}
+		if !sleep(ctx, guardPoll) {
+			return ctx.Err()
+		}
+	}
+	defer l.Unlock()
+	j, err := readJournal(path)
+	if err != nil {
+		return err
+	}
+	if j == nil || j.ID != id {
+		return nil
+	}
+	if j.Phase == Committed {
+		return e.commit(j)
+	}
+	late := j.Boot != proc.BootID() || e.uptime() >= j.Deadline
+	abandoned := l != nil && j.Phase != Armed
+	if !late && !abandoned {
+		return nil // confirmed, extended or verified meanwhile
+	}
+	return e.undo(ctx, j)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,180 @@
+package apply
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"unbloat/internal/host"
+	"unbloat/internal/plan"
+)
+
+// JournalSchema names the JSON layout of a Journal.
+const JournalSchema = "unbloat.journal/1"
+
+// Phase says how far a transaction has come.
+type Phase string
+
+// Phases. Applying and Held belong to a living process: once it is gone the
+// guard undoes at once. Armed waits for `confirm` until the deadline.
+const (
+	Applying  Phase = "applying"
+	Held      Phase = "held"
+	Armed     Phase = "armed"
+	Undoing   Phase = "undoing"
+	Committed Phase = "committed"
+)
+
+// A Journal is a transaction on disk. It is written before the first change, so
+// that any process that comes later can finish or undo it.
+type Journal struct {
+	Schema   string        `json:"schema"`
+	ID       string        `json:"id"`
+	WAN      string        `json:"wan"`
+	Phase    Phase         `json:"phase"`
+	Boot     string        `json:"boot"`        // which boot the deadline belongs to
+	Deadline time.Duration `json:"deadline_ns"` // uptime at which the guard undoes it
+	Plan     plan.Plan     `json:"plan"`
+	Before   host.State    `json:"before"` // what an undo goes back to
+	Origin   host.State    `json:"origin"` // what was there before unbloat came
+	Wanted   host.State    `json:"wanted"`
+	Failure  string        `json:"failure,omitempty"` // why an undo has not succeeded yet
+}
+
+// A Record is what has been committed last on a WAN: what `revert` goes back
+// to, and what the next transaction must not forget.
+type Record struct {
+	Schema string     `json:"schema"`
+	ID     string     `json:"id"`
+	WAN    string     `json:"wan"`
+	Time   string     `json:"time"` // RFC 3339, when it was committed
+	Plan   plan.Plan  `json:"plan"`
+	Origin host.State `json:"origin"`
+	Wanted host.State `json:"wanted"`
+}
+
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}
+
+const (
+	journalSuffix = ".journal.json"
+	recordSuffix  = ".committed.json"
+)
+
+func (e *Engine) journalPath(wan string) string { return filepath.Join(e.Dir, wan+journalSuffix) }
+func (e *Engine) recordPath(wan string) string  { return filepath.Join(e.Dir, wan+recordSuffix) }
+
+// readJournal returns nil if there is none.
+func readJournal(path string) (*Journal, error) {
+	var j Journal
+	found, err := readJSON(path, &j)
+	if err == nil && found && j.Schema != JournalSchema {
+		err = fmt.Errorf("read journal %s: its schema is %q, not %q; another version of unbloat wrote it, use that one to revert", path, j.Schema, JournalSchema)
+	}
+	if err != nil || !found {
+		return nil, err
+	}
+	return &j, nil
+}
+
+// Record returns what was last committed on wan, nil if nothing was.
+func (e *Engine) Record(wan string) (*Record, error) {
+	var r Record
+	found, err := readJSON(e.recordPath(wan), &r)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Pending returns the journal of the transaction that is open on wan, nil if none is.
+func (e *Engine) Pending(wan string) (*Journal, error) { return readJournal(e.journalPath(wan)) }
+
+// WANs returns the interfaces that have an open transaction or a record.
+func (e *Engine) WANs() []string {
+	entries, err := os.ReadDir(e.Dir)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, en := range entries {
+		for _, suffix := range []string{journalSuffix, recordSuffix} {
+			if wan, ok := strings.CutSuffix(en.Name(), suffix); ok && !slices.Contains(out, wan) {
+				out = append(out, wan)
+			}
+		}
+	}
+	return out
+}
+
+func readJSON(path string, v any) (found bool, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("read %s: %w; remove the file if you know what it was about", path, err)
+	}
+	return true, nil
+}
+
+// writeJSON replaces the file at path: whoever reads it, whenever the machine
+// stops, finds the old or the new content.
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return WriteFile(path, append(b, '\n'), 0o600)
+}
+
+// WriteFile replaces the file at path in one step: it writes and syncs a
+// temporary one beside it, renames it, and syncs the directory.
+func WriteFile(path string, b []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".unbloat-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	defer d.Close()
+	_ = d.Sync() // some file systems can't; the rename is then as durable as it gets
+	return nil
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}

@@ -1,0 +1,212 @@
+package apply_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// The load of TestRetuneInPlace: bursts that stand in CAKE's queue while it is
+// retuned, and are through before CoDel's interval has passed, so that none is
+// dropped for another reason.
+const (
+	loadEnv    = "UNBLOAT_TEST_LOAD" // "send" or "receive"
+	loadAddr   = lab.ServerAddr + ":9999"
+	loadBurst  = 15
+	loadBytes  = 1000
+	loadPause  = 50 * time.Millisecond
+	loadRounds = 120
+)
+
+// TestLoadHelper sends or receives the load, as a child of TestRetuneInPlace.
+func TestLoadHelper(t *testing.T) {
+	switch os.Getenv(loadEnv) {
+	case "send":
+		c, err := net.Dial("udp", loadAddr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, loadBytes)
+		for i := range loadRounds {
+			for k := range loadBurst {
+				binary.BigEndian.PutUint32(b, uint32(i*loadBurst+k))
+				if _, err := c.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(loadPause)
+		}
+	case "receive":
+		c, err := net.ListenPacket("udp", loadAddr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("LISTENING")
+		seen := map[uint32]bool{}
+		b := make([]byte, 2000)
+		for len(seen) < loadBurst*loadRounds {
+			_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, _, err := c.ReadFrom(b); err != nil {
+				break
+			}
+			seen[binary.BigEndian.Uint32(b)] = true
+		}
+		fmt.Println("RECEIVED", len(seen))
+	default:
+		t.Skip("SKIPPED: it only runs as a child of TestRetuneInPlace")
+	}
+}
+
+func startLoad(t *testing.T, ctx context.Context, node, role string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	cmd := labtest.In(ctx, node, os.Args[0], "-test.run", "^TestLoadHelper$", "-test.v")
+	cmd.Env = append(os.Environ(), loadEnv+"="+role)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, &out
+}
+
+// cakeCounters reads the counters of the upload's CAKE.
+func cakeCounters(t *testing.T) tc.Counters {
+	t.Helper()
+	out, err := exec.Command("tc", "-s", "-d", "-j", "qdisc", "show", "dev", "wan").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs, err := tc.ParseCounters(out, "wan")
+	if err != nil || cs[0].Kind != "cake" {
+		t.Fatalf("read the counters of CAKE: %v: %s", err, out)
+	}
+	return cs[0]
+}
+
+func TestRetuneInPlace(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	r := &counter{}
+	e := engineIn(t.TempDir(), r)
+	const down = 20 * unit.MbitPerSecond
+	tr, err := e.Begin(t.Context(), labPlan(t, plan.CAKE, down, 4*unit.MbitPerSecond), apply.Options{Confirm: time.Minute, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	r.ran = nil
+	rx, heard := startLoad(t, t.Context(), lab.NodeServer, "receive")
+	time.Sleep(200 * time.Millisecond)
+	tx, said := startLoad(t, t.Context(), "home1", "send")
+	backlog := false
+	for i := range 100 {
+		rate := 4*unit.MbitPerSecond + unit.Rate(i%7)*100*unit.KbitPerSecond
+		if i%7 == 0 {
+			rate += 50 * unit.KbitPerSecond // never the rate of the time before
+		}
+		if err := tr.Retune(t.Context(), labPlan(t, plan.CAKE, down, rate)); err != nil {
+			t.Fatal(err)
+		}
+		backlog = backlog || cakeCounters(t).BacklogPkts > 0
+		time.Sleep(loadPause * loadRounds / 110)
+	}
+	if err := tx.Wait(); err != nil {
+		t.Fatalf("send: %v: %s", err, said)
+	}
+	if err := rx.Wait(); err != nil {
+		t.Fatalf("receive: %v: %s", err, heard)
+	}
+	if want := fmt.Sprintf("RECEIVED %d\n", loadBurst*loadRounds); !strings.Contains(heard.String(), want) {
+		t.Errorf("under 100 retunes the server heard %q, not %q", heard, want)
+	}
+	for _, n := range []string{"modem", "isp", "server"} {
+		all, _ := labtest.In(t.Context(), n, "tc", "-s", "qdisc", "show").CombinedOutput()
+		t.Logf("%s %s", n, all)
+		all, _ = labtest.In(t.Context(), n, "cat", "/proc/net/snmp").CombinedOutput()
+		t.Logf("%s %s", n, all)
+	}
+	if !backlog {
+		t.Error("no backlog was ever seen: the load proves nothing")
+	}
+	if len(r.ran) != 100 {
+		t.Errorf("100 retunes ran %d commands", len(r.ran))
+	}
+	for _, c := range r.ran {
+		if !strings.HasPrefix(c, "tc qdisc change dev wan root handle b10a: cake ") {
+			t.Fatalf("a retune ran %q", c)
+		}
+	}
+	if err := tr.Revert(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilledTuner: a process that holds a transaction and is killed is undone at
+// once, long before the deadline that its heartbeat keeps moving.
+func TestKilledTuner(t *testing.T) {
+	if dir := os.Getenv(tunerEnv); dir != "" {
+		tuner(t, dir)
+		return
+	}
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	before := fullState(t)
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestKilledTuner$", "-test.v")
+	cmd.Env = append(os.Environ(), tunerEnv+"="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	if s := fullState(t); !strings.Contains(s, "b10a:") {
+		t.Fatal("the tuner has not shaped anything")
+	}
+	runUnbloat(t, 5, "apply", "--wan", "wan", "--up", "1mbit", "--yes", "--state-dir", dir) // it is busy
+	runUnbloat(t, 5, "revert", "--state-dir", dir)
+	runUnbloat(t, 5, "confirm", "--state-dir", dir)
+	killed := time.Now()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	waitGuard(t, dir)
+	if took := time.Since(killed); took > 5*time.Second {
+		t.Errorf("the guard took %s; its deadline was an hour away, but the tuner was gone", took)
+	}
+	sameState(t, "after the tuner was killed", before, fullState(t))
+}
+
+const tunerEnv = "UNBLOAT_TEST_TUNER"
+
+func tuner(t *testing.T, dir string) {
+	e := engineIn(dir, &counter{})
+	tr, err := e.Begin(t.Context(), labPlan(t, plan.FQCoDel, 20*unit.MbitPerSecond, 4*unit.MbitPerSecond), apply.Options{Confirm: time.Hour, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		if err := tr.Retune(t.Context(), labPlan(t, plan.FQCoDel, 20*unit.MbitPerSecond, unit.Rate(4_000_000+i%5*8000))); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Extend(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

@@ -1,0 +1,310 @@
+package apply_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// These tests run on a real kernel, as root on the emulated home's router.
+
+// engineIn returns an engine whose guard is the real program.
+func engineIn(dir string, r host.Runner) *apply.Engine {
+	return &apply.Engine{
+		Backend: &linux.Backend{Runner: r}, Runner: r, Dir: dir,
+		Guard: []string{labtest.Unbloat(), "guard", "--state-dir", dir},
+	}
+}
+
+// labPlan makes a plan for the router of the lab.
+func labPlan(t testing.TB, aqm plan.AQM, down, up unit.Rate) plan.Plan {
+	t.Helper()
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: "linux", WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
+		plan.Wishes{AQM: aqm, Down: plan.RateWish{Rate: down}, Up: plan.RateWish{Rate: up}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?`)
+
+// fullState is everything that a change could leave behind, as the tools print it.
+func fullState(t testing.TB) string {
+	t.Helper()
+	var out strings.Builder
+	run := func(argv ...string) []byte {
+		b, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", argv, err, b)
+		}
+		fmt.Fprintf(&out, "$ %s\n%s\n", strings.Join(argv, " "), volatile.ReplaceAll(b, nil))
+		return b
+	}
+	var links []struct {
+		Name string `json:"ifname"`
+	}
+	b, err := exec.Command("ip", "-j", "link").Output()
+	if err != nil || json.Unmarshal(b, &links) != nil {
+		t.Fatalf("list links: %v", err)
+	}
+	for _, l := range links {
+		run("ip", "-j", "-d", "link", "show", "dev", l.Name)
+		run("tc", "-j", "-d", "qdisc", "show", "dev", l.Name)
+		run("tc", "-d", "class", "show", "dev", l.Name)
+		run("tc", "-d", "filter", "show", "dev", l.Name)
+		run("tc", "-d", "filter", "show", "dev", l.Name, "ingress")
+		run("ethtool", "-k", l.Name)
+	}
+	run("nft", "list", "ruleset")
+	run("ip", "-j", "route")
+	return out.String()
+}
+
+func sameState(t testing.TB, what, before, after string) {
+	t.Helper()
+	if before == after {
+		return
+	}
+	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
+	for i := range max(len(a), len(b)) {
+		var x, y string
+		if i < len(a) {
+			x = a[i]
+		}
+		if i < len(b) {
+			y = b[i]
+		}
+		if x != y {
+			t.Fatalf("%s: the state differs, first here:\n  before %s\n  after  %s", what, x, y)
+		}
+	}
+}
+
+// changes counts the commands that change something.
+func changes(argv []string) bool {
+	s := strings.Join(argv, " ")
+	return argv[0] != "unshare" && (strings.Contains(s, " add ") || strings.Contains(s, " del ") || strings.Contains(s, " change ") ||
+		strings.Contains(s, " set ") || strings.Contains(s, " replace ") || strings.Contains(s, "ethtool -K"))
+}
+
+// crasher kills its own process with SIGKILL after the nth command that counts.
+type crasher struct {
+	after int
+	all   bool // reading commands count too
+	n     int
+}
+
+func (c *crasher) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	out, errOut, err := host.Local{}.Run(ctx, argv, stdin)
+	if c.all || changes(argv) {
+		if c.n++; c.n == c.after {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // until it arrives
+		}
+	}
+	return out, errOut, err
+}
+
+const crashEnv = "UNBLOAT_TEST_CRASH" // "DIR AQM AFTER all|changes replace|"
+
+// TestCrashHelper is the applying process of the crash tests.
+func TestCrashHelper(t *testing.T) {
+	spec := strings.Fields(os.Getenv(crashEnv))
+	if len(spec) != 5 {
+		t.Skip("SKIPPED: it only runs as a child of the crash tests")
+	}
+	after, _ := strconv.Atoi(spec[2])
+	r := &crasher{after: after, all: spec[3] == "all"}
+	e := engineIn(spec[0], r)
+	e.Backend.(*linux.Backend).Replace = spec[4] == "replace"
+	tr, err := e.Begin(context.Background(), labPlan(t, plan.AQM(spec[1]), 20*unit.MbitPerSecond, 4*unit.MbitPerSecond), apply.Options{Confirm: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Close()
+	fmt.Println("CAME THROUGH", r.n)
+}
+
+// crashEverywhere kills the applying process after each command in turn, until
+// one run comes through, and wants the old state each time.
+func crashEverywhere(t *testing.T, aqm plan.AQM, which, replace string) {
+	before := fullState(t)
+	for n := 1; ; n++ {
+		dir := t.TempDir()
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestCrashHelper$", "-test.v")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %s %s", crashEnv, dir, aqm, n, which, replace))
+		out, err := cmd.CombinedOutput()
+		through := strings.Contains(string(out), "CAME THROUGH")
+		var exit *exec.ExitError
+		if !through && !(errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL) {
+			t.Fatalf("crash after %d: it ended otherwise: %v\n%s", n, err, out)
+		}
+		waitGuard(t, dir)
+		sameState(t, fmt.Sprintf("%s: killed after command %d", aqm, n), before, fullState(t))
+		if through {
+			t.Logf("%s: the old state came back after kill -9 behind each of %d commands (%s), and after the deadline", aqm, n-1, which)
+			return
+		}
+	}
+}
+
+// waitGuard waits until the guard of dir, if any, has done its work.
+func waitGuard(t testing.TB, dir string) {
+	t.Helper()
+	for range 300 {
+		if _, err := os.Stat(filepath.Join(dir, "wan.journal.json")); err != nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	log, _ := os.ReadFile(filepath.Join(dir, "wan.guard.log"))
+	t.Fatalf("the guard has not closed its journal after 15 s; its log: %s", log)
+}
+
+func TestKilledAfterEachCommandCake(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	crashEverywhere(t, plan.CAKE, "all", "-")
+}
+
+func TestKilledAfterEachCommandHTB(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	crashEverywhere(t, plan.FQCoDel, "changes", "-")
+}
+
+// foreignShaper puts a shaper of somebody else's on the WAN.
+func foreignShaper(t testing.TB) {
+	t.Helper()
+	for _, c := range []string{
+		"tc qdisc add dev wan root handle 1: stab mtu 2047 tsize 512 mpu 64 overhead 18 linklayer ethernet htb default 20",
+		"tc class add dev wan parent 1: classid 1:1 htb rate 5mbit ceil 5mbit burst 4k",
+		"tc class add dev wan parent 1:1 classid 1:10 htb rate 1mbit ceil 5mbit prio 1 quantum 3000",
+		"tc class add dev wan parent 1:1 classid 1:20 htb rate 4mbit ceil 5mbit prio 2 quantum 3000",
+		"tc qdisc add dev wan parent 1:10 handle 110: sfq perturb 10",
+		"tc qdisc add dev wan parent 1:20 handle 120: fq_codel limit 900 target 7ms interval 90ms noecn",
+		"tc filter add dev wan parent 1: protocol ip prio 1 u32 match ip dport 53 0xffff match ip protocol 17 0xff flowid 1:10",
+		"tc filter add dev wan parent 1: protocol ip prio 2 handle 7 fw flowid 1:10",
+		"tc qdisc add dev wan handle ffff: ingress",
+		"tc filter add dev wan parent ffff: protocol all prio 50 matchall action mirred egress mirror dev lan",
+	} {
+		argv := strings.Fields(c)
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c, err, out)
+		}
+	}
+}
+
+func TestForeignShaper(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	foreignShaper(t)
+	before := fullState(t)
+	dir := t.TempDir()
+	unbloat := func(want int, args ...string) string {
+		t.Helper()
+		return runUnbloat(t, want, append(args, "--state-dir", dir, "--root", dir)...)
+	}
+	out := unbloat(5, "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes")
+	if !strings.Contains(out, "htb 1:") || !strings.Contains(out, "--replace") {
+		t.Errorf("the refusal names neither the shaper nor the remedy: %s", out)
+	}
+	sameState(t, "after the refusal", before, fullState(t))
+	unbloat(0, "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes", "--replace")
+	if s := fullState(t); !strings.Contains(s, "b10a:") {
+		t.Fatalf("ours is not there:\n%s", s)
+	}
+	unbloat(0, "apply", "--wan", "wan", "--lan", "lan", "--down", "21mbit", "--up", "4mbit", "--yes")
+	t.Log(unbloat(0, "revert"))
+	sameState(t, "after the revert", before, fullState(t))
+	crashEverywhere(t, plan.CAKE, "changes", "replace")
+	// What can't be rebuilt is refused by name, with nothing changed.
+	if b, err := exec.Command("tc", "filter", "add", "dev", "wan", "parent", "1:", "protocol", "ip", "prio", "9", "u32", "match", "ip", "dport", "80", "0xffff",
+		"police", "rate", "1mbit", "burst", "10k", "drop", "flowid", "1:20").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	before = fullState(t)
+	out = unbloat(5, "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes", "--replace")
+	if !strings.Contains(out, "pref 9") {
+		t.Errorf("the refusal does not say which part: %s", out)
+	}
+	sameState(t, "after the refused take-over", before, fullState(t))
+}
+
+// runUnbloat runs the program and wants its exit code.
+func runUnbloat(t testing.TB, want int, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(labtest.Unbloat(), args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	code := cmd.ProcessState.ExitCode()
+	if code != want {
+		t.Fatalf("unbloat %s: exit %d (%v), want %d\n%s", strings.Join(args, " "), code, err, want, out.String())
+	}
+	return out.String()
+}
+
+// counter counts the commands that change something.
+type counter struct{ ran []string }
+
+func (c *counter) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	if changes(argv) {
+		c.ran = append(c.ran, strings.Join(argv, " "))
+	}
+	return host.Local{}.Run(ctx, argv, stdin)
+}
+
+func TestTwiceRunsNothing(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	before := fullState(t)
+	for _, aqm := range []plan.AQM{plan.CAKE, plan.FQCoDel, plan.FIFO} {
+		for _, up := range []unit.Rate{950 * unit.KbitPerSecond, 950_001, 9_123_456, 2_345_678_901} {
+			r := &counter{}
+			e := engineIn(t.TempDir(), r)
+			p := labPlan(t, aqm, 10*up, up)
+			for round := range 2 {
+				r.ran = nil
+				tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute, Hold: round == 0})
+				if err != nil {
+					t.Fatalf("%s at %s: %v", aqm, up, err)
+				}
+				if err := tr.Commit(); err != nil {
+					t.Fatal(err)
+				}
+				tr.Close()
+				if round == 1 && len(r.ran) != 0 {
+					t.Errorf("%s at %s: the second time ran %q", aqm, up, r.ran)
+				}
+			}
+			if _, done, err := e.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil || !done {
+				t.Fatalf("revert: %v %v", done, err)
+			}
+			sameState(t, fmt.Sprintf("%s at %s", aqm, up), before, fullState(t))
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/host/linux/fakekernel"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// fakeEngine returns an engine on a router in memory, whose guard is a stub.
+func fakeEngine(t interface{ Fatal(...any) }, k *fakekernel.Kernel) *apply.Engine {
+	dir, err := os.MkdirTemp("", "unbloat-law-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &apply.Engine{Backend: &linux.Backend{Runner: k, Replace: true}, Runner: k, Dir: dir}
+	e.StubGuard(func(string, string) error { return nil })
+	return e
+}
+
+// anyPlan draws a plan that Linux can hold.
+func anyPlan(t *rapid.T, name string) plan.Plan {
+	rate := rapid.Int64Range(int64(64*unit.KbitPerSecond), int64(2*unit.GbitPerSecond))
+	w := plan.Wishes{
+		AQM:  rapid.SampledFrom([]plan.AQM{plan.CAKE, plan.FQCoDel, plan.FIFO}).Draw(t, name+" aqm"),
+		Side: rapid.SampledFrom([]plan.Side{plan.SideIFB, plan.SideLAN}).Draw(t, name+" side"),
+		Only: rapid.SampledFrom([]plan.Direction{"", "", plan.DirectionUp, plan.DirectionDown}).Draw(t, name+" only"),
+		Down: plan.RateWish{Rate: unit.Rate(rate.Draw(t, name+" down"))},
+		Up:   plan.RateWish{Rate: unit.Rate(rate.Draw(t, name+" up"))},
+	}
+	line := plan.Line{LinkLayer: rapid.SampledFrom([]plan.LinkLayer{"", plan.Ethernet, plan.DOCSIS, plan.ATM, plan.PTM}).Draw(t, name+" layer")}
+	p, err := plan.Make(line, plan.Facts{Platform: "linux", WAN: "wan", LAN: "lan", IFB: true}, w)
+	if err != nil {
+		t.Skip(err)
+	}
+	return p
+}
+
+// maybeForeign puts somebody else's shaper on the router, or not.
+func maybeForeign(t *rapid.T, k *fakekernel.Kernel) {
+	if !rapid.Bool().Draw(t, "foreign") {
+		return
+	}
+	for _, c := range []string{
+		"tc qdisc add dev wan root handle 1: stab overhead 18 htb default 20",
+		"tc class add dev wan parent 1: classid 1:1 htb rate 5000kbit ceil 5000kbit burst 4000 cburst 4000",
+		"tc class add dev wan parent 1:1 classid 1:20 htb rate 4000kbit ceil 5000kbit burst 1600 cburst 1600 quantum 3000 prio 2",
+		"tc qdisc add dev wan parent 1:20 handle 120: fq_codel limit 900 target 7000us noecn",
+		"ip link add name ifb4wan type ifb",
+		"tc qdisc add dev ifb4wan root handle 8003: cake bandwidth 11000kbit",
+		"tc qdisc add dev wan handle ffff: ingress",
+		"tc filter add dev wan parent ffff: protocol all pref 10 u32 classid 1:1 match u32 0 0 at 0 action mirred egress redirect dev ifb4wan",
+	} {
+		if _, errOut, err := k.Run(context.Background(), strings.Fields(c), nil); err != nil {
+			t.Fatalf("%s: %s", c, errOut)
+		}
+	}
+	k.Ran = nil
+}
+
+// begin applies and commits a plan.
+func begin(t *rapid.T, e *apply.Engine, p plan.Plan) {
+	tr, err := e.Begin(context.Background(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	defer tr.Close()
+	if err := tr.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLaws: applying B after A is applying B; twice is once; revert leads back.
+func TestLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k, direct := fakekernel.New(), fakekernel.New()
+		maybeForeign(t, k)
+		start := k.Text()
+		e, d := fakeEngine(t, k), fakeEngine(t, direct)
+		defer os.RemoveAll(e.Dir)
+		defer os.RemoveAll(d.Dir)
+		foreign := start != direct.Text()
+		a, b := anyPlan(t, "A"), anyPlan(t, "B")
+		begin(t, e, a)
+		begin(t, e, b)
+		k.Ran = nil
+		begin(t, e, b)
+		if len(k.Ran) > 0 {
+			t.Fatalf("applied twice, it ran %q", k.Ran)
+		}
+		if !foreign {
+			begin(t, d, b)
+			if got, want := withoutFeatures(k.Text()), withoutFeatures(direct.Text()); got != want {
+				t.Fatalf("B after A is not B alone:\n%s\nalone:\n%s", got, want)
+			}
+		}
+		if _, _, err := e.Revert(context.Background(), apply.Journal{WAN: "wan"}); err != nil {
+			t.Fatal(err)
+		}
+		if k.Text() != start {
+			t.Fatalf("reverted, but it is not as before:\n%s\nbefore:\n%s", k.Text(), start)
+		}
+	})
+}
+
+// withoutFeatures leaves out offloads: B does not switch on again what A
+// switched off, only revert does.
+func withoutFeatures(s string) string {
+	var out []string
+	for line := range strings.Lines(s) {
+		if !strings.HasPrefix(line, " feature") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+// TestFailureEverywhere lets each command in turn fail, without and with effect,
+// and lets commands of the undo fail too: the old state comes back every time.
+func TestFailureEverywhere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := fakekernel.New()
+		maybeForeign(t, k)
+		start := k.Text()
+		e := fakeEngine(t, k)
+		defer os.RemoveAll(e.Dir)
+		p := anyPlan(t, "plan")
+		undoFails := rapid.IntRange(0, 3).Draw(t, "failures of the undo")
+		for n := 1; ; n++ {
+			count := 0
+			k.Fail = func([]string) (bool, bool) {
+				count++
+				inUndo := count > n && count <= n+undoFails
+				return count == n || inUndo, n%2 == 0
+			}
+			tr, err := e.Begin(context.Background(), p, apply.Options{Confirm: time.Minute})
+			k.Fail = nil
+			if err == nil {
+				tr.Close()
+				return // n is beyond the last command
+			}
+			var undo *apply.UndoError
+			if errors.As(err, &undo) { // three rounds were not enough: the next command goes on
+				if _, _, err := e.Revert(context.Background(), apply.Journal{WAN: "wan"}); err != nil {
+					t.Fatalf("revert after a failed undo: %v", err)
+				}
+			}
+			if k.Text() != start {
+				t.Fatalf("command %d failed (%v), and this is not the old state:\n%s\nbefore:\n%s", n, err, k.Text(), start)
+			}
+			if _, err := os.Stat(e.JournalPath("wan")); err == nil {
+				t.Fatalf("command %d failed, and the journal is still there", n)
+			}
+		}
+	})
+}
+
+// dies is a Runner whose process is killed: after the nth changing command it
+// never answers again.
+type dies struct {
+	*fakekernel.Kernel
+	left int
+}
+
+var errDead = errors.New("the process is dead")
+
+func (d *dies) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	if d.left <= 0 {
+		return nil, nil, errDead
+	}
+	before := len(d.Ran)
+	out, errOut, err := d.Kernel.Run(ctx, argv, stdin)
+	if len(d.Ran) > before {
+		d.left--
+	}
+	return out, errOut, err
+}
+
+// TestRecovery: a process dies after any command, and its guard with it; the
+// next command finds the journal and undoes first.
+func TestRecovery(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := fakekernel.New()
+		maybeForeign(t, k)
+		start := k.Text()
+		e := fakeEngine(t, k)
+		defer os.RemoveAll(e.Dir)
+		d := &dies{k, rapid.IntRange(1, 12).Draw(t, "dies after")}
+		dead := *e
+		dead.Runner, dead.Backend = d, &linux.Backend{Runner: d, Replace: true}
+		p := anyPlan(t, "plan")
+		tr, err := dead.Begin(context.Background(), p, apply.Options{Confirm: time.Minute})
+		if tr != nil {
+			tr.Close()
+		}
+		if _, _, err := e.Revert(context.Background(), apply.Journal{WAN: "wan"}); err != nil {
+			t.Fatal(err)
+		}
+		if k.Text() != start {
+			t.Fatalf("died (%v), recovered, and this is not the old state:\n%s\nbefore:\n%s", err, k.Text(), start)
+		}
+	})
+}
+
+// TestBusyAndConfirm: one transaction at a time; confirm closes it.
+func TestBusyAndConfirm(t *testing.T) {
+	k := fakekernel.New()
+	e := fakeEngine(t, k)
+	defer os.RemoveAll(e.Dir)
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: "linux", WAN: "wan", LAN: "lan", IFB: true},
+		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var busy *apply.BusyError
+	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); !errors.As(err, &busy) {
+		t.Fatalf("a second transaction: %v", err)
+	}
+	tr.Close()
+	j, err := e.Confirm(t.Context(), "wan", nil)
+	if err != nil || j.Plan.UpBps != p.UpBps {
+		t.Fatalf("confirm: %v %+v", err, j)
+	}
+	if _, err := e.Confirm(t.Context(), "wan", nil); err == nil {
+		t.Error("a second confirm has nothing to confirm")
+	}
+	rec, err := e.Record("wan")
+	if err != nil || rec == nil || !slices.Contains(e.WANs(), "wan") {
+		t.Fatalf("record: %v %v", rec, err)
+	}
+	for _, bad := range []string{"", "..", "a/b", ".x"} {
+		q := p
+		q.WAN = bad
+		if _, err := e.Begin(t.Context(), q, apply.Options{Confirm: time.Minute}); err == nil {
+			t.Errorf("WAN %q was accepted", bad)
+		}
+	}
+}
+
+// TestForeignAndMissing: what stands in the way is a typed error, and nothing is run.
+func TestForeignAndMissing(t *testing.T) {
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: "linux", WAN: "wan", LAN: "lan", IFB: true},
+		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, missing := range []string{"cake", "ifb", "ingress", "mirred"} {
+		k := fakekernel.New()
+		k.Missing = []string{missing}
+		e := fakeEngine(t, k)
+		var pre *host.PreconditionError
+		if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); !errors.As(err, &pre) || !strings.Contains(pre.Error(), "modprobe") {
+			t.Errorf("without %s: %v", missing, err)
+		}
+		if len(k.Ran) > 0 {
+			t.Errorf("without %s it ran %q", missing, k.Ran)
+		}
+		os.RemoveAll(e.Dir)
+	}
+	k := fakekernel.New()
+	if _, _, err := k.Run(t.Context(), strings.Fields("tc qdisc add dev wan root handle 8001: tbf rate 1000kbit burst 3000 limit 30000"), nil); err != nil {
+		t.Fatal(err)
+	}
+	k.Ran = nil
+	e := fakeEngine(t, k)
+	defer os.RemoveAll(e.Dir)
+	e.Backend = &linux.Backend{Runner: k}
+	var foreign *tc.ForeignError
+	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); !errors.As(err, &foreign) || foreign.Device != "wan" {
+		t.Errorf("a foreign tbf: %v", err)
+	}
+	if len(k.Ran) > 0 {
+		t.Errorf("it ran %q", k.Ran)
+	}
+}

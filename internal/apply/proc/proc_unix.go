@@ -1,0 +1,65 @@
+//go:build unix
+
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// TryLock takes the lock at path, creating the file, or returns ErrLocked.
+func TryLock(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return &Lock{f}, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, ErrLocked
+	}
+	return nil, fmt.Errorf("lock %s: %w", path, err)
+}
+
+// Detach starts argv in a session of its own, so that neither the end of this
+// process nor of its terminal reaches it. Its errors go to the file log. The
+// returned pipe is its standard output.
+func Detach(argv []string, log string) (pid int, stdout io.ReadCloser, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer w.Close()
+	errs, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		r.Close()
+		return 0, nil, err
+	}
+	defer errs.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = w, errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		r.Close()
+		return 0, nil, err
+	}
+	pid = cmd.Process.Pid
+	go func() { _ = cmd.Wait() }() // reaps it if it ends first; ends with this process
+	return pid, r, nil
+}
+
+// IgnoreHangup makes this process deaf to the end of its terminal and to ^C.
+func IgnoreHangup() {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGTERM)
+}

@@ -1,0 +1,227 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"unbloat/internal/apply/proc"
+	"unbloat/internal/host"
+)
+
+// An UndoError says that a router could not be brought back to its old state.
+type UndoError struct {
+	WAN         string
+	Differences []string // what still differs
+	Err         error    // the last failure
+}
+
+func (e *UndoError) Error() string {
+	msg := fmt.Sprintf("undo on %s: the old state is not reached", e.WAN)
+	if len(e.Differences) > 0 {
+		msg += ": " + strings.Join(e.Differences, "; ")
+	}
+	if e.Err != nil {
+		msg += " (" + e.Err.Error() + ")"
+	}
+	return msg + "; run `unbloat revert` again, or reboot: nothing is kept over a reboot"
+}
+
+// Unwrap returns the last failure.
+func (e *UndoError) Unwrap() error { return e.Err }
+
+// restore repairs what is there until it equals target, in at most `rounds`
+// rounds. A step that fails does not stop the others: the next round sees what
+// is left to do.
+func (e *Engine) restore(ctx context.Context, j *Journal, target host.State, rounds int) error {
+	var last error
+	var diffs []string
+	for range rounds {
+		now, err := e.Backend.Observe(ctx, j.Plan, target)
+		if err != nil {
+			last = err
+			continue
+		}
+		var steps []host.Step
+		if steps, diffs, err = e.Backend.Compare(now, target); err != nil {
+			return err
+		}
+		if len(diffs) == 0 {
+			return nil
+		}
+		for _, s := range steps {
+			if e.OnStep != nil {
+				e.OnStep(s)
+			}
+			if err := runStep(ctx, e.Runner, s); err != nil {
+				last = err
+			}
+		}
+	}
+	return &UndoError{WAN: j.WAN, Differences: diffs, Err: last}
+}
+
+// undo brings the WAN back to what it was before j's transaction, and closes it.
+// The caller holds the lock.
+func (e *Engine) undo(ctx context.Context, j *Journal) error {
+	j.Phase = Undoing
+	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
+		return err
+	}
+	if err := e.restore(ctx, j, j.Before, 3); err != nil {
+		j.Failure = err.Error()
+		return errors.Join(err, writeJSON(e.journalPath(j.WAN), j))
+	}
+	return removeFile(e.journalPath(j.WAN))
+}
+
+// commit turns the journal into a record. It may be interrupted anywhere: from
+// the moment the journal says committed, whoever finds it finishes the job.
+func (e *Engine) commit(j *Journal) error {
+	j.Phase = Committed
+	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
+		return err
+	}
+	if err := e.writeRecord(*j); err != nil {
+		return err
+	}
+	return removeFile(e.journalPath(j.WAN))
+}
+
+func (e *Engine) writeRecord(j Journal) error {
+	return writeJSON(e.recordPath(j.WAN), Record{Schema: JournalSchema, ID: j.ID, WAN: j.WAN, Plan: j.Plan,
+		Time: time.Now().UTC().Format(time.RFC3339), Origin: j.Origin, Wanted: j.Wanted})
+}
+
+// guardAlive reports whether a guard watches over wan: it holds its own lock.
+func (e *Engine) guardAlive(wan string) bool {
+	l, err := proc.TryLock(e.guardLock(wan))
+	if err != nil {
+		return errors.Is(err, proc.ErrLocked)
+	}
+	l.Unlock()
+	return false
+}
+
+func (e *Engine) guardLock(wan string) string { return filepath.Join(e.Dir, wan+".guard") }
+
+// recoverStale finishes what an earlier process left behind. The caller holds
+// the lock, so no other process is at work.
+func (e *Engine) recoverStale(ctx context.Context, wan string) error {
+	j, err := e.Pending(wan)
+	if err != nil || j == nil {
+		return err
+	}
+	switch {
+	case j.Phase == Committed:
+		return e.commit(j)
+	case j.Phase == Armed && e.guardAlive(wan) && j.Boot == proc.BootID() && e.uptime() < j.Deadline:
+		return &BusyError{WAN: wan, Left: j.Deadline - e.uptime()}
+	}
+	return e.undo(ctx, j)
+}
+
+// Confirm commits the transaction that waits for it on wan. before, if not nil,
+// is called with the plan while it can still fail without a trace.
+func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) error) (*Journal, error) {
+	l, err := e.lock(wan)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Unlock()
+	j, err := e.Pending(wan)
+	if err != nil {
+		return nil, err
+	}
+	if j != nil && j.Phase == Committed {
+		return j, e.commit(j)
+	}
+	if j == nil || j.Phase != Armed || j.Boot != proc.BootID() || e.uptime() >= j.Deadline {
+		if j != nil {
+			if err := e.undo(ctx, j); err != nil {
+				return nil, err
+			}
+		}
+		return nil, &host.PreconditionError{Doing: "confirm the change of " + wan, What: "none is waiting: it was undone at its deadline, reverted, or kept already",
+			Remedy: "see `unbloat status`, and apply again if you want it"}
+	}
+	if before != nil {
+		if err := before(j); err != nil {
+			return nil, err
+		}
+	}
+	return j, e.commit(j)
+}
+
+// A Reverted says what a revert went back to.
+type Reverted struct {
+	WAN      string   `json:"wan"`
+	Was      string   `json:"was"`      // "pending": not yet confirmed; "committed"; "unknown": ours, without a record
+	Commands []string `json:"commands"` // that were run
+}
+
+// Revert undoes the open transaction on wan, or else the committed one, back to
+// the state before unbloat. p names what to look at if nothing is on record.
+// done is false if there was nothing to undo.
+func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, err error) {
+	wan := p.WAN
+	if err := checkName(wan); err != nil {
+		return r, false, err
+	}
+	l, err := e.lock(wan)
+	if err != nil {
+		return r, false, err
+	}
+	defer l.Unlock()
+	r = Reverted{WAN: wan, Commands: []string{}}
+	counting := *e
+	counting.OnStep = func(s host.Step) {
+		r.Commands = append(r.Commands, s.String())
+		if e.OnStep != nil {
+			e.OnStep(s)
+		}
+	}
+	j, err := e.Pending(wan)
+	if err != nil {
+		return r, false, err
+	}
+	if j != nil && j.Phase == Committed {
+		if err := e.commit(j); err != nil {
+			return r, false, err
+		}
+		j = nil
+	}
+	if j != nil {
+		r.Was = "pending"
+		return r, true, counting.undo(ctx, j)
+	}
+	return r, true, counting.revertRecord(ctx, &r, p)
+}
+
+// revertRecord goes back to the state before unbloat.
+func (e *Engine) revertRecord(ctx context.Context, r *Reverted, p Journal) error {
+	rec, err := e.Record(p.WAN)
+	if err != nil {
+		return err
+	}
+	var origin, earlier host.State
+	r.Was = "unknown"
+	if rec != nil {
+		r.Was, p.Plan, origin, earlier = "committed", rec.Plan, rec.Origin, rec.Wanted
+	}
+	now, err := e.Backend.Observe(ctx, p.Plan, earlier)
+	if err != nil {
+		return err
+	}
+	target, err := e.Backend.Undesire(ctx, now, origin)
+	if err != nil {
+		return err
+	}
+	if err := e.restore(ctx, &Journal{WAN: p.WAN, Plan: p.Plan}, target, 3); err != nil {
+		return err
+	}
+	return removeFile(e.recordPath(p.WAN))
+}

@@ -1,0 +1,231 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/host"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// maxName is the kernel's longest interface name (IFNAMSIZ − 1).
+const maxName = 15
+
+// Rates that HTB and CAKE can hold with sense: below the least, a packet takes
+// seconds; above the most, no device here sends.
+const (
+	leastRate = 8 * unit.KbitPerSecond
+	mostRate  = 100 * unit.GbitPerSecond
+)
+
+// An InputError says that a plan cannot be applied as it is written.
+type InputError struct{ Why string }
+
+func (e *InputError) Error() string { return "apply the plan: " + e.Why }
+
+// CheckPlan refuses a plan whose numbers no shaper can hold; it reads nothing.
+func CheckPlan(p plan.Plan) error {
+	bad := func(format string, args ...any) error { return &InputError{fmt.Sprintf(format, args...)} }
+	if p.Schema != plan.Schema {
+		return bad("its schema is %q, not %q; make a plan with `unbloat plan --json`", p.Schema, plan.Schema)
+	}
+	if p.Platform != "linux" && p.Platform != "" {
+		return bad("it is for %s, not for linux; make one with --for linux", p.Platform)
+	}
+	if p.Up == nil && p.Down == nil {
+		return bad("it shapes neither direction; give --down or --up")
+	}
+	for _, d := range []struct {
+		name string
+		s    *plan.Shaper
+	}{{"down", p.Down}, {"up", p.Up}} {
+		if d.s == nil {
+			continue
+		}
+		if d.s.Rate < leastRate || d.s.Rate > mostRate {
+			return bad("%s.rate_bps is %d bit/s; it must be between %s and %s", d.name, int64(d.s.Rate), leastRate, mostRate)
+		}
+		for _, n := range []string{d.s.Device, d.s.IngressOf} {
+			if len(n) > maxName || strings.ContainsAny(n, "/ \t\n") || n == "." || n == ".." || strings.HasPrefix(n, "-") {
+				return bad("%s: %q can't be an interface's name: at most %d bytes, no blank, no slash", d.name, n, maxName)
+			}
+		}
+		if d.s.Device == "" {
+			return bad("%s.device is empty; give --wan", d.name)
+		}
+		if d.s.IngressOf != "" && d.s.IngressOf == d.s.Device {
+			return bad("%s: %s can't be redirected to itself: its packets would go round for ever", d.name, d.s.Device)
+		}
+		if d.s.Overhead < -64 || d.s.Overhead > 256 || d.s.MPU < 0 || d.s.MPU > 256 {
+			return bad("%s: overhead %d or mpu %d is out of range (−64…256, 0…256)", d.name, d.s.Overhead, d.s.MPU)
+		}
+	}
+	return nil
+}
+
+// checkDevices refuses devices that are absent, down or without a carrier.
+func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) error {
+	names := []string{}
+	for _, sh := range []*plan.Shaper{p.Down, p.Up} {
+		if sh == nil {
+			continue
+		}
+		if sh.IngressOf != "" {
+			names = append(names, sh.IngressOf)
+		} else {
+			names = append(names, sh.Device)
+		}
+		if d := s.Device(sh.Device); sh.IngressOf != "" && d.Exists && d.Kind != "ifb" {
+			return &host.PreconditionError{Doing: "shape " + sh.IngressOf, What: fmt.Sprintf("%s should become an ifb, but is there already and is none", sh.Device),
+				Remedy: "rename that interface, or name another device in the plan"}
+		}
+	}
+	for _, n := range names {
+		d := s.Device(n)
+		fail := func(what, remedy string) error {
+			return &host.PreconditionError{Doing: "shape " + n, What: what, Remedy: remedy}
+		}
+		switch {
+		case !d.Exists:
+			return fail("there is no such interface", "name one of "+b.interfaceNames(ctx)+" with --wan or --lan")
+		case !d.Up:
+			return fail("the interface is down", "bring it up with: ip link set dev "+n+" up")
+		case !d.Carrier:
+			return fail("the interface has no carrier", "plug in the cable or wait for the session, then try again")
+		}
+	}
+	return nil
+}
+
+func (b *Backend) interfaceNames(ctx context.Context) string {
+	out, err := host.Output(ctx, b.Runner, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return "those of `ip -br link`"
+	}
+	links, err := tc.ParseLinks(out)
+	if err != nil {
+		return "those of `ip -br link`"
+	}
+	var names []string
+	for _, l := range links {
+		if l.Name != "lo" && l.Kind != "ifb" {
+			names = append(names, l.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkChange refuses a change that is bound to fail, before anything is touched.
+func (b *Backend) checkChange(ctx context.Context, p plan.Plan, now, want tc.State) error {
+	if ok, known := Privileged(ctx, b.Runner); known && !ok {
+		return noPrivilege("shape " + p.WAN)
+	}
+	if err := b.checkKinds(ctx, p, now, want); err != nil {
+		return err
+	}
+	return b.checkRestorable(ctx, now, want)
+}
+
+func noPrivilege(doing string) error {
+	return &host.PreconditionError{Doing: doing, What: "this user may not configure the network (no CAP_NET_ADMIN)",
+		Remedy: "run it as root: sudo unbloat …"}
+}
+
+// Privileged reports whether commands run with CAP_NET_ADMIN; known is false
+// where /proc does not say.
+func Privileged(ctx context.Context, r host.Runner) (ok, known bool) {
+	out, err := host.Output(ctx, r, "cat", "/proc/self/status")
+	if err != nil {
+		return false, false
+	}
+	const capNetAdmin = 12
+	for line := range strings.Lines(string(out)) {
+		if v, found := strings.CutPrefix(line, "CapEff:"); found {
+			n, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			return n&(1<<capNetAdmin) != 0, err == nil
+		}
+	}
+	return false, false
+}
+
+// checkKinds tries every kind of qdisc that is new, where it can't be seen.
+func (b *Backend) checkKinds(ctx context.Context, p plan.Plan, now, want tc.State) error {
+	var kinds []string
+	needIFB, needMirred := false, false
+	for _, w := range want.Devices {
+		a := now.Device(w.Name)
+		needIFB = needIFB || w.Exists && !a.Exists
+		for _, q := range w.Tree.Qdiscs {
+			known := slices.ContainsFunc(a.Tree.Qdiscs, func(x tc.Qdisc) bool { return x.Kind == q.Kind })
+			if !known && !slices.Contains(kinds, q.Kind) {
+				kinds = append(kinds, q.Kind)
+				needMirred = needMirred || q.Kind == "ingress"
+			}
+		}
+	}
+	if len(kinds) == 0 && !needIFB {
+		return nil
+	}
+	have, err := Probe(ctx, b.Runner, kinds, needMirred, needIFB)
+	if err != nil {
+		return nil // no scratch namespace here: the change itself will tell, and be undone
+	}
+	for _, k := range slices.Concat(kinds, []string{"mirred", "ifb"}) {
+		if got, asked := have[k]; asked && !got {
+			return missingKind("shape "+p.WAN, k, nil)
+		}
+	}
+	return nil
+}
+
+// missingKind says which kernel module is missing, and what brings it.
+func missingKind(doing, kind string, err error) error {
+	module, pkg := "sch_"+kind, "kmod-sched-core"
+	switch kind {
+	case "cake":
+		pkg = "kmod-sched-cake"
+	case "ifb":
+		module, pkg = "ifb", "kmod-ifb"
+	case "mirred", "u32":
+		module = "act_mirred and cls_u32"
+	case "":
+		module = "for it"
+	}
+	remedy := fmt.Sprintf("load it with: modprobe %s (package %s on OpenWrt, linux-modules-extra on Ubuntu)", module, pkg)
+	if kind == "cake" {
+		remedy += ", or plan with --aqm fq_codel"
+	}
+	return &host.PreconditionError{Doing: doing, What: fmt.Sprintf("the kernel has no %s (module %s)", orUnknown(kind), module), Remedy: remedy, Err: err}
+}
+
+func orUnknown(kind string) string {
+	if kind == "" {
+		return "module"
+	}
+	return kind
+}
+
+// deviceOf returns the device that a command is about.
+func deviceOf(argv []string) string {
+	for i := 0; i+1 < len(argv); i++ {
+		if argv[i] == "dev" || argv[i] == "-K" || argv[i] == "name" {
+			return argv[i+1]
+		}
+	}
+	return "the router"
+}
+
+// kindOf returns the kind of qdisc, class or device that a command makes.
+func kindOf(argv []string) string {
+	for _, k := range []string{"fq_codel", "cake", "htb", "pfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
+		if slices.Contains(argv, k) {
+			return k
+		}
+	}
+	return ""
+}

@@ -1,0 +1,245 @@
+// Package fakekernel is a Linux router in memory, for tests: it takes the
+// commands of tc(8), ip(8), ethtool(8), cat(1) and unshare(1) that unbloat
+// uses, holds what the kernel would hold, with its rounding, and prints it as
+// iproute2 6.1 does. It refuses what the kernel refuses, such as a second root
+// qdisc, a class without its parent or a change of fq_codel's flows.
+package fakekernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// errExit stands for a tool's exit code that isn't 0.
+var errExit = errors.New("exit status 2")
+
+// A Kernel is one router, or one network namespace of it. It implements host.Runner.
+type Kernel struct {
+	Devices []*Device
+	// Missing are the kinds of qdisc, device and action that the kernel lacks.
+	Missing []string
+	// Fail, if set, is asked before each command that changes something. The
+	// command then fails: without effect, or (after) with it.
+	Fail func(argv []string) (fail, after bool)
+	// Ran are the commands that changed something.
+	Ran []string
+}
+
+// A Device is one network device.
+type Device struct {
+	Name     string
+	Kind     string
+	Up       bool
+	MTU      int
+	Features map[string]bool
+
+	qdiscs  []*qdisc
+	classes []*class
+	filters []*filter
+}
+
+type qdisc struct {
+	kind, handle, parent string
+	options, stab        map[string]string
+}
+
+type class struct {
+	kind, id, parent string
+	options          map[string]string
+}
+
+type filter struct {
+	parent, at, protocol, kind string
+	pref                       string
+	match                      [][3]string // value, mask, at
+	classid, direction, action string
+	dev                        string
+}
+
+// New returns a router with the interfaces wan and lan.
+func New() *Kernel {
+	features := func() map[string]bool {
+		return map[string]bool{"tx-tcp-segmentation": true, "tx-tcp6-segmentation": true, "tx-tcp-ecn-segmentation": false,
+			"generic-segmentation-offload": true, "generic-receive-offload": true}
+	}
+	return &Kernel{Devices: []*Device{
+		{Name: "lo", Up: true, MTU: 65536},
+		{Name: "wan", Kind: "veth", Up: true, MTU: 1500, Features: features()},
+		{Name: "lan", Kind: "veth", Up: true, MTU: 1500, Features: features()},
+	}}
+}
+
+// Run implements host.Runner.
+func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	if argv[0] == "unshare" {
+		return k.unshare(argv, stdin)
+	}
+	changing := changes(argv)
+	fail, after := false, false
+	if changing && k.Fail != nil {
+		fail, after = k.Fail(argv)
+	}
+	if fail && !after {
+		return nil, []byte("RTNETLINK answers: Cannot allocate memory"), errExit
+	}
+	out, err := k.do(argv)
+	if err != nil {
+		return nil, []byte(err.Error()), errExit
+	}
+	if changing {
+		k.Ran = append(k.Ran, strings.Join(argv, " "))
+	}
+	if fail {
+		return nil, []byte("RTNETLINK answers: Interrupted system call"), errExit
+	}
+	return []byte(out), nil, nil
+}
+
+func changes(argv []string) bool {
+	return slices.ContainsFunc(argv[:min(len(argv), 3)], func(s string) bool {
+		return slices.Contains([]string{"add", "del", "change", "set", "-K"}, s)
+	})
+}
+
+// unshare runs a batch in a namespace of its own.
+func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	inner := &Kernel{Devices: []*Device{{Name: "lo", MTU: 65536}}, Missing: k.Missing}
+	tool := argv[slices.Index(argv, "--")+1]
+	for line := range strings.Lines(string(stdin)) {
+		out, err := inner.do(append([]string{tool}, strings.Fields(line)...))
+		if err != nil {
+			stderr = append(stderr, err.Error()...)
+		}
+		stdout = append(stdout, out...)
+	}
+	return stdout, stderr, nil
+}
+
+// Text prints everything that the kernel holds.
+func (k *Kernel) Text() string {
+	var b strings.Builder
+	for _, d := range k.Devices {
+		fmt.Fprintf(&b, "link %s %s up=%v\n", d.Name, d.Kind, d.Up)
+		for _, f := range slices.Sorted(maps.Keys(d.Features)) {
+			fmt.Fprintf(&b, " feature %s %v\n", f, d.Features[f])
+		}
+		b.WriteString(" " + d.qdiscJSON() + "\n " + d.classText())
+		for _, f := range d.filters {
+			fmt.Fprintf(&b, " filter %+v\n", *f)
+		}
+	}
+	return b.String()
+}
+
+func (k *Kernel) device(name string) (*Device, error) {
+	for _, d := range k.Devices {
+		if d.Name == name {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("Cannot find device %q", name) //nolint:staticcheck // as ip(8) says it
+}
+
+func (k *Kernel) lacks(kind string) bool { return slices.Contains(k.Missing, kind) }
+
+// do carries out one command.
+func (k *Kernel) do(argv []string) (string, error) {
+	args := slices.DeleteFunc(slices.Clone(argv[1:]), func(a string) bool { return a == "-j" || a == "-d" || a == "-s" || a == "-force" })
+	switch argv[0] {
+	case "cat":
+		if args[0] == "/proc/self/status" {
+			return "CapEff:\t000001ffffffffff\n", nil
+		}
+		return "1\n", nil
+	case "ethtool":
+		return k.ethtool(args)
+	case "ip":
+		return k.ip(args)
+	case "tc":
+		return k.tc(args)
+	}
+	return "", fmt.Errorf("%s: command not found", argv[0])
+}
+
+func (k *Kernel) ethtool(args []string) (string, error) {
+	d, err := k.device(args[1])
+	if err != nil {
+		return "", err
+	}
+	if args[0] == "-K" {
+		for i := 2; i+1 < len(args); i += 2 {
+			if _, ok := d.Features[args[i]]; !ok {
+				return "", fmt.Errorf("ethtool: bad feature %s", args[i])
+			}
+			d.Features[args[i]] = args[i+1] == "on"
+		}
+		return "", nil
+	}
+	out := "Features for " + d.Name + ":\nrx-checksumming: on [fixed]\n"
+	for _, f := range slices.Sorted(maps.Keys(d.Features)) {
+		state := "off"
+		if d.Features[f] {
+			state = "on"
+		}
+		if strings.HasPrefix(f, "tx-tcp") && !strings.Contains(out, "tcp-segmentation-offload:") {
+			out += "tcp-segmentation-offload: on\n"
+		}
+		indent := ""
+		if strings.HasPrefix(f, "tx-") {
+			indent = "\t"
+		}
+		out += indent + f + ": " + state + "\n"
+	}
+	return out, nil
+}
+
+func (k *Kernel) ip(args []string) (string, error) {
+	switch {
+	case args[0] == "link" && args[1] == "show":
+		var out []string
+		for _, d := range k.Devices {
+			flags := `"BROADCAST"`
+			if d.Up {
+				flags = `"BROADCAST","UP","LOWER_UP"`
+			}
+			info := ""
+			if d.Kind != "" {
+				info = `,"linkinfo":{"info_kind":"` + d.Kind + `"}`
+			}
+			out = append(out, fmt.Sprintf(`{"ifname":%q,"flags":[%s],"mtu":%d,"link_type":"ether"%s}`, d.Name, flags, d.MTU, info))
+		}
+		return "[" + strings.Join(out, ",") + "]\n", nil
+	case args[0] == "link" && args[1] == "add":
+		name := after(args, "name")
+		if _, err := k.device(name); err == nil {
+			return "", errors.New("RTNETLINK answers: File exists")
+		}
+		if k.lacks(after(args, "type")) {
+			return "", errors.New("Error: Unknown device type.") //nolint:staticcheck // as ip(8) says it
+		}
+		k.Devices = append(k.Devices, &Device{Name: name, Kind: after(args, "type"), MTU: 1500})
+		return "", nil
+	}
+	d, err := k.device(after(args, "dev"))
+	if err != nil {
+		return "", err
+	}
+	if args[1] == "del" {
+		k.Devices = slices.DeleteFunc(k.Devices, func(x *Device) bool { return x == d })
+		return "", nil
+	}
+	d.Up = args[len(args)-1] == "up"
+	return "", nil
+}
+
+// after returns the word behind key.
+func after(args []string, key string) string {
+	if i := slices.Index(args, key); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}

@@ -1,0 +1,136 @@
+package fakekernel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// addFilter takes the u32 filters with a mirred action that unbloat makes.
+func (k *Kernel) addFilter(d *Device, args []string) error {
+	f := &filter{parent: after(args, "parent"), protocol: after(args, "protocol"), pref: after(args, "pref"), classid: after(args, "classid")}
+	at := slices.Index(args, "u32")
+	if at < 0 || k.lacks("u32") {
+		return errors.New("Error: TC classifier not found.") //nolint:staticcheck // as tc(8) says it
+	}
+	f.kind = "u32"
+	if !slices.ContainsFunc(d.qdiscs, func(q *qdisc) bool { return q.handle == f.parent }) {
+		return errors.New("Error: Parent Qdisc doesn't exists.") //nolint:staticcheck // as tc(8) says it
+	}
+	for i := at + 1; i < len(args); i++ {
+		if args[i] == "match" && i+3 < len(args) {
+			m := [3]string{hex(args[i+2]), hex(args[i+3]), "0"}
+			if i+5 < len(args) && args[i+4] == "at" {
+				m[2] = args[i+5]
+			}
+			f.match = append(f.match, m)
+		}
+	}
+	if i := slices.Index(args, "mirred"); i >= 0 {
+		if k.lacks("mirred") {
+			return errors.New("Error: Failed to load TC action module.") //nolint:staticcheck // as tc(8) says it
+		}
+		f.direction, f.action, f.dev = args[i+1], args[i+2], args[i+4]
+		if _, err := k.device(f.dev); err != nil {
+			return err
+		}
+	}
+	d.filters = append(d.filters, f)
+	return nil
+}
+
+func hex(s string) string {
+	n, _ := strconv.ParseUint(s, 0, 32)
+	return strconv.FormatUint(n, 16)
+}
+
+func (d *Device) qdiscJSON() string {
+	out := []string{}
+	if !slices.ContainsFunc(d.qdiscs, func(q *qdisc) bool { return q.parent == "root" }) {
+		out = append(out, `{"kind":"noqueue","handle":"0:","root":true,"refcnt":2,"options":{}}`)
+	}
+	for _, q := range d.qdiscs {
+		parent := `"parent":"` + q.parent + `"`
+		if q.parent == "root" {
+			parent = `"root":true,"refcnt":2`
+		}
+		stab := ""
+		if q.stab != nil {
+			stab = `,"stab":` + jsonObject(q.stab)
+		}
+		out = append(out, fmt.Sprintf(`{"kind":%q,"handle":%q,%s,"options":%s%s}`, q.kind, q.handle, parent, jsonObject(q.options), stab))
+	}
+	return "[" + strings.Join(out, ",") + "]\n"
+}
+
+func jsonObject(o map[string]string) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		v := o[key]
+		if _, err := strconv.ParseInt(v, 10, 64); err != nil && v != "true" && v != "false" || key == "fwmark" || key == "ver" {
+			v = strconv.Quote(v)
+		}
+		if key == "bandwidth" && v == "0" {
+			v = `"unlimited"`
+		}
+		parts = append(parts, strconv.Quote(key)+":"+v)
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+func (d *Device) classText() string {
+	var b strings.Builder
+	for _, c := range d.classes {
+		inner := slices.ContainsFunc(d.classes, func(x *class) bool { return x.parent == c.id })
+		fmt.Fprintf(&b, "class %s %s ", c.kind, c.id)
+		if strings.HasSuffix(c.parent, ":") {
+			b.WriteString("root ")
+		} else {
+			b.WriteString("parent " + c.parent + " ")
+		}
+		if !inner {
+			fmt.Fprintf(&b, "prio %s quantum %s ", c.options["prio"], c.options["quantum"])
+		}
+		fmt.Fprintf(&b, "rate %s ceil %s linklayer ethernet burst %sb/1 mpu 0b cburst %sb/1 mpu 0b level %d \n",
+			rateText(c.options["rate"]), rateText(c.options["ceil"]), c.options["burst"], c.options["cburst"], 0)
+	}
+	return b.String()
+}
+
+// rateText prints a rate as tc's get_rate text does, losing what it loses.
+func rateText(bytes string) string {
+	n := intArg(bytes) * 8
+	unit := 0
+	for unit < 4 && n >= 1000 && (n%1000 == 0 || n >= 1000*1000) {
+		n /= 1000
+		unit++
+	}
+	return strconv.FormatInt(n, 10) + []string{"bit", "Kbit", "Mbit", "Gbit", "Tbit"}[unit]
+}
+
+func (d *Device) filterJSON(where []string) string {
+	parent, said := "ffff:", `"parent":"ffff:",`
+	if len(where) > 0 && where[0] == "parent" {
+		parent, said = where[1], ""
+	}
+	var out []string
+	for _, f := range d.filters {
+		if f.parent != parent {
+			continue
+		}
+		head := fmt.Sprintf(`%s"protocol":%q,"pref":%s,"kind":"u32","chain":0`, said, f.protocol, f.pref)
+		body := fmt.Sprintf(`"fh":"800::800","order":2048,"key_ht":"800","bkt":"0","flowid":%q,"not_in_hw":true`, f.classid)
+		for _, m := range f.match {
+			body += fmt.Sprintf(`,"match":{"value":%q,"mask":%q,"offmask":"","off":%s}`, m[0], m[1], m[2])
+		}
+		if f.dev != "" {
+			body += fmt.Sprintf(`,"actions":[{"order":1,"kind":"mirred","mirred_action":%q,"direction":%q,"to_dev":%q,"control_action":{"type":"stolen"},"index":1,"ref":1,"bind":1}]`,
+				f.action, f.direction, f.dev)
+		}
+		out = append(out, "{"+head+"}", "{"+head+`,"options":{"fh":"800:","ht_divisor":1}}`, "{"+head+`,"options":{`+body+"}}")
+	}
+	return "[" + strings.Join(out, ",") + "]\n"
+}

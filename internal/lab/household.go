@@ -1,0 +1,258 @@
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// Lengths of a case's phases, where the scenario does not say.
+const (
+	defaultIdle   = 5 * time.Second
+	defaultLoaded = 30 * time.Second
+	// loadedHead is how much of a loaded phase is not counted, at most: the
+	// deepest queues take seconds to fill.
+	loadedHead = 10 * time.Second
+	loadedTail = 250 * time.Millisecond
+)
+
+// Household is the process in home1 that measures one case: the phases of
+// `unbloat test`, or, where the scenario brings loads, idle and loaded. It
+// writes a CaseResult as JSON.
+func Household(ctx context.Context, s *scenario.Scenario, caseName, binary string, out io.Writer) error {
+	c, err := measure.Dial(ctx, Server(), measure.Options{
+		Agent: "lab", Probe: measure.ProbeSpec{Interval: s.Probe.Interval, Size: unit.Size(s.Probe.Bytes)},
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	h := &household{client: c, scenario: s, binary: binary}
+	r := CaseResult{Name: caseName, Loads: []LoadResult{}}
+	if len(s.Loads) == 0 {
+		r.Test, err = h.phases(ctx, caseName)
+	} else {
+		r.Test, r.Loads, err = h.loaded(ctx, caseName)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(r)
+}
+
+type household struct {
+	client   *measure.Client
+	scenario *scenario.Scenario
+	binary   string
+}
+
+func (h *household) idle() measure.PhaseSpec {
+	d := h.scenario.Test.Idle
+	if d == 0 {
+		d = defaultIdle
+	}
+	return measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: d}
+}
+
+func (h *household) phases(ctx context.Context, label string) (*verdict.Test, error) {
+	d := h.scenario.Test.Seconds
+	if d == 0 {
+		d = measure.DefaultLoad
+	}
+	down, up := FlowsOf(h.scenario)
+	specs := []measure.PhaseSpec{
+		h.idle(),
+		{Name: verdict.PhaseDownload, Duration: d, FlowsDown: down},
+		{Name: verdict.PhaseUpload, Duration: d, FlowsUp: up},
+		{Name: verdict.PhaseBoth, Duration: d, FlowsDown: down, FlowsUp: up},
+	}
+	var raws []measure.RawPhase
+	for _, spec := range specs {
+		raw, err := h.client.Phase(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		raws = append(raws, *raw)
+	}
+	return h.client.Judge(label, raws), nil
+}
+
+// FlowsOf returns with how many flows each way a scenario's line is measured
+// and tuned: what its file says, else what its loads do, else the default.
+func FlowsOf(s *scenario.Scenario) (down, up int) {
+	down, up = s.Test.FlowsDown, s.Test.FlowsUp
+	for _, l := range s.Loads {
+		switch {
+		case l.Kind == scenario.Download && s.Test.FlowsDown == 0:
+			down += l.Flows
+		case l.Kind == scenario.Upload && s.Test.FlowsUp == 0:
+			up += l.Flows
+		}
+	}
+	if down == 0 {
+		down = measure.DefaultFlows
+	}
+	if up == 0 {
+		up = measure.DefaultFlows
+	}
+	return down, up
+}
+
+// loaded measures idle, and then while every load of the household runs.
+func (h *household) loaded(ctx context.Context, label string) (*verdict.Test, []LoadResult, error) {
+	idle, err := h.client.Phase(ctx, h.idle())
+	if err != nil {
+		return nil, nil, err
+	}
+	d := h.scenario.Test.Seconds
+	if d == 0 {
+		d = defaultLoaded
+	}
+	running, err := h.connect(ctx, d)
+	defer func() {
+		for _, l := range running {
+			l.end()
+		}
+	}()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, l := range running {
+		if err := l.start(); err != nil {
+			return nil, nil, err
+		}
+	}
+	raw, err := h.client.Phase(ctx, measure.PhaseSpec{
+		Name: verdict.PhaseLoaded, Duration: d, CutHead: min(d/4, loadedHead), CutTail: loadedTail,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	base := verdict.NewBaseline(*idle)
+	results := make([]LoadResult, 0, len(running))
+	for _, l := range running {
+		o, err := l.outcome()
+		if err != nil {
+			return nil, nil, err
+		}
+		results = append(results, file(l.load, o, raw, base))
+	}
+	return h.client.Judge(label, []measure.RawPhase{*idle, *raw}), results, nil
+}
+
+// file puts a load's outcome under the phase in which it ran.
+func file(l scenario.Load, o *loadOutcome, raw *measure.RawPhase, base verdict.Baseline) LoadResult {
+	r := LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows, GoodputBps: float64(o.Goodput)}
+	switch {
+	case o.Flows != nil:
+		dir := measure.Up
+		if l.Kind == scenario.Download {
+			dir = measure.Down
+		}
+		measure.AddLoad(raw, dir, *o.Flows)
+		r.GoodputBps = verdict.Goodput(o.Flows.Series, raw.From, raw.To)
+	case o.Samples != nil:
+		counted := o.Samples[:0:0]
+		for _, s := range o.Samples {
+			if !s.Sent.Before(raw.From) && s.Sent.Before(raw.To) {
+				counted = append(counted, s)
+			}
+		}
+		latency := verdict.EvaluateLatency(counted, base)
+		r.Latency = &latency
+		r.GoodputBps = float64(latency.Received) * voipBytes * 8 / raw.To.Sub(raw.From).Seconds()
+	default:
+		loss := 0.0
+		if o.Sent > 0 {
+			loss = 1 - float64(o.Received)/float64(o.Sent)
+		}
+		r.Latency = &verdict.Latency{Sent: o.Sent, Received: o.Received, Loss: max(loss, 0)}
+	}
+	return r
+}
+
+// A runningLoad is the process that makes one load.
+type runningLoad struct {
+	load   scenario.Load
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr bytes.Buffer
+	waited bool
+}
+
+// connect starts the processes of all loads and waits until each is connected.
+func (h *household) connect(ctx context.Context, phase time.Duration) ([]*runningLoad, error) {
+	var out []*runningLoad
+	for _, l := range h.scenario.Loads {
+		task, err := json.Marshal(loadTask{Load: l, Phase: phase})
+		if err != nil {
+			return out, err
+		}
+		r := &runningLoad{load: l}
+		r.cmd = exec.CommandContext(ctx, "ip", "netns", "exec", Host(l.Host), h.binary, "lab-load", string(task))
+		r.cmd.Stderr = &r.stderr
+		if r.stdin, err = r.cmd.StdinPipe(); err != nil {
+			return out, err
+		}
+		pipe, err := r.cmd.StdoutPipe()
+		if err != nil {
+			return out, err
+		}
+		r.stdout = bufio.NewReaderSize(pipe, 1<<16)
+		if err := r.cmd.Start(); err != nil {
+			return out, fmt.Errorf("start load %s: %w", l.Kind, err)
+		}
+		out = append(out, r)
+	}
+	for _, r := range out {
+		if line, err := r.stdout.ReadString('\n'); err != nil || line != ready+"\n" {
+			return out, r.failed(err)
+		}
+	}
+	return out, nil
+}
+
+func (r *runningLoad) start() error {
+	_, err := io.WriteString(r.stdin, "go\n")
+	return err
+}
+
+func (r *runningLoad) outcome() (*loadOutcome, error) {
+	var o loadOutcome
+	err := json.NewDecoder(r.stdout).Decode(&o)
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	r.waited = true
+	if err := r.cmd.Wait(); err != nil {
+		return nil, r.failed(err)
+	}
+	return &o, nil
+}
+
+func (r *runningLoad) failed(err error) error {
+	r.end()
+	return errors.Join(fmt.Errorf("load %s of %s failed: %s", r.load.Kind, Host(r.load.Host), bytes.TrimSpace(r.stderr.Bytes())), err)
+}
+
+// end makes sure that the process is gone.
+func (r *runningLoad) end() {
+	if r.waited {
+		return
+	}
+	r.waited = true
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+}

@@ -1,0 +1,69 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"unbloat/internal/verdict"
+)
+
+// Config describes a whole test.
+type Config struct {
+	Idle     time.Duration // of the idle phase; 5 s
+	Load     time.Duration // of each loaded phase; 10 s
+	Flows    int           // of each direction; 4
+	CC       string        // congestion control of the senders; "" for each end's default
+	Label    string
+	Progress func(Event) // may be nil
+}
+
+// Defaults of a Config.
+const (
+	DefaultIdle  = 5 * time.Second
+	DefaultLoad  = 10 * time.Second
+	DefaultFlows = 4
+)
+
+func (c Config) withDefaults() Config {
+	if c.Idle <= 0 {
+		c.Idle = DefaultIdle
+	}
+	if c.Load <= 0 {
+		c.Load = DefaultLoad
+	}
+	if c.Flows <= 0 {
+		c.Flows = DefaultFlows
+	}
+	return c
+}
+
+// Run measures the four phases, idle, download, upload and both, and judges them.
+func Run(ctx context.Context, c *Client, cfg Config) (*verdict.Test, error) {
+	cfg = cfg.withDefaults()
+	specs := []PhaseSpec{
+		{Name: verdict.PhaseIdle, Duration: cfg.Idle},
+		{Name: verdict.PhaseDownload, Duration: cfg.Load, FlowsDown: cfg.Flows},
+		{Name: verdict.PhaseUpload, Duration: cfg.Load, FlowsUp: cfg.Flows},
+		{Name: verdict.PhaseBoth, Duration: cfg.Load, FlowsDown: cfg.Flows, FlowsUp: cfg.Flows},
+	}
+	var raws []verdict.Raw
+	for _, spec := range specs {
+		spec.CC, spec.Progress = cfg.CC, cfg.Progress
+		raw, err := c.Phase(ctx, spec)
+		if err != nil {
+			return nil, fmt.Errorf("test against %s: %w", c.Server(), err)
+		}
+		raws = append(raws, *raw)
+	}
+	return c.Judge(cfg.Label, raws), nil
+}
+
+// Judge passes judgement on the phases of one run, the idle one first.
+func (c *Client) Judge(label string, raws []RawPhase) *verdict.Test {
+	m := verdict.Meta{Label: label, Server: c.Server()}
+	if len(raws) > 0 {
+		m.Time = c.Time(raws[0].Start).UTC().Format(time.RFC3339)
+	}
+	return verdict.Judge(m, raws)
+}

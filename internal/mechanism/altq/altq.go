@@ -1,0 +1,235 @@
+// Package altq renders and parses the ALTQ lines of OpenBSD's old pf.conf(5)
+// (to 5.5) with the HFSC scheduler, as seed 002 uses them: one queue with a
+// FIFO as short as the wished latency. Source: OpenBSD 5.5's pfctl grammar.
+package altq
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// MaxQlimit is how many packets a queue can be told to hold.
+const MaxQlimit = 65535
+
+// maxRate is what a u_int32_t holds, in bit/s.
+const maxRate = 4294967295 * unit.BitPerSecond
+
+// maxName is how long a queue's name may be (PF_QNAME_SIZE − 1).
+const maxName = 63
+
+// Names of the queues we make; seed 002's for the upload. A queue's name is
+// one for all interfaces.
+const (
+	UpQueue   = "bb"
+	DownQueue = "bb_down"
+)
+
+// A Bandwidth is a rate or a percentage of the parent's.
+type Bandwidth struct {
+	Rate    unit.Rate
+	Percent int // 1…100; used if Rate is 0
+}
+
+// An Interface is an `altq on` line.
+type Interface struct {
+	Device    string
+	Scheduler string // hfsc, cbq or priq
+	Bandwidth Bandwidth
+	Qlimit    int
+	Queues    []string
+}
+
+// A Queue is a `queue` line.
+type Queue struct {
+	Name      string
+	Bandwidth Bandwidth
+	Priority  int // −1: not given
+	Qlimit    int // packets; 0: 50
+	Scheduler string
+	Options   []string // between ( and ): default, red, ecn, …
+	Queues    []string
+}
+
+// A Rule is a filter line; Queues are those of its `queue`.
+type Rule struct {
+	Text   string
+	Queues []string
+}
+
+// A Ruleset is the ALTQ part of a pf.conf and the rules that use it.
+type Ruleset struct {
+	Interfaces []Interface
+	Queues     []Queue
+	Rules      []Rule
+}
+
+// Render makes seed 002's three lines for each direction of a plan. Notes say
+// what ALTQ cannot express of it.
+func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
+	for _, d := range []struct {
+		name string
+		s    *plan.Shaper
+	}{{UpQueue, p.Up}, {DownQueue, p.Down}} {
+		if d.s == nil {
+			continue
+		}
+		if d.s.AQM != plan.FIFO {
+			return Ruleset{}, nil, &plan.UnsupportedAQMError{AQM: d.s.AQM, Platform: plan.OpenBSDAltq, Have: []plan.AQM{plan.FIFO}}
+		}
+		if d.s.IngressOf != "" {
+			return Ruleset{}, nil, &plan.NoIngressError{Platform: plan.OpenBSDAltq, Side: plan.SideIFB, Why: "ALTQ queues on egress only; shape the download where it leaves towards the LAN"}
+		}
+		rs.Interfaces = append(rs.Interfaces, Interface{Device: d.s.Device, Scheduler: "hfsc", Bandwidth: Bandwidth{Rate: d.s.Rate}, Queues: []string{d.name}})
+		rs.Queues = append(rs.Queues, Queue{Name: d.name, Bandwidth: Bandwidth{Percent: 100}, Priority: -1, Qlimit: d.s.Limit, Scheduler: "hfsc", Options: []string{"default"}})
+		rs.Rules = append(rs.Rules, Rule{Text: "pass out on " + d.s.Device + " keep state queue( " + d.name + " )", Queues: []string{d.name}})
+		if d.s.StabOverhead() != 0 || d.s.MPU != 0 {
+			notes = append(notes, fmt.Sprintf("%s: ALTQ counts Ethernet frames; an overhead of %d bytes cannot be told", d.name, d.s.Overhead))
+		}
+	}
+	return rs, notes, rs.Check()
+}
+
+// String writes the ruleset in the order that pfctl(8) enforces: queueing
+// before filtering.
+func (rs Ruleset) String() string {
+	var b strings.Builder
+	for _, i := range rs.Interfaces {
+		b.WriteString(i.String() + "\n")
+	}
+	for _, q := range rs.Queues {
+		b.WriteString(q.String() + "\n")
+	}
+	for _, r := range rs.Rules {
+		b.WriteString(r.Text + "\n")
+	}
+	return b.String()
+}
+
+// String writes the `altq on` line.
+func (i Interface) String() string {
+	s := "altq on " + i.Device
+	if b := i.Bandwidth.String(); b != "" {
+		s += " bandwidth " + b
+	}
+	if i.Qlimit != 0 {
+		s += " qlimit " + strconv.Itoa(i.Qlimit)
+	}
+	return s + " " + i.Scheduler + " queue { " + strings.Join(i.Queues, ", ") + " }"
+}
+
+// String writes the `queue` line.
+func (q Queue) String() string {
+	s := "queue " + q.Name
+	if b := q.Bandwidth.String(); b != "" {
+		s += " bandwidth " + b
+	}
+	if q.Priority >= 0 {
+		s += " priority " + strconv.Itoa(q.Priority)
+	}
+	if q.Qlimit != 0 {
+		s += " qlimit " + strconv.Itoa(q.Qlimit)
+	}
+	if q.Scheduler != "" {
+		s += " " + q.Scheduler
+	}
+	if len(q.Options) > 0 {
+		s += " ( " + strings.Join(q.Options, " ") + " )"
+	}
+	if len(q.Queues) > 0 {
+		s += " { " + strings.Join(q.Queues, ", ") + " }"
+	}
+	return s
+}
+
+// String writes the bandwidth, exact to the bit; "" if none is given.
+func (b Bandwidth) String() string {
+	if b.Rate == 0 {
+		if b.Percent == 0 {
+			return ""
+		}
+		return strconv.Itoa(b.Percent) + "%"
+	}
+	for _, u := range []struct {
+		of   unit.Rate
+		name string
+	}{{unit.GbitPerSecond, "Gb"}, {unit.MbitPerSecond, "Mb"}, {unit.KbitPerSecond, "Kb"}} {
+		if b.Rate%u.of == 0 {
+			return strconv.FormatInt(int64(b.Rate/u.of), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(b.Rate), 10) + "b"
+}
+
+// isDefault reports whether the queue takes what no rule assigned.
+func (q Queue) isDefault() bool {
+	for _, o := range q.Options {
+		if o == "default" {
+			return true
+		}
+	}
+	return false
+}
+
+// Check refuses what pfctl(8) refuses of a ruleset as a whole.
+func (rs Ruleset) Check() error {
+	for _, i := range rs.Interfaces {
+		if i.Bandwidth.Rate > maxRate {
+			return fmt.Errorf("altq on %s: %s is above %s, which 32 bits hold", i.Device, i.Bandwidth, Bandwidth{Rate: maxRate})
+		}
+		defaults, share := 0, unit.Rate(0)
+		for _, name := range i.Queues {
+			q, ok := rs.find(name)
+			if !ok {
+				return fmt.Errorf("altq on %s: queue %s has no definition", i.Device, name)
+			}
+			share += q.Bandwidth.of(i.Bandwidth.Rate)
+			defaults += rs.defaults(q, 0)
+		}
+		if i.Scheduler != "priq" && i.Bandwidth.Rate != 0 && share > i.Bandwidth.Rate {
+			return fmt.Errorf("altq on %s: the sum of the child bandwidth (%s) higher than parent %s", i.Device, Bandwidth{Rate: share}, i.Bandwidth)
+		}
+		if defaults != 1 {
+			return fmt.Errorf("altq on %s: should have one default queue, not %d", i.Device, defaults)
+		}
+	}
+	for _, r := range rs.Rules {
+		for _, name := range r.Queues {
+			if _, ok := rs.find(name); !ok {
+				return fmt.Errorf("queue %s is not defined", name)
+			}
+		}
+	}
+	return nil
+}
+
+func (b Bandwidth) of(parent unit.Rate) unit.Rate {
+	if b.Rate != 0 {
+		return b.Rate
+	}
+	return parent / 100 * unit.Rate(b.Percent)
+}
+
+func (rs Ruleset) defaults(q Queue, depth int) (n int) {
+	if q.isDefault() {
+		n++
+	}
+	for _, name := range q.Queues {
+		if child, ok := rs.find(name); ok && depth < len(rs.Queues) {
+			n += rs.defaults(child, depth+1)
+		}
+	}
+	return n
+}
+
+func (rs Ruleset) find(name string) (Queue, bool) {
+	for _, q := range rs.Queues {
+		if q.Name == name {
+			return q, true
+		}
+	}
+	return Queue{}, false
+}

@@ -1,0 +1,120 @@
+package altq
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Seed 002's lines, from its own numbers, with its macro filled in.
+func TestSeed002(t *testing.T) {
+	p, err := plan.Make(plan.Line{Down: 5 * unit.MbitPerSecond, Up: 1100 * unit.KbitPerSecond},
+		plan.Facts{Platform: plan.OpenBSDAltq, WAN: "em0", LAN: "em1"},
+		plan.Wishes{Style: plan.StyleSeed, Only: plan.DirectionUp})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, notes, err := Render(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.ReplaceAll(`altq on $ext_if bandwidth 1Mb hfsc queue { bb }
+queue bb bandwidth 100% qlimit 9 hfsc ( default )
+pass out on $ext_if keep state queue( bb )
+`, "$ext_if", "em0")
+	if d := cmp.Diff(want, rs.String()); d != "" || len(notes) != 0 {
+		t.Errorf("-seed +rendered:\n%s\nnotes %q", d, notes)
+	}
+}
+
+func TestParse(t *testing.T) {
+	rs, err := Parse(`ext_if="em0"
+altq on $ext_if cbq bandwidth 10Mb queue { std, ssh }
+queue std bandwidth 90% priority 1 cbq(default borrow)
+queue ssh bandwidth 1Mb qlimit 20 priority 7 cbq(borrow)
+pass out on $ext_if proto tcp to port 22 keep state queue (ssh, std)
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Ruleset{
+		Interfaces: []Interface{{Device: "em0", Scheduler: "cbq", Bandwidth: Bandwidth{Rate: 10e6}, Queues: []string{"std", "ssh"}}},
+		Queues: []Queue{
+			{Name: "std", Bandwidth: Bandwidth{Percent: 90}, Priority: 1, Scheduler: "cbq", Options: []string{"default", "borrow"}},
+			{Name: "ssh", Bandwidth: Bandwidth{Rate: 1e6}, Priority: 7, Qlimit: 20, Scheduler: "cbq", Options: []string{"borrow"}},
+		},
+		Rules: []Rule{{Text: "pass out on em0 proto tcp to port 22 keep state queue (ssh, std)", Queues: []string{"ssh", "std"}}},
+	}
+	if d := cmp.Diff(want, rs); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	const iface = "altq on em0 bandwidth 1Mb hfsc queue { bb }\n"
+	for text, want := range map[string]string{
+		"queue outq on em0 flows 1024 bandwidth 11M max 11M default":                          "pf.conf:1: syntax error",
+		"altq on em0 bandwidth 1M hfsc queue { bb }":                                          "unknown unit",
+		"altq on em0 bandwidth 1MB hfsc queue { bb }":                                         "unknown unit",
+		"altq on em0 bandwidth 5Gb hfsc queue { bb }\nqueue bb bandwidth 100% hfsc (default)": "32 bits",
+		iface + "queue bb bandwidth 100% qlimit 65536 hfsc ( default )":                       "qlimit out of range",
+		iface + "queue bb bandwidth 101% hfsc ( default )":                                    "out of range",
+		iface + "queue bb bandwidth 100% hfsc":                                                "one default queue, not 0",
+		iface:                                                                                 "queue bb has no definition",
+		"altq on em0 bandwidth 1Mb hfsc queue { a, b }\nqueue a bandwidth 60% hfsc(default)\nqueue b bandwidth 60% hfsc": "higher than parent",
+		"pass out on em0 queue( bb )":                "queue bb is not defined",
+		"pass out on em0\n" + iface:                  "must be in order",
+		"altq on $x bandwidth 1Mb hfsc queue { bb }": "not defined",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Parse reads back exactly what was rendered, and the queue is as short as wished.
+func TestParseIsInverse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4e9).Draw(t, label)) }
+		l := plan.Line{Down: rate("down"), Up: rate("up")}
+		p, err := plan.Make(l, plan.Facts{Platform: plan.OpenBSDAltq, WAN: "em0", LAN: "vlan10"},
+			plan.Wishes{Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs, _, err := Render(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse(rs.String())
+		if err != nil {
+			t.Fatalf("%s%v", rs, err)
+		}
+		if d := cmp.Diff(rs, back); d != "" {
+			t.Fatalf("%s%s", rs, d)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("altq on em0 bandwidth 1Mb hfsc queue { bb }\nqueue bb bandwidth 100% qlimit 9 hfsc ( default )\npass out on em0 keep state queue( bb )")
+	f.Add("a=b\nqueue $a bandwidth 1.5Kb priority 3 cbq(default) { a, b }")
+	f.Fuzz(func(t *testing.T, text string) {
+		rs, err := Parse(text)
+		if err != nil {
+			return
+		}
+		back, err := Parse(rs.String())
+		if err != nil {
+			t.Fatalf("%q → %q: %v", text, rs.String(), err)
+		}
+		if d := cmp.Diff(rs, back); d != "" {
+			t.Fatalf("%q: %s", text, d)
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package altq
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"unbloat/unit"
+)
+
+var errSyntax = errors.New("syntax error")
+
+// Parse reads the ALTQ lines and filter rules of an old pf.conf(5). It knows
+// macros and comments, and passes over everything else that pf knows. Like
+// pfctl(8) it wants queueing before filtering.
+func Parse(text string) (Ruleset, error) {
+	var rs Ruleset
+	macros := strings.NewReplacer()
+	var pairs []string
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		line = strings.TrimSpace(macros.Replace(line))
+		if name, value, ok := strings.Cut(line, "="); ok && !strings.ContainsAny(strings.TrimSpace(name), " \t") {
+			pairs = append([]string{"$" + strings.TrimSpace(name), strings.Trim(strings.TrimSpace(value), `"`)}, pairs...)
+			macros = strings.NewReplacer(pairs...)
+			continue
+		}
+		if err := rs.parseLine(line); err != nil {
+			return Ruleset{}, fmt.Errorf("pf.conf:%d: %w", i+1, err)
+		}
+	}
+	return rs, rs.Check()
+}
+
+// parseLine reads one line without comment and macros.
+func (rs *Ruleset) parseLine(line string) error {
+	words := tokens(line)
+	if len(words) == 0 || words[0] == "[" {
+		return nil
+	}
+	if strings.Contains(line, "$") {
+		return fmt.Errorf("macro in %q not defined", line)
+	}
+	switch words[0] {
+	case "altq":
+		if len(rs.Rules) > 0 {
+			return errOrder()
+		}
+		i, err := parseInterface(words[1:])
+		rs.Interfaces = append(rs.Interfaces, i)
+		return err
+	case "queue":
+		if len(rs.Rules) > 0 {
+			return errOrder()
+		}
+		q, err := parseQueue(words[1:])
+		rs.Queues = append(rs.Queues, q)
+		return err
+	case "pass", "block", "match":
+		rs.Rules = append(rs.Rules, Rule{Text: line, Queues: assigned(words)})
+	case "set", "table", "include", "anchor", "load", "antispoof", "scrub", "nat", "rdr", "binat", "no", "nat-anchor", "rdr-anchor", "}":
+	default:
+		return errSyntax
+	}
+	return nil
+}
+
+func errOrder() error {
+	return errors.New("Rules must be in order: options, normalization, queueing, translation, filtering") //nolint:staticcheck // pfctl's words
+}
+
+// tokens splits at blanks and keeps ( ) { } , as words of their own.
+func tokens(line string) []string {
+	for _, p := range []string{",", "(", ")", "{", "}"} {
+		line = strings.ReplaceAll(line, p, " "+p+" ")
+	}
+	return strings.Fields(line)
+}
+
+// assigned returns the queues of a filter rule.
+func assigned(words []string) []string {
+	for i, w := range words {
+		if w == "queue" && i+1 < len(words) {
+			if words[i+1] != "(" {
+				return words[i+1 : i+2]
+			}
+			names, _, err := list(words[i+1:], "(", ")")
+			if err != nil {
+				return nil
+			}
+			return names
+		}
+	}
+	return nil
+}
+
+// list reads `open a, b close` at the start of words, and returns what is left.
+func list(words []string, open, closing string) (names, rest []string, err error) {
+	if len(words) == 0 || words[0] != open {
+		return nil, words, errSyntax
+	}
+	for i, w := range words[1:] {
+		switch w {
+		case closing:
+			return names, words[i+2:], nil
+		case ",":
+		case "(", ")", "{", "}":
+			return nil, words, errSyntax
+		default:
+			names = append(names, w)
+		}
+	}
+	return nil, words, errSyntax
+}
+
+// parseInterface reads what follows the word `altq`.
+func parseInterface(words []string) (i Interface, err error) {
+	if len(words) < 2 || words[0] != "on" {
+		return i, errSyntax
+	}
+	i.Device, words = words[1], words[2:]
+	for len(words) > 0 && err == nil {
+		word := words[0]
+		words = words[1:]
+		switch word {
+		case "bandwidth":
+			i.Bandwidth, words, err = bandwidth(words)
+		case "qlimit":
+			i.Qlimit, words, err = number(words, 0, MaxQlimit, "qlimit")
+		case "hfsc", "cbq", "priq", "codel", "fairq":
+			i.Scheduler = word
+		case "queue":
+			if len(words) > 0 && words[0] != "{" {
+				i.Queues, words = words[:1:1], words[1:]
+			} else {
+				i.Queues, words, err = list(words, "{", "}")
+			}
+		default:
+			return i, errSyntax
+		}
+	}
+	if err == nil && (i.Scheduler == "" || len(i.Queues) == 0) {
+		return i, errSyntax
+	}
+	return i, err
+}
+
+// parseQueue reads what follows the word `queue`.
+func parseQueue(words []string) (q Queue, err error) {
+	q.Priority = -1
+	if len(words) == 0 || strings.ContainsAny(words[0], "(){},") {
+		return q, errSyntax
+	}
+	if q.Name, words = words[0], words[1:]; len(q.Name) > maxName {
+		return q, fmt.Errorf("queue name too long (max %d chars)", maxName)
+	}
+	for len(words) > 0 && err == nil {
+		word := words[0]
+		words = words[1:]
+		switch word {
+		case "bandwidth":
+			q.Bandwidth, words, err = bandwidth(words)
+		case "priority":
+			q.Priority, words, err = number(words, 0, 15, "priority")
+		case "qlimit":
+			q.Qlimit, words, err = number(words, 0, MaxQlimit, "qlimit")
+		case "hfsc", "cbq", "priq", "codel", "fairq":
+			if q.Scheduler != "" {
+				return q, errSyntax
+			}
+			q.Scheduler = word
+			if len(words) > 0 && words[0] == "(" {
+				q.Options, words, err = list(words, "(", ")")
+			}
+		case "{":
+			q.Queues, words, err = list(append([]string{"{"}, words...), "{", "}")
+		default:
+			return q, errSyntax
+		}
+	}
+	return q, err
+}
+
+func number(words []string, least, most int, what string) (int, []string, error) {
+	if len(words) == 0 {
+		return 0, words, errSyntax
+	}
+	n, err := strconv.Atoi(words[0])
+	if err != nil {
+		return 0, words, errSyntax
+	}
+	if n < least || n > most {
+		return 0, words, fmt.Errorf("%s out of range: max %d", what, most)
+	}
+	return n, words[1:], nil
+}
+
+// bandwidth reads 1Mb, 950Kb or 100%: the units are exactly b, Kb, Mb and Gb.
+func bandwidth(words []string) (Bandwidth, []string, error) {
+	if len(words) == 0 {
+		return Bandwidth{}, words, errSyntax
+	}
+	s := words[0]
+	if num, ok := strings.CutSuffix(s, "%"); ok {
+		n, err := strconv.Atoi(num)
+		if err != nil {
+			return Bandwidth{}, words, errSyntax
+		}
+		if n < 1 || n > 100 {
+			return Bandwidth{}, words, fmt.Errorf("bandwidth spec out of range: %s", s)
+		}
+		return Bandwidth{Percent: n}, words[1:], nil
+	}
+	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if end < 0 {
+		return Bandwidth{}, words, fmt.Errorf("unknown unit in %q; use b, Kb, Mb or Gb", s)
+	}
+	switch name := s[end:]; name {
+	case "b", "Kb", "Mb", "Gb":
+		r, err := unit.ParseRate(s[:end] + strings.ToLower(name))
+		if err != nil {
+			return Bandwidth{}, words, err
+		}
+		return Bandwidth{Rate: r}, words[1:], nil
+	default:
+		return Bandwidth{}, words, fmt.Errorf("unknown unit %q", name)
+	}
+}

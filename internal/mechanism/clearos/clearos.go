@@ -1,0 +1,228 @@
+// Package clearos renders and parses ClearOS's QoS settings: qos.conf, the
+// speeds in network.conf, and an engine of our own that gives it HTB and
+// fq_codel. Source: ClearOS's external bandwidth engine (Lua) and
+// reference/platforms.md.
+package clearos
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Where ClearOS keeps its settings.
+const (
+	QoSConf       = "/etc/clearos/qos.conf"
+	NetworkConf   = "/etc/clearos/network.conf"
+	BandwidthConf = "/etc/clearos/bandwidth.conf"
+	EngineFile    = "/etc/clearos/unbloat-qos.lua"
+)
+
+// Shares of ClearOS's seven classes, highest priority first, in percent of the
+// rate: what each is sure of, and what it may take. "*" is for all interfaces.
+const (
+	reserved = "*:15:15:14:14:14:14:14"
+	limits   = "*:100:100:100:100:100:100:100"
+)
+
+// A Setting is one KEY="value" line.
+type Setting struct{ Key, Value string }
+
+// Settings are the lines that unbloat sets in ClearOS's files; all other lines
+// stay as they are.
+type Settings struct {
+	QoS     []Setting // qos.conf
+	Network []Setting // network.conf: speeds in kbit/s
+}
+
+// Render makes ClearOS's settings of a plan. With sfq they are seed 001's: the
+// switch and the speeds, for ClearOS's own engine. With fq_codel the switch
+// names our engine, which runs tc.
+func Render(p plan.Plan) (s Settings, notes []string, err error) {
+	if err := checkName(p.WAN, p.AQM); err != nil {
+		return Settings{}, nil, err
+	}
+	for _, d := range []struct {
+		key string
+		r   unit.Rate
+	}{{"UPSTREAM", p.UpBps}, {"DOWNSTREAM", p.DownBps}} {
+		if d.r%unit.KbitPerSecond != 0 {
+			return Settings{}, nil, fmt.Errorf("%s: %s is not a whole number of kbit/s", d.key, d.r)
+		}
+		if d.r != 0 {
+			s.Network = append(s.Network, Setting{SpeedKey(p.WAN, d.key), strconv.FormatInt(int64(d.r/unit.KbitPerSecond), 10)})
+		}
+	}
+	s.QoS = []Setting{{"QOS_ENABLE", "on"}}
+	switch p.AQM {
+	case plan.FQCoDel:
+		s.QoS = append(s.QoS, Setting{"QOS_ENGINE", EngineFile})
+	case plan.SFQ:
+		if p.UpBps == 0 || p.DownBps == 0 {
+			return Settings{}, nil, fmt.Errorf("ClearOS's engine crashes when an interface is shaped in one direction only; give both rates, or use fq_codel")
+		}
+		s.QoS = append(s.QoS,
+			Setting{"QOS_ENABLE_IFB", "no"}, // its ifb mode never creates the ingress qdisc
+			Setting{"QOS_UPSTREAM", p.WAN + ":auto"}, Setting{"QOS_DOWNSTREAM", p.WAN + ":auto"},
+			Setting{"QOS_UPSTREAM_BWRES", reserved}, Setting{"QOS_DOWNSTREAM_BWRES", reserved},
+			Setting{"QOS_UPSTREAM_BWLIMIT", limits}, Setting{"QOS_DOWNSTREAM_BWLIMIT", limits})
+	default:
+		return Settings{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: plan.ClearOS, Have: []plan.AQM{plan.FQCoDel, plan.SFQ}}
+	}
+	return s, append(notes, `the old bandwidth manager must be off: BANDWIDTH_QOS="off" in `+BandwidthConf), nil
+}
+
+// checkName refuses names that ClearOS's engine does not find with its pattern
+// of letters and digits: eth0.100, br-lan.
+func checkName(wan string, aqm plan.AQM) error {
+	for _, c := range []byte(wan) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && aqm == plan.SFQ {
+			return fmt.Errorf("ClearOS's engine cannot shape %q: it knows interface names of letters and digits alone; use fq_codel, which does not go through it", wan)
+		}
+	}
+	return nil
+}
+
+// SpeedKey returns network.conf's key of an interface's speed, as in
+// PPP0_MAX_UPSTREAM.
+func SpeedKey(device, direction string) string {
+	return strings.ToUpper(device) + "_MAX_" + direction
+}
+
+// Speeds returns the rates that network.conf has for the interface; 0: none.
+func (s Settings) Speeds(device string) (down, up unit.Rate, err error) {
+	rate := func(direction string) unit.Rate {
+		v := Get(s.Network, SpeedKey(device, direction))
+		if v == "" {
+			return 0
+		}
+		n, e := strconv.ParseInt(v, 10, 64)
+		if e != nil || n < 0 || n > int64(plan.MaxRate/unit.KbitPerSecond) {
+			err = fmt.Errorf("%s=%s is not a whole number of kbit/s", SpeedKey(device, direction), v)
+		}
+		return unit.Rate(n) * unit.KbitPerSecond
+	}
+	down, up = rate("DOWNSTREAM"), rate("UPSTREAM")
+	return down, up, err
+}
+
+// Get returns a setting's value, "" if it is not set.
+func Get(list []Setting, key string) string {
+	for _, s := range list {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// Format writes settings, a line each: qos.conf quotes its values, network.conf
+// does not.
+func Format(list []Setting, quoted bool) string {
+	var b strings.Builder
+	for _, s := range list {
+		if quoted {
+			fmt.Fprintf(&b, "%s=\"%s\"\n", s.Key, s.Value)
+		} else {
+			fmt.Fprintf(&b, "%s=%s\n", s.Key, s.Value)
+		}
+	}
+	return b.String()
+}
+
+// Parse reads a file of KEY=value and KEY="value" lines. A value may go over
+// several lines where each ends in a backslash.
+func Parse(text string) ([]Setting, error) {
+	var out []Setting
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		at, line := i+1, strings.TrimSpace(lines[i])
+		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
+			i++
+			line = strings.TrimSpace(line[:len(line)-1]) + " " + strings.TrimSpace(lines[i])
+		}
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok || key == "" || strings.ContainsAny(key, " \t\"") {
+			return nil, fmt.Errorf("line %d: %q is not KEY=value", at, line)
+		}
+		if value = strings.TrimSpace(value); strings.HasPrefix(value, `"`) {
+			if len(value) < 2 || strings.Index(value[1:], `"`) != len(value)-2 {
+				return nil, fmt.Errorf("line %d: %s: a quote that is not closed, or text behind it", at, key)
+			}
+			value = value[1 : len(value)-1]
+		}
+		out = append(out, Setting{key, value})
+	}
+	return out, nil
+}
+
+// Merge returns text with the settings' lines in place of those of the same
+// keys, and what is new at the end. All else stays as it is, comments included.
+func Merge(text string, list []Setting, quoted bool) string {
+	done := map[string]bool{}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if text == "" {
+		lines = nil
+	}
+	var out []string
+	for i := 0; i < len(lines); i++ {
+		key, _, ok := strings.Cut(strings.TrimSpace(lines[i]), "=")
+		j := index(list, key)
+		if !ok || j < 0 {
+			out = append(out, lines[i])
+			continue
+		}
+		for strings.HasSuffix(strings.TrimSpace(lines[i]), `\`) && i+1 < len(lines) {
+			i++ // the value's other lines go with it
+		}
+		if !done[key] {
+			out = append(out, strings.TrimSuffix(Format(list[j:j+1], quoted), "\n"))
+		}
+		done[key] = true
+	}
+	for j, s := range list {
+		if !done[s.Key] {
+			out = append(out, strings.TrimSuffix(Format(list[j:j+1], quoted), "\n"))
+		}
+	}
+	return strings.Join(out, "\n") + "\n"
+}
+
+func index(list []Setting, key string) int {
+	for i, s := range list {
+		if s.Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// Engine writes our Lua engine: it runs commands, such as those that package tc
+// renders. ClearOS runs it at every firewall start, so it first removes what
+// the last run left on these devices, which fails the first time.
+func Engine(devices []string, commands [][]string) (string, error) {
+	var b strings.Builder
+	b.WriteString("-- Made by unbloat: HTB and fq_codel in place of ClearOS's own classes.\n")
+	b.WriteString("function RunBandwidthExternal()\n    echo(\"Running unbloat's QoS engine\")\n")
+	for _, d := range devices {
+		for _, where := range []string{"root", "ingress"} {
+			fmt.Fprintf(&b, "    os.execute(\"tc qdisc del dev %s %s 2>/dev/null\")\n", d, where)
+		}
+	}
+	for _, argv := range commands {
+		line := strings.Join(argv, " ")
+		if strings.ContainsAny(line, "\"\\\n;|&$`") {
+			return "", fmt.Errorf("command %q cannot be written into a Lua string", line)
+		}
+		fmt.Fprintf(&b, "    execute(\"%s\")\n", line)
+	}
+	b.WriteString("end\n")
+	return b.String(), nil
+}

@@ -1,0 +1,129 @@
+package clearos
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Seed 001: the switch, and the speeds at 85 % and 95 % of 25/1 Mbit/s.
+func TestSeed001(t *testing.T) {
+	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
+		plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := Render(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `QOS_ENABLE="on"
+QOS_ENABLE_IFB="no"
+QOS_UPSTREAM="ppp0:auto"
+QOS_DOWNSTREAM="ppp0:auto"
+QOS_UPSTREAM_BWRES="*:15:15:14:14:14:14:14"
+QOS_DOWNSTREAM_BWRES="*:15:15:14:14:14:14:14"
+QOS_UPSTREAM_BWLIMIT="*:100:100:100:100:100:100:100"
+QOS_DOWNSTREAM_BWLIMIT="*:100:100:100:100:100:100:100"
+`
+	if d := cmp.Diff(want, Format(s.QoS, true)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff("PPP0_MAX_UPSTREAM=950\nPPP0_MAX_DOWNSTREAM=21250\n", Format(s.Network, false)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, p := range map[string]plan.Plan{
+		"letters and digits": {WAN: "eth0.100", AQM: plan.SFQ, UpBps: 1e6, DownBps: 1e6},
+		"one direction":      {WAN: "eth0", AQM: plan.SFQ, UpBps: 1e6},
+		"whole number":       {WAN: "eth0", AQM: plan.SFQ, UpBps: 1e6 + 1, DownBps: 1e6},
+		"no cake":            {WAN: "eth0", AQM: plan.CAKE, UpBps: 1e6},
+	} {
+		if _, _, err := Render(p); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Engine(nil, [][]string{{"tc", "qdisc", `add"; os.exit()`}}); err == nil {
+		t.Error("a quote in a command")
+	}
+}
+
+const byHand = `# my settings
+QOS_ENABLE="off"
+QOS_PRIOMARK4="\
+    DNS|*|1|0|0|udp|-|-|-|53 \
+"
+QOS_UPSTREAM="eth0:auto"
+`
+
+func TestParseAndMerge(t *testing.T) {
+	got, err := Parse(byHand)
+	want := []Setting{{"QOS_ENABLE", "off"}, {"QOS_PRIOMARK4", " DNS|*|1|0|0|udp|-|-|-|53  "}, {"QOS_UPSTREAM", "eth0:auto"}}
+	got[1].Value = strings.Join(strings.Fields(got[1].Value), " ")
+	want[1].Value = strings.TrimSpace(want[1].Value)
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+	merged := Merge(byHand, []Setting{{"QOS_ENABLE", "on"}, {"QOS_ENGINE", "x"}}, true)
+	wantText := strings.Replace(byHand, "off", "on", 1) + "QOS_ENGINE=\"x\"\n"
+	if d := cmp.Diff(wantText, merged); d != "" {
+		t.Error(d)
+	}
+	if again := Merge(merged, []Setting{{"QOS_ENABLE", "on"}, {"QOS_ENGINE", "x"}}, true); again != merged {
+		t.Errorf("merging twice changes it:\n%s", again)
+	}
+	if d := cmp.Diff("A=1\n", Merge("", []Setting{{"A", "1"}}, false)); d != "" {
+		t.Error(d)
+	}
+}
+
+// Parse reads back exactly what was rendered, after a merge into a file too.
+func TestParseIsInverse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label)) }
+		p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")},
+			plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true},
+			plan.Wishes{AQM: rapid.SampledFrom([]plan.AQM{plan.SFQ, plan.FQCoDel}).Draw(t, "aqm")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := Render(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []struct {
+			list   []Setting
+			quoted bool
+		}{{s.QoS, true}, {s.Network, false}} {
+			back, err := Parse(Merge("# a comment\n", f.list, f.quoted))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(f.list, back); d != "" {
+				t.Fatal(d)
+			}
+		}
+		if down, up, err := s.Speeds("ppp0"); err != nil || down != p.DownBps || up != p.UpBps {
+			t.Fatalf("%s/%s: %v", down, up, err)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(byHand)
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := Parse(text)
+		if err != nil {
+			return
+		}
+		_, _, _ = Settings{Network: list}.Speeds("ppp0")
+		Merge(text, []Setting{{"QOS_ENABLE", "on"}}, true)
+	})
+}

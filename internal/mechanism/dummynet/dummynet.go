@@ -1,0 +1,302 @@
+// Package dummynet renders and parses FreeBSD's dummynet: the dnctl(8) and
+// ipfw(8) commands themselves, OPNsense's items that become such commands, and
+// pfSense's limiters. It knows what these tools take without a word although it
+// is not what was meant. Source: reference/platforms.md and
+// reference/verdicts/freebsd-dummynet.jsonl, opnsense-api.jsonl.
+package dummynet
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Limits of dnctl(8) and the kernel. What is above MaxQuantum, MaxLimit and
+// MaxFlows is lowered in silence.
+const (
+	MaxRate     unit.Rate = math.MaxUint32 - 1 // 4294967295 itself means unlimited
+	MaxNumber             = 65535              // of a pipe, scheduler or queue
+	MaxRule               = 65534
+	MinSlots              = 2 // packets of a queue
+	MaxSlots              = 100
+	MaxQuantum            = 9000 // bytes
+	MaxLimit              = 20480
+	MaxFlows              = 65536
+	MaxWeight             = 100
+	MaxTarget             = 5 * time.Second
+	MaxInterval           = 100 * time.Second
+)
+
+// DefaultSlots is a queue's length in packets where none is given.
+const DefaultSlots = 50
+
+// A Pipe is a bottleneck.
+type Pipe struct {
+	Number    int
+	Bandwidth unit.Rate
+	Slots     int    // packets of a FIFO; 0: 50
+	CoDel     string // what follows `codel`, as it was written; "": none
+}
+
+// A Sched is the scheduler of the pipe of the same number. Zero fields are the
+// kernel's defaults.
+type Sched struct {
+	Number   int
+	Pipe     int
+	Type     string // fq_codel
+	Mask     string
+	Target   time.Duration
+	Interval time.Duration
+	Quantum  int
+	Limit    int
+	Flows    int
+	NoECN    bool // ECN is the default
+}
+
+// A Queue is a way into a scheduler.
+type Queue struct {
+	Number int
+	Sched  int
+	Weight int // 1…100; fq_codel does not look at it
+	Slots  int
+}
+
+// A Rule is an ipfw rule that sends packets to a queue or pipe.
+type Rule struct {
+	Number int
+	Action string // queue or pipe
+	Target int    // its number
+	Match  string // "ip from any to any out xmit igb0"
+}
+
+// A Config is all that a plan needs of dummynet.
+type Config struct {
+	Pipes  []Pipe
+	Scheds []Sched
+	Queues []Queue
+	Rules  []Rule
+}
+
+// Numbers of what we make. Rules sit below OPNsense's 60000 and above most others.
+const (
+	pipeUp    = 1
+	pipeDown  = 2
+	queueHigh = 3 // seed 000's third queue
+	firstRule = 59001
+)
+
+// Render makes the pipes, schedulers, queues and rules of a plan. Notes say
+// what dummynet cannot express of it.
+func Render(p plan.Plan) (c Config, notes []string, err error) {
+	for _, d := range []struct {
+		name   string
+		number int
+		s      *plan.Shaper
+	}{{"up", pipeUp, p.Up}, {"down", pipeDown, p.Down}} {
+		if d.s == nil {
+			continue
+		}
+		if err := c.add(d.number, *d.s); err != nil {
+			return Config{}, nil, fmt.Errorf("render %s: %w", d.name, err)
+		}
+		if d.s.StabOverhead() != 0 || d.s.MPU != 0 {
+			notes = append(notes, fmt.Sprintf("%s: dummynet counts IP packets alone; an overhead of %d bytes cannot be told", d.name, d.s.Overhead))
+		}
+	}
+	if p.Up != nil && p.Up.AQM == plan.FQCoDel && asArticle(p) {
+		c.addHighPriority(p.WAN)
+	}
+	c.addRules(p)
+	return c, notes, nil
+}
+
+// asArticle reports whether the plan wants seed 000's queues and rules.
+func asArticle(p plan.Plan) bool {
+	return p.Basis != nil && p.Basis.Wishes.Style == plan.StyleSeed
+}
+
+// add makes one direction's pipe, and its scheduler and queue.
+func (c *Config) add(number int, s plan.Shaper) error {
+	if s.Rate < 1 || s.Rate > MaxRate {
+		return fmt.Errorf("rate %s is not within 1 bit/s…%s", s.Rate, MaxRate)
+	}
+	switch s.AQM {
+	case plan.FIFO:
+		if s.Limit != 0 && (s.Limit < MinSlots || s.Limit > MaxSlots) {
+			return fmt.Errorf("limit %d is not within %d…%d packets", s.Limit, MinSlots, MaxSlots)
+		}
+		c.Pipes = append(c.Pipes, Pipe{Number: number, Bandwidth: s.Rate, Slots: s.Limit})
+		return nil
+	case plan.FQCoDel:
+	default:
+		return &plan.UnsupportedAQMError{AQM: s.AQM, Platform: plan.FreeBSD, Have: []plan.AQM{plan.FQCoDel, plan.FIFO}}
+	}
+	sched := Sched{
+		Number: number, Pipe: number, Type: "fq_codel", Target: s.Target, Interval: s.Interval,
+		Quantum: int(s.Quantum), Limit: s.Limit, Flows: s.Flows, NoECN: !s.ECN,
+	}
+	switch {
+	case s.Target > MaxTarget || s.Interval > MaxInterval:
+		return fmt.Errorf("target %v and interval %v are at most %v and %v", s.Target, s.Interval, MaxTarget, MaxInterval)
+	case sched.Quantum > MaxQuantum || sched.Limit > MaxLimit || sched.Flows > MaxFlows:
+		return fmt.Errorf("quantum %d, limit %d and flows %d are at most %d, %d and %d", sched.Quantum, sched.Limit, sched.Flows, MaxQuantum, MaxLimit, MaxFlows)
+	}
+	c.Pipes = append(c.Pipes, Pipe{Number: number, Bandwidth: s.Rate})
+	c.Scheds = append(c.Scheds, sched)
+	c.Queues = append(c.Queues, Queue{Number: number, Sched: number, Weight: 1})
+	return nil
+}
+
+// addHighPriority makes seed 000's queue of weight 10 and the rules for it.
+func (c *Config) addHighPriority(wan string) {
+	c.Queues = append(c.Queues, Queue{Number: queueHigh, Sched: pipeUp, Weight: 10})
+	for _, match := range []string{
+		"udp from me to any dst-port 53 out xmit " + wan,
+		"tcp from any to any tcpflags ack iplen 0-80 out xmit " + wan,
+	} {
+		c.Rules = append(c.Rules, Rule{Number: firstRule + len(c.Rules), Action: "queue", Target: queueHigh, Match: match})
+	}
+}
+
+// addRules sends what crosses the WAN into the pipes. The first rule that
+// matches wins, so what is special comes before.
+func (c *Config) addRules(p plan.Plan) {
+	for _, d := range []struct {
+		s      *plan.Shaper
+		number int
+		match  string
+	}{{p.Up, pipeUp, "out xmit "}, {p.Down, pipeDown, "in recv "}} {
+		if d.s == nil {
+			continue
+		}
+		action := "queue"
+		if d.s.AQM == plan.FIFO {
+			action = "pipe"
+		}
+		c.Rules = append(c.Rules, Rule{Number: firstRule + len(c.Rules), Action: action, Target: d.number, Match: "ip from any to any " + d.match + p.WAN})
+	}
+}
+
+// String writes the pipe's dnctl(8) command without the program's name.
+func (p Pipe) String() string {
+	s := fmt.Sprintf("pipe %d config bw %s", p.Number, Bandwidth(p.Bandwidth))
+	if p.Slots != 0 {
+		s += " queue " + strconv.Itoa(p.Slots)
+	}
+	if p.CoDel != "" {
+		s += " codel " + p.CoDel
+	}
+	return s
+}
+
+// String writes the scheduler's command. All that follows `type` is taken for
+// its parameters, so the pipe comes first.
+func (s Sched) String() string {
+	w := []string{fmt.Sprintf("sched %d config pipe %d", s.Number, s.Pipe)}
+	if s.Mask != "" {
+		w = append(w, "mask", s.Mask)
+	}
+	w = append(w, "type", s.Type)
+	if s.Type != "fq_codel" {
+		return strings.Join(w, " ")
+	}
+	for _, f := range []struct {
+		name, value string
+		set         bool
+	}{
+		{"target", span(s.Target), s.Target != 0},
+		{"interval", span(s.Interval), s.Interval != 0},
+		{"quantum", strconv.Itoa(s.Quantum), s.Quantum != 0},
+		{"limit", strconv.Itoa(s.Limit), s.Limit != 0},
+		{"flows", strconv.Itoa(s.Flows), s.Flows != 0},
+	} {
+		if f.set {
+			w = append(w, f.name, f.value)
+		}
+	}
+	if s.NoECN {
+		return strings.Join(append(w, "noecn"), " ")
+	}
+	return strings.Join(append(w, "ecn"), " ")
+}
+
+// span writes a time as dnctl(8) takes it: whole ms, or µs.
+func span(d time.Duration) string {
+	if d%time.Millisecond == 0 {
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	}
+	return strconv.FormatInt(d.Microseconds(), 10) + "us"
+}
+
+// String writes the queue's command.
+func (q Queue) String() string {
+	s := fmt.Sprintf("queue %d config sched %d", q.Number, q.Sched)
+	if q.Weight != 0 {
+		s += " weight " + strconv.Itoa(q.Weight)
+	}
+	if q.Slots != 0 {
+		s += " queue " + strconv.Itoa(q.Slots)
+	}
+	return s
+}
+
+// String writes the rule's ipfw(8) command without the program's name.
+func (r Rule) String() string {
+	return fmt.Sprintf("add %05d %s %d %s", r.Number, r.Action, r.Target, r.Match)
+}
+
+// Commands returns the argument vectors that make the configuration, in an
+// order in which nothing is sent to what does not exist yet.
+func (c Config) Commands() [][]string {
+	var out [][]string
+	add := func(program, command string) {
+		out = append(out, append([]string{program}, strings.Fields(command)...))
+	}
+	for _, p := range c.Pipes {
+		add("dnctl", p.String())
+	}
+	for _, s := range c.Scheds {
+		add("dnctl", s.String())
+	}
+	for _, q := range c.Queues {
+		add("dnctl", q.String())
+	}
+	for _, r := range c.Rules {
+		add("ipfw", r.String())
+	}
+	return out
+}
+
+// String writes the commands, a line each, as a shell takes them.
+func (c Config) String() string {
+	var b strings.Builder
+	for _, argv := range c.Commands() {
+		b.WriteString(strings.Join(argv, " ") + "\n")
+	}
+	return b.String()
+}
+
+// Bandwidth writes a rate as dnctl(8) reads it right: a whole number, since a
+// fraction is read as its whole part in bit/s.
+func Bandwidth(r unit.Rate) string {
+	number, metric := metric(r)
+	return strconv.FormatInt(number, 10) + metric + "/s"
+}
+
+// metric splits a rate into a whole number and its largest unit.
+func metric(r unit.Rate) (int64, string) {
+	for _, u := range []struct {
+		of   unit.Rate
+		name string
+	}{{unit.GbitPerSecond, "Gbit"}, {unit.MbitPerSecond, "Mbit"}, {unit.KbitPerSecond, "Kbit"}} {
+		if r != 0 && r%u.of == 0 {
+			return int64(r / u.of), u.name
+		}
+	}
+	return int64(r), "bit"
+}

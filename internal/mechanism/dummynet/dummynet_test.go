@@ -1,0 +1,285 @@
+package dummynet
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// seed000 is the article's plan: fq_codel at 97 % of 30/5 Mbit/s.
+func seed000(t *testing.T, platform, wan string) plan.Plan {
+	t.Helper()
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
+		plan.Facts{Platform: platform, WAN: wan}, plan.Wishes{Style: plan.StyleSeed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestSeed000Commands(t *testing.T) {
+	c, _, err := Render(seed000(t, plan.FreeBSD, "igb0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `dnctl pipe 1 config bw 4850Kbit/s
+dnctl pipe 2 config bw 29100Kbit/s
+dnctl sched 1 config pipe 1 type fq_codel target 5ms interval 100ms quantum 1514 limit 10240 flows 1024 ecn
+dnctl sched 2 config pipe 2 type fq_codel target 5ms interval 100ms quantum 1514 limit 10240 flows 1024 ecn
+dnctl queue 1 config sched 1 weight 1
+dnctl queue 2 config sched 2 weight 1
+dnctl queue 3 config sched 1 weight 10
+ipfw add 59001 queue 3 udp from me to any dst-port 53 out xmit igb0
+ipfw add 59002 queue 3 tcp from any to any tcpflags ack iplen 0-80 out xmit igb0
+ipfw add 59003 queue 1 ip from any to any out xmit igb0
+ipfw add 59004 queue 2 ip from any to any in recv igb0
+`
+	if d := cmp.Diff(want, c.String()); d != "" {
+		t.Error(d)
+	}
+}
+
+// Two fq_codel pipes at 97 %, three queues of weight 1, 10 and 1, four rules.
+func TestSeed000Items(t *testing.T) {
+	it, _, err := RenderItems(seed000(t, plan.OPNsense, "wan"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pipes, weights, rules []string
+	for _, p := range it.Pipes {
+		if bad := p.Validate(); len(bad) != 0 {
+			t.Errorf("%s: %v", p.Description, bad)
+		}
+		pipes = append(pipes, p.Bandwidth+p.BandwidthMetric+" "+p.Scheduler+" ecn "+p.CoDelECN)
+	}
+	uuids := []string{UUID("pipe up"), UUID("pipe down")}
+	for _, q := range it.Queues {
+		if bad := q.Validate(uuids); len(bad) != 0 {
+			t.Errorf("%s: %v", q.Description, bad)
+		}
+		weights = append(weights, q.Weight)
+	}
+	slices.Sort(weights)
+	for _, q := range it.Queues {
+		uuids = append(uuids, q.UUID)
+	}
+	for _, r := range it.Rules {
+		if bad := r.Validate(uuids); len(bad) != 0 {
+			t.Errorf("%s: %v", r.Description, bad)
+		}
+		rules = append(rules, r.Proto+" "+r.Source+":"+r.DestPort+" "+r.Direction)
+	}
+	if d := cmp.Diff([]string{"4850Kbit fq_codel ecn 1", "29100Kbit fq_codel ecn 1"}, pipes); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"1", "1", "10"}, weights); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"udp ROUTER-ADDRESS:53 out", "ip any:any out", "tcp_ack any:any out", "ip any:any in"}, rules); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestOPNsenseVerdicts gives Validate what the real controller was given.
+func TestOPNsenseVerdicts(t *testing.T) {
+	f, err := os.Open("testdata/opnsense-api.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := 0
+	s := bufio.NewScanner(f)
+	for s.Buffer(nil, 1<<20); s.Scan(); n++ {
+		var v struct {
+			Case  string
+			Calls []struct {
+				Path string
+				Body struct {
+					Pipe  PipeItem
+					Queue QueueItem
+					Rule  RuleItem
+				}
+			}
+			Exit   int
+			Output []string
+		}
+		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
+			t.Fatal(err)
+		}
+		for i, call := range v.Calls {
+			var bad map[string]string
+			switch b := call.Body; {
+			case strings.HasSuffix(call.Path, "Pipe"):
+				bad = b.Pipe.Validate()
+			case strings.HasSuffix(call.Path, "Queue"):
+				bad = b.Queue.Validate([]string{"$0.uuid"})
+			case strings.HasSuffix(call.Path, "Rule"):
+				bad = b.Rule.Validate([]string{"$1.uuid"})
+			}
+			want := validations(t, v.Output[1+i])
+			if d := cmp.Diff(want, bad); d != "" && (len(want) > 0 || len(bad) > 0) {
+				t.Errorf("%s: -real +ours\n%s", v.Case, d)
+			}
+		}
+		for _, line := range v.Output {
+			if strings.HasPrefix(line, "pipe 10000 config") {
+				got := v.Calls[0].Body.Pipe.Dnctl(10000)
+				if strings.Join(strings.Fields(line), " ") != got {
+					t.Errorf("%s: dnctl.conf\nreal: %s\nours: %s", v.Case, line, got)
+				}
+			}
+		}
+	}
+	if n != 30 {
+		t.Errorf("%d vectors, want 30", n)
+	}
+}
+
+// validations reads the controller's answer of one call.
+func validations(t *testing.T, line string) map[string]string {
+	_, answer, ok := strings.Cut(line, " ")
+	var a struct{ Validations map[string]string }
+	if !ok || json.Unmarshal([]byte(answer), &a) != nil {
+		t.Fatalf("not an answer: %s", line)
+	}
+	return a.Validations
+}
+
+func anyPlan(t *rapid.T, platform string) plan.Plan {
+	f, err := plan.AssumedFacts(platform, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4.2e9).Draw(t, label)) }
+	p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")}, f, plan.Wishes{
+		AQM:   rapid.SampledFrom([]plan.AQM{"", plan.FIFO}).Draw(t, "aqm"),
+		Only:  rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),
+		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, "style"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Parse reads back exactly what was rendered, and no trap is set off.
+func TestParseIsInverse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, _, err := Render(anyPlan(t, plan.FreeBSD))
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, traps, err := Parse(c.String())
+		if err != nil || len(traps) > 0 {
+			t.Fatalf("%s%v %v", c, err, traps)
+		}
+		if d := cmp.Diff(c, back); d != "" {
+			t.Fatalf("%s%s", c, d)
+		}
+	})
+}
+
+// OPNsense's pipes hold the plan's shapers, and its template's line says the same.
+func TestItemsHoldThePlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPlan(t, plan.OPNsense)
+		it, _, err := RenderItems(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []plan.Shaper
+		for _, s := range []*plan.Shaper{p.Up, p.Down} {
+			if s != nil {
+				c := *s
+				c.IngressOf, c.LinkLayer = "", plan.Ethernet
+				want = append(want, c)
+			}
+		}
+		for i, pipe := range it.Pipes {
+			got, err := pipe.Shaper("wan")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want[i], got); d != "" {
+				t.Fatal(d)
+			}
+			c, traps, err := Parse(pipe.Dnctl(10000))
+			if err != nil || len(traps) > 0 || c.Pipes[0].Bandwidth != want[i].Rate {
+				t.Fatalf("%s: %v %v", pipe.Dnctl(10000), err, traps)
+			}
+		}
+	})
+}
+
+// pfSense's config.xml survives its own reading, and rules.limiter holds the plan.
+func TestLimiters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPlan(t, plan.PfSense)
+		ls, _, err := RenderLimiters(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := ParseLimiters(ls.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		back.XMLName = ls.XMLName
+		if d := cmp.Diff(ls, back); d != "" {
+			t.Fatal(d)
+		}
+		c, traps, err := Parse(ls.RulesLimiter())
+		if err != nil || len(traps) > 0 {
+			t.Fatalf("%s%v %v", ls.RulesLimiter(), err, traps)
+		}
+		for _, pipe := range c.Pipes {
+			if want := map[int]unit.Rate{pipeUp: p.UpBps, pipeDown: p.DownBps}[pipe.Number]; pipe.Bandwidth != want {
+				t.Fatalf("pipe %d: %s, want %s", pipe.Number, pipe.Bandwidth, want)
+			}
+		}
+	})
+}
+
+func TestRulesLimiter(t *testing.T) {
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.PfSense, WAN: "igb0"},
+		plan.Wishes{Style: plan.StyleSeed, Down: plan.RateWish{Rate: 85 * unit.MbitPerSecond}, Only: plan.DirectionDown})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ls, _, err := RenderLimiters(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `pipe 2 config  bw 85Mb droptail
+sched 2 config pipe 2 type fq_codel target 5ms interval 100ms quantum 1514 limit 10240 flows 1024 ecn
+queue 2 config pipe 2 droptail
+
+`
+	if d := cmp.Diff(want, ls.RulesLimiter()); d != "" {
+		t.Error(d)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("dnctl pipe 1 config bw 29100Kbit/s\nsched 1 config pipe 1 type fq_codel target 5ms noecn\nqueue 1 config sched 1 weight 10\nipfw add 100 queue 1 ip from any to any")
+	f.Add("pipe 1 config bw 9.5Mbit/s queue 9 type fq_codel foo")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, _, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for _, p := range c.Pipes {
+			if p.Bandwidth < 0 || p.Bandwidth > MaxRate {
+				t.Errorf("%q: %d bit/s", text, p.Bandwidth)
+			}
+		}
+	})
+}

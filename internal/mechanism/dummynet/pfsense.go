@@ -1,0 +1,191 @@
+package dummynet
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Limiters are pfSense's dnshaper section of config.xml.
+type Limiters struct {
+	XMLName xml.Name  `xml:"dnshaper"`
+	Queues  []Limiter `xml:"queue"`
+}
+
+// A Limiter is one pipe with its scheduler and the queue that rules name.
+type Limiter struct {
+	Name      string         `xml:"name"`
+	Number    int            `xml:"number"`
+	Enabled   string         `xml:"enabled"` // on
+	Bandwidth []LimiterRate  `xml:"bandwidth>item"`
+	Qlimit    string         `xml:"qlimit,omitempty"` // slots of a FIFO
+	Mask      string         `xml:"mask"`
+	AQM       string         `xml:"aqm"`
+	Sched     string         `xml:"sched"`
+	Target    string         `xml:"param_fq_codel_target,omitempty"`   // ms
+	Interval  string         `xml:"param_fq_codel_interval,omitempty"` // ms
+	Quantum   string         `xml:"param_fq_codel_quantum,omitempty"`
+	Limit     string         `xml:"param_fq_codel_limit,omitempty"`
+	Flows     string         `xml:"param_fq_codel_flows,omitempty"`
+	ECN       string         `xml:"ecn,omitempty"` // on
+	Children  []LimiterQueue `xml:"queue"`
+}
+
+// A LimiterRate is a limiter's bandwidth; pfSense rounds Value to a whole number.
+type LimiterRate struct {
+	Value string `xml:"bw"`
+	Scale string `xml:"bwscale"` // b, Kb or Mb
+	Sched string `xml:"bwsched"`
+}
+
+// A LimiterQueue is a limiter's child.
+type LimiterQueue struct {
+	Name    string `xml:"name"`
+	Number  int    `xml:"number"`
+	Enabled string `xml:"enabled"`
+	Mask    string `xml:"mask"`
+	AQM     string `xml:"aqm"`
+}
+
+// RenderLimiters makes pfSense's limiters of a plan: 1 is up, 2 is down.
+func RenderLimiters(p plan.Plan) (ls Limiters, notes []string, err error) {
+	for _, d := range []struct {
+		name   string
+		number int
+		s      *plan.Shaper
+	}{{"up", pipeUp, p.Up}, {"down", pipeDown, p.Down}} {
+		if d.s == nil {
+			continue
+		}
+		var c Config
+		if err := c.add(d.number, *d.s); err != nil { // the same limits as dnctl's
+			return Limiters{}, nil, fmt.Errorf("render %s: %w", d.name, err)
+		}
+		ls.Queues = append(ls.Queues, limiter(d.name, d.number, *d.s))
+		if d.s.Target%time.Millisecond != 0 || d.s.Interval%time.Millisecond != 0 {
+			notes = append(notes, d.name+": pfSense takes whole milliseconds; target and interval are rounded up")
+		}
+	}
+	return ls, notes, nil
+}
+
+func limiter(name string, number int, s plan.Shaper) Limiter {
+	value, scale := metric(s.Rate)
+	if scale == "Gbit" {
+		value, scale = value*1000, "Mbit"
+	}
+	l := Limiter{
+		Name: "unbloat_" + name, Number: number, Enabled: "on",
+		Bandwidth: []LimiterRate{{Value: strconv.FormatInt(value, 10), Scale: strings.TrimSuffix(scale, "it"), Sched: "none"}},
+		Mask:      "none", AQM: "droptail", Sched: "fifo",
+		Children: []LimiterQueue{{Name: "unbloat_" + name + "_q", Number: number, Enabled: "on", Mask: "none", AQM: "droptail"}},
+	}
+	if s.AQM == plan.FIFO {
+		l.Qlimit = orNone(s.Limit)
+		return l
+	}
+	l.Sched = "fq_codel"
+	l.Target, l.Interval = wholeMs(s.Target), wholeMs(s.Interval)
+	l.Quantum, l.Limit, l.Flows = orNone(int(s.Quantum)), orNone(s.Limit), orNone(s.Flows)
+	if s.ECN {
+		l.ECN = "on"
+	}
+	return l
+}
+
+// String writes the section as XML.
+func (ls Limiters) String() string {
+	b, err := xml.MarshalIndent(ls, "", "  ")
+	if err != nil {
+		panic("marshal limiters: " + err.Error()) // strings and numbers alone
+	}
+	return string(b) + "\n"
+}
+
+// ParseLimiters reads the dnshaper section of a config.xml.
+func ParseLimiters(text string) (Limiters, error) {
+	var ls Limiters
+	if err := xml.Unmarshal([]byte(text), &ls); err != nil {
+		return Limiters{}, fmt.Errorf("read dnshaper section: %w", err)
+	}
+	for _, l := range ls.Queues {
+		if l.Number < 1 || l.Number > MaxNumber {
+			return Limiters{}, fmt.Errorf("limiter %q: number %d is not within 1…%d", l.Name, l.Number, MaxNumber)
+		}
+		if _, err := l.Rate(); err != nil {
+			return Limiters{}, err
+		}
+	}
+	return ls, nil
+}
+
+// Rate returns the limiter's rate, as pfSense rounds it.
+func (l Limiter) Rate() (unit.Rate, error) {
+	if len(l.Bandwidth) == 0 {
+		return 0, fmt.Errorf("limiter %q has no bandwidth", l.Name)
+	}
+	b := l.Bandwidth[0]
+	of, ok := map[string]float64{"b": 1, "Kb": 1e3, "Mb": 1e6}[b.Scale]
+	value, err := strconv.ParseFloat(b.Value, 64)
+	if !ok || err != nil || !(value >= 1) || value*of > float64(MaxRate) {
+		return 0, fmt.Errorf("limiter %q: bandwidth %q %q is not within 1 b…%d b", l.Name, b.Value, b.Scale, int64(MaxRate))
+	}
+	return unit.Rate(float64(int64(value+0.5)) * of), nil
+}
+
+// RulesLimiter writes what pfSense makes of the limiters: /tmp/rules.limiter.
+func (ls Limiters) RulesLimiter() string {
+	var b strings.Builder
+	for _, l := range ls.Queues {
+		if l.Enabled != "on" || len(l.Bandwidth) == 0 {
+			continue
+		}
+		slots := ""
+		if l.Qlimit != "" {
+			slots = " queue " + l.Qlimit
+		}
+		fmt.Fprintf(&b, "pipe %d config  bw %s%s%s %s\n", l.Number, l.Bandwidth[0].Value, l.Bandwidth[0].Scale, slots, l.AQM)
+		fmt.Fprintf(&b, "sched %d config pipe %d type %s%s\n", l.Number, l.Number, l.Sched, l.parameters())
+		for _, q := range l.Children {
+			fmt.Fprintf(&b, "queue %d config pipe %d %s\n", q.Number, l.Number, q.AQM)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// parameters writes fq_codel's.
+func (l Limiter) parameters() string {
+	if l.Sched != "fq_codel" {
+		return ""
+	}
+	s := ""
+	for _, f := range []struct{ name, value, unit string }{
+		{"target", l.Target, "ms"}, {"interval", l.Interval, "ms"}, {"quantum", l.Quantum, ""}, {"limit", l.Limit, ""}, {"flows", l.Flows, ""},
+	} {
+		if f.value != "" {
+			s += " " + f.name + " " + f.value + f.unit
+		}
+	}
+	if l.ECN == "on" {
+		return s + " ecn"
+	}
+	return s + " noecn"
+}
+
+// DNQueue returns what a floating pf rule on the WAN, direction out, carries so
+// that both directions go through the limiters' queues.
+func (ls Limiters) DNQueue() string {
+	var numbers []string
+	for _, l := range ls.Queues {
+		for _, q := range l.Children {
+			numbers = append(numbers, strconv.Itoa(q.Number))
+		}
+	}
+	return "dnqueue( " + strings.Join(numbers, ",") + ")"
+}

@@ -1,0 +1,183 @@
+// Package pfqueue renders and parses OpenBSD's queues (pf.conf(5), 6.2 and
+// later), flow queues among them. It reads what people wrote, what we wrote and
+// what `pfctl -vsq` prints, and refuses what pfctl(8) refuses, in its words.
+// Source: OpenBSD's pfctl grammar and reference/verdicts/openbsd-pf.jsonl.
+package pfqueue
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Limits that pfctl(8) enforces.
+const (
+	MaxFlows   = 32767
+	MaxQuantum = 65535 // bytes
+	MaxQlimit  = 65535 // packets
+	MaxName    = 63    // characters
+)
+
+// max32 is what hfsc could hold until bandwidths became 64 bits wide (2026):
+// a higher rate wraps around without a word.
+const max32 = 4294967295 * unit.BitPerSecond
+
+// Names of the queues we make, seed 004's.
+const (
+	UpQueue   = "outq"
+	DownQueue = "inq"
+)
+
+// A Queue is one `queue` line. A root queue has a Device, any other a Parent.
+// Zero fields are not written.
+type Queue struct {
+	Name      string
+	Device    string
+	Parent    string
+	Flows     int       // 1…32767: a flow queue (FQ-CoDel); 0: a plain one
+	Quantum   int       // bytes, 1…65535; 0: MTU + 64
+	Bandwidth unit.Rate // what it gets when others want theirs
+	Min       unit.Rate // pf then uses no flow queue, silently
+	Max       unit.Rate // what it never exceeds
+	Qlimit    int       // packets; 0: 50, or 1024 for a root with flows and no bandwidth
+	Default   bool      // takes what no rule assigned
+}
+
+// A Rule is a line that may assign packets to queues.
+type Rule struct {
+	Text   string
+	Queues []string // of `set queue X` or `set queue (X, Y)`
+}
+
+// A Ruleset is the queues of a pf.conf, and the rules that use them.
+type Ruleset struct {
+	Queues []Queue
+	Rules  []Rule
+}
+
+// Render makes the queues of a plan, one line a direction, which is enough:
+// everything that leaves the device falls into its default queue. Notes say
+// what pf cannot express of the plan.
+func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
+	for _, d := range []struct {
+		name string
+		s    *plan.Shaper
+	}{{UpQueue, p.Up}, {DownQueue, p.Down}} {
+		if d.s == nil {
+			continue
+		}
+		q, more, err := queue(d.name, *d.s)
+		if err != nil {
+			return Ruleset{}, nil, fmt.Errorf("render queue %s: %w", d.name, err)
+		}
+		rs.Queues = append(rs.Queues, q)
+		notes = append(notes, more...)
+	}
+	if err := rs.Check(); err != nil {
+		return Ruleset{}, nil, err
+	}
+	return rs, append(notes, rs.Lint()...), nil
+}
+
+// queue makes the line of one direction.
+func queue(name string, s plan.Shaper) (Queue, []string, error) {
+	q := Queue{
+		Name: name, Device: s.Device, Bandwidth: s.Rate, Max: s.Rate,
+		Qlimit: s.Limit, Quantum: int(s.Quantum), Default: true,
+	}
+	switch s.AQM {
+	case plan.FQCoDel:
+		q.Flows = s.Flows
+		if q.Flows == 0 {
+			q.Flows = 1024
+		}
+	case plan.FIFO:
+		q.Quantum = 0
+	default:
+		return Queue{}, nil, &plan.UnsupportedAQMError{AQM: s.AQM, Platform: plan.OpenBSD, Have: []plan.AQM{plan.FQCoDel, plan.FIFO}}
+	}
+	if s.IngressOf != "" {
+		return Queue{}, nil, &plan.NoIngressError{Platform: plan.OpenBSD, Side: plan.SideIFB, Why: "pf queues on egress only; shape the download where it leaves towards the LAN"}
+	}
+	return q, lost(name, s), q.check()
+}
+
+// lost lists what of a shaper a pf queue has no word for.
+func lost(name string, s plan.Shaper) (notes []string) {
+	say := func(lost bool, format string, args ...any) {
+		if lost {
+			notes = append(notes, name+": "+fmt.Sprintf(format, args...))
+		}
+	}
+	flow := s.AQM == plan.FQCoDel
+	say(flow && (s.Target != 0 && unit.Ms(s.Target) != 5 || s.Interval != 0 && unit.Ms(s.Interval) != 100),
+		"target %v and interval %v cannot be set; pf has 5 ms and 100 ms", s.Target, s.Interval)
+	say(flow && s.ECN, "pf drops and never marks (no ECN)")
+	say(s.StabOverhead() != 0 || s.MPU != 0, "pf counts Ethernet frames; an overhead of %d bytes cannot be told", s.Overhead)
+	return notes
+}
+
+// check refuses values that pfctl(8) refuses.
+func (q Queue) check() error {
+	switch {
+	case len(q.Name) > MaxName:
+		return fmt.Errorf("queuename too long")
+	case q.Flows < 0 || q.Flows > MaxFlows:
+		return fmt.Errorf("number of flows out of range: max %d", MaxFlows)
+	case q.Quantum < 0 || q.Quantum > MaxQuantum:
+		return fmt.Errorf("quantum out of range: max %d", MaxQuantum)
+	case q.Qlimit < 0 || q.Qlimit > MaxQlimit:
+		return fmt.Errorf("qlimit out of range: max %d", MaxQlimit)
+	}
+	return nil
+}
+
+// String writes the queue as one line of pf.conf(5).
+func (q Queue) String() string {
+	w := []string{"queue", q.Name}
+	add := func(set bool, word, value string) {
+		if set {
+			w = append(w, word, value)
+		}
+	}
+	add(q.Device != "", "on", q.Device)
+	add(q.Parent != "", "parent", q.Parent)
+	add(q.Flows != 0, "flows", strconv.Itoa(q.Flows))
+	add(q.Quantum != 0, "quantum", strconv.Itoa(q.Quantum))
+	add(q.Bandwidth != 0, "bandwidth", Rate(q.Bandwidth))
+	add(q.Min != 0, "min", Rate(q.Min))
+	add(q.Max != 0, "max", Rate(q.Max))
+	add(q.Qlimit != 0, "qlimit", strconv.Itoa(q.Qlimit))
+	if q.Default {
+		w = append(w, "default")
+	}
+	return strings.Join(w, " ")
+}
+
+// String writes the ruleset as pf.conf(5) text.
+func (rs Ruleset) String() string {
+	var b strings.Builder
+	for _, q := range rs.Queues {
+		b.WriteString(q.String() + "\n")
+	}
+	for _, r := range rs.Rules {
+		b.WriteString(r.Text + "\n")
+	}
+	return b.String()
+}
+
+// Rate writes a rate as pf.conf(5) takes it, exact to the bit: 11M, 950K.
+func Rate(r unit.Rate) string {
+	for _, u := range []struct {
+		of   unit.Rate
+		name string
+	}{{unit.GbitPerSecond, "G"}, {unit.MbitPerSecond, "M"}, {unit.KbitPerSecond, "K"}} {
+		if r != 0 && r%u.of == 0 {
+			return strconv.FormatInt(int64(r/u.of), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(r), 10)
+}

@@ -1,0 +1,314 @@
+// Package sqm renders and parses OpenWrt's /etc/config/sqm, which sqm-scripts
+// turns into tc(8) commands and LuCI shows. Source: sqm-scripts' defaults.sh
+// and reference/platforms.md.
+package sqm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Scripts of sqm-scripts that need no further classes.
+const (
+	scriptCake    = "piece_of_cake.qos"
+	scriptFQCoDel = "simplest.qos"
+)
+
+// SectionName names the section that is ours.
+const SectionName = "unbloat"
+
+// An Option is one `option` of a section.
+type Option struct{ Key, Value string }
+
+// A Section is one `config queue`: the shaping of one interface.
+type Section struct {
+	Name    string
+	Options []Option
+}
+
+// Get returns the option's value, "" if it is not set.
+func (s Section) Get(key string) string {
+	for _, o := range s.Options {
+		if o.Key == key {
+			return o.Value
+		}
+	}
+	return ""
+}
+
+func (s *Section) set(key, value string) {
+	if value != "" {
+		s.Options = append(s.Options, Option{key, value})
+	}
+}
+
+// Render makes the section of a plan. Notes say what sqm-scripts cannot express.
+func Render(p plan.Plan) (s Section, notes []string, err error) {
+	if p.Down != nil && p.Down.IngressOf != p.WAN {
+		return Section{}, nil, &plan.NoIngressError{Platform: plan.OpenWrt, Side: plan.SideLAN, Why: "sqm-scripts shapes the download on the WAN's ifb"}
+	}
+	s = Section{Name: SectionName}
+	s.set("enabled", "1")
+	s.set("interface", p.WAN)
+	for _, d := range []struct {
+		key string
+		r   unit.Rate
+	}{{"download", p.DownBps}, {"upload", p.UpBps}} {
+		if d.r%unit.KbitPerSecond != 0 {
+			return Section{}, nil, fmt.Errorf("%s: %s is not a whole number of kbit/s", d.key, d.r)
+		}
+		s.set(d.key, strconv.FormatInt(int64(d.r/unit.KbitPerSecond), 10)) // 0: not shaped
+	}
+	s.set("qdisc", string(p.AQM))
+	switch p.AQM {
+	case plan.CAKE:
+		s.set("script", scriptCake)
+	case plan.FQCoDel:
+		s.set("script", scriptFQCoDel)
+	default:
+		return Section{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: plan.OpenWrt, Have: []plan.AQM{plan.CAKE, plan.FQCoDel}}
+	}
+	any := p.Up
+	if any == nil {
+		any = p.Down
+	}
+	notes = s.linkLayer(*any)
+	s.set("qdisc_advanced", "1")
+	if p.AQM == plan.CAKE {
+		s.set("squash_dscp", flag(wash(p)))
+		s.set("squash_ingress", flag(wash(p)))
+		s.set("qdisc_really_really_advanced", "1")
+		s.set("iqdisc_opts", cakeOptions(p.Down))
+		s.set("eqdisc_opts", cakeOptions(p.Up))
+		return s, notes, nil
+	}
+	s.set("qdisc_really_really_advanced", "1")
+	s.codel("i", "ingress_ecn", p.Down)
+	s.codel("e", "egress_ecn", p.Up)
+	return s, notes, nil
+}
+
+func wash(p plan.Plan) bool { return p.Down != nil && p.Down.Wash }
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// linkLayer tells sqm-scripts how long packets are on the line. It hands
+// `overhead` to CAKE as it is, which counts from the IP packet, and to
+// tc-stab(8) for HTB, which counts from what the kernel counts.
+func (s *Section) linkLayer(shaper plan.Shaper) (notes []string) {
+	overhead := shaper.Overhead
+	if shaper.AQM != plan.CAKE {
+		overhead = shaper.StabOverhead()
+	}
+	layer := "ethernet"
+	if shaper.LinkLayer == plan.ATM {
+		layer = "atm"
+	}
+	if shaper.StabOverhead() == 0 && shaper.MPU == 0 && layer == "ethernet" && shaper.LinkLayer != plan.PTM {
+		s.set("linklayer", "none")
+		return nil
+	}
+	s.set("linklayer", layer)
+	s.set("overhead", strconv.Itoa(overhead))
+	s.set("tcMPU", strconv.Itoa(shaper.MPU))
+	if shaper.LinkLayer == plan.PTM && shaper.AQM != plan.CAKE {
+		notes = append(notes, "HTB cannot count PTM's 65 bytes for 64; leave 1.6 % more room in the rates")
+	}
+	if shaper.LinkLayer == plan.PTM && shaper.AQM == plan.CAKE {
+		notes = append(notes, "`ptm` is among the CAKE options: sqm-scripts has no link layer of that name")
+	}
+	return notes
+}
+
+// cakeOptions returns the words that sqm-scripts appends to CAKE's command.
+func cakeOptions(s *plan.Shaper) string {
+	if s == nil {
+		return ""
+	}
+	var w []string
+	add := func(set bool, word string) {
+		if set {
+			w = append(w, word)
+		}
+	}
+	add(s.Tins != "" && s.Tins != "besteffort", s.Tins) // piece_of_cake is besteffort
+	add(s.NAT, "nat")
+	add(s.Isolation != "", s.Isolation)
+	add(s.Ingress, "ingress")
+	add(s.AckFilter, "ack-filter")
+	add(s.Interval != 0, "rtt "+strconv.FormatInt(s.Interval.Milliseconds(), 10)+"ms")
+	add(s.LinkLayer == plan.PTM, "ptm")
+	return strings.Join(w, " ")
+}
+
+// codel sets one direction's fq_codel. sqm-scripts derives the interval itself.
+func (s *Section) codel(prefix, ecnKey string, shaper *plan.Shaper) {
+	if shaper == nil {
+		return
+	}
+	if shaper.Target != 0 {
+		s.set(prefix+"target", strconv.FormatInt(shaper.Target.Milliseconds(), 10)+"ms")
+	}
+	if shaper.Limit != 0 {
+		s.set(prefix+"limit", strconv.Itoa(shaper.Limit))
+	}
+	ecn := "NOECN"
+	if shaper.ECN {
+		ecn = "ECN"
+	}
+	s.set(ecnKey, ecn)
+	var w []string
+	if shaper.Quantum != 0 {
+		w = append(w, "quantum "+strconv.Itoa(int(shaper.Quantum)))
+	}
+	if shaper.Flows != 0 {
+		w = append(w, "flows "+strconv.Itoa(shaper.Flows))
+	}
+	if shaper.Interval != 0 {
+		w = append(w, "interval "+strconv.FormatInt(shaper.Interval.Milliseconds(), 10)+"ms")
+	}
+	s.set(prefix+"qdisc_opts", strings.Join(w, " "))
+}
+
+// Rates returns the section's rates; 0 is a direction that is not shaped.
+func (s Section) Rates() (down, up unit.Rate, err error) {
+	rate := func(key string) unit.Rate {
+		v := s.Get(key)
+		if v == "" {
+			return 0
+		}
+		n, e := strconv.ParseInt(v, 10, 64)
+		if e != nil || n < 0 || n > int64(plan.MaxRate/unit.KbitPerSecond) {
+			err = fmt.Errorf("%s %q is not a whole number of kbit/s", key, v)
+		}
+		return unit.Rate(n) * unit.KbitPerSecond
+	}
+	down, up = rate("download"), rate("upload")
+	return down, up, err
+}
+
+// Targets returns fq_codel's targets, 0 where sqm-scripts chooses.
+func (s Section) Targets() (down, up time.Duration) {
+	down, _ = unit.ParseDuration(s.Get("itarget"))
+	up, _ = unit.ParseDuration(s.Get("etarget"))
+	return down, up
+}
+
+// String writes the section as /etc/config/sqm has it.
+func (s Section) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "config queue '%s'\n", s.Name)
+	for _, o := range s.Options {
+		fmt.Fprintf(&b, "\toption %s '%s'\n", o.Key, o.Value)
+	}
+	return b.String()
+}
+
+// Commands returns the uci(1) commands that write the section.
+func (s Section) Commands() [][]string {
+	out := [][]string{{"uci", "set", "sqm." + s.Name + "=queue"}}
+	for _, o := range s.Options {
+		out = append(out, []string{"uci", "set", "sqm." + s.Name + "." + o.Key + "=" + o.Value})
+	}
+	return append(out, []string{"uci", "commit", "sqm"})
+}
+
+// Parse reads /etc/config/sqm, or what `uci show sqm` prints.
+func Parse(text string) ([]Section, error) {
+	var out []Section
+	for i, line := range strings.Split(text, "\n") {
+		if err := parseLine(strings.TrimSpace(line), &out); err != nil {
+			return nil, fmt.Errorf("sqm:%d: %w", i+1, err)
+		}
+	}
+	return out, nil
+}
+
+func parseLine(line string, out *[]Section) error {
+	if line == "" || line[0] == '#' {
+		return nil
+	}
+	if rest, ok := strings.CutPrefix(line, "sqm."); ok {
+		return parseShown(rest, out)
+	}
+	words, err := fields(line)
+	switch {
+	case err != nil:
+		return err
+	case words[0] == "package":
+	case words[0] == "config" && (len(words) == 2 || len(words) == 3):
+		if words[1] != "queue" {
+			return fmt.Errorf("a section of type %q; sqm has queue alone", words[1])
+		}
+		*out = append(*out, Section{Name: strings.Join(words[2:], "")})
+	case words[0] == "option" && len(words) == 3 && len(*out) > 0:
+		return (*out)[len(*out)-1].replace(words[1], words[2])
+	case words[0] == "list" && len(words) == 3 && len(*out) > 0:
+	default:
+		return fmt.Errorf("%q is neither `config queue` nor an option of one", line)
+	}
+	return nil
+}
+
+// replace sets an option; as in uci, the last value wins.
+func (s *Section) replace(key, value string) error {
+	if strings.Contains(value, "'") {
+		return fmt.Errorf("option %s: a quote within a value", key)
+	}
+	i := slices.IndexFunc(s.Options, func(o Option) bool { return o.Key == key })
+	if i < 0 {
+		s.Options = append(s.Options, Option{key, value})
+	} else {
+		s.Options[i].Value = value
+	}
+	return nil
+}
+
+// parseShown reads NAME=queue or NAME.key='value'.
+func parseShown(line string, out *[]Section) error {
+	left, value, ok := strings.Cut(line, "=")
+	name, key, isOption := strings.Cut(left, ".")
+	if !ok {
+		return fmt.Errorf("%q has no value", line)
+	}
+	i := slices.IndexFunc(*out, func(s Section) bool { return s.Name == name })
+	switch {
+	case !isOption && value == "queue":
+		*out = append(*out, Section{Name: name})
+		return nil
+	case i < 0:
+		return fmt.Errorf("option of an unknown section %q", name)
+	}
+	return (*out)[i].replace(key, strings.Trim(value, "'"))
+}
+
+// fields splits a uci line into words, of which some are quoted.
+func fields(line string) (words []string, err error) {
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
+		if q := line[0]; q == '\'' || q == '"' {
+			end := strings.IndexByte(line[1:], q)
+			if end < 0 {
+				return nil, fmt.Errorf("a quote that is not closed")
+			}
+			words, line = append(words, line[1:1+end]), line[2+end:]
+			continue
+		}
+		end := strings.IndexAny(line, " \t")
+		if end < 0 {
+			end = len(line)
+		}
+		words, line = append(words, line[:end]), line[end:]
+	}
+	return words, nil
+}

@@ -1,0 +1,270 @@
+package tc
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// A ForeignError says that something which unbloat did not make stands where
+// the plan wants to be.
+type ForeignError struct {
+	Device string
+	What   string // "qdisc tbf 8003: at the root"
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("shape %s: %s is already there and was not made by unbloat; remove it, or take over with --replace (revert puts it back)", e.Device, e.What)
+}
+
+// Scope returns the devices that the plan touches, in the order in which they
+// are dealt with.
+func Scope(p plan.Plan) []string {
+	var out []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	for _, s := range []*plan.Shaper{p.Down, p.Up} {
+		if s != nil {
+			add(s.Device)
+			add(s.IngressOf)
+		}
+	}
+	add(p.WAN)
+	for _, o := range p.Offloads {
+		add(o.Device)
+	}
+	return out
+}
+
+// Desire returns the state that the plan asks for, given what is there now:
+// the shapers of the plan, none of ours that it doesn't want, and everything
+// else untouched. Where a shaper that is not ours is in the way it returns a
+// *ForeignError, unless replace is set.
+func Desire(p plan.Plan, now State, replace bool) (State, error) {
+	want := now.Clone()
+	for i := range want.Devices {
+		want.Devices[i] = withoutOurs(want.Devices[i])
+	}
+	for _, s := range []*plan.Shaper{p.Up, p.Down} {
+		if s == nil {
+			continue
+		}
+		if err := want.shape(*s, now, replace); err != nil {
+			return State{}, err
+		}
+	}
+	for _, o := range p.Offloads {
+		d := want.Device(o.Device)
+		for _, leaf := range featureLeaves(o.Feature) {
+			if _, ok := d.Features[leaf]; ok {
+				d.Features[leaf] = false
+			}
+		}
+	}
+	return want, nil
+}
+
+// Undesire returns the state without unbloat: every device as origin has it,
+// and those that origin doesn't know as they are now, without what is ours.
+func Undesire(now, origin State) State {
+	want := now.Clone()
+	for i := range want.Devices {
+		want.Devices[i] = withoutOurs(want.Devices[i])
+	}
+	for _, d := range origin.Devices {
+		want.set(d)
+	}
+	return want
+}
+
+// withoutOurs returns d as it would be without unbloat; an ifb of ours is gone.
+func withoutOurs(d Device) Device {
+	root, in := d.Tree.Split()
+	if d.Tree.OwnRoot() {
+		if d.creatable() {
+			return Device{Name: d.Name}
+		}
+		root = Tree{}
+	}
+	if d.Tree.OwnIngress() {
+		in = Tree{}
+	}
+	d.Tree = Join(root, in)
+	return d
+}
+
+// shape puts one shaper, and the redirect into it, into the wanted state.
+func (want *State) shape(s plan.Shaper, now State, replace bool) error {
+	d := want.Device(s.Device)
+	root, in := d.Tree.Split()
+	if q, ok := root.Root(); ok && !replace {
+		return &ForeignError{Device: s.Device, What: fmt.Sprintf("qdisc %s %s at the root", q.Kind, q.Handle)}
+	}
+	if s.IngressOf != "" {
+		d.Exists, d.Kind, d.Up = true, "ifb", true
+	}
+	tree, err := shaperTree(s, d.MTU)
+	if err != nil {
+		return err
+	}
+	d.Tree = Join(tree, in)
+	want.set(d)
+	if s.IngressOf == "" {
+		return nil
+	}
+	from := want.Device(s.IngressOf)
+	root, in = from.Tree.Split()
+	if !in.Empty() && !replace {
+		return &ForeignError{Device: s.IngressOf, What: fmt.Sprintf("qdisc %s ffff: with %d filters on ingress", in.Qdiscs[0].Kind, len(in.Filters))}
+	}
+	from.Tree = Join(root, redirectTree(s.Device))
+	want.set(from)
+	return nil
+}
+
+// shaperTree returns the tree of one shaper: CAKE alone, or an HTB class with
+// the queue behind it.
+func shaperTree(s plan.Shaper, mtu int) (Tree, error) {
+	if s.AQM == plan.CAKE {
+		return Tree{Qdiscs: []Qdisc{{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}}}, nil
+	}
+	leaf := Qdisc{Handle: OurLeaf, Parent: leafClass}
+	switch s.AQM {
+	case plan.FQCoDel:
+		leaf.Kind, leaf.Options = "fq_codel", fqCodelOptions(s, mtu)
+	case plan.FIFO:
+		leaf.Kind, leaf.Options = "pfifo", Options{"limit": num(orElse(s.Limit, 1000))}
+	default:
+		return Tree{}, fmt.Errorf("shape %s: tc(8) has no queue named %q; use cake, fq_codel or fifo", s.Device, s.AQM)
+	}
+	class := classOptions(s)
+	return Tree{
+		Qdiscs: []Qdisc{
+			{Kind: "htb", Handle: OurRoot, Parent: rootAt, Stab: stab(s), Options: Options{
+				"default": {Is: "0x10"}, "direct_qlen": num(1000)}},
+			leaf,
+		},
+		Classes: []Class{
+			{Kind: "htb", ID: rootClass, Parent: OurRoot, Inner: true, Options: class},
+			{Kind: "htb", ID: leafClass, Parent: rootClass, Options: class},
+		},
+	}, nil
+}
+
+// redirectTree returns the ingress qdisc that sends every packet to ifb.
+// matchall would be shorter, but is a module of its own that may be missing.
+func redirectTree(ifb string) Tree {
+	return Tree{
+		Qdiscs: []Qdisc{{Kind: "ingress", Handle: "ffff:", Parent: ingressAt}},
+		Filters: []Filter{{Kind: "u32", Parent: ingressAt, At: "ffff:", Protocol: "all", Pref: OurPref, Handle: "800::800", Args: []string{
+			"classid", rootClass, "match", "u32", "0x0", "0x0", "at", "0", "action", "mirred", "egress", "redirect", "dev", ifb}}},
+	}
+}
+
+func cakeOptions(s plan.Shaper) Options {
+	o := Options{
+		"bandwidth": num(int(s.Rate - s.Rate%8)), // the kernel holds bytes/s
+		"diffserv":  {Is: orWord(s.Tins, "diffserv3")},
+		"flowmode":  {Is: orWord(s.Isolation, "triple-isolate")},
+		"nat":       bit(s.NAT), "wash": bit(s.Wash), "ingress": bit(s.Ingress),
+	}
+	if s.AckFilter {
+		o["ack-filter"] = Value{Is: "enabled"}
+	}
+	if s.Interval > 0 {
+		o["rtt"] = num(int(s.Interval / time.Microsecond))
+	}
+	atm := map[plan.LinkLayer]string{plan.ATM: "atm", plan.PTM: "ptm"}[s.LinkLayer]
+	if s.Overhead == s.HeaderLen && s.MPU == 0 && atm == "" {
+		o["raw"] = bit(true) // the kernel's own count of a packet is right
+		return o
+	}
+	o["overhead"], o["mpu"], o["atm"] = num(s.Overhead), num(s.MPU), Value{Is: orWord(atm, "noatm")}
+	return o
+}
+
+func fqCodelOptions(s plan.Shaper, mtu int) Options {
+	o := Options{
+		"limit":   num(orElse(s.Limit, 10240)),
+		"flows":   num(orElse(s.Flows, 1024)),
+		"quantum": num(orElse(int(s.Quantum), orElse(mtu, 1500)+s.HeaderLen)),
+		"ecn":     bit(s.ECN),
+	}
+	codel := func(name string, d time.Duration) {
+		if us := int64(d / time.Microsecond); us > 0 {
+			o[name] = Value{Is: strconv.FormatInt(codelKernel(us), 10), Say: strconv.FormatInt(us, 10) + "us"}
+		}
+	}
+	codel("target", s.Target)
+	codel("interval", s.Interval)
+	return o
+}
+
+func classOptions(s plan.Shaper) Options {
+	r := ShownRate(s.Rate)
+	burst := int64(orElse(int(s.Burst), 1590))
+	old, newer := bucketShown(int64(r)/8, burst)
+	b := Value{Is: strconv.FormatInt(old, 10), Or: strconv.FormatInt(newer, 10), Say: strconv.FormatInt(burst, 10)}
+	return Options{
+		"rate": num(int(r)), "ceil": num(int(r)), "burst": b, "cburst": b,
+		"quantum": num(orElse(int(s.ClassQ), int(burst))),
+	}
+}
+
+// stab returns the size table of a shaper that can't count the line's overhead
+// by itself, nil if the kernel's count is right.
+func stab(s plan.Shaper) Options {
+	layer := "ethernet"
+	if s.LinkLayer == plan.ATM {
+		layer = "atm"
+	}
+	if s.StabOverhead() == 0 && s.MPU == 0 && layer == "ethernet" {
+		return nil
+	}
+	return Options{"overhead": num(s.StabOverhead()), "mpu": num(s.MPU), "linklayer": {Is: layer}}
+}
+
+// ShownRate rounds an HTB rate down to what tc(8)'s text output shows of it:
+// whole bytes/s below 1 Mbit/s, kbit/s below 1 Gbit/s, Mbit/s above. iproute2
+// has no JSON for HTB classes everywhere, and what can't be read back can't be
+// verified.
+func ShownRate(r unit.Rate) unit.Rate {
+	switch {
+	case r >= unit.GbitPerSecond:
+		return r - r%unit.MbitPerSecond
+	case r >= unit.MbitPerSecond:
+		return r - r%unit.KbitPerSecond
+	default:
+		return r - r%8
+	}
+}
+
+func num(n int) Value { return Value{Is: strconv.Itoa(n)} }
+
+func bit(b bool) Value {
+	if b {
+		return Value{Is: "1"}
+	}
+	return Value{Is: "0"}
+}
+
+func orElse(n, deflt int) int {
+	if n == 0 {
+		return deflt
+	}
+	return n
+}
+
+func orWord(s, deflt string) string {
+	if s == "" {
+		return deflt
+	}
+	return s
+}

@@ -1,0 +1,93 @@
+package tc
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Link is what ip(8) knows of a device.
+type Link struct {
+	Name       string
+	Kind       string // "" for hardware
+	Up         bool   // by the administrator
+	Carrier    bool   // the cable is in, the session stands
+	MTU        int
+	NoEthernet bool // packets have no Ethernet header: ppp, tun, wireguard
+}
+
+// ParseLinks reads `ip -j -d link show`.
+func ParseLinks(b []byte) ([]Link, error) {
+	list, err := decodeList(b)
+	if err != nil {
+		return nil, err
+	}
+	var out []Link
+	for _, o := range list {
+		l := Link{Name: o.text("ifname"), Kind: o.child("linkinfo").text("info_kind")}
+		if l.Name == "" {
+			return nil, fmt.Errorf("read links: an entry without a name")
+		}
+		v, _ := o.get("flags")
+		flags := strings.Fields(flat(v))
+		l.Up, l.Carrier = slices.Contains(flags, "UP"), slices.Contains(flags, "LOWER_UP")
+		l.NoEthernet = o.text("link_type") != "ether" && o.text("link_type") != "loopback"
+		l.MTU, _ = strconv.Atoi(o.text("mtu"))
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// ParseFeatures reads `ethtool -k X`: the leaf features that can be changed.
+// A group such as tcp-segmentation-offload is left out, since its members,
+// indented below it, are what the kernel keeps.
+func ParseFeatures(b []byte) map[string]bool {
+	out := map[string]bool{}
+	group := ""
+	for line := range strings.Lines(string(b)) {
+		name, rest, ok := strings.Cut(strings.TrimRight(line, "\n"), ":")
+		words := strings.Fields(rest)
+		if !ok || len(words) == 0 || words[0] != "on" && words[0] != "off" {
+			continue
+		}
+		if leaf := strings.TrimSpace(name); leaf != name {
+			delete(out, group)
+			name = leaf
+		} else {
+			group = name
+		}
+		if !strings.Contains(rest, "[fixed]") {
+			out[name] = words[0] == "on"
+		}
+	}
+	return out
+}
+
+// SwitchableOffloads returns the short names of the offloads that hurt a shaper,
+// that are on and that can be switched off.
+func SwitchableOffloads(features map[string]bool) []string {
+	var out []string
+	for _, short := range []string{"tso", "gso", "gro"} {
+		if slices.ContainsFunc(featureLeaves(short), func(leaf string) bool { return features[leaf] }) {
+			out = append(out, short)
+		}
+	}
+	return out
+}
+
+// featureLeaves returns ethtool's leaf names of a feature's short name.
+func featureLeaves(short string) []string {
+	switch short {
+	case "tso":
+		return []string{"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation"}
+	case "gso":
+		return []string{"generic-segmentation-offload"}
+	case "gro":
+		return []string{"generic-receive-offload"}
+	case "lro":
+		return []string{"large-receive-offload"}
+	default:
+		return []string{short}
+	}
+}

@@ -1,0 +1,106 @@
+package tc
+
+import "strings"
+
+// ReadTree reads everything that tc(8) shows of dev. run gets the words behind
+// `tc -j -d` and returns what the command prints.
+func ReadTree(dev string, run func(args ...string) ([]byte, error)) (Tree, error) {
+	var t Tree
+	out, err := run("qdisc", "show", "dev", dev)
+	if err != nil {
+		return t, err
+	}
+	if t.Qdiscs, err = ParseQdiscs(out); err != nil || len(t.Qdiscs) == 0 {
+		return t, err
+	}
+	if hasClassful(t.Qdiscs) {
+		if out, err = run("class", "show", "dev", dev); err != nil {
+			return t, err
+		}
+		if t.Classes, err = ParseClasses(out); err != nil {
+			return t, err
+		}
+	}
+	for _, at := range filterParents(t) {
+		args := []string{"filter", "show", "dev", dev, "parent", at}
+		if at == ingressAt || at == egressAt {
+			args = append(args[:4], at)
+		}
+		if out, err = run(args...); err != nil {
+			return t, err
+		}
+		fs, err := ParseFilters(out, at)
+		if err != nil {
+			return t, err
+		}
+		t.Filters = append(t.Filters, fs...)
+	}
+	return t, nil
+}
+
+// hasClassful reports whether any of the qdiscs can have classes that tc shows.
+func hasClassful(qs []Qdisc) bool {
+	for _, q := range qs {
+		if _, ok := classSchema(q.Kind); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// filterParents returns what filters may hang on: classful qdiscs, their inner
+// classes, and the two hooks.
+func filterParents(t Tree) []string {
+	var out []string
+	for _, q := range t.Qdiscs {
+		switch q.Kind {
+		case "ingress":
+			out = append(out, ingressAt)
+		case "clsact":
+			out = append(out, ingressAt, egressAt)
+		case "pfifo", "bfifo", "pfifo_head_drop", "tbf", "codel", "fq", "pie", "mq", "noqueue":
+		default:
+			out = append(out, q.Handle)
+		}
+	}
+	for _, c := range t.Classes {
+		if c.Inner && !strings.HasPrefix(c.ID, OurRoot) {
+			out = append(out, c.ID)
+		}
+	}
+	return out
+}
+
+// Foreign returns the parts of a device's tree that unbloat did not make and
+// that the wanted state would take away.
+func Foreign(a, w Device) Tree {
+	root, in := a.Tree.Split()
+	wroot, win := w.Tree.Split()
+	if a.Tree.OwnRoot() || len(root.patchTo(a.Name, wroot).diffs) == 0 {
+		root = Tree{}
+	}
+	if a.Tree.OwnIngress() || len(in.patchTo(a.Name, win).diffs) == 0 {
+		in = Tree{}
+	}
+	return Join(root, in)
+}
+
+// OnLoopback returns the tree with every redirect aimed at lo, to be tried out
+// where the real targets don't exist.
+func (t Tree) OnLoopback() Tree {
+	out := t
+	out.Filters = nil
+	for _, f := range t.Filters {
+		f.Args = append([]string(nil), f.Args...)
+		for i := 1; i < len(f.Args); i++ {
+			if f.Args[i-1] == "dev" {
+				f.Args[i] = "lo"
+			}
+		}
+		out.Filters = append(out.Filters, f)
+	}
+	return out
+}
+
+// Differences says in words where got is not t; nil means that they are equal.
+func (t Tree) Differences(got Tree) []string { return got.patchTo("rebuilt", t).diffs }

@@ -1,0 +1,214 @@
+package tc
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Device is what unbloat looks at, and may change, on one network device.
+type Device struct {
+	Name     string          `json:"name"`
+	Exists   bool            `json:"exists"`
+	Kind     string          `json:"kind,omitempty"` // ip-link(8) type: ifb, veth, …; "" for hardware
+	Up       bool            `json:"up,omitempty"`
+	Carrier  bool            `json:"carrier,omitempty"`
+	MTU      int             `json:"mtu,omitempty"`
+	Flaps    int             `json:"flaps,omitempty"` // how often the carrier has changed; 0: not looked at
+	Tree     Tree            `json:"tree"`
+	Features map[string]bool `json:"features,omitempty"` // changeable offload features, by ethtool's leaf names
+}
+
+// A State is a set of devices: what is there, or what should be.
+type State struct {
+	Devices []Device `json:"devices"`
+}
+
+// Device returns the device with this name; if it is not part of the state, one
+// that doesn't exist.
+func (s State) Device(name string) Device {
+	i := slices.IndexFunc(s.Devices, func(d Device) bool { return d.Name == name })
+	if i < 0 {
+		return Device{Name: name}
+	}
+	return s.Devices[i]
+}
+
+// Clone returns a copy that shares nothing which Desire changes.
+func (s State) Clone() State {
+	out := State{Devices: slices.Clone(s.Devices)}
+	for i := range out.Devices {
+		out.Devices[i].Features = maps.Clone(out.Devices[i].Features)
+	}
+	return out
+}
+
+// set puts d into the state in place of the device of the same name.
+func (s *State) set(d Device) {
+	i := slices.IndexFunc(s.Devices, func(x Device) bool { return x.Name == d.Name })
+	if i < 0 {
+		s.Devices = append(s.Devices, d)
+		return
+	}
+	s.Devices[i] = d
+}
+
+// creatable reports whether unbloat makes and removes devices of this kind.
+func (d Device) creatable() bool { return d.Kind == "ifb" }
+
+// comparable reports whether d can be compared with the wanted w: a device that
+// is gone and is not ours to make has nothing that could be put back.
+func (d Device) comparable(w Device) bool { return d.Exists || !w.Exists || w.creatable() }
+
+// Commands renders what turns actual into wanted. It is nil if they are equal.
+// What packets meet is built before they are sent there: an ifb's tree before
+// the redirect into it, and on the way back the redirect goes first.
+func Commands(actual, wanted State) []Command {
+	var out []Command
+	each := func(f func(a, w Device) []Command) {
+		for _, w := range wanted.Devices {
+			if a := actual.Device(w.Name); a.comparable(w) {
+				out = append(out, f(a, w)...)
+			}
+		}
+	}
+	each(dropIngress)
+	each(makeLink)
+	each(setFeatures)
+	each(setRoot)
+	each(addIngress)
+	each(dropLink)
+	return out
+}
+
+// ingress returns the ingress parts of both, and whether they are equal.
+func ingress(a, w Device) (is, want Tree, equal bool) {
+	_, is = a.Tree.Split()
+	_, want = w.Tree.Split()
+	p := is.patchTo(w.Name, want)
+	return is, want, len(p.diffs) == 0
+}
+
+func dropIngress(a, w Device) []Command {
+	is, _, equal := ingress(a, w)
+	if equal || is.Empty() || !w.Exists {
+		return nil
+	}
+	kind := is.Qdiscs[0].Kind
+	return []Command{{"tc", "qdisc", "del", "dev", w.Name, kind}}
+}
+
+func addIngress(a, w Device) []Command {
+	_, want, equal := ingress(a, w)
+	if equal || !w.Exists {
+		return nil
+	}
+	return want.build(w.Name)
+}
+
+func makeLink(a, w Device) []Command {
+	var out []Command
+	if !w.Exists || !w.creatable() {
+		return nil
+	}
+	if !a.Exists {
+		out = append(out, Command{"ip", "link", "add", "name", w.Name, "type", w.Kind})
+	}
+	if a.Up != w.Up {
+		dir := "down"
+		if w.Up {
+			dir = "up"
+		}
+		out = append(out, Command{"ip", "link", "set", "dev", w.Name, dir})
+	}
+	return out
+}
+
+func dropLink(a, w Device) []Command {
+	if !w.Exists && a.Exists && a.creatable() {
+		return []Command{{"ip", "link", "del", "dev", w.Name}}
+	}
+	return nil
+}
+
+func setRoot(a, w Device) []Command {
+	if !w.Exists {
+		return nil
+	}
+	is, _ := a.Tree.Split()
+	want, _ := w.Tree.Split()
+	p := is.patchTo(w.Name, want)
+	switch {
+	case len(p.diffs) == 0:
+		return nil
+	case !p.rebuild:
+		return p.commands
+	}
+	var out []Command
+	if !is.Empty() {
+		out = append(out, Command{"tc", "qdisc", "del", "dev", w.Name, "root"})
+	}
+	return append(out, want.build(w.Name)...)
+}
+
+func setFeatures(a, w Device) []Command {
+	c := Command{"ethtool", "-K", w.Name}
+	for _, k := range slices.Sorted(maps.Keys(w.Features)) {
+		if is, ok := a.Features[k]; ok && is != w.Features[k] {
+			c = append(c, k, onOff(w.Features[k]))
+		}
+	}
+	if len(c) == 3 {
+		return nil
+	}
+	return []Command{c}
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}
+
+// Differences says in words where actual is not what is wanted, by the kernel's
+// own values; nil means that they are equal.
+func Differences(actual, wanted State) []string {
+	var out []string
+	for _, w := range wanted.Devices {
+		a := actual.Device(w.Name)
+		if !a.comparable(w) {
+			continue
+		}
+		switch {
+		case a.Exists != w.Exists:
+			out = append(out, fmt.Sprintf("%s: %s", w.Name, existence(w.Exists)))
+			continue
+		case !w.Exists:
+			continue
+		case w.creatable() && a.Up != w.Up:
+			out = append(out, fmt.Sprintf("%s: up is %v, not %v", w.Name, a.Up, w.Up))
+		}
+		for _, k := range slices.Sorted(maps.Keys(w.Features)) {
+			if is, ok := a.Features[k]; ok && is != w.Features[k] {
+				out = append(out, fmt.Sprintf("%s: %s is %s, not %s", w.Name, k, onOff(is), onOff(w.Features[k])))
+			}
+		}
+		ar, ai := a.Tree.Split()
+		wr, wi := w.Tree.Split()
+		out = append(out, ar.patchTo(w.Name, wr).diffs...)
+		out = append(out, ai.patchTo(w.Name, wi).diffs...)
+	}
+	return out
+}
+
+func existence(wanted bool) string {
+	if wanted {
+		return "the device is missing"
+	}
+	return "the device is there and should not be"
+}
+
+// String prints the command as one would type it.
+func (c Command) String() string { return strings.Join(c, " ") }

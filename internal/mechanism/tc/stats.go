@@ -1,0 +1,102 @@
+package tc
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Counters are what the kernel counts at one qdisc.
+type Counters struct {
+	Device       string `json:"device"`
+	Kind         string `json:"kind"`
+	Handle       string `json:"handle"`
+	Parent       string `json:"parent"`
+	Bytes        int64  `json:"bytes"`
+	Packets      int64  `json:"packets"`
+	Drops        int64  `json:"drops"`
+	Overlimits   int64  `json:"overlimits"`
+	Marks        int64  `json:"marks"`     // ECN: packets marked instead of dropped
+	AckDrops     int64  `json:"ack_drops"` // CAKE: redundant ACKs left out
+	BacklogBytes int64  `json:"backlog_bytes"`
+	BacklogPkts  int64  `json:"backlog_packets"`
+}
+
+// ParseCounters reads `tc -s -d -j qdisc show`, of one device (dev, which it
+// then doesn't print) or of all ("").
+func ParseCounters(b []byte, dev string) ([]Counters, error) {
+	list, err := decodeList(b)
+	if err != nil {
+		return nil, err
+	}
+	var out []Counters
+	for _, o := range list {
+		c := Counters{Device: o.text("dev"), Kind: o.text("kind"), Handle: o.text("handle"), Parent: o.text("parent"),
+			Bytes: count(o, "bytes"), Packets: count(o, "packets"), Drops: count(o, "drops"), Overlimits: count(o, "overlimits"),
+			Marks: count(o, "ecn_mark"), BacklogBytes: count(o, "backlog"), BacklogPkts: count(o, "qlen")}
+		if c.Kind == "" {
+			return nil, fmt.Errorf("read counters: an entry without a kind")
+		}
+		if c.Device == "" {
+			c.Device = dev
+		}
+		if o.text("root") == "true" {
+			c.Parent = rootAt
+		}
+		tins, _ := o.get("tins")
+		ts, _ := tins.([]any)
+		for _, t := range ts {
+			if tin, ok := t.(object); ok {
+				c.Marks += count(tin, "ecn_mark")
+				c.AckDrops += count(tin, "ack_drops")
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func count(o object, key string) int64 {
+	n, _ := strconv.ParseInt(o.text(key), 10, 64)
+	return n
+}
+
+// Rate returns what the tree's root holds its device to, in bit/s; 0 if it
+// holds it to nothing that is known here.
+func (t Tree) Rate() int64 {
+	root, ok := t.Root()
+	switch {
+	case !ok:
+		return 0
+	case root.Kind == "cake":
+		return atoi(root.Options["bandwidth"].Is)
+	case root.Kind == "tbf":
+		return atoi(root.Options["rate"].Is)
+	}
+	for _, c := range t.Classes {
+		if c.Parent == root.Handle && c.Kind == "htb" {
+			return atoi(c.Options["ceil"].Is)
+		}
+	}
+	return 0
+}
+
+// Queue names the queue behind the tree's shaper: its leaves' kinds.
+func (t Tree) Queue() string {
+	root, ok := t.Root()
+	if !ok {
+		return ""
+	}
+	out := ""
+	for _, q := range t.Qdiscs {
+		if q.Parent != rootAt && q.Parent != ingressAt && out != q.Kind {
+			if out != "" {
+				out += ", "
+			}
+			out += q.Kind
+		}
+	}
+	if out == "" {
+		return root.Kind
+	}
+	return root.Kind + " + " + out
+}

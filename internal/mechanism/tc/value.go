@@ -1,0 +1,194 @@
+package tc
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"unbloat/unit"
+)
+
+// canonical turns what tc(8) prints for a field — a JSON scalar as text, or a
+// word of its text output — into the canonical text of a Value.
+func (f field) canonical(s string) (string, error) {
+	switch f.unit {
+	case rate:
+		if s == "unlimited" {
+			return "0", nil
+		}
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && n < 1<<60 {
+			return strconv.FormatInt(n*8, 10), nil // JSON: bytes/s
+		}
+		return printedRate(s)
+	case size, bucket:
+		return printedSize(s)
+	case flag:
+		switch s {
+		case "true", "null", "1", "":
+			return "1", nil
+		case "false", "0":
+			return "0", nil
+		}
+		return "", fmt.Errorf("option %s: %q is neither true nor false", f.json, s)
+	case number, micros, codelTime, latency:
+		n, err := strconv.ParseInt(s, 0, 64)
+		if err != nil {
+			return "", fmt.Errorf("option %s: %q is not a number", f.json, s)
+		}
+		return strconv.FormatInt(n, 10), nil
+	case hexadecimal:
+		n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 32)
+		if err != nil {
+			return "", fmt.Errorf("option %s: %q is not a hexadecimal number", f.json, s)
+		}
+		return "0x" + strconv.FormatUint(n, 16), nil
+	default:
+		return s, nil
+	}
+}
+
+// args returns the words that set field f to v; o holds its neighbours.
+func (f field) args(v Value, o Options) []string {
+	if f.arg == "" && f.unit != word {
+		return nil
+	}
+	switch {
+	case f.unit == flag && v.Is == "0":
+		if f.off == "" {
+			return nil
+		}
+		return []string{f.off}
+	case f.unit == flag:
+		return []string{f.arg}
+	case v.Say != "":
+		return []string{f.arg, v.Say}
+	}
+	switch f.unit {
+	case rate:
+		if v.Is == "0" {
+			return []string{f.arg, "unlimited"}
+		}
+		return []string{f.arg, unit.Rate(atoi(v.Is)).Tc()}
+	case latency:
+		return []string{"limit", strconv.FormatInt(limitArg(atoi(o["rate"].Is)/8, atoi(o["burst"].Is), atoi(v.Is)), 10)}
+	case micros:
+		return []string{f.arg, v.Is + "us"}
+	case codelTime:
+		return []string{f.arg, codelArg(v.Is) + "us"}
+	case bucket:
+		return []string{f.arg, strconv.FormatInt(bucketArg(atoi(o[f.of].Is)/8, atoi(v.Is)), 10)}
+	case hexadecimal:
+		return []string{f.arg, strings.TrimPrefix(v.Is, "0x")}
+	case list:
+		return append([]string{f.arg}, strings.Fields(v.Is)...)
+	case word:
+		w := v.Is
+		if s, ok := f.words[v.Is]; ok {
+			w = s
+		}
+		if f.arg == "" {
+			return []string{w}
+		}
+		return []string{f.arg, w}
+	default:
+		return []string{f.arg, v.Is}
+	}
+}
+
+// printedRate reads a rate as tc's text output has it ("950Kbit", "9Mbit").
+func printedRate(s string) (string, error) {
+	for _, u := range []struct {
+		suffix string
+		of     int64
+	}{{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}, {"bit", 1}} {
+		if num, ok := strings.CutSuffix(s, u.suffix); ok {
+			n, err := strconv.ParseInt(num, 10, 64)
+			if err != nil || n < 0 || n > (1<<62)/u.of {
+				return "", fmt.Errorf("rate %q: not a number tc(8) prints", s)
+			}
+			return strconv.FormatInt(n*u.of, 10), nil
+		}
+	}
+	return "", fmt.Errorf("rate %q: no unit tc(8) prints", s)
+}
+
+// printedSize reads a size: a JSON number, or "1747b/1", "15Kb", "1Mb".
+func printedSize(s string) (string, error) {
+	s, _, _ = strings.Cut(s, "/")
+	of := int64(1)
+	switch {
+	case strings.HasSuffix(s, "Kb"):
+		s, of = s[:len(s)-2], 1<<10
+	case strings.HasSuffix(s, "Mb"):
+		s, of = s[:len(s)-2], 1<<20
+	case strings.HasSuffix(s, "b"):
+		s = s[:len(s)-1]
+	}
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && n < 1<<40 {
+		return strconv.FormatInt(n*of, 10), nil
+	}
+	if x, err := strconv.ParseFloat(s, 64); err == nil && x >= 0 && x < 1<<40 {
+		return strconv.FormatInt(int64(x*float64(of)), 10), nil // %g of a power of 1024
+	}
+	return "", fmt.Errorf("size %q: not one tc(8) prints", s)
+}
+
+// codelKernel returns what the kernel reports for a CoDel time of us
+// microseconds: it keeps units of 1024 ns, rounding down both ways
+// (net/codel.h: CODEL_SHIFT 10).
+func codelKernel(us int64) int64 { return ((us * 1000 >> 10) << 10) / 1000 }
+
+// codelArg returns an argument for which the kernel reports us: the inverse of codelKernel.
+func codelArg(us string) string {
+	n := atoi(us)
+	ticks := (n*1000 + 1023) >> 10
+	return strconv.FormatInt((ticks<<10+999)/1000, 10)
+}
+
+// Ticks of tc(8): 64 ns, of which 15.625 make a microsecond (PSCHED_SHIFT 6).
+const ticksPerMicrosecond = 15.625
+
+// bucketShown returns what tc(8) shows for a bucket of n bytes at bps bytes/s,
+// in the two ways there are: before iproute2 6.15 every step was cut to an
+// integer; since then only the ticks are, upward.
+func bucketShown(bps, n int64) (old, new int64) {
+	if bps <= 0 {
+		return n, n
+	}
+	r := float64(bps)
+	us := float64(n) / r * 1e6
+	ticks := uint32(float64(uint32(us)) * ticksPerMicrosecond)
+	old = int64(r * float64(uint32(float64(ticks)/ticksPerMicrosecond)) / 1e6)
+	x := us * ticksPerMicrosecond
+	up := int64(x)
+	if float64(up) < x {
+		up++
+	}
+	return old, int64(r * (float64(up) / ticksPerMicrosecond) / 1e6)
+}
+
+// bucketArg returns the least size for which tc(8) shows the given one; shown
+// itself if there is none.
+func bucketArg(bps, shown int64) int64 {
+	span := bps/1e5 + 16 // two ticks and two microseconds, in bytes
+	for n := shown; n <= shown+span; n++ {
+		if old, _ := bucketShown(bps, n); old == shown {
+			return n
+		}
+	}
+	return shown
+}
+
+// limitArg returns the limit of a tbf for which tc(8) shows the given latency in
+// µs behind a bucket of `shown` bytes at bps bytes/s (tc/q_tbf.c: the time of
+// the limit less that of the bucket).
+func limitArg(bps, shown, us int64) int64 {
+	bucket := float64(uint32(float64(bucketArg(bps, shown)) / float64(bps) * 1e6))
+	return int64((float64(us)+bucket)*float64(bps)/1e6 + 0.5)
+}
+
+// atoi reads canonical text, which holds a number by construction; 0 otherwise.
+func atoi(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}

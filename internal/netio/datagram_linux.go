@@ -1,0 +1,124 @@
+package netio
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"unbloat/unit"
+)
+
+// A Datagram is a connected UDP socket that is read in passing: nothing wakes
+// when a datagram arrives; Drain takes what has come, each with the instant at
+// which the kernel received it. At a probe every 10 ms this costs one wake-up
+// a probe instead of two, and a late reader falsifies nothing.
+type Datagram struct {
+	fd    int
+	clock *Clock
+	stamp stamper
+
+	msgs []mmsg
+	iovs []unix.Iovec
+	bufs []byte
+	oobs []byte
+}
+
+// mmsg is struct mmsghdr of recvmmsg(2).
+type mmsg struct {
+	hdr unix.Msghdr
+	len uint32
+}
+
+const (
+	batch    = 16
+	slotSize = 2048
+	oobSize  = 64
+)
+
+// DialDatagram opens a socket to the address, with the given DSCP (0–63).
+func DialDatagram(clock *Clock, to netip.AddrPort, dscp int) (*Datagram, error) {
+	family, sa := unix.AF_INET, unix.Sockaddr(nil)
+	if to.Addr().Unmap().Is4() {
+		sa = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().Unmap().As4()}
+	} else {
+		family = unix.AF_INET6
+		sa = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16(), ZoneId: zoneIndex(to.Addr().Zone())}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a UDP socket to %s: %w", to, err)
+	}
+	d := &Datagram{fd: fd, clock: clock, stamp: stamper{clock: clock}}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) // else: the time of reading
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20)
+	if err := setDSCP(fd, family == unix.AF_INET6, dscp); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("mark datagrams to %s with DSCP %d: %w", to, dscp, err)
+	}
+	if err := unix.Connect(fd, sa); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("connect a UDP socket to %s: %w", to, err)
+	}
+	d.msgs = make([]mmsg, batch)
+	d.iovs = make([]unix.Iovec, batch)
+	d.bufs = make([]byte, batch*slotSize)
+	d.oobs = make([]byte, batch*oobSize)
+	for i := range d.msgs {
+		d.iovs[i].Base = &d.bufs[i*slotSize]
+		d.iovs[i].SetLen(slotSize)
+		d.msgs[i].hdr.Iov = &d.iovs[i]
+		d.msgs[i].hdr.SetIovlen(1)
+	}
+	return d, nil
+}
+
+// Send sends b. A datagram that the system would not take now is lost, which
+// is no error; neither is a refusal that ICMP reports of an earlier one.
+func (d *Datagram) Send(b []byte) error {
+	err := unix.Send(d.fd, b, unix.MSG_NOSIGNAL)
+	if errors.Is(err, unix.EBADF) {
+		return fmt.Errorf("send a datagram: %w", err)
+	}
+	return nil
+}
+
+// Drain hands over every datagram that has arrived, with the instant of its
+// arrival. The bytes are valid during the call only.
+func (d *Datagram) Drain(receive func(at unit.Instant, b []byte)) error {
+	d.stamp.look()
+	for {
+		for i := range d.msgs {
+			d.msgs[i].hdr.Control = &d.oobs[i*oobSize]
+			d.msgs[i].hdr.SetControllen(oobSize)
+		}
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(d.fd),
+			uintptr(unsafe.Pointer(&d.msgs[0])), batch, unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+		case unix.EAGAIN, unix.EINTR:
+			return nil
+		case unix.EBADF, unix.ENOTSOCK, unix.ENOSYS:
+			return fmt.Errorf("receive datagrams: %w", errno)
+		default: // what ICMP reports of earlier datagrams (refused, unreachable) is read once, then gone
+			return nil
+		}
+		now := d.clock.Now()
+		for i := range int(n) {
+			m := &d.msgs[i]
+			oob := d.oobs[i*oobSize:][:min(int(m.hdr.Controllen), oobSize)]
+			receive(d.stamp.instant(kernelStamp(oob), now), d.bufs[i*slotSize:][:min(m.len, slotSize)])
+		}
+		if n < batch {
+			return nil
+		}
+	}
+}
+
+// Steps returns how often the machine's clock was set meanwhile.
+func (d *Datagram) Steps() int { return d.stamp.steps }
+
+// Close closes the socket. No other call may be under way.
+func (d *Datagram) Close() error { return unix.Close(d.fd) }

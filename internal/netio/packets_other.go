@@ -1,0 +1,11 @@
+//go:build !linux
+
+package netio
+
+import "net"
+
+func askStamps(*net.UDPConn) {}
+
+func putLocal(_, _ []byte) int { return 0 }
+
+func kernelStamp([]byte) int64 { return 0 }

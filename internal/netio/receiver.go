@@ -1,0 +1,220 @@
+package netio
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"unbloat/unit"
+)
+
+// How often a receiver looks after its flows. Rarely is cheap; a flow that
+// brings much at each look is looked after more often, so that it never waits
+// for its window.
+const (
+	lazyTick   = 20 * time.Millisecond
+	eagerTick  = 4 * time.Millisecond
+	eagerBytes = 96 << 10
+	lowWater   = 256 << 10
+)
+
+// A FlowError is a flow that broke, and when.
+type FlowError struct {
+	At   unit.Instant
+	Flow int
+	Err  error
+}
+
+func (e FlowError) Error() string { return fmt.Sprintf("flow %d: %v", e.Flow, e.Err) }
+
+// A Receiver takes in and throws away what arrives on a group of TCP
+// connections, and counts it in bins. On Linux one goroutine serves all flows
+// at its own pace and the kernel wakes nobody in between.
+type Receiver struct {
+	clock  *Clock
+	budget Budget
+	began  unit.Instant
+	flows  []*recvFlow
+	tick   *ticker
+	wg     sync.WaitGroup
+	total  atomic.Int64
+
+	mu     sync.Mutex // of every Bins and of errors
+	errors []FlowError
+}
+
+type recvFlow struct {
+	conn  *net.TCPConn
+	raw   syscall.RawConn
+	bins  Bins
+	last  unit.Instant // of reading
+	ended bool
+}
+
+// A Budget bounds what a group of flows may take: when it is used up, the
+// flows end. Zero values bound nothing.
+type Budget struct {
+	Time  time.Duration
+	Bytes unit.Size // exceeded by what is under way
+}
+
+// ErrBudget ends flows whose Budget of bytes is used up.
+var ErrBudget = errors.New("the byte budget is used up")
+
+// NewReceiver starts to receive on conns, which it owns from then on.
+func NewReceiver(clock *Clock, bin time.Duration, budget Budget, conns []*net.TCPConn) *Receiver {
+	r := &Receiver{clock: clock, budget: budget, began: clock.Now(), tick: newTicker()}
+	now := clock.Now()
+	for _, c := range conns {
+		f := &recvFlow{conn: c, bins: Bins{Start: now, Width: bin}, last: now}
+		f.raw, _ = c.SyscallConn() // fails only on a nil connection
+		_ = c.SetDeadline(time.Time{})
+		r.flows = append(r.flows, f)
+	}
+	if canDiscard {
+		r.wg.Go(r.discardAll)
+		return r
+	}
+	for i := range r.flows {
+		r.wg.Go(func() { r.readOne(i) })
+	}
+	return r
+}
+
+// discardAll looks after all flows until it is stopped.
+func (r *Receiver) discardAll() {
+	for _, f := range r.flows {
+		setLowWater(f.conn, lowWater)
+	}
+	pause := lazyTick
+	for r.tick.wait(pause) {
+		pause = lazyTick
+		if r.sweep() > eagerBytes {
+			pause = eagerTick
+		}
+		if r.over(r.clock.Now()) {
+			r.end()
+			return
+		}
+	}
+	r.sweep()
+}
+
+// over reports whether the budget is used up.
+func (r *Receiver) over(now unit.Instant) bool {
+	return r.budget.Time > 0 && now.Sub(r.began) > r.budget.Time ||
+		r.budget.Bytes > 0 && r.total.Load() > int64(r.budget.Bytes)
+}
+
+// end ends all flows because the budget is used up.
+func (r *Receiver) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	for i, f := range r.flows {
+		abort(f.conn)
+		if !f.ended {
+			r.fail(i, now, ErrBudget)
+		}
+	}
+}
+
+// sweep empties every flow once and returns the most that one of them brought.
+func (r *Receiver) sweep() (most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	for i, f := range r.flows {
+		if f.ended {
+			continue
+		}
+		n, ended, err := discard(f.raw)
+		r.count(f, now, n)
+		most = max(most, n)
+		if err == nil && ended {
+			err = io.EOF
+		}
+		r.fail(i, now, err)
+	}
+	return most
+}
+
+// readOne reads one flow where the system cannot discard.
+func (r *Receiver) readOne(i int) {
+	f := r.flows[i]
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := f.conn.Read(buf)
+		now := r.clock.Now()
+		r.mu.Lock()
+		r.count(f, now, n)
+		if err == nil && r.over(now) {
+			err = ErrBudget
+		}
+		r.fail(i, now, err)
+		r.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (r *Receiver) count(f *recvFlow, now unit.Instant, n int) {
+	f.bins.Add(f.last, now, int64(n))
+	f.last = now
+	r.total.Add(int64(n))
+}
+
+func (r *Receiver) fail(i int, now unit.Instant, err error) {
+	if err == nil {
+		return
+	}
+	r.flows[i].ended = true
+	if !isClosed(err) {
+		r.errors = append(r.errors, FlowError{now, i, err})
+	}
+}
+
+// Total returns how many bytes have arrived.
+func (r *Receiver) Total() int64 { return r.total.Load() }
+
+// Ended reports whether every flow has ended.
+func (r *Receiver) Ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.flows {
+		if !f.ended {
+			return false
+		}
+	}
+	return true
+}
+
+// Stop closes the connections, waits for the goroutines, and returns the bins
+// of every flow and the errors that ended flows, io.EOF for an orderly end.
+func (r *Receiver) Stop() ([]Bins, []FlowError) {
+	r.tick.close()
+	if canDiscard {
+		r.wg.Wait() // its last sweep wants open connections
+	}
+	for _, f := range r.flows {
+		abort(f.conn)
+	}
+	r.wg.Wait()
+	out := make([]Bins, len(r.flows))
+	for i, f := range r.flows {
+		out[i] = f.bins
+	}
+	return out, r.errors
+}
+
+// abort closes a connection at once and drops what its socket still holds.
+func abort(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}

@@ -1,0 +1,150 @@
+package paste
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// linux writes tc(8) commands.
+func linux(p plan.Plan) ([]part, []string, error) {
+	if p.Basis != nil && p.Basis.Wishes.Style == plan.StyleSeed && likeArticle(p.Up) && likeArticle(p.Down) {
+		return article(p), nil, nil
+	}
+	now, want, err := states(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parts []part
+	if off := offloads(p); len(off) > 0 {
+		parts = append(parts, part{"the shaper has to see packets as the line does:", lines(off)})
+	}
+	return append(parts, part{"now, as root; `unbloat apply` does the same as one transaction that can be undone:", lines(argvs(tc.Commands(now, want)))}), nil, nil
+}
+
+// offloads returns the ethtool(8) commands, one a device.
+func offloads(p plan.Plan) (commands [][]string) {
+	for _, o := range p.Offloads {
+		i := slices.IndexFunc(commands, func(c []string) bool { return c[2] == o.Device })
+		if i < 0 {
+			i, commands = len(commands), append(commands, []string{"ethtool", "-K", o.Device})
+		}
+		commands[i] = append(commands[i], o.Feature, "off")
+	}
+	return commands
+}
+
+// states returns an untouched router, and the router that the plan wants.
+func states(p plan.Plan) (now, want tc.State, err error) {
+	mtu := 1500
+	if p.Basis != nil && p.Basis.Facts.MTU != 0 {
+		mtu = p.Basis.Facts.MTU
+	}
+	ifb := ""
+	if p.Down != nil && p.Down.IngressOf != "" {
+		ifb = p.Down.Device
+	}
+	for _, name := range tc.Scope(p) {
+		d := tc.Device{Name: name}
+		if name != ifb {
+			d.Exists, d.Up, d.MTU = true, true, mtu
+		}
+		now.Devices = append(now.Devices, d)
+	}
+	want, err = tc.Desire(p, now, false)
+	return now, want, err
+}
+
+// tcCommands returns the commands that shape an untouched router; none if the
+// plan cannot be shaped with tc.
+func tcCommands(p plan.Plan) [][]string {
+	now, want, err := states(p)
+	if err != nil {
+		return nil
+	}
+	return argvs(tc.Commands(now, want))
+}
+
+func argvs(commands []tc.Command) [][]string {
+	out := make([][]string, len(commands))
+	for i, c := range commands {
+		out[i] = c
+	}
+	return out
+}
+
+// devices returns the devices whose queues a plan sets.
+func devices(p plan.Plan) []string {
+	return tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down})
+}
+
+// likeArticle reports whether seed 003's three commands can hold the shaper.
+func likeArticle(s *plan.Shaper) bool {
+	return s == nil || s.IngressOf == "" && (s.AQM == plan.FQCoDel || s.AQM == plan.FIFO)
+}
+
+// article writes seed 003's three commands for each direction, with its reasons.
+func article(p plan.Plan) []part {
+	var parts []part
+	for _, s := range []*plan.Shaper{p.Up, p.Down} {
+		if s == nil {
+			continue
+		}
+		parts = append(parts,
+			part{"one bucket for all traffic; classid 1:1 is its default",
+				fmt.Sprintf("tc qdisc add dev %s root handle 1: htb default 1\n", s.Device)},
+			part{"the rate must be lower than the available bandwidth, so that packets are not buffered by the modem",
+				fmt.Sprintf("tc class add dev %s parent 1: classid 1:1 htb rate %s quantum %d\n", s.Device, tcRate(s.Rate), s.ClassQ)},
+			part{leafWhy(s), fmt.Sprintf("tc qdisc add dev %s parent 1:1 %s\n", s.Device, leaf(s))})
+	}
+	return parts
+}
+
+// leafWhy gives the article's reason for the queue behind the bucket.
+func leafWhy(s *plan.Shaper) string {
+	if s.AQM == plan.FIFO {
+		return "a FIFO that is short enough"
+	}
+	if s.Target == 0 {
+		return "drops by delay, not by length, and shares the rate between flows; its defaults fit this rate"
+	}
+	why := fmt.Sprintf("a 1500-byte packet takes about %s at %s, so the target is more than the default of 5 ms",
+		s.Rate.Time(1500).Round(1e6), s.Rate)
+	if !s.ECN {
+		why += "; ECN is off, as recommended for uplinks of less than 4 Mbit/s"
+	}
+	return why
+}
+
+// leaf writes the queue as the article does: what is not set stays away.
+func leaf(s *plan.Shaper) string {
+	w := []string{"fq_codel"}
+	if s.AQM == plan.FIFO {
+		return "pfifo limit " + strconv.Itoa(s.Limit)
+	}
+	add := func(set bool, words ...string) {
+		if set {
+			w = append(w, words...)
+		}
+	}
+	add(s.Limit != 0, "limit", strconv.Itoa(s.Limit))
+	add(s.Flows != 0, "flows", strconv.Itoa(s.Flows))
+	add(s.Quantum != 0, "quantum", strconv.FormatInt(int64(s.Quantum), 10))
+	add(s.Target != 0, "target", strconv.FormatFloat(unit.Ms(s.Target), 'f', -1, 64)+"ms")
+	add(s.Interval != 0, "interval", strconv.FormatFloat(unit.Ms(s.Interval), 'f', -1, 64)+"ms")
+	add(!s.ECN, "noecn")
+	return strings.Join(w, " ")
+}
+
+// tcRate writes a rate as people do: 13mbit, 950kbit.
+func tcRate(r unit.Rate) string {
+	if r%unit.MbitPerSecond == 0 {
+		return strconv.FormatInt(int64(r/unit.MbitPerSecond), 10) + "mbit"
+	}
+	return r.Tc()
+}

@@ -1,0 +1,279 @@
+// Package paste writes a plan in the platform's own language, as a person
+// pastes it into a router: commands and files, with the reason of each number
+// as comments. It is pure; nothing is looked up on this machine.
+package paste
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"unbloat/internal/mechanism/altq"
+	"unbloat/internal/mechanism/clearos"
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/plan"
+)
+
+// A part is one file, or commands, of what is pasted.
+type part struct {
+	where string // what to do with it
+	text  string
+}
+
+// Render writes the plan. The text is a comment but for what is to be pasted.
+func Render(p plan.Plan) (string, error) {
+	parts, notes, err := render(p)
+	if err != nil {
+		return "", fmt.Errorf("write the plan for %s: %w", p.Platform, err)
+	}
+	var b strings.Builder
+	head(&b, p, notes)
+	for _, part := range parts {
+		b.WriteString("\n")
+		comment(&b, part.where)
+		b.WriteString(part.text)
+	}
+	return b.String(), nil
+}
+
+// render asks the platform's mechanism.
+func render(p plan.Plan) (parts []part, notes []string, err error) {
+	switch p.Platform {
+	case plan.Linux:
+		return linux(p)
+	case plan.OpenWrt:
+		return openWrt(p)
+	case plan.ClearOS:
+		return clearOS(p)
+	case plan.OpenBSD:
+		return openBSD(p)
+	case plan.OpenBSDAltq:
+		return openBSDAltq(p)
+	case plan.FreeBSD:
+		return freeBSD(p)
+	case plan.OPNsense:
+		return opnSense(p)
+	case plan.PfSense:
+		return pfSense(p)
+	default:
+		return nil, nil, fmt.Errorf("there is no such platform; use one of %s", strings.Join(plan.Platforms(), ", "))
+	}
+}
+
+// head writes the reasons and warnings as comments.
+func head(b *strings.Builder, p plan.Plan, notes []string) {
+	comment(b, p.Title())
+	for _, r := range p.Reasons {
+		if !strings.HasPrefix(r.Field, "down.") && !strings.HasPrefix(r.Field, "up.") {
+			reason(b, r)
+		}
+	}
+	for _, d := range []struct {
+		name plan.Direction
+		s    *plan.Shaper
+	}{{plan.DirectionUp, p.Up}, {plan.DirectionDown, p.Down}} {
+		if d.s == nil {
+			continue
+		}
+		b.WriteString("#\n")
+		comment(b, fmt.Sprintf("%s, on %s:", d.name, d.s.Device))
+		for _, r := range p.Reasons {
+			if name, ok := strings.CutPrefix(r.Field, string(d.name)+"."); ok {
+				reason(b, plan.Reason{Field: name, Value: r.Value, Why: r.Why})
+			}
+		}
+	}
+	for _, w := range p.Warnings {
+		b.WriteString("#\n")
+		comment(b, "warning: "+w)
+	}
+	for _, n := range notes {
+		b.WriteString("#\n")
+		comment(b, "note: "+n)
+	}
+	if lines := difference(p); len(lines) > 0 {
+		b.WriteString("#\n")
+		comment(b, "This is the article's way. unbloat's own plan (without --style seed) differs in:")
+		for _, line := range lines {
+			wrap(b, "#   ", "#     ", line)
+		}
+	}
+}
+
+// difference lists how our own plan differs from one in an article's style.
+func difference(p plan.Plan) []string {
+	if p.Basis == nil || p.Basis.Wishes.Style != plan.StyleSeed {
+		return nil
+	}
+	w := p.Basis.Wishes
+	w.Style = plan.StyleDefault
+	ours, err := plan.Make(p.Basis.Line, p.Basis.Facts, w)
+	if err != nil {
+		return nil
+	}
+	return p.Differences(ours)
+}
+
+// width is where comments are wrapped.
+const width = 100
+
+func comment(b *strings.Builder, text string) { wrap(b, "# ", "# ", text) }
+
+func reason(b *strings.Builder, r plan.Reason) {
+	wrap(b, "#   ", "#     ", fmt.Sprintf("%s = %s: %s", r.Field, r.Value, r.Why))
+}
+
+// wrap writes text in lines of at most width characters, words permitting.
+func wrap(b *strings.Builder, first, rest, text string) {
+	line := first
+	for i, word := range strings.Fields(text) {
+		if i > 0 && len([]rune(line))+1+len([]rune(word)) > width {
+			b.WriteString(line + "\n")
+			line = rest + word
+			continue
+		}
+		if i > 0 {
+			line += " "
+		}
+		line += word
+	}
+	b.WriteString(line + "\n")
+}
+
+// lines writes commands, one a line.
+func lines(commands [][]string) string {
+	var b strings.Builder
+	for _, argv := range commands {
+		words := make([]string, len(argv))
+		for i, w := range argv {
+			words[i] = shellWord(w)
+		}
+		b.WriteString(strings.Join(words, " ") + "\n")
+	}
+	return b.String()
+}
+
+// shellWord quotes a word that a shell would take apart.
+func shellWord(w string) string {
+	if w != "" && !strings.ContainsAny(w, " \t\n'\"\\$`|&;<>()*?[]#~{}!") {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+func openWrt(p plan.Plan) ([]part, []string, error) {
+	s, notes, err := sqm.Render(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []part{
+		{"/etc/config/sqm: add this section (it needs the package luci-app-sqm)", s.String()},
+		{"then:", "service sqm restart\n"},
+	}, notes, nil
+}
+
+func openBSD(p plan.Plan) ([]part, []string, error) {
+	rs, notes, err := pfqueue.Render(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []part{
+		{"/etc/pf.conf: add these lines before the filter rules. No rule has to change: what no rule assigns goes to the default queue.", rs.String()},
+		{"then check and load:", "pfctl -nf /etc/pf.conf && pfctl -f /etc/pf.conf\n"},
+	}, notes, nil
+}
+
+func openBSDAltq(p plan.Plan) ([]part, []string, error) {
+	rs, notes, err := altq.Render(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []part{
+		{"/etc/pf.conf (OpenBSD to 5.5): the queues go before translation and filter rules, the pass rules among the latter", rs.String()},
+		{"then check and load:", "pfctl -nf /etc/pf.conf && pfctl -f /etc/pf.conf\n"},
+	}, notes, nil
+}
+
+func freeBSD(p plan.Plan) ([]part, []string, error) {
+	c, notes, err := dummynet.Render(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	var persistent strings.Builder
+	for _, argv := range c.Commands() {
+		if argv[0] == "dnctl" {
+			persistent.WriteString(strings.Join(argv[1:], " ") + "\n")
+		}
+	}
+	return []part{
+		{"now, as root. Without the first line a newly loaded ipfw denies everything, your login too; where ipfw runs already, your own rules decide.",
+			"kenv net.inet.ip.fw.default_to_accept=1\nkldload -n ipfw dummynet\n"},
+		{"rates are whole numbers: dnctl reads 9.5Mbit/s as 9 bit/s, and says nothing", c.String()},
+		{"then read back, for dnctl exits 0 on what the kernel refuses:", "dnctl pipe show\ndnctl sched show\n"},
+		{"over a reboot: /etc/dnctl.conf", persistent.String()},
+		{"and /boot/loader.conf, before ipfw is loaded at boot", "net.inet.ip.fw.default_to_accept=\"1\"\n"},
+		{"and /etc/rc.conf; the ipfw lines above belong into your firewall script", "dummynet_enable=\"YES\"\ndnctl_enable=\"YES\"\ndnctl_rules=\"/etc/dnctl.conf\"\n"},
+	}, notes, nil
+}
+
+func opnSense(p plan.Plan) ([]part, []string, error) {
+	it, notes, err := dummynet.RenderItems(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := []part{{"The values are those of the form in Firewall: Shaper, field by field; or send them to the REST API. " +
+		"The uuids are unbloat's own, so sending them again changes the same items.", ""}}
+	add := func(where, path, key string, item any) {
+		var b strings.Builder
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(map[string]any{key: item}); err != nil {
+			panic("marshal an item: " + err.Error()) // strings alone
+		}
+		parts = append(parts, part{where, "POST /api/trafficshaper/settings/" + path + "\n" + b.String()})
+	}
+	for _, x := range it.Pipes {
+		add("pipe: "+x.Bandwidth+" "+x.BandwidthMetric+"/s", "setPipe/"+x.UUID, "pipe", x)
+	}
+	for _, x := range it.Queues {
+		add("queue: weight "+x.Weight, "setQueue/"+x.UUID, "queue", x)
+	}
+	for _, x := range it.Rules {
+		add("rule: "+strings.TrimPrefix(x.Description, "unbloat "), "setRule/"+x.UUID, "rule", x)
+	}
+	return append(parts, part{"then apply, and read back, for limits have been seen to stop silently after a reload:",
+		"POST /api/trafficshaper/service/reconfigure\nGET /api/trafficshaper/service/statistics\n"}), notes, nil
+}
+
+func pfSense(p plan.Plan) ([]part, []string, error) {
+	ls, notes, err := dummynet.RenderLimiters(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []part{
+		{"Firewall: Traffic Shaper: Limiters: the values of the form; or, in config.xml, in place of the dnshaper section:", ls.String()},
+		{"Firewall: Rules: Floating: action Match, interface WAN, direction out, any protocol, In / Out pipe unbloat_up_q / unbloat_down_q. The rule then carries:", "# " + ls.DNQueue() + "\n"},
+		{"what pfSense makes of it, in /tmp/rules.limiter, to compare:", ls.RulesLimiter()},
+	}, notes, nil
+}
+
+func clearOS(p plan.Plan) ([]part, []string, error) {
+	s, notes, err := clearos.Render(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := []part{
+		{clearos.NetworkConf + ": the speeds, in kbit/s", clearos.Format(s.Network, false)},
+		{clearos.QoSConf + ": set these lines and leave the others", clearos.Format(s.QoS, true)},
+	}
+	if p.AQM == plan.FQCoDel {
+		engine, err := clearos.Engine(devices(p), append(offloads(p), tcCommands(p)...))
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, part{clearos.EngineFile + ": an engine with an AQM, which ClearOS's own has not", engine})
+	}
+	return append(parts, part{"then:", "service firewall restart\n"}), notes, nil
+}

@@ -1,0 +1,282 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/unit"
+)
+
+// CoDel's usual numbers (RFC 8289 §4.2, §4.3), and those of field practice.
+const (
+	usualTarget   = 5 * time.Millisecond
+	usualInterval = 100 * time.Millisecond
+	usualFlows    = 1024
+	usualLatency  = 100 * time.Millisecond // of a FIFO: seed 002
+	segment       = 1460                   // seed 002's packet: an Ethernet TCP segment without options
+	noECNBelow    = 4 * unit.MbitPerSecond // uplinks: the bufferbloat wiki, quoted by seed 003
+	splitBelow    = 100 * unit.MbitPerSecond
+	leastLimit    = 1001 // sqm-scripts
+	mostLimit     = 10240
+	leastQuantum  = 300
+	mostQuantum   = 1514
+)
+
+// codelTarget returns the larger of 5 ms and 1.5 times a full packet's time,
+// rounded up to a whole millisecond, which every platform can express.
+func codelTarget(r unit.Rate, full unit.Size) time.Duration {
+	t := max(usualTarget, (r.Time(full)*3+1)/2)
+	return (t + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// codelInterval returns sqm-scripts' 95 ms + target, which is 100 ms at the usual target.
+func codelInterval(target time.Duration) time.Duration {
+	return usualInterval - usualTarget + target
+}
+
+// flowQuantum returns CAKE's clamp(bytes/s >> 12, 300, 1514) for fq_codel: at
+// low rates a small packet waits for 300 bytes of every other flow instead of
+// a full packet of each.
+func flowQuantum(r unit.Rate) unit.Size {
+	return min(max(unit.Size(r/8)>>12, leastQuantum), mostQuantum)
+}
+
+// packetLimit returns a second's worth of full packets, rounded up, within
+// 1001…10240. It only bounds memory in a flood; CoDel keeps the queue short.
+func packetLimit(r unit.Rate) int {
+	return int(min(max((r/8+mostQuantum-1)/mostQuantum, leastLimit), mostLimit))
+}
+
+// FIFOLimit returns seed 002's length of a FIFO whose wait is at most latency:
+// rate / 8 / 1460 × latency, rounded up, and at least 2, since a queue that
+// holds one packet leaves the line idle.
+func FIFOLimit(r unit.Rate, latency time.Duration) int {
+	bytes := int64(r.Bytes(latency))
+	return int(max((bytes+segment-1)/segment, 2))
+}
+
+// htbBurst returns sqm-scripts' bucket: a full packet in ATM cells, or what
+// the rate carries in 1 ms, whichever is more.
+func htbBurst(r unit.Rate, mtu int) unit.Size {
+	cells := (unit.Size(mtu) + 48 + 47) / 48 * 53
+	return max(cells, r.Bytes(time.Millisecond))
+}
+
+// ackShare returns how much of the uplink the ACKs of a full download take:
+// one of 66 bytes for every two full packets (RFC 5681 §4.2).
+func ackShare(down, up unit.Rate) float64 {
+	if up <= 0 {
+		return 0
+	}
+	return float64(down) * 66 / (2 * mostQuantum) / float64(up)
+}
+
+// make builds the plan for these rates; 0 leaves a direction unshaped.
+func (m *maker) make(down, up unit.Rate) (Plan, error) {
+	if down == 0 && up == 0 {
+		return Plan{}, ErrNothingToShape
+	}
+	down, up = m.wholeSteps(down), m.wholeSteps(up)
+	m.plan = Plan{
+		Schema: Schema, Platform: m.platform.name, WAN: m.facts.WAN, LAN: m.facts.LAN,
+		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
+		Basis: &Basis{Line: m.line, Facts: m.facts, Wishes: m.wishes},
+	}
+	m.because("aqm", string(m.aqm), "%s", m.aqmWhy)
+	if up != 0 {
+		m.plan.Up = m.shaper(DirectionUp, up)
+	}
+	if down != 0 {
+		if err := m.chooseSide(); err != nil {
+			return Plan{}, err
+		}
+		m.plan.Down = m.shaper(DirectionDown, down)
+	}
+	m.offloads()
+	m.warn()
+	return m.plan, m.plan.Validate()
+}
+
+// because records why a field has its value.
+func (m *maker) because(field, value, format string, args ...any) {
+	m.plan.Reasons = append(m.plan.Reasons, Reason{Field: field, Value: value, Why: fmt.Sprintf(format, args...)})
+}
+
+// warning records what the platform cannot do, or what looks wrong.
+func (m *maker) warning(format string, args ...any) {
+	m.plan.Warnings = append(m.plan.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (m *maker) goal() time.Duration {
+	if m.wishes.Goal > 0 {
+		return m.wishes.Goal
+	}
+	return DefaultGoal(m.line)
+}
+
+// shaper builds one direction.
+func (m *maker) shaper(d Direction, r unit.Rate) *Shaper {
+	s := &Shaper{
+		Device: m.facts.WAN, Rate: r, AQM: m.aqm,
+		LinkLayer: m.framing.layer, Overhead: m.framing.overhead, MPU: m.framing.mpu, HeaderLen: m.headerLen(),
+	}
+	m.because(field(d, "rate"), r.String(), "%s", m.whyRate(d, r))
+	if d == DirectionDown {
+		m.placeDownload(s)
+	}
+	m.frame(d, s)
+	switch m.aqm {
+	case CAKE:
+		m.cake(d, s)
+	case FQCoDel:
+		m.fqCodel(d, s)
+	case FIFO:
+		m.fifo(d, s)
+	}
+	if m.platform.htb && m.aqm != CAKE {
+		m.htb(d, s)
+	}
+	return s
+}
+
+func field(d Direction, name string) string { return string(d) + "." + name }
+
+// whyRate explains a rate by the measured one.
+func (m *maker) whyRate(d Direction, r unit.Rate) string {
+	measured, wish, start := m.line.Up, m.wishes.Up, StartUp
+	why := "below the line's rate, so that the queue stands here and not in the modem"
+	if d == DirectionDown {
+		measured, wish, start = m.line.Down, m.wishes.Down, StartDown
+		why = "lower than the line by enough for senders to react before the provider's queue fills"
+	}
+	if measured == 0 {
+		return "as wished; the line was not measured"
+	}
+	share := strconv.FormatFloat(float64(r)/float64(measured)*100, 'f', 1, 64) + " % of the " + measured.String() + " measured: "
+	if r > measured {
+		m.warning("%s: %s is above the %s that the line measured, so the modem will queue", d, r, measured)
+		return share + "as wished"
+	}
+	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.wishes.Style == StyleDefault {
+		why += "; `unbloat tune` finds the best"
+	}
+	return share + why
+}
+
+// placeDownload says where the download is shaped.
+func (m *maker) placeDownload(s *Shaper) {
+	switch m.side {
+	case SideIFB:
+		s.Device, s.IngressOf = IFBName(m.facts.WAN), m.facts.WAN
+		m.because("down.device", s.Device, "%s: the WAN's ingress is redirected to this ifb, so what the router itself downloads is shaped too", m.sideWhy)
+	case SideLAN:
+		s.Device = m.facts.LAN
+		s.HeaderLen = EthernetHeader // the LAN is Ethernet, whatever the WAN is
+		m.because("down.device", s.Device, "%s; what the router itself downloads is not shaped", m.sideWhy)
+	case SideIn:
+		s.IngressOf = m.facts.WAN
+		m.because("down.device", s.Device, "%s", m.sideWhy)
+	}
+}
+
+// frame explains the arithmetic of packet sizes, or gives it up where the
+// platform, or the article, has none.
+func (m *maker) frame(d Direction, s *Shaper) {
+	f := field(d, "overhead")
+	switch {
+	case m.platform.overhead != "":
+		if m.line.LinkLayer == ATM || m.line.LinkLayer == PTM || s.Overhead > EthernetHeader {
+			m.warning("%s: %s, but this line adds %d bytes to each IP packet (%s): small packets are undercounted, so leave more room in the rate", d, m.platform.overhead, s.Overhead, s.LinkLayer)
+		}
+		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
+		m.because(f, strconv.Itoa(s.Overhead), "%s", m.platform.overhead)
+	case m.wishes.Style == StyleSeed:
+		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
+	default:
+		m.because(f, strconv.Itoa(s.Overhead), "%s; a 1500-byte packet occupies %d bytes of the line", m.framing.why, s.WireSize(fullIP))
+		if s.MPU > 0 {
+			m.because(field(d, "mpu"), strconv.Itoa(s.MPU), "no packet occupies fewer bytes on this line")
+		}
+	}
+}
+
+// htb sets the numbers of the HTB class.
+func (m *maker) htb(d Direction, s *Shaper) {
+	if m.wishes.Style == StyleSeed {
+		if m.platform.name != ClearOS {
+			s.ClassQ = mostQuantum
+			m.because(field(d, "class_q"), "1514 B", "the article's: one full packet a round; there is one class, so it only silences HTB's warning")
+		}
+		return
+	}
+	s.Burst = htbBurst(s.Rate, m.mtu())
+	m.because(field(d, "burst"), inBytes(s.Burst), "HTB may send this much at once: a full packet and its cells, or 1 ms of the rate, so that its clock does not cost throughput")
+}
+
+func (m *maker) mtu() int {
+	if m.facts.MTU > 0 {
+		return m.facts.MTU
+	}
+	return int(fullIP)
+}
+
+// offloads lists what has to be off for HTB to see packets as the line does.
+func (m *maker) offloads() {
+	if !m.platform.htb || m.aqm == CAKE || m.wishes.Style == StyleSeed {
+		return
+	}
+	need := func(device, feature string) {
+		o := Offload{Device: device, Feature: feature}
+		if device == "" || slices.Contains(m.plan.Offloads, o) || m.facts.Offloads != nil && !slices.Contains(m.facts.Offloads, o) {
+			return
+		}
+		m.plan.Offloads = append(m.plan.Offloads, o)
+	}
+	slow := unit.Rate(0)
+	if s := m.plan.Up; s != nil && s.Rate < splitBelow {
+		slow = s.Rate
+		need(m.facts.WAN, "tso")
+		need(m.facts.WAN, "gso")
+		need(m.facts.LAN, "gro") // what the LAN merges leaves the WAN merged
+	}
+	if s := m.plan.Down; s != nil && s.Rate < splitBelow {
+		if slow == 0 || s.Rate < slow {
+			slow = s.Rate
+		}
+		need(m.facts.WAN, "gro")
+		if m.side == SideLAN {
+			need(m.facts.LAN, "tso")
+			need(m.facts.LAN, "gso")
+		}
+	}
+	if len(m.plan.Offloads) > 0 {
+		m.because("offloads", m.offloadsOff(), "HTB does not split merged packets: one of 64 KB occupies %s for %s", slow, ms(slow.Time(65536)))
+	}
+}
+
+// offloadsOff prints what is switched off, as in "eth0 tso gso gro, eth1 gro".
+func (m *maker) offloadsOff() string {
+	var devices []string
+	features := map[string]string{}
+	for _, o := range m.plan.Offloads {
+		if features[o.Device] == "" {
+			devices = append(devices, o.Device)
+		}
+		features[o.Device] += " " + o.Feature
+	}
+	for i, d := range devices {
+		devices[i] = d + features[d]
+	}
+	return strings.Join(devices, ", ") + " off"
+}
+
+// ms prints a duration in ms with at most four significant digits.
+func ms(d time.Duration) string {
+	return strconv.FormatFloat(unit.Ms(d), 'g', 4, 64) + " ms"
+}
+
+// inBytes prints a size as kernels take it.
+func inBytes(n unit.Size) string { return strconv.FormatInt(int64(n), 10) + " B" }

@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"unbloat/unit"
+)
+
+// ErrNothingToShape is returned when neither direction has a rate.
+var ErrNothingToShape = errors.New("no rate is known in either direction; measure the line, or give --down and --up")
+
+// A FieldError says which field of a plan, line or wish cannot be, and why.
+type FieldError struct {
+	Field string // as in "up.target"
+	Why   string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Why }
+
+// fieldError makes a FieldError.
+func fieldError(field, format string, args ...any) error {
+	return &FieldError{Field: field, Why: fmt.Sprintf(format, args...)}
+}
+
+// A SwappedError says that the wished rates fit the line only if download and
+// upload are exchanged.
+type SwappedError struct {
+	MeasuredDown, MeasuredUp, WishedDown, WishedUp unit.Rate
+}
+
+func (e *SwappedError) Error() string {
+	return fmt.Sprintf("download and upload look swapped: wished %s down and %s up, but the line measured %s down and %s up; exchange them, or measure again",
+		e.WishedDown, e.WishedUp, e.MeasuredDown, e.MeasuredUp)
+}
+
+// An AboveLineError says that a wished rate is so far above the measured one
+// that the queue would stay in the modem, where no shaper reaches it.
+type AboveLineError struct {
+	Direction        Direction
+	Wished, Measured unit.Rate
+}
+
+func (e *AboveLineError) Error() string {
+	return fmt.Sprintf("%s: %s is more than twice the %s that the line measured, so the modem would go on queueing; wish for less, or measure again",
+		e.Direction, e.Wished, e.Measured)
+}
+
+// An UnsupportedAQMError says that the router lacks the wished queue discipline.
+type UnsupportedAQMError struct {
+	AQM      AQM
+	Platform string
+	Have     []AQM
+}
+
+func (e *UnsupportedAQMError) Error() string {
+	have := make([]string, len(e.Have))
+	for i, a := range e.Have {
+		have[i] = string(a)
+	}
+	if len(have) == 0 {
+		have = []string{"nothing"}
+	}
+	return fmt.Sprintf("%s: this %s router has no %s, only %s; load or install its kernel module, or choose another", e.AQM, e.Platform, e.AQM, strings.Join(have, ", "))
+}
+
+// A NoIngressError says that the download cannot be shaped on the wished side.
+type NoIngressError struct {
+	Platform string
+	Side     Side
+	Why      string
+}
+
+func (e *NoIngressError) Error() string {
+	return fmt.Sprintf("download on side %q of this %s router: %s", e.Side, e.Platform, e.Why)
+}

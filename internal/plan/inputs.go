@@ -1,0 +1,151 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/unit"
+)
+
+// A Line is what is known of the internet line. Its rates are what the modem
+// carries, counted with the line's own overhead; 0 means not known.
+type Line struct {
+	Down      unit.Rate     `json:"down_bps,omitempty"`
+	Up        unit.Rate     `json:"up_bps,omitempty"`
+	RTT       time.Duration `json:"rtt_ns,omitempty"`     // idle round trip to what is used most; 0: not known
+	LinkLayer LinkLayer     `json:"link_layer,omitempty"` // "": Ethernet
+	Overhead  int           `json:"overhead,omitempty"`   // bytes beyond the IP packet, as Shaper.Overhead; 0: the link layer's usual
+	MPU       int           `json:"mpu,omitempty"`        // 0: the link layer's usual
+}
+
+// Facts are what is known of the router.
+type Facts struct {
+	Platform     string    `json:"platform"`
+	WAN          string    `json:"wan"`
+	LAN          string    `json:"lan,omitempty"`
+	MTU          int       `json:"mtu,omitempty"`            // IP bytes on the WAN; 0: 1500
+	PointToPoint bool      `json:"point_to_point,omitempty"` // the WAN has no Ethernet header: ppp, tun, wireguard
+	AQMs         []AQM     `json:"aqms,omitempty"`           // what the kernel has; nil: what the platform's current release has
+	IFB          bool      `json:"ifb"`                      // the kernel has ifb devices
+	Offloads     []Offload `json:"offloads,omitempty"`       // what can be switched off; nil: tso, gso and gro everywhere
+}
+
+// Side says where the download is shaped.
+type Side string
+
+// Sides. Linux has no queue on ingress, so it redirects the WAN's ingress to an
+// ifb device; seed 003 and OpenBSD shape the LAN's egress; dummynet shapes
+// inbound packets on the WAN itself.
+const (
+	SideIFB Side = "ifb"
+	SideLAN Side = "lan"
+	SideIn  Side = "in"
+)
+
+// Style says whose habits the plan follows.
+type Style string
+
+// Styles. StyleSeed sets what the platform's seed article sets and leaves the
+// rest to the kernel's defaults; the plan's reasons say how it differs.
+const (
+	StyleDefault Style = ""
+	StyleSeed    Style = "seed"
+)
+
+// Direction names one direction of the line.
+type Direction string
+
+// Directions, seen from the home.
+const (
+	DirectionDown Direction = "down"
+	DirectionUp   Direction = "up"
+)
+
+// Wishes are what somebody wants of the plan. The zero value wants the best
+// that the router can do, in both directions. Numbers that are zero are derived.
+type Wishes struct {
+	Goal      time.Duration `json:"goal_ns,omitempty"` // p95 increase to aim at; 0: DefaultGoal
+	AQM       AQM           `json:"aqm,omitempty"`     // "": the best the kernel has
+	Side      Side          `json:"side,omitempty"`    // "": the platform's usual
+	Style     Style         `json:"style,omitempty"`
+	Only      Direction     `json:"only,omitempty"` // shape only this direction; "": both
+	Down      RateWish      `json:"down,omitzero"`
+	Up        RateWish      `json:"up,omitzero"`
+	Target    time.Duration `json:"target_ns,omitempty"`   // fq_codel only
+	Interval  time.Duration `json:"interval_ns,omitempty"` // CAKE: its `rtt`
+	Latency   time.Duration `json:"latency_ns,omitempty"`  // FIFO: how long it may be; 0: Goal, or 100 ms
+	ECN       *bool         `json:"ecn,omitempty"`         // nil: by the rate
+	Limit     int           `json:"limit,omitempty"`       // packets
+	Flows     int           `json:"flows,omitempty"`       // fq_codel only
+	Quantum   unit.Size     `json:"quantum,omitempty"`     // fq_codel only
+	Tins      string        `json:"tins,omitempty"`        // CAKE only; "": besteffort
+	AckFilter *bool         `json:"ack_filter,omitempty"`  // CAKE only; nil: by the line's asymmetry
+}
+
+// A RateWish is a rate, or a fraction of the measured one. The zero value
+// leaves it to the plan.
+type RateWish struct {
+	Rate     unit.Rate
+	Fraction float64 // 0 < Fraction ≤ 1; used if Rate is 0
+}
+
+// IsZero reports whether nothing is wished.
+func (w RateWish) IsZero() bool { return w == RateWish{} }
+
+// String prints the wish so that ParseRateWish reads the same back.
+func (w RateWish) String() string {
+	switch {
+	case w.Rate != 0:
+		return w.Rate.String()
+	case w.Fraction != 0:
+		return strconv.FormatFloat(w.Fraction, 'g', -1, 64)
+	default:
+		return ""
+	}
+}
+
+// ParseRateWish reads a rate such as "950 kbit/s", or a fraction of the
+// measured rate such as "95%" or "0.95". The empty string is no wish.
+func ParseRateWish(s string) (RateWish, error) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return RateWish{}, nil
+	}
+	num, percent := strings.CutSuffix(s, "%")
+	f, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+	if err != nil {
+		r, err := unit.ParseRate(s)
+		return RateWish{Rate: r}, err
+	}
+	if percent {
+		f /= 100
+	}
+	if !(f > 0 && f <= 1) {
+		return RateWish{}, fmt.Errorf("rate %q: a fraction of the measured rate is above 0 and at most 1 (100%%); a rate has a unit, as in 950kbit", s)
+	}
+	return RateWish{Fraction: f}, nil
+}
+
+// MarshalText prints the wish; UnmarshalText reads it from TOML and JSON strings.
+func (w RateWish) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// UnmarshalText reads what ParseRateWish reads.
+func (w *RateWish) UnmarshalText(b []byte) (err error) {
+	*w, err = ParseRateWish(string(b))
+	return err
+}
+
+// of returns the wished rate on a line measured at `measured`, rounded down, or
+// fallback of it; 0 if that is unknown.
+func (w RateWish) of(measured unit.Rate, fallback float64) unit.Rate {
+	switch {
+	case w.Rate != 0:
+		return w.Rate
+	case w.Fraction != 0:
+		return measured.Scale(w.Fraction)
+	default:
+		return measured.Scale(fallback)
+	}
+}

@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"unbloat/unit"
+)
+
+func anyRate(t *rapid.T, label string) unit.Rate {
+	// From 64 kbit/s to 10 Gbit/s, evenly over the orders of magnitude.
+	of := rapid.SampledFrom([]unit.Rate{kbit, 10 * kbit, 100 * kbit, mbit, 10 * mbit, 100 * mbit, gbit}).Draw(t, label+" order")
+	return max(64*kbit, unit.Rate(rapid.Int64Range(int64(of), 10*int64(of)).Draw(t, label)))
+}
+
+func anyInput(t *rapid.T) (Line, Facts, Wishes) {
+	name := rapid.SampledFrom(Platforms()).Draw(t, "platform")
+	f, err := AssumedFacts(name, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Line{
+		Down: anyRate(t, "down"), Up: anyRate(t, "up"),
+		RTT:       time.Duration(rapid.IntRange(0, 700).Draw(t, "rtt")) * time.Millisecond,
+		LinkLayer: rapid.SampledFrom([]LinkLayer{"", Ethernet, DOCSIS, ATM, PTM}).Draw(t, "link layer"),
+		Overhead:  rapid.SampledFrom([]int{0, 0, 18, 44}).Draw(t, "overhead"),
+	}
+	f.MTU = rapid.SampledFrom([]int{0, 1492, 1500}).Draw(t, "mtu")
+	w := Wishes{AQM: rapid.SampledFrom(append(f.AQMs, "")).Draw(t, "aqm")}
+	if rapid.Bool().Draw(t, "fractions") {
+		w.Down = RateWish{Fraction: rapid.Float64Range(0.5, 1).Draw(t, "down fraction")}
+		w.Up = RateWish{Fraction: rapid.Float64Range(0.5, 1).Draw(t, "up fraction")}
+	}
+	w.Only = rapid.SampledFrom([]Direction{"", DirectionDown, DirectionUp}).Draw(t, "only")
+	w.Style = rapid.SampledFrom([]Style{StyleDefault, StyleDefault, StyleSeed}).Draw(t, "style")
+	return l, f, w
+}
+
+// A plan that is made is valid, below the line, patient enough for one packet,
+// survives JSON, and is what WithRates makes of it again.
+func TestLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, f, w := anyInput(t)
+		p, err := Make(l, f, w)
+		if err != nil {
+			most := max(p.DownBps, p.UpBps, l.Down, l.Up)
+			if pf, _ := platformOf(f.Platform); most*9/10 > pf.max*8/10 {
+				t.Skip("above the platform's limit")
+			}
+			t.Fatalf("Make: %v", err)
+		}
+		if err := p.Validate(); err != nil {
+			t.Fatalf("Validate: %v", err)
+		}
+		if p.DownBps > l.Down || p.UpBps > l.Up {
+			t.Fatalf("%s/%s on a line of %s/%s", p.DownBps, p.UpBps, l.Down, l.Up)
+		}
+		mtu := unit.Size(1500)
+		if f.MTU != 0 {
+			mtu = unit.Size(f.MTU)
+		}
+		for _, s := range []*Shaper{p.Down, p.Up} {
+			if s == nil {
+				continue
+			}
+			if s.Target != 0 && w.Style == StyleDefault && s.Target*2 < s.Rate.Time(s.WireSize(mtu))*3 {
+				t.Fatalf("target %v at %s", s.Target, s.Rate)
+			}
+			if s.AQM == FQCoDel && w.Style == StyleDefault && (s.Quantum < 300 || s.Quantum > 1514) {
+				t.Fatalf("quantum %s", s.Quantum)
+			}
+		}
+		if d := cmp.Diff(p, p.WithRates(p.DownBps, p.UpBps)); d != "" {
+			t.Fatalf("WithRates is not Make:\n%s", d)
+		}
+		b, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse(b)
+		if err != nil {
+			t.Fatalf("read back: %v", err)
+		}
+		if d := cmp.Diff(p, back); d != "" {
+			t.Fatalf("JSON round trip:\n%s", d)
+		}
+	})
+}
+
+// A retune to other rates gives what Make gives when they are wished.
+func TestRetuneIsMake(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, f, w := anyInput(t)
+		l.Down, l.Up = min(l.Down, gbit), min(l.Up, gbit)
+		w.Only = ""
+		p, err := Make(l, f, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		down := max(64*kbit, l.Down.Scale(rapid.Float64Range(0.5, 1).Draw(t, "down'")))
+		up := max(64*kbit, l.Up.Scale(rapid.Float64Range(0.5, 1).Draw(t, "up'")))
+		w.Down, w.Up = RateWish{Rate: down}, RateWish{Rate: up}
+		want, err := Make(l, f, w)
+		if err != nil {
+			t.Skip("refused: ", err)
+		}
+		got := p.WithRates(down, up)
+		ignore := func(p Plan) Plan { p.Basis, p.Reasons = nil, nil; return p }
+		if d := cmp.Diff(ignore(want), ignore(got)); d != "" {
+			t.Fatalf("-Make +WithRates:\n%s", d)
+		}
+	})
+}
+
+// A plan made by hand keeps its numbers, except a target too small for the rate.
+func TestRetuneByHand(t *testing.T) {
+	p := Plan{
+		Schema: Schema, Platform: Linux, WAN: "eth0", UpBps: 20 * mbit, AQM: FQCoDel,
+		Up: &Shaper{Device: "eth0", Rate: 20 * mbit, AQM: FQCoDel, Target: 5 * time.Millisecond, Interval: 100 * time.Millisecond, Limit: 77},
+	}
+	q := p.WithRates(0, mbit)
+	if err := q.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if q.Up.Rate != mbit || q.Up.Limit != 77 || q.Up.Target < 18*time.Millisecond || q.Up.Interval < 108*time.Millisecond {
+		t.Errorf("%+v", q.Up)
+	}
+	if p.Up.Rate != 20*mbit {
+		t.Error("the first plan was changed")
+	}
+}
+
+// Whatever Parse accepts, Explain prints and WithRates retunes without a panic.
+func FuzzParse(f *testing.F) {
+	for _, platform := range Platforms() {
+		facts, _ := AssumedFacts(platform, "", "")
+		p, err := Make(Line{Down: 30 * mbit, Up: 5 * mbit}, facts, Wishes{})
+		if err != nil {
+			f.Fatal(err)
+		}
+		b, _ := json.Marshal(p)
+		f.Add(b)
+	}
+	f.Add([]byte(`{"schema":"unbloat.plan/1","platform":"linux","wan":"eth0","up_bps":-1,"up":{"device":"eth0","rate_bps":-1}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := Parse(b)
+		if err != nil {
+			return
+		}
+		if p.Explain() == "" {
+			t.Error("no explanation")
+		}
+		if q := p.WithRates(p.DownBps, p.UpBps); q.Validate() != nil {
+			t.Errorf("its own rates make it invalid: %v", q.Validate())
+		}
+		again, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(again); err != nil {
+			t.Errorf("its own JSON is refused: %v", err)
+		}
+	})
+}
+
+func TestRateWish(t *testing.T) {
+	for s, want := range map[string]RateWish{
+		"": {}, "950 kbit/s": {Rate: 950 * kbit}, "95%": {Fraction: 0.95}, "95 %": {Fraction: 0.95}, "0.95": {Fraction: 0.95}, "1": {Fraction: 1},
+	} {
+		got, err := ParseRateWish(s)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", s, got, err)
+		}
+		if again, err := ParseRateWish(got.String()); err != nil || again != got {
+			t.Errorf("%q → %q → %+v, %v", s, got, again, err)
+		}
+	}
+	for _, s := range []string{"0", "950", "-1", "101%", "NaN", "Inf", "x", "0 kbit"} {
+		if got, err := ParseRateWish(s); err == nil {
+			t.Errorf("%q is %+v", s, got)
+		}
+	}
+}
+
+func TestIFBName(t *testing.T) {
+	for wan, want := range map[string]string{"eth0": "ifb4eth0", "eleven-char": "ifb4eleven-char", "interface-of-15": "ifb-1526165b"} {
+		if got := IFBName(wan); got != want {
+			t.Errorf("%s: %s, want %s", wan, got, want)
+		}
+	}
+	if IFBName("interface-of-15") == IFBName("interface-of-1x") {
+		t.Error("two devices share an ifb")
+	}
+}

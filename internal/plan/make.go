@@ -1,0 +1,273 @@
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"unbloat/unit"
+)
+
+// Fractions of the measured rates that a plan starts from; `unbloat tune` finds
+// better ones. The upload's queue is in our own hands, the download's only once
+// the sender has reacted, so it needs more room.
+const (
+	StartUp   = 0.95
+	StartDown = 0.90
+)
+
+// leastGoal is the goal where the line is fast enough for any.
+const leastGoal = 5 * time.Millisecond
+
+// DefaultGoal returns the p95 increase of the round trip that is aimed at: the
+// larger of 5 ms and 1.5 times a full packet's time up plus 1.5 times that down,
+// since no scheduler can interrupt a packet that is on the wire. A direction
+// whose rate is not known adds nothing.
+func DefaultGoal(l Line) time.Duration {
+	f := l.framing(EthernetHeader, false)
+	full := wireSize(f.layer, f.overhead, f.mpu, fullIP)
+	var sum time.Duration
+	for _, r := range []unit.Rate{l.Down, l.Up} {
+		if r > 0 {
+			sum += r.Time(full) * 3 / 2
+		}
+	}
+	return max(leastGoal, sum)
+}
+
+// Make plans the shaping of line on a router with these facts. Every number in
+// the plan has a Reason. Errors are *FieldError, *SwappedError,
+// *AboveLineError, *UnsupportedAQMError, *NoIngressError or ErrNothingToShape.
+func Make(line Line, facts Facts, wishes Wishes) (Plan, error) {
+	m, err := newMaker(line, facts, wishes)
+	if err != nil {
+		return Plan{}, err
+	}
+	down, up := m.rates()
+	if err := checkRates(line, wishes, down, up); err != nil {
+		return Plan{}, err
+	}
+	return m.make(down, up)
+}
+
+// WithRates returns the plan for other rates: all that depends on a rate is
+// derived again, with its reason. It gives what Make gives for the same rates;
+// 0 leaves a direction unshaped. The rates are not compared with the measured
+// ones, since a tuner tries what it likes; rates that no shaper can hold are
+// for Validate to refuse. A plan made or edited by hand keeps its numbers but
+// for the rate, and a target and burst too small for it.
+func (p Plan) WithRates(down, up unit.Rate) Plan {
+	if now, err := p.remake(p.DownBps, p.UpBps); err == nil && reflect.DeepEqual(now.Down, p.Down) && reflect.DeepEqual(now.Up, p.Up) {
+		if q, err := p.remake(down, up); err == nil {
+			return q
+		}
+	}
+	return p.withRatesByHand(down, up)
+}
+
+// remake makes the plan anew from its basis.
+func (p Plan) remake(down, up unit.Rate) (Plan, error) {
+	if p.Basis == nil {
+		return Plan{}, fieldError("basis", "is missing")
+	}
+	m, err := newMaker(p.Basis.Line, p.Basis.Facts, p.Basis.Wishes)
+	if err != nil {
+		return Plan{}, err
+	}
+	return m.make(down, up)
+}
+
+// withRatesByHand is WithRates for a plan whose origin is not known.
+func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
+	retune := func(s *Shaper, r unit.Rate) *Shaper {
+		if s == nil || r == 0 {
+			return nil
+		}
+		c := *s
+		c.Rate = r
+		if c.Target != 0 {
+			c.Target = max(c.Target, codelTarget(r, c.WireSize(fullIP)))
+			c.Interval = max(c.Interval, codelInterval(c.Target))
+		}
+		if c.Burst != 0 {
+			c.Burst = max(c.Burst, htbBurst(r, int(fullIP)))
+		}
+		return &c
+	}
+	p.DownBps, p.UpBps = down, up
+	p.Down, p.Up = retune(p.Down, down), retune(p.Up, up)
+	p.Reasons = slices.DeleteFunc(slices.Clone(p.Reasons), func(r Reason) bool { return r.Field == "down.rate" || r.Field == "up.rate" })
+	return p
+}
+
+// A maker makes one plan.
+type maker struct {
+	line     Line
+	facts    Facts
+	wishes   Wishes
+	platform platform
+	aqm      AQM
+	aqmWhy   string
+	side     Side
+	sideWhy  string
+	framing  framing
+	plan     Plan
+}
+
+// newMaker checks what a plan is to be made from, and chooses AQM and side.
+func newMaker(line Line, facts Facts, wishes Wishes) (*maker, error) {
+	p, err := platformOf(facts.Platform)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkInputs(line, facts, wishes, p); err != nil {
+		return nil, err
+	}
+	m := &maker{line: line, facts: facts, wishes: wishes, platform: p}
+	m.framing = line.framing(m.headerLen(), facts.PointToPoint && isPPP(facts.WAN))
+	if err := m.chooseAQM(); err != nil {
+		return nil, err
+	}
+	return m, m.checkWishesFit()
+}
+
+func isPPP(device string) bool {
+	return len(device) > 3 && device[:3] == "ppp" || len(device) > 5 && device[:5] == "pppoe"
+}
+
+// headerLen is how many bytes beyond the IP packet the shaper's kernel counts.
+func (m *maker) headerLen() int {
+	if m.facts.PointToPoint || m.platform.sides[0] == SideIn {
+		return 0 // dummynet sees IP packets alone
+	}
+	return EthernetHeader
+}
+
+// chooseAQM walks down the ladder to what the router has.
+func (m *maker) chooseAQM() error {
+	have := m.facts.AQMs
+	if have == nil {
+		have = m.platform.aqms
+	}
+	usable := func(a AQM) bool { return slices.Contains(have, a) && slices.Contains(m.platform.aqms, a) }
+	if a := m.wishes.AQM; a != "" {
+		if !usable(a) {
+			return &UnsupportedAQMError{AQM: a, Platform: m.platform.name, Have: have}
+		}
+		m.aqm, m.aqmWhy = a, "as wished"
+		return nil
+	}
+	ladder := m.platform.aqms
+	if m.wishes.Style == StyleSeed {
+		ladder = append([]AQM{m.platform.seedAQM}, ladder...)
+	}
+	for _, a := range ladder {
+		if !usable(a) {
+			continue
+		}
+		m.aqm, m.aqmWhy = a, m.whyAQM(a)
+		return nil
+	}
+	return &UnsupportedAQMError{AQM: ladder[0], Platform: m.platform.name, Have: have}
+}
+
+func (m *maker) whyAQM(a AQM) string {
+	switch {
+	case m.wishes.Style == StyleSeed:
+		return "what the article uses"
+	case a == CAKE:
+		return "shapes, isolates hosts and flows, and scales itself to the rate: the best this kernel has"
+	case a == FQCoDel:
+		return fmt.Sprintf("isolates flows and keeps each one's queue short: the best that %s has here", m.platform.name)
+	case a == SFQ:
+		return "what ClearOS's own engine has"
+	default:
+		return "nothing better here: a queue too short to delay anybody for long"
+	}
+}
+
+// chooseSide decides where the download is shaped.
+func (m *maker) chooseSide() error {
+	side, why := m.wishes.Side, "as wished"
+	if m.aqm == SFQ {
+		m.side, m.sideWhy = SideIn, "ClearOS's own engine shapes what comes in on the WAN"
+		return nil
+	}
+	if side == "" {
+		side, why = m.platform.sides[0], "the usual way"
+		if m.wishes.Style == StyleSeed && slices.Contains(m.platform.sides, SideLAN) {
+			side, why = SideLAN, "the article's way: the download is what leaves towards the LAN"
+		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
+			side, why = SideLAN, "this kernel has no ifb device, and the download is what leaves towards the LAN"
+		}
+	}
+	fail := func(why string) error { return &NoIngressError{Platform: m.platform.name, Side: side, Why: why} }
+	if side == SideIn {
+		why = "dummynet shapes what comes in on the WAN itself"
+	}
+	switch {
+	case !slices.Contains(m.platform.sides, side):
+		return fail(fmt.Sprintf("not possible there; use one of %v", m.platform.sides))
+	case side == SideIFB && !m.facts.IFB:
+		return fail("the kernel has no ifb device (module ifb, package kmod-ifb on OpenWrt); load it, or name the LAN interface and use side lan")
+	case side == SideLAN && m.facts.LAN == "":
+		return fail("the LAN's interface is not known; give --lan")
+	}
+	m.side, m.sideWhy = side, why
+	return nil
+}
+
+// rates resolves the wished rates; 0 leaves a direction unshaped.
+func (m *maker) rates() (down, up unit.Rate) {
+	startDown, startUp := StartDown, StartUp
+	if m.wishes.Style == StyleSeed {
+		startDown, startUp = m.platform.seedDown, m.platform.seedUp
+	}
+	if m.wishes.Only != DirectionUp {
+		down = m.wishes.Down.of(m.line.Down, startDown)
+	}
+	if m.wishes.Only != DirectionDown {
+		up = m.wishes.Up.of(m.line.Up, startUp)
+	}
+	return down, up
+}
+
+// wholeSteps rounds a rate down to what the platform's language can say; a rate
+// below that stays as it is, for Validate to refuse.
+func (m *maker) wholeSteps(r unit.Rate) unit.Rate {
+	if r < m.platform.step {
+		return r
+	}
+	return r - r%m.platform.step
+}
+
+// checkRates compares the rates with the measured ones.
+func checkRates(line Line, wishes Wishes, down, up unit.Rate) error {
+	if wishes.Down.Fraction != 0 && line.Down == 0 {
+		return fieldError("down", "%s of a rate that was not measured", wishes.Down)
+	}
+	if wishes.Up.Fraction != 0 && line.Up == 0 {
+		return fieldError("up", "%s of a rate that was not measured", wishes.Up)
+	}
+	if line.Down > 0 && line.Up > 0 && wishes.Down.Rate > 0 && wishes.Up.Rate > 0 {
+		a, b := wishes.Down.Rate, wishes.Up.Rate
+		if fitsSwapped(line.Down, line.Up, a, b) || fitsSwapped(line.Up, line.Down, b, a) {
+			return &SwappedError{MeasuredDown: line.Down, MeasuredUp: line.Up, WishedDown: a, WishedUp: b}
+		}
+	}
+	if line.Down > 0 && down > 2*line.Down {
+		return &AboveLineError{Direction: DirectionDown, Wished: down, Measured: line.Down}
+	}
+	if line.Up > 0 && up > 2*line.Up {
+		return &AboveLineError{Direction: DirectionUp, Wished: up, Measured: line.Up}
+	}
+	return nil
+}
+
+// fitsSwapped reports whether wishes for the fast and the slow direction of an
+// asymmetric line are the wrong way round: the fast one gets no more than the
+// slow one can carry, and the slow one clearly more than it can.
+func fitsSwapped(fast, slow, wishFast, wishSlow unit.Rate) bool {
+	return fast > slow+slow/2 && wishFast <= slow+slow/20 && wishSlow > slow+slow/2
+}

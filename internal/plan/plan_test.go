@@ -1,0 +1,255 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"unbloat/unit"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	kbit = unit.KbitPerSecond
+	mbit = unit.MbitPerSecond
+	gbit = unit.GbitPerSecond
+)
+
+// input is the "input.json" of a golden file.
+type input struct {
+	Line   Line   `json:"line"`
+	Facts  Facts  `json:"facts"`
+	Wishes Wishes `json:"wishes"`
+}
+
+// TestGolden plans what each file's input.json says: the five articles' own
+// numbers, and ours.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var in input
+			if err := json.Unmarshal(a.Files[0].Data, &in); err != nil {
+				t.Fatal(err)
+			}
+			var got []txtar.File
+			p, err := Make(in.Line, in.Facts, in.Wishes)
+			if err != nil {
+				got = []txtar.File{{Name: "error.txt", Data: []byte(err.Error() + "\n")}}
+			} else {
+				got = []txtar.File{{Name: "explain.txt", Data: []byte(p.Explain())}, {Name: "shapers.json", Data: shapersJSON(t, p)}}
+			}
+			got = append(a.Files[:1:1], got...)
+			if *update {
+				a.Files = got
+				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d := cmp.Diff(string(txtar.Format(&txtar.Archive{Files: a.Files})), string(txtar.Format(&txtar.Archive{Files: got}))); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+// shapersJSON is the part of a plan's JSON that a mechanism renders.
+func shapersJSON(t *testing.T, p Plan) []byte {
+	b, err := json.MarshalIndent(map[string]any{"down": p.Down, "up": p.Up, "offloads": p.Offloads, "goal": p.Goal}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(b, '\n')
+}
+
+func linux(aqms ...AQM) Facts {
+	return Facts{Platform: Linux, WAN: "eth0", LAN: "eth1", IFB: true, AQMs: aqms}
+}
+
+func mustMake(t *testing.T, l Line, f Facts, w Wishes) Plan {
+	t.Helper()
+	p, err := Make(l, f, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The numbers of the five articles, from Wishes alone.
+func TestSeedNumbers(t *testing.T) {
+	no := false
+	p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linux(),
+		Wishes{AQM: FQCoDel, Down: RateWish{Fraction: 0.97}, Up: RateWish{Fraction: 0.97}})
+	if p.DownBps != 29100*kbit || p.UpBps != 4850*kbit {
+		t.Errorf("seed 000: %s / %s", p.DownBps, p.UpBps)
+	}
+	p = mustMake(t, Line{}, linux(), Request{AQM: "fifo", Up: mbit}.Wishes())
+	if p.Down != nil || p.Up.Limit != 9 {
+		t.Errorf("seed 002: limit %d", p.Up.Limit)
+	}
+	p = mustMake(t, Line{}, linux(), Request{AQM: "fq_codel", Up: 950 * kbit, Target: 15 * time.Millisecond, ECN: &no}.Wishes())
+	if p.Down != nil || p.Up.Rate != 950*kbit || p.Up.Target != 15*time.Millisecond || p.Up.ECN || p.Up.Interval < 95*time.Millisecond {
+		t.Errorf("seed 003: %+v", p.Up)
+	}
+	p = mustMake(t, Line{Down: 15 * mbit, Up: mbit}, linux(), Request{AQM: "fq_codel", Down: 13 * mbit, Side: "lan"}.Wishes())
+	if p.Up != nil || p.Down.Device != "eth1" || p.Down.IngressOf != "" || p.Down.Rate != 13*mbit {
+		t.Errorf("seed 003, download: %+v", p.Down)
+	}
+	p = mustMake(t, Line{Down: 120 * mbit, Up: 12 * mbit}, Facts{Platform: OpenBSD, WAN: "em0", LAN: "em1"},
+		Wishes{Down: RateWish{Rate: 110 * mbit}, Up: RateWish{Rate: 11 * mbit}})
+	if p.Down.Device != "em1" || p.Up.Device != "em0" || p.Up.Limit != 1024 || p.Up.Flows != 1024 {
+		t.Errorf("seed 004: %+v %+v", p.Down, p.Up)
+	}
+	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Facts{Platform: ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true}, Wishes{Style: StyleSeed})
+	if p.AQM != SFQ || p.UpBps != 950*kbit || p.DownBps != 21250*kbit {
+		t.Errorf("seed 001: %s %s / %s", p.AQM, p.DownBps, p.UpBps)
+	}
+}
+
+func TestLowRateRules(t *testing.T) {
+	for _, c := range []struct {
+		up     unit.Rate
+		target time.Duration
+		q      unit.Size
+		ecn    bool
+		limit  int
+		burst  unit.Size
+	}{
+		{64 * kbit, 284 * time.Millisecond, 300, false, 1001, 1749},
+		{950 * kbit, 20 * time.Millisecond, 300, false, 1001, 1749},
+		{3999 * kbit, 5 * time.Millisecond, 300, false, 1001, 1749},
+		{4 * mbit, 5 * time.Millisecond, 300, true, 1001, 1749},
+		{9 * mbit, 5 * time.Millisecond, 300, true, 1001, 1749},
+		{20 * mbit, 5 * time.Millisecond, 610, true, 1652, 2500},
+		{gbit, 5 * time.Millisecond, 1514, true, 10240, 125000},
+	} {
+		s := mustMake(t, Line{}, linux(FQCoDel), Wishes{Up: RateWish{Rate: c.up}}).Up
+		if s.Target != c.target || s.Quantum != c.q || s.ECN != c.ecn || s.Limit != c.limit || s.Burst != c.burst {
+			t.Errorf("%s: %+v, want %+v", c.up, *s, c)
+		}
+		if want := 95*time.Millisecond + c.target; s.Interval != want {
+			t.Errorf("%s: interval %v, want %v", c.up, s.Interval, want)
+		}
+	}
+}
+
+func TestGoalIsThreeHalfPacketTimes(t *testing.T) {
+	for _, c := range []struct {
+		down, up unit.Rate
+		want     time.Duration
+	}{
+		{30 * mbit, 5 * mbit, 5 * time.Millisecond},
+		{15 * mbit, mbit, 19379200},
+		{0, 0, 5 * time.Millisecond},
+		{gbit, 0, 5 * time.Millisecond},
+	} {
+		if got := DefaultGoal(Line{Down: c.down, Up: c.up}); got != c.want {
+			t.Errorf("%s/%s: %v, want %v", c.down, c.up, got, c.want)
+		}
+	}
+}
+
+func TestLadder(t *testing.T) {
+	for _, c := range []struct {
+		have []AQM
+		want AQM
+	}{{nil, CAKE}, {[]AQM{FIFO, FQCoDel, CAKE}, CAKE}, {[]AQM{FIFO, FQCoDel}, FQCoDel}, {[]AQM{FIFO}, FIFO}} {
+		if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linux(c.have...), Wishes{}); p.AQM != c.want || p.Up.AQM != c.want || p.Down.AQM != c.want {
+			t.Errorf("%v: %s", c.have, p.AQM)
+		}
+	}
+	var lacks *UnsupportedAQMError
+	if _, err := Make(Line{Up: mbit}, linux(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) {
+		t.Errorf("CAKE without its module: %v", err)
+	}
+}
+
+func TestOverhead(t *testing.T) {
+	ppp := Facts{Platform: Linux, WAN: "ppp0", LAN: "eth1", IFB: true, PointToPoint: true}
+	for _, c := range []struct {
+		line                    Line
+		facts                   Facts
+		overhead, stab, ofPkt40 int
+	}{
+		{Line{}, linux(), 14, 0, 54},
+		{Line{LinkLayer: DOCSIS}, linux(), 18, 4, 64},
+		{Line{LinkLayer: ATM}, linux(), 44, 30, 106},
+		{Line{LinkLayer: PTM}, linux(), 22, 8, 70},
+		{Line{}, ppp, 22, 22, 62},
+		{Line{LinkLayer: PTM}, ppp, 30, 30, 72},
+		{Line{Overhead: 34, MPU: 68}, linux(), 34, 20, 74},
+	} {
+		c.line.Down, c.line.Up = 30*mbit, 5*mbit
+		s := mustMake(t, c.line, c.facts, Wishes{AQM: FQCoDel}).Up
+		if s.Overhead != c.overhead || s.StabOverhead() != c.stab || int(s.WireSize(40)) != c.ofPkt40 {
+			t.Errorf("%+v on %s: overhead %d, stab %d, 40 → %d; want %d, %d, %d", c.line, c.facts.WAN, s.Overhead, s.StabOverhead(), s.WireSize(40), c.overhead, c.stab, c.ofPkt40)
+		}
+	}
+	if got := (Line{}).FromGoodput(1448e3); got != 1514*kbit {
+		t.Errorf("line rate of 1.448 Mbit/s goodput: %s", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	line := Line{Down: 30 * mbit, Up: 5 * mbit}
+	rates := func(down, up unit.Rate) Wishes { return Wishes{Down: RateWish{Rate: down}, Up: RateWish{Rate: up}} }
+	long := linux()
+	long.WAN = "interface-of-16c"
+	for name, c := range map[string]struct {
+		line  Line
+		facts Facts
+		w     Wishes
+		want  string
+	}{
+		"swapped":             {line, linux(), rates(5*mbit, 30*mbit), "look swapped"},
+		"swapped, at 95 %":    {line, linux(), rates(4750*kbit, 28*mbit), "look swapped"},
+		"far above the line":  {line, linux(), rates(300*mbit, 5*mbit), "more than twice"},
+		"nothing known":       {Line{}, linux(), Wishes{}, ErrNothingToShape.Error()},
+		"fraction of nothing": {Line{Up: mbit}, linux(), Wishes{Down: RateWish{Fraction: 0.9}}, "was not measured"},
+		"negative":            {line, linux(), rates(-1, 5*mbit), "not within"},
+		"1 Pbit/s":            {line, linux(), rates(1e15, 5*mbit), "not within"},
+		"too low":             {Line{}, linux(), rates(0, 999), "too low"},
+		"name too long":       {line, long, Wishes{}, "has 16 characters"},
+		"shell in a name":     {line, Facts{Platform: Linux, WAN: "e;reboot"}, Wishes{}, "has the character"},
+		"option as a name":    {line, Facts{Platform: Linux, WAN: "-h"}, Wishes{}, "not an interface's name"},
+		"WAN is LAN":          {line, Facts{Platform: Linux, WAN: "a", LAN: "a"}, Wishes{}, "is the WAN too"},
+		"unknown platform":    {line, Facts{Platform: "dos", WAN: "a"}, Wishes{}, "unknown"},
+		"no ifb, no LAN":      {line, Facts{Platform: Linux, WAN: "eth0"}, Wishes{}, "no ifb device"},
+		"LAN side, no LAN":    {line, Facts{Platform: Linux, WAN: "eth0", IFB: true}, Wishes{Side: SideLAN}, "--lan"},
+		"target > interval":   {line, linux(), Wishes{AQM: FQCoDel, Target: 200 * time.Millisecond, Interval: 100 * time.Millisecond}, "above the interval"},
+		"target of CAKE":      {line, linux(), Wishes{Target: 15 * time.Millisecond}, "takes no target"},
+		"dummynet above 2^32": {Line{}, Facts{Platform: FreeBSD, WAN: "igb0"}, rates(5*gbit, 0), "the most that freebsd can hold"},
+		"em0 on OPNsense":     {line, Facts{Platform: OPNsense, WAN: "em0"}, Wishes{}, "wan, lan, opt1"},
+		"pf has no CAKE":      {line, Facts{Platform: OpenBSD, WAN: "em0", LAN: "em1"}, Wishes{AQM: CAKE}, "has no cake"},
+	} {
+		if p, err := Make(c.line, c.facts, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: plan %v, error %v; want %q", name, p.Up, err, c.want)
+		}
+	}
+	var swapped *SwappedError
+	if _, err := Make(line, linux(), rates(5*mbit, 30*mbit)); !errors.As(err, &swapped) {
+		t.Errorf("swapped: %T", err)
+	}
+	if p := mustMake(t, line, linux(), rates(31*mbit, 5*mbit)); len(p.Warnings) != 1 {
+		t.Errorf("3 %% above the line: warnings %q", p.Warnings)
+	}
+	if _, err := Make(Line{Down: 100 * mbit, Up: 100 * mbit}, linux(), rates(95*mbit, 100*mbit)); err != nil {
+		t.Errorf("a symmetric line is never swapped: %v", err)
+	}
+}

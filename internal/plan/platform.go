@@ -1,0 +1,188 @@
+package plan
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+
+	"unbloat/unit"
+)
+
+// Names of the platforms a plan can be made for.
+const (
+	Linux       = "linux"
+	OpenWrt     = "openwrt"
+	OPNsense    = "opnsense"
+	FreeBSD     = "freebsd"
+	PfSense     = "pfsense"
+	OpenBSD     = "openbsd"
+	OpenBSDAltq = "openbsd-altq"
+	ClearOS     = "clearos"
+)
+
+// Platforms returns the platforms' names, in the contract's order.
+func Platforms() []string {
+	return []string{Linux, OpenWrt, OPNsense, FreeBSD, PfSense, OpenBSD, OpenBSDAltq, ClearOS}
+}
+
+// MaxRate is the highest rate that any shaper here can hold.
+const MaxRate unit.Rate = 1e12
+
+// A platform is what a router's own language can express. Its source is
+// reference/platforms.md and the verdict vectors beside it.
+type platform struct {
+	name           string
+	wan, lan       string // what interfaces are usually called
+	aqms           []AQM  // what its current release has, best first
+	sides          []Side // how a download can be shaped, the usual one first
+	step           unit.Rate
+	max            unit.Rate
+	limit          int // most packets of a fq_codel
+	fifoLimit      int // most packets of a FIFO
+	flows          int
+	quantum        unit.Size
+	codel          string // why target and interval cannot be set; "" if they can
+	ecn            string // why ECN cannot be set; "" if it can
+	overhead       string // why overhead cannot be told; "" if it can
+	htb            bool   // the shaper is Linux's HTB: burst, class quantum, offloads
+	seedDown       float64
+	seedUp         float64
+	seedAQM        AQM
+	interfaceNames bool // WAN and LAN are netdevs, of at most 15 characters; otherwise wan, lan, optN
+}
+
+// platformOf returns what is known of the named platform.
+func platformOf(name string) (platform, error) {
+	switch name {
+	case Linux, OpenWrt, ClearOS:
+		return linuxPlatform(name), nil
+	case OPNsense, FreeBSD, PfSense:
+		return dummynetPlatform(name), nil
+	case OpenBSD, OpenBSDAltq:
+		return pfPlatform(name), nil
+	default:
+		return platform{}, fieldError("platform", "%q is unknown; use one of %s", name, strings.Join(Platforms(), ", "))
+	}
+}
+
+func linuxPlatform(name string) platform {
+	p := platform{
+		name: name, wan: "eth0", lan: "eth1",
+		aqms: []AQM{CAKE, FQCoDel, FIFO}, sides: []Side{SideIFB, SideLAN},
+		step: 1, max: MaxRate,
+		limit: math.MaxInt32, fifoLimit: math.MaxInt32, flows: 65536, quantum: 1 << 20,
+		htb: true, interfaceNames: true,
+		seedDown: 0.85, seedUp: 0.95, seedAQM: FQCoDel, // seed 003
+	}
+	switch name {
+	case OpenWrt:
+		p.wan, p.lan = "wan", "br-lan"
+		p.aqms, p.sides = []AQM{CAKE, FQCoDel}, []Side{SideIFB}
+		p.step = unit.KbitPerSecond // /etc/config/sqm takes whole kbit/s
+	case ClearOS:
+		p.wan, p.lan = "ppp0", "eth1"
+		p.aqms = []AQM{FQCoDel, SFQ} // its kernel (3.10) has no CAKE
+		p.sides = []Side{SideIFB, SideLAN}
+		p.step = unit.KbitPerSecond // network.conf takes whole kbit/s
+		p.seedAQM = SFQ             // seed 001
+	}
+	return p
+}
+
+func dummynetPlatform(name string) platform {
+	p := platform{
+		name: name, wan: "igb0", lan: "igb1",
+		aqms: []AQM{FQCoDel, FIFO}, sides: []Side{SideIn},
+		// UINT32_MAX itself comes out as 0, which is unlimited.
+		step: 1, max: math.MaxUint32 - 1,
+		limit: 20480, fifoLimit: 100, flows: 65535, quantum: 9000,
+		overhead:       "dummynet counts IP packets alone and cannot be told of more",
+		interfaceNames: true,
+		seedDown:       0.97, seedUp: 0.97, seedAQM: FQCoDel, // seed 000
+	}
+	if name == OPNsense {
+		p.wan, p.lan, p.interfaceNames = "wan", "lan", false
+	}
+	return p
+}
+
+func pfPlatform(name string) platform {
+	p := platform{
+		name: name, wan: "em0", lan: "em1",
+		aqms: []AQM{FQCoDel, FIFO}, sides: []Side{SideLAN},
+		step: 1, max: 100 * unit.GbitPerSecond,
+		limit: 65535, fifoLimit: 65535, flows: 32767, quantum: 65535,
+		codel:          "pf.conf(5) has no word for CoDel's target and interval; they are 5 ms and 100 ms",
+		ecn:            "pf's flow queues drop and never mark",
+		overhead:       "pf counts Ethernet frames and cannot be told of more",
+		interfaceNames: true,
+		seedDown:       0.92, seedUp: 0.92, seedAQM: FQCoDel, // seed 004: 110 of 120, 11 of 12
+	}
+	if name == OpenBSDAltq {
+		p.aqms = []AQM{FIFO}
+		p.max = math.MaxUint32                              // u_int32_t in struct pf_altq
+		p.seedDown, p.seedUp, p.seedAQM = 0.97, 1/1.1, FIFO // seed 002: 1 of 1.1 Mbit/s; "typical would be 97 %"
+	}
+	return p
+}
+
+// AssumedFacts returns what a current router of the platform has, for planning
+// without access to one. Empty interface names become the platform's usual ones.
+func AssumedFacts(name, wan, lan string) (Facts, error) {
+	p, err := platformOf(name)
+	if err != nil {
+		return Facts{}, err
+	}
+	f := Facts{Platform: name, WAN: wan, LAN: lan, AQMs: p.aqms, IFB: true}
+	if f.WAN == "" {
+		f.WAN = p.wan
+	}
+	if f.LAN == "" {
+		f.LAN = p.lan
+	}
+	f.PointToPoint = bareIP(f.WAN)
+	return f, nil
+}
+
+// bareIP reports whether a device of this name usually carries IP packets
+// without an Ethernet header.
+func bareIP(device string) bool {
+	return slices.ContainsFunc([]string{"ppp", "tun", "wg"}, func(prefix string) bool { return strings.HasPrefix(device, prefix) })
+}
+
+// MaxInterfaceName is how long Linux lets a device's name be (IFNAMSIZ − 1).
+const MaxInterfaceName = 15
+
+// IFBName returns the name of the ifb device that takes wan's ingress: "ifb4"
+// and the name, or a hash of it where that is too long. A truncated name might
+// be another device's.
+func IFBName(wan string) string {
+	if name := "ifb4" + wan; len(name) <= MaxInterfaceName {
+		return name
+	}
+	h := fnv.New32a()
+	h.Write([]byte(wan))
+	return fmt.Sprintf("ifb-%08x", h.Sum32())
+}
+
+// checkName refuses what no kernel takes as a device's name, and what could be
+// read as something else on a command line.
+func checkName(field, name string) error {
+	switch {
+	case name == "":
+		return fieldError(field, "an interface's name is missing")
+	case len(name) > MaxInterfaceName:
+		return fieldError(field, "%q has %d characters; an interface's name has at most %d", name, len(name), MaxInterfaceName)
+	case name[0] == '-' || name == "." || name == "..":
+		return fieldError(field, "%q is not an interface's name", name)
+	}
+	for _, c := range []byte(name) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && !strings.ContainsRune("._-@+", rune(c)) {
+			return fieldError(field, "%q has the character %q; use letters, digits, and . _ - @ +", name, c)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"unbloat/unit"
+)
+
+// ackFilterFrom is the share of the uplink from which ACKs are worth thinning.
+const ackFilterFrom = 0.20
+
+// cake sets CAKE's keywords. CAKE derives target, quantum and limit by itself.
+func (m *maker) cake(d Direction, s *Shaper) {
+	s.ECN, s.Tins = true, "besteffort"
+	if m.wishes.Tins != "" {
+		s.Tins = m.wishes.Tins
+		m.because(field(d, "tins"), s.Tins, "as wished")
+	} else {
+		m.because(field(d, "tins"), s.Tins, "marks of unknown senders earn nothing: isolation keeps calls short of delay without them")
+	}
+	if d == DirectionUp {
+		s.Isolation, s.NAT = "dual-srchost", true
+		m.because(field(d, "isolation"), s.Isolation, "fair between the home's machines first, then between each one's flows")
+	} else {
+		s.Isolation, s.Ingress = "dual-dsthost", true
+		s.NAT = m.side != SideLAN
+		m.because(field(d, "isolation"), s.Isolation, "fair between the home's machines first, then between each one's flows")
+		m.because(field(d, "ingress"), "yes", "a packet that is dropped here has crossed the line already, so it is charged")
+	}
+	if s.NAT {
+		m.because(field(d, "nat"), "yes", "the WAN sees every machine of the home under one address; conntrack knows which is which")
+	}
+	m.cakeInterval(d, s)
+	if d == DirectionUp {
+		m.cakeAckFilter(s)
+	}
+}
+
+// cakeInterval sets CAKE's rtt where its default is known not to fit.
+func (m *maker) cakeInterval(d Direction, s *Shaper) {
+	switch rtt := m.line.RTT; {
+	case m.wishes.Interval > 0:
+		s.Interval = m.wishes.Interval
+		m.because(field(d, "interval"), ms(s.Interval), "as wished")
+	case rtt > usualInterval:
+		s.Interval = (rtt + time.Millisecond - 1).Truncate(time.Millisecond)
+		m.because(field(d, "interval"), ms(s.Interval), "the line's idle round trip; CAKE's default of 100 ms would drop before senders can react")
+	default:
+		m.because(field(d, "interval"), "default", "CAKE's 100 ms fits servers near and far; its target scales with the rate by itself")
+	}
+}
+
+// cakeAckFilter decides whether redundant ACKs are thinned on the way up.
+func (m *maker) cakeAckFilter(s *Shaper) {
+	if w := m.wishes.AckFilter; w != nil {
+		s.AckFilter = *w
+		m.because("up.ack_filter", yes(s.AckFilter), "as wished")
+		return
+	}
+	down := m.plan.DownBps
+	if down == 0 {
+		down = m.line.Down
+	}
+	if down == 0 {
+		return
+	}
+	share := ackShare(down, s.Rate)
+	s.AckFilter = share >= ackFilterFrom
+	why := "thinning them is not worth the changed pacing"
+	if s.AckFilter {
+		why = "redundant ones are thinned out"
+	}
+	m.because("up.ack_filter", yes(s.AckFilter), "ACKs (66 bytes for two packets of 1514) of a full download take %.1f %% of the upload: %s", share*100, why)
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// fqCodel sets fq_codel's numbers.
+func (m *maker) fqCodel(d Direction, s *Shaper) {
+	m.codel(d, s)
+	m.ecn(d, s)
+	seed := m.wishes.Style == StyleSeed
+	switch {
+	case m.wishes.Quantum > 0:
+		s.Quantum = m.wishes.Quantum
+		m.because(field(d, "quantum"), inBytes(s.Quantum), "as wished")
+	case seed && !m.dummynet():
+		// the article leaves it to the kernel: MTU + 14, or MTU + 64 in pf
+	case seed:
+		s.Quantum = mostQuantum
+		m.because(field(d, "quantum"), inBytes(s.Quantum), "the default: one full packet a round")
+	default:
+		s.Quantum = flowQuantum(s.Rate)
+		m.because(field(d, "quantum"), inBytes(s.Quantum), "%s", whyQuantum(s))
+	}
+	m.fqLimit(d, s)
+	switch {
+	case m.wishes.Flows > 0:
+		s.Flows = m.wishes.Flows
+		m.because(field(d, "flows"), strconv.Itoa(s.Flows), "as wished")
+	case !seed || !m.platform.htb:
+		s.Flows = usualFlows
+		m.because(field(d, "flows"), strconv.Itoa(s.Flows), "100 flows at once share a queue with another in 9 %% of cases")
+	}
+}
+
+func (m *maker) dummynet() bool { return m.platform.sides[0] == SideIn }
+
+func whyQuantum(s *Shaper) string {
+	if s.Quantum < mostQuantum {
+		return fmt.Sprintf("at this rate a full packet takes %s; a small packet then waits for %d bytes of every other flow, not for a full packet of each (CAKE's rule)",
+			ms(s.Rate.Time(s.WireSize(fullIP))), s.Quantum)
+	}
+	return "one full packet a round: at this rate nobody waits long for it"
+}
+
+// codel sets target and interval.
+func (m *maker) codel(d Direction, s *Shaper) {
+	packet := s.Rate.Time(s.WireSize(unit.Size(m.mtu())))
+	if m.platform.codel != "" {
+		if wished := m.wishes.Target; wished != 0 && wished != usualTarget {
+			m.warning("%s: the target of %s cannot be had: %s", d, ms(wished), m.platform.codel)
+		} else if packet > usualTarget {
+			m.warning("%s: a full packet takes %s at %s, longer than the target; CoDel will drop more than it should, and %s", d, ms(packet), s.Rate, m.platform.codel)
+		}
+		m.because(field(d, "target"), "5 ms", "%s", m.platform.codel)
+		return
+	}
+	switch {
+	case m.wishes.Target > 0:
+		s.Target = m.wishes.Target
+		m.because(field(d, "target"), ms(s.Target), "as wished; a full packet takes %s at %s", ms(packet), s.Rate)
+	case m.wishes.Style == StyleSeed && packet > usualTarget:
+		s.Target = (packet + usualTarget - 1) / usualTarget * usualTarget
+		m.because(field(d, "target"), ms(s.Target), "the article's: a full packet takes %s at this rate, so the default of 5 ms is too short", ms(packet))
+	case m.wishes.Style == StyleSeed && !m.dummynet():
+	case m.wishes.Style == StyleSeed:
+		s.Target = usualTarget
+		m.because(field(d, "target"), ms(s.Target), "the default")
+	default:
+		s.Target = codelTarget(s.Rate, s.WireSize(unit.Size(m.mtu())))
+		m.because(field(d, "target"), ms(s.Target), "%s", whyTarget(packet, s.Target))
+	}
+	switch {
+	case m.wishes.Interval > 0:
+		s.Interval = m.wishes.Interval
+		m.because(field(d, "interval"), ms(s.Interval), "as wished")
+	case m.wishes.Style == StyleSeed && !m.dummynet():
+	case m.wishes.Style == StyleSeed:
+		s.Interval = max(usualInterval, s.Target)
+		m.because(field(d, "interval"), ms(s.Interval), "the default")
+	default:
+		s.Interval = max(codelInterval(s.Target), m.line.RTT.Truncate(time.Millisecond))
+		m.because(field(d, "interval"), ms(s.Interval), "95 ms + target: a sender's round trip, and the delay that is accepted")
+	}
+}
+
+func whyTarget(packet, target time.Duration) string {
+	if target > usualTarget {
+		return fmt.Sprintf("1.5 times the %s that a full packet takes, so that one packet alone is not taken for a queue; the usual 5 ms is too short here", ms(packet))
+	}
+	return fmt.Sprintf("the usual; a full packet takes %s", ms(packet))
+}
+
+// ecn decides whether packets are marked instead of dropped.
+func (m *maker) ecn(d Direction, s *Shaper) {
+	switch {
+	case m.platform.ecn != "":
+		if m.wishes.ECN != nil && *m.wishes.ECN {
+			m.warning("%s: ECN cannot be had: %s", d, m.platform.ecn)
+		}
+		m.because(field(d, "ecn"), "no", "%s", m.platform.ecn)
+	case m.wishes.ECN != nil:
+		s.ECN = *m.wishes.ECN
+		m.because(field(d, "ecn"), yes(s.ECN), "as wished")
+	case d == DirectionUp && s.Rate < noECNBelow:
+		m.because(field(d, "ecn"), "no", "the uplink is below 4 Mbit/s: a marked packet still takes its time on the line, a dropped one frees it")
+	default:
+		s.ECN = true
+		m.because(field(d, "ecn"), "yes", "senders that can are told without losing a packet")
+	}
+}
+
+// fqLimit sets how many packets fq_codel may hold at most.
+func (m *maker) fqLimit(d Direction, s *Shaper) {
+	switch {
+	case m.wishes.Limit > 0:
+		s.Limit = m.wishes.Limit
+		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished")
+	case m.wishes.Style == StyleSeed && m.platform.htb:
+	case m.wishes.Style == StyleSeed && m.dummynet():
+		s.Limit = mostLimit
+		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "the default")
+	case m.platform.codel != "":
+		s.Limit = 1024
+		m.because(field(d, "limit"), "1024", "pf's default of 50 is too few for flow queues; up to 7.8 it takes 1024 whatever is written")
+	default:
+		s.Limit = min(packetLimit(s.Rate), m.platform.limit)
+		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "a second of full packets, at least 1001: it only bounds memory in a flood")
+	}
+}
+
+// fifo sets the length of a FIFO from the wished latency.
+func (m *maker) fifo(d Direction, s *Shaper) {
+	if m.wishes.Limit > 0 {
+		s.Limit = m.wishes.Limit
+		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished: up to %s of queue", ms(s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit))))
+		return
+	}
+	latency := m.wishes.Latency
+	if latency == 0 {
+		latency = m.wishes.Goal
+	}
+	if latency == 0 {
+		latency = usualLatency
+	}
+	want := FIFOLimit(s.Rate, latency)
+	s.Limit = min(want, m.platform.fifoLimit)
+	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short", int64(s.Rate), segment, ms(latency))
+	if s.Limit < want {
+		m.warning("%s: %d packets are wished, but %s holds %d at most", d, want, m.platform.name, s.Limit)
+	}
+}
+
+// warn says what the platform cannot do with this plan.
+func (m *maker) warn() {
+	for _, s := range []*Shaper{m.plan.Down, m.plan.Up} {
+		if s != nil && s.AQM == SFQ {
+			m.warning("ClearOS's own engine queues in sfq, which has no AQM: one flow's own queue stays long, and many flows delay everybody; the default style gives it HTB + fq_codel")
+			return
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package plan
+
+import (
+	"time"
+
+	"unbloat/unit"
+)
+
+// A Request is a shaping that somebody chose by hand, field for field as a
+// scenario's case gives it (scenario.Fix converts to it): what is zero is
+// planned, but a direction without a rate is not shaped at all.
+type Request struct {
+	AQM      string
+	Down     unit.Rate
+	Up       unit.Rate
+	Target   time.Duration
+	Interval time.Duration
+	ECN      *bool
+	Limit    int // packets
+	Quantum  unit.Size
+	Side     string // ifb or lan
+}
+
+// Wishes returns what Make needs to give the request on a line that was
+// measured, or on one of which nothing is known.
+func (r Request) Wishes() Wishes {
+	w := Wishes{
+		AQM: AQM(r.AQM), Side: Side(r.Side),
+		Down: RateWish{Rate: r.Down}, Up: RateWish{Rate: r.Up},
+		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum,
+	}
+	switch {
+	case r.Down == 0 && r.Up != 0:
+		w.Only = DirectionUp
+	case r.Up == 0 && r.Down != 0:
+		w.Only = DirectionDown
+	}
+	return w
+}

@@ -1,0 +1,277 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"unbloat/unit"
+)
+
+// MinRate is the lowest rate a plan may have: a full packet then takes 1.5 s.
+const MinRate = 8 * unit.KbitPerSecond
+
+// maxTime bounds CoDel's times: dummynet takes no longer interval.
+const maxTime = 100 * time.Second
+
+// Parse reads a plan's JSON and validates it. Unknown fields are ignored, so
+// that an older program reads a newer plan.
+func Parse(b []byte) (Plan, error) {
+	var p Plan
+	if err := json.Unmarshal(b, &p); err != nil {
+		return Plan{}, fmt.Errorf("read plan: %w", err)
+	}
+	return p, p.Validate()
+}
+
+// Validate reports everything that makes a plan one that no router can hold, so
+// that a plan read from a file is as good as one that Make made. Each problem
+// is a *FieldError.
+func (p Plan) Validate() error {
+	if p.Schema != Schema {
+		return fieldError("schema", "is %q, not %q; is this a plan?", p.Schema, Schema)
+	}
+	pf, err := platformOf(p.Platform)
+	if err != nil {
+		return err
+	}
+	errs := []error{checkDevice("wan", p.WAN, pf)}
+	if p.LAN != "" {
+		errs = append(errs, checkDevice("lan", p.LAN, pf))
+	}
+	if p.Down == nil && p.Up == nil {
+		errs = append(errs, ErrNothingToShape)
+	}
+	if p.Goal < 0 {
+		errs = append(errs, fieldError("goal", "is negative"))
+	}
+	for _, o := range p.Offloads {
+		errs = append(errs, checkDevice("offloads", o.Device, pf))
+		if !slices.Contains([]string{"tso", "gso", "gro", "lro", "ufo"}, o.Feature) {
+			errs = append(errs, fieldError("offloads", "%q is not a feature of ethtool(8) that matters here", o.Feature))
+		}
+	}
+	errs = append(errs,
+		p.Down.validate(DirectionDown, p.DownBps, pf),
+		p.Up.validate(DirectionUp, p.UpBps, pf))
+	if p.Down != nil && p.Up != nil && p.Down.Device == p.Up.Device && p.Down.IngressOf == "" {
+		errs = append(errs, fieldError("down.device", "%q is shaped twice: the upload has it too", p.Down.Device))
+	}
+	return errors.Join(errs...)
+}
+
+// checkDevice is checkName, or the check of an OPNsense interface's name.
+func checkDevice(field, name string, pf platform) error {
+	if err := checkName(field, name); err != nil {
+		return err
+	}
+	if !pf.interfaceNames && name != "wan" && name != "lan" && !optN(name) {
+		return fieldError(field, "%q: %s wants the interface's own name there: wan, lan, opt1 …", name, pf.name)
+	}
+	return nil
+}
+
+func optN(name string) bool {
+	if len(name) < 4 || name[:3] != "opt" {
+		return false
+	}
+	for _, c := range []byte(name[3:]) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// validate checks one direction, nil if it is not shaped.
+func (s *Shaper) validate(d Direction, rate unit.Rate, pf platform) error {
+	at := func(name string) string { return field(d, name) }
+	if s == nil {
+		if rate != 0 {
+			return fieldError(at("rate"), "%s_bps is %d, but the direction has no shaper", d, int64(rate))
+		}
+		return nil
+	}
+	errs := []error{checkDevice(at("device"), s.Device, pf), checkRate(at("rate"), s.Rate, pf)}
+	if s.IngressOf != "" {
+		errs = append(errs, checkDevice(at("ingress_of"), s.IngressOf, pf))
+	}
+	if s.Rate != rate {
+		errs = append(errs, fieldError(at("rate"), "is %d bit/s, but %s_bps says %d", int64(s.Rate), d, int64(rate)))
+	}
+	if !slices.Contains(pf.aqms, s.AQM) {
+		errs = append(errs, fieldError(at("aqm"), "%q is not one of %v, which %s can do", s.AQM, pf.aqms, pf.name))
+	}
+	if !slices.Contains([]LinkLayer{"", Ethernet, DOCSIS, ATM, PTM}, s.LinkLayer) {
+		errs = append(errs, fieldError(at("link_layer"), "%q is not one of ethernet, docsis, atm and ptm", s.LinkLayer))
+	}
+	if s.HeaderLen != 0 && s.HeaderLen != EthernetHeader {
+		errs = append(errs, fieldError(at("header_len"), "is %d; a kernel counts 14 bytes or none", s.HeaderLen))
+	}
+	errs = append(errs,
+		within(at("overhead"), s.Overhead, -64, 256), within(at("mpu"), s.MPU, 0, 256),
+		within(at("flows"), s.Flows, 0, pf.flows), within(at("limit"), s.Limit, 0, s.mostLimit(pf)),
+		checkQuantum(at("quantum"), s.Quantum, pf),
+		within(at("burst"), int64(s.Burst), 0, 1<<30), within(at("class_q"), int64(s.ClassQ), 0, 1<<30),
+		checkTimes(at, s.Target, s.Interval), s.checkCake(at))
+	return errors.Join(errs...)
+}
+
+// mostLimit returns the most packets that the queue may be told to hold.
+func (s *Shaper) mostLimit(pf platform) int {
+	if s.AQM == FIFO {
+		return pf.fifoLimit
+	}
+	return pf.limit
+}
+
+// checkCake checks the words that reach CAKE's command line.
+func (s *Shaper) checkCake(at func(string) string) error {
+	if !slices.Contains(cakeTins(), s.Tins) {
+		return fieldError(at("tins"), "%q is not one of %q", s.Tins, cakeTins())
+	}
+	isolations := []string{"", "flowblind", "srchost", "dsthost", "hosts", "flows", "dual-srchost", "dual-dsthost", "triple-isolate"}
+	if !slices.Contains(isolations, s.Isolation) {
+		return fieldError(at("isolation"), "%q is not one of %q", s.Isolation, isolations)
+	}
+	return nil
+}
+
+func cakeTins() []string {
+	return []string{"", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"}
+}
+
+// checkRate refuses rates that the platform's shaper cannot hold.
+func checkRate(field string, r unit.Rate, pf platform) error {
+	switch {
+	case r < MinRate:
+		return fieldError(field, "%s is too low to shape with; the least is %s", r, MinRate)
+	case r > pf.max:
+		return fieldError(field, "%s is above %s, the most that %s can hold", r, pf.max, pf.name)
+	case r%pf.step != 0:
+		return fieldError(field, "%s is not a multiple of %s, which is what %s takes", r, pf.step, pf.name)
+	}
+	return nil
+}
+
+// checkQuantum refuses a quantum that kernels change behind one's back: Linux
+// raises it to 256 bytes.
+func checkQuantum(field string, q unit.Size, pf platform) error {
+	if q == 0 {
+		return nil
+	}
+	return within(field, q, 256, pf.quantum)
+}
+
+func checkTimes(at func(string) string, target, interval time.Duration) error {
+	switch {
+	case target < 0 || target > maxTime:
+		return fieldError(at("target"), "%v is not within 0…%v", target, maxTime)
+	case interval < 0 || interval > maxTime:
+		return fieldError(at("interval"), "%v is not within 0…%v", interval, maxTime)
+	case target > 0 && interval > 0 && target > interval:
+		return fieldError(at("target"), "%v is above the interval of %v; CoDel would never see a good one", target, interval)
+	}
+	return nil
+}
+
+func within[T int | int64 | unit.Size](field string, v, least, most T) error {
+	if v < least || v > most {
+		return fieldError(field, "%d is not within %d…%d", int64(v), int64(least), int64(most))
+	}
+	return nil
+}
+
+// checkInputs refuses what no plan can be made from.
+func checkInputs(l Line, f Facts, w Wishes, pf platform) error {
+	errs := []error{checkDevice("wan", f.WAN, pf)}
+	if f.LAN != "" {
+		errs = append(errs, checkDevice("lan", f.LAN, pf))
+	}
+	if f.LAN == f.WAN {
+		errs = append(errs, fieldError("lan", "%q is the WAN too", f.LAN))
+	}
+	if f.MTU != 0 {
+		errs = append(errs, within("mtu", f.MTU, 68, 65535))
+	}
+	for _, r := range []struct {
+		field string
+		rate  unit.Rate
+	}{{"line.down", l.Down}, {"line.up", l.Up}, {"down", w.Down.Rate}, {"up", w.Up.Rate}} {
+		if r.rate < 0 || r.rate > MaxRate {
+			errs = append(errs, fieldError(r.field, "%d bit/s is not within 0…%s", int64(r.rate), MaxRate))
+		}
+	}
+	for _, r := range []struct {
+		field    string
+		fraction float64
+	}{{"down", w.Down.Fraction}, {"up", w.Up.Fraction}} {
+		if !(r.fraction >= 0 && r.fraction <= 1) {
+			errs = append(errs, fieldError(r.field, "%v of the measured rate is not within 0…1", r.fraction))
+		}
+	}
+	if !slices.Contains([]LinkLayer{"", Ethernet, DOCSIS, ATM, PTM}, l.LinkLayer) {
+		errs = append(errs, fieldError("link_layer", "%q is not one of ethernet, docsis, atm and ptm", l.LinkLayer))
+	}
+	errs = append(errs, within("overhead", l.Overhead, -64, 256), within("mpu", l.MPU, 0, 256))
+	if l.RTT < 0 || l.RTT > maxTime {
+		errs = append(errs, fieldError("rtt", "%v is not within 0…%v", l.RTT, maxTime))
+	}
+	return errors.Join(append(errs, checkWishes(w))...)
+}
+
+// checkWishes refuses wishes that mean nothing on any platform.
+func checkWishes(w Wishes) error {
+	var errs []error
+	if !slices.Contains([]Side{"", SideIFB, SideLAN, SideIn}, w.Side) {
+		errs = append(errs, fieldError("side", "%q is not one of ifb, lan and in", w.Side))
+	}
+	if !slices.Contains([]Style{StyleDefault, StyleSeed}, w.Style) {
+		errs = append(errs, fieldError("style", "%q is unknown; there is \"seed\"", w.Style))
+	}
+	if !slices.Contains([]Direction{"", DirectionDown, DirectionUp}, w.Only) {
+		errs = append(errs, fieldError("only", "%q is neither down nor up", w.Only))
+	}
+	if !slices.Contains(cakeTins(), w.Tins) {
+		errs = append(errs, fieldError("tins", "%q is not one of %q", w.Tins, cakeTins()))
+	}
+	for _, d := range []struct {
+		field string
+		time  time.Duration
+	}{{"goal", w.Goal}, {"latency", w.Latency}} {
+		if d.time < 0 || d.time > maxTime {
+			errs = append(errs, fieldError(d.field, "%v is not within 0…%v", d.time, maxTime))
+		}
+	}
+	return errors.Join(append(errs, checkTimes(func(s string) string { return s }, w.Target, w.Interval))...)
+}
+
+// checkWishesFit refuses wishes that the chosen AQM has no word for, and
+// numbers that the platform would change behind one's back.
+func (m *maker) checkWishesFit() error {
+	w, refuse := m.wishes, func(name, why string) error {
+		return fieldError(name, "%s %s", m.aqm, why)
+	}
+	switch {
+	case m.aqm != FQCoDel && w.Target != 0:
+		return refuse("target", "takes no target; CAKE derives it from its rtt (interval), a FIFO has none")
+	case m.aqm != FQCoDel && w.Quantum != 0:
+		return refuse("quantum", "takes no quantum")
+	case m.aqm != FQCoDel && w.Flows != 0:
+		return refuse("flows", "has a number of flows of its own")
+	case m.aqm != FQCoDel && m.aqm != CAKE && w.Interval != 0:
+		return refuse("interval", "takes no interval")
+	case m.aqm == CAKE && w.Limit != 0:
+		return refuse("limit", "is limited in bytes, by itself")
+	case m.aqm == CAKE && w.ECN != nil && !*w.ECN:
+		return refuse("ecn", "always marks what can be marked")
+	case m.aqm != CAKE && (w.Tins != "" || w.AckFilter != nil):
+		return refuse("tins", "has no tins and no ACK filter; only CAKE has")
+	}
+	return errors.Join(
+		within("limit", w.Limit, 0, (&Shaper{AQM: m.aqm}).mostLimit(m.platform)),
+		within("flows", w.Flows, 0, m.platform.flows),
+		checkQuantum("quantum", w.Quantum, m.platform))
+}

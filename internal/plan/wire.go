@@ -1,0 +1,87 @@
+package plan
+
+import "unbloat/unit"
+
+// EthernetHeader is what Linux counts of a packet on an Ethernet device beyond
+// its IP packet: two addresses and a type, without the frame check sequence.
+const EthernetHeader = 14
+
+// A full TCP segment on plain Ethernet: 1500 bytes of IP of which 1448 are
+// payload (20 IP, 20 TCP, 12 timestamps).
+const (
+	fullIP      unit.Size = 1500
+	fullPayload unit.Size = 1448
+)
+
+// StabOverhead returns the bytes that tc-stab(8) must add to the kernel's own
+// count of a packet; 0 means that the kernel counts right by itself.
+func (s Shaper) StabOverhead() int { return s.Overhead - s.HeaderLen }
+
+// WireSize returns how many bytes an IP packet of n bytes occupies on the line.
+func (s Shaper) WireSize(n unit.Size) unit.Size {
+	return wireSize(s.LinkLayer, s.Overhead, s.MPU, n)
+}
+
+// wireSize follows cake_calc_overhead of Linux's sch_cake.c: ATM fills cells of
+// 48 bytes that occupy 53, PTM adds a byte to every 64 or part of it.
+func wireSize(layer LinkLayer, overhead, mpu int, n unit.Size) unit.Size {
+	n = max(n+unit.Size(overhead), unit.Size(mpu))
+	switch layer {
+	case ATM:
+		return (n + 47) / 48 * 53
+	case PTM:
+		return n + (n+63)/64
+	default:
+		return n
+	}
+}
+
+// framing is how a line wraps packets, and why that is assumed.
+type framing struct {
+	layer         LinkLayer
+	overhead, mpu int
+	why           string
+}
+
+// framing fills in what is not known of the line. headerLen is what the kernel
+// counts by itself, pppoe says that the WAN is a PPPoE session of this router.
+func (l Line) framing(headerLen int, pppoe bool) framing {
+	f := framing{layer: l.LinkLayer, overhead: l.Overhead, mpu: l.MPU, why: "as given"}
+	if f.layer == "" {
+		f.layer = Ethernet
+	}
+	if l.Overhead != 0 {
+		return f
+	}
+	var mpu int
+	switch {
+	case f.layer == DOCSIS:
+		f.overhead, mpu, f.why = 18, 64, "DOCSIS carries Ethernet frames with their check sequence, 64 bytes at least: tc-cake(8) `docsis`"
+	case f.layer == ATM:
+		f.overhead, mpu, f.why = 44, 96, "PPPoE over LLC/SNAP with the frame check sequence (40 + 4), the most that ADSL lines add"
+	case f.layer == PTM && pppoe:
+		f.overhead, mpu, f.why = 30, 68, "PPPoE over VDSL2: tc-cake(8) `pppoe-ptm`"
+	case f.layer == PTM:
+		f.overhead, mpu, f.why = 22, 68, "Ethernet over VDSL2: tc-cake(8) `bridged-ptm`"
+	case pppoe:
+		f.overhead, f.why = EthernetHeader+8, "PPPoE and PPP (8) and the Ethernet header (14), none of which the kernel counts on a ppp device"
+	default:
+		f.overhead, f.why = headerLen, "nothing is known of the modem, so packets count as Linux counts them on this device"
+	}
+	if f.mpu == 0 {
+		f.mpu = mpu
+	}
+	return f
+}
+
+// FromGoodput returns the line rate at which full TCP segments carry bps of
+// payload, rounded down: on plain Ethernet bps × 1514/1448. It returns 0 for
+// what is not a positive number.
+func (l Line) FromGoodput(bps float64) unit.Rate {
+	if !(bps > 0) {
+		return 0
+	}
+	f := l.framing(EthernetHeader, false)
+	rate := bps * float64(wireSize(f.layer, f.overhead, f.mpu, fullIP)) / float64(fullPayload)
+	return unit.Rate(min(rate, float64(MaxRate)))
+}

@@ -1,0 +1,162 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"unbloat/internal/verdict"
+)
+
+// bar is one line of the range chart.
+type bar struct {
+	run   run
+	phase string
+	q     verdict.Quantiles
+	empty bool // measured, but nothing was answered
+}
+
+// rangeChart draws, for every phase and run, median, p95 and the whole range of
+// latency. It is made from the figures alone, so it needs no series.
+func rangeChart(runs []run, goal float64, l layout) *figure {
+	groups, lo, hi := rangeBars(runs)
+	if len(groups) == 0 || hi == 0 {
+		return nil
+	}
+	const head, barGap = 24, 8
+	left, right, each := 118.0, 236.0, 24.0
+	if l.narrow {
+		left, right, each = 8, 12, 40
+	}
+	n := 0
+	for _, g := range groups {
+		n += len(g)
+	}
+	multi := len(runs) > 1
+	h := float64(len(groups))*barGap + float64(n)*each + 6
+	if multi {
+		h += head * float64(len(groups))
+	}
+	f := newFigure(l.w, 0, "Latency of each phase", "Median, p95 and range of the round-trip time in milliseconds, on a logarithmic axis. "+describe(runs), l.rule)
+	p := plot{fig: f, x0: left, y0: 4, x1: l.w - right, y1: 4 + h}
+	p.x = logScale(lo, hi, p.x0, p.x1)
+	p.across("round-trip time, ms")
+	gx, aimed := p.goalAt(runs, goal)
+	y := p.y0 + 4
+	for _, g := range groups {
+		if multi {
+			f.text(0, y+15, capital(doing(g[0].phase)), font{textSize, true, inkText, atStart})
+			y += head
+		}
+		for _, b := range g {
+			if mid := y + barMiddle(each, l); aimed {
+				f.line(gx, mid-9, gx, mid+9, pen{inkGood, 1.8, solid})
+			}
+			p.bar(b, y, each, l, multi)
+			y += each
+		}
+		y += barGap
+	}
+	leg, lh := rangeLegend(goal, l)
+	f.place(0, p.y1+38, leg)
+	f.h = p.y1 + 34 + lh
+	return f
+}
+
+// rangeBars groups the bars by phase and returns what their axis must cover.
+func rangeBars(runs []run) (groups [][]bar, lo, hi float64) {
+	lo = math.Inf(1)
+	for _, name := range []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth, verdict.PhaseLoaded} {
+		var g []bar
+		for _, r := range runs {
+			p := phase(r.test, name)
+			if p == nil {
+				continue
+			}
+			q := p.Latency.RTTMs
+			b := bar{r, name, q, p.Latency.Received <= 0 || !(q.P50 > 0) || math.IsInf(q.P50, 0)}
+			g = append(g, b)
+			if !b.empty {
+				lo, hi = min(lo, clamp(q.Min, leastMs, 1e9)), max(hi, clamp(q.Max, leastMs, 1e9), clamp(q.P95, leastMs, 1e9))
+			}
+		}
+		if len(g) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups, lo, hi
+}
+
+// bar draws one run of one phase and its figures.
+func (p plot) bar(b bar, y, each float64, l layout, multi bool) {
+	name := capital(doing(b.phase))
+	if multi {
+		name = b.run.name
+	}
+	words := "no answer"
+	if !b.empty {
+		words = fmt.Sprintf("median %s · p95 %s · max %s", number(b.q.P50), number(b.q.P95), number(b.q.Max))
+	}
+	mid := y + barMiddle(each, l)
+	if l.narrow {
+		p.fig.text(0, y+13, name, font{smallSize, false, b.run.ink, atStart})
+		p.fig.text(l.w, y+13, words, font{smallSize, false, inkText, atEnd})
+	} else {
+		p.fig.text(p.x0-12, mid+4, l.rule.cut(name, p.x0-14, textSize, false), font{textSize, false, b.run.ink, atEnd})
+		p.fig.text(l.w, mid+4, words, font{smallSize, false, inkText, atEnd})
+	}
+	if b.empty {
+		return
+	}
+	at := func(v float64) float64 { return p.x.at(clamp(v, leastMs, 1e9)) }
+	p.fig.line(at(b.q.Min), mid, at(b.q.Max), mid, pen{b.run.ink, 1.4, b.run.dash})
+	p.fig.line(at(b.q.Max), mid-5, at(b.q.Max), mid+5, pen{b.run.ink, 1.6, solid})
+	if at(b.q.P95) > at(b.q.P50) {
+		p.fig.rect(at(b.q.P50), mid-3, at(b.q.P95)-at(b.q.P50), 6, b.run.ink, 1)
+	}
+	hollow := b.run.dash == dashed
+	p.fig.marker(at(b.q.P50), mid, 4, circle, b.run.ink, hollow)
+}
+
+// barMiddle is how far below a row's top its bar lies: under the words on a phone.
+func barMiddle(each float64, l layout) float64 {
+	if l.narrow {
+		return 25
+	}
+	return each / 2
+}
+
+// number prints a latency without its unit.
+func number(v float64) string {
+	s := ms(v)
+	if len(s) > 3 && s[len(s)-3:] == " ms" {
+		return s[:len(s)-3]
+	}
+	return s
+}
+
+// goalAt returns where the idle median plus the goal stands, and whether there
+// is such a place.
+func (p plot) goalAt(runs []run, goal float64) (float64, bool) {
+	idle := phase(runs[len(runs)-1].test, verdict.PhaseIdle)
+	if goal <= 0 || idle == nil || !(idle.Latency.RTTMs.P50 > 0) {
+		return 0, false
+	}
+	return p.x.at(idle.Latency.RTTMs.P50 + goal), true
+}
+
+func rangeLegend(goal float64, l layout) (*figure, float64) {
+	entries := []entry{
+		{"median", func(f *figure, x, y float64) { f.marker(x+11, y, 4, circle, inkMuted, false) }},
+		{"to p95 (95 of 100 were faster)", func(f *figure, x, y float64) { f.rect(x+2, y-3, 20, 6, inkMuted, 1) }},
+		{"fastest to slowest", func(f *figure, x, y float64) {
+			f.line(x, y, x+21, y, pen{inkMuted, 1.4, solid})
+			f.line(x+21, y-5, x+21, y+5, pen{inkMuted, 1.6, solid})
+		}},
+	}
+	if goal > 0 {
+		entries = append(entries, entry{"goal: " + shortMs(goal) + " over idle", func(f *figure, x, y float64) {
+			f.line(x+11, y-7, x+11, y+7, pen{inkGood, 1.8, solid})
+		}})
+	}
+	return legend(l, entries)
+}

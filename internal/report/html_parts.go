@@ -1,0 +1,139 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// steps writes what the tuner tried.
+func (h page) steps(p Page) {
+	if len(p.Steps) == 0 {
+		return
+	}
+	h.raw(`<section id="steps"><h2>What was tried</h2><div class="wrap"><table><thead><tr><th scope="col">Step</th><th scope="col">set, down / up</th><th scope="col">added, p95</th><th scope="col">got, down / up</th></tr></thead><tbody>` + "\n")
+	for _, s := range p.Steps {
+		h.raw(`<tr><th scope="row">`)
+		h.text(clean(s.Name))
+		h.raw("</th>")
+		h.el("td", both(shaped(s.Down), shaped(s.Up)))
+		if s.Test == nil {
+			h.raw("<td>–</td><td>–</td>")
+		} else {
+			_, worst := worstPhase(s.Test)
+			down, up := speeds(s.Test)
+			h.el("td", ms(added(worst)))
+			h.el("td", both(rate(down), rate(up)))
+		}
+		h.raw("</tr>\n")
+		if o := clean(s.Outcome); o != "" {
+			h.raw("<tr>")
+			h.el(`td class="words outcome" colspan="4"`, o)
+			h.raw("</tr>\n")
+		}
+	}
+	h.raw("</tbody></table></div></section>\n")
+}
+
+// both joins the rates of the two directions, naming a shared unit once.
+func both(down, up string) string {
+	if down == up && down == shaped(0) {
+		return down
+	}
+	dn, du, _ := strings.Cut(down, " ")
+	if _, uu, _ := strings.Cut(up, " "); uu == du {
+		return dn + " / " + up
+	}
+	return down + " / " + up
+}
+
+// shaped prints a shaper's rate; zero is none.
+func shaped(r unit.Rate) string {
+	if r <= 0 {
+		return "not shaped"
+	}
+	return r.Short()
+}
+
+// plan writes what was set on the router, and why.
+func (h page) plan(p Page) {
+	if p.Plan == nil {
+		return
+	}
+	h.raw(`<section id="plan"><h2>What was set</h2>`)
+	h.el("p", planWords(p.Plan))
+	if len(p.Plan.Reasons) > 0 {
+		h.raw(`<div class="wrap"><table><thead><tr><th scope="col">Setting</th><th scope="col">value</th><th scope="col" class="words">why</th></tr></thead><tbody>` + "\n")
+		for _, r := range p.Plan.Reasons {
+			h.raw("<tr>")
+			h.el(`th scope="row"`, clean(r.Field))
+			h.el("td", clean(r.Value))
+			h.el(`td class="words"`, clean(r.Why))
+			h.raw("</tr>\n")
+		}
+		h.raw("</tbody></table></div>")
+	}
+	h.raw("</section>\n")
+}
+
+// planWords says in one sentence what a plan sets.
+func planWords(p *plan.Plan) string {
+	s := fmt.Sprintf("%s: download %s, upload %s", clean(string(p.AQM)), shaped(p.DownBps), shaped(p.UpBps))
+	if w := clean(p.WAN); w != "" {
+		s += ", on " + w
+	}
+	if f := clean(p.Platform); f != "" {
+		s += " (" + f + ")"
+	}
+	if p.Goal > 0 {
+		s += fmt.Sprintf("; goal: p95 at most %s over idle", shortMs(float64(p.Goal)/float64(time.Millisecond)))
+	}
+	return s + "."
+}
+
+// conditions writes every figure of every test with what it was taken under.
+func (h page) conditions(p Page) {
+	h.raw(`<section id="conditions"><h2>All figures and conditions</h2>` + "\n")
+	runs := p.runs()
+	for _, r := range runs {
+		open := ""
+		if len(runs) == 1 {
+			open = " open"
+		}
+		h.raw("<details" + open + "><summary>")
+		h.text(r.heading() + ", " + gradeWords(r))
+		h.raw("</summary>\n")
+		if s := conditions(r.test); s != "" {
+			h.el(`p class="muted"`, capital(s))
+		}
+		h.facts(r)
+		h.raw("</details>\n")
+	}
+	h.raw("</section>\n")
+}
+
+// facts writes one test's table: a column a phase.
+func (h page) facts(r run) {
+	phases := r.test.Phases()
+	if len(phases) == 0 {
+		h.raw("<p>No phase was measured.</p>\n")
+		return
+	}
+	h.raw(`<div class="wrap"><table><thead><tr><th scope="col">Figure</th>`)
+	for _, p := range phases {
+		h.el(`th scope="col"`, doing(p.Name))
+	}
+	h.raw("</tr></thead><tbody>\n")
+	for _, f := range facts(r.test) {
+		h.raw("<tr>")
+		h.el(`th scope="row"`, f.name)
+		for _, c := range f.cells {
+			h.el("td", c)
+		}
+		h.raw("</tr>\n")
+	}
+	h.raw("</tbody></table></div>\n")
+}

@@ -1,0 +1,245 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"unbloat/internal/verdict"
+)
+
+// row is one line of the before/after table: the same for every output.
+type row struct {
+	name          string
+	before, after string
+	change        string
+	outcome       outcome
+}
+
+// group is the rows of one phase.
+type group struct {
+	name string
+	rows []row
+}
+
+// metric is a figure of a phase that the tables show.
+type metric struct {
+	name    string
+	value   func(p *verdict.Phase) float64 // NaN: no figure
+	print   func(v float64) string
+	compare func(before, after float64) outcome // nil: not judged
+	use     func(phase string) bool             // in which phases it is shown
+}
+
+func always(string) bool       { return true }
+func idle(phase string) bool   { return phase == verdict.PhaseIdle }
+func loaded(phase string) bool { return phase != verdict.PhaseIdle }
+func downs(phase string) bool {
+	return phase != verdict.PhaseIdle && phase != verdict.PhaseUpload
+}
+func ups(phase string) bool {
+	return phase != verdict.PhaseIdle && phase != verdict.PhaseDownload
+}
+
+// metrics lists what the before/after table shows of each phase.
+func metrics() []metric {
+	quantile := func(f func(l verdict.Latency) float64) func(p *verdict.Phase) float64 {
+		return func(p *verdict.Phase) float64 {
+			if p.Latency.Received <= 0 {
+				return math.NaN()
+			}
+			return f(p.Latency)
+		}
+	}
+	return []metric{
+		{"latency, median", quantile(func(l verdict.Latency) float64 { return l.RTTMs.P50 }), ms, compareLatency, always},
+		{"latency, p95", quantile(func(l verdict.Latency) float64 { return l.RTTMs.P95 }), ms, compareLatency, always},
+		{"added, median", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }), ms, compareLatency, loaded},
+		{"added, p95", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }), ms, compareLatency, loaded},
+		{"added, p99", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P99 }), ms, compareLatency, loaded},
+		{"slowest", quantile(func(l verdict.Latency) float64 { return l.RTTMs.Max }), ms, nil, always},
+		{"lost", lossOf, percent, compareLoss, always},
+		{"download", func(p *verdict.Phase) float64 { return p.GoodputDownBps }, rate, compareSpeed, downs},
+		{"upload", func(p *verdict.Phase) float64 { return p.GoodputUpBps }, rate, compareSpeed, ups},
+	}
+}
+
+// lossOf returns the share of probes without an answer, NaN when none was sent.
+func lossOf(p *verdict.Phase) float64 {
+	if p.Latency.Sent <= 0 {
+		return math.NaN()
+	}
+	return p.Latency.Loss
+}
+
+// compareLoss judges shares of lost probes: half a percent counts.
+func compareLoss(a, b float64) outcome {
+	switch {
+	case !finite(a) || !finite(b):
+		return unknown
+	case math.Abs(a-b) < 0.005:
+		return same
+	case b < a:
+		return better
+	}
+	return worse
+}
+
+// groups returns the before/after table, a group a phase; either test may lack
+// phases. Grades come first.
+func groups(before, after *verdict.Test) []group {
+	g := []group{{"", []row{{name: "grade", before: grade(before), after: grade(after)}}}}
+	judged := before.Valid && after.Valid
+	for _, name := range []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth, verdict.PhaseLoaded} {
+		p, q := phase(before, name), phase(after, name)
+		if p == nil && q == nil {
+			continue
+		}
+		out := group{name: phaseTitle(name)}
+		for _, m := range metrics() {
+			if m.use(name) {
+				out.rows = append(out.rows, m.row(p, q, judged))
+			}
+		}
+		g = append(g, out)
+	}
+	return g
+}
+
+// row compares one figure of two phases.
+func (m metric) row(p, q *verdict.Phase, judged bool) row {
+	a, b := math.NaN(), math.NaN()
+	if p != nil {
+		a = m.value(p)
+	}
+	if q != nil {
+		b = m.value(q)
+	}
+	r := row{name: m.name, before: m.print(a), after: m.print(b)}
+	if m.compare != nil && judged {
+		r.outcome = m.compare(a, b)
+		r.change = changeWords(a, b, r.outcome)
+	}
+	return r
+}
+
+// changeWords says in words how b differs from a. What got worse is called so,
+// not only coloured.
+func changeWords(a, b float64, o outcome) string {
+	switch o {
+	case unknown:
+		return ""
+	case same:
+		return "same"
+	}
+	big, small, s := a, b, "less"
+	if b > a {
+		big, small, s = b, a, "more"
+	}
+	switch {
+	case b == 0:
+		s = "none left"
+	case !(small > 0): // a ratio to zero or less says nothing
+	case big/small >= 9.95:
+		s = fmt.Sprintf("%.0f× %s", min(big/small, 99999), s)
+	case big/small >= 1.95:
+		s = fmt.Sprintf("%.1f× %s", big/small, s)
+	default:
+		s = fmt.Sprintf("%.0f %% %s", math.Abs(100*(b-a)/a), s)
+	}
+	if o == worse {
+		s += ": worse"
+	}
+	return s
+}
+
+// phaseTitle heads the figures of a phase.
+func phaseTitle(name string) string {
+	switch name {
+	case verdict.PhaseIdle:
+		return "Idle line"
+	case verdict.PhaseBoth:
+		return "While downloading and uploading"
+	case verdict.PhaseLoaded:
+		return "Under the household's load"
+	}
+	return "While " + doing(name)
+}
+
+// grade returns the test's grade, or why it has none.
+func grade(t *verdict.Test) string {
+	if !t.Valid {
+		return "invalid"
+	}
+	if g := clean(t.Grade); g != "" {
+		return g
+	}
+	return none
+}
+
+// facts lists, for one test, the figures of every phase with the conditions
+// they were taken under. Cells stand in the order of t.Phases().
+func facts(t *verdict.Test) []fact {
+	type get = func(name string, p *verdict.Phase) string
+	lat := func(f func(l verdict.Latency) float64) get {
+		return func(_ string, p *verdict.Phase) string {
+			if p.Latency.Received <= 0 {
+				return none
+			}
+			return ms(f(p.Latency))
+		}
+	}
+	under := func(g get) get {
+		return func(name string, p *verdict.Phase) string {
+			if name == verdict.PhaseIdle {
+				return none
+			}
+			return g(name, p)
+		}
+	}
+	rows := []struct {
+		name string
+		get  get
+	}{
+		{"latency, median", lat(func(l verdict.Latency) float64 { return l.RTTMs.P50 })},
+		{"latency, p95", lat(func(l verdict.Latency) float64 { return l.RTTMs.P95 })},
+		{"latency, p99", lat(func(l verdict.Latency) float64 { return l.RTTMs.P99 })},
+		{"slowest", lat(func(l verdict.Latency) float64 { return l.RTTMs.Max })},
+		{"added, median", under(lat(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }))},
+		{"added, p95", under(lat(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }))},
+		{"p95 change, up", under(lat(func(l verdict.Latency) float64 { return l.UpMs.P95 }))},
+		{"p95 change, down", under(lat(func(l verdict.Latency) float64 { return l.DownMs.P95 }))},
+		{"jitter (IPDV)", lat(func(l verdict.Latency) float64 { return l.IPDVMs })},
+		{"download", under(func(_ string, p *verdict.Phase) string { return rate(p.GoodputDownBps) })},
+		{"upload", under(func(_ string, p *verdict.Phase) string { return rate(p.GoodputUpBps) })},
+		{"line filled", under(func(_ string, p *verdict.Phase) string { return yesNo(p.Saturated) })},
+		{"flows down/up", under(func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%d/%d", p.FlowsDown, p.FlowsUp) })},
+		{"probes sent", func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Latency.Sent) }},
+		{"probes lost", func(_ string, p *verdict.Phase) string { return percent(lossOf(p)) }},
+		{"counted for", func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%.1f s", clamp(p.Seconds, 0, 1e6)) }},
+		{"probes late, p99", func(_ string, p *verdict.Phase) string { return ms(p.ProbeLatenessMs.P99) }},
+		{"CPU, busiest", func(_ string, p *verdict.Phase) string { return percent(p.CPU) }},
+		{"retransmits", under(func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Retransmits) })},
+	}
+	var out []fact
+	for _, r := range rows {
+		f := fact{name: r.name}
+		for _, p := range t.Phases() {
+			f.cells = append(f.cells, r.get(p.Name, p.Phase))
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// fact is one line of a test's table.
+type fact struct {
+	name  string
+	cells []string
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,243 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"unbloat/internal/verdict"
+)
+
+// outcome is how an after compares with its before.
+type outcome int
+
+const (
+	unknown outcome = iota // nothing to compare, or a measurement is invalid
+	better
+	same
+	worse
+)
+
+// Two latencies count as the same when they differ by less than a tenth, or by
+// less than 1 ms; two speeds when they differ by less than a twentieth. One run
+// each cannot show a smaller difference; `unbloat prove` can.
+const (
+	sameLatency   = 0.10
+	sameLatencyMs = 1.0
+	sameSpeed     = 0.05
+)
+
+// finite reports whether v is a figure at all.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// compareLatency judges b against a, in ms; less is better.
+func compareLatency(a, b float64) outcome {
+	switch {
+	case !finite(a) || !finite(b):
+		return unknown
+	case math.Abs(a-b) < max(sameLatencyMs, sameLatency*math.Abs(a)):
+		return same
+	case b < a:
+		return better
+	}
+	return worse
+}
+
+// compareSpeed judges b against a, in bit/s; more is better.
+func compareSpeed(a, b float64) outcome {
+	switch {
+	case !finite(a) || !finite(b) || a <= 0 && b <= 0:
+		return unknown
+	case math.Abs(a-b) < sameSpeed*a:
+		return same
+	case b > a:
+		return better
+	}
+	return worse
+}
+
+// added returns the p95 increase over idle of a phase in ms, NaN when nothing was answered.
+func added(p *verdict.Phase) float64 {
+	if p == nil || p.Latency.Received <= 0 {
+		return math.NaN()
+	}
+	return max(0, p.Latency.IncreaseMs.P95)
+}
+
+// worstPhase returns the loaded phase whose added latency is worst. Phases
+// without any answer count as worst of all.
+func worstPhase(t *verdict.Test) (name string, p *verdict.Phase) {
+	for _, q := range t.Phases() {
+		if q.Name == verdict.PhaseIdle {
+			continue
+		}
+		a, b := added(q.Phase), added(p)
+		if p == nil || math.IsNaN(a) && !math.IsNaN(b) || a > b {
+			name, p = q.Name, q.Phase
+		}
+	}
+	return name, p
+}
+
+// speeds returns the goodput of the phases that measure it, in bit/s; NaN if none did.
+func speeds(t *verdict.Test) (down, up float64) {
+	down, up = math.NaN(), math.NaN()
+	for _, name := range []string{verdict.PhaseLoaded, verdict.PhaseBoth, verdict.PhaseDownload} {
+		if p := phase(t, name); p != nil && p.GoodputDownBps > 0 {
+			down = p.GoodputDownBps
+		}
+	}
+	for _, name := range []string{verdict.PhaseLoaded, verdict.PhaseBoth, verdict.PhaseUpload} {
+		if p := phase(t, name); p != nil && p.GoodputUpBps > 0 {
+			up = p.GoodputUpBps
+		}
+	}
+	return down, up
+}
+
+// Sentence says what changed from before to after in words a person
+// understands; with one of them nil, it says what the other shows.
+func Sentence(before, after *verdict.Test) string {
+	s, _ := compare(before, after)
+	return s
+}
+
+// compare returns the sentence and the outcome it states.
+func compare(before, after *verdict.Test) (string, outcome) {
+	if before == nil || after == nil {
+		return single(before, after), unknown
+	}
+	if s := invalid(before, after); s != "" {
+		return s, unknown
+	}
+	name, p := worstPhase(before)
+	q := phase(after, name)
+	a, b := added(p), added(q)
+	o := compareLatency(a, b)
+	if o == unknown {
+		return "The two tests cannot be compared: " + incomparable(name, p, q), unknown
+	}
+	s := [...]string{better: "", same: "Hardly any change: ", worse: "It got worse: "}[o]
+	s += fmt.Sprintf("%s, calls waited an extra %s before and %s after", while(name), shortMs(a), shortMs(b))
+	s += speedWords(before, after) + "."
+	if n, r, w := regressed(before, after, name); n != "" {
+		word := "But"
+		if o == worse {
+			word = "Also,"
+		}
+		s += fmt.Sprintf(" %s %s it rose from %s to %s.", word, while(n), shortMs(r), shortMs(w))
+		if o == same {
+			o = worse
+		}
+	}
+	return capital(s), o
+}
+
+// single is the sentence for one test.
+func single(before, after *verdict.Test) string {
+	t := after
+	if t == nil {
+		t = before
+	}
+	if t == nil {
+		return "Nothing was measured."
+	}
+	if !t.Valid {
+		return "This measurement is invalid: " + reasons(t) + "."
+	}
+	if v := clean(t.Verdict); v != "" {
+		return v
+	}
+	name, p := worstPhase(t)
+	if a := added(p); !math.IsNaN(a) {
+		return capital(fmt.Sprintf("%s, calls waited an extra %s.", while(name), shortMs(a)))
+	}
+	return "No latency under load was measured."
+}
+
+// invalid says which of the two measurements proves nothing, and why.
+func invalid(before, after *verdict.Test) string {
+	switch {
+	case !before.Valid && !after.Valid:
+		return "No verdict: both measurements are invalid. Before: " + reasons(before) + ". After: " + reasons(after) + "."
+	case !before.Valid:
+		return "No verdict: the measurement before is invalid: " + reasons(before) + "."
+	case !after.Valid:
+		return "No verdict: the measurement after is invalid: " + reasons(after) + "."
+	}
+	return ""
+}
+
+// reasons joins why a test is invalid.
+func reasons(t *verdict.Test) string {
+	var out []string
+	for _, r := range t.InvalidReasons {
+		if r = strings.TrimSuffix(clean(r), "."); r != "" {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return "no reason was recorded"
+	}
+	return strings.Join(out, "; ")
+}
+
+func incomparable(name string, before, after *verdict.Phase) string {
+	switch {
+	case before == nil:
+		return "the one before has no phase under load."
+	case after == nil:
+		return fmt.Sprintf("only the one before measured latency %s.", while(name))
+	case before.Latency.Received <= 0 && after.Latency.Received <= 0:
+		return fmt.Sprintf("%s, no probe was answered in either.", while(name))
+	case before.Latency.Received <= 0:
+		return fmt.Sprintf("%s, no probe was answered before.", while(name))
+	}
+	return fmt.Sprintf("%s, no probe was answered after.", while(name))
+}
+
+// regressed returns another loaded phase that got worse, the worst of them.
+func regressed(before, after *verdict.Test, but string) (name string, was, is float64) {
+	for _, p := range before.Phases() {
+		if p.Name == but || p.Name == verdict.PhaseIdle {
+			continue
+		}
+		a, b := added(p.Phase), added(phase(after, p.Name))
+		if compareLatency(a, b) == worse && b > is {
+			name, was, is = p.Name, a, b
+		}
+	}
+	return name, was, is
+}
+
+// speedWords tells the speeds, before → after, and says so when one was lost.
+func speedWords(before, after *verdict.Test) string {
+	d1, u1 := speeds(before)
+	d2, u2 := speeds(after)
+	s := ""
+	if !math.IsNaN(d1 + d2) {
+		s += "; download speed " + arrow(rate(d1), rate(d2)) + drop(d1, d2)
+	}
+	if !math.IsNaN(u1 + u2) {
+		s += "; upload speed " + arrow(rate(u1), rate(u2)) + drop(u1, u2)
+	}
+	return s
+}
+
+// drop says by how much a speed fell, when that is more than noise.
+func drop(a, b float64) string {
+	if compareSpeed(a, b) != worse {
+		return ""
+	}
+	return fmt.Sprintf(" (%.0f %% less)", 100*(a-b)/a)
+}
+
+// arrow joins two quantities, naming a shared unit once.
+func arrow(a, b string) string {
+	an, au, _ := strings.Cut(a, " ")
+	_, bu, _ := strings.Cut(b, " ")
+	if au == bu && au != "" {
+		return an + " → " + b
+	}
+	return a + " → " + b
+}

@@ -1,0 +1,150 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"unbloat/internal/verdict"
+)
+
+// textWidth is the widest line of a table for the terminal.
+const textWidth = 78
+
+// Table writes the before → after table for a terminal: at most 78 columns,
+// without colour. With one test nil, it writes TestTable of the other.
+func Table(w io.Writer, before, after *verdict.Test) error {
+	switch {
+	case before == nil && after == nil:
+		return ErrNothing
+	case before == nil:
+		return TestTable(w, after)
+	case after == nil:
+		return TestTable(w, before)
+	}
+	var b strings.Builder
+	wrapText(&b, "", Sentence(before, after))
+	b.WriteByte('\n')
+	fmt.Fprintf(&b, "%-28s%13s   %13s\n", "", "before", "after")
+	for _, g := range groups(before, after) {
+		indent := ""
+		if g.name != "" {
+			b.WriteString(g.name + "\n")
+			indent = "  "
+		}
+		for _, r := range g.rows {
+			line := fmt.Sprintf("%s %s → %s  %s", left(indent+r.name, 27), right(r.before, 13), right(r.after, 13), r.change)
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+		}
+	}
+	b.WriteByte('\n')
+	wrapText(&b, "", glossary)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+const glossary = "Added latency is over the idle line's median. p95: 95 of 100 probes were faster. " +
+	"Speeds are TCP payload. One run each; `unbloat prove` tells change from chance."
+
+// TestTable writes one test for a terminal: the verdict, then a column a phase;
+// at most 78 columns, without colour.
+func TestTable(w io.Writer, t *verdict.Test) error {
+	if t == nil {
+		return ErrNothing
+	}
+	var b strings.Builder
+	if l := clean(t.Label); l != "" {
+		wrapText(&b, "", l)
+	}
+	head := Sentence(nil, t)
+	if g := clean(t.Grade); g != "" && t.Valid {
+		head = fmt.Sprintf("Grade %s (download %s, upload %s). %s", g, orNone(t.GradeDown), orNone(t.GradeUp), head)
+	}
+	wrapText(&b, "", head)
+	phases := t.Phases()
+	if len(phases) > 0 {
+		b.WriteByte('\n')
+		name, col := 18, 12
+		b.WriteString(strings.Repeat(" ", name))
+		for _, p := range phases {
+			b.WriteString(right(doing(p.Name), col))
+		}
+		b.WriteByte('\n')
+		for _, f := range facts(t) {
+			b.WriteString(left(f.name, name))
+			for _, c := range f.cells {
+				b.WriteString(right(c, col))
+			}
+			b.WriteByte('\n')
+		}
+	}
+	if s := conditions(t); s != "" {
+		b.WriteByte('\n')
+		wrapText(&b, "", s)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// conditions says where and when a test was taken.
+func conditions(t *verdict.Test) string {
+	var out []string
+	if s := clean(t.Server); s != "" {
+		out = append(out, "server "+s)
+	}
+	if s := clean(t.Time); s != "" {
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func orNone(s string) string {
+	if s = clean(s); s == "" {
+		return none
+	}
+	return s
+}
+
+// left and right set s in n columns, shortened if it is longer. A rune is taken
+// for one column.
+func left(s string, n int) string { s = short(s, n); return s + pad(s, n) }
+
+func right(s string, n int) string { s = short(s, n); return pad(s, n) + s }
+
+func pad(s string, n int) string { return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s))) }
+
+func short(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// wrapText writes s in lines of at most textWidth columns; a word that is
+// longer is broken.
+func wrapText(b *strings.Builder, indent, s string) {
+	line := ""
+	flush := func() {
+		if line != "" {
+			b.WriteString(indent + line + "\n")
+			line = ""
+		}
+	}
+	room := textWidth - len(indent)
+	for _, word := range strings.Fields(s) {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
+			flush()
+		}
+		for utf8.RuneCountInString(word) > room {
+			r := []rune(word)
+			b.WriteString(indent + string(r[:room]) + "\n")
+			word = string(r[room:])
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	flush()
+}

@@ -1,0 +1,144 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// maxText is the longest string of an input that is shown, in runes.
+const maxText = 300
+
+// none stands where there is no figure.
+const none = "–"
+
+// clean makes a string of an input safe to print anywhere: no control
+// characters (a terminal would obey them, XML forbids them), none that reorder
+// text, and not endlessly long. Escaping for the format is the writer's.
+func clean(s string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range s {
+		if n == maxText {
+			b.WriteRune('…')
+			break
+		}
+		switch {
+		case r == '\n' || r == '\t' || r == '\r' || r == '\u2028' || r == '\u2029':
+			r = ' '
+		case r == utf8.RuneError || r == 0xFFFE || r == 0xFFFF:
+			r = '\uFFFD'
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			continue
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// ms prints a latency: one decimal below 100 ms.
+func ms(v float64) string {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return none
+	case math.Abs(v) < 99.95:
+		return fmt.Sprintf("%.1f ms", roundTo(v, 1)+0) // + 0: no "-0.0"
+	case math.Abs(v) < 1e7:
+		return fmt.Sprintf("%.0f ms", v)
+	}
+	return fmt.Sprintf("%.2g ms", v)
+}
+
+// shortMs prints a latency for a sentence: no decimals from 10 ms on.
+func shortMs(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "an unknown time"
+	}
+	if math.Abs(v) < 9.95 {
+		return strconv.FormatFloat(roundTo(v, 1)+0, 'f', -1, 64) + " ms"
+	}
+	return fmt.Sprintf("%.0f ms", v)
+}
+
+// rate prints bit/s for people, three digits.
+func rate(bps float64) string {
+	if math.IsNaN(bps) || math.IsInf(bps, 0) {
+		return none
+	}
+	return unit.Rate(math.Round(clamp(bps, 0, 1e15))).Short()
+}
+
+// percent prints a fraction as a percentage; a small one is not rounded to nothing.
+func percent(f float64) string {
+	p := f * 100
+	switch {
+	case math.IsNaN(p) || math.IsInf(p, 0):
+		return none
+	case p == 0:
+		return "0 %"
+	case p < 0.01:
+		return "< 0.01 %"
+	case p < 9.95:
+		return strconv.FormatFloat(roundTo(p, 2), 'f', -1, 64) + " %"
+	}
+	return fmt.Sprintf("%.0f %%", p)
+}
+
+// doing says what the line was busy with in a phase.
+func doing(phase string) string {
+	switch phase {
+	case verdict.PhaseIdle:
+		return "idle"
+	case verdict.PhaseDownload:
+		return "downloading"
+	case verdict.PhaseUpload:
+		return "uploading"
+	case verdict.PhaseBoth:
+		return "both ways"
+	}
+	return "loaded"
+}
+
+// while begins a sentence about a phase.
+func while(phase string) string {
+	switch phase {
+	case verdict.PhaseIdle:
+		return "on the idle line"
+	case verdict.PhaseDownload:
+		return "while downloading"
+	case verdict.PhaseUpload:
+		return "while uploading"
+	case verdict.PhaseBoth:
+		return "while downloading and uploading"
+	}
+	return "under the household's load"
+}
+
+// runName is how a run is called where its name stands alone.
+func (r run) heading() string {
+	name := clean(r.test.Label)
+	switch {
+	case r.name == "" && name == "":
+		return "this test"
+	case r.name == "":
+		return name
+	case name == "" || strings.EqualFold(name, r.name):
+		return capital(r.name)
+	}
+	return capital(r.name) + ": " + name
+}
+
+func capital(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(r)) + s[n:]
+}

@@ -1,0 +1,267 @@
+// Package serve holds the servers of the test protocols. So far it speaks
+// unbloat's own (package probe): control and data connections on TCP, probes on
+// UDP, one port for both. A client can only end its own session: every line is
+// bounded, every wait has a deadline, no datagram without a session's token is
+// answered, and no answer is longer than its question.
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/unit"
+)
+
+// Limits bound what clients can take. A zero value takes the default.
+type Limits struct {
+	Sessions   int           // at once
+	PerAddress int           // sessions of one client address at once
+	Conns      int           // TCP connections at once
+	Flows      int           // data connections of one session
+	Streams    int           // streams of datagrams of one session
+	Bytes      unit.Size     // that one session may move over TCP, both ways together; 0: no limit
+	Load       time.Duration // of one group of flows, or of one downward stream
+	Idle       time.Duration // after which a session that does nothing is closed
+	Session    time.Duration // of one session
+	Handshake  time.Duration // for the first line of a connection
+}
+
+// DefaultLimits are enough for a household and an office of testers.
+func DefaultLimits() Limits {
+	return Limits{
+		Sessions: 256, PerAddress: 64, Conns: 4096, Flows: 512, Streams: 64,
+		Load: 10 * time.Minute, Idle: 5 * time.Minute, Session: 4 * time.Hour, Handshake: 30 * time.Second,
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	for _, n := range []struct{ have, def *int }{
+		{&l.Sessions, &d.Sessions}, {&l.PerAddress, &d.PerAddress}, {&l.Conns, &d.Conns},
+		{&l.Flows, &d.Flows}, {&l.Streams, &d.Streams},
+	} {
+		if *n.have <= 0 {
+			*n.have = *n.def
+		}
+	}
+	for _, t := range []struct{ have, def *time.Duration }{
+		{&l.Load, &d.Load}, {&l.Idle, &d.Idle}, {&l.Session, &d.Session}, {&l.Handshake, &d.Handshake},
+	} {
+		if *t.have <= 0 {
+			*t.have = *t.def
+		}
+	}
+	return l
+}
+
+// Options of a server.
+type Options struct {
+	Listen string       // host:port for TCP and UDP; port 0 chooses a free one
+	Limits Limits       // zero values take the defaults
+	Log    *slog.Logger // nil: no log
+}
+
+// A Server is a listening test server.
+type Server struct {
+	clock   *netio.Clock
+	limits  Limits
+	log     *slog.Logger
+	tcp     *net.TCPListener
+	udp     *netio.PacketServer
+	payload []byte
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	conns    map[*net.TCPConn]bool // being shaken hands with, or control
+	sessions map[string]*session   // by token
+	streams  map[uint64]*stream    // by token
+	perAddr  map[netip.Addr]int
+}
+
+// Listen opens the server's sockets. Serve must follow.
+func Listen(o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		clock: netio.NewClock(), limits: o.Limits.withDefaults(), log: o.Log, payload: netio.Payload(),
+		conns: map[*net.TCPConn]bool{}, sessions: map[string]*session{},
+		streams: map[uint64]*stream{}, perAddr: map[netip.Addr]int{},
+	}
+	a, err := net.ResolveTCPAddr("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %q: %w; write it like :%d or 127.0.0.1:%d", o.Listen, err, probe.DefaultPort, probe.DefaultPort)
+	}
+	if s.tcp, err = net.ListenTCP("tcp", a); err != nil {
+		return nil, fmt.Errorf("listen for tests: %w; is another server running? --listen chooses another port", err)
+	}
+	bound := s.tcp.Addr().(*net.TCPAddr)
+	s.udp, err = netio.ListenPackets(s.clock, net.JoinHostPort(hostOf(o.Listen), fmt.Sprint(bound.Port)))
+	if err != nil {
+		s.tcp.Close()
+		return nil, fmt.Errorf("%w; is another server running? --listen chooses another port", err)
+	}
+	return s, nil
+}
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// Addr returns the address listened on.
+func (s *Server) Addr() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).AddrPort() }
+
+// Serve answers clients until ctx is done, then ends all sessions and waits
+// for their goroutines. It returns nil after such an orderly end.
+func (s *Server) Serve(ctx context.Context) error {
+	s.wg.Go(func() { _ = s.udp.Serve(s.datagram) }) // ends when closed
+	stop := context.AfterFunc(ctx, s.close)
+	defer stop()
+	err := s.accept()
+	s.close()
+	s.wg.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// close closes every socket, so that every goroutine ends.
+func (s *Server) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.tcp.Close()
+	s.udp.Close()
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+func (s *Server) accept() error {
+	for {
+		c, err := s.tcp.AcceptTCP()
+		if err != nil {
+			var temporary interface{ Temporary() bool }
+			if errors.As(err, &temporary) && temporary.Temporary() { // such as too many open files
+				s.log.Warn("cannot accept a connection", "error", err)
+				time.Sleep(50 * time.Millisecond)
+				continue
+			}
+			return fmt.Errorf("accept connections: %w", err)
+		}
+		if !s.track(c) {
+			s.log.Warn("too many connections", "from", c.RemoteAddr(), "limit", s.limits.Conns)
+			c.Close()
+			continue
+		}
+		s.wg.Go(func() { s.greet(c) })
+	}
+}
+
+// track remembers a connection that Close must end; false if there are too many.
+func (s *Server) track(c *net.TCPConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.conns) >= s.limits.Conns {
+		return false
+	}
+	s.conns[c] = true
+	return true
+}
+
+func (s *Server) untrack(c *net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// greet reads a connection's first line and gives it to whom it is for.
+func (s *Server) greet(c *net.TCPConn) {
+	l := newLines(c)
+	req, err := l.read(time.Now().Add(s.limits.Handshake))
+	if err == nil {
+		switch req.Op {
+		case probe.OpHello:
+			s.hello(c, l, req)
+			return
+		case probe.OpData:
+			err = s.attach(c, l, req)
+			if err == nil {
+				return // the session owns the connection
+			}
+		default:
+			err = fmt.Errorf("%w: a connection begins with %q or %q", probe.ErrRequest, probe.OpHello, probe.OpData)
+		}
+	}
+	s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+	l.refuse(err)
+	s.untrack(c)
+	c.Close()
+}
+
+// attach hands a data connection to its session.
+func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
+	s.mu.Lock()
+	ses := s.sessions[req.Token]
+	s.mu.Unlock()
+	if ses == nil {
+		return errors.New("no session has this token")
+	}
+	if err := netio.SetTCP(c, netio.TCPOptions{CC: req.CC, DSCP: req.DSCP}); err != nil {
+		return err
+	}
+	if req.Dir == probe.DirExchange {
+		if err := ses.exchange(c); err != nil {
+			return err
+		}
+		s.untrack(c) // from here on the session closes it
+		if err := l.write(probe.Reply{}); err != nil {
+			c.Close() // which answer will notice
+		}
+		ses.answer(c)
+		return nil
+	}
+	if err := ses.attach(c, req); err != nil {
+		return err
+	}
+	s.untrack(c) // from here on the session closes it
+	if err := l.write(probe.Reply{}); err != nil {
+		c.Close() // which the group will notice
+	}
+	return nil
+}
+
+// newToken returns 128 random bits, hexadecimal.
+func newToken() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, it would rather end the program
+	return hex.EncodeToString(b[:])
+}
+
+// clientAddr returns who is at the other end.
+func clientAddr(c *net.TCPConn) netip.Addr {
+	a, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return a.AddrPort().Addr().Unmap()
+}

@@ -1,0 +1,346 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/unit"
+)
+
+// A session is one client's control connection and all that hangs on it.
+type session struct {
+	server *Server
+	token  string
+	from   netip.Addr
+	began  unit.Instant
+
+	mu      sync.Mutex
+	closed  bool
+	groups  map[uint32]*group
+	streams map[uint32]*stream
+	serial  uint32 // of streams
+	flows   int    // data connections attached and not ended
+	loads   int
+	bytes   int64
+
+	exchanges map[*net.TCPConn]bool
+}
+
+// hello runs a session on a control connection, from its first line to its end.
+func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
+	defer s.untrack(c)
+	defer c.Close()
+	if !slices.Contains(req.Versions, probe.Version) {
+		err := fmt.Errorf("client speaks versions %v of the protocol, this server version %d: update the older of the two", req.Versions, probe.Version)
+		s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+		l.refuse(err)
+		return
+	}
+	ses, err := s.open(clientAddr(c))
+	if err != nil {
+		s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+		l.refuse(err)
+		return
+	}
+	reply := probe.Reply{Version: probe.Version, Token: ses.token, Now: s.clock.Now()}
+	if err = l.write(reply); err == nil {
+		err = ses.run(l)
+	}
+	s.end(ses)
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	s.log.Info("session", "from", c.RemoteAddr(), "agent", req.Agent, "loads", ses.loads, "bytes", ses.bytes,
+		"lasted", s.clock.Now().Sub(ses.began).Round(time.Millisecond), "end", endReason(err))
+}
+
+// endReason says why a session ended.
+func endReason(err error) string {
+	switch {
+	case errors.Is(err, io.EOF):
+		return "client is done"
+	case errors.Is(err, net.ErrClosed):
+		return "server stops"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "idle for too long"
+	}
+	return err.Error()
+}
+
+// open makes a session, within the limits.
+func (s *Server) open(from netip.Addr) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return nil, net.ErrClosed
+	case len(s.sessions) >= s.limits.Sessions:
+		return nil, fmt.Errorf("the server is busy with %d sessions; try again later", len(s.sessions))
+	case s.perAddr[from] >= s.limits.PerAddress:
+		return nil, fmt.Errorf("the server is busy with %d sessions from %s; try again later", s.perAddr[from], from)
+	}
+	ses := &session{
+		server: s, token: newToken(), from: from, began: s.clock.Now(),
+		groups: map[uint32]*group{}, streams: map[uint32]*stream{}, exchanges: map[*net.TCPConn]bool{},
+	}
+	s.sessions[ses.token] = ses
+	s.perAddr[from]++
+	return ses, nil
+}
+
+// end ends everything of a session.
+func (s *Server) end(ses *session) {
+	s.mu.Lock()
+	delete(s.sessions, ses.token)
+	if s.perAddr[ses.from]--; s.perAddr[ses.from] <= 0 {
+		delete(s.perAddr, ses.from)
+	}
+	s.mu.Unlock()
+
+	ses.mu.Lock()
+	ses.closed = true
+	groups, streams := ses.groups, ses.streams
+	ses.groups, ses.streams = nil, nil
+	for c := range ses.exchanges {
+		c.Close() // the goroutine that answers it ends
+	}
+	ses.mu.Unlock()
+	for _, g := range groups {
+		g.stop()
+		ses.spend(unit.Size(g.bytes()))
+	}
+	for _, st := range streams {
+		s.closeStream(st)
+	}
+}
+
+// run answers requests until the connection ends.
+func (ses *session) run(l *lines) error {
+	limits := ses.server.limits
+	end := time.Now().Add(limits.Session)
+	for {
+		deadline := time.Now().Add(limits.Idle)
+		if end.Before(deadline) {
+			deadline = end
+		}
+		req, err := l.read(deadline)
+		if errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(end) && ses.active() && l.in.Buffered() == 0 {
+			continue
+		}
+		if err != nil {
+			if errors.Is(err, probe.ErrRequest) {
+				l.refuse(err)
+			}
+			return err
+		}
+		reply, err := ses.do(req)
+		if err != nil {
+			reply = probe.Reply{Error: err.Error()}
+		}
+		if err := l.write(reply); err != nil {
+			return err
+		}
+	}
+}
+
+// active reports whether probes of the session arrived lately.
+func (ses *session) active() bool {
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	now := ses.server.clock.Now()
+	for _, st := range ses.streams {
+		if now.Sub(st.lastSeen()) < ses.server.limits.Idle {
+			return true
+		}
+	}
+	return false
+}
+
+// do carries out one request.
+func (ses *session) do(req probe.Request) (probe.Reply, error) {
+	switch req.Op {
+	case probe.OpStart:
+		return ses.start(req)
+	case probe.OpStop:
+		return ses.stop(req)
+	case probe.OpUDP:
+		return ses.openStream(req)
+	case probe.OpReport, probe.OpEnd:
+		return ses.report(req)
+	}
+	return probe.Reply{}, fmt.Errorf("%q does not belong on a control connection", req.Op)
+}
+
+// attach adds a data connection to a group that has not started.
+func (ses *session) attach(c *net.TCPConn, req probe.Request) error {
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	if ses.closed {
+		return errors.New("the session has ended")
+	}
+	if ses.flows >= ses.server.limits.Flows {
+		return fmt.Errorf("the session has %d data connections, which is the limit", ses.flows)
+	}
+	g := ses.groups[req.Group]
+	if g == nil {
+		if req.Dir != probe.DirUp && req.Dir != probe.DirDown {
+			return fmt.Errorf("a data connection needs a direction, %q or %q", probe.DirUp, probe.DirDown)
+		}
+		g = &group{clock: ses.server.clock, dir: req.Dir}
+		ses.groups[req.Group] = g
+	}
+	if err := g.add(c, req.Dir); err != nil {
+		return err
+	}
+	ses.flows++
+	return nil
+}
+
+// start starts the load of a group.
+func (ses *session) start(req probe.Request) (probe.Reply, error) {
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	g := ses.groups[req.Group]
+	if g == nil {
+		return probe.Reply{}, fmt.Errorf("group %d has no data connections", req.Group)
+	}
+	limits := ses.server.limits
+	budget := netio.Budget{Time: min(req.Limit, limits.Load)}
+	if budget.Time <= 0 {
+		budget.Time = limits.Load
+	}
+	if limits.Bytes > 0 {
+		budget.Bytes = limits.Bytes - unit.Size(ses.bytes)
+		if budget.Bytes <= 0 {
+			return probe.Reply{}, fmt.Errorf("the session has moved %v, which is the limit", unit.Size(ses.bytes))
+		}
+	}
+	bin := req.Bin
+	if bin == 0 {
+		bin = 100 * time.Millisecond
+	}
+	if err := g.start(req.Flows, max(bin, probe.MinBin), budget, ses.server.payload); err != nil {
+		return probe.Reply{}, err
+	}
+	ses.loads++
+	return probe.Reply{Now: ses.server.clock.Now()}, nil
+}
+
+// stop ends a group and reports.
+func (ses *session) stop(req probe.Request) (probe.Reply, error) {
+	ses.mu.Lock()
+	g := ses.groups[req.Group]
+	delete(ses.groups, req.Group)
+	ses.mu.Unlock()
+	if g == nil {
+		return probe.Reply{}, fmt.Errorf("there is no group %d", req.Group)
+	}
+	report := g.stop()
+	ses.spend(unit.Size(g.bytes()))
+	ses.mu.Lock()
+	ses.flows -= g.flows
+	ses.mu.Unlock()
+	return probe.Reply{Now: ses.server.clock.Now(), Load: report}, nil
+}
+
+// A group is flows of one direction that start and stop together.
+type group struct {
+	clock *netio.Clock
+	dir   string
+
+	mu       sync.Mutex
+	flows    int
+	waiting  []*net.TCPConn
+	sender   *netio.Sender
+	receiver *netio.Receiver
+	cpu      *netio.CPUMeter
+	bin      time.Duration
+	began    unit.Instant
+	report   *probe.LoadReport // once stopped
+	total    int64
+}
+
+func (g *group) add(c *net.TCPConn, dir string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dir != dir {
+		return errors.New("a group has one direction only")
+	}
+	if g.began != 0 || g.report != nil {
+		return errors.New("the group has started already")
+	}
+	g.waiting = append(g.waiting, c)
+	g.flows++
+	return nil
+}
+
+func (g *group) start(flows int, bin time.Duration, budget netio.Budget, payload []byte) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.began != 0 || g.report != nil {
+		return errors.New("the group has started already")
+	}
+	if flows != len(g.waiting) {
+		return fmt.Errorf("the group has %d data connections, not %d", len(g.waiting), flows)
+	}
+	g.bin, g.began, g.cpu = bin, g.clock.Now(), netio.NewCPUMeter()
+	conns := g.waiting
+	g.waiting = nil
+	if g.dir == probe.DirDown {
+		g.sender = netio.NewSender(g.clock, payload, budget, conns)
+		return nil
+	}
+	budget.Time += replyPatience // the client ends it; this is for one that forgets
+	g.receiver = netio.NewReceiver(g.clock, bin, budget, conns)
+	return nil
+}
+
+// stop ends the flows, waits for their goroutines, and returns the report. It
+// may be called more than once.
+func (g *group) stop() *probe.LoadReport {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.report != nil {
+		return g.report
+	}
+	g.report = &probe.LoadReport{Start: g.began, Bin: g.bin}
+	for _, c := range g.waiting {
+		c.Close()
+	}
+	g.waiting = nil
+	if g.began == 0 {
+		return g.report
+	}
+	g.report.CPU, _ = g.cpu.Busiest() // where the system does not tell, 0
+	var errs []netio.FlowError
+	if g.sender != nil {
+		g.report.Sender, errs = g.sender.Stop()
+		g.total = g.sender.Moved()
+	} else {
+		var bins []netio.Bins
+		bins, errs = g.receiver.Stop()
+		for _, b := range bins {
+			g.report.Start = b.Start // the same of all
+			g.report.Flows = append(g.report.Flows, b.Bytes)
+			g.total += b.Total
+		}
+	}
+	for _, e := range errs[:min(len(errs), 8)] {
+		g.report.Errors = append(g.report.Errors, e.Error())
+	}
+	return g.report
+}
+
+func (g *group) bytes() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.total
+}

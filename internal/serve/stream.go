@@ -1,0 +1,192 @@
+package serve
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/unit"
+)
+
+// A stream is one stream of datagrams of a session.
+type stream struct {
+	ses   *session
+	id    uint32
+	token uint64
+	dir   string
+
+	mu        sync.Mutex
+	seen      unit.Instant
+	reflector *probe.Reflector
+
+	// of a downward stream
+	config  probe.Config
+	limit   time.Duration
+	source  *probe.Source
+	sleeper *netio.Sleeper
+	closed  bool
+	done    chan struct{} // closed when its goroutine has ended; nil if there is none
+}
+
+func (st *stream) lastSeen() unit.Instant {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.seen
+}
+
+// minStreamInterval bounds the rate of a downward stream to 118 Mbit/s.
+const minStreamInterval = 100 * time.Microsecond
+
+// openStream makes a stream and gives the client its token.
+func (ses *session) openStream(req probe.Request) (probe.Reply, error) {
+	s := ses.server
+	st := &stream{ses: ses, dir: req.Dir, seen: s.clock.Now()}
+	switch req.Dir {
+	case probe.DirDown:
+		st.config = probe.Config{Interval: max(req.Interval, minStreamInterval), Size: req.Size}
+		st.limit = min(req.Limit, s.limits.Load)
+		if req.Interval <= 0 || req.Limit <= 0 {
+			return probe.Reply{}, errors.New("a downward stream needs an interval and a limit")
+		}
+	case probe.DirUp, probe.DirEcho:
+	default:
+		return probe.Reply{}, errors.New("a stream needs a direction")
+	}
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	if ses.closed {
+		return probe.Reply{}, errors.New("the session has ended")
+	}
+	if len(ses.streams) >= s.limits.Streams {
+		return probe.Reply{}, fmt.Errorf("the session has %d streams, which is the limit", len(ses.streams))
+	}
+	ses.serial++
+	st.id = ses.serial
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st.token == 0 || s.streams[st.token] != nil {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails, it would rather end the program
+		st.token = binary.BigEndian.Uint64(b[:])
+	}
+	st.reflector = probe.NewReflector(st.token)
+	s.streams[st.token] = st
+	ses.streams[st.id] = st
+	return probe.Reply{Stream: st.id, StreamToken: probe.FormatToken(st.token), Now: s.clock.Now()}, nil
+}
+
+// report tells what was received of a stream, and closes it if so asked.
+func (ses *session) report(req probe.Request) (probe.Reply, error) {
+	ses.mu.Lock()
+	st := ses.streams[req.Stream]
+	if req.Op == probe.OpEnd {
+		delete(ses.streams, req.Stream)
+	}
+	ses.mu.Unlock()
+	if st == nil {
+		return probe.Reply{}, fmt.Errorf("there is no stream %d", req.Stream)
+	}
+	if req.Op == probe.OpEnd {
+		ses.server.closeStream(st)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	r := &probe.UDPReport{}
+	r.Received, r.Bytes = st.reflector.Received()
+	r.First, r.Last = st.reflector.Span()
+	if st.source != nil {
+		r.Sent = uint32(st.source.Sent())
+	}
+	return probe.Reply{Now: ses.server.clock.Now(), UDP: r}, nil
+}
+
+// closeStream forgets a stream and waits for its goroutine.
+func (s *Server) closeStream(st *stream) {
+	s.mu.Lock()
+	delete(s.streams, st.token)
+	s.mu.Unlock()
+	st.mu.Lock()
+	st.closed = true
+	if st.sleeper != nil {
+		st.sleeper.Close()
+	}
+	done := st.done
+	st.mu.Unlock()
+	if done != nil {
+		<-done
+	}
+}
+
+// datagram answers one datagram, or returns nil. It is the only caller of
+// reflectors, and answers in the datagram's own memory.
+func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
+	h, err := probe.ParseHeader(b)
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	st := s.streams[h.Token]
+	s.mu.Unlock()
+	if st == nil {
+		return nil
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.seen = at
+	if h.Kind == probe.KindListen {
+		s.listen(st, from)
+		return nil
+	}
+	if st.dir == probe.DirDown {
+		return nil
+	}
+	n, err := st.reflector.Reflect(at, s.clock.Now(), b, b)
+	if err != nil || n == 0 {
+		return nil
+	}
+	return b[:n]
+}
+
+// listen starts a downward stream, once, and only towards the address whose
+// control connection asked for it: nobody can aim it at a third.
+func (s *Server) listen(st *stream, from *netio.Peer) {
+	if st.dir != probe.DirDown || st.closed || st.done != nil || from.Addr.Addr().Unmap() != st.ses.from {
+		return
+	}
+	sleeper, err := netio.NewSleeper(s.clock)
+	if err != nil {
+		s.log.Warn("cannot send a stream", "to", from.Addr, "error", err)
+		return
+	}
+	cfg := st.config
+	cfg.Token = st.token
+	cfg.Start = s.clock.Now()
+	cfg.End = cfg.Start.Add(st.limit)
+	st.source, st.sleeper, st.done = probe.NewSource(cfg), sleeper, make(chan struct{})
+	to := *from
+	go func() { // closeStream waits for it
+		defer close(st.done)
+		defer sleeper.Close()
+		st.send(s, &to)
+	}()
+}
+
+// send sends a downward stream until its end.
+func (st *stream) send(s *Server, to *netio.Peer) {
+	for {
+		st.mu.Lock()
+		b, next := st.source.Poll(s.clock.Now())
+		if b != nil {
+			s.udp.Send(to, b)
+		}
+		st.mu.Unlock()
+		if next == 0 || !st.sleeper.Until(next) {
+			return
+		}
+	}
+}

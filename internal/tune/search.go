@@ -1,0 +1,174 @@
+package tune
+
+import (
+	"time"
+
+	"unbloat/unit"
+)
+
+// Rates are the shaper's rates, both directions.
+type Rates struct {
+	Down unit.Rate `json:"down_bps"`
+	Up   unit.Rate `json:"up_bps"`
+}
+
+// fractions are the steps of the search: shares of what the line carries. The
+// first leaves 1.5 % for the modem's queue to drain; the last is half the line,
+// below which shaping is no cure for anything.
+var fractions = [...]float64{
+	0.985, 0.975, 0.965, 0.955, 0.945, 0.93, 0.915, 0.90, 0.88, 0.86, 0.84,
+	0.82, 0.80, 0.77, 0.74, 0.71, 0.68, 0.65, 0.62, 0.59, 0.56, 0.53, 0.50,
+}
+
+// An Observation is what a trial of some rates showed.
+type Observation struct {
+	Increase time.Duration // p95 of the round trip, over idle
+	Down, Up time.Duration // its share each way, p95 over idle
+}
+
+// A Search looks for the highest rates, both directions at once, whose p95
+// increase stays within the goal. It takes steps down fractions, longer ones
+// while the goal is far, and then halves the gap; the direction that holds the
+// delay is the one that gives way. It is pure: who calls it measures.
+type Search struct {
+	line       Rates
+	goal       time.Duration
+	down, up   axis
+	best       Rates
+	passed     bool
+	least      time.Duration // increase of best, while nothing passed
+	observed   bool
+	downFloor  time.Duration // a full packet's time: delay that no shaper can avoid
+	upFloor    time.Duration
+	trialsLeft int
+}
+
+// An axis is the search in one direction, by index into fractions.
+type axis struct {
+	at    int
+	fail  int // the lowest rate known to be too high; -1: none
+	pass  int // the highest rate known to be good; len(fractions): none
+	jump  int
+	fixed bool // nothing left to find out
+}
+
+// fullFrame is an Ethernet frame of 1500 bytes of IP, without its check.
+const fullFrame = 1514
+
+// NewSearch starts a search on a line that carries the given rates.
+func NewSearch(line Rates, goal time.Duration, trials int) *Search {
+	a := axis{fail: -1, pass: len(fractions), jump: 1}
+	return &Search{
+		line: line, goal: goal, down: a, up: a, trialsLeft: trials,
+		downFloor: line.Down.Time(fullFrame), upFloor: line.Up.Time(fullFrame),
+	}
+}
+
+// Next returns the rates to try, or false when there is nothing left to learn.
+func (s *Search) Next() (Rates, bool) {
+	if s.trialsLeft <= 0 || s.down.fixed && s.up.fixed {
+		return Rates{}, false
+	}
+	return s.rates(), true
+}
+
+func (s *Search) rates() Rates {
+	return Rates{s.line.Down.Scale(fractions[s.down.at]), s.line.Up.Scale(fractions[s.up.at])}
+}
+
+// Observe takes in what the rates of the last Next showed.
+func (s *Search) Observe(o Observation) {
+	s.trialsLeft--
+	if o.Increase <= s.goal {
+		s.best, s.passed = s.rates(), true
+		s.down.good()
+		s.up.good()
+		return
+	}
+	if !s.passed && (!s.observed || o.Increase < s.least) {
+		s.best, s.least = s.rates(), o.Increase
+	}
+	s.observed = true
+	far := o.Increase > 3*s.goal
+	down, up := s.blame(o)
+	if down {
+		s.down.bad(far)
+	}
+	if up {
+		s.up.bad(far)
+	}
+	if s.down.fixed && s.up.fixed && !s.passed {
+		s.best = s.rates()
+	}
+}
+
+// blame says which directions hold too much of the delay: those above half the
+// goal, beyond the time of one packet; else the larger one.
+func (s *Search) blame(o Observation) (down, up bool) {
+	d, u := o.Down-s.downFloor, o.Up-s.upFloor
+	down, up = d > s.goal/2, u > s.goal/2
+	if !down && !up {
+		down, up = d >= u, d < u
+	}
+	// A direction that cannot give way any more leaves it to the other.
+	if down && s.down.last() {
+		down, up = false, !s.up.last()
+		s.down.fixed = true
+	}
+	if up && s.up.last() {
+		up, down = false, !s.down.last()
+		s.up.fixed = true
+	}
+	return down, up
+}
+
+// Best returns the highest rates that held the goal; ok is false if none did,
+// and the rates are then those that came nearest.
+func (s *Search) Best() (r Rates, ok bool) { return s.best, s.passed }
+
+// Lower makes the search go on below the rates that it took for the best, after
+// a longer look showed that they do not hold the goal.
+func (s *Search) Lower(o Observation, trials int) {
+	s.trialsLeft = trials
+	s.passed, s.observed, s.least = false, true, o.Increase
+	down, up := s.blame(o)
+	for _, a := range []struct {
+		*axis
+		blamed bool
+	}{{&s.down, down}, {&s.up, up}} {
+		a.fixed, a.jump, a.pass = false, 1, len(fractions)
+		if a.blamed {
+			a.bad(false)
+		}
+	}
+}
+
+func (a *axis) last() bool { return a.at >= len(fractions)-1 }
+
+// good notes that the current rate holds, and halves the gap above it.
+func (a *axis) good() {
+	a.pass, a.jump = a.at, 1
+	if a.pass-a.fail <= 1 {
+		a.fixed = true
+		return
+	}
+	a.at = a.fail + (a.pass-a.fail)/2
+}
+
+// bad notes that the current rate is too high, and goes down.
+func (a *axis) bad(far bool) {
+	a.fail = a.at
+	if a.pass < len(fractions) { // between a failure and a success
+		if a.pass-a.fail <= 1 {
+			a.at, a.fixed = a.pass, true
+			return
+		}
+		a.at = a.fail + (a.pass-a.fail)/2
+		return
+	}
+	if far {
+		a.jump = max(a.jump, 2)
+	}
+	a.at = min(a.at+a.jump, len(fractions)-1)
+	a.jump *= 2
+}

@@ -1,0 +1,162 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Grades, best first, on DSLReports' scale of latency increase. It is applied
+// to the 95th percentile here, not to the mean: the tail is what calls hear.
+const (
+	GradeAPlus = "A+"
+	GradeA     = "A"
+	GradeB     = "B"
+	GradeC     = "C"
+	GradeD     = "D"
+	GradeF     = "F"
+)
+
+// Grade returns the grade of a latency increase in ms: below 5 A+, 30 A, 60 B,
+// 200 C, 400 D, else F.
+func Grade(increaseMs float64) string {
+	switch {
+	case increaseMs < 5:
+		return GradeAPlus
+	case increaseMs < 30:
+		return GradeA
+	case increaseMs < 60:
+		return GradeB
+	case increaseMs < 200:
+		return GradeC
+	case increaseMs < 400:
+		return GradeD
+	}
+	return GradeF
+}
+
+// Worse returns the worse of two grades; no grade ("") is better than any.
+func Worse(a, b string) string {
+	if rank(a) >= rank(b) {
+		return a
+	}
+	return b
+}
+
+func rank(g string) int {
+	for i, h := range []string{"", GradeAPlus, GradeA, GradeB, GradeC, GradeD, GradeF} {
+		if g == h {
+			return i
+		}
+	}
+	return -1
+}
+
+// Meta is what a Test says of itself besides its phases.
+type Meta struct {
+	Time   string // RFC 3339
+	Label  string
+	Server string
+}
+
+// Judge evaluates the phases of one run, the idle one first, and passes
+// judgement: valid or not, grades, and one sentence.
+func Judge(m Meta, raws []Raw) *Test {
+	t := &Test{Schema: TestSchema, Time: m.Time, Label: m.Label, Server: m.Server, InvalidReasons: []string{}}
+	if len(raws) == 0 || raws[0].Name != PhaseIdle {
+		t.InvalidReasons = append(t.InvalidReasons, "there is no idle phase to compare with")
+		t.Verdict = sentence(t)
+		return t
+	}
+	base, origin := NewBaseline(raws[0]), raws[0].Start
+	for _, raw := range raws {
+		p := Evaluate(raw, base, origin)
+		switch raw.Name {
+		case PhaseIdle:
+			t.Idle = p
+		case PhaseDownload:
+			t.Download = p
+		case PhaseUpload:
+			t.Upload = p
+		case PhaseBoth:
+			t.Both = p
+		case PhaseLoaded:
+			t.Loaded = p
+		}
+		t.InvalidReasons = append(t.InvalidReasons, invalid(raw, p)...)
+		if note := "CPU load is not judged: " + raw.CPUUnknown; raw.CPUUnknown != "" && !slices.Contains(t.Notes, note) {
+			t.Notes = append(t.Notes, note)
+		}
+	}
+	t.Valid = len(t.InvalidReasons) == 0
+	if t.Valid {
+		t.GradeDown, t.GradeUp = gradeOf(t.Download), gradeOf(t.Upload)
+		for _, p := range t.Phases() {
+			if p.Name != PhaseIdle {
+				t.Grade = Worse(t.Grade, gradeOf(p.Phase))
+			}
+		}
+	}
+	t.Verdict = sentence(t)
+	return t
+}
+
+func gradeOf(p *Phase) string {
+	if p == nil {
+		return ""
+	}
+	return Grade(p.Latency.IncreaseMs.P95)
+}
+
+// sentence says in plain words what the test found.
+func sentence(t *Test) string {
+	if !t.Valid {
+		more := ""
+		if n := len(t.InvalidReasons); n > 1 {
+			more = fmt.Sprintf(" (and %d more reasons)", n-1)
+		}
+		return "This measurement is not valid: " + t.InvalidReasons[0] + more + "."
+	}
+	worst := NamedPhase{}
+	for _, p := range t.Phases() {
+		if p.Name != PhaseIdle && (worst.Phase == nil || p.Latency.IncreaseMs.P95 > worst.Latency.IncreaseMs.P95) {
+			worst = p
+		}
+	}
+	if worst.Phase == nil {
+		return fmt.Sprintf("Idle round trip %s; nothing was loaded, so nothing is graded.", ms(t.Idle.Latency.RTTMs.P50))
+	}
+	idle, p95 := t.Idle.Latency.RTTMs.P50, worst.Latency.RTTMs.P95
+	when := map[string]string{
+		PhaseDownload: "While something downloads", PhaseUpload: "While something uploads",
+		PhaseBoth: "While something uploads and downloads", PhaseLoaded: "Under this load",
+	}[worst.Name]
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, the round trip goes from %s to %s: %s.", when, ms(idle), ms(p95), meaning(t.Grade))
+	if loss := worst.Latency.Loss; loss >= 0.01 {
+		fmt.Fprintf(&b, " %.1f %% of the probes were lost.", 100*loss)
+	}
+	return b.String()
+}
+
+func meaning(grade string) string {
+	return map[string]string{
+		GradeAPlus: "nothing that anybody would notice",
+		GradeA:     "calls and games stay good",
+		GradeB:     "calls stay good, games feel it",
+		GradeC:     "calls stumble and games lag",
+		GradeD:     "calls break up and pages crawl",
+		GradeF:     "calls fail and everything feels broken",
+	}[grade]
+}
+
+// ms prints milliseconds with three significant digits.
+func ms(v float64) string {
+	switch {
+	case v >= 99.95:
+		return fmt.Sprintf("%.0f ms", v)
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f ms", v)
+	}
+	return fmt.Sprintf("%.2f ms", v)
+}
