@@ -59,7 +59,7 @@ to be measured. While the test runs, nothing else should use the line.`,
 
 // Bounds of what a test may be asked for.
 const (
-	minLoad, maxLoad   = 2 * time.Second, 10 * time.Minute
+	minLoad, maxLoad   = time.Second, 10 * time.Minute
 	minProbe, maxProbe = time.Millisecond, time.Second
 	maxFlows           = 256
 )

@@ -27,8 +27,9 @@ import (
 type Backend interface {
 	// Observe reads what the plan could touch, and what an earlier state knew of.
 	Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error)
-	// Desire returns the state that the plan asks for, or says what stands in the way.
-	Desire(ctx context.Context, p plan.Plan, now host.State) (host.State, error)
+	// Desire returns the state that the plan asks for, or says what stands in the
+	// way. What an earlier plan changed and this one doesn't is as origin had it.
+	Desire(ctx context.Context, p plan.Plan, now, origin host.State) (host.State, error)
 	// Undesire returns the state without unbloat: as origin had it (nil: not
 	// known), and for what origin doesn't know, as now is without what is ours.
 	Undesire(ctx context.Context, now, origin host.State) (host.State, error)
@@ -103,27 +104,37 @@ func (e *Engine) uptime() time.Duration {
 
 // Preview returns the commands that Begin would run now. It changes nothing.
 func (e *Engine) Preview(ctx context.Context, p plan.Plan) ([]host.Step, error) {
-	_, _, steps, _, err := e.prepare(ctx, p)
-	return steps, err
+	x, err := e.prepare(ctx, p)
+	return x.steps, err
+}
+
+// An outlook is what a transaction would do.
+type outlook struct {
+	now, origin, wanted host.State
+	steps               []host.Step
 }
 
 // prepare reads what is there and works out what to do about it.
-func (e *Engine) prepare(ctx context.Context, p plan.Plan) (now, wanted host.State, steps []host.Step, rec *Record, err error) {
-	if rec, err = e.Record(p.WAN); err != nil {
-		return nil, nil, nil, nil, err
+func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error) {
+	rec, err := e.Record(p.WAN)
+	if err != nil {
+		return x, err
 	}
-	var earlier host.State
+	var earlier, known host.State
 	if rec != nil {
-		earlier = rec.Wanted
+		earlier, known = rec.Wanted, rec.Origin
 	}
-	if now, err = e.Backend.Observe(ctx, p, earlier); err != nil {
-		return nil, nil, nil, nil, err
+	if x.now, err = e.Backend.Observe(ctx, p, earlier); err != nil {
+		return x, err
 	}
-	if wanted, err = e.Backend.Desire(ctx, p, now); err != nil {
-		return nil, nil, nil, nil, err
+	if x.origin, err = e.Backend.Undesire(ctx, x.now, known); err != nil {
+		return x, err
 	}
-	steps, _, err = e.Backend.Compare(now, wanted)
-	return now, wanted, steps, rec, err
+	if x.wanted, err = e.Backend.Desire(ctx, p, x.now, x.origin); err != nil {
+		return x, err
+	}
+	x.steps, _, err = e.Backend.Compare(x.now, x.wanted)
+	return x, err
 }
 
 // Begin applies the plan and verifies it by reading it back. If it returns an
@@ -146,21 +157,13 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err := e.recoverStale(ctx, p.WAN); err != nil {
 		return nil, err
 	}
-	now, wanted, steps, rec, err := e.prepare(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	var known host.State
-	if rec != nil {
-		known = rec.Origin
-	}
-	origin, err := e.Backend.Undesire(ctx, now, known)
+	x, err := e.prepare(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(),
-		Deadline: e.uptime() + o.Confirm, Plan: p, Before: now, Origin: origin, Wanted: wanted}
-	if len(steps) == 0 && !o.Hold {
+		Deadline: e.uptime() + o.Confirm, Plan: p, Before: x.now, Origin: x.origin, Wanted: x.wanted}
+	if len(x.steps) == 0 && !o.Hold {
 		t.Unchanged = true
 		return t, nil
 	}
@@ -170,7 +173,7 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err := e.armGuard(p.WAN, t.path); err != nil {
 		return nil, errors.Join(err, removeFile(t.path))
 	}
-	if err := t.carryOut(ctx, steps); err != nil {
+	if err := t.carryOut(ctx, x.steps); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -186,7 +189,7 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	if err != nil {
 		return t.giveUp(ctx, err)
 	}
-	wanted, err := t.engine.Backend.Desire(ctx, p, now)
+	wanted, err := t.engine.Backend.Desire(ctx, p, now, t.journal.Origin)
 	if err != nil {
 		return t.giveUp(ctx, err)
 	}

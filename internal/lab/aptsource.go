@@ -12,6 +12,9 @@ var (
 	signedLine = regexp.MustCompile(`(?m)^Signed-By:.*$`)
 )
 
+// backportsSuite is the suite that carries linux-source-7.
+const backportsSuite = "trixie-backports"
+
 // archiveKeyring verifies Debian's suites; bookworm's knows trixie's keys too.
 const archiveKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 

@@ -250,9 +250,6 @@ func (b *builder) run(ctx context.Context, dir string, argv ...string) error {
 	return nil
 }
 
-// backportsSuite is the suite that carries linux-source-7.
-const backportsSuite = "trixie-backports"
-
 // backportsSources rewrites the machine's own Debian source to the backports
 // suite, so that its mirror and keyring are used.
 func backportsSources() (string, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,7 +108,7 @@ func (a *agent) tune(ctx context.Context) (*plan.Plan, *TuneResult, error) {
 	args := []string{"tune", "--server", Server(), "--wan", RouterWAN, "--lan", RouterLAN, "--json",
 		"--flows-down", strconv.Itoa(down), "--flows-up", strconv.Itoa(up)}
 	cmd := a.unbloat(ctx, NodeRouter, args...)
-	cmd.Stderr = os.Stderr
+	cmd.Stderr = io.MultiWriter(os.Stderr) // through a pipe: a console would be taken for a terminal
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	err := cmd.Run()

@@ -137,11 +137,16 @@ func (p *prefixWriter) Write(b []byte) (int, error) {
 			continue
 		}
 		p.line.WriteByte(c)
-		if c == '\n' {
-			if _, err := io.WriteString(p.w, p.prefix+p.line.String()); err != nil {
-				return 0, err
-			}
-			p.line.Reset()
+		if c != '\n' {
+			continue
+		}
+		line := p.line.String()
+		p.line.Reset()
+		if strings.HasPrefix(line, "reboot: ") {
+			continue // the kernel's last words, at every end
+		}
+		if _, err := io.WriteString(p.w, p.prefix+line); err != nil {
+			return 0, err
 		}
 	}
 	return len(b), nil

@@ -38,10 +38,14 @@ func ParseServer(server string) (string, error) {
 	if strings.ContainsAny(s, "/?#@ \t\r\n") {
 		return bad("has more than a host and a port")
 	}
-	if a, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+	bare := s
+	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		bare = s[1 : len(s)-1]
+	}
+	if a, err := netip.ParseAddr(bare); err == nil && !strings.ContainsAny(a.Zone(), "[]:%") {
 		return net.JoinHostPort(a.String(), strconv.Itoa(probe.DefaultPort)), nil
 	}
-	if !strings.Contains(s, ":") {
+	if !strings.ContainsAny(s, ":[]") {
 		return net.JoinHostPort(s, strconv.Itoa(probe.DefaultPort)), nil
 	}
 	host, port, err := net.SplitHostPort(s)
@@ -51,7 +55,7 @@ func ParseServer(server string) (string, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return bad("port %q is not a number from 1 to 65535", port)
 	}
-	if host == "" {
+	if host == "" || strings.ContainsAny(host, "[]") {
 		return bad("no host")
 	}
 	return net.JoinHostPort(host, port), nil

@@ -182,17 +182,18 @@ func (f *Flows) abandon() {
 
 // lastBytes is how long a receiver waits for a sender's own end, so that the
 // queue drains into it instead of being answered with resets.
-const lastBytes = time.Second
+const lastBytes = netio.Overrun + time.Second
 
 // Stop ends the flows and returns what became of them. It must be called once.
 func (f *Flows) Stop(ctx context.Context) (FlowReport, error) {
 	c := f.client
 	r := FlowReport{Start: f.start, End: c.clock.Now()}
 	var broke []netio.FlowError
+	if f.spec.Limit > 0 {
+		f.awaitEnd(ctx)
+	}
 	if f.sender != nil {
 		r.Sender, broke = f.sender.Stop()
-	} else if f.spec.Limit > 0 {
-		f.awaitEnd(ctx)
 	}
 	reply, err := c.control.do(ctx, probe.Request{Op: probe.OpStop, Group: f.group})
 	if err == nil && reply.Load == nil {
@@ -232,17 +233,25 @@ func (f *Flows) Stop(ctx context.Context) (FlowReport, error) {
 	return r, nil
 }
 
-// awaitEnd waits until every flow has ended by itself, but not for long.
+// awaitEnd waits until flows of limited time have ended by themselves, but not for long.
 func (f *Flows) awaitEnd(ctx context.Context) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for left := lastBytes; left > 0 && !f.receiver.Ended(); left -= 20 * time.Millisecond {
-		select {
-		case <-ctx.Done():
+	end := f.start.Add(f.spec.Limit)
+	if f.client.clock.Now().Add(time.Second).Before(end) {
+		return // stopped early
+	}
+	for f.client.clock.Now().Before(end.Add(lastBytes)) && !f.ended() {
+		if sleep(ctx, 20*time.Millisecond) != nil {
 			return
-		case <-tick.C:
 		}
 	}
+}
+
+// ended reports whether every flow has ended by itself.
+func (f *Flows) ended() bool {
+	if f.sender != nil {
+		return f.sender.Ended()
+	}
+	return f.receiver.Ended()
 }
 
 func shiftSender(s []probe.SenderSample, by time.Duration) {

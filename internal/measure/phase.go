@@ -35,6 +35,9 @@ type Event struct {
 	Draining bool          // the phase is over, its queue is not empty yet
 }
 
+// MaxPhase is the longest phase.
+const MaxPhase = probe.MaxLimit - time.Minute
+
 // RawPhase is what a phase measured, before anything is counted.
 type RawPhase = verdict.Raw
 
@@ -75,6 +78,10 @@ func (c *Client) Idle(ctx context.Context, d time.Duration, progress func(Event)
 // and the line is idle again. Samples are of the phase in which they were sent.
 func (c *Client) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
 	spec = spec.withDefaults()
+	if spec.Duration <= spec.CutHead+spec.CutTail || spec.Duration > MaxPhase {
+		return nil, fmt.Errorf("phase %s of %v: must be longer than its edges (%v and %v), and at most %v",
+			spec.Name, spec.Duration, spec.CutHead, spec.CutTail, MaxPhase)
+	}
 	p, err := c.phaseProbe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("phase %s: %w", spec.Name, err)

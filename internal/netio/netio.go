@@ -11,8 +11,6 @@ package netio
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
 	"time"
 
 	"unbloat/unit"
@@ -20,11 +18,6 @@ import (
 
 // ErrNotSupported is wrapped by every error that says that this system lacks something.
 var ErrNotSupported = errors.New("not supported")
-
-// unsupported says what this operating system cannot do.
-func unsupported(what string) error {
-	return fmt.Errorf("%s: %w on %s", what, ErrNotSupported, runtime.GOOS)
-}
 
 // A Clock gives instants that never step: nanoseconds since 1970 by the
 // machine's clock when it was made, advanced by the monotonic clock.

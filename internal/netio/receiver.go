@@ -51,8 +51,9 @@ type Receiver struct {
 type recvFlow struct {
 	conn  *net.TCPConn
 	raw   syscall.RawConn
-	bins  Bins
-	last  unit.Instant // of reading
+	came  arrivals     // where the system tells of them; else
+	bins  Bins         // by the time of reading
+	last  unit.Instant // when it last brought something
 	ended bool
 }
 
@@ -74,6 +75,8 @@ func NewReceiver(clock *Clock, bin time.Duration, budget Budget, conns []*net.TC
 		f := &recvFlow{conn: c, bins: Bins{Start: now, Width: bin}, last: now}
 		f.raw, _ = c.SyscallConn() // fails only on a nil connection
 		_ = c.SetDeadline(time.Time{})
+		f.came.every = bin
+		f.mark(now)
 		r.flows = append(r.flows, f)
 	}
 	if canDiscard {
@@ -103,6 +106,17 @@ func (r *Receiver) discardAll() {
 		}
 	}
 	r.sweep()
+	for _, f := range r.flows {
+		f.mark(r.clock.Now())
+	}
+}
+
+// mark notes what has arrived by now.
+func (f *recvFlow) mark(now unit.Instant) {
+	if m, mss, err := readArrivals(f.raw); err == nil {
+		m.at = now
+		f.came.add(m, mss)
+	}
 }
 
 // over reports whether the budget is used up.
@@ -135,6 +149,9 @@ func (r *Receiver) sweep() (most int) {
 		}
 		n, ended, err := discard(f.raw)
 		r.count(f, now, n)
+		if !now.Before(f.came.next) {
+			f.mark(now)
+		}
 		most = max(most, n)
 		if err == nil && ended {
 			err = io.EOF
@@ -164,7 +181,11 @@ func (r *Receiver) readOne(i int) {
 	}
 }
 
+// count books what a flow brought, evenly over the time since it last brought something.
 func (r *Receiver) count(f *recvFlow, now unit.Instant, n int) {
+	if n <= 0 {
+		return
+	}
 	f.bins.Add(f.last, now, int64(n))
 	f.last = now
 	r.total.Add(int64(n))
@@ -209,6 +230,9 @@ func (r *Receiver) Stop() ([]Bins, []FlowError) {
 	out := make([]Bins, len(r.flows))
 	for i, f := range r.flows {
 		out[i] = f.bins
+		if len(f.came.marks) > 1 {
+			out[i] = f.came.bins(f.bins.Start, f.bins.Width)
+		}
 	}
 	return out, r.errors
 }

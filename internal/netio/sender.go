@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"unbloat/internal/probe"
+	"unbloat/unit"
 )
 
 const (
@@ -35,6 +36,7 @@ type Sender struct {
 	tick    *ticker
 	wg      sync.WaitGroup
 	written atomic.Int64 // in whole payloads
+	ended   atomic.Bool
 
 	mu      sync.Mutex
 	samples []probe.SenderSample
@@ -71,8 +73,20 @@ func (s *Sender) send(i int, payload []byte) {
 	}
 }
 
+// Overrun is how long a sender whose time is up goes on at most, until what it
+// had sent by then has arrived in order: the receiver cannot count what waits
+// behind a hole, and a line with a long queue may owe it seconds of data.
+const Overrun = 4 * time.Second
+
 // watch samples the sockets until the budget of time is used up, and ends the flows.
 func (s *Sender) watch() {
+	defer func() {
+		s.sample()
+		for _, c := range s.conns {
+			abort(c)
+		}
+		s.ended.Store(true)
+	}()
 	start := s.clock.Now()
 	s.sample()
 	for {
@@ -80,14 +94,35 @@ func (s *Sender) watch() {
 		if s.budget.Time > 0 {
 			pause = min(pause, start.Add(s.budget.Time).Sub(s.clock.Now()))
 		}
-		if pause <= 0 || !s.tick.wait(pause) {
+		if pause <= 0 {
 			break
+		}
+		if !s.tick.wait(pause) {
+			return
 		}
 		s.sample()
 	}
-	s.sample()
-	for _, c := range s.conns {
-		abort(c)
+	s.finish(s.clock.Now().Add(Overrun))
+}
+
+// finish waits until every hole that is there now has been filled.
+func (s *Sender) finish(deadline unit.Instant) {
+	due := make([]uint64, len(s.conns)) // bytes that are to be acknowledged
+	for i, c := range s.conns {
+		if f, err := readFlow(c); err == nil && f.sacked > 0 {
+			due[i] = f.acked + uint64(f.inFlight)*uint64(f.mss)
+		}
+	}
+	open := func(i int) bool {
+		f, err := readFlow(s.conns[i])
+		return err == nil && f.acked < due[i]
+	}
+	for i := range s.conns {
+		for open(i) && s.clock.Now().Before(deadline) {
+			if !s.tick.wait(lazyTick) {
+				return
+			}
+		}
 	}
 }
 
@@ -95,11 +130,25 @@ func (s *Sender) watch() {
 func (s *Sender) look() probe.SenderSample {
 	sum := probe.SenderSample{At: s.clock.Now(), Flows: len(s.conns), Known: true}
 	for _, c := range s.conns {
-		if err := addTCPInfo(c, &sum); err != nil && !errors.Is(err, net.ErrClosed) {
+		f, err := readFlow(c)
+		if err != nil && !errors.Is(err, net.ErrClosed) {
 			sum.Known = false
 		}
+		sum.Busy += f.busy
+		sum.RwndLimited += f.rwndLimited
+		sum.BufLimited += f.bufLimited
+		sum.Retransmits += int64(f.retransmits)
+		sum.Acked += int64(f.acked)
+		sum.Unsent += int64(f.unsent)
 	}
 	return sum
+}
+
+// flowState is what the system knows of one sending socket (tcp_info of Linux).
+type flowState struct {
+	busy, rwndLimited, bufLimited              time.Duration
+	retransmits, unsent, sacked, inFlight, mss uint32 // segments, bytes, segments, segments, bytes
+	acked                                      uint64 // bytes
 }
 
 func (s *Sender) sample() {
@@ -117,6 +166,9 @@ func (s *Sender) Acked() int64 { return s.look().Acked }
 // Moved returns how many bytes the connections have taken, whole payloads only
 // while a flow lasts.
 func (s *Sender) Moved() int64 { return s.written.Load() }
+
+// Ended reports whether the flows have ended, by budget or by Stop.
+func (s *Sender) Ended() bool { return s.ended.Load() }
 
 // Stop ends the flows, drops what their sockets still hold, and waits.
 func (s *Sender) Stop() ([]probe.SenderSample, []FlowError) {

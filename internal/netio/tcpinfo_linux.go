@@ -2,34 +2,54 @@ package netio
 
 import (
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"unbloat/internal/probe"
 )
 
-// addTCPInfo adds one sending socket's tcp_info to the sum.
-func addTCPInfo(c *net.TCPConn, sum *probe.SenderSample) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
+// readInfo reads a socket's tcp_info.
+func readInfo(raw syscall.RawConn) (*unix.TCPInfo, error) {
 	var info *unix.TCPInfo
 	var got error
-	if err := raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		info, got = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	}); err != nil {
-		return err
+	})
+	if err == nil {
+		err = got
 	}
-	if got != nil {
-		return got
+	return info, err
+}
+
+// readArrivals reads what a receiving socket has received, and in segments of
+// which size.
+func readArrivals(raw syscall.RawConn) (mark, int64, error) {
+	info, err := readInfo(raw)
+	if err != nil {
+		return mark{}, 0, err
 	}
-	sum.Busy += time.Duration(info.Busy_time) * time.Microsecond
-	sum.RwndLimited += time.Duration(info.Rwnd_limited) * time.Microsecond
-	sum.BufLimited += time.Duration(info.Sndbuf_limited) * time.Microsecond
-	sum.Retransmits += int64(info.Total_retrans)
-	sum.Acked += int64(info.Bytes_acked)
-	sum.Unsent += int64(info.Notsent_bytes)
-	return nil
+	return mark{inOrder: int64(info.Bytes_received), segments: int64(info.Data_segs_in)}, int64(info.Rcv_mss), nil
+}
+
+// readFlow reads how a sending socket fares.
+func readFlow(c *net.TCPConn) (flowState, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return flowState{}, err
+	}
+	info, err := readInfo(raw)
+	if err != nil {
+		return flowState{}, err
+	}
+	return flowState{
+		busy:        time.Duration(info.Busy_time) * time.Microsecond,
+		rwndLimited: time.Duration(info.Rwnd_limited) * time.Microsecond,
+		bufLimited:  time.Duration(info.Sndbuf_limited) * time.Microsecond,
+		retransmits: info.Total_retrans,
+		unsent:      info.Notsent_bytes,
+		sacked:      info.Sacked,
+		inFlight:    info.Unacked,
+		mss:         info.Snd_mss,
+		acked:       info.Bytes_acked,
+	}, nil
 }

@@ -4,8 +4,11 @@ package netio
 
 import (
 	"net"
-
-	"unbloat/internal/probe"
+	"syscall"
 )
 
-func addTCPInfo(*net.TCPConn, *probe.SenderSample) error { return unsupported("TCP_INFO") }
+func readFlow(*net.TCPConn) (flowState, error) { return flowState{}, unsupported("TCP_INFO") }
+
+func readArrivals(syscall.RawConn) (mark, int64, error) {
+	return mark{}, 0, unsupported("TCP_INFO")
+}

@@ -95,6 +95,7 @@ type Shaper struct {
 	Wash      bool          `json:"wash,omitempty"`        // CAKE: clear DSCP after using it
 	Ingress   bool          `json:"ingress,omitempty"`     // CAKE: charge dropped packets to the shaper too
 	AckFilter bool          `json:"ack_filter,omitempty"`  // CAKE: thin out redundant TCP ACKs
+	Rules     []Rule        `json:"rules,omitempty"`       // CAKE: which packets go first, in this order
 }
 
 // An Offload is a feature that must be off on Device for the shaper to see real packets.

@@ -46,6 +46,7 @@ type platform struct {
 	codel          string // why target and interval cannot be set; "" if they can
 	ecn            string // why ECN cannot be set; "" if it can
 	overhead       string // why overhead cannot be told; "" if it can
+	rules          bool   // packets can be given a tin by what they are
 	htb            bool   // the shaper is Linux's HTB: burst, class quantum, offloads
 	seedDown       float64
 	seedUp         float64
@@ -73,7 +74,7 @@ func linuxPlatform(name string) platform {
 		aqms: []AQM{CAKE, FQCoDel, FIFO}, sides: []Side{SideIFB, SideLAN},
 		step: 1, max: MaxRate,
 		limit: math.MaxInt32, fifoLimit: math.MaxInt32, flows: 65536, quantum: 1 << 20,
-		htb: true, interfaceNames: true,
+		htb: true, rules: name == Linux, interfaceNames: true,
 		seedDown: 0.85, seedUp: 0.95, seedAQM: FQCoDel, // seed 003
 	}
 	switch name {

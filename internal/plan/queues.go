@@ -11,12 +11,19 @@ import (
 // ackFilterFrom is the share of the uplink from which ACKs are worth thinning.
 const ackFilterFrom = 0.20
 
+// patientInterval is CAKE's rtt where it shapes what has arrived already. On the
+// lab's lines of 15 and 30 Mbit/s with four downloads it gave 0.2 to 0.4 % more
+// goodput than 100 ms, and no more delay to others.
+const patientInterval = 300 * time.Millisecond
+
 // cake sets CAKE's keywords. CAKE derives target, quantum and limit by itself.
 func (m *maker) cake(d Direction, s *Shaper) {
 	s.ECN, s.Tins = true, "besteffort"
 	if m.wishes.Tins != "" {
 		s.Tins = m.wishes.Tins
 		m.because(field(d, "tins"), s.Tins, "as wished")
+	} else if d == DirectionUp && m.platform.rules {
+		m.firstUp(s)
 	} else {
 		m.because(field(d, "tins"), s.Tins, "marks of unknown senders earn nothing: isolation keeps calls short of delay without them")
 	}
@@ -44,6 +51,9 @@ func (m *maker) cakeInterval(d Direction, s *Shaper) {
 	case m.wishes.Interval > 0:
 		s.Interval = m.wishes.Interval
 		m.because(field(d, "interval"), ms(s.Interval), "as wished")
+	case d == DirectionDown && s.Ingress && rtt <= patientInterval:
+		s.Interval = patientInterval
+		m.because(field(d, "interval"), ms(s.Interval), "what is dropped here has crossed the line already: a patient CoDel wastes less of it, and the queue it tolerates delays only the download that made it")
 	case rtt > usualInterval:
 		s.Interval = (rtt + time.Millisecond - 1).Truncate(time.Millisecond)
 		m.because(field(d, "interval"), ms(s.Interval), "the line's idle round trip; CAKE's default of 100 ms would drop before senders can react")
@@ -223,7 +233,7 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 	}
 	want := FIFOLimit(s.Rate, latency)
 	s.Limit = min(want, m.platform.fifoLimit)
-	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short", int64(s.Rate), segment, ms(latency))
+	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short (full packets; Linux counts it in bytes)", int64(s.Rate), segment, ms(latency))
 	if s.Limit < want {
 		m.warning("%s: %d packets are wished, but %s holds %d at most", d, want, m.platform.name, s.Limit)
 	}

@@ -115,7 +115,7 @@ func (s *Shaper) validate(d Direction, rate unit.Rate, pf platform) error {
 		within(at("flows"), s.Flows, 0, pf.flows), within(at("limit"), s.Limit, 0, s.mostLimit(pf)),
 		checkQuantum(at("quantum"), s.Quantum, pf),
 		within(at("burst"), int64(s.Burst), 0, 1<<30), within(at("class_q"), int64(s.ClassQ), 0, 1<<30),
-		checkTimes(at, s.Target, s.Interval), s.checkCake(at))
+		checkTimes(at, s.Target, s.Interval), s.checkCake(at), s.checkRules(at))
 	return errors.Join(errs...)
 }
 

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math"
+
+	"unbloat/internal/verdict"
 )
 
 // layout is how much room charts have.
@@ -98,21 +100,30 @@ func (p plot) seconds(c clock, below float64) {
 
 // header writes, over each phase of a panel, its name and a figure of it.
 func (p plot) header(c clock, value func(phase string) string) {
+	brief := false
 	for _, s := range c.slots {
-		x := p.x.at(s.at + s.dur/2)
-		w := p.x.at(s.at+s.dur) - p.x.at(s.at)
+		brief = brief || p.fig.rule.width(doing(s.name), smallSize, true) > p.x.at(s.at+s.dur)-p.x.at(s.at)-4
+	}
+	for _, s := range c.slots {
+		x, w := p.x.at(s.at+s.dur/2), p.x.at(s.at+s.dur)-p.x.at(s.at)
 		name := doing(s.name)
-		if p.fig.rule.width(name, smallSize, true) > w-4 {
-			name = s.name
-			if s.name == "download" {
-				name = "down"
-			} else if s.name == "upload" {
-				name = "up"
-			}
+		if brief {
+			name = briefly(s.name)
 		}
 		p.fig.text(x, p.y0-21, p.fig.rule.cut(name, w-2, smallSize, true), font{smallSize, true, inkMuted, atMiddle})
 		p.fig.fit(x, p.y0-8, value(s.name), w-2, font{smallSize, false, inkText, atMiddle})
 	}
+}
+
+// briefly names a phase where there is little room.
+func briefly(phase string) string {
+	switch phase {
+	case verdict.PhaseDownload:
+		return "down"
+	case verdict.PhaseUpload:
+		return "up"
+	}
+	return phase
 }
 
 // latencyChart draws latency over time: a panel a run, all with the same axes.

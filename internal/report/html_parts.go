@@ -124,7 +124,7 @@ func (h page) facts(r run) {
 	}
 	h.raw(`<div class="wrap"><table><thead><tr><th scope="col">Figure</th>`)
 	for _, p := range phases {
-		h.el(`th scope="col"`, doing(p.Name))
+		h.el(`th scope="col"`, p.Name)
 	}
 	h.raw("</tr></thead><tbody>\n")
 	for _, f := range facts(r.test) {

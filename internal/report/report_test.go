@@ -288,7 +288,7 @@ func TestTextTables(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", name, n, line)
 			}
 		}
-		if want := ms(a.Upload.Latency.RTTMs.P95); name != "five phases" && !strings.Contains(w.String(), want) {
+		if want := number(a.Upload.Latency.RTTMs.P95); name != "five phases" && !strings.Contains(w.String(), want) {
 			t.Errorf("%s: lacks %q", name, want)
 		}
 	}

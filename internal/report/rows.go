@@ -177,7 +177,8 @@ func grade(t *verdict.Test) string {
 }
 
 // facts lists, for one test, the figures of every phase with the conditions
-// they were taken under. Cells stand in the order of t.Phases().
+// they were taken under. Cells stand in the order of t.Phases(); units are in
+// the names, so that a phone has room for the cells.
 func facts(t *verdict.Test) []fact {
 	type get = func(name string, p *verdict.Phase) string
 	lat := func(f func(l verdict.Latency) float64) get {
@@ -185,7 +186,7 @@ func facts(t *verdict.Test) []fact {
 			if p.Latency.Received <= 0 {
 				return none
 			}
-			return ms(f(p.Latency))
+			return number(f(p.Latency))
 		}
 	}
 	under := func(g get) get {
@@ -200,23 +201,23 @@ func facts(t *verdict.Test) []fact {
 		name string
 		get  get
 	}{
-		{"latency, median", lat(func(l verdict.Latency) float64 { return l.RTTMs.P50 })},
-		{"latency, p95", lat(func(l verdict.Latency) float64 { return l.RTTMs.P95 })},
-		{"latency, p99", lat(func(l verdict.Latency) float64 { return l.RTTMs.P99 })},
-		{"slowest", lat(func(l verdict.Latency) float64 { return l.RTTMs.Max })},
-		{"added, median", under(lat(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }))},
-		{"added, p95", under(lat(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }))},
-		{"p95 change, up", under(lat(func(l verdict.Latency) float64 { return l.UpMs.P95 }))},
-		{"p95 change, down", under(lat(func(l verdict.Latency) float64 { return l.DownMs.P95 }))},
-		{"jitter (IPDV)", lat(func(l verdict.Latency) float64 { return l.IPDVMs })},
-		{"download", under(func(_ string, p *verdict.Phase) string { return rate(p.GoodputDownBps) })},
-		{"upload", under(func(_ string, p *verdict.Phase) string { return rate(p.GoodputUpBps) })},
+		{"median, ms", lat(func(l verdict.Latency) float64 { return l.RTTMs.P50 })},
+		{"p95, ms", lat(func(l verdict.Latency) float64 { return l.RTTMs.P95 })},
+		{"p99, ms", lat(func(l verdict.Latency) float64 { return l.RTTMs.P99 })},
+		{"slowest, ms", lat(func(l verdict.Latency) float64 { return l.RTTMs.Max })},
+		{"added median, ms", under(lat(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }))},
+		{"added p95, ms", under(lat(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }))},
+		{"p95 up, ms", under(lat(func(l verdict.Latency) float64 { return l.UpMs.P95 }))},
+		{"p95 down, ms", under(lat(func(l verdict.Latency) float64 { return l.DownMs.P95 }))},
+		{"jitter, ms", lat(func(l verdict.Latency) float64 { return l.IPDVMs })},
+		{"download, Mbit/s", under(func(_ string, p *verdict.Phase) string { return mbit(p.GoodputDownBps) })},
+		{"upload, Mbit/s", under(func(_ string, p *verdict.Phase) string { return mbit(p.GoodputUpBps) })},
 		{"line filled", under(func(_ string, p *verdict.Phase) string { return yesNo(p.Saturated) })},
 		{"flows down/up", under(func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%d/%d", p.FlowsDown, p.FlowsUp) })},
 		{"probes sent", func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Latency.Sent) }},
 		{"probes lost", func(_ string, p *verdict.Phase) string { return percent(lossOf(p)) }},
-		{"counted for", func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%.1f s", clamp(p.Seconds, 0, 1e6)) }},
-		{"probes late, p99", func(_ string, p *verdict.Phase) string { return ms(p.ProbeLatenessMs.P99) }},
+		{"counted, s", func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%.1f", clamp(p.Seconds, 0, 1e6)) }},
+		{"late p99, ms", func(_ string, p *verdict.Phase) string { return number(p.ProbeLatenessMs.P99) }},
 		{"CPU, busiest", func(_ string, p *verdict.Phase) string { return percent(p.CPU) }},
 		{"retransmits", under(func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Retransmits) })},
 	}

@@ -19,11 +19,12 @@ const (
 )
 
 // Two latencies count as the same when they differ by less than a tenth, or by
-// less than 1 ms; two speeds when they differ by less than a twentieth. One run
-// each cannot show a smaller difference; `unbloat prove` can.
+// less than 2 ms, as verdict.Compare has it; two speeds when they differ by less
+// than a twentieth. One run each cannot show a smaller difference; `unbloat
+// prove` can.
 const (
 	sameLatency   = 0.10
-	sameLatencyMs = 1.0
+	sameLatencyMs = 2.0
 	sameSpeed     = 0.05
 )
 

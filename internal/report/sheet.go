@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"math"
+
 	"unbloat/internal/verdict"
 )
 
@@ -112,7 +114,7 @@ func (p Page) notes() []string {
 			if len(pr.t) > 0 && !pr.agree {
 				out = append(out, fmt.Sprintf("%s, %s: the figures and the recorded series of this file do not agree; the tables show the figures, the charts the series.", r.heading(), doing(q.Name)))
 			}
-			if !q.Saturated && q.Name != "idle" {
+			if !q.Saturated && q.Name != verdict.PhaseIdle {
 				out = append(out, fmt.Sprintf("%s, %s: the load did not fill the line, so this phase proves little.", r.heading(), doing(q.Name)))
 			}
 		}
@@ -125,7 +127,7 @@ func goalWords(t *verdict.Test, goal float64) string {
 	name, p := worstPhase(t)
 	a := added(p)
 	switch {
-	case p == nil || a != a:
+	case p == nil || math.IsNaN(a):
 		return fmt.Sprintf("Goal: p95 at most %s over idle. It was not measured.", shortMs(goal))
 	case a <= goal:
 		return fmt.Sprintf("Goal held: p95 at most %s over idle; the worst was %s, %s.", shortMs(goal), shortMs(a), while(name))

@@ -68,7 +68,7 @@ func TestTable(w io.Writer, t *verdict.Test) error {
 		name, col := 18, 12
 		b.WriteString(strings.Repeat(" ", name))
 		for _, p := range phases {
-			b.WriteString(right(doing(p.Name), col))
+			b.WriteString(right(p.Name, col))
 		}
 		b.WriteByte('\n')
 		for _, f := range facts(t) {

@@ -31,9 +31,9 @@ func (ses *session) exchange(c *net.TCPConn) error {
 
 // answer answers a connection's questions until it ends.
 func (ses *session) answer(c *net.TCPConn) {
-	err := ses.answerAll(c)
+	err := ses.answerAll(c) // never nil
 	c.Close()
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		ses.server.log.Info("exchange ended", "from", c.RemoteAddr(), "reason", err)
 	}
 	ses.mu.Lock()
@@ -42,6 +42,7 @@ func (ses *session) answer(c *net.TCPConn) {
 	delete(ses.exchanges, c)
 }
 
+// answerAll answers until something ends it, and says what.
 func (ses *session) answerAll(c *net.TCPConn) error {
 	limits := ses.server.limits
 	head := make([]byte, probe.ExchangeSize)

@@ -204,6 +204,9 @@ func (ses *session) attach(c *net.TCPConn, req probe.Request) error {
 	return nil
 }
 
+// maxBins bounds the length of a reported series.
+const maxBins = 8192
+
 // start starts the load of a group.
 func (ses *session) start(req probe.Request) (probe.Reply, error) {
 	ses.mu.Lock()
@@ -227,7 +230,7 @@ func (ses *session) start(req probe.Request) (probe.Reply, error) {
 	if bin == 0 {
 		bin = 100 * time.Millisecond
 	}
-	if err := g.start(req.Flows, max(bin, probe.MinBin), budget, ses.server.payload); err != nil {
+	if err := g.start(req.Flows, max(bin, probe.MinBin, budget.Time/maxBins), budget, ses.server.payload); err != nil {
 		return probe.Reply{}, err
 	}
 	ses.loads++

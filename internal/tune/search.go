@@ -12,12 +12,18 @@ type Rates struct {
 	Up   unit.Rate `json:"up_bps"`
 }
 
-// fractions are the steps of the search: shares of what the line carries. The
-// first leaves 1.5 % for the modem's queue to drain; the last is half the line,
-// below which shaping is no cure for anything.
-var fractions = [...]float64{
-	0.985, 0.975, 0.965, 0.955, 0.945, 0.93, 0.915, 0.90, 0.88, 0.86, 0.84,
-	0.82, 0.80, 0.77, 0.74, 0.71, 0.68, 0.65, 0.62, 0.59, 0.56, 0.53, 0.50,
+// Where the search begins, as shares of what the line carries. The upload's
+// queue is ours alone; the download's forms at the provider first, and needs
+// room to drain.
+const (
+	topDown = 0.98
+	topUp   = 0.99
+)
+
+// steps are the search's ladder below the top: shares of it, to half.
+var steps = [...]float64{
+	1, 0.99, 0.98, 0.97, 0.96, 0.945, 0.93, 0.915, 0.90, 0.88, 0.86, 0.84, 0.82,
+	0.80, 0.77, 0.74, 0.71, 0.68, 0.65, 0.62, 0.59, 0.56, 0.53, 0.50,
 }
 
 // An Observation is what a trial of some rates showed.
@@ -27,7 +33,7 @@ type Observation struct {
 }
 
 // A Search looks for the highest rates, both directions at once, whose p95
-// increase stays within the goal. It takes steps down fractions, longer ones
+// increase stays within the goal. It goes down the ladder of steps, faster
 // while the goal is far, and then halves the gap; the direction that holds the
 // delay is the one that gives way. It is pure: who calls it measures.
 type Search struct {
@@ -43,11 +49,11 @@ type Search struct {
 	trialsLeft int
 }
 
-// An axis is the search in one direction, by index into fractions.
+// An axis is the search in one direction, by index into steps.
 type axis struct {
 	at    int
 	fail  int // the lowest rate known to be too high; -1: none
-	pass  int // the highest rate known to be good; len(fractions): none
+	pass  int // the highest rate known to be good; len(steps): none
 	jump  int
 	fixed bool // nothing left to find out
 }
@@ -57,7 +63,7 @@ const fullFrame = 1514
 
 // NewSearch starts a search on a line that carries the given rates.
 func NewSearch(line Rates, goal time.Duration, trials int) *Search {
-	a := axis{fail: -1, pass: len(fractions), jump: 1}
+	a := axis{fail: -1, pass: len(steps), jump: 1}
 	return &Search{
 		line: line, goal: goal, down: a, up: a, trialsLeft: trials,
 		downFloor: line.Down.Time(fullFrame), upFloor: line.Up.Time(fullFrame),
@@ -73,7 +79,7 @@ func (s *Search) Next() (Rates, bool) {
 }
 
 func (s *Search) rates() Rates {
-	return Rates{s.line.Down.Scale(fractions[s.down.at]), s.line.Up.Scale(fractions[s.up.at])}
+	return Rates{s.line.Down.Scale(topDown * steps[s.down.at]), s.line.Up.Scale(topUp * steps[s.up.at])}
 }
 
 // Observe takes in what the rates of the last Next showed.
@@ -136,14 +142,14 @@ func (s *Search) Lower(o Observation, trials int) {
 		*axis
 		blamed bool
 	}{{&s.down, down}, {&s.up, up}} {
-		a.fixed, a.jump, a.pass = false, 1, len(fractions)
+		a.fixed, a.jump, a.pass = false, 1, len(steps)
 		if a.blamed {
 			a.bad(false)
 		}
 	}
 }
 
-func (a *axis) last() bool { return a.at >= len(fractions)-1 }
+func (a *axis) last() bool { return a.at >= len(steps)-1 }
 
 // good notes that the current rate holds, and halves the gap above it.
 func (a *axis) good() {
@@ -158,7 +164,7 @@ func (a *axis) good() {
 // bad notes that the current rate is too high, and goes down.
 func (a *axis) bad(far bool) {
 	a.fail = a.at
-	if a.pass < len(fractions) { // between a failure and a success
+	if a.pass < len(steps) { // between a failure and a success
 		if a.pass-a.fail <= 1 {
 			a.at, a.fixed = a.pass, true
 			return
@@ -169,6 +175,6 @@ func (a *axis) bad(far bool) {
 	if far {
 		a.jump = max(a.jump, 2)
 	}
-	a.at = min(a.at+a.jump, len(fractions)-1)
+	a.at = min(a.at+a.jump, len(steps)-1)
 	a.jump *= 2
 }

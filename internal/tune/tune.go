@@ -236,7 +236,7 @@ func (t *tuning) plan(line Rates) (plan.Plan, error) {
 	}
 	w := t.Wishes
 	w.Goal = t.Goal
-	w.Down, w.Up = plan.RateWish{Fraction: fractions[0]}, plan.RateWish{Fraction: fractions[0]}
+	w.Down, w.Up = plan.RateWish{Fraction: topDown}, plan.RateWish{Fraction: topUp}
 	return plan.Make(l, t.Facts, w)
 }
 

@@ -125,7 +125,7 @@ func (b *Backend) checkChange(ctx context.Context, p plan.Plan, now, want tc.Sta
 	if ok, known := Privileged(ctx, b.Runner); known && !ok {
 		return noPrivilege("shape " + p.WAN)
 	}
-	if err := b.checkKinds(ctx, p, now, want); err != nil {
+	if err := b.rehearse(ctx, p, now, want); err != nil {
 		return err
 	}
 	return b.checkRestorable(ctx, now, want)
@@ -153,34 +153,56 @@ func Privileged(ctx context.Context, r host.Runner) (ok, known bool) {
 	return false, false
 }
 
-// checkKinds tries every kind of qdisc that is new, where it can't be seen.
-func (b *Backend) checkKinds(ctx context.Context, p plan.Plan, now, want tc.State) error {
-	var kinds []string
-	needIFB, needMirred := false, false
+// rehearse builds what is wanted in a scratch namespace first, where nobody can
+// see it, and compares: a missing module or an option that this kernel doesn't
+// take is found before anything is touched. Where there is no scratch namespace
+// the change itself will tell, and be undone.
+func (b *Backend) rehearse(ctx context.Context, p plan.Plan, now, want tc.State) error {
 	for _, w := range want.Devices {
 		a := now.Device(w.Name)
-		needIFB = needIFB || w.Exists && !a.Exists
-		for _, q := range w.Tree.Qdiscs {
-			known := slices.ContainsFunc(a.Tree.Qdiscs, func(x tc.Qdisc) bool { return x.Kind == q.Kind })
-			if !known && !slices.Contains(kinds, q.Kind) {
-				kinds = append(kinds, q.Kind)
-				needMirred = needMirred || q.Kind == "ingress"
+		if w.Exists && !a.Exists {
+			if have, err := Probe(ctx, b.Runner, nil, false, true); err == nil && !have["ifb"] {
+				return missingKind("shape "+p.WAN, "ifb", nil)
 			}
 		}
-	}
-	if len(kinds) == 0 && !needIFB {
-		return nil
-	}
-	have, err := Probe(ctx, b.Runner, kinds, needMirred, needIFB)
-	if err != nil {
-		return nil // no scratch namespace here: the change itself will tell, and be undone
-	}
-	for _, k := range slices.Concat(kinds, []string{"mirred", "ifb"}) {
-		if got, asked := have[k]; asked && !got {
-			return missingKind("shape "+p.WAN, k, nil)
+		lost := w.Tree.Differences(a.Tree)
+		if len(lost) == 0 || !slices.ContainsFunc(tc.Commands(tc.State{Devices: []tc.Device{a}}, tc.State{Devices: []tc.Device{w}}), isAdd) {
+			continue // retuned in place: its kinds are there already
+		}
+		mine := w.Tree.Ours()
+		got, err := rebuildOnScratch(ctx, b.Runner, mine)
+		if err != nil {
+			return nil
+		}
+		if err := rehearsed(p, mine.OnLoopback(), got); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func isAdd(c tc.Command) bool { return len(c) > 2 && c[2] == "add" }
+
+// rehearsed says what the kernel did not make of want.
+func rehearsed(p plan.Plan, want, got tc.Tree) error {
+	for _, q := range want.Qdiscs {
+		if !slices.ContainsFunc(got.Qdiscs, func(x tc.Qdisc) bool { return x.Kind == q.Kind }) {
+			return missingKind("shape "+p.WAN, q.Kind, nil)
+		}
+	}
+	diffs := want.Differences(got)
+	if len(diffs) == 0 {
+		return nil
+	}
+	if len(got.Filters) < len(want.Filters) {
+		kind := "mirred"
+		if slices.ContainsFunc(want.Filters, func(f tc.Filter) bool { return slices.Contains(f.Args, "skbedit") }) {
+			kind = "skbedit"
+		}
+		return missingKind("shape "+p.WAN, kind, nil)
+	}
+	return &host.PreconditionError{Doing: "shape " + p.WAN, What: "this kernel or its tc(8) takes the plan otherwise than it is written: " + strings.Join(diffs, "; "),
+		Remedy: "update them, or plan with another --aqm"}
 }
 
 // missingKind says which kernel module is missing, and what brings it.
@@ -191,8 +213,8 @@ func missingKind(doing, kind string, err error) error {
 		pkg = "kmod-sched-cake"
 	case "ifb":
 		module, pkg = "ifb", "kmod-ifb"
-	case "mirred", "u32":
-		module = "act_mirred and cls_u32"
+	case "mirred", "skbedit", "u32":
+		module, kind = "cls_u32 act_mirred act_skbedit", "filter with this action"
 	case "":
 		module = "for it"
 	}
@@ -222,7 +244,7 @@ func deviceOf(argv []string) string {
 
 // kindOf returns the kind of qdisc, class or device that a command makes.
 func kindOf(argv []string) string {
-	for _, k := range []string{"fq_codel", "cake", "htb", "pfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
+	for _, k := range []string{"skbedit", "mirred", "fq_codel", "cake", "htb", "pfifo", "bfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
 		if slices.Contains(argv, k) {
 			return k
 		}

@@ -56,8 +56,12 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier host.State) 
 // Desire checks that the plan can be applied to what is there, and returns the
 // state that it asks for. It changes nothing. Errors are *host.PreconditionError
 // and *tc.ForeignError where something is missing or in the way.
-func (b *Backend) Desire(ctx context.Context, p plan.Plan, now host.State) (host.State, error) {
+func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.State) (host.State, error) {
 	s, err := decode(now)
+	if err != nil {
+		return nil, err
+	}
+	o, err := decode(origin)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +71,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now host.State) (host
 	if err := b.checkDevices(ctx, p, s); err != nil {
 		return nil, err
 	}
-	want, err := tc.Desire(p, s, b.Replace)
+	want, err := tc.Desire(p, s, o, b.Replace)
 	if err != nil {
 		return nil, err
 	}

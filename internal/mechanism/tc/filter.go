@@ -104,11 +104,15 @@ func (f *Filter) keys(v any) {
 	}
 }
 
-// actions reads the mirred actions of a filter; others can't be rebuilt.
+// actions reads the mirred actions of a filter, and those that set a priority;
+// others can't be rebuilt.
 func (f *Filter) actions(v any) {
 	list, _ := v.([]any)
 	for _, x := range list {
 		a, ok := x.(object)
+		if ok && a.text("kind") == "skbedit" && f.skbedit(a) {
+			continue
+		}
 		if !ok || a.text("kind") != "mirred" || a.text("to_dev") == "" {
 			f.opaque(fmt.Sprintf("its action %q is not known here", a.text("kind")))
 			continue
@@ -130,4 +134,20 @@ func (f Filter) RedirectsTo() []string {
 		}
 	}
 	return out
+}
+
+// skbedit reads an action that sets a packet's priority and nothing else.
+func (f *Filter) skbedit(a object) bool {
+	for _, m := range a {
+		switch m.key {
+		case "order", "kind", "priority", "control_action", "index", "ref", "bind", "installed", "last_used", "first_used", "stats", "not_in_hw", "in_hw_count", "used_hw_stats":
+		default:
+			return false
+		}
+	}
+	if a.text("priority") == "" || a.child("control_action").text("type") != "pipe" {
+		return false
+	}
+	f.Args = append(f.Args, "action", "skbedit", "priority", a.text("priority"))
+	return true
 }

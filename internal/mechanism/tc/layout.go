@@ -2,6 +2,7 @@ package tc
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -44,13 +45,19 @@ func Scope(p plan.Plan) []string {
 }
 
 // Desire returns the state that the plan asks for, given what is there now:
-// the shapers of the plan, none of ours that it doesn't want, and everything
-// else untouched. Where a shaper that is not ours is in the way it returns a
+// the shapers of the plan, none of ours that it doesn't want, the offloads as
+// origin had them where the plan doesn't need them off, and everything else
+// untouched. Where a shaper that is not ours is in the way it returns a
 // *ForeignError, unless replace is set.
-func Desire(p plan.Plan, now State, replace bool) (State, error) {
+func Desire(p plan.Plan, now, origin State, replace bool) (State, error) {
 	want := now.Clone()
-	for i := range want.Devices {
-		want.Devices[i] = withoutOurs(want.Devices[i])
+	for i, d := range want.Devices {
+		want.Devices[i] = withoutOurs(d)
+		for k, on := range origin.Device(d.Name).Features {
+			if _, ok := d.Features[k]; ok {
+				want.Devices[i].Features[k] = on
+			}
+		}
 	}
 	for _, s := range []*plan.Shaper{p.Up, p.Down} {
 		if s == nil {
@@ -79,6 +86,12 @@ func Undesire(now, origin State) State {
 		want.Devices[i] = withoutOurs(want.Devices[i])
 	}
 	for _, d := range origin.Devices {
+		features := maps.Clone(want.Device(d.Name).Features) // what origin never looked at
+		if features == nil {
+			features = d.Features
+		}
+		maps.Copy(features, d.Features)
+		d.Features = features
 		want.set(d)
 	}
 	return want
@@ -133,14 +146,20 @@ func (want *State) shape(s plan.Shaper, now State, replace bool) error {
 // the queue behind it.
 func shaperTree(s plan.Shaper, mtu int) (Tree, error) {
 	if s.AQM == plan.CAKE {
-		return Tree{Qdiscs: []Qdisc{{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}}}, nil
+		return Tree{
+			Qdiscs:  []Qdisc{{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}},
+			Filters: ruleFilters(s.Rules),
+		}, nil
 	}
 	leaf := Qdisc{Handle: OurLeaf, Parent: leafClass}
 	switch s.AQM {
 	case plan.FQCoDel:
 		leaf.Kind, leaf.Options = "fq_codel", fqCodelOptions(s, mtu)
 	case plan.FIFO:
-		leaf.Kind, leaf.Options = "pfifo", Options{"limit": num(orElse(s.Limit, 1000))}
+		// Counted in bytes, so that a full packet cannot take the place of a small
+		// one: a pfifo of nine would lose the probes of a call between nine of them.
+		full := orElse(mtu, 1500) + s.HeaderLen
+		leaf.Kind, leaf.Options = "bfifo", Options{"limit": num(orElse(s.Limit, 1000) * full)}
 	default:
 		return Tree{}, fmt.Errorf("shape %s: tc(8) has no queue named %q; use cake, fq_codel or fifo", s.Device, s.AQM)
 	}

@@ -104,3 +104,15 @@ func (t Tree) OnLoopback() Tree {
 
 // Differences says in words where got is not t; nil means that they are equal.
 func (t Tree) Differences(got Tree) []string { return got.patchTo("rebuilt", t).diffs }
+
+// Ours returns the parts of the tree that unbloat makes.
+func (t Tree) Ours() Tree {
+	root, in := t.Split()
+	if !t.OwnRoot() {
+		root = Tree{}
+	}
+	if !t.OwnIngress() {
+		in = Tree{}
+	}
+	return Join(root, in)
+}

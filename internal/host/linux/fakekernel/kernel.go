@@ -58,6 +58,7 @@ type filter struct {
 	match                      [][3]string // value, mask, at
 	classid, direction, action string
 	dev                        string
+	priority                   string // of a skbedit action
 }
 
 // New returns a router with the interfaces wan and lan.

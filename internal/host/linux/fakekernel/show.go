@@ -29,6 +29,12 @@ func (k *Kernel) addFilter(d *Device, args []string) error {
 			f.match = append(f.match, m)
 		}
 	}
+	if slices.Contains(args, "skbedit") {
+		if k.lacks("skbedit") {
+			return errors.New("Error: Failed to load TC action module.") //nolint:staticcheck // as tc(8) says it
+		}
+		f.priority = after(args, "priority")
+	}
 	if i := slices.Index(args, "mirred"); i >= 0 {
 		if k.lacks("mirred") {
 			return errors.New("Error: Failed to load TC action module.") //nolint:staticcheck // as tc(8) says it
@@ -52,7 +58,10 @@ func (d *Device) qdiscJSON() string {
 	if !slices.ContainsFunc(d.qdiscs, func(q *qdisc) bool { return q.parent == "root" }) {
 		out = append(out, `{"kind":"noqueue","handle":"0:","root":true,"refcnt":2,"options":{}}`)
 	}
-	for _, q := range d.qdiscs {
+	inOrder := slices.SortedStableFunc(slices.Values(d.qdiscs), func(a, b *qdisc) int { // ingress comes last
+		return strings.Compare(strconv.FormatBool(a.parent == "ffff:fff1"), strconv.FormatBool(b.parent == "ffff:fff1"))
+	})
+	for _, q := range inOrder {
 		parent := `"parent":"` + q.parent + `"`
 		if q.parent == "root" {
 			parent = `"root":true,"refcnt":2`
@@ -117,20 +126,36 @@ func (d *Device) filterJSON(where []string) string {
 		parent, said = where[1], ""
 	}
 	var out []string
+	tables, items := []string{}, map[string]int{} // u32 numbers both from 800
 	for _, f := range d.filters {
 		if f.parent != parent {
 			continue
 		}
 		head := fmt.Sprintf(`%s"protocol":%q,"pref":%s,"kind":"u32","chain":0`, said, f.protocol, f.pref)
-		body := fmt.Sprintf(`"fh":"800::800","order":2048,"key_ht":"800","bkt":"0","flowid":%q,"not_in_hw":true`, f.classid)
+		table := strconv.FormatInt(int64(0x800+len(tables)), 16)
+		if i := slices.Index(tables, f.pref); i >= 0 {
+			table = strconv.FormatInt(int64(0x800+i), 16)
+		} else {
+			tables = append(tables, f.pref)
+			out = append(out, "{"+head+"}", "{"+head+`,"options":{"fh":"`+table+`:","ht_divisor":1}}`)
+		}
+		item := 0x800 + items[f.pref]
+		items[f.pref]++
+		body := fmt.Sprintf(`"fh":"%s::%x","order":%d,"key_ht":%q,"bkt":"0","not_in_hw":true`, table, item, item, table)
+		if f.classid != "" {
+			body += `,"flowid":` + strconv.Quote(f.classid)
+		}
 		for _, m := range f.match {
 			body += fmt.Sprintf(`,"match":{"value":%q,"mask":%q,"offmask":"","off":%s}`, m[0], m[1], m[2])
+		}
+		if f.priority != "" {
+			body += fmt.Sprintf(`,"actions":[{"order":1,"kind":"skbedit","priority":%q,"control_action":{"type":"pipe"},"index":1,"ref":1,"bind":1}]`, f.priority)
 		}
 		if f.dev != "" {
 			body += fmt.Sprintf(`,"actions":[{"order":1,"kind":"mirred","mirred_action":%q,"direction":%q,"to_dev":%q,"control_action":{"type":"stolen"},"index":1,"ref":1,"bind":1}]`,
 				f.action, f.direction, f.dev)
 		}
-		out = append(out, "{"+head+"}", "{"+head+`,"options":{"fh":"800:","ht_divisor":1}}`, "{"+head+`,"options":{`+body+"}}")
+		out = append(out, "{"+head+`,"options":{`+body+"}}")
 	}
 	return "[" + strings.Join(out, ",") + "]\n"
 }

@@ -57,7 +57,7 @@ func defaults(kind string, mtu int) (map[string]string, bool) {
 			"memory_limit": "33554432", "ecn": "true", "drop_batch": "64"}, true
 	case "htb":
 		return map[string]string{"r2q": "10", "default": "0x0", "direct_packets_stat": "0", "ver": "3.17", "direct_qlen": "1000"}, true
-	case "pfifo":
+	case "pfifo", "bfifo":
 		return map[string]string{"limit": "1000"}, true
 	case "tbf":
 		return map[string]string{"mpu": "0", "linklayer": "ethernet"}, true
@@ -209,8 +209,10 @@ func setOptions(kind string, o map[string]string, args []string, change bool) er
 			o["bandwidth"] = strconv.FormatInt(rateArg(next())/8, 10)
 		case "cake rtt":
 			o["rtt"] = strings.TrimSuffix(next(), "us")
-		case "cake overhead", "cake mpu":
-			o[args[i]], o["raw"] = next(), "false"
+		case "cake mpu":
+			o["mpu"] = next()
+		case "cake overhead":
+			o["overhead"], o["raw"] = next(), "false"
 		case "cake raw":
 			o["raw"], o["overhead"], o["atm"] = "true", "0", "noatm"
 		case "fq_codel flows":

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/serve"
+	"unbloat/internal/verdict"
+)
+
+// runTestCommand runs `unbloat test` and returns its outputs and exit code.
+func runTestCommand(t *testing.T, args ...string) (out, progress string, code int, err error) {
+	t.Helper()
+	c := newTestCommand()
+	var stdout, stderr bytes.Buffer
+	c.SetOut(&stdout)
+	c.SetErr(&stderr)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs(args)
+	err = c.ExecuteContext(t.Context())
+	var e *exitError
+	switch {
+	case err == nil:
+		code = exitDone
+	case errors.As(err, &e):
+		code = e.code
+	default:
+		code = exitFailed
+	}
+	return stdout.String(), stderr.String(), code, err
+}
+
+// serveHere runs a test server until the test ends.
+func serveHere(t *testing.T) string {
+	t.Helper()
+	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s.Addr().String()
+}
+
+// A loopback has no line to judge: the result is invalid (4), or good (0).
+func TestTestCommand(t *testing.T) {
+	server := serveHere(t)
+	file := filepath.Join(t.TempDir(), "x.json")
+	out, progress, code, err := runTestCommand(t, "--server", "unbloat://"+server, "--json", "--seconds", "1", "--idle", "1s", "--label", "here", "-o", file)
+	if code != exitDone && code != exitInvalid {
+		t.Fatalf("exit code %d: %v", code, err)
+	}
+	var got verdict.Test
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	if got.Valid != (code == exitDone) || got.Label != "here" || got.Server != server || len(got.Phases()) != 4 {
+		t.Errorf("valid %v with exit code %d, label %q, server %q, %d phases", got.Valid, code, got.Label, got.Server, len(got.Phases()))
+	}
+	if !strings.Contains(progress, "download") {
+		t.Errorf("progress %q", progress)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != out {
+		t.Errorf("the file differs from the output: %v", err)
+	}
+}
+
+func TestTestCommandRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"no server", nil, exitUsage, "unbloat serve"},
+		{"a scheme", []string{"--server", "iperf3://host"}, exitUsage, "iperf3"},
+		{"an argument", []string{"host"}, exitUsage, "no arguments"},
+		{"no flows", []string{"--server", "h", "--flows", "0"}, exitUsage, "--flows"},
+		{"no time", []string{"--server", "h", "--seconds", "0.1"}, exitUsage, "--seconds"},
+		{"no idle time", []string{"--server", "h", "--idle", "0"}, exitUsage, "--idle"},
+		{"tiny probes", []string{"--server", "h", "--probe-bytes", "3"}, exitUsage, "--probe-bytes"},
+		{"wild probes", []string{"--server", "h", "--interval", "1us"}, exitUsage, "--interval"},
+		{"nobody there", []string{"--server", "127.0.0.1:1"}, exitPrecondition, "unbloat serve"},
+	} {
+		out, _, code, err := runTestCommand(t, c.args...)
+		if code != c.code || out != "" || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: exit code %d, output %q, error %v; want %d and %q", c.name, code, out, err, c.code, c.says)
+		}
+	}
+}
+
+func TestPrintTest(t *testing.T) {
+	l := verdict.Latency{Sent: 100, Received: 99, LossUp: 0.01, RTTMs: verdict.Quantiles{P50: 20, P95: 1020, Max: 1030}, IncreaseMs: verdict.Quantiles{P95: 1000}}
+	var b bytes.Buffer
+	printTest(&b, &verdict.Test{
+		Time: "now", Label: "before", Server: "s", Valid: true, Grade: "F", GradeUp: "F", Verdict: "Bad.",
+		Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l, GoodputUpBps: 4.7e6},
+	})
+	for _, want := range []string{"before — now", "1020.0", "1000.0", "4.70 Mbit/s", "Grade F (download none, upload F). Bad."} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in:\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	printTest(&b, &verdict.Test{InvalidReasons: []string{"why"}, Verdict: "Not valid.", Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}})
+	if s := b.String(); strings.Contains(s, "Grade") || strings.Contains(s, " F\n") || !strings.Contains(s, "· why") {
+		t.Errorf("an invalid result:\n%s", s)
+	}
+}
+
+// A server ends cleanly when its context does, and says so.
+func TestServeCommand(t *testing.T) {
+	c := newServeCommand()
+	var log bytes.Buffer
+	c.SetErr(&log)
+	c.SetArgs([]string{"--listen", "127.0.0.1:0"})
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	if err := c.ExecuteContext(ctx); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "serving") || !strings.Contains(log.String(), "stopped") {
+		t.Errorf("log %q", log.String())
+	}
+	c = newServeCommand()
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{"--listen", "nonsense"})
+	var e *exitError
+	if err := c.ExecuteContext(t.Context()); !errors.As(err, &e) || e.code != exitPrecondition {
+		t.Errorf("a bad address: %v", err)
+	}
+}

@@ -1,0 +1,273 @@
+package measure
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/internal/serve"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// Nothing here asserts a time or a rate: the machine that runs it may be busy.
+// The lab asserts them, in virtual time.
+
+// start runs a server until the test ends, and checks that no goroutine is left.
+func start(t *testing.T) string {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := runtime.NumGoroutine(); n > before {
+			buf := make([]byte, 1<<16)
+			t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+		}
+	})
+	return s.Addr().String()
+}
+
+func dial(t *testing.T, server string) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), server, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestRun(t *testing.T) {
+	c := dial(t, start(t))
+	events := map[string]int{}
+	got, err := Run(t.Context(), c, Config{
+		Idle: time.Second, Load: time.Second, Flows: 2, Label: "here",
+		Progress: func(e Event) { events[e.Phase]++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Schema != verdict.TestSchema || got.Label != "here" || got.Server != c.Server() || got.Time == "" {
+		t.Errorf("%q %q %q %q", got.Schema, got.Label, got.Server, got.Time)
+	}
+	if len(got.Phases()) != 4 {
+		t.Fatalf("%d phases", len(got.Phases()))
+	}
+	for _, p := range got.Phases() {
+		l := p.Latency
+		if l.Sent < l.Received || l.Received == 0 || l.RTTMs.Min <= 0 || len(p.Series.TS) < l.Sent {
+			t.Errorf("%s: %d of %d answered, min %v ms, %d in the series", p.Name, l.Received, l.Sent, l.RTTMs.Min, len(p.Series.TS))
+		}
+		if down := p.FlowsDown > 0; down != (p.GoodputDownBps > 0) {
+			t.Errorf("%s: %d flows down, %v bit/s", p.Name, p.FlowsDown, p.GoodputDownBps)
+		}
+		if up := p.FlowsUp > 0; up != (p.GoodputUpBps > 0) {
+			t.Errorf("%s: %d flows up, %v bit/s", p.Name, p.FlowsUp, p.GoodputUpBps)
+		}
+		if events[p.Name] == 0 || events[p.Name] > 5*12 {
+			t.Errorf("%s: %d events", p.Name, events[p.Name])
+		}
+	}
+	// A bare loopback has no queue of its own: what it shows is this machine.
+	if got.Valid && got.Grade != "A+" && got.Grade != "A" {
+		t.Errorf("a bare loopback is valid and has grade %s: %s", got.Grade, got.Verdict)
+	}
+	if b, err := json.Marshal(got); err != nil || !strings.Contains(string(b), `"schema":"unbloat.test/1"`) {
+		t.Errorf("JSON: %v", err)
+	}
+}
+
+func TestFlowsAndProbesApart(t *testing.T) {
+	c := dial(t, start(t))
+	ctx := t.Context()
+	up, err := c.StartFlows(ctx, FlowSpec{Dir: Up, Flows: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down, err := c.StartFlows(ctx, FlowSpec{Dir: Down, Flows: 3, Limit: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	voip, err := c.StartProbe(ctx, ProbeSpec{Interval: 20 * time.Millisecond, Size: 172})
+	if err != nil {
+		t.Fatal(err)
+	}
+	oneWay, err := c.StartProbe(ctx, ProbeSpec{Interval: time.Millisecond, Size: 1000, OneWay: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := c.StartStream(ctx, StreamSpec{Interval: time.Millisecond, Size: 500, Limit: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	for _, f := range []*Flows{up, down} {
+		r, err := f.Stop(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Series) != f.spec.Flows || r.Goodput() <= 0 || len(r.Broken) != 0 {
+			t.Errorf("%s: %d series, %v, broken %v", f.spec.Dir, len(r.Series), r.Goodput(), r.Broken)
+		}
+	}
+	v, err := voip.Stop(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := verdict.EvaluateLatency(v.Samples, verdict.Baseline{}); l.Sent == 0 || l.Received == 0 || v.ServerReceived < l.Received {
+		t.Errorf("voip: %+v, server received %d", l, v.ServerReceived)
+	}
+	o, err := oneWay.Stop(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.ServerReceived == 0 || o.ServerReceived > len(o.Samples) || o.ServerBytes != unit.Size(1000*o.ServerReceived) {
+		t.Errorf("one way: %d of %d, %v", o.ServerReceived, len(o.Samples), o.ServerBytes)
+	}
+	s, err := stream.Stop(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Received == 0 || s.Received > s.Sent || s.Bytes != unit.Size(500*s.Received) || s.Goodput() <= 0 || s.Loss() > 1 {
+		t.Errorf("stream: %+v", s)
+	}
+}
+
+func TestExchange(t *testing.T) {
+	c := dial(t, start(t))
+	x, err := c.OpenExchange(t.Context(), netio.TCPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	for _, e := range []probe.Exchange{{Up: 40, Down: 120}, {Up: 0, Down: 3 * unit.MB}, {Up: 3 * unit.MB, Down: 0}, {Up: 1, Down: 1}} {
+		if d, err := x.Do(t.Context(), e.Up, e.Down); err != nil || d <= 0 {
+			t.Errorf("%+v: %v, %v", e, d, err)
+		}
+	}
+}
+
+func TestDialErrors(t *testing.T) {
+	ctx := t.Context()
+	if _, err := Dial(ctx, "http://example.net", Options{}); !errors.As(err, new(*AddressError)) {
+		t.Errorf("a scheme: %v", err)
+	}
+	if _, err := Dial(ctx, "127.0.0.1:1", Options{}); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	for name, answer := range map[string]string{
+		"hangs up": "", "speaks otherwise": "SSH-2.0-x\r\n", "another version": `{"version":9,"token":"x"}` + "\n", "no token": `{"version":1}` + "\n",
+	} {
+		if _, err := Dial(ctx, impostor(t, answer), Options{Timeout: 5 * time.Second}); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Dial(ctx, impostor(t, `{"error":"busy"}`+"\n"), Options{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("refused: %v", err)
+	}
+	if _, err := Dial(ctx, impostor(t, strings.Repeat("x", 20e6)), Options{}); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("endless line: %v", err)
+	}
+}
+
+// impostor answers every connection's first line with the same text.
+func impostor(t *testing.T, answer string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(c).ReadString('\n')
+			_, _ = c.Write([]byte(answer))
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().String()
+}
+
+// An interrupted phase ends at once and leaves nothing behind.
+func TestCancel(t *testing.T) {
+	c := dial(t, start(t))
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(300*time.Millisecond, func() { cancel(why) })
+	_, err := c.Phase(ctx, PhaseSpec{Name: "x", Duration: 30 * time.Minute, FlowsDown: 2, FlowsUp: 2})
+	if !errors.Is(err, why) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A server that dies in the middle is an error, not a measurement.
+func TestServerDies(t *testing.T) {
+	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	c := dial(t, s.Addr().String())
+	time.AfterFunc(300*time.Millisecond, stop)
+	if _, err := c.Phase(t.Context(), PhaseSpec{Name: "x", Duration: time.Second, FlowsDown: 2, FlowsUp: 2}); err == nil {
+		t.Error("no error")
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPhaseDefaults(t *testing.T) {
+	for _, c := range []struct {
+		spec       PhaseSpec
+		head, tail time.Duration
+	}{
+		{PhaseSpec{Duration: 10 * time.Second}, 0, 0},
+		{PhaseSpec{Duration: 10 * time.Second, FlowsUp: 1}, 2500 * time.Millisecond, 250 * time.Millisecond},
+		{PhaseSpec{Duration: 60 * time.Second, FlowsUp: 1}, 2500 * time.Millisecond, 250 * time.Millisecond},
+		{PhaseSpec{Duration: 4 * time.Second, FlowsDown: 1}, time.Second, 100 * time.Millisecond},
+		{PhaseSpec{Duration: 4 * time.Second, FlowsDown: 1, CutHead: -1, CutTail: -1}, 0, 0},
+		{PhaseSpec{Duration: 4 * time.Second, CutHead: time.Second}, time.Second, 0},
+	} {
+		if got := c.spec.withDefaults(); got.CutHead != c.head || got.CutTail != c.tail {
+			t.Errorf("%+v: cuts %v and %v, want %v and %v", c.spec, got.CutHead, got.CutTail, c.head, c.tail)
+		}
+	}
+}
+
+func TestProbeRate(t *testing.T) {
+	if got := (ProbeSpec{Interval: 20 * time.Millisecond, Size: 172}).Rate(); got != 85600 { // 214 bytes
+		t.Errorf("VoIP occupies %v", got)
+	}
+	if got := (ProbeSpec{}).Rate(); got != 59200 { // 74 bytes
+		t.Errorf("default probes occupy %v", got)
+	}
+}

@@ -1,0 +1,58 @@
+package plan
+
+// A Match names a kind of packet by what can be seen of it alone: no
+// connection is tracked and no mark is trusted.
+type Match string
+
+// Matches.
+const (
+	// MatchTCPAck is a TCP acknowledgement without data: an IP packet shorter
+	// than 128 bytes with the ACK flag and none of SYN, FIN, RST, PSH and URG.
+	MatchTCPAck Match = "tcp-ack"
+	// MatchSmallUDP is a UDP datagram in an IP packet shorter than 256 bytes:
+	// voice, DNS, games, and the acknowledgements of QUIC, but not its data.
+	MatchSmallUDP Match = "small-udp"
+)
+
+// Tins of CAKE's diffserv4, by tc-cake(8)'s names.
+const (
+	TinVoice = "voice" // before all others, up to a quarter of the rate
+	TinVideo = "video" // before the rest, up to half of the rate
+)
+
+// A Rule gives packets of one kind a tin.
+type Rule struct {
+	Match Match  `json:"match"`
+	Tin   string `json:"tin"`
+}
+
+// tinsForRules are the tins that a Rule chooses from.
+const tinsForRules = "diffserv4"
+
+// firstUp sets what goes first in the upload. A full packet holds a slow uplink
+// for milliseconds: ACKs that wait for several of them come back as bursts of
+// download, which then stand at the modem; and a call waits behind those.
+func (m *maker) firstUp(s *Shaper) {
+	s.Tins = tinsForRules
+	s.Rules = []Rule{{MatchTCPAck, TinVideo}, {MatchSmallUDP, TinVoice}}
+	m.because("up.tins", s.Tins, "small packets go first: acknowledgements, so that the download does not come in bursts, and before them small UDP, which is calls, names and games; a tin that takes more than its share (a half, a quarter) loses its precedence")
+}
+
+// checkRules checks the rules of a plan that was read from somewhere.
+func (s *Shaper) checkRules(at func(string) string) error {
+	if len(s.Rules) == 0 {
+		return nil
+	}
+	if s.AQM != CAKE || s.Tins != tinsForRules {
+		return fieldError(at("rules"), "need cake with %s", tinsForRules)
+	}
+	for _, r := range s.Rules {
+		if r.Match != MatchTCPAck && r.Match != MatchSmallUDP {
+			return fieldError(at("rules"), "%q is not %s or %s", r.Match, MatchTCPAck, MatchSmallUDP)
+		}
+		if r.Tin != TinVoice && r.Tin != TinVideo {
+			return fieldError(at("rules"), "%q is not %s or %s", r.Tin, TinVoice, TinVideo)
+		}
+	}
+	return nil
+}

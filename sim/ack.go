@@ -1,0 +1,318 @@
+package sim
+
+import (
+	"time"
+
+	"unbloat/unit"
+)
+
+// ack is what one acknowledgement told the sender.
+type ack struct {
+	now       unit.Instant
+	prior     int32         // in flight before it
+	delivered int32         // segments newly acknowledged or sacked
+	advanced  bool          // una moved
+	lost      int32         // newly taken for lost
+	rtt       time.Duration // of the newest segment delivered that was sent once; 0: none
+	oldest    time.Duration // of the oldest one among those acknowledged: what RTO is made of
+	oneWay    time.Duration // of the data, as the receiver saw it (LEDBAT)
+	rate      rateSample
+}
+
+// acked takes in an acknowledgement.
+func (c *Conn) acked(n *Network, p *packet) {
+	if c.stopped {
+		return
+	}
+	a := ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo)}
+	before := c.delivered
+	if p.seq > c.una {
+		a.advanced = true
+		c.clean(p.seq, &a)
+	}
+	for k := range p.nsacks {
+		c.sack(p.sacks[k], &a)
+	}
+	c.seenSacks = p.sacks
+	a.delivered = c.delivered - before
+	if a.delivered > 0 {
+		c.deliveredAt = n.now
+	}
+	if c.appLimitedUntil > 0 && c.delivered > c.appLimitedUntil {
+		c.appLimitedUntil = 0
+	}
+	if m := a.oldest; m > 0 {
+		c.rtt.take(m, c.una, c.nxt)
+	} else if a.rtt > 0 {
+		c.rtt.take(a.rtt, c.una, c.nxt)
+	} else if a.advanced { // only the timestamp tells
+		c.rtt.take(n.now.Sub(p.echo), c.una, c.nxt)
+	}
+	if a.rtt > 0 {
+		c.minRTT.take(n.now, a.rtt)
+	}
+	if c.probing && c.una >= c.probeEnd {
+		c.probing = false
+	}
+	wait := c.detect(&a)
+	c.control.sample(c, &a)
+	c.advance(n, &a, p.ece)
+	c.output(n)
+	switch {
+	case wait > 0 && c.una < c.nxt:
+		c.timerIs = timerReorder
+		n.set(&c.alarms[taskRetransmit], n.now.Add(wait), c.index, taskRetransmit)
+	case a.advanced || c.timerIs != timerRTO && (c.sacked > 0 || c.lost > 0):
+		c.rearm(n)
+	}
+	if a.advanced && c.una >= c.limit && c.params.Done != nil {
+		c.params.Done(n.now)
+	}
+}
+
+// clean takes segments up to seq as acknowledged (tcp_clean_rtx_queue).
+func (c *Conn) clean(seq int32, a *ack) {
+	seq = min(seq, c.nxt)
+	first := true
+	for i := c.una; i < seq; i++ {
+		s := c.at(i)
+		if s.flags&segSacked != 0 {
+			c.sacked--
+		} else {
+			if s.flags&segTwice == 0 {
+				rtt := a.now.Sub(s.sent)
+				if first {
+					a.oldest, first = rtt, false
+				}
+				a.rtt = rtt
+			}
+			c.deliver(i, s, a)
+		}
+		c.forget(s)
+	}
+	c.una = seq
+	c.scan = max(c.scan, seq)
+	if c.una == c.nxt {
+		c.resends, c.resendHead = c.resends[:0], 0
+	}
+}
+
+// forget takes a delivered segment out of the counts of lost and resent ones.
+func (c *Conn) forget(s *segment) {
+	if s.flags&segLost != 0 {
+		c.lost--
+		if s.flags&segResent == 0 {
+			c.toResend--
+		}
+	}
+	if s.flags&segResent != 0 {
+		c.resent--
+	}
+	s.flags &^= segLost | segResent
+}
+
+// deliver counts segment i as delivered, and notes what that says of rate and
+// order.
+func (c *Conn) deliver(i int32, s *segment, a *ack) {
+	c.delivered++
+	if c.model != nil {
+		a.rate.take(s)
+		if s.delivered == a.rate.prior && s.sent >= c.firstSent {
+			c.firstSent = s.sent
+		}
+	}
+	rtt := a.now.Sub(s.sent)
+	if s.flags&segTwice != 0 && rtt < c.minRTT.value {
+		return // the original came after all
+	}
+	if s.sent > c.rackSent || s.sent == c.rackSent && i > c.rackEnd {
+		c.rackSent, c.rackEnd, c.rackRTT = s.sent, i, rtt
+	}
+}
+
+// sack takes a block of segments as arrived. What an earlier acknowledgement
+// said already is skipped.
+func (c *Conn) sack(b span, a *ack) {
+	from, to := max(b.from, c.una), min(b.to, c.nxt)
+	seen := span{}
+	for _, k := range c.seenSacks {
+		if k.from >= b.from && k.to <= b.to && k.to-k.from > seen.to-seen.from {
+			seen = k
+		}
+	}
+	for i := from; i < to; i++ {
+		if i >= seen.from && i < seen.to {
+			i = seen.to - 1
+			continue
+		}
+		s := c.at(i)
+		if s.flags&segSacked != 0 {
+			continue
+		}
+		if s.flags&segTwice == 0 {
+			a.rtt = a.now.Sub(s.sent)
+		}
+		c.forget(s)
+		s.flags |= segSacked
+		c.sacked++
+		c.deliver(i, s, a)
+	}
+}
+
+// reorderWindow is how much later than a newer segment one may arrive before
+// it counts as lost (tcp_rack_reo_wnd). Nothing is reordered here, so three
+// segments beyond a hole settle it, as does having lost something already.
+func (c *Conn) reorderWindow() time.Duration {
+	if c.state == stateRecovery || c.state == stateLoss || c.sacked >= 3 {
+		return 0
+	}
+	return min(c.minRTT.value/4, c.rtt.smoothed())
+}
+
+// detect takes segments for lost that were sent before one that has arrived
+// (RFC 8985). It returns how long to wait until more may be, 0 for not at all.
+func (c *Conn) detect(a *ack) (wait time.Duration) {
+	if c.sacked == 0 && c.lost == 0 && c.resent == 0 {
+		return 0
+	}
+	window := c.reorderWindow()
+	overdue := func(sent unit.Instant, seq int32) (bool, bool) { // sent before, and too long ago
+		if sent > c.rackSent || sent == c.rackSent && seq >= c.rackEnd {
+			return false, false
+		}
+		left := sent.Sub(a.now) + c.rackRTT + window
+		if left > 0 {
+			wait = max(wait, left)
+			return true, false
+		}
+		return true, true
+	}
+	for c.scan < c.nxt {
+		s := c.at(c.scan)
+		if s.flags&(segSacked|segLost|segTwice) == 0 {
+			if _, late := overdue(s.sent, c.scan); !late {
+				break
+			}
+			s.flags |= segLost
+			c.lost++
+			c.toResend++
+			c.hint = min(c.hint, c.scan)
+			a.lost++
+		}
+		c.scan++
+	}
+	for c.resendHead < len(c.resends) {
+		r := c.resends[c.resendHead]
+		if r.seq >= c.una {
+			s := c.at(r.seq)
+			if s.flags&segResent != 0 && s.sent == r.at {
+				if _, late := overdue(r.at, r.seq); !late {
+					break
+				}
+				if s.flags&segLost == 0 { // a probe's
+					s.flags |= segLost
+					c.lost++
+				}
+				s.flags &^= segResent
+				c.resent--
+				c.toResend++
+				c.hint = min(c.hint, r.seq)
+				a.lost++
+			}
+		}
+		c.resendHead++
+	}
+	return wait
+}
+
+// afterReordering is called when the reordering window has passed.
+func (c *Conn) afterReordering(n *Network) {
+	a := ack{now: n.now, prior: c.inFlight()}
+	wait := c.detect(&a)
+	c.advance(n, &a, false)
+	c.output(n)
+	if wait > 0 {
+		c.timerIs = timerReorder
+		n.set(&c.alarms[taskRetransmit], n.now.Add(wait), c.index, taskRetransmit)
+		return
+	}
+	c.rearm(n)
+}
+
+// advance moves the state machine on, and the window with it
+// (tcp_fastretrans_alert, tcp_cong_control).
+func (c *Conn) advance(n *Network, a *ack, ece bool) {
+	if c.state != stateOpen && c.una >= c.high && (a.advanced || c.state == stateReducing) {
+		if c.state != stateLoss && c.model == nil {
+			c.cwnd = c.ssthresh
+		}
+		c.state = stateOpen
+		c.control.recovered(c)
+	}
+	switch {
+	case c.toResend > 0 && (c.state == stateOpen || c.state == stateReducing):
+		c.enter(stateRecovery, a)
+	case ece && c.state == stateOpen && c.params.ECN:
+		c.announceCWR = true
+		c.enter(stateReducing, a)
+	}
+	switch {
+	case c.model != nil:
+		c.model.update(c, a)
+	case c.state == stateRecovery || c.state == stateReducing:
+		c.reduceWindow(a)
+	case a.delivered > 0 && c.mayGrow():
+		c.control.grow(c, a)
+	}
+	if c.params.Pacing && c.model == nil {
+		c.paceAsLinux()
+	}
+}
+
+// enter begins to reduce the window, with or without losses.
+func (c *Conn) enter(s state, a *ack) {
+	if c.state == stateOpen {
+		c.reducePrior, c.reduceDelivered, c.reduceOut = c.cwnd, 0, 0
+		c.ssthresh = c.control.reduce(c, a.now)
+	}
+	c.state, c.high = s, c.nxt
+	c.probing = false
+}
+
+// reduceWindow is proportional rate reduction (RFC 6937, tcp_cwnd_reduction).
+func (c *Conn) reduceWindow(a *ack) {
+	if a.delivered <= 0 && a.lost <= 0 {
+		return
+	}
+	flight := c.inFlight()
+	c.reduceDelivered += a.delivered
+	var send int32
+	if gap := c.ssthresh - flight; gap < 0 {
+		send = int32((int64(c.ssthresh)*int64(c.reduceDelivered)+int64(c.reducePrior)-1)/int64(max(c.reducePrior, 1))) - c.reduceOut
+	} else {
+		send = max(c.reduceDelivered-c.reduceOut, a.delivered)
+		if a.advanced && a.lost == 0 {
+			send++
+		}
+		send = min(gap, send)
+	}
+	if c.reduceOut == 0 {
+		send = max(send, 1)
+	}
+	c.cwnd = max(flight+max(send, 0), 1)
+}
+
+// mayGrow says whether the window was in the way lately: one that is not used
+// says nothing of the network (tcp_is_cwnd_limited).
+func (c *Conn) mayGrow() bool {
+	return c.limited || c.cwnd < c.ssthresh && c.cwnd < 2*c.mostOut
+}
+
+// paceAsLinux spreads a window over a round trip, and in slow start half of one.
+func (c *Conn) paceAsLinux() {
+	gain := 1.2
+	if c.cwnd < c.ssthresh/2 {
+		gain = 2
+	}
+	c.paceRate = gain * float64(max(c.cwnd, c.nxt-c.una)) * float64(c.frame) / max(c.rtt.smoothed().Seconds(), 1e-6)
+}

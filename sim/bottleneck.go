@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"unbloat/aqm"
+	"unbloat/unit"
+)
+
+// Bottleneck is the slowest link of the way in one direction, and the dumb
+// queue in front of it: a modem, or the provider's end of the line.
+type Bottleneck struct {
+	Rate unit.Rate
+	// Buffer is how many bytes, counted by Framing, may wait; a packet that
+	// would exceed it is dropped.
+	Buffer  unit.Size
+	Framing aqm.Framing
+	// Burst is how many bytes may pass at once after the link was idle. The
+	// lab's modem, Linux's token bucket filter, has 1600: a frame that finds
+	// the link idle passes at once. 0 makes frames take their time, as on a
+	// real link, where a frame has arrived when its last bit has.
+	Burst unit.Size
+}
+
+// modem is a Bottleneck at work.
+type modem struct {
+	Bottleneck
+	direction  Direction
+	source     int
+	head, tail uint32
+	packets    int
+	bytes      unit.Size
+	tokens     int64        // ns of the rate, at filled
+	filled     unit.Instant // for Burst 0: when the link becomes free
+	full       int64        // tokens of a full bucket
+	size       int32        // the size last looked up, and what it costs
+	wire       unit.Size
+	cost       int64
+	counts     LinkStats
+}
+
+// LinkStats counts what a Bottleneck did.
+type LinkStats struct {
+	Offered, Sent, Dropped                uint64
+	OfferedBytes, SentBytes, DroppedBytes unit.Size // of frames, without framing
+	Packets                               int       // in the queue now
+	Backlog                               unit.Size // their bytes, by the framing
+}
+
+// configure takes new parameters; packets that wait stay.
+func (m *modem) configure(b Bottleneck) {
+	m.Bottleneck = b
+	m.full = int64(b.Rate.Time(b.Burst))
+	m.tokens = min(m.tokens, m.full)
+	m.size = 0
+}
+
+// look finds what a frame of that size occupies, and for how long.
+func (m *modem) look(size int32) {
+	if size != m.size {
+		m.size = size
+		m.wire = m.Framing.Wire(unit.Size(size))
+		m.cost = int64(m.Rate.Time(m.wire))
+		if m.Burst > 0 {
+			m.cost = min(m.cost, m.full) // what is longer than the bucket empties it
+		}
+	}
+}
+
+// enqueue offers a packet to the bottleneck.
+func (n *Network) enqueue(m *modem, id uint32) {
+	p := &n.packets.all[id]
+	m.look(p.size)
+	m.counts.Offered++
+	m.counts.OfferedBytes += unit.Size(p.size)
+	if m.bytes+m.wire > m.Buffer && (m.Burst > 0 || m.packets > 0) {
+		m.counts.Dropped++
+		m.counts.DroppedBytes += unit.Size(p.size)
+		n.lose(id)
+		return
+	}
+	p.next = 0
+	m.bytes += m.wire
+	m.packets++
+	if m.head != 0 {
+		n.packets.all[m.tail].next = id
+		m.tail = id
+		return
+	}
+	m.head, m.tail = id, id
+	if m.Burst == 0 {
+		m.filled = max(m.filled, n.now)
+	}
+	n.release(m)
+}
+
+// ready returns when the head packet may leave.
+func (n *Network) ready(m *modem) unit.Instant {
+	m.look(n.packets.all[m.head].size)
+	if m.Burst == 0 {
+		return m.filled + unit.Instant(m.cost)
+	}
+	return max(n.now, m.filled+unit.Instant(m.cost-m.tokens))
+}
+
+// release lets all packets go whose time has come, and notes when the next
+// one's will.
+func (n *Network) release(m *modem) {
+	for m.head != 0 {
+		at := n.ready(m)
+		if at > n.now {
+			n.due[m.source] = at
+			return
+		}
+		id := m.head
+		p := &n.packets.all[id]
+		m.head = p.next
+		m.packets--
+		m.bytes -= m.wire
+		m.counts.Sent++
+		m.counts.SentBytes += unit.Size(p.size)
+		if m.Burst == 0 {
+			m.filled = at
+		} else {
+			m.tokens = min(m.full, m.tokens+int64(n.now-m.filled)) - m.cost
+			m.filled = n.now
+		}
+		if m.direction == Up {
+			n.carry(n.wireOf(p, Up), id)
+		} else {
+			n.shape(&n.shapers[Down], id)
+		}
+	}
+	n.due[m.source] = never
+}
+
+func (m *modem) stats() LinkStats {
+	s := m.counts
+	s.Packets, s.Backlog = m.packets, m.bytes
+	return s
+}

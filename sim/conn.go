@@ -1,0 +1,311 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"unbloat/aqm"
+	"unbloat/unit"
+)
+
+// Control names a TCP congestion control.
+type Control string
+
+// The congestion controls that there are.
+const (
+	Cubic  Control = "cubic" // with HyStart, as in Linux
+	Reno   Control = "reno"
+	BBR    Control = "bbr"    // version 1, paced
+	LEDBAT Control = "ledbat" // BitTorrent's low-priority control (RFC 6817)
+)
+
+// Controls returns the congestion controls' names.
+func Controls() []Control { return []Control{Cubic, Reno, BBR, LEDBAT} }
+
+// Sizes of a TCP segment over IPv4 on Ethernet with timestamps.
+const (
+	fullPayload = 1448
+	headers     = 14 + 20 + 32
+	ackFrame    = headers
+	sackBlock   = 8
+	sackOption  = 4 // kind, length, and padding
+)
+
+// ConnParams describe one TCP connection. Data flows in one direction; its
+// acknowledgements flow in the other.
+type ConnParams struct {
+	Direction Direction     // of the data
+	Host      int           // which machine of the home, from 1
+	Control   Control       // "": Cubic
+	Start     unit.Instant  // when it starts to send; it has been opened before
+	Stop      unit.Instant  // when both ends drop it; 0: never
+	Segments  int           // how many to send; 0: as many as the network takes
+	Payload   unit.Size     // of a segment; 0: 1448
+	ECN       bool          // both ends understand ECN
+	Pacing    bool          // segments are spread over the round trip (BBR always does)
+	ExtraRTT  time.Duration // how much further away this server is than the nearest
+	Window    unit.Size     // what the receiver takes in advance; 0: 4 MiB
+	DSCP      uint8
+	Class     uint8         // leaf of a classful shaper
+	FlowKey   uint32        // hash of the flow; 0: at random
+	Bin       time.Duration // of the goodput series; 0: 100 ms
+	// Done is called when all Segments have been acknowledged; may be nil.
+	Done func(now unit.Instant)
+}
+
+// ConnStats counts what a connection did.
+type ConnStats struct {
+	Sent        int64 // segments, with those sent again
+	Retransmits int64
+	Timeouts    int64 // retransmission timeouts
+	Delivered   int64 // segments that arrived in order
+	Lost        int64 // segments that the network dropped
+	Marked      int64 // congestion experienced, seen by the receiver
+}
+
+// segment flags.
+const (
+	segSacked  = 1 << iota
+	segLost    // taken for lost; cleared when it is delivered after all
+	segResent  // a retransmission of it is under way
+	segTwice   // has been retransmitted
+	segLimited // sent while the application, not the window, was the limit
+)
+
+// segment is what the sender knows of one that is not acknowledged yet.
+type segment struct {
+	sent        unit.Instant // last transmission
+	firstSent   unit.Instant // start of the flight it belongs to (delivery rate)
+	deliveredAt unit.Instant // when delivered was counted
+	delivered   int32
+	flags       uint8
+}
+
+// state of a sender, as Linux names them; its Disorder is Open here.
+type state uint8
+
+const (
+	stateOpen     state = iota
+	stateReducing       // CWR: told by ECN to reduce its window
+	stateRecovery       // fast retransmit
+	stateLoss           // after a timeout
+)
+
+// Conn is a TCP connection: sender and receiver.
+type Conn struct {
+	params    ConnParams
+	index     uint32
+	direction Direction
+	wires     int
+	keys      keys
+	alarms    [taskTick]alarm
+	frame     int32 // of a full segment
+	counts    ConnStats
+	stopped   bool
+	started   bool
+
+	// Sender. Segments are numbered from 0.
+	control          control
+	model            *bbr // the control, if it is BBR: it sets window and pace itself
+	una, nxt, limit  int32
+	window           int32 // receiver's, in segments
+	segments         []segment
+	state            state
+	cwnd, ssthresh   int32
+	high             int32 // nxt when the state was entered
+	sacked, lost     int32 // segments in flight's terms: see inFlight
+	resent, toResend int32
+	hint             int32 // where to look for the next segment to resend
+	scan             int32 // originals before it have been judged
+	resends          []resend
+	resendHead       int
+	seenSacks        [3]span
+	rackSent         unit.Instant // the latest transmission that was delivered …
+	rackEnd          int32        // … its segment …
+	rackRTT          time.Duration
+	reducePrior      int32 // proportional rate reduction (RFC 6937)
+	reduceDelivered  int32
+	reduceOut        int32
+	limited          bool  // by the window when it last sent
+	mostOut          int32 // most segments in flight in this round
+	mostOutEnd       int32
+	delivered        int32
+	deliveredAt      unit.Instant
+	firstSent        unit.Instant
+	appLimitedUntil  int32
+	probing          bool  // a tail loss probe is out
+	probeEnd         int32 // nxt when it was sent
+	timerIs          timerKind
+	rtt              rttEstimate
+	minRTT           minFilter
+	paceRate         float64 // bytes a second; 0: not paced
+	nextSend         unit.Instant
+	announceCWR      bool
+
+	// Receiver.
+	expected   int32
+	ranges     []span // out of order, the newest first
+	highest    int32  // one beyond the highest segment seen
+	pending    int32  // in-order segments not acknowledged yet
+	echo       unit.Instant
+	quick      int32 // segments that are acknowledged at once
+	ece        bool
+	bins       []int64
+	binStart   unit.Instant
+	waitingAck uint32 // packet of the last acknowledgement given to a merging shaper
+}
+
+// AddConn adds a connection, opened already: both ends know the round trip of
+// the idle line.
+func (n *Network) AddConn(p ConnParams) (*Conn, error) {
+	if p.Control == "" {
+		p.Control = Cubic
+	}
+	if p.Payload == 0 {
+		p.Payload = fullPayload
+	}
+	if p.Window == 0 {
+		p.Window = 4 << 20
+	}
+	if p.Bin == 0 {
+		p.Bin = 100 * time.Millisecond
+	}
+	switch {
+	case p.Payload < 1 || p.Payload > 64<<10-headers:
+		return nil, fmt.Errorf("sim: a segment of %d bytes is not possible", p.Payload)
+	case p.Segments < 0 || p.Host < 0 || p.Bin < time.Microsecond:
+		return nil, errors.New("sim: a connection's segments, host or bin is negative")
+	case p.Start < n.now:
+		return nil, errors.New("sim: a connection starts in the past")
+	}
+	w, err := n.wiresFor(p.ExtraRTT)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{params: p, index: uint32(len(n.conns)), direction: p.Direction, wires: w}
+	c.frame = int32(p.Payload + headers)
+	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP}
+	if p.FlowKey == 0 {
+		c.keys.flow = n.hash()
+	}
+	for i := range c.alarms {
+		c.alarms[i] = newAlarm()
+	}
+	c.limit = int32(p.Segments)
+	if p.Segments == 0 {
+		c.limit = 1<<31 - 1
+	}
+	c.window = int32(max(p.Window/p.Payload, 2))
+	c.cwnd, c.ssthresh = 10, 1<<30
+	c.quick = 16
+	c.binStart = p.Start
+	switch p.Control {
+	case Cubic:
+		c.control = &cubic{}
+	case Reno:
+		c.control = &reno{}
+	case LEDBAT:
+		c.control = &ledbat{}
+	case BBR:
+		c.model = &bbr{}
+		c.control = c.model
+	default:
+		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
+	}
+	idle := n.wires[Up][w].Delay + n.wires[Down][w].Delay
+	c.rtt.take(max(idle, time.Microsecond), 0, 0)
+	c.minRTT.take(n.now, max(idle, time.Microsecond))
+	n.conns = append(n.conns, c)
+	n.set(&c.alarms[taskStart], p.Start, c.index, taskStart)
+	if p.Stop > 0 {
+		n.set(&c.alarms[taskStop], p.Stop, c.index, taskStop)
+	}
+	return c, nil
+}
+
+// hostKey returns the key of a machine of the home.
+func hostKey(host int) uint32 { return uint32(max(host, 1)) * 0x9E3779B1 }
+
+// start lets the sender begin.
+func (c *Conn) start(n *Network) {
+	if c.stopped || c.started {
+		return
+	}
+	c.started = true
+	c.deliveredAt, c.firstSent = n.now, n.now
+	c.control.start(c, n.now)
+	c.output(n)
+}
+
+// Stop drops the connection at both ends. Its packets that are under way
+// arrive, and nobody cares.
+func (c *Conn) Stop() {
+	c.stopped = true
+	for i := range c.alarms {
+		c.alarms[i].want = never
+	}
+}
+
+// Send adds segments to what a connection with a limit sends, now.
+func (c *Conn) Send(n *Network, segments int) {
+	if c.limit == c.nxt {
+		c.limited = false
+	}
+	c.limit += int32(segments)
+	if c.started && !c.stopped {
+		c.output(n)
+	}
+}
+
+// Stats returns the counters.
+func (c *Conn) Stats() ConnStats { return c.counts }
+
+// Window returns the congestion window, in segments.
+func (c *Conn) Window() int { return int(c.cwnd) }
+
+// Acked returns how many bytes of payload have been acknowledged.
+func (c *Conn) Acked() unit.Size { return unit.Size(c.una) * c.params.Payload }
+
+// Goodput returns the bytes of payload that arrived in order, in bins that
+// follow each other from the returned instant on.
+func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) {
+	return c.binStart, c.params.Bin, c.bins
+}
+
+// inFlight returns how many segments are in the network, as far as the sender
+// can tell (tcp_packets_in_flight).
+func (c *Conn) inFlight() int32 { return c.nxt - c.una - c.sacked - c.lost + c.resent }
+
+// at returns a segment between una and nxt.
+func (c *Conn) at(i int32) *segment { return &c.segments[i&int32(len(c.segments)-1)] }
+
+// transmit sends segment i, which is new or known to the ring already.
+func (c *Conn) transmit(n *Network, i int32, again bool) {
+	s := c.at(i)
+	if c.nxt == c.una || c.inFlight() == 0 && !again {
+		c.firstSent, c.deliveredAt = n.now, n.now
+	}
+	s.sent, s.firstSent, s.deliveredAt, s.delivered = n.now, c.firstSent, c.deliveredAt, c.delivered
+	s.flags &^= segLimited
+	if c.appLimitedUntil > 0 {
+		s.flags |= segLimited
+	}
+	id, p := n.packets.take()
+	p.kind, p.owner, p.seq, p.size, p.sent = kindData, c.index, i, c.frame, n.now
+	if c.params.ECN && !again {
+		p.ecn = aqm.ECT
+	}
+	if c.announceCWR && !again {
+		p.cwr, c.announceCWR = true, false
+	}
+	c.counts.Sent++
+	if again {
+		c.counts.Retransmits++
+	}
+	if c.paceRate > 0 {
+		gap := unit.Instant(float64(c.frame) / c.paceRate * 1e9)
+		c.nextSend = max(c.nextSend, n.now-gap/2) + gap
+	}
+	n.send(c.direction, id)
+}

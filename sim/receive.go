@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"time"
+
+	"unbloat/aqm"
+)
+
+// delayedAck is how long a receiver owes an acknowledgement at most (Linux's
+// TCP_ATO_MIN), unless two segments have come.
+const delayedAck = 40 * time.Millisecond
+
+// receive takes in a segment.
+func (c *Conn) receive(n *Network, p *packet) {
+	if c.stopped {
+		return
+	}
+	if p.ecn == aqm.CE {
+		c.counts.Marked++
+		c.ece = true
+	} else if p.cwr {
+		c.ece = false
+	}
+	now := false
+	switch {
+	case p.seq == c.expected:
+		if c.pending == 0 { // RFC 7323: of the earliest segment not acknowledged
+			c.echo = p.sent
+		}
+		now = len(c.ranges) > 0 // a hole is filled, or stays
+		c.expected++
+		for i, r := range c.ranges {
+			if r.from == c.expected {
+				c.expected = r.to
+				c.ranges = append(c.ranges[:i], c.ranges[i+1:]...)
+				break
+			}
+		}
+		c.took(n, c.expected-p.seq)
+		c.highest = max(c.highest, c.expected)
+	case p.seq < c.expected: // a copy
+		now = true
+	default:
+		c.outOfOrder(p.seq)
+		now = true
+	}
+	c.pending++
+	if c.quick > 0 {
+		c.quick--
+		now = true
+	}
+	if c.pending >= 2 || now || p.ecn == aqm.CE {
+		if p.seq >= c.expected || c.pending == 1 {
+			c.echo = p.sent
+		}
+		c.acknowledge(n)
+		return
+	}
+	n.set(&c.alarms[taskDelayedAck], n.now.Add(delayedAck), c.index, taskDelayedAck)
+}
+
+// took counts segments that have arrived in order.
+func (c *Conn) took(n *Network, segments int32) {
+	c.counts.Delivered += int64(segments)
+	bin := int(n.now.Sub(c.binStart) / c.params.Bin)
+	if bin < 0 {
+		return
+	}
+	for len(c.bins) <= bin {
+		c.bins = append(c.bins, 0)
+	}
+	c.bins[bin] += int64(segments) * int64(c.params.Payload)
+}
+
+// outOfOrder files a segment beyond a hole; its range becomes the newest.
+func (c *Conn) outOfOrder(seq int32) {
+	joined := span{seq, seq + 1}
+	if len(c.ranges) > 0 && seq >= c.highest {
+		if seq == c.ranges[0].to {
+			c.ranges[0].to++
+			c.highest = seq + 1
+			return
+		}
+	}
+	kept := c.ranges[:0]
+	for _, r := range c.ranges {
+		switch {
+		case seq >= r.from && seq < r.to:
+			joined = span{min(joined.from, r.from), max(joined.to, r.to)}
+		case r.to == joined.from:
+			joined.from = r.from
+		case r.from == joined.to:
+			joined.to = r.to
+		default:
+			kept = append(kept, r)
+		}
+	}
+	kept = append(kept, span{})
+	copy(kept[1:], kept)
+	kept[0] = joined
+	c.ranges = kept
+	c.highest = max(c.highest, seq+1)
+}
+
+// acknowledge sends an acknowledgement of all that has arrived.
+func (c *Conn) acknowledge(n *Network) {
+	if c.stopped {
+		return
+	}
+	c.alarms[taskDelayedAck].want = never
+	id, p := n.packets.take()
+	p.kind, p.owner, p.seq, p.size = kindAck, c.index, c.expected, ackFrame
+	p.sent, p.echo, p.ece = n.now, c.echo, c.ece
+	p.nsacks = uint8(copy(p.sacks[:], c.ranges))
+	if p.nsacks > 0 {
+		p.size += sackOption + sackBlock*int32(p.nsacks)
+	}
+	c.pending = 0
+	n.send(c.direction.reverse(), id)
+}

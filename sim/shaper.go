@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"unbloat/aqm"
+	"unbloat/unit"
+)
+
+// MakeQueue makes the queue of a shaper, which must tell drop of every packet
+// that it drops. The queue holds packets back by itself (aqm.HTB, aqm.Cake, …).
+type MakeQueue func(drop aqm.DropFunc) (aqm.Queue, error)
+
+// Shaping is what the home's router does in one direction.
+type Shaping struct {
+	Queue MakeQueue // nil: nothing, packets pass
+	// MergeAcks thins out acknowledgements: one that finds an earlier one of
+	// its connection in the queue takes its place there. CAKE's ack-filter
+	// does much the same, but keeps the place at the tail.
+	MergeAcks bool
+}
+
+// shaper is the router in one direction. Upstream it stands before the modem,
+// downstream behind it.
+type shaper struct {
+	direction Direction
+	source    int
+	queue     aqm.Queue
+	merge     bool
+	merged    uint64
+	replaced  bool // while packets of the former queue are thrown away
+}
+
+// Shape replaces what the router does in a direction. Packets that wait in the
+// former queue are lost, as when Linux replaces a qdisc.
+func (n *Network) Shape(d Direction, s Shaping) error {
+	var q aqm.Queue
+	if s.Queue != nil {
+		var err error
+		if q, err = s.Queue(n.dropped); err != nil {
+			return err
+		}
+	}
+	h := &n.shapers[d]
+	for id := range n.packets.all {
+		if p := &n.packets.all[id]; p.shaping && n.leaving(p) == d {
+			n.lose(uint32(id))
+		}
+	}
+	h.queue, h.merge = q, s.MergeAcks
+	n.due[h.source] = never
+	return nil
+}
+
+// leaving returns the direction in which a packet travels.
+func (n *Network) leaving(p *packet) Direction {
+	switch p.kind {
+	case kindData:
+		return n.conns[p.owner].direction
+	case kindAck:
+		return n.conns[p.owner].direction.reverse()
+	}
+	d := n.streams[p.owner].direction
+	if p.back {
+		return d.reverse()
+	}
+	return d
+}
+
+// dropped is told by a shaper's queue what it drops.
+func (n *Network) dropped(_ unit.Instant, p aqm.Packet, _ aqm.Reason) { n.lose(uint32(p.ID)) }
+
+// shape gives a packet to the router.
+func (n *Network) shape(s *shaper, id uint32) {
+	if s.queue == nil {
+		n.pass(s, id)
+		return
+	}
+	p := &n.packets.all[id]
+	key := n.keysOf(p)
+	if s.merge && p.kind == kindAck && n.mergeAck(s, p, id) {
+		return
+	}
+	p.shaping = true
+	s.queue.Enqueue(n.now, aqm.Packet{
+		ID: uint64(id), Size: unit.Size(p.size), Flow: key.flow, Source: key.source, Destination: key.destination,
+		Class: key.class, DSCP: key.dscp, ECN: p.ecn,
+	})
+	n.pump(s)
+}
+
+// mergeAck puts what a new acknowledgement says in the place of one of the
+// same connection that still waits, and says whether there was one.
+func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
+	c := n.conns[p.owner]
+	old := &n.packets.all[c.waitingAck]
+	if c.waitingAck == 0 || !old.shaping || old.kind != kindAck || old.owner != p.owner || old.size != p.size || p.ece != old.ece {
+		c.waitingAck = id
+		return false
+	}
+	old.seq, old.sacks, old.nsacks, old.echo = p.seq, p.sacks, p.nsacks, p.echo
+	s.merged++
+	n.packets.put(id)
+	return true
+}
+
+// pump lets go what the shaper's queue lets go now.
+func (n *Network) pump(s *shaper) {
+	for {
+		at, ok := s.queue.Next(n.now)
+		if !ok {
+			n.due[s.source] = never
+			return
+		}
+		if at > n.now {
+			n.due[s.source] = at
+			return
+		}
+		q, ok := s.queue.Dequeue(n.now)
+		if !ok {
+			if at, ok = s.queue.Next(n.now); !ok {
+				n.due[s.source] = never
+			} else {
+				n.due[s.source] = max(at, n.now+1) // never stand still
+			}
+			return
+		}
+		p := &n.packets.all[q.ID]
+		p.ecn, p.shaping = q.ECN, false
+		n.pass(s, uint32(q.ID))
+	}
+}
+
+// pass hands a packet on from the router.
+func (n *Network) pass(s *shaper, id uint32) {
+	if s.direction == Up {
+		n.enqueue(&n.modems[Up], id)
+	} else {
+		n.atHome(id)
+	}
+}

@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"math"
+
+	"unbloat/unit"
+)
+
+// never is an instant that does not come.
+const never = unit.Instant(math.MaxInt64)
+
+// task says what is to be done when a timer ends.
+type task uint8
+
+const (
+	taskRetransmit task = iota // a connection's retransmission, probe or reordering timer
+	taskDelayedAck             // a connection's receiver owes an acknowledgement
+	taskPace                   // a connection's sender may send the next segment
+	taskStart                  // a connection starts, or its application goes on
+	taskStop                   // a connection stops
+	taskTick                   // a stream sends its next datagram
+	tasks
+)
+
+// timer is one entry of the timer heap. Of two at the same instant the one
+// that was set first comes first.
+type timer struct {
+	at    unit.Instant
+	order uint64
+	owner uint32
+	task  task
+}
+
+// timers is a heap with four children a node: half as deep as a binary one, and
+// the children share a cache line or two.
+type timers struct {
+	heap  []timer
+	count uint64
+}
+
+func (t *timers) push(at unit.Instant, owner uint32, k task) {
+	t.count++
+	e := timer{at, t.count, owner, k}
+	t.heap = append(t.heap, e)
+	i := len(t.heap) - 1
+	for i > 0 {
+		up := (i - 1) / 4
+		if t.heap[up].at <= e.at { // equal: the older entry stays ahead
+			break
+		}
+		t.heap[i] = t.heap[up]
+		i = up
+	}
+	t.heap[i] = e
+}
+
+// pop removes the first timer; there must be one.
+func (t *timers) pop() timer {
+	first := t.heap[0]
+	last := len(t.heap) - 1
+	e := t.heap[last]
+	t.heap = t.heap[:last]
+	if last == 0 {
+		return first
+	}
+	i := 0
+	for {
+		child := 4*i + 1
+		if child >= last {
+			break
+		}
+		least := child
+		for c := child + 1; c < min(child+4, last); c++ {
+			if t.heap[c].before(t.heap[least]) {
+				least = c
+			}
+		}
+		if !t.heap[least].before(e) {
+			break
+		}
+		t.heap[i] = t.heap[least]
+		i = least
+	}
+	t.heap[i] = e
+	return first
+}
+
+func (e timer) before(f timer) bool {
+	return e.at < f.at || e.at == f.at && e.order < f.order
+}
+
+// alarm is a timer that is moved often. Moving it later, or stopping it, does
+// not touch the heap: the entry that stands there is looked at when it comes.
+type alarm struct {
+	want  unit.Instant // when it is to go off; never if it is stopped
+	entry unit.Instant // of the earliest entry in the heap; never if there is none
+}
+
+func newAlarm() alarm { return alarm{never, never} }
+
+// set lets the alarm go off at an instant, or never.
+func (n *Network) set(a *alarm, at unit.Instant, owner uint32, k task) {
+	a.want = at
+	if at < a.entry {
+		a.entry = at
+		n.timers.push(at, owner, k)
+	}
+}
+
+// goesOff takes in that the entry of that instant has come, and says whether
+// the alarm goes off with it.
+func (n *Network) goesOff(a *alarm, e timer) bool {
+	if e.at != a.entry {
+		return false // an earlier entry took its place
+	}
+	a.entry = never
+	switch {
+	case a.want == never:
+		return false
+	case a.want > e.at:
+		n.set(a, a.want, e.owner, e.task)
+		return false
+	}
+	a.want = never
+	return true
+}
