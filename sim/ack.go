@@ -116,8 +116,8 @@ func (c *Conn) forget(s *segment) {
 func (c *Conn) deliver(i int32, s *segment, a *ack) {
 	c.delivered++
 	if c.model != nil {
-		a.rate.take(s)
-		if s.delivered == a.rate.prior && s.sent >= c.firstSent {
+		if !a.rate.valid || s.sent >= c.firstSent {
+			a.rate = rateSample{true, s.flags&segLimited != 0, s.delivered, s.deliveredAt, s.sent.Sub(s.firstSent)}
 			c.firstSent = s.sent
 		}
 	}
@@ -314,5 +314,5 @@ func (c *Conn) paceAsLinux() {
 	if c.cwnd < c.ssthresh/2 {
 		gain = 2
 	}
-	c.paceRate = gain * float64(max(c.cwnd, c.nxt-c.una)) * float64(c.frame) / max(c.rtt.smoothed().Seconds(), 1e-6)
+	c.paceRate = gain * float64(max(c.cwnd, c.nxt-c.una)) * float64(c.params.Payload) / max(c.rtt.smoothed().Seconds(), 1e-6)
 }

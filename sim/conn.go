@@ -139,7 +139,7 @@ type Conn struct {
 	timerIs          timerKind
 	rtt              rttEstimate
 	minRTT           minFilter
-	paceRate         float64 // bytes a second; 0: not paced
+	paceRate         float64 // payload bytes a second; 0: not paced
 	nextSend         unit.Instant
 	announceCWR      bool
 
@@ -304,7 +304,7 @@ func (c *Conn) transmit(n *Network, i int32, again bool) {
 		c.counts.Retransmits++
 	}
 	if c.paceRate > 0 {
-		gap := unit.Instant(float64(c.frame) / c.paceRate * 1e9)
+		gap := unit.Instant(float64(c.params.Payload) / c.paceRate * 1e9)
 		c.nextSend = max(c.nextSend, n.now-gap/2) + gap
 	}
 	n.send(c.direction, id)

@@ -8,11 +8,11 @@ import (
 
 // Constants of tcp_cubic.c.
 const (
-	cubicBeta        = 717      // of 1024: what is left of the window
-	cubicScale       = 41 * 10  // C = 0.4, of 1024, times 10
-	cubicFriendly    = 15       // Reno's growth with this beta, of 8
-	hystartLeast     = 16       // window from which slow start is watched
-	hystartSamples   = 8        // round trips that a round is judged by
+	cubicBeta        = 717     // of 1024: what is left of the window
+	cubicScale       = 41 * 10 // C = 0.4, of 1024, times 10
+	cubicFriendly    = 15      // Reno's growth with this beta, of 8
+	hystartLeast     = 16      // window from which slow start is watched
+	hystartSamples   = 8       // round trips that a round is judged by
 	hystartTrainGap  = 2 * time.Millisecond
 	hystartLeastRise = 4 * time.Millisecond
 	hystartMostRise  = 16 * time.Millisecond

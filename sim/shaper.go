@@ -16,6 +16,36 @@ type Shaping struct {
 	// its connection in the queue takes its place there. CAKE's ack-filter
 	// does much the same, but keeps the place at the tail.
 	MergeAcks bool
+	// Rules give packets a code point of their own; the first that matches counts.
+	Rules []Rule
+}
+
+// Match is a kind of packet, by what can be seen of it alone.
+type Match uint8
+
+// Matches.
+const (
+	MatchAck      Match = iota // acknowledgements without data
+	MatchSmallUDP              // datagrams in IP packets shorter than 256 bytes
+)
+
+// Rule gives packets of one kind a code point, as nftables would before a qdisc.
+type Rule struct {
+	Match Match
+	DSCP  uint8
+}
+
+// smallUDP is the first frame that is not a small datagram.
+const smallUDP = 256 + 14
+
+// mark returns the code point that the rules give a packet, or its own.
+func (s *shaper) mark(p *packet, own uint8) uint8 {
+	for _, r := range s.rules {
+		if r.Match == MatchAck && p.kind == kindAck || r.Match == MatchSmallUDP && p.kind == kindStream && p.size < smallUDP {
+			return r.DSCP
+		}
+	}
+	return own
 }
 
 // shaper is the router in one direction. Upstream it stands before the modem,
@@ -26,7 +56,7 @@ type shaper struct {
 	queue     aqm.Queue
 	merge     bool
 	merged    uint64
-	replaced  bool // while packets of the former queue are thrown away
+	rules     []Rule
 }
 
 // Shape replaces what the router does in a direction. Packets that wait in the
@@ -45,7 +75,7 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 			n.lose(uint32(id))
 		}
 	}
-	h.queue, h.merge = q, s.MergeAcks
+	h.queue, h.merge, h.rules = q, s.MergeAcks, s.Rules
 	n.due[h.source] = never
 	return nil
 }
@@ -82,7 +112,7 @@ func (n *Network) shape(s *shaper, id uint32) {
 	p.shaping = true
 	s.queue.Enqueue(n.now, aqm.Packet{
 		ID: uint64(id), Size: unit.Size(p.size), Flow: key.flow, Source: key.source, Destination: key.destination,
-		Class: key.class, DSCP: key.dscp, ECN: p.ecn,
+		Class: key.class, DSCP: s.mark(p, key.dscp), ECN: p.ecn,
 	})
 	n.pump(s)
 }
@@ -134,6 +164,6 @@ func (n *Network) pass(s *shaper, id uint32) {
 	if s.direction == Up {
 		n.enqueue(&n.modems[Up], id)
 	} else {
-		n.atHome(id)
+		n.deliver(id)
 	}
 }

@@ -261,11 +261,7 @@ func (n *Network) send(d Direction, id uint32) {
 	n.carry(n.wireOf(&n.packets.all[id], Down), id)
 }
 
-// atServer and atHome deliver a packet at the end of its way.
-func (n *Network) atServer(id uint32) { n.deliver(id) }
-
-func (n *Network) atHome(id uint32) { n.deliver(id) }
-
+// deliver takes in a packet at the end of its way, at home or at a server.
 func (n *Network) deliver(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {

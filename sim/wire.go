@@ -66,7 +66,7 @@ func (n *Network) arrive(w *wire) {
 		n.due[w.source] = w.ring[w.head].at
 	}
 	if w.direction == Up {
-		n.atServer(id)
+		n.deliver(id)
 	} else {
 		n.enqueue(&n.modems[Down], id)
 	}

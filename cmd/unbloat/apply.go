@@ -29,6 +29,7 @@ type routerFlags struct {
 	json     bool
 	quiet    bool
 	replace  bool
+	preview  bool // only look
 }
 
 func (f *routerFlags) register(c *cobra.Command) {
@@ -51,7 +52,7 @@ func (f *routerFlags) engine() (*apply.Engine, error) {
 		return nil, fmt.Errorf("find this program's own path, for its guard: %w", err)
 	}
 	return &apply.Engine{
-		Backend: &linux.Backend{Runner: host.Local{}, Replace: f.replace},
+		Backend: &linux.Backend{Runner: host.Local{}, Replace: f.replace, Preview: f.preview},
 		Runner:  host.Local{},
 		Dir:     f.stateDir,
 		Guard:   []string{exe, "guard", "--state-dir", f.stateDir},
@@ -144,6 +145,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	if err != nil {
 		return changeError(err)
 	}
+	f.preview = f.dryRun
 	engine, err := f.engine()
 	if err != nil {
 		return err

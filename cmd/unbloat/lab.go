@@ -112,8 +112,7 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 		_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
 		return err
 	}
-	lab.Print(c.OutOrStdout(), s, r)
-	return nil
+	return lab.Print(c.OutOrStdout(), s, r)
 }
 
 func newLabShellCommand() *cobra.Command {

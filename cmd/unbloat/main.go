@@ -70,6 +70,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", c.CommandPath(), err, c.CommandPath())}
 	})
+	root.AddCommand(newDemoCommand())
 	root.AddCommand(newTuneCommand())
 	root.AddCommand(newLabCommand())
 	root.AddCommand(newSimCommand())

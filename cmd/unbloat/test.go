@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -107,7 +106,11 @@ func runTest(c *cobra.Command, o testFlags) error {
 		printTest(c.OutOrStdout(), test)
 	}
 	if !test.Valid {
-		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s", test.Server, strings.Join(test.InvalidReasons, "; "))}
+		more := ""
+		if n := len(test.InvalidReasons) - 1; n > 0 {
+			more = fmt.Sprintf(" (and %d more reasons)", n)
+		}
+		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s%s", test.Server, test.InvalidReasons[0], more)}
 	}
 	return nil
 }
@@ -174,7 +177,7 @@ func printTest(w io.Writer, t *verdict.Test) {
 		grade, plus := "", ""
 		if p.Name != verdict.PhaseIdle {
 			plus = fmt.Sprintf("%.1f", l.IncreaseMs.P95)
-			grade = verdict.Grade(l.IncreaseMs.P95)
+			grade = verdict.GradeOf(p.Phase)
 			if !t.Valid {
 				grade = "–"
 			}
@@ -256,7 +259,7 @@ func (p *progressLine) show(e measure.Event) {
 		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
 	case now-p.last >= plainEvery:
 		p.last = now
-		fmt.Fprintln(p.w, line)
+		fmt.Fprintln(p.w, "  "+line)
 	}
 }
 

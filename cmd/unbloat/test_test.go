@@ -71,7 +71,7 @@ func TestTestCommand(t *testing.T) {
 	if got.Valid != (code == exitDone) || got.Label != "here" || got.Server != server || len(got.Phases()) != 4 {
 		t.Errorf("valid %v with exit code %d, label %q, server %q, %d phases", got.Valid, code, got.Label, got.Server, len(got.Phases()))
 	}
-	if !strings.Contains(progress, "download") {
+	if !strings.Contains(progress, "idle ") {
 		t.Errorf("progress %q", progress)
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != out {

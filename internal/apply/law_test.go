@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,11 @@ import (
 
 // fakeEngine returns an engine on a router in memory, whose guard is a stub.
 func fakeEngine(t interface{ Fatal(...any) }, k *fakekernel.Kernel) *apply.Engine {
-	dir, err := os.MkdirTemp("", "unbloat-law-")
+	base := "" // in memory if possible: every step of a journal is synced
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		base = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(base, "unbloat-law-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,5 +284,95 @@ func TestForeignAndMissing(t *testing.T) {
 	}
 	if len(k.Ran) > 0 {
 		t.Errorf("it ran %q", k.Ran)
+	}
+}
+
+// flapping is a Runner on whose router the WAN's carrier changes all the time.
+type flapping struct {
+	*fakekernel.Kernel
+	n int
+}
+
+func (f *flapping) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	if argv[0] == "cat" && strings.HasSuffix(argv[1], "carrier_changes") {
+		f.n++
+		return []byte(strconv.Itoa(f.n)), nil, nil
+	}
+	return f.Kernel.Run(ctx, argv, stdin)
+}
+
+// TestInterfaceInTheWay: absent, down or flapping, each says so and changes nothing.
+func TestInterfaceInTheWay(t *testing.T) {
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: "linux", WAN: "wan", LAN: "lan", IFB: true},
+		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		says  string
+		spoil func(k *fakekernel.Kernel) host.Runner
+	}{
+		{"no such interface; name one of lan", func(k *fakekernel.Kernel) host.Runner { k.Devices = slices.Delete(k.Devices, 1, 2); return k }},
+		{"ip link set dev wan up", func(k *fakekernel.Kernel) host.Runner { k.Devices[1].Up = false; return k }},
+		{"steady", func(k *fakekernel.Kernel) host.Runner { return &flapping{Kernel: k} }},
+	} {
+		k := fakekernel.New()
+		r := c.spoil(k)
+		start := k.Text()
+		e := fakeEngine(t, k)
+		e.Runner, e.Backend = r, &linux.Backend{Runner: r}
+		if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("it says %v, without %q", err, c.says)
+		}
+		if k.Text() != start {
+			t.Errorf("%s: something was changed", c.says)
+		}
+		os.RemoveAll(e.Dir)
+	}
+}
+
+// TestRetuneAndExtend: rates change in place; a plan with other devices is
+// refused; a failing retune takes back the whole transaction.
+func TestRetuneAndExtend(t *testing.T) {
+	k := fakekernel.New()
+	start := k.Text()
+	e := fakeEngine(t, k)
+	defer os.RemoveAll(e.Dir)
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: "linux", WAN: "wan", LAN: "lan", IFB: true},
+		plan.Wishes{AQM: plan.FQCoDel, Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 14 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Ran = nil
+	if err := tr.Retune(t.Context(), p.WithRates(21*unit.MbitPerSecond, 14*unit.MbitPerSecond)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range k.Ran {
+		if !strings.Contains(c, " change ") {
+			t.Errorf("a retune ran %q", c)
+		}
+	}
+	if err := tr.Extend(time.Hour); err != nil || tr.Left() < 59*time.Minute {
+		t.Errorf("extend: %v, %s left", err, tr.Left())
+	}
+	other := p
+	other.WAN = "lan2"
+	if err := tr.Retune(t.Context(), other); err == nil || !strings.Contains(err.Error(), "lan2") {
+		t.Errorf("another device: %v", err)
+	}
+	calls := 0
+	k.Fail = func([]string) (bool, bool) { calls++; return calls == 2, false }
+	if err := tr.Retune(t.Context(), p.WithRates(22*unit.MbitPerSecond, 15*unit.MbitPerSecond)); err == nil {
+		t.Error("a failing command was not noticed")
+	}
+	if k.Text() != start {
+		t.Errorf("the transaction was not taken back:\n%s", k.Text())
+	}
+	if err := tr.Commit(); err == nil {
+		t.Error("an undone transaction was committed")
 	}
 }

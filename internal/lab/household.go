@@ -161,7 +161,7 @@ func file(l scenario.Load, o *loadOutcome, raw *measure.RawPhase, base verdict.B
 			dir = measure.Down
 		}
 		measure.AddLoad(raw, dir, *o.Flows)
-		r.GoodputBps = verdict.Goodput(o.Flows.Series, raw.From, raw.To)
+		r.GoodputBps = float64(verdict.Goodput(o.Flows.Series, raw.From, raw.To))
 	case o.Samples != nil:
 		counted := o.Samples[:0:0]
 		for _, s := range o.Samples {

@@ -39,6 +39,9 @@ func guestInit(specFile string) error {
 	if err := overlayRoot(g); err != nil {
 		return err
 	}
+	if !g.Shell {
+		fmt.Println(guestReady)
+	}
 	agent := exec.Command(guestOut+"/unbloat", "lab-agent", guestOut+"/"+specName)
 	agent.Stdin, agent.Stdout, agent.Stderr = os.Stdin, os.Stdout, os.Stderr
 	agent.Env = append(os.Environ(), guestPath, "HOME=/root", "TMPDIR=/tmp", "LANG=C.UTF-8")
@@ -67,6 +70,9 @@ func reap(pid int) error {
 // above that takes every change. pivot_root rather than chroot, so that the
 // kernel's own helpers (module loading) see the same tree.
 func overlayRoot(g Guest) error {
+	if err := loadOverlay(); err != nil {
+		return err
+	}
 	const top = "/run/o"
 	newRoot := top + "/r"
 	type m struct{ source, target, kind, data string }
@@ -120,10 +126,30 @@ func overlayRoot(g Guest) error {
 	return console()
 }
 
+// umlModules is where Debian's user-mode-linux has its modules.
+const umlModules = "/usr/lib/uml/modules"
+
+// loadOverlay loads the overlay file system where it is a module: before the
+// root is in place, modprobe(8) finds nothing.
+func loadOverlay() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	f, err := os.Open(filepath.Join(umlModules, unix.ByteSliceToString(u.Release[:]), "kernel/fs/overlayfs/overlay.ko"))
+	if err != nil {
+		return nil // built in, or the mount will say what is missing
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("load the overlay module: %w", err)
+	}
+	return nil
+}
+
 // modules puts the modules of Debian's user-mode-linux where modprobe(8) looks.
 func modules(root string) error {
-	const uml = "/usr/lib/uml/modules"
-	if _, err := os.Stat(root + uml); err != nil {
+	if _, err := os.Stat(root + umlModules); err != nil {
 		return nil // the lab's own kernel has everything built in
 	}
 	at, err := filepath.EvalSymlinks(root + "/lib")
@@ -134,7 +160,7 @@ func modules(root string) error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount(root+uml, at, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(root+umlModules, at, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind the kernel's modules: %w", err)
 	}
 	return nil

@@ -58,6 +58,9 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 	if err != nil {
 		return nil, fmt.Errorf("router of case %s: %w", c.Name, err)
 	}
+	if a.g.TuneOnly {
+		return &CaseResult{Name: c.Name, Plan: shaped, Tune: tuned}, nil
+	}
 	vary, stop := context.WithCancel(ctx)
 	defer stop()
 	for _, ch := range s.Line.Vary {

@@ -106,6 +106,30 @@ func runCase(ctx context.Context, k Kernel, g Guest, o Options) (*CaseResult, er
 	return r, nil
 }
 
+// Tune runs nothing but the tuner, on the emulated router of a scenario: the
+// whole story of measuring, curing and proving, which `unbloat demo` tells.
+func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*TuneResult, Kernel, error) {
+	kernel, err := FindKernel(o.Engine)
+	if err != nil {
+		return nil, kernel, err
+	}
+	if o.Binary == "" {
+		if o.Binary, err = os.Executable(); err != nil {
+			return nil, kernel, err
+		}
+	}
+	i := slices.IndexFunc(s.Cases, func(c scenario.Case) bool { return c.Router.Mode == scenario.ModeTune })
+	if i < 0 {
+		return nil, kernel, fmt.Errorf("scenario %s has no case whose router is tuned", s.Name)
+	}
+	g := Guest{Engine: kernel.Engine, Scenario: s, Case: s.Cases[i].Name, Binary: o.Binary, Server: true, TuneOnly: true}
+	r, _, err := Boot(ctx, kernel, g, o.Console)
+	if err != nil {
+		return nil, kernel, err
+	}
+	return r.Tune, kernel, nil
+}
+
 // Boot runs one guest to its end and returns what it found.
 func Boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (*CaseResult, time.Duration, error) {
 	text, wall, err := boot(ctx, k, g, console)
@@ -133,24 +157,13 @@ type prefixWriter struct {
 
 func (p *prefixWriter) Write(b []byte) (int, error) {
 	for _, c := range b {
-		if c == '\r' {
-			continue
-		}
 		p.line.WriteByte(c)
-		if c != '\n' {
-			continue
-		}
-		line := p.line.String()
-		p.line.Reset()
-		if strings.HasPrefix(line, "reboot: ") {
-			continue // the kernel's last words, at every end
-		}
-		if _, err := io.WriteString(p.w, p.prefix+line); err != nil {
-			return 0, err
+		if c == '\n' {
+			if _, err := io.WriteString(p.w, p.prefix+p.line.String()); err != nil {
+				return 0, err
+			}
+			p.line.Reset()
 		}
 	}
 	return len(b), nil
 }
-
-// Print writes what a run found as a table for people.
-func Print(w io.Writer, s *scenario.Scenario, r *Result) {}

@@ -51,7 +51,7 @@ func wiring(s *scenario.Scenario, engine Engine) []batch {
 	}
 	out := []batch{root}
 	for _, n := range nodes(hosts) {
-		out = append(out, addresses(n, hosts, cables))
+		out = append(out, addresses(n, cables, engine))
 	}
 	return append(out, line(s.Line, engine)...)
 }
@@ -86,7 +86,7 @@ func mac(cable, end int) string { return fmt.Sprintf("02:00:00:00:%02x:%02x", ca
 
 // addresses configures one node. Neighbours across the line are permanent: an
 // ARP exchange that waits for seconds in the modem would measure ARP.
-func addresses(node string, hosts int, cables []cable) batch {
+func addresses(node string, cables []cable, engine Engine) batch {
 	b := batch{tool: "ip", node: node}
 	b.add("link set lo up")
 	ifs := ends(node, cables)
@@ -98,7 +98,10 @@ func addresses(node string, hosts int, cables []cable) batch {
 		b.add("link set br0 up")
 	}
 	for _, i := range ifs {
-		b.add("link set %s addrgenmode none up", i)
+		if engine == Virtual { // no router solicitations; the other kernel has no IPv6 at all
+			b.add("link set %s addrgenmode none", i)
+		}
+		b.add("link set %s up", i)
 	}
 	switch node {
 	case NodeRouter:
@@ -128,8 +131,18 @@ func addresses(node string, hosts int, cables []cable) batch {
 // each way, and the distance to the server, half of it each way.
 func line(l scenario.Line, engine Engine) []batch {
 	modem := batch{tool: "tc", node: NodeModem}
-	modem.add("qdisc add dev m0 %s", bottleneck(l, l.Down, l.BufferDown, engine))
-	modem.add("qdisc add dev m1 %s", bottleneck(l, l.Up, l.BufferUp, engine))
+	for _, way := range []struct {
+		dev    string
+		rate   unit.Rate
+		buffer unit.Size
+	}{{"m0", l.Down, l.BufferDown}, {"m1", l.Up, l.BufferUp}} {
+		// A packet leaves its sender's account when a network card has sent it; a
+		// veth keeps it there, and TCP would see the modem's queue as its own
+		// (TSQ) and never fill it. netem takes packets out of the account, so the
+		// modem begins with one that delays them by next to nothing.
+		modem.add("qdisc add dev %s root handle 2: netem delay 1us limit 1000000", way.dev)
+		modem.add("qdisc add dev %s parent 2:1 %s", way.dev, bottleneck(l, way.rate, way.buffer, engine))
+	}
 	isp := batch{tool: "tc", node: NodeISP}
 	for _, dev := range []string{"home", "net"} {
 		isp.add("qdisc add dev %s root netem %s", dev, distance(l))
@@ -159,7 +172,7 @@ func bottleneck(l scenario.Line, rate unit.Rate, buffer unit.Size, engine Engine
 	if engine == Realtime {
 		burst = max(burst, rate.Bytes(4*time.Millisecond))
 	}
-	return fmt.Sprintf("root handle 1:%s tbf rate %dbit burst %db limit %db", stab, rate, burst, buffer)
+	return fmt.Sprintf("handle 1:%s tbf rate %dbit burst %db limit %db", stab, rate, burst, buffer)
 }
 
 // distance is tc-netem(8): half the idle round trip. The rate, far above the
@@ -182,10 +195,10 @@ func distance(l scenario.Line) string {
 func retune(l scenario.Line, c scenario.Change, engine Engine) batch {
 	b := batch{tool: "tc", node: NodeModem}
 	if c.Down > 0 {
-		b.add("qdisc change dev m0 %s", bottleneck(l, c.Down, l.BufferDown, engine))
+		b.add("qdisc change dev m0 parent 2:1 %s", bottleneck(l, c.Down, l.BufferDown, engine))
 	}
 	if c.Up > 0 {
-		b.add("qdisc change dev m1 %s", bottleneck(l, c.Up, l.BufferUp, engine))
+		b.add("qdisc change dev m1 parent 2:1 %s", bottleneck(l, c.Up, l.BufferUp, engine))
 	}
 	return b
 }

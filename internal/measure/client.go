@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -73,10 +74,11 @@ func Dial(ctx context.Context, server string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
+	clock := netio.NewClock()
 	c := &Client{
-		clock: netio.NewClock(), options: o, server: address,
+		clock: clock, options: o, server: address,
 		peer:    conn.RemoteAddr().(*net.TCPAddr).AddrPort(),
-		control: newControl(conn, o.Patience), payload: sync.OnceValue(netio.Payload),
+		control: newControl(clock, conn, o.Patience), payload: sync.OnceValue(netio.Payload),
 	}
 	reply, err := c.control.doWithin(ctx, probe.Request{Op: probe.OpHello, Versions: []int{probe.Version}, Agent: o.Agent}, o.Timeout)
 	switch {
@@ -117,15 +119,27 @@ func (c *Client) Close() error {
 
 // A control is the control connection: one request and its reply at a time.
 type control struct {
+	clock    *netio.Clock
 	patience time.Duration
 	mu       sync.Mutex
 	conn     *net.TCPConn
 	in       *bufio.Reader
-	broken   error // why it can no longer be used
+	broken   error         // why it can no longer be used
+	quickest time.Duration // exchange so far
+	offset   time.Duration // of the server's clock, from that exchange
 }
 
-func newControl(conn *net.TCPConn, patience time.Duration) *control {
-	return &control{patience: patience, conn: conn, in: bufio.NewReaderSize(conn, 1<<16)}
+func newControl(clock *netio.Clock, conn *net.TCPConn, patience time.Duration) *control {
+	return &control{
+		clock: clock, patience: patience, conn: conn, in: bufio.NewReaderSize(conn, 1<<16),
+		quickest: math.MaxInt64,
+	}
+}
+
+func (c *control) clockOffset() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.offset
 }
 
 // do asks the server. A refusal wraps ErrRefused; after any other error the
@@ -140,7 +154,11 @@ func (c *control) doWithin(ctx context.Context, r probe.Request, patience time.D
 	if c.broken != nil {
 		return probe.Reply{}, c.broken
 	}
+	asked := c.clock.Now()
 	reply, err := ask(ctx, c.conn, c.in, r, patience)
+	if took := c.clock.Now().Sub(asked); err == nil && reply.Now != 0 && took < c.quickest {
+		c.quickest, c.offset = took, reply.Now.Sub(asked.Add(took/2))
+	}
 	if err != nil {
 		c.broken = fmt.Errorf("ask %s to %s: %w", c.conn.RemoteAddr(), r.Op, err)
 		return reply, c.broken

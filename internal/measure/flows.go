@@ -211,9 +211,9 @@ func (f *Flows) Stop(ctx context.Context) (FlowReport, error) {
 			r.Series = append(r.Series, verdict.Series{Start: b.Start, Bin: b.Width, Bytes: b.Bytes})
 		}
 		r.Sender = reply.Load.Sender
-		shiftSender(r.Sender, -c.offset())
+		shiftSender(r.Sender, -c.clockOffset())
 	} else {
-		start := reply.Load.Start.Add(-c.offset())
+		start := reply.Load.Start.Add(-c.clockOffset())
 		for _, b := range reply.Load.Flows {
 			r.Series = append(r.Series, verdict.Series{Start: start, Bin: reply.Load.Bin, Bytes: b})
 		}
@@ -260,17 +260,18 @@ func shiftSender(s []probe.SenderSample, by time.Duration) {
 	}
 }
 
-// offset returns the server's clock less the client's, from the probes. Without
-// probes the two are taken to agree.
-func (c *Client) offset() time.Duration {
+// clockOffset returns the server's clock less the client's: from the probes of
+// the phases if they run, else from the quickest exchange on the control connection.
+func (c *Client) clockOffset() time.Duration {
 	c.mu.Lock()
 	p := c.probe
 	c.mu.Unlock()
-	if p == nil {
-		return 0
+	if p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if o, ok := probe.ClockOffset(p.session.Samples(0, c.clock.Now())); ok {
+			return o
+		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o, _ := probe.ClockOffset(p.session.Samples(0, c.clock.Now()))
-	return o
+	return c.control.clockOffset()
 }

@@ -290,8 +290,8 @@ func (r *phaseRun) collect(ctx context.Context, raw *RawPhase) error {
 }
 
 // AddLoad files a group of greedy flows under the phase during which it ran. A
-// phase whose loads were started elsewhere is completed with it; such flows
-// must have run on this machine, so that the clocks agree.
+// phase whose loads were started apart, by this or another process of this
+// machine, is completed with it.
 func AddLoad(raw *RawPhase, dir Direction, rep FlowReport) {
 	raw.Greedy = true
 	if dir == Down {

@@ -45,11 +45,7 @@ func answered(p *Phase) []float64 {
 		return nil
 	}
 	s := p.Series
-	// The edges are in the series but do not count.
-	from, to := s.StartS, s.EndS
-	if cut := (s.EndS - s.StartS) - p.Seconds; cut > 0 {
-		from += cut // nearly all of what is cut is cut at the head
-	}
+	from, to := countedSpan(p)
 	var out []float64
 	for i, t := range s.TS {
 		if t >= from && t < to && s.RTTMs[i] != nil {
@@ -59,9 +55,24 @@ func answered(p *Phase) []float64 {
 	return out
 }
 
+// countedSpan returns from when to when a phase counts, in its series' seconds:
+// the edges are in the series but do not count.
+func countedSpan(p *Phase) (from, to float64) {
+	from, to = p.Series.StartS, p.Series.EndS
+	if cut := (to - from) - p.Seconds; cut > 0 {
+		from += cut // nearly all of what is cut is cut at the head
+	}
+	return from, to
+}
+
 // redraw fills dst with blocks of src, drawn at random.
 func redraw(dst, src []float64, rng *rand.Rand) []float64 {
-	block := min(bootstrapBlock, len(src))
+	return redrawBlocks(dst, src, bootstrapBlock, rng)
+}
+
+// redrawBlocks fills dst with blocks of src of the given length.
+func redrawBlocks(dst, src []float64, block int, rng *rand.Rand) []float64 {
+	block = min(block, len(src))
 	for n := 0; n < len(dst); {
 		at := rng.IntN(len(src) - block + 1)
 		n += copy(dst[n:], src[at:at+block])

@@ -16,8 +16,8 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 		Seconds:         milli(max(seconds, 0)),
 		FlowsDown:       len(raw.Down),
 		FlowsUp:         len(raw.Up),
-		GoodputDownBps:  math.Round(Goodput(raw.Down, raw.From, raw.To)),
-		GoodputUpBps:    math.Round(Goodput(raw.Up, raw.From, raw.To)),
+		GoodputDownBps:  Goodput(raw.Down, raw.From, raw.To),
+		GoodputUpBps:    Goodput(raw.Up, raw.From, raw.To),
 		Latency:         EvaluateLatency(counted(raw.Samples, raw.From, raw.To), base),
 		CPU:             milli(raw.CPU),
 		ServerCPU:       milli(raw.ServerCPU),
@@ -158,10 +158,10 @@ func timeline(raw Raw, origin unit.Instant) *Timeline {
 	for at := raw.Start; at.Before(raw.End); at = at.Add(timelineBin) {
 		end := min(at.Add(timelineBin), raw.End)
 		if len(raw.Down) > 0 {
-			t.DownMbps = append(t.DownMbps, math.Round(Goodput(raw.Down, at, end)/1e3)/1e3)
+			t.DownMbps = append(t.DownMbps, milli(Goodput(raw.Down, at, end)/1e6))
 		}
 		if len(raw.Up) > 0 {
-			t.UpMbps = append(t.UpMbps, math.Round(Goodput(raw.Up, at, end)/1e3)/1e3)
+			t.UpMbps = append(t.UpMbps, milli(Goodput(raw.Up, at, end)/1e6))
 		}
 	}
 	return t

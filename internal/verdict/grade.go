@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"unbloat/unit"
 )
 
 // Grades, best first, on DSLReports' scale of latency increase. It is applied
@@ -17,19 +20,19 @@ const (
 	GradeF     = "F"
 )
 
-// Grade returns the grade of a latency increase in ms: below 5 A+, 30 A, 60 B,
+// Grade returns the grade of a latency increase: below 5 ms A+, 30 A, 60 B,
 // 200 C, 400 D, else F.
-func Grade(increaseMs float64) string {
+func Grade(increase time.Duration) string {
 	switch {
-	case increaseMs < 5:
+	case increase < 5*time.Millisecond:
 		return GradeAPlus
-	case increaseMs < 30:
+	case increase < 30*time.Millisecond:
 		return GradeA
-	case increaseMs < 60:
+	case increase < 60*time.Millisecond:
 		return GradeB
-	case increaseMs < 200:
+	case increase < 200*time.Millisecond:
 		return GradeC
-	case increaseMs < 400:
+	case increase < 400*time.Millisecond:
 		return GradeD
 	}
 	return GradeF
@@ -90,10 +93,10 @@ func Judge(m Meta, raws []Raw) *Test {
 	}
 	t.Valid = len(t.InvalidReasons) == 0
 	if t.Valid {
-		t.GradeDown, t.GradeUp = gradeOf(t.Download), gradeOf(t.Upload)
+		t.GradeDown, t.GradeUp = GradeOf(t.Download), GradeOf(t.Upload)
 		for _, p := range t.Phases() {
 			if p.Name != PhaseIdle {
-				t.Grade = Worse(t.Grade, gradeOf(p.Phase))
+				t.Grade = Worse(t.Grade, GradeOf(p.Phase))
 			}
 		}
 	}
@@ -101,11 +104,12 @@ func Judge(m Meta, raws []Raw) *Test {
 	return t
 }
 
-func gradeOf(p *Phase) string {
+// GradeOf returns the grade of a loaded phase's 95th percentile; "" of none.
+func GradeOf(p *Phase) string {
 	if p == nil {
 		return ""
 	}
-	return Grade(p.Latency.IncreaseMs.P95)
+	return Grade(unit.FromMs(p.Latency.IncreaseMs.P95))
 }
 
 // sentence says in plain words what the test found.
@@ -133,10 +137,30 @@ func sentence(t *Test) string {
 	}[worst.Name]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, the round trip goes from %s to %s: %s.", when, ms(idle), ms(p95), meaning(t.Grade))
-	if loss := worst.Latency.Loss; loss >= 0.01 {
-		fmt.Fprintf(&b, " %.1f %% of the probes were lost.", 100*loss)
+	if lossy := lossiest(t); lossy.Phase != nil && lossy.Latency.Loss >= noticeableLoss {
+		effect := ""
+		if lossy.Latency.Loss >= audibleLoss {
+			effect = ", which breaks up calls whatever the delay"
+		}
+		fmt.Fprintf(&b, " In phase %s %.1f %% of the probes were lost%s.", lossy.Name, 100*lossy.Latency.Loss, effect)
 	}
 	return b.String()
+}
+
+// Shares of lost probes from which on the sentence speaks of them. The grade is
+// of delay alone; it must not be read as all being well.
+const (
+	noticeableLoss = 0.01
+	audibleLoss    = 0.05
+)
+
+func lossiest(t *Test) (worst NamedPhase) {
+	for _, p := range t.Phases() {
+		if p.Name != PhaseIdle && (worst.Phase == nil || p.Latency.Loss > worst.Latency.Loss) {
+			worst = p
+		}
+	}
+	return worst
 }
 
 func meaning(grade string) string {

@@ -174,7 +174,7 @@ func TestGrade(t *testing.T) {
 		ms   float64
 		want string
 	}{{-3, "A+"}, {0, "A+"}, {4.99, "A+"}, {5, "A"}, {29.99, "A"}, {30, "B"}, {59.9, "B"}, {60, "C"}, {199, "C"}, {200, "D"}, {399, "D"}, {400, "F"}, {4000, "F"}} {
-		if got := Grade(c.ms); got != c.want {
+		if got := Grade(unit.FromMs(c.ms)); got != c.want {
 			t.Errorf("%v ms: %s, want %s", c.ms, got, c.want)
 		}
 	}
@@ -184,7 +184,7 @@ func TestGrade(t *testing.T) {
 func TestGradeFalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.Float64Range(-10, 1000).Draw(t, "a"), rapid.Float64Range(-10, 1000).Draw(t, "b")
-		if got, want := Worse(Grade(a), Grade(b)), Grade(max(a, b)); got != want {
+		if got, want := Worse(Grade(unit.FromMs(a)), Grade(unit.FromMs(b))), Grade(unit.FromMs(max(a, b))); got != want {
 			t.Fatalf("worse of %v and %v is %s, want %s", a, b, got, want)
 		}
 	})

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"math"
 	"time"
 
 	"unbloat/internal/probe"
@@ -58,7 +59,8 @@ func (s Series) Between(from, to unit.Instant) float64 {
 	return sum
 }
 
-// Goodput returns the rate of all flows together in [from, to), in bit/s.
+// Goodput returns the rate of all flows together in [from, to), in bit/s as
+// the JSON of a Phase has it.
 func Goodput(flows []Series, from, to unit.Instant) float64 {
 	if !from.Before(to) {
 		return 0
@@ -67,7 +69,7 @@ func Goodput(flows []Series, from, to unit.Instant) float64 {
 	for _, f := range flows {
 		sum += f.Between(from, to)
 	}
-	return sum * 8 / to.Sub(from).Seconds()
+	return math.Round(sum * 8 / to.Sub(from).Seconds())
 }
 
 // A Baseline is the idle phase that the others are compared with.

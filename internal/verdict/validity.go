@@ -13,7 +13,7 @@ import (
 const (
 	MaxCPU         = 0.85 // busiest processor
 	MaxLatenessMs  = 1.0  // p99 of probes leaving late
-	MinSamples     = 50   // answered, per phase
+	MinSamples     = 30   // answered, per phase
 	MaxRise        = 1.25 // last third's goodput over the first third's
 	MinBusy        = 0.90 // share of time for which senders had data to send
 	MaxHeldBack    = 0.50 // share of it for which an end's buffers held them back
@@ -27,7 +27,7 @@ const (
 type load struct {
 	name        string
 	flows       int
-	goodput     float64
+	goodput     float64 // bit/s, as the next
 	first, last float64 // goodput of the first and the last third
 	long        bool    // the thirds are long enough to be compared
 	known       bool    // whether the system tells what follows

@@ -22,6 +22,8 @@ type Backend struct {
 	// Replace allows shapers that unbloat did not make to be taken over, once it
 	// is proven that they can be put back.
 	Replace bool
+	// Preview says that nothing will be run, so that no privilege is needed.
+	Preview bool
 }
 
 // Observe reads from the kernel what the plan could touch: the devices that the
@@ -71,7 +73,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 	if err := b.checkDevices(ctx, p, s); err != nil {
 		return nil, err
 	}
-	want, err := tc.Desire(p, s, o, b.Replace)
+	want, err := tc.DesireAfter(p, s, o, b.Replace)
 	if err != nil {
 		return nil, err
 	}

@@ -44,17 +44,23 @@ func Scope(p plan.Plan) []string {
 	return out
 }
 
-// Desire returns the state that the plan asks for, given what is there now:
+// Desire is DesireAfter on a router where no earlier plan has changed anything.
+func Desire(p plan.Plan, now State, replace bool) (State, error) {
+	return DesireAfter(p, now, State{}, replace)
+}
+
+// DesireAfter returns the state that the plan asks for, given what is there now:
 // the shapers of the plan, none of ours that it doesn't want, the offloads as
 // origin had them where the plan doesn't need them off, and everything else
 // untouched. Where a shaper that is not ours is in the way it returns a
 // *ForeignError, unless replace is set.
-func Desire(p plan.Plan, now, origin State, replace bool) (State, error) {
+func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 	want := now.Clone()
 	for i, d := range want.Devices {
 		want.Devices[i] = withoutOurs(d)
+		want.Devices[i].Steady = d.Flaps > 0
 		for k, on := range origin.Device(d.Name).Features {
-			if _, ok := d.Features[k]; ok {
+			if _, ok := want.Devices[i].Features[k]; ok {
 				want.Devices[i].Features[k] = on
 			}
 		}

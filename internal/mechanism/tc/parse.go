@@ -47,6 +47,9 @@ func ParseQdiscs(b []byte) ([]Qdisc, error) {
 				q.Options = q.Options.with("?"+k, v)
 			}
 		}
+		if slices.ContainsFunc(out, func(x Qdisc) bool { return x.Handle == q.Handle || x.Parent == q.Parent }) {
+			return nil, fmt.Errorf("read qdisc %s %s: its handle or its place is listed twice", q.Kind, q.Handle)
+		}
 		out = append(out, q)
 	}
 	return out, nil
@@ -83,6 +86,9 @@ func ParseClasses(b []byte) ([]Class, error) {
 		var err error
 		if c.Options, err = s.parse(o.without("class", "handle", "parent", "root", "leaf")); err != nil {
 			return nil, fmt.Errorf("read class %s %s: %w", c.Kind, c.ID, err)
+		}
+		if slices.ContainsFunc(out, func(x Class) bool { return x.ID == c.ID }) {
+			return nil, fmt.Errorf("read class %s %s: it is listed twice", c.Kind, c.ID)
 		}
 		out = append(out, c)
 	}

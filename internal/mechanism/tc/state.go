@@ -15,7 +15,8 @@ type Device struct {
 	Up       bool            `json:"up,omitempty"`
 	Carrier  bool            `json:"carrier,omitempty"`
 	MTU      int             `json:"mtu,omitempty"`
-	Flaps    int             `json:"flaps,omitempty"` // how often the carrier has changed; 0: not looked at
+	Flaps    int             `json:"flaps,omitempty"`  // how often the carrier has changed; 0: not looked at
+	Steady   bool            `json:"steady,omitempty"` // wanted: the carrier must not have changed meanwhile
 	Tree     Tree            `json:"tree"`
 	Features map[string]bool `json:"features,omitempty"` // changeable offload features, by ethtool's leaf names
 }
@@ -189,6 +190,9 @@ func Differences(actual, wanted State) []string {
 			continue
 		case w.creatable() && a.Up != w.Up:
 			out = append(out, fmt.Sprintf("%s: up is %v, not %v", w.Name, a.Up, w.Up))
+		}
+		if w.Steady && a.Flaps != w.Flaps {
+			out = append(out, fmt.Sprintf("%s: the carrier has changed %d times meanwhile; wait until the interface is steady", w.Name, a.Flaps-w.Flaps))
 		}
 		for _, k := range slices.Sorted(maps.Keys(w.Features)) {
 			if is, ok := a.Features[k]; ok && is != w.Features[k] {

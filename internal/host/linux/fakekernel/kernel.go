@@ -128,8 +128,9 @@ func (k *Kernel) Text() string {
 		for _, f := range slices.Sorted(maps.Keys(d.Features)) {
 			fmt.Fprintf(&b, " feature %s %v\n", f, d.Features[f])
 		}
-		b.WriteString(" " + d.qdiscJSON() + "\n " + d.classText())
-		for _, f := range d.filters {
+		b.WriteString(" " + d.qdiscJSON() + d.classText())
+		inOrder := slices.SortedStableFunc(slices.Values(d.filters), func(a, b *filter) int { return strings.Compare(a.parent, b.parent) })
+		for _, f := range inOrder {
 			fmt.Fprintf(&b, " filter %+v\n", *f)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -241,4 +242,68 @@ func TestDeadlineAndPersist(t *testing.T) {
 	if s := fullState(t); strings.Contains(s, "b10a:") || strings.Contains(s, "ifb4wan") {
 		t.Errorf("revert without a journal left something of ours")
 	}
+}
+
+// guardOf returns the process id of the guard of dir.
+func guardOf(t testing.TB, dir string) int {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err == nil && bytes.Contains(b, []byte("\x00guard\x00")) && bytes.Contains(b, []byte(dir)) {
+			pid, _ := strconv.Atoi(strings.Split(p, "/")[2])
+			return pid
+		}
+	}
+	t.Fatal("there is no guard")
+	return 0
+}
+
+// TestGuard: neither the end of the terminal nor an interrupt stops it; if it is
+// killed itself, the next command sees to it.
+func TestGuard(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	before := fullState(t)
+	dir := t.TempDir()
+	run := func(code int, args ...string) string {
+		t.Helper()
+		return runUnbloat(t, code, append(args, "--state-dir", dir, "--root", dir)...)
+	}
+	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit"}
+	run(0, append(plain, "--confirm", "3s")...)
+	pid := guardOf(t, dir)
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+	if guardOf(t, dir) != pid {
+		t.Fatal("it is another guard")
+	}
+	waitGuard(t, dir)
+	sameState(t, "after the deadline", before, fullState(t))
+	run(0, append(plain, "--confirm", "60s")...)
+	if err := syscall.Kill(guardOf(t, dir), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	out := run(0, append(plain, "--aqm", "fq_codel", "--yes")...) // undoes first what nobody guards
+	if !strings.Contains(out, "fq_codel") {
+		t.Errorf("it ran %s", out)
+	}
+	run(0, "revert")
+	sameState(t, "after the revert", before, fullState(t))
+	run(0, append(plain, "--confirm", "60s")...)
+	if err := syscall.Kill(guardOf(t, dir), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	run(0, "revert")
+	sameState(t, "after a revert without a guard", before, fullState(t))
 }

@@ -1,0 +1,76 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// Print writes what a run found as a table for people: a row a case and phase.
+func Print(w io.Writer, s *scenario.Scenario, r *Result) error {
+	fmt.Fprintf(w, "%s: %s\n", s.Name, s.Title)
+	fmt.Fprintf(w, "line %s down, %s up, %.4g ms; Linux %s, %s time, %.0f s of it in %.1f s\n\n",
+		s.Line.Down, s.Line.Up, unit.Ms(s.Line.RTT), r.Kernel, r.Engine, r.VirtualSeconds, r.WallSeconds)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "case\tphase\tp50 ms\tp95 ms\tmax ms\tincrease p95\tloss\tdown Mbit/s\tup Mbit/s\t")
+	for _, c := range r.Cases {
+		for _, p := range c.Test.Phases() {
+			q := p.Latency.RTTMs
+			fmt.Fprintf(t, "%s\t%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f %%\t%s\t%s\t\n", c.Name, p.Name,
+				q.P50, q.P95, q.Max, p.Latency.IncreaseMs.P95, 100*p.Latency.Loss, rate(p.GoodputDownBps), rate(p.GoodputUpBps))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, c := range r.Cases {
+		fmt.Fprintf(w, "%s: %s\n", c.Name, shaping(c.Plan))
+		for _, l := range c.Loads {
+			printLoad(w, l)
+		}
+		if !c.Test.Valid {
+			fmt.Fprintf(w, "  NOT VALID: %s\n", c.Test.InvalidReasons)
+		}
+		if c.Tune != nil {
+			fmt.Fprintf(w, "  tuned in %.0f s of line time; %s\n", c.Tune.LineSeconds, c.Tune.Reason)
+		}
+	}
+	return nil
+}
+
+func rate(bps float64) string {
+	if bps == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", bps/1e6)
+}
+
+func shaping(p *plan.Plan) string {
+	if p == nil {
+		return "no shaping"
+	}
+	one := func(r unit.Rate) string {
+		if r == 0 {
+			return "unshaped"
+		}
+		return r.Short()
+	}
+	return fmt.Sprintf("%s, %s down, %s up", p.AQM, one(p.DownBps), one(p.UpBps))
+}
+
+func printLoad(w io.Writer, l LoadResult) {
+	fmt.Fprintf(w, "  %d × %s on %s: %s", l.Flows, l.Kind, Host(l.Host), unit.Rate(l.GoodputBps).Short())
+	if x := l.Latency; x != nil && x.Sent > 0 {
+		fmt.Fprintf(w, ", loss %.1f %%", 100*x.Loss)
+		if x.RTTMs != (verdict.Quantiles{}) {
+			fmt.Fprintf(w, ", p95 %.1f ms", x.RTTMs.P95)
+		}
+	}
+	fmt.Fprintln(w)
+}

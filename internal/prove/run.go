@@ -1,0 +1,226 @@
+// Package prove tells whether one way of shaping a line is better than another:
+// interleaved pairs of measurements, in an order that favours neither, and an
+// interval of what changed. The schedule, the sides and the result are pure;
+// Run joins them to a measuring client and a router.
+package prove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/verdict"
+)
+
+// A Meter measures the line; *measure.Client is one.
+type Meter interface {
+	Phase(context.Context, measure.PhaseSpec) (*measure.RawPhase, error)
+	Judge(label string, raws []measure.RawPhase) *verdict.Test
+}
+
+// A Router puts one side or the other into effect. Revert goes back to what was
+// there before the first Switch; it does nothing if there was none.
+type Router interface {
+	Switch(context.Context, Side) error
+	Revert(context.Context) error
+}
+
+// A Config says what to prove. Zero values take the defaults.
+type Config struct {
+	Sides              [2]Side       // the first is what the second is judged against
+	WAN, Label         string        // for the result
+	Pairs              int           // at least verdict.MinPairs, the default
+	Load               time.Duration // of each leg; 6 s
+	Idle               time.Duration // 4 s, once
+	Phase              string        // verdict.PhaseBoth (the default), PhaseDownload or PhaseUpload
+	FlowsDown          int
+	FlowsUp            int
+	CC                 string
+	Seed               uint64 // of the order
+	Progress           func(measure.Event)
+	Say                func(string) // a line for each step
+	Now                func() time.Time
+	spares             int
+	headTime, tailTime time.Duration
+}
+
+// Defaults of a Config.
+const (
+	DefaultLoad = 6 * time.Second
+	DefaultIdle = 4 * time.Second
+)
+
+// Edges of a leg: what is cut away before anything is counted.
+const (
+	mostHead = 2 * time.Second
+	tail     = 250 * time.Millisecond
+)
+
+// ErrInvalid is wrapped when the line cannot be measured at all, so that
+// nothing was compared.
+var ErrInvalid = errors.New("the measurement is not valid")
+
+func (c Config) withDefaults() Config {
+	c.Pairs = max(c.Pairs, verdict.MinPairs)
+	if c.Load <= 0 {
+		c.Load = DefaultLoad
+	}
+	if c.Idle <= 0 {
+		c.Idle = DefaultIdle
+	}
+	if c.Phase == "" {
+		c.Phase = verdict.PhaseBoth
+	}
+	if c.FlowsDown <= 0 || c.Phase == verdict.PhaseUpload {
+		c.FlowsDown = defaultFlows(c.Phase != verdict.PhaseUpload)
+	}
+	if c.FlowsUp <= 0 || c.Phase == verdict.PhaseDownload {
+		c.FlowsUp = defaultFlows(c.Phase != verdict.PhaseDownload)
+	}
+	if c.Say == nil {
+		c.Say = func(string) {}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.spares = c.Pairs / 2
+	c.headTime = min(mostHead, c.Load/3)
+	c.tailTime = min(tail, c.Load/20)
+	return c
+}
+
+func defaultFlows(loaded bool) int {
+	if loaded {
+		return measure.DefaultFlows
+	}
+	return 0
+}
+
+// Run measures the pairs and concludes. Whatever happens, the router is as it
+// was when it returns. The result is returned as far as it got, also with an
+// error; a proof that is invalid because too many pairs were is no error.
+func Run(ctx context.Context, c Config, m Meter, r Router) (*Result, error) {
+	c = c.withDefaults()
+	p := &proving{Config: c, meter: m, router: r, rng: rand.New(rand.NewPCG(c.Seed, 0))}
+	begun := c.Now()
+	p.result = &Result{
+		Schema: Schema, Time: begun.UTC().Format(time.RFC3339), Label: c.Label, WAN: c.WAN,
+		Between: [2]string{c.Sides[0].Name, c.Sides[1].Name}, PairsWanted: c.Pairs, Phase: c.Phase, Seed: c.Seed,
+		Pairs: []PairResult{},
+	}
+	for i, s := range c.Sides {
+		p.result.Sides[i] = Summary{Name: s.Name, Plan: s.Plan}
+	}
+	err := p.run(ctx)
+	if e := r.Revert(context.WithoutCancel(ctx)); e != nil {
+		err = errors.Join(err, fmt.Errorf("undo the proof's shaping: %w", e))
+	}
+	p.result.LineSeconds = c.Now().Sub(begun).Seconds()
+	p.result.conclude()
+	return p.result, err
+}
+
+type proving struct {
+	Config
+	meter  Meter
+	router Router
+	rng    *rand.Rand
+	idle   measure.RawPhase
+	result *Result
+}
+
+func (p *proving) run(ctx context.Context) error {
+	if err := p.baseline(ctx); err != nil {
+		return err
+	}
+	used := 0
+	for attempt := 0; used < p.Pairs; {
+		// Replaced pairs keep the balance as well as they can: a new schedule.
+		for _, secondFirst := range Schedule(p.Pairs-used, p.rng) {
+			attempt++
+			pair, err := p.pair(ctx, secondFirst, fmt.Sprintf("pair %d of %d", used+1, p.Pairs))
+			if err != nil {
+				return err
+			}
+			p.result.Pairs = append(p.result.Pairs, *pair)
+			if pair.Used {
+				used++
+			} else {
+				p.Say("this pair does not count: " + pair.InvalidReasons[0])
+			}
+			if attempt-used > p.spares {
+				return nil // conclude finds too few
+			}
+		}
+	}
+	return nil
+}
+
+// baseline measures the idle line as it is, once.
+func (p *proving) baseline(ctx context.Context) error {
+	p.Say("measuring the idle line")
+	raw, err := p.meter.Phase(ctx, measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: p.Idle, Progress: p.Progress})
+	if err != nil {
+		return fmt.Errorf("measure the idle line: %w", err)
+	}
+	p.idle = *raw
+	t := p.meter.Judge(p.Label, []measure.RawPhase{p.idle})
+	p.result.Idle, p.result.Server = t.Idle, t.Server
+	if !t.Valid {
+		return fmt.Errorf("measure the idle line: %w: %s", ErrInvalid, strings.Join(t.InvalidReasons, "; "))
+	}
+	return nil
+}
+
+// pair measures both sides, one right after the other.
+func (p *proving) pair(ctx context.Context, secondFirst bool, name string) (*PairResult, error) {
+	out := &PairResult{SecondFirst: secondFirst, InvalidReasons: []string{}}
+	order := []int{0, 1}
+	if secondFirst {
+		order = []int{1, 0}
+	}
+	for _, i := range order {
+		side := p.Sides[i]
+		phase, reasons, err := p.leg(ctx, side)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s: %w", name, side.Name, err)
+		}
+		for _, r := range reasons {
+			out.InvalidReasons = append(out.InvalidReasons, side.Name+": "+r)
+		}
+		if i == 0 {
+			out.Without = phase
+		} else {
+			out.With = phase
+		}
+		p.Say(fmt.Sprintf("%s, %s: p95 %s, down %s, up %s", name, wording(Summary{Name: side.Name}),
+			ms(phase.Latency.RTTMs.P95), Rate(phase.GoodputDownBps), Rate(phase.GoodputUpBps)))
+	}
+	out.Used = len(out.InvalidReasons) == 0
+	return out, nil
+}
+
+// leg puts a side into effect and loads the line.
+func (p *proving) leg(ctx context.Context, side Side) (*verdict.Phase, []string, error) {
+	if err := p.router.Switch(ctx, side); err != nil {
+		return nil, nil, err
+	}
+	raw, err := p.meter.Phase(ctx, measure.PhaseSpec{
+		Name: p.Phase, Duration: p.Load, CutHead: p.headTime, CutTail: p.tailTime,
+		FlowsDown: p.FlowsDown, FlowsUp: p.FlowsUp, CC: p.CC, Progress: p.Progress,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	t := p.meter.Judge(side.Name, []measure.RawPhase{p.idle, *raw})
+	for _, n := range t.Phases() {
+		if n.Name == p.Phase {
+			return n.Phase, t.InvalidReasons, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("the phase %s was not judged", p.Phase)
+}

@@ -1,0 +1,105 @@
+package prove
+
+import (
+	"fmt"
+	"strings"
+
+	"unbloat/internal/plan"
+)
+
+// Names of sides, as --between takes them.
+const (
+	SideNone  = "none"  // no shaping at all
+	SidePlan  = "plan"  // the plan as it is
+	SideECN   = "ecn"   // the plan on fq_codel that marks
+	SideNoECN = "noecn" // and on one that drops
+)
+
+// DefaultBetween is what is compared unless something else is asked for.
+const DefaultBetween = SideNone + "," + SidePlan
+
+// A Side is one of the two things that are compared.
+type Side struct {
+	Name string
+	Plan *plan.Plan // nil: no shaping
+}
+
+// A SideError says that two sides cannot be compared, and why.
+type SideError struct {
+	Between string
+	Why     string
+}
+
+func (e *SideError) Error() string {
+	return fmt.Sprintf("compare %q: %s", e.Between, e.Why)
+}
+
+// SideNames returns the two names in "none,plan". A *SideError says what is
+// wrong with it.
+func SideNames(between string) (names [2]string, err error) {
+	parts := strings.Split(between, ",")
+	if len(parts) != 2 {
+		return names, &SideError{between, "give two sides with a comma between, such as " + DefaultBetween}
+	}
+	for i, name := range parts {
+		switch name = strings.TrimSpace(name); name {
+		case SideNone, SidePlan, SideECN, SideNoECN, string(plan.CAKE), string(plan.FQCoDel), string(plan.FIFO):
+			names[i] = name
+		default:
+			return names, &SideError{between, fmt.Sprintf("%q is no side; use none, plan, cake, fq_codel, fifo, ecn or noecn", name)}
+		}
+	}
+	return names, nil
+}
+
+// NeedPlan reports whether one of the sides is made from a plan.
+func NeedPlan(names [2]string) bool { return names[0] != SideNone || names[1] != SideNone }
+
+// Sides makes the two sides from a plan: the same rates, the same everything
+// but for what the names say. Errors are *SideError, or those of plan.Make.
+func Sides(names [2]string, base plan.Plan) (sides [2]Side, err error) {
+	for i, name := range names {
+		sides[i].Name = name
+		if name == SideNone {
+			continue
+		}
+		p := base
+		if name != SidePlan {
+			if p, err = variant(name, base); err != nil {
+				return sides, err
+			}
+		}
+		sides[i].Plan = &p
+	}
+	return sides, nil
+}
+
+// variant makes the plan anew with another AQM, or with and without ECN.
+func variant(name string, base plan.Plan) (plan.Plan, error) {
+	b := base.Basis
+	if b == nil {
+		return plan.Plan{}, &SideError{name, "the plan does not say what it was made from, so it can't be made anew; give it as `unbloat plan --json` prints it, or --down and --up"}
+	}
+	// Wishes for one AQM's numbers mean nothing to another.
+	w := plan.Wishes{
+		Goal: b.Wishes.Goal, Side: b.Wishes.Side, Only: b.Wishes.Only,
+		Down: plan.RateWish{Rate: base.DownBps}, Up: plan.RateWish{Rate: base.UpBps},
+	}
+	switch {
+	case base.DownBps == 0:
+		w.Only = plan.DirectionUp
+	case base.UpBps == 0:
+		w.Only = plan.DirectionDown
+	}
+	if name == SideECN || name == SideNoECN {
+		mark := name == SideECN
+		w.AQM, w.ECN = plan.FQCoDel, &mark // CAKE always marks
+	} else {
+		w.AQM = plan.AQM(name)
+	}
+	if w.AQM == b.Wishes.AQM || b.Wishes.AQM == "" && w.AQM == base.AQM {
+		w.Target, w.Interval, w.Limit, w.Flows, w.Quantum = b.Wishes.Target, b.Wishes.Interval, b.Wishes.Limit, b.Wishes.Flows, b.Wishes.Quantum
+		w.Tins, w.AckFilter, w.Latency = b.Wishes.Tins, b.Wishes.AckFilter, b.Wishes.Latency
+	}
+	return plan.Make(b.Line, b.Facts, w)
+}

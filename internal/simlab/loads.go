@@ -1,0 +1,158 @@
+package simlab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/probe"
+	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
+	"unbloat/sim"
+	"unbloat/unit"
+)
+
+// Sizes of the loads that are not greedy, as in package lab.
+const (
+	voipInterval = 20 * time.Millisecond
+	voipBytes    = 172
+	udpBytes     = 1200
+)
+
+// group is greedy flows that run together.
+type group struct {
+	direction sim.Direction
+	conns     []*sim.Conn
+	start     unit.Instant
+	looks     []probe.SenderSample
+}
+
+// greedy adds a group of greedy flows.
+func (h *house) greedy(d sim.Direction, flows, host int, cc string, start, stop unit.Instant) (*group, error) {
+	g := &group{direction: d, start: start}
+	for range flows {
+		c, err := h.net.AddConn(sim.ConnParams{
+			Direction: d, Host: host, Control: sim.Control(cc),
+			Start: start.Add(time.Duration(h.random.Int64N(int64(startSpan)))), Stop: stop,
+		})
+		if err != nil {
+			return nil, err
+		}
+		g.conns = append(g.conns, c)
+	}
+	return g, nil
+}
+
+// look samples the senders.
+func (g *group) look(now unit.Instant) {
+	s := probe.SenderSample{At: now, Flows: len(g.conns), Known: true}
+	s.Busy = max(now.Sub(g.start), 0) * time.Duration(len(g.conns))
+	for _, c := range g.conns {
+		s.Retransmits += c.Stats().Retransmits
+		s.Acked += int64(c.Acked())
+	}
+	g.looks = append(g.looks, s)
+}
+
+// series returns what arrived of each flow.
+func (g *group) series() []verdict.Series {
+	out := make([]verdict.Series, 0, len(g.conns))
+	for _, c := range g.conns {
+		start, bin, bytes := c.Goodput()
+		out = append(out, verdict.Series{Start: start, Bin: bin, Bytes: bytes})
+	}
+	return out
+}
+
+// file puts the group under the phase in which it ran.
+func (g *group) file(raw *measure.RawPhase) {
+	d := measure.Up
+	if g.direction == sim.Down {
+		d = measure.Down
+	}
+	measure.AddLoad(raw, d, measure.FlowReport{Series: g.series(), Sender: g.looks})
+}
+
+// load is one load of the household under way.
+type load struct {
+	scenario.Load
+	group   *group
+	streams []*sim.Stream
+}
+
+// begin starts a load of the household.
+func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
+	from, stop := start.Add(l.Start), end
+	if l.Stop > 0 {
+		stop = start.Add(l.Stop)
+	}
+	r := &load{Load: l}
+	p := sim.StreamParams{Direction: sim.Up, Host: l.Host, Start: from, Stop: stop}
+	switch l.Kind {
+	case scenario.Upload, scenario.Download:
+		d := sim.Up
+		if l.Kind == scenario.Download {
+			d = sim.Down
+		}
+		g, err := h.greedy(d, l.Flows, l.Host, l.CC, from, stop)
+		r.group = g
+		return r, err
+	case scenario.VoIP:
+		p.Interval, p.Frame, p.Echo = voipInterval, voipBytes+udpHeaders, true
+	case scenario.UDP:
+		size := unit.Size(l.Bytes)
+		if size == 0 {
+			size = udpBytes
+		}
+		size = min(max(size, probe.MinSize), probe.MaxSize)
+		p.Interval, p.Frame = max(l.Rate.Time(size+udpHeaders), 100*time.Microsecond), size+udpHeaders
+		if l.Direction == "down" {
+			p.Direction = sim.Down
+		}
+	default:
+		return nil, fmt.Errorf("kind %q is not one the simulator can make", l.Kind)
+	}
+	for range l.Flows {
+		q := p
+		q.Start = from.Add(time.Duration(h.random.Int64N(int64(p.Interval))))
+		s, err := h.net.AddStream(q)
+		if err != nil {
+			return nil, err
+		}
+		r.streams = append(r.streams, s)
+	}
+	return r, nil
+}
+
+// loaded measures while every load of the household runs.
+func (h *house) loaded(ctx context.Context, d time.Duration) (*measure.RawPhase, []*load, error) {
+	start := h.net.Now()
+	raw := &measure.RawPhase{
+		Name: verdict.PhaseLoaded, Interval: h.interval, Start: start, End: start.Add(d),
+		From: start.Add(min(d/4, loadedHead)), To: start.Add(d - loadedTail),
+	}
+	var loads []*load
+	var groups []*group
+	for _, l := range h.scenario.Loads {
+		r, err := h.begin(l, start, raw.End)
+		if err != nil {
+			return nil, nil, err
+		}
+		loads = append(loads, r)
+		if r.group != nil {
+			groups = append(groups, r.group)
+		}
+	}
+	if err := h.during(ctx, raw.End, groups); err != nil {
+		return nil, nil, err
+	}
+	if err := h.settle(ctx, raw.End, len(groups) > 0); err != nil {
+		return nil, nil, err
+	}
+	for _, g := range groups {
+		g.file(raw)
+	}
+	raw.Samples = h.samples(h.probe, raw.Start, raw.End)
+	return raw, loads, nil
+}

@@ -1,0 +1,156 @@
+package simlab
+
+import (
+	"fmt"
+
+	"unbloat/aqm"
+	"unbloat/internal/plan"
+	"unbloat/sim"
+	"unbloat/unit"
+)
+
+// Code points by which CAKE's diffserv4 finds the tins that plan.Rule names.
+const (
+	dscpVoice = 46 // EF
+	dscpVideo = 34 // AF41
+)
+
+// fullFrame is an Ethernet frame of 1500 bytes of IP, without its check.
+const fullFrame = 1514
+
+// usualBurst is what HTB is given where the plan does not say (tc's layout).
+const usualBurst = 1590
+
+// shaping returns what one direction of a plan does to packets, in the dialect
+// of the plan's platform. seed decides what the queue leaves to chance.
+func shaping(platform string, s *plan.Shaper, seed uint64) sim.Shaping {
+	if s == nil {
+		return sim.Shaping{}
+	}
+	out := sim.Shaping{
+		MergeAcks: s.AckFilter,
+		Queue: func(drop aqm.DropFunc) (aqm.Queue, error) {
+			if s.AQM == plan.CAKE {
+				return cake(s, seed, drop)
+			}
+			inner, err := scheduler(platform, s, drop)
+			if err != nil {
+				return nil, err
+			}
+			return shaper(platform, s, inner)
+		},
+	}
+	for _, r := range s.Rules {
+		rule := sim.Rule{Match: sim.MatchAck, DSCP: dscpVideo}
+		if r.Match == plan.MatchSmallUDP {
+			rule.Match = sim.MatchSmallUDP
+		}
+		if r.Tin == plan.TinVoice {
+			rule.DSCP = dscpVoice
+		}
+		out.Rules = append(out.Rules, rule)
+	}
+	return out
+}
+
+// dialect returns how a platform's current release reads CoDel.
+func dialect(platform string) aqm.Dialect {
+	switch platform {
+	case plan.OPNsense, plan.FreeBSD, plan.PfSense:
+		return aqm.FreeBSD
+	case plan.OpenBSD, plan.OpenBSDAltq:
+		return aqm.OpenBSD78
+	case plan.OpenWrt, plan.ClearOS:
+		return aqm.Linux612
+	}
+	return aqm.Linux73
+}
+
+// framing returns how the shaper counts packets. Packets of package sim have
+// their Ethernet header; a plan's overhead counts from the IP packet.
+func framing(s *plan.Shaper) aqm.Framing {
+	f := aqm.Framing{Replaced: plan.EthernetHeader, Overhead: unit.Size(s.Overhead), Minimum: unit.Size(s.MPU)}
+	switch s.LinkLayer {
+	case plan.ATM:
+		f.Cells = aqm.ATM
+	case plan.PTM:
+		f.Cells = aqm.PTM
+	}
+	return f
+}
+
+func cake(s *plan.Shaper, seed uint64, drop aqm.DropFunc) (aqm.Queue, error) {
+	p := aqm.DefaultCake(s.Rate)
+	p.Framing, p.Ingress, p.Seed, p.Drop = framing(s), s.Ingress, seed, drop
+	if s.Interval > 0 {
+		p.Interval, p.Target = s.Interval, s.Interval/20
+	}
+	tins := map[string]aqm.Tins{
+		"besteffort": aqm.BestEffort, "diffserv3": aqm.Diffserv3, "diffserv4": aqm.Diffserv4,
+		"diffserv8": aqm.Diffserv8, "precedence": aqm.Precedence, "": aqm.Diffserv3,
+	}
+	isolation := map[string]aqm.Isolation{
+		"triple-isolate": aqm.TripleIsolate, "dual-srchost": aqm.DualSource, "dual-dsthost": aqm.DualDest,
+		"flows": aqm.IsolateFlows, "hosts": aqm.IsolateHosts, "srchost": aqm.IsolateSources,
+		"dsthost": aqm.IsolateDests, "flowblind": aqm.NoIsolation, "": aqm.TripleIsolate,
+	}
+	var ok, too bool
+	p.Tins, ok = tins[s.Tins]
+	p.Isolation, too = isolation[s.Isolation]
+	if !ok || !too {
+		return nil, fmt.Errorf("simulate cake: no tins %q or isolation %q", s.Tins, s.Isolation)
+	}
+	return aqm.NewCake(p)
+}
+
+// scheduler returns the queue that stands behind a shaper.
+func scheduler(platform string, s *plan.Shaper, drop aqm.DropFunc) (aqm.Queue, error) {
+	switch s.AQM {
+	case plan.FQCoDel:
+		p := aqm.DefaultFQCoDel(dialect(platform))
+		p.CoDel.ECN, p.CoDel.Drop = s.ECN, drop
+		set(&p.CoDel.Target, s.Target)
+		set(&p.CoDel.Interval, s.Interval)
+		set(&p.CoDel.Packets, s.Limit)
+		set(&p.Flows, s.Flows)
+		p.Quantum = unit.Size(1500 + s.HeaderLen)
+		set(&p.Quantum, s.Quantum)
+		return aqm.NewFQCoDel(p)
+	case plan.FIFO:
+		limit := 1000
+		set(&limit, s.Limit)
+		if platform == plan.Linux || platform == plan.OpenWrt {
+			return aqm.NewFIFO(aqm.FIFOParams{Bytes: unit.Size(limit * (1500 + s.HeaderLen)), Drop: drop})
+		}
+		return aqm.NewFIFO(aqm.FIFOParams{Packets: limit, Drop: drop})
+	}
+	return nil, fmt.Errorf("simulate %s: the simulator has no such queue", s.AQM)
+}
+
+// set takes over a value that the plan gives.
+func set[T comparable](to *T, v T) {
+	var zero T
+	if v != zero {
+		*to = v
+	}
+}
+
+// shaper returns what holds the rate in front of a queue.
+func shaper(platform string, s *plan.Shaper, inner aqm.Queue) (aqm.Queue, error) {
+	switch platform {
+	case plan.OPNsense, plan.FreeBSD, plan.PfSense:
+		// A dummynet pipe serves one packet after the other.
+		return aqm.NewTokenBucket(aqm.TokenBucketParams{Rate: s.Rate, Burst: fullFrame, Framing: framing(s)}, inner)
+	case plan.OpenBSD, plan.OpenBSDAltq:
+		rate := aqm.ServiceCurve{Then: s.Rate}
+		return aqm.NewHFSC(aqm.HFSCParams{
+			Classes: []aqm.HFSCClass{{Parent: -1, LinkShare: rate, UpperLimit: rate, Inner: inner}}, Framing: framing(s),
+		})
+	}
+	burst := unit.Size(usualBurst)
+	set(&burst, s.Burst)
+	return aqm.NewHTB(aqm.HTBParams{
+		Classes: []aqm.HTBClass{{Parent: -1, Rate: s.Rate, Burst: burst, CeilBurst: burst, Inner: inner}},
+		Framing: framing(s), MTU: fullFrame,
+	})
+}

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"unbloat/aqm"
+	"unbloat/unit"
+)
+
+// StreamParams describe datagrams at regular intervals: probes, one half of a
+// call or both, or a flood.
+type StreamParams struct {
+	Direction Direction
+	Host      int           // which machine of the home, from 1
+	Interval  time.Duration // at least 1 µs
+	Frame     unit.Size     // bytes as aqm.Packet.Size: UDP payload + 42
+	Echo      bool          // the other end sends each one back
+	Start     unit.Instant
+	Stop      unit.Instant // 0: never
+	ExtraRTT  time.Duration
+	DSCP      uint8
+	Class     uint8
+	FlowKey   uint32 // hash of the flow; 0: at random
+	ECN       aqm.ECN
+}
+
+// Fate says what became of a datagram.
+type Fate uint8
+
+// Fates. A one-way datagram that arrived is Arrived, an echoed one Answered.
+const (
+	UnderWay Fate = iota
+	Arrived       // at the far end; an echoed one is on its way back
+	Answered      // and the answer has come
+	LostOut       // on its way out
+	LostBack      // on its way back
+)
+
+// Datagram is the life of one.
+type Datagram struct {
+	Sent unit.Instant
+	Turn unit.Instant // when it was at the far end
+	Back unit.Instant // when its answer was back
+	Fate Fate
+}
+
+// Stream is a running stream of datagrams.
+type Stream struct {
+	params    StreamParams
+	index     uint32
+	direction Direction
+	wires     int
+	keys      keys
+	sent      []Datagram
+	dropped   int // entries that Forget has taken off the front
+	stopped   bool
+}
+
+// AddStream adds a stream of datagrams.
+func (n *Network) AddStream(p StreamParams) (*Stream, error) {
+	switch {
+	case p.Interval < time.Microsecond:
+		return nil, errors.New("sim: a stream needs an interval of at least 1 µs")
+	case p.Frame < 1 || p.Frame > 64<<10:
+		return nil, errors.New("sim: a stream's frames have 1 byte to 64 KiB")
+	case p.Start < n.now:
+		return nil, errors.New("sim: a stream starts in the past")
+	}
+	w, err := n.wiresFor(p.ExtraRTT)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{params: p, index: uint32(len(n.streams)), direction: p.Direction, wires: w}
+	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP}
+	if p.FlowKey == 0 {
+		s.keys.flow = n.hash()
+	}
+	n.streams = append(n.streams, s)
+	n.timers.push(p.Start, s.index, taskTick)
+	return s, nil
+}
+
+// tick sends the next datagram.
+func (s *Stream) tick(n *Network, e timer) {
+	if s.stopped || s.params.Stop > 0 && e.at >= s.params.Stop {
+		return
+	}
+	n.timers.push(e.at.Add(s.params.Interval), s.index, taskTick)
+	id, p := n.packets.take()
+	p.kind, p.owner, p.size, p.ecn = kindStream, s.index, int32(s.params.Frame), s.params.ECN
+	p.seq = int32(s.dropped + len(s.sent))
+	s.sent = append(s.sent, Datagram{Sent: n.now})
+	n.send(s.direction, id)
+}
+
+// entry returns the record of a packet, nil if it has been forgotten.
+func (s *Stream) entry(p *packet) *Datagram {
+	if i := int(p.seq) - s.dropped; i >= 0 {
+		return &s.sent[i]
+	}
+	return nil
+}
+
+// arrived takes in a datagram at the far end, or its answer at this one.
+func (s *Stream) arrived(n *Network, id uint32) {
+	p := &n.packets.all[id]
+	d := s.entry(p)
+	if p.back {
+		if d != nil {
+			d.Back, d.Fate = n.now, Answered
+		}
+		n.packets.put(id)
+		return
+	}
+	if d != nil {
+		d.Turn, d.Fate = n.now, Arrived
+	}
+	if !s.params.Echo {
+		n.packets.put(id)
+		return
+	}
+	p.back, p.ecn = true, s.params.ECN
+	n.send(s.direction.reverse(), id)
+}
+
+// lost takes in that a datagram is lost.
+func (s *Stream) lost(p *packet) {
+	d := s.entry(p)
+	switch {
+	case d == nil:
+	case p.back:
+		d.Fate = LostBack
+	default:
+		d.Fate = LostOut
+	}
+}
+
+// Stop ends the stream; what is under way arrives.
+func (s *Stream) Stop() { s.stopped = true }
+
+// Sent returns the datagrams that have been sent and not forgotten, in order;
+// first is the number of the first of them. The slice is the stream's own.
+func (s *Stream) Sent() (first int, all []Datagram) { return s.dropped, s.sent }
