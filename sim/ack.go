@@ -13,7 +13,9 @@ type ack struct {
 	delivered int32         // segments newly acknowledged or sacked
 	advanced  bool          // una moved
 	lost      int32         // newly taken for lost
+	lostAgain bool          // among them what had been sent again
 	rtt       time.Duration // of the newest segment delivered that was sent once; 0: none
+	sackRTT   time.Duration // of the oldest one newly sacked that was sent once
 	oldest    time.Duration // of the oldest one among those acknowledged: what RTO is made of
 	oneWay    time.Duration // of the data, as the receiver saw it (LEDBAT)
 	rate      rateSample
@@ -64,6 +66,8 @@ func (c *Conn) acked(n *Network, p *packet) {
 		n.set(&c.alarms[taskRetransmit], n.now.Add(wait), c.index, taskRetransmit)
 	case a.advanced || c.timerIs != timerRTO && (c.sacked > 0 || c.lost > 0):
 		c.rearm(n)
+	case a.sackRTT > 0 && c.una < c.nxt && a.sackRTT > n.now.Sub(c.at(c.una).sent):
+		c.rearm(n) // the first segment was sent later than what arrived: it has its time
 	}
 	if a.advanced && c.una >= c.limit && c.params.Done != nil {
 		c.params.Done(n.now)
@@ -151,6 +155,7 @@ func (c *Conn) sack(b span, a *ack) {
 		}
 		if s.flags&segTwice == 0 {
 			a.rtt = a.now.Sub(s.sent)
+			a.sackRTT = max(a.sackRTT, a.rtt)
 		}
 		c.forget(s)
 		s.flags |= segSacked
@@ -218,6 +223,7 @@ func (c *Conn) detect(a *ack) (wait time.Duration) {
 				c.toResend++
 				c.hint = min(c.hint, r.seq)
 				a.lost++
+				a.lostAgain = true
 			}
 		}
 		c.resendHead++
@@ -250,7 +256,8 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 		c.control.recovered(c)
 	}
 	switch {
-	case c.toResend > 0 && (c.state == stateOpen || c.state == stateReducing):
+	case c.toResend > 0 && (c.state == stateOpen || c.state == stateReducing),
+		a.lostAgain && c.state == stateLoss:
 		c.enter(stateRecovery, a)
 	case ece && c.state == stateOpen && c.params.ECN:
 		c.announceCWR = true
@@ -271,7 +278,7 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 
 // enter begins to reduce the window, with or without losses.
 func (c *Conn) enter(s state, a *ack) {
-	if c.state == stateOpen {
+	if c.state == stateOpen || c.state == stateLoss {
 		c.reducePrior, c.reduceDelivered, c.reduceOut = c.cwnd, 0, 0
 		c.ssthresh = c.control.reduce(c, a.now)
 	}

@@ -45,6 +45,7 @@ type ConnParams struct {
 	ECN       bool          // both ends understand ECN
 	Pacing    bool          // segments are spread over the round trip (BBR always does)
 	ExtraRTT  time.Duration // how much further away this server is than the nearest
+	QuickAcks int           // first segments that the receiver acknowledges one by one
 	Window    unit.Size     // what the receiver takes in advance; 0: 4 MiB
 	DSCP      uint8
 	Class     uint8         // leaf of a classful shaper
@@ -152,6 +153,7 @@ type Conn struct {
 	quick      int32 // segments that are acknowledged at once
 	ece        bool
 	bins       []int64
+	early      []early // what waits behind holes
 	binStart   unit.Instant
 	waitingAck uint32 // packet of the last acknowledgement given to a merging shaper
 }
@@ -198,7 +200,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	}
 	c.window = int32(max(p.Window/p.Payload, 2))
 	c.cwnd, c.ssthresh = 10, 1<<30
-	c.quick = 16
+	c.quick = int32(p.QuickAcks)
 	c.binStart = p.Start
 	switch p.Control {
 	case Cubic:
@@ -267,8 +269,9 @@ func (c *Conn) Window() int { return int(c.cwnd) }
 // Acked returns how many bytes of payload have been acknowledged.
 func (c *Conn) Acked() unit.Size { return unit.Size(c.una) * c.params.Payload }
 
-// Goodput returns the bytes of payload that arrived in order, in bins that
-// follow each other from the returned instant on.
+// Goodput returns the bytes of payload that have arrived in order, in bins
+// that follow each other from the returned instant on. They are counted when
+// they came, not when a hole before them was filled.
 func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) {
 	return c.binStart, c.params.Bin, c.bins
 }

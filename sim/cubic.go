@@ -64,7 +64,7 @@ func (u *cubic) sample(c *Conn, a *ack) {
 	if u.delayMin == 0 || u.delayMin > a.rtt {
 		u.delayMin = a.rtt
 	}
-	if !u.found && c.cwnd < c.ssthresh && c.cwnd >= hystartLeast {
+	if !u.found && c.cwnd < c.ssthresh {
 		u.hystart(c, a)
 	}
 }
@@ -73,6 +73,9 @@ func (u *cubic) sample(c *Conn, a *ack) {
 func (u *cubic) hystart(c *Conn, a *ack) {
 	if c.una > u.roundEnd {
 		u.newRound(c, a.now)
+	}
+	if c.cwnd < hystartLeast {
+		return
 	}
 	if a.now.Sub(u.lastAck) <= hystartTrainGap {
 		u.lastAck = a.now

@@ -73,6 +73,9 @@ func (c *Conn) sendNew(n *Network) {
 func (c *Conn) resendOne(n *Network) {
 	i := max(c.hint, c.una)
 	for ; ; i++ {
+		if i >= c.nxt {
+			panic("sim: the count of segments to resend is wrong")
+		}
 		if s := c.at(i); s.flags&(segLost|segResent) == segLost {
 			break
 		}
@@ -80,6 +83,9 @@ func (c *Conn) resendOne(n *Network) {
 	c.hint = i + 1
 	c.toResend--
 	c.again(n, i)
+	if i == c.una {
+		c.rearm(n)
+	}
 }
 
 // again sends segment i again.

@@ -41,7 +41,9 @@ func (c *Conn) receive(n *Network, p *packet) {
 	case p.seq < c.expected: // a copy
 		now = true
 	default:
-		c.outOfOrder(p.seq)
+		if c.outOfOrder(p.seq) {
+			c.tookEarly(n)
+		}
 		now = true
 	}
 	c.pending++
@@ -59,34 +61,62 @@ func (c *Conn) receive(n *Network, p *packet) {
 	n.set(&c.alarms[taskDelayedAck], n.now.Add(delayedAck), c.index, taskDelayedAck)
 }
 
-// took counts segments that have arrived in order.
+// early counts segments that waited behind a hole, by the bin they came in.
+type early struct{ bin, segments int32 }
+
+// took counts a segment that has arrived in order, and those behind the hole
+// that it filled: in the bins in which they came, as the lab does, since what
+// waits for a retransmission has crossed the line already.
 func (c *Conn) took(n *Network, segments int32) {
 	c.counts.Delivered += int64(segments)
-	bin := int(n.now.Sub(c.binStart) / c.params.Bin)
-	if bin < 0 {
-		return
+	c.book(c.bin(n), 1)
+	for left := segments - 1; left > 0 && len(c.early) > 0; {
+		e := &c.early[0]
+		k := min(left, e.segments)
+		c.book(e.bin, k)
+		left -= k
+		if e.segments -= k; e.segments == 0 {
+			c.early = c.early[1:]
+		}
 	}
-	for len(c.bins) <= bin {
+}
+
+func (c *Conn) bin(n *Network) int32 { return int32(n.now.Sub(c.binStart) / c.params.Bin) }
+
+// book adds segments to a bin.
+func (c *Conn) book(bin, segments int32) {
+	for len(c.bins) <= int(bin) {
 		c.bins = append(c.bins, 0)
 	}
 	c.bins[bin] += int64(segments) * int64(c.params.Payload)
 }
 
-// outOfOrder files a segment beyond a hole; its range becomes the newest.
-func (c *Conn) outOfOrder(seq int32) {
+// tookEarly counts a segment that has to wait behind a hole.
+func (c *Conn) tookEarly(n *Network) {
+	bin := c.bin(n)
+	if k := len(c.early); k > 0 && c.early[k-1].bin == bin {
+		c.early[k-1].segments++
+		return
+	}
+	c.early = append(c.early, early{bin, 1})
+}
+
+// outOfOrder files a segment beyond a hole; its range becomes the newest. It
+// says whether the segment is new.
+func (c *Conn) outOfOrder(seq int32) bool {
 	joined := span{seq, seq + 1}
 	if len(c.ranges) > 0 && seq >= c.highest {
 		if seq == c.ranges[0].to {
 			c.ranges[0].to++
 			c.highest = seq + 1
-			return
+			return true
 		}
 	}
-	kept := c.ranges[:0]
+	kept, isNew := c.ranges[:0], true
 	for _, r := range c.ranges {
 		switch {
 		case seq >= r.from && seq < r.to:
-			joined = span{min(joined.from, r.from), max(joined.to, r.to)}
+			joined, isNew = r, false
 		case r.to == joined.from:
 			joined.from = r.from
 		case r.from == joined.to:
@@ -100,6 +130,7 @@ func (c *Conn) outOfOrder(seq int32) {
 	kept[0] = joined
 	c.ranges = kept
 	c.highest = max(c.highest, seq+1)
+	return isNew
 }
 
 // acknowledge sends an acknowledgement of all that has arrived.

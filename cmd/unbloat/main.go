@@ -78,6 +78,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newPlanCommand())
 	root.AddCommand(newReportCommand())
 	root.AddCommand(newTestCommand())
+	root.AddCommand(newPathCommand())
 	root.AddCommand(newServeCommand())
 	root.AddCommand(newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newGuardCommand())
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})

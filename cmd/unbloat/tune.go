@@ -115,7 +115,11 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	}
 	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat tune"})
 	if err != nil {
-		return errors.Join(testError(err), router.Revert(context.WithoutCancel(ctx)))
+		undone := router.Revert(context.WithoutCancel(ctx))
+		if ctx.Err() != nil && undone == nil {
+			return errInterrupted()
+		}
+		return errors.Join(testError(err), undone)
 	}
 	defer client.Close()
 	progress := progressTo(c.ErrOrStderr(), f.quiet)
@@ -154,13 +158,17 @@ func (f *tuneFlags) finish(c *cobra.Command, r *tune.Result, err error) error {
 	case errors.Is(err, tune.ErrInvalid):
 		return &exitError{exitInvalid, fmt.Errorf("tune: %w; nothing was kept", err)}
 	case err != nil && c.Context().Err() != nil:
-		return &exitError{exitFailed, errors.New("tune: interrupted; everything is as it was")}
+		return errInterrupted()
 	case err != nil:
 		return changeError(fmt.Errorf("tune: %w", err))
 	case !r.Kept:
 		return &exitError{exitNoBetter, fmt.Errorf("tune: nothing was kept: %s", r.Reason)}
 	}
 	return nil
+}
+
+func errInterrupted() error {
+	return &exitError{exitFailed, errors.New("tune: interrupted; everything is as it was")}
 }
 
 // tunePage is the report of a tuning.

@@ -185,6 +185,10 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	if extra := beyond(p, t.journal.Plan); extra != "" {
 		return fmt.Errorf("retune %s: the new plan also touches %s, which the transaction has no snapshot of; begin a new one", t.journal.WAN, extra)
 	}
+	if err := t.stillOurs(); err != nil {
+		t.Close()
+		return err
+	}
 	now, err := t.engine.Backend.Observe(ctx, p, t.journal.Before)
 	if err != nil {
 		return t.giveUp(ctx, err)
@@ -195,6 +199,9 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	}
 	steps, _, err := t.engine.Backend.Compare(now, wanted)
 	if err != nil {
+		return t.giveUp(ctx, err)
+	}
+	if err := t.stillOurs(); err != nil { // observing takes its time
 		return t.giveUp(ctx, err)
 	}
 	t.journal.Plan, t.journal.Wanted = p, wanted
@@ -226,6 +233,9 @@ func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
 	}
 	if len(diffs) > 0 {
 		return t.giveUp(ctx, &VerifyError{WAN: t.journal.WAN, Differences: diffs})
+	}
+	if err := t.stillOurs(); err != nil {
+		return t.giveUp(ctx, err)
 	}
 	t.journal.Phase = Armed
 	if t.options.Hold {
@@ -261,6 +271,8 @@ func (t *Transaction) stillOurs() error {
 		return err
 	case j == nil || j.ID != t.journal.ID || j.Phase == Undoing:
 		return fmt.Errorf("change %s: the guard has undone it, because the deadline passed; try again, with a longer --confirm", t.journal.WAN)
+	case t.engine.uptime() >= j.Deadline: // the guard is about to: nothing may be written any more
+		return fmt.Errorf("change %s: the deadline has passed, so the guard undoes it; try again, with a longer --confirm", t.journal.WAN)
 	}
 	return nil
 }

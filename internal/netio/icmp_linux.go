@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
-
 )
 
 // hopSocket is a HopSocket of Linux. ICMP errors about datagrams of ping and
@@ -205,4 +204,3 @@ func findExtendedError(oob []byte) (extendedError, bool) {
 	}
 	return extendedError{}, false
 }
-

@@ -87,7 +87,8 @@ func several(hops []int, one, more string) string {
 // that do not answer every probe.
 func (r *Result) remarkLoss(note func(string, ...any)) {
 	n := len(r.Hops)
-	idle, loaded := shared(r.Hops, func(h HopFigures) *Figures { return h.Idle }), shared(r.Hops, func(h HopFigures) *Figures { return h.Loaded })
+	ofIdle, ofLoaded := func(h HopFigures) *Figures { return h.Idle }, func(h HopFigures) *Figures { return h.Loaded }
+	idle, loaded := shared(r.Hops, ofIdle), shared(r.Hops, ofLoaded)
 	var limited []int
 	for i, h := range r.Hops {
 		own := func(f *Figures, share float64) bool {
@@ -105,7 +106,7 @@ func (r *Result) remarkLoss(note func(string, ...any)) {
 		when string
 	}{{idle, "idle"}, {loaded, "under load"}} {
 		for i := range r.Hops {
-			if p.loss[i] >= minLossRise && (i == 0 || p.loss[i] >= 2*p.loss[i-1]) && p.loss[n-1] < 1 {
+			if p.loss[i] >= minLossRise && p.loss[i] >= p.loss[n-1]/2 {
 				note("From hop %d on, %.0f %% of the probes are lost %s (link to it: %s).", r.Hops[i].Hop, 100*p.loss[i], p.when, r.Hops[i].Place.words())
 				break
 			}
@@ -114,15 +115,18 @@ func (r *Result) remarkLoss(note func(string, ...any)) {
 }
 
 // shared returns, for each hop, the loss that it and all answering hops behind
-// it have at least.
+// it have at least; none in a phase that did not run.
 func shared(hops []HopFigures, of func(HopFigures) *Figures) []float64 {
 	out := make([]float64, len(hops))
 	least := 1.0
 	for i := len(hops) - 1; i >= 0; i-- {
-		if f := of(hops[i]); f != nil && f.Received > 0 {
+		f := of(hops[i])
+		if f != nil && hops[i].Address != "" {
 			least = min(least, f.Loss)
 		}
-		out[i] = least
+		if f != nil {
+			out[i] = least
+		}
 	}
 	return out
 }

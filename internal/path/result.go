@@ -31,7 +31,7 @@ type Result struct {
 	Begins         *Beginning   `json:"begins"`          // where the increase begins; null: there is none, or no load
 	Load           *Load        `json:"load,omitempty"`
 	Hops           []HopFigures `json:"hops"` // never nil
-	CPU            float64      `json:"cpu"`  // busiest share of this machine in the last phase, 0–1
+	CPU            float64      `json:"cpu"`  // busiest share of this machine in a counted phase, 0–1
 	LatenessMs     Lateness     `json:"probe_lateness_ms"`
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // A Tracer schedules probes and files what comes back. It reads no clock and is
-// for one goroutine. A new Tracer is Uncounted; Begin starts a phase.
+// for one goroutine. A new Tracer is in the phase
+// Uncounted; Begin starts another.
 //
 // Every hop is probed isochronously, whatever is outstanding, the hops one
 // after the other over the interval. Hops beyond the last known one are probed
@@ -63,18 +64,16 @@ type hop struct {
 func New(cfg Config, now unit.Instant) *Tracer {
 	cfg = cfg.withDefaults()
 	t := &Tracer{cfg: cfg, hops: make([]hop, cfg.MaxHops)}
-	for i := range t.hops {
-		t.hops[i].due = now.Add(cfg.Interval * time.Duration(i) / time.Duration(cfg.MaxHops))
-	}
+	t.Begin(Uncounted, now)
 	return t
 }
 
-// Begin says that probes sent from now on belong to the phase. The schedule
-// goes on; what was due before and has not left (nobody polled) is forgotten.
+// Begin says that probes sent from now on belong to the phase, and starts the
+// schedule anew: a phase of whole intervals has as many probes to every hop.
 func (t *Tracer) Begin(p Phase, now unit.Instant) {
 	t.phase = p
 	for i := range t.hops {
-		t.hops[i].skipTo(now, t.cfg.Interval)
+		t.hops[i].due = now.Add(t.cfg.Interval * time.Duration(i) / time.Duration(len(t.hops)))
 	}
 }
 

@@ -48,7 +48,7 @@ func (r *Result) idleSentence() string {
 	if at, by := r.varies(); at > 0 {
 		s += fmt.Sprintf(". Latency varies by %s from hop %d on: something loads the line %s, or the link itself is unsteady", milliseconds(by), at, r.place(at).words())
 	}
-	return s + ". --load SERVER shows where it rises under load."
+	return s + ". `--load SERVER` shows where it rises under load."
 }
 
 // varies finds the hop from which on all hops vary, p95 over best, and by how

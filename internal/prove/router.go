@@ -34,7 +34,7 @@ func NewHeld(e *apply.Engine, wan string, sides [2]Side, load time.Duration) *He
 }
 
 // Switch puts the side into effect, in place where the platform can, and reads
-// it back. After an error everything is as it was before the first Switch.
+// it back. After an error, Revert leaves everything as before the first Switch.
 func (h *Held) Switch(ctx context.Context, s Side) error {
 	if h.open == nil {
 		// The snapshot is taken with the scope of both sides, before either.

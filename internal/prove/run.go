@@ -37,15 +37,12 @@ type Config struct {
 	Load               time.Duration // of each leg; 6 s
 	Idle               time.Duration // 4 s, once
 	Phase              string        // verdict.PhaseBoth (the default), PhaseDownload or PhaseUpload
-	FlowsDown          int
-	FlowsUp            int
+	FlowsDown, FlowsUp int
 	CC                 string
-	Seed               uint64 // of the order
-	Progress           func(measure.Event)
-	Say                func(string) // a line for each step
-	Now                func() time.Time
-	spares             int
-	headTime, tailTime time.Duration
+	Seed               uint64              // of the order
+	Progress           func(measure.Event) // may be nil
+	Say                func(string)        // a line for each step; may be nil
+	Now                func() time.Time    // nil: time.Now
 }
 
 // Defaults of a Config.
@@ -54,10 +51,10 @@ const (
 	DefaultIdle = 4 * time.Second
 )
 
-// Edges of a leg: what is cut away before anything is counted.
+// Edges of a leg, at most: what is cut away before anything is counted.
 const (
 	mostHead = 2 * time.Second
-	tail     = 250 * time.Millisecond
+	mostTail = 250 * time.Millisecond
 )
 
 // ErrInvalid is wrapped when the line cannot be measured at all, so that
@@ -87,9 +84,6 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.spares = c.Pairs / 2
-	c.headTime = min(mostHead, c.Load/3)
-	c.tailTime = min(tail, c.Load/20)
 	return c
 }
 
@@ -152,7 +146,7 @@ func (p *proving) run(ctx context.Context) error {
 			} else {
 				p.Say("this pair does not count: " + pair.InvalidReasons[0])
 			}
-			if attempt-used > p.spares {
+			if attempt-used > p.Pairs/2 {
 				return nil // conclude finds too few
 			}
 		}
@@ -210,7 +204,7 @@ func (p *proving) leg(ctx context.Context, side Side) (*verdict.Phase, []string,
 		return nil, nil, err
 	}
 	raw, err := p.meter.Phase(ctx, measure.PhaseSpec{
-		Name: p.Phase, Duration: p.Load, CutHead: p.headTime, CutTail: p.tailTime,
+		Name: p.Phase, Duration: p.Load, CutHead: min(mostHead, p.Load/3), CutTail: min(mostTail, p.Load/20),
 		FlowsDown: p.FlowsDown, FlowsUp: p.FlowsUp, CC: p.CC, Progress: p.Progress,
 	})
 	if err != nil {

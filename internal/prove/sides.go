@@ -71,7 +71,17 @@ func Sides(names [2]string, base plan.Plan) (sides [2]Side, err error) {
 		}
 		sides[i].Plan = &p
 	}
+	if a, b := sides[0].Plan, sides[1].Plan; a != nil && b != nil && (!sameDevices(a.Down, b.Down) || !sameDevices(a.Up, b.Up) || a.WAN != b.WAN) {
+		return sides, &SideError{names[0] + "," + names[1], "the two plans shape different devices, so they can't be exchanged in place"}
+	}
 	return sides, nil
+}
+
+func sameDevices(a, b *plan.Shaper) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Device == b.Device && a.IngressOf == b.IngressOf
 }
 
 // variant makes the plan anew with another AQM, or with and without ECN.

@@ -31,9 +31,15 @@ type group struct {
 // greedy adds a group of greedy flows.
 func (h *house) greedy(d sim.Direction, flows, host int, cc string, start, stop unit.Instant) (*group, error) {
 	g := &group{direction: d, start: start}
+	// Linux acknowledges the first segments of a connection one by one, unless
+	// the receiver answers as well: servers have answered the request to upload.
+	quick := 0
+	if d == sim.Down {
+		quick = 15
+	}
 	for range flows {
 		c, err := h.net.AddConn(sim.ConnParams{
-			Direction: d, Host: host, Control: sim.Control(cc),
+			Direction: d, Host: host, Control: sim.Control(cc), QuickAcks: quick,
 			Start: start.Add(time.Duration(h.random.Int64N(int64(startSpan)))), Stop: stop,
 		})
 		if err != nil {

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -44,7 +45,7 @@ type Proof struct {
 
 // Settings of the paired bootstrap. binBlock is in bins of a Timeline: one second.
 const (
-	pairedDraws = 4000
+	pairedDraws = 10000
 	innerDraws  = 200
 	binBlock    = 10
 	pairedSeed  = 20260301
@@ -54,7 +55,7 @@ const (
 // drawn anew by a hierarchical bootstrap: pairs first, since what differs from
 // one run of TCP to the next is the most of the chance, and blocks of probes
 // inside each leg (as ImprovementP95 does). The median bears a pair that
-// something disturbed. The same pairs always give the same proof.
+// something disturbed. The interval is wide enough for few pairs (expandedTail). The same pairs always give the same proof.
 func Prove(pairs []Pair) Proof {
 	if len(pairs) < MinPairs {
 		return Proof{Outcome: Unproved}
@@ -133,9 +134,22 @@ func change(pairs []legs, by func(without, with float64) float64, rng *rand.Rand
 		draws[i] = middle(drawn)
 	}
 	slices.Sort(draws)
-	m := milli(middle(measured))
+	m, q := milli(middle(measured)), expandedTail(len(pairs))
 	// What was measured is always inside, though redrawn blocks may be biased.
-	return &Change{m, Interval{min(m, milli(atRank(draws, 0.025))), max(m, milli(atRank(draws, 0.975)))}}
+	return &Change{m, Interval{min(m, milli(atRank(draws, q))), max(m, milli(atRank(draws, 1-q)))}}
+}
+
+// expandedTail returns what is left out at each end of n pairs' draws: 2.5 %, but
+// less of few pairs, whose own spread is too small by √((n−1)/n) and not known
+// well, by as much as Student's t is wider than the normal distribution
+// (Hesterberg 2015, "expanded percentile interval").
+func expandedTail(n int) float64 {
+	const z = 1.959964
+	nu := float64(n - 1)
+	// Student's 97.5 % quantile: Abramowitz and Stegun 26.7.5.
+	t := z + (z*z*z+z)/(4*nu) + (5*math.Pow(z, 5)+16*z*z*z+3*z)/(96*nu*nu) +
+		(3*math.Pow(z, 7)+19*math.Pow(z, 5)+17*z*z*z-15*z)/(384*nu*nu*nu)
+	return math.Erfc(t*math.Sqrt(float64(n)/nu)/math.Sqrt2) / 2
 }
 
 // share is the change as a fraction of what there was without.

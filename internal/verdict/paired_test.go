@@ -99,6 +99,14 @@ func TestSelectRank(t *testing.T) {
 	})
 }
 
+func TestExpandedTail(t *testing.T) {
+	for n, want := range map[int]float64{5: 0.00097, 6: 0.0024, 10: 0.0086, 30: 0.0188, 1000: 0.0249} {
+		if got := expandedTail(n); math.Abs(got-want) > want/30 {
+			t.Errorf("%d pairs: %.5f, want %.5f", n, got, want)
+		}
+	}
+}
+
 func BenchmarkProve(b *testing.B) {
 	pairs := repeat(Pair{leg(flat(300), 30, 5), leg(flat(25), 27, 5)}, MinPairs)
 	for b.Loop() {

@@ -40,6 +40,9 @@ func CheckPlan(p plan.Plan) error {
 	if p.Up == nil && p.Down == nil {
 		return bad("it shapes neither direction; give --down or --up")
 	}
+	if p.Up != nil && p.Down != nil && p.Up.Device == p.Down.Device {
+		return bad("both directions would be shaped where packets leave %s, but a device has one root; name two devices", p.Up.Device)
+	}
 	for _, d := range []struct {
 		name string
 		s    *plan.Shaper

@@ -171,6 +171,9 @@ func observeDevice(ctx context.Context, r host.Runner, d *tc.Device, withFeature
 	if d.Tree, err = ReadTree(ctx, r, d.Name); err != nil {
 		return err
 	}
+	if d.Tree.ForeignBuckets() && bucketsRoundUp(ctx, r) {
+		d.Tree.SayBuckets()
+	}
 	if d.Kind != "ifb" {
 		if b, err := host.Output(ctx, r, "cat", "/sys/class/net/"+d.Name+"/carrier_changes"); err == nil {
 			d.Flaps, _ = strconv.Atoi(strings.TrimSpace(string(b)))

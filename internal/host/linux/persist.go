@@ -47,6 +47,7 @@ func (k Keeper) unit(wan string) string {
 		"ExecStart=" + k.Exe + " apply --yes --quiet /etc/unbloat/plan.json",
 		"Restart=on-failure",
 		"RestartSec=10",
+		"RestartPreventExitStatus=2", // a plan that can't be read won't get better
 		"",
 		"[Install]",
 		"WantedBy=multi-user.target",

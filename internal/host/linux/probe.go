@@ -113,3 +113,13 @@ func rebuildOnScratch(ctx context.Context, r host.Runner, t tc.Tree) (tc.Tree, e
 	}
 	return tc.ReadTree("lo", run)
 }
+
+// bucketsRoundUp tries which way the router's tc(8) rounds token buckets.
+func bucketsRoundUp(ctx context.Context, r host.Runner) bool {
+	out, err := batch(ctx, r, []string{tc.BucketProbe, "qdisc show dev lo"})
+	if err != nil {
+		return false
+	}
+	qs, err := tc.ParseQdiscs([]byte(out))
+	return err == nil && tc.Tree{Qdiscs: qs}.RoundsUp()
+}

@@ -195,7 +195,7 @@ func redirectTree(ifb string) Tree {
 
 func cakeOptions(s plan.Shaper) Options {
 	o := Options{
-		"bandwidth": num(int(s.Rate - s.Rate%8)), // the kernel holds bytes/s
+		"bandwidth": num(s.Rate - s.Rate%8), // the kernel holds bytes/s
 		"diffserv":  {Is: orWord(s.Tins, "diffserv3")},
 		"flowmode":  {Is: orWord(s.Isolation, "triple-isolate")},
 		"nat":       bit(s.NAT), "wash": bit(s.Wash), "ingress": bit(s.Ingress),
@@ -204,7 +204,7 @@ func cakeOptions(s plan.Shaper) Options {
 		o["ack-filter"] = Value{Is: "enabled"}
 	}
 	if s.Interval > 0 {
-		o["rtt"] = num(int(s.Interval / time.Microsecond))
+		o["rtt"] = num(s.Interval / time.Microsecond)
 	}
 	atm := map[plan.LinkLayer]string{plan.ATM: "atm", plan.PTM: "ptm"}[s.LinkLayer]
 	if s.Overhead == s.HeaderLen && s.MPU == 0 && atm == "" {
@@ -238,7 +238,7 @@ func classOptions(s plan.Shaper) Options {
 	old, newer := bucketShown(int64(r)/8, burst)
 	b := Value{Is: strconv.FormatInt(old, 10), Or: strconv.FormatInt(newer, 10), Say: strconv.FormatInt(burst, 10)}
 	return Options{
-		"rate": num(int(r)), "ceil": num(int(r)), "burst": b, "cburst": b,
+		"rate": num(r), "ceil": num(r), "burst": b, "cburst": b,
 		"quantum": num(orElse(int(s.ClassQ), int(burst))),
 	}
 }
@@ -271,7 +271,8 @@ func ShownRate(r unit.Rate) unit.Rate {
 	}
 }
 
-func num(n int) Value { return Value{Is: strconv.Itoa(n)} }
+// num takes 64 bits: a rate in bit/s does not fit into an int of a 32-bit router.
+func num[T ~int | ~int64](n T) Value { return Value{Is: strconv.FormatInt(int64(n), 10)} }
 
 func bit(b bool) Value {
 	if b {

@@ -177,6 +177,9 @@ func (s schema) parse(o object) (Options, error) {
 }
 
 func (s schema) field(json string) (field, bool) {
+	if json == "mpu_rate" { // an HTB class in JSON
+		json = "mpu"
+	}
 	i := slices.IndexFunc(s.fields, func(f field) bool { return f.json == json })
 	if i < 0 {
 		return field{}, false

@@ -18,7 +18,7 @@ func ReadTree(dev string, run func(args ...string) ([]byte, error)) (Tree, error
 			return t, err
 		}
 		if t.Classes, err = ParseClasses(out); err != nil {
-			return t, err
+			t.unreadable(err)
 		}
 	}
 	for _, at := range filterParents(t) {
@@ -36,6 +36,16 @@ func ReadTree(dev string, run func(args ...string) ([]byte, error)) (Tree, error
 		t.Filters = append(t.Filters, fs...)
 	}
 	return t, nil
+}
+
+// unreadable notes that the classes can't be known, so that nobody rebuilds the
+// tree: some versions of tc(8) print hfsc's classes as broken JSON.
+func (t *Tree) unreadable(err error) {
+	for i, q := range t.Qdiscs {
+		if _, ok := classSchema(q.Kind); ok {
+			t.Qdiscs[i].Options = q.Options.with("?classes", err.Error())
+		}
+	}
 }
 
 // hasClassful reports whether any of the qdiscs can have classes that tc shows.
@@ -115,4 +125,66 @@ func (t Tree) Ours() Tree {
 		in = Tree{}
 	}
 	return Join(root, in)
+}
+
+// bucketFields returns the options of a kind that hold a bucket's size.
+func bucketFields(s schema) []string {
+	var out []string
+	for _, f := range s.fields {
+		if f.unit == bucket {
+			out = append(out, f.json)
+		}
+	}
+	return out
+}
+
+// ForeignBuckets reports whether unbloat did not make the tree and it has token
+// buckets, whose arguments follow from what is shown only if one knows how
+// tc(8) rounds.
+func (t Tree) ForeignBuckets() bool {
+	if t.OwnRoot() {
+		return false
+	}
+	for _, q := range t.Qdiscs {
+		if q.Kind == "tbf" {
+			return true
+		}
+	}
+	for _, c := range t.Classes {
+		if c.Kind == "htb" {
+			return true
+		}
+	}
+	return false
+}
+
+// BucketProbe is a tbf that shows how tc(8) rounds: see RoundsUp.
+const BucketProbe = "qdisc add dev lo root handle 1: tbf rate 1gbit burst 1500 limit 3000"
+
+// RoundsUp reports whether tc(8) rounds buckets up to the next tick, as it does
+// of late: t is what it shows of BucketProbe, 1504 bytes then and 1375 before.
+func (t Tree) RoundsUp() bool {
+	q, _ := t.Root()
+	return atoi(q.Options["burst"].Is) >= 1500
+}
+
+// SayBuckets marks the buckets as being their own arguments, which holds where
+// tc(8) rounds up: rounding what is rounded changes nothing.
+func (t Tree) SayBuckets() {
+	say := func(o Options, s schema) {
+		for _, name := range bucketFields(s) {
+			if v, ok := o[name]; ok {
+				v.Say = v.Is
+				o[name] = v
+			}
+		}
+	}
+	for _, q := range t.Qdiscs {
+		s, _ := qdiscSchema(q.Kind)
+		say(q.Options, s)
+	}
+	for _, c := range t.Classes {
+		s, _ := classSchema(c.Kind)
+		say(c.Options, s)
+	}
 }

@@ -179,6 +179,7 @@ func classSchema(kind string) (s schema, ok bool) {
 			{json: "burst", arg: "burst", unit: bucket, of: "rate"},
 			{json: "cburst", arg: "cburst", unit: bucket, of: "ceil"},
 			{json: "level", skip: true},
+			{json: "burst_cell", skip: true}, {json: "cburst_cell", skip: true}, {json: "mpu_ceil", skip: true},
 		}}, true
 	case "hfsc":
 		return schema{change: true, fields: []field{

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"pgregory.net/rapid"
 
 	"unbloat/internal/mechanism/tc"
 )
@@ -110,5 +112,75 @@ func TestShow(t *testing.T) {
 				t.Errorf("the journal would change it: %v", diffs)
 			}
 		})
+	}
+}
+
+// TestBuckets: from what is shown, the argument that shows it again, for both
+// ways in which tc(8) rounds. The first rows are what tc 6.1 printed.
+func TestBuckets(t *testing.T) {
+	for _, c := range [][3]int64{{1125000, 1749, 1747}, {118750, 3000, 2999}, {125000000, 1500, 1375}} {
+		if old, _ := tc.BucketShown(c[0], c[1]); old != c[2] {
+			t.Errorf("%d bytes at %d bytes/s show as %d, not %d", c[1], c[0], old, c[2])
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.Int64Range(1000, 1_250_000_000).Draw(t, "bytes/s")
+		burst := rapid.Int64Range(1, 1_000_000).Draw(t, "burst")
+		old, newer := tc.BucketShown(rate, burst)
+		if again, _ := tc.BucketShown(rate, tc.BucketArg(rate, old)); again != old {
+			t.Errorf("old: %d shows as %d, whose argument shows as %d", burst, old, again)
+		}
+		if _, again := tc.BucketShown(rate, newer); again != newer {
+			t.Errorf("new: %d shows as %d, which shows as %d", burst, newer, again)
+		}
+	})
+}
+
+// TestCodelTimes: from what the kernel reports, the argument that it reports again.
+func TestCodelTimes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		us := rapid.Int64Range(1, 10_000_000).Draw(t, "us")
+		shown := tc.CodelKernel(us)
+		arg, err := strconv.ParseInt(tc.CodelArg(strconv.FormatInt(shown, 10)), 10, 64)
+		if err != nil || tc.CodelKernel(arg) != shown {
+			t.Errorf("%d µs show as %d, whose argument %d shows as %d", us, shown, arg, tc.CodelKernel(arg))
+		}
+	})
+}
+
+// TestClassesInJSON: iproute2 from 6.2 on has JSON for HTB classes, with names
+// of its own, and broken JSON for those of hfsc.
+func TestClassesInJSON(t *testing.T) {
+	text := "class htb 1:10 parent 1:1 leaf 110: prio 1 quantum 3000 rate 1Mbit ceil 5Mbit linklayer ethernet burst 2850b/1 mpu 0b cburst 7850b/1 mpu 0b level 0\n" +
+		"class htb 1:1 root rate 5Mbit overhead 4 ceil 5Mbit linklayer atm burst 15Kb/1 mpu 64b cburst 7850b/1 mpu 64b level 7\n"
+	js := `[{"class":"htb","handle":"1:10","parent":"1:1","leaf":"0x110","prio":1,"quantum":3000,"rate":125000,"ceil":625000,"linklayer":"ethernet",` +
+		`"burst":2850,"burst_cell":1,"mpu_rate":0,"cburst":7850,"cburst_cell":1,"mpu_ceil":0,"level":0},` +
+		`{"class":"htb","handle":"1:1","root":true,"rate":625000,"overhead":4,"ceil":625000,"linklayer":"atm",` +
+		`"burst":15360,"burst_cell":1,"mpu_rate":64,"cburst":7850,"cburst_cell":1,"mpu_ceil":64,"level":7}]`
+	a, err := tc.ParseClasses([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := tc.ParseClasses([]byte(js))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := (tc.Tree{Classes: a}).Differences(tc.Tree{Classes: b}); d != nil || len(a) != 2 {
+		t.Errorf("text and JSON differ: %q", d)
+	}
+	if lost := (tc.Tree{Classes: b}).Unrebuildable(); lost != nil {
+		t.Errorf("can't be rebuilt: %q", lost)
+	}
+	tree, err := tc.ReadTree("wan", func(args ...string) ([]byte, error) {
+		switch args[0] {
+		case "qdisc":
+			return []byte(`[{"kind":"hfsc","handle":"5:","root":true,"options":{default 10 }}]`), nil
+		case "class":
+			return []byte(`[{"class":"hfsc","handle":"5:1","parent":"5:"sc m1 0bit d 0us m2 950Kbit }]`), nil
+		}
+		return []byte("[]"), nil
+	})
+	if err != nil || len(tree.Unrebuildable()) != 1 {
+		t.Errorf("broken JSON: %v, can't be rebuilt: %q", err, tree.Unrebuildable())
 	}
 }

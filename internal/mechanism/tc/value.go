@@ -149,8 +149,8 @@ func codelArg(us string) string {
 const ticksPerMicrosecond = 15.625
 
 // bucketShown returns what tc(8) shows for a bucket of n bytes at bps bytes/s,
-// in the two ways there are: before iproute2 6.15 every step was cut to an
-// integer; since then only the ticks are, upward.
+// in the two ways there are: iproute2 up to 2024 cuts every step to an integer;
+// later ones ("tc: Fix rounding in tc_calc_xmittime") only the ticks, upward.
 func bucketShown(bps, n int64) (old, new int64) {
 	if bps <= 0 {
 		return n, n

@@ -188,8 +188,10 @@ func intArg(s string) int64 {
 }
 
 func rateArg(s string) int64 {
-	if num, ok := strings.CutSuffix(s, "kbit"); ok {
-		return intArg(num) * 1000
+	for suffix, of := range map[string]int64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9} {
+		if num, ok := strings.CutSuffix(s, suffix); ok {
+			return intArg(num) * of
+		}
 	}
 	return intArg(strings.TrimSuffix(s, "it"))
 }
@@ -233,6 +235,8 @@ func setOptions(kind string, o map[string]string, args []string, change bool) er
 			o["default"] = "0x" + next()
 		case "tbf rate":
 			o["rate"] = strconv.FormatInt(rateArg(next())/8, 10)
+		case "tbf burst":
+			o["burst"] = strconv.FormatInt(bucketKernel(intArg(o["rate"]), intArg(next())), 10)
 		default:
 			if kind == "cake" && cakeWord(o, args[i]) {
 				continue

@@ -1,0 +1,54 @@
+# unbloat: two commands do everything, set-up included: `make demo` and `make test`.
+SHELL   := /bin/bash
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+TARGETS := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv64 \
+           freebsd/amd64 openbsd/amd64 darwin/arm64 windows/amd64
+GOTESTSUM := $(GO) run gotest.tools/gotestsum@v1.13.0
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: demo
+demo: setup-demo build ## the whole story on an emulated home: measure, fix, measure again
+	bin/unbloat demo
+
+.PHONY: test
+test: setup-test build kernel check cross ## every test, those on the real kernel too
+	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 20m ./...
+
+.PHONY: build
+build: ## bin/unbloat, which needs nothing beside it
+	$(BUILD) -o bin/unbloat ./cmd/unbloat
+
+.PHONY: kernel
+kernel: build ## the lab's kernel, built once into your cache
+	bin/unbloat lab kernel
+
+.PHONY: setup-demo setup-test
+setup-demo setup-test:
+	@scripts/setup $(@:setup-%=%)
+
+.PHONY: check
+check: ## format and vet
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not gofmt'ed: $$files"; exit 1; fi
+	$(GO) vet ./...
+
+.PHONY: cross
+cross: ## the binary for every system it is made for
+	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/unbloat || exit 1; done
+
+.PHONY: bench
+bench: setup-test build kernel ## benchmarks; the lab's speed among them
+	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
+	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (1m) each
+	@scripts/fuzz $${FUZZTIME:-1m}
+
+.PHONY: clean
+clean: ## what was built here; the lab's kernel in your cache stays
+	rm -rf bin

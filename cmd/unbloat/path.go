@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/path"
+	"unbloat/internal/path/walk"
+	"unbloat/unit"
+)
+
+// pathFlags are what `unbloat path` takes.
+type pathFlags struct {
+	load, direction, cc, way             string
+	flows, maxHops, homeHops, size       int
+	idle, loaded, interval               time.Duration
+	names, report, json, quiet, ip4, ip6 bool
+}
+
+func newPathCommand() *cobra.Command {
+	var o pathFlags
+	cmd := &cobra.Command{
+		Use:     "path HOST",
+		GroupID: "main",
+		Short:   "Show latency and loss of every hop, idle and under load",
+		Long: `Show what mtr shows of every hop on the way to HOST, and with --load SERVER the
+same again while the line is loaded, side by side; and name the link where the
+increase begins: home network, router's uplink, or provider and beyond.
+
+The load needs a server beyond the line: run ` + "`unbloat serve`" + ` there. No privilege
+is needed on Linux. A hop that is slow while the hops behind it are not does not
+count: routers give such probes low priority.`,
+		Example: "  unbloat path 9.9.9.9\n  unbloat path test.example.net --load test.example.net --direction up --report",
+		Args:    exactArgs(1, "one HOST"),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.load, "load", "", "then load the line against this server: `SERVER` as for `unbloat test --server`")
+	f.StringVar(&o.direction, "direction", walk.DirBoth, "which way to load it: up, down or both")
+	f.IntVar(&o.flows, "flows", measure.DefaultFlows, "TCP flows of the load in each direction")
+	f.StringVar(&o.cc, "cc", "", "congestion control of the load's senders (default: each system's own)")
+	secondsFlag(f, &o.idle, "idle", walk.DefaultIdle, "how long the idle phase lasts")
+	secondsFlag(f, &o.loaded, "seconds", walk.DefaultLoaded, "how long the loaded phase lasts")
+	durationFlag(f, &o.interval, "interval", path.DefaultInterval, "between probes to the same hop; many routers answer one a second")
+	f.IntVar(&o.maxHops, "max-hops", path.DefaultMaxHops, "how far to look")
+	f.IntVar(&o.homeHops, "home-hops", -1, "how many hops belong to the home; 0 on the router itself (default: guessed)")
+	f.IntVar(&o.size, "bytes", int(path.DefaultSize), "size of a probe's packet, IP header included")
+	f.StringVar(&o.way, "way", string(netio.HopAuto), "how to probe: auto, icmp, raw or udp")
+	f.BoolVar(&o.names, "names", false, "look up the hops' names")
+	f.BoolVarP(&o.ip4, "ipv4", "4", false, "use IPv4")
+	f.BoolVarP(&o.ip6, "ipv6", "6", false, "use IPv6")
+	f.BoolVar(&o.report, "report", false, "print the table once, at the end, as mtr -r does")
+	f.BoolVar(&o.json, "json", false, "print the result as JSON")
+	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
+	cmd.RunE = func(c *cobra.Command, args []string) error { return runPath(c, args[0], o) }
+	return cmd
+}
+
+// check refuses what makes no trace.
+func (o *pathFlags) check() error {
+	switch {
+	case o.direction != walk.DirUp && o.direction != walk.DirDown && o.direction != walk.DirBoth:
+		return usageError("path: --direction %q: must be up, down or both", o.direction)
+	case o.flows < 1 || o.flows > maxFlows:
+		return usageError("path: --flows %d: must be 1 to %d", o.flows, maxFlows)
+	case o.idle < minLoad || o.idle > maxLoad:
+		return usageError("path: --idle %v: must be %v to %v", o.idle, minLoad, maxLoad)
+	case o.loaded < minLoad || o.loaded > maxLoad:
+		return usageError("path: --seconds %v: must be %v to %v", o.loaded, minLoad, maxLoad)
+	case o.interval < path.MinInterval || o.interval > time.Minute:
+		return usageError("path: --interval %v: must be %v to 1m; routers answer no faster", o.interval, path.MinInterval)
+	case o.maxHops < 1 || o.maxHops > path.MaxMaxHops:
+		return usageError("path: --max-hops %d: must be 1 to %d", o.maxHops, path.MaxMaxHops)
+	case o.homeHops < -1 || o.homeHops > path.MaxMaxHops:
+		return usageError("path: --home-hops %d: must be 0 to %d", o.homeHops, path.MaxMaxHops)
+	case o.size < int(path.MinSize) || o.size > int(path.MaxSize):
+		return usageError("path: --bytes %d: must be %d to %d", o.size, path.MinSize, path.MaxSize)
+	case o.ip4 && o.ip6:
+		return usageError("path: -4 and -6 exclude each other")
+	}
+	switch netio.HopWay(o.way) {
+	case netio.HopAuto, netio.HopICMP, netio.HopRaw, netio.HopUDP:
+	default:
+		return usageError("path: --way %q: must be auto, icmp, raw or udp", o.way)
+	}
+	if o.load != "" {
+		if _, err := measure.ParseServer(o.load); err != nil {
+			return usageError("path: --load: %w", err)
+		}
+	}
+	return nil
+}
+
+// network is the address family asked for, as package net calls it.
+func (o *pathFlags) network() string {
+	switch {
+	case o.ip4:
+		return "ip4"
+	case o.ip6:
+		return "ip6"
+	}
+	return "ip"
+}
+
+func runPath(c *cobra.Command, host string, o pathFlags) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	r, err := o.trace(c.Context(), host, o.show(c.OutOrStdout(), c.ErrOrStderr()))
+	if err != nil {
+		return pathError(err)
+	}
+	if o.json {
+		err = printJSON(c.OutOrStdout(), r)
+	} else {
+		err = path.Write(c.OutOrStdout(), r)
+	}
+	if err != nil {
+		return fmt.Errorf("path: print the result: %w", err)
+	}
+	if !r.Valid {
+		return &exitError{exitInvalid, fmt.Errorf("path to %s: the measurement is not valid: %s", host, strings.Join(r.InvalidReasons, "; "))}
+	}
+	return nil
+}
+
+// trace resolves the host, opens the load's session and walks the path.
+func (o *pathFlags) trace(ctx context.Context, host string, show *pathView) (*path.Result, error) {
+	defer show.close()
+	to, err := walk.Resolve(ctx, o.network(), host)
+	if err != nil {
+		return nil, err
+	}
+	cfg := walk.Config{
+		Host: host, To: to, Way: netio.HopWay(o.way), Path: path.Config{Interval: o.interval, MaxHops: o.maxHops},
+		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.draw,
+	}
+	if o.load != "" {
+		client, err := measure.Dial(ctx, o.load, measure.Options{Agent: "unbloat path"})
+		if err != nil {
+			return nil, err
+		}
+		defer client.Close()
+		cfg.Load = &walk.Load{Client: client, Direction: o.direction, Flows: o.flows, CC: o.cc}
+	}
+	return walk.Run(ctx, cfg)
+}
+
+// pathError gives an error of a trace its exit code.
+func pathError(err error) error {
+	var address *measure.AddressError
+	code := exitFailed
+	switch {
+	case errors.Is(err, walk.ErrUnknownHost), errors.As(err, &address):
+		code = exitUsage
+	case errors.Is(err, measure.ErrUnreachable):
+		code, err = exitPrecondition, fmt.Errorf("%w; is `unbloat serve` running there, and its port open for TCP?", err)
+	case errors.Is(err, netio.ErrNoRoute):
+		code, err = exitPrecondition, fmt.Errorf("%w; is this machine connected, with an address of that kind (-4, -6)?", err)
+	case errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported), errors.Is(err, measure.ErrRefused):
+		code = exitPrecondition
+	}
+	return &exitError{code, fmt.Errorf("path: %w", err)}
+}
+
+// A pathView shows how a trace goes: a live table on a terminal, a line every
+// two seconds on standard error elsewhere.
+type pathView struct {
+	live, plain io.Writer // nil: not shown there
+	drawn       bool
+	phase       string
+	last        time.Duration
+}
+
+// show chooses how progress is shown.
+func (o *pathFlags) show(out, errs io.Writer) *pathView {
+	switch {
+	case o.quiet:
+		return &pathView{}
+	case !o.json && !o.report && isTerminal(out):
+		return &pathView{live: out}
+	}
+	return &pathView{plain: errs, last: -plainEvery}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Control sequences of a terminal (xterm's; ECMA-48 for the rest).
+const (
+	enterScreen = "\x1b[?1049h\x1b[?7l\x1b[?25l" // a screen of its own, no wrapping, no cursor
+	leaveScreen = "\x1b[?25h\x1b[?7h\x1b[?1049l"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+func (v *pathView) draw(p walk.Progress) {
+	line := fmt.Sprintf("%-9s %4.1f / %.0f s", p.Phase, p.Elapsed.Seconds(), p.Duration.Seconds())
+	if v.plain != nil && (p.Phase != v.phase || p.Elapsed-v.last >= plainEvery) {
+		v.phase, v.last = p.Phase, p.Elapsed
+		fmt.Fprintf(v.plain, "%s   %d hops\n", line, len(p.Result.Hops))
+	}
+	if v.live == nil {
+		return
+	}
+	var b strings.Builder
+	if !v.drawn {
+		v.drawn = true
+		b.WriteString(enterScreen)
+	}
+	text := fmt.Sprintf("unbloat path %s   %s   (Ctrl-C ends it)\n\n%s", p.Result.Host, line, path.Table(p.Result))
+	for i, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		fmt.Fprintf(&b, "\x1b[%d;1H%s%s", i+1, l, clearLine)
+	}
+	b.WriteString(clearBelow)
+	_, _ = io.WriteString(v.live, b.String()) // a terminal that is gone ends the program by itself
+}
+
+// close gives the terminal back.
+func (v *pathView) close() {
+	if v.drawn {
+		fmt.Fprint(v.live, leaveScreen)
+	}
+}

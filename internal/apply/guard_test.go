@@ -1,0 +1,164 @@
+package apply_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host/linux/fakekernel"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// guardedEngine returns an engine whose guard runs in this process. wait waits
+// until all guards have ended.
+func guardedEngine(t *testing.T, k *fakekernel.Kernel) (e *apply.Engine, wait func()) {
+	t.Helper()
+	e = fakeEngine(t, k)
+	t.Cleanup(func() { os.RemoveAll(e.Dir) })
+	var group sync.WaitGroup
+	e.StubGuard(func(_, journal string) error {
+		r, w := io.Pipe()
+		group.Go(func() {
+			if err := e.Watch(context.Background(), journal, w); err != nil {
+				t.Errorf("guard: %v", err)
+			}
+		})
+		_, err := io.ReadFull(r, make([]byte, len("armed\n")))
+		return err
+	})
+	return e, group.Wait
+}
+
+func smallPlan(t *testing.T) plan.Plan {
+	t.Helper()
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: "linux", WAN: "wan", LAN: "lan", IFB: true},
+		plan.Wishes{AQM: plan.CAKE, Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestGuardUndoesAtTheDeadline(t *testing.T) {
+	k := fakekernel.New()
+	start := k.Text()
+	e, wait := guardedEngine(t, k)
+	failures := 0
+	tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: 400 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Fail = func([]string) (bool, bool) { failures++; return failures < 9, false } // it tries until it succeeds
+	tr.Close()
+	wait()
+	if k.Text() != start {
+		t.Errorf("the guard left\n%s", k.Text())
+	}
+	if j, err := e.Pending("wan"); j != nil || err != nil {
+		t.Errorf("the journal is still there: %v", err)
+	}
+}
+
+func TestGuardOfAHolderThatIsGone(t *testing.T) {
+	k := fakekernel.New()
+	start := k.Text()
+	e, wait := guardedEngine(t, k)
+	tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: time.Hour, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if k.Text() == start {
+		t.Fatal("the guard fired while the holder was there")
+	}
+	tr.Close() // as its death would
+	wait()
+	if k.Text() != start {
+		t.Errorf("the guard left\n%s", k.Text())
+	}
+	if err := tr.Extend(time.Hour); err == nil {
+		t.Error("the heartbeat does not notice that all is over")
+	}
+}
+
+// TestGuardStopsAHolderThatHangs: past the deadline the guard undoes even while
+// somebody holds the lock, and that process finds out at its next step.
+func TestGuardStopsAHolderThatHangs(t *testing.T) {
+	k := fakekernel.New()
+	start := k.Text()
+	e, wait := guardedEngine(t, k)
+	p := smallPlan(t)
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: 300 * time.Millisecond, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	wait()
+	if k.Text() != start {
+		t.Errorf("the guard left\n%s", k.Text())
+	}
+	if err := tr.Commit(); err == nil {
+		t.Error("what the guard has undone was committed")
+	}
+	if err := tr.Retune(t.Context(), p.WithRates(p.DownBps, 5*unit.MbitPerSecond)); err == nil {
+		t.Error("it went on after the guard had fired")
+	}
+	if k.Text() != start {
+		t.Errorf("after the retune that came too late:\n%s", k.Text())
+	}
+}
+
+// TestKilledWhileCommitting: from the moment that the journal says committed,
+// whoever finds it goes forward, not back.
+func TestKilledWhileCommitting(t *testing.T) {
+	for _, next := range []string{"apply", "confirm", "revert"} {
+		k := fakekernel.New()
+		start := k.Text()
+		e := fakeEngine(t, k)
+		p := smallPlan(t)
+		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Close()
+		shaped := k.Text()
+		b, err := os.ReadFile(e.JournalPath("wan"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var j apply.Journal
+		if err := json.Unmarshal(b, &j); err != nil {
+			t.Fatal(err)
+		}
+		j.Phase = apply.Committed
+		if b, err = json.Marshal(j); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(e.JournalPath("wan"), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := shaped
+		switch next {
+		case "apply":
+			var again *apply.Transaction
+			if again, err = e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err == nil {
+				again.Close()
+			}
+		case "confirm":
+			_, err = e.Confirm(t.Context(), "wan", nil)
+		case "revert":
+			want = start
+			_, _, err = e.Revert(t.Context(), apply.Journal{WAN: "wan"})
+		}
+		if err != nil || k.Text() != want {
+			t.Errorf("%s: %v\n%s", next, err, k.Text())
+		}
+		os.RemoveAll(e.Dir)
+	}
+}
