@@ -153,7 +153,6 @@ type Conn struct {
 	quick      int32 // segments that are acknowledged at once
 	ece        bool
 	bins       []int64
-	early      []early // what waits behind holes
 	binStart   unit.Instant
 	waitingAck uint32 // packet of the last acknowledgement given to a merging shaper
 }
@@ -269,9 +268,8 @@ func (c *Conn) Window() int { return int(c.cwnd) }
 // Acked returns how many bytes of payload have been acknowledged.
 func (c *Conn) Acked() unit.Size { return unit.Size(c.una) * c.params.Payload }
 
-// Goodput returns the bytes of payload that have arrived in order, in bins
-// that follow each other from the returned instant on. They are counted when
-// they came, not when a hole before them was filled.
+// Goodput returns the bytes of payload that have arrived, each once, in bins
+// that follow each other from the returned instant on.
 func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) {
 	return c.binStart, c.params.Bin, c.bins
 }

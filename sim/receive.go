@@ -36,13 +36,14 @@ func (c *Conn) receive(n *Network, p *packet) {
 				break
 			}
 		}
-		c.took(n, c.expected-p.seq)
+		c.counts.Delivered += int64(c.expected - p.seq)
+		c.took(n)
 		c.highest = max(c.highest, c.expected)
 	case p.seq < c.expected: // a copy
 		now = true
 	default:
 		if c.outOfOrder(p.seq) {
-			c.tookEarly(n)
+			c.took(n)
 		}
 		now = true
 	}
@@ -61,44 +62,14 @@ func (c *Conn) receive(n *Network, p *packet) {
 	n.set(&c.alarms[taskDelayedAck], n.now.Add(delayedAck), c.index, taskDelayedAck)
 }
 
-// early counts segments that waited behind a hole, by the bin they came in.
-type early struct{ bin, segments int32 }
-
-// took counts a segment that has arrived in order, and those behind the hole
-// that it filled: in the bins in which they came, as the lab does, since what
-// waits for a retransmission has crossed the line already.
-func (c *Conn) took(n *Network, segments int32) {
-	c.counts.Delivered += int64(segments)
-	c.book(c.bin(n), 1)
-	for left := segments - 1; left > 0 && len(c.early) > 0; {
-		e := &c.early[0]
-		k := min(left, e.segments)
-		c.book(e.bin, k)
-		left -= k
-		if e.segments -= k; e.segments == 0 {
-			c.early = c.early[1:]
-		}
-	}
-}
-
-func (c *Conn) bin(n *Network) int32 { return int32(n.now.Sub(c.binStart) / c.params.Bin) }
-
-// book adds segments to a bin.
-func (c *Conn) book(bin, segments int32) {
-	for len(c.bins) <= int(bin) {
+// took counts a segment that has arrived for the first time. Segments that wait
+// behind a hole count too: they have crossed the line.
+func (c *Conn) took(n *Network) {
+	bin := int(n.now.Sub(c.binStart) / c.params.Bin)
+	for len(c.bins) <= bin {
 		c.bins = append(c.bins, 0)
 	}
-	c.bins[bin] += int64(segments) * int64(c.params.Payload)
-}
-
-// tookEarly counts a segment that has to wait behind a hole.
-func (c *Conn) tookEarly(n *Network) {
-	bin := c.bin(n)
-	if k := len(c.early); k > 0 && c.early[k-1].bin == bin {
-		c.early[k-1].segments++
-		return
-	}
-	c.early = append(c.early, early{bin, 1})
+	c.bins[bin] += int64(c.params.Payload)
 }
 
 // outOfOrder files a segment beyond a hole; its range becomes the newest. It

@@ -130,7 +130,7 @@ const crashEnv = "UNBLOAT_TEST_CRASH" // "DIR AQM AFTER all|changes replace|"
 func TestCrashHelper(t *testing.T) {
 	spec := strings.Fields(os.Getenv(crashEnv))
 	if len(spec) != 5 {
-		t.Skip("SKIPPED: it only runs as a child of the crash tests")
+		return // it is a child of the crash tests, and nothing by itself
 	}
 	after, _ := strconv.Atoi(spec[2])
 	r := &crasher{after: after, all: spec[3] == "all"}

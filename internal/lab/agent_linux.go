@@ -36,6 +36,8 @@ func Agent(ctx context.Context, specFile string) error {
 	return os.WriteFile(filepath.Join(out, resultName), text, 0o644)
 }
 
+const linksSettle = 2 * time.Second
+
 type agent struct {
 	g       Guest
 	start   time.Time
@@ -49,6 +51,11 @@ func (a *agent) run(ctx context.Context) (*CaseResult, error) {
 		}
 	}
 	if err := a.settings(ctx); err != nil {
+		return nil, err
+	}
+	// The kernel gathers link events for up to a second before it gives a new
+	// interface its queue; until then packets vanish.
+	if err := sleep(ctx, linksSettle); err != nil {
 		return nil, err
 	}
 	if len(a.g.Command) == 0 || a.g.Server {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,5 +45,48 @@ func TestGuestTimeIsVirtual(t *testing.T) {
 	}
 	if d := time.Since(start); d < time.Hour || d > time.Hour+time.Second {
 		t.Fatalf("slept %v", d)
+	}
+}
+
+// A guest may write, overwrite and delete whatever it likes: outside, nothing
+// changes.
+func TestGuestChangesNothing(t *testing.T) {
+	dir := os.Getenv("UNBLOAT_TEST_VICTIM")
+	if dir == "" {
+		dir = t.TempDir()
+		t.Setenv("UNBLOAT_TEST_VICTIM", dir)
+		for name, text := range map[string]string{"kept": "kept", "overwritten": "before"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if labtest.Inside(t, labtest.Options{Env: []string{"UNBLOAT_TEST_VICTIM=" + dir}}) {
+			return
+		}
+		for name, want := range map[string]string{"kept": "kept", "overwritten": "before"} {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+				t.Errorf("%s outside: %q, %v; want %q", name, got, err, want)
+			}
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+			t.Errorf("the folder outside holds %v (%v), not two files", entries, err)
+		}
+		return
+	}
+	if err := os.Remove(filepath.Join(dir, "kept")); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"overwritten", "new"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("by the guest"), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, path := range []string{"/etc/hostname", "/usr/bin/tc"} {
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+	}
+	if out, err := exec.Command("sh", "-c", "rm -rf /usr/share /home /root 2>/dev/null; test ! -e /usr/share").CombinedOutput(); err != nil {
+		t.Errorf("delete in the guest: %v %s", err, out)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
@@ -15,6 +16,9 @@ func (r *Result) remark() {
 	r.remarkLoss(note)
 	if b := r.Begins; b != nil && b.Unconfirmed {
 		note("Hop %d is the last that answers, so nothing behind it confirms that it delays traffic and not only its own answers.", b.Hop)
+	}
+	if r.Load == nil && r.CPU > verdict.MaxCPU {
+		note("This machine's processor was %.0f %% busy: its own delays may be in the figures.", 100*r.CPU)
 	}
 	if l := r.Load; l != nil {
 		for _, s := range l.Broken {

@@ -30,6 +30,7 @@ const (
 	Answered      // a reply arrived
 	LostUp        // the server never received it
 	LostDown      // the server answered, but the answer never arrived
+	Lost          // on either way: this protocol does not tell
 )
 
 // RTT returns the round trip without the time the server kept the probe. Only
@@ -37,6 +38,10 @@ const (
 func (s *Sample) RTT() time.Duration {
 	return s.Received.Sub(s.Sent) - s.ServerSent.Sub(s.ServerReceived)
 }
+
+// OneWay reports whether the server told when it received and answered, so
+// that Up and Down mean something. Only for an Answered sample.
+func (s *Sample) OneWay() bool { return s.ServerReceived != 0 && s.ServerSent != 0 }
 
 // Up returns the apparent one-way time towards the server: true time plus the
 // unknown offset between the two clocks.
@@ -57,7 +62,7 @@ func ClockOffset(samples []Sample) (time.Duration, bool) {
 	best, offset, ok := time.Duration(0), time.Duration(0), false
 	for i := range samples {
 		s := &samples[i]
-		if s.Fate != Answered {
+		if s.Fate != Answered || !s.OneWay() {
 			continue
 		}
 		if rtt := s.RTT(); !ok || rtt < best {

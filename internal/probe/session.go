@@ -14,6 +14,7 @@ type Config struct {
 	Start    unit.Instant  // when the first probe is due
 	End      unit.Instant  // no probe is due at or after it; zero: none
 	OneWay   bool          // count only: the server does not answer
+	Codec    Codec         // of another protocol; nil: the one of this package
 }
 
 // Bounds of what a Session accepts.
@@ -38,6 +39,7 @@ type Skip struct {
 type Session struct {
 	cfg   Config
 	due   unit.Instant
+	codec Codec
 	store store
 	skips []Skip
 	buf   []byte
@@ -47,11 +49,16 @@ type Session struct {
 	newest     int // highest sequence number answered, -1 if none
 }
 
-// NewSession returns a session; values of cfg out of bounds are brought to the bound.
+// NewSession returns a session; values of cfg out of bounds are brought to the
+// bound. How small a datagram may be, a foreign Codec's maker knows.
 func NewSession(cfg Config) *Session {
 	cfg.Interval = max(cfg.Interval, MinInterval)
-	cfg.Size = min(max(cfg.Size, MinSize), MaxSize)
-	return &Session{cfg: cfg, due: cfg.Start, buf: make([]byte, cfg.Size), newest: -1}
+	if cfg.Codec == nil {
+		cfg.Size = max(cfg.Size, MinSize)
+		cfg.Codec = native{token: cfg.Token, oneWay: cfg.OneWay}
+	}
+	cfg.Size = min(cfg.Size, MaxSize)
+	return &Session{cfg: cfg, codec: cfg.Codec, due: cfg.Start, buf: make([]byte, cfg.Size), newest: -1}
 }
 
 // Poll returns the datagram that is due at now, or nil if none is, and when to
@@ -69,11 +76,7 @@ func (s *Session) Poll(now unit.Instant) (datagram []byte, next unit.Instant) {
 		s.due = s.due.Add(time.Duration(behind) * s.cfg.Interval)
 	}
 	seq := uint32(s.store.n)
-	kind := KindEcho
-	if s.cfg.OneWay {
-		kind = KindCount
-	}
-	PutHeader(s.buf, Header{Kind: kind, Seq: seq, Token: s.cfg.Token})
+	s.codec.Request(s.buf, seq)
 	s.store.add(Sample{Seq: seq, Scheduled: s.due, Sent: now})
 	s.due = s.due.Add(s.cfg.Interval)
 	if s.ended() {
@@ -90,16 +93,11 @@ func (s *Session) Stop(at unit.Instant) { s.cfg.End = max(at, 1) }
 // Receive files a datagram that arrived at now. An error says why it was
 // passed over: such datagrams change nothing.
 func (s *Session) Receive(now unit.Instant, b []byte) error {
-	h, err := ParseHeader(b)
+	h, err := s.codec.Answer(b)
 	if err != nil {
 		return err
 	}
-	switch {
-	case h.Token != s.cfg.Token:
-		return ErrToken
-	case h.Kind != KindReply:
-		return ErrKind
-	case int64(h.Seq) >= int64(s.store.n):
+	if int64(h.Seq) >= int64(s.store.n) {
 		return ErrSequence
 	}
 	p := s.store.at(int(h.Seq))
@@ -110,8 +108,7 @@ func (s *Session) Receive(now unit.Instant, b []byte) error {
 	p.Fate = Answered
 	p.Count = h.Count
 	p.Received = max(now, p.Sent+1) // an answer is never earlier than its question, whatever a clock says
-	p.ServerReceived = h.ServerReceived
-	p.ServerSent = h.ServerReceived.Add(h.Residence)
+	p.ServerReceived, p.ServerSent = h.ServerReceived, h.ServerSent
 	s.answered++
 	s.newest = max(s.newest, int(h.Seq))
 	return nil
@@ -201,12 +198,18 @@ const NoFinalCount = -1
 // known; the earlier ones are taken to be lost on the way there. The probes
 // after the last answer are told apart by finalCount, the server's count at the
 // end, or stay Open without one. Counts assume that the path keeps the order;
-// where it does not, a gap's split is brought into its bounds.
+// where it does not, a gap's split is brought into its bounds. Of a protocol
+// whose answers carry no count, a lost probe is Lost, nobody knows where.
 func (s *Session) Resolve(finalCount int64) {
 	prevSeq, prevCount := -1, int64(0)
 	for i := 0; i < s.store.n; i++ {
 		p := s.store.at(i)
 		if p.Fate != Answered {
+			continue
+		}
+		if p.Count == 0 {
+			s.lose(prevSeq+1, i)
+			prevSeq = i
 			continue
 		}
 		s.split(prevSeq+1, i, int64(p.Count)-prevCount-1)
@@ -227,5 +230,12 @@ func (s *Session) split(lo, hi int, arrived int64) {
 		} else {
 			s.store.at(i).Fate = LostDown
 		}
+	}
+}
+
+// lose gives the unanswered probes lo ≤ seq < hi the fate of the uncounted.
+func (s *Session) lose(lo, hi int) {
+	for i := lo; i < hi; i++ {
+		s.store.at(i).Fate = Lost
 	}
 }

@@ -150,7 +150,13 @@ func (h *house) Phase(ctx context.Context, spec measure.PhaseSpec) (*measure.Raw
 		if d.flows == 0 {
 			continue
 		}
-		g, err := h.greedy(d.direction, d.flows, 1, spec.CC, start, raw.End)
+		from := start
+		if d.direction == sim.Up && spec.FlowsDown > 0 {
+			// Asking the server to send takes a round trip before asking it to
+			// receive takes another.
+			from = start.Add(h.scenario.Line.RTT * 3 / 2)
+		}
+		g, err := h.greedy(d.direction, d.flows, 1, spec.CC, from, raw.End)
 		if err != nil {
 			return nil, err
 		}

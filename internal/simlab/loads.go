@@ -100,6 +100,8 @@ func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
 		d := sim.Up
 		if l.Kind == scenario.Download {
 			d = sim.Down
+		} else {
+			from = from.Add(h.scenario.Line.RTT / 2) // the server answers first
 		}
 		g, err := h.greedy(d, l.Flows, l.Host, l.CC, from, stop)
 		r.group = g

@@ -34,24 +34,32 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 // EvaluateLatency summarises samples against an idle baseline.
 func EvaluateLatency(samples []probe.Sample, base Baseline) Latency {
 	l := Latency{Sent: len(samples)}
-	lostUp, lostDown := 0, 0
+	lostUp, lostDown, lost, open := 0, 0, 0, 0
 	for i := range samples {
 		switch samples[i].Fate {
 		case probe.Answered:
 			l.Received++
 		case probe.LostDown:
 			lostDown++
-		case probe.LostUp, probe.Open: // of an open one nothing is known but that no answer came
+		case probe.LostUp:
 			lostUp++
+		case probe.Open: // nothing is known but that no answer came
+			open++
+		case probe.Lost:
+			lost++
 		}
 	}
+	v := valuesOf(samples)
+	l.OneWayUnknown = lost > 0 || len(v.rtt) > 0 && len(v.up) == 0 && lostUp+lostDown == 0
+	lostUp += open
 	if l.Sent > 0 {
 		l.Loss = fraction(l.Sent-l.Received, l.Sent)
-		l.LossUp = fraction(lostUp, l.Sent)
-		l.LossDown = fraction(lostDown, l.Sent-lostUp)
+		if !l.OneWayUnknown {
+			l.LossUp = fraction(lostUp, l.Sent)
+			l.LossDown = fraction(lostDown, l.Sent-lostUp)
+		}
 	}
 	l.IPDVMs = ipdv(samples)
-	v := valuesOf(samples)
 	l.IncreaseMs = Summarise(shift(v.rtt, base.RTT))
 	l.UpMs = Summarise(shift(v.up, base.Up))
 	l.DownMs = Summarise(shift(v.down, base.Down))

@@ -104,6 +104,9 @@ func valuesOf(samples []probe.Sample) values {
 		s := &samples[i]
 		if s.Fate == probe.Answered {
 			v.rtt = append(v.rtt, s.RTT())
+			if !s.OneWay() {
+				continue
+			}
 			v.up = append(v.up, s.Up())
 			v.down = append(v.down, s.Down())
 		}

@@ -91,6 +91,9 @@ type Latency struct {
 	IncreaseMs Quantiles `json:"increase_ms"` // round trip less the idle phase's median
 	UpMs       Quantiles `json:"up_ms"`       // one-way change since idle, towards the server
 	DownMs     Quantiles `json:"down_ms"`     // one-way change since idle, from the server
+	// OneWayUnknown says that the probes' protocol does not tell the two ways
+	// apart: loss_up, loss_down, up_ms and down_ms are then zero.
+	OneWayUnknown bool `json:"one_way_unknown,omitempty"`
 }
 
 // Quantiles summarises a distribution, in ms. All are zero when nothing was received.

@@ -40,9 +40,6 @@ func CheckPlan(p plan.Plan) error {
 	if p.Up == nil && p.Down == nil {
 		return bad("it shapes neither direction; give --down or --up")
 	}
-	if p.Up != nil && p.Down != nil && p.Up.Device == p.Down.Device {
-		return bad("both directions would be shaped where packets leave %s, but a device has one root; name two devices", p.Up.Device)
-	}
 	for _, d := range []struct {
 		name string
 		s    *plan.Shaper
@@ -67,6 +64,9 @@ func CheckPlan(p plan.Plan) error {
 		if d.s.Overhead < -64 || d.s.Overhead > 256 || d.s.MPU < 0 || d.s.MPU > 256 {
 			return bad("%s: overhead %d or mpu %d is out of range (−64…256, 0…256)", d.name, d.s.Overhead, d.s.MPU)
 		}
+	}
+	if p.Up != nil && p.Down != nil && p.Up.Device == p.Down.Device {
+		return bad("both directions would be shaped where packets leave %s, but a device has one root; name two devices", p.Up.Device)
 	}
 	return nil
 }

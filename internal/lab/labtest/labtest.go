@@ -31,6 +31,7 @@ type Options struct {
 	Node     string             // where the test runs; "" is the router
 	Scenario *scenario.Scenario // nil: Home()
 	Server   bool               // start `unbloat serve` on the server
+	Env      []string           // added to the test's environment in the guest
 }
 
 // insideEnv marks the test binary that runs in the guest; its value is the path
@@ -79,7 +80,7 @@ func Inside(t *testing.T, o Options) bool {
 		Engine: kernel.Engine, Scenario: o.Scenario, Case: o.Scenario.Cases[0].Name, Node: o.Node, Server: o.Server,
 		Binary: Binary(t), Dir: dir,
 		Command: []string{self, "-test.run", "^" + t.Name() + "$", "-test.v", "-test.count=1"},
-		Env:     []string{insideEnv + "=" + lab.GuestBinary},
+		Env:     append([]string{insideEnv + "=" + lab.GuestBinary}, o.Env...),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

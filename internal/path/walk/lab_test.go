@@ -1,9 +1,17 @@
 package walk_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"unbloat/internal/lab"
@@ -11,38 +19,252 @@ import (
 	"unbloat/internal/path"
 )
 
-// trace runs `unbloat path` on home1 and returns its result.
-func trace(t *testing.T, cmd *exec.Cmd) *path.Result {
+// trace runs `unbloat path --json` and returns its result.
+func trace(t *testing.T, change func(*exec.Cmd), args ...string) *path.Result {
 	t.Helper()
-	out, err := cmd.Output()
-	if err != nil {
-		var e *exec.ExitError
-		t.Fatalf("%v: %v: %s%s", cmd.Args, err, out, func() []byte {
-			if ee, ok := err.(*exec.ExitError); ok {
-				e = ee
-				return e.Stderr
-			}
-			return nil
-		}())
+	cmd := exec.CommandContext(t.Context(), labtest.Unbloat(), append([]string{"path", "--json", "--quiet"}, args...)...)
+	if change != nil {
+		change(cmd)
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v: %s%s", cmd.Args, err, errs.String(), out.String())
 	}
 	var r path.Result
-	if err := json.Unmarshal(out, &r); err != nil {
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
+	var text bytes.Buffer
+	_ = path.Write(&text, &r) // into memory
+	t.Logf("%v, by %s:\n%s", args, r.Method, text.String())
 	return &r
 }
 
-// Under an upload the increase begins at the uplink: the router does not slow
-// down, the provider's side and the server do.
+// way checks that the path is that of the lab's home, and every probe answered.
+func way(t *testing.T, r *path.Result, addresses ...string) {
+	t.Helper()
+	if !r.Valid || !r.Reached || len(r.Hops) != len(addresses) {
+		t.Fatalf("valid %v, reached %v, %d hops", r.Valid, r.Reached, len(r.Hops))
+	}
+	for i, h := range r.Hops {
+		if h.Address != addresses[i] || h.Destination != (i == len(addresses)-1) || len(h.Others) > 0 {
+			t.Errorf("hop %d is %s %v, destination %v; want %s", h.Hop, h.Address, h.Others, h.Destination, addresses[i])
+		}
+		if h.Idle.Sent != 10 || h.Idle.Received != 10 {
+			t.Errorf("hop %d: %d of %d answered when idle", h.Hop, h.Idle.Received, h.Idle.Sent)
+		}
+	}
+}
+
+func home4() []string { return []string{"10.1.0.1", "10.2.0.1", lab.ServerAddr} }
+
+// near checks idle medians, in ms: the lab's provider adds 10 ms each way, and
+// answers for itself over one of them.
+func near(t *testing.T, r *path.Result, want ...float64) {
+	t.Helper()
+	for i, h := range r.Hops {
+		if got := h.Idle.RTTMs.P50; math.Abs(got-want[i]) > 0.2 {
+			t.Errorf("hop %d: median %v ms, want %v", h.Hop, got, want[i])
+		}
+	}
+}
+
+// Under an upload the increase begins at the uplink: the router answers as
+// before, the provider's side and the server later by the modem's queue.
 func TestLabPathUpload(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), labtest.Unbloat(), "path", lab.ServerAddr, "--load", lab.Server(), "--direction", "up", "--json", "--quiet")
-	r := trace(t, cmd)
-	for _, h := range r.Hops {
-		t.Logf("%+v idle %+v loaded %+v inc %+v conf %+v", h, h.Idle, h.Loaded, h.Increase, h.Confirmed)
+	r := trace(t, nil, lab.ServerAddr, "--load", lab.Server(), "--direction", "up")
+	way(t, r, home4()...)
+	near(t, r, 0, 10, 20)
+	loaded(t, r, 960)
+	if up := r.Load.GoodputUpBps; up < 4.5e6 || up > 5e6 || r.Load.GoodputDownBps != 0 {
+		t.Errorf("the load moved %v up, %v down", up, r.Load.GoodputDownBps)
 	}
-	t.Logf("%s %v %+v %+v", r.Verdict, r.Notes, r.Load, r.Begins)
-	_ = math.Abs
+}
+
+// A download fills the queue on the same link, in the other direction.
+func TestLabPathDownload(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
+		return
+	}
+	r := trace(t, nil, lab.ServerAddr, "--load", lab.Server(), "--direction", "down")
+	way(t, r, home4()...)
+	loaded(t, r, 667)
+}
+
+// loaded checks that the uplink is named, and that the increase is between
+// half of the queue and all of it, in ms.
+func loaded(t *testing.T, r *path.Result, queue float64) {
+	t.Helper()
+	b := r.Begins
+	if b == nil || b.Hop != 2 || b.After != 1 || b.Place != path.Uplink || b.Unconfirmed {
+		t.Fatalf("begins %+v", b)
+	}
+	if b.IncreaseMs < queue/2 || b.IncreaseMs > queue*1.02 {
+		t.Errorf("increase %v ms; the queue holds %v", b.IncreaseMs, queue)
+	}
+	if i := r.Hops[0].Increase; i.P95 > 1 {
+		t.Errorf("the router is slower by %v", i.P95)
+	}
+	for _, h := range r.Hops[1:] {
+		if h.Increase.P50 < queue/2 || h.Increase.P95 > queue*1.02 || h.Loaded.Sent != 20 {
+			t.Errorf("hop %d: %+v of %d probes", h.Hop, h.Increase, h.Loaded.Sent)
+		}
+	}
+}
+
+// On the router itself the home has no hop, which it is told here: its address
+// is private in the lab.
+func TestLabPathRouter(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
+		return
+	}
+	r := trace(t, nil, lab.ServerAddr, "--load", lab.Server(), "--home-hops", "0")
+	way(t, r, home4()[1:]...)
+	if b := r.Begins; b == nil || b.Hop != 1 || b.Place != path.Uplink {
+		t.Errorf("begins %+v", b)
+	}
+}
+
+// Nobody needs a privilege: as another user, through ping sockets where the
+// system allows them and through the error queue of UDP where it does not.
+func TestLabPathUnprivileged(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
+		return
+	}
+	binary := copyForAll(t)
+	nobody := func(c *exec.Cmd) {
+		c.Path = binary
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	for _, c := range []struct{ groups, method string }{{"0 2147483647", "icmp"}, {"1 0", "udp"}} {
+		if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte(c.groups), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r := trace(t, nobody, lab.ServerAddr)
+		if r.Method != c.method {
+			t.Errorf("with ping_group_range %s: by %s", c.groups, r.Method)
+		}
+		way(t, r, home4()...)
+		near(t, r, 0, 10, 20)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "path", "--way", "raw", lab.ServerAddr)
+	nobody(cmd)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 5 || !strings.Contains(string(out), "CAP_NET_RAW") {
+		t.Errorf("raw without privilege: %v: %s", err, out)
+	}
+}
+
+// copyForAll copies the binary to where another user may run it.
+func copyForAll(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(labtest.Unbloat())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(os.TempDir(), "unbloat-for-all")
+	if err := os.WriteFile(to, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// The same with IPv6, by each way.
+func TestLabPathIPv6(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
+		return
+	}
+	for node, lines := range map[string][]string{
+		lab.Host(1):    {"addr add 2001:db8:1::2/64 dev eth0 nodad", "route add default via 2001:db8:1::1"},
+		lab.NodeRouter: {"addr add 2001:db8:1::1/64 dev lan nodad", "addr add 2001:db8:2::2/64 dev wan nodad", "route add default via 2001:db8:2::1"},
+		lab.NodeISP:    {"addr add 2001:db8:2::1/64 dev home nodad", "addr add 2001:db8:3::1/64 dev net nodad", "route add 2001:db8:1::/64 via 2001:db8:2::2"},
+		lab.NodeServer: {"addr add 2001:db8:3::2/64 dev eth0 nodad", "route add default via 2001:db8:3::1"},
+	} {
+		run(t.Context(), t, node, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+		for _, l := range lines {
+			run(t.Context(), t, node, append([]string{"ip", "-6"}, strings.Fields(l)...)...)
+		}
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []string{"icmp", "raw", "udp"} {
+		r := trace(t, nil, "2001:db8:3::2", "--way", by)
+		way(t, r, "2001:db8:1::1", "2001:db8:2::1", "2001:db8:3::2")
+		near(t, r, 0, 10, 20)
+	}
+}
+
+func run(ctx context.Context, t *testing.T, node string, argv ...string) {
+	t.Helper()
+	if out, err := labtest.In(ctx, node, argv...).CombinedOutput(); err != nil {
+		t.Fatalf("%v in %s: %v: %s", argv, node, err, out)
+	}
+}
+
+// Debian's mtr sees the same, idle: loss, sent, average, best and worst within
+// 1 ms or 5 %.
+func TestLabPathMtr(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
+		return
+	}
+	mtr, err := exec.LookPath("mtr")
+	if err != nil {
+		t.Skip("SKIPPED: mtr is missing; apt-get install mtr-tiny")
+	}
+	for _, by := range []string{"raw", "udp"} {
+		ours := trace(t, nil, lab.ServerAddr, "--way", by)
+		args := []string{"-r", "-c", "10", "-n", "-j", lab.ServerAddr}
+		if by == "udp" {
+			args = append([]string{"-u"}, args...)
+		}
+		out, err := exec.CommandContext(t.Context(), mtr, args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("mtr %v: %s", args, out)
+		compare(t, ours, out)
+	}
+}
+
+// compare compares a trace with mtr's JSON.
+func compare(t *testing.T, ours *path.Result, out []byte) {
+	t.Helper()
+	var theirs struct {
+		Report struct {
+			Hubs []struct {
+				Count                        json.Number `json:"count"`
+				Host                         string      `json:"host"`
+				Loss                         float64     `json:"Loss%"`
+				Snt                          int
+				Last, Avg, Best, Wrst, StDev float64
+			}
+		}
+	}
+	if err := json.Unmarshal(out, &theirs); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if len(theirs.Report.Hubs) != len(ours.Hops) {
+		t.Fatalf("%d hops, mtr sees %d", len(ours.Hops), len(theirs.Report.Hubs))
+	}
+	for i, m := range theirs.Report.Hubs {
+		h := ours.Hops[i]
+		f := h.Idle
+		if h.Address != m.Host || fmt.Sprint(h.Hop) != m.Count.String() || f.Sent != m.Snt || 100*f.Loss != m.Loss {
+			t.Errorf("hop %d: %s %d sent %v lost; mtr: %s %s %d %v %%", h.Hop, h.Address, f.Sent, f.Loss, m.Count, m.Host, m.Snt, m.Loss)
+		}
+		for _, v := range []struct {
+			name         string
+			ours, theirs float64
+		}{{"last", f.LastMs, m.Last}, {"avg", f.AvgMs, m.Avg}, {"best", f.BestMs, m.Best}, {"worst", f.WorstMs, m.Wrst}, {"stdev", f.StDevMs, m.StDev}} {
+			if math.Abs(v.ours-v.theirs) > max(1, 0.05*v.theirs) {
+				t.Errorf("hop %d: %s %v ms, mtr %v", h.Hop, v.name, v.ours, v.theirs)
+			}
+		}
+	}
 }

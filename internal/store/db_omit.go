@@ -1,0 +1,31 @@
+//go:build omit_store
+
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// A Store is an open file of results. This build has none.
+type Store struct{}
+
+// Open returns an error that wraps ErrOmitted.
+func Open(_ context.Context, path string) (*Store, error) {
+	return nil, fmt.Errorf("open %s: %w, it was made with the tag omit_store; save results with -o FILE, and compare the files", path, ErrOmitted)
+}
+
+// OpenExisting is Open.
+func OpenExisting(ctx context.Context, path string) (*Store, error) { return Open(ctx, path) }
+
+// Close does nothing.
+func (*Store) Close() error { return nil }
+
+// Add returns ErrOmitted.
+func (*Store) Add(context.Context, []Record) (int, error) { return 0, ErrOmitted }
+
+// List returns ErrOmitted.
+func (*Store) List(context.Context, Filter) ([]Entry, error) { return nil, ErrOmitted }
+
+// Get returns ErrOmitted.
+func (*Store) Get(context.Context, string) (Record, error) { return Record{}, ErrOmitted }

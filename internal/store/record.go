@@ -1,0 +1,172 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Kinds of results. A result of a kind has the schema "unbloat.<kind>/…".
+const (
+	KindTest  = "test"
+	KindTune  = "tune"
+	KindProve = "prove"
+	KindLab   = "lab"
+)
+
+// Kinds returns all kinds.
+func Kinds() []string { return []string{KindTest, KindTune, KindProve, KindLab} }
+
+// Bounds of what is kept.
+const (
+	maxText   = 1000      // bytes of a label and the like
+	maxResult = 128 << 20 // bytes of JSON
+)
+
+// A Record is one result with the conditions it was taken under. Its JSON is a
+// line of an export.
+type Record struct {
+	ID        string          `json:"id,omitempty"` // hash of all else, in hexadecimal
+	Time      time.Time       `json:"time"`         // UTC, whole milliseconds
+	Kind      string          `json:"kind"`
+	Label     string          `json:"label,omitempty"`
+	Server    string          `json:"server,omitempty"`
+	Interface string          `json:"interface,omitempty"` // through which it was measured, or that was shaped
+	Link      string          `json:"link,omitempty"`      // what kind of link that is: see LinkKind
+	Tool      string          `json:"tool,omitempty"`      // version of unbloat
+	System    string          `json:"system,omitempty"`    // and of the kernel
+	Plan      json.RawMessage `json:"plan,omitempty"`      // the shaping in force, as `plan --json` prints it
+	Result    json.RawMessage `json:"result"`              // as the command printed it with --json
+}
+
+// An Entry is a kept result without its JSON, and its figures.
+type Entry struct {
+	ID        string    `json:"id"`
+	Time      time.Time `json:"time"`
+	Kind      string    `json:"kind"`
+	Label     string    `json:"label"`
+	Server    string    `json:"server"`
+	Interface string    `json:"interface"`
+	Link      string    `json:"link"`
+	Tool      string    `json:"tool"`
+	System    string    `json:"system"`
+	Shaped    bool      `json:"shaped"` // a plan was in force
+	Figures
+}
+
+// NewRecord returns the record of a result that is printed as v. Its time,
+// label and server are what the result says, now where it says no time.
+func NewRecord(kind string, v any, now time.Time) (Record, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return Record{}, fmt.Errorf("keep the result: %w", err)
+	}
+	r := Record{Kind: kind, Time: now, Result: text}
+	var h head
+	if err := json.Unmarshal(text, &h); err != nil {
+		return Record{}, fmt.Errorf("keep the result: %w", err)
+	}
+	if h.Before != nil && h.Time == "" { // a tuning says it of its tests
+		h.Time, h.Label, h.Server = h.Before.Time, "", h.Before.Server
+	}
+	if at, err := time.Parse(time.RFC3339, h.Time); err == nil {
+		r.Time = at
+	}
+	r.Label, r.Server = h.Label, h.Server
+	return r, nil
+}
+
+// normal returns the record in its one form, with its id, or says what is wrong.
+func (r Record) normal() (Record, error) {
+	r.ID = ""
+	r.Time = r.Time.UTC().Truncate(time.Millisecond)
+	if y := r.Time.Year(); y < 1970 || y > 9999 {
+		return r, fmt.Errorf("time %s: not from 1970 to 9999", r.Time.Format(time.RFC3339))
+	}
+	if !slices.Contains(Kinds(), r.Kind) {
+		return r, fmt.Errorf("kind %q: not one of %s", short(r.Kind), strings.Join(Kinds(), ", "))
+	}
+	for name, s := range map[string]*string{
+		"label": &r.Label, "server": &r.Server, "interface": &r.Interface, "link": &r.Link, "tool": &r.Tool, "system": &r.System,
+	} {
+		if len(*s) > maxText {
+			return r, fmt.Errorf("%s: %d bytes, at most %d", name, len(*s), maxText)
+		}
+		*s = strings.ToValidUTF8(*s, "\uFFFD")
+	}
+	var err error
+	if r.Plan, err = compact("plan", r.Plan); err != nil {
+		return r, err
+	}
+	if r.Result, err = compact("result", r.Result); err != nil {
+		return r, err
+	}
+	if len(r.Result) == 0 {
+		return r, errors.New("result: is missing")
+	}
+	var h head
+	if err := json.Unmarshal(r.Result, &h); err != nil {
+		return r, fmt.Errorf("result: %w", err)
+	}
+	if !strings.HasPrefix(h.Schema, "unbloat."+r.Kind+"/") {
+		return r, fmt.Errorf("result: schema %q, not that of a %s", short(h.Schema), r.Kind)
+	}
+	text, err := line(r)
+	if err != nil {
+		return r, err
+	}
+	sum := sha256.Sum256(text)
+	r.ID = hex.EncodeToString(sum[:])
+	return r, nil
+}
+
+// compact returns JSON of one object without spaces between its parts, nil for
+// none and for null.
+func compact(name string, text json.RawMessage) (json.RawMessage, error) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 || string(text) == "null" {
+		return nil, nil
+	}
+	if len(text) > maxResult {
+		return nil, fmt.Errorf("%s: %d bytes, at most %d", name, len(text), maxResult)
+	}
+	if text[0] != '{' {
+		return nil, fmt.Errorf("%s: is not a JSON object", name)
+	}
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("%s: is not UTF-8", name)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return b.Bytes(), nil
+}
+
+// line returns the record as one line of JSON, without the line's end. Embedded
+// JSON stays byte for byte as it is.
+func line(r Record) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// short cuts a string of an input for an error message.
+func short(s string) string {
+	const most = 60
+	if r := []rune(strings.ToValidUTF8(s, "\uFFFD")); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,70 @@
+// Package store is the memory of results: every measurement with the conditions
+// it was taken under, in one embedded SQLite file. It also moves results between
+// machines as compressed lines of JSON (export.go). A result's id is a hash of
+// its content, so the same result is never kept twice.
+//
+// A build with the tag omit_store has no SQLite and keeps nothing (db_omit.go).
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// Reasons why the file of results cannot be used; errors wrap them. None of them
+// has changed the file.
+var (
+	ErrOmitted   = errors.New("this build keeps no results")
+	ErrDamaged   = errors.New("the file is damaged")
+	ErrForeign   = errors.New("the file is not unbloat's")
+	ErrNewer     = errors.New("a newer unbloat wrote the file")
+	ErrFull      = errors.New("no space is left")
+	ErrBusy      = errors.New("another process holds the file")
+	ErrNotFound  = errors.New("there is no such result")
+	ErrAmbiguous = errors.New("more than one result begins so")
+)
+
+// A Filter says which results are listed. Zero fields do not filter.
+type Filter struct {
+	Kind   string
+	Label  string    // exact
+	Server string    // with or without its port
+	Since  time.Time // not before
+	Limit  int       // at most so many, the newest
+}
+
+// Path returns where results are kept: $XDG_DATA_HOME/unbloat/results.db, by
+// default in ~/.local/share, on Windows in %LocalAppData%. getenv is os.Getenv.
+func Path(getenv func(string) string) (string, error) {
+	const dir, name = "unbloat", "results.db"
+	if d := getenv("XDG_DATA_HOME"); filepath.IsAbs(d) { // relative ones are to be ignored, says the XDG specification
+		return filepath.Join(d, dir, name), nil
+	}
+	if d := getenv("LocalAppData"); runtime.GOOS == "windows" && d != "" {
+		return filepath.Join(d, dir, name), nil
+	}
+	if d := getenv("HOME"); d != "" {
+		return filepath.Join(d, ".local", "share", dir, name), nil
+	}
+	return "", errors.New("find the file of results: neither XDG_DATA_HOME nor HOME is set; name the file with --store")
+}
+
+// Save keeps one result in the file at path, which is made if need be, and
+// returns its id. A result that is there already stays as it is.
+func Save(ctx context.Context, path string, r Record) (id string, err error) {
+	r, err = r.normal()
+	if err != nil {
+		return "", fmt.Errorf("keep the result: %w", err)
+	}
+	s, err := Open(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	_, err = s.Add(ctx, []Record{r})
+	return r.ID, err
+}

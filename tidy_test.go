@@ -1,0 +1,268 @@
+// Package unbloat_test holds the rules of this repository as tests: which
+// package may know which, what pure packages may touch, how large a file and a
+// function may grow, that everything public is documented, and that every
+// promise of docs/SPECIFICATION.md names a test that exists.
+package unbloat_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Limits of size. A file that wants more is two files; the limits are for the
+// reader, not for the compiler.
+const (
+	mostFileLines     = 600
+	mostFunctionLines = 70
+	mostPackageLines  = 4000
+)
+
+// A source is one parsed Go file.
+type source struct {
+	path string // slashes, from the module's root
+	dir  string
+	file *ast.File
+	text []byte
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	set := token.NewFileSet()
+	var out []source
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); n == "testdata" || n == "node_modules" || n == "bin" || p != "." && strings.HasPrefix(n, ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(set, p, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		p = filepath.ToSlash(p)
+		out = append(out, source{p, path.Dir(p), f, text})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, out
+}
+
+// below says which of our packages a package may import; a package that is not
+// listed may import any. "x/..." stands for x and all below it.
+func below() map[string][]string {
+	return map[string][]string{
+		"unit":               {},
+		"aqm":                {"unit"},
+		"sim":                {"unit", "aqm"},
+		"internal/scenario":  {"unit"},
+		"internal/probe":     {"unit"},
+		"internal/plan":      {"unit"},
+		"internal/mechanism": {"unit", "internal/plan"},
+		"internal/verdict":   {"unit", "internal/probe"},
+		"internal/netio":     {"unit", "internal/probe"},
+		"internal/host":      {"unit", "internal/plan", "internal/mechanism", "internal/host"},
+		"internal/apply":     {"unit", "internal/plan", "internal/host", "internal/apply"},
+		"internal/report":    {"unit", "internal/plan", "internal/verdict"},
+	}
+}
+
+const module = "unbloat/"
+
+// Lower layers know nothing of higher ones.
+func TestLayers(t *testing.T) {
+	_, all := sources(t)
+	for _, s := range all {
+		if s.test() {
+			continue
+		}
+		for layer, allowed := range below() {
+			if s.dir != layer && !strings.HasPrefix(s.dir, layer+"/") {
+				continue
+			}
+			for _, imp := range s.file.Imports {
+				ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
+				ok := !is || slices.ContainsFunc(allowed, func(a string) bool { return ours == a || strings.HasPrefix(ours, a+"/") })
+				if !ok {
+					t.Errorf("%s imports %s, which is not below it", s.path, ours)
+				}
+			}
+		}
+	}
+}
+
+// Pure packages read no clock, file, environment or randomness: `now` and a
+// seeded source come in.
+func TestPurity(t *testing.T) {
+	pure := []string{"unit", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/scenario"}
+	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
+	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
+	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)
+	_, all := sources(t)
+	for _, s := range all {
+		if s.test() || !slices.ContainsFunc(pure, func(p string) bool { return s.dir == p || strings.HasPrefix(s.dir, p+"/") }) {
+			continue
+		}
+		for _, imp := range s.file.Imports {
+			if name := strings.Trim(imp.Path.Value, `"`); slices.Contains(banned, name) {
+				t.Errorf("%s imports %s", s.path, name)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(impure[x.Name], sel.Sel.Name) {
+				t.Errorf("%s uses %s.%s", s.path, x.Name, sel.Sel.Name)
+			}
+			return true
+		})
+		if m := global.Find(s.text); m != nil {
+			t.Errorf("%s uses the global source of randomness: %s", s.path, m)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	set, all := sources(t)
+	packages := map[string]int{}
+	for _, s := range all {
+		lines := strings.Count(string(s.text), "\n")
+		if lines > mostFileLines {
+			t.Errorf("%s has %d lines, more than %d", s.path, lines, mostFileLines)
+		}
+		if s.test() {
+			continue
+		}
+		packages[s.dir] += lines
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				if n := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; n > mostFunctionLines {
+					t.Errorf("%s: %s has %d lines, more than %d", s.path, f.Name.Name, n, mostFunctionLines)
+				}
+			}
+		}
+	}
+	for dir, n := range packages {
+		if n > mostPackageLines && dir != "cmd/unbloat" {
+			t.Errorf("package %s has %d lines, more than %d", dir, n, mostPackageLines)
+		}
+	}
+}
+
+// Every package and everything public says what it is; nothing happens at
+// program start.
+func TestDocs(t *testing.T) {
+	_, all := sources(t)
+	documented := map[string]bool{}
+	for _, s := range all {
+		documented[s.dir] = documented[s.dir] || s.file.Doc != nil
+	}
+	for _, s := range all {
+		if !documented[s.dir] && !s.test() {
+			t.Errorf("package %s has no comment", s.dir)
+			documented[s.dir] = true
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if ok && f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s has an init function", s.path)
+			}
+			if s.test() {
+				continue
+			}
+			if ok && f.Name.IsExported() && publicReceiver(f) && f.Doc == nil && !obvious(f) {
+				t.Errorf("%s: %s is not documented", s.path, f.Name.Name)
+			}
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
+				for _, spec := range g.Specs {
+					if ts := spec.(*ast.TypeSpec); ts.Name.IsExported() && g.Doc == nil && ts.Doc == nil && ts.Comment == nil {
+						t.Errorf("%s: type %s is not documented", s.path, ts.Name.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// obvious says that a method does what every Go reader knows of its name.
+func obvious(f *ast.FuncDecl) bool {
+	return f.Recv != nil && slices.Contains([]string{"Error", "Unwrap", "Is", "String", "Write", "Read", "Close", "Len", "Less", "Swap", "Set", "Type",
+		"MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "Push", "Pop"}, f.Name.Name)
+}
+
+func publicReceiver(f *ast.FuncDecl) bool {
+	if f.Recv == nil {
+		return true
+	}
+	e := f.Recv.List[0].Type
+	if s, ok := e.(*ast.StarExpr); ok {
+		e = s.X
+	}
+	if i, ok := e.(*ast.IndexExpr); ok {
+		e = i.X
+	}
+	id, ok := e.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// Every promise names the test or benchmark that holds it, and that one exists.
+func TestSpecification(t *testing.T) {
+	text, err := os.ReadFile("docs/SPECIFICATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	_, all := sources(t)
+	for _, s := range all {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test() {
+				names[s.dir+"."+f.Name.Name] = true
+			}
+		}
+	}
+	promise := regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
+	rows := 0
+	for i, line := range strings.Split(string(text), "\n") {
+		if !strings.HasPrefix(line, "| S") {
+			continue
+		}
+		rows++
+		held := promise.FindAllStringSubmatch(line, -1)
+		if len(held) == 0 {
+			t.Errorf("docs/SPECIFICATION.md:%d: no test holds this promise", i+1)
+		}
+		for _, h := range held {
+			if !names[h[1]+"."+h[2]] {
+				t.Errorf("docs/SPECIFICATION.md:%d: there is no %s.%s", i+1, h[1], h[2])
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("docs/SPECIFICATION.md promises nothing")
+	}
+}
