@@ -125,12 +125,17 @@ func TestBuckets(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Int64Range(1000, 1_250_000_000).Draw(t, "bytes/s")
-		burst := rapid.Int64Range(1, 1_000_000).Draw(t, "burst")
+		// Ticks are 32 bits wide: a bucket holds at most 274 s of the rate.
+		burst := rapid.Int64Range(1, min(1_000_000, rate*274)).Draw(t, "burst")
 		old, newer := tc.BucketShown(rate, burst)
 		if again, _ := tc.BucketShown(rate, tc.BucketArg(rate, old)); again != old {
 			t.Errorf("old: %d shows as %d, whose argument shows as %d", burst, old, again)
 		}
-		if _, again := tc.BucketShown(rate, newer); again != newer {
+		// Newer tools round up in floating point, where a whole number of ticks may
+		// come out a hair above itself and be rounded up once more (961 bytes at
+		// 10 Gbit/s: 1040, then 1120): the law holds but for that one tick.
+		tick := rate*64/1e9 + 1
+		if _, again := tc.BucketShown(rate, newer); again < newer || again > newer+tick {
 			t.Errorf("new: %d shows as %d, which shows as %d", burst, newer, again)
 		}
 	})
