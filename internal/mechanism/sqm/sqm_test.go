@@ -31,7 +31,7 @@ func TestRender(t *testing.T) {
 	option squash_dscp '0'
 	option squash_ingress '0'
 	option qdisc_really_really_advanced '1'
-	option iqdisc_opts 'nat dual-dsthost ingress rtt 300ms'
+	option iqdisc_opts 'nat dual-dsthost ingress'
 	option eqdisc_opts 'nat dual-srchost ack-filter'
 `}, {plan.FQCoDel, `config queue 'unbloat'
 	option enabled '1'
