@@ -45,6 +45,10 @@ bench: setup-test build kernel ## benchmarks; the lab's speed among them
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
 
+.PHONY: compare
+compare: build kernel ## every scenario on the real kernel, as a table
+	@for s in $$(bin/unbloat lab list | cut -d' ' -f1); do bin/unbloat lab run $$s --quiet || exit 1; echo; done
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (1m) each
 	@scripts/fuzz $${FUZZTIME:-1m}

@@ -15,7 +15,7 @@ import (
 )
 
 func newLabCommand() *cobra.Command {
-	c := &cobra.Command{
+	c := family(&cobra.Command{
 		Use:     "lab",
 		Short:   "Run scenarios on a real Linux kernel, in virtual time",
 		GroupID: "lab",
@@ -26,7 +26,7 @@ figures are exact on any machine; "unbloat lab kernel" builds the kernel for it.
   unbloat lab run seed-003
   unbloat lab run ./my-line.toml --case before --json
   unbloat lab shell seed-000 --node router`,
-	}
+	})
 	c.AddCommand(newLabListCommand(), newLabRunCommand(), newLabShellCommand(), newLabKernelCommand())
 	return c
 }

@@ -32,6 +32,9 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+// version is set by the build.
+var version = "unknown"
+
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
@@ -60,18 +63,36 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// family makes a command that has only subcommands refuse words that are none.
+func family(c *cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		hint := ""
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "; do you mean " + near[0] + "?"
+		}
+		return usageError("%s: there is no command %q%s (see `%s --help`)", c.CommandPath(), args[0], hint, c.CommandPath())
+	}
+	return c
+}
+
 func newRootCommand() *cobra.Command {
-	root := &cobra.Command{
+	root := family(&cobra.Command{
 		Use:           "unbloat",
 		Short:         "Measure, cure and prove away the queues that break up calls",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}
+		Version:       version,
+	})
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", c.CommandPath(), err, c.CommandPath())}
 	})
 	root.AddCommand(newDemoCommand())
 	root.AddCommand(newTuneCommand())
+	root.AddCommand(newProveCommand(), newHistoryCommand(), newCompareCommand(), newExportCommand(), newImportCommand())
 	root.AddCommand(newLabCommand())
 	root.AddCommand(newSimCommand())
 	root.AddCommand(newLabInsideCommands()...)

@@ -134,6 +134,43 @@ func tunedWell(t *testing.T, before, tuned lab.CaseResult) {
 	within("the tuner's own check", r.After, r.Before)
 }
 
+// Small packets first is what holds the goal of 5 ms with four flows each way.
+func TestSmallFirst(t *testing.T) {
+	cases := run(t, "small-first")
+	best, small := cases["besteffort"].Test.Both, cases["small-first"].Test.Both
+	atMost(t, "p95 increase, small packets first", small.Latency.IncreaseMs.P95, 5)
+	atMost(t, "p95 increase, over besteffort's", small.Latency.IncreaseMs.P95/best.Latency.IncreaseMs.P95, 0.7)
+	atLeast(t, "goodput down, over besteffort's", small.GoodputDownBps/best.GoodputDownBps, 0.99)
+	atLeast(t, "goodput up, over besteffort's", small.GoodputUpBps/best.GoodputUpBps, 0.97)
+}
+
+// One download of a line's own round trip keeps its goodput.
+func TestPatience(t *testing.T) {
+	cases := run(t, "patience")
+	before := cases["before"].Test.Download.GoodputDownBps
+	atLeast(t, "goodput as planned", cases["planned"].Test.Download.GoodputDownBps/before, 0.97)
+	atMost(t, "goodput with CAKE's own rtt", cases["rtt-100"].Test.Download.GoodputDownBps/before, 0.96)
+	atMost(t, "p95 increase as planned", cases["planned"].Test.Download.Latency.IncreaseMs.P95, 5)
+}
+
+// A line that changes while it is measured changes what is measured.
+func TestVary(t *testing.T) {
+	cases := run(t, "vary")
+	s := cases["before"].Test.Download.Series
+	var early, late []float64
+	for i, v := range s.DownMbps {
+		switch at := float64(i) * s.BinS; {
+		case at > 4 && at < 8:
+			early = append(early, v)
+		case at > 16 && at < 19:
+			late = append(late, v)
+		}
+	}
+	atLeast(t, "Mbit/s before the change", median(early), 9)
+	atMost(t, "Mbit/s after the change", median(late), 5)
+	atLeast(t, "Mbit/s after the change", median(late), 4.4)
+}
+
 // Two runs of the tuner end at the same rates, within 2 %.
 func TestTuneIsRepeatable(t *testing.T) {
 	var rates [2]struct{ down, up float64 }

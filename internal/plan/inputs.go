@@ -29,6 +29,7 @@ type Facts struct {
 	PointToPoint bool      `json:"point_to_point,omitempty"` // the WAN has no Ethernet header: ppp, tun, wireguard
 	AQMs         []AQM     `json:"aqms,omitempty"`           // what the kernel has; nil: what the platform's current release has
 	IFB          bool      `json:"ifb"`                      // the kernel has ifb devices
+	NoRules      bool      `json:"no_rules,omitempty"`       // it has no u32 filters with skbedit, which put small packets first
 	Offloads     []Offload `json:"offloads,omitempty"`       // what can be switched off; nil: tso, gso and gro everywhere
 }
 

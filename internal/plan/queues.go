@@ -17,6 +17,8 @@ func (m *maker) cake(d Direction, s *Shaper) {
 	if m.wishes.Tins != "" {
 		s.Tins = m.wishes.Tins
 		m.because(field(d, "tins"), s.Tins, "as wished")
+	} else if d == DirectionUp && m.platform.rules && m.facts.NoRules {
+		m.because(field(d, "tins"), s.Tins, "%s", whyNoRules)
 	} else if d == DirectionUp && m.platform.rules {
 		m.firstUp(s)
 	} else {

@@ -19,6 +19,7 @@ type Request struct {
 	Limit    int // packets
 	Quantum  unit.Size
 	Side     string // ifb or lan
+	Tins     string // cake only
 }
 
 // Wishes returns what Make needs to give the request on a line that was
@@ -27,7 +28,7 @@ func (r Request) Wishes() Wishes {
 	w := Wishes{
 		AQM: AQM(r.AQM), Side: Side(r.Side),
 		Down: RateWish{Rate: r.Down}, Up: RateWish{Rate: r.Up},
-		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum,
+		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum, Tins: r.Tins,
 	}
 	switch {
 	case r.Down == 0 && r.Up != 0:

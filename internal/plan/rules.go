@@ -29,6 +29,9 @@ type Rule struct {
 // tinsForRules are the tins that a Rule chooses from.
 const tinsForRules = "diffserv4"
 
+// whyNoRules explains an upload without rules on a platform that could have them.
+const whyNoRules = "this kernel has no u32 filters with the skbedit action (modules cls_u32 and act_skbedit), which would put acknowledgements and calls first; isolation alone keeps calls short of delay"
+
 // firstUp sets what goes first in the upload. A full packet holds a slow uplink
 // for milliseconds: ACKs that wait for several of them come back as bursts of
 // download, which then stand at the modem; and a call waits behind those.

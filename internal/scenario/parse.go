@@ -218,6 +218,7 @@ func (p *parser) fix(t table) *Fix {
 		Limit:    t.integer("limit", 0, 1, 1<<20),
 		Quantum:  unit.Size(t.integer("quantum", 0, 64, 65535)),
 		Side:     t.oneOf("side", "", "ifb", "lan"),
+		Tins:     t.oneOf("tins", "", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"),
 	}
 	if v := t.take("ecn"); v != nil {
 		b, ok := v.(bool)

@@ -109,6 +109,7 @@ type Fix struct {
 	Limit    int           `json:"limit,omitempty"` // packets
 	Quantum  unit.Size     `json:"quantum,omitempty"`
 	Side     string        `json:"side,omitempty"` // ifb or lan: where the download is shaped
+	Tins     string        `json:"tins,omitempty"` // cake: besteffort, diffserv4, …
 }
 
 // Hosts returns how many machines the home needs.
