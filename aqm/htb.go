@@ -147,6 +147,14 @@ func (h *HTB) Enqueue(now unit.Instant, p Packet) {
 // Dequeue implements Queue: leaves that need not borrow first, then those that
 // borrow from the nearest ancestor; among these by priority, then by turns.
 func (h *HTB) Dequeue(now unit.Instant) (Packet, bool) {
+	if len(h.leaves) == 1 { // the usual case: nobody to take turns with
+		i := h.leaves[0]
+		level := h.lender(now, i)
+		if level < 0 {
+			return Packet{}, false
+		}
+		return h.serve(now, level, h.classes[i].priority)
+	}
 	for level := range htbLevels {
 		for priority := range 8 {
 			if p, ok := h.serve(now, level, priority); ok {

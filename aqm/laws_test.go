@@ -51,6 +51,11 @@ func subjects() []subject {
 		p.CoDel.Drop, p.CoDel.Packets = d, 40
 		return NewStartTime(p)
 	}})
+	add(subject{name: "sparse first", make: func(d DropFunc) (Queue, error) {
+		p := DefaultSparseFirst(Linux612, 2*unit.MbitPerSecond)
+		p.StartTime.CoDel.Drop, p.StartTime.CoDel.Packets, p.Seed = d, 40, 9
+		return NewSparseFirst(p)
+	}})
 	for tins := BestEffort; tins <= Precedence; tins++ {
 		for _, rate := range []unit.Rate{0, 2 * unit.MbitPerSecond} {
 			framing := Framing{Replaced: 14, Overhead: 44, Minimum: 84, Cells: Cells(tins % 3)}

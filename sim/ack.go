@@ -26,14 +26,15 @@ func (c *Conn) acked(n *Network, p *packet) {
 	if c.stopped {
 		return
 	}
-	a := ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo)}
+	a := &n.ack
+	*a = ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo)}
 	before := c.delivered
 	if p.seq > c.una {
 		a.advanced = true
-		c.clean(p.seq, &a)
+		c.clean(p.seq, a)
 	}
 	for k := range p.nsacks {
-		c.sack(p.sacks[k], &a)
+		c.sack(p.sacks[k], a)
 	}
 	c.seenSacks = p.sacks
 	a.delivered = c.delivered - before
@@ -56,9 +57,9 @@ func (c *Conn) acked(n *Network, p *packet) {
 	if c.probing && c.una >= c.probeEnd {
 		c.probing = false
 	}
-	wait := c.detect(&a)
-	c.control.sample(c, &a)
-	c.advance(n, &a, p.ece)
+	wait := c.detect(a)
+	c.control.sample(c, a)
+	c.advance(n, a, p.ece)
 	c.output(n)
 	switch {
 	case wait > 0 && c.una < c.nxt:
@@ -233,9 +234,10 @@ func (c *Conn) detect(a *ack) (wait time.Duration) {
 
 // afterReordering is called when the reordering window has passed.
 func (c *Conn) afterReordering(n *Network) {
-	a := ack{now: n.now, prior: c.inFlight()}
-	wait := c.detect(&a)
-	c.advance(n, &a, false)
+	a := &n.ack
+	*a = ack{now: n.now, prior: c.inFlight()}
+	wait := c.detect(a)
+	c.advance(n, a, false)
 	c.output(n)
 	if wait > 0 {
 		c.timerIs = timerReorder

@@ -95,7 +95,6 @@ const (
 
 // Conn is a TCP connection: sender and receiver.
 type Conn struct {
-	params    ConnParams
 	index     uint32
 	direction Direction
 	wires     int
@@ -152,8 +151,12 @@ type Conn struct {
 	echo       unit.Instant
 	quick      int32 // segments that are acknowledged at once
 	ece        bool
-	bins       []int64
+	binEnd     unit.Instant // of the bin under way
+	binBytes   int64        // in it
+	bins       []int64      // those before it
 	binStart   unit.Instant
+	params     ConnParams
+	cubic      cubic  // the control's state, here so that it is near
 	waitingAck uint32 // packet of the last acknowledgement given to a merging shaper
 }
 
@@ -200,10 +203,10 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	c.window = int32(max(p.Window/p.Payload, 2))
 	c.cwnd, c.ssthresh = 10, 1<<30
 	c.quick = int32(p.QuickAcks)
-	c.binStart = p.Start
+	c.binStart, c.binEnd = p.Start, p.Start.Add(p.Bin)
 	switch p.Control {
 	case Cubic:
-		c.control = &cubic{}
+		c.control = &c.cubic
 	case Reno:
 		c.control = &reno{}
 	case LEDBAT:
@@ -271,7 +274,7 @@ func (c *Conn) Acked() unit.Size { return unit.Size(c.una) * c.params.Payload }
 // Goodput returns the bytes of payload that have arrived, each once, in bins
 // that follow each other from the returned instant on.
 func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) {
-	return c.binStart, c.params.Bin, c.bins
+	return c.binStart, c.params.Bin, append(c.bins[:len(c.bins):len(c.bins)], c.binBytes)
 }
 
 // inFlight returns how many segments are in the network, as far as the sender

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"unbloat/aqm"
+	"unbloat/unit"
 )
 
 // delayedAck is how long a receiver owes an acknowledgement at most (Linux's
@@ -65,11 +66,20 @@ func (c *Conn) receive(n *Network, p *packet) {
 // took counts a segment that has arrived for the first time. Segments that wait
 // behind a hole count too: they have crossed the line.
 func (c *Conn) took(n *Network) {
-	bin := int(n.now.Sub(c.binStart) / c.params.Bin)
-	for len(c.bins) <= bin {
-		c.bins = append(c.bins, 0)
+	if n.now >= c.binEnd {
+		c.closeBin(n.now)
 	}
-	c.bins[bin] += int64(c.params.Payload)
+	c.binBytes += int64(c.params.Payload)
+}
+
+// closeBin files the bin under way, and begins the one that now is in.
+func (c *Conn) closeBin(now unit.Instant) {
+	bin := int(now.Sub(c.binStart) / c.params.Bin)
+	for len(c.bins) < bin {
+		c.bins = append(c.bins, c.binBytes)
+		c.binBytes = 0
+	}
+	c.binEnd = c.binStart.Add(time.Duration(bin+1) * c.params.Bin)
 }
 
 // outOfOrder files a segment beyond a hole; its range becomes the newest. It

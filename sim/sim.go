@@ -75,6 +75,7 @@ type Network struct {
 	streams []*Stream
 	random  *rand.Rand
 	events  uint64
+	ack     ack // the one that is being dealt with
 }
 
 // New returns a network in which nothing happens yet, at instant 0.

@@ -19,7 +19,7 @@ func newSimCommand() *cobra.Command {
 		Short:   "Run the queue algorithms in the simulator",
 		GroupID: "lab",
 	}
-	c.AddCommand(newSimReplayCommand())
+	c.AddCommand(newSimReplayCommand(), newSimSweepCommand(), newSimMergeCommand())
 	return c
 }
 

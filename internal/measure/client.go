@@ -18,6 +18,7 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
+	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
@@ -27,12 +28,16 @@ var ErrUnreachable = errors.New("no test server answers")
 // ErrRefused is wrapped by errors that are the server's own words.
 var ErrRefused = errors.New("the server refused")
 
+// ErrNoLoad is wrapped by errors of servers that answer probes but take no load.
+var ErrNoLoad = errors.New("this server takes no load")
+
 // Options of a client. Zero values take the defaults.
 type Options struct {
 	Timeout  time.Duration // for connecting; 10 s
 	Patience time.Duration // for each answer on the control connection; 60 s, for it may travel through the bloat
 	Probe    ProbeSpec     // of the probes that Phase looks at
 	Agent    string        // what the server logs
+	Key      string        // shared with the server; "" if it wants none
 }
 
 // A Client is a session with a test server. Its methods may be called from
@@ -46,10 +51,10 @@ type Client struct {
 	control *control
 	payload func() []byte
 	groups  atomic.Uint32
+	line    *Line
 
 	mu    sync.Mutex
-	probe *Probe       // of the phases; started by the first one
-	base  *idleCeiling // known after an idle phase
+	probe *Probe // of the phases; started by the first one
 }
 
 const (
@@ -93,6 +98,7 @@ func Dial(ctx context.Context, server string, o Options) (*Client, error) {
 		return nil, err
 	}
 	c.token = reply.Token
+	c.line = NewLine(clock, (*nativeSource)(c), LineOptions{Server: address, Interval: o.Probe.withDefaults().Interval})
 	return c, nil
 }
 
@@ -105,17 +111,26 @@ func (c *Client) Now() unit.Instant { return c.clock.Now() }
 // Time returns an instant of the client's clock as a time of day.
 func (c *Client) Time(i unit.Instant) time.Time { return c.clock.Time(i) }
 
-// Close ends the session; the server stops whatever it still does for it.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	p := c.probe
-	c.probe = nil
-	c.mu.Unlock()
-	if p != nil {
-		p.abandon()
-	}
-	return c.control.conn.Close()
+// Phase runs one phase: see Line.Phase.
+func (c *Client) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
+	return c.line.Phase(ctx, spec)
 }
+
+// Idle measures a phase without load, and remembers it as what the line is
+// like when idle.
+func (c *Client) Idle(ctx context.Context, d time.Duration, progress func(Event)) (*RawPhase, error) {
+	return c.Phase(ctx, PhaseSpec{Name: verdict.PhaseIdle, Duration: d, Progress: progress})
+}
+
+// Judge passes judgement on the phases of one run, the idle one first.
+func (c *Client) Judge(label string, raws []RawPhase) *verdict.Test { return c.line.Judge(label, raws) }
+
+// Beside adds probes that run beside the client's own. It must be called
+// before the first phase; the client closes them.
+func (c *Client) Beside(b ...Beside) { c.line.options.Beside = append(c.line.options.Beside, b...) }
+
+// Close ends the session; the server stops whatever it still does for it.
+func (c *Client) Close() error { return c.line.Close() }
 
 // A control is the control connection: one request and its reply at a time.
 type control struct {

@@ -47,11 +47,13 @@ type Flows struct {
 
 // A FlowReport is what became of a group of flows. Instants are of the client's clock.
 type FlowReport struct {
+	Dir        Direction
 	Start, End unit.Instant
 	Series     []verdict.Series     // per flow, at the receiver
 	Sender     []probe.SenderSample // of all flows together
 	ServerCPU  float64              // busiest share, 0–1
 	Broken     []string             // flows that ended before their time
+	OnLoad     []probe.Sample       // round trips on the loaded connections themselves, where they are known
 }
 
 // Goodput returns the rate that arrived from start to end.
@@ -187,7 +189,7 @@ const lastBytes = netio.Overrun + time.Second
 // Stop ends the flows and returns what became of them. It must be called once.
 func (f *Flows) Stop(ctx context.Context) (FlowReport, error) {
 	c := f.client
-	r := FlowReport{Start: f.start, End: c.clock.Now()}
+	r := FlowReport{Dir: f.spec.Dir, Start: f.start, End: c.clock.Now()}
 	var broke []netio.FlowError
 	if f.spec.Limit > 0 {
 		f.awaitEnd(ctx)

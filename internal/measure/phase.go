@@ -21,6 +21,7 @@ type PhaseSpec struct {
 	FlowsUp   int
 	CC        string // of the senders
 	DSCP      int
+	Classes   []int       // DSCPs over which the flows of each direction are spread; empty: DSCP
 	Progress  func(Event) // called at most 5 times a second; may be nil
 }
 
@@ -67,97 +68,70 @@ func (s PhaseSpec) withDefaults() PhaseSpec {
 	return s
 }
 
-// Idle measures a phase without load, and remembers it as what the line is
-// like when idle.
-func (c *Client) Idle(ctx context.Context, d time.Duration, progress func(Event)) (*RawPhase, error) {
-	return c.Phase(ctx, PhaseSpec{Name: verdict.PhaseIdle, Duration: d, Progress: progress})
-}
-
 // Phase runs one phase: it starts the flows asked for, probes for the
 // duration, stops the flows, and waits until the answers under way have come
 // and the line is idle again. Samples are of the phase in which they were sent.
-func (c *Client) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
+func (l *Line) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
 	spec = spec.withDefaults()
 	if spec.Duration <= spec.CutHead+spec.CutTail || spec.Duration > MaxPhase {
 		return nil, fmt.Errorf("phase %s of %v: must be longer than its edges (%v and %v), and at most %v",
 			spec.Name, spec.Duration, spec.CutHead, spec.CutTail, MaxPhase)
 	}
-	p, err := c.phaseProbe(ctx)
+	p, err := l.probing(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("phase %s: %w", spec.Name, err)
 	}
-	run := &phaseRun{client: c, spec: spec, probe: p, moved: map[Direction]int64{}}
+	run := &phaseRun{line: l, spec: spec, probe: p, moved: map[Direction]int64{}}
 	raw, err := run.do(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("phase %s: %w", spec.Name, err)
 	}
 	if spec.Name == verdict.PhaseIdle {
-		c.remember(raw)
+		l.remember(raw)
 	}
 	return raw, nil
 }
 
-// phaseProbe returns the stream of probes that runs through all phases.
-func (c *Client) phaseProbe(ctx context.Context) (*Probe, error) {
-	c.mu.Lock()
-	p := c.probe
-	c.mu.Unlock()
-	if p != nil {
-		return p, nil
-	}
-	p, err := c.StartProbe(ctx, c.options.Probe)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.probe = p
-	return p, nil
-}
-
 // remember takes an idle phase for what the line is like without load: its
 // p95, and a little more.
-func (c *Client) remember(raw *RawPhase) {
-	l := verdict.EvaluateLatency(raw.Samples, verdict.Baseline{})
-	if l.Received == 0 {
+func (l *Line) remember(raw *RawPhase) {
+	e := verdict.EvaluateLatency(raw.Samples, verdict.Baseline{})
+	if e.Received == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.base = &idleCeiling{unit.FromMs(l.RTTMs.P95) + max(2*time.Millisecond, unit.FromMs(l.RTTMs.P50)/10)}
+	l.base = &idleCeiling{unit.FromMs(e.RTTMs.P95) + max(2*time.Millisecond, unit.FromMs(e.RTTMs.P50)/10)}
 }
 
 // A phaseRun is one phase under way.
 type phaseRun struct {
-	client *Client
-	spec   PhaseSpec
-	probe  *Probe
-	flows  []*Flows
-	moved  map[Direction]int64
-	last   unit.Instant
+	line  *Line
+	spec  PhaseSpec
+	probe Prober
+	load  Load // nil: none
+	moved map[Direction]int64
+	last  unit.Instant
 }
 
 func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
-	c := r.client
+	l := r.line
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
-	raw := &RawPhase{Name: r.spec.Name, Interval: r.probe.spec.Interval}
-	steps := r.probe.steps()
-	raw.Start = c.clock.Now()
-	for i, f := range r.flows {
-		if err := f.begin(ctx); err != nil {
-			r.abandon(0)
+	raw := &RawPhase{Name: r.spec.Name, Interval: l.options.Interval}
+	steps := r.probe.Steps()
+	raw.Start = l.clock.Now()
+	if r.load != nil {
+		start, err := r.load.Begin(ctx)
+		if err != nil {
+			r.abandon()
 			return nil, err
 		}
-		if i == 0 {
-			raw.Start = f.start
-		}
+		raw.Start = start
 	}
 	raw.From, raw.End = raw.Start.Add(r.spec.CutHead), raw.Start.Add(r.spec.Duration)
 	raw.To = raw.End.Add(-r.spec.CutTail)
 	if err := r.watch(ctx, raw); err != nil {
-		r.abandon(0)
+		r.abandon()
 		return nil, err
 	}
 	if err := r.collect(ctx, raw); err != nil {
@@ -166,13 +140,17 @@ func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
 	if err := r.settle(ctx, raw.End); err != nil {
 		return nil, err
 	}
-	raw.ClockSteps = r.probe.steps() - steps
-	raw.Samples, raw.Skips = r.probe.samples(raw.Start, raw.End)
+	raw.ClockSteps = r.probe.Steps() - steps
+	raw.Samples, raw.Skips = r.probe.Samples(raw.Start, raw.End)
 	if hasOpen(raw.Samples) {
-		if err := r.probe.resolveOpen(ctx); err != nil {
+		if err := r.probe.Resolve(ctx); err != nil {
 			return nil, err
 		}
-		raw.Samples, _ = r.probe.samples(raw.Start, raw.End)
+		raw.Samples, _ = r.probe.Samples(raw.Start, raw.End)
+	}
+	for _, b := range l.options.Beside {
+		samples, _ := b.Prober.Samples(raw.Start, raw.End)
+		raw.Beside = append(raw.Beside, verdict.Beside{Name: b.Name, Samples: samples})
 	}
 	return raw, nil
 }
@@ -188,32 +166,40 @@ func hasOpen(samples []probe.Sample) bool {
 
 // open opens the flows of the phase; nothing flows yet.
 func (r *phaseRun) open(ctx context.Context) error {
-	for _, d := range []struct {
-		dir Direction
-		n   int
-	}{{Down, r.spec.FlowsDown}, {Up, r.spec.FlowsUp}} {
-		if d.n == 0 {
-			continue
-		}
-		limit := r.spec.Duration
-		if d.dir == Down {
-			limit += downSlack
-		}
-		f, err := r.client.openFlows(ctx, FlowSpec{
-			Dir: d.dir, Flows: d.n, CC: r.spec.CC, DSCP: r.spec.DSCP, Limit: limit,
-		})
-		if err != nil {
-			r.abandon(0)
-			return err
-		}
-		r.flows = append(r.flows, f)
+	specs := r.spec.flows()
+	if len(specs) == 0 {
+		return nil
 	}
-	return nil
+	load, err := r.line.source.Open(ctx, specs)
+	r.load = load
+	return err
 }
 
-func (r *phaseRun) abandon(from int) {
-	for _, f := range r.flows[from:] {
-		f.abandon()
+// flows returns the groups of flows of the phase.
+func (s PhaseSpec) flows() []FlowSpec {
+	var out []FlowSpec
+	for _, d := range []struct {
+		dir   Direction
+		n     int
+		limit time.Duration
+	}{{Down, s.FlowsDown, s.Duration + downSlack}, {Up, s.FlowsUp, s.Duration}} {
+		classes := s.Classes
+		if len(classes) == 0 {
+			classes = []int{s.DSCP}
+		}
+		for i, dscp := range classes {
+			n := d.n/len(classes) + min(1, max(0, d.n%len(classes)-i)) // the remainder goes to the first ones
+			if n > 0 {
+				out = append(out, FlowSpec{Dir: d.dir, Flows: n, CC: s.CC, DSCP: dscp, Limit: d.limit})
+			}
+		}
+	}
+	return out
+}
+
+func (r *phaseRun) abandon() {
+	if r.load != nil {
+		r.load.Abandon()
 	}
 }
 
@@ -238,7 +224,7 @@ func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 // until sleeps to the given instant and reports progress on the way.
 func (r *phaseRun) until(ctx context.Context, raw *RawPhase, at unit.Instant) error {
 	for {
-		now := r.client.clock.Now()
+		now := r.line.clock.Now()
 		left := at.Sub(now)
 		if left <= 0 {
 			return nil
@@ -250,7 +236,7 @@ func (r *phaseRun) until(ctx context.Context, raw *RawPhase, at unit.Instant) er
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		r.report(r.client.clock.Now(), raw.Start, false)
+		r.report(r.line.clock.Now(), raw.Start, false)
 	}
 }
 
@@ -259,18 +245,22 @@ func (r *phaseRun) report(now, start unit.Instant, draining bool) {
 		return
 	}
 	e := Event{Phase: r.spec.Name, Elapsed: now.Sub(start), Duration: r.spec.Duration, Draining: draining}
-	if s, ok := r.probe.newest(); ok {
+	if s, ok := newest(r.probe, now); ok {
 		e.RTT = s.RTT()
 	}
-	for _, f := range r.flows {
-		total, rate := f.moved(), &e.Up
-		if f.spec.Dir == Down {
-			rate = &e.Down
+	for _, d := range []struct {
+		dir   Direction
+		flows int
+		rate  *unit.Rate
+	}{{Down, r.spec.FlowsDown, &e.Down}, {Up, r.spec.FlowsUp, &e.Up}} {
+		if d.flows == 0 || r.load == nil {
+			continue
 		}
-		if r.last != 0 && total > r.moved[f.spec.Dir] && !draining {
-			*rate = unit.Rate(float64(total-r.moved[f.spec.Dir]) * 8 / now.Sub(r.last).Seconds())
+		total := r.load.Moved(d.dir)
+		if r.last != 0 && total > r.moved[d.dir] && !draining {
+			*d.rate = unit.Rate(float64(total-r.moved[d.dir]) * 8 / now.Sub(r.last).Seconds())
 		}
-		r.moved[f.spec.Dir] = total
+		r.moved[d.dir] = total
 	}
 	r.last = now
 	r.spec.Progress(e)
@@ -278,13 +268,15 @@ func (r *phaseRun) report(now, start unit.Instant, draining bool) {
 
 // collect stops the flows and files their reports.
 func (r *phaseRun) collect(ctx context.Context, raw *RawPhase) error {
-	for i, f := range r.flows {
-		rep, err := f.Stop(ctx)
-		if err != nil {
-			r.abandon(i + 1)
-			return err
-		}
-		AddLoad(raw, f.spec.Dir, rep)
+	if r.load == nil {
+		return nil
+	}
+	reports, err := r.load.Stop(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rep := range reports {
+		AddLoad(raw, rep.Dir, rep)
 	}
 	return nil
 }
@@ -303,23 +295,22 @@ func AddLoad(raw *RawPhase, dir Direction, rep FlowReport) {
 	}
 	raw.ServerCPU = max(raw.ServerCPU, rep.ServerCPU)
 	raw.Broken = append(raw.Broken, rep.Broken...)
+	raw.OnLoad = append(raw.OnLoad, rep.OnLoad...)
 }
 
 // settle waits for the answers under way and, after a load, until the line is
 // idle again or drainLimit is over.
 func (r *phaseRun) settle(ctx context.Context, end unit.Instant) error {
-	c := r.client
-	c.mu.Lock()
-	base := c.base
-	c.mu.Unlock()
-	limit := c.clock.Now().Add(drainLimit)
+	l := r.line
+	base := l.base
+	limit := l.clock.Now().Add(drainLimit)
 	for {
-		done, err := r.probe.settled(end)
+		done, err := r.probe.Settled(end)
 		if err != nil {
 			return err
 		}
-		now := c.clock.Now()
-		drained := len(r.flows) == 0 || base == nil || limit.Before(now) || r.probe.idleAgain(base.rtt, now)
+		now := l.clock.Now()
+		drained := r.load == nil || base == nil || limit.Before(now) || idleAgain(r.probe, l.options.Interval, base.rtt, now)
 		if done && drained {
 			return nil
 		}

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +40,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Run measures the four phases, idle, download, upload and both, and judges them.
-func Run(ctx context.Context, c *Client, cfg Config) (*verdict.Test, error) {
+func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 	cfg = cfg.withDefaults()
 	specs := []PhaseSpec{
 		{Name: verdict.PhaseIdle, Duration: cfg.Idle},
@@ -51,19 +52,15 @@ func Run(ctx context.Context, c *Client, cfg Config) (*verdict.Test, error) {
 	for _, spec := range specs {
 		spec.CC, spec.Progress = cfg.CC, cfg.Progress
 		raw, err := c.Phase(ctx, spec)
+		if errors.Is(err, ErrNoLoad) {
+			t := c.Judge(cfg.Label, raws)
+			t.Notes = append(t.Notes, err.Error())
+			return t, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("test against %s: %w", c.Server(), err)
 		}
 		raws = append(raws, *raw)
 	}
 	return c.Judge(cfg.Label, raws), nil
-}
-
-// Judge passes judgement on the phases of one run, the idle one first.
-func (c *Client) Judge(label string, raws []RawPhase) *verdict.Test {
-	m := verdict.Meta{Label: label, Server: c.Server()}
-	if len(raws) > 0 {
-		m.Time = c.Time(raws[0].Start).UTC().Format(time.RFC3339)
-	}
-	return verdict.Judge(m, raws)
 }

@@ -40,6 +40,29 @@ const (
 
 // DialDatagram opens a socket to the address, with the given DSCP (0–63).
 func DialDatagram(clock *Clock, to netip.AddrPort, dscp int) (*Datagram, error) {
+	return dialDatagram(clock, to, unix.SOCK_DGRAM, 0, dscp)
+}
+
+// DialPing opens a ping socket to the address: what is sent and received are
+// ICMP messages. raw says that the system allowed only a raw socket, which
+// hears everybody's messages and, over IPv4, hands over the IP header too.
+// Without the right to either the error wraps ErrNotAllowed.
+func DialPing(clock *Clock, to netip.Addr, dscp int) (d *Datagram, raw bool, err error) {
+	proto := unix.IPPROTO_ICMP
+	if to.Unmap().Is6() {
+		proto = unix.IPPROTO_ICMPV6
+	}
+	d, err = dialDatagram(clock, netip.AddrPortFrom(to, 0), unix.SOCK_DGRAM, proto, dscp)
+	if err == nil {
+		return d, false, nil
+	}
+	if d, rawErr := dialDatagram(clock, netip.AddrPortFrom(to, 0), unix.SOCK_RAW, proto, dscp); rawErr == nil {
+		return d, true, nil
+	}
+	return nil, false, fmt.Errorf("open a ping socket to %s: %w", to, allowed(HopICMP, err))
+}
+
+func dialDatagram(clock *Clock, to netip.AddrPort, kind, proto, dscp int) (*Datagram, error) {
 	family, sa := unix.AF_INET, unix.Sockaddr(nil)
 	if to.Addr().Unmap().Is4() {
 		sa = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().Unmap().As4()}
@@ -47,9 +70,9 @@ func DialDatagram(clock *Clock, to netip.AddrPort, dscp int) (*Datagram, error) 
 		family = unix.AF_INET6
 		sa = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16(), ZoneId: zoneIndex(to.Addr().Zone())}
 	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
-		return nil, fmt.Errorf("open a UDP socket to %s: %w", to, err)
+		return nil, fmt.Errorf("open a datagram socket to %s: %w", to, err)
 	}
 	d := &Datagram{fd: fd, clock: clock, stamp: stamper{clock: clock}}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) // else: the time of reading
@@ -60,7 +83,7 @@ func DialDatagram(clock *Clock, to netip.AddrPort, dscp int) (*Datagram, error) 
 	}
 	if err := unix.Connect(fd, sa); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("connect a UDP socket to %s: %w", to, err)
+		return nil, fmt.Errorf("connect a datagram socket to %s: %w", to, err)
 	}
 	d.msgs = make([]mmsg, batch)
 	d.iovs = make([]unix.Iovec, batch)

@@ -108,3 +108,8 @@ func (d *Datagram) Close() error {
 	<-d.done
 	return err
 }
+
+// DialPing opens a ping socket, which this program knows on Linux only.
+func DialPing(_ *Clock, to netip.Addr, _ int) (*Datagram, bool, error) {
+	return nil, false, unsupported(fmt.Sprintf("open a ping socket to %s", to))
+}

@@ -62,18 +62,6 @@ func dialHops(clock *Clock, to netip.Addr, way HopWay) (HopSocket, error) {
 	return s, nil
 }
 
-// allowed marks the errors that a privilege would cure, with the cure.
-func allowed(way HopWay, err error) error {
-	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
-		return err
-	}
-	cure := "run as root, or with CAP_NET_RAW"
-	if way == HopICMP {
-		cure = `sysctl -w net.ipv4.ping_group_range="0 2147483647" allows it to everyone`
-	}
-	return fmt.Errorf("%w: %w; %s", ErrNotAllowed, err, cure)
-}
-
 func (s *hopSocket) Way() HopWay { return s.way }
 
 func (s *hopSocket) Close() error { return unix.Close(s.fd) }
@@ -100,14 +88,6 @@ func (s *hopSocket) Send(ttl int, port uint16, b []byte) error {
 		_, _ = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	}
 	return fmt.Errorf("send a probe to %s: %w", s.to, noRoute(err))
-}
-
-// noRoute marks the errors that say that nothing can be sent there.
-func noRoute(err error) error {
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EADDRNOTAVAIL) {
-		return fmt.Errorf("%w: %w", ErrNoRoute, err)
-	}
-	return err
 }
 
 func (s *hopSocket) v4() [4]byte {
@@ -142,7 +122,7 @@ func (s *hopSocket) Drain(receive func(HopEvent)) error {
 	return nil
 }
 
-// most bounds one reading, so that a flood of foreign ICMP does not hold up probes.
+// mostEvents bounds one reading, so that a flood of foreign ICMP does not hold up probes.
 const mostEvents = 1024
 
 func (s *hopSocket) drain(flags int, receive func(HopEvent)) error {
@@ -188,19 +168,4 @@ func (s *hopSocket) event(e *HopEvent, from unix.Sockaddr, oob []byte, queue boo
 		e.Form = HopMessage
 	}
 	return e.From.IsValid() && e.Data != nil
-}
-
-// findExtendedError finds the extended error among control messages.
-func findExtendedError(oob []byte) (extendedError, bool) {
-	for len(oob) >= unix.SizeofCmsghdr {
-		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
-		if err != nil {
-			return extendedError{}, false
-		}
-		if h.Level == unix.IPPROTO_IP && h.Type == unix.IP_RECVERR || h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_RECVERR {
-			return parseExtendedError(data)
-		}
-		oob = rest
-	}
-	return extendedError{}, false
 }

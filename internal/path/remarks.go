@@ -12,6 +12,7 @@ import (
 func (r *Result) remark() {
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	r.remarkEnd(note)
+	r.remarkSteps(note)
 	r.remarkSlowRouters(note)
 	r.remarkLoss(note)
 	if b := r.Begins; b != nil && b.Unconfirmed {
@@ -26,7 +27,7 @@ func (r *Result) remark() {
 		}
 	}
 	if r.Method == "udp" {
-		note("UDP probes (ICMP is not allowed here): each has a port of its own, so routers may send them different ways.")
+		note("UDP probes: each goes to a port of its own, so routers may send them different ways.")
 	}
 }
 
@@ -41,6 +42,27 @@ func (r *Result) remarkEnd(note func(string, ...any)) {
 		return
 	}
 	note("%s itself does not answer; the figures go as far as hop %d.", r.Host, r.Hops[n-1].Hop)
+}
+
+// remarkSteps names the links beside the worst that add much too.
+func (r *Result) remarkSteps(note func(string, ...any)) {
+	if r.Begins == nil {
+		return
+	}
+	before, after, afterAddr := 0.0, 0, ""
+	for _, h := range r.Hops {
+		if h.Confirmed == nil {
+			continue
+		}
+		v := h.Confirmed.P50
+		if r.Begins.Statistic == "p95" {
+			v = h.Confirmed.P95
+		}
+		if step := v - before; h.Hop != r.Begins.Hop && step >= max(unit.Ms(Threshold), 0.02*r.Begins.IncreaseMs) {
+			note("%s of it arise %s, between %s and %s.", milliseconds(step), r.linkPlace(after, h.Hop).words(), hopWords(after, afterAddr), hopWords(h.Hop, h.Address))
+		}
+		before, after, afterAddr = max(before, v), h.Hop, h.Address
+	}
 }
 
 // remarkSlowRouters names routers that delay nothing but their own answers.
@@ -103,7 +125,7 @@ func (r *Result) remarkLoss(note func(string, ...any)) {
 		}
 	}
 	if len(limited) > 0 {
-		note("%s not every probe, but the hops behind do: such routers limit how often they answer; that is no loss of traffic.", several(limited, "answers", "answer"))
+		note("%s not answer every probe, but the hops behind do: such routers limit how often they answer; that is no loss of traffic.", several(limited, "does", "do"))
 	}
 	for _, p := range []struct {
 		loss []float64

@@ -184,11 +184,14 @@ func (t *Tracer) learnEnd(f *flight, at unit.Instant, r Reply) {
 	}
 }
 
+// patience is how long answers are waited for. Who has not answered for four
+// times as long as the slowest answer took, and a second, will not.
+func (t *Tracer) patience() time.Duration { return min(4*t.slowest+time.Second, Grace) }
+
 // Settled reports whether no more answers are to be expected of the probes
-// under way. Who has not answered for four times as long as the slowest answer
-// took, and a second, will not.
+// under way.
 func (t *Tracer) Settled(now unit.Instant) bool {
-	patience := min(4*t.slowest+time.Second, Grace)
+	patience := t.patience()
 	for i := range t.flights {
 		f := &t.flights[i]
 		if f.used && !f.done && f.ttl <= t.limit() && now.Sub(f.sent) < patience {
@@ -198,10 +201,14 @@ func (t *Tracer) Settled(now unit.Instant) bool {
 	return true
 }
 
-// Close counts the probes that are still under way as lost.
-func (t *Tracer) Close() {
+// Close counts the probes under way as lost, but for those whose answers might
+// have come yet: if it is not Settled, their fate is not known.
+func (t *Tracer) Close(now unit.Instant) {
+	patience := t.patience()
 	for i := range t.flights {
-		t.lose(&t.flights[i])
+		if f := &t.flights[i]; now.Sub(f.sent) >= patience {
+			t.lose(f)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ func (r *Result) sentence() string {
 	case r.Load == nil:
 		return r.idleSentence()
 	case r.Begins == nil:
-		s := fmt.Sprintf("Under %s load no hop is more than %s slower than idle.", r.Load.words(), milliseconds(unit.Ms(Threshold)))
+		s := fmt.Sprintf("Under %s load no part of the path is more than %s slower than idle.", r.Load.words(), milliseconds(unit.Ms(Threshold)))
 		return s + fmt.Sprintf(" The load moved %s: if the line is faster, its queue was never full.", r.Load.moved())
 	}
 	b := r.Begins
@@ -43,7 +43,11 @@ func (r *Result) idleSentence() string {
 	h := r.Hops[last]
 	s := fmt.Sprintf("%s answers in %s (median)", capital(hopWords(h.Hop, h.Address)), milliseconds(h.Idle.RTTMs.P50))
 	if h.Destination {
-		s = fmt.Sprintf("%s, %d hops away, answers in %s (median)", r.Host, h.Hop, milliseconds(h.Idle.RTTMs.P50))
+		away := fmt.Sprintf("%d hops", h.Hop)
+		if h.Hop == 1 {
+			away = "one hop"
+		}
+		s = fmt.Sprintf("%s, %s away, answers in %s (median)", r.Host, away, milliseconds(h.Idle.RTTMs.P50))
 	}
 	if at, by := r.varies(); at > 0 {
 		s += fmt.Sprintf(". Latency varies by %s from hop %d on: something loads the line %s, or the link itself is unsteady", milliseconds(by), at, r.place(at).words())

@@ -79,6 +79,9 @@ func (ses *session) answerAll(c *net.TCPConn) error {
 
 // spend books bytes; false if the session's budget has none left.
 func (ses *session) spend(n unit.Size) bool {
+	if !ses.server.spend(ses.from, n) {
+		return false
+	}
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
 	ses.bytes += int64(n)

@@ -11,9 +11,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -34,12 +36,15 @@ type Limits struct {
 	Idle       time.Duration // after which a session that does nothing is closed
 	Session    time.Duration // of one session
 	Handshake  time.Duration // for the first line of a connection
+
+	AddressBytes unit.Size     // that one address may move within an hour, all protocols together; 0: no limit
+	AddressTime  time.Duration // of one address's sessions within an hour, summed; 0: no limit
 }
 
 // DefaultLimits are enough for a household and an office of testers.
 func DefaultLimits() Limits {
 	return Limits{
-		Sessions: 256, PerAddress: 64, Conns: 4096, Flows: 512, Streams: 64,
+		Sessions: 1024, PerAddress: 64, Conns: 8192, Flows: 512, Streams: 64,
 		Load: 10 * time.Minute, Idle: 5 * time.Minute, Session: 4 * time.Hour, Handshake: 30 * time.Second,
 	}
 }
@@ -67,6 +72,8 @@ func (l Limits) withDefaults() Limits {
 // Options of a server.
 type Options struct {
 	Listen string       // host:port for TCP and UDP; port 0 chooses a free one
+	Irtt   string       // host:port for irtt's UDP; "": not served
+	Key    string       // shared with the clients; "": everybody may
 	Limits Limits       // zero values take the defaults
 	Log    *slog.Logger // nil: no log
 }
@@ -81,13 +88,31 @@ type Server struct {
 	payload []byte
 	wg      sync.WaitGroup
 
+	accounts *accounts
+	refusals *refusals
+	others   []sideServer // of other protocols, on ports of their own
+
 	mu       sync.Mutex
 	closed   bool
 	conns    map[*net.TCPConn]bool // being shaken hands with, or control
 	sessions map[string]*session   // by token
 	streams  map[uint64]*stream    // by token
-	perAddr  map[netip.Addr]int
 }
+
+// A sideServer serves another protocol on a port of its own.
+type sideServer interface {
+	serve() error // until close; nil after it
+	close()
+	addr() netip.AddrPort
+	name() string
+}
+
+// Protocols, as logs and metrics name them.
+const (
+	protocolNative = "unbloat"
+	protocolIrtt   = "irtt"
+	protocolIperf3 = "iperf3"
+)
 
 // Listen opens the server's sockets. Serve must follow.
 func Listen(o Options) (*Server, error) {
@@ -97,8 +122,9 @@ func Listen(o Options) (*Server, error) {
 	s := &Server{
 		clock: netio.NewClock(), limits: o.Limits.withDefaults(), log: o.Log, payload: netio.Payload(),
 		conns: map[*net.TCPConn]bool{}, sessions: map[string]*session{},
-		streams: map[uint64]*stream{}, perAddr: map[netip.Addr]int{},
+		streams: map[uint64]*stream{}, refusals: newRefusals(),
 	}
+	s.accounts = newAccounts(s.limits)
 	a, err := net.ResolveTCPAddr("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w; write it like :%d or 127.0.0.1:%d", o.Listen, err, probe.DefaultPort, probe.DefaultPort)
@@ -112,7 +138,31 @@ func Listen(o Options) (*Server, error) {
 		s.tcp.Close()
 		return nil, fmt.Errorf("%w; is another server running? --listen chooses another port", err)
 	}
+	if err := s.listenOthers(o); err != nil {
+		s.close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// listenOthers opens the sockets of the other protocols.
+func (s *Server) listenOthers(o Options) error {
+	for _, p := range []struct {
+		name, address, flag string
+		listen              func(address string) (sideServer, error)
+	}{
+		{protocolIrtt, o.Irtt, "--irtt", func(a string) (sideServer, error) { return listenIrtt(s, a, o.Key) }},
+	} {
+		if p.address == "" {
+			continue
+		}
+		side, err := p.listen(p.address)
+		if err != nil {
+			return fmt.Errorf("serve %s: %w; is another server running? %s chooses another port, and none with \"\"", p.name, err, p.flag)
+		}
+		s.others = append(s.others, side)
+	}
+	return nil
 }
 
 func hostOf(address string) string {
@@ -130,6 +180,13 @@ func (s *Server) Addr() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).Addr
 // for their goroutines. It returns nil after such an orderly end.
 func (s *Server) Serve(ctx context.Context) error {
 	s.wg.Go(func() { _ = s.udp.Serve(s.datagram) }) // ends when closed
+	for _, side := range s.others {
+		s.wg.Go(func() {
+			if err := side.serve(); err != nil {
+				s.log.Warn("a server ended", "address", side.addr(), "error", err)
+			}
+		})
+	}
 	stop := context.AfterFunc(ctx, s.close)
 	defer stop()
 	err := s.accept()
@@ -151,6 +208,10 @@ func (s *Server) close() {
 	s.closed = true
 	s.tcp.Close()
 	s.udp.Close()
+	s.accounts.close()
+	for _, side := range s.others {
+		side.close()
+	}
 	for c := range s.conns {
 		c.Close()
 	}
@@ -170,6 +231,7 @@ func (s *Server) accept() error {
 		}
 		if !s.track(c) {
 			s.log.Warn("too many connections", "from", c.RemoteAddr(), "limit", s.limits.Conns)
+			s.refusals.add(protocolNative, "connections")
 			c.Close()
 			continue
 		}
@@ -213,9 +275,23 @@ func (s *Server) greet(c *net.TCPConn) {
 		}
 	}
 	s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+	s.refusals.add(protocolNative, refusalReason(err))
 	l.refuse(err)
 	s.untrack(c)
 	c.Close()
+}
+
+// refusalReason sorts what ended a handshake, for the metrics.
+func refusalReason(err error) string {
+	switch {
+	case errors.Is(err, probe.ErrRequest):
+		return "malformed"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "handshake too slow"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "truncated"
+	}
+	return "other"
 }
 
 // attach hands a data connection to its session.
@@ -264,4 +340,16 @@ func clientAddr(c *net.TCPConn) netip.Addr {
 		return netip.Addr{}
 	}
 	return a.AddrPort().Addr().Unmap()
+}
+
+// Irtt returns the address on which irtt is served; the zero value if it is not.
+func (s *Server) Irtt() netip.AddrPort { return s.side(protocolIrtt) }
+
+func (s *Server) side(protocol string) netip.AddrPort {
+	for _, side := range s.others {
+		if side.name() == protocol {
+			return side.addr()
+		}
+	}
+	return netip.AddrPort{}
 }

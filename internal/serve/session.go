@@ -77,22 +77,16 @@ func endReason(err error) string {
 
 // open makes a session, within the limits.
 func (s *Server) open(from netip.Addr) (*session, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return nil, net.ErrClosed
-	case len(s.sessions) >= s.limits.Sessions:
-		return nil, fmt.Errorf("the server is busy with %d sessions; try again later", len(s.sessions))
-	case s.perAddr[from] >= s.limits.PerAddress:
-		return nil, fmt.Errorf("the server is busy with %d sessions from %s; try again later", s.perAddr[from], from)
+	if err := s.admit(from, protocolNative); err != nil {
+		return nil, err
 	}
 	ses := &session{
 		server: s, token: newToken(), from: from, began: s.clock.Now(),
 		groups: map[uint32]*group{}, streams: map[uint32]*stream{}, exchanges: map[*net.TCPConn]bool{},
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.sessions[ses.token] = ses
-	s.perAddr[from]++
 	return ses, nil
 }
 
@@ -100,10 +94,8 @@ func (s *Server) open(from netip.Addr) (*session, error) {
 func (s *Server) end(ses *session) {
 	s.mu.Lock()
 	delete(s.sessions, ses.token)
-	if s.perAddr[ses.from]--; s.perAddr[ses.from] <= 0 {
-		delete(s.perAddr, ses.from)
-	}
 	s.mu.Unlock()
+	s.leave(ses.from, s.clock.Now().Sub(ses.began))
 
 	ses.mu.Lock()
 	ses.closed = true
@@ -225,6 +217,9 @@ func (ses *session) start(req probe.Request) (probe.Reply, error) {
 		if budget.Bytes <= 0 {
 			return probe.Reply{}, fmt.Errorf("the session has moved %v, which is the limit", unit.Size(ses.bytes))
 		}
+	}
+	if left := ses.server.left(ses.from); left > 0 && (budget.Bytes == 0 || left < budget.Bytes) {
+		budget.Bytes = left
 	}
 	bin := req.Bin
 	if bin == 0 {

@@ -79,7 +79,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	conn, err := sqlite3.OpenFlags(full, sqlite3.OPEN_READWRITE|sqlite3.OPEN_NOFOLLOW)
+	conn, err := sqlite3.OpenFlags(full, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, explain("open", path, err)
 	}
@@ -94,9 +94,10 @@ func open(ctx context.Context, path string) (*Store, error) {
 
 // prepare sets the connection up and brings the layout up to date.
 //
-// The write-ahead log is used with an exclusive lock: its index is then in this
-// process's own memory instead of a mapped file, which would end the process if
-// the disk were full. Processes wait for one another; each is done soon.
+// The rollback journal is used, not the write-ahead log: a run writes once, and
+// the log's index is a mapped file, which ends the whole process where the disk
+// is full and the file system cannot reserve space, and which machines that
+// share a home over the network do not share. At rest there is one file.
 func (s *Store) prepare() error {
 	if err := s.conn.BusyTimeout(patience); err != nil {
 		return err
@@ -104,18 +105,24 @@ func (s *Store) prepare() error {
 	if err := s.checkOwner(); err != nil {
 		return err
 	}
-	for _, p := range []string{"locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "trusted_schema = OFF"} {
-		if err := s.conn.Exec("PRAGMA " + p); err != nil {
-			return err
-		}
+	if err := s.conn.Exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF"); err != nil {
+		return err
 	}
 	return s.migrate()
 }
 
-// checkOwner refuses other programs' files before anything is written.
+// checkOwner refuses files of other programs, and of the future, before anything
+// is written.
 func (s *Store) checkOwner() error {
 	id, err := s.number("PRAGMA application_id")
-	if err != nil || id == applicationID {
+	if err != nil {
+		return err
+	}
+	if id == applicationID {
+		have, err := s.number("PRAGMA user_version")
+		if err == nil && have > int64(len(migrations())) {
+			err = ErrNewer
+		}
 		return err
 	}
 	n, err := s.number("SELECT count(*) FROM sqlite_schema")
@@ -125,34 +132,45 @@ func (s *Store) checkOwner() error {
 	return err
 }
 
-func (s *Store) migrate() (err error) {
+func (s *Store) migrate() error {
+	return s.transact(func() error {
+		have, err := s.number("PRAGMA user_version")
+		if err != nil {
+			return err
+		}
+		all := migrations()
+		if have >= int64(len(all)) {
+			return nil
+		}
+		for _, m := range all[have:] {
+			if err := s.conn.Exec(m); err != nil {
+				return err
+			}
+		}
+		if have > 0 {
+			if err := s.refigure(); err != nil {
+				return err
+			}
+		}
+		return s.conn.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(all)))
+	})
+}
+
+// transact does all of do in one transaction, or nothing.
+func (s *Store) transact(do func() error) error {
 	tx, err := s.conn.BeginImmediate()
 	if err != nil {
 		return err
 	}
-	defer tx.End(&err)
-	have, err := s.number("PRAGMA user_version")
-	if err != nil {
-		return err
-	}
-	all := migrations()
-	if have > int64(len(all)) {
-		return ErrNewer
-	}
-	if have == int64(len(all)) {
-		return nil
-	}
-	for _, m := range all[have:] {
-		if err := s.conn.Exec(m); err != nil {
-			return err
+	if err = do(); err == nil {
+		if err = tx.Commit(); err == nil {
+			return nil
 		}
 	}
-	if have > 0 {
-		if err := s.refigure(); err != nil {
-			return err
-		}
+	if !s.conn.GetAutocommit() { // else SQLite has rolled it back by itself
+		err = errors.Join(err, tx.Rollback())
 	}
-	return s.conn.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(all)))
+	return err
 }
 
 // refigure takes the figures of all results anew.
@@ -240,6 +258,24 @@ func bind(st *sqlite3.Stmt, args []any) error {
 	return nil
 }
 
+// fromFile reports whether an error is SQLite's.
+func fromFile(err error) bool {
+	var e *sqlite3.Error
+	return errors.As(err, &e)
+}
+
+// full reports whether nothing more can be written in a folder: SQLite does not
+// always say why writing failed.
+func full(dir string) bool {
+	f, err := os.CreateTemp(dir, ".unbloat-space-*")
+	if err == nil {
+		defer os.Remove(f.Name())
+		defer f.Close()
+		_, err = f.Write(make([]byte, 256<<10))
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // explain says what SQLite's error means for the person at the keyboard.
 func explain(doing, path string, err error) error {
 	why := err
@@ -255,7 +291,7 @@ func explain(doing, path string, err error) error {
 			why = err
 		}
 		remedy = fmt.Sprintf("it was left as it is; move it away and a new one is begun (mv %s %s.damaged), and save what can be saved with: sqlite3 %s.damaged .recover", path, path, path)
-	case errors.Is(err, sqlite3.FULL), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case errors.Is(err, sqlite3.FULL), errors.Is(err, sqlite3.IOERR) && full(filepath.Dir(path)):
 		why = fmt.Errorf("%w (%w)", ErrFull, err)
 		remedy = "nothing in it is lost; make room, or name a file elsewhere with --store"
 	case errors.Is(err, sqlite3.BUSY):

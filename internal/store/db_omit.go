@@ -5,6 +5,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"io"
 )
 
 // A Store is an open file of results. This build has none.
@@ -29,3 +30,11 @@ func (*Store) List(context.Context, Filter) ([]Entry, error) { return nil, ErrOm
 
 // Get returns ErrOmitted.
 func (*Store) Get(context.Context, string) (Record, error) { return Record{}, ErrOmitted }
+
+// Import returns ErrOmitted.
+func (*Store) Import(context.Context, io.Reader) (read, added int, err error) {
+	return 0, 0, ErrOmitted
+}
+
+// Export returns ErrOmitted.
+func (*Store) Export(context.Context, io.Writer, []string) (int, error) { return 0, ErrOmitted }

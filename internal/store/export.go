@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,48 +36,51 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap returns what is wrong with the line.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// WriteExport writes records for ReadExport.
-func WriteExport(w io.Writer, records []Record) error {
+// A Writer writes an export, a Record at a time.
+type Writer struct{ packer *gzip.Writer }
+
+// NewWriter begins an export.
+func NewWriter(w io.Writer) (*Writer, error) {
 	z := gzip.NewWriter(w)
-	if _, err := fmt.Fprintf(z, "{\"schema\":%q}\n", ExportSchema); err != nil {
-		return err
-	}
-	for _, r := range records {
-		text, err := line(r)
-		if err != nil {
-			return err
-		}
-		if _, err := z.Write(append(text, '\n')); err != nil {
-			return err
-		}
-	}
-	return z.Close()
+	_, err := fmt.Fprintf(z, "{\"schema\":%q}\n", ExportSchema)
+	return &Writer{z}, err
 }
 
-// ReadExport reads what WriteExport wrote, packed or not. A line that is not
-// exactly a record with its own id is refused with a *LineError.
-func ReadExport(r io.Reader) ([]Record, error) {
+// Write appends a record as Get returned it.
+func (w *Writer) Write(r Record) error {
+	text, err := line(r)
+	if err == nil {
+		_, err = w.packer.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// Close ends the export; without it the export is not whole.
+func (w *Writer) Close() error { return w.packer.Close() }
+
+// ReadExport calls each for every record of an export, packed or not. A line
+// that is not exactly a record with its own id is refused with a *LineError, and
+// so is one that each returns an error for.
+func ReadExport(r io.Reader, each func(Record) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, fmt.Errorf("unpack: %w", err)
+			return &LineError{1, fmt.Errorf("unpack: %w", err)}
 		}
 		defer z.Close()
 		in = bufio.NewReaderSize(z, 1<<16)
 	}
-	var out []Record
 	left := int64(maxImport)
 	for n := 1; ; n++ {
 		text, err := readLine(in, min(left, maxLine))
-		if errors.Is(err, io.EOF) && len(text) == 0 {
-			if n == 1 {
-				return nil, errors.New("the file is empty")
-			}
-			return out, nil
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, &LineError{n, err}
+		switch {
+		case errors.Is(err, io.EOF) && len(text) == 0 && n > 1:
+			return nil
+		case errors.Is(err, io.EOF) && len(text) == 0:
+			return &LineError{1, errors.New("the file is empty")}
+		case err != nil && !errors.Is(err, io.EOF):
+			return &LineError{n, err}
 		}
 		left -= int64(len(text))
 		if n == 1 {
@@ -86,14 +88,14 @@ func ReadExport(r io.Reader) ([]Record, error) {
 		} else {
 			var rec Record
 			if rec, err = parseLine(text); err == nil {
-				out = append(out, rec)
+				err = each(rec)
 			}
 		}
-		if err == nil && len(out) > maxRecords {
+		if err == nil && n > maxRecords {
 			err = fmt.Errorf("more than %d results", maxRecords)
 		}
 		if err != nil {
-			return nil, &LineError{n, err}
+			return &LineError{n, err}
 		}
 	}
 }
@@ -144,27 +146,4 @@ func parseLine(text []byte) (Record, error) {
 	}
 	_, err = out.figures()
 	return out, err
-}
-
-// Export writes the results whose ids begin so, all of them if none is given,
-// the oldest first, and returns how many.
-func (s *Store) Export(ctx context.Context, w io.Writer, prefixes []string) (int, error) {
-	if len(prefixes) == 0 {
-		all, err := s.List(ctx, Filter{})
-		if err != nil {
-			return 0, err
-		}
-		for i := len(all) - 1; i >= 0; i-- {
-			prefixes = append(prefixes, all[i].ID)
-		}
-	}
-	var records []Record
-	for _, p := range prefixes {
-		r, err := s.Get(ctx, p)
-		if err != nil {
-			return 0, err
-		}
-		records = append(records, r)
-	}
-	return len(records), WriteExport(w, records)
 }

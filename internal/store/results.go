@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,27 +19,74 @@ import (
 // Add keeps the records, all or none of them, and returns how many of them were
 // new. Their ids are not believed but made.
 func (s *Store) Add(ctx context.Context, records []Record) (added int, err error) {
-	defer func() {
-		if err != nil {
-			added, err = 0, explain("keep", s.path, err)
-		}
-	}()
 	s.conn.SetInterrupt(ctx)
-	tx, err := s.conn.BeginImmediate()
+	err = s.transact(func() error {
+		for _, r := range records {
+			fresh, err := s.add(r)
+			if err != nil {
+				return err
+			}
+			if fresh {
+				added++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, explain("keep", s.path, err)
+	}
+	return added, nil
+}
+
+// Import keeps the results of an export, all or none of them, and returns how
+// many there were and how many of them were new. What is wrong with the export
+// is a *LineError, if it is in a line.
+func (s *Store) Import(ctx context.Context, r io.Reader) (read, added int, err error) {
+	s.conn.SetInterrupt(ctx)
+	err = s.transact(func() error {
+		return ReadExport(r, func(rec Record) error {
+			fresh, err := s.add(rec)
+			read++
+			if fresh {
+				added++
+			}
+			return err
+		})
+	})
+	var wrong *LineError
+	if errors.As(err, &wrong) && !fromFile(err) {
+		return 0, 0, err
+	}
+	if err != nil {
+		return 0, 0, explain("import into", s.path, err)
+	}
+	return read, added, nil
+}
+
+// Export writes the results whose ids begin so, all of them if none is given,
+// the oldest first, and returns how many.
+func (s *Store) Export(ctx context.Context, w io.Writer, prefixes []string) (n int, err error) {
+	s.conn.SetInterrupt(ctx)
+	if len(prefixes) == 0 {
+		if prefixes, err = s.ids(); err != nil {
+			return 0, explain("export", s.path, err)
+		}
+	}
+	out, err := NewWriter(w)
 	if err != nil {
 		return 0, err
 	}
-	defer tx.End(&err)
-	for _, r := range records {
-		fresh, err := s.add(r)
+	for _, p := range prefixes {
+		r, err := s.Get(ctx, p)
 		if err != nil {
-			return 0, err
+			return n, err
 		}
-		if fresh {
-			added++
+		if err := out.Write(r); err != nil {
+			return n, err
 		}
+		n++
 	}
-	return added, nil
+	return n, out.Close()
 }
 
 func (s *Store) add(r Record) (bool, error) {

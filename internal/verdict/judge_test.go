@@ -197,7 +197,10 @@ func TestLossSplits(t *testing.T) {
 		var samples []probe.Sample
 		fates := rapid.SliceOfN(rapid.SampledFrom([]probe.Fate{probe.Answered, probe.LostUp, probe.LostDown, probe.Open}), 1, 300).Draw(t, "fates")
 		for i, f := range fates {
-			samples = append(samples, probe.Sample{Seq: uint32(i), Sent: unit.Instant(i), Received: unit.Instant(i + 5), Fate: f})
+			samples = append(samples, probe.Sample{
+				Seq: uint32(i), Sent: unit.Instant(i), Received: unit.Instant(i + 5), Fate: f,
+				ServerReceived: unit.Instant(i + 2), ServerSent: unit.Instant(i + 2),
+			})
 		}
 		l := EvaluateLatency(samples, Baseline{})
 		if l.Received > l.Sent || l.Sent != len(fates) {

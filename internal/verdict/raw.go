@@ -29,6 +29,15 @@ type Raw struct {
 	CPUUnknown     string   // why CPU is not known; "" if it is
 	ClockSteps     int      // how often the machine's clock was set
 	Broken         []string // flows that ended before their time, and why
+
+	OnLoad []probe.Sample // round trips on the loaded connections themselves
+	Beside []Beside       // what further probes saw
+}
+
+// A Beside is what probes saw that ran beside the graded ones.
+type Beside struct {
+	Name    string // such as "icmp 192.0.2.1"
+	Samples []probe.Sample
 }
 
 // A Series is the bytes that one flow brought, in bins.

@@ -173,6 +173,8 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 		f.AQMs = []plan.AQM{}
 		if have["cake"] {
 			f.AQMs = append(f.AQMs, plan.CAKE)
+			ok, err := probeRules(ctx, r)
+			f.NoRules = err == nil && !ok
 		}
 		if have["htb"] && have["fq_codel"] {
 			f.AQMs = append(f.AQMs, plan.FQCoDel)

@@ -11,11 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
+	"unbloat/internal/measure"
 	"unbloat/internal/path"
 )
 
@@ -39,6 +40,14 @@ func trace(t *testing.T, change func(*exec.Cmd), args ...string) *path.Result {
 	_ = path.Write(&text, &r) // into memory
 	t.Logf("%v, by %s:\n%s", args, r.Method, text.String())
 	return &r
+}
+
+// wake waits until the home's interfaces have come up and neighbours are known.
+func wake(t *testing.T, address string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "ping", "-c", "2", "-w", "20", address).CombinedOutput(); err != nil {
+		t.Fatalf("ping %s: %v: %s", address, err, out)
+	}
 }
 
 // way checks that the path is that of the lab's home, and every probe answered.
@@ -116,6 +125,68 @@ func loaded(t *testing.T, r *path.Result, queue float64) {
 	}
 }
 
+// Ctrl-C in the loaded phase ends the load and reports what was seen.
+func TestLabPathInterrupted(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
+		return
+	}
+	r := trace(t, func(c *exec.Cmd) {
+		go func() {
+			time.Sleep(25 * time.Second) // virtual: ten seconds into the loaded phase
+			_ = c.Process.Signal(os.Interrupt)
+		}()
+	}, lab.ServerAddr, "--load", lab.Server(), "--direction", "up")
+	if b := r.Begins; b == nil || b.Hop != 2 || r.Load.GoodputUpBps < 4e6 || len(r.Notes) == 0 || !strings.Contains(r.Notes[0], "Interrupted in the upload phase") {
+		t.Errorf("begins %+v, load %+v, notes %q", b, r.Load, r.Notes)
+	}
+	if n := r.Hops[2].Loaded.Sent; n < 8 || n > 12 {
+		t.Errorf("%d probes before the interruption", n)
+	}
+}
+
+// A slow Wi-Fi, between the router and the home, is told from the line: here a
+// queue of the router's towards the home.
+func TestLabPathHome(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
+		return
+	}
+	run(t.Context(), t, lab.NodeRouter, "tc", "qdisc", "add", "dev", lab.RouterLAN, "root", "tbf", "rate", "10mbit", "burst", "1600", "limit", "300kb")
+	r := trace(t, nil, lab.ServerAddr, "--load", lab.Server(), "--direction", "down")
+	way(t, r, home4()...)
+	if b := r.Begins; b == nil || b.Hop != 1 || b.After != 0 || b.Place != path.Home || b.IncreaseMs < 120 || b.IncreaseMs > 250 {
+		t.Errorf("begins %+v", b)
+	}
+}
+
+// So is a queue in the provider's network.
+func TestLabPathProvider(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
+		return
+	}
+	run(t.Context(), t, lab.NodeISP, "tc", "qdisc", "replace", "dev", "net", "root", "tbf", "rate", "3mbit", "burst", "1600", "limit", "150kb")
+	r := trace(t, nil, lab.ServerAddr, "--load", lab.Server(), "--direction", "up")
+	way(t, r, home4()...)
+	near(t, r, 0, 10, 10)
+	if b := r.Begins; b == nil || b.Hop != 3 || b.After != 2 || b.Place != path.Provider || b.IncreaseMs < 200 || b.IncreaseMs > 410 {
+		t.Errorf("begins %+v", b)
+	}
+}
+
+// A router that answers once in three seconds loses nothing.
+func TestLabPathRateLimited(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
+		return
+	}
+	run(t.Context(), t, lab.NodeISP, "sh", "-c", "echo 3000 > /proc/sys/net/ipv4/icmp_ratelimit")
+	r := trace(t, nil, lab.ServerAddr, "--idle", "20")
+	if f := r.Hops[1].Idle; f.Sent != 20 || f.Received == 20 || f.Received < 5 || r.Hops[2].Idle.Loss != 0 {
+		t.Errorf("%d of %d answered", f.Received, f.Sent)
+	}
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "Hop 2 does not answer every probe") {
+		t.Errorf("notes %q", r.Notes)
+	}
+}
+
 // On the router itself the home has no hop, which it is told here: its address
 // is private in the lab.
 func TestLabPathRouter(t *testing.T) {
@@ -135,10 +206,15 @@ func TestLabPathUnprivileged(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
 		return
 	}
+	wake(t, lab.ServerAddr)
 	binary := copyForAll(t)
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip("SKIPPED: setpriv is missing; apt-get install util-linux")
+	}
 	nobody := func(c *exec.Cmd) {
-		c.Path = binary
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		c.Path = setpriv
+		c.Args = append([]string{setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", binary}, c.Args[1:]...)
 	}
 	for _, c := range []struct{ groups, method string }{{"0 2147483647", "icmp"}, {"1 0", "udp"}} {
 		if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte(c.groups), 0o644); err != nil {
@@ -181,9 +257,9 @@ func TestLabPathIPv6(t *testing.T) {
 	}
 	for node, lines := range map[string][]string{
 		lab.Host(1):    {"addr add 2001:db8:1::2/64 dev eth0 nodad", "route add default via 2001:db8:1::1"},
-		lab.NodeRouter: {"addr add 2001:db8:1::1/64 dev lan nodad", "addr add 2001:db8:2::2/64 dev wan nodad", "route add default via 2001:db8:2::1"},
-		lab.NodeISP:    {"addr add 2001:db8:2::1/64 dev home nodad", "addr add 2001:db8:3::1/64 dev net nodad", "route add 2001:db8:1::/64 via 2001:db8:2::2"},
-		lab.NodeServer: {"addr add 2001:db8:3::2/64 dev eth0 nodad", "route add default via 2001:db8:3::1"},
+		lab.NodeRouter: {"addr add 2001:db8:1::1/64 dev lan nodad", "addr add 2001:db8:2::2/64 dev wan nodad", "route add default via 2001:db8:2::1", "neigh replace 2001:db8:2::1 lladdr 02:00:00:00:01:02 dev wan nud permanent"},
+		lab.NodeISP:    {"addr add 2001:db8:2::1/64 dev home nodad", "addr add 2001:db8:3::1/64 dev net nodad", "route add 2001:db8:1::/64 via 2001:db8:2::2", "neigh replace 2001:db8:2::2 lladdr 02:00:00:00:00:01 dev home nud permanent", "neigh replace 2001:db8:3::2 lladdr 02:00:00:00:02:02 dev net nud permanent"},
+		lab.NodeServer: {"addr add 2001:db8:3::2/64 dev eth0 nodad", "route add default via 2001:db8:3::1", "neigh replace 2001:db8:3::1 lladdr 02:00:00:00:02:01 dev eth0 nud permanent"},
 	} {
 		run(t.Context(), t, node, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
 		for _, l := range lines {
@@ -193,6 +269,7 @@ func TestLabPathIPv6(t *testing.T) {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	wake(t, "2001:db8:3::2")
 	for _, by := range []string{"icmp", "raw", "udp"} {
 		r := trace(t, nil, "2001:db8:3::2", "--way", by)
 		way(t, r, "2001:db8:1::1", "2001:db8:2::1", "2001:db8:3::2")
@@ -217,6 +294,7 @@ func TestLabPathMtr(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: mtr is missing; apt-get install mtr-tiny")
 	}
+	wake(t, lab.ServerAddr)
 	for _, by := range []string{"raw", "udp"} {
 		ours := trace(t, nil, lab.ServerAddr, "--way", by)
 		args := []string{"-r", "-c", "10", "-n", "-j", lab.ServerAddr}
@@ -232,27 +310,66 @@ func TestLabPathMtr(t *testing.T) {
 	}
 }
 
-// compare compares a trace with mtr's JSON.
-func compare(t *testing.T, ours *path.Result, out []byte) {
-	t.Helper()
-	var theirs struct {
-		Report struct {
-			Hubs []struct {
-				Count                        json.Number `json:"count"`
-				Host                         string      `json:"host"`
-				Loss                         float64     `json:"Loss%"`
-				Snt                          int
-				Last, Avg, Best, Wrst, StDev float64
-			}
+// So it does while something loads the line. The two cannot probe at the same
+// time (routers would answer neither fully), so each sees its own twenty
+// seconds of the queue's saw-tooth: the averages agree within a tenth.
+func TestLabPathMtrLoaded(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
+		return
+	}
+	mtr, err := exec.LookPath("mtr")
+	if err != nil {
+		t.Skip("SKIPPED: mtr is missing; apt-get install mtr-tiny")
+	}
+	client, err := measure.Dial(t.Context(), lab.Server(), measure.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.StartFlows(t.Context(), measure.FlowSpec{Dir: measure.Up, Flows: 4}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // virtual: until the queue is full
+	ours := trace(t, nil, lab.ServerAddr, "--idle", "20")
+	out, err := exec.CommandContext(t.Context(), mtr, "-r", "-c", "20", "-n", "-j", lab.ServerAddr).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range hubs(t, ours, out) {
+		f := ours.Hops[i].Idle
+		t.Logf("hop %d: avg %.1f ms, mtr %.1f; best %.1f, %.1f; worst %.1f, %.1f", i+1, f.AvgMs, m.Avg, f.BestMs, m.Best, f.WorstMs, m.Wrst)
+		if math.Abs(f.AvgMs-m.Avg) > max(1, 0.1*m.Avg) || math.Abs(f.WorstMs-m.Wrst) > max(1, 0.05*m.Wrst) || 100*f.Loss != m.Loss {
+			t.Errorf("hop %d: %+v, mtr %+v", i+1, f, m)
 		}
 	}
+}
+
+// A hub is a hop as mtr reports it.
+type hub struct {
+	Count                        json.Number `json:"count"`
+	Host                         string      `json:"host"`
+	Loss                         float64     `json:"Loss%"`
+	Snt                          int
+	Last, Avg, Best, Wrst, StDev float64
+}
+
+// hubs reads mtr's JSON, which must have the same hops as ours.
+func hubs(t *testing.T, ours *path.Result, out []byte) []hub {
+	t.Helper()
+	var theirs struct{ Report struct{ Hubs []hub } }
 	if err := json.Unmarshal(out, &theirs); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if len(theirs.Report.Hubs) != len(ours.Hops) {
 		t.Fatalf("%d hops, mtr sees %d", len(ours.Hops), len(theirs.Report.Hubs))
 	}
-	for i, m := range theirs.Report.Hubs {
+	return theirs.Report.Hubs
+}
+
+// compare compares a trace with mtr's JSON.
+func compare(t *testing.T, ours *path.Result, out []byte) {
+	t.Helper()
+	for i, m := range hubs(t, ours, out) {
 		h := ours.Hops[i]
 		f := h.Idle
 		if h.Address != m.Host || fmt.Sprint(h.Hop) != m.Count.String() || f.Sent != m.Snt || 100*f.Loss != m.Loss {

@@ -28,7 +28,9 @@ func Resolve(ctx context.Context, network, host string) (netip.Addr, error) {
 	defer cancel()
 	all, err := net.DefaultResolver.LookupNetIP(ctx, network, host)
 	var dns *net.DNSError
-	if errors.As(err, &dns) && dns.IsNotFound || err == nil && len(all) == 0 {
+	var literal *net.AddrError // an address of the other family
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound, errors.As(err, &literal), err == nil && len(all) == 0:
 		return netip.Addr{}, fmt.Errorf("look up %s (%s): %w", host, network, ErrUnknownHost)
 	}
 	if err != nil {

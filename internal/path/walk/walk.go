@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config) (*path.Result, error) {
 	if err := w.run(ctx); err != nil {
 		return nil, fmt.Errorf("trace the path to %s: %w", cfg.Host, err)
 	}
-	w.tracer.Close()
+	w.tracer.Close(w.clock.Now())
 	w.names.finish(ctx)
 	return w.result(), nil
 }

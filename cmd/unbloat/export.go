@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/store"
+)
+
+func newExportCommand() *cobra.Command {
+	var f storeFlag
+	var output string
+	c := &cobra.Command{
+		Use:     "export [ID…] -o FILE",
+		GroupID: "main",
+		Short:   "Write kept results to a file, for `unbloat import` elsewhere",
+		Long: `Writes the results with these IDs, all of them if none is given, to a file of
+gzipped JSON: a line for each, with the conditions it was taken under.`,
+		Example: `  unbloat export -o results.jsonl.gz
+  unbloat export 3fa9c1 88b2 -o - | ssh router unbloat import -`,
+		RunE: func(c *cobra.Command, ids []string) error {
+			if output == "" {
+				return usageError("export: -o FILE is missing, such as -o results.jsonl.gz; - is standard output")
+			}
+			return f.export(c, ids, output)
+		},
+	}
+	f.register(c.Flags())
+	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`, a .jsonl.gz; - is standard output")
+	return c
+}
+
+func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error {
+	var b bytes.Buffer
+	n := 0
+	err := f.with(c.Context(), false, func(s *store.Store) (err error) {
+		if s == nil {
+			return &exitError{exitPrecondition, errors.New("export: no results were kept yet; `unbloat test` keeps its own")}
+		}
+		n, err = s.Export(c.Context(), &b, ids)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if output == "-" {
+		_, err = c.OutOrStdout().Write(b.Bytes())
+		return err
+	}
+	if err := apply.WriteFile(output, b.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%d results written to %s.\n", n, output)
+	return nil
+}
+
+func newImportCommand() *cobra.Command {
+	var f storeFlag
+	c := &cobra.Command{
+		Use:     "import FILE",
+		GroupID: "main",
+		Short:   "Keep the results of an export; those that are there already stay as they are",
+		Example: "  unbloat import results.jsonl.gz",
+		Args:    exactArgs(1, "one FILE, or - for standard input"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.importFrom(c, args[0])
+		},
+	}
+	f.register(c.Flags())
+	return c
+}
+
+func (f *storeFlag) importFrom(c *cobra.Command, name string) error {
+	var in io.Reader = c.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return usageError("import: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	var read, added int
+	err := f.with(c.Context(), true, func(s *store.Store) (err error) {
+		read, added, err = s.Import(c.Context(), in)
+		return err
+	})
+	var line *store.LineError
+	if errors.As(err, &line) {
+		return usageError("import %s: %w; nothing of it was kept", name, err)
+	}
+	if err != nil {
+		return storeError(fmt.Errorf("import %s: %w", name, err))
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%d results read, %d of them new.\n", read, added)
+	return nil
+}

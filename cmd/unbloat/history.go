@@ -1,0 +1,393 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/host"
+	"unbloat/internal/measure"
+	"unbloat/internal/plan"
+	"unbloat/internal/prove"
+	"unbloat/internal/report"
+	"unbloat/internal/store"
+	"unbloat/internal/tune"
+	"unbloat/unit"
+)
+
+// storeFlag says where results are kept.
+type storeFlag struct{ file string }
+
+func (f *storeFlag) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.file, "store", os.Getenv("UNBLOAT_STORE"), "`FILE` in which results are kept (default: ~/.local/share/unbloat/results.db)")
+}
+
+func (f *storeFlag) path() (string, error) {
+	if f.file != "" {
+		return f.file, nil
+	}
+	return store.Path(os.Getenv)
+}
+
+// with opens the file of results for use. A file that is not there yet is
+// opened as an empty one if made is set, else use is called with nil.
+func (f *storeFlag) with(ctx context.Context, made bool, use func(*store.Store) error) error {
+	path, err := f.path()
+	if err != nil {
+		return err
+	}
+	open := store.OpenExisting
+	if made {
+		open = store.Open
+	}
+	s, err := open(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) && !made {
+		return use(nil)
+	}
+	if err != nil {
+		return storeError(err)
+	}
+	err = use(s)
+	return storeError(errors.Join(err, s.Close()))
+}
+
+// storeError gives an error of the file of results its exit code.
+func storeError(err error) error {
+	var line *store.LineError
+	switch {
+	case errors.Is(err, store.ErrOmitted):
+		return &exitError{exitPrecondition, err}
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrAmbiguous), errors.As(err, &line):
+		return &exitError{exitUsage, err}
+	}
+	return err
+}
+
+// keepFlags are those of commands that keep their result.
+type keepFlags struct {
+	storeFlag
+	noStore bool
+}
+
+func (f *keepFlags) register(c *cobra.Command) {
+	f.storeFlag.register(c.Flags())
+	c.Flags().BoolVar(&f.noStore, "no-store", false, "do not keep the result for `unbloat history`")
+}
+
+// conditions are what a result does not say itself.
+type conditions struct {
+	iface    string     // "": the one towards the result's server
+	plan     *plan.Plan // the shaping in force; nil: what is committed on iface, if anything
+	stateDir string     // where that is looked up; "": it is not
+}
+
+// keep keeps a result, unless --no-store. That it can't is a warning only: the
+// measurement was made.
+func (f *keepFlags) keep(c *cobra.Command, kind string, result any, at conditions) {
+	if f.noStore {
+		return
+	}
+	ctx := context.WithoutCancel(c.Context())
+	r, err := store.NewRecord(kind, result, time.Now())
+	if err == nil {
+		err = f.save(ctx, r, at)
+	}
+	if err != nil && !errors.Is(err, store.ErrOmitted) {
+		fmt.Fprintln(c.ErrOrStderr(), "unbloat: warning: this result is not kept:", err)
+	}
+}
+
+func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) error {
+	path, err := f.path()
+	if err != nil {
+		return err
+	}
+	if at.iface == "" {
+		at.iface = interfaceTo(r.Server)
+	}
+	if at.plan == nil && at.stateDir != "" && at.iface != "" {
+		e := routerFlags{stateDir: at.stateDir}
+		if engine, err := e.engine(); err == nil {
+			if rec, err := engine.Record(at.iface); err == nil && rec != nil {
+				at.plan = &rec.Plan
+			}
+		}
+	}
+	if at.plan != nil {
+		if r.Plan, err = json.Marshal(at.plan); err != nil {
+			return err
+		}
+	}
+	r.Interface, r.Link = at.iface, store.LinkKind(os.DirFS("/sys"), at.iface)
+	r.Tool, r.System = toolVersion(), systemVersion(ctx)
+	_, err = store.Save(ctx, path, r)
+	return err
+}
+
+// interfaceTo returns the interface through which this machine reaches the
+// server; "" if that can't be told. It sends nothing but a question for a name.
+func interfaceTo(server string) string {
+	address, err := measure.ParseServer(server)
+	if err != nil {
+		return ""
+	}
+	conn, err := net.DialTimeout("udp", address, time.Second)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	from, ok := conn.LocalAddr().(*net.UDPAddr)
+	links, err := net.Interfaces()
+	if !ok || err != nil {
+		return ""
+	}
+	for _, l := range links {
+		addrs, _ := l.Addrs()
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(from.IP) {
+				return l.Name
+			}
+		}
+	}
+	return ""
+}
+
+func toolVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func systemVersion(ctx context.Context) string {
+	out, err := host.Output(ctx, host.Local{}, "uname", "-sr")
+	if s := strings.TrimSpace(string(out)); err == nil && s != "" {
+		return s
+	}
+	return runtime.GOOS
+}
+
+// historyFlags are those of `unbloat history`.
+type historyFlags struct {
+	storeFlag
+	kind, label, server, since string
+	limit                      int
+	json                       bool
+}
+
+func newHistoryCommand() *cobra.Command {
+	var f historyFlags
+	c := &cobra.Command{
+		Use:     "history [ID]",
+		GroupID: "main",
+		Short:   "List earlier results, or show one of them",
+		Long: `Lists the results that were kept, the newest first. With an ID, or as much of it
+as no other result begins with, it shows that result. "unbloat compare" sets two
+of them side by side.`,
+		Example: `  unbloat history --label before --since 7d
+  unbloat history 3fa9c1`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError("%s: takes one ID, not %d (see `%s --help`)", c.CommandPath(), len(args), c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return f.show(c, args[0])
+			}
+			return f.list(c, time.Now())
+		},
+	}
+	fs := c.Flags()
+	f.storeFlag.register(fs)
+	fs.StringVar(&f.kind, "kind", "", "only these: "+strings.Join(store.Kinds(), ", "))
+	fs.StringVar(&f.label, "label", "", "only those with this label")
+	fs.StringVar(&f.server, "server", "", "only those against this server")
+	fs.StringVar(&f.since, "since", "", "only those since a `TIME`: 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z")
+	fs.IntVar(&f.limit, "limit", 20, "at most so many; 0: all")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object")
+	return c
+}
+
+func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
+	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Limit: f.limit}
+	switch {
+	case f.limit < 0:
+		return usageError("history: --limit %d: must not be negative", f.limit)
+	case f.kind != "" && !slices.Contains(store.Kinds(), f.kind):
+		return usageError("history: --kind %q: must be one of %s", f.kind, strings.Join(store.Kinds(), ", "))
+	}
+	if f.since != "" {
+		var err error
+		if filter.Since, err = parseSince(f.since, now); err != nil {
+			return usageError("history: --since %w", err)
+		}
+	}
+	entries := []store.Entry{}
+	err := f.with(c.Context(), false, func(s *store.Store) (err error) {
+		if s != nil {
+			entries, err = s.List(c.Context(), filter)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(c.OutOrStdout(), struct {
+			Schema  string        `json:"schema"`
+			Results []store.Entry `json:"results"`
+		}{"unbloat.history/1", entries})
+	}
+	return printEntries(c.OutOrStdout(), entries)
+}
+
+// parseSince reads a length of time before now, or a time.
+func parseSince(s string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	if n := len(s); n > 1 && (s[n-1] == 'd' || s[n-1] == 'w') {
+		days, err := strconv.ParseFloat(s[:n-1], 64)
+		if s[n-1] == 'w' {
+			days *= 7
+		}
+		if err == nil && days >= 0 && days < 100_000 {
+			return now.Add(-time.Duration(days * 24 * float64(time.Hour))), nil
+		}
+	}
+	d, err := unit.ParseDuration(s)
+	if err != nil || d < 0 {
+		return time.Time{}, fmt.Errorf("%q: give it as 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z", s)
+	}
+	return now.Add(-d), nil
+}
+
+// printEntries prints the list for a terminal.
+func printEntries(w io.Writer, entries []store.Entry) error {
+	if len(entries) == 0 {
+		_, err := fmt.Fprintln(w, "No results are kept that fit.")
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", "id", "time (UTC)", "kind", "grade", "p95", "download", "upload", "what")
+	for _, e := range entries {
+		grade, p95 := e.Grade, fmt.Sprintf("%+.1f ms", e.IncreaseMs)
+		if !e.Valid {
+			grade, p95 = "", "invalid"
+		}
+		if grade == "" {
+			grade = "–"
+		}
+		fmt.Fprintf(&b, "%-8.8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", e.ID, e.Time.UTC().Format("2006-01-02 15:04"), e.Kind, grade, p95,
+			rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// entryWords says what a result was taken of.
+func entryWords(e store.Entry) string {
+	var parts []string
+	add := func(format, s string) {
+		if s = printable(s); s != "" {
+			parts = append(parts, fmt.Sprintf(format, s))
+		}
+	}
+	add("%s", e.Label)
+	add("%s", e.Outcome)
+	add("to %s", e.Server)
+	switch {
+	case e.Link != "" && e.Interface != "":
+		add("over %s", e.Interface+" ("+e.Link+")")
+	case e.Interface != "":
+		add("over %s", e.Interface)
+	}
+	if e.Shaped {
+		add("%s", "shaped")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// printable makes a kept string safe for a terminal, and not endlessly long.
+func printable(s string) string {
+	const most = 60
+	var b strings.Builder
+	n := 0
+	for _, r := range s {
+		if !unicode.IsGraphic(r) {
+			continue
+		}
+		if n++; n > most {
+			b.WriteRune('…')
+			break
+		}
+		b.WriteRune(r)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// show prints one result as its command printed it.
+func (f *historyFlags) show(c *cobra.Command, id string) error {
+	var r store.Record
+	err := f.with(c.Context(), false, func(s *store.Store) (err error) {
+		if s == nil {
+			return fmt.Errorf("find result %q: %w: nothing was kept yet", id, store.ErrNotFound)
+		}
+		r, err = s.Get(c.Context(), id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(c.OutOrStdout(), r)
+	}
+	w := c.OutOrStdout()
+	fmt.Fprintf(w, "%s  %s, %s\n\n", r.ID, r.Kind, strings.Join(conditionWords(r), ", "))
+	switch r.Kind {
+	case store.KindTune:
+		var t tune.Result
+		if err := json.Unmarshal(r.Result, &t); err != nil {
+			return fmt.Errorf("show %.8s: %w", r.ID, err)
+		}
+		return printTune(w, &t)
+	case store.KindProve:
+		var p prove.Result
+		if err := json.Unmarshal(r.Result, &p); err != nil {
+			return fmt.Errorf("show %.8s: %w", r.ID, err)
+		}
+		return printProof(w, &p)
+	}
+	tests, err := report.Parse(r.Result)
+	if err != nil {
+		return fmt.Errorf("show %.8s: %w", r.ID, err)
+	}
+	for i, t := range tests {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := report.TestTable(w, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}

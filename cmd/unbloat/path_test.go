@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/path"
+	"unbloat/internal/path/walk"
+)
+
+// runPathCommand runs `path` and returns its output, its messages and its exit code.
+func runPathCommand(t *testing.T, args ...string) (out, errs string, code int) {
+	t.Helper()
+	c := newPathCommand()
+	var o, e bytes.Buffer
+	c.SetOut(&o)
+	c.SetErr(&e)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs(args)
+	c.SetContext(t.Context())
+	err := c.Execute()
+	var exit *exitError
+	switch {
+	case err == nil:
+		return o.String(), e.String(), exitDone
+	case errors.As(err, &exit):
+		return o.String(), e.String() + err.Error(), exit.code
+	}
+	return o.String(), e.String() + err.Error(), exitFailed
+}
+
+// Wrong usage is refused before anything is sent.
+func TestPathUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"", "one HOST"},
+		{"127.0.0.1 127.0.0.2", "one HOST"},
+		{"127.0.0.1 --direction sideways", "--direction"},
+		{"127.0.0.1 --flows 0", "--flows"},
+		{"127.0.0.1 --interval 10ms", "--interval"},
+		{"127.0.0.1 --idle 1ms", "--idle"},
+		{"127.0.0.1 --seconds 1h", "--seconds"},
+		{"127.0.0.1 --max-hops 65", "--max-hops"},
+		{"127.0.0.1 --home-hops -2", "--home-hops"},
+		{"127.0.0.1 --bytes 20", "--bytes"},
+		{"127.0.0.1 --way pigeon", "--way"},
+		{"127.0.0.1 -4 -6", "-4 and -6"},
+		{"127.0.0.1 --load ftp://x", "--load"},
+		{"127.0.0.1 -6", "no such host"},
+	} {
+		out, errs, code := runPathCommand(t, strings.Fields(c.args)...)
+		if code != exitUsage || !strings.Contains(errs, c.want) || out != "" {
+			t.Errorf("path %s: exit code %d, %q %q", c.args, code, out, errs)
+		}
+	}
+}
+
+// A server of the load that is not there is a missing precondition.
+func TestPathNoServer(t *testing.T) {
+	_, errs, code := runPathCommand(t, "127.0.0.1", "--load", "127.0.0.1:1")
+	if code != exitPrecondition || !strings.Contains(errs, "unbloat serve") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+// On this machine itself: one hop, as text and as JSON. UDP probes need no privilege on Linux.
+func TestPathLoopback(t *testing.T) {
+	s, err := netio.DialHops(netio.NewClock(), netip.MustParseAddr("127.0.0.1"), netio.HopAuto)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	s.Close()
+	args := []string{"127.0.0.1", "--idle", "2", "--interval", "200ms"}
+	out, errs, code := runPathCommand(t, append(args, "--report")...)
+	if code != exitDone || !strings.Contains(out, "  1.|-- 127.0.0.1 ") || !strings.Contains(errs, "idle") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	out, errs, code = runPathCommand(t, append(args, "--json", "--quiet")...)
+	var r path.Result
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if code != exitDone || errs != "" || r.Schema != path.Schema || len(r.Hops) != 1 || !r.Reached || r.Hops[0].Idle.Received == 0 {
+		t.Errorf("exit code %d, %s: %s", code, errs, out)
+	}
+}
+
+// Errors have the exit codes of the contract.
+func TestPathErrors(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{walk.ErrUnknownHost, exitUsage},
+		{&measure.AddressError{}, exitUsage},
+		{measure.ErrUnreachable, exitPrecondition},
+		{measure.ErrRefused, exitPrecondition},
+		{netio.ErrNoRoute, exitPrecondition},
+		{netio.ErrNotAllowed, exitPrecondition},
+		{netio.ErrNotSupported, exitPrecondition},
+		{walk.ErrInterrupted, exitFailed},
+	} {
+		var e *exitError
+		if err := pathError(fmt.Errorf("trace: %w", c.err)); !errors.As(err, &e) || e.code != c.code {
+			t.Errorf("%v: %v", c.err, err)
+		}
+	}
+}
+
+// The live table redraws on a screen of its own and gives the terminal back.
+func TestPathLive(t *testing.T) {
+	var b bytes.Buffer
+	v := &pathView{live: &b}
+	r := &path.Result{Host: "h", Hops: []path.HopFigures{{Hop: 1, Address: "192.0.2.1", Idle: &path.Figures{Sent: 3, Received: 3, AvgMs: 1.5}}}}
+	for i := range 3 {
+		v.draw(walk.Progress{Phase: "idle", Elapsed: time.Duration(i) * time.Second, Duration: 10 * time.Second, Result: r})
+	}
+	v.close()
+	s := b.String()
+	if strings.Count(s, enterScreen) != 1 || !strings.HasSuffix(s, leaveScreen) || strings.Count(s, "192.0.2.1") != 3 || strings.Contains(s, "\n") {
+		t.Errorf("%q", s)
+	}
+}

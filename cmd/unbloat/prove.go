@@ -1,0 +1,277 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/measure"
+	"unbloat/internal/plan"
+	"unbloat/internal/prove"
+	"unbloat/internal/store"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// proveFlags are what `unbloat prove` takes.
+type proveFlags struct {
+	routerFlags
+	keepFlags
+	server, wan, lan, aqm string
+	between, plan, label  string
+	phase, cc             string
+	down, up              unit.Rate
+	pairs                 int
+	load, idle            time.Duration
+	flowsDown, flowsUp    int
+	seed                  uint64
+}
+
+func newProveCommand() *cobra.Command {
+	var f proveFlags
+	c := &cobra.Command{
+		Use:     "prove --server HOST --wan IF",
+		GroupID: "main",
+		Short:   "Prove with interleaved pairs that the shaping is better, and show its price",
+		Long: `Measures the line in pairs, without and with the shaping, in an order that
+favours neither, and says with a 95 % interval how the p95 round trip under
+load changed, and what it costs in throughput. It says "improved" only if the
+whole interval does. Everything is undone at the end, also if it is interrupted
+or this process dies; what was committed before is there again.
+
+The shaping is that of --plan FILE, of --down and --up, or what is committed on
+the interface. --between names the two sides: none, plan, cake, fq_codel, fifo,
+ecn, noecn. ECN shows only if the machines at both ends use it.`,
+		Example: `  unbloat prove --server test.example.net --wan eth0
+  unbloat prove --server 192.0.2.1 --wan eth0 --down 28mbit --up 4.6mbit --pairs 8
+  unbloat prove --server 192.0.2.1 --wan eth0 --between cake,fq_codel --json`,
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return runProve(c, &f) },
+	}
+	f.routerFlags.register(c)
+	f.keepFlags.register(c)
+	fs := c.Flags()
+	fs.StringVar(&f.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")
+	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
+	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
+	fs.StringVar(&f.between, "between", prove.DefaultBetween, "the two `SIDES`; the second is judged against the first")
+	fs.StringVar(&f.plan, "plan", "", "`PLAN`, from \"unbloat plan --json\", or - for standard input")
+	rateFlag(fs, &f.down, "down", "hold the download to this rate")
+	rateFlag(fs, &f.up, "up", "hold the upload to this rate")
+	fs.StringVar(&f.aqm, "aqm", "", "cake, fq_codel or fifo, with --down and --up (default: the best that the kernel has)")
+	fs.IntVar(&f.pairs, "pairs", verdict.MinPairs, "pairs to measure")
+	secondsFlag(fs, &f.load, "seconds", prove.DefaultLoad, "how long each of the two legs of a pair lasts")
+	secondsFlag(fs, &f.idle, "idle", prove.DefaultIdle, "how long the idle line is measured, once")
+	fs.StringVar(&f.phase, "load", verdict.PhaseBoth, "what loads the line: download, upload or both")
+	fs.IntVar(&f.flowsDown, "flows-down", measure.DefaultFlows, "TCP flows that load the download")
+	fs.IntVar(&f.flowsUp, "flows-up", measure.DefaultFlows, "TCP flows that load the upload")
+	fs.StringVar(&f.cc, "cc", "", "congestion control of the senders")
+	fs.StringVar(&f.label, "label", "", "what to call this proof")
+	fs.Uint64Var(&f.seed, "seed", 0, "of the order of the legs (default: a new one each time)")
+	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; it is put back")
+	return c
+}
+
+// Bounds of what a proof may be asked for.
+const maxPairs = 100
+
+func (f *proveFlags) check() (names [2]string, err error) {
+	names, err = prove.SideNames(f.between)
+	switch {
+	case err != nil:
+		return names, usageError("prove: --between: %w", err)
+	case f.server == "":
+		return names, usageError("prove: --server is missing: run `unbloat serve` at the other end of the line, and name it here")
+	case f.pairs < verdict.MinPairs || f.pairs > maxPairs:
+		return names, usageError("prove: --pairs %d: must be %d to %d; fewer prove nothing", f.pairs, verdict.MinPairs, maxPairs)
+	case f.load < 2*time.Second || f.load > maxLoad:
+		return names, usageError("prove: --seconds %v: must be 2s to %v", f.load, maxLoad)
+	case f.idle < time.Second || f.idle > maxLoad:
+		return names, usageError("prove: --idle %v: must be 1s to %v", f.idle, maxLoad)
+	case f.phase != verdict.PhaseBoth && f.phase != verdict.PhaseDownload && f.phase != verdict.PhaseUpload:
+		return names, usageError("prove: --load %q: must be download, upload or both", f.phase)
+	case f.plan != "" && (f.down != 0 || f.up != 0 || f.aqm != ""):
+		return names, usageError("prove: give --plan, or --down, --up and --aqm, not both")
+	case f.aqm != "" && f.down == 0 && f.up == 0:
+		return names, usageError("prove: --aqm goes with --down and --up")
+	}
+	for name, n := range map[string]int{"--flows-down": f.flowsDown, "--flows-up": f.flowsUp} {
+		if n < 1 || n > maxFlows {
+			return names, usageError("prove: %s %d: must be 1 to %d", name, n, maxFlows)
+		}
+	}
+	if _, err := measure.ParseServer(f.server); err != nil {
+		return names, usageError("prove: %w", err)
+	}
+	return names, nil
+}
+
+func runProve(c *cobra.Command, f *proveFlags) error {
+	names, err := f.check()
+	if err != nil {
+		return err
+	}
+	ctx := c.Context()
+	engine, err := f.engine()
+	if err != nil {
+		return err
+	}
+	facts, err := linux.Detect(ctx, host.Local{}, f.wan, f.lan)
+	if err != nil {
+		return changeError(err)
+	}
+	sides, err := f.sides(c.InOrStdin(), names, facts, engine)
+	if err != nil {
+		return changeError(err)
+	}
+	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat prove"})
+	if err != nil {
+		return testError(err)
+	}
+	defer client.Close()
+	if f.seed == 0 {
+		f.seed = uint64(time.Now().UnixNano())
+	}
+	progress := progressTo(c.ErrOrStderr(), f.quiet)
+	result, err := prove.Run(ctx, prove.Config{
+		Sides: sides, WAN: facts.WAN, Label: f.label, Pairs: f.pairs, Load: f.load, Idle: f.idle, Phase: f.phase,
+		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Seed: f.seed, Progress: progress.show,
+		Say: func(line string) {
+			progress.clear()
+			if !f.quiet {
+				fmt.Fprintln(c.ErrOrStderr(), line)
+			}
+		},
+	}, client, prove.NewHeld(engine, facts.WAN, sides, f.load))
+	progress.clear()
+	return f.finish(c, result, err)
+}
+
+// sides makes the two sides from the plan that the flags name.
+func (f *proveFlags) sides(stdin io.Reader, names [2]string, facts plan.Facts, engine *apply.Engine) ([2]prove.Side, error) {
+	var base plan.Plan
+	if prove.NeedPlan(names) {
+		var err error
+		if base, err = f.base(stdin, facts, engine); err != nil {
+			return [2]prove.Side{}, err
+		}
+		if base.WAN != facts.WAN {
+			return [2]prove.Side{}, usageError("prove: the plan is for %s, and --wan is %s", base.WAN, facts.WAN)
+		}
+	}
+	sides, err := prove.Sides(names, base)
+	var side *prove.SideError
+	if errors.As(err, &side) {
+		return sides, usageError("prove: %w", err)
+	}
+	return sides, err
+}
+
+// base returns the plan of --plan, of --down and --up, or the committed one.
+func (f *proveFlags) base(stdin io.Reader, facts plan.Facts, engine *apply.Engine) (plan.Plan, error) {
+	switch {
+	case f.plan != "":
+		return readPlan(stdin, f.plan)
+	case f.down != 0 || f.up != 0:
+		return plan.Make(plan.Line{}, facts, plan.Request{AQM: f.aqm, Down: f.down, Up: f.up}.Wishes())
+	}
+	rec, err := engine.Record(facts.WAN)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	if rec == nil {
+		return plan.Plan{}, &host.PreconditionError{Doing: "prove the shaping of " + facts.WAN, What: "no plan is committed there",
+			Remedy: "find one with `unbloat tune`, or give --down and --up, or --plan FILE"}
+	}
+	return rec.Plan, nil
+}
+
+// finish prints and keeps what came of it, and gives it its exit code.
+func (f *proveFlags) finish(c *cobra.Command, r *prove.Result, err error) error {
+	switch {
+	case err != nil && c.Context().Err() != nil:
+		return &exitError{exitFailed, fmt.Errorf("prove: interrupted; everything is as it was%s", undoTrouble(err))}
+	case errors.Is(err, prove.ErrInvalid):
+		return &exitError{exitInvalid, fmt.Errorf("prove: %w; everything is as it was", err)}
+	case err != nil:
+		return changeError(fmt.Errorf("prove: %w", err))
+	}
+	if f.json {
+		err = printJSON(c.OutOrStdout(), r)
+	} else {
+		err = printProof(c.OutOrStdout(), r)
+	}
+	if err != nil {
+		return err
+	}
+	f.keep(c, store.KindProve, r, conditions{iface: r.WAN, plan: r.Sides[1].Plan})
+	switch r.Outcome {
+	case verdict.Improved:
+		return nil
+	case verdict.Unproved:
+		return &exitError{exitInvalid, errors.New("prove: " + r.Sentence)}
+	}
+	return &exitError{exitNoBetter, fmt.Errorf("prove: %s", r.Outcome)}
+}
+
+// undoTrouble says what an undo had to say; "" if it succeeded.
+func undoTrouble(err error) string {
+	var undo *apply.UndoError
+	if errors.As(err, &undo) {
+		return ", but " + undo.Error()
+	}
+	return ""
+}
+
+// printProof prints the proof for a terminal.
+func printProof(w io.Writer, r *prove.Result) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", wrapWords(r.Sentence, 78))
+	fmt.Fprintf(&b, "%-10s %11s %11s %12s %12s %7s\n", "", "p95", "over idle", "download", "upload", "lost")
+	for _, s := range r.Sides {
+		fmt.Fprintf(&b, "%-10s %8.1f ms %8.1f ms %12s %12s %5.1f %%\n", s.Name, s.P95Ms, s.IncreaseMs,
+			prove.Rate(s.GoodputDownBps), prove.Rate(s.GoodputUpBps), 100*s.Loss)
+	}
+	if r.P95Ms != nil {
+		fmt.Fprintf(&b, "\nchange     %+8.1f ms   95 %% interval %+.1f to %+.1f ms\n", r.P95Ms.Median, r.P95Ms.Lo, r.P95Ms.Hi)
+	}
+	for _, d := range []struct {
+		name string
+		*verdict.Change
+	}{{"download", r.GoodputDown}, {"upload", r.GoodputUp}} {
+		if d.Change != nil {
+			fmt.Fprintf(&b, "%-10s %+8.1f %%    95 %% interval %+.1f to %+.1f %%\n", d.name, 100*d.Median, 100*d.Lo, 100*d.Hi)
+		}
+	}
+	fmt.Fprintf(&b, "\nMedians of %d pairs, %s load, %.0f s in all; order by seed %d.\n", r.PairsUsed, r.Phase, r.LineSeconds, r.Seed)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// wrapWords breaks a sentence into lines of at most width runes.
+func wrapWords(s string, width int) string {
+	var b strings.Builder
+	col := 0
+	for i, word := range strings.Fields(s) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case col+1+n > width:
+			b.WriteByte('\n')
+			col = 0
+		default:
+			b.WriteByte(' ')
+			col++
+		}
+		b.WriteString(word)
+		col += n
+	}
+	return b.String()
+}

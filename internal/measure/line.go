@@ -1,0 +1,151 @@
+package measure
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// A Tester is an open session with a test server, whatever protocol it speaks.
+// *Client and *Line are.
+type Tester interface {
+	Server() string // as it is reported
+	Phase(context.Context, PhaseSpec) (*RawPhase, error)
+	Judge(label string, raws []RawPhase) *verdict.Test
+	Close() error
+}
+
+// A Source is what a protocol brings to a Line: probes and load.
+type Source interface {
+	// Probe returns the stream of probes that runs through all phases, and
+	// starts it if it does not run yet. The Line closes it.
+	Probe(context.Context) (Prober, error)
+	// Open opens the flows of one phase; nothing flows yet. A server that takes
+	// no load returns an error that wraps ErrNoLoad.
+	Open(context.Context, []FlowSpec) (Load, error)
+	Close() error
+}
+
+// A Prober is a running stream of isochronous latency probes.
+type Prober interface {
+	// Samples returns the probes sent in [from, to), fates as far as they are known.
+	Samples(from, to unit.Instant) ([]probe.Sample, []probe.Skip)
+	// Settled reports whether nothing more is to be expected of probes sent before at.
+	Settled(at unit.Instant) (bool, error)
+	// Resolve asks the other end what became of the newest probes, where it can tell.
+	Resolve(context.Context) error
+	// Steps returns how often this machine's clock was set so far.
+	Steps() int
+	Close() error
+}
+
+// A Load is the open flows of one phase.
+type Load interface {
+	Begin(context.Context) (unit.Instant, error) // makes them flow
+	Moved(Direction) int64                       // bytes so far, as far as this end knows
+	Stop(context.Context) ([]FlowReport, error)  // ends them; one report a direction
+	Abandon()                                    // ends them at once, at any time
+}
+
+// Options of a Line besides its protocol's own.
+type LineOptions struct {
+	Server   string        // as it is to be reported
+	Interval time.Duration // of the probes
+	Beside   []Beside      // further probes; the Line closes them
+}
+
+// A Beside is a stream of probes that runs beside the one that is graded.
+type Beside struct {
+	Name     string // such as "icmp 192.0.2.1"
+	Interval time.Duration
+	Prober   Prober
+}
+
+// A Line runs phases against any Source. Its methods are not for concurrent use.
+type Line struct {
+	clock   *netio.Clock
+	options LineOptions
+	source  Source
+
+	mu     sync.Mutex
+	prober Prober
+	base   *idleCeiling // known after an idle phase
+}
+
+// NewLine returns a Line that owns source.
+func NewLine(clock *netio.Clock, source Source, o LineOptions) *Line {
+	return &Line{clock: clock, options: o, source: source}
+}
+
+// Server returns the server's address as it is reported.
+func (l *Line) Server() string { return l.options.Server }
+
+// Close ends the probes and the session.
+func (l *Line) Close() error {
+	l.mu.Lock()
+	p := l.prober
+	l.prober = nil
+	l.mu.Unlock()
+	if p != nil {
+		_ = p.Close() // the session's end matters more
+	}
+	for _, b := range l.options.Beside {
+		_ = b.Prober.Close()
+	}
+	return l.source.Close()
+}
+
+// Judge passes judgement on the phases of one run, the idle one first.
+func (l *Line) Judge(label string, raws []RawPhase) *verdict.Test {
+	m := verdict.Meta{Label: label, Server: l.options.Server}
+	if len(raws) > 0 {
+		m.Time = l.clock.Time(raws[0].Start).UTC().Format(time.RFC3339)
+	}
+	return verdict.Judge(m, raws)
+}
+
+// probing returns the stream of probes that runs through all phases.
+func (l *Line) probing(ctx context.Context) (Prober, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.prober != nil {
+		return l.prober, nil
+	}
+	p, err := l.source.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.prober = p
+	return p, nil
+}
+
+// newest returns the latest answered probe of the last second.
+func newest(p Prober, now unit.Instant) (probe.Sample, bool) {
+	s, _ := p.Samples(now.Add(-time.Second), now)
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i].Fate == probe.Answered {
+			return s[i], true
+		}
+	}
+	return probe.Sample{}, false
+}
+
+// idleAgain reports whether nearly all probes of the last moments came back
+// within ceiling. The moments hold at least five probes.
+func idleAgain(p Prober, interval, ceiling time.Duration, now unit.Instant) bool {
+	moments := max(250*time.Millisecond, 5*interval)
+	to := now.Add(-ceiling - interval)
+	recent, _ := p.Samples(to.Add(-moments), to)
+	good := 0
+	for i := range recent {
+		if recent[i].Fate == probe.Answered && recent[i].RTT() <= ceiling {
+			good++
+		}
+	}
+	return len(recent) > 0 && good*10 >= len(recent)*9
+}

@@ -1,0 +1,94 @@
+package walk
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/path"
+)
+
+// Nothing here asserts a time: the machine that runs it may be busy. The lab
+// asserts them, in virtual time.
+
+func here(t *testing.T) Config {
+	t.Helper()
+	to := netip.MustParseAddr("127.0.0.1")
+	s, err := netio.DialHops(netio.NewClock(), to, netio.HopAuto)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	s.Close()
+	return Config{
+		Host: "here", To: to, Path: path.Config{Interval: path.MinInterval}, Idle: time.Second, HomeHops: -1,
+	}
+}
+
+// On this machine itself there is one hop. Every goroutine ends.
+func TestRun(t *testing.T) {
+	cfg := here(t)
+	cfg.Names = true
+	events := map[string]int{}
+	cfg.Progress = func(p Progress) { events[p.Phase]++ }
+	before := runtime.NumGoroutine()
+	r, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Reached || len(r.Hops) != 1 || r.Hops[0].Idle.Received < 1 || r.Host != "here" || r.Load != nil || events["idle"] == 0 {
+		t.Errorf("%+v, events %v", r, events)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines before, %d after", before, n)
+	}
+}
+
+// An interruption before anything was measured is an error; later the trace
+// ends early and says so.
+func TestRunInterrupted(t *testing.T) {
+	cfg := here(t)
+	cfg.Idle = time.Minute
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, cfg); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	cfg.Progress = func(p Progress) {
+		if p.Phase == "idle" && p.Elapsed > 300*time.Millisecond {
+			cancel()
+		}
+	}
+	r, err := Run(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Hops) != 1 || !strings.Contains(strings.Join(r.Notes, " "), "Interrupted in the idle phase") {
+		t.Errorf("%d hops, notes %q", len(r.Hops), r.Notes)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	if a, err := Resolve(t.Context(), "ip", "127.0.0.1"); err != nil || a != netip.MustParseAddr("127.0.0.1") {
+		t.Errorf("%v, %v", a, err)
+	}
+	if _, err := Resolve(t.Context(), "ip6", "127.0.0.1"); !errors.Is(err, ErrUnknownHost) {
+		t.Errorf("an IPv4 address for IPv6: %v", err)
+	}
+}
+
+// A name from the DNS moves no cursor.
+func TestPrintable(t *testing.T) {
+	if got := printable("core\x1b[2J1.example\u202e net"); got != "core[2J1.examplenet" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,205 @@
+// Package peer is the client of every test server that is not unbloat's own:
+// irtt, iperf3, ndt7, LibreSpeed, Cloudflare's and networkQuality's. Each is a
+// measure.Source, so that one and the same measure.Line runs the phases.
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/wire/iperf3"
+	"unbloat/internal/wire/irtt"
+)
+
+// Options of a session. Zero values take the defaults.
+type Options struct {
+	Timeout  time.Duration     // for connecting; 10 s
+	Probe    measure.ProbeSpec // an Interval of 0 takes the protocol's own
+	Agent    string            // what servers log
+	Ping     string            // further probes, or the only ones of a server that has none: see pingTo
+	Key      string            // shared with the server
+	Insecure bool              // any TLS certificate will do
+	Pin      string            // SHA-256 of the server's certificate, hexadecimal; it then needs no authority
+}
+
+// The schemes of --server.
+const (
+	schemeNative     = "unbloat"
+	schemeIrtt       = "irtt"
+	schemeIperf3     = "iperf3"
+	schemeNDT7       = "ndt7+wss"
+	schemeNDT7Plain  = "ndt7+ws"
+	schemeLibreSpeed = "librespeed+https"
+	schemeCloudflare = "cloudflare+https"
+	schemeRPM        = "rpm+https"
+)
+
+// Schemes lists what Dial understands, for help texts.
+func Schemes() []string {
+	return []string{schemeNative, schemeIrtt, schemeIperf3, schemeNDT7, schemeLibreSpeed, schemeCloudflare, schemeRPM}
+}
+
+// An address is a --server value that was understood.
+type address struct {
+	scheme string
+	host   string // host:port
+	url    url.URL
+}
+
+// parse reads a --server value. Its errors are *measure.AddressError.
+func parse(server string) (address, error) {
+	scheme, rest, ok := strings.Cut(server, "://")
+	if !ok || scheme == schemeNative {
+		host, err := measure.ParseServer(server)
+		return address{scheme: schemeNative, host: host}, err
+	}
+	bad := func(format string, args ...any) (address, error) {
+		return address{}, &measure.AddressError{Server: server, Why: fmt.Sprintf(format, args...)}
+	}
+	plain := strings.HasSuffix(scheme, "+http") || scheme == schemeNDT7Plain
+	base := strings.TrimSuffix(strings.TrimSuffix(scheme, "+http"), "+ws")
+	port := 0
+	switch {
+	case scheme == schemeIrtt:
+		port = irtt.Port
+	case scheme == schemeIperf3:
+		port = iperf3.Port
+	case scheme == schemeNDT7, scheme == schemeLibreSpeed, scheme == schemeCloudflare, scheme == schemeRPM:
+		port = 443
+	case plain && (base == "ndt7" || base == "librespeed" || base == "cloudflare" || base == "rpm"):
+		port = 80
+	default:
+		return bad("no test protocol %q is known, only %s", scheme, strings.Join(Schemes(), ", "))
+	}
+	u, err := url.Parse("x://" + rest)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return bad("not scheme://host[:port][/path]")
+	}
+	if port == irtt.Port || port == iperf3.Port {
+		if strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			return bad("has more than a host and a port")
+		}
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return bad("port %q is not a number from 1 to 65535", p)
+		}
+	} else {
+		u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
+	}
+	u.Scheme = "https"
+	if plain {
+		u.Scheme = "http"
+	}
+	return address{scheme: scheme, host: u.Host, url: *u}, nil
+}
+
+// Check reports whether server and ping are well formed, without asking
+// anybody. Its errors are *measure.AddressError.
+func Check(server, ping string) error {
+	if _, err := parse(server); err != nil {
+		return err
+	}
+	if ping == "" {
+		return nil
+	}
+	_, err := parsePing(ping)
+	return err
+}
+
+// Dial opens a session with a server. Errors: *measure.AddressError, or
+// wrapping measure.ErrUnreachable or measure.ErrRefused.
+func Dial(ctx context.Context, server string, o Options) (measure.Tester, error) {
+	a, err := parse(server)
+	if err != nil {
+		return nil, err
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if a.scheme == schemeNative {
+		return dialNative(ctx, a, o)
+	}
+	d := &dialer{clock: netio.NewClock(), o: o, a: a, server: server}
+	switch {
+	case a.scheme == schemeIrtt:
+		return d.irtt(ctx)
+	case a.scheme == schemeIperf3:
+		return d.iperf3(ctx)
+	}
+	return d.web(ctx)
+}
+
+// dialNative opens a session with unbloat's own server; --ping probes beside it.
+func dialNative(ctx context.Context, a address, o Options) (measure.Tester, error) {
+	c, err := measure.Dial(ctx, a.host, measure.Options{Timeout: o.Timeout, Probe: o.Probe, Agent: o.Agent, Key: o.Key})
+	if err != nil || o.Ping == "" {
+		return c, err
+	}
+	b, err := pingTo(ctx, netio.NewClock(), o.Ping, o)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.Beside(b)
+	return c, nil
+}
+
+// A dialer opens one session.
+type dialer struct {
+	clock  *netio.Clock
+	o      Options
+	a      address
+	server string
+}
+
+// line returns the Line of a source. beside is probed besides, if asked for.
+func (d *dialer) line(ctx context.Context, s measure.Source, interval time.Duration) (measure.Tester, error) {
+	o := measure.LineOptions{Server: d.server, Interval: interval}
+	if d.o.Ping != "" {
+		b, err := pingTo(ctx, d.clock, d.o.Ping, d.o)
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		o.Beside = append(o.Beside, b)
+	}
+	return measure.NewLine(d.clock, s, o), nil
+}
+
+// resolve looks up the address of host:port.
+func resolve(ctx context.Context, hostport string) (netip.AddrPort, error) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%w: %w", measure.ErrUnreachable, err)
+	}
+	if len(addrs) == 0 {
+		return netip.AddrPort{}, fmt.Errorf("%w: %s has no address", measure.ErrUnreachable, host)
+	}
+	return netip.AddrPortFrom(addrs[0].Unmap(), uint16(n)), nil
+}
+
+// unreachable marks an error of connecting, unless it is marked already.
+func unreachable(what string, err error) error {
+	if errors.Is(err, measure.ErrUnreachable) || errors.Is(err, measure.ErrRefused) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", measure.ErrUnreachable, what, err)
+}

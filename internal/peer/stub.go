@@ -1,0 +1,11 @@
+package peer
+
+import (
+	"context"
+	"errors"
+
+	"unbloat/internal/measure"
+)
+
+func (d *dialer) iperf3(context.Context) (measure.Tester, error) { return nil, errors.New("todo") }
+func (d *dialer) web(context.Context) (measure.Tester, error)    { return nil, errors.New("todo") }

@@ -1,0 +1,226 @@
+package prove_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/measure"
+	"unbloat/internal/plan"
+	"unbloat/internal/prove"
+	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// These tests run on a real kernel in virtual time, as root on the router.
+
+// slowHome is a line whose packets are few, so that its seconds pass quickly.
+func slowHome() labtest.Options {
+	return labtest.Options{Server: true, Scenario: &scenario.Scenario{
+		Name: "prove",
+		Line: scenario.Line{
+			Down: 4 * unit.MbitPerSecond, Up: unit.MbitPerSecond, RTT: 20 * time.Millisecond,
+			BufferDown: 250 * unit.KB, BufferUp: 60 * unit.KB,
+		},
+		Cases: []scenario.Case{{Name: "test", Router: scenario.Router{Mode: scenario.ModeNone}}},
+	}}
+}
+
+func labPlan(t *testing.T, aqm plan.AQM) plan.Plan {
+	t.Helper()
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, MTU: 1500},
+		plan.Wishes{AQM: aqm, Down: plan.RateWish{Rate: 3600 * unit.KbitPerSecond}, Up: plan.RateWish{Rate: 900 * unit.KbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func labEngine(dir string) *apply.Engine {
+	return &apply.Engine{Backend: &linux.Backend{Runner: host.Local{}}, Runner: host.Local{}, Dir: dir,
+		Guard: []string{labtest.Unbloat(), "guard", "--state-dir", dir}}
+}
+
+// randomMAC is the address that the kernel gives to each new ifb device.
+var randomMAC = regexp.MustCompile(`(ifb\S+ +\S+ +)[0-9a-f:]{17}`)
+
+// queues is what a proof could leave behind, as the tools print it.
+func queues(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	for _, c := range []string{"ip -br link", "tc -d qdisc show", "tc -d class show dev wan", "tc -d filter show dev wan", "tc -d filter show dev wan ingress", "ethtool -k wan", "ethtool -k lan"} {
+		argv := strings.Fields(c)
+		b, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", c, err, b)
+		}
+		fmt.Fprintf(&out, "$ %s\n%s", c, randomMAC.ReplaceAll(b, []byte("$1")))
+	}
+	return out.String()
+}
+
+// unbloat runs the program and returns what it printed.
+func unbloat(t *testing.T, dir string, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(labtest.Unbloat(), args...)
+	cmd.Env = append(os.Environ(), "UNBLOAT_STATE_DIR="+dir)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
+		t.Fatalf("unbloat %v: %v, want exit %d: %s%s", args, err, want, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+// TestHeldSides: each side is really there, one without shaping is the router as
+// it was, offloads come back between AQMs, and in the end nothing is left.
+func TestHeldSides(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	cake, fq := labPlan(t, plan.CAKE), labPlan(t, plan.FQCoDel)
+	before, dir := queues(t), t.TempDir()
+	for _, committed := range []bool{false, true} {
+		start := before
+		if committed {
+			tr, err := labEngine(dir).Begin(t.Context(), cake, apply.Options{Confirm: time.Minute, Hold: true})
+			if err != nil || tr.Commit() != nil {
+				t.Fatal("commit a shaper first", err)
+			}
+			tr.Close()
+			start = queues(t)
+		}
+		sides := [2]prove.Side{{Name: "cake", Plan: &cake}, {Name: "fq_codel", Plan: &fq}}
+		h := prove.NewHeld(labEngine(dir), lab.RouterWAN, sides, time.Second)
+		none := prove.Side{Name: prove.SideNone}
+		shown := map[string]string{"none": before}
+		for _, s := range []prove.Side{none, sides[0], sides[1], sides[1], none, sides[1], sides[0], none, sides[0]} {
+			if err := h.Switch(t.Context(), s); err != nil {
+				t.Fatalf("switch to %s: %v", s.Name, err)
+			}
+			now := queues(t)
+			if was, ok := shown[s.Name]; ok && was != now {
+				t.Errorf("%s is not what it was (committed before: %v): %s", s.Name, committed, cmp.Diff(was, now))
+			}
+			shown[s.Name] = now
+			if s.Plan != nil && !strings.Contains(now, "qdisc "+string(s.Plan.AQM)) {
+				t.Errorf("%s is not there:\n%s", s.Name, now)
+			}
+		}
+		if err := h.Revert(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if now := queues(t); now != start {
+			t.Errorf("in the end (committed before: %v): %s", committed, cmp.Diff(start, now))
+		}
+	}
+}
+
+// TestProveInLab: the whole command: a real improvement is found with its
+// price, an interrupt leaves everything as it was, and what is missing is told.
+func TestProveInLab(t *testing.T) {
+	if !labtest.Inside(t, slowHome()) {
+		return
+	}
+	dir, before := t.TempDir(), queues(t)
+	store := dir + "/results.db"
+	base := []string{"prove", "--server", lab.Server(), "--wan", "wan", "--lan", "lan", "--store", store, "--seconds", "3", "--idle", "2", "--seed", "1"}
+	with := func(args ...string) []string { return append(append([]string(nil), base...), args...) }
+
+	if _, said := unbloat(t, dir, 5, base...); !strings.Contains(said, "no plan is committed there; find one with `unbloat tune`") {
+		t.Errorf("without a plan: %s", said)
+	}
+	out, _ := unbloat(t, dir, 0, with("--down", "3600kbit", "--up", "900kbit", "--json")...)
+	var r prove.Result
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Outcome != verdict.Improved || r.PairsUsed != 5 || r.P95Ms.Hi > -100 || r.GoodputUp == nil || r.GoodputUp.Median > 0.2 || r.GoodputUp.Median < -0.3 {
+		t.Errorf("%s: %+v, upload %+v", r.Sentence, r.P95Ms, r.GoodputUp)
+	}
+	t.Log(r.Sentence)
+	if now := queues(t); now != before {
+		t.Errorf("after the proof: %s", cmp.Diff(before, now))
+	}
+	if list, _ := unbloat(t, dir, 0, "history", "--store", store); !strings.Contains(list, "none→plan: improved") {
+		t.Errorf("it was not kept: %s", list)
+	}
+
+	cmd := exec.Command(labtest.Unbloat(), with("--down", "3600kbit", "--up", "900kbit", "--state-dir", dir)...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(9 * time.Second) // amid a leg; any moment must do
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	_ = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "interrupted; everything is as it was") || queues(t) != before {
+		t.Errorf("interrupted: exit %d: %s%s", cmd.ProcessState.ExitCode(), &said, cmp.Diff(before, queues(t)))
+	}
+}
+
+// unchanged proves n times on a line on which nothing changes, and counts what
+// was claimed.
+func unchanged(t *testing.T, n int) {
+	c, err := measure.Dial(t.Context(), lab.Server(), measure.Options{Agent: "prove"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	shaped := labPlan(t, plan.CAKE)
+	count := map[verdict.Outcome]int{}
+	for i := range n {
+		sides := [2]prove.Side{{Name: "a"}, {Name: "b"}}
+		if i%2 == 1 {
+			sides[0].Plan, sides[1].Plan = &shaped, &shaped
+		}
+		r, err := prove.Run(t.Context(), prove.Config{
+			Sides: sides, WAN: lab.RouterWAN, Load: 2 * time.Second, Idle: time.Second, Seed: uint64(i), FlowsDown: 2, FlowsUp: 2,
+		}, c, prove.NewHeld(labEngine(t.TempDir()), lab.RouterWAN, sides, 2*time.Second))
+		if err != nil {
+			t.Fatalf("trial %d: %v", i, err)
+		}
+		count[r.Outcome]++
+		t.Log(i, r.LineSeconds, r.Sentence)
+	}
+	t.Logf("of %d trials on an unchanged line: improved %d, worse %d, no difference shown %d, invalid %d",
+		n, count[verdict.Improved], count[verdict.Worsened], count[verdict.NoDifference], count[verdict.Unproved])
+	if count[verdict.Improved]*20 > max(n, 20) || count[verdict.Unproved] > n/4 {
+		t.Errorf("%d of %d claim an improvement, %d are invalid", count[verdict.Improved], n, count[verdict.Unproved])
+	}
+}
+
+// TestUnchangedInLab: 10 proofs on an unchanged line, half of it without and
+// half of it with a shaper on both sides.
+func TestUnchangedInLab(t *testing.T) {
+	if labtest.Inside(t, slowHome()) {
+		unchanged(t, 10)
+	}
+}
+
+// TestUnchangedInLab100 is the promise of 100 trials; UNBLOAT_LONG=1 runs it.
+func TestUnchangedInLab100(t *testing.T) {
+	if os.Getenv("UNBLOAT_LONG") == "" && labtest.Unbloat() == "" {
+		t.Skip("SKIPPED: it takes minutes; UNBLOAT_LONG=1 runs it")
+	}
+	if labtest.Inside(t, slowHome()) {
+		unchanged(t, 100)
+	}
+}

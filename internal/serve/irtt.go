@@ -1,0 +1,195 @@
+package serve
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"net/netip"
+	"sync"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/wire/irtt"
+	"unbloat/unit"
+)
+
+// irttServer answers the probes of irtt's clients. A connection's token is
+// bound to the address and port that opened it. irtt's answer to a request to
+// open is 8 bytes longer than the request; the ledger answers only when the
+// requests of that address have paid for it, which is the client's second try.
+type irttServer struct {
+	server *Server
+	udp    *netio.PacketServer
+	key    []byte
+	ledger *ledger
+	born   unit.Instant
+
+	mu    sync.Mutex
+	conns map[uint64]*irttConn
+	swept unit.Instant
+}
+
+// irttConn is one connection.
+type irttConn struct {
+	from   netip.AddrPort
+	params irtt.Params
+	opened unit.Instant
+	used   unit.Instant
+	credit float64 // of probes that may come now
+	count  uint32
+	window uint64
+	last   uint32
+	bytes  int64
+}
+
+// What an irtt connection may take.
+const (
+	irttInterval = 5 * time.Millisecond // mean distance of probes
+	irttBurst    = 20                   // probes that a queue may have bunched up
+	irttExpiry   = time.Minute          // of a connection that is not used
+)
+
+func listenIrtt(s *Server, address, key string) (*irttServer, error) {
+	udp, err := netio.ListenPackets(s.clock, address)
+	if err != nil {
+		return nil, err
+	}
+	now := s.clock.Now()
+	return &irttServer{
+		server: s, udp: udp, key: []byte(key), ledger: newLedger(), born: now, swept: now, conns: map[uint64]*irttConn{},
+	}, nil
+}
+
+// datagram answers one datagram, or returns nil.
+func (i *irttServer) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
+	flags, rest, err := irtt.Open(b, i.key)
+	if err != nil || flags.Has(irtt.FlagReply) {
+		i.server.refusals.add(protocolIrtt, "malformed")
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.sweep(at)
+	if flags.Has(irtt.FlagOpen) {
+		return i.open(from.Addr, at, flags, rest, len(b))
+	}
+	token, seq, err := irtt.Token(rest)
+	if err != nil {
+		i.server.refusals.add(protocolIrtt, "malformed")
+		return nil
+	}
+	c := i.conns[token]
+	if c == nil || c.from != from.Addr {
+		i.server.refusals.add(protocolIrtt, "unknown token")
+		return nil
+	}
+	if flags.Has(irtt.FlagClose) {
+		i.drop(token, c, "client is done")
+		return nil
+	}
+	return i.echo(c, token, seq, at, b)
+}
+
+// open makes a connection, if its request is sound and paid for.
+func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags, rest []byte, size int) []byte {
+	s := i.server
+	p, err := irtt.ParseParams(rest)
+	if err != nil || p.Version != irtt.Version {
+		s.refusals.add(protocolIrtt, "malformed")
+		return nil
+	}
+	p.Duration = min(p.Duration, s.limits.Session)
+	p.Length = min(p.Length, irtt.MaxSize)
+	p.DSCP, p.Fill = 0, ""         // answers carry neither
+	if flags.Has(irtt.FlagClose) { // a client that only asks what would be granted
+		out := irtt.OpenReply(0, p, irtt.FlagClose, i.key)
+		if !i.ledger.trade(from.Addr(), size, len(out)) {
+			return nil
+		}
+		return out
+	}
+	var t [8]byte
+	_, _ = rand.Read(t[:]) // never fails, it would rather end the program
+	token := binary.LittleEndian.Uint64(t[:]) | 1
+	out := irtt.OpenReply(token, p, 0, i.key)
+	if !i.ledger.trade(from.Addr(), size, len(out)) {
+		return nil
+	}
+	if err := s.admit(from.Addr().Unmap(), protocolIrtt); err != nil {
+		s.log.Info("refused", "protocol", protocolIrtt, "from", from, "reason", err)
+		return irtt.OpenReply(0, irtt.Params{}, irtt.FlagClose, i.key)
+	}
+	i.conns[token] = &irttConn{from: from, params: p, opened: at, used: at, credit: irttBurst}
+	return out
+}
+
+// echo answers a probe.
+func (i *irttServer) echo(c *irttConn, token uint64, seq uint32, at unit.Instant, b []byte) []byte {
+	s := i.server
+	c.credit = min(c.credit+float64(at.Sub(c.used))/float64(irttInterval), irttBurst)
+	c.used = at
+	if c.credit < 1 {
+		s.refusals.add(protocolIrtt, "too often")
+		return nil
+	}
+	c.credit--
+	if len(b) < int(c.params.EchoSize(i.key)) {
+		s.refusals.add(protocolIrtt, "short request")
+		return nil
+	}
+	c.bytes += int64(2 * len(b))
+	c.receive(seq)
+	e := irtt.Echo{Token: token, Seq: seq, Count: c.count, Window: c.window}
+	if at.Sub(c.opened) > c.params.Duration+2*time.Second || !s.spend(c.from.Addr().Unmap(), unit.Size(2*len(b))) {
+		e.Flags = irtt.FlagClose
+		i.drop(token, c, "its time or budget is used up")
+	}
+	out := b[:c.params.EchoSize(i.key)]
+	now := s.clock.Now()
+	e.Receive = irtt.Stamp{Wall: at, Mono: at.Sub(i.born)}
+	e.Send = irtt.Stamp{Wall: now, Mono: now.Sub(i.born)}
+	irtt.PutReply(out, e, c.params, i.key)
+	return out
+}
+
+// receive books the sequence number of a request.
+func (c *irttConn) receive(seq uint32) {
+	c.count++
+	ahead := int32(seq - c.last)
+	switch {
+	case c.count == 1 || ahead >= 64:
+		c.window, c.last = 1, seq
+	case ahead >= 0:
+		c.window, c.last = c.window<<uint(ahead)|1, seq
+	case ahead > -64:
+		c.window |= 1 << uint(-ahead)
+	}
+}
+
+// drop forgets a connection.
+func (i *irttServer) drop(token uint64, c *irttConn, why string) {
+	delete(i.conns, token)
+	i.server.leave(c.from.Addr().Unmap(), c.used.Sub(c.opened))
+	i.server.log.Info("session", "protocol", protocolIrtt, "from", c.from, "bytes", c.bytes,
+		"lasted", c.used.Sub(c.opened).Round(time.Millisecond), "end", why)
+}
+
+// sweep forgets, now and then, the connections that are not used any more.
+func (i *irttServer) sweep(now unit.Instant) {
+	if now.Sub(i.swept) < irttExpiry/4 {
+		return
+	}
+	i.swept = now
+	for token, c := range i.conns {
+		if now.Sub(c.used) > irttExpiry {
+			i.drop(token, c, "idle for too long")
+		}
+	}
+}
+
+func (i *irttServer) serve() error { return i.udp.Serve(i.datagram) }
+
+func (i *irttServer) close() { i.udp.Close() }
+
+func (i *irttServer) addr() netip.AddrPort { return i.udp.Addr() }
+
+func (i *irttServer) name() string { return protocolIrtt }
