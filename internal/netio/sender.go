@@ -15,8 +15,9 @@ import (
 const (
 	// payloadSize is what one Write hands over: a sender sleeps in it for as
 	// long as the network takes, and the kernel wakes it when a third of its
-	// buffer is free, not at every segment.
-	payloadSize = 1 << 20
+	// buffer is free, not at every segment. Not more, because a kernel that
+	// copies a megabyte at once sends no probe meanwhile on a slow processor.
+	payloadSize = 1 << 17
 	sampleEvery = 500 * time.Millisecond
 	maxSamples  = 1 << 14
 )
@@ -36,6 +37,7 @@ type Sender struct {
 	tick    *ticker
 	wg      sync.WaitGroup
 	written atomic.Int64 // in whole payloads
+	each    []atomic.Int64
 	ended   atomic.Bool
 
 	mu      sync.Mutex
@@ -46,7 +48,7 @@ type Sender struct {
 // NewSender starts to send payload over and over on conns, which it owns from
 // then on.
 func NewSender(clock *Clock, payload []byte, budget Budget, conns []*net.TCPConn) *Sender {
-	s := &Sender{clock: clock, conns: conns, budget: budget, tick: newTicker()}
+	s := &Sender{clock: clock, conns: conns, budget: budget, tick: newTicker(), each: make([]atomic.Int64, len(conns))}
 	for i, c := range conns {
 		_ = c.SetDeadline(time.Time{})
 		s.wg.Go(func() { s.send(i, payload) })
@@ -58,6 +60,7 @@ func NewSender(clock *Clock, payload []byte, budget Budget, conns []*net.TCPConn
 func (s *Sender) send(i int, payload []byte) {
 	for {
 		n, err := s.conns[i].Write(payload)
+		s.each[i].Add(int64(n))
 		if sum := s.written.Add(int64(n)); err == nil && s.budget.Bytes > 0 && sum > int64(s.budget.Bytes) {
 			err = ErrBudget
 			abort(s.conns[i])
@@ -139,6 +142,7 @@ func (s *Sender) look() probe.SenderSample {
 		sum.BufLimited += f.bufLimited
 		sum.Retransmits += int64(f.retransmits)
 		sum.Acked += int64(f.acked)
+		sum.Sacked += int64(f.sacked) * int64(f.mss)
 		sum.Unsent += int64(f.unsent)
 	}
 	return sum
@@ -166,6 +170,24 @@ func (s *Sender) Acked() int64 { return s.look().Acked }
 // Moved returns how many bytes the connections have taken, whole payloads only
 // while a flow lasts.
 func (s *Sender) Moved() int64 { return s.written.Load() }
+
+// Written returns how many bytes each connection has taken, as Moved does.
+func (s *Sender) Written() []int64 {
+	out := make([]int64, len(s.each))
+	for i := range s.each {
+		out[i] = s.each[i].Load()
+	}
+	return out
+}
+
+// Pause ends the sending and leaves the connections open, so that what their
+// sockets hold still goes out. Stop must follow.
+func (s *Sender) Pause() {
+	for _, c := range s.conns {
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
+	}
+	s.sample()
+}
 
 // Ended reports whether the flows have ended, by budget or by Stop.
 func (s *Sender) Ended() bool { return s.ended.Load() }
