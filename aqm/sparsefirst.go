@@ -86,8 +86,8 @@ const tokenUnit = 8e9
 // NewSparseFirst returns an empty queue, or an error that names the bad parameter.
 func NewSparseFirst(p SparseFirstParams) (*SparseFirst, error) {
 	switch {
-	case p.Rate < 512 || p.Rate > 1e11 || p.FlowRate < 512 || p.FlowRate > p.Rate:
-		return nil, fmt.Errorf("sparse first: rates of %d and %d bit/s; 512 ≤ flow rate ≤ rate ≤ 1e11 is possible", int64(p.FlowRate), int64(p.Rate))
+	case p.Rate < 512 || p.Rate > 2e9 || p.FlowRate < 512 || p.FlowRate > p.Rate:
+		return nil, fmt.Errorf("sparse first: rates of %d and %d bit/s; 512 ≤ flow rate ≤ rate ≤ 2e9 is possible", int64(p.FlowRate), int64(p.Rate))
 	case p.FlowBurst < 1 || p.FlowBurst > maxPacketSize:
 		return nil, errors.New("sparse first: a flow's burst is between 1 byte and 64 KiB")
 	case p.Share < 1 || p.Share > 16:
@@ -173,7 +173,7 @@ func (q *SparseFirst) leftFirst(p Packet) {
 // Dequeue implements Queue.
 func (q *SparseFirst) Dequeue(now unit.Instant) (Packet, bool) {
 	rate := int64(q.params.Rate) * int64(q.params.Share)
-	passed := min(int64(now-q.filled), 2*q.laneMost/rate+1)
+	passed := min(int64(now-q.filled), q.laneMost/rate+1)
 	q.lane = min(q.laneMost, q.lane+passed*rate)
 	q.filled = now
 	if q.lane > 0 || q.owed > 0 || q.rest.Len() == 0 {

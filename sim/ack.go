@@ -13,6 +13,7 @@ type ack struct {
 	delivered int32         // segments newly acknowledged or sacked
 	advanced  bool          // una moved
 	lost      int32         // newly taken for lost
+	original  bool          // delivered what was sent once, and before the state was entered
 	lostAgain bool          // among them what had been sent again
 	rtt       time.Duration // of the newest segment delivered that was sent once; 0: none
 	sackRTT   time.Duration // of the oldest one newly sacked that was sent once
@@ -120,6 +121,9 @@ func (c *Conn) forget(s *segment) {
 // order.
 func (c *Conn) deliver(i int32, s *segment, a *ack) {
 	c.delivered++
+	if s.flags&segTwice == 0 && i < c.high {
+		a.original = true
+	}
 	if c.model != nil {
 		if !a.rate.valid || s.sent >= c.firstSent {
 			a.rate = rateSample{true, s.flags&segLimited != 0, s.delivered, s.deliveredAt, s.sent.Sub(s.firstSent)}
@@ -250,7 +254,12 @@ func (c *Conn) afterReordering(n *Network) {
 // advance moves the state machine on, and the window with it
 // (tcp_fastretrans_alert, tcp_cong_control).
 func (c *Conn) advance(n *Network, a *ack, ece bool) {
-	if c.state != stateOpen && c.una >= c.high && (a.advanced || c.state == stateReducing) {
+	if c.state == stateLoss && c.spurious && a.original {
+		c.undo()
+	}
+	// After a mark, something sent since must be acknowledged too, so that the
+	// receiver has seen CWR (tcp_fastretrans_alert).
+	if c.state != stateOpen && a.advanced && (c.una > c.high || c.una == c.high && c.state != stateReducing) {
 		if c.state != stateLoss && c.model == nil {
 			c.cwnd = c.ssthresh
 		}
@@ -276,6 +285,21 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 	if c.params.Pacing && c.model == nil {
 		c.paceAsLinux()
 	}
+}
+
+// undo takes a timeout back: what it took for lost has come after all, so it was
+// only late (tcp_try_undo_loss).
+func (c *Conn) undo() {
+	for i := c.una; i < c.nxt; i++ {
+		s := c.at(i)
+		if s.flags&(segLost|segResent) == segLost {
+			s.flags &^= segLost
+			c.lost--
+		}
+	}
+	c.toResend, c.scan = 0, c.una
+	c.cwnd, c.ssthresh = max(c.cwnd, c.undoCwnd), max(c.ssthresh, c.undoSsthresh)
+	c.state, c.spurious = stateOpen, false
 }
 
 // enter begins to reduce the window, with or without losses.

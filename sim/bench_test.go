@@ -70,17 +70,17 @@ func BenchmarkMinute(b *testing.B) {
 func BenchmarkFlows(b *testing.B) {
 	for _, flows := range []int{10, 100, 1000, 10000} {
 		b.Run(fmt.Sprint(flows), func(b *testing.B) {
-			n := line(b, 1e9, 1e9, 50*time.Millisecond, 100e6, 100e6, 1)
+			n := line(b, 10e9, 10e9, 50*time.Millisecond, 60e6, 60e6, 1)
 			for i := range flows {
 				addConn(b, n, ConnParams{Direction: Down, Start: unit.Instant(i) * unit.Instant(time.Second) / unit.Instant(flows)})
 			}
-			n.RunUntil(5e9) // everything has grown to its size
+			n.RunUntil(3e9) // everything has grown to its size
 			before := n.Bottleneck(Down).Sent + n.Bottleneck(Up).Sent
 			at := n.Now()
 			began := cpuTime()
 			b.ResetTimer()
 			for range b.N {
-				at = at.Add(100 * time.Millisecond)
+				at = at.Add(50 * time.Millisecond)
 				n.RunUntil(at)
 			}
 			packets := n.Bottleneck(Down).Sent + n.Bottleneck(Up).Sent - before

@@ -53,6 +53,12 @@ type ConnParams struct {
 	Bin       time.Duration // of the goodput series; 0: 100 ms
 	// Done is called when all Segments have been acknowledged; may be nil.
 	Done func(now unit.Instant)
+	// Arrived is called at the receiver when segments have arrived in order,
+	// with how many that are since the beginning; may be nil. It must not stop
+	// the connection.
+	Arrived func(now unit.Instant, segments int64)
+	// OnDemand makes Segments 0 mean none until Send asks for some.
+	OnDemand bool
 }
 
 // ConnStats counts what a connection did.
@@ -113,6 +119,9 @@ type Conn struct {
 	segments         []segment
 	state            state
 	cwnd, ssthresh   int32
+	spurious         bool  // the timeout may have been (F-RTO, RFC 5682)
+	undoCwnd         int32 // window and threshold before it
+	undoSsthresh     int32
 	high             int32 // nxt when the state was entered
 	sacked, lost     int32 // segments in flight's terms: see inFlight
 	resent, toResend int32
@@ -144,20 +153,20 @@ type Conn struct {
 	announceCWR      bool
 
 	// Receiver.
-	expected   int32
-	ranges     []span // out of order, the newest first
-	highest    int32  // one beyond the highest segment seen
-	pending    int32  // in-order segments not acknowledged yet
-	echo       unit.Instant
-	quick      int32 // segments that are acknowledged at once
-	ece        bool
-	binEnd     unit.Instant // of the bin under way
-	binBytes   int64        // in it
-	bins       []int64      // those before it
-	binStart   unit.Instant
-	params     ConnParams
-	cubic      cubic  // the control's state, here so that it is near
-	waitingAck uint32 // packet of the last acknowledgement given to a merging shaper
+	expected    int32
+	ranges      []span // out of order, the newest first
+	highest     int32  // one beyond the highest segment seen
+	pending     int32  // in-order segments not acknowledged yet
+	echo        unit.Instant
+	quick       int32 // segments that are acknowledged at once
+	ece         bool
+	binEnd      unit.Instant // of the bin under way
+	binBytes    int64        // in it
+	bins        []int64      // those before it
+	binStart    unit.Instant
+	params      ConnParams
+	cubic       cubic            // the control's state, here so that it is near
+	waitingAcks [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
 }
 
 // AddConn adds a connection, opened already: both ends know the round trip of
@@ -197,7 +206,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 		c.alarms[i] = newAlarm()
 	}
 	c.limit = int32(p.Segments)
-	if p.Segments == 0 {
+	if p.Segments == 0 && !p.OnDemand {
 		c.limit = 1<<31 - 1
 	}
 	c.window = int32(max(p.Window/p.Payload, 2))

@@ -156,10 +156,12 @@ func (c *Conn) retransmitTimeout(n *Network) {
 		return
 	}
 	c.counts.Timeouts++
-	if c.state != stateLoss || c.una > c.high {
+	c.spurious = c.state == stateOpen || c.state == stateReducing
+	c.undoCwnd, c.undoSsthresh = c.cwnd, c.ssthresh
+	if c.state == stateOpen || c.una >= c.high { // else the window has been reduced for this loss
 		c.ssthresh = c.control.reduce(c, n.now)
-		c.high = c.nxt
 	}
+	c.high = c.nxt
 	c.state = stateLoss
 	c.lost, c.resent, c.toResend = 0, 0, 0
 	for i := c.una; i < c.nxt; i++ {

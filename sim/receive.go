@@ -16,6 +16,7 @@ func (c *Conn) receive(n *Network, p *packet) {
 	if c.stopped {
 		return
 	}
+	defer c.arrived(n, c.counts.Delivered)
 	if p.ecn == aqm.CE {
 		c.counts.Marked++
 		c.ece = true
@@ -61,6 +62,13 @@ func (c *Conn) receive(n *Network, p *packet) {
 		return
 	}
 	n.set(&c.alarms[taskDelayedAck], n.now.Add(delayedAck), c.index, taskDelayedAck)
+}
+
+// arrived tells who waits for the data.
+func (c *Conn) arrived(n *Network, before int64) {
+	if c.params.Arrived != nil && c.counts.Delivered > before && !c.stopped {
+		c.params.Arrived(n.now, c.counts.Delivered)
+	}
 }
 
 // took counts a segment that has arrived for the first time. Segments that wait

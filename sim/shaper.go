@@ -117,16 +117,36 @@ func (n *Network) shape(s *shaper, id uint32) {
 	n.pump(s)
 }
 
-// mergeAck puts what a new acknowledgement says in the place of one of the
-// same connection that still waits, and says whether there was one.
+// keptAcks is how many acknowledgements of a connection wait before more are
+// merged: CAKE's filter, unless told to be aggressive, leaves as many.
+const keptAcks = 2
+
+// mergeAck puts what a new acknowledgement says in the place of the last one of
+// the same connection that waits, if enough do, and says whether it did.
 func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
 	c := n.conns[p.owner]
-	old := &n.packets.all[c.waitingAck]
-	if c.waitingAck == 0 || !old.shaping || old.kind != kindAck || old.owner != p.owner || old.size != p.size || p.ece != old.ece {
-		c.waitingAck = id
+	waits := func(id uint32) bool {
+		old := &n.packets.all[id]
+		return id != 0 && old.shaping && old.kind == kindAck && old.owner == p.owner
+	}
+	for i, k := range c.waitingAcks {
+		if !waits(k) {
+			copy(c.waitingAcks[i:], c.waitingAcks[i+1:])
+			c.waitingAcks[keptAcks-1] = 0
+			break
+		}
+	}
+	for i, k := range c.waitingAcks {
+		if !waits(k) {
+			c.waitingAcks[i] = id
+			return false
+		}
+	}
+	old := &n.packets.all[c.waitingAcks[keptAcks-1]]
+	if old.size != p.size || p.ece != old.ece {
 		return false
 	}
-	old.seq, old.sacks, old.nsacks, old.echo = p.seq, p.sacks, p.nsacks, p.echo
+	old.seq, old.sacks, old.nsacks, old.sent, old.echo = p.seq, p.sacks, p.nsacks, p.sent, p.echo
 	s.merged++
 	n.packets.put(id)
 	return true

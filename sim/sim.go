@@ -73,6 +73,7 @@ type Network struct {
 	wires   [2][]*wire // by direction, and by distance: index 0 is the line's own
 	conns   []*Conn
 	streams []*Stream
+	apps    []*App
 	random  *rand.Rand
 	events  uint64
 	ack     ack // the one that is being dealt with
@@ -203,8 +204,12 @@ func (n *Network) RunUntil(until unit.Instant) {
 
 // timeout deals with an entry of the timer heap.
 func (n *Network) timeout(e timer) {
-	if e.task == taskTick {
+	switch e.task {
+	case taskTick:
 		n.streams[e.owner].tick(n, e)
+		return
+	case taskApp:
+		n.apps[e.owner].next(n)
 		return
 	}
 	c := n.conns[e.owner]

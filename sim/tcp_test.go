@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"unbloat/aqm"
 	"unbloat/unit"
 )
 
@@ -33,6 +35,15 @@ func addConn(t testing.TB, n *Network, p ConnParams) *Conn {
 	return c
 }
 
+func addStream(t testing.TB, n *Network, p StreamParams) *Stream {
+	t.Helper()
+	s, err := n.AddStream(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // between returns the goodput of a connection from one second to another, in bit/s.
 func between(c *Conn, from, to int) float64 {
 	_, bin, bytes := c.Goodput()
@@ -44,21 +55,217 @@ func between(c *Conn, from, to int) float64 {
 	return float64(sum) * 8 / float64(to-from)
 }
 
-func TestTrace(t *testing.T) {
-	for _, cc := range Controls() {
-		n := line(t, 25e6, 1e6, 34*time.Millisecond, 1.5e6, 500e3, 1)
-		c := addConn(t, n, ConnParams{Direction: Up, Control: cc})
-		s, _ := n.AddStream(StreamParams{Direction: Up, Interval: 10 * time.Millisecond, Frame: 74, Echo: true})
-		for i := 0; i < 40; i++ {
-			n.RunUntil(unit.Instant(i+1) * 1e9)
-			_, all := s.Sent()
-			var worst time.Duration
-			for _, d := range all {
-				if d.Fate == Answered && d.Back > unit.Instant(i)*1e9 {
-					worst = max(worst, d.Back.Sub(d.Sent))
-				}
-			}
-			t.Logf("%s %2d s: cwnd %d ssthresh %d state %d flight %d backlog %d good %.3f rtt %v %+v", cc, i+1, c.cwnd, c.ssthresh, c.state, c.inFlight(), n.Bottleneck(Up).Backlog, between(c, i, i+1)/1e6, worst, c.Stats())
+// probes adds the usual stream of probes.
+func probes(t testing.TB, n *Network) *Stream {
+	return addStream(t, n, StreamParams{Direction: Up, Interval: 10 * time.Millisecond, Frame: 74, Echo: true})
+}
+
+// roundTrips returns those of the probes sent from one second to another.
+func roundTrips(s *Stream, from, to int) []time.Duration {
+	var out []time.Duration
+	_, all := s.Sent()
+	for _, d := range all {
+		if d.Fate == Answered && d.Sent >= unit.Instant(from)*1e9 && d.Sent < unit.Instant(to)*1e9 {
+			out = append(out, d.Back.Sub(d.Sent))
 		}
+	}
+	return out
+}
+
+// One flow fills the link to within 1 % of what its headers leave, 3 % with
+// BBR, which empties the queue for 0.2 s every ten.
+func TestOneFlowFillsTheLink(t *testing.T) {
+	for _, cc := range Controls() {
+		for _, d := range []Direction{Up, Down} {
+			n := line(t, 20e6, 20e6, 30*time.Millisecond, 150e3, 150e3, 1)
+			c := addConn(t, n, ConnParams{Direction: d, Control: cc})
+			n.RunUntil(40e9)
+			want, share := 20e6*1448.0/1514, 0.01
+			if cc == BBR {
+				share = 0.03
+			}
+			if got := between(c, 10, 40); math.Abs(got-want) > share*want {
+				t.Errorf("%s %s: goodput %.2f Mbit/s, want %.2f ± %.0f %%", cc, d, got/1e6, want/1e6, 100*share)
+			}
+			if s := c.Stats(); s.Timeouts > 0 {
+				t.Errorf("%s %s: %d retransmission timeouts", cc, d, s.Timeouts)
+			}
+		}
+	}
+}
+
+// A buffer that is full delays by its size over the rate.
+func TestDelayIsBufferOverRate(t *testing.T) {
+	n := line(t, 20e6, 1e6, 24*time.Millisecond, 1e6, 375e3, 1)
+	addConn(t, n, ConnParams{Direction: Up})
+	s := probes(t, n)
+	n.RunUntil(40e9)
+	var most time.Duration
+	for _, d := range roundTrips(s, 5, 36) {
+		most = max(most, d)
+	}
+	want := 24*time.Millisecond + unit.Rate(1e6).Time(375e3)
+	if most > want || most < want-30*time.Millisecond {
+		t.Errorf("longest round trip %v, want %v", most, want)
+	}
+}
+
+// A queue of a real link adds a frame's own time, the lab's modem does not.
+func TestIdleRoundTrip(t *testing.T) {
+	for burst, want := range map[unit.Size]time.Duration{
+		1600: 24 * time.Millisecond,
+		0:    24*time.Millisecond + unit.Rate(1e6).Time(74) + unit.Rate(20e6).Time(74),
+	} {
+		n := line(t, 20e6, 1e6, 24*time.Millisecond, 1e6, 375e3, 1)
+		for d, rate := range []unit.Rate{1e6, 20e6} {
+			if err := n.SetBottleneck(Direction(d), Bottleneck{Rate: rate, Buffer: 1e6, Burst: burst}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := probes(t, n)
+		n.RunUntil(1e9)
+		for _, d := range roundTrips(s, 0, 1) {
+			if d != want {
+				t.Fatalf("burst %d: round trip %v, want %v", burst, d, want)
+			}
+		}
+	}
+}
+
+// Every segment that is lost is sent again once, and no other.
+func TestNothingIsResentInVain(t *testing.T) {
+	n := line(t, 20e6, 20e6, 30*time.Millisecond, 10e6, 10e6, 4)
+	n.wires[Up][0].Loss = 0.002
+	c := addConn(t, n, ConnParams{Direction: Up, Control: Reno})
+	n.RunUntil(60e9)
+	s := c.Stats()
+	if s.Lost < 50 {
+		t.Fatalf("only %d segments were lost", s.Lost)
+	}
+	if vain := s.Retransmits - s.Lost; vain > 2+s.Lost/50 || vain < -5 {
+		t.Errorf("%d lost, %d sent again", s.Lost, s.Retransmits)
+	}
+	// Mathis et al.: rate = MSS / RTT × sqrt(3/2) / sqrt(loss), with an
+	// acknowledgement for every second segment sqrt(3/4).
+	want := 1448 * 8 / 0.030 * math.Sqrt(0.75*2/0.002) // Linux counts bytes, not acknowledgements
+	if got := between(c, 10, 60); got < 0.7*want || got > 1.3*want {
+		t.Errorf("goodput %.2f Mbit/s, Mathis says %.2f", got/1e6, want/1e6)
+	}
+}
+
+// Jitter keeps the order, so nothing is taken for lost.
+func TestJitterKeepsTheOrder(t *testing.T) {
+	n := line(t, 20e6, 20e6, 30*time.Millisecond, 10e6, 10e6, 4)
+	n.wires[Up][0].Jitter, n.wires[Down][0].Jitter = 10*time.Millisecond, 10*time.Millisecond
+	c := addConn(t, n, ConnParams{Direction: Down, Segments: 5000})
+	n.RunUntil(20e9)
+	if s := c.Stats(); s.Delivered != 5000 || s.Lost > 0 || s.Retransmits > 2 {
+		t.Errorf("%+v, want 5000 delivered, and only tail loss probes sent again", s)
+	}
+}
+
+// The nearer of two flows gets more with Reno; CUBIC is fairer at these rates
+// only beyond Reno's region, so no flow starves with either.
+func TestNearAndFar(t *testing.T) {
+	for _, cc := range []Control{Reno, Cubic} {
+		n := line(t, 50e6, 50e6, 20*time.Millisecond, 250e3, 250e3, 2)
+		near := addConn(t, n, ConnParams{Direction: Down, Control: cc})
+		far := addConn(t, n, ConnParams{Direction: Down, Control: cc, ExtraRTT: 80 * time.Millisecond})
+		n.RunUntil(120e9)
+		ratio := between(near, 20, 120) / between(far, 20, 120)
+		if ratio < 1 || ratio > 12 {
+			t.Errorf("%s: the near flow got %.1f times what the far one got", cc, ratio)
+		}
+	}
+}
+
+// Equal flows share a link equally in the long run, in a plain FIFO.
+func TestEqualFlowsShare(t *testing.T) {
+	n := line(t, 50e6, 50e6, 40*time.Millisecond, 250e3, 250e3, 2)
+	var flows []*Conn
+	for i := range 8 {
+		flows = append(flows, addConn(t, n, ConnParams{Direction: Down, Control: Reno, Start: unit.Instant(i) * 10e6}))
+	}
+	n.RunUntil(120e9)
+	var sum, squares float64
+	for _, c := range flows {
+		g := between(c, 20, 120)
+		sum += g
+		squares += g * g
+	}
+	if jain := sum * sum / (8 * squares); jain < 0.9 {
+		t.Errorf("Jain's index %.3f, want at least 0.9", jain)
+	}
+}
+
+// LEDBAT gives way to another flow where there is a long queue; it keeps its
+// own below its target.
+func TestLEDBATGivesWay(t *testing.T) {
+	n := line(t, 20e6, 5e6, 30*time.Millisecond, 1e6, 300e3, 2)
+	polite := addConn(t, n, ConnParams{Direction: Up, Control: LEDBAT})
+	s := probes(t, n)
+	n.RunUntil(20e9)
+	for _, d := range roundTrips(s, 5, 20) {
+		if d > 30*time.Millisecond+ledbatTarget+30*time.Millisecond {
+			t.Fatalf("alone it makes the round trip %v", d)
+		}
+	}
+	addConn(t, n, ConnParams{Direction: Up, Start: n.Now()})
+	n.RunUntil(60e9)
+	if got := between(polite, 30, 60); got > 1e6 {
+		t.Errorf("beside another flow it takes %.2f Mbit/s of 5", got/1e6)
+	}
+}
+
+// ECN tells senders without losing anything.
+func TestECN(t *testing.T) {
+	n := line(t, 20e6, 20e6, 30*time.Millisecond, 1e6, 1e6, 2)
+	err := n.Shape(Down, Shaping{Queue: func(drop aqm.DropFunc) (aqm.Queue, error) {
+		p := aqm.DefaultFQCoDel(aqm.Linux73)
+		p.CoDel.Drop = drop
+		inner, err := aqm.NewFQCoDel(p)
+		if err != nil {
+			return nil, err
+		}
+		return aqm.NewTokenBucket(aqm.TokenBucketParams{Rate: 10e6, Burst: 3000}, inner)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := addConn(t, n, ConnParams{Direction: Down, ECN: true})
+	n.RunUntil(30e9)
+	s := c.Stats()
+	if s.Lost > 0 || s.Retransmits > 0 || s.Marked < 10 {
+		t.Errorf("%+v, want marks and no loss", s)
+	}
+	if got, want := between(c, 5, 30), 10e6*1448/1514*0.97; got < want {
+		t.Errorf("goodput %.2f Mbit/s, want %.2f", got/1e6, want/1e6)
+	}
+}
+
+// Merged acknowledgements cost the uplink less, and the download nothing.
+func TestMergeAcks(t *testing.T) {
+	var sent [2]uint64
+	for i, merge := range []bool{false, true} {
+		n := line(t, 50e6, 50e6, 20*time.Millisecond, 500e3, 500e3, 2)
+		err := n.Shape(Up, Shaping{MergeAcks: merge, Queue: func(drop aqm.DropFunc) (aqm.Queue, error) {
+			inner, err := aqm.NewFIFO(aqm.FIFOParams{Packets: 1000, Drop: drop})
+			if err != nil {
+				return nil, err
+			}
+			return aqm.NewTokenBucket(aqm.TokenBucketParams{Rate: 500e3, Burst: 1514}, inner)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := addConn(t, n, ConnParams{Direction: Down})
+		n.RunUntil(20e9)
+		sent[i] = n.Bottleneck(Up).Sent
+		if got := between(c, 5, 20); merge && got < 40e6 {
+			t.Errorf("with merged acknowledgements the download gets %.1f Mbit/s", got/1e6)
+		}
+	}
+	if sent[1] > sent[0] {
+		t.Errorf("%d acknowledgements with merging, %d without", sent[1], sent[0])
 	}
 }

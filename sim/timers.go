@@ -19,7 +19,7 @@ const (
 	taskStart                  // a connection starts, or its application goes on
 	taskStop                   // a connection stops
 	taskTick                   // a stream sends its next datagram
-	tasks
+	taskApp                    // somebody at home asks for the next page, chunk or mail
 )
 
 // timer is one entry of the timer heap. Of two at the same instant the one

@@ -46,6 +46,7 @@ type Engine struct {
 	Runner  host.Runner
 	Dir     string               // where journals are kept; must not outlive a reboot
 	Guard   []string             // argv of the guard; the journal's path is appended
+	Deadman Deadman              // what undoes it if nobody can; nil: a guard process on this machine
 	Uptime  func() time.Duration // nil: proc.Uptime
 	OnStep  func(host.Step)      // called before each command that changes something; may be nil
 
@@ -170,7 +171,7 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err := t.write(); err != nil {
 		return nil, err
 	}
-	if err := e.armGuard(p.WAN, t.path); err != nil {
+	if err := e.deadman().Arm(ctx, &t.journal); err != nil {
 		return nil, errors.Join(err, removeFile(t.path))
 	}
 	if err := t.carryOut(ctx, x.steps); err != nil {
@@ -210,7 +211,7 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	}
 	t.Unchanged = false
 	t.journal.Phase = Applying
-	if err := t.write(); err != nil {
+	if err := t.renew(ctx); err != nil {
 		return t.giveUp(ctx, err)
 	}
 	return t.carryOut(ctx, steps)
@@ -242,10 +243,18 @@ func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
 		t.journal.Phase = Held
 	}
 	t.journal.Deadline = t.engine.uptime() + t.options.Confirm
-	if err := t.write(); err != nil {
+	if err := t.renew(ctx); err != nil {
 		return t.giveUp(ctx, err)
 	}
 	return nil
+}
+
+// renew writes the journal and tells the dead-man of it.
+func (t *Transaction) renew(ctx context.Context) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	return t.engine.deadman().Renew(ctx, &t.journal)
 }
 
 // run runs one step, unless the guard has begun to undo meanwhile.
@@ -298,7 +307,7 @@ func (t *Transaction) Extend(d time.Duration) error {
 		return err
 	}
 	t.journal.Deadline = t.engine.uptime() + d
-	return t.write()
+	return t.renew(context.Background())
 }
 
 // Left returns how long the guard will still wait.
@@ -312,7 +321,7 @@ func (t *Transaction) Commit() error {
 	if err := t.stillOurs(); err != nil {
 		return err
 	}
-	return t.engine.commit(&t.journal)
+	return t.engine.keep(context.Background(), &t.journal)
 }
 
 // Revert goes back to the state before Begin and verifies that it is reached.

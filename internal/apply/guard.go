@@ -25,13 +25,42 @@ const (
 	guardPatience = 5 * time.Second        // for a process that holds the lock past the deadline
 )
 
-// armGuard makes sure that somebody undoes the transaction if this process can't.
-func (e *Engine) armGuard(wan, journal string) error {
-	if e.arm != nil {
-		return e.arm(wan, journal)
-	}
-	return e.startGuard(wan, journal)
+// A Deadman undoes an open transaction that nobody confirms in time. It runs
+// where it still can when this process, or the way to the router, is gone.
+type Deadman interface {
+	// Arm starts it, before anything is changed, and returns once it watches.
+	Arm(ctx context.Context, j *Journal) error
+	// Renew tells it of a new phase or deadline. An error says that it has begun
+	// to undo, or can't be reached.
+	Renew(ctx context.Context, j *Journal) error
+	// Alive reports whether it watches.
+	Alive(ctx context.Context, j *Journal) bool
+	// Close ends it, so that nothing is undone any more. An error says that it is
+	// too late for that, or that it can't be reached.
+	Close(ctx context.Context, j *Journal) error
 }
+
+func (e *Engine) deadman() Deadman {
+	if e.Deadman != nil {
+		return e.Deadman
+	}
+	return localGuard{e}
+}
+
+// localGuard is the guard process on this machine, which reads the journal by itself.
+type localGuard struct{ e *Engine }
+
+func (g localGuard) Arm(_ context.Context, j *Journal) error {
+	path := g.e.journalPath(j.WAN)
+	if g.e.arm != nil {
+		return g.e.arm(j.WAN, path)
+	}
+	return g.e.startGuard(j.WAN, path)
+}
+
+func (g localGuard) Renew(context.Context, *Journal) error     { return nil }
+func (g localGuard) Alive(_ context.Context, j *Journal) bool  { return g.e.guardAlive(j.WAN) }
+func (g localGuard) Close(_ context.Context, _ *Journal) error { return nil }
 
 // startGuard starts a guard and waits until it watches. Nothing has been changed yet.
 func (e *Engine) startGuard(wan, journal string) error {

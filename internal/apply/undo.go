@@ -75,7 +75,16 @@ func (e *Engine) undo(ctx context.Context, j *Journal) error {
 		j.Failure = err.Error()
 		return errors.Join(err, writeJSON(e.journalPath(j.WAN), j))
 	}
+	_ = e.deadman().Close(ctx, j) // what it would undo is undone
 	return removeFile(e.journalPath(j.WAN))
+}
+
+// keep ends the dead-man and commits. If that is too late, nothing is kept.
+func (e *Engine) keep(ctx context.Context, j *Journal) error {
+	if err := e.deadman().Close(ctx, j); err != nil {
+		return err
+	}
+	return e.commit(j)
 }
 
 // commit turns the journal into a record. It may be interrupted anywhere: from
@@ -118,7 +127,7 @@ func (e *Engine) recoverStale(ctx context.Context, wan string) error {
 	switch {
 	case j.Phase == Committed:
 		return e.commit(j)
-	case j.Phase == Armed && e.guardAlive(wan) && j.Boot == proc.BootID() && e.uptime() < j.Deadline:
+	case j.Phase == Armed && e.deadman().Alive(ctx, j) && j.Boot == proc.BootID() && e.uptime() < j.Deadline:
 		return &BusyError{WAN: wan, Left: j.Deadline - e.uptime()}
 	}
 	return e.undo(ctx, j)
@@ -153,7 +162,7 @@ func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) 
 			return nil, err
 		}
 	}
-	return j, e.commit(j)
+	return j, e.keep(ctx, j)
 }
 
 // A Reverted says what a revert went back to.

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"unbloat/internal/plan"
 )
 
 // A Runner runs one command on the router. argv[0] is looked up in the router's
@@ -114,4 +116,20 @@ func Output(ctx context.Context, r Runner, argv ...string) ([]byte, error) {
 		return out, &CommandError{Argv: argv, Stderr: string(errOut), Err: err}
 	}
 	return out, nil
+}
+
+// An InputError says that a plan cannot be applied as it is written.
+type InputError struct{ Why string }
+
+func (e *InputError) Error() string { return "apply the plan: " + e.Why }
+
+// CheckPlan refuses a plan that is not valid, or not for this platform.
+func CheckPlan(p plan.Plan, platform string) error {
+	if p.Platform != platform {
+		return &InputError{fmt.Sprintf("it is for %s, not for %s; make one with --for %s", p.Platform, platform, platform)}
+	}
+	if err := p.Validate(); err != nil {
+		return &InputError{err.Error()}
+	}
+	return nil
 }

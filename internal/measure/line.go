@@ -56,6 +56,7 @@ type Load interface {
 type LineOptions struct {
 	Server   string        // as it is to be reported
 	Interval time.Duration // of the probes
+	Probe    string        // what they are, if not the server's own, such as "icmp 192.0.2.1"
 	Beside   []Beside      // further probes; the Line closes them
 }
 

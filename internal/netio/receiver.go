@@ -204,6 +204,17 @@ func (r *Receiver) fail(i int, now unit.Instant, err error) {
 // Total returns how many bytes have arrived.
 func (r *Receiver) Total() int64 { return r.total.Load() }
 
+// Totals returns how many bytes each flow has brought.
+func (r *Receiver) Totals() []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]int64, len(r.flows))
+	for i, f := range r.flows {
+		out[i] = f.bins.Total
+	}
+	return out
+}
+
 // Ended reports whether every flow has ended.
 func (r *Receiver) Ended() bool {
 	r.mu.Lock()

@@ -53,3 +53,21 @@ func readFlow(c *net.TCPConn) (flowState, error) {
 		acked:       info.Bytes_acked,
 	}, nil
 }
+
+// ReadTCPStats reads how a TCP connection fares.
+func ReadTCPStats(c *net.TCPConn) (TCPStats, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return TCPStats{}, err
+	}
+	i, err := readInfo(raw)
+	if err != nil {
+		return TCPStats{}, err
+	}
+	us := func(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return TCPStats{
+		RTT: us(uint64(i.Rtt)), RTTVar: us(uint64(i.Rttvar)), MinRTT: us(uint64(i.Min_rtt)),
+		Acked: int64(i.Bytes_acked), Received: int64(i.Bytes_received), Sent: int64(i.Bytes_sent), Retransmitted: int64(i.Bytes_retrans),
+		Busy: us(i.Busy_time), RwndLimited: us(i.Rwnd_limited), BufLimited: us(i.Sndbuf_limited),
+	}, nil
+}

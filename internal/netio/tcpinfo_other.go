@@ -12,3 +12,6 @@ func readFlow(*net.TCPConn) (flowState, error) { return flowState{}, unsupported
 func readArrivals(syscall.RawConn) (mark, int64, error) {
 	return mark{}, 0, unsupported("TCP_INFO")
 }
+
+// ReadTCPStats is not supported on this system.
+func ReadTCPStats(*net.TCPConn) (TCPStats, error) { return TCPStats{}, unsupported("read tcp_info") }

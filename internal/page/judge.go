@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"unbloat/internal/verdict"
@@ -16,6 +17,7 @@ const (
 	mostLate   = 5 * time.Millisecond // p95
 	mostTickUs = 2_000                // of the clock
 	mostHidden = 0                    // µs: browsers slow down what is not in front
+	flagHint   = " (--seconds)"       // what package verdict advises on the command line
 )
 
 // Judge computes the result of a Submission. meta says when, and against which
@@ -26,6 +28,10 @@ func Judge(s *Submission, meta verdict.Meta) *verdict.Test {
 		raws[i] = s.Phases[i].raw(s)
 	}
 	t := verdict.Judge(meta, raws)
+	for i, r := range t.InvalidReasons { // a page has no flags
+		t.InvalidReasons[i] = strings.ReplaceAll(r, flagHint, "")
+	}
+	t.Verdict = strings.ReplaceAll(t.Verdict, flagHint, "")
 	var spoilt []string
 	if s.HiddenUs > mostHidden {
 		spoilt = append(spoilt, fmt.Sprintf("the page was not in front for %.1f s, and browsers slow down what is not", float64(s.HiddenUs)/1e6))

@@ -7,5 +7,4 @@ import (
 	"unbloat/internal/measure"
 )
 
-func (d *dialer) iperf3(context.Context) (measure.Tester, error) { return nil, errors.New("todo") }
-func (d *dialer) web(context.Context) (measure.Tester, error)    { return nil, errors.New("todo") }
+func (d *dialer) web(context.Context) (measure.Tester, error) { return nil, errors.New("todo") }

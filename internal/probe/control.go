@@ -86,13 +86,14 @@ type LoadReport struct {
 type SenderSample struct {
 	At          unit.Instant  `json:"at"`
 	Flows       int           `json:"flows"`
-	Known       bool          `json:"known"`       // whether the system tells what follows
-	Busy        time.Duration `json:"busy_ns"`     // had data in flight or waiting
-	RwndLimited time.Duration `json:"rwnd_ns"`     // held back by the receiver's window
-	BufLimited  time.Duration `json:"sndbuf_ns"`   // held back by the send buffer
-	Retransmits int64         `json:"retransmits"` // segments
-	Acked       int64         `json:"acked"`       // bytes
-	Unsent      int64         `json:"unsent"`      // bytes waiting in the sockets
+	Known       bool          `json:"known"`            // whether the system tells what follows
+	Busy        time.Duration `json:"busy_ns"`          // had data in flight or waiting
+	RwndLimited time.Duration `json:"rwnd_ns"`          // held back by the receiver's window
+	BufLimited  time.Duration `json:"sndbuf_ns"`        // held back by the send buffer
+	Retransmits int64         `json:"retransmits"`      // segments
+	Acked       int64         `json:"acked"`            // bytes
+	Sacked      int64         `json:"sacked,omitempty"` // bytes that arrived behind a hole, about
+	Unsent      int64         `json:"unsent"`           // bytes waiting in the sockets
 }
 
 // A UDPReport is what the server knows of one stream of datagrams.

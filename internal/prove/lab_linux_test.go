@@ -56,8 +56,9 @@ func labEngine(dir string) *apply.Engine {
 		Guard: []string{labtest.Unbloat(), "guard", "--state-dir", dir}}
 }
 
-// randomMAC is the address that the kernel gives to each new ifb device.
-var randomMAC = regexp.MustCompile(`(ifb\S+ +\S+ +)[0-9a-f:]{17}`)
+// volatile is the address that the kernel gives to each new ifb device, and the
+// flows that have packets in a queue.
+var volatile = regexp.MustCompile(`(?m)(ifb\S+ +\S+ +)[0-9a-f:]{17}|^class (?:cake|fq_codel) .*\n`)
 
 // queues is what a proof could leave behind, as the tools print it.
 func queues(t *testing.T) string {
@@ -69,7 +70,7 @@ func queues(t *testing.T) string {
 		if err != nil {
 			t.Fatalf("%s: %v: %s", c, err, b)
 		}
-		fmt.Fprintf(&out, "$ %s\n%s", c, randomMAC.ReplaceAll(b, []byte("$1")))
+		fmt.Fprintf(&out, "$ %s\n%s", c, volatile.ReplaceAll(b, []byte("$1")))
 	}
 	return out.String()
 }
@@ -132,6 +133,37 @@ func TestHeldSides(t *testing.T) {
 	}
 }
 
+// TestECNSides: the two sides of ecn,noecn differ in just that.
+func TestECNSides(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	names, err := prove.SideNames("noecn,ecn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sides, err := prove.Sides(names, labPlan(t, plan.CAKE))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := queues(t)
+	h := prove.NewHeld(labEngine(t.TempDir()), lab.RouterWAN, sides, time.Second)
+	var shown []string
+	for _, s := range sides {
+		if err := h.Switch(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, queues(t))
+	}
+	with, without := strings.Count(shown[1], " ecn "), strings.Count(shown[0], " ecn ")
+	if with != 2 || without != 0 || strings.ReplaceAll(shown[1], " ecn ", " ") != shown[0] {
+		t.Errorf("%d queues mark on the side ecn, %d on noecn: %s", with, without, cmp.Diff(shown[0], shown[1]))
+	}
+	if err := h.Revert(t.Context()); err != nil || queues(t) != before {
+		t.Errorf("revert: %v: %s", err, cmp.Diff(before, queues(t)))
+	}
+}
+
 // TestProveInLab: the whole command: a real improvement is found with its
 // price, an interrupt leaves everything as it was, and what is missing is told.
 func TestProveInLab(t *testing.T) {
@@ -162,17 +194,42 @@ func TestProveInLab(t *testing.T) {
 		t.Errorf("it was not kept: %s", list)
 	}
 
-	cmd := exec.Command(labtest.Unbloat(), with("--down", "3600kbit", "--up", "900kbit", "--state-dir", dir)...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		cmd := exec.Command(labtest.Unbloat(), with("--down", "3600kbit", "--up", "900kbit", "--state-dir", dir)...)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for queues(t) == before { // until it has shaped
+			time.Sleep(100 * time.Millisecond)
+		}
+		_ = cmd.Process.Signal(signal)
+		_ = cmd.Wait()
+		for range 100 { // the guard has 10 s
+			if _, err := os.Stat(dir + "/wan.journal.json"); err != nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if now := queues(t); now != before {
+			t.Errorf("after %v: %s", signal, cmp.Diff(before, now))
+		}
+		if signal == syscall.SIGINT && (cmd.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "interrupted; everything is as it was")) {
+			t.Errorf("interrupted: exit %d: %s", cmd.ProcessState.ExitCode(), &said)
+		}
 	}
-	time.Sleep(9 * time.Second) // amid a leg; any moment must do
-	_ = cmd.Process.Signal(syscall.SIGINT)
-	_ = cmd.Wait()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "interrupted; everything is as it was") || queues(t) != before {
-		t.Errorf("interrupted: exit %d: %s%s", cmd.ProcessState.ExitCode(), &said, cmp.Diff(before, queues(t)))
+
+	// What is committed is what is proved, and is there again at the end.
+	unbloat(t, dir, 0, "apply", "--wan", "wan", "--lan", "lan", "--down", "3600kbit", "--up", "900kbit", "--yes")
+	kept := queues(t)
+	unbloat(t, dir, 0, base...)
+	out, _ = unbloat(t, dir, 3, with("--between", "plan,none", "--json")...)
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Outcome != verdict.Worsened {
+		t.Errorf("without against with: %v: %s", err, r.Sentence)
+	}
+	if now := queues(t); now != kept {
+		t.Errorf("what was committed has changed: %s", cmp.Diff(kept, now))
 	}
 }
 

@@ -8,6 +8,7 @@ package serve
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -71,11 +72,14 @@ func (l Limits) withDefaults() Limits {
 
 // Options of a server.
 type Options struct {
-	Listen string       // host:port for TCP and UDP; port 0 chooses a free one
-	Irtt   string       // host:port for irtt's UDP; "": not served
-	Key    string       // shared with the clients; "": everybody may
-	Limits Limits       // zero values take the defaults
-	Log    *slog.Logger // nil: no log
+	Listen string           // host:port for TCP and UDP; port 0 chooses a free one
+	Irtt   string           // host:port for irtt's UDP; "": not served
+	Iperf3 string           // host:port for iperf3's TCP; "": not served
+	Web    string           // host:port for HTTP and HTTPS; "": not served
+	Cert   *tls.Certificate // of HTTPS; nil: HTTP only
+	Key    string           // shared with the clients; "": everybody may
+	Limits Limits           // zero values take the defaults
+	Log    *slog.Logger     // nil: no log
 }
 
 // A Server is a listening test server.
@@ -112,6 +116,7 @@ const (
 	protocolNative = "unbloat"
 	protocolIrtt   = "irtt"
 	protocolIperf3 = "iperf3"
+	protocolWeb    = "web"
 )
 
 // Listen opens the server's sockets. Serve must follow.
@@ -152,6 +157,8 @@ func (s *Server) listenOthers(o Options) error {
 		listen              func(address string) (sideServer, error)
 	}{
 		{protocolIrtt, o.Irtt, "--irtt", func(a string) (sideServer, error) { return listenIrtt(s, a, o.Key) }},
+		{protocolIperf3, o.Iperf3, "--iperf3", func(a string) (sideServer, error) { return listenIperf3(s, a) }},
+		{protocolWeb, o.Web, "--web", func(a string) (sideServer, error) { return listenWeb(s, a, o.Cert, o.Key) }},
 	} {
 		if p.address == "" {
 			continue
@@ -221,10 +228,8 @@ func (s *Server) accept() error {
 	for {
 		c, err := s.tcp.AcceptTCP()
 		if err != nil {
-			var temporary interface{ Temporary() bool }
-			if errors.As(err, &temporary) && temporary.Temporary() { // such as too many open files
+			if retry(err) {
 				s.log.Warn("cannot accept a connection", "error", err)
-				time.Sleep(50 * time.Millisecond)
 				continue
 			}
 			return fmt.Errorf("accept connections: %w", err)
@@ -237,6 +242,17 @@ func (s *Server) accept() error {
 		}
 		s.wg.Go(func() { s.greet(c) })
 	}
+}
+
+// retry reports whether accepting may be tried again after err, such as too
+// many open files, and waits a little before it says so.
+func retry(err error) bool {
+	var temporary interface{ Temporary() bool }
+	if !errors.As(err, &temporary) || !temporary.Temporary() {
+		return false
+	}
+	time.Sleep(50 * time.Millisecond)
+	return true
 }
 
 // track remembers a connection that Close must end; false if there are too many.
@@ -344,6 +360,12 @@ func clientAddr(c *net.TCPConn) netip.Addr {
 
 // Irtt returns the address on which irtt is served; the zero value if it is not.
 func (s *Server) Irtt() netip.AddrPort { return s.side(protocolIrtt) }
+
+// Iperf3 returns the address on which iperf3 is served; the zero value if it is not.
+func (s *Server) Iperf3() netip.AddrPort { return s.side(protocolIperf3) }
+
+// Web returns the address on which HTTP is served; the zero value if it is not.
+func (s *Server) Web() netip.AddrPort { return s.side(protocolWeb) }
 
 func (s *Server) side(protocol string) netip.AddrPort {
 	for _, side := range s.others {

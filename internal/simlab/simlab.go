@@ -91,12 +91,17 @@ func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Optio
 		return nil, err
 	}
 	if !o.Series {
-		for _, p := range r.Test.Phases() {
-			p.Series = nil
-		}
+		dropSeries(r.Test)
 	}
 	r.VirtualSeconds = math.Round(h.net.Now().Seconds()*1e3) / 1e3
 	return r, nil
+}
+
+// dropSeries leaves every probe out of a result.
+func dropSeries(t *verdict.Test) {
+	for _, p := range t.Phases() {
+		p.Series = nil
+	}
 }
 
 // facts returns what the simulated router is.

@@ -24,13 +24,11 @@ const (
 )
 
 // An InputError says that a plan cannot be applied as it is written.
-type InputError struct{ Why string }
-
-func (e *InputError) Error() string { return "apply the plan: " + e.Why }
+type InputError = host.InputError
 
 // CheckPlan refuses a plan whose numbers no shaper can hold; it reads nothing.
 func CheckPlan(p plan.Plan) error {
-	bad := func(format string, args ...any) error { return &InputError{fmt.Sprintf(format, args...)} }
+	bad := func(format string, args ...any) error { return &InputError{Why: fmt.Sprintf(format, args...)} }
 	if p.Schema != plan.Schema {
 		return bad("its schema is %q, not %q; make a plan with `unbloat plan --json`", p.Schema, plan.Schema)
 	}

@@ -18,7 +18,13 @@ func Parse(text string) (Ruleset, error) {
 	var rs Ruleset
 	macros := strings.NewReplacer()
 	var pairs []string
-	for i, line := range strings.Split(text, "\n") {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
+			i++
+			line = line[:len(line)-1] + " " + lines[i]
+		}
 		line, _, _ = strings.Cut(line, "#")
 		line = strings.TrimSpace(macros.Replace(line))
 		if name, value, ok := strings.Cut(line, "="); ok && !strings.ContainsAny(strings.TrimSpace(name), " \t") {

@@ -50,9 +50,7 @@ func run(ctx context.Context, out io.Writer, binary, cache string, seeds int, ve
 		}
 		var names []string
 		for _, c := range s.Cases {
-			if c.Router.Mode != scenario.ModeTune { // the tuner takes other turns from the same start
-				names = append(names, c.Name)
-			}
+			names = append(names, c.Name)
 		}
 		real, err := measured(ctx, binary, cache, file, names)
 		if err != nil {

@@ -1,0 +1,214 @@
+// Package conform is the contract that every apply.Backend keeps, as tests that
+// each runs in a few lines: B after A is B, twice is once, an undo leads back to
+// the byte, from a failure at any step too, and so does a long random walk.
+package conform
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// A Router is a stand-in for one platform's router.
+type Router interface {
+	host.Runner
+	// Text prints all that a change can touch.
+	Text() string
+	// Commands returns the commands that changed something since the last call.
+	Commands() []string
+	// SetFail sets what is asked before each command that changes something.
+	SetFail(func(argv []string) (fail, after bool))
+}
+
+// A Case is one platform.
+type Case struct {
+	WAN  string
+	New  func() (Router, apply.Backend)
+	Plan func(t *rapid.T, name string) plan.Plan
+}
+
+// AnyWishes draws wishes that every platform can be asked for: rates from 64
+// kbit/s to 4 Gbit/s, one direction or both, AQM among those given.
+func AnyWishes(t *rapid.T, name string, aqms ...plan.AQM) plan.Wishes {
+	kbit := rapid.Int64Range(64, 4_000_000)
+	rate := func(which string) plan.RateWish {
+		return plan.RateWish{Rate: unit.Rate(kbit.Draw(t, name+" "+which)) * unit.KbitPerSecond}
+	}
+	return plan.Wishes{
+		AQM:  rapid.SampledFrom(append([]plan.AQM{""}, aqms...)).Draw(t, name+" aqm"),
+		Only: rapid.SampledFrom([]plan.Direction{"", "", plan.DirectionUp, plan.DirectionDown}).Draw(t, name+" only"),
+		Down: rate("down"), Up: rate("up"),
+	}
+}
+
+// Run runs the contract.
+func Run(t *testing.T, c Case) {
+	t.Run("laws", func(t *testing.T) { rapid.Check(t, c.laws) })
+	t.Run("failures", func(t *testing.T) { rapid.Check(t, c.failures) })
+	t.Run("walk", c.walk)
+}
+
+// engine returns an engine on a fresh router, whose guard is a stub.
+func (c Case) engine(t interface{ Fatal(...any) }) (*apply.Engine, Router) {
+	base := "" // in memory if possible: every step of a journal is synced
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		base = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(base, "unbloat-conform-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, b := c.New()
+	return &apply.Engine{Backend: b, Runner: r, Dir: dir, Deadman: nobody{}}, r
+}
+
+// nobody is a dead-man who never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
+
+type fataler interface{ Fatalf(string, ...any) }
+
+// begin applies and commits.
+func begin(t fataler, e *apply.Engine, p plan.Plan) {
+	tr, err := e.Begin(context.Background(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatalf("apply %s down, %s up, %s: %v", p.DownBps, p.UpBps, p.AQM, err)
+	}
+	defer tr.Close()
+	if err := tr.Commit(); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+}
+
+func (c Case) laws(t *rapid.T) {
+	e, r := c.engine(t)
+	d, direct := c.engine(t)
+	defer os.RemoveAll(e.Dir)
+	defer os.RemoveAll(d.Dir)
+	start := r.Text()
+	a, b := c.Plan(t, "A"), c.Plan(t, "B")
+	begin(t, e, a)
+	begin(t, e, b)
+	_ = r.Commands()
+	begin(t, e, b)
+	if ran := r.Commands(); len(ran) > 0 {
+		t.Fatalf("applied twice, it ran %q", ran)
+	}
+	begin(t, d, b)
+	if got, want := r.Text(), direct.Text(); got != want {
+		t.Fatalf("B after A is not B alone:\n%s\nalone:\n%s", got, want)
+	}
+	revert(t, e, c.WAN)
+	if r.Text() != start {
+		t.Fatalf("reverted, but it is not as before:\n%s\nbefore:\n%s", r.Text(), start)
+	}
+}
+
+func revert(t fataler, e *apply.Engine, wan string) {
+	if _, _, err := e.Revert(context.Background(), apply.Journal{WAN: wan}); err != nil {
+		t.Fatalf("revert: %v", err)
+	}
+}
+
+// failures lets each command in turn fail, without and with effect, and some of
+// the undo's too.
+func (c Case) failures(t *rapid.T) {
+	e, r := c.engine(t)
+	defer os.RemoveAll(e.Dir)
+	if rapid.Bool().Draw(t, "over an earlier plan") {
+		begin(t, e, c.Plan(t, "earlier"))
+	}
+	start := r.Text()
+	p := c.Plan(t, "plan")
+	undoFails := rapid.IntRange(0, 2).Draw(t, "failures of the undo")
+	for n := 1; n < 200; n++ {
+		count := 0
+		r.SetFail(func([]string) (bool, bool) {
+			count++
+			return count >= n && count <= n+undoFails, n%2 == 0
+		})
+		tr, err := e.Begin(context.Background(), p, apply.Options{Confirm: time.Minute})
+		r.SetFail(nil)
+		if err == nil {
+			tr.Close()
+			if count >= n {
+				t.Fatalf("command %d failed, and nobody noticed", n)
+			}
+			return // n is beyond the last command
+		}
+		if count < n {
+			t.Fatalf("no command failed, and yet: %v", err)
+		}
+		var undo *apply.UndoError
+		if errors.As(err, &undo) { // three rounds were not enough: the next command goes on
+			revert(t, e, c.WAN)
+		}
+		if r.Text() != start {
+			t.Fatalf("command %d failed (%v), and this is not the old state:\n%s\nbefore:\n%s", n, err, r.Text(), start)
+		}
+	}
+}
+
+// walk goes through 200 states: plans, reverts and failures in random order.
+func (c Case) walk(t *testing.T) {
+	e, r := c.engine(t)
+	defer os.RemoveAll(e.Dir)
+	start := r.Text()
+	steps := 0
+	rapid.Check(t, func(t *rapid.T) {
+		if steps >= 200 {
+			return
+		}
+		for range 20 {
+			steps++
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				revert(t, e, c.WAN)
+				if r.Text() != start {
+					t.Fatalf("state %d: reverted, but it is not as at the start:\n%s\nstart:\n%s", steps, r.Text(), start)
+				}
+			case 1:
+				c.stumble(t, e, r)
+			default:
+				begin(t, e, c.Plan(t, "next"))
+			}
+		}
+	})
+	revert(t, e, c.WAN)
+	if r.Text() != start {
+		t.Fatalf("after %d states, reverted, but it is not as at the start:\n%s\nstart:\n%s", steps, r.Text(), start)
+	}
+	t.Logf("%d states", steps)
+}
+
+// stumble applies a plan of which one command fails.
+func (c Case) stumble(t *rapid.T, e *apply.Engine, r Router) {
+	before := r.Text()
+	n, count := rapid.IntRange(1, 8).Draw(t, "fails at"), 0
+	r.SetFail(func([]string) (bool, bool) { count++; return count == n, n%2 == 0 })
+	tr, err := e.Begin(context.Background(), c.Plan(t, "stumbling"), apply.Options{Confirm: time.Minute})
+	r.SetFail(nil)
+	if err != nil {
+		if r.Text() != before {
+			t.Fatalf("it failed (%v), and this is not the state before:\n%s\nbefore:\n%s", err, r.Text(), before)
+		}
+		return
+	}
+	defer tr.Close()
+	if err := tr.Revert(context.Background()); err != nil {
+		t.Fatalf("undo: %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"unbloat/internal/host/linux/fakekernel"
+	"unbloat/internal/mechanism/sqm"
+)
+
+// SQMConfig is where sqm-scripts' settings are.
+const SQMConfig = "/etc/config/sqm"
+
+// A Linux is a Linux router with files and a kernel.
+type Linux struct {
+	*Machine
+	Kernel *fakekernel.Kernel
+}
+
+func newLinux(files map[string]string) *Linux {
+	l := &Linux{Machine: NewMachine(files), Kernel: fakekernel.New()}
+	for _, tool := range []string{"tc", "ip", "ethtool", "unshare"} {
+		l.Tools[tool] = Tool{Run: func(args []string, in []byte) (string, error) {
+			out, errOut, err := l.Kernel.Run(context.Background(), append([]string{tool}, args...), in)
+			if err != nil {
+				err = errors.New(string(errOut))
+			}
+			return string(out), err
+		}, Changes: func(args []string) bool { return fakekernel.Changes(append([]string{tool}, args...)) }}
+	}
+	l.Shows = func() string { return l.Kernel.Text() }
+	return l
+}
+
+// run runs a command on the kernel and ignores its failure, as scripts do.
+func (l *Linux) run(format string, args ...any) {
+	_, _, _ = l.Kernel.Run(context.Background(), strings.Fields(fmt.Sprintf(format, args...)), nil)
+}
+
+// An OpenWrt is a router with uci(1) and sqm-scripts.
+type OpenWrt struct {
+	*Linux
+	Staged string // what `uci changes` says
+}
+
+// NewOpenWrt returns a router with sqm-scripts as it comes: one section, off.
+func NewOpenWrt() *OpenWrt {
+	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
+	o.Tools["uci"] = Tool{Run: o.uci}
+	o.Tools["/etc/init.d/sqm"] = Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] == "restart" {
+			return "", o.restart()
+		}
+		return "", nil
+	}, Changes: func(args []string) bool { return args[0] == "restart" }}
+	return o
+}
+
+func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
+	if args[0] == "changes" {
+		return o.Staged, nil
+	}
+	sections, err := sqm.Parse(o.Files[SQMConfig])
+	if err != nil {
+		return "", errors.New("uci: Parse error")
+	}
+	var b strings.Builder
+	for _, s := range sections {
+		fmt.Fprintf(&b, "sqm.%s=queue\n", s.Name)
+		for _, x := range s.Options {
+			fmt.Fprintf(&b, "sqm.%s.%s='%s'\n", s.Name, x.Key, x.Value)
+		}
+	}
+	return b.String(), nil
+}
+
+// restart is sqm-scripts: it stops every instance and starts those that are
+// enabled. An interface that is absent, or a rate that is no number, is a line in
+// the log, and exit code 0.
+func (o *OpenWrt) restart() error {
+	for _, d := range o.Kernel.Devices {
+		if d.Kind != "ifb" {
+			o.run("tc qdisc del dev %s root", d.Name)
+			o.run("tc qdisc del dev %s ingress", d.Name)
+		}
+	}
+	sections, err := sqm.Parse(o.Files[SQMConfig])
+	if err != nil {
+		return nil
+	}
+	for i := len(o.Kernel.Devices) - 1; i >= 0; i-- {
+		if d := o.Kernel.Devices[i]; d.Kind == "ifb" {
+			o.run("ip link del dev %s", d.Name)
+		}
+	}
+	for _, s := range sections {
+		if s.Get("enabled") == "1" {
+			o.start(s)
+		}
+	}
+	return nil
+}
+
+func (o *OpenWrt) start(s sqm.Section) {
+	down, up, err := s.Rates()
+	dev := s.Get("interface")
+	if err != nil {
+		return
+	}
+	shape := func(dev string, kbit int64) {
+		if s.Get("qdisc") == "cake" && s.Get("script") == "piece_of_cake.qos" {
+			o.run("tc qdisc add dev %s root handle 8001: cake bandwidth %dkbit besteffort", dev, kbit)
+			return
+		}
+		o.run("tc qdisc add dev %s root handle 1: htb default 10", dev)
+		o.run("tc class add dev %s parent 1: classid 1:1 htb rate %dkbit ceil %dkbit burst 1749 cburst 1749", dev, kbit, kbit)
+		o.run("tc class add dev %s parent 1:1 classid 1:10 htb rate %dkbit ceil %dkbit burst 1749 cburst 1749 prio 0", dev, kbit, kbit)
+		o.run("tc qdisc add dev %s parent 1:10 handle 110: fq_codel limit 1001", dev)
+	}
+	if up > 0 {
+		shape(dev, int64(up/1000))
+	}
+	if down > 0 {
+		ifb := "ifb4" + dev
+		o.run("ip link add name %s type ifb", ifb)
+		o.run("ip link set dev %s up", ifb)
+		shape(ifb, int64(down/1000))
+		o.run("tc qdisc add dev %s handle ffff: ingress", dev)
+		o.run("tc filter add dev %s parent ffff: protocol all pref 10 u32 match u32 0 0 at 0 classid 1:1 action mirred egress redirect dev %s", dev, ifb)
+	}
+}

@@ -1,0 +1,346 @@
+// Package freebsd is the FreeBSD router: dnctl(8) makes pipes and schedulers,
+// ipfw(8) sends packets into them, and an rc script makes them again at boot.
+// It implements apply.Backend.
+package freebsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/host"
+	"unbloat/internal/host/conf"
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/plan"
+)
+
+// Files of ours, and rc.conf, which gets a block.
+const (
+	RCConf    = "/etc/rc.conf"
+	RulesFile = "/etc/unbloat.dummynet"
+	Script    = "/usr/local/etc/rc.d/unbloat"
+)
+
+const (
+	blockBegin = "# unbloat: `unbloat revert` removes this block\n"
+	block      = blockBegin + "dummynet_enable=\"YES\"\nunbloat_enable=\"YES\"\n# unbloat: end\n"
+	script     = `#!/bin/sh
+# Made by unbloat; "unbloat revert" removes it.
+#
+# PROVIDE: unbloat
+# REQUIRE: ipfw dnctl
+# BEFORE: LOGIN
+
+. /etc/rc.subr
+
+name=unbloat
+rcvar=unbloat_enable
+start_cmd=unbloat_start
+stop_cmd=:
+
+unbloat_start()
+{
+	while read -r line; do
+		case $line in
+		"dnctl "*|"ipfw "*) $line ;;
+		esac
+	done < ` + RulesFile + `
+}
+
+load_rc_config $name
+: ${unbloat_enable:=NO}
+run_rc_command "$1"
+`
+)
+
+// A Backend applies plans to one FreeBSD router through Runner.
+type Backend struct{ Runner host.Runner }
+
+// Observe reads our files and all that dummynet and ipfw hold of queues.
+func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.State, error) {
+	files, err := conf.Read(ctx, b.Runner, RulesFile, Script, RCConf)
+	if err != nil {
+		return nil, err
+	}
+	var shown []string
+	for _, argv := range [][]string{{"dnctl", "pipe", "show"}, {"dnctl", "sched", "show"}, {"dnctl", "queue", "show"}, {"ipfw", "list"}} {
+		out, err := host.Output(ctx, b.Runner, argv...)
+		if err != nil {
+			return nil, b.Explain(fmt.Errorf("read the pipes: %w", err))
+		}
+		shown = append(shown, string(out))
+	}
+	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3])})
+}
+
+// ours returns what our rules file says, and what is shown of it.
+func ours(s conf.State) dummynet.Config {
+	c, _, err := dummynet.Parse(s.Files.Text(RulesFile))
+	if err != nil {
+		return dummynet.Config{}
+	}
+	return c
+}
+
+// Desire returns the state that the plan asks for.
+func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
+	if err := host.CheckPlan(p, plan.FreeBSD); err != nil {
+		return nil, err
+	}
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	c, _, err := dummynet.Render(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkModules(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := host.Output(ctx, b.Runner, "ifconfig", p.WAN); err != nil {
+		return nil, &host.PreconditionError{Doing: "shape " + p.WAN, What: "there is no such interface", Remedy: "name one of those of `ifconfig -l` with --wan", Err: err}
+	}
+	was := ours(s)
+	rest := without(s.Live, was.ShownLines())
+	if err := checkForeign(p, c, was, rest); err != nil {
+		return nil, err
+	}
+	s.Files = s.Files.Put(RulesFile, "# Made by unbloat; `unbloat revert` removes it.\n"+c.String(), "644")
+	s.Files = s.Files.Put(Script, script, "755")
+	s.Files = s.Files.Put(RCConf, withBlock(s.Files.Text(RCConf)), "644")
+	s.Live = append(rest, c.ShownLines()...)
+	return conf.Encode(s)
+}
+
+func withBlock(text string) string {
+	own := withoutBlock(text)
+	if own != "" && !strings.HasSuffix(own, "\n") {
+		own += "\n"
+	}
+	return own + block
+}
+
+func withoutBlock(text string) string { return strings.Replace(text, block, "", 1) }
+
+// checkModules refuses a kernel whose ipfw is not loaded: loading it here could
+// lock everybody out.
+func (b *Backend) checkModules(ctx context.Context) error {
+	for _, m := range []string{"ipfw", "dummynet"} {
+		if _, err := host.Output(ctx, b.Runner, "kldstat", "-q", "-m", m); err == nil {
+			continue
+		}
+		remedy := "load it with: kldload -n dummynet"
+		if m == "ipfw" {
+			remedy = "a newly loaded ipfw denies everything, your login too; so: kenv net.inet.ip.fw.default_to_accept=1 && kldload -n ipfw"
+		}
+		return &host.PreconditionError{Doing: "shape with dummynet", What: "the kernel module " + m + " is not loaded", Remedy: remedy}
+	}
+	return nil
+}
+
+// checkForeign refuses numbers that somebody else uses.
+func checkForeign(p plan.Plan, c, was dummynet.Config, rest []string) error {
+	for _, r := range was.Rules {
+		if !slices.Contains(strings.Fields(r.Match), p.WAN) {
+			return &host.PreconditionError{Doing: "shape " + p.WAN, What: "unbloat shapes another WAN here already, and has numbers for one",
+				Remedy: "run `unbloat revert` first"}
+		}
+	}
+	taken := func(kind string, number int) error {
+		for _, line := range rest {
+			w := strings.Fields(line)
+			n, err := strconv.Atoi(w[0])
+			if len(w) > 1 && (w[0] == kind && w[1] == strconv.Itoa(number) || kind == "rule" && err == nil && n == number) {
+				return &host.PreconditionError{Doing: "shape " + p.WAN, What: fmt.Sprintf("%s %d is there already, and unbloat did not make it: `%s`", kind, number, line),
+					Remedy: "remove it, or give it another number, then try again"}
+			}
+		}
+		return nil
+	}
+	var errs []error
+	for _, x := range c.Pipes {
+		errs = append(errs, taken("pipe", x.Number), taken("sched", x.Number))
+	}
+	for _, x := range c.Queues {
+		errs = append(errs, taken("queue", x.Number))
+	}
+	for _, x := range c.Rules {
+		errs = append(errs, taken("rule", x.Number))
+	}
+	return errors.Join(errs...)
+}
+
+// without removes each line of gone once.
+func without(live, gone []string) []string {
+	out := slices.Clone(live)
+	for _, g := range gone {
+		if i := slices.Index(out, g); i >= 0 {
+			out = slices.Delete(out, i, i+1)
+		}
+	}
+	return out
+}
+
+// Undesire takes ours out of what is there; all else stays.
+func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	was := conf.File{}
+	if origin != nil {
+		o, err := conf.Decode(origin)
+		if err != nil {
+			return nil, err
+		}
+		was = o.Files.Get(RCConf)
+	}
+	s.Live = without(s.Live, ours(s).ShownLines())
+	rc := s.Files.Get(RCConf)
+	switch own := withoutBlock(string(rc.Content)); {
+	case rc.Exists && origin != nil && withBlock(string(was.Content)) == string(rc.Content):
+		s.Files = s.Files.With(conf.File{Path: RCConf, Exists: was.Exists, Content: was.Content})
+	case rc.Exists:
+		s.Files = s.Files.Put(RCConf, own, "")
+	}
+	s.Files = s.Files.Without(RulesFile).Without(Script)
+	return conf.Encode(s)
+}
+
+// Compare returns the steps from actual to wanted. What is ours in the kernel is
+// what the rules file of either side says.
+func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, error) {
+	a, err := conf.Decode(actual)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := conf.Decode(wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	steps := conf.Steps(a.Files, w.Files, nil)
+	diffs := append(conf.Differences(a.Files, w.Files), conf.LiveDifferences(a.Live, w.Live)...)
+	if len(diffs) > 0 {
+		steps = append(steps, change(a, w)...)
+	}
+	return steps, diffs, nil
+}
+
+// change returns the commands that make the kernel hold what w's rules file
+// says, and nothing of a's that w doesn't know.
+func change(a, w conf.State) []host.Step {
+	is, want := ours(a), ours(w)
+	gone := surplus(a.Live, w.Live)
+	var out []host.Step
+	run := func(argv ...string) { out = append(out, host.Step{Argv: argv}) }
+	for _, line := range gone { // rules first: nothing may be sent to what is deleted
+		if f := strings.Fields(line); f[0] != "pipe" && f[0] != "sched" && f[0] != "queue" {
+			run("ipfw", "delete", f[0])
+		}
+	}
+	missing := surplus(w.Live, a.Live)
+	remade := map[int]bool{}
+	for _, x := range dummynet.Numbers() { // a pipe's scheduler goes with it
+		surplus := hasNumber(a.Live, x.Kind, x.Number) && !hasNumber(w.Live, x.Kind, x.Number)
+		retyped := x.Kind == "pipe" && hasNumber(a.Live, x.Kind, x.Number) && typeChanges(a.Live, w.Live, x.Number)
+		if surplus && x.Kind != "sched" || retyped {
+			run("dnctl", x.Kind, "delete", strconv.Itoa(x.Number))
+			remade[x.Number] = true
+		}
+	}
+	retuned := retunes(is, want)
+	for _, argv := range want.Commands() {
+		f := argv[1:]
+		n, _ := strconv.Atoi(f[1])
+		if f[0] == "add" {
+			if rule := (dummynet.Config{Rules: parseOne(argv).Rules}).ShownLines(); slices.Contains(missing, rule[0]) {
+				run(argv...)
+			}
+			continue
+		}
+		shown := parseOne(argv).ShownLines()
+		if remade[n] || retuned[strings.Join(argv, " ")] || len(shown) == 0 || slices.Contains(missing, shown[0]) {
+			run(argv...)
+		}
+	}
+	return out
+}
+
+// retunes are the commands of want that is doesn't have: what the tools show is
+// rounded, so a small retune can't be seen there.
+func retunes(is, want dummynet.Config) map[string]bool {
+	out := map[string]bool{}
+	for _, argv := range want.Commands() {
+		out[strings.Join(argv, " ")] = true
+	}
+	for _, argv := range is.Commands() {
+		delete(out, strings.Join(argv, " "))
+	}
+	return out
+}
+
+func parseOne(argv []string) dummynet.Config {
+	c, _, _ := dummynet.Parse(strings.Join(argv, " "))
+	return c
+}
+
+func hasNumber(live []string, kind string, n int) bool {
+	return slices.ContainsFunc(live, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%s %d ", kind, n)) })
+}
+
+// typeChanges reports whether the pipe's scheduler is fq_codel on one side only:
+// `pipe config` keeps the scheduler that is there.
+func typeChanges(a, w []string, n int) bool {
+	return hasNumber(a, "sched", n) != hasNumber(w, "sched", n)
+}
+
+func surplus(a, b []string) []string {
+	var out []string
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Restore returns the commands that lead back to a snapshot from any state: all
+// that could be ours is deleted, and what the snapshot had of ours made again.
+func (b *Backend) Restore(before host.State) ([]host.Step, error) {
+	s, err := conf.Decode(before)
+	if err != nil {
+		return nil, err
+	}
+	out := s.Files.Restore()
+	c := ours(s)
+	for _, x := range dummynet.Numbers() {
+		if x.Kind == "rule" {
+			out = append(out, host.Step{Argv: []string{"ipfw", "delete", strconv.Itoa(x.Number)}})
+		} else if x.Kind != "sched" && !hasNumber(without(s.Live, c.ShownLines()), x.Kind, x.Number) {
+			out = append(out, host.Step{Argv: []string{"dnctl", x.Kind, "delete", strconv.Itoa(x.Number)}})
+		}
+	}
+	for _, argv := range c.Commands() {
+		out = append(out, host.Step{Argv: argv})
+	}
+	return out, nil
+}
+
+// Explain turns what the tools said into what to do about it.
+func (b *Backend) Explain(err error) error {
+	var c *host.CommandError
+	var missing *host.MissingToolError
+	switch {
+	case errors.As(err, &missing):
+		return &host.PreconditionError{Doing: "change dummynet's pipes", What: "there is no " + missing.Tool + "(8)", Remedy: "dnctl came with FreeBSD 13.1; is this a FreeBSD router? choose another with --for", Err: err}
+	case errors.As(err, &c) && strings.Contains(c.Stderr, "Operation not permitted"):
+		return &host.PreconditionError{Doing: "change dummynet's pipes", What: "this user may not", Remedy: "run it as root", Err: err}
+	case errors.As(err, &c) && strings.Contains(c.Stderr, "Protocol not available"):
+		return &host.PreconditionError{Doing: "change dummynet's pipes", What: "the kernel has no ipfw or no dummynet", Remedy: "kenv net.inet.ip.fw.default_to_accept=1 && kldload -n ipfw dummynet", Err: err}
+	}
+	return err
+}

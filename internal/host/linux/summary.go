@@ -1,0 +1,124 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"unbloat/internal/host"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// A Held is one direction of one device that a shaper holds to a rate.
+type Held struct {
+	Device string
+	Enters bool      // what enters the device, over an ifb; otherwise what leaves it
+	Queue  string    // "cake", "htb + fq_codel"
+	Rate   unit.Rate // 0: none that is known here
+	Own    bool      // by its handles it is unbloat's
+	IFB    string    // where what enters goes through
+}
+
+// String says it in a line.
+func (h Held) String() string {
+	verb := "leaves"
+	if h.Enters {
+		verb = "enters"
+	}
+	return fmt.Sprintf("what %s %s is held to %d bit/s by %s", verb, h.Device, int64(h.Rate), h.Queue)
+}
+
+// HeldBy reads what holds the devices, whoever made it. Devices that don't exist
+// are held by nothing.
+func HeldBy(ctx context.Context, r host.Runner, devices ...string) ([]Held, error) {
+	out, err := host.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return nil, toolError("read the interfaces", "ip", "iproute2 (ip-full on OpenWrt)", err)
+	}
+	links, err := tc.ParseLinks(out)
+	if err != nil {
+		return nil, fmt.Errorf("read the interfaces: %w", err)
+	}
+	var held []Held
+	for _, dev := range devices {
+		if !slices.ContainsFunc(links, func(l tc.Link) bool { return l.Name == dev }) {
+			continue
+		}
+		t, err := ReadTree(ctx, r, dev)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := t.Root(); ok {
+			held = append(held, Held{Device: dev, Queue: t.Queue(), Rate: unit.Rate(t.Rate()), Own: t.OwnRoot()})
+		}
+		_, in := t.Split()
+		for _, f := range in.Filters {
+			for _, ifb := range f.RedirectsTo() {
+				inner, err := ReadTree(ctx, r, ifb)
+				if err != nil {
+					return nil, err
+				}
+				held = append(held, Held{Device: dev, Enters: true, Queue: inner.Queue(), Rate: unit.Rate(inner.Rate()), Own: t.OwnIngress(), IFB: ifb})
+			}
+		}
+	}
+	return held, nil
+}
+
+// FirstCommands returns the commands that shape an untouched router.
+func FirstCommands(p plan.Plan) ([][]string, error) {
+	mtu := 1500
+	if p.Basis != nil && p.Basis.Facts.MTU != 0 {
+		mtu = p.Basis.Facts.MTU
+	}
+	var now tc.State
+	for _, name := range tc.Scope(p) {
+		d := tc.Device{Name: name}
+		if p.Down == nil || p.Down.IngressOf == "" || name != p.Down.Device {
+			d.Exists, d.Up, d.MTU = true, true, mtu
+		}
+		now.Devices = append(now.Devices, d)
+	}
+	want, err := tc.Desire(p, now, false)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]string
+	for _, o := range p.Offloads {
+		out = append(out, []string{"ethtool", "-K", o.Device, o.Feature, "off"})
+	}
+	for _, c := range tc.Commands(now, want) {
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Restore returns the commands that lead back to a snapshot from any state: what
+// may be there is taken away, and what was there made again. Some may fail.
+func (b *Backend) Restore(before host.State) ([]host.Step, error) {
+	s, err := decode(before)
+	if err != nil {
+		return nil, err
+	}
+	var steps []host.Step
+	run := func(argv ...string) { steps = append(steps, host.Step{Argv: argv}) }
+	blank := s.Clone()
+	for i, d := range s.Devices {
+		run("tc", "qdisc", "del", "dev", d.Name, "ingress")
+		run("tc", "qdisc", "del", "dev", d.Name, "clsact")
+		run("tc", "qdisc", "del", "dev", d.Name, "root")
+		if !d.Exists {
+			run("ip", "link", "del", "dev", d.Name)
+		}
+		blank.Devices[i].Tree = tc.Tree{}
+		for feature, on := range d.Features {
+			blank.Devices[i].Features[feature] = !on
+		}
+	}
+	for _, c := range tc.Commands(blank, s) {
+		steps = append(steps, host.Step{Argv: c})
+	}
+	return steps, nil
+}

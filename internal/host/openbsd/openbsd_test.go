@@ -1,0 +1,37 @@
+package openbsd_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/conform"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/openbsd"
+	"unbloat/internal/plan"
+)
+
+// TestContract: the contract of every backend, for both grammars.
+func TestContract(t *testing.T) {
+	for _, platform := range []string{plan.OpenBSD, plan.OpenBSDAltq} {
+		t.Run(platform, func(t *testing.T) {
+			old := platform == plan.OpenBSDAltq
+			conform.Run(t, conform.Case{
+				WAN: "em0",
+				New: func() (conform.Router, apply.Backend) {
+					o := fake.NewOpenBSD(old)
+					return o, &openbsd.Backend{Runner: o, Altq: old}
+				},
+				Plan: func(t *rapid.T, name string) plan.Plan {
+					p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")},
+						conform.AnyWishes(t, name, plan.FIFO))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return p
+				},
+			})
+		})
+	}
+}

@@ -1,0 +1,254 @@
+// Package openwrt is the OpenWrt router: a plan becomes a section of
+// /etc/config/sqm, which LuCI shows and sqm-scripts turns into tc(8) commands.
+// Where sqm-scripts is absent, package linux shapes it, and Keeper makes that
+// last. It implements apply.Backend.
+package openwrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/host"
+	"unbloat/internal/host/conf"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/plan"
+)
+
+// Where sqm-scripts' settings are, and its switch.
+const (
+	Config  = "/etc/config/sqm"
+	Service = "/etc/init.d/sqm"
+)
+
+// A Backend applies plans to one OpenWrt router through Runner.
+type Backend struct{ Runner host.Runner }
+
+// SectionName returns the name of our section for a WAN: uci takes letters,
+// digits and underscores.
+func SectionName(wan string) string {
+	var b strings.Builder
+	b.WriteString(sqm.SectionName + "_")
+	for _, c := range []byte(wan) {
+		switch {
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}
+
+// Observe reads the settings, as a file and through uci(1), and what the kernel
+// holds the WAN to.
+func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ host.State) (host.State, error) {
+	files, err := conf.Read(ctx, b.Runner, Config)
+	if err != nil {
+		return nil, err
+	}
+	s := conf.State{Files: files}
+	if files.Get(Config).Exists {
+		out, err := host.Output(ctx, b.Runner, "uci", "show", "sqm")
+		if err != nil {
+			return nil, b.Explain(fmt.Errorf("read the settings: %w", err))
+		}
+		sections, err := sqm.Parse(string(out))
+		if err != nil {
+			return nil, fmt.Errorf("read the settings: %w", err)
+		}
+		for _, x := range sections {
+			s.Live = append(s.Live, settings(x)...)
+		}
+	}
+	held, err := linux.HeldBy(ctx, b.Runner, p.WAN)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range held {
+		s.Live = append(s.Live, h.String())
+	}
+	return conf.Encode(s)
+}
+
+// settings returns a section's options, a line each.
+func settings(s sqm.Section) []string {
+	var out []string
+	for _, o := range s.Options {
+		out = append(out, "sqm."+s.Name+"."+o.Key+"="+o.Value)
+	}
+	return out
+}
+
+// without returns the text without the section, and the section; a section goes
+// to where the next begins.
+func without(text, name string) (rest, section string) {
+	inside := false
+	var r, s strings.Builder
+	for line := range strings.Lines(text) {
+		if w := strings.Fields(line); len(w) > 0 && w[0] == "config" {
+			inside = len(w) == 3 && w[1] == "queue" && strings.Trim(w[2], `'"`) == name
+		}
+		if inside {
+			s.WriteString(line)
+		} else {
+			r.WriteString(line)
+		}
+	}
+	return r.String(), s.String()
+}
+
+// with returns the text with the section at its end.
+func with(rest string, s sqm.Section) string {
+	if rest != "" && !strings.HasSuffix(rest, "\n") {
+		rest += "\n"
+	}
+	return rest + s.String()
+}
+
+// Desire returns the state that the plan asks for.
+func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
+	if err := host.CheckPlan(p, plan.OpenWrt); err != nil {
+		return nil, err
+	}
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	section, _, err := sqm.Render(p)
+	if err != nil {
+		return nil, err
+	}
+	section.Name = SectionName(p.WAN)
+	if err := b.checkSQM(ctx); err != nil {
+		return nil, err
+	}
+	rest, old := without(s.Files.Text(Config), section.Name)
+	if err := checkForeign(p, rest, s.Live, old != ""); err != nil {
+		return nil, err
+	}
+	s.Files = s.Files.Put(Config, with(rest, section), "")
+	s.Live = append(slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, section.Name, p.WAN) }), settings(section)...)
+	for _, h := range wanted(p) {
+		s.Live = append(s.Live, h.String())
+	}
+	return conf.Encode(s)
+}
+
+// ours reports whether a line of what runs comes from our section for the WAN.
+func ours(line, section, wan string) bool {
+	return strings.HasPrefix(line, "sqm."+section+".") || strings.HasPrefix(line, "what leaves "+wan+" ") || strings.HasPrefix(line, "what enters "+wan+" ")
+}
+
+// wanted returns what the kernel holds the WAN to once sqm-scripts has run.
+func wanted(p plan.Plan) []linux.Held {
+	queue := "cake"
+	if p.AQM == plan.FQCoDel {
+		queue = "htb + fq_codel"
+	}
+	var out []linux.Held
+	if p.Up != nil {
+		out = append(out, linux.Held{Device: p.WAN, Queue: queue, Rate: p.Up.Rate})
+	}
+	if p.Down != nil {
+		out = append(out, linux.Held{Device: p.WAN, Enters: true, Queue: queue, Rate: p.Down.Rate})
+	}
+	return out
+}
+
+// checkSQM refuses a router without sqm-scripts, and one where somebody is in
+// the middle of changing its settings.
+func (b *Backend) checkSQM(ctx context.Context) error {
+	var missing *host.MissingToolError
+	_, err := host.Output(ctx, b.Runner, Service, "enabled")
+	switch {
+	case errors.As(err, &missing):
+		return &host.PreconditionError{Doing: "shape with sqm-scripts", What: "it is not installed", Remedy: "opkg update && opkg install luci-app-sqm, or shape without it: --own-tc", Err: err}
+	case err != nil:
+		return &host.PreconditionError{Doing: "shape with sqm-scripts", What: "it does not start at boot", Remedy: Service + " enable", Err: err}
+	}
+	out, err := host.Output(ctx, b.Runner, "uci", "changes", "sqm")
+	if err != nil {
+		return b.Explain(err)
+	}
+	if said := strings.TrimSpace(string(out)); said != "" {
+		return &host.PreconditionError{Doing: "change " + Config, What: "there are changes that are not saved yet: " + said, Remedy: "save or drop them: uci commit sqm, or uci revert sqm"}
+	}
+	return nil
+}
+
+// checkForeign refuses a WAN that another section or another program shapes.
+func checkForeign(p plan.Plan, rest string, live []string, known bool) error {
+	sections, err := sqm.Parse(rest)
+	if err != nil {
+		return &host.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first", Err: err}
+	}
+	for _, s := range sections {
+		if s.Get("interface") == p.WAN && s.Get("enabled") == "1" {
+			return &host.PreconditionError{Doing: "shape " + p.WAN, What: "the section " + s.Name + " of " + Config + " does that already",
+				Remedy: fmt.Sprintf("switch it off (uci set sqm.%s.enabled=0; uci commit sqm; %s restart), then try again", s.Name, Service)}
+		}
+	}
+	for _, l := range live {
+		if !known && (strings.HasPrefix(l, "what leaves "+p.WAN+" ") || strings.HasPrefix(l, "what enters "+p.WAN+" ")) {
+			return &host.PreconditionError{Doing: "shape " + p.WAN, What: l + ", which is not from " + Config, Remedy: "stop what made it; `unbloat doctor` looks for it"}
+		}
+	}
+	return nil
+}
+
+// Undesire takes our sections out of what is there; all else stays.
+func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	was := ""
+	if origin != nil {
+		o, err := conf.Decode(origin)
+		if err != nil {
+			return nil, err
+		}
+		was = o.Files.Text(Config)
+	}
+	file := s.Files.Get(Config)
+	sections, err := sqm.Parse(string(file.Content))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", Config, err)
+	}
+	for _, x := range sections {
+		if !strings.HasPrefix(x.Name, sqm.SectionName+"_") {
+			continue
+		}
+		rest, _ := without(string(file.Content), x.Name)
+		if was != "" && with(was, x) == string(file.Content) {
+			rest = was // to the byte: its last line may have had no end
+		}
+		s.Files = s.Files.Put(Config, rest, "")
+		s.Live = slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, x.Name, x.Get("interface")) })
+	}
+	return conf.Encode(s)
+}
+
+// Compare returns the steps from actual to wanted.
+func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, error) {
+	return conf.Compare(actual, wanted, nil, []host.Step{{Argv: []string{Service, "restart"}}})
+}
+
+// Restore returns the commands that lead back to a snapshot from any state.
+func (b *Backend) Restore(before host.State) ([]host.Step, error) {
+	s, err := conf.Decode(before)
+	return append(s.Files.Restore(), host.Step{Argv: []string{Service, "restart"}}), err
+}
+
+// Explain turns what the tools said into what to do about it.
+func (b *Backend) Explain(err error) error {
+	var missing *host.MissingToolError
+	if errors.As(err, &missing) {
+		return &host.PreconditionError{Doing: "change " + Config, What: "there is no " + missing.Tool, Remedy: "is this an OpenWrt router? choose another with --for", Err: err}
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package dummynet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/unit"
+)
+
+// Shown writes a pipe's first line of `dnctl pipe show` (FreeBSD's
+// sbin/ipfw/dummynet.c): the rate with three decimals, so that what is read back
+// is no more exact than that.
+func (p Pipe) Shown() string {
+	return fmt.Sprintf("%05d: %s %4d ms burst %d", p.Number, ShownRate(p.Bandwidth), 0, 0)
+}
+
+// ShownRate prints a rate as dnctl(8) does.
+func ShownRate(r unit.Rate) string {
+	f := float64(r)
+	switch {
+	case r == 0:
+		return "unlimited     "
+	case f >= 1e9:
+		return fmt.Sprintf("%7.3f Gbit/s", f/1e9)
+	case f >= 1e6:
+		return fmt.Sprintf("%7.3f Mbit/s", f/1e6)
+	case f >= 1e3:
+		return fmt.Sprintf("%7.3f Kbit/s", f/1e3)
+	}
+	return fmt.Sprintf("%7.3f bit/s ", f)
+}
+
+// Shown writes the scheduler's lines of `dnctl sched show`.
+func (s Sched) Shown() string {
+	name := strings.ToUpper(s.Type)
+	out := fmt.Sprintf(" sched %d type %s flags 0x0 0 buckets 0 active\n", s.Number, name)
+	if s.Type == "fq_codel" {
+		ecn := "ECN"
+		if s.NoECN {
+			ecn = "NoECN"
+		}
+		out += fmt.Sprintf(" FQ_CODEL target %s interval %s quantum %d limit %d flows %d %s\n",
+			span(cmp.Or(s.Target, 5*time.Millisecond)), span(cmp.Or(s.Interval, 100*time.Millisecond)),
+			cmp.Or(s.Quantum, 1514), cmp.Or(s.Limit, 10240), cmp.Or(s.Flows, 1024), ecn)
+	}
+	return out
+}
+
+// Shown writes the queue's line of `dnctl queue show`.
+func (q Queue) Shown() string {
+	slots := q.Slots
+	if slots == 0 {
+		slots = DefaultSlots
+	}
+	return fmt.Sprintf("q%05d %3d sl. 0 flows (1 buckets) sched %d weight %d lmax 0 pri 0 droptail", q.Number, slots, q.Sched, q.Weight)
+}
+
+// Shown writes the rule's line of `ipfw list`.
+func (r Rule) Shown() string {
+	return fmt.Sprintf("%05d %s %d %s", r.Number, r.Action, r.Target, plainMatch(r.Match))
+}
+
+// plainMatch leaves out a word that some versions of ipfw(8) print and others don't.
+func plainMatch(s string) string { return strings.ReplaceAll(s, " dst-port ", " ") }
+
+// ShownLines are what a configuration looks like once it is read back: a line
+// for each pipe, scheduler, queue and rule, as exact as the tools print them.
+func (c Config) ShownLines() []string {
+	var out []string
+	for _, p := range c.Pipes {
+		slots := p.Slots
+		if slots == 0 {
+			slots = DefaultSlots
+		}
+		out = append(out, fmt.Sprintf("pipe %d bw %s queue %d", p.Number, strings.Join(strings.Fields(ShownRate(p.Bandwidth)), " "), slots))
+	}
+	for _, s := range c.Scheds {
+		if s.Type == "fq_codel" {
+			out = append(out, strings.Join(strings.Fields(s.Shown()), " "))
+		}
+	}
+	for _, q := range c.Queues {
+		out = append(out, fmt.Sprintf("queue %d sched %d weight %d", q.Number, q.Sched, q.Weight))
+	}
+	for _, r := range c.Rules {
+		out = append(out, r.Shown())
+	}
+	return out
+}
+
+// ParseShown reads what `dnctl pipe show`, `dnctl sched show`, `dnctl queue
+// show` and `ipfw list` print, as ShownLines has it. Rules that feed neither
+// queue nor pipe are left out, and so are schedulers that pipes have by default.
+func ParseShown(pipes, scheds, queues, rules string) []string {
+	out := shownPipes(pipes)
+	out = append(out, shownScheds(scheds)...)
+	for line := range strings.Lines(queues) {
+		w := strings.Fields(line)
+		if len(w) < 10 || w[0][0] != 'q' {
+			continue
+		}
+		number, err := strconv.Atoi(w[0][1:])
+		if at := slices.Index(w, "sched"); err == nil && at > 0 && at+3 < len(w) {
+			out = append(out, fmt.Sprintf("queue %d sched %s weight %s", number, w[at+1], w[at+3]))
+		}
+	}
+	for line := range strings.Lines(rules) {
+		w := strings.Fields(line)
+		if len(w) > 3 && (w[1] == "queue" || w[1] == "pipe") {
+			out = append(out, plainMatch(strings.Join(w, " ")))
+		}
+	}
+	return out
+}
+
+// shownPipes reads pipes, each with the length of its FIFO in the line below.
+func shownPipes(text string) (out []string) {
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		number, err := 0, error(nil)
+		if len(w) > 1 {
+			number, err = strconv.Atoi(strings.TrimSuffix(w[0], ":"))
+		}
+		switch {
+		case len(w) > 2 && err == nil && strings.HasSuffix(w[0], ":"):
+			rate := w[1]
+			if rate != "unlimited" {
+				rate += " " + w[2]
+			}
+			out = append(out, fmt.Sprintf("pipe %d bw %s queue %d", number, rate, DefaultSlots))
+		case len(w) > 2 && w[0][0] == 'q' && w[2] == "sl." && len(out) > 0:
+			last := out[len(out)-1]
+			out[len(out)-1] = last[:strings.LastIndex(last, " ")+1] + w[1]
+		}
+	}
+	return out
+}
+
+// shownScheds reads the schedulers of type fq_codel.
+func shownScheds(text string) (out []string) {
+	head := ""
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		switch {
+		case len(w) > 3 && w[0] == "sched":
+			head = fmt.Sprintf("sched %s type %s flags 0x0 0 buckets 0 active", w[1], strings.ToUpper(w[3]))
+		case len(w) > 3 && w[0] == "FQ_CODEL" && head != "":
+			out = append(out, head+" "+strings.Join(w, " "))
+			head = ""
+		}
+	}
+	return out
+}
+
+// A Numbered names a pipe, sched, queue or rule.
+type Numbered struct {
+	Kind   string
+	Number int
+}
+
+// Numbers are all that our plans may use, in the order in which they can be deleted.
+func Numbers() []Numbered {
+	var out []Numbered
+	for n := firstRule; n < firstRule+4; n++ {
+		out = append(out, Numbered{"rule", n})
+	}
+	for _, n := range []int{queueHigh, pipeDown, pipeUp} {
+		out = append(out, Numbered{"queue", n})
+	}
+	return append(out, Numbered{"sched", pipeDown}, Numbered{"sched", pipeUp}, Numbered{"pipe", pipeDown}, Numbered{"pipe", pipeUp})
+}

@@ -1,0 +1,77 @@
+package pfqueue
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ParseShown reads what `pfctl -vsq` prints: the queues that the kernel holds,
+// with their counters between. pfctl's own hidden queues (_root_em0) are left
+// out, and so are CoDel's constants.
+func ParseShown(text string) ([]Queue, error) {
+	var out []Queue
+	for i, line := range strings.Split(text, "\n") {
+		words := tokens(line)
+		if len(words) < 2 || words[0] != "queue" || strings.HasPrefix(words[1], "_") {
+			continue
+		}
+		q, err := parseQueue(withoutCoDel(words[1:]))
+		if err != nil {
+			return nil, fmt.Errorf("pfctl -vsq:%d: %w", i+1, err)
+		}
+		out = append(out, q)
+	}
+	return out, nil
+}
+
+func withoutCoDel(words []string) []string {
+	var out []string
+	for i := 0; i < len(words); i++ {
+		if i > 0 && (words[i] == "target" || words[i] == "interval") {
+			i++
+			continue
+		}
+		out = append(out, words[i])
+	}
+	return out
+}
+
+// Shown writes a queue as `pfctl -vsq` does (print_queuespec of OpenBSD's
+// pfctl_parser.c): other order, commas, and a blank where a rate has no unit.
+func (q Queue) Shown() string {
+	s := "queue " + q.Name
+	switch {
+	case q.Parent != "":
+		s += " parent " + q.Parent
+	case q.Device != "":
+		s += " on " + q.Device
+	}
+	if q.Flows != 0 {
+		s += fmt.Sprintf(" flows %d", q.Flows)
+		if q.Quantum != 0 {
+			s += fmt.Sprintf(" quantum %d", q.Quantum)
+		}
+	}
+	rate := func(before, text string) string {
+		if strings.IndexAny(text, "KMG") < 0 {
+			text += " "
+		}
+		return before + text
+	}
+	if q.Bandwidth != 0 {
+		s += rate(" bandwidth ", Rate(q.Bandwidth))
+		if q.Min != 0 {
+			s += rate(", min ", Rate(q.Min))
+		}
+		if q.Max != 0 {
+			s += rate(", max ", Rate(q.Max))
+		}
+	}
+	if q.Default {
+		s += " default"
+	}
+	if q.Qlimit != 0 {
+		s += fmt.Sprintf(" qlimit %d", q.Qlimit)
+	}
+	return s
+}

@@ -1,0 +1,299 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"unbloat/internal/netio"
+	"unbloat/internal/wire/iperf3"
+	"unbloat/unit"
+)
+
+// iperf3Server serves iperf3's clients over TCP. Unlike iperf3's own it runs
+// many tests at once: their cookies tell them apart.
+type iperf3Server struct {
+	server *Server
+	tcp    *net.TCPListener
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*net.TCPConn]bool
+	tests  map[iperf3.Cookie]*iperf3Test
+}
+
+// iperf3Test is one test.
+type iperf3Test struct {
+	control *net.TCPConn
+	from    netip.Addr
+	params  iperf3.Params
+	streams chan *net.TCPConn // as they come, cookie read
+	over    chan struct{}     // closed when nobody takes streams any more
+}
+
+func listenIperf3(s *Server, address string) (*iperf3Server, error) {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenTCP("tcp", a)
+	if err != nil {
+		return nil, err
+	}
+	return &iperf3Server{
+		server: s, tcp: l, conns: map[*net.TCPConn]bool{}, tests: map[iperf3.Cookie]*iperf3Test{},
+	}, nil
+}
+
+func (p *iperf3Server) name() string { return protocolIperf3 }
+
+func (p *iperf3Server) addr() netip.AddrPort { return p.tcp.Addr().(*net.TCPAddr).AddrPort() }
+
+func (p *iperf3Server) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.tcp.Close()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+func (p *iperf3Server) serve() error {
+	defer p.wg.Wait()
+	for {
+		c, err := p.tcp.AcceptTCP()
+		if err != nil {
+			if retry(err) {
+				continue
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		if !p.track(c) {
+			p.server.refusals.add(protocolIperf3, "connections")
+			c.Close()
+			continue
+		}
+		p.wg.Go(func() { p.greet(c) })
+	}
+}
+
+func (p *iperf3Server) track(c *net.TCPConn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.conns) >= p.server.limits.Conns {
+		return false
+	}
+	p.conns[c] = true
+	return true
+}
+
+func (p *iperf3Server) untrack(c *net.TCPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+// greet reads a connection's cookie: of a test that waits for it, or of a new one.
+func (p *iperf3Server) greet(c *net.TCPConn) {
+	defer p.untrack(c)
+	s := p.server
+	_ = c.SetDeadline(time.Now().Add(s.limits.Handshake))
+	var b [iperf3.CookieSize]byte
+	_, err := io.ReadFull(c, b[:])
+	var cookie iperf3.Cookie
+	if err == nil {
+		cookie, err = iperf3.ParseCookie(b[:])
+	}
+	if err != nil {
+		s.log.Info("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
+		s.refusals.add(protocolIperf3, "malformed")
+		c.Close()
+		return
+	}
+	p.mu.Lock()
+	t := p.tests[cookie]
+	fresh := t == nil
+	if fresh {
+		t = &iperf3Test{control: c, from: clientAddr(c), streams: make(chan *net.TCPConn), over: make(chan struct{})}
+		p.tests[cookie] = t
+	}
+	p.mu.Unlock()
+	if fresh {
+		p.control(cookie, t)
+		return
+	}
+	select {
+	case t.streams <- c: // the test owns it
+	case <-t.over:
+		c.Close()
+	}
+}
+
+// control runs a test to its end.
+func (p *iperf3Server) control(cookie iperf3.Cookie, t *iperf3Test) {
+	s := p.server
+	defer t.control.Close()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.tests, cookie)
+		close(t.over)
+	}()
+	if err := s.admit(t.from, protocolIperf3); err != nil {
+		s.log.Info("refused", "protocol", protocolIperf3, "from", t.control.RemoteAddr(), "reason", err)
+		t.say(iperf3.AccessDenied)
+		return
+	}
+	began := s.clock.Now()
+	moved, err := p.run(t)
+	s.spend(t.from, unit.Size(moved))
+	s.leave(t.from, s.clock.Now().Sub(began))
+	end := "client is done"
+	if err != nil {
+		end = err.Error()
+	}
+	s.log.Info("session", "protocol", protocolIperf3, "from", t.control.RemoteAddr(), "bytes", moved,
+		"lasted", s.clock.Now().Sub(began).Round(time.Millisecond), "end", end)
+}
+
+func (t *iperf3Test) say(states ...iperf3.State) error {
+	b := make([]byte, len(states))
+	for i, s := range states {
+		b[i] = byte(s)
+	}
+	_, err := t.control.Write(b)
+	return err
+}
+
+// errUnsupported is answered with iperf3's own number for it.
+var errUnsupported = errors.New("only TCP is served to iperf3's clients")
+
+// unimplemented are the server's error state, iperf3's IEUNIMP and no errno.
+func unimplemented() []byte { return []byte{0xfe, 0, 0, 0, 13, 0, 0, 0, 0} }
+
+// setup reads the parameters and collects the streams.
+func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) {
+	if err := t.say(iperf3.ParamExchange); err != nil {
+		return nil, err
+	}
+	b, err := iperf3.ReadFrame(t.control)
+	if err != nil {
+		return nil, err
+	}
+	if t.params, err = iperf3.ParseParams(b); err != nil {
+		p.server.refusals.add(protocolIperf3, "malformed")
+		return nil, err
+	}
+	if t.params.UDP || t.params.SCTP {
+		p.server.refusals.add(protocolIperf3, "not TCP")
+		_, _ = t.control.Write(unimplemented()) // the reason is logged
+		return nil, errUnsupported
+	}
+	if err := t.say(iperf3.CreateStreams); err != nil {
+		return nil, err
+	}
+	deadline := time.After(p.server.limits.Handshake)
+	for len(streams) < t.params.Up()+t.params.Down() {
+		select {
+		case c := <-t.streams:
+			streams = append(streams, c)
+			if len(streams) > t.params.Up() {
+				err = netio.SetTCP(c, netio.TCPOptions{CC: t.params.Congestion, DSCP: t.params.TOS >> 2})
+			}
+			if err != nil {
+				return streams, err
+			}
+			if t.params.Bandwidth > 0 {
+				netio.Pace(c, unit.Rate(t.params.Bandwidth))
+			}
+		case <-deadline:
+			return streams, fmt.Errorf("only %d of %d streams came", len(streams), t.params.Up()+t.params.Down())
+		}
+	}
+	return streams, nil
+}
+
+// run runs a test, and returns how many bytes it moved.
+func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
+	s := p.server
+	streams, err := p.setup(t)
+	if err != nil {
+		for _, c := range streams {
+			c.Close()
+		}
+		return 0, err
+	}
+	up, down := streams[:t.params.Up()], streams[t.params.Up():]
+	budget := netio.Budget{Time: s.limits.Load, Bytes: s.limits.Bytes}
+	if left := s.left(t.from); left > 0 && (budget.Bytes == 0 || left < budget.Bytes) {
+		budget.Bytes = left
+	}
+	began, meter := s.clock.Now(), netio.NewCPUMeter()
+	if err := t.say(iperf3.TestStart, iperf3.TestRunning); err != nil {
+		for _, c := range streams {
+			c.Close()
+		}
+		return 0, err
+	}
+	receiver := netio.NewReceiver(s.clock, time.Second, budget, up)
+	sender := netio.NewSender(s.clock, s.payload, budget, down)
+	defer func() {
+		receiver.Stop()
+		sender.Stop()
+		moved = receiver.Total() + sender.Moved()
+	}()
+	_ = t.control.SetDeadline(time.Now().Add(s.limits.Load + replyPatience))
+	var state [1]byte
+	if _, err := io.ReadFull(t.control, state[:]); err != nil {
+		return 0, err
+	}
+	if iperf3.State(state[0]) != iperf3.TestEnd {
+		return 0, fmt.Errorf("the client says %q", iperf3.State(state[0]))
+	}
+	sender.Pause()
+	mine := iperf3.Results{HasRetransmits: -1, CongestionUsed: t.params.Congestion}
+	mine.CPUTotal, _ = meter.Busiest() // where the system does not tell, 0
+	mine.CPUTotal *= 100
+	seconds := s.clock.Now().Sub(began).Seconds()
+	for i, n := range append(receiver.Totals(), sender.Written()...) {
+		mine.Streams = append(mine.Streams, iperf3.StreamResult{ID: iperf3.StreamID(i), Bytes: n, Retransmits: -1, EndTime: seconds})
+	}
+	return 0, t.exchange(mine)
+}
+
+// exchange swaps results and waits for the client's farewell.
+func (t *iperf3Test) exchange(mine iperf3.Results) error {
+	_ = t.control.SetDeadline(time.Now().Add(replyPatience))
+	if err := t.say(iperf3.ExchangeResults); err != nil {
+		return err
+	}
+	b, err := iperf3.ReadFrame(t.control)
+	if err != nil {
+		return err
+	}
+	if _, err := iperf3.ParseResults(b); err != nil {
+		return err
+	}
+	frame, err := iperf3.Frame(mine)
+	if err != nil {
+		return err
+	}
+	if _, err := t.control.Write(frame); err != nil {
+		return err
+	}
+	if err := t.say(iperf3.DisplayResults); err != nil {
+		return err
+	}
+	var state [1]byte
+	_, _ = io.ReadFull(t.control, state[:]) // its farewell; without one it is gone too
+	return nil
+}

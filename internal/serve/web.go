@@ -1,0 +1,273 @@
+package serve
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"unbloat/internal/wire/ndt7"
+	"unbloat/internal/wire/nq"
+)
+
+// webServer serves all that browsers and HTTP clients measure with, HTTP and
+// HTTPS on one port: ndt7, LibreSpeed, Cloudflare's and networkQuality's.
+type webServer struct {
+	server *Server
+	front  *front
+	http   *http.Server
+	key    string
+}
+
+// connKey is where a request's context holds its connection.
+type connKey struct{}
+
+func listenWeb(s *Server, address string, cert *tls.Certificate, key string) (*webServer, error) {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenTCP("tcp", a)
+	if err != nil {
+		return nil, err
+	}
+	w := &webServer{server: s, key: key}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if cert != nil {
+		config.Certificates = []tls.Certificate{*cert}
+	}
+	w.front = newFront(s, l, config, cert != nil)
+	w.http = &http.Server{
+		Handler: w.mux(), TLSConfig: config, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: s.limits.Handshake, IdleTimeout: min(s.limits.Idle, time.Minute),
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 64, MaxReceiveBufferPerStream: 8 << 20, MaxReceiveBufferPerConnection: 32 << 20},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelInfo),
+	}
+	return w, nil
+}
+
+func (w *webServer) name() string { return protocolWeb }
+
+func (w *webServer) addr() netip.AddrPort { return w.front.l.Addr().(*net.TCPAddr).AddrPort() }
+
+func (w *webServer) close() {
+	w.front.Close()
+	_ = w.http.Close() // ends every connection
+}
+
+func (w *webServer) serve() error {
+	w.front.wg.Go(w.front.accept)
+	err := w.http.Serve(w.front)
+	w.front.Close()
+	w.front.wg.Wait()
+	w.front.handlers.Wait()
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// mux routes every endpoint. LibreSpeed's have as many names as it has backends.
+func (w *webServer) mux() http.Handler {
+	m := http.NewServeMux()
+	for _, base := range []string{"/", "/backend/"} {
+		for _, end := range []string{"", ".php"} {
+			m.HandleFunc(base+"garbage"+end, w.garbage)
+			m.HandleFunc(base+"empty"+end, w.swallow)
+			m.HandleFunc(base+"getIP"+end, w.whoAmI)
+		}
+	}
+	m.HandleFunc("/__down", w.cloudflareDown)
+	m.HandleFunc("/__up", w.cloudflareUp)
+	m.HandleFunc("GET "+nq.WellKnown, w.nqConfig)
+	m.HandleFunc("GET /config", w.nqConfig) // where older servers have it
+	m.HandleFunc("GET /nq/small", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, 1) })
+	m.HandleFunc("GET /nq/large", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, nqLarge) })
+	m.HandleFunc("/nq/upload", w.swallow)
+	m.HandleFunc(ndt7.DownloadPath, w.ndt7(w.ndt7Download))
+	m.HandleFunc(ndt7.UploadPath, w.ndt7(w.ndt7Upload))
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.front.handlers.Add(1)
+		defer w.front.handlers.Done()
+		h := rw.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("Access-Control-Allow-Headers", "*")
+		h.Set("Timing-Allow-Origin", "*")
+		h.Set("Cache-Control", "no-store, no-transform")
+		if r.Method == http.MethodOptions {
+			rw.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if !w.allowed(r) {
+			w.server.refusals.add(protocolWeb, "key")
+			http.Error(rw, "a key is needed: Authorization: Bearer KEY", http.StatusUnauthorized)
+			return
+		}
+		m.ServeHTTP(rw, r)
+	})
+}
+
+// allowed reports whether a request brings the shared key, where there is one:
+// as a bearer token or, as browsers' WebSockets cannot, as access_token.
+func (w *webServer) allowed(r *http.Request) bool {
+	if w.key == "" {
+		return true
+	}
+	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		got = r.URL.Query().Get("access_token")
+	}
+	return subtle.ConstantTimeCompare([]byte(got), []byte(w.key)) == 1
+}
+
+// remote returns who asks.
+func remote(r *http.Request) netip.Addr {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Addr().Unmap()
+}
+
+// A front accepts connections and finds out by their first byte whether they
+// speak TLS, each in a goroutine of its own, so that a silent one holds up none.
+type front struct {
+	server   *Server
+	l        *net.TCPListener
+	config   *tls.Config
+	secure   bool
+	ready    chan net.Conn
+	done     chan struct{}
+	once     sync.Once
+	wg       sync.WaitGroup
+	handlers sync.WaitGroup
+	slots    chan struct{}
+}
+
+func newFront(s *Server, l *net.TCPListener, config *tls.Config, secure bool) *front {
+	return &front{
+		server: s, l: l, config: config, secure: secure, ready: make(chan net.Conn), done: make(chan struct{}),
+		slots: make(chan struct{}, s.limits.Conns),
+	}
+}
+
+// accept takes connections in until the front is closed.
+func (f *front) accept() {
+	for {
+		c, err := f.l.AcceptTCP()
+		if err != nil {
+			if retry(err) {
+				continue
+			}
+			f.Close()
+			return
+		}
+		select {
+		case f.slots <- struct{}{}:
+			f.wg.Go(func() { f.sniff(c) })
+		default:
+			f.server.refusals.add(protocolWeb, "connections")
+			c.Close()
+		}
+	}
+}
+
+// sniff reads the first byte and hands the connection on.
+func (f *front) sniff(c *net.TCPConn) {
+	_ = c.SetReadDeadline(time.Now().Add(f.server.limits.Handshake))
+	stop := make(chan struct{})
+	defer close(stop)
+	f.wg.Go(func() { // Close ends the waiting
+		select {
+		case <-stop:
+		case <-f.done:
+			_ = c.SetReadDeadline(time.Unix(1, 0))
+		}
+	})
+	p := &peeked{TCPConn: c, free: func() { <-f.slots }}
+	if n, err := c.Read(p.first[:]); n < 1 {
+		f.server.log.Info("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", fmt.Errorf("said nothing: %w", err))
+		f.server.refusals.add(protocolWeb, "silent")
+		p.Close()
+		return
+	}
+	p.left = 1
+	_ = c.SetReadDeadline(time.Time{})
+	const handshake = 0x16 // the first byte of TLS (RFC 8446 section 5.1)
+	var conn net.Conn = p
+	if p.first[0] == handshake && f.secure {
+		conn = tls.Server(p, f.config)
+	}
+	select {
+	case f.ready <- conn:
+	case <-f.done:
+		p.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (f *front) Accept() (net.Conn, error) {
+	select {
+	case c := <-f.ready:
+		return c, nil
+	case <-f.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (f *front) Close() error {
+	f.once.Do(func() { close(f.done); f.l.Close() })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (f *front) Addr() net.Addr { return f.l.Addr() }
+
+// peeked is a connection of which one byte has been read already.
+type peeked struct {
+	*net.TCPConn
+	first [1]byte
+	left  int
+	once  sync.Once
+	free  func()
+}
+
+func (p *peeked) Read(b []byte) (int, error) {
+	if p.left > 0 && len(b) > 0 {
+		p.left = 0
+		b[0] = p.first[0]
+		return 1, nil
+	}
+	return p.TCPConn.Read(b)
+}
+
+// ReadFrom keeps the kernel's copying where it is to be had.
+func (p *peeked) ReadFrom(r io.Reader) (int64, error) { return p.TCPConn.ReadFrom(r) }
+
+func (p *peeked) Close() error {
+	p.once.Do(p.free)
+	return p.TCPConn.Close()
+}
+
+// tcpOf returns the TCP connection of a request, nil if there is none.
+func tcpOf(r *http.Request) *net.TCPConn {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if p, ok := c.(*peeked); ok {
+		return p.TCPConn
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"unbloat/internal/wire/nq"
+	"unbloat/unit"
+)
+
+const (
+	garbageUnit    = 1 << 20 // of LibreSpeed's ckSize
+	garbageDefault = 4
+	garbageMax     = 1024
+	cloudflareMax  = 10 * unit.GB
+	nqLarge        = 10 * unit.GB
+	// freeSize is what may be asked for without opening a session: probes.
+	freeSize = 4 * unit.KB
+	// stall is how long a client may take nothing, or bring nothing.
+	stall = 30 * time.Second
+)
+
+// garbage is LibreSpeed's download.
+func (w *webServer) garbage(rw http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.URL.Query().Get("ckSize"))
+	if err != nil || n < 1 {
+		n = garbageDefault
+	}
+	rw.Header().Set("Content-Disposition", "attachment; filename=random.dat")
+	w.send(rw, r, unit.Size(min(n, garbageMax))*garbageUnit)
+}
+
+// whoAmI is LibreSpeed's getIP.
+func (w *webServer) whoAmI(rw http.ResponseWriter, r *http.Request) {
+	rw.Header().Set("Content-Type", "application/json")
+	b, err := json.Marshal(map[string]string{"processedString": remote(r).String(), "rawIspInfo": ""})
+	if err != nil { // a map of strings always marshals
+		panic("serve: marshal: " + err.Error())
+	}
+	_, _ = rw.Write(b) // the client is gone, or hears it
+}
+
+// cloudflareDown is Cloudflare's download.
+func (w *webServer) cloudflareDown(rw http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseInt(r.URL.Query().Get("bytes"), 10, 64)
+	if err != nil || n < 0 || n > int64(cloudflareMax) {
+		w.server.refusals.add(protocolWeb, "malformed")
+		http.Error(rw, fmt.Sprintf("bytes must be 0 to %d", int64(cloudflareMax)), http.StatusBadRequest)
+		return
+	}
+	rw.Header().Set("Server-Timing", "cfRequestDuration;dur=0.1")
+	w.send(rw, r, unit.Size(n))
+}
+
+// cloudflareUp is Cloudflare's upload: the answer comes after the whole body.
+func (w *webServer) cloudflareUp(rw http.ResponseWriter, r *http.Request) {
+	began := w.server.clock.Now()
+	if !w.take(rw, r) {
+		return
+	}
+	rw.Header().Set("Server-Timing", fmt.Sprintf("cfRequestDuration;dur=%.3f", unit.Ms(w.server.clock.Now().Sub(began))))
+	rw.WriteHeader(http.StatusOK)
+}
+
+// swallow takes an upload in and answers with an empty body: the uploads of
+// LibreSpeed and networkQuality, and LibreSpeed's ping.
+func (w *webServer) swallow(rw http.ResponseWriter, r *http.Request) {
+	if w.take(rw, r) {
+		rw.WriteHeader(http.StatusOK)
+	}
+}
+
+// nqConfig tells networkQuality's clients where the endpoints are.
+func (w *webServer) nqConfig(rw http.ResponseWriter, r *http.Request) {
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	b, err := json.Marshal(nq.Make(scheme + r.Host))
+	if err != nil { // plain structs of strings always marshal
+		panic("serve: marshal: " + err.Error())
+	}
+	rw.Header().Set("Content-Type", "application/json")
+	_, _ = rw.Write(b) // the client is gone, or hears it
+}
+
+// enter opens a session for a request, or answers why not.
+func (w *webServer) enter(rw http.ResponseWriter, r *http.Request) (leave func(moved int64), ok bool) {
+	s, from, began := w.server, remote(r), w.server.clock.Now()
+	if err := s.admit(from, protocolWeb); err != nil {
+		s.log.Info("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+		rw.Header().Set("Retry-After", "60")
+		http.Error(rw, err.Error(), http.StatusTooManyRequests)
+		return nil, false
+	}
+	return func(moved int64) {
+		lasted := s.clock.Now().Sub(began)
+		s.leave(from, lasted)
+		s.log.Debug("request", "from", r.RemoteAddr, "path", r.URL.Path, "bytes", moved, "lasted", lasted.Round(time.Millisecond))
+	}, true
+}
+
+// send sends n bytes.
+func (w *webServer) send(rw http.ResponseWriter, r *http.Request, n unit.Size) {
+	moved := int64(0)
+	if n > freeSize {
+		leave, ok := w.enter(rw, r)
+		if !ok {
+			return
+		}
+		defer func() { leave(moved) }()
+	}
+	rw.Header().Set("Content-Type", "application/octet-stream")
+	rw.Header().Set("Content-Length", strconv.FormatInt(int64(n), 10))
+	if r.Method == http.MethodHead {
+		return
+	}
+	s, control := w.server, http.NewResponseController(rw)
+	end := time.Now().Add(s.limits.Load)
+	for moved < int64(n) {
+		part := s.payload[:min(int64(n)-moved, int64(len(s.payload)))]
+		if time.Now().After(end) || !s.spend(remote(r), unit.Size(len(part))) {
+			s.refusals.add(protocolWeb, "budget during a session")
+			panic(http.ErrAbortHandler) // cuts the body off, as its length was promised
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(stall))
+		k, err := rw.Write(part)
+		moved += int64(k)
+		if err != nil {
+			return // the client has enough
+		}
+	}
+}
+
+// take takes in a request's body; false if it answered the request itself.
+func (w *webServer) take(rw http.ResponseWriter, r *http.Request) bool {
+	if r.ContentLength == 0 {
+		return true
+	}
+	moved := int64(0)
+	leave, ok := w.enter(rw, r)
+	if !ok {
+		return false
+	}
+	defer func() { leave(moved) }()
+	s, control := w.server, http.NewResponseController(rw)
+	end := time.Now().Add(s.limits.Load)
+	buf := make([]byte, 256<<10)
+	for {
+		_ = control.SetReadDeadline(time.Now().Add(stall))
+		n, err := r.Body.Read(buf)
+		moved += int64(n)
+		if err == io.EOF {
+			_ = control.SetReadDeadline(time.Time{})
+			return true
+		}
+		if err != nil {
+			s.log.Info("request ended", "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+			return false
+		}
+		if time.Now().After(end) || !s.spend(remote(r), unit.Size(n)) {
+			s.refusals.add(protocolWeb, "budget during a session")
+			http.Error(rw, "the budget of this address is used up", http.StatusTooManyRequests)
+			return false
+		}
+	}
+}

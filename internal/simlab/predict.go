@@ -1,0 +1,90 @@
+package simlab
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/plan"
+	"unbloat/internal/scenario"
+	"unbloat/unit"
+)
+
+// What a prediction takes for granted where nothing is known.
+const (
+	assumedRTT    = 20 * time.Millisecond
+	assumedBuffer = time.Second // of the line's rate: modems without a queue manager
+)
+
+// Names of a prediction's cases.
+const (
+	CaseBefore  = "before"
+	CasePlanned = "planned"
+)
+
+// PredictedLine completes what is known of a line: a round trip of 20 ms, and
+// buffers of a second. Rates that are not known are taken from the plan, as if
+// it left the usual room.
+func PredictedLine(p plan.Plan, l scenario.Line) scenario.Line {
+	if l.Down == 0 {
+		l.Down = p.DownBps.Scale(1 / plan.StartDown)
+	}
+	if l.Up == 0 {
+		l.Up = p.UpBps.Scale(1 / plan.StartUp)
+	}
+	// A plan for one direction says nothing of the other: a line of equal rates.
+	l.Down, l.Up = orRate(l.Down, l.Up), orRate(l.Up, l.Down)
+	l.RTT = orElse(l.RTT, assumedRTT)
+	if l.BufferDown == 0 {
+		l.BufferDown = max(l.Down.Bytes(assumedBuffer), 10*fullFrame)
+	}
+	if l.BufferUp == 0 {
+		l.BufferUp = max(l.Up.Bytes(assumedBuffer), 10*fullFrame)
+	}
+	return l
+}
+
+func orRate(r, other unit.Rate) unit.Rate {
+	if r == 0 {
+		return other
+	}
+	return r
+}
+
+// Predict simulates `unbloat test` on a line without and with a plan, in the
+// dialect of the plan's platform: what to expect before anything is touched.
+// The result has two cases, CaseBefore and CasePlanned.
+func Predict(ctx context.Context, p plan.Plan, l scenario.Line, flowsDown, flowsUp int, seed uint64) (*lab.Result, error) {
+	l = PredictedLine(p, l)
+	if l.Down == 0 || l.Up == 0 {
+		return nil, errors.New("predict: the plan shapes nothing, and the line's rates are not known")
+	}
+	s := &scenario.Scenario{
+		Name: "prediction", Title: "what the plan does", Line: l,
+		Test: scenario.Test{FlowsDown: flowsDown, FlowsUp: flowsUp},
+	}
+	r := &lab.Result{Schema: lab.Schema, Scenario: s.Name, Engine: lab.Sim, Kernel: Kernel}
+	for _, name := range []string{CaseBefore, CasePlanned} {
+		h, err := newHouse(s, p.Platform, seed)
+		if err != nil {
+			return nil, err
+		}
+		c := lab.CaseResult{Name: name, Loads: []lab.LoadResult{}}
+		if name == CasePlanned {
+			if err := h.Shape(ctx, p); err != nil {
+				return nil, err
+			}
+			c.Plan = &p
+		}
+		if err := h.measure(ctx, name, &c); err != nil {
+			return nil, err
+		}
+		dropSeries(c.Test)
+		c.VirtualSeconds = math.Round(h.net.Now().Seconds()*1e3) / 1e3
+		r.VirtualSeconds += c.VirtualSeconds
+		r.Cases = append(r.Cases, c)
+	}
+	return r, nil
+}

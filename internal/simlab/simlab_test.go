@@ -1,0 +1,220 @@
+package simlab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+func read(t *testing.T, file string) *scenario.Scenario {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Parse(file, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func seed(t *testing.T, name string) *scenario.Scenario {
+	t.Helper()
+	return read(t, "../../scenarios/"+name+".toml")
+}
+
+func run(t *testing.T, s *scenario.Scenario, o Options) *verdict.Test {
+	t.Helper()
+	r, err := Run(t.Context(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Cases[0].Test
+}
+
+// Every scenario that comes with unbloat can be simulated, and every case of it
+// is a valid measurement.
+func TestEveryScenario(t *testing.T) {
+	files, err := filepath.Glob("../../scenarios/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scenarios", err)
+	}
+	for _, f := range files {
+		s := read(t, f)
+		r, err := Run(t.Context(), s, Options{Seed: 1})
+		if err != nil {
+			t.Errorf("%s: %v", f, err)
+			continue
+		}
+		if len(r.Cases) != len(s.Cases) {
+			t.Errorf("%s: %d cases, want %d", f, len(r.Cases), len(s.Cases))
+		}
+		for _, c := range r.Cases {
+			if !c.Test.Valid {
+				t.Errorf("%s, case %s: %v", f, c.Name, c.Test.InvalidReasons)
+			}
+		}
+	}
+}
+
+func TestSameSeedSameBytes(t *testing.T) {
+	s := seed(t, "seed-003")
+	text := func(seed uint64) []byte {
+		r, err := Run(t.Context(), s, Options{Seed: seed, Series: true, Cases: []string{"before", "seed"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	first := text(5)
+	if !bytes.Equal(first, text(5)) {
+		t.Error("the same seed gave other bytes")
+	}
+	if bytes.Equal(first, text(6)) {
+		t.Error("another seed gave the same bytes")
+	}
+}
+
+// What the real kernel measured (make compare-sim prints all of it): the modem
+// queues for three seconds, and the article's three commands take that away.
+func TestSeed003(t *testing.T) {
+	s := seed(t, "seed-003")
+	before := run(t, s, Options{Cases: []string{"before"}, Seed: 1}).Loaded
+	if p := before.Latency.RTTMs.P95; p < 2990 || p > 3020 {
+		t.Errorf("before: p95 %.0f ms, the lab has 3004", p)
+	}
+	if g := before.GoodputUpBps; g < 0.88e6 || g > 0.92e6 {
+		t.Errorf("before: goodput %.3f Mbit/s, the lab has 0.901", g/1e6)
+	}
+	after := run(t, s, Options{Cases: []string{"seed"}, Seed: 1}).Loaded
+	if p := after.Latency.RTTMs.P95; p < 35 || p > 37.2 {
+		t.Errorf("seed: p95 %.1f ms, the lab has 36.1", p)
+	}
+}
+
+// Other systems' routers are carried out in their own dialect.
+func TestPlatforms(t *testing.T) {
+	for scenario, platform := range map[string]string{
+		"seed-000": plan.OPNsense, "seed-002": plan.OpenBSDAltq, "seed-004": plan.OpenBSD, "seed-003": plan.OpenWrt,
+	} {
+		r, err := Run(t.Context(), seed(t, scenario), Options{Cases: []string{"before", "seed"}, Seed: 1, Platform: platform})
+		if err != nil {
+			t.Errorf("%s on %s: %v", scenario, platform, err)
+			continue
+		}
+		worst := func(test *verdict.Test) (w float64) {
+			for _, p := range test.Phases() {
+				w = max(w, p.Latency.IncreaseMs.P95)
+			}
+			return w
+		}
+		before, after := worst(r.Cases[0].Test), worst(r.Cases[1].Test)
+		t.Logf("%s on %s: p95 rises by %.1f ms before, by %.1f ms with the article's shaping", scenario, platform, before, after)
+		if after > before/4 {
+			t.Errorf("%s on %s: p95 rises by %.1f ms before, by %.1f ms after", scenario, platform, before, after)
+		}
+	}
+}
+
+func TestPredict(t *testing.T) {
+	for _, platform := range plan.Platforms() {
+		facts, err := plan.AssumedFacts(platform, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Predict(t.Context(), p, scenario.Line{Down: 30e6, Up: 5e6}, 4, 4, 1)
+		if err != nil {
+			t.Errorf("%s: %v", platform, err)
+			continue
+		}
+		before, after := r.Cases[0].Test.Both.Latency.IncreaseMs.P95, r.Cases[1].Test.Both.Latency.IncreaseMs.P95
+		t.Logf("%s: p95 rises by %.0f ms before, by %.1f ms with the plan", platform, before, after)
+		if before < 500 || after > 250 {
+			t.Errorf("%s: p95 rises by %.0f ms before, by %.1f ms with the plan", platform, before, after)
+		}
+	}
+	if _, err := Predict(t.Context(), plan.Plan{}, scenario.Line{}, 4, 4, 1); err == nil {
+		t.Error("an empty plan was predicted")
+	}
+}
+
+// Loads that are not greedy, and a line that changes meanwhile.
+func TestLoads(t *testing.T) {
+	s, err := scenario.Parse("loads", []byte(`
+name = "loads"
+title = "a call, two streams, and a line that loses half its rate"
+source = "none"
+[line]
+down = "20 Mbit/s"
+up = "5 Mbit/s"
+rtt = "30 ms"
+buffer_down = "200 kB"
+buffer_up = "60 kB"
+vary = [{ at = "15s", up = "2 Mbit/s" }]
+[test]
+seconds = "20s"
+[[load]]
+kind = "voip"
+flows = 2
+[[load]]
+kind = "udp"
+rate = "1 Mbit/s"
+[[load]]
+kind = "udp"
+direction = "down"
+rate = "2 Mbit/s"
+host = 2
+[[load]]
+kind = "upload"
+start = "2s"
+stop = "18s"
+[[case]]
+name = "before"
+router = "none"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), s, Options{Seed: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loads := r.Cases[0].Loads
+	if len(loads) != 4 {
+		t.Fatalf("%d loads", len(loads))
+	}
+	if l := loads[0].Latency; l == nil || l.Sent < 1400 || l.RTTMs.P50 < 30 {
+		t.Errorf("the calls: %+v", l)
+	}
+	if g := loads[2].GoodputBps; g < 1.9e6 || g > 2.0e6 {
+		t.Errorf("the stream downwards brings %.2f Mbit/s of payload", g/1e6)
+	}
+	if g := loads[3].GoodputBps; g < 0.5e6 || g > 4e6 {
+		t.Errorf("the upload brings %.2f Mbit/s", g/1e6)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, seed(t, "seed-000"), Options{}); err == nil {
+		t.Error("a cancelled run gave a result")
+	}
+}

@@ -1,0 +1,85 @@
+// Package ndt7 is what M-Lab's ndt7 says over its WebSocket, without the
+// socket: paths, message sizes and the JSON of its measurements (ndt7
+// protocol specification, version 0.9).
+package ndt7
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"unbloat/unit"
+)
+
+// What the specification fixes.
+const (
+	DownloadPath = "/ndt/v7/download"
+	UploadPath   = "/ndt/v7/upload"
+	Subprotocol  = "net.measurementlab.ndt.v7"
+
+	MinMessage unit.Size = 1 << 13 // of binary messages
+	MaxMessage unit.Size = 1 << 20 // to which a sender scales them
+	MaxAccept  unit.Size = 1 << 24 // that must be accepted
+
+	Duration    = 10 * time.Second // of a test
+	MaxDuration = 15 * time.Second // after which it is cut
+	MeasureMin  = 250 * time.Millisecond
+)
+
+// scale is the part of what was sent that a message may be.
+const scale = 16
+
+// NextMessage returns the size of the next binary message after sent bytes, of
+// which the last had the given size: it doubles as long as it is at most a
+// sixteenth of what was sent.
+func NextMessage(size, sent unit.Size) unit.Size {
+	if size < MaxMessage && size <= sent/scale {
+		return size * 2
+	}
+	return size
+}
+
+// A Measurement is one text message. Fields of other versions are passed over.
+type Measurement struct {
+	AppInfo        *AppInfo        `json:"AppInfo,omitempty"`
+	ConnectionInfo *ConnectionInfo `json:"ConnectionInfo,omitempty"`
+	Origin         string          `json:"Origin,omitempty"` // "client" or "server"
+	Test           string          `json:"Test,omitempty"`   // "download" or "upload"
+	TCPInfo        *TCPInfo        `json:"TCPInfo,omitempty"`
+}
+
+// AppInfo is what an application has sent or received.
+type AppInfo struct {
+	ElapsedTime int64 // µs since the test began
+	NumBytes    int64
+}
+
+// ConnectionInfo names the two ends.
+type ConnectionInfo struct{ Client, Server, UUID string }
+
+// TCPInfo is a part of Linux's tcp_info. Times are in µs.
+type TCPInfo struct {
+	ElapsedTime                                        int64
+	RTT, RTTVar, MinRTT                                int64
+	BytesAcked, BytesReceived, BytesSent, BytesRetrans int64
+	BusyTime, RWndLimited, SndBufLimited               int64
+}
+
+// maxText bounds a text message that is looked at.
+const maxText = 64 << 10
+
+// Parse reads a text message.
+func Parse(b []byte) (Measurement, error) {
+	var m Measurement
+	if len(b) > maxText {
+		return m, errors.New("malformed measurement: too long")
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return Measurement{}, fmt.Errorf("malformed measurement: %w", err)
+	}
+	if a := m.AppInfo; a != nil && (a.NumBytes < 0 || a.ElapsedTime < 0) {
+		return Measurement{}, errors.New("malformed measurement: negative")
+	}
+	return m, nil
+}

@@ -1,0 +1,146 @@
+// Joins the panels: a test at /, a stored result at /r/ID. This thread only
+// draws, at most once a frame; measuring is done in workers.
+import "./style.css";
+import { find } from "./dom";
+import { charts } from "./panels/charts";
+import { control } from "./panels/control";
+import { showFigures } from "./panels/figures";
+import { live } from "./panels/live";
+import { showResult } from "./panels/result";
+import { Run, type Plan } from "./run";
+import { judge } from "./verdict";
+import type { Saved, Submission, Test } from "./wire";
+
+const problem = find("problem");
+const say = find("say");
+const curves = charts();
+
+function complain(why: string): void {
+  problem.textContent = why;
+  problem.hidden = false;
+}
+
+function show(t: Test, id: string, why: string): void {
+  showResult(t, id, why);
+  curves.show(t);
+  showFigures(t);
+}
+
+/** Sends what was measured; the server's judgement is the one that is kept. */
+async function send(s: Submission, session: string): Promise<Saved> {
+  const r = await fetch(`/api/results?session=${encodeURIComponent(session)}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(s),
+  });
+  const body = (await r.json()) as Saved;
+  if (!r.ok) throw new Error(body.error);
+  return body;
+}
+
+/** Keeps a phone's screen on, where the browser can; a dark one ends the test. */
+async function stayAwake(): Promise<WakeLockSentinel | undefined> {
+  try {
+    return await (navigator as { wakeLock?: WakeLock }).wakeLock?.request("screen");
+  } catch {
+    return undefined; // low on battery, or not allowed
+  }
+}
+
+function test(): void {
+  const panel = live();
+  let current: Run | undefined;
+
+  const start = async (plan: Plan): Promise<void> => {
+    problem.hidden = true;
+    for (const id of ["result", "figures"]) find(id).hidden = true;
+    buttons.set("running");
+    panel.begin(plan);
+    curves.begin((plan.idleMs + plan.loadMs * (plan.both ? 3 : 2)) / 1e3);
+    const awake = await stayAwake();
+    const run = new Run(plan, {
+      hello: () => undefined,
+      phase(name, at, length) {
+        panel.phase(name, length);
+        curves.phase(name, at);
+      },
+      probe(at, rtt) {
+        panel.probe(rtt);
+        curves.probe(at, rtt);
+      },
+      rate(direction, at, mbps) {
+        panel.rate(direction, mbps);
+        curves.rate(direction, at, mbps);
+      },
+    });
+    current = run;
+    const stopDrawing = draw(() => {
+      panel.draw();
+      curves.draw();
+    });
+    try {
+      const measured = await run.run();
+      const mine = { ...judge(measured), time: new Date().toISOString(), server: run.server };
+      const saved = await send(measured, run.session).catch((e: unknown) => ({ id: "", error: reason(e), test: mine }));
+      document.documentElement.dataset["agrees"] = String(saved.test.grade === mine.grade && saved.test.verdict === mine.verdict);
+      show(saved.test, saved.id, saved.error);
+      say.textContent = saved.test.valid ? `Done. Grade ${saved.test.grade}. ${saved.test.verdict}` : `Done. ${saved.test.verdict}`;
+    } catch (e) {
+      complain(reason(e) === "Stopped." ? "The test was stopped, so there is no result." : `The test broke off: ${reason(e)}`);
+      say.textContent = "";
+    } finally {
+      stopDrawing();
+      panel.end();
+      run.close();
+      current = undefined;
+      buttons.set("again");
+      void awake?.release();
+    }
+  };
+  const buttons = control(
+    (plan) => void start(plan),
+    () => current?.stop(),
+  );
+}
+
+/** Calls paint once a frame, or once a second for who wants little motion. */
+function draw(paint: () => void): () => void {
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches ? 1000 : 50;
+  let last = 0;
+  let frame = requestAnimationFrame(function again(now) {
+    if (now - last >= calm) {
+      last = now;
+      paint();
+    }
+    frame = requestAnimationFrame(again);
+  });
+  return () => cancelAnimationFrame(frame);
+}
+
+async function stored(id: string): Promise<void> {
+  find("title").textContent = "A stored result";
+  find("lead").replaceChildren("This is how the line was when it was measured. ", link("/", "Test your own line"), ".");
+  try {
+    const r = await fetch(`/api/results/${id}`);
+    const body = (await r.json()) as Test & { error?: string };
+    if (!r.ok) throw new Error(body.error ?? `status ${r.status}`);
+    show(body, id, "");
+  } catch (e) {
+    complain(`This result cannot be shown: ${reason(e)}.`);
+  }
+}
+
+function link(href: string, text: string): HTMLAnchorElement {
+  const a = document.createElement("a");
+  a.href = href;
+  a.textContent = text;
+  return a;
+}
+
+function reason(e: unknown): string {
+  return e instanceof Error ? e.message : String(e);
+}
+
+const id = /^\/r\/([A-Za-z0-9_-]+)$/.exec(location.pathname)?.[1];
+if (id === undefined) test();
+else void stored(id);

@@ -1,0 +1,66 @@
+// The grade, the sentence, what spoils it, and the link to the stored result.
+import { el, find, type Child } from "../dom";
+import { phasesOf } from "../verdict";
+import type { Test } from "../wire";
+import { mbit, ms, tone } from "../words";
+
+/** Shows the result of a test. id is "" if it was not kept; then why says so. */
+export function showResult(t: Test, id: string, why: string): void {
+  const root = find("result");
+  const grade = t.valid && t.grade !== "" ? t.grade : "–";
+  const letter = el("p", { class: `grade tone-${t.valid ? tone(t.grade) : "none"}` });
+  letter.append(el("span", { class: "visually-hidden" }, t.valid ? "Grade " : "No grade"), el("span", t.valid ? {} : { "aria-hidden": "true" }, grade));
+  const words: Child[] = [el("h2", { id: "result-title" }, t.valid ? t.verdict : "This measurement is not valid.")];
+  if (t.valid) {
+    const ways = [t.grade_down && `download ${t.grade_down}`, t.grade_up && `upload ${t.grade_up}`].filter((s) => s !== "");
+    words.push(el("p", { class: "muted" }, `Grades: ${ways.join(", ")}.`));
+  } else {
+    words.push(el("ul", { class: "reasons" }, ...t.invalid_reasons.map((r) => el("li", {}, r))));
+  }
+  root.replaceChildren(el("div", { class: "verdict" }, letter, el("div", {}, ...words)));
+  if (t.valid) root.append(tiles(t));
+  root.append(links(t, id, why));
+  root.hidden = false;
+}
+
+function tiles(t: Test): HTMLElement {
+  const list = el("dl", { class: "tiles" });
+  const tile = (name: string, value: string, unit: string): void => {
+    list.append(el("div", {}, el("dt", {}, name), el("dd", {}, el("span", { class: "num" }, value), el("span", { class: "unit" }, ` ${unit}`))));
+  };
+  if (t.idle) tile("Idle latency", ms(t.idle.latency.rtt_ms.p50), "ms");
+  const loaded = phasesOf(t).filter((p) => p.name !== "idle");
+  if (loaded.length > 0) {
+    const most = Math.max(...loaded.map((p) => p.phase.latency.increase_ms.p95));
+    tile("Added when busy, p95", `+${ms(Math.max(0, most))}`, "ms");
+  }
+  if (t.download) tile("Download", mbit(t.download.goodput_down_bps / 1e6), "Mbit/s");
+  if (t.upload) tile("Upload", mbit(t.upload.goodput_up_bps / 1e6), "Mbit/s");
+  return list;
+}
+
+function links(t: Test, id: string, why: string): HTMLElement {
+  const row = el("div", { class: "links" });
+  if (id === "") {
+    row.append(el("p", { class: "muted" }, `There is no link to this result: ${why}.`));
+    return row;
+  }
+  const url = new URL(`/r/${id}`, location.href).href;
+  row.append(
+    el("a", { href: `/r/${id}`, id: "stored" }, "Link to this result"),
+    el("a", { href: `/api/results/${id}`, download: `unbloat-${t.time.replaceAll(/[^0-9T]/g, "")}.json` }, "Save as JSON"),
+  );
+  // Absent on pages that were not fetched over TLS.
+  const clipboard = navigator.clipboard as Clipboard | undefined;
+  if (clipboard !== undefined) {
+    const copy = el("button", { type: "button" }, "Copy the link");
+    copy.addEventListener("click", () => {
+      clipboard.writeText(url).then(
+        () => (copy.textContent = "Copied"),
+        () => (copy.textContent = "Not allowed"),
+      );
+    });
+    row.append(copy);
+  }
+  return row;
+}

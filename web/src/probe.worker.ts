@@ -1,0 +1,143 @@
+// Sends probes at fixed instants over a WebSocket and stamps their answers. It
+// has a thread of its own, so that neither drawing nor the loads delay it.
+import { clock, type FromProbe, type Hello, type Sample, type ToProbe } from "./wire";
+
+const probeBytes = 48;
+const reportEvery = 80; // ms
+
+let socket: WebSocket | undefined;
+let interval = 20;
+let running = false;
+let due = 0;
+let closed = false;
+const samples: Sample[] = []; // by sequence number
+const skips: { at: number; probes: number; late: number }[] = [];
+let news: Sample[] = [];
+let open = 0;
+let reported = 0;
+
+function post(m: FromProbe): void {
+  self.postMessage(m);
+}
+
+function connect(url: string): void {
+  const ws = new WebSocket(url, "unbloat.probe.1");
+  ws.binaryType = "arraybuffer";
+  ws.onmessage = (e: MessageEvent<string | ArrayBuffer>) => {
+    const now = clock();
+    if (typeof e.data === "string") {
+      post({ is: "hello", hello: JSON.parse(e.data) as Hello, tick: tick() });
+    } else {
+      take(now, new DataView(e.data));
+    }
+  };
+  ws.onclose = (e) => end(e.reason || "The connection to the server ended.");
+  ws.onerror = () => end("The server cannot be reached over a WebSocket.");
+  socket = ws;
+}
+
+function end(why: string): void {
+  running = false;
+  if (!closed) {
+    closed = true;
+    post({ is: "closed", why });
+  }
+}
+
+/** Takes an answer: number, received and sent in ns of the server, bytes uploaded. */
+function take(now: number, v: DataView): void {
+  const s = v.byteLength === 28 ? samples[v.getUint32(0)] : undefined;
+  if (s === undefined || s.received >= 0) return;
+  s.received = now;
+  s.server = Number(v.getBigUint64(4)) / 1e3;
+  s.held = Number(v.getBigUint64(12) - v.getBigUint64(4)) / 1e3;
+  s.up = Number(v.getBigUint64(20));
+  open--;
+  news.push(s);
+  report(now);
+}
+
+function report(now: number): void {
+  if (now - reported < reportEvery) return;
+  reported = now;
+  post({ is: "answers", samples: news, open });
+  news = [];
+}
+
+/** Sends the probe that is due, and plans the next one on the fixed grid. */
+function beat(): void {
+  if (!running || socket === undefined) return;
+  const now = clock();
+  if (now >= due) {
+    const missed = Math.floor((now - due) / interval);
+    if (missed > 0) {
+      // Their time is over; sending them now in a bunch would measure the bunch.
+      skips.push({ at: due, probes: missed, late: now - due });
+      due += missed * interval;
+    }
+    send();
+    due += interval;
+  }
+  report(clock());
+  setTimeout(beat, Math.max(0, due - clock()));
+}
+
+function send(): void {
+  const seq = samples.length;
+  const message = new DataView(new ArrayBuffer(probeBytes));
+  message.setUint32(0, seq);
+  const s: Sample = { seq, due, sent: clock(), received: -1, server: 0, held: 0, up: 0 };
+  samples.push(s);
+  open++;
+  socket?.send(message.buffer);
+}
+
+/** Waits for the answers under way, then hands everything over. */
+function finish(wait: number): void {
+  running = false;
+  const limit = clock() + wait;
+  const look = (): void => {
+    if (open > 0 && clock() < limit && !closed) {
+      setTimeout(look, 20);
+      return;
+    }
+    post({ is: "finished", samples, skips });
+  };
+  look();
+}
+
+/** Measures how coarse this browser's clock is, in ms. */
+function tick(): number {
+  let least = Infinity;
+  const limit = performance.now() + 250;
+  for (let i = 0; i < 20; i++) {
+    const from = performance.now();
+    let to = from;
+    while (to === from && to < limit) to = performance.now();
+    if (to > from) least = Math.min(least, to - from);
+    if (performance.now() >= limit) break;
+  }
+  return Number.isFinite(least) ? least : 250;
+}
+
+self.onmessage = (e: MessageEvent<ToProbe>) => {
+  const m = e.data;
+  switch (m.do) {
+    case "open":
+      interval = m.interval;
+      connect(m.url);
+      break;
+    case "start":
+      running = true;
+      due = clock();
+      beat();
+      break;
+    case "finish":
+      finish(m.wait);
+      break;
+    case "close":
+      closed = true;
+      socket?.close(1000);
+      break;
+  }
+};
