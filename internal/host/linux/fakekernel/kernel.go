@@ -79,7 +79,7 @@ func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, st
 	if argv[0] == "unshare" {
 		return k.unshare(argv, stdin)
 	}
-	changing := changes(argv)
+	changing := Changes(argv)
 	fail, after := false, false
 	if changing && k.Fail != nil {
 		fail, after = k.Fail(argv)
@@ -100,7 +100,8 @@ func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, st
 	return []byte(out), nil, nil
 }
 
-func changes(argv []string) bool {
+// Changes reports whether a command changes something.
+func Changes(argv []string) bool {
 	return slices.ContainsFunc(argv[:min(len(argv), 3)], func(s string) bool {
 		return slices.Contains([]string{"add", "del", "change", "set", "-K"}, s)
 	})
