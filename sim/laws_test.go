@@ -110,17 +110,22 @@ func TestLaws(t *testing.T) {
 				}
 			}
 		}
-		n.RunUntil(stop + 60e9)
-		if k := n.InFlight(); k != 0 {
-			t.Fatalf("%d packets are left on their way", k)
-		}
-		_, all := s.Sent()
-		for i, d := range all {
-			if d.Fate == UnderWay || d.Fate == Arrived || d.Fate == Answered && (d.Turn < d.Sent || d.Back < d.Turn) {
-				t.Fatalf("datagram %d: %+v", i, d)
-			}
-		}
+		checkEmpty(t, n, s, stop)
 	})
+}
+
+// checkEmpty lets a network in which everybody has stopped run dry.
+func checkEmpty(t *rapid.T, n *Network, s *Stream, stop unit.Instant) {
+	n.RunUntil(stop + 60e9)
+	if k := n.InFlight(); k != 0 {
+		t.Fatalf("%d packets are left on their way", k)
+	}
+	_, all := s.Sent()
+	for i, d := range all {
+		if d.Fate == UnderWay || d.Fate == Arrived || d.Fate == Answered && (d.Turn < d.Sent || d.Back < d.Turn) {
+			t.Fatalf("datagram %d: %+v", i, d)
+		}
+	}
 }
 
 // shapeBothRapid is shapeBoth under rapid.

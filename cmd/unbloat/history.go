@@ -86,7 +86,7 @@ type keepFlags struct {
 
 func (f *keepFlags) register(c *cobra.Command) {
 	f.storeFlag.register(c.Flags())
-	c.Flags().BoolVar(&f.noStore, "no-store", false, "do not keep the result for `unbloat history`")
+	c.Flags().BoolVar(&f.noStore, "no-store", false, "do not keep the result for \"unbloat history\"")
 }
 
 // conditions are what a result does not say itself.

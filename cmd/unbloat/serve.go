@@ -1,43 +1,159 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unbloat/internal/serve"
+	"unbloat/unit"
 )
 
+// serveFlags are what `unbloat serve` takes.
+type serveFlags struct {
+	options        serve.Options
+	cert, certKey  string
+	stateDir       string
+	quiet          bool
+	bytes, perHour sizeValue
+}
+
 func newServeCommand() *cobra.Command {
-	var listen string
-	var quiet bool
+	var o serveFlags
 	cmd := &cobra.Command{
 		Use:     "serve",
 		GroupID: "main",
-		Short:   "Run the test server that `unbloat test --server` measures against",
-		Long: `Run the test server that ` + "`unbloat test --server`" + ` measures against.
+		Short:   "Run the test server, for unbloat and for other programs",
+		Long: `Run the test server that ` + "`unbloat test --server`" + ` measures against, and that
+other programs know: irtt, iperf3 (TCP), and on one port for HTTP and HTTPS
+ndt7, LibreSpeed's, Cloudflare's and networkQuality's clients.
 
-It listens on one port, TCP and UDP; open both in the firewall. Every client
-opens a session first; datagrams that carry no session's token are not answered.`,
+Open the ports in the firewall. HTTPS uses --cert and --cert-key, or a
+certificate of its own, made at the first start; its fingerprint is logged, for
+clients to pin. Datagrams that carry no session's token are not answered, and no
+answer is longer than its question. With --key clients must know it too.
+
+What one address may take within an hour is limited; what was refused, and why,
+is counted in /metrics (--metrics).`,
 		Args: exactArgs(0, "no arguments"),
 	}
-	f := cmd.Flags()
-	f.StringVar(&listen, "listen", ":7676", "`ADDRESS` to listen on, TCP and UDP")
-	f.BoolVar(&quiet, "quiet", false, "log warnings only")
+	o.register(cmd.Flags())
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
-		level := slog.LevelInfo
-		if quiet {
-			level = slog.LevelWarn
-		}
-		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-		s, err := serve.Listen(serve.Options{Listen: listen, Log: log})
-		if err != nil {
-			return &exitError{exitPrecondition, err}
-		}
-		log.Info("serving", "address", s.Addr())
-		err = s.Serve(c.Context())
-		log.Info("stopped")
-		return err
+		o.defaults(c.Flags())
+		return runServe(c, &o)
 	}
 	return cmd
+}
+
+func (o *serveFlags) register(f *pflag.FlagSet) {
+	d := serve.DefaultLimits()
+	p := &o.options
+	f.StringVar(&p.Listen, "listen", ":7676", "`ADDRESS` for unbloat's own protocol, TCP and UDP")
+	f.StringVar(&p.Irtt, "irtt", ":2112", "`ADDRESS` for irtt, UDP; \"\": none")
+	f.StringVar(&p.Iperf3, "iperf3", ":5201", "`ADDRESS` for iperf3, TCP; \"\": none")
+	f.StringVar(&p.Web, "web", ":7680", "`ADDRESS` for HTTP and HTTPS: ndt7, LibreSpeed, Cloudflare, networkQuality; \"\": none")
+	f.StringVar(&p.Metrics, "metrics", "", "`ADDRESS` for /metrics, such as 127.0.0.1:7677")
+	f.StringVar(&o.cert, "cert", "", "PEM `FILE` with the certificate of HTTPS")
+	f.StringVar(&o.certKey, "cert-key", "", "PEM `FILE` with its key")
+	f.StringVar(&o.stateDir, "state-dir", "", "`DIR` where a certificate of its own is kept (default: $XDG_STATE_HOME/unbloat)")
+	f.StringVar(&p.Key, "key", "", "`KEY` that clients must know")
+	f.IntVar(&p.Limits.Sessions, "max-sessions", d.Sessions, "sessions at once")
+	f.IntVar(&p.Limits.PerAddress, "max-sessions-per-address", d.PerAddress, "sessions of one address at once")
+	f.IntVar(&p.Limits.Conns, "max-connections", d.Conns, "TCP connections at once")
+	durationFlag(f, &p.Limits.Session, "max-session", d.Session, "how long one session may last")
+	durationFlag(f, &p.Limits.Load, "max-load", d.Load, "how long one load may last")
+	durationFlag(f, &p.Limits.AddressTime, "max-time-per-address", d.AddressTime, "how long the sessions of one address may last within an hour, summed")
+	f.Var(&o.bytes, "max-bytes", "what one session may move, such as 50GB (default: no limit)")
+	o.perHour = sizeValue(d.AddressBytes)
+	f.Var(&o.perHour, "max-bytes-per-address", "what one address may move within an hour")
+	f.BoolVar(&o.quiet, "quiet", false, "log warnings only")
+}
+
+// defaults has the other protocols listen where --listen does, and lets one go
+// whose port is taken, unless its address was asked for.
+func (o *serveFlags) defaults(f *pflag.FlagSet) {
+	host, _, err := net.SplitHostPort(o.options.Listen)
+	if err != nil {
+		return // listening will say it
+	}
+	o.options.Lenient = true
+	for name, address := range map[string]*string{"irtt": &o.options.Irtt, "iperf3": &o.options.Iperf3, "web": &o.options.Web} {
+		if f.Changed(name) {
+			o.options.Lenient = false
+		} else {
+			*address = host + *address
+		}
+	}
+}
+
+func runServe(c *cobra.Command, o *serveFlags) error {
+	level := slog.LevelInfo
+	if o.quiet {
+		level = slog.LevelWarn
+	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	p := o.options
+	p.Log, p.Limits.Bytes, p.Limits.AddressBytes = log, unit.Size(o.bytes), unit.Size(o.perHour)
+	if p.Web != "" {
+		cert, err := o.certificate()
+		if err != nil && o.options.Lenient && o.cert == "" {
+			log.Warn("HTTPS is not served", "reason", err)
+		} else if err != nil {
+			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+		}
+		if p.Cert = cert; cert != nil {
+			log.Info("certificate", "sha256", serve.Fingerprint(cert))
+		}
+	}
+	s, err := serve.Listen(p)
+	if err != nil {
+		return &exitError{exitPrecondition, err}
+	}
+	log.Info("serving", "address", s.Addr(), "irtt", s.Irtt(), "iperf3", s.Iperf3(), "web", s.Web(), "metrics", s.Metrics())
+	err = s.Serve(c.Context())
+	log.Info("stopped")
+	return err
+}
+
+// certificate returns the user's certificate, or our own.
+func (o *serveFlags) certificate() (*tls.Certificate, error) {
+	if o.cert != "" || o.certKey != "" {
+		cert, err := tls.LoadX509KeyPair(o.cert, o.certKey)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate: %w; --cert and --cert-key go together", err)
+		}
+		return &cert, nil
+	}
+	dir := o.stateDir
+	if dir == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return nil, fmt.Errorf("find where to keep a certificate: %w; --state-dir names it", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(base, "unbloat")
+	}
+	return serve.OwnCertificate(dir, time.Now())
+}
+
+// sizeValue is a flag that takes a size such as 50GB.
+type sizeValue unit.Size
+
+func (v *sizeValue) Set(s string) error { return (*unit.Size)(v).UnmarshalText([]byte(s)) }
+func (v *sizeValue) Type() string       { return "SIZE" }
+func (v *sizeValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return unit.Size(*v).String()
 }

@@ -8,12 +8,15 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/peer"
 	"unbloat/internal/probe"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -23,7 +26,10 @@ import (
 type testFlags struct {
 	server, label, out, cc string
 	json, quiet            bool
-	flows, size            int
+	flows, size, runs      int
+	ping, profile          string
+	pin, key               string
+	insecure, ownInterval  bool
 	load, idle, interval   time.Duration
 }
 
@@ -36,12 +42,24 @@ func newTestCommand() *cobra.Command {
 		Long: `Measure latency idle, and while downloading, uploading and both, and grade it.
 
 It needs a server: run ` + "`unbloat serve`" + ` on a machine at the other end of the line
-to be measured. While the test runs, nothing else should use the line.`,
-		Example: "  unbloat test --server test.example.net\n  unbloat test --server 192.0.2.1:7676 --json -o before.json --label before",
+to be measured, or name one that speaks irtt, iperf3, ndt7, LibreSpeed's,
+Cloudflare's or networkQuality's protocol. While the test runs, nothing else
+should use the line; what others use is counted and reported.
+
+Where a server answers no probes of its own, --ping says what does: HOST or
+icmp://HOST, udp://HOST:PORT (an echo service; on port 53 a name server),
+tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
+		Example: "  unbloat test --server test.example.net\n  unbloat test --server 192.0.2.1:7676 --json -o before.json --label before\n  unbloat test --server cloudflare+https://speed.cloudflare.com --runs 3\n  unbloat test --server iperf3://192.0.2.1 --ping 192.0.2.1",
 		Args:    exactArgs(0, "no arguments"),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")
+	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(peer.Schemes(), ", "))
+	f.StringVar(&o.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
+	f.IntVar(&o.runs, "runs", 1, "how often to measure; the median run is reported")
+	f.StringVar(&o.profile, "profile", "", "kind of load: rrul (4 up and 4 down in CS0, CS1, CS5 and EF, beside UDP and ICMP probes), single or many")
+	f.StringVar(&o.pin, "pin", "", "`SHA256` of the server's certificate, which then needs no authority")
+	f.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
+	f.StringVar(&o.key, "key", "", "shared `KEY` of the server")
 	f.StringVar(&o.label, "label", "", "what to call this measurement")
 	f.StringVarP(&o.out, "output", "o", "", "also write the JSON to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -52,7 +70,13 @@ to be measured. While the test runs, nothing else should use the line.`,
 	secondsFlag(f, &o.idle, "idle", measure.DefaultIdle, "how long the idle phase lasts")
 	durationFlag(f, &o.interval, "interval", measure.DefaultInterval, "distance of latency probes")
 	f.IntVar(&o.size, "probe-bytes", int(probe.MinSize), "UDP payload of a latency probe")
-	cmd.RunE = func(c *cobra.Command, _ []string) error { return runTest(c, o) }
+	cmd.RunE = func(c *cobra.Command, _ []string) error {
+		o.ownInterval = f.Changed("interval")
+		if p, ok := measure.Profiles()[o.profile]; ok && !f.Changed("flows") {
+			o.flows = p.Flows
+		}
+		return runTest(c, o)
+	}
 	return cmd
 }
 
@@ -61,6 +85,7 @@ const (
 	minLoad, maxLoad   = time.Second, 10 * time.Minute
 	minProbe, maxProbe = time.Millisecond, time.Second
 	maxFlows           = 256
+	maxRuns            = 99
 )
 
 // check refuses what makes no measurement.
@@ -79,7 +104,13 @@ func (o *testFlags) check() error {
 	case o.size < int(probe.MinSize) || o.size > int(probe.MaxSize):
 		return usageError("test: --probe-bytes %d: must be %d to %d", o.size, probe.MinSize, probe.MaxSize)
 	}
-	if _, err := measure.ParseServer(o.server); err != nil {
+	if _, ok := measure.Profiles()[o.profile]; !ok && o.profile != "" {
+		return usageError("test: --profile %q: must be rrul, single or many", o.profile)
+	}
+	if o.runs < 1 || o.runs > maxRuns {
+		return usageError("test: --runs %d: must be 1 to %d", o.runs, maxRuns)
+	}
+	if err := peer.Check(o.server, o.ping); err != nil {
 		return usageError("test: %w", err)
 	}
 	return nil
@@ -89,7 +120,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	test, err := measureOnce(c.Context(), o, progressTo(c.ErrOrStderr(), o.quiet))
+	test, err := measureAll(c.Context(), o, progressTo(c.ErrOrStderr(), o.quiet))
 	if err != nil {
 		return testError(err)
 	}
@@ -115,18 +146,42 @@ func runTest(c *cobra.Command, o testFlags) error {
 	return nil
 }
 
+// measureAll measures as often as asked for, and returns the median run.
+func measureAll(ctx context.Context, o testFlags, progress *progressLine) (*verdict.Test, error) {
+	var runs []*verdict.Test
+	for range o.runs {
+		t, err := measureOnce(ctx, o, progress)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, t)
+	}
+	if len(runs) == 1 {
+		return runs[0], nil
+	}
+	return verdict.MedianRun(runs), nil
+}
+
 // measureOnce runs the four phases against the server of o.
 func measureOnce(ctx context.Context, o testFlags, progress *progressLine) (*verdict.Test, error) {
 	defer progress.clear()
-	client, err := measure.Dial(ctx, o.server, measure.Options{
-		Probe: measure.ProbeSpec{Interval: o.interval, Size: unit.Size(o.size)}, Agent: "unbloat test",
+	spec := measure.ProbeSpec{Size: unit.Size(o.size)}
+	if o.ownInterval {
+		spec.Interval = o.interval
+	}
+	profile, ping := measure.Profiles()[o.profile], o.ping
+	if profile.ICMP && ping == "" {
+		ping = peer.HostOf(o.server)
+	}
+	client, err := peer.Dial(ctx, o.server, peer.Options{
+		Probe: spec, Agent: "unbloat test", Ping: ping, Pin: o.pin, Insecure: o.insecure, Key: o.key,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
 	return measure.Run(ctx, client, measure.Config{
-		Idle: o.idle, Load: o.load, Flows: o.flows, CC: o.cc, Label: o.label, Progress: progress.show,
+		Idle: o.idle, Load: o.load, Flows: o.flows, Classes: profile.Classes, CC: o.cc, Label: o.label, Progress: progress.show,
 	})
 }
 
@@ -139,6 +194,8 @@ func testError(err error) error {
 	case errors.Is(err, measure.ErrUnreachable):
 		return &exitError{exitPrecondition, fmt.Errorf("test: %w; is `unbloat serve` running there, and its port open for TCP and UDP?", err)}
 	case errors.Is(err, measure.ErrRefused):
+		return &exitError{exitPrecondition, fmt.Errorf("test: %w", err)}
+	case errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported):
 		return &exitError{exitPrecondition, fmt.Errorf("test: %w", err)}
 	}
 	return fmt.Errorf("test: %w", err)
@@ -162,52 +219,6 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err = fmt.Fprintf(w, "%s\n", b)
 	return err
-}
-
-// printTest prints the table that people read.
-func printTest(w io.Writer, t *verdict.Test) {
-	if t.Label != "" {
-		fmt.Fprintf(w, "%s — ", t.Label)
-	}
-	fmt.Fprintf(w, "%s, server %s\n\n", t.Time, t.Server)
-	fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n",
-		"", "p50 ms", "p95 ms", "max ms", "+p95 ms", "loss up", "down", "download", "upload", "grade")
-	for _, p := range t.Phases() {
-		l := p.Latency
-		grade, plus := "", ""
-		if p.Name != verdict.PhaseIdle {
-			plus = fmt.Sprintf("%.1f", l.IncreaseMs.P95)
-			grade = verdict.GradeOf(p.Phase)
-			if !t.Valid {
-				grade = "–"
-			}
-		}
-		fmt.Fprintf(w, "%-9s %9.1f %9.1f %9.1f %9s  %6.1f%% %6.1f%%  %11s %11s  %s\n", p.Name,
-			l.RTTMs.P50, l.RTTMs.P95, l.RTTMs.Max, plus, 100*l.LossUp, 100*l.LossDown,
-			rateOrNone(p.GoodputDownBps), rateOrNone(p.GoodputUpBps), grade)
-	}
-	fmt.Fprintln(w)
-	if t.Valid {
-		fmt.Fprintf(w, "Grade %s (download %s, upload %s). ", t.Grade, orNone(t.GradeDown), orNone(t.GradeUp))
-	}
-	fmt.Fprintln(w, t.Verdict)
-	for _, r := range t.InvalidReasons {
-		fmt.Fprintln(w, "  ·", r)
-	}
-}
-
-func rateOrNone(bps float64) string {
-	if bps <= 0 {
-		return "–"
-	}
-	return unit.Rate(bps).Short()
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 // A progressLine shows how a test goes: one line that rewrites itself on a

@@ -87,7 +87,10 @@ func TestTestCommandRefuses(t *testing.T) {
 		says string
 	}{
 		{"no server", nil, exitUsage, "unbloat serve"},
-		{"a scheme", []string{"--server", "iperf3://host"}, exitUsage, "iperf3"},
+		{"a scheme", []string{"--server", "gopher://host"}, exitUsage, "gopher"},
+		{"a profile", []string{"--server", "h", "--profile", "x"}, exitUsage, "--profile"},
+		{"no runs", []string{"--server", "h", "--runs", "0"}, exitUsage, "--runs"},
+		{"a ping", []string{"--server", "h", "--ping", "x://h"}, exitUsage, "--ping"},
 		{"an argument", []string{"host"}, exitUsage, "no arguments"},
 		{"no flows", []string{"--server", "h", "--flows", "0"}, exitUsage, "--flows"},
 		{"no time", []string{"--server", "h", "--seconds", "0.1"}, exitUsage, "--seconds"},
@@ -127,7 +130,7 @@ func TestServeCommand(t *testing.T) {
 	c := newServeCommand()
 	var log bytes.Buffer
 	c.SetErr(&log)
-	c.SetArgs([]string{"--listen", "127.0.0.1:0"})
+	c.SetArgs([]string{"--listen", "127.0.0.1:0", "--state-dir", t.TempDir()})
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	if err := c.ExecuteContext(ctx); err != nil {

@@ -397,6 +397,10 @@ func runStep(ctx context.Context, r host.Runner, s host.Step) error {
 		in = []byte(s.Stdin)
 	}
 	_, errOut, err := r.Run(ctx, s.Argv, in)
+	var pre *host.PreconditionError
+	if errors.As(err, &pre) { // the way to the router, not the command
+		return err
+	}
 	if err != nil {
 		return &host.CommandError{Argv: s.Argv, Stderr: string(errOut), Err: err}
 	}

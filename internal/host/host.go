@@ -109,7 +109,8 @@ func (e *CommandError) Unwrap() error { return e.Err }
 func Output(ctx context.Context, r Runner, argv ...string) ([]byte, error) {
 	out, errOut, err := r.Run(ctx, argv, nil)
 	var missing *MissingToolError
-	if errors.As(err, &missing) {
+	var pre *PreconditionError
+	if errors.As(err, &missing) || errors.As(err, &pre) {
 		return nil, err
 	}
 	if err != nil {

@@ -128,7 +128,7 @@ func (a *agent) command(ctx context.Context) (*CaseResult, error) {
 func (a *agent) shell(ctx context.Context) (*CaseResult, error) {
 	fmt.Printf("\n%s on a real kernel: nodes %s; the server is at %s.\nThis is %s; \"ip netns exec NODE sh\" enters another; exit ends everything.\n\n",
 		a.g.Scenario.Name, strings.Join(nodes(a.g.Scenario.Hosts()), ", "), Server(), a.g.Node)
-	cmd := a.in(ctx, a.g.Node, "setsid", "-c", "bash", "-i")
+	cmd := a.in(ctx, a.g.Node, "setsid", "-c", "bash", "--norc", "-i")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(append(os.Environ(), "PS1="+a.g.Node+"# "), a.g.Env...)
 	_ = cmd.Run() // a shell's exit code is its last command's

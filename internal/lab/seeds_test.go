@@ -153,6 +153,27 @@ func TestPatience(t *testing.T) {
 	atMost(t, "p95 increase as planned", cases["planned"].Test.Download.Latency.IncreaseMs.P95, 5)
 }
 
+// A call beside an upload, on the same machine and on another: unbearable on
+// the line as it is, clear behind either queue.
+func TestCall(t *testing.T) {
+	cases := run(t, "call")
+	for name, c := range cases {
+		for _, l := range c.Loads {
+			switch {
+			case l.Kind == scenario.VoIP && name == "before":
+				atLeast(t, "before: the call's p95", l.Latency.RTTMs.P95, 2000)
+			case l.Kind == scenario.VoIP:
+				atMost(t, name+": the call's loss", l.Latency.Loss, 0)
+				atMost(t, name+": the call's p95 increase", l.Latency.IncreaseMs.P95, 16) // a full packet takes 12.7 ms
+			case l.Kind == scenario.UDP && name != "before": // there its start waits in the queue too
+				// What a datagram stream brings is its payload's share of its rate.
+				atLeast(t, name+": datagrams down, bit/s", l.GoodputBps, 0.98*500e3*1200/1242)
+				atMost(t, name+": datagrams down, bit/s", l.GoodputBps, 1.02*500e3*1200/1242)
+			}
+		}
+	}
+}
+
 // A line that changes while it is measured changes what is measured.
 func TestVary(t *testing.T) {
 	cases := run(t, "vary")

@@ -85,7 +85,12 @@ func Dial(ctx context.Context, server string, o Options) (*Client, error) {
 		peer:    conn.RemoteAddr().(*net.TCPAddr).AddrPort(),
 		control: newControl(clock, conn, o.Patience), payload: sync.OnceValue(netio.Payload),
 	}
-	reply, err := c.control.doWithin(ctx, probe.Request{Op: probe.OpHello, Versions: []int{probe.Version}, Agent: o.Agent}, o.Timeout)
+	hello := probe.Request{Op: probe.OpHello, Versions: []int{probe.Version}, Agent: o.Agent}
+	reply, err := c.control.doWithin(ctx, hello, o.Timeout)
+	if err == nil && reply.Challenge != "" {
+		hello.Auth = probe.Authenticate(o.Key, reply.Challenge)
+		reply, err = c.control.doWithin(ctx, hello, o.Timeout)
+	}
 	switch {
 	case errors.Is(err, ErrRefused):
 	case err != nil:
@@ -98,7 +103,7 @@ func Dial(ctx context.Context, server string, o Options) (*Client, error) {
 		return nil, err
 	}
 	c.token = reply.Token
-	c.line = NewLine(clock, (*nativeSource)(c), LineOptions{Server: address, Interval: o.Probe.withDefaults().Interval})
+	c.line = NewLine(clock, (*nativeSource)(c), LineOptions{Server: address, Peer: c.peer.Addr().Unmap(), Interval: o.Probe.withDefaults().Interval})
 	return c, nil
 }
 

@@ -132,6 +132,21 @@ func (d *Drive) Steps() int {
 	return d.socket.Steps()
 }
 
+// PathChanges returns how often the answers began to come by another path,
+// where the socket tells.
+func (d *Drive) PathChanges() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return socketChanges(d.socket)
+}
+
+func socketChanges(s Socket) int {
+	if w, ok := s.(interface{ PathChanges() int }); ok {
+		return w.PathChanges()
+	}
+	return 0
+}
+
 // Close implements Prober: the stream ends at once.
 func (d *Drive) Close() error {
 	d.mu.Lock()

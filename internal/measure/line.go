@@ -2,6 +2,8 @@ package measure
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -57,6 +59,7 @@ type LineOptions struct {
 	Server   string        // as it is to be reported
 	Interval time.Duration // of the probes
 	Probe    string        // what they are, if not the server's own, such as "icmp 192.0.2.1"
+	Peer     netip.Addr    // the server's address, where it is known: its interface's counters are watched
 	Beside   []Beside      // further probes; the Line closes them
 }
 
@@ -103,7 +106,7 @@ func (l *Line) Close() error {
 
 // Judge passes judgement on the phases of one run, the idle one first.
 func (l *Line) Judge(label string, raws []RawPhase) *verdict.Test {
-	m := verdict.Meta{Label: label, Server: l.options.Server}
+	m := verdict.Meta{Label: label, Server: l.options.Server, Probe: l.options.Probe}
 	if len(raws) > 0 {
 		m.Time = l.clock.Time(raws[0].Start).UTC().Format(time.RFC3339)
 	}
@@ -123,6 +126,33 @@ func (l *Line) probing(ctx context.Context) (Prober, error) {
 	}
 	l.prober = p
 	return p, nil
+}
+
+// counter watches the interface towards the server. Its zero value knows nothing.
+func (l *Line) counter() *netio.Counter {
+	c, err := netio.NewCounter(l.clock, l.options.Peer)
+	if err != nil {
+		return &netio.Counter{} // others' traffic is then not judged
+	}
+	return c
+}
+
+// wireless tells of a wireless link on the way to the server, or "".
+func (l *Line) wireless() string {
+	w, ok := netio.WirelessTowards(l.options.Peer)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("measured over Wi-Fi (%s, signal %d dBm): what is slow may be the radio; a cable tells", w.Interface, w.Signal)
+}
+
+// pathChanges returns how often the answers' hop count changed, where the
+// prober tells.
+func pathChanges(p Prober) int {
+	if w, ok := p.(interface{ PathChanges() int }); ok {
+		return w.PathChanges()
+	}
+	return 0
 }
 
 // newest returns the latest answered probe of the last second.

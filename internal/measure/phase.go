@@ -118,7 +118,7 @@ func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
 		return nil, err
 	}
 	raw := &RawPhase{Name: r.spec.Name, Interval: l.options.Interval}
-	steps := r.probe.Steps()
+	steps, changes := r.probe.Steps(), pathChanges(r.probe)
 	raw.Start = l.clock.Now()
 	if r.load != nil {
 		start, err := r.load.Begin(ctx)
@@ -140,7 +140,10 @@ func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
 	if err := r.settle(ctx, raw.End); err != nil {
 		return nil, err
 	}
-	raw.ClockSteps = r.probe.Steps() - steps
+	raw.ClockSteps, raw.PathChanges = r.probe.Steps()-steps, pathChanges(r.probe)-changes
+	if note := l.wireless(); note != "" {
+		raw.Notes = append(raw.Notes, note)
+	}
 	raw.Samples, raw.Skips = r.probe.Samples(raw.Start, raw.End)
 	if hasOpen(raw.Samples) {
 		if err := r.probe.Resolve(ctx); err != nil {
@@ -209,9 +212,12 @@ func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 	if err := r.until(ctx, raw, raw.From); err != nil {
 		return err
 	}
-	meter := netio.NewCPUMeter()
+	meter, counter := netio.NewCPUMeter(), r.line.counter()
 	if err := r.until(ctx, raw, raw.To); err != nil {
 		return err
+	}
+	if down, up, ok := counter.Rates(); ok {
+		raw.Wire = verdict.Counted{Known: true, Down: float64(down), Up: float64(up)}
 	}
 	cpu, err := meter.Busiest()
 	raw.CPU = cpu
@@ -296,6 +302,11 @@ func AddLoad(raw *RawPhase, dir Direction, rep FlowReport) {
 	raw.ServerCPU = max(raw.ServerCPU, rep.ServerCPU)
 	raw.Broken = append(raw.Broken, rep.Broken...)
 	raw.OnLoad = append(raw.OnLoad, rep.OnLoad...)
+	if rep.Fresh != nil {
+		raw.Fresh.TCP = append(raw.Fresh.TCP, rep.Fresh.TCP...)
+		raw.Fresh.TLS = append(raw.Fresh.TLS, rep.Fresh.TLS...)
+		raw.Fresh.HTTP = append(raw.Fresh.HTTP, rep.Fresh.HTTP...)
+	}
 }
 
 // settle waits for the answers under way and, after a load, until the line is

@@ -14,6 +14,7 @@ type Config struct {
 	Idle     time.Duration // of the idle phase; 5 s
 	Load     time.Duration // of each loaded phase; 10 s
 	Flows    int           // of each direction; 4
+	Classes  []int         // DSCPs over which the flows are spread; empty: none
 	CC       string        // congestion control of the senders; "" for each end's default
 	Label    string
 	Progress func(Event) // may be nil
@@ -50,7 +51,7 @@ func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 	}
 	var raws []verdict.Raw
 	for _, spec := range specs {
-		spec.CC, spec.Progress = cfg.CC, cfg.Progress
+		spec.CC, spec.Classes, spec.Progress = cfg.CC, cfg.Classes, cfg.Progress
 		raw, err := c.Phase(ctx, spec)
 		if errors.Is(err, ErrNoLoad) {
 			t := c.Judge(cfg.Label, raws)
@@ -63,4 +64,21 @@ func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 		raws = append(raws, *raw)
 	}
 	return c.Judge(cfg.Label, raws), nil
+}
+
+// A Profile is a kind of load that has a name.
+type Profile struct {
+	Flows   int
+	Classes []int // DSCPs
+	ICMP    bool  // ICMP probes beside the others
+}
+
+// Profiles returns the kinds of load that have a name: rrul is flent's
+// real-time response under load (CS0, CS1, CS5 and EF, both ways).
+func Profiles() map[string]Profile {
+	return map[string]Profile{
+		"rrul":   {Flows: 4, Classes: []int{0, 8, 40, 46}, ICMP: true},
+		"single": {Flows: 1},
+		"many":   {Flows: 16},
+	}
 }

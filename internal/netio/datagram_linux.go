@@ -19,6 +19,7 @@ type Datagram struct {
 	fd    int
 	clock *Clock
 	stamp stamper
+	hops  hopWatch
 
 	msgs []mmsg
 	iovs []unix.Iovec
@@ -35,7 +36,7 @@ type mmsg struct {
 const (
 	batch    = 16
 	slotSize = 2048
-	oobSize  = 64
+	oobSize  = 96
 )
 
 // DialDatagram opens a socket to the address, with the given DSCP (0–63).
@@ -77,6 +78,7 @@ func dialDatagram(clock *Clock, to netip.AddrPort, kind, proto, dscp int) (*Data
 	d := &Datagram{fd: fd, clock: clock, stamp: stamper{clock: clock}}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) // else: the time of reading
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20)
+	askHops(fd, family == unix.AF_INET6)
 	if err := setDSCP(fd, family == unix.AF_INET6, dscp); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("mark datagrams to %s with DSCP %d: %w", to, dscp, err)
@@ -132,6 +134,7 @@ func (d *Datagram) Drain(receive func(at unit.Instant, b []byte)) error {
 		for i := range int(n) {
 			m := &d.msgs[i]
 			oob := d.oobs[i*oobSize:][:min(int(m.hdr.Controllen), oobSize)]
+			d.hops.see(hopLimit(oob))
 			receive(d.stamp.instant(kernelStamp(oob), now), d.bufs[i*slotSize:][:min(m.len, slotSize)])
 		}
 		if n < batch {
@@ -142,6 +145,10 @@ func (d *Datagram) Drain(receive func(at unit.Instant, b []byte)) error {
 
 // Steps returns how often the machine's clock was set meanwhile.
 func (d *Datagram) Steps() int { return d.stamp.steps }
+
+// PathChanges returns how often the hop count of what arrives changed, and
+// stayed changed.
+func (d *Datagram) PathChanges() int { return d.hops.changes }
 
 // Close closes the socket. No other call may be under way.
 func (d *Datagram) Close() error { return unix.Close(d.fd) }

@@ -23,8 +23,11 @@ const (
 )
 
 // Payload returns incompressible bytes for senders to share.
-func Payload() []byte {
-	b := make([]byte, payloadSize)
+func Payload() []byte { return Incompressible(payloadSize) }
+
+// Incompressible returns so many bytes that no compression makes fewer.
+func Incompressible(n unit.Size) []byte {
+	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(b) // never fails
 	return b
 }
@@ -130,9 +133,12 @@ func (s *Sender) finish(deadline unit.Instant) {
 }
 
 // look sums up the sockets as they are now.
-func (s *Sender) look() probe.SenderSample {
-	sum := probe.SenderSample{At: s.clock.Now(), Flows: len(s.conns), Known: true}
-	for _, c := range s.conns {
+func (s *Sender) look() probe.SenderSample { return LookAt(s.clock, s.conns) }
+
+// LookAt sums up sending sockets as they are now.
+func LookAt(clock *Clock, conns []*net.TCPConn) probe.SenderSample {
+	sum := probe.SenderSample{At: clock.Now(), Flows: len(conns), Known: true}
+	for _, c := range conns {
 		f, err := readFlow(c)
 		if err != nil && !errors.Is(err, net.ErrClosed) {
 			sum.Known = false

@@ -9,15 +9,6 @@ import (
 	"time"
 )
 
-type deadline = context.Context
-
-// within runs do, which has to end in time and with the session.
-func within(s *session, limit time.Duration, do func(deadline) error) error {
-	ctx, cancel := context.WithTimeout(s.ctx, limit)
-	defer cancel()
-	return do(ctx)
-}
-
 // flow opens a load of the session that the request names. The returned context
 // ends with the request, with the session or with the handler, and then the
 // request's reads and writes fail at once. On false the request is answered.

@@ -147,6 +147,10 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // give the page the finer clock that browsers keep for isolated pages.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Other endpoints of the same port are for every site; these are not.
+		for _, open := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Headers", "Timing-Allow-Origin"} {
+			w.Header().Del(open)
+		}
 		set := w.Header().Set
 		set("Content-Security-Policy", policy)
 		set("X-Content-Type-Options", "nosniff")

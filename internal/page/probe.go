@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -57,13 +58,27 @@ func (h *Handler) probe(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.finish(s)
-	code, why := h.echo(s, c, r)
+	// The library cuts a connection whose read is cancelled, so that it could
+	// not say why any more: when time is up, it is closed from beside.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	said := make(chan struct{})
+	stop := context.AfterFunc(s.ctx, func() {
+		defer close(said)
+		cut := time.AfterFunc(time.Second, cancel)
+		defer cut.Stop()
+		_ = c.Close(closeTimeIsUp, "the session's time is up")
+	})
+	code, why := h.echo(ctx, s, c, r)
+	if !stop() {
+		<-said
+	}
 	h.log.Debug("session ends", "from", r.RemoteAddr, "why", why, "bytes", s.moved.Load())
 	_ = c.Close(code, why) // the page may be gone, which is the usual end
 }
 
 // echo says hello and answers probes; it returns how to close.
-func (h *Handler) echo(s *session, c *websocket.Conn, r *http.Request) (websocket.StatusCode, string) {
+func (h *Handler) echo(ctx context.Context, s *session, c *websocket.Conn, r *http.Request) (websocket.StatusCode, string) {
 	hello, err := json.Marshal(Hello{
 		Session: s.token, Seconds: h.limits.Session.Seconds(), Flows: h.limits.Flows,
 		Bytes: int64(h.limits.Bytes), Server: h.nameFor(r),
@@ -71,13 +86,13 @@ func (h *Handler) echo(s *session, c *websocket.Conn, r *http.Request) (websocke
 	if err != nil {
 		return websocket.StatusInternalError, "no hello"
 	}
-	if err := within(s, helloTimeLimit, func(ctx deadline) error { return c.Write(ctx, websocket.MessageText, hello) }); err != nil {
+	if err := within(ctx, helloTimeLimit, func(ctx context.Context) error { return c.Write(ctx, websocket.MessageText, hello) }); err != nil {
 		return closeTimeIsUp, "hello not taken"
 	}
 	for n := 1; ; n++ {
 		var at time.Duration
 		var msg []byte
-		err := within(s, h.limits.Silence, func(ctx deadline) (err error) {
+		err := within(ctx, h.limits.Silence, func(ctx context.Context) (err error) {
 			_, msg, err = c.Read(ctx)
 			at = time.Since(s.start)
 			return err
@@ -94,13 +109,20 @@ func (h *Handler) echo(s *session, c *websocket.Conn, r *http.Request) (websocke
 		case float64(n) > allowedBurst+at.Seconds()*mostPerSecond:
 			return closeTooFast, "too many probes"
 		}
-		err = within(s, h.limits.Silence, func(ctx deadline) error {
+		err = within(ctx, h.limits.Silence, func(ctx context.Context) error {
 			return c.Write(ctx, websocket.MessageBinary, s.answer(msg, at))
 		})
 		if err != nil {
 			return closeTimeIsUp, "the answer was not taken"
 		}
 	}
+}
+
+// within runs do, which has to end in time.
+func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return do(ctx)
 }
 
 // answer makes the answer to a probe received at, an instant of the server's

@@ -164,7 +164,7 @@ type dialer struct {
 
 // line returns the Line of a source. beside is probed besides, if asked for.
 func (d *dialer) line(ctx context.Context, s measure.Source, interval time.Duration) (measure.Tester, error) {
-	o := measure.LineOptions{Server: d.server, Interval: interval}
+	o := measure.LineOptions{Server: d.server, Interval: interval, Peer: d.peer(ctx)}
 	if d.o.Ping != "" {
 		b, err := pingTo(ctx, d.clock, d.o.Ping, d.o)
 		if err != nil {
@@ -174,6 +174,15 @@ func (d *dialer) line(ctx context.Context, s measure.Source, interval time.Durat
 		o.Beside = append(o.Beside, b)
 	}
 	return measure.NewLine(d.clock, s, o), nil
+}
+
+// peer returns the server's address, where it can be told.
+func (d *dialer) peer(ctx context.Context) netip.Addr {
+	a, err := resolve(ctx, d.a.host)
+	if err != nil {
+		return netip.Addr{} // connecting will say it
+	}
+	return a.Addr()
 }
 
 // resolve looks up the address of host:port.
@@ -202,4 +211,17 @@ func unreachable(what string, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%w: %s: %w", measure.ErrUnreachable, what, err)
+}
+
+// HostOf returns the host of a --server value, "" of one that is malformed.
+func HostOf(server string) string {
+	a, err := parse(server)
+	if err != nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(a.host)
+	if err != nil {
+		return ""
+	}
+	return host
 }

@@ -14,20 +14,28 @@ const (
 	MatchSmallUDP Match = "small-udp"
 )
 
-// Tins of CAKE's diffserv4, by tc-cake(8)'s names.
+// A Tin is one of CAKE's, from 1; under `precedence` a higher one goes first as
+// long as it takes no more than its share of the rate: 7/8 for the second,
+// 49/64 for the third. (diffserv4's voice tin has a quarter; on a slow uplink two
+// calls take that, and then wait for longer than without any precedence.)
+type Tin int
+
+// The tins that rules use.
 const (
-	TinVoice = "voice" // before all others, up to a quarter of the rate
-	TinVideo = "video" // before the rest, up to half of the rate
+	TinRest  Tin = 1
+	TinAcks  Tin = 2
+	TinCalls Tin = 3
 )
 
-// A Rule gives packets of one kind a tin.
+// A Rule gives packets of one kind a tin. What no rule matches goes to TinRest,
+// whatever its DSCP says.
 type Rule struct {
-	Match Match  `json:"match"`
-	Tin   string `json:"tin"`
+	Match Match `json:"match"`
+	Tin   Tin   `json:"tin"`
 }
 
 // tinsForRules are the tins that a Rule chooses from.
-const tinsForRules = "diffserv4"
+const tinsForRules = "precedence"
 
 // whyNoRules explains an upload without rules on a platform that could have them.
 const whyNoRules = "this kernel has no u32 filters with the skbedit action (modules cls_u32 and act_skbedit), which would put acknowledgements and calls first; isolation alone keeps calls short of delay"
@@ -37,8 +45,8 @@ const whyNoRules = "this kernel has no u32 filters with the skbedit action (modu
 // download, which then stand at the modem; and a call waits behind those.
 func (m *maker) firstUp(s *Shaper) {
 	s.Tins = tinsForRules
-	s.Rules = []Rule{{MatchTCPAck, TinVideo}, {MatchSmallUDP, TinVoice}}
-	m.because("up.tins", s.Tins, "small packets go first: acknowledgements, so that the download does not come in bursts, and before them small UDP, which is calls, names and games; a tin that takes more than its share (a half, a quarter) loses its precedence")
+	s.Rules = []Rule{{MatchTCPAck, TinAcks}, {MatchSmallUDP, TinCalls}}
+	m.because("up.tins", s.Tins, "small packets go first: acknowledgements, so that the download does not come in bursts, and before them small UDP, which is calls, names and games; what takes more than its share of the rate (7/8, 49/64) goes first no longer; marks of unknown senders earn nothing")
 }
 
 // checkRules checks the rules of a plan that was read from somewhere.
@@ -53,8 +61,8 @@ func (s *Shaper) checkRules(at func(string) string) error {
 		if r.Match != MatchTCPAck && r.Match != MatchSmallUDP {
 			return fieldError(at("rules"), "%q is not %s or %s", r.Match, MatchTCPAck, MatchSmallUDP)
 		}
-		if r.Tin != TinVoice && r.Tin != TinVideo {
-			return fieldError(at("rules"), "%q is not %s or %s", r.Tin, TinVoice, TinVideo)
+		if r.Tin < TinRest || r.Tin > TinCalls {
+			return fieldError(at("rules"), "tin %d is not %d to %d", r.Tin, TinRest, TinCalls)
 		}
 	}
 	return nil

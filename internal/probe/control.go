@@ -47,6 +47,7 @@ type Request struct {
 	Versions []int         `json:"versions,omitempty"`
 	Agent    string        `json:"agent,omitempty"`
 	Token    string        `json:"token,omitempty"`
+	Auth     string        `json:"auth,omitempty"` // answer to a challenge, hexadecimal: see Authenticate
 	Group    uint32        `json:"group,omitempty"`
 	Dir      string        `json:"dir,omitempty"`
 	CC       string        `json:"cc,omitempty"`   // congestion control, "" for the server's default
@@ -64,6 +65,7 @@ type Reply struct {
 	Error       string       `json:"error,omitempty"`
 	Version     int          `json:"version,omitempty"`
 	Token       string       `json:"token,omitempty"`        // of the session, hexadecimal
+	Challenge   string       `json:"challenge,omitempty"`    // OpHello: ask again, with Auth
 	Stream      uint32       `json:"stream,omitempty"`       // OpUDP
 	StreamToken string       `json:"stream_token,omitempty"` // OpUDP, hexadecimal
 	Now         unit.Instant `json:"now,omitempty"`          // server's clock
@@ -140,7 +142,7 @@ func (r *Request) check() error {
 	if !slices.Contains([]string{"", DirUp, DirDown, DirEcho, DirExchange}, r.Dir) {
 		return errors.New("no such direction")
 	}
-	if !plain(r.CC) || !plain(r.Token) || !plain(r.Agent) {
+	if !plain(r.CC) || !plain(r.Token) || !plain(r.Auth) || !plain(r.Agent) {
 		return fmt.Errorf("a name has more than %d or other than printable characters", maxName)
 	}
 	if len(r.Versions) > maxVersions {

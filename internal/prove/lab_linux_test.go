@@ -192,6 +192,8 @@ func TestProveInLab(t *testing.T) {
 	}
 	if list, _ := unbloat(t, dir, 0, "history", "--store", store); !strings.Contains(list, "none→plan: improved") {
 		t.Errorf("it was not kept: %s", list)
+	} else if info, err := os.Stat(store); err == nil {
+		t.Logf("as JSON it has %d bytes, the file of results %d", len(out), info.Size())
 	}
 
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {

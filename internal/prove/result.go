@@ -100,6 +100,9 @@ func medianOf(pairs []verdict.Pair, leg func(verdict.Pair) *verdict.Phase, f fun
 // sentence says in words what was proved.
 func (r *Result) sentence() string {
 	a, b := wording(r.Sides[0]), wording(r.Sides[1])
+	if r.Outcome == verdict.Unproved && r.PairsUsed >= r.PairsWanted {
+		return "Nothing is proved: in a leg too few probes were answered."
+	}
 	if r.Outcome == verdict.Unproved {
 		return fmt.Sprintf("Nothing is proved: only %d of %d pairs can be trusted; %s.", r.PairsUsed, r.PairsWanted, r.firstReason())
 	}

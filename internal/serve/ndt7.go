@@ -85,7 +85,7 @@ func (w *webServer) ndt7Download(ctx context.Context, t *ndt7Test) error {
 			w.server.refusals.add(protocolWeb, "budget during a session")
 			break
 		}
-		if err := t.conn.Write(ctx, websocket.MessageBinary, w.server.payload[:size]); err != nil {
+		if err := t.conn.Write(ctx, websocket.MessageBinary, w.bulk[:size]); err != nil {
 			return err
 		}
 		size = ndt7.NextMessage(size, unit.Size(t.moved.Add(int64(size))))

@@ -38,8 +38,8 @@ type Limits struct {
 	Session    time.Duration // of one session
 	Handshake  time.Duration // for the first line of a connection
 
-	AddressBytes unit.Size     // that one address may move within an hour, all protocols together; 0: no limit
-	AddressTime  time.Duration // of one address's sessions within an hour, summed; 0: no limit
+	AddressBytes unit.Size     // that one address may move within an hour, all protocols together
+	AddressTime  time.Duration // of one address's sessions within an hour, summed
 }
 
 // DefaultLimits are enough for a household and an office of testers.
@@ -47,6 +47,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Sessions: 1024, PerAddress: 64, Conns: 8192, Flows: 512, Streams: 64,
 		Load: 10 * time.Minute, Idle: 5 * time.Minute, Session: 4 * time.Hour, Handshake: 30 * time.Second,
+		AddressBytes: 1000 * unit.GB, AddressTime: 24 * time.Hour,
 	}
 }
 
@@ -62,24 +63,31 @@ func (l Limits) withDefaults() Limits {
 	}
 	for _, t := range []struct{ have, def *time.Duration }{
 		{&l.Load, &d.Load}, {&l.Idle, &d.Idle}, {&l.Session, &d.Session}, {&l.Handshake, &d.Handshake},
+		{&l.AddressTime, &d.AddressTime},
 	} {
 		if *t.have <= 0 {
 			*t.have = *t.def
 		}
+	}
+	if l.AddressBytes <= 0 {
+		l.AddressBytes = d.AddressBytes
 	}
 	return l
 }
 
 // Options of a server.
 type Options struct {
-	Listen string           // host:port for TCP and UDP; port 0 chooses a free one
-	Irtt   string           // host:port for irtt's UDP; "": not served
-	Iperf3 string           // host:port for iperf3's TCP; "": not served
-	Web    string           // host:port for HTTP and HTTPS; "": not served
-	Cert   *tls.Certificate // of HTTPS; nil: HTTP only
-	Key    string           // shared with the clients; "": everybody may
-	Limits Limits           // zero values take the defaults
-	Log    *slog.Logger     // nil: no log
+	Listen  string           // host:port for TCP and UDP; port 0 chooses a free one
+	Irtt    string           // host:port for irtt's UDP; "": not served
+	Iperf3  string           // host:port for iperf3's TCP; "": not served
+	Web     string           // host:port for HTTP and HTTPS; "": not served
+	Cert    *tls.Certificate // of HTTPS; nil: HTTP only
+	Metrics string           // host:port for Prometheus; "": not served
+	// Lenient serves on when an address of another protocol than our own is taken.
+	Lenient bool
+	Key     string       // shared with the clients; "": everybody may
+	Limits  Limits       // zero values take the defaults
+	Log     *slog.Logger // nil: no log
 }
 
 // A Server is a listening test server.
@@ -92,6 +100,7 @@ type Server struct {
 	payload []byte
 	wg      sync.WaitGroup
 
+	key      string
 	accounts *accounts
 	refusals *refusals
 	others   []sideServer // of other protocols, on ports of their own
@@ -117,6 +126,8 @@ const (
 	protocolIrtt   = "irtt"
 	protocolIperf3 = "iperf3"
 	protocolWeb    = "web"
+
+	protocolMetrics = "metrics"
 )
 
 // Listen opens the server's sockets. Serve must follow.
@@ -127,7 +138,7 @@ func Listen(o Options) (*Server, error) {
 	s := &Server{
 		clock: netio.NewClock(), limits: o.Limits.withDefaults(), log: o.Log, payload: netio.Payload(),
 		conns: map[*net.TCPConn]bool{}, sessions: map[string]*session{},
-		streams: map[uint64]*stream{}, refusals: newRefusals(),
+		streams: map[uint64]*stream{}, refusals: newRefusals(), key: o.Key,
 	}
 	s.accounts = newAccounts(s.limits)
 	a, err := net.ResolveTCPAddr("tcp", o.Listen)
@@ -159,11 +170,16 @@ func (s *Server) listenOthers(o Options) error {
 		{protocolIrtt, o.Irtt, "--irtt", func(a string) (sideServer, error) { return listenIrtt(s, a, o.Key) }},
 		{protocolIperf3, o.Iperf3, "--iperf3", func(a string) (sideServer, error) { return listenIperf3(s, a) }},
 		{protocolWeb, o.Web, "--web", func(a string) (sideServer, error) { return listenWeb(s, a, o.Cert, o.Key) }},
+		{protocolMetrics, o.Metrics, "--metrics", func(a string) (sideServer, error) { return listenMetrics(s, a) }},
 	} {
 		if p.address == "" {
 			continue
 		}
 		side, err := p.listen(p.address)
+		if err != nil && o.Lenient {
+			s.log.Warn("not served", "protocol", p.name, "reason", err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("serve %s: %w; is another server running? %s chooses another port, and none with \"\"", p.name, err, p.flag)
 		}
@@ -366,6 +382,9 @@ func (s *Server) Iperf3() netip.AddrPort { return s.side(protocolIperf3) }
 
 // Web returns the address on which HTTP is served; the zero value if it is not.
 func (s *Server) Web() netip.AddrPort { return s.side(protocolWeb) }
+
+// Metrics returns the address of the metrics; the zero value if they are not served.
+func (s *Server) Metrics() netip.AddrPort { return s.side(protocolMetrics) }
 
 func (s *Server) side(protocol string) netip.AddrPort {
 	for _, side := range s.others {

@@ -45,7 +45,11 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 		l.refuse(err)
 		return
 	}
-	ses, err := s.open(clientAddr(c))
+	err := s.challenge(l)
+	var ses *session
+	if err == nil {
+		ses, err = s.open(clientAddr(c))
+	}
 	if err != nil {
 		s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
 		l.refuse(err)
@@ -60,6 +64,29 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 	defer ses.mu.Unlock()
 	s.log.Info("session", "from", c.RemoteAddr(), "agent", req.Agent, "loads", ses.loads, "bytes", ses.bytes,
 		"lasted", s.clock.Now().Sub(ses.began).Round(time.Millisecond), "end", endReason(err))
+}
+
+// errKey refuses who does not know the shared key.
+var errKey = errors.New("this server wants the shared key (--key)")
+
+// challenge has the client prove that it knows the shared key, where there is one.
+func (s *Server) challenge(l *lines) error {
+	if s.key == "" {
+		return nil
+	}
+	challenge := newToken()
+	if err := l.write(probe.Reply{Version: probe.Version, Challenge: challenge}); err != nil {
+		return err
+	}
+	req, err := l.read(time.Now().Add(s.limits.Handshake))
+	if err != nil {
+		return err
+	}
+	if req.Op != probe.OpHello || !probe.Authentic(s.key, challenge, req.Auth) {
+		s.refusals.add(protocolNative, "key")
+		return errKey
+	}
+	return nil
 }
 
 // endReason says why a session ended.

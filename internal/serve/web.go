@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/netio"
 	"unbloat/internal/wire/ndt7"
 	"unbloat/internal/wire/nq"
 )
@@ -26,6 +27,7 @@ type webServer struct {
 	front  *front
 	http   *http.Server
 	key    string
+	bulk   []byte // the longest message of ndt7
 }
 
 // connKey is where a request's context holds its connection.
@@ -40,7 +42,7 @@ func listenWeb(s *Server, address string, cert *tls.Certificate, key string) (*w
 	if err != nil {
 		return nil, err
 	}
-	w := &webServer{server: s, key: key}
+	w := &webServer{server: s, key: key, bulk: netio.Incompressible(ndt7.MaxMessage)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if cert != nil {
 		config.Certificates = []tls.Certificate{*cert}

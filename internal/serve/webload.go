@@ -122,7 +122,7 @@ func (w *webServer) send(rw http.ResponseWriter, r *http.Request, n unit.Size) {
 	s, control := w.server, http.NewResponseController(rw)
 	end := time.Now().Add(s.limits.Load)
 	for moved < int64(n) {
-		part := s.payload[:min(int64(n)-moved, int64(len(s.payload)))]
+		part := w.bulk[:min(int64(n)-moved, int64(len(w.bulk)))]
 		if time.Now().After(end) || !s.spend(remote(r), unit.Size(len(part))) {
 			s.refusals.add(protocolWeb, "budget during a session")
 			panic(http.ErrAbortHandler) // cuts the body off, as its length was promised

@@ -9,12 +9,6 @@ import (
 	"unbloat/unit"
 )
 
-// Code points by which CAKE's diffserv4 finds the tins that plan.Rule names.
-const (
-	dscpVoice = 46 // EF
-	dscpVideo = 34 // AF41
-)
-
 // fullFrame is an Ethernet frame of 1500 bytes of IP, without its check.
 const fullFrame = 1514
 
@@ -41,12 +35,10 @@ func shaping(platform string, s *plan.Shaper, seed uint64) sim.Shaping {
 		},
 	}
 	for _, r := range s.Rules {
-		rule := sim.Rule{Match: sim.MatchAck, DSCP: dscpVideo}
+		// CAKE's precedence tins follow the code point's upper three bits.
+		rule := sim.Rule{Match: sim.MatchAck, DSCP: uint8(r.Tin-plan.TinRest) << 3}
 		if r.Match == plan.MatchSmallUDP {
 			rule.Match = sim.MatchSmallUDP
-		}
-		if r.Tin == plan.TinVoice {
-			rule.DSCP = dscpVoice
 		}
 		out.Rules = append(out.Rules, rule)
 	}

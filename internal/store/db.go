@@ -112,24 +112,28 @@ func (s *Store) prepare() error {
 }
 
 // checkOwner refuses files of other programs, and of the future, before anything
-// is written.
+// is written. It looks at one state of the file: another process may just make it.
 func (s *Store) checkOwner() error {
-	id, err := s.number("PRAGMA application_id")
-	if err != nil {
+	if err := s.conn.Exec("BEGIN"); err != nil {
 		return err
 	}
-	if id == applicationID {
-		have, err := s.number("PRAGMA user_version")
-		if err == nil && have > int64(len(migrations())) {
-			err = ErrNewer
+	var found [3]int64
+	var err error
+	for i, sql := range []string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
+		if found[i], err = s.number(sql); err != nil {
+			break
 		}
+	}
+	if err = errors.Join(err, s.conn.Exec("ROLLBACK")); err != nil {
 		return err
 	}
-	n, err := s.number("SELECT count(*) FROM sqlite_schema")
-	if err == nil && (n > 0 || id != 0) {
-		err = ErrForeign
+	switch id, have, tables := found[0], found[1], found[2]; {
+	case id == applicationID && have > int64(len(migrations())):
+		return ErrNewer
+	case id != applicationID && (id != 0 || tables > 0):
+		return ErrForeign
 	}
-	return err
+	return nil
 }
 
 func (s *Store) migrate() error {

@@ -101,6 +101,9 @@ func Run(ctx context.Context, c Config, m Meter, r Router) (*Result, error) {
 			err = errors.Join(err, fmt.Errorf("undo the tuning: %w", e))
 		}
 	}
+	if err != nil {
+		t.result.Kept, t.result.Reason = false, err.Error()
+	}
 	t.result.LineSeconds = t.elapsed().Seconds()
 	return t.result, err
 }

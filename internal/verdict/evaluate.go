@@ -25,6 +25,18 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 		Retransmits:     retransmits(raw.DownSenders, raw) + retransmits(raw.UpSenders, raw),
 		Series:          timeline(raw, origin),
 	}
+	if len(raw.OnLoad) > 0 {
+		l := EvaluateLatency(counted(raw.OnLoad, raw.From, raw.To), base)
+		p.OnLoad = &l
+	}
+	for _, b := range raw.Beside {
+		p.Beside = append(p.Beside, Named{b.Name, EvaluateLatency(counted(b.Samples, raw.From, raw.To), base.beside(b.Name))})
+	}
+	if len(raw.Down)+len(raw.Up) > 0 {
+		p.RPM = rpm(raw)
+	}
+	p.Voice, p.Queue = voice(p.Latency), queue(p)
+	p.OthersDownBps, p.OthersUpBps = others(raw, p)
 	down, up := raw.load(p)
 	p.Saturated = raw.Greedy && (down.flows > 0 || up.flows > 0) &&
 		down.unsaturated() == "" && up.unsaturated() == ""

@@ -60,12 +60,13 @@ type Meta struct {
 	Time   string // RFC 3339
 	Label  string
 	Server string
+	Probe  string // what the graded probes are, where they are not the server's own
 }
 
 // Judge evaluates the phases of one run, the idle one first, and passes
 // judgement: valid or not, grades, and one sentence.
 func Judge(m Meta, raws []Raw) *Test {
-	t := &Test{Schema: TestSchema, Time: m.Time, Label: m.Label, Server: m.Server, InvalidReasons: []string{}}
+	t := &Test{Schema: TestSchema, Time: m.Time, Label: m.Label, Server: m.Server, Probe: m.Probe, InvalidReasons: []string{}}
 	if len(raws) == 0 || raws[0].Name != PhaseIdle {
 		t.InvalidReasons = append(t.InvalidReasons, "there is no idle phase to compare with")
 		t.Verdict = sentence(t)
@@ -89,6 +90,19 @@ func Judge(m Meta, raws []Raw) *Test {
 		t.InvalidReasons = append(t.InvalidReasons, invalid(raw, p)...)
 		if note := "CPU load is not judged: " + raw.CPUUnknown; raw.CPUUnknown != "" && !slices.Contains(t.Notes, note) {
 			t.Notes = append(t.Notes, note)
+		}
+		for _, n := range raw.Notes {
+			if !slices.Contains(t.Notes, n) {
+				t.Notes = append(t.Notes, n)
+			}
+		}
+		if raw.Name != PhaseIdle {
+			if p.RPM > 0 && (t.RPM == 0 || p.RPM < t.RPM) {
+				t.RPM = p.RPM
+			}
+			if p.Voice != nil && (t.Voice == nil || p.Voice.R < t.Voice.R) {
+				t.Voice = p.Voice
+			}
 		}
 	}
 	t.Valid = len(t.InvalidReasons) == 0

@@ -31,8 +31,16 @@ type Raw struct {
 	Broken         []string // flows that ended before their time, and why
 
 	OnLoad []probe.Sample // round trips on the loaded connections themselves
+	Fresh  Handshakes     // what fresh connections took beside the load
 	Beside []Beside       // what further probes saw
+
+	Wire        Counted  // what passed the interface
+	PathChanges int      // how often the answers' hop count changed for good
+	Notes       []string // on the conditions, such as a wireless link
 }
+
+// Handshakes are what the parts of a request on a fresh connection took.
+type Handshakes struct{ TCP, TLS, HTTP []time.Duration }
 
 // A Beside is what probes saw that ran beside the graded ones.
 type Beside struct {
@@ -85,12 +93,21 @@ func Goodput(flows []Series, from, to unit.Instant) float64 {
 type Baseline struct {
 	RTT      time.Duration // medians
 	Up, Down time.Duration // apparent, with the clocks' offset
+
+	others map[string]time.Duration // round trips of the probes beside
 }
+
+// beside returns the baseline of probes that ran beside the graded ones.
+func (b Baseline) beside(name string) Baseline { return Baseline{RTT: b.others[name]} }
 
 // NewBaseline returns the medians of an idle phase's counted part.
 func NewBaseline(idle Raw) Baseline {
 	v := valuesOf(counted(idle.Samples, idle.From, idle.To))
-	return Baseline{median(v.rtt), median(v.up), median(v.down)}
+	b := Baseline{median(v.rtt), median(v.up), median(v.down), map[string]time.Duration{}}
+	for _, o := range idle.Beside {
+		b.others[o.Name] = median(valuesOf(counted(o.Samples, idle.From, idle.To)).rtt)
+	}
+	return b
 }
 
 // counted returns the samples sent in [from, to).

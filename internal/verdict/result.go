@@ -20,6 +20,10 @@ type Test struct {
 	GradeUp        string   `json:"grade_up"`
 	Verdict        string   `json:"verdict"`         // one sentence a person understands
 	Notes          []string `json:"notes,omitempty"` // what could not be judged, and why
+	Probe          string   `json:"probe,omitempty"` // what the graded probes are, where they are not the server's own
+	RPM            float64  `json:"rpm,omitempty"`   // of the worst loaded phase
+	Voice          *Voice   `json:"voice,omitempty"` // of the worst loaded phase
+	Runs           []Run    `json:"runs,omitempty"`  // of which this is the median
 	Idle           *Phase   `json:"idle,omitempty"`
 	Download       *Phase   `json:"download,omitempty"`
 	Upload         *Phase   `json:"upload,omitempty"`
@@ -59,18 +63,29 @@ func (t *Test) Phases() []NamedPhase {
 // A Phase is one stretch of a test: idle, or under one kind of load. Its edges
 // (slow start, teardown) are cut away before anything is counted.
 type Phase struct {
-	Seconds         float64   `json:"seconds"` // what was counted, edges cut
-	FlowsDown       int       `json:"flows_down"`
-	FlowsUp         int       `json:"flows_up"`
-	GoodputDownBps  float64   `json:"goodput_down_bps"` // TCP payload at the receiver
-	GoodputUpBps    float64   `json:"goodput_up_bps"`
-	Saturated       bool      `json:"saturated"` // the load really filled the line
-	Latency         Latency   `json:"latency"`
-	CPU             float64   `json:"cpu"`        // busiest share of this machine, 0–1
-	ServerCPU       float64   `json:"server_cpu"` // the same of the server, while it sent or received load
-	ProbeLatenessMs Lateness  `json:"probe_lateness_ms"`
-	Retransmits     int64     `json:"retransmits"`
-	Series          *Timeline `json:"series,omitempty"`
+	Seconds         float64  `json:"seconds"` // what was counted, edges cut
+	FlowsDown       int      `json:"flows_down"`
+	FlowsUp         int      `json:"flows_up"`
+	GoodputDownBps  float64  `json:"goodput_down_bps"` // TCP payload at the receiver
+	GoodputUpBps    float64  `json:"goodput_up_bps"`
+	Saturated       bool     `json:"saturated"` // the load really filled the line
+	Latency         Latency  `json:"latency"`
+	CPU             float64  `json:"cpu"`        // busiest share of this machine, 0–1
+	ServerCPU       float64  `json:"server_cpu"` // the same of the server, while it sent or received load
+	ProbeLatenessMs Lateness `json:"probe_lateness_ms"`
+	Retransmits     int64    `json:"retransmits"`
+
+	OnLoad *Latency `json:"latency_on_load,omitempty"` // on the loaded connections themselves
+	Beside []Named  `json:"beside,omitempty"`          // what further probes saw
+	RPM    float64  `json:"rpm,omitempty"`             // round trips a minute under this load
+	Voice  *Voice   `json:"voice,omitempty"`           // how a call would sound
+	Queue  *Queue   `json:"queue,omitempty"`           // what stands in front of the bottleneck
+
+	// What others used of the line meanwhile, by the counters of the interface.
+	OthersDownBps float64 `json:"others_down_bps,omitempty"`
+	OthersUpBps   float64 `json:"others_up_bps,omitempty"`
+
+	Series *Timeline `json:"series,omitempty"`
 }
 
 // Lateness says how late probes left against their schedule, in ms.
@@ -94,6 +109,13 @@ type Latency struct {
 	// OneWayUnknown says that the probes' protocol does not tell the two ways
 	// apart: loss_up, loss_down, up_ms and down_ms are then zero.
 	OneWayUnknown bool `json:"one_way_unknown,omitempty"`
+}
+
+// A Named is what probes saw that ran beside the graded ones, against their
+// own idle median.
+type Named struct {
+	Name    string  `json:"name"` // such as "icmp 192.0.2.1"
+	Latency Latency `json:"latency"`
 }
 
 // Quantiles summarises a distribution, in ms. All are zero when nothing was received.

@@ -110,6 +110,12 @@ func invalid(raw Raw, p *Phase) []string {
 	if raw.ClockSteps > 0 {
 		add("this machine's clock was set %d times meanwhile", raw.ClockSteps)
 	}
+	if raw.PathChanges > 0 {
+		add("the path to the server changed %d times meanwhile (by the answers' hop count)", raw.PathChanges)
+	}
+	if reason := tooManyOthers(p); reason != "" {
+		add("%s", reason)
+	}
 	if n := len(raw.Broken); n > 0 {
 		add("%d flows broke off: %s", n, raw.Broken[0])
 	}

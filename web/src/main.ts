@@ -53,6 +53,7 @@ function test(): void {
 
   const start = async (plan: Plan): Promise<void> => {
     problem.hidden = true;
+    find("lead").hidden = true;
     for (const id of ["result", "figures"]) find(id).hidden = true;
     buttons.set("running");
     panel.begin(plan);
@@ -62,7 +63,7 @@ function test(): void {
       hello: () => undefined,
       phase(name, at, length) {
         panel.phase(name, length);
-        curves.phase(name, at);
+        curves.phase(name, at, length);
       },
       probe(at, rtt) {
         panel.probe(rtt);
@@ -84,6 +85,7 @@ function test(): void {
       const saved = await send(measured, run.session).catch((e: unknown) => ({ id: "", error: reason(e), test: mine }));
       document.documentElement.dataset["agrees"] = String(saved.test.grade === mine.grade && saved.test.verdict === mine.verdict);
       show(saved.test, saved.id, saved.error);
+      find("result").scrollIntoView({ block: "nearest" });
       say.textContent = saved.test.valid ? `Done. Grade ${saved.test.grade}. ${saved.test.verdict}` : `Done. ${saved.test.verdict}`;
     } catch (e) {
       complain(reason(e) === "Stopped." ? "The test was stopped, so there is no result." : `The test broke off: ${reason(e)}`);

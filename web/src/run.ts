@@ -125,6 +125,7 @@ export class Run {
 
   private answer(s: Sample): void {
     const rtt = rttOf(s);
+    if (this.epoch === 0 || s.sent < this.epoch) return; // only warming up
     this.recent.push(s);
     if (this.recent.length > 1000) this.recent.shift();
     this.to.probe((s.sent - this.epoch) / 1e3, rtt);

@@ -1,6 +1,6 @@
 // The rules of internal/page.Judge and internal/verdict, so that the page can
-// show a result at once. The server computes it again; test/vectors.json holds
-// both to the same figures.
+// show a result at once. The server computes it again, and its test
+// TestPageJudgesAlike holds both to the same figures.
 import type { Latency, Phase, PhaseName, Quantiles, RawPhase, Submission, Test, Timeline } from "./wire";
 
 const mostLateMs = 5;

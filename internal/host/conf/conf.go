@@ -35,8 +35,10 @@ type Set []File
 type State struct {
 	Files Set      `json:"files"`
 	Live  []string `json:"live"`
-	// Others is what runs beside: it is not compared.
+	// Others is what runs beside, Scope the devices that were looked at; neither
+	// is compared.
 	Others []string `json:"others,omitempty"`
+	Scope  []string `json:"scope,omitempty"`
 }
 
 // Decode reads a State that Encode wrote.

@@ -15,7 +15,9 @@ import (
 	"unbloat/internal/host/conf"
 	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // Where sqm-scripts' settings are, and its switch.
@@ -145,16 +147,16 @@ func ours(line, section, wan string) bool {
 
 // wanted returns what the kernel holds the WAN to once sqm-scripts has run.
 func wanted(p plan.Plan) []linux.Held {
-	queue := "cake"
+	queue, shown := "cake", func(r unit.Rate) unit.Rate { return r }
 	if p.AQM == plan.FQCoDel {
-		queue = "htb + fq_codel"
+		queue, shown = "htb + fq_codel", tc.ShownRate
 	}
 	var out []linux.Held
 	if p.Up != nil {
-		out = append(out, linux.Held{Device: p.WAN, Queue: queue, Rate: p.Up.Rate})
+		out = append(out, linux.Held{Device: p.WAN, Queue: queue, Rate: shown(p.Up.Rate)})
 	}
 	if p.Down != nil {
-		out = append(out, linux.Held{Device: p.WAN, Enters: true, Queue: queue, Rate: p.Down.Rate})
+		out = append(out, linux.Held{Device: p.WAN, Enters: true, Queue: queue, Rate: shown(p.Down.Rate)})
 	}
 	return out
 }

@@ -218,6 +218,9 @@ func Engine(devices []string, commands [][]string) (string, error) {
 	}
 	for _, argv := range commands {
 		line := strings.Join(argv, " ")
+		if strings.HasPrefix(line, "ip link add ") && len(argv) > 4 { // the last run's
+			fmt.Fprintf(&b, "    os.execute(\"ip link del dev %s 2>/dev/null\")\n", argv[4])
+		}
 		if strings.ContainsAny(line, "\"\\\n;|&$`") {
 			return "", fmt.Errorf("command %q cannot be written into a Lua string", line)
 		}

@@ -6,10 +6,6 @@ import (
 	"unbloat/internal/plan"
 )
 
-// tinNumbers are the minor numbers by which a packet's priority chooses a tin
-// of CAKE's diffserv4 (tc-cake(8), "tin override").
-var tinNumbers = map[string]int{plan.TinVideo: 3, plan.TinVoice: 4}
-
 // A family is one version of IP as u32 sees it: where the fields are.
 type family struct {
 	protocol      string
@@ -39,25 +35,30 @@ func families() []family {
 }
 
 // ruleFilters returns the filters on CAKE itself that set the priority by which
-// it chooses a packet's tin.
+// it chooses a packet's tin (tc-cake(8), "tin override"): one a rule, and one
+// for what no rule matches.
 func ruleFilters(rules []plan.Rule) []Filter {
 	if len(rules) == 0 {
 		return nil
 	}
 	var out []Filter
 	for i, f := range families() {
-		for k, r := range rules {
+		add := func(match []string, tin plan.Tin) {
+			out = append(out, Filter{
+				Kind: "u32", Parent: OurRoot, Protocol: f.protocol, Pref: f.pref,
+				// u32 numbers its tables from 800, and the filters in each from 800
+				Handle: strconv.FormatInt(int64(0x800+i), 16) + "::" + strconv.FormatInt(int64(0x800+len(out)%(len(rules)+1)), 16),
+				Args:   words(match, []string{"action", "skbedit", "priority", OurRoot + strconv.Itoa(int(tin))}),
+			})
+		}
+		for _, r := range rules {
 			match := f.ack
 			if r.Match == plan.MatchSmallUDP {
 				match = f.smallUDP
 			}
-			out = append(out, Filter{
-				Kind: "u32", Parent: OurRoot, Protocol: f.protocol, Pref: f.pref,
-				// u32 numbers its tables from 800, and the filters in each from 800
-				Handle: strconv.FormatInt(int64(0x800+i), 16) + "::" + strconv.FormatInt(int64(0x800+k), 16),
-				Args:   words(match, []string{"action", "skbedit", "priority", OurRoot + strconv.Itoa(tinNumbers[r.Tin])}),
-			})
+			add(match, r.Tin)
 		}
+		add(at("0x0", "0x0", 0), plan.TinRest)
 	}
 	return out
 }

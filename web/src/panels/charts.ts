@@ -8,7 +8,7 @@ import { ms, phaseWord } from "../words";
 
 export interface Charts {
   begin(seconds: number): void;
-  phase(name: string, start: number): void;
+  phase(name: string, start: number, length: number): void;
   probe(at: number, rtt: number | null): void;
   rate(direction: "down" | "up", at: number, mbps: number): void;
   /** Brings what is new to the screen; called once a frame at most. */
@@ -94,7 +94,8 @@ export function charts(): Charts {
       rateBox.setAttribute("aria-label", "Throughput over time; the test is under way.");
       build();
     },
-    phase(name, start) {
+    phase(name, start, length) {
+      end = Math.max(end, start + length);
       const last = bands.at(-1);
       if (last !== undefined && last.to === Infinity) last.to = start;
       if (name in phaseWord) bands.push({ name, from: start, to: Infinity });
@@ -191,7 +192,7 @@ function options(s: Shared, height: number, series: uPlot.Series[], y: uPlot.Sca
     scales: { x: { time: false, range: () => [0, s.end()] }, y },
     series: [{}, ...series],
     axes: [
-      { ...look, size: 26, gap: 4, space: 60, grid: { show: false }, values: (_, v) => v.map((x) => `${x} s`) },
+      { ...look, size: 26, gap: 4, space: 60, incrs: [1, 2, 5, 10, 20, 50, 100], grid: { show: false }, values: (_, v) => v.map((x) => `${x} s`) },
       { ...look, size: 44, gap: 6, ...axis },
     ],
     hooks: { drawClear: [(u) => paintBands(u, s)] },
@@ -205,6 +206,7 @@ function paintBands(u: uPlot, s: Shared): void {
   c.save();
   c.font = `600 ${12 * ratio}px system-ui, sans-serif`;
   c.textBaseline = "bottom";
+  c.textAlign = "left";
   for (const b of s.bands()) {
     const from = u.valToPos(b.from, "x", true);
     const to = u.valToPos(Math.min(b.to, s.end()), "x", true);

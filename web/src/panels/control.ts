@@ -27,7 +27,7 @@ export function control(start: (p: Plan) => void, stop: () => void): Control {
     const loads = p.both ? 3 : 2;
     const seconds = Math.ceil((p.idleMs + loads * (p.loadMs + 1000)) / 1000);
     const moved = Math.round(((loads + (p.both ? 1 : 0)) * p.loadMs * 100) / 8 / 1e3 / 10) * 10;
-    cost.textContent = `About ${seconds} seconds. It fills your line: at 100 Mbit/s it moves some ${moved} MB.`;
+    cost.textContent = `About ${seconds} seconds. It fills your line: at 100 Mbit/s it moves some ${moved} MB.`;
   };
   both.addEventListener("change", price);
   long.addEventListener("change", price);

@@ -55,6 +55,6 @@ export function showFigures(t: Test): void {
   const facts = [...(t.notes ?? [])];
   if (t.server !== "") facts.push(`server ${t.server}`);
   if (t.time !== "") facts.push(new Date(t.time).toLocaleString());
-  root.append(el("ul", { class: "muted notes" }, ...facts.map((f) => el("li", {}, f))));
+  root.append(el("ul", { class: "muted notes" }, ...facts.map((f) => el("li", {}, f.charAt(0).toUpperCase() + f.slice(1)))));
   root.hidden = false;
 }

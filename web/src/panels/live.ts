@@ -19,7 +19,7 @@ export function live(): Live {
   const say = find("say");
   const steps = el("ol", { class: "steps" });
   const now = el("p", { class: "now", "aria-hidden": "true" });
-  const tiles = el("dl", { class: "tiles" });
+  const tiles = el("dl", { class: "tiles three" });
   const tile = (name: string, unit: string): HTMLElement => {
     const value = el("span", { class: "num" }, "–");
     tiles.append(el("div", {}, el("dt", {}, name), el("dd", {}, value, el("span", { class: "unit" }, ` ${unit}`))));

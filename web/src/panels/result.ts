@@ -1,6 +1,6 @@
 // The grade, the sentence, what spoils it, and the link to the stored result.
 import { el, find, type Child } from "../dom";
-import { phasesOf } from "../verdict";
+import { gradeOf, phasesOf } from "../verdict";
 import type { Test } from "../wire";
 import { mbit, ms, tone } from "../words";
 
@@ -12,8 +12,9 @@ export function showResult(t: Test, id: string, why: string): void {
   letter.append(el("span", { class: "visually-hidden" }, t.valid ? "Grade " : "No grade"), el("span", t.valid ? {} : { "aria-hidden": "true" }, grade));
   const words: Child[] = [el("h2", { id: "result-title" }, t.valid ? t.verdict : "This measurement is not valid.")];
   if (t.valid) {
-    const ways = [t.grade_down && `download ${t.grade_down}`, t.grade_up && `upload ${t.grade_up}`].filter((s) => s !== "");
-    words.push(el("p", { class: "muted" }, `Grades: ${ways.join(", ")}.`));
+    const ways = phasesOf(t).filter((p) => p.name !== "idle");
+    const grades = ways.map((p) => `${p.name} ${gradeOf(p.phase.latency.increase_ms.p95)}`);
+    if (grades.length > 0) words.push(el("p", { class: "muted" }, `Grades: ${grades.join(", ")}.`));
   } else {
     words.push(el("ul", { class: "reasons" }, ...t.invalid_reasons.map((r) => el("li", {}, r))));
   }

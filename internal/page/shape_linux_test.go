@@ -1,8 +1,11 @@
-package page
+package page_test
 
 import (
+	"errors"
+	"io"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,10 +27,18 @@ func added(n int, window unit.Size, rate unit.Rate) time.Duration {
 	return rate.Time(unit.Size(n) * window)
 }
 
-// proxy forwards TCP to target through the shape, until the test ends.
+// proxy forwards TCP and UDP to the same port of target through the shape, until the test ends.
 func (s shape) proxy(t *testing.T, target string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// Segments of the loopback's size would give the browser's socket megabytes
+	// of send buffer, which drain long after an upload is over.
+	small := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 1400)
+		}), err)
+	}}
+	l, err := small.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +51,7 @@ func (s shape) proxy(t *testing.T, target string) (address string) {
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
 	keep := func(c net.Conn) { mu.Lock(); open[c] = true; mu.Unlock() }
+	wg.Go(func() { datagrams(t, &wg, l.Addr().String(), target, up, down, quit) })
 	wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -85,6 +97,7 @@ type bottleneck struct {
 // A parcel is what one read brought; one without data is the last of its flow.
 type parcel struct {
 	data []byte
+	in   time.Time     // when it came
 	at   time.Time     // when it leaves the far end
 	room chan struct{} // what it occupies of its flow's window
 	to   chan parcel   // the far end
@@ -94,7 +107,7 @@ const piece = 2 << 10 // bytes
 
 // carry brings what src sends to dst. When src ends, so does dst, after all
 // that is on its way; when dst breaks, src is closed at once.
-func (b *bottleneck) carry(wg *sync.WaitGroup, dst, src net.Conn) {
+func (b *bottleneck) carry(wg *sync.WaitGroup, dst io.WriteCloser, src io.ReadCloser) {
 	room := make(chan struct{}, max(int(b.window)/piece, 1))
 	to := make(chan parcel, 8192) // what flies: more than rate × delay
 	wg.Go(func() { b.deliver(dst, src, to) })
@@ -110,7 +123,7 @@ func (b *bottleneck) carry(wg *sync.WaitGroup, dst, src net.Conn) {
 			n = 0
 		}
 		select {
-		case b.queue <- parcel{data: data[:n], room: room, to: to}:
+		case b.queue <- parcel{data: data[:n], in: time.Now(), room: room, to: to}:
 		case <-b.quit:
 			return
 		}
@@ -120,7 +133,7 @@ func (b *bottleneck) carry(wg *sync.WaitGroup, dst, src net.Conn) {
 	}
 }
 
-func (b *bottleneck) deliver(dst, src net.Conn, to chan parcel) {
+func (b *bottleneck) deliver(dst io.WriteCloser, src io.Closer, to chan parcel) {
 	defer dst.Close()
 	broken := false
 	for {
@@ -146,8 +159,8 @@ func (b *bottleneck) run() {
 	for {
 		select {
 		case p := <-b.queue:
-			if now := time.Now(); free.Before(now) {
-				free = now
+			if free.Before(p.in) { // the queue was empty; a late timer is made good
+				free = p.in
 			}
 			free = free.Add(b.rate.Time(unit.Size(len(p.data))))
 			time.Sleep(time.Until(free))
@@ -163,3 +176,62 @@ func (b *bottleneck) run() {
 		}
 	}
 }
+
+// datagrams forwards UDP, through the same queues as TCP.
+func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, up, down *bottleneck, quit chan struct{}) {
+	local, err := net.ListenPacket("udp", address)
+	if err != nil {
+		t.Logf("no UDP on the port that TCP has: %v", err)
+		return
+	}
+	wg.Go(func() { <-quit; local.Close() })
+	peers := map[string]*peer{}
+	for {
+		data := make([]byte, piece)
+		n, from, err := local.ReadFrom(data)
+		if err != nil {
+			return
+		}
+		p := peers[from.String()]
+		if p == nil {
+			p = &peer{local: local, addr: from, in: make(chan []byte, 1024), quit: quit}
+			peers[from.String()] = p
+			far, err := net.Dial("udp", target)
+			if err != nil {
+				t.Errorf("dial %s: %v", target, err)
+				return
+			}
+			wg.Go(func() { <-quit; far.Close() })
+			// What does not keep to a window only has to fit.
+			u, d := *up, *down
+			u.window, d.window = 1<<20, 1<<20
+			wg.Go(func() { u.carry(wg, far, p) })
+			wg.Go(func() { d.carry(wg, p, far) })
+		}
+		select {
+		case p.in <- data[:n]:
+		default: // as a full socket buffer would
+		}
+	}
+}
+
+// A peer is a client of UDP.
+type peer struct {
+	local net.PacketConn
+	addr  net.Addr
+	in    chan []byte
+	quit  chan struct{}
+}
+
+func (p *peer) Read(b []byte) (int, error) {
+	select {
+	case d := <-p.in:
+		return copy(b, d), nil
+	case <-p.quit:
+		return 0, net.ErrClosed
+	}
+}
+
+func (p *peer) Write(b []byte) (int, error) { return p.local.WriteTo(b, p.addr) }
+
+func (p *peer) Close() error { return nil }

@@ -1,0 +1,122 @@
+package opnsense_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/conform"
+	"unbloat/internal/host"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/opnsense"
+	"unbloat/internal/plan"
+	"unbloat/internal/remote"
+	"unbloat/unit"
+)
+
+// direct carries requests to the fake without a network.
+type direct struct{ o *fake.OPNsense }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	d.o.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// router is the fake, reached by the real client.
+type router struct {
+	*fake.OPNsense
+	*remote.REST
+}
+
+func (r router) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	return r.REST.Run(ctx, argv, stdin)
+}
+
+func newRouter(t interface{ Fatal(...any) }) router {
+	o := fake.NewOPNsense()
+	c, err := remote.NewREST("https://router", "key", "secret", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.HTTP.Transport = direct{o}
+	return router{o, c}
+}
+
+func anyPlan(t *rapid.T, name string) plan.Plan {
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan", LAN: "lan"}, conform.AnyWishes(t, name, plan.FIFO))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestContract: the contract of every backend.
+func TestContract(t *testing.T) {
+	conform.Run(t, conform.Case{
+		WAN: "wan",
+		New: func() (conform.Router, apply.Backend) {
+			r := newRouter(t)
+			return r, &opnsense.Backend{Runner: r}
+		},
+		Plan: anyPlan,
+	})
+}
+
+// TestCertificate: an unknown certificate is refused, a pinned one is taken, and
+// another than the pinned one is not; neither key nor secret is in any error.
+func TestCertificate(t *testing.T) {
+	o := fake.NewOPNsense()
+	o.Secret = "s3cr3t"
+	server := httptest.NewTLSServer(o)
+	defer server.Close()
+	pin := fmt.Sprintf("%X", sha256.Sum256(server.Certificate().Raw))
+	for _, c := range []struct{ name, pin, secret, says string }{
+		{"unknown", "", "s3cr3t", "--fingerprint"},
+		{"pinned", pin, "s3cr3t", ""},
+		{"another", strings.Repeat("00", 32), "s3cr3t", "not the one that was given"},
+		{"wrong secret", pin, "s3cr3t2", "not accepted"},
+	} {
+		r, err := remote.NewREST(server.URL, "key", c.secret, c.pin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &opnsense.Backend{Runner: r}
+		_, err = b.Observe(t.Context(), plan.Plan{}, nil)
+		var pre *host.PreconditionError
+		if c.says == "" && err != nil || c.says != "" && (!errors.As(err, &pre) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cr3t") || strings.Contains(fmt.Sprint(r), "s3cr3t") {
+			t.Errorf("%s: the secret is in %v", c.name, err)
+		}
+	}
+}
+
+// TestInTheWay: a rule of somebody else's on the WAN is named, and nothing is sent.
+func TestInTheWay(t *testing.T) {
+	r := newRouter(t)
+	r.Saved["queue"]["q"] = map[string]string{"number": "10000", "enabled": "1"}
+	r.Saved["rule"]["r"] = map[string]string{"enabled": "1", "interface": "wan", "description": "mine", "target": "q"}
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &opnsense.Backend{Runner: r}
+	now, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pre *host.PreconditionError
+	if _, err := b.Desire(t.Context(), p, now, now); !errors.As(err, &pre) || !strings.Contains(err.Error(), "mine") {
+		t.Errorf("a foreign rule: %v", err)
+	}
+}

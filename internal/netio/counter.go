@@ -1,0 +1,81 @@
+package netio
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"unbloat/unit"
+)
+
+// A Counter watches what passes one interface of this machine, whoever sends
+// it. The zero value knows nothing.
+type Counter struct {
+	clock  *Clock
+	name   string
+	at     unit.Instant
+	rx, tx uint64
+}
+
+// NewCounter starts to watch the interface towards an address. The loopback,
+// which counts everything twice, is refused.
+func NewCounter(clock *Clock, to netip.Addr) (*Counter, error) {
+	name, err := InterfaceTowards(to)
+	if err != nil {
+		return nil, err
+	}
+	c := &Counter{clock: clock, name: name, at: clock.Now()}
+	c.rx, c.tx, err = readCounters(name)
+	return c, err
+}
+
+// Rates returns what was received and sent since, headers of the link included.
+func (c *Counter) Rates() (down, up unit.Rate, ok bool) {
+	if c.name == "" {
+		return 0, 0, false
+	}
+	rx, tx, err := readCounters(c.name)
+	took := c.clock.Now().Sub(c.at)
+	if err != nil || took < 100*time.Millisecond || rx < c.rx || tx < c.tx {
+		return 0, 0, false
+	}
+	rate := func(n uint64) unit.Rate { return unit.Rate(float64(n) * 8 / took.Seconds()) }
+	return rate(rx - c.rx), rate(tx - c.tx), true
+}
+
+// InterfaceTowards returns the name of the interface that has the address from
+// which this machine would send to the given one. Nothing is sent.
+func InterfaceTowards(to netip.Addr) (string, error) {
+	if !to.IsValid() || to.IsLoopback() {
+		return "", fmt.Errorf("find the interface towards %s: %w for it", to, ErrNotSupported)
+	}
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
+	if err != nil {
+		return "", fmt.Errorf("find the interface towards %s: %w", to, err)
+	}
+	defer c.Close()
+	local := c.LocalAddr().(*net.UDPAddr).IP
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return "", fmt.Errorf("find the interface towards %s: %w", to, err)
+	}
+	for _, i := range ifs {
+		addrs, err := i.Addrs()
+		if err != nil || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(local) {
+				return i.Name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("find the interface towards %s: none has the address %s", to, local)
+}
+
+// A Wireless is a wireless link.
+type Wireless struct {
+	Interface string
+	Signal    int // dBm
+}

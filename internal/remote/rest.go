@@ -1,0 +1,130 @@
+// Package remote reaches routers from elsewhere: commands over SSH, with a
+// dead-man that runs on the router itself, and requests over HTTPS.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"unbloat/internal/host"
+)
+
+// errAnswer stands for an answer that is a refusal; what it said is beside it.
+var errAnswer = errors.New("the router refused")
+
+// A REST runner sends requests to a router's API: argv is the method and the
+// path, standard input the body. It implements host.Runner.
+type REST struct {
+	Base   string // https://host[:port]
+	HTTP   *http.Client
+	key    string
+	secret string
+}
+
+// NewREST returns a runner for the API at base with this key and secret. The
+// certificate is checked; with a fingerprint (SHA-256 of it, hex, colons or not)
+// it must be that very one instead.
+func NewREST(base, key, secret, fingerprint string) (*REST, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return nil, &host.InputError{Why: "the router's address must be opnsense+https://HOST[:PORT], with key and secret elsewhere"}
+	}
+	if key == "" || secret == "" {
+		return nil, &host.PreconditionError{Doing: "reach " + u.Host, What: "the API's key and secret are not known",
+			Remedy: "make a key in System: Access: Users, and give the downloaded file with --api-key-file, or set OPNSENSE_KEY and OPNSENSE_SECRET"}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if fingerprint != "" {
+		want, err := hex.DecodeString(strings.ReplaceAll(fingerprint, ":", ""))
+		if err != nil || len(want) != sha256.Size {
+			return nil, &host.InputError{Why: "the fingerprint is not a SHA-256 in hexadecimal (64 digits, colons or not)"}
+		}
+		transport.TLSClientConfig.InsecureSkipVerify = true // the pinned fingerprint is checked instead
+		transport.TLSClientConfig.VerifyConnection = func(s tls.ConnectionState) error {
+			is := sha256.Sum256(s.PeerCertificates[0].Raw)
+			if !bytes.Equal(is[:], want) {
+				return fmt.Errorf("its certificate has the fingerprint %x, not the one that was given", is)
+			}
+			return nil
+		}
+	}
+	return &REST{Base: strings.TrimSuffix(base, "/"), HTTP: &http.Client{Transport: transport, Timeout: time.Minute}, key: key, secret: secret}, nil
+}
+
+// String never prints the secret.
+func (r *REST) String() string { return r.Base }
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 32 << 20
+
+// Run implements host.Runner.
+func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	if len(argv) != 2 || argv[0] != "GET" && argv[0] != "POST" {
+		return nil, nil, fmt.Errorf("%s: %v is not a request", r.Base, argv)
+	}
+	req, err := http.NewRequestWithContext(ctx, argv[0], r.Base+argv[1], bytes.NewReader(stdin))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.SetBasicAuth(r.key, r.secret)
+	if argv[0] == "POST" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := r.HTTP.Do(req)
+	if err != nil {
+		return nil, []byte(err.Error()), r.explain(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the answer of %s: %w", r.Base, err)
+	}
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return body, []byte(answer.Status), &host.PreconditionError{Doing: "ask " + r.Base, What: "key and secret are not accepted (" + answer.Status + ")",
+			Remedy: "check them; their user needs the privilege Firewall: Shaper"}
+	default:
+		return body, []byte(answer.Status + ": " + strings.TrimSpace(string(body))), errAnswer
+	}
+	return body, nil, refusal(argv[0], body, &stderr)
+}
+
+// refusal reports an answer that says no although its status is 200.
+func refusal(method string, body []byte, said *[]byte) error {
+	var a struct {
+		Result      string            `json:"result"`
+		Status      string            `json:"status"`
+		Validations map[string]string `json:"validations"`
+	}
+	if method != "POST" || json.Unmarshal(body, &a) != nil {
+		return nil
+	}
+	if a.Result == "failed" || a.Result == "not found" || a.Status != "" && a.Status != "ok" {
+		*said = bytes.TrimSpace(body)
+		return fmt.Errorf("%w: %s", errAnswer, bytes.TrimSpace(body))
+	}
+	return nil
+}
+
+// explain says what to do about a router that can't be asked.
+func (r *REST) explain(err error) error {
+	var unknown *tls.CertificateVerificationError
+	if errors.As(err, &unknown) {
+		return &host.PreconditionError{Doing: "reach " + r.Base, What: "its certificate is not trusted: " + unknown.Err.Error(),
+			Remedy: "give its SHA-256 fingerprint with --fingerprint (System: Trust: Certificates shows it), or trust its authority", Err: err}
+	}
+	return &host.PreconditionError{Doing: "reach " + r.Base, What: err.Error(), Remedy: "check the address, and that its web interface answers there", Err: err}
+}

@@ -1,0 +1,390 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"unbloat/internal/host"
+)
+
+// A Target is where a router is reached: ssh://user@host[:port].
+type Target struct {
+	User string
+	Host string
+	Port int
+}
+
+// ParseTarget reads ssh://[user@]host[:port]; without a user it is root. A
+// password in it is refused: it would end up in histories and logs.
+func ParseTarget(s string) (Target, error) {
+	u, err := url.Parse(s)
+	bad := func(why string) (Target, error) {
+		return Target{}, &host.InputError{Why: fmt.Sprintf("--router: %s; write ssh://user@host[:port] or opnsense+https://host", why)}
+	}
+	switch {
+	case err != nil:
+		return bad("that is no address") // err would quote it, and with it a password
+	case u.Scheme != "ssh" || u.Hostname() == "":
+		return bad("that is not an address of a router")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "":
+		return bad("there is something behind the host")
+	}
+	t := Target{User: "root", Host: u.Hostname(), Port: 22}
+	if u.User != nil {
+		if _, has := u.User.Password(); has {
+			return bad("no password may be in it; use a key, or ssh-agent")
+		}
+		t.User = u.User.Username()
+	}
+	if p := u.Port(); p != "" {
+		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {
+			return bad("the port is no port")
+		}
+	}
+	return t, nil
+}
+
+// String prints the target as ParseTarget reads it.
+func (t Target) String() string {
+	return "ssh://" + t.User + "@" + net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
+}
+
+func (t Target) address() string { return net.JoinHostPort(t.Host, strconv.Itoa(t.Port)) }
+
+// SSHOptions say how to reach it. The zero value is what ssh(1) does: the user's
+// and the system's known_hosts, the agent, and the usual key files.
+type SSHOptions struct {
+	KnownHosts []string
+	Identities []string // private key files
+	Agent      string   // socket of ssh-agent; "-": none
+	Path       string   // PATH on the router; "": the usual directories
+}
+
+// usualPath is where the tools of every platform are; what a shell of the router
+// adds is not asked for, since there is none.
+const usualPath = "/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin"
+
+// Times of a connection.
+const (
+	dialTimeout  = 15 * time.Second
+	keepalive    = 5 * time.Second
+	aliveTimeout = 15 * time.Second
+)
+
+// SSH runs commands on a router, one session a command. A connection that is
+// lost is made again with the next command. It implements host.Runner.
+type SSH struct {
+	target  Target
+	options SSHOptions
+
+	mu     sync.Mutex
+	client *ssh.Client
+	done   chan struct{} // closed when client's watcher has ended
+	become []string      // in front of every command: sudo -n
+}
+
+// DialSSH connects. Errors are *host.PreconditionError and say what to do.
+func DialSSH(ctx context.Context, t Target, o SSHOptions) (*SSH, error) {
+	home, _ := os.UserHomeDir()
+	if o.KnownHosts == nil {
+		o.KnownHosts = []string{filepath.Join(home, ".ssh", "known_hosts"), "/etc/ssh/ssh_known_hosts"}
+	}
+	if o.Identities == nil {
+		for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
+			o.Identities = append(o.Identities, filepath.Join(home, ".ssh", name))
+		}
+	}
+	if o.Agent == "" {
+		o.Agent = os.Getenv("SSH_AUTH_SOCK")
+	}
+	if o.Path == "" {
+		o.Path = usualPath
+	}
+	s := &SSH{target: t, options: o}
+	if _, err := s.connected(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.findRoot(ctx)
+}
+
+// String prints where it leads.
+func (s *SSH) String() string { return s.target.String() }
+
+// findRoot looks for a way to become root, if the user isn't.
+func (s *SSH) findRoot(ctx context.Context) error {
+	id, err := host.Output(ctx, s, "id", "-u")
+	if err != nil {
+		return fmt.Errorf("ask %s who we are: %w", s.target, err)
+	}
+	if strings.TrimSpace(string(id)) == "0" {
+		return nil
+	}
+	for _, become := range [][]string{{"sudo", "-n"}, {"doas", "-n"}} {
+		if _, err := host.Output(ctx, s, append(become, "true")...); err == nil {
+			s.become = become
+			return nil
+		}
+	}
+	return nil // reading may be all that is wanted; a change says what is missing
+}
+
+func (s *SSH) fail(what, remedy string, err error) error {
+	return &host.PreconditionError{Doing: "reach " + s.target.String(), What: what, Remedy: remedy, Err: err}
+}
+
+// connected returns the connection, and makes one if there is none.
+func (s *SSH) connected(ctx context.Context) (*ssh.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		return s.client, nil
+	}
+	known, err := s.knownHosts()
+	if err != nil {
+		return nil, err
+	}
+	methods, closeAgent, err := s.methods()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAgent()
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", s.target.address())
+	if err != nil {
+		return nil, s.fail(err.Error(), "check its address and port, and that its SSH server runs", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	_ = conn.SetDeadline(time.Now().Add(dialTimeout))
+	c, chans, reqs, err := ssh.NewClientConn(conn, s.target.address(), &ssh.ClientConfig{
+		User: s.target.User, Auth: methods, HostKeyCallback: known, HostKeyAlgorithms: s.algorithms(known), Timeout: dialTimeout,
+	})
+	if err != nil {
+		conn.Close()
+		return nil, s.explain(err)
+	}
+	_ = conn.SetDeadline(time.Time{})
+	s.client, s.done = ssh.NewClient(c, chans, reqs), make(chan struct{})
+	go s.watch(s.client, s.done)
+	return s.client, nil
+}
+
+// watch closes a connection that no longer answers; it ends with the connection.
+func (s *SSH) watch(c *ssh.Client, done chan struct{}) {
+	defer close(done)
+	gone := make(chan struct{})
+	go func() { _ = c.Wait(); close(gone) }() // ends when c is closed
+	for {
+		select {
+		case <-gone:
+			return
+		case <-time.After(keepalive):
+		}
+		answered := make(chan error, 1)
+		go func() { _, _, err := c.SendRequest("keepalive@openssh.com", true, nil); answered <- err }()
+		select {
+		case err := <-answered:
+			if err == nil {
+				continue
+			}
+		case <-time.After(aliveTimeout):
+		}
+		c.Close()
+		<-gone
+		return
+	}
+}
+
+// Close ends the connection.
+func (s *SSH) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		return nil
+	}
+	err := s.client.Close()
+	<-s.done
+	s.client = nil
+	return err
+}
+
+// drop forgets a connection that failed.
+func (s *SSH) drop(c *ssh.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == c {
+		c.Close()
+		<-s.done
+		s.client = nil
+	}
+}
+
+// Run implements host.Runner. No shell takes part but the one that SSH insists
+// on, for which every word is quoted.
+func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	if len(argv) == 0 {
+		return nil, nil, errors.New("run: no command")
+	}
+	client, err := s.connected(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		s.drop(client)
+		return nil, nil, s.lost(argv, err)
+	}
+	defer session.Close()
+	var out, errOut bytes.Buffer
+	session.Stdout, session.Stderr = &out, &errOut
+	if stdin != nil {
+		session.Stdin = bytes.NewReader(stdin)
+	}
+	words := append(append([]string{}, s.become...), append([]string{"env", "PATH=" + s.options.Path, "LC_ALL=C"}, argv...)...)
+	ended := make(chan error, 1)
+	go func() { ended <- session.Run(Quote(words)) }() // ends with the command, or with the connection
+	select {
+	case err = <-ended:
+	case <-ctx.Done(): // the command is asked to end, and not waited for
+		_ = session.Signal(ssh.SIGTERM)
+		return nil, nil, ctx.Err()
+	}
+	var exit *ssh.ExitError
+	switch {
+	case err == nil:
+		return out.Bytes(), errOut.Bytes(), nil
+	case errors.As(err, &exit) && exit.ExitStatus() == exitNotFound && strings.Contains(errOut.String(), "env"):
+		return nil, nil, &host.MissingToolError{Tool: argv[0]}
+	case errors.As(err, &exit):
+		return out.Bytes(), errOut.Bytes(), err
+	}
+	s.drop(client)
+	return nil, nil, s.lost(argv, err)
+}
+
+// exitNotFound is env(1)'s exit code for a program that it can't find.
+const exitNotFound = 127
+
+func (s *SSH) lost(argv []string, err error) error {
+	return s.fail(fmt.Sprintf("the connection was lost at `%s`: %v", strings.Join(argv, " "), err),
+		"if something was being changed, the guard on the router undoes it; try again when the router can be reached", err)
+}
+
+// Quote writes words so that a POSIX shell, or csh, reads the same words.
+func Quote(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}
+
+// knownHosts checks the router's key against the known_hosts files that exist.
+func (s *SSH) knownHosts() (ssh.HostKeyCallback, error) {
+	var files []string
+	for _, f := range s.options.KnownHosts {
+		if _, err := os.Stat(f); err == nil {
+			files = append(files, f)
+		}
+	}
+	check, err := knownhosts.New(files...)
+	if err != nil {
+		return nil, s.fail("known_hosts can't be read: "+err.Error(), "mend that line", err)
+	}
+	return check, nil
+}
+
+// algorithms are those of the keys that are known for the router: a server has
+// several keys, and must show one of them.
+func (s *SSH) algorithms(known ssh.HostKeyCallback) []string {
+	var e *knownhosts.KeyError
+	if !errors.As(known(s.target.address(), &net.TCPAddr{}, noKey{}), &e) {
+		return nil
+	}
+	var out []string
+	for _, k := range e.Want {
+		if t := k.Key.Type(); t == ssh.KeyAlgoRSA {
+			out = append(out, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
+		} else {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// noKey is a key that no router has.
+type noKey struct{}
+
+func (noKey) Type() string                        { return "none" }
+func (noKey) Marshal() []byte                     { return nil }
+func (noKey) Verify([]byte, *ssh.Signature) error { return errors.New("no key") }
+
+// methods are the agent's keys and those in files, the agent's first.
+func (s *SSH) methods() (out []ssh.AuthMethod, done func(), err error) {
+	done = func() {}
+	if s.options.Agent != "" && s.options.Agent != "-" {
+		if conn, err := net.Dial("unix", s.options.Agent); err == nil {
+			out = append(out, ssh.PublicKeysCallback(agent.NewClient(conn).Signers))
+			done = func() { conn.Close() }
+		}
+	}
+	var signers []ssh.Signer
+	locked := ""
+	for _, f := range s.options.Identities {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		signer, err := ssh.ParsePrivateKey(b)
+		var protected *ssh.PassphraseMissingError
+		switch {
+		case errors.As(err, &protected):
+			locked = f
+		case err == nil:
+			signers = append(signers, signer)
+		}
+	}
+	if len(signers) > 0 {
+		out = append(out, ssh.PublicKeys(signers...))
+	}
+	if len(out) == 0 {
+		done()
+		if locked != "" {
+			return nil, nil, s.fail(locked+" has a passphrase", "hand it to the agent first: ssh-add "+locked, nil)
+		}
+		return nil, nil, s.fail("there is no key: neither an agent nor one of "+strings.Join(s.options.Identities, ", "), "make one (ssh-keygen) and put it on the router (ssh-copy-id), or name one with --identity", nil)
+	}
+	return out, done, nil
+}
+
+// explain says what to do about a connection that was not made.
+func (s *SSH) explain(err error) error {
+	var key *knownhosts.KeyError
+	var revoked *knownhosts.RevokedError
+	switch {
+	case errors.As(err, &revoked):
+		return s.fail("its host key is revoked", "do not connect", err)
+	case errors.As(err, &key) && len(key.Want) == 0:
+		return s.fail("its host key is not known", fmt.Sprintf("compare it with the router's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub there), then connect once with: ssh -p %d %s@%s", s.target.Port, s.target.User, s.target.Host), err)
+	case errors.As(err, &key):
+		return s.fail("its host key is NOT the one that is known ("+key.Want[0].String()+"): it was reinstalled, or somebody is in between",
+			"find out which; if it was reinstalled: ssh-keygen -R "+knownhosts.Normalize(s.target.address()), err)
+	case strings.Contains(err.Error(), "unable to authenticate"):
+		return s.fail("it accepts none of our keys for "+s.target.User, "put one there: ssh-copy-id -p "+strconv.Itoa(s.target.Port)+" "+s.target.User+"@"+s.target.Host+", or name another with --identity", err)
+	}
+	return s.fail(err.Error(), "check that its SSH server runs at this port", err)
+}

@@ -1,0 +1,170 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+	"golang.org/x/crypto/ssh/knownhosts"
+	"pgregory.net/rapid"
+
+	"unbloat/internal/host"
+	"unbloat/internal/remote"
+)
+
+// TestSSHRun: words arrive as they were given, with standard input, output,
+// errors and exit code; a program that is missing is named.
+func TestSSHRun(t *testing.T) {
+	s := startServer(t)
+	r := s.dial(t)
+	odd := []string{"a b", "c'd", `e"f`, "$HOME", "`id`", "*", "", "g\\h", "é", "x\ny", "!1", ";", "&&"}
+	out, err := host.Output(t.Context(), r, append([]string{"printf", "%s|"}, odd...)...)
+	if err != nil || string(out) != strings.Join(odd, "|")+"|" {
+		t.Errorf("the words arrive as %q (%v)", out, err)
+	}
+	binary := "\x00\xff\xfe\n\r'"
+	out, _, err = r.Run(t.Context(), []string{"cat"}, []byte(binary))
+	if err != nil || string(out) != binary {
+		t.Errorf("standard input arrives as %q (%v)", out, err)
+	}
+	_, errOut, err := r.Run(t.Context(), []string{"sh", "-c", "echo out; echo err >&2; exit 3"}, nil)
+	var exit *ssh.ExitError
+	if !errors.As(err, &exit) || exit.ExitStatus() != 3 || string(errOut) != "err\n" {
+		t.Errorf("exit code and errors: %v, %q", err, errOut)
+	}
+	var missing *host.MissingToolError
+	if _, _, err := r.Run(t.Context(), []string{"no-such-tool"}, nil); !errors.As(err, &missing) || missing.Tool != "no-such-tool" {
+		t.Errorf("a missing tool: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := r.Run(ctx, []string{"sleep", "60"}, nil); err == nil {
+		t.Error("a cancelled command went on")
+	}
+}
+
+// TestQuote: what a shell makes of quoted words is the words.
+func TestQuote(t *testing.T) {
+	s := startServer(t)
+	r := s.dial(t)
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.StringMatching(`[ -~\n\t]{0,12}`), 1, 4).Draw(t, "words")
+		out, err := host.Output(context.Background(), r, append([]string{"printf", "%s\\036"}, words...)...)
+		if err != nil || string(out) != strings.Join(words, "\x1e")+"\x1e" {
+			t.Fatalf("%q arrive as %q (%v)", words, out, err)
+		}
+	})
+}
+
+// TestHostKeys: a key that isn't known and one that has changed are refused, each
+// with what to do; a key that is refused and no key at all too.
+func TestHostKeys(t *testing.T) {
+	s := startServer(t)
+	try := func(change func(o *remote.SSHOptions, target *remote.Target)) error {
+		o, target := s.options, s.target
+		change(&o, &target)
+		r, err := remote.DialSSH(t.Context(), target, o)
+		if err == nil {
+			r.Close()
+		}
+		return err
+	}
+	empty, other := filepath.Join(s.dir, "empty"), filepath.Join(s.dir, "other")
+	write(t, empty, "")
+	changed := newKey(t, filepath.Join(s.dir, "changed"))
+	newKey(t, filepath.Join(s.dir, "stranger"))
+	write(t, other, knownhosts.Line([]string{knownhosts.Normalize("127.0.0.1:" + strconv.Itoa(s.target.Port))}, changed)+"\n")
+	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) { o.KnownHosts = []string{empty} }), "its host key is not known")
+	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) { o.KnownHosts = []string{other} }), "NOT the one that is known")
+	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) {
+		o.Identities = []string{filepath.Join(s.dir, "stranger")}
+	}), "accepts none of our keys")
+	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) { o.Identities = []string{"/nowhere"} }), "ssh-keygen")
+	contains(t, try(func(_ *remote.SSHOptions, x *remote.Target) { x.Port = freePort(t) }), "connection refused")
+	if err := try(func(*remote.SSHOptions, *remote.Target) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAgent: a key that only the agent has is enough.
+func TestAgent(t *testing.T) {
+	s := startServer(t)
+	b, err := os.ReadFile(filepath.Join(s.dir, "user"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.ParseRawPrivateKey(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := agent.NewKeyring()
+	if err := ring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(s.dir, "agent")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { // ends with the listener
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = agent.ServeAgent(ring, c)
+		}
+	}()
+	o := s.options
+	o.Agent, o.Identities = socket, []string{"/nowhere"}
+	r, err := remote.DialSSH(t.Context(), s.target, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+}
+
+// TestTarget: addresses, and what is refused; a password is never repeated.
+func TestTarget(t *testing.T) {
+	for in, want := range map[string]string{
+		"ssh://root@192.0.2.1": "ssh://root@192.0.2.1:22", "ssh://gate": "ssh://root@gate:22", "ssh://me@[2001:db8::1]:2222": "ssh://me@[2001:db8::1]:2222",
+		"ssh://me:s3cr3t@gate": "", "ssh://": "", "http://gate": "", "gate": "", "ssh://gate/x": "", "ssh://me:s3cr3t@gate:x": "", "ssh://gate:99999": "",
+	} {
+		got, err := remote.ParseTarget(in)
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s was taken", in)
+			} else if strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("the password is in %v", err)
+			}
+			continue
+		}
+		if err != nil || got.String() != want {
+			t.Errorf("%s: %v, %v", in, got, err)
+		}
+	}
+}
+
+// TestReconnect: after a cut, the next command connects again.
+func TestReconnect(t *testing.T) {
+	s := startServer(t)
+	r := s.dial(t)
+	s.cable.set(true)
+	_, err := host.Output(t.Context(), r, "true")
+	var pre *host.PreconditionError
+	if !errors.As(err, &pre) {
+		t.Errorf("cut: %v", err)
+	}
+	s.cable.set(false)
+	if _, err := host.Output(t.Context(), r, "true"); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+}

@@ -1,0 +1,208 @@
+package remote_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"unbloat/internal/remote"
+)
+
+// A server is a real OpenSSH server on loopback, with a way to it that can be cut.
+type server struct {
+	dir     string
+	target  remote.Target
+	options remote.SSHOptions
+	cable   *cable
+}
+
+// startServer runs sshd as a child on a free port, with keys of its own.
+func startServer(t *testing.T) *server {
+	t.Helper()
+	sshd, err := exec.LookPath("sshd")
+	if err != nil {
+		if _, e := os.Stat("/usr/sbin/sshd"); e != nil {
+			t.Skip("SKIPPED: there is no sshd; install openssh-server")
+		}
+		sshd = "/usr/sbin/sshd"
+	}
+	if os.Getuid() == 0 {
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+			t.Skipf("SKIPPED: sshd needs /run/sshd: %v", err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hostKey := newKey(t, filepath.Join(dir, "host"))
+	userKey := newKey(t, filepath.Join(dir, "user"))
+	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(userKey)))
+	port := freePort(t)
+	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n", port, dir, dir))
+	var log bytes.Buffer
+	cmd := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	waitFor(t, "sshd", func() bool {
+		c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	s := &server{dir: dir, cable: newCable(t, port)}
+	user := "root"
+	if u := os.Getenv("USER"); os.Getuid() != 0 && u != "" {
+		user = u
+	}
+	s.target = remote.Target{User: user, Host: "127.0.0.1", Port: s.cable.port}
+	line := knownhosts.Line([]string{knownhosts.Normalize("127.0.0.1:" + strconv.Itoa(s.cable.port))}, hostKey)
+	write(t, filepath.Join(dir, "known"), line+"\n")
+	s.options = remote.SSHOptions{KnownHosts: []string{filepath.Join(dir, "known")}, Identities: []string{filepath.Join(dir, "user")}, Agent: "-"}
+	return s
+}
+
+// newKey writes a private key, and returns its public one.
+func newKey(t *testing.T, path string) ssh.PublicKey {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "unbloat's test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// A cable carries connections to the server until it is cut: then what is on the
+// way is lost, and nobody can connect.
+type cable struct {
+	port int
+	mu   sync.Mutex
+	cut  bool
+	open []net.Conn
+}
+
+func newCable(t *testing.T, to int) *cable {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cable{port: l.Addr().(*net.TCPAddr).Port}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.mu.Lock()
+			if c.cut {
+				in.Close()
+				c.mu.Unlock()
+				continue
+			}
+			out, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(to))
+			if err != nil {
+				in.Close()
+				c.mu.Unlock()
+				continue
+			}
+			c.open = append(c.open, in, out)
+			c.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				all.Go(func() { _, _ = io.Copy(pair[0], pair[1]); pair[0].Close(); pair[1].Close() })
+			}
+		}
+	})
+	t.Cleanup(func() { l.Close(); c.set(true); all.Wait() })
+	return c
+}
+
+// set cuts the cable, or mends it.
+func (c *cable) set(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = cut
+	if cut {
+		for _, x := range c.open {
+			x.Close()
+		}
+		c.open = nil
+	}
+}
+
+// dial connects to the server.
+func (s *server) dial(t *testing.T) *remote.SSH {
+	t.Helper()
+	r, err := remote.DialSSH(context.Background(), s.target, s.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func contains(t *testing.T, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("it says %v, without %q", err, says)
+	}
+}

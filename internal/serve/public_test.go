@@ -1,0 +1,271 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/probe"
+	"unbloat/internal/wire/iperf3"
+	"unbloat/internal/wire/irtt"
+)
+
+// startAll runs all servers until the test ends.
+func startAll(t *testing.T, l Limits, key string) *Server {
+	t.Helper()
+	const any = "127.0.0.1:0"
+	cert, err := OwnCertificate(t.TempDir(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen(Options{Listen: any, Irtt: any, Iperf3: any, Web: any, Metrics: any, Cert: cert, Key: key, Limits: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("serve: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the server does not end")
+		}
+	})
+	return s
+}
+
+// metrics fetches /metrics.
+func metrics(t *testing.T, s *Server) string {
+	t.Helper()
+	r, err := http.Get("http://" + s.Metrics().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// awaitMetric waits until a line of the metrics shows.
+func awaitMetric(t *testing.T, s *Server, line string) {
+	t.Helper()
+	var text string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if text = metrics(t, s); strings.Contains(text, line+"\n") {
+			return
+		}
+	}
+	t.Errorf("no %q in:\n%s", line, text)
+}
+
+// A thousand sessions at once, each with a stream of probes that is answered.
+func TestThousandSessions(t *testing.T) {
+	const n = 1000
+	s := start(t, Limits{Sessions: n, PerAddress: n, Conns: 2 * n})
+	udp, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(s.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	tokens := map[uint64]bool{}
+	for i := range n {
+		p := dial(t, s)
+		p.must(hello)
+		token, err := probe.ParseToken(p.must(`{"op":"udp","dir":"echo"}`).StreamToken)
+		if err != nil || tokens[token] {
+			t.Fatalf("session %d: %v, token %x", i, err, token)
+		}
+		tokens[token] = true
+	}
+	if r, ok := dial(t, s).ask(hello); !ok || !strings.Contains(r.Error, "busy") {
+		t.Errorf("one more: %v %q", ok, r.Error)
+	}
+	b := make([]byte, 64)
+	for token := range tokens {
+		probe.PutHeader(b, probe.Header{Kind: probe.KindEcho, Token: token, Seq: 7})
+		if _, err := udp.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		_ = udp.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := udp.Read(b); err != nil {
+			t.Fatal(err)
+		}
+		if h, err := probe.ParseHeader(b); err != nil || h.Token != token {
+			t.Fatalf("%+v %v", h, err)
+		}
+	}
+}
+
+// Who does not know the key has no session, whatever the protocol.
+func TestSharedKey(t *testing.T) {
+	s := startAll(t, Limits{}, "secret")
+	for _, auth := range []string{"", "00", probe.Authenticate("other", "x")} {
+		p := dial(t, s)
+		r := p.must(hello)
+		if r.Challenge == "" || r.Token != "" {
+			t.Fatalf("%+v", r)
+		}
+		if r, ok := p.ask(fmt.Sprintf(`{"op":"hello","versions":[1],"auth":%q}`, auth)); !ok || !strings.Contains(r.Error, "key") {
+			t.Errorf("%q: %v %q", auth, ok, r.Error)
+		}
+	}
+	p := dial(t, s)
+	r := p.must(hello)
+	if r = p.must(fmt.Sprintf(`{"op":"hello","versions":[1],"auth":%q}`, probe.Authenticate("secret", r.Challenge))); r.Token == "" {
+		t.Errorf("%+v", r)
+	}
+	awaitMetric(t, s, `unbloat_refused_total{protocol="unbloat",reason="key"} 3`)
+}
+
+// irtt answers with no more bytes than came, whoever asks; hostile datagrams
+// get nothing and are counted.
+func TestIrttNoAmplification(t *testing.T) {
+	s := startAll(t, Limits{PerAddress: 3}, "")
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(s.Irtt()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sent, got := 0, 0
+	buf := make([]byte, 2000)
+	say := func(b []byte) []byte {
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		sent += len(b)
+		_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		n, err := c.Read(buf)
+		if err != nil {
+			return nil
+		}
+		if got += n; got > sent {
+			t.Fatalf("%d bytes out for %d bytes in", got, sent)
+		}
+		return buf[:n]
+	}
+	for _, b := range [][]byte{{}, []byte("GET /"), {0x14, 0xa7, 0x5b}, {0x14, 0xa7, 0x5b, 0x80}, {0x14, 0xa7, 0x5b, 1, 0xff}, make([]byte, 1400)} {
+		if r := say(b); r != nil {
+			t.Errorf("%x was answered", b)
+		}
+	}
+	p := irtt.Params{Version: 1, Duration: time.Minute, Interval: time.Second, Stats: 3, StampAt: 3, Clock: 3, Length: 400}
+	var token uint64
+	for range 40 {
+		if r := say(irtt.OpenRequest(p, nil)); r != nil {
+			if id, _, f, err := irtt.ParseOpenReply(r, nil); err == nil && !f.Has(irtt.FlagClose) {
+				token = id
+			}
+		}
+	}
+	small := make([]byte, 60)
+	irtt.PutRequest(small, token, 1, nil)
+	if r := say(small); r != nil {
+		t.Error("a short request was answered by a long one")
+	}
+	long := make([]byte, 400)
+	irtt.PutRequest(long, token, 2, nil)
+	if r := say(long); len(r) != 400 {
+		t.Errorf("%d bytes", len(r))
+	}
+	irtt.PutRequest(long, token+2, 2, nil)
+	if r := say(long); r != nil {
+		t.Error("an unknown token was answered")
+	}
+	text := metrics(t, s)
+	for _, want := range []string{`reason="malformed"} `, `protocol="irtt",reason="short request"} 1`, `protocol="irtt",reason="unknown token"} 1`, `protocol="irtt",reason="sessions of address"}`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+}
+
+// Half-open, truncated and hostile connections end alone.
+func TestHostileConnections(t *testing.T) {
+	s := startAll(t, Limits{Handshake: 200 * time.Millisecond}, "")
+	cookie := iperf3.MakeCookie([iperf3.CookieSize - 1]byte{1, 2, 3})
+	for _, c := range []struct {
+		name, to string
+		say      []byte
+	}{
+		{"iperf3, silent", s.Iperf3().String(), nil},
+		{"iperf3, half a cookie", s.Iperf3().String(), cookie[:20]},
+		{"iperf3, no cookie", s.Iperf3().String(), []byte(strings.Repeat("\x00", 37))},
+		{"iperf3, wild parameters", s.Iperf3().String(), append(cookie[:], 0xff, 0xff, 0xff, 0xff)},
+		{"iperf3, no JSON", s.Iperf3().String(), append(cookie[:], 0, 0, 0, 1, '{')},
+		{"web, silent", s.Web().String(), nil},
+		{"web, half a request", s.Web().String(), []byte("GET / HT")},
+		{"web, half a handshake", s.Web().String(), []byte{0x16, 3, 1}},
+		{"web, endless head", s.Web().String(), []byte("GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 60000))},
+	} {
+		conn, err := net.Dial("tcp", c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write(c.say) // the server may have hung up already
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.Copy(io.Discard, conn); err != nil && os.IsTimeout(err) {
+			t.Errorf("%s: still open", c.name)
+		}
+		conn.Close()
+	}
+	dial(t, s).must(hello) // and the server lives
+	awaitMetric(t, s, `unbloat_refused_total{protocol="web",reason="silent"} 1`)
+	awaitMetric(t, s, `unbloat_sessions 1`)
+}
+
+// What an address may move within an hour ends its loads, and is counted.
+func TestAddressBudget(t *testing.T) {
+	s := startAll(t, Limits{AddressBytes: 3 << 20}, "")
+	url := "http://" + s.Web().String() + "/garbage?ckSize=2"
+	for i, want := range []bool{true, false, false} {
+		ok := false
+		if r, err := http.Get(url); err == nil {
+			n, err := io.Copy(io.Discard, r.Body)
+			r.Body.Close()
+			ok = err == nil && n == 2<<20 && r.StatusCode == http.StatusOK
+		}
+		if ok != want {
+			t.Errorf("download %d: %v", i, ok)
+		}
+	}
+	p := dial(t, s)
+	if r, ok := p.ask(hello); !ok || !strings.Contains(r.Error, "limit") {
+		t.Errorf("a session beyond the budget: %v %q", ok, r.Error)
+	}
+}
+
+// A certificate of our own is made once, and only its owner reads its key.
+func TestOwnCertificate(t *testing.T) {
+	dir := t.TempDir()
+	a, err := OwnCertificate(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := OwnCertificate(dir, time.Now())
+	if err != nil || Fingerprint(a) != Fingerprint(b) {
+		t.Errorf("another one: %v", err)
+	}
+	if i, err := os.Stat(dir + "/serve.pem"); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", i.Mode(), err)
+	}
+	if err := os.WriteFile(dir+"/serve.pem", []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OwnCertificate(dir, time.Now()); err == nil {
+		t.Error("a broken certificate is taken")
+	}
+}

@@ -1,0 +1,63 @@
+package verdict
+
+import "fmt"
+
+// A Counted is what passed the interface towards the server in the counted
+// part of a phase, whoever sent it.
+type Counted struct {
+	Known    bool
+	Down, Up float64 // bit/s
+}
+
+// MaxOthers is the share of the load that others may have used.
+const MaxOthers = 0.05
+
+// What our own load costs on the wire, at most: a full packet of IPv6 with
+// options over its payload, an acknowledgement for every packet the other way,
+// and the probes. What is beyond it is somebody else's.
+const (
+	ownOverhead = 1.07
+	ownAcks     = 0.06
+	ownProbes   = 250e3 // bit/s, a stream of probes, one beside it and the control connection
+)
+
+// others estimates what others used, in bit/s.
+func others(raw Raw, p *Phase) (down, up float64) {
+	if !raw.Wire.Known {
+		return 0, 0
+	}
+	down = raw.Wire.Down - p.GoodputDownBps*ownOverhead - p.GoodputUpBps*ownAcks - ownProbes
+	up = raw.Wire.Up - p.GoodputUpBps*ownOverhead - p.GoodputDownBps*ownAcks - ownProbes - resent(raw, p) - queued(p)
+	return max(down, 0), max(up, 0)
+}
+
+// queued returns the rate at which the queue beyond the interface may have
+// grown: what has left upward and not arrived is ours all the same.
+func queued(p *Phase) float64 {
+	if p.Seconds <= 0 {
+		return 0
+	}
+	return p.Latency.UpMs.Max / 1e3 * p.GoodputUpBps * ownOverhead / p.Seconds
+}
+
+// resent returns the rate of what was sent again upward.
+func resent(raw Raw, p *Phase) float64 {
+	if p.Seconds <= 0 {
+		return 0
+	}
+	return float64(retransmits(raw.UpSenders, raw)) * frame * 8 / p.Seconds
+}
+
+// tooManyOthers says why others' traffic makes a phase invalid, or "".
+func tooManyOthers(p *Phase) string {
+	for _, d := range []struct {
+		name         string
+		others, load float64
+	}{{"download", p.OthersDownBps, p.GoodputDownBps}, {"upload", p.OthersUpBps, p.GoodputUpBps}} {
+		if d.load > 0 && d.others > MaxOthers*d.load {
+			return fmt.Sprintf("others used %.0f %% of what the %s carried (at most %.0f %%): the interface counted %s that is not of this test",
+				100*d.others/d.load, d.name, 100*MaxOthers, rateText(d.others))
+		}
+	}
+	return ""
+}
