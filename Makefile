@@ -49,6 +49,10 @@ bench: setup-test build kernel ## benchmarks; the lab's speed among them
 compare: build kernel ## every scenario on the real kernel, as a table
 	@for s in $$(bin/unbloat lab list | cut -d' ' -f1); do bin/unbloat lab run $$s --quiet || exit 1; echo; done
 
+.PHONY: compare-sim
+compare-sim: build kernel ## how the simulator agrees with the real kernel
+	$(GO) run ./internal/simlab/compare scenarios/*.toml internal/simlab/testdata/*.toml
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (1m) each
 	@scripts/fuzz $${FUZZTIME:-1m}

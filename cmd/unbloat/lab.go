@@ -1,16 +1,19 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/lab"
 	"unbloat/internal/scenario"
+	"unbloat/internal/simlab"
 	"unbloat/scenarios"
 )
 
@@ -95,7 +98,7 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 		o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
 		o.Console = c.ErrOrStderr()
 	}
-	r, err := lab.Run(c.Context(), s, o)
+	r, err := runScenario(c.Context(), s, o)
 	if err != nil {
 		return labError(err)
 	}
@@ -113,6 +116,20 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 		return err
 	}
 	return lab.Print(c.OutOrStdout(), s, r)
+}
+
+// runScenario runs a scenario on a real kernel, or in the simulator.
+func runScenario(ctx context.Context, s *scenario.Scenario, o lab.Options) (*lab.Result, error) {
+	if o.Engine != lab.Sim {
+		return lab.Run(ctx, s, o)
+	}
+	start := time.Now()
+	r, err := simlab.Run(ctx, s, simlab.Options{Cases: o.Cases, Seed: 1, Series: true})
+	if err != nil {
+		return nil, fmt.Errorf("simulate %s: %w", s.Name, err)
+	}
+	r.WallSeconds = time.Since(start).Seconds()
+	return r, nil
 }
 
 func newLabShellCommand() *cobra.Command {

@@ -11,8 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/lab"
+	"unbloat/internal/measure"
 	"unbloat/internal/paste"
 	"unbloat/internal/plan"
+	"unbloat/internal/scenario"
+	"unbloat/internal/simlab"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -30,6 +34,7 @@ type planFlags struct {
 	explain   bool
 	json      bool
 	quiet     bool
+	predict   bool
 }
 
 func newPlanCommand() *cobra.Command {
@@ -77,6 +82,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which `unbloat apply` reads")
 	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments")
+	fs.BoolVar(&f.predict, "predict", false, "simulate the line without and with the plan, and print what to expect")
 }
 
 // registerWishes adds the flags that say what is wanted.
@@ -118,7 +124,32 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 		}
 		return usageError("plan: %w", err)
 	}
+	if f.predict {
+		return f.expect(c, p)
+	}
 	return f.print(c.OutOrStdout(), p)
+}
+
+// expect prints what the simulator expects of the plan, before anything is touched.
+func (f *planFlags) expect(c *cobra.Command, p plan.Plan) error {
+	const seed = 1
+	line := scenario.Line{Down: f.line.Down, Up: f.line.Up, RTT: f.line.RTT}
+	r, err := simlab.Predict(c.Context(), p, line, measure.DefaultFlows, measure.DefaultFlows, seed)
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	out := c.OutOrStdout()
+	if f.json {
+		return json.NewEncoder(out).Encode(r)
+	}
+	s := &scenario.Scenario{Name: "prediction", Title: "what to expect of this plan", Line: simlab.PredictedLine(p, line)}
+	if err := lab.Print(out, s, r); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "\nFrom the simulator, with %d flows each way; buffers are assumed to hold %s down and %s up.\n"+
+		"Against a real kernel its goodput is mostly within 3 %%, its p50 and p95 within 10 %% or 1 ms (docs/simulator.md).\n",
+		measure.DefaultFlows, s.Line.BufferDown, s.Line.BufferUp)
+	return err
 }
 
 // make makes the plan from flags and, if given, a test's result.

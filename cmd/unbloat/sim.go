@@ -14,11 +14,11 @@ import (
 
 // newSimCommand is `unbloat sim`, the parent of what needs no network at all.
 func newSimCommand() *cobra.Command {
-	c := &cobra.Command{
+	c := family(&cobra.Command{
 		Use:     "sim",
 		Short:   "Run the queue algorithms in the simulator",
 		GroupID: "lab",
-	}
+	})
 	c.AddCommand(newSimReplayCommand(), newSimSweepCommand(), newSimMergeCommand())
 	return c
 }

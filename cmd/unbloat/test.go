@@ -18,12 +18,14 @@ import (
 	"unbloat/internal/netio"
 	"unbloat/internal/peer"
 	"unbloat/internal/probe"
+	"unbloat/internal/store"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
 // testFlags are what `unbloat test` takes.
 type testFlags struct {
+	keepFlags
 	server, label, out, cc string
 	json, quiet            bool
 	flows, size, runs      int
@@ -52,6 +54,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 		Example: "  unbloat test --server test.example.net\n  unbloat test --server 192.0.2.1:7676 --json -o before.json --label before\n  unbloat test --server cloudflare+https://speed.cloudflare.com --runs 3\n  unbloat test --server iperf3://192.0.2.1 --ping 192.0.2.1",
 		Args:    exactArgs(0, "no arguments"),
 	}
+	o.keepFlags.register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(peer.Schemes(), ", "))
 	f.StringVar(&o.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
@@ -136,6 +139,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 	} else {
 		printTest(c.OutOrStdout(), test)
 	}
+	o.keep(c, store.KindTest, test, conditions{stateDir: defaultStateDir})
 	if !test.Valid {
 		more := ""
 		if n := len(test.InvalidReasons) - 1; n > 0 {

@@ -17,12 +17,14 @@ import (
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
+	"unbloat/internal/store"
 	"unbloat/internal/tune"
 	"unbloat/unit"
 )
 
 type tuneFlags struct {
 	routerFlags
+	keepFlags
 	server, wan, lan, aqm, side string
 	linkLayer                   string
 	overhead                    int
@@ -49,7 +51,8 @@ any time: everything is as it was; so it is if this process dies.`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return runTune(c, &f) },
 	}
-	f.register(c)
+	f.routerFlags.register(c)
+	f.keepFlags.register(c)
 	fs := c.Flags()
 	fs.StringVar(&f.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")
 	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
@@ -135,6 +138,13 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		},
 	}, client, router)
 	progress.clear()
+	if result.After != nil {
+		at := conditions{iface: facts.WAN}
+		if result.Kept {
+			at.plan = result.Plan
+		}
+		f.keep(c, store.KindTune, result, at)
+	}
 	return f.finish(c, result, err)
 }
 

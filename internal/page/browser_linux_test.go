@@ -26,7 +26,8 @@ type options struct {
 	Motion string `json:"motion"`
 	Both   bool   `json:"both"`
 	Shots  string `json:"shots"`
-	Hide   bool   `json:"hide"`
+	Hide   bool   `json:"hide"` // the tab, for a while
+	Stop   bool   `json:"stop"` // a first test
 }
 
 // found is what web/test/browser.mjs saw.
@@ -36,6 +37,7 @@ type found struct {
 	Faint          []string
 	Unnamed        []string
 	Said           []string
+	Stopped        string
 	Isolated       bool
 	Agrees         bool
 	Grade          string
@@ -118,7 +120,7 @@ func TestBrowser(t *testing.T) {
 		{"bloated", shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 72 * 1024, windowUp: 72 * 1024},
 			options{Width: 1280, Height: 900, Scheme: "light", Motion: "no-preference", Both: true}},
 		{"good", shape{rtt: 30 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024},
-			options{Width: 375, Height: 760, Scheme: "dark", Motion: "reduce"}},
+			options{Width: 375, Height: 760, Scheme: "dark", Motion: "reduce", Stop: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := visit(t, c.line, c.o)
@@ -141,6 +143,9 @@ func TestBrowser(t *testing.T) {
 			}
 			rateNear(t, "download", f.Test.Download.GoodputDownBps, l.down)
 			rateNear(t, "upload", f.Test.Upload.GoodputUpBps, l.up)
+			if c.o.Stop != strings.Contains(f.Stopped, "was stopped") {
+				t.Errorf("on the stop button the page said %q", f.Stopped)
+			}
 			if c.o.Both != (f.Test.Both != nil) {
 				t.Errorf("both directions at once: %v", f.Test.Both)
 			}

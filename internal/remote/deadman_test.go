@@ -170,7 +170,7 @@ func TestConfirmOverSSH(t *testing.T) {
 // late confirmation is told so.
 func TestDeadlineOverSSH(t *testing.T) {
 	r := newRig(t)
-	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 2 * time.Second})
+	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 6 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestDeadlineOverSSH(t *testing.T) {
 	r.cable.set(true) // nobody can reach it any more
 	start := time.Now()
 	waitFor(t, "the guard to undo", r.restored)
-	t.Logf("undone %.1f s after the deadline was set to 2 s", time.Since(start).Seconds())
+	t.Logf("undone %.1f s after the deadline was set to 6 s", time.Since(start).Seconds())
 	r.cable.set(false)
 	if _, err := r.engine.Confirm(t.Context(), "wan", nil); err == nil {
 		t.Error("a late confirmation was taken")
@@ -200,7 +200,7 @@ func TestCutMidApply(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 			}
 		}
-		_, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 3 * time.Second})
+		_, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 6 * time.Second})
 		if n < cutAt {
 			t.Errorf("it ended before step %d", cutAt)
 		}

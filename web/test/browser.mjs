@@ -1,13 +1,13 @@
 // Drives the page in a headless Chromium as a visitor would, by keyboard, and
 // prints what it found as JSON. internal/page's TestBrowser calls it:
-//   node browser.mjs URL '{"width":…,"height":…,"scheme":"light","both":false,"shots":"DIR"|"","hide":false}'
+//   node browser.mjs URL '{"width":…,"height":…,"scheme":"light","both":false,"shots":"DIR"|"","hide":false,"stop":false}'
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
 const [url, text] = process.argv.slice(2);
-const o = { width: 1280, height: 900, scheme: "light", motion: "no-preference", both: false, shots: "", hide: false, ...JSON.parse(text ?? "{}") };
+const o = { width: 1280, height: 900, scheme: "light", motion: "no-preference", both: false, shots: "", hide: false, stop: false, ...JSON.parse(text ?? "{}") };
 const profile = mkdtempSync(join(tmpdir(), "unbloat-chromium-"));
 const context = await chromium.launchPersistentContext(profile, {
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
@@ -19,7 +19,7 @@ const context = await chromium.launchPersistentContext(profile, {
   colorScheme: o.scheme,
   reducedMotion: o.motion,
 });
-const found = { errors: [], spills: [], faint: [], unnamed: [], said: [] };
+const found = { stopped: "", errors: [], spills: [], faint: [], unnamed: [], said: [] };
 try {
   const page = context.pages()[0] ?? (await context.newPage());
   page.on("console", (m) => m.type() === "error" && found.errors.push(m.text()));
@@ -46,6 +46,15 @@ try {
     await page.keyboard.press("Space");
   }
   await tabTo(page, "go");
+  if (o.stop) {
+    await page.keyboard.press("Enter");
+    await page.waitForSelector('.steps li[data-phase="download"][aria-current]', { timeout: 20_000 });
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#problem:not([hidden])", { timeout: 5000 });
+    found.stopped = await page.locator("#problem").innerText();
+    await look("stopped");
+    await page.waitForTimeout(1500); // its loads' last bytes
+  }
   await page.keyboard.press("Enter");
   await page.waitForSelector('.steps li[data-phase="upload"][aria-current]', { timeout: 40_000 });
   await page.waitForTimeout(3000);

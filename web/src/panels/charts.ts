@@ -207,16 +207,19 @@ function paintBands(u: uPlot, s: Shared): void {
   c.font = `600 ${12 * ratio}px system-ui, sans-serif`;
   c.textBaseline = "bottom";
   c.textAlign = "left";
-  for (const b of s.bands()) {
+  const bands = s.bands();
+  bands.forEach((b, i) => {
     const from = u.valToPos(b.from, "x", true);
     const to = u.valToPos(Math.min(b.to, s.end()), "x", true);
     c.fillStyle = s.ink.band;
     c.fillRect(from, u.bbox.top, to - from, u.bbox.height);
     const name = phaseWord[b.name] ?? b.name;
-    if (c.measureText(name).width > Math.max(to - from, 60 * ratio)) continue;
+    const next = bands[i + 1];
+    const room = next === undefined ? u.bbox.left + u.bbox.width - from : u.valToPos(next.from, "x", true) - from - 4 * ratio;
+    if (c.measureText(name).width > room) return;
     c.fillStyle = s.ink[b.name as keyof Ink] ?? s.ink.text;
     c.fillText(name, from, u.bbox.top - 3 * ratio);
-  }
+  });
   c.restore();
 }
 

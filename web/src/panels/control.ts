@@ -18,7 +18,7 @@ export function control(start: (p: Plan) => void, stop: () => void): Control {
   const both = find<HTMLInputElement>("both");
   const long = find<HTMLInputElement>("long");
   const cost = find("cost");
-  const options = find("options");
+  const options = find<HTMLDetailsElement>("options");
   let running = false;
 
   const plan = (): Plan => ({ idleMs, loadMs: long.checked ? longMs : shortMs, both: both.checked });
@@ -45,6 +45,7 @@ export function control(start: (p: Plan) => void, stop: () => void): Control {
       go.classList.toggle("primary", !running);
       cost.hidden = running;
       options.hidden = running;
+      if (running) options.open = false;
     },
   };
 }

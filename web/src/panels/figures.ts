@@ -31,7 +31,8 @@ const rows: [string, Cell][] = [
   ["Download, Mbit/s", (p) => (p.flows_down > 0 ? mbit(p.goodput_down_bps / 1e6) : none)],
   ["Upload, Mbit/s", (p) => (p.flows_up > 0 ? mbit(p.goodput_up_bps / 1e6) : none)],
   ["Flows down/up", loaded((p) => `${p.flows_down}/${p.flows_up}`)],
-  ["Answers", (p) => `${p.latency.received}/${p.latency.sent}`],
+  ["Answers", (p) => String(p.latency.received)],
+  ["Without answer", (p) => String(p.latency.sent - p.latency.received)],
   ["Left late, p99, ms", (p) => ms(p.probe_lateness_ms.p99)],
 ];
 

@@ -25,7 +25,7 @@ export function live(): Live {
     tiles.append(el("div", {}, el("dt", {}, name), el("dd", {}, value, el("span", { class: "unit" }, ` ${unit}`))));
     return value;
   };
-  const latency = tile("Latency now", "ms");
+  const latency = tile("Latency", "ms");
   const rates = { down: tile("Download", "Mbit/s"), up: tile("Upload", "Mbit/s") };
   root.append(steps, now, tiles);
 

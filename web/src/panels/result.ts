@@ -46,9 +46,9 @@ function links(t: Test, id: string, why: string): HTMLElement {
     row.append(el("p", { class: "muted" }, `There is no link to this result: ${why}.`));
     return row;
   }
-  const url = new URL(`/r/${id}`, location.href).href;
+  const url = new URL(`/r/${id}`, location.href);
+  if (url.pathname !== location.pathname) row.append(el("a", { href: url.pathname, id: "stored" }, "Link to this result"));
   row.append(
-    el("a", { href: `/r/${id}`, id: "stored" }, "Link to this result"),
     el("a", { href: `/api/results/${id}`, download: `unbloat-${t.time.replaceAll(/[^0-9T]/g, "")}.json` }, "Save as JSON"),
   );
   // Absent on pages that were not fetched over TLS.
@@ -56,7 +56,7 @@ function links(t: Test, id: string, why: string): HTMLElement {
   if (clipboard !== undefined) {
     const copy = el("button", { type: "button" }, "Copy the link");
     copy.addEventListener("click", () => {
-      clipboard.writeText(url).then(
+      clipboard.writeText(url.href).then(
         () => (copy.textContent = "Copied"),
         () => (copy.textContent = "Not allowed"),
       );

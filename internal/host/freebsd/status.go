@@ -1,0 +1,64 @@
+package freebsd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/host"
+	"unbloat/internal/host/conf"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Shapers explains every pipe that there is, whoever made it: its rate, its
+// queue, and which rules send packets to it.
+func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
+	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	out := []host.Shaped{}
+	mine := ours(s).ShownLines()
+	for _, line := range s.Live {
+		w := strings.Fields(line)
+		if w[0] != "pipe" || len(w) < 5 {
+			continue
+		}
+		x := host.Shaped{Device: "pipe " + w[1], Queue: "a FIFO of " + w[len(w)-1] + " packets", Ours: slices.Contains(mine, line), Counters: []tc.Counters{}}
+		x.Rate, _ = unit.ParseRate(strings.Join(w[3:len(w)-2], " "))
+		feeds := map[string]bool{"pipe " + w[1]: true}
+		for _, l := range s.Live {
+			f := strings.Fields(l)
+			switch {
+			case f[0] == "sched" && f[1] == w[1]:
+				x.Queue = strings.ToLower(strings.Join(f[9:], " "))
+			case f[0] == "queue" && f[3] == w[1]:
+				feeds["queue "+f[1]] = true
+			}
+		}
+		rules := []string{}
+		for _, l := range s.Live {
+			if f := strings.Fields(l); len(f) > 3 && feeds[f[1]+" "+f[2]] {
+				rules = append(rules, strings.Join(f[3:], " ")+" (rule "+f[0]+")")
+			}
+		}
+		whose := "not unbloat's"
+		if x.Ours {
+			whose = "unbloat's"
+		}
+		what := "nothing, since no rule sends packets there"
+		if len(rules) > 0 {
+			what = strings.Join(rules, "; ")
+		}
+		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s", x.Rate, x.Queue, whose, what)
+		out = append(out, x)
+	}
+	return out, nil
+}
