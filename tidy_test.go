@@ -86,6 +86,7 @@ func below() map[string][]string {
 		"internal/netio":     {"unit", "internal/probe"},
 		"internal/host":      {"unit", "internal/plan", "internal/mechanism", "internal/host"},
 		"internal/apply":     {"unit", "internal/plan", "internal/host", "internal/apply"},
+		"internal/path":      {"unit", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/report":    {"unit", "internal/plan", "internal/verdict"},
 	}
 }

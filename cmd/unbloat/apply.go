@@ -24,7 +24,9 @@ const defaultStateDir = "/run/unbloat"
 
 // routerFlags are what the commands that change the router have in common.
 type routerFlags struct {
+	whereFlags
 	stateDir string
+	finalDir bool // stateDir is the router's own: a guard is told so
 	root     string
 	json     bool
 	quiet    bool
@@ -119,6 +121,7 @@ func newApplyCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return runApply(c, &f, args) },
 	}
 	f.register(c)
+	f.whereFlags.register(c)
 	fs := c.Flags()
 	rateFlag(fs, &f.down, "down", "hold the download to this rate")
 	rateFlag(fs, &f.up, "up", "hold the upload to this rate")
@@ -141,15 +144,20 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		return usageError("apply: --confirm %s is too short to confirm anything; give at least 1s, or --yes", f.confirm)
 	}
 	ctx := c.Context()
-	p, err := f.plan(ctx, c.InOrStdin(), args)
+	f.preview = f.dryRun
+	if err := f.checkSource(args); err != nil {
+		return err
+	}
+	r, err := f.open(ctx)
 	if err != nil {
 		return changeError(err)
 	}
-	f.preview = f.dryRun
-	engine, err := f.engine()
+	defer r.Close()
+	p, err := f.plan(ctx, r, c.InOrStdin(), args)
 	if err != nil {
-		return err
+		return changeError(err)
 	}
+	engine := r.engine
 	if f.dryRun {
 		steps, err := engine.Preview(ctx, p)
 		if err != nil {
@@ -165,7 +173,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	state := "armed"
 	switch {
 	case f.yes || t.Unchanged:
-		if err := f.keep(ctx, t, p); err != nil {
+		if err := f.keep(ctx, r.keeper, t, p); err != nil {
 			return changeError(err)
 		}
 		state = "committed"
@@ -173,36 +181,40 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	if len(t.Ran) == 0 {
 		state = "unchanged"
 	}
+	if state == "armed" && r.far && !f.quiet {
+		fmt.Fprintln(c.ErrOrStderr(), "The guard that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
+	}
 	return f.report(c.OutOrStdout(), state, p, t.Ran)
+}
+
+// checkSource wants a plan, or rates to make one from.
+func (f *applyFlags) checkSource(args []string) error {
+	switch {
+	case len(args) == 1 && (f.down != 0 || f.up != 0):
+		return usageError("apply: give a PLAN or --down and --up, not both")
+	case len(args) == 0 && f.down == 0 && f.up == 0:
+		return usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE")
+	}
+	return nil
 }
 
 // keep commits the transaction, and before that makes it last if asked to: what
 // fails then is still undone.
-func (f *applyFlags) keep(ctx context.Context, t *apply.Transaction, p plan.Plan) error {
+func (f *applyFlags) keep(ctx context.Context, k keeper, t *apply.Transaction, p plan.Plan) error {
 	if f.persist {
-		k, err := f.keeper()
-		if err == nil {
-			err = k.Keep(ctx, p)
-		}
-		if err != nil {
+		if err := k.Keep(ctx, p); err != nil {
 			return errors.Join(err, t.Revert(context.WithoutCancel(ctx)))
 		}
 	}
 	return t.Commit()
 }
 
-// plan reads the plan, or makes one for this machine.
-func (f *applyFlags) plan(ctx context.Context, stdin io.Reader, args []string) (plan.Plan, error) {
+// plan reads the plan, or makes one for the router.
+func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args []string) (plan.Plan, error) {
 	if len(args) == 1 {
-		if f.down != 0 || f.up != 0 {
-			return plan.Plan{}, usageError("apply: give a PLAN or --down and --up, not both")
-		}
 		return readPlan(stdin, args[0])
 	}
-	if f.down == 0 && f.up == 0 {
-		return plan.Plan{}, usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE")
-	}
-	facts, err := linux.Detect(ctx, host.Local{}, f.wan, f.lan)
+	facts, err := r.facts(ctx, f.wan, f.lan)
 	if err != nil {
 		return plan.Plan{}, err
 	}

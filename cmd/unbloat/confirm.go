@@ -19,20 +19,18 @@ func newConfirmCommand() *cobra.Command {
 		GroupID: "main",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			engine, err := f.engine()
+			r, err := f.open(c.Context())
 			if err != nil {
-				return err
+				return changeError(err)
 			}
+			defer r.Close()
+			engine := r.engine
 			if wan, err = pendingWAN(engine, wan); err != nil {
 				return err
 			}
 			var before func(*apply.Journal) error
 			if persist {
-				k, err := f.keeper()
-				if err != nil {
-					return err
-				}
-				before = func(j *apply.Journal) error { return k.Keep(c.Context(), j.Plan) }
+				before = func(j *apply.Journal) error { return r.keeper.Keep(c.Context(), j.Plan) }
 			}
 			j, err := engine.Confirm(c.Context(), wan, before)
 			if err != nil {
@@ -48,6 +46,7 @@ func newConfirmCommand() *cobra.Command {
 		},
 	}
 	f.register(c)
+	f.whereFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: the one that waits)")
 	c.Flags().BoolVar(&persist, "persist", false, "apply it at every boot")
 	return c

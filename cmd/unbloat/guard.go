@@ -20,13 +20,16 @@ func newGuardCommand() *cobra.Command {
 		Args:   exactArgs(1, "one JOURNAL"),
 		RunE: func(c *cobra.Command, args []string) error {
 			proc.IgnoreHangup()
-			engine, err := f.engine()
+			r, err := f.open(c.Context())
 			if err != nil {
 				return err
 			}
-			return engine.Watch(context.WithoutCancel(c.Context()), args[0], os.Stdout)
+			defer r.Close()
+			return r.engine.Watch(context.WithoutCancel(c.Context()), args[0], os.Stdout)
 		},
 	}
 	f.register(c)
+	f.whereFlags.register(c)
+	c.Flags().BoolVar(&f.finalDir, "dir-is-final", false, "the journal is in --state-dir itself")
 	return c
 }

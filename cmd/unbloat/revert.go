@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 )
 
 func newRevertCommand() *cobra.Command {
@@ -27,17 +25,20 @@ func newRevertCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
 	}
 	f.register(c)
+	f.whereFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: all that unbloat changed)")
 	return c
 }
 
 func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 	ctx := c.Context()
-	engine, err := f.engine()
+	where, err := f.open(ctx)
 	if err != nil {
-		return err
+		return changeError(err)
 	}
-	targets, err := revertTargets(ctx, engine, wan)
+	defer where.Close()
+	engine := where.engine
+	targets, err := revertTargets(ctx, where, wan)
 	if err != nil {
 		return changeError(err)
 	}
@@ -55,11 +56,7 @@ func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 	}
 	forgot := false
 	if !pendingOnly {
-		k, err := f.keeper()
-		if err != nil {
-			return err
-		}
-		if forgot, err = k.Forget(ctx); err != nil {
+		if forgot, err = where.keeper.Forget(ctx); err != nil {
 			return changeError(err)
 		}
 	}
@@ -94,9 +91,9 @@ func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bo
 
 // revertTargets lists what there is to undo: what is on record, and shapers of
 // ours that no record knows of.
-func revertTargets(ctx context.Context, e *apply.Engine, wan string) ([]apply.Journal, error) {
+func revertTargets(ctx context.Context, r *router, wan string) ([]apply.Journal, error) {
 	var out []apply.Journal
-	known := e.WANs()
+	known := r.engine.WANs()
 	for _, w := range known {
 		if wan == "" || wan == w {
 			out = append(out, apply.Journal{WAN: w})
@@ -105,7 +102,7 @@ func revertTargets(ctx context.Context, e *apply.Engine, wan string) ([]apply.Jo
 	if len(out) > 0 {
 		return out, nil
 	}
-	plans, err := linux.OwnedPlans(ctx, host.Local{})
+	plans, err := r.ownedPlans(ctx, wan)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -20,7 +19,8 @@ import (
 // kernel, but for what the journal says about a transaction.
 type routerStatus struct {
 	Schema    string         `json:"schema"`
-	Shapers   []linux.Shaped `json:"shapers"`
+	Platform  string         `json:"platform"`
+	Shapers   []host.Shaped  `json:"shapers"`
 	Pending   []pendingState `json:"pending"`
 	Committed []keptState    `json:"committed"`
 	AtBoot    bool           `json:"at_boot"` // a plan is applied at every boot
@@ -44,37 +44,42 @@ type keptState struct {
 func newStatusCommand() *cobra.Command {
 	var f routerFlags
 	var watch bool
+	var wan string
 	c := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the shapers that are really there, and what they do",
 		GroupID: "main",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
+			r, err := f.open(c.Context())
+			if err != nil {
+				return changeError(err)
+			}
+			defer r.Close()
 			if !watch {
-				s, err := f.status(c.Context())
+				s, err := f.status(c.Context(), r, wan)
 				if err != nil {
 					return changeError(err)
 				}
 				return f.printStatus(c.OutOrStdout(), s, nil, 0)
 			}
-			return f.watchStatus(c.Context(), c.OutOrStdout())
+			return f.watchStatus(c.Context(), r, wan, c.OutOrStdout())
 		},
 	}
 	f.register(c)
+	f.whereFlags.register(c)
+	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
 	c.Flags().BoolVar(&watch, "watch", false, "redraw every second until interrupted")
 	return c
 }
 
-func (f *routerFlags) status(ctx context.Context) (*routerStatus, error) {
-	s := &routerStatus{Schema: "unbloat.status/1", Pending: []pendingState{}, Committed: []keptState{}}
+func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*routerStatus, error) {
+	s := &routerStatus{Schema: "unbloat.status/1", Platform: r.platform, Pending: []pendingState{}, Committed: []keptState{}}
 	var err error
-	if s.Shapers, err = linux.Shapers(ctx, host.Local{}); err != nil {
+	if s.Shapers, err = r.shapers(ctx, wan); err != nil {
 		return nil, err
 	}
-	engine, err := f.engine()
-	if err != nil {
-		return nil, err
-	}
+	engine := r.engine
 	for _, wan := range engine.WANs() {
 		if j, err := engine.Pending(wan); err == nil && j != nil {
 			s.Pending = append(s.Pending, pendingState{wan, (j.Deadline - proc.Uptime()).Seconds(), j.Plan, j.Failure})
@@ -83,22 +88,18 @@ func (f *routerFlags) status(ctx context.Context) (*routerStatus, error) {
 			s.Committed = append(s.Committed, keptState{wan, r.Time, r.Plan})
 		}
 	}
-	k, err := f.keeper()
-	if err != nil {
-		return nil, err
-	}
-	s.AtBoot = k.Kept()
+	s.AtBoot = r.keeper.Kept()
 	return s, nil
 }
 
 // watchStatus redraws the status each second, with the rates since the last time.
-func (f *routerFlags) watchStatus(ctx context.Context, w io.Writer) error {
+func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, w io.Writer) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var last *routerStatus
 	at := time.Now()
 	for {
-		s, err := f.status(ctx)
+		s, err := f.status(ctx, r, wan)
 		if ctx.Err() != nil {
 			return nil
 		}

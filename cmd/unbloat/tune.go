@@ -12,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
@@ -96,21 +94,18 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		return err
 	}
 	ctx := c.Context()
-	engine, err := f.engine()
-	if err != nil {
-		return err
-	}
-	facts, err := linux.Detect(ctx, host.Local{}, f.wan, f.lan)
+	where, err := f.open(ctx)
 	if err != nil {
 		return changeError(err)
 	}
-	router := &tunedRouter{engine: engine}
+	defer where.Close()
+	facts, err := where.facts(ctx, f.wan, f.lan)
+	if err != nil {
+		return changeError(err)
+	}
+	router := &tunedRouter{engine: where.engine}
 	if f.persist {
-		k, err := f.keeper()
-		if err != nil {
-			return err
-		}
-		router.keeper = &k
+		router.keeper = where.keeper
 	}
 	wishes := plan.Wishes{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side)}
 	if err := router.open(ctx, facts, wishes); err != nil {
@@ -235,7 +230,7 @@ const wide = 10 * unit.GbitPerSecond
 // until the end.
 type tunedRouter struct {
 	engine *apply.Engine
-	keeper *linux.Keeper // nil: the shaping need not last
+	keeper keeper // nil: the shaping need not last
 	held   *apply.Transaction
 }
 

@@ -45,10 +45,17 @@ func (s *PacketServer) Addr() netip.AddrPort {
 	return s.conn.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
+// A Handler answers a datagram with the one that it returns, or with nothing.
+// The datagram and the peer are valid during the call only; the answer, which
+// may be in the datagram's own memory, until the next datagrams are read.
+type Handler func(from *Peer, at unit.Instant, b []byte) []byte
+
 // Serve hands every datagram to handle, with the instant at which the kernel
-// received it, and sends what handle returns, until the server is closed. The
-// datagram and the peer are valid during the call only.
-func (s *PacketServer) Serve(handle func(from *Peer, at unit.Instant, b []byte) []byte) error {
+// received it, and sends what handle returns, until the server is closed.
+func (s *PacketServer) Serve(handle Handler) error { return s.serve(handle) }
+
+// serveEach handles one datagram at a time.
+func (s *PacketServer) serveEach(handle Handler) error {
 	buf := make([]byte, slotSize)
 	oob := make([]byte, 256)
 	var from Peer

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -42,6 +43,7 @@ type Receiver struct {
 	flows  []*recvFlow
 	tick   *ticker
 	wg     sync.WaitGroup
+	hotWg  sync.WaitGroup // of hot flows
 	total  atomic.Int64
 
 	mu     sync.Mutex // of every Bins and of errors
@@ -55,6 +57,7 @@ type recvFlow struct {
 	bins  Bins         // by the time of reading
 	last  unit.Instant // when it last brought something
 	ended bool
+	hot   bool // a goroutine of its own reads it
 }
 
 // A Budget bounds what a group of flows may take: when it is used up, the
@@ -102,12 +105,54 @@ func (r *Receiver) discardAll() {
 		}
 		if r.over(r.clock.Now()) {
 			r.end()
+			r.hotWg.Wait()
 			return
 		}
 	}
+	r.cool()
 	r.sweep()
 	for _, f := range r.flows {
 		f.mark(r.clock.Now())
+	}
+}
+
+// hotRate is what a flow must bring to be read without pauses: between two
+// looks its window would run full.
+const hotRate = 2 * unit.GbitPerSecond
+
+// readHot reads one flow as fast as it comes, until cool or its end.
+func (r *Receiver) readHot(i int) {
+	f := r.flows[i]
+	for {
+		n, ended, err := awaitDiscard(f.raw)
+		r.mu.Lock()
+		now := r.clock.Now()
+		r.count(f, now, n)
+		if !now.Before(f.came.next) {
+			f.mark(now)
+		}
+		if err == nil && ended {
+			err = io.EOF
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			r.fail(i, now, err)
+		}
+		r.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// cool ends the goroutines of the hot flows.
+func (r *Receiver) cool() {
+	for _, f := range r.flows {
+		_ = f.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+	r.hotWg.Wait()
+	for _, f := range r.flows {
+		f.hot = false
+		_ = f.conn.SetReadDeadline(time.Time{})
 	}
 }
 
@@ -144,10 +189,14 @@ func (r *Receiver) sweep() (most int) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	for i, f := range r.flows {
-		if f.ended {
+		if f.ended || f.hot {
 			continue
 		}
 		n, ended, err := discard(f.raw)
+		if float64(n)*8 > float64(hotRate)*now.Sub(f.last).Seconds() && n > lowWater {
+			f.hot = true
+			r.hotWg.Go(func() { r.readHot(i) })
+		}
 		r.count(f, now, n)
 		if !now.Before(f.came.next) {
 			f.mark(now)

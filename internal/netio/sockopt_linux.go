@@ -62,6 +62,14 @@ const canDiscard = true
 // (MSG_TRUNC of tcp(7)), and returns how much it was and whether the stream
 // has ended.
 func discard(raw syscall.RawConn) (n int, ended bool, err error) {
+	return discardOr(raw, true)
+}
+
+// awaitDiscard is discard that waits until there is something.
+func awaitDiscard(raw syscall.RawConn) (n int, ended bool, err error) { return discardOr(raw, false) }
+
+// discardOr discards; with nothing there it returns or waits.
+func discardOr(raw syscall.RawConn, giveUp bool) (n int, ended bool, err error) {
 	const most = 1 << 30
 	rerr := raw.Read(func(fd uintptr) bool {
 		for {
@@ -72,6 +80,7 @@ func discard(raw syscall.RawConn) (n int, ended bool, err error) {
 			case unix.EINTR:
 				continue
 			case unix.EAGAIN:
+				return giveUp
 			default:
 				err = errno
 			}

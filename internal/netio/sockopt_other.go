@@ -25,3 +25,6 @@ func setLowWater(*net.TCPConn, int) {}
 const canDiscard = false
 
 func discard(syscall.RawConn) (int, bool, error) { return 0, false, unsupported("discard") }
+
+// awaitDiscard is never called where discard is not to be had.
+func awaitDiscard(syscall.RawConn) (int, bool, error) { return 0, false, unsupported("discard") }

@@ -28,6 +28,7 @@ type options struct {
 	Shots  string `json:"shots"`
 	Hide   bool   `json:"hide"` // the tab, for a while
 	Stop   bool   `json:"stop"` // a first test
+	TLS    bool   `json:"tls"`
 }
 
 // found is what web/test/browser.mjs saw.
@@ -53,7 +54,14 @@ type found struct {
 func visit(t *testing.T, line shape, o options) found {
 	t.Helper()
 	h := page.New(page.Options{Name: "shaped"})
-	server := httptest.NewServer(h)
+	server := httptest.NewUnstartedServer(h)
+	scheme := "http"
+	if o.TLS {
+		scheme, server.EnableHTTP2 = "https", true
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
 	t.Cleanup(func() { h.Close(); server.Close() })
 	address := line.proxy(t, server.Listener.Addr().String())
 	o.Shots = os.Getenv("UNBLOAT_SHOTS")
@@ -62,7 +70,7 @@ func visit(t *testing.T, line shape, o options) found {
 		t.Fatal(err)
 	}
 	var f found
-	if err := json.Unmarshal(page.Script(t, 3*time.Minute, "browser", "http://"+address+"/", string(text)), &f); err != nil {
+	if err := json.Unmarshal(page.Script(t, 3*time.Minute, "browser", scheme+"://"+address+"/", string(text)), &f); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range f.Test.Phases() {
@@ -203,14 +211,29 @@ func TestBrowserAgreesWithTest(t *testing.T) {
 	}
 }
 
-// busy ends a test whose measurement is invalid: SKIPPED if that is only because
-// this machine had more to do than to measure, which the page found out.
+// busy ends a test whose measurement is invalid: SKIPPED if this machine had
+// more to do than to measure, which the page found out.
 func busy(t *testing.T, got verdict.Test) {
 	t.Helper()
 	for _, r := range got.InvalidReasons {
-		if !strings.Contains(r, "left late") {
-			t.Fatalf("not valid: %q", got.InvalidReasons)
+		if strings.Contains(r, "left late") {
+			t.Skipf("SKIPPED: this machine is too busy to measure: %q", got.InvalidReasons)
 		}
 	}
-	t.Skipf("SKIPPED: this machine is too busy to measure: %q", got.InvalidReasons)
+	t.Fatalf("not valid: %q", got.InvalidReasons)
+}
+
+// Over TLS a browser speaks HTTP/2: all loads share one connection, and the
+// result says so.
+func TestBrowserHTTP2(t *testing.T) {
+	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024}
+	f := visit(t, line, options{Width: 375, Height: 760, Scheme: "light", Motion: "no-preference", TLS: true})
+	if !slices.ContainsFunc(f.Test.Notes, func(n string) bool { return strings.Contains(n, "one connection (h2)") }) {
+		t.Errorf("notes: %q", f.Test.Notes)
+	}
+	if !f.Test.Valid {
+		busy(t, f.Test)
+	}
+	near(t, "download", f.Test.Download, line.rtt+added(1, line.windowDown, line.down))
+	near(t, "upload", f.Test.Upload, line.rtt+added(1, line.windowUp, line.up))
 }

@@ -18,6 +18,7 @@ const context = await chromium.launchPersistentContext(profile, {
   hasTouch: o.width < 600,
   colorScheme: o.scheme,
   reducedMotion: o.motion,
+  ignoreHTTPSErrors: true, // the test's certificate is its own
 });
 const found = { stopped: "", errors: [], spills: [], faint: [], unnamed: [], said: [] };
 try {
