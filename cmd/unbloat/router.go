@@ -144,7 +144,7 @@ func (f *routerFlags) outfit(r *router) error {
 	}
 	r.engine, r.keeper = engine, lasting{}
 	engine.Runner, engine.Dir = r.runner, f.journalDir(r)
-	engine.Guard = append([]string{engine.Guard[0], "guard", "--state-dir", engine.Dir, "--dir-is-final"}, f.argv()...)
+	engine.Guard = f.guard(r)
 	switch r.platform {
 	case plan.Linux:
 		engine.Backend = &linux.Backend{Runner: r.runner, Replace: f.replace, Preview: f.preview}
@@ -177,6 +177,13 @@ func (f *routerFlags) outfit(r *router) error {
 		}
 	}
 	return nil
+}
+
+// guard is the command that undoes a change of this router.
+func (f *routerFlags) guard(r *router) []string {
+	same := f.whereFlags
+	same.platform = r.platform
+	return append([]string{r.engine.Guard[0], "guard", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
 }
 
 // journalDir is where the journal is kept: for this machine where a reboot
@@ -224,7 +231,7 @@ func (f *routerFlags) openREST() (*router, error) {
 		return nil, err
 	}
 	r.engine.Backend, r.engine.Runner, r.engine.Dir = &opnsense.Backend{Runner: api}, api, f.journalDir(r)
-	r.engine.Guard = append([]string{r.engine.Guard[0], "guard", "--state-dir", r.engine.Dir, "--dir-is-final"}, f.argv()...)
+	r.engine.Guard = f.guard(r)
 	return r, nil
 }
 

@@ -50,6 +50,7 @@ any time: everything is as it was; so it is if this process dies.`,
 		RunE: func(c *cobra.Command, _ []string) error { return runTune(c, &f) },
 	}
 	f.routerFlags.register(c)
+	f.whereFlags.register(c)
 	f.keepFlags.register(c)
 	fs := c.Flags()
 	fs.StringVar(&f.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")

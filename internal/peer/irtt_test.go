@@ -49,17 +49,23 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// freePort returns a port of the loopback that nobody listens on.
+// freePort returns an address of the loopback that nobody listens on.
 func freePort(t *testing.T, network string) string {
 	t.Helper()
-	if network == "udp" {
-		c, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		return c.LocalAddr().String()
+	if network == "tcp" {
+		return freeAddress(t)
 	}
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.LocalAddr().String()
+}
+
+// freeAddress returns a TCP address of the loopback that nobody listens on.
+func freeAddress(t testing.TB) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func (w *webServer) ndt7(run func(context.Context, *ndt7Test) error) http.Handle
 		}
 		t := &ndt7Test{web: w, r: r, name: r.URL.Path[len("/ndt/v7/"):], began: w.server.clock.Now()}
 		defer func() { leave(t.moved.Load()) }()
-		c, err := websocket.Accept(rw, r, &websocket.AcceptOptions{
+		c, err := websocket.Accept(coalescing{rw}, r, &websocket.AcceptOptions{
 			Subprotocols: []string{ndt7.Subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
 		})
 		if err != nil {

@@ -114,7 +114,7 @@ func (s *Search) blame(o Observation) (down, up bool) {
 	d, u := o.Down-s.downFloor, o.Up-s.upFloor
 	down, up = d > s.goal/2, u > s.goal/2
 	if !down && !up {
-		down, up = d >= u, d < u
+		down, up = o.Down >= o.Up, o.Down < o.Up
 	}
 	// A direction that cannot give way any more leaves it to the other.
 	if down && s.down.last() {

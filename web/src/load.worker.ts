@@ -68,12 +68,7 @@ async function run(m: Extract<ToLoad, { do: "start" }>): Promise<void> {
     broken = !ended.signal.aborted;
   }
   report(clock());
-  post({ is: "done", broken, protocol: protocolUsed() });
-}
-
-function protocolUsed(): string {
-  const last = performance.getEntriesByType("resource").at(-1);
-  return last instanceof PerformanceResourceTiming ? last.nextHopProtocol : "";
+  post({ is: "done", broken });
 }
 
 self.onmessage = (e: MessageEvent<ToLoad>) => {

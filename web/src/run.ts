@@ -43,7 +43,6 @@ export class Run {
   private hiddenSince = 0;
   private hello: Hello | undefined;
   private tick = 0;
-  private protocol = "";
   private fail: (why: Error) => void = () => undefined;
   private readonly failed = new Promise<never>((_, reject) => (this.fail = reject));
   private onHello: () => void = () => undefined;
@@ -177,7 +176,6 @@ export class Run {
     clearInterval(live);
     log.end = clock();
     await Promise.all(log.loads.map((l) => l.stop()));
-    this.protocol ||= log.loads.find((l) => l.protocol !== "")?.protocol ?? "";
     if (log.loads.length > 0) {
       this.to.phase("settle", this.since(), 0);
       await this.settle(log.end);
@@ -223,7 +221,7 @@ export class Run {
       interval_us: interval * 1e3,
       tick_us: Math.round(this.tick * 1e3),
       hidden_us: Math.round(this.hidden * 1e3),
-      protocol: this.protocol,
+      protocol: protocolUsed(),
       phases: this.phases.map((p) => this.raw(p, samples, skips, us)),
     };
   }
@@ -269,7 +267,6 @@ export class Run {
 class Load {
   readonly bins: number[] = []; // bytes that came, of a download
   broken = false;
-  protocol = "";
   private readonly worker = new Worker(new URL("./load.worker.ts", import.meta.url), { type: "module" });
   private readonly done: Promise<void>;
 
@@ -288,7 +285,6 @@ class Load {
         if (m.is === "bins") this.bins.splice(m.from, this.bins.length, ...m.bytes);
         else {
           this.broken = m.broken;
-          this.protocol = m.protocol;
           resolve();
         }
       };
@@ -364,6 +360,12 @@ class Uploads {
     if (b === undefined || b.server <= a.server) return a.bytes;
     return a.bytes + ((b.bytes - a.bytes) * (server - a.server)) / (b.server - a.server);
   }
+}
+
+/** What the page came over, and so do the loads. */
+function protocolUsed(): string {
+  const page = performance.getEntriesByType("navigation")[0];
+  return page instanceof PerformanceNavigationTiming ? page.nextHopProtocol : "";
 }
 
 /** The round trip in ms, without the time the server kept the probe. */

@@ -156,7 +156,7 @@ export type ToLoad =
 
 export type FromLoad =
   | { is: "bins"; from: number; bytes: number[] } // replaces the bins from index `from` on
-  | { is: "done"; broken: boolean; protocol: string };
+  | { is: "done"; broken: boolean };
 
 /**
  * The clock that all threads of the page share, in ms. performance.now() alone

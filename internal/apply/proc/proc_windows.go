@@ -2,14 +2,33 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
+
+	"golang.org/x/sys/windows"
 )
 
-// errUnsupported says that transactions need a Unix system.
-var errUnsupported = errors.New("changing a router is supported on Unix systems only; use --router ssh://…")
+// errUnsupported says that a guard on this machine needs a Unix system.
+var errUnsupported = errors.New("changing this machine is supported on Unix systems only; use --router ssh://…")
 
-// TryLock is not supported here.
-func TryLock(string) (*Lock, error) { return nil, errUnsupported }
+// TryLock takes the lock at path, creating the file, or returns ErrLocked.
+func TryLock(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var all windows.Overlapped
+	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &all)
+	if err == nil {
+		return &Lock{f}, nil
+	}
+	f.Close()
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return nil, ErrLocked
+	}
+	return nil, fmt.Errorf("lock %s: %w", path, err)
+}
 
 // Detach is not supported here.
 func Detach([]string, string) (int, io.ReadCloser, error) { return 0, nil, errUnsupported }
