@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/isolate"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/peer"
@@ -32,6 +33,7 @@ type testFlags struct {
 	ping, profile          string
 	pin, key               string
 	insecure, ownInterval  bool
+	isolate                bool
 	load, idle, interval   time.Duration
 }
 
@@ -62,6 +64,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	f.StringVar(&o.profile, "profile", "", "kind of load: rrul (4 up and 4 down in CS0, CS1, CS5 and EF, beside UDP and ICMP probes), single or many")
 	f.StringVar(&o.pin, "pin", "", "`SHA256` of the server's certificate, which then needs no authority")
 	f.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
+	f.BoolVar(&o.isolate, "isolate", false, "on a router: hold back other hosts' traffic meanwhile (nftables; ends by itself if the program dies)")
 	f.StringVar(&o.key, "key", "", "shared `KEY` of the server")
 	f.StringVar(&o.label, "label", "", "what to call this measurement")
 	f.StringVarP(&o.out, "output", "o", "", "also write the JSON to `FILE`")
@@ -123,7 +126,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	test, err := measureAll(c.Context(), o, progressTo(c.ErrOrStderr(), o.quiet))
+	test, err := measureIsolated(c.Context(), o, progressTo(c.ErrOrStderr(), o.quiet))
 	if err != nil {
 		return testError(err)
 	}
@@ -148,6 +151,18 @@ func runTest(c *cobra.Command, o testFlags) error {
 		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s%s", test.Server, test.InvalidReasons[0], more)}
 	}
 	return nil
+}
+
+// measureIsolated measures, other hosts' traffic held back if so asked.
+func measureIsolated(ctx context.Context, o testFlags, progress *progressLine) (test *verdict.Test, err error) {
+	if o.isolate {
+		hold, herr := isolate.Start(ctx)
+		if herr != nil {
+			return nil, &exitError{exitPrecondition, fmt.Errorf("test: %w", herr)}
+		}
+		defer func() { err = errors.Join(err, hold.Stop()) }()
+	}
+	return measureAll(ctx, o, progress)
 }
 
 // measureAll measures as often as asked for, and returns the median run.
@@ -191,6 +206,9 @@ func measureOnce(ctx context.Context, o testFlags, progress *progressLine) (*ver
 
 // testError gives an error of a measurement its exit code.
 func testError(err error) error {
+	if known := (*exitError)(nil); errors.As(err, &known) {
+		return err
+	}
 	var address *measure.AddressError
 	switch {
 	case errors.As(err, &address):

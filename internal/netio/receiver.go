@@ -100,7 +100,7 @@ func (r *Receiver) discardAll() {
 	pause := lazyTick
 	for r.tick.wait(pause) {
 		pause = lazyTick
-		if r.sweep() > eagerBytes {
+		if r.sweep(false) > eagerBytes {
 			pause = eagerTick
 		}
 		if r.over(r.clock.Now()) {
@@ -110,7 +110,7 @@ func (r *Receiver) discardAll() {
 		}
 	}
 	r.cool()
-	r.sweep()
+	r.sweep(true)
 	for _, f := range r.flows {
 		f.mark(r.clock.Now())
 	}
@@ -184,7 +184,8 @@ func (r *Receiver) end() {
 }
 
 // sweep empties every flow once and returns the most that one of them brought.
-func (r *Receiver) sweep() (most int) {
+// At the last sweep no flow is given a goroutine of its own any more.
+func (r *Receiver) sweep(last bool) (most int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -193,7 +194,7 @@ func (r *Receiver) sweep() (most int) {
 			continue
 		}
 		n, ended, err := discard(f.raw)
-		if float64(n)*8 > float64(hotRate)*now.Sub(f.last).Seconds() && n > lowWater {
+		if !last && float64(n)*8 > float64(hotRate)*now.Sub(f.last).Seconds() && n > lowWater {
 			f.hot = true
 			r.hotWg.Go(func() { r.readHot(i) })
 		}

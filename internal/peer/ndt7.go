@@ -18,6 +18,12 @@ import (
 // tlsState is what a handshake ended with; nobody looks at it.
 type tlsState = tls.ConnectionState
 
+// A full TLS record and what it costs (RFC 8446 section 5.2: head, type and tag).
+const (
+	tlsRecord = 16384.0
+	tlsHead   = 5 + 1 + 16
+)
+
 // ndt7 needs no finding; nothing small is to be had of it.
 func (d *dialer) ndt7(ctx context.Context, _ *http.Client) (endpoints, error) {
 	if _, err := resolve(ctx, d.a.host); err != nil {
@@ -33,6 +39,12 @@ func openNDT7Load(s *webSource, ctx context.Context, specs []measure.FlowSpec) (
 	for _, spec := range specs {
 		for range spec.Flows {
 			f := l.add(spec)
+			// A message counts when it is written whole, too coarse to tell the
+			// payload's share by; heads of frames are next to nothing.
+			f.share = 1
+			if s.d.a.url.Scheme == "https" {
+				f.share = tlsRecord / (tlsRecord + tlsHead)
+			}
 			f.client = s.d.webSocketClient(f.wires)
 			first, err := ndt7Dial(ctx, s, f)
 			if err != nil {

@@ -43,10 +43,12 @@ type webFlow struct {
 	ping   func(ctx context.Context) (time.Duration, error)
 	moved  atomic.Int64
 	clock  *netio.Clock
+	share  float64 // of what is on the wire that is payload; 0: as counted
 
 	mu     sync.Mutex
 	bins   netio.Bins
 	last   unit.Instant
+	over   bool // what a transport still reads of a body is not counted
 	broken string
 }
 
@@ -56,6 +58,9 @@ func (f *webFlow) count(n int) {
 	now := f.clock.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.over {
+		return
+	}
 	f.bins.Add(f.last, now, int64(n))
 	f.last = now
 }
@@ -325,9 +330,15 @@ func (l *webLoad) Stop(context.Context) ([]measure.FlowReport, error) {
 	end := l.s.d.clock.Now()
 	l.sample()
 	l.Abandon()
+	for _, f := range l.flows {
+		f.mu.Lock()
+		f.over = true
+		f.mu.Unlock()
+	}
 	reports := map[measure.Direction]*measure.FlowReport{}
 	var out []measure.FlowReport
 	var moved, sent int64
+	share := 0.0
 	for _, f := range l.flows {
 		r := reports[f.spec.Dir]
 		if r == nil {
@@ -339,12 +350,15 @@ func (l *webLoad) Stop(context.Context) ([]measure.FlowReport, error) {
 			r.Broken = append(r.Broken, f.broken)
 		}
 		if f.spec.Dir == measure.Up {
-			moved, sent = moved+f.moved.Load(), sent+f.wires.sent.Load()
+			moved, sent, share = moved+f.moved.Load(), sent+f.wires.sent.Load(), f.share
 		}
 	}
 	if r := reports[measure.Up]; r != nil && len(l.looks) > 1 && l.looks[0].Known && sent > 0 {
 		r.Sender = l.looks
-		r.Series = scale(acked(l.looks, len(r.Series)), float64(moved)/float64(sent))
+		if share == 0 {
+			share = float64(moved) / float64(sent)
+		}
+		r.Series = scale(acked(l.looks, len(r.Series)), share)
 	}
 	for _, d := range []measure.Direction{measure.Down, measure.Up} {
 		if r := reports[d]; r != nil {

@@ -76,6 +76,9 @@ func New() *Kernel {
 
 // Run implements host.Runner.
 func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	if len(argv) == 2 && (argv[1] == "-V" || argv[1] == "--version") {
+		return []byte(argv[0] + " 6.1.0\n"), nil, nil
+	}
 	if argv[0] == "unshare" {
 		return k.unshare(argv, stdin)
 	}

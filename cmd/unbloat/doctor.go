@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/doctor"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// doctorFlags are those of `unbloat doctor`.
+type doctorFlags struct {
+	routerFlags
+	wan, lan, linkLayer string
+	down, up            unit.Rate
+}
+
+func newDoctorCommand() *cobra.Command {
+	var f doctorFlags
+	c := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Look for what stands in the way of shaping, or of an honest measurement",
+		GroupID: "main",
+		Long: "Examines the router and changes nothing. Each finding says what it is, why it matters,\n" +
+			"and the command that mends it. It ends with 5 if something is in the way, else with 0.",
+		Example: `  unbloat doctor --wan eth0 --down 250mbit --up 40mbit
+  unbloat doctor --router ssh://root@192.168.1.1 --json`,
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return runDoctor(c, &f) },
+	}
+	f.routerFlags.register(c)
+	f.whereFlags.register(c)
+	fs := c.Flags()
+	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
+	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
+	fs.StringVar(&f.linkLayer, "link-layer", "", "what the line is: ethernet, docsis, atm or ptm")
+	rateFlag(fs, &f.down, "down", "the download that is wished")
+	rateFlag(fs, &f.up, "up", "the upload that is wished")
+	return c
+}
+
+func runDoctor(c *cobra.Command, f *doctorFlags) error {
+	ctx := c.Context()
+	f.preview = true
+	r, err := f.open(ctx)
+	if err != nil {
+		return changeError(err)
+	}
+	defer r.Close()
+	wan := f.wan
+	if wan == "" {
+		wan = r.defaultWAN(ctx)
+	}
+	report, err := doctor.Examine(ctx, doctor.Config{
+		Runner: r.runner, Platform: r.platform, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
+		LinkLayer: plan.LinkLayer(f.linkLayer), Now: time.Now(), Far: f.router != "",
+		Rehearse: func(ctx context.Context) error { return f.rehearse(ctx, r) },
+	})
+	if err != nil {
+		return changeError(err)
+	}
+	if err := f.print(c.OutOrStdout(), report); err != nil {
+		return err
+	}
+	if !report.OK {
+		return &exitError{exitPrecondition, nil}
+	}
+	return nil
+}
+
+// rehearse works out a change at the wished rates, or at usual ones.
+func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
+	facts, err := r.facts(ctx, f.wan, f.lan)
+	if err != nil {
+		return err
+	}
+	w := plan.Wishes{Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}}
+	if f.down == 0 && f.up == 0 {
+		w.Up, w.Only = plan.RateWish{Rate: 10 * unit.MbitPerSecond}, plan.DirectionUp
+	}
+	p, err := plan.Make(plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer)}, facts, w)
+	if err != nil {
+		return err
+	}
+	_, err = r.engine.Preview(ctx, p)
+	return err
+}
+
+func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
+	if f.json {
+		return json.NewEncoder(w).Encode(r)
+	}
+	if f.quiet {
+		return nil
+	}
+	for _, x := range r.Findings {
+		mark := "note"
+		if x.InWay {
+			mark = "in the way"
+		}
+		fmt.Fprintf(w, "%s: %s\n  why:    %s\n  remedy: %s\n", mark, x.What, x.Why, x.Remedy)
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(w, "not examined: %s\n", s)
+	}
+	if r.OK {
+		fmt.Fprintf(w, "Nothing stands in the way on %s (%d things examined).\n", r.Platform, len(r.Checked))
+	}
+	return nil
+}

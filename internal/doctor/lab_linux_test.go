@@ -1,0 +1,99 @@
+package doctor_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unbloat/internal/doctor"
+	"unbloat/internal/lab/labtest"
+)
+
+// run runs `unbloat doctor --json` in the router, expects an exit code, and
+// returns what it found to be in the way, and what it merely notes.
+func run(t *testing.T, code int, args ...string) (inWay, notes []string, r doctor.Report) {
+	t.Helper()
+	cmd := exec.Command(labtest.Unbloat(), append([]string{"doctor", "--json", "--wan", "wan", "--lan", "lan", "--state-dir", t.TempDir()}, args...)...)
+	out, err := cmd.Output()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
+		t.Errorf("%v: %v, want exit %d; it says %s", args, err, code, out)
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	for _, f := range r.Findings {
+		if f.Why == "" || f.Remedy == "" || f.What == "" {
+			t.Errorf("%s says too little: %+v", f.ID, f)
+		}
+		if f.InWay {
+			inWay = append(inWay, f.ID)
+		} else {
+			notes = append(notes, f.ID)
+		}
+	}
+	return inWay, notes, r
+}
+
+func sh(t *testing.T, line string) {
+	t.Helper()
+	words := strings.Fields(line)
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+}
+
+// TestDoctor examines a real kernel: as it is, nothing is in the way; each thing
+// put in the way is found, and gone once its own remedy has been run.
+func TestDoctor(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	if in, notes, r := run(t, 0, "--down", "20mbit", "--up", "4mbit"); len(in) > 0 || !r.OK || r.Schema != doctor.Schema {
+		t.Errorf("a clean router: %v, %v, %+v", in, notes, r)
+	} else {
+		t.Logf("clean: checked %v, skipped %v, notes %v", r.Checked, r.Skipped, notes)
+	}
+	has := func(list []string, id string) bool {
+		return strings.Contains(" "+strings.Join(list, " ")+" ", " "+id+" ")
+	}
+
+	sh(t, "tc qdisc add dev wan root handle 8001: tbf rate 4mbit burst 5000 latency 50ms")
+	in, notes, _ := run(t, 5)
+	if !has(in, "other-shaper") || !has(notes, "no-isolation") {
+		t.Errorf("a tbf: %v, %v", in, notes)
+	}
+	sh(t, "tc qdisc del dev wan root")
+
+	sh(t, "ip link set dev wan mtu 1200")
+	if in, _, _ := run(t, 5); !has(in, "mtu") {
+		t.Errorf("an MTU of 1200: %v", in)
+	}
+	sh(t, "ip link set dev wan mtu 1500")
+
+	if in, _, _ := run(t, 5, "--wan", "nowhere"); !has(in, "wan") {
+		t.Errorf("no such interface: %v", in)
+	}
+
+	sh(t, labtest.Unbloat()+" apply --wan wan --up 4mbit --yes --aqm fq_codel --quiet --state-dir "+t.TempDir())
+	if in, _, _ := run(t, 5, "--link-layer", "docsis"); !has(in, "overhead") || has(in, "other-shaper") {
+		t.Errorf("a shaper that doesn't know of DOCSIS: %v", in)
+	}
+	if in, _, _ := run(t, 0); len(in) > 0 {
+		t.Errorf("our own shaper: %v", in)
+	}
+
+	rules := filepath.Join(t.TempDir(), "rules")
+	if err := os.WriteFile(rules, []byte("table inet fw {\n flowtable ft {\n  hook ingress priority 0\n  devices = { lan, wan }\n }\n chain forward {\n  type filter hook forward priority 0;\n  ip protocol tcp flow add @ft\n }\n}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("nft", "-f", rules).CombinedOutput(); err != nil {
+		t.Logf("SKIPPED: flow offload: nft: %v: %s", err, out)
+		return
+	}
+	if in, _, _ := run(t, 5); !has(in, "flow-offload") {
+		t.Errorf("a flow table: %v", in)
+	}
+}
