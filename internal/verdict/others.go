@@ -1,6 +1,10 @@
 package verdict
 
-import "fmt"
+import (
+	"fmt"
+
+	"unbloat/internal/probe"
+)
 
 // A Counted is what passed the interface towards the server in the counted
 // part of a phase, whoever sent it.
@@ -26,8 +30,9 @@ func others(raw Raw, p *Phase) (down, up float64) {
 	if !raw.Wire.Known {
 		return 0, 0
 	}
-	down = raw.Wire.Down - p.GoodputDownBps*ownOverhead - p.GoodputUpBps*ownAcks - ownProbes
-	up = raw.Wire.Up - p.GoodputUpBps*ownOverhead - p.GoodputDownBps*ownAcks - ownProbes - resent(raw, p) - queued(p)
+	// What a shaper on this machine drops of the download has passed the interface.
+	down = raw.Wire.Down - p.GoodputDownBps*ownOverhead - p.GoodputUpBps*ownAcks - ownProbes - resent(raw.DownSenders, raw, p)
+	up = raw.Wire.Up - p.GoodputUpBps*ownOverhead - p.GoodputDownBps*ownAcks - ownProbes - resent(raw.UpSenders, raw, p) - queued(p)
 	return max(down, 0), max(up, 0)
 }
 
@@ -40,12 +45,12 @@ func queued(p *Phase) float64 {
 	return p.Latency.UpMs.Max / 1e3 * p.GoodputUpBps * ownOverhead / p.Seconds
 }
 
-// resent returns the rate of what was sent again upward.
-func resent(raw Raw, p *Phase) float64 {
+// resent returns the rate of what a group of senders sent again.
+func resent(senders [][]probe.SenderSample, raw Raw, p *Phase) float64 {
 	if p.Seconds <= 0 {
 		return 0
 	}
-	return float64(retransmits(raw.UpSenders, raw)) * frame * 8 / p.Seconds
+	return float64(retransmits(senders, raw)) * frame * 8 / p.Seconds
 }
 
 // tooManyOthers says why others' traffic makes a phase invalid, or "".
