@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/page"
 	"unbloat/internal/serve"
 	"unbloat/unit"
 )
@@ -111,6 +112,11 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 		if p.Cert = cert; cert != nil {
 			log.Info("certificate", "sha256", serve.Fingerprint(cert))
 		}
+	}
+	if p.Web != "" {
+		people := page.New(page.Options{Log: log})
+		defer people.Close()
+		p.Page = people
 	}
 	s, err := serve.Listen(p)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"sync"
@@ -81,6 +82,7 @@ type Options struct {
 	Irtt    string           // host:port for irtt's UDP; "": not served
 	Iperf3  string           // host:port for iperf3's TCP; "": not served
 	Web     string           // host:port for HTTP and HTTPS; "": not served
+	Page    http.Handler     // the page for people, at / of Web's port; nil: none
 	Cert    *tls.Certificate // of HTTPS; nil: HTTP only
 	Metrics string           // host:port for Prometheus; "": not served
 	// Lenient serves on when an address of another protocol than our own is taken.
@@ -169,7 +171,7 @@ func (s *Server) listenOthers(o Options) error {
 	}{
 		{protocolIrtt, o.Irtt, "--irtt", func(a string) (sideServer, error) { return listenIrtt(s, a, o.Key) }},
 		{protocolIperf3, o.Iperf3, "--iperf3", func(a string) (sideServer, error) { return listenIperf3(s, a) }},
-		{protocolWeb, o.Web, "--web", func(a string) (sideServer, error) { return listenWeb(s, a, o.Cert, o.Key) }},
+		{protocolWeb, o.Web, "--web", func(a string) (sideServer, error) { return listenWeb(s, a, o) }},
 		{protocolMetrics, o.Metrics, "--metrics", func(a string) (sideServer, error) { return listenMetrics(s, a) }},
 	} {
 		if p.address == "" {

@@ -25,6 +25,7 @@ import (
 type webServer struct {
 	server *Server
 	front  *front
+	page   http.Handler // nil: none
 	http   *http.Server
 	key    string
 	bulk   []byte // the longest message of ndt7
@@ -33,7 +34,7 @@ type webServer struct {
 // connKey is where a request's context holds its connection.
 type connKey struct{}
 
-func listenWeb(s *Server, address string, cert *tls.Certificate, key string) (*webServer, error) {
+func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 	a, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, err
@@ -42,12 +43,12 @@ func listenWeb(s *Server, address string, cert *tls.Certificate, key string) (*w
 	if err != nil {
 		return nil, err
 	}
-	w := &webServer{server: s, key: key, bulk: netio.Incompressible(ndt7.MaxMessage)}
+	w := &webServer{server: s, page: o.Page, key: o.Key, bulk: netio.Incompressible(ndt7.MaxMessage)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if cert != nil {
-		config.Certificates = []tls.Certificate{*cert}
+	if o.Cert != nil {
+		config.Certificates = []tls.Certificate{*o.Cert}
 	}
-	w.front = newFront(s, l, config, cert != nil)
+	w.front = newFront(s, l, config, o.Cert != nil)
 	w.http = &http.Server{
 		Handler: w.mux(), TLSConfig: config, MaxHeaderBytes: 16 << 10,
 		ReadHeaderTimeout: s.limits.Handshake, IdleTimeout: min(s.limits.Idle, time.Minute),
@@ -101,6 +102,10 @@ func (w *webServer) mux() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.front.handlers.Add(1)
 		defer w.front.handlers.Done()
+		if w.page != nil && w.key == "" && forPeople(r.URL.Path) {
+			w.page.ServeHTTP(rw, r) // with its own, strict headers
+			return
+		}
 		h := rw.Header()
 		h.Set("Access-Control-Allow-Origin", "*")
 		h.Set("Access-Control-Allow-Headers", "*")
@@ -117,6 +122,19 @@ func (w *webServer) mux() http.Handler {
 		}
 		m.ServeHTTP(rw, r)
 	})
+}
+
+// forPeople reports whether a path is the page's, and not a protocol's.
+func forPeople(path string) bool {
+	if path == "/" || path == "/favicon.svg" {
+		return true
+	}
+	for _, prefix := range []string{"/assets/", "/r/", "/api/"} {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // allowed reports whether a request brings the shared key, where there is one:
