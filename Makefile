@@ -8,7 +8,7 @@ TARGETS := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv
 GOTESTSUM := $(GO) run gotest.tools/gotestsum@v1.13.0
 
 # Packages whose tests talk to real programs in real time: nothing runs beside them.
-ALONE := /internal/(page|peer|measure|netio|serve)$$$$
+ALONE := /internal/(page|peer|measure|netio|serve)$$
 
 .PHONY: help
 help: ## this list

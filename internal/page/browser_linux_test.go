@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unbloat/internal/lab/labtest"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/page"
@@ -123,6 +124,7 @@ func rateNear(t *testing.T, name string, got float64, want unit.Rate) {
 // In a real browser, behind a line whose queues are known to the byte, the page
 // measures p50 within 5 ms, and grades as the line deserves.
 func TestBrowser(t *testing.T) {
+	labtest.NeedSeccomp(t)
 	for _, c := range []struct {
 		name string
 		line shape
@@ -166,6 +168,7 @@ func TestBrowser(t *testing.T) {
 
 // A test during which the page was not in front is invalid, and says so.
 func TestBrowserHidden(t *testing.T) {
+	labtest.NeedSeccomp(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024}
 	f := visit(t, line, options{Width: 360, Height: 740, Scheme: "light", Motion: "no-preference", Both: true, Hide: true})
 	if f.Test.Valid || f.Test.Grade != "" || !strings.Contains(f.Test.Verdict, "not in front") {
@@ -176,6 +179,7 @@ func TestBrowserHidden(t *testing.T) {
 // Behind the same line, the page's medians are within 5 ms of those of `unbloat
 // test`, and its grades are the same.
 func TestBrowserAgreesWithTest(t *testing.T) {
+	labtest.NeedSeccomp(t)
 	line := shape{rtt: 24 * time.Millisecond, down: 16 * unit.MbitPerSecond, up: 4 * unit.MbitPerSecond, windowDown: 20 * 1024, windowUp: 60 * 1024}
 	f := visit(t, line, options{Width: 1280, Height: 900, Scheme: "dark", Motion: "no-preference"})
 	if !f.Test.Valid {
@@ -229,6 +233,7 @@ func busy(t *testing.T, got verdict.Test) {
 // Over TLS a browser speaks HTTP/2: all loads share one connection, and the
 // result says so.
 func TestBrowserHTTP2(t *testing.T) {
+	labtest.NeedSeccomp(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024}
 	f := visit(t, line, options{Width: 375, Height: 760, Scheme: "light", Motion: "no-preference", TLS: true})
 	if !slices.ContainsFunc(f.Test.Notes, func(n string) bool { return strings.Contains(n, "one connection (h2)") }) {

@@ -19,7 +19,7 @@ undo() {
 watch() {
 	beat= left=0
 	while :; do
-		if [ -d "$dir/closed" ]; then
+		if [ -d "$dir/closed" ] || [ ! -d "$dir" ]; then
 			rm -rf "$dir"
 			exit 0
 		fi

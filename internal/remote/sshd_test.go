@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unbloat/internal/lab/labtest"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -35,6 +36,7 @@ type server struct {
 // startServer runs sshd as a child on a free port, with keys of its own.
 func startServer(t *testing.T) *server {
 	t.Helper()
+	labtest.NeedSeccomp(t)
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
 		if _, e := os.Stat("/usr/sbin/sshd"); e != nil {
