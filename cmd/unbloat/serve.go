@@ -39,11 +39,17 @@ ndt7, LibreSpeed's, Cloudflare's and networkQuality's clients.
 Open the ports in the firewall. HTTPS uses --cert and --cert-key, or a
 certificate of its own, made at the first start; its fingerprint is logged, for
 clients to pin. Datagrams that carry no session's token are not answered, and no
-answer is longer than its question. With --key clients must know it too.
+answer is longer than its question.
+
+With --key clients must know it too: unbloat's and irtt's prove it (irtt
+--hmac=KEY), HTTP's send it ("Authorization: Bearer KEY", or access_token=KEY in
+the query, as ndt7's do), and the page asks for it. iperf3's clients cannot, so
+iperf3 is not served then.
 
 What one address may take within an hour is limited; what was refused, and why,
 is counted in /metrics (--metrics).`,
-		Args: exactArgs(0, "no arguments"),
+		Example: "  unbloat serve\n  unbloat serve --key SECRET --metrics 127.0.0.1:7677\n  unbloat serve --web :443 --cert fullchain.pem --cert-key privkey.pem --irtt \"\"",
+		Args:    exactArgs(0, "no arguments"),
 	}
 	o.register(cmd.Flags())
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
@@ -91,6 +97,9 @@ func (o *serveFlags) defaults(f *pflag.FlagSet) {
 		} else {
 			*address = host + *address
 		}
+	}
+	if o.options.Key != "" && !f.Changed("iperf3") {
+		o.options.Iperf3 = "" // its clients cannot show the key
 	}
 }
 

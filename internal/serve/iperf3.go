@@ -36,7 +36,10 @@ type iperf3Test struct {
 	over    chan struct{}     // closed when nobody takes streams any more
 }
 
-func listenIperf3(s *Server, address string) (*iperf3Server, error) {
+func listenIperf3(s *Server, address, key string) (*iperf3Server, error) {
+	if key != "" {
+		return nil, errNoKeys
+	}
 	a, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, err

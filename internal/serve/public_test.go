@@ -24,7 +24,12 @@ func startAll(t *testing.T, l Limits, key string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Listen(Options{Listen: any, Irtt: any, Iperf3: any, Web: any, Metrics: any, Cert: cert, Key: key, Limits: l})
+	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) })
+	o := Options{Listen: any, Irtt: any, Iperf3: any, Web: any, Metrics: any, Page: page, Cert: cert, Key: key, Limits: l}
+	if key != "" {
+		o.Iperf3 = ""
+	}
+	s, err := Listen(o)
 	if err != nil {
 		t.Fatal(err)
 	}

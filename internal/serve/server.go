@@ -87,9 +87,10 @@ type Options struct {
 	Metrics string           // host:port for Prometheus; "": not served
 	// Lenient serves on when an address of another protocol than our own is taken.
 	Lenient bool
-	Key     string       // shared with the clients; "": everybody may
-	Limits  Limits       // zero values take the defaults
-	Log     *slog.Logger // nil: no log
+	// Key is shared with the clients; "": everybody may. Iperf3 is then refused.
+	Key    string
+	Limits Limits       // zero values take the defaults
+	Log    *slog.Logger // nil: no log
 }
 
 // A Server is a listening test server.
@@ -170,7 +171,7 @@ func (s *Server) listenOthers(o Options) error {
 		listen              func(address string) (sideServer, error)
 	}{
 		{protocolIrtt, o.Irtt, "--irtt", func(a string) (sideServer, error) { return listenIrtt(s, a, o.Key) }},
-		{protocolIperf3, o.Iperf3, "--iperf3", func(a string) (sideServer, error) { return listenIperf3(s, a) }},
+		{protocolIperf3, o.Iperf3, "--iperf3", func(a string) (sideServer, error) { return listenIperf3(s, a, o.Key) }},
 		{protocolWeb, o.Web, "--web", func(a string) (sideServer, error) { return listenWeb(s, a, o) }},
 		{protocolMetrics, o.Metrics, "--metrics", func(a string) (sideServer, error) { return listenMetrics(s, a) }},
 	} {
@@ -183,7 +184,7 @@ func (s *Server) listenOthers(o Options) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("serve %s: %w; is another server running? %s chooses another port, and none with \"\"", p.name, err, p.flag)
+			return fmt.Errorf("serve %s: %w; %s chooses another port, and none with \"\"", p.name, err, p.flag)
 		}
 		s.others = append(s.others, side)
 	}

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ type webServer struct {
 	front  *front
 	page   http.Handler // nil: none
 	http   *http.Server
-	key    string
+	key    keyCheck
 	bulk   []byte // the longest message of ndt7
 }
 
@@ -43,7 +42,7 @@ func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &webServer{server: s, page: o.Page, key: o.Key, bulk: netio.Incompressible(ndt7.MaxMessage)}
+	w := &webServer{server: s, page: o.Page, key: keyCheck{o.Key}, bulk: netio.Incompressible(ndt7.MaxMessage)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.Cert != nil {
 		config.Certificates = []tls.Certificate{*o.Cert}
@@ -102,25 +101,29 @@ func (w *webServer) mux() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.front.handlers.Add(1)
 		defer w.front.handlers.Done()
-		if w.page != nil && w.key == "" && forPeople(r.URL.Path) {
-			w.page.ServeHTTP(rw, r) // with its own, strict headers
-			return
+		people := w.page != nil && forPeople(r.URL.Path)
+		if !people {
+			h := rw.Header()
+			h.Set("Access-Control-Allow-Origin", "*")
+			h.Set("Access-Control-Allow-Headers", "*")
+			h.Set("Timing-Allow-Origin", "*")
+			h.Set("Cache-Control", "no-store, no-transform")
 		}
-		h := rw.Header()
-		h.Set("Access-Control-Allow-Origin", "*")
-		h.Set("Access-Control-Allow-Headers", "*")
-		h.Set("Timing-Allow-Origin", "*")
-		h.Set("Cache-Control", "no-store, no-transform")
-		if r.Method == http.MethodOptions {
+		switch {
+		case people && r.URL.Path == keyPath:
+			if !w.key.serve(rw, r) {
+				w.refused(r)
+			}
+		case !people && r.Method == http.MethodOptions:
 			rw.WriteHeader(http.StatusNoContent)
-			return
+		case !(people && w.key.free(r)) && !w.key.allows(r):
+			w.refused(r)
+			w.key.refuse(rw)
+		case people:
+			w.page.ServeHTTP(rw, r) // with its own, strict headers
+		default:
+			m.ServeHTTP(rw, r)
 		}
-		if !w.allowed(r) {
-			w.server.refusals.add(protocolWeb, "key")
-			http.Error(rw, "a key is needed: Authorization: Bearer KEY", http.StatusUnauthorized)
-			return
-		}
-		m.ServeHTTP(rw, r)
 	})
 }
 
@@ -137,17 +140,10 @@ func forPeople(path string) bool {
 	return false
 }
 
-// allowed reports whether a request brings the shared key, where there is one:
-// as a bearer token or, as browsers' WebSockets cannot, as access_token.
-func (w *webServer) allowed(r *http.Request) bool {
-	if w.key == "" {
-		return true
-	}
-	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		got = r.URL.Query().Get("access_token")
-	}
-	return subtle.ConstantTimeCompare([]byte(got), []byte(w.key)) == 1
+// refused books a request without the key.
+func (w *webServer) refused(r *http.Request) {
+	w.server.log.Info("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", errKey)
+	w.server.refusals.add(protocolWeb, "key")
 }
 
 // remote returns who asks.
