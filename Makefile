@@ -31,9 +31,11 @@ build: ## bin/unbloat, which needs nothing beside it
 kernel: build ## the lab's kernel, built once into your cache
 	bin/unbloat lab kernel
 
-.PHONY: setup-demo setup-test
+.PHONY: setup-demo setup-test setup-bench
 setup-demo setup-test:
 	@scripts/setup $(@:setup-%=%)
+setup-bench: # the comparison with ns-3 says SKIPPED where it cannot be had
+	@scripts/setup bench || echo "setup: ns-3 is missing; the comparison with it will be SKIPPED"
 
 .PHONY: check
 check: ## format and vet
@@ -45,7 +47,7 @@ cross: ## the binary for every system it is made for
 	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/unbloat || exit 1; done
 
 .PHONY: bench
-bench: setup-test build kernel ## benchmarks; the lab's speed among them
+bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
 

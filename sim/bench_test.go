@@ -47,8 +47,9 @@ func BenchmarkMinute(b *testing.B) {
 	for _, shaped := range []bool{false, true} {
 		b.Run(fmt.Sprintf("shaped=%v", shaped), func(b *testing.B) {
 			b.ReportAllocs()
-			began := cpuTime()
+			best := time.Hour // of the processor: what others do disturbs the rest
 			for b.Loop() {
+				began := cpuTime()
 				n := line(b, 100e6, 20e6, 20*time.Millisecond, 2.5e6, 1e6, 1)
 				if shaped {
 					shapeBoth(b, n, 90e6, 19e6)
@@ -59,8 +60,12 @@ func BenchmarkMinute(b *testing.B) {
 				_, _ = n.AddStream(StreamParams{Direction: Up, Interval: 10 * time.Millisecond, Frame: 74, Echo: true})
 				n.RunUntil(60e9)
 				b.ReportMetric(float64(n.Bottleneck(Up).Sent+n.Bottleneck(Down).Sent), "packets/op")
+				best = min(best, cpuTime()-began)
 			}
-			b.ReportMetric((cpuTime()-began).Seconds()/float64(b.N), "cpu-s/op")
+			b.ReportMetric(best.Seconds(), "cpu-s/op")
+			if best > 500*time.Millisecond {
+				b.Errorf("a minute took %v of the processor, more than 0.5 s", best)
+			}
 		})
 	}
 }
