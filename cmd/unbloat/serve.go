@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,8 @@ type serveFlags struct {
 	cert, certKey  string
 	stateDir       string
 	quiet          bool
+	results        string // the page's
+	keep           int
 	bytes, perHour sizeValue
 }
 
@@ -69,7 +72,9 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&p.Metrics, "metrics", "", "`ADDRESS` for /metrics, such as 127.0.0.1:7677")
 	f.StringVar(&o.cert, "cert", "", "PEM `FILE` with the certificate of HTTPS")
 	f.StringVar(&o.certKey, "cert-key", "", "PEM `FILE` with its key")
-	f.StringVar(&o.stateDir, "state-dir", "", "`DIR` where a certificate of its own is kept (default: $XDG_STATE_HOME/unbloat)")
+	f.StringVar(&o.stateDir, "state-dir", "", "`DIR` where a certificate of its own and the page's results are kept (default: $XDG_STATE_HOME/unbloat)")
+	f.StringVar(&o.results, "results", "", "`FILE` in which the page's results are kept (default: page.db in --state-dir)")
+	f.IntVar(&o.keep, "keep-results", 1000, "how many of the page's results are kept, the newest; 0: in memory only")
 	f.StringVar(&p.Key, "key", "", "`KEY` that clients must know")
 	f.IntVar(&p.Limits.Sessions, "max-sessions", d.Sessions, "sessions at once")
 	f.IntVar(&p.Limits.PerAddress, "max-sessions-per-address", d.PerAddress, "sessions of one address at once")
@@ -123,7 +128,12 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 		}
 	}
 	if p.Web != "" {
-		people := page.New(page.Options{Log: log})
+		results, closeResults, err := o.openResults(c.Context(), log)
+		if err != nil {
+			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+		}
+		defer closeResults()
+		people := page.New(page.Options{Store: results, Log: log})
 		defer people.Close()
 		p.Page = people
 	}
@@ -137,6 +147,36 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	return err
 }
 
+// openResults opens the file of the page's results; nil keeps them in memory.
+func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (page.Store, func(), error) {
+	none := func() {}
+	if o.keep <= 0 {
+		return nil, none, nil
+	}
+	file := o.results
+	if file == "" {
+		dir, err := o.dir()
+		if err != nil {
+			log.Warn("results of the page are kept in memory only", "reason", err)
+			return nil, none, nil
+		}
+		file = filepath.Join(dir, "page.db")
+	}
+	kept, err := page.OpenKept(ctx, file, o.keep, version)
+	switch {
+	case err != nil && o.results != "":
+		return nil, none, err
+	case err != nil:
+		log.Warn("results of the page are kept in memory only", "reason", err)
+		return nil, none, nil
+	}
+	return kept, func() {
+		if err := kept.Close(); err != nil {
+			log.Warn("close the page's results", "reason", err)
+		}
+	}, nil
+}
+
 // certificate returns the user's certificate, or our own.
 func (o *serveFlags) certificate() (*tls.Certificate, error) {
 	if o.cert != "" || o.certKey != "" {
@@ -146,19 +186,27 @@ func (o *serveFlags) certificate() (*tls.Certificate, error) {
 		}
 		return &cert, nil
 	}
-	dir := o.stateDir
-	if dir == "" {
-		base := os.Getenv("XDG_STATE_HOME")
-		if base == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return nil, fmt.Errorf("find where to keep a certificate: %w; --state-dir names it", err)
-			}
-			base = filepath.Join(home, ".local", "state")
-		}
-		dir = filepath.Join(base, "unbloat")
+	dir, err := o.dir()
+	if err != nil {
+		return nil, err
 	}
 	return serve.OwnCertificate(dir, time.Now())
+}
+
+// dir returns where the server keeps what outlives it.
+func (o *serveFlags) dir() (string, error) {
+	if o.stateDir != "" {
+		return o.stateDir, nil
+	}
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("find where the server keeps its state: %w; --state-dir names it", err)
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(base, "unbloat"), nil
 }
 
 // sizeValue is a flag that takes a size such as 50GB.

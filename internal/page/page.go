@@ -81,6 +81,8 @@ type Handler struct {
 	block  []byte // what downloads consist of, again and again
 	mux    http.Handler
 
+	keeping *quota // of results
+
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup // of sessions
@@ -89,6 +91,12 @@ type Handler struct {
 	sessions map[string]*session // by token
 	perAddr  map[netip.Addr]int
 }
+
+// Results that one address may have kept: so many at once, then one each minute.
+const (
+	keptBurst = 20
+	keptEvery = time.Minute
+)
 
 // blockSize is larger than what any compressor looks back.
 const blockSize = 1 << 20
@@ -108,7 +116,7 @@ func New(o Options) *Handler {
 	}
 	h := &Handler{
 		store: o.Store, name: o.Name, limits: o.Limits.withDefaults(), log: o.Log, now: o.Now,
-		block: make([]byte, blockSize), sessions: map[string]*session{}, perAddr: map[netip.Addr]int{},
+		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), sessions: map[string]*session{}, perAddr: map[netip.Addr]int{},
 	}
 	_, _ = rand.Read(h.block) // never fails (crypto/rand)
 	h.ctx, h.stop = context.WithCancel(context.Background())

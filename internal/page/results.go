@@ -92,8 +92,9 @@ func (h *Handler) save(w http.ResponseWriter, r *http.Request) {
 	end := sub.Phases[len(sub.Phases)-1].EndUs
 	began := h.now().Add(-time.Duration(end) * time.Microsecond)
 	out := Saved{Test: Judge(sub, verdict.Meta{Time: began.UTC().Format(time.RFC3339), Label: "browser", Server: h.nameFor(r)})}
-	out.ID, err = h.store.Save(r.Context(), out.Test)
-	if err != nil { // the visitor sees the figures all the same
+	if !h.keeping.take(s.addr, h.now()) {
+		out.Error = "the server has kept many results of your network lately, and keeps no more for some minutes"
+	} else if out.ID, err = h.store.Save(r.Context(), out.Test); err != nil { // the visitor sees the figures all the same
 		h.log.Error("keep a result of the web page", "err", err)
 		out.ID, out.Error = "", "the server could not keep this result"
 	}

@@ -25,6 +25,9 @@ func (*Store) Close() error { return nil }
 // Add returns ErrOmitted.
 func (*Store) Add(context.Context, []Record) (int, error) { return 0, ErrOmitted }
 
+// Trim returns ErrOmitted.
+func (*Store) Trim(context.Context, int) (int, error) { return 0, ErrOmitted }
+
 // List returns ErrOmitted.
 func (*Store) List(context.Context, Filter) ([]Entry, error) { return nil, ErrOmitted }
 

@@ -83,6 +83,15 @@ func NewRecord(kind string, v any, now time.Time) (Record, error) {
 	return r, nil
 }
 
+// Identified returns the record as it will be kept, with its id.
+func (r Record) Identified() (Record, error) {
+	r, err := r.normal()
+	if err != nil {
+		return r, fmt.Errorf("keep the result: %w", err)
+	}
+	return r, nil
+}
+
 // normal returns the record in its one form, with its id, or says what is wrong.
 func (r Record) normal() (Record, error) {
 	r.ID = ""

@@ -112,6 +112,21 @@ func (s *Store) add(r Record) (bool, error) {
 	return s.conn.Changes() > 0, err
 }
 
+// Trim removes the oldest results until at most n are left, and returns how
+// many it removed. The file does not shrink, but their room is used again.
+func (s *Store) Trim(ctx context.Context, n int) (removed int, err error) {
+	s.conn.SetInterrupt(ctx)
+	err = s.transact(func() error {
+		err := s.exec("DELETE FROM results WHERE id IN (SELECT id FROM results ORDER BY time_ms DESC, id LIMIT -1 OFFSET ?)", max(n, 0))
+		removed = int(s.conn.Changes())
+		return err
+	})
+	if err != nil {
+		return 0, explain("trim", s.path, err)
+	}
+	return removed, nil
+}
+
 // List returns the results that pass the filter, the newest first.
 func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
 	s.conn.SetInterrupt(ctx)

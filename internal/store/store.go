@@ -9,7 +9,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -56,9 +55,8 @@ func Path(getenv func(string) string) (string, error) {
 // Save keeps one result in the file at path, which is made if need be, and
 // returns its id. A result that is there already stays as it is.
 func Save(ctx context.Context, path string, r Record) (id string, err error) {
-	r, err = r.normal()
-	if err != nil {
-		return "", fmt.Errorf("keep the result: %w", err)
+	if r, err = r.Identified(); err != nil {
+		return "", err
 	}
 	s, err := Open(ctx, path)
 	if err != nil {
