@@ -178,6 +178,20 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + " B"
 }
 
+// Short prints the size with three significant digits, for people: "1.23 MB".
+func (s Size) Short() string {
+	f := float64(s)
+	switch {
+	case f >= 999.5e6:
+		return short(f/1e9) + " GB"
+	case f >= 999.5e3:
+		return short(f/1e6) + " MB"
+	case f >= 999.5:
+		return short(f/1e3) + " kB"
+	}
+	return strconv.FormatInt(int64(s), 10) + " B"
+}
+
 // ParseSize reads "1.5 MB", "375kB" or "9000 B" (powers of 1000; KiB, MiB and
 // GiB are powers of 1024). A bare number is refused.
 func ParseSize(s string) (Size, error) {

@@ -80,6 +80,11 @@ func TestShort(t *testing.T) {
 			t.Errorf("%d: %q, want %q", int64(r), got, want)
 		}
 	}
+	for n, want := range map[Size]string{1_234_567: "1.23 MB", 801_234: "801 kB", 42: "42 B", 999: "999 B", 12_345_678_901: "12.3 GB"} {
+		if got := n.Short(); got != want {
+			t.Errorf("%d: %q, want %q", int64(n), got, want)
+		}
+	}
 }
 
 func FuzzParse(f *testing.F) {

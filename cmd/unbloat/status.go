@@ -133,7 +133,7 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 		fmt.Fprintf(w, "%s: %s\n", x.Device, x.Says)
 		for i, c := range x.Counters {
 			fmt.Fprintf(w, "  %-9s %-6s %s in %d packets, %d dropped, %d marked, backlog %s in %d packets",
-				c.Kind, c.Handle, unit.Size(c.Bytes), c.Packets, c.Drops, c.Marks, unit.Size(c.BacklogBytes), c.BacklogPkts)
+				c.Kind, c.Handle, unit.Size(c.Bytes).Short(), c.Packets, c.Drops, c.Marks, unit.Size(c.BacklogBytes).Short(), c.BacklogPkts)
 			if r, ok := rateSince(last, x.Device, i, c.Handle, c.Bytes, since); ok {
 				fmt.Fprintf(w, ", now %s", r.Short())
 			}

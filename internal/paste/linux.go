@@ -113,8 +113,8 @@ func leafWhy(s *plan.Shaper) string {
 	if s.Target == 0 {
 		return "drops by delay, not by length, and shares the rate between flows; its defaults fit this rate"
 	}
-	why := fmt.Sprintf("a 1500-byte packet takes about %s at %s, so the target is more than the default of 5 ms",
-		s.Rate.Time(1500).Round(1e6), s.Rate)
+	why := fmt.Sprintf("a 1500-byte packet takes about %.0f ms at %s, so the target is more than the default of 5 ms",
+		unit.Ms(s.Rate.Time(1500)), s.Rate)
 	if !s.ECN {
 		why += "; ECN is off, as recommended for uplinks of less than 4 Mbit/s"
 	}

@@ -86,6 +86,9 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		Basis: &Basis{Line: m.line, Facts: m.facts, Wishes: m.wishes},
 	}
 	m.because("aqm", string(m.aqm), "%s", m.aqmWhy)
+	if m.platform.rates != "" {
+		m.because("rates", m.platform.rates, "%s", m.platform.ratesWhy)
+	}
 	if up != 0 {
 		m.plan.Up = m.shaper(DirectionUp, up)
 	}
@@ -156,12 +159,19 @@ func (m *maker) whyRate(d Direction, r unit.Rate) string {
 		return "as wished; the line was not measured"
 	}
 	share := strconv.FormatFloat(float64(r)/float64(measured)*100, 'f', 1, 64) + " % of the " + measured.String() + " measured: "
+	if r == measured && m.wishes.Style == StyleSeed && m.platform.seedDown == 1 {
+		m.warning("%s: the article sets the line's own speed; as soon as the line is a little slower, the modem queues", d)
+		return share + "the speed itself, as the article sets it"
+	}
 	if r > measured {
 		m.warning("%s: %s is above the %s that the line measured, so the modem will queue", d, r, measured)
 		return share + "as wished"
 	}
 	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.wishes.Style == StyleDefault {
 		why += "; `unbloat tune` finds the best"
+	}
+	if wish.IsZero() && m.wishes.Style == StyleSeed && m.platform.seedRounds {
+		why += "; two digits, as the article has it"
 	}
 	return share + why
 }

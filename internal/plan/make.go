@@ -224,13 +224,30 @@ func (m *maker) rates() (down, up unit.Rate) {
 	if m.wishes.Style == StyleSeed {
 		startDown, startUp = m.platform.seedDown, m.platform.seedUp
 	}
+	rate := func(w RateWish, measured unit.Rate, start float64) unit.Rate {
+		r := w.of(measured, start)
+		if w.IsZero() && m.wishes.Style == StyleSeed && m.platform.seedRounds {
+			return twoDigits(r)
+		}
+		return r
+	}
 	if m.wishes.Only != DirectionUp {
-		down = m.wishes.Down.of(m.line.Down, startDown)
+		down = rate(m.wishes.Down, m.line.Down, startDown)
 	}
 	if m.wishes.Only != DirectionDown {
-		up = m.wishes.Up.of(m.line.Up, startUp)
+		up = rate(m.wishes.Up, m.line.Up, startUp)
 	}
 	return down, up
+}
+
+// twoDigits rounds to the nearest rate of two digits, as people write them:
+// 12.75 Mbit/s is 13. That is at most 4.8 % more, so it stays below the line.
+func twoDigits(r unit.Rate) unit.Rate {
+	of := unit.Rate(1)
+	for r/of >= 100 {
+		of *= 10
+	}
+	return (r + of/2) / of * of
 }
 
 // wholeSteps rounds a rate down to what the platform's language can say; a rate

@@ -117,8 +117,40 @@ func TestSeedNumbers(t *testing.T) {
 		t.Errorf("seed 004: %+v %+v", p.Down, p.Up)
 	}
 	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Facts{Platform: ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true}, Wishes{Style: StyleSeed})
-	if p.AQM != SFQ || p.UpBps != 950*kbit || p.DownBps != 21250*kbit {
+	if p.AQM != SFQ || p.UpBps != mbit || p.DownBps != 25*mbit {
 		t.Errorf("seed 001: %s %s / %s", p.AQM, p.DownBps, p.UpBps)
+	}
+}
+
+// What a platform cannot express is in the plan's explanation.
+func TestLimitsAreExplained(t *testing.T) {
+	yes := true
+	for _, c := range []struct {
+		platform string
+		down, up unit.Rate
+		wishes   Wishes
+		says     []string
+	}{
+		{OpenBSD, 20 * mbit, 2 * mbit, Wishes{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
+		{OpenBSD, 20 * mbit, mbit, Wishes{}, []string{"drop and never mark", "longer than the target"}},
+		{OpenBSDAltq, 20 * mbit, 2 * mbit, Wishes{}, []string{"4.29 Gbit/s", "32 bits", "a full FIFO adds 100 ms"}},
+		{FreeBSD, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "9.5Mbit/s as 9 bit/s", "4.29 Gbit/s", "IP packets alone"}},
+		{OPNsense, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
+		{PfSense, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
+		{OpenWrt, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
+		{ClearOS, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
+		{ClearOS, 20 * mbit, 2 * mbit, Wishes{Style: StyleSeed}, []string{"sfq, which has no AQM", "the line's own speed"}},
+	} {
+		f, err := AssumedFacts(c.platform, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := mustMake(t, Line{Down: c.down, Up: c.up}, f, c.wishes).Explain()
+		for _, want := range c.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q:\n%s", c.platform, want, text)
+			}
+		}
 	}
 }
 

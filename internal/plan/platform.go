@@ -46,11 +46,14 @@ type platform struct {
 	codel          string // why target and interval cannot be set; "" if they can
 	ecn            string // why ECN cannot be set; "" if it can
 	overhead       string // why overhead cannot be told; "" if it can
+	rates          string // which rates can be told; "": any
+	ratesWhy       string // why no others
 	rules          bool   // packets can be given a tin by what they are
 	htb            bool   // the shaper is Linux's HTB: burst, class quantum, offloads
 	seedDown       float64
 	seedUp         float64
 	seedAQM        AQM
+	seedRounds     bool // the article rounds its rates to two digits
 	interfaceNames bool // WAN and LAN are netdevs, of at most 15 characters; otherwise wan, lan, optN
 }
 
@@ -75,19 +78,22 @@ func linuxPlatform(name string) platform {
 		step: 1, max: MaxRate,
 		limit: math.MaxInt32, fifoLimit: math.MaxInt32, flows: 65536, quantum: 1 << 20,
 		htb: true, rules: name == Linux, interfaceNames: true,
-		seedDown: 0.85, seedUp: 0.95, seedAQM: FQCoDel, // seed 003
+		seedDown: 0.85, seedUp: 0.95, seedAQM: FQCoDel, seedRounds: true, // seed 003: 13 of 15, 0.95 of 1
 	}
 	switch name {
 	case OpenWrt:
 		p.wan, p.lan = "wan", "br-lan"
 		p.aqms, p.sides = []AQM{CAKE, FQCoDel}, []Side{SideIFB}
-		p.step = unit.KbitPerSecond // /etc/config/sqm takes whole kbit/s
+		p.step = unit.KbitPerSecond
+		p.rates, p.ratesWhy = "whole kbit/s", "/etc/config/sqm takes no others; what is wished is rounded down"
 	case ClearOS:
 		p.wan, p.lan = "ppp0", "eth1"
 		p.aqms = []AQM{FQCoDel, SFQ} // its kernel (3.10) has no CAKE
 		p.sides = []Side{SideIFB, SideLAN}
-		p.step = unit.KbitPerSecond // network.conf takes whole kbit/s
-		p.seedAQM = SFQ             // seed 001
+		p.step = unit.KbitPerSecond
+		p.rates, p.ratesWhy = "whole kbit/s", "network.conf takes no others; what is wished is rounded down"
+		// Seed 001 enters the speeds themselves.
+		p.seedDown, p.seedUp, p.seedAQM, p.seedRounds = 1, 1, SFQ, false
 	}
 	return p
 }
@@ -100,6 +106,8 @@ func dummynetPlatform(name string) platform {
 		step: 1, max: math.MaxUint32 - 1,
 		limit: 20480, fifoLimit: 100, flows: 65535, quantum: 9000,
 		overhead:       "dummynet counts IP packets alone and cannot be told of more",
+		rates:          "whole numbers, at most 4.29 Gbit/s",
+		ratesWhy:       "dnctl(8) reads 9.5Mbit/s as 9 bit/s, so a fraction is written in the next smaller unit; the kernel counts bit/s in 32 bits",
 		interfaceNames: true,
 		seedDown:       0.97, seedUp: 0.97, seedAQM: FQCoDel, // seed 000
 	}
@@ -119,12 +127,14 @@ func pfPlatform(name string) platform {
 		ecn:            "pf's flow queues drop and never mark",
 		overhead:       "pf counts Ethernet frames and cannot be told of more",
 		interfaceNames: true,
-		seedDown:       0.92, seedUp: 0.92, seedAQM: FQCoDel, // seed 004: 110 of 120, 11 of 12
+		seedDown:       0.92, seedUp: 0.92, seedAQM: FQCoDel, seedRounds: true, // seed 004: 110 of 120, 11 of 12
 	}
 	if name == OpenBSDAltq {
 		p.aqms = []AQM{FIFO}
-		p.max = math.MaxUint32                              // u_int32_t in struct pf_altq
-		p.seedDown, p.seedUp, p.seedAQM = 0.97, 1/1.1, FIFO // seed 002: 1 of 1.1 Mbit/s; "typical would be 97 %"
+		p.max = math.MaxUint32 // u_int32_t in struct pf_altq
+		p.rates, p.ratesWhy = "at most 4.29 Gbit/s", "ALTQ counts bit/s in 32 bits"
+		// Seed 002: 1 of 1.1 Mbit/s; "typical would be 97 %".
+		p.seedDown, p.seedUp, p.seedAQM, p.seedRounds = 0.97, 1/1.1, FIFO, false
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -230,18 +231,16 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished: up to %s of queue", ms(s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit))))
 		return
 	}
-	latency := m.wishes.Latency
-	if latency == 0 {
-		latency = m.wishes.Goal
-	}
-	if latency == 0 {
-		latency = usualLatency
-	}
+	latency := cmp.Or(m.wishes.Latency, m.wishes.Goal, usualLatency)
 	want := FIFOLimit(s.Rate, latency)
 	s.Limit = min(want, m.platform.fifoLimit)
 	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short (full packets; Linux counts it in bytes)", int64(s.Rate), segment, ms(latency))
 	if s.Limit < want {
 		m.warning("%s: %d packets are wished, but %s holds %d at most", d, want, m.platform.name, s.Limit)
+	}
+	adds := min(latency, s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
+	if goal := m.goal(); m.wishes.Latency == 0 && adds > goal {
+		m.warning("%s: a full FIFO adds %s for everybody, more than the goal of %s; a shorter one (--latency) leaves the line idle at times", d, ms(adds), ms(goal))
 	}
 }
 

@@ -57,7 +57,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 		if len(rules) > 0 {
 			what = strings.Join(rules, "; ")
 		}
-		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s", x.Rate, x.Queue, whose, what)
+		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s", x.Rate.Short(), x.Queue, whose, what)
 		out = append(out, x)
 	}
 	return out, nil

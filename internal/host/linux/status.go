@@ -59,7 +59,7 @@ func describe(dev string, t tc.Tree) Shaped {
 	switch {
 	case s.Queue == "":
 	case s.Rate > 0:
-		s.Says = fmt.Sprintf("what leaves %s is held to %s by %s (%s)", dev, s.Rate, s.Queue, whose(s.Ours))
+		s.Says = fmt.Sprintf("what leaves %s is held to %s by %s (%s)", dev, s.Rate.Short(), s.Queue, whose(s.Ours))
 	default:
 		s.Says = fmt.Sprintf("what leaves %s goes through %s, which holds no rate (%s)", dev, s.Queue, whose(s.Ours))
 	}

@@ -42,7 +42,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 		if x.Ours {
 			whose = "unbloat's"
 		}
-		x.Says = fmt.Sprintf("what leaves %s is held to %s by %s (%s): %s", x.Device, x.Rate, x.Queue, whose, line)
+		x.Says = fmt.Sprintf("what leaves %s is held to %s by %s (%s): %s", x.Device, x.Rate.Short(), x.Queue, whose, line)
 		if x.Rate == 0 {
 			x.Says = fmt.Sprintf("what leaves %s goes through %s, which holds no rate (%s): %s", x.Device, x.Queue, whose, line)
 		}

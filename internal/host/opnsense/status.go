@@ -51,7 +51,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]host.Shaped, error) 
 		} else if ok {
 			runs = "it runs with " + r + " instead: reconfigure"
 		}
-		x.Says = fmt.Sprintf("%q holds to %s, by %s (%s); %s", fields["description"], x.Rate, x.Queue, whose, runs)
+		x.Says = fmt.Sprintf("%q holds to %s, by %s (%s); %s", fields["description"], x.Rate.Short(), x.Queue, whose, runs)
 		shapers = append(shapers, x)
 	}
 	return shapers, nil

@@ -11,7 +11,7 @@ import (
 	"unbloat/unit"
 )
 
-// Seed 001: the switch, and the speeds at 85 % and 95 % of 25/1 Mbit/s.
+// Seed 001: the switch, and the line's own speeds, 25/1 Mbit/s.
 func TestSeed001(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
 		plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
@@ -34,7 +34,7 @@ QOS_DOWNSTREAM_BWLIMIT="*:100:100:100:100:100:100:100"
 	if d := cmp.Diff(want, Format(s.QoS, true)); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff("PPP0_MAX_UPSTREAM=950\nPPP0_MAX_DOWNSTREAM=21250\n", Format(s.Network, false)); d != "" {
+	if d := cmp.Diff("PPP0_MAX_UPSTREAM=1000\nPPP0_MAX_DOWNSTREAM=25000\n", Format(s.Network, false)); d != "" {
 		t.Error(d)
 	}
 }
