@@ -98,6 +98,11 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		}
 		m.plan.Down = m.shaper(DirectionDown, down)
 	}
+	if m.wantClasses() {
+		if err := m.classes(); err != nil {
+			return Plan{}, err
+		}
+	}
 	m.offloads()
 	m.warn()
 	return m.plan, m.plan.Validate()

@@ -27,6 +27,10 @@ func (p Plan) Explain() string {
 	}
 	b.WriteString("\nboth:\n")
 	p.explain(&b, "")
+	if p.Classes != nil {
+		b.WriteString("\nclasses:\n")
+		p.explain(&b, "classes.")
+	}
 	for _, w := range p.Warnings {
 		fmt.Fprintf(&b, "\nwarning: %s\n", w)
 	}

@@ -22,15 +22,18 @@ type Line struct {
 
 // Facts are what is known of the router.
 type Facts struct {
-	Platform     string    `json:"platform"`
-	WAN          string    `json:"wan"`
-	LAN          string    `json:"lan,omitempty"`
-	MTU          int       `json:"mtu,omitempty"`            // IP bytes on the WAN; 0: 1500
-	PointToPoint bool      `json:"point_to_point,omitempty"` // the WAN has no Ethernet header: ppp, tun, wireguard
-	AQMs         []AQM     `json:"aqms,omitempty"`           // what the kernel has; nil: what the platform's current release has
-	IFB          bool      `json:"ifb"`                      // the kernel has ifb devices
-	NoRules      bool      `json:"no_rules,omitempty"`       // it has no u32 filters with skbedit, which put small packets first
-	Offloads     []Offload `json:"offloads,omitempty"`       // what can be switched off; nil: tso, gso and gro everywhere
+	Platform     string              `json:"platform"`
+	WAN          string              `json:"wan"`
+	LAN          string              `json:"lan,omitempty"`
+	MTU          int                 `json:"mtu,omitempty"`            // IP bytes on the WAN; 0: 1500
+	PointToPoint bool                `json:"point_to_point,omitempty"` // the WAN has no Ethernet header: ppp, tun, wireguard
+	AQMs         []AQM               `json:"aqms,omitempty"`           // what the kernel has; nil: what the platform's current release has
+	IFB          bool                `json:"ifb"`                      // the kernel has ifb devices
+	NoRules      bool                `json:"no_rules,omitempty"`       // it has no u32 filters with skbedit, which put small packets first
+	NoClasses    string              `json:"no_classes,omitempty"`     // why packets cannot be divided into classes; "" if they can
+	NoMarks      bool                `json:"no_marks,omitempty"`       // it has no ctinfo action, which tells arriving packets their class
+	Hosts        map[string][]string `json:"hosts,omitempty"`          // machines of the home by name (lower case): addresses or MAC addresses
+	Offloads     []Offload           `json:"offloads,omitempty"`       // what can be switched off; nil: tso, gso and gro everywhere
 }
 
 // Side says where the download is shaped.
@@ -83,6 +86,7 @@ type Wishes struct {
 	Quantum   unit.Size     `json:"quantum,omitempty"`     // fq_codel only
 	Tins      string        `json:"tins,omitempty"`        // CAKE only; "": besteffort
 	AckFilter *bool         `json:"ack_filter,omitempty"`  // CAKE only; nil: by the line's asymmetry
+	Classes   ClassWishes   `json:"classes,omitzero"`
 }
 
 // A RateWish is a rate, or a fraction of the measured one. The zero value

@@ -163,8 +163,8 @@ func (m *maker) chooseAQM() error {
 		ladder = append([]AQM{m.platform.seedAQM}, ladder...)
 	}
 	for _, a := range ladder {
-		if !usable(a) {
-			continue
+		if !usable(a) || a == CAKE && len(m.wishes.Classes.Shares) > 0 {
+			continue // CAKE has no word for limits and guarantees of a class
 		}
 		m.aqm, m.aqmWhy = a, m.whyAQM(a)
 		return nil

@@ -49,6 +49,7 @@ type Plan struct {
 	Goal     time.Duration `json:"goal_ns"` // the p95 increase that is aimed at
 	Down     *Shaper       `json:"down,omitempty"`
 	Up       *Shaper       `json:"up,omitempty"`
+	Classes  *Classes      `json:"classes,omitempty"` // nil: every flow is treated alike
 	Offloads []Offload     `json:"offloads,omitempty"`
 	Reasons  []Reason      `json:"reasons"`
 	Warnings []string      `json:"warnings,omitempty"` // what the platform cannot do, or what looks wrong
@@ -73,29 +74,29 @@ type Basis struct {
 //   - otherwise CAKE is told `overhead Overhead` and tc-stab(8), which starts
 //     from the kernel's count, is told `overhead StabOverhead()`.
 type Shaper struct {
-	Device    string        `json:"device"`               // whose egress is shaped
-	IngressOf string        `json:"ingress_of,omitempty"` // ifb: whose ingress is redirected to Device; dummynet: Device itself, shaped inbound
-	Rate      unit.Rate     `json:"rate_bps"`
-	AQM       AQM           `json:"aqm"`
-	Overhead  int           `json:"overhead"`   // bytes the line adds to an IP packet, −64…256
-	HeaderLen int           `json:"header_len"` // of these, bytes the kernel counts by itself: 14 or 0
-	MPU       int           `json:"mpu"`        // least bytes a packet occupies on the line, 0…256
-	LinkLayer LinkLayer     `json:"link_layer"`
-	Target    time.Duration `json:"target_ns,omitempty"`   // CoDel's acceptable standing delay
-	Interval  time.Duration `json:"interval_ns,omitempty"` // CoDel's window; CAKE: its `rtt`
-	ECN       bool          `json:"ecn"`                   // fq_codel: mark instead of drop (CAKE always does)
-	Limit     int           `json:"limit,omitempty"`       // packets
-	Flows     int           `json:"flows,omitempty"`       // fq_codel's number of queues
-	Quantum   unit.Size     `json:"quantum,omitempty"`     // fq_codel's bytes a flow may send a round
-	Burst     unit.Size     `json:"burst,omitempty"`       // HTB's bucket
-	ClassQ    unit.Size     `json:"class_q,omitempty"`     // HTB's class quantum; 0: as Burst
-	Tins      string        `json:"tins,omitempty"`        // CAKE: besteffort, diffserv4, …
-	Isolation string        `json:"isolation,omitempty"`   // CAKE: dual-srchost, dual-dsthost, triple-isolate, …
-	NAT       bool          `json:"nat,omitempty"`         // CAKE: look behind the router's own NAT
-	Wash      bool          `json:"wash,omitempty"`        // CAKE: clear DSCP after using it
-	Ingress   bool          `json:"ingress,omitempty"`     // CAKE: charge dropped packets to the shaper too
-	AckFilter bool          `json:"ack_filter,omitempty"`  // CAKE: thin out redundant TCP ACKs
-	Rules     []Rule        `json:"rules,omitempty"`       // CAKE: which packets go first, in this order
+	Device      string        `json:"device"`               // whose egress is shaped
+	IngressOf   string        `json:"ingress_of,omitempty"` // ifb: whose ingress is redirected to Device; dummynet: Device itself, shaped inbound
+	Rate        unit.Rate     `json:"rate_bps"`
+	AQM         AQM           `json:"aqm"`
+	Overhead    int           `json:"overhead"`   // bytes the line adds to an IP packet, −64…256
+	HeaderLen   int           `json:"header_len"` // of these, bytes the kernel counts by itself: 14 or 0
+	MPU         int           `json:"mpu"`        // least bytes a packet occupies on the line, 0…256
+	LinkLayer   LinkLayer     `json:"link_layer"`
+	Target      time.Duration `json:"target_ns,omitempty"`    // CoDel's acceptable standing delay
+	Interval    time.Duration `json:"interval_ns,omitempty"`  // CoDel's window; CAKE: its `rtt`
+	ECN         bool          `json:"ecn"`                    // fq_codel: mark instead of drop (CAKE always does)
+	Limit       int           `json:"limit,omitempty"`        // packets
+	Flows       int           `json:"flows,omitempty"`        // fq_codel's number of queues
+	Quantum     unit.Size     `json:"quantum,omitempty"`      // fq_codel's bytes a flow may send a round
+	Burst       unit.Size     `json:"burst,omitempty"`        // HTB's bucket
+	ClassQ      unit.Size     `json:"class_q,omitempty"`      // HTB's class quantum; 0: as Burst
+	Tins        string        `json:"tins,omitempty"`         // CAKE: besteffort, diffserv4, …
+	Isolation   string        `json:"isolation,omitempty"`    // CAKE: dual-srchost, dual-dsthost, triple-isolate, …
+	NAT         bool          `json:"nat,omitempty"`          // CAKE: look behind the router's own NAT
+	Wash        bool          `json:"wash,omitempty"`         // CAKE: clear DSCP after using it
+	Ingress     bool          `json:"ingress,omitempty"`      // CAKE: charge dropped packets to the shaper too
+	AckFilter   bool          `json:"ack_filter,omitempty"`   // CAKE: thin out redundant TCP ACKs
+	PacketRules []PacketRule  `json:"packet_rules,omitempty"` // CAKE without classes: which packets go first, in this order
 }
 
 // An Offload is a feature that must be off on Device for the shaper to see real packets.

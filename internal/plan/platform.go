@@ -49,6 +49,7 @@ type platform struct {
 	rates          string // which rates can be told; "": any
 	ratesWhy       string // why no others
 	rules          bool   // packets can be given a tin by what they are
+	classes        bool   // flows can be divided into classes
 	htb            bool   // the shaper is Linux's HTB: burst, class quantum, offloads
 	seedDown       float64
 	seedUp         float64

@@ -20,6 +20,7 @@ type Request struct {
 	Quantum  unit.Size
 	Side     string // ifb or lan
 	Tins     string // cake only
+	Classes  string // on or off; "": by the rest
 }
 
 // Wishes returns what Make needs to give the request on a line that was
@@ -29,6 +30,7 @@ func (r Request) Wishes() Wishes {
 		AQM: AQM(r.AQM), Side: Side(r.Side),
 		Down: RateWish{Rate: r.Down}, Up: RateWish{Rate: r.Up},
 		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum, Tins: r.Tins,
+		Classes: ClassWishes{Use: r.Classes},
 	}
 	switch {
 	case r.Down == 0 && r.Up != 0:

@@ -53,7 +53,7 @@ func (p Plan) Validate() error {
 			errs = append(errs, fieldError("offloads", "%q is not a feature of ethtool(8) that matters here", o.Feature))
 		}
 	}
-	errs = append(errs,
+	errs = append(errs, p.Classes.validate(p),
 		p.Down.validate(DirectionDown, p.DownBps, pf),
 		p.Up.validate(DirectionUp, p.UpBps, pf))
 	if p.Down != nil && p.Up != nil && p.Down.Device == p.Up.Device && p.Down.IngressOf == "" {
@@ -224,7 +224,7 @@ func checkInputs(l Line, f Facts, w Wishes, pf platform) error {
 
 // checkWishes refuses wishes that mean nothing on any platform.
 func checkWishes(w Wishes) error {
-	var errs []error
+	errs := []error{w.Classes.validate()}
 	if !slices.Contains([]Side{"", SideIFB, SideLAN, SideIn}, w.Side) {
 		errs = append(errs, fieldError("side", "%q is not one of ifb, lan and in", w.Side))
 	}

@@ -219,6 +219,7 @@ func (p *parser) fix(t table) *Fix {
 		Quantum:  unit.Size(t.integer("quantum", 0, 64, 65535)),
 		Side:     t.oneOf("side", "", "ifb", "lan"),
 		Tins:     t.oneOf("tins", "", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"),
+		Classes:  t.oneOf("classes", "", "on", "off"),
 	}
 	if v := t.take("ecn"); v != nil {
 		b, ok := v.(bool)

@@ -108,8 +108,9 @@ type Fix struct {
 	ECN      *bool         `json:"ecn,omitempty"`
 	Limit    int           `json:"limit,omitempty"` // packets
 	Quantum  unit.Size     `json:"quantum,omitempty"`
-	Side     string        `json:"side,omitempty"` // ifb or lan: where the download is shaped
-	Tins     string        `json:"tins,omitempty"` // cake: besteffort, diffserv4, …
+	Side     string        `json:"side,omitempty"`    // ifb or lan: where the download is shaped
+	Tins     string        `json:"tins,omitempty"`    // cake: besteffort, diffserv4, …
+	Classes  string        `json:"classes,omitempty"` // on or off; "": what the plan makes of the rest
 }
 
 // Hosts returns how many machines the home needs.

@@ -34,7 +34,7 @@ func shaping(platform string, s *plan.Shaper, seed uint64) sim.Shaping {
 			return shaper(platform, s, inner)
 		},
 	}
-	for _, r := range s.Rules {
+	for _, r := range s.PacketRules {
 		// CAKE's precedence tins follow the code point's upper three bits.
 		rule := sim.Rule{Match: sim.MatchAck, DSCP: uint8(r.Tin-plan.TinRest) << 3}
 		if r.Match == plan.MatchSmallUDP {

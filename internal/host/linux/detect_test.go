@@ -30,8 +30,8 @@ func TestDetectRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		why, _ := p.Why("up.tins")
-		if (len(p.Up.Rules) == 0) != missing || strings.Contains(why.Why, "skbedit") != missing {
-			t.Errorf("skbedit missing: %v, rules %v, tins %s: %s", missing, p.Up.Rules, p.Up.Tins, why.Why)
+		if (len(p.Up.PacketRules) == 0) != missing || strings.Contains(why.Why, "skbedit") != missing {
+			t.Errorf("skbedit missing: %v, rules %v, tins %s: %s", missing, p.Up.PacketRules, p.Up.Tins, why.Why)
 		}
 	}
 }

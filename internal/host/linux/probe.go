@@ -59,7 +59,7 @@ func Probe(ctx context.Context, r host.Runner, kinds []string, mirred, ifb bool)
 }
 
 // probeRules tries whether CAKE can be told a packet's tin by u32 filters with
-// the skbedit action (plan.Shaper.Rules).
+// the skbedit action (plan.Shaper.PacketRules).
 func probeRules(ctx context.Context, r host.Runner) (bool, error) {
 	out, err := batch(ctx, r, []string{"qdisc add dev lo root handle 1: cake",
 		"filter add dev lo parent 1: protocol ip pref 1 u32 match u32 0x110000 0xff0000 at 8 action skbedit priority 1:4",

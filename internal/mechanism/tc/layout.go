@@ -154,7 +154,7 @@ func shaperTree(s plan.Shaper, mtu int) (Tree, error) {
 	if s.AQM == plan.CAKE {
 		return Tree{
 			Qdiscs:  []Qdisc{{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}},
-			Filters: ruleFilters(s.Rules),
+			Filters: ruleFilters(s.PacketRules),
 		}, nil
 	}
 	leaf := Qdisc{Handle: OurLeaf, Parent: leafClass}

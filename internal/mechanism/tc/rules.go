@@ -37,7 +37,7 @@ func families() []family {
 // ruleFilters returns the filters on CAKE itself that set the priority by which
 // it chooses a packet's tin (tc-cake(8), "tin override"): one a rule, and one
 // for what no rule matches.
-func ruleFilters(rules []plan.Rule) []Filter {
+func ruleFilters(rules []plan.PacketRule) []Filter {
 	if len(rules) == 0 {
 		return nil
 	}

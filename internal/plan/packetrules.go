@@ -27,14 +27,14 @@ const (
 	TinCalls Tin = 3
 )
 
-// A Rule gives packets of one kind a tin. What no rule matches goes to TinRest,
+// A PacketRule gives packets of one kind a tin. What no rule matches goes to TinRest,
 // whatever its DSCP says.
-type Rule struct {
+type PacketRule struct {
 	Match Match `json:"match"`
 	Tin   Tin   `json:"tin"`
 }
 
-// tinsForRules are the tins that a Rule chooses from.
+// tinsForRules are the tins that a PacketRule chooses from.
 const tinsForRules = "precedence"
 
 // whyNoRules explains an upload without rules on a platform that could have them.
@@ -45,24 +45,24 @@ const whyNoRules = "this kernel has no u32 filters with the skbedit action (modu
 // download, which then stand at the modem; and a call waits behind those.
 func (m *maker) firstUp(s *Shaper) {
 	s.Tins = tinsForRules
-	s.Rules = []Rule{{MatchTCPAck, TinAcks}, {MatchSmallUDP, TinCalls}}
+	s.PacketRules = []PacketRule{{MatchTCPAck, TinAcks}, {MatchSmallUDP, TinCalls}}
 	m.because("up.tins", s.Tins, "small packets go first: acknowledgements, so that the download does not come in bursts, and before them small UDP, which is calls, names and games; what takes more than its share of the rate (7/8, 49/64) goes first no longer; marks of unknown senders earn nothing")
 }
 
 // checkRules checks the rules of a plan that was read from somewhere.
 func (s *Shaper) checkRules(at func(string) string) error {
-	if len(s.Rules) == 0 {
+	if len(s.PacketRules) == 0 {
 		return nil
 	}
 	if s.AQM != CAKE || s.Tins != tinsForRules {
-		return fieldError(at("rules"), "need cake with %s", tinsForRules)
+		return fieldError(at("packet_rules"), "need cake with %s", tinsForRules)
 	}
-	for _, r := range s.Rules {
+	for _, r := range s.PacketRules {
 		if r.Match != MatchTCPAck && r.Match != MatchSmallUDP {
-			return fieldError(at("rules"), "%q is not %s or %s", r.Match, MatchTCPAck, MatchSmallUDP)
+			return fieldError(at("packet_rules"), "%q is not %s or %s", r.Match, MatchTCPAck, MatchSmallUDP)
 		}
 		if r.Tin < TinRest || r.Tin > TinCalls {
-			return fieldError(at("rules"), "tin %d is not %d to %d", r.Tin, TinRest, TinCalls)
+			return fieldError(at("packet_rules"), "tin %d is not %d to %d", r.Tin, TinRest, TinCalls)
 		}
 	}
 	return nil

@@ -1,0 +1,324 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/unit"
+)
+
+// How a flow behaves, where the line doesn't say otherwise. G.711 sends 50
+// packets and 10 kB a second, games up to 128 packets of 100 bytes.
+const (
+	calmPackets = 160
+	calmRate    = 200 * unit.KbitPerSecond
+	smallPacket = 320
+	leastFirst  = 16 * unit.KB
+	mostFirst   = 128 * unit.KB
+	leastHeavy  = 512 * unit.KB
+	leastLong   = 20 * unit.MB
+	heavyOfHost = 48
+	swarmPeers  = 20
+	namesASec   = 60
+	flowsKept   = 8192
+	mostFlows   = 1 << 18
+)
+
+// wantClasses decides whether the plan divides traffic, and says why not where
+// somebody could expect it.
+func (m *maker) wantClasses() bool {
+	w := m.wishes.Classes
+	asked := w.Use == ClassesOn || len(w.Rules) > 0 || len(w.Shares) > 0 || w.DSCP != DSCPWish{}
+	able := m.aqm == CAKE || m.aqm == FQCoDel
+	switch {
+	case w.Use == ClassesOff:
+		return false
+	case !asked && (m.wishes.Style == StyleSeed || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
+		return false
+	case !m.platform.classes || !able:
+		if asked {
+			m.warning("classes: %s with %s cannot be told of them yet; every flow is treated alike", m.platform.name, m.aqm)
+		}
+		return false
+	case m.facts.NoClasses != "":
+		m.because("classes", "none", "%s", m.facts.NoClasses)
+		return false
+	}
+	return true
+}
+
+// classes divides the traffic of the plan, once its shapers are there.
+func (m *maker) classes() error {
+	c := &Classes{Rules: slices.Clone(m.wishes.Classes.Rules), DSCP: m.wishes.Classes.DSCP, Behaviour: m.behaviour()}
+	for i, r := range c.Rules {
+		home, err := m.resolve(fmt.Sprintf("rule[%d].home", i), r.Home)
+		if err != nil {
+			return err
+		}
+		c.Rules[i].Home = home
+	}
+	if m.plan.Up != nil {
+		c.Up = m.shares(DirectionUp, m.plan.Up)
+		m.plan.Up.Wash = c.DSCP.WashUp
+	}
+	switch {
+	case m.plan.Down == nil:
+	case m.side == SideIFB && m.facts.NoMarks:
+		m.because("down.classes", "none", "this kernel has no ctinfo action (module act_ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would")
+	default:
+		c.Down = m.shares(DirectionDown, m.plan.Down)
+		m.plan.Down.Wash = c.DSCP.WashDown
+	}
+	if c.Up == nil && c.Down == nil {
+		return nil
+	}
+	m.plan.Classes = c
+	m.explainClasses(c)
+	return nil
+}
+
+// tins of CAKE's `precedence` by class. Each goes before those below it up to
+// its share: 7/8 of the one below. So voice has two fifths of the line, bulk at
+// least as much if nobody but ordinary traffic is there.
+func tinOf(c Class) Tin {
+	switch c {
+	case Voice:
+		return 8
+	case Interactive:
+		return 6
+	case Normal:
+		return 5
+	}
+	return 1
+}
+
+// firstOf returns up to which rate a tin goes first.
+func firstOf(r unit.Rate, t Tin) unit.Rate {
+	for range t - 1 {
+		r = r * 7 / 8
+	}
+	return r
+}
+
+// shares divides one direction.
+func (m *maker) shares(d Direction, s *Shaper) []Share {
+	var out []Share
+	for _, c := range AllClasses() {
+		sh := Share{Class: c, Tin: tinOf(c)}
+		sh.First = firstOf(s.Rate, sh.Tin)
+		if s.AQM != CAKE {
+			// HTB serves what each is guaranteed first, and the rest by priority.
+			sh.Guarantee = s.Rate * htbShare(c) / 100
+			if c == Voice || c == Interactive {
+				sh.Limit = sh.First
+			}
+		}
+		for _, w := range m.wishes.Classes.Shares {
+			if w.Class != c || w.Direction != "" && w.Direction != d {
+				continue
+			}
+			if !w.Guarantee.IsZero() {
+				sh.Guarantee = min(w.Guarantee.of(s.Rate, 0), s.Rate)
+			}
+			if !w.Limit.IsZero() {
+				sh.Limit = min(w.Limit.of(s.Rate, 0), s.Rate)
+			}
+		}
+		if sh.Limit > 0 {
+			sh.Guarantee = min(sh.Guarantee, sh.Limit)
+			sh.First = min(sh.First, sh.Limit)
+		}
+		out = append(out, sh)
+	}
+	if s.AQM == CAKE {
+		s.Tins, s.PacketRules = tinsForRules, nil
+	}
+	return out
+}
+
+// htbShare is what HTB guarantees each class, in per cent of the line.
+func htbShare(c Class) unit.Rate {
+	return map[Class]unit.Rate{Voice: 30, Interactive: 30, Normal: 25, Bulk: 10}[c]
+}
+
+// behaviour derives the meters from the line, not from the shaper's rate: a
+// tuner that tries rates then leaves the meters, and what they know, alone.
+func (m *maker) behaviour() Behaviour {
+	down, up := m.line.Down, m.line.Up
+	if down == 0 {
+		down = m.wishes.Down.Rate
+	}
+	if up == 0 {
+		up = m.wishes.Up.Rate
+	}
+	line := max(down, up)
+	b := Behaviour{
+		CalmPackets: calmPackets, CalmRate: calmRate, SmallPacket: smallPacket,
+		FirstBytes:  whole(min(max(line.Bytes(20*time.Millisecond), leastFirst), mostFirst)),
+		HeavyBytes:  leastHeavy,
+		LongBytes:   whole(max(line.Bytes(20*time.Second), leastLong)),
+		HeavyOfHost: heavyOfHost, Peers: swarmPeers, Names: namesASec, Flows: flowsKept,
+	}
+	if w := m.wishes.Classes.FirstBytes; w > 0 {
+		b.FirstBytes = w
+		b.HeavyBytes = max(b.HeavyBytes, w)
+		b.LongBytes = max(b.LongBytes, w)
+	}
+	return b
+}
+
+// whole rounds up to whole kB, for people.
+func whole(n unit.Size) unit.Size { return (n + unit.KB - 1) / unit.KB * unit.KB }
+
+// resolve replaces names of machines by what the router knows of them.
+func (m *maker) resolve(field string, home []string) ([]string, error) {
+	var out []string
+	for _, h := range home {
+		kind, name := KindOfHost(h)
+		if kind != HostName {
+			out = append(out, name)
+			continue
+		}
+		known := m.facts.Hosts[strings.ToLower(name)]
+		if len(known) == 0 {
+			return nil, fieldError(field, "the router knows no machine named %q; give its address or MAC address", h)
+		}
+		out = append(out, known...)
+	}
+	return out, nil
+}
+
+// explainClasses gives each class its sentence.
+func (m *maker) explainClasses(c *Classes) {
+	b := c.Behaviour
+	what := map[Class]string{
+		Voice: fmt.Sprintf("small packets (up to %s) of flows that stay below %d a second and %s and are answered; DNS and ping, up to %d a second of each machine", b.SmallPacket, b.CalmPackets, b.CalmRate, b.Names),
+		Interactive: fmt.Sprintf("acknowledgements without data, the first %s of a TCP connection, calm flows of larger packets, and small packets of busy ones",
+			b.FirstBytes),
+		Normal: "everything else; a flow that stops being calm comes here at once, and stays for 10 s",
+		Bulk: fmt.Sprintf("connections beyond %s, those above %d heavy ones (%s) of one machine, and UDP ports with more than %d partners, as BitTorrent has",
+			b.LongBytes, b.HeavyOfHost, b.HeavyBytes, b.Peers),
+	}
+	for _, class := range AllClasses() {
+		m.because("classes."+string(class), c.bounds(class), "%s", what[class])
+	}
+	for i, r := range c.Rules {
+		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
+	}
+	if d := c.DSCP; d != (DSCPWish{}) {
+		m.because("classes.dscp", "trusted", "home %s, far %s; washed: up %s, down %s", yes(d.TrustHome), yes(d.TrustFar), yes(d.WashUp), yes(d.WashDown))
+	}
+	if c.Up != nil && m.aqm == CAKE {
+		m.because("up.tins", m.plan.Up.Tins, "a class is one of its tins, which goes first up to its share of the rate and no further")
+	}
+	if c.Down != nil && m.aqm == CAKE {
+		m.because("down.tins", m.plan.Down.Tins, "a class is one of its tins, which goes first up to its share of the rate and no further")
+	}
+}
+
+// bounds says what a class may have.
+func (c Classes) bounds(class Class) string {
+	var parts []string
+	for _, d := range []struct {
+		name Direction
+		list []Share
+	}{{DirectionUp, c.Up}, {DirectionDown, c.Down}} {
+		for _, s := range d.list {
+			if s.Class != class {
+				continue
+			}
+			text := fmt.Sprintf("%s first up to %s", d.name, s.First.Short())
+			if s.Guarantee > 0 {
+				text += ", at least " + s.Guarantee.Short()
+			}
+			if s.Limit > 0 {
+				text += ", at most " + s.Limit.Short()
+			}
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Share returns what a class has of a direction.
+func (c *Classes) Share(d Direction, class Class) (Share, bool) {
+	if c == nil {
+		return Share{}, false
+	}
+	list := c.Up
+	if d == DirectionDown {
+		list = c.Down
+	}
+	i := slices.IndexFunc(list, func(s Share) bool { return s.Class == class })
+	if i < 0 {
+		return Share{}, false
+	}
+	return list[i], true
+}
+
+// validate checks the classes of a plan that was read from somewhere.
+func (c *Classes) validate(p Plan) error {
+	if c == nil {
+		return nil
+	}
+	b := c.Behaviour
+	errs := []error{
+		within("classes.behaviour.calm_packets", b.CalmPackets, 1, 100_000),
+		within("classes.behaviour.calm_bps", int64(b.CalmRate), 8000, int64(MaxRate)),
+		within("classes.behaviour.small_packet", b.SmallPacket, 64, 1500),
+		within("classes.behaviour.first_bytes", b.FirstBytes, 0, 1<<40),
+		within("classes.behaviour.heavy_bytes", b.HeavyBytes, b.FirstBytes, 1<<50),
+		within("classes.behaviour.long_bytes", b.LongBytes, b.HeavyBytes, 1<<50),
+		within("classes.behaviour.heavy_connections", b.HeavyOfHost, 1, 100_000),
+		within("classes.behaviour.peers", b.Peers, 1, 100_000),
+		within("classes.behaviour.names_per_second", b.Names, 1, 100_000),
+		within("classes.behaviour.flows", b.Flows, 16, mostFlows),
+		ClassWishes{Rules: c.Rules}.validate(),
+	}
+	for i, r := range c.Rules {
+		for _, h := range r.Home {
+			if kind, _ := KindOfHost(h); kind == HostName {
+				errs = append(errs, fieldError(fmt.Sprintf("classes.rules[%d].home", i), "%q is a name, which only `unbloat plan` looks up", h))
+			}
+		}
+	}
+	for _, d := range []struct {
+		name   Direction
+		shares []Share
+		s      *Shaper
+	}{{DirectionUp, c.Up, p.Up}, {DirectionDown, c.Down, p.Down}} {
+		errs = append(errs, validShares(field("classes", string(d.name)), d.shares, d.s))
+	}
+	return errors.Join(errs...)
+}
+
+func validShares(at string, shares []Share, s *Shaper) error {
+	if shares == nil {
+		return nil
+	}
+	if s == nil {
+		return fieldError(at, "the direction is not shaped")
+	}
+	if len(shares) != len(AllClasses()) {
+		return fieldError(at, "has %d classes, not %d", len(shares), len(AllClasses()))
+	}
+	var errs []error
+	for i, sh := range shares {
+		if sh.Class != AllClasses()[i] {
+			errs = append(errs, fieldError(at, "class %d is %q, not %q", i+1, sh.Class, AllClasses()[i]))
+		}
+		if i > 0 && sh.Tin >= shares[i-1].Tin {
+			errs = append(errs, fieldError(at, "the tin of %s is not below that of %s", sh.Class, shares[i-1].Class))
+		}
+		errs = append(errs, within(at+".tin", int(sh.Tin), 1, 8),
+			within(at+".guarantee_bps", int64(sh.Guarantee), 0, int64(s.Rate)), within(at+".limit_bps", int64(sh.Limit), 0, int64(s.Rate)))
+	}
+	if s.AQM == CAKE && s.Tins != tinsForRules {
+		errs = append(errs, fieldError(at, "need cake with %s", tinsForRules))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,177 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Most rules that a plan may have: each costs every packet a comparison.
+const mostRules = 128
+
+// ParseClasses reads a file of class wishes (TOML):
+//
+//	first_bytes = "64 kB"          # optional
+//	[dscp]
+//	trust_home = true
+//	[[rule]]
+//	name = "Hangouts"
+//	class = "voice"
+//	protocol = "udp"
+//	far_port = ["19302-19309"]
+//	[[class]]
+//	name = "bulk"
+//	direction = "up"
+//	limit = "80%"
+//
+// file names it in errors, which say the line where there is one.
+func ParseClasses(file string, text []byte) (ClassWishes, error) {
+	var w ClassWishes
+	d := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
+	if err := d.Decode(&w); err != nil {
+		var strict *toml.StrictMissingError
+		var at *toml.DecodeError
+		switch {
+		case errors.As(err, &strict) && len(strict.Errors) > 0:
+			line, _ := strict.Errors[0].Position()
+			return w, fmt.Errorf("%s:%d: %s is no key of a class file; see docs/classes.md", file, line, strings.Join(strict.Errors[0].Key(), "."))
+		case errors.As(err, &at):
+			line, _ := at.Position()
+			return w, fmt.Errorf("%s:%d: %s", file, line, strings.TrimPrefix(at.Error(), "toml: "))
+		}
+		return w, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := w.validate(); err != nil {
+		return w, fmt.Errorf("%s: %w", file, err)
+	}
+	return w, nil
+}
+
+// ParseRule reads one rule as a flag gives it: "class=voice,protocol=udp,
+// far_port=19302-19309"; several values of a key are joined by "|".
+func ParseRule(s string) (Rule, error) {
+	var r Rule
+	var b strings.Builder
+	for part := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !ok || !keyShape.MatchString(key) || strings.ContainsAny(value, "\"\\\n\r") {
+			return r, fmt.Errorf("rule %q: %q is not key=value", s, part)
+		}
+		if slices.Contains([]string{"port", "home_port", "far_port", "home", "far", "domain", "dscp"}, key) {
+			fmt.Fprintf(&b, "%s = [\"%s\"]\n", key, strings.Join(strings.Split(value, "|"), `", "`))
+			continue
+		}
+		fmt.Fprintf(&b, "%s = \"%s\"\n", key, value)
+	}
+	if err := toml.NewDecoder(strings.NewReader(b.String())).DisallowUnknownFields().Decode(&r); err != nil {
+		var strict *toml.StrictMissingError
+		if errors.As(err, &strict) && len(strict.Errors) > 0 {
+			return r, fmt.Errorf("rule %q: there is no key %s; there are class, name, direction, protocol, port, home_port, far_port, home, far, domain, dscp, from_bytes and below_bytes",
+				s, strings.Join(strict.Errors[0].Key(), "."))
+		}
+		return r, fmt.Errorf("rule %q: %s", s, strings.TrimPrefix(err.Error(), "toml: "))
+	}
+	if err := r.validate("rule"); err != nil {
+		return r, fmt.Errorf("rule %q: %w", s, err)
+	}
+	return r, nil
+}
+
+var (
+	keyShape    = regexp.MustCompile(`^[a-z_]{1,20}$`)
+	nameShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+	domainShape = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// Protocols are those that a Rule can name.
+func Protocols() []string { return []string{"tcp", "udp", "icmp", "sctp", "esp", "gre"} }
+
+// validate refuses wishes that mean nothing on any platform.
+func (w ClassWishes) validate() error {
+	var errs []error
+	if !slices.Contains([]string{ClassesAuto, ClassesOn, ClassesOff}, w.Use) {
+		errs = append(errs, fieldError("use", "%q is neither on nor off", w.Use))
+	}
+	if len(w.Rules) > mostRules {
+		errs = append(errs, fieldError("rule", "there are %d; at most %d, since each costs every packet a comparison", len(w.Rules), mostRules))
+	}
+	for i, r := range w.Rules {
+		errs = append(errs, r.validate(fmt.Sprintf("rule[%d]", i)))
+	}
+	for i, s := range w.Shares {
+		at := fmt.Sprintf("class[%d]", i)
+		errs = append(errs, checkClass(at+".name", s.Class), checkDirection(at+".direction", s.Direction))
+		if s.Guarantee.IsZero() && s.Limit.IsZero() {
+			errs = append(errs, fieldError(at, "says neither limit nor guarantee"))
+		}
+	}
+	if w.FirstBytes < 0 {
+		errs = append(errs, fieldError("first_bytes", "is negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// validate refuses a rule that no router could hold.
+func (r Rule) validate(at string) error {
+	errs := []error{checkClass(at+".class", r.Class), checkDirection(at+".direction", r.Direction)}
+	bad := func(key, format string, args ...any) { errs = append(errs, fieldError(at+"."+key, format, args...)) }
+	if r.Protocol != "" && !slices.Contains(Protocols(), r.Protocol) {
+		bad("protocol", "%q is not one of %s", r.Protocol, strings.Join(Protocols(), ", "))
+	}
+	ports := len(r.Port)+len(r.HomePort)+len(r.FarPort) > 0
+	if ports && !slices.Contains([]string{"", "tcp", "udp", "sctp"}, r.Protocol) {
+		bad("protocol", "%s has no ports", r.Protocol)
+	}
+	for _, p := range slices.Concat(r.Port, r.HomePort, r.FarPort) {
+		if p.From == 0 || p.From > p.To {
+			bad("port", "%s is not a range of ports", p)
+		}
+	}
+	for _, h := range r.Home {
+		if kind, _ := KindOfHost(h); kind == HostName && !nameShape.MatchString(h) {
+			bad("home", "%q is no address, network, MAC address or name", h)
+		}
+	}
+	for _, h := range r.Far {
+		if kind, _ := KindOfHost(h); kind != HostAddr {
+			bad("far", "%q is no address or network; by name there is domain", h)
+		}
+	}
+	for _, d := range r.Domain {
+		if !domainShape.MatchString(d) || !strings.Contains(d, ".") {
+			bad("domain", "%q is no domain name such as zoom.us", d)
+		}
+	}
+	for _, d := range r.DSCP {
+		if _, err := ParseDSCP(d); err != nil {
+			bad("dscp", "%v", err)
+		}
+	}
+	if r.From < 0 || r.Below < 0 || r.Below > 0 && r.From >= r.Below {
+		bad("from_bytes", "must be below below_bytes")
+	}
+	if strings.ContainsAny(r.Name, "\"\\\n\r") || len(r.Name) > 64 {
+		bad("name", "%q is no name: at most 64 characters, no quotes", r.Name)
+	}
+	return errors.Join(errs...)
+}
+
+func checkClass(field string, c Class) error {
+	if !slices.Contains(AllClasses(), c) {
+		return fieldError(field, "%q is not one of %v", c, AllClasses())
+	}
+	return nil
+}
+
+func checkDirection(field string, d Direction) error {
+	if !slices.Contains([]Direction{"", DirectionDown, DirectionUp}, d) {
+		return fieldError(field, "%q is neither down nor up", d)
+	}
+	return nil
+}
