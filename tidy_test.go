@@ -88,6 +88,8 @@ func below() map[string][]string {
 		"internal/apply":     {"unit", "internal/plan", "internal/host", "internal/apply"},
 		"internal/path":      {"unit", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/report":    {"unit", "internal/plan", "internal/verdict"},
+		"internal/live":      {"unit", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
+		"internal/screen":    {"internal/live", "internal/screen"},
 	}
 }
 
@@ -118,7 +120,7 @@ func TestLayers(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/scenario"}
+	pure := []string{"unit", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

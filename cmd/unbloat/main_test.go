@@ -6,8 +6,14 @@ import (
 	"testing"
 )
 
+// asProgram is set where the test's binary is to be the program itself.
+const asProgram = "UNBLOAT_TEST_AS_PROGRAM"
+
 // TestMain keeps what the tests measure out of the user's own results.
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
 	dir, err := os.MkdirTemp("", "unbloat-test-")
 	if err != nil {
 		panic(err)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -24,6 +22,7 @@ type pathFlags struct {
 	flows, maxHops, homeHops, size       int
 	idle, loaded, interval               time.Duration
 	names, report, json, quiet, ip4, ip6 bool
+	plain                                bool
 }
 
 func newPathCommand() *cobra.Command {
@@ -60,6 +59,7 @@ count: routers give such probes low priority.`,
 	f.BoolVar(&o.report, "report", false, "print the table once, at the end, as mtr -r does")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
+	plainFlag(f, &o.plain)
 	cmd.RunE = func(c *cobra.Command, args []string) error { return runPath(c, args[0], o) }
 	return cmd
 }
@@ -114,7 +114,9 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	r, err := o.trace(c.Context(), host, o.show(c.OutOrStdout(), c.ErrOrStderr()))
+	show := viewPath(c, host, o.quiet, o.plain || o.report)
+	r, err := o.trace(c.Context(), host, show)
+	show.close()
 	if err != nil {
 		return pathError(err)
 	}
@@ -134,14 +136,13 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 
 // trace resolves the host, opens the load's session and walks the path.
 func (o *pathFlags) trace(ctx context.Context, host string, show *pathView) (*path.Result, error) {
-	defer show.close()
 	to, err := walk.Resolve(ctx, o.network(), host)
 	if err != nil {
 		return nil, err
 	}
 	cfg := walk.Config{
 		Host: host, To: to, Way: netio.HopWay(o.way), Path: path.Config{Interval: o.interval, MaxHops: o.maxHops},
-		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.draw,
+		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.observe,
 	}
 	if o.load != "" {
 		client, err := measure.Dial(ctx, o.load, measure.Options{Agent: "unbloat path"})
@@ -169,70 +170,4 @@ func pathError(err error) error {
 		code = exitPrecondition
 	}
 	return &exitError{code, fmt.Errorf("path: %w", err)}
-}
-
-// A pathView shows how a trace goes: a live table on a terminal, a line every
-// two seconds on standard error elsewhere.
-type pathView struct {
-	live, plain io.Writer // nil: not shown there
-	drawn       bool
-	phase       string
-	last        time.Duration
-}
-
-// show chooses how progress is shown.
-func (o *pathFlags) show(out, errs io.Writer) *pathView {
-	switch {
-	case o.quiet:
-		return &pathView{}
-	case !o.json && !o.report && isTerminal(out):
-		return &pathView{live: out}
-	}
-	return &pathView{plain: errs, last: -plainEvery}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// Control sequences of a terminal (xterm's; ECMA-48 for the rest).
-const (
-	enterScreen = "\x1b[?1049h\x1b[?7l\x1b[?25l" // a screen of its own, no wrapping, no cursor
-	leaveScreen = "\x1b[?25h\x1b[?7h\x1b[?1049l"
-	clearLine   = "\x1b[K"
-	clearBelow  = "\x1b[J"
-)
-
-func (v *pathView) draw(p walk.Progress) {
-	line := fmt.Sprintf("%-9s %4.1f / %.0f s", p.Phase, p.Elapsed.Seconds(), p.Duration.Seconds())
-	if v.plain != nil && (p.Phase != v.phase || p.Elapsed-v.last >= plainEvery) {
-		v.phase, v.last = p.Phase, p.Elapsed
-		fmt.Fprintf(v.plain, "%s   %d hops\n", line, len(p.Result.Hops))
-	}
-	if v.live == nil {
-		return
-	}
-	var b strings.Builder
-	if !v.drawn {
-		v.drawn = true
-		b.WriteString(enterScreen)
-	}
-	text := fmt.Sprintf("unbloat path %s   %s   (Ctrl-C ends it)\n\n%s", p.Result.Host, line, path.Table(p.Result))
-	for i, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		fmt.Fprintf(&b, "\x1b[%d;1H%s%s", i+1, l, clearLine)
-	}
-	b.WriteString(clearBelow)
-	_, _ = io.WriteString(v.live, b.String()) // a terminal that is gone ends the program by itself
-}
-
-// close gives the terminal back.
-func (v *pathView) close() {
-	if v.drawn {
-		fmt.Fprint(v.live, leaveScreen)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
@@ -114,20 +113,5 @@ func TestPathErrors(t *testing.T) {
 		if err := pathError(fmt.Errorf("trace: %w", c.err)); !errors.As(err, &e) || e.code != c.code {
 			t.Errorf("%v: %v", c.err, err)
 		}
-	}
-}
-
-// The live table redraws on a screen of its own and gives the terminal back.
-func TestPathLive(t *testing.T) {
-	var b bytes.Buffer
-	v := &pathView{live: &b}
-	r := &path.Result{Host: "h", Hops: []path.HopFigures{{Hop: 1, Address: "192.0.2.1", Idle: &path.Figures{Sent: 3, Received: 3, AvgMs: 1.5}}}}
-	for i := range 3 {
-		v.draw(walk.Progress{Phase: "idle", Elapsed: time.Duration(i) * time.Second, Duration: 10 * time.Second, Result: r})
-	}
-	v.close()
-	s := b.String()
-	if strings.Count(s, enterScreen) != 1 || !strings.HasSuffix(s, leaveScreen) || strings.Count(s, "192.0.2.1") != 3 || strings.Contains(s, "\n") {
-		t.Errorf("%q", s)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/isolate"
+	"unbloat/internal/live"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/peer"
@@ -28,7 +29,7 @@ import (
 type testFlags struct {
 	keepFlags
 	server, label, out, cc string
-	json, quiet            bool
+	json, quiet, plain     bool
 	flows, size, runs      int
 	ping, profile          string
 	pin, key               string
@@ -70,6 +71,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	f.StringVarP(&o.out, "output", "o", "", "also write the JSON to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
+	plainFlag(f, &o.plain)
 	f.IntVar(&o.flows, "flows", measure.DefaultFlows, "TCP flows in each direction")
 	f.StringVar(&o.cc, "cc", "", "congestion control of the senders, such as cubic or bbr (default: each system's own)")
 	secondsFlag(f, &o.load, "seconds", measure.DefaultLoad, "how long each loaded phase lasts")
@@ -126,7 +128,9 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	test, err := measureIsolated(c.Context(), o, progressTo(c.ErrOrStderr(), o.quiet))
+	view := viewLine(c, live.NewTest(o.server, o.idle, o.load, o.runs), o.quiet, o.plain)
+	test, err := measureIsolated(c.Context(), o, view)
+	view.close()
 	if err != nil {
 		return testError(err)
 	}
@@ -154,7 +158,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 }
 
 // measureIsolated measures, other hosts' traffic held back if so asked.
-func measureIsolated(ctx context.Context, o testFlags, progress *progressLine) (test *verdict.Test, err error) {
+func measureIsolated(ctx context.Context, o testFlags, view *lineView) (test *verdict.Test, err error) {
 	if o.isolate {
 		hold, herr := isolate.Start(ctx)
 		if herr != nil {
@@ -162,14 +166,14 @@ func measureIsolated(ctx context.Context, o testFlags, progress *progressLine) (
 		}
 		defer func() { err = errors.Join(err, hold.Stop()) }()
 	}
-	return measureAll(ctx, o, progress)
+	return measureAll(ctx, o, view)
 }
 
 // measureAll measures as often as asked for, and returns the median run.
-func measureAll(ctx context.Context, o testFlags, progress *progressLine) (*verdict.Test, error) {
+func measureAll(ctx context.Context, o testFlags, view *lineView) (*verdict.Test, error) {
 	var runs []*verdict.Test
 	for range o.runs {
-		t, err := measureOnce(ctx, o, progress)
+		t, err := measureOnce(ctx, o, view)
 		if err != nil {
 			return nil, err
 		}
@@ -182,8 +186,7 @@ func measureAll(ctx context.Context, o testFlags, progress *progressLine) (*verd
 }
 
 // measureOnce runs the four phases against the server of o.
-func measureOnce(ctx context.Context, o testFlags, progress *progressLine) (*verdict.Test, error) {
-	defer progress.clear()
+func measureOnce(ctx context.Context, o testFlags, view *lineView) (*verdict.Test, error) {
 	spec := measure.ProbeSpec{Size: unit.Size(o.size)}
 	if o.ownInterval {
 		spec.Interval = o.interval
@@ -200,7 +203,7 @@ func measureOnce(ctx context.Context, o testFlags, progress *progressLine) (*ver
 	}
 	defer client.Close()
 	return measure.Run(ctx, client, measure.Config{
-		Idle: o.idle, Load: o.load, Flows: o.flows, Classes: profile.Classes, CC: o.cc, Label: o.label, Progress: progress.show,
+		Idle: o.idle, Load: o.load, Flows: o.flows, Classes: profile.Classes, CC: o.cc, Label: o.label, Progress: view.observe,
 	})
 }
 

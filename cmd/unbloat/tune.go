@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/live"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
@@ -29,7 +30,7 @@ type tuneFlags struct {
 	goal                        time.Duration
 	flowsDown, flowsUp          int
 	cc                          string
-	persist                     bool
+	persist, plain              bool
 	reportFile                  string
 }
 
@@ -64,6 +65,7 @@ any time: everything is as it was; so it is if this process dies.`,
 	fs.IntVar(&f.flowsDown, "flows-down", measure.DefaultFlows, "TCP flows that load the download")
 	fs.IntVar(&f.flowsUp, "flows-up", measure.DefaultFlows, "TCP flows that load the upload")
 	fs.StringVar(&f.cc, "cc", "", "congestion control of the senders")
+	plainFlag(fs, &f.plain)
 	fs.BoolVar(&f.persist, "persist", false, "if it is kept, apply it at every boot")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
 	fs.StringVar(&f.reportFile, "report", "", "write the before/after report to `FILE` (.html, .svg, .png, .csv, .json, .flent.gz)")
@@ -121,19 +123,13 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		return errors.Join(testError(err), undone)
 	}
 	defer client.Close()
-	progress := progressTo(c.ErrOrStderr(), f.quiet)
-	result, err := tune.Run(ctx, tune.Config{
+	view := viewLine(c, live.NewTune(f.server, tune.MostTime), f.quiet, f.plain)
+	result, err := tune.Run(c.Context(), tune.Config{
 		Goal: f.goal, Facts: facts, Wishes: wishes,
 		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},
-		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Progress: progress.show,
-		Say: func(line string) {
-			progress.clear()
-			if !f.quiet {
-				fmt.Fprintln(c.ErrOrStderr(), line)
-			}
-		},
+		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Progress: view.observe, Say: view.say, Watch: view.watch,
 	}, client, router)
-	progress.clear()
+	view.close()
 	if result.After != nil {
 		at := conditions{iface: facts.WAN}
 		if result.Kept {

@@ -155,17 +155,6 @@ func pathChanges(p Prober) int {
 	return 0
 }
 
-// newest returns the latest answered probe of the last second.
-func newest(p Prober, now unit.Instant) (probe.Sample, bool) {
-	s, _ := p.Samples(now.Add(-time.Second), now)
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i].Fate == probe.Answered {
-			return s[i], true
-		}
-	}
-	return probe.Sample{}, false
-}
-
 // idleAgain reports whether nearly all probes of the last moments came back
 // within ceiling. The moments hold at least five probes.
 func idleAgain(p Prober, interval, ceiling time.Duration, now unit.Instant) bool {

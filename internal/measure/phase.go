@@ -27,13 +27,22 @@ type PhaseSpec struct {
 
 // An Event tells how a phase goes.
 type Event struct {
-	Phase    string
-	Elapsed  time.Duration
-	Duration time.Duration
-	RTT      time.Duration // of the newest answered probe; 0: none yet
-	Down     unit.Rate     // received since the event before
-	Up       unit.Rate     // acknowledged since the event before; 0 where the system does not tell
-	Draining bool          // the phase is over, its queue is not empty yet
+	Phase              string
+	Elapsed            time.Duration
+	Duration           time.Duration
+	Head               time.Duration // of the phase: slow start, which is not counted
+	RTT                time.Duration // of the newest answer; 0: none yet
+	Answers            []Answer      // that came since the event before, in this order
+	FlowsDown, FlowsUp int           // that load the line
+	Down               unit.Rate     // received since the event before
+	Up                 unit.Rate     // acknowledged since the event before; 0 where the system does not tell
+	Draining           bool          // the phase is over, its queue is not empty yet
+}
+
+// An Answer is one answered probe of a phase.
+type Answer struct {
+	Sent time.Duration // since the phase began
+	RTT  time.Duration
 }
 
 // MaxPhase is the longest phase.
@@ -110,6 +119,8 @@ type phaseRun struct {
 	load  Load // nil: none
 	moved map[Direction]int64
 	last  unit.Instant
+	heard unit.Instant // when the newest answer came that was reported
+	rtt   time.Duration
 }
 
 func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
@@ -250,10 +261,11 @@ func (r *phaseRun) report(now, start unit.Instant, draining bool) {
 	if r.spec.Progress == nil || now.Sub(r.last) < progressEvery-time.Millisecond {
 		return
 	}
-	e := Event{Phase: r.spec.Name, Elapsed: now.Sub(start), Duration: r.spec.Duration, Draining: draining}
-	if s, ok := newest(r.probe, now); ok {
-		e.RTT = s.RTT()
+	e := Event{
+		Phase: r.spec.Name, Elapsed: now.Sub(start), Duration: r.spec.Duration, Head: r.spec.CutHead, Draining: draining,
+		FlowsDown: r.spec.FlowsDown, FlowsUp: r.spec.FlowsUp, Answers: r.answers(start, now),
 	}
+	e.RTT = r.rtt
 	for _, d := range []struct {
 		dir   Direction
 		flows int
@@ -270,6 +282,25 @@ func (r *phaseRun) report(now, start unit.Instant, draining bool) {
 	}
 	r.last = now
 	r.spec.Progress(e)
+}
+
+// answers returns the answers to this phase's probes that came since it was
+// called last.
+func (r *phaseRun) answers(start, now unit.Instant) []Answer {
+	// Older probes are lost, or no longer of interest while it runs.
+	samples, _ := r.probe.Samples(max(start, now.Add(-Grace-progressEvery)), min(now, start.Add(r.spec.Duration)))
+	var out []Answer
+	heard := r.heard
+	for i := range samples {
+		s := &samples[i]
+		if s.Fate == probe.Answered && s.Received > r.heard {
+			heard = max(heard, s.Received)
+			r.rtt = s.RTT()
+			out = append(out, Answer{Sent: s.Sent.Sub(start), RTT: r.rtt})
+		}
+	}
+	r.heard = heard
+	return out
 }
 
 // collect stops the flows and files their reports.

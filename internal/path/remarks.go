@@ -59,7 +59,7 @@ func (r *Result) remarkSteps(note func(string, ...any)) {
 			v = h.Confirmed.P95
 		}
 		if step := v - before; h.Hop != r.Begins.Hop && step >= max(unit.Ms(Threshold), 0.02*r.Begins.IncreaseMs) {
-			note("%s of it arise %s, between %s and %s.", milliseconds(step), r.linkPlace(after, h.Hop).words(), hopWords(after, afterAddr), hopWords(h.Hop, h.Address))
+			note("%s of it arise %s, between %s and %s.", milliseconds(step), r.linkPlace(after, h.Hop).Words(), hopWords(after, afterAddr), hopWords(h.Hop, h.Address))
 		}
 		before, after, afterAddr = max(before, v), h.Hop, h.Address
 	}
@@ -133,7 +133,7 @@ func (r *Result) remarkLoss(note func(string, ...any)) {
 	}{{idle, "idle"}, {loaded, "under load"}} {
 		for i := range r.Hops {
 			if p.loss[i] >= minLossRise && p.loss[i] >= p.loss[n-1]/2 {
-				note("From hop %d on, %.0f %% of the probes are lost %s (link to it: %s).", r.Hops[i].Hop, 100*p.loss[i], p.when, r.Hops[i].Place.words())
+				note("From hop %d on, %.0f %% of the probes are lost %s (link to it: %s).", r.Hops[i].Hop, 100*p.loss[i], p.when, r.Hops[i].Place.Words())
 				break
 			}
 		}

@@ -51,7 +51,7 @@ func Table(r *Result) string {
 		if two {
 			line += "  |" + columns(h.Loaded) + added(h.Increase)
 			if r.Begins != nil && r.Begins.Hop == h.Hop {
-				line += "  ◄ begins " + r.Begins.Place.words()
+				line += "  ◄ begins " + r.Begins.Place.Words()
 			}
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")

@@ -25,7 +25,7 @@ func (r *Result) sentence() string {
 		what = "now and then: the slowest twentieth of probes"
 	}
 	return fmt.Sprintf("Under %s load latency rises by %s (%s) %s, between %s and %s%s.%s", r.Load.words(), milliseconds(b.IncreaseMs), what,
-		b.Place.words(), hopWords(b.After, b.AfterAddr), hopWords(b.Hop, b.Address), gapWords(b.After, b.Hop), b.Place.advice())
+		b.Place.Words(), hopWords(b.After, b.AfterAddr), hopWords(b.Hop, b.Address), gapWords(b.After, b.Hop), b.Place.advice())
 }
 
 // idleSentence is the verdict without a load of ours. What the household does
@@ -50,7 +50,7 @@ func (r *Result) idleSentence() string {
 		s = fmt.Sprintf("%s, %s away, answers in %s (median)", r.Host, away, milliseconds(h.Idle.RTTMs.P50))
 	}
 	if at, by := r.varies(); at > 0 {
-		s += fmt.Sprintf(". Latency varies by %s from hop %d on: something loads the line %s, or the link itself is unsteady", milliseconds(by), at, r.place(at).words())
+		s += fmt.Sprintf(". Latency varies by %s from hop %d on: something loads the line %s, or the link itself is unsteady", milliseconds(by), at, r.place(at).Words())
 	}
 	return s + ". `--load SERVER` shows where it rises under load."
 }
@@ -82,8 +82,8 @@ func (r *Result) varies() (hop int, by float64) {
 	return hop, by
 }
 
-// words say where, after "latency rises".
-func (p Place) words() string {
+// Words say where, after "latency rises".
+func (p Place) Words() string {
 	switch p {
 	case Home:
 		return "in the home network"

@@ -132,6 +132,20 @@ func (s *Search) blame(o Observation) (down, up bool) {
 // and the rates are then those that came nearest.
 func (s *Search) Best() (r Rates, ok bool) { return s.best, s.passed }
 
+// Bounds are the rates between which the search is still looking, of one
+// direction: From is known to hold or is the lowest that it would try, To is
+// known to be too high or is where it began.
+type Bounds struct{ From, To unit.Rate }
+
+// Bounds returns the present search interval of both directions.
+func (s *Search) Bounds() (down, up Bounds) {
+	of := func(a axis, line unit.Rate, top float64) Bounds {
+		from, to := min(a.pass, len(steps)-1), max(a.fail, 0)
+		return Bounds{line.Scale(top * steps[from]), line.Scale(top * steps[min(to, from)])}
+	}
+	return of(s.down, s.line.Down, topDown), of(s.up, s.line.Up, topUp)
+}
+
 // Lower makes the search go on below the rates that it took for the best, after
 // a longer look showed that they do not hold the goal.
 func (s *Search) Lower(o Observation, trials int) {

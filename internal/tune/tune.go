@@ -68,6 +68,7 @@ type Config struct {
 	CC                 string
 	Progress           func(measure.Event) // may be nil
 	Say                func(string)        // a line for each step; may be nil
+	Watch              func(Stage)         // may be nil
 	Now                func() time.Time    // nil: time.Now
 }
 
@@ -115,6 +116,7 @@ type tuning struct {
 	begun  time.Time
 	idle   measure.RawPhase
 	result *Result
+	search *Search // nil: it has not begun
 }
 
 func newTuning(c Config, m Meter, r Router) *tuning {
@@ -129,6 +131,9 @@ func newTuning(c Config, m Meter, r Router) *tuning {
 	}
 	if c.Say == nil {
 		c.Say = func(string) {}
+	}
+	if c.Watch == nil {
+		c.Watch = func(Stage) {}
 	}
 	return &tuning{Config: c, meter: m, router: r, begun: c.Now(), result: &Result{Schema: Schema, Trials: []Trial{}}}
 }
@@ -150,19 +155,21 @@ func (t *tuning) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	search := NewSearch(line, t.Goal, mostTrials)
-	if err := t.search(ctx, p, search); err != nil {
+	t.search = NewSearch(line, t.Goal, mostTrials)
+	if err := t.try(ctx, p); err != nil {
 		return err
 	}
-	if err := t.check(ctx, p, search); err != nil {
+	if err := t.check(ctx, p); err != nil {
 		return err
 	}
+	t.watch(Deciding, Rates{})
 	return t.decide(ctx)
 }
 
 // baseline measures the line as it is, and from it what it carries.
 func (t *tuning) baseline(ctx context.Context) error {
 	t.Say("measuring the line as it is")
+	t.watch(AsItIs, Rates{})
 	raws, err := t.phases(ctx, true)
 	if err != nil {
 		return fmt.Errorf("measure the line as it is: %w", err)
@@ -243,14 +250,15 @@ func (t *tuning) plan(line Rates) (plan.Plan, error) {
 	return plan.Make(l, t.Facts, w)
 }
 
-// search tries rates under load both ways, which is the hardest, until the
+// try tries rates under load both ways, which is the hardest, until the
 // search has found the best or time runs short.
-func (t *tuning) search(ctx context.Context, p plan.Plan, s *Search) error {
+func (t *tuning) try(ctx context.Context, p plan.Plan) error {
 	for {
-		rates, more := s.Next()
+		rates, more := t.search.Next()
 		if !more || t.elapsed() > lineBudget-trialTime-3*loadTime-reserve {
 			return nil
 		}
+		t.watch(Trying, rates)
 		if err := t.router.Shape(ctx, p.WithRates(rates.Down, rates.Up)); err != nil {
 			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}
@@ -265,7 +273,7 @@ func (t *tuning) search(ctx context.Context, p plan.Plan, s *Search) error {
 			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}
 		o := observe(test.Both)
-		s.Observe(o)
+		t.search.Observe(o)
 		t.note(rates, o)
 	}
 }
@@ -290,11 +298,13 @@ func observe(p *verdict.Phase) Observation {
 
 // check measures all phases at the best rates. If one does not hold the goal,
 // it looks below once more as long as there is time.
-func (t *tuning) check(ctx context.Context, p plan.Plan, s *Search) error {
+func (t *tuning) check(ctx context.Context, p plan.Plan) error {
+	s := t.search
 	for {
 		rates, _ := s.Best()
 		best := p.WithRates(rates.Down, rates.Up)
 		t.Say(fmt.Sprintf("checking %s down, %s up in every phase", rates.Down.Short(), rates.Up.Short()))
+		t.watch(Checking, rates)
 		if err := t.router.Shape(ctx, best); err != nil {
 			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}

@@ -1,0 +1,90 @@
+//go:build !omit_tui
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"unbloat/internal/screen/screentest"
+)
+
+// onTerminal starts the program on a terminal of its own.
+func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Terminal, *exec.Cmd) {
+	t.Helper()
+	p := screentest.Open(t, 80, 24)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), append([]string{asProgram + "=1", "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.TTY, p.TTY, p.TTY
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has ended, unless the test failed
+		_ = cmd.Wait()
+	})
+	return p, cmd
+}
+
+// However a test on a terminal ends, the terminal is as it was; at its own end
+// the result stands below, where it can be scrolled to.
+func TestViewGivesTheTerminalBack(t *testing.T) {
+	server := serveHere(t)
+	for _, end := range []string{"key", "SIGINT", "SIGTERM", "SIGHUP", "done"} {
+		long := "60"
+		if end == "done" {
+			long = "1"
+		}
+		p, cmd := onTerminal(t, nil, "test", "--server", server, "--idle", long, "--seconds", "1", "--no-store")
+		before := p.State()
+		p.Wait("\x1b[?1049h")
+		p.Wait("idle")
+		switch end {
+		case "key":
+			if _, err := p.Keys.WriteString("\x03"); err != nil {
+				t.Fatal(err)
+			}
+		case "done":
+		default:
+			s := map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP}[end]
+			if err := cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked := time.Now()
+		_ = cmd.Wait() // its exit code is looked at below
+		t.Logf("%s: ended within %v", end, time.Since(asked))
+		p.Wait("\x1b[?1049l")
+		if now := p.State(); now != before {
+			t.Errorf("%s: the terminal was %+v and is %+v", end, before, now)
+		}
+		rest := p.Text()[strings.LastIndex(p.Text(), "\x1b[?1049l"):]
+		code := cmd.ProcessState.ExitCode()
+		switch {
+		case end == "done" && (code != exitDone && code != exitInvalid || !strings.Contains(rest, "both ")):
+			t.Errorf("at the end: exit %d: %q", code, rest)
+		case end != "done" && code != exitFailed:
+			t.Errorf("%s: exit %d: %q", end, code, rest)
+		}
+	}
+}
+
+// Where no view can be shown, or none is wanted, there are lines.
+func TestNoView(t *testing.T) {
+	for _, c := range []struct{ env, flag string }{{"TERM=dumb", "-4"}, {"A=B", "--plain"}} {
+		p, cmd := onTerminal(t, []string{c.env}, "path", "127.0.0.1", "--idle", "1", c.flag)
+		_ = cmd.Wait() // what it printed tells
+		if s := p.Text(); strings.Contains(s, "\x1b[?1049h") || !strings.Contains(s, "idle ") {
+			t.Errorf("%s %s: %q", c.env, c.flag, s)
+		}
+	}
+}

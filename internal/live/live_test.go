@@ -1,0 +1,226 @@
+package live
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/path"
+	"unbloat/internal/path/walk"
+	"unbloat/internal/tune"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+var update = flag.Bool("update", false, "write the golden screens anew")
+
+// play feeds a phase to a line, five events a second: probes every 20 ms whose
+// round trip grows to idle + queue within a second, at the given rates.
+func play(l *Line, now time.Duration, name string, d, queue time.Duration, down, up unit.Rate) time.Duration {
+	const every, idle = 200 * time.Millisecond, 20 * time.Millisecond
+	e := measure.Event{Phase: name, Duration: max(d, 4*time.Second), Head: d / 4}
+	if name == verdict.PhaseUpload {
+		e.Duration, e.Head = 10*time.Second, 2500*time.Millisecond
+	}
+	if down > 0 {
+		e.FlowsDown = 4
+	}
+	if up > 0 {
+		e.FlowsUp = 4
+	}
+	rng := rand.New(rand.NewPCG(uint64(len(name)), 7))
+	for at := every; at <= d; at += every {
+		e.Elapsed, e.Answers, e.Down, e.Up = at, nil, down, up
+		for sent := at - every; sent < at; sent += 20 * time.Millisecond {
+			full := min(1, sent.Seconds())
+			e.RTT = idle + time.Duration(full*(0.9+0.1*rng.Float64())*float64(queue)) + time.Duration(rng.IntN(400))*time.Microsecond
+			e.Answers = append(e.Answers, measure.Answer{Sent: sent, RTT: e.RTT})
+		}
+		l.Observe(now+at, e)
+	}
+	return now + d
+}
+
+// testUnder is a test in its third phase.
+func testUnder() (*Line, time.Duration) {
+	l := NewTest("test.example.net:7676", 5*time.Second, 10*time.Second, 1)
+	now := play(l, 300*time.Millisecond, verdict.PhaseIdle, 5*time.Second, 0, 0, 0)
+	now = play(l, now, verdict.PhaseDownload, 10*time.Second, 400*time.Millisecond, 28600*unit.KbitPerSecond, 0)
+	return l, play(l, now, verdict.PhaseUpload, 4*time.Second, 950*time.Millisecond, 0, 4730*unit.KbitPerSecond)
+}
+
+// tuneUnder is a tuning in its third trial.
+func tuneUnder() (*Line, time.Duration) {
+	const mb = unit.MbitPerSecond
+	l := NewTune("test.example.net", tune.MostTime)
+	s := tune.Stage{Doing: tune.AsItIs}
+	l.Tuning(s)
+	now := play(l, 0, verdict.PhaseIdle, 4*time.Second, 0, 0, 0)
+	now = play(l, now, verdict.PhaseDownload, 8*time.Second, 400*time.Millisecond, 28*mb, 0)
+	now = play(l, now, verdict.PhaseUpload, 8*time.Second, 950*time.Millisecond, 0, 4730*unit.KbitPerSecond)
+	now = play(l, now, verdict.PhaseBoth, 8*time.Second, 950*time.Millisecond, 27*mb, 4700*unit.KbitPerSecond)
+	line := tune.Rates{Down: 30 * mb, Up: 5 * mb}
+	search := tune.NewSearch(line, 5*time.Millisecond, 5)
+	s.Goal, s.AsFound, s.Line, s.Doing = 5*time.Millisecond, 958, line, tune.Trying
+	for i, over := range []time.Duration{21 * time.Millisecond, 3 * time.Millisecond, 6 * time.Millisecond} {
+		s.Rates, _ = search.Next()
+		s.Down, s.Up = search.Bounds()
+		l.Tuning(s)
+		now = play(l, now, verdict.PhaseBoth, 7*time.Second/time.Duration(1+i/2), over, s.Rates.Down, s.Rates.Up)
+		if i == 2 {
+			break
+		}
+		search.Observe(tune.Observation{Increase: over, Down: over, Up: over / 4})
+		s.Trials = append(s.Trials, tune.Trial{Rates: s.Rates, IncreaseMs: unit.Ms(over), Held: over <= s.Goal})
+	}
+	return l, now
+}
+
+// pathUnder is a trace under load, with a silent hop and a router that answers slowly.
+func pathUnder() (*Path, time.Duration) {
+	figures := func(n int, best, p50, p95 float64) *path.Figures {
+		return &path.Figures{Sent: n, Received: n, LastMs: p50, AvgMs: p50, BestMs: best, WorstMs: p95, StDevMs: (p95 - best) / 4, RTTMs: verdict.Quantiles{Min: best, P50: p50, P95: p95, Max: p95}}
+	}
+	r := &path.Result{Host: "test.example.net", Address: "203.0.113.9", Load: &path.Load{Direction: "up"}, Reached: true, HomeHops: 1, Hops: []path.HopFigures{
+		{Hop: 1, Address: "192.168.1.1", Name: "router.lan", Idle: figures(10, 0.4, 0.6, 1.2), Loaded: figures(12, 0.4, 0.7, 1.9), Increase: &path.Increase{P50: 0.1, P95: 1.3}},
+		{Hop: 2, Address: "198.51.100.1", Idle: figures(10, 9.8, 10.1, 11), Loaded: figures(12, 410, 940, 972), Increase: &path.Increase{P50: 930, P95: 962}},
+		{Hop: 3, Idle: &path.Figures{Sent: 10, Loss: 1}, Loaded: &path.Figures{Sent: 12, Loss: 1}},
+		{Hop: 4, Address: "203.0.113.9", Destination: true, Idle: figures(10, 19.8, 20.1, 21), Loaded: figures(12, 420, 951, 983), Increase: &path.Increase{P50: 931, P95: 963}},
+	}, Begins: &path.Beginning{Hop: 2, After: 1, Place: path.Uplink, IncreaseMs: 931}}
+	v := NewPath("test.example.net")
+	now := time.Duration(0)
+	for i := 1; i <= 12; i++ {
+		now += time.Second
+		last := r.Hops[3].Loaded
+		last.Received, last.LastMs = i, 20.1+931*min(1, float64(i)/4)
+		v.Observe(now, walk.Progress{Phase: "upload", Elapsed: time.Duration(i) * time.Second, Duration: 20 * time.Second, Result: r})
+	}
+	return v, now
+}
+
+// A drawer is a view.
+type drawer interface {
+	Draw(now time.Duration, o Options) string
+}
+
+func views() map[string]func() (drawer, time.Duration) {
+	return map[string]func() (drawer, time.Duration){
+		"test":       func() (drawer, time.Duration) { return testUnder() },
+		"tune":       func() (drawer, time.Duration) { return tuneUnder() },
+		"path":       func() (drawer, time.Duration) { return pathUnder() },
+		"connecting": func() (drawer, time.Duration) { return NewTest("h", time.Second, time.Second, 1), 0 },
+		"ending": func() (drawer, time.Duration) {
+			l, now := tuneUnder()
+			l.End("interrupted: putting everything back as it was")
+			return l, now
+		},
+	}
+}
+
+// The screens are those that were looked at.
+func TestGolden(t *testing.T) {
+	for name, view := range views() {
+		for _, o := range []Options{{80, 24, false, false}, {40, 20, false, false}, {200, 50, false, false}, {80, 24, true, false}, {80, 24, false, true}} {
+			file := fmt.Sprintf("%s-%dx%d", name, o.Width, o.Height)
+			if o.Colour {
+				file += "-colour"
+			}
+			if o.ASCII {
+				file += "-ascii"
+			}
+			v, now := view()
+			got := v.Draw(now, o) + "\n"
+			file = filepath.Join("testdata", file+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil || string(want) != got {
+				t.Errorf("%s (%v): got\n%s", file, err, got)
+			}
+		}
+	}
+}
+
+var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// Whatever the size: nothing is wider or higher than the screen, colour is
+// never the only sign, and ASCII is ASCII.
+func TestLaws(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for name, view := range views() {
+		v, now := view()
+		for range 150 {
+			o := Options{Width: rng.IntN(230), Height: rng.IntN(70), Colour: true}
+			coloured := v.Draw(now, o)
+			text := sgr.ReplaceAllString(coloured, "")
+			lines := strings.Split(text, "\n")
+			if len(lines) > max(o.Height, 1) {
+				t.Fatalf("%s at %+v: %d lines", name, o, len(lines))
+			}
+			for _, l := range lines {
+				if width(l) > max(o.Width, 1) || strings.ContainsFunc(l, unicode.IsControl) {
+					t.Fatalf("%s at %+v: %q", name, o, l)
+				}
+			}
+			o.Colour = false
+			uncoloured := v.Draw(now, o)
+			if sgr.ReplaceAllString(uncoloured, "") != text {
+				t.Fatalf("%s at %+v: without colour it says something else", name, o)
+			}
+			for _, code := range sgr.FindAllString(uncoloured, -1) {
+				if code != "\x1b[0m" && code != "\x1b[0;1m" {
+					t.Fatalf("%s at %+v: %q without colour", name, o, code)
+				}
+			}
+			o.ASCII = true
+			if s := sgr.ReplaceAllString(v.Draw(now, o), ""); strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII || r == '?' }) && name != "path" {
+				t.Fatalf("%s at %+v: not ASCII, or without a sign of its own:\n%s", name, o, s)
+			}
+		}
+	}
+}
+
+// What the table says is what the answers say: slow start is not counted, and
+// the idle median is what the others are over.
+func TestFigures(t *testing.T) {
+	l, now := testUnder()
+	q := l.newest(verdict.PhaseUpload).quantiles()
+	var counted []time.Duration
+	for _, p := range l.phases[2:] {
+		counted = append(counted, p.answers...)
+	}
+	if want := verdict.Summarise(counted); len(counted) != 75 || q != want || q.Min < 800 { // 1.5 s of them
+		t.Errorf("%d answers, %+v, want %+v", len(counted), q, want)
+	}
+	if over, ok := l.over(q.P95); !ok || over < 930 || over > 952 {
+		t.Errorf("over idle: %v", over)
+	}
+	if down := l.newest(verdict.PhaseDownload).down(); down != 28600*unit.KbitPerSecond {
+		t.Errorf("download %v", down)
+	}
+	if s := sgr.ReplaceAllString(l.Draw(now, Options{Width: 80, Height: 24}), ""); !strings.Contains(s, "▶ upload 4.0 of 10 s") || !strings.Contains(s, "about 16 s left") {
+		t.Error(s)
+	}
+}
+
+// Texts from outside cannot reach the terminal.
+func TestHostile(t *testing.T) {
+	l := NewTest("evil\x1b]0;title\x07\u202e世界", time.Second, time.Second, 1)
+	s := l.Draw(0, Options{Width: 80, Height: 24, Colour: true})
+	if text := sgr.ReplaceAllString(s, ""); strings.ContainsAny(text, "\x1b\x07\u202e世") || !strings.Contains(text, "evil?]0;title?") {
+		t.Errorf("%q", text)
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !unix && !omit_tui
+
+package screen
+
+import "os"
+
+// foreground says whether this process may change the terminal.
+func foreground(*os.File) bool { return true }

@@ -1,0 +1,16 @@
+//go:build unix && !omit_tui
+
+package screen
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// foreground says whether this process may change the terminal: one in the
+// background would be stopped.
+func foreground(in *os.File) bool {
+	group, err := unix.IoctlGetInt(int(in.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}

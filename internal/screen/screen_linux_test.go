@@ -1,0 +1,92 @@
+//go:build !omit_tui
+
+package screen
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"unbloat/internal/live"
+	"unbloat/internal/screen/screentest"
+)
+
+// The view is shown, a key asks for the end, and the terminal is as it was
+// before, with the cursor and the screen of its own.
+func TestScreenGivesTheTerminalBack(t *testing.T) {
+	for _, key := range []string{"\x03", "q", ""} {
+		p := screentest.Open(t, 60, 15)
+		before := p.State()
+		asked := make(chan struct{})
+		once := sync.OnceFunc(func() { close(asked) })
+		s := Open(Config{In: p.TTY, Out: p.TTY, Options: live.Options{}, Interrupt: once, Draw: func(_ time.Duration, o live.Options) string {
+			return fmt.Sprintf("screen of %d by %d", o.Width, o.Height)
+		}})
+		p.Wait("screen of 60 by 15")
+		p.Wait("\x1b[?1049h")
+		if p.State() == before {
+			t.Error("the terminal was not made raw: a key would be echoed")
+		}
+		if key != "" {
+			if _, err := p.Keys.WriteString(key); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-asked:
+			case <-time.After(30 * time.Second):
+				t.Fatalf("key %q did not interrupt", key)
+			}
+		}
+		s.Close()
+		s.Close() // again does nothing
+		p.Wait("\x1b[?1049l")
+		if after := p.State(); after != before {
+			t.Errorf("key %q: the terminal was %+v and is %+v", key, before, after)
+		}
+		end := p.Text()[strings.LastIndex(p.Text(), "\x1b[?1049l"):]
+		if !strings.Contains(p.Text(), "\x1b[?25h") || strings.Contains(end, "screen of") {
+			t.Errorf("key %q: no cursor, or drawn after the end: %q", key, end)
+		}
+	}
+}
+
+// Where a view can be shown, and with what.
+func TestSuitable(t *testing.T) {
+	p := screentest.Open(t, 80, 24)
+	env := func(vars ...string) func(string) string {
+		return func(name string) string {
+			for _, v := range vars {
+				if n, value, _ := strings.Cut(v, "="); n == name {
+					return value
+				}
+			}
+			return ""
+		}
+	}
+	file, err := os.CreateTemp(t.TempDir(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, c := range []struct{ in, out *os.File }{{file, p.TTY}, {p.TTY, file}, {p.TTY, p.TTY}} { // the last is not this process's own terminal
+		if Suitable(c.in, c.out, env("TERM=xterm")) {
+			t.Errorf("%s to %s is suitable", c.in.Name(), c.out.Name())
+		}
+	}
+	for _, c := range []struct {
+		vars string
+		want live.Options
+	}{
+		{"LANG=de_DE.UTF-8 TERM=xterm", live.Options{Colour: true}},
+		{"LANG=C TERM=xterm", live.Options{Colour: true, ASCII: true}},
+		{"LANG=C LC_ALL=C.utf8 NO_COLOR=1 TERM=xterm", live.Options{}},
+		{"LANG=C.UTF-8 TERM=linux", live.Options{Colour: true, ASCII: true}},
+	} {
+		if got := OptionsOf(env(strings.Fields(c.vars)...)); got != c.want {
+			t.Errorf("%s: %+v", c.vars, got)
+		}
+	}
+}
