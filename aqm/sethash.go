@@ -45,3 +45,15 @@ func (h *setHash) find(key uint32, busy func(place uint32) bool) (place uint32, 
 	h.keys[own] = key
 	return own, true
 }
+
+// lookup returns the place that has been given to key, if it still is key's.
+func (h *setHash) lookup(key uint32) (place uint32, ok bool) {
+	own := key % setPlaces
+	way, set := own%setWays, own-own%setWays
+	for i := range uint32(setWays) {
+		if p := set + (way+i)%setWays; h.keys[p] == key {
+			return p, true
+		}
+	}
+	return 0, false
+}

@@ -10,7 +10,7 @@ import (
 
 // SparseFirstParams sets SparseFirst up. DefaultSparseFirst fills it.
 type SparseFirstParams struct {
-	StartTime StartTimeParams // of both lanes; its limit holds for each
+	StartTime StartTimeParams // of all lanes; its limit holds for each
 	Rate      unit.Rate       // what the link carries, or the shaper before it
 	// FlowRate and FlowBurst say what is sparse: a flow that at no time sends
 	// more than FlowBurst + FlowRate × t. A burst below the longest packet
@@ -34,50 +34,52 @@ func DefaultSparseFirst(d Dialect, rate unit.Rate) SparseFirstParams {
 
 // sparseFlow is what is known of one flow.
 type sparseFlow struct {
-	tokens int64 // bytes × 8e9, as of filled
+	key    uint32 // mixed
+	lane   uint8  // of the first lanes: where its packets wait
+	ahead  int32  // packets there
+	queued int32  // packets in the lane of the others
+	tokens int64  // bytes × 8e9, as of filled
+	used   int64  // bytes that it sent in the last second or so
 	filled unit.Instant
-	ahead  int32 // packets in the first lane
-	queued int32 // packets in the lane of the others
 }
 
 // SparseFirst is start-time fair queueing with a bounded guarantee: flows that
-// stay sparse have a lane of their own, which goes first up to a share of the
+// stay sparse have lanes of their own, which go first up to a share of the
 // rate. A fair queue alone gives a call no more than its fair share, which among
 // 200 flows on a slow link is less than it needs.
 //
-// While the sparse flows together want more than their share, the threshold
-// sinks, down to three quarters: whoever keeps just below it loses the guarantee
-// before a call does that needs less. Flows that send as a call does cannot be
-// told from one; too many of them get their fair share of the lane.
+// Among sparse flows, those go first that used least in the last second, by
+// eighths of FlowRate; flows of the same eighth are fair to each other. So flows
+// that abuse the guarantee, keeping just below the threshold, stand behind a
+// call, however many they are; and together they have no more than the share, so
+// that all others keep the rest. Flows that send as a call does cannot be told
+// from one; too many of them get their fair share of the lane.
 //
-// Both lanes are StartTime, so that sparse flows are fair to each other when
-// they are too many. A flow whose packets wait in the second lane stays there
-// until they are gone, and what it still has in the first goes before, so that
-// nothing is reordered.
+// A flow whose packets wait in the lane of the others stays there until they
+// are gone; when its turn comes there, what it still has in a first lane goes
+// before, so that nothing is reordered.
 type SparseFirst struct {
-	params      SparseFirstParams
-	first, rest *StartTime
-	owed        int // packets in the first lane of flows that have others in the second
-	flows       []sparseFlow
-	rate        int64 // FlowRate, or less while there is not enough for all
-	adapted     unit.Instant
-	starved     bool  // since adapted: the first lane had to wait for its share
-	most        int64 // tokens of a flow's full bucket
-	lane        int64 // what the first lane may send now, bytes × 8e9 × 16
-	laneMost    int64
-	filled      unit.Instant
+	params   SparseFirstParams
+	lanes    [sparseLanes]*StartTime
+	rest     *StartTime
+	flows    []sparseFlow      // in sets of sparseWays
+	strange  [sparseSets]int32 // packets in the lane of the others of flows without an entry
+	most     int64             // tokens of a flow's full bucket
+	lane     int64             // what the first lanes may send now, bytes × 8e9 × 16
+	laneMost int64
+	filled   unit.Instant
 }
 
 const (
-	adaptEvery   = unit.Instant(100e6) // between two looks at the threshold
-	laneSpan     = 50e6                // ns of the lane's share that it may save up
-	sparsePlaces = 16384               // a call among 200 flows shares its place once in 80 times
-	mixFactor    = 0x9E3779B1
-	unmixFactor  = 0xE8B2F51 // mixFactor × unmixFactor = 1 modulo 2³²
-	leastSparse  = 3         // quarters of FlowRate to which the threshold sinks at most
-	sinkOf       = 128       // by this part a step
-	riseOf       = 1024
-	penalty      = int64(1e9) // ns that a flow is not sparse after it sent too much
+	laneSpan    = 50e6 // ns of the lanes' share that they may save up
+	sparseLanes = 8
+	laneLimit   = 1000 // packets in one of the first lanes
+	sparseSets  = 1024 // of the table of flows,
+	sparseWays  = 4    // so that a call and one of 200 flows never have to share a place
+	mixFactor   = 0x9E3779B1
+	unmixFactor = 0xE8B2F51  // mixFactor × unmixFactor = 1 modulo 2³²
+	penalty     = int64(1e9) // ns that a flow is not sparse after it sent too much
+	usedSpan    = int64(1e9) // ns after which use is forgotten
 )
 
 // tokenUnit is one byte in tokens: a rate in bit/s earns its own value each ns.
@@ -93,22 +95,23 @@ func NewSparseFirst(p SparseFirstParams) (*SparseFirst, error) {
 	case p.Share < 1 || p.Share > 16:
 		return nil, errors.New("sparse first: the share is between 1 and 16 sixteenths")
 	}
-	q := &SparseFirst{params: p, flows: make([]sparseFlow, sparsePlaces), most: int64(p.FlowBurst) * tokenUnit}
+	q := &SparseFirst{params: p, flows: make([]sparseFlow, sparseSets*sparseWays), most: int64(p.FlowBurst) * tokenUnit}
 	q.laneMost = max(int64(p.StartTime.CoDel.MTU)*tokenUnit*16, int64(p.Rate)*int64(p.Share)*laneSpan)
-	q.rate = int64(p.FlowRate)
 	for i := range q.flows {
 		q.flows[i].tokens = q.most
 	}
 	q.lane = q.laneMost
 	first, rest := p.StartTime, p.StartTime
-	first.CoDel.MTU = p.FlowBurst
+	first.CoDel.MTU, first.CoDel.Packets = p.FlowBurst, min(laneLimit, first.CoDel.Packets)
 	first.CoDel.Drop, rest.CoDel.Drop = q.dropped(q.leftFirst), q.dropped(q.left)
 	var err error
-	if q.first, err = NewStartTime(first); err == nil {
-		q.rest, err = NewStartTime(rest)
-	}
-	if err != nil {
+	if q.rest, err = NewStartTime(rest); err != nil {
 		return nil, fmt.Errorf("sparse first: %w", err)
+	}
+	for i := range q.lanes {
+		if q.lanes[i], err = NewStartTime(first); err != nil {
+			return nil, fmt.Errorf("sparse first: %w", err)
+		}
 	}
 	return q, nil
 }
@@ -124,29 +127,65 @@ func (q *SparseFirst) dropped(left func(Packet)) DropFunc {
 	}
 }
 
-// entry returns what is known of the flow with a mixed key.
-func (q *SparseFirst) entry(key uint32) *sparseFlow { return &q.flows[key%sparsePlaces] }
+// entry returns what is known of the flow with a mixed key, nil for nothing.
+func (q *SparseFirst) entry(key uint32) *sparseFlow {
+	set := q.flows[key%sparseSets*sparseWays:][:sparseWays]
+	for i := range set {
+		if set[i].key == key {
+			return &set[i]
+		}
+	}
+	return nil
+}
+
+// claim returns the entry of a flow, in the place of the one that was idle for
+// longest if it is new; nil if no place is free.
+func (q *SparseFirst) claim(key uint32) *sparseFlow {
+	if f := q.entry(key); f != nil {
+		return f
+	}
+	if q.strange[key%sparseSets] > 0 { // perhaps its own: they must not be overtaken
+		return nil
+	}
+	set := q.flows[key%sparseSets*sparseWays:][:sparseWays]
+	var idle *sparseFlow
+	for i := range set {
+		if f := &set[i]; f.ahead+f.queued == 0 && (idle == nil || f.filled < idle.filled) {
+			idle = f
+		}
+	}
+	if idle != nil {
+		*idle = sparseFlow{key: key, tokens: q.most}
+	}
+	return idle
+}
 
 // Enqueue implements Queue.
 func (q *SparseFirst) Enqueue(now unit.Instant, p Packet) {
 	p.Flow = q.mix(p.Flow)
-	q.adapt(now)
-	f := q.entry(p.Flow)
-	passed := min(int64(now-f.filled), q.most/q.rate+penalty)
-	f.tokens = min(q.most, f.tokens+passed*q.rate)
+	f := q.claim(p.Flow)
+	if f == nil {
+		q.strange[p.Flow%sparseSets]++
+		q.rest.Enqueue(now, p)
+		return
+	}
+	rate := int64(q.params.FlowRate)
+	passed := int64(now - f.filled)
 	f.filled = now
+	f.tokens = min(q.most, f.tokens+min(passed, q.most/rate+penalty)*rate)
+	f.used += int64(p.Size) - f.used*min(passed, usedSpan)/usedSpan
 	cost := int64(p.Size) * tokenUnit
 	if f.queued == 0 && f.tokens >= cost {
 		f.tokens -= cost
+		if f.ahead == 0 {
+			f.lane = uint8(min(f.used*8*sparseLanes/rate, sparseLanes-1))
+		}
 		f.ahead++
-		q.first.Enqueue(now, p)
+		q.lanes[f.lane].Enqueue(now, p)
 		return
 	}
 	if f.tokens >= 0 { // too much at once: for a second it is like the others
-		f.tokens = -q.rate * penalty
-	}
-	if f.queued == 0 {
-		q.owed += int(f.ahead)
+		f.tokens = -rate * penalty
 	}
 	f.queued++
 	q.rest.Enqueue(now, p)
@@ -154,66 +193,51 @@ func (q *SparseFirst) Enqueue(now unit.Instant, p Packet) {
 
 // left takes in that a packet is no longer in the lane of the others.
 func (q *SparseFirst) left(p Packet) {
-	f := q.entry(p.Flow)
-	f.queued--
-	if f.queued == 0 {
-		q.owed -= int(f.ahead)
+	if f := q.entry(p.Flow); f != nil {
+		f.queued--
+	} else {
+		q.strange[p.Flow%sparseSets]--
 	}
 }
 
-// leftFirst takes in that a packet is no longer in the first lane.
-func (q *SparseFirst) leftFirst(p Packet) {
-	f := q.entry(p.Flow)
-	f.ahead--
-	if f.queued > 0 {
-		q.owed--
-	}
-}
+// leftFirst takes in that a packet is no longer in a first lane.
+func (q *SparseFirst) leftFirst(p Packet) { q.entry(p.Flow).ahead-- }
 
 // Dequeue implements Queue.
 func (q *SparseFirst) Dequeue(now unit.Instant) (Packet, bool) {
 	rate := int64(q.params.Rate) * int64(q.params.Share)
-	passed := min(int64(now-q.filled), q.laneMost/rate+1)
+	passed := min(int64(now-q.filled), 2*q.laneMost/rate+1)
 	q.lane = min(q.laneMost, q.lane+passed*rate)
 	q.filled = now
-	if q.lane > 0 || q.owed > 0 || q.rest.Len() == 0 {
-		if p, ok := q.first.Dequeue(now); ok {
-			q.leftFirst(p)
-			q.lane -= int64(p.Size) * tokenUnit * 16
-			p.Flow = q.unmix(p.Flow)
-			return p, true
+	for {
+		if q.lane > 0 || q.rest.Len() == 0 {
+			for _, l := range q.lanes {
+				if p, ok := l.Dequeue(now); ok {
+					q.lane = max(q.lane-int64(p.Size)*tokenUnit*16, -q.laneMost)
+					return q.sent(p, q.leftFirst)
+				}
+			}
 		}
-	} else if q.first.Len() > 0 {
-		q.starved = true
-	}
-	p, ok := q.rest.Dequeue(now)
-	if ok {
-		q.left(p)
-	} else {
-		p, ok = q.first.Dequeue(now)
+		key, ok := q.rest.first()
 		if !ok {
-			return p, false
+			return Packet{}, false
 		}
-		q.leftFirst(p)
+		if f := q.entry(key); f != nil && f.ahead > 0 {
+			if p, ok := q.lanes[f.lane].dequeueOf(now, key); ok {
+				q.rest.charge(p.Size)
+				return q.sent(p, q.leftFirst)
+			}
+		} else if p, ok := q.rest.Dequeue(now); ok {
+			return q.sent(p, q.left)
+		}
 	}
-	p.Flow = q.unmix(p.Flow)
-	return p, ok
 }
 
-// adapt lowers the threshold while the sparse flows want more than their share,
-// and raises it again afterwards.
-func (q *SparseFirst) adapt(now unit.Instant) {
-	if now-q.adapted < adaptEvery {
-		return
-	}
-	q.adapted = now
-	full := int64(q.params.FlowRate)
-	if q.starved {
-		q.rate = max(q.rate-q.rate/sinkOf, full/4*leastSparse, 1)
-	} else {
-		q.rate = min(q.rate+q.rate/riseOf+1, full)
-	}
-	q.starved = false
+// sent takes a packet out of the accounts, and gives it its own key back.
+func (q *SparseFirst) sent(p Packet, left func(Packet)) (Packet, bool) {
+	left(p)
+	p.Flow = q.unmix(p.Flow)
+	return p, true
 }
 
 // mix turns a flow key into another that only who knows the seed can foresee;
@@ -230,9 +254,21 @@ func (q *SparseFirst) unmix(key uint32) uint32 {
 func (q *SparseFirst) Next(now unit.Instant) (unit.Instant, bool) { return now, q.Len() > 0 }
 
 // Len implements Queue.
-func (q *SparseFirst) Len() int { return q.first.Len() + q.rest.Len() }
+func (q *SparseFirst) Len() int {
+	n := q.rest.Len()
+	for _, l := range q.lanes {
+		n += l.Len()
+	}
+	return n
+}
 
-// Stats implements Queue: the sum of both lanes'.
-func (q *SparseFirst) Stats() Stats { return q.first.Stats().plus(q.rest.Stats()) }
+// Stats implements Queue: the sum of all lanes'.
+func (q *SparseFirst) Stats() Stats {
+	sum := q.rest.Stats()
+	for _, l := range q.lanes {
+		sum = sum.plus(l.Stats())
+	}
+	return sum
+}
 
 var _ Queue = (*SparseFirst)(nil)

@@ -115,6 +115,45 @@ func (q *StartTime) Dequeue(now unit.Instant) (Packet, bool) {
 	return Packet{}, false
 }
 
+// first returns the key of the flow whose packet is at the head of the one that
+// is served next; false when the queue is empty.
+func (q *StartTime) first() (uint32, bool) {
+	for len(q.heap) > 0 {
+		if head := q.flows[q.heap[0]].head; head != 0 {
+			return q.nodes[head].Flow, true
+		}
+		q.removeFirst()
+	}
+	return 0, false
+}
+
+// charge charges the flow that is served next for a packet that it sent past
+// this queue.
+func (q *StartTime) charge(size unit.Size) {
+	f := &q.flows[q.heap[0]]
+	f.tag += uint64(size)
+	f.key, f.order = f.tag, 0
+	q.most = max(q.most, f.tag)
+	q.sink(0)
+}
+
+// dequeueOf is Dequeue out of turn, for the flow with that key; it is anybody's
+// turn if that flow lost its place to another.
+func (q *StartTime) dequeueOf(now unit.Instant, key uint32) (Packet, bool) {
+	i, ok := q.hash.lookup(key)
+	if !ok || q.flows[i].spot == 0 {
+		return q.Dequeue(now)
+	}
+	f := &q.flows[i]
+	n := q.law.dequeue(&q.store, &f.codelQueue, now)
+	if n == 0 { // its place in the heap is cleared when it comes up
+		return q.Dequeue(now)
+	}
+	f.tag += uint64(q.nodes[n].Size)
+	q.most = max(q.most, f.tag)
+	return q.send(n), true
+}
+
 // Next implements Queue: it never holds a packet back.
 func (q *StartTime) Next(now unit.Instant) (unit.Instant, bool) { return q.next(now) }
 

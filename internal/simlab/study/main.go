@@ -30,11 +30,13 @@ const (
 type situation struct {
 	name    string
 	rate    unit.Rate
-	bulk    int  // greedy TCP uploads of another host
-	swarm   int  // the same, on the caller's host
-	flood   int  // greedy UDP flows of full packets, of another host
-	abusers int  // UDP flows of 300 bytes, just under the threshold for sparse flows
-	collide bool // all flows have keys that are equal modulo 1024
+	bulk    int       // greedy TCP uploads of another host
+	swarm   int       // the same, on the caller's host
+	flood   int       // greedy UDP flows of full packets, of another host
+	abusers int       // UDP flows just under the threshold for sparse flows
+	small   unit.Size // bytes of their packets
+	pace    float64   // of the threshold
+	collide bool      // all flows have keys that are equal modulo 1024
 }
 
 func situations() []situation {
@@ -48,11 +50,26 @@ func situations() []situation {
 		{name: "8 bulk at 1 Mbit/s", rate: unit.MbitPerSecond, bulk: 8},
 		{name: "swarm of 40 on the caller's host", rate: five, swarm: 40, bulk: 4},
 		{name: "40 bulk, all colliding", rate: five, bulk: 40, collide: true},
-		{name: "1 abuser, 10 bulk", rate: five, bulk: 10, abusers: 1},
-		{name: "10 abusers, 10 bulk", rate: five, bulk: 10, abusers: 10},
-		{name: "20 abusers, 10 bulk", rate: five, bulk: 10, abusers: 20},
-		{name: "50 abusers, 10 bulk", rate: five, bulk: 10, abusers: 50},
+		abuse(1, 10, 300), abuse(10, 10, 300), abuse(20, 10, 300), abuse(50, 10, 300),
+		abuse(50, 10, 100), abuse(50, 1, 300), modest(20, 10), modest(50, 10),
 	}
+}
+
+// abuse is flows that keep just below the threshold for sparse ones.
+func abuse(flows, bulk int, size unit.Size) situation {
+	s := situation{rate: 5 * unit.MbitPerSecond, bulk: bulk, abusers: flows, small: size, pace: 0.98}
+	s.name = fmt.Sprintf("%d abusing, %d bulk", flows, bulk)
+	if size != 300 {
+		s.name += fmt.Sprintf(", packets of %d bytes", size)
+	}
+	return s
+}
+
+// modest is abusers that send a little less than the call does.
+func modest(flows, bulk int) situation {
+	s := abuse(flows, bulk, 214)
+	s.name, s.pace = fmt.Sprintf("%d flows of 80 kbit/s, %d bulk", flows, bulk), 0.64
+	return s
 }
 
 // A candidate is a queue, with the shaper that holds the rate.
@@ -177,7 +194,7 @@ func measure(s situation, c candidate, seed uint64) (outcome, error) {
 	}
 	threshold := aqm.DefaultSparseFirst(aqm.Linux73, s.rate).FlowRate
 	for range s.abusers {
-		if err := udp(n, random, 3, 300, threshold.Scale(0.98)); err != nil {
+		if err := udp(n, random, 3, s.small, threshold.Scale(s.pace)); err != nil {
 			return o, err
 		}
 	}
