@@ -39,7 +39,8 @@ func newServeCommand() *cobra.Command {
 other programs know: irtt, iperf3 (TCP), and on one port for HTTP and HTTPS
 ndt7, LibreSpeed's, Cloudflare's and networkQuality's clients.
 
-Open the ports in the firewall. HTTPS uses --cert and --cert-key, or a
+Open the ports in the firewall; the page's is TCP and, where browsers know
+WebTransport, UDP. HTTPS uses --cert and --cert-key, or a
 certificate of its own, made at the first start; its fingerprint is logged, for
 clients to pin. Datagrams that carry no session's token are not answered, and no
 answer is longer than its question.
@@ -127,19 +128,25 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 			log.Info("certificate", "sha256", serve.Fingerprint(cert))
 		}
 	}
+	var people *page.Handler
 	if p.Web != "" {
 		results, closeResults, err := o.openResults(c.Context(), log)
 		if err != nil {
 			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
 		}
 		defer closeResults()
-		people := page.New(page.Options{Store: results, Log: log})
+		people = page.New(page.Options{Store: results, Log: log})
 		defer people.Close()
 		p.Page = people
 	}
 	s, err := serve.Listen(p)
 	if err != nil {
 		return &exitError{exitPrecondition, err}
+	}
+	if people != nil && s.Web().IsValid() {
+		if _, err := people.ListenDatagrams(s.Web().String()); err != nil {
+			log.Warn("the page's probes travel over TCP only", "reason", err)
+		}
 	}
 	log.Info("serving", "address", s.Addr(), "irtt", s.Irtt(), "iperf3", s.Iperf3(), "web", s.Web(), "metrics", s.Metrics())
 	err = s.Serve(c.Context())

@@ -89,7 +89,10 @@ func (p *RawPhase) lateness(intervalUs int64) []time.Duration {
 
 // notes says what this browser's measurement could not tell.
 func (s *Submission) notes() []string {
-	notes := []string{"probes ran over TCP, so a lost one shows as a slow one"}
+	notes := []string{"probes ran over TCP (WebSocket), so a lost one shows as a slow one"}
+	if s.Transport == OverWebTransport {
+		notes = []string{"probes ran as datagrams (WebTransport), beside TCP"}
+	}
 	switch s.Protocol {
 	case "h2", "h3":
 		notes = append(notes, "all loads shared one connection ("+s.Protocol+")")

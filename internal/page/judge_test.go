@@ -54,6 +54,7 @@ func cases() map[string]*Submission {
 	edit("hidden", func(s *Submission) { s.HiddenUs = 1_550_000 })
 	edit("coarse clock", func(s *Submission) { s.TickUs = 16_667 })
 	edit("one connection", func(s *Submission) { s.Protocol = "h2" })
+	edit("datagrams", func(s *Submission) { s.Transport = OverWebTransport })
 	edit("idle only", func(s *Submission) { s.Phases = s.Phases[:1] })
 	edit("upload only", func(s *Submission) { s.Phases = slices.Delete(s.Phases, 1, 2) })
 	return out

@@ -83,6 +83,9 @@ type Handler struct {
 
 	keeping *quota // of results
 
+	datagrams   *datagrams // nil: none
+	certificate *shortCert // of datagrams
+
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup // of sessions
@@ -144,6 +147,9 @@ func (h *Handler) Close() {
 	h.mu.Lock() // no session may begin once it is waited for
 	h.stop()
 	h.mu.Unlock()
+	if h.datagrams != nil {
+		h.datagrams.close()
+	}
 	h.wg.Wait()
 }
 

@@ -27,6 +27,10 @@ type Hello struct {
 	Flows   int     `json:"flows"`   // at once, at most
 	Bytes   int64   `json:"bytes"`   // in all, at most
 	Server  string  `json:"server"`  // how results call this server
+	// Certificate is the SHA-256, in hexadecimal, of that of /api/datagrams on
+	// the page's host and port, a WebTransport server that answers the
+	// session's probes too; "": there is none.
+	Certificate string `json:"certificate"`
 }
 
 const (
@@ -81,7 +85,7 @@ func (h *Handler) probe(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) echo(ctx context.Context, s *session, c *websocket.Conn, r *http.Request) (websocket.StatusCode, string) {
 	hello, err := json.Marshal(Hello{
 		Session: s.token, Seconds: h.limits.Session.Seconds(), Flows: h.limits.Flows,
-		Bytes: int64(h.limits.Bytes), Server: h.nameFor(r),
+		Bytes: int64(h.limits.Bytes), Server: h.nameFor(r), Certificate: h.certificate.hash(),
 	})
 	if err != nil {
 		return websocket.StatusInternalError, "no hello"
@@ -89,7 +93,7 @@ func (h *Handler) echo(ctx context.Context, s *session, c *websocket.Conn, r *ht
 	if err := within(ctx, helloTimeLimit, func(ctx context.Context) error { return c.Write(ctx, websocket.MessageText, hello) }); err != nil {
 		return closeTimeIsUp, "hello not taken"
 	}
-	for n := 1; ; n++ {
+	for {
 		var at time.Duration
 		var msg []byte
 		err := within(ctx, h.limits.Silence, func(ctx context.Context) (err error) {
@@ -106,7 +110,7 @@ func (h *Handler) echo(ctx context.Context, s *session, c *websocket.Conn, r *ht
 			return closeTimeIsUp, fmt.Sprintf("closed with status %d", websocket.CloseStatus(err))
 		case len(msg) < 4:
 			return closeTooFast, "a probe has at least 4 bytes"
-		case float64(n) > allowedBurst+at.Seconds()*mostPerSecond:
+		case !s.may(at):
 			return closeTooFast, "too many probes"
 		}
 		err = within(ctx, h.limits.Silence, func(ctx context.Context) error {
@@ -116,6 +120,12 @@ func (h *Handler) echo(ctx context.Context, s *session, c *websocket.Conn, r *ht
 			return closeTimeIsUp, "the answer was not taken"
 		}
 	}
+}
+
+// may reports whether the session may send one more probe at an instant of its
+// clock, by whatever way.
+func (s *session) may(at time.Duration) bool {
+	return float64(s.probes.Add(1)) <= allowedBurst+at.Seconds()*mostPerSecond
 }
 
 // within runs do, which has to end in time.

@@ -23,7 +23,7 @@ func (f fakeLine) submission(rng *rand.Rand) *Submission {
 	if f.seconds == 0 {
 		f.seconds = 8
 	}
-	s := &Submission{Schema: SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1"}
+	s := &Submission{Schema: SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: OverWebSocket}
 	names := []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload}
 	if f.both {
 		names = append(names, verdict.PhaseBoth)

@@ -21,7 +21,10 @@ type session struct {
 	up     atomic.Int64 // bytes that uploads brought
 	moved  atomic.Int64 // bytes both ways
 	flows  atomic.Int32
-	stored atomic.Bool // its one result has been kept
+	probes atomic.Int64
+
+	datagrams atomic.Bool // it has a connection for them
+	stored    atomic.Bool // its one result has been kept
 }
 
 var (

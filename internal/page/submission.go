@@ -26,8 +26,15 @@ type Submission struct {
 	TickUs     int64      `json:"tick_us"`     // how coarse the browser's clock is
 	HiddenUs   int64      `json:"hidden_us"`   // how long the tab was not in front
 	Protocol   string     `json:"protocol"`    // of the loads: "http/1.1", "h2", …; "" if the browser does not tell
+	Transport  string     `json:"transport"`   // of the probes: OverWebSocket or OverWebTransport
 	Phases     []RawPhase `json:"phases"`      // idle first
 }
+
+// What the probes of a Submission travelled over.
+const (
+	OverWebSocket    = "websocket"    // TCP
+	OverWebTransport = "webtransport" // QUIC datagrams
+)
 
 // A RawPhase is one phase of a Submission. The columns of a probe are of equal
 // length, ordered by SentUs.
@@ -118,6 +125,8 @@ func (s *Submission) check() error {
 		return errors.New("tick_us or hidden_us is out of range")
 	case len(s.Protocol) > 16 || strings.ContainsFunc(s.Protocol, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("protocol is no name of a protocol")
+	case s.Transport != OverWebSocket && s.Transport != OverWebTransport:
+		return fmt.Errorf("transport is neither %s nor %s", OverWebSocket, OverWebTransport)
 	case len(s.Phases) == 0 || s.Phases[0].Name != verdict.PhaseIdle:
 		return errors.New("the first phase is not idle")
 	}

@@ -1,11 +1,17 @@
-// Sends probes at fixed instants over a WebSocket and stamps their answers. It
-// has a thread of its own, so that neither drawing nor the loads delay it.
+// Sends probes at fixed instants, as datagrams or else over the session's
+// WebSocket, and stamps their answers. It has a thread of its own, so that
+// neither drawing nor the loads delay it.
+import { datagrams, type Datagrams } from "./datagrams";
 import { clock, type FromProbe, type Hello, type Sample, type ToProbe } from "./wire";
 
 const probeBytes = 48;
 const reportEvery = 80; // ms
+const aliveEvery = 5000; // ms between messages on a WebSocket that carries no probes
+const alive = 0xffff_ffff; // their number
+const grace = 3000; // ms after the newest answer, when what is missing is lost
 
 let socket: WebSocket | undefined;
+let fast: Datagrams | undefined;
 let interval = 20;
 let running = false;
 let due = 0;
@@ -13,7 +19,8 @@ let closed = false;
 const samples: Sample[] = []; // by sequence number
 const skips: { at: number; probes: number; late: number }[] = [];
 let news: Sample[] = [];
-let open = 0;
+let newest = -1; // number of the newest probe that was answered
+let newestAt = 0; // when
 let reported = 0;
 
 function post(m: FromProbe): void {
@@ -26,7 +33,7 @@ function connect(url: string): void {
   ws.onmessage = (e: MessageEvent<string | ArrayBuffer>) => {
     const now = clock();
     if (typeof e.data === "string") {
-      post({ is: "hello", hello: JSON.parse(e.data) as Hello, tick: tick() });
+      void begin(JSON.parse(e.data) as Hello);
     } else {
       take(now, new DataView(e.data));
     }
@@ -34,6 +41,20 @@ function connect(url: string): void {
   ws.onclose = (e) => end(e.reason || "The connection to the server ended.");
   ws.onerror = () => end("The server cannot be reached over a WebSocket.");
   socket = ws;
+}
+
+/** Looks for the best way for probes, and says that the test may begin. */
+async function begin(hello: Hello): Promise<void> {
+  fast = await datagrams(hello.session, hello.certificate, take, () => end("The connection of the probes broke off."));
+  if (fast !== undefined) setInterval(() => ping(), aliveEvery);
+  post({ is: "hello", hello, tick: tick(), transport: fast === undefined ? "websocket" : "webtransport" });
+}
+
+/** Keeps the session alive, which is the WebSocket's. */
+function ping(): void {
+  const message = new DataView(new ArrayBuffer(probeBytes));
+  message.setUint32(0, alive);
+  if (socket?.readyState === WebSocket.OPEN) socket.send(message.buffer);
 }
 
 function end(why: string): void {
@@ -52,15 +73,21 @@ function take(now: number, v: DataView): void {
   s.server = Number(v.getBigUint64(4)) / 1e3;
   s.held = Number(v.getBigUint64(12) - v.getBigUint64(4)) / 1e3;
   s.up = Number(v.getBigUint64(20));
-  open--;
+  newest = Math.max(newest, s.seq);
+  newestAt = now;
   news.push(s);
   report(now);
+}
+
+/** Probes that may still be answered: what a newer one has overtaken is lost. */
+function underWay(): number {
+  return samples.length - 1 - newest;
 }
 
 function report(now: number): void {
   if (now - reported < reportEvery) return;
   reported = now;
-  post({ is: "answers", samples: news, open });
+  post({ is: "answers", samples: news, open: underWay() });
   news = [];
 }
 
@@ -90,8 +117,8 @@ function send(): void {
   message.setUint32(0, seq);
   const s: Sample = { seq, due, sent: clock(), received: -1, server: 0, held: 0, up: 0 };
   samples.push(s);
-  open++;
-  socket?.send(message.buffer);
+  if (fast !== undefined) fast.send(message.buffer);
+  else socket?.send(message.buffer);
 }
 
 /** Waits for the answers under way, then hands everything over. */
@@ -99,7 +126,9 @@ function finish(wait: number): void {
   running = false;
   const limit = clock() + wait;
   const look = (): void => {
-    if (open > 0 && clock() < limit && !closed) {
+    const now = clock();
+    const lost = fast !== undefined && now - Math.max(newestAt, samples.at(-1)?.sent ?? 0) > grace;
+    if (underWay() > 0 && !lost && now < limit && !closed) {
       setTimeout(look, 20);
       return;
     }
@@ -139,6 +168,7 @@ self.onmessage = (e: MessageEvent<ToProbe>) => {
       break;
     case "close":
       closed = true;
+      fast?.close();
       socket?.close(1000);
       break;
   }

@@ -1,6 +1,6 @@
 // Runs a test: phases, workers, and what they measured as a Submission. It
 // touches nothing of the page; the panels hear of it through Listener.
-import type { FromLoad, FromProbe, Hello, PhaseName, RawPhase, Sample, Submission, ToLoad, ToProbe } from "./wire";
+import type { FromLoad, FromProbe, Hello, PhaseName, RawPhase, Sample, Submission, ToLoad, ToProbe, Transport } from "./wire";
 import { clock } from "./wire";
 
 export interface Plan {
@@ -43,6 +43,7 @@ export class Run {
   private hiddenSince = 0;
   private hello: Hello | undefined;
   private tick = 0;
+  private transport: Transport = "websocket";
   private fail: (why: Error) => void = () => undefined;
   private readonly failed = new Promise<never>((_, reject) => (this.fail = reject));
   private onHello: () => void = () => undefined;
@@ -106,6 +107,7 @@ export class Run {
       case "hello":
         this.hello = m.hello;
         this.tick = m.tick;
+        this.transport = m.transport;
         this.to.hello(m.hello);
         this.onHello();
         break;
@@ -222,6 +224,7 @@ export class Run {
       tick_us: Math.round(this.tick * 1e3),
       hidden_us: Math.round(this.hidden * 1e3),
       protocol: protocolUsed(),
+      transport: this.transport,
       phases: this.phases.map((p) => this.raw(p, samples, skips, us)),
     };
   }

@@ -217,7 +217,12 @@ export function judge(s: Submission): Test {
   const t: Test = {
     schema: "unbloat.test/1", time: "", label: "browser", server: "", valid: false, invalid_reasons: [],
     grade: "", grade_down: "", grade_up: "", verdict: "",
-    notes: ["CPU load is not judged: a browser does not tell it", "probes ran over TCP, so a lost one shows as a slow one"],
+    notes: [
+      "CPU load is not judged: a browser does not tell it",
+      s.transport === "webtransport"
+        ? "probes ran as datagrams (WebTransport), beside TCP"
+        : "probes ran over TCP (WebSocket), so a lost one shows as a slow one",
+    ],
   };
   if (s.protocol === "h2" || s.protocol === "h3") t.notes?.push(`all loads shared one connection (${s.protocol})`);
   const idle = s.phases[0];

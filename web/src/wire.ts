@@ -10,7 +10,11 @@ export interface Hello {
   flows: number;
   bytes: number;
   server: string;
+  certificate: string; // hash of that of the datagrams' server; "": there is none
 }
+
+/** What probes travel over. */
+export type Transport = "websocket" | "webtransport";
 
 /** What was measured; internal/page documents and checks it. Times are whole µs. */
 export interface Submission {
@@ -19,6 +23,7 @@ export interface Submission {
   tick_us: number;
   hidden_us: number;
   protocol: string;
+  transport: Transport;
   phases: RawPhase[];
 }
 
@@ -145,8 +150,8 @@ export type ToProbe =
   | { do: "close" };
 
 export type FromProbe =
-  | { is: "hello"; hello: Hello; tick: number }
-  | { is: "answers"; samples: Sample[]; open: number } // open: probes without an answer
+  | { is: "hello"; hello: Hello; tick: number; transport: Transport }
+  | { is: "answers"; samples: Sample[]; open: number } // open: probes that may still be answered
   | { is: "finished"; samples: Sample[]; skips: { at: number; probes: number; late: number }[] }
   | { is: "closed"; why: string };
 

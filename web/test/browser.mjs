@@ -1,17 +1,17 @@
 // Drives the page in a headless Chromium as a visitor would, by keyboard, and
 // prints what it found as JSON. internal/page's TestBrowser calls it:
-//   node browser.mjs URL '{"width":…,"height":…,"scheme":"light","both":false,"shots":"DIR"|"","hide":false,"stop":false}'
+//   node browser.mjs URL '{"width":…,"height":…,"scheme":"light","both":false,"shots":"DIR"|"","hide":false,"stop":false,"datagrams":false}'
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
 const [url, text] = process.argv.slice(2);
-const o = { width: 1280, height: 900, scheme: "light", motion: "no-preference", both: false, shots: "", hide: false, stop: false, ...JSON.parse(text ?? "{}") };
+const o = { width: 1280, height: 900, scheme: "light", motion: "no-preference", both: false, shots: "", hide: false, stop: false, datagrams: false, ...JSON.parse(text ?? "{}") };
 const profile = mkdtempSync(join(tmpdir(), "unbloat-chromium-"));
 const context = await chromium.launchPersistentContext(profile, {
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  args: ["--headless", "--no-sandbox", "--disable-gpu", ...(o.datagrams ? [] : ["--disable-quic"]), "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   viewport: { width: o.width, height: o.height },
   deviceScaleFactor: o.width < 600 ? 2 : 1,
   isMobile: o.width < 600,

@@ -1,0 +1,91 @@
+package page
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"sync"
+	"time"
+)
+
+// Browsers take a certificate whose hash they were told instead of an issuer's,
+// if its key is an elliptic one and it is valid for at most 14 days in all
+// (W3C WebTransport, "custom certificate requirements").
+const (
+	certLeeway = time.Hour // of clocks that are late
+	certValid  = 13 * 24 * time.Hour
+	certRenew  = 6 * 24 * time.Hour // well before those who have seen it could need it
+)
+
+// A shortCert is a self-signed certificate that is renewed in time.
+type shortCert struct {
+	clock func() time.Time
+
+	mu   sync.Mutex
+	made time.Time
+	cert *tls.Certificate
+}
+
+func newShortCert(clock func() time.Time) (*shortCert, error) {
+	c := &shortCert{clock: clock}
+	_, err := c.now()
+	return c, err
+}
+
+// now returns the certificate of the day.
+func (c *shortCert) now() (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock()
+	if age := now.Sub(c.made); c.cert != nil && age >= 0 && age < certRenew {
+		return c.cert, nil
+	}
+	cert, err := selfSigned(now)
+	if err != nil {
+		return nil, err
+	}
+	c.cert, c.made = cert, now
+	return cert, nil
+}
+
+// hash returns what a browser is told of the certificate: its SHA-256, in
+// hexadecimal; "" if there is none.
+func (c *shortCert) hash() string {
+	if c == nil {
+		return ""
+	}
+	cert, err := c.now()
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(cert.Certificate[0])
+	return hex.EncodeToString(sum[:])
+}
+
+func selfSigned(now time.Time) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	t := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "unbloat"}, DNSNames: []string{"unbloat.invalid"},
+		NotBefore: now.Add(-certLeeway), NotAfter: now.Add(certValid),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
