@@ -66,6 +66,11 @@ func printConditions(w io.Writer, t *verdict.Test) {
 		}
 		fmt.Fprintln(w)
 	}
+	for _, p := range t.Phases() {
+		if s := p.FillWords(); t.Valid && s != "" {
+			fmt.Fprintf(w, "  note: phase %s: %s\n", p.Name, s)
+		}
+	}
 	for _, n := range t.Notes {
 		fmt.Fprintln(w, "  note:", n)
 	}

@@ -212,7 +212,7 @@ func facts(t *verdict.Test) []fact {
 		{"jitter, ms", lat(func(l verdict.Latency) float64 { return l.IPDVMs })},
 		{"download, Mbit/s", under(func(_ string, p *verdict.Phase) string { return mbit(p.GoodputDownBps) })},
 		{"upload, Mbit/s", under(func(_ string, p *verdict.Phase) string { return mbit(p.GoodputUpBps) })},
-		{"line filled", under(func(_ string, p *verdict.Phase) string { return yesNo(p.Saturated) })},
+		{"line filled", under(func(_ string, p *verdict.Phase) string { return filled(p) })},
 		{"flows down/up", under(func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%d/%d", p.FlowsDown, p.FlowsUp) })},
 		{"probes sent", func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Latency.Sent) }},
 		{"probes lost", func(_ string, p *verdict.Phase) string { return percent(lossOf(p)) }},
@@ -238,9 +238,13 @@ type fact struct {
 	cells []string
 }
 
-func yesNo(b bool) string {
-	if b {
+// filled says what the load filled.
+func filled(p *verdict.Phase) string {
+	switch {
+	case p.Saturated:
 		return "yes"
+	case len(p.Unfilled) == 1 && p.FlowsDown > 0 && p.FlowsUp > 0:
+		return map[string]string{"down": "upload", "up": "download"}[p.Unfilled[0].Direction] + " only"
 	}
 	return "no"
 }

@@ -114,8 +114,8 @@ func (p Page) notes() []string {
 			if len(pr.t) > 0 && !pr.agree {
 				out = append(out, fmt.Sprintf("%s, %s: the figures and the recorded series of this file do not agree; the tables show the figures, the charts the series.", r.heading(), doing(q.Name)))
 			}
-			if !q.Saturated && q.Name != verdict.PhaseIdle {
-				out = append(out, fmt.Sprintf("%s, %s: the load did not fill the line, so this phase proves little.", r.heading(), doing(q.Name)))
+			if w := clean(q.FillWords()); w != "" && q.Name != verdict.PhaseIdle {
+				out = append(out, fmt.Sprintf("%s, %s: %s.", r.heading(), doing(q.Name), w))
 			}
 		}
 	}

@@ -37,9 +37,8 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 	}
 	p.Voice, p.Queue = voice(p.Latency), queue(p)
 	p.OthersDownBps, p.OthersUpBps = others(raw, p)
-	down, up := raw.load(p)
-	p.Saturated = raw.Greedy && (down.flows > 0 || up.flows > 0) &&
-		down.unsaturated() == "" && up.unsaturated() == ""
+	p.Unfilled = raw.unfilled(p)
+	p.Saturated = raw.Greedy && p.FlowsDown+p.FlowsUp > 0 && len(p.Unfilled) == 0
 	return p
 }
 

@@ -68,7 +68,7 @@ type Phase struct {
 	FlowsUp         int      `json:"flows_up"`
 	GoodputDownBps  float64  `json:"goodput_down_bps"` // TCP payload at the receiver
 	GoodputUpBps    float64  `json:"goodput_up_bps"`
-	Saturated       bool     `json:"saturated"` // the load really filled the line
+	Saturated       bool     `json:"saturated"` // the load really filled the line, in each direction that it loaded
 	Latency         Latency  `json:"latency"`
 	CPU             float64  `json:"cpu"`        // busiest share of this machine, 0–1
 	ServerCPU       float64  `json:"server_cpu"` // the same of the server, while it sent or received load
@@ -84,6 +84,9 @@ type Phase struct {
 	// What others used of the line meanwhile, by the counters of the interface.
 	OthersDownBps float64 `json:"others_down_bps,omitempty"`
 	OthersUpBps   float64 `json:"others_up_bps,omitempty"`
+
+	// Unfilled are the directions that a load meant to fill did not.
+	Unfilled []Unfilled `json:"unfilled,omitempty"`
 
 	Series *Timeline `json:"series,omitempty"`
 }

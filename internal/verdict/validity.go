@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"unbloat/internal/probe"
@@ -138,15 +139,12 @@ func notFull(raw Raw, p *Phase) string {
 	if !raw.Greedy {
 		return ""
 	}
-	down, up := raw.load(p)
-	d, u := down.unsaturated(), up.unsaturated()
-	switch {
-	case d == "" && down.flows > 0, u == "" && up.flows > 0:
-		return ""
-	case d == "":
-		return u
-	case u == "":
-		return d
+	var why []string
+	for _, u := range raw.unfilled(p) {
+		why = append(why, u.Why)
 	}
-	return d + "; " + u
+	if loaded := min(p.FlowsDown, 1) + min(p.FlowsUp, 1); len(why) < loaded {
+		return "" // one is full
+	}
+	return strings.Join(why, "; ")
 }

@@ -1,0 +1,53 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the load did not fill is said for each direction: starved by the queue
+// of the other one, or not filled for another reason.
+func TestUnfilled(t *testing.T) {
+	idle := fake{name: PhaseIdle, rtt: always(ms20)}
+	lazy := func(r *Raw) { // the download's senders wait for acknowledgements most of the time
+		for i := range r.DownSenders[0] {
+			r.DownSenders[0][i].Busy /= 3
+		}
+	}
+	both := func(rtt time.Duration, up float64, edit func(*Raw)) fake {
+		return fake{name: PhaseBoth, rtt: always(rtt), down: 4e6, up: up, edit: edit}
+	}
+	alike := func(r *Raw) {
+		lazy(r)
+		for i := range r.UpSenders[0] {
+			r.UpSenders[0][i].Busy /= 3
+		}
+	}
+	for _, c := range []struct {
+		name      string
+		both      fake
+		saturated bool
+		starved   bool
+		says      string
+	}{
+		{"both full", both(time.Second, 5e6, nil), true, false, ""},
+		{"starved", both(time.Second, 5e6, lazy), false, true, "the upload's queue starved the download, which got 4.00 Mbit/s (the down senders had data in flight for only 33 % of the time); the latency counts"},
+		{"no queue", both(ms20, 5e6, lazy), false, false, "only the upload was filled"},
+		{"neither", both(time.Second, 5e6, alike), false, false, "the load did not fill the line"},
+	} {
+		got := judge(idle, c.both)
+		p := got.Both
+		starved := len(p.Unfilled) == 1 && p.Unfilled[0].Starved && p.Unfilled[0].Direction == "down"
+		if p.Saturated != c.saturated || starved != c.starved || !strings.HasPrefix(p.FillWords(), c.says) || c.says == "" && p.FillWords() != "" {
+			t.Errorf("%s: saturated %v, %+v, %q", c.name, p.Saturated, p.Unfilled, p.FillWords())
+		}
+		if full := c.name != "neither"; got.Valid != full {
+			t.Errorf("%s: valid %v: %q", c.name, got.Valid, got.InvalidReasons)
+		}
+	}
+	old := &Phase{FlowsDown: 4, FlowsUp: 4} // of a file that does not say which
+	if s := old.FillWords(); !strings.Contains(s, "in each direction") {
+		t.Error(s)
+	}
+}
