@@ -31,6 +31,7 @@ type whereFlags struct {
 	knownHosts  string
 	apiKeyFile  string
 	fingerprint string
+	guardAt     string
 	ownTC       bool
 }
 
@@ -42,6 +43,7 @@ func (f *whereFlags) register(c *cobra.Command) {
 	fs.StringVar(&f.knownHosts, "known-hosts", "", "`FILE` of host keys (default: ~/.ssh/known_hosts and the system's)")
 	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` with the API's key and secret, as OPNsense lets you download it (default: OPNSENSE_KEY and OPNSENSE_SECRET)")
 	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
+	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at ssh://user@host[:port] (default: on this machine)")
 	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
 }
 
@@ -49,7 +51,7 @@ func (f *whereFlags) register(c *cobra.Command) {
 func (f *whereFlags) argv() []string {
 	var out []string
 	for _, x := range []struct{ name, value string }{{"--router", f.router}, {"--for", f.platform}, {"--identity", f.identity},
-		{"--known-hosts", f.knownHosts}, {"--api-key-file", f.apiKeyFile}, {"--fingerprint", f.fingerprint}} {
+		{"--known-hosts", f.knownHosts}, {"--api-key-file", f.apiKeyFile}, {"--fingerprint", f.fingerprint}, {"--guard", f.guardAt}} {
 		if x.value != "" {
 			out = append(out, x.name, x.value)
 		}
@@ -103,24 +105,17 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 	r := &router{runner: host.Local{}, Close: func() {}}
 	switch {
 	case strings.HasPrefix(f.router, "opnsense+https://"):
-		return f.openREST()
+		return f.openREST(ctx)
 	case f.router != "":
-		t, err := remote.ParseTarget(f.router)
-		if err != nil {
-			return nil, err
-		}
-		o := remote.SSHOptions{}
-		if f.identity != "" {
-			o.Identities = []string{f.identity}
-		}
-		if f.knownHosts != "" {
-			o.KnownHosts = []string{f.knownHosts}
-		}
-		ssh, err := remote.DialSSH(ctx, t, o)
+		ssh, err := f.dial(ctx, f.router)
 		if err != nil {
 			return nil, err
 		}
 		r.runner, r.Close = ssh, func() { ssh.Close() }
+	}
+	if f.guardAt != "" {
+		r.Close()
+		return nil, usageError("--guard goes with --router opnsense+https://…; over SSH the guard is on the router anyway")
 	}
 	r.platform = f.platform
 	if r.platform == "" {
@@ -134,6 +129,22 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// dial reaches a shell at an address.
+func (f *whereFlags) dial(ctx context.Context, address string) (*remote.SSH, error) {
+	t, err := remote.ParseTarget(address)
+	if err != nil {
+		return nil, err
+	}
+	o := remote.SSHOptions{}
+	if f.identity != "" {
+		o.Identities = []string{f.identity}
+	}
+	if f.knownHosts != "" {
+		o.KnownHosts = []string{f.knownHosts}
+	}
+	return remote.DialSSH(ctx, t, o)
 }
 
 // outfit gives the router its backend, its keeper, and what undoes a change.
@@ -214,7 +225,7 @@ func (f *routerFlags) journalDir(r *router) string {
 }
 
 // openREST reaches an OPNsense router's API.
-func (f *routerFlags) openREST() (*router, error) {
+func (f *routerFlags) openREST(ctx context.Context) (*router, error) {
 	if f.platform != "" && f.platform != plan.OPNsense {
 		return nil, usageError("--for %s: what answers at opnsense+https:// is opnsense", f.platform)
 	}
@@ -230,9 +241,35 @@ func (f *routerFlags) openREST() (*router, error) {
 	if r.engine, err = f.engine(); err != nil {
 		return nil, err
 	}
-	r.engine.Backend, r.engine.Runner, r.engine.Dir = &opnsense.Backend{Runner: api}, api, f.journalDir(r)
+	backend := &opnsense.Backend{Runner: api}
+	r.engine.Backend, r.engine.Runner, r.engine.Dir = backend, api, f.journalDir(r)
 	r.engine.Guard = f.guard(r)
+	at := f.guardAt
+	if at == "" {
+		at = guardOf(r.engine)
+	}
+	if at == "" {
+		return r, nil
+	}
+	ssh, err := f.dial(ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("reach the guard on the router: %w", err)
+	}
+	deadman := api.Deadman(ssh, backend)
+	deadman.Uptime = proc.Uptime
+	r.engine.Deadman, r.engine.DeadmanAt, r.far, r.Close = deadman, at, false, func() { ssh.Close() }
 	return r, nil
+}
+
+// guardOf is where the guard of an open change is reached; "" if there is none,
+// or if it is on this machine.
+func guardOf(e *apply.Engine) string {
+	for _, wan := range e.WANs() {
+		if j, err := e.Pending(wan); err == nil && j != nil {
+			return j.DeadmanAt
+		}
+	}
+	return ""
 }
 
 // apiKey reads the key and the secret from the file that OPNsense lets people

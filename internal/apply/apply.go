@@ -42,13 +42,14 @@ type Backend interface {
 
 // An Engine carries out transactions on one router.
 type Engine struct {
-	Backend Backend
-	Runner  host.Runner
-	Dir     string               // where journals are kept; must not outlive a reboot
-	Guard   []string             // argv of the guard; the journal's path is appended
-	Deadman Deadman              // what undoes it if nobody can; nil: a guard process on this machine
-	Uptime  func() time.Duration // nil: proc.Uptime
-	OnStep  func(host.Step)      // called before each command that changes something; may be nil
+	Backend   Backend
+	Runner    host.Runner
+	Dir       string               // where journals are kept; must not outlive a reboot
+	Guard     []string             // argv of the guard; the journal's path is appended
+	Deadman   Deadman              // what undoes it if nobody can; nil: a guard process on this machine
+	DeadmanAt string               // where Deadman is reached; for the journal, so that whoever finds it looks there
+	Uptime    func() time.Duration // nil: proc.Uptime
+	OnStep    func(host.Step)      // called before each command that changes something; may be nil
 
 	arm func(wan, journal string) error // tests: instead of starting a guard
 }
@@ -162,8 +163,8 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err != nil {
 		return nil, err
 	}
-	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(),
-		Deadline: e.uptime() + o.Confirm, Plan: p, Before: x.now, Origin: x.origin, Wanted: x.wanted}
+	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(), DeadmanAt: e.DeadmanAt,
+		Deadline: e.uptime() + e.timeToApply(o), Plan: p, Before: x.now, Origin: x.origin, Wanted: x.wanted}
 	if len(x.steps) == 0 && !o.Hold {
 		t.Unchanged = true
 		return t, nil
@@ -171,13 +172,30 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err := t.write(); err != nil {
 		return nil, err
 	}
-	if err := e.deadman().Arm(ctx, &t.journal); err != nil {
+	err = e.deadman().Arm(ctx, &t.journal)
+	if errors.Is(err, host.ErrUnreachable) { // what is left of it is taken away by whoever comes next
+		return nil, err
+	}
+	if err != nil {
 		return nil, errors.Join(err, removeFile(t.path))
 	}
 	if err := t.carryOut(ctx, x.steps); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// applyTime is the least that a change of a router elsewhere may take: each of
+// its commands goes there and back. Its dead-man acts long before, should the
+// way there be lost.
+const applyTime = 2 * time.Minute
+
+// timeToApply bounds the change itself; the time to confirm begins after it.
+func (e *Engine) timeToApply(o Options) time.Duration {
+	if e.Deadman != nil {
+		return max(o.Confirm, applyTime)
+	}
+	return o.Confirm
 }
 
 // Retune changes the plan of an open transaction, in place where the platform

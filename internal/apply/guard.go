@@ -25,18 +25,23 @@ const (
 	guardPatience = 5 * time.Second        // for a process that holds the lock past the deadline
 )
 
+// ErrTooLate says that the dead-man has undone the change already.
+var ErrTooLate = errors.New("the change has been undone meanwhile, because it was not confirmed in time or the way to the router was lost")
+
 // A Deadman undoes an open transaction that nobody confirms in time. It runs
 // where it still can when this process, or the way to the router, is gone.
 type Deadman interface {
 	// Arm starts it, before anything is changed, and returns once it watches.
 	Arm(ctx context.Context, j *Journal) error
-	// Renew tells it of a new phase or deadline. An error says that it has begun
+	// Renew tells it of a new phase or deadline; of Undoing, so that it leaves that
+	// to us, or has ended its own undo on return. An error says that it has begun
 	// to undo, or can't be reached.
 	Renew(ctx context.Context, j *Journal) error
 	// Alive reports whether it watches.
 	Alive(ctx context.Context, j *Journal) bool
-	// Close ends it, so that nothing is undone any more. An error says that it is
-	// too late for that, or that it can't be reached.
+	// Close ends it, so that nothing is undone any more; asked again it answers the
+	// same. The error is ErrTooLate if it has undone the change, and another if it
+	// can't be reached.
 	Close(ctx context.Context, j *Journal) error
 }
 

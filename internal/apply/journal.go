@@ -24,11 +24,13 @@ const JournalSchema = "unbloat.journal/1"
 type Phase string
 
 // Phases. Applying and Held belong to a living process: once it is gone the
-// guard undoes at once. Armed waits for `confirm` until the deadline.
+// guard undoes at once. Armed waits for `confirm` until the deadline. Closing has
+// told a dead-man elsewhere to end, and not yet heard whether that was in time.
 const (
 	Applying  Phase = "applying"
 	Held      Phase = "held"
 	Armed     Phase = "armed"
+	Closing   Phase = "closing"
 	Undoing   Phase = "undoing"
 	Committed Phase = "committed"
 )
@@ -36,17 +38,18 @@ const (
 // A Journal is a transaction on disk. It is written before the first change, so
 // that any process that comes later can finish or undo it.
 type Journal struct {
-	Schema   string        `json:"schema"`
-	ID       string        `json:"id"`
-	WAN      string        `json:"wan"`
-	Phase    Phase         `json:"phase"`
-	Boot     string        `json:"boot"`        // which boot the deadline belongs to
-	Deadline time.Duration `json:"deadline_ns"` // uptime at which the guard undoes it
-	Plan     plan.Plan     `json:"plan"`
-	Before   host.State    `json:"before"` // what an undo goes back to
-	Origin   host.State    `json:"origin"` // what was there before unbloat came
-	Wanted   host.State    `json:"wanted"`
-	Failure  string        `json:"failure,omitempty"` // why an undo has not succeeded yet
+	Schema    string        `json:"schema"`
+	ID        string        `json:"id"`
+	WAN       string        `json:"wan"`
+	Phase     Phase         `json:"phase"`
+	Boot      string        `json:"boot"`        // which boot the deadline belongs to
+	Deadline  time.Duration `json:"deadline_ns"` // uptime at which the guard undoes it
+	Plan      plan.Plan     `json:"plan"`
+	Before    host.State    `json:"before"` // what an undo goes back to
+	Origin    host.State    `json:"origin"` // what was there before unbloat came
+	Wanted    host.State    `json:"wanted"`
+	DeadmanAt string        `json:"deadman_at,omitempty"` // where the dead-man is, if it is not where the engine would look
+	Failure   string        `json:"failure,omitempty"`    // why an undo has not succeeded yet
 }
 
 // A Record is what has been committed last on a WAN: what `revert` goes back

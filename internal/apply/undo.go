@@ -20,6 +20,9 @@ type UndoError struct {
 }
 
 func (e *UndoError) Error() string {
+	if errors.Is(e.Err, host.ErrUnreachable) {
+		return fmt.Sprintf("undo on %s: %v; the guard undoes what was changed; run `unbloat revert` when the router can be reached again, to be sure", e.WAN, e.Err)
+	}
 	msg := fmt.Sprintf("undo on %s: the old state is not reached", e.WAN)
 	if len(e.Differences) > 0 {
 		msg += ": " + strings.Join(e.Differences, "; ")
@@ -40,6 +43,9 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target host.State, rou
 	var last error
 	var diffs []string
 	for range rounds {
+		if errors.Is(last, host.ErrUnreachable) {
+			break
+		}
 		now, err := e.Backend.Observe(ctx, j.Plan, target)
 		if err != nil {
 			last = err
@@ -71,6 +77,7 @@ func (e *Engine) undo(ctx context.Context, j *Journal) error {
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 		return err
 	}
+	_ = e.deadman().Renew(ctx, j) // what it can't be told, it does itself
 	if err := e.restore(ctx, j, j.Before, 3); err != nil {
 		j.Failure = err.Error()
 		return errors.Join(err, writeJSON(e.journalPath(j.WAN), j))
@@ -79,9 +86,21 @@ func (e *Engine) undo(ctx context.Context, j *Journal) error {
 	return removeFile(e.journalPath(j.WAN))
 }
 
-// keep ends the dead-man and commits. If that is too late, nothing is kept.
+// keep ends the dead-man and commits. If that is too late, nothing is kept. If
+// no answer comes from a dead-man elsewhere, the journal says so, and whoever
+// finds it asks again.
 func (e *Engine) keep(ctx context.Context, j *Journal) error {
-	if err := e.deadman().Close(ctx, j); err != nil {
+	if e.Deadman != nil {
+		j.Phase = Closing
+		if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
+			return err
+		}
+	}
+	err := e.deadman().Close(ctx, j)
+	if errors.Is(err, ErrTooLate) {
+		return errors.Join(err, e.undo(ctx, j))
+	}
+	if err != nil {
 		return err
 	}
 	return e.commit(j)
@@ -127,6 +146,12 @@ func (e *Engine) recoverStale(ctx context.Context, wan string) error {
 	switch {
 	case j.Phase == Committed:
 		return e.commit(j)
+	case j.Phase == Closing:
+		err := e.keep(ctx, j)
+		if left, e := e.Pending(wan); errors.Is(err, ErrTooLate) && e == nil && left == nil {
+			return nil // it is undone
+		}
+		return err
 	case j.Phase == Armed && e.deadman().Alive(ctx, j) && j.Boot == proc.BootID() && e.uptime() < j.Deadline:
 		return &BusyError{WAN: wan, Left: j.Deadline - e.uptime()}
 	}
@@ -147,6 +172,9 @@ func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) 
 	}
 	if j != nil && j.Phase == Committed {
 		return j, e.commit(j)
+	}
+	if j != nil && j.Phase == Closing {
+		return j, e.keep(ctx, j)
 	}
 	if j == nil || j.Phase != Armed || j.Boot != proc.BootID() || e.uptime() >= j.Deadline {
 		if j != nil {

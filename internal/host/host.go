@@ -64,6 +64,10 @@ func (Local) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stde
 	return out.Bytes(), errOut.Bytes(), err
 }
 
+// ErrUnreachable is under every error of a Runner whose way to the router is
+// gone, or was never there: whether a command ran then is not known.
+var ErrUnreachable = errors.New("the router can't be reached")
+
 // A PreconditionError says what is missing before anything can be changed, and
 // what to do about it.
 type PreconditionError struct {

@@ -3,7 +3,10 @@ package remote
 import (
 	"context"
 	_ "embed" // the guard's script
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,8 +22,13 @@ var guardScript string
 // Times of the dead-man. While a process is at work it beats; if that ends, or
 // the way to the router does, the router undoes the change after patience.
 const (
-	beatEvery = 5 * time.Second
-	patience  = 20 * time.Second
+	patience   = 20 * time.Second
+	beats      = 4                      // in the time of patience
+	undoing    = time.Minute            // for an undo of ours, before the router begins its own
+	settleFor  = 30 * time.Second       // for an undo of the router's
+	settlePoll = 500 * time.Millisecond // between looks at it
+	closeTries = 3
+	closePause = time.Second // between attempts to end it
 )
 
 // A Restorer is a backend that can lead back to a snapshot blindly.
@@ -35,6 +43,12 @@ type Deadman struct {
 	Backend Restorer
 	Uptime  func() time.Duration // of the engine, by which deadlines are told
 	Path    string               // PATH on the router; "": the usual directories
+	// Patience is how long the guard waits for a maker that it no longer hears; 0: 20 s.
+	Patience time.Duration
+	// Translate, if set, turns a step of the backend into a command of the router's
+	// shell; files are put beside the script, which finds them at dir.
+	Translate func(dir string, s host.Step) host.Step
+	Files     map[string]string
 
 	mu       sync.Mutex
 	beat     int
@@ -43,7 +57,9 @@ type Deadman struct {
 	done     chan struct{}      // closed when it has ended
 }
 
-func dir(j *apply.Journal) string { return "/tmp/unbloat-guard-" + j.ID }
+const dirPrefix = "/tmp/unbloat-guard-"
+
+func dir(j *apply.Journal) string { return dirPrefix + j.ID }
 
 // Arm implements apply.Deadman: it puts the script and what it needs on the
 // router, starts it, and begins to beat.
@@ -52,30 +68,70 @@ func (d *Deadman) Arm(ctx context.Context, j *apply.Journal) error {
 	if err != nil {
 		return err
 	}
-	fail := func(err error) error {
+	if err := d.alone(ctx, j); err != nil {
+		return err
+	}
+	if err := d.arm(ctx, j, steps); err != nil {
+		d.stopHeart()
+		ctx := context.WithoutCancel(ctx)
+		if e := d.call(ctx, j, "close"); !errors.Is(e, host.ErrUnreachable) { // should it watch after all
+			_, _ = host.Output(ctx, d.Runner, "rm", "-rf", dir(j))
+		}
 		return fmt.Errorf("start the guard on the router: %w; nothing was changed", err)
 	}
+	return nil
+}
+
+func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []host.Step) error {
 	if _, err := host.Output(ctx, d.Runner, "mkdir", "-m", "700", dir(j)); err != nil {
-		return fail(err)
+		return err
 	}
-	script, files := d.script(steps)
-	for name, text := range files {
-		if err := d.put(ctx, dir(j)+"/"+name, text); err != nil {
-			return fail(err)
+	script, files := d.script(dir(j), steps)
+	files["wan"] = j.WAN
+	maps.Copy(files, d.Files)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := d.put(ctx, dir(j)+"/"+name, files[name]); err != nil {
+			return err
 		}
 	}
 	if err := d.put(ctx, dir(j)+"/guard", script); err != nil {
-		return fail(err)
+		return err
 	}
 	if err := d.renew(ctx, j, d.left(j)); err != nil {
-		return fail(err)
+		return err
 	}
 	out, err := host.Output(ctx, d.Runner, "sh", dir(j)+"/guard", "start")
-	if err != nil || strings.TrimSpace(string(out)) != "armed" || !d.Alive(ctx, j) {
-		return fail(fmt.Errorf("it did not say that it watches (%q, %v)", out, err))
+	if err == nil {
+		err = d.call(ctx, j, "alive")
+	}
+	if err != nil || strings.TrimSpace(string(out)) != "armed" {
+		return fmt.Errorf("it did not say that it watches (%q): %w", out, err)
 	}
 	d.startHeart(j)
 	return nil
+}
+
+// guards prints the directory of each guard that watches over the WAN $1.
+const guards = `for d in ` + dirPrefix + `*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] || ! sh "$d/guard" alive 2>/dev/null || echo "$d"; done`
+
+// alone refuses a WAN over which another machine's guard watches: its undo would
+// take our change away, or ours bring back its.
+func (d *Deadman) alone(ctx context.Context, j *apply.Journal) error {
+	out, err := host.Output(ctx, d.Runner, "sh", "-c", guards, "sh", j.WAN)
+	if err != nil {
+		return fmt.Errorf("look for other guards on the router: %w; nothing was changed", err)
+	}
+	if found := strings.Fields(string(out)); len(found) > 0 {
+		return &host.PreconditionError{Doing: "change " + j.WAN, What: "a change that somebody made from another machine waits for confirmation (" + found[0] + " on the router)",
+			Remedy: "confirm or revert it there, or wait until it is undone"}
+	}
+	return nil
+}
+
+// call runs one verb of the guard.
+func (d *Deadman) call(ctx context.Context, j *apply.Journal, verb ...string) error {
+	_, err := host.Output(ctx, d.Runner, append([]string{"sh", dir(j) + "/guard"}, verb...)...)
+	return err
 }
 
 func (d *Deadman) put(ctx context.Context, path, text string) error {
@@ -87,10 +143,13 @@ func (d *Deadman) put(ctx context.Context, path, text string) error {
 }
 
 // script writes the steps into the guard's script, and what they read into files.
-func (d *Deadman) script(steps []host.Step) (text string, files map[string]string) {
+func (d *Deadman) script(at string, steps []host.Step) (text string, files map[string]string) {
 	files = map[string]string{}
 	var undo strings.Builder
 	for i, s := range steps {
+		if d.Translate != nil {
+			s = d.Translate(at, s)
+		}
 		if s.Stdin == "" {
 			fmt.Fprintf(&undo, "\trun %s\n", Quote(s.Argv))
 			continue
@@ -115,17 +174,25 @@ func (d *Deadman) renew(ctx context.Context, j *apply.Journal, left time.Duratio
 	seconds := strconv.Itoa(int((left + time.Second - 1) / time.Second))
 	// A number that differs from any before it, also from another process's.
 	number := j.ID + "." + strconv.FormatInt(int64(d.Uptime()), 36) + "." + strconv.Itoa(n)
-	_, err := host.Output(ctx, d.Runner, "sh", dir(j)+"/guard", "renew", number, seconds)
-	if err != nil {
+	if err := d.call(ctx, j, "renew", number, seconds); err != nil {
 		return fmt.Errorf("tell the guard on the router: %w; it has undone the change, or will as soon as it is due", err)
 	}
 	return nil
 }
 
 // Renew implements apply.Deadman. An armed transaction waits for its deadline;
-// any other lives as long as we beat.
+// any other lives as long as we beat. An undo of ours gets its time, and waits
+// for one that the router has begun.
 func (d *Deadman) Renew(ctx context.Context, j *apply.Journal) error {
-	if j.Phase == apply.Armed {
+	switch j.Phase {
+	case apply.Undoing:
+		d.stopHeart()
+		err := d.renew(ctx, j, undoing)
+		if err != nil && !errors.Is(err, host.ErrUnreachable) {
+			d.settle(ctx, j)
+		}
+		return err
+	case apply.Armed:
 		d.stopHeart()
 		return d.renew(ctx, j, j.Deadline-d.Uptime())
 	}
@@ -139,6 +206,23 @@ func (d *Deadman) Renew(ctx context.Context, j *apply.Journal) error {
 	return d.renew(ctx, j, left)
 }
 
+// settle waits until the router's own undo has ended; a guard that is gone has.
+func (d *Deadman) settle(ctx context.Context, j *apply.Journal) {
+	tick := time.NewTicker(settlePoll)
+	defer tick.Stop()
+	for end := d.Uptime() + settleFor; d.Uptime() < end; {
+		_, errOut, err := d.Runner.Run(ctx, []string{"sh", dir(j) + "/guard", "settled"}, nil)
+		if err == nil || len(errOut) > 0 || errors.Is(err, host.ErrUnreachable) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // left returns how long the guard waits for the next beat; it keeps the deadline.
 func (d *Deadman) left(j *apply.Journal) time.Duration {
 	d.mu.Lock()
@@ -150,7 +234,14 @@ func (d *Deadman) left(j *apply.Journal) time.Duration {
 func (d *Deadman) leftNow() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return max(min(patience, d.deadline-d.Uptime()), 0)
+	return max(min(d.patience(), d.deadline-d.Uptime()), 0)
+}
+
+func (d *Deadman) patience() time.Duration {
+	if d.Patience > 0 {
+		return d.Patience
+	}
+	return patience
 }
 
 // startHeart beats until stopHeart.
@@ -162,9 +253,9 @@ func (d *Deadman) startHeart(j *apply.Journal) {
 	d.stop, d.done = cancel, done
 	d.mu.Unlock()
 	own := *j
-	go func() {
+	go func() { // ends with stopHeart
 		defer close(done)
-		t := time.NewTicker(beatEvery)
+		t := time.NewTicker(d.patience() / beats)
 		defer t.Stop()
 		for {
 			select {
@@ -172,8 +263,9 @@ func (d *Deadman) startHeart(j *apply.Journal) {
 				return
 			case <-t.C:
 				// A beat that fails needs no words: the guard acts, and the next
-				// thing that is done on the router meets that.
-				_ = d.renew(ctx, &own, d.leftNow())
+				// thing that is done on the router meets that. One that is on its
+				// way is waited for, lest it overtake a longer one.
+				_ = d.renew(context.WithoutCancel(ctx), &own, d.leftNow())
 			}
 		}
 	}()
@@ -192,15 +284,31 @@ func (d *Deadman) stopHeart() {
 
 // Alive implements apply.Deadman.
 func (d *Deadman) Alive(ctx context.Context, j *apply.Journal) bool {
-	_, err := host.Output(ctx, d.Runner, "sh", dir(j)+"/guard", "alive")
-	return err == nil
+	return d.call(ctx, j, "alive") == nil
 }
 
-// Close implements apply.Deadman.
+// Close implements apply.Deadman. An answer that was lost on the way is asked
+// for again; the guard's first word stands.
 func (d *Deadman) Close(ctx context.Context, j *apply.Journal) error {
 	d.stopHeart()
-	if _, err := host.Output(ctx, d.Runner, "sh", dir(j)+"/guard", "close"); err != nil {
-		return fmt.Errorf("end the guard on the router: %w; it has undone the change", err)
+	err := d.call(ctx, j, "close")
+	for try := 1; try < closeTries && errors.Is(err, host.ErrUnreachable) && ctx.Err() == nil; try++ {
+		pause := time.NewTimer(closePause)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+		err = d.call(ctx, j, "close")
+	}
+	switch {
+	case errors.Is(err, host.ErrUnreachable):
+		return fmt.Errorf("end the guard on the router: %w; whether it has kept or undone the change is known only there: run `unbloat confirm` again when it can be reached", err)
+	case err == nil || j.Phase == apply.Undoing: // it forgets by itself, later
+		_, _ = host.Output(ctx, d.Runner, "rm", "-rf", dir(j))
+	}
+	if err != nil {
+		return fmt.Errorf("end the guard on the router: %w (%w)", apply.ErrTooLate, err)
 	}
 	return nil
 }

@@ -3,9 +3,13 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,49 +83,66 @@ type rig struct {
 	plan   plan.Plan
 }
 
-const before = "by hand, caf\xe9 'quoted'\n$HOME\n"
+const (
+	before = "by hand, caf\xe9 'quoted'\n$HOME\n"
+	after  = "up 5 Mbit/s"
+	// A guard of the tests waits so long for a maker that it no longer hears: long
+	// against a command on a busy machine, short against the tests' own patience.
+	guardWaits = 10 * time.Second
+)
 
-func newRig(t *testing.T) *rig {
+// newRig makes a router behind the server; the WAN's name is the test's own, since
+// all guards of a machine are in one directory.
+func newRig(t *testing.T, s *server) *rig {
 	t.Helper()
-	r := &rig{server: startServer(t)}
-	r.ssh = r.dial(t)
-	r.daemon = daemon{r.ssh, t.TempDir()}
+	r := &rig{server: s, ssh: s.dial(t)}
+	r.outfit(t, r.ssh)
+	return r
+}
+
+// outfit makes the engine, whose commands go through runner.
+func (r *rig) outfit(t *testing.T, runner host.Runner) {
+	t.Helper()
+	r.daemon = daemon{runner, t.TempDir()}
 	write(t, r.daemon.settings(), before)
 	write(t, r.daemon.loaded(), before)
-	r.engine = &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: t.TempDir(),
-		Deadman: &remote.Deadman{Runner: r.ssh, Backend: r.daemon, Uptime: proc.Uptime}}
+	r.engine = &apply.Engine{Backend: r.daemon, Runner: runner, Dir: t.TempDir(), Deadman: r.deadman()}
+	wan := "w" + strconv.FormatUint(uint64(rand.Uint32()), 36)
 	var err error
-	r.plan, err = plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: "wan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	r.plan, err = plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: wan, IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+}
+
+func (r *rig) deadman() *remote.Deadman {
+	return &remote.Deadman{Runner: r.daemon.r, Backend: r.daemon, Uptime: proc.Uptime, Path: r.options.Path, Patience: guardWaits}
+}
+
+// text is what the router's files say if they agree, both otherwise.
+func (r *rig) text() string {
+	a, errA := os.ReadFile(r.daemon.settings())
+	b, errB := os.ReadFile(r.daemon.loaded())
+	if errA != nil || errB != nil || string(a) != string(b) {
+		return fmt.Sprintf("settings %q, loaded %q (%v, %v)", a, b, errA, errB)
+	}
+	return string(a)
 }
 
 func (r *rig) is(t *testing.T, want string) {
 	t.Helper()
-	for _, path := range []string{r.daemon.settings(), r.daemon.loaded()} {
-		b, err := os.ReadFile(path)
-		if err != nil || string(b) != want {
-			t.Errorf("%s is %q (%v), want %q", filepath.Base(path), b, err, want)
-		}
+	if got := r.text(); got != want {
+		t.Errorf("the router has %q, want %q", got, want)
 	}
 	if _, err := os.Stat(r.daemon.settings() + conf.Suffix); err == nil {
 		t.Error("a temporary file is left")
 	}
 }
 
-func (r *rig) restored() bool {
-	for _, path := range []string{r.daemon.settings(), r.daemon.loaded()} {
-		if b, err := os.ReadFile(path); err != nil || string(b) != before {
-			return false
-		}
-	}
-	return true
-}
+func (r *rig) restored() bool { return r.text() == before }
 
-// noGuards fails if a guard has left something behind.
-func noGuards(t *testing.T, id string) {
+// noGuard fails if the guard has left something behind.
+func noGuard(t *testing.T, id string) {
 	t.Helper()
 	waitFor(t, "the guard to clean up", func() bool {
 		_, err := os.Stat("/tmp/unbloat-guard-" + id)
@@ -131,110 +152,229 @@ func noGuards(t *testing.T, id string) {
 
 func (r *rig) pending(t *testing.T) string {
 	t.Helper()
-	j, err := r.engine.Pending("wan")
+	j, err := r.engine.Pending(r.plan.WAN)
 	if err != nil || j == nil {
 		t.Fatalf("no journal: %v", err)
 	}
 	return j.ID
 }
 
+func (r *rig) revert(t *testing.T) {
+	t.Helper()
+	if _, _, err := r.engine.Revert(t.Context(), apply.Journal{WAN: r.plan.WAN}); err != nil {
+		t.Errorf("revert: %v", err)
+	}
+	r.is(t, before)
+	if j, err := r.engine.Pending(r.plan.WAN); j != nil || err != nil {
+		t.Errorf("the journal is still open (%v)", err)
+	}
+}
+
 // TestConfirmOverSSH: applied, read back and kept; the guard is gone; a revert
-// leads back to the byte.
+// leads back to the byte. Meanwhile nobody else changes the same WAN: not from
+// this machine, and not from another, which knows nothing of our journal.
 func TestConfirmOverSSH(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, startServer(t))
 	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.is(t, "up 5 Mbit/s")
+	r.is(t, after)
 	id := r.pending(t)
 	tr.Close()
 	var busy *apply.BusyError
 	if _, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute}); !errors.As(err, &busy) {
 		t.Errorf("a second change: %v", err)
 	}
+	elsewhere := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: t.TempDir(), Deadman: r.deadman()}
+	another := r.plan
+	another.UpBps, another.Up.Rate = 4*unit.MbitPerSecond, 4*unit.MbitPerSecond
+	_, err = elsewhere.Begin(t.Context(), another, apply.Options{Confirm: time.Minute})
+	contains(t, err, "from another machine waits for confirmation")
+	r.is(t, after)
 	// Another process confirms: it knows of the guard by the journal alone.
-	other := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: r.engine.Dir, Deadman: &remote.Deadman{Runner: r.ssh, Backend: r.daemon, Uptime: proc.Uptime}}
-	if _, err := other.Confirm(t.Context(), "wan", nil); err != nil {
+	other := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: r.engine.Dir, Deadman: r.deadman()}
+	if _, err := other.Confirm(t.Context(), r.plan.WAN, nil); err != nil {
 		t.Fatal(err)
 	}
-	noGuards(t, id)
-	r.is(t, "up 5 Mbit/s")
-	if _, _, err := r.engine.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil {
-		t.Fatal(err)
-	}
-	r.is(t, before)
+	noGuard(t, id)
+	r.is(t, after)
+	r.revert(t)
 }
 
-// TestDeadlineOverSSH: nobody confirms, so the router undoes it by itself, and a
-// late confirmation is told so.
+// TestDeadlineOverSSH: nobody confirms and the way to the router is gone, so the
+// router undoes it by itself, and a late confirmation is told so.
 func TestDeadlineOverSSH(t *testing.T) {
-	r := newRig(t)
-	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 6 * time.Second})
+	r := newRig(t, startServer(t))
+	const deadline = 3 * time.Second
+	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: deadline})
 	if err != nil {
 		t.Fatal(err)
 	}
+	start := time.Now()
 	tr.Close()
 	id := r.pending(t)
-	r.cable.set(true) // nobody can reach it any more
-	start := time.Now()
+	r.cable.set(true)
 	waitFor(t, "the guard to undo", r.restored)
-	t.Logf("undone %.1f s after the deadline was set to 6 s", time.Since(start).Seconds())
+	took := time.Since(start)
+	t.Logf("undone %.1f s after the deadline was set to %s", took.Seconds(), deadline)
+	if took < deadline-time.Second {
+		t.Errorf("undone after %s, which is too early for a deadline of %s", took, deadline)
+	}
 	r.cable.set(false)
-	if _, err := r.engine.Confirm(t.Context(), "wan", nil); err == nil {
+	if _, err := r.engine.Confirm(t.Context(), r.plan.WAN, nil); err == nil {
 		t.Error("a late confirmation was taken")
 	}
-	r.is(t, before)
-	noGuards(t, id)
+	r.revert(t)
+	noGuard(t, id)
 }
 
-// TestCutMidApply: the connection is cut at each of the commands in turn; the
-// router ends as it was, by its own guard if nobody else can.
-func TestCutMidApply(t *testing.T) {
-	for cutAt := 1; cutAt <= 5; cutAt += 2 {
-		r := newRig(t)
-		n := 0
-		r.engine.OnStep = func(host.Step) {
-			if n++; n == cutAt {
-				go func() { time.Sleep(100 * time.Millisecond); r.cable.set(true) }()
-				time.Sleep(200 * time.Millisecond)
-			}
-		}
-		_, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 6 * time.Second})
-		if n < cutAt {
-			t.Errorf("it ended before step %d", cutAt)
-		}
-		contains(t, err, "connection")
-		start := time.Now()
-		waitFor(t, "the guard to undo", r.restored)
-		t.Logf("cut at step %d: undone %.1f s after it failed", cutAt, time.Since(start).Seconds())
-		r.cable.set(false)
-		r.engine.OnStep = nil
-		if _, _, err := r.engine.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil {
-			t.Errorf("the next command: %v", err)
-		}
-		r.is(t, before)
-		if j, _ := r.engine.Pending("wan"); j != nil {
-			t.Error("the journal is still open")
-		}
-	}
-}
-
-// TestHeldOverSSH: a change that is held lives while its process beats, and no
-// longer: without it the router undoes within the patience.
+// TestHeldOverSSH: a change that is held lives while its process beats, longer
+// than the guard would wait without, and no longer.
 func TestHeldOverSSH(t *testing.T) {
-	r := newRig(t)
-	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 8 * time.Second, Hold: true})
+	r := newRig(t, startServer(t))
+	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second)
-	r.is(t, "up 5 Mbit/s")
+	for end := time.Now().Add(guardWaits + 3*time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if got := r.text(); got != after {
+			t.Fatalf("while it was held, the router had %q", got)
+		}
+	}
 	r.cable.set(true)
+	cut := time.Now()
 	waitFor(t, "the guard to undo", r.restored)
+	t.Logf("undone %.1f s after the way was lost; the guard waits %s", time.Since(cut).Seconds(), guardWaits)
 	r.cable.set(false)
-	if err := tr.Commit(); err == nil {
-		t.Error("what is undone was committed")
+	if err := tr.Commit(); !errors.Is(err, apply.ErrTooLate) {
+		t.Errorf("what is undone was committed: %v", err)
 	}
 	tr.Close()
+	r.revert(t)
+}
+
+// A cutter is the runner of a rig, whose cable is cut at one command: before it
+// reaches the router, or after it has run there, so that its answer is lost.
+type cutter struct {
+	*remote.SSH
+	direct *remote.SSH // a way of its own
+	cable  *cable
+	at     int  // counted from 1; a guard's beats don't count, since their number is chance
+	late   bool // after it has run
+
+	mu    sync.Mutex
+	n     int
+	argvs [][]string // the commands that counted
+}
+
+func (c *cutter) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	beat := len(argv) > 2 && argv[2] == "renew"
+	c.mu.Lock()
+	if !beat {
+		c.n++
+		c.argvs = append(c.argvs, argv)
+	}
+	now := !beat && c.n == c.at
+	c.mu.Unlock()
+	if now && c.late {
+		_, _, _ = c.direct.Run(ctx, argv, stdin)
+	}
+	if now {
+		c.cable.set(true)
+	}
+	return c.SSH.Run(ctx, argv, stdin)
+}
+
+// changes reports whether a command does more than read.
+func changes(argv []string) bool {
+	return argv[0] != "cat" && !(argv[0] == "sh" && (argv[1] == "-c" || argv[2] == "alive" || argv[2] == "settled"))
+}
+
+// TestCutAtEveryStep: the connection is cut at every single command of a change
+// that is made and kept: the router ends as it began, by itself and while nobody
+// can reach it, unless it was told to keep the change; and whoever asks once the
+// way is back hears which of the two it is.
+func TestCutAtEveryStep(t *testing.T) {
+	s := startServer(t)
+	whole := cutRig(t, s, 0, false)
+	if err := whole.keep(t); err != nil {
+		t.Fatal(err)
+	}
+	commands := whole.daemon.r.(*cutter).argvs
+	whole.revert(t)
+	for i, argv := range commands {
+		for _, late := range []bool{false, true} {
+			if late && !changes(argv) {
+				continue
+			}
+			name := fmt.Sprintf("%02d %s late=%v", i+1, strings.Join(argv[:1], " "), late)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				cutAt(t, s, i+1, late)
+			})
+		}
+	}
+	t.Logf("%d commands", len(commands))
+}
+
+func cutRig(t *testing.T, s *server, at int, late bool) *rig {
+	t.Helper()
+	direct := s.dial(t)
+	own := s.beside(t)
+	r := &rig{server: own}
+	r.outfit(t, &cutter{SSH: own.dial(t), direct: direct, cable: own.cable, at: at, late: late})
+	return r
+}
+
+func (r *rig) keep(t *testing.T) error {
+	t.Helper()
+	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+	if err != nil {
+		return err
+	}
+	defer tr.Close()
+	return tr.Commit()
+}
+
+func cutAt(t *testing.T, s *server, at int, late bool) {
+	r := cutRig(t, s, at, late)
+	err := r.keep(t)
+	c := r.daemon.r.(*cutter)
+	if c.n < at {
+		t.Fatalf("it ended before command %d: %v", at, err)
+	}
+	argv := strings.Join(c.argvs[at-1], " ")
+	forget := c.argvs[at-1][0] == "rm"
+	kept := forget || late && strings.HasSuffix(argv, "guard close")
+	if (err == nil) != forget {
+		t.Errorf("cut at `%s`, it says %v", argv, err)
+	}
+	if !forget && !errors.Is(err, host.ErrUnreachable) {
+		t.Errorf("cut at `%s`, it says %v", argv, err)
+	}
+	if kept {
+		for end := time.Now().Add(guardWaits + 2*time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			if got := r.text(); got != after {
+				t.Fatalf("cut at `%s`, it was kept, and then the router had %q", argv, got)
+			}
+		}
+	} else {
+		waitFor(t, "the router to be as before, cut at `"+argv+"`", r.restored)
+	}
+	r.cable.set(false)
+	_, err = r.engine.Confirm(t.Context(), r.plan.WAN, nil)
+	if kept && !forget && err != nil {
+		t.Errorf("cut at `%s`, it was kept, and asked again it says %v", argv, err)
+	}
+	if !kept && err == nil {
+		t.Errorf("cut at `%s`, it was undone, and yet confirmed", argv)
+	}
+	if rec, err := r.engine.Record(r.plan.WAN); err != nil || (rec != nil) != kept {
+		t.Errorf("cut at `%s`: kept %v, and the record is %v (%v)", argv, kept, rec, err)
+	}
+	if !kept {
+		r.is(t, before)
+	}
+	r.revert(t)
 }

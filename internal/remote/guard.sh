@@ -1,7 +1,8 @@
 #!/bin/sh
 # unbloat's guard: it undoes a change that is not confirmed in time, or whose
-# maker can no longer reach this router. It needs nothing but sh and sleep.
-# Made by unbloat; it removes itself. Clocks are not trusted: it counts seconds.
+# maker can no longer reach this router. It needs nothing but sh, sleep and the
+# smallest tools. Made by unbloat; it removes itself. Clocks are not trusted: it
+# counts seconds.
 dir=${0%/*}
 PATH=@PATH@
 LC_ALL=C
@@ -16,25 +17,42 @@ undo() {
 @UNDO@
 }
 
+# What becomes of the change is decided once: a link that is there can't be made
+# again, and it comes with its content.
+fate() { cat "$dir/fate" 2>/dev/null; }
+decide() { # kept|undone
+	echo "$1" >"$dir/$1.new" && ln "$dir/$1.new" "$dir/fate" 2>/dev/null
+	[ "$(fate)" = "$1" ]
+}
+
+# linger keeps the answer for a maker who has not heard it yet.
+linger() {
+	for minute in 1 2 3 4 5 6 7 8 9 10; do
+		for tick in 1 2 3 4 5 6 7 8 9 10 11 12; do
+			[ -d "$dir" ] || exit 0
+			sleep 5
+		done
+	done
+	rm -rf "$dir"
+	exit 0
+}
+
 watch() {
 	beat= left=0
-	while :; do
-		if [ -d "$dir/closed" ] || [ ! -d "$dir" ]; then
-			rm -rf "$dir"
-			exit 0
-		fi
+	while [ -d "$dir" ]; do
+		[ "$(fate)" != kept ] || linger
 		now=$(cat "$dir/beat" 2>/dev/null)
 		if [ "$now" != "$beat" ]; then
 			beat=$now left=${now#* }
 		fi
 		if [ "$left" -le 0 ]; then
-			# whoever makes this directory decides: mkdir is atomic
-			if mkdir "$dir/closed" 2>/dev/null; then
+			decide undone
+			# even if nothing can be written any more: only a maker's word stops it
+			if [ "$(fate)" != kept ]; then
 				undo
-				echo undone >"$dir/undone"
-				exit 0
+				echo undone >"$dir/done"
+				linger
 			fi
-			continue
 		fi
 		sleep 1
 		left=$((left - 1))
@@ -51,15 +69,18 @@ start)
 	;;
 watch) watch ;;
 renew) # NUMBER SECONDS
-	[ ! -d "$dir/closed" ] || exit 1
-	echo "$2 $3" >"$dir/beat.new" && mv -f "$dir/beat.new" "$dir/beat" && [ ! -d "$dir/closed" ]
+	[ -z "$(fate)" ] || exit 1
+	echo "$2 $3" >"$dir/beat.new" && mv -f "$dir/beat.new" "$dir/beat" && [ -z "$(fate)" ]
 	;;
 alive)
-	[ ! -d "$dir/closed" ] && kill -0 "$(cat "$dir/pid")"
+	[ -z "$(fate)" ] && kill -0 "$(cat "$dir/pid")"
 	;;
-close)
-	mkdir "$dir/closed" 2>/dev/null && exit 0
-	[ ! -e "$dir/undone" ] || rm -rf "$dir"
+close) # asked again it answers the same
+	decide kept && echo kept && exit 0
+	fate
 	exit 1
+	;;
+settled) # whether what was to be undone is undone
+	[ "$(fate)" != undone ] || [ -e "$dir/done" ]
 	;;
 esac

@@ -60,8 +60,13 @@ func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 			return nil
 		}
 	}
-	return &REST{Base: strings.TrimSuffix(base, "/"), HTTP: &http.Client{Transport: transport, Timeout: time.Minute}, key: key, secret: secret}, nil
+	client := &http.Client{Transport: transport, Timeout: restTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // the key is for this address
+	return &REST{Base: strings.TrimSuffix(base, "/"), HTTP: client, key: key, secret: secret}, nil
 }
+
+// restTimeout bounds one request: a reload of the shaper takes seconds.
+const restTimeout = 30 * time.Second
 
 // String never prints the secret.
 func (r *REST) String() string { return r.Base }
@@ -89,13 +94,16 @@ func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, st
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer of %s: %w", r.Base, err)
+		return nil, nil, fmt.Errorf("read the answer of %s: %w: %w", r.Base, host.ErrUnreachable, err)
 	}
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return body, []byte(answer.Status), &host.PreconditionError{Doing: "ask " + r.Base, What: "key and secret are not accepted (" + answer.Status + ")",
 			Remedy: "check them; their user needs the privilege Firewall: Shaper"}
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return body, []byte(answer.Status), &host.PreconditionError{Doing: "ask " + r.Base, What: "it sends us to " + answer.Header.Get("Location") + ", where the key is not sent",
+			Remedy: "give that address, if it is the router's"}
 	default:
 		return body, []byte(answer.Status + ": " + strings.TrimSpace(string(body))), errAnswer
 	}
@@ -124,7 +132,7 @@ func (r *REST) explain(err error) error {
 	var unknown *tls.CertificateVerificationError
 	if errors.As(err, &unknown) {
 		return &host.PreconditionError{Doing: "reach " + r.Base, What: "its certificate is not trusted: " + unknown.Err.Error(),
-			Remedy: "give its SHA-256 fingerprint with --fingerprint (System: Trust: Certificates shows it), or trust its authority", Err: err}
+			Remedy: "give its SHA-256 fingerprint with --fingerprint (System: Trust: Certificates shows it), or trust its authority", Err: errors.Join(host.ErrUnreachable, err)}
 	}
-	return &host.PreconditionError{Doing: "reach " + r.Base, What: err.Error(), Remedy: "check the address, and that its web interface answers there", Err: err}
+	return &host.PreconditionError{Doing: "reach " + r.Base, What: err.Error(), Remedy: "check the address, and that its web interface answers there", Err: errors.Join(host.ErrUnreachable, err)}
 }

@@ -143,7 +143,7 @@ func (s *SSH) findRoot(ctx context.Context) error {
 }
 
 func (s *SSH) fail(what, remedy string, err error) error {
-	return &host.PreconditionError{Doing: "reach " + s.target.String(), What: what, Remedy: remedy, Err: err}
+	return &host.PreconditionError{Doing: "reach " + s.target.String(), What: what, Remedy: remedy, Err: errors.Join(host.ErrUnreachable, err)}
 }
 
 // connected returns the connection, and makes one if there is none.
@@ -256,7 +256,7 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	}
 	words := append(append([]string{}, s.become...), append([]string{"env", "PATH=" + s.options.Path, "LC_ALL=C"}, argv...)...)
 	ended := make(chan error, 1)
-	go func() { ended <- session.Run(Quote(words)) }() // ends with the command, or with the connection
+	go func() { ended <- session.Run(forLogin(words)) }() // ends with the command, or with the connection
 	select {
 	case err = <-ended:
 	case <-ctx.Done(): // the command is asked to end, and not waited for
@@ -284,13 +284,28 @@ func (s *SSH) lost(argv []string, err error) error {
 		"if something was being changed, the guard on the router undoes it; try again when the router can be reached", err)
 }
 
-// Quote writes words so that a POSIX shell, or csh, reads the same words.
+// Quote writes words so that a POSIX shell reads the same words.
 func Quote(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
 		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 	}
 	return strings.Join(quoted, " ")
+}
+
+// forLogin writes words so that any login shell runs them: csh, which was root's
+// on FreeBSD and is on pfSense, reads ! and a line's end even within quotes. Such
+// words go to a POSIX shell in octal.
+func forLogin(words []string) string {
+	line := Quote(words)
+	if !strings.ContainsAny(line, "!\n\r") {
+		return line
+	}
+	var octal strings.Builder
+	for _, c := range []byte(line) {
+		fmt.Fprintf(&octal, `\%03o`, c)
+	}
+	return `/bin/sh -c 'eval "$(printf "` + octal.String() + `")"'`
 }
 
 // knownHosts checks the router's key against the known_hosts files that exist.

@@ -17,24 +17,27 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unbloat/internal/lab/labtest"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"unbloat/internal/lab/labtest"
 	"unbloat/internal/remote"
 )
 
 // A server is a real OpenSSH server on loopback, with a way to it that can be cut.
 type server struct {
 	dir     string
+	port    int // its own, past the cable
+	hostKey ssh.PublicKey
 	target  remote.Target
 	options remote.SSHOptions
 	cable   *cable
 }
 
-// startServer runs sshd as a child on a free port, with keys of its own.
-func startServer(t *testing.T) *server {
+// startServer runs sshd as a child on a free port, with keys of its own, and
+// more lines of sshd_config.
+func startServer(t *testing.T, more ...string) *server {
 	t.Helper()
 	labtest.NeedSeccomp(t)
 	sshd, err := exec.LookPath("sshd")
@@ -57,7 +60,7 @@ func startServer(t *testing.T) *server {
 	userKey := newKey(t, filepath.Join(dir, "user"))
 	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(userKey)))
 	port := freePort(t)
-	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n", port, dir, dir))
+	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\nSetEnv SHLVL=2\n%s\n", port, dir, dir, strings.Join(more, "\n")))
 	var log bytes.Buffer
 	cmd := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
 	cmd.Stderr = &log
@@ -72,16 +75,23 @@ func startServer(t *testing.T) *server {
 		}
 		return err == nil
 	})
-	s := &server{dir: dir, cable: newCable(t, port)}
+	s := &server{dir: dir, port: port, hostKey: hostKey}
+	return s.beside(t)
+}
+
+// beside returns the same server behind a cable of its own.
+func (s *server) beside(t *testing.T) *server {
+	t.Helper()
+	own := &server{dir: s.dir, port: s.port, hostKey: s.hostKey, cable: newCable(t, s.port)}
 	user := "root"
 	if u := os.Getenv("USER"); os.Getuid() != 0 && u != "" {
 		user = u
 	}
-	s.target = remote.Target{User: user, Host: "127.0.0.1", Port: s.cable.port}
-	line := knownhosts.Line([]string{knownhosts.Normalize("127.0.0.1:" + strconv.Itoa(s.cable.port))}, hostKey)
-	write(t, filepath.Join(dir, "known"), line+"\n")
-	s.options = remote.SSHOptions{KnownHosts: []string{filepath.Join(dir, "known")}, Identities: []string{filepath.Join(dir, "user")}, Agent: "-"}
-	return s
+	own.target = remote.Target{User: user, Host: "127.0.0.1", Port: own.cable.port}
+	known := filepath.Join(t.TempDir(), "known")
+	write(t, known, knownhosts.Line([]string{knownhosts.Normalize("127.0.0.1:" + strconv.Itoa(own.cable.port))}, s.hostKey)+"\n")
+	own.options = remote.SSHOptions{KnownHosts: []string{known}, Identities: []string{filepath.Join(s.dir, "user")}, Agent: "-"}
+	return own
 }
 
 // newKey writes a private key, and returns its public one.
