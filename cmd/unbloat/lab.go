@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unbloat/internal/household"
 	"unbloat/internal/lab"
 	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
@@ -214,7 +215,7 @@ func newLabInsideCommands() []*cobra.Command {
 		hidden("lab-init", func(_ *cobra.Command, spec string) error { return lab.Init(spec) }),
 		hidden("lab-agent", func(c *cobra.Command, spec string) error { return lab.Agent(c.Context(), spec) }),
 		hidden("lab-load", func(c *cobra.Command, task string) error {
-			return lab.RunLoad(c.Context(), task, c.InOrStdin(), c.OutOrStdout())
+			return household.Run(c.Context(), task, c.InOrStdin(), c.OutOrStdout())
 		}),
 		hidden("lab-household", func(c *cobra.Command, spec string) error {
 			text, err := os.ReadFile(spec)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"time"
 
+	"unbloat/internal/household"
 	"unbloat/internal/measure"
 	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
@@ -38,7 +39,7 @@ func Household(ctx context.Context, s *scenario.Scenario, caseName, binary strin
 		return err
 	}
 	defer c.Close()
-	h := &household{client: c, scenario: s, binary: binary}
+	h := &homeProcess{client: c, scenario: s, binary: binary}
 	r := CaseResult{Name: caseName, Loads: []LoadResult{}}
 	if len(s.Loads) == 0 {
 		r.Test, err = h.phases(ctx, caseName)
@@ -51,13 +52,14 @@ func Household(ctx context.Context, s *scenario.Scenario, caseName, binary strin
 	return json.NewEncoder(out).Encode(r)
 }
 
-type household struct {
+// homeProcess measures from home1.
+type homeProcess struct {
 	client   *measure.Client
 	scenario *scenario.Scenario
 	binary   string
 }
 
-func (h *household) idle() measure.PhaseSpec {
+func (h *homeProcess) idle() measure.PhaseSpec {
 	d := h.scenario.Test.Idle
 	if d == 0 {
 		d = defaultIdle
@@ -65,7 +67,7 @@ func (h *household) idle() measure.PhaseSpec {
 	return measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: d}
 }
 
-func (h *household) phases(ctx context.Context, label string) (*verdict.Test, error) {
+func (h *homeProcess) phases(ctx context.Context, label string) (*verdict.Test, error) {
 	d := h.scenario.Test.Seconds
 	if d == 0 {
 		d = measure.DefaultLoad
@@ -110,7 +112,7 @@ func FlowsOf(s *scenario.Scenario) (down, up int) {
 }
 
 // loaded measures idle, and then while every load of the household runs.
-func (h *household) loaded(ctx context.Context, label string) (*verdict.Test, []LoadResult, error) {
+func (h *homeProcess) loaded(ctx context.Context, label string) (*verdict.Test, []LoadResult, error) {
 	idle, err := h.client.Phase(ctx, h.idle())
 	if err != nil {
 		return nil, nil, err
@@ -139,6 +141,8 @@ func (h *household) loaded(ctx context.Context, label string) (*verdict.Test, []
 	if err != nil {
 		return nil, nil, err
 	}
+	// What the interface counted beside the probes is the household's own.
+	raw.Wire = verdict.Counted{}
 	base := verdict.NewBaseline(*idle)
 	results := make([]LoadResult, 0, len(running))
 	for _, l := range running {
@@ -152,8 +156,8 @@ func (h *household) loaded(ctx context.Context, label string) (*verdict.Test, []
 }
 
 // file puts a load's outcome under the phase in which it ran.
-func file(l scenario.Load, o *loadOutcome, raw *measure.RawPhase, base verdict.Baseline) LoadResult {
-	r := LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows, GoodputBps: float64(o.Goodput)}
+func file(l scenario.Load, o *household.Outcome, raw *measure.RawPhase, base verdict.Baseline) LoadResult {
+	r := LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows, GoodputBps: float64(o.Goodput), Felt: o.Felt}
 	switch {
 	case o.Flows != nil:
 		dir := measure.Up
@@ -171,8 +175,13 @@ func file(l scenario.Load, o *loadOutcome, raw *measure.RawPhase, base verdict.B
 		}
 		latency := verdict.EvaluateLatency(counted, base)
 		r.Latency = &latency
-		r.GoodputBps = float64(latency.Received) * voipBytes * 8 / raw.To.Sub(raw.From).Seconds()
-	default:
+		if l.Kind == scenario.VoIP {
+			r.Voice = verdict.Call(latency)
+		}
+		r.GoodputBps = float64(latency.Received) * float64(household.PacketBytes(l)) * 8 / raw.To.Sub(raw.From).Seconds()
+	case o.Down != nil || o.Up != nil:
+		moved(&r, o, raw)
+	case l.Kind == scenario.UDP:
 		loss := 0.0
 		if o.Sent > 0 {
 			loss = 1 - float64(o.Received)/float64(o.Sent)
@@ -180,6 +189,22 @@ func file(l scenario.Load, o *loadOutcome, raw *measure.RawPhase, base verdict.B
 		r.Latency = &verdict.Latency{Sent: o.Sent, Received: o.Received, Loss: max(loss, 0)}
 	}
 	return r
+}
+
+// moved files what a load moved both ways; it is goodput of the phase too.
+func moved(r *LoadResult, o *household.Outcome, raw *measure.RawPhase) {
+	count := func(s *verdict.Series, flows *[]verdict.Series) float64 {
+		if s == nil {
+			return 0
+		}
+		*flows = append(*flows, *s)
+		return verdict.Goodput([]verdict.Series{*s}, raw.From, raw.To)
+	}
+	r.GoodputDownBps, r.GoodputUpBps = count(o.Down, &raw.Down), count(o.Up, &raw.Up)
+	r.GoodputBps = r.GoodputDownBps + r.GoodputUpBps
+	if t := r.Torrent; t != nil {
+		t.DownBps, t.UpBps = r.GoodputDownBps, r.GoodputUpBps
+	}
 }
 
 // A runningLoad is the process that makes one load.
@@ -192,11 +217,15 @@ type runningLoad struct {
 	waited bool
 }
 
-// connect starts the processes of all loads and waits until each is connected.
-func (h *household) connect(ctx context.Context, phase time.Duration) ([]*runningLoad, error) {
+// connect starts the processes of all loads, one after the other: some share
+// what the first of them starts, such as the router's resolver.
+func (h *homeProcess) connect(ctx context.Context, phase time.Duration) ([]*runningLoad, error) {
 	var out []*runningLoad
-	for _, l := range h.scenario.Loads {
-		task, err := json.Marshal(loadTask{Load: l, Phase: phase})
+	for i, l := range h.scenario.Loads {
+		task, err := json.Marshal(household.Task{Load: l, Index: i, Phase: phase, Home: household.Home{
+			Node: Host(l.Host), Server: Server(), ServerNode: NodeServer, ServerAddr: ServerAddr,
+			RouterNode: NodeRouter, RouterAddr: routerLAN4, ISPNode: NodeISP,
+		}})
 		if err != nil {
 			return out, err
 		}
@@ -215,9 +244,7 @@ func (h *household) connect(ctx context.Context, phase time.Duration) ([]*runnin
 			return out, fmt.Errorf("start load %s: %w", l.Kind, err)
 		}
 		out = append(out, r)
-	}
-	for _, r := range out {
-		if line, err := r.stdout.ReadString('\n'); err != nil || line != ready+"\n" {
+		if line, err := r.stdout.ReadString('\n'); err != nil || line != household.Ready+"\n" {
 			return out, r.failed(err)
 		}
 	}
@@ -229,8 +256,8 @@ func (r *runningLoad) start() error {
 	return err
 }
 
-func (r *runningLoad) outcome() (*loadOutcome, error) {
-	var o loadOutcome
+func (r *runningLoad) outcome() (*household.Outcome, error) {
+	var o household.Outcome
 	err := json.NewDecoder(r.stdout).Decode(&o)
 	if err != nil {
 		return nil, r.failed(err)

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"time"
 
+	"unbloat/internal/household"
 	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
 	"unbloat/internal/tune"
@@ -66,13 +67,17 @@ type CaseResult struct {
 	Commands       []CommandResult `json:"commands,omitempty"` // what a test had run inside
 }
 
-// LoadResult is what one load of the household got through.
+// LoadResult is what one load of the household got through, and what its user
+// noticed: of Felt the part of its kind is given.
 type LoadResult struct {
-	Kind       string           `json:"kind"`
-	Host       int              `json:"host"`
-	Flows      int              `json:"flows"`
-	GoodputBps float64          `json:"goodput_bps"` // at the receiver, in the counted window
-	Latency    *verdict.Latency `json:"latency,omitempty"`
+	Kind           string           `json:"kind"`
+	Host           int              `json:"host"`
+	Flows          int              `json:"flows"`
+	GoodputBps     float64          `json:"goodput_bps"` // at the receiver, in the counted window; of both ways together
+	GoodputDownBps float64          `json:"goodput_down_bps,omitempty"`
+	GoodputUpBps   float64          `json:"goodput_up_bps,omitempty"`
+	Latency        *verdict.Latency `json:"latency,omitempty"`
+	household.Felt
 }
 
 // TuneResult is what `unbloat tune --json` printed on the emulated router.

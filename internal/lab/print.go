@@ -65,12 +65,20 @@ func shaping(p *plan.Plan) string {
 }
 
 func printLoad(w io.Writer, l LoadResult) {
-	fmt.Fprintf(w, "  %d × %s on %s: %s", l.Flows, l.Kind, Host(l.Host), unit.Rate(l.GoodputBps).Short())
+	fmt.Fprintf(w, "  %d × %s on %s: ", l.Flows, l.Kind, Host(l.Host))
+	if l.GoodputDownBps > 0 || l.GoodputUpBps > 0 {
+		fmt.Fprintf(w, "%s down, %s up", unit.Rate(l.GoodputDownBps).Short(), unit.Rate(l.GoodputUpBps).Short())
+	} else {
+		fmt.Fprint(w, unit.Rate(l.GoodputBps).Short())
+	}
 	if x := l.Latency; x != nil && x.Sent > 0 {
 		fmt.Fprintf(w, ", loss %.1f %%", 100*x.Loss)
 		if x.RTTMs != (verdict.Quantiles{}) {
 			fmt.Fprintf(w, ", p95 %.1f ms", x.RTTMs.P95)
 		}
+	}
+	for _, s := range l.Felt.Sentences() {
+		fmt.Fprintf(w, "; %s", s)
 	}
 	fmt.Fprintln(w)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/household"
 	"unbloat/internal/scenario"
 	"unbloat/unit"
 )
@@ -113,6 +114,7 @@ func addresses(node string, cables []cable, engine Engine) batch {
 		b.add("addr add %s/24 dev home", ispHome4)
 		b.add("addr add %s/24 dev net", ispNet4)
 		b.add("route add 10.1.0.0/24 via %s", routerWAN4)
+		b.add("route add %s via %s", household.Internet, ServerAddr)
 		b.add("neigh replace %s lladdr %s dev home nud permanent", routerWAN4, mac(0, 0))
 	case NodeServer:
 		b.add("addr add %s/24 dev eth0", ServerAddr)

@@ -164,34 +164,6 @@ func (p *parser) test(t table) Test {
 	return x
 }
 
-func (p *parser) load(t table) Load {
-	l := Load{
-		Kind:      t.oneOf("kind", "?", Kinds()...),
-		Flows:     t.integer("flows", 1, 1, maxFlows),
-		Host:      t.integer("host", 1, 1, maxHosts),
-		CC:        t.text("cc"),
-		Start:     t.duration("start", false, time.Hour),
-		Stop:      t.duration("stop", false, time.Hour),
-		Rate:      t.rate("rate", false),
-		Bytes:     t.integer("bytes", 0, 0, 1472),
-		Direction: t.oneOf("direction", "", "up", "down"),
-	}
-	if l.CC != "" && !ccShape.MatchString(l.CC) {
-		p.fail(t.key("cc"), "%q is no name of a congestion control", l.CC)
-	}
-	if l.Kind == UDP && l.Rate == 0 {
-		p.fail(t.key("rate"), "a udp load needs a rate")
-	}
-	if l.Stop != 0 && l.Stop <= l.Start {
-		p.fail(t.key("stop"), "must be after start")
-	}
-	t.end()
-	return l
-}
-
-// Kinds returns the kinds of load, in the order that documents list them.
-func Kinds() []string { return []string{Upload, Download, UDP, VoIP} }
-
 func (p *parser) router(t table) Router {
 	switch v := t.take("router").(type) {
 	case nil:

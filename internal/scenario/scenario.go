@@ -58,25 +58,39 @@ type Test struct {
 	FlowsUp   int           `json:"flows_up,omitempty"`
 }
 
-// Kinds of load. Those that need more than this binary say so when they start.
+// Kinds of load. Those that need a program beside this one say so when they start.
 const (
-	Upload   = "upload"
-	Download = "download"
-	UDP      = "udp"
-	VoIP     = "voip"
+	Upload   = "upload"   // greedy TCP flows
+	Download = "download" // the same, towards the home
+	UDP      = "udp"      // datagrams at a rate, whether they arrive or not
+	VoIP     = "voip"     // G.711: 50 packets a second both ways
+	Torrent  = "torrent"  // a BitTorrent client in a swarm, both ways
+	IMAP     = "imap"     // a mailbox being synchronised
+	Web      = "web"      // pages being read
+	Game     = "game"     // small datagrams both ways
+	DNS      = "dns"      // names being resolved
+	SSH      = "ssh"      // keystrokes and their echo
+	Video    = "video"    // segments fetched into a player's buffer
 )
 
 // A Load is what one machine of the home does during a case.
 type Load struct {
 	Kind      string        `json:"kind"`
-	Flows     int           `json:"flows"`               // at least 1
+	Flows     int           `json:"flows"`               // at least 1: connections, calls, readers, players
 	Host      int           `json:"host"`                // which machine of the home, from 1
-	CC        string        `json:"cc,omitempty"`        // TCP congestion control; "" is the kernel's default
+	CC        string        `json:"cc,omitempty"`        // upload, download: TCP congestion control; "" is the kernel's default
 	Start     time.Duration `json:"start,omitempty"`     // since the loaded phase began
 	Stop      time.Duration `json:"stop,omitempty"`      // 0: at its end
 	Rate      unit.Rate     `json:"rate,omitempty"`      // udp: on the wire, each flow
-	Bytes     int           `json:"bytes,omitempty"`     // udp: payload of a packet
+	Bytes     int           `json:"bytes,omitempty"`     // udp, game: payload of a packet; 0: the kind's own
 	Direction string        `json:"direction,omitempty"` // udp: "up" (default) or "down"
+	Peers     int           `json:"peers,omitempty"`     // torrent: how many others are in the swarm
+	Transport string        `json:"transport,omitempty"` // torrent: "tcp" or "utp"
+	Messages  int           `json:"messages,omitempty"`  // imap: in the mailbox
+	Objects   int           `json:"objects,omitempty"`   // web: of a page, beside its HTML
+	Think     time.Duration `json:"think,omitempty"`     // web: between a page and the next
+	PPS       int           `json:"pps,omitempty"`       // game: packets a second, each way
+	Interval  time.Duration `json:"interval,omitempty"`  // dns, ssh: between questions, between keys
 }
 
 // A Case is one way to run the router.

@@ -119,7 +119,7 @@ func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
 			p.Direction = sim.Down
 		}
 	default:
-		return nil, fmt.Errorf("kind %q is not one the simulator can make", l.Kind)
+		return nil, fmt.Errorf("load of kind %q is made by real programs, of which the simulator has no model; run it with --engine virtual", l.Kind)
 	}
 	for range l.Flows {
 		q := p

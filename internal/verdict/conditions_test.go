@@ -31,13 +31,13 @@ func TestQueueOfSeed003(t *testing.T) {
 // A call of short delay is as good as G.711 gets; more of anything bad never
 // makes it better.
 func TestVoice(t *testing.T) {
-	if v := voice(Latency{Received: 1, RTTMs: Quantiles{P95: 20}}); v.R < 92 || v.MOS < 4.35 || v.MOS > 4.5 {
+	if v := Call(Latency{Received: 1, RTTMs: Quantiles{P95: 20}}); v.R < 92 || v.MOS < 4.35 || v.MOS > 4.5 {
 		t.Errorf("good: %+v", v)
 	}
-	if v := voice(Latency{Received: 1, RTTMs: Quantiles{P95: 3000}}); v.MOS > 1.1 {
+	if v := Call(Latency{Received: 1, RTTMs: Quantiles{P95: 3000}}); v.MOS > 1.1 {
 		t.Errorf("bad: %+v", v)
 	}
-	if v := voice(Latency{Received: 1, RTTMs: Quantiles{P95: 20}, LossUp: 0.05}); v.MOS > 4 || v.MOS < 3 {
+	if v := Call(Latency{Received: 1, RTTMs: Quantiles{P95: 20}, LossUp: 0.05}); v.MOS > 4 || v.MOS < 3 {
 		t.Errorf("5 %% loss: %+v", v) // G.711 with concealment: R 77
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,7 @@ func TestVoice(t *testing.T) {
 		b := a
 		b.RTTMs.P95 += rapid.Float64Range(0, 1000).Draw(t, "more delay")
 		b.LossDown = min(1, b.LossDown+rapid.Float64Range(0, 0.5).Draw(t, "more loss"))
-		if x, y := voice(a), voice(b); y.R > x.R || x.R < 0 || x.R > 100 || x.MOS < 1 || x.MOS > 4.5 {
+		if x, y := Call(a), Call(b); y.R > x.R || x.R < 0 || x.R > 100 || x.MOS < 1 || x.MOS > 4.5 {
 			t.Fatalf("%+v, then %+v", x, y)
 		}
 	})

@@ -35,7 +35,7 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 	if len(raw.Down)+len(raw.Up) > 0 {
 		p.RPM = rpm(raw)
 	}
-	p.Voice, p.Queue = voice(p.Latency), queue(p)
+	p.Voice, p.Queue = Call(p.Latency), queue(p)
 	p.OthersDownBps, p.OthersUpBps = others(raw, p)
 	p.Unfilled = raw.unfilled(p)
 	p.Saturated = raw.Greedy && p.FlowsDown+p.FlowsUp > 0 && len(p.Unfilled) == 0

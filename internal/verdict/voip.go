@@ -19,11 +19,11 @@ const (
 	kneeSlope  = 0.11
 )
 
-// voice rates a call by delay, jitter and loss. One way of delay is half of
+// Call rates a call by delay, jitter and loss. One way of delay is half of
 // the round trip's 95th percentile, which is what a playout buffer must bridge;
 // the loss is that of the worse direction, or of the round trip where the two
-// are not told apart.
-func voice(l Latency) *Voice {
+// are not told apart. It returns nil if nothing arrived.
+func Call(l Latency) *Voice {
 	if l.Received == 0 {
 		return nil
 	}

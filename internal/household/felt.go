@@ -1,0 +1,97 @@
+package household
+
+import (
+	"fmt"
+
+	"unbloat/internal/verdict"
+)
+
+// Felt is what the users of a load noticed: one part is given, that of its
+// kind. A game is told by its latency.
+type Felt struct {
+	Voice   *verdict.Voice `json:"voice,omitempty"` // voip
+	Torrent *TorrentResult `json:"torrent,omitempty"`
+	Mail    *MailResult    `json:"mail,omitempty"` // imap
+	Web     *WebResult     `json:"web,omitempty"`
+	DNS     *DNSResult     `json:"dns,omitempty"`
+	Shell   *ShellResult   `json:"shell,omitempty"` // ssh
+	Video   *VideoResult   `json:"video,omitempty"`
+}
+
+// TorrentResult is what a BitTorrent client got through.
+type TorrentResult struct {
+	Peers     int     `json:"peers"`     // of the swarm, beside the home's own client
+	Connected int     `json:"connected"` // of them, at the end
+	Transport string  `json:"transport"` // tcp or utp
+	DownBps   float64 `json:"down_bps"`  // payload that arrived, in the counted window
+	UpBps     float64 `json:"up_bps"`
+}
+
+// MailResult is how a mailbox was synchronised.
+type MailResult struct {
+	Messages int     `json:"messages"` // that arrived
+	Of       int     `json:"of"`       // in the mailbox
+	Bytes    int64   `json:"bytes"`    // that arrived
+	Seconds  float64 `json:"seconds"`  // until it was done, or until the load's end
+	Done     bool    `json:"done"`
+}
+
+// WebResult is how pages loaded: from the name's look-up to the last object.
+type WebResult struct {
+	Pages  int               `json:"pages"`
+	Failed int               `json:"failed"`  // pages of which something never came
+	LoadMs verdict.Quantiles `json:"load_ms"` // of those that came
+}
+
+// DNSResult is how names were resolved.
+type DNSResult struct {
+	Queries  int               `json:"queries"`
+	Failed   int               `json:"failed"`
+	AnswerMs verdict.Quantiles `json:"answer_ms"` // with the client's own retries
+}
+
+// ShellResult is how long a key took to appear on the screen.
+type ShellResult struct {
+	Keys    int               `json:"keys"`
+	Missing int               `json:"missing"` // whose echo had not come at the end
+	EchoMs  verdict.Quantiles `json:"echo_ms"`
+	Program string            `json:"program"` // that carried them
+}
+
+// VideoResult is how a film played.
+type VideoResult struct {
+	Segments   int     `json:"segments"`    // fetched
+	QualityBps float64 `json:"quality_bps"` // mean of those fetched
+	StartupMs  float64 `json:"startup_ms"`  // from the press of the button to the first picture; 0: it never came
+	Stalls     int     `json:"stalls"`
+	StalledS   float64 `json:"stalled_s"` // seconds in which the picture stood still, without the startup
+	PlayedS    float64 `json:"played_s"`
+}
+
+// Sentences tells people what the users noticed.
+func (f Felt) Sentences() []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if v := f.Voice; v != nil {
+		say("MOS %.2f", v.MOS)
+	}
+	if x := f.Torrent; x != nil {
+		say("%s, %d of %d peers", x.Transport, x.Connected, x.Peers)
+	}
+	if x := f.Mail; x != nil {
+		say("%d of %d messages in %.1f s", x.Messages, x.Of, x.Seconds)
+	}
+	if x := f.Web; x != nil {
+		say("%d pages, p50 %.2f s, p95 %.2f s, %d failed", x.Pages, x.LoadMs.P50/1e3, x.LoadMs.P95/1e3, x.Failed)
+	}
+	if x := f.DNS; x != nil {
+		say("%d answers, p50 %.1f ms, p95 %.1f ms, %d failed", x.Queries-x.Failed, x.AnswerMs.P50, x.AnswerMs.P95, x.Failed)
+	}
+	if x := f.Shell; x != nil {
+		say("echo p50 %.1f ms, p95 %.1f ms, %d of %d keys missing", x.EchoMs.P50, x.EchoMs.P95, x.Missing, x.Keys)
+	}
+	if x := f.Video; x != nil {
+		say("%.2g Mbit/s of picture, %d stalls of %.1f s together, started after %.1f s", x.QualityBps/1e6, x.Stalls, x.StalledS, x.StartupMs/1e3)
+	}
+	return out
+}

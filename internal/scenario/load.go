@@ -1,0 +1,115 @@
+package scenario
+
+import (
+	"slices"
+	"time"
+)
+
+// Limits and defaults of loads.
+const (
+	maxPeers    = 200
+	maxMessages = 20000
+	maxObjects  = 500
+
+	defaultPeers    = 40
+	defaultMessages = 1000
+	defaultObjects  = 80
+	defaultPPS      = 64
+	defaultThink    = 2 * time.Second
+	defaultEvery    = 200 * time.Millisecond
+)
+
+// Kinds returns the kinds of load, in the order that documents list them.
+func Kinds() []string {
+	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video}
+}
+
+// load reads one [[load]]. A key that its kind has no use for is refused, so
+// that nobody believes it did something.
+func (p *parser) load(t table) Load {
+	l := Load{
+		Kind:  t.oneOf("kind", "?", Kinds()...),
+		Flows: t.integer("flows", 1, 1, maxFlows),
+		Host:  t.integer("host", 1, 1, maxHosts),
+		Start: t.duration("start", false, time.Hour),
+		Stop:  t.duration("stop", false, time.Hour),
+	}
+	if l.Stop != 0 && l.Stop <= l.Start {
+		p.fail(t.key("stop"), "must be after start")
+	}
+	if (l.Kind == Torrent || l.Kind == IMAP) && l.Flows != 1 {
+		p.fail(t.key("flows"), "a load of kind %s is one client; write another [[load]] for a second", l.Kind)
+	}
+	if t.owned("cc", l.Kind, Upload, Download) {
+		if l.CC = t.text("cc"); l.CC != "" && !ccShape.MatchString(l.CC) {
+			p.fail(t.key("cc"), "%q is no name of a congestion control", l.CC)
+		}
+	}
+	if t.owned("rate", l.Kind, UDP) {
+		if l.Rate = t.rate("rate", false); l.Rate == 0 {
+			p.fail(t.key("rate"), "a udp load needs a rate")
+		}
+	}
+	if t.owned("bytes", l.Kind, UDP, Game) {
+		l.Bytes = t.integer("bytes", 0, 0, 1472)
+	}
+	if t.owned("direction", l.Kind, UDP) {
+		l.Direction = t.oneOf("direction", "", "up", "down")
+	}
+	p.household(t, &l)
+	t.end()
+	return l
+}
+
+// household reads what only the loads made by programs have.
+func (p *parser) household(t table, l *Load) {
+	if t.owned("peers", l.Kind, Torrent) {
+		l.Peers = t.integer("peers", defaultPeers, 1, maxPeers)
+	}
+	if t.owned("transport", l.Kind, Torrent) {
+		l.Transport = t.oneOf("transport", "utp", "tcp", "utp")
+	}
+	if t.owned("messages", l.Kind, IMAP) {
+		l.Messages = t.integer("messages", defaultMessages, 1, maxMessages)
+	}
+	if t.owned("objects", l.Kind, Web) {
+		l.Objects = t.integer("objects", defaultObjects, 1, maxObjects)
+	}
+	if t.owned("think", l.Kind, Web) {
+		l.Think = t.durationOr("think", defaultThink, time.Minute)
+	}
+	if t.owned("pps", l.Kind, Game) {
+		l.PPS = t.integer("pps", defaultPPS, 1, 1000)
+	}
+	if t.owned("interval", l.Kind, DNS, SSH) {
+		if l.Interval = t.durationOr("interval", defaultEvery, time.Minute); l.Interval < time.Millisecond {
+			p.fail(t.key("interval"), "below 1 ms")
+		}
+	}
+}
+
+// owned says whether a key is of a kind of load, and refuses it where it is not.
+func (t table) owned(k, kind string, owners ...string) bool {
+	if slices.Contains(owners, kind) {
+		return true
+	}
+	if t.take(k) != nil {
+		t.p.fail(t.key(k), "is of loads of kind %s, not of %s", list(owners), kind)
+	}
+	return false
+}
+
+func list(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return words[0] + " and " + words[1]
+}
+
+// durationOr reads a duration that has a default.
+func (t table) durationOr(k string, fallback, most time.Duration) time.Duration {
+	if _, there := t.m[k]; !there {
+		return fallback
+	}
+	return t.duration(k, false, most)
+}
