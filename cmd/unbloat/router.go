@@ -178,7 +178,7 @@ func (f *routerFlags) outfit(r *router) error {
 	case plan.OPNsense:
 		return &host.PreconditionError{Doing: "change an OPNsense router", What: "its settings belong to its own API", Remedy: "reach it with --router opnsense+https://HOST"}
 	case plan.PfSense:
-		engine.Backend = pfsense.Backend{}
+		engine.Backend = &pfsense.Backend{Runner: r.runner}
 	default:
 		return usageError("--for %s: there is no such platform; use one of %s", r.platform, strings.Join(plan.Platforms(), ", "))
 	}
@@ -343,10 +343,6 @@ func (r *router) shapers(ctx context.Context, wan string) ([]host.Shaped, error)
 			wan = r.defaultWAN(ctx)
 		}
 		return b.Shapers(ctx, wan)
-	}
-	if r.platform == plan.PfSense {
-		_, err := r.engine.Backend.Observe(ctx, plan.Plan{}, nil)
-		return nil, err
 	}
 	return linux.Shapers(ctx, r.runner)
 }

@@ -248,15 +248,37 @@ func opnSense(p plan.Plan) ([]part, []string, error) {
 }
 
 func pfSense(p plan.Plan) ([]part, []string, error) {
-	ls, notes, err := dummynet.RenderLimiters(p)
+	ls, notes, err := dummynet.RenderLimiters(p, 1)
 	if err != nil {
 		return nil, nil, err
 	}
-	return []part{
-		{"Firewall: Traffic Shaper: Limiters: the values of the form; or, in config.xml, in place of the dnshaper section:", ls.String()},
-		{"Firewall: Rules: Floating: action Match, interface WAN, direction out, any protocol, In / Out pipe unbloat_up_q / unbloat_down_q. The rule then carries:", "# " + ls.DNQueue() + "\n"},
-		{"what pfSense makes of it, in /tmp/rules.limiter, to compare:", ls.RulesLimiter()},
-	}, notes, nil
+	parts := []part{
+		{"Firewall: Traffic Shaper: Limiters: make a limiter and its queue for each of these; the values are those of the form. " +
+			"Or put them into the dnshaper section of config.xml beside those that are there (Diagnostics: Backup & Restore), with numbers that are free:", ls.String()},
+	}
+	for _, r := range ls.Rules() {
+		whose := "from outside, such as to a port that is forwarded"
+		if r.Direction == "out" {
+			whose = "from the home"
+		}
+		back := ""
+		if r.Out != "" {
+			back = " / " + r.Out
+		}
+		parts = append(parts, part{"Firewall: Rules: Floating, for connections that are opened " + whose + ": action Match, interface WAN, direction " + r.Direction +
+			", protocol any, In / Out pipe " + r.In + back + ", one rule for IPv4 and one for IPv6" + gatewayToo(r.Direction) + ". pf's rule then carries:", "# dnqueue( " + r.Numbers + ")\n"})
+	}
+	return append(parts,
+		part{"Connections that exist already keep what they have: Diagnostics: States: Reset States.", ""},
+		part{"what pfSense makes of it, in /tmp/rules.limiter, to compare:", "# " + strings.ReplaceAll(strings.TrimRight(strings.ReplaceAll(ls.RulesLimiter(), "\n\n", "\n"), "\n"), "\n", "\n# ") + "\n"},
+		part{"and what the kernel has of that:", "dnctl pipe show\ndnctl sched show\n"}), notes, nil
+}
+
+func gatewayToo(direction string) string {
+	if direction == "out" {
+		return ", with the WAN's gateway chosen under Advanced, which the page demands of such a rule"
+	}
+	return ""
 }
 
 func clearOS(p plan.Plan) ([]part, []string, error) {

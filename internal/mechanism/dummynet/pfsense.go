@@ -3,6 +3,7 @@ package dummynet
 import (
 	"encoding/xml"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -52,13 +53,18 @@ type LimiterQueue struct {
 	AQM     string `xml:"aqm"`
 }
 
-// RenderLimiters makes pfSense's limiters of a plan: 1 is up, 2 is down.
-func RenderLimiters(p plan.Plan) (ls Limiters, notes []string, err error) {
+// RenderLimiters makes pfSense's limiters of a plan, with the numbers first (up)
+// and first + 1 (down). The download alone is refused: a rule takes a queue for
+// the way back only beside one for the way out.
+func RenderLimiters(p plan.Plan, first int) (ls Limiters, notes []string, err error) {
+	if p.Up == nil {
+		return Limiters{}, nil, fmt.Errorf("pfSense's rules take a limiter for the download only beside one for the upload; give --up too")
+	}
 	for _, d := range []struct {
 		name   string
 		number int
 		s      *plan.Shaper
-	}{{"up", pipeUp, p.Up}, {"down", pipeDown, p.Down}} {
+	}{{"up", first, p.Up}, {"down", first + 1, p.Down}} {
 		if d.s == nil {
 			continue
 		}
@@ -138,6 +144,21 @@ func (l Limiter) Rate() (unit.Rate, error) {
 	return unit.Rate(float64(int64(value+0.5)) * of), nil
 }
 
+// Words says in words which queue stands behind the limiter.
+func (l Limiter) Words() string {
+	switch {
+	case l.Sched == "fq_codel":
+		return strings.TrimSpace("FQ-CoDel" + l.parameters())
+	case l.Sched != "fifo" && l.Sched != "":
+		return l.Sched
+	case l.AQM != "droptail" && l.AQM != "":
+		return l.AQM
+	case l.Qlimit != "":
+		return "a FIFO of " + l.Qlimit + " packets"
+	}
+	return fmt.Sprintf("a FIFO of %d packets", DefaultSlots)
+}
+
 // RulesLimiter writes what pfSense makes of the limiters: /tmp/rules.limiter.
 func (ls Limiters) RulesLimiter() string {
 	var b strings.Builder
@@ -149,7 +170,7 @@ func (ls Limiters) RulesLimiter() string {
 		if l.Qlimit != "" {
 			slots = " queue " + l.Qlimit
 		}
-		fmt.Fprintf(&b, "pipe %d config  bw %s%s%s %s\n", l.Number, l.Bandwidth[0].Value, l.Bandwidth[0].Scale, slots, l.AQM)
+		fmt.Fprintf(&b, "pipe %d config  bw %s%s%s %s\n", l.Number, wholeNumber(l.Bandwidth[0].Value), l.Bandwidth[0].Scale, slots, l.AQM)
 		fmt.Fprintf(&b, "sched %d config pipe %d type %s%s\n", l.Number, l.Number, l.Sched, l.parameters())
 		for _, q := range l.Children {
 			fmt.Fprintf(&b, "queue %d config pipe %d %s\n", q.Number, l.Number, q.AQM)
@@ -157,6 +178,15 @@ func (ls Limiters) RulesLimiter() string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// wholeNumber rounds a bandwidth as pfSense does.
+func wholeNumber(s string) string {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return s
+	}
+	return strconv.FormatInt(int64(math.Round(f)), 10)
 }
 
 // parameters writes fq_codel's.
@@ -178,14 +208,34 @@ func (l Limiter) parameters() string {
 	return s + " noecn"
 }
 
-// DNQueue returns what a floating pf rule on the WAN, direction out, carries so
-// that both directions go through the limiters' queues.
-func (ls Limiters) DNQueue() string {
-	var numbers []string
+// A LimiterRule is a floating rule that sends what crosses the WAN through the
+// limiters: pf knows the direction by who opened the connection, so there is one
+// for each way.
+type LimiterRule struct {
+	Direction string // out: opened from the home; in: from outside
+	In, Out   string // names of the queues for packets that go with the connection, and back; "": none
+	Numbers   string // of the queues, as pf has them: "7001,7002"
+}
+
+// Rules returns the rules for the limiters.
+func (ls Limiters) Rules() []LimiterRule {
+	var up, down *LimiterQueue
 	for _, l := range ls.Queues {
-		for _, q := range l.Children {
-			numbers = append(numbers, strconv.Itoa(q.Number))
+		if strings.HasSuffix(l.Name, "_up") {
+			up = &l.Children[0]
+		} else {
+			down = &l.Children[0]
 		}
 	}
-	return "dnqueue( " + strings.Join(numbers, ",") + ")"
+	if up == nil {
+		return nil
+	}
+	number := func(q *LimiterQueue) string { return strconv.Itoa(q.Number) }
+	if down == nil {
+		return []LimiterRule{{Direction: "out", In: up.Name, Numbers: number(up)}}
+	}
+	return []LimiterRule{
+		{Direction: "out", In: up.Name, Out: down.Name, Numbers: number(up) + "," + number(down)},
+		{Direction: "in", In: down.Name, Out: up.Name, Numbers: number(down) + "," + number(up)},
+	}
 }

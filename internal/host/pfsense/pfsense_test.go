@@ -1,0 +1,252 @@
+package pfsense_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/conform"
+	"unbloat/internal/host"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/pfsense"
+	"unbloat/internal/mechanism/configxml"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+func anyPlan(t *rapid.T, name string) plan.Plan {
+	w := conform.AnyWishes(t, name, plan.FIFO)
+	if w.Only == plan.DirectionDown { // refused, see TestRefused
+		w.Only = ""
+	}
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.PfSense, WAN: "igb0", LAN: "igb1"}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestContract: the contract of every backend.
+func TestContract(t *testing.T) {
+	conform.Run(t, conform.Case{
+		WAN: "igb0",
+		New: func() (conform.Router, apply.Backend) {
+			f := fake.NewPfSense()
+			return f, &pfsense.Backend{Runner: f}
+		},
+		Plan: anyPlan,
+	})
+}
+
+// router returns a fake with this config.xml, or its own if that is empty, and
+// the steps that lead it to a plan.
+func router(t *testing.T, config string) (*fake.PfSense, []host.Step) {
+	t.Helper()
+	f := fake.NewPfSense()
+	if config != "" {
+		f.Files[pfsense.Config] = config
+		f.Load()
+	}
+	b := &pfsense.Backend{Runner: f}
+	p := make5(t, plan.Wishes{})
+	now, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := b.Desire(t.Context(), p, now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _, err := b.Compare(now, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, steps
+}
+
+func make5(t *testing.T, w plan.Wishes) plan.Plan {
+	t.Helper()
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.PfSense, WAN: "igb0"}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const stubs = `<?php
+error_reporting(E_ALL);
+$config = json_decode(file_get_contents("config.json"), true);
+function parse_config($parse) {}
+function write_config($why) { global $config; file_put_contents("saved.json", json_encode($config)); }
+function filter_configure_sync() { file_put_contents("loaded", "yes"); }
+`
+
+// TestPHP runs what is given to pfSense's PHP shell in the real PHP, with
+// pfSense's functions as stubs, and compares what it saves with what the fake
+// makes of the same lines.
+func TestPHP(t *testing.T) {
+	if _, err := exec.LookPath("php"); err != nil {
+		t.Skip("SKIPPED: there is no php (scripts/setup test installs php-cli)")
+	}
+	const empty = "<?xml version=\"1.0\"?>\n<pfsense><interfaces><wan><if>igb0</if></wan></interfaces><filter></filter><dnshaper></dnshaper><revision><time>1</time></revision></pfsense>"
+	for name, config := range map[string]string{"beside another limiter": "", "the first limiter": empty} {
+		f, steps := router(t, config)
+		before, err := configxml.Parse(f.Files[pfsense.Config])
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(steps, func(s host.Step) bool { return s.Argv[0] == pfsense.Shell })
+		code, ok := strings.CutSuffix(steps[i].Stdin, "\nexec\nexit\n")
+		if !ok {
+			t.Fatalf("%s: it is not executed: %s", name, steps[i].Stdin)
+		}
+		dir := t.TempDir()
+		start, err := json.Marshal(before.Array())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string]string{"filter.inc": "", "shaper.inc": "", "config.json": string(start), "run.php": stubs + code} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := exec.Command("php", "-d", "include_path=.", "run.php")
+		run.Dir = dir
+		if out, err := run.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		saved, err := os.ReadFile(filepath.Join(dir, "saved.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "loaded")); err != nil {
+			t.Error(name, ": nothing was loaded")
+		}
+		if out, _, err := f.Run(t.Context(), steps[i].Argv, []byte(steps[i].Stdin)); err != nil || len(out) > 0 {
+			t.Fatalf("%s: the fake: %s %v", name, out, err)
+		}
+		after, err := configxml.Parse(f.Files[pfsense.Config])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var php map[string]any
+		if err := json.Unmarshal(saved, &php); err != nil {
+			t.Fatal(err)
+		}
+		for _, section := range []string{"dnshaper", "filter"} {
+			if d := cmp.Diff(php[section], after.Child(section).Array()); d != "" {
+				t.Errorf("%s, %s: -PHP +fake\n%s", name, section, d)
+			}
+		}
+	}
+}
+
+// TestShellIsStrict: what is no PHP, or is never executed, changes nothing, and
+// the exit code says nothing of it; the read-back does.
+func TestShellIsStrict(t *testing.T) {
+	f, steps := router(t, "")
+	i := slices.IndexFunc(steps, func(s host.Step) bool { return s.Argv[0] == pfsense.Shell })
+	before := f.Text()
+	for name, c := range map[string]struct{ old, with, says string }{
+		"a typing error":       {"write_config(", "write_confg(", "Parse error"},
+		"not executed":         {"\nexec\n", "\n", ""},
+		"a statement unclosed": {"filter_configure_sync();", "filter_configure_sync()", "Parse error"},
+	} {
+		out, _, err := f.Run(t.Context(), steps[i].Argv, []byte(strings.Replace(steps[i].Stdin, c.old, c.with, 1)))
+		if err != nil || !strings.Contains(string(out), c.says) || f.Text() != before {
+			t.Errorf("%s: %v %q", name, err, out)
+		}
+	}
+	out, _, err := f.Run(t.Context(), steps[i].Argv, []byte(strings.Replace(steps[i].Stdin, "require_once(\"filter.inc\");\n", "", 1)))
+	if err != nil || !strings.Contains(string(out), "undefined function") || strings.Contains(f.Text(), "pipe 7001") {
+		t.Errorf("without filter.inc: %v %q", err, out)
+	}
+	b := &pfsense.Backend{Runner: f}
+	now, err := b.Observe(t.Context(), make5(t, plan.Wishes{}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := b.Desire(t.Context(), make5(t, plan.Wishes{}), now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, diffs, _ := b.Compare(now, want); !strings.Contains(strings.Join(diffs, " "), "limiter: pipe 7001") {
+		t.Errorf("the read-back misses it: %q", diffs)
+	}
+}
+
+// TestRefused: what stands in the way is named.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		says     string
+		wan      string
+		only     plan.Direction
+		old, new string
+	}{
+		{"beside one for the upload", "igb0", plan.DirectionDown, "", ""},
+		{"igb0, igb1, pppoe0", "em0", "", "", ""},
+		{"through the limiter guests_q already", "igb0", "", "<interface>lan</interface>", "<interface>wan</interface>"},
+		{"has the number 7001", "igb0", "", "<name>guests</name><number>1</number>", "<name>guests</name><number>7001</number>"},
+		{"mend that file first", "igb0", "", "</pfsense>", ""},
+	} {
+		f := fake.NewPfSense()
+		b := &pfsense.Backend{Runner: f}
+		f.Files[pfsense.Config] = strings.Replace(f.Files[pfsense.Config], c.old, c.new, 1)
+		p := make5(t, plan.Wishes{Only: c.only})
+		p.WAN = c.wan
+		now, err := b.Observe(t.Context(), p, nil)
+		if err == nil {
+			_, err = b.Desire(t.Context(), p, now, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %q", err, c.says)
+		}
+	}
+}
+
+// TestStatus: a limiter made by hand is explained, with what feeds it; after an
+// apply so are ours; and one that the kernel does not have is said to be missing.
+func TestStatus(t *testing.T) {
+	f, steps := router(t, "")
+	b := &pfsense.Backend{Runner: f}
+	says := func() string {
+		shapers, err := b.Shapers(t.Context(), "igb0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for _, x := range shapers {
+			all.WriteString(x.Device + ": " + x.Says + "\n")
+		}
+		return all.String()
+	}
+	const guests = "limiter guests: it holds to 3.00 Mbit/s, by a FIFO of 50 packets (not unbloat's): what goes with connections of the rule \"guests & <others>\" on lan; it runs\n"
+	if got := says(); got != guests {
+		t.Errorf("%s", got)
+	}
+	for _, s := range steps {
+		if _, errOut, err := f.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+			t.Fatalf("%s: %s", s, errOut)
+		}
+	}
+	got := says()
+	for _, want := range []string{guests, "limiter unbloat_up: it holds to 4.75 Mbit/s, by FQ-CoDel target 5ms", "(unbloat's)", "what comes back of connections of the rule \"unbloat: what is opened in\" on wan (in); it runs"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in:\n%s", want, got)
+		}
+	}
+	if _, _, err := f.Run(t.Context(), []string{"dnctl", "pipe", "7001", "config", "bw", "1Mbit/s"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := says(); !strings.Contains(got, "the kernel does not have it so (pipe 7001 bw 4.750 Mbit/s") {
+		t.Errorf("a limit that is not loaded: %s", got)
+	}
+}

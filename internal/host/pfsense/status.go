@@ -1,0 +1,107 @@
+package pfsense
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/host"
+	"unbloat/internal/host/conf"
+	"unbloat/internal/mechanism/configxml"
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+)
+
+// Shapers explains every limiter of config.xml, whoever made it: its rate, its
+// queue, the rules that send packets there, and whether the kernel has it.
+func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
+	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	root, err := configxml.Parse(s.Files.Text(Config))
+	if err != nil {
+		return nil, err
+	}
+	section := root.Child("dnshaper")
+	if section == nil {
+		return []host.Shaped{}, nil
+	}
+	ls, err := dummynet.ParseLimiters(section.String())
+	if err != nil {
+		return nil, fmt.Errorf("read the limiters of %s: %w", Config, err)
+	}
+	kernel, err := b.kernel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []host.Shaped{}
+	for _, l := range ls.Queues {
+		rate, err := l.Rate()
+		if err != nil {
+			return nil, err
+		}
+		x := host.Shaped{Device: "limiter " + l.Name, Ours: strings.HasPrefix(l.Name, ourLimiter), Rate: rate, Queue: l.Words(), Counters: []tc.Counters{}}
+		whose := "not unbloat's"
+		if x.Ours {
+			whose = "unbloat's"
+		}
+		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s; %s", rate.Short(), x.Queue, whose, fedBy(root, l), runs(l, kernel))
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// fedBy names the rules that send packets to a limiter.
+func fedBy(root *configxml.Node, l dummynet.Limiter) string {
+	names := []string{l.Name}
+	for _, q := range l.Children {
+		names = append(names, q.Name)
+	}
+	var rules []string
+	for _, r := range root.Child("filter").All("rule") {
+		way := ""
+		switch {
+		case r.Child("disabled") != nil:
+			continue
+		case slices.Contains(names, r.Value("dnpipe")):
+			way = "what goes with connections"
+		case slices.Contains(names, r.Value("pdnpipe")):
+			way = "what comes back of connections"
+		default:
+			continue
+		}
+		where := " of the rule " + fmt.Sprintf("%q", r.Value("descr")) + " on " + r.Value("interface")
+		if d := r.Value("direction"); d != "" {
+			where += " (" + d + ")"
+		}
+		rules = append(rules, way+where)
+	}
+	if len(rules) == 0 {
+		return "nothing, since no rule sends packets there"
+	}
+	return strings.Join(rules, "; ")
+}
+
+// runs says whether the kernel holds the limiter.
+func runs(l dummynet.Limiter, kernel []string) string {
+	if l.Enabled != "on" {
+		return "it is off"
+	}
+	want, _, err := dummynet.Parse(dummynet.Limiters{Queues: []dummynet.Limiter{l}}.RulesLimiter())
+	if err != nil {
+		return "pfSense makes of it what dnctl refuses: " + err.Error()
+	}
+	for _, line := range withoutWeights(want.ShownLines()) {
+		if !slices.Contains(kernel, line) {
+			return "the kernel does not have it so (" + line + "): Status: Filter Reload"
+		}
+	}
+	return "it runs"
+}

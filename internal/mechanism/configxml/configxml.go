@@ -1,0 +1,165 @@
+// Package configxml reads and writes pfSense's config.xml: elements without
+// attributes, nested, with text in the leaves. Source: pfSense's xmlparse.inc.
+package configxml
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// A Node is one element: a leaf has Text, any other Children.
+type Node struct {
+	Name     string
+	Text     string
+	Children []*Node
+}
+
+// Parse reads a file and returns its root element.
+func Parse(text string) (*Node, error) {
+	d := xml.NewDecoder(strings.NewReader(text))
+	top := &Node{}
+	open := []*Node{top}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read config.xml: %w", err)
+		}
+		last := open[len(open)-1]
+		switch x := token.(type) {
+		case xml.StartElement:
+			n := &Node{Name: x.Name.Local}
+			last.Children = append(last.Children, n)
+			open = append(open, n)
+		case xml.CharData:
+			last.Text += string(x)
+		case xml.EndElement:
+			open = open[:len(open)-1]
+			last.Text = strings.TrimSpace(last.Text)
+			if len(last.Children) > 0 {
+				last.Text = ""
+			}
+		}
+	}
+	if len(top.Children) != 1 {
+		return nil, fmt.Errorf("read config.xml: %d elements at the top instead of one", len(top.Children))
+	}
+	return top.Children[0], nil
+}
+
+// Child returns the first child of this name; nil if there is none. A nil node
+// has no children.
+func (n *Node) Child(name string) *Node {
+	if n == nil {
+		return nil
+	}
+	for _, c := range n.Children {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Value returns the text of the child of this name, "" if there is none.
+func (n *Node) Value(name string) string {
+	if c := n.Child(name); c != nil {
+		return c.Text
+	}
+	return ""
+}
+
+// All returns the children of this name.
+func (n *Node) All(name string) []*Node {
+	var out []*Node
+	if n != nil {
+		for _, c := range n.Children {
+			if c.Name == name {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// Without returns a copy without the elements that drop chooses, at any depth.
+func (n *Node) Without(drop func(*Node) bool) *Node {
+	c := &Node{Name: n.Name, Text: n.Text}
+	for _, child := range n.Children {
+		if !drop(child) {
+			c.Children = append(c.Children, child.Without(drop))
+		}
+	}
+	return c
+}
+
+// lists are the names that pfSense reads as lists, even of one element.
+func lists() []string { return []string{"queue", "item", "rule", "gateway_item"} }
+
+// Array returns the element as PHP's arrays have it: a leaf is a string, anything else a map, in
+// which lists are slices.
+func (n *Node) Array() any {
+	if len(n.Children) == 0 {
+		return n.Text
+	}
+	out := map[string]any{}
+	for _, c := range n.Children {
+		if slices.Contains(lists(), c.Name) {
+			list, _ := out[c.Name].([]any)
+			out[c.Name] = append(list, c.Array())
+			continue
+		}
+		out[c.Name] = c.Array()
+	}
+	return out
+}
+
+// From makes a node of what Array returns; a map's keys come in the order of keys.
+func From(name string, v any, keys func(map[string]any) []string) []*Node {
+	switch x := v.(type) {
+	case []any:
+		var out []*Node
+		for _, e := range x {
+			out = append(out, From(name, e, keys)...)
+		}
+		return out
+	case map[string]any:
+		n := &Node{Name: name}
+		for _, k := range keys(x) {
+			n.Children = append(n.Children, From(k, x[k], keys)...)
+		}
+		return []*Node{n}
+	}
+	return []*Node{{Name: name, Text: fmt.Sprint(v)}}
+}
+
+// String writes the element as pfSense does: tabs, and descriptions as CDATA.
+func (n *Node) String() string {
+	var b strings.Builder
+	n.write(&b, 0)
+	return b.String()
+}
+
+func (n *Node) write(b *strings.Builder, depth int) {
+	indent := strings.Repeat("\t", depth)
+	b.WriteString(indent + "<" + n.Name + ">")
+	switch {
+	case len(n.Children) > 0:
+		b.WriteString("\n")
+		for _, c := range n.Children {
+			c.write(b, depth+1)
+		}
+		b.WriteString(indent)
+	case n.Text != "" && (strings.HasPrefix(n.Name, "descr") || n.Name == "detail"):
+		b.WriteString("<![CDATA[" + n.Text + "]]>")
+	default:
+		_ = xml.EscapeText(b, []byte(n.Text))
+	}
+	b.WriteString("</" + n.Name + ">\n")
+}
