@@ -270,8 +270,19 @@ func pfSense(p plan.Plan) ([]part, []string, error) {
 	}
 	return append(parts,
 		part{"Connections that exist already keep what they have: Diagnostics: States: Reset States.", ""},
-		part{"what pfSense makes of it, in /tmp/rules.limiter, to compare:", "# " + strings.ReplaceAll(strings.TrimRight(strings.ReplaceAll(ls.RulesLimiter(), "\n\n", "\n"), "\n"), "\n", "\n# ") + "\n"},
+		part{"what pfSense makes of it, in /tmp/rules.limiter, to compare:", inComment(ls.RulesLimiter())},
 		part{"and what the kernel has of that:", "dnctl pipe show\ndnctl sched show\n"}), notes, nil
+}
+
+// inComment writes what is to be compared, not pasted.
+func inComment(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line != "\n" {
+			wrap(&b, "#   ", "#     ", line)
+		}
+	}
+	return b.String()
 }
 
 func gatewayToo(direction string) string {
