@@ -1,12 +1,14 @@
 // Package conform is the contract that every apply.Backend keeps, as tests that
-// each runs in a few lines: B after A is B, twice is once, an undo leads back to
-// the byte, from a failure at any step too, and so does a long random walk.
+// each runs in a few lines: B after A is B, twice is once, what was applied is
+// what status then shows, an undo leads back to the byte, from a failure at any
+// step too, and so does a long random walk.
 package conform
 
 import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,11 +39,19 @@ type Case struct {
 }
 
 // AnyWishes draws wishes that every platform can be asked for: rates from 64
-// kbit/s to 4 Gbit/s, one direction or both, AQM among those given.
-func AnyWishes(t *rapid.T, name string, aqms ...plan.AQM) plan.Wishes {
-	kbit := rapid.Int64Range(64, 4_000_000)
+// kbit/s to most, to the bit or in whole units, one direction or both, AQM among
+// those given.
+func AnyWishes(t *rapid.T, name string, most unit.Rate, aqms ...plan.AQM) plan.Wishes {
 	rate := func(which string) plan.RateWish {
-		return plan.RateWish{Rate: unit.Rate(kbit.Draw(t, name+" "+which)) * unit.KbitPerSecond}
+		of := rapid.SampledFrom([]unit.Rate{unit.BitPerSecond, unit.KbitPerSecond, unit.MbitPerSecond, unit.GbitPerSecond}).Draw(t, name+" unit of "+which)
+		least := unit.Rate(64) * unit.KbitPerSecond
+		// Evenly over the orders of magnitude.
+		order := rapid.Int64Range(0, 5).Draw(t, name+" order of "+which)
+		for range order {
+			least *= 10
+		}
+		r := unit.Rate(rapid.Int64Range(int64(least), int64(least)*10).Draw(t, name+" "+which))
+		return plan.RateWish{Rate: min(max(r/of*of, 64*unit.KbitPerSecond), most)}
 	}
 	return plan.Wishes{
 		AQM:  rapid.SampledFrom(append([]plan.AQM{""}, aqms...)).Draw(t, name+" aqm"),
@@ -111,9 +121,41 @@ func (c Case) laws(t *rapid.T) {
 	if got, want := r.Text(), direct.Text(); got != want {
 		t.Fatalf("B after A is not B alone:\n%s\nalone:\n%s", got, want)
 	}
+	explained(t, e.Backend, b)
 	revert(t, e, c.WAN)
 	if r.Text() != start {
 		t.Fatalf("reverted, but it is not as before:\n%s\nbefore:\n%s", r.Text(), start)
+	}
+}
+
+// An explainer says what shapes on its router: what `unbloat status` prints.
+type explainer interface {
+	Shapers(ctx context.Context, wan string) ([]host.Shaped, error)
+}
+
+// explained wants the plan's rates among those that the router itself shows as
+// ours, as exactly as it shows any: ALTQ cuts after two decimals.
+func explained(t fataler, b apply.Backend, p plan.Plan) {
+	x, ok := b.(explainer)
+	if !ok {
+		t.Fatalf("the backend can't say what shapes")
+	}
+	shapers, err := x.Shapers(context.Background(), p.WAN)
+	if err != nil {
+		t.Fatalf("status: %v", err)
+	}
+	for _, want := range []unit.Rate{p.DownBps, p.UpBps} {
+		if want == 0 || p.AQM == plan.SFQ { // ClearOS's own classes have no rate of their own
+			continue
+		}
+		if !slices.ContainsFunc(shapers, func(s host.Shaped) bool { return s.Ours && s.Rate <= want+want/1000+1 && s.Rate >= want-want/100 }) {
+			t.Fatalf("status shows no shaper of ours at %s: %+v", want, shapers)
+		}
+	}
+	for _, s := range shapers {
+		if s.Device == "" || s.Says == "" {
+			t.Fatalf("status says nothing: %+v", s)
+		}
 	}
 }
 
@@ -191,7 +233,9 @@ func (c Case) walk(t *testing.T) {
 	if r.Text() != start {
 		t.Fatalf("after %d states, reverted, but it is not as at the start:\n%s\nstart:\n%s", steps, r.Text(), start)
 	}
-	t.Logf("%d states", steps)
+	if steps < 200 {
+		t.Errorf("%d states, want 200", steps)
+	}
 }
 
 // stumble applies a plan of which one command fails.

@@ -10,10 +10,11 @@ import (
 	"unbloat/internal/host/clearos"
 	"unbloat/internal/host/fake"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	w := conform.AnyWishes(t, name)
+	w := conform.AnyWishes(t, name, 10*unit.GbitPerSecond)
 	if w.Only == "" {
 		w.AQM = rapid.SampledFrom([]plan.AQM{"", plan.SFQ}).Draw(t, name+" aqm")
 	}

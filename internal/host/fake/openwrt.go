@@ -19,6 +19,9 @@ type Linux struct {
 	Kernel *fakekernel.Kernel
 }
 
+// NewLinux returns a router with iproute2 and without files of interest.
+func NewLinux() *Linux { return newLinux(map[string]string{}) }
+
 func newLinux(files map[string]string) *Linux {
 	l := &Linux{Machine: NewMachine(files), Kernel: fakekernel.New()}
 	for _, tool := range []string{"tc", "ip", "ethtool", "unshare"} {

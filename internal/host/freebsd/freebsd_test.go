@@ -13,7 +13,7 @@ import (
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	w := conform.AnyWishes(t, name, plan.FIFO)
+	w := conform.AnyWishes(t, name, 4294967294, plan.FIFO)
 	w.Style = rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, name+" style")
 	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0", LAN: "igb1"}, w)
 	if err != nil {

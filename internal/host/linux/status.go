@@ -15,6 +15,11 @@ import (
 // A Shaped device is one on which something other than the kernel's default was found.
 type Shaped = host.Shaped
 
+// Shapers is what the router shows, for apply's callers; the WAN doesn't matter.
+func (b *Backend) Shapers(ctx context.Context, _ string) ([]Shaped, error) {
+	return Shapers(ctx, b.Runner)
+}
+
 // Shapers reads from the kernel every shaper on every device, ours or not.
 func Shapers(ctx context.Context, r host.Runner) ([]Shaped, error) {
 	out, err := host.Output(ctx, r, "ip", "-j", "-d", "link", "show")

@@ -10,10 +10,11 @@ import (
 	"unbloat/internal/host/fake"
 	"unbloat/internal/host/openwrt"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OpenWrt, WAN: "wan", LAN: "lan", IFB: true}, conform.AnyWishes(t, name, plan.FQCoDel))
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OpenWrt, WAN: "wan", LAN: "lan", IFB: true}, conform.AnyWishes(t, name, 10*unit.GbitPerSecond, plan.FQCoDel))
 	if err != nil {
 		t.Fatal(err)
 	}

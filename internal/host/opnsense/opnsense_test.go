@@ -52,7 +52,7 @@ func newRouter(t interface{ Fatal(...any) }) router {
 }
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan", LAN: "lan"}, conform.AnyWishes(t, name, plan.FIFO))
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan", LAN: "lan"}, conform.AnyWishes(t, name, 4294967294, plan.FIFO))
 	if err != nil {
 		t.Fatal(err)
 	}

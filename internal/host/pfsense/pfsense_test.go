@@ -23,7 +23,7 @@ import (
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	w := conform.AnyWishes(t, name, plan.FIFO)
+	w := conform.AnyWishes(t, name, 4294967294, plan.FIFO)
 	if w.Only == plan.DirectionDown { // refused, see TestRefused
 		w.Only = ""
 	}
