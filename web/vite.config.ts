@@ -1,6 +1,6 @@
 import { defineConfig } from "vite";
 
-// One script, one style sheet and two workers; nothing is inlined, because the
+// Two pages, what they share, and two workers; nothing is inlined, because the
 // page's policy (internal/page) forbids what is inline.
 export default defineConfig({
   build: {
@@ -8,6 +8,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    rolldownOptions: { input: ["index.html", "model.html"] },
   },
   worker: { format: "es" },
 });

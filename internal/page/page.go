@@ -1,6 +1,7 @@
 // Package page serves the web speed test: the page itself (package web) and
-// what it measures against, which is a WebSocket that echoes probes, a download,
-// an upload, and a place for results.
+// what it measures against, which is a WebSocket and, by QUIC, datagrams that
+// echo probes, a download, an upload, and a place for results. A second page
+// draws what-if questions from the simulator.
 //
 // Everything a visitor can use up is bounded: sessions, their time, their bytes
 // and flows, the size of a result. Loads exist only for a session, a session
@@ -71,7 +72,8 @@ type Options struct {
 	Now    func() time.Time // nil: time.Now
 }
 
-// A Handler serves the page at / and what it needs under /api/ and /r/.
+// A Handler serves the page at /, the page of sliders at /model, stored results
+// under /r/, and what they need under /api/.
 type Handler struct {
 	store  Store
 	name   string
@@ -82,6 +84,7 @@ type Handler struct {
 	mux    http.Handler
 
 	keeping *quota // of results
+	model   *model
 
 	datagrams   *datagrams // nil: none
 	certificate *shortCert // of datagrams
@@ -119,7 +122,8 @@ func New(o Options) *Handler {
 	}
 	h := &Handler{
 		store: o.Store, name: o.Name, limits: o.Limits.withDefaults(), log: o.Log, now: o.Now,
-		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), sessions: map[string]*session{}, perAddr: map[netip.Addr]int{},
+		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), model: newModel(),
+		sessions: map[string]*session{}, perAddr: map[netip.Addr]int{},
 	}
 	_, _ = rand.Read(h.block) // never fails (crypto/rand)
 	h.ctx, h.stop = context.WithCancel(context.Background())
@@ -130,10 +134,14 @@ func New(o Options) *Handler {
 	mux.HandleFunc("POST /api/up", h.up)
 	mux.HandleFunc("POST /api/results", h.save)
 	mux.HandleFunc("GET /api/results/{id}", h.load)
+	mux.HandleFunc("GET /api/model", h.simulate)
+	// A server with a shared key answers this itself; here nobody needs one.
+	mux.HandleFunc("GET /api/key", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "there is no such endpoint")
 	})
 	mux.HandleFunc("GET /r/{id}", func(w http.ResponseWriter, r *http.Request) { h.result(w, r, site) })
+	mux.HandleFunc("GET /model", func(w http.ResponseWriter, r *http.Request) { site.named(w, r, "model.html") })
 	mux.HandleFunc("/", site.serve)
 	h.mux = secure(http.NewCrossOriginProtection().Handler(mux))
 	return h

@@ -87,6 +87,11 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	if name == "" {
 		name = "index.html"
 	}
+	s.named(w, r, name)
+}
+
+// named answers with one of the files.
+func (s *site) named(w http.ResponseWriter, r *http.Request, name string) {
 	f, ok := s.files[name]
 	if !ok {
 		w.Header().Set("Cache-Control", "no-store")

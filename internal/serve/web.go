@@ -129,7 +129,7 @@ func (w *webServer) mux() http.Handler {
 
 // forPeople reports whether a path is the page's, and not a protocol's.
 func forPeople(path string) bool {
-	if path == "/" || path == "/favicon.svg" {
+	if path == "/" || path == "/model" || path == "/favicon.svg" {
 		return true
 	}
 	for _, prefix := range []string{"/assets/", "/r/", "/api/"} {

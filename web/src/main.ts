@@ -2,6 +2,7 @@
 // draws, at most once a frame; measuring is done in workers.
 import "./style.css";
 import { find } from "./dom";
+import { admitted } from "./key";
 import { charts } from "./panels/charts";
 import { control } from "./panels/control";
 import { showFigures } from "./panels/figures";
@@ -144,5 +145,5 @@ function reason(e: unknown): string {
 }
 
 const id = /^\/r\/([A-Za-z0-9_-]+)$/.exec(location.pathname)?.[1];
-if (id === undefined) test();
+if (id === undefined) void admitted().then(test);
 else void stored(id);

@@ -125,6 +125,24 @@ export interface Timeline {
   up_mbps: number[];
 }
 
+/** The simulator's answer to a question (internal/simlab). */
+export interface Picture {
+  grade: string;
+  verdict: string;
+  idle_ms: number;
+  rtt_ms: Quantiles;
+  added_ms: Quantiles;
+  loss: number;
+  mos?: number;
+  down_mbps: number;
+  up_mbps: number;
+  calls?: Latency;
+  page_s?: number;
+  film_mbps?: number;
+  idle: Timeline;
+  loaded: Timeline;
+}
+
 /** The answer to a submission. */
 export interface Saved {
   id: string;

@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { el, find } from "../dom";
 import { phasesOf } from "../verdict";
-import type { Test } from "../wire";
+import type { Test, Timeline } from "../wire";
 import { ms, phaseWord } from "../words";
 
 export interface Charts {
@@ -15,6 +15,14 @@ export interface Charts {
   draw(): void;
   /** Draws a result that is over. */
   show(t: Test): void;
+  /** Draws phases that are over; words say the same for who cannot see them. */
+  paint(phases: Part[], words: { latency: string; rate: string }): void;
+}
+
+/** The curves of one phase. */
+export interface Part {
+  name: string;
+  series: Timeline;
 }
 
 interface Band {
@@ -23,7 +31,7 @@ interface Band {
   to: number;
 }
 
-const inks = ["idle", "download", "upload", "both"] as const;
+const inks = ["idle", "download", "upload", "both", "loaded"] as const;
 const latencyHeight = 230;
 const rateHeight = 150;
 
@@ -51,7 +59,7 @@ export function charts(): Charts {
   const clear = (seconds: number): void => {
     bands = [];
     end = seconds;
-    probes = [[], [], [], [], []];
+    probes = [[], ...inks.map(() => [])];
     rates = [[], [], []];
   };
   const phaseAt = (t: number): string => bands.findLast((b) => b.from <= t && t < b.to)?.name ?? "idle";
@@ -115,12 +123,13 @@ export function charts(): Charts {
       dirty = false;
     },
     show(t) {
+      const parts = phasesOf(t).flatMap(({ name, phase }) => (phase.series === undefined ? [] : [{ name, series: phase.series }]));
+      this.paint(parts, { latency: describe(t), rate: "The table below has its means." });
+    },
+    paint(parts, words) {
       clear(0);
-      const all = phasesOf(t).filter(({ phase }) => phase.series !== undefined);
-      bands = all.map(({ name, phase }) => ({ name, from: phase.series?.start_s ?? 0, to: phase.series?.end_s ?? 0 }));
-      for (const { phase } of all) {
-        const s = phase.series;
-        if (s === undefined) continue;
+      bands = parts.map(({ name, series }) => ({ name, from: series.start_s, to: series.end_s }));
+      for (const { series: s } of parts) {
         end = Math.max(end, s.end_s);
         s.t_s.forEach((at, i) => addProbe(at, s.rtt_ms[i] ?? null));
         const curve = (direction: "down" | "up", mbps: number[]): void =>
@@ -129,11 +138,12 @@ export function charts(): Charts {
         curve("down", s.down_mbps);
         curve("up", s.up_mbps);
       }
-      latencyBox.setAttribute("aria-label", `Latency over time. ${describe(t)}`);
-      rateBox.setAttribute("aria-label", "Throughput over time. The table below has its means.");
+      latencyBox.setAttribute("aria-label", `Latency over time. ${words.latency}`);
+      rateBox.setAttribute("aria-label", `Throughput over time. ${words.rate}`);
       dirty = false;
-      if (all.length === 0) root.hidden = true;
-      else build();
+      if (parts.length === 0) root.hidden = true;
+      else if (plots.length === 0 || root.hidden) build();
+      else refresh();
     },
   };
 }
@@ -169,7 +179,7 @@ function colours(): Ink {
   const get = (name: string): string => css.getPropertyValue(`--${name}`).trim();
   return {
     text: get("text"), muted: get("muted"), line: get("line"), band: get("band"),
-    idle: get("idle"), download: get("download"), upload: get("upload"), both: get("both"),
+    idle: get("idle"), download: get("download"), upload: get("upload"), both: get("both"), loaded: get("both"),
   };
 }
 

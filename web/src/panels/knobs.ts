@@ -1,0 +1,119 @@
+// The sliders of the model's page. Each has a list of round values, because a
+// rate or a delay wants steps that grow with it.
+import { el, find } from "../dom";
+
+interface Knob {
+  name: string; // in the address, and to the server
+  label: string;
+  values: number[];
+  first: number;
+  text: (v: number) => string;
+}
+
+interface Group {
+  title: string;
+  knobs: Knob[];
+}
+
+const rates = [0.5, 0.75, 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 750, 1000];
+const delays = [1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 600];
+const buffers = [5, 10, 20, 50, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 4000];
+const to16 = [0, 1, 2, 3, 4, 6, 8, 12, 16];
+const to4 = [0, 1, 2, 3, 4];
+const shares = [50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 99, 100];
+
+const speed = (v: number): string => (v >= 1000 ? `${v / 1000} Gbit/s` : `${v} Mbit/s`);
+const time = (v: number): string => (v >= 1000 ? `${v / 1000} s` : `${v} ms`);
+const none = (what: string) => (v: number): string => (v === 0 ? "none" : `${v} ${what}`);
+
+const groups: Group[] = [
+  {
+    title: "The line",
+    knobs: [
+      { name: "down", label: "Download", values: rates, first: 30, text: speed },
+      { name: "up", label: "Upload", values: rates, first: 5, text: speed },
+      { name: "rtt", label: "Round trip, idle", values: delays, first: 20, text: time },
+      { name: "buffer_down", label: "Provider’s buffer", values: buffers, first: 700, text: time },
+      { name: "buffer_up", label: "Modem’s buffer", values: buffers, first: 1000, text: time },
+    ],
+  },
+  {
+    title: "The household",
+    knobs: [
+      { name: "downloads", label: "Downloads", values: to16, first: 1, text: none("at once") },
+      { name: "uploads", label: "Uploads", values: to16, first: 1, text: none("at once") },
+      { name: "calls", label: "Calls", values: to4, first: 1, text: none("at once") },
+      { name: "web", label: "Reading the web", values: to4, first: 0, text: none("people") },
+      { name: "video", label: "Films", values: to4, first: 0, text: none("at once") },
+      { name: "torrent", label: "Torrent", values: [0, 5, 10, 20, 40, 60], first: 0, text: none("peers") },
+    ],
+  },
+];
+
+const share: Knob = { name: "share", label: "Shaped to, of the line’s rates", values: shares, first: 95, text: (v) => `${v} %` };
+
+const queues: [string, string][] = [
+  ["none", "no shaper: the modem’s buffer"],
+  ["fifo", "FIFO behind a shaper"],
+  ["fq_codel", "FQ-CoDel"],
+  ["cake", "CAKE"],
+  ["sparse-first", "sparse first (ours)"],
+];
+
+/** Makes the sliders as an address says, and tells of every change. */
+export function knobs(from: URLSearchParams, change: (question: URLSearchParams) => void): { question(): URLSearchParams } {
+  const form = find<HTMLFormElement>("control");
+  form.classList.add("knobs");
+  const values = new Map<string, () => string>();
+  const question = (): URLSearchParams => new URLSearchParams([...values].map(([name, value]) => [name, value()]));
+  for (const g of groups) {
+    const set = el("fieldset", {}, el("legend", {}, g.title));
+    for (const k of g.knobs) set.append(slider(k, from, values, () => change(question())));
+    form.append(set);
+  }
+  const select = el("select", { id: "knob-queue" });
+  for (const [value, text] of queues) select.append(el("option", { value }, text));
+  const wanted = from.get("queue") ?? "";
+  select.value = queues.some(([v]) => v === wanted) ? wanted : "none";
+  const set = el("fieldset", {}, el("legend", {}, "The router"), el("div", { class: "knob" }, el("label", { for: "knob-queue" }, "Queue"), select));
+  const shaped = slider(share, from, values, () => change(question()));
+  set.append(shaped);
+  form.append(set);
+  const look = (): void => {
+    shaped.hidden = select.value === "none";
+  };
+  select.addEventListener("change", () => {
+    look();
+    change(question());
+  });
+  look();
+  values.set("queue", () => select.value);
+  form.addEventListener("submit", (e) => e.preventDefault());
+  return { question };
+}
+
+function slider(k: Knob, from: URLSearchParams, values: Map<string, () => string>, changed: () => void): HTMLElement {
+  const id = `knob-${k.name}`;
+  const given = from.get(k.name);
+  const input = el("input", { id, type: "range", min: "0", max: String(k.values.length - 1), step: "1" });
+  input.value = String(nearest(k.values, given === null || given === "" || Number.isNaN(Number(given)) ? k.first : Number(given)));
+  const value = (): number => k.values[Number(input.value)] ?? k.first;
+  const shown = el("output", { for: id });
+  const tell = (): void => {
+    shown.textContent = k.text(value());
+    input.setAttribute("aria-valuetext", k.text(value()));
+  };
+  input.addEventListener("input", () => {
+    tell();
+    changed();
+  });
+  tell();
+  values.set(k.name, () => String(value()));
+  return el("div", { class: "knob" }, el("label", { for: id }, k.label), shown, input);
+}
+
+/** The index of the value that is nearest in proportion. */
+function nearest(values: number[], v: number): number {
+  const far = (x: number): number => Math.abs(Math.log((x + 0.01) / (Math.max(v, 0) + 0.01)));
+  return values.reduce((best, x, i) => (far(x) < far(values[best] ?? 0) ? i : best), 0);
+}
