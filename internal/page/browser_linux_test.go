@@ -145,7 +145,7 @@ func TestBrowser(t *testing.T) {
 		{"bloated", shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 72 * 1024, windowUp: 72 * 1024},
 			options{Width: 1280, Height: 900, Scheme: "light", Motion: "no-preference", Both: true, Datagrams: true}},
 		{"good", shape{rtt: 30 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024},
-			options{Width: 375, Height: 760, Scheme: "dark", Motion: "reduce", Stop: true}},
+			options{Width: 360, Height: 740, Scheme: "dark", Motion: "reduce", Stop: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := visit(t, c.line, c.o)
@@ -247,7 +247,7 @@ func busy(t *testing.T, got verdict.Test) {
 func TestBrowserHTTP2(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024}
-	f := visit(t, line, options{Width: 375, Height: 760, Scheme: "light", Motion: "no-preference", TLS: true})
+	f := visit(t, line, options{Width: 360, Height: 740, Scheme: "light", Motion: "no-preference", TLS: true})
 	if !slices.ContainsFunc(f.Test.Notes, func(n string) bool { return strings.Contains(n, "one connection (h2)") }) {
 		t.Errorf("notes: %q", f.Test.Notes)
 	}

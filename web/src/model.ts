@@ -61,7 +61,14 @@ function show(p: Picture, question: URLSearchParams): void {
     el("div", { class: "verdict" }, letter, el("div", {}, el("h2", {}, p.verdict), el("p", { class: "muted" }, belief(p, question)))),
     tiles,
   );
-  root.hidden = find("limits").hidden = false;
+  // On a phone the answer is below the sliders: this stays in sight.
+  const brief = find("brief");
+  brief.replaceChildren(
+    el("strong", { class: `tone-${p.grade === "" ? "none" : tone(p.grade)}` }, p.grade === "" ? "–" : p.grade),
+    el("span", {}, `+${ms(Math.max(0, p.added_ms.p95))} ms`),
+    el("span", {}, `${mbit(p.down_mbps)} / ${mbit(p.up_mbps)} Mbit/s`),
+  );
+  root.hidden = find("limits").hidden = brief.hidden = false;
   curves.paint(
     [
       { name: "idle", series: p.idle },

@@ -53,8 +53,8 @@ const groups: Group[] = [
 const share: Knob = { name: "share", label: "Shaped to, of the line’s rates", values: shares, first: 95, text: (v) => `${v} %` };
 
 const queues: [string, string][] = [
-  ["none", "no shaper: the modem’s buffer"],
-  ["fifo", "FIFO behind a shaper"],
+  ["none", "none: the modem’s own"],
+  ["fifo", "FIFO, shaped"],
   ["fq_codel", "FQ-CoDel"],
   ["cake", "CAKE"],
   ["sparse-first", "sparse first (ours)"],
