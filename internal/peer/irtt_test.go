@@ -27,6 +27,13 @@ func serving(t *testing.T, o serve.Options) *serve.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveUntilEnd(t, s)
+	return s
+}
+
+// serveUntilEnd runs a server until the test ends.
+func serveUntilEnd(t *testing.T, s *serve.Server) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -36,7 +43,6 @@ func serving(t *testing.T, o serve.Options) *serve.Server {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return s
 }
 
 // program finds a real peer, or skips the test.

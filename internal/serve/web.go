@@ -106,6 +106,7 @@ func (w *webServer) mux() http.Handler {
 			h := rw.Header()
 			h.Set("Access-Control-Allow-Origin", "*")
 			h.Set("Access-Control-Allow-Headers", "*")
+			h.Set("Access-Control-Expose-Headers", "Server-Timing") // which Cloudflare's client subtracts
 			h.Set("Timing-Allow-Origin", "*")
 			h.Set("Cache-Control", "no-store, no-transform")
 		}
