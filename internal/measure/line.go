@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -137,13 +136,27 @@ func (l *Line) counter() *netio.Counter {
 	return c
 }
 
-// wireless tells of a wireless link on the way to the server, or "".
-func (l *Line) wireless() string {
-	w, ok := netio.WirelessTowards(l.options.Peer)
-	if !ok {
-		return ""
+// radio watches the wireless interface towards the server; nil where there is none.
+func (l *Line) radio() *netio.RadioWatch {
+	w, err := netio.WatchRadio(l.clock, l.options.Peer)
+	if err != nil {
+		return nil // a cable, or a system that does not tell
 	}
-	return fmt.Sprintf("measured over Wi-Fi (%s, signal %d dBm): what is slow may be the radio; a cable tells", w.Interface, w.Signal)
+	return w
+}
+
+// fileRadio files what was heard of a radio under its phase.
+func fileRadio(raw *RawPhase, w *netio.RadioWatch) {
+	if w == nil {
+		return
+	}
+	raw.RadioName = w.Name()
+	for _, s := range w.Stop() {
+		raw.Radio = append(raw.Radio, verdict.RadioSample(s))
+	}
+	if len(raw.Radio) > 0 {
+		raw.Notes = append(raw.Notes, "measured over Wi-Fi: what is slow may be the radio; a cable tells")
+	}
 }
 
 // pathChanges returns how often the answers' hop count changed, where the

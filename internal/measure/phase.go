@@ -152,9 +152,6 @@ func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
 		return nil, err
 	}
 	raw.ClockSteps, raw.PathChanges = r.probe.Steps()-steps, pathChanges(r.probe)-changes
-	if note := l.wireless(); note != "" {
-		raw.Notes = append(raw.Notes, note)
-	}
 	raw.Samples, raw.Skips = r.probe.Samples(raw.Start, raw.End)
 	if hasOpen(raw.Samples) {
 		if err := r.probe.Resolve(ctx); err != nil {
@@ -223,8 +220,10 @@ func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 	if err := r.until(ctx, raw, raw.From); err != nil {
 		return err
 	}
-	meter, counter := netio.NewCPUMeter(), r.line.counter()
-	if err := r.until(ctx, raw, raw.To); err != nil {
+	meter, counter, radio := netio.NewCPUMeter(), r.line.counter(), r.line.radio()
+	err := r.until(ctx, raw, raw.To)
+	fileRadio(raw, radio)
+	if err != nil {
 		return err
 	}
 	if down, up, ok := counter.Rates(); ok {

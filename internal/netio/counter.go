@@ -73,9 +73,3 @@ func InterfaceTowards(to netip.Addr) (string, error) {
 	}
 	return "", fmt.Errorf("find the interface towards %s: none has the address %s", to, local)
 }
-
-// A Wireless is a wireless link.
-type Wireless struct {
-	Interface string
-	Signal    int // dBm
-}

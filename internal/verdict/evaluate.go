@@ -37,6 +37,7 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 	}
 	p.Voice, p.Queue = Call(p.Latency), queue(p)
 	p.OthersDownBps, p.OthersUpBps = others(raw, p)
+	p.Radio = radio(raw, p)
 	p.Unfilled = raw.unfilled(p)
 	p.Saturated = raw.Greedy && p.FlowsDown+p.FlowsUp > 0 && len(p.Unfilled) == 0
 	return p

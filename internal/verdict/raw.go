@@ -36,7 +36,10 @@ type Raw struct {
 
 	Wire        Counted  // what passed the interface
 	PathChanges int      // how often the answers' hop count changed for good
-	Notes       []string // on the conditions, such as a wireless link
+	Notes       []string // on the conditions
+
+	RadioName string        // of the wireless interface towards the server; "": none is known
+	Radio     []RadioSample // of the counted part
 }
 
 // Handshakes are what the parts of a request on a fresh connection took.

@@ -88,6 +88,8 @@ type Phase struct {
 	// Unfilled are the directions that a load meant to fill did not.
 	Unfilled []Unfilled `json:"unfilled,omitempty"`
 
+	Radio *Radio `json:"wifi,omitempty"` // where the way to the server begins with one
+
 	Series *Timeline `json:"series,omitempty"`
 }
 

@@ -117,6 +117,9 @@ func invalid(raw Raw, p *Phase) []string {
 	if reason := tooManyOthers(p); reason != "" {
 		add("%s", reason)
 	}
+	if reason := p.Radio.bottleneck(); reason != "" {
+		add("%s", reason)
+	}
 	if n := len(raw.Broken); n > 0 {
 		add("%d flows broke off: %s", n, raw.Broken[0])
 	}
