@@ -163,7 +163,7 @@ func TestIrttClientOfDebian(t *testing.T) {
 		if err := json.Unmarshal(b, &r); err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Stats; s.Sent < 40 || s.Got < s.Sent*9/10 || s.AtThere < s.Got || s.RTT.Min <= 0 || s.Send.N == 0 {
+		if s := r.Stats; s.Sent < 5 || s.Got < s.Sent*9/10 || s.AtThere < s.Got || s.RTT.Min <= 0 || s.Send.N == 0 {
 			t.Errorf("%+v", s)
 		}
 	}
