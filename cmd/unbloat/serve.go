@@ -50,8 +50,13 @@ With --key clients must know it too: unbloat's and irtt's prove it (irtt
 the query, as ndt7's do), and the page asks for it. iperf3's clients cannot, so
 iperf3 is not served then.
 
-What one address may take within an hour is limited; what was refused, and why,
-is counted in /metrics (--metrics).`,
+What one address (of IPv6: one /64) may take is limited. The defaults have room
+for a household or an office: twenty tests an hour at 1 Gbit/s (100 GB), four
+monitors that never stop (4 h of sessions an hour), two tests at once with 256
+flows each way (1100 connections). Who tests faster lines raises
+--max-bytes-per-address; who pays for traffic lowers it. A connection has 30 s
+to say what it wants, because a line to be measured may queue for seconds. What
+was refused, and why, is logged and counted in /metrics (--metrics).`,
 		Example: "  unbloat serve\n  unbloat serve --key SECRET --metrics 127.0.0.1:7677\n  unbloat serve --web :443 --cert fullchain.pem --cert-key privkey.pem --irtt \"\"",
 		Args:    exactArgs(0, "no arguments"),
 	}
@@ -80,6 +85,11 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&p.Limits.Sessions, "max-sessions", d.Sessions, "sessions at once")
 	f.IntVar(&p.Limits.PerAddress, "max-sessions-per-address", d.PerAddress, "sessions of one address at once")
 	f.IntVar(&p.Limits.Conns, "max-connections", d.Conns, "TCP connections at once")
+	f.IntVar(&p.Limits.AddressConns, "max-connections-per-address", d.AddressConns, "TCP connections of one address at once")
+	f.IntVar(&p.Limits.Flows, "max-flows", d.Flows, "data connections of one session, both ways together")
+	f.IntVar(&p.Limits.Streams, "max-streams", d.Streams, "streams of datagrams of one session")
+	durationFlag(f, &p.Limits.Handshake, "max-handshake", d.Handshake, "how long a connection may take to say what it wants")
+	durationFlag(f, &p.Limits.Idle, "max-idle", d.Idle, "after what time a session that does nothing is ended")
 	durationFlag(f, &p.Limits.Session, "max-session", d.Session, "how long one session may last")
 	durationFlag(f, &p.Limits.Load, "max-load", d.Load, "how long one load may last")
 	durationFlag(f, &p.Limits.AddressTime, "max-time-per-address", d.AddressTime, "how long the sessions of one address may last within an hour, summed")

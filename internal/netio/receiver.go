@@ -65,7 +65,13 @@ type recvFlow struct {
 type Budget struct {
 	Time  time.Duration
 	Bytes unit.Size // exceeded by what is under way
+	// Allowed is told now and then how many bytes have been moved so far, by one
+	// goroutine at a time; false ends the flows. It may be nil.
+	Allowed func(moved int64) bool
 }
+
+// allowed asks whoever else keeps the budget.
+func (b *Budget) allowed(moved int64) bool { return b.Allowed == nil || b.Allowed(moved) }
 
 // ErrBudget ends flows whose Budget of bytes is used up.
 var ErrBudget = errors.New("the byte budget is used up")
@@ -167,7 +173,7 @@ func (f *recvFlow) mark(now unit.Instant) {
 // over reports whether the budget is used up.
 func (r *Receiver) over(now unit.Instant) bool {
 	return r.budget.Time > 0 && now.Sub(r.began) > r.budget.Time ||
-		r.budget.Bytes > 0 && r.total.Load() > int64(r.budget.Bytes)
+		r.budget.Bytes > 0 && r.total.Load() > int64(r.budget.Bytes) || !r.budget.allowed(r.total.Load())
 }
 
 // end ends all flows because the budget is used up.

@@ -107,6 +107,9 @@ func (s *Sender) watch() {
 			return
 		}
 		s.sample()
+		if !s.budget.allowed(s.written.Load()) {
+			return
+		}
 	}
 	s.finish(s.clock.Now().Add(Overrun))
 }

@@ -16,6 +16,7 @@ const budgetWindow = time.Hour
 // An account is what one client address takes, whatever protocols it speaks.
 type account struct {
 	sessions int // now
+	conns    int // TCP connections now
 	since    unit.Instant
 	bytes    int64         // since then
 	time     time.Duration // of sessions that ended since then
@@ -26,6 +27,7 @@ type accounts struct {
 	mu       sync.Mutex
 	limits   Limits
 	sessions int // of all
+	conns    int
 	total    int64
 	served   map[string]int64 // sessions by protocol, ever
 	of       map[netip.Addr]*account
@@ -39,13 +41,26 @@ func newAccounts(l Limits) *accounts {
 	return &accounts{limits: l, served: map[string]int64{}, of: map[netip.Addr]*account{}}
 }
 
+// customer returns whom an address's use is charged to: a site has a whole /64
+// of IPv6, which counts as one.
+func customer(from netip.Addr) netip.Addr {
+	from = from.Unmap().WithZone("")
+	if from.Is6() {
+		if p, err := from.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return from
+}
+
 // find returns the account of an address, its window renewed.
 func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
+	from = customer(from)
 	c := a.of[from]
 	if c == nil {
 		if len(a.of) >= maxAccounts {
 			for k, v := range a.of {
-				if v.sessions == 0 {
+				if v.sessions == 0 && v.conns == 0 {
 					delete(a.of, k)
 				}
 			}
@@ -89,6 +104,40 @@ func (s *Server) admit(from netip.Addr, protocol string) error {
 	return nil
 }
 
+// connect takes a TCP connection of an address in, within the limits.
+func (s *Server) connect(from netip.Addr, protocol string) error {
+	a := s.accounts
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.shut {
+		return net.ErrClosed
+	}
+	l, c := a.limits, a.find(from, s.clock.Now())
+	reason, err := "", error(nil)
+	switch {
+	case a.conns >= l.Conns:
+		reason, err = "connections", fmt.Errorf("the server has %d connections, which is the limit", a.conns)
+	case c.conns >= l.AddressConns:
+		reason, err = "connections of address", fmt.Errorf("%s has %d connections, which is the limit", from, c.conns)
+	}
+	if err != nil {
+		s.refusals.add(protocol, reason)
+		return err
+	}
+	a.conns++
+	c.conns++
+	return nil
+}
+
+// disconnect books the end of n TCP connections of an address.
+func (s *Server) disconnect(from netip.Addr, n int) {
+	a := s.accounts
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conns -= n
+	a.find(from, s.clock.Now()).conns -= n
+}
+
 // leave ends a session of an address, which lasted so long.
 func (s *Server) leave(from netip.Addr, lasted time.Duration) {
 	a := s.accounts
@@ -111,15 +160,15 @@ func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 	return a.limits.AddressBytes <= 0 || c.bytes <= int64(a.limits.AddressBytes)
 }
 
-// left returns how many bytes an address may still move; 0: any number.
-func (s *Server) left(from netip.Addr) unit.Size {
-	a := s.accounts
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.limits.AddressBytes <= 0 {
-		return 0
+// bookings returns what a netio.Budget asks: it books what was moved since it
+// was asked before, and says whether the budget allows more.
+func bookings(spend func(unit.Size) bool) func(moved int64) bool {
+	booked := int64(0)
+	return func(moved int64) bool {
+		n := moved - booked
+		booked = moved
+		return spend(unit.Size(n))
 	}
-	return max(a.limits.AddressBytes-unit.Size(a.find(from, s.clock.Now()).bytes), 1)
 }
 
 // shut refuses every further session.

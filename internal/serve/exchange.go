@@ -37,9 +37,9 @@ func (ses *session) answer(c *net.TCPConn) {
 		ses.server.log.Info("exchange ended", "from", c.RemoteAddr(), "reason", err)
 	}
 	ses.mu.Lock()
-	defer ses.mu.Unlock()
-	ses.flows--
 	delete(ses.exchanges, c)
+	ses.mu.Unlock()
+	ses.release(1)
 }
 
 // answerAll answers until something ends it, and says what.

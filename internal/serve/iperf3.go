@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -80,8 +81,8 @@ func (p *iperf3Server) serve() error {
 			}
 			return err
 		}
-		if !p.track(c) {
-			p.server.refusals.add(protocolIperf3, "connections")
+		if err := p.track(c); err != nil {
+			p.server.log.Info("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
 			c.Close()
 			continue
 		}
@@ -89,14 +90,18 @@ func (p *iperf3Server) serve() error {
 	}
 }
 
-func (p *iperf3Server) track(c *net.TCPConn) bool {
+// track remembers a connection that close must end, if there are not too many.
+func (p *iperf3Server) track(c *net.TCPConn) error {
+	if err := p.server.connect(clientAddr(c), protocolIperf3); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.conns) >= p.server.limits.Conns {
-		return false
+	if p.closed {
+		c.Close()
 	}
 	p.conns[c] = true
-	return true
+	return nil
 }
 
 func (p *iperf3Server) untrack(c *net.TCPConn) {
@@ -118,7 +123,7 @@ func (p *iperf3Server) greet(c *net.TCPConn) {
 	}
 	if err != nil {
 		s.log.Info("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
-		s.refusals.add(protocolIperf3, "malformed")
+		s.refusals.add(protocolIperf3, iperf3Reason(err))
 		c.Close()
 		return
 	}
@@ -158,14 +163,29 @@ func (p *iperf3Server) control(cookie iperf3.Cookie, t *iperf3Test) {
 	}
 	began := s.clock.Now()
 	moved, err := p.run(t)
-	s.spend(t.from, unit.Size(moved))
 	s.leave(t.from, s.clock.Now().Sub(began))
 	end := "client is done"
 	if err != nil {
 		end = err.Error()
+		s.refusals.add(protocolIperf3, iperf3Reason(err))
 	}
 	s.log.Info("session", "protocol", protocolIperf3, "from", t.control.RemoteAddr(), "bytes", moved,
 		"lasted", s.clock.Now().Sub(began).Round(time.Millisecond), "end", end)
+}
+
+// iperf3Reason sorts what ended a test, for the metrics.
+func iperf3Reason(err error) string {
+	switch {
+	case errors.Is(err, iperf3.ErrMalformed):
+		return "malformed"
+	case errors.Is(err, errUnsupported):
+		return "not TCP"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "too slow"
+	case isCutOff(err):
+		return "truncated"
+	}
+	return "other"
 }
 
 func (t *iperf3Test) say(states ...iperf3.State) error {
@@ -193,16 +213,17 @@ func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) 
 		return nil, err
 	}
 	if t.params, err = iperf3.ParseParams(b); err != nil {
-		p.server.refusals.add(protocolIperf3, "malformed")
 		return nil, err
 	}
 	if t.params.UDP || t.params.SCTP {
-		p.server.refusals.add(protocolIperf3, "not TCP")
 		_, _ = t.control.Write(unimplemented()) // the reason is logged
 		return nil, errUnsupported
 	}
 	if err := t.say(iperf3.CreateStreams); err != nil {
 		return nil, err
+	}
+	if n, most := t.params.Up()+t.params.Down(), p.server.limits.Flows; n > most {
+		return nil, fmt.Errorf("%w: %d streams, more than the limit of %d", iperf3.ErrMalformed, n, most)
 	}
 	deadline := time.After(p.server.limits.Handshake)
 	for len(streams) < t.params.Up()+t.params.Down() {
@@ -219,7 +240,7 @@ func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) 
 				netio.Pace(c, unit.Rate(t.params.Bandwidth))
 			}
 		case <-deadline:
-			return streams, fmt.Errorf("only %d of %d streams came", len(streams), t.params.Up()+t.params.Down())
+			return streams, fmt.Errorf("%w: only %d of %d streams came", os.ErrDeadlineExceeded, len(streams), t.params.Up()+t.params.Down())
 		}
 	}
 	return streams, nil
@@ -237,9 +258,6 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 	}
 	up, down := streams[:t.params.Up()], streams[t.params.Up():]
 	budget := netio.Budget{Time: s.limits.Load, Bytes: s.limits.Bytes}
-	if left := s.left(t.from); left > 0 && (budget.Bytes == 0 || left < budget.Bytes) {
-		budget.Bytes = left
-	}
 	began, meter := s.clock.Now(), netio.NewCPUMeter()
 	if err := t.say(iperf3.TestStart, iperf3.TestRunning); err != nil {
 		for _, c := range streams {
@@ -247,11 +265,17 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 		}
 		return 0, err
 	}
+	account := func(n unit.Size) bool { return s.spend(t.from, n) }
+	budget.Allowed = bookings(account)
 	receiver := netio.NewReceiver(s.clock, time.Second, budget, up)
+	receivedAll := budget.Allowed
+	budget.Allowed = bookings(account)
 	sender := netio.NewSender(s.clock, s.payload, budget, down)
 	defer func() {
 		receiver.Stop()
 		sender.Stop()
+		receivedAll(receiver.Total())
+		budget.Allowed(sender.Moved())
 		moved = receiver.Total() + sender.Moved()
 	}()
 	_ = t.control.SetDeadline(time.Now().Add(s.limits.Load + replyPatience))
@@ -260,7 +284,7 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 		return 0, err
 	}
 	if iperf3.State(state[0]) != iperf3.TestEnd {
-		return 0, fmt.Errorf("the client says %q", iperf3.State(state[0]))
+		return 0, fmt.Errorf("%w: the client says %q", iperf3.ErrMalformed, iperf3.State(state[0]))
 	}
 	sender.Pause()
 	mine := iperf3.Results{HasRetransmits: -1, CongestionUsed: t.params.Congestion}

@@ -25,12 +25,15 @@ type irttServer struct {
 
 	mu    sync.Mutex
 	conns map[uint64]*irttConn
+	queue []uint64 // tokens of connections that were pending, as they were opened
 	swept unit.Instant
 }
 
-// irttConn is one connection.
+// irttConn is one connection. Until its first probe has come it is pending: it
+// takes no session, because who asked for it may have forged the address.
 type irttConn struct {
 	from   netip.AddrPort
+	live   bool
 	params irtt.Params
 	opened unit.Instant
 	used   unit.Instant
@@ -46,6 +49,7 @@ const (
 	irttInterval = 5 * time.Millisecond // mean distance of probes
 	irttBurst    = 20                   // probes that a queue may have bunched up
 	irttExpiry   = time.Minute          // of a connection that is not used
+	irttPending  = 1 << 12              // connections without a probe, the oldest of which go first
 )
 
 func listenIrtt(s *Server, address, key string) (*irttServer, error) {
@@ -114,12 +118,36 @@ func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags
 	if !i.ledger.trade(from.Addr(), size, len(out)) {
 		return nil
 	}
-	if err := s.admit(from.Addr().Unmap(), protocolIrtt); err != nil {
-		s.log.Info("refused", "protocol", protocolIrtt, "from", from, "reason", err)
-		return irtt.OpenReply(0, irtt.Params{}, irtt.FlagClose, i.key)
+	if i.queue = append(i.queue, token); len(i.queue) > irttPending {
+		i.forget(i.queue[0], "pushed out by later ones")
+		i.queue = i.queue[1:]
 	}
 	i.conns[token] = &irttConn{from: from, params: p, opened: at, used: at, credit: irttBurst}
 	return out
+}
+
+// forget forgets a connection if it is still pending.
+func (i *irttServer) forget(token uint64, why string) {
+	c := i.conns[token]
+	if c == nil || c.live {
+		return
+	}
+	delete(i.conns, token)
+	i.server.log.Info("refused", "protocol", protocolIrtt, "from", c.from, "reason", "no probe came: "+why)
+	i.server.refusals.add(protocolIrtt, "no probe")
+}
+
+// enliven makes a pending connection a session, within the limits.
+func (i *irttServer) enliven(c *irttConn) bool {
+	if c.live {
+		return true
+	}
+	if err := i.server.admit(c.from.Addr().Unmap(), protocolIrtt); err != nil {
+		i.server.log.Info("refused", "protocol", protocolIrtt, "from", c.from, "reason", err)
+		return false
+	}
+	c.live = true
+	return true
 }
 
 // echo answers a probe.
@@ -139,7 +167,11 @@ func (i *irttServer) echo(c *irttConn, token uint64, seq uint32, at unit.Instant
 	c.bytes += int64(2 * len(b))
 	c.receive(seq)
 	e := irtt.Echo{Token: token, Seq: seq, Count: c.count, Window: c.window}
-	if at.Sub(c.opened) > c.params.Duration+2*time.Second || !s.spend(c.from.Addr().Unmap(), unit.Size(2*len(b))) {
+	switch {
+	case !i.enliven(c):
+		e.Flags = irtt.FlagClose
+		delete(i.conns, token)
+	case at.Sub(c.opened) > c.params.Duration+2*time.Second || !s.spend(c.from.Addr().Unmap(), unit.Size(2*len(b))):
 		e.Flags = irtt.FlagClose
 		i.drop(token, c, "its time or budget is used up")
 	}
@@ -167,6 +199,10 @@ func (c *irttConn) receive(seq uint32) {
 
 // drop forgets a connection.
 func (i *irttServer) drop(token uint64, c *irttConn, why string) {
+	if !c.live {
+		i.forget(token, why)
+		return
+	}
 	delete(i.conns, token)
 	i.server.leave(c.from.Addr().Unmap(), c.used.Sub(c.opened))
 	i.server.log.Info("session", "protocol", protocolIrtt, "from", c.from, "bytes", c.bytes,

@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"unbloat/internal/netio"
@@ -30,7 +31,7 @@ import (
 type Limits struct {
 	Sessions   int           // at once
 	PerAddress int           // sessions of one client address at once
-	Conns      int           // TCP connections at once
+	Conns      int           // TCP connections at once, of all protocols but metrics
 	Flows      int           // data connections of one session
 	Streams    int           // streams of datagrams of one session
 	Bytes      unit.Size     // that one session may move over TCP, both ways together; 0: no limit
@@ -39,16 +40,23 @@ type Limits struct {
 	Session    time.Duration // of one session
 	Handshake  time.Duration // for the first line of a connection
 
-	AddressBytes unit.Size     // that one address may move within an hour, all protocols together
-	AddressTime  time.Duration // of one address's sessions within an hour, summed
+	// Of one address (IPv6: of one /64), all protocols together.
+	AddressConns int           // TCP connections at once
+	AddressBytes unit.Size     // moved within an hour
+	AddressTime  time.Duration // of sessions that ended within an hour, summed
 }
 
-// DefaultLimits are enough for a household and an office of testers.
+// DefaultLimits are for a server that anybody may reach. A session has room
+// for 256 flows each way, and an address for two such sessions, or for the
+// requests of a few browsers. 100 GB are twenty tests at 1 Gbit/s, or two at
+// 10 Gbit/s. Four hours of sessions an hour are four monitors that never stop,
+// or hundreds of tests. A handshake may take long, because a line that needs a
+// cure may queue for seconds and lose the first packet.
 func DefaultLimits() Limits {
 	return Limits{
 		Sessions: 1024, PerAddress: 64, Conns: 8192, Flows: 512, Streams: 64,
-		Load: 10 * time.Minute, Idle: 5 * time.Minute, Session: 4 * time.Hour, Handshake: 30 * time.Second,
-		AddressBytes: 1000 * unit.GB, AddressTime: 24 * time.Hour,
+		Load: 10 * time.Minute, Idle: 5 * time.Minute, Session: 2 * time.Hour, Handshake: 30 * time.Second,
+		AddressConns: 1100, AddressBytes: 100 * unit.GB, AddressTime: 4 * time.Hour,
 	}
 }
 
@@ -56,7 +64,7 @@ func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
 	for _, n := range []struct{ have, def *int }{
 		{&l.Sessions, &d.Sessions}, {&l.PerAddress, &d.PerAddress}, {&l.Conns, &d.Conns},
-		{&l.Flows, &d.Flows}, {&l.Streams, &d.Streams},
+		{&l.Flows, &d.Flows}, {&l.Streams, &d.Streams}, {&l.AddressConns, &d.AddressConns},
 	} {
 		if *n.have <= 0 {
 			*n.have = *n.def
@@ -253,9 +261,8 @@ func (s *Server) accept() error {
 			}
 			return fmt.Errorf("accept connections: %w", err)
 		}
-		if !s.track(c) {
-			s.log.Warn("too many connections", "from", c.RemoteAddr(), "limit", s.limits.Conns)
-			s.refusals.add(protocolNative, "connections")
+		if err := s.track(c); err != nil {
+			s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
 			c.Close()
 			continue
 		}
@@ -274,18 +281,28 @@ func retry(err error) bool {
 	return true
 }
 
-// track remembers a connection that Close must end; false if there are too many.
-func (s *Server) track(c *net.TCPConn) bool {
+// track remembers a connection that Close must end, if there are not too many.
+func (s *Server) track(c *net.TCPConn) error {
+	if err := s.connect(clientAddr(c), protocolNative); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.conns) >= s.limits.Conns {
-		return false
+	if s.closed {
+		c.Close()
 	}
 	s.conns[c] = true
-	return true
+	return nil
 }
 
+// untrack forgets a connection that has ended.
 func (s *Server) untrack(c *net.TCPConn) {
+	s.handOver(c)
+	s.disconnect(clientAddr(c), 1)
+}
+
+// handOver forgets a connection that a session owns from here on.
+func (s *Server) handOver(c *net.TCPConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
@@ -321,13 +338,23 @@ func refusalReason(err error) string {
 	switch {
 	case errors.Is(err, probe.ErrRequest):
 		return "malformed"
+	case errors.Is(err, errToken):
+		return "unknown token"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "handshake too slow"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case isCutOff(err):
 		return "truncated"
 	}
 	return "other"
 }
+
+// isCutOff reports whether the other end ended a connection before its time.
+func isCutOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// errToken refuses a data connection of nobody.
+var errToken = errors.New("no session has this token")
 
 // attach hands a data connection to its session.
 func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
@@ -335,7 +362,7 @@ func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 	ses := s.sessions[req.Token]
 	s.mu.Unlock()
 	if ses == nil {
-		return errors.New("no session has this token")
+		return errToken
 	}
 	if err := netio.SetTCP(c, netio.TCPOptions{CC: req.CC, DSCP: req.DSCP}); err != nil {
 		return err
@@ -344,7 +371,7 @@ func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 		if err := ses.exchange(c); err != nil {
 			return err
 		}
-		s.untrack(c) // from here on the session closes it
+		s.handOver(c)
 		if err := l.write(probe.Reply{}); err != nil {
 			c.Close() // which answer will notice
 		}
@@ -354,7 +381,7 @@ func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 	if err := ses.attach(c, req); err != nil {
 		return err
 	}
-	s.untrack(c) // from here on the session closes it
+	s.handOver(c)
 	if err := l.write(probe.Reply{}); err != nil {
 		c.Close() // which the group will notice
 	}

@@ -60,6 +60,12 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 		err = ses.run(l)
 	}
 	s.end(ses)
+	switch {
+	case errors.Is(err, probe.ErrRequest):
+		s.refusals.add(protocolNative, "malformed")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.refusals.add(protocolNative, "idle")
+	}
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
 	s.log.Info("session", "from", c.RemoteAddr(), "agent", req.Agent, "loads", ses.loads, "bytes", ses.bytes,
@@ -97,7 +103,7 @@ func endReason(err error) string {
 	case errors.Is(err, net.ErrClosed):
 		return "server stops"
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "idle for too long"
+		return "idle for too long, or its time is up"
 	}
 	return err.Error()
 }
@@ -122,8 +128,6 @@ func (s *Server) end(ses *session) {
 	s.mu.Lock()
 	delete(s.sessions, ses.token)
 	s.mu.Unlock()
-	s.leave(ses.from, s.clock.Now().Sub(ses.began))
-
 	ses.mu.Lock()
 	ses.closed = true
 	groups, streams := ses.groups, ses.streams
@@ -134,11 +138,20 @@ func (s *Server) end(ses *session) {
 	ses.mu.Unlock()
 	for _, g := range groups {
 		g.stop()
-		ses.spend(unit.Size(g.bytes()))
+		ses.release(g.flows)
 	}
 	for _, st := range streams {
 		s.closeStream(st)
 	}
+	s.leave(ses.from, s.clock.Now().Sub(ses.began))
+}
+
+// release books the end of n data connections.
+func (ses *session) release(n int) {
+	ses.mu.Lock()
+	ses.flows -= n
+	ses.mu.Unlock()
+	ses.server.disconnect(ses.from, n)
 }
 
 // run answers requests until the connection ends.
@@ -245,9 +258,7 @@ func (ses *session) start(req probe.Request) (probe.Reply, error) {
 			return probe.Reply{}, fmt.Errorf("the session has moved %v, which is the limit", unit.Size(ses.bytes))
 		}
 	}
-	if left := ses.server.left(ses.from); left > 0 && (budget.Bytes == 0 || left < budget.Bytes) {
-		budget.Bytes = left
-	}
+	budget.Allowed = bookings(ses.spend)
 	bin := req.Bin
 	if bin == 0 {
 		bin = 100 * time.Millisecond
@@ -269,10 +280,7 @@ func (ses *session) stop(req probe.Request) (probe.Reply, error) {
 		return probe.Reply{}, fmt.Errorf("there is no group %d", req.Group)
 	}
 	report := g.stop()
-	ses.spend(unit.Size(g.bytes()))
-	ses.mu.Lock()
-	ses.flows -= g.flows
-	ses.mu.Unlock()
+	ses.release(g.flows)
 	return probe.Reply{Now: ses.server.clock.Now(), Load: report}, nil
 }
 
@@ -290,7 +298,7 @@ type group struct {
 	bin      time.Duration
 	began    unit.Instant
 	report   *probe.LoadReport // once stopped
-	total    int64
+	booked   func(moved int64) bool
 }
 
 func (g *group) add(c *net.TCPConn, dir string) error {
@@ -316,6 +324,7 @@ func (g *group) start(flows int, bin time.Duration, budget netio.Budget, payload
 	if flows != len(g.waiting) {
 		return fmt.Errorf("the group has %d data connections, not %d", len(g.waiting), flows)
 	}
+	g.booked = budget.Allowed
 	g.bin, g.began, g.cpu = bin, g.clock.Now(), netio.NewCPUMeter()
 	conns := g.waiting
 	g.waiting = nil
@@ -346,26 +355,22 @@ func (g *group) stop() *probe.LoadReport {
 	}
 	g.report.CPU, _ = g.cpu.Busiest() // where the system does not tell, 0
 	var errs []netio.FlowError
+	moved := int64(0)
 	if g.sender != nil {
 		g.report.Sender, errs = g.sender.Stop()
-		g.total = g.sender.Moved()
+		moved = g.sender.Moved()
 	} else {
 		var bins []netio.Bins
 		bins, errs = g.receiver.Stop()
 		for _, b := range bins {
 			g.report.Start = b.Start // the same of all
 			g.report.Flows = append(g.report.Flows, b.Bytes)
-			g.total += b.Total
+			moved += b.Total
 		}
 	}
+	g.booked(moved)
 	for _, e := range errs[:min(len(errs), 8)] {
 		g.report.Errors = append(g.report.Errors, e.Error())
 	}
 	return g.report
-}
-
-func (g *group) bytes() int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.total
 }

@@ -23,6 +23,8 @@ type stream struct {
 	mu        sync.Mutex
 	seen      unit.Instant
 	reflector *probe.Reflector
+	unbooked  unit.Size // of datagrams, both ways
+	spent     bool      // the budget is used up
 
 	// of a downward stream
 	config  probe.Config
@@ -116,10 +118,29 @@ func (s *Server) closeStream(st *stream) {
 		st.sleeper.Close()
 	}
 	done := st.done
+	left := st.unbooked
+	st.unbooked = 0
 	st.mu.Unlock()
+	st.ses.spend(left)
 	if done != nil {
 		<-done
 	}
+}
+
+// bookEvery is how many bytes of datagrams are booked at once.
+const bookEvery = 64 * unit.KB
+
+// book counts bytes of datagrams; false if the budget has none left. The
+// caller holds st.mu.
+func (st *stream) book(n int) bool {
+	if st.unbooked += unit.Size(n); st.unbooked >= bookEvery && !st.spent {
+		if !st.ses.spend(st.unbooked) {
+			st.spent = true
+			st.ses.server.refusals.add(protocolNative, "budget during a session")
+		}
+		st.unbooked = 0
+	}
+	return !st.spent
 }
 
 // datagram answers one datagram, or returns nil. It is the only caller of
@@ -127,12 +148,14 @@ func (s *Server) closeStream(st *stream) {
 func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	h, err := probe.ParseHeader(b)
 	if err != nil {
+		s.refusals.add(protocolNative, "malformed datagram")
 		return nil
 	}
 	s.mu.Lock()
 	st := s.streams[h.Token]
 	s.mu.Unlock()
 	if st == nil {
+		s.refusals.add(protocolNative, "unknown token")
 		return nil
 	}
 	st.mu.Lock()
@@ -145,8 +168,11 @@ func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	if st.dir == probe.DirDown {
 		return nil
 	}
+	if !st.book(len(b)) {
+		return nil
+	}
 	n, err := st.reflector.Reflect(at, s.clock.Now(), b, b)
-	if err != nil || n == 0 {
+	if err != nil || n == 0 || !st.book(n) {
 		return nil
 	}
 	return b[:n]
@@ -181,8 +207,11 @@ func (st *stream) send(s *Server, to *netio.Peer) {
 	for {
 		st.mu.Lock()
 		b, next := st.source.Poll(s.clock.Now())
-		if b != nil {
+		if b != nil && st.book(len(b)) {
 			s.udp.Send(to, b)
+		}
+		if st.spent {
+			next = 0
 		}
 		st.mu.Unlock()
 		if next == 0 || !st.sleeper.Until(next) {

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/netio"
@@ -101,6 +102,9 @@ func (w *webServer) mux() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.front.handlers.Add(1)
 		defer w.front.handlers.Done()
+		if p := peekedOf(r); p != nil {
+			p.asked.Store(true)
+		}
 		people := w.page != nil && forPeople(r.URL.Path)
 		if !people {
 			h := rw.Header()
@@ -120,8 +124,12 @@ func (w *webServer) mux() http.Handler {
 		case !(people && w.key.free(r)) && !w.key.allows(r):
 			w.refused(r)
 			w.key.refuse(rw)
-		case people:
-			w.page.ServeHTTP(rw, r) // with its own, strict headers
+		case people: // with its own, strict headers, and its own limits
+			seen := &answered{ResponseWriter: rw}
+			w.page.ServeHTTP(seen, r)
+			if seen.status == http.StatusTooManyRequests || seen.status == http.StatusServiceUnavailable {
+				w.server.refusals.add(protocolWeb, "page busy")
+			}
 		default:
 			m.ServeHTTP(rw, r)
 		}
@@ -168,13 +176,11 @@ type front struct {
 	once     sync.Once
 	wg       sync.WaitGroup
 	handlers sync.WaitGroup
-	slots    chan struct{}
 }
 
 func newFront(s *Server, l *net.TCPListener, config *tls.Config, secure bool) *front {
 	return &front{
 		server: s, l: l, config: config, secure: secure, ready: make(chan net.Conn), done: make(chan struct{}),
-		slots: make(chan struct{}, s.limits.Conns),
 	}
 }
 
@@ -189,13 +195,12 @@ func (f *front) accept() {
 			f.Close()
 			return
 		}
-		select {
-		case f.slots <- struct{}{}:
-			f.wg.Go(func() { f.sniff(c) })
-		default:
-			f.server.refusals.add(protocolWeb, "connections")
+		if err := f.server.connect(clientAddr(c), protocolWeb); err != nil {
+			f.server.log.Info("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", err)
 			c.Close()
+			continue
 		}
+		f.wg.Go(func() { f.sniff(c) })
 	}
 }
 
@@ -211,10 +216,13 @@ func (f *front) sniff(c *net.TCPConn) {
 			_ = c.SetReadDeadline(time.Unix(1, 0))
 		}
 	})
-	p := &peeked{TCPConn: c, free: func() { <-f.slots }}
+	p := &peeked{TCPConn: c, server: f.server}
 	if n, err := c.Read(p.first[:]); n < 1 {
-		f.server.log.Info("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", fmt.Errorf("said nothing: %w", err))
-		f.server.refusals.add(protocolWeb, "silent")
+		if !errors.Is(err, io.EOF) { // browsers open connections in advance, and close them unused
+			f.server.log.Info("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", fmt.Errorf("said nothing: %w", err))
+			f.server.refusals.add(protocolWeb, "silent")
+		}
+		p.asked.Store(true)
 		p.Close()
 		return
 	}
@@ -257,7 +265,9 @@ type peeked struct {
 	first [1]byte
 	left  int
 	once  sync.Once
-	free  func()
+
+	server *Server
+	asked  atomic.Bool // a whole request came
 }
 
 func (p *peeked) Read(b []byte) (int, error) {
@@ -273,17 +283,45 @@ func (p *peeked) Read(b []byte) (int, error) {
 func (p *peeked) ReadFrom(r io.Reader) (int64, error) { return p.TCPConn.ReadFrom(r) }
 
 func (p *peeked) Close() error {
-	p.once.Do(p.free)
+	p.once.Do(func() {
+		s := p.server
+		s.disconnect(clientAddr(p.TCPConn), 1)
+		if !p.asked.Load() { // too slow, cut off, too large, or nothing like HTTP
+			s.log.Info("refused", "protocol", protocolWeb, "from", p.RemoteAddr(), "reason", "no whole request came")
+			s.refusals.add(protocolWeb, "no request")
+		}
+	})
 	return p.TCPConn.Close()
 }
 
-// tcpOf returns the TCP connection of a request, nil if there is none.
-func tcpOf(r *http.Request) *net.TCPConn {
+// answered notes the status of an answer.
+type answered struct {
+	http.ResponseWriter
+	status int
+}
+
+// Unwrap lets http.ResponseController reach what is inside.
+func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answered) WriteHeader(status int) {
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// peekedOf returns the connection of a request, nil if there is none.
+func peekedOf(r *http.Request) *peeked {
 	c, _ := r.Context().Value(connKey{}).(net.Conn)
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
-	if p, ok := c.(*peeked); ok {
+	p, _ := c.(*peeked)
+	return p
+}
+
+// tcpOf returns the TCP connection of a request, nil if there is none.
+func tcpOf(r *http.Request) *net.TCPConn {
+	if p := peekedOf(r); p != nil {
 		return p.TCPConn
 	}
 	return nil

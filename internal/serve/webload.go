@@ -2,9 +2,11 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -88,6 +90,23 @@ func (w *webServer) nqConfig(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(b) // the client is gone, or hears it
 }
 
+// errBudget ends a request that goes on for too long or moves too much.
+var errBudget = errors.New("the time of a request or the bytes of this address are used up")
+
+// bodyReason sorts what ended a body, for the metrics.
+func bodyReason(err error) string {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "stalled"
+	}
+	return "truncated"
+}
+
+// cut logs and counts a request that is cut off.
+func (w *webServer) cut(r *http.Request, reason string, err error) {
+	w.server.log.Info("request cut off", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+	w.server.refusals.add(protocolWeb, reason)
+}
+
 // enter opens a session for a request, or answers why not.
 func (w *webServer) enter(rw http.ResponseWriter, r *http.Request) (leave func(moved int64), ok bool) {
 	s, from, began := w.server, remote(r), w.server.clock.Now()
@@ -124,12 +143,15 @@ func (w *webServer) send(rw http.ResponseWriter, r *http.Request, n unit.Size) {
 	for moved < int64(n) {
 		part := w.bulk[:min(int64(n)-moved, int64(len(w.bulk)))]
 		if time.Now().After(end) || !s.spend(remote(r), unit.Size(len(part))) {
-			s.refusals.add(protocolWeb, "budget during a session")
+			w.cut(r, "budget during a session", errBudget)
 			panic(http.ErrAbortHandler) // cuts the body off, as its length was promised
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(stall))
 		k, err := rw.Write(part)
 		moved += int64(k)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			w.cut(r, "stalled", err)
+		}
 		if err != nil {
 			return // the client has enough
 		}
@@ -159,12 +181,12 @@ func (w *webServer) take(rw http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 		if err != nil {
-			s.log.Info("request ended", "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+			w.cut(r, bodyReason(err), err)
 			return false
 		}
 		if time.Now().After(end) || !s.spend(remote(r), unit.Size(n)) {
-			s.refusals.add(protocolWeb, "budget during a session")
-			http.Error(rw, "the budget of this address is used up", http.StatusTooManyRequests)
+			w.cut(r, "budget during a session", errBudget)
+			http.Error(rw, errBudget.Error(), http.StatusTooManyRequests)
 			return false
 		}
 	}

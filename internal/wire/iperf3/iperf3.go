@@ -78,18 +78,19 @@ func MakeCookie(random [CookieSize - 1]byte) Cookie {
 	return c
 }
 
-// ErrCookie is returned for what is no cookie.
-var ErrCookie = errors.New("not a cookie of iperf3")
+// ErrMalformed is wrapped by the errors of everything that reads what the other
+// end said.
+var ErrMalformed = errors.New("malformed")
 
 // ParseCookie checks a cookie.
 func ParseCookie(b []byte) (Cookie, error) {
 	var c Cookie
 	if len(b) != CookieSize || b[CookieSize-1] != 0 {
-		return c, ErrCookie
+		return c, fmt.Errorf("%w: not a cookie of iperf3", ErrMalformed)
 	}
 	for _, x := range b[:CookieSize-1] {
 		if x <= ' ' || x > '~' {
-			return c, ErrCookie
+			return c, fmt.Errorf("%w: not a cookie of iperf3", ErrMalformed)
 		}
 	}
 	copy(c[:], b)
@@ -118,14 +119,11 @@ type Params struct {
 // MaxParallel bounds the streams of one direction, as iperf3 does.
 const MaxParallel = 128
 
-// ErrParams is wrapped by the errors of ParseParams.
-var ErrParams = errors.New("malformed parameters")
-
 // ParseParams reads parameters and checks their bounds.
 func ParseParams(b []byte) (Params, error) {
 	var p Params
 	if err := json.Unmarshal(b, &p); err != nil {
-		return Params{}, fmt.Errorf("%w: %v", ErrParams, err)
+		return Params{}, fmt.Errorf("%w parameters: %v", ErrMalformed, err)
 	}
 	p.Parallel = max(p.Parallel, 1)
 	for _, v := range []struct {
@@ -136,11 +134,11 @@ func ParseParams(b []byte) (Params, error) {
 		{"omit", int64(p.Omit), 0, 60}, {"TOS", int64(p.TOS), 0, 255}, {"bandwidth", p.Bandwidth, 0, 1 << 50},
 	} {
 		if v.v < v.low || v.v > v.high {
-			return Params{}, fmt.Errorf("%w: %s is %d, must be %d to %d", ErrParams, v.name, v.v, v.low, v.high)
+			return Params{}, fmt.Errorf("%w parameters: %s is %d, must be %d to %d", ErrMalformed, v.name, v.v, v.low, v.high)
 		}
 	}
 	if len(p.Congestion) > 16 {
-		return Params{}, fmt.Errorf("%w: congestion", ErrParams)
+		return Params{}, fmt.Errorf("%w parameters: congestion", ErrMalformed)
 	}
 	return p, nil
 }
@@ -195,10 +193,10 @@ func StreamID(i int) int {
 func ParseResults(b []byte) (Results, error) {
 	var r Results
 	if err := json.Unmarshal(b, &r); err != nil {
-		return Results{}, fmt.Errorf("malformed results: %w", err)
+		return Results{}, fmt.Errorf("%w results: %v", ErrMalformed, err)
 	}
 	if len(r.Streams) > 2*MaxParallel {
-		return Results{}, errors.New("malformed results: too many streams")
+		return Results{}, fmt.Errorf("%w results: too many streams", ErrMalformed)
 	}
 	return r, nil
 }
@@ -223,7 +221,7 @@ func ReadFrame(r io.Reader) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > uint32(MaxFrame) {
-		return nil, fmt.Errorf("JSON of %d bytes is announced, at most %v are read", n, MaxFrame)
+		return nil, fmt.Errorf("%w: JSON of %d bytes is announced, at most %v are read", ErrMalformed, n, MaxFrame)
 	}
 	b := make([]byte, n)
 	_, err := io.ReadFull(r, b)
