@@ -65,8 +65,8 @@ type recvFlow struct {
 type Budget struct {
 	Time  time.Duration
 	Bytes unit.Size // exceeded by what is under way
-	// Allowed is told now and then how many bytes have been moved so far, by one
-	// goroutine at a time; false ends the flows. It may be nil.
+	// Allowed is told now and then how many bytes have been moved so far, by
+	// several goroutines; false ends the flows. It may be nil.
 	Allowed func(moved int64) bool
 }
 

@@ -19,7 +19,9 @@ const (
 	// copies a megabyte at once sends no probe meanwhile on a slow processor.
 	payloadSize = 1 << 17
 	sampleEvery = 500 * time.Millisecond
-	maxSamples  = 1 << 14
+	// askEvery is after how many bytes the budget is asked, besides every sample.
+	askEvery   = 16 << 20
+	maxSamples = 1 << 14
 )
 
 // Payload returns incompressible bytes for senders to share.
@@ -64,7 +66,12 @@ func (s *Sender) send(i int, payload []byte) {
 	for {
 		n, err := s.conns[i].Write(payload)
 		s.each[i].Add(int64(n))
-		if sum := s.written.Add(int64(n)); err == nil && s.budget.Bytes > 0 && sum > int64(s.budget.Bytes) {
+		sum := s.written.Add(int64(n))
+		if err == nil && s.budget.Bytes > 0 && sum > int64(s.budget.Bytes) {
+			err = ErrBudget
+			abort(s.conns[i])
+		}
+		if before := sum - int64(n); err == nil && sum/askEvery != before/askEvery && !s.budget.allowed(sum) {
 			err = ErrBudget
 			abort(s.conns[i])
 		}

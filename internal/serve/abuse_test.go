@@ -269,7 +269,7 @@ func TestBudgetIsShared(t *testing.T) {
 		all.Go(func() {
 			_ = d.SetReadDeadline(time.Now().Add(30 * time.Second))
 			buf := make([]byte, 1<<20)
-			for { // at most 100 MB/s each, so that half a second of it is little
+			for {
 				n, err := d.in.Read(buf)
 				mu.Lock()
 				total += int64(n)
@@ -280,12 +280,11 @@ func TestBudgetIsShared(t *testing.T) {
 					}
 					return
 				}
-				time.Sleep(time.Millisecond)
 			}
 		})
 	}
 	all.Wait()
-	if total < most/2 || total > 4*most {
+	if total < most/2 || total > 3*most { // each flow asks every 16 MiB
 		t.Errorf("%d bytes moved with a budget of %d", total, most)
 	}
 }

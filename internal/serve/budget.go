@@ -163,10 +163,13 @@ func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 // bookings returns what a netio.Budget asks: it books what was moved since it
 // was asked before, and says whether the budget allows more.
 func bookings(spend func(unit.Size) bool) func(moved int64) bool {
+	var mu sync.Mutex
 	booked := int64(0)
 	return func(moved int64) bool {
-		n := moved - booked
-		booked = moved
+		mu.Lock()
+		n := max(moved-booked, 0)
+		booked += n
+		mu.Unlock()
 		return spend(unit.Size(n))
 	}
 }
