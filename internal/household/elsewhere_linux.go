@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // address returns the k-th address, from 1, of a load's own on the Internet.
@@ -128,4 +132,36 @@ func answers(ctx context.Context, addr string) error {
 		}
 	}
 	return fmt.Errorf("nothing answers at %s: %w", addr, err)
+}
+
+// listen opens listeners in another node of the home. The sockets stay there,
+// so that this process is both ends of what it loads the line with.
+func listen(node string, addrs ...string) ([]net.Listener, error) {
+	var out []net.Listener
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		done <- func() error {
+			ns, err := os.Open("/run/netns/" + node)
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			for _, a := range addrs {
+				l, err := net.Listen("tcp4", a)
+				if err != nil {
+					return err
+				}
+				out = append(out, l)
+			}
+			return nil
+		}()
+	}()
+	if err := <-done; err != nil {
+		return nil, fmt.Errorf("listen in %s: %w", node, err)
+	}
+	return out, nil
 }

@@ -71,3 +71,58 @@ func TestGame(t *testing.T) {
 	between(t, "goodput, bit/s", g.GoodputBps, 0.99*120*8*128, 1.01*120*8*128)
 	between(t, "p95, ms", g.Latency.RTTMs.P95, 34, 37)
 }
+
+// Names are resolved by dnsmasq on the router, which asks across the line what
+// it does not know: the median is its own, the tail is the line's.
+func TestDNS(t *testing.T) {
+	r := home(t, 10*time.Second, scenario.Load{Kind: scenario.DNS, Flows: 1, Host: 1, Interval: 50 * time.Millisecond})[0].DNS
+	between(t, "queries", float64(r.Queries), 195, 200)
+	between(t, "failed", float64(r.Failed), 0, 0)
+	between(t, "p50, ms", r.AnswerMs.P50, 0, 1)
+	between(t, "p95, ms", r.AnswerMs.P95, 34, 36)
+}
+
+// Pages take what their bytes and round trips take on an idle line, and longer
+// beside an upload that delays every request.
+func TestWeb(t *testing.T) {
+	pages := scenario.Load{Kind: scenario.Web, Flows: 1, Host: 1, Objects: 80, Think: time.Second}
+	idle := home(t, 16*time.Second, pages)[0]
+	between(t, "pages", float64(idle.Web.Pages), 5, 12)
+	between(t, "failed", float64(idle.Web.Failed), 0, 0)
+	between(t, "p50, ms", idle.Web.LoadMs.P50, 500, 1500)
+	busy := home(t, 16*time.Second, pages, scenario.Load{Kind: scenario.Upload, Flows: 4, Host: 2})[0]
+	between(t, "pages beside an upload", float64(busy.Web.Pages), 0, 2)
+}
+
+// Keys come back after a round trip, by way of OpenSSH; behind a full modem
+// they take as long as its queue.
+func TestSSH(t *testing.T) {
+	keys := scenario.Load{Kind: scenario.SSH, Flows: 1, Host: 1, Interval: 100 * time.Millisecond}
+	idle := home(t, 8*time.Second, keys)[0].Shell
+	between(t, "keys", float64(idle.Keys), 78, 80)
+	between(t, "missing", float64(idle.Missing), 0, 0)
+	between(t, "p50, ms", idle.EchoMs.P50, 34, 37)
+	busy := home(t, 12*time.Second, keys, scenario.Load{Kind: scenario.Upload, Flows: 4, Host: 2})[0].Shell
+	between(t, "p95 beside an upload, ms", busy.EchoMs.P95, 900, 3000)
+}
+
+// A film plays without a stall on the idle line, in the quality that it
+// carries, and stalls beside a download that leaves it nothing.
+func TestVideo(t *testing.T) {
+	r := home(t, 30*time.Second, scenario.Load{Kind: scenario.Video, Flows: 1, Host: 1})[0].Video
+	between(t, "stalls", float64(r.Stalls), 0, 0)
+	between(t, "quality, Mbit/s", r.QualityBps/1e6, 4, 8)
+	between(t, "startup, ms", r.StartupMs, 100, 600)
+	between(t, "played, s", r.PlayedS, 29, 30)
+}
+
+// A mailbox comes whole and at the line's rate.
+func TestIMAP(t *testing.T) {
+	r := home(t, 16*time.Second, scenario.Load{Kind: scenario.IMAP, Flows: 1, Host: 1, Messages: 1000})[0]
+	if !r.Mail.Done {
+		t.Errorf("the synchronisation did not end: %+v", *r.Mail)
+	}
+	between(t, "messages", float64(r.Mail.Messages), 1000, 1000)
+	between(t, "mean size, bytes", float64(r.Mail.Bytes)/1000, 12e3, 20e3)
+	between(t, "goodput, share of the line", r.GoodputBps/25e6, 0.5, 0.95)
+}

@@ -9,6 +9,16 @@ func newMaker(t Task) maker {
 		return &native{task: t}
 	case scenario.Torrent:
 		return &torrent{task: t}
+	case scenario.IMAP:
+		return &mail{task: t}
+	case scenario.Web:
+		return &web{task: t}
+	case scenario.DNS:
+		return &names{task: t}
+	case scenario.SSH:
+		return &shell{task: t}
+	case scenario.Video:
+		return &video{task: t}
 	}
 	return nil
 }

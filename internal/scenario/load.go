@@ -8,7 +8,7 @@ import (
 // Limits and defaults of loads.
 const (
 	maxPeers    = 200
-	maxMessages = 20000
+	maxMessages = 10000 // what a guest's memory holds twice
 	maxObjects  = 500
 
 	defaultPeers    = 40

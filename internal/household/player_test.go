@@ -1,0 +1,52 @@
+package household
+
+import (
+	"testing"
+	"time"
+)
+
+// play lets a player fetch from a line of so many bit/s for d; rate may change.
+func play(d time.Duration, rate func(time.Duration) float64) *VideoResult {
+	var p player
+	now := time.Duration(0)
+	for now < d {
+		now += p.full()
+		p.advance(now)
+		q := p.choose()
+		took := time.Duration(float64(q) * segmentLength.Seconds() / rate(now) * 1e9)
+		if now+took > d {
+			break
+		}
+		now += took
+		p.fetchedSegment(now, took, q)
+	}
+	p.advance(d)
+	return p.result()
+}
+
+// A steady line never stalls and shows the best quality below it; one that
+// breaks down stalls, and everything adds up to the time that passed.
+func TestPlayer(t *testing.T) {
+	steady := play(2*time.Minute, func(time.Duration) float64 { return 7e6 })
+	if steady.Stalls != 0 || steady.QualityBps < 4e6 || steady.QualityBps > 5e6 || steady.StartupMs < 200 || steady.StartupMs > 250 {
+		t.Errorf("at 7 Mbit/s: %+v", *steady)
+	}
+	slow := play(2*time.Minute, func(time.Duration) float64 { return 300e3 })
+	if slow.Stalls < 10 || slow.StalledS < 20 || slow.QualityBps != 400e3 {
+		t.Errorf("at 300 kbit/s, below the lowest quality: %+v", *slow)
+	}
+	broken := play(3*time.Minute, func(now time.Duration) float64 {
+		if now > time.Minute {
+			return 200e3
+		}
+		return 20e6
+	})
+	if broken.Stalls == 0 {
+		t.Errorf("a line that breaks down after a minute: %+v", *broken)
+	}
+	for _, r := range []*VideoResult{steady, slow} {
+		if sum := r.StartupMs/1e3 + r.PlayedS + r.StalledS; sum < 119.999 || sum > 120.001 {
+			t.Errorf("startup, play and stalls are %.3f s of 120: %+v", sum, *r)
+		}
+	}
+}

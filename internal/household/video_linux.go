@@ -1,0 +1,64 @@
+package household
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// video plays a film whose segments come over HTTP from the server node.
+type video struct {
+	task   Task
+	server *fileServer
+}
+
+func (v *video) prepare(ctx context.Context) (err error) {
+	if err := v.task.Home.resolver(ctx); err != nil {
+		return err
+	}
+	v.server, err = serveFiles(ctx, v.task)
+	return err
+}
+
+func (v *video) close() { v.server.close() }
+
+func (v *video) run(ctx context.Context, d time.Duration) (*Outcome, error) {
+	down := newMeter()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var worst *VideoResult
+	for k := range v.task.Load.Flows {
+		wg.Go(func() {
+			r := v.play(ctx, d, down, v.task.siteName(1+k%sites))
+			mu.Lock()
+			defer mu.Unlock()
+			if worst == nil || r.PlayedS < worst.PlayedS {
+				worst = r
+			}
+		})
+	}
+	wg.Wait()
+	return &Outcome{Down: down.series(), Felt: Felt{Video: worst}}, nil
+}
+
+// play plays for d over one connection, and returns what was seen.
+func (v *video) play(ctx context.Context, d time.Duration, down *meter, host string) *VideoResult {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	client := v.task.client(1)
+	defer client.CloseIdleConnections()
+	start := time.Now()
+	var p player
+	for sleep(ctx, p.full()) == nil {
+		begin := time.Since(start)
+		p.advance(begin)
+		quality := p.choose()
+		if err := get(ctx, client, host, int(quality.Bytes(segmentLength)), down); err != nil {
+			continue // the time is over, or the connection broke and the next one may hold
+		}
+		now := time.Since(start)
+		p.fetchedSegment(now, now-begin, quality)
+	}
+	p.advance(d)
+	return p.result()
+}
