@@ -43,6 +43,7 @@ type Deadman struct {
 	Backend Restorer
 	Uptime  func() time.Duration // of the engine, by which deadlines are told
 	Path    string               // PATH on the router; "": the usual directories
+	Folder  string               // where guards are on the router; "": /tmp, which a reboot empties
 	// Patience is how long the guard waits for a maker that it no longer hears; 0: 20 s.
 	Patience time.Duration
 	// Translate, if set, turns a step of the backend into a command of the router's
@@ -57,9 +58,15 @@ type Deadman struct {
 	done     chan struct{}      // closed when it has ended
 }
 
-const dirPrefix = "/tmp/unbloat-guard-"
+// prefix is where the folders of all guards begin.
+func (d *Deadman) prefix() string {
+	if d.Folder != "" {
+		return d.Folder + "/unbloat-guard-"
+	}
+	return "/tmp/unbloat-guard-"
+}
 
-func dir(j *apply.Journal) string { return dirPrefix + j.ID }
+func (d *Deadman) dir(j *apply.Journal) string { return d.prefix() + j.ID }
 
 // Arm implements apply.Deadman: it puts the script and what it needs on the
 // router, starts it, and begins to beat.
@@ -75,7 +82,7 @@ func (d *Deadman) Arm(ctx context.Context, j *apply.Journal) error {
 		d.stopHeart()
 		ctx := context.WithoutCancel(ctx)
 		if e := d.call(ctx, j, "close"); !errors.Is(e, host.ErrUnreachable) { // should it watch after all
-			_, _ = host.Output(ctx, d.Runner, "rm", "-rf", dir(j))
+			_, _ = host.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
 		}
 		return fmt.Errorf("start the guard on the router: %w; nothing was changed", err)
 	}
@@ -83,24 +90,24 @@ func (d *Deadman) Arm(ctx context.Context, j *apply.Journal) error {
 }
 
 func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []host.Step) error {
-	if _, err := host.Output(ctx, d.Runner, "mkdir", "-m", "700", dir(j)); err != nil {
+	if _, err := host.Output(ctx, d.Runner, "mkdir", "-m", "700", d.dir(j)); err != nil {
 		return err
 	}
-	script, files := d.script(dir(j), steps)
+	script, files := d.script(d.dir(j), steps)
 	files["wan"] = j.WAN
 	maps.Copy(files, d.Files)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := d.put(ctx, dir(j)+"/"+name, files[name]); err != nil {
+		if err := d.put(ctx, d.dir(j)+"/"+name, files[name]); err != nil {
 			return err
 		}
 	}
-	if err := d.put(ctx, dir(j)+"/guard", script); err != nil {
+	if err := d.put(ctx, d.dir(j)+"/guard", script); err != nil {
 		return err
 	}
 	if err := d.renew(ctx, j, d.left(j)); err != nil {
 		return err
 	}
-	out, err := host.Output(ctx, d.Runner, "sh", dir(j)+"/guard", "start")
+	out, err := host.Output(ctx, d.Runner, "sh", d.dir(j)+"/guard", "start")
 	if err == nil {
 		err = d.call(ctx, j, "alive")
 	}
@@ -111,13 +118,14 @@ func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []host.Step) 
 	return nil
 }
 
-// guards prints the directory of each guard that watches over the WAN $1.
-const guards = `for d in ` + dirPrefix + `*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] || ! sh "$d/guard" alive 2>/dev/null || echo "$d"; done`
+// guards prints the folder of each guard that watches over the WAN $1; $2 is
+// where they begin.
+const guards = `for d in "$2"*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] || ! sh "$d/guard" alive 2>/dev/null || echo "$d"; done`
 
 // alone refuses a WAN over which another machine's guard watches: its undo would
 // take our change away, or ours bring back its.
 func (d *Deadman) alone(ctx context.Context, j *apply.Journal) error {
-	out, err := host.Output(ctx, d.Runner, "sh", "-c", guards, "sh", j.WAN)
+	out, err := host.Output(ctx, d.Runner, "sh", "-c", guards, "sh", j.WAN, d.prefix())
 	if err != nil {
 		return fmt.Errorf("look for other guards on the router: %w; nothing was changed", err)
 	}
@@ -130,7 +138,7 @@ func (d *Deadman) alone(ctx context.Context, j *apply.Journal) error {
 
 // call runs one verb of the guard.
 func (d *Deadman) call(ctx context.Context, j *apply.Journal, verb ...string) error {
-	_, err := host.Output(ctx, d.Runner, append([]string{"sh", dir(j) + "/guard"}, verb...)...)
+	_, err := host.Output(ctx, d.Runner, append([]string{"sh", d.dir(j) + "/guard"}, verb...)...)
 	return err
 }
 
@@ -211,7 +219,7 @@ func (d *Deadman) settle(ctx context.Context, j *apply.Journal) {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	for end := d.Uptime() + settleFor; d.Uptime() < end; {
-		_, errOut, err := d.Runner.Run(ctx, []string{"sh", dir(j) + "/guard", "settled"}, nil)
+		_, errOut, err := d.Runner.Run(ctx, []string{"sh", d.dir(j) + "/guard", "settled"}, nil)
 		if err == nil || len(errOut) > 0 || errors.Is(err, host.ErrUnreachable) {
 			return
 		}
@@ -305,7 +313,7 @@ func (d *Deadman) Close(ctx context.Context, j *apply.Journal) error {
 	case errors.Is(err, host.ErrUnreachable):
 		return fmt.Errorf("end the guard on the router: %w; whether it has kept or undone the change is known only there: run `unbloat confirm` again when it can be reached", err)
 	case err == nil || j.Phase == apply.Undoing: // it forgets by itself, later
-		_, _ = host.Output(ctx, d.Runner, "rm", "-rf", dir(j))
+		_, _ = host.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
 	}
 	if err != nil {
 		return fmt.Errorf("end the guard on the router: %w (%w)", apply.ErrTooLate, err)

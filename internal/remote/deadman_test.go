@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +79,7 @@ type rig struct {
 	ssh    *remote.SSH
 	engine *apply.Engine
 	plan   plan.Plan
+	guards string // the folder of guards
 }
 
 const (
@@ -91,8 +90,19 @@ const (
 	guardWaits = 10 * time.Second
 )
 
-// newRig makes a router behind the server; the WAN's name is the test's own, since
-// all guards of a machine are in one directory.
+// guardFolder is a folder of the test's own for guards, which may still be writing
+// when the test ends.
+func guardFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "guards")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// newRig makes a router behind the server.
 func newRig(t *testing.T, s *server) *rig {
 	t.Helper()
 	r := &rig{server: s, ssh: s.dial(t)}
@@ -103,20 +113,19 @@ func newRig(t *testing.T, s *server) *rig {
 // outfit makes the engine, whose commands go through runner.
 func (r *rig) outfit(t *testing.T, runner host.Runner) {
 	t.Helper()
-	r.daemon = daemon{runner, t.TempDir()}
+	r.daemon, r.guards = daemon{runner, t.TempDir()}, guardFolder(t)
 	write(t, r.daemon.settings(), before)
 	write(t, r.daemon.loaded(), before)
 	r.engine = &apply.Engine{Backend: r.daemon, Runner: runner, Dir: t.TempDir(), Deadman: r.deadman()}
-	wan := "w" + strconv.FormatUint(uint64(rand.Uint32()), 36)
 	var err error
-	r.plan, err = plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: wan, IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	r.plan, err = plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: "wan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (r *rig) deadman() *remote.Deadman {
-	return &remote.Deadman{Runner: r.daemon.r, Backend: r.daemon, Uptime: proc.Uptime, Path: r.options.Path, Patience: guardWaits}
+	return &remote.Deadman{Runner: r.daemon.r, Backend: r.daemon, Uptime: proc.Uptime, Path: r.options.Path, Folder: r.guards, Patience: guardWaits}
 }
 
 // text is what the router's files say if they agree, both otherwise.
@@ -142,10 +151,10 @@ func (r *rig) is(t *testing.T, want string) {
 func (r *rig) restored() bool { return r.text() == before }
 
 // noGuard fails if the guard has left something behind.
-func noGuard(t *testing.T, id string) {
+func (r *rig) noGuard(t *testing.T, id string) {
 	t.Helper()
 	waitFor(t, "the guard to clean up", func() bool {
-		_, err := os.Stat("/tmp/unbloat-guard-" + id)
+		_, err := os.Stat(r.guards + "/unbloat-guard-" + id)
 		return err != nil
 	})
 }
@@ -197,7 +206,7 @@ func TestConfirmOverSSH(t *testing.T) {
 	if _, err := other.Confirm(t.Context(), r.plan.WAN, nil); err != nil {
 		t.Fatal(err)
 	}
-	noGuard(t, id)
+	r.noGuard(t, id)
 	r.is(t, after)
 	r.revert(t)
 }
@@ -226,7 +235,7 @@ func TestDeadlineOverSSH(t *testing.T) {
 		t.Error("a late confirmation was taken")
 	}
 	r.revert(t)
-	noGuard(t, id)
+	r.noGuard(t, id)
 }
 
 // TestHeldOverSSH: a change that is held lives while its process beats, longer

@@ -39,6 +39,14 @@ type server struct {
 // more lines of sshd_config.
 func startServer(t *testing.T, more ...string) *server {
 	t.Helper()
+	return startServerIn(t, nil, "", append(more, "SetEnv SHLVL=2")...)
+}
+
+// startServerIn runs it where the programs at these paths are links to those of
+// the same name in dir/bin: in a mount namespace of its own.
+func startServerIn(t *testing.T, paths []string, dir string, more ...string) *server {
+	t.Helper()
+	stage := dir
 	labtest.NeedSeccomp(t)
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
@@ -52,7 +60,7 @@ func startServer(t *testing.T, more ...string) *server {
 			t.Skipf("SKIPPED: sshd needs /run/sshd: %v", err)
 		}
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +68,10 @@ func startServer(t *testing.T, more ...string) *server {
 	userKey := newKey(t, filepath.Join(dir, "user"))
 	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(userKey)))
 	port := freePort(t)
-	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\nSetEnv SHLVL=2\n%s\n", port, dir, dir, strings.Join(more, "\n")))
+	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n%s\n", port, dir, dir, strings.Join(more, "\n")))
 	var log bytes.Buffer
-	cmd := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
+	argv := append(apart(t, paths, stage), sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -77,6 +86,22 @@ func startServer(t *testing.T, more ...string) *server {
 	})
 	s := &server{dir: dir, port: port, hostKey: hostKey}
 	return s.beside(t)
+}
+
+// apart is what starts a command in a mount namespace in which the paths are links.
+func apart(t *testing.T, paths []string, stage string) []string {
+	t.Helper()
+	if len(paths) == 0 {
+		return nil
+	}
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: programs at fixed paths need a mount namespace, and that root")
+	}
+	script := "set -e; "
+	for _, p := range paths { // a folder of its own over the one that may hold it
+		script += fmt.Sprintf("mkdir -p %[1]s; mount -t tmpfs stage %[1]s; ln -s %[2]s/bin/%[3]s %[4]s; ", filepath.Dir(p), stage, filepath.Base(p), p)
+	}
+	return []string{"unshare", "--mount", "sh", "-c", script + `exec "$@"`, "sh"}
 }
 
 // beside returns the same server behind a cable of its own.

@@ -106,16 +106,24 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	run := func(argv ...string) { steps = append(steps, host.Step{Argv: argv}) }
 	blank := s.Clone()
 	for i, d := range s.Devices {
-		run("tc", "qdisc", "del", "dev", d.Name, "ingress")
-		run("tc", "qdisc", "del", "dev", d.Name, "clsact")
-		run("tc", "qdisc", "del", "dev", d.Name, "root")
-		if !d.Exists {
-			run("ip", "link", "del", "dev", d.Name)
-		}
-		blank.Devices[i].Tree = tc.Tree{}
 		for feature, on := range d.Features {
 			blank.Devices[i].Features[feature] = !on
 		}
+		// A change of what can't be rebuilt is refused, so that is there still.
+		root, ingress := d.Tree.Split()
+		if len(ingress.Unrebuildable()) == 0 {
+			run("tc", "qdisc", "del", "dev", d.Name, "ingress")
+			run("tc", "qdisc", "del", "dev", d.Name, "clsact")
+			ingress = tc.Tree{}
+		}
+		if len(root.Unrebuildable()) == 0 {
+			run("tc", "qdisc", "del", "dev", d.Name, "root")
+			root = tc.Tree{}
+		}
+		if !d.Exists {
+			run("ip", "link", "del", "dev", d.Name)
+		}
+		blank.Devices[i].Tree = tc.Join(root, ingress)
 	}
 	for _, c := range tc.Commands(blank, s) {
 		steps = append(steps, host.Step{Argv: c})

@@ -1,0 +1,276 @@
+package remote_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/proc"
+	"unbloat/internal/host"
+	"unbloat/internal/host/clearos"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/freebsd"
+	"unbloat/internal/host/openbsd"
+	"unbloat/internal/host/openwrt"
+	"unbloat/internal/plan"
+	"unbloat/internal/remote"
+	"unbloat/unit"
+)
+
+// A stage is a fake router behind a real SSH server: the programs in front of its
+// PATH are this test's own binary, which hands each call to the fake, where the
+// test runs. So one real way of commands, quoting, standard input and exit codes
+// leads to every platform.
+
+// stageEnv names the socket behind which the fake answers; it marks this binary
+// as one of the router's programs.
+const stageEnv = "UNBLOAT_TEST_STAGE"
+
+// A call is a program that ran on the router; an answer is what became of it.
+type call struct {
+	Argv  []string
+	Stdin []byte
+}
+
+type answer struct {
+	Out, Err []byte
+	Code     int
+}
+
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(stageEnv); socket != "" {
+		os.Exit(act(socket))
+	}
+	os.Exit(m.Run())
+}
+
+// act is one of the router's programs.
+func act(socket string) int {
+	argv := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...)
+	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "/unbloat-guard-") }) {
+		return pass(argv) // the guard's own files are real
+	}
+	c := call{Argv: argv}
+	if argv[0] == "tee" || slices.Contains(argv, "-") {
+		c.Stdin, _ = io.ReadAll(os.Stdin)
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 126
+	}
+	defer conn.Close()
+	var a answer
+	if err := errors.Join(json.NewEncoder(conn).Encode(c), json.NewDecoder(conn).Decode(&a)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 126
+	}
+	_, _ = os.Stdout.Write(a.Out)
+	_, _ = os.Stderr.Write(a.Err)
+	return a.Code
+}
+
+// pass is the real program of that name.
+func pass(argv []string) int {
+	path, err := exec.LookPath("/usr/bin/" + argv[0])
+	if err == nil {
+		err = syscall.Exec(path, argv, os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 126
+}
+
+// newStage serves a fake's programs in dir/bin until the test ends, one call at a
+// time under the lock.
+func newStage(t *testing.T, dir string, programs []string, r host.Runner, one *sync.Mutex) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range programs {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "stage"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				var c call
+				if json.NewDecoder(conn).Decode(&c) != nil {
+					return
+				}
+				one.Lock()
+				out, errOut, err := r.Run(t.Context(), c.Argv, c.Stdin)
+				one.Unlock()
+				a := answer{Out: out, Err: errOut}
+				if err != nil {
+					a.Code = 1
+				}
+				_ = json.NewEncoder(conn).Encode(a)
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+}
+
+// A platform is a fake router, and what it is asked.
+type platform struct {
+	name    string
+	uname   string // what uname -sr says
+	marks   []string
+	machine *fake.Machine
+	show    func() string
+	wan     string
+	backend func(r host.Runner) apply.Backend
+
+	lock *sync.Mutex
+}
+
+// text is all that a change can touch.
+func (p platform) text() string {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.show()
+}
+
+func platforms() []platform {
+	owrt, cos, bsd, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), fake.NewFreeBSD(), fake.NewOpenBSD(false), fake.NewOpenBSD(true)
+	return []platform{
+		{plan.OpenWrt, "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r host.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
+		{plan.ClearOS, "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r host.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},
+		{plan.FreeBSD, "FreeBSD 14.3-RELEASE", nil, bsd.Machine, bsd.Text, "igb0", func(r host.Runner) apply.Backend { return &freebsd.Backend{Runner: r} }, &sync.Mutex{}},
+		{plan.OpenBSD, "OpenBSD 7.8", nil, obsd.Machine, obsd.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r} }, &sync.Mutex{}},
+		{plan.OpenBSDAltq, "OpenBSD 5.4", nil, old.Machine, old.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r, Altq: true} }, &sync.Mutex{}},
+	}
+}
+
+// outdoors makes the fake's machine answer as a whole router: who is asking, and
+// what it is. Programs that it calls by their path are links to the stage.
+func (p platform) outdoors() []string {
+	say := func(text string) fake.Tool {
+		return fake.Tool{Run: func([]string, []byte) (string, error) { return text + "\n", nil }}
+	}
+	p.machine.Tools["uname"], p.machine.Tools["id"] = say(p.uname), say("0")
+	p.machine.Tools["ls"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+		if slices.Contains(p.marks, args[len(args)-1]) {
+			return args[len(args)-1], nil
+		}
+		return "", errors.New("ls: No such file or directory")
+	}}
+	var names []string
+	for name := range p.machine.Tools {
+		if !strings.Contains(name, "/") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// byPath lets the machine's programs that are called by their path be called by
+// their last name too: the stage hands over that.
+func (p platform) byPath() (paths []string) {
+	for name, tool := range p.machine.Tools {
+		if strings.Contains(name, "/") {
+			paths = append(paths, name)
+			p.machine.Tools[filepath.Base(name)] = tool
+		}
+	}
+	return paths
+}
+
+// staged runs sshd so that it finds the stage's programs, at their paths too.
+func staged(t *testing.T, p platform) (*server, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stage") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	paths := p.byPath()
+	newStage(t, dir, p.outdoors(), p.machine, p.lock)
+	s := startServerIn(t, paths, dir, "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2")
+	s.options.Path = dir + "/bin:/usr/bin:/bin"
+	return s, dir
+}
+
+// TestEveryPlatformOverSSH: the same way leads to every platform. A plan is
+// applied, read back, kept and reverted to the byte; unconfirmed and out of
+// reach, the router's own guard leads back to the byte.
+func TestEveryPlatformOverSSH(t *testing.T) {
+	for _, p := range platforms() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := staged(t, p)
+			ssh := s.dial(t)
+			if got := host.Platform(t.Context(), ssh); got != p.name {
+				t.Errorf("it takes itself for %s", got)
+			}
+			start := p.text()
+			wishes := plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond}}
+			made, err := plan.Make(plan.Line{}, plan.Facts{Platform: p.name, WAN: p.wan, LAN: map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan], IFB: true, Offloads: []plan.Offload{}}, wishes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := p.backend(ssh)
+			e := &apply.Engine{Backend: b, Runner: ssh, Dir: t.TempDir(),
+				Deadman: &remote.Deadman{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: guardFolder(t), Patience: guardWaits}}
+			tr, err := e.Begin(t.Context(), made, apply.Options{Confirm: time.Minute, Hold: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tr.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			tr.Close()
+			if p.text() == start {
+				t.Fatal("nothing was changed")
+			}
+			if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: p.wan}); err != nil {
+				t.Error(err)
+			}
+			if got := p.text(); got != start {
+				t.Fatalf("reverted, it has\n%s\nbefore:\n%s", got, start)
+			}
+			if tr, err = e.Begin(t.Context(), made, apply.Options{Confirm: 2 * time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			tr.Close()
+			s.cable.set(true)
+			waitFor(t, "the guard to undo", func() bool { return p.text() == start })
+			s.cable.set(false)
+			if _, err := e.Confirm(t.Context(), p.wan, nil); err == nil {
+				t.Error("what was undone was confirmed")
+			}
+			if got := p.text(); got != start {
+				t.Errorf("undone, it has\n%s\nbefore:\n%s", got, start)
+			}
+		})
+	}
+}

@@ -1,0 +1,251 @@
+package remote_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+	"golang.org/x/sys/unix"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/tune"
+	"unbloat/unit"
+)
+
+// A gate is the lab's router with an SSH server, as a machine of the home sees it.
+type gate struct {
+	t     *testing.T
+	flags []string
+	state string
+	// before are the guards of others: the guest sees the host's /tmp.
+	before []string
+}
+
+// newGate starts sshd in the router, where the test runs.
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	const sshd = "/usr/sbin/sshd"
+	if _, err := os.Stat(sshd); err != nil {
+		t.Skip("SKIPPED: there is no sshd; install openssh-server")
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hostKey, userKey := newKey(t, filepath.Join(dir, "host")), newKey(t, filepath.Join(dir, "user"))
+	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(userKey)))
+	write(t, filepath.Join(dir, "known"), knownhosts.Line([]string{"[10.1.0.1]:2222"}, hostKey)+"\n")
+	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port 2222\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nUseDNS no\nSetEnv SHLVL=2\n", dir, dir))
+	var log bytes.Buffer
+	cmd := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("sshd: %s", log.String())
+		}
+	})
+	waitFor(t, "sshd", func() bool {
+		c, err := net.Dial("tcp", "10.1.0.1:2222")
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	g := &gate{t: t, state: filepath.Join(dir, "state")}
+	g.before = g.guards()
+	g.flags = []string{"--router", "ssh://root@10.1.0.1:2222", "--identity", filepath.Join(dir, "user"), "--known-hosts", filepath.Join(dir, "known"), "--state-dir", g.state}
+	return g
+}
+
+// from is a command of a machine of the home.
+func (g *gate) from(args ...string) *exec.Cmd {
+	argv := append([]string{labtest.Unbloat(), args[0]}, g.flags...)
+	return labtest.In(g.t.Context(), "home1", append(argv, args[1:]...)...)
+}
+
+func (g *gate) run(code int, says string, args ...string) string {
+	g.t.Helper()
+	out, err := g.from(args...).CombinedOutput()
+	is := 0
+	if e, ok := err.(*exec.ExitError); ok {
+		is = e.ExitCode()
+	} else if err != nil {
+		g.t.Fatal(err)
+	}
+	if is != code || !strings.Contains(string(out), says) {
+		g.t.Errorf("%v: exit %d, want %d with %q; it says %s", args, is, code, says, out)
+	}
+	return string(out)
+}
+
+// queues prints what is shaped on the router.
+func queues(t *testing.T) string {
+	t.Helper()
+	out := ""
+	for _, line := range []string{"tc qdisc show", "tc class show dev wan", "tc filter show dev wan", "tc filter show dev wan ingress", "ip -br link", "ethtool -k wan", "ethtool -k lan"} {
+		words := strings.Fields(line)
+		b, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+		if err != nil && words[1] == "qdisc" {
+			t.Fatalf("%s: %v: %s", line, err, b)
+		}
+		out += "$ " + line + "\n" + string(b)
+	}
+	return out
+}
+
+// guards returns what guards have left behind since this one was made.
+func (g *gate) guards() []string {
+	found, _ := filepath.Glob("/tmp/unbloat-guard-*")
+	return slices.DeleteFunc(found, func(f string) bool { return slices.Contains(g.before, f) })
+}
+
+// TestRouterFromHome: a machine of the home changes a real router over SSH: kept,
+// reverted, not confirmed while the router's clock jumps, and cut off in the middle.
+func TestRouterFromHome(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter}) {
+		return
+	}
+	g := newGate(t)
+	start := queues(t)
+	g.run(0, "Nothing stands in the way", "doctor", "--wan", "wan", "--lan", "lan")
+	g.run(0, "read back and kept", "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes")
+	if q := queues(t); !strings.Contains(q, "cake") || !strings.Contains(q, "bandwidth 4Mbit") || !strings.Contains(q, "ifb4wan") {
+		t.Errorf("the router has %s", q)
+	}
+	g.run(0, "held to 4.00 Mbit/s by cake", "status")
+	g.run(5, "on the router", "apply", "--wan", "wan", "--up", "3mbit", "--yes", "--persist")
+	g.run(0, "as it was before", "revert")
+	if q := queues(t); q != start {
+		t.Errorf("reverted, it has %s\nbefore: %s", q, start)
+	}
+	// Nobody confirms, and meanwhile the router learns the time: a day ahead, then
+	// two days back.
+	g.run(0, "undone in 8s", "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--confirm", "8s", "--aqm", "fq_codel")
+	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 24 * time.Hour} {
+		at := unix.NsecToTimeval(time.Now().Add(jump).UnixNano())
+		if err := unix.Settimeofday(&at); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if jump > 0 && queues(t) == start {
+			t.Error("it was undone when the clock jumped, and not at its deadline")
+		}
+	}
+	waitFor(t, "the router's guard", func() bool { return queues(t) == start })
+	g.run(5, "", "confirm")
+	g.run(0, "undone in 30s", "apply", "--wan", "wan", "--up", "4mbit", "--confirm", "30s")
+	g.run(0, "Kept", "confirm")
+	g.run(0, "as it was before", "revert")
+	g.cutOff(start)
+	if left := g.guards(); len(left) > 0 {
+		t.Errorf("guards are left: %v", left)
+	}
+}
+
+// cutOff takes the way to the router away in the middle of a change.
+func (g *gate) cutOff(start string) {
+	t := g.t
+	link := func(args ...string) {
+		argv := append([]string{"tc", "qdisc"}, args...)
+		if b, err := labtest.In(t.Context(), "home1", argv...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", argv, err, b)
+		}
+	}
+	// In virtual time a command on the router takes none; its way there does.
+	link("add", "dev", "eth0", "root", "netem", "delay", "50ms")
+	cmd := g.from("apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes", "--aqm", "fq_codel")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	half := func() bool {
+		b, _ := exec.Command("tc", "qdisc", "show", "dev", "wan").Output()
+		return strings.Contains(string(b), "htb")
+	}
+	waitFor(t, "the first queue", half)
+	link("change", "dev", "eth0", "root", "netem", "loss", "100%")
+	cut := time.Now()
+	waitFor(t, "the router's guard", func() bool { return !half() })
+	t.Logf("cut off in the middle, the router undid it by itself after %.1f s", time.Since(cut).Seconds())
+	err := cmd.Wait()
+	t.Logf("the machine of the home noticed after %.1f s, and said: %s", time.Since(cut).Seconds(), out.String())
+	if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(out.String(), "the guard undoes") {
+		t.Errorf("cut off, it ended with %v", err)
+	}
+	link("del", "dev", "eth0", "root")
+	g.run(0, "", "revert")
+	if q := queues(t); q != start {
+		t.Errorf("cut off, it has %s\nbefore: %s", q, start)
+	}
+}
+
+// TestTuneFromHome: a tuning from a machine of the home, the router reached by
+// SSH, ends as the router's own does: the same rates within 1 %.
+func TestTuneFromHome(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
+		return
+	}
+	g := newGate(t)
+	start := queues(t)
+	local := exec.Command(labtest.Unbloat(), "tune", "--state-dir", t.TempDir(), "--server", lab.ServerAddr, "--wan", "wan", "--lan", "lan", "--json", "--quiet")
+	own := tuned(t, local)
+	if out, err := exec.Command(labtest.Unbloat(), append([]string{"revert"}, local.Args[2:4]...)...).CombinedOutput(); err != nil {
+		t.Fatalf("revert: %v: %s", err, out)
+	}
+	began := time.Now()
+	far := tuned(t, g.from("tune", "--server", lab.ServerAddr, "--wan", "wan", "--lan", "lan", "--json", "--quiet"))
+	t.Logf("on the router: %s down, %s up; from the home over SSH: %s down, %s up, in %.0f s",
+		own.Plan.DownBps, own.Plan.UpBps, far.Plan.DownBps, far.Plan.UpBps, time.Since(began).Seconds())
+	for _, x := range []struct {
+		name     string
+		own, far unit.Rate
+	}{{"down", own.Plan.DownBps, far.Plan.DownBps}, {"up", own.Plan.UpBps, far.Plan.UpBps}} {
+		if off := math.Abs(float64(x.far)/float64(x.own) - 1); off > 0.01 {
+			t.Errorf("%s: %s over SSH, %s on the router itself: %.2f %% apart", x.name, x.far, x.own, off*100)
+		}
+	}
+	if q := queues(t); !strings.Contains(q, "cake") {
+		t.Errorf("the router has %s", q)
+	}
+	g.run(0, "as it was before", "revert")
+	if q := queues(t); q != start {
+		t.Errorf("reverted, it has %s\nbefore: %s", q, start)
+	}
+	if left := g.guards(); len(left) > 0 {
+		t.Errorf("guards are left: %v", left)
+	}
+}
+
+// tuned runs a tuning, which is to keep something.
+func tuned(t *testing.T, cmd *exec.Cmd) tune.Result {
+	t.Helper()
+	var r tune.Result
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("tune: %v: %s", err, exit.Stderr)
+	}
+	if err != nil || json.Unmarshal(out, &r) != nil || !r.Kept {
+		t.Fatalf("tune: %v: %s", err, out)
+	}
+	return r
+}

@@ -1,0 +1,156 @@
+package remote_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/proc"
+	"unbloat/internal/host"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/opnsense"
+	"unbloat/internal/plan"
+	"unbloat/internal/remote"
+	"unbloat/unit"
+)
+
+// An apiRouter is an OPNsense whose API answers at a port, to us and to itself.
+type apiRouter struct {
+	*fake.OPNsense
+	mu  sync.Mutex
+	cut atomic.Bool // our way to it
+}
+
+func (a *apiRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.cut.Load() && !strings.HasPrefix(r.UserAgent(), "curl") {
+		panic(http.ErrAbortHandler)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.OPNsense.ServeHTTP(w, r)
+}
+
+func (a *apiRouter) text() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Text()
+}
+
+// TestGuardOfAnAPI: a change through the API, with the guard on the router: it is
+// undone there, by the router's own requests to itself, when its maker is gone;
+// confirmed it stays. The key that the guard was given is gone with it.
+func TestGuardOfAnAPI(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("SKIPPED: there is no curl; install it")
+	}
+	s := startServer(t)
+	a := &apiRouter{OPNsense: fake.NewOPNsense()}
+	a.Secret = `s3c"r\et`
+	web := httptest.NewTLSServer(a)
+	defer web.Close()
+	api, err := remote.NewREST(web.URL, "key", a.Secret, fmt.Sprintf("%x", sha256.Sum256(web.Certificate().Raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &opnsense.Backend{Runner: api}
+	deadman := api.Deadman(s.dial(t), b)
+	deadman.Uptime, deadman.Patience, deadman.Folder = proc.Uptime, guardWaits, guardFolder(t)
+	e := &apply.Engine{Backend: b, Runner: api, Dir: t.TempDir(), Deadman: deadman}
+	make := func(up unit.Rate) plan.Plan {
+		p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan", LAN: "lan"}, plan.Wishes{Up: plan.RateWish{Rate: up}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	start := a.text()
+	for _, over := range []string{"nothing", "an earlier plan"} {
+		was := a.text()
+		tr, err := e.Begin(t.Context(), make(5*unit.MbitPerSecond), apply.Options{Confirm: time.Minute, Hold: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.text() == was {
+			t.Fatal("nothing was changed")
+		}
+		j, err := e.Pending("wan")
+		if err != nil || j == nil {
+			t.Fatalf("no journal: %v", err)
+		}
+		key := deadman.Folder + "/unbloat-guard-" + j.ID + "/key"
+		if info, err := os.Stat(filepath.Dir(key)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the key's folder: %v, %v", info, err)
+		}
+		a.cut.Store(true)
+		s.cable.set(true)
+		waitFor(t, "the router to undo over "+over, func() bool { return a.text() == was })
+		a.cut.Store(false)
+		s.cable.set(false)
+		if err := tr.Commit(); !errors.Is(err, apply.ErrTooLate) {
+			t.Errorf("what is undone was committed: %v", err)
+		}
+		tr.Close()
+		if _, err := os.Stat(key); err == nil {
+			t.Error("the key is still on the router")
+		}
+		if a.text() != was {
+			t.Errorf("over %s, it has\n%s\nbefore:\n%s", over, a.text(), was)
+		}
+		if tr, err = e.Begin(t.Context(), make(4*unit.MbitPerSecond), apply.Options{Confirm: time.Minute, Hold: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Commit(); err != nil {
+			t.Error(err)
+		}
+		tr.Close()
+	}
+	if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil || a.text() != start {
+		t.Errorf("reverted (%v), it has\n%s\nat the start:\n%s", err, a.text(), start)
+	}
+}
+
+// TestAPIRefusals: what the API's client does not do: follow another address with
+// the key, speak without TLS, or take an answer that is cut short for one.
+func TestAPIRefusals(t *testing.T) {
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it went there") }))
+	defer elsewhere.Close()
+	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		case "/short":
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte("{"))
+		case "/gone":
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer web.Close()
+	api, err := remote.NewREST(web.URL, "key", "s3cr3t", fmt.Sprintf("%x", sha256.Sum256(web.Certificate().Raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{"/moved": elsewhere.URL, "/short": "unexpected EOF", "/gone": "EOF"} {
+		_, err := host.Output(t.Context(), api, "GET", path)
+		contains(t, err, says)
+		if unreachable := errors.Is(err, host.ErrUnreachable); unreachable != (path != "/moved") {
+			t.Errorf("%s: unreachable %v: %v", path, unreachable, err)
+		}
+	}
+	for _, base := range []string{"http://router", "https://", "https://key:s3cr3t@router"} {
+		if _, err := remote.NewREST(base, "key", "s3cr3t", ""); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v", base, err)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package remote_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+)
+
+// smallest are the programs that a router needs for us beside those of its own
+// platform; timeout, setsid, nohup, pgrep and bash are not among them.
+func smallest() []string {
+	return []string{"sh", "env", "id", "cat", "tee", "cp", "mv", "rm", "ln", "mkdir", "chmod", "sleep", "printf", "true", "false"}
+}
+
+// smallRouter is a router with the smallest programs alone, its shell among them.
+// Where all is busybox, that has its other applets too.
+func smallRouter(t *testing.T, shell string) *server {
+	t.Helper()
+	path, err := exec.LookPath(shell)
+	if err != nil {
+		t.Skipf("SKIPPED: there is no %s; install it", shell)
+	}
+	bin := t.TempDir()
+	if err := os.Chmod(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range smallest() {
+		program := path
+		if shell != "busybox" && name != "sh" {
+			if program, err = exec.LookPath("/usr/bin/" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startServerIn(t, nil, "", "SetEnv SHLVL=2 PATH="+bin, "ForceCommand exec "+filepath.Join(bin, "sh")+` -c "$SSH_ORIGINAL_COMMAND"`)
+	s.options.Path = bin
+	return s
+}
+
+// TestSmallRouters: on a router that has little (busybox alone; or none of
+// timeout, setsid, nohup and bash) a change is kept, undone at its deadline, and
+// undone when its maker is gone.
+func TestSmallRouters(t *testing.T) {
+	for _, shell := range []string{"busybox", "dash"} {
+		t.Run(shell, func(t *testing.T) {
+			r := newRig(t, smallRouter(t, shell))
+			for _, missing := range []string{"timeout", "setsid", "nohup", "bash"} {
+				var tool *host.MissingToolError
+				if _, err := host.Output(t.Context(), r.ssh, missing, "--help"); shell != "busybox" && !errors.As(err, &tool) {
+					t.Errorf("there is %s: %v", missing, err)
+				}
+			}
+			if err := r.keep(t); err != nil {
+				t.Fatal(err)
+			}
+			r.is(t, after)
+			r.revert(t)
+			for _, o := range []apply.Options{{Confirm: 2 * time.Second}, {Confirm: time.Minute, Hold: true}} {
+				tr, err := r.engine.Begin(t.Context(), r.plan, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.is(t, after)
+				id := r.pending(t)
+				r.cable.set(true)
+				tr.Close()
+				waitFor(t, "the guard to undo", r.restored)
+				r.cable.set(false)
+				r.revert(t)
+				r.noGuard(t, id)
+			}
+		})
+	}
+}
+
+// TestLoginShells: words arrive as they were given, and a guard does its work,
+// whatever the user's shell is.
+func TestLoginShells(t *testing.T) {
+	for _, shell := range []string{"tcsh", "dash", "bash"} {
+		t.Run(shell, func(t *testing.T) {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skipf("SKIPPED: there is no %s; install it", shell)
+			}
+			s := startServerIn(t, nil, "", "SetEnv SHLVL=2", "ForceCommand exec "+path+` -c "$SSH_ORIGINAL_COMMAND"`)
+			r := newRig(t, s)
+			odd := []string{"a b", "c'd", `e"f`, "$HOME", "`id`", "*", "", "g\\h", "é", "x\ny", "!1", "it's !!", ";", "&&", "~", "{a,b}", "100%"}
+			out, err := host.Output(t.Context(), r.ssh, append([]string{"printf", "%s|"}, odd...)...)
+			if err != nil || string(out) != strings.Join(odd, "|")+"|" {
+				t.Errorf("the words arrive as %q (%v)", out, err)
+			}
+			if err := r.keep(t); err != nil {
+				t.Fatal(err)
+			}
+			r.is(t, after)
+			r.revert(t)
+		})
+	}
+}
