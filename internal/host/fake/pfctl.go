@@ -42,9 +42,21 @@ func NewOpenBSD(old bool) *OpenBSD {
 }
 
 func (o *OpenBSD) pfctl(args []string, _ []byte) (string, error) {
+	if len(args) == 3 && args[0] == "-n" && args[1] == "-f" {
+		args = []string{"-nf", args[2]}
+	}
 	switch args[0] {
 	case "-vsq":
 		return o.shown(), nil
+	case "-sr":
+		var b strings.Builder
+		for _, r := range o.queues.Rules {
+			b.WriteString(strings.TrimSpace(r.Text) + "\n")
+		}
+		for _, r := range o.altq.Rules {
+			b.WriteString(r.Text + "\n")
+		}
+		return b.String(), nil
 	case "-si":
 		if o.Disabled {
 			return "Status: Disabled for 0 days 00:10:00\n", nil

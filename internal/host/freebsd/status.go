@@ -38,7 +38,8 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 			f := strings.Fields(l)
 			switch {
 			case f[0] == "sched" && f[1] == w[1]:
-				x.Queue = strings.ToLower(strings.Join(f[9:], " "))
+				_, params, _ := strings.Cut(l, " active ")
+				x.Queue = strings.ToLower(params)
 			case f[0] == "queue" && f[3] == w[1]:
 				feeds["queue "+f[1]] = true
 			}
@@ -58,6 +59,9 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 			what = strings.Join(rules, "; ")
 		}
 		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s", x.Rate.Short(), x.Queue, whose, what)
+		if x.Rate > 0 && x.Rate < unit.KbitPerSecond {
+			x.Says += "; beware: dnctl(8) reads a fraction such as 9.5Mbit/s as 9 bit/s; give it a whole number of Kbit/s"
+		}
 		out = append(out, x)
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package openbsd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"unbloat/unit"
 )
 
-// Shapers explains every queue that is loaded, whoever made it.
+// Shapers explains every queue that is loaded, whoever made it: what it holds
+// to, how it queues, which rules send packets there, and what pfctl(8) took
+// without a word although it cannot be meant.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
 	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
 	if err != nil {
@@ -25,30 +28,170 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 	if err != nil {
 		return nil, err
 	}
-	ours := b.ours(s, wan)
-	out := []host.Shaped{}
-	for _, line := range s.Live {
-		x := host.Shaped{Ours: slices.Contains(ours, line), Counters: []tc.Counters{}}
-		if b.Altq {
-			x.Device, x.Queue, x.Rate = word(line, "on"), "HFSC with a FIFO", rate(word(line, "bandwidth"))
-		} else if rs, err := pfqueue.Parse(strings.ReplaceAll(line, " parent "+word(line, "parent"), " on "+word(line, "parent"))); err == nil && len(rs.Queues) == 1 {
-			q := rs.Queues[0]
-			x.Device, x.Queue, x.Rate = q.Device, "a FIFO of "+fmt.Sprint(max(q.Qlimit, 50))+" packets", max(q.Max, q.Bandwidth)
-			if q.Flows != 0 && q.Min == 0 {
-				x.Queue = "FQ-CoDel (5 ms, 100 ms, no ECN)"
+	shown, err := host.Output(ctx, b.Runner, "pfctl", "-vsq")
+	if err != nil {
+		return nil, b.Explain(fmt.Errorf("read the queues: %w", err))
+	}
+	out, err := host.Output(ctx, b.Runner, "pfctl", "-sr")
+	if err != nil {
+		return nil, b.Explain(fmt.Errorf("read the rules: %w", err))
+	}
+	rules := strings.Split(string(out), "\n")
+	ours := b.allOurs(ctx, s)
+	if b.Altq {
+		return altqShapers(s.Live, ours, rules), nil
+	}
+	queues, err := pfqueue.ParseShown(string(shown))
+	if err != nil {
+		return nil, fmt.Errorf("read the queues: %w", err)
+	}
+	shapers := []host.Shaped{}
+	for _, q := range queues {
+		x := host.Shaped{Device: device(queues, q), Queue: queueing(q), Rate: max(q.Max, q.Bandwidth), Ours: slices.Contains(ours, q.String()), Counters: []tc.Counters{}}
+		x.Says = explain(queues, q, x, rules)
+		shapers = append(shapers, x)
+	}
+	return shapers, nil
+}
+
+// allOurs returns what the files of ours that pf.conf includes have pfctl show.
+func (b *Backend) allOurs(ctx context.Context, s conf.State) (out []string) {
+	for _, wan := range includedWANs(s.Files.Text(PfConf)) {
+		files, err := conf.Read(ctx, b.Runner, IncludeFile(wan))
+		if err != nil {
+			continue
+		}
+		out = append(out, b.ours(conf.State{Files: files}, wan)...)
+	}
+	return out
+}
+
+// includedWANs are those for which pf.conf has a line of ours.
+func includedWANs(text string) (out []string) {
+	before, after, _ := strings.Cut(includeLine("WAN"), "WAN")
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, before); ok {
+			if wan, ok := strings.CutSuffix(rest, after); ok {
+				out = append(out, wan)
 			}
 		}
-		whose := "not unbloat's"
-		if x.Ours {
-			whose = "unbloat's"
+	}
+	return out
+}
+
+// device is where a queue's root is.
+func device(queues []pfqueue.Queue, q pfqueue.Queue) string {
+	for range queues {
+		if q.Device != "" {
+			return q.Device
 		}
-		x.Says = fmt.Sprintf("what leaves %s is held to %s by %s (%s): %s", x.Device, x.Rate.Short(), x.Queue, whose, line)
-		if x.Rate == 0 {
-			x.Says = fmt.Sprintf("what leaves %s goes through %s, which holds no rate (%s): %s", x.Device, x.Queue, whose, line)
+		i := slices.IndexFunc(queues, func(p pfqueue.Queue) bool { return p.Name == q.Parent })
+		if i < 0 {
+			break
+		}
+		q = queues[i]
+	}
+	return "?"
+}
+
+// queueing says in words how a queue keeps its packets.
+func queueing(q pfqueue.Queue) string {
+	if q.Flows == 0 || q.Min != 0 {
+		return fmt.Sprintf("a FIFO of %d packets", cmp.Or(q.Qlimit, 50))
+	}
+	return fmt.Sprintf("FQ-CoDel with %d flows (5 ms, 100 ms, no ECN)", q.Flows)
+}
+
+// explain says in a sentence what a queue does.
+func explain(queues []pfqueue.Queue, q pfqueue.Queue, x host.Shaped, rules []string) string {
+	var children []string
+	for _, c := range queues {
+		if c.Parent == q.Name && device(queues, c) == x.Device {
+			children = append(children, c.Name)
+		}
+	}
+	whose := whose(x.Ours)
+	var says string
+	switch {
+	case x.Rate == 0:
+		says = fmt.Sprintf("what leaves %s goes through queue %s, %s, which holds no rate (%s)", x.Device, q.Name, x.Queue, whose)
+	case q.Max == 0:
+		says = fmt.Sprintf("queue %s on %s is sure of %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), x.Queue, whose)
+	case len(children) > 0:
+		says = fmt.Sprintf("what leaves %s is held to %s by queue %s and shared among %s (%s)", x.Device, x.Rate.Short(), q.Name, strings.Join(children, ", "), whose)
+	case q.Parent != "":
+		says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), q.Max.Short(), x.Queue, whose)
+	default:
+		says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), q.Name, x.Queue, whose)
+	}
+	if q.Default {
+		says += "; it takes what no rule assigns"
+	}
+	for _, r := range assigning(rules, q.Name) {
+		says += "; it takes `" + r + "`"
+	}
+	for _, hint := range (pfqueue.Ruleset{Queues: queues}).Lint() {
+		if rest, ok := strings.CutPrefix(hint, "queue "+q.Name+": "); ok {
+			says += "; beware: " + rest
+		}
+	}
+	return says
+}
+
+func whose(ours bool) string {
+	if ours {
+		return "unbloat's"
+	}
+	return "not unbloat's"
+}
+
+// assigning returns the rules that send packets to the queue: `set queue q`,
+// `set queue (q, r)`, and of old `queue q`.
+func assigning(rules []string, name string) (out []string) {
+	for _, r := range rules {
+		_, after, ok := strings.Cut(strings.ReplaceAll(r, "\t", " "), " queue")
+		if !ok {
+			continue
+		}
+		names, _, list := strings.Cut(strings.TrimLeft(after, " ("), ")")
+		words := strings.FieldsFunc(names, func(c rune) bool { return c == ' ' || c == ',' })
+		if !list {
+			words = words[:min(1, len(words))]
+		}
+		if slices.Contains(words, name) {
+			out = append(out, strings.TrimSpace(r))
+		}
+	}
+	return out
+}
+
+// altqShapers explains the queues of old.
+func altqShapers(live, ours, rules []string) []host.Shaped {
+	out := []host.Shaped{}
+	for _, line := range live {
+		x := host.Shaped{Device: word(line, "on"), Rate: rate(word(line, "bandwidth")), Ours: slices.Contains(ours, line), Counters: []tc.Counters{}}
+		limit := word(line, "qlimit")
+		if limit == "" {
+			limit = "50"
+		}
+		x.Queue = "HFSC with a FIFO of " + limit + " packets"
+		name := word(line, "queue")
+		x.Says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), name, x.Queue, whose(x.Ours))
+		if n := unit.Size(1514); x.Rate > 0 && limit != "" {
+			var packets int64
+			if _, err := fmt.Sscan(limit, &packets); err == nil {
+				x.Says += fmt.Sprintf(", which is up to %.0f ms", unit.Ms(x.Rate.Time(n*unit.Size(packets))))
+			}
+		}
+		if strings.Contains(line, "default") {
+			x.Says += "; it takes what no rule assigns"
+		}
+		for _, r := range assigning(rules, name) {
+			x.Says += "; it takes `" + r + "`"
 		}
 		out = append(out, x)
 	}
-	return out, nil
+	return out
 }
 
 // word returns what follows key.

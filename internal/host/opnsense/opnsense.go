@@ -86,17 +86,26 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.
 
 // parseSettings reads what settings/get answers.
 func parseSettings(b []byte) (s state, err error) {
+	all, err := parseItems(b)
+	for _, x := range all {
+		s.add(x.Kind, x.UUID, x.Fields)
+	}
+	return s, err
+}
+
+// parseItems returns all items of settings/get, whoever made them.
+func parseItems(b []byte) (out []Item, err error) {
 	var all struct {
 		TS map[string]map[string]json.RawMessage `json:"ts"`
 	}
 	if err := json.Unmarshal(emptyLists(b), &all); err != nil {
-		return s, fmt.Errorf("read the traffic shaper's settings: %w", err)
+		return nil, fmt.Errorf("read the traffic shaper's settings: %w", err)
 	}
 	for _, kind := range kinds() {
 		var items map[string]map[string]json.RawMessage
 		if raw := all.TS[kind+"s"][kind]; raw != nil {
 			if err := json.Unmarshal(raw, &items); err != nil {
-				return s, fmt.Errorf("read the traffic shaper's %ss: %w", kind, err)
+				return nil, fmt.Errorf("read the traffic shaper's %ss: %w", kind, err)
 			}
 		}
 		for _, uuid := range slices.Sorted(maps.Keys(items)) {
@@ -104,10 +113,10 @@ func parseSettings(b []byte) (s state, err error) {
 			for name, raw := range items[uuid] {
 				fields[name] = value(raw)
 			}
-			s.add(kind, uuid, fields)
+			out = append(out, Item{kind, uuid, fields})
 		}
 	}
-	return s, nil
+	return out, nil
 }
 
 // emptyLists mends what PHP writes for an empty map: a list.

@@ -69,8 +69,13 @@ func defaults(kind string, mtu int) (map[string]string, bool) {
 
 func (k *Kernel) addQdisc(d *Device, args []string) error {
 	q := &qdisc{parent: parentOf(args), handle: after(args, "handle")}
-	if q.parent == "ffff:fff1" {
+	switch {
+	case q.parent == "ffff:fff1":
 		q.handle = "ffff:"
+	case q.handle == "": // the kernel gives it one that is free, from 8001: up
+		for n := 0x8001; q.handle == "" || slices.ContainsFunc(d.qdiscs, func(o *qdisc) bool { return o.handle == q.handle }); n++ {
+			q.handle = fmt.Sprintf("%x:", n)
+		}
 	}
 	for _, other := range d.qdiscs {
 		if other.parent == q.parent || other.handle == q.handle {
@@ -158,6 +163,9 @@ func (d *Device) setClass(args []string) error {
 			v = strconv.FormatInt(rateArg(v)/8, 10)
 		}
 		c.options[args[j]] = v
+	}
+	if after(args, "ceil") == "" {
+		c.options["ceil"] = c.options["rate"] // as tc(8) does
 	}
 	for _, r := range [][2]string{{"rate", "burst"}, {"ceil", "cburst"}} {
 		n, bps := intArg(c.options[r[1]]), intArg(c.options[r[0]])
