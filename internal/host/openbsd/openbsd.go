@@ -156,6 +156,10 @@ func (b *Backend) include(own, wan string) string {
 
 // checkForeign refuses devices that have queues which are not ours.
 func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
+	others := includedWANs(own)
+	if b.Altq && len(others) > 0 {
+		return &host.PreconditionError{Doing: "shape " + p.WAN, What: "unbloat shapes another WAN here already (" + others[0] + "), and ALTQ's queues have one name for all interfaces", Remedy: "run `unbloat revert` first"}
+	}
 	found := slices.Clone(live)
 	if rs, err := pfqueue.Parse(own); err == nil && !b.Altq {
 		found = append(found, lines(rs.Queues)...)
@@ -167,6 +171,10 @@ func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
 		words := strings.Fields(line)
 		for _, dev := range devices(p) {
 			if i := slices.Index(words, "on"); i >= 0 && i+1 < len(words) && words[i+1] == dev {
+				if len(others) > 0 {
+					return &host.PreconditionError{Doing: "shape " + dev, What: "it has a queue already: `" + line + "`, and unbloat shapes " + strings.Join(others, ", ") + " here too",
+						Remedy: "shape only the upload of one of them, or remove that queue"}
+				}
 				return &host.PreconditionError{Doing: "shape " + dev, What: "it has a queue already, which unbloat did not make: `" + line + "`",
 					Remedy: "remove it from " + PfConf + " and load that (pfctl -f " + PfConf + "), then try again"}
 			}

@@ -52,7 +52,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ host.State) (host.
 	if err != nil {
 		return nil, err
 	}
-	s := conf.State{Files: files}
+	s := conf.State{Files: files, Scope: []string{p.WAN}}
 	if files.Get(Config).Exists {
 		out, err := host.Output(ctx, b.Runner, "uci", "show", "sqm")
 		if err != nil {
@@ -85,14 +85,18 @@ func settings(s sqm.Section) []string {
 	return out
 }
 
-// without returns the text without the section, and the section; a section goes
-// to where the next begins.
+// without returns the text without the section, and the section: its options
+// and nothing behind them.
 func without(text, name string) (rest, section string) {
 	inside := false
 	var r, s strings.Builder
 	for line := range strings.Lines(text) {
-		if w := strings.Fields(line); len(w) > 0 && w[0] == "config" {
+		w := strings.Fields(line)
+		switch {
+		case len(w) > 0 && w[0] == "config":
 			inside = len(w) == 3 && w[1] == "queue" && strings.Trim(w[2], `'"`) == name
+		case len(w) == 0 || w[0] != "option" && w[0] != "list":
+			inside = false
 		}
 		if inside {
 			s.WriteString(line)
@@ -103,13 +107,9 @@ func without(text, name string) (rest, section string) {
 	return r.String(), s.String()
 }
 
-// with returns the text with the section at its end.
-func with(rest string, s sqm.Section) string {
-	if rest != "" && !strings.HasSuffix(rest, "\n") {
-		rest += "\n"
-	}
-	return rest + s.String()
-}
+// with returns the text with the section before all others, so that what is
+// there stays to the byte: its last line may have no end.
+func with(rest string, s sqm.Section) string { return s.String() + rest }
 
 // Desire returns the state that the plan asks for.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
@@ -202,35 +202,20 @@ func checkForeign(p plan.Plan, rest string, live []string, known bool) error {
 	return nil
 }
 
-// Undesire takes our sections out of what is there; all else stays.
-func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
+// Undesire takes the WAN's section out of what is there; all else stays.
+func (b *Backend) Undesire(_ context.Context, now, _ host.State) (host.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
 		return nil, err
 	}
-	was := ""
-	if origin != nil {
-		o, err := conf.Decode(origin)
-		if err != nil {
-			return nil, err
-		}
-		was = o.Files.Text(Config)
-	}
-	file := s.Files.Get(Config)
-	sections, err := sqm.Parse(string(file.Content))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", Config, err)
-	}
-	for _, x := range sections {
-		if !strings.HasPrefix(x.Name, sqm.SectionName+"_") {
+	for _, wan := range s.Scope {
+		name := SectionName(wan)
+		rest, section := without(s.Files.Text(Config), name)
+		if section == "" {
 			continue
 		}
-		rest, _ := without(string(file.Content), x.Name)
-		if was != "" && with(was, x) == string(file.Content) {
-			rest = was // to the byte: its last line may have had no end
-		}
 		s.Files = s.Files.Put(Config, rest, "")
-		s.Live = slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, x.Name, x.Get("interface")) })
+		s.Live = slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, name, wan) })
 	}
 	return conf.Encode(s)
 }

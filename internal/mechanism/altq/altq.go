@@ -5,6 +5,7 @@ package altq
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -176,6 +177,15 @@ func (q Queue) isDefault() bool {
 
 // Check refuses what pfctl(8) refuses of a ruleset as a whole.
 func (rs Ruleset) Check() error {
+	for n, q := range rs.Queues {
+		for _, other := range rs.Queues[:n] {
+			for _, i := range rs.Interfaces {
+				if other.Name == q.Name && slices.Contains(i.Queues, q.Name) {
+					return fmt.Errorf("queue %s already exists on interface %s", q.Name, i.Device)
+				}
+			}
+		}
+	}
 	for _, i := range rs.Interfaces {
 		if i.Bandwidth.Rate > maxRate {
 			return fmt.Errorf("altq on %s: %s is above %s, which 32 bits hold", i.Device, i.Bandwidth, Bandwidth{Rate: maxRate})

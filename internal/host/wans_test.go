@@ -1,0 +1,130 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/clearos"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/freebsd"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/host/openbsd"
+	"unbloat/internal/host/openwrt"
+	"unbloat/internal/host/opnsense"
+	"unbloat/internal/host/pfsense"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// nobody is a dead-man who never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
+
+// begin applies and commits an upload.
+func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
+	t.Helper()
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Wishes{Only: plan.DirectionUp, Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		return err
+	}
+	defer tr.Close()
+	return tr.Commit()
+}
+
+// TestSeveralWANs: a second WAN is shaped beside the first, and each is undone
+// by itself; or it is refused with the reason, and nothing is changed.
+func TestSeveralWANs(t *testing.T) {
+	type texter interface{ Text() string }
+	for _, c := range []struct {
+		platform, first, second string
+		refused                 string
+		make                    func() (texter, host.Runner, apply.Backend)
+	}{
+		{plan.Linux, "wan", "lan", "", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewLinux()
+			return f, f, &linux.Backend{Runner: f}
+		}},
+		{plan.OpenWrt, "wan", "lan", "", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewOpenWrt()
+			return f, f, &openwrt.Backend{Runner: f}
+		}},
+		{plan.OpenBSD, "em0", "pppoe0", "", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewOpenBSD(false)
+			return f, f, &openbsd.Backend{Runner: f}
+		}},
+		{plan.OpenBSDAltq, "em0", "pppoe0", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewOpenBSD(true)
+			return f, f, &openbsd.Backend{Runner: f, Altq: true}
+		}},
+		{plan.FreeBSD, "igb0", "igb1", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewFreeBSD()
+			return f, f, &freebsd.Backend{Runner: f}
+		}},
+		{plan.ClearOS, "wan", "lan", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewClearOS()
+			return f, f, &clearos.Backend{Runner: f}
+		}},
+		{plan.OPNsense, "wan", "opt1", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewOPNsense()
+			return f, rest{f}, &opnsense.Backend{Runner: rest{f}}
+		}},
+		{plan.PfSense, "igb0", "pppoe0", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
+			f := fake.NewPfSense()
+			return f, f, &pfsense.Backend{Runner: f}
+		}},
+	} {
+		t.Run(c.platform, func(t *testing.T) {
+			f, r, b := c.make()
+			e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+			revert := func(wan string) {
+				t.Helper()
+				if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			start := f.Text()
+			if err := begin(t, e, c.platform, c.first); err != nil {
+				t.Fatal(err)
+			}
+			one := f.Text()
+			err := begin(t, e, c.platform, c.second)
+			if c.refused != "" {
+				var pre *host.PreconditionError
+				if !errors.As(err, &pre) || !strings.Contains(err.Error(), c.refused) || f.Text() != one {
+					t.Fatalf("%v, want %q", err, c.refused)
+				}
+				revert(c.first)
+			} else {
+				if err != nil {
+					t.Fatal(err)
+				}
+				both := f.Text()
+				revert(c.second)
+				if f.Text() != one {
+					t.Fatalf("the second is reverted, and this is not the first alone:\n%s\nalone:\n%s", f.Text(), one)
+				}
+				if err := begin(t, e, c.platform, c.second); err != nil || f.Text() != both {
+					t.Fatalf("again: %v\n%s", err, f.Text())
+				}
+				revert(c.first)
+				revert(c.second)
+			}
+			if f.Text() != start {
+				t.Errorf("reverted, and this is not the start:\n%s\nstart:\n%s", f.Text(), start)
+			}
+		})
+	}
+}
