@@ -32,8 +32,8 @@ type options struct {
 	Hide   bool   `json:"hide"` // the tab, for a while
 	Stop   bool   `json:"stop"` // a first test
 	TLS    bool   `json:"tls"`
-	// Datagrams lets the browser use them; else it has to fall back.
-	Datagrams bool `json:"datagrams"`
+	// Blocked says that datagrams will not get through.
+	Blocked bool `json:"blocked"`
 }
 
 // found is what web/test/browser.mjs saw.
@@ -73,6 +73,7 @@ func visit(t *testing.T, line shape, o options) found {
 		t.Fatal(err)
 	}
 	address := line.proxy(t, server.Listener.Addr().String())
+	o.Blocked = line.noUDP
 	o.Shots = os.Getenv("UNBLOAT_SHOTS")
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -97,9 +98,9 @@ func visit(t *testing.T, line shape, o options) found {
 	if !f.Agrees || f.StoredSentence != f.Sentence || !strings.HasPrefix(f.Path, "/r/") {
 		t.Errorf("the stored result at %q differs from the one shown: %q, %q; agrees: %v", f.Path, f.StoredSentence, f.Sentence, f.Agrees)
 	}
-	way := "over TCP (WebSocket)"
-	if o.Datagrams {
-		way = "as datagrams (WebTransport)"
+	way := "as datagrams (WebTransport)"
+	if line.noUDP {
+		way = "over TCP (WebSocket)"
 	}
 	if !slices.ContainsFunc(f.Test.Notes, func(n string) bool { return strings.Contains(n, way) }) {
 		t.Errorf("probes did not travel %s: %q", way, f.Test.Notes)
@@ -143,8 +144,8 @@ func TestBrowser(t *testing.T) {
 		o    options
 	}{
 		{"bloated", shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 72 * 1024, windowUp: 72 * 1024},
-			options{Width: 1280, Height: 900, Scheme: "light", Motion: "no-preference", Both: true, Datagrams: true}},
-		{"good", shape{rtt: 30 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024},
+			options{Width: 1280, Height: 900, Scheme: "light", Motion: "no-preference", Both: true}},
+		{"good", shape{rtt: 30 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024, noUDP: true},
 			options{Width: 360, Height: 740, Scheme: "dark", Motion: "reduce", Stop: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,7 +194,7 @@ func TestBrowserHidden(t *testing.T) {
 func TestBrowserAgreesWithTest(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	line := shape{rtt: 24 * time.Millisecond, down: 16 * unit.MbitPerSecond, up: 4 * unit.MbitPerSecond, windowDown: 20 * 1024, windowUp: 60 * 1024}
-	f := visit(t, line, options{Width: 1280, Height: 900, Scheme: "dark", Motion: "no-preference", Datagrams: true})
+	f := visit(t, line, options{Width: 1280, Height: 900, Scheme: "dark", Motion: "no-preference"})
 	if !f.Test.Valid {
 		busy(t, f.Test)
 	}

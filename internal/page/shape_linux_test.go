@@ -20,6 +20,7 @@ type shape struct {
 	rtt                  time.Duration
 	down, up             unit.Rate
 	windowDown, windowUp unit.Size
+	noUDP                bool // as a firewall has it that lets nothing but TCP through
 }
 
 // added returns the latency that n flows add.
@@ -51,7 +52,9 @@ func (s shape) proxy(t *testing.T, target string) (address string) {
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
 	keep := func(c net.Conn) { mu.Lock(); open[c] = true; mu.Unlock() }
-	wg.Go(func() { datagrams(t, &wg, l.Addr().String(), target, up, down, quit) })
+	if !s.noUDP {
+		wg.Go(func() { datagrams(t, &wg, l.Addr().String(), target, up, down, quit) })
+	}
 	wg.Go(func() {
 		for {
 			c, err := l.Accept()

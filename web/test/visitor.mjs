@@ -10,7 +10,7 @@ export async function launch(o) {
   const profile = mkdtempSync(join(tmpdir(), "unbloat-chromium-"));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    args: ["--headless", "--no-sandbox", "--disable-gpu", ...(o.datagrams ? [] : ["--disable-quic"]), "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+    args: ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
     viewport: { width: o.width, height: o.height },
     deviceScaleFactor: o.width < 600 ? 2 : 1,
     isMobile: o.width < 600,
