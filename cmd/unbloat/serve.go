@@ -147,6 +147,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 		defer closeResults()
 		people = page.New(page.Options{Store: results, Log: log})
 		defer people.Close()
+		defer context.AfterFunc(c.Context(), people.Close)() // the server waits for the page's sessions
 		p.Page = people
 	}
 	s, err := serve.Listen(p)

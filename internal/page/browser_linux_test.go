@@ -105,6 +105,9 @@ func visit(t *testing.T, line shape, o options) found {
 	if !slices.ContainsFunc(f.Test.Notes, func(n string) bool { return strings.Contains(n, way) }) {
 		t.Errorf("probes did not travel %s: %q", way, f.Test.Notes)
 	}
+	if n := len(f.Said); n > 12 { // two tests at most, of four steps and an end
+		t.Errorf("a screen reader was told %d times: %q", n, f.Said)
+	}
 	if f.Focus != "go" {
 		t.Errorf("the focus went to %q", f.Focus)
 	}
@@ -244,16 +247,22 @@ func busy(t *testing.T, got verdict.Test) {
 }
 
 // Over TLS a browser speaks HTTP/2: all loads share one connection, and the
-// result says so.
+// result says so. Probes are datagrams beside it, so what the line loses of them
+// is lost, and nobody waits for it.
 func TestBrowserHTTP2(t *testing.T) {
 	labtest.NeedSeccomp(t)
-	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024}
+	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024, loseEvery: 40}
 	f := visit(t, line, options{Width: 360, Height: 740, Scheme: "light", Motion: "no-preference", TLS: true})
 	if !slices.ContainsFunc(f.Test.Notes, func(n string) bool { return strings.Contains(n, "one connection (h2)") }) {
 		t.Errorf("notes: %q", f.Test.Notes)
 	}
 	if !f.Test.Valid {
 		busy(t, f.Test)
+	}
+	for _, p := range f.Test.Phases() {
+		if l := p.Latency.Loss; l < 0.005 || l > 0.05 {
+			t.Errorf("%s: %.1f %% of the probes were lost, the line loses 2.5 %% of the datagrams", p.Name, 100*l)
+		}
 	}
 	near(t, "download", f.Test.Download, line.rtt+added(1, line.windowDown, line.down))
 	near(t, "upload", f.Test.Upload, line.rtt+added(1, line.windowUp, line.up))

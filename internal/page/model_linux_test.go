@@ -17,7 +17,7 @@ import (
 // modelFound is what web/test/model.mjs saw.
 type modelFound struct {
 	Errors, Spills, Faint, Unnamed, Small, Said []string
-	Asked                                       bool
+	Asked, Linked                               bool
 	Refused, Value, Shared                      string
 	TookMs                                      float64
 	Answers                                     []struct{ Name, Grade, Sentence, Belief, Query string }
@@ -80,6 +80,9 @@ func TestModelPage(t *testing.T) {
 			if len(f.Errors)+len(f.Spills)+len(f.Faint)+len(f.Unnamed)+len(f.Small) > 0 {
 				t.Errorf("the page complains: %q\nis wider than the window: %q\nhas faint text: %q\ncontrols without a name: %q\nor too small: %q",
 					f.Errors, f.Spills, f.Faint, f.Unnamed, f.Small)
+			}
+			if f.Linked != (c.key != "") {
+				t.Error("a link with the key does not open the page, or keeps showing it")
 			}
 			if f.Asked != (c.key != "") || f.Asked != strings.Contains(f.Refused, "not the key") {
 				t.Errorf("asked for the key: %v, on a wrong one: %q", f.Asked, f.Refused)

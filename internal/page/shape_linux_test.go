@@ -20,6 +20,7 @@ type shape struct {
 	rtt                  time.Duration
 	down, up             unit.Rate
 	windowDown, windowUp unit.Size
+	loseEvery            int  // of a client's datagrams one in so many is lost; 0: none
 	noUDP                bool // as a firewall has it that lets nothing but TCP through
 }
 
@@ -53,7 +54,7 @@ func (s shape) proxy(t *testing.T, target string) (address string) {
 	open := map[net.Conn]bool{}
 	keep := func(c net.Conn) { mu.Lock(); open[c] = true; mu.Unlock() }
 	if !s.noUDP {
-		wg.Go(func() { datagrams(t, &wg, l.Addr().String(), target, up, down, quit) })
+		wg.Go(func() { datagrams(t, &wg, l.Addr().String(), target, s.loseEvery, up, down, quit) })
 	}
 	wg.Go(func() {
 		for {
@@ -181,7 +182,7 @@ func (b *bottleneck) run() {
 }
 
 // datagrams forwards UDP, through the same queues as TCP.
-func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, up, down *bottleneck, quit chan struct{}) {
+func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, loseEvery int, up, down *bottleneck, quit chan struct{}) {
 	local, err := net.ListenPacket("udp", address)
 	if err != nil {
 		t.Logf("no UDP on the port that TCP has: %v", err)
@@ -211,6 +212,9 @@ func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, up, dow
 			wg.Go(func() { u.carry(wg, far, p) })
 			wg.Go(func() { d.carry(wg, p, far) })
 		}
+		if p.seen++; loseEvery > 0 && p.seen > 50 && p.seen%loseEvery == 0 {
+			continue
+		}
 		select {
 		case p.in <- data[:n]:
 		default: // as a full socket buffer would
@@ -223,6 +227,7 @@ type peer struct {
 	local net.PacketConn
 	addr  net.Addr
 	in    chan []byte
+	seen  int // datagrams from it
 	quit  chan struct{}
 }
 

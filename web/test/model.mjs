@@ -7,7 +7,7 @@ import { faintTexts, launch, tabTo, unnamedControls } from "./visitor.mjs";
 const [url, text] = process.argv.slice(2);
 const o = { width: 1280, height: 900, scheme: "light", motion: "reduce", shots: "", key: "", ...JSON.parse(text ?? "{}") };
 const { context, close } = await launch(o);
-const found = { errors: [], spills: [], faint: [], unnamed: [], small: [], said: [], asked: false, refused: "", answers: [] };
+const found = { errors: [], spills: [], faint: [], unnamed: [], small: [], said: [], asked: false, linked: false, refused: "", answers: [] };
 try {
   const page = context.pages()[0] ?? (await context.newPage());
   page.on("console", (m) => m.type() === "error" && !(o.key && m.text().includes("401")) && found.errors.push(m.text()));
@@ -74,6 +74,13 @@ try {
   await again.goto(there, { waitUntil: "load" });
   await again.waitForFunction(() => document.documentElement.dataset.state === "shown", undefined, { timeout: 20_000 });
   found.shared = await again.locator("#result h2").innerText();
+  if (o.key) { // a link brings the key along, and the address does not show it
+    await context.clearCookies();
+    const linked = await context.newPage();
+    await linked.goto(`${there}#key=${encodeURIComponent(o.key)}`, { waitUntil: "load" });
+    await linked.waitForFunction(() => document.documentElement.dataset.state === "shown", undefined, { timeout: 20_000 });
+    found.linked = linked.url() === there;
+  }
   console.log(JSON.stringify(found));
 } finally {
   await close();

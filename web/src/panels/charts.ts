@@ -196,7 +196,7 @@ function options(s: Shared, height: number, series: uPlot.Series[], y: uPlot.Sca
   return {
     width: s.width,
     height,
-    padding: [18, 8, 0, 0],
+    padding: [18, 16, 0, 0],
     legend: { show: false },
     cursor: { show: false },
     scales: { x: { time: false, range: () => [0, s.end()] }, y },

@@ -1,0 +1,188 @@
+//go:build !omit_store && !omit_web
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"unbloat/internal/page"
+	"unbloat/internal/verdict"
+)
+
+// startServe runs `unbloat serve` and returns where its page is. stop ends it
+// as a service manager would.
+func startServe(t *testing.T, args ...string) (url string, stop func()) {
+	t.Helper()
+	c := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--irtt", "", "--iperf3", "", "--web", "127.0.0.1:0"}, args...)...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	log, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		began := time.Now()
+		_ = c.Process.Signal(syscall.SIGTERM)
+		if err := c.Wait(); err != nil {
+			t.Errorf("serve ended with: %v", err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("serve ended %v after it was told to", took) // a session is open meanwhile
+		}
+	}
+	found := make(chan string, 1)
+	go func() {
+		address := regexp.MustCompile(`msg=serving.* web=(\S+)`)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			if m := address.FindStringSubmatch(lines.Text()); m != nil {
+				found <- "http://" + m[1]
+			}
+		}
+		close(found)
+	}()
+	select {
+	case url = <-found:
+	case <-time.After(30 * time.Second):
+	}
+	if url == "" {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		t.Fatal("serve did not say where it serves")
+	}
+	return url, stop
+}
+
+// aSession opens a test on the page, as a browser does.
+func aSession(t *testing.T, url string, header http.Header) (page.Hello, int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, resp, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{page.Subprotocol}, HTTPHeader: header})
+	if err != nil {
+		if resp == nil {
+			t.Fatal(err)
+		}
+		return page.Hello{}, resp.StatusCode
+	}
+	t.Cleanup(func() { _ = c.CloseNow() })
+	_, text, err := c.Read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hello page.Hello
+	if err := json.Unmarshal(text, &hello); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return hello, http.StatusSwitchingProtocols
+}
+
+// measured is a result of an idle line, as the page hands it in.
+func measured(t *testing.T) string {
+	t.Helper()
+	p := page.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []page.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
+	for i := range int64(150) {
+		p.Probes.DueUs = append(p.Probes.DueUs, i*20_000)
+		p.Probes.SentUs = append(p.Probes.SentUs, i*20_000)
+		p.Probes.ReceivedUs = append(p.Probes.ReceivedUs, i*20_000+21_000+i)
+		p.Probes.ServerUs = append(p.Probes.ServerUs, i*20_000+10_000)
+		p.Probes.HeldUs = append(p.Probes.HeldUs, 30)
+	}
+	text, err := json.Marshal(page.Submission{
+		Schema: page.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: page.OverWebSocket, Phases: []page.RawPhase{p},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func fetch(t *testing.T, r *http.Request) (int, string) {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// The program serves the pages, offers datagrams, and has a result at the same
+// address after it was stopped and started; with a key, results stay free, and
+// nothing else.
+func TestServePage(t *testing.T) {
+	dir := t.TempDir()
+	state := []string{"--state-dir", dir}
+	url, stop := startServe(t, state...)
+	for _, path := range []string{"/", "/model", "/favicon.svg"} {
+		if status, text := fetch(t, get(t, url+path)); status != http.StatusOK || len(text) < 100 {
+			t.Errorf("%s: %d, %d bytes", path, status, len(text))
+		}
+	}
+	hello, _ := aSession(t, url, nil)
+	if hello.Certificate == "" {
+		t.Error("no datagrams are offered")
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/results?session="+hello.Session, strings.NewReader(measured(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	status, text := fetch(t, r)
+	var saved page.Saved
+	if err := json.Unmarshal([]byte(text), &saved); err != nil || status != http.StatusOK || saved.ID == "" {
+		t.Fatalf("%d %.300s: %v", status, text, err)
+	}
+	_, before := fetch(t, get(t, url+"/api/results/"+saved.ID))
+	stop()
+	if _, err := os.Stat(filepath.Join(dir, "page.db")); err != nil {
+		t.Error(err)
+	}
+
+	url, stop = startServe(t, append(state, "--key", "sesame")...)
+	defer stop()
+	if status, after := fetch(t, get(t, url+"/api/results/"+saved.ID)); status != http.StatusOK || after != before {
+		t.Errorf("after a restart: %d, %d bytes of %d", status, len(after), len(before))
+	}
+	if status, _ := fetch(t, get(t, url+"/r/"+saved.ID)); status != http.StatusOK {
+		t.Errorf("the result's page: %d", status)
+	}
+	if _, status := aSession(t, url, nil); status != http.StatusUnauthorized {
+		t.Errorf("a test without the key: %d", status)
+	}
+	if status, _ := fetch(t, get(t, url+"/api/model?queue=cake")); status != http.StatusUnauthorized {
+		t.Errorf("a simulation without the key: %d", status)
+	}
+	if _, status := aSession(t, url, http.Header{"Authorization": {"Bearer sesame"}}); status != http.StatusSwitchingProtocols {
+		t.Errorf("a test with the key: %d", status)
+	}
+}
+
+func get(t *testing.T, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(fmt.Errorf("ask for %s: %w", url, err))
+	}
+	return r
+}
