@@ -59,6 +59,10 @@ compare: build kernel ## every scenario on the real kernel, as a table
 compare-sim: build kernel ## how the simulator agrees with the real kernel
 	$(GO) run ./internal/simlab/compare scenarios/*.toml internal/simlab/testdata/*.toml
 
+.PHONY: prove-100
+prove-100: kernel ## 100 proofs on an unchanged line in the lab; at most 5 may claim an improvement (15 minutes)
+	CGO_ENABLED=0 UNBLOAT_LONG=1 $(GO) test ./internal/prove -run '^TestUnchangedInLab100$$' -v -count 1 -timeout 70m
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (1m) each
 	@scripts/fuzz $${FUZZTIME:-1m}

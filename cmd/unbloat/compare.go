@@ -36,7 +36,7 @@ interval here knows; "unbloat prove" measures that too.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			var sides [2]compared
 			for i, arg := range args {
-				r, err := f.load(c, arg)
+				r, err := f.load(c, "compare", arg)
 				if err != nil {
 					return err
 				}
@@ -52,13 +52,14 @@ interval here knows; "unbloat prove" measures that too.`,
 	return c
 }
 
-// load returns a result by its file or its id. A file's has no conditions.
-func (f *storeFlag) load(c *cobra.Command, arg string) (r store.Record, err error) {
+// load returns a result by its file or its id, for a command. A file's has no
+// conditions.
+func (f *storeFlag) load(c *cobra.Command, command, arg string) (r store.Record, err error) {
 	_, statErr := os.Stat(arg)
 	if arg == "-" || statErr == nil || strings.ContainsAny(arg, `/\.`) {
 		text, err := readResult(c.InOrStdin(), arg)
 		if err != nil {
-			return r, usageError("compare: read result: %w", err)
+			return r, usageError("%s: read result: %w", command, err)
 		}
 		return store.Record{Result: text}, nil
 	}

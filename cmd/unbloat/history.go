@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -21,7 +20,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/host"
-	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/path"
+	"unbloat/internal/peer"
 	"unbloat/internal/plan"
 	"unbloat/internal/prove"
 	"unbloat/internal/report"
@@ -118,7 +119,7 @@ func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) err
 		return err
 	}
 	if at.iface == "" {
-		at.iface = interfaceTo(r.Server)
+		at.iface = interfaceTo(ctx, r.Server)
 	}
 	if at.plan == nil && at.stateDir != "" && at.iface != "" {
 		e := routerFlags{stateDir: at.stateDir}
@@ -140,34 +141,20 @@ func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) err
 }
 
 // interfaceTo returns the interface through which this machine reaches the
-// server; "" if that can't be told. It sends nothing but a question for a name.
-func interfaceTo(server string) string {
-	address, err := measure.ParseServer(server)
+// server; "" if that can't be told.
+func interfaceTo(ctx context.Context, server string) string {
+	name, err := netio.InterfaceTo(ctx, peer.HostOf(server))
 	if err != nil {
-		return ""
+		return "" // a result without it is kept all the same
 	}
-	conn, err := net.DialTimeout("udp", address, time.Second)
-	if err != nil {
-		return ""
-	}
-	defer conn.Close()
-	from, ok := conn.LocalAddr().(*net.UDPAddr)
-	links, err := net.Interfaces()
-	if !ok || err != nil {
-		return ""
-	}
-	for _, l := range links {
-		addrs, _ := l.Addrs()
-		for _, a := range addrs {
-			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(from.IP) {
-				return l.Name
-			}
-		}
-	}
-	return ""
+	return name
 }
 
+// toolVersion is what --version says; of a build that was not told, what Go noted.
 func toolVersion() string {
+	if version != "unknown" {
+		return version
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
 	}
@@ -376,6 +363,12 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 			return fmt.Errorf("show %.8s: %w", r.ID, err)
 		}
 		return printProof(w, &p)
+	case store.KindPath:
+		var p path.Result
+		if err := json.Unmarshal(r.Result, &p); err != nil {
+			return fmt.Errorf("show %.8s: %w", r.ID, err)
+		}
+		return path.Write(w, &p)
 	}
 	tests, err := report.Parse(r.Result)
 	if err != nil {

@@ -13,11 +13,13 @@ import (
 	"unbloat/internal/netio"
 	"unbloat/internal/path"
 	"unbloat/internal/path/walk"
+	"unbloat/internal/store"
 	"unbloat/unit"
 )
 
 // pathFlags are what `unbloat path` takes.
 type pathFlags struct {
+	keepFlags
 	load, direction, cc, way             string
 	flows, maxHops, homeHops, size       int
 	idle, loaded, interval               time.Duration
@@ -41,6 +43,7 @@ count: routers give such probes low priority.`,
 		Example: "  unbloat path 9.9.9.9\n  unbloat path test.example.net --load test.example.net --direction up --report",
 		Args:    exactArgs(1, "one HOST"),
 	}
+	o.keepFlags.register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.load, "load", "", "then load the line against this server: `SERVER` as for `unbloat test --server`")
 	f.StringVar(&o.direction, "direction", walk.DirBoth, "which way to load it: up, down or both")
@@ -128,6 +131,7 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 	if err != nil {
 		return fmt.Errorf("path: print the result: %w", err)
 	}
+	o.keep(c, store.KindPath, r, conditions{stateDir: defaultStateDir})
 	if !r.Valid {
 		return &exitError{exitInvalid, fmt.Errorf("path to %s: the measurement is not valid: %s", host, strings.Join(r.InvalidReasons, "; "))}
 	}

@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"unbloat/internal/path"
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
+	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )
 
@@ -25,21 +27,25 @@ func newReportCommand() *cobra.Command {
 		Use:     "report RESULT…",
 		GroupID: "main",
 		Short:   "Make a page, a picture or a table of one or more results",
-		Long: `Reads results of "unbloat test --json" and "unbloat lab run --json" and shows
-them. Of several, the first is the before and the last the after; RESULT may be
-- for standard input. The file's extension chooses what is made: .html, .svg,
-.png, .csv, .json or .flent.gz (one result). Without -o, a table is printed.`,
+		Long: `Reads results of "test", "tune", "path" and "lab run", each with --json, and
+shows them. RESULT is a file, - for standard input, or the ID of a kept result
+(see "unbloat history"). Of several tests, the first is the before and the last
+the after; traces of "path" are shown beside them, hop by hop. The file's
+extension chooses what is made: .html, .svg, .png, .csv, .json or .flent.gz (one
+test). Without -o, a table is printed.`,
 		Example: `  unbloat report before.json after.json -o report.html
-  unbloat report result.json -o result.flent.gz`,
+  unbloat report result.json -o result.flent.gz
+  unbloat report 3fa9c1 88b2 path.json -o report.html`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError("%s: takes one or more results, as files of `unbloat test --json` (see `%s --help`)", c.CommandPath(), c.CommandPath())
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error { return opt.run(c.InOrStdin(), c.OutOrStdout(), args) },
+		RunE: func(c *cobra.Command, args []string) error { return opt.run(c, args) },
 	}
 	f := c.Flags()
+	opt.storeFlag.register(f)
 	f.StringVarP(&opt.output, "output", "o", "", "write to `FILE`: .html, .svg, .png, .csv, .json or .flent.gz")
 	f.StringVar(&opt.title, "title", "", "heading of the report")
 	f.StringVar(&opt.plan, "plan", "", "`PLAN` that was applied, from \"unbloat plan --json\", to show with its reasons")
@@ -49,18 +55,20 @@ them. Of several, the first is the before and the last the after; RESULT may be
 }
 
 type reportOptions struct {
+	storeFlag
 	output, title, plan string
 	goal                time.Duration
 	json                bool
 }
 
-func (o *reportOptions) run(in io.Reader, out io.Writer, files []string) error {
+func (o *reportOptions) run(c *cobra.Command, names []string) error {
+	out := c.OutOrStdout()
 	if o.output != "" {
 		if _, err := report.FormatOf(o.output); err != nil {
 			return usageError("report: -o %w", err)
 		}
 	}
-	page, err := o.page(in, files)
+	page, err := o.page(c, names)
 	if err != nil {
 		return err
 	}
@@ -76,30 +84,58 @@ func (o *reportOptions) run(in io.Reader, out io.Writer, files []string) error {
 	if o.json {
 		return report.Write(report.FormatJSON, out, page)
 	}
-	return report.Table(out, page.Before, page.After)
+	if page.After != nil {
+		if err := report.Table(out, page.Before, page.After); err != nil {
+			return err
+		}
+	}
+	for i, r := range page.Paths {
+		if i > 0 || page.After != nil {
+			fmt.Fprintln(out)
+		}
+		if err := path.Write(out, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// page reads the results: the first is the before, the last the after.
-func (o *reportOptions) page(in io.Reader, files []string) (report.Page, error) {
+// page reads the results: the first test is the before, the last the after.
+func (o *reportOptions) page(c *cobra.Command, names []string) (report.Page, error) {
 	page := report.Page{Title: o.title, Goal: o.goal}
 	var tests []*verdict.Test
-	for _, name := range files {
-		data, err := readResult(in, name)
+	for _, name := range names {
+		kept, err := o.load(c, "report", name)
 		if err != nil {
-			return page, usageError("report: read result: %w", err)
+			return page, err
 		}
-		got, err := report.Parse(data)
+		if t, err := readTuning(kept.Result); err != nil {
+			return page, usageError("report: result %s: %w", name, err)
+		} else if t != nil {
+			if p := tunePage(t); len(names) == 1 {
+				p.Title = o.title
+				page = p
+			}
+			tests = append(tests, t.Before)
+			if t.After != nil {
+				tests = append(tests, t.After)
+			}
+			continue
+		}
+		got, paths, err := report.Read(kept.Result)
 		if err != nil {
 			return page, usageError("report: result %s: %w", name, err)
 		}
-		tests = append(tests, got...)
+		tests, page.Paths = append(tests, got...), append(page.Paths, paths...)
 	}
-	if n := len(tests); n > 1 {
-		page.Before, page.Others = tests[0], tests[1:n-1]
+	if n := len(tests); n > 0 {
+		page.Before, page.After = nil, tests[n-1]
+		if n > 1 {
+			page.Before, page.Others = tests[0], tests[1:n-1]
+		}
 	}
-	page.After = tests[len(tests)-1]
 	if o.plan != "" {
-		data, err := readResult(in, o.plan)
+		data, err := readResult(c.InOrStdin(), o.plan)
 		if err != nil {
 			return page, usageError("report: read plan: %w", err)
 		}
@@ -112,6 +148,24 @@ func (o *reportOptions) page(in io.Reader, files []string) (report.Page, error) 
 		}
 	}
 	return page, nil
+}
+
+// readTuning reads the result of a tuning; nil if it is another result.
+func readTuning(data []byte) (*tune.Result, error) {
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if json.Unmarshal(data, &head) != nil || head.Schema != tune.Schema {
+		return nil, nil // whoever reads it next says what is wrong with it
+	}
+	t := new(tune.Result)
+	if err := json.Unmarshal(data, t); err != nil {
+		return nil, err
+	}
+	if t.Before == nil {
+		return nil, errors.New("this tuning measured nothing")
+	}
+	return t, nil
 }
 
 // readResult reads a file, or standard input for "-".

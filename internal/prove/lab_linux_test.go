@@ -236,8 +236,8 @@ func TestProveInLab(t *testing.T) {
 }
 
 // unchanged proves n times on a line on which nothing changes, and counts what
-// was claimed.
-func unchanged(t *testing.T, n int) {
+// was claimed: an improvement at most so many times.
+func unchanged(t *testing.T, n, most int) {
 	c, err := measure.Dial(t.Context(), lab.Server(), measure.Options{Agent: "prove"})
 	if err != nil {
 		t.Fatal(err)
@@ -261,25 +261,29 @@ func unchanged(t *testing.T, n int) {
 	}
 	t.Logf("of %d trials on an unchanged line: improved %d, worse %d, no difference shown %d, invalid %d",
 		n, count[verdict.Improved], count[verdict.Worsened], count[verdict.NoDifference], count[verdict.Unproved])
-	if count[verdict.Improved]*20 > max(n, 20) || count[verdict.Unproved] > n/4 {
-		t.Errorf("%d of %d claim an improvement, %d are invalid", count[verdict.Improved], n, count[verdict.Unproved])
+	if count[verdict.Improved] > most || count[verdict.Unproved] > n/4 {
+		t.Errorf("%d of %d claim an improvement (at most %d may), %d are invalid", count[verdict.Improved], n, most, count[verdict.Unproved])
 	}
 }
 
-// TestUnchangedInLab: 10 proofs on an unchanged line, half of it without and
-// half of it with a shaper on both sides.
+// TestUnchangedInLab: a few proofs on an unchanged line, half of them without
+// and half with a shaper on both sides. Were the share of false claims 5 %, more
+// than 2 of 6 would be seen in 2 of 1000 such tests (binomial).
 func TestUnchangedInLab(t *testing.T) {
 	if labtest.Inside(t, slowHome()) {
-		unchanged(t, 10)
+		unchanged(t, 6, 2)
 	}
 }
 
-// TestUnchangedInLab100 is the promise of 100 trials; UNBLOAT_LONG=1 runs it.
+// TestUnchangedInLab100 is the promise: of 100 trials at most 5 claim an
+// improvement. UNBLOAT_LONG=1 runs it, and so does `make prove-100`.
 func TestUnchangedInLab100(t *testing.T) {
 	if os.Getenv("UNBLOAT_LONG") == "" && labtest.Unbloat() == "" {
-		t.Skip("SKIPPED: it takes minutes; UNBLOAT_LONG=1 runs it")
+		t.Skip("SKIPPED: it takes a quarter of an hour; UNBLOAT_LONG=1 runs it")
 	}
-	if labtest.Inside(t, slowHome()) {
-		unchanged(t, 100)
+	o := slowHome()
+	o.Limit = time.Hour
+	if labtest.Inside(t, o) {
+		unchanged(t, 100, 5)
 	}
 }

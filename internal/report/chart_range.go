@@ -10,9 +10,26 @@ import (
 // bar is one line of the range chart.
 type bar struct {
 	run   run
-	phase string
+	phase string // "": the run's name says it
 	q     verdict.Quantiles
-	empty bool // measured, but nothing was answered
+	empty bool   // measured, but nothing was answered
+	note  string // to be told beside the figures
+}
+
+// barGroup is the bars that are compared.
+type barGroup struct {
+	title string
+	ink   ink // of the title
+	bars  []bar
+}
+
+// ranges is a chart of such groups on one axis.
+type ranges struct {
+	title, desc string
+	groups      []barGroup
+	lo, hi      float64
+	multi       bool // groups have titles
+	w           float64
 }
 
 // rangeChart draws, for every phase and run, median, p95 and the whole range of
@@ -22,36 +39,42 @@ func rangeChart(runs []run, goal float64, l layout) *figure {
 	if len(groups) == 0 || hi == 0 {
 		return nil
 	}
+	c := ranges{groups: groups, lo: lo, hi: hi, multi: len(runs) > 1, w: l.w,
+		title: "Latency of each phase", desc: "Median, p95 and range of the round-trip time in milliseconds, on a logarithmic axis. " + describe(runs)}
+	return c.draw(runs, goal, l)
+}
+
+// draw draws the groups; the goal is over the idle line of the last of runs.
+func (c ranges) draw(runs []run, goal float64, l layout) *figure {
 	const head, barGap = 24, 8
 	left, right, each := 118.0, 236.0, 24.0
 	if l.narrow {
 		left, right, each = 8, 12, 40
 	}
 	n := 0
-	for _, g := range groups {
-		n += len(g)
+	for _, g := range c.groups {
+		n += len(g.bars)
 	}
-	multi := len(runs) > 1
-	h := float64(len(groups))*barGap + float64(n)*each + 6
-	if multi {
-		h += head * float64(len(groups))
+	h := float64(len(c.groups))*barGap + float64(n)*each + 6
+	if c.multi {
+		h += head * float64(len(c.groups))
 	}
-	f := newFigure(l.w, 0, "Latency of each phase", "Median, p95 and range of the round-trip time in milliseconds, on a logarithmic axis. "+describe(runs), l.rule)
+	f := newFigure(l.w, 0, c.title, c.desc, l.rule)
 	p := plot{fig: f, x0: left, y0: 4, x1: l.w - right, y1: 4 + h}
-	p.x = logScale(lo, hi, p.x0, p.x1)
+	p.x = logScale(c.lo, c.hi, p.x0, p.x1)
 	p.across("round-trip time, ms")
 	gx, aimed := p.goalAt(runs, goal)
 	y := p.y0 + 4
-	for _, g := range groups {
-		if multi {
-			f.text(0, y+15, capital(doing(g[0].phase)), font{textSize, true, inkText, atStart})
+	for _, g := range c.groups {
+		if c.multi {
+			f.text(0, y+15, l.rule.cut(g.title, l.w, textSize, true), font{textSize, true, g.ink, atStart})
 			y += head
 		}
-		for _, b := range g {
+		for _, b := range g.bars {
 			if mid := y + barMiddle(each, l); aimed {
 				f.line(gx, mid-9, gx, mid+9, pen{inkGood, 1.8, solid})
 			}
-			p.bar(b, y, each, l, multi)
+			p.bar(b, y, each, l, c.multi)
 			y += each
 		}
 		y += barGap
@@ -63,23 +86,23 @@ func rangeChart(runs []run, goal float64, l layout) *figure {
 }
 
 // rangeBars groups the bars by phase and returns what their axis must cover.
-func rangeBars(runs []run) (groups [][]bar, lo, hi float64) {
+func rangeBars(runs []run) (groups []barGroup, lo, hi float64) {
 	lo = math.Inf(1)
 	for _, name := range []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth, verdict.PhaseLoaded} {
-		var g []bar
+		g := barGroup{title: capital(doing(name)), ink: inkText}
 		for _, r := range runs {
 			p := phase(r.test, name)
 			if p == nil {
 				continue
 			}
 			q := p.Latency.RTTMs
-			b := bar{r, name, q, p.Latency.Received <= 0 || !(q.P50 > 0) || math.IsInf(q.P50, 0)}
-			g = append(g, b)
+			b := bar{run: r, phase: name, q: q, empty: p.Latency.Received <= 0 || !(q.P50 > 0) || math.IsInf(q.P50, 0)}
+			g.bars = append(g.bars, b)
 			if !b.empty {
 				lo, hi = min(lo, clamp(q.Min, leastMs, 1e9)), max(hi, clamp(q.Max, leastMs, 1e9), clamp(q.P95, leastMs, 1e9))
 			}
 		}
-		if len(g) > 0 {
+		if len(g.bars) > 0 {
 			groups = append(groups, g)
 		}
 	}
@@ -95,6 +118,9 @@ func (p plot) bar(b bar, y, each float64, l layout, multi bool) {
 	words := "no answer"
 	if !b.empty {
 		words = fmt.Sprintf("median %s · p95 %s · max %s", number(b.q.P50), number(b.q.P95), number(b.q.Max))
+		if b.note != "" {
+			words = b.note + " · " + fmt.Sprintf("median %s · p95 %s", number(b.q.P50), number(b.q.P95))
+		}
 	}
 	mid := y + barMiddle(each, l)
 	if l.narrow {
@@ -137,8 +163,11 @@ func number(v float64) string {
 // goalAt returns where the idle median plus the goal stands, and whether there
 // is such a place.
 func (p plot) goalAt(runs []run, goal float64) (float64, bool) {
+	if goal <= 0 || len(runs) == 0 {
+		return 0, false
+	}
 	idle := phase(runs[len(runs)-1].test, verdict.PhaseIdle)
-	if goal <= 0 || idle == nil || !(idle.Latency.RTTMs.P50 > 0) {
+	if idle == nil || !(idle.Latency.RTTMs.P50 > 0) {
 		return 0, false
 	}
 	return p.x.at(idle.Latency.RTTMs.P50 + goal), true

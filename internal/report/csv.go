@@ -3,10 +3,12 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
+	"unbloat/internal/path"
 	"unbloat/internal/verdict"
 )
 
@@ -31,6 +33,9 @@ func writeCSV(b *bytes.Buffer, p Page) error {
 			c.figures(q)
 			c.series(q)
 		}
+	}
+	for i, t := range p.Paths {
+		csvRun{w: w, lead: []string{strconv.Itoa(len(p.runs())+i+1) + " path", inert(clean(t.Host)), inert(clean(t.Time))}}.hops(t)
 	}
 	w.Flush()
 	return w.Error()
@@ -82,6 +87,30 @@ func (c csvRun) figures(p verdict.NamedPhase) {
 		q := d.q
 		for i, v := range []float64{q.Min, q.Mean, q.P50, q.P90, q.P95, q.P99, q.Max} {
 			c.line(p.Name, d.name+"_"+[]string{"min", "mean", "p50", "p90", "p95", "p99", "max"}[i], "", v, "ms")
+		}
+	}
+}
+
+// hops writes the figures of every hop.
+func (c csvRun) hops(t *path.Result) {
+	for _, h := range t.Hops {
+		name := fmt.Sprintf("hop %d %s", h.Hop, clean(h.Address))
+		for _, p := range []struct {
+			phase string
+			f     *path.Figures
+		}{{"idle", h.Idle}, {"loaded", h.Loaded}} {
+			f := p.f
+			if f == nil {
+				continue
+			}
+			c.line(p.phase, name+" sent", "", float64(f.Sent), "")
+			c.line(p.phase, name+" loss", "", f.Loss, "fraction")
+			if f.Received <= 0 {
+				continue
+			}
+			for i, v := range []float64{f.LastMs, f.AvgMs, f.BestMs, f.WorstMs, f.StDevMs, f.RTTMs.P50, f.RTTMs.P95} {
+				c.line(p.phase, name+" "+[]string{"last", "avg", "best", "worst", "stdev", "p50", "p95"}[i], "", v, "ms")
+			}
 		}
 	}
 }

@@ -44,10 +44,13 @@ func writeHTML(b *bytes.Buffer, p Page) error {
 	}
 	h.steps(p)
 	h.plan(p)
+	h.hops(p)
 	h.conditions(p)
-	h.raw("<footer><p>")
-	h.text(glossary + " Grades are those of DSLReports: by the mean latency added, under 5 ms is A+, 30 A, 60 B, 200 C, 400 D.")
-	h.raw("</p><p>Made by unbloat. This page holds everything it shows; it loads nothing.</p></footer>\n</main>\n</html>\n")
+	h.raw("<footer>")
+	if p.last() != nil {
+		h.el("p", glossary+" Grades are those of DSLReports: by the mean latency added, under 5 ms is A+, 30 A, 60 B, 200 C, 400 D.")
+	}
+	h.raw("<p>Made by unbloat. This page holds everything it shows; it loads nothing.</p></footer>\n</main>\n</html>\n")
 	return nil
 }
 
@@ -68,7 +71,7 @@ func (h page) header(p Page) {
 		}
 		h.raw("</ul></div>\n")
 	}
-	if !p.invalid() {
+	if !p.invalid() && p.last() != nil {
 		h.tiles(p)
 	}
 	if notes := p.notes(); len(notes) > 0 {
@@ -135,6 +138,7 @@ func (h page) charts(p Page) error {
 		"range":        "Further left is better. The axis is logarithmic: each step to the right is many times slower.",
 		"latency":      "Every probe is in the picture; each column shows the fastest, the median and the slowest of its moment. The axis is logarithmic, the same for all panels.",
 		"distribution": "How many of 100 probes came back within a time. Steep and far left is good; a long slope to the right is what calls suffer from. Lost probes are not in the curves; the tables count them.",
+		"hops":         "What a hop and all behind it wait longer for under load begins there. A hop that alone is slow gives such probes low priority, which delays nobody.",
 		"throughput":   "What arrived, without packet headers. Over each phase stands its mean, as in the tables.",
 	}
 	for i, c := range wide {
@@ -149,7 +153,8 @@ func (h page) charts(p Page) error {
 			return err
 		}
 		h.raw("</div>")
-		h.el("figcaption", captions[c.id])
+		id, _, _ := strings.Cut(c.id, "-")
+		h.el("figcaption", captions[id])
 		h.raw("</figure>\n</section>\n")
 		if i == 0 {
 			h.table(p)
@@ -158,7 +163,7 @@ func (h page) charts(p Page) error {
 	if len(wide) == 0 {
 		h.el(`p class="alert"`, "There is nothing to draw: no probe was answered.")
 		h.table(p)
-	} else if len(wide) == 1 {
+	} else if len(wide) == 1 && len(p.Paths) == 0 {
 		h.el("p", "The result carries no series over time, so only its figures can be drawn.")
 	}
 	return nil

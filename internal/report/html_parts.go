@@ -94,10 +94,42 @@ func planWords(p *plan.Plan) string {
 	return s + "."
 }
 
+// hops writes the table of every trace.
+func (h page) hops(p Page) {
+	for _, t := range p.Paths {
+		h.raw(`<section><h2>`)
+		h.text(pathHeading(t))
+		h.raw("</h2>")
+		h.el(`p class="muted"`, capital(pathConditions(t)))
+		h.raw(`<div class="wrap"><table><thead><tr><th scope="col">Hop</th>`)
+		for _, head := range hopHeads(t) {
+			h.el(`th scope="col"`, head)
+		}
+		h.raw("</tr></thead><tbody>\n")
+		for _, r := range hopRows(t) {
+			h.raw("<tr>")
+			h.el(`th scope="row"`, r.name)
+			for _, c := range r.cells {
+				h.el("td", c)
+			}
+			h.raw("</tr>\n")
+			if r.begin {
+				h.raw("<tr>")
+				h.el(fmt.Sprintf(`td class="words outcome" colspan="%d"`, len(r.cells)+1), "↑ the increase begins here, "+t.Begins.Place.Words())
+				h.raw("</tr>\n")
+			}
+		}
+		h.raw("</tbody></table></div></section>\n")
+	}
+}
+
 // conditions writes every figure of every test with what it was taken under.
 func (h page) conditions(p Page) {
-	h.raw(`<section id="conditions"><h2>All figures and conditions</h2>` + "\n")
 	runs := p.runs()
+	if len(runs) == 0 {
+		return
+	}
+	h.raw(`<section id="conditions"><h2>All figures and conditions</h2>` + "\n")
 	for _, r := range runs {
 		open := ""
 		if len(runs) == 1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"unbloat/internal/path"
 	"unbloat/internal/plan"
 	"unbloat/internal/verdict"
 )
@@ -27,6 +28,7 @@ type document struct {
 	Plan    *plan.Plan      `json:"plan,omitempty"`
 	Steps   []documentStep  `json:"steps,omitempty"`
 	Tests   []*verdict.Test `json:"tests"` // before first, after last
+	Paths   []*path.Result  `json:"paths,omitempty"`
 }
 
 type documentStep struct {
@@ -38,7 +40,7 @@ type documentStep struct {
 }
 
 func writeJSON(b *bytes.Buffer, p Page) error {
-	d := document{Schema: Schema, Title: p.title(), Verdict: p.sentence(), GoalMs: p.goal(), Plan: p.Plan, Notes: []string{}}
+	d := document{Schema: Schema, Title: p.title(), Verdict: p.sentence(), GoalMs: p.goal(), Plan: p.Plan, Notes: []string{}, Tests: []*verdict.Test{}, Paths: p.Paths}
 	d.Notes = append(d.Notes, p.notes()...)
 	for _, r := range p.runs() {
 		d.Tests = append(d.Tests, r.test)
@@ -51,36 +53,51 @@ func writeJSON(b *bytes.Buffer, p Page) error {
 	return e.Encode(d)
 }
 
-// Parse reads the tests of a result: one of `unbloat test --json`, every case
-// of `unbloat lab run --json`, or those of an earlier report in JSON. A case's
-// name labels its test. Errors say what is wrong with the data, not where it
-// came from.
+// Parse reads the tests of a result as Read does; one that holds none is an error.
 func Parse(data []byte) ([]*verdict.Test, error) {
+	tests, _, err := Read(data)
+	if err == nil && len(tests) == 0 {
+		err = errors.New("holds no test")
+	}
+	return tests, err
+}
+
+// Read reads the tests of a result: one of `unbloat test --json`, every case
+// of `unbloat lab run --json`, or those of an earlier report in JSON; and the
+// trace of `unbloat path --json`. A case's name labels its test. Errors say what
+// is wrong with the data, not where it came from.
+func Read(data []byte) (tests []*verdict.Test, paths []*path.Result, _ error) {
 	var head struct {
 		Schema *string         `json:"schema"`
 		Tests  json.RawMessage `json:"tests"`
 		Cases  json.RawMessage `json:"cases"`
+		Paths  json.RawMessage `json:"paths"`
 	}
 	if err := unmarshal(data, &head); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var tests []*verdict.Test
 	switch {
 	case head.Schema == nil:
-		return nil, fmt.Errorf(`no "schema": not a result of unbloat; make one with: unbloat test --json`)
+		return nil, nil, fmt.Errorf(`no "schema": not a result of unbloat; make one with: unbloat test --json`)
 	case *head.Schema == verdict.TestSchema:
 		t := new(verdict.Test)
 		if err := unmarshal(data, t); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		tests = append(tests, t)
+	case *head.Schema == path.Schema:
+		r := new(path.Result)
+		if err := unmarshal(data, r); err != nil {
+			return nil, nil, err
+		}
+		paths = append(paths, r)
 	case *head.Schema == labSchema:
 		var cases []struct {
 			Name string        `json:"name"`
 			Test *verdict.Test `json:"test"`
 		}
 		if err := unmarshal(head.Cases, &cases); err != nil {
-			return nil, fmt.Errorf("cases: %w", err)
+			return nil, nil, fmt.Errorf("cases: %w", err)
 		}
 		for _, c := range cases {
 			if c.Test != nil {
@@ -92,20 +109,33 @@ func Parse(data []byte) ([]*verdict.Test, error) {
 		}
 	case *head.Schema == Schema:
 		if err := unmarshal(head.Tests, &tests); err != nil {
-			return nil, fmt.Errorf("tests: %w", err)
+			return nil, nil, fmt.Errorf("tests: %w", err)
+		}
+		if len(head.Paths) > 0 {
+			if err := unmarshal(head.Paths, &paths); err != nil {
+				return nil, nil, fmt.Errorf("paths: %w", err)
+			}
 		}
 	default:
-		return nil, fmt.Errorf("schema %q: report reads %s, %s and %s", clean(*head.Schema), verdict.TestSchema, labSchema, Schema)
+		return nil, nil, fmt.Errorf("schema %q: report reads %s, %s, %s and %s", clean(*head.Schema), verdict.TestSchema, labSchema, path.Schema, Schema)
 	}
-	if len(tests) == 0 {
-		return nil, errors.New("holds no test")
+	if len(tests)+len(paths) == 0 {
+		return nil, nil, errors.New("holds no test")
 	}
 	for i, t := range tests {
 		if err := check(t); err != nil {
-			return nil, fmt.Errorf("test %d: %w", i+1, err)
+			return nil, nil, fmt.Errorf("test %d: %w", i+1, err)
 		}
 	}
-	return tests, nil
+	for i, r := range paths {
+		if r == nil {
+			return nil, nil, fmt.Errorf("path %d: is null", i+1)
+		}
+		if err := checkPath(r); err != nil {
+			return nil, nil, fmt.Errorf("path %d: %w", i+1, err)
+		}
+	}
+	return tests, paths, nil
 }
 
 // unmarshal reads one JSON value and says in words what is wrong with it.

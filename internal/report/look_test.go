@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/path"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -19,7 +20,7 @@ func TestSamples(t *testing.T) {
 	}
 	for name, p := range samplePages() {
 		for _, ext := range []string{".html", ".svg", ".png", ".csv", ".json", ".flent.gz"} {
-			if ext == ".flent.gz" && len(p.runs()) > 1 {
+			if ext == ".flent.gz" && len(p.runs()) != 1 {
 				continue
 			}
 			if err := WriteFile(filepath.Join(dir, name+ext), p); err != nil {
@@ -49,5 +50,7 @@ func samplePages() map[string]Page {
 		"single":  {After: b},
 		"worse":   {Before: b, After: bad},
 		"invalid": {Before: b, After: inv},
+		"path":    {Paths: []*path.Result{fakePath()}},
+		"all":     {Before: b, After: a, Paths: []*path.Result{fakePath()}},
 	}
 }

@@ -15,13 +15,15 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/path"
 	"unbloat/internal/plan"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
 // A Page is what one report shows. Only After, or only Before, is a report of
-// one result; with neither there is nothing to report and the writers fail.
+// one result; with neither, and no path, there is nothing to report and the
+// writers fail.
 type Page struct {
 	Title  string          // "" : a title is made up
 	Before *verdict.Test   // the state that was found
@@ -31,6 +33,7 @@ type Page struct {
 	Goal   time.Duration   // p95 increase that was aimed at; 0: the plan's, or none
 	Steps  []Step          // what the tuner tried, in order
 	Notes  []string        // sentences to print under the verdict
+	Paths  []*path.Result  // traces, hop by hop
 }
 
 // A Step is one trial of the tuner.
@@ -55,8 +58,8 @@ const (
 	FormatFlent Format = "flent.gz"
 )
 
-// ErrNothing is returned when a page holds no test.
-var ErrNothing = errors.New("nothing to report: no test in the page")
+// ErrNothing is returned when a page holds no test and no path.
+var ErrNothing = errors.New("nothing to report: no test and no path in the page")
 
 // ErrUnsuitable is returned when a format cannot hold what the page holds.
 var ErrUnsuitable = errors.New("the format cannot hold this")
@@ -77,7 +80,7 @@ func FormatOf(path string) (Format, error) {
 
 // Write renders the page in format f to w. Nothing is written if rendering fails.
 func Write(f Format, w io.Writer, p Page) error {
-	if len(p.runs()) == 0 {
+	if len(p.runs())+len(p.Paths) == 0 {
 		return ErrNothing
 	}
 	var b bytes.Buffer
@@ -161,6 +164,9 @@ func (p Page) title() string {
 		return t
 	}
 	r := p.runs()
+	if len(r) == 0 && len(p.Paths) > 0 {
+		return pathHeading(p.Paths[0])
+	}
 	if len(r) == 1 {
 		if l := clean(r[0].test.Label); l != "" {
 			return "Latency under load: " + l

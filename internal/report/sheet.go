@@ -31,6 +31,9 @@ func sheet(p Page) *figure {
 	for _, r := range p.runs() {
 		lines(r.heading()+": "+gradeWords(r)+join(", ", conditions(r.test)), 12.5, false, inkMuted)
 	}
+	for _, t := range p.Paths {
+		lines(pathHeading(t)+": "+pathConditions(t), 12.5, false, inkMuted)
+	}
 	for _, n := range p.notes() {
 		lines(n, 12.5, false, inkMuted)
 	}
@@ -65,11 +68,23 @@ func charts(p Page, l layout) []chart {
 	add("latency", "Latency over time", latencyChart(p.ends(), l))
 	add("distribution", "Distribution of latency", ecdfChart(p.ends(), l))
 	add("throughput", "Throughput over time", rateChart(p.ends(), l))
+	for i, t := range p.Paths {
+		id, title := "hops", "Latency of each hop"
+		if len(p.Paths) > 1 {
+			id, title = fmt.Sprintf("hops-%d", i+1), title+": "+pathHeading(t)
+		}
+		add(id, title, hopChart(t, l))
+	}
 	return out
 }
 
 // sentence is the page's verdict in words.
-func (p Page) sentence() string { return Sentence(p.first(), p.last()) }
+func (p Page) sentence() string {
+	if p.last() == nil && len(p.Paths) > 0 {
+		return clean(p.Paths[0].Verdict)
+	}
+	return Sentence(p.first(), p.last())
+}
 
 // first returns the before of a page that has two tests, else nil.
 func (p Page) first() *verdict.Test {
@@ -105,7 +120,15 @@ func (p Page) notes() []string {
 			out = append(out, n)
 		}
 	}
-	if g := p.goal(); g > 0 {
+	for i, t := range p.Paths {
+		if p.last() != nil || i > 0 {
+			out = append(out, pathHeading(t)+": "+clean(t.Verdict))
+		}
+		for _, n := range t.Notes {
+			out = append(out, clean(n))
+		}
+	}
+	if g := p.goal(); g > 0 && p.last() != nil {
 		out = append(out, goalWords(p.last(), g))
 	}
 	for _, r := range p.ends() {

@@ -34,6 +34,18 @@ type head struct {
 	Between []string      `json:"between"`
 	Name    string        `json:"scenario"` // of a lab run
 	Cases   []labCaseHead `json:"cases"`
+
+	Valid   bool       `json:"valid"` // of a trace
+	Host    string     `json:"host"`
+	Address string     `json:"address"`
+	Begins  *pathHead  `json:"begins"`
+	Load    *proofSide `json:"load"` // what it moved
+}
+
+type pathHead struct {
+	Hop        int     `json:"hop"`
+	Place      string  `json:"place"`
+	IncreaseMs float64 `json:"increase_ms"`
 }
 
 type proofChange struct {
@@ -75,6 +87,16 @@ func (r Record) figures() (Figures, error) {
 		}
 		if len(h.Between) == 2 {
 			f.Outcome = h.Between[0] + "→" + h.Between[1] + ": " + h.Outcome
+		}
+		return f, nil
+	case KindPath:
+		f := Figures{Valid: h.Valid, Outcome: "path to " + h.Host}
+		if h.Begins != nil {
+			f.IncreaseMs = h.Begins.IncreaseMs
+			f.Outcome += fmt.Sprintf(": begins at hop %d, %s", h.Begins.Hop, h.Begins.Place)
+		}
+		if h.Load != nil {
+			f.DownBps, f.UpBps = h.Load.DownBps, h.Load.UpBps
 		}
 		return f, nil
 	case KindLab:

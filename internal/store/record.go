@@ -19,10 +19,11 @@ const (
 	KindTune  = "tune"
 	KindProve = "prove"
 	KindLab   = "lab"
+	KindPath  = "path"
 )
 
 // Kinds returns all kinds.
-func Kinds() []string { return []string{KindTest, KindTune, KindProve, KindLab} }
+func Kinds() []string { return []string{KindTest, KindTune, KindProve, KindLab, KindPath} }
 
 // Bounds of what is kept.
 const (
@@ -80,6 +81,9 @@ func NewRecord(kind string, v any, now time.Time) (Record, error) {
 		r.Time = at
 	}
 	r.Label, r.Server = h.Label, h.Server
+	if kind == KindPath {
+		r.Server = h.Address
+	}
 	return r, nil
 }
 

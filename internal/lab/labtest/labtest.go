@@ -32,6 +32,7 @@ type Options struct {
 	Scenario *scenario.Scenario // nil: Home()
 	Server   bool               // start `unbloat serve` on the server
 	Env      []string           // added to the test's environment in the guest
+	Limit    time.Duration      // of this machine's time; 0 is 10 minutes
 }
 
 // insideEnv marks the test binary that runs in the guest; its value is the path
@@ -82,7 +83,10 @@ func Inside(t *testing.T, o Options) bool {
 		Command: []string{self, "-test.run", "^" + t.Name() + "$", "-test.v", "-test.count=1"},
 		Env:     append([]string{insideEnv + "=" + lab.GuestBinary}, o.Env...),
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	if o.Limit == 0 {
+		o.Limit = 10 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), o.Limit)
 	defer cancel()
 	r, wall, err := lab.Boot(ctx, kernel, g, nil)
 	if err != nil {
