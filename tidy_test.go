@@ -87,7 +87,8 @@ func below() map[string][]string {
 		"internal/host":      {"unit", "internal/plan", "internal/mechanism", "internal/host"},
 		"internal/apply":     {"unit", "internal/plan", "internal/host", "internal/apply"},
 		"internal/path":      {"unit", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
-		"internal/report":    {"unit", "internal/plan", "internal/verdict", "internal/path"},
+		"internal/result":    {"internal/verdict", "internal/path"},
+		"internal/report":    {"unit", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
 		"internal/live":      {"unit", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
 		"internal/screen":    {"internal/live", "internal/screen"},
 	}

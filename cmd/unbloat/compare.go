@@ -12,6 +12,7 @@ import (
 
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
+	"unbloat/internal/result"
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
@@ -101,7 +102,7 @@ func newCompared(name string, r store.Record) (compared, error) {
 	case strings.HasPrefix(h.Schema, "unbloat.prove/"):
 		return out, usageError("compare: result %s: a proof is a comparison already; see `unbloat history %s`", name, name)
 	default:
-		tests, err := report.Parse(r.Result)
+		tests, err := result.Parse(r.Result)
 		if err != nil {
 			return out, usageError("compare: result %s: %w", name, err)
 		}

@@ -26,6 +26,7 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/prove"
 	"unbloat/internal/report"
+	"unbloat/internal/result"
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
 	"unbloat/unit"
@@ -370,7 +371,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		}
 		return path.Write(w, &p)
 	}
-	tests, err := report.Parse(r.Result)
+	tests, err := result.Parse(r.Result)
 	if err != nil {
 		return fmt.Errorf("show %.8s: %w", r.ID, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/path"
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
+	"unbloat/internal/result"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )
@@ -122,7 +123,7 @@ func (o *reportOptions) page(c *cobra.Command, names []string) (report.Page, err
 			}
 			continue
 		}
-		got, paths, err := report.Read(kept.Result)
+		got, paths, err := result.Read(kept.Result)
 		if err != nil {
 			return page, usageError("report: result %s: %w", name, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"unbloat/internal/path"
-	"unbloat/internal/verdict"
 )
 
 // hopChart draws, for every hop of a trace, median, p95 and the whole range of
@@ -143,20 +142,3 @@ func pathConditions(r *path.Result) string {
 	}
 	return s
 }
-
-// checkPath refuses a trace whose parts contradict each other.
-func checkPath(r *path.Result) error {
-	if len(r.Hops) > path.MaxMaxHops {
-		return fmt.Errorf("%d hops, at most %d", len(r.Hops), path.MaxMaxHops)
-	}
-	for _, h := range r.Hops {
-		for _, f := range []*path.Figures{h.Idle, h.Loaded} {
-			if f != nil && (f.Sent < 0 || f.Received < 0 || f.Received > f.Sent || !ordered(f.RTTMs)) {
-				return fmt.Errorf("hop %d: %d of %d probes answered within %g to %g ms", h.Hop, f.Received, f.Sent, f.RTTMs.Min, f.RTTMs.Max)
-			}
-		}
-	}
-	return nil
-}
-
-func ordered(q verdict.Quantiles) bool { return q.Min <= q.P50 && q.P50 <= q.P95 && q.P95 <= q.Max }

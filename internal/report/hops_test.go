@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unbloat/internal/path"
+	"unbloat/internal/result"
 	"unbloat/internal/verdict"
 )
 
@@ -52,7 +53,7 @@ func TestHops(t *testing.T) {
 				}
 			}
 		}
-		tests, paths, err := Read([]byte(render(t, FormatJSON, p)))
+		tests, paths, err := result.Read([]byte(render(t, FormatJSON, p)))
 		if err != nil || len(tests) != len(p.runs()) || len(paths) != 1 || len(paths[0].Hops) != 4 || *paths[0].Begins != *r.Begins {
 			t.Errorf("read again: %d tests, %d paths, %v", len(tests), len(paths), err)
 		}
@@ -60,7 +61,7 @@ func TestHops(t *testing.T) {
 			t.Errorf("a picture of %d bytes", len(png))
 		}
 	}
-	if _, err := Parse([]byte(render(t, FormatJSON, Page{Paths: both.Paths}))); err == nil {
+	if _, err := result.Parse([]byte(render(t, FormatJSON, Page{Paths: both.Paths}))); err == nil {
 		t.Error("tests were found in a trace")
 	}
 }
@@ -78,7 +79,7 @@ func TestHopsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Read(b); err == nil {
+		if _, _, err := result.Read(b); err == nil {
 			t.Errorf("%s: it was accepted", name)
 		}
 	}

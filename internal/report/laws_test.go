@@ -8,6 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"unbloat/internal/report/flent"
+	"unbloat/internal/result"
 	"unbloat/internal/verdict"
 )
 
@@ -85,7 +87,7 @@ func TestAnythingIsReported(t *testing.T) {
 		if err := Table(&b, p.Before, p.After); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = flentOf(p.After)
+		_, _ = flent.Of(p.After, "", "")
 	})
 }
 
@@ -150,12 +152,12 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"schema":"unbloat.lab/1","cases":[{"name":"before","test":{"loaded":{}}}]}`))
 	f.Add([]byte(`{"schema":"unbloat.report/1","tests":[null]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tests, err := Parse(data)
+		tests, err := result.Parse(data)
 		if err != nil {
 			return
 		}
 		var b bytes.Buffer
-		if err := HTML(&b, Page{Before: tests[0], After: tests[len(tests)-1]}); err != nil {
+		if err := Write(FormatHTML, &b, Page{Before: tests[0], After: tests[len(tests)-1]}); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range svgs(b.String()) {
@@ -179,7 +181,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		`{"schema":"unbloat.test/1","idle":{"series":{"start_s":3,"end_s":1}}}`:  "from 3 s to 1 s",
 		`{"schema":"unbloat.report/1","tests":[null]}`:                           "test 1: is null",
 	} {
-		if _, err := Parse([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := result.Parse([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want …%s…", in, err, want)
 		}
 	}

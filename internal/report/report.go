@@ -108,10 +108,6 @@ func Write(f Format, w io.Writer, p Page) error {
 	return err
 }
 
-// HTML writes the page as one self-contained HTML document: no script, no
-// network, light and dark, for phones and desktops.
-func HTML(w io.Writer, p Page) error { return Write(FormatHTML, w, p) }
-
 // A run is one test of a page under the name it has there.
 type run struct {
 	name string // "before", "after", or "" for a report of one

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"image/color"
 	"image/png"
 	"io"
 	"math"
@@ -19,6 +20,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"unbloat/internal/result"
 	"unbloat/internal/verdict"
 )
 
@@ -322,7 +324,7 @@ func TestJSONIsReadBack(t *testing.T) {
 	p := samplePages()["pair"]
 	p.Before, p.After = b, a
 	s := render(t, FormatJSON, p)
-	got, err := Parse([]byte(s))
+	got, err := result.Parse([]byte(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,4 +364,24 @@ func TestWriteFile(t *testing.T) {
 	if files, _ := os.ReadDir(dir); len(files) != 1 {
 		t.Errorf("left behind: %v", files)
 	}
+}
+
+// contrast is the WCAG 2.1 contrast ratio of two opaque colours, 1–21.
+func contrast(a, b color.RGBA) float64 {
+	x, y := luminance(a), luminance(b)
+	if x < y {
+		x, y = y, x
+	}
+	return (x + 0.05) / (y + 0.05)
+}
+
+func luminance(c color.RGBA) float64 {
+	lin := func(v uint8) float64 {
+		s := float64(v) / 255
+		if s <= 0.04045 {
+			return s / 12.92
+		}
+		return math.Pow((s+0.055)/1.055, 2.4)
+	}
+	return 0.2126*lin(c.R) + 0.7152*lin(c.G) + 0.0722*lin(c.B)
 }

@@ -1,6 +1,8 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // pageCSS returns the styles of the HTML page. Its colours are those of the
 // charts' themes.

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"image/color"
-	"math"
 	"strings"
 )
 
@@ -35,26 +34,6 @@ func darkTheme() theme {
 
 // hex prints a colour as CSS reads it.
 func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
-
-// contrast is the WCAG 2.1 contrast ratio of two opaque colours, 1–21.
-func contrast(a, b color.RGBA) float64 {
-	x, y := luminance(a), luminance(b)
-	if x < y {
-		x, y = y, x
-	}
-	return (x + 0.05) / (y + 0.05)
-}
-
-func luminance(c color.RGBA) float64 {
-	lin := func(v uint8) float64 {
-		s := float64(v) / 255
-		if s <= 0.04045 {
-			return s / 12.92
-		}
-		return math.Pow((s+0.055)/1.055, 2.4)
-	}
-	return 0.2126*lin(c.R) + 0.7152*lin(c.G) + 0.0722*lin(c.B)
-}
 
 // inkCSS returns the rules that give each ink its colour in a light and a dark
 // surrounding: class fN fills with ink N, sN strokes with it. Colours are
