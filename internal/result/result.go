@@ -85,7 +85,7 @@ func Read(data []byte) (tests []*verdict.Test, paths []*path.Result, _ error) {
 			}
 		}
 	default:
-		return nil, nil, fmt.Errorf("schema %s: unbloat reads %s, %s, %s and %s", short(*head.Schema), verdict.TestSchema, labSchema, path.Schema, ReportSchema)
+		return nil, nil, fmt.Errorf("schema \"%s\": unbloat reads %s, %s, %s and %s", short(*head.Schema), verdict.TestSchema, labSchema, path.Schema, ReportSchema)
 	}
 	if len(tests)+len(paths) == 0 {
 		return nil, nil, errors.New("holds no test")
