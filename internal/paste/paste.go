@@ -169,7 +169,7 @@ func openWrt(p plan.Plan) ([]part, []string, error) {
 		return nil, nil, err
 	}
 	return []part{
-		{"/etc/config/sqm: add this section (it needs the package luci-app-sqm)", s.String()},
+		{"/etc/config/sqm: add this section. It needs the package sqm-scripts; with luci-app-sqm LuCI shows it. Where there is no room for them, `unbloat apply --own-tc` shapes with tc alone.", s.String()},
 		{"then:", "service sqm restart\n"},
 	}, notes, nil
 }
@@ -210,7 +210,7 @@ func freeBSD(p plan.Plan) ([]part, []string, error) {
 	return []part{
 		{"now, as root. Without the first line a newly loaded ipfw denies everything, your login too; where ipfw runs already, your own rules decide.",
 			"kenv net.inet.ip.fw.default_to_accept=1\nkldload -n ipfw dummynet\n"},
-		{"rates are whole numbers: dnctl reads 9.5Mbit/s as 9 bit/s, and says nothing", c.String()},
+		{"rates are whole numbers: dnctl reads 9.5Mbit/s as 9 bit/s, and says nothing. The first ipfw rule that accepts a packet wins: if your firewall's own rules accept the WAN's before number 59001, give the rules below lower numbers; they then also decide for themselves, since what leaves a pipe is accepted (unless net.inet.ip.fw.one_pass=0).", c.String()},
 		{"then read back, for dnctl exits 0 on what the kernel refuses:", "dnctl pipe show\ndnctl sched show\n"},
 		{"over a reboot: /etc/dnctl.conf", persistent.String()},
 		{"and /boot/loader.conf, before ipfw is loaded at boot", "net.inet.ip.fw.default_to_accept=\"1\"\n"},

@@ -1,6 +1,7 @@
 package clearos_test
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -9,6 +10,7 @@ import (
 	"unbloat/internal/apply/conform"
 	"unbloat/internal/host/clearos"
 	"unbloat/internal/host/fake"
+	mech "unbloat/internal/mechanism/clearos"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -35,4 +37,69 @@ func TestContract(t *testing.T) {
 		},
 		Plan: anyPlan,
 	})
+}
+
+// TestInTheWay: the old bandwidth manager that is on, a missing app, and what
+// ClearOS's own engine would crash on, are refused with the remedy, and nothing
+// is changed.
+func TestInTheWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		wishes plan.Wishes
+		wan    string
+		do     func(o *fake.ClearOS)
+		says   string
+	}{
+		"bandwidth manager": {plan.Wishes{}, "wan", func(o *fake.ClearOS) { o.Files[mech.BandwidthConf] = "# old\nBANDWIDTH_QOS=\"on\"\n" }, `set BANDWIDTH_QOS="off"`},
+		"no app":            {plan.Wishes{}, "wan", func(o *fake.ClearOS) { delete(o.Files, mech.QoSConf) }, "yum install app-qos"},
+		"a broken file":     {plan.Wishes{}, "wan", func(o *fake.ClearOS) { o.Files[mech.QoSConf] = "QOS_ENABLE=\"on\n" }, "mend that file"},
+		"one direction":     {plan.Wishes{AQM: plan.SFQ, Only: plan.DirectionUp}, "wan", func(*fake.ClearOS) {}, "one direction only"},
+		"eth0.100":          {plan.Wishes{AQM: plan.SFQ}, "eth0.100", func(*fake.ClearOS) {}, "letters and digits alone"},
+	} {
+		o := fake.NewClearOS()
+		c.do(o)
+		before := o.Text()
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Platform: plan.ClearOS, WAN: c.wan, IFB: true, Offloads: []plan.Offload{}}, c.wishes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &clearos.Backend{Runner: o}
+		now, err := b.Observe(t.Context(), p, nil)
+		if err == nil {
+			_, err = b.Desire(t.Context(), p, now, now)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) || o.Text() != before {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// TestOwnEngine: ClearOS's own engine, switched on by seed 001's settings, does
+// not meet the traps that end it; without them it does.
+func TestOwnEngine(t *testing.T) {
+	for name, c := range map[string]struct{ old, with, log string }{
+		"as planned":             {"", "", ""},
+		"a name with a dot":      {"wan:auto", "eth0.100:auto", "pattern"},
+		"a missing entry for *":  {"QOS_DOWNSTREAM_BWRES=\"*:", "QOS_DOWNSTREAM_BWRES=\"eth9:", "nil value"},
+		"in one direction alone": {"QOS_DOWNSTREAM=\"wan:auto\"", "QOS_DOWNSTREAM=\"\"", "pattern"},
+	} {
+		o := fake.NewClearOS()
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Platform: plan.ClearOS, WAN: "wan", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := mech.Render(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Files[mech.QoSConf] = strings.ReplaceAll(mech.Merge("", s.QoS, true), c.old, c.with)
+		if c.old == "" {
+			o.Files[mech.QoSConf] = mech.Merge("", s.QoS, true)
+		}
+		if _, _, err := o.Run(t.Context(), []string{"service", "firewall", "restart"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(o.Log, "\n"); !strings.Contains(got, c.log) || c.log == "" && got != "" {
+			t.Errorf("%s: %q, want %q", name, got, c.log)
+		}
+	}
 }

@@ -58,7 +58,8 @@ func (c *ClearOS) restart() {
 }
 
 // own is ClearOS's engine, of which only its traps matter here: a name with
-// other than letters and digits, and an interface in one direction only, end it.
+// other than letters and digits, an interface in one direction only, and shares
+// without an entry for all interfaces (*), end it.
 func (c *ClearOS) own(set []clearos.Setting) {
 	up, down := clearos.Get(set, "QOS_UPSTREAM"), clearos.Get(set, "QOS_DOWNSTREAM")
 	name := regexp.MustCompile(`^[a-zA-Z0-9]+:`)
@@ -67,5 +68,11 @@ func (c *ClearOS) own(set []clearos.Setting) {
 		c.Log = append(c.Log, "lua: interface pattern does not match")
 	case up != down:
 		c.Log = append(c.Log, "lua: attempt to index a nil value")
+	default:
+		for _, key := range []string{"QOS_UPSTREAM_BWRES", "QOS_UPSTREAM_BWLIMIT", "QOS_DOWNSTREAM_BWRES", "QOS_DOWNSTREAM_BWLIMIT"} {
+			if !strings.Contains(" "+clearos.Get(set, key), " *:") {
+				c.Log = append(c.Log, "lua: attempt to index a nil value")
+			}
+		}
 	}
 }

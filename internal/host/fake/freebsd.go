@@ -140,6 +140,10 @@ func (f *FreeBSD) ipfw(args []string, _ []byte) (string, error) {
 		}
 		return "", nil
 	}
+	if n, err := strconv.Atoi(args[min(1, len(args)-1)]); err == nil && args[0] == "add" && len(args) > 3 && args[2] != "queue" && args[2] != "pipe" {
+		f.foreign = append(f.foreign, fmt.Sprintf("%05d %s", n, strings.Join(args[2:], " "))) // no rule of dummynet's
+		return f.foreign[len(f.foreign)-1] + "\n", nil
+	}
 	exit, out := f.Dnctl.Run(append([]string{"ipfw"}, args...))
 	if exit != 0 {
 		return "", errors.New(strings.Join(out, "\n"))

@@ -104,6 +104,9 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	if _, err := host.Output(ctx, b.Runner, "ifconfig", p.WAN); err != nil {
 		return nil, &host.PreconditionError{Doing: "shape " + p.WAN, What: "there is no such interface", Remedy: "name one of those of `ifconfig -l` with --wan", Err: err}
 	}
+	if err := b.checkOrder(ctx, p.WAN); err != nil {
+		return nil, err
+	}
 	was := ours(s)
 	rest := without(s.Live, was.ShownLines())
 	if err := checkForeign(p, c, was, rest); err != nil {
@@ -138,6 +141,35 @@ func (b *Backend) checkModules(ctx context.Context) error {
 			remedy = "a newly loaded ipfw denies everything, your login too; so: kenv net.inet.ip.fw.default_to_accept=1 && kldload -n ipfw"
 		}
 		return &host.PreconditionError{Doing: "shape with dummynet", What: "the kernel module " + m + " is not loaded", Remedy: remedy}
+	}
+	return nil
+}
+
+// checkOrder refuses an ipfw that lets the WAN's packets pass before they come
+// to our rules: the first rule that accepts wins, and ours stand behind the
+// firewall's, since a packet that leaves a pipe is accepted (net.inet.ip.fw.one_pass).
+func (b *Backend) checkOrder(ctx context.Context, wan string) error {
+	out, err := host.Output(ctx, b.Runner, "ipfw", "list")
+	if err != nil {
+		return b.Explain(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		w := strings.Fields(line)
+		n, err := 0, error(nil)
+		if len(w) > 1 {
+			n, err = strconv.Atoi(w[0])
+		}
+		if len(w) < 2 || err != nil || n >= dummynet.FirstRule || !slices.Contains([]string{"allow", "accept", "pass", "permit", "check-state", "fwd"}, w[1]) {
+			continue
+		}
+		elsewhere := false
+		for i, word := range w[:len(w)-1] {
+			elsewhere = elsewhere || slices.Contains([]string{"via", "recv", "xmit"}, word) && w[i+1] != wan && w[i+1] != "any"
+		}
+		if !elsewhere {
+			return &host.PreconditionError{Doing: "shape " + wan, What: fmt.Sprintf("ipfw's rule `%s` lets packets pass before they come to a pipe (ours begin at %d)", strings.Join(w, " "), dummynet.FirstRule),
+				Remedy: "put the queue rules of `unbloat plan --for freebsd` before it in your firewall's script, or move that rule behind"}
+		}
 	}
 	return nil
 }
@@ -247,7 +279,8 @@ func change(a, w conf.State) []host.Step {
 	for _, x := range dummynet.Numbers() { // a pipe's scheduler goes with it
 		surplus := hasNumber(a.Live, x.Kind, x.Number) && !hasNumber(w.Live, x.Kind, x.Number)
 		retyped := x.Kind == "pipe" && hasNumber(a.Live, x.Kind, x.Number) && typeChanges(a.Live, w.Live, x.Number)
-		if surplus && x.Kind != "sched" || retyped {
+		alone := x.Kind == "sched" && !hasNumber(a.Live, "pipe", x.Number)
+		if surplus && (x.Kind != "sched" || alone) || retyped {
 			run("dnctl", x.Kind, "delete", strconv.Itoa(x.Number))
 			remade[x.Number] = true
 		}

@@ -1,15 +1,21 @@
 package freebsd_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
+	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
 	"unbloat/internal/host/freebsd"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
@@ -32,4 +38,85 @@ func TestContract(t *testing.T) {
 		},
 		Plan: anyPlan,
 	})
+}
+
+// deaf is a router whose dnctl takes a command, exits 0, and does nothing.
+type deaf struct {
+	*fake.FreeBSD
+	to string
+}
+
+func (d deaf) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	if strings.HasPrefix(strings.Join(argv, " "), d.to) {
+		return nil, nil, nil
+	}
+	return d.FreeBSD.Run(ctx, argv, stdin)
+}
+
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
+
+func begin(t *testing.T, r host.Runner) error {
+	t.Helper()
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0"}, plan.Wishes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &apply.Engine{Backend: &freebsd.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err == nil {
+		tr.Close()
+	}
+	return err
+}
+
+// TestKernelRefuses: dnctl exits 0 on what the kernel refuses; the read-back
+// notices each such command, and everything is undone.
+func TestKernelRefuses(t *testing.T) {
+	for _, to := range []string{"dnctl pipe 1 config", "dnctl sched 2 config", "dnctl queue 1 config", "ipfw add 59002"} {
+		f := fake.NewFreeBSD()
+		before := f.Text()
+		var verify *apply.VerifyError
+		if err := begin(t, deaf{f, to}); !errors.As(err, &verify) {
+			t.Errorf("deaf to `%s`: %v", to, err)
+		}
+		if f.Text() != before {
+			t.Errorf("deaf to `%s`, and this is left:\n%s", to, f.Text())
+		}
+	}
+}
+
+// TestInTheWay: what stands in the way is named, with the remedy, and nothing is changed.
+func TestInTheWay(t *testing.T) {
+	for says, do := range map[string]func(f *fake.FreeBSD){
+		"default_to_accept=1 && kldload -n ipfw":                     func(f *fake.FreeBSD) { f.Modules = nil },
+		"kldload -n dummynet":                                        func(f *fake.FreeBSD) { f.Modules = []string{"ipfw"} },
+		"there is no such interface":                                 func(f *fake.FreeBSD) { f.Interfaces = []string{"em0"} },
+		"pipe 1 is there already":                                    func(f *fake.FreeBSD) { run(t, f, "dnctl pipe 1 config bw 5Mbit/s") },
+		"`00300 allow tcp from any to any established` lets packets": func(f *fake.FreeBSD) { run(t, f, "ipfw add 300 allow tcp from any to any established") },
+	} {
+		f := fake.NewFreeBSD()
+		do(f)
+		before := f.Text()
+		var pre *host.PreconditionError
+		if err := begin(t, f); !errors.As(err, &pre) || !strings.Contains(err.Error(), says) || f.Text() != before {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	f := fake.NewFreeBSD()
+	run(t, f, "ipfw add 300 allow ip from any to any via igb1")
+	if err := begin(t, f); err != nil {
+		t.Errorf("a rule for the home's side: %v", err)
+	}
+}
+
+func run(t *testing.T, r host.Runner, line string) {
+	t.Helper()
+	if _, errOut, err := r.Run(t.Context(), strings.Fields(line), nil); err != nil {
+		t.Fatalf("%s: %s", line, errOut)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -118,5 +119,48 @@ func TestInTheWay(t *testing.T) {
 	var pre *host.PreconditionError
 	if _, err := b.Desire(t.Context(), p, now, now); !errors.As(err, &pre) || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("a foreign rule: %v", err)
+	}
+}
+
+// silent is a router whose limits stop after a reload, without an error.
+type silent struct{ router }
+
+func (s silent) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	out, errOut, err := s.router.Run(ctx, argv, stdin)
+	if strings.HasSuffix(argv[1], "/reconfigure") {
+		for kind := range s.Running {
+			for uuid, fields := range s.Running[kind] {
+				if strings.HasPrefix(fields["description"], "unbloat ") {
+					delete(s.Running[kind], uuid)
+				}
+			}
+		}
+	}
+	return out, errOut, err
+}
+
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
+
+// TestSilentReload: limits that are saved and don't run are noticed in the
+// statistics, and undone.
+func TestSilentReload(t *testing.T) {
+	r := silent{newRouter(t)}
+	before := r.Text()
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+	var verify *apply.VerifyError
+	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); !errors.As(err, &verify) || !strings.Contains(err.Error(), "it does not run `pipe") {
+		t.Errorf("%v", err)
+	}
+	if r.Text() != before {
+		t.Errorf("not as before:\n%s", r.Text())
 	}
 }

@@ -82,13 +82,16 @@ type Config struct {
 	Rules  []Rule
 }
 
-// Numbers of what we make. Rules sit below OPNsense's 60000 and above most others.
+// Numbers of what we make.
 const (
 	pipeUp    = 1
 	pipeDown  = 2
 	queueHigh = 3 // seed 000's third queue
-	firstRule = 59001
 )
+
+// FirstRule is the number of our first ipfw(8) rule, below OPNsense's 60000 and
+// above most others.
+const FirstRule = 59001
 
 // Render makes the pipes, schedulers, queues and rules of a plan. Notes say
 // what dummynet cannot express of it.
@@ -159,7 +162,7 @@ func (c *Config) addHighPriority(wan string) {
 		"udp from me to any dst-port 53 out xmit " + wan,
 		"tcp from any to any tcpflags ack iplen 0-80 out xmit " + wan,
 	} {
-		c.Rules = append(c.Rules, Rule{Number: firstRule + len(c.Rules), Action: "queue", Target: queueHigh, Match: match})
+		c.Rules = append(c.Rules, Rule{Number: FirstRule + len(c.Rules), Action: "queue", Target: queueHigh, Match: match})
 	}
 }
 
@@ -178,7 +181,7 @@ func (c *Config) addRules(p plan.Plan) {
 		if d.s.AQM == plan.FIFO {
 			action = "pipe"
 		}
-		c.Rules = append(c.Rules, Rule{Number: firstRule + len(c.Rules), Action: action, Target: d.number, Match: "ip from any to any " + d.match + p.WAN})
+		c.Rules = append(c.Rules, Rule{Number: FirstRule + len(c.Rules), Action: action, Target: d.number, Match: "ip from any to any " + d.match + p.WAN})
 	}
 }
 

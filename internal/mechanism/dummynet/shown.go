@@ -165,7 +165,7 @@ type Numbered struct {
 // Numbers are all that our plans may use, in the order in which they can be deleted.
 func Numbers() []Numbered {
 	var out []Numbered
-	for n := firstRule; n < firstRule+4; n++ {
+	for n := FirstRule; n < FirstRule+4; n++ {
 		out = append(out, Numbered{"rule", n})
 	}
 	for _, n := range []int{queueHigh, pipeDown, pipeUp} {
