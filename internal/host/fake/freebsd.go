@@ -110,6 +110,11 @@ func (f *FreeBSD) show(kind string) string {
 			b.WriteString(s.Scheds[i].Shown())
 			fmt.Fprintf(&b, "   Children flowsets: %d \n", p.Number)
 		}
+		for _, x := range s.Scheds { // those whose pipe was never made
+			if !slices.ContainsFunc(s.Pipes, func(p dummynet.Pipe) bool { return p.Number == x.Number }) {
+				b.WriteString(dummynet.Pipe{Number: x.Number}.Shown() + "\n" + x.Shown())
+			}
+		}
 	case "queue":
 		for _, q := range s.Queues {
 			b.WriteString(q.Shown() + "\n")
