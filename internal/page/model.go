@@ -22,11 +22,11 @@ import (
 const (
 	modelTime  = 3 * time.Second // of the clock, for one question
 	modelWait  = 2 * time.Second // for the one before it
-	modelTurn  = time.Millisecond
-	modelPause = 100 * time.Microsecond // between two turns
-	modelKept  = 256                    // answers
-	modelBurst = 60                     // questions of one address at once …
-	modelEvery = time.Second            // … and then one each second
+	modelTurn  = time.Millisecond / 2
+	modelPause = time.Millisecond / 4 // between two turns, at least
+	modelKept  = 256                  // answers
+	modelBurst = 60                   // questions of one address at once …
+	modelEvery = time.Second          // … and then one each second
 	modelSeed  = 1
 )
 

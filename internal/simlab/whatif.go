@@ -74,10 +74,10 @@ type Picture struct {
 const (
 	whatIfIdle    = time.Second
 	whatIfLoaded  = 20 * time.Second
-	whatIfLeast   = 6 * time.Second
-	whatIfPackets = 600_000 // full ones, that the line carries meanwhile
+	whatIfLeast   = 3 * time.Second // and ten round trips
+	whatIfPackets = 300_000         // full ones, that the line carries meanwhile
 	whatIfBin     = 100 * time.Millisecond
-	whatIfSlice   = 20 * time.Millisecond
+	whatIfSlice   = 200 // full packets that the line carries between two breaths
 )
 
 // Answer simulates a WhatIf. breathe is called many times a second, so that
@@ -95,7 +95,10 @@ func (w WhatIf) Answer(ctx context.Context, breathe func()) (*Picture, error) {
 	if err := w.shape(ctx, h); err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	m := &watch{house: h, breathe: breathe}
+	if breathe == nil {
+		breathe = func() {}
+	}
+	m := &watch{house: h, breathe: breathe, slice: min(max(whatIfSlice*w.full(), time.Millisecond), whatIfBin)}
 	idle, err := m.phase(ctx, verdict.PhaseIdle, whatIfIdle)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
@@ -113,9 +116,11 @@ func (w WhatIf) Answer(ctx context.Context, breathe func()) (*Picture, error) {
 
 // seconds returns for how long the household is watched.
 func (w WhatIf) seconds() time.Duration {
-	full := (w.Line.Down + w.Line.Up).Time(fullFrame) // as if one link carried both ways
-	return min(max(whatIfPackets*full, whatIfLeast), whatIfLoaded).Truncate(whatIfBin)
+	return min(max(whatIfPackets*w.full(), whatIfLeast+10*w.Line.RTT), whatIfLoaded).Truncate(whatIfBin)
 }
+
+// full returns what a full packet takes, as if one link carried both ways.
+func (w WhatIf) full() time.Duration { return (w.Line.Down + w.Line.Up).Time(fullFrame) }
 
 // shape puts the router into its state.
 func (w WhatIf) shape(ctx context.Context, h *house) error {
@@ -124,12 +129,10 @@ func (w WhatIf) shape(ctx context.Context, h *house) error {
 	case QueueNone:
 		return nil
 	case QueueSparseFirst:
-		for d, rate := range map[sim.Direction]unit.Rate{sim.Down: down, sim.Up: up} {
-			if err := h.net.Shape(d, sim.Shaping{Queue: func(drop aqm.DropFunc) (aqm.Queue, error) { return sparseFirst(rate, drop) }}); err != nil {
-				return err
-			}
+		of := func(rate unit.Rate) sim.Shaping {
+			return sim.Shaping{Queue: func(drop aqm.DropFunc) (aqm.Queue, error) { return sparseFirst(rate, drop) }}
 		}
-		return nil
+		return errors.Join(h.net.Shape(sim.Up, of(up)), h.net.Shape(sim.Down, of(down)))
 	}
 	p, err := fix(h.scenario, h.platform, &scenario.Fix{AQM: w.Queue, Down: down, Up: up})
 	if err != nil {
@@ -197,6 +200,7 @@ func (w WhatIf) move(h *house, stop unit.Instant) (*family, error) {
 type watch struct {
 	house   *house
 	breathe func()
+	slice   time.Duration
 }
 
 func (m *watch) phase(ctx context.Context, name string, d time.Duration) (verdict.Raw, error) {
@@ -209,17 +213,8 @@ func (m *watch) phase(ctx context.Context, name string, d time.Duration) (verdic
 	var bytes [2][]int64
 	before := m.sent()
 	for bin := start; bin < raw.End; bin = bin.Add(whatIfBin) {
-		for to := bin; to < bin.Add(whatIfBin); {
-			to = to.Add(whatIfSlice)
-			if err := context.Cause(ctx); err != nil {
-				return raw, err
-			}
-			if m.breathe != nil {
-				m.breathe()
-			}
-			if err := h.run(to); err != nil {
-				return raw, err
-			}
+		if err := m.run(ctx, bin.Add(whatIfBin)); err != nil {
+			return raw, err
 		}
 		now := m.sent()
 		for i := range bytes {
@@ -227,8 +222,10 @@ func (m *watch) phase(ctx context.Context, name string, d time.Duration) (verdic
 		}
 		before = now
 	}
-	if err := h.settle(ctx, raw.End, false); err != nil {
-		return raw, err
+	for limit := raw.End.Add(grace); !h.settled(raw.End, h.net.Now()) && h.net.Now() < limit; {
+		if err := m.run(ctx, h.net.Now().Add(settleStep)); err != nil {
+			return raw, err
+		}
 	}
 	raw.Samples = h.samples(h.probe, raw.Start, raw.End)
 	if name != verdict.PhaseIdle {
@@ -236,6 +233,20 @@ func (m *watch) phase(ctx context.Context, name string, d time.Duration) (verdic
 		raw.Up = []verdict.Series{{Start: start, Bin: whatIfBin, Bytes: bytes[1]}}
 	}
 	return raw, nil
+}
+
+// run lets time pass, and breathes.
+func (m *watch) run(ctx context.Context, until unit.Instant) error {
+	for m.house.net.Now() < until {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		m.breathe()
+		if err := m.house.run(min(m.house.net.Now().Add(m.slice), until)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sent returns the bytes that have crossed the line, down and up.
