@@ -1,7 +1,7 @@
 // Package conform is the contract that every apply.Backend keeps, as tests that
-// each runs in a few lines: B after A is B, twice is once, what was applied is
-// what status then shows, an undo leads back to the byte, from a failure at any
-// step too, and so does a long random walk.
+// each runs in a few lines: the backend itself changes nothing, B after A is B,
+// twice is once, what was applied is what status then shows, an undo leads back
+// to the byte, from a failure at any step too, and so does a long random walk.
 package conform
 
 import (
@@ -110,6 +110,13 @@ func (c Case) laws(t *rapid.T) {
 	defer os.RemoveAll(d.Dir)
 	start := r.Text()
 	a, b := c.Plan(t, "A"), c.Plan(t, "B")
+	_ = r.Commands()
+	if _, err := e.Preview(context.Background(), a); err != nil {
+		t.Fatalf("preview: %v", err)
+	}
+	if ran := r.Commands(); len(ran) > 0 || r.Text() != start {
+		t.Fatalf("a backend changed something by itself: %q", ran)
+	}
 	begin(t, e, a)
 	begin(t, e, b)
 	_ = r.Commands()
