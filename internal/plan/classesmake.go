@@ -39,9 +39,11 @@ func (m *maker) wantClasses() bool {
 		return false
 	case !asked && (m.wishes.Style == StyleSeed || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
 		return false
+	case m.platform.classesAsked && m.aqm == FQCoDel:
+		return asked // one queue does more for who names nothing
 	case !m.platform.classes || !able:
 		if asked {
-			m.warning("classes: %s with %s cannot be told of them yet; every flow is treated alike", m.platform.name, m.aqm)
+			m.noClasses()
 		}
 		return false
 	case m.facts.NoClasses != "":
@@ -60,6 +62,9 @@ func (m *maker) classes() error {
 			return err
 		}
 		c.Rules[i].Home = home
+	}
+	if m.platform.classesAsked {
+		m.explicitAlone(c)
 	}
 	if m.plan.Up != nil {
 		c.Up = m.shares(DirectionUp, m.plan.Up)
@@ -194,6 +199,10 @@ func (m *maker) resolve(field string, home []string) ([]string, error) {
 
 // explainClasses gives each class its sentence.
 func (m *maker) explainClasses(c *Classes) {
+	if m.platform.classesAsked {
+		m.explainExplicit(c)
+		return
+	}
 	b := c.Behaviour
 	what := map[Class]string{
 		Voice: fmt.Sprintf("small packets (up to %s) of flows that stay below %d a second and %s and are answered; DNS and ping, up to %d a second of each machine", b.SmallPacket, b.CalmPackets, b.CalmRate, b.Names),
@@ -266,6 +275,9 @@ func (c *Classes) validate(p Plan) error {
 		return nil
 	}
 	b := c.Behaviour
+	if b == (Behaviour{}) { // the platform goes by rules alone
+		b = (&maker{}).behaviour()
+	}
 	errs := []error{
 		within("classes.behaviour.calm_packets", b.CalmPackets, 1, 100_000),
 		within("classes.behaviour.calm_bps", int64(b.CalmRate), 8000, int64(MaxRate)),

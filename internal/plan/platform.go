@@ -50,6 +50,8 @@ type platform struct {
 	ratesWhy       string // why no others
 	rules          bool   // packets can be given a tin by what they are
 	classes        bool   // flows can be divided into classes
+	classesAsked   bool   // by explicit rules alone, and only where somebody asks
+	classesLost    string // why they cannot be, or what of them cannot be told
 	htb            bool   // the shaper is Linux's HTB: burst, class quantum, offloads
 	seedDown       float64
 	seedUp         float64
@@ -90,6 +92,7 @@ func linuxPlatform(name string) platform {
 	case ClearOS:
 		p.wan, p.lan = "ppp0", "eth1"
 		p.aqms = []AQM{FQCoDel, SFQ} // its kernel (3.10) has no CAKE
+		p.classesLost = "its kernel (3.10) cannot mark flows by how they behave; ClearOS's own engine (sfq) has seven classes of its own, which its web page fills"
 		p.sides = []Side{SideIFB, SideLAN}
 		p.step = unit.KbitPerSecond
 		p.rates, p.ratesWhy = "whole kbit/s", "network.conf takes no others; what is wished is rounded down"
@@ -110,6 +113,7 @@ func dummynetPlatform(name string) platform {
 		rates:          "whole numbers, at most 4.29 Gbit/s",
 		ratesWhy:       "dnctl(8) reads 9.5Mbit/s as 9 bit/s, so a fraction is written in the next smaller unit; the kernel counts bit/s in 32 bits",
 		interfaceNames: true,
+		classesLost:    "dummynet's fq_codel takes all queues of a pipe for one and looks at no weight, so rules would sort packets for nothing; it lets flows that send little go first by itself",
 		seedDown:       0.97, seedUp: 0.97, seedAQM: FQCoDel, // seed 000
 	}
 	if name == OPNsense {
@@ -128,10 +132,13 @@ func pfPlatform(name string) platform {
 		ecn:            "pf's flow queues drop and never mark",
 		overhead:       "pf counts Ethernet frames and cannot be told of more",
 		interfaceNames: true,
+		classesAsked:   name == OpenBSD,
+		classesLost:    "pf does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first",
 		seedDown:       0.92, seedUp: 0.92, seedAQM: FQCoDel, seedRounds: true, // seed 004: 110 of 120, 11 of 12
 	}
 	if name == OpenBSDAltq {
 		p.aqms = []AQM{FIFO}
+		p.classesLost = "ALTQ has one short FIFO for everything here; its latency is what all traffic gets"
 		p.max = math.MaxUint32 // u_int32_t in struct pf_altq
 		p.rates, p.ratesWhy = "at most 4.29 Gbit/s", "ALTQ counts bit/s in 32 bits"
 		// Seed 002: 1 of 1.1 Mbit/s; "typical would be 97 %".

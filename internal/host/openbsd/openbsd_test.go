@@ -28,8 +28,11 @@ func TestContract(t *testing.T) {
 					return o, &openbsd.Backend{Runner: o, Altq: old}
 				},
 				Plan: func(t *rapid.T, name string) plan.Plan {
-					p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")},
-						conform.AnyWishes(t, name, most, plan.FIFO))
+					wishes := conform.AnyWishes(t, name, most, plan.FIFO)
+					if rapid.Bool().Draw(t, name+" classes") {
+						wishes.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
+					}
+					p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")}, wishes)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -58,14 +58,21 @@ type Ruleset struct {
 	Rules  []Rule
 }
 
-// Render makes the queues of a plan, one line a direction, which is enough:
-// everything that leaves the device falls into its default queue. Notes say
-// what pf cannot express of the plan.
+// Render makes the queues of a plan. Without classes one line a direction is
+// enough: everything that leaves the device falls into its default queue. With
+// them each class has a queue, and rules match what belongs there; these decide
+// nothing about what passes. Notes say what pf cannot express of the plan.
 func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
+	var up, down []plan.Share
+	if p.Classes != nil {
+		up, down = p.Classes.Up, p.Classes.Down
+	}
 	for _, d := range []struct {
-		name string
-		s    *plan.Shaper
-	}{{UpQueue, p.Up}, {DownQueue, p.Down}} {
+		name   string
+		s      *plan.Shaper
+		way    plan.Direction
+		shares []plan.Share
+	}{{UpQueue, p.Up, plan.DirectionUp, up}, {DownQueue, p.Down, plan.DirectionDown, down}} {
 		if d.s == nil {
 			continue
 		}
@@ -73,8 +80,17 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 		if err != nil {
 			return Ruleset{}, nil, fmt.Errorf("render queue %s: %w", d.name, err)
 		}
-		rs.Queues = append(rs.Queues, q)
 		notes = append(notes, more...)
+		if d.shares == nil || d.s.AQM != plan.FQCoDel {
+			rs.Queues = append(rs.Queues, q)
+			continue
+		}
+		queues, err := classQueues(*d.s, d.shares)
+		if err != nil {
+			return Ruleset{}, nil, err
+		}
+		rs.Queues = append(rs.Queues, queues...)
+		rs.Rules = append(rs.Rules, classRules(d.s.Device, d.way, p.Classes.Rules)...)
 	}
 	if err := rs.Check(); err != nil {
 		return Ruleset{}, nil, err

@@ -1,0 +1,184 @@
+package pfqueue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// classFlows is how many flows the queue of a class tells apart.
+const classFlows = 1024
+
+// prio is what pf gives a class where an interface has no queues, and what a
+// VLAN carries in its tags (0…7).
+func prio(c plan.Class) int {
+	switch c {
+	case plan.Voice:
+		return 6
+	case plan.Interactive:
+		return 5
+	case plan.Normal:
+		return 3
+	}
+	return 1
+}
+
+// ClassQueue returns the name of a class's queue on a device. It differs from
+// device to device: pf knows queues by their name alone.
+func ClassQueue(device string, c plan.Class) string { return device + "_" + string(c) }
+
+// classQueues makes the queues of one direction that has classes: a root that
+// holds the rate, and a flow queue for each class below it.
+func classQueues(s plan.Shaper, shares []plan.Share) ([]Queue, error) {
+	root := Queue{Name: s.Device + "_out", Device: s.Device, Bandwidth: s.Rate, Max: s.Rate}
+	out := []Queue{root}
+	for _, sh := range shares {
+		q := Queue{
+			Name: ClassQueue(s.Device, sh.Class), Parent: root.Name, Flows: s.Flows, Quantum: int(s.Quantum),
+			Bandwidth: max(sh.Guarantee, unit.KbitPerSecond), Max: s.Rate, Qlimit: s.Limit, Default: sh.Class == plan.Normal,
+		}
+		if q.Flows == 0 {
+			q.Flows = classFlows
+		}
+		if sh.Limit > 0 {
+			q.Max = sh.Limit
+		}
+		if err := q.check(); err != nil {
+			return nil, fmt.Errorf("render queue %s: %w", q.Name, err)
+		}
+		out = append(out, q)
+	}
+	return out, nil
+}
+
+// classRules writes the match rules of a direction. A queue belongs to a state,
+// which the first packet of a connection makes: for what leaves to the home,
+// that is mostly the packet that comes in from there. The last rule that
+// matches wins, so the plan's first one is the last here.
+func classRules(device string, d plan.Direction, rules []plan.Rule) []Rule {
+	w := ruleWriter{device: device, direction: d}
+	w.add(plan.Normal, "proto tcp", "", "", "")
+	w.addPlain(plan.Voice, "inet proto icmp")
+	w.addPlain(plan.Voice, "inet6 proto icmp6")
+	w.add(plan.Voice, "proto { tcp udp }", "", "port 53", "")
+	for _, r := range slices.Backward(rules) {
+		if r.Direction == "" || r.Direction == d {
+			w.rule(r)
+		}
+	}
+	return w.out
+}
+
+type ruleWriter struct {
+	device    string
+	direction plan.Direction
+	out       []Rule
+}
+
+// rule writes a rule of the plan: all its alternatives.
+func (w *ruleWriter) rule(r plan.Rule) {
+	protocols := []string{""}
+	switch {
+	case r.Protocol == "icmp":
+		protocols = []string{"inet proto icmp", "inet6 proto icmp6"}
+	case r.Protocol != "":
+		protocols = []string{"proto " + r.Protocol}
+	case len(r.Port)+len(r.HomePort)+len(r.FarPort) > 0:
+		protocols = []string{"proto { tcp udp }"}
+	}
+	type ends struct{ home, far []plan.PortRange }
+	ports := []ends{{r.HomePort, r.FarPort}}
+	if len(r.Port) > 0 {
+		ports = []ends{{append(slices.Clone(r.Port), r.HomePort...), r.FarPort}, {r.HomePort, append(slices.Clone(r.Port), r.FarPort...)}}
+	}
+	marks := []string{""}
+	if len(r.DSCP) > 0 {
+		marks = nil
+		for _, s := range r.DSCP {
+			v, _ := plan.ParseDSCP(s)
+			marks = append(marks, fmt.Sprintf("tos 0x%02x", v<<2))
+		}
+	}
+	for _, p := range protocols {
+		for _, e := range ports {
+			for _, m := range marks {
+				w.add(r.Class, p, end(r.Home, e.home), end(r.Far, e.far), m)
+			}
+		}
+	}
+}
+
+// add writes a match for both ways of making a connection: from the home, and
+// from outside. home and far are addresses and ports, such as "10.1.0.2 port 22".
+func (w *ruleWriter) add(c plan.Class, protocol, home, far, more string) {
+	from, to := "out", "in"
+	if w.direction == plan.DirectionDown {
+		from, to = to, from
+	}
+	w.line(c, from, protocol, home, far, more)
+	// A connection from outside reaches the WAN at the router's own address, so
+	// there a machine of the home cannot be told.
+	if w.direction == plan.DirectionDown || home == "" {
+		w.line(c, to, protocol, far, home, more)
+	}
+}
+
+// addPlain writes a match that is the same from both ends.
+func (w *ruleWriter) addPlain(c plan.Class, protocol string) { w.add(c, protocol, "", "", "") }
+
+func (w *ruleWriter) line(c plan.Class, way, protocol, from, to, more string) {
+	words := []string{"match", way, "on", w.device}
+	say := func(before, s string) {
+		if s != "" {
+			words = append(words, before+s)
+		}
+	}
+	say("", protocol)
+	if from != "" || to != "" {
+		words = append(words, "from "+orAny(from), "to "+orAny(to))
+	}
+	say("", more)
+	queue := ClassQueue(w.device, c)
+	queues := []string{queue}
+	set := fmt.Sprintf("set ( queue %s, prio %d )", queue, prio(c))
+	if first := ClassQueue(w.device, plan.Interactive); (c == plan.Normal || c == plan.Bulk) && (protocol == "" || strings.Contains(protocol, "tcp")) {
+		// The second is for acknowledgements without data, and low delay in the TOS.
+		set = fmt.Sprintf("set ( queue ( %s, %s ), prio ( %d, %d ) )", queue, first, prio(c), prio(plan.Interactive))
+		queues = append(queues, first)
+	}
+	words = append(words, set)
+	w.out = append(w.out, Rule{Text: strings.Join(words, " "), Queues: queues})
+}
+
+func orAny(s string) string {
+	if s == "" || strings.HasPrefix(s, "port ") {
+		return strings.TrimSpace("any " + s)
+	}
+	return s
+}
+
+// end writes addresses and ports as `from` and `to` take them.
+func end(addresses []string, ports []plan.PortRange) string {
+	var parts []string
+	if len(addresses) > 0 {
+		parts = append(parts, set(addresses))
+	}
+	if len(ports) > 0 {
+		var names []string
+		for _, p := range ports {
+			names = append(names, strings.Replace(p.String(), "-", ":", 1))
+		}
+		parts = append(parts, "port "+set(names))
+	}
+	return strings.Join(parts, " ")
+}
+
+func set(list []string) string {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return "{ " + strings.Join(list, " ") + " }"
+}

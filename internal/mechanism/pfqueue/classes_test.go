@@ -1,0 +1,114 @@
+package pfqueue
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+func withClasses(t *testing.T, w plan.ClassWishes) (plan.Plan, Ruleset) {
+	t.Helper()
+	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
+		plan.Facts{Platform: plan.OpenBSD, WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 11e6}, Down: plan.RateWish{Rate: 110e6}, Classes: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, notes, err := Render(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range notes {
+		if strings.Contains(n, "add up") || strings.Contains(n, "below its bandwidth") {
+			t.Errorf("pf takes in silence what cannot be meant: %s", n)
+		}
+	}
+	return p, rs
+}
+
+// Each class has a flow queue below the root that holds the rate; what a rule
+// names goes to its class, whoever opens the connection. What pfctl would read
+// is what was written.
+func TestClasses(t *testing.T) {
+	_, rs := withClasses(t, plan.ClassWishes{
+		Rules: []plan.Rule{
+			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
+			{Class: plan.Bulk, Direction: plan.DirectionUp, Home: []string{"192.168.1.7", "2001:db8::/32"}, DSCP: []string{"cs1"}},
+		},
+		Shares: []plan.ShareWish{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RateWish{Fraction: 0.8}}},
+	})
+	var up []string
+	for line := range strings.Lines(rs.String()) {
+		if strings.Contains(line, "em0") {
+			up = append(up, strings.TrimSpace(line))
+		}
+	}
+	want := strings.Split(strings.TrimSpace(`
+queue em0_out on em0 bandwidth 11M max 11M
+queue em0_voice parent em0_out flows 1024 quantum 335 bandwidth 3300K max 4319653 qlimit 1024
+queue em0_interactive parent em0_out flows 1024 quantum 335 bandwidth 3300K max 5641997 qlimit 1024
+queue em0_normal parent em0_out flows 1024 quantum 335 bandwidth 2750K max 11M qlimit 1024 default
+queue em0_bulk parent em0_out flows 1024 quantum 335 bandwidth 1100K max 8800K qlimit 1024
+match out on em0 proto tcp set ( queue ( em0_normal, em0_interactive ), prio ( 3, 5 ) )
+match in on em0 proto tcp set ( queue ( em0_normal, em0_interactive ), prio ( 3, 5 ) )
+match out on em0 inet proto icmp set ( queue em0_voice, prio 6 )
+match in on em0 inet proto icmp set ( queue em0_voice, prio 6 )
+match out on em0 inet6 proto icmp6 set ( queue em0_voice, prio 6 )
+match in on em0 inet6 proto icmp6 set ( queue em0_voice, prio 6 )
+match out on em0 proto { tcp udp } from any to any port 53 set ( queue em0_voice, prio 6 )
+match in on em0 proto { tcp udp } from any port 53 to any set ( queue em0_voice, prio 6 )
+match out on em0 from { 192.168.1.7 2001:db8::/32 } to any tos 0x20 set ( queue ( em0_bulk, em0_interactive ), prio ( 1, 5 ) )
+match out on em0 proto udp from any to any port 19302:19309 set ( queue em0_voice, prio 6 )
+match in on em0 proto udp from any port 19302:19309 to any set ( queue em0_voice, prio 6 )
+`), "\n")
+	if diff := cmp.Diff(want, up); diff != "" {
+		t.Error(diff)
+	}
+	read, err := Parse(rs.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rs, read); diff != "" {
+		t.Errorf("written and read again:\n%s", diff)
+	}
+	var shown strings.Builder
+	for _, q := range rs.Queues {
+		shown.WriteString(q.Shown() + "\n")
+	}
+	loaded, err := ParseShown(shown.String())
+	if err != nil || !slices.Equal(loaded, rs.Queues) {
+		t.Errorf("shown and read: %v, %v", loaded, err)
+	}
+}
+
+// What pf cannot tell is left out, and said; nothing is put in its place.
+func TestClassesSayWhatIsLost(t *testing.T) {
+	p, rs := withClasses(t, plan.ClassWishes{
+		Rules: []plan.Rule{
+			{Class: plan.Voice, Domain: []string{"zoom.us"}},
+			{Class: plan.Voice, Home: []string{"02:00:00:00:00:07"}},
+			{Class: plan.Interactive, Protocol: "tcp", FarPort: []plan.PortRange{{From: 80, To: 80}}, Below: 1e6},
+		},
+		DSCP: plan.DSCPWish{TrustHome: true},
+	})
+	said := p.Explain()
+	for _, want := range []string{"zoom.us", "names", "02:00:00:00:00:07", "MAC", "counts no bytes", "neither trusted nor washed", "how a flow behaves"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not said in\n%s", want, said)
+		}
+	}
+	if len(p.Classes.Rules) != 0 || strings.Contains(rs.String(), "port 80") {
+		t.Errorf("half of a rule is left:\n%s", rs)
+	}
+}
+
+// Who asks for nothing gets seed 004's one line a direction.
+func TestNoClassesUnasked(t *testing.T) {
+	if p, rs := withClasses(t, plan.ClassWishes{}); p.Classes != nil || len(rs.Queues) != 2 || rs.Rules != nil {
+		t.Errorf("%s", rs)
+	}
+}
