@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/doctor"
+	"unbloat/internal/host"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -60,6 +61,7 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 	report, err := doctor.Examine(ctx, doctor.Config{
 		Runner: r.runner, Platform: r.platform, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
 		LinkLayer: plan.LinkLayer(f.linkLayer), Now: time.Now(), Far: f.router != "",
+		Shapers:  func(ctx context.Context) ([]host.Shaped, error) { return r.shapers(ctx, wan) },
 		Rehearse: func(ctx context.Context) error { return f.rehearse(ctx, r) },
 	})
 	if err != nil {

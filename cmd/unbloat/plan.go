@@ -35,6 +35,7 @@ type planFlags struct {
 	json      bool
 	quiet     bool
 	predict   bool
+	where     whereFlags
 }
 
 func newPlanCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func newPlanCommand() *cobra.Command {
 		GroupID: "main",
 		Long: `Prints how a router should shape its line, in the router's own language and with
 the reason of each number as comments. It needs neither privilege nor access to
-the router, and changes nothing.
+the router, and changes nothing; with --router it asks the router what it has.
 
 --down and --up are what the line carries, as measured; the plan starts a little
 below, and "unbloat tune" finds the best. --shape-down and --shape-up wish for
@@ -57,12 +58,14 @@ Platforms: ` + strings.Join(plan.Platforms(), ", ") + `.`,
   unbloat plan --result before.json --for openwrt --wan pppoe-wan --link-layer ptm
   unbloat plan --down 120mbit --up 12mbit --for openbsd --wan em0 --lan em1
   unbloat plan --down 30mbit --up 5mbit --for opnsense --style seed
+  unbloat plan --down 30mbit --up 5mbit --router ssh://root@192.168.1.1
   unbloat plan --up 1mbit --aqm fq_codel --shape-up 950kbit --json > plan.json`,
 		Args: exactArgs(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error { return runPlan(c, &f) },
 	}
 	f.registerLine(c.Flags())
 	f.registerWishes(c.Flags())
+	f.where.registerWay(c.Flags())
 	return c
 }
 
@@ -168,12 +171,32 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 			return plan.Plan{}, err
 		}
 	}
-	facts, err := plan.AssumedFacts(f.platform, f.wan, f.lan)
+	facts, err := f.facts(c)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	facts.MTU = f.mtu
+	if f.mtu != 0 || f.where.router == "" {
+		facts.MTU = f.mtu
+	}
 	return plan.Make(f.line, facts, f.wishes)
+}
+
+// facts are those of the router, if it can be asked, or what is usual.
+func (f *planFlags) facts(c *cobra.Command) (plan.Facts, error) {
+	if f.where.router == "" {
+		return plan.AssumedFacts(f.platform, f.wan, f.lan)
+	}
+	at := routerFlags{whereFlags: f.where, stateDir: defaultStateDir, preview: true}
+	if c.Flags().Changed("for") {
+		at.platform = f.platform
+	}
+	r, err := at.open(c.Context())
+	if err != nil {
+		return plan.Facts{}, changeError(err)
+	}
+	defer r.Close()
+	facts, err := r.facts(c.Context(), f.wan, f.lan)
+	return facts, changeError(err)
 }
 
 // readResult takes from a test's result what no flag gave.

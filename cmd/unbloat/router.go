@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
@@ -37,14 +38,19 @@ type whereFlags struct {
 
 func (f *whereFlags) register(c *cobra.Command) {
 	fs := c.Flags()
-	fs.StringVar(&f.router, "router", "", "reach the router at `ADDRESS`: ssh://user@host[:port] or opnsense+https://host[:port] (default: this machine)")
+	f.registerWay(fs)
 	fs.StringVar(&f.platform, "for", "", "the router's `PLATFORM` (default: it is asked)")
+	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
+	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
+}
+
+// registerWay adds the flags that lead to a router elsewhere.
+func (f *whereFlags) registerWay(fs *pflag.FlagSet) {
+	fs.StringVar(&f.router, "router", "", "reach the router at `ADDRESS`: ssh://user@host[:port] or opnsense+https://host[:port] (default: this machine)")
 	fs.StringVar(&f.identity, "identity", "", "private key `FILE` for SSH (default: the agent's, and ~/.ssh/id_*)")
 	fs.StringVar(&f.knownHosts, "known-hosts", "", "`FILE` of host keys (default: ~/.ssh/known_hosts and the system's)")
 	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` with the API's key and secret, as OPNsense lets you download it (default: OPNSENSE_KEY and OPNSENSE_SECRET)")
 	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
-	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at ssh://user@host[:port] (default: on this machine)")
-	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
 }
 
 // argv returns the flags that lead another process to the same router.

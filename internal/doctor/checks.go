@@ -1,15 +1,17 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"unbloat/internal/host"
 	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/clearos"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
@@ -37,7 +39,7 @@ func (e *examination) modulePackage(modules string) string {
 	load := "modprobe -a " + modules
 	switch e.distro() {
 	case "openwrt":
-		return "opkg update && opkg install kmod-sched-cake kmod-sched-core kmod-ifb"
+		return e.opkg("kmod-sched-cake kmod-sched-core kmod-ifb")
 	case "ubuntu":
 		return "apt-get install linux-modules-extra-$(uname -r) && " + load
 	case "debian":
@@ -50,16 +52,22 @@ func (e *examination) modulePackage(modules string) string {
 	return load
 }
 
-var flowtable = regexp.MustCompile(`(?s)flowtable\s+(\S+)\s*\{(.*?)\}\s*\n\s*\}|flowtable\s+(\S+)\s*\{(.*?)\n\s*\}`)
+// engines are kernel modules that carry connections past the kernel's queues, in
+// software or hardware, by their names in /proc/modules.
+func engines() []string {
+	return []string{"shortcut_fe", "fast_classifier", "ecm", "qca_nss_ecm", "mtkhnat", "mtk_hnat", "hw_nat", "ctf"}
+}
 
 // flowOffload looks for connections that go past the queues.
 func (e *examination) flowOffload() bool {
-	e.ruleset = e.read("nft", "list", "ruleset")
-	used := strings.Contains(e.ruleset, "flow add @") || strings.Contains(e.ruleset, "flow offload @")
-	hardware := false
-	for _, m := range flowtable.FindAllString(e.ruleset, -1) {
-		hardware = hardware || strings.Contains(m, "flags offload")
+	out, err := host.Output(e.ctx, e.Runner, "nft", "list", "ruleset")
+	var missing *host.MissingToolError
+	if err != nil && !errors.As(err, &missing) {
+		e.skip("flow offload by nftables", err.Error())
 	}
+	e.ruleset = string(out)
+	used := strings.Contains(e.ruleset, "flow add @") || strings.Contains(e.ruleset, "flow offload @")
+	hardware := strings.Contains(e.ruleset, "flags offload")
 	const why = "connections in the flow table go past the shaper's queues, so the rate is not held for them"
 	if used {
 		remedy := "remove the rules with `flow add` (nft -a list ruleset shows their handles)"
@@ -72,6 +80,11 @@ func (e *examination) flowOffload() bool {
 		}
 		e.find(Finding{"flow-offload", true, what, why, remedy})
 	}
+	for line := range strings.Lines(e.read("cat", "/proc/modules")) {
+		if name, _, _ := strings.Cut(line, " "); slices.Contains(engines(), name) {
+			e.find(Finding{"offload-engine", true, "the module " + name + " carries connections past the kernel", why, "rmmod " + name + ", and keep it from being loaded at boot (on OpenWrt: opkg remove its package)"})
+		}
+	}
 	if strings.Contains(e.read("iptables-save"), "-j FLOWOFFLOAD") {
 		e.find(Finding{"flow-offload", true, "iptables offloads flows (-j FLOWOFFLOAD)", why, "uci set firewall.@defaults[0].flow_offloading=0; uci commit firewall; /etc/init.d/firewall restart"})
 	}
@@ -80,12 +93,7 @@ func (e *examination) flowOffload() bool {
 
 // otherShapers looks for shapers that are not ours, at work or about to be.
 func (e *examination) otherShapers() bool {
-	for _, s := range e.shapers {
-		if (s.Device == e.WAN || s.Device == e.LAN) && !s.Ours && (s.Rate > 0 || len(s.IngressTo) > 0 && !s.OwnIngress) {
-			e.find(Finding{"other-shaper", true, s.Says, "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned",
-				"find what made it and stop it, or take over from it: unbloat apply --replace"})
-		}
-	}
+	e.foreignShapers()
 	if sections, err := sqm.Parse(e.read("cat", "/etc/config/sqm")); err == nil && e.Platform != "openwrt" {
 		for _, s := range sections {
 			if s.Get("enabled") == "1" && s.Get("interface") == e.WAN {
@@ -93,11 +101,16 @@ func (e *examination) otherShapers() bool {
 			}
 		}
 	}
-	if set, err := clearos.Parse(e.read("cat", clearos.BandwidthConf)); err == nil && slices.Contains([]string{"on", "yes", "1"}, clearos.Get(set, "BANDWIDTH_QOS")) {
+	if set, err := clearos.Parse(e.read("cat", clearos.BandwidthConf)); err == nil && slices.Contains([]string{"on", "yes", "1", "true"}, clearos.Get(set, "BANDWIDTH_QOS")) {
 		e.find(Finding{"clearos-bandwidth", true, "ClearOS's old bandwidth manager is on", "it sets its own queues at every start of the firewall", `set BANDWIDTH_QOS="off" in ` + clearos.BandwidthConf + "; service firewall restart"})
 	}
 	if strings.TrimSpace(e.read("systemctl", "is-enabled", "wondershaper.service")) == "enabled" {
 		e.find(Finding{"wondershaper", true, "wondershaper starts at boot", "it sets its own queues", "systemctl disable --now wondershaper.service"})
+	}
+	for _, place := range []string{"/etc/network/interfaces", "/etc/network/interfaces.d", "/etc/network/if-up.d", "/etc/rc.local"} {
+		if files := e.grep(`^[^#]*wondershaper`, place); files != "" {
+			e.find(Finding{"wondershaper", true, "wondershaper is started by " + files, "it sets its own queues whenever the interface comes up", "remove that line, then: wondershaper clear " + e.WAN})
+		}
 	}
 	if files := e.grep(`^\[tc\]|^tc\.`, "/etc/NetworkManager/system-connections"); files != "" {
 		e.find(Finding{"networkmanager", true, "NetworkManager sets queues: " + files, "it sets them again whenever the connection comes up", "nmcli connection modify NAME tc.qdiscs '' tc.tfilters ''"})
@@ -108,6 +121,23 @@ func (e *examination) otherShapers() bool {
 	return true
 }
 
+// foreignShapers names what shapes the WAN or the LAN and is not ours.
+func (e *examination) foreignShapers() {
+	ours := func(dev string) bool {
+		return slices.ContainsFunc(e.shapers, func(s host.Shaped) bool { return s.Device == dev && s.Ours })
+	}
+	for _, s := range e.shapers {
+		in := len(s.IngressTo) > 0 && !s.OwnIngress && !slices.ContainsFunc(s.IngressTo, ours)
+		if (s.Device == e.WAN || s.Device == e.LAN) && (!s.Ours && s.Rate > 0 || in) {
+			remedy := "find what made it and stop it"
+			if e.Platform == plan.Linux {
+				remedy += ", or take over from it: unbloat apply --replace"
+			}
+			e.find(Finding{"other-shaper", true, s.Says, "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned", remedy})
+		}
+	}
+}
+
 // grep returns the files below dir with a line that matches, on one line.
 func (e *examination) grep(pattern, dir string) string {
 	return strings.Join(strings.Fields(e.read("grep", "-rlsE", pattern, dir)), " ")
@@ -116,20 +146,42 @@ func (e *examination) grep(pattern, dir string) string {
 // splitBelow is where merged packets begin to hurt: plan makes the same cut.
 const splitBelow = 100 * unit.MbitPerSecond
 
-// offloads looks for merged packets behind a shaper that does not split them.
+// offloads looks for merged packets behind a shaper that does not split them: a
+// packet is merged by the device that receives it (GRO) or by this machine's own
+// TCP (TSO, GSO).
 func (e *examination) offloads() bool {
 	for _, s := range e.shapers {
-		if s.Rate == 0 || s.Rate >= splitBelow || strings.HasPrefix(s.Queue, "cake") {
+		if s.Rate == 0 || s.Rate >= splitBelow || strings.HasPrefix(s.Queue, "cake") || strings.HasPrefix(s.Queue, "tbf") { // these split
 			continue
 		}
-		on := tc.SwitchableOffloads(tc.ParseFeatures([]byte(e.read("ethtool", "-k", s.Device))))
-		on = slices.DeleteFunc(on, func(f string) bool { return f == "gro" })
-		if len(on) > 0 {
-			e.find(Finding{"offloads", true, fmt.Sprintf("%s merges packets (%s) behind %s, which does not split them", s.Device, strings.Join(on, ", "), s.Queue),
-				fmt.Sprintf("one of 64 KB occupies %s for %s", s.Rate, s.Rate.Time(65536).Round(1e5)), "ethtool -K " + s.Device + " " + strings.Join(on, " off ") + " off"})
+		for _, dev := range e.feeders(s.Device) {
+			on := tc.SwitchableOffloads(tc.ParseFeatures([]byte(e.read("ethtool", "-k", dev))))
+			on = slices.DeleteFunc(on, func(f string) bool { return (f == "gro") == (dev == s.Device) })
+			if len(on) > 0 {
+				e.find(Finding{"offloads", true, fmt.Sprintf("%s merges packets (%s), and %s on %s does not split them", dev, strings.Join(on, ", "), s.Queue, s.Device),
+					fmt.Sprintf("one of 64 KB occupies %s for %s", s.Rate.Short(), s.Rate.Time(65536).Round(1e5)), "ethtool -K " + dev + " " + strings.Join(on, " off ") + " off"})
+			}
 		}
 	}
 	return true
+}
+
+// feeders are the devices whose offloads put merged packets before a shaper:
+// itself, and those from which packets come to it.
+func (e *examination) feeders(dev string) []string {
+	out := []string{dev}
+	for _, s := range e.shapers {
+		if slices.Contains(s.IngressTo, dev) {
+			out = append(out, s.Device)
+		}
+	}
+	switch {
+	case dev == e.WAN && e.LAN != "":
+		out = append(out, e.LAN)
+	case dev == e.LAN && e.WAN != "":
+		out = append(out, e.WAN)
+	}
+	return out
 }
 
 // isolation looks for queues in which control traffic waits behind a download:
@@ -144,73 +196,25 @@ func (e *examination) isolation() bool {
 		e.find(Finding{"no-isolation", false, fmt.Sprintf("%s is held to %s by %s, which does not tell flows apart", s.Device, s.Rate, s.Queue),
 			"neighbour discovery and DHCPv6 wait behind a download like everything else: IPv6 may fail just when the line is full", "shape with --aqm cake or fq_codel"})
 	}
-	for _, dev := range []string{e.WAN} {
-		if out := e.read("tc", "filter", "show", "dev", dev, "ingress"); strings.Contains(out, "police ") && !strings.Contains(out, "ipv6-icmp") {
-			e.find(Finding{"police", true, "what arrives at " + dev + " is policed", "a policer drops without a queue, neighbour discovery too", "tc qdisc del dev " + dev + " ingress, then unbloat apply"})
+	filters := e.read("tc", "filter", "show", "dev", e.WAN, "ingress")
+	if strings.Contains(filters, "police ") {
+		e.find(Finding{"police", true, "what arrives at " + e.WAN + " is policed", "a policer drops without a queue, neighbour discovery and DHCPv6 too", "tc qdisc del dev " + e.WAN + " ingress, then unbloat apply"})
+	}
+	redirects := func(protocol string) bool {
+		on := false // a filter's first line has its protocol, a later one its action
+		for line := range strings.Lines(filters) {
+			if strings.HasPrefix(line, "filter ") {
+				on = strings.Contains(line, " protocol "+protocol+" ")
+			}
+			if on && strings.Contains(line, "Redirect to") {
+				return true
+			}
 		}
-	}
-	return true
-}
-
-// overhead compares what a shaper counts of a packet with what the line adds.
-func (e *examination) overhead() bool {
-	l, ok := e.link(e.WAN)
-	if !ok {
 		return false
 	}
-	pppoe := l.NoEthernet && (strings.HasPrefix(e.WAN, "ppp") || strings.HasPrefix(e.WAN, "pppoe"))
-	least, why := 0, ""
-	switch {
-	case e.LinkLayer == "docsis":
-		least, why = 18, "DOCSIS counts Ethernet frames with their check sequence"
-	case e.LinkLayer == "atm":
-		least, why = 8, "ATM carries packets in cells of 53 bytes, with 8 more at least"
-	case e.LinkLayer == "ptm":
-		least, why = 22, "VDSL2 frames packets (PTM)"
-	case pppoe:
-		least, why = 22, "PPPoE adds 8 bytes, and an Ethernet header of 14, which the kernel doesn't count on "+e.WAN
-	}
-	tree, err := linux.ReadTree(e.ctx, e.Runner, e.WAN)
-	if err != nil || least == 0 {
-		return err == nil
-	}
-	root, ok := tree.Root()
-	if !ok || tree.Rate() == 0 {
-		return true
-	}
-	counts := root.Stab["overhead"].Is
-	if root.Kind == "cake" {
-		counts = root.Options["overhead"].Is
-	}
-	n := 0
-	fmt.Sscanf(counts, "%d", &n)
-	if root.Kind != "cake" && !l.NoEthernet {
-		n += 14 // which the kernel counts by itself
-	}
-	cells := e.LinkLayer != "atm" || strings.Contains(fmt.Sprint(root.Options, root.Stab), "atm") && !strings.Contains(fmt.Sprint(root.Options), "noatm")
-	if n < least || !cells {
-		return e.find(Finding{"overhead", true, fmt.Sprintf("the shaper on %s counts %d bytes of overhead, and the line adds %d or more", e.WAN, n, least),
-			why + ": small packets are undercounted, so under many of them the queue is in the modem again", "unbloat plan --link-layer … and apply it; or tune with --link-layer"})
-	}
-	return true
-}
-
-// mtu looks at packet sizes on the way.
-func (e *examination) mtu() bool {
-	wan, ok := e.link(e.WAN)
-	if !ok {
-		return false
-	}
-	if wan.MTU < 1280 {
-		e.find(Finding{"mtu", true, fmt.Sprintf("the MTU of %s is %d", e.WAN, wan.MTU), "IPv6 needs 1280 bytes (RFC 8200 §5)", "ip link set dev " + e.WAN + " mtu 1500, or what the provider says"})
-	}
-	lan, ok := e.link(e.LAN)
-	if !ok || lan.MTU <= wan.MTU {
-		return true
-	}
-	if !strings.Contains(e.ruleset, "maxseg size set") && !strings.Contains(e.read("iptables-save"), "TCPMSS") {
-		e.find(Finding{"mss", false, fmt.Sprintf("%s has an MTU of %d, %s one of %d, and nothing clamps TCP's segments", e.LAN, lan.MTU, e.WAN, wan.MTU),
-			"where messages of path MTU discovery are lost, connections hang", "nft add rule inet filter forward tcp flags syn tcp option maxseg size set rt mtu"})
+	if redirects("ip") && !redirects("ipv6") && !redirects("all") {
+		e.find(Finding{"ipv6-bypass", true, "what arrives at " + e.WAN + " over IPv6 is not shaped: the filter takes IPv4 alone", "an IPv6 download then fills the provider's queue, and everything waits there, neighbour discovery and DHCPv6 among it",
+			"tc filter add dev " + e.WAN + " parent ffff: protocol ipv6 …, as for ip; or unbloat apply --replace"})
 	}
 	return true
 }

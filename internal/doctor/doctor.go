@@ -50,6 +50,8 @@ type Config struct {
 	LinkLayer plan.LinkLayer // of the line, if somebody said so
 	Now       time.Time      // this machine's clock
 	Far       bool           // the router is another machine
+	// Shapers, if set, returns what shapes on the router, as its platform explains it.
+	Shapers func(ctx context.Context) ([]host.Shaped, error)
 	// Rehearse, if set, tries a change without making it.
 	Rehearse func(ctx context.Context) error
 }
@@ -69,8 +71,13 @@ type examination struct {
 func Examine(ctx context.Context, c Config) (*Report, error) {
 	e := &examination{Config: c, ctx: ctx, report: Report{Schema: Schema, Platform: c.Platform, WAN: c.WAN, LAN: c.LAN,
 		Findings: []Finding{}, Checked: []string{}, Skipped: []string{}}}
-	if linuxLike(c.Platform) {
+	switch {
+	case linuxLike(c.Platform):
 		e.linux()
+	case c.Platform == plan.OPNsense:
+		e.api()
+	default:
+		e.bsd()
 	}
 	e.rehearse()
 	if err := ctx.Err(); err != nil {
@@ -88,13 +95,21 @@ func linuxLike(platform string) bool {
 func (e *examination) linux() {
 	e.tools()
 	e.devices()
-	for _, check := range []struct {
-		name string
-		run  func() bool // false: something was found, or it could not be told
-	}{
+	e.each([]check{
 		{"kernel modules", e.modules}, {"flow offload", e.flowOffload}, {"other shapers", e.otherShapers}, {"segmentation offloads", e.offloads},
 		{"queues without isolation", e.isolation}, {"packet overhead", e.overhead}, {"MTU", e.mtu}, {"CPU", e.cpu}, {"clock", e.clock},
-	} {
+	})
+}
+
+// A check looks at one thing; what it finds, or can't tell, is in the report.
+type check struct {
+	name string
+	run  func() bool
+}
+
+// each runs the checks, each on its own.
+func (e *examination) each(checks []check) {
+	for _, check := range checks {
 		before := len(e.report.Findings) + len(e.report.Skipped)
 		check.run()
 		if len(e.report.Findings)+len(e.report.Skipped) == before {
@@ -149,7 +164,7 @@ func (e *examination) install(pkg string) string {
 		if openwrt != "" {
 			name = openwrt
 		}
-		return "opkg update && opkg install " + name
+		return e.opkg(name)
 	case "debian", "ubuntu":
 		return "apt-get install " + name
 	case "fedora", "rhel":
@@ -162,6 +177,14 @@ func (e *examination) install(pkg string) string {
 		return "zypper install " + name
 	}
 	return "install the package " + name
+}
+
+// opkg is the command that installs OpenWrt's packages: apk since 25.12.
+func (e *examination) opkg(names string) string {
+	if e.read("apk", "--version") != "" {
+		return "apk update && apk add " + names
+	}
+	return "opkg update && opkg install " + names
 }
 
 // distro returns the family of the distribution, "" if it is none we know.
@@ -202,7 +225,16 @@ func (e *examination) devices() {
 	case !l.Up || !l.Carrier:
 		e.find(Finding{"wan", true, e.WAN + " is down, or has no carrier", "nothing can be shaped on it", "ip link set dev " + e.WAN + " up; and look at the cable"})
 	}
-	if e.shapers, err = linux.Shapers(e.ctx, e.Runner); err != nil {
+	e.readShapers()
+}
+
+func (e *examination) readShapers() {
+	read := e.Shapers
+	if read == nil {
+		read = func(ctx context.Context) ([]host.Shaped, error) { return linux.Shapers(ctx, e.Runner) }
+	}
+	var err error
+	if e.shapers, err = read(e.ctx); err != nil {
 		e.skip("shapers", err.Error())
 	}
 }

@@ -3,6 +3,9 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,24 +106,266 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestHalfShaped: merged packets behind HTB, and a shaper that doesn't know of PPPoE.
-func TestHalfShaped(t *testing.T) {
-	o := router()
-	for _, line := range []string{
-		"tc qdisc add dev wan root handle 1: htb default 10",
-		"tc class add dev wan parent 1: classid 1:10 htb rate 5000kbit ceil 5000kbit burst 1749 cburst 1749",
-		"tc qdisc add dev wan parent 1:10 handle 110: fq_codel limit 1001",
-	} {
+// tc runs a tc(8) command on the fake.
+func tc(t *testing.T, o *fake.OpenWrt, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
 		if _, errOut, err := o.Run(t.Context(), strings.Fields(line), nil); err != nil {
 			t.Fatalf("%s: %s", line, errOut)
 		}
 	}
-	r := examine(t, o, func(c *doctor.Config) { c.LinkLayer = plan.DOCSIS })
-	ids := ""
-	for _, f := range r.Findings {
-		ids += f.ID + " "
+	o.Ran = nil
+}
+
+func says(text string) fake.Tool {
+	return fake.Tool{Run: func([]string, []byte) (string, error) { return text, nil }}
+}
+
+// htb is HTB with fq_codel on the WAN, as one would make it by hand.
+func htb(stab string) []string {
+	return []string{
+		"tc qdisc add dev wan root handle 1: " + stab + "htb default 10",
+		"tc class add dev wan parent 1: classid 1:10 htb rate 5000kbit ceil 5000kbit burst 1749 cburst 1749",
+		"tc qdisc add dev wan parent 1:10 handle 110: fq_codel limit 1001",
 	}
-	if ids != "other-shaper offloads overhead " {
-		t.Errorf("found %s: %+v", ids, r.Findings)
+}
+
+// grepping is grep(1) -rlsE over the fake's files.
+func grepping(o *fake.OpenWrt) fake.Tool {
+	return fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+		re, out := regexp.MustCompile("(?m)"+args[len(args)-2]), ""
+		for path, text := range o.Files {
+			if strings.HasPrefix(path, args[len(args)-1]) && re.MatchString(text) {
+				out += path + "\n"
+			}
+		}
+		if out == "" {
+			return "", errors.New("")
+		}
+		return out, nil
+	}}
+}
+
+// ingress lets tc(8) show these filters of what arrives at the WAN.
+func ingress(o *fake.OpenWrt, text string) {
+	real := o.Tools["tc"]
+	o.Tools["tc"] = fake.Tool{Changes: real.Changes, Run: func(args []string, in []byte) (string, error) {
+		if strings.Join(args, " ") == "filter show dev wan ingress" {
+			return text, nil
+		}
+		return real.Run(args, in)
+	}}
+}
+
+const redirect = "filter protocol %[1]s pref 10 u32 chain 0 \nfilter protocol %[1]s pref 10 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 *flowid 1:1 not_in_hw \n  match 00000000/00000000 at 0\n\taction order 1: mirred (Egress Redirect to device ifb0) stolen\n"
+
+// found are the ids of what is found, in the way or not.
+func found(r *doctor.Report) string {
+	var ids []string
+	for _, f := range r.Findings {
+		ids = append(ids, f.ID)
+		if f.Why == "" || f.Remedy == "" {
+			ids = append(ids, "(which says too little)")
+		}
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestTwins: each thing beside its harmless twin, which is not found.
+func TestTwins(t *testing.T) {
+	type spoil = func(o *fake.OpenWrt, c *doctor.Config)
+	files := func(pairs ...string) spoil {
+		return func(o *fake.OpenWrt, _ *doctor.Config) {
+			o.Tools["grep"] = grepping(o)
+			for i := 0; i < len(pairs); i += 2 {
+				o.Files[pairs[i]] = pairs[i+1]
+			}
+		}
+	}
+	tool := func(name, text string) spoil {
+		return func(o *fake.OpenWrt, _ *doctor.Config) { o.Tools[name] = says(text) }
+	}
+	mtus := func(wan, lan int, more ...spoil) spoil {
+		return func(o *fake.OpenWrt, c *doctor.Config) {
+			for _, d := range o.Kernel.Devices {
+				d.MTU = map[string]int{"wan": wan, "lan": lan}[d.Name]
+			}
+			for _, m := range more {
+				m(o, c)
+			}
+		}
+	}
+	shaped := func(layer plan.LinkLayer, lines ...string) spoil {
+		return func(o *fake.OpenWrt, c *doctor.Config) { c.LinkLayer = layer; tc(t, o, lines...) }
+	}
+	arrives := func(text string) spoil {
+		return func(o *fake.OpenWrt, _ *doctor.Config) { ingress(o, text) }
+	}
+	const nothing = ""
+	ownCake := func(options string) string {
+		return "tc qdisc add dev wan root handle b10a: cake bandwidth 5000kbit " + options
+	}
+	for _, c := range []struct {
+		name, found, remedy string
+		spoil               spoil
+	}{
+		{"flow offload", "flow-offload", "flow add", tool("nft", "table inet fw {\n chain forward {\n  ip protocol tcp flow add @ft\n }\n}\n")},
+		{"a flow table that no rule uses", nothing, "", tool("nft", "table inet fw {\n flowtable ft {\n  hook ingress priority 0\n  devices = { lan, wan }\n }\n}\n")},
+		{"flow offload of OpenWrt", "flow-offload", "flow_offloading=0", func(o *fake.OpenWrt, _ *doctor.Config) {
+			o.Files["/etc/os-release"] = "ID=\"openwrt\"\n"
+			o.Tools["nft"] = says("flow add @ft")
+		}},
+		{"flow offload by iptables", "flow-offload", "flow_offloading=0", tool("iptables-save", "-A FORWARD -j FLOWOFFLOAD\n")},
+		{"other rules of iptables", nothing, "", tool("iptables-save", "-A FORWARD -j ACCEPT\n")},
+		{"an engine in the kernel", "offload-engine", "rmmod", files("/proc/modules", "nf_nat 1 2 - Live 0x0\nqca_nss_ecm 1 2 - Live 0x0\n")},
+		{"other modules", nothing, "", files("/proc/modules", "nf_nat 1 2 - Live 0x0\n")},
+		{"sqm", "sqm", "enabled=0", files(fake.SQMConfig, "config queue 'w'\n\toption enabled '1'\n\toption interface 'wan'\n")},
+		{"sqm elsewhere", nothing, "", files(fake.SQMConfig, "config queue 'w'\n\toption enabled '1'\n\toption interface 'eth7'\n")},
+		{"the bandwidth manager", "clearos-bandwidth", "off", files("/etc/clearos/bandwidth.conf", "BANDWIDTH_QOS=\"on\"\n")},
+		{"the bandwidth manager, off", nothing, "", files("/etc/clearos/bandwidth.conf", "BANDWIDTH_QOS=\"off\"\n")},
+		{"wondershaper's service", "wondershaper", "disable", tool("systemctl", "enabled\n")},
+		{"wondershaper's service, off", nothing, "", tool("systemctl", "disabled\n")},
+		{"wondershaper of an interface", "wondershaper", "wondershaper clear", files("/etc/network/interfaces", "iface wan inet dhcp\n\tup /sbin/wondershaper wan 1000 100\n")},
+		{"wondershaper in a comment", nothing, "", files("/etc/network/interfaces", "iface wan inet dhcp\n\t# up /sbin/wondershaper wan 1000 100\n")},
+		{"NetworkManager", "networkmanager", "nmcli", files("/etc/NetworkManager/system-connections/w.nmconnection", "[connection]\nid=w\n[tc]\nqdisc.root=tbf rate 1mbit\n")},
+		{"NetworkManager without queues", nothing, "", files("/etc/NetworkManager/system-connections/w.nmconnection", "[connection]\nid=w\n")},
+		{"networkd", "networkd", "networkctl", files("/etc/systemd/network/w.network", "[CAKE]\nBandwidth=5M\n")},
+		{"networkd without queues", nothing, "", files("/etc/systemd/network/w.network", "[Network]\nDHCP=yes\n")},
+		{"unsynchronized", "ntp", "set-ntp", tool("timedatectl", "no\n")},
+		{"synchronized", nothing, "", tool("timedatectl", "yes\n")},
+		{"a small MTU", "mtu", "mtu 1500", mtus(1200, 1200)},
+		{"IPv6's least MTU", nothing, "", mtus(1280, 1280)},
+		{"segments too large", "mss", "maxseg", mtus(1492, 1500)},
+		{"segments clamped", nothing, "", mtus(1492, 1500, tool("nft", "tcp option maxseg size set rt mtu"))},
+		{"segments clamped by iptables", nothing, "", mtus(1492, 1500, tool("iptables-save", "-A FORWARD -j TCPMSS --clamp-mss-to-pmtu"))},
+		{"DOCSIS not counted", "overhead", "link-layer", shaped(plan.DOCSIS, ownCake("overhead 14"))},
+		{"DOCSIS counted", nothing, "", shaped(plan.DOCSIS, ownCake("overhead 18 noatm"))},
+		{"ATM's cells not counted", "overhead", "link-layer atm", shaped(plan.ATM, ownCake("overhead 32 noatm"))},
+		{"ATM counted", nothing, "", shaped(plan.ATM, ownCake("overhead 32 atm"))},
+		{"VDSL2 not counted", "overhead", "link-layer", shaped(plan.PTM, ownCake("overhead 18"))},
+		{"VDSL2 counted", nothing, "", shaped(plan.PTM, ownCake("overhead 30 ptm"))},
+		{"a FIFO", "other-shaper no-isolation", "", shaped("", "tc qdisc add dev wan root handle 1: tbf rate 5mbit burst 5000 limit 30000")},
+		{"one queue a flow", nothing, "", shaped("", ownCake(""))},
+		{"a policer", "police", "unbloat apply", arrives("filter protocol all pref 50 u32 chain 0 \n police 0x1 rate 5Mbit burst 10Kb mtu 2Kb action drop overhead 0b\n")},
+		{"IPv4 redirected alone", "ipv6-bypass", "protocol ipv6", arrives(fmt.Sprintf(redirect, "ip"))},
+		{"both redirected", nothing, "", arrives(fmt.Sprintf(redirect, "ip") + fmt.Sprintf(redirect, "ipv6"))},
+		{"all redirected", nothing, "", arrives(fmt.Sprintf(redirect, "all"))},
+		{"CPU enough", nothing, "", func(_ *fake.OpenWrt, c *doctor.Config) { c.Down = 900 * unit.MbitPerSecond }},
+		{"a clock that is a minute off", nothing, "", func(_ *fake.OpenWrt, c *doctor.Config) { c.Far, c.Now = true, c.Now.Add(time.Minute) }},
+		{"our own clock that is off", nothing, "", func(_ *fake.OpenWrt, c *doctor.Config) { c.Now = c.Now.Add(time.Hour) }},
+		{"a good clock source", nothing, "", files("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n")},
+	} {
+		o := router()
+		r := examine(t, o, func(cfg *doctor.Config) { c.spoil(o, cfg) })
+		if got := found(r); got != c.found {
+			t.Errorf("%s: found %q, want %q: %+v", c.name, got, c.found, r.Findings)
+		}
+		if c.remedy != "" && (len(r.Findings) == 0 || !strings.Contains(r.Findings[0].Remedy, c.remedy)) {
+			t.Errorf("%s: the remedy lacks %q: %+v", c.name, c.remedy, r.Findings)
+		}
+	}
+}
+
+// off switches the features of a device off whose names begin so.
+func off(o *fake.OpenWrt, dev string, names ...string) {
+	for _, d := range o.Kernel.Devices {
+		for feature := range d.Features {
+			if d.Name == dev && slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(feature, n) }) {
+				d.Features[feature] = false
+			}
+		}
+	}
+}
+
+// TestHalfShaped: merged packets behind HTB, from both sides, and a shaper that
+// doesn't know of the cable modem; with each of them mended it is gone.
+func TestHalfShaped(t *testing.T) {
+	o := router()
+	tc(t, o, htb("")...)
+	docsis := func(c *doctor.Config) { c.LinkLayer = plan.DOCSIS }
+	if got := found(examine(t, o, docsis)); got != "other-shaper offloads offloads overhead" {
+		t.Errorf("found %s", got)
+	}
+	off(o, "wan", "tx-tcp", "generic-segmentation")
+	if got := found(examine(t, o, docsis)); got != "other-shaper offloads overhead" {
+		t.Errorf("with TSO and GSO off, found %s", got)
+	}
+	off(o, "lan", "generic-receive")
+	if got := found(examine(t, o, docsis)); got != "other-shaper overhead" {
+		t.Errorf("with GRO off, found %s", got)
+	}
+	o = router()
+	off(o, "wan", "tx-tcp", "generic-segmentation")
+	off(o, "lan", "generic-receive")
+	tc(t, o, htb("stab overhead 4 linklayer ethernet ")...)
+	if got := found(examine(t, o, docsis)); got != "other-shaper" {
+		t.Errorf("with 4 bytes more, found %s", got)
+	}
+}
+
+// TestBSD: what stands in the way on FreeBSD and OpenBSD, and behind an API.
+func TestBSD(t *testing.T) {
+	type free = *fake.FreeBSD
+	ifconfig := func(options string, mtu int) fake.Tool {
+		return fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+			n := mtu
+			if args[0] == "igb1" {
+				n, options = 1500, ""
+			}
+			return fmt.Sprintf("%s: flags=1008843<UP,BROADCAST,RUNNING> metric 0 mtu %d\n\toptions=48505bb<RXCSUM%s>\n\tether 02:00:00:00:00:01\n", args[0], n, options), nil
+		}}
+	}
+	for _, c := range []struct {
+		name, found string
+		spoil       func(f free, c *doctor.Config)
+	}{
+		{"in order", "", func(free, *doctor.Config) {}},
+		{"no dummynet", "no-aqm", func(f free, _ *doctor.Config) { f.Modules = []string{"ipfw"} }},
+		{"no ipfw", "no-aqm", func(f free, _ *doctor.Config) { f.Modules = []string{"dummynet"} }},
+		{"LRO", "offloads", func(f free, _ *doctor.Config) { f.Tools["ifconfig"] = ifconfig(",TSO4,LRO", 1500) }},
+		{"a small MTU", "mtu mss", func(f free, _ *doctor.Config) { f.Tools["ifconfig"] = ifconfig("", 1200) }},
+		{"PPPoE's MTU", "mss", func(f free, _ *doctor.Config) { f.Tools["ifconfig"] = ifconfig("", 1492) }},
+		{"PPPoE's MTU, clamped", "", func(f free, _ *doctor.Config) {
+			f.Tools["ifconfig"], f.Tools["pfctl"] = ifconfig("", 1492), says("match on igb0 scrub (max-mss 1452)\n")
+		}},
+		{"VDSL2", "overhead", func(_ free, c *doctor.Config) { c.LinkLayer = plan.PTM }},
+		{"Ethernet", "", func(_ free, c *doctor.Config) { c.LinkLayer = plan.Ethernet }},
+		{"a slow core", "cpu", func(f free, c *doctor.Config) {
+			f.Tools["sysctl"], c.Down = says("800\n"), 10*unit.GbitPerSecond
+		}},
+		{"a clock that is off", "clock", func(_ free, c *doctor.Config) { c.Now = c.Now.Add(time.Hour) }},
+		{"somebody's pipe", "other-shaper", func(_ free, c *doctor.Config) {
+			c.Shapers = func(context.Context) ([]host.Shaped, error) {
+				return []host.Shaped{{Device: "igb0", Rate: unit.MbitPerSecond, Queue: "FQ-CoDel", Says: "igb0 is held"}}, nil
+			}
+		}},
+		{"our FIFO", "no-isolation", func(_ free, c *doctor.Config) {
+			c.Shapers = func(context.Context) ([]host.Shaped, error) {
+				return []host.Shaped{{Device: "igb0", Ours: true, Rate: unit.MbitPerSecond, Queue: "a FIFO of 50 packets"}}, nil
+			}
+		}},
+	} {
+		f := fake.NewFreeBSD()
+		f.Tools["date"], f.Tools["uname"], f.Tools["sysctl"], f.Tools["ifconfig"], f.Tools["pfctl"] = says("1795000000\n"), says("amd64\n"), says("2400\n"), ifconfig("", 1500), says("")
+		cfg := doctor.Config{Runner: f, Platform: plan.FreeBSD, WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
+			Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }}
+		c.spoil(f, &cfg)
+		r, err := doctor.Examine(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found(r); got != c.found {
+			t.Errorf("%s: found %q, want %q: %+v", c.name, got, c.found, r.Findings)
+		}
+	}
+	o := fake.NewOpenBSD(false)
+	o.Disabled = true
+	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Platform: plan.OpenBSD, WAN: "em0", Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	if err != nil || found(r) != "pf-off" || r.OK {
+		t.Errorf("pf is off: %v, %+v", err, r)
+	}
+	r, err = doctor.Examine(t.Context(), doctor.Config{Platform: plan.OPNsense, WAN: "wan", Far: true, Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	if err != nil || found(r) != "" || !r.OK || len(r.Skipped) == 0 {
+		t.Errorf("an API that doesn't tell: %v, %+v", err, r)
 	}
 }

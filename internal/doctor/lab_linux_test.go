@@ -73,6 +73,17 @@ func TestDoctor(t *testing.T) {
 	}
 	sh(t, "ip link set dev wan mtu 1500")
 
+	sh(t, "tc qdisc add dev wan handle ffff: ingress")
+	sh(t, "tc filter add dev wan parent ffff: protocol ip prio 10 u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev lan")
+	if in, _, _ := run(t, 5); !has(in, "ipv6-bypass") || !has(in, "other-shaper") {
+		t.Errorf("IPv4 alone redirected: %v", in)
+	}
+	sh(t, "tc filter add dev wan parent ffff: protocol ipv6 prio 11 u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev lan")
+	if in, _, _ := run(t, 5); has(in, "ipv6-bypass") {
+		t.Errorf("both redirected: %v", in)
+	}
+	sh(t, "tc qdisc del dev wan ingress")
+
 	if in, _, _ := run(t, 5, "--wan", "nowhere"); !has(in, "wan") {
 		t.Errorf("no such interface: %v", in)
 	}

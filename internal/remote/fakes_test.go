@@ -24,6 +24,7 @@ import (
 	"unbloat/internal/host/freebsd"
 	"unbloat/internal/host/openbsd"
 	"unbloat/internal/host/openwrt"
+	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
 	"unbloat/internal/remote"
 	"unbloat/unit"
@@ -63,9 +64,7 @@ func act(socket string) int {
 		return pass(argv) // the guard's own files are real
 	}
 	c := call{Argv: argv}
-	if argv[0] == "tee" || slices.Contains(argv, "-") {
-		c.Stdin, _ = io.ReadAll(os.Stdin)
-	}
+	c.Stdin, _ = io.ReadAll(os.Stdin)
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -161,11 +160,12 @@ func (p platform) text() string {
 }
 
 func platforms() []platform {
-	owrt, cos, bsd, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), fake.NewFreeBSD(), fake.NewOpenBSD(false), fake.NewOpenBSD(true)
+	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), fake.NewFreeBSD(), fake.NewPfSense(), fake.NewOpenBSD(false), fake.NewOpenBSD(true)
 	return []platform{
 		{plan.OpenWrt, "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r host.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
 		{plan.ClearOS, "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r host.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},
 		{plan.FreeBSD, "FreeBSD 14.3-RELEASE", nil, bsd.Machine, bsd.Text, "igb0", func(r host.Runner) apply.Backend { return &freebsd.Backend{Runner: r} }, &sync.Mutex{}},
+		{plan.PfSense, "FreeBSD 15.0-CURRENT", []string{"/etc/pfSense-rc"}, sense.Machine, sense.Text, "igb0", func(r host.Runner) apply.Backend { return &pfsense.Backend{Runner: r} }, &sync.Mutex{}},
 		{plan.OpenBSD, "OpenBSD 7.8", nil, obsd.Machine, obsd.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r} }, &sync.Mutex{}},
 		{plan.OpenBSDAltq, "OpenBSD 5.4", nil, old.Machine, old.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r, Altq: true} }, &sync.Mutex{}},
 	}

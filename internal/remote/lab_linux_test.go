@@ -151,9 +151,6 @@ func TestRouterFromHome(t *testing.T) {
 	}
 	waitFor(t, "the router's guard", func() bool { return queues(t) == start })
 	g.run(5, "", "confirm")
-	g.run(0, "undone in 30s", "apply", "--wan", "wan", "--up", "4mbit", "--confirm", "30s")
-	g.run(0, "Kept", "confirm")
-	g.run(0, "as it was before", "revert")
 	g.cutOff(start)
 	if left := g.guards(); len(left) > 0 {
 		t.Errorf("guards are left: %v", left)

@@ -38,7 +38,7 @@ type REST struct {
 func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return nil, &host.InputError{Why: "the router's address must be opnsense+https://HOST[:PORT], with key and secret elsewhere"}
+		return nil, &AddressError{Why: "the router's address must be opnsense+https://HOST[:PORT], with key and secret elsewhere"}
 	}
 	if key == "" || secret == "" {
 		return nil, &host.PreconditionError{Doing: "reach " + u.Host, What: "the API's key and secret are not known",
@@ -49,7 +49,7 @@ func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 	if fingerprint != "" {
 		want, err := hex.DecodeString(strings.ReplaceAll(fingerprint, ":", ""))
 		if err != nil || len(want) != sha256.Size {
-			return nil, &host.InputError{Why: "the fingerprint is not a SHA-256 in hexadecimal (64 digits, colons or not)"}
+			return nil, &AddressError{Why: "the fingerprint is not a SHA-256 in hexadecimal (64 digits, colons or not)"}
 		}
 		transport.TLSClientConfig.InsecureSkipVerify = true // the pinned fingerprint is checked instead
 		transport.TLSClientConfig.VerifyConnection = func(s tls.ConnectionState) error {

@@ -33,7 +33,7 @@ type Target struct {
 func ParseTarget(s string) (Target, error) {
 	u, err := url.Parse(s)
 	bad := func(why string) (Target, error) {
-		return Target{}, &host.InputError{Why: fmt.Sprintf("--router: %s; write ssh://user@host[:port] or opnsense+https://host", why)}
+		return Target{}, &AddressError{Why: why + "; write ssh://user@host[:port] or opnsense+https://host"}
 	}
 	switch {
 	case err != nil:
@@ -57,6 +57,11 @@ func ParseTarget(s string) (Target, error) {
 	}
 	return t, nil
 }
+
+// An AddressError says that what was given to reach a router by is wrong in itself.
+type AddressError struct{ Why string }
+
+func (e *AddressError) Error() string { return "reach the router: " + e.Why }
 
 // String prints the target as ParseTarget reads it.
 func (t Target) String() string {

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"unbloat/internal/host/fake"
+	"unbloat/internal/lab/labtest"
+)
+
+// A laptop is where the program runs; its router is an OPNsense elsewhere.
+type laptop struct {
+	t     *testing.T
+	flags []string
+	state string
+	said  bytes.Buffer // all that was printed
+
+	mu     sync.Mutex
+	router *fake.OPNsense
+	web    *httptest.Server
+	cut    atomic.Bool // the laptop's way to it; the router's own stays
+}
+
+const apiSecret = "s3cr3t-w1th+all=sorts"
+
+func newLaptop(t *testing.T) *laptop {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: what processes are called is read in /proc")
+	}
+	l := &laptop{t: t, state: t.TempDir(), router: fake.NewOPNsense()}
+	l.router.Secret = apiSecret
+	l.web = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.cut.Load() && !strings.HasPrefix(r.UserAgent(), "curl") {
+			panic(http.ErrAbortHandler)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.router.ServeHTTP(w, r)
+	}))
+	t.Cleanup(l.web.Close)
+	keys := filepath.Join(t.TempDir(), "apikey.txt")
+	if err := os.WriteFile(keys, []byte("key=key\nsecret="+apiSecret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.flags = []string{"--router", "opnsense+" + l.web.URL, "--api-key-file", keys, "--state-dir", l.state,
+		"--fingerprint", fmt.Sprintf("%X", sha256.Sum256(l.web.Certificate().Raw))}
+	return l
+}
+
+func (l *laptop) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.router.Text()
+}
+
+// run runs the program and expects an exit code and what it says.
+func (l *laptop) run(code int, says string, args ...string) {
+	l.t.Helper()
+	l.runWith(l.flags, code, says, args...)
+}
+
+func (l *laptop) runWith(flags []string, code int, says string, args ...string) {
+	l.t.Helper()
+	cmd := exec.Command(os.Args[0], append(append([]string{args[0]}, flags...), args[1:]...)...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "OPNSENSE_KEY=", "OPNSENSE_SECRET=")
+	out, err := cmd.CombinedOutput()
+	l.said.Write(out)
+	is := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		is = exit.ExitCode()
+	} else if err != nil {
+		l.t.Fatal(err)
+	}
+	if is != code || !strings.Contains(string(out), says) {
+		l.t.Errorf("%v: exit %d, want %d with %q; it says %s", args, is, code, says, out)
+	}
+}
+
+func (l *laptop) wait(what string, ok func() bool) {
+	l.t.Helper()
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	l.t.Fatalf("waited in vain for %s", what)
+}
+
+// secretless fails if the secret is in what was printed or kept, or in the
+// arguments of any process.
+func (l *laptop) secretless() {
+	l.t.Helper()
+	if strings.Contains(l.said.String(), apiSecret) {
+		l.t.Error("the secret was printed")
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(lines) == 0 {
+		l.t.Fatalf("no processes in /proc: %v", err)
+	}
+	guards := 0
+	for _, path := range lines {
+		b, _ := os.ReadFile(path) // one that has ended says nothing
+		if bytes.Contains(b, []byte(apiSecret)) {
+			l.t.Errorf("the secret is among the arguments %q", b)
+		}
+		if bytes.Contains(b, []byte(l.state)) && bytes.Contains(b, []byte("guard")) {
+			guards++
+		}
+	}
+	if guards == 0 {
+		l.t.Error("no guard is running, so nothing is proven of its arguments")
+	}
+	files := 0
+	err = filepath.WalkDir(l.state, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // removed meanwhile
+		}
+		files++
+		if b, _ := os.ReadFile(path); bytes.Contains(b, []byte(apiSecret)) {
+			l.t.Errorf("the secret is in %s", path)
+		}
+		return nil
+	})
+	if err != nil || files == 0 {
+		l.t.Errorf("%d files were looked at: %v", files, err)
+	}
+}
+
+// TestOPNsenseFromLaptop: every command reaches an OPNsense through its API; the
+// guard on this machine undoes what nobody confirms, as soon as the router can be
+// reached; and the secret is nowhere to be seen.
+func TestOPNsenseFromLaptop(t *testing.T) {
+	l := newLaptop(t)
+	start := l.text()
+	rates := []string{"--down", "30mbit", "--up", "5mbit"}
+	l.run(exitDone, "guests", "status")
+	l.run(exitDone, "", append([]string{"doctor"}, rates...)...)
+	l.runWith(append(l.flags[:4:4], l.flags[6:]...), exitDone, "fqcodel", append([]string{"plan"}, rates...)...)
+	l.run(exitDone, "setPipe", append([]string{"apply", "--dry-run"}, rates...)...)
+	if l.text() != start {
+		t.Error("looking changed the router")
+	}
+	l.run(exitDone, "read back and kept", append([]string{"apply", "--yes"}, rates...)...)
+	kept := l.text()
+	if kept == start {
+		t.Error("nothing was changed")
+	}
+	l.run(exitDone, "nothing was run", append([]string{"apply", "--yes"}, rates...)...)
+	l.run(exitDone, "unbloat's", "status")
+	l.run(exitDone, "as it was before", "revert")
+	if got := l.text(); got != start {
+		t.Errorf("reverted, it has %s\nbefore: %s", got, start)
+	}
+
+	l.run(exitDone, "runs on this machine", append([]string{"apply", "--confirm", "30s"}, rates...)...)
+	l.secretless()
+	l.run(exitPrecondition, "confirm", append([]string{"apply", "--yes"}, rates...)...)
+	l.run(exitDone, "Kept", "confirm")
+	l.run(exitDone, "as it was before", "revert")
+
+	l.run(exitDone, "runs on this machine", append([]string{"apply", "--confirm", "2s"}, rates...)...)
+	l.cut.Store(true)
+	l.run(exitPrecondition, "check the address", "status")
+	time.Sleep(4 * time.Second)
+	if l.text() != kept {
+		t.Error("it was undone while nobody could reach it")
+	}
+	l.cut.Store(false)
+	l.wait("the guard to undo", func() bool { return l.text() == start })
+	l.run(exitPrecondition, "", "confirm")
+}
+
+// TestOPNsenseRefused: what is missing or wrong about the way there.
+func TestOPNsenseRefused(t *testing.T) {
+	l := newLaptop(t)
+	without := func(name string) []string {
+		for i := range l.flags {
+			if l.flags[i] == name {
+				return append(append([]string{}, l.flags[:i]...), l.flags[i+2:]...)
+			}
+		}
+		t.Fatal(name)
+		return nil
+	}
+	l.runWith(without("--fingerprint"), exitPrecondition, "--fingerprint", "status")
+	l.runWith(without("--api-key-file"), exitPrecondition, "--api-key-file", "status")
+	l.runWith(append(without("--fingerprint"), "--fingerprint", strings.Repeat("00", 32)), exitPrecondition, "not the one that was given", "status")
+	l.runWith(append(without("--router"), "--router", "opnsense+https://key:"+apiSecret+"@router"), exitUsage, "elsewhere", "status")
+	l.runWith(append(without("--router"), "--router", "ssh://root:"+apiSecret+"@router"), exitUsage, "no password", "status")
+	l.run(exitUsage, "opnsense", "status", "--for", "linux")
+	l.run(exitUsage, "ssh://", "status", "--guard", "router")
+	if strings.Contains(l.said.String(), apiSecret) {
+		t.Error("the secret was printed")
+	}
+}
+
+// withShell gives the router an SSH server, and the laptop the flags for it.
+func (l *laptop) withShell() (address string) {
+	l.t.Helper()
+	labtest.NeedSeccomp(l.t)
+	const sshd = "/usr/sbin/sshd"
+	for _, need := range []string{sshd, "ssh-keygen", "curl"} {
+		if _, err := exec.LookPath(need); err != nil {
+			l.t.Skipf("SKIPPED: there is no %s; install openssh-server and curl", need)
+		}
+	}
+	if os.Getuid() != 0 {
+		l.t.Skip("SKIPPED: the guard's shell is root's")
+	}
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	dir := l.t.TempDir()
+	for _, name := range []string{"host", "user"} {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, name)).CombinedOutput(); err != nil {
+			l.t.Fatalf("ssh-keygen: %v: %s", err, out)
+		}
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
+	free.Close()
+	public, err := os.ReadFile(filepath.Join(dir, "host.pub"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for name, text := range map[string]string{"known": "[127.0.0.1]:" + port + " " + string(public),
+		"config": fmt.Sprintf("Port %s\nListenAddress 127.0.0.1\nHostKey %[2]s/host\nAuthorizedKeysFile %[2]s/user.pub\nPidFile none\nStrictModes no\nUsePAM no\nSetEnv SHLVL=2\n", port, dir)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(sshd, "-D", "-f", filepath.Join(dir, "config"))
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	l.wait("sshd", func() bool {
+		c, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	l.flags = append(l.flags, "--identity", filepath.Join(dir, "user"), "--known-hosts", filepath.Join(dir, "known"))
+	return "ssh://root@127.0.0.1:" + port
+}
+
+// TestOPNsenseGuard: with --guard the router itself undoes what nobody confirms,
+// while the laptop is gone; a confirmation finds that guard by the journal.
+func TestOPNsenseGuard(t *testing.T) {
+	l := newLaptop(t)
+	guard := l.withShell()
+	start := l.text()
+	rates := []string{"--down", "30mbit", "--up", "5mbit"}
+	l.run(exitDone, "undone in 2s", append([]string{"apply", "--confirm", "2s", "--guard", guard}, rates...)...)
+	l.cut.Store(true)
+	l.wait("the router to undo", func() bool { return l.text() == start })
+	l.cut.Store(false)
+	l.run(exitPrecondition, "", "confirm")
+	l.run(exitDone, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--guard", guard}, rates...)...)
+	kept := l.text()
+	l.run(exitDone, "Kept", "confirm")
+	if left, _ := filepath.Glob("/tmp/unbloat-guard-*"); len(left) > 0 {
+		t.Errorf("guards are left: %v", left)
+	}
+	if l.text() != kept || kept == start {
+		t.Error("what was confirmed is not there")
+	}
+	l.run(exitDone, "as it was before", "revert")
+	if l.text() != start {
+		t.Error("reverted, it is not as before")
+	}
+	if strings.Contains(l.said.String(), apiSecret) {
+		t.Error("the secret was printed")
+	}
+}
