@@ -59,7 +59,7 @@ func footer(p pane, ending string) {
 // header writes what runs, how long still, and the phases.
 func (l *Line) header(p pane, now time.Duration, narrow bool) {
 	left := "ends soon"
-	if d := l.length - now; d > 500*time.Millisecond {
+	if d := l.left(now); d > 500*time.Millisecond {
 		about := "about "
 		if l.most {
 			about = "at most "
@@ -101,6 +101,23 @@ func (l *Line) header(p pane, now time.Duration, narrow bool) {
 		}
 		x += 3
 	}
+}
+
+// left returns how long it still takes. Of a test, the queues' emptying between
+// its phases is not known beforehand, and not in it.
+func (l *Line) left(now time.Duration) time.Duration {
+	if l.most {
+		return max(0, l.length-now)
+	}
+	left := l.length
+	for _, p := range l.phases {
+		if p != l.current() {
+			left -= p.event.Duration
+		} else {
+			left -= min(p.event.Elapsed, p.event.Duration)
+		}
+	}
+	return max(0, left)
 }
 
 // words say how far the phase is.
@@ -149,7 +166,7 @@ func (l *Line) latency(p pane, now time.Duration, narrow bool) {
 		a = logarithmic(min(lo, hi), hi)
 	}
 	in = in.scaleOf(a)
-	from, to := time.Duration(0), max(l.length, now)
+	from, to := time.Duration(0), now+l.left(now)
 	at := func(d time.Duration) int { return int(int64(d-from) * int64(in.w) / max(int64(to-from), 1)) }
 	if i := l.idle(); i != nil {
 		y := in.h - 1 - int(a.share(i.quantiles().P50)*float64(in.h-1)+0.5)
@@ -248,7 +265,7 @@ func (l *Line) rates(p pane, now time.Duration, narrow bool) {
 		in = p.box("Throughput, Mbit/s", "", false)
 	}
 	half := in.h / 2
-	from, to := time.Duration(0), max(l.length, now)
+	from, to := time.Duration(0), now+l.left(now)
 	for i, d := range []struct {
 		sign   string
 		points []point

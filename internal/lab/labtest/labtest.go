@@ -32,7 +32,6 @@ type Options struct {
 	Scenario *scenario.Scenario // nil: Home()
 	Server   bool               // start `unbloat serve` on the server
 	Env      []string           // added to the test's environment in the guest
-	Limit    time.Duration      // of this machine's time; 0 is 10 minutes
 }
 
 // insideEnv marks the test binary that runs in the guest; its value is the path
@@ -56,8 +55,15 @@ func Home() *scenario.Scenario {
 // false. Without the virtual engine's kernel the test is skipped, and says so.
 func Inside(t *testing.T, o Options) bool {
 	t.Helper()
+	_, inside := Output(t, o)
+	return inside
+}
+
+// Output is like Inside; outside, it returns what the test printed in the guest too.
+func Output(t *testing.T, o Options) (output string, inside bool) {
+	t.Helper()
 	if os.Getenv(insideEnv) != "" {
-		return true
+		return "", true
 	}
 	kernel, err := lab.FindKernel(lab.Virtual)
 	if err != nil {
@@ -83,10 +89,7 @@ func Inside(t *testing.T, o Options) bool {
 		Command: []string{self, "-test.run", "^" + t.Name() + "$", "-test.v", "-test.count=1"},
 		Env:     append([]string{insideEnv + "=" + lab.GuestBinary}, o.Env...),
 	}
-	if o.Limit == 0 {
-		o.Limit = 10 * time.Minute
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), o.Limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	r, wall, err := lab.Boot(ctx, kernel, g, nil)
 	if err != nil {
@@ -104,7 +107,7 @@ func Inside(t *testing.T, o Options) bool {
 	case !strings.Contains(c.Output, "--- PASS: "+t.Name()):
 		t.Fatalf("the guest did not run %s:\n%s", t.Name(), c.Output)
 	}
-	return false
+	return c.Output, false
 }
 
 // Unbloat returns the path of the unbloat binary inside the guest.
