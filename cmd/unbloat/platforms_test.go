@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"unbloat/internal/host"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/plan"
+)
+
+// onStage names the socket behind which a fake router answers. With it, this
+// binary under another name is one of the router's programs.
+const onStage = "UNBLOAT_TEST_PLATFORM"
+
+// A call is a program that was run on the router, an answer what became of it.
+type call struct {
+	Argv  []string
+	Stdin []byte
+}
+
+type answer struct {
+	Out, Err []byte
+	Failed   bool
+}
+
+// act is one of the router's programs: it asks the fake.
+func act(socket string) int {
+	in, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		panic(err)
+	}
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	if err := json.NewEncoder(c).Encode(call{append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), in}); err != nil {
+		panic(err)
+	}
+	var a answer
+	if err := json.NewDecoder(c).Decode(&a); err != nil {
+		panic(err)
+	}
+	os.Stdout.Write(a.Out)
+	os.Stderr.Write(a.Err)
+	if a.Failed {
+		return 1
+	}
+	return 0
+}
+
+// A stage is a fake router whose programs are found in PATH.
+type stage struct {
+	sync.Mutex
+	router host.Runner
+	text   func() string
+	path   string
+	state  string
+}
+
+// newStage puts the fake's programs into a PATH of their own.
+func newStage(t *testing.T, m *fake.Machine, r host.Runner, text func() string) *stage {
+	t.Helper()
+	dir := t.TempDir()
+	s := &stage{router: r, text: text, path: filepath.Join(dir, "bin"), state: filepath.Join(dir, "state")}
+	if err := os.Mkdir(s.path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range m.Tools {
+		if err := os.Symlink(self, filepath.Join(s.path, filepath.Base(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.answer(c)
+		}
+	})
+	t.Cleanup(func() { l.Close(); served.Wait() })
+	t.Setenv(onStage, filepath.Join(dir, "socket"))
+	return s
+}
+
+func (s *stage) answer(c net.Conn) {
+	defer c.Close()
+	var x call
+	if json.NewDecoder(c).Decode(&x) != nil {
+		return
+	}
+	s.Lock()
+	out, errOut, err := s.router.Run(context.Background(), x.Argv, x.Stdin)
+	s.Unlock()
+	_ = json.NewEncoder(c).Encode(answer{out, errOut, err != nil})
+}
+
+// Text is what the router holds.
+func (s *stage) Text() string {
+	s.Lock()
+	defer s.Unlock()
+	return s.text()
+}
+
+// run runs the program on the router.
+func (s *stage) run(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, args...)
+	c.Env = append(os.Environ(), asProgram+"=1", "PATH="+s.path, "UNBLOAT_STATE_DIR="+s.state)
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err = c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), c.ProcessState.ExitCode()
+}
+
+// TestPlatforms: plan, apply, status, confirm and revert as a person types them,
+// with the real guard, on a router whose programs are the fake's.
+func TestPlatforms(t *testing.T) {
+	for _, c := range []struct {
+		platform, wan, lan string
+		make               func(t *testing.T) *stage
+	}{
+		{plan.OpenBSD, "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(false); return newStage(t, f.Machine, f, f.Text) }},
+		{plan.OpenBSDAltq, "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(true); return newStage(t, f.Machine, f, f.Text) }},
+		{plan.FreeBSD, "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
+		{plan.PfSense, "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
+		{plan.ClearOS, "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
+	} {
+		t.Run(c.platform, func(t *testing.T) {
+			s := c.make(t)
+			start := s.Text()
+			done := func(want int, args ...string) string {
+				t.Helper()
+				out, code := s.run(t, append(args, "--for", c.platform)...)
+				if code != want {
+					t.Fatalf("%q: exit %d, want %d\n%s", args, code, want, out)
+				}
+				return out
+			}
+			file := filepath.Join(t.TempDir(), "plan.json")
+			if err := os.WriteFile(file, []byte(done(0, "plan", "--down", "50mbit", "--up", "10mbit", "--wan", c.wan, "--lan", c.lan, "--json")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			done(0, "apply", file, "--dry-run")
+			if s.Text() != start {
+				t.Fatal("--dry-run changed something")
+			}
+			done(0, "apply", file)
+			if s.Text() == start {
+				t.Fatal("nothing was applied")
+			}
+			if out := done(0, "status", "--wan", c.wan); !strings.Contains(out, "unbloat's)") || !strings.Contains(out, "is undone in") {
+				t.Errorf("status while it waits:\n%s", out)
+			}
+			done(0, "confirm")
+			if out := done(0, "status", "--wan", c.wan); !strings.Contains(out, "9.50 Mbit/s") || !strings.Contains(out, "was changed by unbloat") {
+				t.Errorf("status:\n%s", out)
+			}
+			if out := done(0, "apply", file, "--yes"); !strings.Contains(out, "nothing was run") {
+				t.Errorf("again:\n%s", out)
+			}
+			done(0, "revert")
+			if s.Text() != start {
+				t.Fatalf("reverted, and this is not the start:\n%s\nstart:\n%s", s.Text(), start)
+			}
+			if c.platform != plan.OpenBSD && c.platform != plan.PfSense { // the guard is one for all
+				return
+			}
+			out, code := s.run(t, "apply", file, "--confirm", "1s", "--for", c.platform)
+			if code != 0 && !strings.Contains(out, "the deadline has passed") { // before it was done, on a busy machine
+				t.Fatalf("exit %d: %s", code, out)
+			}
+			for end := time.Now().Add(time.Minute); s.Text() != start; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("nobody confirmed, and after a minute it is still there:\n%s", s.Text())
+				}
+			}
+			for strings.Contains(done(0, "status", "--wan", c.wan), "is undone in") { // the guard clears up behind itself
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+}
