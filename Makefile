@@ -67,6 +67,10 @@ prove-100: kernel ## 100 proofs on an unchanged line in the lab; at most 5 may c
 fuzz: ## every fuzz target for FUZZTIME (1m) each
 	@scripts/fuzz $${FUZZTIME:-1m}
 
+.PHONY: soak
+soak: ## the loopback measured a hundred times, idle and busy (15 minutes): never below A, or invalid
+	UNBLOAT_SOAK=100 CGO_ENABLED=0 $(GO) test -timeout 60m -count=1 -v -run '^TestLoopback$$' ./internal/measure
+
 .PHONY: clean
 clean: ## what was built here; the lab's kernel in your cache stays
 	rm -rf bin

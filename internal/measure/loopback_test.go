@@ -1,0 +1,111 @@
+package measure
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"unbloat/internal/verdict"
+)
+
+// soakRuns is how often TestLoopback measures: UNBLOAT_SOAK=100 (make soak)
+// measures as often as the promise says.
+func soakRuns(t *testing.T, few int) int {
+	t.Helper()
+	text := os.Getenv("UNBLOAT_SOAK")
+	if text == "" {
+		return few
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("UNBLOAT_SOAK=%q is not a number of runs", text)
+	}
+	return n
+}
+
+// A loopback has no queue worth a grade below A, whatever the machine is doing:
+// each measurement is right, or it is called invalid and says why.
+func TestLoopback(t *testing.T) {
+	server := start(t)
+	for _, c := range []struct {
+		name string
+		busy int // processes that do nothing but take a processor's time
+	}{{"idle", 0}, {"busy", runtime.NumCPU()}} {
+		t.Run(c.name, func(t *testing.T) {
+			for range c.busy {
+				spin(t)
+			}
+			valid, grades, reasons := 0, map[string]int{}, map[string]int{}
+			n := soakRuns(t, 3)
+			for i := range n {
+				got := measureBriefly(t, server)
+				if got.Valid {
+					valid++
+					grades[got.Grade]++
+				} else {
+					reasons[kind(got.InvalidReasons[0])]++
+				}
+				if got.Valid && got.Grade != "A+" && got.Grade != "A" {
+					t.Errorf("run %d: grade %s of a loopback: %s", i, got.Grade, got.Verdict)
+					for _, p := range got.Phases() {
+						t.Logf("%s: increase p95 %.1f, late p99 %.2f ms, CPU %.2f and %.2f", p.Name, p.Latency.IncreaseMs.P95, p.ProbeLatenessMs.P99, p.CPU, p.ServerCPU)
+					}
+				}
+				if got.Valid == (len(got.InvalidReasons) > 0) || got.Valid == (got.Grade == "") {
+					t.Errorf("run %d: valid %v, grade %q, reasons %q", i, got.Valid, got.Grade, got.InvalidReasons)
+				}
+			}
+			t.Logf("%d of %d valid, graded %v; the others by their first reason: %v", valid, n, grades, reasons)
+		})
+	}
+}
+
+// measureBriefly runs short phases, with enough probes in each to be judged.
+func measureBriefly(t *testing.T, server string) *verdict.Test {
+	t.Helper()
+	c, err := Dial(t.Context(), server, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got, err := Run(t.Context(), c, Config{Idle: 600 * time.Millisecond, Load: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// kind is a reason without its figures.
+func kind(reason string) string {
+	var out []rune
+	for _, r := range reason {
+		switch {
+		case r >= '0' && r <= '9' || r == '.':
+			continue
+		case r == '(' || r == ':' && len(out) > 12:
+			return string(out)
+		}
+		out = append(out, r)
+	}
+	return string(out)
+}
+
+// spin keeps a processor busy until the test ends.
+func spin(t *testing.T) {
+	t.Helper()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	cmd := exec.Command(sh, "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	})
+}

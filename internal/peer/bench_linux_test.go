@@ -1,0 +1,272 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/measure"
+	"unbloat/internal/probe"
+	"unbloat/internal/serve"
+	"unbloat/unit"
+)
+
+// benchServer runs all our servers until the benchmark ends.
+func benchServer(b *testing.B, o serve.Options) *serve.Server {
+	b.Helper()
+	o.Listen = "127.0.0.1:0"
+	s, err := serve.Listen(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	b.Cleanup(func() { stop(); <-done })
+	return s
+}
+
+// cpuOf returns the processor time a process has taken, in seconds (proc_pid_stat(5)).
+func cpuOf(b *testing.B, pid int) float64 {
+	b.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		b.Skipf("SKIPPED: %v", err)
+	}
+	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	var ticks float64
+	for _, w := range f[11:15] { // utime, stime, cutime, cstime
+		n, err := strconv.ParseFloat(w, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return ticks / 100
+}
+
+const benchTime = 3 * time.Second
+
+// rounds is how often the two that are compared take turns: the machine may be
+// busy with something else now and then, so the medians count.
+const rounds = 5
+
+// median returns the median of some figures.
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// plenty are limits that no benchmark reaches.
+func plenty() serve.Limits {
+	return serve.Limits{AddressBytes: 1e6 * unit.GB, AddressTime: 1000 * time.Hour, PerAddress: 4096, Sessions: 4096, AddressConns: 8192, Conns: 8192}
+}
+
+// BenchmarkTCPAgainstIperf3 compares one TCP flow over the loopback, our client
+// and server in this process, with iperf3 -c and -s: the ratio of the rates, and
+// of processor time per bit. They take turns; the medians of the ratios count.
+func BenchmarkTCPAgainstIperf3(b *testing.B) {
+	path, err := exec.LookPath("iperf3")
+	if err != nil {
+		b.Skipf("SKIPPED: %v", err)
+	}
+	s := benchServer(b, serve.Options{Limits: plenty()})
+	c, err := measure.Dial(b.Context(), s.Addr().String(), measure.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	for b.Loop() {
+		var mine, theirs, rates, costs []float64
+		for range rounds {
+			rate, cpu := oursRun(b, c)
+			iperfRate, iperfCPU := iperf3Run(b, path)
+			mine, theirs = append(mine, rate), append(theirs, iperfRate)
+			rates, costs = append(rates, rate/iperfRate), append(costs, cpu/rate/(iperfCPU/iperfRate))
+		}
+		b.ReportMetric(median(mine)/1e9, "Gbit/s")
+		b.ReportMetric(median(theirs)/1e9, "iperf3-Gbit/s")
+		b.ReportMetric(median(rates), "rate-ratio")
+		b.ReportMetric(median(costs), "cpu-per-bit-ratio")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// oursRun returns the rate of one flow of ours in bit/s, and the processor time
+// of both its ends.
+func oursRun(b *testing.B, c *measure.Client) (rate, cpu float64) {
+	b.Helper()
+	before := cpuOf(b, os.Getpid())
+	f, err := c.StartFlows(b.Context(), measure.FlowSpec{Dir: measure.Up, Flows: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(benchTime)
+	r, err := f.Stop(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(r.Goodput()), cpuOf(b, os.Getpid()) - before
+}
+
+// iperf3Run returns iperf3's rate in bit/s, and the processor time of both its ends.
+func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	l.Close()
+	server := exec.Command(path, "-s", "-1", "-B", "127.0.0.1", "-p", port)
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	client := exec.Command(path, "-c", "127.0.0.1", "-p", port, "-t", strconv.Itoa(int(benchTime.Seconds())), "-J")
+	out, err := client.Output()
+	if err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	_ = server.Wait() // it served one test
+	var r struct {
+		End struct {
+			Received struct {
+				BPS float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range []*os.ProcessState{client.ProcessState, server.ProcessState} {
+		cpu += (p.UserTime() + p.SystemTime()).Seconds()
+	}
+	return r.End.Received.BPS, cpu
+}
+
+// BenchmarkThousandProbers tells what share of one processor `unbloat serve`
+// takes, in a process of its own, to answer 1000 sessions with 100 probes a
+// second each: ten sockets send for a hundred sessions each.
+func BenchmarkThousandProbers(b *testing.B) {
+	const sessions, sockets, rate = 1000, 10, 100
+	address := freeAddress(b)
+	server := exec.Command(labtest.Binary(b), "serve", "--listen", address, "--irtt", "", "--iperf3", "", "--web", "", "--quiet",
+		"--max-sessions-per-address", "2000", "--max-connections-per-address", "4000", "--max-bytes-per-address", "1000000GB")
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
+	probes := openProbes(b, address, sessions)
+	for b.Loop() {
+		var answered atomic.Int64
+		ctx, stop := context.WithCancel(b.Context())
+		var all sync.WaitGroup
+		for i := range sockets {
+			all.Go(func() { ask(ctx, b, address, probes[i*sessions/sockets:(i+1)*sessions/sockets], rate, &answered) })
+		}
+		time.Sleep(500 * time.Millisecond)
+		before, from, count := cpuOf(b, server.Process.Pid), time.Now(), answered.Load()
+		time.Sleep(2 * benchTime)
+		cpu, took, n := cpuOf(b, server.Process.Pid)-before, time.Since(from).Seconds(), answered.Load()-count
+		stop()
+		all.Wait()
+		b.ReportMetric(cpu/took, "server-cores")
+		b.ReportMetric(float64(n)/took, "answers/s")
+		b.ReportMetric(cpu/float64(n)*sessions*rate, "cores-at-100k/s")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// openProbes opens sessions with one stream of echoes each, and returns a probe
+// of each stream.
+func openProbes(b *testing.B, address string, n int) [][]byte {
+	b.Helper()
+	var out [][]byte
+	for range n {
+		var conn net.Conn
+		var err error
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if conn, err = net.Dial("tcp", address); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { conn.Close() })
+		in := bufio.NewReader(conn)
+		var r probe.Reply
+		for _, q := range []probe.Request{{Op: probe.OpHello, Versions: []int{probe.Version}}, {Op: probe.OpUDP, Dir: probe.DirEcho}} {
+			if _, err := conn.Write(probe.AppendLine(nil, q)); err != nil {
+				b.Fatal(err)
+			}
+			line, err := in.ReadBytes('\n')
+			if err == nil {
+				r, err = probe.ParseReply(line)
+			}
+			if err != nil || r.Error != "" {
+				b.Fatal(err, r.Error)
+			}
+		}
+		token, err := probe.ParseToken(r.StreamToken)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p := make([]byte, probe.MinSize)
+		probe.PutHeader(p, probe.Header{Kind: probe.KindEcho, Token: token})
+		out = append(out, p)
+	}
+	return out
+}
+
+// ask sends each probe so many times a second, and counts the answers when it
+// next sends: nobody waits for them, because a reader's waking up on this
+// machine would be the server's work, which clients elsewhere are not.
+func ask(ctx context.Context, b *testing.B, address string, probes [][]byte, rate int, answered *atomic.Int64) {
+	to := netip.MustParseAddrPort(address)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20)
+		err = unix.Connect(fd, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())})
+	}
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	const tick = time.Millisecond
+	per := len(probes) * rate / int(time.Second/tick)
+	buf := make([]byte, 2048)
+	for i, next := 0, time.Now(); ctx.Err() == nil; {
+		next = next.Add(tick)
+		time.Sleep(time.Until(next))
+		for {
+			if _, _, err := unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT); err != nil {
+				break // no more for now
+			}
+			answered.Add(1)
+		}
+		for range per {
+			if _, err := unix.Write(fd, probes[i%len(probes)]); err != nil {
+				b.Error(err)
+				return
+			}
+			i++
+		}
+	}
+}
