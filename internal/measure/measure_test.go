@@ -22,10 +22,12 @@ import (
 // The lab asserts them, in virtual time.
 
 // start runs a server until the test ends, and checks that no goroutine is left.
-func start(t *testing.T) string {
+func start(t *testing.T) string { return startWith(t, serve.Limits{}) }
+
+func startWith(t *testing.T, l serve.Limits) string {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0"})
+	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0", Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}
