@@ -52,7 +52,8 @@ type Behaviour struct {
 	CalmPackets int       `json:"calm_packets"`      // a second: a flow that sends more, or more bytes, is not calm
 	CalmRate    unit.Rate `json:"calm_bps"`          //
 	SmallPacket unit.Size `json:"small_packet"`      // IP bytes: calm flows of packets up to this are voice, of larger ones interactive
-	FirstBytes  unit.Size `json:"first_bytes"`       // of a connection, both ways: interactive
+	FirstBytes  unit.Size `json:"first_bytes"`       // of a connection, counted both ways: interactive on the way down
+	FirstUp     unit.Size `json:"first_bytes_up"`    // and on the way up
 	HeavyBytes  unit.Size `json:"heavy_bytes"`       // from here on a connection counts as heavy
 	LongBytes   unit.Size `json:"long_bytes"`        // and from here on it is bulk
 	HeavyOfHost int       `json:"heavy_connections"` // more than this many heavy connections of one host: those above are bulk

@@ -164,12 +164,13 @@ func (m *maker) behaviour() Behaviour {
 	b := Behaviour{
 		CalmPackets: calmPackets, CalmRate: calmRate, SmallPacket: smallPacket,
 		FirstBytes:  whole(min(max(line.Bytes(20*time.Millisecond), leastFirst), mostFirst)),
+		FirstUp:     whole(min(max(up.Bytes(20*time.Millisecond), leastFirst), mostFirst)),
 		HeavyBytes:  leastHeavy,
 		LongBytes:   whole(max(line.Bytes(20*time.Second), leastLong)),
 		HeavyOfHost: heavyOfHost, Peers: swarmPeers, Names: namesASec, Flows: flowsKept,
 	}
 	if w := m.wishes.Classes.FirstBytes; w > 0 {
-		b.FirstBytes = w
+		b.FirstBytes, b.FirstUp = w, w
 		b.HeavyBytes = max(b.HeavyBytes, w)
 		b.LongBytes = max(b.LongBytes, w)
 	}
@@ -206,8 +207,8 @@ func (m *maker) explainClasses(c *Classes) {
 	b := c.Behaviour
 	what := map[Class]string{
 		Voice: fmt.Sprintf("small packets (up to %s) of flows that stay below %d a second and %s and are answered; DNS and ping, up to %d a second of each machine", b.SmallPacket, b.CalmPackets, b.CalmRate, b.Names),
-		Interactive: fmt.Sprintf("acknowledgements without data, the first %s of a TCP connection, calm flows of larger packets, and small packets of busy ones",
-			b.FirstBytes),
+		Interactive: fmt.Sprintf("acknowledgements without data and small packets of busy flows, ahead of the rest of the class; the first %s down and %s up of a TCP connection; calm flows of larger packets",
+			b.FirstBytes, b.FirstUp),
 		Normal: "everything else; a flow that stops being calm comes here at once, and stays for 10 s",
 		Bulk: fmt.Sprintf("connections beyond %s, those above %d heavy ones (%s) of one machine, and UDP ports with more than %d partners, as BitTorrent has",
 			b.LongBytes, b.HeavyOfHost, b.HeavyBytes, b.Peers),
@@ -269,6 +270,17 @@ func (c *Classes) Share(d Direction, class Class) (Share, bool) {
 	return list[i], true
 }
 
+// Of returns the shares of one direction; nil if it has no classes.
+func (c *Classes) Of(down bool) []Share {
+	switch {
+	case c == nil:
+		return nil
+	case down:
+		return c.Down
+	}
+	return c.Up
+}
+
 // validate checks the classes of a plan that was read from somewhere.
 func (c *Classes) validate(p Plan) error {
 	if c == nil {
@@ -283,6 +295,7 @@ func (c *Classes) validate(p Plan) error {
 		within("classes.behaviour.calm_bps", int64(b.CalmRate), 8000, int64(MaxRate)),
 		within("classes.behaviour.small_packet", b.SmallPacket, 64, 1500),
 		within("classes.behaviour.first_bytes", b.FirstBytes, 0, 1<<40),
+		within("classes.behaviour.first_bytes_up", b.FirstUp, 0, 1<<40),
 		within("classes.behaviour.heavy_bytes", b.HeavyBytes, b.FirstBytes, 1<<50),
 		within("classes.behaviour.long_bytes", b.LongBytes, b.HeavyBytes, 1<<50),
 		within("classes.behaviour.heavy_connections", b.HeavyOfHost, 1, 100_000),

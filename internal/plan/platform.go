@@ -80,7 +80,7 @@ func linuxPlatform(name string) platform {
 		aqms: []AQM{CAKE, FQCoDel, FIFO}, sides: []Side{SideIFB, SideLAN},
 		step: 1, max: MaxRate,
 		limit: math.MaxInt32, fifoLimit: math.MaxInt32, flows: 65536, quantum: 1 << 20,
-		htb: true, rules: name == Linux, interfaceNames: true,
+		htb: true, rules: name == Linux, classes: name == Linux, interfaceNames: true,
 		seedDown: 0.85, seedUp: 0.95, seedAQM: FQCoDel, seedRounds: true, // seed 003: 13 of 15, 0.95 of 1
 	}
 	switch name {

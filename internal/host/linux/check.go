@@ -122,14 +122,17 @@ func (b *Backend) interfaceNames(ctx context.Context) string {
 }
 
 // checkChange refuses a change that is bound to fail, before anything is touched.
-func (b *Backend) checkChange(ctx context.Context, p plan.Plan, now, want tc.State) error {
+func (b *Backend) checkChange(ctx context.Context, p plan.Plan, now, want state) error {
 	if ok, known := Privileged(ctx, b.Runner); known && !ok && !b.Preview {
 		return noPrivilege("shape " + p.WAN)
 	}
-	if err := b.rehearse(ctx, p, now, want); err != nil {
+	if err := b.rehearse(ctx, p, now.State, want.State); err != nil {
 		return err
 	}
-	return b.checkRestorable(ctx, now, want)
+	if err := b.checkTable(ctx, p, now, want); err != nil {
+		return err
+	}
+	return b.checkRestorable(ctx, now.State, want.State)
 }
 
 func noPrivilege(doing string) error {
@@ -197,6 +200,9 @@ func rehearsed(p plan.Plan, want, got tc.Tree) error {
 	}
 	if len(got.Filters) < len(want.Filters) {
 		kind := "mirred"
+		if slices.ContainsFunc(want.Filters, func(f tc.Filter) bool { return slices.Contains(f.Args, "ctinfo") }) {
+			kind = "ctinfo"
+		}
 		if slices.ContainsFunc(want.Filters, func(f tc.Filter) bool { return slices.Contains(f.Args, "skbedit") }) {
 			kind = "skbedit"
 		}
@@ -214,6 +220,8 @@ func missingKind(doing, kind string, err error) error {
 		pkg = "kmod-sched-cake"
 	case "ifb":
 		module, pkg = "ifb", "kmod-ifb"
+	case "ctinfo":
+		module, pkg, kind = "act_ctinfo", "kmod-sched-ctinfo", "ctinfo action, which tells arriving packets their class"
 	case "mirred", "skbedit", "u32":
 		module, kind = "cls_u32 act_mirred act_skbedit", "filter with this action"
 	case "":
@@ -245,7 +253,7 @@ func deviceOf(argv []string) string {
 
 // kindOf returns the kind of qdisc, class or device that a command makes.
 func kindOf(argv []string) string {
-	for _, k := range []string{"skbedit", "mirred", "fq_codel", "cake", "htb", "pfifo", "bfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
+	for _, k := range []string{"ctinfo", "skbedit", "mirred", "fq_codel", "cake", "htb", "pfifo", "bfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
 		if slices.Contains(argv, k) {
 			return k
 		}

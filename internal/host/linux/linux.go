@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"unbloat/internal/host"
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 )
@@ -52,7 +53,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier host.State) 
 	if err != nil {
 		return nil, err
 	}
-	return encode(s)
+	return encode(state{State: s, Table: readTable(ctx, b.Runner)})
 }
 
 // Desire checks that the plan can be applied to what is there, and returns the
@@ -70,14 +71,15 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 	if err := CheckPlan(p); err != nil {
 		return nil, err
 	}
-	if err := b.checkDevices(ctx, p, s); err != nil {
+	if err := b.checkDevices(ctx, p, s.State); err != nil {
 		return nil, err
 	}
-	want, err := tc.DesireAfter(p, s, o, b.Replace)
+	tree, err := tc.DesireAfter(p, s.State, o.State, b.Replace)
 	if err != nil {
 		return nil, err
 	}
-	if len(tc.Commands(s, want)) > 0 {
+	want := state{State: tree, Table: nft.Render(p, tc.OurRoot)}
+	if len(steps(s, want)) > 0 {
 		if err := b.checkChange(ctx, p, s, want); err != nil {
 			return nil, err
 		}
@@ -92,13 +94,13 @@ func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.Stat
 	if err != nil {
 		return nil, err
 	}
-	var o tc.State
+	var o state
 	if origin != nil {
 		if o, err = decode(origin); err != nil {
 			return nil, err
 		}
 	}
-	return encode(tc.Undesire(s, o))
+	return encode(state{State: tc.Undesire(s.State, o.State)}) // a table of our name is always ours
 }
 
 // Compare returns the steps from actual to wanted, and the differences between
@@ -112,11 +114,7 @@ func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	var steps []host.Step
-	for _, c := range tc.Commands(a, w) {
-		steps = append(steps, host.Step{Argv: c})
-	}
-	return steps, tc.Differences(a, w), nil
+	return steps(a, w), append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...), nil
 }
 
 // Explain turns what a failed command said into what to do about it.
@@ -211,14 +209,14 @@ func toolError(doing, tool, pkg string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-func decode(b host.State) (s tc.State, err error) {
+func decode(b host.State) (s state, err error) {
 	if err = json.Unmarshal(b, &s); err != nil {
 		err = fmt.Errorf("read the state of a Linux router: %w", err)
 	}
 	return s, err
 }
 
-func encode(s tc.State) (host.State, error) { return json.Marshal(s) }
+func encode(s state) (host.State, error) { return json.Marshal(s) }
 
 func contains(list []string, s string) bool {
 	for _, x := range list {

@@ -172,6 +172,7 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 			ok, err := probeRules(ctx, r)
 			f.NoRules = err == nil && !ok
 		}
+		f.NoClasses, f.NoMarks = probeClasses(ctx, r)
 		if have["htb"] && have["fq_codel"] {
 			f.AQMs = append(f.AQMs, plan.FQCoDel)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"unbloat/internal/host"
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
@@ -73,7 +74,7 @@ func FirstCommands(p plan.Plan) ([][]string, error) {
 	if p.Basis != nil && p.Basis.Facts.MTU != 0 {
 		mtu = p.Basis.Facts.MTU
 	}
-	var now tc.State
+	var now state
 	for _, name := range tc.Scope(p) {
 		d := tc.Device{Name: name}
 		if p.Down == nil || p.Down.IngressOf == "" || name != p.Down.Device {
@@ -81,7 +82,7 @@ func FirstCommands(p plan.Plan) ([][]string, error) {
 		}
 		now.Devices = append(now.Devices, d)
 	}
-	want, err := tc.Desire(p, now, false)
+	want, err := tc.Desire(p, now.State, false)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func FirstCommands(p plan.Plan) ([][]string, error) {
 	for _, o := range p.Offloads {
 		out = append(out, []string{"ethtool", "-K", o.Device, o.Feature, "off"})
 	}
-	for _, c := range tc.Commands(now, want) {
+	for _, c := range tc.Commands(now.State, want) {
 		out = append(out, c)
 	}
 	return out, nil
@@ -104,6 +105,7 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	}
 	var steps []host.Step
 	run := func(argv ...string) { steps = append(steps, host.Step{Argv: argv}) }
+	run("nft", "delete", "table", nft.Family, nft.TableIs)
 	blank := s.Clone()
 	for i, d := range s.Devices {
 		for feature, on := range d.Features {
@@ -125,8 +127,8 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 		}
 		blank.Devices[i].Tree = tc.Join(root, ingress)
 	}
-	for _, c := range tc.Commands(blank, s) {
+	for _, c := range tc.Commands(blank, s.State) {
 		steps = append(steps, host.Step{Argv: c})
 	}
-	return steps, nil
+	return append(steps, tableSteps(nft.Table{}, s.Table)...), nil
 }

@@ -110,7 +110,7 @@ func (f *Filter) actions(v any) {
 	list, _ := v.([]any)
 	for _, x := range list {
 		a, ok := x.(object)
-		if ok && a.text("kind") == "skbedit" && f.skbedit(a) {
+		if ok && (a.text("kind") == "skbedit" && f.skbedit(a) || a.text("kind") == "ctinfo" && f.ctinfo(a)) {
 			continue
 		}
 		if !ok || a.text("kind") != "mirred" || a.text("to_dev") == "" {
@@ -149,5 +149,21 @@ func (f *Filter) skbedit(a object) bool {
 		return false
 	}
 	f.Args = append(f.Args, "action", "skbedit", "priority", a.text("priority"))
+	return true
+}
+
+// ctinfo reads an action that gives a packet the mark of its connection.
+func (f *Filter) ctinfo(a object) bool {
+	for _, m := range a {
+		switch m.key {
+		case "order", "kind", "zone", "cpmark", "control_action", "index", "ref", "bind", "installed", "last_used", "first_used", "stats", "not_in_hw", "in_hw_count", "used_hw_stats":
+		default:
+			return false
+		}
+	}
+	if a.text("cpmark") == "" || a.text("zone") != "0" || a.child("control_action").text("type") != "pipe" {
+		return false
+	}
+	f.Args = append(f.Args, "action", "ctinfo", "cpmark", a.text("cpmark"))
 	return true
 }

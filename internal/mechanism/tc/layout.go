@@ -69,7 +69,8 @@ func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 		if s == nil {
 			continue
 		}
-		if err := want.shape(*s, now, replace); err != nil {
+		shares := p.Classes.Of(s == p.Down)
+		if err := want.shape(*s, shares, now, replace); err != nil {
 			return State{}, err
 		}
 	}
@@ -120,7 +121,7 @@ func withoutOurs(d Device) Device {
 }
 
 // shape puts one shaper, and the redirect into it, into the wanted state.
-func (want *State) shape(s plan.Shaper, now State, replace bool) error {
+func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace bool) error {
 	d := want.Device(s.Device)
 	root, in := d.Tree.Split()
 	if q, ok := root.Root(); ok && !replace {
@@ -129,7 +130,7 @@ func (want *State) shape(s plan.Shaper, now State, replace bool) error {
 	if s.IngressOf != "" {
 		d.Exists, d.Kind, d.Up = true, "ifb", true
 	}
-	tree, err := shaperTree(s, d.MTU)
+	tree, err := shaperTree(s, shares, d.MTU)
 	if err != nil {
 		return err
 	}
@@ -143,19 +144,24 @@ func (want *State) shape(s plan.Shaper, now State, replace bool) error {
 	if !in.Empty() && !replace {
 		return &ForeignError{Device: s.IngressOf, What: fmt.Sprintf("qdisc %s ffff: with %d filters on ingress", in.Qdiscs[0].Kind, len(in.Filters))}
 	}
-	from.Tree = Join(root, redirectTree(s.Device))
+	from.Tree = Join(root, redirectTree(s.Device, len(shares) > 0))
 	want.set(from)
 	return nil
 }
 
 // shaperTree returns the tree of one shaper: CAKE alone, or an HTB class with
 // the queue behind it.
-func shaperTree(s plan.Shaper, mtu int) (Tree, error) {
-	if s.AQM == plan.CAKE {
+func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
+	switch {
+	case s.AQM == plan.CAKE && shares != nil:
+		return cakeClasses(s, shares), nil
+	case s.AQM == plan.CAKE:
 		return Tree{
 			Qdiscs:  []Qdisc{{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}},
 			Filters: ruleFilters(s.PacketRules),
 		}, nil
+	case s.AQM == plan.FQCoDel && shares != nil:
+		return htbClasses(s, shares, mtu), nil
 	}
 	leaf := Qdisc{Handle: OurLeaf, Parent: leafClass}
 	switch s.AQM {
@@ -183,13 +189,18 @@ func shaperTree(s plan.Shaper, mtu int) (Tree, error) {
 	}, nil
 }
 
-// redirectTree returns the ingress qdisc that sends every packet to ifb.
+// redirectTree returns the ingress qdisc that sends every packet to ifb, with
+// the mark of its connection if that says its class.
 // matchall would be shorter, but is a module of its own that may be missing.
-func redirectTree(ifb string) Tree {
+func redirectTree(ifb string, marked bool) Tree {
+	args := []string{"classid", rootClass, "match", "u32", "0x0", "0x0", "at", "0"}
+	if marked {
+		args = append(args, "action", "ctinfo", "cpmark", markMask)
+	}
+	args = append(args, "action", "mirred", "egress", "redirect", "dev", ifb)
 	return Tree{
-		Qdiscs: []Qdisc{{Kind: "ingress", Handle: "ffff:", Parent: ingressAt}},
-		Filters: []Filter{{Kind: "u32", Parent: ingressAt, At: "ffff:", Protocol: "all", Pref: OurPref, Handle: "800::800", Args: []string{
-			"classid", rootClass, "match", "u32", "0x0", "0x0", "at", "0", "action", "mirred", "egress", "redirect", "dev", ifb}}},
+		Qdiscs:  []Qdisc{{Kind: "ingress", Handle: "ffff:", Parent: ingressAt}},
+		Filters: []Filter{{Kind: "u32", Parent: ingressAt, At: "ffff:", Protocol: "all", Pref: OurPref, Handle: "800::800", Args: args}},
 	}
 }
 
@@ -233,12 +244,20 @@ func fqCodelOptions(s plan.Shaper, mtu int) Options {
 }
 
 func classOptions(s plan.Shaper) Options {
-	r := ShownRate(s.Rate)
+	return classBetween(s, s.Rate, s.Rate)
+}
+
+// classBetween returns the options of a class that is guaranteed one rate and
+// may have the other.
+func classBetween(s plan.Shaper, least, most unit.Rate) Options {
 	burst := int64(orElse(int(s.Burst), 1590))
-	old, newer := bucketShown(int64(r)/8, burst)
-	b := Value{Is: strconv.FormatInt(old, 10), Or: strconv.FormatInt(newer, 10), Say: strconv.FormatInt(burst, 10)}
+	bucket := func(r unit.Rate) Value {
+		old, newer := bucketShown(int64(r)/8, burst)
+		return Value{Is: strconv.FormatInt(old, 10), Or: strconv.FormatInt(newer, 10), Say: strconv.FormatInt(burst, 10)}
+	}
+	least, most = ShownRate(least), ShownRate(most)
 	return Options{
-		"rate": num(r), "ceil": num(r), "burst": b, "cburst": b,
+		"rate": num(least), "ceil": num(most), "burst": bucket(least), "cburst": bucket(most),
 		"quantum": num(orElse(int(s.ClassQ), int(burst))),
 	}
 }

@@ -27,6 +27,8 @@ type Kernel struct {
 	Fail func(argv []string) (fail, after bool)
 	// Ran are the commands that changed something.
 	Ran []string
+	// Table is unbloat's table of nftables, "" if there is none.
+	Table string
 }
 
 // A Device is one network device.
@@ -59,6 +61,8 @@ type filter struct {
 	classid, direction, action string
 	dev                        string
 	priority                   string // of a skbedit action
+	cpmark                     string // of a ctinfo action
+	handle                     string // of a fw filter
 }
 
 // New returns a router with the interfaces wan and lan.
@@ -91,6 +95,9 @@ func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, st
 		return nil, []byte("RTNETLINK answers: Cannot allocate memory"), errExit
 	}
 	out, err := k.do(argv)
+	if argv[0] == "nft" {
+		out, err = k.nft(argv[1:], string(stdin))
+	}
 	if err != nil {
 		return nil, []byte(err.Error()), errExit
 	}
@@ -105,6 +112,9 @@ func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, st
 
 // Changes reports whether a command changes something.
 func Changes(argv []string) bool {
+	if argv[0] == "nft" {
+		return argv[1] == "-f" || argv[1] == "delete"
+	}
 	return slices.ContainsFunc(argv[:min(len(argv), 3)], func(s string) bool {
 		return slices.Contains([]string{"add", "del", "change", "set", "-K"}, s)
 	})
@@ -114,6 +124,13 @@ func Changes(argv []string) bool {
 func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	inner := &Kernel{Devices: []*Device{{Name: "lo", MTU: 65536}}, Missing: k.Missing}
 	tool := argv[slices.Index(argv, "--")+1]
+	if tool == "nft" {
+		out, err := inner.nft([]string{"-f", "-"}, string(stdin))
+		if err != nil {
+			return nil, []byte(err.Error()), errExit
+		}
+		return []byte(out + inner.Table), nil, nil // as --echo does
+	}
 	for line := range strings.Lines(string(stdin)) {
 		out, err := inner.do(append([]string{tool}, strings.Fields(line)...))
 		if err != nil {
@@ -127,6 +144,7 @@ func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, er
 // Text prints everything that the kernel holds.
 func (k *Kernel) Text() string {
 	var b strings.Builder
+	b.WriteString(k.Table)
 	for _, d := range k.Devices {
 		fmt.Fprintf(&b, "link %s %s up=%v\n", d.Name, d.Kind, d.Up)
 		for _, f := range slices.Sorted(maps.Keys(d.Features)) {
@@ -167,6 +185,8 @@ func (k *Kernel) do(argv []string) (string, error) {
 		return k.ip(args)
 	case "tc":
 		return k.tc(args)
+	case "nft":
+		return "", nil // see Run
 	}
 	return "", fmt.Errorf("%s: command not found", argv[0])
 }

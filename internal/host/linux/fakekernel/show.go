@@ -12,6 +12,11 @@ import (
 // addFilter takes the u32 filters with a mirred action that unbloat makes.
 func (k *Kernel) addFilter(d *Device, args []string) error {
 	f := &filter{parent: after(args, "parent"), protocol: after(args, "protocol"), pref: after(args, "pref"), classid: after(args, "classid")}
+	if slices.Contains(args, "fw") {
+		f.kind, f.handle = "fw", after(args, "handle")
+		d.filters = append(d.filters, f)
+		return nil
+	}
 	at := slices.Index(args, "u32")
 	if at < 0 || k.lacks("u32") {
 		return errors.New("Error: TC classifier not found.") //nolint:staticcheck // as tc(8) says it
@@ -34,6 +39,12 @@ func (k *Kernel) addFilter(d *Device, args []string) error {
 			return errors.New("Error: Failed to load TC action module.") //nolint:staticcheck // as tc(8) says it
 		}
 		f.priority = after(args, "priority")
+	}
+	if slices.Contains(args, "ctinfo") {
+		if k.lacks("ctinfo") {
+			return errors.New("Error: Failed to load TC action module.") //nolint:staticcheck // as tc(8) says it
+		}
+		f.cpmark = after(args, "cpmark")
 	}
 	if i := slices.Index(args, "mirred"); i >= 0 {
 		if k.lacks("mirred") {
@@ -131,7 +142,14 @@ func (d *Device) filterJSON(where []string) string {
 		if f.parent != parent {
 			continue
 		}
-		head := fmt.Sprintf(`%s"protocol":%q,"pref":%s,"kind":"u32","chain":0`, said, f.protocol, f.pref)
+		head := fmt.Sprintf(`%s"protocol":%q,"pref":%s,"kind":%q,"chain":0`, said, f.protocol, f.pref, f.kind)
+		if f.kind == "fw" { // iproute2 6.1 has no JSON for it
+			if len(out) == 0 {
+				out = append(out, "{"+head+"}")
+			}
+			out = append(out, "{"+head+`,"options":{handle `+f.handle+" classid "+f.classid+" }}")
+			continue
+		}
 		table := strconv.FormatInt(int64(0x800+len(tables)), 16)
 		if i := slices.Index(tables, f.pref); i >= 0 {
 			table = strconv.FormatInt(int64(0x800+i), 16)
@@ -151,11 +169,29 @@ func (d *Device) filterJSON(where []string) string {
 		if f.priority != "" {
 			body += fmt.Sprintf(`,"actions":[{"order":1,"kind":"skbedit","priority":%q,"control_action":{"type":"pipe"},"index":1,"ref":1,"bind":1}]`, f.priority)
 		}
+		if f.cpmark != "" && f.dev == "" {
+			body += strings.TrimSuffix(ctinfo(f.cpmark), ",") + "]"
+		}
 		if f.dev != "" {
-			body += fmt.Sprintf(`,"actions":[{"order":1,"kind":"mirred","mirred_action":%q,"direction":%q,"to_dev":%q,"control_action":{"type":"stolen"},"index":1,"ref":1,"bind":1}]`,
+			body += orElse(ctinfo(f.cpmark), `,"actions":[`) + fmt.Sprintf(`{"order":1,"kind":"mirred","mirred_action":%q,"direction":%q,"to_dev":%q,"control_action":{"type":"stolen"},"index":1,"ref":1,"bind":1}]`,
 				f.action, f.direction, f.dev)
 		}
 		out = append(out, "{"+head+`,"options":{`+body+"}}")
 	}
 	return "[" + strings.Join(out, ",") + "]\n"
+}
+
+// ctinfo prints the action, if there is one, and leaves the list open.
+func ctinfo(cpmark string) string {
+	if cpmark == "" {
+		return ""
+	}
+	return fmt.Sprintf(`,"actions":[{"order":1,"kind":"ctinfo","zone":0,"control_action":{"type":"pipe"},"index":1,"ref":1,"bind":1,"cpmark":%q},`, cpmark)
+}
+
+func orElse(s, other string) string {
+	if s != "" {
+		return s
+	}
+	return other
 }

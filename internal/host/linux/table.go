@@ -1,0 +1,90 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"unbloat/internal/host"
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+)
+
+// A state is what is looked at, and changed, on one router: its devices, and
+// our table of nftables.
+type state struct {
+	tc.State
+	Table nft.Table `json:"nft,omitzero"`
+}
+
+// readTable reads our table. Where nft(8) is missing, or may not say, there is
+// none; what was asked for is then found missing when it is verified.
+func readTable(ctx context.Context, r host.Runner) nft.Table {
+	out, err := host.Output(ctx, r, "nft", "-s", "-t", "list", "table", nft.Family, nft.TableIs)
+	if err != nil {
+		return nft.Table{}
+	}
+	return nft.Table{Text: string(out)}
+}
+
+// steps returns what leads from actual to wanted. The queues come first: a class
+// that no queue knows is an ordinary packet, a queue without classes has them all.
+func steps(actual, wanted state) []host.Step {
+	var out []host.Step
+	for _, c := range tc.Commands(actual.State, wanted.State) {
+		out = append(out, host.Step{Argv: c})
+	}
+	return append(out, tableSteps(actual.Table, wanted.Table)...)
+}
+
+// tableSteps replaces the table in one transaction of nftables.
+func tableSteps(actual, wanted nft.Table) []host.Step {
+	switch {
+	case len(nft.Differences(actual, wanted)) == 0:
+		return nil
+	case wanted.Text == "":
+		return []host.Step{{Argv: []string{"nft", "delete", "table", nft.Family, nft.TableIs}}}
+	}
+	return []host.Step{{Argv: []string{"nft", "-f", "-"}, Stdin: wanted.Load()}}
+}
+
+// checkTable asks nft(8) whether it and the kernel take the table, before
+// anything is touched.
+func (b *Backend) checkTable(ctx context.Context, p plan.Plan, now, want state) error {
+	if want.Table.Text == "" || b.Preview || len(nft.Differences(now.Table, want.Table)) == 0 {
+		return nil
+	}
+	_, said, err := b.Runner.Run(ctx, []string{"nft", "-c", "-f", "-"}, []byte(want.Table.Load()))
+	var missing *host.MissingToolError
+	switch {
+	case errors.As(err, &missing):
+		return &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "nft(8) is not there",
+			Remedy: "install the package nftables, or plan with --classes off", Err: err}
+	case err != nil:
+		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+		return &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "nft(8) or the kernel does not take the rules: " + line,
+			Remedy: "it needs nftables 0.9.9 and Linux 5.11 with nf_conntrack, or plan with --classes off", Err: err}
+	}
+	return nil
+}
+
+// probeClasses tries whether the kernel and its tools have what classes take:
+// nftables with meters, and, for downloads on an ifb, the ctinfo action. It
+// returns why not, "" if they have.
+func probeClasses(ctx context.Context, r host.Runner) (why string, noMarks bool) {
+	argv := []string{"unshare", "--net", "--", "nft", "--echo", "-f", "-"}
+	out, said, err := r.Run(ctx, argv, []byte(nft.Sample()))
+	var missing *host.MissingToolError
+	switch {
+	case errors.As(err, &missing):
+		return "", false // what cannot be tried is tried when it is applied
+	case !strings.Contains(string(out), "update @"):
+		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+		return "classes need nftables with meters in the kernel (Linux 5.11) and nft(8) 0.9.9, which this router lacks: " + line, true
+	}
+	shown, err := batch(ctx, r, []string{"qdisc add dev lo handle ffff: ingress",
+		"filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 at 0 action ctinfo cpmark 0xf000000",
+		"filter show dev lo parent ffff:"})
+	return "", err == nil && !strings.Contains(shown, `"kind":"ctinfo"`)
+}

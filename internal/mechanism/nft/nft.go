@@ -1,0 +1,178 @@
+// Package nft renders the classes of a plan as one nftables table of our own,
+// and reads back what nft(8) lists of it. It is pure; package host/linux runs
+// the commands. No other table is touched.
+//
+// The table gives every packet that leaves by the WAN the priority by which the
+// shaper's qdisc chooses its tin or class, and does the same for what arrives:
+// shaped on the LAN's side by the same priority; on an ifb, which packets reach
+// before netfilter sees them, by four bits of the connection's mark that tc's
+// ctinfo action hands to the next packet of it.
+package nft
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"unbloat/internal/plan"
+)
+
+// Names and marks that say "this is ours".
+const (
+	Family   = "inet"
+	TableIs  = "unbloat"
+	planMark = "plan_" // an empty chain carries the hash of what was rendered
+)
+
+// Bits of a connection's mark that are used; the others are left alone.
+const (
+	MarkMask  = 0x0f000000 // the tin of what arrives
+	MarkShift = 24
+	counted   = 0x10000000 // the connection is counted as a heavy one
+	isBulk    = 0x20000000 // and is bulk, because its machine has so many
+)
+
+// A Table is our table as text for `nft -f`. A rendered one is what is wanted,
+// a listed one what is there. The empty Table is none.
+type Table struct {
+	Text string `json:"text,omitempty"`
+}
+
+// Load returns what `nft -f -` takes, in one transaction, to make t the table
+// in place of whatever is there under its name.
+func (t Table) Load() string {
+	drop := fmt.Sprintf("table %s %s\ndelete table %s %s\n", Family, TableIs, Family, TableIs)
+	return drop + t.Text
+}
+
+// A shape is what of a table can be compared between what was rendered and what
+// nft(8) lists of it, whatever its version: the hash of the rendering, the
+// chains with how many rules each has, the sets.
+type shape struct {
+	id    string
+	parts map[string]int
+}
+
+// shape reads a table's text.
+func (t Table) shape() shape {
+	s := shape{parts: map[string]int{}}
+	at := ""
+	for line := range strings.Lines(t.Text) {
+		w := strings.Fields(line)
+		switch {
+		case len(w) == 3 && w[0] == "chain" && w[2] == "{":
+			at = "chain " + w[1]
+			s.parts[at] = 0
+			if id, ok := strings.CutPrefix(w[1], planMark); ok {
+				s.id = id
+			}
+		case len(w) == 3 && w[0] == "set" && w[2] == "{":
+			at = ""
+			s.parts["set "+w[1]] = 0
+		case len(w) == 1 && w[0] == "}":
+			at = ""
+		case at != "" && len(w) > 0 && w[0] != "type" && w[0] != "policy":
+			s.parts[at]++
+		}
+	}
+	return s
+}
+
+// Differences says in words where the listed table is not the wanted one; nil
+// means that they are equal.
+func Differences(listed, wanted Table) []string {
+	if listed.Text == wanted.Text {
+		return nil
+	}
+	a, w := listed.shape(), wanted.shape()
+	where := "table " + Family + " " + TableIs
+	switch {
+	case wanted.Text == "":
+		return []string{where + " is there and should not be"}
+	case listed.Text == "":
+		return []string{where + " is missing"}
+	case a.id != w.id:
+		return []string{where + " is of another plan"}
+	}
+	var out []string
+	for name, n := range w.parts {
+		if got, ok := a.parts[name]; !ok {
+			out = append(out, fmt.Sprintf("%s: %s is missing", where, name))
+		} else if got != n {
+			out = append(out, fmt.Sprintf("%s: %s has %d rules, not %d", where, name, got, n))
+		}
+	}
+	for name := range a.parts {
+		if _, ok := w.parts[name]; !ok {
+			out = append(out, fmt.Sprintf("%s: %s is there and should not be", where, name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A writer writes a table's text, one rule a line.
+type writer struct {
+	strings.Builder
+}
+
+func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, "\t\t"+format+"\n", args...) }
+
+func (w *writer) open(what, name string) { fmt.Fprintf(w, "\t%s %s {\n", what, name) }
+
+func (w *writer) end() { w.WriteString("\t}\n") }
+
+// chain writes a chain with these rules.
+func (w *writer) chain(name string, rules ...string) {
+	w.open("chain", name)
+	for _, r := range rules {
+		w.line("%s", r)
+	}
+	w.end()
+}
+
+// set writes a set that packets fill.
+func (w *writer) set(name, kind, timeout string, size int) {
+	w.open("set", name)
+	w.line("type %s", kind)
+	w.line("size %d", size)
+	w.line("flags dynamic,timeout")
+	w.line("timeout %s", timeout)
+	w.end()
+}
+
+// Render returns the table of a plan; the empty one if it has no classes.
+// root is the major of the shaper's root qdisc, as in "b10a:".
+func Render(p plan.Plan, root string) Table {
+	if p.Classes == nil {
+		return Table{}
+	}
+	r := renderer{p: p, root: root}
+	var body writer
+	r.w = &body
+	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
+		if r.shares(d) != nil {
+			r.direction(d)
+		}
+	}
+	r.sets()
+	h := fnv.New64a()
+	h.Write([]byte(body.String()))
+	var out writer
+	fmt.Fprintf(&out, "table %s %s {\n", Family, TableIs)
+	out.chain(fmt.Sprintf("%s%016x", planMark, h.Sum64()))
+	out.WriteString(body.String())
+	out.WriteString("}\n")
+	return Table{Text: out.String()}
+}
+
+// Sample returns a table that has everything in it that any plan's has, to try
+// whether a kernel and its nft(8) can hold it.
+func Sample() string {
+	shares := []plan.Share{{Class: plan.Voice, Tin: 8}, {Class: plan.Interactive, Tin: 6}, {Class: plan.Normal, Tin: 5}, {Class: plan.Bulk, Tin: 1}}
+	p := plan.Plan{WAN: "wan", Up: &plan.Shaper{AQM: plan.CAKE}, Down: &plan.Shaper{AQM: plan.CAKE, IngressOf: "wan"},
+		Classes: &plan.Classes{Up: shares, Down: shares, Behaviour: plan.Behaviour{CalmPackets: 1, CalmRate: 8000, SmallPacket: 64,
+			FirstBytes: 1, FirstUp: 1, HeavyBytes: 2, LongBytes: 3, HeavyOfHost: 1, Peers: 1, Names: 1, Flows: 16}}}
+	return Render(p, "b10a:").Text
+}

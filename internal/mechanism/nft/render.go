@@ -1,0 +1,209 @@
+package nft
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/plan"
+)
+
+// A renderer writes the chains of one plan.
+type renderer struct {
+	p    plan.Plan
+	root string
+	w    *writer
+}
+
+// families are the versions of IP, with what nft calls their parts.
+func families() []family {
+	return []family{{"4", "ipv4", "ip", "ipv4_addr"}, {"6", "ipv6", "ip6", "ipv6_addr"}}
+}
+
+type family struct{ n, proto, ip, addr string }
+
+// ends returns the words for a packet's home and far ends.
+func (f family) ends(d plan.Direction) (home, homePort, far, farPort string) {
+	if d == plan.DirectionUp {
+		return f.ip + " saddr", "th sport", f.ip + " daddr", "th dport"
+	}
+	return f.ip + " daddr", "th dport", f.ip + " saddr", "th sport"
+}
+
+// flow is the key of a flow, the same for both directions.
+func (f family) flow(d plan.Direction) string {
+	home, hp, far, fp := f.ends(d)
+	return strings.Join([]string{"meta l4proto", home, hp, far, fp}, " . ")
+}
+
+func (r renderer) shares(d plan.Direction) []plan.Share {
+	if d == plan.DirectionUp {
+		return r.p.Classes.Up
+	}
+	return r.p.Classes.Down
+}
+
+// byMark reports whether the direction's class goes over the connection's mark.
+func (r renderer) byMark(d plan.Direction) bool {
+	return d == plan.DirectionDown && r.p.Down != nil && r.p.Down.IngressOf != ""
+}
+
+// direction writes the chains of one direction.
+func (r renderer) direction(d plan.Direction) {
+	r.verdicts(d)
+	r.meters(d)
+	r.protocols(d)
+	first := r.marks(d)
+	first = append(first,
+		fmt.Sprintf("meta l4proto tcp goto %s_tcp", d),
+		fmt.Sprintf("meta l4proto udp goto %s_udp", d),
+		fmt.Sprintf("meta l4proto { icmp, ipv6-icmp } goto %s_names", d),
+		fmt.Sprintf("goto %s_normal", d))
+	r.w.chain(string(d)+"_class", append(r.explicit(d), first...)...)
+	wan := fmt.Sprintf("%q", r.p.WAN)
+	if d == plan.DirectionUp {
+		r.w.chain("up_hook", "type filter hook postrouting priority -149; policy accept;", "oifname "+wan+" goto up_class")
+		return
+	}
+	r.w.chain("down_hook", "type filter hook forward priority -149; policy accept;", "iifname "+wan+" goto down_class")
+	if r.byMark(d) { // what the router itself downloads goes through the ifb too
+		r.w.chain("down_own", "type filter hook input priority -149; policy accept;", "iifname "+wan+" goto down_class")
+	}
+}
+
+// verdicts writes one chain a class, which gives the packet its tin.
+func (r renderer) verdicts(d plan.Direction) {
+	for _, s := range append(slices.Clone(r.shares(d)), r.acks(d)) {
+		name := fmt.Sprintf("%s_%s", d, s.Class)
+		if r.byMark(d) {
+			r.w.chain(name, fmt.Sprintf("ct mark and 0x%08x != 0x%08x ct mark set ct mark and 0x%08x or 0x%08x",
+				MarkMask, int(s.Tin)<<MarkShift, uint32(^uint32(MarkMask)), int(s.Tin)<<MarkShift))
+			continue
+		}
+		r.w.chain(name, fmt.Sprintf("meta priority set %s%x", r.root, Minor(r.p, d, s.Tin)))
+	}
+}
+
+// acks is the lane of acknowledgements: interactive, but where CAKE has a tin
+// between that class and voice it is that one, so that a hundred connections
+// that begin to send do not hold up the acknowledgements of others.
+func (r renderer) acks(d plan.Direction) plan.Share {
+	voice, _ := r.p.Classes.Share(d, plan.Voice)
+	lane, _ := r.p.Classes.Share(d, plan.Interactive)
+	lane.Class = "acks"
+	if s := r.shaper(d); s != nil && s.AQM == plan.CAKE && voice.Tin > lane.Tin+1 {
+		lane.Tin = voice.Tin - 1
+	}
+	return lane
+}
+
+func (r renderer) shaper(d plan.Direction) *plan.Shaper {
+	if d == plan.DirectionUp {
+		return r.p.Up
+	}
+	return r.p.Down
+}
+
+// Minor returns the class of the shaper's root qdisc that stands for a tin: of
+// CAKE the tin itself, of HTB a class that cannot be its inner one.
+func Minor(p plan.Plan, d plan.Direction, t plan.Tin) int {
+	s := p.Up
+	if d == plan.DirectionDown {
+		s = p.Down
+	}
+	if s != nil && s.AQM == plan.CAKE {
+		return int(t)
+	}
+	return 0x10 + int(t)
+}
+
+// jumpFamily writes a chain that goes on by the version of IP.
+func (r renderer) jumpFamily(name string) {
+	r.w.chain(name, "meta nfproto ipv4 goto "+name+"4", "meta nfproto ipv6 goto "+name+"6")
+}
+
+// meters writes the chains that find out how a flow, a host or a port behaves.
+func (r renderer) meters(d plan.Direction) {
+	b := r.p.Classes.Behaviour
+	r.w.chain(string(d)+"_is_calm", fmt.Sprintf("meta length <= %d goto %s_voice", b.SmallPacket, d), fmt.Sprintf("goto %s_interactive", d))
+	r.w.chain(string(d)+"_data",
+		fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d),
+		fmt.Sprintf("ct bytes > %d goto %s_bulk", int64(b.LongBytes), d),
+		fmt.Sprintf("ct bytes > %d ct mark and 0x%08x == 0 jump %s_count", int64(b.HeavyBytes), uint32(counted), d),
+		fmt.Sprintf("goto %s_normal", d))
+	r.w.chain(string(d)+"_busy", fmt.Sprintf("meta length < 128 goto %s_acks", d), fmt.Sprintf("goto %s_data", d))
+	for _, f := range families() {
+		home, homePort, _, _ := f.ends(d)
+		set := func(name string) string { return fmt.Sprintf("@%s%s", name, f.n) }
+		r.w.chain(fmt.Sprintf("%s_calm%s", d, f.n),
+			fmt.Sprintf("%s @busy%s_%s goto %s_busy", f.flow(d), f.n, d, d),
+			fmt.Sprintf("update @calm%s_%s { %s limit rate %d/second burst %d packets limit rate %d bytes/second burst %d bytes } goto %s_is_calm",
+				f.n, d, f.flow(d), b.CalmPackets, b.CalmPackets/2+1, int64(b.CalmRate)/8, max(int64(b.CalmRate)/16, 3000), d),
+			fmt.Sprintf("add @busy%s_%s { %s }", f.n, d, f.flow(d)),
+			fmt.Sprintf("goto %s_busy", d))
+		names := []string{fmt.Sprintf("update %s_%s { %s limit rate %d/second burst %d packets } goto %s_voice", set("names"), d, home, b.Names, b.Names, d),
+			fmt.Sprintf("goto %s_normal", d)}
+		if r.byMark(plan.DirectionDown) && d == plan.DirectionUp && r.shares(plan.DirectionDown) != nil {
+			// Answers of one packet: their class must be known before they come.
+			names = append([]string{fmt.Sprintf("update %s_%s { %s limit rate %d/second burst %d packets } jump down_voice", set("asked"), d, home, b.Names, b.Names)}, names...)
+		}
+		r.w.chain(fmt.Sprintf("%s_names%s", d, f.n), names...)
+		r.w.chain(fmt.Sprintf("%s_count%s", d, f.n),
+			fmt.Sprintf("ct mark set ct mark or 0x%08x", uint32(counted)),
+			fmt.Sprintf("update %s { %s limit rate over %d/minute burst %d packets } ct mark set ct mark or 0x%08x", set("heavy"), home, max(b.HeavyOfHost/4, 1), b.HeavyOfHost, uint32(isBulk)))
+		r.w.chain(fmt.Sprintf("%s_partner%s", d, f.n),
+			fmt.Sprintf("update %s { %s . %s limit rate over %d/minute burst %d packets } update %s { %s . %s }", set("partners"), home, homePort, b.Peers, b.Peers, set("swarm"), home, homePort))
+		r.w.chain(fmt.Sprintf("%s_udp%s", d, f.n),
+			fmt.Sprintf("%s . %s %s goto %s_bulk", home, homePort, set("swarm"), d),
+			fmt.Sprintf("ct status and seen-reply != seen-reply goto %s_normal", d),
+			fmt.Sprintf("goto %s_calm%s", d, f.n))
+	}
+	r.jumpFamily(string(d) + "_calm")
+	r.jumpFamily(string(d) + "_names")
+	r.jumpFamily(string(d) + "_partner")
+	r.w.chain(string(d)+"_count", fmt.Sprintf("meta nfproto ipv4 goto %s_count4", d), fmt.Sprintf("meta nfproto ipv6 goto %s_count6", d))
+}
+
+// protocols writes the chains of TCP and UDP.
+func (r renderer) protocols(d plan.Direction) {
+	b := r.p.Classes.Behaviour
+	far, first := "dport", b.FirstUp
+	if d == plan.DirectionDown {
+		far, first = "sport", b.FirstBytes
+	}
+	r.w.chain(string(d)+"_tcp",
+		fmt.Sprintf("meta length < 128 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto %s_acks", d),
+		fmt.Sprintf("tcp %s { 53, 853 } goto %s_names", far, d),
+		fmt.Sprintf("ct bytes 1-%d goto %s_interactive", max(int64(first), 1), d),
+		fmt.Sprintf("meta length <= %d goto %s_calm", int64(b.SmallPacket), d),
+		fmt.Sprintf("goto %s_data", d))
+	r.w.chain(string(d)+"_udp",
+		fmt.Sprintf("udp %s { 53, 853 } goto %s_names", far, d),
+		fmt.Sprintf("ct state new ct packets 1 jump %s_partner", d),
+		fmt.Sprintf("meta nfproto ipv4 goto %s_udp4", d),
+		fmt.Sprintf("goto %s_udp6", d))
+}
+
+// sets writes what the meters remember. Each is bounded: where one is full, a
+// newcomer is not protected, and those in it are not touched.
+func (r renderer) sets() {
+	n := r.p.Classes.Behaviour.Flows
+	for _, f := range families() {
+		flow := strings.Join([]string{"inet_proto", f.addr, "inet_service", f.addr, "inet_service"}, " . ")
+		for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
+			if r.shares(d) == nil {
+				continue
+			}
+			r.w.set(fmt.Sprintf("calm%s_%s", f.n, d), flow, "20s", n)
+			r.w.set(fmt.Sprintf("busy%s_%s", f.n, d), flow, "10s", n)
+			r.w.set(fmt.Sprintf("names%s_%s", f.n, d), f.addr, "1m", max(n/8, 16))
+		}
+		if r.byMark(plan.DirectionDown) && r.shares(plan.DirectionUp) != nil {
+			r.w.set(fmt.Sprintf("asked%s_up", f.n), f.addr, "1m", max(n/8, 16))
+		}
+		r.w.set("heavy"+f.n, f.addr, "10m", max(n/8, 16))
+		r.w.set("partners"+f.n, f.addr+" . inet_service", "2m", n)
+		r.w.set("swarm"+f.n, f.addr+" . inet_service", "10m", max(n/8, 16))
+	}
+	r.ruleSets()
+}

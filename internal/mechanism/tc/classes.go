@@ -1,0 +1,62 @@
+package tc
+
+import (
+	"fmt"
+	"strconv"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/plan"
+)
+
+// markMask is the part of a connection's mark that says its class, as tc(8)
+// shows it.
+const markMask = "0xf000000"
+
+// cakeClasses returns CAKE with a tin for each class. What leaves a device has
+// its tin from the priority that nftables gave it. What arrives over an ifb has
+// it from the mark of its connection; what has no mark yet is normal.
+func cakeClasses(s plan.Shaper, shares []plan.Share) Tree {
+	q := Qdisc{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}
+	if s.IngressOf == "" {
+		return Tree{Qdiscs: []Qdisc{q}}
+	}
+	q.Options["fwmark"] = Value{Is: markMask}
+	var filters []Filter
+	for _, sh := range shares {
+		if sh.Class == plan.Normal {
+			filters = append(filters, Filter{Kind: "u32", Parent: OurRoot, Protocol: "all", Pref: OurPref, Handle: "800::800",
+				Args: words(at("0x0", "0x0", 0), []string{"action", "skbedit", "priority", OurRoot + strconv.Itoa(int(sh.Tin))})})
+		}
+	}
+	return Tree{Qdiscs: []Qdisc{q}, Filters: filters}
+}
+
+// htbClasses returns an HTB class for each class of the plan, with a fq_codel
+// of its own.
+func htbClasses(s plan.Shaper, shares []plan.Share, mtu int) Tree {
+	minor := func(t plan.Tin) string { return strconv.FormatInt(0x10+int64(t), 16) }
+	t := Tree{
+		Qdiscs: []Qdisc{{Kind: "htb", Handle: OurRoot, Parent: rootAt, Stab: stab(s), Options: Options{
+			"default": {Is: "0x10"}, "direct_qlen": num(1000)}}},
+		Classes: []Class{{Kind: "htb", ID: rootClass, Parent: OurRoot, Inner: true, Options: classOptions(s)}},
+	}
+	for i, sh := range shares {
+		id := OurRoot + minor(sh.Tin)
+		if sh.Class == plan.Normal {
+			t.Qdiscs[0].Options["default"] = Value{Is: "0x" + minor(sh.Tin)}
+		}
+		most := sh.Limit
+		if most == 0 {
+			most = s.Rate
+		}
+		o := classBetween(s, max(min(sh.Guarantee, most), plan.MinRate), most)
+		o["prio"] = num(i)
+		t.Classes = append(t.Classes, Class{Kind: "htb", ID: id, Parent: rootClass, Options: o})
+		t.Qdiscs = append(t.Qdiscs, Qdisc{Kind: "fq_codel", Handle: fmt.Sprintf("%x:", 0xb10b+i), Parent: id, Options: fqCodelOptions(s, mtu)})
+		if s.IngressOf != "" {
+			t.Filters = append(t.Filters, Filter{Kind: "fw", Parent: OurRoot, Protocol: "all", Pref: OurPref,
+				Handle: fmt.Sprintf("0x%x/%s", int(sh.Tin)<<nft.MarkShift, markMask), Args: []string{"classid", id}})
+		}
+	}
+	return t
+}
