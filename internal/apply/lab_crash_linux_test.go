@@ -103,7 +103,7 @@ func sameState(t testing.TB, what, before, after string) {
 func changes(argv []string) bool {
 	s := strings.Join(argv, " ")
 	return argv[0] != "unshare" && (strings.Contains(s, " add ") || strings.Contains(s, " del ") || strings.Contains(s, " change ") ||
-		strings.Contains(s, " set ") || strings.Contains(s, " replace ") || strings.Contains(s, "ethtool -K"))
+		strings.HasPrefix(s, "nft -f") || strings.HasPrefix(s, "nft delete") || strings.Contains(s, " set ") || strings.Contains(s, " replace ") || strings.Contains(s, "ethtool -K"))
 }
 
 // crasher kills its own process with SIGKILL after the nth command that counts.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
@@ -24,7 +25,24 @@ func linux(p plan.Plan) ([]part, []string, error) {
 	if off := offloads(p); len(off) > 0 {
 		parts = append(parts, part{"the shaper has to see packets as the line does:", lines(off)})
 	}
-	return append(parts, part{"now, as root; `unbloat apply` does the same as one transaction that can be undone:", lines(argvs(tc.Commands(now, want)))}), nil, nil
+	parts = append(parts, part{"now, as root; `unbloat apply` does the same as one transaction that can be undone:", lines(argvs(tc.Commands(now, want)))})
+	return append(parts, table(p)...), nil, nil
+}
+
+// table writes the nftables table of a plan's classes, and what has to be told
+// to the router's resolver for rules that name domains.
+func table(p plan.Plan) []part {
+	t := nft.Render(p, tc.OurRoot)
+	if t.Text == "" {
+		return nil
+	}
+	parts := []part{{"the classes, by nftables: every flow gets one by how it behaves, and keeps it only as long as it does",
+		"nft -f - <<'END'\n" + t.Load() + "END\n"}}
+	if conf := nft.Resolver(p); conf != nil {
+		parts = append(parts, part{"domains: a file in /etc/dnsmasq.d (dnsmasq 2.87 or newer), so that their addresses come into the table's sets",
+			"cat > /etc/dnsmasq.d/unbloat.conf <<'END'\n" + strings.Join(conf, "\n") + "\nEND\n"})
+	}
+	return parts
 }
 
 // offloads returns the ethtool(8) commands, one a device.

@@ -82,6 +82,9 @@ func (m *maker) classes() error {
 		return nil
 	}
 	m.plan.Classes = c
+	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool {
+		return r.Field == "up.tins" && c.Up != nil || r.Field == "down.tins" && c.Down != nil
+	})
 	m.explainClasses(c)
 	return nil
 }

@@ -17,7 +17,7 @@ const usualBurst = 1590
 
 // shaping returns what one direction of a plan does to packets, in the dialect
 // of the plan's platform. seed decides what the queue leaves to chance.
-func shaping(platform string, s *plan.Shaper, seed uint64) sim.Shaping {
+func shaping(platform string, s *plan.Shaper, shares []plan.Share, seed uint64) sim.Shaping {
 	if s == nil {
 		return sim.Shaping{}
 	}
@@ -34,7 +34,7 @@ func shaping(platform string, s *plan.Shaper, seed uint64) sim.Shaping {
 			return shaper(platform, s, inner)
 		},
 	}
-	for _, r := range s.PacketRules {
+	for _, r := range packetRules(s, shares) {
 		// CAKE's precedence tins follow the code point's upper three bits.
 		rule := sim.Rule{Match: sim.MatchAck, DSCP: uint8(r.Tin-plan.TinRest) << 3}
 		if r.Match == plan.MatchSmallUDP {
@@ -43,6 +43,15 @@ func shaping(platform string, s *plan.Shaper, seed uint64) sim.Shaping {
 		out.Rules = append(out.Rules, rule)
 	}
 	return out
+}
+
+// packetRules returns what the simulator knows of classes: what is small goes
+// first. It has no meters, so a flow that loses its class keeps it here.
+func packetRules(s *plan.Shaper, shares []plan.Share) []plan.PacketRule {
+	if s.AQM != plan.CAKE || shares == nil {
+		return s.PacketRules
+	}
+	return []plan.PacketRule{{Match: plan.MatchTCPAck, Tin: plan.TinAcks}, {Match: plan.MatchSmallUDP, Tin: plan.TinCalls}}
 }
 
 // dialect returns how a platform's current release reads CoDel.

@@ -24,7 +24,7 @@ func NewLinux() *Linux { return newLinux(map[string]string{}) }
 
 func newLinux(files map[string]string) *Linux {
 	l := &Linux{Machine: NewMachine(files), Kernel: fakekernel.New()}
-	for _, tool := range []string{"tc", "ip", "ethtool", "unshare"} {
+	for _, tool := range []string{"tc", "ip", "ethtool", "nft", "unshare"} {
 		l.Tools[tool] = Tool{Run: func(args []string, in []byte) (string, error) {
 			out, errOut, err := l.Kernel.Run(context.Background(), append([]string{tool}, args...), in)
 			if err != nil {
