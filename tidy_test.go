@@ -81,7 +81,7 @@ func below() map[string][]string {
 		"internal/scenario":  {"unit"},
 		"internal/probe":     {"unit"},
 		"internal/plan":      {"unit"},
-		"internal/mechanism": {"unit", "internal/plan"},
+		"internal/mechanism": {"unit", "internal/plan", "internal/mechanism"},
 		"internal/verdict":   {"unit", "internal/probe"},
 		"internal/netio":     {"unit", "internal/probe"},
 		"internal/host":      {"unit", "internal/plan", "internal/mechanism", "internal/host"},

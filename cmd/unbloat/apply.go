@@ -99,6 +99,7 @@ func changeError(err error) error {
 // applyFlags are those of `unbloat apply`.
 type applyFlags struct {
 	routerFlags
+	classFlags
 	wan, lan, aqm string
 	down, up      unit.Rate
 	confirm       time.Duration
@@ -122,9 +123,10 @@ func newApplyCommand() *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, args []string) error { return runApply(c, &f, args) },
 	}
-	f.register(c)
+	f.routerFlags.register(c)
 	f.whereFlags.register(c)
 	fs := c.Flags()
+	f.classFlags.register(fs)
 	rateFlag(fs, &f.down, "down", "hold the download to this rate")
 	rateFlag(fs, &f.up, "up", "hold the upload to this rate")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: that of the default route)")
@@ -220,7 +222,12 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
+	classes, err := f.classFlags.wishes()
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	r.names(ctx, classes, &facts)
+	return plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
 }
 
 func readPlan(stdin io.Reader, path string) (plan.Plan, error) {

@@ -101,7 +101,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newTestCommand())
 	root.AddCommand(newPathCommand())
 	root.AddCommand(newServeCommand())
-	root.AddCommand(newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newGuardCommand(), newDoctorCommand())
+	root.AddCommand(newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(), newGuardCommand(), newDoctorCommand())
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})
 	return root
 }

@@ -23,6 +23,7 @@ import (
 
 // planFlags are those of `unbloat plan`.
 type planFlags struct {
+	classFlags
 	platform  string
 	wan, lan  string
 	result    string
@@ -59,6 +60,7 @@ Platforms: ` + strings.Join(plan.Platforms(), ", ") + `.`,
   unbloat plan --down 120mbit --up 12mbit --for openbsd --wan em0 --lan em1
   unbloat plan --down 30mbit --up 5mbit --for opnsense --style seed
   unbloat plan --down 30mbit --up 5mbit --router ssh://root@192.168.1.1
+  unbloat plan --down 30mbit --up 5mbit --rule class=voice,protocol=udp,far_port=19302-19309
   unbloat plan --up 1mbit --aqm fq_codel --shape-up 950kbit --json > plan.json`,
 		Args: exactArgs(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error { return runPlan(c, &f) },
@@ -90,6 +92,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 
 // registerWishes adds the flags that say what is wanted.
 func (f *planFlags) registerWishes(fs *pflag.FlagSet) {
+	f.classFlags.register(fs)
 	w := &f.wishes
 	durationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
 	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
@@ -164,6 +167,10 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 		f.wishes.ECN = &on
 	default:
 		return plan.Plan{}, fmt.Errorf("--ecn %q is neither on nor off", f.ecn)
+	}
+	var err error
+	if f.wishes.Classes, err = f.classFlags.wishes(); err != nil {
+		return plan.Plan{}, err
 	}
 	f.line.LinkLayer = plan.LinkLayer(f.linkLayer)
 	if f.result != "" {

@@ -11,6 +11,7 @@ import (
 
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -24,6 +25,9 @@ type routerStatus struct {
 	Pending   []pendingState `json:"pending"`
 	Committed []keptState    `json:"committed"`
 	AtBoot    bool           `json:"at_boot"` // a plan is applied at every boot
+	// Flows are those of each machine that the classes' meters know now, by
+	// direction and what they are: "up calm", "down busy".
+	Flows map[string]map[string]int `json:"flows,omitempty"`
 }
 
 // A pendingState is a change that waits for confirmation.
@@ -89,6 +93,9 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		}
 	}
 	s.AtBoot = r.keeper.Kept()
+	if r.platform == plan.Linux && s.classed() {
+		s.Flows = linux.Flows(ctx, r.runner)
+	}
 	return s, nil
 }
 
@@ -138,8 +145,10 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 				fmt.Fprintf(w, ", now %s", r.Short())
 			}
 			fmt.Fprintln(w)
+			s.printClasses(w, x.Device, c)
 		}
 	}
+	s.printHosts(w)
 	for _, p := range s.Pending {
 		fmt.Fprintf(w, "A change of %s is undone in %.0f s unless you run: unbloat confirm\n", p.WAN, max(p.Seconds, 0))
 		if p.Failure != "" {

@@ -23,6 +23,7 @@ import (
 
 type tuneFlags struct {
 	routerFlags
+	classFlags
 	keepFlags
 	server, wan, lan, aqm, side string
 	linkLayer                   string
@@ -51,6 +52,7 @@ any time: everything is as it was; so it is if this process dies.`,
 		RunE: func(c *cobra.Command, _ []string) error { return runTune(c, &f) },
 	}
 	f.routerFlags.register(c)
+	f.classFlags.register(c.Flags())
 	f.whereFlags.register(c)
 	f.keepFlags.register(c)
 	fs := c.Flags()
@@ -110,7 +112,12 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	if f.persist {
 		router.keeper = where.keeper
 	}
-	wishes := plan.Wishes{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side)}
+	classes, err := f.classFlags.wishes()
+	if err != nil {
+		return err
+	}
+	where.names(ctx, classes, &facts)
+	wishes := plan.Wishes{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
 	if err := router.open(ctx, facts, wishes); err != nil {
 		return changeError(err)
 	}

@@ -114,8 +114,11 @@ func Minor(p plan.Plan, d plan.Direction, t plan.Tin) int {
 	if s != nil && s.AQM == plan.CAKE {
 		return int(t)
 	}
-	return 0x10 + int(t)
+	return HTBMinor(t)
 }
+
+// HTBMinor returns the minor number of the HTB class that stands for a tin.
+func HTBMinor(t plan.Tin) int { return 0x10 + int(t) }
 
 // jumpFamily writes a chain that goes on by the version of IP.
 func (r renderer) jumpFamily(name string) {

@@ -19,6 +19,18 @@ type Counters struct {
 	AckDrops     int64  `json:"ack_drops"` // CAKE: redundant ACKs left out
 	BacklogBytes int64  `json:"backlog_bytes"`
 	BacklogPkts  int64  `json:"backlog_packets"`
+	Tins         []Tin  `json:"tins,omitempty"` // CAKE: first is tin 1
+}
+
+// A Tin is what CAKE counts of one of its tins.
+type Tin struct {
+	Bytes        int64 `json:"bytes"`
+	Packets      int64 `json:"packets"`
+	Drops        int64 `json:"drops"`
+	BacklogBytes int64 `json:"backlog_bytes"`
+	AverageUs    int64 `json:"average_delay_us"`
+	PeakUs       int64 `json:"peak_delay_us"`
+	Flows        int64 `json:"flows"` // with packets in it, or lately
 }
 
 // ParseCounters reads `tc -s -d -j qdisc show`, of one device (dev, which it
@@ -48,6 +60,9 @@ func ParseCounters(b []byte, dev string) ([]Counters, error) {
 			if tin, ok := t.(object); ok {
 				c.Marks += count(tin, "ecn_mark")
 				c.AckDrops += count(tin, "ack_drops")
+				c.Tins = append(c.Tins, Tin{Bytes: count(tin, "sent_bytes"), Packets: count(tin, "sent_packets"), Drops: count(tin, "drops"),
+					BacklogBytes: count(tin, "backlog_bytes"), AverageUs: count(tin, "avg_delay_us"), PeakUs: count(tin, "peak_delay_us"),
+					Flows: count(tin, "sparse_flows") + count(tin, "bulk_flows") + count(tin, "unresponsive_flows")})
 			}
 		}
 		out = append(out, c)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/host/linux"
+	"unbloat/internal/plan"
+)
+
+// classFlags say how traffic is divided.
+type classFlags struct {
+	classes string
+	rules   []string
+}
+
+func (f *classFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.classes, "classes", "", "on, off, or a `FILE` of rules (docs/classes.md; default: on where the platform can)")
+	fs.StringArrayVar(&f.rules, "rule", nil, "a `RULE` that gives traffic a class, as in class=voice,protocol=udp,far_port=19302-19309 (may be repeated)")
+}
+
+// wishes reads the file and the rules.
+func (f *classFlags) wishes() (plan.ClassWishes, error) {
+	var w plan.ClassWishes
+	switch f.classes {
+	case "", plan.ClassesOn, plan.ClassesOff:
+		w.Use = f.classes
+	default:
+		text, err := os.ReadFile(f.classes)
+		if err != nil {
+			return w, usageError("read the classes: %w", err)
+		}
+		if w, err = plan.ParseClasses(f.classes, text); err != nil {
+			return w, usageError("%w", err)
+		}
+	}
+	for _, s := range f.rules {
+		r, err := plan.ParseRule(s)
+		if err != nil {
+			return w, usageError("--rule: %w", err)
+		}
+		w.Rules = append(w.Rules, r)
+	}
+	if w.Use == plan.ClassesOff && len(w.Rules) > 0 {
+		return w, usageError("--classes off and --rule: a rule needs classes")
+	}
+	return w, nil
+}
+
+// names looks up on the router the machines that the rules name.
+func (r *router) names(ctx context.Context, w plan.ClassWishes, facts *plan.Facts) {
+	for _, rule := range w.Rules {
+		for _, h := range rule.Home {
+			if kind, _ := plan.KindOfHost(h); kind == plan.HostName {
+				facts.Hosts = linux.Hosts(ctx, r.runner)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// plans are those in force.
+func (s *routerStatus) plans() []plan.Plan {
+	var out []plan.Plan
+	for _, p := range s.Pending {
+		out = append(out, p.Plan)
+	}
+	for _, k := range s.Committed {
+		out = append(out, k.Plan)
+	}
+	return out
+}
+
+// classed says that a plan in force divides traffic.
+func (s *routerStatus) classed() bool {
+	return slices.ContainsFunc(s.plans(), func(p plan.Plan) bool { return p.Classes != nil })
+}
+
+// shares returns the classes of the shaper on a device.
+func (s *routerStatus) shares(device string) []plan.Share {
+	for _, p := range s.plans() {
+		for _, sh := range []*plan.Shaper{p.Up, p.Down} {
+			if sh != nil && sh.Device == device {
+				return p.Classes.Of(sh == p.Down)
+			}
+		}
+	}
+	return nil
+}
+
+// printClasses says what flows, waits and is dropped in each class of a device:
+// CAKE's tins; behind HTB each class has a queue of its own, which is named.
+func (s *routerStatus) printClasses(w io.Writer, device string, c tc.Counters) {
+	shares := s.shares(device)
+	for i, sh := range shares {
+		if c.Kind != "cake" {
+			if strings.HasSuffix(c.Parent, fmt.Sprintf(":%x", nft.HTBMinor(sh.Tin))) {
+				fmt.Fprintf(w, "    is %s\n", sh.Class)
+			}
+			continue
+		}
+		print := func(name string, tin plan.Tin) {
+			if int(tin) > len(c.Tins) {
+				return
+			}
+			t := c.Tins[tin-1]
+			fmt.Fprintf(w, "    %-12s %s in %d packets of %d flows, waits %s (most %s), backlog %s, %d dropped\n", name, unit.Size(t.Bytes), t.Packets, t.Flows,
+				inMs(t.AverageUs), inMs(t.PeakUs), unit.Size(t.BacklogBytes), t.Drops)
+		}
+		print(string(sh.Class), sh.Tin)
+		if i+1 < len(shares) && sh.Tin > shares[i+1].Tin+1 && sh.Class == plan.Voice {
+			print("acks", sh.Tin-1)
+		}
+	}
+}
+
+func inMs(us int64) string {
+	return fmt.Sprintf("%.1f ms", unit.Ms(time.Duration(us)*time.Microsecond))
+}
+
+// printHosts says how many calm and busy flows each machine of the home has.
+// What waits and is dropped is counted by the class alone: queues know no hosts.
+func (s *routerStatus) printHosts(w io.Writer) {
+	for _, h := range slices.Sorted(maps.Keys(s.Flows)) {
+		n := s.Flows[h]
+		fmt.Fprintf(w, "%s: %d calm and %d busy flows up, %d calm and %d busy down\n", h, n["up calm"], n["up busy"], n["down calm"], n["down busy"])
+	}
+}

@@ -1,0 +1,65 @@
+package nft_test
+
+import (
+	"strings"
+	"testing"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Each flow's class, and the rule that is named for it.
+func TestDecide(t *testing.T) {
+	w, err := plan.ParseClasses("rules", []byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.DSCP.TrustFar = false
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
+		plan.Facts{Platform: plan.Linux, WAN: "wan", LAN: "lan", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9"}}}, plan.Wishes{Classes: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := nft.Connection{Known: true, Answered: true, Bytes: 5 * unit.MB}
+	for _, x := range []struct {
+		flow   string
+		packet unit.Size
+		c      nft.Connection
+		sets   string
+		class  plan.Class
+		says   string
+	}{
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, known, "", plan.Voice, "calm"},
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, known, "", plan.Interactive, "larger than"},
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, known, "busy4_up", plan.Normal, "busy"},
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, nft.Connection{Known: true}, "", plan.Normal, "nobody has answered"},
+		{"udp 10.1.0.2:6881 > 198.51.100.9:6881", 200, known, "swarm4", plan.Bulk, "swarm"},
+		{"udp 10.1.0.2:5004 > 203.0.113.9:19305", 1200, known, "", plan.Voice, "rule 1"},
+		{"tcp 192.168.1.9:8085 > 198.51.100.9:5000", 1500, known, "", plan.Bulk, "rule 2"},
+		{"tcp 192.168.1.8:5000 > 198.51.100.9:80", 1500, known, "home4_2", plan.Bulk, "rule 2"},
+		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, known, "far4_3", plan.Interactive, "rule 3"},
+		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 52, known, "", plan.Interactive, "acknowledgement"},
+		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, nft.Connection{Known: true, Bytes: 900}, "", plan.Interactive, "first"},
+		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, known, "", plan.Normal, "nothing"},
+		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, nft.Connection{Known: true, Bytes: unit.GB}, "", plan.Bulk, "carried"},
+		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, nft.Connection{Known: true, Bytes: unit.MB, Mark: 0x20000000}, "", plan.Bulk, "heavy connections"},
+		{"udp [2001:db9::1]:500 > [2001:db9::2]:53", 100, known, "", plan.Voice, "DNS"},
+		{"gre 10.1.0.2 > 198.51.100.9", 1500, known, "", plan.Normal, "gre"},
+	} {
+		f, err := nft.ParseFlow(x.flow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Packet = x.packet
+		v := nft.Decide(p, plan.DirectionUp, f, x.c, func(set, _ string) bool { return set == x.sets })
+		if v.Class != x.class || !strings.Contains(v.Rule, x.says) {
+			t.Errorf("%s of %d B (%+v, in %q): %s, %s; want %s, %s", x.flow, x.packet, x.c, x.sets, v.Class, v.Rule, x.class, x.says)
+		}
+	}
+	for _, bad := range []string{"", "udp", "udp 1.2.3.4 > 5.6.7.8:1", "xyz 1.2.3.4:1 > 5.6.7.8:1", "udp 1.2.3.4:1 > [::1]:1", "udp 1.2.3.4:1 5.6.7.8:1"} {
+		if _, err := nft.ParseFlow(bad); err == nil {
+			t.Errorf("%q was taken for a flow", bad)
+		}
+	}
+}
