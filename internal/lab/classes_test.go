@@ -1,0 +1,32 @@
+package lab_test
+
+import "testing"
+
+// A hundred connections each way, and a call's packets on the same machine: what
+// the articles left open. Without classes the packets are lost or wait; with
+// them they wait for a full packet or two.
+func TestManyConnections(t *testing.T) {
+	cases := run(t, "many")
+	ours := cases["ours"].Test.Loaded
+	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 7)
+	atMost(t, "loss", ours.Latency.Loss, 0)
+	atLeast(t, "goodput down, of the line", ours.GoodputDownBps/30e6, 0.77)
+	atLeast(t, "goodput up, of the line", ours.GoodputUpBps/5e6, 0.73)
+	for _, name := range []string{"fq_codel", "cake"} {
+		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 100)
+		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, 0.01)
+	}
+}
+
+// A hundred uploads on 1 Mbit/s: a full packet takes 12.7 ms, and nothing can
+// interrupt it.
+func TestSlowMany(t *testing.T) {
+	cases := run(t, "slow-many")
+	ours := cases["ours"].Test.Loaded
+	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 15)
+	atMost(t, "loss", ours.Latency.Loss, 0)
+	for _, name := range []string{"fq_codel", "cake"} {
+		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 1000)
+		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, 0.5)
+	}
+}
