@@ -37,7 +37,9 @@ func (c *Conn) acked(n *Network, p *packet) {
 	for k := range p.nsacks {
 		c.sack(p.sacks[k], a)
 	}
-	c.seenSacks = p.sacks
+	if p.nsacks > 0 || c.sackSeen {
+		c.seenSacks, c.sackSeen = p.sacks, p.nsacks > 0
+	}
 	a.delivered = c.delivered - before
 	if a.delivered > 0 {
 		c.deliveredAt = n.now
@@ -98,7 +100,7 @@ func (c *Conn) clean(seq int32, a *ack) {
 	}
 	c.una = seq
 	c.scan = max(c.scan, seq)
-	if c.una == c.nxt {
+	if c.una == c.nxt && len(c.resends) > 0 {
 		c.resends, c.resendHead = c.resends[:0], 0
 	}
 }

@@ -52,6 +52,7 @@ const (
 // bbr is BBR version 1 as in Linux, without its detection of policers and its
 // allowance for aggregated acknowledgements, which no model here needs.
 type bbr struct {
+	firstPhase     uint32 // after which of its cycle's phases a flow begins
 	mode           bbrMode
 	pacing, window float64 // gains
 	bw             [3]bwSample
@@ -247,7 +248,7 @@ func (b *bbr) enterProbeBW(c *Conn, now unit.Instant) {
 	b.mode = bbrProbeBW
 	// Any phase but the one that drains; which one is chance in Linux and the
 	// flow's own number here, so that flows do not probe together.
-	b.phase = int(c.keys.flow % 7)
+	b.phase = int(b.firstPhase)
 	if b.phase >= 1 {
 		b.phase++
 	}

@@ -71,9 +71,9 @@ func BenchmarkMinute(b *testing.B) {
 	}
 }
 
-// BenchmarkFlows shows that the cost of a packet does not depend on how many
-// flows there are: every flow has 1 Mbit/s of the line, so that each does the
-// same, and ns/packet stays within 30 % from 10 to 10 000.
+// BenchmarkFlows shows how the cost of a packet depends on how many flows
+// there are: every flow has 1 Mbit/s of the line, so that each does the same.
+// The goal is within 30 % from 10 to 10 000; docs/simulator.md says how far it is met.
 func BenchmarkFlows(b *testing.B) {
 	for _, shaped := range []bool{false, true} {
 		for _, flows := range []int{10, 100, 1000, 10000} {
@@ -93,12 +93,12 @@ func flowCost(b *testing.B, shaped bool, flows int) {
 	for i := range flows {
 		addConn(b, n, ConnParams{Direction: Down, Start: unit.Instant(i) * unit.Instant(time.Second) / unit.Instant(flows)})
 	}
-	n.RunUntil(4e9) // everything has grown to its size
+	n.RunUntil(3e9) // everything has grown to its size
 	sent := func() uint64 { return n.Bottleneck(Down).Sent + n.Bottleneck(Up).Sent }
 	best := math.Inf(1)
 	for b.Loop() {
 		before, began := sent(), cpuTime()
-		n.RunUntil(n.Now() + unit.Instant(4*time.Second)*unit.Instant(max(1, 1000/flows)))
+		n.RunUntil(n.Now() + unit.Instant(4000e9/int64(flows)))
 		best = min(best, float64((cpuTime()-began).Nanoseconds())/float64(sent()-before))
 	}
 	b.ReportMetric(best, "cpu-ns/packet")

@@ -23,18 +23,17 @@ type Bottleneck struct {
 // modem is a Bottleneck at work.
 type modem struct {
 	Bottleneck
-	direction  Direction
-	source     int
-	head, tail uint32
-	packets    int
-	bytes      unit.Size
-	tokens     int64        // ns of the rate, at filled
-	filled     unit.Instant // for Burst 0: when the link becomes free
-	full       int64        // tokens of a full bucket
-	size       int32        // the size last looked up, and what it costs
-	wire       unit.Size
-	cost       int64
-	counts     LinkStats
+	direction Direction
+	source    int
+	line      ring[frame]
+	bytes     unit.Size
+	tokens    int64        // ns of the rate, at filled
+	filled    unit.Instant // for Burst 0: when the link becomes free
+	full      int64        // tokens of a full bucket
+	size      int32        // the size last looked up, and what it costs
+	wire      unit.Size
+	cost      int64
+	counts    LinkStats
 }
 
 // LinkStats counts what a Bottleneck did.
@@ -66,26 +65,21 @@ func (m *modem) look(size int32) {
 }
 
 // enqueue offers a packet to the bottleneck.
-func (n *Network) enqueue(m *modem, id uint32) {
-	p := &n.packets.all[id]
-	m.look(p.size)
+func (n *Network) enqueue(m *modem, f frame) {
+	m.look(f.size)
 	m.counts.Offered++
-	m.counts.OfferedBytes += unit.Size(p.size)
-	if m.bytes+m.wire > m.Buffer && (m.Burst > 0 || m.packets > 0) {
+	m.counts.OfferedBytes += unit.Size(f.size)
+	if m.bytes+m.wire > m.Buffer && (m.Burst > 0 || m.line.len > 0) {
 		m.counts.Dropped++
-		m.counts.DroppedBytes += unit.Size(p.size)
-		n.lose(id)
+		m.counts.DroppedBytes += unit.Size(f.size)
+		n.lose(f.id)
 		return
 	}
-	p.next = 0
 	m.bytes += m.wire
-	m.packets++
-	if m.head != 0 {
-		n.packets.all[m.tail].next = id
-		m.tail = id
+	m.line.push(f)
+	if m.line.len > 1 {
 		return
 	}
-	m.head, m.tail = id, id
 	if m.Burst == 0 {
 		m.filled = max(m.filled, n.now)
 	}
@@ -94,7 +88,7 @@ func (n *Network) enqueue(m *modem, id uint32) {
 
 // ready returns when the head packet may leave.
 func (n *Network) ready(m *modem) unit.Instant {
-	m.look(n.packets.all[m.head].size)
+	m.look(m.line.at(0).size)
 	if m.Burst == 0 {
 		return m.filled + unit.Instant(m.cost)
 	}
@@ -104,19 +98,16 @@ func (n *Network) ready(m *modem) unit.Instant {
 // release lets all packets go whose time has come, and notes when the next
 // one's will.
 func (n *Network) release(m *modem) {
-	for m.head != 0 {
+	for m.line.len > 0 {
 		at := n.ready(m)
 		if at > n.now {
 			n.due[m.source] = at
 			return
 		}
-		id := m.head
-		p := &n.packets.all[id]
-		m.head = p.next
-		m.packets--
+		f := m.line.pop()
 		m.bytes -= m.wire
 		m.counts.Sent++
-		m.counts.SentBytes += unit.Size(p.size)
+		m.counts.SentBytes += unit.Size(f.size)
 		if m.Burst == 0 {
 			m.filled = at
 		} else {
@@ -124,16 +115,19 @@ func (n *Network) release(m *modem) {
 			m.filled = n.now
 		}
 		if m.direction == Up {
-			n.carry(n.wireOf(p, Up), id)
-		} else {
-			n.shape(&n.shapers[Down], id)
+			n.carry(n.wireOf(f, Up), f)
+			continue
 		}
+		if m.line.len > ahead {
+			n.fetch(*m.line.at(ahead), Down)
+		}
+		n.shape(&n.shapers[Down], f)
 	}
 	n.due[m.source] = never
 }
 
 func (m *modem) stats() LinkStats {
 	s := m.counts
-	s.Packets, s.Backlog = m.packets, m.bytes
+	s.Packets, s.Backlog = m.line.len, m.bytes
 	return s
 }

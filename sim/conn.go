@@ -99,74 +99,79 @@ const (
 	stateLoss           // after a timeout
 )
 
-// Conn is a TCP connection: sender and receiver.
+// Conn is a TCP connection: sender and receiver. What a segment or an
+// acknowledgement needs stands together, because with thousands of connections
+// most of the time goes into fetching it from memory.
 type Conn struct {
 	index     uint32
-	direction Direction
-	wires     int
-	keys      keys
-	alarms    [taskTick]alarm
 	frame     int32 // of a full segment
-	counts    ConnStats
+	direction Direction
 	stopped   bool
 	started   bool
 
+	// Receiver.
+	ece      bool
+	expected int32
+	highest  int32 // one beyond the highest segment seen
+	pending  int32 // in-order segments not acknowledged yet
+	quick    int32 // segments that are acknowledged at once
+	payload  int32 // of a segment
+	counts   ConnStats
+	echo     unit.Instant
+	ranges   []span       // out of order, the newest first
+	binEnd   unit.Instant // of the bin under way
+	binBytes int64        // in it
+	arrived  func(now unit.Instant, segments int64)
+	alarms   [taskTick]alarm
+
 	// Sender. Segments are numbered from 0.
-	control          control
-	model            *bbr // the control, if it is BBR: it sets window and pace itself
 	una, nxt, limit  int32
 	window           int32 // receiver's, in segments
 	segments         []segment
-	state            state
 	cwnd, ssthresh   int32
-	spurious         bool  // the timeout may have been (F-RTO, RFC 5682)
-	undoCwnd         int32 // window and threshold before it
-	undoSsthresh     int32
 	high             int32 // nxt when the state was entered
 	sacked, lost     int32 // segments in flight's terms: see inFlight
 	resent, toResend int32
 	hint             int32 // where to look for the next segment to resend
 	scan             int32 // originals before it have been judged
-	resends          []resend
-	resendHead       int
-	seenSacks        [3]span
-	rackSent         unit.Instant // the latest transmission that was delivered …
-	rackEnd          int32        // … its segment …
-	rackRTT          time.Duration
-	reducePrior      int32 // proportional rate reduction (RFC 6937)
-	reduceDelivered  int32
-	reduceOut        int32
-	limited          bool  // by the window when it last sent
 	mostOut          int32 // most segments in flight in this round
 	mostOutEnd       int32
 	delivered        int32
+	appLimitedUntil  int32
+	rackEnd          int32 // segment of rackSent
+	state            state
+	timerIs          timerKind
+	limited          bool // by the window when it last sent
+	probing          bool // a tail loss probe is out
+	spurious         bool // the timeout may have been (F-RTO, RFC 5682)
+	announceCWR      bool
+	sackSeen         bool         // seenSacks has something
+	rackSent         unit.Instant // the latest transmission that was delivered …
+	rackRTT          time.Duration
 	deliveredAt      unit.Instant
 	firstSent        unit.Instant
-	appLimitedUntil  int32
-	probing          bool  // a tail loss probe is out
-	probeEnd         int32 // nxt when it was sent
-	timerIs          timerKind
-	rtt              rttEstimate
-	minRTT           minFilter
 	paceRate         float64 // payload bytes a second; 0: not paced
 	nextSend         unit.Instant
-	announceCWR      bool
+	rtt              rttEstimate
+	minRTT           minFilter
+	control          control
+	model            *bbr  // the control, if it is BBR: it sets window and pace itself
+	cubic            cubic // the control's state, here so that it is near
 
-	// Receiver.
-	expected    int32
-	ranges      []span // out of order, the newest first
-	highest     int32  // one beyond the highest segment seen
-	pending     int32  // in-order segments not acknowledged yet
-	echo        unit.Instant
-	quick       int32 // segments that are acknowledged at once
-	ece         bool
-	binEnd      unit.Instant // of the bin under way
-	binBytes    int64        // in it
-	bins        []int64      // those before it
-	binStart    unit.Instant
-	params      ConnParams
-	cubic       cubic            // the control's state, here so that it is near
-	waitingAcks [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
+	// What is needed rarely.
+	undoCwnd        int32 // window and threshold before the timeout
+	undoSsthresh    int32
+	probeEnd        int32 // nxt when the probe was sent
+	reducePrior     int32 // proportional rate reduction (RFC 6937)
+	reduceDelivered int32
+	reduceOut       int32
+	resends         []resend
+	resendHead      int
+	seenSacks       [3]span
+	bins            []int64 // those before the one under way
+	binStart        unit.Instant
+	params          ConnParams
+	waitingAcks     [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
 }
 
 // AddConn adds a connection, opened already: both ends know the round trip of
@@ -196,11 +201,11 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{params: p, index: uint32(len(n.conns)), direction: p.Direction, wires: w}
-	c.frame = int32(p.Payload + headers)
-	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP}
+	c := &Conn{params: p, index: uint32(len(n.conns)), direction: p.Direction}
+	c.frame, c.payload, c.arrived = int32(p.Payload+headers), int32(p.Payload), p.Arrived
+	k := keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
-		c.keys.flow = n.hash()
+		k.flow = n.hash()
 	}
 	for i := range c.alarms {
 		c.alarms[i] = newAlarm()
@@ -221,7 +226,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	case LEDBAT:
 		c.control = &ledbat{}
 	case BBR:
-		c.model = &bbr{}
+		c.model = &bbr{firstPhase: k.flow % 7}
 		c.control = c.model
 	default:
 		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
@@ -229,7 +234,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	idle := n.wires[Up][w].Delay + n.wires[Down][w].Delay
 	c.rtt.take(max(idle, time.Microsecond), 0, 0)
 	c.minRTT.take(n.now, max(idle, time.Microsecond))
-	n.conns = append(n.conns, c)
+	n.conns, n.keys = append(n.conns, c), append(n.keys, k)
 	n.set(&c.alarms[taskStart], p.Start, c.index, taskStart)
 	if p.Stop > 0 {
 		n.set(&c.alarms[taskStop], p.Stop, c.index, taskStop)

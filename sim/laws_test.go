@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -143,20 +144,38 @@ func shapeBothRapid(t *rapid.T, n *Network, down, up unit.Rate) {
 }
 
 // Timers come in the order of their instants, and equal ones in the order in
-// which they were set.
+// which they were set, also when some are set while others come.
 func TestTimersAreOrdered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h timers
-		var want []timer
-		for i, at := range rapid.SliceOf(rapid.Int64Range(0, 20)).Draw(t, "at") {
-			h.push(unit.Instant(at), uint32(i), taskTick)
-			want = append(want, timer{unit.Instant(at), uint64(i + 1), uint32(i), taskTick})
-		}
-		slices.SortStableFunc(want, func(a, b timer) int { return int(a.at - b.at) })
-		for i, w := range want {
-			if got := h.pop(); got != w {
-				t.Fatalf("timer %d is %+v, want %+v", i, got, w)
+		var want []timer // that are set, in order
+		set, now := uint64(0), unit.Instant(0)
+		span := rapid.SampledFrom([]int64{20, 5e6, 3e8, 1e10}).Draw(t, "span")
+		take := func() {
+			if at := h.next(); at != want[0].at {
+				t.Fatalf("the next timer is due at %d, want %d", at, want[0].at)
 			}
+			if got := h.near.pop(); got != want[0] {
+				t.Fatalf("timer %+v, want %+v", got, want[0])
+			}
+			now, want = want[0].at, want[1:]
+		}
+		for _, after := range rapid.SliceOf(rapid.Int64Range(-span/2, span)).Draw(t, "after") {
+			if after >= 0 {
+				set++
+				e := timer{now + unit.Instant(after), set, 7, taskTick}
+				h.push(e.at, e.owner, e.task)
+				want = append(want, e) // set last: behind all others of its instant
+				slices.SortStableFunc(want, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
+			} else if len(want) > 0 {
+				take()
+			}
+		}
+		for len(want) > 0 {
+			take()
+		}
+		if h.next() != never {
+			t.Fatal("a timer that was never set")
 		}
 	})
 }

@@ -24,7 +24,6 @@ type packet struct {
 	echo    unit.Instant // ACK: sent of the segment that caused it (RFC 7323 timestamps)
 	sacks   [3]span      // ACK: runs that arrived out of order, the newest first (RFC 2018)
 	owner   uint32       // index of the connection or stream
-	next    uint32       // in a modem's queue
 	seq     int32        // data: segment; ACK: the segment expected next; stream: number
 	size    int32        // frame in bytes, as aqm.Packet.Size
 	kind    kind
@@ -34,6 +33,24 @@ type packet struct {
 	cwr     bool // data: the window was reduced
 	shaping bool // is in a shaper's queue
 	back    bool // stream: on its way back
+}
+
+// frame is what links need of a packet, so that they do not have to look for it
+// in memory: it may have been sent long ago.
+type frame struct {
+	id   uint32
+	size int32
+	conn int32 // index of the connection it belongs to; −1: a stream's
+}
+
+// frameOf returns the frame of a packet.
+func (n *Network) frameOf(id uint32) frame {
+	p := &n.packets.all[id]
+	f := frame{id, p.size, int32(p.owner)}
+	if p.kind == kindStream {
+		f.conn = -1
+	}
+	return f
 }
 
 // slab holds all packets. Index 0 is not used: it means "none".

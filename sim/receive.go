@@ -16,7 +16,15 @@ func (c *Conn) receive(n *Network, p *packet) {
 	if c.stopped {
 		return
 	}
-	defer c.arrived(n, c.counts.Delivered)
+	before := c.counts.Delivered
+	c.file(n, p)
+	if c.arrived != nil && c.counts.Delivered > before && !c.stopped {
+		c.arrived(n.now, c.counts.Delivered)
+	}
+}
+
+// file files a segment, and acknowledges what is due.
+func (c *Conn) file(n *Network, p *packet) {
 	if p.ecn == aqm.CE {
 		c.counts.Marked++
 		c.ece = true
@@ -64,20 +72,13 @@ func (c *Conn) receive(n *Network, p *packet) {
 	n.set(&c.alarms[taskDelayedAck], n.now.Add(delayedAck), c.index, taskDelayedAck)
 }
 
-// arrived tells who waits for the data.
-func (c *Conn) arrived(n *Network, before int64) {
-	if c.params.Arrived != nil && c.counts.Delivered > before && !c.stopped {
-		c.params.Arrived(n.now, c.counts.Delivered)
-	}
-}
-
 // took counts a segment that has arrived for the first time. Segments that wait
 // behind a hole count too: they have crossed the line.
 func (c *Conn) took(n *Network) {
 	if n.now >= c.binEnd {
 		c.closeBin(n.now)
 	}
-	c.binBytes += int64(c.params.Payload)
+	c.binBytes += int64(c.payload)
 }
 
 // closeBin files the bin under way, and begins the one that now is in.

@@ -99,19 +99,22 @@ func (n *Network) leaving(p *packet) Direction {
 func (n *Network) dropped(_ unit.Instant, p aqm.Packet, _ aqm.Reason) { n.lose(uint32(p.ID)) }
 
 // shape gives a packet to the router.
-func (n *Network) shape(s *shaper, id uint32) {
+func (n *Network) shape(s *shaper, f frame) {
 	if s.queue == nil {
-		n.pass(s, id)
+		n.pass(s, f)
 		return
 	}
-	p := &n.packets.all[id]
-	key := n.keysOf(p)
-	if s.merge && p.kind == kindAck && n.mergeAck(s, p, id) {
+	p := &n.packets.all[f.id]
+	if s.merge && p.kind == kindAck && n.mergeAck(s, p, f.id) {
 		return
+	}
+	key := *n.keysOf(f)
+	if s.direction == Down {
+		key.source, key.destination = key.destination, key.source
 	}
 	p.shaping = true
 	s.queue.Enqueue(n.now, aqm.Packet{
-		ID: uint64(id), Size: unit.Size(p.size), Flow: key.flow, Source: key.source, Destination: key.destination,
+		ID: uint64(uint32(f.conn))<<32 | uint64(f.id), Size: unit.Size(f.size), Flow: key.flow, Source: key.source, Destination: key.destination,
 		Class: key.class, DSCP: s.mark(p, key.dscp), ECN: p.ecn,
 	})
 	n.pump(s)
@@ -173,17 +176,18 @@ func (n *Network) pump(s *shaper) {
 			}
 			return
 		}
-		p := &n.packets.all[q.ID]
+		f := frame{uint32(q.ID), int32(q.Size), int32(q.ID >> 32)}
+		p := &n.packets.all[f.id]
 		p.ecn, p.shaping = q.ECN, false
-		n.pass(s, uint32(q.ID))
+		n.pass(s, f)
 	}
 }
 
 // pass hands a packet on from the router.
-func (n *Network) pass(s *shaper, id uint32) {
+func (n *Network) pass(s *shaper, f frame) {
 	if s.direction == Up {
-		n.enqueue(&n.modems[Up], id)
+		n.enqueue(&n.modems[Up], f)
 	} else {
-		n.deliver(id)
+		n.deliver(f.id)
 	}
 }

@@ -72,11 +72,13 @@ type Network struct {
 	shapers [2]shaper
 	wires   [2][]*wire // by direction, and by distance: index 0 is the line's own
 	conns   []*Conn
+	keys    []keys // of the connections
 	streams []*Stream
 	apps    []*App
 	random  *rand.Rand
 	events  uint64
-	ack     ack // the one that is being dealt with
+	ack     ack   // the one that is being dealt with
+	fetched int32 // of no meaning: see fetch
 }
 
 // New returns a network in which nothing happens yet, at instant 0.
@@ -141,7 +143,7 @@ func (n *Network) SetBottleneck(d Direction, b Bottleneck) error {
 	}
 	m := &n.modems[d]
 	m.configure(b)
-	if m.head != 0 {
+	if m.line.len > 0 {
 		n.release(m)
 	}
 	return nil
@@ -177,8 +179,8 @@ func (n *Network) RunUntil(until unit.Instant) {
 				source, at = i, t
 			}
 		}
-		if len(n.timers.heap) > 0 && n.timers.heap[0].at < at {
-			e := n.timers.pop()
+		if n.timers.next() < at {
+			e := n.timers.near.pop()
 			n.now = e.at
 			n.events++
 			n.timeout(e)
@@ -230,41 +232,51 @@ func (n *Network) timeout(e timer) {
 	}
 }
 
-// wireOf returns the wire that a packet takes in a direction.
-func (n *Network) wireOf(p *packet, d Direction) *wire {
-	if p.kind == kindStream {
-		return n.wires[d][n.streams[p.owner].wires]
-	}
-	return n.wires[d][n.conns[p.owner].wires]
-}
-
-// keys are what queues tell packets apart by.
+// keys are what queues tell packets apart by, and the wires that they take.
 type keys struct {
 	flow, source, destination uint32
 	class, dscp               uint8
+	wires                     uint8
 }
 
-// keysOf returns the keys of a packet.
-func (n *Network) keysOf(p *packet) keys {
-	var k keys
-	if p.kind == kindStream {
-		k = n.streams[p.owner].keys
-	} else {
-		k = n.conns[p.owner].keys
+// keysOf returns the keys of a frame, as seen upwards. Those of connections
+// stand side by side, apart from the rest of what is known of them.
+func (n *Network) keysOf(f frame) *keys {
+	if f.conn < 0 {
+		return &n.streams[n.packets.all[f.id].owner].keys
 	}
-	if n.leaving(p) == Down { // keys are kept as seen upwards
-		k.source, k.destination = k.destination, k.source
+	return &n.keys[f.conn]
+}
+
+// wireOf returns the wire that a frame takes in a direction.
+func (n *Network) wireOf(f frame, d Direction) *wire { return n.wires[d][n.keysOf(f).wires] }
+
+// ahead is how many packets before its arrival one is fetched.
+const ahead = 8
+
+// fetch reads what a packet's arrival will need, a few arrivals early: the
+// processor goes on meanwhile, instead of waiting for one thing after another.
+func (n *Network) fetch(f frame, d Direction) {
+	if f.conn < 0 {
+		return
 	}
-	return k
+	c := n.conns[f.conn]
+	n.fetched += n.packets.all[f.id].size
+	if c.direction == d {
+		n.fetched += c.expected + int32(c.binEnd)
+		return
+	}
+	n.fetched += c.una + c.mostOutEnd + c.rtt.roundEnd + int32(c.firstSent) + c.cubic.count + int32(c.cubic.lastAck)
 }
 
 // send lets a packet leave the home or a server.
 func (n *Network) send(d Direction, id uint32) {
+	f := n.frameOf(id)
 	if d == Up {
-		n.shape(&n.shapers[Up], id)
+		n.shape(&n.shapers[Up], f)
 		return
 	}
-	n.carry(n.wireOf(&n.packets.all[id], Down), id)
+	n.carry(n.wireOf(f, Down), f)
 }
 
 // deliver takes in a packet at the end of its way, at home or at a server.

@@ -50,7 +50,6 @@ type Stream struct {
 	params    StreamParams
 	index     uint32
 	direction Direction
-	wires     int
 	keys      keys
 	sent      []Datagram
 	dropped   int // entries that Forget has taken off the front
@@ -71,8 +70,8 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{params: p, index: uint32(len(n.streams)), direction: p.Direction, wires: w}
-	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP}
+	s := &Stream{params: p, index: uint32(len(n.streams)), direction: p.Direction}
+	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
 		s.keys.flow = n.hash()
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"math/bits"
 
 	"unbloat/unit"
 )
@@ -22,8 +23,8 @@ const (
 	taskApp                    // somebody at home asks for the next page, chunk or mail
 )
 
-// timer is one entry of the timer heap. Of two at the same instant the one
-// that was set first comes first.
+// timer is one entry. Of two at the same instant the one that was set first
+// comes first.
 type timer struct {
 	at    unit.Instant
 	order uint64
@@ -31,35 +32,114 @@ type timer struct {
 	task  task
 }
 
-// timers is a heap with four children a node: half as deep as a binary one, and
-// the children share a cache line or two.
+func (e timer) before(f timer) bool {
+	return e.at < f.at || e.at == f.at && e.order < f.order
+}
+
+const (
+	slotShift = 20   // a slot of the wheel is 2^20 ns, about a millisecond
+	slots     = 1024 // so that nearly all timers of TCP fit
+)
+
+// timers keeps what is due now in a small heap, what is due within a second or
+// so unsorted in the slots of a wheel, and the rest in another heap. So a
+// timer costs the same with ten connections and with ten thousand.
 type timers struct {
-	heap  []timer
-	count uint64
+	near    timerHeap // all entries up to and including slot
+	slot    int64
+	wheel   [slots][]timer // by at >> slotShift, modulo slots: the slots that follow
+	taken   [slots / 64]uint64
+	inWheel int
+	far     timerHeap
+	count   uint64
 }
 
 func (t *timers) push(at unit.Instant, owner uint32, k task) {
 	t.count++
 	e := timer{at, t.count, owner, k}
-	t.heap = append(t.heap, e)
-	i := len(t.heap) - 1
+	switch slot := int64(at) >> slotShift; {
+	case slot <= t.slot:
+		t.near.push(e)
+	case slot < t.slot+slots:
+		i := slot % slots
+		t.wheel[i] = append(t.wheel[i], e)
+		t.taken[i/64] |= 1 << (i % 64)
+		t.inWheel++
+	default:
+		t.far.push(e)
+	}
+}
+
+// next returns when the first timer is due, never if there is none.
+func (t *timers) next() unit.Instant {
+	if len(t.near) == 0 {
+		if t.inWheel == 0 && len(t.far) == 0 {
+			return never
+		}
+		t.turn()
+	}
+	return t.near[0].at
+}
+
+// turn goes on to the next slot that has entries; there must be one.
+func (t *timers) turn() {
+	next := int64(math.MaxInt64)
+	if t.inWheel > 0 {
+		i := (t.slot + 1) % slots
+		word, from := i/64, uint(i%64)
+		left := t.taken[word] >> from << from
+		for left == 0 {
+			word = (word + 1) % (slots / 64)
+			left = t.taken[word]
+		}
+		found := word*64 + int64(bits.TrailingZeros64(left))
+		next = t.slot + 1 + (found-i+slots)%slots
+	}
+	if len(t.far) > 0 {
+		next = min(next, int64(t.far[0].at)>>slotShift)
+	}
+	t.slot = next
+	i := next % slots
+	if t.taken[i/64]&(1<<(i%64)) != 0 {
+		t.taken[i/64] &^= 1 << (i % 64)
+		t.inWheel -= len(t.wheel[i])
+		for _, e := range t.wheel[i] {
+			t.near.push(e)
+		}
+		t.wheel[i] = t.wheel[i][:0]
+	}
+	for len(t.far) > 0 && int64(t.far[0].at)>>slotShift <= next {
+		t.near.push(t.far.pop())
+	}
+}
+
+// timerHeap has four children a node: half as deep as a binary one, and the
+// children share a cache line or two.
+type timerHeap []timer
+
+func (h *timerHeap) push(e timer) {
+	*h = append(*h, e)
+	a := *h
+	i := len(a) - 1
 	for i > 0 {
 		up := (i - 1) / 4
-		if t.heap[up].at <= e.at { // equal: the older entry stays ahead
+		if a[up].before(e) {
 			break
 		}
-		t.heap[i] = t.heap[up]
+		a[i] = a[up]
 		i = up
 	}
-	t.heap[i] = e
+	a[i] = e
 }
 
 // pop removes the first timer; there must be one.
-func (t *timers) pop() timer {
-	first := t.heap[0]
-	last := len(t.heap) - 1
-	e := t.heap[last]
-	t.heap = t.heap[:last]
+func (h *timerHeap) pop() timer {
+	a := *h
+	first := a[0]
+	last := len(a) - 1
+	e := a[last]
+	a = a[:last]
+	*h = a
 	if last == 0 {
 		return first
 	}
@@ -71,29 +151,25 @@ func (t *timers) pop() timer {
 		}
 		least := child
 		for c := child + 1; c < min(child+4, last); c++ {
-			if t.heap[c].before(t.heap[least]) {
+			if a[c].before(a[least]) {
 				least = c
 			}
 		}
-		if !t.heap[least].before(e) {
+		if !a[least].before(e) {
 			break
 		}
-		t.heap[i] = t.heap[least]
+		a[i] = a[least]
 		i = least
 	}
-	t.heap[i] = e
+	a[i] = e
 	return first
 }
 
-func (e timer) before(f timer) bool {
-	return e.at < f.at || e.at == f.at && e.order < f.order
-}
-
 // alarm is a timer that is moved often. Moving it later, or stopping it, does
-// not touch the heap: the entry that stands there is looked at when it comes.
+// not touch the timers: the entry that stands there is looked at when it comes.
 type alarm struct {
 	want  unit.Instant // when it is to go off; never if it is stopped
-	entry unit.Instant // of the earliest entry in the heap; never if there is none
+	entry unit.Instant // of the earliest entry; never if there is none
 }
 
 func newAlarm() alarm { return alarm{never, never} }

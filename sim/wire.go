@@ -17,7 +17,7 @@ type Wire struct {
 // inFlight is a packet on a wire.
 type inFlight struct {
 	at unit.Instant
-	id uint32
+	frame
 }
 
 // wire is a Wire at work: a ring of packets in the order of their arrival.
@@ -25,15 +25,14 @@ type wire struct {
 	Wire
 	direction Direction
 	source    int // of its events
-	ring      []inFlight
-	head, len int
+	line      ring[inFlight]
 	last      unit.Instant
 }
 
 // carry puts a packet on the wire, or loses it.
-func (n *Network) carry(w *wire, id uint32) {
+func (n *Network) carry(w *wire, f frame) {
 	if w.Loss > 0 && n.random.Float64() < w.Loss {
-		n.lose(id)
+		n.lose(f.id)
 		return
 	}
 	delay := w.Delay
@@ -42,32 +41,25 @@ func (n *Network) carry(w *wire, id uint32) {
 	}
 	at := max(n.now.Add(max(delay, 0)), w.last)
 	w.last = at
-	if w.len == len(w.ring) {
-		grown := make([]inFlight, max(64, 2*len(w.ring)))
-		for i := range w.len {
-			grown[i] = w.ring[(w.head+i)&(len(w.ring)-1)]
-		}
-		w.ring, w.head = grown, 0
-	}
-	w.ring[(w.head+w.len)&(len(w.ring)-1)] = inFlight{at, id}
-	w.len++
-	if w.len == 1 {
+	w.line.push(inFlight{at, f})
+	if w.line.len == 1 {
 		n.due[w.source] = at
 	}
 }
 
 // arrive takes the first packet off the wire.
 func (n *Network) arrive(w *wire) {
-	id := w.ring[w.head].id
-	w.head = (w.head + 1) & (len(w.ring) - 1)
-	w.len--
+	f := w.line.pop().frame
 	n.due[w.source] = never
-	if w.len > 0 {
-		n.due[w.source] = w.ring[w.head].at
+	if w.line.len > 0 {
+		n.due[w.source] = w.line.at(0).at
 	}
 	if w.direction == Up {
-		n.deliver(id)
+		if w.line.len > ahead {
+			n.fetch(w.line.at(ahead).frame, Up)
+		}
+		n.deliver(f.id)
 	} else {
-		n.enqueue(&n.modems[Down], id)
+		n.enqueue(&n.modems[Down], f)
 	}
 }
