@@ -13,36 +13,47 @@ type Activity uint8
 
 // Activities.
 const (
-	// Web loads pages: 6 connections, 40 objects of 50 kB in the mean, each
-	// connection opened by two round trips (TCP and TLS); 5 s of reading
-	// between two pages, in the mean.
+	// Web loads pages: HTML of 50 kB, then objects from six hosts, over up to six
+	// connections to each. A host's name takes a round trip, and opening a
+	// connection another.
 	Web Activity = iota
-	// Video fetches chunks of 4 s of a film over one connection, of the best
-	// quality that 80 % of the rate of the last chunk allows, and keeps 30 s in
-	// advance.
+	// Video fetches a film's segments, one after the other over one connection.
 	Video
-	// IMAP looks for mail every 10 s: five short exchanges one after the other.
+	// IMAP looks for mail every 10 s, by five short exchanges one after the
+	// other, or fetches a mailbox.
 	IMAP
 )
 
+// What the household of package lab is made of: the same sizes.
 const (
-	webConns     = 6
-	webObjects   = 40
-	webObject    = 50 * unit.KB
+	webHosts     = 6
+	webPerHost   = 6
+	webObjects   = 80
+	webHTML      = 50 * unit.KB
+	webMedian    = 9000 // bytes of an object
+	webSigma     = 1.3  // of the logarithm
+	webMost      = 400_000
 	webReading   = 5 * time.Second
-	videoChunk   = 4 * time.Second
-	videoAdvance = 30 * time.Second
 	imapEvery    = 10 * time.Second
 	imapSteps    = 5
 	imapAnswer   = 3 * unit.KB
+	mailMedian   = 6000
+	mailSigma    = 1.4
+	mailMost     = 2_000_000
+	mailLeast    = 700
 	requestSize  = 400 // bytes of payload
-	handshake    = 2   // round trips before the first request of a connection
+	nameAndOpen  = 2   // round trips before the first request to a host
+	openAlone    = 1
+	tlsHandshake = 1
 )
 
-// videoRates is the ladder of qualities.
-func videoRates() []unit.Rate {
-	const k = unit.KbitPerSecond
-	return []unit.Rate{400 * k, 750 * k, 1500 * k, 3000 * k, 6000 * k, 12000 * k, 24000 * k}
+// Film is what somebody watches: it chooses the segments.
+type Film interface {
+	// Ask returns the size of the segment that is asked for now.
+	Ask(now unit.Instant) unit.Size
+	// Took takes in that the segment has come, and returns how long to wait
+	// before the next.
+	Took(now unit.Instant, took time.Duration) time.Duration
 }
 
 // AppParams describe somebody's activity.
@@ -53,36 +64,42 @@ type AppParams struct {
 	Start    unit.Instant
 	Stop     unit.Instant // nothing is asked for any more; 0: never
 	ExtraRTT time.Duration
+	Objects  int           // Web: of a page, beside its HTML; 0: 80
+	Think    time.Duration // Web: between a page and the next; 0: 5 s in the mean, at random
+	TLS      bool          // Web: one round trip more to open a connection
+	Film     Film          // Video: needed
+	Messages int           // IMAP: in the mailbox that is fetched once; 0: looking for mail
 }
 
 // App is an activity under way.
 type App struct {
-	params  AppParams
-	index   uint32
-	net     *Network
-	pairs   []*pair
-	pending int          // answers that are missing of the page, chunk or mail
-	objects int          // still to be asked for
-	asked   unit.Instant // when the page, chunk or mail was
-	done    []Fetch
-	rate    unit.Rate // of the film
-	played  unit.Instant
-	buffer  time.Duration // of film, at played
-	stalled time.Duration
+	params   AppParams
+	index    uint32
+	net      *Network
+	pairs    []*pair
+	waiting  [webHosts][]unit.Size // Web: objects that are still to be asked for
+	html     bool                  // Web: the HTML has come
+	pending  int                   // answers that are missing of the page, segment or mail
+	steps    int                   // IMAP: exchanges to come
+	mailbox  unit.Size             // IMAP: what is fetched
+	asked    unit.Instant          // when the page, segment or mail was
+	mailFrom int64                 // IMAP: segments before it
+	done     []Fetch
+	conns    []*Conn // all that carried answers
 }
 
-// Fetch is one page, chunk or look for mail that is complete.
+// Fetch is one page, segment or look for mail that is complete, or a mailbox.
 type Fetch struct {
 	Asked unit.Instant
 	Took  time.Duration
-	Rate  unit.Rate // Video: its quality
 }
 
 // pair is a connection that is used both ways.
 type pair struct {
 	app      *App
+	host     int // Web
 	up, down *Conn
-	opening  int   // handshakes that are still to be made
+	opening  int   // round trips that are still to be made
 	want     int64 // segments that will have arrived when the answer is complete
 	size     unit.Size
 	asked    int64 // requests so far
@@ -90,19 +107,29 @@ type pair struct {
 
 // AddApp adds an activity.
 func (n *Network) AddApp(p AppParams) (*App, error) {
-	if p.Start < n.now {
+	switch {
+	case p.Start < n.now:
 		return nil, errors.New("sim: an activity starts in the past")
-	}
-	if p.Activity > IMAP {
+	case p.Activity > IMAP:
 		return nil, errors.New("sim: there is no such activity")
+	case p.Activity == Video && p.Film == nil:
+		return nil, errors.New("sim: there is no film to watch")
+	case p.Objects < 0 || p.Think < 0 || p.Messages < 0:
+		return nil, errors.New("sim: an activity's objects, think time or messages are negative")
 	}
-	a := &App{params: p, index: uint32(len(n.apps)), net: n, played: p.Start, rate: videoRates()[0]}
-	conns := 1
-	if p.Activity == Web {
-		conns = webConns
+	if p.Objects == 0 {
+		p.Objects = webObjects
 	}
-	for range conns {
-		if err := a.connect(); err != nil {
+	if _, err := n.wiresFor(p.ExtraRTT); err != nil {
+		return nil, err
+	}
+	a := &App{params: p, index: uint32(len(n.apps)), net: n}
+	for range p.Messages {
+		size := mailMedian * math.Exp(mailSigma*n.random.NormFloat64())
+		a.mailbox += unit.Size(min(max(size, mailLeast), mailMost))
+	}
+	if p.Activity != Web {
+		if _, err := a.connect(0, p.Start); err != nil {
 			return nil, err
 		}
 	}
@@ -112,21 +139,20 @@ func (n *Network) AddApp(p AppParams) (*App, error) {
 }
 
 // connect adds a connection of the activity.
-func (a *App) connect() (err error) {
-	k := &pair{app: a, opening: handshake}
-	key := a.net.hash()
-	p := ConnParams{Host: a.params.Host, Control: a.params.Control, Start: a.params.Start, ExtraRTT: a.params.ExtraRTT, OnDemand: true, FlowKey: key}
+func (a *App) connect(host int, at unit.Instant) (k *pair, err error) {
+	k = &pair{app: a, host: host, opening: openAlone}
+	p := ConnParams{Host: a.params.Host, Control: a.params.Control, Start: at, ExtraRTT: a.params.ExtraRTT, OnDemand: true, FlowKey: a.net.hash()}
 	up, down := p, p
 	up.Direction, up.Payload, up.Arrived = Up, requestSize, k.requested
 	down.Direction, down.QuickAcks, down.Arrived = Down, 16, k.answered
 	if k.up, err = a.net.AddConn(up); err == nil {
 		k.down, err = a.net.AddConn(down)
 	}
-	a.pairs = append(a.pairs, k)
-	return err
+	a.pairs, a.conns = append(a.pairs, k), append(a.conns, k.down)
+	return k, err
 }
 
-// next asks for the next page, chunk or mail.
+// next asks for the next page, segment or mail.
 func (a *App) next(n *Network) {
 	if a.params.Stop > 0 && n.now >= a.params.Stop {
 		return
@@ -134,28 +160,62 @@ func (a *App) next(n *Network) {
 	a.asked = n.now
 	switch a.params.Activity {
 	case Web:
-		a.objects = webObjects
-		for _, k := range a.pairs {
-			k.opening = handshake
-			a.pending++
-			k.ask(a.object())
-		}
+		a.pairs, a.html = a.pairs[:0], false
+		a.open(0, webHTML, nameAndOpen)
 	case Video:
 		a.pending++
-		a.pairs[0].opening = 0
-		a.pairs[0].ask(unit.Size(int64(a.rate) / 8 * int64(videoChunk/time.Second)))
+		a.pairs[0].ask(a.params.Film.Ask(n.now))
 	case IMAP:
-		a.objects = imapSteps - 1
+		a.steps = imapSteps - 1
 		a.pending++
 		a.pairs[0].ask(imapAnswer)
 	}
 }
 
-// object takes an object of the page, of a size drawn from an exponential
-// distribution.
-func (a *App) object() unit.Size {
-	a.objects--
-	return 1 + unit.Size(a.net.random.ExpFloat64()*float64(webObject))
+// open opens a connection of a page and asks for something on it.
+func (a *App) open(host int, size unit.Size, opening int) {
+	k, err := a.connect(host, a.net.now)
+	if err != nil {
+		panic("sim: a page's connection: " + err.Error()) // the first one was possible
+	}
+	k.opening = opening
+	if a.params.TLS {
+		k.opening += tlsHandshake
+	}
+	a.pending++
+	k.ask(size)
+}
+
+// objects asks for a page's objects, now that its HTML says which.
+func (a *App) objects() {
+	a.html = true
+	for range a.params.Objects {
+		size := webMedian * math.Exp(webSigma*a.net.random.NormFloat64())
+		host := a.net.random.IntN(webHosts)
+		a.waiting[host] = append(a.waiting[host], unit.Size(min(1+size, webMost)))
+	}
+	for host := range a.waiting {
+		for c := 0; c < webPerHost && len(a.waiting[host]) > 0; c++ {
+			if host == 0 && c == 0 { // the connection of the HTML
+				a.pending++
+				a.pairs[0].ask(a.object(0))
+				continue
+			}
+			opening := openAlone
+			if host > 0 && c == 0 {
+				opening = nameAndOpen
+			}
+			a.open(host, a.object(host), opening)
+		}
+	}
+}
+
+// object takes the next object of a host.
+func (a *App) object(host int) unit.Size {
+	w := a.waiting[host]
+	size := w[0]
+	a.waiting[host] = w[1:]
+	return size
 }
 
 // ask sends a request for so many bytes, after the handshakes that are due.
@@ -186,63 +246,73 @@ func (k *pair) answered(now unit.Instant, segments int64) {
 		k.opening--
 		k.ask(k.size)
 		return
-	case a.objects > 0 && a.params.Activity == Web:
-		k.ask(a.object())
+	case a.params.Activity == Web && len(a.waiting[k.host]) > 0:
+		k.ask(a.object(k.host))
 		return
-	case a.objects > 0:
-		a.objects--
-		k.ask(imapAnswer)
+	case a.steps > 0:
+		a.steps--
+		if a.steps > 0 || a.mailbox == 0 {
+			k.ask(imapAnswer)
+		} else {
+			a.mailFrom = segments
+			k.ask(a.mailbox)
+		}
 		return
 	}
 	a.pending--
-	if a.pending == 0 {
-		a.complete(now)
+	if a.pending > 0 {
+		return
 	}
+	if a.params.Activity == Web && !a.html {
+		if a.objects(); a.pending > 0 {
+			return
+		}
+	}
+	a.complete(now)
 }
 
 // complete files what is complete, and sets when the next is asked for.
 func (a *App) complete(now unit.Instant) {
 	took := now.Sub(a.asked)
-	f := Fetch{Asked: a.asked, Took: took}
+	a.done = append(a.done, Fetch{Asked: a.asked, Took: took})
 	next := now
 	switch a.params.Activity {
 	case Web:
-		next = now.Add(time.Duration(a.net.random.ExpFloat64() * float64(webReading)))
+		for _, k := range a.pairs {
+			k.up.Stop()
+			k.down.Stop()
+		}
+		next = now.Add(a.params.Think)
+		if a.params.Think == 0 {
+			next = now.Add(time.Duration(a.net.random.ExpFloat64() * float64(webReading)))
+		}
 	case Video:
-		f.Rate = a.rate
-		next = a.play(now, took)
+		next = now.Add(a.params.Film.Took(now, took))
 	case IMAP:
+		if a.mailbox > 0 {
+			return
+		}
 		next = max(now, a.asked.Add(imapEvery))
 	}
-	a.done = append(a.done, f)
 	a.net.timers.push(next, a.index, taskApp)
-}
-
-// play takes a chunk in, chooses the quality of the next, and returns when to
-// ask for it.
-func (a *App) play(now unit.Instant, took time.Duration) unit.Instant {
-	watched := now.Sub(a.played)
-	if len(a.done) > 0 { // before the first chunk nothing plays
-		if a.stalled += max(watched-a.buffer, 0); watched > a.buffer {
-			watched = a.buffer
-		}
-		a.buffer -= watched
-	}
-	a.buffer += videoChunk
-	a.played = now
-	could := 0.8 * float64(a.rate) * videoChunk.Seconds() / math.Max(took.Seconds(), 1e-3)
-	rates := videoRates()
-	a.rate = rates[0]
-	for _, r := range rates {
-		if float64(r) <= could {
-			a.rate = r
-		}
-	}
-	return now.Add(max(a.buffer-videoAdvance+videoChunk, 0))
 }
 
 // Fetches returns what is complete, in order. The slice is the app's own.
 func (a *App) Fetches() []Fetch { return a.done }
 
-// Stalled returns for how long a film stood still, after it had begun.
-func (a *App) Stalled() time.Duration { return a.stalled }
+// UnderWay returns since when something has been asked for and not come; false
+// if nothing is.
+func (a *App) UnderWay() (since unit.Instant, ok bool) { return a.asked, a.pending > 0 }
+
+// Mailbox returns how many bytes of the mailbox have arrived, and of how many.
+func (a *App) Mailbox() (arrived, all unit.Size) {
+	if a.mailbox == 0 || a.mailFrom == 0 {
+		return 0, a.mailbox
+	}
+	segments := a.pairs[0].down.Stats().Delivered - a.mailFrom
+	return min(unit.Size(segments)*fullPayload, a.mailbox), a.mailbox
+}
+
+// Conns returns the connections on which something came or comes to the home.
+// The slice is the app's own.
+func (a *App) Conns() []*Conn { return a.conns }

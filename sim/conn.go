@@ -54,8 +54,7 @@ type ConnParams struct {
 	// Done is called when all Segments have been acknowledged; may be nil.
 	Done func(now unit.Instant)
 	// Arrived is called at the receiver when segments have arrived in order,
-	// with how many that are since the beginning; may be nil. It must not stop
-	// the connection.
+	// with how many that are since the beginning; may be nil.
 	Arrived func(now unit.Instant, segments int64)
 	// OnDemand makes Segments 0 mean none until Send asks for some.
 	OnDemand bool

@@ -9,7 +9,7 @@ import (
 // A film is cut into segments, each at hand in several qualities (RFC 8216,
 // DASH): the ladder is what a service of 2020 offers from 240p to 1080p50.
 const (
-	segmentLength = 4 * time.Second
+	SegmentLength = 4 * time.Second  // of film in one segment
 	bufferMost    = 24 * time.Second // the player pauses fetching above it
 	bufferLow     = 8 * time.Second  // and is careful below
 )
@@ -18,9 +18,10 @@ func ladder() []unit.Rate {
 	return []unit.Rate{400e3, 1e6, 2500e3, 5e6, 8e6}
 }
 
-// player is the part of a video player that does not touch the network: the
-// buffer, the picture, and the choice of quality. Times are since its start.
-type player struct {
+// Player is the part of a video player that does not touch the network: the
+// buffer, the picture, and the choice of quality. Times are since its start; its
+// zero value is a player whose button has just been pressed.
+type Player struct {
 	now      time.Duration
 	buffer   time.Duration // of film
 	playing  bool
@@ -33,8 +34,8 @@ type player struct {
 	seen     []float64
 }
 
-// advance lets time pass until now: the picture plays while there is film.
-func (p *player) advance(now time.Duration) {
+// Advance lets time pass until now: the picture plays while there is film.
+func (p *Player) Advance(now time.Duration) {
 	d := now - p.now
 	p.now = now
 	if p.playing {
@@ -52,13 +53,13 @@ func (p *player) advance(now time.Duration) {
 	}
 }
 
-// full says for how long the player fetches nothing.
-func (p *player) full() time.Duration { return max(p.buffer+segmentLength-bufferMost, 0) }
+// Full says for how long the player fetches nothing.
+func (p *Player) Full() time.Duration { return max(p.buffer+SegmentLength-bufferMost, 0) }
 
-// choose returns the quality of the next segment: the best that the harmonic
+// Choose returns the quality of the next segment: the best that the harmonic
 // mean of the last five segments' rates carries, with a reserve that is larger
 // when little film is left.
-func (p *player) choose() unit.Rate {
+func (p *Player) Choose() unit.Rate {
 	all := ladder()
 	if len(p.seen) == 0 {
 		return all[0]
@@ -80,14 +81,14 @@ func (p *player) choose() unit.Rate {
 	return best
 }
 
-// fetchedSegment takes in a segment that came at now and took so long.
-func (p *player) fetchedSegment(now, took time.Duration, quality unit.Rate) {
-	p.advance(now)
+// Fetched takes in a segment that came at now and took so long.
+func (p *Player) Fetched(now, took time.Duration, quality unit.Rate) {
+	p.Advance(now)
 	p.segments++
 	p.fetched += float64(quality)
-	p.seen = append(p.seen, float64(quality)*segmentLength.Seconds()/max(took.Seconds(), 1e-3))
+	p.seen = append(p.seen, float64(quality)*SegmentLength.Seconds()/max(took.Seconds(), 1e-3))
 	p.seen = p.seen[max(0, len(p.seen)-5):]
-	p.buffer += segmentLength
+	p.buffer += SegmentLength
 	if !p.playing {
 		p.playing = true
 		if p.startup == 0 {
@@ -96,8 +97,8 @@ func (p *player) fetchedSegment(now, took time.Duration, quality unit.Rate) {
 	}
 }
 
-// result is what was seen until now.
-func (p *player) result() *VideoResult {
+// Result is what was seen until now.
+func (p *Player) Result() *VideoResult {
 	r := &VideoResult{Segments: p.segments, StartupMs: unit.Ms(p.startup), Stalls: p.stalls,
 		StalledS: p.stalled.Seconds(), PlayedS: p.played.Seconds()}
 	if p.segments > 0 {

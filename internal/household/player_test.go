@@ -7,21 +7,21 @@ import (
 
 // play lets a player fetch from a line of so many bit/s for d; rate may change.
 func play(d time.Duration, rate func(time.Duration) float64) *VideoResult {
-	var p player
+	var p Player
 	now := time.Duration(0)
 	for now < d {
-		now += p.full()
-		p.advance(now)
-		q := p.choose()
-		took := time.Duration(float64(q) * segmentLength.Seconds() / rate(now) * 1e9)
+		now += p.Full()
+		p.Advance(now)
+		q := p.Choose()
+		took := time.Duration(float64(q) * SegmentLength.Seconds() / rate(now) * 1e9)
 		if now+took > d {
 			break
 		}
 		now += took
-		p.fetchedSegment(now, took, q)
+		p.Fetched(now, took, q)
 	}
-	p.advance(d)
-	return p.result()
+	p.Advance(d)
+	return p.Result()
 }
 
 // A steady line never stalls and shows the best quality below it; one that

@@ -48,17 +48,17 @@ func (v *video) play(ctx context.Context, d time.Duration, down *meter, host str
 	client := v.task.client(1)
 	defer client.CloseIdleConnections()
 	start := time.Now()
-	var p player
-	for sleep(ctx, p.full()) == nil {
+	var p Player
+	for sleep(ctx, p.Full()) == nil {
 		begin := time.Since(start)
-		p.advance(begin)
-		quality := p.choose()
-		if err := get(ctx, client, host, int(quality.Bytes(segmentLength)), down); err != nil {
+		p.Advance(begin)
+		quality := p.Choose()
+		if err := get(ctx, client, host, int(quality.Bytes(SegmentLength)), down); err != nil {
 			continue // the time is over, or the connection broke and the next one may hold
 		}
 		now := time.Since(start)
-		p.fetchedSegment(now, now-begin, quality)
+		p.Fetched(now, now-begin, quality)
 	}
-	p.advance(d)
-	return p.result()
+	p.Advance(d)
+	return p.Result()
 }

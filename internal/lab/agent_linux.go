@@ -88,6 +88,9 @@ func (a *agent) settings(ctx context.Context) error {
 	hosts := a.g.Scenario.Hosts()
 	for _, n := range nodes(hosts) {
 		script := "echo 1 > /proc/sys/net/ipv4/ip_forward; for i in $(ls /sys/class/net); do [ $i = lo ] || ethtool -K $i tso off gso off gro off >/dev/null 2>&1; done; true"
+		if a.g.Scenario.Home.ECN {
+			script = "echo 1 > /proc/sys/net/ipv4/tcp_ecn; " + script
+		}
 		if out, err := a.in(ctx, n, "sh", "-c", script).CombinedOutput(); err != nil {
 			return fmt.Errorf("settings of %s: %w: %s", n, err, out)
 		}

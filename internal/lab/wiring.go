@@ -54,6 +54,13 @@ func wiring(s *scenario.Scenario, engine Engine) []batch {
 	for _, n := range nodes(hosts) {
 		out = append(out, addresses(n, cables, engine))
 	}
+	for k := 1; k <= hosts; k++ {
+		if away := s.Home.AwayOf(k); away > 0 { // all of it on the way out
+			far := batch{tool: "tc", node: Host(k)}
+			far.add("qdisc add dev eth0 root netem limit 1000000 delay %dus", away.Microseconds())
+			out = append(out, far)
+		}
+	}
 	return append(out, line(s.Line, engine)...)
 }
 

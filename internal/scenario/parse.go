@@ -62,6 +62,19 @@ func Parse(file string, text []byte) (*Scenario, error) {
 	return s, nil
 }
 
+func (p *parser) home(t table) Home {
+	h := Home{Away: t.durations("away", maxHosts, time.Minute)}
+	if v := t.take("ecn"); v != nil {
+		on, ok := v.(bool)
+		if !ok {
+			p.fail(t.key("ecn"), "must be true or false")
+		}
+		h.ECN = on
+	}
+	t.end()
+	return h
+}
+
 // parser walks the decoded file and keeps the first fault. Every reader method
 // marks its key as known, so that what is left over is a misspelt key.
 type parser struct {
@@ -104,6 +117,7 @@ func (p *parser) scenario(t table) *Scenario {
 		Line:   p.accessLine(t.table("line", true)),
 		Probe:  p.probe(t.table("probe", false)),
 		Test:   p.test(t.table("test", false)),
+		Home:   p.home(t.table("home", false)),
 	}
 	for _, l := range t.tables("load", maxLoads) {
 		s.Loads = append(s.Loads, p.load(l))

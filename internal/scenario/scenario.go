@@ -18,6 +18,7 @@ type Scenario struct {
 	Line   Line   `json:"line"`
 	Probe  Probe  `json:"probe"`
 	Test   Test   `json:"test"`
+	Home   Home   `json:"home"`
 	Loads  []Load `json:"load,omitempty"`
 	Cases  []Case `json:"case"`
 }
@@ -56,6 +57,22 @@ type Test struct {
 	Idle      time.Duration `json:"idle,omitempty"`
 	FlowsDown int           `json:"flows_down,omitempty"` // where the scenario brings no loads
 	FlowsUp   int           `json:"flows_up,omitempty"`
+}
+
+// Home says how the home's machines are.
+type Home struct {
+	ECN bool `json:"ecn,omitempty"` // their TCP asks for ECN (net.ipv4.tcp_ecn = 1)
+	// Away is how much longer the round trip of each machine is, from the first
+	// on: what a VPN or a far server adds. Machines beyond it have 0.
+	Away []time.Duration `json:"away,omitempty"`
+}
+
+// AwayOf returns how much longer the round trip of a machine is, counted from 1.
+func (h Home) AwayOf(host int) time.Duration {
+	if host < 1 || host > len(h.Away) {
+		return 0
+	}
+	return h.Away[host-1]
 }
 
 // Kinds of load. Those that need a program beside this one say so when they start.
@@ -133,7 +150,7 @@ func (s *Scenario) Hosts() int {
 	for _, l := range s.Loads {
 		n = max(n, l.Host)
 	}
-	return n
+	return max(n, len(s.Home.Away))
 }
 
 // Case returns the named case.

@@ -140,6 +140,24 @@ func (t table) duration(k string, required bool, most time.Duration) (d time.Dur
 	return d
 }
 
+// durations reads a list of durations.
+func (t table) durations(k string, mostEntries int, most time.Duration) (out []time.Duration) {
+	v := t.take(k)
+	if v == nil {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok || len(list) > mostEntries {
+		t.p.fail(t.key(k), "must be a list of at most %d durations, such as [\"0 ms\", \"60 ms\"]", mostEntries)
+		return nil
+	}
+	for i := range list {
+		one := table{p: t.p, m: map[string]any{"": list[i]}, path: fmt.Sprintf("%s[%d]", t.key(k), i)}
+		out = append(out, one.duration("", true, most))
+	}
+	return out
+}
+
 // parsed reads a text and hands it to parse.
 func (t table) parsed(k string, required bool, parse func(string) error) {
 	v, there := t.m[k]

@@ -59,7 +59,7 @@ func newHouse(s *scenario.Scenario, platform string, seed uint64) (*house, error
 	}
 	frame := max(unit.Size(s.Probe.Bytes), probe.MinSize) + udpHeaders
 	h.probe, err = net.AddStream(sim.StreamParams{
-		Direction: sim.Up, Host: 1, Interval: h.interval, Frame: frame, Echo: true,
+		Direction: sim.Up, Host: 1, Interval: h.interval, Frame: frame, Echo: true, ExtraRTT: s.Home.AwayOf(1),
 		Start: unit.Instant(random.Int64N(int64(h.interval))),
 	})
 	return h, err

@@ -2,9 +2,10 @@ package simlab
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
+	"unbloat/internal/household"
 	"unbloat/internal/measure"
 	"unbloat/internal/probe"
 	"unbloat/internal/scenario"
@@ -16,7 +17,6 @@ import (
 // Sizes of the loads that are not greedy, as in package lab.
 const (
 	voipInterval = 20 * time.Millisecond
-	voipBytes    = 172
 	udpBytes     = 1200
 )
 
@@ -40,6 +40,7 @@ func (h *house) greedy(d sim.Direction, flows, host int, cc string, start, stop 
 	for range flows {
 		c, err := h.net.AddConn(sim.ConnParams{
 			Direction: d, Host: host, Control: sim.Control(cc), QuickAcks: quick,
+			ECN: h.scenario.Home.ECN, ExtraRTT: h.scenario.Home.AwayOf(host),
 			Start: start.Add(time.Duration(h.random.Int64N(int64(startSpan)))), Stop: stop,
 		})
 		if err != nil {
@@ -62,9 +63,11 @@ func (g *group) look(now unit.Instant) {
 }
 
 // series returns what arrived of each flow.
-func (g *group) series() []verdict.Series {
-	out := make([]verdict.Series, 0, len(g.conns))
-	for _, c := range g.conns {
+func (g *group) series() []verdict.Series { return seriesOf(g.conns) }
+
+func seriesOf(conns []*sim.Conn) []verdict.Series {
+	out := make([]verdict.Series, 0, len(conns))
+	for _, c := range conns {
 		start, bin, bytes := c.Goodput()
 		out = append(out, verdict.Series{Start: start, Bin: bin, Bytes: bytes})
 	}
@@ -83,9 +86,16 @@ func (g *group) file(raw *measure.RawPhase) {
 // load is one load of the household under way.
 type load struct {
 	scenario.Load
-	group   *group
-	streams []*sim.Stream
+	groups      []*group
+	streams     []*sim.Stream
+	apps        []*sim.App
+	films       []*film
+	start, stop unit.Instant
 }
+
+// uploadSlots is how many peers a BitTorrent client sends to at a time:
+// libtorrent's unchoke_slots_limit.
+const uploadSlots = 8
 
 // begin starts a load of the household.
 func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
@@ -93,33 +103,42 @@ func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
 	if l.Stop > 0 {
 		stop = start.Add(l.Stop)
 	}
-	r := &load{Load: l}
-	p := sim.StreamParams{Direction: sim.Up, Host: l.Host, Start: from, Stop: stop}
+	r := &load{Load: l, start: from, stop: stop}
+	greedy := func(d sim.Direction, flows int, cc string, at unit.Instant) error {
+		g, err := h.greedy(d, flows, l.Host, cc, at, stop)
+		r.groups = append(r.groups, g)
+		return err
+	}
 	switch l.Kind {
-	case scenario.Upload, scenario.Download:
-		d := sim.Up
-		if l.Kind == scenario.Download {
-			d = sim.Down
-		} else {
-			from = from.Add(h.scenario.Line.RTT / 2) // the server answers first
+	case scenario.Download:
+		return r, greedy(sim.Down, l.Flows, l.CC, from)
+	case scenario.Upload:
+		return r, greedy(sim.Up, l.Flows, l.CC, from.Add(h.scenario.Line.RTT/2)) // the server answers first
+	case scenario.Torrent:
+		cc := string(sim.LEDBAT)
+		if l.Transport == "tcp" {
+			cc = string(sim.Cubic)
 		}
-		g, err := h.greedy(d, l.Flows, l.Host, l.CC, from, stop)
-		r.group = g
-		return r, err
+		return r, errors.Join(greedy(sim.Down, l.Peers, cc, from), greedy(sim.Up, min(l.Peers, uploadSlots), cc, from))
+	case scenario.Web, scenario.Video, scenario.IMAP:
+		return r, h.activity(r)
+	}
+	p := sim.StreamParams{Direction: sim.Up, Host: l.Host, Start: from, Stop: stop, Echo: true, ExtraRTT: h.scenario.Home.AwayOf(l.Host)}
+	switch l.Kind {
 	case scenario.VoIP:
-		p.Interval, p.Frame, p.Echo = voipInterval, voipBytes+udpHeaders, true
-	case scenario.UDP:
-		size := unit.Size(l.Bytes)
-		if size == 0 {
-			size = udpBytes
-		}
-		size = min(max(size, probe.MinSize), probe.MaxSize)
-		p.Interval, p.Frame = max(l.Rate.Time(size+udpHeaders), 100*time.Microsecond), size+udpHeaders
+		p.Interval, p.Frame = voipInterval, unit.Size(household.PacketBytes(l))+udpHeaders
+	case scenario.Game:
+		p.Interval, p.Frame = time.Second/time.Duration(l.PPS), unit.Size(household.PacketBytes(l))+udpHeaders
+	case scenario.DNS:
+		p.Interval, p.Frame = time.Duration(float64(l.Interval)/freshShare), dnsFrame
+	case scenario.SSH:
+		p.Interval, p.Frame = l.Interval, sshFrame
+	default: // UDP
+		size := min(max(unit.Size(orBytes(l.Bytes)), probe.MinSize), probe.MaxSize)
+		p.Interval, p.Frame, p.Echo = max(l.Rate.Time(size+udpHeaders), 100*time.Microsecond), size+udpHeaders, false
 		if l.Direction == "down" {
 			p.Direction = sim.Down
 		}
-	default:
-		return nil, fmt.Errorf("load of kind %q is made by real programs, of which the simulator has no model; run it with --engine virtual", l.Kind)
 	}
 	for range l.Flows {
 		q := p
@@ -148,9 +167,7 @@ func (h *house) loaded(ctx context.Context, d time.Duration) (*measure.RawPhase,
 			return nil, nil, err
 		}
 		loads = append(loads, r)
-		if r.group != nil {
-			groups = append(groups, r.group)
-		}
+		groups = append(groups, r.groups...)
 	}
 	if err := h.during(ctx, raw.End, groups); err != nil {
 		return nil, nil, err
@@ -160,6 +177,14 @@ func (h *house) loaded(ctx context.Context, d time.Duration) (*measure.RawPhase,
 	}
 	for _, g := range groups {
 		g.file(raw)
+	}
+	for _, l := range loads {
+		for _, a := range l.apps {
+			if l.Kind == scenario.IMAP {
+				continue
+			}
+			raw.Down = append(raw.Down, seriesOf(a.Conns())...)
+		}
 	}
 	raw.Samples = h.samples(h.probe, raw.Start, raw.End)
 	return raw, loads, nil

@@ -12,7 +12,6 @@ import (
 	"unbloat/internal/lab"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
-	"unbloat/internal/probe"
 	"unbloat/internal/scenario"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
@@ -186,44 +185,4 @@ func orElse(d, other time.Duration) time.Duration {
 		return other
 	}
 	return d
-}
-
-// outcome returns what a load got through.
-func (h *house) outcome(l *load, raw *measure.RawPhase, base verdict.Baseline) lab.LoadResult {
-	r := lab.LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows}
-	seconds := raw.To.Sub(raw.From).Seconds()
-	if l.group != nil {
-		r.GoodputBps = verdict.Goodput(l.group.series(), raw.From, raw.To)
-		return r
-	}
-	var samples []probe.Sample
-	arrived := 0
-	for _, s := range l.streams {
-		samples = append(samples, h.samples(s, raw.From, raw.To)...)
-	}
-	for _, s := range samples {
-		if s.ServerReceived != 0 {
-			arrived++
-		}
-	}
-	var latency verdict.Latency
-	if l.Kind == scenario.VoIP {
-		latency = verdict.EvaluateLatency(samples, base)
-		r.GoodputBps = float64(latency.Received) * voipBytes * 8 / seconds
-	} else {
-		latency = verdict.Latency{Sent: len(samples), Received: arrived}
-		if len(samples) > 0 {
-			latency.Loss = 1 - float64(arrived)/float64(len(samples))
-		}
-		r.GoodputBps = float64(arrived) * float64(orBytes(l.Bytes)) * 8 / seconds
-	}
-	r.Latency = &latency
-	return r
-}
-
-func orBytes(n int) int {
-	if n == 0 {
-		return udpBytes
-	}
-	return n
 }

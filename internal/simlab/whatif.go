@@ -155,8 +155,9 @@ func sparseFirst(rate unit.Rate, drop aqm.DropFunc) (aqm.Queue, error) {
 
 // family is a household that has moved in.
 type family struct {
-	calls       *load
-	web, videos []*sim.App
+	calls *load
+	web   []*sim.App
+	films []*film
 }
 
 // Machines of a household: its films and pages are on one, calls on another,
@@ -187,12 +188,18 @@ func (w WhatIf) move(h *house, stop unit.Instant) (*family, error) {
 		for i := 0; i < n && err == nil; i++ {
 			start := now.Add(time.Duration(h.random.Int64N(int64(time.Second))))
 			var app *sim.App
-			app, err = h.net.AddApp(sim.AppParams{Activity: a, Host: screenHost, Start: start, Stop: stop})
+			p := sim.AppParams{Activity: a, Host: screenHost, Start: start, Stop: stop, TLS: true}
+			if a == sim.Video {
+				player := &film{began: start}
+				f.films, p.Film = append(f.films, player), player
+			}
+			app, err = h.net.AddApp(p)
 			all = append(all, app)
 		}
 		return all
 	}
-	f.web, f.videos = apps(sim.Web, w.Household.Web), apps(sim.Video, w.Household.Video)
+	f.web = apps(sim.Web, w.Household.Web)
+	apps(sim.Video, w.Household.Video)
 	return f, err
 }
 
@@ -279,16 +286,16 @@ func (f *family) picture(h *house, idle, loaded verdict.Raw) *Picture {
 	if p.Pages = len(took); p.Pages > 0 {
 		p.PageS = verdict.Summarise(took).P50 / 1e3
 	}
-	chunks, sum := 0, 0.0
-	for _, a := range f.videos {
-		p.StalledS += a.Stalled().Seconds()
-		for _, c := range a.Fetches() {
-			chunks++
-			sum += c.Rate.Mbit()
-		}
+	segments, sum := 0, 0.0
+	for _, f := range f.films {
+		f.Advance(loaded.End.Sub(f.began))
+		r := f.Result()
+		p.StalledS += r.StalledS
+		segments += r.Segments
+		sum += r.QualityBps * float64(r.Segments) / 1e6
 	}
-	if chunks > 0 {
-		p.FilmMbps = sum / float64(chunks)
+	if segments > 0 {
+		p.FilmMbps = sum / float64(segments)
 	}
 	return p
 }

@@ -27,11 +27,11 @@ func seed000(queue string, h Household) WhatIf {
 // fit its figures.
 func TestWhatIf(t *testing.T) {
 	busy := Household{Downloads: 4, Uploads: 4, Calls: 1, Web: 1, Video: 1}
-	// p95 of what is added, ms. At 97 % of the download what new connections
-	// send at once still waits in the modem, whatever the queue: in the lab
-	// fq_codel has 28 ms on this line.
+	// p95 of what is added, ms. What the connections of a page (up to 36) send
+	// at once still waits in the modem, whatever the queue: beside such a reader
+	// the lab has 101 ms with fq_codel and 81 with CAKE on this line, at 93 % of it.
 	for queue, want := range map[string]struct{ least, most float64 }{
-		QueueNone: {800, 1300}, "fifo": {150, 400}, "fq_codel": {0, 35}, "cake": {0, 35}, QueueSparseFirst: {0, 35},
+		QueueNone: {800, 1300}, "fifo": {150, 450}, "fq_codel": {0, 130}, "cake": {0, 100}, QueueSparseFirst: {0, 130},
 	} {
 		p, err := seed000(queue, busy).Answer(t.Context(), nil)
 		if err != nil {
