@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,8 +60,11 @@ func TestEveryScenario(t *testing.T) {
 			t.Errorf("%s: %d cases, want %d", f, len(r.Cases), len(s.Cases))
 		}
 		for _, c := range r.Cases {
-			if !c.Test.Valid {
-				t.Errorf("%s, case %s: %v", f, c.Name, c.Test.InvalidReasons)
+			// A FIFO counted in bytes that small datagrams keep full never has room
+			// for a full segment: nothing arrives, and the judgement says so.
+			lockedOut := s.Name == "abuser" && c.Name == "before"
+			if c.Test.Valid == lockedOut {
+				t.Errorf("%s, case %s: valid %t, %v", f, c.Name, c.Test.Valid, c.Test.InvalidReasons)
 			}
 		}
 	}
@@ -216,5 +220,98 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	if _, err := Run(ctx, seed(t, "seed-000"), Options{}); err == nil {
 		t.Error("a cancelled run gave a result")
+	}
+}
+
+// A household of every kind feels in the simulator what it felt in the lab, on
+// the same scenario behind fq_codel on 22 November 2026 (testdata/household.toml):
+// 14 pages with a median of 0.90 s, a film of 2.7 Mbit/s without a stall, mail in
+// 22.4 s, a call of MOS 4.37, round trips of 22.9 ms (p50) and 121 ms (p95).
+func TestHousehold(t *testing.T) {
+	s := read(t, "testdata/household.toml")
+	for seed := uint64(1); seed <= 3; seed++ {
+		r, err := Run(t.Context(), s, Options{Cases: []string{"fq_codel"}, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		within := func(what string, got, lab, share float64) {
+			t.Helper()
+			if math.Abs(got-lab) > share*lab {
+				t.Errorf("seed %d: %s is %.4g, in the lab %.4g", seed, what, got, lab)
+			}
+		}
+		q := r.Cases[0].Test.Loaded.Latency.RTTMs
+		within("p50, ms", q.P50, 22.87, 0.1)
+		within("p95, ms", q.P95, 121.2, 0.3)
+		for _, l := range r.Cases[0].Loads {
+			switch {
+			case l.Web != nil:
+				within("pages", float64(l.Web.Pages), 14, 0.25)
+				within("page, ms", l.Web.LoadMs.P50, 904, 0.35)
+			case l.Video != nil:
+				within("quality, bit/s", l.Video.QualityBps, 2.69e6, 0.4)
+				if l.Video.Stalls > 0 {
+					t.Errorf("seed %d: the film stalled: %+v", seed, l.Video)
+				}
+			case l.Mail != nil:
+				within("mail, s", l.Mail.Seconds, 22.4, 0.25)
+			case l.Voice != nil:
+				within("MOS", l.Voice.MOS, 4.37, 0.03)
+			}
+		}
+	}
+}
+
+// Datagrams and keys have answers, a lost one after the sender's timeout; the
+// swarm takes both directions.
+func TestSmallLoads(t *testing.T) {
+	s, err := scenario.Parse("small", []byte(`
+name = "small"
+[line]
+down = "20 Mbit/s"
+up = "5 Mbit/s"
+rtt = "30 ms"
+loss = 0.02
+buffer_down = "500 kB"
+buffer_up = "125 kB"
+[test]
+seconds = "60s"
+[home]
+ecn = true
+away = ["0 ms", "50 ms"]
+[[load]]
+kind = "dns"
+[[load]]
+kind = "ssh"
+host = 2
+[[load]]
+kind = "game"
+[[load]]
+kind = "torrent"
+peers = 10
+transport = "utp"
+[[case]]
+name = "test"
+router = { aqm = "fq_codel", up = "4.7 Mbit/s", down = "18 Mbit/s" }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), s, Options{Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loads := r.Cases[0].Loads
+	if d := loads[0].DNS; d.Queries < 250 || d.Queries > 350 || d.Failed > 5 || d.AnswerMs.P50 != 0 || d.AnswerMs.Max < 5000 {
+		t.Errorf("names: %+v", d)
+	}
+	if k := loads[1].Shell; k.Keys < 290 || k.Missing > 2 || k.EchoMs.Min < 79.9 || k.EchoMs.P50 > 100 || k.EchoMs.Max < 220 {
+		t.Errorf("keys of a machine 50 ms further away: %+v", k)
+	}
+	if g := loads[2].Latency; g == nil || g.Loss < 0.01 || g.Loss > 0.1 || g.RTTMs.Min > 31 {
+		t.Errorf("game: %+v", g)
+	}
+	if x := loads[3].Torrent; x.DownBps < 10e6 || x.UpBps < 3e6 {
+		t.Errorf("swarm: %+v", x)
 	}
 }
