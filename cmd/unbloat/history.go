@@ -27,6 +27,7 @@ import (
 	"unbloat/internal/prove"
 	"unbloat/internal/report"
 	"unbloat/internal/result"
+	"unbloat/internal/screen"
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
 	"unbloat/unit"
@@ -369,7 +370,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		if err := json.Unmarshal(r.Result, &p); err != nil {
 			return fmt.Errorf("show %.8s: %w", r.ID, err)
 		}
-		return path.Write(w, &p)
+		return path.Write(w, &p, screen.Width(w))
 	}
 	tests, err := result.Parse(r.Result)
 	if err != nil {

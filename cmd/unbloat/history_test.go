@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/spf13/cobra"
 
+	"unbloat/internal/path"
 	"unbloat/internal/prove"
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
@@ -68,10 +69,27 @@ func testOf(label, at string, ms float64) *verdict.Test {
 	return t
 }
 
+// aPath is a trace whose increase begins at the uplink.
+func aPath() *path.Result {
+	figures := func(p50, p95 float64) *path.Figures {
+		return &path.Figures{Sent: 10, Received: 10, LastMs: p50, AvgMs: p50, BestMs: p50, WorstMs: p95, RTTMs: verdict.Quantiles{Min: p50, P50: p50, P95: p95, Max: p95}}
+	}
+	return &path.Result{
+		Schema: path.Schema, Time: "2026-03-01T12:00:00Z", Host: "test.example.net", Address: "192.0.2.1", Method: "icmp", IntervalMs: 1000, Valid: true,
+		InvalidReasons: []string{}, Notes: []string{}, Reached: true, HomeHops: 1, Verdict: "Under upload load latency rises by 1200 ms on the router's uplink.",
+		Load:   &path.Load{Server: "192.0.2.1:7676", Direction: "up", Flows: 4, GoodputUpBps: 4.7e6},
+		Begins: &path.Beginning{Hop: 2, After: 1, Place: path.Uplink, Statistic: "p50", IncreaseMs: 1200},
+		Hops: []path.HopFigures{
+			{Hop: 1, Address: "192.168.1.1", Idle: figures(1, 1), Loaded: figures(1, 2), Increase: &path.Increase{P50: 0, P95: 1}},
+			{Hop: 2, Address: "192.0.2.1", Destination: true, Idle: figures(20, 21), Loaded: figures(1220, 1270), Increase: &path.Increase{P50: 1200, P95: 1250}},
+		},
+	}
+}
+
 // aHistory keeps one result of each kind, and returns their ids and the file.
-func aHistory(t *testing.T) (path string, ids map[string]string) {
+func aHistory(t *testing.T) (file string, ids map[string]string) {
 	t.Helper()
-	path, ids = filepath.Join(t.TempDir(), "results.db"), map[string]string{}
+	file, ids = filepath.Join(t.TempDir(), "results.db"), map[string]string{}
 	before, after := testOf("before", "2026-03-01T10:00:00Z", 1250), testOf("after", "2026-03-01T10:05:00Z", 4)
 	bad := testOf("\x1b[31mred", "2026-03-02T10:00:00Z", 9)
 	bad.Valid, bad.InvalidReasons = false, []string{"upload: probes left late"}
@@ -89,6 +107,7 @@ func aHistory(t *testing.T) (path string, ids map[string]string) {
 	}{
 		{"A", store.KindTest, before, ""}, {"B", store.KindTest, after, `{"schema":"unbloat.plan/1","wan":"eth0","aqm":"cake","down_bps":28000000,"up_bps":4600000}`},
 		{"BAD", store.KindTest, bad, ""}, {"PROOF", store.KindProve, proof, ""}, {"TUNE", store.KindTune, tuning, ""},
+		{"PATH", store.KindPath, aPath(), ""},
 	} {
 		rec, err := store.NewRecord(r.kind, r.result, time.Unix(0, 0))
 		if err != nil {
@@ -99,11 +118,11 @@ func aHistory(t *testing.T) (path string, ids map[string]string) {
 			rec.Interface, rec.Link = "wlan0", "wifi"
 		}
 		rec.Plan = json.RawMessage(r.plan)
-		if ids[r.name], err = store.Save(t.Context(), path, rec); err != nil {
+		if ids[r.name], err = store.Save(t.Context(), file, rec); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return path, ids
+	return file, ids
 }
 
 // TestHistoryGolden runs the commands of each golden file's comment on aHistory;

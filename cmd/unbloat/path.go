@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/netio"
 	"unbloat/internal/path"
 	"unbloat/internal/path/walk"
+	"unbloat/internal/screen"
 	"unbloat/internal/store"
 	"unbloat/unit"
 )
@@ -126,7 +127,7 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 	if o.json {
 		err = printJSON(c.OutOrStdout(), r)
 	} else {
-		err = path.Write(c.OutOrStdout(), r)
+		err = path.Write(c.OutOrStdout(), r, screen.Width(c.OutOrStdout()))
 	}
 	if err != nil {
 		return fmt.Errorf("path: print the result: %w", err)

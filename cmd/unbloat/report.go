@@ -14,6 +14,7 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
 	"unbloat/internal/result"
+	"unbloat/internal/screen"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )
@@ -94,7 +95,7 @@ func (o *reportOptions) run(c *cobra.Command, names []string) error {
 		if i > 0 || page.After != nil {
 			fmt.Fprintln(out)
 		}
-		if err := path.Write(out, r); err != nil {
+		if err := path.Write(out, r, screen.Width(out)); err != nil {
 			return err
 		}
 	}

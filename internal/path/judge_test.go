@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
@@ -134,7 +135,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: begins %+v, want hop %d, %s", c.name, b, c.hop, c.place)
 		}
 		var b bytes.Buffer
-		if err := Write(&b, r); err != nil {
+		if err := Write(&b, r, 0); err != nil {
 			t.Fatal(err)
 		}
 		got.Files = append(got.Files, txtar.File{Name: c.name, Data: b.Bytes()})
@@ -261,6 +262,25 @@ func TestGuessHome(t *testing.T) {
 		}
 		if got := GuessHome(netip.MustParseAddr(c.source), hops); got != c.want {
 			t.Errorf("%s via %s: %d, want %d", c.source, c.hops, got, c.want)
+		}
+	}
+}
+
+// On a terminal of 80 columns the two phases stand below each other, and nothing wraps.
+func TestWriteNarrow(t *testing.T) {
+	for _, c := range cases() {
+		r := Judge(c.hops, c.facts)
+		var b bytes.Buffer
+		if err := Write(&b, r, 80); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range strings.Split(b.String(), "\n") {
+			if utf8.RuneCountInString(l) > 80 {
+				t.Errorf("%s: %q", c.name, l)
+			}
+		}
+		if begins := strings.Count(b.String(), "▲ begins"); r.Begins != nil != (begins == 1) || r.Load != nil != strings.Contains(b.String(), "\nunder ") {
+			t.Errorf("%s:\n%s", c.name, b.String())
 		}
 	}
 }

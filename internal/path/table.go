@@ -8,11 +8,16 @@ import (
 )
 
 // Write prints a result as `mtr -r` does: one line a hop, with the columns
-// under load beside the idle ones if there was a load; then the verdict.
-func Write(w io.Writer, r *Result) error {
+// under load beside the idle ones if there was a load; then the verdict. Where
+// both do not fit into width columns they stand below each other; 0 is no limit.
+func Write(w io.Writer, r *Result, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Start: %s\n", r.Time)
-	b.WriteString(Table(r))
+	table := Table(r)
+	if width > 0 && r.Load != nil && widest(table) > width {
+		table = stacked(r)
+	}
+	b.WriteString(table)
 	b.WriteByte('\n')
 	wrap(&b, "", r.Verdict)
 	for _, n := range r.Notes {
@@ -58,6 +63,48 @@ func Table(r *Result) string {
 	}
 	if n := len(r.Hops); n > 0 && !r.Reached && r.Hops[n-1].Refusal == "" {
 		fmt.Fprintf(&b, "%3d.|-- ???\n", n+1)
+	}
+	return b.String()
+}
+
+// widest returns the length of the longest line but for what is said of where
+// the increase begins, which may wrap.
+func widest(table string) int {
+	n := 0
+	for _, line := range strings.Split(table, "\n") {
+		line, _, _ = strings.Cut(line, "  ◄")
+		n = max(n, utf8.RuneCountInString(line))
+	}
+	return n
+}
+
+// stacked returns the lines of the hops idle, and below them under load.
+func stacked(r *Result) string {
+	const name = 16
+	var b strings.Builder
+	for _, p := range []struct {
+		title  string
+		of     func(HopFigures) *Figures
+		loaded bool
+	}{{"idle", func(h HopFigures) *Figures { return h.Idle }, false}, {"under " + r.Load.words() + " load", func(h HopFigures) *Figures { return h.Loaded }, true}} {
+		if p.loaded {
+			b.WriteByte('\n')
+		}
+		line := left(p.title, 4+name) + heads()
+		if p.loaded {
+			line += fmt.Sprintf("%9s", "+p95")
+		}
+		b.WriteString(line + "\n")
+		for _, h := range r.Hops {
+			line := fmt.Sprintf("%3d %s", h.Hop, left(label(h), name)) + columns(p.of(h))
+			if p.loaded && h.Increase != nil {
+				line += fmt.Sprintf("%+9.1f", h.Increase.P95+0)
+			}
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			if p.loaded && r.Begins != nil && r.Begins.Hop == h.Hop {
+				b.WriteString("    ▲ begins " + r.Begins.Place.Words() + "\n")
+			}
+		}
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@
 package screen
 
 import (
+	"io"
 	"os"
 	"time"
 
@@ -33,3 +34,6 @@ func Open(Config) *Screen { return &Screen{} }
 
 // Close does nothing.
 func (s *Screen) Close() {}
+
+// Width is not known in this build.
+func Width(io.Writer) int { return 0 }

@@ -37,7 +37,7 @@ func trace(t *testing.T, change func(*exec.Cmd), args ...string) *path.Result {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	_ = path.Write(&text, &r) // into memory
+	_ = path.Write(&text, &r, 0) // into memory
 	t.Logf("%v, by %s:\n%s", args, r.Method, text.String())
 	return &r
 }
