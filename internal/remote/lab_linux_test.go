@@ -126,6 +126,11 @@ func TestRouterFromHome(t *testing.T) {
 	g := newGate(t)
 	start := queues(t)
 	g.run(0, "Nothing stands in the way", "doctor", "--wan", "wan", "--lan", "lan")
+	byHand(t, "add", "dev", "wan", "root", "tbf", "rate", "4mbit", "burst", "5000", "latency", "50ms")
+	g.run(0, "what leaves wan is held to 4.00 Mbit/s by tbf (not unbloat's)", "status")
+	g.run(5, "in the way", "doctor", "--wan", "wan", "--lan", "lan")
+	g.run(5, "--replace", "apply", "--wan", "wan", "--up", "3mbit", "--yes")
+	byHand(t, "del", "dev", "wan", "root")
 	g.run(0, "read back and kept", "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes")
 	if q := queues(t); !strings.Contains(q, "cake") || !strings.Contains(q, "bandwidth 4Mbit") || !strings.Contains(q, "ifb4wan") {
 		t.Errorf("the router has %s", q)
@@ -154,6 +159,14 @@ func TestRouterFromHome(t *testing.T) {
 	g.cutOff(start)
 	if left := g.guards(); len(left) > 0 {
 		t.Errorf("guards are left: %v", left)
+	}
+}
+
+// byHand changes the router's queues as its owner would.
+func byHand(t *testing.T, args ...string) {
+	t.Helper()
+	if b, err := exec.Command("tc", append([]string{"qdisc"}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("tc qdisc %v: %v: %s", args, err, b)
 	}
 }
 

@@ -2,6 +2,9 @@ package remote_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"net"
 	"os"
@@ -87,10 +90,35 @@ func TestHostKeys(t *testing.T) {
 		o.Identities = []string{filepath.Join(s.dir, "stranger")}
 	}), "accepts none of our keys")
 	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) { o.Identities = []string{"/nowhere"} }), "ssh-keygen")
+	revoked, torn := filepath.Join(s.dir, "revoked"), filepath.Join(s.dir, "torn")
+	write(t, revoked, "@revoked * "+string(ssh.MarshalAuthorizedKey(s.hostKey)))
+	write(t, torn, "gate ssh-ed25519 AAAA!\n")
+	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) { o.KnownHosts = []string{revoked} }), "revoked")
+	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) { o.KnownHosts = []string{torn} }), "known_hosts can't be read")
+	contains(t, try(func(o *remote.SSHOptions, _ *remote.Target) {
+		o.Identities = []string{lockedKey(t, filepath.Join(s.dir, "locked"), "pa55word")}
+	}), "ssh-add")
 	contains(t, try(func(_ *remote.SSHOptions, x *remote.Target) { x.Port = freePort(t) }), "connection refused")
 	if err := try(func(*remote.SSHOptions, *remote.Target) {}); err != nil {
 		t.Error(err)
 	}
+}
+
+// lockedKey writes a private key that has a passphrase.
+func lockedKey(t *testing.T, path, passphrase string) string {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(private, "unbloat's test", []byte(passphrase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestAgent: a key that only the agent has is enough.
@@ -160,7 +188,7 @@ func TestReconnect(t *testing.T) {
 	s.cable.set(true)
 	_, err := host.Output(t.Context(), r, "true")
 	var pre *host.PreconditionError
-	if !errors.As(err, &pre) {
+	if !errors.As(err, &pre) || !errors.Is(err, host.ErrUnreachable) || !strings.Contains(err.Error(), "the connection was lost at `true`") {
 		t.Errorf("cut: %v", err)
 	}
 	s.cable.set(false)
