@@ -39,6 +39,9 @@ func anyInput(t *rapid.T) (Line, Facts, Wishes) {
 	}
 	w.Only = rapid.SampledFrom([]Direction{"", DirectionDown, DirectionUp}).Draw(t, "only")
 	w.Style = rapid.SampledFrom([]Style{StyleDefault, StyleDefault, StyleSeed}).Draw(t, "style")
+	if name == PfSense && w.Only == DirectionDown || name == ClearOS && (w.AQM == SFQ || w.Style == StyleSeed) {
+		w.Only = "" // refused, see TestWholePlans
+	}
 	return l, f, w
 }
 
@@ -196,5 +199,39 @@ func TestIFBName(t *testing.T) {
 	}
 	if IFBName("interface-of-15") == IFBName("interface-of-1x") {
 		t.Error("two devices share an ifb")
+	}
+}
+
+// What a platform can do with either direction, but not alone, or not under
+// that name, is refused when the plan is made.
+func TestWholePlans(t *testing.T) {
+	for says, c := range map[string]struct {
+		platform, wan string
+		wishes        Wishes
+	}{
+		"only beside one for the upload": {PfSense, "", Wishes{Only: DirectionDown}},
+		"in one direction only":          {ClearOS, "", Wishes{Only: DirectionUp, Style: StyleSeed}},
+		"letters and digits alone":       {ClearOS, "eth0.100", Wishes{AQM: SFQ}},
+		"above 5s, the most":             {FreeBSD, "", Wishes{Target: 6 * time.Second, Interval: 10 * time.Second}},
+		"above 10s, the most":            {OPNsense, "", Wishes{Interval: 11 * time.Second}},
+		"below 2 packets":                {OPNsense, "", Wishes{AQM: FIFO, Limit: 1}},
+		"not within 0…100":               {PfSense, "", Wishes{AQM: FIFO, Limit: 101}},
+		"not within 0…32767":             {OpenBSD, "", Wishes{Flows: 32768}},
+		"not within 256…9000":            {FreeBSD, "", Wishes{Quantum: 9001}},
+		"not within 0…20480":             {FreeBSD, "", Wishes{Limit: 20481}},
+		"the most that openbsd-altq":     {OpenBSDAltq, "", Wishes{Up: RateWish{Rate: 5 * gbit}}},
+	} {
+		f, err := AssumedFacts(c.platform, c.wan, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := Line{Down: 100 * mbit, Up: 10 * mbit}
+		if c.wishes.Up.Rate != 0 {
+			l.Up = c.wishes.Up.Rate
+		}
+		var field *FieldError
+		if _, err := Make(l, f, c.wishes); !errors.As(err, &field) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s, %+v: %v, want %q", c.platform, c.wishes, err, says)
+		}
 	}
 }

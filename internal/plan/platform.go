@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"unbloat/unit"
 )
@@ -39,8 +40,11 @@ type platform struct {
 	sides          []Side // how a download can be shaped, the usual one first
 	step           unit.Rate
 	max            unit.Rate
-	limit          int // most packets of a fq_codel
-	fifoLimit      int // most packets of a FIFO
+	limit          int           // most packets of a fq_codel
+	fifoLimit      int           // most packets of a FIFO
+	fifoLeast      int           // fewest; 0: one
+	target         time.Duration // most; 0: maxTime
+	interval       time.Duration
 	flows          int
 	quantum        unit.Size
 	codel          string // why target and interval cannot be set; "" if they can
@@ -48,6 +52,7 @@ type platform struct {
 	overhead       string // why overhead cannot be told; "" if it can
 	rates          string // which rates can be told; "": any
 	ratesWhy       string // why no others
+	upToo          bool   // the download cannot be shaped alone
 	rules          bool   // packets can be given a tin by what they are
 	classes        bool   // flows can be divided into classes
 	classesAsked   bool   // by explicit rules alone, and only where somebody asks
@@ -108,7 +113,8 @@ func dummynetPlatform(name string) platform {
 		aqms: []AQM{FQCoDel, FIFO}, sides: []Side{SideIn},
 		// UINT32_MAX itself comes out as 0, which is unlimited.
 		step: 1, max: math.MaxUint32 - 1,
-		limit: 20480, fifoLimit: 100, flows: 65535, quantum: 9000,
+		limit: 20480, fifoLimit: 100, fifoLeast: 2, flows: 65535, quantum: 9000,
+		target: 5 * time.Second, interval: 100 * time.Second,
 		overhead:       "dummynet counts IP packets alone and cannot be told of more",
 		rates:          "whole numbers, at most 4.29 Gbit/s",
 		ratesWhy:       "dnctl(8) reads 9.5Mbit/s as 9 bit/s, so a fraction is written in the next smaller unit; the kernel counts bit/s in 32 bits",
@@ -116,8 +122,10 @@ func dummynetPlatform(name string) platform {
 		classesLost:    "dummynet's fq_codel takes all queues of a pipe for one and looks at no weight, so rules would sort packets for nothing; it lets flows that send little go first by itself",
 		seedDown:       0.97, seedUp: 0.97, seedAQM: FQCoDel, // seed 000
 	}
+	p.upToo = name == PfSense
 	if name == OPNsense {
 		p.wan, p.lan, p.interfaceNames = "wan", "lan", false
+		p.interval = 10 * time.Second // its model's
 	}
 	return p
 }

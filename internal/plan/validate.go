@@ -59,7 +59,29 @@ func (p Plan) Validate() error {
 	if p.Down != nil && p.Up != nil && p.Down.Device == p.Up.Device && p.Down.IngressOf == "" {
 		errs = append(errs, fieldError("down.device", "%q is shaped twice: the upload has it too", p.Down.Device))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.checkWhole(pf))...)
+}
+
+// checkWhole refuses what a platform can do with either direction, but not so.
+func (p Plan) checkWhole(pf platform) error {
+	switch {
+	case pf.upToo && p.Up == nil && p.Down != nil:
+		return fieldError("up", "pfSense's rules take a limiter for the download only beside one for the upload; give --up too")
+	case p.AQM == SFQ && (p.Up == nil || p.Down == nil):
+		return fieldError("only", "ClearOS's own engine crashes when an interface is shaped in one direction only; give both rates, or use fq_codel")
+	case p.AQM == SFQ && !lettersAndDigits(p.WAN):
+		return fieldError("wan", "ClearOS's own engine cannot shape %q: it knows interface names of letters and digits alone; use fq_codel, which does not go through it", p.WAN)
+	}
+	return nil
+}
+
+func lettersAndDigits(name string) bool {
+	for _, c := range []byte(name) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
+			return false
+		}
+	}
+	return true
 }
 
 // checkDevice is checkName, or the check of an OPNsense interface's name.
@@ -115,8 +137,21 @@ func (s *Shaper) validate(d Direction, rate unit.Rate, pf platform) error {
 		within(at("flows"), s.Flows, 0, pf.flows), within(at("limit"), s.Limit, 0, s.mostLimit(pf)),
 		checkQuantum(at("quantum"), s.Quantum, pf),
 		within(at("burst"), int64(s.Burst), 0, 1<<30), within(at("class_q"), int64(s.ClassQ), 0, 1<<30),
-		checkTimes(at, s.Target, s.Interval), s.checkCake(at), s.checkRules(at))
+		checkTimes(at, s.Target, s.Interval), s.checkMost(at, pf), s.checkCake(at), s.checkRules(at))
 	return errors.Join(errs...)
+}
+
+// checkMost refuses times that the platform cuts, and a FIFO that it finds too short.
+func (s *Shaper) checkMost(at func(string) string, pf platform) error {
+	switch {
+	case pf.target != 0 && s.Target > pf.target:
+		return fieldError(at("target"), "%v is above %v, the most that %s takes", s.Target, pf.target, pf.name)
+	case pf.interval != 0 && s.Interval > pf.interval:
+		return fieldError(at("interval"), "%v is above %v, the most that %s takes", s.Interval, pf.interval, pf.name)
+	case s.AQM == FIFO && s.Limit != 0 && s.Limit < pf.fifoLeast:
+		return fieldError(at("limit"), "%d is below %d packets, the fewest that %s takes", s.Limit, pf.fifoLeast, pf.name)
+	}
+	return nil
 }
 
 // mostLimit returns the most packets that the queue may be told to hold.

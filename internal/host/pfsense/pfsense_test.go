@@ -200,8 +200,11 @@ func TestRefused(t *testing.T) {
 		f := fake.NewPfSense()
 		b := &pfsense.Backend{Runner: f}
 		f.Files[pfsense.Config] = strings.Replace(f.Files[pfsense.Config], c.old, c.new, 1)
-		p := make5(t, plan.Wishes{Only: c.only})
+		p := make5(t, plan.Wishes{})
 		p.WAN = c.wan
+		if c.only == plan.DirectionDown {
+			p.Up, p.UpBps = nil, 0
+		}
 		now, err := b.Observe(t.Context(), p, nil)
 		if err == nil {
 			_, err = b.Desire(t.Context(), p, now, nil)

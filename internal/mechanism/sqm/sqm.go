@@ -147,9 +147,17 @@ func cakeOptions(s *plan.Shaper) string {
 	add(s.Isolation != "", s.Isolation)
 	add(s.Ingress, "ingress")
 	add(s.AckFilter, "ack-filter")
-	add(s.Interval != 0, "rtt "+strconv.FormatInt(s.Interval.Milliseconds(), 10)+"ms")
+	add(s.Interval != 0, "rtt "+span(s.Interval))
 	add(s.LinkLayer == plan.PTM, "ptm")
 	return strings.Join(w, " ")
+}
+
+// span writes a time as tc(8) takes it: whole ms, or µs.
+func span(d time.Duration) string {
+	if d%time.Millisecond == 0 {
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	}
+	return strconv.FormatInt(d.Microseconds(), 10) + "us"
 }
 
 // codel sets one direction's fq_codel. sqm-scripts derives the interval itself.
@@ -158,7 +166,7 @@ func (s *Section) codel(prefix, ecnKey string, shaper *plan.Shaper) {
 		return
 	}
 	if shaper.Target != 0 {
-		s.set(prefix+"target", strconv.FormatInt(shaper.Target.Milliseconds(), 10)+"ms")
+		s.set(prefix+"target", span(shaper.Target))
 	}
 	if shaper.Limit != 0 {
 		s.set(prefix+"limit", strconv.Itoa(shaper.Limit))
@@ -176,7 +184,7 @@ func (s *Section) codel(prefix, ecnKey string, shaper *plan.Shaper) {
 		w = append(w, "flows "+strconv.Itoa(shaper.Flows))
 	}
 	if shaper.Interval != 0 {
-		w = append(w, "interval "+strconv.FormatInt(shaper.Interval.Milliseconds(), 10)+"ms")
+		w = append(w, "interval "+span(shaper.Interval))
 	}
 	s.set(prefix+"qdisc_opts", strings.Join(w, " "))
 }
