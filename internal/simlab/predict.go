@@ -9,6 +9,7 @@ import (
 	"unbloat/internal/lab"
 	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
@@ -87,4 +88,45 @@ func Predict(ctx context.Context, p plan.Plan, l scenario.Line, flowsDown, flows
 		r.Cases = append(r.Cases, c)
 	}
 	return r, nil
+}
+
+// An Uncertainty is between which bounds a figure of a prediction is expected:
+// those of its seeds, and on top of them what the comparison with a real kernel
+// allows for (docs/simulator.md).
+type Uncertainty struct {
+	Case     string  `json:"case"`
+	Phase    string  `json:"phase"`
+	Figure   string  `json:"figure"` // with its unit
+	Expected float64 `json:"expected"`
+	Least    float64 `json:"least"`
+	Most     float64 `json:"most"`
+}
+
+// How many of the figures under load of that comparison lay within the bounds,
+// and of how many (22 November 2026).
+const (
+	GoodputWithin, GoodputOf = 90, 95
+	DelaysWithin, DelaysOf   = 150, 154
+)
+
+// Uncertain returns the bounds of goodput and of the round trip's quantiles
+// under load, of predictions that differ by their seeds alone. The expected
+// value is their median.
+func Uncertain(predictions []*lab.Result) []Uncertainty {
+	var out []Uncertainty
+	tolerance := map[string]figure{}
+	for _, f := range figures() {
+		tolerance[f.name] = f
+	}
+	for _, row := range Compare(predictions[0], predictions) {
+		f := tolerance[row.Figure]
+		if row.Phase == verdict.PhaseIdle || f.share > delayShare { // losses are not said to agree
+			continue
+		}
+		out = append(out, Uncertainty{
+			Case: row.Case, Phase: row.Phase, Figure: row.Figure, Expected: row.Sim,
+			Least: max(row.Least-max(f.share*row.Least, f.least), 0), Most: row.Most + max(f.share*row.Most, f.least),
+		})
+	}
+	return out
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"unbloat/internal/lab"
 	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
@@ -153,6 +156,41 @@ func TestPredict(t *testing.T) {
 		if before < 500 || after > 250 {
 			t.Errorf("%s: p95 rises by %.0f ms before, by %.1f ms with the plan", platform, before, after)
 		}
+	}
+	var all []*lab.Result
+	facts, err := plan.AssumedFacts(plan.Linux, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Wishes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(3) {
+		r, err := Predict(t.Context(), p, scenario.Line{Down: 30e6, Up: 5e6}, 4, 4, seed+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	bounds := Uncertain(all)
+	if len(bounds) != 2*(3+3+4) { // cases × (goodput of the loaded directions, p50 and p95)
+		t.Errorf("%d bounds: %+v", len(bounds), bounds)
+	}
+	for _, b := range bounds {
+		if !(b.Least < b.Expected && b.Expected < b.Most) {
+			t.Errorf("bounds that do not enclose what is expected: %+v", b)
+		}
+		if b.Case == CasePlanned && b.Phase == "both" && b.Figure == "p95 ms" && (b.Most-b.Least < 2 || b.Most > 60) {
+			t.Errorf("%+v", b)
+		}
+	}
+	text, err := os.ReadFile("../../docs/simulator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("goodput %d of %d, p50 and p95 %d of %d", GoodputWithin, GoodputOf, DelaysWithin, DelaysOf); !strings.Contains(string(text), want) {
+		t.Errorf("docs/simulator.md does not say %q", want)
 	}
 	if _, err := Predict(t.Context(), plan.Plan{}, scenario.Line{}, 4, 4, 1); err == nil {
 		t.Error("an empty plan was predicted")
