@@ -46,6 +46,12 @@ check: ## format and vet
 cross: ## the binary for every system it is made for
 	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/unbloat || exit 1; done
 
+.PHONY: router
+router: ## the binary for routers, without view, page and store, and its sizes
+	@for t in linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle; do \
+	  GOOS=$${t%/*} GOARCH=$${t#*/} GOMIPS=softfloat $(BUILD) -tags omit_tui,omit_web,omit_store -o bin/router/unbloat-$${t#*/} ./cmd/unbloat || exit 1; done
+	@ls -l bin/router
+
 .PHONY: bench
 bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
