@@ -2,6 +2,8 @@ package household
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"unbloat/internal/measure"
@@ -23,18 +25,28 @@ const (
 
 // native are the loads that `unbloat serve` itself is the far side of.
 type native struct {
-	task   Task
-	client *measure.Client
+	task    Task
+	clients []*measure.Client // one a stream, so that none waits for another's start; greedy flows need one
 }
 
-func (n *native) prepare(ctx context.Context) (err error) {
-	n.client, err = measure.Dial(ctx, n.task.Home.Server, measure.Options{Agent: "lab " + n.task.Load.Kind})
-	return err
+func (n *native) prepare(ctx context.Context) error {
+	count := n.task.Load.Flows
+	if k := n.task.Load.Kind; k == scenario.Upload || k == scenario.Download {
+		count = 1
+	}
+	for range count {
+		c, err := measure.Dial(ctx, n.task.Home.Server, measure.Options{Agent: "lab " + n.task.Load.Kind})
+		if err != nil {
+			return err
+		}
+		n.clients = append(n.clients, c)
+	}
+	return nil
 }
 
 func (n *native) close() {
-	if n.client != nil {
-		n.client.Close()
+	for _, c := range n.clients {
+		c.Close()
 	}
 }
 
@@ -58,7 +70,7 @@ func (n *native) greedy(ctx context.Context, d time.Duration) (*Outcome, error) 
 	if l.Kind == scenario.Download {
 		dir = measure.Down
 	}
-	f, err := n.client.StartFlows(ctx, measure.FlowSpec{Dir: dir, Flows: l.Flows, CC: l.CC, Limit: d})
+	f, err := n.clients[0].StartFlows(ctx, measure.FlowSpec{Dir: dir, Flows: l.Flows, CC: l.CC, Limit: d})
 	if err != nil {
 		return nil, err
 	}
@@ -91,54 +103,53 @@ func (n *native) streamUp(ctx context.Context, d time.Duration) (*Outcome, error
 	return &o, err
 }
 
-// probes runs the load's streams of probes side by side for d.
+// probes runs the load's streams of probes side by side until d is over.
 func (n *native) probes(ctx context.Context, spec measure.ProbeSpec, d time.Duration) ([]measure.ProbeReport, error) {
-	running := make([]*measure.Probe, 0, n.task.Load.Flows)
-	for range n.task.Load.Flows {
-		p, err := n.client.StartProbe(ctx, spec)
+	return beside(n.clients, func(c *measure.Client) (r measure.ProbeReport, err error) {
+		end := time.Now().Add(d)
+		p, err := c.StartProbe(ctx, spec)
 		if err != nil {
-			return nil, err
+			return r, err
 		}
-		running = append(running, p)
-	}
-	if err := sleep(ctx, d); err != nil {
-		return nil, err
-	}
-	var out []measure.ProbeReport
-	for _, p := range running {
-		r, err := p.Stop(ctx)
-		if err != nil {
-			return nil, err
+		if err := sleep(ctx, time.Until(end)); err != nil {
+			return r, err
 		}
-		out = append(out, r)
-	}
-	return out, nil
+		return p.Stop(ctx)
+	})
 }
 
 func (n *native) streamDown(ctx context.Context, d time.Duration) (*Outcome, error) {
 	size, interval := pace(n.task.Load)
-	var running []*measure.Stream
-	for range n.task.Load.Flows {
-		s, err := n.client.StartStream(ctx, measure.StreamSpec{Interval: interval, Size: size, Limit: d})
+	reports, err := beside(n.clients, func(c *measure.Client) (r measure.StreamReport, err error) {
+		end := time.Now().Add(d)
+		s, err := c.StartStream(ctx, measure.StreamSpec{Interval: interval, Size: size, Limit: d})
 		if err != nil {
-			return nil, err
+			return r, err
 		}
-		running = append(running, s)
-	}
-	if err := sleep(ctx, d); err != nil {
-		return nil, err
-	}
+		if err := sleep(ctx, time.Until(end)); err != nil {
+			return r, err
+		}
+		return s.Stop(ctx)
+	})
 	var o Outcome
-	for _, s := range running {
-		r, err := s.Stop(ctx)
-		if err != nil {
-			return nil, err
-		}
+	for _, r := range reports {
 		o.Sent += r.Sent
 		o.Received += r.Received
 		o.Goodput += r.Goodput()
 	}
-	return &o, nil
+	return &o, err
+}
+
+// beside runs one stream for each client at the same time, and returns their
+// reports or the first error.
+func beside[R any](clients []*measure.Client, run func(*measure.Client) (R, error)) ([]R, error) {
+	reports, errs := make([]R, len(clients)), make([]error, len(clients))
+	var wg sync.WaitGroup
+	for i, c := range clients {
+		wg.Go(func() { reports[i], errs[i] = run(c) })
+	}
+	wg.Wait()
+	return reports, errors.Join(errs...)
 }
 
 // pace returns the packets of a udp load: its rate counts Ethernet frames.
