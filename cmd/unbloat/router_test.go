@@ -175,10 +175,11 @@ func TestOPNsenseFromLaptop(t *testing.T) {
 	l.run(exitDone, "Kept", "confirm")
 	l.run(exitDone, "as it was before", "revert")
 
-	l.run(exitDone, "runs on this machine", append([]string{"apply", "--confirm", "2s"}, rates...)...)
+	l.run(exitDone, "runs on this machine", append([]string{"apply", "--confirm", "6s"}, rates...)...)
 	l.cut.Store(true)
+	armed := time.Now()
 	l.run(exitPrecondition, "check the address", "status")
-	time.Sleep(4 * time.Second)
+	time.Sleep(time.Until(armed.Add(8 * time.Second))) // well beyond the deadline
 	if l.text() != kept {
 		t.Error("it was undone while nobody could reach it")
 	}
