@@ -8,6 +8,7 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
 	"unbloat/internal/host/linux"
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 )
@@ -38,9 +39,16 @@ func script(p plan.Plan) (string, error) {
 	if p.Down != nil && p.Down.IngressOf != "" {
 		line("\tip link del dev %s 2>/dev/null", p.Down.Device)
 	}
+	table := nft.Render(p, tc.OurRoot)
+	if table.Text != "" {
+		line("\tnft delete table %s %s 2>/dev/null", nft.Family, nft.TableIs)
+	}
 	line("\treturn 0\n}\n\nstart_service() {\n\tstop_service")
 	for _, argv := range commands {
 		line("\t%s || return 1", strings.Join(argv, " "))
+	}
+	if table.Text != "" {
+		line("\tnft -f - <<'END' || return 1\n%sEND", table.Load())
 	}
 	line("}\n\nservice_triggers() {\n\tprocd_add_raw_trigger \"interface.*.up\" 2000 %s restart\n}", InitScript)
 	return b.String(), nil
