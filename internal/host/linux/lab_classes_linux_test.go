@@ -184,7 +184,7 @@ func TestClassesInLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer call.Close()
-	talk(t, call, 25)
+	talk(t, call, 150) // connection tracking forgets a younger one under a flood
 	why := func(f string) []nft.Verdict {
 		flow, err := nft.ParseFlow(f)
 		if err != nil {
