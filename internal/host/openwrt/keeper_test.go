@@ -43,7 +43,15 @@ func TestOwnTC(t *testing.T) {
 	for range 2 {
 		for _, line := range shell(t, script, "start_service") {
 			argv := strings.Fields(line)
-			if _, errOut, err := f.Run(t.Context(), argv, nil); err != nil && argv[2] != "del" {
+			var in []byte
+			if argv[0] == "nft" && argv[1] == "-f" { // the shell's stand-in keeps what it was fed
+				var err error
+				if in, err = os.ReadFile(argv[len(argv)-1]); err != nil {
+					t.Fatal(err)
+				}
+				argv = argv[:3]
+			}
+			if _, errOut, err := f.Run(t.Context(), argv, in); err != nil && argv[2] != "del" && argv[1] != "delete" {
 				t.Fatalf("%s: %s", line, errOut)
 			}
 		}
@@ -80,6 +88,10 @@ func shell(t *testing.T, script, function string) []string {
 		if err := os.WriteFile(filepath.Join(dir, tool), []byte("#!/bin/sh\necho "+tool+" \"$@\" >> "+dir+"/log\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+	nft := "#!/bin/sh\nif [ \"$1\" = -f ]; then cat > " + dir + "/fed; set -- \"$@\" " + dir + "/fed; fi\necho nft \"$@\" >> " + dir + "/log\n"
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(nft), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	c := exec.Command("sh", "-c", script+"\n"+function)
 	c.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
