@@ -159,18 +159,27 @@ func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
 	return r.End.Received.BPS, cpu
 }
 
+// serveProcess runs `unbloat serve` with limits that no benchmark reaches, and
+// returns its process's number.
+func serveProcess(b *testing.B, argv ...string) int {
+	b.Helper()
+	argv = append([]string{"serve", "--quiet", "--max-sessions-per-address", "2000", "--max-connections-per-address", "4000",
+		"--max-bytes-per-address", "1000000GB", "--max-time-per-address", "1000h"}, argv...)
+	server := exec.Command(labtest.Binary(b), argv...)
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	return server.Process.Pid
+}
+
 // BenchmarkThousandProbers tells what share of one processor `unbloat serve`
 // takes, in a process of its own, to answer 1000 sessions with 100 probes a
 // second each: ten sockets send for a hundred sessions each.
 func BenchmarkThousandProbers(b *testing.B) {
 	const sessions, sockets, rate = 1000, 10, 100
 	address := freeAddress(b)
-	server := exec.Command(labtest.Binary(b), "serve", "--listen", address, "--irtt", "", "--iperf3", "", "--web", "", "--quiet",
-		"--max-sessions-per-address", "2000", "--max-connections-per-address", "4000", "--max-bytes-per-address", "1000000GB")
-	if err := server.Start(); err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
+	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--web", "")
 	probes := openProbes(b, address, sessions)
 	for b.Loop() {
 		var answered atomic.Int64
@@ -180,9 +189,9 @@ func BenchmarkThousandProbers(b *testing.B) {
 			all.Go(func() { ask(ctx, b, address, probes[i*sessions/sockets:(i+1)*sessions/sockets], rate, &answered) })
 		}
 		time.Sleep(500 * time.Millisecond)
-		before, from, count := cpuOf(b, server.Process.Pid), time.Now(), answered.Load()
+		before, from, count := cpuOf(b, server), time.Now(), answered.Load()
 		time.Sleep(2 * benchTime)
-		cpu, took, n := cpuOf(b, server.Process.Pid)-before, time.Since(from).Seconds(), answered.Load()-count
+		cpu, took, n := cpuOf(b, server)-before, time.Since(from).Seconds(), answered.Load()-count
 		stop()
 		all.Wait()
 		b.ReportMetric(cpu/took, "server-cores")
