@@ -209,7 +209,7 @@ func openProbes(b *testing.B, address string, n int) [][]byte {
 	for range n {
 		var conn net.Conn
 		var err error
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if conn, err = net.Dial("tcp", address); err == nil {
 				break
 			}

@@ -45,7 +45,7 @@ func ndt7Rate(b *testing.B, address string) float64 {
 	b.Helper()
 	var c measure.Tester
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if c, err = Dial(b.Context(), "ndt7+ws://"+address, Options{}); err == nil {
 			defer c.Close()
 			var raw *measure.RawPhase
