@@ -79,6 +79,13 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 		return nil, err
 	}
 	want := state{State: tree, Table: nft.Render(p, tc.OurRoot)}
+	if others(s, p.WAN) {
+		if want.Table.Text != "" {
+			return nil, &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
+				Remedy: "plan this one with --classes off"}
+		}
+		want.Table = s.Table
+	}
 	if len(steps(s, want)) > 0 {
 		if err := b.checkChange(ctx, p, s, want); err != nil {
 			return nil, err
@@ -100,7 +107,20 @@ func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.Stat
 			return nil, err
 		}
 	}
-	return encode(state{State: tc.Undesire(s.State, o.State)}) // a table of our name is always ours
+	without := state{State: tc.Undesire(s.State, o.State)} // a table of our name is always ours
+	if others(s) {
+		without.Table = s.Table
+	}
+	return encode(without)
+}
+
+// others reports whether the table is another WAN's: that of none of the devices
+// that were looked at, nor of these.
+func others(s state, wans ...string) bool {
+	for _, d := range s.Devices {
+		wans = append(wans, d.Name)
+	}
+	return s.Table.Text != "" && !s.Table.Of(wans...)
 }
 
 // Compare returns the steps from actual to wanted, and the differences between

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 
 	"unbloat/internal/plan"
@@ -77,6 +78,17 @@ func (t Table) shape() shape {
 		}
 	}
 	return s
+}
+
+// Of reports whether the table divides the traffic of one of these devices; one
+// that hooks on another's is another WAN's.
+func (t Table) Of(devices ...string) bool {
+	for _, d := range devices {
+		if strings.Contains(t.Text, "ifname "+strconv.Quote(d)+" ") {
+			return true
+		}
+	}
+	return false
 }
 
 // Differences says in words where the listed table is not the wanted one; nil
