@@ -261,6 +261,13 @@ func TestReceiverErrors(t *testing.T) {
 	}
 }
 
+// broken returns how many flows have broken so far.
+func (s *Sender) broken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.errors)
+}
+
 // Budgets end flows at either end.
 func TestBudget(t *testing.T) {
 	c := NewClock()
@@ -269,6 +276,9 @@ func TestBudget(t *testing.T) {
 	s := NewSender(c, Payload(), Budget{}, a)
 	for deadline := time.Now().Add(20 * time.Second); !r.Ended() && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
+	}
+	for deadline := time.Now().Add(20 * time.Second); s.broken() == 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond) // until the sender has heard of it
 	}
 	_, broke := s.Stop()
 	_, ended := r.Stop()
