@@ -51,7 +51,9 @@ func parsePing(s string) (pingAddress, error) {
 	}
 	switch way {
 	case pingICMP:
-		host = strings.Trim(host, "[]")
+		if host = strings.Trim(host, "[]"); host == "" {
+			return bad("no host")
+		}
 		if _, err := netip.ParseAddr(host); err != nil && strings.Contains(host, ":") {
 			return bad("ICMP has no ports")
 		}
