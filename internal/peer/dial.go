@@ -96,6 +96,9 @@ func parse(server string) (address, error) {
 	} else {
 		u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
 	}
+	if host, _, err := net.SplitHostPort(u.Host); err != nil || host == "" {
+		return bad("not scheme://host[:port][/path]")
+	}
 	u.Scheme = "https"
 	if plain {
 		u.Scheme = "http"
