@@ -250,12 +250,16 @@ func TestSpecification(t *testing.T) {
 		}
 	}
 	promise := regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
-	rows := 0
+	first := map[string]int{} // the line of each promise
 	for i, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "| S") {
 			continue
 		}
-		rows++
+		id := strings.Fields(line)[1]
+		if at, twice := first[id]; twice {
+			t.Errorf("docs/SPECIFICATION.md:%d: %s is the name of line %d already", i+1, id, at)
+		}
+		first[id] = i + 1
 		held := promise.FindAllStringSubmatch(line, -1)
 		if len(held) == 0 {
 			t.Errorf("docs/SPECIFICATION.md:%d: no test holds this promise", i+1)
@@ -266,7 +270,7 @@ func TestSpecification(t *testing.T) {
 			}
 		}
 	}
-	if rows == 0 {
+	if len(first) == 0 {
 		t.Error("docs/SPECIFICATION.md promises nothing")
 	}
 }
