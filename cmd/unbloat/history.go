@@ -174,9 +174,10 @@ func systemVersion(ctx context.Context) string {
 // historyFlags are those of `unbloat history`.
 type historyFlags struct {
 	storeFlag
-	kind, label, server, since string
-	limit                      int
-	json                       bool
+	kind, label, server, wan, since string
+	shaped                          bool
+	limit                           int
+	json                            bool
 }
 
 func newHistoryCommand() *cobra.Command {
@@ -189,6 +190,7 @@ func newHistoryCommand() *cobra.Command {
 as no other result begins with, it shows that result. "unbloat compare" sets two
 of them side by side.`,
 		Example: `  unbloat history --label before --since 7d
+  unbloat history --wan eth0 --shaped
   unbloat history 3fa9c1`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -208,6 +210,8 @@ of them side by side.`,
 	fs.StringVar(&f.kind, "kind", "", "only these: "+strings.Join(store.Kinds(), ", "))
 	fs.StringVar(&f.label, "label", "", "only those with this label")
 	fs.StringVar(&f.server, "server", "", "only those against this server")
+	fs.StringVar(&f.wan, "wan", "", "only those through this interface")
+	fs.BoolVar(&f.shaped, "shaped", false, "only those with a plan of ours in force; --shaped=false: without")
 	fs.StringVar(&f.since, "since", "", "only those since a `TIME`: 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z")
 	fs.IntVar(&f.limit, "limit", 20, "at most so many; 0: all")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
@@ -215,7 +219,10 @@ of them side by side.`,
 }
 
 func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
-	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Limit: f.limit}
+	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Interface: f.wan, Limit: f.limit}
+	if c.Flags().Changed("shaped") {
+		filter.Shaped = &f.shaped
+	}
 	switch {
 	case f.limit < 0:
 		return usageError("history: --limit %d: must not be negative", f.limit)

@@ -171,6 +171,16 @@ func (f Filter) where() (string, []any) {
 	if f.Server != "" {
 		add("(server = ? OR substr(server, 1, length(?) + 1) = ? || ':')", f.Server, f.Server, f.Server)
 	}
+	if f.Interface != "" {
+		add("interface = ?", f.Interface)
+	}
+	switch {
+	case f.Shaped == nil:
+	case *f.Shaped:
+		add("plan IS NOT NULL")
+	default:
+		add("plan IS NULL")
+	}
 	if !f.Since.IsZero() {
 		add("time_ms >= ?", f.Since.UnixMilli())
 	}

@@ -29,11 +29,13 @@ var (
 
 // A Filter says which results are listed. Zero fields do not filter.
 type Filter struct {
-	Kind   string
-	Label  string    // exact
-	Server string    // with or without its port
-	Since  time.Time // not before
-	Limit  int       // at most so many, the newest
+	Kind      string
+	Label     string    // exact
+	Server    string    // with or without its port
+	Interface string    // exact
+	Shaped    *bool     // with a plan of ours in force, or without
+	Since     time.Time // not before
+	Limit     int       // at most so many, the newest
 }
 
 // Path returns where results are kept: $XDG_DATA_HOME/unbloat/results.db, by

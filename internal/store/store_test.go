@@ -122,6 +122,9 @@ func TestSaveListFilter(t *testing.T) {
 		r.Label = []string{"before", "after"}[i%2]
 		if i == 4 {
 			r.Server = "192.0.2.11:7676"
+			r.Interface = "ppp0"
+		} else {
+			r.Plan = json.RawMessage(`{"schema":"unbloat.plan/1"}`)
 		}
 		if _, err := Save(t.Context(), path, r); err != nil {
 			t.Fatal(err)
@@ -134,6 +137,7 @@ func TestSaveListFilter(t *testing.T) {
 	if files, _ := os.ReadDir(filepath.Dir(path)); len(files) != 1 {
 		t.Errorf("at rest there are %d files", len(files))
 	}
+	yes, no := true, false
 	withStore(t, path, func(s *Store) {
 		for _, c := range []struct {
 			filter Filter
@@ -141,6 +145,7 @@ func TestSaveListFilter(t *testing.T) {
 		}{
 			{Filter{}, 5}, {Filter{Label: "before"}, 3}, {Filter{Label: "befor"}, 0}, {Filter{Limit: 2}, 2},
 			{Filter{Server: "192.0.2.1"}, 4}, {Filter{Server: "192.0.2.1:7676"}, 4}, {Filter{Since: at.Add(90 * time.Minute)}, 3},
+			{Filter{Interface: "ppp0"}, 1}, {Filter{Interface: "ppp"}, 0}, {Filter{Shaped: &no}, 1}, {Filter{Shaped: &yes, Limit: 3}, 3},
 			{Filter{Kind: KindTune}, 0}, {Filter{Kind: KindTest, Label: "after", Since: at.Add(2 * time.Hour)}, 1},
 		} {
 			got, err := s.List(t.Context(), c.filter)
