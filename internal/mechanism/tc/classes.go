@@ -58,5 +58,6 @@ func htbClasses(s plan.Shaper, shares []plan.Share, mtu int) Tree {
 				Handle: fmt.Sprintf("0x%x/%s", int(sh.Tin)<<nft.MarkShift, markMask), Args: []string{"classid", id}})
 		}
 	}
+	sortMarks(t.Filters)
 	return t
 }

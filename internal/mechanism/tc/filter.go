@@ -1,7 +1,9 @@
 package tc
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,7 +38,24 @@ func ParseFilters(b []byte, parent string) ([]Filter, error) {
 		f.read(opts)
 		out = append(out, f)
 	}
+	sortMarks(out)
 	return out, nil
+}
+
+// sortMarks puts the marks of a preference's fw filter in their order. The
+// kernel lists them as its hash table has them, and the order says nothing: a
+// packet's mark fits one of them.
+func sortMarks(list []Filter) {
+	for from := 0; from < len(list); {
+		to := from + 1
+		for to < len(list) && list[from].Kind == "fw" && list[to].Kind == "fw" && list[to].Parent == list[from].Parent && list[to].Pref == list[from].Pref {
+			to++
+		}
+		slices.SortFunc(list[from:to], func(a, b Filter) int {
+			return cmp.Or(cmp.Compare(len(a.Handle), len(b.Handle)), cmp.Compare(a.Handle, b.Handle))
+		})
+		from = to
+	}
 }
 
 // tableOnly reports whether the entry is the one-bucket hash table that u32
