@@ -23,7 +23,7 @@ func routerState(t *testing.T) string {
 	for _, argv := range [][]string{
 		{"tc", "-j", "-d", "qdisc", "show"}, {"tc", "class", "show", "dev", lab.RouterWAN},
 		{"tc", "filter", "show", "dev", lab.RouterWAN}, {"tc", "filter", "show", "dev", lab.RouterWAN, "ingress"},
-		{"ip", "-j", "link", "show"}, {"nft", "list", "ruleset"},
+		{"ip", "-j", "link", "show"}, {"nft", "--terse", "list", "ruleset"},
 		{"ethtool", "-k", lab.RouterWAN}, {"ethtool", "-k", lab.RouterLAN},
 	} {
 		out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).Output()
