@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"unbloat/internal/measure"
@@ -98,9 +99,28 @@ func (s *iperf3Source) Open(ctx context.Context, specs []measure.FlowSpec) (meas
 	return l, nil
 }
 
+// betweenTests is how long a refusal is not believed: iperf3's own server closes
+// its port after each test, and opens it anew.
+const betweenTests = time.Second
+
+// dial connects to the server, which may be between two tests.
+func (l *iperf3Load) dial(ctx context.Context) (*net.TCPConn, error) {
+	for began := time.Now(); ; {
+		c, err := netio.DialTCP(ctx, l.s.d.a.host, l.s.d.o.Timeout, netio.TCPOptions{})
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) > betweenTests {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(betweenTests / 20):
+		}
+	}
+}
+
 func (l *iperf3Load) open(ctx context.Context) error {
 	var err error
-	if l.control, err = netio.DialTCP(ctx, l.s.d.a.host, l.s.d.o.Timeout, netio.TCPOptions{}); err != nil {
+	if l.control, err = l.dial(ctx); err != nil {
 		return unreachable("connect", err)
 	}
 	var random [iperf3.CookieSize - 1]byte

@@ -75,7 +75,8 @@ func TestIperf3ClientOfDebian(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			argv := append([]string{"-c", "127.0.0.1", "-p", port, "-J", "-t", "1"}, more...)
+			// Six clients at full speed on two processors are a test of the scheduler.
+			argv := append([]string{"-c", "127.0.0.1", "-p", port, "-J", "-t", "1", "-b", "300M"}, more...)
 			if name == "bytes" {
 				argv = append([]string{"-c", "127.0.0.1", "-p", port, "-J"}, more...)
 			}

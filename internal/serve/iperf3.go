@@ -287,6 +287,11 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 		return 0, fmt.Errorf("%w: the client says %q", iperf3.ErrMalformed, iperf3.State(state[0]))
 	}
 	sender.Pause()
+	for _, c := range down {
+		// The client reads whole blocks: what ends in the middle of one must be
+		// seen to end, or it waits there and never reads what comes next here.
+		_ = c.CloseWrite()
+	}
 	mine := iperf3.Results{HasRetransmits: -1, CongestionUsed: t.params.Congestion}
 	mine.CPUTotal, _ = meter.Busiest() // where the system does not tell, 0
 	mine.CPUTotal *= 100
