@@ -227,9 +227,6 @@ func printTune(w io.Writer, r *tune.Result) error {
 // If the process dies, the guard undoes it at once.
 const tuneHold = 10 * time.Minute
 
-// wide is a rate far above any line's: a shaper at it shapes nothing.
-const wide = 10 * unit.GbitPerSecond
-
 // tunedRouter is this machine as the tuner sees it: one transaction, held open
 // until the end.
 type tunedRouter struct {
@@ -245,8 +242,7 @@ func (r *tunedRouter) open(ctx context.Context, facts plan.Facts, w plan.Wishes)
 	if err != nil || rec == nil {
 		return err
 	}
-	w.Down, w.Up = plan.RateWish{Rate: wide}, plan.RateWish{Rate: wide}
-	p, err := plan.Make(plan.Line{}, facts, w)
+	p, err := plan.WideOpen(facts, w)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,31 @@ func Make(line Line, facts Facts, wishes Wishes) (Plan, error) {
 	return m.make(down, up)
 }
 
+// wide is a rate far above any line's: a shaper at it shapes nothing.
+const wide = 10 * unit.GbitPerSecond
+
+// WideOpen plans a shaper as fast as the platform holds, up to 10 Gbit/s, so
+// that the line itself is what limits. It switches off the offloads that a slow
+// shaper needs off, so that WithRates touches no other device at any rate.
+func WideOpen(facts Facts, wishes Wishes) (Plan, error) {
+	m, err := newMaker(Line{}, facts, wishes)
+	if err != nil {
+		return Plan{}, err
+	}
+	at := func(rate unit.Rate) (Plan, error) {
+		w := wishes
+		w.Down, w.Up = RateWish{Rate: rate}, RateWish{Rate: rate}
+		return Make(Line{}, facts, w)
+	}
+	slow, err := at(unit.MbitPerSecond)
+	if err != nil {
+		return Plan{}, err
+	}
+	p, err := at(min(wide, m.platform.max))
+	p.Offloads = slow.Offloads
+	return p, err
+}
+
 // WithRates returns the plan for other rates: all that depends on a rate is
 // derived again, with its reason. It gives what Make gives for the same rates;
 // 0 leaves a direction unshaped. The rates are not compared with the measured

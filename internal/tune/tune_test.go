@@ -5,28 +5,22 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
-	"unbloat/internal/probe"
+	"unbloat/internal/tune/tunetest"
 	"unbloat/internal/verdict"
-	"unbloat/unit"
 )
 
-// A fakeLine is a line of 30/5 Mbit/s whose queue of a second stands whenever
-// the router does not shape below it.
+// A fakeLine is a router, and the line behind it, on which things go wrong.
 type fakeLine struct {
-	now     time.Time
-	shaped  bool
-	good    bool  // no queue, shaped or not
-	useless bool  // shaping changes nothing
-	invalid bool  // what is measured cannot be trusted
-	fail    error // of the phase named failAt
-	failAt  string
-	shapes  int
-	calls   []string
-	commit  error
+	tunetest.Line
+	shaped bool
+	fail   error // of the phase named failAt
+	failAt string
+	shapes int
+	calls  []string
+	commit error
 }
 
 func (f *fakeLine) Phase(ctx context.Context, s measure.PhaseSpec) (*measure.RawPhase, error) {
@@ -34,44 +28,8 @@ func (f *fakeLine) Phase(ctx context.Context, s measure.PhaseSpec) (*measure.Raw
 	if f.fail != nil && s.Name == f.failAt && (f.shapes > 0 || f.failAt != verdict.PhaseBoth) {
 		return nil, f.fail
 	}
-	f.now = f.now.Add(s.Duration)
-	start := unit.Instant(f.now.UnixNano())
-	raw := &measure.RawPhase{Name: s.Name, Start: start, End: start.Add(s.Duration), From: start, To: start.Add(s.Duration), Interval: 10 * time.Millisecond}
-	rtt := 20 * time.Millisecond
-	if loaded := s.FlowsDown+s.FlowsUp > 0; loaded && !f.good && (!f.shaped || f.useless) {
-		rtt += time.Second
-	}
-	for at, i := start, 0; at.Before(raw.To); at, i = at.Add(10*time.Millisecond), i+1 {
-		raw.Samples = append(raw.Samples, probe.Sample{
-			Seq: uint32(i), Scheduled: at, Sent: at, Received: at.Add(rtt),
-			ServerReceived: at.Add(rtt / 2), ServerSent: at.Add(rtt / 2), Fate: probe.Answered,
-		})
-	}
-	return raw, nil
-}
-
-func (f *fakeLine) Judge(label string, raws []measure.RawPhase) *verdict.Test {
-	t := &verdict.Test{Schema: verdict.TestSchema, Label: label, Valid: !f.invalid, InvalidReasons: []string{}}
-	if f.invalid {
-		t.InvalidReasons = []string{"this machine was too busy"}
-	}
-	base := verdict.NewBaseline(raws[0])
-	for _, raw := range raws {
-		p := verdict.Evaluate(raw, base, raws[0].Start)
-		switch raw.Name {
-		case verdict.PhaseIdle:
-			t.Idle = p
-		case verdict.PhaseDownload:
-			p.GoodputDownBps = 28.6e6
-			t.Download = p
-		case verdict.PhaseUpload:
-			p.GoodputUpBps = 4.7e6
-			t.Upload = p
-		case verdict.PhaseBoth:
-			t.Both = p
-		}
-	}
-	return t
+	f.Line.Shaped = func() bool { return f.shaped }
+	return f.Line.Phase(ctx, s)
 }
 
 func (f *fakeLine) Shape(context.Context, plan.Plan) error {
@@ -93,7 +51,7 @@ func (f *fakeLine) Revert(context.Context) error {
 }
 
 func tuneFake(f *fakeLine) (*Result, error) {
-	c := Config{Facts: plan.Facts{Platform: plan.Linux, WAN: "wan", IFB: true}, Now: func() time.Time { return f.now }}
+	c := Config{Facts: plan.Facts{Platform: plan.Linux, WAN: "wan", IFB: true}, Now: f.Now}
 	return Run(context.Background(), c, f, f)
 }
 
@@ -112,9 +70,9 @@ func TestRunKeepsWhatIsBetter(t *testing.T) {
 func TestRunUndoes(t *testing.T) {
 	broken := errors.New("the line is gone")
 	for name, f := range map[string]*fakeLine{
-		"no better":              {useless: true},
-		"good as it is":          {good: true},
-		"not to be trusted":      {invalid: true},
+		"no better":              {Line: tunetest.Line{Useless: true}},
+		"good as it is":          {Line: tunetest.Line{Good: true}},
+		"not to be trusted":      {Line: tunetest.Line{Invalid: true}},
 		"breaks in the download": {fail: broken, failAt: verdict.PhaseDownload},
 		"breaks in a trial":      {fail: broken, failAt: verdict.PhaseBoth},
 		"cannot be committed":    {commit: broken},
@@ -126,10 +84,10 @@ func TestRunUndoes(t *testing.T) {
 		if (f.fail != nil || f.commit != nil) && !errors.Is(err, broken) {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if f.invalid && !errors.Is(err, ErrInvalid) {
+		if f.Invalid && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if f.good && f.shapes > 0 {
+		if f.Good && f.shapes > 0 {
 			t.Errorf("%s: it was shaped", name)
 		}
 	}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/opnsense"
+	"unbloat/internal/plan"
+	"unbloat/internal/remote"
+	"unbloat/internal/tune"
+	"unbloat/internal/tune/tunetest"
+)
+
+// nobody is a dead-man who never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
+
+// An opnsenseRouter is the fake, reached by the real client through TLS.
+type opnsenseRouter struct {
+	*fake.OPNsense
+	*remote.REST
+}
+
+func (r opnsenseRouter) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	return r.REST.Run(ctx, argv, stdin)
+}
+
+func newOPNsense(t *testing.T) opnsenseRouter {
+	t.Helper()
+	o := fake.NewOPNsense()
+	server := httptest.NewTLSServer(o)
+	t.Cleanup(server.Close)
+	api, err := remote.NewREST(server.URL, "key", "secret", fmt.Sprintf("%X", sha256.Sum256(server.Certificate().Raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opnsenseRouter{o, api}
+}
+
+// TestTuneOnEveryPlatform: a tuning is kept; another one begins with the line
+// itself, not with what the first shaped; one that is no better changes nothing;
+// and what was kept is undone to the byte.
+func TestTuneOnEveryPlatform(t *testing.T) {
+	type runner interface {
+		host.Runner
+		Text() string
+	}
+	for _, c := range []struct {
+		platform, wan, lan string
+		r                  runner
+	}{
+		{plan.OpenWrt, "wan", "lan", fake.NewOpenWrt()},
+		{plan.ClearOS, "wan", "lan", fake.NewClearOS()},
+		{plan.OpenBSD, "em0", "em1", fake.NewOpenBSD(false)},
+		{plan.OpenBSDAltq, "em0", "em1", fake.NewOpenBSD(true)},
+		{plan.FreeBSD, "igb0", "igb1", fake.NewFreeBSD()},
+		{plan.PfSense, "igb0", "igb1", fake.NewPfSense()},
+		{plan.OPNsense, "wan", "lan", newOPNsense(t)},
+	} {
+		t.Run(c.platform, func(t *testing.T) {
+			platform, r := c.platform, c.r
+			where := &router{platform: platform, runner: r, keeper: lasting{}}
+			if platform == plan.OPNsense {
+				where.engine = &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r}
+			} else if err := new(routerFlags).outfit(where); err != nil {
+				t.Fatal(err)
+			}
+			where.engine.Dir, where.engine.Deadman = t.TempDir(), nobody{}
+			facts, err := plan.AssumedFacts(platform, c.wan, c.lan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := r.Text()
+			once := func(line *tunetest.Line) *tune.Result {
+				t.Helper()
+				router := &tunedRouter{engine: where.engine}
+				if err := router.open(t.Context(), facts, plan.Wishes{}); err != nil {
+					t.Fatal(err)
+				}
+				wideOpen := r.Text()
+				line.Shaped = func() bool { return r.Text() != wideOpen }
+				result, err := tune.Run(t.Context(), tune.Config{Facts: facts, Now: line.Now}, line, router)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result
+			}
+			first := once(&tunetest.Line{})
+			if !first.Kept || first.Plan == nil || first.Plan.Platform != platform || r.Text() == start {
+				t.Fatalf("kept %v: %s", first.Kept, first.Reason)
+			}
+			kept := r.Text()
+			if second := once(&tunetest.Line{}); !second.Kept || second.Plan.DownBps != first.Plan.DownBps || second.Plan.UpBps != first.Plan.UpBps {
+				t.Errorf("a second tuning ends at %v/%v, the first at %v/%v", second.Plan.DownBps, second.Plan.UpBps, first.Plan.DownBps, first.Plan.UpBps)
+			}
+			if third := once(&tunetest.Line{Useless: true}); third.Kept || third.Reason == "" {
+				t.Errorf("kept, though no better: %s", third.Reason)
+			}
+			if r.Text() != kept {
+				t.Errorf("a tuning that kept nothing left a change:\n%s\nbefore:\n%s", r.Text(), kept)
+			}
+			if _, done, err := where.engine.Revert(t.Context(), apply.Journal{WAN: facts.WAN}); err != nil || !done {
+				t.Fatal(done, err)
+			}
+			if now := r.Text(); now != start {
+				t.Errorf("reverted, and this is not the start:\n%s", strings.TrimSpace(now))
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+// Package tunetest has a line for tests of tuning, whose clock is its own.
+package tunetest
+
+import (
+	"context"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/probe"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// A Line is a tune.Meter: a line of 30/5 Mbit/s, 20 ms long, whose queue of a
+// second stands whenever it is loaded and not shaped.
+type Line struct {
+	Shaped  func() bool // whether a router shapes it now; nil: never
+	Good    bool        // no queue, shaped or not
+	Useless bool        // shaping changes nothing
+	Invalid bool        // what is measured cannot be trusted
+
+	now time.Time
+}
+
+// Now is the line's time, which only phases move on.
+func (l *Line) Now() time.Time { return l.now }
+
+// Phase measures for as long as s says, at once.
+func (l *Line) Phase(_ context.Context, s measure.PhaseSpec) (*measure.RawPhase, error) {
+	const interval = 10 * time.Millisecond
+	l.now = l.now.Add(s.Duration)
+	start := unit.Instant(l.now.UnixNano())
+	raw := &measure.RawPhase{Name: s.Name, Start: start, End: start.Add(s.Duration), From: start, To: start.Add(s.Duration), Interval: interval}
+	rtt := 20 * time.Millisecond
+	shaped := l.Shaped != nil && l.Shaped()
+	if loaded := s.FlowsDown+s.FlowsUp > 0; loaded && !l.Good && (!shaped || l.Useless) {
+		rtt += time.Second
+	}
+	for at, i := start, 0; at.Before(raw.To); at, i = at.Add(interval), i+1 {
+		raw.Samples = append(raw.Samples, probe.Sample{
+			Seq: uint32(i), Scheduled: at, Sent: at, Received: at.Add(rtt),
+			ServerReceived: at.Add(rtt / 2), ServerSent: at.Add(rtt / 2), Fate: probe.Answered,
+		})
+	}
+	return raw, nil
+}
+
+// Judge makes a test of the phases, with the goodput that the line has.
+func (l *Line) Judge(label string, raws []measure.RawPhase) *verdict.Test {
+	t := &verdict.Test{Schema: verdict.TestSchema, Label: label, Valid: !l.Invalid, InvalidReasons: []string{}}
+	if l.Invalid {
+		t.InvalidReasons = []string{"this machine was too busy"}
+	}
+	base := verdict.NewBaseline(raws[0])
+	for _, raw := range raws {
+		p := verdict.Evaluate(raw, base, raws[0].Start)
+		switch raw.Name {
+		case verdict.PhaseIdle:
+			t.Idle = p
+		case verdict.PhaseDownload:
+			p.GoodputDownBps = 28.6e6
+			t.Download = p
+		case verdict.PhaseUpload:
+			p.GoodputUpBps = 4.7e6
+			t.Upload = p
+		case verdict.PhaseBoth:
+			t.Both = p
+		}
+	}
+	return t
+}
