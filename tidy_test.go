@@ -76,8 +76,9 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 func below() map[string][]string {
 	return map[string][]string{
 		"unit":               {},
-		"aqm":                {"unit"},
-		"sim":                {"unit", "aqm"},
+		"internal/near":      {},
+		"aqm":                {"unit", "internal/near"},
+		"sim":                {"unit", "aqm", "internal/near"},
 		"internal/scenario":  {"unit"},
 		"internal/probe":     {"unit"},
 		"internal/plan":      {"unit"},

@@ -73,8 +73,8 @@ func (c *Conn) acked(n *Network, p *packet) {
 	case a.sackRTT > 0 && c.una < c.nxt && a.sackRTT > n.now.Sub(c.at(c.una).sent):
 		c.rearm(n) // the first segment was sent later than what arrived: it has its time
 	}
-	if a.advanced && c.una >= c.limit && c.params.Done != nil {
-		c.params.Done(n.now)
+	if a.advanced && c.una >= c.limit && c.done != nil {
+		c.done(n.now)
 	}
 }
 
@@ -272,7 +272,7 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 	case c.toResend > 0 && (c.state == stateOpen || c.state == stateReducing),
 		a.lostAgain && c.state == stateLoss:
 		c.enter(stateRecovery, a)
-	case ece && c.state == stateOpen && c.params.ECN:
+	case ece && c.state == stateOpen && c.ecn:
 		c.announceCWR = true
 		c.enter(stateReducing, a)
 	}
@@ -284,7 +284,7 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 	case a.delivered > 0 && c.mayGrow():
 		c.control.grow(c, a)
 	}
-	if c.params.Pacing && c.model == nil {
+	if c.pacing && c.model == nil {
 		c.paceAsLinux()
 	}
 }
@@ -349,5 +349,5 @@ func (c *Conn) paceAsLinux() {
 	if c.cwnd < c.ssthresh/2 {
 		gain = 2
 	}
-	c.paceRate = gain * float64(max(c.cwnd, c.nxt-c.una)) * float64(c.params.Payload) / max(c.rtt.smoothed().Seconds(), 1e-6)
+	c.paceRate = gain * float64(max(c.cwnd, c.nxt-c.una)) * float64(c.payload) / max(c.rtt.smoothed().Seconds(), 1e-6)
 }

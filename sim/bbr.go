@@ -157,7 +157,7 @@ func (b *bbr) bdp(c *Conn, gain float64) int32 {
 	w := int32(b.best()*b.minRTT.Seconds()*gain + 0.999)
 	goal := int32(1)
 	if rate := c.paceRate; rate >= 1.2e6/8 {
-		goal = max(int32(rate/1024/float64(c.params.Payload)), 2)
+		goal = max(int32(rate/1024/float64(c.payload)), 2)
 	}
 	w = (w + 3*goal + 1) &^ 1
 	if b.mode == bbrProbeBW && b.phase == 0 {
@@ -167,7 +167,7 @@ func (b *bbr) bdp(c *Conn, gain float64) int32 {
 }
 
 func (b *bbr) setPace(c *Conn, bw float64) {
-	rate := bw * b.pacing * bbrMargin * float64(c.params.Payload)
+	rate := bw * b.pacing * bbrMargin * float64(c.payload)
 	if b.isFull || rate > c.paceRate {
 		c.paceRate = rate
 	}

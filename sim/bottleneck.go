@@ -77,6 +77,9 @@ func (n *Network) enqueue(m *modem, f frame) {
 	}
 	m.bytes += m.wire
 	m.line.push(f)
+	if m.direction == Down && m.line.len <= farAhead {
+		n.fetch(f)
+	}
 	if m.line.len > 1 {
 		return
 	}
@@ -115,15 +118,23 @@ func (n *Network) release(m *modem) {
 			m.filled = n.now
 		}
 		if m.direction == Up {
-			n.carry(n.wireOf(f, Up), f)
+			n.carry(n.wires[Up][f.wire], f)
 			continue
 		}
-		if m.line.len > ahead {
-			n.fetch(*m.line.at(ahead), Down)
-		}
+		n.lookDown(m)
 		n.shape(&n.shapers[Down], f)
 	}
 	n.due[m.source] = never
+}
+
+// lookDown asks early for what those need that will come home.
+func (n *Network) lookDown(m *modem) {
+	if m.line.len > farAhead {
+		n.fetch(*m.line.at(farAhead))
+	}
+	if m.line.len > nearAhead {
+		n.fetchMore(*m.line.at(nearAhead))
+	}
 }
 
 func (m *modem) stats() LinkStats {

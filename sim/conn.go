@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"unbloat/aqm"
@@ -98,9 +99,19 @@ const (
 	stateLoss           // after a timeout
 )
 
+// How a connection lies in memory, in lines of 64 bytes: what a segment that
+// arrives in order needs, what a timer does, and what an acknowledgement without
+// losses does.
+const (
+	receiverLines = 3
+	timerLines    = 3
+	senderLines   = 9 // the receiver's among them, though only the first is needed
+	connChunk     = 64
+)
+
 // Conn is a TCP connection: sender and receiver. What a segment or an
 // acknowledgement needs stands together, because with thousands of connections
-// most of the time goes into fetching it from memory.
+// most of the time would go into fetching it from memory (TestConnLayout).
 type Conn struct {
 	index     uint32
 	frame     int32 // of a full segment
@@ -115,47 +126,56 @@ type Conn struct {
 	pending  int32 // in-order segments not acknowledged yet
 	quick    int32 // segments that are acknowledged at once
 	payload  int32 // of a segment
-	counts   ConnStats
+	keys     keys
 	echo     unit.Instant
-	ranges   []span       // out of order, the newest first
 	binEnd   unit.Instant // of the bin under way
 	binBytes int64        // in it
+	inOrder  int64        // segments that arrived in order
+	ranges   []span       // out of order, the newest first
 	arrived  func(now unit.Instant, segments int64)
-	alarms   [taskTick]alarm
+	alarms   [taskStart]alarm // the receiver's is the first
+	bins     []int64          // of goodput, those before the one under way
+	bin      time.Duration
 
 	// Sender. Segments are numbered from 0.
-	una, nxt, limit  int32
-	window           int32 // receiver's, in segments
-	segments         []segment
-	cwnd, ssthresh   int32
-	high             int32 // nxt when the state was entered
-	sacked, lost     int32 // segments in flight's terms: see inFlight
-	resent, toResend int32
-	hint             int32 // where to look for the next segment to resend
-	scan             int32 // originals before it have been judged
-	mostOut          int32 // most segments in flight in this round
-	mostOutEnd       int32
-	delivered        int32
-	appLimitedUntil  int32
-	rackEnd          int32 // segment of rackSent
-	state            state
-	timerIs          timerKind
-	limited          bool // by the window when it last sent
-	probing          bool // a tail loss probe is out
-	spurious         bool // the timeout may have been (F-RTO, RFC 5682)
-	announceCWR      bool
-	sackSeen         bool         // seenSacks has something
-	rackSent         unit.Instant // the latest transmission that was delivered …
-	rackRTT          time.Duration
-	deliveredAt      unit.Instant
-	firstSent        unit.Instant
-	paceRate         float64 // payload bytes a second; 0: not paced
-	nextSend         unit.Instant
-	rtt              rttEstimate
-	minRTT           minFilter
-	control          control
-	model            *bbr  // the control, if it is BBR: it sets window and pace itself
-	cubic            cubic // the control's state, here so that it is near
+	una, nxt, limit int32
+	window          int32 // receiver's, in segments
+	segments        []segment
+	cwnd, ssthresh  int32
+	high            int32 // nxt when the state was entered
+	sacked, lost    int32 // segments in flight's terms: see inFlight
+	resent          int32
+	toResend        int32
+	hint            int32 // where to look for the next segment to resend
+	scan            int32 // originals before it have been judged
+	mostOut         int32 // most segments in flight in this round
+	mostOutEnd      int32
+	delivered       int32
+	appLimitedUntil int32
+	rackEnd         int32 // segment of rackSent
+	state           state
+	timerIs         timerKind
+	limited         bool // by the window when it last sent
+	probing         bool // a tail loss probe is out
+	spurious        bool // the timeout may have been (F-RTO, RFC 5682)
+	announceCWR     bool
+	sackSeen        bool // seenSacks has something
+	ecn             bool
+	rackSent        unit.Instant // the latest transmission that was delivered …
+	rackRTT         time.Duration
+	deliveredAt     unit.Instant
+	firstSent       unit.Instant
+	paceRate        float64 // payload bytes a second; 0: not paced
+	nextSend        unit.Instant
+	rtt             rttEstimate
+	minRTT          minFilter
+	control         control
+	model           *bbr // the control, if it is BBR: it sets window and pace itself
+	done            func(now unit.Instant)
+	resends         []resend
+	cubic           cubic // the control's state, here so that it is near
+	pacing          bool
+	counts          ConnStats
 
 	// What is needed rarely.
 	undoCwnd        int32 // window and threshold before the timeout
@@ -164,13 +184,26 @@ type Conn struct {
 	reducePrior     int32 // proportional rate reduction (RFC 6937)
 	reduceDelivered int32
 	reduceOut       int32
-	resends         []resend
 	resendHead      int
 	seenSacks       [3]span
-	bins            []int64 // those before the one under way
-	binStart        unit.Instant
 	params          ConnParams
 	waitingAcks     [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
+	_               [16]byte         // up to whole lines
+}
+
+// conn returns the connection of an index.
+func (n *Network) conn(i uint32) *Conn { return &n.conns[i/connChunk][i%connChunk] }
+
+// newConn returns room for one more connection.
+func (n *Network) newConn() *Conn {
+	i := uint32(n.opened)
+	if i%connChunk == 0 {
+		n.conns = append(n.conns, new([connChunk]Conn))
+	}
+	n.opened++
+	c := n.conn(i)
+	c.index = i
+	return c
 }
 
 // AddConn adds a connection, opened already: both ends know the round trip of
@@ -200,11 +233,15 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{params: p, index: uint32(len(n.conns)), direction: p.Direction}
+	if !slices.Contains(Controls(), p.Control) {
+		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
+	}
+	c := n.newConn()
+	c.params, c.direction, c.ecn, c.pacing, c.done = p, p.Direction, p.ECN, p.Pacing, p.Done
 	c.frame, c.payload, c.arrived = int32(p.Payload+headers), int32(p.Payload), p.Arrived
-	k := keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
+	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
-		k.flow = n.hash()
+		c.keys.flow = n.hash()
 	}
 	for i := range c.alarms {
 		c.alarms[i] = newAlarm()
@@ -216,7 +253,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	c.window = int32(max(p.Window/p.Payload, 2))
 	c.cwnd, c.ssthresh = 10, 1<<30
 	c.quick = int32(p.QuickAcks)
-	c.binStart, c.binEnd = p.Start, p.Start.Add(p.Bin)
+	c.bin, c.binEnd = p.Bin, p.Start.Add(p.Bin)
 	switch p.Control {
 	case Cubic:
 		c.control = &c.cubic
@@ -225,18 +262,15 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	case LEDBAT:
 		c.control = &ledbat{}
 	case BBR:
-		c.model = &bbr{firstPhase: k.flow % 7}
+		c.model = &bbr{firstPhase: c.keys.flow % 7}
 		c.control = c.model
-	default:
-		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
 	}
 	idle := n.wires[Up][w].Delay + n.wires[Down][w].Delay
 	c.rtt.take(max(idle, time.Microsecond), 0, 0)
 	c.minRTT.take(n.now, max(idle, time.Microsecond))
-	n.conns, n.keys = append(n.conns, c), append(n.keys, k)
-	n.set(&c.alarms[taskStart], p.Start, c.index, taskStart)
+	n.timers.push(p.Start, c.index, taskStart)
 	if p.Stop > 0 {
-		n.set(&c.alarms[taskStop], p.Stop, c.index, taskStop)
+		n.timers.push(p.Stop, c.index, taskStop)
 	}
 	return c, nil
 }
@@ -276,7 +310,11 @@ func (c *Conn) Send(n *Network, segments int) {
 }
 
 // Stats returns the counters.
-func (c *Conn) Stats() ConnStats { return c.counts }
+func (c *Conn) Stats() ConnStats {
+	s := c.counts
+	s.Delivered = c.inOrder
+	return s
+}
 
 // Window returns the congestion window, in segments.
 func (c *Conn) Window() int { return int(c.cwnd) }
@@ -287,7 +325,7 @@ func (c *Conn) Acked() unit.Size { return unit.Size(c.una) * c.params.Payload }
 // Goodput returns the bytes of payload that have arrived, each once, in bins
 // that follow each other from the returned instant on.
 func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) {
-	return c.binStart, c.params.Bin, append(c.bins[:len(c.bins):len(c.bins)], c.binBytes)
+	return c.params.Start, c.bin, append(c.bins[:len(c.bins):len(c.bins)], c.binBytes)
 }
 
 // inFlight returns how many segments are in the network, as far as the sender
@@ -309,8 +347,8 @@ func (c *Conn) transmit(n *Network, i int32, again bool) {
 		s.flags |= segLimited
 	}
 	id, p := n.packets.take()
-	p.kind, p.owner, p.seq, p.size, p.sent = kindData, c.index, i, c.frame, n.now
-	if c.params.ECN && !again {
+	p.kind, p.owner, p.seq, p.size, p.sent, p.wire = kindData, c.index, i, c.frame, n.now, c.keys.wires
+	if c.ecn && !again {
 		p.ecn = aqm.ECT
 	}
 	if c.announceCWR && !again {
@@ -321,7 +359,7 @@ func (c *Conn) transmit(n *Network, i int32, again bool) {
 		c.counts.Retransmits++
 	}
 	if c.paceRate > 0 {
-		gap := unit.Instant(float64(c.params.Payload) / c.paceRate * 1e9)
+		gap := unit.Instant(float64(c.payload) / c.paceRate * 1e9)
 		c.nextSend = max(c.nextSend, n.now-gap/2) + gap
 	}
 	n.send(c.direction, id)

@@ -80,7 +80,7 @@ func (u *cubic) hystart(c *Conn, a *ack) {
 	if a.now.Sub(u.lastAck) <= hystartTrainGap {
 		u.lastAck = a.now
 		threshold := u.delayMin + u.trainSlack(c)
-		if !c.params.Pacing {
+		if !c.pacing {
 			threshold /= 2
 		}
 		if a.now.Sub(u.roundStart) > threshold {

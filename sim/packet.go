@@ -27,6 +27,7 @@ type packet struct {
 	seq     int32        // data: segment; ACK: the segment expected next; stream: number
 	size    int32        // frame in bytes, as aqm.Packet.Size
 	kind    kind
+	wire    uint8 // index of the wires it takes
 	nsacks  uint8
 	ecn     aqm.ECN
 	ece     bool // ACK: congestion was experienced
@@ -41,12 +42,14 @@ type frame struct {
 	id   uint32
 	size int32
 	conn int32 // index of the connection it belongs to; −1: a stream's
+	wire uint8 // index of the wires it takes
+	kind kind
 }
 
 // frameOf returns the frame of a packet.
 func (n *Network) frameOf(id uint32) frame {
 	p := &n.packets.all[id]
-	f := frame{id, p.size, int32(p.owner)}
+	f := frame{id, p.size, int32(p.owner), p.wire, p.kind}
 	if p.kind == kindStream {
 		f.conn = -1
 	}

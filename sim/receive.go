@@ -16,10 +16,10 @@ func (c *Conn) receive(n *Network, p *packet) {
 	if c.stopped {
 		return
 	}
-	before := c.counts.Delivered
+	before := c.inOrder
 	c.file(n, p)
-	if c.arrived != nil && c.counts.Delivered > before && !c.stopped {
-		c.arrived(n.now, c.counts.Delivered)
+	if c.arrived != nil && c.inOrder > before && !c.stopped {
+		c.arrived(n.now, c.inOrder)
 	}
 }
 
@@ -46,7 +46,7 @@ func (c *Conn) file(n *Network, p *packet) {
 				break
 			}
 		}
-		c.counts.Delivered += int64(c.expected - p.seq)
+		c.inOrder += int64(c.expected - p.seq)
 		c.took(n)
 		c.highest = max(c.highest, c.expected)
 	case p.seq < c.expected: // a copy
@@ -83,12 +83,10 @@ func (c *Conn) took(n *Network) {
 
 // closeBin files the bin under way, and begins the one that now is in.
 func (c *Conn) closeBin(now unit.Instant) {
-	bin := int(now.Sub(c.binStart) / c.params.Bin)
-	for len(c.bins) < bin {
+	for ; now >= c.binEnd; c.binEnd = c.binEnd.Add(c.bin) {
 		c.bins = append(c.bins, c.binBytes)
 		c.binBytes = 0
 	}
-	c.binEnd = c.binStart.Add(time.Duration(bin+1) * c.params.Bin)
 }
 
 // outOfOrder files a segment beyond a hole; its range becomes the newest. It
@@ -130,7 +128,7 @@ func (c *Conn) acknowledge(n *Network) {
 	}
 	c.alarms[taskDelayedAck].want = never
 	id, p := n.packets.take()
-	p.kind, p.owner, p.seq, p.size = kindAck, c.index, c.expected, ackFrame
+	p.kind, p.owner, p.seq, p.size, p.wire = kindAck, c.index, c.expected, ackFrame, c.keys.wires
 	p.sent, p.echo, p.ece = n.now, c.echo, c.ece
 	p.nsacks = uint8(copy(p.sacks[:], c.ranges))
 	if p.nsacks > 0 {

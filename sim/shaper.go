@@ -84,9 +84,9 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 func (n *Network) leaving(p *packet) Direction {
 	switch p.kind {
 	case kindData:
-		return n.conns[p.owner].direction
+		return n.conn(p.owner).direction
 	case kindAck:
-		return n.conns[p.owner].direction.reverse()
+		return n.conn(p.owner).direction.reverse()
 	}
 	d := n.streams[p.owner].direction
 	if p.back {
@@ -127,7 +127,7 @@ const keptAcks = 2
 // mergeAck puts what a new acknowledgement says in the place of the last one of
 // the same connection that waits, if enough do, and says whether it did.
 func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
-	c := n.conns[p.owner]
+	c := n.conn(p.owner)
 	waits := func(id uint32) bool {
 		old := &n.packets.all[id]
 		return id != 0 && old.shaping && old.kind == kindAck && old.owner == p.owner
@@ -176,7 +176,7 @@ func (n *Network) pump(s *shaper) {
 			}
 			return
 		}
-		f := frame{uint32(q.ID), int32(q.Size), int32(q.ID >> 32)}
+		f := n.frameOf(uint32(q.ID))
 		p := &n.packets.all[f.id]
 		p.ecn, p.shaping = q.ECN, false
 		n.pass(s, f)

@@ -18,8 +18,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+	"unsafe"
 
 	"unbloat/aqm"
+	"unbloat/internal/near"
 	"unbloat/unit"
 )
 
@@ -70,15 +72,14 @@ type Network struct {
 	packets slab
 	modems  [2]modem
 	shapers [2]shaper
-	wires   [2][]*wire // by direction, and by distance: index 0 is the line's own
-	conns   []*Conn
-	keys    []keys // of the connections
+	wires   [2][]*wire         // by direction, and by distance: index 0 is the line's own
+	conns   []*[connChunk]Conn // in pieces of memory that stay where they are
+	opened  int                // connections in them
 	streams []*Stream
 	apps    []*App
 	random  *rand.Rand
 	events  uint64
-	ack     ack   // the one that is being dealt with
-	fetched int32 // of no meaning: see fetch
+	ack     ack // the one that is being dealt with
 }
 
 // New returns a network in which nothing happens yet, at instant 0.
@@ -87,6 +88,7 @@ func New(p Params) (*Network, error) {
 		return nil, errors.New("sim: no source of random numbers")
 	}
 	n := &Network{random: p.Random, due: []unit.Instant{never, never, never, never}}
+	n.timers.soon = n.fetchTimer
 	for d, w := range []Wire{p.UpWire, p.DownWire} {
 		if w.Delay < 0 || w.Jitter < 0 || w.Loss < 0 || w.Loss > 1 {
 			return nil, fmt.Errorf("sim: wire %s: a delay of %v ± %v and a loss of %v are not possible", Direction(d), w.Delay, w.Jitter, w.Loss)
@@ -214,7 +216,15 @@ func (n *Network) timeout(e timer) {
 		n.apps[e.owner].next(n)
 		return
 	}
-	c := n.conns[e.owner]
+	c := n.conn(e.owner)
+	switch e.task {
+	case taskStart:
+		c.start(n)
+		return
+	case taskStop:
+		c.Stop()
+		return
+	}
 	if !n.goesOff(&c.alarms[e.task], e) {
 		return
 	}
@@ -225,10 +235,6 @@ func (n *Network) timeout(e timer) {
 		c.acknowledge(n)
 	case taskPace:
 		c.output(n)
-	case taskStart:
-		c.start(n)
-	case taskStop:
-		c.Stop()
 	}
 }
 
@@ -239,34 +245,56 @@ type keys struct {
 	wires                     uint8
 }
 
-// keysOf returns the keys of a frame, as seen upwards. Those of connections
-// stand side by side, apart from the rest of what is known of them.
+// keysOf returns the keys of a frame, as seen upwards.
 func (n *Network) keysOf(f frame) *keys {
 	if f.conn < 0 {
 		return &n.streams[n.packets.all[f.id].owner].keys
 	}
-	return &n.keys[f.conn]
+	return &n.conn(uint32(f.conn)).keys
 }
 
-// wireOf returns the wire that a frame takes in a direction.
-func (n *Network) wireOf(f frame, d Direction) *wire { return n.wires[d][n.keysOf(f).wires] }
+// How many packets before its arrival what one needs is asked for: first what
+// is known of it and its connection, then what that points to.
+const (
+	farAhead  = 24
+	nearAhead = 8
+)
 
-// ahead is how many packets before its arrival one is fetched.
-const ahead = 8
+// fetch asks for what a packet's arrival will need.
+func (n *Network) fetch(f frame) {
+	near.Lines(unsafe.Pointer(&n.packets.all[f.id]), 1)
+	switch f.kind {
+	case kindData:
+		near.Lines(unsafe.Pointer(n.conn(uint32(f.conn))), receiverLines)
+	case kindAck:
+		near.Lines(unsafe.Pointer(n.conn(uint32(f.conn))), senderLines)
+	}
+}
 
-// fetch reads what a packet's arrival will need, a few arrivals early: the
-// processor goes on meanwhile, instead of waiting for one thing after another.
-func (n *Network) fetch(f frame, d Direction) {
-	if f.conn < 0 {
-		return
+// fetchMore asks for what the sender knows of the segments that an
+// acknowledgement is about, and of those that it will send; and for where the
+// receiver files its goodput, when that is due.
+func (n *Network) fetchMore(f frame) {
+	switch f.kind {
+	case kindData:
+		c := n.conn(uint32(f.conn))
+		if k := len(c.bins); k > 0 && n.now >= c.binEnd-unit.Instant(time.Millisecond) {
+			near.Lines(unsafe.Pointer(&c.bins[k-1]), 2)
+		}
+	case kindAck:
+		c := n.conn(uint32(f.conn))
+		if len(c.segments) > 0 {
+			near.Lines(unsafe.Pointer(c.at(c.una)), 2)
+			near.Lines(unsafe.Pointer(c.at(c.nxt)), 2)
+		}
 	}
-	c := n.conns[f.conn]
-	n.fetched += n.packets.all[f.id].size
-	if c.direction == d {
-		n.fetched += c.expected + int32(c.binEnd)
-		return
+}
+
+// fetchTimer asks for what a timer's end will need.
+func (n *Network) fetchTimer(e timer) {
+	if e.task < taskStart {
+		near.Lines(unsafe.Pointer(n.conn(e.owner)), timerLines)
 	}
-	n.fetched += c.una + c.mostOutEnd + c.rtt.roundEnd + int32(c.firstSent) + c.cubic.count + int32(c.cubic.lastAck)
 }
 
 // send lets a packet leave the home or a server.
@@ -276,7 +304,7 @@ func (n *Network) send(d Direction, id uint32) {
 		n.shape(&n.shapers[Up], f)
 		return
 	}
-	n.carry(n.wireOf(f, Down), f)
+	n.carry(n.wires[Down][f.wire], f)
 }
 
 // deliver takes in a packet at the end of its way, at home or at a server.
@@ -286,11 +314,11 @@ func (n *Network) deliver(id uint32) {
 	case kindData:
 		q := *p // the slab may move while the receiver answers
 		n.packets.put(id)
-		n.conns[q.owner].receive(n, &q)
+		n.conn(q.owner).receive(n, &q)
 	case kindAck:
 		q := *p
 		n.packets.put(id)
-		n.conns[q.owner].acked(n, &q)
+		n.conn(q.owner).acked(n, &q)
 	default:
 		n.streams[p.owner].arrived(n, id)
 	}
@@ -301,7 +329,7 @@ func (n *Network) lose(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {
 	case kindData:
-		n.conns[p.owner].counts.Lost++
+		n.conn(p.owner).counts.Lost++
 	case kindStream:
 		n.streams[p.owner].lost(p)
 	}

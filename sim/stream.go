@@ -88,7 +88,7 @@ func (s *Stream) tick(n *Network, e timer) {
 	n.timers.push(e.at.Add(s.params.Interval), s.index, taskTick)
 	id, p := n.packets.take()
 	p.kind, p.owner, p.size, p.ecn = kindStream, s.index, int32(s.params.Frame), s.params.ECN
-	p.seq = int32(s.dropped + len(s.sent))
+	p.seq, p.wire = int32(s.dropped+len(s.sent)), s.keys.wires
 	s.sent = append(s.sent, Datagram{Sent: n.now})
 	n.send(s.direction, id)
 }

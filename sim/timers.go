@@ -14,10 +14,10 @@ const never = unit.Instant(math.MaxInt64)
 type task uint8
 
 const (
-	taskRetransmit task = iota // a connection's retransmission, probe or reordering timer
-	taskDelayedAck             // a connection's receiver owes an acknowledgement
+	taskDelayedAck task = iota // a connection's receiver owes an acknowledgement
+	taskRetransmit             // a connection's retransmission, probe or reordering timer
 	taskPace                   // a connection's sender may send the next segment
-	taskStart                  // a connection starts, or its application goes on
+	taskStart                  // a connection starts
 	taskStop                   // a connection stops
 	taskTick                   // a stream sends its next datagram
 	taskApp                    // somebody at home asks for the next page, chunk or mail
@@ -52,6 +52,7 @@ type timers struct {
 	inWheel int
 	far     timerHeap
 	count   uint64
+	soon    func(timer) // is told of those that have come near; may be nil
 }
 
 func (t *timers) push(at unit.Instant, owner uint32, k task) {
@@ -104,6 +105,9 @@ func (t *timers) turn() {
 		t.taken[i/64] &^= 1 << (i % 64)
 		t.inWheel -= len(t.wheel[i])
 		for _, e := range t.wheel[i] {
+			if t.soon != nil {
+				t.soon(e)
+			}
 			t.near.push(e)
 		}
 		t.wheel[i] = t.wheel[i][:0]

@@ -55,8 +55,11 @@ func (n *Network) arrive(w *wire) {
 		n.due[w.source] = w.line.at(0).at
 	}
 	if w.direction == Up {
-		if w.line.len > ahead {
-			n.fetch(w.line.at(ahead).frame, Up)
+		if w.line.len > farAhead {
+			n.fetch(w.line.at(farAhead).frame)
+		}
+		if w.line.len > nearAhead {
+			n.fetchMore(w.line.at(nearAhead).frame)
 		}
 		n.deliver(f.id)
 	} else {
