@@ -47,26 +47,30 @@ func (s *routerStatus) shares(device string) []plan.Share {
 // CAKE's tins; behind HTB each class has a queue of its own, which is named.
 func (s *routerStatus) printClasses(w io.Writer, device string, c tc.Counters) {
 	shares := s.shares(device)
-	for i, sh := range shares {
+	for _, sh := range lanes(shares) {
 		if c.Kind != "cake" {
 			if strings.HasSuffix(c.Parent, fmt.Sprintf(":%x", nft.HTBMinor(sh.Tin))) {
 				fmt.Fprintf(w, "    is %s\n", sh.Class)
 			}
 			continue
 		}
-		print := func(name string, tin plan.Tin) {
-			if int(tin) > len(c.Tins) {
-				return
-			}
-			t := c.Tins[tin-1]
-			fmt.Fprintf(w, "    %-12s %s in %d packets of %d flows, waits %s (most %s), backlog %s, %d dropped\n", name, unit.Size(t.Bytes), t.Packets, t.Flows,
-				inMs(t.AverageUs), inMs(t.PeakUs), unit.Size(t.BacklogBytes), t.Drops)
+		if int(sh.Tin) > len(c.Tins) {
+			continue
 		}
-		print(string(sh.Class), sh.Tin)
-		if i+1 < len(shares) && sh.Tin > shares[i+1].Tin+1 && sh.Class == plan.Voice {
-			print("acks", sh.Tin-1)
-		}
+		t := c.Tins[sh.Tin-1]
+		fmt.Fprintf(w, "    %-12s %s in %d packets of %d flows, waits %s (most %s), backlog %s, %d dropped\n", sh.Class, unit.Size(t.Bytes), t.Packets, t.Flows,
+			inMs(t.AverageUs), inMs(t.PeakUs), unit.Size(t.BacklogBytes), t.Drops)
 	}
+}
+
+// lanes returns the classes, and after voice that of acknowledgements where it
+// is one of its own.
+func lanes(shares []plan.Share) []plan.Share {
+	out := slices.Clone(shares)
+	if acks := plan.AckTin(shares); len(out) > 1 && out[1].Tin != acks {
+		out = slices.Insert(out, 1, plan.Share{Class: "acks", Tin: acks})
+	}
+	return out
 }
 
 func inMs(us int64) string {

@@ -30,3 +30,28 @@ func TestSlowMany(t *testing.T) {
 		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, loss)
 	}
 }
+
+// The same where CAKE is missing: a class of HTB each, with a fq_codel of its
+// own, and one for acknowledgements.
+func TestManyHTB(t *testing.T) {
+	cases := run(t, "many-htb")
+	ours := cases["ours"]
+	atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 15)
+	atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
+	atLeast(t, "goodput down, of the line", ours.Test.Loaded.GoodputDownBps/30e6, 0.78)
+	atLeast(t, "goodput up, of the line", ours.Test.Loaded.GoodputUpBps/5e6, 0.68)
+	calls := 0
+	for _, l := range ours.Loads {
+		if l.Voice != nil {
+			calls++
+			atLeast(t, "MOS of a call", l.Voice.MOS, 4.2)
+			atMost(t, "loss of a call", l.Latency.Loss, 0)
+		}
+	}
+	if calls != 2 {
+		t.Errorf("%d calls, not 2", calls)
+	}
+	flat := cases["fq_codel"].Test.Loaded.Latency
+	atLeast(t, "fq_codel: p95 increase, ms", flat.IncreaseMs.P95, 100)
+	atLeast(t, "fq_codel: loss", flat.Loss, 0.02)
+}

@@ -38,9 +38,9 @@ func table(p plan.Plan) []part {
 	}
 	parts := []part{{"the classes, by nftables: every flow gets one by how it behaves, and keeps it only as long as it does",
 		"nft -f - <<'END'\n" + t.Load() + "END\n"}}
-	if conf := nft.Resolver(p); conf != nil {
-		parts = append(parts, part{"domains: a file in /etc/dnsmasq.d (dnsmasq 2.87 or newer), so that their addresses come into the table's sets",
-			"cat > /etc/dnsmasq.d/unbloat.conf <<'END'\n" + strings.Join(conf, "\n") + "\nEND\n"})
+	if text := nft.ResolverFile(p); text != "" {
+		parts = append(parts, part{"domains: a file in /etc/dnsmasq.d (dnsmasq 2.87 or newer, built with nftset), so that their addresses come into the table's sets",
+			"cat > /etc/dnsmasq.d/" + nft.ResolverName + " <<'END'\n" + text + "END\n"})
 	}
 	return parts
 }

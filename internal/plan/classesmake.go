@@ -25,7 +25,10 @@ const (
 	swarmPeers  = 20
 	namesASec   = 60
 	flowsKept   = 8192
-	mostFlows   = 1 << 18
+	// Of HTB's classes, for downloads: see patientClasses.
+	patientPackets = 128
+	mostPatient    = 60 * time.Millisecond
+	mostFlows      = 1 << 18
 )
 
 // wantClasses decides whether the plan divides traffic, and says why not where
@@ -104,6 +107,26 @@ func tinOf(c Class) Tin {
 	return 1
 }
 
+// AckTin returns the tin of acknowledgements without data: they are of the
+// interactive class, but where there is a tin between that and voice it is
+// theirs, so that a hundred connections that begin to send do not hold up the
+// acknowledgements of others.
+func AckTin(shares []Share) Tin {
+	var voice, lane Tin
+	for _, s := range shares {
+		switch s.Class {
+		case Voice:
+			voice = s.Tin
+		case Interactive:
+			lane = s.Tin
+		}
+	}
+	if voice > lane+1 {
+		return voice - 1
+	}
+	return lane
+}
+
 // firstOf returns up to which rate a tin goes first.
 func firstOf(r unit.Rate, t Tin) unit.Rate {
 	for range t - 1 {
@@ -142,10 +165,30 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 		}
 		out = append(out, sh)
 	}
-	if s.AQM == CAKE {
+	switch {
+	case s.AQM == CAKE:
 		s.Tins, s.PacketRules = tinsForRules, nil
+	case d == DirectionDown && m.platform.htb && m.wishes.Target == 0 && m.wishes.Interval == 0:
+		m.patientClasses(s)
 	}
 	return out
+}
+
+// patientClasses lets the queues of a download's classes stand longer than
+// fq_codel alone could afford. HTB does not charge what is dropped, which has
+// crossed the line already: a hundred connections below their two packets lose
+// so many that what arrives is more than the line carries, and a call waits in
+// the provider's queue. Calm flows have queues of their own here, so they don't
+// wait for those that stand.
+func (m *maker) patientClasses(s *Shaper) {
+	target := min(s.Rate.Time(s.WireSize(fullIP)*patientPackets), mostPatient).Truncate(time.Millisecond)
+	if target <= s.Target {
+		return
+	}
+	s.Target, s.Interval = target, max(usualInterval, m.line.RTT.Truncate(time.Millisecond))
+	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == "down.target" || r.Field == "down.interval" })
+	m.because("down.target", ms(s.Target), "%d full packets, at most %s: what is dropped has crossed the line already, and with many connections too many drops would fill it; calm flows do not wait in these queues", patientPackets, ms(mostPatient))
+	m.because("down.interval", ms(s.Interval), "a sender's round trip")
 }
 
 // htbShare is what HTB guarantees each class, in per cent of the line.
@@ -225,11 +268,25 @@ func (m *maker) explainClasses(c *Classes) {
 	if d := c.DSCP; d != (DSCPWish{}) {
 		m.because("classes.dscp", "trusted", "home %s, far %s; washed: up %s, down %s", yes(d.TrustHome), yes(d.TrustFar), yes(d.WashUp), yes(d.WashDown))
 	}
+	m.explainDomains(c)
 	if c.Up != nil && m.aqm == CAKE {
 		m.because("up.tins", m.plan.Up.Tins, "a class is one of its tins, which goes first up to its share of the rate and no further")
 	}
 	if c.Down != nil && m.aqm == CAKE {
 		m.because("down.tins", m.plan.Down.Tins, "a class is one of its tins, which goes first up to its share of the rate and no further")
+	}
+}
+
+// explainDomains says who tells the rules that name domains of their addresses.
+func (m *maker) explainDomains(c *Classes) {
+	switch named := slices.ContainsFunc(c.Rules, func(r Rule) bool { return len(r.Domain) > 0 }); {
+	case !named:
+	case m.facts.NoResolver != "":
+		m.warning("classes: rules that name domains match nothing: %s", m.facts.NoResolver)
+	case m.facts.Resolver != "":
+		m.because("classes.domains", m.facts.Resolver, "the router's dnsmasq puts what it is answered into the rules' sets; it is started again when this file comes and goes")
+	default:
+		m.because("classes.domains", "dnsmasq", "it must be the resolver that the home asks, 2.87 or newer; `unbloat apply` writes its file, or follow the lines of this plan")
 	}
 }
 

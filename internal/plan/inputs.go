@@ -32,6 +32,8 @@ type Facts struct {
 	NoRules      bool                `json:"no_rules,omitempty"`       // it has no u32 filters with skbedit, which put small packets first
 	NoClasses    string              `json:"no_classes,omitempty"`     // why packets cannot be divided into classes; "" if they can
 	NoMarks      bool                `json:"no_marks,omitempty"`       // it has no ctinfo action, which tells arriving packets their class
+	Resolver     string              `json:"resolver,omitempty"`       // the file by which its dnsmasq fills the sets of rules that name domains; "": not known
+	NoResolver   string              `json:"no_resolver,omitempty"`    // why it has no resolver that can; "" if it has, or nobody looked
 	Hosts        map[string][]string `json:"hosts,omitempty"`          // machines of the home by name (lower case): addresses or MAC addresses
 	Offloads     []Offload           `json:"offloads,omitempty"`       // what can be switched off; nil: tso, gso and gro everywhere
 }

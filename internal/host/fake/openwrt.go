@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"unbloat/internal/host/linux/fakekernel"
@@ -21,6 +23,65 @@ type Linux struct {
 
 // NewLinux returns a router with iproute2 and without files of interest.
 func NewLinux() *Linux { return newLinux(map[string]string{}) }
+
+// A Dnsmasq is the resolver of a Linux router: it knows what the files of its
+// directory said when it started, and does not start with a line that it does
+// not understand.
+type Dnsmasq struct {
+	Runs   bool
+	Knows  string
+	Starts int
+}
+
+// WithDnsmasq gives the router a resolver that reads /etc/dnsmasq.d, as Debian's
+// does, and an init script that starts it again.
+func (l *Linux) WithDnsmasq() *Dnsmasq {
+	const dir = "/etc/dnsmasq.d/"
+	d := &Dnsmasq{Runs: true}
+	l.Files["/proc/77/cmdline"] = "/usr/sbin/dnsmasq\x00-7\x00/etc/dnsmasq.d,.dpkg-dist,.dpkg-old,.dpkg-new\x00"
+	l.Files["/etc/init.d/dnsmasq"] = "#!/bin/sh\n"
+	l.Tools["pidof"] = Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] != "dnsmasq" || !d.Runs {
+			return "", errors.New("")
+		}
+		return "77\n", nil
+	}}
+	l.Tools["ls"] = Tool{Run: func(args []string, _ []byte) (string, error) { return l.read("ls", args[len(args)-1]) }}
+	bad := func(text string) error {
+		for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
+			if key, _, is := strings.Cut(line, "="); line != "" && line[0] != '#' && (!is || key != "nftset" && key != "server") {
+				return fmt.Errorf("dnsmasq: bad option at line %d", i+1)
+			}
+		}
+		return nil
+	}
+	l.Tools["dnsmasq"] = Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] == "--version" {
+			return "Dnsmasq version 2.90\nCompile time options: IPv6 GNU-getopt DBus ipset nftset auth\n", nil
+		}
+		text, err := l.read("dnsmasq", strings.TrimPrefix(args[len(args)-1], "--conf-file="))
+		if err == nil {
+			err = bad(text)
+		}
+		return "", err
+	}}
+	l.Tools["/etc/init.d/dnsmasq"] = Tool{Run: func([]string, []byte) (string, error) {
+		d.Runs, d.Knows = false, ""
+		d.Starts++
+		for _, name := range slices.Sorted(maps.Keys(l.Files)) {
+			if strings.HasPrefix(name, dir) {
+				if err := bad(l.Files[name]); err != nil {
+					return "", err
+				}
+				d.Knows += l.Files[name]
+			}
+		}
+		d.Runs = true
+		return "", nil
+	}, Changes: func([]string) bool { return true }}
+	l.Shows = func() string { return fmt.Sprintf("%sdnsmasq runs %v, knows %q\n", l.Kernel.Text(), d.Runs, d.Knows) }
+	return d
+}
 
 func newLinux(files map[string]string) *Linux {
 	l := &Linux{Machine: NewMachine(files), Kernel: fakekernel.New()}

@@ -32,6 +32,7 @@ type Backend struct {
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error) {
 	names := tc.Scope(p)
 	withFeatures := map[string]bool{}
+	var fed *feed
 	for _, o := range p.Offloads {
 		withFeatures[o.Device] = true
 	}
@@ -40,6 +41,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier host.State) 
 		if err != nil {
 			return nil, err
 		}
+		fed = s.Feed
 		for _, d := range s.Devices {
 			if !contains(names, d.Name) {
 				names = append(names, d.Name)
@@ -53,7 +55,10 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier host.State) 
 	if err != nil {
 		return nil, err
 	}
-	return encode(state{State: s, Table: readTable(ctx, b.Runner)})
+	if fed, err = observeFeed(ctx, b.Runner, p, fed); err != nil {
+		return nil, err
+	}
+	return encode(state{State: s, Table: readTable(ctx, b.Runner), Feed: fed})
 }
 
 // Desire checks that the plan can be applied to what is there, and returns the
@@ -78,13 +83,16 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 	if err != nil {
 		return nil, err
 	}
-	want := state{State: tree, Table: nft.Render(p, tc.OurRoot)}
+	if err := checkFeed(s.Feed); err != nil {
+		return nil, err
+	}
+	want := state{State: tree, Table: nft.Render(p, tc.OurRoot), Feed: s.Feed.put(nft.ResolverFile(p))}
 	if others(s, p.WAN) {
 		if want.Table.Text != "" {
 			return nil, &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
 				Remedy: "plan this one with --classes off"}
 		}
-		want.Table = s.Table
+		want.Table, want.Feed = s.Table, s.Feed
 	}
 	if len(steps(s, want)) > 0 {
 		if err := b.checkChange(ctx, p, s, want); err != nil {
@@ -108,8 +116,15 @@ func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.Stat
 		}
 	}
 	without := state{State: tc.Undesire(s.State, o.State)} // a table of our name is always ours
-	if others(s) {
-		without.Table = s.Table
+	switch {
+	case others(s):
+		without.Table, without.Feed = s.Table, s.Feed
+	case o.Feed != nil:
+		without.Feed = o.Feed
+	case checkFeed(s.Feed) == nil:
+		without.Feed = s.Feed.put("")
+	default:
+		without.Feed = s.Feed
 	}
 	return encode(without)
 }
@@ -134,7 +149,8 @@ func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	return steps(a, w), append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...), nil
+	diffs := append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...)
+	return steps(a, w), append(diffs, a.Feed.differences(w.Feed)...), nil
 }
 
 // Explain turns what a failed command said into what to do about it.

@@ -180,6 +180,11 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 			f.AQMs = append(f.AQMs, plan.FIFO)
 		}
 	}
+	if found, why := findResolver(ctx, r); found != nil {
+		f.Resolver = found.Path
+	} else {
+		f.NoResolver = why
+	}
 	for _, dev := range []string{wan, lan} {
 		if dev == "" {
 			continue

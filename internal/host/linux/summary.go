@@ -130,5 +130,9 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	for _, c := range tc.Commands(blank, s.State) {
 		steps = append(steps, host.Step{Argv: c})
 	}
-	return append(steps, tableSteps(nft.Table{}, s.Table)...), nil
+	steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
+	if s.Feed != nil {
+		steps = append(append(steps, s.Feed.Files.Restore()...), host.Step{Argv: s.Feed.Restart})
+	}
+	return steps, nil
 }

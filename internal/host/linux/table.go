@@ -11,11 +11,12 @@ import (
 	"unbloat/internal/plan"
 )
 
-// A state is what is looked at, and changed, on one router: its devices, and
-// our table of nftables.
+// A state is what is looked at, and changed, on one router: its devices, our
+// table of nftables, and what its resolver is told of that.
 type state struct {
 	tc.State
 	Table nft.Table `json:"nft,omitzero"`
+	Feed  *feed     `json:"resolver,omitempty"`
 }
 
 // readTable reads our table. Where nft(8) is missing, or may not say, there is
@@ -35,7 +36,12 @@ func steps(actual, wanted state) []host.Step {
 	for _, c := range tc.Commands(actual.State, wanted.State) {
 		out = append(out, host.Step{Argv: c})
 	}
-	return append(out, tableSteps(actual.Table, wanted.Table)...)
+	table := tableSteps(actual.Table, wanted.Table)
+	feeding := actual.Feed.steps(wanted.Feed, len(table) > 0)
+	if wanted.Feed.text() == "" {
+		return append(append(out, feeding...), table...)
+	}
+	return append(append(out, table...), feeding...)
 }
 
 // tableSteps replaces the table in one transaction of nftables.

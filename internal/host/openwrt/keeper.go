@@ -3,6 +3,7 @@ package openwrt
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	"unbloat/internal/host"
@@ -43,6 +44,10 @@ func script(p plan.Plan) (string, error) {
 	if table.Text != "" {
 		line("\tnft delete table %s %s 2>/dev/null", nft.Family, nft.TableIs)
 	}
+	feed := feedPath(p)
+	if feed != "" {
+		line("\trm -f %s", feed)
+	}
 	line("\treturn 0\n}\n\nstart_service() {\n\tstop_service")
 	for _, argv := range commands {
 		line("\t%s || return 1", strings.Join(argv, " "))
@@ -50,8 +55,26 @@ func script(p plan.Plan) (string, error) {
 	if table.Text != "" {
 		line("\tnft -f - <<'END' || return 1\n%sEND", table.Load())
 	}
+	if feed != "" {
+		// dnsmasq's directory is in memory here; it asks anew for names that it knew before the table was there.
+		line("\tcat > %s <<'END'\n%sEND\n\t/etc/init.d/dnsmasq restart", feed, nft.ResolverFile(p))
+	}
 	line("}\n\nservice_triggers() {\n\tprocd_add_raw_trigger \"interface.*.up\" 2000 %s restart\n}", InitScript)
 	return b.String(), nil
+}
+
+// feedPath is the file by which dnsmasq fills the sets of rules that name
+// domains; "" if there are none, or it is no path of that file's.
+func feedPath(p plan.Plan) string {
+	if nft.ResolverFile(p) == "" || p.Basis == nil {
+		return ""
+	}
+	at := p.Basis.Facts.Resolver
+	plain := !strings.ContainsFunc(at, func(c rune) bool { return strings.ContainsRune(" '\"\\$`;|&<>()*?\n", c) })
+	if !plain || path.Base(at) != nft.ResolverName || !path.IsAbs(at) {
+		return ""
+	}
+	return at
 }
 
 // Keep writes the script and enables it.

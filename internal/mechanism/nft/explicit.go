@@ -215,18 +215,3 @@ func (r renderer) ruleSets() {
 		}
 	}
 }
-
-// Resolver returns the lines by which dnsmasq (2.87 or newer, built with
-// nftset) fills the sets of the rules that name domains; nil if none does.
-func Resolver(p plan.Plan) []string {
-	if p.Classes == nil {
-		return nil
-	}
-	var out []string
-	for i, x := range p.Classes.Rules {
-		if len(x.Domain) > 0 {
-			out = append(out, fmt.Sprintf("nftset=/%s/4#%s#%s#far4_%d,6#%s#%s#far6_%d", strings.Join(x.Domain, "/"), Family, TableIs, i+1, Family, TableIs, i+1))
-		}
-	}
-	return out
-}

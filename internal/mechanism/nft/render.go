@@ -84,24 +84,9 @@ func (r renderer) verdicts(d plan.Direction) {
 	}
 }
 
-// acks is the lane of acknowledgements: interactive, but where CAKE has a tin
-// between that class and voice it is that one, so that a hundred connections
-// that begin to send do not hold up the acknowledgements of others.
+// acks is the lane of acknowledgements.
 func (r renderer) acks(d plan.Direction) plan.Share {
-	voice, _ := r.p.Classes.Share(d, plan.Voice)
-	lane, _ := r.p.Classes.Share(d, plan.Interactive)
-	lane.Class = "acks"
-	if s := r.shaper(d); s != nil && s.AQM == plan.CAKE && voice.Tin > lane.Tin+1 {
-		lane.Tin = voice.Tin - 1
-	}
-	return lane
-}
-
-func (r renderer) shaper(d plan.Direction) *plan.Shaper {
-	if d == plan.DirectionUp {
-		return r.p.Up
-	}
-	return r.p.Down
+	return plan.Share{Class: "acks", Tin: plan.AckTin(r.shares(d))}
 }
 
 // Minor returns the class of the shaper's root qdisc that stands for a tin: of

@@ -6,6 +6,7 @@ import (
 
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // markMask is the part of a connection's mark that says its class, as tc(8)
@@ -31,32 +32,49 @@ func cakeClasses(s plan.Shaper, shares []plan.Share) Tree {
 	return Tree{Qdiscs: []Qdisc{q}, Filters: filters}
 }
 
+// lanesID is the HTB class that bounds the interactive class and its
+// acknowledgements, which go first in it and have two thirds of what it is
+// guaranteed: packets of 66 bytes that are for two of 1514.
+const lanesID = OurRoot + "20"
+
 // htbClasses returns an HTB class for each class of the plan, with a fq_codel
-// of its own.
+// of its own, and one for acknowledgements.
 func htbClasses(s plan.Shaper, shares []plan.Share, mtu int) Tree {
-	minor := func(t plan.Tin) string { return strconv.FormatInt(0x10+int64(t), 16) }
 	t := Tree{
 		Qdiscs: []Qdisc{{Kind: "htb", Handle: OurRoot, Parent: rootAt, Stab: stab(s), Options: Options{
 			"default": {Is: "0x10"}, "direct_qlen": num(1000)}}},
 		Classes: []Class{{Kind: "htb", ID: rootClass, Parent: OurRoot, Inner: true, Options: classOptions(s)}},
 	}
-	for i, sh := range shares {
-		id := OurRoot + minor(sh.Tin)
-		if sh.Class == plan.Normal {
-			t.Qdiscs[0].Options["default"] = Value{Is: "0x" + minor(sh.Tin)}
+	prio := 0
+	leaf := func(tin plan.Tin, parent string, least, most unit.Rate) {
+		id := OurRoot + strconv.FormatInt(int64(nft.HTBMinor(tin)), 16)
+		o := classBetween(s, max(min(least, most), plan.MinRate), most)
+		o["prio"] = num(prio)
+		t.Classes = append(t.Classes, Class{Kind: "htb", ID: id, Parent: parent, Options: o})
+		t.Qdiscs = append(t.Qdiscs, Qdisc{Kind: "fq_codel", Handle: fmt.Sprintf("%x:", 0xb10b+prio), Parent: id, Options: fqCodelOptions(s, mtu)})
+		if s.IngressOf != "" {
+			t.Filters = append(t.Filters, Filter{Kind: "fw", Parent: OurRoot, Protocol: "all", Pref: OurPref,
+				Handle: fmt.Sprintf("0x%x/%s", int(tin)<<nft.MarkShift, markMask), Args: []string{"classid", id}})
 		}
+		prio++
+	}
+	for _, sh := range shares {
 		most := sh.Limit
 		if most == 0 {
 			most = s.Rate
 		}
-		o := classBetween(s, max(min(sh.Guarantee, most), plan.MinRate), most)
-		o["prio"] = num(i)
-		t.Classes = append(t.Classes, Class{Kind: "htb", ID: id, Parent: rootClass, Options: o})
-		t.Qdiscs = append(t.Qdiscs, Qdisc{Kind: "fq_codel", Handle: fmt.Sprintf("%x:", 0xb10b+i), Parent: id, Options: fqCodelOptions(s, mtu)})
-		if s.IngressOf != "" {
-			t.Filters = append(t.Filters, Filter{Kind: "fw", Parent: OurRoot, Protocol: "all", Pref: OurPref,
-				Handle: fmt.Sprintf("0x%x/%s", int(sh.Tin)<<nft.MarkShift, markMask), Args: []string{"classid", id}})
+		least := max(min(sh.Guarantee, most), plan.MinRate)
+		acks := plan.AckTin(shares)
+		switch {
+		case sh.Class == plan.Interactive && acks != sh.Tin:
+			t.Classes = append(t.Classes, Class{Kind: "htb", ID: lanesID, Parent: rootClass, Inner: true, Options: classBetween(s, least, most)})
+			leaf(acks, lanesID, least*2/3, most)
+			leaf(sh.Tin, lanesID, least/3, most)
+			continue
+		case sh.Class == plan.Normal:
+			t.Qdiscs[0].Options["default"] = Value{Is: "0x" + strconv.FormatInt(int64(nft.HTBMinor(sh.Tin)), 16)}
 		}
+		leaf(sh.Tin, rootClass, least, most)
 	}
 	sortMarks(t.Filters)
 	return t

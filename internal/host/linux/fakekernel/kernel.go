@@ -150,9 +150,12 @@ func (k *Kernel) Text() string {
 		for _, f := range slices.Sorted(maps.Keys(d.Features)) {
 			fmt.Fprintf(&b, " feature %s %v\n", f, d.Features[f])
 		}
-		b.WriteString(" " + d.qdiscJSON() + d.classText())
-		inOrder := slices.SortedStableFunc(slices.Values(d.filters), func(a, b *filter) int { return strings.Compare(a.parent, b.parent) })
-		for _, f := range inOrder {
+		inOrder := *d // the order of making is nothing that the kernel keeps
+		inOrder.qdiscs = slices.SortedFunc(slices.Values(d.qdiscs), func(a, b *qdisc) int { return strings.Compare(a.parent, b.parent) })
+		inOrder.classes = slices.SortedFunc(slices.Values(d.classes), func(a, b *class) int { return strings.Compare(a.id, b.id) })
+		b.WriteString(" " + inOrder.qdiscJSON() + inOrder.classText())
+		filters := slices.SortedStableFunc(slices.Values(d.filters), func(a, b *filter) int { return strings.Compare(a.parent, b.parent) })
+		for _, f := range filters {
 			fmt.Fprintf(&b, " filter %+v\n", *f)
 		}
 	}
