@@ -10,71 +10,142 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serverBatch is how many datagrams one system call reads or answers.
-const serverBatch = 64
+// How many datagrams one system call reads, and how many answers one sends:
+// few enough that the last, which has been stamped as sent, leaves within a
+// tenth of a millisecond.
+const (
+	serverBatch = 128
+	answerBatch = 32
+)
 
-// A packetBatch is the memory of a batch, in and out.
+// A packetBatch is the memory of a batch, in and out. The functions that make
+// the system calls are made once and talk by its fields, so that a batch
+// allocates nothing.
 type packetBatch struct {
-	in, out   [serverBatch]mmsg
-	inV, outV [serverBatch]unix.Iovec
-	names     [serverBatch]unix.RawSockaddrInet6 // which also holds an IPv4 one
-	bufs      [serverBatch][slotSize]byte
-	oobs      [serverBatch][256]byte
-	locals    [serverBatch][oobLocal]byte
+	in     [serverBatch]mmsg
+	inV    [serverBatch]unix.Iovec
+	names  [serverBatch]unix.RawSockaddrInet6 // which also holds an IPv4 one
+	bufs   [serverBatch][slotSize]byte
+	oobs   [serverBatch][oobSize]byte
+	out    [answerBatch]mmsg
+	outV   [answerBatch]unix.Iovec
+	locals [answerBatch][oobLocal]byte
+	from   Peer
+
+	socket    *packetSocket
+	gate      syscall.RawConn
+	read      func(fd uintptr)
+	write     func(fd uintptr)
+	arm       func(fd uintptr)
+	open      func(fd uintptr) bool
+	socketFD  int
+	got       int // datagrams read
+	sent, all int // answers sent, of so many
+	events    [1]unix.EpollEvent
+	load      moderation
+}
+
+func newPacketBatch(s *packetSocket) (*packetBatch, error) {
+	gate, err := s.gate.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	p := &packetBatch{socket: s, gate: gate}
+	for i := range p.in {
+		p.offer(i)
+	}
+	p.read = func(fd uintptr) {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&p.in[0])), serverBatch, unix.MSG_DONTWAIT, 0, 0)
+		p.socketFD, p.got = int(fd), int(n)
+		if errno != 0 { // there is nothing, or ICMP reports of earlier answers, once
+			p.got = 0
+		}
+	}
+	p.write = func(fd uintptr) {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&p.out[p.sent])), uintptr(p.all-p.sent), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+		if errno != 0 {
+			n = 0
+		}
+		p.sent += max(int(n), 1) // past the one that was not taken
+	}
+	p.arm = func(fd uintptr) {
+		_ = unix.EpollCtl(int(fd), unix.EPOLL_CTL_MOD, p.socketFD, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT})
+	}
+	p.open = func(fd uintptr) bool {
+		n, err := unix.EpollWait(int(fd), p.events[:], 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	}
+	return p, nil
 }
 
 // serve handles datagrams in batches: at 100 000 a second a system call for
 // each costs more than all else.
 func (s *PacketServer) serve(handle Handler) error {
-	raw, err := s.conn.SyscallConn()
+	p, err := newPacketBatch(s.socket)
 	if err != nil {
-		return s.serveEach(handle)
+		return nil // closed
 	}
-	p := &packetBatch{}
-	for round := 0; ; round++ {
-		n, err := p.receive(raw)
-		if err != nil {
-			return nil // closed
-		}
+	for round := 0; p.receive() == nil; round++ {
 		if round%16 == 0 {
 			s.stamp.look()
 		}
 		now, answers := s.clock.Now(), 0
-		for i := range n {
-			oob := p.oobs[i][:min(int(p.in[i].hdr.Controllen), len(p.oobs[i]))]
-			from := Peer{Addr: p.address(i)}
-			from.n = putLocal(from.local[:], oob)
-			b := handle(&from, s.stamp.instant(kernelStamp(oob), now), p.bufs[i][:min(p.in[i].len, slotSize)])
+		for i := range p.got {
+			oob := p.oobs[i][:min(int(p.in[i].hdr.Controllen), oobSize)]
+			p.from.Addr = p.address(i)
+			p.from.n = putLocal(p.from.local[:], oob)
+			b := handle(&p.from, s.stamp.instant(kernelStamp(oob), now), p.bufs[i][:min(p.in[i].len, slotSize)])
 			if len(b) > 0 {
-				p.answer(answers, i, &from, b)
+				p.answer(answers, i, &p.from, b)
 				answers++
 			}
+			if answers == answerBatch || i == p.got-1 {
+				p.send(answers)
+				answers = 0
+			}
 		}
-		p.send(raw, answers)
+		rest := p.load.rest(now, p.got)
+		switch {
+		case p.got == serverBatch: // there may be more
+		case rest > 0:
+			if !s.socket.sleep.Until(now.Add(rest)) {
+				return nil
+			}
+		case p.got == 0:
+			if p.wait() != nil {
+				return nil
+			}
+		}
 	}
+	return nil
 }
 
-// receive waits for datagrams and reads a batch of them.
-func (p *packetBatch) receive(raw syscall.RawConn) (n int, err error) {
-	for i := range p.in {
-		h := &p.in[i].hdr
-		p.inV[i].Base = &p.bufs[i][0]
-		p.inV[i].SetLen(slotSize)
-		h.Name, h.Namelen = (*byte)(unsafe.Pointer(&p.names[i])), unix.SizeofSockaddrInet6
-		h.Iov = &p.inV[i]
-		h.SetIovlen(1)
-		h.Control = &p.oobs[i][0]
-		h.SetControllen(len(p.oobs[i]))
+// wait returns when there is something to read, or the socket is closed.
+func (p *packetBatch) wait() error {
+	if err := p.gate.Control(p.arm); err != nil {
+		return err
 	}
-	err = raw.Read(func(fd uintptr) bool {
-		r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&p.in[0])), serverBatch, unix.MSG_DONTWAIT, 0, 0)
-		n = 0
-		if errno == 0 {
-			n = int(r)
-		}
-		return errno != unix.EAGAIN // other errors are what ICMP reports of earlier answers
-	})
-	return n, err
+	return p.gate.Read(p.open)
+}
+
+// receive reads what there is; an error says that the socket is closed.
+func (p *packetBatch) receive() error {
+	for i := range p.got {
+		p.offer(i)
+	}
+	return p.socket.raw.Control(p.read)
+}
+
+// offer prepares the i-th place for a datagram.
+func (p *packetBatch) offer(i int) {
+	h := &p.in[i].hdr
+	p.inV[i].Base = &p.bufs[i][0]
+	p.inV[i].SetLen(slotSize)
+	h.Name, h.Namelen = (*byte)(unsafe.Pointer(&p.names[i])), unix.SizeofSockaddrInet6
+	h.Iov = &p.inV[i]
+	h.SetIovlen(1)
+	h.Control = &p.oobs[i][0]
+	h.SetControllen(oobSize)
 }
 
 // address returns where the i-th datagram came from.
@@ -110,18 +181,10 @@ func (p *packetBatch) answer(k, i int, from *Peer, b []byte) {
 }
 
 // send sends n answers. What the system does not take is lost.
-func (p *packetBatch) send(raw syscall.RawConn, n int) {
-	for first := 0; first < n; {
-		sent := 0
-		err := raw.Control(func(fd uintptr) {
-			r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&p.out[first])), uintptr(n-first), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-			if errno == 0 {
-				sent = int(r)
-			}
-		})
-		if err != nil {
+func (p *packetBatch) send(n int) {
+	for p.sent, p.all = 0, n; p.sent < n; {
+		if p.socket.raw.Control(p.write) != nil {
 			return
 		}
-		first += max(sent, 1) // past the one that was not taken
 	}
 }
