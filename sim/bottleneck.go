@@ -133,7 +133,11 @@ func (n *Network) lookDown(m *modem) {
 		n.fetch(*m.line.at(farAhead))
 	}
 	if m.line.len > nearAhead {
-		n.fetchMore(*m.line.at(nearAhead))
+		f := *m.line.at(nearAhead)
+		n.fetchMore(f)
+		if s := n.shapers[Down].foresight; s != nil && f.conn >= 0 {
+			s.Soon(n.conn(uint32(f.conn)).keys.flow)
+		}
 	}
 }
 

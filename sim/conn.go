@@ -198,7 +198,7 @@ func (n *Network) conn(i uint32) *Conn { return &n.conns[i/connChunk][i%connChun
 func (n *Network) newConn() *Conn {
 	i := uint32(n.opened)
 	if i%connChunk == 0 {
-		n.conns = append(n.conns, new([connChunk]Conn))
+		n.conns = append(n.conns, make([]Conn, connChunk))
 	}
 	n.opened++
 	c := n.conn(i)

@@ -54,6 +54,7 @@ type shaper struct {
 	direction Direction
 	source    int
 	queue     aqm.Queue
+	foresight aqm.Foresight // the queue's, if it has it
 	merge     bool
 	merged    uint64
 	rules     []Rule
@@ -76,6 +77,7 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 		}
 	}
 	h.queue, h.merge, h.rules = q, s.MergeAcks, s.Rules
+	h.foresight, _ = q.(aqm.Foresight)
 	n.due[h.source] = never
 	return nil
 }
@@ -114,7 +116,7 @@ func (n *Network) shape(s *shaper, f frame) {
 	}
 	p.shaping = true
 	s.queue.Enqueue(n.now, aqm.Packet{
-		ID: uint64(uint32(f.conn))<<32 | uint64(f.id), Size: unit.Size(f.size), Flow: key.flow, Source: key.source, Destination: key.destination,
+		ID: tag(f), Size: unit.Size(f.size), Flow: key.flow, Source: key.source, Destination: key.destination,
 		Class: key.class, DSCP: s.mark(p, key.dscp), ECN: p.ecn,
 	})
 	n.pump(s)
@@ -155,6 +157,26 @@ func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
 	return true
 }
 
+// tag is what a queue knows a frame by: its packet, and so much more that it
+// can be fetched before anybody looks at the packet.
+func tag(f frame) uint64 { return uint64(uint32(f.conn))<<34 | uint64(f.kind)<<32 | uint64(f.id) }
+
+// untag returns the frame of a tag, without its size and wires.
+func untag(id uint64) frame {
+	return frame{id: uint32(id), conn: int32(id >> 34), kind: kind(id >> 32 & 3)}
+}
+
+// foresee asks for what those need that will leave the shaper's queue next.
+func (n *Network) foresee(s *shaper) {
+	next, later := s.foresight.Coming()
+	if later != 0 {
+		n.fetch(untag(later))
+	}
+	if next != 0 {
+		n.fetchMore(untag(next))
+	}
+}
+
 // pump lets go what the shaper's queue lets go now.
 func (n *Network) pump(s *shaper) {
 	for {
@@ -175,6 +197,9 @@ func (n *Network) pump(s *shaper) {
 				n.due[s.source] = max(at, n.now+1) // never stand still
 			}
 			return
+		}
+		if s.foresight != nil {
+			n.foresee(s)
 		}
 		f := n.frameOf(uint32(q.ID))
 		p := &n.packets.all[f.id]

@@ -72,9 +72,9 @@ type Network struct {
 	packets slab
 	modems  [2]modem
 	shapers [2]shaper
-	wires   [2][]*wire         // by direction, and by distance: index 0 is the line's own
-	conns   []*[connChunk]Conn // in pieces of memory that stay where they are
-	opened  int                // connections in them
+	wires   [2][]*wire // by direction, and by distance: index 0 is the line's own
+	conns   [][]Conn   // connChunk each, in pieces of memory that stay where they are
+	opened  int        // connections in them
 	streams []*Stream
 	apps    []*App
 	random  *rand.Rand
@@ -278,6 +278,9 @@ func (n *Network) fetchMore(f frame) {
 	switch f.kind {
 	case kindData:
 		c := n.conn(uint32(f.conn))
+		if s := n.shapers[c.direction.reverse()].foresight; s != nil {
+			s.Soon(c.keys.flow) // for the acknowledgement
+		}
 		if k := len(c.bins); k > 0 && n.now >= c.binEnd-unit.Instant(time.Millisecond) {
 			near.Lines(unsafe.Pointer(&c.bins[k-1]), 2)
 		}

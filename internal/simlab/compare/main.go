@@ -88,7 +88,8 @@ func run(ctx context.Context, out io.Writer, binary, cache string, seeds int, ve
 func measured(ctx context.Context, binary, cache, file string, cases []string) (*lab.Result, error) {
 	kept := ""
 	if cache != "" {
-		kept = filepath.Join(cache, strings.TrimSuffix(filepath.Base(file), ".toml")+".json")
+		// Of the whole path: two folders may have a scenario of the same name.
+		kept = filepath.Join(cache, strings.ReplaceAll(strings.TrimSuffix(filepath.ToSlash(file), ".toml"), "/", "_")+".json")
 	}
 	text, err := os.ReadFile(kept)
 	if err != nil {
