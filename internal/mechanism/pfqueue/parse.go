@@ -57,6 +57,9 @@ func (rs *Ruleset) parseLine(line string, macros map[string]string) error {
 		return err
 	}
 	words := tokens(line)
+	if len(words) == 0 { // of macros without a value
+		return nil
+	}
 	switch words[0] {
 	case "queue":
 		q, err := parseQueue(words[1:])
