@@ -6,10 +6,14 @@ import (
 	"strconv"
 )
 
-// noClasses says why what was asked of classes is not there.
-func (m *maker) noClasses() {
-	m.warning("classes: %s with %s cannot be told of them: %s; every flow is treated alike", m.platform.name, m.aqm,
-		cmp.Or(m.platform.classesLost, "nothing there tells flows apart"))
+// noClasses says why there are none: as a warning where somebody asked for them.
+func (m *maker) noClasses(asked bool) {
+	if asked {
+		m.warning("classes: %s with %s cannot be told of them: %s; every flow is treated alike", m.platform.name, m.aqm,
+			cmp.Or(m.platform.classesLost, "nothing there tells flows apart"))
+	} else if m.platform.classesLost != "" {
+		m.because("classes", "none", "%s", m.platform.classesLost)
+	}
 }
 
 // explicitAlone leaves of the classes what a platform knows that goes by

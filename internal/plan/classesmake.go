@@ -45,9 +45,7 @@ func (m *maker) wantClasses() bool {
 	case m.platform.classesAsked && m.aqm == FQCoDel:
 		return asked // one queue does more for who names nothing
 	case !m.platform.classes || !able:
-		if asked {
-			m.noClasses()
-		}
+		m.noClasses(asked)
 		return false
 	case m.facts.NoClasses != "":
 		m.because("classes", "none", "%s", m.facts.NoClasses)

@@ -92,6 +92,7 @@ func linuxPlatform(name string) platform {
 	case OpenWrt:
 		p.wan, p.lan = "wan", "br-lan"
 		p.aqms, p.sides = []AQM{CAKE, FQCoDel}, []Side{SideIFB}
+		p.classesLost = "sqm-scripts gives its queue no handle that nftables' rules could name, and hands no mark to its ifb; without it (`unbloat apply --own-tc`, a plan for linux) this router has them"
 		p.step = unit.KbitPerSecond
 		p.rates, p.ratesWhy = "whole kbit/s", "/etc/config/sqm takes no others; what is wished is rounded down"
 	case ClearOS:

@@ -27,11 +27,16 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
 func domainPlan(t *testing.T, r host.Runner) plan.Plan {
 	t.Helper()
+	return domainPlanFor(t, r, "zoom.us")
+}
+
+func domainPlanFor(t *testing.T, r host.Runner, name string) plan.Plan {
+	t.Helper()
 	facts, err := linux.Detect(t.Context(), r, "wan", "lan")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Domain: []string{"zoom.us"}}}}
+	w := plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Domain: []string{name}}}}
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: w})
 	if err != nil {
 		t.Fatal(err)
