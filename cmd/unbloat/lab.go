@@ -31,7 +31,7 @@ figures are exact on any machine; "unbloat lab kernel" builds the kernel for it.
   unbloat lab run ./my-line.toml --case before --json
   unbloat lab shell seed-000 --node router`,
 	})
-	c.AddCommand(newLabListCommand(), newLabRunCommand(), newLabShellCommand(), newLabKernelCommand())
+	c.AddCommand(newLabListCommand(), newLabRunCommand(), newLabCompareCommand(), newLabShellCommand(), newLabKernelCommand())
 	return c
 }
 

@@ -10,8 +10,9 @@ import (
 	"unbloat/scenarios"
 )
 
-// run runs an embedded scenario on the virtual engine, with the unbloat of this tree.
-func run(t *testing.T, name string) map[string]lab.CaseResult {
+// run runs an embedded scenario on the virtual engine, with the unbloat of this
+// tree: all of its cases, or the named ones.
+func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
 	t.Helper()
 	if _, err := lab.FindKernel(lab.Virtual); err != nil {
 		t.Skipf("SKIPPED: %v", err)
@@ -24,7 +25,7 @@ func run(t *testing.T, name string) map[string]lab.CaseResult {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Binary: labtest.Binary(t)})
+	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: only, Binary: labtest.Binary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

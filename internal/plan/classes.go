@@ -49,17 +49,19 @@ type Classes struct {
 // Behaviour is what tells the class of a flow that no rule names. Rates count
 // IP packets. Every memory that it needs is bounded by Flows.
 type Behaviour struct {
-	CalmPackets int       `json:"calm_packets"`      // a second: a flow that sends more, or more bytes, is not calm
-	CalmRate    unit.Rate `json:"calm_bps"`          //
-	SmallPacket unit.Size `json:"small_packet"`      // IP bytes: calm flows of packets up to this are voice, of larger ones interactive
-	FirstBytes  unit.Size `json:"first_bytes"`       // of a connection, counted both ways: interactive on the way down
-	FirstUp     unit.Size `json:"first_bytes_up"`    // and on the way up
-	HeavyBytes  unit.Size `json:"heavy_bytes"`       // from here on a connection counts as heavy
-	LongBytes   unit.Size `json:"long_bytes"`        // and from here on it is bulk
-	HeavyOfHost int       `json:"heavy_connections"` // more than this many heavy connections of one host: those above are bulk
-	Peers       int       `json:"peers"`             // more than this many new partners of one UDP port: a swarm, which is bulk
-	Names       int       `json:"names_per_second"`  // DNS queries and pings of one host that are voice
-	Flows       int       `json:"flows"`             // most flows that are remembered, for each of IPv4 and IPv6 and each direction
+	CalmPackets int       `json:"calm_packets"`        // a second: a flow that sends more, or more bytes, is not calm
+	CalmRate    unit.Rate `json:"calm_bps"`            //
+	CalmOfHost  unit.Rate `json:"calm_of_host_bps"`    // a machine whose calm flows together receive more has none, so that many do not gain what one cannot
+	CalmOfUp    unit.Rate `json:"calm_of_host_up_bps"` // or send more
+	SmallPacket unit.Size `json:"small_packet"`        // IP bytes: calm flows of packets up to this are voice, of larger ones interactive
+	FirstBytes  unit.Size `json:"first_bytes"`         // of a connection, counted both ways: interactive on the way down
+	FirstUp     unit.Size `json:"first_bytes_up"`      // and on the way up
+	HeavyBytes  unit.Size `json:"heavy_bytes"`         // from here on a connection counts as heavy
+	LongBytes   unit.Size `json:"long_bytes"`          // and from here on it is bulk
+	HeavyOfHost int       `json:"heavy_connections"`   // more than this many heavy connections of one host: those above are bulk
+	Peers       int       `json:"peers"`               // more than this many new partners of one UDP port: a swarm, which is bulk
+	Names       int       `json:"names_per_second"`    // DNS queries and pings of one host that are voice
+	Flows       int       `json:"flows"`               // most flows that are remembered, for each of IPv4 and IPv6 and each direction
 }
 
 // A Rule gives traffic a class. What is empty matches everything; a rule that

@@ -16,6 +16,7 @@ import (
 const (
 	calmPackets = 160
 	calmRate    = 200 * unit.KbitPerSecond
+	calmOfHost  = 400 * unit.KbitPerSecond // at least; else an eighth of the line
 	smallPacket = 320
 	leastFirst  = 16 * unit.KB
 	mostFirst   = 128 * unit.KB
@@ -207,6 +208,7 @@ func (m *maker) behaviour() Behaviour {
 	line := max(down, up)
 	b := Behaviour{
 		CalmPackets: calmPackets, CalmRate: calmRate, SmallPacket: smallPacket,
+		CalmOfHost: max(down/8, calmOfHost), CalmOfUp: max(up/8, calmOfHost),
 		FirstBytes:  whole(min(max(line.Bytes(20*time.Millisecond), leastFirst), mostFirst)),
 		FirstUp:     whole(min(max(up.Bytes(20*time.Millisecond), leastFirst), mostFirst)),
 		HeavyBytes:  leastHeavy,
@@ -250,7 +252,8 @@ func (m *maker) explainClasses(c *Classes) {
 	}
 	b := c.Behaviour
 	what := map[Class]string{
-		Voice: fmt.Sprintf("small packets (up to %s) of flows that stay below %d a second and %s and are answered; DNS and ping, up to %d a second of each machine", b.SmallPacket, b.CalmPackets, b.CalmRate, b.Names),
+		Voice: fmt.Sprintf("small packets (up to %s) of flows that stay below %d a second and %s and are answered, until those of one machine together exceed %s down or %s up; DNS and ping, up to %d a second of each machine",
+			b.SmallPacket, b.CalmPackets, b.CalmRate, b.CalmOfHost.Short(), b.CalmOfUp.Short(), b.Names),
 		Interactive: fmt.Sprintf("acknowledgements without data and small packets of busy flows, ahead of the rest of the class; the first %s down and %s up of a TCP connection; calm flows of larger packets",
 			b.FirstBytes, b.FirstUp),
 		Normal: "everything else; a flow that stops being calm comes here at once, and stays for 10 s",
@@ -328,6 +331,14 @@ func (c *Classes) Share(d Direction, class Class) (Share, bool) {
 	return list[i], true
 }
 
+// CalmOf returns what the calm flows of one machine may have together in a direction.
+func (b Behaviour) CalmOf(d Direction) unit.Rate {
+	if d == DirectionUp {
+		return b.CalmOfUp
+	}
+	return b.CalmOfHost
+}
+
 // Of returns the shares of one direction; nil if it has no classes.
 func (c *Classes) Of(down bool) []Share {
 	switch {
@@ -351,6 +362,8 @@ func (c *Classes) validate(p Plan) error {
 	errs := []error{
 		within("classes.behaviour.calm_packets", b.CalmPackets, 1, 100_000),
 		within("classes.behaviour.calm_bps", int64(b.CalmRate), 8000, int64(MaxRate)),
+		within("classes.behaviour.calm_of_host_bps", int64(b.CalmOfHost), 8000, int64(MaxRate)),
+		within("classes.behaviour.calm_of_host_up_bps", int64(b.CalmOfUp), 8000, int64(MaxRate)),
 		within("classes.behaviour.small_packet", b.SmallPacket, 64, 1500),
 		within("classes.behaviour.first_bytes", b.FirstBytes, 0, 1<<40),
 		within("classes.behaviour.first_bytes_up", b.FirstUp, 0, 1<<40),

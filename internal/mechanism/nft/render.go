@@ -123,8 +123,12 @@ func (r renderer) meters(d plan.Direction) {
 	for _, f := range families() {
 		home, homePort, _, _ := f.ends(d)
 		set := func(name string) string { return fmt.Sprintf("@%s%s", name, f.n) }
+		most := int64(b.CalmOf(d)) / 8
 		r.w.chain(fmt.Sprintf("%s_calm%s", d, f.n),
+			fmt.Sprintf("%s @crowd%s_%s goto %s_data", home, f.n, d, d),
 			fmt.Sprintf("%s @busy%s_%s goto %s_busy", f.flow(d), f.n, d, d),
+			fmt.Sprintf("update @hosts%s_%s { %s limit rate over %d bytes/second burst %d bytes } update @crowd%s_%s { %s } goto %s_data",
+				f.n, d, home, most, max(most/2, 3000), f.n, d, home, d),
 			fmt.Sprintf("update @calm%s_%s { %s limit rate %d/second burst %d packets limit rate %d bytes/second burst %d bytes } goto %s_is_calm",
 				f.n, d, f.flow(d), b.CalmPackets, b.CalmPackets/2+1, int64(b.CalmRate)/8, max(int64(b.CalmRate)/16, 3000), d),
 			fmt.Sprintf("add @busy%s_%s { %s }", f.n, d, f.flow(d)),
@@ -184,6 +188,8 @@ func (r renderer) sets() {
 			}
 			r.w.set(fmt.Sprintf("calm%s_%s", f.n, d), flow, "20s", n)
 			r.w.set(fmt.Sprintf("busy%s_%s", f.n, d), flow, "10s", n)
+			r.w.set(fmt.Sprintf("hosts%s_%s", f.n, d), f.addr, "20s", max(n/8, 16))
+			r.w.set(fmt.Sprintf("crowd%s_%s", f.n, d), f.addr, "10s", max(n/8, 16))
 			r.w.set(fmt.Sprintf("names%s_%s", f.n, d), f.addr, "1m", max(n/8, 16))
 		}
 		if r.byMark(plan.DirectionDown) && r.shares(plan.DirectionUp) != nil {

@@ -152,6 +152,10 @@ func decideTCP(b plan.Behaviour, d plan.Direction, f Flow, c Connection, in func
 func decideCalm(b plan.Behaviour, d plan.Direction, f Flow, c Connection, in func(set, key string) bool, v verdict) Verdict {
 	limit := fmt.Sprintf("%d packets and %s a second", b.CalmPackets, b.CalmRate)
 	switch {
+	case in("crowd"+f.n()+"_"+string(d), f.Home.Addr().String()):
+		out := decideData(b, c, v)
+		out.Rule = "crowd: the calm flows of its machine exceeded " + b.CalmOf(d).Short() + " within the last 10 s; " + out.Rule
+		return out
 	case !in("busy"+f.n()+"_"+string(d), f.Key()):
 		if f.Packet > b.SmallPacket {
 			return v(plan.Interactive, "calm: below %s; of packets larger than %s", limit, b.SmallPacket)

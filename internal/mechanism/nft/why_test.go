@@ -33,6 +33,7 @@ func TestDecide(t *testing.T) {
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, known, "", plan.Voice, "calm"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, known, "", plan.Interactive, "larger than"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, known, "busy4_up", plan.Normal, "busy"},
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, known, "crowd4_up", plan.Normal, "of its machine exceeded 625 kbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 200, nft.Connection{Known: true}, "", plan.Normal, "nobody has answered"},
 		{"udp 10.1.0.2:6881 > 198.51.100.9:6881", 200, known, "swarm4", plan.Bulk, "swarm"},
 		{"udp 10.1.0.2:5004 > 203.0.113.9:19305", 1200, known, "", plan.Voice, "rule 1"},

@@ -1,0 +1,56 @@
+package lab_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/household"
+	"unbloat/internal/lab"
+	"unbloat/internal/scenario"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// The table that `unbloat lab compare` prints: a row a scenario, a column a
+// case; what everybody got through, and the worst of the calls.
+func TestWriteTable(t *testing.T) {
+	s := &scenario.Scenario{
+		Name: "home",
+		Line: scenario.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond, RTT: 34 * time.Millisecond},
+		Loads: []scenario.Load{
+			{Kind: scenario.Torrent, Flows: 1, Host: 1, Peers: 40, Transport: "utp"}, {Kind: scenario.IMAP, Flows: 1, Host: 1, Messages: 9},
+			{Kind: scenario.Web, Flows: 2, Host: 1}, {Kind: scenario.VoIP, Flows: 1, Host: 1}, {Kind: scenario.VoIP, Flows: 1, Host: 2},
+		},
+		Cases: []scenario.Case{{Name: "fq_codel"}, {Name: "ours"}},
+	}
+	test := func(p95, loss float64) *verdict.Test {
+		return &verdict.Test{Valid: true, Loaded: &verdict.Phase{Latency: verdict.Latency{IncreaseMs: verdict.Quantiles{P95: p95}, Loss: loss}}}
+	}
+	call := func(v *verdict.Voice) lab.LoadResult {
+		return lab.LoadResult{Kind: scenario.VoIP, Felt: household.Felt{Voice: v}}
+	}
+	r := &lab.Result{Cases: []lab.CaseResult{
+		{Name: "fq_codel", Test: test(223.4, 0.125), Loads: []lab.LoadResult{call(&verdict.Voice{MOS: 4.1}), call(nil),
+			{Kind: scenario.IMAP, Felt: household.Felt{Mail: &household.MailResult{Messages: 7, Of: 9, Seconds: 30}}}}},
+		{Name: "ours", Test: test(3.14, 0), Loads: []lab.LoadResult{
+			{Kind: scenario.Torrent, GoodputDownBps: 2e6, GoodputUpBps: 6e5, Felt: household.Felt{Torrent: &household.TorrentResult{}}},
+			{Kind: scenario.IMAP, Felt: household.Felt{Mail: &household.MailResult{Messages: 9, Of: 9, Seconds: 20.25, Done: true}}},
+			{Kind: scenario.Web, Felt: household.Felt{Web: &household.WebResult{Pages: 3, LoadMs: verdict.Quantiles{P50: 1270}}}},
+			call(&verdict.Voice{MOS: 4.39}), call(&verdict.Voice{MOS: 4.2})}},
+	}}
+	var out strings.Builder
+	if err := lab.WriteTable(&out, []lab.Row{{Scenario: s, Result: r}}, lab.CompareCases()); err != nil {
+		t.Fatal(err)
+	}
+	want := `| scenario | before | fq_codel | cake | ours |
+|---|---|---|---|---|
+| home: 25/1 Mbit/s, 34 ms; 40 utp peers, 9 messages, 2 × web, voip, voip | – | +223 ms, 12 % lost; MOS 1.00; 7 of 9 messages in 30 s | – | +3.1 ms; MOS 4.20; torrent 2/0.6 Mbit/s; mail in 20.2 s; pages in 1.27 s |
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	if got := lab.Chosen(s, lab.CompareCases()); len(got) != 2 || got[0] != "fq_codel" || got[1] != "ours" {
+		t.Errorf("the scenario's cases of the table: %v", got)
+	}
+}

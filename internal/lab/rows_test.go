@@ -1,0 +1,119 @@
+package lab_test
+
+import (
+	"testing"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/scenario"
+	"unbloat/unit"
+)
+
+// What a G.711 call and the probe take of a direction, with all headers.
+const (
+	callWire  = 50 * 214 * 8
+	probeWire = 50 * 142 * 8
+	// payloadShare is what of a full packet on the wire is a TCP connection's own.
+	payloadShare = 1448.0 / 1514
+)
+
+// clear checks that every call of a case sounds as it should, and lost nothing.
+func clear(t *testing.T, name string, c lab.CaseResult, mos float64) {
+	t.Helper()
+	worst, ok := lab.WorstCall(c)
+	if !ok {
+		t.Fatalf("%s: nobody calls", name)
+	}
+	atLeast(t, name+": MOS of the worst call", worst, mos)
+	for _, l := range c.Loads {
+		if l.Kind == scenario.VoIP {
+			atMost(t, name+": loss of a call", l.Latency.Loss, 0)
+		}
+	}
+}
+
+// poor checks that a case's worst call is as bad as it was found to be.
+func poor(t *testing.T, name string, c lab.CaseResult, mos float64) {
+	t.Helper()
+	worst, _ := lab.WorstCall(c)
+	atMost(t, name+": MOS of the worst call", worst, mos)
+}
+
+// loadOf returns the first load of a kind.
+func loadOf(t *testing.T, c lab.CaseResult, kind string) lab.LoadResult {
+	t.Helper()
+	for _, l := range c.Loads {
+		if l.Kind == kind {
+			return l
+		}
+	}
+	t.Fatalf("case %s has no load of kind %s", c.Name, kind)
+	return lab.LoadResult{}
+}
+
+// fairShare is the payload that TCP brings out of half of a shaped uplink, when
+// a call has taken what it needs, which is less than its own share.
+func fairShare(up unit.Rate) float64 { return (float64(up) - callWire) / 2 * payloadShare }
+
+// Two hundred uploads and a call on the same machine, which is above its fair
+// share of 5 Mbit/s: no fair queue saves it, a class does.
+func TestBulk200(t *testing.T) {
+	cases := run(t, "bulk-200", "fq_codel", "cake", "ours")
+	ours := cases["ours"]
+	clear(t, "ours", ours, 4.2)
+	atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
+	atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 7)
+	atLeast(t, "goodput up, of the line", ours.Test.Loaded.GoodputUpBps/5e6, 0.8)
+	for _, name := range []string{"fq_codel", "cake"} {
+		poor(t, name, cases[name], 2.5)
+		atLeast(t, name+": loss of the call", loadOf(t, cases[name], scenario.VoIP).Latency.Loss, 0.2)
+	}
+}
+
+// A call, pages and an upload on 1 Mbit/s: the call is clear, and pages come
+// nearly as soon as on the same line when nobody else is on it.
+func TestSlowUplink(t *testing.T) {
+	cases := run(t, "slow-uplink", "fq_codel", "cake", "ours")
+	idle := loadOf(t, run(t, "slow-uplink-idle")["before"], scenario.Web).Web
+	ours := cases["ours"]
+	clear(t, "ours", ours, 4.2)
+	web := loadOf(t, ours, scenario.Web).Web
+	atMost(t, "pages that failed", float64(web.Failed), 0)
+	atMost(t, "page load time, p50, of the idle line's", web.LoadMs.P50/idle.LoadMs.P50, 1.5)
+	atMost(t, "page load time, p95, of the idle line's", web.LoadMs.P95/idle.LoadMs.P95, 1.5)
+	poor(t, "fq_codel", cases["fq_codel"], 4)
+	call := func(name string) float64 { return loadOf(t, cases[name], scenario.VoIP).Latency.RTTMs.P95 }
+	for _, name := range []string{"fq_codel", "cake"} {
+		atLeast(t, name+": p95 of the call, of ours", call(name)/call("ours"), 1.5)
+		atLeast(t, name+": loss of the call", loadOf(t, cases[name], scenario.VoIP).Latency.Loss, 1e-6)
+	}
+}
+
+// A UDP flood of ten times the uplink: another machine's upload has its share,
+// and the call of a third is clear.
+func TestFlood(t *testing.T) {
+	ours := run(t, "flood", "ours")["ours"]
+	clear(t, "ours", ours, 4)
+	atLeast(t, "the upload, of its fair share", loadOf(t, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
+}
+
+// Fifty flows of one machine, each as calm as a call and answered as one: they
+// gain nothing over another machine's upload, and take nothing from a call.
+func TestAbuser(t *testing.T) {
+	ours := run(t, "abuser", "ours")["ours"]
+	clear(t, "ours", ours, 4)
+	atLeast(t, "the upload, of its fair share", loadOf(t, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
+}
+
+// A mail client that fetches 5000 messages: the calls are clear, and it is done
+// nearly as soon as without shaping.
+func TestMailAndCall(t *testing.T) {
+	cases := run(t, "imap", "before", "ours")
+	ours := cases["ours"]
+	clear(t, "ours", ours, 4.2)
+	mail, before := loadOf(t, ours, scenario.IMAP).Mail, loadOf(t, cases["before"], scenario.IMAP).Mail
+	if !mail.Done || !before.Done {
+		t.Fatalf("the mailbox was not fetched in time: %+v, unshaped %+v", mail, before)
+	}
+	atMost(t, "time of the sync, of the unshaped", mail.Seconds/before.Seconds, 1.1)
+	poor(t, "before", cases["before"], 4.1)
+}
