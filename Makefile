@@ -58,8 +58,10 @@ bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among 
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
 
 .PHONY: compare
-compare: build kernel ## every scenario on the real kernel, as a table
-	@for s in $$(bin/unbloat lab list | cut -d' ' -f1); do bin/unbloat lab run $$s --quiet || exit 1; echo; done
+compare: build kernel ## households and articles' lines on the real kernel, two tables: ours beside what others do
+	@bin/unbloat lab compare
+	@echo
+	@bin/unbloat lab compare --case before,seed,tuned
 
 .PHONY: compare-sim
 compare-sim: build kernel ## how the simulator agrees with the real kernel

@@ -83,7 +83,7 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 func toCompare(names, cases []string) ([]*scenario.Scenario, error) {
 	all := len(names) == 0
 	if all {
-		names = scenarios.Names()
+		names = slices.Sorted(slices.Values(scenarios.Names())) // NAME comes before NAME-…
 	}
 	var out []*scenario.Scenario
 	for _, name := range names {

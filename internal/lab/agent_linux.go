@@ -137,15 +137,3 @@ func (a *agent) shell(ctx context.Context) (*CaseResult, error) {
 	_ = cmd.Run() // a shell's exit code is its last command's
 	return &CaseResult{}, nil
 }
-
-// sleep waits for d.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}

@@ -44,7 +44,7 @@ func Household(ctx context.Context, s *scenario.Scenario, caseName, binary strin
 	if len(s.Loads) == 0 {
 		r.Test, err = h.phases(ctx, caseName)
 	} else {
-		r.Test, r.Loads, err = h.loaded(ctx, caseName)
+		err = h.loaded(ctx, &r)
 	}
 	if err != nil {
 		return err
@@ -112,10 +112,10 @@ func FlowsOf(s *scenario.Scenario) (down, up int) {
 }
 
 // loaded measures idle, and then while every load of the household runs.
-func (h *homeProcess) loaded(ctx context.Context, label string) (*verdict.Test, []LoadResult, error) {
+func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 	idle, err := h.client.Phase(ctx, h.idle())
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	d := h.scenario.Test.Seconds
 	if d == 0 {
@@ -128,31 +128,36 @@ func (h *homeProcess) loaded(ctx context.Context, label string) (*verdict.Test, 
 		}
 	}()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	for _, l := range running {
 		if err := l.start(); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
-	raw, err := h.client.Phase(ctx, measure.PhaseSpec{
-		Name: verdict.PhaseLoaded, Duration: d, CutHead: min(d/4, loadedHead), CutTail: loadedTail,
-	})
+	head := min(d/4, loadedHead)
+	line := watchLine(ctx, d, head, loadedTail)
+	raw, err := h.client.Phase(ctx, measure.PhaseSpec{Name: verdict.PhaseLoaded, Duration: d, CutHead: head, CutTail: loadedTail})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	crossing := <-line
+	if crossing.err != nil {
+		return crossing.err
+	}
+	r.LineDownBps, r.LineUpBps = crossing.down, crossing.up
 	// What the interface counted beside the probes is the household's own.
 	raw.Wire = verdict.Counted{}
 	base := verdict.NewBaseline(*idle)
-	results := make([]LoadResult, 0, len(running))
 	for _, l := range running {
 		o, err := l.outcome()
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		results = append(results, file(l.load, o, raw, base))
+		r.Loads = append(r.Loads, file(l.load, o, raw, base))
 	}
-	return h.client.Judge(label, []measure.RawPhase{*idle, *raw}), results, nil
+	r.Test = h.client.Judge(r.Name, []measure.RawPhase{*idle, *raw})
+	return nil
 }
 
 // file puts a load's outcome under the phase in which it ran.

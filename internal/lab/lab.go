@@ -61,6 +61,8 @@ type CaseResult struct {
 	Plan           *plan.Plan      `json:"plan"` // null: the router did nothing
 	Test           *verdict.Test   `json:"test"`
 	Loads          []LoadResult    `json:"loads"`
+	LineDownBps    float64         `json:"line_down_bps,omitempty"` // what crossed the line while loads ran, in Ethernet frames, in the counted window
+	LineUpBps      float64         `json:"line_up_bps,omitempty"`
 	Tune           *TuneResult     `json:"tune,omitempty"`
 	WallSeconds    float64         `json:"wall_seconds"`
 	VirtualSeconds float64         `json:"virtual_seconds"`
@@ -126,6 +128,7 @@ const (
 	ServerPort = 7676
 	routerLAN4 = "10.1.0.1"
 	routerWAN4 = "10.2.0.2"
+	ispHome    = "home" // the provider's interface towards the home
 	ispHome4   = "10.2.0.1"
 	ispNet4    = "10.3.0.1"
 )

@@ -117,3 +117,27 @@ func TestMailAndCall(t *testing.T) {
 	atMost(t, "time of the sync, of the unshaped", mail.Seconds/before.Seconds, 1.1)
 	poor(t, "before", cases["before"], 4.1)
 }
+
+// A swarm of forty on 25/1 Mbit/s: calls are clear on the same machine and on
+// another, and it still gets what the calls leave.
+func TestTorrentAndCall(t *testing.T) {
+	for _, transport := range []string{"tcp", "utp"} {
+		t.Run(transport, func(t *testing.T) {
+			cases := run(t, "torrent-"+transport, "fq_codel", "ours")
+			alone := loadOf(t, run(t, "torrent-"+transport+"-alone")["before"], scenario.Torrent)
+			ours := cases["ours"]
+			clear(t, "ours", ours, 4.2)
+			atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
+			atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 15)
+			poor(t, "fq_codel", cases["fq_codel"], 4)
+			swarm := loadOf(t, ours, scenario.Torrent)
+			// What is left of the uplink is what the calls and the probe do not take
+			// of it; what the swarm takes are its pieces and its acknowledgements.
+			const others = 2*callWire + probeWire
+			atLeast(t, "what the swarm takes of what is left of the uplink", (ours.LineUpBps-others)/(1e6-others), 0.9)
+			left := 1 - others/1e6
+			t.Logf("payload down, of what it moves alone and unshaped: %.2f", swarm.GoodputDownBps/alone.GoodputDownBps)
+			t.Logf("payload up, of what it moves alone and unshaped, on what is left: %.2f", swarm.GoodputUpBps/alone.GoodputUpBps/left)
+		})
+	}
+}

@@ -31,7 +31,7 @@ func wiring(s *scenario.Scenario, engine Engine) []batch {
 	hosts := s.Hosts()
 	cables := []cable{
 		{NodeRouter, RouterWAN, NodeModem, "m0"},
-		{NodeModem, "m1", NodeISP, "home"},
+		{NodeModem, "m1", NodeISP, ispHome},
 		{NodeISP, "net", NodeServer, "eth0"},
 	}
 	if hosts == 1 {
@@ -118,7 +118,7 @@ func addresses(node string, cables []cable, engine Engine) batch {
 		b.add("route add default via %s", ispHome4)
 		b.add("neigh replace %s lladdr %s dev %s nud permanent", ispHome4, mac(1, 1), RouterWAN)
 	case NodeISP:
-		b.add("addr add %s/24 dev home", ispHome4)
+		b.add("addr add %s/24 dev %s", ispHome4, ispHome)
 		b.add("addr add %s/24 dev net", ispNet4)
 		b.add("route add 10.1.0.0/24 via %s", routerWAN4)
 		b.add("route add %s via %s", household.Internet, ServerAddr)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Without names `lab compare` takes what has the last case, and what that is
+// compared with; a name that has none of the cases is wrong usage.
+func TestLabCompareChooses(t *testing.T) {
+	names := func(given []string, cases ...string) []string {
+		t.Helper()
+		compared, err := toCompare(given, cases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, s := range compared {
+			out = append(out, s.Name)
+		}
+		return out
+	}
+	ours := names(nil, "before", "fq_codel", "cake", "ours")
+	for _, want := range []string{"many", "flood", "slow-uplink", "slow-uplink-idle", "torrent-tcp-alone"} {
+		if !slices.Contains(ours, want) {
+			t.Errorf("%s is missing of %v", want, ours)
+		}
+	}
+	if slices.Contains(ours, "seed-000") || slices.Contains(ours, "exact-link") {
+		t.Errorf("what has no case ours is there: %v", ours)
+	}
+	seeds := names(nil, "before", "seed", "tuned")
+	if slices.ContainsFunc(seeds, func(s string) bool { return !strings.HasPrefix(s, "seed-00") }) || len(seeds) != 5 {
+		t.Errorf("the articles' lines: %v", seeds)
+	}
+	if got := names([]string{"exact-link"}, "before", "ours"); len(got) != 1 {
+		t.Errorf("named: %v", got)
+	}
+	for _, cases := range [][]string{{"ours"}, {"nobody"}} {
+		if _, err := toCompare([]string{"exact-link"}, cases); err == nil {
+			t.Errorf("exact-link has no case %v, and was taken", cases)
+		}
+	}
+	if _, err := toCompare(nil, []string{"nobody"}); err == nil {
+		t.Error("a case that no scenario has was taken")
+	}
+}

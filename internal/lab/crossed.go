@@ -1,0 +1,65 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// crossed is what went over the line in the counted window of a loaded phase.
+type crossed struct {
+	down, up float64 // bit/s, of whole Ethernet frames
+	err      error
+}
+
+// watchLine counts what crosses the line between the head and the tail of a
+// phase that begins now and lasts d: behind the modem's queues on either side.
+// The channel gives one value.
+func watchLine(ctx context.Context, d, head, tail time.Duration) <-chan crossed {
+	out := make(chan crossed, 1)
+	go func() {
+		var c crossed
+		defer func() { out <- c }()
+		var at [2]time.Time
+		var down, up [2]float64
+		for i, wait := range []time.Duration{head, d - head - tail} {
+			if c.err = sleep(ctx, wait); c.err != nil {
+				return
+			}
+			at[i] = time.Now()
+			if down[i], c.err = received(ctx, NodeRouter, RouterWAN); c.err != nil {
+				return
+			}
+			if up[i], c.err = received(ctx, NodeISP, ispHome); c.err != nil {
+				return
+			}
+		}
+		seconds := at[1].Sub(at[0]).Seconds()
+		c.down, c.up = (down[1]-down[0])*8/seconds, (up[1]-up[0])*8/seconds
+	}()
+	return out
+}
+
+// received returns how many bytes a node's interface has received.
+func received(ctx context.Context, node, dev string) (float64, error) {
+	out, err := exec.CommandContext(ctx, "ip", "netns", "exec", node, "cat", "/sys/class/net/"+dev+"/statistics/rx_bytes").Output()
+	if err != nil {
+		return 0, fmt.Errorf("count what crossed the line at %s of %s: %w", dev, node, err)
+	}
+	return strconv.ParseFloat(string(bytes.TrimSpace(out)), 64)
+}
+
+// sleep waits for d.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
