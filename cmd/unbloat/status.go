@@ -28,6 +28,8 @@ type routerStatus struct {
 	// Flows are those of each machine that the classes' meters know now, by
 	// direction and what they are: "up calm", "down busy".
 	Flows map[string]map[string]int `json:"flows,omitempty"`
+	// Machines is what each machine's connections have carried, by class.
+	Machines []linux.Traffic `json:"machines,omitempty"`
 }
 
 // A pendingState is a change that waits for confirmation.
@@ -95,6 +97,12 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 	s.AtBoot = r.keeper.Kept()
 	if r.platform == plan.Linux && s.classed() {
 		s.Flows = linux.Flows(ctx, r.runner)
+		for _, p := range s.plans() {
+			if p.Classes != nil {
+				s.Machines = linux.Machines(ctx, r.runner, p)
+				break
+			}
+		}
 	}
 	return s, nil
 }
@@ -148,7 +156,7 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 			s.printClasses(w, x.Device, c)
 		}
 	}
-	s.printHosts(w)
+	s.printHosts(w, last, since)
 	for _, p := range s.Pending {
 		fmt.Fprintf(w, "A change of %s is undone in %.0f s unless you run: unbloat confirm\n", p.WAN, max(p.Seconds, 0))
 		if p.Failure != "" {

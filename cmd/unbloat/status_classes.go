@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
@@ -77,11 +78,35 @@ func inMs(us int64) string {
 	return fmt.Sprintf("%.1f ms", unit.Ms(time.Duration(us)*time.Microsecond))
 }
 
-// printHosts says how many calm and busy flows each machine of the home has.
-// What waits and is dropped is counted by the class alone: queues know no hosts.
-func (s *routerStatus) printHosts(w io.Writer) {
+// printHosts says what flows of each machine of the home in each class, and how
+// many calm and busy flows it has. What waits and is dropped is counted by the
+// class alone: the queues tell no machines apart in what they report.
+func (s *routerStatus) printHosts(w io.Writer, last *routerStatus, since time.Duration) {
+	for _, t := range s.Machines {
+		fmt.Fprintf(w, "%s, %s: %d connections, %s up, %s down", t.Home, t.Class, t.Flows, t.Up.Short(), t.Down.Short())
+		if up, down, ok := s.machineRate(t, last, since); ok {
+			fmt.Fprintf(w, ", now %s up, %s down", up.Short(), down.Short())
+		}
+		fmt.Fprintln(w)
+	}
 	for _, h := range slices.Sorted(maps.Keys(s.Flows)) {
 		n := s.Flows[h]
 		fmt.Fprintf(w, "%s: %d calm and %d busy flows up, %d calm and %d busy down\n", h, n["up calm"], n["up busy"], n["down calm"], n["down busy"])
 	}
+}
+
+// machineRate returns how fast a machine's connections of a class have carried
+// since the last look; connections that changed class or ended meanwhile make it
+// unknown.
+func (s *routerStatus) machineRate(t linux.Traffic, last *routerStatus, since time.Duration) (up, down unit.Rate, ok bool) {
+	if last == nil || since <= 0 {
+		return 0, 0, false
+	}
+	for _, x := range last.Machines {
+		if x.Home == t.Home && x.Class == t.Class && x.Flows == t.Flows && t.Up >= x.Up && t.Down >= x.Down {
+			rate := func(n unit.Size) unit.Rate { return unit.Rate(float64(n) * 8 / since.Seconds()) }
+			return rate(t.Up - x.Up), rate(t.Down - x.Down), true
+		}
+	}
+	return 0, 0, false
 }
