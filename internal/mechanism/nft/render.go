@@ -163,11 +163,17 @@ func (r renderer) protocols(d plan.Direction) {
 	if d == plan.DirectionDown {
 		far, first = "sport", b.FirstBytes
 	}
-	r.w.chain(string(d)+"_tcp",
+	// Most packets are full ones: they meet the fewest rules.
+	firstBytes := fmt.Sprintf("ct bytes 1-%d goto %s_interactive", max(int64(first), 1), d)
+	r.w.chain(string(d)+"_small",
 		fmt.Sprintf("meta length < 128 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto %s_acks", d),
 		fmt.Sprintf("tcp %s { 53, 853 } goto %s_names", far, d),
-		fmt.Sprintf("ct bytes 1-%d goto %s_interactive", max(int64(first), 1), d),
+		firstBytes,
 		fmt.Sprintf("meta length <= %d goto %s_calm", int64(b.SmallPacket), d),
+		fmt.Sprintf("goto %s_data", d))
+	r.w.chain(string(d)+"_tcp",
+		fmt.Sprintf("meta length <= %d goto %s_small", max(int64(b.SmallPacket), 127), d),
+		firstBytes,
 		fmt.Sprintf("goto %s_data", d))
 	r.w.chain(string(d)+"_udp",
 		fmt.Sprintf("udp %s { 53, 853 } goto %s_names", far, d),

@@ -110,7 +110,7 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 		return v(class, "its mark, DSCP %d, which is trusted", f.DSCP)
 	}
 	b := p.Classes.Behaviour
-	names := slices.Contains([]uint16{53, 853}, f.Far.Port()) && f.hasPorts() || f.Protocol == "icmp"
+	names := slices.Contains([]uint16{53, 853}, f.Far.Port()) && (f.Protocol == "udp" || f.Protocol == "tcp" && f.Packet <= b.SmallPacket) || f.Protocol == "icmp"
 	switch {
 	case names:
 		return v(plan.Voice, "DNS and ping of a machine, up to %d a second; above that it is normal", b.Names)
