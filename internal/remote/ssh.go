@@ -48,7 +48,9 @@ func ParseTarget(s string) (Target, error) {
 		if _, has := u.User.Password(); has {
 			return bad("no password may be in it; use a key, or ssh-agent")
 		}
-		t.User = u.User.Username()
+		if name := u.User.Username(); name != "" {
+			t.User = name
+		}
 	}
 	if p := u.Port(); p != "" {
 		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {

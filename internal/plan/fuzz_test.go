@@ -1,0 +1,34 @@
+package plan_test
+
+import (
+	"testing"
+
+	"unbloat/internal/plan"
+)
+
+// FuzzWords: the small words of flags and class files are refused, or mean
+// something that is printed and read back as the same.
+func FuzzWords(f *testing.F) {
+	for _, s := range []string{"19302-19309", "ef", "af41", "cs6", "46", "95%", "29.1 Mbit/s", "+3%", "0x2e", "le"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := plan.ParsePortRange(s); err == nil {
+			if back, err := plan.ParsePortRange(p.String()); err != nil || back != p || p.From == 0 || p.From > p.To {
+				t.Fatalf("%q: %v, read back as %v, %v", s, p, back, err)
+			}
+		}
+		if d, err := plan.ParseDSCP(s); err == nil && d > 63 {
+			t.Fatalf("%q: code point %d", s, d)
+		}
+		if w, err := plan.ParseRateWish(s); err == nil {
+			text, err := w.MarshalText()
+			if err != nil {
+				t.Fatalf("%q: %v", s, err)
+			}
+			if back, err := plan.ParseRateWish(string(text)); err != nil || back != w {
+				t.Fatalf("%q → %q: %v, %v", s, text, back, err)
+			}
+		}
+	})
+}
