@@ -30,8 +30,12 @@ type Traffic struct {
 func Machines(ctx context.Context, r host.Runner, p plan.Plan) []Traffic {
 	out, err := host.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
 	if err != nil {
-		if out, err = host.Output(ctx, r, "conntrack", "-L", "-o", "extended"); err != nil {
-			return nil
+		for _, family := range []string{"ipv4", "ipv6"} {
+			text, err := host.Output(ctx, r, "conntrack", "-L", "-f", family, "-o", "extended")
+			if err != nil {
+				return nil
+			}
+			out = append(out, text...)
 		}
 	}
 	home := homeOf(ctx, r, p.WAN)

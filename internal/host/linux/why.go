@@ -34,7 +34,11 @@ var bytesShown = regexp.MustCompile(`bytes=(\d+)`)
 func connection(ctx context.Context, r host.Runner, f nft.Flow) nft.Connection {
 	out, err := host.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
 	if err != nil {
-		if out, err = host.Output(ctx, r, "conntrack", "-L", "-p", f.Protocol, "-o", "extended"); err != nil {
+		family := "ipv6"
+		if f.Home.Addr().Is4() {
+			family = "ipv4"
+		}
+		if out, err = host.Output(ctx, r, "conntrack", "-L", "-f", family, "-p", f.Protocol, "-o", "extended"); err != nil {
 			return nft.Connection{}
 		}
 	}

@@ -55,6 +55,8 @@ func (r renderer) direction(d plan.Direction) {
 	r.protocols(d)
 	first := r.marks(d)
 	first = append(first,
+		// Most packets of a busy line are full ones of connections that are bulk by now.
+		fmt.Sprintf("meta length > %d ct mark and 0x%08x != 0 goto %s_bulk", max(int64(r.p.Classes.Behaviour.SmallPacket), 127), uint32(isBulk), d),
 		fmt.Sprintf("meta l4proto tcp goto %s_tcp", d),
 		fmt.Sprintf("meta l4proto udp goto %s_udp", d),
 		fmt.Sprintf("meta l4proto { icmp, ipv6-icmp } goto %s_names", d),
