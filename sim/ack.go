@@ -14,6 +14,9 @@ type ack struct {
 	advanced  bool          // una moved
 	lost      int32         // newly taken for lost
 	original  bool          // delivered what was sent once, and before the state was entered
+	fack      int32         // of before it
+	echo      unit.Instant  // when what caused it was sent
+	dup       bool          // told of a copy
 	lostAgain bool          // among them what had been sent again
 	rtt       time.Duration // of the newest segment delivered that was sent once; 0: none
 	sackRTT   time.Duration // of the oldest one newly sacked that was sent once
@@ -28,7 +31,7 @@ func (c *Conn) acked(n *Network, p *packet) {
 		return
 	}
 	a := &n.ack
-	*a = ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo)}
+	*a = ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo), fack: c.fack, echo: p.echo, dup: p.dup}
 	before := c.delivered
 	if p.seq > c.una {
 		a.advanced = true
@@ -123,6 +126,11 @@ func (c *Conn) forget(s *segment) {
 // order.
 func (c *Conn) deliver(i int32, s *segment, a *ack) {
 	c.delivered++
+	if i >= c.fack {
+		c.fack = i + 1
+	} else if i < a.fack && s.flags&segTwice == 0 {
+		c.reordered = true
+	}
 	if s.flags&segTwice == 0 && i < c.high {
 		a.original = true
 	}
@@ -172,9 +180,12 @@ func (c *Conn) sack(b span, a *ack) {
 }
 
 // reorderWindow is how much later than a newer segment one may arrive before
-// it counts as lost (tcp_rack_reo_wnd). Nothing is reordered here, so three
-// segments beyond a hole settle it, as does having lost something already.
+// it counts as lost (tcp_rack_reo_wnd). While nothing has been seen to overtake,
+// three segments beyond a hole settle it, as does having lost something already.
 func (c *Conn) reorderWindow() time.Duration {
+	if c.reordered {
+		return min(c.minRTT.value/4, c.rtt.smoothed())
+	}
 	if c.state == stateRecovery || c.state == stateLoss || c.sacked >= 3 {
 		return 0
 	}
@@ -256,7 +267,7 @@ func (c *Conn) afterReordering(n *Network) {
 // advance moves the state machine on, and the window with it
 // (tcp_fastretrans_alert, tcp_cong_control).
 func (c *Conn) advance(n *Network, a *ack, ece bool) {
-	if c.state == stateLoss && c.spurious && a.original {
+	if c.state == stateLoss && c.spurious && a.original || c.resentInVain(a) {
 		c.undo()
 	}
 	// After a mark, something sent since must be acknowledged too, so that the
@@ -289,7 +300,22 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 	}
 }
 
-// undo takes a timeout back: what it took for lost has come after all, so it was
+// resentInVain says whether what was sent again since the window was reduced had
+// arrived already: of each a copy was heard of (tcp_try_undo_dsack), or what
+// fills the hole left before anything was sent again (tcp_try_undo_partial).
+func (c *Conn) resentInVain(a *ack) bool {
+	if c.resentAt == 0 {
+		return false
+	}
+	if a.dup && c.undoResends > 0 {
+		if c.undoResends--; c.undoResends == 0 {
+			return true
+		}
+	}
+	return c.state == stateRecovery && c.reordered && a.advanced && a.echo < c.resentAt && c.resent == 0
+}
+
+// undo takes a reduction back: what it took for lost has come after all, so it was
 // only late (tcp_try_undo_loss).
 func (c *Conn) undo() {
 	for i := c.una; i < c.nxt; i++ {
@@ -302,10 +328,14 @@ func (c *Conn) undo() {
 	c.toResend, c.scan = 0, c.una
 	c.cwnd, c.ssthresh = max(c.cwnd, c.undoCwnd), max(c.ssthresh, c.undoSsthresh)
 	c.state, c.spurious = stateOpen, false
+	c.resentAt, c.undoResends = 0, 0
 }
 
 // enter begins to reduce the window, with or without losses.
 func (c *Conn) enter(s state, a *ack) {
+	if c.state == stateOpen {
+		c.undoCwnd, c.undoSsthresh, c.undoResends, c.resentAt = c.cwnd, c.ssthresh, 0, 0
+	}
 	if c.state == stateOpen || c.state == stateLoss {
 		c.reducePrior, c.reduceDelivered, c.reduceOut = c.cwnd, 0, 0
 		c.ssthresh = c.control.reduce(c, a.now)

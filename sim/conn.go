@@ -178,17 +178,22 @@ type Conn struct {
 	counts          ConnStats
 
 	// What is needed rarely.
-	undoCwnd        int32 // window and threshold before the timeout
+	undoCwnd        int32 // window and threshold before the timeout or recovery
 	undoSsthresh    int32
-	probeEnd        int32 // nxt when the probe was sent
-	reducePrior     int32 // proportional rate reduction (RFC 6937)
+	undoResends     int32        // since then, those of which no copy has been heard of
+	fack            int32        // one beyond the highest segment delivered
+	resentAt        unit.Instant // when the first was sent again since then
+	reordered       bool         // something has overtaken
+	copied          bool         // the receiver owes word of a copy
+	probeEnd        int32        // nxt when the probe was sent
+	reducePrior     int32        // proportional rate reduction (RFC 6937)
 	reduceDelivered int32
 	reduceOut       int32
 	resendHead      int
 	seenSacks       [3]span
 	params          ConnParams
 	waitingAcks     [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
-	_               [16]byte         // up to whole lines
+	_               [56]byte         // up to whole lines
 }
 
 // conn returns the connection of an index.

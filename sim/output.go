@@ -101,6 +101,12 @@ func (c *Conn) again(n *Network, i int32) {
 		c.resendHead = 0
 	}
 	c.resends = append(c.resends, resend{n.now, i})
+	if c.state == stateRecovery || c.state == stateLoss {
+		if c.resentAt == 0 {
+			c.resentAt = n.now
+		}
+		c.undoResends++
+	}
 	c.transmit(n, i, true)
 }
 
@@ -157,7 +163,9 @@ func (c *Conn) retransmitTimeout(n *Network) {
 	}
 	c.counts.Timeouts++
 	c.spurious = c.state == stateOpen || c.state == stateReducing
-	c.undoCwnd, c.undoSsthresh = c.cwnd, c.ssthresh
+	if c.state == stateOpen || c.state == stateReducing || c.una >= c.high {
+		c.undoCwnd, c.undoSsthresh, c.undoResends, c.resentAt = c.cwnd, c.ssthresh, 0, 0
+	}
 	if c.state == stateOpen || c.una >= c.high { // else the window has been reduced for this loss
 		c.ssthresh = c.control.reduce(c, n.now)
 	}

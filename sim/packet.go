@@ -30,6 +30,7 @@ type packet struct {
 	wire    uint8 // index of the wires it takes
 	nsacks  uint8
 	ecn     aqm.ECN
+	dup     bool // ACK: a copy of what was there has arrived (DSACK, RFC 2883)
 	ece     bool // ACK: congestion was experienced
 	cwr     bool // data: the window was reduced
 	shaping bool // is in a shaper's queue

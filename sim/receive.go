@@ -49,11 +49,13 @@ func (c *Conn) file(n *Network, p *packet) {
 		c.inOrder += int64(c.expected - p.seq)
 		c.took(n)
 		c.highest = max(c.highest, c.expected)
-	case p.seq < c.expected: // a copy
-		now = true
+	case p.seq < c.expected:
+		now, c.copied = true, true
 	default:
 		if c.outOfOrder(p.seq) {
 			c.took(n)
+		} else {
+			c.copied = true
 		}
 		now = true
 	}
@@ -131,6 +133,14 @@ func (c *Conn) acknowledge(n *Network) {
 	p.kind, p.owner, p.seq, p.size, p.wire = kindAck, c.index, c.expected, ackFrame, c.keys.wires
 	p.sent, p.echo, p.ece = n.now, c.echo, c.ece
 	p.nsacks = uint8(copy(p.sacks[:], c.ranges))
+	p.dup, c.copied = c.copied, false
+	if p.dup { // its own copy's block comes first
+		p.nsacks = min(p.nsacks, 2)
+		p.size += sackBlock
+		if p.nsacks == 0 {
+			p.size += sackOption
+		}
+	}
 	if p.nsacks > 0 {
 		p.size += sackOption + sackBlock*int32(p.nsacks)
 	}

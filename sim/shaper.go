@@ -18,7 +18,22 @@ type Shaping struct {
 	MergeAcks bool
 	// Rules give packets a code point of their own; the first that matches counts.
 	Rules []Rule
+	// Mark gives every packet its code point instead, if it is not nil.
+	Mark Mark
 }
+
+// Seen is what a router sees of a packet, and of the flow that it belongs to.
+type Seen struct {
+	Flow     int64     // tells flows apart; connections have numbers from 0, streams below
+	Host     uint32    // key of the home's machine
+	Size     unit.Size // of the frame
+	Opened   Direction // in which the flow's first packet went
+	Datagram bool      // UDP, or uTP over it; else TCP
+	Ack      bool      // an acknowledgement without data
+}
+
+// Mark decides a packet's code point when it comes to the router.
+type Mark func(now unit.Instant, p Seen) uint8
 
 // Match is a kind of packet, by what can be seen of it alone.
 type Match uint8
@@ -37,6 +52,18 @@ type Rule struct {
 
 // smallUDP is the first frame that is not a small datagram.
 const smallUDP = 256 + 14
+
+// see returns what a router sees of a packet. A connection was opened by the
+// home, which asked for what it downloads.
+func (n *Network) see(p *packet, k *keys) Seen {
+	s := Seen{Flow: int64(p.owner), Host: k.source, Size: unit.Size(p.size), Opened: Up, Ack: p.kind == kindAck}
+	if p.kind == kindStream {
+		s.Flow, s.Opened, s.Datagram = ^s.Flow, n.streams[p.owner].direction, true
+		return s
+	}
+	s.Datagram = n.conn(p.owner).params.Control == LEDBAT
+	return s
+}
 
 // mark returns the code point that the rules give a packet, or its own.
 func (s *shaper) mark(p *packet, own uint8) uint8 {
@@ -58,6 +85,7 @@ type shaper struct {
 	merge     bool
 	merged    uint64
 	rules     []Rule
+	marks     Mark
 }
 
 // Shape replaces what the router does in a direction. Packets that wait in the
@@ -76,7 +104,7 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 			n.lose(uint32(id))
 		}
 	}
-	h.queue, h.merge, h.rules = q, s.MergeAcks, s.Rules
+	h.queue, h.merge, h.rules, h.marks = q, s.MergeAcks, s.Rules, s.Mark
 	h.foresight, _ = q.(aqm.Foresight)
 	n.due[h.source] = never
 	return nil
@@ -111,13 +139,19 @@ func (n *Network) shape(s *shaper, f frame) {
 		return
 	}
 	key := *n.keysOf(f)
+	dscp := key.dscp
+	if s.marks != nil {
+		dscp = s.marks(n.now, n.see(p, &key))
+	} else {
+		dscp = s.mark(p, dscp)
+	}
 	if s.direction == Down {
 		key.source, key.destination = key.destination, key.source
 	}
 	p.shaping = true
 	s.queue.Enqueue(n.now, aqm.Packet{
 		ID: tag(f), Size: unit.Size(f.size), Flow: key.flow, Source: key.source, Destination: key.destination,
-		Class: key.class, DSCP: s.mark(p, key.dscp), ECN: p.ecn,
+		Class: key.class, DSCP: dscp, ECN: p.ecn,
 	})
 	n.pump(s)
 }

@@ -25,8 +25,8 @@ const (
 	modelTurn  = time.Millisecond / 2
 	modelPause = time.Millisecond / 4 // between two turns, at least
 	modelKept  = 256                  // answers
-	modelBurst = 60                   // questions of one address at once …
-	modelEvery = time.Second          // … and then one each second
+	modelBurst = 120                  // questions of one address at once, first looks among them …
+	modelEvery = time.Second / 2      // … and then two each second
 	modelSeed  = 1
 )
 
@@ -100,6 +100,14 @@ func question(q url.Values) (w simlab.WhatIf, canonical string, err error) {
 		v = math.Round(v*100) / 100
 		k.set(&w, v)
 		out.Set(k.name, strconv.FormatFloat(v, 'f', -1, 64))
+	}
+	switch q.Get("quick") {
+	case "":
+	case "1":
+		w.Quick = true
+		out.Set("quick", "1")
+	default:
+		return w, "", errors.New("quick must be 1, or not be there")
 	}
 	if w.Queue == simlab.QueueNone { // then the share means nothing
 		w.Share = 1

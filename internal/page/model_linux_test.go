@@ -18,8 +18,8 @@ import (
 type modelFound struct {
 	Errors, Spills, Faint, Unnamed, Small, Said []string
 	Asked, Linked                               bool
-	Refused, Value, Shared                      string
-	TookMs                                      float64
+	Refused, Value, Shared, First, Whole        string
+	TookMs, FirstMs, WholeMs                    float64
 	Answers                                     []struct{ Name, Grade, Sentence, Belief, Query string }
 }
 
@@ -99,6 +99,10 @@ func TestModelPage(t *testing.T) {
 			}
 			if f.Shared != cake.Sentence {
 				t.Errorf("its address brings %q, it was %q", f.Shared, cake.Sentence)
+			}
+			t.Logf("at 1 Gbit/s both ways a first look after %.0f ms, the whole after %.0f ms", f.FirstMs, f.WholeMs)
+			if !strings.HasPrefix(f.First, "A first look") || !strings.HasPrefix(f.Whole, "From a simulator") || f.FirstMs > f.WholeMs {
+				t.Errorf("at first %q after %.0f ms, then %q after %.0f ms", f.First, f.FirstMs, f.Whole, f.WholeMs)
 			}
 			if n := len(f.Said); n < 1 || n > 2 {
 				t.Errorf("a screen reader was told %d times of 9 steps: %q", n, f.Said)

@@ -55,12 +55,16 @@ func TestModel(t *testing.T) {
 		t.Errorf("a known question while another is simulated: %d", status)
 	}
 	<-h.model.turn
+	var first simlab.Picture
+	if _, text, _ := request(t, "GET", u+"/api/model?"+aQuestion("quick=1"), nil); json.Unmarshal([]byte(text), &first) != nil || first.Grade == "" || len(first.Loaded.TS) >= len(got.Loaded.TS) {
+		t.Errorf("a first look: %.200s", text)
+	}
 	if h.model.kept[canonical] == nil {
 		t.Errorf("%q is not remembered", canonical)
 	}
 	for _, change := range []string{
 		"down=0", "down=1001", "down=NaN", "down=Inf", "down=", "up=-1", "rtt=0", "rtt=1e9", "buffer_up=5000", "downloads=1.5",
-		"torrent=1000", "calls=17", "share=0", "share=101", "queue=sfq", "queue=",
+		"torrent=1000", "calls=17", "share=0", "share=101", "quick=2", "queue=sfq", "queue=",
 	} {
 		if status, text, _ := request(t, "GET", u+"/api/model?"+aQuestion(change), nil); status != http.StatusBadRequest || !strings.Contains(text, strings.Split(change, "=")[0]) {
 			t.Errorf("%s: %d %s", change, status, text)

@@ -106,8 +106,9 @@ func (h *house) vary() { h.changes, h.changed = h.scenario.Line.Vary, h.net.Now(
 // Shape implements tune.Router.
 func (h *house) Shape(_ context.Context, p plan.Plan) error {
 	h.queues++
-	up := h.net.Shape(sim.Up, shaping(p.Platform, p.Up, p.Classes.Of(false), 2*h.queues))
-	down := h.net.Shape(sim.Down, shaping(p.Platform, p.Down, p.Classes.Of(true), 2*h.queues+1))
+	k := newClassifier(p)
+	up := h.net.Shape(sim.Up, shaping(p.Platform, p.Up, k.mark(sim.Up), 2*h.queues))
+	down := h.net.Shape(sim.Down, shaping(p.Platform, p.Down, k.mark(sim.Down), 2*h.queues+1))
 	return errors.Join(up, down)
 }
 

@@ -17,12 +17,12 @@ const usualBurst = 1590
 
 // shaping returns what one direction of a plan does to packets, in the dialect
 // of the plan's platform. seed decides what the queue leaves to chance.
-func shaping(platform string, s *plan.Shaper, shares []plan.Share, seed uint64) sim.Shaping {
+func shaping(platform string, s *plan.Shaper, mark sim.Mark, seed uint64) sim.Shaping {
 	if s == nil {
 		return sim.Shaping{}
 	}
 	out := sim.Shaping{
-		MergeAcks: s.AckFilter,
+		MergeAcks: s.AckFilter, Mark: mark,
 		Queue: func(drop aqm.DropFunc) (aqm.Queue, error) {
 			if s.AQM == plan.CAKE {
 				return cake(s, seed, drop)
@@ -34,24 +34,14 @@ func shaping(platform string, s *plan.Shaper, shares []plan.Share, seed uint64) 
 			return shaper(platform, s, inner)
 		},
 	}
-	for _, r := range packetRules(s, shares) {
-		// CAKE's precedence tins follow the code point's upper three bits.
-		rule := sim.Rule{Match: sim.MatchAck, DSCP: uint8(r.Tin-plan.TinRest) << 3}
+	for _, r := range s.PacketRules {
+		rule := sim.Rule{Match: sim.MatchAck, DSCP: codePoint(r.Tin)}
 		if r.Match == plan.MatchSmallUDP {
 			rule.Match = sim.MatchSmallUDP
 		}
 		out.Rules = append(out.Rules, rule)
 	}
 	return out
-}
-
-// packetRules returns what the simulator knows of classes: what is small goes
-// first. It has no meters, so a flow that loses its class keeps it here.
-func packetRules(s *plan.Shaper, shares []plan.Share) []plan.PacketRule {
-	if s.AQM != plan.CAKE || shares == nil {
-		return s.PacketRules
-	}
-	return []plan.PacketRule{{Match: plan.MatchTCPAck, Tin: plan.TinAcks}, {Match: plan.MatchSmallUDP, Tin: plan.TinCalls}}
 }
 
 // dialect returns how a platform's current release reads CoDel.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -51,6 +52,34 @@ func TestWhatIf(t *testing.T) {
 		n := len(p.Loaded.DownMbps)
 		if n != int(whatIfLoaded/whatIfBin) || len(p.Loaded.TS) < 20*n/10 || p.Loaded.StartS < p.Idle.EndS {
 			t.Errorf("%s: %d bins, %d probes, from %.1f s", queue, n, len(p.Loaded.TS), p.Loaded.StartS)
+		}
+	}
+}
+
+// A first look at a fast line costs a third of the whole answer, and agrees
+// that a queue keeps order. Without one, it does not see the modem fill.
+func TestWhatIfQuick(t *testing.T) {
+	for _, queue := range []string{QueueNone, "fq_codel", "cake"} {
+		var packets [2]float64
+		var grades [2]string
+		for i, quick := range []bool{false, true} {
+			w := seed000(queue, Household{Downloads: 4, Uploads: 4, Calls: 1})
+			w.Line.Down, w.Line.Up, w.Line.BufferDown, w.Line.BufferUp, w.Quick = unit.GbitPerSecond, unit.GbitPerSecond, 40_000_000, 40_000_000, quick
+			p, err := w.Answer(t.Context(), nil)
+			if err != nil {
+				t.Fatalf("%s: %v", queue, err)
+			}
+			packets[i] = (p.DownMbps + p.UpMbps) * (p.Loaded.EndS - p.Loaded.StartS)
+			grades[i] = p.Grade
+			t.Logf("%-10s quick %-5v: %-2s %.0f/%.0f Mbit/s, added p95 %.1f ms, %.1f s", queue, quick, p.Grade, p.DownMbps, p.UpMbps, p.AddedMs.P95, p.Loaded.EndS-p.Loaded.StartS)
+		}
+		if packets[1] > packets[0]/3 {
+			t.Errorf("%s: the first look is at %.0f Mbit, the whole answer at %.0f", queue, packets[1], packets[0])
+		}
+		for _, g := range grades {
+			if g == "" || queue != QueueNone && g[0] > 'A' {
+				t.Errorf("%s: at first grade %q, then %q", queue, grades[1], grades[0])
+			}
 		}
 	}
 }
@@ -119,15 +148,17 @@ func BenchmarkWhatIf(b *testing.B) {
 		"1000/1000": {Line: scenario.Line{Down: unit.GbitPerSecond, Up: unit.GbitPerSecond, RTT: 20 * time.Millisecond, BufferDown: 125_000_000, BufferUp: 125_000_000}},
 	} {
 		for _, q := range Queues() {
-			b.Run(name+"/"+q, func(b *testing.B) {
-				w.Household = Household{Downloads: 16, Uploads: 16, Calls: 4, Web: 4, Video: 4, Torrent: 40}
-				w.Queue, w.Share = q, 0.95
-				for b.Loop() {
-					if _, err := w.Answer(b.Context(), nil); err != nil {
-						b.Fatal(err)
+			for _, quick := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/%s/quick=%v", name, q, quick), func(b *testing.B) {
+					w.Household = Household{Downloads: 16, Uploads: 16, Calls: 4, Web: 4, Video: 4, Torrent: 40}
+					w.Queue, w.Share, w.Quick = q, 0.95, quick
+					for b.Loop() {
+						if _, err := w.Answer(b.Context(), nil); err != nil {
+							b.Fatal(err)
+						}
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }

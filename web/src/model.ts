@@ -8,6 +8,7 @@ import { mbit, ms, tone } from "./words";
 import type { Picture } from "./wire";
 
 const patience = 120; // ms for which the sliders must rest
+const fast = 100; // Mbit/s, both ways together, from which a first look is asked for
 const quiet = 900; // ms before a screen reader is told
 
 const problem = find("problem");
@@ -28,12 +29,19 @@ async function ask(question: URLSearchParams): Promise<void> {
   asked.abort();
   const mine = (asked = new AbortController());
   document.documentElement.dataset["state"] = "asking";
-  try {
-    const r = await fetch(`/api/model?${question.toString()}`, { signal: mine.signal });
+  const draw = async (q: string, first: boolean): Promise<void> => {
+    const r = await fetch(`/api/model?${q}`, { signal: mine.signal });
     const body = (await r.json()) as Picture & { error?: string };
     if (!r.ok) throw new Error(body.error ?? `status ${r.status}`);
     problem.hidden = true;
-    show(body, question);
+    show(body, question, first);
+  };
+  try {
+    if (Number(question.get("down")) + Number(question.get("up")) > fast) {
+      await draw(`${question.toString()}&quick=1`, true);
+      document.documentElement.dataset["state"] = "first";
+    }
+    await draw(question.toString(), false);
   } catch (e) {
     if (mine.signal.aborted) return; // a newer question is under way
     problem.textContent = `There is no picture: ${e instanceof Error ? e.message : String(e)}.`;
@@ -42,7 +50,8 @@ async function ask(question: URLSearchParams): Promise<void> {
   document.documentElement.dataset["state"] = "shown";
 }
 
-function show(p: Picture, question: URLSearchParams): void {
+/** Shows a picture; a first look is replaced soon, so nobody is told of it. */
+function show(p: Picture, question: URLSearchParams, first: boolean): void {
   const root = find("result");
   const letter = el("p", { class: `grade tone-${p.grade === "" ? "none" : tone(p.grade)}` });
   letter.append(el("span", { class: "visually-hidden" }, "Grade "), el("span", {}, p.grade === "" ? "–" : p.grade));
@@ -58,7 +67,7 @@ function show(p: Picture, question: URLSearchParams): void {
   if (p.page_s !== undefined) tile("A web page takes", p.page_s.toFixed(1), "s");
   if (p.film_mbps !== undefined) tile("Films come in", mbit(p.film_mbps), "Mbit/s");
   root.replaceChildren(
-    el("div", { class: "verdict" }, letter, el("div", {}, el("h2", {}, p.verdict), el("p", { class: "muted" }, belief(p, question)))),
+    el("div", { class: "verdict" }, letter, el("div", {}, el("h2", {}, p.verdict), el("p", { class: "muted" }, first ? "A first look at a moment of it; the rest is being simulated." : belief(p, question)))),
     tiles,
   );
   // On a phone the answer is below the sliders: this stays in sight.
@@ -77,6 +86,7 @@ function show(p: Picture, question: URLSearchParams): void {
     { latency: p.verdict, rate: `Download ${mbit(p.down_mbps)} Mbit/s, upload ${mbit(p.up_mbps)} Mbit/s in the mean.` },
   );
   clearTimeout(later);
+  if (first) return;
   later = setTimeout(() => (say.textContent = `Grade ${p.grade}. ${p.verdict}`), quiet);
 }
 

@@ -68,6 +68,20 @@ try {
   await page.waitForTimeout(300);
   await answer("cake");
   await look("cake");
+  // On a fast line there is a first look, and then the whole answer.
+  const quick = await context.newPage();
+  await quick.addInitScript(() => { // what is shown at each state, and when it is there first
+    globalThis.states = {};
+    new MutationObserver(() => {
+      const state = document.documentElement.dataset.state;
+      globalThis.states[state] ??= { at: performance.now(), text: document.querySelector("#result .muted")?.textContent ?? "" };
+    }).observe(document, { subtree: true, attributes: true, attributeFilter: ["data-state"] });
+  });
+  await quick.goto(`${url}model?down=1000&up=1000&downloads=4&uploads=4&calls=1&queue=fq_codel&share=95`, { waitUntil: "load" });
+  await quick.waitForFunction(() => globalThis.states.shown !== undefined, undefined, { timeout: 20_000 });
+  const { asking, first, shown: whole } = await quick.evaluate(() => globalThis.states);
+  Object.assign(found, { first: first?.text, whole: whole.text, firstMs: first?.at - asking.at, wholeMs: whole.at - asking.at });
+  await quick.close();
   // Its address alone brings the same picture back.
   const there = page.url();
   const again = await context.newPage();
