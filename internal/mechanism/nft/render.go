@@ -117,9 +117,10 @@ func (r renderer) meters(d plan.Direction) {
 	b := r.p.Classes.Behaviour
 	r.w.chain(string(d)+"_is_calm", fmt.Sprintf("meta length <= %d goto %s_voice", b.SmallPacket, d), fmt.Sprintf("goto %s_interactive", d))
 	r.w.chain(string(d)+"_data",
+		fmt.Sprintf("ct bytes <= %d goto %s_normal", int64(b.HeavyBytes), d),
 		fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d),
 		fmt.Sprintf("ct bytes > %d goto %s_bulk", int64(b.LongBytes), d),
-		fmt.Sprintf("ct bytes > %d ct mark and 0x%08x == 0 jump %s_count", int64(b.HeavyBytes), uint32(counted), d),
+		fmt.Sprintf("ct mark and 0x%08x == 0 jump %s_count", uint32(counted), d),
 		fmt.Sprintf("goto %s_normal", d))
 	r.w.chain(string(d)+"_busy", fmt.Sprintf("meta length < 128 goto %s_acks", d), fmt.Sprintf("goto %s_data", d))
 	for _, f := range families() {
