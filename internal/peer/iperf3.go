@@ -99,40 +99,55 @@ func (s *iperf3Source) Open(ctx context.Context, specs []measure.FlowSpec) (meas
 	return l, nil
 }
 
-// betweenTests is how long a refusal is not believed: iperf3's own server closes
-// its port after each test, and opens it anew.
-const betweenTests = time.Second
+// betweenTests is how long a refusal is not believed: iperf3's own server says
+// that it is busy until it has tidied up after a test, closes its port, and
+// opens it anew.
+const betweenTests = 2 * time.Second
 
-// dial connects to the server, which may be between two tests.
-func (l *iperf3Load) dial(ctx context.Context) (*net.TCPConn, error) {
+// errBusy is the server's refusal of a second test at once.
+var errBusy = errors.New(iperf3.AccessDenied.String())
+
+// greet connects to the server, which may be between two tests, and shows it
+// the cookie.
+func (l *iperf3Load) greet(ctx context.Context) error {
 	for began := time.Now(); ; {
-		c, err := netio.DialTCP(ctx, l.s.d.a.host, l.s.d.o.Timeout, netio.TCPOptions{})
-		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) > betweenTests {
-			return c, err
+		err := l.knock(ctx)
+		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, errBusy) || time.Since(began) > betweenTests {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(betweenTests / 20):
+			return ctx.Err()
+		case <-time.After(betweenTests / 40):
 		}
 	}
 }
 
-func (l *iperf3Load) open(ctx context.Context) error {
-	var err error
-	if l.control, err = l.dial(ctx); err != nil {
+// knock is one try of greet's.
+func (l *iperf3Load) knock(ctx context.Context) (err error) {
+	if l.control != nil {
+		l.control.Close()
+	}
+	if l.control, err = netio.DialTCP(ctx, l.s.d.a.host, l.s.d.o.Timeout, netio.TCPOptions{}); err != nil {
+		l.control = nil
 		return unreachable("connect", err)
 	}
-	var random [iperf3.CookieSize - 1]byte
-	_, _ = rand.Read(random[:]) // never fails, it would rather end the program
-	l.cookie = iperf3.MakeCookie(random)
-	if err := l.within(ctx, func() error {
+	return l.within(ctx, func() error {
 		if _, err := l.control.Write(l.cookie[:]); err != nil {
 			return err
 		}
-		if err := l.expect(iperf3.ParamExchange); err != nil {
-			return err
-		}
+		return l.expect(iperf3.ParamExchange)
+	})
+}
+
+func (l *iperf3Load) open(ctx context.Context) error {
+	var random [iperf3.CookieSize - 1]byte
+	_, _ = rand.Read(random[:]) // never fails, it would rather end the program
+	l.cookie = iperf3.MakeCookie(random)
+	if err := l.greet(ctx); err != nil {
+		return err
+	}
+	if err := l.within(ctx, func() error {
 		b, err := iperf3.Frame(l.params)
 		if err != nil {
 			return err
@@ -175,7 +190,9 @@ func (l *iperf3Load) expect(want iperf3.State) error {
 	switch s := iperf3.State(b[0]); s {
 	case want:
 		return nil
-	case iperf3.AccessDenied, iperf3.ServerError, iperf3.ServerTerminate:
+	case iperf3.AccessDenied:
+		return fmt.Errorf("%w: %w", measure.ErrRefused, errBusy)
+	case iperf3.ServerError, iperf3.ServerTerminate:
 		return fmt.Errorf("%w: %s", measure.ErrRefused, s)
 	default:
 		return fmt.Errorf("the server says %q, not %q", s, want)

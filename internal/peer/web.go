@@ -195,18 +195,23 @@ func get(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 
 // smallGet returns how long the first byte of an answer took after its question was written.
 func smallGet(ctx context.Context, clock *netio.Clock, c *http.Client, url string) (time.Duration, error) {
-	var asked, answered atomic.Int64
+	var begun, asked, answered atomic.Int64
 	trace := &httptrace.ClientTrace{
+		GotConn:              func(httptrace.GotConnInfo) { begun.Store(int64(clock.Now())) },
 		WroteRequest:         func(httptrace.WroteRequestInfo) { asked.Store(int64(clock.Now())) },
 		GotFirstResponseByte: func() { answered.Store(int64(clock.Now())) },
 	}
 	if _, err := get(httptrace.WithClientTrace(ctx, trace), c, url); err != nil {
 		return 0, err
 	}
-	if asked.Load() == 0 || answered.Load() <= asked.Load() {
+	from, to := asked.Load(), answered.Load()
+	if from == 0 || from > to { // the answer overtook the news of the writing
+		from = begun.Load()
+	}
+	if from == 0 || from > to {
 		return 0, errors.New("not timed")
 	}
-	return time.Duration(answered.Load() - asked.Load()), nil
+	return time.Duration(to - from), nil
 }
 
 // base returns the URL without a final slash.
