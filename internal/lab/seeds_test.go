@@ -220,13 +220,16 @@ func TestExactLink(t *testing.T) {
 // A FIFO of 125 kB at 1 Mbit/s holds 82 full frames, which take 993 ms; the
 // line itself takes 20. Goodput is the rate less what headers and probes take.
 func TestExactFIFO(t *testing.T) {
-	p := run(t, "exact-fifo")["before"].Test.Loaded
+	c := run(t, "exact-fifo")["before"]
+	p, up := c.Test.Loaded, c.LineUpBps
 	full := 20 + 82*1514*8/1e6*1e3
 	atLeast(t, "p95", p.Latency.RTTMs.P95, 0.98*full)
 	atMost(t, "p95", p.Latency.RTTMs.P95, 1.02*full)
 	payload := (1e6 - 100*74*8*(1-p.Latency.LossUp)) * 1448 / 1514
 	atLeast(t, "goodput", p.GoodputUpBps, 0.99*payload)
 	atMost(t, "goodput", p.GoodputUpBps, 1.01*payload)
+	atLeast(t, "what crossed the line", up, 0.99e6)
+	atMost(t, "what crossed the line", up, 1.01e6)
 }
 
 func phaseOf(x *verdict.Test, name string) *verdict.Phase {
