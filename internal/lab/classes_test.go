@@ -51,7 +51,7 @@ func TestManyHTB(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("%d calls, not 2", calls)
 	}
-	flat := cases["fq_codel"].Test.Loaded.Latency
-	atLeast(t, "fq_codel: p95 increase, ms", flat.IncreaseMs.P95, 100)
+	flat := cases["fq_codel"].Test.Loaded.Latency // which flows share its buckets decides: 106 and 248 ms seen, 5 % and 13 % lost
+	atLeast(t, "fq_codel: p95 increase, ms", flat.IncreaseMs.P95, 50)
 	atLeast(t, "fq_codel: loss", flat.Loss, 0.02)
 }
