@@ -10,8 +10,8 @@ func TestManyConnections(t *testing.T) {
 	ours := cases["ours"].Test.Loaded
 	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 7)
 	atMost(t, "loss", ours.Latency.Loss, 0)
-	atLeast(t, "goodput down, of the line", ours.GoodputDownBps/30e6, 0.77)
-	atLeast(t, "goodput up, of the line", ours.GoodputUpBps/5e6, 0.73)
+	atLeast(t, "goodput down, of the line", ours.GoodputDownBps/30e6, 0.78)
+	atLeast(t, "goodput up, of the line", ours.GoodputUpBps/5e6, 0.80)
 	for _, name := range []string{"fq_codel", "cake"} {
 		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 100)
 		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, 0.01)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 const classFile = `
@@ -77,5 +78,34 @@ func TestParseClassesRefuses(t *testing.T) {
 	var field *plan.FieldError
 	if _, err := plan.ParseRule("class=voice,dscp=ef9"); !errors.As(err, &field) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Acknowledgements are bounded where one for every packet of the download would
+// take more than a tenth of the upload, and never below one for every four.
+func TestAcknowledgements(t *testing.T) {
+	for _, x := range []struct {
+		down, up unit.Rate
+		want     int
+	}{
+		{30 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, 946},
+		{25 * unit.MbitPerSecond, unit.MbitPerSecond, 516}, // a tenth would be 189
+		{100 * unit.MbitPerSecond, 100 * unit.MbitPerSecond, 0},
+		{10 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, 0},
+	} {
+		p, err := plan.Make(plan.Line{Down: x.down, Up: x.up}, plan.Facts{Platform: plan.Linux, WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Classes.Behaviour.Acks; got != x.want {
+			t.Errorf("%s down, %s up: %d a second, want %d", x.down, x.up, got, x.want)
+		}
+		said := false
+		for _, r := range p.Reasons {
+			said = said || strings.Contains(r.Why, "left out")
+		}
+		if said != (x.want > 0) {
+			t.Errorf("%s down, %s up: %d a second, and the plan says so: %v", x.down, x.up, x.want, said)
+		}
 	}
 }

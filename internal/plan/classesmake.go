@@ -214,6 +214,7 @@ func (m *maker) behaviour() Behaviour {
 		HeavyBytes:  leastHeavy,
 		LongBytes:   whole(max(line.Bytes(20*time.Second), leastLong)),
 		HeavyOfHost: heavyOfHost, Peers: swarmPeers, Names: namesASec, Flows: flowsKept,
+		Acks: acknowledgements(down, up),
 	}
 	if w := m.wishes.Classes.FirstBytes; w > 0 {
 		b.FirstBytes, b.FirstUp = w, w
@@ -221,6 +222,28 @@ func (m *maker) behaviour() Behaviour {
 		b.LongBytes = max(b.LongBytes, w)
 	}
 	return b
+}
+
+// Sizes on an Ethernet line of a TCP segment that is full, and of one that only
+// acknowledges, with timestamps.
+const (
+	fullSegment = 1514
+	ackSegment  = 66
+)
+
+// acknowledgements returns how many a second may go up of TCP connections that
+// acknowledge each packet by itself, as they do where their packets come far
+// apart; 0 means all. RFC 9293 asks for one for every two packets. A hundred
+// downloads that share a line send one for each, which takes a fifth of an
+// upload of a sixth of the download's rate. They get a tenth of it, but never
+// less than one for every four full packets of the download.
+func acknowledgements(down, up unit.Rate) int {
+	most := int(down / (8 * fullSegment))
+	allowed := max(int(up/(10*8*ackSegment)), most/4)
+	if allowed >= most {
+		return 0
+	}
+	return allowed
 }
 
 // whole rounds up to whole kB, for people.
@@ -251,11 +274,15 @@ func (m *maker) explainClasses(c *Classes) {
 		return
 	}
 	b := c.Behaviour
+	thinned := ""
+	if b.Acks > 0 {
+		thinned = fmt.Sprintf(" (of slow connections up to %d a second; of more, those that tell of no loss are left out, for the next one says the same)", b.Acks)
+	}
 	what := map[Class]string{
 		Voice: fmt.Sprintf("small packets (up to %s) of flows that stay below %d a second and %s and are answered, until those of one machine together exceed %s down or %s up; DNS and ping, up to %d a second of each machine",
 			b.SmallPacket, b.CalmPackets, b.CalmRate, b.CalmOfHost.Short(), b.CalmOfUp.Short(), b.Names),
-		Interactive: fmt.Sprintf("acknowledgements without data and small packets of busy flows, ahead of the rest of the class; the first %s down and %s up of a TCP connection; calm flows of larger packets",
-			b.FirstBytes, b.FirstUp),
+		Interactive: fmt.Sprintf("acknowledgements without data%s and small packets of busy flows, ahead of the rest of the class; the first %s down and %s up of a TCP connection; calm flows of larger packets",
+			thinned, b.FirstBytes, b.FirstUp),
 		Normal: "everything else; a flow that stops being calm comes here at once, and stays for 10 s",
 		Bulk: fmt.Sprintf("connections beyond %s, those above %d heavy ones (%s) of one machine, and UDP ports with more than %d partners, as BitTorrent has",
 			b.LongBytes, b.HeavyOfHost, b.HeavyBytes, b.Peers),
@@ -372,6 +399,7 @@ func (c *Classes) validate(p Plan) error {
 		within("classes.behaviour.heavy_connections", b.HeavyOfHost, 1, 100_000),
 		within("classes.behaviour.peers", b.Peers, 1, 100_000),
 		within("classes.behaviour.names_per_second", b.Names, 1, 100_000),
+		within("classes.behaviour.acks_per_second", b.Acks, 0, 100_000_000),
 		within("classes.behaviour.flows", b.Flows, 16, mostFlows),
 		ClassWishes{Rules: c.Rules}.validate(),
 	}

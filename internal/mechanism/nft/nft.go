@@ -49,7 +49,7 @@ func (t Table) Load() string {
 
 // A shape is what of a table can be compared between what was rendered and what
 // nft(8) lists of it, whatever its version: the hash of the rendering, the
-// chains with how many rules each has, the sets.
+// chains with how many rules each has, the sets and the limits.
 type shape struct {
 	id    string
 	parts map[string]int
@@ -68,9 +68,9 @@ func (t Table) shape() shape {
 			if id, ok := strings.CutPrefix(w[1], planMark); ok {
 				s.id = id
 			}
-		case len(w) == 3 && w[0] == "set" && w[2] == "{":
+		case len(w) == 3 && (w[0] == "set" || w[0] == "limit") && w[2] == "{":
 			at = ""
-			s.parts["set "+w[1]] = 0
+			s.parts[w[0]+" "+w[1]] = 0
 		case len(w) == 1 && w[0] == "}":
 			at = ""
 		case at != "" && len(w) > 0 && w[0] != "type" && w[0] != "policy":
@@ -154,6 +154,13 @@ func (w *writer) set(name, kind, timeout string, size int) {
 	w.end()
 }
 
+// limit writes a limit that several rules share; it matches what is above it.
+func (w *writer) limit(name string, packets, burst int) {
+	w.open("limit", name)
+	w.line("rate over %d/second burst %d packets", packets, burst)
+	w.end()
+}
+
 // Render returns the table of a plan; the empty one if it has no classes.
 // root is the major of the shaper's root qdisc, as in "b10a:".
 func Render(p plan.Plan, root string) Table {
@@ -185,6 +192,6 @@ func Sample() string {
 	shares := []plan.Share{{Class: plan.Voice, Tin: 8}, {Class: plan.Interactive, Tin: 6}, {Class: plan.Normal, Tin: 5}, {Class: plan.Bulk, Tin: 1}}
 	p := plan.Plan{WAN: "wan", Up: &plan.Shaper{AQM: plan.CAKE}, Down: &plan.Shaper{AQM: plan.CAKE, IngressOf: "wan"},
 		Classes: &plan.Classes{Up: shares, Down: shares, Behaviour: plan.Behaviour{CalmPackets: 1, CalmRate: 8000, CalmOfHost: 8000, CalmOfUp: 8000, SmallPacket: 64,
-			FirstBytes: 1, FirstUp: 1, HeavyBytes: 2, LongBytes: 3, HeavyOfHost: 1, Peers: 1, Names: 1, Flows: 16}}}
+			FirstBytes: 1, FirstUp: 1, HeavyBytes: 2, LongBytes: 3, HeavyOfHost: 1, Peers: 1, Names: 1, Acks: 1, Flows: 16}}}
 	return Render(p, "b10a:").Text
 }

@@ -168,8 +168,12 @@ func (r renderer) protocols(d plan.Direction) {
 	}
 	// Most packets are full ones: they meet the fewest rules.
 	firstBytes := fmt.Sprintf("ct bytes 1-%d goto %s_interactive", max(int64(first), 1), d)
+	acks := string(d) + "_acks"
+	if d == plan.DirectionUp && b.Acks > 0 {
+		acks = r.thin()
+	}
 	r.w.chain(string(d)+"_small",
-		fmt.Sprintf("meta length < 128 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto %s_acks", d),
+		"meta length < 128 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto "+acks,
 		fmt.Sprintf("tcp %s { 53, 853 } goto %s_names", far, d),
 		firstBytes,
 		fmt.Sprintf("meta length <= %d goto %s_calm", int64(b.SmallPacket), d),
@@ -183,6 +187,28 @@ func (r renderer) protocols(d plan.Direction) {
 		fmt.Sprintf("ct state new ct packets 1 jump %s_partner", d),
 		fmt.Sprintf("meta nfproto ipv4 goto %s_udp4", d),
 		fmt.Sprintf("goto %s_udp6", d))
+}
+
+// slowAcks is how many acknowledgements a second a connection sends at most
+// that acknowledges each packet by itself: those that come closer than 40 ms
+// (TCP_ATO_MIN) are acknowledged in pairs.
+const slowAcks = 30
+
+// thin writes the chains that leave out acknowledgements of slow connections
+// beyond the allowed number, and returns the first one's name. Those with SACK
+// blocks count and go: a sender needs them to mend a loss.
+func (r renderer) thin() string {
+	const name, over = "up_thin", `limit name "acks"`
+	r.w.limit("acks", r.p.Classes.Behaviour.Acks, 20)
+	r.w.chain("up_sack", over, "goto up_acks")
+	for _, f := range families() {
+		r.w.chain(name+f.n,
+			fmt.Sprintf("update @acks%s_up { %s limit rate over %d/second burst %d packets } goto up_acks", f.n, f.flow(plan.DirectionUp), slowAcks, slowAcks/2),
+			over+" drop",
+			"goto up_acks")
+	}
+	r.w.chain(name, "tcp option sack exists goto up_sack", "meta nfproto ipv4 goto "+name+"4", "goto "+name+"6")
+	return name
 }
 
 // sets writes what the meters remember. Each is bounded: where one is full, a
@@ -203,6 +229,9 @@ func (r renderer) sets() {
 		}
 		if r.byMark(plan.DirectionDown) && r.shares(plan.DirectionUp) != nil {
 			r.w.set(fmt.Sprintf("asked%s_up", f.n), f.addr, "1m", max(n/8, 16))
+		}
+		if r.shares(plan.DirectionUp) != nil && r.p.Classes.Behaviour.Acks > 0 {
+			r.w.set(fmt.Sprintf("acks%s_up", f.n), flow, "10s", n)
 		}
 		r.w.set("heavy"+f.n, f.addr, "10m", max(n/8, 16))
 		r.w.set("partners"+f.n, f.addr+" . inet_service", "2m", n)

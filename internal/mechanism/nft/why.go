@@ -138,7 +138,11 @@ func decideTCP(b plan.Behaviour, d plan.Direction, f Flow, c Connection, in func
 	}
 	switch {
 	case f.Packet <= 80:
-		return v(plan.Interactive, "an acknowledgement without data (a packet of %s), ahead of the rest of its class", f.Packet)
+		thinned := ""
+		if d == plan.DirectionUp && b.Acks > 0 {
+			thinned = fmt.Sprintf("; of slow connections' beyond %d a second, those that tell of no loss are left out", b.Acks)
+		}
+		return v(plan.Interactive, "an acknowledgement without data (a packet of %s), ahead of the rest of its class%s", f.Packet, thinned)
 	case !c.Known:
 		return v(plan.Interactive, "a connection that is not there: its first %s", first)
 	case c.Bytes > 0 && c.Bytes <= first:
