@@ -56,7 +56,11 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 	if err := apply.WriteFile(output, b.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%d results written to %s.\n", n, output)
+	what := "results"
+	if n == 1 {
+		what = "result"
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%d %s written to %s.\n", n, what, output)
 	return nil
 }
 

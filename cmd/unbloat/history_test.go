@@ -191,7 +191,7 @@ func TestHistoryFiles(t *testing.T) {
 		{[]string{"import", "--store", to, moved}, 0, "6 results read, 6 of them new"},
 		{[]string{"import", "--store", to, moved}, 0, "6 results read, 0 of them new"},
 		{[]string{"export", "--store", to, "-o", again}, 0, "6 results written"},
-		{[]string{"export", "--store", to, ids["A"][:8], "-o", filepath.Join(dir, "one.jsonl.gz")}, 0, "1 results written"},
+		{[]string{"export", "--store", to, ids["A"][:8], "-o", filepath.Join(dir, "one.jsonl.gz")}, 0, "1 result written"},
 		{[]string{"export", "--store", to, "zzz", "-o", filepath.Join(dir, "none.jsonl.gz")}, 2, "there is no such result"},
 		{[]string{"export", "--store", to}, 2, "-o FILE is missing"},
 		{[]string{"import", "--store", to, broken}, 2, "line 2: "},

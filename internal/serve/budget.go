@@ -76,57 +76,54 @@ func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
 
 // admit opens a session of an address, within the limits.
 func (s *Server) admit(from netip.Addr, protocol string) error {
-	a := s.accounts
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.shut {
-		return net.ErrClosed
-	}
-	l, c := a.limits, a.find(from, s.clock.Now())
-	reason, err := "", error(nil)
-	switch {
-	case a.sessions >= l.Sessions:
-		reason, err = "sessions", fmt.Errorf("the server is busy with %d sessions; try again later", a.sessions)
-	case c.sessions >= l.PerAddress:
-		reason, err = "sessions of address", fmt.Errorf("the server is busy with %d sessions from %s; try again later", c.sessions, from)
-	case l.AddressBytes > 0 && c.bytes >= int64(l.AddressBytes):
-		reason, err = "bytes of address", fmt.Errorf("%s has moved %v within an hour, which is the limit; try again later", from, unit.Size(c.bytes))
-	case l.AddressTime > 0 && c.time >= l.AddressTime:
-		reason, err = "time of address", fmt.Errorf("sessions of %s have lasted %v within an hour, which is the limit; try again later", from, c.time.Round(time.Second))
-	}
-	if err != nil {
-		s.refusals.add(protocol, reason)
-		return err
-	}
-	a.sessions++
-	c.sessions++
-	a.served[protocol]++
-	return nil
+	return s.enter(from, protocol, func(a *accounts, c *account) (string, error) {
+		l := a.limits
+		switch {
+		case a.sessions >= l.Sessions:
+			return "sessions", fmt.Errorf("the server is busy with %d sessions; try again later", a.sessions)
+		case c.sessions >= l.PerAddress:
+			return "sessions of address", fmt.Errorf("the server is busy with %d sessions from %s; try again later", c.sessions, from)
+		case l.AddressBytes > 0 && c.bytes >= int64(l.AddressBytes):
+			return "bytes of address", fmt.Errorf("%s has moved %v within an hour, which is the limit; try again later", from, unit.Size(c.bytes))
+		case l.AddressTime > 0 && c.time >= l.AddressTime:
+			return "time of address", fmt.Errorf("sessions of %s have lasted %v within an hour, which is the limit; try again later", from, c.time.Round(time.Second))
+		}
+		a.sessions++
+		c.sessions++
+		a.served[protocol]++
+		return "", nil
+	})
 }
 
 // connect takes a TCP connection of an address in, within the limits.
 func (s *Server) connect(from netip.Addr, protocol string) error {
+	return s.enter(from, protocol, func(a *accounts, c *account) (string, error) {
+		l := a.limits
+		switch {
+		case a.conns >= l.Conns:
+			return "connections", fmt.Errorf("the server has %d connections, which is the limit", a.conns)
+		case c.conns >= l.AddressConns:
+			return "connections of address", fmt.Errorf("%s has %d connections, which is the limit", from, c.conns)
+		}
+		a.conns++
+		c.conns++
+		return "", nil
+	})
+}
+
+// enter books something of an address, or counts why it was refused.
+func (s *Server) enter(from netip.Addr, protocol string, book func(*accounts, *account) (reason string, err error)) error {
 	a := s.accounts
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.shut {
 		return net.ErrClosed
 	}
-	l, c := a.limits, a.find(from, s.clock.Now())
-	reason, err := "", error(nil)
-	switch {
-	case a.conns >= l.Conns:
-		reason, err = "connections", fmt.Errorf("the server has %d connections, which is the limit", a.conns)
-	case c.conns >= l.AddressConns:
-		reason, err = "connections of address", fmt.Errorf("%s has %d connections, which is the limit", from, c.conns)
-	}
+	reason, err := book(a, a.find(from, s.clock.Now()))
 	if err != nil {
 		s.refusals.add(protocol, reason)
-		return err
 	}
-	a.conns++
-	c.conns++
-	return nil
+	return err
 }
 
 // disconnect books the end of n TCP connections of an address.

@@ -200,8 +200,9 @@ func (t *iperf3Test) say(states ...iperf3.State) error {
 // errUnsupported is answered with iperf3's own number for it.
 var errUnsupported = errors.New("only TCP is served to iperf3's clients")
 
-// unimplemented are the server's error state, iperf3's IEUNIMP and no errno.
-func unimplemented() []byte { return []byte{0xfe, 0, 0, 0, 13, 0, 0, 0, 0} }
+// refusal is the server's error state, with iperf3's number for what a server
+// does not support (IEUNIMP) and no errno.
+func refusal() []byte { return []byte{0xfe, 0, 0, 0, 13, 0, 0, 0, 0} }
 
 // setup reads the parameters and collects the streams.
 func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) {
@@ -216,7 +217,7 @@ func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) 
 		return nil, err
 	}
 	if t.params.UDP || t.params.SCTP {
-		_, _ = t.control.Write(unimplemented()) // the reason is logged
+		_, _ = t.control.Write(refusal()) // the reason is logged
 		return nil, errUnsupported
 	}
 	if err := t.say(iperf3.CreateStreams); err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"unbloat/internal/host"
+	"unbloat/internal/plan"
 )
 
 // Suffix is appended to a file's name for what is written beside it first.
@@ -39,6 +40,17 @@ type State struct {
 	// is compared.
 	Others []string `json:"others,omitempty"`
 	Scope  []string `json:"scope,omitempty"`
+}
+
+// Observed reads what a router of files holds now on a WAN, for its status.
+func Observed(ctx context.Context, b interface {
+	Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error)
+}, wan string) (State, error) {
+	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
+	if err != nil {
+		return State{}, err
+	}
+	return Decode(now)
 }
 
 // Decode reads a State that Encode wrote.

@@ -9,18 +9,13 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
 	"unbloat/internal/mechanism/tc"
-	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
 // Shapers explains every pipe that there is, whoever made it: its rate, its
 // queue, and which rules send packets to it.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
-	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
-	if err != nil {
-		return nil, err
-	}
-	s, err := conf.Decode(now)
+	s, err := conf.Observed(ctx, b, wan)
 	if err != nil {
 		return nil, err
 	}

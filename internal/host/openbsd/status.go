@@ -12,7 +12,6 @@ import (
 	"unbloat/internal/mechanism/altq"
 	"unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/mechanism/tc"
-	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
@@ -20,11 +19,7 @@ import (
 // to, how it queues, which rules send packets there, and what pfctl(8) took
 // without a word although it cannot be meant.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
-	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
-	if err != nil {
-		return nil, err
-	}
-	s, err := conf.Decode(now)
+	s, err := conf.Observed(ctx, b, wan)
 	if err != nil {
 		return nil, err
 	}

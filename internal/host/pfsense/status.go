@@ -11,17 +11,12 @@ import (
 	"unbloat/internal/mechanism/configxml"
 	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/tc"
-	"unbloat/internal/plan"
 )
 
 // Shapers explains every limiter of config.xml, whoever made it: its rate, its
 // queue, the rules that send packets there, and whether the kernel has it.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
-	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
-	if err != nil {
-		return nil, err
-	}
-	s, err := conf.Decode(now)
+	s, err := conf.Observed(ctx, b, wan)
 	if err != nil {
 		return nil, err
 	}
