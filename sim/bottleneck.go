@@ -129,13 +129,13 @@ func (n *Network) release(m *modem) {
 
 // lookDown asks early for what those need that will come home.
 func (n *Network) lookDown(m *modem) {
-	if m.line.len > farAhead {
+	if n.opened > fewConns && m.line.len > farAhead {
 		n.fetch(*m.line.at(farAhead))
 	}
 	if m.line.len > nearAhead {
 		f := *m.line.at(nearAhead)
 		n.fetchMore(f)
-		if s := n.shapers[Down].foresight; s != nil && f.conn >= 0 {
+		if s := n.shapers[Down].foresight; s != nil && f.conn >= 0 && n.opened > fewConns {
 			s.Soon(n.conn(uint32(f.conn)).keys.flow)
 		}
 	}

@@ -232,7 +232,7 @@ func (n *Network) pump(s *shaper) {
 			}
 			return
 		}
-		if s.foresight != nil {
+		if s.foresight != nil && n.opened > fewConns {
 			n.foresee(s)
 		}
 		f := n.frameOf(uint32(q.ID))

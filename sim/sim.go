@@ -78,6 +78,7 @@ type Network struct {
 	streams []*Stream
 	apps    []*App
 	random  *rand.Rand
+	fetched int32 // of no meaning: what few connections need is read early, which is cheaper than a hint
 	events  uint64
 	ack     ack // the one that is being dealt with
 }
@@ -260,8 +261,14 @@ const (
 	nearAhead = 8
 )
 
+// fewConns are near by themselves: hints would only cost time.
+const fewConns = 32
+
 // fetch asks for what a packet's arrival will need.
 func (n *Network) fetch(f frame) {
+	if n.opened <= fewConns {
+		return
+	}
 	near.Lines(unsafe.Pointer(&n.packets.all[f.id]), 1)
 	switch f.kind {
 	case kindData:
@@ -275,6 +282,10 @@ func (n *Network) fetch(f frame) {
 // acknowledgement is about, and of those that it will send; and for where the
 // receiver files its goodput, when that is due.
 func (n *Network) fetchMore(f frame) {
+	if n.opened <= fewConns {
+		n.fetched += n.packets.all[f.id].size
+		return
+	}
 	switch f.kind {
 	case kindData:
 		c := n.conn(uint32(f.conn))
@@ -295,7 +306,7 @@ func (n *Network) fetchMore(f frame) {
 
 // fetchTimer asks for what a timer's end will need.
 func (n *Network) fetchTimer(e timer) {
-	if e.task < taskStart {
+	if e.task < taskStart && n.opened > fewConns {
 		near.Lines(unsafe.Pointer(n.conn(e.owner)), timerLines)
 	}
 }
