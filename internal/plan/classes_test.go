@@ -82,14 +82,14 @@ func TestParseClassesRefuses(t *testing.T) {
 }
 
 // Acknowledgements are bounded where one for every packet of the download would
-// take more than a tenth of the upload, and never below one for every four.
+// take more than a ninth of the upload, and never below one for every four.
 func TestAcknowledgements(t *testing.T) {
 	for _, x := range []struct {
 		down, up unit.Rate
 		want     int
 	}{
-		{30 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, 946},
-		{25 * unit.MbitPerSecond, unit.MbitPerSecond, 516}, // a tenth would be 189
+		{30 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, 1052},
+		{25 * unit.MbitPerSecond, unit.MbitPerSecond, 516}, // a ninth would be 210
 		{100 * unit.MbitPerSecond, 100 * unit.MbitPerSecond, 0},
 		{10 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, 0},
 	} {

@@ -235,11 +235,11 @@ const (
 // acknowledge each packet by itself, as they do where their packets come far
 // apart; 0 means all. RFC 9293 asks for one for every two packets. A hundred
 // downloads that share a line send one for each, which takes a fifth of an
-// upload of a sixth of the download's rate. They get a tenth of it, but never
+// upload of a sixth of the download's rate. They get a ninth of it, but never
 // less than one for every four full packets of the download.
 func acknowledgements(down, up unit.Rate) int {
 	most := int(down / (8 * fullSegment))
-	allowed := max(int(up/(10*8*ackSegment)), most/4)
+	allowed := max(int(up/(9*8*ackSegment)), most/4)
 	if allowed >= most {
 		return 0
 	}

@@ -40,7 +40,7 @@ func TestDecide(t *testing.T) {
 		{"tcp 192.168.1.9:8085 > 198.51.100.9:5000", 1500, known, "", plan.Bulk, "rule 2"},
 		{"tcp 192.168.1.8:5000 > 198.51.100.9:80", 1500, known, "home4_2", plan.Bulk, "rule 2"},
 		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, known, "far4_3", plan.Interactive, "rule 3"},
-		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 52, known, "", plan.Interactive, "beyond 946 a second"},
+		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 52, known, "", plan.Interactive, "beyond 1052 a second"},
 		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, nft.Connection{Known: true, Bytes: 900}, "", plan.Interactive, "first"},
 		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, known, "", plan.Normal, "nothing"},
 		{"tcp 10.1.0.2:5000 > 198.51.100.9:443", 1500, nft.Connection{Known: true, Bytes: unit.GB}, "", plan.Bulk, "carried"},
