@@ -102,11 +102,11 @@ type Uncertainty struct {
 	Most     float64 `json:"most"`
 }
 
-// How many of the figures under load of that comparison lay within the bounds,
-// and of how many (22 November 2026).
+// How many of the figures under load of that comparison, swarms of BitTorrent
+// left out, lay within the bounds, and of how many (22 November 2026).
 const (
-	GoodputWithin, GoodputOf = 90, 95
-	DelaysWithin, DelaysOf   = 150, 154
+	GoodputWithin, GoodputOf = 130, 142
+	DelaysWithin, DelaysOf   = 208, 224
 )
 
 // Uncertain returns the bounds of goodput and of the round trip's quantiles
