@@ -20,8 +20,8 @@ demo: setup-demo build ## the whole story on an emulated home: measure, fix, mea
 
 .PHONY: test
 test: setup-test build kernel check cross ## every test, those on the real kernel too
-	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 20m $$($(GO) list ./... | grep -vE '$(ALONE)')
-	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 20m -p 1 $$($(GO) list ./... | grep -E '$(ALONE)')
+	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $$($(GO) list ./... | grep -vE '$(ALONE)')
+	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m -p 1 $$($(GO) list ./... | grep -E '$(ALONE)')
 
 .PHONY: build
 build: ## bin/unbloat, which needs nothing beside it
