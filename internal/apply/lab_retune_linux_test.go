@@ -111,7 +111,8 @@ func TestRetuneInPlace(t *testing.T) {
 	r := &counter{}
 	e := engineIn(t.TempDir(), r)
 	const down = 20 * unit.MbitPerSecond
-	tr, err := e.Begin(t.Context(), labPlan(t, plan.CAKE, down, 4*unit.MbitPerSecond), apply.Options{Confirm: time.Minute, Hold: true})
+	p := labPlan(t, plan.CAKE, down, 4*unit.MbitPerSecond)
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute, Hold: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestRetuneInPlace(t *testing.T) {
 		if i%7 == 0 {
 			rate += 50 * unit.KbitPerSecond // never the rate of the time before
 		}
-		if err := tr.Retune(t.Context(), labPlan(t, plan.CAKE, down, rate)); err != nil {
+		if err := tr.Retune(t.Context(), p.WithRates(down, rate)); err != nil {
 			t.Fatal(err)
 		}
 		backlog = backlog || cakeCounters(t).BacklogPkts > 0
