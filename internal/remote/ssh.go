@@ -87,7 +87,7 @@ const usualPath = "/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin"
 
 // Times of a connection.
 const (
-	dialTimeout  = 15 * time.Second
+	dialTimeout  = 30 * time.Second
 	keepalive    = 5 * time.Second
 	aliveTimeout = 15 * time.Second
 )

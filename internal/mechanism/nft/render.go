@@ -199,7 +199,8 @@ const slowAcks = 30
 // blocks count and go: a sender needs them to mend a loss.
 func (r renderer) thin() string {
 	const name, over = "up_thin", `limit name "acks"`
-	r.w.limit("acks", r.p.Classes.Behaviour.Acks, 20)
+	b := r.p.Classes.Behaviour
+	r.w.limit("acks", b.Acks, b.Acks) // a second's: a page's short connections are not touched
 	r.w.chain("up_sack", over, "goto up_acks")
 	for _, f := range families() {
 		r.w.chain(name+f.n,
