@@ -25,12 +25,10 @@ func TestSlowMany(t *testing.T) {
 	ours := cases["ours"].Test.Loaded
 	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 15)
 	atMost(t, "loss", ours.Latency.Loss, 0)
-	for name, least := range map[string]struct{ ms, loss float64 }{
-		"fq_codel": {300, 0.02}, // which flows share the probe's bucket decides: 775 to 1471 ms, 0.2 to 0.36 seen
-		"cake":     {1000, 0.9},
-	} {
-		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, least.ms)
-		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, least.loss)
+	for name, loss := range map[string]float64{"fq_codel": 0.02, "cake": 0.9} {
+		// Which flows share the probe's bucket decides: 775 to 3557 ms seen.
+		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 300)
+		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, loss)
 	}
 }
 
