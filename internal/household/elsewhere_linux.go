@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"unbloat/internal/measure"
 )
 
 // address returns the k-th address, from 1, of a load's own on the Internet.
@@ -127,7 +129,7 @@ func answers(ctx context.Context, addr string) error {
 		if err == nil {
 			return c.Close()
 		}
-		if e := sleep(ctx, 50*time.Millisecond); e != nil {
+		if e := measure.Sleep(ctx, 50*time.Millisecond); e != nil {
 			return e
 		}
 	}

@@ -74,7 +74,7 @@ func (n *native) greedy(ctx context.Context, d time.Duration) (*Outcome, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, d); err != nil {
+	if err := measure.Sleep(ctx, d); err != nil {
 		return nil, err
 	}
 	r, err := f.Stop(ctx)
@@ -111,7 +111,7 @@ func (n *native) probes(ctx context.Context, spec measure.ProbeSpec, d time.Dura
 		if err != nil {
 			return r, err
 		}
-		if err := sleep(ctx, time.Until(end)); err != nil {
+		if err := measure.Sleep(ctx, time.Until(end)); err != nil {
 			return r, err
 		}
 		return p.Stop(ctx)
@@ -126,7 +126,7 @@ func (n *native) streamDown(ctx context.Context, d time.Duration) (*Outcome, err
 		if err != nil {
 			return r, err
 		}
-		if err := sleep(ctx, time.Until(end)); err != nil {
+		if err := measure.Sleep(ctx, time.Until(end)); err != nil {
 			return r, err
 		}
 		return s.Stop(ctx)

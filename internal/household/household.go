@@ -96,7 +96,7 @@ func Run(ctx context.Context, task string, in io.Reader, out io.Writer) error {
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
 		return fmt.Errorf("wait for the start: %w", err)
 	}
-	if err := sleep(ctx, t.Load.Start); err != nil {
+	if err := measure.Sleep(ctx, t.Load.Start); err != nil {
 		return err
 	}
 	d := t.Phase - t.Load.Start
@@ -108,16 +108,4 @@ func Run(ctx context.Context, task string, in io.Reader, out io.Writer) error {
 		return wrap(err)
 	}
 	return json.NewEncoder(out).Encode(o)
-}
-
-// sleep waits for d.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"unbloat/internal/measure"
 	"unbloat/internal/verdict"
 )
 
@@ -73,7 +74,7 @@ func (n *names) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 			}
 			wg.Go(func() { ask(name) })
 		}
-		if err := sleep(ctx, n.task.Load.Interval); err != nil {
+		if err := measure.Sleep(ctx, n.task.Load.Interval); err != nil {
 			return nil, err
 		}
 	}
@@ -182,7 +183,7 @@ func (h Home) resolver(ctx context.Context) error {
 		if _, err = resolve(ctx, h.RouterAddr, known, 1, time.Second); err == nil {
 			return nil
 		}
-		if e := sleep(ctx, 100*time.Millisecond); e != nil {
+		if e := measure.Sleep(ctx, 100*time.Millisecond); e != nil {
 			return e
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/measure"
 	"unbloat/internal/verdict"
 )
 
@@ -112,7 +113,7 @@ func (s *shell) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 		if _, err := s.client.stdin.Write([]byte{'a' + byte(len(sent)%26)}); err != nil {
 			return nil, s.client.failed(err)
 		}
-		if err := sleep(ctx, s.task.Load.Interval); err != nil {
+		if err := measure.Sleep(ctx, s.task.Load.Interval); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +124,7 @@ func (s *shell) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 		if all {
 			break
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := measure.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

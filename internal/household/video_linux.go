@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"unbloat/internal/measure"
 )
 
 // video plays a film whose segments come over HTTP from the server node.
@@ -49,7 +51,7 @@ func (v *video) play(ctx context.Context, d time.Duration, down *meter, host str
 	defer client.CloseIdleConnections()
 	start := time.Now()
 	var p Player
-	for sleep(ctx, p.Full()) == nil {
+	for measure.Sleep(ctx, p.Full()) == nil {
 		begin := time.Since(start)
 		p.Advance(begin)
 		quality := p.Choose()

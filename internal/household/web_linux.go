@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/verdict"
 )
@@ -76,7 +77,7 @@ func (w *web) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 					result.Failed++
 				}
 				mu.Unlock()
-				_ = sleep(ctx, w.task.Load.Think)
+				_ = measure.Sleep(ctx, w.task.Load.Think)
 			}
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"unbloat/internal/measure"
 )
 
 // Agent is what runs inside the guest: it wires the home, does the task in the
@@ -55,7 +57,7 @@ func (a *agent) run(ctx context.Context) (*CaseResult, error) {
 	}
 	// The kernel gathers link events for up to a second before it gives a new
 	// interface its queue; until then packets vanish.
-	if err := sleep(ctx, linksSettle); err != nil {
+	if err := measure.Sleep(ctx, linksSettle); err != nil {
 		return nil, err
 	}
 	if len(a.g.Command) == 0 || a.g.Server {

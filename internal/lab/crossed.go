@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
+
+	"unbloat/internal/measure"
 )
 
 // crossed is what went over the line in the counted window of a loaded phase.
@@ -26,7 +28,7 @@ func watchLine(ctx context.Context, d, head, tail time.Duration) <-chan crossed 
 		var at [2]time.Time
 		var down, up [2]float64
 		for i, wait := range []time.Duration{head, d - head - tail} {
-			if c.err = sleep(ctx, wait); c.err != nil {
+			if c.err = measure.Sleep(ctx, wait); c.err != nil {
 				return
 			}
 			at[i] = time.Now()
@@ -50,16 +52,4 @@ func received(ctx context.Context, node, dev string) (float64, error) {
 		return 0, fmt.Errorf("count what crossed the line at %s of %s: %w", dev, node, err)
 	}
 	return strconv.ParseFloat(string(bytes.TrimSpace(out)), 64)
-}
-
-// sleep waits for d.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
 )
@@ -33,7 +34,7 @@ func (a *agent) startServer(ctx context.Context) error {
 		if err == nil && len(bytes.TrimSpace(out)) > 0 {
 			return nil
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := measure.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -65,7 +66,7 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 	defer stop()
 	for _, ch := range s.Line.Vary {
 		go func() {
-			if sleep(vary, ch.At) == nil {
+			if measure.Sleep(vary, ch.At) == nil {
 				if err := runBatch(vary, retune(s.Line, ch, a.g.Engine)); err != nil {
 					fmt.Fprintln(os.Stderr, "vary the line:", err)
 				}

@@ -243,7 +243,7 @@ func (f *Flows) awaitEnd(ctx context.Context) {
 		return // stopped early
 	}
 	for f.client.clock.Now().Before(end.Add(lastBytes)) && !f.ended() {
-		if sleep(ctx, 20*time.Millisecond) != nil {
+		if Sleep(ctx, 20*time.Millisecond) != nil {
 			return
 		}
 	}

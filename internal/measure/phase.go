@@ -249,7 +249,7 @@ func (r *phaseRun) until(ctx context.Context, raw *RawPhase, at unit.Instant) er
 		if r.spec.Progress != nil {
 			pause = min(left, progressEvery)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := Sleep(ctx, pause); err != nil {
 			return err
 		}
 		r.report(r.line.clock.Now(), raw.Start, false)
@@ -355,15 +355,15 @@ func (r *phaseRun) settle(ctx context.Context, end unit.Instant) error {
 		if done && drained {
 			return nil
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 		r.report(now, end.Add(-r.spec.Duration), true)
 	}
 }
 
-// sleep waits for d.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or returns why ctx ended.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

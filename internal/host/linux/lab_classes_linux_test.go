@@ -48,9 +48,9 @@ func within(t *testing.T, node string, f func()) {
 }
 
 // echo answers datagrams on the server.
-func echo(t *testing.T) {
+func echo(t *testing.T, address string) {
 	within(t, lab.NodeServer, func() {
-		c, err := net.ListenPacket("udp4", lab.ServerAddr+":5004")
+		c, err := net.ListenPacket("udp", net.JoinHostPort(address, "5004"))
 		if err != nil {
 			t.Error(err)
 			return
@@ -175,7 +175,7 @@ func TestClassesInLab(t *testing.T) {
 		}
 	}
 	change(before, want)
-	echo(t)
+	echo(t, lab.ServerAddr)
 	var call net.Conn
 	within(t, lab.Host(1), func() {
 		call, err = net.Dial("udp4", lab.ServerAddr+":5004")

@@ -41,23 +41,8 @@ nft add rule ip nat post oifname wan masquerade
 
 // serveAll answers datagrams, and takes or gives bytes without end, on the server.
 func serveAll(t *testing.T, address string) {
+	echo(t, address)
 	within(t, lab.NodeServer, func() {
-		u, err := net.ListenPacket("udp", net.JoinHostPort(address, "5004"))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		t.Cleanup(func() { u.Close() })
-		go func() {
-			b := make([]byte, 2000)
-			for {
-				n, from, err := u.ReadFrom(b)
-				if err != nil {
-					return
-				}
-				_, _ = u.WriteTo(b[:n], from)
-			}
-		}()
 		for port, serve := range map[string]func(net.Conn){
 			"6001": func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
 			"6002": func(c net.Conn) { pour(c) },
