@@ -95,7 +95,7 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		}
 	}
 	s.AtBoot = r.keeper.Kept()
-	if r.platform == plan.Linux && s.classed() {
+	if (r.platform == plan.Linux || r.platform == plan.OpenWrt) && s.classed() {
 		s.Flows = linux.Flows(ctx, r.runner)
 		for _, p := range s.plans() {
 			if p.Classes != nil {

@@ -29,12 +29,12 @@ func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
 func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
 func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
-// begin applies and commits an upload; on Linux only the first WAN's traffic is
+// begin applies and commits an upload; on Linux and OpenWrt only the first WAN's traffic is
 // divided into classes.
 func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 	t.Helper()
 	var classes plan.ClassWishes
-	if platform == plan.Linux && wan != "wan" {
+	if (platform == plan.Linux || platform == plan.OpenWrt) && wan != "wan" {
 		classes.Use = plan.ClassesOff
 	}
 	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Wishes{Only: plan.DirectionUp, Classes: classes, Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
@@ -52,18 +52,26 @@ func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 // TestClassesOfSeveralWANs: there is one table of nftables, so a second WAN with
 // classes is refused, and the first keeps its own.
 func TestClassesOfSeveralWANs(t *testing.T) {
-	f := fake.NewLinux()
-	e := &apply.Engine{Backend: &linux.Backend{Runner: f}, Runner: f, Dir: t.TempDir(), Deadman: nobody{}}
-	if err := begin(t, e, plan.Linux, "wan"); err != nil {
-		t.Fatal(err)
-	}
-	before := f.Text()
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: "lan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Only: plan.DirectionUp})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err == nil || !strings.Contains(err.Error(), "--classes off") || f.Text() != before {
-		t.Errorf("%v", err)
+	l, o := fake.NewLinux(), fake.NewOpenWrt()
+	for platform, c := range map[string]struct {
+		backend apply.Backend
+		router  interface {
+			host.Runner
+			Text() string
+		}
+	}{plan.Linux: {&linux.Backend{Runner: l}, l}, plan.OpenWrt: {&openwrt.Backend{Runner: o}, o}} {
+		e := &apply.Engine{Backend: c.backend, Runner: c.router, Dir: t.TempDir(), Deadman: nobody{}}
+		if err := begin(t, e, platform, "wan"); err != nil {
+			t.Fatal(err)
+		}
+		before := c.router.Text()
+		p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: "lan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Only: plan.DirectionUp})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err == nil || !strings.Contains(err.Error(), "--classes off") || c.router.Text() != before {
+			t.Errorf("%s: %v", platform, err)
+		}
 	}
 }
 

@@ -38,11 +38,17 @@ func table(p plan.Plan) []part {
 	}
 	parts := []part{{"the classes, by nftables: every flow gets one by how it behaves, and keeps it only as long as it does",
 		"nft -f - <<'END'\n" + t.Load() + "END\n"}}
-	if text := nft.ResolverFile(p); text != "" {
-		parts = append(parts, part{"domains: a file in /etc/dnsmasq.d (dnsmasq 2.87 or newer, built with nftset), so that their addresses come into the table's sets",
-			"cat > /etc/dnsmasq.d/" + nft.ResolverName + " <<'END'\n" + text + "END\n"})
+	return append(parts, resolver(p, "/etc/dnsmasq.d")...)
+}
+
+// resolver writes what has to be told to dnsmasq for rules that name domains.
+func resolver(p plan.Plan, dir string) []part {
+	text := nft.ResolverFile(p)
+	if text == "" {
+		return nil
 	}
-	return parts
+	return []part{{"domains: a file in " + dir + " (dnsmasq 2.87 or newer, built with nftset), so that their addresses come into the table's sets",
+		"cat > " + dir + "/" + nft.ResolverName + " <<'END'\n" + text + "END\n"}}
 }
 
 // offloads returns the ethtool(8) commands, one a device.

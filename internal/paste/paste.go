@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 )
 
@@ -168,10 +169,21 @@ func openWrt(p plan.Plan) ([]part, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return []part{
-		{"/etc/config/sqm: add this section. It needs the package sqm-scripts; with luci-app-sqm LuCI shows it. Where there is no room for them, `unbloat apply --own-tc` shapes with tc alone.", s.String()},
-		{"then:", "service sqm restart\n"},
-	}, notes, nil
+	parts := []part{{"/etc/config/sqm: add this section. It needs the package sqm-scripts; with luci-app-sqm LuCI shows it. Where there is no room for them, `unbloat apply --own-tc` shapes with tc alone.", s.String()}}
+	if sqm.Classed(p) {
+		now, want, err := states(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		at := sqm.ScriptDir + "/" + sqm.ScriptName(s.Name)
+		parts = append(parts, part{"the script that the section names: the queues as `unbloat plan --for linux` has them, and the classes by nftables. " +
+			"The download's take the package kmod-sched-ctinfo. Add it to /etc/sysupgrade.conf, so that it lasts over an upgrade.",
+			"cat > " + at + " <<'SCRIPT'\n" + sqm.Script(p, argvs(tc.Commands(now, want))) + "SCRIPT\n"})
+		if sqm.FeedPath(p) == "" {
+			parts = append(parts, resolver(p, "/tmp/dnsmasq.d")...)
+		}
+	}
+	return append(parts, part{"then:", "service sqm restart\n"}), notes, nil
 }
 
 func openBSD(p plan.Plan) ([]part, []string, error) {

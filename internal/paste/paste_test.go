@@ -99,7 +99,7 @@ func readBack(platform, code string) error {
 	case plan.OpenBSDAltq:
 		_, err = altq.Parse(before(code, "pfctl"))
 	case plan.OpenWrt:
-		_, err = sqm.Parse(before(code, "service"))
+		_, err = sqm.Parse(before(before(code, "service"), "cat > "))
 	case plan.FreeBSD:
 		_, _, err = dummynet.Parse(code)
 	}

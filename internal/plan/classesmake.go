@@ -75,7 +75,7 @@ func (m *maker) classes() error {
 	switch {
 	case m.plan.Down == nil:
 	case m.side == SideIFB && m.facts.NoMarks:
-		m.because("down.classes", "none", "this kernel has no ctinfo action (module act_ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would")
+		m.because("down.classes", "none", "this kernel has no ctinfo action (module act_ctinfo; OpenWrt: opkg install kmod-sched-ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would")
 	default:
 		c.Down = m.shares(DirectionDown, m.plan.Down)
 		m.plan.Down.Wash = c.DSCP.WashDown

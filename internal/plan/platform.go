@@ -85,14 +85,13 @@ func linuxPlatform(name string) platform {
 		aqms: []AQM{CAKE, FQCoDel, FIFO}, sides: []Side{SideIFB, SideLAN},
 		step: 1, max: MaxRate,
 		limit: math.MaxInt32, fifoLimit: math.MaxInt32, flows: 65536, quantum: 1 << 20,
-		htb: true, rules: name == Linux, classes: name == Linux, interfaceNames: true,
+		htb: true, rules: name == Linux, classes: name != ClearOS, interfaceNames: true,
 		seedDown: 0.85, seedUp: 0.95, seedAQM: FQCoDel, seedRounds: true, // seed 003: 13 of 15, 0.95 of 1
 	}
 	switch name {
 	case OpenWrt:
 		p.wan, p.lan = "wan", "br-lan"
 		p.aqms, p.sides = []AQM{CAKE, FQCoDel}, []Side{SideIFB}
-		p.classesLost = "sqm-scripts gives its queue no handle that nftables' rules could name, and hands no mark to its ifb; without it (`unbloat apply --own-tc`, a plan for linux) this router has them"
 		p.step = unit.KbitPerSecond
 		p.rates, p.ratesWhy = "whole kbit/s", "/etc/config/sqm takes no others; what is wished is rounded down"
 	case ClearOS:

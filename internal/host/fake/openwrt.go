@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -107,11 +108,13 @@ func (l *Linux) run(format string, args ...any) {
 type OpenWrt struct {
 	*Linux
 	Staged string // what `uci changes` says
+
+	running map[string]string // by interface, the script of somebody that started it
 }
 
 // NewOpenWrt returns a router with sqm-scripts as it comes: one section, off.
 func NewOpenWrt() *OpenWrt {
-	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
+	o := &OpenWrt{running: map[string]string{}, Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
 	o.Tools["uci"] = Tool{Run: o.uci}
 	o.Tools["/etc/init.d/sqm"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		if args[0] == "restart" {
@@ -119,6 +122,22 @@ func NewOpenWrt() *OpenWrt {
 		}
 		return "", nil
 	}, Changes: func(args []string) bool { return args[0] == "restart" }}
+	o.Tools["sh"] = Tool{Run: func(args []string, _ []byte) (string, error) { // -c "A && B"
+		for command := range strings.SplitSeq(args[1], " && ") {
+			argv := strings.Fields(command)
+			switch argv[0] {
+			case "!": // ! grep -q WORD FILE
+				if strings.Contains(o.Files[argv[4]], argv[3]) {
+					return "", errors.New("")
+				}
+			default:
+				if _, err := o.Tools[argv[0]].Run(argv[1:], nil); err != nil {
+					return "", err
+				}
+			}
+		}
+		return "", nil
+	}, Changes: func([]string) bool { return true }}
 	return o
 }
 
@@ -144,8 +163,9 @@ func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
 // enabled. An interface that is absent, or a rate that is no number, is a line in
 // the log, and exit code 0.
 func (o *OpenWrt) restart() error {
+	stuck := o.stopOwn()
 	for _, d := range o.Kernel.Devices {
-		if d.Kind != "ifb" {
+		if d.Kind != "ifb" && !slices.Contains(stuck, d.Name) {
 			o.run("tc qdisc del dev %s root", d.Name)
 			o.run("tc qdisc del dev %s ingress", d.Name)
 		}
@@ -155,22 +175,69 @@ func (o *OpenWrt) restart() error {
 		return nil
 	}
 	for i := len(o.Kernel.Devices) - 1; i >= 0; i-- {
-		if d := o.Kernel.Devices[i]; d.Kind == "ifb" {
+		if d := o.Kernel.Devices[i]; d.Kind == "ifb" && !slices.Contains(stuck, strings.TrimPrefix(d.Name, "ifb4")) {
 			o.run("ip link del dev %s", d.Name)
 		}
 	}
 	for _, s := range sections {
-		if s.Get("enabled") == "1" {
+		if s.Get("enabled") == "1" && !slices.Contains(stuck, s.Get("interface")) {
 			o.start(s)
 		}
 	}
 	return nil
 }
 
+// stopOwn stops what scripts of others started, and returns the interfaces that
+// it cannot: an instance whose script is gone stays, and keeps a new one away.
+func (o *OpenWrt) stopOwn() (stuck []string) {
+	for dev, script := range o.running {
+		text, ok := o.Files[script]
+		if !ok {
+			stuck = append(stuck, dev)
+			continue
+		}
+		o.function(text, "sqm_stop", nil)
+		delete(o.running, dev)
+	}
+	return stuck
+}
+
+// function runs a function of a script: its commands one by one, until one fails
+// whose line says that this ends it.
+func (o *OpenWrt) function(text, name string, variables map[string]string) {
+	_, body, _ := strings.Cut(text, "\n"+name+"() {\n")
+	lines := strings.Split(body, "\n")
+	for i := 0; i < len(lines) && lines[i] != "}"; i++ {
+		command, ends := strings.CutSuffix(strings.TrimSpace(lines[i]), " || return 1")
+		var in strings.Builder
+		if before, isDocument := strings.CutSuffix(command, " <<'END'"); isDocument {
+			for i++; lines[i] != "END"; i++ {
+				in.WriteString(lines[i] + "\n")
+			}
+			command = before
+		}
+		for name, value := range variables {
+			command = strings.ReplaceAll(command, "${"+name+"}", value)
+		}
+		argv := strings.Fields(strings.TrimSuffix(command, " 2>/dev/null"))
+		if !slices.Contains([]string{"tc", "ip", "nft"}, argv[0]) {
+			continue
+		}
+		if _, _, err := o.Kernel.Run(context.Background(), argv, []byte(in.String())); err != nil && ends {
+			return
+		}
+	}
+}
+
 func (o *OpenWrt) start(s sqm.Section) {
 	down, up, err := s.Rates()
 	dev := s.Get("interface")
 	if err != nil {
+		return
+	}
+	if script := path.Join(sqm.ScriptDir, s.Get("script")); o.Files[script] != "" {
+		o.running[dev] = script
+		o.function(o.Files[script], "sqm_start", map[string]string{"UPLINK": s.Get("upload"), "DOWNLINK": s.Get("download")})
 		return
 	}
 	shape := func(dev string, kbit int64) {

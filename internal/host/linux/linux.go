@@ -58,7 +58,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier host.State) 
 	if fed, err = observeFeed(ctx, b.Runner, p, fed); err != nil {
 		return nil, err
 	}
-	return encode(state{State: s, Table: readTable(ctx, b.Runner), Feed: fed})
+	return encode(state{State: s, Table: ReadTable(ctx, b.Runner), Feed: fed})
 }
 
 // Desire checks that the plan can be applied to what is there, and returns the

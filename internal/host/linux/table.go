@@ -19,9 +19,9 @@ type state struct {
 	Feed  *feed     `json:"resolver,omitempty"`
 }
 
-// readTable reads our table. Where nft(8) is missing, or may not say, there is
+// ReadTable reads our table. Where nft(8) is missing, or may not say, there is
 // none; what was asked for is then found missing when it is verified.
-func readTable(ctx context.Context, r host.Runner) nft.Table {
+func ReadTable(ctx context.Context, r host.Runner) nft.Table {
 	out, err := host.Output(ctx, r, "nft", "-s", "-t", "list", "table", nft.Family, nft.TableIs)
 	if err != nil {
 		return nft.Table{}
@@ -58,18 +58,27 @@ func tableSteps(actual, wanted nft.Table) []host.Step {
 // checkTable asks nft(8) whether it and the kernel take the table, before
 // anything is touched.
 func (b *Backend) checkTable(ctx context.Context, p plan.Plan, now, want state) error {
-	if want.Table.Text == "" || b.Preview || len(nft.Differences(now.Table, want.Table)) == 0 {
+	if b.Preview {
 		return nil
 	}
-	_, said, err := b.Runner.Run(ctx, []string{"nft", "-c", "-f", "-"}, []byte(want.Table.Load()))
+	return CheckTable(ctx, b.Runner, p.WAN, now.Table, want.Table)
+}
+
+// CheckTable asks nft(8) whether it and the kernel take a table that is not
+// there yet.
+func CheckTable(ctx context.Context, r host.Runner, wan string, now, want nft.Table) error {
+	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
+		return nil
+	}
+	_, said, err := r.Run(ctx, []string{"nft", "-c", "-f", "-"}, []byte(want.Load()))
 	var missing *host.MissingToolError
 	switch {
 	case errors.As(err, &missing):
-		return &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "nft(8) is not there",
+		return &host.PreconditionError{Doing: "divide the traffic of " + wan + " into classes", What: "nft(8) is not there",
 			Remedy: "install the package nftables, or plan with --classes off", Err: err}
 	case err != nil:
 		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
-		return &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "nft(8) or the kernel does not take the rules: " + line,
+		return &host.PreconditionError{Doing: "divide the traffic of " + wan + " into classes", What: "nft(8) or the kernel does not take the rules: " + line,
 			Remedy: "it needs nftables 0.9.9 and Linux 5.11 with nf_conntrack, or plan with --classes off", Err: err}
 	}
 	return nil

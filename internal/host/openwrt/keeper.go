@@ -3,14 +3,12 @@ package openwrt
 import (
 	"context"
 	"fmt"
-	"path"
 	"strings"
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
 	"unbloat/internal/host/linux"
-	"unbloat/internal/mechanism/nft"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/plan"
 )
 
@@ -34,47 +32,14 @@ func script(p plan.Plan) (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("#!/bin/sh /etc/rc.common\n%s\n\nSTART=95\nUSE_PROCD=1\n\nstop_service() {", initMark)
-	for _, dev := range tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}) {
-		line("\ttc qdisc del dev %s root 2>/dev/null\n\ttc qdisc del dev %s ingress 2>/dev/null", dev, dev)
-	}
-	if p.Down != nil && p.Down.IngressOf != "" {
-		line("\tip link del dev %s 2>/dev/null", p.Down.Device)
-	}
-	table := nft.Render(p, tc.OurRoot)
-	if table.Text != "" {
-		line("\tnft delete table %s %s 2>/dev/null", nft.Family, nft.TableIs)
-	}
-	feed := feedPath(p)
-	if feed != "" {
-		line("\trm -f %s", feed)
-	}
+	sqm.Stop(&b, p)
 	line("\treturn 0\n}\n\nstart_service() {\n\tstop_service")
 	for _, argv := range commands {
 		line("\t%s || return 1", strings.Join(argv, " "))
 	}
-	if table.Text != "" {
-		line("\tnft -f - <<'END' || return 1\n%sEND", table.Load())
-	}
-	if feed != "" {
-		// dnsmasq's directory is in memory here; it asks anew for names that it knew before the table was there.
-		line("\tcat > %s <<'END'\n%sEND\n\t/etc/init.d/dnsmasq restart", feed, nft.ResolverFile(p))
-	}
+	sqm.Start(&b, p)
 	line("}\n\nservice_triggers() {\n\tprocd_add_raw_trigger \"interface.*.up\" 2000 %s restart\n}", InitScript)
 	return b.String(), nil
-}
-
-// feedPath is the file by which dnsmasq fills the sets of rules that name
-// domains; "" if there are none, or it is no path of that file's.
-func feedPath(p plan.Plan) string {
-	if nft.ResolverFile(p) == "" || p.Basis == nil {
-		return ""
-	}
-	at := p.Basis.Facts.Resolver
-	plain := !strings.ContainsFunc(at, func(c rune) bool { return strings.ContainsRune(" '\"\\$`;|&<>()*?\n", c) })
-	if !plain || path.Base(at) != nft.ResolverName || !path.IsAbs(at) {
-		return ""
-	}
-	return at
 }
 
 // Keep writes the script and enables it.

@@ -41,32 +41,7 @@ func TestOwnTC(t *testing.T) {
 	}
 	blank := f.Kernel.Text()
 	for range 2 {
-		for _, line := range shell(t, script, "start_service") {
-			argv := strings.Fields(line)
-			var in []byte
-			if argv[0] == "nft" && argv[1] == "-f" { // the shell's stand-in keeps what it was fed
-				var err error
-				if in, err = os.ReadFile(argv[len(argv)-1]); err != nil {
-					t.Fatal(err)
-				}
-				argv = argv[:3]
-			}
-			if _, errOut, err := f.Run(t.Context(), argv, in); err != nil && argv[2] != "del" && argv[1] != "delete" {
-				t.Fatalf("%s: %s", line, errOut)
-			}
-		}
-		b := &linux.Backend{Runner: f}
-		now, err := b.Observe(t.Context(), p, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := b.Desire(t.Context(), p, now, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if steps, diffs, err := b.Compare(now, want); len(steps)+len(diffs) > 0 || err != nil {
-			t.Fatalf("the script does not give the plan: %q %q %v", steps, diffs, err)
-		}
+		carryOut(t, f, p, shell(t, script, "start_service"))
 	}
 	for _, line := range shell(t, script, "stop_service") {
 		_, _, _ = f.Run(t.Context(), strings.Fields(line), nil)
@@ -76,6 +51,37 @@ func TestOwnTC(t *testing.T) {
 	}
 	if done, err := k.Forget(t.Context()); !done || err != nil || enabled != "disable" || f.Files[openwrt.InitScript] != "" {
 		t.Errorf("forget: %v %v %q", done, err, enabled)
+	}
+}
+
+// carryOut runs commands on a router, and wants the plan to be what there is.
+func carryOut(t *testing.T, f *fake.Linux, p plan.Plan, lines []string) {
+	t.Helper()
+	for _, line := range lines {
+		argv := strings.Fields(line)
+		var in []byte
+		if argv[0] == "nft" && argv[1] == "-f" { // the shell's stand-in keeps what it was fed
+			var err error
+			if in, err = os.ReadFile(argv[len(argv)-1]); err != nil {
+				t.Fatal(err)
+			}
+			argv = argv[:3]
+		}
+		if _, errOut, err := f.Run(t.Context(), argv, in); err != nil && argv[2] != "del" && argv[1] != "delete" {
+			t.Fatalf("%s: %s", line, errOut)
+		}
+	}
+	b := &linux.Backend{Runner: f}
+	now, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := b.Desire(t.Context(), p, now, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps, diffs, err := b.Compare(now, want); len(steps)+len(diffs) > 0 || err != nil {
+		t.Fatalf("the script does not give the plan: %q %q %v", steps, diffs, err)
 	}
 }
 

@@ -8,12 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
 	"unbloat/internal/host/linux"
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
@@ -48,7 +50,7 @@ func SectionName(wan string) string {
 // Observe reads the settings, as a file and through uci(1), and what the kernel
 // holds the WAN to.
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ host.State) (host.State, error) {
-	files, err := conf.Read(ctx, b.Runner, Config)
+	files, err := conf.Read(ctx, b.Runner, Config, scriptPath(p.WAN))
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +75,16 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ host.State) (host.
 	for _, h := range held {
 		s.Live = append(s.Live, h.String())
 	}
+	if t := linux.ReadTable(ctx, b.Runner); t.Of(p.WAN) {
+		s.Live = append(s.Live, t.Digest())
+	} else if t.Text != "" {
+		s.Others = append(s.Others, t.Digest())
+	}
 	return conf.Encode(s)
 }
+
+// scriptPath is where the script of a WAN's section is.
+func scriptPath(wan string) string { return path.Join(sqm.ScriptDir, sqm.ScriptName(SectionName(wan))) }
 
 // settings returns a section's options, a line each.
 func settings(s sqm.Section) []string {
@@ -120,11 +130,10 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	if err != nil {
 		return nil, err
 	}
-	section, _, err := sqm.Render(p)
+	section, _, err := sqm.RenderAs(p, SectionName(p.WAN))
 	if err != nil {
 		return nil, err
 	}
-	section.Name = SectionName(p.WAN)
 	if err := b.checkSQM(ctx); err != nil {
 		return nil, err
 	}
@@ -132,17 +141,59 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	if err := checkForeign(p, rest, s.Live, old != ""); err != nil {
 		return nil, err
 	}
+	script, table, err := b.classes(ctx, p, s)
+	if err != nil {
+		return nil, err
+	}
+	s.Files = s.Files.Without(scriptPath(p.WAN))
+	if script != "" { // before the section that names it
+		s.Files = s.Files.Put(scriptPath(p.WAN), script, "644")
+	}
 	s.Files = s.Files.Put(Config, with(rest, section), "")
 	s.Live = append(slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, section.Name, p.WAN) }), settings(section)...)
 	for _, h := range wanted(p) {
 		s.Live = append(s.Live, h.String())
 	}
+	if table.Text != "" {
+		s.Live = append(s.Live, table.Digest())
+	}
 	return conf.Encode(s)
 }
 
+// classes returns the script and the table of a plan that has classes, and
+// refuses what the router could not hold.
+func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (script string, table nft.Table, err error) {
+	if old := s.Files.Text(scriptPath(p.WAN)); old != "" && !strings.HasPrefix(old, sqm.ScriptMark) {
+		return "", nft.Table{}, &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: scriptPath(p.WAN) + " is there and was not made by unbloat",
+			Remedy: "rename or remove it"}
+	}
+	if !sqm.Classed(p) {
+		return "", nft.Table{}, nil
+	}
+	table = nft.Render(p, tc.OurRoot)
+	now := linux.ReadTable(ctx, b.Runner)
+	if now.Text != "" && !now.Of(p.WAN) {
+		return "", nft.Table{}, &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
+			Remedy: "plan this one with --classes off"}
+	}
+	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
+		return "", nft.Table{}, err
+	}
+	shaping := p
+	shaping.Offloads = nil // sqm-scripts has no place to put them back from
+	commands, err := linux.FirstCommands(shaping)
+	if err != nil {
+		return "", nft.Table{}, err
+	}
+	return sqm.Script(p, commands), table, nil
+}
+
+// tableLine begins the line of our table, which is in Live if it is this WAN's.
+const tableLine = "table " + nft.Family + " " + nft.TableIs + " "
+
 // ours reports whether a line of what runs comes from our section for the WAN.
 func ours(line, section, wan string) bool {
-	return strings.HasPrefix(line, "sqm."+section+".") || strings.HasPrefix(line, "what leaves "+wan+" ") || strings.HasPrefix(line, "what enters "+wan+" ")
+	return strings.HasPrefix(line, tableLine) || strings.HasPrefix(line, "sqm."+section+".") || strings.HasPrefix(line, "what leaves "+wan+" ") || strings.HasPrefix(line, "what enters "+wan+" ")
 }
 
 // wanted returns what the kernel holds the WAN to once sqm-scripts has run.
@@ -214,7 +265,7 @@ func (b *Backend) Undesire(_ context.Context, now, _ host.State) (host.State, er
 		if section == "" {
 			continue
 		}
-		s.Files = s.Files.Put(Config, rest, "")
+		s.Files = s.Files.Put(Config, rest, "").Without(scriptPath(wan))
 		s.Live = slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, name, wan) })
 	}
 	return conf.Encode(s)
@@ -222,13 +273,37 @@ func (b *Backend) Undesire(_ context.Context, now, _ host.State) (host.State, er
 
 // Compare returns the steps from actual to wanted.
 func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, error) {
-	return conf.Compare(actual, wanted, nil, []host.Step{{Argv: []string{Service, "restart"}}})
+	steps, diffs, err := conf.Compare(actual, wanted, nil, []host.Step{restart()})
+	return scriptsLast(steps), diffs, err
+}
+
+func restart() host.Step { return host.Step{Argv: []string{Service, "restart"}} }
+
+// scriptsLast makes the removal of a script a part of the restart, and none if
+// that fails or a section still names it: sqm-scripts stops an instance by the script that started it. Where
+// it has none any more, it leaves the instance and starts no other.
+func scriptsLast(steps []host.Step) []host.Step {
+	var first []host.Step
+	removals := ""
+	for _, s := range steps {
+		last := s.Argv[len(s.Argv)-1]
+		switch {
+		case s.Argv[0] == "rm" && strings.HasPrefix(last, sqm.ScriptDir) && strings.HasSuffix(last, ".qos"):
+			// Its name is of letters, digits and underscores.
+			removals += fmt.Sprintf(" && ! grep -q %s %s && rm -f %s", path.Base(last), Config, last)
+		case s.Argv[0] == Service && removals != "":
+			first = append(first, host.Step{Argv: []string{"sh", "-c", Service + " restart" + removals}})
+		default:
+			first = append(first, s)
+		}
+	}
+	return first
 }
 
 // Restore returns the commands that lead back to a snapshot from any state.
 func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	s, err := conf.Decode(before)
-	return append(s.Files.Restore(), host.Step{Argv: []string{Service, "restart"}}), err
+	return scriptsLast(append(s.Files.Restore(), restart())), err
 }
 
 // Explain turns what the tools said into what to do about it.

@@ -80,6 +80,20 @@ func (t Table) shape() shape {
 	return s
 }
 
+// Digest says in a line what there is of the table, equal for equal ones; ""
+// for none.
+func (t Table) Digest() string {
+	if t.Text == "" {
+		return ""
+	}
+	s := t.shape()
+	rules := 0
+	for _, n := range s.parts {
+		rules += n
+	}
+	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules", Family, TableIs, s.id, len(s.parts), rules)
+}
+
 // Of reports whether the table divides the traffic of one of these devices; one
 // that hooks on another's is another WAN's.
 func (t Table) Of(devices ...string) bool {

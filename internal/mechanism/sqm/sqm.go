@@ -48,12 +48,16 @@ func (s *Section) set(key, value string) {
 	}
 }
 
-// Render makes the section of a plan. Notes say what sqm-scripts cannot express.
-func Render(p plan.Plan) (s Section, notes []string, err error) {
+// Render makes the section of a plan, of our usual name. Notes say what
+// sqm-scripts cannot express.
+func Render(p plan.Plan) (s Section, notes []string, err error) { return RenderAs(p, SectionName) }
+
+// RenderAs makes the section of a plan under a name.
+func RenderAs(p plan.Plan, name string) (s Section, notes []string, err error) {
 	if p.Down != nil && p.Down.IngressOf != p.WAN {
 		return Section{}, nil, &plan.NoIngressError{Platform: plan.OpenWrt, Side: plan.SideLAN, Why: "sqm-scripts shapes the download on the WAN's ifb"}
 	}
-	s = Section{Name: SectionName}
+	s = Section{Name: name}
 	s.set("enabled", "1")
 	s.set("interface", p.WAN)
 	for _, d := range []struct {
@@ -66,10 +70,12 @@ func Render(p plan.Plan) (s Section, notes []string, err error) {
 		s.set(d.key, strconv.FormatInt(int64(d.r/unit.KbitPerSecond), 10)) // 0: not shaped
 	}
 	s.set("qdisc", string(p.AQM))
-	switch p.AQM {
-	case plan.CAKE:
+	switch {
+	case Classed(p):
+		s.set("script", ScriptName(name))
+	case p.AQM == plan.CAKE:
 		s.set("script", scriptCake)
-	case plan.FQCoDel:
+	case p.AQM == plan.FQCoDel:
 		s.set("script", scriptFQCoDel)
 	default:
 		return Section{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: plan.OpenWrt, Have: []plan.AQM{plan.CAKE, plan.FQCoDel}}
@@ -84,8 +90,8 @@ func Render(p plan.Plan) (s Section, notes []string, err error) {
 		s.set("squash_dscp", flag(wash(p)))
 		s.set("squash_ingress", flag(wash(p)))
 		s.set("qdisc_really_really_advanced", "1")
-		s.set("iqdisc_opts", cakeOptions(p.Down))
-		s.set("eqdisc_opts", cakeOptions(p.Up))
+		s.set("iqdisc_opts", cakeOptions(p.Down, Classed(p)))
+		s.set("eqdisc_opts", cakeOptions(p.Up, Classed(p)))
 		return s, notes, nil
 	}
 	s.set("qdisc_really_really_advanced", "1")
@@ -131,8 +137,10 @@ func (s *Section) linkLayer(shaper plan.Shaper) (notes []string) {
 	return notes
 }
 
-// cakeOptions returns the words that sqm-scripts appends to CAKE's command.
-func cakeOptions(s *plan.Shaper) string {
+// cakeOptions returns the words that sqm-scripts appends to CAKE's command. With
+// classes our script has them itself; they are for who goes back to
+// piece_of_cake, where the tins of classes would be filled by marks.
+func cakeOptions(s *plan.Shaper, classed bool) string {
 	if s == nil {
 		return ""
 	}
@@ -142,7 +150,7 @@ func cakeOptions(s *plan.Shaper) string {
 			w = append(w, word)
 		}
 	}
-	add(s.Tins != "" && s.Tins != "besteffort", s.Tins) // piece_of_cake is besteffort
+	add(s.Tins != "" && s.Tins != "besteffort" && !classed, s.Tins) // piece_of_cake is besteffort
 	add(s.NAT, "nat")
 	add(s.Isolation != "", s.Isolation)
 	add(s.Ingress, "ingress")

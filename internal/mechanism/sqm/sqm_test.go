@@ -54,7 +54,7 @@ func TestRender(t *testing.T) {
 	option egress_ecn 'ECN'
 	option eqdisc_opts 'quantum 300 flows 1024 interval 100ms'
 `}} {
-		p, err := plan.Make(line, facts, plan.Wishes{AQM: c.aqm})
+		p, err := plan.Make(line, facts, plan.Wishes{AQM: c.aqm, Classes: plan.ClassWishes{Use: plan.ClassesOff}})
 		if err != nil {
 			t.Fatal(err)
 		}

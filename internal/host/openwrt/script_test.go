@@ -1,0 +1,120 @@
+package openwrt_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/openwrt"
+	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// TestSQMClasses: what somebody gets who has OpenWrt with sqm-scripts and asks
+// for nothing is classes by behaviour, with CAKE and with HTB. The script, run by
+// a real shell as sqm-scripts runs it, makes what a plan for Linux is; a rate that
+// LuCI changed is the one that CAKE holds; and stopped, nothing is left.
+func TestSQMClasses(t *testing.T) {
+	lib := t.TempDir()
+	if err := os.WriteFile(filepath.Join(lib, "defaults.sh"), []byte("SQM_LIB_READ=yes\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, aqms := range [][]plan.AQM{nil, {plan.FQCoDel}} {
+		facts := plan.Facts{Platform: plan.OpenWrt, WAN: "wan", LAN: "lan", IFB: true, AQMs: aqms}
+		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
+		p, err := plan.Make(line, facts, plan.Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Classes.Of(false) == nil || p.Classes.Of(true) == nil || p.Classes.Behaviour.CalmPackets == 0 {
+			t.Fatalf("%v: %+v", aqms, p.Classes)
+		}
+		o := fake.NewOpenWrt()
+		b := &openwrt.Backend{Runner: o}
+		now, err := b.Observe(t.Context(), p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := b.Desire(t.Context(), p, now, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps, _, err := b.Compare(now, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps {
+			if _, errOut, err := o.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+				t.Fatalf("%q: %s", s.Argv, errOut)
+			}
+		}
+		at := sqm.ScriptDir + "/" + sqm.ScriptName(openwrt.SectionName("wan"))
+		script := o.Files[at]
+		if !strings.Contains(o.Files[openwrt.Config], "option script '"+sqm.ScriptName(openwrt.SectionName("wan"))+"'") || script == "" {
+			t.Fatalf("%s\n%q", o.Files[openwrt.Config], script)
+		}
+		run := func(up, down, function string) []string {
+			before := "SQM_LIB_DIR=" + lib + "\nUPLINK=" + up + "\nDOWNLINK=" + down + "\ndo_modules() { :; }\n"
+			return shell(t, before+script+"\n[ $SQM_LIB_READ = yes ] || exit 1\n", "INSMOD=true; sqm_prepare_script && "+function)
+		}
+		f := fake.NewLinux()
+		blank := f.Kernel.Text()
+		facts.Platform, facts.Offloads = plan.Linux, []plan.Offload{} // sqm-scripts leaves offloads alone
+		same, err := plan.Make(line, facts, plan.Wishes{Down: plan.RateWish{Rate: p.DownBps}, Up: plan.RateWish{Rate: p.UpBps}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			carryOut(t, f, same, run("4750", "27000", "sqm_start"))
+		}
+		changed := strings.Join(run("4000", "20000", "sqm_start"), "\n")
+		if luci := strings.Contains(changed, "bandwidth 4000kbit") && strings.Contains(changed, "bandwidth 20000kbit"); luci != (p.AQM == plan.CAKE) {
+			t.Errorf("%s: LuCI's rates: %v\n%s", p.AQM, luci, changed)
+		}
+		for _, line := range run("4750", "27000", "sqm_stop") {
+			_, _, _ = f.Run(t.Context(), strings.Fields(line), nil)
+		}
+		if f.Kernel.Text() != blank {
+			t.Errorf("stopped, and this is left:\n%s", f.Kernel.Text())
+		}
+	}
+}
+
+// TestSQMClassesInTheWay: nft(8) that is missing or too old, and a script that
+// somebody else wrote, are refused before anything is changed.
+func TestSQMClassesInTheWay(t *testing.T) {
+	at := sqm.ScriptDir + "/" + sqm.ScriptName(openwrt.SectionName("wan"))
+	for name, c := range map[string]struct {
+		do   func(o *fake.OpenWrt)
+		says string
+	}{
+		"no nft":         {func(o *fake.OpenWrt) { delete(o.Tools, "nft") }, "--classes off"},
+		"an old kernel":  {func(o *fake.OpenWrt) { o.Kernel.Missing = []string{"nft"} }, "--classes off"},
+		"another script": {func(o *fake.OpenWrt) { o.Files[at] = "# mine\n" }, "was not made by unbloat"},
+	} {
+		o := fake.NewOpenWrt()
+		c.do(o)
+		before := o.Text()
+		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OpenWrt, WAN: "wan", IFB: true}, plan.Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &apply.Engine{Backend: &openwrt.Backend{Runner: o}, Runner: o, Dir: t.TempDir()}
+		_, err = e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+		if !strings.Contains(errorText(err), c.says) || o.Text() != before {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

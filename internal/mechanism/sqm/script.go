@@ -1,0 +1,108 @@
+package sqm
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// ScriptDir is where sqm-scripts looks for the script that a section names.
+const ScriptDir = "/usr/lib/sqm"
+
+// ScriptMark is the first line of a script of ours: what lacks it isn't.
+const ScriptMark = "# Made by unbloat for sqm-scripts; `unbloat revert` removes it."
+
+// ScriptName returns the name of the script of a section whose plan has classes.
+func ScriptName(section string) string { return section + ".qos" }
+
+// Classed reports whether a plan needs a script of its own: those that come with
+// sqm-scripts give their queue no handle that nftables' rules could name, and
+// hand no mark to their ifb.
+func Classed(p plan.Plan) bool { return nft.Render(p, tc.OurRoot).Text != "" }
+
+// Script writes the script of a plan that has classes: commands are those that
+// shape a router without sqm-scripts. CAKE's rates are those of the section, so
+// that LuCI can change them; HTB's classes each have their own.
+func Script(p plan.Plan, commands [][]string) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("%s\n. ${SQM_LIB_DIR}/defaults.sh\n\nsqm_prepare_script() {\n\treturn 0\n}\n", ScriptMark)
+	line("sqm_stop() {")
+	Stop(&b, p)
+	line("\treturn 0\n}\n\nsqm_start() {\n\tdo_modules\n\tfor m in act_ctinfo act_skbedit; do [ -d /sys/module/$m ] || ${INSMOD:-insmod} $m 2>/dev/null; done\n\tsqm_stop")
+	for _, argv := range commands {
+		line("\t%s || return 1", strings.Join(withRates(p, argv), " "))
+	}
+	Start(&b, p)
+	line("}")
+	return b.String()
+}
+
+// withRates puts sqm-scripts' variables in place of CAKE's rate.
+func withRates(p plan.Plan, argv []string) []string {
+	out := append([]string(nil), argv...)
+	for i := 1; i < len(out)-1; i++ {
+		if out[i] != "bandwidth" {
+			continue
+		}
+		for _, d := range []struct {
+			s    *plan.Shaper
+			name string
+		}{{p.Up, "UPLINK"}, {p.Down, "DOWNLINK"}} {
+			if d.s != nil && d.s.Device == argv[4] && out[i+1] == fmt.Sprintf("%dkbit", int64(d.s.Rate/unit.KbitPerSecond)) {
+				out[i+1] = "${" + d.name + "}kbit"
+			}
+		}
+	}
+	return out
+}
+
+// Stop writes the lines of a shell function that take away all that a plan's
+// commands and table make; each may fail.
+func Stop(b *strings.Builder, p plan.Plan) {
+	line := func(format string, args ...any) { fmt.Fprintf(b, "\t"+format+"\n", args...) }
+	for _, dev := range tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}) {
+		line("tc qdisc del dev %s root 2>/dev/null", dev)
+		line("tc qdisc del dev %s ingress 2>/dev/null", dev)
+	}
+	if p.Down != nil && p.Down.IngressOf != "" {
+		line("ip link del dev %s 2>/dev/null", p.Down.Device)
+	}
+	if Classed(p) {
+		line("nft delete table %s %s 2>/dev/null", nft.Family, nft.TableIs)
+	}
+	if feed := FeedPath(p); feed != "" {
+		line("[ -e %s ] && rm -f %s && /etc/init.d/dnsmasq restart", feed, feed)
+	}
+}
+
+// Start writes the lines of a shell function that load a plan's table and tell
+// dnsmasq what to put into it.
+func Start(b *strings.Builder, p plan.Plan) {
+	if table := nft.Render(p, tc.OurRoot); table.Text != "" {
+		fmt.Fprintf(b, "\tnft -f - <<'END' || return 1\n%sEND\n", table.Load())
+	}
+	if feed := FeedPath(p); feed != "" {
+		// dnsmasq's directory is in memory here; it asks anew for names that it knew before the table was there.
+		fmt.Fprintf(b, "\tcat > %s <<'END'\n%sEND\n\t/etc/init.d/dnsmasq restart\n", feed, nft.ResolverFile(p))
+	}
+}
+
+// FeedPath is the file by which dnsmasq fills the sets of rules that name
+// domains; "" if there are none, or it is no path of that file's.
+func FeedPath(p plan.Plan) string {
+	if nft.ResolverFile(p) == "" || p.Basis == nil {
+		return ""
+	}
+	at := p.Basis.Facts.Resolver
+	plain := !strings.ContainsFunc(at, func(c rune) bool { return strings.ContainsRune(" '\"\\$`;|&<>()*?\n", c) })
+	if !plain || path.Base(at) != nft.ResolverName || !path.IsAbs(at) {
+		return ""
+	}
+	return at
+}
