@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strconv"
 )
@@ -9,9 +10,13 @@ import (
 // noClasses says why there are none: as a warning where somebody asked for them.
 func (m *maker) noClasses(asked bool) {
 	if asked {
+		why := m.platform.classesLost
+		if m.platform.classesAsked { // with fq_codel it has some
+			why = "one queue takes all"
+		}
 		m.warning("classes: %s with %s cannot be told of them: %s; every flow is treated alike", m.platform.name, m.aqm,
-			cmp.Or(m.platform.classesLost, "nothing there tells flows apart"))
-	} else if m.platform.classesLost != "" {
+			cmp.Or(why, "nothing there tells flows apart"))
+	} else if m.platform.classesLost != "" && !m.platform.classesAsked {
 		m.because("classes", "none", "%s", m.platform.classesLost)
 	}
 }
@@ -28,7 +33,13 @@ func (m *maker) explicitAlone(c *Classes) {
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):
 			why = "sees no MAC addresses"
 		case r.From > 0 || r.Below > 0:
-			why = "gives a connection its queue once, by its first packet, and counts no bytes"
+			why = "counts no bytes of a connection"
+		case m.platform.name == OPNsense && r.Protocol == "sctp":
+			why = "has no rules for that protocol"
+		case m.platform.name == OPNsense && slices.ContainsFunc(r.DSCP, unnamedDSCP):
+			why = "knows the marks be, ef, af11 to af43 and cs1 to cs7 alone"
+		case m.platform.weights && slices.ContainsFunc(r.Home, hiddenByNAT):
+			why = "sorts packets on the WAN, where NAT has hidden the home's machines"
 		}
 		if why != "" {
 			m.warning("classes: rule %q is left out: %s %s", r.String(), m.platform.name, why)
@@ -41,6 +52,21 @@ func (m *maker) explicitAlone(c *Classes) {
 	}
 }
 
+// unnamedDSCP reports whether OPNsense's model doesn't have a mark.
+func unnamedDSCP(s string) bool {
+	n, err := ParseDSCP(s)
+	return err != nil || n != 0 && n != 46 && n&7 != 0 && (n&1 != 0 || n>>3 > 4 || n>>3 < 1 || n>>1&3 == 0)
+}
+
+// hiddenByNAT reports whether the WAN doesn't show an address of the home.
+func hiddenByNAT(home string) bool {
+	if n, err := netip.ParsePrefix(home); err == nil {
+		return n.Addr().Is4() && n.Addr().IsPrivate()
+	}
+	a, err := netip.ParseAddr(home)
+	return err == nil && a.Is4() && a.IsPrivate()
+}
+
 // explainExplicit gives each class its sentence where there are rules alone.
 func (m *maker) explainExplicit(c *Classes) {
 	what := map[Class]string{
@@ -48,6 +74,9 @@ func (m *maker) explainExplicit(c *Classes) {
 		Interactive: "acknowledgements without data, packets that ask for low delay in their TOS, and what a rule names",
 		Normal:      "everything else",
 		Bulk:        "what a rule names",
+	}
+	if m.platform.weights {
+		what[Interactive] = "acknowledgements without data, and what a rule names"
 	}
 	for _, class := range AllClasses() {
 		m.because("classes."+string(class), c.bounds(class), "%s", what[class])

@@ -44,7 +44,10 @@ func (m *maker) wantClasses() bool {
 	case !asked && (m.wishes.Style == StyleSeed || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
 		return false
 	case m.platform.classesAsked && m.aqm == FQCoDel:
-		return asked // one queue does more for who names nothing
+		if !asked { // one queue does more for who names nothing
+			m.because("classes", "none", "%s", m.platform.classesUnasked)
+		}
+		return asked
 	case !m.platform.classes || !able:
 		m.noClasses(asked)
 		return false
@@ -143,7 +146,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 		if s.AQM != CAKE {
 			// HTB serves what each is guaranteed first, and the rest by priority.
 			sh.Guarantee = s.Rate * htbShare(c) / 100
-			if c == Voice || c == Interactive {
+			if (c == Voice || c == Interactive) && !m.platform.weights {
 				sh.Limit = sh.First
 			}
 		}
@@ -154,9 +157,17 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 			if !w.Guarantee.IsZero() {
 				sh.Guarantee = min(w.Guarantee.of(s.Rate, 0), s.Rate)
 			}
-			if !w.Limit.IsZero() {
+			switch {
+			case w.Limit.IsZero():
+			case m.platform.weights && d == DirectionDown && m.plan.Up != nil && w.Direction == "": // said for the upload
+			case m.platform.weights:
+				m.warning("classes: the limit of %s is left out: dummynet's weights say what a class is sure of, and nothing bounds it", c)
+			default:
 				sh.Limit = min(w.Limit.of(s.Rate, 0), s.Rate)
 			}
+		}
+		if m.platform.weights {
+			sh.First = sh.Guarantee
 		}
 		if sh.Limit > 0 {
 			sh.Guarantee = min(sh.Guarantee, sh.Limit)

@@ -56,7 +56,9 @@ type platform struct {
 	rules          bool   // packets can be given a tin by what they are
 	classes        bool   // flows can be divided into classes
 	classesAsked   bool   // by explicit rules alone, and only where somebody asks
+	classesUnasked string // why there are none where nobody asks
 	classesLost    string // why they cannot be, or what of them cannot be told
+	weights        bool   // a class is a weight: it has no limit, and one queue for all its flows
 	htb            bool   // the shaper is Linux's HTB: burst, class quantum, offloads
 	seedDown       float64
 	seedUp         float64
@@ -122,7 +124,11 @@ func dummynetPlatform(name string) platform {
 		classesLost:    "dummynet's fq_codel takes all queues of a pipe for one and looks at no weight, so rules would sort packets for nothing; it lets flows that send little go first by itself",
 		seedDown:       0.97, seedUp: 0.97, seedAQM: FQCoDel, // seed 000
 	}
-	p.upToo = name == PfSense
+	if p.upToo = name == PfSense; name != PfSense {
+		p.classesAsked, p.weights = true, true
+		p.classesUnasked = p.classesLost + "; a rule that names traffic (--rule, --classes) has WF2Q+ in its place, with a queue of its own weight for each class"
+		p.classesLost = "dummynet does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first; WF2Q+ has one CoDel queue for a class, so its flows and machines wait for each other"
+	}
 	if name == OPNsense {
 		p.wan, p.lan, p.interfaceNames = "wan", "lan", false
 		p.interval = 10 * time.Second // its model's
@@ -141,6 +147,7 @@ func pfPlatform(name string) platform {
 		overhead:       "pf counts Ethernet frames and cannot be told of more",
 		interfaceNames: true,
 		classesAsked:   name == OpenBSD,
+		classesUnasked: "pf does not know how a flow behaves; a rule that names traffic (--rule, --classes) has a queue made for it",
 		classesLost:    "pf does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first",
 		seedDown:       0.92, seedUp: 0.92, seedAQM: FQCoDel, seedRounds: true, // seed 004: 110 of 120, 11 of 12
 	}

@@ -109,7 +109,7 @@ func (d *Dnctl) queue(q dummynet.Queue, words []string, traps []dummynet.Trap) s
 			weight = words[i+1]
 		}
 	}
-	s := fmt.Sprintf("queue %d sched %d weight %s lmax -1 pri -1 q %d sl.", q.Number, q.Sched, weight, slots(q.Slots))
+	s := fmt.Sprintf("queue %d sched %d weight %s lmax -1 pri -1 q %d sl.%s", q.Number, q.Sched, weight, slots(q.Slots), codel(q.CoDel))
 	if len(traps) > 0 {
 		s += fmt.Sprintf(" [CLAMPED weight %d by wf2q+]", q.Weight)
 	}

@@ -47,7 +47,11 @@ func NewFreeBSD() *FreeBSD {
 		}
 		return args[0] + ": flags=8843<UP>\n", nil
 	}}
-	f.Shows = func() string { return f.Dnctl.State.String() + f.rules() }
+	f.Shows = func() string {
+		c := f.Dnctl.State // a scheduler of the type that a pipe has by itself is that pipe's own
+		c.Scheds = slices.DeleteFunc(slices.Clone(c.Scheds), func(s dummynet.Sched) bool { return s.Type == "wf2q+" })
+		return c.String() + f.rules()
+	}
 	if exit, out := f.Dnctl.Run(strings.Fields("dnctl pipe 77 config bw 3Mbit/s")); exit != 0 {
 		panic(strings.Join(out, " "))
 	}

@@ -173,7 +173,7 @@ func knownFields(kind string) map[string]bool {
 		all = []string{"number", "enabled", "bandwidth", "bandwidthMetric", "queue", "mask", "scheduler", "codel_enable", "codel_target", "codel_interval",
 			"codel_ecn_enable", "fqcodel_quantum", "fqcodel_limit", "fqcodel_flows", "description"}
 	case "queue":
-		all = []string{"number", "enabled", "pipe", "weight", "mask", "description"}
+		all = []string{"number", "enabled", "pipe", "weight", "mask", "description", "codel_enable", "codel_target", "codel_interval", "codel_ecn_enable"}
 	default:
 		all = []string{"enabled", "sequence", "interface", "proto", "source", "src_port", "destination", "dst_port", "direction", "target", "description", "dscp", "iplen"}
 	}

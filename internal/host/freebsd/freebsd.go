@@ -286,6 +286,12 @@ func change(a, w conf.State) []host.Step {
 		}
 	}
 	retuned := retunes(is, want)
+	for _, q := range want.Queues { // the kernel refuses another CoDel on a queue that is busy, and dnctl exits 0
+		line := (dummynet.Config{Queues: []dummynet.Queue{q}}).ShownLines()[0]
+		if q.CoDel != "" && hasNumber(a.Live, "queue", q.Number) && !remade[q.Number] && slices.Contains(missing, line) {
+			run("dnctl", "queue", "delete", strconv.Itoa(q.Number))
+		}
+	}
 	for _, argv := range want.Commands() {
 		f := argv[1:]
 		n, _ := strconv.Atoi(f[1])

@@ -50,10 +50,11 @@ type state struct {
 
 // names of all items that our plans may make, in the order of their numbers.
 func names() map[string][]string {
+	queues, rules := dummynet.ClassItems()
 	return map[string][]string{
 		"pipe":  {"up", "down"},
-		"queue": {"up", "down", "up, high priority"},
-		"rule":  {"up", "down", "DNS from the router", "ACKs up"},
+		"queue": append([]string{"up", "down", "up, high priority"}, queues...),
+		"rule":  append([]string{"up", "down", "DNS from the router", "ACKs up"}, rules...),
 	}
 }
 
@@ -138,7 +139,10 @@ func (s *state) add(kind, uuid string, fields map[string]string) {
 // known keeps the fields that our items have.
 func known(kind string, fields map[string]string) map[string]string {
 	out := map[string]string{}
-	ours := map[string]any{"pipe": dummynet.PipeItem{Queue: "x", CoDelTarget: "x", CoDelInterval: "x", Quantum: "x", Limit: "x", Flows: "x"}, "queue": dummynet.QueueItem{}, "rule": dummynet.RuleItem{}}[kind]
+	ours := map[string]any{"pipe": dummynet.PipeItem{Queue: "x", CoDelTarget: "x", CoDelInterval: "x", Quantum: "x", Limit: "x", Flows: "x"}, "queue": dummynet.QueueItem{}, "rule": dummynet.RuleItem{DSCP: "x"}}[kind]
+	if kind == "queue" && fields["codel_enable"] == "1" {
+		ours = dummynet.QueueItem{CoDelEnable: "x", CoDelTarget: "x", CoDelInterval: "x", CoDelECN: "x"}
+	}
 	for name := range asFields(ours) {
 		if v := fields[name]; v != "" {
 			out[name] = v
@@ -365,11 +369,14 @@ func (s state) find(x Item) (Item, bool) {
 func set(x Item) host.Step {
 	fields := maps.Clone(x.Fields)
 	if x.Kind == "pipe" {
-		for _, name := range []string{"queue", "codel_target", "codel_interval", "fqcodel_quantum", "fqcodel_limit", "fqcodel_flows"} {
+		for _, name := range []string{"queue", "scheduler", "codel_target", "codel_interval", "fqcodel_quantum", "fqcodel_limit", "fqcodel_flows"} {
 			if _, ok := fields[name]; !ok {
 				fields[name] = ""
 			}
 		}
+	}
+	if _, ok := fields["dscp"]; !ok && x.Kind == "rule" {
+		fields["dscp"] = ""
 	}
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -64,6 +64,7 @@ type Queue struct {
 	Sched  int
 	Weight int // 1…100; fq_codel does not look at it
 	Slots  int
+	CoDel  string // what follows `codel`, as it was written; "": none
 }
 
 // A Rule is an ipfw rule that sends packets to a queue or pipe.
@@ -104,7 +105,12 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 		if d.s == nil {
 			continue
 		}
-		if err := c.add(d.number, *d.s); err != nil {
+		if shares := p.Classes.Of(d.s == p.Down); shares != nil && d.s.AQM == plan.FQCoDel {
+			err = c.addClasses(d.number, *d.s, shares)
+		} else {
+			err = c.add(d.number, *d.s)
+		}
+		if err != nil {
 			return Config{}, nil, fmt.Errorf("render %s: %w", d.name, err)
 		}
 		if d.s.StabOverhead() != 0 || d.s.MPU != 0 {
@@ -115,12 +121,15 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 		c.addHighPriority(p.WAN)
 	}
 	c.addRules(p)
+	if len(c.Rules) > mostRules {
+		return Config{}, nil, fmt.Errorf("the classes' rules take %d lines of ipfw(8), and a plan has %d; join or leave out some", len(c.Rules), mostRules)
+	}
 	return c, notes, nil
 }
 
 // asArticle reports whether the plan wants seed 000's queues and rules.
 func asArticle(p plan.Plan) bool {
-	return p.Basis != nil && p.Basis.Wishes.Style == plan.StyleSeed
+	return p.Classes == nil && p.Basis != nil && p.Basis.Wishes.Style == plan.StyleSeed
 }
 
 // add makes one direction's pipe, and its scheduler and queue.
@@ -175,6 +184,10 @@ func (c *Config) addRules(p plan.Plan) {
 		match  string
 	}{{p.Up, pipeUp, "out xmit "}, {p.Down, pipeDown, "in recv "}} {
 		if d.s == nil {
+			continue
+		}
+		if p.Classes.Of(d.s == p.Down) != nil && d.s.AQM == plan.FQCoDel {
+			c.addClassRules(p, map[bool]plan.Direction{true: plan.DirectionDown, false: plan.DirectionUp}[d.s == p.Down], d.number)
 			continue
 		}
 		action := "queue"
@@ -244,6 +257,9 @@ func (q Queue) String() string {
 	}
 	if q.Slots != 0 {
 		s += " queue " + strconv.Itoa(q.Slots)
+	}
+	if q.CoDel != "" { // all that follows is CoDel's
+		s += " codel " + q.CoDel
 	}
 	return s
 }

@@ -48,6 +48,164 @@ ipfw add 59004 queue 2 ip from any to any in recv igb0
 	}
 }
 
+// TestClasses: a queue of its own weight, with its own CoDel, for each class of
+// each direction, and rules that reach it from both ends, in the order in which
+// the first that fits decides; what the tools read and show of it is the same.
+func TestClasses(t *testing.T) {
+	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0"}, plan.Wishes{
+		Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond},
+		Classes: plan.ClassWishes{
+			Rules: []plan.Rule{
+				{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
+				{Class: plan.Interactive, Direction: plan.DirectionUp, Port: []plan.PortRange{{From: 22, To: 22}}, Protocol: "tcp"},
+				{Class: plan.Bulk, Direction: plan.DirectionDown, Far: []string{"198.51.100.0/24", "2001:db8::/32", "203.0.113.9"}, DSCP: []string{"ef", "8", "af11"}},
+			},
+			Shares: []plan.ShareWish{{Class: plan.Voice, Direction: plan.DirectionUp, Guarantee: plan.RateWish{Fraction: 0.4}}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := Render(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `dnctl pipe 1 config bw 5Mbit/s
+dnctl pipe 2 config bw 30Mbit/s
+dnctl sched 1 config pipe 1 type wf2q+
+dnctl sched 2 config pipe 2 type wf2q+
+dnctl queue 11 config sched 1 weight 40 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 12 config sched 1 weight 30 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 13 config sched 1 weight 25 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 14 config sched 1 weight 10 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 21 config sched 2 weight 30 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 22 config sched 2 weight 30 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 23 config sched 2 weight 25 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 24 config sched 2 weight 10 queue 100 codel target 5ms interval 100ms ecn
+ipfw add 59001 queue 11 udp from any to any dst-port 19302-19309 out xmit igb0
+ipfw add 59002 queue 12 tcp from any 22 to any out xmit igb0
+ipfw add 59003 queue 12 tcp from any to any dst-port 22 out xmit igb0
+ipfw add 59004 queue 11 udp from any to any dst-port 53 out xmit igb0
+ipfw add 59005 queue 11 tcp from any to any dst-port 53 out xmit igb0
+ipfw add 59006 queue 11 icmp from any to any out xmit igb0
+ipfw add 59007 queue 11 ipv6-icmp from any to any out xmit igb0
+ipfw add 59008 queue 12 tcp from any to any tcpflags ack iplen 0-80 out xmit igb0
+ipfw add 59009 queue 13 ip from any to any out xmit igb0
+ipfw add 59010 queue 21 udp from any 19302-19309 to any in recv igb0
+ipfw add 59011 queue 24 ip from 198.51.100.0/24,203.0.113.9 to any dscp cs1,af11,ef in recv igb0
+ipfw add 59012 queue 24 ip from 2001:db8::/32 to any dscp cs1,af11,ef in recv igb0
+ipfw add 59013 queue 21 udp from any 53 to any in recv igb0
+ipfw add 59014 queue 21 tcp from any 53 to any in recv igb0
+ipfw add 59015 queue 21 icmp from any to any in recv igb0
+ipfw add 59016 queue 21 ipv6-icmp from any to any in recv igb0
+ipfw add 59017 queue 22 tcp from any to any tcpflags ack iplen 0-80 in recv igb0
+ipfw add 59018 queue 23 ip from any to any in recv igb0
+`
+	if d := cmp.Diff(want, c.String()); d != "" {
+		t.Error(d)
+	}
+	read, traps, err := Parse(c.String())
+	if err != nil || len(traps) > 0 {
+		t.Fatal(traps, err)
+	}
+	if d := cmp.Diff(c, read); d != "" {
+		t.Errorf("written and read again:\n%s", d)
+	}
+	var queues, rules strings.Builder
+	for _, q := range c.Queues {
+		queues.WriteString(q.Shown() + "\n")
+	}
+	for _, r := range c.Rules {
+		rules.WriteString(r.Shown() + "\n")
+	}
+	shown := c.ShownLines()
+	if d := cmp.Diff(shown[2:], ParseShown("", "", queues.String(), rules.String())); d != "" {
+		t.Errorf("shown and read:\n%s", d)
+	}
+}
+
+// TestClassItems: the same of OPNsense's items: WF2Q+, a queue of its own weight
+// with CoDel for each class, and a rule for each port or range, all of which its
+// model saves.
+func TestClassItems(t *testing.T) {
+	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond, Down: 30 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OPNsense, WAN: "wan"}, plan.Wishes{
+		Only: plan.DirectionUp,
+		Classes: plan.ClassWishes{Rules: []plan.Rule{
+			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}, {From: 10000, To: 20000}}},
+			{Class: plan.Bulk, Far: []string{"203.0.113.9", "198.51.100.0/24", "2001:db8::/32"}, DSCP: []string{"ef", "cs1"}},
+			{Class: plan.Voice, DSCP: []string{"le"}}, {Class: plan.Voice, Protocol: "sctp"},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := p.Explain(); !strings.Contains(said, "knows the marks") || !strings.Contains(said, "no rules for that protocol") || len(p.Classes.Rules) != 2 {
+		t.Errorf("%s", said)
+	}
+	it, _, err := RenderItems(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uuids, names := []string{}, map[string]string{}
+	for _, x := range it.Pipes {
+		if bad := x.Validate(); len(bad) > 0 || x.Scheduler != "" || x.Dnctl(20001) != "pipe 20001 config bw 4750Kbit/s" {
+			t.Errorf("%v %s", bad, x.Dnctl(20001))
+		}
+		uuids = append(uuids, x.UUID)
+	}
+	var got []string
+	for _, q := range it.Queues {
+		if bad := q.Validate(uuids); len(bad) > 0 {
+			t.Error(bad)
+		}
+		got = append(got, strings.TrimPrefix(q.Description, "unbloat class ")+" "+q.Weight+" codel "+q.CoDelEnable+" "+q.CoDelTarget+" "+q.CoDelInterval)
+		names[q.UUID] = strings.TrimPrefix(q.Description, "unbloat class up ")
+	}
+	for q := range names {
+		uuids = append(uuids, q)
+	}
+	for _, r := range it.Rules {
+		if bad := r.Validate(uuids); len(bad) > 0 {
+			t.Error(bad)
+		}
+		got = append(got, strings.TrimSpace(strings.Join([]string{r.Sequence, r.Proto, r.Source, r.SourcePort, r.Destination, r.DestPort, r.Direction, names[r.Target], r.DSCP}, " ")))
+	}
+	want := []string{"up voice 30 codel 1 5 100", "up interactive 30 codel 1 5 100", "up normal 25 codel 1 5 100", "up bulk 10 codel 1 5 100",
+		"10 udp any any any 5060-5061 out voice", "11 udp any any any 10000-20000 out voice",
+		"12 ip any any 198.51.100.0/24,203.0.113.9 any out bulk cs1,ef", "13 ip any any 2001:db8::/32 any out bulk cs1,ef",
+		"14 udp any any any 53 out voice", "15 tcp any any any 53 out voice", "16 icmp any any any any out voice", "17 ipv6-icmp any any any any out voice",
+		"18 tcp_ack any any any any out interactive", "1000 ip any any any any out normal"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for _, bad := range []RuleItem{{DestPort: "22,3389"}, {DSCP: "va"}, {DSCP: "12"}, {Proto: "sctp"}} {
+		r := it.Rules[0]
+		r.DestPort, r.DSCP, r.Proto = cmpOr(bad.DestPort, r.DestPort), bad.DSCP, cmpOr(bad.Proto, r.Proto)
+		if len(r.Validate(uuids)) == 0 {
+			t.Errorf("%+v is saved", bad)
+		}
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// TestTooManyRules: more lines than we have numbers for are refused.
+func TestTooManyRules(t *testing.T) {
+	rules := slices.Repeat([]plan.Rule{{Class: plan.Voice, Port: []plan.PortRange{{From: 1, To: 1}}}}, 30)
+	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0"}, plan.Wishes{Classes: plan.ClassWishes{Rules: rules}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Render(p); err == nil || !strings.Contains(err.Error(), "join or leave out") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Two fq_codel pipes at 97 %, three queues of weight 1, 10 and 1, four rules.
 func TestSeed000Items(t *testing.T) {
 	it, _, err := RenderItems(seed000(t, plan.OPNsense, "wan"))

@@ -47,6 +47,11 @@ type QueueItem struct {
 	Weight      string `json:"weight"` // 1…100
 	Mask        string `json:"mask"`
 	Description string `json:"description"`
+	// Of a class: its own CoDel; "" is the model's default.
+	CoDelEnable   string `json:"codel_enable,omitempty"`
+	CoDelTarget   string `json:"codel_target,omitempty"`   // ms, 1…10000
+	CoDelInterval string `json:"codel_interval,omitempty"` // ms, 1…10000
+	CoDelECN      string `json:"codel_ecn_enable,omitempty"`
 }
 
 // A RuleItem is the body of addRule and setRule.
@@ -60,6 +65,7 @@ type RuleItem struct {
 	SourcePort  string `json:"src_port"`
 	Destination string `json:"destination"`
 	DestPort    string `json:"dst_port"`
+	DSCP        string `json:"dscp,omitempty"` // names, joined by commas
 	Direction   string `json:"direction"`
 	Target      string `json:"target"` // the queue's uuid
 	Description string `json:"description"`
@@ -89,6 +95,12 @@ func RenderItems(p plan.Plan) (it Items, notes []string, err error) {
 		if d.s == nil {
 			continue
 		}
+		if shares := p.Classes.Of(d.s == p.Down); shares != nil && d.s.AQM == plan.FQCoDel {
+			if err := it.addClasses(p, plan.Direction(d.name), *d.s, shares); err != nil {
+				return Items{}, nil, fmt.Errorf("render %s: %w", d.name, err)
+			}
+			continue
+		}
 		pipe, more, err := pipeItem(d.name, *d.s)
 		if err != nil {
 			return Items{}, nil, fmt.Errorf("render %s: %w", d.name, err)
@@ -106,6 +118,9 @@ func RenderItems(p plan.Plan) (it Items, notes []string, err error) {
 			"replace "+RouterAddress+" by the router's own address on the WAN",
 			"the article lists all upstream traffic before its ACKs; the first rule that matches wins, so the ACKs have the lower sequence here",
 			"fq_codel does not look at the weights 1 and 10: it serves sparse flows, such as DNS and ACKs, first by itself")
+	}
+	if p.Classes != nil {
+		return it, notes, nil
 	}
 	if p.Up != nil {
 		it.addRule(p.WAN, "up", 3, "ip", "out", "up")
@@ -215,6 +230,11 @@ func (q QueueItem) Validate(pipes []string) map[string]string {
 	if !slices.Contains(pipes, q.Pipe) {
 		out["queue.pipe"] = "Related pipe not found."
 	}
+	for field, v := range map[string]string{"codel_target": q.CoDelTarget, "codel_interval": q.CoDelInterval} {
+		if n, err := strconv.Atoi(v); v != "" && (err != nil || n < 1 || n > 10000) {
+			out["queue."+field] = "Invalid integer value."
+		}
+	}
 	if q.Description == "" {
 		out["queue.description"] = "A value is required."
 	}
@@ -231,11 +251,21 @@ func (r RuleItem) Validate(targets []string) map[string]string {
 	if r.Interface != "wan" && r.Interface != "lan" && !strings.HasPrefix(r.Interface, "opt") {
 		out["rule.interface"] = missing
 	}
-	if !slices.Contains([]string{"ip", "ip4", "ip6", "udp", "tcp", "tcp_ack", "tcp_ack_not", "icmp", "igmp", "esp", "ah", "gre"}, r.Proto) {
+	if !slices.Contains([]string{"ip", "ip4", "ip6", "udp", "tcp", "tcp_ack", "tcp_ack_not", "icmp", "ipv6-icmp", "igmp", "esp", "ah", "gre"}, r.Proto) {
 		out["rule.proto"] = missing
 	}
 	if !slices.Contains([]string{"", "in", "out"}, r.Direction) {
 		out["rule.direction"] = missing
+	}
+	for field, v := range map[string]string{"src_port": r.SourcePort, "dst_port": r.DestPort} {
+		if _, err := plan.ParsePortRange(v); err != nil && v != "any" && v != "" {
+			out["rule."+field] = "Please specify a valid port number." // one, or one range
+		}
+	}
+	for name := range strings.SplitSeq(r.DSCP, ",") {
+		if name != "" && (unknownDSCP(name) || name == "va" || name == "cs0" || name[0] <= '9') {
+			out["rule.dscp"] = "Option [" + name + "] not in list."
+		}
 	}
 	if !slices.Contains(targets, r.Target) {
 		out["rule.target"] = "Related pipe or queue not found."
@@ -250,7 +280,11 @@ func (p PipeItem) Dnctl(number int) string {
 	if p.Queue != "" {
 		s += " queue " + p.Queue
 	}
-	if p.Scheduler != "fq_codel" {
+	switch p.Scheduler {
+	case "":
+		return s
+	case "fq_codel":
+	default:
 		return s + " type " + p.Scheduler
 	}
 	ecn := "noecn"

@@ -318,6 +318,7 @@ func (s *statement) queue(number int) ([]Trap, error) {
 			_, _ = s.next()
 		case "droptail", "noerror":
 		case "codel", "pie":
+			q.CoDel = strings.Join(s.words, " ")
 			s.words = nil
 		default:
 			err = toolError(exitData, "ipfw: unrecognised option ``%s''", word)
@@ -347,7 +348,7 @@ func (c *Config) addRule(words []string) error {
 		return toolError(exitData, "ipfw: illegal argument for %s: %s", words[1], words[2])
 	}
 	for i, w := range words[3:] {
-		if w == "dscp" && i+4 < len(words) && !knownDSCP(words[i+4]) {
+		if w == "dscp" && i+4 < len(words) && slices.ContainsFunc(strings.Split(words[i+4], ","), unknownDSCP) {
 			return toolError(exitData, "ipfw: Unknown DSCP code")
 		}
 	}
@@ -355,12 +356,17 @@ func (c *Config) addRule(words []string) error {
 	return nil
 }
 
-// knownDSCP reports whether ipfw(8) knows the code; its names are lower case.
-func knownDSCP(s string) bool {
+// unknownDSCP reports whether ipfw(8) doesn't know the code; its names are lower case.
+func unknownDSCP(s string) bool {
 	if n, err := strconv.Atoi(s); err == nil {
-		return n >= 0 && n < 64
+		return n < 0 || n > 63
 	}
-	return s == "ef" || s == "be" || s == "va" || len(s) == 4 && s[:2] == "af" || len(s) == 3 && s[:2] == "cs"
+	for n := range uint8(64) {
+		if s == dscpName(n) || s == "cs0" {
+			return false
+		}
+	}
+	return true
 }
 
 // upsert replaces the element that is the same, or appends.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
@@ -56,7 +57,20 @@ func (q Queue) Shown() string {
 	if slots == 0 {
 		slots = DefaultSlots
 	}
-	return fmt.Sprintf("q%05d %3d sl. 0 flows (1 buckets) sched %d weight %d lmax 0 pri 0 droptail", q.Number, slots, q.Sched, q.Weight)
+	drops := "droptail"
+	if q.CoDel != "" {
+		drops = " AQM CoDel " + q.codelShown()
+	}
+	return fmt.Sprintf("q%05d %3d sl. 0 flows (1 buckets) sched %d weight %d lmax 0 pri 0 %s", q.Number, slots, q.Sched, q.Weight, drops)
+}
+
+// codelShown writes CoDel's parameters as dnctl(8) shows them.
+func (q Queue) codelShown() string {
+	text := strings.TrimSuffix(strings.TrimSuffix(q.CoDel, " noecn"), " ecn")
+	if strings.HasSuffix(q.CoDel, " noecn") {
+		return text + " NoECN"
+	}
+	return text + " ECN"
 }
 
 // Shown writes the rule's line of `ipfw list`.
@@ -84,7 +98,11 @@ func (c Config) ShownLines() []string {
 		}
 	}
 	for _, q := range c.Queues {
-		out = append(out, fmt.Sprintf("queue %d sched %d weight %d", q.Number, q.Sched, q.Weight))
+		line := fmt.Sprintf("queue %d sched %d weight %d", q.Number, q.Sched, q.Weight)
+		if q.CoDel != "" {
+			line += " codel " + q.codelShown()
+		}
+		out = append(out, line)
 	}
 	for _, r := range c.Rules {
 		out = append(out, r.Shown())
@@ -105,7 +123,11 @@ func ParseShown(pipes, scheds, queues, rules string) []string {
 		}
 		number, err := strconv.Atoi(w[0][1:])
 		if at := slices.Index(w, "sched"); err == nil && at > 0 && at+3 < len(w) {
-			out = append(out, fmt.Sprintf("queue %d sched %s weight %s", number, w[at+1], w[at+3]))
+			text := fmt.Sprintf("queue %d sched %s weight %s", number, w[at+1], w[at+3])
+			if _, codel, ok := strings.Cut(strings.Join(w, " "), " AQM CoDel "); ok {
+				text += " codel " + codel
+			}
+			out = append(out, text)
 		}
 	}
 	for line := range strings.Lines(rules) {
@@ -165,10 +187,16 @@ type Numbered struct {
 // Numbers are all that our plans may use, in the order in which they can be deleted.
 func Numbers() []Numbered {
 	var out []Numbered
-	for n := FirstRule; n < FirstRule+4; n++ {
+	for n := FirstRule; n < FirstRule+mostRules; n++ {
 		out = append(out, Numbered{"rule", n})
 	}
-	for _, n := range []int{queueHigh, pipeDown, pipeUp} {
+	queues := []int{queueHigh, pipeDown, pipeUp}
+	for _, pipe := range []int{pipeDown, pipeUp} {
+		for _, c := range plan.AllClasses() {
+			queues = append(queues, classQueue(pipe, c))
+		}
+	}
+	for _, n := range queues {
 		out = append(out, Numbered{"queue", n})
 	}
 	return append(out, Numbered{"sched", pipeDown}, Numbered{"sched", pipeUp}, Numbered{"pipe", pipeDown}, Numbered{"pipe", pipeUp})

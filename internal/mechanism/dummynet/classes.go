@@ -1,0 +1,204 @@
+package dummynet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Numbers of the queues of classes: ten times the pipe's, and the class's place.
+const (
+	classQueueOf = 10
+	classSlots   = MaxSlots // CoDel keeps them shorter
+	mostRules    = 100      // lines of ipfw(8) that a plan may have
+)
+
+// classQueue returns the number of a class's queue.
+func classQueue(pipe int, c plan.Class) int {
+	return pipe*classQueueOf + 1 + slices.Index(plan.AllClasses(), c)
+}
+
+// weight returns a class's share of its pipe as dummynet has it, 1…100.
+func weight(sh plan.Share, r unit.Rate) int {
+	return min(max(int(sh.Guarantee*100/max(r, 1)), 1), MaxWeight)
+}
+
+// codel writes the parameters of a class's own CoDel.
+func codel(s plan.Shaper) string {
+	ecn := "noecn"
+	if s.ECN {
+		ecn = "ecn"
+	}
+	return fmt.Sprintf("target %s interval %s %s", span(s.Target), span(s.Interval), ecn)
+}
+
+// addClasses makes the pipe of a direction that has classes: WF2Q+ shares it by
+// weight between a queue for each class, and CoDel keeps each one short.
+// fq_codel would take them for one.
+func (c *Config) addClasses(number int, s plan.Shaper, shares []plan.Share) error {
+	if s.Rate < 1 || s.Rate > MaxRate {
+		return fmt.Errorf("rate %s is not within 1 bit/s…%s", s.Rate, MaxRate)
+	}
+	c.Pipes = append(c.Pipes, Pipe{Number: number, Bandwidth: s.Rate})
+	c.Scheds = append(c.Scheds, Sched{Number: number, Pipe: number, Type: "wf2q+"})
+	for _, sh := range shares {
+		c.Queues = append(c.Queues, Queue{Number: classQueue(number, sh.Class), Sched: number, Weight: weight(sh, s.Rate), Slots: classSlots, CoDel: codel(s)})
+	}
+	return nil
+}
+
+// A match is one alternative of a rule, in the words of ipfw(8).
+type match struct {
+	class            plan.Class
+	proto            string // ip, tcp, udp, icmp, ipv6-icmp, sctp, esp, gre
+	home, far        string // addresses of one family, "any"
+	homePort, farEnd string // ports, "" for any
+	options          string // "dscp ef"
+}
+
+// ipfw writes the match of one direction: what leaves by the WAN, or enters it.
+func (m match) ipfw(d plan.Direction, wan string) string {
+	from, fromPort, to, toPort, way := m.home, m.homePort, m.far, m.farEnd, "out xmit "+wan
+	if d == plan.DirectionDown {
+		from, fromPort, to, toPort, way = m.far, m.farEnd, m.home, m.homePort, "in recv "+wan
+	}
+	w := []string{m.proto, "from", from}
+	if fromPort != "" {
+		w = append(w, fromPort)
+	}
+	w = append(w, "to", to)
+	if toPort != "" {
+		w = append(w, "dst-port", toPort)
+	}
+	if m.options != "" {
+		w = append(w, m.options)
+	}
+	return strings.Join(append(w, way), " ")
+}
+
+// matches returns what decides the class of a packet, the first that fits: the
+// plan's rules, then DNS, ping and acknowledgements.
+func matches(rules []plan.Rule, d plan.Direction) []match {
+	var out []match
+	for _, r := range rules {
+		if r.Direction == "" || r.Direction == d {
+			out = append(out, alternatives(r)...)
+		}
+	}
+	for _, proto := range []string{"udp", "tcp"} {
+		out = append(out, match{class: plan.Voice, proto: proto, home: "any", far: "any", farEnd: "53"})
+	}
+	for _, proto := range []string{"icmp", "ipv6-icmp"} {
+		out = append(out, match{class: plan.Voice, proto: proto, home: "any", far: "any"})
+	}
+	return append(out, match{class: plan.Interactive, proto: "tcp", home: "any", far: "any", options: "tcpflags ack iplen 0-80"})
+}
+
+// alternatives are a rule's: one for each protocol, family of addresses and end
+// that a port may be at.
+func alternatives(r plan.Rule) []match {
+	protocols := []string{cmp.Or(r.Protocol, "ip")}
+	switch {
+	case r.Protocol == "icmp":
+		protocols = []string{"icmp", "ipv6-icmp"}
+	case r.Protocol == "" && len(r.Port)+len(r.HomePort)+len(r.FarPort) > 0:
+		protocols = []string{"udp", "tcp"}
+	}
+	type ends struct{ home, far []plan.PortRange }
+	ports := []ends{{r.HomePort, r.FarPort}}
+	if len(r.Port) > 0 {
+		ports = []ends{{slices.Concat(r.Port, r.HomePort), r.FarPort}, {r.HomePort, slices.Concat(r.Port, r.FarPort)}}
+	}
+	var out []match
+	for _, proto := range protocols {
+		for _, pair := range families(r.Home, r.Far) {
+			for _, e := range ports {
+				out = append(out, match{r.Class, proto, pair[0], pair[1], portList(e.home), portList(e.far), dscpOption(r.DSCP)})
+			}
+		}
+	}
+	return out
+}
+
+// families pairs the addresses of both ends that are of one family of IP.
+func families(home, far []string) (out [][2]string) {
+	if len(home)+len(far) == 0 {
+		return [][2]string{{"any", "any"}}
+	}
+	for _, v6 := range []bool{false, true} {
+		of := func(list []string) (string, bool) {
+			if len(list) == 0 {
+				return "any", true
+			}
+			kept := slices.DeleteFunc(slices.Clone(list), func(a string) bool { return strings.Contains(a, ":") != v6 })
+			return strings.Join(kept, ","), len(kept) > 0
+		}
+		h, okH := of(home)
+		f, okF := of(far)
+		if okH && okF {
+			out = append(out, [2]string{h, f})
+		}
+	}
+	return out
+}
+
+func portList(ports []plan.PortRange) string {
+	var out []string
+	for _, p := range ports {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// dscpOption writes code points as `ipfw list` does: by name, in their order.
+func dscpOption(list []string) string {
+	var codes []uint8
+	for _, s := range list {
+		if n, err := plan.ParseDSCP(s); err == nil && !slices.Contains(codes, n) {
+			codes = append(codes, n)
+		}
+	}
+	if codes == nil {
+		return ""
+	}
+	slices.Sort(codes)
+	var names []string
+	for _, n := range codes {
+		names = append(names, dscpName(n))
+	}
+	return "dscp " + strings.Join(names, ",")
+}
+
+// dscpName returns ipfw(8)'s name of a code point, its number if it has none.
+func dscpName(n uint8) string {
+	class, drop := n>>3, n>>1&3
+	switch {
+	case n == 0:
+		return "be"
+	case n == 44:
+		return "va"
+	case n == 46:
+		return "ef"
+	case n&7 == 0:
+		return fmt.Sprintf("cs%d", class)
+	case n&1 == 0 && class >= 1 && class <= 4 && drop >= 1:
+		return fmt.Sprintf("af%d%d", class, drop)
+	}
+	return strconv.Itoa(int(n))
+}
+
+// addClassRules writes the rules of a direction that has classes.
+func (c *Config) addClassRules(p plan.Plan, d plan.Direction, number int) {
+	add := func(class plan.Class, text string) {
+		c.Rules = append(c.Rules, Rule{Number: FirstRule + len(c.Rules), Action: "queue", Target: classQueue(number, class), Match: text})
+	}
+	for _, m := range matches(p.Classes.Rules, d) {
+		add(m.class, m.ipfw(d, p.WAN))
+	}
+	add(plan.Normal, match{proto: "ip", home: "any", far: "any"}.ipfw(d, p.WAN))
+}

@@ -1,0 +1,115 @@
+package dummynet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/plan"
+)
+
+// ClassRules is how many of OPNsense's rules the classes of one direction may take.
+const ClassRules = 30
+
+// Where the sequence of our rules begins that divide a direction, and that of
+// the rule for all that none of them names.
+const (
+	classSequence = 10
+	restSequence  = 1000
+)
+
+// ClassItems are the names under which the items of classes have their uuids.
+func ClassItems() (queues, rules []string) {
+	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
+		for _, c := range plan.AllClasses() {
+			queues = append(queues, classItem(d, c))
+		}
+		for i := range ClassRules {
+			rules = append(rules, classRule(d, i))
+		}
+	}
+	return queues, rules
+}
+
+func classItem(d plan.Direction, c plan.Class) string { return "class " + string(d) + " " + string(c) }
+
+func classRule(d plan.Direction, i int) string {
+	return fmt.Sprintf("class %s rule %d", d, i+1)
+}
+
+// addClasses makes the items of a direction that has classes: a pipe that
+// shares by weight, a queue with its own CoDel for each class, and the rules. Its
+// model takes one port or range in a rule.
+func (it *Items) addClasses(p plan.Plan, d plan.Direction, s plan.Shaper, shares []plan.Share) error {
+	pipe, _, err := pipeItem(string(d), s)
+	if err != nil {
+		return err
+	}
+	pipe.Scheduler, pipe.CoDelTarget, pipe.CoDelInterval, pipe.CoDelECN = "", "", "", "0" // blank is WF2Q+
+	pipe.Quantum, pipe.Limit, pipe.Flows = "", "", ""
+	it.Pipes = append(it.Pipes, pipe)
+	for _, sh := range shares {
+		it.addQueue(classItem(d, sh.Class), pipe.UUID, strconv.Itoa(weight(sh, s.Rate)))
+		q := &it.Queues[len(it.Queues)-1]
+		q.CoDelEnable, q.CoDelTarget, q.CoDelInterval, q.CoDelECN = "1", wholeMs(s.Target), wholeMs(s.Interval), "0"
+		if s.ECN {
+			q.CoDelECN = "1"
+		}
+	}
+	list := slices.Concat(matches(p.Classes.Rules, d)) // the first that fits decides here too
+	n := 0
+	for _, m := range list {
+		for _, r := range m.items(d) {
+			if n == ClassRules {
+				return fmt.Errorf("the classes' rules take more than %d of OPNsense's, which have one port or range each; join or leave out some", ClassRules)
+			}
+			it.addRule(p.WAN, classRule(d, n), classSequence+n, r.Proto, way(d), classItem(d, m.class))
+			last := &it.Rules[len(it.Rules)-1]
+			last.Source, last.SourcePort, last.Destination, last.DestPort, last.DSCP = r.Source, r.SourcePort, r.Destination, r.DestPort, r.DSCP
+			n++
+		}
+	}
+	it.addRule(p.WAN, string(d), restSequence, "ip", way(d), classItem(d, plan.Normal))
+	return nil
+}
+
+func way(d plan.Direction) string {
+	if d == plan.DirectionDown {
+		return "in"
+	}
+	return "out"
+}
+
+// items writes a match as OPNsense's rules, one for each pair of ports.
+func (m match) items(d plan.Direction) (out []RuleItem) {
+	split := func(s string) []string {
+		if s == "" {
+			return []string{"any"}
+		}
+		return strings.Split(s, ",")
+	}
+	r := RuleItem{Proto: m.proto}
+	if dscp, ok := strings.CutPrefix(m.options, "dscp "); ok {
+		r.DSCP = sorted(dscp)
+	} else if m.options != "" {
+		r.Proto = "tcp_ack"
+	}
+	for _, home := range split(m.homePort) {
+		for _, far := range split(m.farEnd) {
+			r.Source, r.SourcePort, r.Destination, r.DestPort = sorted(m.home), home, sorted(m.far), far
+			if d == plan.DirectionDown {
+				r.Source, r.SourcePort, r.Destination, r.DestPort = r.Destination, r.DestPort, r.Source, r.SourcePort
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// sorted puts a list into the order in which the API gives it back.
+func sorted(list string) string {
+	words := strings.Split(list, ",")
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}
