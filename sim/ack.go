@@ -25,27 +25,27 @@ type ack struct {
 	rate      rateSample
 }
 
-// acked takes in an acknowledgement.
-func (c *Conn) acked(n *Network, p *packet) {
+// acked takes in an acknowledgement, and the runs that it tells of.
+func (c *Conn) acked(n *Network, p *packet, told runs) {
 	if c.stopped {
 		return
 	}
 	a := &n.ack
-	*a = ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo), fack: c.fack, echo: p.echo, dup: p.dup}
+	*a = ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo), fack: c.fack, echo: p.echo, dup: p.has(noteDup)}
 	before := c.delivered
 	if p.seq > c.una {
 		a.advanced = true
 		c.clean(p.seq, a)
 	}
-	for k := range p.nsacks {
-		c.sack(p.sacks[k], a)
+	for k := range told.n {
+		c.sack(told.spans[k], a)
 	}
-	if p.nsacks > 0 || c.sackSeen {
-		c.seenSacks, c.sackSeen = p.sacks, p.nsacks > 0
+	if told.n > 0 || c.sackSeen {
+		c.seenSacks, c.sackSeen = told.spans, told.n > 0
 	}
 	a.delivered = c.delivered - before
-	if a.delivered > 0 {
-		c.deliveredAt = n.now
+	if a.delivered > 0 && c.model != nil {
+		c.model.deliveredAt = n.now
 	}
 	if c.appLimitedUntil > 0 && c.delivered > c.appLimitedUntil {
 		c.appLimitedUntil = 0
@@ -65,12 +65,12 @@ func (c *Conn) acked(n *Network, p *packet) {
 	}
 	wait := c.detect(a)
 	c.control.sample(c, a)
-	c.advance(n, a, p.ece)
+	c.advance(n, a, p.has(noteECE))
 	c.output(n)
 	switch {
 	case wait > 0 && c.una < c.nxt:
 		c.timerIs = timerReorder
-		n.set(&c.alarms[taskRetransmit], n.now.Add(wait), c.index, taskRetransmit)
+		n.set(&c.alarm, n.now.Add(wait), c.index, taskRetransmit)
 	case a.advanced || c.timerIs != timerRTO && (c.sacked > 0 || c.lost > 0):
 		c.rearm(n)
 	case a.sackRTT > 0 && c.una < c.nxt && a.sackRTT > n.now.Sub(c.at(c.una).sent):
@@ -135,10 +135,7 @@ func (c *Conn) deliver(i int32, s *segment, a *ack) {
 		a.original = true
 	}
 	if c.model != nil {
-		if !a.rate.valid || s.sent >= c.firstSent {
-			a.rate = rateSample{true, s.flags&segLimited != 0, s.delivered, s.deliveredAt, s.sent.Sub(s.firstSent)}
-			c.firstSent = s.sent
-		}
+		c.model.arrives(i, s, a)
 	}
 	rtt := a.now.Sub(s.sent)
 	if s.flags&segTwice != 0 && rtt < c.minRTT.value {
@@ -258,7 +255,7 @@ func (c *Conn) afterReordering(n *Network) {
 	c.output(n)
 	if wait > 0 {
 		c.timerIs = timerReorder
-		n.set(&c.alarms[taskRetransmit], n.now.Add(wait), c.index, taskRetransmit)
+		n.set(&c.alarm, n.now.Add(wait), c.index, taskRetransmit)
 		return
 	}
 	c.rearm(n)

@@ -52,6 +52,9 @@ const (
 // bbr is BBR version 1 as in Linux, without its detection of policers and its
 // allowance for aggregated acknowledgements, which no model here needs.
 type bbr struct {
+	flights        []flight     // as Conn.segments
+	firstSent      unit.Instant // of the flight under way
+	deliveredAt    unit.Instant
 	firstPhase     uint32 // after which of its cycle's phases a flow begins
 	mode           bbrMode
 	pacing, window float64 // gains
@@ -89,7 +92,42 @@ func bbrPhaseGain(phase int) float64 {
 	return 1
 }
 
+// flight is what is to be known of a segment when it arrives, to tell the rate.
+type flight struct {
+	first       unit.Instant // start of the flight it belongs to
+	deliveredAt unit.Instant // when delivered was counted
+	delivered   int32
+}
+
+// room makes as much for flights as there is for segments.
+func (b *bbr) room(c *Conn) {
+	grown := make([]flight, len(c.segments))
+	for i := c.una; i < c.nxt; i++ {
+		grown[int(i)&(len(grown)-1)] = b.flights[int(i)&(len(b.flights)-1)]
+	}
+	b.flights = grown
+}
+
+// departs notes what is delivered when segment i is sent.
+func (b *bbr) departs(c *Conn, now unit.Instant, i int32, again bool) {
+	if c.nxt == c.una || c.inFlight() == 0 && !again {
+		b.firstSent, b.deliveredAt = now, now
+	}
+	b.flights[int(i)&(len(b.flights)-1)] = flight{b.firstSent, b.deliveredAt, c.delivered}
+}
+
+// arrives makes a sample of a segment, if none delivered with it left later.
+func (b *bbr) arrives(i int32, s *segment, a *ack) {
+	if a.rate.valid && s.sent < b.firstSent {
+		return
+	}
+	f := &b.flights[int(i)&(len(b.flights)-1)]
+	a.rate = rateSample{true, s.flags&segLimited != 0, f.delivered, f.deliveredAt, s.sent.Sub(f.first)}
+	b.firstSent = s.sent
+}
+
 func (b *bbr) start(c *Conn, now unit.Instant) {
+	b.firstSent, b.deliveredAt = now, now
 	b.pacing, b.window = bbrHighGain, bbrHighGain
 	b.minRTT, b.minAt = c.minRTT.value, now
 	b.setPace(c, float64(c.cwnd)/c.rtt.smoothed().Seconds())

@@ -82,11 +82,8 @@ const (
 
 // segment is what the sender knows of one that is not acknowledged yet.
 type segment struct {
-	sent        unit.Instant // last transmission
-	firstSent   unit.Instant // start of the flight it belongs to (delivery rate)
-	deliveredAt unit.Instant // when delivered was counted
-	delivered   int32
-	flags       uint8
+	sent  unit.Instant // last transmission
+	flags uint8
 }
 
 // state of a sender, as Linux names them; its Disorder is Open here.
@@ -99,13 +96,15 @@ const (
 	stateLoss           // after a timeout
 )
 
-// How a connection lies in memory, in lines of 64 bytes: what a segment that
-// arrives in order needs, what a timer does, and what an acknowledgement without
-// losses does.
+// How a connection lies in memory, in lines of 64 bytes: the receiver's, one of
+// both, and the sender's. An acknowledgement without losses needs the sender's,
+// a segment that arrives in order the receiver's, both the one between.
 const (
-	receiverLines = 3
-	timerLines    = 3
-	senderLines   = 9 // the receiver's among them, though only the first is needed
+	receiverLines = 2
+	sharedLine    = 1
+	senderLines   = 6 // from the shared one on
+	alarmLine     = 2 // the retransmission timer's
+	binLine       = 7
 	connChunk     = 64
 )
 
@@ -113,87 +112,88 @@ const (
 // acknowledgement needs stands together, because with thousands of connections
 // most of the time would go into fetching it from memory (TestConnLayout).
 type Conn struct {
-	index     uint32
-	frame     int32 // of a full segment
-	direction Direction
-	stopped   bool
-	started   bool
-
 	// Receiver.
-	ece      bool
-	expected int32
-	highest  int32 // one beyond the highest segment seen
-	pending  int32 // in-order segments not acknowledged yet
-	quick    int32 // segments that are acknowledged at once
-	payload  int32 // of a segment
-	keys     keys
-	echo     unit.Instant
 	binEnd   unit.Instant // of the bin under way
 	binBytes int64        // in it
-	inOrder  int64        // segments that arrived in order
-	ranges   []span       // out of order, the newest first
+	ackAlarm alarm        // for the acknowledgement that is owed
+	bins     []int64      // of goodput, those before the one under way
 	arrived  func(now unit.Instant, segments int64)
-	alarms   [taskStart]alarm // the receiver's is the first
-	bins     []int64          // of goodput, those before the one under way
-	bin      time.Duration
+
+	// Both.
+	index       uint32
+	frame       int32 // of a full segment
+	payload     int32 // of a segment
+	direction   Direction
+	stopped     bool
+	started     bool
+	ece         bool
+	keys        keys
+	expected    int32 // so many segments have arrived in order
+	highest     int32 // one beyond the highest segment seen
+	pending     int32 // in-order segments not acknowledged yet
+	quick       int32 // segments that are acknowledged at once
+	echo        unit.Instant
+	copied      bool // the receiver owes word of a copy
+	ecn         bool
+	pacing      bool
+	announceCWR bool
+	mostOut     int32 // most segments in flight in this round
 
 	// Sender. Segments are numbered from 0.
 	una, nxt, limit int32
 	window          int32 // receiver's, in segments
-	segments        []segment
 	cwnd, ssthresh  int32
 	high            int32 // nxt when the state was entered
 	sacked, lost    int32 // segments in flight's terms: see inFlight
 	resent          int32
 	toResend        int32
-	hint            int32 // where to look for the next segment to resend
 	scan            int32 // originals before it have been judged
-	mostOut         int32 // most segments in flight in this round
-	mostOutEnd      int32
-	delivered       int32
-	appLimitedUntil int32
-	rackEnd         int32 // segment of rackSent
-	state           state
-	timerIs         timerKind
-	limited         bool // by the window when it last sent
-	probing         bool // a tail loss probe is out
-	spurious        bool // the timeout may have been (F-RTO, RFC 5682)
-	announceCWR     bool
-	sackSeen        bool // seenSacks has something
-	ecn             bool
-	rackSent        unit.Instant // the latest transmission that was delivered …
-	rackRTT         time.Duration
-	deliveredAt     unit.Instant
-	firstSent       unit.Instant
+	alarm           alarm // for retransmission, a probe, or reordering
+	segments        []segment
+	control         control
+	model           *bbr    // the control, if it is BBR: it sets window and pace itself
 	paceRate        float64 // payload bytes a second; 0: not paced
-	nextSend        unit.Instant
+	mostOutEnd      int32
+	fack            int32 // one beyond the highest segment delivered
 	rtt             rttEstimate
 	minRTT          minFilter
-	control         control
-	model           *bbr // the control, if it is BBR: it sets window and pace itself
+	delivered       int32
+	appLimitedUntil int32
+	state           state
+	timerIs         timerKind
+	limited         bool         // by the window when it last sent
+	probing         bool         // a tail loss probe is out
+	spurious        bool         // the timeout may have been (F-RTO, RFC 5682)
+	sackSeen        bool         // seenSacks has something
+	reordered       bool         // something has overtaken
+	rackEnd         int32        // segment of rackSent
+	rackSent        unit.Instant // the latest transmission that was delivered …
+	rackRTT         time.Duration
+	resentAt        unit.Instant // when the first was sent again since the state was entered
 	done            func(now unit.Instant)
-	resends         []resend
+	sent            int64 // segments
 	cubic           cubic // the control's state, here so that it is near
-	pacing          bool
-	counts          ConnStats
 
 	// What is needed rarely.
+	ranges          []span // out of order, the newest first; none if nothing is beyond expected
+	bin             time.Duration
+	paceAlarm       alarm
+	nextSend        unit.Instant
 	undoCwnd        int32 // window and threshold before the timeout or recovery
 	undoSsthresh    int32
-	undoResends     int32        // since then, those of which no copy has been heard of
-	fack            int32        // one beyond the highest segment delivered
-	resentAt        unit.Instant // when the first was sent again since then
-	reordered       bool         // something has overtaken
-	copied          bool         // the receiver owes word of a copy
-	probeEnd        int32        // nxt when the probe was sent
-	reducePrior     int32        // proportional rate reduction (RFC 6937)
+	undoResends     int32 // since then, those of which no copy has been heard of
+	hint            int32 // where to look for the next segment to resend
+	probeEnd        int32 // nxt when the probe was sent
+	reducePrior     int32 // proportional rate reduction (RFC 6937)
 	reduceDelivered int32
 	reduceOut       int32
+	resends         []resend
 	resendHead      int
-	seenSacks       [3]span
+	seenSacks       [mostRuns]span
+	counts          ConnStats // Sent and Delivered are elsewhere
 	params          ConnParams
 	waitingAcks     [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
-	_               [56]byte         // up to whole lines
+	_               [16]byte         // up to whole lines
 }
 
 // conn returns the connection of an index.
@@ -248,9 +248,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	if p.FlowKey == 0 {
 		c.keys.flow = n.hash()
 	}
-	for i := range c.alarms {
-		c.alarms[i] = newAlarm()
-	}
+	c.ackAlarm, c.alarm, c.paceAlarm = newAlarm(), newAlarm(), newAlarm()
 	c.limit = int32(p.Segments)
 	if p.Segments == 0 && !p.OnDemand {
 		c.limit = 1<<31 - 1
@@ -289,7 +287,6 @@ func (c *Conn) start(n *Network) {
 		return
 	}
 	c.started = true
-	c.deliveredAt, c.firstSent = n.now, n.now
 	c.control.start(c, n.now)
 	c.output(n)
 }
@@ -298,9 +295,7 @@ func (c *Conn) start(n *Network) {
 // arrive, and nobody cares.
 func (c *Conn) Stop() {
 	c.stopped = true
-	for i := range c.alarms {
-		c.alarms[i].want = never
-	}
+	c.ackAlarm.want, c.alarm.want, c.paceAlarm.want = never, never, never
 }
 
 // Send adds segments to what a connection with a limit sends, now.
@@ -317,7 +312,7 @@ func (c *Conn) Send(n *Network, segments int) {
 // Stats returns the counters.
 func (c *Conn) Stats() ConnStats {
 	s := c.counts
-	s.Delivered = c.inOrder
+	s.Sent, s.Delivered = c.sent, int64(c.expected)
 	return s
 }
 
@@ -343,10 +338,10 @@ func (c *Conn) at(i int32) *segment { return &c.segments[i&int32(len(c.segments)
 // transmit sends segment i, which is new or known to the ring already.
 func (c *Conn) transmit(n *Network, i int32, again bool) {
 	s := c.at(i)
-	if c.nxt == c.una || c.inFlight() == 0 && !again {
-		c.firstSent, c.deliveredAt = n.now, n.now
+	s.sent = n.now
+	if c.model != nil {
+		c.model.departs(c, n.now, i, again)
 	}
-	s.sent, s.firstSent, s.deliveredAt, s.delivered = n.now, c.firstSent, c.deliveredAt, c.delivered
 	s.flags &^= segLimited
 	if c.appLimitedUntil > 0 {
 		s.flags |= segLimited
@@ -357,9 +352,10 @@ func (c *Conn) transmit(n *Network, i int32, again bool) {
 		p.ecn = aqm.ECT
 	}
 	if c.announceCWR && !again {
-		p.cwr, c.announceCWR = true, false
+		p.notes |= noteCWR
+		c.announceCWR = false
 	}
-	c.counts.Sent++
+	c.sent++
 	if again {
 		c.counts.Retransmits++
 	}

@@ -64,7 +64,7 @@ func (u *cubic) sample(c *Conn, a *ack) {
 	if u.delayMin == 0 || u.delayMin > a.rtt {
 		u.delayMin = a.rtt
 	}
-	if !u.found && c.cwnd < c.ssthresh {
+	if c.cwnd < c.ssthresh && !u.found {
 		u.hystart(c, a)
 	}
 }

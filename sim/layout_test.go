@@ -12,23 +12,29 @@ func TestConnLayout(t *testing.T) {
 	if size := unsafe.Sizeof(c); size%64 != 0 {
 		t.Errorf("a connection has %d bytes, which are not whole lines of 64", size)
 	}
-	for name, end := range map[string]uintptr{
-		"goodput": unsafe.Offsetof(c.bin) + unsafe.Sizeof(c.bin), "alarms": unsafe.Offsetof(c.alarms) + unsafe.Sizeof(c.alarms),
-		"what is out of order": unsafe.Offsetof(c.ranges) + unsafe.Sizeof(c.ranges),
+	for name, f := range map[string]struct {
+		at, size    uintptr
+		first, last uintptr // lines
+	}{
+		"bins":     {unsafe.Offsetof(c.bins), unsafe.Sizeof(c.bins), 0, sharedLine - 1},
+		"arrived":  {unsafe.Offsetof(c.arrived), 8, 0, sharedLine - 1},
+		"ackAlarm": {unsafe.Offsetof(c.ackAlarm), unsafe.Sizeof(c.ackAlarm), 0, sharedLine - 1},
+		"index":    {unsafe.Offsetof(c.index), 4, sharedLine, sharedLine},
+		"mostOut":  {unsafe.Offsetof(c.mostOut), 4, sharedLine, sharedLine},
+		"alarm":    {unsafe.Offsetof(c.alarm), unsafe.Sizeof(c.alarm), alarmLine, alarmLine},
+		"una":      {unsafe.Offsetof(c.una), 4, sharedLine + 1, sharedLine + senderLines - 1},
+		"cubic":    {unsafe.Offsetof(c.cubic), unsafe.Offsetof(c.cubic.found), sharedLine + 1, sharedLine + senderLines - 1},
+		"bin":      {unsafe.Offsetof(c.bin), 8, binLine, binLine},
 	} {
-		if end > receiverLines*64 {
-			t.Errorf("the receiver's %s ends at byte %d, beyond %d lines", name, end, receiverLines)
+		if first, last := f.at/64, (f.at+f.size-1)/64; first < f.first || last > f.last {
+			t.Errorf("%s is in lines %d to %d, not within %d to %d", name, first, last, f.first, f.last)
 		}
 	}
-	for name, end := range map[string]uintptr{
-		"control": unsafe.Offsetof(c.cubic) + unsafe.Sizeof(c.cubic), "count": unsafe.Offsetof(c.counts.Sent) + 8,
-	} {
-		if end > senderLines*64 {
-			t.Errorf("the sender's %s ends at byte %d, beyond %d lines", name, end, senderLines)
-		}
+	if receiverLines != sharedLine+1 {
+		t.Error("the receiver's lines do not end with the shared one")
 	}
-	if size := unsafe.Sizeof(packet{}); size > 64 {
-		t.Errorf("a packet has %d bytes, more than a line", size)
+	if size := unsafe.Sizeof(packet{}); size > 32 {
+		t.Errorf("a packet has %d bytes, more than half a line", size)
 	}
 	n := line(t, 1e6, 1e6, 0, 1e6, 1e6, 1)
 	for range 2 * connChunk {

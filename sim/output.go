@@ -34,7 +34,7 @@ func (c *Conn) output(n *Network) {
 		}
 		if c.paceRate > 0 && c.nextSend > n.now {
 			c.limited = true
-			n.set(&c.alarms[taskPace], c.nextSend, c.index, taskPace)
+			n.set(&c.paceAlarm, c.nextSend, c.index, taskPace)
 			break
 		}
 		if again {
@@ -59,6 +59,9 @@ func (c *Conn) sendNew(n *Network) {
 			grown[int(i)&(len(grown)-1)] = *c.at(i)
 		}
 		c.segments = grown
+		if c.model != nil {
+			c.model.room(c)
+		}
 	}
 	i := c.nxt
 	*c.at(i) = segment{}
@@ -145,7 +148,7 @@ func (c *Conn) rearm(n *Network) {
 		}
 		at = n.now.Add(after)
 	}
-	n.set(&c.alarms[taskRetransmit], at, c.index, taskRetransmit)
+	n.set(&c.alarm, at, c.index, taskRetransmit)
 }
 
 // retransmitTimeout is called when the timer goes off.

@@ -16,10 +16,10 @@ func (c *Conn) receive(n *Network, p *packet) {
 	if c.stopped {
 		return
 	}
-	before := c.inOrder
+	before := c.expected
 	c.file(n, p)
-	if c.arrived != nil && c.inOrder > before && !c.stopped {
-		c.arrived(n.now, c.inOrder)
+	if c.arrived != nil && c.expected > before && !c.stopped {
+		c.arrived(n.now, int64(c.expected))
 	}
 }
 
@@ -28,7 +28,7 @@ func (c *Conn) file(n *Network, p *packet) {
 	if p.ecn == aqm.CE {
 		c.counts.Marked++
 		c.ece = true
-	} else if p.cwr {
+	} else if p.has(noteCWR) {
 		c.ece = false
 	}
 	now := false
@@ -37,16 +37,11 @@ func (c *Conn) file(n *Network, p *packet) {
 		if c.pending == 0 { // RFC 7323: of the earliest segment not acknowledged
 			c.echo = p.sent
 		}
-		now = len(c.ranges) > 0 // a hole is filled, or stays
+		now = c.highest > c.expected // a hole is filled, or stays
 		c.expected++
-		for i, r := range c.ranges {
-			if r.from == c.expected {
-				c.expected = r.to
-				c.ranges = append(c.ranges[:i], c.ranges[i+1:]...)
-				break
-			}
+		if now {
+			c.join()
 		}
-		c.inOrder += int64(c.expected - p.seq)
 		c.took(n)
 		c.highest = max(c.highest, c.expected)
 	case p.seq < c.expected:
@@ -71,7 +66,7 @@ func (c *Conn) file(n *Network, p *packet) {
 		c.acknowledge(n)
 		return
 	}
-	n.set(&c.alarms[taskDelayedAck], n.now.Add(delayedAck), c.index, taskDelayedAck)
+	n.set(&c.ackAlarm, n.now.Add(delayedAck), c.index, taskDelayedAck)
 }
 
 // took counts a segment that has arrived for the first time. Segments that wait
@@ -88,6 +83,17 @@ func (c *Conn) closeBin(now unit.Instant) {
 	for ; now >= c.binEnd; c.binEnd = c.binEnd.Add(c.bin) {
 		c.bins = append(c.bins, c.binBytes)
 		c.binBytes = 0
+	}
+}
+
+// join takes the range that what is expected now begins, if there is one.
+func (c *Conn) join() {
+	for i, r := range c.ranges {
+		if r.from == c.expected {
+			c.expected = r.to
+			c.ranges = append(c.ranges[:i], c.ranges[i+1:]...)
+			return
+		}
 	}
 }
 
@@ -128,22 +134,35 @@ func (c *Conn) acknowledge(n *Network) {
 	if c.stopped {
 		return
 	}
-	c.alarms[taskDelayedAck].want = never
+	c.ackAlarm.want = never
 	id, p := n.packets.take()
 	p.kind, p.owner, p.seq, p.size, p.wire = kindAck, c.index, c.expected, ackFrame, c.keys.wires
-	p.sent, p.echo, p.ece = n.now, c.echo, c.ece
-	p.nsacks = uint8(copy(p.sacks[:], c.ranges))
-	p.dup, c.copied = c.copied, false
-	if p.dup { // its own copy's block comes first
-		p.nsacks = min(p.nsacks, 2)
-		p.size += sackBlock
-		if p.nsacks == 0 {
-			p.size += sackOption
-		}
+	p.sent, p.echo = n.now, c.echo
+	if c.ece {
+		p.notes |= noteECE
 	}
-	if p.nsacks > 0 {
-		p.size += sackOption + sackBlock*int32(p.nsacks)
+	if c.highest > c.expected || c.copied {
+		c.tell(n, id, p)
 	}
 	c.pending = 0
 	n.send(c.direction.reverse(), id)
+}
+
+// tell says in an acknowledgement what arrived out of order, and that a copy did.
+func (c *Conn) tell(n *Network, id uint32, p *packet) {
+	var r runs
+	r.n = uint8(copy(r.spans[:], c.ranges))
+	if c.copied { // its own copy's block comes first
+		c.copied = false
+		p.notes |= noteDup
+		r.n = min(r.n, mostRuns-1)
+		p.size += sackBlock
+		if r.n == 0 {
+			p.size += sackOption
+		}
+	}
+	if r.n > 0 {
+		p.size += sackOption + sackBlock*int32(r.n)
+	}
+	n.packets.tell(id, p, r)
 }

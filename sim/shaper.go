@@ -100,7 +100,7 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 	}
 	h := &n.shapers[d]
 	for id := range n.packets.all {
-		if p := &n.packets.all[id]; p.shaping && n.leaving(p) == d {
+		if p := &n.packets.all[id]; p.has(noteShaping) && n.leaving(p) == d {
 			n.lose(uint32(id))
 		}
 	}
@@ -119,7 +119,7 @@ func (n *Network) leaving(p *packet) Direction {
 		return n.conn(p.owner).direction.reverse()
 	}
 	d := n.streams[p.owner].direction
-	if p.back {
+	if p.has(noteBack) {
 		return d.reverse()
 	}
 	return d
@@ -148,7 +148,7 @@ func (n *Network) shape(s *shaper, f frame) {
 	if s.direction == Down {
 		key.source, key.destination = key.destination, key.source
 	}
-	p.shaping = true
+	p.notes |= noteShaping
 	s.queue.Enqueue(n.now, aqm.Packet{
 		ID: tag(f), Size: unit.Size(f.size), Flow: key.flow, Source: key.source, Destination: key.destination,
 		Class: key.class, DSCP: dscp, ECN: p.ecn,
@@ -166,7 +166,7 @@ func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
 	c := n.conn(p.owner)
 	waits := func(id uint32) bool {
 		old := &n.packets.all[id]
-		return id != 0 && old.shaping && old.kind == kindAck && old.owner == p.owner
+		return id != 0 && old.has(noteShaping) && old.kind == kindAck && old.owner == p.owner
 	}
 	for i, k := range c.waitingAcks {
 		if !waits(k) {
@@ -181,11 +181,13 @@ func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
 			return false
 		}
 	}
-	old := &n.packets.all[c.waitingAcks[keptAcks-1]]
-	if old.size != p.size || p.ece != old.ece {
+	last := c.waitingAcks[keptAcks-1]
+	old := &n.packets.all[last]
+	if old.size != p.size || (p.notes^old.notes)&noteECE != 0 {
 		return false
 	}
-	old.seq, old.sacks, old.nsacks, old.sent, old.echo = p.seq, p.sacks, p.nsacks, p.sent, p.echo
+	old.seq, old.sent, old.echo = p.seq, p.sent, p.echo
+	n.packets.tell(last, old, n.packets.told(id, p))
 	s.merged++
 	n.packets.put(id)
 	return true
@@ -237,7 +239,8 @@ func (n *Network) pump(s *shaper) {
 		}
 		f := n.frameOf(uint32(q.ID))
 		p := &n.packets.all[f.id]
-		p.ecn, p.shaping = q.ECN, false
+		p.ecn = q.ECN
+		p.notes &^= noteShaping
 		n.pass(s, f)
 	}
 }

@@ -226,7 +226,7 @@ func (n *Network) timeout(e timer) {
 		c.Stop()
 		return
 	}
-	if !n.goesOff(&c.alarms[e.task], e) {
+	if !n.goesOff(c.alarmOf(e.task), e) {
 		return
 	}
 	switch e.task {
@@ -264,6 +264,11 @@ const (
 // fewConns are near by themselves: hints would only cost time.
 const fewConns = 32
 
+// lines asks for lines of a connection.
+func (n *Network) lines(conn uint32, from, count int) {
+	near.Lines(unsafe.Add(unsafe.Pointer(n.conn(conn)), 64*from), count)
+}
+
 // fetch asks for what a packet's arrival will need.
 func (n *Network) fetch(f frame) {
 	if n.opened <= fewConns {
@@ -272,9 +277,9 @@ func (n *Network) fetch(f frame) {
 	near.Lines(unsafe.Pointer(&n.packets.all[f.id]), 1)
 	switch f.kind {
 	case kindData:
-		near.Lines(unsafe.Pointer(n.conn(uint32(f.conn))), receiverLines)
+		n.lines(uint32(f.conn), 0, receiverLines)
 	case kindAck:
-		near.Lines(unsafe.Pointer(n.conn(uint32(f.conn))), senderLines)
+		n.lines(uint32(f.conn), sharedLine, senderLines)
 	}
 }
 
@@ -292,22 +297,31 @@ func (n *Network) fetchMore(f frame) {
 		if s := n.shapers[c.direction.reverse()].foresight; s != nil {
 			s.Soon(c.keys.flow) // for the acknowledgement
 		}
-		if k := len(c.bins); k > 0 && n.now >= c.binEnd-unit.Instant(time.Millisecond) {
+		if k := len(c.bins); n.now >= c.binEnd-unit.Instant(time.Millisecond) && k > 0 {
 			near.Lines(unsafe.Pointer(&c.bins[k-1]), 2)
+			n.lines(uint32(f.conn), binLine, 1)
 		}
 	case kindAck:
 		c := n.conn(uint32(f.conn))
 		if len(c.segments) > 0 {
-			near.Lines(unsafe.Pointer(c.at(c.una)), 2)
-			near.Lines(unsafe.Pointer(c.at(c.nxt)), 2)
+			near.Lines(unsafe.Pointer(c.at(c.una)), 1)
+			near.Lines(unsafe.Pointer(c.at(c.nxt)), 1)
 		}
 	}
 }
 
-// fetchTimer asks for what a timer's end will need.
+// fetchTimer asks for what a timer's end will need: most are moved again.
 func (n *Network) fetchTimer(e timer) {
-	if e.task < taskStart && n.opened > fewConns {
-		near.Lines(unsafe.Pointer(n.conn(e.owner)), timerLines)
+	if n.opened <= fewConns {
+		return
+	}
+	switch e.task {
+	case taskDelayedAck:
+		n.lines(e.owner, 0, receiverLines)
+	case taskRetransmit:
+		n.lines(e.owner, alarmLine, 1)
+	case taskPace:
+		n.lines(e.owner, sharedLine, senderLines)
 	}
 }
 
@@ -330,9 +344,9 @@ func (n *Network) deliver(id uint32) {
 		n.packets.put(id)
 		n.conn(q.owner).receive(n, &q)
 	case kindAck:
-		q := *p
+		q, r := *p, n.packets.told(id, p)
 		n.packets.put(id)
-		n.conn(q.owner).acked(n, &q)
+		n.conn(q.owner).acked(n, &q, r)
 	default:
 		n.streams[p.owner].arrived(n, id)
 	}
@@ -347,7 +361,6 @@ func (n *Network) lose(id uint32) {
 	case kindStream:
 		n.streams[p.owner].lost(p)
 	}
-	p.shaping = false
 	n.packets.put(id)
 }
 

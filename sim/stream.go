@@ -105,7 +105,7 @@ func (s *Stream) entry(p *packet) *Datagram {
 func (s *Stream) arrived(n *Network, id uint32) {
 	p := &n.packets.all[id]
 	d := s.entry(p)
-	if p.back {
+	if p.has(noteBack) {
 		if d != nil {
 			d.Back, d.Fate = n.now, Answered
 		}
@@ -119,7 +119,8 @@ func (s *Stream) arrived(n *Network, id uint32) {
 		n.packets.put(id)
 		return
 	}
-	p.back, p.ecn = true, s.params.ECN
+	p.notes |= noteBack
+	p.ecn = s.params.ECN
 	n.send(s.direction.reverse(), id)
 }
 
@@ -128,7 +129,7 @@ func (s *Stream) lost(p *packet) {
 	d := s.entry(p)
 	switch {
 	case d == nil:
-	case p.back:
+	case p.has(noteBack):
 		d.Fate = LostBack
 	default:
 		d.Fate = LostOut

@@ -178,6 +178,17 @@ type alarm struct {
 
 func newAlarm() alarm { return alarm{never, never} }
 
+// alarmOf returns the alarm that stands for a task.
+func (c *Conn) alarmOf(k task) *alarm {
+	switch k {
+	case taskDelayedAck:
+		return &c.ackAlarm
+	case taskPace:
+		return &c.paceAlarm
+	}
+	return &c.alarm
+}
+
 // set lets the alarm go off at an instant, or never.
 func (n *Network) set(a *alarm, at unit.Instant, owner uint32, k task) {
 	a.want = at
