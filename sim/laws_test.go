@@ -147,7 +147,7 @@ func shapeBothRapid(t *rapid.T, n *Network, down, up unit.Rate) {
 // which they were set, also when some are set while others come.
 func TestTimersAreOrdered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var h timers
+		h := newTimers(nil)
 		var want []timer // that are set, in order
 		set, now := uint64(0), unit.Instant(0)
 		span := rapid.SampledFrom([]int64{20, 5e6, 3e8, 1e10}).Draw(t, "span")

@@ -89,7 +89,7 @@ func New(p Params) (*Network, error) {
 		return nil, errors.New("sim: no source of random numbers")
 	}
 	n := &Network{random: p.Random, due: []unit.Instant{never, never, never, never}}
-	n.timers.soon = n.fetchTimer
+	n.timers = newTimers(n.fetchTimer)
 	for d, w := range []Wire{p.UpWire, p.DownWire} {
 		if w.Delay < 0 || w.Jitter < 0 || w.Loss < 0 || w.Loss > 1 {
 			return nil, fmt.Errorf("sim: wire %s: a delay of %v ± %v and a loss of %v are not possible", Direction(d), w.Delay, w.Jitter, w.Loss)

@@ -36,36 +36,103 @@ func (e timer) before(f timer) bool {
 	return e.at < f.at || e.at == f.at && e.order < f.order
 }
 
+// wheel keeps entries by the slot of time that they fall into, unsorted. All are
+// within as many slots, so that an index stands for one slot alone.
+type wheel struct {
+	shift uint // a slot is 2^shift ns
+	slots [][]timer
+	taken []uint64  // which slots have entries, a bit each
+	spare [][]timer // memory of those that had
+	count int
+}
+
+func newWheel(shift uint, slots int) wheel {
+	return wheel{shift: shift, slots: make([][]timer, slots), taken: make([]uint64, slots/64)}
+}
+
+// slotOf returns the number of the slot of an instant.
+func (w *wheel) slotOf(at unit.Instant) int64 { return int64(at) >> w.shift }
+
+func (w *wheel) push(e timer) {
+	i := int(w.slotOf(e.at)) & (len(w.slots) - 1)
+	if bit := uint64(1) << (i % 64); w.taken[i/64]&bit == 0 {
+		w.taken[i/64] |= bit
+		if k := len(w.spare); k > 0 {
+			w.slots[i], w.spare = w.spare[k-1], w.spare[:k-1]
+		}
+	}
+	w.slots[i] = append(w.slots[i], e)
+	w.count++
+}
+
+// next returns the first slot from one on that has entries; there must be one.
+func (w *wheel) next(from int64) int64 {
+	i := int(from) & (len(w.slots) - 1)
+	word := i / 64
+	left := w.taken[word] >> (i % 64) << (i % 64)
+	for left == 0 {
+		word = (word + 1) % len(w.taken)
+		left = w.taken[word]
+	}
+	found := word*64 + bits.TrailingZeros64(left)
+	return from + int64((found-i+len(w.slots))&(len(w.slots)-1))
+}
+
+// take empties a slot, and returns what it had until the next push.
+func (w *wheel) take(slot int64) []timer {
+	i := int(slot) & (len(w.slots) - 1)
+	if w.taken[i/64]&(1<<(i%64)) == 0 {
+		return nil
+	}
+	w.taken[i/64] &^= 1 << (i % 64)
+	all := w.slots[i]
+	w.count -= len(all)
+	w.slots[i], w.spare = nil, append(w.spare, all[:0])
+	return all
+}
+
 const (
-	slotShift = 20   // a slot of the wheel is 2^20 ns, about a millisecond
-	slots     = 1024 // so that nearly all timers of TCP fit
+	fineShift   = 12   // a slot of the fine wheel is about 4 µs
+	coarseShift = 20   // one of the coarse wheel about 1 ms, as long as the fine wheel
+	coarseSlots = 1024 // so that nearly all timers of TCP fit
+	fewTimers   = 4    // are not worth a turn of the fine wheel
 )
 
-// timers keeps what is due now in a small heap, what is due within a second or
-// so unsorted in the slots of a wheel, and the rest in another heap. So a
-// timer costs the same with ten connections and with ten thousand.
+// timers keeps what is due now in a small heap, what is due within a
+// millisecond or a second in the slots of two wheels, and the rest in another
+// heap. So a timer costs the same with ten connections and with ten thousand.
 type timers struct {
-	near    timerHeap // all entries up to and including slot
-	slot    int64
-	wheel   [slots][]timer // by at >> slotShift, modulo slots: the slots that follow
-	taken   [slots / 64]uint64
-	inWheel int
-	far     timerHeap
-	count   uint64
-	soon    func(timer) // is told of those that have come near; may be nil
+	near   timerHeap // all entries up to and including slot done of the fine wheel
+	done   int64
+	fine   wheel
+	slot   int64 // of the coarse wheel, that the fine wheel is for
+	coarse wheel
+	far    timerHeap
+	count  uint64
+	soon   func(timer) // is told of those that have come near; may be nil
+}
+
+func newTimers(soon func(timer)) timers {
+	return timers{
+		done: 1<<(coarseShift-fineShift) - 1,
+		fine: newWheel(fineShift, 1<<(coarseShift-fineShift)), coarse: newWheel(coarseShift, coarseSlots), soon: soon,
+	}
 }
 
 func (t *timers) push(at unit.Instant, owner uint32, k task) {
 	t.count++
-	e := timer{at, t.count, owner, k}
-	switch slot := int64(at) >> slotShift; {
-	case slot <= t.slot:
+	t.file(timer{at, t.count, owner, k})
+}
+
+// file puts an entry where it belongs.
+func (t *timers) file(e timer) {
+	switch slot := t.coarse.slotOf(e.at); {
+	case t.fine.slotOf(e.at) <= t.done:
 		t.near.push(e)
-	case slot < t.slot+slots:
-		i := slot % slots
-		t.wheel[i] = append(t.wheel[i], e)
-		t.taken[i/64] |= 1 << (i % 64)
-		t.inWheel++
+	case slot == t.slot:
+		t.fine.push(e)
+	case slot < t.slot+coarseSlots:
+		t.coarse.push(e)
 	default:
 		t.far.push(e)
 	}
@@ -73,47 +140,46 @@ func (t *timers) push(at unit.Instant, owner uint32, k task) {
 
 // next returns when the first timer is due, never if there is none.
 func (t *timers) next() unit.Instant {
-	if len(t.near) == 0 {
-		if t.inWheel == 0 && len(t.far) == 0 {
+	for len(t.near) == 0 {
+		switch {
+		case t.fine.count > 0:
+			t.done = t.fine.next(t.done + 1)
+			for _, e := range t.fine.take(t.done) {
+				t.near.push(e)
+			}
+		case t.coarse.count == 0 && len(t.far) == 0:
 			return never
+		default:
+			t.turn()
 		}
-		t.turn()
 	}
 	return t.near[0].at
 }
 
-// turn goes on to the next slot that has entries; there must be one.
+// turn goes on to the next slot of the coarse wheel that has entries, there or
+// far off; there must be one.
 func (t *timers) turn() {
 	next := int64(math.MaxInt64)
-	if t.inWheel > 0 {
-		i := (t.slot + 1) % slots
-		word, from := i/64, uint(i%64)
-		left := t.taken[word] >> from << from
-		for left == 0 {
-			word = (word + 1) % (slots / 64)
-			left = t.taken[word]
-		}
-		found := word*64 + int64(bits.TrailingZeros64(left))
-		next = t.slot + 1 + (found-i+slots)%slots
+	if t.coarse.count > 0 {
+		next = t.coarse.next(t.slot + 1)
 	}
 	if len(t.far) > 0 {
-		next = min(next, int64(t.far[0].at)>>slotShift)
+		next = min(next, t.coarse.slotOf(t.far[0].at))
 	}
 	t.slot = next
-	i := next % slots
-	if t.taken[i/64]&(1<<(i%64)) != 0 {
-		t.taken[i/64] &^= 1 << (i % 64)
-		t.inWheel -= len(t.wheel[i])
-		for _, e := range t.wheel[i] {
-			if t.soon != nil {
-				t.soon(e)
-			}
-			t.near.push(e)
-		}
-		t.wheel[i] = t.wheel[i][:0]
+	due := t.coarse.take(next)
+	t.done = next<<(coarseShift-fineShift) - 1
+	if len(due) <= fewTimers {
+		t.done += 1 << (coarseShift - fineShift)
 	}
-	for len(t.far) > 0 && int64(t.far[0].at)>>slotShift <= next {
-		t.near.push(t.far.pop())
+	for _, e := range due {
+		if t.soon != nil {
+			t.soon(e)
+		}
+		t.file(e)
+	}
+	for len(t.far) > 0 && t.coarse.slotOf(t.far[0].at) <= next {
+		t.file(t.far.pop())
 	}
 }
 
