@@ -78,7 +78,7 @@ func (n *Network) enqueue(m *modem, f frame) {
 	m.bytes += m.wire
 	m.line.push(f)
 	if m.direction == Down && m.line.len <= farAhead {
-		n.fetch(f)
+		n.lookHome(f)
 	}
 	if m.line.len > 1 {
 		return
@@ -129,15 +129,27 @@ func (n *Network) release(m *modem) {
 
 // lookDown asks early for what those need that will come home.
 func (n *Network) lookDown(m *modem) {
-	if n.opened > fewConns && m.line.len > farAhead {
-		n.fetch(*m.line.at(farAhead))
+	if m.line.len > farAhead {
+		n.lookHome(*m.line.at(farAhead))
 	}
 	if m.line.len > nearAhead {
 		f := *m.line.at(nearAhead)
-		n.fetchMore(f)
-		if s := n.shapers[Down].foresight; s != nil && f.conn >= 0 && n.opened > fewConns {
+		switch s := n.shapers[Down].foresight; {
+		case s == nil:
+			n.fetchMore(f)
+		case f.conn >= 0:
 			s.Soon(n.conn(uint32(f.conn)).keys.flow)
 		}
+	}
+}
+
+// lookHome asks for what a packet needs when it leaves the bottleneck: a shaper
+// that foresees asks for the rest.
+func (n *Network) lookHome(f frame) {
+	if n.shapers[Down].foresight != nil {
+		n.fetchKeys(f)
+	} else {
+		n.fetch(f)
 	}
 }
 

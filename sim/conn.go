@@ -104,7 +104,10 @@ const (
 	sharedLine    = 1
 	senderLines   = 6 // from the shared one on
 	alarmLine     = 2 // the retransmission timer's
-	binLine       = 7
+	rangesLine    = 8
+	lossLine      = 9 // of what a sender needs after a loss
+	lossLines     = 2
+	segmentsALine = 4
 	connChunk     = 64
 )
 
@@ -174,11 +177,16 @@ type Conn struct {
 	sent            int64 // segments
 	cubic           cubic // the control's state, here so that it is near
 
-	// What is needed rarely.
-	ranges          []span // out of order, the newest first; none if nothing is beyond expected
-	bin             time.Duration
-	paceAlarm       alarm
-	nextSend        unit.Instant
+	paceAlarm alarm
+	nextSend  unit.Instant
+	dropped   int64 // segments, by the network
+
+	// Receiver, when something is missing or a bin is full.
+	ranges  []span // out of order, the newest first; some if highest is beyond expected
+	bin     time.Duration
+	inPlace [4]span // for ranges, while they are few
+
+	// Sender, when something is lost.
 	undoCwnd        int32 // window and threshold before the timeout or recovery
 	undoSsthresh    int32
 	undoResends     int32 // since then, those of which no copy has been heard of
@@ -190,10 +198,12 @@ type Conn struct {
 	resends         []resend
 	resendHead      int
 	seenSacks       [mostRuns]span
-	counts          ConnStats // Sent and Delivered are elsewhere
-	params          ConnParams
+	resendsInPlace  [2]resend        // for resends, while they are few
 	waitingAcks     [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
-	_               [16]byte         // up to whole lines
+
+	counts ConnStats // Sent, Delivered and Lost are elsewhere
+	params *ConnParams
+	_      [8]byte // up to whole lines
 }
 
 // conn returns the connection of an index.
@@ -242,13 +252,14 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
 	}
 	c := n.newConn()
-	c.params, c.direction, c.ecn, c.pacing, c.done = p, p.Direction, p.ECN, p.Pacing, p.Done
+	c.params, c.direction, c.ecn, c.pacing, c.done = &p, p.Direction, p.ECN, p.Pacing, p.Done
 	c.frame, c.payload, c.arrived = int32(p.Payload+headers), int32(p.Payload), p.Arrived
 	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
 		c.keys.flow = n.hash()
 	}
 	c.ackAlarm, c.alarm, c.paceAlarm = newAlarm(), newAlarm(), newAlarm()
+	c.ranges, c.resends = c.inPlace[:0], c.resendsInPlace[:0]
 	c.limit = int32(p.Segments)
 	if p.Segments == 0 && !p.OnDemand {
 		c.limit = 1<<31 - 1
@@ -312,7 +323,7 @@ func (c *Conn) Send(n *Network, segments int) {
 // Stats returns the counters.
 func (c *Conn) Stats() ConnStats {
 	s := c.counts
-	s.Sent, s.Delivered = c.sent, int64(c.expected)
+	s.Sent, s.Delivered, s.Lost = c.sent, int64(c.expected), c.dropped
 	return s
 }
 

@@ -16,15 +16,18 @@ func TestConnLayout(t *testing.T) {
 		at, size    uintptr
 		first, last uintptr // lines
 	}{
-		"bins":     {unsafe.Offsetof(c.bins), unsafe.Sizeof(c.bins), 0, sharedLine - 1},
-		"arrived":  {unsafe.Offsetof(c.arrived), 8, 0, sharedLine - 1},
-		"ackAlarm": {unsafe.Offsetof(c.ackAlarm), unsafe.Sizeof(c.ackAlarm), 0, sharedLine - 1},
-		"index":    {unsafe.Offsetof(c.index), 4, sharedLine, sharedLine},
-		"mostOut":  {unsafe.Offsetof(c.mostOut), 4, sharedLine, sharedLine},
-		"alarm":    {unsafe.Offsetof(c.alarm), unsafe.Sizeof(c.alarm), alarmLine, alarmLine},
-		"una":      {unsafe.Offsetof(c.una), 4, sharedLine + 1, sharedLine + senderLines - 1},
-		"cubic":    {unsafe.Offsetof(c.cubic), unsafe.Offsetof(c.cubic.found), sharedLine + 1, sharedLine + senderLines - 1},
-		"bin":      {unsafe.Offsetof(c.bin), 8, binLine, binLine},
+		"bins":             {unsafe.Offsetof(c.bins), unsafe.Sizeof(c.bins), 0, sharedLine - 1},
+		"arrived":          {unsafe.Offsetof(c.arrived), 8, 0, sharedLine - 1},
+		"ackAlarm":         {unsafe.Offsetof(c.ackAlarm), unsafe.Sizeof(c.ackAlarm), 0, sharedLine - 1},
+		"index":            {unsafe.Offsetof(c.index), 4, sharedLine, sharedLine},
+		"mostOut":          {unsafe.Offsetof(c.mostOut), 4, sharedLine, sharedLine},
+		"alarm":            {unsafe.Offsetof(c.alarm), unsafe.Sizeof(c.alarm), alarmLine, alarmLine},
+		"una":              {unsafe.Offsetof(c.una), 4, sharedLine + 1, sharedLine + senderLines - 1},
+		"cubic":            {unsafe.Offsetof(c.cubic), unsafe.Offsetof(c.cubic.found), sharedLine + 1, sharedLine + senderLines - 1},
+		"ranges":           {unsafe.Offsetof(c.ranges), unsafe.Sizeof(c.ranges), rangesLine, rangesLine},
+		"inPlace":          {unsafe.Offsetof(c.inPlace), unsafe.Sizeof(c.inPlace), rangesLine, rangesLine},
+		"undoCwnd":         {unsafe.Offsetof(c.undoCwnd), 4, lossLine, lossLine},
+		"resends in place": {unsafe.Offsetof(c.resendsInPlace), unsafe.Sizeof(c.resendsInPlace), lossLine, lossLine + lossLines - 1},
 	} {
 		if first, last := f.at/64, (f.at+f.size-1)/64; first < f.first || last > f.last {
 			t.Errorf("%s is in lines %d to %d, not within %d to %d", name, first, last, f.first, f.last)
@@ -32,6 +35,9 @@ func TestConnLayout(t *testing.T) {
 	}
 	if receiverLines != sharedLine+1 {
 		t.Error("the receiver's lines do not end with the shared one")
+	}
+	if unsafe.Sizeof(segment{})*segmentsALine != 64 {
+		t.Errorf("a segment has %d bytes; %d are to fill a line", unsafe.Sizeof(segment{}), segmentsALine)
 	}
 	if size := unsafe.Sizeof(packet{}); size > 32 {
 		t.Errorf("a packet has %d bytes, more than half a line", size)

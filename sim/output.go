@@ -99,7 +99,7 @@ func (c *Conn) again(n *Network, i int32) {
 	if c.state == stateRecovery || c.state == stateReducing {
 		c.reduceOut++
 	}
-	if c.resendHead > 64 && c.resendHead*2 > len(c.resends) {
+	if c.resendHead > 64 && c.resendHead*2 > len(c.resends) || c.resendHead == len(c.resends) {
 		c.resends = c.resends[:copy(c.resends, c.resends[c.resendHead:])]
 		c.resendHead = 0
 	}

@@ -234,7 +234,7 @@ func (n *Network) pump(s *shaper) {
 			}
 			return
 		}
-		if s.foresight != nil && n.opened > fewConns {
+		if s.foresight != nil {
 			n.foresee(s)
 		}
 		f := n.frameOf(uint32(q.ID))

@@ -78,7 +78,6 @@ type Network struct {
 	streams []*Stream
 	apps    []*App
 	random  *rand.Rand
-	fetched int32 // of no meaning: what few connections need is read early, which is cheaper than a hint
 	events  uint64
 	ack     ack // the one that is being dealt with
 }
@@ -259,10 +258,9 @@ func (n *Network) keysOf(f frame) *keys {
 const (
 	farAhead  = 24
 	nearAhead = 8
+	// After a loss any segment may be looked at, but of large windows only some are asked for.
+	mostNear = 64
 )
-
-// fewConns are near by themselves: hints would only cost time.
-const fewConns = 32
 
 // lines asks for lines of a connection.
 func (n *Network) lines(conn uint32, from, count int) {
@@ -271,9 +269,6 @@ func (n *Network) lines(conn uint32, from, count int) {
 
 // fetch asks for what a packet's arrival will need.
 func (n *Network) fetch(f frame) {
-	if n.opened <= fewConns {
-		return
-	}
 	near.Lines(unsafe.Pointer(&n.packets.all[f.id]), 1)
 	switch f.kind {
 	case kindData:
@@ -283,14 +278,18 @@ func (n *Network) fetch(f frame) {
 	}
 }
 
+// fetchKeys asks for what a packet's coming to a shaper will need.
+func (n *Network) fetchKeys(f frame) {
+	near.Lines(unsafe.Pointer(&n.packets.all[f.id]), 1)
+	if f.conn >= 0 {
+		n.lines(uint32(f.conn), sharedLine, 1)
+	}
+}
+
 // fetchMore asks for what the sender knows of the segments that an
 // acknowledgement is about, and of those that it will send; and for where the
 // receiver files its goodput, when that is due.
 func (n *Network) fetchMore(f frame) {
-	if n.opened <= fewConns {
-		n.fetched += n.packets.all[f.id].size
-		return
-	}
 	switch f.kind {
 	case kindData:
 		c := n.conn(uint32(f.conn))
@@ -299,22 +298,31 @@ func (n *Network) fetchMore(f frame) {
 		}
 		if k := len(c.bins); n.now >= c.binEnd-unit.Instant(time.Millisecond) && k > 0 {
 			near.Lines(unsafe.Pointer(&c.bins[k-1]), 2)
-			n.lines(uint32(f.conn), binLine, 1)
+			n.lines(uint32(f.conn), rangesLine, 1)
+		}
+		if c.highest > c.expected {
+			n.lines(uint32(f.conn), rangesLine, 1)
 		}
 	case kindAck:
 		c := n.conn(uint32(f.conn))
-		if len(c.segments) > 0 {
+		if len(c.segments) == 0 {
+			return
+		}
+		if c.sacked == 0 && c.state == stateOpen {
 			near.Lines(unsafe.Pointer(c.at(c.una)), 1)
 			near.Lines(unsafe.Pointer(c.at(c.nxt)), 1)
+			return
+		}
+		near.Lines(unsafe.Pointer(&c.segments[0]), min(len(c.segments), mostNear)/segmentsALine)
+		n.lines(uint32(f.conn), lossLine, lossLines)
+		if n.packets.all[f.id].has(noteSacks) {
+			near.Lines(unsafe.Pointer(&n.packets.runs[f.id]), 1)
 		}
 	}
 }
 
 // fetchTimer asks for what a timer's end will need: most are moved again.
 func (n *Network) fetchTimer(e timer) {
-	if n.opened <= fewConns {
-		return
-	}
 	switch e.task {
 	case taskDelayedAck:
 		n.lines(e.owner, 0, receiverLines)
@@ -357,7 +365,7 @@ func (n *Network) lose(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {
 	case kindData:
-		n.conn(p.owner).counts.Lost++
+		n.conn(p.owner).dropped++
 	case kindStream:
 		n.streams[p.owner].lost(p)
 	}
