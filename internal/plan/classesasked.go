@@ -5,19 +5,20 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // noClasses says why there are none: as a warning where somebody asked for them.
 func (m *maker) noClasses(asked bool) {
 	if asked {
-		why := m.platform.classesLost
-		if m.platform.classesAsked { // with fq_codel it has some
+		why := cmp.Or(m.platform.classesUnasked, m.platform.classesLost)
+		if m.aqm == FIFO && m.platform.classesAsked != "" {
 			why = "one queue takes all"
 		}
 		m.warning("classes: %s with %s cannot be told of them: %s; every flow is treated alike", m.platform.name, m.aqm,
 			cmp.Or(why, "nothing there tells flows apart"))
-	} else if m.platform.classesLost != "" && !m.platform.classesAsked {
-		m.because("classes", "none", "%s", m.platform.classesLost)
+	} else if why := cmp.Or(m.platform.classesUnasked, m.platform.classesLost); why != "" && (m.aqm != FIFO || m.platform.classesAsked == "") {
+		m.because("classes", "none", "%s", why)
 	}
 }
 
@@ -29,11 +30,22 @@ func (m *maker) explicitAlone(c *Classes) {
 		why := ""
 		switch {
 		case len(r.Domain) > 0:
-			why = "knows addresses, not names"
+			why = "knows addresses, not names, and unbound fills none of its tables"
+			if m.platform.name == ClearOS {
+				why = "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules"
+			}
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):
 			why = "sees no MAC addresses"
 		case r.From > 0 || r.Below > 0:
 			why = "counts no bytes of a connection"
+		case m.platform.name == ClearOS && len(r.DSCP) > 0:
+			why = "has no rules for marks"
+		case m.platform.name == ClearOS && slices.ContainsFunc(slices.Concat(r.Home, r.Far), func(a string) bool { return strings.Contains(a, ":") }):
+			why = "marks IPv4 alone"
+		case m.platform.name == ClearOS && r.Direction != DirectionUp && slices.ContainsFunc(r.Home, hiddenByNAT):
+			if m.warning("classes: rule %q counts for the upload alone: what arrives is marked before NAT gives it to a machine", r.String()); r.Direction == DirectionDown {
+				why = "marks what arrives before NAT gives it to a machine"
+			}
 		case m.platform.name == OPNsense && r.Protocol == "sctp":
 			why = "has no rules for that protocol"
 		case m.platform.name == OPNsense && slices.ContainsFunc(r.DSCP, unnamedDSCP):
@@ -75,7 +87,10 @@ func (m *maker) explainExplicit(c *Classes) {
 		Normal:      "everything else",
 		Bulk:        "what a rule names",
 	}
-	if m.platform.weights {
+	switch {
+	case m.platform.name == ClearOS:
+		what[Voice], what[Interactive] = "DNS, ping, and what a rule names", "what a rule names"
+	case m.platform.weights:
 		what[Interactive] = "acknowledgements without data, and what a rule names"
 	}
 	for _, class := range AllClasses() {

@@ -13,7 +13,7 @@ func TestClassesThatCannotBe(t *testing.T) {
 	rule := plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}
 	for platform, why := range map[string]string{
 		plan.PfSense:     "looks at no weight",
-		plan.OpenBSDAltq: "one short FIFO", plan.ClearOS: "cannot mark flows",
+		plan.OpenBSDAltq: "one short FIFO", plan.ClearOS: "--aqm sfq",
 	} {
 		facts, err := plan.AssumedFacts(platform, "", "")
 		if err != nil {

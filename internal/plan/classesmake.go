@@ -43,7 +43,7 @@ func (m *maker) wantClasses() bool {
 		return false
 	case !asked && (m.wishes.Style == StyleSeed || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
 		return false
-	case m.platform.classesAsked && m.aqm == FQCoDel:
+	case m.platform.classesAsked == m.aqm:
 		if !asked { // one queue does more for who names nothing
 			m.because("classes", "none", "%s", m.platform.classesUnasked)
 		}
@@ -68,7 +68,7 @@ func (m *maker) classes() error {
 		}
 		c.Rules[i].Home = home
 	}
-	if m.platform.classesAsked {
+	if m.platform.classesAsked != "" {
 		m.explicitAlone(c)
 	}
 	if m.plan.Up != nil {
@@ -280,7 +280,7 @@ func (m *maker) resolve(field string, home []string) ([]string, error) {
 
 // explainClasses gives each class its sentence.
 func (m *maker) explainClasses(c *Classes) {
-	if m.platform.classesAsked {
+	if m.platform.classesAsked != "" {
 		m.explainExplicit(c)
 		return
 	}

@@ -55,7 +55,7 @@ type platform struct {
 	upToo          bool   // the download cannot be shaped alone
 	rules          bool   // packets can be given a tin by what they are
 	classes        bool   // flows can be divided into classes
-	classesAsked   bool   // by explicit rules alone, and only where somebody asks
+	classesAsked   AQM    // with this one, by explicit rules alone, and only where somebody asks
 	classesUnasked string // why there are none where nobody asks
 	classesLost    string // why they cannot be, or what of them cannot be told
 	weights        bool   // a class is a weight: it has no limit, and one queue for all its flows
@@ -99,7 +99,9 @@ func linuxPlatform(name string) platform {
 	case ClearOS:
 		p.wan, p.lan = "ppp0", "eth1"
 		p.aqms = []AQM{FQCoDel, SFQ} // its kernel (3.10) has no CAKE
-		p.classesLost = "its kernel (3.10) cannot mark flows by how they behave; ClearOS's own engine (sfq) has seven classes of its own, which its web page fills"
+		p.classesAsked = SFQ
+		p.classesUnasked = "its kernel (3.10) cannot mark flows by how they behave; for traffic that a rule names ClearOS's own engine has classes with a part that is theirs, and no AQM: --aqm sfq"
+		p.classesLost = "its kernel (3.10) cannot mark flows by how they behave: without a rule that names it a flow is normal, and only DNS and ping go first; ClearOS's engine marks IPv4 alone"
 		p.sides = []Side{SideIFB, SideLAN}
 		p.step = unit.KbitPerSecond
 		p.rates, p.ratesWhy = "whole kbit/s", "network.conf takes no others; what is wished is rounded down"
@@ -125,7 +127,7 @@ func dummynetPlatform(name string) platform {
 		seedDown:       0.97, seedUp: 0.97, seedAQM: FQCoDel, // seed 000
 	}
 	if p.upToo = name == PfSense; name != PfSense {
-		p.classesAsked, p.weights = true, true
+		p.classesAsked, p.weights = FQCoDel, true
 		p.classesUnasked = p.classesLost + "; a rule that names traffic (--rule, --classes) has WF2Q+ in its place, with a queue of its own weight for each class"
 		p.classesLost = "dummynet does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first; WF2Q+ has one CoDel queue for a class, so its flows and machines wait for each other"
 	}
@@ -146,13 +148,13 @@ func pfPlatform(name string) platform {
 		ecn:            "pf's flow queues drop and never mark",
 		overhead:       "pf counts Ethernet frames and cannot be told of more",
 		interfaceNames: true,
-		classesAsked:   name == OpenBSD,
+		classesAsked:   FQCoDel,
 		classesUnasked: "pf does not know how a flow behaves; a rule that names traffic (--rule, --classes) has a queue made for it",
 		classesLost:    "pf does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first",
 		seedDown:       0.92, seedUp: 0.92, seedAQM: FQCoDel, seedRounds: true, // seed 004: 110 of 120, 11 of 12
 	}
 	if name == OpenBSDAltq {
-		p.aqms = []AQM{FIFO}
+		p.aqms, p.classesAsked, p.classesUnasked = []AQM{FIFO}, "", ""
 		p.classesLost = "ALTQ has one short FIFO for everything here; its latency is what all traffic gets"
 		p.max = math.MaxUint32 // u_int32_t in struct pf_altq
 		p.rates, p.ratesWhy = "at most 4.29 Gbit/s", "ALTQ counts bit/s in 32 bits"

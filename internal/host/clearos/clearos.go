@@ -74,6 +74,11 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 	}
 	// From the origin, not from now: what only an earlier plan set is not set.
 	s.Files = s.Files.Put(clearos.NetworkConf, clearos.Merge(o.Files.Text(clearos.NetworkConf), set.Network, false), "")
+	was, err := clearos.Parse(o.Files.Text(clearos.QoSConf))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", clearos.QoSConf, err)
+	}
+	set.QoS = clearos.WithOthers(set.QoS, clearos.Get(was, clearos.RulesKey))
 	s.Files = s.Files.Put(clearos.QoSConf, clearos.Merge(o.Files.Text(clearos.QoSConf), set.QoS, true), "")
 	s.Files, s.Live = s.Files.Without(clearos.EngineFile), nil
 	if p.AQM == plan.FQCoDel {
@@ -167,6 +172,9 @@ func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.Stat
 		return nil, err
 	}
 	quoted, plain := keys(s.Files.Text(clearos.NetworkConf))
+	if clearos.HasRules(s.Files.Text(clearos.QoSConf)) {
+		quoted = append(quoted, clearos.RulesKey)
+	}
 	s.Files = s.Files.With(putBack(s.Files.Get(clearos.NetworkConf), o.Files.Get(clearos.NetworkConf), plain, false))
 	s.Files = s.Files.With(putBack(s.Files.Get(clearos.QoSConf), o.Files.Get(clearos.QoSConf), quoted, true))
 	s.Files, s.Live = s.Files.Without(clearos.EngineFile), nil
@@ -196,9 +204,11 @@ func putBack(now, was conf.File, list []string, quoted bool) conf.File {
 // without returns the text without the lines of these keys.
 func without(text string, list []string) string {
 	var b strings.Builder
+	gone := false // and the lines that a value goes on in
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if !slices.Contains(list, key) {
+		drop := gone || slices.Contains(list, key)
+		if gone = drop && strings.HasSuffix(strings.TrimSpace(line), `\`); !drop {
 			b.WriteString(line)
 		}
 	}

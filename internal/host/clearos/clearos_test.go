@@ -20,6 +20,10 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	if w.Only == "" {
 		w.AQM = rapid.SampledFrom([]plan.AQM{"", plan.SFQ}).Draw(t, name+" aqm")
 	}
+	if w.AQM == plan.SFQ && rapid.Bool().Draw(t, name+" classes") {
+		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
+		w.Classes.Shares = []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
+	}
 	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.ClearOS, WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
 	if err != nil {
 		t.Fatal(err)

@@ -64,11 +64,24 @@ func Render(p plan.Plan) (s Settings, notes []string, err error) {
 		if p.UpBps == 0 || p.DownBps == 0 {
 			return Settings{}, nil, fmt.Errorf("ClearOS's engine crashes when an interface is shaped in one direction only; give both rates, or use fq_codel")
 		}
+		upRes, upLimit, downRes, downLimit := reserved, limits, reserved, limits
+		if p.Classes != nil {
+			if upRes, upLimit, err = reserve(p.Classes.Up, *p.Up); err != nil {
+				return Settings{}, nil, fmt.Errorf("up: %w", err)
+			}
+			if downRes, downLimit, err = reserve(p.Classes.Down, *p.Down); err != nil {
+				return Settings{}, nil, fmt.Errorf("down: %w", err)
+			}
+		}
 		s.QoS = append(s.QoS,
 			Setting{"QOS_ENABLE_IFB", "no"}, // its ifb mode never creates the ingress qdisc
 			Setting{"QOS_UPSTREAM", p.WAN + ":auto"}, Setting{"QOS_DOWNSTREAM", p.WAN + ":auto"},
-			Setting{"QOS_UPSTREAM_BWRES", reserved}, Setting{"QOS_DOWNSTREAM_BWRES", reserved},
-			Setting{"QOS_UPSTREAM_BWLIMIT", limits}, Setting{"QOS_DOWNSTREAM_BWLIMIT", limits})
+			Setting{"QOS_UPSTREAM_BWRES", upRes}, Setting{"QOS_DOWNSTREAM_BWRES", downRes},
+			Setting{"QOS_UPSTREAM_BWLIMIT", upLimit}, Setting{"QOS_DOWNSTREAM_BWLIMIT", downLimit})
+		if p.Classes != nil {
+			s.QoS = append(s.QoS, Setting{RulesKey, rules(p)})
+			notes = append(notes, "rules of your own in "+RulesKey+" go behind these, and win over them: the last that fits does")
+		}
 	default:
 		return Settings{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: plan.ClearOS, Have: []plan.AQM{plan.FQCoDel, plan.SFQ}}
 	}

@@ -1,6 +1,7 @@
 package clearos
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -36,6 +37,71 @@ QOS_DOWNSTREAM_BWLIMIT="*:100:100:100:100:100:100:100"
 	}
 	if d := cmp.Diff("PPP0_MAX_UPSTREAM=1000\nPPP0_MAX_DOWNSTREAM=25000\n", Format(s.Network, false)); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestClasses: services have their part and their limit in ClearOS's own words:
+// of the seven bands each class has one, what the last rule that fits says is
+// what counts, and rules by hand stay.
+func TestClasses(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/examples/services.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := plan.ParseClasses("services.toml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Rules = append(w.Rules, plan.Rule{Class: plan.Bulk, Home: []string{"192.168.1.7"}, Far: []string{"203.0.113.0/24"}},
+		plan.Rule{Class: plan.Voice, Far: []string{"2001:db8::1"}}, plan.Rule{Class: plan.Voice, DSCP: []string{"ef"}})
+	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
+		plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"marks IPv4 alone", "no rules for marks", "for the upload alone", "cannot mark flows by how they behave"} {
+		if !strings.Contains(p.Explain(), want) {
+			t.Errorf("%q is not said in\n%s", want, p.Explain())
+		}
+	}
+	s, _, err := Render(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Get(s.QoS, "QOS_UPSTREAM_BWRES") + " " + Get(s.QoS, "QOS_UPSTREAM_BWLIMIT"); got != "*:30:20:1:37:1:10:1 *:40:52:100:100:100:80:100" {
+		t.Error(got)
+	}
+	var up, down []string
+	for rule := range strings.FieldsSeq(Get(s.QoS, RulesKey)) {
+		f := strings.Split(rule, "|")
+		if len(f) != 10 || f[1] != "ppp0" || f[2] != "1" {
+			t.Fatalf("%q", rule)
+		}
+		if line := strings.Join(f[4:], " "); f[3] == "0" {
+			up = append(up, line)
+		} else {
+			down = append(down, line)
+		}
+	}
+	want := []string{"3 - - - - -", "0 icmp - - - -", "0 tcp - - - 53", "0 udp - - - 53", "5 - 192.168.1.7 - 203.0.113.0/24 -",
+		"5 tcp - - - 25", "5 tcp - - - 143", "5 tcp - - - 465", "5 tcp - - - 587", "5 tcp - - - 873", "5 tcp - - - 993",
+		"1 tcp - - - 22", "1 tcp - - - 3389", "0 udp - - - 5060:5061", "0 udp - - - 10000:20000"}
+	if d := cmp.Diff(want, up); d != "" {
+		t.Error(d)
+	}
+	if len(down) != len(up)-1 || down[len(down)-1] != "0 udp - 10000:20000 - -" {
+		t.Errorf("%q", down)
+	}
+	const old = " DNS|*|1|0|0|udp|-|-|-|53 unbloat-000|ppp0|1|0|3|-|-|-|-|-  "
+	if got := Get(WithOthers(s.QoS, old), RulesKey); got != Get(s.QoS, RulesKey)+" DNS|*|1|0|0|udp|-|-|-|53" {
+		t.Error(got)
+	}
+	w.Shares = []plan.ShareWish{{Class: plan.Normal, Guarantee: plan.RateWish{Fraction: 0.6}}}
+	if p, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Render(p); err == nil || !strings.Contains(err.Error(), "guarantee less") {
+		t.Errorf("%v", err)
 	}
 }
 
