@@ -58,8 +58,8 @@ func (s *store) admit(now unit.Instant, p Packet) uint32 {
 	} else {
 		s.free = s.nodes[n].next
 	}
-	p.Enqueued = now
-	s.nodes[n] = node{Packet: p}
+	d := &s.nodes[n]
+	d.Packet, d.Enqueued, d.next = p, now, 0
 	s.stats.Offered++
 	s.stats.OfferedBytes += p.Size
 	s.stats.Packets++
