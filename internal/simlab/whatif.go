@@ -35,7 +35,9 @@ type WhatIf struct {
 	Queue     string  // one of Queues()
 	Share     float64 // of the line's rates that the shaper takes, above 0 and at most 1
 	Seed      uint64
-	Quick     bool // a first look, at a shorter time, that costs a third on a fast line
+	// Quick asks for a first look, at a shorter time, and of a fast line at a
+	// slower one with buffers that take as long to empty.
+	Quick bool
 }
 
 // A Household is how many of each run at once. Downloads, uploads and peers are
@@ -52,6 +54,7 @@ type Household struct {
 // A Picture answers a WhatIf: figures of the counted part of the loaded time,
 // and curves of all of it. Its JSON is drawn by the page.
 type Picture struct {
+	Slower   float64           `json:"slower,omitempty"` // so many times slower was the line that was looked at; its rates have been raised by that
 	Grade    string            `json:"grade"`
 	Verdict  string            `json:"verdict"`
 	IdleMs   float64           `json:"idle_ms"` // p50 of the round trip before the load
@@ -78,7 +81,8 @@ const (
 	whatIfLeast   = 3 * time.Second        // and ten round trips
 	whatIfPackets = 300_000                // full ones, that the line carries meanwhile
 	quickLeast    = 800 * time.Millisecond // and ten round trips
-	quickPackets  = 30_000
+	quickPackets  = 40_000
+	quickRate     = 150 * unit.MbitPerSecond // both ways together, that a first look is taken at
 	whatIfBin     = 100 * time.Millisecond
 	whatIfSlice   = 200 // full packets that the line carries between two breaths
 )
@@ -90,6 +94,7 @@ func (w WhatIf) Answer(ctx context.Context, breathe func()) (*Picture, error) {
 	if !slices.Contains(Queues(), w.Queue) || w.Share <= 0 || w.Share > 1 || w.Line.Down <= 0 || w.Line.Up <= 0 {
 		return nil, errors.New("simulate: the queue, the share or a rate is not possible")
 	}
+	slower := w.slow()
 	s := &scenario.Scenario{Name: "what-if", Line: w.Line, Test: scenario.Test{Seconds: w.seconds()}}
 	h, err := newHouse(s, plan.Linux, w.Seed)
 	if err != nil {
@@ -114,7 +119,38 @@ func (w WhatIf) Answer(ctx context.Context, breathe func()) (*Picture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	return f.picture(h, idle, loaded), nil
+	p := f.picture(h, idle, loaded)
+	p.speed(slower)
+	return p, nil
+}
+
+// slow makes the line of a first look slower, if it is fast, and returns how many times.
+func (w *WhatIf) slow() float64 {
+	times := float64(w.Line.Down+w.Line.Up) / float64(quickRate)
+	if !w.Quick || times <= 1 {
+		return 1
+	}
+	w.Line.Down, w.Line.Up = w.Line.Down.Scale(1/times), w.Line.Up.Scale(1/times)
+	room := func(b unit.Size) unit.Size { return max(unit.Size(float64(b)/times), 10*fullFrame) }
+	w.Line.BufferDown, w.Line.BufferUp = room(w.Line.BufferDown), room(w.Line.BufferUp)
+	return times
+}
+
+// speed turns the rates of a line that was looked at slower into those of the line
+// asked about. How long pages and films take there it does not know.
+func (p *Picture) speed(times float64) {
+	if times == 1 {
+		return
+	}
+	p.Slower = times
+	p.DownMbps *= times
+	p.UpMbps *= times
+	for _, series := range [][]float64{p.Loaded.DownMbps, p.Loaded.UpMbps} {
+		for i := range series {
+			series[i] *= times
+		}
+	}
+	p.PageS, p.Pages, p.FilmMbps, p.StalledS = 0, 0, 0, 0
 }
 
 // seconds returns for how long the household is watched.

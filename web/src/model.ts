@@ -8,7 +8,7 @@ import { mbit, ms, tone } from "./words";
 import type { Picture } from "./wire";
 
 const patience = 120; // ms for which the sliders must rest
-const fast = 100; // Mbit/s, both ways together, from which a first look is asked for
+const fast = 60; // Mbit/s, both ways together, from which a first look is asked for
 const quiet = 900; // ms before a screen reader is told
 
 const problem = find("problem");
@@ -67,7 +67,7 @@ function show(p: Picture, question: URLSearchParams, first: boolean): void {
   if (p.page_s !== undefined) tile("A web page takes", p.page_s.toFixed(1), "s");
   if (p.film_mbps !== undefined) tile("Films come in", mbit(p.film_mbps), "Mbit/s");
   root.replaceChildren(
-    el("div", { class: "verdict" }, letter, el("div", {}, el("h2", {}, p.verdict), el("p", { class: "muted" }, first ? "A first look at a moment of it; the rest is being simulated." : belief(p, question)))),
+    el("div", { class: "verdict" }, letter, el("div", {}, el("h2", {}, p.verdict), el("p", { class: "muted" }, first ? glance(p) : belief(p, question)))),
     tiles,
   );
   // On a phone the answer is below the sliders: this stays in sight.
@@ -88,6 +88,12 @@ function show(p: Picture, question: URLSearchParams, first: boolean): void {
   clearTimeout(later);
   if (first) return;
   later = setTimeout(() => (say.textContent = `Grade ${p.grade}. ${p.verdict}`), quiet);
+}
+
+/** What a first look was taken at. */
+function glance(p: Picture): string {
+  const what = p.slower === undefined ? "a moment of it" : `a line ${p.slower.toFixed(p.slower < 10 ? 1 : 0)} times as slow, its rates raised by as much`;
+  return `A first look, at ${what}; the whole is being simulated.`;
 }
 
 /** What the comparison with a real kernel lets one expect (docs/simulator.md). */

@@ -139,6 +139,7 @@ export interface Picture {
   calls?: Latency;
   page_s?: number;
   film_mbps?: number;
+  slower?: number; // so many times slower was the line that a first look was taken at
   idle: Timeline;
   loaded: Timeline;
 }
