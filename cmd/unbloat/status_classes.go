@@ -89,6 +89,9 @@ func (s *routerStatus) printHosts(w io.Writer, last *routerStatus, since time.Du
 		}
 		fmt.Fprintln(w)
 	}
+	if len(s.Machines) > 0 {
+		fmt.Fprintln(w, "What waits and what is dropped is counted by class, not by machine: the kernel's queues know flows by a hash alone.")
+	}
 	for _, h := range slices.Sorted(maps.Keys(s.Flows)) {
 		n := s.Flows[h]
 		fmt.Fprintf(w, "%s: %d calm and %d busy flows up, %d calm and %d busy down\n", h, n["up calm"], n["up busy"], n["down calm"], n["down busy"])

@@ -19,6 +19,7 @@ type FreeBSD struct {
 	Dnctl      Dnctl
 	Interfaces []string
 	Modules    []string
+	Counted    map[int]dummynet.Count // by the queue's number; it is no state
 
 	foreign []string // other rules of ipfw
 }
@@ -122,6 +123,10 @@ func (f *FreeBSD) show(kind string) string {
 	case "queue":
 		for _, q := range s.Queues {
 			b.WriteString(q.Shown() + "\n")
+			if c, ok := f.Counted[q.Number]; ok { // what nothing has come to has no flow
+				fmt.Fprintf(&b, "BKT Prot ___Source IP/port____ ____Dest. IP/port____ Tot_pkt/bytes Pkt/Byte Drp\n"+
+					"  0 ip           0.0.0.0/0             0.0.0.0/0     %4d %8d %2d %4d %3d\n", c.Packets, c.Bytes, c.BacklogPkts, c.BacklogSize, c.Drops)
+			}
 		}
 	}
 	return b.String()

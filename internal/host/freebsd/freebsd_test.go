@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"unbloat/internal/apply"
@@ -14,6 +15,8 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
 	"unbloat/internal/host/freebsd"
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -124,4 +127,39 @@ func run(t *testing.T, r host.Runner, line string) {
 	if _, errOut, err := r.Run(t.Context(), strings.Fields(line), nil); err != nil {
 		t.Fatalf("%s: %s", line, errOut)
 	}
+}
+
+// TestStatusOfClasses: status tells of each class what went through its queue,
+// what waits there and what was dropped.
+func TestStatusOfClasses(t *testing.T) {
+	f := fake.NewFreeBSD()
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0"},
+		plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &freebsd.Backend{Runner: f}
+	e := &apply.Engine{Backend: b, Runner: f, Dir: t.TempDir(), Deadman: nobody{}}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	f.Counted = map[int]dummynet.Count{11: {Packets: 50, Bytes: 10_000}, 13: {Packets: 131602, Bytes: 197344212, BacklogPkts: 29, BacklogSize: 43500, Drops: 235}}
+	shapers, err := b.Shapers(t.Context(), "igb0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range shapers {
+		if x.Device != "pipe 1" {
+			continue
+		}
+		want := []tc.Counters{{Device: "pipe 1", Kind: "queue", Handle: "11 (voice)", Bytes: 10_000, Packets: 50},
+			{Device: "pipe 1", Kind: "queue", Handle: "13 (normal)", Bytes: 197344212, Packets: 131602, Drops: 235, BacklogBytes: 43500, BacklogPkts: 29}}
+		if d := cmp.Diff(want, x.Counters); d != "" || !strings.Contains(x.Says, "WF2Q+") {
+			t.Errorf("%s\n%s", x.Says, d)
+		}
+		return
+	}
+	t.Errorf("%+v", shapers)
 }

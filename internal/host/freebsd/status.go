@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
+	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
@@ -19,6 +22,11 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 	if err != nil {
 		return nil, err
 	}
+	shown, err := host.Output(ctx, b.Runner, "dnctl", "queue", "show")
+	if err != nil {
+		return nil, b.Explain(fmt.Errorf("read the queues: %w", err))
+	}
+	counts := dummynet.ParseCounts(string(shown))
 	out := []host.Shaped{}
 	mine := ours(s).ShownLines()
 	for _, line := range s.Live {
@@ -27,6 +35,12 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 			continue
 		}
 		x := host.Shaped{Device: "pipe " + w[1], Queue: "a FIFO of " + w[len(w)-1] + " packets", Ours: slices.Contains(mine, line), Counters: []tc.Counters{}}
+		if codel := slices.ContainsFunc(s.Live, func(l string) bool {
+			f := strings.Fields(l)
+			return f[0] == "queue" && f[3] == w[1] && len(f) > 6 && f[6] == "codel"
+		}); codel {
+			x.Queue = "weighted queues (WF2Q+), each with CoDel"
+		}
 		x.Rate, _ = unit.ParseRate(strings.Join(w[3:len(w)-2], " "))
 		feeds := map[string]bool{"pipe " + w[1]: true}
 		for _, l := range s.Live {
@@ -37,6 +51,11 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 				x.Queue = strings.ToLower(params)
 			case f[0] == "queue" && f[3] == w[1]:
 				feeds["queue "+f[1]] = true
+				number, _ := strconv.Atoi(f[1])
+				if c, ok := counts[number]; ok {
+					x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: f[1] + className(w[1], number, x.Ours), Bytes: c.Bytes, Packets: c.Packets,
+						Drops: c.Drops, BacklogBytes: c.BacklogSize, BacklogPkts: c.BacklogPkts})
+				}
 			}
 		}
 		rules := []string{}
@@ -60,4 +79,15 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// className says of which class a queue of ours is; "" if it is none's.
+func className(pipe string, queue int, ours bool) string {
+	n, _ := strconv.Atoi(pipe)
+	for _, c := range plan.AllClasses() {
+		if of, ok := dummynet.QueueOf(n, c); ok && ours && of == queue {
+			return " (" + string(c) + ")"
+		}
+	}
+	return ""
 }

@@ -41,9 +41,13 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 		return nil, fmt.Errorf("read the queues: %w", err)
 	}
 	shapers := []host.Shaped{}
+	counts := pfqueue.ParseCounts(string(shown))
 	for _, q := range queues {
 		x := host.Shaped{Device: device(queues, q), Queue: queueing(q), Rate: max(q.Max, q.Bandwidth), Ours: slices.Contains(ours, q.String()), Counters: []tc.Counters{}}
 		x.Says = explain(queues, q, x, rules)
+		if c, ok := counts[q.Name]; ok {
+			x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: q.Name, Bytes: c.Bytes, Packets: c.Packets, Drops: c.Drops, BacklogPkts: c.Waiting})
+		}
 		shapers = append(shapers, x)
 	}
 	return shapers, nil

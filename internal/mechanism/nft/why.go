@@ -97,6 +97,9 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	if p.Classes.Of(d == plan.DirectionDown) == nil {
 		return v(plan.Normal, "this direction has no classes: every flow is treated alike")
 	}
+	if p.Classes.Behaviour == (plan.Behaviour{}) {
+		return decideExplicit(p, d, f, v)
+	}
 	for i, r := range p.Classes.Rules {
 		if (r.Direction == "" || r.Direction == d) && fits(r, i, f, c, in) {
 			return v(r.Class, "rule %d: %s", i+1, r)

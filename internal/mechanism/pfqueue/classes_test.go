@@ -112,3 +112,18 @@ func TestNoClassesUnasked(t *testing.T) {
 		t.Errorf("%s", rs)
 	}
 }
+
+// TestParseCounts: what pfctl shows that each queue passed, dropped and holds.
+func TestParseCounts(t *testing.T) {
+	got := ParseCounts(`queue em0_out on em0 bandwidth 11M, max 11M
+  [ pkts:          0  bytes:          0  dropped pkts:      0 bytes:      0 ]
+  [ qlength:   0/ 50 ]
+queue em0_normal parent em0_out flows 1024 bandwidth 2750K, max 11M default qlimit 1024
+  [ pkts:     131602  bytes:  197344212  dropped pkts:    235 bytes: 352500 ]
+  [ qlength:  29/1024 ]
+`)
+	want := map[string]Count{"em0_out": {}, "em0_normal": {Packets: 131602, Bytes: 197344212, Drops: 235, Waiting: 29}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

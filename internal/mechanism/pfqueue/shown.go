@@ -2,8 +2,43 @@ package pfqueue
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 )
+
+// A Count is what went through a queue, waits in it and was dropped since it was
+// loaded. How many bytes wait pf does not say.
+type Count struct {
+	Packets, Bytes, Drops, Waiting int64
+}
+
+var (
+	passed = regexp.MustCompile(`pkts: *(\d+) +bytes: *(\d+) +dropped pkts: *(\d+)`)
+	waits  = regexp.MustCompile(`qlength: *(\d+) */`)
+)
+
+// ParseCounts reads of `pfctl -vsq` what each queue counts, by its name.
+func ParseCounts(text string) map[string]Count {
+	out := map[string]Count{}
+	name := ""
+	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
+	for line := range strings.Lines(text) {
+		if w := strings.Fields(line); len(w) > 1 && w[0] == "queue" {
+			name = w[1]
+		}
+		c := out[name]
+		if m := passed.FindStringSubmatch(line); m != nil {
+			c.Packets, c.Bytes, c.Drops = number(m[1]), number(m[2]), number(m[3])
+			out[name] = c
+		}
+		if m := waits.FindStringSubmatch(line); m != nil {
+			c.Waiting = number(m[1])
+			out[name] = c
+		}
+	}
+	return out
+}
 
 // ParseShown reads what `pfctl -vsq` prints: the queues that the kernel holds,
 // with their counters between. pfctl's own hidden queues (_root_em0) are left

@@ -1,0 +1,47 @@
+package nft
+
+import (
+	"net/netip"
+	"slices"
+
+	"unbloat/internal/plan"
+)
+
+// ackPacket is the longest IP packet that counts as an acknowledgement without
+// data where packets are all that is seen.
+const ackPacket = 80
+
+// decideExplicit follows the rules of a platform that knows nothing else: pf,
+// dummynet, and ClearOS's own engine. The first that fits decides on each,
+// whatever the order is in which its language wants them.
+func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
+	ack := f.Protocol == "tcp" && f.Packet <= ackPacket && p.Platform != plan.ClearOS
+	nothing := func(string, string) bool { return false }
+	for i, r := range p.Classes.Rules {
+		if r.Direction != "" && r.Direction != d || !fits(r, i, f, Connection{}, nothing) {
+			continue
+		}
+		if p.Platform == plan.ClearOS && d == plan.DirectionDown && slices.ContainsFunc(r.Home, private) {
+			continue // marked before NAT gives it to a machine
+		}
+		if ack && p.Platform == plan.OpenBSD && (r.Class == plan.Normal || r.Class == plan.Bulk) {
+			return v(plan.Interactive, "an acknowledgement without data of what rule %d names (%s): the second queue of that rule", i+1, r)
+		}
+		return v(r.Class, "rule %d: %s", i+1, r)
+	}
+	switch {
+	case f.Protocol == "icmp" || f.hasPorts() && f.Protocol != "sctp" && f.Far.Port() == 53:
+		return v(plan.Voice, "DNS and ping")
+	case ack:
+		return v(plan.Interactive, "an acknowledgement without data (a packet of %s)", f.Packet)
+	}
+	return v(plan.Normal, "no rule names it, and %s does not know how a flow behaves", p.Platform)
+}
+
+func private(address string) bool {
+	if n, err := netip.ParsePrefix(address); err == nil {
+		return n.Addr().Is4() && n.Addr().IsPrivate()
+	}
+	a, err := netip.ParseAddr(address)
+	return err == nil && a.Is4() && a.IsPrivate()
+}

@@ -1,0 +1,64 @@
+package nft
+
+import (
+	"strings"
+	"testing"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// TestDecideExplicit: on a platform that goes by rules alone, why names the rule
+// that its own language puts first, and says so where there is none.
+func TestDecideExplicit(t *testing.T) {
+	w := plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{
+		{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}},
+		{Class: plan.Bulk, Direction: plan.DirectionUp, Far: []string{"203.0.113.0/24"}},
+		{Class: plan.Interactive, Far: []string{"203.0.113.9"}},
+	}}}
+	for _, platform := range []string{plan.OpenBSD, plan.FreeBSD, plan.OPNsense, plan.ClearOS} {
+		facts, err := plan.AssumedFacts(platform, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.AQM = ""; platform == plan.ClearOS {
+			w.AQM = plan.SFQ
+		}
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		acks := map[string]plan.Class{plan.OpenBSD: plan.Interactive, plan.FreeBSD: plan.Bulk, plan.OPNsense: plan.Bulk, plan.ClearOS: plan.Bulk}[platform]
+		bare := plan.Interactive
+		if platform == plan.ClearOS {
+			bare = plan.Normal
+		}
+		for _, c := range []struct {
+			flow  string
+			bytes unit.Size
+			d     plan.Direction
+			class plan.Class
+			says  string
+		}{
+			{"udp 192.168.1.2:40000 > 198.51.100.1:5060", 200, plan.DirectionUp, plan.Voice, "rule 1"},
+			{"udp 192.168.1.2:40000 > 198.51.100.1:5060", 200, plan.DirectionDown, plan.Voice, "rule 1"},
+			{"tcp 192.168.1.2:40000 > 203.0.113.9:443", 1500, plan.DirectionUp, plan.Bulk, "rule 2"},
+			{"tcp 192.168.1.2:40000 > 203.0.113.9:443", 1500, plan.DirectionDown, plan.Interactive, "rule 3"},
+			{"tcp 192.168.1.2:40000 > 203.0.113.9:443", 52, plan.DirectionUp, acks, "rule 2"},
+			{"udp 192.168.1.2:40000 > 198.51.100.1:53", 80, plan.DirectionUp, plan.Voice, "DNS"},
+			{"icmp 192.168.1.2 > 198.51.100.1", 84, plan.DirectionDown, plan.Voice, "ping"},
+			{"tcp 192.168.1.2:40000 > 198.51.100.1:443", 52, plan.DirectionUp, bare, ""},
+			{"tcp 192.168.1.2:40000 > 198.51.100.1:443", 1500, plan.DirectionUp, plan.Normal, platform + " does not know how a flow behaves"},
+		} {
+			f, err := ParseFlow(c.flow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Packet = c.bytes
+			got := Decide(p, c.d, f, Connection{}, func(string, string) bool { return false })
+			if got.Class != c.class || !strings.Contains(got.Rule, c.says) {
+				t.Errorf("%s: %s of %d bytes %s: %+v, want %s, %q", platform, c.flow, c.bytes, c.d, got, c.class, c.says)
+			}
+		}
+	}
+}
