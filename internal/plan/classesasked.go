@@ -30,9 +30,12 @@ func (m *maker) explicitAlone(c *Classes) {
 		why := ""
 		switch {
 		case len(r.Domain) > 0:
-			why = "knows addresses, not names, and unbound fills none of its tables"
-			if m.platform.name == ClearOS {
+			why = "knows addresses, not names; unbound can fill tables of pf where it was built for that (--enable-ipset), none of ipfw's"
+			switch m.platform.name {
+			case ClearOS:
 				why = "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules"
+			case OpenBSD:
+				why = "knows addresses, not names; its unbound was not built to fill pf's tables (--enable-ipset)"
 			}
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):
 			why = "sees no MAC addresses"

@@ -219,11 +219,18 @@ func (o *OpenWrt) function(text, name string, variables map[string]string) {
 		for name, value := range variables {
 			command = strings.ReplaceAll(command, "${"+name+"}", value)
 		}
-		argv := strings.Fields(strings.TrimSuffix(command, " 2>/dev/null"))
-		if !slices.Contains([]string{"tc", "ip", "nft"}, argv[0]) {
-			continue
+		failed := false
+		for alternative := range strings.SplitSeq(strings.TrimSuffix(command, " 2>/dev/null"), " || sqm_unmarked ") {
+			argv := strings.Fields(alternative)
+			if !slices.Contains([]string{"tc", "ip", "nft"}, argv[0]) {
+				break
+			}
+			_, _, err := o.Kernel.Run(context.Background(), argv, []byte(in.String()))
+			if failed = err != nil; !failed {
+				break
+			}
 		}
-		if _, _, err := o.Kernel.Run(context.Background(), argv, []byte(in.String())); err != nil && ends {
+		if failed && ends {
 			return
 		}
 	}

@@ -112,6 +112,48 @@ func TestSQMClassesInTheWay(t *testing.T) {
 	}
 }
 
+// TestSQMWithoutCtinfo: where the router could not be asked whether it has the
+// action that hands on marks, and it has not, the download is held to its rate
+// without classes, and the log says so.
+func TestSQMWithoutCtinfo(t *testing.T) {
+	o := fake.NewOpenWrt()
+	o.Kernel.Missing = []string{"ctinfo"}
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OpenWrt, WAN: "wan", IFB: true}, plan.Wishes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &openwrt.Backend{Runner: o}
+	now, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := b.Desire(t.Context(), p, now, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _, err := b.Compare(now, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range steps {
+		if _, errOut, err := o.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+			t.Fatalf("%q: %s", s.Argv, errOut)
+		}
+	}
+	if now, err = b.Observe(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, diffs, err := b.Compare(now, want); len(diffs) > 0 || err != nil || strings.Contains(o.Kernel.Text(), "ctinfo") {
+		t.Errorf("%q %v\n%s", diffs, err, o.Kernel.Text())
+	}
+	script := o.Files[sqm.ScriptDir+"/"+sqm.ScriptName(openwrt.SectionName("wan"))]
+	said := shell(t, "tc() { [ \"$*\" = \"${*#*ctinfo}\" ] && command tc \"$@\"; }\nsqm_warn() { command tc warned \"$@\"; }\ndo_modules() { :; }\nUPLINK=1\nDOWNLINK=1\nSQM_LIB_DIR=/dev\n"+
+		strings.Replace(script, ". ${SQM_LIB_DIR}/defaults.sh", "INSMOD=true", 1), "sqm_start")
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "tc warned no action ctinfo") || !strings.Contains(all, "at 0 action mirred egress redirect dev ifb4wan") {
+		t.Errorf("%s", all)
+	}
+}
+
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -32,16 +32,25 @@ func Script(p plan.Plan, commands [][]string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("%s\n. ${SQM_LIB_DIR}/defaults.sh\n\nsqm_prepare_script() {\n\treturn 0\n}\n", ScriptMark)
+	line("# Without the package kmod-sched-ctinfo what arrives has no classes; it is held to its rate all the same.")
+	line("sqm_unmarked() {\n\tsqm_warn \"no action ctinfo (opkg install kmod-sched-ctinfo): what arrives has no classes\"\n\t\"$@\"\n}\n")
 	line("sqm_stop() {")
 	Stop(&b, p)
 	line("\treturn 0\n}\n\nsqm_start() {\n\tdo_modules\n\tfor m in act_ctinfo act_skbedit; do [ -d /sys/module/$m ] || ${INSMOD:-insmod} $m 2>/dev/null; done\n\tsqm_stop")
 	for _, argv := range commands {
-		line("\t%s || return 1", strings.Join(withRates(p, argv), " "))
+		command := strings.Join(withRates(p, argv), " ")
+		if plain := strings.Replace(command, ctinfo, "", 1); plain != command {
+			command += " || sqm_unmarked " + plain
+		}
+		line("\t%s || return 1", command)
 	}
 	Start(&b, p)
 	line("}")
 	return b.String()
 }
+
+// ctinfo is what of the redirection gives a packet the mark of its connection.
+const ctinfo = "action ctinfo cpmark 0xf000000 "
 
 // withRates puts sqm-scripts' variables in place of CAKE's rate.
 func withRates(p plan.Plan, argv []string) []string {
