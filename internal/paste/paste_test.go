@@ -44,6 +44,17 @@ func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Wishes {
 	if maybe("latency") {
 		w.Latency = rapid.SampledFrom([]time.Duration{time.Millisecond, 100 * time.Millisecond, 10 * time.Second}).Draw(t, "latency")
 	}
+	if maybe("classes") {
+		w.Classes.Rules = []plan.Rule{
+			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}},
+			{Name: "backup", Class: plan.Bulk, Port: []plan.PortRange{{From: 873, To: 873}}, Far: []string{"203.0.113.0/24", "2001:db8::/32"}, DSCP: []string{"cs1"}},
+			{Class: plan.Interactive, Home: []string{"192.168.1.7", "02:00:00:00:00:07"}}, {Class: plan.Voice, Domain: []string{"zoom.us"}},
+		}
+	}
+	if maybe("shares") {
+		w.Classes.Shares = []plan.ShareWish{{Class: rapid.SampledFrom(plan.AllClasses()).Draw(t, "share"),
+			Guarantee: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.01, 0.3, 0.6, 1}).Draw(t, "guarantee")}, Limit: plan.RateWish{Fraction: 0.8}}}
+	}
 	return w
 }
 

@@ -104,3 +104,27 @@ func (m *maker) explainExplicit(c *Classes) {
 	}
 	m.because("classes.behaviour", "none", "%s", m.platform.classesLost)
 }
+
+// mostReserved is what ClearOS's engine has to give, in per cent: three of its
+// bands have no class, and one each.
+const mostReserved = 97
+
+// checkReserve refuses guarantees that ClearOS's engine does not take.
+func (m *maker) checkReserve(c *Classes) error {
+	if m.aqm != SFQ {
+		return nil
+	}
+	for _, d := range []struct {
+		shares []Share
+		s      *Shaper
+	}{{c.Up, m.plan.Up}, {c.Down, m.plan.Down}} {
+		sum := 0
+		for _, sh := range d.shares {
+			sum += max(int(sh.Guarantee*100/d.s.Rate), 1)
+		}
+		if sum > mostReserved {
+			return fieldError("class.guarantee", "the classes are guaranteed %d %% of the rate, with what is theirs unless you say otherwise (30, 30, 25 and 10 %%); ClearOS has %d to give", sum, mostReserved)
+		}
+	}
+	return nil
+}

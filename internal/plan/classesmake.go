@@ -86,6 +86,9 @@ func (m *maker) classes() error {
 	if c.Up == nil && c.Down == nil {
 		return nil
 	}
+	if err := m.checkReserve(c); err != nil {
+		return err
+	}
 	m.plan.Classes = c
 	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool {
 		return r.Field == "up.tins" && c.Up != nil || r.Field == "down.tins" && c.Down != nil

@@ -32,7 +32,7 @@ func Script(p plan.Plan, commands [][]string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("%s\n. ${SQM_LIB_DIR}/defaults.sh\n\nsqm_prepare_script() {\n\treturn 0\n}\n", ScriptMark)
-	line("# Without the package kmod-sched-ctinfo what arrives has no classes; it is held to its rate all the same.")
+	line("# Without kmod-sched-ctinfo what arrives has no classes; it is held to its rate all the same.")
 	line("sqm_unmarked() {\n\tsqm_warn \"no action ctinfo (opkg install kmod-sched-ctinfo): what arrives has no classes\"\n\t\"$@\"\n}\n")
 	line("sqm_stop() {")
 	Stop(&b, p)
