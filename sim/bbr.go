@@ -99,15 +99,6 @@ type flight struct {
 	delivered   int32
 }
 
-// room makes as much for flights as there is for segments.
-func (b *bbr) room(c *Conn) {
-	grown := make([]flight, len(c.segments))
-	for i := c.una; i < c.nxt; i++ {
-		grown[int(i)&(len(grown)-1)] = b.flights[int(i)&(len(b.flights)-1)]
-	}
-	b.flights = grown
-}
-
 // departs notes what is delivered when segment i is sent.
 func (b *bbr) departs(c *Conn, now unit.Instant, i int32, again bool) {
 	if c.nxt == c.una || c.inFlight() == 0 && !again {

@@ -71,21 +71,6 @@ type ConnStats struct {
 	Marked      int64 // congestion experienced, seen by the receiver
 }
 
-// segment flags.
-const (
-	segSacked  = 1 << iota
-	segLost    // taken for lost; cleared when it is delivered after all
-	segResent  // a retransmission of it is under way
-	segTwice   // has been retransmitted
-	segLimited // sent while the application, not the window, was the limit
-)
-
-// segment is what the sender knows of one that is not acknowledged yet.
-type segment struct {
-	sent  unit.Instant // last transmission
-	flags uint8
-}
-
 // state of a sender, as Linux names them; its Disorder is Open here.
 type state uint8
 
@@ -97,17 +82,18 @@ const (
 )
 
 // How a connection lies in memory, in lines of 64 bytes: the receiver's, one of
-// both, and the sender's. An acknowledgement without losses needs the sender's,
-// a segment that arrives in order the receiver's, both the one between.
+// both, and the sender's. An acknowledgement without losses needs the sender's and
+// the segments', a segment that arrives in order the receiver's, both the one between.
 const (
 	receiverLines = 2
 	sharedLine    = 1
 	senderLines   = 6 // from the shared one on
 	alarmLine     = 2 // the retransmission timer's
 	rangesLine    = 8
-	lossLine      = 9 // of what a sender needs after a loss
-	lossLines     = 2
+	segmentsLine  = 9
 	segmentsALine = 4
+	fewSegments   = 16 // have their place in the connection
+	lossLines     = 2  // of what a sender needs after a loss
 	connChunk     = 64
 )
 
@@ -179,14 +165,19 @@ type Conn struct {
 
 	paceAlarm alarm
 	nextSend  unit.Instant
-	dropped   int64 // segments, by the network
+	*rare
 
 	// Receiver, when something is missing or a bin is full.
 	ranges  []span // out of order, the newest first; some if highest is beyond expected
 	bin     time.Duration
 	inPlace [4]span // for ranges, while they are few
 
-	// Sender, when something is lost.
+	inConn [fewSegments]segment // for segments, while the window is small
+}
+
+// rare is what is needed of a connection when something is lost, and seldom
+// otherwise.
+type rare struct {
 	undoCwnd        int32 // window and threshold before the timeout or recovery
 	undoSsthresh    int32
 	undoResends     int32 // since then, those of which no copy has been heard of
@@ -201,9 +192,9 @@ type Conn struct {
 	resendsInPlace  [2]resend        // for resends, while they are few
 	waitingAcks     [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
 
-	counts ConnStats // Sent, Delivered and Lost are elsewhere
-	params *ConnParams
-	_      [8]byte // up to whole lines
+	counts   ConnStats // Sent and Delivered are elsewhere
+	params   ConnParams
+	spacious []segment // memory for segments that a larger window had
 }
 
 // conn returns the connection of an index.
@@ -213,11 +204,15 @@ func (n *Network) conn(i uint32) *Conn { return &n.conns[i/connChunk][i%connChun
 func (n *Network) newConn() *Conn {
 	i := uint32(n.opened)
 	if i%connChunk == 0 {
-		n.conns = append(n.conns, make([]Conn, connChunk))
+		chunk, rares := make([]Conn, connChunk), make([]rare, connChunk)
+		for k := range chunk {
+			chunk[k].rare = &rares[k]
+		}
+		n.conns = append(n.conns, chunk)
 	}
 	n.opened++
 	c := n.conn(i)
-	c.index = i
+	c.index, c.segments = i, c.inConn[:]
 	return c
 }
 
@@ -252,7 +247,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
 	}
 	c := n.newConn()
-	c.params, c.direction, c.ecn, c.pacing, c.done = &p, p.Direction, p.ECN, p.Pacing, p.Done
+	c.params, c.direction, c.ecn, c.pacing, c.done = p, p.Direction, p.ECN, p.Pacing, p.Done
 	c.frame, c.payload, c.arrived = int32(p.Payload+headers), int32(p.Payload), p.Arrived
 	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
@@ -276,7 +271,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	case LEDBAT:
 		c.control = &ledbat{}
 	case BBR:
-		c.model = &bbr{firstPhase: c.keys.flow % 7}
+		c.model = &bbr{firstPhase: c.keys.flow % 7, flights: make([]flight, fewSegments)}
 		c.control = c.model
 	}
 	idle := n.wires[Up][w].Delay + n.wires[Down][w].Delay
@@ -323,7 +318,7 @@ func (c *Conn) Send(n *Network, segments int) {
 // Stats returns the counters.
 func (c *Conn) Stats() ConnStats {
 	s := c.counts
-	s.Sent, s.Delivered, s.Lost = c.sent, int64(c.expected), c.dropped
+	s.Sent, s.Delivered = c.sent, int64(c.expected)
 	return s
 }
 
@@ -342,9 +337,6 @@ func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) 
 // inFlight returns how many segments are in the network, as far as the sender
 // can tell (tcp_packets_in_flight).
 func (c *Conn) inFlight() int32 { return c.nxt - c.una - c.sacked - c.lost + c.resent }
-
-// at returns a segment between una and nxt.
-func (c *Conn) at(i int32) *segment { return &c.segments[i&int32(len(c.segments)-1)] }
 
 // transmit sends segment i, which is new or known to the ring already.
 func (c *Conn) transmit(n *Network, i int32, again bool) {

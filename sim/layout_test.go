@@ -16,22 +16,24 @@ func TestConnLayout(t *testing.T) {
 		at, size    uintptr
 		first, last uintptr // lines
 	}{
-		"bins":             {unsafe.Offsetof(c.bins), unsafe.Sizeof(c.bins), 0, sharedLine - 1},
-		"arrived":          {unsafe.Offsetof(c.arrived), 8, 0, sharedLine - 1},
-		"ackAlarm":         {unsafe.Offsetof(c.ackAlarm), unsafe.Sizeof(c.ackAlarm), 0, sharedLine - 1},
-		"index":            {unsafe.Offsetof(c.index), 4, sharedLine, sharedLine},
-		"mostOut":          {unsafe.Offsetof(c.mostOut), 4, sharedLine, sharedLine},
-		"alarm":            {unsafe.Offsetof(c.alarm), unsafe.Sizeof(c.alarm), alarmLine, alarmLine},
-		"una":              {unsafe.Offsetof(c.una), 4, sharedLine + 1, sharedLine + senderLines - 1},
-		"cubic":            {unsafe.Offsetof(c.cubic), unsafe.Offsetof(c.cubic.found), sharedLine + 1, sharedLine + senderLines - 1},
-		"ranges":           {unsafe.Offsetof(c.ranges), unsafe.Sizeof(c.ranges), rangesLine, rangesLine},
-		"inPlace":          {unsafe.Offsetof(c.inPlace), unsafe.Sizeof(c.inPlace), rangesLine, rangesLine},
-		"undoCwnd":         {unsafe.Offsetof(c.undoCwnd), 4, lossLine, lossLine},
-		"resends in place": {unsafe.Offsetof(c.resendsInPlace), unsafe.Sizeof(c.resendsInPlace), lossLine, lossLine + lossLines - 1},
+		"bins":     {unsafe.Offsetof(c.bins), unsafe.Sizeof(c.bins), 0, sharedLine - 1},
+		"arrived":  {unsafe.Offsetof(c.arrived), 8, 0, sharedLine - 1},
+		"ackAlarm": {unsafe.Offsetof(c.ackAlarm), unsafe.Sizeof(c.ackAlarm), 0, sharedLine - 1},
+		"index":    {unsafe.Offsetof(c.index), 4, sharedLine, sharedLine},
+		"mostOut":  {unsafe.Offsetof(c.mostOut), 4, sharedLine, sharedLine},
+		"alarm":    {unsafe.Offsetof(c.alarm), unsafe.Sizeof(c.alarm), alarmLine, alarmLine},
+		"una":      {unsafe.Offsetof(c.una), 4, sharedLine + 1, sharedLine + senderLines - 1},
+		"cubic":    {unsafe.Offsetof(c.cubic), unsafe.Offsetof(c.cubic.found), sharedLine + 1, sharedLine + senderLines - 1},
+		"ranges":   {unsafe.Offsetof(c.ranges), unsafe.Sizeof(c.ranges), rangesLine, rangesLine},
+		"inPlace":  {unsafe.Offsetof(c.inPlace), unsafe.Sizeof(c.inPlace), rangesLine, rangesLine},
+		"segments": {unsafe.Offsetof(c.inConn), unsafe.Sizeof(c.inConn), segmentsLine, segmentsLine + fewSegments/segmentsALine - 1},
 	} {
 		if first, last := f.at/64, (f.at+f.size-1)/64; first < f.first || last > f.last {
 			t.Errorf("%s is in lines %d to %d, not within %d to %d", name, first, last, f.first, f.last)
 		}
+	}
+	if end := unsafe.Offsetof(c.rare.resendsInPlace) + unsafe.Sizeof(c.rare.resendsInPlace); end > 64*lossLines {
+		t.Errorf("what a loss needs ends at byte %d, beyond %d lines", end, lossLines)
 	}
 	if receiverLines != sharedLine+1 {
 		t.Error("the receiver's lines do not end with the shared one")

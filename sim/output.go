@@ -54,14 +54,7 @@ func (c *Conn) output(n *Network) {
 // sendNew sends the next segment for the first time.
 func (c *Conn) sendNew(n *Network) {
 	if int(c.nxt-c.una) == len(c.segments) {
-		grown := make([]segment, max(16, 2*len(c.segments)))
-		for i := c.una; i < c.nxt; i++ {
-			grown[int(i)&(len(grown)-1)] = *c.at(i)
-		}
-		c.segments = grown
-		if c.model != nil {
-			c.model.room(c)
-		}
+		c.grow()
 	}
 	i := c.nxt
 	*c.at(i) = segment{}

@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"unsafe"
+
 	"unbloat/aqm"
+	"unbloat/internal/near"
 	"unbloat/unit"
 )
 
@@ -77,6 +80,12 @@ func (n *Network) frameOf(id uint32) frame {
 	return f
 }
 
+// Places are asked for so early, and so many lie in a line.
+const (
+	takenAhead = 32
+	takenALine = 2
+)
+
 // slab holds all packets. Index 0 is not used: it means "none". Places are taken
 // in turn, so that packets sent one after the other, which arrive one after the
 // other, are neighbours in memory.
@@ -101,6 +110,9 @@ func (s *slab) take() (uint32, *packet) {
 	}
 	s.last = id
 	s.used++
+	if id%takenALine == 0 {
+		near.Lines(unsafe.Pointer(&s.all[(id+takenAhead)&mask]), 1)
+	}
 	p := &s.all[id]
 	*p = packet{notes: noteUsed}
 	return id, p
