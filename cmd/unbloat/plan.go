@@ -170,6 +170,9 @@ func (f *planFlags) expect(c *cobra.Command, p plan.Plan) error {
 			fmt.Fprintf(out, "  %-8s %-11s %8.4g, between %.4g and %.4g\n", b.Case, b.Figure, b.Expected, b.Least, b.Most)
 		}
 	}
+	if p.Classes != nil && p.AQM != plan.CAKE {
+		fmt.Fprintf(out, "The simulator has classes behind CAKE alone: this is of %s with all flows alike.\n", p.AQM)
+	}
 	_, err := fmt.Fprintf(out, "Bounds are those of %d seeds, and beyond them 3 %% of goodput and 10 %% or 1 ms of delay: beside a real kernel,\n"+
 		"%d of %d goodputs and %d of %d delays under load were within (docs/simulator.md).\n", predictSeeds,
 		simlab.GoodputWithin, simlab.GoodputOf, simlab.DelaysWithin, simlab.DelaysOf)

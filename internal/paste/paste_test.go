@@ -1,6 +1,7 @@
 package paste
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -120,4 +121,47 @@ func readBack(platform, code string) error {
 func before(text, word string) string {
 	text, _, _ = strings.Cut(text, "\n"+word)
 	return text
+}
+
+// TestClassExamples: the class files of the documents are written for every
+// platform that can: the article's ports for calls, and reserve and limit by
+// service. Where one cannot, it says why.
+func TestClassExamples(t *testing.T) {
+	ports := map[string]string{plan.Linux: "udp th sport { 19302-19309 }", plan.OpenWrt: "udp th sport { 19302-19309 }", plan.OpenBSD: "port 19302:19309", plan.FreeBSD: "dst-port 19302-19309",
+		plan.OPNsense: `"dst_port":"19302-19309"`, plan.ClearOS: "19302:19309"}
+	parts := map[string]string{plan.Linux: "rate 6750kbit ceil 8835kbit", plan.OpenWrt: "rate 6750kbit ceil 8835kbit", plan.OpenBSD: "em0_voice", plan.FreeBSD: "weight 30", plan.OPNsense: `"weight":"30"`, plan.ClearOS: "*:30:20:1:37:1:10:1"}
+	for file, want := range map[string]map[string]string{"tomato": ports, "services": parts} {
+		text, err := os.ReadFile("../../docs/examples/" + file + ".toml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, platform := range plan.Platforms() {
+			w := plan.Wishes{}
+			if w.Classes, err = plan.ParseClasses(file, text); err != nil {
+				t.Fatal(err)
+			}
+			if platform == plan.ClearOS {
+				w.AQM = plan.SFQ
+			}
+			f, err := plan.AssumedFacts(platform, "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, f, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := Render(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want[platform] == "" {
+				if p.Classes != nil || !strings.Contains(out, "warning: classes:") {
+					t.Errorf("%s, %s: nothing says that it has no classes\n%s", platform, file, out)
+				}
+			} else if !strings.Contains(out, want[platform]) {
+				t.Errorf("%s, %s: there is no %q in\n%s", platform, file, want[platform], out)
+			}
+		}
+	}
 }
