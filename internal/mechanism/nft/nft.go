@@ -189,6 +189,7 @@ func Render(p plan.Plan, root string) Table {
 			r.direction(d)
 		}
 	}
+	r.hook()
 	r.sets()
 	h := fnv.New64a()
 	h.Write([]byte(body.String()))

@@ -53,37 +53,64 @@ func (r renderer) direction(d plan.Direction) {
 	r.verdicts(d)
 	r.meters(d)
 	r.protocols(d)
-	first := r.marks(d)
-	first = append(first,
-		// Most packets of a busy line are full ones of connections that are bulk by now.
-		fmt.Sprintf("meta length > %d ct mark and 0x%08x != 0 goto %s_bulk", max(int64(r.p.Classes.Behaviour.SmallPacket), 127), uint32(isBulk), d),
-		fmt.Sprintf("meta l4proto tcp goto %s_tcp", d),
-		fmt.Sprintf("meta l4proto udp goto %s_udp", d),
-		fmt.Sprintf("meta l4proto { icmp, ipv6-icmp } goto %s_names", d),
-		fmt.Sprintf("goto %s_normal", d))
-	r.w.chain(string(d)+"_class", append(r.explicit(d), first...)...)
-	wan := fmt.Sprintf("%q", r.p.WAN)
-	if d == plan.DirectionUp {
-		r.w.chain("up_hook", "type filter hook postrouting priority -149; policy accept;", "oifname "+wan+" goto up_class")
-		return
-	}
-	r.w.chain("down_hook", "type filter hook forward priority -149; policy accept;", "iifname "+wan+" goto down_class")
+	r.w.chain(string(d)+"_class", slices.Concat(r.explicit(d), r.marks(d), r.full(d))...)
 	if r.byMark(d) { // what the router itself downloads goes through the ifb too
-		r.w.chain("down_own", "type filter hook input priority -149; policy accept;", "iifname "+wan+" goto down_class")
+		r.w.chain("down_own", "type filter hook input priority -149; policy accept;", fmt.Sprintf("iifname %q goto down_class", r.p.WAN))
 	}
+}
+
+// hook writes the chain that every forwarded packet meets, whichever way it
+// goes: to meet two costs a router as much as most of the rules do.
+func (r renderer) hook() {
+	rules := []string{"type filter hook postrouting priority -149; policy accept;"}
+	if r.shares(plan.DirectionUp) != nil {
+		rules = append(rules, fmt.Sprintf("oifname %q goto up_class", r.p.WAN))
+	}
+	if r.shares(plan.DirectionDown) != nil {
+		rules = append(rules, fmt.Sprintf("iifname %q goto down_class", r.p.WAN))
+	}
+	r.w.chain("forwarded", rules...)
+}
+
+// full returns the rules of packets that nobody named. Most packets of a busy
+// line are full ones of TCP connections: they meet the fewest rules, and no
+// other chain.
+func (r renderer) full(d plan.Direction) []string {
+	b := r.p.Classes.Behaviour
+	normal, _ := r.p.Classes.Share(d, plan.Normal)
+	return []string{
+		fmt.Sprintf("meta length <= %d goto %s_light", max(int64(b.SmallPacket), 127), d),
+		fmt.Sprintf("meta l4proto != tcp goto %s_other", d),
+		fmt.Sprintf("ct bytes > %d goto %s_heavy", int64(b.HeavyBytes), d),
+		r.firstBytes(d),
+		r.verdict(d, normal),
+	}
+}
+
+// firstBytes is the rule of what a connection carries first. One that the kernel
+// does not count, because it is older than the rules, has carried nothing by it.
+func (r renderer) firstBytes(d plan.Direction) string {
+	first := r.p.Classes.Behaviour.FirstUp
+	if d == plan.DirectionDown {
+		first = r.p.Classes.Behaviour.FirstBytes
+	}
+	return fmt.Sprintf("ct bytes 1-%d goto %s_interactive", max(int64(first), 1), d)
 }
 
 // verdicts writes one chain a class, which gives the packet its tin.
 func (r renderer) verdicts(d plan.Direction) {
 	for _, s := range append(slices.Clone(r.shares(d)), r.acks(d)) {
-		name := fmt.Sprintf("%s_%s", d, s.Class)
-		if r.byMark(d) {
-			r.w.chain(name, fmt.Sprintf("ct mark and 0x%08x != 0x%08x ct mark set ct mark and 0x%08x or 0x%08x",
-				MarkMask, int(s.Tin)<<MarkShift, uint32(^uint32(MarkMask)), int(s.Tin)<<MarkShift))
-			continue
-		}
-		r.w.chain(name, fmt.Sprintf("meta priority set %s%x", r.root, Minor(r.p, d, s.Tin)))
+		r.w.chain(fmt.Sprintf("%s_%s", d, s.Class), r.verdict(d, s))
 	}
+}
+
+// verdict is the rule that gives a packet the tin of a class.
+func (r renderer) verdict(d plan.Direction, s plan.Share) string {
+	if r.byMark(d) {
+		return fmt.Sprintf("ct mark and 0x%08x != 0x%08x ct mark set ct mark and 0x%08x or 0x%08x",
+			MarkMask, int(s.Tin)<<MarkShift, uint32(^uint32(MarkMask)), int(s.Tin)<<MarkShift)
+	}
+	return fmt.Sprintf("meta priority set %s%x", r.root, Minor(r.p, d, s.Tin))
 }
 
 // acks is the lane of acknowledgements.
@@ -117,7 +144,9 @@ func (r renderer) meters(d plan.Direction) {
 	b := r.p.Classes.Behaviour
 	r.w.chain(string(d)+"_is_calm", fmt.Sprintf("meta length <= %d goto %s_voice", b.SmallPacket, d), fmt.Sprintf("goto %s_interactive", d))
 	r.w.chain(string(d)+"_data",
-		fmt.Sprintf("ct bytes <= %d goto %s_normal", int64(b.HeavyBytes), d),
+		fmt.Sprintf("ct bytes > %d goto %s_heavy", int64(b.HeavyBytes), d),
+		fmt.Sprintf("goto %s_normal", d))
+	r.w.chain(string(d)+"_heavy",
 		fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d),
 		fmt.Sprintf("ct bytes > %d goto %s_bulk", int64(b.LongBytes), d),
 		fmt.Sprintf("ct mark and 0x%08x == 0 jump %s_count", uint32(counted), d),
@@ -162,31 +191,33 @@ func (r renderer) meters(d plan.Direction) {
 // protocols writes the chains of TCP and UDP.
 func (r renderer) protocols(d plan.Direction) {
 	b := r.p.Classes.Behaviour
-	far, first := "dport", b.FirstUp
+	far := "dport"
 	if d == plan.DirectionDown {
-		far, first = "sport", b.FirstBytes
+		far = "sport"
 	}
-	// Most packets are full ones: they meet the fewest rules.
-	firstBytes := fmt.Sprintf("ct bytes 1-%d goto %s_interactive", max(int64(first), 1), d)
 	acks := string(d) + "_acks"
 	if d == plan.DirectionUp && b.Acks > 0 {
 		acks = r.thin()
 	}
 	r.w.chain(string(d)+"_small",
-		"meta length < 128 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto "+acks,
 		fmt.Sprintf("tcp %s { 53, 853 } goto %s_names", far, d),
-		firstBytes,
+		r.firstBytes(d),
 		fmt.Sprintf("meta length <= %d goto %s_calm", int64(b.SmallPacket), d),
-		fmt.Sprintf("goto %s_data", d))
-	r.w.chain(string(d)+"_tcp",
-		fmt.Sprintf("meta length <= %d goto %s_small", max(int64(b.SmallPacket), 127), d),
-		firstBytes,
 		fmt.Sprintf("goto %s_data", d))
 	r.w.chain(string(d)+"_udp",
 		fmt.Sprintf("udp %s { 53, 853 } goto %s_names", far, d),
 		fmt.Sprintf("ct state new ct packets 1 jump %s_partner", d),
 		fmt.Sprintf("meta nfproto ipv4 goto %s_udp4", d),
 		fmt.Sprintf("goto %s_udp6", d))
+	rest := []string{
+		fmt.Sprintf("meta l4proto udp goto %s_udp", d),
+		fmt.Sprintf("meta l4proto { icmp, ipv6-icmp } goto %s_names", d),
+		fmt.Sprintf("goto %s_normal", d),
+	}
+	r.w.chain(string(d)+"_light", append([]string{
+		"meta length < 128 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto " + acks,
+		fmt.Sprintf("meta l4proto tcp goto %s_small", d)}, rest...)...)
+	r.w.chain(string(d)+"_other", append([]string{fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d)}, rest...)...)
 }
 
 // slowAcks is how many acknowledgements a second a connection sends at most
@@ -196,19 +227,18 @@ const slowAcks = 30
 
 // thin writes the chains that leave out acknowledgements of slow connections
 // beyond the allowed number, and returns the first one's name. Those with SACK
-// blocks count and go: a sender needs them to mend a loss.
+// blocks count and go: a sender needs them to mend a loss. A connection is known
+// by its ports alone, which is half the work for every acknowledgement; two that
+// have the same are taken for a faster one, and left alone the sooner.
 func (r renderer) thin() string {
-	const name, over = "up_thin", `limit name "acks"`
+	const name = "up_thin"
 	b := r.p.Classes.Behaviour
 	r.w.limit("acks", b.Acks, b.Acks) // a second's: a page's short connections are not touched
-	r.w.chain("up_sack", over, "goto up_acks")
-	for _, f := range families() {
-		r.w.chain(name+f.n,
-			fmt.Sprintf("update @acks%s_up { %s limit rate over %d/second burst %d packets } goto up_acks", f.n, f.flow(plan.DirectionUp), slowAcks, slowAcks/2),
-			over+" drop",
-			"goto up_acks")
-	}
-	r.w.chain(name, "tcp option sack exists goto up_sack", "meta nfproto ipv4 goto "+name+"4", "goto "+name+"6")
+	r.w.chain("up_over", "tcp option sack exists goto up_acks", "drop")
+	r.w.chain(name,
+		fmt.Sprintf("update @acks_up { th sport . th dport limit rate over %d/second burst %d packets } goto up_acks", slowAcks, slowAcks/2),
+		`limit name "acks" goto up_over`,
+		r.verdict(plan.DirectionUp, r.acks(plan.DirectionUp)))
 	return name
 }
 
@@ -231,12 +261,12 @@ func (r renderer) sets() {
 		if r.byMark(plan.DirectionDown) && r.shares(plan.DirectionUp) != nil {
 			r.w.set(fmt.Sprintf("asked%s_up", f.n), f.addr, "1m", max(n/8, 16))
 		}
-		if r.shares(plan.DirectionUp) != nil && r.p.Classes.Behaviour.Acks > 0 {
-			r.w.set(fmt.Sprintf("acks%s_up", f.n), flow, "10s", n)
-		}
 		r.w.set("heavy"+f.n, f.addr, "10m", max(n/8, 16))
 		r.w.set("partners"+f.n, f.addr+" . inet_service", "2m", n)
 		r.w.set("swarm"+f.n, f.addr+" . inet_service", "10m", max(n/8, 16))
+	}
+	if r.shares(plan.DirectionUp) != nil && r.p.Classes.Behaviour.Acks > 0 {
+		r.w.set("acks_up", "inet_service . inet_service", "10s", n)
 	}
 	r.ruleSets()
 }

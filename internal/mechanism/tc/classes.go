@@ -15,21 +15,30 @@ const markMask = "0xf000000"
 
 // cakeClasses returns CAKE with a tin for each class. What leaves a device has
 // its tin from the priority that nftables gave it. What arrives over an ifb has
-// it from the mark of its connection; what has no mark yet is normal.
-func cakeClasses(s plan.Shaper, shares []plan.Share) Tree {
+// it from the mark of its connection; what has no mark yet is normal, by the
+// priority that the redirection gave it (unmarked).
+func cakeClasses(s plan.Shaper) Tree {
 	q := Qdisc{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}
-	if s.IngressOf == "" {
-		return Tree{Qdiscs: []Qdisc{q}}
+	if s.IngressOf != "" {
+		q.Options["fwmark"] = Value{Is: markMask}
 	}
-	q.Options["fwmark"] = Value{Is: markMask}
-	var filters []Filter
+	return Tree{Qdiscs: []Qdisc{q}}
+}
+
+// unmarked returns the actions that give a packet on its way to the ifb the
+// normal class, and the mark of its connection, which goes before it; none if
+// the shaper has no classes. HTB has a default class of its own.
+func unmarked(s plan.Shaper, shares []plan.Share) []string {
+	if len(shares) == 0 {
+		return nil
+	}
+	var args []string
 	for _, sh := range shares {
-		if sh.Class == plan.Normal {
-			filters = append(filters, Filter{Kind: "u32", Parent: OurRoot, Protocol: "all", Pref: OurPref, Handle: "800::800",
-				Args: words(at("0x0", "0x0", 0), []string{"action", "skbedit", "priority", OurRoot + strconv.Itoa(int(sh.Tin))})})
+		if sh.Class == plan.Normal && s.AQM == plan.CAKE {
+			args = append(args, "action", "skbedit", "priority", OurRoot+strconv.Itoa(int(sh.Tin)))
 		}
 	}
-	return Tree{Qdiscs: []Qdisc{q}, Filters: filters}
+	return append(args, "action", "ctinfo", "cpmark", markMask)
 }
 
 // lanesID is the HTB class that bounds the interactive class and its

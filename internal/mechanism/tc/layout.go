@@ -144,7 +144,7 @@ func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace 
 	if !in.Empty() && !replace {
 		return &ForeignError{Device: s.IngressOf, What: fmt.Sprintf("qdisc %s ffff: with %d filters on ingress", in.Qdiscs[0].Kind, len(in.Filters))}
 	}
-	from.Tree = Join(root, redirectTree(s.Device, len(shares) > 0))
+	from.Tree = Join(root, redirectTree(s.Device, unmarked(s, shares)))
 	want.set(from)
 	return nil
 }
@@ -154,7 +154,7 @@ func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace 
 func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
 	switch {
 	case s.AQM == plan.CAKE && shares != nil:
-		return cakeClasses(s, shares), nil
+		return cakeClasses(s), nil
 	case s.AQM == plan.CAKE:
 		return Tree{
 			Qdiscs:  []Qdisc{{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}},
@@ -189,14 +189,11 @@ func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
 	}, nil
 }
 
-// redirectTree returns the ingress qdisc that sends every packet to ifb, with
-// the mark of its connection if that says its class.
+// redirectTree returns the ingress qdisc that sends every packet to ifb, after
+// the actions that tell its class.
 // matchall would be shorter, but is a module of its own that may be missing.
-func redirectTree(ifb string, marked bool) Tree {
-	args := []string{"classid", rootClass, "match", "u32", "0x0", "0x0", "at", "0"}
-	if marked {
-		args = append(args, "action", "ctinfo", "cpmark", markMask)
-	}
+func redirectTree(ifb string, actions []string) Tree {
+	args := append([]string{"classid", rootClass, "match", "u32", "0x0", "0x0", "at", "0"}, actions...)
 	args = append(args, "action", "mirred", "egress", "redirect", "dev", ifb)
 	return Tree{
 		Qdiscs:  []Qdisc{{Kind: "ingress", Handle: "ffff:", Parent: ingressAt}},

@@ -1,0 +1,197 @@
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+)
+
+// What the cost of the classes is measured with: costFlows TCP connections of one
+// machine behind NAT, half of them uploads and half downloads. In a slice,
+// costRounds full packets of each and an acknowledgement for every second are sent
+// through one router; a turn is a slice of each router.
+const (
+	costFlows  = 1000
+	costRounds = 4
+	costInside = "UNBLOAT_COST_TURNS"
+)
+
+// What a router does.
+const (
+	costWith    = "with"    // forwards and shapes, with the rules
+	costWithout = "without" // the same without them
+	costAside   = "aside"   // is not there: what is sent is thrown away
+)
+
+// costRouters stand side by side in one guest. Of each kind there are two, since
+// one that was made earlier has other places in memory, and is a little slower.
+var costRouters = [...]string{costWith, costWithout, costAside, costWithout, costWith}
+
+// BenchmarkClasses is what the classes cost: by how much the processor time that
+// a router takes to forward 1000 connections through CAKE both ways, behind NAT,
+// grows by the rules. The routers have their slices of milliseconds in turns, so what else
+// the machine does meets all alike.
+func BenchmarkClasses(b *testing.B) {
+	var c cost
+	for b.Loop() {
+		c = measureCost(b, 80)
+	}
+	b.ReportMetric(c.without, "µs/packet-without")
+	b.ReportMetric(c.without*(1+c.more/100), "µs/packet-with")
+	b.ReportMetric(c.more, "%-more")
+	b.ReportMetric(c.lo, "%-more-from")
+	b.ReportMetric(c.hi, "%-more-to")
+}
+
+// A cost is what the rules take of the processor.
+type cost struct {
+	without      float64 // µs a packet that is forwarded without the rules
+	more, lo, hi float64 // % more with them, and its 95 % interval
+}
+
+// measureCost boots a guest that forwards so many turns.
+func measureCost(t testing.TB, turns int) cost {
+	kernel, err := lab.FindKernel(lab.Virtual)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := labtest.Home()
+	g := lab.Guest{Engine: kernel.Engine, Scenario: s, Case: s.Cases[0].Name, Node: lab.NodeRouter, Binary: labtest.Binary(t),
+		Command: []string{self, "-test.run", "^TestForwardInGuest$", "-test.v"},
+		Env:     []string{fmt.Sprintf("%s=%d", costInside, turns)}}
+	ctx, stop := context.WithCancel(t.Context())
+	spent := map[string][]float64{}
+	watched := make(chan error, 1)
+	go func() { watched <- watchSlices(ctx, spent) }()
+	r, wall, err := lab.Boot(t.Context(), kernel, g, nil)
+	stop()
+	if err := <-watched; err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := r.Commands[0]; c.ExitCode != 0 {
+		t.Fatalf("exit code %d:\n%s", c.ExitCode, c.Output)
+	}
+	for _, name := range costRouters {
+		if n, want := len(spent[name]), turns*strings.Count(strings.Join(costRouters[:], ","), name); name == costAside && n != turns {
+			t.Fatalf("%d slices %s, not %d", n, name, want)
+		}
+	}
+	c := costOf(turns, spent)
+	t.Logf("the rules take %.1f %% (%.1f to %.1f) of %.2f µs a packet; %d turns in %.0f s", c.more, c.lo, c.hi, c.without, turns, wall.Seconds())
+	return c
+}
+
+// costOf compares the slices of each turn, and takes the median; the interval is
+// from turns drawn again.
+func costOf(turns int, spent map[string][]float64) cost {
+	var more, without []float64
+	for i := range turns {
+		with := (spent[costWith][2*i] + spent[costWith][2*i+1]) / 2
+		base := (spent[costWithout][2*i]+spent[costWithout][2*i+1])/2 - spent[costAside][i]
+		more = append(more, 100*((with-spent[costAside][i])/base-1))
+		without = append(without, base)
+	}
+	of := func(pick func(i int) int) cost {
+		var m, w []float64
+		for i := range turns {
+			k := pick(i)
+			m, w = append(m, more[k]), append(w, without[k])
+		}
+		return cost{without: median(w), more: median(m)}
+	}
+	c := of(func(i int) int { return i })
+	lot := rand.New(rand.NewPCG(1, 1))
+	var seen []float64
+	for range 1000 {
+		seen = append(seen, of(func(int) int { return lot.IntN(turns) }).more)
+	}
+	slices.Sort(seen)
+	c.lo, c.hi = seen[len(seen)/40], seen[len(seen)-1-len(seen)/40]
+	return c
+}
+
+// watchSlices follows the guest's slices, whose ends it marks in the folder that it
+// shares, and adds to spent the µs of the kernel's processor time that each took a packet.
+func watchSlices(ctx context.Context, spent map[string][]float64) error {
+	var began time.Duration
+	pid, dir := 0, ""
+	for n := 0; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(200 * time.Microsecond):
+		}
+		if dir == "" {
+			pid, dir = guestProcess()
+			continue
+		}
+		name, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("mark-%d", n)))
+		if err != nil {
+			continue
+		}
+		at, err := kernelTime(pid)
+		if err != nil {
+			return err
+		}
+		if n%2 == 1 {
+			spent[string(name)] = append(spent[string(name)], float64((at-began).Nanoseconds())/1e3/(costFlows*costRounds*1.5))
+		}
+		began = at
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("seen-%d", n)), nil, 0o644); err != nil {
+			return err
+		}
+		n++
+	}
+}
+
+// guestProcess returns the guest among this process's children, and the folder
+// that it shares.
+func guestProcess() (pid int, dir string) {
+	tasks, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, t := range tasks {
+		text, _ := os.ReadFile(t)
+		for w := range strings.FieldsSeq(string(text)) {
+			line, _ := os.ReadFile("/proc/" + w + "/cmdline")
+			for arg := range strings.SplitSeq(string(line), "\x00") {
+				if d, ok := strings.CutPrefix(arg, "uml_dir="); ok {
+					pid, _ = strconv.Atoi(w)
+					return pid, d
+				}
+			}
+		}
+	}
+	return 0, ""
+}
+
+// kernelTime is the processor time of the guest's kernel; its programs are
+// processes of their own.
+func kernelTime(pid int) (sum time.Duration, err error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if len(tasks) == 0 {
+		return 0, fmt.Errorf("the processor time of process %d cannot be read: %v", pid, err)
+	}
+	for _, t := range tasks {
+		text, _ := os.ReadFile(t)
+		var ns int64
+		fmt.Sscan(string(text), &ns)
+		sum += time.Duration(ns)
+	}
+	return sum, nil
+}
