@@ -149,7 +149,7 @@ func TestSQMWithoutCtinfo(t *testing.T) {
 	script := o.Files[sqm.ScriptDir+"/"+sqm.ScriptName(openwrt.SectionName("wan"))]
 	said := shell(t, "tc() { [ \"$*\" = \"${*#*ctinfo}\" ] && command tc \"$@\"; }\nsqm_warn() { command tc warned \"$@\"; }\ndo_modules() { :; }\nUPLINK=1\nDOWNLINK=1\nSQM_LIB_DIR=/dev\n"+
 		strings.Replace(script, ". ${SQM_LIB_DIR}/defaults.sh", "INSMOD=true", 1), "sqm_start")
-	if all := strings.Join(said, "\n"); !strings.Contains(all, "tc warned no action ctinfo") || !strings.Contains(all, "at 0 action mirred egress redirect dev ifb4wan") {
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "tc warned no action ctinfo") || !strings.Contains(all, "at 0 action skbedit priority b10a:5 action mirred egress redirect dev ifb4wan") {
 		t.Errorf("%s", all)
 	}
 }
