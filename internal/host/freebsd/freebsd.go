@@ -73,7 +73,25 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.
 		}
 		shown = append(shown, string(out))
 	}
-	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3])})
+	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3]), Others: otherRules(shown[3])})
+}
+
+// otherRules are those of ipfw that send nothing to a queue or pipe, and have
+// numbers that a plan of ours might take.
+func otherRules(list string) (out []string) {
+	for line := range strings.Lines(list) {
+		w := strings.Fields(line)
+		if len(w) > 1 && ruleOfOurs(w[0]) && w[1] != "queue" && w[1] != "pipe" {
+			out = append(out, strings.Join(w, " "))
+		}
+	}
+	return out
+}
+
+// ruleOfOurs reports whether a rule's number may be one of ours.
+func ruleOfOurs(number string) bool {
+	n, err := strconv.Atoi(number)
+	return err == nil && slices.Contains(dummynet.Numbers(), dummynet.Numbered{Kind: "rule", Number: n})
 }
 
 // ours returns what our rules file says, and what is shown of it.
@@ -109,7 +127,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	}
 	was := ours(s)
 	rest := without(s.Live, was.ShownLines())
-	if err := checkForeign(p, c, was, rest); err != nil {
+	if err := checkForeign(p, c, was, append(slices.Clone(rest), s.Others...)); err != nil {
 		return nil, err
 	}
 	s.Files = s.Files.Put(RulesFile, "# Made by unbloat; `unbloat revert` removes it.\n"+c.String(), "644")
@@ -356,10 +374,14 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	}
 	out := s.Files.Restore()
 	c := ours(s)
+	foreign := append(without(s.Live, c.ShownLines()), s.Others...)
 	for _, x := range dummynet.Numbers() {
 		if x.Kind == "rule" {
+			if slices.ContainsFunc(foreign, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%05d ", x.Number)) }) {
+				continue // it was there before, and so none of ours was
+			}
 			out = append(out, host.Step{Argv: []string{"ipfw", "delete", strconv.Itoa(x.Number)}})
-		} else if x.Kind != "sched" && !hasNumber(without(s.Live, c.ShownLines()), x.Kind, x.Number) {
+		} else if x.Kind != "sched" && !hasNumber(foreign, x.Kind, x.Number) {
 			out = append(out, host.Step{Argv: []string{"dnctl", x.Kind, "delete", strconv.Itoa(x.Number)}})
 		}
 	}

@@ -163,3 +163,47 @@ func TestStatusOfClasses(t *testing.T) {
 	}
 	t.Errorf("%+v", shapers)
 }
+
+// TestOthersRules: a rule of somebody else's with a number that a plan might
+// take is refused where the plan takes it, and never deleted.
+func TestOthersRules(t *testing.T) {
+	f := fake.NewFreeBSD()
+	b := &freebsd.Backend{Runner: f}
+	make := func(w plan.Wishes) plan.Plan {
+		p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0"}, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if _, errOut, err := f.Run(t.Context(), strings.Fields("ipfw add 59010 deny tcp from any to any dst-port 25"), nil); err != nil {
+		t.Fatalf("%s", errOut)
+	}
+	now, err := b.Observe(t.Context(), make(plan.Wishes{}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Desire(t.Context(), make(plan.Wishes{}), now, now); err != nil {
+		t.Error(err)
+	}
+	few := plan.Wishes{Classes: plan.ClassWishes{Use: plan.ClassesOn}}
+	if _, err := b.Desire(t.Context(), make(few), now, now); err == nil || !strings.Contains(err.Error(), "rule 59010 is there already") {
+		t.Errorf("%v", err)
+	}
+	steps, err := b.Restore(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deletes := 0
+	for _, s := range steps {
+		if strings.HasPrefix(strings.Join(s.Argv, " "), "ipfw delete ") {
+			deletes++
+		}
+		if s.Argv[len(s.Argv)-1] == "59010" {
+			t.Errorf("%q", s.Argv)
+		}
+	}
+	if deletes < 50 {
+		t.Errorf("%d rules are deleted", deletes)
+	}
+}
