@@ -56,6 +56,7 @@ func newLabListCommand() *cobra.Command {
 type labRunFlags struct {
 	engine string
 	cases  []string
+	seed   uint64
 	json   bool
 	quiet  bool
 	output string
@@ -68,12 +69,14 @@ func newLabRunCommand() *cobra.Command {
 		Short: "Run a scenario, by name or file, and print what its cases measured",
 		Example: `  unbloat lab run seed-003
   unbloat lab run seed-000 --case before --case tuned --json
+  unbloat lab run seed-000 --seed 2
   unbloat lab run ./my-line.toml --engine realtime`,
 		Args: exactArgs(1, "a scenario's name or file"),
 		RunE: func(c *cobra.Command, args []string) error { return runLab(c, args[0], f) },
 	}
 	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "run only this case (may be repeated)")
+	c.Flags().Uint64Var(&f.seed, "seed", 1, "of all that is random: the same seed gives the same figures, but in real time")
 	c.Flags().BoolVar(&f.json, "json", false, "print the result as JSON (unbloat.lab/1)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the JSON to this file")
@@ -94,7 +97,10 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 			return &exitError{exitUsage, err}
 		}
 	}
-	o := lab.Options{Engine: engine, Cases: f.cases}
+	if f.seed == 0 {
+		return &exitError{exitUsage, errors.New("--seed: a seed is a number from 1")}
+	}
+	o := lab.Options{Engine: engine, Cases: f.cases, Seed: f.seed}
 	if !f.quiet {
 		o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
 		o.Console = c.ErrOrStderr()
@@ -125,7 +131,7 @@ func runScenario(ctx context.Context, s *scenario.Scenario, o lab.Options) (*lab
 		return lab.Run(ctx, s, o)
 	}
 	start := time.Now()
-	r, err := simlab.Run(ctx, s, simlab.Options{Cases: o.Cases, Seed: 1, Series: true})
+	r, err := simlab.Run(ctx, s, simlab.Options{Cases: o.Cases, Seed: o.Seed, Series: true})
 	if err != nil {
 		return nil, fmt.Errorf("simulate %s: %w", s.Name, err)
 	}

@@ -21,7 +21,7 @@ func home(t *testing.T, d time.Duration, loads ...scenario.Load) []lab.LoadResul
 	s.Line.BufferUp = 125e3 // a second of it
 	s.Test.Seconds, s.Test.Idle = d, 2*time.Second
 	s.Loads = loads
-	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Binary: labtest.Binary(t)})
+	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Binary: labtest.Binary(t), Seed: labtest.Seed(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestBesideUpload(t *testing.T) {
 		scenario.Load{Kind: scenario.SSH, Flows: 1, Host: 1, Interval: 100 * time.Millisecond},
 		scenario.Load{Kind: scenario.Web, Flows: 1, Host: 1, Objects: 80, Think: time.Second})
 	between(t, "call: MOS", r[1].Voice.MOS, 1, 2.5)
-	between(t, "ssh: p95, ms", r[2].Shell.EchoMs.P95, 900, 4000)
+	between(t, "ssh: p50, ms", r[2].Shell.EchoMs.P50, 900, 1500) // p95 is of keys that were lost, and depends on how often
 	between(t, "pages", float64(r[3].Web.Pages), 0, 2)
 }
 
@@ -96,7 +96,7 @@ func TestTorrent(t *testing.T) {
 		r := loads[0].Torrent
 		between(t, transport+": download, Mbit/s", r.DownBps/1e6, 1, 25)
 		between(t, transport+": upload, share of the line", r.UpBps/1e6, 0.25, 1)
-		between(t, transport+": peers connected", float64(r.Connected), 38, 40)
+		between(t, transport+": peers connected", float64(r.Connected), 35, 40)
 		between(t, transport+": p95 beside it, ms", loads[1].Latency.RTTMs.P95, 500, 1100)
 	}
 }

@@ -1,13 +1,14 @@
 // Package isolate holds back other hosts' traffic through this router for the
-// length of a test. Its nftables rule works only while an element of a set
-// lives, and elements expire in the kernel by themselves: a program that dies,
-// however it dies, holds nobody back for longer than Lease.
+// length of a test, and ends it twice over if the program dies, however it
+// dies: a shell that waits for that removes the rule, and the rule works only
+// while an element of a set lives, which expires in the kernel after Lease.
 package isolate
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"time"
 )
@@ -45,11 +46,6 @@ func renewal() string {
 // forget returns what empties the set, so that its elements may be added afresh.
 func forget() string { return fmt.Sprintf("flush set inet %s armed\n", table) }
 
-// removal returns what removes everything.
-func removal() string {
-	return fmt.Sprintf("table inet %[1]s\ndelete table inet %[1]s\n", table)
-}
-
 // nft runs a ruleset as one transaction.
 func nft(ctx context.Context, rules string) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
@@ -62,18 +58,32 @@ func nft(ctx context.Context, rules string) error {
 
 // A Hold is other hosts' traffic held back.
 type Hold struct {
-	stop context.CancelFunc
-	done chan struct{}
+	stop   context.CancelFunc
+	done   chan struct{}
+	remove *exec.Cmd // removes the rule once life is closed
+	life   io.Closer // which the system does when the program dies
+	output *bytes.Buffer
 }
 
-// Start holds other hosts' traffic back until Stop, or until Lease after the
-// death of the program.
+// Start holds other hosts' traffic back until Stop or the death of the program.
 func Start(ctx context.Context) (*Hold, error) {
+	h := &Hold{done: make(chan struct{}), output: &bytes.Buffer{}}
+	// Neither ctx nor a signal ends it: it outlives whatever ends the program.
+	h.remove = exec.Command("sh", "-c", "trap '' HUP INT QUIT TERM; cat >/dev/null; exec nft delete table inet "+table)
+	h.remove.Stdout, h.remove.Stderr = h.output, h.output
+	life, err := h.remove.StdinPipe()
+	if err == nil {
+		h.life, err = life, h.remove.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start what lets other hosts' traffic pass again: %w", err)
+	}
 	if err := nft(ctx, ruleset()); err != nil {
+		_ = h.life.Close()
+		_ = h.remove.Wait() // there is nothing to remove
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	h := &Hold{stop: stop, done: make(chan struct{})}
+	ctx, h.stop = context.WithCancel(ctx)
 	go func() { // Stop waits for it
 		defer close(h.done)
 		tick := time.NewTicker(Lease / 4)
@@ -94,7 +104,10 @@ func Start(ctx context.Context) (*Hold, error) {
 func (h *Hold) Stop() error {
 	h.stop()
 	<-h.done
-	ctx, cancel := context.WithTimeout(context.Background(), Lease)
-	defer cancel()
-	return nft(ctx, removal())
+	_ = h.life.Close()
+	if err := h.remove.Wait(); err != nil {
+		return fmt.Errorf("let other hosts' traffic pass again: %w: %s; it does after %v by itself, and `nft delete table inet %s` removes what is left",
+			err, bytes.TrimSpace(h.output.Bytes()), Lease, table)
+	}
+	return nil
 }

@@ -1,7 +1,9 @@
 package isolate
 
 import (
-	"context"
+	"bufio"
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,7 +14,8 @@ import (
 )
 
 // Other hosts are held back while it lasts, the router itself is not; they
-// pass again after Stop, and by themselves when nobody renews the lease.
+// pass again after Stop, after the death of the program, and by themselves when
+// nobody is left to renew the lease.
 func TestIsolate(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -40,10 +43,17 @@ func TestIsolate(t *testing.T) {
 	if !reaches() {
 		t.Error("the home's traffic does not pass after Stop")
 	}
-	if out, err := exec.CommandContext(t.Context(), "nft", "list", "tables").CombinedOutput(); err != nil || strings.Contains(string(out), table) {
-		t.Errorf("left behind: %s %v", out, err)
+	if !noneLeft(t) {
+		t.Error("left behind by Stop")
 	}
-	if err := nft(context.Background(), ruleset()); err != nil { // as of a program that died
+	dieHolding(t)
+	if !reaches() {
+		t.Error("the home's traffic is held back after the program's death")
+	}
+	if !noneLeft(t) {
+		t.Error("left behind by a program that died")
+	}
+	if err := nft(t.Context(), ruleset()); err != nil { // as if the shell had died too
 		t.Fatal(err)
 	}
 	if reaches() {
@@ -53,4 +63,59 @@ func TestIsolate(t *testing.T) {
 	if !reaches() {
 		t.Error("the home's traffic is held back though nobody renews the lease")
 	}
+}
+
+// noneLeft waits a second at most for the rule's table to be gone.
+func noneLeft(t *testing.T) bool {
+	t.Helper()
+	for range 20 {
+		out, err := exec.CommandContext(t.Context(), "nft", "list", "tables").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if !strings.Contains(string(out), table) {
+			return true
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return false
+}
+
+// dieHolding starts a program that holds others back, and kills it.
+func dieHolding(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestHolder$", "-test.v")
+	cmd.Env = append(os.Environ(), "UNBLOAT_HOLD=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	holds := false
+	for lines := bufio.NewScanner(out); !holds && lines.Scan(); {
+		holds = strings.Contains(lines.Text(), holding)
+	}
+	if !holds || noneLeft(t) {
+		t.Error("the program that is to die holds nobody back")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // it was killed
+}
+
+const holding = "others are held back"
+
+// TestHolder is the program that dieHolding kills.
+func TestHolder(t *testing.T) {
+	if os.Getenv("UNBLOAT_HOLD") == "" {
+		t.Skip("SKIPPED: it only runs as a child of TestIsolate")
+	}
+	if _, err := Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println(holding)
+	time.Sleep(time.Hour)
 }

@@ -43,8 +43,8 @@ func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) ([]byte, ti
 
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, k.Path, kernelArgs(k, g)...)
-	cmd.Dir = "/"
+	cmd := exec.CommandContext(ctx, k.Path, kernelArgs(k, g.Shell)...)
+	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + memoryDir(), "HOME=" + dir, "PATH=/usr/bin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !g.Shell, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return endGroup(cmd.Process.Pid, g.Shell) }
@@ -130,27 +130,35 @@ func memoryDir() string {
 	return os.TempDir()
 }
 
-func kernelArgs(k Kernel, g Guest) []string {
+// shared is the folder of a guest by a name that is the same for all of them:
+// the kernel's command line is among what its random numbers come from. The
+// first /proc a guest sees is the host's, in which "self" is its kernel.
+const shared = "/proc/self/cwd"
+
+// virtualStart is when every guest of the virtual engine boots.
+var virtualStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func kernelArgs(k Kernel, shell bool) []string {
 	args := []string{
 		"mem=768M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "loglevel=1",
-		"uml_dir=" + g.Out, "umid=lab", "init=" + g.Out + "/unbloat", "con=null", "ssl=null",
+		"uml_dir=.", "umid=lab", "init=" + shared + "/unbloat", "con=null", "ssl=null",
 	}
 	if k.Engine == Virtual {
 		// ptrace rather than seccomp: half as fast again, but every process of the
 		// guest would install a filter on the host, and a Linux 6.18 host was seen to
 		// deadlock in its BPF compiler when a thousand of them ended at once.
 		args = append(args, "seccomp=off", "stderr=1")
-		if !g.Shell {
-			args = append(args, "time-travel=inf-cpu")
+		if !shell {
+			args = append(args, "time-travel=inf-cpu", fmt.Sprintf("time-travel-start=%d", virtualStart.UnixNano()))
 		}
 	}
-	if g.Shell {
+	if shell {
 		args = append(args, "con0=fd:0,fd:1")
 	} else {
 		args = append(args, "con0=null,fd:1")
 	}
 	// What follows "--" is the first process's; user-mode Linux adds a word of its own.
-	return append(args, "--", "lab-init", g.Out+"/"+specName)
+	return append(args, "--", "lab-init", shared+"/"+specName)
 }
 
 // runPinned runs cmd on one CPU: the guest's kernel and its processes hand over

@@ -50,6 +50,7 @@ type Result struct {
 	Scenario       string       `json:"scenario"`
 	Engine         Engine       `json:"engine"`
 	Kernel         string       `json:"kernel"`
+	Seed           uint64       `json:"seed"` // of all that was random; the same again gives the same figures
 	WallSeconds    float64      `json:"wall_seconds"`
 	VirtualSeconds float64      `json:"virtual_seconds"` // of all cases together
 	Cases          []CaseResult `json:"cases"`
@@ -109,6 +110,7 @@ type Guest struct {
 	Binary   string             `json:"binary"`    // absolute path of unbloat
 	Out      string             `json:"out"`       // absolute path of the folder that the guest may write to
 	Verbose  bool               `json:"verbose"`
+	Seed     uint64             `json:"seed"` // of all that is random in the guest
 }
 
 // Nodes of the emulated home. Hosts of the home are home1, home2, …

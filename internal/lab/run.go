@@ -18,13 +18,18 @@ import (
 type Options struct {
 	Engine  Engine       // "" chooses the best that is installed
 	Cases   []string     // empty: all of the scenario's
+	Seed    uint64       // of all that is random in the guests; 0 is 1
 	Binary  string       // the unbloat that runs inside; "" is this program
 	Console io.Writer    // receives what the guests print; nil: nobody
 	Started func(string) // told when a case starts and ends; may be nil
 }
 
+func (o Options) seed() uint64 { return max(o.Seed, 1) }
+
 // Run runs the cases of a scenario, each in a guest of its own, as many side by
-// side as there are CPUs. The result's cases are in the scenario's order.
+// side as there are CPUs. The result's cases are in the scenario's order. In
+// virtual time the same seed gives the same figures, to the last digit, as long
+// as the guest has the same programs.
 func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) {
 	if o.Engine == Sim {
 		return nil, &UnsupportedError{Need: "the simulator (engine sim), which this build does not have"}
@@ -43,13 +48,13 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 		return nil, err
 	}
 	start := time.Now()
-	result := &Result{Schema: Schema, Scenario: s.Name, Engine: kernel.Engine, Kernel: kernel.Version, Cases: make([]CaseResult, len(cases))}
+	result := &Result{Schema: Schema, Scenario: s.Name, Engine: kernel.Engine, Kernel: kernel.Version, Seed: o.seed(), Cases: make([]CaseResult, len(cases))}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	for i, c := range cases {
 		wg.Go(func() {
-			g := Guest{Engine: kernel.Engine, Scenario: s, Case: c.Name, Binary: o.Binary, Server: true}
+			g := Guest{Engine: kernel.Engine, Scenario: s, Case: c.Name, Binary: o.Binary, Server: true, Seed: o.seed()}
 			r, err := runCase(ctx, kernel, g, o)
 			if err != nil {
 				cancel(fmt.Errorf("case %s: %w", c.Name, err))
@@ -122,7 +127,7 @@ func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*TuneResult, Ke
 	if i < 0 {
 		return nil, kernel, fmt.Errorf("scenario %s has no case whose router is tuned", s.Name)
 	}
-	g := Guest{Engine: kernel.Engine, Scenario: s, Case: s.Cases[i].Name, Binary: o.Binary, Server: true, TuneOnly: true}
+	g := Guest{Engine: kernel.Engine, Scenario: s, Case: s.Cases[i].Name, Binary: o.Binary, Server: true, TuneOnly: true, Seed: o.seed()}
 	r, _, err := Boot(ctx, kernel, g, o.Console)
 	if err != nil {
 		return nil, kernel, err

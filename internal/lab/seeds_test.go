@@ -25,7 +25,7 @@ func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: only, Binary: labtest.Binary(t)})
+	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: only, Binary: labtest.Binary(t), Seed: labtest.Seed(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

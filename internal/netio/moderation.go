@@ -21,7 +21,7 @@ type moderation struct {
 const (
 	moderateWindow = 5 * time.Millisecond
 	moderateRate   = 20_000 // datagrams a second
-	moderateRest   = time.Millisecond
+	moderateRest   = 2 * time.Millisecond
 )
 
 // rest books n datagrams, read at now, and returns for how long to collect

@@ -177,40 +177,53 @@ func serveProcess(b *testing.B, argv ...string) int {
 
 // BenchmarkThousandProbers tells what share of one processor `unbloat serve`
 // takes, in a process of its own, to answer 1000 sessions with 100 probes a
-// second each, every session from a socket of its own. Whatever else the machine
-// does adds to that by fighting for its caches, so beside the median the least
-// of a second is told, which is the nearest to a machine of its own.
+// second each, every session from a socket of its own; and what the kernel alone
+// takes to receive and to send as many (TestBareEcho), which takes turns with it.
+// Whatever else the machine does adds to both by fighting for their caches, so
+// beside the medians the least of a second is told.
 func BenchmarkThousandProbers(b *testing.B) {
-	const sessions, senders, rate, seconds = 1000, 10, 100, 9
-	address := freeAddress(b)
+	address, bare := freeAddress(b), freeAddress(b)
 	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--web", "")
-	probes := openProbes(b, address, sessions)
+	echo := bareProcess(b, bare)
+	probes := openProbes(b, address, proberSessions)
 	for b.Loop() {
-		var answered atomic.Int64
-		ctx, stop := context.WithCancel(b.Context())
-		var all sync.WaitGroup
-		for i := range senders {
-			all.Go(func() { ask(ctx, b, address, probes[i*sessions/senders:(i+1)*sessions/senders], rate, &answered) })
+		var ours, kernel, ratios []float64
+		for range 5 {
+			o, k := probed(b, server, address, probes), probed(b, echo, bare, probes)
+			ours, kernel, ratios = append(ours, o...), append(kernel, k...), append(ratios, median(o)/median(k))
 		}
-		time.Sleep(500 * time.Millisecond)
-		var cores, perAnswer []float64
-		total := 0.0
-		for range seconds {
-			before, from, count := runtimeOf(b, server), time.Now(), answered.Load()
-			time.Sleep(time.Second)
-			cpu, took, n := runtimeOf(b, server)-before, time.Since(from), answered.Load()-count
-			cores = append(cores, cpu.Seconds()/took.Seconds())
-			perAnswer = append(perAnswer, cpu.Seconds()/float64(max(n, 1)))
-			total += float64(n) / took.Seconds()
-		}
-		stop()
-		all.Wait()
-		b.ReportMetric(median(cores), "server-cores")
-		b.ReportMetric(total/seconds, "answers/s")
-		b.ReportMetric(median(perAnswer)*sessions*rate, "cores-at-100k/s")
-		b.ReportMetric(slices.Min(perAnswer)*sessions*rate, "least-cores-at-100k/s")
+		b.ReportMetric(median(ours), "cores-at-100k/s")
+		b.ReportMetric(slices.Min(ours), "least-cores")
+		b.ReportMetric(median(kernel), "kernel-cores")
+		b.ReportMetric(slices.Min(kernel), "least-kernel-cores")
+		b.ReportMetric(median(ratios), "cpu-ratio")
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+const proberSessions, proberRate = 1000, 100
+
+// probed sends the probes to a server's process for some seconds, and returns
+// for each how many processors it takes for all that are sent a second.
+func probed(b *testing.B, server int, address string, probes [][]byte) (cores []float64) {
+	const senders, seconds = 10, 3
+	var answered atomic.Int64
+	ctx, stop := context.WithCancel(b.Context())
+	var all sync.WaitGroup
+	each := len(probes) / senders
+	for i := range senders {
+		all.Go(func() { ask(ctx, b, address, probes[i*each:(i+1)*each], proberRate, &answered) })
+	}
+	time.Sleep(500 * time.Millisecond)
+	for range seconds {
+		before, count := runtimeOf(b, server), answered.Load()
+		time.Sleep(time.Second)
+		cpu, n := runtimeOf(b, server)-before, answered.Load()-count
+		cores = append(cores, cpu.Seconds()/float64(max(n, 1))*proberSessions*proberRate)
+	}
+	stop()
+	all.Wait()
+	return cores
 }
 
 // runtimeOf returns the processor time all threads of a process have taken, to

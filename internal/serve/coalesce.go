@@ -4,12 +4,17 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+
+	"unbloat/internal/netio"
 )
 
 // coalescing is a response whose connection, once taken over by a WebSocket,
 // sends a large frame's head and its payload by one system call: apart, the
-// head would be a packet of its own.
-type coalescing struct{ http.ResponseWriter }
+// head would be a packet of its own. Frames of bulk are sent without copying it.
+type coalescing struct {
+	http.ResponseWriter
+	bulk *netio.Bulk
+}
 
 // Unwrap lets http.ResponseController reach what is inside.
 func (w coalescing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -24,13 +29,14 @@ func (w coalescing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if !ok {
 		return c, rw, nil // TLS makes records of its own
 	}
-	return &headed{peeked: p}, rw, nil
+	return &headed{peeked: p, bulk: w.bulk}, rw, nil
 }
 
 // headed holds the head of a large frame back until its payload comes. Writes
 // are of one goroutine at a time.
 type headed struct {
 	*peeked
+	bulk *netio.Bulk
 	head []byte
 }
 
@@ -46,9 +52,15 @@ func (h *headed) Write(b []byte) (int, error) {
 		}
 		return h.peeked.Write(b)
 	}
-	parts := net.Buffers{h.head, b}
-	held := len(h.head)
-	n, err := parts.WriteTo(h.TCPConn)
+	held, n, err := len(h.head), 0, error(nil)
+	if h.bulk.Begins(b) {
+		n, err = h.bulk.Write(h.TCPConn, h.head, len(b))
+	} else {
+		parts := net.Buffers{h.head, b}
+		var all int64
+		all, err = parts.WriteTo(h.TCPConn)
+		n = int(all)
+	}
 	h.head = h.head[:0]
-	return max(int(n)-held, 0), err
+	return max(n-held, 0), err
 }

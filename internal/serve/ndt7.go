@@ -34,7 +34,7 @@ func (w *webServer) ndt7(run func(context.Context, *ndt7Test) error) http.Handle
 		}
 		t := &ndt7Test{web: w, r: r, name: r.URL.Path[len("/ndt/v7/"):], began: w.server.clock.Now()}
 		defer func() { leave(t.moved.Load()) }()
-		c, err := websocket.Accept(coalescing{rw}, r, &websocket.AcceptOptions{
+		c, err := websocket.Accept(coalescing{rw, w.bulk}, r, &websocket.AcceptOptions{
 			Subprotocols: []string{ndt7.Subprotocol}, InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
 		})
 		if err != nil {
@@ -85,7 +85,7 @@ func (w *webServer) ndt7Download(ctx context.Context, t *ndt7Test) error {
 			w.server.refusals.add(protocolWeb, "budget during a session")
 			break
 		}
-		if err := t.conn.Write(ctx, websocket.MessageBinary, w.bulk[:size]); err != nil {
+		if err := t.conn.Write(ctx, websocket.MessageBinary, w.bulk.Bytes()[:size]); err != nil {
 			return err
 		}
 		size = ndt7.NextMessage(size, unit.Size(t.moved.Add(int64(size))))

@@ -28,7 +28,7 @@ type webServer struct {
 	page   http.Handler // nil: none
 	http   *http.Server
 	key    keyCheck
-	bulk   []byte // the longest message of ndt7
+	bulk   *netio.Bulk // the longest message of ndt7
 }
 
 // connKey is where a request's context holds its connection.
@@ -43,7 +43,7 @@ func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &webServer{server: s, page: o.Page, key: keyCheck{o.Key}, bulk: netio.Incompressible(ndt7.MaxMessage)}
+	w := &webServer{server: s, page: o.Page, key: keyCheck{o.Key}, bulk: netio.NewBulk(ndt7.MaxMessage)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.Cert != nil {
 		config.Certificates = []tls.Certificate{*o.Cert}

@@ -138,10 +138,10 @@ func (w *webServer) send(rw http.ResponseWriter, r *http.Request, n unit.Size) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	s, control := w.server, http.NewResponseController(rw)
+	s, control, bulk := w.server, http.NewResponseController(rw), w.bulk.Bytes()
 	end := time.Now().Add(s.limits.Load)
 	for moved < int64(n) {
-		part := w.bulk[:min(int64(n)-moved, int64(len(w.bulk)))]
+		part := bulk[:min(int64(n)-moved, int64(len(bulk)))]
 		if time.Now().After(end) || !s.spend(remote(r), unit.Size(len(part))) {
 			w.cut(r, "budget during a session", errBudget)
 			panic(http.ErrAbortHandler) // cuts the body off, as its length was promised

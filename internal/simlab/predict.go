@@ -66,7 +66,7 @@ func Predict(ctx context.Context, p plan.Plan, l scenario.Line, flowsDown, flows
 		Name: "prediction", Title: "what the plan does", Line: l,
 		Test: scenario.Test{FlowsDown: flowsDown, FlowsUp: flowsUp},
 	}
-	r := &lab.Result{Schema: lab.Schema, Scenario: s.Name, Engine: lab.Sim, Kernel: Kernel}
+	r := &lab.Result{Schema: lab.Schema, Scenario: s.Name, Engine: lab.Sim, Kernel: Kernel, Seed: seed}
 	for _, name := range []string{CaseBefore, CasePlanned} {
 		h, err := newHouse(s, p.Platform, seed)
 		if err != nil {

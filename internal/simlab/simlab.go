@@ -53,7 +53,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*lab.Result, err
 			cases = append(cases, c)
 		}
 	}
-	r := &lab.Result{Schema: lab.Schema, Scenario: s.Name, Engine: lab.Sim, Kernel: Kernel}
+	r := &lab.Result{Schema: lab.Schema, Scenario: s.Name, Engine: lab.Sim, Kernel: Kernel, Seed: o.Seed}
 	for _, c := range cases {
 		one, err := runCase(ctx, s, c, o)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ type Options struct {
 	Scenario *scenario.Scenario // nil: Home()
 	Server   bool               // start `unbloat serve` on the server
 	Env      []string           // added to the test's environment in the guest
+	Seed     uint64             // added to Seed
 }
 
 // insideEnv marks the test binary that runs in the guest; its value is the path
@@ -84,7 +86,7 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 		t.Fatal(err)
 	}
 	g := lab.Guest{
-		Engine: kernel.Engine, Scenario: o.Scenario, Case: o.Scenario.Cases[0].Name, Node: o.Node, Server: o.Server,
+		Engine: kernel.Engine, Scenario: o.Scenario, Case: o.Scenario.Cases[0].Name, Node: o.Node, Server: o.Server, Seed: o.Seed + Seed(t),
 		Binary: Binary(t), Dir: dir,
 		Command: []string{self, "-test.run", "^" + t.Name() + "$", "-test.v", "-test.count=1"},
 		Env:     append([]string{insideEnv + "=" + lab.GuestBinary}, o.Env...),
@@ -108,6 +110,21 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 		t.Fatalf("the guest did not run %s:\n%s", t.Name(), c.Output)
 	}
 	return c.Output, false
+}
+
+// Seed is of all that is random in the lab's guests: 1, or what UNBLOAT_SEED
+// says. What a test promises must hold for every seed.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	text := os.Getenv("UNBLOAT_SEED")
+	if text == "" {
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || seed == 0 {
+		t.Fatalf("UNBLOAT_SEED is %q, not a number from 1", text)
+	}
+	return seed
 }
 
 // Unbloat returns the path of the unbloat binary inside the guest.

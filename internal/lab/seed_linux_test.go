@@ -1,0 +1,71 @@
+package lab_test
+
+import (
+	"testing"
+	"time"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+)
+
+// What is random in a guest comes from its seed: one of the same seed has the
+// same kernel's random numbers and the same time, to the nanosecond, another
+// has not.
+func TestSameSeedSameGuest(t *testing.T) {
+	kernel, err := lab.FindKernel(lab.Virtual)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	s := labtest.Home()
+	boot := func(seed uint64) string {
+		r, _, err := lab.Boot(t.Context(), kernel, lab.Guest{
+			Engine: kernel.Engine, Scenario: s, Case: s.Cases[0].Name, Node: lab.Host(1), Server: true, Binary: labtest.Binary(t), Dir: "/", Seed: seed,
+			Command: []string{"sh", "-c", "cat /proc/sys/kernel/random/boot_id; ping -c 3 " + lab.ServerAddr + " && date +%s.%N"},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Commands[0].ExitCode != 0 {
+			t.Fatalf("%s", r.Commands[0].Output)
+		}
+		return r.Commands[0].Output
+	}
+	first, again, other := boot(1), boot(1), boot(2)
+	if first != again {
+		t.Errorf("two guests of one seed differ:\n%s\n%s", first, again)
+	}
+	if first == other {
+		t.Errorf("guests of two seeds do not differ:\n%s", first)
+	}
+}
+
+// The same scenario measures the same again, to the last bit, and something
+// else with another seed.
+func TestSameSeedSameFigures(t *testing.T) {
+	if _, err := lab.FindKernel(lab.Virtual); err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	s := labtest.Home()
+	s.Test.Seconds, s.Test.Idle = 4*time.Second, time.Second
+	run := func(seed uint64) (p95, down, up float64) {
+		r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Binary: labtest.Binary(t), Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Seed != seed {
+			t.Errorf("the result tells of seed %d, not %d", r.Seed, seed)
+		}
+		both := r.Cases[0].Test.Both
+		return both.Latency.RTTMs.P95, both.GoodputDownBps, both.GoodputUpBps
+	}
+	p95, down, up := run(1)
+	p95again, downAgain, upAgain := run(1)
+	p95other, downOther, upOther := run(2)
+	t.Logf("p95 %v ms, %v and %v bit/s; with another seed %v, %v, %v", p95, down, up, p95other, downOther, upOther)
+	if p95 != p95again || down != downAgain || up != upAgain {
+		t.Errorf("again: %v ms, %v and %v bit/s", p95again, downAgain, upAgain)
+	}
+	if p95 == p95other && down == downOther && up == upOther {
+		t.Error("another seed measures the same")
+	}
+}
