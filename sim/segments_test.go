@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"unbloat/unit"
+)
+
+// Whatever a window does, each segment that is out is found with what was noted of
+// it, also by BBR, and a window that has become small goes round in little memory.
+func TestSegmentsFollowTheWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &Conn{rare: &rare{}, model: &bbr{flights: make([]flight, fewSegments)}}
+		c.segments = c.inConn[:]
+		for _, step := range rapid.SliceOf(rapid.IntRange(-300, 300)).Draw(t, "sent or acknowledged") {
+			for ; step > 0; step-- {
+				if int(c.nxt-c.una) == len(c.segments) {
+					c.grow()
+				}
+				c.at(c.nxt).sent = unit.Instant(c.nxt)
+				c.model.flights[int(c.nxt)&(len(c.model.flights)-1)].delivered = c.nxt
+				c.nxt++
+			}
+			for ; step < 0 && c.una < c.nxt; step++ {
+				c.una++
+				if c.roomy() {
+					c.shrink()
+				}
+			}
+			if len(c.model.flights) != len(c.segments) {
+				t.Fatalf("room for %d segments and %d flights", len(c.segments), len(c.model.flights))
+			}
+			for i := c.una; i < c.nxt; i++ {
+				if f := c.model.flights[int(i)&(len(c.segments)-1)]; c.at(i).sent != unit.Instant(i) || f.delivered != i {
+					t.Fatalf("segment %d of %d to %d is %v, %v in a ring of %d", i, c.una, c.nxt, c.at(i).sent, f.delivered, len(c.segments))
+				}
+			}
+		}
+		for range 12 { // a small window, for a while
+			c.nxt++
+			c.una = c.nxt - 1
+			if c.roomy() {
+				c.shrink()
+			}
+		}
+		if len(c.segments) != fewSegments || &c.segments[0] != &c.inConn[0] {
+			t.Fatalf("a window of 1 goes round in %d segments", len(c.segments))
+		}
+	})
+}
+
+// A place in the slab is one packet's at a time, however packets come and go.
+func TestPlacesOfPackets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s slab
+		there := map[uint32]int32{}
+		var ids []uint32
+		for n, step := range rapid.SliceOf(rapid.IntRange(-1, 1<<20)).Draw(t, "sent, or which arrives") {
+			if step%3 == 0 && len(ids) > 0 {
+				k := step / 3 % len(ids)
+				s.put(ids[k])
+				delete(there, ids[k])
+				ids[k] = ids[len(ids)-1]
+				ids = ids[:len(ids)-1]
+				continue
+			}
+			id, p := s.take()
+			if _, taken := there[id]; taken || id == 0 || p.seq != 0 {
+				t.Fatalf("place %d, taken already: %v, holds %+v", id, taken, *p)
+			}
+			p.seq = int32(n)
+			there[id] = p.seq
+			ids = append(ids, id)
+		}
+		for id, seq := range there {
+			if s.all[id].seq != seq {
+				t.Fatalf("packet %d is %d, want %d", id, s.all[id].seq, seq)
+			}
+		}
+		if s.inUse() != len(there) {
+			t.Fatalf("%d packets, want %d", s.inUse(), len(there))
+		}
+	})
+}
