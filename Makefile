@@ -59,9 +59,8 @@ bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among 
 
 .PHONY: compare
 compare: build kernel ## households and articles' lines on the real kernel, two tables: ours beside what others do
-	@bin/unbloat lab compare
-	@echo
-	@bin/unbloat lab compare --case before,seed,tuned
+	@bin/unbloat lab compare -o bin/compare.html
+	@echo "the same as a page: bin/compare.html"
 
 .PHONY: compare-sim
 compare-sim: build kernel ## how the simulator agrees with the real kernel

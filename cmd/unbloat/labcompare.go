@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/report"
 	"unbloat/internal/scenario"
 	"unbloat/scenarios"
 )
@@ -16,8 +17,20 @@ import (
 type labCompareFlags struct {
 	engine string
 	cases  []string
+	output string
 	json   bool
 	quiet  bool
+}
+
+// seedCases are the columns of the articles' lines: as they were, by their
+// authors' own fix, and tuned.
+func seedCases() []string { return []string{"before", "seed", "tuned"} }
+
+// A comparedTable is one table of a run: its title, columns and scenarios.
+type comparedTable struct {
+	title string
+	cases []string
+	rows  []lab.Row
 }
 
 func newLabCompareCommand() *cobra.Command {
@@ -29,14 +42,17 @@ func newLabCompareCommand() *cobra.Command {
 Markdown table: a row a scenario, a column a case. The figures of a cell are the
 p95 increase and the loss of the probe, the worst call's MOS, and what every
 other load got through. Without an argument it takes every scenario that has
-the last of the cases, and those that these are compared with (NAME-…).`,
-		Example: `  unbloat lab compare
+the last of the cases, and those that these are compared with (NAME-…); without
+--case too, the articles' lines follow in a second table: before, seed, tuned.
+With -o the same goes into a page, with a picture of each table.`,
+		Example: `  unbloat lab compare -o compare.html
   unbloat lab compare flood bulk-200
   unbloat lab compare --case before,seed,tuned`,
 		RunE: func(c *cobra.Command, args []string) error { return runLabCompare(c, args, f) },
 	}
 	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
 	c.Flags().StringSliceVar(&f.cases, "case", lab.CompareCases(), "the table's columns")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the tables as a page to this .html `FILE`")
 	c.Flags().BoolVar(&f.json, "json", false, "print the results as JSON, one a line (unbloat.lab/1)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	return c
@@ -50,31 +66,86 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 	if len(f.cases) == 0 {
 		return usageError("--case names no case; write for example --case fq_codel,cake,ours")
 	}
-	compared, err := toCompare(names, f.cases)
-	if err != nil {
-		return err
+	if f.output != "" {
+		if format, err := report.FormatOf(f.output); err != nil || format != report.FormatHTML {
+			return usageError("-o %s: a comparison is written as a page; end its name in .html", f.output)
+		}
 	}
-	var rows []lab.Row
-	for _, s := range compared {
-		o := lab.Options{Engine: engine, Cases: lab.Chosen(s, f.cases)}
-		if !f.quiet {
-			o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
-		}
-		r, err := runScenario(c.Context(), s, o)
+	tables := []comparedTable{{title: "Cases side by side", cases: f.cases}}
+	if len(names) == 0 && !c.Flags().Changed("case") {
+		tables = []comparedTable{{title: "Households", cases: f.cases}, {title: "Lines that people wrote about", cases: seedCases()}}
+	}
+	for i := range tables {
+		compared, err := toCompare(names, tables[i].cases)
 		if err != nil {
-			return labError(err)
+			return err
 		}
-		if f.json {
-			if err := json.NewEncoder(c.OutOrStdout()).Encode(r); err != nil {
-				return err
+		for _, s := range compared {
+			o := lab.Options{Engine: engine, Cases: lab.Chosen(s, tables[i].cases)}
+			if !f.quiet {
+				o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
 			}
+			r, err := runScenario(c.Context(), s, o)
+			if err != nil {
+				return labError(err)
+			}
+			if f.json {
+				if err := json.NewEncoder(c.OutOrStdout()).Encode(r); err != nil {
+					return err
+				}
+			}
+			tables[i].rows = append(tables[i].rows, lab.Row{Scenario: s, Result: r})
 		}
-		rows = append(rows, lab.Row{Scenario: s, Result: r})
+	}
+	if f.output != "" {
+		if err := report.WriteComparisonFile(f.output, comparison(tables)); err != nil {
+			return err
+		}
 	}
 	if f.json {
 		return nil
 	}
-	return lab.WriteTable(c.OutOrStdout(), rows, f.cases)
+	for i, t := range tables {
+		if i > 0 {
+			fmt.Fprintln(c.OutOrStdout())
+		}
+		if err := lab.WriteTable(c.OutOrStdout(), t.rows, t.cases); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// comparison returns the page of the tables.
+func comparison(tables []comparedTable) report.Comparison {
+	page := report.Comparison{Title: "Latency under load: ours beside what others do"}
+	for _, t := range tables {
+		out := report.ComparisonTable{Title: t.title}
+		for _, r := range t.rows {
+			row := report.ComparisonRow{Name: r.Scenario.Name, Setting: r.Setting()}
+			for _, name := range lab.Chosen(r.Scenario, t.cases) {
+				for _, c := range r.Result.Cases {
+					if c.Name == name {
+						row.Cases = append(row.Cases, report.ComparisonCase{Name: name, Test: c.Test, Words: r.Cell(name), Ours: name == t.cases[len(t.cases)-1]})
+					}
+				}
+			}
+			out.Rows = append(out.Rows, row)
+			if len(page.Notes) == 0 {
+				page.Notes = []string{"Measured in one run of `unbloat lab compare`, " + under(r.Result) + "."}
+			}
+		}
+		page.Tables = append(page.Tables, out)
+	}
+	return page
+}
+
+// under says what a result was measured on.
+func under(r *lab.Result) string {
+	if r.Engine == lab.Sim {
+		return "in the simulator"
+	}
+	return fmt.Sprintf("on Linux %s in %s time", r.Kernel, r.Engine)
 }
 
 // toCompare returns the named scenarios; without names, the embedded ones that

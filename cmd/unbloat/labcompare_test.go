@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"html"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,5 +48,37 @@ func TestLabCompareChooses(t *testing.T) {
 	}
 	if _, err := toCompare(nil, []string{"nobody"}); err == nil {
 		t.Error("a case that no scenario has was taken")
+	}
+}
+
+// A comparison becomes a page of its own, in the simulator as on a kernel; no
+// other kind of file can hold it.
+func TestLabComparePage(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "compare.html")
+	compare := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		root := newRootCommand()
+		root.SetArgs(append([]string{"lab", "compare", "slow-many", "--engine", "sim", "--quiet"}, args...))
+		root.SetOut(&out)
+		err := root.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	out, err := compare("--case", "cake,ours", "-o", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := strings.Split(out, "\n")[2]
+	for cell := range strings.SplitSeq(strings.Trim(row, "| "), " | ") {
+		if !strings.Contains(string(page), html.EscapeString(cell)) {
+			t.Errorf("%q is in the table and not in the page", cell)
+		}
+	}
+	if _, err := compare("-o", filepath.Join(dir, "compare.png")); err == nil {
+		t.Error("a comparison was written as a picture")
 	}
 }

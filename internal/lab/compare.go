@@ -37,9 +37,9 @@ func WriteTable(w io.Writer, rows []Row, cases []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| scenario | %s |\n|%s\n", strings.Join(cases, " | "), strings.Repeat("---|", len(cases)+1))
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s: %s |", r.Scenario.Name, setting(r.Scenario))
+		fmt.Fprintf(&b, "| %s: %s |", r.Scenario.Name, r.Setting())
 		for _, name := range cases {
-			fmt.Fprintf(&b, " %s |", r.cell(name))
+			fmt.Fprintf(&b, " %s |", r.Cell(name))
 		}
 		b.WriteByte('\n')
 	}
@@ -47,8 +47,9 @@ func WriteTable(w io.Writer, rows []Row, cases []string) error {
 	return err
 }
 
-// setting says a scenario's line and household in a few words.
-func setting(s *scenario.Scenario) string {
+// Setting says the scenario's line and household in a few words.
+func (r Row) Setting() string {
+	s := r.Scenario
 	line := fmt.Sprintf("%.4g/%.4g Mbit/s, %.4g ms", float64(s.Line.Down)/1e6, float64(s.Line.Up)/1e6, unit.Ms(s.Line.RTT))
 	var loads []string
 	for _, l := range s.Loads {
@@ -72,9 +73,9 @@ func setting(s *scenario.Scenario) string {
 	return line + "; " + strings.Join(loads, ", ")
 }
 
-// cell says what one case gave: the probe's delay and loss, the worst call, and
-// what every other load got through.
-func (r Row) cell(name string) string {
+// Cell says what one case gave: the probe's delay and loss, the worst call, and
+// what every other load got through; a dash if the scenario has no such case.
+func (r Row) Cell(name string) string {
 	i := slices.IndexFunc(r.Result.Cases, func(c CaseResult) bool { return c.Name == name })
 	if i < 0 {
 		return "–"

@@ -32,12 +32,7 @@ func (h page) el(tag, s string) {
 // what was done, and the conditions.
 func writeHTML(b *bytes.Buffer, p Page) error {
 	h := page{b}
-	h.raw("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n")
-	h.raw(`<meta name="viewport" content="width=device-width,initial-scale=1">` + "\n")
-	h.raw(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">` + "\n")
-	h.raw(`<meta name="color-scheme" content="light dark">` + "\n")
-	h.el("title", p.title())
-	h.raw("\n<style>" + pageCSS() + "</style>\n<main>\n")
+	h.head(p.title())
 	h.header(p)
 	if err := h.charts(p); err != nil {
 		return err
@@ -50,8 +45,23 @@ func writeHTML(b *bytes.Buffer, p Page) error {
 	if p.last() != nil {
 		h.el("p", glossary+" Grades are those of DSLReports: by the mean latency added, under 5 ms is A+, 30 A, 60 B, 200 C, 400 D.")
 	}
-	h.raw("<p>Made by unbloat. This page holds everything it shows; it loads nothing.</p></footer>\n</main>\n</html>\n")
+	h.foot()
 	return nil
+}
+
+// head opens the document.
+func (h page) head(title string) {
+	h.raw("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n")
+	h.raw(`<meta name="viewport" content="width=device-width,initial-scale=1">` + "\n")
+	h.raw(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">` + "\n")
+	h.raw(`<meta name="color-scheme" content="light dark">` + "\n")
+	h.el("title", title)
+	h.raw("\n<style>" + pageCSS() + "</style>\n<main>\n")
+}
+
+// foot closes it, in the footer.
+func (h page) foot() {
+	h.raw("<p>Made by unbloat. This page holds everything it shows; it loads nothing.</p></footer>\n</main>\n</html>\n")
 }
 
 // header writes the verdict, what spoils it, the main figures and the notes.
