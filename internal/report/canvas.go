@@ -1,5 +1,7 @@
 package report
 
+import "unbloat/internal/report/letters"
+
 import "strings"
 
 // A figure is a picture as a list of marks in user units, y downwards. It
@@ -9,7 +11,7 @@ type figure struct {
 	w, h        float64
 	title, desc string // for people who do not see it
 	marks       []mark
-	rule        *ruler
+	rule        *letters.Ruler
 }
 
 // point is a place in a figure.
@@ -100,7 +102,7 @@ type mark struct {
 	font   font
 }
 
-func newFigure(w, h float64, title, desc string, r *ruler) *figure {
+func newFigure(w, h float64, title, desc string, r *letters.Ruler) *figure {
 	return &figure{w: w, h: h, title: title, desc: desc, rule: r}
 }
 
@@ -143,13 +145,13 @@ func (f *figure) text(x, y float64, s string, ft font) {
 
 // fit writes s within a width: closer set, smaller, and only then cut.
 func (f *figure) fit(x, y float64, s string, width float64, ft font) {
-	if f.rule.width(s, ft.size, ft.bold) > width {
+	if f.rule.Width(s, ft.size, ft.bold) > width {
 		s = strings.ReplaceAll(s, " → ", "→")
 	}
-	for ft.size > 9 && f.rule.width(s, ft.size, ft.bold) > width {
+	for ft.size > 9 && f.rule.Width(s, ft.size, ft.bold) > width {
 		ft.size -= 0.5
 	}
-	f.text(x, y, f.rule.cut(s, width+6, ft.size, ft.bold), ft)
+	f.text(x, y, f.rule.Cut(s, width+6, ft.size, ft.bold), ft)
 }
 
 // shape is the form of a data marker.

@@ -167,7 +167,7 @@ func ecdfLegend(panels []panelOf, runs []run, l layout) (*figure, float64) {
 	}
 	var entries []entry
 	for _, c := range curves {
-		entries = append(entries, entry{l.rule.cut(c.name, l.w-40, smallSize, false), func(f *figure, x, y float64) {
+		entries = append(entries, entry{l.rule.Cut(c.name, l.w-40, smallSize, false), func(f *figure, x, y float64) {
 			f.line(x, y, x+22, y, c.pen)
 			f.marker(x+11, y, 3.4, c.shape, c.pen.ink, c.hollow)
 		}})

@@ -67,7 +67,7 @@ func (c ranges) draw(runs []run, goal float64, l layout) *figure {
 	y := p.y0 + 4
 	for _, g := range c.groups {
 		if c.multi {
-			f.text(0, y+15, l.rule.cut(g.title, l.w, textSize, true), font{textSize, true, g.ink, atStart})
+			f.text(0, y+15, l.rule.Cut(g.title, l.w, textSize, true), font{textSize, true, g.ink, atStart})
 			y += head
 		}
 		for _, b := range g.bars {
@@ -127,7 +127,7 @@ func (p plot) bar(b bar, y, each float64, l layout, multi bool) {
 		p.fig.text(0, y+13, name, font{smallSize, false, b.run.ink, atStart})
 		p.fig.text(l.w, y+13, words, font{smallSize, false, inkText, atEnd})
 	} else {
-		p.fig.text(p.x0-12, mid+4, l.rule.cut(name, p.x0-14, textSize, false), font{textSize, false, b.run.ink, atEnd})
+		p.fig.text(p.x0-12, mid+4, l.rule.Cut(name, p.x0-14, textSize, false), font{textSize, false, b.run.ink, atEnd})
 		p.fig.text(l.w, mid+4, words, font{smallSize, false, inkText, atEnd})
 	}
 	if b.empty {

@@ -162,7 +162,7 @@ func runLegend(runs []run, l layout) (*figure, float64) {
 	}
 	var entries []entry
 	for _, r := range runs {
-		entries = append(entries, entry{l.rule.cut(r.heading(), l.w-40, smallSize, false), func(f *figure, x, y float64) {
+		entries = append(entries, entry{l.rule.Cut(r.heading(), l.w-40, smallSize, false), func(f *figure, x, y float64) {
 			f.line(x, y, x+22, y, pen{r.ink, 2, r.dash})
 		}})
 	}

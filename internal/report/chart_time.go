@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"unbloat/internal/report/letters"
 	"unbloat/internal/verdict"
 )
 
@@ -11,7 +12,7 @@ import (
 type layout struct {
 	w      float64
 	narrow bool // for a phone
-	rule   *ruler
+	rule   *letters.Ruler
 }
 
 // Sizes that all charts share, in user units.
@@ -102,7 +103,7 @@ func (p plot) seconds(c clock, below float64) {
 func (p plot) header(c clock, value func(phase string) string) {
 	brief := false
 	for _, s := range c.slots {
-		brief = brief || p.fig.rule.width(doing(s.name), smallSize, true) > p.x.at(s.at+s.dur)-p.x.at(s.at)-4
+		brief = brief || p.fig.rule.Width(doing(s.name), smallSize, true) > p.x.at(s.at+s.dur)-p.x.at(s.at)-4
 	}
 	for _, s := range c.slots {
 		x, w := p.x.at(s.at+s.dur/2), p.x.at(s.at+s.dur)-p.x.at(s.at)
@@ -110,7 +111,7 @@ func (p plot) header(c clock, value func(phase string) string) {
 		if brief {
 			name = briefly(s.name)
 		}
-		p.fig.text(x, p.y0-21, p.fig.rule.cut(name, w-2, smallSize, true), font{smallSize, true, inkMuted, atMiddle})
+		p.fig.text(x, p.y0-21, p.fig.rule.Cut(name, w-2, smallSize, true), font{smallSize, true, inkMuted, atMiddle})
 		p.fig.fit(x, p.y0-8, value(s.name), w-2, font{smallSize, false, inkText, atMiddle})
 	}
 }
@@ -150,7 +151,7 @@ func latencyChart(runs []run, l layout) *figure {
 		p = plot{fig: f, x0: axisWidth, y0: y + head, x1: l.w - rightSpace, y1: y + head + high}
 		p.x = scale{lo: 0, hi: c.total, a: p.x0, b: p.x1}
 		p.y = logScale(lo, hi, p.y1, p.y0)
-		f.text(0, y+16, l.rule.cut(r.heading(), l.w, textSize+1, true), font{textSize + 1, true, r.ink, atStart})
+		f.text(0, y+16, l.rule.Cut(r.heading(), l.w, textSize+1, true), font{textSize + 1, true, r.ink, atStart})
 		p.bands(c)
 		p.grid()
 		p.header(c, func(name string) string { return p95Label(r, name, l.narrow) })
@@ -314,7 +315,7 @@ func legend(l layout, entries []entry) (*figure, float64) {
 		if e.draw == nil {
 			sample = 0
 		}
-		w := sample + l.rule.width(e.words, smallSize, false)
+		w := sample + l.rule.Width(e.words, smallSize, false)
 		if x > 0 && x+w > l.w {
 			x, y = 0, y+19
 		}

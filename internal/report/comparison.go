@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 
+	"unbloat/internal/report/letters"
 	"unbloat/internal/verdict"
 )
 
@@ -94,7 +95,7 @@ func WriteComparisonFile(path string, c Comparison) (err error) {
 // comparison writes one table and its picture; ok is false if there is nothing
 // to draw.
 func (h page) comparison(t ComparisonTable) (ok bool, err error) {
-	r := newRuler()
+	r := letters.NewRuler()
 	h.raw("<section>")
 	h.el("h2", clean(t.Title))
 	if wide := t.chart(layout{w: 872, rule: r}); wide != nil {

@@ -11,6 +11,8 @@ import (
 	xfont "golang.org/x/image/font"
 	"golang.org/x/image/math/fixed"
 	"golang.org/x/image/vector"
+
+	"unbloat/internal/report/letters"
 )
 
 // writePNG renders the figure in a theme, scale pixels to a unit.
@@ -29,7 +31,7 @@ func (f *figure) writePNG(b *bytes.Buffer, t theme, scale float64) error {
 type painter struct {
 	img   *image.RGBA
 	scale float64
-	rule  *ruler
+	rule  *letters.Ruler
 	faces map[font]xfont.Face // by size and weight
 	ras   vector.Rasterizer
 }
@@ -170,7 +172,7 @@ func (p *painter) write(m *mark, c color.Color) {
 	key := font{size: m.font.size, bold: m.font.bold}
 	face := p.faces[key]
 	if face == nil {
-		face = p.rule.face(m.font.size*p.scale, m.font.bold)
+		face = p.rule.Face(m.font.size*p.scale, m.font.bold)
 		p.faces[key] = face
 	}
 	d := xfont.Drawer{Dst: p.img, Src: image.NewUniform(c), Face: face}
@@ -184,4 +186,8 @@ func (p *painter) write(m *mark, c color.Color) {
 	}
 	d.Dot = fixed.Point26_6{X: fixed.Int26_6(x * 64), Y: fixed.Int26_6(m.at.y * p.scale * 64)}
 	d.DrawString(m.text)
+}
+
+func unitCircle(i, n int) (sin, cos float64) {
+	return math.Sincos(2 * math.Pi * float64(i) / float64(n))
 }

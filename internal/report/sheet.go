@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"unbloat/internal/report/letters"
 	"unbloat/internal/verdict"
 )
 
@@ -11,11 +12,11 @@ import (
 // figures and every chart that the HTML page shows.
 func sheet(p Page) *figure {
 	const pad, w = 28, 900
-	l := layout{w: w - 2*pad, rule: newRuler()}
+	l := layout{w: w - 2*pad, rule: letters.NewRuler()}
 	f := newFigure(w, 0, p.title(), p.sentence(), l.rule)
 	y := float64(pad)
 	lines := func(s string, size float64, bold bool, c ink) {
-		for _, line := range l.rule.wrap(s, l.w, size, bold) {
+		for _, line := range l.rule.Wrap(s, l.w, size, bold) {
 			y += size * 1.32
 			f.text(pad, y, line, font{size, bold, c, atStart})
 		}

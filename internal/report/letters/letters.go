@@ -1,7 +1,7 @@
-package report
+// Package letters measures and holds the fonts of reports.
+package letters
 
 import (
-	"math"
 	"strings"
 
 	xfont "golang.org/x/image/font"
@@ -10,17 +10,18 @@ import (
 	"golang.org/x/image/font/opentype"
 )
 
-// ruler measures and holds the fonts. It is not safe for concurrent use; each
+// A Ruler measures and holds the fonts. It is not safe for concurrent use; each
 // report makes its own.
-type ruler struct {
+type Ruler struct {
 	regular, bold *opentype.Font
 	wide          [2]xfont.Face // regular and bold at measureSize
 }
 
 const measureSize = 100
 
-func newRuler() *ruler {
-	r := &ruler{regular: mustParse(goregular.TTF), bold: mustParse(gobold.TTF)}
+// NewRuler returns a ruler of the fonts that are part of the program.
+func NewRuler() *Ruler {
+	r := &Ruler{regular: mustParse(goregular.TTF), bold: mustParse(gobold.TTF)}
 	r.wide[0], r.wide[1] = mustFace(r.regular, measureSize), mustFace(r.bold, measureSize)
 	return r
 }
@@ -42,17 +43,17 @@ func mustFace(f *opentype.Font, size float64) xfont.Face {
 	return face
 }
 
-// face returns a face of the font at size, in pixels.
-func (r *ruler) face(size float64, bold bool) xfont.Face {
+// Face returns a face of the font at size, in pixels.
+func (r *Ruler) Face(size float64, bold bool) xfont.Face {
 	if bold {
 		return mustFace(r.bold, size)
 	}
 	return mustFace(r.regular, size)
 }
 
-// width returns how wide s is at a size, in user units. Browsers choose their
+// Width returns how wide s is at a size, in user units. Browsers choose their
 // own font for SVG, some of them wider, so an eighth is added.
-func (r *ruler) width(s string, size float64, bold bool) float64 {
+func (r *Ruler) Width(s string, size float64, bold bool) float64 {
 	face, room := r.wide[0], 1.13
 	if bold {
 		face, room = r.wide[1], 1.22
@@ -60,15 +61,15 @@ func (r *ruler) width(s string, size float64, bold bool) float64 {
 	return float64(xfont.MeasureString(face, s)) / 64 / measureSize * size * room
 }
 
-// wrap breaks s into lines of at most width; a longer word is cut.
-func (r *ruler) wrap(s string, width, size float64, bold bool) []string {
+// Wrap breaks s into lines of at most width; a longer word is cut.
+func (r *Ruler) Wrap(s string, width, size float64, bold bool) []string {
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(s) {
-		word = r.cut(word, width, size, bold)
+		word = r.Cut(word, width, size, bold)
 		if line == "" {
 			line = word
-		} else if r.width(line+" "+word, size, bold) <= width {
+		} else if r.Width(line+" "+word, size, bold) <= width {
 			line += " " + word
 		} else {
 			lines = append(lines, line)
@@ -81,20 +82,16 @@ func (r *ruler) wrap(s string, width, size float64, bold bool) []string {
 	return lines
 }
 
-// cut shortens s, with an ellipsis, to at most width.
-func (r *ruler) cut(s string, width, size float64, bold bool) string {
-	if r.width(s, size, bold) <= width {
+// Cut shortens s, with an ellipsis, to at most width.
+func (r *Ruler) Cut(s string, width, size float64, bold bool) string {
+	if r.Width(s, size, bold) <= width {
 		return s
 	}
 	runes := []rune(s)
 	for n := len(runes) - 1; n > 0; n-- {
-		if t := strings.TrimSpace(string(runes[:n])) + "…"; r.width(t, size, bold) <= width {
+		if t := strings.TrimSpace(string(runes[:n])) + "…"; r.Width(t, size, bold) <= width {
 			return t
 		}
 	}
 	return ""
-}
-
-func unitCircle(i, n int) (sin, cos float64) {
-	return math.Sincos(2 * math.Pi * float64(i) / float64(n))
 }
