@@ -169,11 +169,10 @@ func guestProcess() (pid int, dir string) {
 		text, _ := os.ReadFile(t)
 		for w := range strings.FieldsSeq(string(text)) {
 			line, _ := os.ReadFile("/proc/" + w + "/cmdline")
-			for arg := range strings.SplitSeq(string(line), "\x00") {
-				if d, ok := strings.CutPrefix(arg, "uml_dir="); ok {
-					pid, _ = strconv.Atoi(w)
-					return pid, d
-				}
+			at, err := os.Readlink("/proc/" + w + "/cwd")
+			if err == nil && strings.Contains(string(line), "\x00uml_dir=") {
+				pid, _ = strconv.Atoi(w)
+				return pid, at
 			}
 		}
 	}
