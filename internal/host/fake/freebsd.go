@@ -146,13 +146,16 @@ func (f *FreeBSD) ipfw(args []string, _ []byte) (string, error) {
 	switch {
 	case len(args) == 1 && args[0] == "list":
 		return f.rules(), nil
-	case len(args) == 2 && args[0] == "delete":
-		before := len(s.Rules)
-		s.Rules = slices.DeleteFunc(s.Rules, func(r dummynet.Rule) bool { return strconv.Itoa(r.Number) == args[1] })
-		if len(s.Rules) == before {
-			return "", fmt.Errorf("ipfw: rule %s: setsockopt(IP_FW_XDEL): Invalid argument", args[1])
+	case len(args) >= 2 && args[0] == "delete": // each that is there, whatever is not
+		var missing error
+		for _, number := range args[1:] {
+			before := len(s.Rules)
+			s.Rules = slices.DeleteFunc(s.Rules, func(r dummynet.Rule) bool { return strconv.Itoa(r.Number) == number })
+			if len(s.Rules) == before {
+				missing = fmt.Errorf("ipfw: rule %s: setsockopt(IP_FW_XDEL): Invalid argument", number)
+			}
 		}
-		return "", nil
+		return "", missing
 	}
 	if n, err := strconv.Atoi(args[min(1, len(args)-1)]); err == nil && args[0] == "add" && len(args) > 3 && args[2] != "queue" && args[2] != "pipe" {
 		f.foreign = append(f.foreign, fmt.Sprintf("%05d %s", n, strings.Join(args[2:], " "))) // no rule of dummynet's

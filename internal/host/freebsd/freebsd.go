@@ -374,17 +374,20 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	}
 	out := s.Files.Restore()
 	c := ours(s)
+	rules := []string{"ipfw", "delete"} // it goes on behind one that is not there
 	foreign := append(without(s.Live, c.ShownLines()), s.Others...)
 	for _, x := range dummynet.Numbers() {
 		if x.Kind == "rule" {
 			if slices.ContainsFunc(foreign, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%05d ", x.Number)) }) {
 				continue // it was there before, and so none of ours was
 			}
-			out = append(out, host.Step{Argv: []string{"ipfw", "delete", strconv.Itoa(x.Number)}})
+			rules = append(rules, strconv.Itoa(x.Number))
 		} else if x.Kind != "sched" && !hasNumber(foreign, x.Kind, x.Number) {
 			out = append(out, host.Step{Argv: []string{"dnctl", x.Kind, "delete", strconv.Itoa(x.Number)}})
 		}
 	}
+	files := len(s.Files.Restore())
+	out = slices.Insert(out, files, host.Step{Argv: rules})
 	for _, argv := range c.Commands() {
 		out = append(out, host.Step{Argv: argv})
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // ClassRules is how many of OPNsense's rules the classes of one direction may take.
-const ClassRules = 30
+const ClassRules = 20
 
 // Where the sequence of our rules begins that divide a direction, and that of
 // the rule for all that none of them names.
