@@ -38,7 +38,7 @@ func ListenPackets(clock *Clock, address string) (*PacketServer, error) {
 	}
 	_ = c.SetReadBuffer(1 << 20)
 	s := &PacketServer{addr: c.LocalAddr().(*net.UDPAddr).AddrPort(), clock: clock, stamp: stamper{clock: clock}}
-	if s.socket, err = openPacketSocket(clock, c); err != nil {
+	if s.socket, err = openPacketSocket(c); err != nil {
 		return nil, fmt.Errorf("listen on UDP %s: %w", address, err)
 	}
 	return s, nil

@@ -16,15 +16,14 @@ import (
 // an epoll of our own that is armed, for one wake-up, when there is nothing to
 // read and nothing to collect.
 type packetSocket struct {
-	file  *os.File // the socket
-	raw   syscall.RawConn
-	six   bool
-	gate  *os.File
-	sleep *Sleeper
+	file *os.File // the socket
+	raw  syscall.RawConn
+	six  bool
+	gate *os.File
 }
 
 // openPacketSocket takes the socket over from c, which is closed.
-func openPacketSocket(clock *Clock, c *net.UDPConn) (*packetSocket, error) {
+func openPacketSocket(c *net.UDPConn) (*packetSocket, error) {
 	s := &packetSocket{}
 	a, ok := c.LocalAddr().(*net.UDPAddr)
 	fd, err := s.takeOver(c, ok && !a.IP.IsUnspecified())
@@ -41,9 +40,6 @@ func openPacketSocket(clock *Clock, c *net.UDPConn) (*packetSocket, error) {
 	}
 	if err == nil {
 		s.raw, err = s.file.SyscallConn()
-	}
-	if err == nil {
-		s.sleep, err = NewSleeper(clock)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for datagrams: %w", err), s.close())
@@ -89,9 +85,6 @@ func (s *packetSocket) send(to *Peer, b []byte) {
 
 // close ends serve.
 func (s *packetSocket) close() error {
-	if s.sleep != nil {
-		s.sleep.Close()
-	}
 	err := s.file.Close()
 	if s.gate != nil {
 		err = errors.Join(err, s.gate.Close())

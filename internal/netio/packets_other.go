@@ -7,7 +7,7 @@ import "net"
 // A packetSocket is the socket of a PacketServer.
 type packetSocket struct{ conn *net.UDPConn }
 
-func openPacketSocket(_ *Clock, c *net.UDPConn) (*packetSocket, error) {
+func openPacketSocket(c *net.UDPConn) (*packetSocket, error) {
 	return &packetSocket{conn: c}, nil
 }
 
