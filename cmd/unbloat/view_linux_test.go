@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,7 +26,12 @@ func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Termina
 	cmd.Env = append(os.Environ(), append([]string{asProgram + "=1", "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.TTY, p.TTY, p.TTY
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
+	// What runs under nohup(1) ignores SIGHUP, and so does what it starts, unless it hears the signal itself.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	err = cmd.Start()
+	signal.Stop(heard)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
