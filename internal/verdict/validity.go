@@ -109,10 +109,10 @@ func invalid(raw Raw, p *Phase) []string {
 		add("only %d of %d probes were answered in time to be counted (at least %d are needed)", p.Latency.Received, p.Latency.Sent, MinSamples)
 	}
 	if raw.ClockSteps > 0 {
-		add("this machine's clock was set %d times meanwhile", raw.ClockSteps)
+		add("this machine's clock was set %s meanwhile", times(raw.ClockSteps))
 	}
 	if raw.PathChanges > 0 {
-		add("the path to the server changed %d times meanwhile (by the answers' hop count)", raw.PathChanges)
+		add("the path to the server changed %s meanwhile (by the answers' hop count)", times(raw.PathChanges))
 	}
 	if reason := tooManyOthers(p); reason != "" {
 		add("%s", reason)
@@ -150,4 +150,12 @@ func notFull(raw Raw, p *Phase) string {
 		return "" // one is full
 	}
 	return strings.Join(why, "; ")
+}
+
+// times says how often something happened.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
