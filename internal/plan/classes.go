@@ -83,6 +83,41 @@ type Rule struct {
 	Below     unit.Size   `json:"below_bytes,omitempty" toml:"below_bytes"` // what the connection has carried both ways; 0: any
 }
 
+// EndPorts are ports by the end that has them; empty is any.
+type EndPorts struct{ Home, Far []PortRange }
+
+// PortsByEnd returns the alternatives of a rule's ports for languages that know
+// two ends alone: Port may be at either.
+func (r Rule) PortsByEnd() []EndPorts {
+	if len(r.Port) == 0 {
+		return []EndPorts{{r.HomePort, r.FarPort}}
+	}
+	return []EndPorts{{slices.Concat(r.Port, r.HomePort), r.FarPort}, {r.HomePort, slices.Concat(r.Port, r.FarPort)}}
+}
+
+// HasPorts reports whether the rule looks at ports, and so at TCP and UDP alone
+// unless it names a protocol.
+func (r Rule) HasPorts() bool { return len(r.Port)+len(r.HomePort)+len(r.FarPort) > 0 }
+
+// HiddenByNAT reports whether an address or network of the home is one that the
+// WAN does not show: a private one of IPv4 (RFC 1918).
+func HiddenByNAT(home string) bool {
+	a := addressOf(home)
+	return a.Is4() && a.IsPrivate()
+}
+
+// IsIPv4 reports whether an address or network of a rule is one of IPv4.
+func IsIPv4(s string) bool { return addressOf(s).Is4() }
+
+// addressOf returns an address, or that of a network; the zero one of anything else.
+func addressOf(s string) netip.Addr {
+	if n, err := netip.ParsePrefix(s); err == nil {
+		return n.Addr()
+	}
+	a, _ := netip.ParseAddr(s)
+	return a
+}
+
 // A DSCPWish says what marks are worth. A mark is trusted on the side that it
 // comes from; a washed direction leaves the router without marks.
 type DSCPWish struct {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +44,7 @@ func (m *maker) explicitAlone(c *Classes) {
 			why = "has no rules for marks"
 		case m.platform.name == ClearOS && slices.ContainsFunc(slices.Concat(r.Home, r.Far), func(a string) bool { return strings.Contains(a, ":") }):
 			why = "marks IPv4 alone"
-		case m.platform.name == ClearOS && r.Direction != DirectionUp && slices.ContainsFunc(r.Home, hiddenByNAT):
+		case m.platform.name == ClearOS && r.Direction != DirectionUp && slices.ContainsFunc(r.Home, HiddenByNAT):
 			if m.warning("classes: rule %q counts for the upload alone: what arrives is marked before NAT gives it to a machine", r.String()); r.Direction == DirectionDown {
 				why = "marks what arrives before NAT gives it to a machine"
 			}
@@ -53,7 +52,7 @@ func (m *maker) explicitAlone(c *Classes) {
 			why = "has no rules for that protocol"
 		case m.platform.name == OPNsense && slices.ContainsFunc(r.DSCP, unnamedDSCP):
 			why = "knows the marks be, ef, af11 to af43 and cs1 to cs7 alone"
-		case m.platform.weights && slices.ContainsFunc(r.Home, hiddenByNAT):
+		case m.platform.weights && slices.ContainsFunc(r.Home, HiddenByNAT):
 			why = "sorts packets on the WAN, where NAT has hidden the home's machines"
 		}
 		if why != "" {
@@ -71,15 +70,6 @@ func (m *maker) explicitAlone(c *Classes) {
 func unnamedDSCP(s string) bool {
 	n, err := ParseDSCP(s)
 	return err != nil || n != 0 && n != 46 && n&7 != 0 && (n&1 != 0 || n>>3 > 4 || n>>3 < 1 || n>>1&3 == 0)
-}
-
-// hiddenByNAT reports whether the WAN doesn't show an address of the home.
-func hiddenByNAT(home string) bool {
-	if n, err := netip.ParsePrefix(home); err == nil {
-		return n.Addr().Is4() && n.Addr().IsPrivate()
-	}
-	a, err := netip.ParseAddr(home)
-	return err == nil && a.Is4() && a.IsPrivate()
 }
 
 // explainExplicit gives each class its sentence where there are rules alone.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"unbloat/internal/report/letters"
 	"unbloat/internal/verdict"
@@ -75,21 +74,8 @@ func WriteComparison(w io.Writer, c Comparison) error {
 }
 
 // WriteComparisonFile writes the page into a file, which appears whole or not at all.
-func WriteComparisonFile(path string, c Comparison) (err error) {
-	f, err := createBeside(path)
-	if err != nil {
-		return fmt.Errorf("write comparison %s: %w", path, err)
-	}
-	err = WriteComparison(f, c)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return fmt.Errorf("write comparison %s: %w", path, err)
-	}
-	return nil
+func WriteComparisonFile(path string, c Comparison) error {
+	return writeWhole(path, func(w io.Writer) error { return WriteComparison(w, c) })
 }
 
 // comparison writes one table and its picture; ok is false if there is nothing

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -12,13 +13,18 @@ import (
 )
 
 // WriteFile renders the page into the file at path, in the format its name
-// asks for. The file appears whole or not at all: it is written beside path and
-// renamed, so what was there before stays if the disk is full.
-func WriteFile(path string, p Page) (err error) {
+// asks for. The file appears whole or not at all.
+func WriteFile(path string, p Page) error {
 	format, err := FormatOf(path)
 	if err != nil {
 		return err
 	}
+	return writeWhole(path, func(w io.Writer) error { return Write(format, w, p) })
+}
+
+// writeWhole makes a file that appears whole or not at all: it is written beside
+// path and renamed, so what was there before stays if the disk is full.
+func writeWhole(path string, write func(io.Writer) error) (err error) {
 	f, err := createBeside(path)
 	if err != nil {
 		return fmt.Errorf("write report %s: %w", path, err)
@@ -30,7 +36,7 @@ func WriteFile(path string, p Page) (err error) {
 			err = fmt.Errorf("write report %s: %w", path, err)
 		}
 	}()
-	if err = Write(format, f, p); err != nil {
+	if err = write(f); err != nil {
 		return err
 	}
 	if err = f.Sync(); err != nil {

@@ -372,8 +372,8 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := s.Files.Restore()
 	c := ours(s)
+	var rest []host.Step
 	rules := []string{"ipfw", "delete"} // it goes on behind one that is not there
 	foreign := append(without(s.Live, c.ShownLines()), s.Others...)
 	for _, x := range dummynet.Numbers() {
@@ -383,11 +383,10 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 			}
 			rules = append(rules, strconv.Itoa(x.Number))
 		} else if x.Kind != "sched" && !hasNumber(foreign, x.Kind, x.Number) {
-			out = append(out, host.Step{Argv: []string{"dnctl", x.Kind, "delete", strconv.Itoa(x.Number)}})
+			rest = append(rest, host.Step{Argv: []string{"dnctl", x.Kind, "delete", strconv.Itoa(x.Number)}})
 		}
 	}
-	files := len(s.Files.Restore())
-	out = slices.Insert(out, files, host.Step{Argv: rules})
+	out := append(append(s.Files.Restore(), host.Step{Argv: rules}), rest...)
 	for _, argv := range c.Commands() {
 		out = append(out, host.Step{Argv: argv})
 	}

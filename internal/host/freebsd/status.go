@@ -11,7 +11,6 @@ import (
 	"unbloat/internal/host/conf"
 	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/tc"
-	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
@@ -84,10 +83,8 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 // className says of which class a queue of ours is; "" if it is none's.
 func className(pipe string, queue int, ours bool) string {
 	n, _ := strconv.Atoi(pipe)
-	for _, c := range plan.AllClasses() {
-		if of, ok := dummynet.QueueOf(n, c); ok && ours && of == queue {
-			return " (" + string(c) + ")"
-		}
+	if c := dummynet.ClassOf(n, queue); ours && c != "" {
+		return " (" + string(c) + ")"
 	}
 	return ""
 }

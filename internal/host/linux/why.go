@@ -15,18 +15,16 @@ import (
 // Why says for both directions which class a packet of the flow has on this
 // router, and which rule of the plan decides it now.
 func Why(ctx context.Context, r host.Runner, p plan.Plan, f nft.Flow) []nft.Verdict {
-	var out []nft.Verdict
-	if p.Classes == nil || p.Classes.Behaviour == (plan.Behaviour{}) { // the router has nothing to say about it
-		for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
-			out = append(out, nft.Decide(p, d, f, nft.Connection{}, func(string, string) bool { return false }))
+	var c nft.Connection
+	in := func(string, string) bool { return false }
+	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) { // else the router has nothing to say about it
+		c = connection(ctx, r, f)
+		in = func(set, key string) bool {
+			_, err := host.Output(ctx, r, "nft", "get", "element", nft.Family, nft.TableIs, set, "{ "+key+" }")
+			return err == nil
 		}
-		return out
 	}
-	in := func(set, key string) bool {
-		_, err := host.Output(ctx, r, "nft", "get", "element", nft.Family, nft.TableIs, set, "{ "+key+" }")
-		return err == nil
-	}
-	c := connection(ctx, r, f)
+	var out []nft.Verdict
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
 		out = append(out, nft.Decide(p, d, f, c, in))
 	}

@@ -2,7 +2,6 @@ package clearos
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,22 +94,17 @@ func rules(p plan.Plan) string {
 func alternatives(r plan.Rule, d plan.Direction, add func(c plan.Class, proto, home, homePort, far, farPort string)) {
 	protocols := []string{r.Protocol}
 	switch {
-	case r.Protocol == "" && len(r.Port)+len(r.HomePort)+len(r.FarPort) > 0:
+	case r.Protocol == "" && r.HasPorts():
 		protocols = []string{"tcp", "udp"}
 	case r.Protocol == "":
 		protocols = []string{"-"}
 	}
-	type ends struct{ home, far []plan.PortRange }
-	ports := []ends{{r.HomePort, r.FarPort}}
-	if len(r.Port) > 0 {
-		ports = []ends{{slices.Concat(r.Port, r.HomePort), r.FarPort}, {r.HomePort, slices.Concat(r.Port, r.FarPort)}}
-	}
 	for _, proto := range protocols {
 		for _, home := range addresses(r.Home, d == plan.DirectionDown) {
 			for _, far := range addresses(r.Far, false) {
-				for _, e := range ports {
-					for _, hp := range portWords(e.home) {
-						for _, fp := range portWords(e.far) {
+				for _, e := range r.PortsByEnd() {
+					for _, hp := range portWords(e.Home) {
+						for _, fp := range portWords(e.Far) {
 							add(r.Class, proto, home, hp, far, fp)
 						}
 					}
@@ -127,15 +121,7 @@ func addresses(list []string, hidden bool) (out []string) {
 		return []string{"-"}
 	}
 	for _, a := range list {
-		p, err := netip.ParsePrefix(a)
-		if err != nil {
-			one, err := netip.ParseAddr(a)
-			if err != nil {
-				continue
-			}
-			p = netip.PrefixFrom(one, one.BitLen())
-		}
-		if p.Addr().Is4() && !(hidden && p.Addr().IsPrivate()) {
+		if plan.IsIPv4(a) && !(hidden && plan.HiddenByNAT(a)) {
 			out = append(out, a)
 		}
 	}

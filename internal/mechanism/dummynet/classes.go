@@ -18,6 +18,15 @@ const (
 	mostRules    = 100      // lines of ipfw(8) that a plan may have
 )
 
+// sharesOf returns what the classes of a direction get where dummynet has them:
+// their queues' CoDel takes the place of fq_codel. nil: none.
+func sharesOf(p plan.Plan, s *plan.Shaper) []plan.Share {
+	if s.AQM != plan.FQCoDel {
+		return nil
+	}
+	return p.Classes.Of(s == p.Down)
+}
+
 // classQueue returns the number of a class's queue.
 func classQueue(pipe int, c plan.Class) int {
 	return pipe*classQueueOf + 1 + slices.Index(plan.AllClasses(), c)
@@ -106,19 +115,14 @@ func alternatives(r plan.Rule) []match {
 	switch {
 	case r.Protocol == "icmp":
 		protocols = []string{"icmp", "ipv6-icmp"}
-	case r.Protocol == "" && len(r.Port)+len(r.HomePort)+len(r.FarPort) > 0:
+	case r.Protocol == "" && r.HasPorts():
 		protocols = []string{"udp", "tcp"}
-	}
-	type ends struct{ home, far []plan.PortRange }
-	ports := []ends{{r.HomePort, r.FarPort}}
-	if len(r.Port) > 0 {
-		ports = []ends{{slices.Concat(r.Port, r.HomePort), r.FarPort}, {r.HomePort, slices.Concat(r.Port, r.FarPort)}}
 	}
 	var out []match
 	for _, proto := range protocols {
 		for _, pair := range families(r.Home, r.Far) {
-			for _, e := range ports {
-				out = append(out, match{r.Class, proto, pair[0], pair[1], portList(e.home), portList(e.far), dscpOption(r.DSCP)})
+			for _, e := range r.PortsByEnd() {
+				out = append(out, match{r.Class, proto, pair[0], pair[1], portList(e.Home), portList(e.Far), dscpOption(r.DSCP)})
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package dummynet
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -53,8 +52,13 @@ func digits(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
 }
 
-// QueueOf returns the number of a class's queue below a pipe of ours, and the
-// classes of which it has one.
-func QueueOf(pipe int, c plan.Class) (int, bool) {
-	return classQueue(pipe, c), slices.Contains([]int{pipeUp, pipeDown}, pipe)
+// ClassOf returns the class of which a queue below a pipe of ours is; "" for
+// any other.
+func ClassOf(pipe, queue int) plan.Class {
+	for _, c := range plan.AllClasses() {
+		if (pipe == pipeUp || pipe == pipeDown) && classQueue(pipe, c) == queue {
+			return c
+		}
+	}
+	return ""
 }

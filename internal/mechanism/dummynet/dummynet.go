@@ -105,7 +105,7 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 		if d.s == nil {
 			continue
 		}
-		if shares := p.Classes.Of(d.s == p.Down); shares != nil && d.s.AQM == plan.FQCoDel {
+		if shares := sharesOf(p, d.s); shares != nil {
 			err = c.addClasses(d.number, *d.s, shares)
 		} else {
 			err = c.add(d.number, *d.s)
@@ -181,13 +181,14 @@ func (c *Config) addRules(p plan.Plan) {
 	for _, d := range []struct {
 		s      *plan.Shaper
 		number int
+		way    plan.Direction
 		match  string
-	}{{p.Up, pipeUp, "out xmit "}, {p.Down, pipeDown, "in recv "}} {
+	}{{p.Up, pipeUp, plan.DirectionUp, "out xmit "}, {p.Down, pipeDown, plan.DirectionDown, "in recv "}} {
 		if d.s == nil {
 			continue
 		}
-		if p.Classes.Of(d.s == p.Down) != nil && d.s.AQM == plan.FQCoDel {
-			c.addClassRules(p, map[bool]plan.Direction{true: plan.DirectionDown, false: plan.DirectionUp}[d.s == p.Down], d.number)
+		if sharesOf(p, d.s) != nil {
+			c.addClassRules(p, d.way, d.number)
 			continue
 		}
 		action := "queue"

@@ -95,7 +95,7 @@ func RenderItems(p plan.Plan) (it Items, notes []string, err error) {
 		if d.s == nil {
 			continue
 		}
-		if shares := p.Classes.Of(d.s == p.Down); shares != nil && d.s.AQM == plan.FQCoDel {
+		if shares := sharesOf(p, d.s); shares != nil {
 			if err := it.addClasses(p, plan.Direction(d.name), *d.s, shares); err != nil {
 				return Items{}, nil, fmt.Errorf("render %s: %w", d.name, err)
 			}

@@ -57,9 +57,8 @@ func (it *Items) addClasses(p plan.Plan, d plan.Direction, s plan.Shaper, shares
 			q.CoDelECN = "1"
 		}
 	}
-	list := slices.Concat(matches(p.Classes.Rules, d)) // the first that fits decides here too
 	n := 0
-	for _, m := range list {
+	for _, m := range matches(p.Classes.Rules, d) { // the first that fits decides here too
 		for _, r := range m.items(d) {
 			if n == ClassRules {
 				return fmt.Errorf("the classes' rules take more than %d of OPNsense's, which have one port or range each; join or leave out some", ClassRules)

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"net/netip"
 	"slices"
 
 	"unbloat/internal/plan"
@@ -21,7 +20,7 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
 		if r.Direction != "" && r.Direction != d || !fits(r, i, f, Connection{}, nothing) {
 			continue
 		}
-		if p.Platform == plan.ClearOS && d == plan.DirectionDown && slices.ContainsFunc(r.Home, private) {
+		if p.Platform == plan.ClearOS && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
 			continue // marked before NAT gives it to a machine
 		}
 		if ack && p.Platform == plan.OpenBSD && (r.Class == plan.Normal || r.Class == plan.Bulk) {
@@ -36,12 +35,4 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
 		return v(plan.Interactive, "an acknowledgement without data (a packet of %s)", f.Packet)
 	}
 	return v(plan.Normal, "no rule names it, and %s does not know how a flow behaves", p.Platform)
-}
-
-func private(address string) bool {
-	if n, err := netip.ParsePrefix(address); err == nil {
-		return n.Addr().Is4() && n.Addr().IsPrivate()
-	}
-	a, err := netip.ParseAddr(address)
-	return err == nil && a.Is4() && a.IsPrivate()
 }

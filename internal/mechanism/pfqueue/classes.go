@@ -86,13 +86,8 @@ func (w *ruleWriter) rule(r plan.Rule) {
 		protocols = []string{"inet proto icmp", "inet6 proto icmp6"}
 	case r.Protocol != "":
 		protocols = []string{"proto " + r.Protocol}
-	case len(r.Port)+len(r.HomePort)+len(r.FarPort) > 0:
+	case r.HasPorts():
 		protocols = []string{"proto { tcp udp }"}
-	}
-	type ends struct{ home, far []plan.PortRange }
-	ports := []ends{{r.HomePort, r.FarPort}}
-	if len(r.Port) > 0 {
-		ports = []ends{{append(slices.Clone(r.Port), r.HomePort...), r.FarPort}, {r.HomePort, append(slices.Clone(r.Port), r.FarPort...)}}
 	}
 	marks := []string{""}
 	if len(r.DSCP) > 0 {
@@ -103,9 +98,9 @@ func (w *ruleWriter) rule(r plan.Rule) {
 		}
 	}
 	for _, p := range protocols {
-		for _, e := range ports {
+		for _, e := range r.PortsByEnd() {
 			for _, m := range marks {
-				w.add(r.Class, p, end(r.Home, e.home), end(r.Far, e.far), m)
+				w.add(r.Class, p, end(r.Home, e.Home), end(r.Far, e.Far), m)
 			}
 		}
 	}
