@@ -3,6 +3,7 @@ package page_test
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,7 @@ type shape struct {
 	rtt                  time.Duration
 	down, up             unit.Rate
 	windowDown, windowUp unit.Size
-	loseEvery            int  // of a client's datagrams one in so many is lost; 0: none
+	loseEvery            int  // of a client's datagrams one in about so many is lost; 0: none
 	noUDP                bool // as a firewall has it that lets nothing but TCP through
 	late                 *lateness
 }
@@ -223,6 +224,7 @@ func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, loseEve
 	}
 	wg.Go(func() { <-quit; local.Close() })
 	peers := map[string]*peer{}
+	random := rand.New(rand.NewPCG(1, 2))
 	for {
 		data := make([]byte, piece)
 		n, from, err := local.ReadFrom(data)
@@ -231,7 +233,7 @@ func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, loseEve
 		}
 		p := peers[from.String()]
 		if p == nil {
-			p = &peer{local: local, addr: from, in: make(chan []byte, 1024), quit: quit}
+			p = &peer{local: local, addr: from, in: make(chan []byte, 1024), quit: quit, lose: 50}
 			peers[from.String()] = p
 			far, err := net.Dial("udp", target)
 			if err != nil {
@@ -245,7 +247,9 @@ func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, loseEve
 			wg.Go(func() { u.carry(wg, far, p) })
 			wg.Go(func() { d.carry(wg, p, far) })
 		}
-		if p.seen++; loseEvery > 0 && p.seen > 50 && p.seen%loseEvery == 0 {
+		if p.seen++; loseEvery > 0 && p.seen > p.lose {
+			// Where a probe and an acknowledgement take turns, an even stride hits one kind alone.
+			p.lose += loseEvery/2 + random.IntN(loseEvery+1)
 			continue
 		}
 		select {
@@ -261,6 +265,7 @@ type peer struct {
 	addr  net.Addr
 	in    chan []byte
 	seen  int // datagrams from it
+	lose  int // the next after so many is lost
 	quit  chan struct{}
 }
 
