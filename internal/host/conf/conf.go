@@ -42,6 +42,17 @@ type State struct {
 	Scope  []string `json:"scope,omitempty"`
 }
 
+// Without returns the lines that are left when each of gone is removed once.
+func Without(live, gone []string) []string {
+	out := slices.Clone(live)
+	for _, g := range gone {
+		if i := slices.Index(out, g); i >= 0 {
+			out = slices.Delete(out, i, i+1)
+		}
+	}
+	return out
+}
+
 // Observed reads what a router of files holds now on a WAN, for its status.
 func Observed(ctx context.Context, b interface {
 	Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error)

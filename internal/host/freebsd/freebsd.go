@@ -126,7 +126,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 		return nil, err
 	}
 	was := ours(s)
-	rest := without(s.Live, was.ShownLines())
+	rest := conf.Without(s.Live, was.ShownLines())
 	if err := checkForeign(p, c, was, append(slices.Clone(rest), s.Others...)); err != nil {
 		return nil, err
 	}
@@ -224,17 +224,6 @@ func checkForeign(p plan.Plan, c, was dummynet.Config, rest []string) error {
 	return errors.Join(errs...)
 }
 
-// without removes each line of gone once.
-func without(live, gone []string) []string {
-	out := slices.Clone(live)
-	for _, g := range gone {
-		if i := slices.Index(out, g); i >= 0 {
-			out = slices.Delete(out, i, i+1)
-		}
-	}
-	return out
-}
-
 // Undesire takes ours out of what is there; all else stays.
 func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
 	s, err := conf.Decode(now)
@@ -249,7 +238,7 @@ func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.Stat
 		}
 		was = o.Files.Get(RCConf)
 	}
-	s.Live = without(s.Live, ours(s).ShownLines())
+	s.Live = conf.Without(s.Live, ours(s).ShownLines())
 	rc := s.Files.Get(RCConf)
 	switch own := withoutBlock(string(rc.Content)); {
 	case rc.Exists && origin != nil && withBlock(string(was.Content)) == string(rc.Content):
@@ -375,7 +364,7 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	c := ours(s)
 	var rest []host.Step
 	rules := []string{"ipfw", "delete"} // it goes on behind one that is not there
-	foreign := append(without(s.Live, c.ShownLines()), s.Others...)
+	foreign := append(conf.Without(s.Live, c.ShownLines()), s.Others...)
 	for _, x := range dummynet.Numbers() {
 		if x.Kind == "rule" {
 			if slices.ContainsFunc(foreign, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%05d ", x.Number)) }) {

@@ -125,7 +125,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 			return nil, &host.PreconditionError{Doing: "shape " + dev, What: "there is no such interface", Remedy: "name one of those of `ifconfig -a` with --wan or --lan", Err: err}
 		}
 	}
-	rest := without(s.Live, b.ours(s, p.WAN))
+	rest := conf.Without(s.Live, b.ours(s, p.WAN))
 	own := strings.Replace(string(pf.Content), includeLine(p.WAN), "", 1)
 	if err := b.checkForeign(p, own, rest); err != nil {
 		return nil, err
@@ -209,17 +209,6 @@ func devices(p plan.Plan) []string {
 	return out
 }
 
-// without removes each line of gone once.
-func without(live, gone []string) []string {
-	out := slices.Clone(live)
-	for _, g := range gone {
-		if i := slices.Index(out, g); i >= 0 {
-			out = slices.Delete(out, i, i+1)
-		}
-	}
-	return out
-}
-
 // Undesire takes our lines, files and queues out of what is there; all else,
 // changed since or not, stays.
 func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
@@ -241,7 +230,7 @@ func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.Stat
 			continue
 		}
 		wan = strings.TrimSuffix(wan, ".conf")
-		s.Live = without(s.Live, b.ours(s, wan))
+		s.Live = conf.Without(s.Live, b.ours(s, wan))
 		s.Files = s.Files.Without(f.Path)
 		if pf := s.Files.Get(PfConf); pf.Exists {
 			own := strings.Replace(string(pf.Content), includeLine(wan), "", 1)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"unbloat/internal/apply"
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
 	"unbloat/internal/host/linux"
@@ -71,7 +72,14 @@ func carryOut(t *testing.T, f *fake.Linux, p plan.Plan, lines []string) {
 			t.Fatalf("%s: %s", line, errOut)
 		}
 	}
-	b := &linux.Backend{Runner: f}
+	if steps, diffs := missing(t, &linux.Backend{Runner: f}, p); len(steps)+len(diffs) > 0 {
+		t.Fatalf("the script does not give the plan: %q %q", steps, diffs)
+	}
+}
+
+// missing returns what a router lacks of a plan, and the steps that lead there.
+func missing(t *testing.T, b apply.Backend, p plan.Plan) ([]host.Step, []string) {
+	t.Helper()
 	now, err := b.Observe(t.Context(), p, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -80,9 +88,11 @@ func carryOut(t *testing.T, f *fake.Linux, p plan.Plan, lines []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if steps, diffs, err := b.Compare(now, want); len(steps)+len(diffs) > 0 || err != nil {
-		t.Fatalf("the script does not give the plan: %q %q %v", steps, diffs, err)
+	steps, diffs, err := b.Compare(now, want)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return steps, diffs
 }
 
 // shell runs a function of the script, with tc and ip that only say what they
