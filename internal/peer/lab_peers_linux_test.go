@@ -13,8 +13,8 @@ import (
 	"unbloat/unit"
 )
 
-// Every protocol with load finds the same line: goodput ± 3 %, and the fifth
-// of a second that its buffers hold.
+// Every protocol with load finds the same line, and believes itself: goodput
+// ± 3 %, and the fifth of a second that its buffers hold.
 func TestProtocolsAgree(t *testing.T) {
 	if !labtest.Inside(t, home(30*unit.MbitPerSecond, 5*unit.MbitPerSecond, 0)) {
 		return
@@ -29,6 +29,9 @@ func TestProtocolsAgree(t *testing.T) {
 			t.Logf("%s %s: p50 %.1f, p95 %.1f ms, down %.2f, up %.2f Mbit/s", server, p.Name, p.Latency.RTTMs.P50, p.Latency.RTTMs.P95, p.GoodputDownBps/1e6, p.GoodputUpBps/1e6)
 		}
 		t.Logf("%s: grade %q, %q", server, got.Grade, got.InvalidReasons)
+		if !got.Valid {
+			t.Errorf("%s: %q", server, got.InvalidReasons)
+		}
 		const tcp = 1448.0 / 1514
 		if down := got.Download.GoodputDownBps / (30e6 * tcp); math.Abs(down-1) > 0.03 {
 			t.Errorf("%s: download %.3f of the line", server, down)

@@ -87,6 +87,26 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// What an upload put into a queue beyond the interface is ours, also where the
+// probes do not tell the ways apart; what is beyond that is not.
+func TestOthersIsNotTheQueue(t *testing.T) {
+	second := Quantiles{Max: 1000}
+	for name, l := range map[string]Latency{"stamped": {UpMs: second}, "round trips": {IncreaseMs: second, OneWayUnknown: true}} {
+		p := &Phase{GoodputUpBps: 5e6, Seconds: 6.5, Latency: l}
+		grown := 5e6 * ownOverhead / p.Seconds
+		for _, c := range []struct {
+			others float64
+			bad    bool
+		}{{0, false}, {1e6, true}} {
+			raw := Raw{Wire: Counted{Known: true, Up: 5e6*ownOverhead + grown + c.others}}
+			p.OthersDownBps, p.OthersUpBps = others(raw, p)
+			if why := tooManyOthers(p); (why != "") != c.bad {
+				t.Errorf("%s, %.0f bit/s of others: %q", name, c.others, why)
+			}
+		}
+	}
+}
+
 // The median of several runs is one of them, and half must be valid.
 func TestMedianRun(t *testing.T) {
 	run := func(valid bool, increase float64) *Test {

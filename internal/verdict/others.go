@@ -37,12 +37,17 @@ func others(raw Raw, p *Phase) (down, up float64) {
 }
 
 // queued returns the rate at which the queue beyond the interface may have
-// grown: what has left upward and not arrived is ours all the same.
+// grown: what has left upward and not arrived is ours all the same. Where the
+// ways are not told apart, all of the increase may be upward.
 func queued(p *Phase) float64 {
 	if p.Seconds <= 0 {
 		return 0
 	}
-	return p.Latency.UpMs.Max / 1e3 * p.GoodputUpBps * ownOverhead / p.Seconds
+	ms := p.Latency.UpMs.Max
+	if p.Latency.OneWayUnknown {
+		ms = p.Latency.IncreaseMs.Max
+	}
+	return ms / 1e3 * p.GoodputUpBps * ownOverhead / p.Seconds
 }
 
 // resent returns the rate of what a group of senders sent again.
