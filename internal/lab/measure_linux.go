@@ -111,6 +111,9 @@ func (a *agent) tune(ctx context.Context) (*plan.Plan, *TuneResult, error) {
 	down, up := FlowsOf(a.g.Scenario)
 	args := []string{"tune", "--server", Server(), "--wan", RouterWAN, "--lan", RouterLAN, "--json",
 		"--flows-down", strconv.Itoa(down), "--flows-up", strconv.Itoa(up)}
+	if goal := a.g.Scenario.Test.Goal; goal > 0 {
+		args = append(args, "--goal", goal.String())
+	}
 	cmd := a.unbloat(ctx, NodeRouter, args...)
 	cmd.Stderr = io.MultiWriter(os.Stderr) // through a pipe: a console would be taken for a terminal
 	var out bytes.Buffer

@@ -26,8 +26,9 @@ const (
 	swarmPeers  = 20
 	namesASec   = 60
 	flowsKept   = 8192
-	// Of HTB's classes, for downloads: see patientClasses.
+	// Of a download's queues: see patientClasses and patientTins.
 	patientPackets = 128
+	cakeTargets    = 20 // CAKE's interval, in targets
 	mostPatient    = 60 * time.Millisecond
 	mostFlows      = 1 << 18
 )
@@ -181,6 +182,9 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 	switch {
 	case s.AQM == CAKE:
 		s.Tins, s.PacketRules = tinsForRules, nil
+		if d == DirectionDown && m.wishes.Interval == 0 {
+			m.patientTins(s)
+		}
 	case d == DirectionDown && m.platform.htb && m.wishes.Target == 0 && m.wishes.Interval == 0:
 		m.patientClasses(s)
 	}
@@ -202,6 +206,22 @@ func (m *maker) patientClasses(s *Shaper) {
 	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == "down.target" || r.Field == "down.interval" })
 	m.because("down.target", ms(s.Target), "%d full packets, at most %s: what is dropped has crossed the line already, and with many connections too many drops would fill it; calm flows do not wait in these queues", patientPackets, ms(mostPatient))
 	m.because("down.interval", ms(s.Interval), "a sender's round trip")
+}
+
+// patientTins lets a download's queue hold one full packet of each of the
+// connections that it was asked to suit. None of them can have less than two on
+// the way (RFC 5681), so a CoDel that wants a shorter queue drops what has
+// crossed the line already and makes nobody slower.
+func (m *maker) patientTins(s *Shaper) {
+	n := m.wishes.FlowsDown
+	target := min(s.Rate.Time(s.WireSize(fullIP)*unit.Size(n)), mostPatient)
+	interval := (target * cakeTargets).Truncate(time.Millisecond)
+	if interval <= max(s.Interval, usualInterval) {
+		return
+	}
+	s.Interval = interval
+	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == "down.interval" })
+	m.because("down.interval", ms(s.Interval), "its target is a twentieth, %s: one full packet of each of %d connections, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostPatient))
 }
 
 // htbShare is what HTB guarantees each class, in per cent of the line.

@@ -88,6 +88,7 @@ type Wishes struct {
 	Quantum   unit.Size     `json:"quantum,omitempty"`     // fq_codel only
 	Tins      string        `json:"tins,omitempty"`        // CAKE only; "": besteffort
 	AckFilter *bool         `json:"ack_filter,omitempty"`  // CAKE only; nil: by the line's asymmetry
+	FlowsDown int           `json:"flows_down,omitempty"`  // CAKE with classes: how many downloads at once the queue is to suit; 0: a few
 	Classes   ClassWishes   `json:"classes,omitzero"`
 }
 

@@ -181,6 +181,38 @@ func TestLowRateRules(t *testing.T) {
 	}
 }
 
+// A download that is to suit many connections has room for a packet of each;
+// one that is not has none for them, nor has the upload.
+func TestQueueForManyDownloads(t *testing.T) {
+	for _, c := range []struct {
+		flows    int
+		down     unit.Rate
+		interval time.Duration // 0: as for a few
+	}{
+		{0, 26 * mbit, 0},
+		{4, 26 * mbit, 0},
+		{100, 26 * mbit, 931 * time.Millisecond}, // 20 × 100 × 1514 bytes
+		{100, 5 * mbit, 1200 * time.Millisecond}, // at most 60 ms of queue
+		{1000, gbit, 242 * time.Millisecond},
+	} {
+		line := Line{Down: c.down * 2, Up: 5 * mbit, RTT: 20 * time.Millisecond}
+		rates := Wishes{Down: RateWish{Rate: c.down}, Up: RateWish{Rate: 5 * mbit}}
+		few := mustMake(t, line, linux(CAKE), rates)
+		rates.FlowsDown = c.flows
+		p := mustMake(t, line, linux(CAKE), rates)
+		want := c.interval
+		if want == 0 {
+			want = few.Down.Interval
+		}
+		if p.Down.Interval != want || p.Up.Interval != few.Up.Interval {
+			t.Errorf("%d downloads at %v: %v down, %v up; want %v", c.flows, c.down, p.Down.Interval, p.Up.Interval, want)
+		}
+		if q := p.WithRates(c.down/2, mbit); q.Basis.Wishes.FlowsDown != c.flows {
+			t.Errorf("%d downloads become %d at other rates", c.flows, q.Basis.Wishes.FlowsDown)
+		}
+	}
+}
+
 func TestGoalIsThreeHalfPacketTimes(t *testing.T) {
 	for _, c := range []struct {
 		down, up unit.Rate

@@ -306,6 +306,7 @@ func (m *maker) checkWishesFit() error {
 		return refuse("tins", "has no tins and no ACK filter; only CAKE has")
 	}
 	return errors.Join(
+		within("flows_down", w.FlowsDown, 0, mostFlows),
 		within("limit", w.Limit, 0, (&Shaper{AQM: m.aqm}).mostLimit(m.platform)),
 		within("flows", w.Flows, 0, m.platform.flows),
 		checkQuantum("quantum", w.Quantum, m.platform))

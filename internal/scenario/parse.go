@@ -173,6 +173,7 @@ func (p *parser) test(t table) Test {
 		Idle:      t.duration("idle", false, time.Hour),
 		FlowsDown: t.integer("flows_down", 0, 1, maxFlows),
 		FlowsUp:   t.integer("flows_up", 0, 1, maxFlows),
+		Goal:      t.duration("goal", false, 10*time.Second),
 	}
 	t.end()
 	return x

@@ -50,13 +50,14 @@ type Probe struct {
 	Bytes    int           `json:"bytes,omitempty"` // UDP payload
 }
 
-// Test says how long and with how many flows the phases run. Zero values take
-// the measuring defaults.
+// Test says how long and with how many flows the phases run, and what the tuner
+// is to hold. Zero values take the defaults of measuring and tuning.
 type Test struct {
 	Seconds   time.Duration `json:"seconds,omitempty"` // of each phase under load
 	Idle      time.Duration `json:"idle,omitempty"`
 	FlowsDown int           `json:"flows_down,omitempty"` // where the scenario brings no loads
 	FlowsUp   int           `json:"flows_up,omitempty"`
+	Goal      time.Duration `json:"goal,omitempty"` // p95 increase
 }
 
 // Home says how the home's machines are.

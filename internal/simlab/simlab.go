@@ -128,7 +128,7 @@ func (h *house) tune(ctx context.Context) (*plan.Plan, *lab.TuneResult, error) {
 		return nil, nil, err
 	}
 	down, up := lab.FlowsOf(h.scenario)
-	res, err := tune.Run(ctx, tune.Config{Facts: known, FlowsDown: down, FlowsUp: up, Now: h.Now}, h, h)
+	res, err := tune.Run(ctx, tune.Config{Goal: h.scenario.Test.Goal, Facts: known, FlowsDown: down, FlowsUp: up, Now: h.Now}, h, h)
 	if err != nil {
 		return nil, nil, err
 	}

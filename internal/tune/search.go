@@ -70,6 +70,16 @@ func NewSearch(line Rates, goal time.Duration, trials int) *Search {
 	}
 }
 
+// StartDown makes the search begin at, and never go above, the highest step of
+// the download that is at most the given share of the line.
+func (s *Search) StartDown(share float64) {
+	a := &s.down
+	for !a.last() && topDown*steps[a.at] > share {
+		a.fail = a.at
+		a.at++
+	}
+}
+
 // Next returns the rates to try, or false when there is nothing left to learn.
 func (s *Search) Next() (Rates, bool) {
 	if s.trialsLeft <= 0 || s.down.fixed && s.up.fixed {

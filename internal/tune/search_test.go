@@ -118,3 +118,27 @@ func TestSearchLower(t *testing.T) {
 		t.Errorf("after the download failed at %v: %v, %v", top, next, more)
 	}
 }
+
+// A search that is told where to start begins at the step below, stops there if
+// it holds, and goes down if it does not; never above.
+func TestSearchStartDown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawModel(t)
+		share := rapid.Float64Range(0.3, 1).Draw(t, "share")
+		s := NewSearch(m.line, 5*time.Millisecond, 12)
+		s.StartDown(share)
+		lowest := m.line.Down.Scale(topDown * steps[len(steps)-1])
+		first, held := s.rates(), false
+		for r, more := s.Next(); more; r, more = s.Next() {
+			if r.Down > first.Down || r.Down > m.line.Down.Scale(share) && r.Down != lowest {
+				t.Fatalf("tries %v, after %v and below a share of %.3f", r, first, share)
+			}
+			o := m.try(r)
+			held = held || o.Increase <= 5*time.Millisecond && r == first
+			s.Observe(o)
+		}
+		if best, ok := s.Best(); held && (!ok || best.Down != first.Down) {
+			t.Fatalf("%v held, and the best is %v", first, best)
+		}
+	})
+}

@@ -13,9 +13,6 @@ const (
 	Deciding Doing = "deciding"
 )
 
-// MostTime is the longest that a tuning occupies the line.
-const MostTime = lineBudget
-
 // A Stage tells how far a tuning has come.
 type Stage struct {
 	Doing    Doing

@@ -42,6 +42,7 @@ type Trial struct {
 	DownMs     float64 `json:"down_ms"`     // p95 of each way
 	UpMs       float64 `json:"up_ms"`
 	Held       bool    `json:"held"`
+	Unproven   string  `json:"unproven,omitempty"` // why its load proves nothing; "" if it filled the line
 }
 
 // A Meter measures the line; *measure.Client is one.
@@ -72,20 +73,10 @@ type Config struct {
 	Now                func() time.Time    // nil: time.Now
 }
 
-// Lengths of the phases: two full tests and six trials fit into two minutes of
-// line time.
 const (
-	idleTime    = 4 * time.Second
-	loadTime    = 8 * time.Second
-	trialTime   = 7 * time.Second
-	head        = 2 * time.Second
-	tail        = 250 * time.Millisecond
-	lineBudget  = 120 * time.Second
-	mostTrials  = 5
-	reserve     = 3 * time.Second // connecting, commands, draining
-	leastShare  = 2.0 / 3         // of the goodput, below which faster calls are too dear
-	payloadIn   = 1448            // of a full TCP segment with timestamps
-	payloadFrom = 1514            // of the frame that carries it
+	leastShare  = 2.0 / 3 // of the goodput, below which faster calls are too dear
+	payloadIn   = 1448    // of a full TCP segment with timestamps
+	payloadFrom = 1514    // of the frame that carries it
 )
 
 // ErrInvalid is wrapped when a measurement cannot be trusted, so that nothing
@@ -114,6 +105,7 @@ type tuning struct {
 	meter  Meter
 	router Router
 	begun  time.Time
+	pace   pace
 	idle   measure.RawPhase
 	result *Result
 	search *Search // nil: it has not begun
@@ -135,7 +127,7 @@ func newTuning(c Config, m Meter, r Router) *tuning {
 	if c.Watch == nil {
 		c.Watch = func(Stage) {}
 	}
-	return &tuning{Config: c, meter: m, router: r, begun: c.Now(), result: &Result{Schema: Schema, Trials: []Trial{}}}
+	return &tuning{Config: c, meter: m, router: r, begun: c.Now(), pace: paceOf(c.FlowsDown), result: &Result{Schema: Schema, Trials: []Trial{}}}
 }
 
 func (t *tuning) elapsed() time.Duration { return t.Now().Sub(t.begun) }
@@ -156,6 +148,7 @@ func (t *tuning) run(ctx context.Context) error {
 		return err
 	}
 	t.search = NewSearch(line, t.Goal, mostTrials)
+	t.many()
 	if err := t.try(ctx, p); err != nil {
 		return err
 	}
@@ -164,6 +157,20 @@ func (t *tuning) run(ctx context.Context) error {
 	}
 	t.watch(Deciding, Rates{})
 	return t.decide(ctx)
+}
+
+// many lets a search with many downloads begin where the queue that they leave
+// in front of the line drains soon, and every phase wait until it has.
+func (t *tuning) many() {
+	if t.FlowsDown < manyFlows {
+		return
+	}
+	queue := unit.FromMs(t.result.Before.Download.Latency.DownMs.P95)
+	t.search.StartDown(drainShare(queue))
+	start := t.search.rates()
+	t.pace = t.pace.draining(queue, start.Down, t.search.line.Down)
+	t.Say(fmt.Sprintf("%d downloads leave %.0f ms of queue in front of the line, which drain in %.0f s at %s: the search begins there",
+		t.FlowsDown, unit.Ms(queue), (t.pace.head - head).Seconds(), start.Down.Short()))
 }
 
 // baseline measures the line as it is, and from it what it carries.
@@ -207,9 +214,9 @@ func carried(goodput float64, raw measure.RawPhase) unit.Rate {
 // phases measures the loaded phases, and idle before them if asked to.
 func (t *tuning) phases(ctx context.Context, withIdle bool) ([]measure.RawPhase, error) {
 	specs := []measure.PhaseSpec{
-		{Name: verdict.PhaseDownload, Duration: loadTime, FlowsDown: t.FlowsDown},
-		{Name: verdict.PhaseUpload, Duration: loadTime, FlowsUp: t.FlowsUp},
-		{Name: verdict.PhaseBoth, Duration: loadTime, FlowsDown: t.FlowsDown, FlowsUp: t.FlowsUp},
+		{Name: verdict.PhaseDownload, Duration: t.pace.load, FlowsDown: t.FlowsDown},
+		{Name: verdict.PhaseUpload, Duration: t.pace.load, FlowsUp: t.FlowsUp},
+		{Name: verdict.PhaseBoth, Duration: t.pace.load, FlowsDown: t.FlowsDown, FlowsUp: t.FlowsUp},
 	}
 	raws := []measure.RawPhase{t.idle}
 	if withIdle {
@@ -232,7 +239,7 @@ func (t *tuning) phases(ctx context.Context, withIdle bool) ([]measure.RawPhase,
 func (t *tuning) phase(ctx context.Context, spec measure.PhaseSpec) (*measure.RawPhase, error) {
 	spec.Progress, spec.CC = t.Progress, t.CC
 	if spec.FlowsDown+spec.FlowsUp > 0 {
-		spec.CutHead, spec.CutTail = head, tail
+		spec.CutHead, spec.CutTail = t.pace.head, tail
 	}
 	return t.meter.Phase(ctx, spec)
 }
@@ -247,119 +254,8 @@ func (t *tuning) plan(line Rates) (plan.Plan, error) {
 	w := t.Wishes
 	w.Goal = t.Goal
 	w.Down, w.Up = plan.RateWish{Fraction: topDown}, plan.RateWish{Fraction: topUp}
+	if t.FlowsDown >= manyFlows {
+		w.FlowsDown = t.FlowsDown
+	}
 	return plan.Make(l, t.Facts, w)
-}
-
-// try tries rates under load both ways, which is the hardest, until the
-// search has found the best or time runs short.
-func (t *tuning) try(ctx context.Context, p plan.Plan) error {
-	for {
-		rates, more := t.search.Next()
-		if !more || t.elapsed() > lineBudget-trialTime-3*loadTime-reserve {
-			return nil
-		}
-		t.watch(Trying, rates)
-		if err := t.router.Shape(ctx, p.WithRates(rates.Down, rates.Up)); err != nil {
-			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
-		}
-		raw, err := t.phase(ctx, measure.PhaseSpec{
-			Name: verdict.PhaseBoth, Duration: trialTime, FlowsDown: t.FlowsDown, FlowsUp: t.FlowsUp,
-		})
-		if err != nil {
-			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
-		}
-		test := t.meter.Judge("trial", []measure.RawPhase{t.idle, *raw})
-		if err := valid(test); err != nil {
-			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
-		}
-		o := observe(test.Both)
-		t.search.Observe(o)
-		t.note(rates, o)
-	}
-}
-
-func (t *tuning) note(rates Rates, o Observation) {
-	held := o.Increase <= t.Goal
-	t.result.Trials = append(t.result.Trials, Trial{
-		Rates: rates, IncreaseMs: unit.Ms(o.Increase), DownMs: unit.Ms(o.Down), UpMs: unit.Ms(o.Up), Held: held,
-	})
-	word := "too much"
-	if held {
-		word = "holds the goal"
-	}
-	t.Say(fmt.Sprintf("tried %s down, %s up: p95 rises by %.1f ms (%.1f down, %.1f up): %s",
-		rates.Down.Short(), rates.Up.Short(), unit.Ms(o.Increase), unit.Ms(o.Down), unit.Ms(o.Up), word))
-}
-
-func observe(p *verdict.Phase) Observation {
-	l := p.Latency
-	return Observation{unit.FromMs(l.IncreaseMs.P95), unit.FromMs(l.DownMs.P95), unit.FromMs(l.UpMs.P95)}
-}
-
-// check measures all phases at the best rates. If one does not hold the goal,
-// it looks below once more as long as there is time.
-func (t *tuning) check(ctx context.Context, p plan.Plan) error {
-	s := t.search
-	for {
-		rates, _ := s.Best()
-		best := p.WithRates(rates.Down, rates.Up)
-		t.Say(fmt.Sprintf("checking %s down, %s up in every phase", rates.Down.Short(), rates.Up.Short()))
-		t.watch(Checking, rates)
-		if err := t.router.Shape(ctx, best); err != nil {
-			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
-		}
-		raws, err := t.phases(ctx, false)
-		if err != nil {
-			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
-		}
-		test := t.meter.Judge("after", raws)
-		if err := valid(test); err != nil {
-			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
-		}
-		t.result.Plan, t.result.After = &best, test
-		t.result.GoalHeld = worst(test) <= t.result.GoalMs
-		if t.result.GoalHeld || t.elapsed() > lineBudget-3*loadTime-reserve {
-			return nil
-		}
-		s.Lower(observe(worstPhase(test)), 1)
-		next, more := s.Next()
-		if !more || next == rates {
-			return nil
-		}
-		s.best = next
-	}
-}
-
-// decide keeps the shaping if it is better, beyond what chance may do.
-func (t *tuning) decide(ctx context.Context) error {
-	res := t.result
-	name := worstName(res.Before)
-	before, after := named(res.Before, name), named(res.After, name)
-	res.ImprovementMs = verdict.ImprovementP95(before, after)
-	share := min(ratio(res.After.Download.GoodputDownBps, res.Before.Download.GoodputDownBps),
-		ratio(res.After.Upload.GoodputUpBps, res.Before.Upload.GoodputUpBps))
-	switch {
-	case res.ImprovementMs == nil || res.ImprovementMs.Lo <= 0 || worst(res.After) >= worst(res.Before):
-		res.Reason = fmt.Sprintf("no better: p95 under load rose by %.1f ms before and by %.1f ms after", worst(res.Before), worst(res.After))
-		return nil
-	case share < leastShare:
-		res.Reason = fmt.Sprintf("too dear: of the throughput only %.0f %% would be left", 100*share)
-		return nil
-	}
-	if err := t.router.Commit(ctx, *res.Plan); err != nil {
-		return fmt.Errorf("keep the shaping: %w", err)
-	}
-	res.Kept = true
-	res.Reason = fmt.Sprintf("better: p95 under load rose by %.1f ms before and by %.1f ms after", worst(res.Before), worst(res.After))
-	if !res.GoalHeld {
-		res.Reason += fmt.Sprintf("; the goal of %.1f ms was not reached", res.GoalMs)
-	}
-	return nil
-}
-
-func valid(t *verdict.Test) error {
-	if t.Valid {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrInvalid, join(t.InvalidReasons))
 }

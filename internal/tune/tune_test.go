@@ -5,11 +5,13 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/tune/tunetest"
 	"unbloat/internal/verdict"
+	"unbloat/unit"
 )
 
 // A fakeLine is a router, and the line behind it, on which things go wrong.
@@ -19,12 +21,14 @@ type fakeLine struct {
 	fail   error // of the phase named failAt
 	failAt string
 	shapes int
+	rates  Rates // shaped to
+	specs  []measure.PhaseSpec
 	calls  []string
 	commit error
 }
 
 func (f *fakeLine) Phase(ctx context.Context, s measure.PhaseSpec) (*measure.RawPhase, error) {
-	f.calls = append(f.calls, s.Name)
+	f.calls, f.specs = append(f.calls, s.Name), append(f.specs, s)
 	if f.fail != nil && s.Name == f.failAt && (f.shapes > 0 || f.failAt != verdict.PhaseBoth) {
 		return nil, f.fail
 	}
@@ -32,8 +36,8 @@ func (f *fakeLine) Phase(ctx context.Context, s measure.PhaseSpec) (*measure.Raw
 	return f.Line.Phase(ctx, s)
 }
 
-func (f *fakeLine) Shape(context.Context, plan.Plan) error {
-	f.shaped = true
+func (f *fakeLine) Shape(_ context.Context, p plan.Plan) error {
+	f.shaped, f.rates = true, Rates{p.DownBps, p.UpBps}
 	f.shapes++
 	f.calls = append(f.calls, "shape")
 	return nil
@@ -50,8 +54,10 @@ func (f *fakeLine) Revert(context.Context) error {
 	return nil
 }
 
-func tuneFake(f *fakeLine) (*Result, error) {
-	c := Config{Facts: plan.Facts{Platform: plan.Linux, WAN: "wan", IFB: true}, Now: f.Now}
+func tuneFake(f *fakeLine) (*Result, error) { return tuneMany(f, 0) }
+
+func tuneMany(f *fakeLine, flows int) (*Result, error) {
+	c := Config{FlowsDown: flows, FlowsUp: flows, Facts: plan.Facts{Platform: plan.Linux, WAN: "wan", IFB: true}, Now: f.Now}
 	return Run(context.Background(), c, f, f)
 }
 
@@ -70,12 +76,13 @@ func TestRunKeepsWhatIsBetter(t *testing.T) {
 func TestRunUndoes(t *testing.T) {
 	broken := errors.New("the line is gone")
 	for name, f := range map[string]*fakeLine{
-		"no better":              {Line: tunetest.Line{Useless: true}},
-		"good as it is":          {Line: tunetest.Line{Good: true}},
-		"not to be trusted":      {Line: tunetest.Line{Invalid: true}},
-		"breaks in the download": {fail: broken, failAt: verdict.PhaseDownload},
-		"breaks in a trial":      {fail: broken, failAt: verdict.PhaseBoth},
-		"cannot be committed":    {commit: broken},
+		"no better":               {Line: tunetest.Line{Useless: true}},
+		"good as it is":           {Line: tunetest.Line{Good: true}},
+		"not to be trusted":       {Line: tunetest.Line{Invalid: true}},
+		"breaks in the download":  {fail: broken, failAt: verdict.PhaseDownload},
+		"breaks in a trial":       {fail: broken, failAt: verdict.PhaseBoth},
+		"cannot be committed":     {commit: broken},
+		"never full, once shaped": risesAbove(0),
 	} {
 		r, err := tuneFake(f)
 		if r.Kept || r.Reason == "" || f.calls[len(f.calls)-1] != "revert" {
@@ -84,7 +91,7 @@ func TestRunUndoes(t *testing.T) {
 		if (f.fail != nil || f.commit != nil) && !errors.Is(err, broken) {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if f.Invalid && !errors.Is(err, ErrInvalid) {
+		if (f.Invalid || f.Rising != nil) && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if f.Good && f.shapes > 0 {
@@ -98,5 +105,54 @@ func TestRunStopsWhenInterrupted(t *testing.T) {
 	r, err := tuneFake(f)
 	if !errors.Is(err, context.Canceled) || r.Kept || f.calls[len(f.calls)-1] != "revert" {
 		t.Errorf("%v, kept %v: %v", err, r.Kept, f.calls)
+	}
+}
+
+// risesAbove is a line whose rates have not settled when a phase ends while the
+// download is shaped to more than the given rate.
+func risesAbove(most unit.Rate) *fakeLine {
+	f := &fakeLine{}
+	f.Rising = func(s measure.PhaseSpec) bool { return f.shaped && s.FlowsDown > 0 && f.rates.Down > most }
+	return f
+}
+
+// Rates that still rise in a trial prove nothing of it, and don't end the
+// tuning: it goes on below.
+func TestRunGoesOnBelowWhatIsNotSettled(t *testing.T) {
+	r, err := tuneFake(risesAbove(28.8e6))
+	if err != nil || !r.Kept || !r.GoalHeld || r.Plan.DownBps > 28.8e6 {
+		t.Fatalf("%v, kept %v, goal held %v (%s)", err, r.Kept, r.GoalHeld, r.Reason)
+	}
+	for _, x := range r.Trials {
+		if rises := x.Down > 28.8e6; x.Held == rises || (x.Unproven == "") == rises {
+			t.Errorf("trial %+v", x)
+		}
+	}
+}
+
+// With many downloads the search begins where their queue, half of the second
+// that this line holds, drains within six seconds, and every phase behind the
+// shaper waits for that; with a few nothing waits.
+func TestRunWaitsForManyToDrain(t *testing.T) {
+	f := &fakeLine{}
+	r, err := tuneMany(f, 100)
+	if err != nil || !r.Kept || !r.GoalHeld {
+		t.Fatalf("%v, kept %v, goal held %v (%s)", err, r.Kept, r.GoalHeld, r.Reason)
+	}
+	left := 1 - float64(r.Plan.DownBps)/float64(r.LineDownBps)
+	if drain := 0.5 / left; drain > 6 || drain < 4 || r.Plan.Basis.Wishes.FlowsDown != 100 || r.Plan.Down.Interval < 850*time.Millisecond {
+		t.Errorf("%v of %v drains in %.1f s; interval %v", r.Plan.DownBps, r.LineDownBps, drain, r.Plan.Down.Interval)
+	}
+	if r.LineSeconds > MostTime(100).Seconds() || MostTime(100) <= MostTime(31) {
+		t.Errorf("it took %.0f s", r.LineSeconds)
+	}
+	for i, s := range f.specs {
+		if wait := s.CutHead - head; i > 3 && (wait < 4*time.Second || wait > 6*time.Second || s.Duration <= s.CutHead+loadTime/2) || i <= 3 && wait > 0 {
+			t.Errorf("phase %d, %s: %v, of which %v are not counted", i, s.Name, s.Duration, s.CutHead)
+		}
+	}
+	few := &fakeLine{}
+	if r, err = tuneMany(few, manyFlows-1); err != nil || r.Plan.Basis.Wishes.FlowsDown != 0 || few.specs[4].CutHead != head {
+		t.Errorf("with fewer: %v, %+v", err, r.Plan.Basis.Wishes)
 	}
 }

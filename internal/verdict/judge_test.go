@@ -124,44 +124,50 @@ func TestInvalid(t *testing.T) {
 		name   string
 		phases []fake
 		reason string // "" is valid
+		// unfilled: nothing else speaks against it
+		unfilled bool
 	}{
-		{"sound", []fake{idle, down}, ""},
-		{"no idle phase", []fake{down}, "no idle phase"},
-		{"busy machine", []fake{idle, with(down, func(r *Raw) { r.CPU = 0.86 })}, "busiest processor"},
-		{"almost busy machine", []fake{idle, with(down, func(r *Raw) { r.CPU = 0.85 })}, ""},
-		{"busy server", []fake{idle, with(down, func(r *Raw) { r.ServerCPU = 0.9 })}, "server's busiest"},
-		{"late probes", []fake{idle, {name: PhaseDownload, rtt: always(ms20), down: 1e6, late: 1100 * time.Microsecond}}, "left late"},
+		{"sound", []fake{idle, down}, "", false},
+		{"no idle phase", []fake{down}, "no idle phase", false},
+		{"busy machine", []fake{idle, with(down, func(r *Raw) { r.CPU = 0.86 })}, "busiest processor", false},
+		{"almost busy machine", []fake{idle, with(down, func(r *Raw) { r.CPU = 0.85 })}, "", false},
+		{"busy server", []fake{idle, with(down, func(r *Raw) { r.ServerCPU = 0.9 })}, "server's busiest", false},
+		{"late probes", []fake{idle, {name: PhaseDownload, rtt: always(ms20), down: 1e6, late: 1100 * time.Microsecond}}, "left late", false},
 		{"skipped probes", []fake{idle, with(down, func(r *Raw) {
 			r.Skips = []probe.Skip{{At: r.From.Add(time.Second), Probes: 20, Lateness: 200 * time.Millisecond}}
-		})}, "left late"},
-		{"clock set", []fake{idle, with(down, func(r *Raw) { r.ClockSteps = 1 })}, "clock was set"},
-		{"no answers", []fake{idle, {name: PhaseDownload, rtt: always(ms20), down: 1e6, lost: func(int) bool { return true }}}, "answered"},
-		{"broken flow", []fake{idle, with(down, func(r *Raw) { r.Broken = []string{"flow 1: reset"} })}, "broke off"},
-		{"nothing arrived", []fake{idle, with(down, func(r *Raw) { clear(r.Down[0].Bytes) })}, "nothing arrived"},
+		})}, "left late", false},
+		{"clock set", []fake{idle, with(down, func(r *Raw) { r.ClockSteps = 1 })}, "clock was set", false},
+		{"no answers", []fake{idle, {name: PhaseDownload, rtt: always(ms20), down: 1e6, lost: func(int) bool { return true }}}, "answered", false},
+		{"broken flow", []fake{idle, with(down, func(r *Raw) { r.Broken = []string{"flow 1: reset"} })}, "broke off", false},
+		{"nothing arrived", []fake{idle, with(down, func(r *Raw) { clear(r.Down[0].Bytes) })}, "nothing arrived", true},
 		{"still rising", []fake{idle, with(down, func(r *Raw) {
 			for i := range r.Down[0].Bytes {
 				r.Down[0].Bytes[i] = int64(i * 1000)
 			}
-		})}, "still rising"},
+		})}, "still rising", true},
 		{"idle sender", []fake{idle, with(down, func(r *Raw) {
 			for i := range r.DownSenders[0] {
 				r.DownSenders[0][i].Busy /= 2
 			}
-		})}, "data in flight for only 50 %"},
-		{"held back, no queue", []fake{idle, with(down, held)}, "held back by their own buffers"},
+		})}, "data in flight for only 50 %", true},
+		{"held back, no queue", []fake{idle, with(down, held)}, "held back by their own buffers", true},
 		{"held back, a queue", []fake{idle, {name: PhaseDownload, rtt: always(40 * time.Millisecond), down: 1e6, edit: func(r *Raw) {
 			held(r)
 			for i := range r.Samples { // the queue is in the down direction
 				r.Samples[i].ServerReceived -= unit.Instant(ms20)
 				r.Samples[i].ServerSent -= unit.Instant(ms20)
 			}
-		}}}, ""},
-		{"unsteady idle", []fake{{name: PhaseIdle, rtt: func(i int) time.Duration { return ms20 + time.Duration(i%5)*ms20 }}, down}, "unsteady"},
-		{"one full direction of two", []fake{idle, with(fake{name: PhaseBoth, rtt: always(ms20), down: 1e6, up: 1e6}, held)}, ""},
+		}}}, "", false},
+		{"still rising on a busy machine", []fake{idle, with(down, func(r *Raw) { clear(r.Down[0].Bytes); r.CPU = 0.9 })}, "nothing arrived", false},
+		{"unsteady idle", []fake{{name: PhaseIdle, rtt: func(i int) time.Duration { return ms20 + time.Duration(i%5)*ms20 }}, down}, "unsteady", false},
+		{"one full direction of two", []fake{idle, with(fake{name: PhaseBoth, rtt: always(ms20), down: 1e6, up: 1e6}, held)}, "", false},
 	} {
 		got := judge(c.phases...)
 		if got.Valid != (c.reason == "") || !strings.Contains(strings.Join(got.InvalidReasons, "\n"), c.reason) {
 			t.Errorf("%s: valid %v, reasons %q, want %q", c.name, got.Valid, got.InvalidReasons, c.reason)
+		}
+		if got.OnlyUnfilled() != c.unfilled {
+			t.Errorf("%s: only unfilled: %v, want %v", c.name, got.OnlyUnfilled(), c.unfilled)
 		}
 		if !got.Valid && (got.Grade != "" || got.GradeDown != "" || !strings.Contains(got.Verdict, "not valid")) {
 			t.Errorf("%s: an invalid test has grade %q and verdict %q", c.name, got.Grade, got.Verdict)

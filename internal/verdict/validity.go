@@ -130,9 +130,25 @@ func invalid(raw Raw, p *Phase) []string {
 		}
 	}
 	if reason := notFull(raw, p); reason != "" {
-		add("the line was not full, which proves nothing: %s", reason)
+		add("%s%s", whyNotFull, reason)
 	}
 	return why
+}
+
+// whyNotFull begins the reason for which a load that did not fill the line is
+// not to be believed, after the phase's name.
+const whyNotFull = "the line was not full, which proves nothing: "
+
+// OnlyUnfilled reports whether all that speaks against the test is that loads
+// did not fill the line, or not yet: what it measured is true of the time in
+// which it was measured, and proves nothing beyond. It is false of a valid test.
+func (t *Test) OnlyUnfilled() bool {
+	for _, why := range t.InvalidReasons {
+		if _, why, _ = strings.Cut(why, ": "); !strings.HasPrefix(why, whyNotFull) {
+			return false
+		}
+	}
+	return !t.Valid
 }
 
 // notFull says why a greedy phase did not fill the line. When both directions

@@ -18,6 +18,8 @@ type Line struct {
 	Good    bool        // no queue, shaped or not
 	Useless bool        // shaping changes nothing
 	Invalid bool        // what is measured cannot be trusted
+	// Rising says of a phase whether its load has not filled the line yet; nil: never.
+	Rising func(measure.PhaseSpec) bool
 
 	now time.Time
 }
@@ -36,6 +38,13 @@ func (l *Line) Phase(_ context.Context, s measure.PhaseSpec) (*measure.RawPhase,
 	if loaded := s.FlowsDown+s.FlowsUp > 0; loaded && !l.Good && (!shaped || l.Useless) {
 		rtt += time.Second
 	}
+	if l.Rising != nil && l.Rising(s) {
+		rising := verdict.Series{Start: start, Bin: 100 * time.Millisecond}
+		for i := range int64(s.Duration / rising.Bin) {
+			rising.Bytes = append(rising.Bytes, i*1000)
+		}
+		raw.Greedy, raw.Down = true, []verdict.Series{rising}
+	}
 	for at, i := start, 0; at.Before(raw.To); at, i = at.Add(interval), i+1 {
 		raw.Samples = append(raw.Samples, probe.Sample{
 			Seq: uint32(i), Scheduled: at, Sent: at, Received: at.Add(rtt),
@@ -50,6 +59,9 @@ func (l *Line) Judge(label string, raws []measure.RawPhase) *verdict.Test {
 	t := &verdict.Test{Schema: verdict.TestSchema, Label: label, Valid: !l.Invalid, InvalidReasons: []string{}}
 	if l.Invalid {
 		t.InvalidReasons = []string{"this machine was too busy"}
+	}
+	if judged := verdict.Judge(verdict.Meta{}, raws); !judged.Valid {
+		t.Valid, t.InvalidReasons = false, append(t.InvalidReasons, judged.InvalidReasons...)
 	}
 	base := verdict.NewBaseline(raws[0])
 	for _, raw := range raws {

@@ -1,0 +1,140 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/plan"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// try tries rates under load both ways, which is the hardest, until the
+// search has found the best or time runs short.
+func (t *tuning) try(ctx context.Context, p plan.Plan) error {
+	for {
+		rates, more := t.search.Next()
+		if !more || t.elapsed() > t.pace.budget-t.pace.trial-3*t.pace.load-reserve {
+			return nil
+		}
+		t.watch(Trying, rates)
+		if err := t.router.Shape(ctx, p.WithRates(rates.Down, rates.Up)); err != nil {
+			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
+		}
+		raw, err := t.phase(ctx, measure.PhaseSpec{
+			Name: verdict.PhaseBoth, Duration: t.pace.trial, FlowsDown: t.FlowsDown, FlowsUp: t.FlowsUp,
+		})
+		if err != nil {
+			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
+		}
+		test := t.meter.Judge("trial", []measure.RawPhase{t.idle, *raw})
+		err = valid(test)
+		if err != nil && !test.OnlyUnfilled() {
+			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
+		}
+		o := observe(test.Both)
+		t.note(rates, o, test.InvalidReasons)
+		if err != nil {
+			o.Increase = max(o.Increase, t.Goal+1) // it may rise with the rates
+		}
+		t.search.Observe(o)
+	}
+}
+
+// note files a trial and tells of it; unproven says why its load proves
+// nothing, such as rates that still rise.
+func (t *tuning) note(rates Rates, o Observation, unproven []string) {
+	tr := Trial{
+		Rates: rates, IncreaseMs: unit.Ms(o.Increase), DownMs: unit.Ms(o.Down), UpMs: unit.Ms(o.Up),
+		Held: o.Increase <= t.Goal && len(unproven) == 0, Unproven: strings.Join(unproven, "; "),
+	}
+	t.result.Trials = append(t.result.Trials, tr)
+	word := "too much"
+	switch {
+	case tr.Held:
+		word = "holds the goal"
+	case o.Increase <= t.Goal:
+		word = tr.Unproven
+	}
+	t.Say(fmt.Sprintf("tried %s down, %s up: p95 rises by %.1f ms (%.1f down, %.1f up): %s",
+		rates.Down.Short(), rates.Up.Short(), unit.Ms(o.Increase), unit.Ms(o.Down), unit.Ms(o.Up), word))
+}
+
+func observe(p *verdict.Phase) Observation {
+	l := p.Latency
+	return Observation{unit.FromMs(l.IncreaseMs.P95), unit.FromMs(l.DownMs.P95), unit.FromMs(l.UpMs.P95)}
+}
+
+// check measures all phases at the best rates. If one does not hold the goal,
+// it looks below once more as long as there is time.
+func (t *tuning) check(ctx context.Context, p plan.Plan) error {
+	s := t.search
+	for {
+		rates, _ := s.Best()
+		best := p.WithRates(rates.Down, rates.Up)
+		t.Say(fmt.Sprintf("checking %s down, %s up in every phase", rates.Down.Short(), rates.Up.Short()))
+		t.watch(Checking, rates)
+		if err := t.router.Shape(ctx, best); err != nil {
+			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
+		}
+		raws, err := t.phases(ctx, false)
+		if err != nil {
+			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
+		}
+		test := t.meter.Judge("after", raws)
+		err = valid(test)
+		if err != nil && !test.OnlyUnfilled() {
+			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
+		}
+		t.result.Plan, t.result.After = &best, test
+		t.result.GoalHeld = worst(test) <= t.result.GoalMs && err == nil
+		if t.result.GoalHeld || t.elapsed() > t.pace.budget-3*t.pace.load-reserve {
+			return nil
+		}
+		s.Lower(observe(worstPhase(test)), 1)
+		next, more := s.Next()
+		if !more || next == rates {
+			return nil
+		}
+		s.best = next
+	}
+}
+
+// decide keeps the shaping if it is better, beyond what chance may do.
+func (t *tuning) decide(ctx context.Context) error {
+	res := t.result
+	if err := valid(res.After); err != nil {
+		return fmt.Errorf("check %s down, %s up: %w", res.Plan.DownBps.Short(), res.Plan.UpBps.Short(), err)
+	}
+	name := worstName(res.Before)
+	before, after := named(res.Before, name), named(res.After, name)
+	res.ImprovementMs = verdict.ImprovementP95(before, after)
+	share := min(ratio(res.After.Download.GoodputDownBps, res.Before.Download.GoodputDownBps),
+		ratio(res.After.Upload.GoodputUpBps, res.Before.Upload.GoodputUpBps))
+	switch {
+	case res.ImprovementMs == nil || res.ImprovementMs.Lo <= 0 || worst(res.After) >= worst(res.Before):
+		res.Reason = fmt.Sprintf("no better: p95 under load rose by %.1f ms before and by %.1f ms after", worst(res.Before), worst(res.After))
+		return nil
+	case share < leastShare:
+		res.Reason = fmt.Sprintf("too dear: of the throughput only %.0f %% would be left", 100*share)
+		return nil
+	}
+	if err := t.router.Commit(ctx, *res.Plan); err != nil {
+		return fmt.Errorf("keep the shaping: %w", err)
+	}
+	res.Kept = true
+	res.Reason = fmt.Sprintf("better: p95 under load rose by %.1f ms before and by %.1f ms after", worst(res.Before), worst(res.After))
+	if !res.GoalHeld {
+		res.Reason += fmt.Sprintf("; the goal of %.1f ms was not reached", res.GoalMs)
+	}
+	return nil
+}
+
+func valid(t *verdict.Test) error {
+	if t.Valid {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrInvalid, join(t.InvalidReasons))
+}
