@@ -239,7 +239,7 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
 	for _, s := range steps {
 		if err := t.run(ctx, s); err != nil {
-			return t.giveUp(ctx, t.engine.Backend.Explain(err))
+			return t.giveUp(ctx, t.orUndone(ctx, t.engine.Backend.Explain(err)))
 		}
 	}
 	now, err := t.engine.Backend.Observe(ctx, t.journal.Plan, t.journal.Before)
@@ -251,7 +251,7 @@ func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
 		return t.giveUp(ctx, err)
 	}
 	if len(diffs) > 0 {
-		return t.giveUp(ctx, &VerifyError{WAN: t.journal.WAN, Differences: diffs})
+		return t.giveUp(ctx, t.orUndone(ctx, &VerifyError{WAN: t.journal.WAN, Differences: diffs}))
 	}
 	if err := t.stillOurs(); err != nil {
 		return t.giveUp(ctx, err)
@@ -265,6 +265,18 @@ func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
 		return t.giveUp(ctx, err)
 	}
 	return nil
+}
+
+// orUndone returns a failure with its reason before it, if that is a dead-man
+// elsewhere which has not heard of us and has begun to undo.
+func (t *Transaction) orUndone(ctx context.Context, failure error) error {
+	if ctx.Err() != nil || errors.Is(failure, host.ErrUnreachable) {
+		return failure
+	}
+	if err := t.engine.deadman().Renew(ctx, &t.journal); err != nil && !errors.Is(err, host.ErrUnreachable) {
+		return errors.Join(err, failure)
+	}
+	return failure
 }
 
 // renew writes the journal and tells the dead-man of it.

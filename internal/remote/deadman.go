@@ -51,6 +51,7 @@ type Deadman struct {
 	Translate func(dir string, s host.Step) host.Step
 	Files     map[string]string
 
+	telling  sync.Mutex // one beat at a time, in the order of their numbers
 	mu       sync.Mutex
 	beat     int
 	deadline time.Duration      // beyond which nothing beats
@@ -175,6 +176,8 @@ func (d *Deadman) script(at string, steps []host.Step) (text string, files map[s
 
 // renew gives the guard this long from now.
 func (d *Deadman) renew(ctx context.Context, j *apply.Journal, left time.Duration) error {
+	d.telling.Lock()
+	defer d.telling.Unlock()
 	d.mu.Lock()
 	d.beat++
 	n := d.beat
@@ -313,7 +316,7 @@ func (d *Deadman) Close(ctx context.Context, j *apply.Journal) error {
 	case errors.Is(err, host.ErrUnreachable):
 		return fmt.Errorf("end the guard on the router: %w; whether it has kept or undone the change is known only there: run `unbloat confirm` again when it can be reached", err)
 	case err == nil || j.Phase == apply.Undoing: // it forgets by itself, later
-		_, _ = host.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
+		_ = d.call(ctx, j, "forget")
 	}
 	if err != nil {
 		return fmt.Errorf("end the guard on the router: %w (%w)", apply.ErrTooLate, err)

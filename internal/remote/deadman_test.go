@@ -354,7 +354,7 @@ func cutAt(t *testing.T, s *server, at int, late bool) {
 		t.Fatalf("it ended before command %d: %v", at, err)
 	}
 	argv := strings.Join(c.argvs[at-1], " ")
-	forget := c.argvs[at-1][0] == "rm"
+	forget := strings.HasSuffix(argv, "guard forget")
 	kept := forget || late && strings.HasSuffix(argv, "guard close")
 	if (err == nil) != forget {
 		t.Errorf("cut at `%s`, it says %v", argv, err)

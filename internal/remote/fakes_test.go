@@ -239,8 +239,10 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := p.backend(ssh)
+			// The guard is patient: nothing here waits for it to lose its maker, and on a
+			// busy machine a beat through these programs takes long.
 			e := &apply.Engine{Backend: b, Runner: ssh, Dir: t.TempDir(),
-				Deadman: &remote.Deadman{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: guardFolder(t), Patience: guardWaits}}
+				Deadman: &remote.Deadman{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: guardFolder(t), Patience: time.Minute}}
 			tr, err := e.Begin(t.Context(), made, apply.Options{Confirm: time.Minute, Hold: true})
 			if err != nil {
 				t.Fatal(err)

@@ -38,17 +38,20 @@ linger() {
 }
 
 watch() {
-	beat= left=0
+	beat= left=5
 	while [ -d "$dir" ]; do
 		[ "$(fate)" != kept ] || linger
+		# One that can't be read is none: Korn shells, OpenBSD's among them, take
+		# an empty word for the number 0.
 		now=$(cat "$dir/beat" 2>/dev/null)
-		if [ "$now" != "$beat" ]; then
+		if [ -n "$now" ] && [ "$now" != "$beat" ]; then
 			beat=$now left=${now#* }
 		fi
 		if [ "$left" -le 0 ]; then
 			decide undone
-			# even if nothing can be written any more: only a maker's word stops it
-			if [ "$(fate)" != kept ]; then
+			# even if nothing can be written any more: only a maker's word stops it,
+			# or that he has heard it and taken the folder away
+			if [ -d "$dir" ] && [ "$(fate)" != kept ]; then
 				undo
 				echo undone >"$dir/done"
 				linger
@@ -70,7 +73,7 @@ start)
 watch) watch ;;
 renew) # NUMBER SECONDS
 	[ -z "$(fate)" ] || exit 1
-	echo "$2 $3" >"$dir/beat.new" && mv -f "$dir/beat.new" "$dir/beat" && [ -z "$(fate)" ]
+	echo "$2 $3" >"$dir/beat.$$" && mv -f "$dir/beat.$$" "$dir/beat" && [ -z "$(fate)" ]
 	;;
 alive)
 	[ -z "$(fate)" ] && kill -0 "$(cat "$dir/pid")"
@@ -79,6 +82,9 @@ close) # asked again it answers the same
 	decide kept && echo kept && exit 0
 	fate
 	exit 1
+	;;
+forget) # at once, so that a watch never sees a part of it
+	mv "$dir" "$dir.gone" && rm -rf "$dir.gone"
 	;;
 settled) # whether what was to be undone is undone
 	[ "$(fate)" != undone ] || [ -e "$dir/done" ]

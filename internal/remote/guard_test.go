@@ -1,0 +1,144 @@
+package remote_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/remote"
+)
+
+// hindered is a rig whose router has a cat(1) that reads a guard's beat as the
+// script says, whose $hint is a file that the test makes; sh is the shell.
+func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
+	t.Helper()
+	path, err := exec.LookPath(sh)
+	if err != nil {
+		t.Skipf("SKIPPED: there is no %s; install it", sh)
+	}
+	bin := t.TempDir()
+	if err := os.Chmod(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, filepath.Join(bin, "sh")); err != nil {
+		t.Fatal(err)
+	}
+	hint = filepath.Join(bin, "hint")
+	cat := "#!/bin/sh\nhint=" + hint + "\ncase $1 in */beat) [ ! -e $hint ] || {\n" + script + "\n} ;; esac\nexec /usr/bin/cat \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "cat"), []byte(cat), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	s.options.Path = bin + ":/usr/bin:/bin"
+	return newRig(t, s), hint
+}
+
+// guardShells are those that routers have: OpenBSD's is a Korn shell, for which
+// an empty word is the number 0.
+var guardShells = []string{"dash", "bash", "mksh"}
+
+// TestGuardHoldsOn: a guard that can't read the beat for a while, on a router
+// that is out of memory or of processes, waits for it, and does not undo what
+// its maker holds.
+func TestGuardHoldsOn(t *testing.T) {
+	for _, sh := range guardShells {
+		t.Run(sh, func(t *testing.T) {
+			t.Parallel()
+			r, hint := hindered(t, sh, "exit 1")
+			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tr.Close()
+			write(t, hint, "")
+			for end := time.Now().Add(guardWaits / 2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+				if got := r.text(); got != after {
+					t.Fatalf("while it was held, the router had %q", got)
+				}
+			}
+			if err := os.Remove(hint); err != nil {
+				t.Fatal(err)
+			}
+			if err := tr.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			r.is(t, after)
+		})
+	}
+}
+
+// TestGuardIsForgottenWhole: a change is kept, and its guard taken away, while
+// that is between two looks into its folder: it must not take what it can't read
+// any more for the end of its time.
+func TestGuardIsForgottenWhole(t *testing.T) {
+	for _, sh := range guardShells {
+		t.Run(sh, func(t *testing.T) {
+			t.Parallel()
+			r, hint := hindered(t, sh, `echo waits >$hint; while [ -e "$1" ] || [ ! -e $hint.go ]; do sleep 0.02; done; echo seen >$hint`)
+			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tr.Close()
+			says := func(what string) func() bool {
+				return func() bool { b, _ := os.ReadFile(hint); return strings.TrimSpace(string(b)) == what }
+			}
+			write(t, hint, "")
+			waitFor(t, "the guard to look", says("waits"))
+			if err := tr.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			write(t, r.daemon.settings(), "not loaded yet") // an undo, even of a part, would load it
+			write(t, hint+".go", "")
+			waitFor(t, "the guard to look for nothing", says("seen"))
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				if b, err := os.ReadFile(r.daemon.loaded()); err != nil || string(b) != after {
+					t.Fatalf("it was kept, and then the router had %q (%v)", b, err)
+				}
+			}
+		})
+	}
+}
+
+// A mute is a runner that loses its maker's beats while it is told to, and holds
+// the daemon's pause until the guard has undone the change.
+type mute struct {
+	*remote.SSH
+	silent   atomic.Bool
+	restored func() bool
+}
+
+func (m *mute) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	switch {
+	case m.silent.Load() && len(argv) > 2 && argv[2] == "renew":
+		return nil, nil, nil
+	case argv[0] == "sleep":
+		m.silent.Store(true)
+		for end := time.Now().Add(4 * guardWaits); !m.restored() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			continue
+		}
+		m.silent.Store(false)
+	}
+	return m.SSH.Run(ctx, argv, stdin)
+}
+
+// TestGuardIsNamed: where the router's own guard has undone a change that was
+// still being made, that is the reason that is given, beside what it led to.
+func TestGuardIsNamed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startServer(t))
+	m := &mute{SSH: r.ssh, restored: r.restored}
+	r.outfit(t, m)
+	d := r.deadman()
+	d.Patience = guardWaits / 2
+	r.engine.Deadman = d
+	_, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
+	contains(t, err, "it has undone the change")
+	r.is(t, before)
+}
