@@ -94,7 +94,7 @@ type storyWriter struct {
 
 func newStoryWriter(w io.Writer) *storyWriter {
 	s := &storyWriter{w: w, last: time.Now()}
-	if f, ok := w.(*os.File); ok {
+	if f, ok := w.(interface{ Stat() (os.FileInfo, error) }); ok {
 		if info, err := f.Stat(); err == nil {
 			s.terminal = info.Mode()&os.ModeCharDevice != 0
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/apply"
 	"unbloat/internal/store"
 )
 
@@ -53,7 +52,7 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 		_, err = c.OutOrStdout().Write(b.Bytes())
 		return err
 	}
-	if err := apply.WriteFile(output, b.Bytes(), 0o600); err != nil {
+	if err := writeFile(output, b.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	what := "results"

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
 
 // writeFile writes a file whole or not at all: beside it first, then moved.
-func writeFile(path string, text []byte) error {
+// What is no regular file, such as /dev/null or a pipe, is written to and stays.
+func writeFile(path string, text []byte, mode fs.FileMode) error {
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return writeInto(path, text)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -15,7 +21,7 @@ func writeFile(path string, text []byte) error {
 	defer os.Remove(f.Name())
 	_, err = f.Write(text)
 	if err == nil {
-		err = f.Chmod(0o644)
+		err = f.Chmod(mode)
 	}
 	if e := f.Close(); err == nil {
 		err = e
@@ -25,6 +31,18 @@ func writeFile(path string, text []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w; nothing was written", path, err)
+	}
+	return nil
+}
+
+func writeInto(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.Write(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 		return err
 	}
 	if f.output != "" {
-		if err := writeFile(f.output, append(text, '\n')); err != nil {
+		if err := writeFile(f.output, append(text, '\n'), 0o644); err != nil {
 			return err
 		}
 	}

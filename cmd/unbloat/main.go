@@ -42,8 +42,28 @@ func run(args []string) int {
 	defer stop()
 	root := newRootCommand()
 	root.SetArgs(args)
+	out := &standardOutput{File: os.Stdout}
+	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("print the result: %w", out.err)
+	}
 	return exitCode(err)
+}
+
+// standardOutput remembers that something could not be written, such as on a
+// full disk, so that nobody who prints need ask.
+type standardOutput struct {
+	*os.File
+	err error // the first
+}
+
+func (o *standardOutput) Write(b []byte) (int, error) {
+	n, err := o.File.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // exitCode prints err, if any, and returns the code it stands for. This is the

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -59,10 +61,49 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, []string{"tune", "--server", "x", "--report", "x.doc"}},
 		{exitUsage, []string{"demo", "--report", "x.doc"}},
 		{exitPrecondition, []string{"test", "--server", "127.0.0.1:1", "--quiet"}},
+		{exitUsage, []string{"test", "--server", "rpm+https://127.0.0.1", "--pin", "55fc"}},
 		{exitUsage, []string{"sim", "replay", "/no/such/file"}},
+		{exitUsage, []string{"serve", "--listen", "nonsense"}},
+		{exitUsage, []string{"serve", "--listen", ""}},
+		{exitUsage, []string{"serve", "--web", "127.0.0.1:80808"}},
+		{exitUsage, []string{"serve", "--cert", bad}},
+		{exitUsage, []string{"serve", "--max-sessions", "0"}},
+		{exitUsage, []string{"serve", "--max-connections-per-address=-1"}},
+		{exitUsage, []string{"serve", "--max-load", "0s"}},
+		{exitUsage, []string{"serve", "--max-bytes-per-address", "0GB"}},
+		{exitUsage, []string{"serve", "--max-bytes=-5GB"}},
+		{exitUsage, []string{"serve", "--keep-results", "-1"}},
 	} {
 		if got := run(c.args); got != c.want {
 			t.Errorf("unbloat %v: exit code %d, want %d", c.args, got, c.want)
 		}
+	}
+}
+
+// A result that standard output does not take is an error, and what -o names is
+// a file of its own or stays what it is.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"lab", "list"}, {"plan", "--down", "30mbit", "--up", "5mbit"}} {
+		c := exec.Command(os.Args[0], args...)
+		var log bytes.Buffer
+		c.Env, c.Stdout, c.Stderr = append(os.Environ(), asProgram+"=1"), full, &log
+		if err := c.Run(); c.ProcessState.ExitCode() != exitFailed || !bytes.Contains(log.Bytes(), []byte("no space left")) {
+			t.Errorf("%v: %v: %s", args, err, log.Bytes())
+		}
+	}
+	pipe := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/dev/full", pipe); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(pipe, []byte("x"), 0o644); err == nil {
+		t.Error("a full disk is no error")
+	}
+	if fi, err := os.Stat(pipe); err != nil || fi.Mode().IsRegular() {
+		t.Errorf("the device was replaced: %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,6 +64,9 @@ was refused, and why, is logged and counted in /metrics (--metrics).`,
 	}
 	o.register(cmd.Flags())
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
+		if err := o.check(c.Flags()); err != nil {
+			return err
+		}
 		o.defaults(c.Flags())
 		return runServe(c, &o)
 	}
@@ -94,9 +99,39 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	durationFlag(f, &p.Limits.Load, "max-load", d.Load, "how long one load may last")
 	durationFlag(f, &p.Limits.AddressTime, "max-time-per-address", d.AddressTime, "how long the sessions of one address may last within an hour, summed")
 	f.Var(&o.bytes, "max-bytes", "what one session may move, such as 50GB (default: no limit)")
-	o.perHour = sizeValue(d.AddressBytes)
-	f.Var(&o.perHour, "max-bytes-per-address", "what one address may move within an hour")
+	f.Var(&o.perHour, "max-bytes-per-address", fmt.Sprintf("what one address may move within an hour (default %s; no limit for this machine itself)", d.AddressBytes))
 	f.BoolVar(&o.quiet, "quiet", false, "log warnings only")
+}
+
+// check refuses what no server can be run with: a limit that lets nobody in, an
+// address that is none, half a certificate.
+func (o *serveFlags) check(f *pflag.FlagSet) error {
+	var err error
+	f.Visit(func(flag *pflag.Flag) {
+		v := flag.Value.String()
+		switch {
+		case err != nil:
+		case strings.HasPrefix(flag.Name, "max-"):
+			if v == "" || v == "0" || v == "0s" || strings.HasPrefix(v, "-") {
+				err = usageError("serve: --%s: must be more than 0", flag.Name)
+			}
+		case flag.Name == "keep-results" && o.keep < 0:
+			err = usageError("serve: --keep-results %d: must be 0 or more", o.keep)
+		}
+	})
+	for _, a := range []struct{ name, address string }{{"listen", o.options.Listen}, {"irtt", o.options.Irtt}, {"iperf3", o.options.Iperf3}, {"web", o.options.Web}, {"metrics", o.options.Metrics}} {
+		if err != nil || a.address == "" && a.name != "listen" {
+			continue
+		}
+		_, port, e := net.SplitHostPort(a.address)
+		if _, notNumber := strconv.ParseUint(port, 10, 16); e != nil || notNumber != nil {
+			err = usageError("serve: --%s %q: is not an address to listen on; write it like :7676, 127.0.0.1:7676 or [::1]:7676", a.name, a.address)
+		}
+	}
+	if err == nil && (o.cert == "") != (o.certKey == "") {
+		err = usageError("serve: --cert and --cert-key go together: one is the certificate, the other its private key")
+	}
+	return err
 }
 
 // defaults has the other protocols listen where --listen does, and lets one go
@@ -200,7 +235,7 @@ func (o *serveFlags) certificate() (*tls.Certificate, error) {
 	if o.cert != "" || o.certKey != "" {
 		cert, err := tls.LoadX509KeyPair(o.cert, o.certKey)
 		if err != nil {
-			return nil, fmt.Errorf("read the certificate: %w; --cert and --cert-key go together", err)
+			return nil, fmt.Errorf("read the certificate %s and its key %s: %w; both must be PEM files", o.cert, o.certKey, err)
 		}
 		return &cert, nil
 	}

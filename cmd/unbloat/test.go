@@ -121,6 +121,11 @@ func (o *testFlags) check() error {
 	if err := peer.Check(o.server, o.ping); err != nil {
 		return usageError("test: %w", err)
 	}
+	if o.pin != "" {
+		if _, err := peer.ParsePin(o.pin); err != nil {
+			return usageError("test: --pin: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -134,11 +139,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err != nil {
 		return testError(err)
 	}
-	if o.out != "" {
-		if err := writeTest(o.out, test); err != nil {
-			return err
-		}
-	}
+	o.keep(c, store.KindTest, test, conditions{stateDir: defaultStateDir})
 	if o.json {
 		if err := printJSON(c.OutOrStdout(), test); err != nil {
 			return err
@@ -146,7 +147,11 @@ func runTest(c *cobra.Command, o testFlags) error {
 	} else {
 		printTest(c.OutOrStdout(), test)
 	}
-	o.keep(c, store.KindTest, test, conditions{stateDir: defaultStateDir})
+	if o.out != "" { // last: what was measured is printed and kept if this fails
+		if err := writeTest(o.out, test); err != nil {
+			return err
+		}
+	}
 	if !test.Valid {
 		more := ""
 		if n := len(test.InvalidReasons) - 1; n > 0 {
@@ -218,6 +223,8 @@ func testError(err error) error {
 		return &exitError{exitUsage, fmt.Errorf("test: %w", err)}
 	case errors.Is(err, measure.ErrUnreachable):
 		return &exitError{exitPrecondition, fmt.Errorf("test: %w; is `unbloat serve` running there, and its port open for TCP and UDP?", err)}
+	case errors.Is(err, peer.ErrCertificate):
+		return &exitError{exitPrecondition, fmt.Errorf("test: %w; if it is your own server, give its SHA-256 with --pin (`unbloat serve` logs it)", err)}
 	case errors.Is(err, measure.ErrRefused):
 		return &exitError{exitPrecondition, fmt.Errorf("test: %w", err)}
 	case errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported):
@@ -231,8 +238,8 @@ func writeTest(file string, t *verdict.Test) error {
 	if err != nil {
 		return fmt.Errorf("write the result to %s: %w", file, err)
 	}
-	if err := os.WriteFile(file, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the result: %w", err)
+	if err := writeFile(file, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("test: -o: %w", err)
 	}
 	return nil
 }
@@ -264,7 +271,7 @@ func progressTo(w io.Writer, quiet bool) *progressLine {
 		return &progressLine{}
 	}
 	p := &progressLine{w: w, last: -plainEvery}
-	if f, ok := w.(*os.File); ok {
+	if f, ok := w.(interface{ Stat() (os.FileInfo, error) }); ok {
 		if info, err := f.Stat(); err == nil {
 			p.terminal = info.Mode()&os.ModeCharDevice != 0
 		}

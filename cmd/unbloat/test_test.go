@@ -139,11 +139,13 @@ func TestServeCommand(t *testing.T) {
 	if !strings.Contains(log.String(), "serving") || !strings.Contains(log.String(), "stopped") {
 		t.Errorf("log %q", log.String())
 	}
-	c = newServeCommand()
-	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetArgs([]string{"--listen", "nonsense"})
-	var e *exitError
-	if err := c.ExecuteContext(t.Context()); !errors.As(err, &e) || e.code != exitPrecondition {
-		t.Errorf("a bad address: %v", err)
+	for address, code := range map[string]int{"nonsense": exitUsage, "192.0.2.1:0": exitPrecondition} { // not one of ours
+		c = newServeCommand()
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs([]string{"--listen", address, "--web", "", "--irtt", "", "--iperf3", ""})
+		var e *exitError
+		if err := c.ExecuteContext(t.Context()); !errors.As(err, &e) || e.code != code {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 }

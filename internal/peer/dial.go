@@ -5,6 +5,9 @@ package peer
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -119,6 +122,16 @@ func Check(server, ping string) error {
 	return err
 }
 
+// ParsePin reads the SHA-256 of a certificate as tools print it: 64 hexadecimal
+// digits, in groups divided by colons or not. It returns small digits alone.
+func ParsePin(s string) (string, error) {
+	pin := strings.ToLower(strings.ReplaceAll(s, ":", ""))
+	if b, err := hex.DecodeString(pin); err != nil || len(b) != sha256.Size {
+		return "", fmt.Errorf("%q is not the SHA-256 of a certificate: 64 hexadecimal digits", s)
+	}
+	return pin, nil
+}
+
 // Dial opens a session with a server. Errors: *measure.AddressError, or
 // wrapping measure.ErrUnreachable or measure.ErrRefused.
 func Dial(ctx context.Context, server string, o Options) (measure.Tester, error) {
@@ -131,6 +144,11 @@ func Dial(ctx context.Context, server string, o Options) (measure.Tester, error)
 	}
 	if a.scheme == schemeNative {
 		return dialNative(ctx, a, o)
+	}
+	if o.Pin != "" {
+		if o.Pin, err = ParsePin(o.Pin); err != nil {
+			return nil, err
+		}
 	}
 	d := &dialer{clock: netio.NewClock(), o: o, a: a, server: server}
 	switch {
@@ -208,8 +226,19 @@ func resolve(ctx context.Context, hostport string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addrs[0].Unmap(), uint16(n)), nil
 }
 
+// ErrCertificate is wrapped by errors of a server that is there, but whose
+// certificate no authority vouches for, or is not the one that was named.
+var ErrCertificate = errors.New("the server's certificate is not trusted")
+
 // unreachable marks an error of connecting, unless it is marked already.
 func unreachable(what string, err error) error {
+	var unknown *tls.CertificateVerificationError
+	if errors.As(err, &unknown) {
+		return fmt.Errorf("%w: %s: %w", ErrCertificate, what, err)
+	}
+	if errors.Is(err, ErrCertificate) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	if errors.Is(err, measure.ErrUnreachable) || errors.Is(err, measure.ErrRefused) {
 		return fmt.Errorf("%s: %w", what, err)
 	}

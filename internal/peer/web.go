@@ -92,14 +92,14 @@ func (s *webSource) Close() error { return s.prober.Close() }
 // tlsConfig trusts whom it is told to.
 func (d *dialer) tlsConfig() *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: d.o.Insecure || d.o.Pin != ""}
-	if pin := strings.ToLower(strings.ReplaceAll(d.o.Pin, ":", "")); pin != "" {
+	if pin := d.o.Pin; pin != "" {
 		c.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
 			if len(raw) > 0 {
 				if sum := sha256.Sum256(raw[0]); hex.EncodeToString(sum[:]) == pin {
 					return nil
 				}
 			}
-			return errors.New("the server's certificate is not the pinned one")
+			return fmt.Errorf("%w: it is not the pinned one", ErrCertificate)
 		}
 	}
 	return c

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"unbloat/internal/measure"
 	"unbloat/internal/serve"
 )
 
@@ -58,6 +61,21 @@ func TestWebErrors(t *testing.T) {
 	} {
 		if _, err := Dial(t.Context(), c.server, c.o); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+	for _, o := range []Options{{Key: "k"}, {Key: "k", Pin: strings.Repeat("0", 64)}} { // it is there, and not trusted
+		if _, err := Dial(t.Context(), "cloudflare+https://"+s.Web().String(), o); !errors.Is(err, ErrCertificate) || errors.Is(err, measure.ErrUnreachable) {
+			t.Errorf("pin %q: %v", o.Pin, err)
+		}
+		c := dialed(t, "ndt7+wss://"+s.Web().String(), o) // which has nothing to ask before the load
+		if _, err := measure.Run(t.Context(), c, measure.Config{Idle: time.Second, Load: time.Second}); !errors.Is(err, ErrCertificate) || errors.Is(err, measure.ErrUnreachable) {
+			t.Errorf("ndt7, pin %q: %v", o.Pin, err)
+		}
+	}
+	colons := strings.ToUpper(strings.Join(regexp.MustCompile("..").FindAllString(serve.Fingerprint(cert), -1), ":"))
+	for pin, good := range map[string]bool{colons: true, "55fc": false, strings.Repeat("x", 64): false, serve.Fingerprint(cert) + "00": false} {
+		if _, err := ParsePin(pin); (err == nil) != good {
+			t.Errorf("pin %q: %v", pin, err)
 		}
 	}
 }

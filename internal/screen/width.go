@@ -4,14 +4,13 @@ package screen
 
 import (
 	"io"
-	"os"
 
 	"github.com/charmbracelet/x/term"
 )
 
 // Width returns how many columns the terminal has that w is; 0 if it is none.
 func Width(w io.Writer) int {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	if !ok {
 		return 0
 	}

@@ -20,6 +20,7 @@ import (
 	"unbloat/internal/probe"
 	"unbloat/internal/wire/iperf3"
 	"unbloat/internal/wire/irtt"
+	"unbloat/unit"
 )
 
 // notes is a log that tests read.
@@ -228,6 +229,30 @@ func TestCustomer(t *testing.T) {
 	}
 	if customer(netip.MustParseAddr("2001:db8:1:2::1")) == customer(netip.MustParseAddr("2001:db8:1:3::1")) || customer(netip.MustParseAddr("192.0.2.1")) == customer(netip.MustParseAddr("192.0.2.2")) {
 		t.Error("two sites are one")
+	}
+}
+
+// The default of bytes an hour protects a line, which the loopback takes none
+// of; what was asked for holds for everybody.
+func TestOwnMachineMovesMore(t *testing.T) {
+	for _, c := range []struct {
+		limit unit.Size
+		from  string
+		spent bool
+	}{
+		{0, "127.0.0.1", false}, {0, "::1", false}, {0, "::ffff:127.0.0.2", false}, {0, "192.0.2.1", true}, {0, "2001:db8::1", true},
+		{1000, "127.0.0.1", true}, {1000, "::1", true}, {1000, "192.0.2.1", true},
+	} {
+		t.Run(fmt.Sprintf("%v of %s", c.limit, c.from), func(t *testing.T) {
+			s := start(t, Limits{AddressBytes: c.limit})
+			from := netip.MustParseAddr(c.from)
+			if may := s.spend(from, 200*unit.GB); may == c.spent {
+				t.Errorf("may go on: %v", may)
+			}
+			if err := s.admit(from, protocolNative); (err != nil) != c.spent {
+				t.Errorf("another session: %v", err)
+			}
+		})
 	}
 }
 

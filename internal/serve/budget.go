@@ -83,7 +83,7 @@ func (s *Server) admit(from netip.Addr, protocol string) error {
 			return "sessions", fmt.Errorf("the server is busy with %d sessions; try again later", a.sessions)
 		case c.sessions >= l.PerAddress:
 			return "sessions of address", fmt.Errorf("the server is busy with %d sessions from %s; try again later", c.sessions, from)
-		case l.AddressBytes > 0 && c.bytes >= int64(l.AddressBytes):
+		case l.spent(from, c.bytes+1):
 			return "bytes of address", fmt.Errorf("%s has moved %v within an hour, which is the limit; try again later", from, unit.Size(c.bytes))
 		case l.AddressTime > 0 && c.time >= l.AddressTime:
 			return "time of address", fmt.Errorf("sessions of %s have lasted %v within an hour, which is the limit; try again later", from, c.time.Round(time.Second))
@@ -154,7 +154,7 @@ func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 	c := a.find(from, s.clock.Now())
 	c.bytes += int64(n)
 	a.total += int64(n)
-	return a.limits.AddressBytes <= 0 || c.bytes <= int64(a.limits.AddressBytes)
+	return !a.limits.spent(from, c.bytes)
 }
 
 // bookings returns what a netio.Budget asks: it books what was moved since it

@@ -42,8 +42,10 @@ type Limits struct {
 
 	// Of one address (IPv6: of one /64), all protocols together.
 	AddressConns int           // TCP connections at once
-	AddressBytes unit.Size     // moved within an hour
+	AddressBytes unit.Size     // moved within an hour; 0: the default, but as much as it likes to this machine itself
 	AddressTime  time.Duration // of sessions that ended within an hour, summed
+
+	ownUnbounded bool // AddressBytes does not hold for the loopback, which takes no line
 }
 
 // DefaultLimits are for a server that anybody may reach. A session has room
@@ -79,9 +81,14 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	if l.AddressBytes <= 0 {
-		l.AddressBytes = d.AddressBytes
+		l.AddressBytes, l.ownUnbounded = d.AddressBytes, true
 	}
 	return l
+}
+
+// spent reports whether an address that has moved so much has used up its bytes.
+func (l Limits) spent(from netip.Addr, moved int64) bool {
+	return moved > int64(l.AddressBytes) && !(l.ownUnbounded && from.Unmap().IsLoopback())
 }
 
 // Options of a server.
