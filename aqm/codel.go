@@ -258,7 +258,7 @@ func (l *codelLaw) enter(s *store, q *codelQueue, n uint32, now int64, at unit.I
 		if l.narrow {
 			delta = uint32(uint16(delta))
 		}
-		if delta > 1 && passed < l.grace {
+		if delta > 1 && l.since(passed, l.grace) < 0 {
 			count = delta
 		}
 	}

@@ -165,3 +165,52 @@ func TestLinux73BoundsItsDrops(t *testing.T) {
 		}
 	}
 }
+
+// TestLinuxTakesLeastQuantum: a quantum below 256 bytes is 256 (fq_codel_change).
+func TestLinuxTakesLeastQuantum(t *testing.T) {
+	order := func(d Dialect) (out string) {
+		p := DefaultFQCoDel(d)
+		p.Quantum = 90
+		q, err := NewFQCoDel(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 8 {
+			q.Enqueue(0, Packet{Size: 100, Flow: uint32(i / 4)})
+		}
+		for {
+			p, ok := q.Dequeue(0)
+			if !ok {
+				return out
+			}
+			out += string(rune('a' + p.Flow))
+		}
+	}
+	for d, want := range map[Dialect]string{Linux612: "aaabbbab", Linux73: "aaabbbab", NS3: "abababab"} {
+		if got := order(d); got != want {
+			t.Errorf("%v sends %s, want %s", d, got, want)
+		}
+	}
+}
+
+// TestLinuxClockWraps: half a turn of the 32-bit clock after dropping was left,
+// codel_time_before takes the time since for long past, not for still ahead.
+func TestLinuxClockWraps(t *testing.T) {
+	for _, c := range []struct {
+		since int64 // ticks from drop_next to now
+		want  uint32
+	}{{1000, 5}, {-1000, 5}, {1 << 31, 1}, {1<<31 + 1000, 1}, {1<<31 + 16*97656 + 1, 5}} {
+		law, err := newCoDelLaw(DefaultCoDel(Linux612), 1514)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := int64(1 << 31)
+		q := &codelQueue{codelState: codelState{count: 10, lastCount: 5, dropNext: int64(uint32(now - c.since))}}
+		s := newStore(10, nil)
+		s.push(&q.chain, s.admit(0, Packet{Size: 1000}))
+		law.enter(&s, q, s.pop(&q.chain), now, unit.Instant(now<<10))
+		if q.count != c.want {
+			t.Errorf("%d ticks after drop_next dropping begins at count %d, want %d", c.since, q.count, c.want)
+		}
+	}
+}

@@ -133,6 +133,9 @@ type traits struct {
 	countDrops bool
 	fixedLimit int
 
+	// leastQuantum: a smaller one is taken for this (sch_fq_codel.c fq_codel_change).
+	leastQuantum unit.Size
+
 	// alwaysOld: a new flow found empty always becomes old (RFC 8290
 	// section 4.2, dn_sched_fq_codel.c), not only while there are old ones
 	// (sch_fq_codel.c, fq_codel.c). strictDeficit: a flow is served with a
@@ -144,7 +147,7 @@ type traits struct {
 func (d Dialect) traits() traits {
 	linux := traits{
 		name: "linux-6.12", shift: 10, serial: true, exempt: wholeToMTU,
-		law: lawNewton16, relief: dropHalf, countDrops: true,
+		law: lawNewton16, relief: dropHalf, countDrops: true, leastQuantum: 256,
 	}
 	switch d {
 	case RFC:
@@ -174,7 +177,7 @@ func (d Dialect) traits() traits {
 			freshStart: true, relief: dropOneCount, alwaysOld: true, strictDeficit: true,
 		}
 	case NS3:
-		linux.name, linux.exempt, linux.countDrops = "ns-3", flowBelowMTU, false
+		linux.name, linux.exempt, linux.countDrops, linux.leastQuantum = "ns-3", flowBelowMTU, false, 0
 		return linux
 	}
 	panic(fmt.Sprintf("aqm: no dialect %d", d))
@@ -207,7 +210,7 @@ func DefaultCoDel(d Dialect) CoDelParams {
 type FQCoDelParams struct {
 	CoDel   CoDelParams // Packets and Drop are used too: the limit of all flows together
 	Flows   int         // buckets that flow keys are reduced to, 1–65536; key modulo Flows
-	Quantum unit.Size   // bytes of each flow a round
+	Quantum unit.Size   // bytes of each flow a round; Linux takes 256 for less
 	// Memory limits the memory of queued packets, counted as Linux does
 	// (memoryOf in store.go); 0 means no such limit.
 	Memory unit.Size

@@ -47,7 +47,7 @@ func NewFQCoDel(p FQCoDelParams) (*FQCoDel, error) {
 		return nil, fmt.Errorf("fq_codel: %w", err)
 	}
 	q := &FQCoDel{
-		law: law, params: p, limit: p.CoDel.Packets, quantum: int32(p.Quantum), minimum: 1,
+		law: law, params: p, limit: p.CoDel.Packets, quantum: int32(max(p.Quantum, law.leastQuantum)), minimum: 1,
 		flows: make([]fqFlow, p.Flows),
 	}
 	if law.fixedLimit > 0 {

@@ -68,6 +68,9 @@ func Read(r io.Reader) (*Trace, error) {
 	for sc.Scan() {
 		line++
 		if err := t.add(line, sc.Bytes()); err != nil {
+			if cut := sc.Err(); cut != nil { // a part of a line, before the end that came too early
+				err = cut
+			}
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}

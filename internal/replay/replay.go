@@ -14,6 +14,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -99,6 +100,9 @@ func (t *Trace) Replay(differences int) (Result, error) {
 	got, err := t.simulate()
 	if err != nil {
 		return Result{}, err
+	}
+	if len(t.Packets) == 0 { // it would agree with anything
+		return Result{}, errors.New("line 2: the trace ends before its first packet")
 	}
 	res := Result{Implementation: t.Params.Implementation, Packets: len(t.Packets)}
 	for i, p := range t.Packets {

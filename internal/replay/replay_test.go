@@ -124,6 +124,8 @@ func TestBadTraces(t *testing.T) {
 		{"seq", head + "1 5 1 9 sent 5\n1 5 1 9 sent 5\n", "line 3: packet 1 after packet 1"},
 		{"long line", head + strings.Repeat("x", 5000), "line 2: bufio"},
 		{"cut gzip", "\x1f\x8b\x08\x00", "read gzip header"},
+		{"cut in a line", cutGzip(t, head+"0 0 1 1000 sent 0\n1 5 1 100"), "line 3: unexpected EOF"},
+		{"no packet", head, "line 2: the trace ends before its first packet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Run(strings.NewReader(c.text), 1)
@@ -132,6 +134,20 @@ func TestBadTraces(t *testing.T) {
 			}
 		})
 	}
+}
+
+// cutGzip is the text in gzip's form, without that form's end.
+func cutGzip(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 // FuzzRun feeds arbitrary bytes: no input may crash the reader or the replay,
@@ -147,7 +163,7 @@ func FuzzRun(f *testing.F) {
 			return
 		}
 		tr, err := Read(bytes.NewReader(text))
-		if err != nil {
+		if err != nil || len(tr.Packets) == 0 {
 			return
 		}
 		got, err := tr.simulate()
