@@ -103,7 +103,7 @@ func TestForwardInGuest(t *testing.T) {
 			if turn%2 == 1 {
 				i = len(costRouters) - 1 - k
 			}
-			lines[i].send(t, lines[i].rounds[1]) // what it touches comes into the caches
+			lines[i].round(t, 1) // what it touches comes into the caches
 			mark(t, n, costRouters[i])
 			lines[i].carry(t)
 			mark(t, n+1, costRouters[i])
@@ -167,6 +167,7 @@ func mark(t *testing.T, n int, name string) {
 type packets struct {
 	home, far wire
 	port      uint16     // of the first connection's home end
+	data      [][]byte   // each connection's full packet
 	rounds    [2][]burst // without acknowledgements, and with
 }
 
@@ -178,21 +179,27 @@ const burstOf = 50
 
 func newPackets(home, far wire) *packets {
 	p := &packets{home: home, far: far}
+	for i := range costFlows {
+		of := p.up
+		if i%2 == 1 {
+			of = p.down
+		}
+		p.data = append(p.data, of(i, ackFlag|pshFlag, costPayload))
+	}
 	for round := range p.rounds {
 		p.rounds[round] = bursts(func(i int) (h, f [][]byte) {
-			if i%2 == 0 {
-				h = [][]byte{p.up(i, ackFlag|pshFlag, 1448)}
-			} else {
-				f = [][]byte{p.down(i, ackFlag|pshFlag, 1448)}
-			}
+			var acks [][]byte
 			switch {
 			case round == 0:
 			case i%2 == 0:
-				f = [][]byte{p.down(i, ackFlag, 0)}
+				acks = [][]byte{p.down(i, ackFlag, 0)}
 			default:
-				h = [][]byte{p.up(i, ackFlag, 0)}
+				acks = [][]byte{p.up(i, ackFlag, 0)}
 			}
-			return h, f
+			if i%2 == 0 {
+				return p.data[i : i+1], acks
+			}
+			return acks, p.data[i : i+1]
 		})
 	}
 	return p
@@ -221,7 +228,17 @@ func (p *packets) begin(t *testing.T) {
 // carry sends the data and the acknowledgements of one slice.
 func (p *packets) carry(t *testing.T) {
 	for round := range costRounds {
-		p.send(t, p.rounds[round%2])
+		p.round(t, round%2)
+	}
+}
+
+// round sends a full packet of each connection, and acknowledgements or none.
+// Each has its place in its connection, by which the rules choose when to look at it.
+func (p *packets) round(t *testing.T, which int) {
+	p.send(t, p.rounds[which])
+	for _, f := range p.data {
+		seq := f[14+20+4:]
+		binary.BigEndian.PutUint32(seq, binary.BigEndian.Uint32(seq)+costPayload)
 	}
 }
 

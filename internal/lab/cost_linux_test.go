@@ -21,10 +21,14 @@ import (
 // costRounds full packets of each and an acknowledgement for every second are sent
 // through one router; a turn is a slice of each router.
 const (
-	costFlows  = 1000
-	costRounds = 4
-	costInside = "UNBLOAT_COST_TURNS"
+	costFlows   = 1000
+	costRounds  = 4
+	costPayload = 1448
+	costInside  = "UNBLOAT_COST_TURNS"
 )
+
+// costMost is how much of forwarding the rules may take, %.
+const costMost = 15
 
 // What a router does.
 const (
@@ -40,11 +44,14 @@ var costRouters = [...]string{costWith, costWithout, costAside, costWithout, cos
 // BenchmarkClasses is what the classes cost: by how much the processor time that
 // a router takes to forward 1000 connections through CAKE both ways, behind NAT,
 // grows by the rules. The routers have their slices of milliseconds in turns, so what else
-// the machine does meets all alike.
+// the machine does meets all alike. It fails where the interval is above costMost.
 func BenchmarkClasses(b *testing.B) {
 	var c cost
 	for b.Loop() {
 		c = measureCost(b, 80)
+	}
+	if c.lo > costMost {
+		b.Errorf("the rules take %.1f %% (%.1f to %.1f), more than %d", c.more, c.lo, c.hi, costMost)
 	}
 	b.ReportMetric(c.without, "µs/packet-without")
 	b.ReportMetric(c.without*(1+c.more/100), "µs/packet-with")

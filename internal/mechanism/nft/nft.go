@@ -31,7 +31,9 @@ const (
 	MarkMask  = 0x0f000000 // the tin of what arrives
 	MarkShift = 24
 	counted   = 0x10000000 // the connection is counted as a heavy one
-	isBulk    = 0x20000000 // and is bulk, because its machine has so many
+	isBulk    = 0x20000000 // and is bulk: its machine has so many, or it has run long
+	known     = 0x40000000 // a TCP connection past its first bytes
+	metered   = 0x80000000 // its acknowledgements are counted, because there were too many of all
 )
 
 // A Table is our table as text for `nft -f`. A rendered one is what is wanted,

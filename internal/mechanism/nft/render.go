@@ -2,10 +2,12 @@ package nft
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // A renderer writes the chains of one plan.
@@ -53,6 +55,7 @@ func (r renderer) direction(d plan.Direction) {
 	r.verdicts(d)
 	r.meters(d)
 	r.protocols(d)
+	r.looks(d)
 	r.w.chain(string(d)+"_class", slices.Concat(r.explicit(d), r.marks(d), r.full(d))...)
 	if r.byMark(d) { // what the router itself downloads goes through the ifb too
 		r.w.chain("down_own", "type filter hook input priority -149; policy accept;", fmt.Sprintf("iifname %q goto down_class", r.p.WAN))
@@ -72,29 +75,62 @@ func (r renderer) hook() {
 	r.w.chain("forwarded", rules...)
 }
 
+// lookAt are the bits of a TCP sequence number that are 0 while a connection is
+// looked at: for 16 kB of each 128 kB that it sends.
+const lookAt = 0x0001c000
+
 // full returns the rules of packets that nobody named. Most packets of a busy
-// line are full ones of TCP connections: they meet the fewest rules, and no
-// other chain.
+// line are full ones of TCP connections past their first bytes: they have their
+// class from the connection's mark alone, and only now and then it is looked
+// again what the connection has carried. A rule that compares bits, or whether
+// something is equal, takes nft a fraction of one that asks for more or less.
 func (r renderer) full(d plan.Direction) []string {
-	b := r.p.Classes.Behaviour
 	normal, _ := r.p.Classes.Share(d, plan.Normal)
-	return []string{
-		fmt.Sprintf("meta length <= %d goto %s_light", max(int64(b.SmallPacket), 127), d),
-		fmt.Sprintf("meta l4proto != tcp goto %s_other", d),
-		fmt.Sprintf("ct bytes > %d goto %s_heavy", int64(b.HeavyBytes), d),
-		r.firstBytes(d),
-		r.verdict(d, normal),
+	mask, is, then := uint32(known|isBulk), uint32(known), " "+r.verdict(d, normal)
+	if r.byMark(d) { // the mark is the class, and stays what it is
+		mask, is, then = mask|MarkMask, is|uint32(normal.Tin)<<MarkShift, ""
 	}
+	return []string{
+		fmt.Sprintf("meta length and 0x%08x == 0 goto %s_light", lightMask(r.p.Classes.Behaviour), d),
+		fmt.Sprintf("ct mark and 0x%08x == 0x%08x @th,32,32 and 0x%08x != 0%s accept", mask, is, lookAt, then),
+		fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d),
+		fmt.Sprintf("goto %s_full", d),
+	}
+}
+
+// lightMask are the bits of a packet's length that only packets have that are
+// longer than a small one.
+func lightMask(b plan.Behaviour) uint32 {
+	return ^uint32(1<<bits.Len(uint(max(b.SmallPacket, 127))) - 1)
+}
+
+// looks writes the chain of full packets of connections that are looked at.
+func (r renderer) looks(d plan.Direction) {
+	b := r.p.Classes.Behaviour
+	rules := []string{
+		fmt.Sprintf("meta l4proto != tcp goto %s_other", d),
+		r.firstBytes(d),
+	}
+	if first := max(b.FirstBytes, b.FirstUp, 1); first > r.first(d) { // the other direction still asks
+		rules = append(rules, fmt.Sprintf("ct bytes 1-%d goto %s_normal", int64(first), d))
+	}
+	r.w.chain(string(d)+"_full", append(rules,
+		fmt.Sprintf("ct mark set ct mark or 0x%08x", uint32(known)),
+		fmt.Sprintf("goto %s_data", d))...)
+}
+
+// first is what a connection carries first in a direction.
+func (r renderer) first(d plan.Direction) unit.Size {
+	if d == plan.DirectionDown {
+		return max(r.p.Classes.Behaviour.FirstBytes, 1)
+	}
+	return max(r.p.Classes.Behaviour.FirstUp, 1)
 }
 
 // firstBytes is the rule of what a connection carries first. One that the kernel
 // does not count, because it is older than the rules, has carried nothing by it.
 func (r renderer) firstBytes(d plan.Direction) string {
-	first := r.p.Classes.Behaviour.FirstUp
-	if d == plan.DirectionDown {
-		first = r.p.Classes.Behaviour.FirstBytes
-	}
-	return fmt.Sprintf("ct bytes 1-%d goto %s_interactive", max(int64(first), 1), d)
+	return fmt.Sprintf("ct bytes 1-%d goto %s_interactive", int64(r.first(d)), d)
 }
 
 // verdicts writes one chain a class, which gives the packet its tin.
@@ -148,7 +184,7 @@ func (r renderer) meters(d plan.Direction) {
 		fmt.Sprintf("goto %s_normal", d))
 	r.w.chain(string(d)+"_heavy",
 		fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d),
-		fmt.Sprintf("ct bytes > %d goto %s_bulk", int64(b.LongBytes), d),
+		fmt.Sprintf("ct bytes > %d ct mark set ct mark or 0x%08x goto %s_bulk", int64(b.LongBytes), uint32(isBulk), d),
 		fmt.Sprintf("ct mark and 0x%08x == 0 jump %s_count", uint32(counted), d),
 		fmt.Sprintf("goto %s_normal", d))
 	r.w.chain(string(d)+"_busy", fmt.Sprintf("meta length < 128 goto %s_acks", d), fmt.Sprintf("goto %s_data", d))
@@ -215,7 +251,8 @@ func (r renderer) protocols(d plan.Direction) {
 		fmt.Sprintf("goto %s_normal", d),
 	}
 	r.w.chain(string(d)+"_light", append([]string{
-		"meta length < 128 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto " + acks,
+		"meta length and 0xffffff80 == 0 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto " + acks,
+		fmt.Sprintf("meta length > %d goto %s_full", max(int64(b.SmallPacket), 127), d),
 		fmt.Sprintf("meta l4proto tcp goto %s_small", d)}, rest...)...)
 	r.w.chain(string(d)+"_other", append([]string{fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d)}, rest...)...)
 }
@@ -227,18 +264,27 @@ const slowAcks = 30
 
 // thin writes the chains that leave out acknowledgements of slow connections
 // beyond the allowed number, and returns the first one's name. Those with SACK
-// blocks count and go: a sender needs them to mend a loss. A connection is known
+// blocks count and go: a sender needs them to mend a loss. As long as those of
+// all connections together are not more, nothing has to be known of each; once
+// they were, those connections are metered. A connection is known
 // by its ports alone, which is half the work for every acknowledgement; two that
 // have the same are taken for a faster one, and left alone the sooner.
 func (r renderer) thin() string {
 	const name = "up_thin"
 	b := r.p.Classes.Behaviour
+	verdict := r.verdict(plan.DirectionUp, r.acks(plan.DirectionUp))
 	r.w.limit("acks", b.Acks, b.Acks) // a second's: a page's short connections are not touched
+	r.w.limit("slow_acks", b.Acks, b.Acks)
 	r.w.chain("up_over", "tcp option sack exists goto up_acks", "drop")
-	r.w.chain(name,
+	r.w.chain("up_meter",
 		fmt.Sprintf("update @acks_up { th sport . th dport limit rate over %d/second burst %d packets } goto up_acks", slowAcks, slowAcks/2),
-		`limit name "acks" goto up_over`,
-		r.verdict(plan.DirectionUp, r.acks(plan.DirectionUp)))
+		`limit name "slow_acks" goto up_over`,
+		verdict)
+	r.w.chain("up_many", fmt.Sprintf("ct mark set ct mark or 0x%08x", uint32(metered)), "goto up_meter")
+	r.w.chain(name,
+		`limit name "acks" goto up_many`,
+		fmt.Sprintf("ct mark and 0x%08x != 0 goto up_meter", uint32(metered)),
+		verdict)
 	return name
 }
 

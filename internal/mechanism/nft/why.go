@@ -178,10 +178,10 @@ func decideCalm(b plan.Behaviour, d plan.Direction, f Flow, c Connection, in fun
 
 func decideData(b plan.Behaviour, c Connection, v verdict) Verdict {
 	switch {
+	case c.Bytes > b.LongBytes: // which marks it as bulk too
+		return v(plan.Bulk, "it has carried %s, more than %s", c.Bytes, b.LongBytes)
 	case c.Mark&isBulk != 0:
 		return v(plan.Bulk, "its machine had more than %d heavy connections (%s) when it became one", b.HeavyOfHost, b.HeavyBytes)
-	case c.Bytes > b.LongBytes:
-		return v(plan.Bulk, "it has carried %s, more than %s", c.Bytes, b.LongBytes)
 	}
 	return v(plan.Normal, "nothing makes it more, or less, than the others")
 }
