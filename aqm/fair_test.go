@@ -37,8 +37,8 @@ func TestDeficitRoundRobinIsFair(t *testing.T) {
 			}
 			for i := range served {
 				for j := range served {
-					if d := served[i] - served[j]; d > 2*q.params.Quantum+1514 {
-						t.Fatalf("flow %d has %d bytes more than flow %d, quantum %d", i, d, j, q.params.Quantum)
+					if d := served[i] - served[j]; d > 2*unit.Size(q.quantum)+1514 {
+						t.Fatalf("flow %d has %d bytes more than flow %d, quantum %d", i, d, j, q.quantum)
 					}
 				}
 			}
