@@ -279,6 +279,15 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 		budget.Allowed(sender.Moved())
 		moved = receiver.Total() + sender.Moved()
 	}()
+	moment := func() iperf3Moment {
+		return iperf3Moment{s.clock.Now(), append(receiver.Totals(), sender.Written()...)}
+	}
+	first := make(chan iperf3Moment, 1)
+	if t.params.Omit > 0 {
+		defer time.AfterFunc(time.Duration(t.params.Omit)*time.Second, func() { first <- moment() }).Stop()
+	} else {
+		first <- iperf3Moment{began, make([]int64, len(streams))}
+	}
 	_ = t.control.SetDeadline(time.Now().Add(s.limits.Load + replyPatience))
 	var state [1]byte
 	if _, err := io.ReadFull(t.control, state[:]); err != nil {
@@ -293,14 +302,40 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 		// seen to end, or it waits there and never reads what comes next here.
 		_ = c.CloseWrite()
 	}
-	mine := iperf3.Results{HasRetransmits: -1, CongestionUsed: t.params.Congestion}
-	mine.CPUTotal, _ = meter.Busiest() // where the system does not tell, 0
-	mine.CPUTotal *= 100
-	seconds := s.clock.Now().Sub(began).Seconds()
-	for i, n := range append(receiver.Totals(), sender.Written()...) {
-		mine.Streams = append(mine.Streams, iperf3.StreamResult{ID: iperf3.StreamID(i), Bytes: n, Retransmits: -1, EndTime: seconds})
+	cpu, _ := meter.Busiest() // where the system does not tell, 0
+	last := moment()
+	select {
+	case from := <-first:
+		return 0, t.exchange(t.results(s.clock, from, last, down, cpu))
+	default: // ended within what the client wants left out
+		return 0, t.exchange(t.results(s.clock, last, last, down, cpu))
 	}
-	return 0, t.exchange(mine)
+}
+
+// An iperf3Moment is how many bytes the streams of a test had moved at an instant.
+type iperf3Moment struct {
+	at    unit.Instant
+	bytes []int64 // first the client's streams, then ours
+}
+
+// results are what this end says of the test between two moments. How often
+// was sent again is known of the streams that this end sent on.
+func (t *iperf3Test) results(clock *netio.Clock, from, to iperf3Moment, down []*net.TCPConn, cpu float64) iperf3.Results {
+	r := iperf3.Results{HasRetransmits: -1, CongestionUsed: t.params.Congestion, CPUTotal: 100 * cpu}
+	for i := range to.bytes {
+		stream := iperf3.StreamResult{
+			ID: iperf3.StreamID(i), Bytes: to.bytes[i] - from.bytes[i], Retransmits: -1, EndTime: to.at.Sub(from.at).Seconds(),
+		}
+		if k := i - t.params.Up(); k >= 0 {
+			if look := netio.LookAt(clock, down[k:k+1]); look.Known {
+				r.HasRetransmits, stream.Retransmits = 1, float64(look.Retransmits)
+			} else {
+				r.HasRetransmits = 0
+			}
+		}
+		r.Streams = append(r.Streams, stream)
+	}
+	return r
 }
 
 // exchange swaps results and waits for the client's farewell.

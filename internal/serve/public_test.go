@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/netio"
 	"unbloat/internal/probe"
+	"unbloat/internal/wire/iperf3"
 	"unbloat/internal/wire/irtt"
 )
 
@@ -250,5 +252,26 @@ func TestOwnCertificate(t *testing.T) {
 	}
 	if _, err := OwnCertificate(dir, time.Now()); err == nil {
 		t.Error("a broken certificate is taken")
+	}
+}
+
+// What an iperf3 client wants left out at the start is in no figure; what is
+// not known of our own streams is not said to be known.
+func TestIperf3Results(t *testing.T) {
+	clock := netio.NewClock()
+	own, err := net.Dial("tcp", start(t, Limits{}).Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	test := iperf3Test{params: iperf3.Params{Parallel: 1, Bidirectional: true}}
+	from := iperf3Moment{1e9, []int64{100, 30}}
+	to := iperf3Moment{3e9, []int64{500, 230}}
+	r := test.results(clock, from, to, []*net.TCPConn{own.(*net.TCPConn)}, 0.5)
+	if len(r.Streams) != 2 || r.Streams[0].Bytes != 400 || r.Streams[1].Bytes != 200 || r.Streams[0].EndTime != 2 || r.CPUTotal != 50 {
+		t.Errorf("%+v", r)
+	}
+	if known := netio.LookAt(clock, []*net.TCPConn{own.(*net.TCPConn)}).Known; known != (r.HasRetransmits == 1 && r.Streams[1].Retransmits == 0) || r.Streams[0].Retransmits != -1 {
+		t.Errorf("known %v: %+v", known, r)
 	}
 }
