@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +35,16 @@ type iperf3Test struct {
 	control *net.TCPConn
 	from    netip.Addr
 	params  iperf3.Params
-	streams chan *net.TCPConn // as they come, cookie read
+	streams chan iperf3Stream // their cookies read
 	over    chan struct{}     // closed when nobody takes streams any more
+}
+
+// An iperf3Stream is a connection and the how manieth of this server it is. The
+// client opens its streams one after the other, and which way each goes depends
+// on that; their cookies may be read in another order.
+type iperf3Stream struct {
+	conn *net.TCPConn
+	nth  uint64
 }
 
 func listenIperf3(s *Server, address, key string) (*iperf3Server, error) {
@@ -70,7 +80,7 @@ func (p *iperf3Server) close() {
 
 func (p *iperf3Server) serve() error {
 	defer p.wg.Wait()
-	for {
+	for nth := uint64(0); ; nth++ {
 		c, err := p.tcp.AcceptTCP()
 		if err != nil {
 			if retry(err) {
@@ -86,7 +96,7 @@ func (p *iperf3Server) serve() error {
 			c.Close()
 			continue
 		}
-		p.wg.Go(func() { p.greet(c) })
+		p.wg.Go(func() { p.greet(c, nth) })
 	}
 }
 
@@ -111,7 +121,7 @@ func (p *iperf3Server) untrack(c *net.TCPConn) {
 }
 
 // greet reads a connection's cookie: of a test that waits for it, or of a new one.
-func (p *iperf3Server) greet(c *net.TCPConn) {
+func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 	defer p.untrack(c)
 	s := p.server
 	_ = c.SetDeadline(time.Now().Add(s.limits.Handshake))
@@ -131,7 +141,7 @@ func (p *iperf3Server) greet(c *net.TCPConn) {
 	t := p.tests[cookie]
 	fresh := t == nil
 	if fresh {
-		t = &iperf3Test{control: c, from: clientAddr(c), streams: make(chan *net.TCPConn), over: make(chan struct{})}
+		t = &iperf3Test{control: c, from: clientAddr(c), streams: make(chan iperf3Stream), over: make(chan struct{})}
 		p.tests[cookie] = t
 	}
 	p.mu.Unlock()
@@ -140,7 +150,7 @@ func (p *iperf3Server) greet(c *net.TCPConn) {
 		return
 	}
 	select {
-	case t.streams <- c: // the test owns it
+	case t.streams <- iperf3Stream{c, nth}: // the test owns it
 	case <-t.over:
 		c.Close()
 	}
@@ -226,25 +236,35 @@ func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) 
 	if n, most := t.params.Up()+t.params.Down(), p.server.limits.Flows; n > most {
 		return nil, fmt.Errorf("%w: %d streams, more than the limit of %d", iperf3.ErrMalformed, n, most)
 	}
-	deadline := time.After(p.server.limits.Handshake)
-	for len(streams) < t.params.Up()+t.params.Down() {
+	streams, err = p.gather(t)
+	for i, c := range streams {
+		if i >= t.params.Up() && err == nil {
+			err = netio.SetTCP(c, netio.TCPOptions{CC: t.params.Congestion, DSCP: t.params.TOS >> 2})
+		}
+		if t.params.Bandwidth > 0 {
+			netio.Pace(c, unit.Rate(t.params.Bandwidth))
+		}
+	}
+	return streams, err
+}
+
+// gather waits for a test's streams, and returns them in the client's order.
+func (p *iperf3Server) gather(t *iperf3Test) (conns []*net.TCPConn, err error) {
+	var streams []iperf3Stream
+	deadline, want := time.After(p.server.limits.Handshake), t.params.Up()+t.params.Down()
+	for len(streams) < want && err == nil {
 		select {
 		case c := <-t.streams:
 			streams = append(streams, c)
-			if len(streams) > t.params.Up() {
-				err = netio.SetTCP(c, netio.TCPOptions{CC: t.params.Congestion, DSCP: t.params.TOS >> 2})
-			}
-			if err != nil {
-				return streams, err
-			}
-			if t.params.Bandwidth > 0 {
-				netio.Pace(c, unit.Rate(t.params.Bandwidth))
-			}
 		case <-deadline:
-			return streams, fmt.Errorf("%w: only %d of %d streams came", os.ErrDeadlineExceeded, len(streams), t.params.Up()+t.params.Down())
+			err = fmt.Errorf("%w: only %d of %d streams came", os.ErrDeadlineExceeded, len(streams), want)
 		}
 	}
-	return streams, nil
+	slices.SortFunc(streams, func(a, b iperf3Stream) int { return cmp.Compare(a.nth, b.nth) })
+	for _, s := range streams {
+		conns = append(conns, s.conn)
+	}
+	return conns, err
 }
 
 // run runs a test, and returns how many bytes it moved.

@@ -275,3 +275,47 @@ func TestIperf3Results(t *testing.T) {
 		t.Errorf("known %v: %+v", known, r)
 	}
 }
+
+// Which way a stream of iperf3 goes is told by the order in which the client
+// opened them, not by whose cookie was read first.
+func TestIperf3StreamsInOrder(t *testing.T) {
+	s := startAll(t, Limits{}, "")
+	connect := func() *net.TCPConn {
+		c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(s.Iperf3()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		return c
+	}
+	say := func(c *net.TCPConn, b []byte) {
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cookie := iperf3.MakeCookie([iperf3.CookieSize - 1]byte{})
+	control := connect()
+	hear := func(want iperf3.State) {
+		var b [1]byte
+		if _, err := io.ReadFull(control, b[:]); err != nil || iperf3.State(b[0]) != want {
+			t.Fatalf("%v %v, want %v", iperf3.State(b[0]), err, want)
+		}
+	}
+	say(control, cookie[:])
+	hear(iperf3.ParamExchange)
+	params, err := iperf3.Frame(iperf3.Params{TCP: true, Time: 1, Parallel: 1, Bidirectional: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(control, params)
+	hear(iperf3.CreateStreams)
+	mine, yours := connect(), connect()
+	say(yours, cookie[:])
+	time.Sleep(50 * time.Millisecond) // the second one's cookie has been read, most likely
+	say(mine, cookie[:])
+	hear(iperf3.TestStart)
+	if n, err := io.ReadFull(yours, make([]byte, 1000)); err != nil {
+		t.Errorf("the second stream brought %d bytes: %v", n, err)
+	}
+}
