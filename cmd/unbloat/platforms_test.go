@@ -194,6 +194,9 @@ func TestPlatforms(t *testing.T) {
 			if s.Text() != start {
 				t.Fatalf("reverted, and this is not the start:\n%s\nstart:\n%s", s.Text(), start)
 			}
+			if out := done(exitPrecondition, "revert"); !strings.Contains(out, "name the interface with --wan") {
+				t.Errorf("with no record and no default route: %s", out)
+			}
 			if c.platform != plan.OpenBSD && c.platform != plan.PfSense { // the guard is one for all
 				return
 			}

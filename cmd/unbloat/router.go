@@ -362,7 +362,7 @@ func (r *router) ownedPlans(ctx context.Context, wan string) ([]plan.Plan, error
 		wan = r.defaultWAN(ctx)
 	}
 	if wan == "" {
-		return nil, fmt.Errorf("find what to undo: no record of a change, and no default route; name the interface with --wan")
+		return nil, &host.PreconditionError{Doing: "find what to undo", What: "there is no record of a change, and no default route", Remedy: "name the interface with --wan"}
 	}
 	return []plan.Plan{{Schema: plan.Schema, Platform: r.platform, WAN: wan}}, nil
 }

@@ -102,10 +102,18 @@ func (e *examination) bsdIsolation() bool {
 	for _, s := range e.shapers {
 		if s.Rate > 0 && (strings.Contains(s.Queue, "FIFO") || strings.Contains(s.Queue, "WF2Q")) {
 			e.find(Finding{"no-isolation", false, fmt.Sprintf("%s is held to %s by %s, which does not tell flows apart", s.Device, s.Rate.Short(), s.Queue),
-				"neighbour discovery and DHCPv6 wait behind a download like everything else: IPv6 may fail just when the line is full", "shape with --aqm fq_codel"})
+				"neighbour discovery and DHCPv6 wait behind a download like everything else: IPv6 may fail just when the line is full", e.bsdIsolated()})
 		}
 	}
 	return true
+}
+
+// bsdIsolated is what to do about a queue that is one for all.
+func (e *examination) bsdIsolated() string {
+	if e.Platform == plan.OpenBSDAltq {
+		return "a shorter queue (--latency); ALTQ has none that tells flows apart, OpenBSD from 6.2 has"
+	}
+	return "shape with --aqm fq_codel"
 }
 
 // bsdOverhead says what pf and dummynet can't count.
@@ -115,7 +123,11 @@ func (e *examination) bsdOverhead() bool {
 		return e.skip("packet overhead", "nobody said what the line is; give --link-layer")
 	}
 	if e.LinkLayer == plan.ATM || e.LinkLayer == plan.PTM || pppoe {
-		e.find(Finding{"overhead", false, "this system's shaper counts IP packets alone, and the line adds to each (" + strings.TrimSpace(string(e.LinkLayer)+" "+e.WAN) + ")",
+		counts := "dummynet counts IP packets alone"
+		if e.Platform == plan.OpenBSD || e.Platform == plan.OpenBSDAltq {
+			counts = "pf counts Ethernet frames"
+		}
+		e.find(Finding{"overhead", false, counts + " and cannot be told of more, and the line adds to each (" + strings.TrimSpace(string(e.LinkLayer)+" "+e.WAN) + ")",
 			"under many small packets the line is full before the shaper is, and the queue is in the modem again", "leave more room in the rates, or let unbloat tune find them"})
 	}
 	return true

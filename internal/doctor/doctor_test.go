@@ -364,6 +364,22 @@ func TestBSD(t *testing.T) {
 	if err != nil || found(r) != "pf-off" || r.OK {
 		t.Errorf("pf is off: %v, %+v", err, r)
 	}
+	fifo := []host.Shaped{{Device: "em0", Rate: unit.MbitPerSecond, Queue: "HFSC with a FIFO of 9 packets"}}
+	for platform, want := range map[string]string{plan.OpenBSD: "shape with --aqm fq_codel", plan.OpenBSDAltq: "a shorter queue (--latency)"} {
+		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: fake.NewOpenBSD(platform == plan.OpenBSDAltq), Platform: platform, WAN: "em0", LinkLayer: plan.ATM,
+			Shapers: func(context.Context) ([]host.Shaped, error) { return fifo, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.Findings {
+			if f.ID == "no-isolation" && !strings.HasPrefix(f.Remedy, want) || f.ID == "overhead" && !strings.HasPrefix(f.What, "pf counts Ethernet frames") {
+				t.Errorf("%s: %+v", platform, f)
+			}
+		}
+		if got := found(r); !strings.Contains(got, "no-isolation") || !strings.Contains(got, "overhead") {
+			t.Errorf("%s: found %q", platform, got)
+		}
+	}
 	r, err = doctor.Examine(t.Context(), doctor.Config{Platform: plan.OPNsense, WAN: "wan", Far: true, Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "" || !r.OK || len(r.Skipped) == 0 {
 		t.Errorf("an API that doesn't tell: %v, %+v", err, r)

@@ -309,10 +309,11 @@ func clearOS(p plan.Plan) ([]part, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	parts := []part{
-		{clearos.NetworkConf + ": the speeds, in kbit/s", clearos.Format(s.Network, false)},
-		{clearos.QoSConf + ": set these lines and leave the others", clearos.Format(s.QoS, true)},
+	var parts []part
+	if len(s.Network) > 0 {
+		parts = append(parts, part{clearos.NetworkConf + ": the speeds, in kbit/s", clearos.Format(s.Network, false)})
 	}
+	parts = append(parts, part{clearos.QoSConf + ": set these lines and leave the others", clearos.Format(s.QoS, true)})
 	if p.AQM == plan.FQCoDel {
 		engine, err := clearos.Engine(devices(p), append(offloads(p), tcCommands(p)...))
 		if err != nil {

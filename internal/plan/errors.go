@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"unbloat/unit"
@@ -62,7 +63,11 @@ func (e *UnsupportedAQMError) Error() string {
 	if len(have) == 0 {
 		have = []string{"nothing"}
 	}
-	return fmt.Sprintf("%s: this %s router has no %s, only %s; load or install its kernel module, or choose another", e.AQM, e.Platform, e.AQM, strings.Join(have, ", "))
+	remedy := "choose another"
+	if slices.Contains([]string{Linux, OpenWrt, ClearOS}, e.Platform) && e.AQM != SFQ {
+		remedy = "load or install its kernel module, or choose another"
+	}
+	return fmt.Sprintf("%s: this %s router has no %s, only %s; %s", e.AQM, e.Platform, e.AQM, strings.Join(have, ", "), remedy)
 }
 
 // A NoIngressError says that the download cannot be shaped on the wished side.

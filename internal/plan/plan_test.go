@@ -239,8 +239,11 @@ func TestLadder(t *testing.T) {
 		}
 	}
 	var lacks *UnsupportedAQMError
-	if _, err := Make(Line{Up: mbit}, linux(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) {
+	if _, err := Make(Line{Up: mbit}, linux(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "install its kernel module") {
 		t.Errorf("CAKE without its module: %v", err)
+	}
+	if _, err := Make(Line{Up: mbit}, Facts{Platform: OpenBSDAltq, WAN: "em0"}, Wishes{AQM: FQCoDel}); !errors.As(err, &lacks) || strings.Contains(err.Error(), "module") {
+		t.Errorf("FQ-CoDel with ALTQ, which has no modules: %v", err)
 	}
 }
 

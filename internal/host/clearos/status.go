@@ -46,6 +46,9 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 		x.Queue, x.Says = engine, "QoS is on, with the engine "+engine+" (not unbloat's)"
 	}
 	for _, dev := range shapedDevices(set, wan) {
+		if !clearos.HasSpeeds(dev) {
+			continue
+		}
 		down, up, err := (clearos.Settings{Network: speeds}).Speeds(dev)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", clearos.NetworkConf, err)

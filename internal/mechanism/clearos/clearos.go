@@ -52,7 +52,7 @@ func Render(p plan.Plan) (s Settings, notes []string, err error) {
 		if d.r%unit.KbitPerSecond != 0 {
 			return Settings{}, nil, fmt.Errorf("%s: %s is not a whole number of kbit/s", d.key, d.r)
 		}
-		if d.r != 0 {
+		if d.r != 0 && HasSpeeds(p.WAN) {
 			s.Network = append(s.Network, Setting{SpeedKey(p.WAN, d.key), strconv.FormatInt(int64(d.r/unit.KbitPerSecond), 10)})
 		}
 	}
@@ -60,6 +60,9 @@ func Render(p plan.Plan) (s Settings, notes []string, err error) {
 	switch p.AQM {
 	case plan.FQCoDel:
 		s.QoS = append(s.QoS, Setting{"QOS_ENGINE", EngineFile})
+		if !HasSpeeds(p.WAN) {
+			notes = append(notes, fmt.Sprintf("the speeds are in unbloat's engine alone: %s is read by shells too, for which %s= would be no setting", NetworkConf, SpeedKey(p.WAN, "UPSTREAM")))
+		}
 	case plan.SFQ:
 		if p.UpBps == 0 || p.DownBps == 0 {
 			return Settings{}, nil, fmt.Errorf("ClearOS's engine crashes when an interface is shaped in one direction only; give both rates, or use fq_codel")
@@ -98,6 +101,18 @@ func checkName(wan string, aqm plan.AQM) error {
 		}
 	}
 	return nil
+}
+
+// HasSpeeds reports whether network.conf can have an interface's speeds: a shell
+// must take their keys for names, which eth0.100's and br-lan's are not.
+func HasSpeeds(device string) bool {
+	for i, c := range []byte(device) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return device != ""
 }
 
 // SpeedKey returns network.conf's key of an interface's speed, as in
@@ -179,6 +194,9 @@ func Parse(text string) ([]Setting, error) {
 // Merge returns text with the settings' lines in place of those of the same
 // keys, and what is new at the end. All else stays as it is, comments included.
 func Merge(text string, list []Setting, quoted bool) string {
+	if len(list) == 0 {
+		return text
+	}
 	done := map[string]bool{}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if text == "" {

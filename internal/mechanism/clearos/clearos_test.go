@@ -122,6 +122,28 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// Shells read network.conf too, so what is no name of theirs is not written there.
+func TestNamesOfSpeeds(t *testing.T) {
+	for wan, want := range map[string]int{"ppp0": 2, "wan_2": 2, "eth0.100": 0, "br-lan": 0, "6in4": 0, "wan@x": 0} {
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
+			plan.Facts{Platform: plan.ClearOS, WAN: wan, LAN: "eth1", IFB: true}, plan.Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, notes, err := Render(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(strings.Join(notes, "; "), "the speeds are in unbloat's engine alone"); len(s.Network) != want || said != (want == 0) {
+			t.Errorf("%s: %v, %q", wan, s.Network, notes)
+		}
+		const text = "EXTIF=\"x\" # no end"
+		if got := Merge(text, s.Network, false); want == 0 && got != text {
+			t.Errorf("%s: %q", wan, got)
+		}
+	}
+}
+
 const byHand = `# my settings
 QOS_ENABLE="off"
 QOS_PRIOMARK4="\
