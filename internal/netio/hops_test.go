@@ -26,11 +26,11 @@ func echo(six bool, id uint16) []byte {
 	return b
 }
 
-// heard drains until want has come, for at most two seconds.
+// heard drains until want has come, for at most twenty seconds.
 func heard(t *testing.T, s HopSocket, want func(HopEvent) bool) {
 	t.Helper()
 	found := false
-	for deadline := time.Now().Add(2 * time.Second); !found && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !found && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if err := s.Drain(func(e HopEvent) { found = found || want(e) }); err != nil {
 			t.Fatal(err)
 		}

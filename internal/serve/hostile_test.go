@@ -225,7 +225,7 @@ func TestControlDies(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	s := start(t, Limits{Sessions: 2, Conns: 4, Handshake: 100 * time.Millisecond, Idle: 300 * time.Millisecond, Streams: 1})
+	s := start(t, Limits{Sessions: 2, Conns: 4, Handshake: 400 * time.Millisecond, Idle: 1500 * time.Millisecond, Streams: 1})
 	a, b := dial(t, s), dial(t, s)
 	a.must(hello)
 	b.must(hello)
