@@ -173,7 +173,7 @@ func TestLimits(t *testing.T) {
 
 // Too many probes end the session; so does its time; and with it its loads.
 func TestSessionEnds(t *testing.T) {
-	_, url := serve(t, Options{Limits: Limits{Session: 700 * time.Millisecond}})
+	_, url := serve(t, Options{Limits: Limits{Session: 2 * time.Second}})
 	c, _ := open(t, url)
 	var err error
 	for range 10_000 {

@@ -102,7 +102,11 @@ func TestKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.db")
 	var ids []string
 	rounds := 0
-	for delay := 20 * time.Millisecond; rounds < 20; delay += 7 * time.Millisecond {
+	delay := 20 * time.Millisecond
+	for ; rounds < 20 || len(ids) == 0 && delay < 30*time.Second; delay += 7 * time.Millisecond {
+		if rounds >= 20 { // this machine takes longer until the first is kept
+			delay *= 2
+		}
 		cmd, out := saver(t.Context(), path, 1000*rounds, 1000, 20_000)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
