@@ -174,13 +174,14 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 		}
 	}
 	var people *page.Handler
+	account := &pageAccount{}
 	if p.Web != "" {
 		results, closeResults, err := o.openResults(c.Context(), log)
 		if err != nil {
 			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
 		}
 		defer closeResults()
-		people = page.New(page.Options{Store: results, Log: log})
+		people = page.New(page.Options{Store: results, Log: log, Account: account})
 		defer people.Close()
 		defer context.AfterFunc(c.Context(), people.Close)() // the server waits for the page's sessions
 		p.Page = people
@@ -189,6 +190,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	if err != nil {
 		return &exitError{exitPrecondition, err}
 	}
+	account.Server = s // nobody is served before Serve
 	if people != nil && s.Web().IsValid() {
 		if _, err := people.ListenDatagrams(s.Web().String()); err != nil {
 			log.Warn("the page's probes travel over TCP only", "reason", err)
@@ -199,6 +201,9 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	log.Info("stopped")
 	return err
 }
+
+// pageAccount is the server's, which is made after the page.
+type pageAccount struct{ *serve.Server }
 
 // openResults opens the file of the page's results; nil keeps them in memory.
 func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (page.Store, func(), error) {

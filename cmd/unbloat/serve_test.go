@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -91,6 +92,38 @@ func aSession(t *testing.T, url string, header http.Header) (page.Hello, int) {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return hello, http.StatusSwitchingProtocols
+}
+
+// What an address may take counts on the page too: its loads end where the
+// budget does, and then it is told so.
+func TestPageBudget(t *testing.T) {
+	url, stop := startServe(t, "--state-dir", t.TempDir(), "--keep-results", "0", "--max-bytes-per-address", "3MB")
+	defer stop()
+	hello, _ := aSession(t, url, nil)
+	for i, want := range []bool{true, false} {
+		resp, err := http.Get(fmt.Sprintf("%s/api/down?bytes=2000000&session=%s", url, hello.Session))
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("download %d: %v", i, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, _, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{page.Subprotocol}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseNow()
+	var closed websocket.CloseError
+	if _, _, err := c.Read(ctx); !errors.As(err, &closed) || closed.Code != websocket.StatusTryAgainLater || !strings.Contains(closed.Reason, "limit") {
+		t.Errorf("another session: %v", err)
+	}
+	if resp, err := http.Get(url + "/garbage?ckSize=1"); err != nil || resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("by another protocol: %v %v", resp, err)
+	}
 }
 
 // measured is a result of an idle line, as the page hands it in.

@@ -56,7 +56,7 @@ func (h *Handler) down(w http.ResponseWriter, r *http.Request) {
 	for at := 0; n > 0 && ctx.Err() == nil; {
 		part := h.block[at:min(len(h.block), at+piece)]
 		part = part[:min(int64(len(part)), n)]
-		if s.moved.Add(int64(len(part))) > int64(h.limits.Bytes) {
+		if !h.move(s, len(part)) {
 			break // the length that was promised is missed, which the page sees as an error
 		}
 		if _, err := w.Write(part); err != nil {
@@ -83,8 +83,8 @@ func (h *Handler) up(w http.ResponseWriter, r *http.Request) {
 		n, err := r.Body.Read(buf)
 		total += int64(n)
 		s.up.Add(int64(n))
-		if s.moved.Add(int64(n)) > int64(h.limits.Bytes) {
-			fail(w, http.StatusRequestEntityTooLarge, "this session has moved all the bytes it may")
+		if !h.move(s, n) {
+			fail(w, http.StatusRequestEntityTooLarge, "this session, or its address, has moved all the bytes it may")
 			return
 		}
 		if errors.Is(err, io.EOF) {

@@ -70,7 +70,24 @@ type Options struct {
 	Limits Limits           // zero values take the defaults
 	Log    *slog.Logger     // nil: no log
 	Now    func() time.Time // nil: time.Now
+	// Account is told what visitors take besides, and says when an address has
+	// had enough of everything that the server serves; nil: nobody keeps one.
+	Account Account
 }
+
+// An Account bounds what one client address takes over all protocols together.
+type Account interface {
+	// Enter opens a session; leave must follow. Its error is told the visitor.
+	Enter(from netip.Addr) (leave func(), err error)
+	// Spend books bytes of a load, both ways; false ends it.
+	Spend(from netip.Addr, n unit.Size) bool
+}
+
+// noAccount is nobody's.
+type noAccount struct{}
+
+func (noAccount) Enter(netip.Addr) (func(), error) { return func() {}, nil }
+func (noAccount) Spend(netip.Addr, unit.Size) bool { return true }
 
 // A Handler serves the page at /, the page of sliders at /model, stored results
 // under /r/, and what they need under /api/.
@@ -83,6 +100,7 @@ type Handler struct {
 	block  []byte // what downloads consist of, again and again
 	mux    http.Handler
 
+	account Account
 	keeping *quota // of results
 	model   *model
 
@@ -120,10 +138,13 @@ func New(o Options) *Handler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Account == nil {
+		o.Account = noAccount{}
+	}
 	h := &Handler{
 		store: o.Store, name: o.Name, limits: o.Limits.withDefaults(), log: o.Log, now: o.Now,
 		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), model: newModel(),
-		sessions: map[string]*session{}, perAddr: map[netip.Addr]int{},
+		sessions: map[string]*session{}, perAddr: map[netip.Addr]int{}, account: o.Account,
 	}
 	_, _ = rand.Read(h.block) // never fails (crypto/rand)
 	h.ctx, h.stop = context.WithCancel(context.Background())

@@ -34,7 +34,8 @@ type Hello struct {
 }
 
 const (
-	mostProbe      = 64 // bytes
+	mostProbe      = 64  // bytes
+	mostReason     = 123 // bytes, of why a WebSocket is closed (RFC 6455 section 5.5)
 	answerLen      = 4 + 3*8
 	mostPerSecond  = 250 // probes
 	allowedBurst   = 500 // probes that may come at once after a stall
@@ -58,7 +59,8 @@ func (h *Handler) probe(w http.ResponseWriter, r *http.Request) {
 	c.SetReadLimit(mostProbe)
 	s, err := h.begin(r)
 	if err != nil {
-		_ = c.Close(closeTryLater, err.Error())
+		why := err.Error()
+		_ = c.Close(closeTryLater, why[:min(len(why), mostReason)])
 		return
 	}
 	defer h.finish(s)

@@ -9,13 +9,17 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"unbloat/unit"
 )
 
 // A session is one visitor's test. It lives as long as its WebSocket.
 type session struct {
 	token  string
 	start  time.Time
-	addr   netip.Addr
+	addr   netip.Addr // whom its use is charged to
+	from   netip.Addr // where it comes from
+	leave  func()     // the account
 	ctx    context.Context
 	end    context.CancelFunc
 	up     atomic.Int64 // bytes that uploads brought
@@ -34,7 +38,7 @@ var (
 
 // begin opens a session. finish must follow.
 func (h *Handler) begin(r *http.Request) (*session, error) {
-	s := &session{token: rand.Text(), start: h.now(), addr: clientOf(r)}
+	s := &session{token: rand.Text(), start: h.now(), addr: clientOf(r), from: sourceOf(r)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx.Err() != nil {
@@ -42,6 +46,10 @@ func (h *Handler) begin(r *http.Request) (*session, error) {
 	}
 	if len(h.sessions) >= h.limits.Sessions || h.perAddr[s.addr] >= h.limits.PerAddress {
 		return nil, errBusy
+	}
+	var err error
+	if s.leave, err = h.account.Enter(s.from); err != nil {
+		return nil, err
 	}
 	s.ctx, s.end = context.WithTimeout(h.ctx, h.limits.Session)
 	h.sessions[s.token] = s
@@ -52,6 +60,7 @@ func (h *Handler) begin(r *http.Request) (*session, error) {
 
 func (h *Handler) finish(s *session) {
 	s.end()
+	s.leave()
 	h.mu.Lock()
 	delete(h.sessions, s.token)
 	if h.perAddr[s.addr]--; h.perAddr[s.addr] <= 0 {
@@ -77,9 +86,13 @@ func (s *session) take(limit int) bool {
 	return false
 }
 
-// clientOf returns whom a request's use is charged to. An IPv6 site has at
-// least a /64, so that counts as one.
-func clientOf(r *http.Request) netip.Addr {
+// move books bytes of a session's load; false if it has had enough.
+func (h *Handler) move(s *session, n int) bool {
+	return s.moved.Add(int64(n)) <= int64(h.limits.Bytes) && h.account.Spend(s.from, unit.Size(n))
+}
+
+// sourceOf returns the address that a request comes from.
+func sourceOf(r *http.Request) netip.Addr {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
@@ -88,7 +101,13 @@ func clientOf(r *http.Request) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	a = a.Unmap().WithZone("")
+	return a.Unmap().WithZone("")
+}
+
+// clientOf returns whom a request's use is charged to. An IPv6 site has at
+// least a /64, so that counts as one.
+func clientOf(r *http.Request) netip.Addr {
+	a := sourceOf(r)
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {
 			return p.Addr()

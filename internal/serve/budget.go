@@ -157,6 +157,27 @@ func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 	return !a.limits.spent(from, c.bytes)
 }
 
+// Enter opens a session of the page for a client, within what its address may
+// take of all protocols together; leave must follow.
+func (s *Server) Enter(from netip.Addr) (leave func(), err error) {
+	if err := s.admit(from, protocolWeb); err != nil {
+		s.log.Info("refused", "protocol", protocolWeb, "from", from, "reason", err)
+		return nil, err
+	}
+	began := s.clock.Now()
+	return func() { s.leave(from, s.clock.Now().Sub(began)) }, nil
+}
+
+// Spend books bytes of the page's loads; false if the address has none left.
+func (s *Server) Spend(from netip.Addr, n unit.Size) bool {
+	if s.spend(from, n) {
+		return true
+	}
+	s.log.Info("load cut off", "protocol", protocolWeb, "from", from, "reason", errBudget)
+	s.refusals.add(protocolWeb, "budget during a session")
+	return false
+}
+
 // bookings returns what a netio.Budget asks: it books what was moved since it
 // was asked before, and says whether the budget allows more.
 func bookings(spend func(unit.Size) bool) func(moved int64) bool {
