@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"unbloat/internal/household"
 	"unbloat/internal/lab"
+	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
 	"unbloat/scenarios"
@@ -54,12 +56,13 @@ func newLabListCommand() *cobra.Command {
 }
 
 type labRunFlags struct {
-	engine string
-	cases  []string
-	seed   uint64
-	json   bool
-	quiet  bool
-	output string
+	engine   string
+	platform string
+	cases    []string
+	seed     uint64
+	json     bool
+	quiet    bool
+	output   string
 }
 
 func newLabRunCommand() *cobra.Command {
@@ -70,11 +73,13 @@ func newLabRunCommand() *cobra.Command {
 		Example: `  unbloat lab run seed-003
   unbloat lab run seed-000 --case before --case tuned --json
   unbloat lab run seed-000 --seed 2
+  unbloat lab run seed-002 --engine sim --for openbsd-altq
   unbloat lab run ./my-line.toml --engine realtime`,
 		Args: exactArgs(1, "a scenario's name or file"),
 		RunE: func(c *cobra.Command, args []string) error { return runLab(c, args[0], f) },
 	}
 	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
+	c.Flags().StringVar(&f.platform, "for", "", "with --engine sim: whose router, a platform (default linux)")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "run only this case (may be repeated)")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "of all that is random: the same seed gives the same figures, but in real time")
 	c.Flags().BoolVar(&f.json, "json", false, "print the result as JSON (unbloat.lab/1)")
@@ -97,6 +102,13 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 			return &exitError{exitUsage, err}
 		}
 	}
+	switch {
+	case f.platform == "":
+	case engine != lab.Sim:
+		return usageError("--for %s: the lab's routers are Linux; add --engine sim", f.platform)
+	case !slices.Contains(plan.Platforms(), f.platform):
+		return usageError("--for %s: that platform is unknown; use one of %s", f.platform, strings.Join(plan.Platforms(), ", "))
+	}
 	if f.seed == 0 {
 		return &exitError{exitUsage, errors.New("--seed: a seed is a number from 1")}
 	}
@@ -105,7 +117,7 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 		o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
 		o.Console = c.ErrOrStderr()
 	}
-	r, err := runScenario(c.Context(), s, o)
+	r, err := runScenario(c.Context(), s, o, f.platform)
 	if err != nil {
 		return labError(err)
 	}
@@ -125,13 +137,14 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 	return lab.Print(c.OutOrStdout(), s, r)
 }
 
-// runScenario runs a scenario on a real kernel, or in the simulator.
-func runScenario(ctx context.Context, s *scenario.Scenario, o lab.Options) (*lab.Result, error) {
+// runScenario runs a scenario on a real kernel, or in the simulator, where the
+// router may be any platform's; "" is Linux.
+func runScenario(ctx context.Context, s *scenario.Scenario, o lab.Options, platform string) (*lab.Result, error) {
 	if o.Engine != lab.Sim {
 		return lab.Run(ctx, s, o)
 	}
 	start := time.Now()
-	r, err := simlab.Run(ctx, s, simlab.Options{Cases: o.Cases, Seed: o.Seed, Series: true})
+	r, err := simlab.Run(ctx, s, simlab.Options{Cases: o.Cases, Seed: o.Seed, Platform: platform, Series: true})
 	if err != nil {
 		return nil, fmt.Errorf("simulate %s: %w", s.Name, err)
 	}

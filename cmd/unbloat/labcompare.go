@@ -85,7 +85,7 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 			if !f.quiet {
 				o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
 			}
-			r, err := runScenario(c.Context(), s, o)
+			r, err := runScenario(c.Context(), s, o, "")
 			if err != nil {
 				return labError(err)
 			}

@@ -55,6 +55,8 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, []string{"lab", "run", "no-such-scenario"}},
 		{exitUsage, []string{"lab", "run", "seed-003", "--case", "no-such-case"}},
 		{exitUsage, []string{"lab", "run", "seed-003", "--engine", "steam"}},
+		{exitUsage, []string{"lab", "run", "seed-003", "--engine", "sim", "--for", "beos"}},
+		{exitUsage, []string{"lab", "run", "seed-003", "--engine", "virtual", "--for", "openbsd"}},
 		{exitUsage, []string{"test"}},
 		{exitUsage, []string{"test", "--server", "ftp://x"}},
 		{exitUsage, []string{"tune"}},

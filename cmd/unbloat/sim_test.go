@@ -81,3 +81,21 @@ func TestSimReplay(t *testing.T) {
 		})
 	}
 }
+
+// TestLabRunFor: the articles' routers are simulated in their own system's
+// dialect, as the result says.
+func TestLabRunFor(t *testing.T) {
+	for _, c := range []struct{ scenario, platform, queue string }{
+		{"seed-000", "opnsense", "fq_codel"}, {"seed-002", "openbsd-altq", "fifo"}, {"seed-004", "openbsd", "fq_codel"},
+	} {
+		root, out := newRootCommand(), bytes.Buffer{}
+		root.SetOut(&out)
+		root.SetArgs([]string{"lab", "run", c.scenario, "--engine", "sim", "--for", c.platform, "--case", "seed", "--quiet"})
+		if err := root.Execute(); err != nil {
+			t.Fatalf("%s for %s: %v", c.scenario, c.platform, err)
+		}
+		if text := out.String(); !strings.Contains(text, "; "+c.platform+" simulated, sim time") || !strings.Contains(text, "seed: "+c.queue+", ") {
+			t.Errorf("%s for %s:\n%s", c.scenario, c.platform, text)
+		}
+	}
+}

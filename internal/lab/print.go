@@ -11,11 +11,21 @@ import (
 	"unbloat/unit"
 )
 
+// system is what the router runs: Linux, but where another's was simulated.
+func system(r *Result) string {
+	for _, c := range r.Cases {
+		if c.Plan != nil && c.Plan.Platform != plan.Linux {
+			return c.Plan.Platform
+		}
+	}
+	return "Linux"
+}
+
 // Print writes what a run found as a table for people: a row a case and phase.
 func Print(w io.Writer, s *scenario.Scenario, r *Result) error {
 	fmt.Fprintf(w, "%s: %s\n", s.Name, s.Title)
-	fmt.Fprintf(w, "line %s down, %s up, %.4g ms; Linux %s, %s time, %.0f s of it in %.1f s\n\n",
-		s.Line.Down, s.Line.Up, unit.Ms(s.Line.RTT), r.Kernel, r.Engine, r.VirtualSeconds, r.WallSeconds)
+	fmt.Fprintf(w, "line %s down, %s up, %.4g ms; %s %s, %s time, %.0f s of it in %.1f s\n\n",
+		s.Line.Down, s.Line.Up, unit.Ms(s.Line.RTT), system(r), r.Kernel, r.Engine, r.VirtualSeconds, r.WallSeconds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "case\tphase\tp50 ms\tp95 ms\tmax ms\tincrease p95\tloss\tdown Mbit/s\tup Mbit/s\t")
 	for _, c := range r.Cases {
