@@ -43,9 +43,9 @@ func newTuneCommand() *cobra.Command {
 		Short:   "Find the shaping that holds the latency goal, and keep it if it is better",
 		Long: `Measures the line as it is, searches the highest rates whose latency under load
 stays within the goal, checks them against the start, and keeps them only if
-they are better. It occupies the line for at most two minutes, or three with 32
-downloads or more at once. Interrupt it at any time: everything is as it was; so
-it is if this process dies.`,
+they are better. It occupies the line for at most two minutes, or three and a
+half with 32 downloads or more at once (--flows-down). Interrupt it at any time:
+everything is as it was; so it is if this process dies.`,
 		Example: `  unbloat tune --server test.example.net --wan eth0
   unbloat tune --server 192.0.2.1 --wan ppp0 --lan br-lan --persist --report before-after.html
   unbloat tune --server 192.0.2.1 --wan eth0 --goal 10ms --json`,

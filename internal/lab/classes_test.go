@@ -12,6 +12,17 @@ func TestManyConnections(t *testing.T) {
 	atMost(t, "loss", ours.Latency.Loss, 0)
 	atLeast(t, "goodput down, of the line", ours.GoodputDownBps/30e6, 0.78)
 	atLeast(t, "goodput up, of the line", ours.GoodputUpBps/5e6, 0.80)
+	// What the tuner finds is as good within what differs from seed to seed: 6.0 to
+	// 7.1 ms, 78.3 % to 78.4 % down, 79.7 % to 80.7 % up.
+	keptRates(t, cases["tuned"])
+	if !cases["tuned"].Tune.GoalHeld {
+		t.Errorf("tuning did not hold its goal: %s", cases["tuned"].Tune.Reason)
+	}
+	tuned := cases["tuned"].Test.Loaded
+	atMost(t, "tuned: p95 increase, ms", tuned.Latency.IncreaseMs.P95, 8)
+	atMost(t, "tuned: loss", tuned.Latency.Loss, 0)
+	atLeast(t, "tuned: goodput down, of the line", tuned.GoodputDownBps/30e6, 0.775)
+	atLeast(t, "tuned: goodput up, of the line", tuned.GoodputUpBps/5e6, 0.785)
 	for _, name := range []string{"fq_codel", "cake"} {
 		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 100)
 		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, 0.01)
@@ -22,6 +33,7 @@ func TestManyConnections(t *testing.T) {
 // interrupt it.
 func TestSlowMany(t *testing.T) {
 	cases := run(t, "slow-many")
+	keptRates(t, cases["ours"])
 	ours := cases["ours"].Test.Loaded
 	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 15)
 	atMost(t, "loss", ours.Latency.Loss, 0)

@@ -5,6 +5,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/scenario"
+	"unbloat/internal/tune"
 	"unbloat/unit"
 )
 
@@ -15,6 +16,18 @@ const (
 	// payloadShare is what of a full packet on the wire is a TCP connection's own.
 	payloadShare = 1448.0 / 1514
 )
+
+// keptRates checks that a case's rates are those that the tuner found on this
+// line and kept.
+func keptRates(t *testing.T, c lab.CaseResult) {
+	t.Helper()
+	r := c.Tune
+	if r == nil || !r.Kept || c.Plan == nil {
+		t.Fatalf("%s is not tuned, or was not kept: %+v", c.Name, r)
+	}
+	t.Logf("%s: tuned to %s down, %s up in %.0f s", c.Name, c.Plan.DownBps.Short(), c.Plan.UpBps.Short(), r.LineSeconds)
+	atMost(t, c.Name+": line time of the tuning, s", r.LineSeconds, tune.MostTime(c.Plan.Basis.Wishes.FlowsDown).Seconds())
+}
 
 // clear checks that every call of a case sounds as it should, and lost nothing.
 func clear(t *testing.T, name string, c lab.CaseResult, mos float64) {
@@ -59,6 +72,7 @@ func fairShare(up unit.Rate) float64 { return (float64(up) - callWire) / 2 * pay
 func TestBulk200(t *testing.T) {
 	cases := run(t, "bulk-200", "fq_codel", "cake", "ours")
 	ours := cases["ours"]
+	keptRates(t, ours)
 	clear(t, "ours", ours, 4.2)
 	atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
 	atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 7)
@@ -75,6 +89,7 @@ func TestSlowUplink(t *testing.T) {
 	cases := run(t, "slow-uplink", "fq_codel", "cake", "ours")
 	idle := loadOf(t, run(t, "slow-uplink-idle")["before"], scenario.Web).Web
 	ours := cases["ours"]
+	keptRates(t, ours)
 	clear(t, "ours", ours, 4.2)
 	web := loadOf(t, ours, scenario.Web).Web
 	atMost(t, "pages that failed", float64(web.Failed), 0)
@@ -93,6 +108,7 @@ func TestSlowUplink(t *testing.T) {
 // and the call of a third is clear.
 func TestFlood(t *testing.T) {
 	ours := run(t, "flood", "ours")["ours"]
+	keptRates(t, ours)
 	clear(t, "ours", ours, 4)
 	atLeast(t, "the upload, of its fair share", loadOf(t, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
 }
@@ -101,6 +117,7 @@ func TestFlood(t *testing.T) {
 // gain nothing over another machine's upload, and take nothing from a call.
 func TestAbuser(t *testing.T) {
 	ours := run(t, "abuser", "ours")["ours"]
+	keptRates(t, ours)
 	clear(t, "ours", ours, 4)
 	atLeast(t, "the upload, of its fair share", loadOf(t, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
 }
@@ -110,6 +127,7 @@ func TestAbuser(t *testing.T) {
 func TestMailAndCall(t *testing.T) {
 	cases := run(t, "imap", "before", "ours")
 	ours := cases["ours"]
+	keptRates(t, ours)
 	clear(t, "ours", ours, 4.2)
 	mail, before := loadOf(t, ours, scenario.IMAP).Mail, loadOf(t, cases["before"], scenario.IMAP).Mail
 	if !mail.Done || !before.Done {

@@ -26,8 +26,10 @@ const (
 	swarmPeers  = 20
 	namesASec   = 60
 	flowsKept   = 8192
-	// Of a download's queues: see patientClasses and patientTins.
+	// Of the classes' queues: see patientClasses and patientTins.
 	patientPackets = 128
+	leastWindow    = 2 // packets of a connection (RFC 5681)
+	mostTins       = 100 * time.Millisecond
 	cakeTargets    = 20 // CAKE's interval, in targets
 	mostPatient    = 60 * time.Millisecond
 	mostFlows      = 1 << 18
@@ -208,20 +210,20 @@ func (m *maker) patientClasses(s *Shaper) {
 	m.because("down.interval", ms(s.Interval), "a sender's round trip")
 }
 
-// patientTins lets a download's queue hold one full packet of each of the
-// connections that it was asked to suit. None of them can have less than two on
-// the way (RFC 5681), so a CoDel that wants a shorter queue drops what has
-// crossed the line already and makes nobody slower.
+// patientTins lets a download's queue hold the least window of each of the
+// connections that it was asked to suit, two full packets. A CoDel that wants a
+// shorter queue makes nobody slower and drops what has crossed the line already.
+// What an upload drops has not crossed it.
 func (m *maker) patientTins(s *Shaper) {
 	n := m.wishes.FlowsDown
-	target := min(s.Rate.Time(s.WireSize(fullIP)*unit.Size(n)), mostPatient)
+	target := min(s.Rate.Time(s.WireSize(fullIP)*unit.Size(n*leastWindow)), mostTins)
 	interval := (target * cakeTargets).Truncate(time.Millisecond)
 	if interval <= max(s.Interval, usualInterval) {
 		return
 	}
 	s.Interval = interval
 	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == "down.interval" })
-	m.because("down.interval", ms(s.Interval), "its target is a twentieth, %s: one full packet of each of %d connections, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostPatient))
+	m.because("down.interval", ms(s.Interval), "its target is a twentieth, %s: two full packets of each of %d connections, which have no less on the way, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostTins))
 }
 
 // htbShare is what HTB guarantees each class, in per cent of the line.

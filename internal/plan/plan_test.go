@@ -181,8 +181,8 @@ func TestLowRateRules(t *testing.T) {
 	}
 }
 
-// A download that is to suit many connections has room for a packet of each;
-// one that is not has none for them, nor has the upload.
+// A download's queue that is to suit many connections has room for two packets
+// of each; one that is not has none for them, nor has the upload.
 func TestQueueForManyDownloads(t *testing.T) {
 	for _, c := range []struct {
 		flows    int
@@ -191,9 +191,9 @@ func TestQueueForManyDownloads(t *testing.T) {
 	}{
 		{0, 26 * mbit, 0},
 		{4, 26 * mbit, 0},
-		{100, 26 * mbit, 931 * time.Millisecond}, // 20 × 100 × 1514 bytes
-		{100, 5 * mbit, 1200 * time.Millisecond}, // at most 60 ms of queue
-		{1000, gbit, 242 * time.Millisecond},
+		{100, 26 * mbit, 1863 * time.Millisecond}, // 20 × 100 × 2 × 1514 bytes
+		{100, 5 * mbit, 2 * time.Second},          // at most 100 ms of queue
+		{1000, gbit, 484 * time.Millisecond},
 	} {
 		line := Line{Down: c.down * 2, Up: 5 * mbit, RTT: 20 * time.Millisecond}
 		rates := Wishes{Down: RateWish{Rate: c.down}, Up: RateWish{Rate: 5 * mbit}}

@@ -2,17 +2,18 @@ package tune
 
 import (
 	"time"
-
-	"unbloat/unit"
 )
 
 // A pace is how long the parts of a tuning take: phases and trials with what is
 // cut off their beginning, and all of it together, at most.
-type pace struct{ head, load, trial, budget time.Duration }
+type pace struct {
+	head, load, trial time.Duration
+	reserve           time.Duration // connecting, commands, draining
+	budget            time.Duration
+}
 
 // Lengths of the phases: two full tests and six trials fit into two minutes of
-// line time. With many downloads they are longer, by what the line's own queue
-// takes to drain.
+// line time.
 const (
 	idleTime   = 4 * time.Second
 	loadTime   = 8 * time.Second
@@ -20,50 +21,60 @@ const (
 	head       = 2 * time.Second
 	tail       = 250 * time.Millisecond
 	lineBudget = 120 * time.Second
-	manyBudget = 180 * time.Second
 	mostTrials = 5
-	reserve    = 3 * time.Second // connecting, commands, draining
+	reserve    = 3 * time.Second
 )
 
 // Many downloads that begin together send ten packets each before they know
 // anything of the line (RFC 6928), and none goes below two on the way. That
 // fills the queue in front of the line, where no shaper of ours reaches, and a
 // few big ones giving way is not what empties it: it drains by what the shaper
-// leaves of the line alone.
+// leaves of the line alone. Phases are longer then, by that, and since the p95
+// of so many flows' bursts needs more probes to be sure of.
 const (
 	manyFlows  = 32
-	drainTime  = 6 * time.Second  // within which the queue is to be empty again …
-	leastDrain = 0.80             // … if that leaves so much of the line; else it takes longer,
-	mostDrain  = 15 * time.Second // but no longer than this is waited for it
+	manyTime   = 10 * time.Second
+	manyBudget = 210 * time.Second
+	manyRest   = 12 * time.Second        // as reserve: hundreds of connections take longer to connect and to end
+	drainTime  = 4750 * time.Millisecond // within which the queue is to be empty again …
+	leastDrain = 0.80                    // … if that leaves so much of the line; else it takes longer,
+	mostDrain  = 15 * time.Second        // but no longer than this is waited for it
 )
 
+// manyTopUp is where the search of the upload begins with many uploads: what
+// they bring together is steadier than what a few bring, so what was measured is
+// nearer to what the line carries, and never above.
+const manyTopUp = 0.998
+
 func paceOf(flowsDown int) pace {
-	p := pace{head, loadTime, trialTime, lineBudget}
-	if flowsDown >= manyFlows {
-		p.budget = manyBudget
+	if flowsDown < manyFlows {
+		return pace{head, loadTime, trialTime, reserve, lineBudget}
 	}
-	return p
+	return pace{head, manyTime, manyTime, manyRest, manyBudget}
 }
 
 // MostTime is the longest that a tuning with so many downloads at once occupies
 // the line.
 func MostTime(flowsDown int) time.Duration { return paceOf(flowsDown).budget }
 
-// drainShare returns the share of the line behind which a queue that takes as
-// long as queue to pass the line is empty within drainTime, or the least that
-// is given up for it.
-func drainShare(queue time.Duration) float64 {
-	return max(leastDrain, 1-queue.Seconds()/drainTime.Seconds())
+// topOf returns where the search begins: with many downloads, where a queue that
+// takes as long as queue to pass the line is gone within drainTime, or at the
+// least that is given up for that.
+func topOf(flowsDown, flowsUp int, queue time.Duration) shares {
+	top := shares{topDown, topUp}
+	if flowsDown >= manyFlows {
+		top.down = min(topDown, max(leastDrain, 1-queue.Seconds()/drainTime.Seconds()))
+	}
+	if flowsUp >= manyFlows {
+		top.up = manyTopUp
+	}
+	return top
 }
 
 // draining returns the pace of phases that wait first until a queue has drained
 // behind a shaper of the given share of the line.
-func (p pace) draining(queue time.Duration, shaped, line unit.Rate) pace {
-	left := 1 - float64(shaped)/float64(line)
-	wait := mostDrain
-	if left > 0 {
-		wait = min(mostDrain, time.Duration(float64(queue)/left))
-	}
+func (p pace) draining(queue time.Duration, share float64) pace {
+	wait := min(mostDrain, time.Duration(float64(queue)/(1-share)))
 	p.head, p.load, p.trial = p.head+wait, p.load+wait, p.trial+wait
 	return p
 }

@@ -12,9 +12,11 @@ type Rates struct {
 	Up   unit.Rate `json:"up_bps"`
 }
 
-// Where the search begins, as shares of what the line carries. The upload's
-// queue is ours alone; the download's forms at the provider first, and needs
-// room to drain.
+// shares are parts of what the line carries, each way.
+type shares struct{ down, up float64 }
+
+// Where the search begins with a few connections. The upload's queue is ours
+// alone; the download's forms at the provider first, and needs room to drain.
 const (
 	topDown = 0.98
 	topUp   = 0.99
@@ -38,6 +40,7 @@ type Observation struct {
 // delay is the one that gives way. It is pure: who calls it measures.
 type Search struct {
 	line       Rates
+	top        shares // of the line, where it begins
 	goal       time.Duration
 	down, up   axis
 	best       Rates
@@ -61,22 +64,13 @@ type axis struct {
 // fullFrame is an Ethernet frame of 1500 bytes of IP, without its check.
 const fullFrame = 1514
 
-// NewSearch starts a search on a line that carries the given rates.
+// NewSearch starts a search on a line that carries the given rates, which begins
+// where it does with a few connections, and never goes above.
 func NewSearch(line Rates, goal time.Duration, trials int) *Search {
 	a := axis{fail: -1, pass: len(steps), jump: 1}
 	return &Search{
-		line: line, goal: goal, down: a, up: a, trialsLeft: trials,
+		line: line, top: shares{topDown, topUp}, goal: goal, down: a, up: a, trialsLeft: trials,
 		downFloor: line.Down.Time(fullFrame), upFloor: line.Up.Time(fullFrame),
-	}
-}
-
-// StartDown makes the search begin at, and never go above, the highest step of
-// the download that is at most the given share of the line.
-func (s *Search) StartDown(share float64) {
-	a := &s.down
-	for !a.last() && topDown*steps[a.at] > share {
-		a.fail = a.at
-		a.at++
 	}
 }
 
@@ -89,7 +83,7 @@ func (s *Search) Next() (Rates, bool) {
 }
 
 func (s *Search) rates() Rates {
-	return Rates{s.line.Down.Scale(topDown * steps[s.down.at]), s.line.Up.Scale(topUp * steps[s.up.at])}
+	return Rates{s.line.Down.Scale(s.top.down * steps[s.down.at]), s.line.Up.Scale(s.top.up * steps[s.up.at])}
 }
 
 // Observe takes in what the rates of the last Next showed.
@@ -153,7 +147,7 @@ func (s *Search) Bounds() (down, up Bounds) {
 		from, to := min(a.pass, len(steps)-1), max(a.fail, 0)
 		return Bounds{line.Scale(top * steps[from]), line.Scale(top * steps[min(to, from)])}
 	}
-	return of(s.down, s.line.Down, topDown), of(s.up, s.line.Up, topUp)
+	return of(s.down, s.line.Down, s.top.down), of(s.up, s.line.Up, s.top.up)
 }
 
 // Lower makes the search go on below the rates that it took for the best, after

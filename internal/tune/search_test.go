@@ -43,8 +43,12 @@ func drawModel(t *rapid.T) *model {
 	}
 }
 
-func (m *model) search(trials int) *Search {
+// few is where a search with a few connections begins.
+func few() shares { return topOf(4, 4, time.Second) }
+
+func (m *model) search(top shares, trials int) *Search {
 	s := NewSearch(m.line, 5*time.Millisecond, trials)
+	s.top = top
 	for r, more := s.Next(); more; r, more = s.Next() {
 		s.Observe(m.try(r))
 	}
@@ -58,13 +62,14 @@ func TestSearchLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)
 		trials := rapid.IntRange(1, 12).Draw(t, "trials")
-		s := m.search(trials)
+		top := shares{rapid.Float64Range(0.8, topDown).Draw(t, "top down"), rapid.Float64Range(topUp, manyTopUp).Draw(t, "top up")}
+		s := m.search(top, trials)
 		if m.trialsMade > trials {
 			t.Fatalf("%d trials, %d allowed", m.trialsMade, trials)
 		}
 		best, ok := s.Best()
-		if best.Down > m.line.Down.Scale(topDown) || best.Up > m.line.Up.Scale(topUp) ||
-			best.Down < m.line.Down.Scale(0.48) || best.Up < m.line.Up.Scale(0.48) {
+		if best.Down > m.line.Down.Scale(top.down) || best.Up > m.line.Up.Scale(top.up) ||
+			best.Down < m.line.Down.Scale(0.39) || best.Up < m.line.Up.Scale(0.48) {
 			t.Fatalf("best %v of a line of %v", best, m.line)
 		}
 		if held := m.try(best).Increase <= 5*time.Millisecond; ok && !held {
@@ -78,7 +83,7 @@ func TestSearchFindsTheStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)
 		m.floor, m.kneeUp = 0, 1.1 // only the download has to give way
-		s := m.search(20)
+		s := m.search(few(), 20)
 		best, ok := s.Best()
 		if !ok {
 			t.Fatal("nothing holds the goal on a line where half its rate does")
@@ -101,7 +106,7 @@ func TestSearchFindsTheStep(t *testing.T) {
 // A line that holds the goal at the top needs one trial.
 func TestSearchAtTheTop(t *testing.T) {
 	m := &model{line: Rates{30e6, 5e6}, kneeDown: 1.1, kneeUp: 1.1, slope: time.Millisecond}
-	s := m.search(5)
+	s := m.search(few(), 5)
 	if best, ok := s.Best(); !ok || m.trialsMade != 1 || best != (Rates{29400000, 4950000}) {
 		t.Errorf("best %v (%v) after %d trials", best, ok, m.trialsMade)
 	}
@@ -110,7 +115,7 @@ func TestSearchAtTheTop(t *testing.T) {
 // After a longer look that failed, the search goes on below.
 func TestSearchLower(t *testing.T) {
 	m := &model{line: Rates{30e6, 5e6}, kneeDown: 1.1, kneeUp: 1.1, slope: time.Millisecond}
-	s := m.search(5)
+	s := m.search(few(), 5)
 	top, _ := s.Best()
 	s.Lower(Observation{Increase: 8 * time.Millisecond, Down: 7 * time.Millisecond, Up: time.Millisecond}, 1)
 	next, more := s.Next()
@@ -119,26 +124,29 @@ func TestSearchLower(t *testing.T) {
 	}
 }
 
-// A search that is told where to start begins at the step below, stops there if
-// it holds, and goes down if it does not; never above.
-func TestSearchStartDown(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := drawModel(t)
-		share := rapid.Float64Range(0.3, 1).Draw(t, "share")
-		s := NewSearch(m.line, 5*time.Millisecond, 12)
-		s.StartDown(share)
-		lowest := m.line.Down.Scale(topDown * steps[len(steps)-1])
-		first, held := s.rates(), false
-		for r, more := s.Next(); more; r, more = s.Next() {
-			if r.Down > first.Down || r.Down > m.line.Down.Scale(share) && r.Down != lowest {
-				t.Fatalf("tries %v, after %v and below a share of %.3f", r, first, share)
-			}
-			o := m.try(r)
-			held = held || o.Increase <= 5*time.Millisecond && r == first
-			s.Observe(o)
+// Many downloads begin where their queue drains in time, and give up a fifth of
+// the line for that at most; many uploads begin higher than a few.
+func TestTopOf(t *testing.T) {
+	for _, c := range []struct {
+		down, up int
+		queue    time.Duration
+		want     shares
+	}{
+		{4, 4, time.Second, shares{0.98, 0.99}},
+		{31, 31, time.Second, shares{0.98, 0.99}},
+		{32, 4, 475 * time.Millisecond, shares{0.9, 0.99}},
+		{100, 100, 20 * time.Millisecond, shares{0.98, 0.998}},
+		{100, 100, 3 * time.Second, shares{0.8, 0.998}},
+		{4, 100, time.Second, shares{0.98, 0.998}},
+	} {
+		if got := topOf(c.down, c.up, c.queue); got != c.want {
+			t.Errorf("%d downloads, %d uploads, %v: %v, want %v", c.down, c.up, c.queue, got, c.want)
 		}
-		if best, ok := s.Best(); held && (!ok || best.Down != first.Down) {
-			t.Fatalf("%v held, and the best is %v", first, best)
-		}
-	})
+	}
+	if p := paceOf(100).draining(500*time.Millisecond, 0.9); p.head != head+5*time.Second || p.load != manyTime+5*time.Second {
+		t.Errorf("%+v", p)
+	}
+	if p := paceOf(100).draining(time.Minute, 0.8); p.head != head+mostDrain {
+		t.Errorf("a minute of queue is waited for for %v", p.head)
+	}
 }

@@ -16,7 +16,7 @@ import (
 func (t *tuning) try(ctx context.Context, p plan.Plan) error {
 	for {
 		rates, more := t.search.Next()
-		if !more || t.elapsed() > t.pace.budget-t.pace.trial-3*t.pace.load-reserve {
+		if !more || t.elapsed() > t.pace.budget-t.pace.trial-3*t.pace.load-t.pace.reserve {
 			return nil
 		}
 		t.watch(Trying, rates)
@@ -90,7 +90,7 @@ func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 		}
 		t.result.Plan, t.result.After = &best, test
 		t.result.GoalHeld = worst(test) <= t.result.GoalMs && err == nil
-		if t.result.GoalHeld || t.elapsed() > t.pace.budget-3*t.pace.load-reserve {
+		if t.result.GoalHeld || t.elapsed() > t.pace.budget-3*t.pace.load-t.pace.reserve {
 			return nil
 		}
 		s.Lower(observe(worstPhase(test)), 1)

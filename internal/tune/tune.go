@@ -147,8 +147,7 @@ func (t *tuning) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.search = NewSearch(line, t.Goal, mostTrials)
-	t.many()
+	t.begin(line)
 	if err := t.try(ctx, p); err != nil {
 		return err
 	}
@@ -159,18 +158,19 @@ func (t *tuning) run(ctx context.Context) error {
 	return t.decide(ctx)
 }
 
-// many lets a search with many downloads begin where the queue that they leave
-// in front of the line drains soon, and every phase wait until it has.
-func (t *tuning) many() {
+// begin begins the search, and lets every phase behind the shaper wait for what
+// many downloads leave in front of the line.
+func (t *tuning) begin(line Rates) {
+	queue := unit.FromMs(t.result.Before.Download.Latency.DownMs.P95)
+	top := topOf(t.FlowsDown, t.FlowsUp, queue)
+	t.search = NewSearch(line, t.Goal, mostTrials)
+	t.search.top = top
 	if t.FlowsDown < manyFlows {
 		return
 	}
-	queue := unit.FromMs(t.result.Before.Download.Latency.DownMs.P95)
-	t.search.StartDown(drainShare(queue))
-	start := t.search.rates()
-	t.pace = t.pace.draining(queue, start.Down, t.search.line.Down)
-	t.Say(fmt.Sprintf("%d downloads leave %.0f ms of queue in front of the line, which drain in %.0f s at %s: the search begins there",
-		t.FlowsDown, unit.Ms(queue), (t.pace.head - head).Seconds(), start.Down.Short()))
+	t.pace = t.pace.draining(queue, top.down)
+	t.Say(fmt.Sprintf("%d downloads leave %.0f ms of queue in front of the line, which drain in %.1f s at %s: the search begins there",
+		t.FlowsDown, unit.Ms(queue), (t.pace.head - head).Seconds(), line.Down.Scale(top.down).Short()))
 }
 
 // baseline measures the line as it is, and from it what it carries.
