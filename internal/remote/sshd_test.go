@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,14 +148,27 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// nextPort is where freePort goes on; processes begin at different places.
+var nextPort = func() *atomic.Int32 {
+	n := &atomic.Int32{}
+	n.Store(int32(os.Getpid() * 37))
+	return n
+}()
+
+// freePort is below the ports that the kernel gives to whoever asks for any, so
+// that no connection of another test takes it before its server listens.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, last = 12000, 32000
+	for range last - first {
+		port := first + int(uint32(nextPort.Add(1))%(last-first))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 func waitFor(t *testing.T, what string, ok func() bool) {
