@@ -287,6 +287,9 @@ func printEntries(w io.Writer, entries []store.Entry) error {
 	fmt.Fprintf(&b, "%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", "id", "time (UTC)", "kind", "grade", "p95", "download", "upload", "what")
 	for _, e := range entries {
 		grade, p95 := e.Grade, fmt.Sprintf("%+.1f ms", e.IncreaseMs)
+		if e.Kind == store.KindPath && e.IncreaseMs == 0 { // nothing was loaded, or nothing rose
+			p95 = "–"
+		}
 		if !e.Valid {
 			grade, p95 = "", "invalid"
 		}

@@ -133,7 +133,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	}
 	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat prove"})
 	if err != nil {
-		return testError(err)
+		return testError("prove", err)
 	}
 	defer client.Close()
 	if f.seed == 0 {

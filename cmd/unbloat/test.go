@@ -137,7 +137,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 	test, err := measureIsolated(c.Context(), o, view)
 	view.close()
 	if err != nil {
-		return testError(err)
+		return testError("test", err)
 	}
 	o.keep(c, store.KindTest, test, conditions{stateDir: defaultStateDir})
 	if o.json {
@@ -212,25 +212,26 @@ func measureOnce(ctx context.Context, o testFlags, view *lineView) (*verdict.Tes
 	})
 }
 
-// testError gives an error of a measurement its exit code.
-func testError(err error) error {
+// testError gives an error of a measurement its exit code, and says which
+// command measured.
+func testError(command string, err error) error {
 	if known := (*exitError)(nil); errors.As(err, &known) {
 		return err
 	}
 	var address *measure.AddressError
 	switch {
 	case errors.As(err, &address):
-		return &exitError{exitUsage, fmt.Errorf("test: %w", err)}
+		return &exitError{exitUsage, fmt.Errorf("%s: %w", command, err)}
 	case errors.Is(err, measure.ErrUnreachable):
-		return &exitError{exitPrecondition, fmt.Errorf("test: %w; is `unbloat serve` running there, and its port open for TCP and UDP?", err)}
+		return &exitError{exitPrecondition, fmt.Errorf("%s: %w; is `unbloat serve` running there, and its port open for TCP and UDP?", command, err)}
 	case errors.Is(err, peer.ErrCertificate):
-		return &exitError{exitPrecondition, fmt.Errorf("test: %w; if it is your own server, give its SHA-256 with --pin (`unbloat serve` logs it)", err)}
+		return &exitError{exitPrecondition, fmt.Errorf("%s: %w; if it is your own server, give its SHA-256 with --pin (`unbloat serve` logs it)", command, err)}
 	case errors.Is(err, measure.ErrRefused):
-		return &exitError{exitPrecondition, fmt.Errorf("test: %w", err)}
+		return &exitError{exitPrecondition, fmt.Errorf("%s: %w", command, err)}
 	case errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported):
-		return &exitError{exitPrecondition, fmt.Errorf("test: %w", err)}
+		return &exitError{exitPrecondition, fmt.Errorf("%s: %w", command, err)}
 	}
-	return fmt.Errorf("test: %w", err)
+	return fmt.Errorf("%s: %w", command, err)
 }
 
 func writeTest(file string, t *verdict.Test) error {

@@ -26,8 +26,11 @@ func printTest(w io.Writer, t *verdict.Test) {
 				grade = "–"
 			}
 		}
-		fmt.Fprintf(w, "%-9s %9.1f %9.1f %9.1f %9s  %6.1f%% %6.1f%%  %11s %11s  %s\n", p.Name,
-			l.RTTMs.P50, l.RTTMs.P95, l.RTTMs.Max, plus, 100*l.LossUp, 100*l.LossDown,
+		if l.Received == 0 && plus != "" {
+			plus = "–"
+		}
+		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %15s  %11s %11s  %s\n", p.Name,
+			msOrNone(l, l.RTTMs.P50), msOrNone(l, l.RTTMs.P95), msOrNone(l, l.RTTMs.Max), plus, losses(l),
 			rateOrNone(p.GoodputDownBps), rateOrNone(p.GoodputUpBps), grade)
 	}
 	fmt.Fprintln(w)
@@ -39,6 +42,22 @@ func printTest(w io.Writer, t *verdict.Test) {
 	for _, r := range t.InvalidReasons {
 		fmt.Fprintln(w, "  ·", r)
 	}
+}
+
+// losses prints what was lost each way, or in all where the ways are not told apart.
+func losses(l verdict.Latency) string {
+	if l.OneWayUnknown {
+		return fmt.Sprintf("%.1f%% in all", 100*l.Loss)
+	}
+	return fmt.Sprintf("%6.1f%% %6.1f%%", 100*l.LossUp, 100*l.LossDown)
+}
+
+// msOrNone prints milliseconds, if anything was answered.
+func msOrNone(l verdict.Latency, ms float64) string {
+	if l.Received == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f", ms)
 }
 
 // printConditions prints what else is known: the queue, calls, round trips a

@@ -149,3 +149,25 @@ func TestServeCommand(t *testing.T) {
 		}
 	}
 }
+
+// The table hides no loss where probes do not tell the ways apart, and makes no
+// figure of what was never answered.
+func TestPrintLosses(t *testing.T) {
+	print := func(l verdict.Latency) string {
+		var b bytes.Buffer
+		printTest(&b, &verdict.Test{Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}})
+		return strings.Split(b.String(), "\n")[4]
+	}
+	for _, c := range []struct {
+		l          verdict.Latency
+		shows, not string
+	}{
+		{verdict.Latency{Sent: 100, Received: 93, Loss: 0.07, OneWayUnknown: true}, "7.0% in all", "0.0% "},
+		{verdict.Latency{Sent: 100, Received: 93, Loss: 0.07, LossUp: 0.05, LossDown: 0.021}, "5.0%    2.1%", "in all"},
+		{verdict.Latency{Sent: 100, Loss: 1, LossUp: 1}, "100.0%", " 0.0 "},
+	} {
+		if got := print(c.l); !strings.Contains(got, c.shows) || strings.Contains(got, c.not) {
+			t.Errorf("%+v: %q", c.l, got)
+		}
+	}
+}

@@ -128,7 +128,7 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		if ctx.Err() != nil && undone == nil {
 			return errInterrupted()
 		}
-		return errors.Join(testError(err), undone)
+		return errors.Join(testError("tune", err), undone)
 	}
 	defer client.Close()
 	view := viewLine(c, live.NewTune(f.server, tune.MostTime(f.flowsDown)), f.quiet, f.plain)
