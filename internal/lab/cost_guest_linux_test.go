@@ -81,7 +81,7 @@ func TestForwardInGuest(t *testing.T) {
 			}
 			run("ip netns exec r$1 "+lab.GuestBinary+" apply --yes --state-dir /run/cost-$1 /run/cost-$1.json", n)
 		}
-		lines[i] = newPackets(opened(t, "a"+n, "home"), opened(t, "z"+n, "far"))
+		lines[i] = newPackets(os.Getenv(costDatagrams) != "", opened(t, "a"+n, "home"), opened(t, "z"+n, "far"))
 		lines[i].begin(t)
 		lines[i].carry(t) // what a connection needs once
 	}
@@ -166,7 +166,7 @@ func mark(t *testing.T, n int, name string) {
 // packets are those of the connections through one router, made once.
 type packets struct {
 	home, far wire
-	port      uint16     // of the first connection's home end
+	datagrams bool       // they are of UDP
 	data      [][]byte   // each connection's full packet
 	rounds    [2][]burst // without acknowledgements, and with
 }
@@ -177,8 +177,8 @@ type burst struct{ homes, fars []message }
 // burstOf is how many connections send at the same time.
 const burstOf = 50
 
-func newPackets(home, far wire) *packets {
-	p := &packets{home: home, far: far}
+func newPackets(datagrams bool, home, far wire) *packets {
+	p := &packets{home: home, far: far, datagrams: datagrams}
 	for i := range costFlows {
 		of := p.up
 		if i%2 == 1 {
@@ -236,6 +236,9 @@ func (p *packets) carry(t *testing.T) {
 // Each has its place in its connection, by which the rules choose when to look at it.
 func (p *packets) round(t *testing.T, which int) {
 	p.send(t, p.rounds[which])
+	if p.datagrams {
+		return
+	}
 	for _, f := range p.data {
 		seq := f[14+20+4:]
 		binary.BigEndian.PutUint32(seq, binary.BigEndian.Uint32(seq)+costPayload)
@@ -258,20 +261,24 @@ const (
 )
 
 func (p *packets) up(i int, flags byte, payload int) []byte {
-	return frame([6]byte{2, 0, 0, 0, 1, 1}, [4]byte{192, 168, 9, 2}, [4]byte{198, 51, 100, 2}, uint16(10000+i), 443, flags, payload)
+	return p.frame([6]byte{2, 0, 0, 0, 1, 1}, [4]byte{192, 168, 9, 2}, [4]byte{198, 51, 100, 2}, uint16(10000+i), 443, flags, payload)
 }
 
 func (p *packets) down(i int, flags byte, payload int) []byte {
-	return frame([6]byte{2, 0, 0, 0, 2, 1}, [4]byte{198, 51, 100, 2}, [4]byte{198, 51, 100, 1}, 443, uint16(10000+i), flags, payload)
+	return p.frame([6]byte{2, 0, 0, 0, 2, 1}, [4]byte{198, 51, 100, 2}, [4]byte{198, 51, 100, 1}, 443, uint16(10000+i), flags, payload)
 }
 
-// frame is one packet of TCP with timestamps, as Linux sends them.
-func frame(mac [6]byte, src, dst [4]byte, sport, dport uint16, flags byte, payload int) []byte {
-	p := make([]byte, 14+20+32+payload)
-	copy(p, mac[:])
-	copy(p[6:], []byte{2, 0, 0, 0, 9, 9, 8, 0})
-	ip := p[14:]
+// frame is one packet of TCP with timestamps, as Linux sends them, or one of UDP
+// that is as long.
+func (p *packets) frame(mac [6]byte, src, dst [4]byte, sport, dport uint16, flags byte, payload int) []byte {
+	b := make([]byte, 14+20+32+payload)
+	copy(b, mac[:])
+	copy(b[6:], []byte{2, 0, 0, 0, 9, 9, 8, 0})
+	ip := b[14:]
 	ip[0], ip[8], ip[9] = 0x45, 64, unix.IPPROTO_TCP
+	if p.datagrams {
+		ip[9] = unix.IPPROTO_UDP
+	}
 	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
 	copy(ip[12:], src[:])
 	copy(ip[16:], dst[:])
@@ -283,10 +290,14 @@ func frame(mac [6]byte, src, dst [4]byte, sport, dport uint16, flags byte, paylo
 	tcp := ip[20:]
 	binary.BigEndian.PutUint16(tcp, sport)
 	binary.BigEndian.PutUint16(tcp[2:], dport)
+	if p.datagrams {
+		binary.BigEndian.PutUint16(tcp[4:], uint16(len(tcp)))
+		return b
+	}
 	tcp[12], tcp[13] = 8<<4, flags
 	binary.BigEndian.PutUint16(tcp[14:], 65535)
 	copy(tcp[20:], []byte{1, 1, 8, 10})
-	return p
+	return b
 }
 
 // A wire sends frames out of one interface.

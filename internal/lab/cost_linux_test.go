@@ -25,6 +25,8 @@ const (
 	costRounds  = 4
 	costPayload = 1448
 	costInside  = "UNBLOAT_COST_TURNS"
+	// costDatagrams has UDP in place of TCP.
+	costDatagrams = "UNBLOAT_COST_DATAGRAMS"
 )
 
 // costMost is how much of forwarding the rules may take, %.
@@ -46,18 +48,26 @@ var costRouters = [...]string{costWith, costWithout, costAside, costWithout, cos
 // grows by the rules. The routers have their slices of milliseconds in turns, so what else
 // the machine does meets all alike. It fails where the interval is above costMost.
 func BenchmarkClasses(b *testing.B) {
-	var c cost
-	for b.Loop() {
-		c = measureCost(b, 80)
-	}
+	c := reportCost(b)
 	if c.lo > costMost {
 		b.Errorf("the rules take %.1f %% (%.1f to %.1f), more than %d", c.more, c.lo, c.hi, costMost)
+	}
+}
+
+// BenchmarkClassesOfDatagrams is the same for 1000 slow flows of UDP, each of
+// whose packets is metered.
+func BenchmarkClassesOfDatagrams(b *testing.B) { reportCost(b, costDatagrams+"=1") }
+
+func reportCost(b *testing.B, env ...string) (c cost) {
+	for b.Loop() {
+		c = measureCost(b, 80, env...)
 	}
 	b.ReportMetric(c.without, "µs/packet-without")
 	b.ReportMetric(c.without*(1+c.more/100), "µs/packet-with")
 	b.ReportMetric(c.more, "%-more")
 	b.ReportMetric(c.lo, "%-more-from")
 	b.ReportMetric(c.hi, "%-more-to")
+	return c
 }
 
 // A cost is what the rules take of the processor.
@@ -67,7 +77,7 @@ type cost struct {
 }
 
 // measureCost boots a guest that forwards so many turns.
-func measureCost(t testing.TB, turns int) cost {
+func measureCost(t testing.TB, turns int, env ...string) cost {
 	kernel, err := lab.FindKernel(lab.Virtual)
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)
@@ -79,7 +89,7 @@ func measureCost(t testing.TB, turns int) cost {
 	s := labtest.Home()
 	g := lab.Guest{Engine: kernel.Engine, Scenario: s, Case: s.Cases[0].Name, Node: lab.NodeRouter, Binary: labtest.Binary(t),
 		Command: []string{self, "-test.run", "^TestForwardInGuest$", "-test.v"},
-		Env:     []string{fmt.Sprintf("%s=%d", costInside, turns)}}
+		Env:     append(env, fmt.Sprintf("%s=%d", costInside, turns))}
 	ctx, stop := context.WithCancel(t.Context())
 	spent := map[string][]float64{}
 	watched := make(chan error, 1)
