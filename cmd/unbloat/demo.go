@@ -66,7 +66,11 @@ func runDemo(c *cobra.Command, f demoFlags) error {
 		return labError(fmt.Errorf("demo: %w", err))
 	}
 	if r.Before == nil || r.After == nil {
-		return fmt.Errorf("demo: the tuning on the emulated router ended early, with exit code %d: %s", r.ExitCode, r.Reason)
+		advice := ""
+		if kernel.Engine == lab.Realtime {
+			advice = "; in real time this machine has to keep up with the emulated line: `unbloat lab kernel` (`make kernel`) builds a kernel with a time of its own, once, on which the demo measures the same on any machine"
+		}
+		return fmt.Errorf("demo: the tuning on the emulated router ended early, with exit code %d: %s%s", r.ExitCode, r.Reason, advice)
 	}
 	fmt.Fprintf(out, "\nMeasured on Linux %s, %s time:\n\n", kernel.Version, kernel.Engine)
 	if err := printTune(out, &r.Result); err != nil {
