@@ -48,6 +48,8 @@ func (m *maker) explicitAlone(c *Classes) {
 			if m.warning("classes: rule %q counts for the upload alone: what arrives is marked before NAT gives it to a machine", r.String()); r.Direction == DirectionDown {
 				why = "marks what arrives before NAT gives it to a machine"
 			}
+		case m.platform.name == OpenBSD && slices.ContainsFunc(r.DSCP, isUnmarked):
+			why = "takes a mark of 0 for any"
 		case m.platform.name == OPNsense && r.Protocol == "sctp":
 			why = "has no rules for that protocol"
 		case m.platform.name == OPNsense && slices.ContainsFunc(r.DSCP, unnamedDSCP):
@@ -57,13 +59,34 @@ func (m *maker) explicitAlone(c *Classes) {
 		}
 		if why != "" {
 			m.warning("classes: rule %q is left out: %s %s", r.String(), m.platform.name, why)
+			return true
 		}
-		return why != ""
+		m.partOf(r)
+		return false
 	})
 	if c.DSCP != (DSCPWish{}) {
 		m.warning("classes: marks are neither trusted nor washed on %s; a rule with dscp tells which ones mean something", m.platform.name)
 		c.DSCP = DSCPWish{}
 	}
+}
+
+// partOf says which packets a rule that is kept does not find.
+func (m *maker) partOf(r Rule) {
+	switch {
+	case m.platform.name == OpenBSD && r.Direction != DirectionDown && slices.ContainsFunc(r.Home, HiddenByNAT):
+		m.warning("classes: rule %q does not find what the home sends on connections that were opened from outside: they reach the WAN at the router's own address", r.String())
+	case m.platform.weights && len(r.HomePort) > 0:
+		m.warning("classes: rule %q finds home ports as the WAN has them: NAT may have given a connection of the home another", r.String())
+	}
+	if m.platform.name == OpenBSD && len(r.DSCP) > 0 {
+		m.warning("classes: rule %q goes by the mark of a connection's first packet, which decides for both directions", r.String())
+	}
+}
+
+// isUnmarked reports whether a code point is 0.
+func isUnmarked(s string) bool {
+	n, err := ParseDSCP(s)
+	return err == nil && n == 0
 }
 
 // unnamedDSCP reports whether OPNsense's model doesn't have a mark.

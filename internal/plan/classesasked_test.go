@@ -75,3 +75,79 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		}
 	}
 }
+
+// What of a rule a platform does not see is said: pf takes a mark of 0 for any
+// and looks at a connection's first packet alone, and NAT hides machines and
+// changes ports.
+func TestPartsOfRules(t *testing.T) {
+	ssh := []plan.PortRange{{From: 22, To: 22}}
+	for _, c := range []struct {
+		platform string
+		rule     plan.Rule
+		kept     int
+		said     string
+	}{
+		{plan.OpenBSD, plan.Rule{DSCP: []string{"cs1", "df"}}, 0, "takes a mark of 0 for any"},
+		{plan.OpenBSD, plan.Rule{DSCP: []string{"cs1"}}, 1, "first packet, which decides for both directions"},
+		{plan.OpenBSD, plan.Rule{Home: []string{"192.168.1.7"}}, 1, "opened from outside"},
+		{plan.OpenBSD, plan.Rule{Home: []string{"192.168.1.7"}, Direction: plan.DirectionDown}, 1, ""},
+		{plan.OpenBSD, plan.Rule{Home: []string{"2001:db8::7"}}, 1, ""},
+		{plan.FreeBSD, plan.Rule{Protocol: "tcp", HomePort: ssh}, 1, "NAT may have given"},
+		{plan.FreeBSD, plan.Rule{DSCP: []string{"df"}}, 1, ""},
+	} {
+		facts, err := plan.AssumedFacts(c.platform, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.rule.Class = plan.Bulk
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{c.rule}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for _, w := range p.Warnings {
+			if strings.Contains(w, "rule ") {
+				said += w
+			}
+		}
+		if len(p.Classes.Rules) != c.kept || (said == "") != (c.said == "") || !strings.Contains(said, c.said) {
+			t.Errorf("%s: %s: %d kept, said %q", c.platform, c.rule, len(p.Classes.Rules), said)
+		}
+	}
+}
+
+// What somebody asks to be guaranteed is: our own bounds and guarantees make room
+// for it. Together the guarantees are never more than there is, since HTB would
+// send them all.
+func TestGuaranteesFit(t *testing.T) {
+	for _, platform := range []string{plan.Linux, plan.OpenWrt, plan.OpenBSD, plan.FreeBSD, plan.OPNsense} {
+		for _, c := range []struct {
+			voice, bulk float64
+			warned      bool
+		}{{0.6, 0.1, false}, {0.9, 0.08, false}, {0.8, 0.7, true}} {
+			facts, err := plan.AssumedFacts(platform, "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: plan.ClassWishes{Shares: []plan.ShareWish{
+				{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: c.voice}}, {Class: plan.Bulk, Guarantee: plan.RateWish{Fraction: c.bulk}}}}})
+			if err != nil {
+				t.Fatal(platform, err)
+			}
+			for d, s := range map[plan.Direction]*plan.Shaper{plan.DirectionUp: p.Up, plan.DirectionDown: p.Down} {
+				sum := unit.Rate(0)
+				for _, class := range plan.AllClasses() {
+					sh, _ := p.Classes.Share(d, class)
+					sum += sh.Guarantee
+				}
+				voice, _ := p.Classes.Share(d, plan.Voice)
+				if sum > s.Rate || !c.warned && voice.Guarantee != s.Rate.Scale(c.voice) || voice.Limit > 0 && voice.Limit < voice.Guarantee {
+					t.Errorf("%s %s, %v asked: voice %+v, together %s of %s", platform, d, c.voice, voice, sum, s.Rate)
+				}
+			}
+			if strings.Contains(strings.Join(p.Warnings, "\n"), "are guaranteed of") != c.warned {
+				t.Errorf("%s, %v: warned of %q", platform, c, p.Warnings)
+			}
+		}
+	}
+}

@@ -146,6 +146,7 @@ func firstOf(r unit.Rate, t Tin) unit.Rate {
 // shares divides one direction.
 func (m *maker) shares(d Direction, s *Shaper) []Share {
 	var out []Share
+	asked := map[Class]bool{}
 	for _, c := range AllClasses() {
 		sh := Share{Class: c, Tin: tinOf(c)}
 		sh.First = firstOf(s.Rate, sh.Tin)
@@ -161,7 +162,10 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 				continue
 			}
 			if !w.Guarantee.IsZero() {
-				sh.Guarantee = min(w.Guarantee.of(s.Rate, 0), s.Rate)
+				sh.Guarantee, asked[c] = min(w.Guarantee.of(s.Rate, 0), s.Rate), true
+				if sh.Limit > 0 { // ours, which must not take from what is asked for
+					sh.Limit = max(sh.Limit, sh.Guarantee)
+				}
 			}
 			switch {
 			case w.Limit.IsZero():
@@ -170,16 +174,22 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 				m.warning("classes: the limit of %s is left out: dummynet's weights say what a class is sure of, and nothing bounds it", c)
 			default:
 				sh.Limit = min(w.Limit.of(s.Rate, 0), s.Rate)
+				if !w.Guarantee.IsZero() && sh.Guarantee > sh.Limit {
+					m.warning("classes: %s %s is guaranteed its limit of %s alone, not %s", d, c, sh.Limit.Short(), sh.Guarantee.Short())
+				}
 			}
-		}
-		if m.platform.weights {
-			sh.First = sh.Guarantee
 		}
 		if sh.Limit > 0 {
 			sh.Guarantee = min(sh.Guarantee, sh.Limit)
 			sh.First = min(sh.First, sh.Limit)
 		}
 		out = append(out, sh)
+	}
+	m.fit(d, out, s.Rate, asked)
+	for i := range out {
+		if m.platform.weights {
+			out[i].First = out[i].Guarantee
+		}
 	}
 	switch {
 	case s.AQM == CAKE:
@@ -191,6 +201,36 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 		m.patientClasses(s)
 	}
 	return out
+}
+
+// mostSure is what the classes are guaranteed together unless somebody asks for
+// more, in per cent: what htbShare adds up to.
+const mostSure = 95
+
+// fit takes from the guarantees that nobody asked for what those that somebody
+// did take too much, and then from these: behind HTB classes whose guarantees
+// are more than the line send more than it holds, and elsewhere each has less
+// than the plan says.
+func (m *maker) fit(d Direction, shares []Share, r unit.Rate, asked map[Class]bool) {
+	var sum [2]unit.Rate // of those that nobody asked for, and of the others
+	of := func(sh Share) int {
+		if asked[sh.Class] {
+			return 1
+		}
+		return 0
+	}
+	for _, sh := range shares {
+		sum[of(sh)] += sh.Guarantee
+	}
+	room := [2]unit.Rate{max(r*mostSure/100-sum[1], 0), r}
+	if sum[1] > r {
+		m.warning("classes: %s, %s are guaranteed of %s; each class has its part of what there is", d, sum[1].Short(), r.Short())
+	}
+	for i, sh := range shares {
+		if k := of(sh); sum[k] > room[k] {
+			shares[i].Guarantee = unit.Rate(float64(sh.Guarantee) * float64(room[k]) / float64(sum[k]))
+		}
+	}
 }
 
 // patientClasses lets the queues of a download's classes stand longer than
@@ -467,7 +507,9 @@ func validShares(at string, shares []Share, s *Shaper) error {
 		return fieldError(at, "has %d classes, not %d", len(shares), len(AllClasses()))
 	}
 	var errs []error
+	var sure unit.Rate
 	for i, sh := range shares {
+		sure += min(sh.Guarantee, s.Rate)
 		if sh.Class != AllClasses()[i] {
 			errs = append(errs, fieldError(at, "class %d is %q, not %q", i+1, sh.Class, AllClasses()[i]))
 		}
@@ -476,6 +518,9 @@ func validShares(at string, shares []Share, s *Shaper) error {
 		}
 		errs = append(errs, within(at+".tin", int(sh.Tin), 1, 8),
 			within(at+".guarantee_bps", int64(sh.Guarantee), 0, int64(s.Rate)), within(at+".limit_bps", int64(sh.Limit), 0, int64(s.Rate)))
+	}
+	if sure > s.Rate {
+		errs = append(errs, fieldError(at, "the classes are guaranteed %s together, more than the %s that there are; guarantee less", sure.Short(), s.Rate.Short()))
 	}
 	if s.AQM == CAKE && s.Tins != tinsForRules {
 		errs = append(errs, fieldError(at, "need cake with %s", tinsForRules))

@@ -96,7 +96,7 @@ func TestClasses(t *testing.T) {
 	if got := Get(WithOthers(s.QoS, old), RulesKey); got != Get(s.QoS, RulesKey)+" DNS|*|1|0|0|udp|-|-|-|53" {
 		t.Error(got)
 	}
-	w.Shares = []plan.ShareWish{{Class: plan.Normal, Guarantee: plan.RateWish{Fraction: 0.6}}}
+	w.Shares = []plan.ShareWish{{Class: plan.Normal, Guarantee: plan.RateWish{Fraction: 0.6}}, {Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.38}}}
 	if _, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w}); err == nil || !strings.Contains(err.Error(), "ClearOS has 97 to give") {
 		t.Errorf("%v", err)
 	}

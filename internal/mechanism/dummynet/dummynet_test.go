@@ -75,9 +75,9 @@ dnctl pipe 2 config bw 30Mbit/s
 dnctl sched 1 config pipe 1 type wf2q+
 dnctl sched 2 config pipe 2 type wf2q+
 dnctl queue 11 config sched 1 weight 40 queue 100 codel target 5ms interval 100ms ecn
-dnctl queue 12 config sched 1 weight 30 queue 100 codel target 5ms interval 100ms ecn
-dnctl queue 13 config sched 1 weight 25 queue 100 codel target 5ms interval 100ms ecn
-dnctl queue 14 config sched 1 weight 10 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 12 config sched 1 weight 25 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 13 config sched 1 weight 21 queue 100 codel target 5ms interval 100ms ecn
+dnctl queue 14 config sched 1 weight 8 queue 100 codel target 5ms interval 100ms ecn
 dnctl queue 21 config sched 2 weight 30 queue 100 codel target 5ms interval 100ms ecn
 dnctl queue 22 config sched 2 weight 30 queue 100 codel target 5ms interval 100ms ecn
 dnctl queue 23 config sched 2 weight 25 queue 100 codel target 5ms interval 100ms ecn

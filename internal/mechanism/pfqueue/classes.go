@@ -78,47 +78,100 @@ type ruleWriter struct {
 	out       []Rule
 }
 
-// rule writes a rule of the plan: all its alternatives.
+// rule writes a rule of the plan: all its alternatives, each for both ways of
+// making a connection. One from outside reaches the WAN at the router's own
+// address, so there a machine that NAT hides cannot be told; a port can, and so
+// can an address of IPv6.
 func (w *ruleWriter) rule(r plan.Rule) {
-	protocols := []string{""}
-	switch {
-	case r.Protocol == "icmp":
-		protocols = []string{"inet proto icmp", "inet6 proto icmp6"}
-	case r.Protocol != "":
-		protocols = []string{"proto " + r.Protocol}
-	case r.HasPorts():
-		protocols = []string{"proto { tcp udp }"}
+	shown := r.Home
+	if w.direction == plan.DirectionUp {
+		shown = slices.DeleteFunc(slices.Clone(r.Home), plan.HiddenByNAT)
 	}
-	marks := []string{""}
-	if len(r.DSCP) > 0 {
-		marks = nil
-		for _, s := range r.DSCP {
-			v, _ := plan.ParseDSCP(s)
-			marks = append(marks, fmt.Sprintf("tos 0x%02x", v<<2))
-		}
-	}
-	for _, p := range protocols {
+	for _, p := range protocols(r) {
 		for _, e := range r.PortsByEnd() {
-			for _, m := range marks {
-				w.add(r.Class, p, end(r.Home, e.Home), end(r.Far, e.Far), m)
+			for _, mark := range marks(r) {
+				home, okHome := p.of(r.Home)
+				far, okFar := p.of(r.Far)
+				if !okHome || !okFar || !share(home, far) {
+					continue // pfctl(8) refuses a rule that no packet can match
+				}
+				w.line(r.Class, w.fromHome(), p.words, end(home, e.Home), end(far, e.Far), mark)
+				if home, ok := p.of(shown); ok && len(shown) > 0 == (len(r.Home) > 0) && share(home, far) {
+					w.line(r.Class, w.fromOutside(), p.words, end(far, e.Far), end(home, e.Home), mark)
+				}
 			}
 		}
 	}
 }
 
-// add writes a match for both ways of making a connection: from the home, and
-// from outside. home and far are addresses and ports, such as "10.1.0.2 port 22".
-func (w *ruleWriter) add(c plan.Class, protocol, home, far, more string) {
-	from, to := "out", "in"
+// A protocol is how a rule names it, and the family of IP that this takes.
+type protocol struct {
+	words  string
+	family string // inet, inet6; "": both
+}
+
+func protocols(r plan.Rule) []protocol {
+	switch {
+	case r.Protocol == "icmp":
+		return []protocol{{"inet proto icmp", "inet"}, {"inet6 proto icmp6", "inet6"}}
+	case r.Protocol != "":
+		return []protocol{{"proto " + r.Protocol, ""}}
+	case r.HasPorts():
+		return []protocol{{"proto { tcp udp }", ""}}
+	}
+	return []protocol{{}}
+}
+
+// of returns the addresses of the protocol's family; false if a list has none.
+func (p protocol) of(addresses []string) ([]string, bool) {
+	if len(addresses) == 0 || p.family == "" {
+		return addresses, true
+	}
+	kept := slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return plan.IsIPv4(a) != (p.family == "inet") })
+	return kept, len(kept) > 0
+}
+
+// share reports whether both ends can have addresses of one family.
+func share(home, far []string) bool {
+	return len(home) == 0 || len(far) == 0 || slices.ContainsFunc(home, func(h string) bool {
+		return slices.ContainsFunc(far, func(f string) bool { return plan.IsIPv4(h) == plan.IsIPv4(f) })
+	})
+}
+
+// marks writes a rule's code points; "" is any.
+func marks(r plan.Rule) []string {
+	if len(r.DSCP) == 0 {
+		return []string{""}
+	}
+	var out []string
+	for _, s := range r.DSCP {
+		v, _ := plan.ParseDSCP(s)
+		out = append(out, fmt.Sprintf("tos 0x%02x", v<<2))
+	}
+	return out
+}
+
+// fromHome and fromOutside are how the first packet of a connection crosses the
+// device.
+func (w *ruleWriter) fromHome() string {
 	if w.direction == plan.DirectionDown {
-		from, to = to, from
+		return "in"
 	}
-	w.line(c, from, protocol, home, far, more)
-	// A connection from outside reaches the WAN at the router's own address, so
-	// there a machine of the home cannot be told.
-	if w.direction == plan.DirectionDown || home == "" {
-		w.line(c, to, protocol, far, home, more)
+	return "out"
+}
+
+func (w *ruleWriter) fromOutside() string {
+	if w.direction == plan.DirectionDown {
+		return "out"
 	}
+	return "in"
+}
+
+// add writes a match for both ways of making a connection. home and far are
+// ports, such as "port 22"; "" is any.
+func (w *ruleWriter) add(c plan.Class, protocol, home, far, more string) {
+	w.line(c, w.fromHome(), protocol, home, far, more)
+	w.line(c, w.fromOutside(), protocol, far, home, more)
 }
 
 // addPlain writes a match that is the same from both ends.

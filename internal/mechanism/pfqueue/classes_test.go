@@ -62,6 +62,7 @@ match in on em0 inet6 proto icmp6 set ( queue em0_voice, prio 6 )
 match out on em0 proto { tcp udp } from any to any port 53 set ( queue em0_voice, prio 6 )
 match in on em0 proto { tcp udp } from any port 53 to any set ( queue em0_voice, prio 6 )
 match out on em0 from { 192.168.1.7 2001:db8::/32 } to any tos 0x20 set ( queue ( em0_bulk, em0_interactive ), prio ( 1, 5 ) )
+match in on em0 from any to 2001:db8::/32 tos 0x20 set ( queue ( em0_bulk, em0_interactive ), prio ( 1, 5 ) )
 match out on em0 proto udp from any to any port 19302:19309 set ( queue em0_voice, prio 6 )
 match in on em0 proto udp from any port 19302:19309 to any set ( queue em0_voice, prio 6 )
 `), "\n")
@@ -82,6 +83,47 @@ match in on em0 proto udp from any port 19302:19309 to any set ( queue em0_voice
 	loaded, err := ParseShown(shown.String())
 	if err != nil || !slices.Equal(loaded, rs.Queues) {
 		t.Errorf("shown and read: %v, %v", loaded, err)
+	}
+}
+
+// A connection from outside to a port of the home is that port's too. A rule
+// that no packet can match is one that pfctl refuses, with all the others.
+func TestEnds(t *testing.T) {
+	rules := func(r plan.Rule) (out []string) {
+		r.Class = plan.Voice
+		_, all := withClasses(t, plan.ClassWishes{Rules: []plan.Rule{r}})
+		_, none := withClasses(t, plan.ClassWishes{Use: plan.ClassesOn})
+		usual := map[string]bool{}
+		for _, l := range none.Rules {
+			usual[l.Text] = true
+		}
+		for _, l := range all.Rules {
+			if text, _, _ := strings.Cut(l.Text, " set "); !usual[l.Text] {
+				out = append(out, strings.TrimPrefix(text, "match "))
+			}
+		}
+		return out
+	}
+	ssh := []plan.PortRange{{From: 22, To: 22}}
+	for _, c := range []struct {
+		r    plan.Rule
+		want []string
+	}{
+		{plan.Rule{Protocol: "tcp", HomePort: ssh, Direction: plan.DirectionUp},
+			[]string{"out on em0 proto tcp from any port 22 to any", "in on em0 proto tcp from any to any port 22"}},
+		{plan.Rule{Protocol: "tcp", HomePort: ssh, Home: []string{"192.168.1.7"}, Direction: plan.DirectionUp},
+			[]string{"out on em0 proto tcp from 192.168.1.7 port 22 to any"}},
+		{plan.Rule{Home: []string{"192.168.1.7", "2001:db8::7"}, Direction: plan.DirectionUp},
+			[]string{"out on em0 from { 192.168.1.7 2001:db8::7 } to any", "in on em0 from any to 2001:db8::7"}},
+		{plan.Rule{Protocol: "icmp", Home: []string{"2001:db8::7"}, Direction: plan.DirectionDown},
+			[]string{"in on em1 inet6 proto icmp6 from 2001:db8::7 to any", "out on em1 inet6 proto icmp6 from any to 2001:db8::7"}},
+		{plan.Rule{Home: []string{"192.168.1.7", "2001:db8::7"}, Far: []string{"203.0.113.9"}, Direction: plan.DirectionUp},
+			[]string{"out on em0 from { 192.168.1.7 2001:db8::7 } to 203.0.113.9"}},
+		{plan.Rule{Home: []string{"192.168.1.7"}, Far: []string{"2001:db8::/32"}}, nil},
+	} {
+		if got := rules(c.r); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n%s", c.r, strings.Join(got, "\n"))
+		}
 	}
 }
 
