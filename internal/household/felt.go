@@ -90,7 +90,9 @@ func (f Felt) Sentences() []string {
 	if x := f.Shell; x != nil {
 		say("echo p50 %.1f ms, p95 %.1f ms, %d of %d keys missing", x.EchoMs.P50, x.EchoMs.P95, x.Missing, x.Keys)
 	}
-	if x := f.Video; x != nil {
+	if x := f.Video; x != nil && x.StartupMs == 0 {
+		say("no picture came")
+	} else if x != nil {
 		say("%.2g Mbit/s of picture, %d stalls of %.1f s together, started after %.1f s", x.QualityBps/1e6, x.Stalls, x.StalledS, x.StartupMs/1e3)
 	}
 	return out

@@ -1,6 +1,8 @@
 package household
 
 import (
+	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -48,5 +50,19 @@ func TestPlayer(t *testing.T) {
 		if sum := r.StartupMs/1e3 + r.PlayedS + r.StalledS; sum < 119.999 || sum > 120.001 {
 			t.Errorf("startup, play and stalls are %.3f s of 120: %+v", sum, *r)
 		}
+	}
+}
+
+// On a line that is too slow the picture stands still for what the segments take
+// longer than they play: 4 s of 400 kbit/s take 5.33 s at 300 kbit/s, so 22
+// segments come within two minutes, and each but the first is awaited for 1.33 s.
+// A line that brings not even the first segment shows no picture, and says so.
+func TestPlayerOnASlowLine(t *testing.T) {
+	slow := *play(2*time.Minute, func(time.Duration) float64 { return 300e3 })
+	if slow.Segments != 22 || slow.Stalls != 21 || math.Abs(slow.StartupMs-5333.3) > 1 || math.Abs(slow.StalledS-21*4.0/3) > 0.01 || math.Abs(slow.PlayedS-(21*4+120-22*16.0/3)) > 0.01 {
+		t.Errorf("at 300 kbit/s: %+v", slow)
+	}
+	if none := play(20*time.Second, func(time.Duration) float64 { return 50e3 }); strings.Join(Felt{Video: none}.Sentences(), "") != "no picture came" {
+		t.Errorf("%+v is told as %q", *none, Felt{Video: none}.Sentences())
 	}
 }

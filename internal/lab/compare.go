@@ -142,6 +142,8 @@ func got(l LoadResult) string {
 		return fmt.Sprintf("no page, %d failed", l.Web.Failed)
 	case l.Web != nil:
 		return fmt.Sprintf("pages in %.2f s", time.Duration(l.Web.LoadMs.P50*float64(time.Millisecond)).Seconds())
+	case l.DNS != nil || l.Shell != nil || l.Video != nil:
+		return string(l.Kind) + ": " + strings.Join(l.Sentences(), ", ")
 	}
 	return fmt.Sprintf("%s %.3g Mbit/s", l.Kind, l.GoodputBps/1e6)
 }

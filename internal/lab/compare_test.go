@@ -50,6 +50,20 @@ func TestWriteTable(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
+	r.Cases[1].Loads = []lab.LoadResult{
+		{Kind: scenario.Video, GoodputBps: 3e6, Felt: household.Felt{Video: &household.VideoResult{QualityBps: 2.5e6, Stalls: 2, StalledS: 3.25, StartupMs: 400}}},
+		{Kind: scenario.DNS, Felt: household.Felt{DNS: &household.DNSResult{Queries: 9, Failed: 1, AnswerMs: verdict.Quantiles{P50: 20, P95: 41.5}}}},
+		{Kind: scenario.SSH, Felt: household.Felt{Shell: &household.ShellResult{Keys: 50, EchoMs: verdict.Quantiles{P50: 34, P95: 40}}}},
+	}
+	out.Reset()
+	if err := lab.WriteTable(&out, []lab.Row{{Scenario: s, Result: r}}, []string{"ours"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, felt := range []string{"2 stalls of 3.2 s together", "p95 41.5 ms, 1 failed", "echo p50 34.0 ms"} {
+		if !strings.Contains(out.String(), felt) {
+			t.Errorf("%q, which a user felt, is not in\n%s", felt, out.String())
+		}
+	}
 	if got := lab.Chosen(s, lab.CompareCases()); len(got) != 2 || got[0] != "fq_codel" || got[1] != "ours" {
 		t.Errorf("the scenario's cases of the table: %v", got)
 	}

@@ -20,8 +20,7 @@ import (
 
 // Lengths of a case's phases, where the scenario does not say.
 const (
-	defaultIdle   = 5 * time.Second
-	defaultLoaded = 30 * time.Second
+	defaultIdle = 5 * time.Second
 	// loadedHead is how much of a loaded phase is not counted, at most: the
 	// deepest queues take seconds to fill.
 	loadedHead = 10 * time.Second
@@ -117,10 +116,7 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 	if err != nil {
 		return err
 	}
-	d := h.scenario.Test.Seconds
-	if d == 0 {
-		d = defaultLoaded
-	}
+	d := h.scenario.LoadedFor()
 	running, err := h.connect(ctx, d)
 	defer func() {
 		for _, l := range running {

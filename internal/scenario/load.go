@@ -24,6 +24,17 @@ func Kinds() []string {
 	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video}
 }
 
+// within refuses a load that would run beyond the phase that it is to fill, and
+// so say nothing or half of what its user felt.
+func (p *parser) within(t table, l Load, phase time.Duration) {
+	switch {
+	case l.Start >= phase:
+		p.fail(t.key("start"), "%v is not before the end of the loaded phase; make test.seconds (%v) longer", l.Start, phase)
+	case l.Stop > phase:
+		p.fail(t.key("stop"), "%v is after the end of the loaded phase; make test.seconds (%v) longer, or leave stop out", l.Stop, phase)
+	}
+}
+
 // load reads one [[load]]. A key that its kind has no use for is refused, so
 // that nobody believes it did something.
 func (p *parser) load(t table) Load {

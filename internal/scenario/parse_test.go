@@ -92,6 +92,8 @@ func TestParseNamesTheLine(t *testing.T) {
 		{`kind = "voip"`, "kind = \"game\"\npps = 5000", 18, "outside"},
 		{`kind = "voip"`, "kind = \"web\"\nthink = \"2\"", 18, "write it like"},
 		{`kind = "voip"`, "kind = \"ssh\"\ninterval = \"1us\"", 18, "below 1 ms"},
+		{`kind = "voip"`, "kind = \"voip\"\nstart = \"30s\"", 18, "not before the end"},
+		{`kind = "voip"`, "kind = \"voip\"\nstop = \"31s\"", 18, "after the end"},
 		{`target = "15 ms"`, `target = "-15 ms"`, 25, "negative"},
 		{`up = "950 kbit/s",`, ``, 25, "shapes nothing"},
 		{`at = "20s"`, `at = "soon"`, 10, "write it like"},

@@ -163,3 +163,14 @@ func (s *Scenario) Case(name string) (Case, error) {
 	}
 	return Case{}, fmt.Errorf("scenario %s has no case %q", s.Name, name)
 }
+
+// defaultLoaded is how long a phase with loads lasts.
+const defaultLoaded = 30 * time.Second
+
+// LoadedFor returns how long the phase lasts in which the loads run.
+func (s *Scenario) LoadedFor() time.Duration {
+	if s.Test.Seconds > 0 {
+		return s.Test.Seconds
+	}
+	return defaultLoaded
+}

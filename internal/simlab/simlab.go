@@ -19,10 +19,9 @@ import (
 
 // Lengths of a case's phases, where the scenario does not say: package lab's.
 const (
-	defaultIdle   = 5 * time.Second
-	defaultLoaded = 30 * time.Second
-	loadedHead    = 10 * time.Second
-	loadedTail    = 250 * time.Millisecond
+	defaultIdle = 5 * time.Second
+	loadedHead  = 10 * time.Second
+	loadedTail  = 250 * time.Millisecond
 )
 
 // Kernel is what a Result names in place of a kernel's version.
@@ -168,7 +167,7 @@ func (h *house) measure(ctx context.Context, label string, r *lab.CaseResult) er
 	if err != nil {
 		return err
 	}
-	raw, loads, err := h.loaded(ctx, orElse(s.Test.Seconds, defaultLoaded))
+	raw, loads, err := h.loaded(ctx, s.LoadedFor())
 	if err != nil {
 		return err
 	}

@@ -62,3 +62,39 @@ func TestDecideExplicit(t *testing.T) {
 		}
 	}
 }
+
+// TestDecideWhatIsNotWritten: a rule of ports alone is written for TCP and UDP;
+// pf's second queue takes packets whose TOS asks for low delay.
+func TestDecideWhatIsNotWritten(t *testing.T) {
+	for _, c := range []struct {
+		platform, flow, dscp string
+		class                plan.Class
+	}{
+		{plan.OpenBSD, "sctp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Normal},
+		{plan.FreeBSD, "sctp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Normal},
+		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
+		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
+		{plan.FreeBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Bulk},
+		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Interactive},
+		{plan.OpenBSD, "udp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Normal},
+	} {
+		facts, err := plan.AssumedFacts(c.platform, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{
+			{Class: plan.Bulk, Port: []plan.PortRange{{From: 2905, To: 2905}}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := ParseFlow(c.flow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Packet = 1000
+		f.DSCP, err = plan.ParseDSCP(c.dscp)
+		if got := Decide(p, plan.DirectionUp, f, Connection{}, nil); err != nil || got.Class != c.class {
+			t.Errorf("%s: %s with %s: %+v, want %s (%v)", c.platform, c.flow, c.dscp, got, c.class, err)
+		}
+	}
+}
