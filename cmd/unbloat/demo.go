@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +14,8 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/report"
+	"unbloat/internal/scenario"
+	"unbloat/internal/simlab"
 )
 
 type demoFlags struct {
@@ -31,12 +35,13 @@ func newDemoCommand() *cobra.Command {
 		Short:   "See the whole story on an emulated home: measure, fix, measure again",
 		Long: `Boots a home with a bloated 30/5 Mbit/s line on a real Linux kernel, inside one
 process, and runs "unbloat tune" on its router. It needs no root and touches no
-network of yours.`,
-		Example: "  unbloat demo\n  unbloat demo --report before-after.html",
+network of yours. Where no such kernel can run, or the machine does not keep up
+with one in real time, the simulator takes its place, and the demo says so.`,
+		Example: "  unbloat demo\n  unbloat demo --report before-after.html\n  unbloat demo --engine sim",
 		Args:    exactArgs(0, "no argument"),
 		RunE:    func(c *cobra.Command, _ []string) error { return runDemo(c, f) },
 	}
-	c.Flags().StringVar(&f.engine, "engine", "", "virtual or realtime (default: the best that is installed)")
+	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
 	c.Flags().StringVar(&f.reportFile, "report", "unbloat-report.html", "where to write the report (.html, .svg, .png, .csv, .json, .flent.gz)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	return c
@@ -54,36 +59,83 @@ func runDemo(c *cobra.Command, f demoFlags) error {
 	if err != nil {
 		return err
 	}
-	o := lab.Options{Engine: engine}
 	out := c.OutOrStdout()
+	var console io.Writer
 	if !f.quiet {
 		fmt.Fprintf(out, "An emulated home: %s down, %s up, %v away; its modem and provider queue %s and %s.\n",
 			s.Line.Down, s.Line.Up, s.Line.RTT, s.Line.BufferDown, s.Line.BufferUp)
-		o.Console = newStoryWriter(c.ErrOrStderr())
+		console = newStoryWriter(c.ErrOrStderr())
 	}
-	r, kernel, err := lab.Tune(c.Context(), s, o)
+	t, err := tellTale(c.Context(), s, engine, console)
 	if err != nil {
 		return labError(fmt.Errorf("demo: %w", err))
 	}
-	if r.Before == nil || r.After == nil {
-		advice := ""
-		if kernel.Engine == lab.Realtime {
-			advice = "; in real time this machine has to keep up with the emulated line: `unbloat lab kernel` (`make kernel`) builds a kernel with a time of its own, once, on which the demo measures the same on any machine"
-		}
-		return fmt.Errorf("demo: the tuning on the emulated router ended early, with exit code %d: %s%s", r.ExitCode, r.Reason, advice)
+	page := tunePage(&t.result.Result)
+	page.Notes = append(page.Notes, t.notes...)
+	for _, n := range t.notes {
+		fmt.Fprintf(out, "\n%s\n", n)
 	}
-	fmt.Fprintf(out, "\nMeasured on Linux %s, %s time:\n\n", kernel.Version, kernel.Engine)
-	if err := printTune(out, &r.Result); err != nil {
+	if t.engine != lab.Sim {
+		fmt.Fprintf(out, "\nMeasured on Linux %s, %s time:\n", t.kernel, t.engine)
+	}
+	fmt.Fprintln(out)
+	if err := printTune(out, &t.result.Result); err != nil {
 		return err
 	}
-	if err := report.WriteFile(f.reportFile, tunePage(&r.Result)); err != nil {
+	if err := report.WriteFile(f.reportFile, page); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	fmt.Fprintf(out, "Report: %s\n", f.reportFile)
-	if !r.Kept {
-		return &exitError{exitNoBetter, fmt.Errorf("demo: nothing was kept: %s", r.Reason)}
+	if !t.result.Kept {
+		return &exitError{exitNoBetter, fmt.Errorf("demo: nothing was kept: %s", t.result.Reason)}
 	}
 	return nil
+}
+
+// A tale is what the tuner on the emulated router found, and on what.
+type tale struct {
+	result *lab.TuneResult
+	engine lab.Engine
+	kernel string   // its version
+	notes  []string // what has to be known beside the figures
+}
+
+// tellTale has the emulated router tuned. Left to choose, it takes the
+// simulator where there is no kernel to run, or where the machine does not keep
+// up with one in real time, and says so: what was not measured is not shown as if.
+func tellTale(ctx context.Context, s *scenario.Scenario, asked lab.Engine, console io.Writer) (tale, error) {
+	if asked == lab.Sim {
+		return simulatedTale(ctx, s, "")
+	}
+	r, kernel, err := lab.Tune(ctx, s, lab.Options{Engine: asked, Console: console})
+	var missing *lab.MissingError
+	var unsupported *lab.UnsupportedError
+	switch {
+	case asked == "" && (errors.As(err, &missing) || errors.As(err, &unsupported)):
+		return simulatedTale(ctx, s, fmt.Sprintf("there is no kernel here to run it on (%v)", err))
+	case err != nil:
+		return tale{}, err
+	case r.Kept:
+	case asked == "" && kernel.Engine == lab.Realtime:
+		return simulatedTale(ctx, s, "this machine did not keep up with the emulated line in real time ("+r.Reason+"), and `unbloat lab kernel` has not built the kernel that does not depend on it")
+	case r.Before == nil || r.After == nil:
+		return tale{}, fmt.Errorf("the tuning on the emulated router ended early, with exit code %d: %s", r.ExitCode, r.Reason)
+	}
+	return tale{result: r, engine: kernel.Engine, kernel: kernel.Version}, nil
+}
+
+// simulatedTale is the same tuner against the simulator's line. why tells a
+// reader who did not ask for that.
+func simulatedTale(ctx context.Context, s *scenario.Scenario, why string) (tale, error) {
+	r, err := simlab.Tune(ctx, s, simlab.Options{Seed: 1})
+	if err != nil {
+		return tale{}, err
+	}
+	note := "Simulated, not measured"
+	if why != "" {
+		note += ": " + why
+	}
+	return tale{result: r, engine: lab.Sim, notes: []string{note + "."}}, nil
 }
 
 // A storyWriter passes on what the guest prints: every step of the tuner, and of

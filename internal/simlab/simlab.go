@@ -95,6 +95,23 @@ func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Optio
 	return r, nil
 }
 
+// Tune lets the tuner find the shaping of a scenario's line, and measures
+// nothing beside what the tuner itself does.
+func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*lab.TuneResult, error) {
+	if o.Platform == "" {
+		o.Platform = plan.Linux
+	}
+	h, err := newHouse(s, o.Platform, o.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("simulate %s: %w", s.Name, err)
+	}
+	_, r, err := h.tune(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("simulate the tuning of %s: %w", s.Name, err)
+	}
+	return r, nil
+}
+
 // dropSeries leaves every probe out of a result.
 func dropSeries(t *verdict.Test) {
 	for _, p := range t.Phases() {

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Where there is no kernel to run, the demo simulates, says so wherever its
+// figures stand, and tells the same story; asked for a kernel, it does not.
+func TestDemoWithoutKernel(t *testing.T) {
+	demo := func(args ...string) (string, int) {
+		c := exec.Command(os.Args[0], append([]string{"demo"}, args...)...)
+		empty := t.TempDir()
+		c.Env = append(os.Environ(), asProgram+"=1", "PATH="+empty, "XDG_CACHE_HOME="+empty, "HOME="+empty)
+		var out bytes.Buffer
+		c.Stdout, c.Stderr = &out, &out
+		if err := c.Run(); c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return out.String(), c.ProcessState.ExitCode()
+	}
+	page := filepath.Join(t.TempDir(), "r.html")
+	out, code := demo("--report", page)
+	if code != exitDone {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const said = "Simulated, not measured: there is no kernel here to run it on"
+	for name, s := range map[string]string{"what is printed": out, "the report": string(text)} {
+		if !strings.Contains(s, said) {
+			t.Errorf("%s does not say that it is simulated", name)
+		}
+	}
+	if !strings.Contains(out, "Kept: ") || !strings.Contains(out, "shaped by cake") || strings.Contains(out, "Measured on") {
+		t.Errorf("another story:\n%s", out)
+	}
+	for _, engine := range []string{"virtual", "realtime"} {
+		if out, code := demo("--engine", engine, "--report", page); code != exitPrecondition || strings.Contains(out, "Simulated") {
+			t.Errorf("--engine %s: exit code %d:\n%s", engine, code, out)
+		}
+	}
+}
