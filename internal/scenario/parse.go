@@ -121,7 +121,7 @@ func (p *parser) scenario(t table) *Scenario {
 	}
 	for _, l := range t.tables("load", maxLoads) {
 		s.Loads = append(s.Loads, p.load(l))
-		p.within(l, s.Loads[len(s.Loads)-1], s.LoadedFor())
+		p.within(l, &s.Loads[len(s.Loads)-1], s.LoadedFor())
 	}
 	cases := t.tables("case", maxCases)
 	if len(cases) == 0 {

@@ -70,6 +70,19 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A load that would stop after its phase ends with it.
+func TestStopAfterPhase(t *testing.T) {
+	for stop, want := range map[string]time.Duration{"20s": 20 * time.Second, "30s": 30 * time.Second, "1h": 0} {
+		s, err := Parse("x.toml", []byte(strings.Replace(good, `kind = "voip"`, "kind = \"voip\"\nstop = \""+stop+"\"", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Loads[1].Stop; got != want {
+			t.Errorf("stop = %q is read as %v, want %v", stop, got, want)
+		}
+	}
+}
+
 // Each fault is named with the line where it stands.
 func TestParseNamesTheLine(t *testing.T) {
 	for _, c := range []struct {
@@ -93,7 +106,6 @@ func TestParseNamesTheLine(t *testing.T) {
 		{`kind = "voip"`, "kind = \"web\"\nthink = \"2\"", 18, "write it like"},
 		{`kind = "voip"`, "kind = \"ssh\"\ninterval = \"1us\"", 18, "below 1 ms"},
 		{`kind = "voip"`, "kind = \"voip\"\nstart = \"30s\"", 18, "not before the end"},
-		{`kind = "voip"`, "kind = \"voip\"\nstop = \"31s\"", 18, "after the end"},
 		{`target = "15 ms"`, `target = "-15 ms"`, 25, "negative"},
 		{`up = "950 kbit/s",`, ``, 25, "shapes nothing"},
 		{`at = "20s"`, `at = "soon"`, 10, "write it like"},
