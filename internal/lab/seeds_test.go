@@ -32,6 +32,12 @@ func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
 	cases := map[string]lab.CaseResult{}
 	for _, c := range r.Cases {
 		cases[c.Name] = c
+		if c.Tune != nil && c.Tune.Plan != nil && len(s.Line.Vary) == 0 {
+			// Above the line its own queue would grow, however slowly.
+			atMost(t, c.Name+": tuned rate down, of the line", float64(c.Tune.Plan.DownBps)/float64(s.Line.Down), 1)
+			atMost(t, c.Name+": tuned rate up, of the line", float64(c.Tune.Plan.UpBps)/float64(s.Line.Up), 1)
+			atMost(t, c.Name+": the line up as measured, of what it is", float64(c.Tune.LineUpBps)/float64(s.Line.Up), 1.002)
+		}
 		// Behind a queue that loses nine packets of ten a load may never settle;
 		// what its probes saw is true nevertheless.
 		other := c.Name == "fq_codel" || c.Name == "cake"

@@ -11,6 +11,7 @@ import (
 
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/probe"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -188,7 +189,7 @@ func (t *tuning) baseline(ctx context.Context) error {
 		return fmt.Errorf("measure the line as it is: %w", err)
 	}
 	res.LineDownBps = carried(res.Before.Download.GoodputDownBps, raws[1])
-	res.LineUpBps = carried(res.Before.Upload.GoodputUpBps, raws[2])
+	res.LineUpBps = carried(delivered(res.Before.Upload.GoodputUpBps, raws[2]), raws[2])
 	line := t.Line
 	line.Down, line.Up = res.LineDownBps, res.LineUpBps
 	if t.Goal == 0 {
@@ -201,14 +202,31 @@ func (t *tuning) baseline(ctx context.Context) error {
 }
 
 // carried returns what the line carries of full frames when it brings a given
-// goodput: the payload with its headers, and the probes beside it.
+// goodput: the payload with its headers, and the probes that came through beside
+// it. While a queue grows they are fewer than were sent meanwhile.
 func carried(goodput float64, raw measure.RawPhase) unit.Rate {
 	const probeFrame = 74 * 8
 	var probes float64
-	if raw.Interval > 0 {
-		probes = probeFrame / raw.Interval.Seconds()
+	for _, s := range raw.Samples {
+		if s.Fate == probe.Answered && !s.Received.Before(raw.From) && s.Received.Before(raw.To) {
+			probes++
+		}
+	}
+	if seconds := raw.To.Sub(raw.From).Seconds(); seconds > 0 {
+		probes *= probeFrame / seconds
 	}
 	return unit.Rate(goodput*payloadFrom/payloadIn + probes)
+}
+
+// delivered returns what the senders of an upload delivered, or the receiver's
+// goodput where the system does not tell. For a download the receiver's is
+// better: its acknowledgements may queue in a narrow upload, while little waits
+// for the filling of a hole in a queue that a fast line empties soon.
+func delivered(goodput float64, raw measure.RawPhase) float64 {
+	if bps, ok := verdict.Delivered(raw.UpSenders, raw.From, raw.To); ok {
+		return bps
+	}
+	return goodput
 }
 
 // phases measures the loaded phases, and idle before them if asked to.

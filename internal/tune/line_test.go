@@ -1,0 +1,49 @@
+package tune
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/probe"
+	"unbloat/unit"
+)
+
+// A queue that grows lets fewer probes through than are sent meanwhile, and the
+// load has their place: what the line carries counts those that came through.
+func TestCarriedCountsProbesThatCameThrough(t *testing.T) {
+	const (
+		interval = 10 * time.Millisecond
+		line     = 1e6
+		grows    = 0.2 // seconds of queue a second
+	)
+	raw := measure.RawPhase{Start: 0, From: unit.Instant(2e9), To: unit.Instant(8e9), End: unit.Instant(8e9), Interval: interval}
+	for at := raw.Start; at.Before(raw.End); at = at.Add(interval) {
+		queue := time.Duration(grows * float64(at))
+		raw.Samples = append(raw.Samples, probe.Sample{Sent: at, Received: at.Add(20*time.Millisecond + queue), Fate: probe.Answered})
+	}
+	raw.Samples = append(raw.Samples, probe.Sample{Sent: raw.From, Fate: probe.LostUp})
+	probes := 74 * 8 / interval.Seconds() / (1 + grows)
+	goodput := (line - probes) * payloadIn / payloadFrom
+	if got := carried(goodput, raw); math.Abs(float64(got)/line-1) > 2e-4 {
+		t.Errorf("the line carries %v, by a load of %.0f bit/s and the probes; it is %.0f", got, goodput, line)
+	}
+}
+
+// The upload's senders know what arrived, holes or not; where they do not, the
+// receiver's goodput is what there is.
+func TestDeliveredOrGoodput(t *testing.T) {
+	raw := measure.RawPhase{From: 0, To: unit.Instant(8e9)}
+	if got := delivered(8e5, raw); got != 8e5 {
+		t.Errorf("without samples %.0f", got)
+	}
+	var g []probe.SenderSample
+	for i := range int64(17) {
+		g = append(g, probe.SenderSample{At: unit.Instant(i * 5e8), Known: true, Acked: 30000 * i, Sacked: 20000 * i})
+	}
+	raw.UpSenders = [][]probe.SenderSample{g}
+	if got := delivered(9e5, raw); math.Abs(got-8e5) > 1 {
+		t.Errorf("by the senders %.0f", got)
+	}
+}

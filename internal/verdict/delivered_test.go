@@ -1,0 +1,69 @@
+package verdict
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"unbloat/internal/probe"
+	"unbloat/unit"
+)
+
+// senders returns the samples of a group every half second, of which of tells
+// what was acknowledged and what lay behind a hole after so many seconds.
+func senders(start unit.Instant, n int, of func(s float64) (acked, sacked int64)) []probe.SenderSample {
+	var out []probe.SenderSample
+	for i := range n {
+		d := time.Duration(i) * 500 * time.Millisecond
+		s := probe.SenderSample{At: start.Add(d), Flows: 1, Known: true}
+		s.Acked, s.Sacked = of(d.Seconds())
+		out = append(out, s)
+	}
+	return out
+}
+
+// A hole that is filled just before the end of what counts makes the receiver's
+// program read three seconds of data at once; what is delivered is the line's.
+func TestDeliveredBehindAHole(t *testing.T) {
+	const start, rate = unit.Instant(1e9), 125000.0 // bytes a second
+	g := senders(start, 21, func(s float64) (int64, int64) {
+		all := int64(rate * s)
+		if s > 1.5 && s < 7.5 { // lost at 1.5 s, sent again when its duplicates come
+			return int64(rate * 1.5), all - int64(rate*1.5)
+		}
+		return all, 0
+	})
+	from, to := start.Add(2*time.Second), start.Add(7750*time.Millisecond)
+	got, ok := Delivered([][]probe.SenderSample{g, g}, from, to)
+	if want := 2 * 8 * rate; !ok || math.Abs(got/want-1) > 1e-4 {
+		t.Errorf("two groups delivered %.0f bit/s (%v), want %.0f", got, ok, want)
+	}
+	// What was acknowledged in order, as the receiver's program saw it, is more.
+	for i := range g {
+		g[i].Sacked = 0
+	}
+	if in, _ := Delivered([][]probe.SenderSample{g}, from, to); in < 1.05*8*rate && in > 0.95*8*rate {
+		t.Errorf("in order alone the line is right too (%.0f bit/s): the test shows nothing", in)
+	}
+}
+
+// Nothing is said where the system does not tell, or has told too little.
+func TestDeliveredUnknown(t *testing.T) {
+	const start = unit.Instant(1e9)
+	steady := func(s float64) (int64, int64) { return int64(125000 * s), 0 }
+	mute := senders(start, 21, steady)
+	mute[9].Known = false
+	for name, groups := range map[string][][]probe.SenderSample{
+		"no sender":   nil,
+		"no samples":  {nil},
+		"too few":     {senders(start, leastDelivered-1, steady)},
+		"not known":   {mute},
+		"one of two":  {senders(start, 21, steady), mute},
+		"not counted": {senders(start, 21, func(float64) (int64, int64) { return 0, 0 })},
+		"at once":     {make([]probe.SenderSample, 20)},
+	} {
+		if bps, ok := Delivered(groups, start, start.Add(10*time.Second)); ok {
+			t.Errorf("%s: %.0f bit/s", name, bps)
+		}
+	}
+}
