@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 
+	"unbloat/internal/netio"
 	"unbloat/unit"
 )
 
@@ -58,6 +59,18 @@ func (l *nativeLoad) Moved(d Direction) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// Passed returns what the connections of all groups have moved so far.
+func (l *nativeLoad) Passed() (in, out int64, ok bool) {
+	for _, f := range l.groups {
+		i, o, ok := netio.PassedBy(f.conns)
+		if !ok {
+			return 0, 0, false
+		}
+		in, out = in+i, out+o
+	}
+	return in, out, len(l.groups) > 0
 }
 
 func (l *nativeLoad) Stop(ctx context.Context) ([]FlowReport, error) {

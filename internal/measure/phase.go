@@ -221,6 +221,7 @@ func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 		return err
 	}
 	meter, counter, radio := netio.NewCPUMeter(), r.line.counter(), r.line.radio()
+	own := r.passed()
 	err := r.until(ctx, raw, raw.To)
 	fileRadio(raw, radio)
 	if err != nil {
@@ -228,6 +229,7 @@ func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 	}
 	if down, up, ok := counter.Rates(); ok {
 		raw.Wire = verdict.Counted{Known: true, Down: float64(down), Up: float64(up)}
+		own.since(r.passed(), &raw.Wire)
 	}
 	cpu, err := meter.Busiest()
 	raw.CPU = cpu

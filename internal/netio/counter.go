@@ -44,6 +44,21 @@ func (c *Counter) Rates() (down, up unit.Rate, ok bool) {
 	return rate(rx - c.rx), rate(tx - c.tx), true
 }
 
+// PassedBy returns how many bytes connections of this machine have moved over
+// its interface so far, each way and headers included, at most: every segment
+// that came or went, new or again, in order or not. ok is false where the
+// system does not tell, and after a connection's end.
+func PassedBy(conns []*net.TCPConn) (in, out int64, ok bool) {
+	for _, c := range conns {
+		i, o, err := passed(c)
+		if err != nil {
+			return 0, 0, false
+		}
+		in, out = in+i, out+o
+	}
+	return in, out, len(conns) > 0
+}
+
 // InterfaceTowards returns the name of the interface that has the address from
 // which this machine would send to the given one. Nothing is sent.
 func InterfaceTowards(to netip.Addr) (string, error) {

@@ -1,6 +1,7 @@
 package netio
 
 import (
+	"errors"
 	"net"
 	"syscall"
 	"time"
@@ -52,6 +53,32 @@ func readFlow(c *net.TCPConn) (flowState, error) {
 		mss:         info.Snd_mss,
 		acked:       info.Bytes_acked,
 	}, nil
+}
+
+// Headers of a segment on the wire, at most: Ethernet and IPv6 with the options
+// that data carries, or that an acknowledgement does (timestamps and SACK blocks).
+const (
+	dataHeaders = 14 + 40 + 20 + 12
+	ackHeaders  = 14 + 40 + 60
+)
+
+// passed reads what a connection has moved over the wire.
+func passed(c *net.TCPConn) (in, out int64, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	i, err := readInfo(raw)
+	if err != nil {
+		return 0, 0, err
+	}
+	if i.Segs_in == 0 || i.Segs_out == 0 || i.Bytes_sent == 0 {
+		return 0, 0, errors.ErrUnsupported // before Linux 4.19
+	}
+	dataIn, dataOut := int64(i.Data_segs_in), int64(i.Data_segs_out)
+	in = dataIn*(int64(i.Rcv_mss)+dataHeaders) + (int64(i.Segs_in)-dataIn)*ackHeaders
+	out = int64(i.Bytes_sent) + dataOut*dataHeaders + (int64(i.Segs_out)-dataOut)*ackHeaders
+	return in, out, nil
 }
 
 // ReadTCPStats reads how a TCP connection fares.

@@ -28,7 +28,8 @@ const (
 	flowsKept   = 8192
 	// Of the classes' queues: see patientClasses and patientTins.
 	patientPackets = 128
-	leastWindow    = 2 // packets of a connection (RFC 5681)
+	manyDownloads  = 32 // at once, which never slow down together
+	leastWindow    = 2  // packets of a connection (RFC 5681)
 	mostTins       = 100 * time.Millisecond
 	cakeTargets    = 20 // CAKE's interval, in targets
 	mostPatient    = 60 * time.Millisecond
@@ -250,20 +251,35 @@ func (m *maker) patientClasses(s *Shaper) {
 	m.because("down.interval", ms(s.Interval), "a sender's round trip")
 }
 
-// patientTins lets a download's queue hold the least window of each of the
-// connections that it was asked to suit, two full packets. A CoDel that wants a
-// shorter queue makes nobody slower and drops what has crossed the line already.
-// What an upload drops has not crossed it.
+// patientTins suits a download's queue to many connections. One below a packet
+// a round trip cannot slow down: its least window is two full packets, and a
+// CoDel that wants a shorter queue than those of all drops what has crossed the
+// line already. What an upload drops has not crossed it. With more than that
+// each, senders do slow down, and never all at once: the patience that a single
+// download needs would only keep their bursts in front of the line.
 func (m *maker) patientTins(s *Shaper) {
 	n := m.wishes.FlowsDown
-	target := min(s.Rate.Time(s.WireSize(fullIP)*unit.Size(n*leastWindow)), mostTins)
+	full := s.Rate.Time(s.WireSize(fullIP))
+	if each := full * time.Duration(n); each <= m.line.RTT {
+		if n >= manyDownloads && m.line.RTT <= usualInterval && s.Interval > usualInterval {
+			s.Interval = 0
+			m.interval("default", "CAKE's 100 ms: %d connections never slow down all at once, so the line stays busy without a single one's patience, which would keep their bursts in front of it", n)
+		}
+		return
+	}
+	target := min(full*time.Duration(n*leastWindow), mostTins)
 	interval := (target * cakeTargets).Truncate(time.Millisecond)
 	if interval <= max(s.Interval, usualInterval) {
 		return
 	}
 	s.Interval = interval
+	m.interval(ms(s.Interval), "its target is a twentieth, %s: two full packets of each of %d connections, which have no less on the way, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostTins))
+}
+
+// interval gives another reason for the download's interval.
+func (m *maker) interval(value, why string, args ...any) {
 	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == "down.interval" })
-	m.because("down.interval", ms(s.Interval), "its target is a twentieth, %s: two full packets of each of %d connections, which have no less on the way, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostTins))
+	m.because("down.interval", value, why, args...)
 }
 
 // htbShare is what HTB guarantees each class, in per cent of the line.

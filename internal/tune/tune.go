@@ -220,8 +220,7 @@ func carried(goodput float64, raw measure.RawPhase) unit.Rate {
 
 // delivered returns what the senders of an upload delivered, or the receiver's
 // goodput where the system does not tell. For a download the receiver's is
-// better: its acknowledgements may queue in a narrow upload, while little waits
-// for the filling of a hole in a queue that a fast line empties soon.
+// better: its acknowledgements may queue in a narrow upload.
 func delivered(goodput float64, raw measure.RawPhase) float64 {
 	if bps, ok := verdict.Delivered(raw.UpSenders, raw.From, raw.To); ok {
 		return bps

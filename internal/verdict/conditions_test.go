@@ -107,6 +107,24 @@ func TestOthersIsNotTheQueue(t *testing.T) {
 	}
 }
 
+// Where the kernel counts the load's own segments, holes that are still open at
+// its end are no traffic of others; what is beyond the count is.
+func TestOthersIsNotBehindAHole(t *testing.T) {
+	p := &Phase{GoodputDownBps: 6.7e6, GoodputUpBps: 0.8e6, Seconds: 7.75}
+	const wire = 8e6 // of which a million waits behind holes
+	for _, c := range []struct {
+		own  bool
+		more float64
+		bad  bool
+	}{{true, 0, false}, {true, 1e6, true}, {false, 0, true}} {
+		raw := Raw{Wire: Counted{Known: true, Down: wire + c.more, Up: 1e6 + c.more, OwnKnown: c.own, OwnDown: wire, OwnUp: 1e6}}
+		p.OthersDownBps, p.OthersUpBps = others(raw, p)
+		if why := tooManyOthers(p); (why != "") != c.bad {
+			t.Errorf("own count %v, %.0f bit/s more: %q", c.own, c.more, why)
+		}
+	}
+}
+
 // The median of several runs is one of them, and half must be valid.
 func TestMedianRun(t *testing.T) {
 	run := func(valid bool, increase float64) *Test {

@@ -22,8 +22,8 @@ func senders(start unit.Instant, n int, of func(s float64) (acked, sacked int64)
 	return out
 }
 
-// A hole that is filled just before the end of what counts makes the receiver's
-// program read three seconds of data at once; what is delivered is the line's.
+// A hole that is filled just before the end of what counts brings six seconds of
+// data in order at once; what is delivered is the line's.
 func TestDeliveredBehindAHole(t *testing.T) {
 	const start, rate = unit.Instant(1e9), 125000.0 // bytes a second
 	g := senders(start, 21, func(s float64) (int64, int64) {
@@ -38,7 +38,7 @@ func TestDeliveredBehindAHole(t *testing.T) {
 	if want := 2 * 8 * rate; !ok || math.Abs(got/want-1) > 1e-4 {
 		t.Errorf("two groups delivered %.0f bit/s (%v), want %.0f", got, ok, want)
 	}
-	// What was acknowledged in order, as the receiver's program saw it, is more.
+	// What was acknowledged in order alone says something else.
 	for i := range g {
 		g[i].Sacked = 0
 	}

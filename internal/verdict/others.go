@@ -11,6 +11,10 @@ import (
 type Counted struct {
 	Known    bool
 	Down, Up float64 // bit/s
+	// What of it the load's own connections moved, at most, by the kernel's count
+	// of their segments on this machine; not known of others' loads.
+	OwnKnown       bool
+	OwnDown, OwnUp float64 // bit/s
 }
 
 // MaxOthers is the share of the load that others may have used.
@@ -25,10 +29,20 @@ const (
 	ownProbes   = 250e3 // bit/s, a stream of probes, one beside it and the control connection
 )
 
-// others estimates what others used, in bit/s.
+// others estimates what others used, in bit/s. The kernel's count of the load's
+// segments is what the interface's is compared with. Goodput is not, if it can
+// be helped: when the queue of the other direction keeps acknowledgements for
+// seconds, holes are open at the end of the load, and what came behind them is
+// on the wire but in no goodput.
 func others(raw Raw, p *Phase) (down, up float64) {
 	if !raw.Wire.Known {
 		return 0, 0
+	}
+	if raw.Wire.OwnKnown {
+		// What a shaper on this machine drops of the download reaches no socket.
+		down = raw.Wire.Down - raw.Wire.OwnDown - ownProbes - resent(raw.DownSenders, raw, p)
+		up = raw.Wire.Up - raw.Wire.OwnUp - ownProbes
+		return max(down, 0), max(up, 0)
 	}
 	// What a shaper on this machine drops of the download has passed the interface.
 	down = raw.Wire.Down - p.GoodputDownBps*ownOverhead - p.GoodputUpBps*ownAcks - ownProbes - resent(raw.DownSenders, raw, p)
