@@ -145,6 +145,7 @@ func TestTorrentAndCall(t *testing.T) {
 			cases := run(t, "torrent-"+transport, "fq_codel", "ours")
 			alone := loadOf(t, run(t, "torrent-"+transport+"-alone")["before"], scenario.Torrent)
 			ours := cases["ours"]
+			keptRates(t, ours)
 			clear(t, "ours", ours, 4.2)
 			atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
 			atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 15)

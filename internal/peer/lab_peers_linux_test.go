@@ -77,5 +77,38 @@ func TestOthersAreSeen(t *testing.T) {
 		if seen := strings.Contains(strings.Join(got.InvalidReasons, " "), "others used"); seen != busy || !load.Wire.Known {
 			t.Errorf("others busy %v, seen %v: %q, counted %+v", busy, seen, got.InvalidReasons, load.Wire)
 		}
+		if own := load.Wire.OwnDown / load.Wire.Down; !busy && (own < 0.99 || own > 1.05) {
+			t.Errorf("alone: the kernel's count of our segments is %.3f of the interface's: %+v", own, load.Wire)
+		}
+	}
+}
+
+// Forty connections each way, with three seconds of queue before the
+// acknowledgements: what waits behind holes at the end is no traffic of others.
+func TestManyHolesAreNotOthers(t *testing.T) {
+	o := home(25*unit.MbitPerSecond, unit.MbitPerSecond, 0)
+	o.Scenario.Line.RTT, o.Scenario.Line.BufferDown, o.Scenario.Line.BufferUp = 34*time.Millisecond, 1500*unit.KB, 375*unit.KB
+	if !labtest.Inside(t, o) {
+		return
+	}
+	c := dialed(t, lab.Server(), Options{})
+	idle, err := c.Phase(t.Context(), measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	load, err := c.Phase(t.Context(), measure.PhaseSpec{Name: verdict.PhaseBoth, Duration: 10 * time.Second, CutHead: 2 * time.Second, FlowsDown: 40, FlowsUp: 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.Judge("", []measure.RawPhase{*idle, *load})
+	t.Logf("counted %+v; goodput %.2f down, %.2f Mbit/s up; %q", load.Wire, got.Both.GoodputDownBps/1e6, got.Both.GoodputUpBps/1e6, got.InvalidReasons)
+	if strings.Contains(strings.Join(got.InvalidReasons, " "), "others used") {
+		t.Errorf("%q", got.InvalidReasons)
+	}
+	blind := *load
+	blind.Wire.OwnKnown = false
+	t.Logf("by the goodput alone: %q", c.Judge("", []measure.RawPhase{*idle, blind}).InvalidReasons)
+	if w := load.Wire; !w.OwnKnown || w.OwnDown < 0.97*w.Down || w.OwnDown > 1.06*w.Down || w.OwnUp < 0.97*w.Up || w.OwnUp > 1.73*w.Up { // acknowledgements of 66 to 114 bytes
+		t.Errorf("the kernel's count of our segments is not the interface's: %+v", w)
 	}
 }
