@@ -193,8 +193,8 @@ func TestQueueForManyDownloads(t *testing.T) {
 		{4, 26 * mbit, 0},
 		{100, 26 * mbit, 1863 * time.Millisecond}, // 20 × 100 × 2 × 1514 bytes
 		{100, 5 * mbit, 2 * time.Second},          // at most 100 ms of queue
-		{40, 26 * mbit, 0}, // 1.1 packets of each on the way: their bursts are not waited for
-		{1000, gbit, 0},    // 1.65
+		{40, 26 * mbit, 0},                        // 1.1 packets of each on the way: their bursts are not waited for
+		{1000, gbit, 0},                           // 1.65
 	} {
 		line := Line{Down: c.down * 2, Up: 5 * mbit, RTT: 20 * time.Millisecond}
 		rates := Wishes{Down: RateWish{Rate: c.down}, Up: RateWish{Rate: 5 * mbit}}
