@@ -4,6 +4,7 @@
 package paste
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -268,7 +269,14 @@ func pfSense(p plan.Plan) ([]part, []string, error) {
 		{"Firewall: Traffic Shaper: Limiters: make a limiter and its queue for each of these; the values are those of the form. " +
 			"Or put them into the dnshaper section of config.xml beside those that are there (Diagnostics: Backup & Restore), with numbers that are free:", ls.String()},
 	}
-	for _, r := range ls.Rules() {
+	rules, err := ls.Rules(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(rules) > 2 {
+		parts, rules = append(parts, floating(rules)), nil
+	}
+	for _, r := range rules {
 		whose := "from outside, such as to a port that is forwarded"
 		if r.Direction == "out" {
 			whose = "from the home"
@@ -284,6 +292,25 @@ func pfSense(p plan.Plan) ([]part, []string, error) {
 		part{"Connections that exist already keep what they have: Diagnostics: States: Reset States.", ""},
 		part{"what pfSense makes of it, in /tmp/rules.limiter, to compare:", inComment(ls.RulesLimiter())},
 		part{"and what the kernel has of that:", "dnctl pipe show\ndnctl sched show\n"}), notes, nil
+}
+
+// floating tells of the rules of classes, a line each.
+func floating(rules []dummynet.LimiterRule) part {
+	var b strings.Builder
+	for _, r := range rules {
+		end := func(e dummynet.RuleEnd) string {
+			s := cmp.Or(e.Address, "any")
+			if e.Port != "" {
+				s += " port " + e.Port
+			}
+			return s
+		}
+		family := map[string]string{"inet": "IPv4", "inet6": "IPv6", "inet46": "IPv4+IPv6"}[r.Family]
+		pipes := strings.TrimSuffix(r.In+" / "+r.Out, " / ")
+		wrap(&b, "#   ", "#     ", fmt.Sprintf("%s, %s, %s, from %s to %s: %s", r.Direction, family, cmp.Or(r.Protocol, "any"), end(r.From), end(r.To), pipes))
+	}
+	return part{"Firewall: Rules: Floating, in this order, since the last that fits decides: action Match, interface WAN, no Quick; direction, IP version, protocol, " +
+		"source and destination, and In / Out pipe as below" + gatewayToo("out") + ":", b.String()}
 }
 
 // inComment writes what is to be compared, not pasted.

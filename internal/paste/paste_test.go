@@ -128,8 +128,8 @@ func before(text, word string) string {
 // service. Where one cannot, it says why.
 func TestClassExamples(t *testing.T) {
 	ports := map[string]string{plan.Linux: "udp th sport { 19302-19309 }", plan.OpenWrt: "udp th sport { 19302-19309 }", plan.OpenBSD: "port 19302:19309", plan.FreeBSD: "dst-port 19302-19309",
-		plan.OPNsense: `"dst_port":"19302-19309"`, plan.ClearOS: "19302:19309"}
-	parts := map[string]string{plan.Linux: "rate 6750kbit ceil 8835kbit", plan.OpenWrt: "rate 6750kbit ceil 8835kbit", plan.OpenBSD: "em0_voice", plan.FreeBSD: "weight 30", plan.OPNsense: `"weight":"30"`, plan.ClearOS: "*:30:20:1:37:1:10:1"}
+		plan.OPNsense: `"dst_port":"19302-19309"`, plan.PfSense: "from any to any port 19302-19309", plan.ClearOS: "19302:19309"}
+	parts := map[string]string{plan.Linux: "rate 6750kbit ceil 8835kbit", plan.OpenWrt: "rate 6750kbit ceil 8835kbit", plan.OpenBSD: "em0_voice", plan.FreeBSD: "weight 30", plan.OPNsense: `"weight":"30"`, plan.PfSense: "<weight>30</weight>", plan.ClearOS: "*:30:20:1:37:1:10:1"}
 	for file, want := range map[string]map[string]string{"tomato": ports, "services": parts} {
 		text, err := os.ReadFile("../../docs/examples/" + file + ".toml")
 		if err != nil {

@@ -50,6 +50,10 @@ func (m *maker) explicitAlone(c *Classes) {
 			}
 		case m.platform.name == OpenBSD && slices.ContainsFunc(r.DSCP, isUnmarked):
 			why = "takes a mark of 0 for any"
+		case m.platform.name == PfSense && len(r.DSCP) > 0:
+			why = "has words for marks that only some versions of its pf read"
+		case m.platform.name == PfSense && r.Direction != "":
+			why = "has one rule for both directions of a connection"
 		case m.platform.name == OPNsense && r.Protocol == "sctp":
 			why = "has no rules for that protocol"
 		case m.platform.name == OPNsense && slices.ContainsFunc(r.DSCP, unnamedDSCP):
@@ -106,16 +110,34 @@ func (m *maker) explainExplicit(c *Classes) {
 	switch {
 	case m.platform.name == ClearOS:
 		what[Voice], what[Interactive] = "DNS, ping, and what a rule names", "what a rule names"
+	case m.platform.name == PfSense:
+		what[Interactive] = "what a rule names"
 	case m.platform.weights:
 		what[Interactive] = "acknowledgements without data, and what a rule names"
 	}
 	for _, class := range AllClasses() {
 		m.because("classes."+string(class), c.bounds(class), "%s", what[class])
 	}
+	if m.platform.weights {
+		m.explainWeights()
+	}
 	for i, r := range c.Rules {
 		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
 	}
 	m.because("classes.behaviour", "none", "%s", m.platform.classesLost)
+}
+
+// explainWeights corrects what was said of a shaper without classes.
+func (m *maker) explainWeights() {
+	for i, r := range m.plan.Reasons {
+		_, of, _ := strings.Cut(r.Field, ".")
+		switch {
+		case r.Field == "aqm":
+			m.plan.Reasons[i].Why = "each class has a queue with CoDel, and WF2Q+ serves these by weight; without classes it is fq_codel"
+		case of == "quantum" || of == "limit" || of == "flows":
+			m.plan.Reasons[i].Why = "of fq_codel, should the classes be taken away; a class's queue has CoDel alone"
+		}
+	}
 }
 
 // mostReserved is what ClearOS's engine has to give, in per cent: three of its

@@ -12,7 +12,6 @@ import (
 func TestClassesThatCannotBe(t *testing.T) {
 	rule := plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}
 	for platform, why := range map[string]string{
-		plan.PfSense:     "looks at no weight",
 		plan.OpenBSDAltq: "one short FIFO", plan.ClearOS: "--aqm sfq",
 	} {
 		facts, err := plan.AssumedFacts(platform, "", "")
@@ -44,7 +43,7 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		{Class: plan.Voice, Home: []string{"192.168.1.7"}},
 	}
 	limit := []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.2}}}
-	for platform, kept := range map[string]int{plan.FreeBSD: 1, plan.OPNsense: 1, plan.OpenBSD: 2} {
+	for platform, kept := range map[string]int{plan.FreeBSD: 1, plan.OPNsense: 1, plan.PfSense: 1, plan.OpenBSD: 2} {
 		facts, err := plan.AssumedFacts(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
@@ -69,6 +68,9 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		voice, _ := p.Classes.Share(plan.DirectionUp, plan.Voice)
 		bulk, _ := p.Classes.Share(plan.DirectionUp, plan.Bulk)
 		weights := platform != plan.OpenBSD
+		if weights != strings.Contains(said, "WF2Q+ serves these by weight") || weights == strings.Contains(said, "bytes of every other flow") {
+			t.Errorf("%s: what shares the line is not said, or what does not is:\n%s", platform, said)
+		}
 		if len(p.Classes.Rules) != kept || voice.Guarantee != p.UpBps/5 || (bulk.Limit == 0) != weights ||
 			strings.Contains(said, "192.168.1.7\" is left out") && !weights || strings.Contains(said, "limit of bulk is left out") != weights {
 			t.Errorf("%s: %+v\n%s", platform, p.Classes, said)
@@ -94,6 +96,9 @@ func TestPartsOfRules(t *testing.T) {
 		{plan.OpenBSD, plan.Rule{Home: []string{"2001:db8::7"}}, 1, ""},
 		{plan.FreeBSD, plan.Rule{Protocol: "tcp", HomePort: ssh}, 1, "NAT may have given"},
 		{plan.FreeBSD, plan.Rule{DSCP: []string{"df"}}, 1, ""},
+		{plan.PfSense, plan.Rule{DSCP: []string{"ef"}}, 0, "words for marks"},
+		{plan.PfSense, plan.Rule{Protocol: "tcp", Direction: plan.DirectionUp}, 0, "both directions"},
+		{plan.PfSense, plan.Rule{Protocol: "tcp"}, 1, ""},
 	} {
 		facts, err := plan.AssumedFacts(c.platform, "", "")
 		if err != nil {
@@ -120,7 +125,7 @@ func TestPartsOfRules(t *testing.T) {
 // for it. Together the guarantees are never more than there is, since HTB would
 // send them all.
 func TestGuaranteesFit(t *testing.T) {
-	for _, platform := range []string{plan.Linux, plan.OpenWrt, plan.OpenBSD, plan.FreeBSD, plan.OPNsense} {
+	for _, platform := range []string{plan.Linux, plan.OpenWrt, plan.OpenBSD, plan.FreeBSD, plan.OPNsense, plan.PfSense} {
 		for _, c := range []struct {
 			voice, bulk float64
 			warned      bool

@@ -126,13 +126,14 @@ func dummynetPlatform(name string) platform {
 		classesLost:    "dummynet's fq_codel takes all queues of a pipe for one and looks at no weight, so rules would sort packets for nothing; it lets flows that send little go first by itself",
 		seedDown:       0.97, seedUp: 0.97, seedAQM: FQCoDel, // seed 000
 	}
-	if p.upToo = name == PfSense; p.upToo {
-		p.classesLost += "; queues by weight, as FreeBSD and OPNsense have them, would take a firewall rule of pfSense's for each of yours, which unbloat does not write"
-	} else {
-		p.classesAsked, p.weights = FQCoDel, true
-		p.classesUnasked = p.classesLost + "; a rule that names traffic (--rule, --classes) has WF2Q+ in its place, with a queue of its own weight for each class"
-		p.classesLost = "dummynet does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first; WF2Q+ has one CoDel queue for a class, so its flows and machines wait for each other"
+	p.upToo = name == PfSense
+	p.classesAsked, p.weights = FQCoDel, true
+	p.classesUnasked = p.classesLost + "; a rule that names traffic (--rule, --classes) has WF2Q+ in its place, with a queue of its own weight for each class"
+	first := "only DNS, ping and acknowledgements without data go first"
+	if name == PfSense {
+		first = "only DNS and ping go first; pf gives a connection its queues once, so acknowledgements are of its class"
 	}
+	p.classesLost = "dummynet does not know how a flow behaves: without a rule that names it a flow is normal, and " + first + "; WF2Q+ has one CoDel queue for a class, so its flows and machines wait for each other"
 	if name == OPNsense {
 		p.wan, p.lan, p.interfaceNames = "wan", "lan", false
 		p.interval = 10 * time.Second // its model's

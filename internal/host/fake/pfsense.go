@@ -264,7 +264,14 @@ func (p *PfSense) rule(b *strings.Builder, r *configxml.Node, numbers map[string
 		direction = "in"
 	}
 	for _, f := range families {
-		fmt.Fprintf(b, "%s  %s  on {  %s  } %s from any to any tracker %s", r.Value("type"), direction, p.cache.Child("interfaces").Child(r.Value("interface")).Value("if"), f, r.Value("tracker"))
+		proto := ""
+		if of := r.Value("protocol"); of == "icmp" && f == "inet6" {
+			proto = "proto ipv6-icmp "
+		} else if of != "" {
+			proto = "proto " + of + " "
+		}
+		fmt.Fprintf(b, "%s  %s  on {  %s  } %s %sfrom %s to %s tracker %s", r.Value("type"), direction, p.cache.Child("interfaces").Child(r.Value("interface")).Value("if"), f,
+			proto, ruleEnd(r.Child("source")), ruleEnd(r.Child("destination")), r.Value("tracker"))
 		if n, ok := numbers[r.Value("dnpipe")]; ok {
 			fmt.Fprintf(b, "  dnqueue( %d", n)
 			if n, ok := numbers[r.Value("pdnpipe")]; ok {
@@ -274,4 +281,16 @@ func (p *PfSense) rule(b *strings.Builder, r *configxml.Node, numbers map[string
 		}
 		fmt.Fprintf(b, "  label \"USER_RULE: %s\"\n", r.Value("descr"))
 	}
+}
+
+// ruleEnd writes a source or destination as filter.inc does.
+func ruleEnd(n *configxml.Node) string {
+	s := "any"
+	if a := n.Value("address"); a != "" {
+		s = a
+	}
+	if port := n.Value("port"); port != "" {
+		s += " port " + strings.ReplaceAll(port, "-", ":")
+	}
+	return s
 }

@@ -66,7 +66,7 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.
 		return nil, err
 	}
 	for _, line := range kernel {
-		if ours(strings.Fields(line)) {
+		if inKernel(strings.Fields(line)) {
 			s.Live = append(s.Live, "kernel: "+line)
 		}
 	}
@@ -93,7 +93,7 @@ func (b *Backend) kernel(ctx context.Context) ([]string, error) {
 // withoutWeights leaves out what pfSense doesn't set and fq_codel doesn't look at.
 func withoutWeights(lines []string) []string {
 	for i, l := range lines {
-		if before, _, ok := strings.Cut(l, " weight "); ok && strings.HasPrefix(l, "queue ") {
+		if before, after, ok := strings.Cut(l, " weight "); ok && strings.HasPrefix(l, "queue ") && !strings.Contains(after, " codel ") {
 			lines[i] = before
 		}
 	}
@@ -109,6 +109,17 @@ func ours(words []string) bool {
 	return err == nil && (n == first || n == first+1) && slices.Contains([]string{"pipe", "sched", "queue"}, words[0])
 }
 
+// inKernel reports the same of "queue 7011 …" too: what rules.limiter has of the
+// classes' queues is for pfSense to write, and the kernel's word counts.
+func inKernel(words []string) bool {
+	if len(words) < 2 || words[0] != "queue" {
+		return ours(words)
+	}
+	_, queues := dummynet.LimiterNumbers(first)
+	n, err := strconv.Atoi(words[1])
+	return err == nil && slices.Contains(queues, n)
+}
+
 func limiterLines(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		if w := strings.Fields(line); ours(w) {
@@ -118,7 +129,8 @@ func limiterLines(text string) (out []string) {
 	return out
 }
 
-// ruleLines returns our rules as pf was given them: "rule: out dnqueue 7001,7002".
+// ruleLines returns our rules as pf was given them: "rule: out dnqueue 7001,7002
+// (what is opened out)".
 func ruleLines(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		_, after, ok := strings.Cut(line, "dnqueue(")
@@ -127,7 +139,9 @@ func ruleLines(text string) (out []string) {
 		if !ok || !closed || len(w) < 2 || !strings.Contains(line, ourRule) {
 			continue
 		}
-		l := "rule: " + w[1] + " dnqueue " + strings.ReplaceAll(numbers, " ", "")
+		_, name, _ := strings.Cut(line, ourRule)
+		name, _, _ = strings.Cut(name, `"`)
+		l := "rule: " + w[1] + " dnqueue " + strings.ReplaceAll(numbers, " ", "") + " (" + name + ")"
 		if !slices.Contains(out, l) { // one for each address family
 			out = append(out, l)
 		}
@@ -182,11 +196,15 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	if err := checkForeign(root, p.WAN, wan); err != nil {
 		return nil, err
 	}
-	return conf.Encode(conf.State{Files: conf.Set{{Path: Config + conf.Suffix}}, Live: wanted(ls, wan)})
+	rules, err := ls.Rules(p)
+	if err != nil {
+		return nil, &host.InputError{Why: err.Error()}
+	}
+	return conf.Encode(conf.State{Files: conf.Set{{Path: Config + conf.Suffix}}, Live: wanted(ls, rules, wan)})
 }
 
 // wanted is what Observe shows once pfSense has made its rules of the limiters.
-func wanted(ls dummynet.Limiters, wan string) (out []string) {
+func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (out []string) {
 	section, err := configxml.Parse(ls.String())
 	if err != nil {
 		panic("read our own limiters: " + err.Error())
@@ -195,17 +213,20 @@ func wanted(ls dummynet.Limiters, wan string) (out []string) {
 		out = append(out, "config: queue "+text(q.Array()))
 	}
 	var live []string
-	for i, r := range ls.Rules() {
+	for i, r := range rules {
 		rule := map[string]any{
-			"tracker": strconv.Itoa(1700007001 + i), "type": "match", "interface": wan, "ipprotocol": "inet46", "statetype": "keep state",
-			"source": map[string]any{"any": ""}, "destination": map[string]any{"any": ""}, "descr": ourRule + "what is opened " + r.Direction,
+			"tracker": strconv.Itoa(1700007001 + i), "type": "match", "interface": wan, "ipprotocol": r.Family, "statetype": "keep state",
+			"source": end(r.From), "destination": end(r.To), "descr": ourRule + r.Name,
 			"floating": "yes", "direction": r.Direction, "dnpipe": r.In,
 		}
 		if r.Out != "" {
 			rule["pdnpipe"] = r.Out
 		}
+		if r.Protocol != "" {
+			rule["protocol"] = r.Protocol
+		}
 		out = append(out, "config: rule "+text(rule))
-		live = append(live, "rule: "+r.Direction+" dnqueue "+r.Numbers)
+		live = append(live, "rule: "+r.Direction+" dnqueue "+r.Numbers+" ("+r.Name+")")
 	}
 	made := ls.RulesLimiter()
 	out = append(append(out, limiterLines(made)...), live...)
@@ -217,6 +238,18 @@ func wanted(ls dummynet.Limiters, wan string) (out []string) {
 		out = append(out, "kernel: "+l)
 	}
 	return out
+}
+
+// end is a rule's source or destination in config.xml.
+func end(e dummynet.RuleEnd) map[string]any {
+	m := map[string]any{"any": ""}
+	if e.Address != "" {
+		m = map[string]any{"address": e.Address}
+	}
+	if e.Port != "" {
+		m["port"] = e.Port
+	}
+	return m
 }
 
 // interfaceOf returns what config.xml calls a device: wan, lan, opt1.
@@ -249,8 +282,20 @@ func checkForeign(root *configxml.Node, device, wan string) error {
 			return refuse(fmt.Sprintf("the firewall rule %q sends it through the limiter %s already", r.Value("descr"), r.Value("dnpipe")), "switch that rule off in Firewall: Rules, then try again")
 		}
 	}
+	_, numbers := dummynet.LimiterNumbers(first)
 	for _, q := range root.Child("dnshaper").All("queue") {
-		if n := q.Value("number"); !strings.HasPrefix(q.Value("name"), ourLimiter) && (n == strconv.Itoa(first) || n == strconv.Itoa(first+1)) {
+		if strings.HasPrefix(q.Value("name"), ourLimiter) {
+			continue
+		}
+		taken := func(q *configxml.Node) bool {
+			n, err := strconv.Atoi(q.Value("number"))
+			return err == nil && slices.Contains(numbers, n)
+		}
+		for _, q := range append([]*configxml.Node{q}, q.All("queue")...) {
+			n := q.Value("number")
+			if !taken(q) {
+				continue
+			}
 			return refuse("the limiter "+q.Value("name")+" has the number "+n+", which unbloat takes", "make that limiter anew: pfSense gives it another number")
 		}
 	}

@@ -27,11 +27,23 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	if w.Only == plan.DirectionDown { // refused, see TestRefused
 		w.Only = ""
 	}
+	if rapid.Bool().Draw(t, name+" classes") {
+		w.Classes = classes(rapid.SampledFrom([]string{"198.51.100.0/24", "2001:db8::/32"}).Draw(t, name+" far"), rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee"))
+	}
 	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.PfSense, WAN: "igb0", LAN: "igb1"}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// classes are wishes of them: a range of ports, a network, and what voice is sure of.
+func classes(far string, voice float64) plan.ClassWishes {
+	return plan.ClassWishes{
+		Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
+			{Class: plan.Bulk, Far: []string{far}, HomePort: []plan.PortRange{{From: 22, To: 22}, {From: 873, To: 873}}}},
+		Shares: []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: voice}}},
+	}
 }
 
 // TestContract: the contract of every backend.
@@ -48,7 +60,7 @@ func TestContract(t *testing.T) {
 
 // router returns a fake with this config.xml, or its own if that is empty, and
 // the steps that lead it to a plan.
-func router(t *testing.T, config string) (*fake.PfSense, []host.Step) {
+func router(t *testing.T, config string, w plan.Wishes) (*fake.PfSense, []host.Step) {
 	t.Helper()
 	f := fake.NewPfSense()
 	if config != "" {
@@ -56,7 +68,7 @@ func router(t *testing.T, config string) (*fake.PfSense, []host.Step) {
 		f.Load()
 	}
 	b := &pfsense.Backend{Runner: f}
-	p := make5(t, plan.Wishes{})
+	p := make5(t, w)
 	now, err := b.Observe(t.Context(), p, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +109,11 @@ func TestPHP(t *testing.T) {
 		t.Skip("SKIPPED: there is no php (scripts/setup test installs php-cli)")
 	}
 	const empty = "<?xml version=\"1.0\"?>\n<pfsense><interfaces><wan><if>igb0</if></wan></interfaces><filter></filter><dnshaper></dnshaper><revision><time>1</time></revision></pfsense>"
-	for name, config := range map[string]string{"beside another limiter": "", "the first limiter": empty} {
-		f, steps := router(t, config)
+	for name, c := range map[string]struct {
+		config string
+		wishes plan.Wishes
+	}{"beside another limiter": {}, "the first limiter": {config: empty}, "classes": {wishes: plan.Wishes{Classes: classes("2001:db8::/32", 0.4)}}} {
+		f, steps := router(t, c.config, c.wishes)
 		before, err := configxml.Parse(f.Files[pfsense.Config])
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +167,7 @@ func TestPHP(t *testing.T) {
 // TestShellIsStrict: what is no PHP, or is never executed, changes nothing, and
 // the exit code says nothing of it; the read-back does.
 func TestShellIsStrict(t *testing.T) {
-	f, steps := router(t, "")
+	f, steps := router(t, "", plan.Wishes{})
 	i := slices.IndexFunc(steps, func(s host.Step) bool { return s.Argv[0] == pfsense.Shell })
 	before := f.Text()
 	for name, c := range map[string]struct{ old, with, says string }{
@@ -195,6 +210,7 @@ func TestRefused(t *testing.T) {
 		{"igb0, igb1, pppoe0", "em0", "", "", ""},
 		{"through the limiter guests_q already", "igb0", "", "<interface>lan</interface>", "<interface>wan</interface>"},
 		{"has the number 7001", "igb0", "", "<name>guests</name><number>1</number>", "<name>guests</name><number>7001</number>"},
+		{"unbloat takes", "igb0", "", "<name>guests_q</name><number>1</number>", "<name>guests_q</name><number>7024</number>"},
 		{"mend that file first", "igb0", "", "</pfsense>", ""},
 	} {
 		f := fake.NewPfSense()
@@ -218,7 +234,7 @@ func TestRefused(t *testing.T) {
 // TestStatus: a limiter made by hand is explained, with what feeds it; after an
 // apply so are ours; and one that the kernel does not have is said to be missing.
 func TestStatus(t *testing.T) {
-	f, steps := router(t, "")
+	f, steps := router(t, "", plan.Wishes{})
 	b := &pfsense.Backend{Runner: f}
 	says := func() string {
 		shapers, err := b.Shapers(t.Context(), "igb0")
@@ -251,5 +267,91 @@ func TestStatus(t *testing.T) {
 	}
 	if got := says(); !strings.Contains(got, "the kernel does not have it so (pipe 7001 bw 4.750 Mbit/s") {
 		t.Errorf("a limit that is not loaded: %s", got)
+	}
+}
+
+// TestClasses: what pfSense makes of a plan with classes: pf's rules in the order
+// in which the last that fits decides, for both ways of opening a connection, and
+// a queue of its own weight with CoDel for each class, which status explains. The
+// plan without classes takes them out of the kernel again.
+func TestClasses(t *testing.T) {
+	f, steps := router(t, "", plan.Wishes{Classes: classes("2001:db8::/32", 0.4)})
+	run := func(steps []host.Step) {
+		t.Helper()
+		for _, s := range steps {
+			if _, errOut, err := f.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+				t.Fatalf("%s: %s", s, errOut)
+			}
+		}
+	}
+	run(steps)
+	var rules []string
+	for line := range strings.Lines(f.Files[pfsense.RulesDebug]) {
+		if _, match, ok := strings.Cut(line, "on {  igb0  } "); ok {
+			before, numbers, _ := strings.Cut(match, " tracker ")
+			_, numbers, _ = strings.Cut(numbers, "dnqueue( ")
+			numbers, _, _ = strings.Cut(numbers, ")")
+			rules = append(rules, strings.Fields(line)[1]+" "+before+": "+numbers)
+		}
+	}
+	want := []string{
+		"out inet from any to any: 7013,7023", "out inet6 from any to any: 7013,7023",
+		"out inet proto icmp from any to any: 7011,7021", "out inet6 proto ipv6-icmp from any to any: 7011,7021",
+		"out inet proto udp from any to any port 53: 7011,7021", "out inet6 proto udp from any to any port 53: 7011,7021",
+		"out inet proto tcp from any to any port 53: 7011,7021", "out inet6 proto tcp from any to any port 53: 7011,7021",
+		"out inet6 proto udp from any port 22 to 2001:db8::/32: 7014,7024", "out inet6 proto udp from any port 873 to 2001:db8::/32: 7014,7024",
+		"out inet6 proto tcp from any port 22 to 2001:db8::/32: 7014,7024", "out inet6 proto tcp from any port 873 to 2001:db8::/32: 7014,7024",
+		"out inet proto udp from any to any port 19302:19309: 7011,7021", "out inet6 proto udp from any to any port 19302:19309: 7011,7021",
+	}
+	for _, r := range want {
+		way, ends, _ := strings.Cut(strings.TrimPrefix(r, "out "), " from ")
+		from, to, _ := strings.Cut(ends, " to ")
+		to, numbers, _ := strings.Cut(to, ": ")
+		up, down, _ := strings.Cut(numbers, ",")
+		want = append(want, "in "+way+" from "+to+" to "+from+": "+down+","+up)
+	}
+	if d := cmp.Diff(want, rules); d != "" {
+		t.Errorf("pf's rules: -want +got\n%s", d)
+	}
+	kernel := f.Dnctl.State.String()
+	for _, q := range []string{"pipe 7001 config bw 4750Kbit/s", "queue 7011 config sched 7001 weight 40 queue 100 codel target 5ms interval 100ms ecn", "queue 7024 config sched 7002 weight 8 "} {
+		if !strings.Contains(kernel, q) {
+			t.Errorf("%q is not in the kernel:\n%s", q, kernel)
+		}
+	}
+	b := &pfsense.Backend{Runner: f}
+	shapers, err := b.Shapers(t.Context(), "igb0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(shapers, func(x host.Shaped) bool { return x.Device == "limiter unbloat_up" })
+	for _, says := range []string{"WF2Q+, which shares by weight (unbloat_up_voice 40, ", "rules, the last of which fits decides", "; it runs"} {
+		if i < 0 || !strings.Contains(shapers[i].Says, says) {
+			t.Errorf("%q is not said in %+v", says, shapers)
+		}
+	}
+	p := make5(t, plan.Wishes{})
+	now, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := b.Desire(t.Context(), p, now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _, err = b.Compare(now, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(steps)
+	if kernel := f.Dnctl.State.String(); strings.Contains(kernel, "queue 7011 ") || strings.Contains(kernel, "queue 7024 ") || !strings.Contains(kernel, "fq_codel") {
+		t.Errorf("without classes:\n%s", kernel)
+	}
+	many := plan.Rule{Class: plan.Bulk, Protocol: "tcp"}
+	for n := range uint16(60) {
+		many.FarPort = append(many.FarPort, plan.PortRange{From: 1000 + 2*n, To: 1000 + 2*n})
+	}
+	if _, err := b.Desire(t.Context(), make5(t, plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{many}}}), now, nil); err == nil || !strings.Contains(err.Error(), "at most 100") {
+		t.Errorf("a rule of sixty ports: %v", err)
 	}
 }

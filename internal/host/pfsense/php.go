@@ -2,11 +2,13 @@ package pfsense
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
+	"unbloat/internal/mechanism/dummynet"
 )
 
 // Compare returns the steps from actual to wanted: either config.xml as it was,
@@ -38,23 +40,25 @@ func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, err
 // deletions delete pipes and queues that only a has, queues first; a pipe takes
 // its scheduler with it.
 func deletions(a, w []string) (out []host.Step) {
-	for _, kind := range []string{"queue", "pipe"} {
-		for n := first; n <= first+1; n++ {
+	pipes, queues := dummynet.LimiterNumbers(first)
+	for _, k := range []struct {
+		kind    string
+		numbers []int
+	}{{"queue", queues}, {"pipe", pipes}} {
+		for _, n := range k.numbers {
 			has := func(lines []string) bool {
-				for _, l := range lines {
-					if strings.HasPrefix(l, fmt.Sprintf("kernel: %s %d ", kind, n)) {
-						return true
-					}
-				}
-				return false
+				return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, kernelLine(k.kind, n)) })
 			}
 			if has(a) && !has(w) {
-				out = append(out, host.Step{Argv: []string{"dnctl", kind, "delete", strconv.Itoa(n)}})
+				out = append(out, host.Step{Argv: []string{"dnctl", k.kind, "delete", strconv.Itoa(n)}})
 			}
 		}
 	}
 	return out
 }
+
+// kernelLine is how Observe's line of a pipe or queue begins.
+func kernelLine(kind string, n int) string { return fmt.Sprintf("kernel: %s %d ", kind, n) }
 
 // shell is a step of pfSense's PHP shell, which runs what it has read at `exec`.
 func shell(lines []string) host.Step {
@@ -105,8 +109,13 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 		return nil, err
 	}
 	steps := append(s.Files.Restore(), shell(reload()))
-	return append(steps, deletions([]string{
-		fmt.Sprintf("kernel: queue %d ", first), fmt.Sprintf("kernel: queue %d ", first+1),
-		fmt.Sprintf("kernel: pipe %d ", first), fmt.Sprintf("kernel: pipe %d ", first+1),
-	}, s.Live)...), nil
+	var all []string
+	pipes, queues := dummynet.LimiterNumbers(first)
+	for _, n := range queues {
+		all = append(all, kernelLine("queue", n))
+	}
+	for _, n := range pipes {
+		all = append(all, kernelLine("pipe", n))
+	}
+	return append(steps, deletions(all, s.Live)...), nil
 }

@@ -78,6 +78,9 @@ func fedBy(root *configxml.Node, l dummynet.Limiter) string {
 		}
 		rules = append(rules, way+where)
 	}
+	if most := 4; len(rules) > most {
+		return fmt.Sprintf("%d rules, the last of which fits decides; the first takes %s", len(rules), rules[0])
+	}
 	if len(rules) == 0 {
 		return "nothing, since no rule sends packets there"
 	}

@@ -46,11 +46,16 @@ type LimiterRate struct {
 
 // A LimiterQueue is a limiter's child.
 type LimiterQueue struct {
-	Name    string `xml:"name"`
-	Number  int    `xml:"number"`
-	Enabled string `xml:"enabled"`
-	Mask    string `xml:"mask"`
-	AQM     string `xml:"aqm"`
+	Name     string `xml:"name"`
+	Number   int    `xml:"number"`
+	Enabled  string `xml:"enabled"`
+	Qlimit   string `xml:"qlimit,omitempty"` // slots
+	Weight   string `xml:"weight,omitempty"` // 1…100
+	Mask     string `xml:"mask"`
+	AQM      string `xml:"aqm"`
+	Target   string `xml:"param_codel_target,omitempty"`   // ms
+	Interval string `xml:"param_codel_interval,omitempty"` // ms
+	ECN      string `xml:"ecn,omitempty"`                  // on
 }
 
 // RenderLimiters makes pfSense's limiters of a plan, with the numbers first (up)
@@ -72,7 +77,11 @@ func RenderLimiters(p plan.Plan, first int) (ls Limiters, notes []string, err er
 		if err := c.add(d.number, *d.s); err != nil { // the same limits as dnctl's
 			return Limiters{}, nil, fmt.Errorf("render %s: %w", d.name, err)
 		}
-		ls.Queues = append(ls.Queues, limiter(d.name, d.number, *d.s))
+		l := limiter(d.name, d.number, *d.s)
+		if shares := sharesOf(p, d.s); shares != nil {
+			l.divide(first, *d.s, shares)
+		}
+		ls.Queues = append(ls.Queues, l)
 		if d.s.Target%time.Millisecond != 0 || d.s.Interval%time.Millisecond != 0 {
 			notes = append(notes, d.name+": pfSense takes whole milliseconds; target and interval are rounded up")
 		}
@@ -149,6 +158,12 @@ func (l Limiter) Words() string {
 	switch {
 	case l.Sched == "fq_codel":
 		return strings.TrimSpace("FQ-CoDel" + l.parameters())
+	case l.Sched == "wf2q+":
+		var shares []string
+		for _, q := range l.Children {
+			shares = append(shares, q.Name+" "+q.Weight)
+		}
+		return "WF2Q+, which shares by weight (" + strings.Join(shares, ", ") + ")"
 	case l.Sched != "fifo" && l.Sched != "":
 		return l.Sched
 	case l.AQM != "droptail" && l.AQM != "":
@@ -173,7 +188,7 @@ func (ls Limiters) RulesLimiter() string {
 		fmt.Fprintf(&b, "pipe %d config  bw %s%s%s %s\n", l.Number, wholeNumber(l.Bandwidth[0].Value), l.Bandwidth[0].Scale, slots, l.AQM)
 		fmt.Fprintf(&b, "sched %d config pipe %d type %s%s\n", l.Number, l.Number, l.Sched, l.parameters())
 		for _, q := range l.Children {
-			fmt.Fprintf(&b, "queue %d config pipe %d %s\n", q.Number, l.Number, q.AQM)
+			fmt.Fprintf(&b, "queue %d config pipe %d %s\n", q.Number, l.Number, q.words())
 		}
 		b.WriteString("\n")
 	}
@@ -212,13 +227,30 @@ func (l Limiter) parameters() string {
 // limiters: pf knows the direction by who opened the connection, so there is one
 // for each way.
 type LimiterRule struct {
+	Name      string // tells it from the others
+	Family    string // inet, inet6, inet46
+	Protocol  string // "": any
+	From, To  RuleEnd
 	Direction string // out: opened from the home; in: from outside
 	In, Out   string // names of the queues for packets that go with the connection, and back; "": none
 	Numbers   string // of the queues, as pf has them: "7001,7002"
 }
 
-// Rules returns the rules for the limiters.
-func (ls Limiters) Rules() []LimiterRule {
+// Rules returns the rules for the limiters of a plan, in the order in which pf
+// reads them: the last that fits decides.
+func (ls Limiters) Rules(p plan.Plan) ([]LimiterRule, error) {
+	if len(ls.Queues) > 0 && len(ls.Queues[0].Children) > 1 {
+		return ls.classRules(p.Classes.Rules)
+	}
+	rules := ls.rules()
+	for i, r := range rules {
+		rules[i].Name, rules[i].Family = "what is opened "+r.Direction, "inet46"
+	}
+	return rules, nil
+}
+
+// rules returns those of limiters that are not divided.
+func (ls Limiters) rules() []LimiterRule {
 	var up, down *LimiterQueue
 	for _, l := range ls.Queues {
 		if strings.HasSuffix(l.Name, "_up") {

@@ -18,7 +18,7 @@ const lowDelay = 0x10 >> 2
 // dummynet, and ClearOS's own engine. The first that fits decides on each,
 // whatever the order is in which its language wants them.
 func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
-	ack := f.Protocol == "tcp" && f.Packet <= ackPacket && p.Platform != plan.ClearOS
+	ack := f.Protocol == "tcp" && f.Packet <= ackPacket && p.Platform != plan.ClearOS && p.Platform != plan.PfSense
 	low := p.Platform == plan.OpenBSD && f.DSCP&lowDelay != 0
 	nothing := func(string, string) bool { return false }
 	for i, r := range p.Classes.Rules {

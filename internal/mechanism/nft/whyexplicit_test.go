@@ -75,6 +75,7 @@ func TestDecideWhatIsNotWritten(t *testing.T) {
 		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
 		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
 		{plan.FreeBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Bulk},
+		{plan.PfSense, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
 		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Interactive},
 		{plan.OpenBSD, "udp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Normal},
 	} {

@@ -1,0 +1,163 @@
+package dummynet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/plan"
+)
+
+// limiterQueue returns the number of a class's queue below the limiter whose
+// number is limiter; first is that of the upload's.
+func limiterQueue(first, limiter int, c plan.Class) int {
+	return first + (limiter-first+1)*classQueueOf + slices.Index(plan.AllClasses(), c)
+}
+
+// LimiterNumbers are those that our limiters may have, and those of their queues.
+func LimiterNumbers(first int) (limiters, queues []int) {
+	limiters = []int{first, first + 1}
+	queues = slices.Clone(limiters)
+	for _, n := range limiters {
+		for _, c := range plan.AllClasses() {
+			queues = append(queues, limiterQueue(first, n, c))
+		}
+	}
+	return limiters, queues
+}
+
+// divide makes a limiter share by weight between a queue for each class, with
+// CoDel of its own.
+func (l *Limiter) divide(first int, s plan.Shaper, shares []plan.Share) {
+	l.Sched = "wf2q+"
+	l.Target, l.Interval, l.Quantum, l.Limit, l.Flows, l.ECN = "", "", "", "", "", ""
+	l.Children = nil
+	for _, sh := range shares {
+		q := LimiterQueue{
+			Name: l.Name + "_" + string(sh.Class), Number: limiterQueue(first, l.Number, sh.Class), Enabled: "on", Mask: "none",
+			Weight: strconv.Itoa(weight(sh, s.Rate)), Qlimit: strconv.Itoa(classSlots), AQM: "codel", Target: wholeMs(s.Target), Interval: wholeMs(s.Interval),
+		}
+		if s.ECN {
+			q.ECN = "on"
+		}
+		l.Children = append(l.Children, q)
+	}
+}
+
+// words are what follows the pipe's number in the queue's line of rules.limiter.
+func (q LimiterQueue) words() string {
+	var w []string
+	if q.Qlimit != "" {
+		w = append(w, "queue", q.Qlimit)
+	}
+	if q.Weight != "" {
+		w = append(w, "weight", q.Weight)
+	}
+	w = append(w, q.AQM)
+	if q.AQM == "codel" {
+		ecn := "noecn"
+		if q.ECN == "on" {
+			ecn = "ecn"
+		}
+		w = append(w, "target", q.Target+"ms", "interval", q.Interval+"ms", ecn)
+	}
+	return strings.Join(w, " ")
+}
+
+// A RuleEnd is one end of the packets that a rule of pfSense's matches; "" is any.
+type RuleEnd struct{ Address, Port string }
+
+// classRules returns the rules of a plan that has classes, in pf's order: the
+// last that fits decides. Each is there for both ways of opening a connection,
+// whose packets go through the class's queue both ways.
+func (ls Limiters) classRules(rules []plan.Rule) ([]LimiterRule, error) {
+	everything := match{class: plan.Normal, proto: "ip", home: "any", far: "any"}
+	list := []match{everything}
+	for _, proto := range []string{"icmp", "ipv6-icmp"} {
+		list = append(list, match{class: plan.Voice, proto: proto, home: "any", far: "any"})
+	}
+	for _, proto := range []string{"udp", "tcp"} {
+		list = append(list, match{class: plan.Voice, proto: proto, home: "any", far: "any", farEnd: "53"})
+	}
+	for _, r := range slices.Backward(rules) {
+		list = append(list, alternatives(r)...)
+	}
+	var out []LimiterRule
+	for _, direction := range []string{"out", "in"} {
+		if direction == "in" && len(ls.Queues) < 2 {
+			break // there is no rule for the way back alone
+		}
+		for _, m := range list {
+			for _, ends := range m.pairs() {
+				r := ls.ruleFor(direction, m.class)
+				r.Name = fmt.Sprintf("%s, opened %s, %d", m.class, direction, len(out)+1)
+				r.Family, r.Protocol = familyOf(m.proto, ends), strings.TrimPrefix(m.proto, "ipv6-")
+				if m.proto == "ip" {
+					r.Protocol = ""
+				}
+				if r.From, r.To = ends[0], ends[1]; direction == "in" {
+					r.From, r.To = ends[1], ends[0]
+				}
+				out = append(out, r)
+			}
+		}
+	}
+	if len(out) > mostRules {
+		return nil, fmt.Errorf("the classes' rules take %d of pfSense's, which have one address and one port or range each; at most %d, join or leave out some", len(out), mostRules)
+	}
+	return out, nil
+}
+
+// ruleFor returns a rule that sends the connections opened in this direction
+// through a class's queues.
+func (ls Limiters) ruleFor(direction string, c plan.Class) LimiterRule {
+	at := slices.Index(plan.AllClasses(), c)
+	r := LimiterRule{Direction: direction}
+	use := []LimiterQueue{ls.Queues[0].Children[at]}
+	if len(ls.Queues) > 1 {
+		use = append(use, ls.Queues[1].Children[at])
+	}
+	if direction == "in" {
+		slices.Reverse(use)
+	}
+	r.In, r.Numbers = use[0].Name, strconv.Itoa(use[0].Number)
+	if len(use) > 1 {
+		r.Out = use[1].Name
+		r.Numbers += "," + strconv.Itoa(use[1].Number)
+	}
+	return r
+}
+
+// pairs splits a match into ends of one address and one port or range each: the
+// home's, the far one.
+func (m match) pairs() (out [][2]RuleEnd) {
+	split := func(s string) []string {
+		if s == "any" {
+			s = ""
+		}
+		return strings.Split(s, ",")
+	}
+	for _, home := range split(m.home) {
+		for _, far := range split(m.far) {
+			for _, homePort := range split(m.homePort) {
+				for _, farPort := range split(m.farEnd) {
+					out = append(out, [2]RuleEnd{{home, homePort}, {far, farPort}})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// familyOf returns the IP versions of a rule, as pfSense has them.
+func familyOf(proto string, ends [2]RuleEnd) string {
+	addresses := ends[0].Address + ends[1].Address
+	switch {
+	case proto == "ipv6-icmp" || strings.Contains(addresses, ":"):
+		return "inet6"
+	case proto == "icmp" || addresses != "":
+		return "inet"
+	}
+	return "inet46"
+}
