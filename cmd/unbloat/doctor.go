@@ -61,7 +61,14 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 	report, err := doctor.Examine(ctx, doctor.Config{
 		Runner: r.runner, Platform: r.platform, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
 		LinkLayer: plan.LinkLayer(f.linkLayer), Now: time.Now(), Far: f.router != "",
-		Shapers:  func(ctx context.Context) ([]host.Shaped, error) { return r.shapers(ctx, wan) },
+		Shapers: func(ctx context.Context) ([]host.Shaped, error) { return r.shapers(ctx, wan) },
+		LostClasses: func(ctx context.Context) []string {
+			p, err := r.appliedPlan(wan)
+			if err != nil {
+				return nil // none is in force
+			}
+			return r.lostClasses(ctx, p)
+		},
 		Rehearse: func(ctx context.Context) error { return f.rehearse(ctx, r) },
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,9 @@ type routerStatus struct {
 	Pending   []pendingState `json:"pending"`
 	Committed []keptState    `json:"committed"`
 	AtBoot    bool           `json:"at_boot"` // a plan is applied at every boot
+	// LostClasses says of each WAN where the rules that divide its traffic are
+	// not what was applied.
+	LostClasses map[string][]string `json:"lost_classes,omitempty"`
 	// Flows are those of each machine that the classes' meters know now, by
 	// direction and what they are: "up calm", "down busy".
 	Flows map[string]map[string]int `json:"flows,omitempty"`
@@ -99,6 +103,9 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		s.Flows = linux.Flows(ctx, r.runner)
 		for _, p := range s.plans() {
 			if p.Classes != nil {
+				if lost := r.lostClasses(ctx, p); len(lost) > 0 {
+					s.LostClasses = map[string][]string{p.WAN: lost}
+				}
 				s.Machines = linux.Machines(ctx, r.runner, p)
 				break
 			}
@@ -155,6 +162,9 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 			fmt.Fprintln(w)
 			s.printClasses(w, x.Device, c)
 		}
+	}
+	for wan, lost := range s.LostClasses {
+		fmt.Fprintf(w, "WARNING: the classes of %s are not what was applied: %s. Flows are not told apart as they should be. Apply the plan again, or take it back: unbloat revert\n", wan, strings.Join(lost, "; "))
 	}
 	s.printHosts(w, last, since)
 	for _, p := range s.Pending {

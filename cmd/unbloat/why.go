@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,15 +49,23 @@ func newWhyCommand() *cobra.Command {
 			if err != nil {
 				return changeError(err)
 			}
-			verdicts := linux.Why(c.Context(), r.runner, p, flow)
+			if lost := r.lostClasses(c.Context(), p); len(lost) > 0 {
+				return changeError(&host.PreconditionError{Doing: "tell a flow's class", What: "the rules of the plan are not there as they were applied: " + strings.Join(lost, "; "),
+					Remedy: "apply the plan again, or take it back with `unbloat revert`"})
+			}
+			a := linux.Why(c.Context(), r.runner, p, flow)
 			if f.json {
 				return json.NewEncoder(c.OutOrStdout()).Encode(struct {
 					Schema   string        `json:"schema"`
 					Flow     string        `json:"flow"`
+					Is       string        `json:"is,omitempty"` // as the rules know it, where that is not what was asked
 					Verdicts []nft.Verdict `json:"verdicts"`
-				}{"unbloat.why/1", args[0], verdicts})
+				}{"unbloat.why/1", args[0], isAlso(a), a.Verdicts})
 			}
-			for _, v := range verdicts {
+			if a.Note != "" {
+				fmt.Fprintf(c.OutOrStdout(), "This is %s (%s).\n", a.Flow, a.Note)
+			}
+			for _, v := range a.Verdicts {
 				fmt.Fprintf(c.OutOrStdout(), "%-4s  %-11s  %s\n", v.Direction, v.Class, v.Rule)
 			}
 			return nil
@@ -67,6 +77,23 @@ func newWhyCommand() *cobra.Command {
 	c.Flags().Int64Var(&size, "bytes", 200, "IP bytes of the packet that is asked about")
 	c.Flags().StringVar(&dscp, "dscp", "", "the packet's mark")
 	return c
+}
+
+// isAlso returns a flow as the rules know it, "" if it is as it was asked.
+func isAlso(a linux.Answer) string {
+	if a.Note == "" {
+		return ""
+	}
+	return a.Flow.String()
+}
+
+// lostClasses says in words where the rules that divide the traffic of a plan
+// in force are not what was applied; nil if they are.
+func (r *router) lostClasses(ctx context.Context, p plan.Plan) []string {
+	if r.platform != plan.Linux && r.platform != plan.OpenWrt {
+		return nil
+	}
+	return linux.LostClasses(ctx, r.runner, p)
 }
 
 // appliedPlan returns the plan that is in force on a WAN: one that waits for

@@ -52,6 +52,9 @@ type Config struct {
 	Far       bool           // the router is another machine
 	// Shapers, if set, returns what shapes on the router, as its platform explains it.
 	Shapers func(ctx context.Context) ([]host.Shaped, error)
+	// LostClasses, if set, says where the rules that divide traffic are not what
+	// was applied; nil if they are, or none should be there.
+	LostClasses func(ctx context.Context) []string
 	// Rehearse, if set, tries a change without making it.
 	Rehearse func(ctx context.Context) error
 }
@@ -96,7 +99,7 @@ func (e *examination) linux() {
 	e.tools()
 	e.devices()
 	e.each([]check{
-		{"kernel modules", e.modules}, {"flow offload", e.flowOffload}, {"other shapers", e.otherShapers}, {"segmentation offloads", e.offloads},
+		{"kernel modules", e.modules}, {"flow offload", e.flowOffload}, {"classes", e.classes}, {"other shapers", e.otherShapers}, {"segmentation offloads", e.offloads},
 		{"queues without isolation", e.isolation}, {"packet overhead", e.overhead}, {"MTU", e.mtu}, {"CPU", e.cpu}, {"clock", e.clock},
 	})
 }

@@ -89,6 +89,9 @@ func TestFindings(t *testing.T) {
 		{"clocksource", false, "tsc", func(o *fake.OpenWrt, _ *doctor.Config) {
 			o.Files["/sys/devices/system/clocksource/clocksource0/current_clocksource"] = "hpet\n"
 		}},
+		{"classes-lost", true, "apply the plan again", func(_ *fake.OpenWrt, c *doctor.Config) {
+			c.LostClasses = func(context.Context) []string { return []string{"table inet unbloat is missing"} }
+		}},
 		{"rehearsal", true, "do this", func(_ *fake.OpenWrt, c *doctor.Config) {
 			c.Rehearse = func(context.Context) error {
 				return &host.PreconditionError{Doing: "shape wan", What: "something", Remedy: "do this", Err: errors.New("x")}
@@ -217,6 +220,12 @@ func TestTwins(t *testing.T) {
 		}},
 		{"flow offload by iptables", "flow-offload", "flow_offloading=0", tool("iptables-save", "-A FORWARD -j FLOWOFFLOAD\n")},
 		{"other rules of iptables", nothing, "", tool("iptables-save", "-A FORWARD -j ACCEPT\n")},
+		{"marks of connections as wg-quick uses them", "whole-marks", "mask", tool("nft", "table ip wg-quick-wg0 {\n chain premangle {\n  meta l4proto udp meta mark set ct mark\n }\n chain postmangle {\n  meta l4proto udp meta mark 0x0000ca6c ct mark set meta mark\n }\n}\n")},
+		{"a connection's whole mark set", "whole-marks", "mask", tool("nft", "table inet fw4 {\n chain mangle {\n  ct mark set 0x00000001\n }\n}\n")},
+		{"marks with a mask, as pbr has them", nothing, "", tool("nft", "table inet fw4 {\n chain pbr {\n  meta mark set meta mark & 0xff01ffff | 0x00010000\n  ct mark set ct mark & 0xffffff00 | 0x00000001\n }\n}\n")},
+		{"our own marks", nothing, "", tool("nft", "table inet unbloat {\n chain down_full {\n  ct mark set 0x05000000\n }\n}\n")},
+		{"iptables saves whole marks", "whole-marks", "CONNMARK", tool("iptables-save", "-A POSTROUTING -m mark --mark 0xca6c -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff\n")},
+		{"iptables saves mwan3's marks", nothing, "", tool("iptables-save", "-A mwan3_hook -j CONNMARK --restore-mark --nfmask 0x3f00 --ctmask 0x3f00\n-A mwan3_hook -j CONNMARK --save-mark --nfmask 0x3f00 --ctmask 0x3f00\n")},
 		{"an engine in the kernel", "offload-engine", "rmmod", files("/proc/modules", "nf_nat 1 2 - Live 0x0\nqca_nss_ecm 1 2 - Live 0x0\n")},
 		{"other modules", nothing, "", files("/proc/modules", "nf_nat 1 2 - Live 0x0\n")},
 		{"sqm", "sqm", "enabled=0", files(fake.SQMConfig, "config queue 'w'\n\toption enabled '1'\n\toption interface 'wan'\n")},

@@ -190,7 +190,7 @@ func TestClassesInLab(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return linux.Why(ctx, host.Local{}, p, flow)
+		return linux.Why(ctx, host.Local{}, p, flow).Verdicts
 	}
 	flow := fmt.Sprintf("udp %s > %s:5004", call.LocalAddr(), lab.ServerAddr)
 	protected := func(when string) {

@@ -111,7 +111,7 @@ func TestDomainsInLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	flow.Packet = 1500
-	for _, v := range linux.Why(ctx, router, p, flow) {
+	for _, v := range linux.Why(ctx, router, p, flow).Verdicts {
 		if v.Class != plan.Voice || !strings.Contains(v.Rule, "meet.example") {
 			t.Errorf("%s: %s, %s", v.Direction, v.Class, v.Rule)
 		}

@@ -152,7 +152,7 @@ func TestClassesByFamilyInLab(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range linux.Why(ctx, host.Local{}, p, flow) {
+		for _, v := range linux.Why(ctx, host.Local{}, p, flow).Verdicts {
 			if v.Class != plan.Voice || !strings.Contains(v.Rule, "calm") {
 				t.Errorf("%s: %s: %s, %s", family, v.Direction, v.Class, v.Rule)
 			}

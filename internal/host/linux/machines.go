@@ -102,6 +102,7 @@ func homeOf(ctx context.Context, r host.Runner, wan string) func(netip.Addr) boo
 // setsOf looks up keys in the table's sets, each of which is listed once.
 func setsOf(ctx context.Context, r host.Runner) func(set, key string) bool {
 	texts := map[string]string{}
+	numbered := strings.NewReplacer("tcp . ", "6 . ", "udp . ", "17 . ") // as nft -n lists protocols
 	return func(set, key string) bool {
 		text, ok := texts[set]
 		if !ok {
@@ -109,7 +110,7 @@ func setsOf(ctx context.Context, r host.Runner) func(set, key string) bool {
 			text = strings.NewReplacer(",", " ", "\n", " ", "\t", " ").Replace(string(out))
 			texts[set] = text
 		}
-		return strings.Contains(text, " "+key+" ")
+		return strings.Contains(text, " "+numbered.Replace(key)+" ")
 	}
 }
 
@@ -119,15 +120,25 @@ type half struct {
 	packets unit.Size
 }
 
-// listed reads one line of connection tracking, of a connection of TCP or UDP
-// between the home and the world.
-func listed(line string, home func(netip.Addr) bool) (f nft.Flow, c nft.Connection, up, down half, ok bool) {
+// An entry is one line of connection tracking.
+type entry struct {
+	protocol           string
+	from, to           netip.AddrPort // of the packet that began it
+	answers, answersTo netip.AddrPort // of those that answer it
+	there, back        half
+	answered           bool
+	mark               uint32
+}
+
+// entryOf reads one line of connection tracking; what it doesn't say is zero.
+func entryOf(line string) entry {
+	e := entry{answered: !strings.Contains(line, "[UNREPLIED]")}
 	values := map[string][]string{}
 	for w := range strings.FieldsSeq(line) {
 		if k, v, is := strings.Cut(w, "="); is {
 			values[k] = append(values[k], v)
-		} else if w == "tcp" || w == "udp" {
-			f.Protocol = w
+		} else if w == "tcp" || w == "udp" || w == "sctp" {
+			e.protocol = w
 		}
 	}
 	end := func(i int, which string) netip.AddrPort {
@@ -141,18 +152,7 @@ func listed(line string, home func(netip.Addr) bool) (f nft.Flow, c nft.Connecti
 		}
 		return netip.AddrPortFrom(addr, uint16(n))
 	}
-	src, dst, answers := end(0, "src"), end(0, "dst"), end(1, "src")
-	began := true // by the home
-	switch {
-	case f.Protocol == "":
-		return
-	case home(src.Addr()) && !home(answers.Addr()):
-		f.Home, f.Far = src, dst
-	case home(answers.Addr()) && !home(src.Addr()):
-		f.Home, f.Far, began = answers, src, false
-	default:
-		return
-	}
+	e.from, e.to, e.answers, e.answersTo = end(0, "src"), end(0, "dst"), end(1, "src"), end(1, "dst")
 	carried := func(i int) (h half) {
 		if i < len(values["bytes"]) && i < len(values["packets"]) {
 			n, _ := strconv.ParseInt(values["bytes"][i], 10, 64)
@@ -161,14 +161,30 @@ func listed(line string, home func(netip.Addr) bool) (f nft.Flow, c nft.Connecti
 		}
 		return h
 	}
-	up, down = carried(0), carried(1)
-	if !began {
-		up, down = down, up
-	}
-	c = nft.Connection{Known: true, Answered: !strings.Contains(line, "[UNREPLIED]"), Bytes: up.bytes + down.bytes}
+	e.there, e.back = carried(0), carried(1)
 	if v := values["mark"]; v != nil {
 		n, _ := strconv.ParseUint(v[0], 10, 32)
-		c.Mark = uint32(n)
+		e.mark = uint32(n)
 	}
+	return e
+}
+
+// listed reads one line of connection tracking, of a connection of TCP or UDP
+// between the home and the world.
+func listed(line string, home func(netip.Addr) bool) (f nft.Flow, c nft.Connection, up, down half, ok bool) {
+	e := entryOf(line)
+	f.Protocol, up, down = e.protocol, e.there, e.back
+	switch {
+	case e.protocol != "tcp" && e.protocol != "udp":
+		return
+	case home(e.from.Addr()) && !home(e.answers.Addr()):
+		f.Home, f.Far = e.from, e.to
+	case home(e.answers.Addr()) && !home(e.from.Addr()):
+		f.Home, f.Far = e.answers, e.from
+		up, down = down, up
+	default:
+		return
+	}
+	c = nft.Connection{Known: true, Answered: e.answered, Bytes: up.bytes + down.bytes, Mark: e.mark}
 	return f, c, up, down, true
 }

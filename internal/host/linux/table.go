@@ -29,6 +29,16 @@ func ReadTable(ctx context.Context, r host.Runner) nft.Table {
 	return nft.Table{Text: string(out)}
 }
 
+// LostClasses says in words where our table is not what a plan in force wants:
+// whatever flushes nftables' rules takes it away, and then CAKE or HTB treat
+// every flow alike. It returns nil if all is as it should be, or who asks may not see it.
+func LostClasses(ctx context.Context, r host.Runner, p plan.Plan) []string {
+	if ok, known := Privileged(ctx, r); known && !ok {
+		return nil
+	}
+	return nft.Differences(ReadTable(ctx, r), nft.Render(p, tc.OurRoot))
+}
+
 // steps returns what leads from actual to wanted. The queues come first: a class
 // that no queue knows is an ordinary packet, a queue without classes has them all.
 func steps(actual, wanted state) []host.Step {

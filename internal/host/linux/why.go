@@ -2,40 +2,57 @@ package linux
 
 import (
 	"context"
+	"net/netip"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"unbloat/internal/host"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
-	"unbloat/unit"
 )
 
+// An Answer is what Why found out about a flow.
+type Answer struct {
+	Flow     nft.Flow // as the table knows it: the home's end first, as it is before NAT
+	Note     string   // in how far that isn't what was asked; "" if it is
+	Verdicts []nft.Verdict
+}
+
 // Why says for both directions which class a packet of the flow has on this
-// router, and which rule of the plan decides it now.
-func Why(ctx context.Context, r host.Runner, p plan.Plan, f nft.Flow) []nft.Verdict {
-	var c nft.Connection
+// router, and which rule of the plan decides it now. A flow that is named the
+// other way round, or as the WAN shows it, is found all the same.
+func Why(ctx context.Context, r host.Runner, p plan.Plan, f nft.Flow) Answer {
+	c := nft.Connection{}
+	a := Answer{Flow: f}
 	in := func(string, string) bool { return false }
 	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) { // else the router has nothing to say about it
-		c = connection(ctx, r, f)
+		home := homeOf(ctx, r, p.WAN)
+		a.Flow, c = connection(ctx, r, f, home)
+		if !c.Known && home(f.Far.Addr()) && !home(f.Home.Addr()) {
+			a.Flow.Home, a.Flow.Far = f.Far, f.Home
+		}
+		switch {
+		case a.Flow == f:
+		case a.Flow.Home == f.Far && a.Flow.Far == f.Home:
+			a.Note = "the home's end comes first"
+		default:
+			a.Note = "before NAT"
+		}
 		in = func(set, key string) bool {
 			_, err := host.Output(ctx, r, "nft", "get", "element", nft.Family, nft.TableIs, set, "{ "+key+" }")
 			return err == nil
 		}
 	}
-	var out []nft.Verdict
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
-		out = append(out, nft.Decide(p, d, f, c, in))
+		a.Verdicts = append(a.Verdicts, nft.Decide(p, d, a.Flow, c, in))
 	}
-	return out
+	return a
 }
 
-var bytesShown = regexp.MustCompile(`bytes=(\d+)`)
-
 // connection asks connection tracking, by the file that kernels with procfs for
-// it have, or by conntrack(8). Where neither is there, it is not known.
-func connection(ctx context.Context, r host.Runner, f nft.Flow) nft.Connection {
+// it have, or by conntrack(8), and returns the flow as the table knows it. Where
+// neither is there, it says so.
+func connection(ctx context.Context, r host.Runner, f nft.Flow, home func(netip.Addr) bool) (nft.Flow, nft.Connection) {
 	out, err := host.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
 	if err != nil {
 		family := "ipv6"
@@ -43,51 +60,45 @@ func connection(ctx context.Context, r host.Runner, f nft.Flow) nft.Connection {
 			family = "ipv4"
 		}
 		if out, err = host.Output(ctx, r, "conntrack", "-L", "-f", family, "-p", f.Protocol, "-o", "extended"); err != nil {
-			return nft.Connection{}
+			return f, nft.Connection{Unread: true}
 		}
 	}
 	for line := range strings.Lines(string(out)) {
-		if c, ok := tracked(line, f); ok {
-			return c
+		if !strings.Contains(line, " "+f.Protocol+" ") {
+			continue
+		}
+		if got, c, ok := tracked(line, f, home); ok {
+			return got, c
 		}
 	}
-	return nft.Connection{}
+	return f, nft.Connection{}
 }
 
 // tracked reads one line of connection tracking, if it is of this flow, whoever
-// of the two began it.
-func tracked(line string, f nft.Flow) (c nft.Connection, ok bool) {
-	if !strings.Contains(line, " "+f.Protocol+" ") {
-		return c, false
+// of the two began it and whichever of its addresses was named.
+func tracked(line string, f nft.Flow, home func(netip.Addr) bool) (nft.Flow, nft.Connection, bool) {
+	e := entryOf(line)
+	if !e.from.IsValid() || !e.answers.IsValid() {
+		return f, nft.Connection{}, false
 	}
-	end := func(src, dst, sport, dport string) string {
-		return "src=" + src + " dst=" + dst + " sport=" + sport + " dport=" + dport
+	pair := func(a, b netip.AddrPort) bool { return f.Home == a && f.Far == b || f.Home == b && f.Far == a }
+	if !pair(e.from, e.to) && !pair(e.answersTo, e.answers) { // before NAT, and behind it
+		return f, nft.Connection{}, false
 	}
-	home, far := f.Home.Addr().StringExpanded(), f.Far.Addr().StringExpanded()
-	hp, fp := strconv.Itoa(int(f.Home.Port())), strconv.Itoa(int(f.Far.Port()))
-	short, long := f.Home.Addr().String(), f.Far.Addr().String()
-	ok = false
-	for _, want := range []string{end(short, long, hp, fp), end(home, far, hp, fp), end(long, short, fp, hp), end(far, home, fp, hp)} {
-		ok = ok || strings.Contains(line, want)
+	// Who of the two is the home's? Its networks tell, or else who was named first.
+	byHome := f.Home == e.from || f.Home == e.answersTo
+	if h, a := home(e.from.Addr()), home(e.answers.Addr()); h != a {
+		byHome = h
 	}
-	if !ok {
-		return c, false
+	if byHome {
+		f.Home, f.Far = e.from, e.to
+	} else {
+		f.Home, f.Far = e.answers, e.from
 	}
-	c.Known, c.Answered = true, !strings.Contains(line, "[UNREPLIED]")
-	for _, m := range bytesShown.FindAllStringSubmatch(line, -1) {
-		n, _ := strconv.ParseInt(m[1], 10, 64)
-		c.Bytes += unit.Size(n)
-	}
-	for w := range strings.FieldsSeq(line) {
-		if v, is := strings.CutPrefix(w, "mark="); is {
-			n, _ := strconv.ParseUint(v, 10, 32)
-			c.Mark = uint32(n)
-		}
-	}
-	return c, true
+	return f, nft.Connection{Known: true, Answered: e.answered, Bytes: e.there.bytes + e.back.bytes, Mark: e.mark}, true
 }
 
-var elementHome = regexp.MustCompile(`(?:tcp|udp) \. ([0-9a-fA-F.:]+) \. \d+ \. `)
+var elementHome = regexp.MustCompile(`(?:tcp|udp|6|17) \. ([0-9a-fA-F.:]+) \. \d+ \. `)
 
 // Flows counts the flows of each machine of the home that the meters know now,
 // by what they say of them: "up calm", "up busy", "down calm", "down busy".

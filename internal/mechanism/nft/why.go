@@ -57,6 +57,14 @@ func ParseFlow(s string) (Flow, error) {
 	return f, nil
 }
 
+// String writes the flow as ParseFlow reads it.
+func (f Flow) String() string {
+	if f.hasPorts() {
+		return fmt.Sprintf("%s %s > %s", f.Protocol, f.Home, f.Far)
+	}
+	return fmt.Sprintf("%s %s > %s", f.Protocol, f.Home.Addr(), f.Far.Addr())
+}
+
 func (f Flow) hasPorts() bool {
 	return f.Protocol == "tcp" || f.Protocol == "udp" || f.Protocol == "sctp"
 }
@@ -76,6 +84,7 @@ func (f Flow) Key() string {
 // A Connection is what the kernel's connection tracking knows of a flow.
 type Connection struct {
 	Known    bool
+	Unread   bool // the kernel's list of connections cannot be read, so nothing is known
 	Answered bool
 	Bytes    unit.Size // both ways
 	Mark     uint32
@@ -126,6 +135,8 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 			return v(plan.Bulk, "swarm: more than %d partners of this port within a minute", b.Peers)
 		case !c.Answered && c.Known:
 			return v(plan.Normal, "nobody has answered it yet, and protection is earned")
+		case !c.Known && !c.Unread && !slices.ContainsFunc([]string{"calm", "busy"}, func(set string) bool { return in(set+f.n()+"_"+string(d), f.Key()) }):
+			return v(plan.Normal, "a flow that is not there: normal until it is answered; then voice, of small packets, while it stays calm (below %d packets and %s a second)", b.CalmPackets, b.CalmRate)
 		}
 		return decideCalm(b, d, f, c, in, v)
 	}
@@ -146,7 +157,9 @@ func decideTCP(b plan.Behaviour, d plan.Direction, f Flow, c Connection, in func
 			thinned = fmt.Sprintf("; of slow connections' beyond %d a second, those that tell of no loss are left out", b.Acks)
 		}
 		return v(plan.Interactive, "an acknowledgement without data (a packet of %s), ahead of the rest of its class%s", f.Packet, thinned)
-	case !c.Known:
+	case c.Unread && f.Packet > b.SmallPacket:
+		return v(plan.Normal, "what it has carried cannot be read here (install conntrack): its first %s are interactive, and from %s on it is bulk", first, b.LongBytes)
+	case !c.Known && !c.Unread:
 		return v(plan.Interactive, "a connection that is not there: its first %s", first)
 	case c.Bytes > 0 && c.Bytes <= first:
 		return v(plan.Interactive, "the first %s of a connection; it has carried %s", first, c.Bytes)
@@ -210,7 +223,7 @@ func fits(r plan.Rule, i int, f Flow, c Connection, in func(set, key string) boo
 	far := len(r.Far)+len(r.Domain) == 0 || address(r.Far, f.Far.Addr()) ||
 		len(r.Domain) > 0 && in(fmt.Sprintf("far%s_%d", f.n(), i+1), f.Far.Addr().String())
 	marked := len(r.DSCP) == 0 || slices.ContainsFunc(r.DSCP, func(s string) bool { n, err := plan.ParseDSCP(s); return err == nil && n == f.DSCP })
-	protocol := r.Protocol == "" || r.Protocol == f.Protocol
+	protocol := r.Protocol == f.Protocol || r.Protocol == "" && !(r.HasPorts() && f.Protocol == "sctp")
 	return home && far && marked && protocol && port(r.Port, f.Home.Port(), f.Far.Port()) && port(r.HomePort, f.Home.Port()) && port(r.FarPort, f.Far.Port()) &&
 		(r.From == 0 || c.Bytes >= r.From) && (r.Below == 0 || c.Bytes > 0 && c.Bytes < r.Below)
 }
