@@ -61,7 +61,7 @@ type Behaviour struct {
 	HeavyOfHost int       `json:"heavy_connections"`   // more than this many heavy connections of one host: those above are bulk
 	Peers       int       `json:"peers"`               // more than this many new partners of one UDP port: a swarm, which is bulk
 	Names       int       `json:"names_per_second"`    // DNS queries and pings of one host that are voice
-	Acks        int       `json:"acks_per_second"`     // acknowledgements of slow TCP connections that go up; of more, those without SACK blocks are left out; 0: all go
+	Acks        int       `json:"acks_per_second"`     // acknowledgements of slow TCP connections that go up; of more, only every second one with SACK blocks goes; 0: all go
 	Flows       int       `json:"flows"`               // most flows that are remembered, for each of IPv4 and IPv6 and each direction
 }
 

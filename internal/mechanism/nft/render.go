@@ -263,8 +263,10 @@ func (r renderer) protocols(d plan.Direction) {
 const slowAcks = 30
 
 // thin writes the chains that leave out acknowledgements of slow connections
-// beyond the allowed number, and returns the first one's name. Those with SACK
-// blocks count and go: a sender needs them to mend a loss. As long as those of
+// beyond the allowed number, and returns the first one's name. Of those with
+// SACK blocks, which a sender needs to mend a loss, every second one goes even
+// then: each tells the three newest blocks (RFC 2018), so the next one tells
+// what it would have told. As long as those of
 // all connections together are not more, nothing has to be known of each; once
 // they were, those connections are metered. A connection is known
 // by its ports alone, which is half the work for every acknowledgement; two that
@@ -275,7 +277,7 @@ func (r renderer) thin() string {
 	verdict := r.verdict(plan.DirectionUp, r.acks(plan.DirectionUp))
 	r.w.limit("acks", b.Acks, b.Acks) // a second's: a page's short connections are not touched
 	r.w.limit("slow_acks", b.Acks, b.Acks)
-	r.w.chain("up_over", "tcp option sack exists goto up_acks", "drop")
+	r.w.chain("up_over", "tcp option sack exists numgen inc mod 2 0 goto up_acks", "drop")
 	r.w.chain("up_meter",
 		fmt.Sprintf("update @acks_up { th sport . th dport limit rate over %d/second burst %d packets } goto up_acks", slowAcks, slowAcks/2),
 		`limit name "slow_acks" goto up_over`,
