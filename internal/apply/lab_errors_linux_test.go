@@ -165,18 +165,24 @@ func TestLongName(t *testing.T) {
 	sameState(t, "after the revert", before, fullState(t))
 }
 
+// onRouter returns the router's state, a folder that stands for its disk, and
+// what runs the program there.
+func onRouter(t *testing.T) (before, dir string, run func(code int, args ...string) string) {
+	t.Helper()
+	dir = t.TempDir()
+	return fullState(t), dir, func(code int, args ...string) string {
+		t.Helper()
+		return runUnbloat(t, code, append(args, "--state-dir", dir, "--root", dir)...)
+	}
+}
+
 // TestDeadlineAndPersist: the deadline passes, a confirmed change stays, --persist
 // makes it last, and revert takes everything away.
 func TestDeadlineAndPersist(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
 	}
-	before := fullState(t)
-	dir := t.TempDir()
-	run := func(code int, args ...string) string {
-		t.Helper()
-		return runUnbloat(t, code, append(args, "--state-dir", dir, "--root", dir)...)
-	}
+	before, dir, run := onRouter(t)
 	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit"}
 	run(0, append(plain, "--dry-run")...)
 	sameState(t, "after --dry-run", before, fullState(t))
@@ -239,12 +245,7 @@ func TestRevertWithoutJournal(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
 	}
-	before := fullState(t)
-	dir := t.TempDir()
-	run := func(code int, args ...string) string {
-		t.Helper()
-		return runUnbloat(t, code, append(args, "--state-dir", dir, "--root", dir)...)
-	}
+	before, dir, run := onRouter(t)
 	for _, aqm := range []string{"fq_codel", "cake"} {
 		run(0, "apply", "--wan", "wan", "--down", "200mbit", "--up", "140mbit", "--yes", "--aqm", aqm) // too fast to need offloads off
 		if err := os.Remove(filepath.Join(dir, "wan.committed.json")); err != nil {
@@ -282,12 +283,7 @@ func TestGuard(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
 	}
-	before := fullState(t)
-	dir := t.TempDir()
-	run := func(code int, args ...string) string {
-		t.Helper()
-		return runUnbloat(t, code, append(args, "--state-dir", dir, "--root", dir)...)
-	}
+	before, dir, run := onRouter(t)
 	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit"}
 	run(0, append(plain, "--confirm", "3s")...)
 	pid := guardOf(t, dir)

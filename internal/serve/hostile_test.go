@@ -24,6 +24,22 @@ func start(t *testing.T, l Limits) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // after the server has ended
+		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := runtime.NumGoroutine(); n > before {
+			buf := make([]byte, 1<<16)
+			t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+		}
+	})
+	serveUntilEnd(t, s)
+	return s
+}
+
+// serveUntilEnd runs a server until the test ends.
+func serveUntilEnd(t *testing.T, s *Server) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -37,15 +53,7 @@ func start(t *testing.T, l Limits) *Server {
 		case <-time.After(20 * time.Second):
 			t.Error("the server does not end")
 		}
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := runtime.NumGoroutine(); n > before {
-			buf := make([]byte, 1<<16)
-			t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
-		}
 	})
-	return s
 }
 
 // peer is a client made by hand.
