@@ -89,6 +89,7 @@ func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}
 		t.result.Plan, t.result.After = &best, test
+		t.up.after = delivered(test.Upload.GoodputUpBps, raws[2])
 		t.result.GoalHeld = worst(test) <= t.result.GoalMs && err == nil
 		if t.result.GoalHeld || t.elapsed() > t.pace.budget-3*t.pace.load-t.pace.reserve {
 			return nil
@@ -112,7 +113,7 @@ func (t *tuning) decide(ctx context.Context) error {
 	before, after := named(res.Before, name), named(res.After, name)
 	res.ImprovementMs = verdict.ImprovementP95(before, after)
 	share := min(ratio(res.After.Download.GoodputDownBps, res.Before.Download.GoodputDownBps),
-		ratio(res.After.Upload.GoodputUpBps, res.Before.Upload.GoodputUpBps))
+		ratio(t.up.after, t.up.before))
 	switch {
 	case res.ImprovementMs == nil || res.ImprovementMs.Lo <= 0 || worst(res.After) >= worst(res.Before):
 		res.Reason = fmt.Sprintf("no better: p95 under load rose by %.1f ms before and by %.1f ms after", worst(res.Before), worst(res.After))

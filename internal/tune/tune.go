@@ -109,7 +109,8 @@ type tuning struct {
 	pace   pace
 	idle   measure.RawPhase
 	result *Result
-	search *Search // nil: it has not begun
+	search *Search                         // nil: it has not begun
+	up     struct{ before, after float64 } // what the upload delivered, bit/s
 }
 
 func newTuning(c Config, m Meter, r Router) *tuning {
@@ -189,7 +190,8 @@ func (t *tuning) baseline(ctx context.Context) error {
 		return fmt.Errorf("measure the line as it is: %w", err)
 	}
 	res.LineDownBps = carried(res.Before.Download.GoodputDownBps, raws[1])
-	res.LineUpBps = carried(delivered(res.Before.Upload.GoodputUpBps, raws[2]), raws[2])
+	t.up.before = delivered(res.Before.Upload.GoodputUpBps, raws[2])
+	res.LineUpBps = carried(t.up.before, raws[2])
 	line := t.Line
 	line.Down, line.Up = res.LineDownBps, res.LineUpBps
 	if t.Goal == 0 {

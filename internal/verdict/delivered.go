@@ -47,3 +47,18 @@ func deliveredSlope(samples []probe.SenderSample, from, to unit.Instant) (slope 
 	}
 	return (n*sumTB - sumT*sumB) / spread, true
 }
+
+// arrived returns the rate, in bit/s of payload, at which what senders sent
+// reached the other end in a short time, by the samples nearest to its ends; 0
+// where the system does not tell. Of a hundred uploads that share 1 Mbit/s most
+// have a hole open when the load ends, and their receiver knows of less.
+func arrived(groups [][]probe.SenderSample, from, to unit.Instant) (bps float64) {
+	for _, g := range groups {
+		a, b, ok := around(g, from, to)
+		if !ok {
+			return 0
+		}
+		bps += 8 * float64(b.Acked+b.Sacked-a.Acked-a.Sacked) / b.At.Sub(a.At).Seconds()
+	}
+	return bps
+}

@@ -67,3 +67,35 @@ func TestDeliveredUnknown(t *testing.T) {
 		}
 	}
 }
+
+// A receiver that cannot tell what waits behind holes from what came twice knows
+// of a rise that there is none of; the senders know better. A rate that rises
+// for both does rise.
+func TestRisingByTheSendersToo(t *testing.T) {
+	const start = unit.Instant(1e9)
+	raw := Raw{From: start, To: start.Add(9 * time.Second), Greedy: true, Up: []Series{{Start: start, Bin: time.Second}}}
+	for i := range int64(9) {
+		raw.Up[0].Bytes = append(raw.Up[0].Bytes, 30000+5000*i)
+	}
+	for name, c := range map[string]struct {
+		of    func(s float64) (int64, int64)
+		rises bool
+	}{
+		"steady":    {func(s float64) (int64, int64) { return int64(20000 * s), int64(70000 * s) }, false},
+		"rising":    {func(s float64) (int64, int64) { return int64(20000 * s * s), 0 }, true},
+		"not known": {nil, true},
+	} {
+		raw.UpSenders = nil
+		if c.of != nil {
+			g := senders(start, 19, c.of)
+			for i := range g {
+				g[i].Busy = g[i].At.Sub(start)
+			}
+			raw.UpSenders = [][]probe.SenderSample{g}
+		}
+		l := raw.direction("up", raw.Up, raw.UpSenders)
+		if why := l.unsaturated(); (why != "") != c.rises {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}

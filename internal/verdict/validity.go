@@ -50,8 +50,8 @@ func (raw *Raw) direction(name string, flows []Series, senders [][]probe.SenderS
 	l := load{name: name, flows: len(flows), goodput: Goodput(flows, raw.From, raw.To), known: len(senders) > 0}
 	third := raw.To.Sub(raw.From) / 3
 	l.long = third >= minThirdLength
-	l.first = Goodput(flows, raw.From, raw.From.Add(third))
-	l.last = Goodput(flows, raw.To.Add(-third), raw.To)
+	l.first = max(Goodput(flows, raw.From, raw.From.Add(third)), arrived(senders, raw.From, raw.From.Add(third)))
+	l.last = max(Goodput(flows, raw.To.Add(-third), raw.To), arrived(senders, raw.To.Add(-third), raw.To))
 	var able, busy, held float64 // seconds, summed over flows
 	for _, group := range senders {
 		a, b, ok := around(group, raw.From, raw.To)
