@@ -131,7 +131,7 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		return errors.Join(testError("tune", err), undone)
 	}
 	defer client.Close()
-	view := viewLine(c, live.NewTune(f.server, tune.MostTime(f.flowsDown)), f.quiet, f.plain)
+	view := viewLine(c, live.NewTune(f.server, tune.MostTime(f.flowsDown, f.flowsUp)), f.quiet, f.plain)
 	result, err := tune.Run(c.Context(), tune.Config{
 		Goal: f.goal, Facts: facts, Wishes: wishes,
 		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},

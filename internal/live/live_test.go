@@ -60,7 +60,7 @@ func testUnder() (*Line, time.Duration) {
 // tuneUnder is a tuning in its third trial.
 func tuneUnder() (*Line, time.Duration) {
 	const mb = unit.MbitPerSecond
-	l := NewTune("test.example.net", tune.MostTime(4))
+	l := NewTune("test.example.net", tune.MostTime(4, 4))
 	s := tune.Stage{Doing: tune.AsItIs}
 	l.Tuning(s)
 	now := play(l, 0, verdict.PhaseIdle, 4*time.Second, 0, 0, 0)

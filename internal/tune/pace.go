@@ -2,6 +2,8 @@ package tune
 
 import (
 	"time"
+
+	"unbloat/unit"
 )
 
 // A pace is how long the parts of a tuning take: phases and trials with what is
@@ -46,16 +48,30 @@ const (
 // nearer to what the line carries, and never above.
 const manyTopUp = 0.998
 
-func paceOf(flowsDown int) pace {
-	if flowsDown < manyFlows {
+func paceOf(flowsDown, flowsUp int) pace {
+	if max(flowsDown, flowsUp) < manyFlows {
 		return pace{head, loadTime, trialTime, reserve, lineBudget}
 	}
 	return pace{head, manyTime, manyTime, manyRest, manyBudget}
 }
 
-// MostTime is the longest that a tuning with so many downloads at once occupies
-// the line.
-func MostTime(flowsDown int) time.Duration { return paceOf(flowsDown).budget }
+// MostTime is the longest that a tuning with so many downloads and uploads at
+// once occupies the line.
+func MostTime(flowsDown, flowsUp int) time.Duration { return paceOf(flowsDown, flowsUp).budget }
+
+// firstFlight is how many full frames each connection sends before it knows
+// anything of the line.
+const firstFlight = 10
+
+// settling is how long what many uploads send at first takes on the line: a
+// shaper that drops most of it has them try again after a second and more, and
+// until then the load is not what it will be.
+func settling(flowsUp int, up unit.Rate) time.Duration {
+	if flowsUp < manyFlows {
+		return 0
+	}
+	return time.Duration(flowsUp*firstFlight) * up.Time(fullFrame)
+}
 
 // topOf returns where the search begins: with many downloads, where a queue that
 // takes as long as queue to pass the line is gone within drainTime, or at the
@@ -71,10 +87,16 @@ func topOf(flowsDown, flowsUp int, queue time.Duration) shares {
 	return top
 }
 
-// draining returns the pace of phases that wait first until a queue has drained
-// behind a shaper of the given share of the line.
-func (p pace) draining(queue time.Duration, share float64) pace {
-	wait := min(mostDrain, time.Duration(float64(queue)/(1-share)))
+// draining is how long a queue takes to drain behind a shaper of the given share
+// of the line.
+func draining(queue time.Duration, share float64) time.Duration {
+	return time.Duration(float64(queue) / (1 - share))
+}
+
+// waiting returns the pace of phases that wait first, but not for longer than
+// mostDrain.
+func (p pace) waiting(wait time.Duration) pace {
+	wait = min(mostDrain, wait)
 	p.head, p.load, p.trial = p.head+wait, p.load+wait, p.trial+wait
 	return p
 }

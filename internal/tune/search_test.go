@@ -143,10 +143,14 @@ func TestTopOf(t *testing.T) {
 			t.Errorf("%d downloads, %d uploads, %v: %v, want %v", c.down, c.up, c.queue, got, c.want)
 		}
 	}
-	if p := paceOf(100).draining(500*time.Millisecond, 0.9); p.head != head+5*time.Second || p.load != manyTime+5*time.Second {
+	if p := paceOf(100, 4).waiting(draining(500*time.Millisecond, 0.9)); p.head != head+5*time.Second || p.load != manyTime+5*time.Second {
 		t.Errorf("%+v", p)
 	}
-	if p := paceOf(100).draining(time.Minute, 0.8); p.head != head+mostDrain {
+	if p := paceOf(100, 4).waiting(draining(time.Minute, 0.8)); p.head != head+mostDrain {
 		t.Errorf("a minute of queue is waited for for %v", p.head)
+	}
+	// A hundred uploads begin with a thousand packets, of 12.1 ms each here.
+	if w := settling(100, 1e6); w.Round(10*time.Millisecond) != 12110*time.Millisecond || settling(31, 1e6) != 0 || paceOf(4, 100) != paceOf(100, 4) {
+		t.Errorf("a hundred uploads settle in %v, a few in %v", w, settling(31, 1e6))
 	}
 }

@@ -129,7 +129,7 @@ func newTuning(c Config, m Meter, r Router) *tuning {
 	if c.Watch == nil {
 		c.Watch = func(Stage) {}
 	}
-	return &tuning{Config: c, meter: m, router: r, begun: c.Now(), pace: paceOf(c.FlowsDown), result: &Result{Schema: Schema, Trials: []Trial{}}}
+	return &tuning{Config: c, meter: m, router: r, begun: c.Now(), pace: paceOf(c.FlowsDown, c.FlowsUp), result: &Result{Schema: Schema, Trials: []Trial{}}}
 }
 
 func (t *tuning) elapsed() time.Duration { return t.Now().Sub(t.begun) }
@@ -161,18 +161,20 @@ func (t *tuning) run(ctx context.Context) error {
 }
 
 // begin begins the search, and lets every phase behind the shaper wait for what
-// many downloads leave in front of the line.
+// many downloads leave in front of the line, and what many uploads begin with.
 func (t *tuning) begin(line Rates) {
 	queue := unit.FromMs(t.result.Before.Download.Latency.DownMs.P95)
 	top := topOf(t.FlowsDown, t.FlowsUp, queue)
 	t.search = NewSearch(line, t.Goal, mostTrials)
 	t.search.top = top
-	if t.FlowsDown < manyFlows {
-		return
+	wait := settling(t.FlowsUp, line.Up)
+	if t.FlowsDown >= manyFlows {
+		drain := draining(queue, top.down)
+		t.Say(fmt.Sprintf("%d downloads leave %.0f ms of queue in front of the line, which drain in %.1f s at %s: the search begins there",
+			t.FlowsDown, unit.Ms(queue), min(drain, mostDrain).Seconds(), line.Down.Scale(top.down).Short()))
+		wait = max(wait, drain)
 	}
-	t.pace = t.pace.draining(queue, top.down)
-	t.Say(fmt.Sprintf("%d downloads leave %.0f ms of queue in front of the line, which drain in %.1f s at %s: the search begins there",
-		t.FlowsDown, unit.Ms(queue), (t.pace.head - head).Seconds(), line.Down.Scale(top.down).Short()))
+	t.pace = t.pace.waiting(wait)
 }
 
 // baseline measures the line as it is, and from it what it carries.
