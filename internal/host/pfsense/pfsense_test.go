@@ -18,6 +18,8 @@ import (
 	"unbloat/internal/host/fake"
 	"unbloat/internal/host/pfsense"
 	"unbloat/internal/mechanism/configxml"
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -320,6 +322,7 @@ func TestClasses(t *testing.T) {
 		}
 	}
 	b := &pfsense.Backend{Runner: f}
+	f.Counted = map[int]dummynet.Count{7011: {Packets: 50, Bytes: 10_000}, 7013: {Packets: 131602, Bytes: 197344212, BacklogPkts: 29, BacklogSize: 43500, Drops: 235}}
 	shapers, err := b.Shapers(t.Context(), "igb0")
 	if err != nil {
 		t.Fatal(err)
@@ -329,6 +332,11 @@ func TestClasses(t *testing.T) {
 		if i < 0 || !strings.Contains(shapers[i].Says, says) {
 			t.Errorf("%q is not said in %+v", says, shapers)
 		}
+	}
+	counted := []tc.Counters{{Device: "limiter unbloat_up", Kind: "queue", Handle: "unbloat_up_voice", Bytes: 10_000, Packets: 50},
+		{Device: "limiter unbloat_up", Kind: "queue", Handle: "unbloat_up_normal", Bytes: 197344212, Packets: 131602, Drops: 235, BacklogBytes: 43500, BacklogPkts: 29}}
+	if d := cmp.Diff(counted, shapers[max(i, 0)].Counters); d != "" {
+		t.Errorf("what each class's queue counts: %s", d)
 	}
 	p := make5(t, plan.Wishes{})
 	now, err := b.Observe(t.Context(), p, nil)

@@ -36,6 +36,11 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 	if err != nil {
 		return nil, err
 	}
+	shown, err := host.Output(ctx, b.Runner, "dnctl", "queue", "show")
+	if err != nil && len(kernel) > 0 {
+		return nil, b.Explain(fmt.Errorf("read the queues: %w", err))
+	}
+	counts := dummynet.ParseCounts(string(shown))
 	out := []host.Shaped{}
 	for _, l := range ls.Queues {
 		rate, err := l.Rate()
@@ -43,6 +48,12 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 			return nil, err
 		}
 		x := host.Shaped{Device: "limiter " + l.Name, Ours: strings.HasPrefix(l.Name, ourLimiter), Rate: rate, Queue: l.Words(), Counters: []tc.Counters{}}
+		for _, q := range l.Children {
+			if c, ok := counts[q.Number]; ok {
+				x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: q.Name, Bytes: c.Bytes, Packets: c.Packets,
+					Drops: c.Drops, BacklogBytes: c.BacklogSize, BacklogPkts: c.BacklogPkts})
+			}
+		}
 		whose := "not unbloat's"
 		if x.Ours {
 			whose = "unbloat's"
