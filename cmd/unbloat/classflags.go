@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // classFlags say how traffic is divided.
@@ -21,6 +24,24 @@ func (f *classFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.rules, "rule", nil, "a `RULE` that gives traffic a class, as in class=voice,protocol=udp,far_port=19302-19309 (may be repeated)")
 }
 
+// mostClassFile is the size of the largest file of rules that is read: of 128
+// rules with some hundred thousand addresses.
+const mostClassFile = 4_000_000
+
+// readAtMost reads a file that is not larger than most bytes.
+func readAtMost(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		return nil, fmt.Errorf("%s is larger than %s; is it a class file?", path, unit.Size(most))
+	}
+	return text, err
+}
+
 // wishes reads the file and the rules.
 func (f *classFlags) wishes() (plan.ClassWishes, error) {
 	var w plan.ClassWishes
@@ -28,7 +49,7 @@ func (f *classFlags) wishes() (plan.ClassWishes, error) {
 	case "", plan.ClassesOn, plan.ClassesOff:
 		w.Use = f.classes
 	default:
-		text, err := os.ReadFile(f.classes)
+		text, err := readAtMost(f.classes, mostClassFile)
 		if err != nil {
 			return w, usageError("read the classes: %w", err)
 		}

@@ -247,14 +247,20 @@ const (
 	HostMAC
 )
 
+// mappedBits begin an IPv4 address that is written as one of IPv6 (RFC 4291 §2.5.5.2).
+const mappedBits = 96
+
 // KindOfHost tells what a machine is named by; addresses and networks come
 // back in their canonical form.
 func KindOfHost(s string) (HostKind, string) {
 	if p, err := netip.ParsePrefix(s); err == nil {
+		if a := p.Addr(); a.Is4In6() && p.Bits() >= mappedBits { // ::ffff:10.0.0.0/104 is 10.0.0.0/8
+			p = netip.PrefixFrom(a.Unmap(), p.Bits()-mappedBits)
+		}
 		return HostAddr, p.Masked().String()
 	}
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-		return HostAddr, a.String()
+		return HostAddr, a.Unmap().String()
 	}
 	if isMAC(s) {
 		return HostMAC, strings.ToLower(s)

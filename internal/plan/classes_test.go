@@ -58,15 +58,22 @@ func TestParseClasses(t *testing.T) {
 // What cannot be is refused, with the place that is wrong.
 func TestParseClassesRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"[[rule]]\nclas = \"voice\"":                                                "f:2: rule.clas",
-		"[[rule]]\nclass = \"express\"":                                             "rule[0].class",
-		"[[rule]]\nclass = \"bulk\"\nport = [\"0\"]":                                "f:3",
-		"[[rule]]\nclass = \"bulk\"\nprotocol = \"icmp\"\nport = [\"7\"]":           "no ports",
-		"[[rule]]\nclass = \"bulk\"\nhome = [\"a b\"]":                              "rule[0].home",
-		"[[rule]]\nclass = \"bulk\"\nfar = [\"nas\"]":                               "rule[0].far",
-		"[[rule]]\nclass = \"bulk\"\ndomain = [\"x\\\"; drop\"]":                    "rule[0].domain",
-		"[[rule]]\nclass = \"bulk\"\nfrom_bytes = \"2 MB\"\nbelow_bytes = \"1 MB\"": "from_bytes",
-		"[[class]]\nname = \"bulk\"":                                                "neither limit nor guarantee",
+		"[[rule]]\nclas = \"voice\"":                                                               "f:2: rule.clas",
+		"[[rule]]\nclass = \"express\"":                                                            "rule[0].class",
+		"[[rule]]\nclass = \"bulk\"\nport = [\"0\"]":                                               "f:3",
+		"[[rule]]\nclass = \"bulk\"\nprotocol = \"icmp\"\nport = [\"7\"]":                          "no ports",
+		"[[rule]]\nclass = \"bulk\"\nhome = [\"a b\"]":                                             "rule[0].home",
+		"[[rule]]\nclass = \"bulk\"\nfar = [\"nas\"]":                                              "rule[0].far",
+		"[[rule]]\nclass = \"bulk\"\ndomain = [\"x\\\"; drop\"]":                                   "rule[0].domain",
+		"[[rule]]\nclass = \"bulk\"\nfrom_bytes = \"2 MB\"\nbelow_bytes = \"1 MB\"":                "from_bytes",
+		"[[class]]\nname = \"bulk\"":                                                               "neither limit nor guarantee",
+		"[[rule]]\nclass = \"voice\"\n\n [[rule]]\nclass = \"vioce\"":                              "f:4: rule[1].class",
+		"[[rule]]\nclass = \"voice\"\nfar_port = \"80\"":                                           "f:3: far_port takes a list",
+		"[[rule]]\nclass = [\"voice\"]":                                                            "f:2: class takes a text",
+		"[dscp]\ntrust_home = \"yes\"":                                                             "f:2: trust_home is true or false",
+		"[[rule]]\nclass = \"bulk\"\nbelow_bytes = \"1 B\"":                                        "less than any connection",
+		"[[class]]\nname = \"bulk\"\nlimit = \"20%\"\nguarantee = \"30%\"":                         "f:1: class[0].guarantee: 0.3 is more than the limit",
+		"[[class]]\nname = \"bulk\"\nlimit = \"20%\"\n[[class]]\nname = \"bulk\"\nlimit = \"30%\"": "f:4: class[1].name: bulk was bounded",
 	} {
 		if _, err := plan.ParseClasses("f", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -106,6 +113,79 @@ func TestAcknowledgements(t *testing.T) {
 		}
 		if said != (x.want > 0) {
 			t.Errorf("%s down, %s up: %d a second, and the plan says so: %v", x.down, x.up, x.want, said)
+		}
+	}
+}
+
+// A limit that CAKE has no word for is refused with what has one, and one that
+// no class can have is said to be lost.
+func TestLimitsThatCannotBe(t *testing.T) {
+	line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
+	facts := plan.Facts{Platform: plan.Linux, WAN: "wan", LAN: "lan", IFB: true}
+	limit := plan.ClassWishes{Shares: []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.5}}}}
+	only := facts
+	only.AQMs = []plan.AQM{plan.CAKE}
+	for _, w := range []struct {
+		f plan.Facts
+		w plan.Wishes
+	}{{facts, plan.Wishes{AQM: plan.CAKE, Classes: limit}}, {only, plan.Wishes{Classes: limit}}} {
+		if p, err := plan.Make(line, w.f, w.w); err == nil || !strings.Contains(err.Error(), "--aqm fq_codel") {
+			t.Errorf("CAKE with a limit: %v, %v", p.Classes, err)
+		}
+	}
+	without := facts
+	without.NoClasses = "no meters"
+	if p, err := plan.Make(line, without, plan.Wishes{Classes: limit}); err != nil || len(p.Warnings) == 0 {
+		t.Errorf("a limit without classes: %q, %v", p.Warnings, err)
+	}
+}
+
+// A rule that never decides is named, and one that takes all from behaviour;
+// those that only overlap are not.
+func TestRulesThatNeverDecide(t *testing.T) {
+	for _, x := range []struct {
+		rules []string
+		never bool
+	}{
+		{[]string{"class=normal", "class=voice,protocol=udp,far_port=5060"}, true},
+		{[]string{"class=voice,protocol=udp,far_port=5060", "class=normal"}, false},
+		{[]string{"class=bulk,protocol=tcp,far_port=1-1024", "class=voice,protocol=tcp,far_port=80|443"}, true},
+		{[]string{"class=bulk,protocol=tcp,far_port=1-100", "class=voice,protocol=tcp,far_port=80|443"}, false},
+		{[]string{"class=bulk,port=80", "class=voice,protocol=tcp,far_port=80"}, true},
+		{[]string{"class=bulk,port=80", "class=voice,protocol=sctp,far_port=80"}, false},
+		{[]string{"class=bulk,port=80", "class=voice,protocol=icmp"}, false},
+		{[]string{"class=bulk,home=10.0.0.0/8", "class=voice,home=10.1.2.3"}, true},
+		{[]string{"class=bulk,home=10.0.0.0/8", "class=voice,home=10.1.2.3|192.168.1.1"}, false},
+		{[]string{"class=bulk,home=::ffff:10.0.0.0/104", "class=voice,home=::ffff:10.1.2.3"}, true},
+		{[]string{"class=bulk,home=2001:db8::/32", "class=voice,home=2001:db8:1::/48"}, true},
+		{[]string{"class=bulk,direction=up", "class=voice,port=80"}, false},
+		{[]string{"class=bulk,port=80", "class=voice,home=10.0.0.1,far=2001:db8::/32"}, true},
+		{[]string{"class=bulk,port=80", "class=voice,home=10.0.0.1|fd00::1,far=2001:db8::/32"}, false},
+		{[]string{"class=bulk,domain=zoom.us", "class=voice,domain=eu.zoom.us"}, true},
+		{[]string{"class=bulk,domain=zoom.us", "class=voice,domain=eu.zoom.us,far=1.1.1.1"}, false},
+		{[]string{"class=bulk,below_bytes=1MB", "class=voice,below_bytes=1kB"}, true},
+		{[]string{"class=bulk,below_bytes=1MB", "class=voice"}, false},
+		{[]string{"class=bulk,from_bytes=1MB", "class=voice,from_bytes=2MB"}, true},
+		{[]string{"class=bulk,dscp=ef", "class=voice,dscp=af41"}, false},
+	} {
+		var w plan.ClassWishes
+		for _, s := range x.rules {
+			r, err := plan.ParseRule(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Rules = append(w.Rules, r)
+		}
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.Linux, WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{Classes: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(strings.Join(p.Warnings, "\n"), "rule 2"); said != x.never {
+			t.Errorf("%q: the second never decides: said %v, want %v\n%q", x.rules, said, x.never, p.Warnings)
+		}
+		all := strings.HasPrefix(x.rules[0], "class=normal") || strings.HasSuffix(x.rules[1], "class=normal") || x.rules[1] == "class=voice"
+		if said := strings.Contains(p.Explain(), "decides nothing"); said != all {
+			t.Errorf("%q: behaviour decides nothing: said %v, want %v", x.rules, said, all)
 		}
 	}
 }

@@ -57,6 +57,9 @@ func (m *maker) wantClasses() bool {
 		return false
 	case m.facts.NoClasses != "":
 		m.because("classes", "none", "%s", m.facts.NoClasses)
+		if asked {
+			m.warning("classes: what was asked of them is left out: %s", m.facts.NoClasses)
+		}
 		return false
 	}
 	return true
@@ -77,7 +80,6 @@ func (m *maker) classes() error {
 	}
 	if m.plan.Up != nil {
 		c.Up = m.shares(DirectionUp, m.plan.Up)
-		m.plan.Up.Wash = c.DSCP.WashUp
 	}
 	switch {
 	case m.plan.Down == nil:
@@ -85,7 +87,6 @@ func (m *maker) classes() error {
 		m.because("down.classes", "none", "this kernel has no ctinfo action (module act_ctinfo; OpenWrt: opkg install kmod-sched-ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would")
 	default:
 		c.Down = m.shares(DirectionDown, m.plan.Down)
-		m.plan.Down.Wash = c.DSCP.WashDown
 	}
 	if c.Up == nil && c.Down == nil {
 		return nil
@@ -93,10 +94,12 @@ func (m *maker) classes() error {
 	if err := m.checkReserve(c); err != nil {
 		return err
 	}
+	m.wash(c)
 	m.plan.Classes = c
 	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool {
 		return r.Field == "up.tins" && c.Up != nil || r.Field == "down.tins" && c.Down != nil
 	})
+	m.explainRules(c)
 	m.explainClasses(c)
 	return nil
 }

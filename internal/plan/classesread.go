@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -42,14 +43,61 @@ func ParseClasses(file string, text []byte) (ClassWishes, error) {
 			return w, fmt.Errorf("%s:%d: %s is no key of a class file; see docs/classes.md", file, line, strings.Join(strict.Errors[0].Key(), "."))
 		case errors.As(err, &at):
 			line, _ := at.Position()
-			return w, fmt.Errorf("%s:%d: %s", file, line, strings.TrimPrefix(at.Error(), "toml: "))
+			return w, fmt.Errorf("%s:%d: %s", file, line, meant(at))
 		}
 		return w, fmt.Errorf("%s: %w", file, err)
 	}
 	if err := w.validate(); err != nil {
-		return w, fmt.Errorf("%s: %w", file, err)
+		return w, fmt.Errorf("%s: %w", lineOf(file, text, err), err)
 	}
 	return w, nil
+}
+
+// meant says of a value of the wrong kind what its key takes, in TOML's words.
+func meant(e *toml.DecodeError) string {
+	said := strings.TrimPrefix(e.Error(), "toml: ")
+	path := e.Key()
+	if len(path) == 0 || !strings.Contains(said, "cannot decode") {
+		return said
+	}
+	key := path[len(path)-1]
+	switch {
+	case slices.Contains(listKeys(), key):
+		return fmt.Sprintf("%s takes a list of texts, as in %s = [\"…\", \"…\"]", key, key)
+	case strings.HasPrefix(key, "trust_") || strings.HasPrefix(key, "wash_"):
+		return key + " is true or false"
+	case len(path) == 1 && (key == "rule" || key == "class"):
+		return fmt.Sprintf("%s is a table of its own, which begins with [[%s]]", key, key)
+	}
+	return key + " takes a text in quotes"
+}
+
+// listKeys are the keys of a rule that take several values.
+func listKeys() []string {
+	return []string{"port", "home_port", "far_port", "home", "far", "domain", "dscp"}
+}
+
+var tableShape = regexp.MustCompile(`^(rule|class)\[(\d+)\]`)
+
+// lineOf returns the file with the line at which the first table begins that an
+// error names, or the file alone where the text doesn't tell.
+func lineOf(file string, text []byte, err error) string {
+	m := tableShape.FindStringSubmatch(err.Error())
+	if m == nil {
+		return file
+	}
+	left, _ := strconv.Atoi(m[2])
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if !strings.HasPrefix(strings.TrimSpace(line), "[["+m[1]+"]]") {
+			continue
+		}
+		if left--; left < 0 {
+			return fmt.Sprintf("%s:%d", file, n)
+		}
+	}
+	return file
 }
 
 // ParseRule reads one rule as a flag gives it: "class=voice,protocol=udp,
@@ -63,7 +111,7 @@ func ParseRule(s string) (Rule, error) {
 		if !ok || !keyShape.MatchString(key) || strings.ContainsAny(value, "\"\\\n\r") {
 			return r, fmt.Errorf("rule %q: %q is not key=value", s, part)
 		}
-		if slices.Contains([]string{"port", "home_port", "far_port", "home", "far", "domain", "dscp"}, key) {
+		if slices.Contains(listKeys(), key) {
 			fmt.Fprintf(&b, "%s = [\"%s\"]\n", key, strings.Join(strings.Split(value, "|"), `", "`))
 			continue
 		}
@@ -107,8 +155,17 @@ func (w ClassWishes) validate() error {
 	for i, s := range w.Shares {
 		at := fmt.Sprintf("class[%d]", i)
 		errs = append(errs, checkClass(at+".name", s.Class), checkDirection(at+".direction", s.Direction))
-		if s.Guarantee.IsZero() && s.Limit.IsZero() {
+		g, l := s.Guarantee, s.Limit
+		switch {
+		case g.IsZero() && l.IsZero():
 			errs = append(errs, fieldError(at, "says neither limit nor guarantee"))
+		case l.Rate > 0 && g.Rate > l.Rate, l.Rate == 0 && l.Fraction > 0 && g.Rate == 0 && g.Fraction > l.Fraction:
+			errs = append(errs, fieldError(at+".guarantee", "%s is more than the limit of %s; a class cannot be sure of what it may not have", g, l))
+		}
+		for j, o := range w.Shares[:i] {
+			if o.Class == s.Class && (o.Direction == s.Direction || o.Direction == "" || s.Direction == "") {
+				errs = append(errs, fieldError(at+".name", "%s was bounded by class[%d] already; write both into one, or give each a direction", s.Class, j))
+			}
 		}
 	}
 	if w.FirstBytes < 0 {
@@ -145,13 +202,16 @@ func (r Rule) validate(at string) error {
 	}
 	for _, d := range r.Domain {
 		if !domainShape.MatchString(d) || !strings.Contains(d, ".") {
-			bad("domain", "%q is no domain name such as zoom.us", d)
+			bad("domain", "%q is no domain name such as zoom.us: in lower case, with a dot, and without * (what is below it is meant too)", d)
 		}
 	}
 	for _, d := range r.DSCP {
 		if _, err := ParseDSCP(d); err != nil {
 			bad("dscp", "%v", err)
 		}
+	}
+	if r.Below == 1 {
+		bad("below_bytes", "%s is less than any connection has carried", r.Below)
 	}
 	if r.From < 0 || r.Below < 0 || r.Below > 0 && r.From >= r.Below {
 		bad("from_bytes", "must be below below_bytes")

@@ -176,9 +176,14 @@ func (m *maker) chooseAQM() error {
 		have = m.platform.aqms
 	}
 	usable := func(a AQM) bool { return slices.Contains(have, a) && slices.Contains(m.platform.aqms, a) }
+	bounded := len(m.wishes.Classes.Shares) > 0 && m.wishes.Classes.Use != ClassesOff
+	noWord := fieldError("class", "CAKE has no word for the guarantee or limit of a class; let HTB with fq_codel do it (--aqm fq_codel, modules sch_htb and sch_fq_codel), or leave them out")
 	if a := m.wishes.AQM; a != "" {
 		if !usable(a) {
 			return &UnsupportedAQMError{AQM: a, Platform: m.platform.name, Have: have}
+		}
+		if a == CAKE && bounded {
+			return noWord
 		}
 		m.aqm, m.aqmWhy = a, "as wished"
 		return nil
@@ -188,11 +193,14 @@ func (m *maker) chooseAQM() error {
 		ladder = append([]AQM{m.platform.seedAQM}, ladder...)
 	}
 	for _, a := range ladder {
-		if !usable(a) || a == CAKE && len(m.wishes.Classes.Shares) > 0 {
-			continue // CAKE has no word for limits and guarantees of a class
+		if !usable(a) || a == CAKE && bounded {
+			continue
 		}
 		m.aqm, m.aqmWhy = a, m.whyAQM(a)
 		return nil
+	}
+	if bounded && usable(CAKE) {
+		return noWord
 	}
 	return &UnsupportedAQMError{AQM: ladder[0], Platform: m.platform.name, Have: have}
 }

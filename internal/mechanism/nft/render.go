@@ -73,6 +73,25 @@ func (r renderer) hook() {
 		rules = append(rules, fmt.Sprintf("iifname %q goto down_class", r.p.WAN))
 	}
 	r.w.chain("forwarded", rules...)
+	r.washed()
+}
+
+// washed writes the chain that clears the marks of what CAKE does not wash, once
+// the rules have seen them.
+func (r renderer) washed() {
+	rules := []string{}
+	add := func(wish bool, s *plan.Shaper, device string) {
+		if wish && s != nil && !s.Wash {
+			for _, f := range families() {
+				rules = append(rules, fmt.Sprintf("%s %q %s dscp != 0x00 %s dscp set 0x00", device, r.p.WAN, f.ip, f.ip))
+			}
+		}
+	}
+	add(r.p.Classes.DSCP.WashUp, r.p.Up, "oifname")
+	add(r.p.Classes.DSCP.WashDown, r.p.Down, "iifname")
+	if len(rules) > 0 {
+		r.w.chain("washed", append([]string{"type filter hook postrouting priority -148; policy accept;"}, rules...)...)
+	}
 }
 
 // lookAt are the bits of a TCP sequence number that are 0 while a connection is
