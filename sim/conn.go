@@ -328,6 +328,10 @@ func (c *Conn) Window() int { return int(c.cwnd) }
 // Acked returns how many bytes of payload have been acknowledged.
 func (c *Conn) Acked() unit.Size { return unit.Size(c.una) * c.params.Payload }
 
+// Sacked returns how many bytes of payload are known to have arrived behind a
+// hole.
+func (c *Conn) Sacked() unit.Size { return unit.Size(c.sacked) * c.params.Payload }
+
 // Goodput returns the bytes of payload that have arrived, each once, in bins
 // that follow each other from the returned instant on.
 func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) {

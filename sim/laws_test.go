@@ -109,6 +109,13 @@ func TestLaws(t *testing.T) {
 				if f := c.inFlight(); f < 0 || k.Delivered > k.Sent-k.Retransmits || c.lost < c.toResend || c.sacked < 0 {
 					t.Fatalf("at %v: in flight %d, lost %d, to resend %d, sacked %d, %+v", at, f, c.lost, c.toResend, c.sacked, k)
 				}
+				arrived := unit.Size(c.binBytes)
+				for _, b := range c.bins {
+					arrived += unit.Size(b)
+				}
+				if known := c.Acked() + c.Sacked(); known > arrived {
+					t.Fatalf("at %v: the sender knows of %d bytes that arrived, and %d did", at, known, arrived)
+				}
 			}
 		}
 		checkEmpty(t, n, s, stop)

@@ -58,6 +58,7 @@ func (g *group) look(now unit.Instant) {
 	for _, c := range g.conns {
 		s.Retransmits += c.Stats().Retransmits
 		s.Acked += int64(c.Acked())
+		s.Sacked += int64(c.Sacked())
 	}
 	g.looks = append(g.looks, s)
 }
