@@ -53,7 +53,7 @@ type Behaviour struct {
 	CalmRate    unit.Rate `json:"calm_bps"`            //
 	CalmOfHost  unit.Rate `json:"calm_of_host_bps"`    // a machine whose calm flows together receive more has none, so that many do not gain what one cannot
 	CalmOfUp    unit.Rate `json:"calm_of_host_up_bps"` // or send more
-	SmallPacket unit.Size `json:"small_packet"`        // IP bytes: calm flows of packets up to this are voice, of larger ones interactive
+	SmallPacket unit.Size `json:"small_packet"`        // IP bytes: calm datagrams up to this are voice, larger ones interactive; TCP has calm packets up to this alone
 	FirstBytes  unit.Size `json:"first_bytes"`         // of a connection, counted both ways: interactive on the way down
 	FirstUp     unit.Size `json:"first_bytes_up"`      // and on the way up
 	HeavyBytes  unit.Size `json:"heavy_bytes"`         // from here on a connection counts as heavy

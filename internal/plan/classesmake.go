@@ -374,9 +374,9 @@ func (m *maker) explainClasses(c *Classes) {
 		thinned = fmt.Sprintf(" (of slow connections up to %d a second; of more, those that tell of no loss are left out, for the next one says the same)", b.Acks)
 	}
 	what := map[Class]string{
-		Voice: fmt.Sprintf("small packets (up to %s) of flows that stay below %d a second and %s and are answered, until those of one machine together exceed %s down or %s up; DNS and ping, up to %d a second of each machine",
+		Voice: fmt.Sprintf("small datagrams (up to %s) of flows that stay below %d a second and %s and are answered, until those of one machine together exceed %s down or %s up; DNS and ping, up to %d a second of each machine",
 			b.SmallPacket, b.CalmPackets, b.CalmRate, b.CalmOfHost.Short(), b.CalmOfUp.Short(), b.Names),
-		Interactive: fmt.Sprintf("acknowledgements without data%s and small packets of busy flows, ahead of the rest of the class; the first %s down and %s up of a TCP connection; calm flows of larger packets",
+		Interactive: fmt.Sprintf("acknowledgements without data%s and small packets of busy flows, ahead of the rest of the class; the first %s down and %s up of a TCP connection; small packets of calm ones; larger datagrams of calm flows",
 			thinned, b.FirstBytes, b.FirstUp),
 		Normal: "everything else; a flow that stops being calm comes here at once, and stays for 10 s",
 		Bulk: fmt.Sprintf("connections beyond %s, those above %d heavy ones (%s) of one machine, and UDP ports with more than %d partners, as BitTorrent has",

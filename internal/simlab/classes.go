@@ -129,7 +129,7 @@ func (k *classifier) class(now unit.Instant, d sim.Direction, p sim.Seen, f *flo
 		case !f.replied:
 			return tins[plan.Normal]
 		}
-		return k.calm(now, d, size, f)
+		return k.calm(now, d, plan.Voice, size, f)
 	}
 	first := b.FirstUp
 	if d == sim.Down {
@@ -141,13 +141,13 @@ func (k *classifier) class(now unit.Instant, d sim.Direction, p sim.Seen, f *flo
 	case f.bytes <= first:
 		return tins[plan.Interactive]
 	case size <= b.SmallPacket:
-		return k.calm(now, d, size, f)
+		return k.calm(now, d, plan.Interactive, size, f)
 	}
 	return k.data(now, d, p.Host, f)
 }
 
-// calm tells calm flows from busy ones.
-func (k *classifier) calm(now unit.Instant, d sim.Direction, size unit.Size, f *flow) uint8 {
+// calm tells calm flows, whose small packets have the given class, from busy ones.
+func (k *classifier) calm(now unit.Instant, d sim.Direction, small plan.Class, size unit.Size, f *flow) uint8 {
 	w, b := &f.ways[d], &k.behaviour
 	rate := float64(b.CalmRate) / 8
 	packets, bytes := float64(b.CalmPackets/2+1), max(rate/2, 3000)
@@ -156,7 +156,7 @@ func (k *classifier) calm(now unit.Instant, d sim.Direction, size unit.Size, f *
 	}
 	if now >= w.busy && w.packets.take(now, 1, float64(b.CalmPackets), packets) && w.bytes.take(now, float64(size), rate, bytes) {
 		if size <= b.SmallPacket {
-			return k.tins[d][plan.Voice]
+			return k.tins[d][small]
 		}
 		return k.tins[d][plan.Interactive]
 	}

@@ -197,7 +197,11 @@ func (r renderer) jumpFamily(name string) {
 // meters writes the chains that find out how a flow, a host or a port behaves.
 func (r renderer) meters(d plan.Direction) {
 	b := r.p.Classes.Behaviour
-	r.w.chain(string(d)+"_is_calm", fmt.Sprintf("meta length <= %d goto %s_voice", b.SmallPacket, d), fmt.Sprintf("goto %s_interactive", d))
+	// What BitTorrent's peers tell each other by TCP is small and calm, and more than a call.
+	r.w.chain(string(d)+"_is_calm",
+		fmt.Sprintf("meta l4proto tcp goto %s_interactive", d),
+		fmt.Sprintf("meta length <= %d goto %s_voice", b.SmallPacket, d),
+		fmt.Sprintf("goto %s_interactive", d))
 	r.w.chain(string(d)+"_data",
 		fmt.Sprintf("ct bytes > %d goto %s_heavy", int64(b.HeavyBytes), d),
 		fmt.Sprintf("goto %s_normal", d))

@@ -177,6 +177,9 @@ func decideCalm(b plan.Behaviour, d plan.Direction, f Flow, c Connection, in fun
 		out.Rule = "crowd: the calm flows of its machine exceeded " + b.CalmOf(d).Short() + " within the last 10 s; " + out.Rule
 		return out
 	case !in("busy"+f.n()+"_"+string(d), f.Key()):
+		if f.Protocol == "tcp" {
+			return v(plan.Interactive, "calm: below %s, by TCP", limit)
+		}
 		if f.Packet > b.SmallPacket {
 			return v(plan.Interactive, "calm: below %s; of packets larger than %s", limit, b.SmallPacket)
 		}
