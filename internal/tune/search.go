@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"slices"
 	"time"
 
 	"unbloat/unit"
@@ -22,11 +23,16 @@ const (
 	topUp   = 0.99
 )
 
-// steps are the search's ladder below the top: shares of it, to half.
+// steps are the search's ladder below the top: shares of it, of which the last
+// leaves a few connections what is not too dear to keep (leastShare).
 var steps = [...]float64{
 	1, 0.99, 0.98, 0.97, 0.96, 0.945, 0.93, 0.915, 0.90, 0.88, 0.86, 0.84, 0.82,
-	0.80, 0.77, 0.74, 0.71, 0.68, 0.65, 0.62, 0.59, 0.56, 0.53, 0.50,
+	0.80, 0.77, 0.74,
 }
+
+// near is how much more delay than the least of all, in parts of the goal, rates
+// may have that hold it no more than those do: less is not worth giving up more.
+const near = 0.5
 
 // An Observation is what a trial of some rates showed.
 type Observation struct {
@@ -45,11 +51,16 @@ type Search struct {
 	down, up   axis
 	best       Rates
 	passed     bool
-	least      time.Duration // increase of best, while nothing passed
-	observed   bool
+	failed     []trial       // while nothing passed, from the highest rates on
 	downFloor  time.Duration // a full packet's time: delay that no shaper can avoid
 	upFloor    time.Duration
 	trialsLeft int
+}
+
+// A trial is what some rates showed.
+type trial struct {
+	rates    Rates
+	increase time.Duration
 }
 
 // An axis is the search in one direction, by index into steps.
@@ -95,10 +106,10 @@ func (s *Search) Observe(o Observation) {
 		s.up.good()
 		return
 	}
-	if !s.passed && (!s.observed || o.Increase < s.least) {
-		s.best, s.least = s.rates(), o.Increase
+	if !s.passed {
+		s.failed = append(s.failed, trial{s.rates(), o.Increase})
+		s.best = s.nearest()
 	}
-	s.observed = true
 	far := o.Increase > 3*s.goal
 	down, up := s.blame(o)
 	if down {
@@ -107,9 +118,23 @@ func (s *Search) Observe(o Observation) {
 	if up {
 		s.up.bad(far)
 	}
-	if s.down.fixed && s.up.fixed && !s.passed {
-		s.best = s.rates()
+}
+
+// nearest returns the highest of the rates that came about as near to the goal
+// as any did.
+func (s *Search) nearest() Rates {
+	least := s.failed[0].increase
+	for _, t := range s.failed {
+		least = min(least, t.increase)
 	}
+	enough := least + time.Duration(near*float64(s.goal))
+	return s.failed[slices.IndexFunc(s.failed, func(t trial) bool { return t.increase <= enough })].rates
+}
+
+// Exhausted reports whether lower rates than the best were tried, and came no
+// nearer to the goal.
+func (s *Search) Exhausted() bool {
+	return !s.passed && len(s.failed) > 0 && s.failed[len(s.failed)-1].rates != s.best
 }
 
 // blame says which directions hold too much of the delay: those above half the
@@ -133,7 +158,7 @@ func (s *Search) blame(o Observation) (down, up bool) {
 }
 
 // Best returns the highest rates that held the goal; ok is false if none did,
-// and the rates are then those that came nearest.
+// and the rates are then the highest that came about as near as any.
 func (s *Search) Best() (r Rates, ok bool) { return s.best, s.passed }
 
 // Bounds are the rates between which the search is still looking, of one
@@ -154,7 +179,7 @@ func (s *Search) Bounds() (down, up Bounds) {
 // a longer look showed that they do not hold the goal.
 func (s *Search) Lower(o Observation, trials int) {
 	s.trialsLeft = trials
-	s.passed, s.observed, s.least = false, true, o.Increase
+	s.passed, s.failed = false, nil
 	down, up := s.blame(o)
 	for _, a := range []struct {
 		*axis

@@ -82,11 +82,12 @@ func TestSearchLaws(t *testing.T) {
 func TestSearchFindsTheStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)
-		m.floor, m.kneeUp = 0, 1.1 // only the download has to give way
+		m.floor, m.kneeUp = 0, 1.1                 // only the download has to give way,
+		m.kneeDown = max(m.kneeDown, topDown*0.74) // and not below what may be kept
 		s := m.search(few(), 20)
 		best, ok := s.Best()
 		if !ok {
-			t.Fatal("nothing holds the goal on a line where half its rate does")
+			t.Fatal("nothing holds the goal on a line where three quarters of its rate do")
 		}
 		if best.Up != m.line.Up.Scale(topUp) {
 			t.Fatalf("the upload gave way to %v, though it held no delay", best.Up)
@@ -109,6 +110,40 @@ func TestSearchAtTheTop(t *testing.T) {
 	s := m.search(few(), 5)
 	if best, ok := s.Best(); !ok || m.trialsMade != 1 || best != (Rates{29400000, 4950000}) {
 		t.Errorf("best %v (%v) after %d trials", best, ok, m.trialsMade)
+	}
+}
+
+// Where nothing holds the goal, a little less delay is not worth much of the
+// line: the highest rates that came about as near as any are the best, and what
+// could not be kept is not tried. Figures of 5/5 Mbit/s, four connections each way.
+func TestSearchGivesUpNoMoreThanItGains(t *testing.T) {
+	const goal = 7267 * time.Microsecond
+	seen := []time.Duration{110571, 15889, 9107, 7917, 7450}
+	s := NewSearch(Rates{4999761, 5000136}, goal, len(seen))
+	var tried []Rates
+	for _, us := range seen {
+		r, more := s.Next()
+		if !more {
+			break
+		}
+		tried = append(tried, r)
+		us *= time.Microsecond
+		s.Observe(Observation{Increase: us, Down: us - 2*time.Millisecond, Up: 2 * time.Millisecond})
+	}
+	best, ok := s.Best()
+	if ok || len(tried) < 4 || best != tried[2] || !s.Exhausted() {
+		t.Errorf("best %v (%v, exhausted %v) of %v", best, ok, s.Exhausted(), tried)
+	}
+	if least := tried[len(tried)-1]; least.Down < unit.Rate(4.99e6).Scale(leastShare) {
+		t.Errorf("%v was tried, which would be too dear", least)
+	}
+	// While lower rates still come much nearer, there is more to find below.
+	s = NewSearch(Rates{4999761, 5000136}, goal, 2)
+	for _, us := range []time.Duration{110571, 30000} {
+		s.Observe(Observation{Increase: us * time.Microsecond, Down: us * time.Microsecond})
+	}
+	if best, _ := s.Best(); s.Exhausted() || best.Down >= 4.89e6 {
+		t.Errorf("best %v, exhausted %v", best, s.Exhausted())
 	}
 }
 

@@ -91,7 +91,7 @@ func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 		t.result.Plan, t.result.After = &best, test
 		t.up.after = delivered(test.Upload.GoodputUpBps, raws[2])
 		t.result.GoalHeld = worst(test) <= t.result.GoalMs && err == nil
-		if t.result.GoalHeld || t.elapsed() > t.pace.budget-3*t.pace.load-t.pace.reserve {
+		if t.result.GoalHeld || s.Exhausted() || t.elapsed() > t.pace.budget-3*t.pace.load-t.pace.reserve {
 			return nil
 		}
 		s.Lower(observe(worstPhase(test)), 1)
