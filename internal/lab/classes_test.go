@@ -12,17 +12,17 @@ func TestManyConnections(t *testing.T) {
 	atMost(t, "loss", ours.Latency.Loss, 0)
 	atLeast(t, "goodput down, of the line", ours.GoodputDownBps/30e6, 0.78)
 	atLeast(t, "goodput up, of the line", ours.GoodputUpBps/5e6, 0.80)
-	// What the tuner finds is as good within what differs from seed to seed: 6.1 to
-	// 6.9 ms, 78.3 % to 78.5 % down, 79.9 % to 80.4 % up.
+	// What the tuner finds is as good: with the seeds 1 to 3 5.7 to 6.7 ms, 78.4 %
+	// down, 81.1 % to 81.3 % up.
 	keptRates(t, cases["tuned"])
 	if !cases["tuned"].Tune.GoalHeld {
 		t.Errorf("tuning did not hold its goal: %s", cases["tuned"].Tune.Reason)
 	}
 	tuned := cases["tuned"].Test.Loaded
-	atMost(t, "tuned: p95 increase, ms", tuned.Latency.IncreaseMs.P95, 8)
+	atMost(t, "tuned: p95 increase, ms", tuned.Latency.IncreaseMs.P95, 7)
 	atMost(t, "tuned: loss", tuned.Latency.Loss, 0)
-	atLeast(t, "tuned: goodput down, of the line", tuned.GoodputDownBps/30e6, 0.775)
-	atLeast(t, "tuned: goodput up, of the line", tuned.GoodputUpBps/5e6, 0.785)
+	atLeast(t, "tuned: goodput down, of the line", tuned.GoodputDownBps/30e6, 0.78)
+	atLeast(t, "tuned: goodput up, of the line", tuned.GoodputUpBps/5e6, 0.80)
 	for _, name := range []string{"fq_codel", "cake"} {
 		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 100)
 		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, 0.01)
