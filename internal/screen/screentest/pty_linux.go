@@ -15,7 +15,8 @@ import (
 // A Terminal is a pseudo-terminal, and what was written to it so far.
 type Terminal struct {
 	t         *testing.T
-	Keys, TTY *os.File // the keyboard's end, and the program's
+	Keys, TTY *os.File     // the keyboard's end, and the program's
+	Fresh     unix.Termios // its modes before any program had it
 	mu        sync.Mutex
 	seen      strings.Builder
 }
@@ -41,6 +42,7 @@ func Open(t *testing.T, w, h uint16) *Terminal {
 	}
 	p := &Terminal{t: t, Keys: master, TTY: tty}
 	p.Size(w, h)
+	p.Fresh = p.State()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
