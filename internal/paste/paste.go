@@ -203,8 +203,12 @@ func openBSDAltq(p plan.Plan) ([]part, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	where := "the queues go before translation and filter rules, the pass rules among the latter"
+	if p.Classes != nil {
+		where = "the queues go before translation and filter rules, the match rules (from 4.6 on) first among the latter. They decide nothing about what passes."
+	}
 	return []part{
-		{"/etc/pf.conf (OpenBSD to 5.5): the queues go before translation and filter rules, the pass rules among the latter", rs.String()},
+		{"/etc/pf.conf (OpenBSD to 5.5): " + where, rs.String()},
 		{"then check and load:", "pfctl -nf /etc/pf.conf && pfctl -f /etc/pf.conf\n"},
 	}, notes, nil
 }

@@ -33,7 +33,7 @@ func (m *maker) explicitAlone(c *Classes) {
 			switch m.platform.name {
 			case ClearOS:
 				why = "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules"
-			case OpenBSD:
+			case OpenBSD, OpenBSDAltq:
 				why = "knows addresses, not names; its unbound was not built to fill pf's tables (--enable-ipset)"
 			}
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):
@@ -48,7 +48,7 @@ func (m *maker) explicitAlone(c *Classes) {
 			if m.warning("classes: rule %q counts for the upload alone: what arrives is marked before NAT gives it to a machine", r.String()); r.Direction == DirectionDown {
 				why = "marks what arrives before NAT gives it to a machine"
 			}
-		case m.platform.name == OpenBSD && slices.ContainsFunc(r.DSCP, isUnmarked):
+		case m.pf() && slices.ContainsFunc(r.DSCP, isUnmarked):
 			why = "takes a mark of 0 for any"
 		case m.platform.name == PfSense && len(r.DSCP) > 0:
 			why = "has words for marks that only some versions of its pf read"
@@ -74,15 +74,18 @@ func (m *maker) explicitAlone(c *Classes) {
 	}
 }
 
+// pf reports whether the rules are OpenBSD's, of now or of old.
+func (m *maker) pf() bool { return m.platform.name == OpenBSD || m.platform.name == OpenBSDAltq }
+
 // partOf says which packets a rule that is kept does not find.
 func (m *maker) partOf(r Rule) {
 	switch {
-	case m.platform.name == OpenBSD && r.Direction != DirectionDown && slices.ContainsFunc(r.Home, HiddenByNAT):
+	case m.pf() && r.Direction != DirectionDown && slices.ContainsFunc(r.Home, HiddenByNAT):
 		m.warning("classes: rule %q does not find what the home sends on connections that were opened from outside: they reach the WAN at the router's own address", r.String())
 	case m.platform.weights && len(r.HomePort) > 0:
 		m.warning("classes: rule %q finds home ports as the WAN has them: NAT may have given a connection of the home another", r.String())
 	}
-	if m.platform.name == OpenBSD && len(r.DSCP) > 0 {
+	if m.pf() && len(r.DSCP) > 0 {
 		m.warning("classes: rule %q goes by the mark of a connection's first packet, which decides for both directions", r.String())
 	}
 }
@@ -121,6 +124,9 @@ func (m *maker) explainExplicit(c *Classes) {
 	if m.platform.weights {
 		m.explainWeights()
 	}
+	if m.aqm == FIFO {
+		m.explainFIFOs()
+	}
 	for i, r := range c.Rules {
 		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
 	}
@@ -137,6 +143,20 @@ func (m *maker) explainWeights() {
 		case of == "quantum" || of == "limit" || of == "flows":
 			m.plan.Reasons[i].Why = "of fq_codel, should the classes be taken away; a class's queue has CoDel alone"
 		}
+	}
+}
+
+// explainFIFOs adds to what was said of one queue for everybody that each class
+// has its own.
+func (m *maker) explainFIFOs() {
+	for i, r := range m.plan.Reasons {
+		if _, of, _ := strings.Cut(r.Field, "."); of == "limit" {
+			m.plan.Reasons[i].Why += "; each class has a queue of its own, as long as this at the most it may send (voice and interactive 16 packets at least, which are mostly small): only those of one class wait for each other, and longer while others take what they are sure of"
+		}
+	}
+	for i, w := range m.plan.Warnings {
+		m.plan.Warnings[i] = strings.Replace(w, "a full FIFO adds", "a full queue of the normal class adds", 1)
+		m.plan.Warnings[i] = strings.Replace(m.plan.Warnings[i], " for everybody, more than", " for everybody in it, more than", 1)
 	}
 }
 

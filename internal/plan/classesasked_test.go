@@ -12,7 +12,7 @@ import (
 func TestClassesThatCannotBe(t *testing.T) {
 	rule := plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}
 	for platform, why := range map[string]string{
-		plan.OpenBSDAltq: "one short FIFO", plan.ClearOS: "--aqm sfq",
+		plan.ClearOS: "--aqm sfq",
 	} {
 		facts, err := plan.AssumedFacts(platform, "", "")
 		if err != nil {
@@ -43,7 +43,7 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		{Class: plan.Voice, Home: []string{"192.168.1.7"}},
 	}
 	limit := []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.2}}}
-	for platform, kept := range map[string]int{plan.FreeBSD: 1, plan.OPNsense: 1, plan.PfSense: 1, plan.OpenBSD: 2} {
+	for platform, kept := range map[string]int{plan.FreeBSD: 1, plan.OPNsense: 1, plan.PfSense: 1, plan.OpenBSD: 2, plan.OpenBSDAltq: 2} {
 		facts, err := plan.AssumedFacts(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
@@ -67,8 +67,8 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		}
 		voice, _ := p.Classes.Share(plan.DirectionUp, plan.Voice)
 		bulk, _ := p.Classes.Share(plan.DirectionUp, plan.Bulk)
-		weights := platform != plan.OpenBSD
-		if weights != strings.Contains(said, "WF2Q+ serves these by weight") || weights == strings.Contains(said, "bytes of every other flow") {
+		weights := platform != plan.OpenBSD && platform != plan.OpenBSDAltq
+		if weights != strings.Contains(said, "WF2Q+ serves these by weight") || (platform == plan.OpenBSD) != strings.Contains(said, "bytes of every other flow") {
 			t.Errorf("%s: what shares the line is not said, or what does not is:\n%s", platform, said)
 		}
 		if len(p.Classes.Rules) != kept || voice.Guarantee != p.UpBps/5 || (bulk.Limit == 0) != weights ||
@@ -94,6 +94,9 @@ func TestPartsOfRules(t *testing.T) {
 		{plan.OpenBSD, plan.Rule{Home: []string{"192.168.1.7"}}, 1, "opened from outside"},
 		{plan.OpenBSD, plan.Rule{Home: []string{"192.168.1.7"}, Direction: plan.DirectionDown}, 1, ""},
 		{plan.OpenBSD, plan.Rule{Home: []string{"2001:db8::7"}}, 1, ""},
+		{plan.OpenBSDAltq, plan.Rule{DSCP: []string{"cs1", "df"}}, 0, "takes a mark of 0 for any"},
+		{plan.OpenBSDAltq, plan.Rule{DSCP: []string{"cs1"}}, 1, "first packet, which decides for both directions"},
+		{plan.OpenBSDAltq, plan.Rule{Home: []string{"192.168.1.7"}}, 1, "opened from outside"},
 		{plan.FreeBSD, plan.Rule{Protocol: "tcp", HomePort: ssh}, 1, "NAT may have given"},
 		{plan.FreeBSD, plan.Rule{DSCP: []string{"df"}}, 1, ""},
 		{plan.PfSense, plan.Rule{DSCP: []string{"ef"}}, 0, "words for marks"},
@@ -125,7 +128,7 @@ func TestPartsOfRules(t *testing.T) {
 // for it. Together the guarantees are never more than there is, since HTB would
 // send them all.
 func TestGuaranteesFit(t *testing.T) {
-	for _, platform := range []string{plan.Linux, plan.OpenWrt, plan.OpenBSD, plan.FreeBSD, plan.OPNsense, plan.PfSense} {
+	for _, platform := range []string{plan.Linux, plan.OpenWrt, plan.OpenBSD, plan.OpenBSDAltq, plan.FreeBSD, plan.OPNsense, plan.PfSense} {
 		for _, c := range []struct {
 			voice, bulk float64
 			warned      bool

@@ -157,8 +157,9 @@ func pfPlatform(name string) platform {
 		seedDown:       0.92, seedUp: 0.92, seedAQM: FQCoDel, seedRounds: true, // seed 004: 110 of 120, 11 of 12
 	}
 	if name == OpenBSDAltq {
-		p.aqms, p.classesAsked, p.classesUnasked = []AQM{FIFO}, "", ""
-		p.classesLost = "ALTQ has one short FIFO for everything here; its latency is what all traffic gets"
+		p.aqms, p.classesAsked = []AQM{FIFO}, FIFO
+		p.classesUnasked = "ALTQ has one short FIFO for everything here; its latency is what all traffic gets. pf does not know how a flow behaves, but a rule that names traffic (--rule, --classes) has a queue made for its class"
+		p.classesLost += "; ALTQ has one FIFO for a class, so its flows and machines wait for each other"
 		p.max = math.MaxUint32 // u_int32_t in struct pf_altq
 		p.rates, p.ratesWhy = "at most 4.29 Gbit/s", "ALTQ counts bit/s in 32 bits"
 		// Seed 002: 1 of 1.1 Mbit/s; "typical would be 97 %".

@@ -148,10 +148,14 @@ func (o *OpenBSD) shown() string {
 		}
 		b.WriteString(q.Shown() + "\n" + counters)
 	}
-	for _, line := range o.altq.Shown() {
-		words := strings.Fields(line) // queue NAME on DEVICE …
-		fmt.Fprintf(&b, "queue root_%s on %s bandwidth %s priority 0 {%s}\n%s", words[3], words[3], words[5], words[1], counters)
-		b.WriteString("queue  " + strings.TrimPrefix(line, "queue ") + " \n" + counters)
+	queues := o.altq.Shown()
+	for _, i := range o.altq.Interfaces {
+		fmt.Fprintf(&b, "queue root_%s on %s bandwidth %s priority 0 {%s}\n%s", i.Device, i.Device, i.Bandwidth, strings.Join(i.Queues, ", "), counters)
+		for _, line := range queues {
+			if words := strings.Fields(line); words[3] == i.Device { // queue NAME on DEVICE …
+				b.WriteString("queue  " + strings.TrimPrefix(line, "queue ") + " \n" + counters)
+			}
+		}
 	}
 	return b.String()
 }

@@ -76,9 +76,9 @@ func lines(queues []pfqueue.Queue) []string {
 func (b *Backend) render(p plan.Plan) (text string, shown []string, err error) {
 	if b.Altq {
 		rs, _, err := altq.Render(p)
-		// Without its rules: what no rule assigns goes to the default queue, and a
-		// pass rule could let through what the router's own rules block.
-		rs.Rules = nil
+		// Without its pass rules: what no rule assigns goes to the default queue, and
+		// they could let through what the router's own rules block.
+		rs.Rules = slices.DeleteFunc(rs.Rules, func(r altq.Rule) bool { return !strings.HasPrefix(r.Text, "match ") })
 		return rs.String(), rs.Shown(), err
 	}
 	rs, _, err := pfqueue.Render(p)
@@ -159,6 +159,10 @@ func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
 	others := includedWANs(own)
 	if b.Altq && len(others) > 0 {
 		return &host.PreconditionError{Doing: "shape " + p.WAN, What: "unbloat shapes another WAN here already (" + others[0] + "), and ALTQ's queues have one name for all interfaces", Remedy: "run `unbloat revert` first"}
+	}
+	if b.Altq && p.Classes != nil && altq.Translates(own) {
+		return &host.PreconditionError{Doing: "shape " + p.WAN, What: PfConf + " has translation rules (OpenBSD 4.6 and before), which have to stand behind queues and before the rules that send packets to them",
+			Remedy: "put the line `set require-order no` at its top, or shape without classes (--classes off)"}
 	}
 	found := slices.Clone(live)
 	if rs, err := pfqueue.Parse(own); err == nil && !b.Altq {

@@ -1,12 +1,17 @@
 package openbsd_test
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
+	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
 	"unbloat/internal/host/openbsd"
 	"unbloat/internal/plan"
@@ -42,3 +47,71 @@ func TestContract(t *testing.T) {
 		})
 	}
 }
+
+// TestOldClasses: with ALTQ, too, each class has its queue, which status explains
+// and counts, and which goes as it came. Where pf's order leaves its rules no
+// place, nothing is begun.
+func TestOldClasses(t *testing.T) {
+	p, err := plan.Make(plan.Line{Down: 20 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OpenBSDAltq, WAN: "em0", LAN: "em1"},
+		plan.Wishes{Up: plan.RateWish{Rate: 2e6}, Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := fake.NewOpenBSD(true)
+	b := &openbsd.Backend{Runner: o, Altq: true}
+	e := &apply.Engine{Backend: b, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+	start := o.Text()
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := b.Shapers(t.Context(), "em0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(said) != 10 {
+		t.Fatalf("%d queues, want 4 and what they share for each direction", len(said))
+	}
+	for _, want := range []string{
+		"queue em0_voice on em0 is sure of 600 kbit/s and held to 785 kbit/s, by HFSC with a FIFO of 16 packets (unbloat's), which is up to 247 ms; its packets go first up to 600 kbit/s; it takes",
+		"what leaves em0 is held to 2.00 Mbit/s by ALTQ and shared among em0_voice, em0_interactive, em0_normal, em0_bulk (unbloat's)",
+		"it takes `match out on em0 proto udp from any to any port 5060:5061 queue em0_voice`",
+		"queue em0_normal on em0 is sure of 500 kbit/s and held to 2.00 Mbit/s, by HFSC with a FIFO of 18 packets (unbloat's), which is up to 109 ms; it takes what no rule assigns",
+		"it takes `match in on em1 proto tcp queue ( em1_normal, em1_interactive )`",
+	} {
+		if !slices.ContainsFunc(said, func(s host.Shaped) bool { return strings.Contains(s.Says, want) }) {
+			t.Errorf("%q is not said in\n%+v", want, said)
+		}
+	}
+	for _, s := range said {
+		if s.Queue != "HFSC" && (len(s.Counters) != 1 || s.Counters[0].Packets != 1042 || s.Counters[0].Drops != 3) {
+			t.Errorf("%s counts %+v", s.Says, s.Counters)
+		}
+	}
+	if err := tr.Revert(t.Context()); err != nil || o.Text() != start {
+		t.Errorf("undone: %v\n%s", err, o.Text())
+	}
+	tr.Close()
+
+	o.Files[openbsd.PfConf] = "nat on em0 from em1:network to any -> (em0)\npass all\n"
+	if _, _, err := o.Run(t.Context(), []string{"pfctl", "-f", openbsd.PfConf}, nil); err != nil {
+		t.Fatal(err)
+	}
+	start = o.Text()
+	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err == nil || !strings.Contains(err.Error(), "set require-order no") || o.Text() != start {
+		t.Errorf("between translation rules: %v", err)
+	}
+	o.Files[openbsd.PfConf] = "set require-order no\n" + o.Files[openbsd.PfConf]
+	if tr, err = e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	tr.Close()
+}
+
+// nobody is a dead-man who never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }

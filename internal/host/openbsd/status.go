@@ -34,7 +34,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 	rules := strings.Split(string(out), "\n")
 	ours := b.allOurs(ctx, s)
 	if b.Altq {
-		return altqShapers(s.Live, ours, rules), nil
+		return append(altqRoots(string(shown), ours), altqShapers(s.Live, ours, rules, pfqueue.ParseCounts(string(shown)))...), nil
 	}
 	queues, err := pfqueue.ParseShown(string(shown))
 	if err != nil {
@@ -165,7 +165,7 @@ func assigning(rules []string, name string) (out []string) {
 }
 
 // altqShapers explains the queues of old.
-func altqShapers(live, ours, rules []string) []host.Shaped {
+func altqShapers(live, ours, rules []string, counts map[string]pfqueue.Count) []host.Shaped {
 	out := []host.Shaped{}
 	for _, line := range live {
 		x := host.Shaped{Device: word(line, "on"), Rate: rate(word(line, "bandwidth")), Ours: slices.Contains(ours, line), Counters: []tc.Counters{}}
@@ -175,12 +175,23 @@ func altqShapers(live, ours, rules []string) []host.Shaped {
 		}
 		x.Queue = "HFSC with a FIFO of " + limit + " packets"
 		name := word(line, "queue")
+		if c, ok := counts[name]; ok {
+			x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: name, Bytes: c.Bytes, Packets: c.Packets, Drops: c.Drops, BacklogPkts: c.Waiting})
+		}
 		x.Says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), name, x.Queue, whose(x.Ours))
+		if most := rate(word(line, "upperlimit")); most > 0 { // one of several
+			sure := x.Rate
+			x.Rate = most
+			x.Says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", name, x.Device, sure.Short(), most.Short(), x.Queue, whose(x.Ours))
+		}
 		if n := unit.Size(1514); x.Rate > 0 && limit != "" {
 			var packets int64
 			if _, err := fmt.Sscan(limit, &packets); err == nil {
 				x.Says += fmt.Sprintf(", which is up to %.0f ms", unit.Ms(x.Rate.Time(n*unit.Size(packets))))
 			}
+		}
+		if sure := rate(word(line, "realtime")); sure > 0 {
+			x.Says += "; its packets go first up to " + sure.Short()
 		}
 		if strings.Contains(line, "default") {
 			x.Says += "; it takes what no rule assigns"
@@ -189,6 +200,23 @@ func altqShapers(live, ours, rules []string) []host.Shaped {
 			x.Says += "; it takes `" + r + "`"
 		}
 		out = append(out, x)
+	}
+	return out
+}
+
+// altqRoots explains the queues that pfctl makes itself, where several share one:
+// `queue root_em0 on em0 bandwidth 1Mb priority 0 {a, b}`.
+func altqRoots(shown string, ours []string) []host.Shaped {
+	out := []host.Shaped{}
+	for line := range strings.Lines(shown) {
+		before, after, _ := strings.Cut(line, "{")
+		children := strings.FieldsFunc(strings.TrimSpace(after), func(c rune) bool { return c == ' ' || c == ',' || c == '}' })
+		if name := word(before, "queue"); strings.HasPrefix(name, "root_") && len(children) > 1 {
+			x := host.Shaped{Device: word(before, "on"), Queue: "HFSC", Rate: rate(word(before, "bandwidth")), Counters: []tc.Counters{}}
+			x.Ours = slices.ContainsFunc(ours, func(o string) bool { return word(o, "on") == x.Device })
+			x.Says = fmt.Sprintf("what leaves %s is held to %s by ALTQ and shared among %s (%s)", x.Device, x.Rate.Short(), strings.Join(children, ", "), whose(x.Ours))
+			out = append(out, x)
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 // Package altq renders and parses the ALTQ lines of OpenBSD's old pf.conf(5)
 // (to 5.5) with the HFSC scheduler, as seed 002 uses them: one queue with a
-// FIFO as short as the wished latency. Source: OpenBSD 5.5's pfctl grammar.
+// FIFO as short as the wished latency; or, where rules name traffic, a queue for
+// each class. Source: OpenBSD 5.5's pfctl grammar.
 package altq
 
 import (
@@ -52,7 +53,18 @@ type Queue struct {
 	Qlimit    int // packets; 0: 50
 	Scheduler string
 	Options   []string // between ( and ): default, red, ecn, …
+	Curves    []Curve  // of HFSC, after the options
 	Queues    []string
+}
+
+// A Curve is one of HFSC's service curves: realtime is what a queue gets first
+// of all, linkshare its part among its siblings (its bandwidth unless said),
+// upperlimit what it never exceeds.
+type Curve struct {
+	Name  string // realtime, linkshare or upperlimit
+	First Bandwidth
+	Ms    int // how long First lasts, ms; 0: there is none
+	Then  Bandwidth
 }
 
 // A Rule is a filter line; Queues are those of its `queue`.
@@ -68,13 +80,20 @@ type Ruleset struct {
 	Rules      []Rule
 }
 
-// Render makes seed 002's three lines for each direction of a plan. Notes say
-// what ALTQ cannot express of it.
+// Render makes seed 002's three lines for each direction of a plan; with classes
+// a queue for each and the rules that match what belongs there, which pass and
+// block nothing. Notes say what ALTQ cannot express of it.
 func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
+	var up, down []plan.Share
+	if p.Classes != nil {
+		up, down = p.Classes.Up, p.Classes.Down
+	}
 	for _, d := range []struct {
-		name string
-		s    *plan.Shaper
-	}{{UpQueue, p.Up}, {DownQueue, p.Down}} {
+		name   string
+		s      *plan.Shaper
+		way    plan.Direction
+		shares []plan.Share
+	}{{UpQueue, p.Up, plan.DirectionUp, up}, {DownQueue, p.Down, plan.DirectionDown, down}} {
 		if d.s == nil {
 			continue
 		}
@@ -84,9 +103,20 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 		if d.s.IngressOf != "" {
 			return Ruleset{}, nil, &plan.NoIngressError{Platform: plan.OpenBSDAltq, Side: plan.SideIFB, Why: "ALTQ queues on egress only; shape the download where it leaves towards the LAN"}
 		}
-		rs.Interfaces = append(rs.Interfaces, Interface{Device: d.s.Device, Scheduler: "hfsc", Bandwidth: Bandwidth{Rate: d.s.Rate}, Queues: []string{d.name}})
-		rs.Queues = append(rs.Queues, Queue{Name: d.name, Bandwidth: Bandwidth{Percent: 100}, Priority: -1, Qlimit: d.s.Limit, Scheduler: "hfsc", Options: []string{"default"}})
-		rs.Rules = append(rs.Rules, Rule{Text: "pass out on " + d.s.Device + " keep state queue( " + d.name + " )", Queues: []string{d.name}})
+		on := Interface{Device: d.s.Device, Scheduler: "hfsc", Bandwidth: Bandwidth{Rate: d.s.Rate}}
+		if d.shares != nil {
+			queues := classQueues(*d.s, d.shares)
+			for _, q := range queues {
+				on.Queues = append(on.Queues, q.Name)
+			}
+			rs.Queues = append(rs.Queues, queues...)
+			rs.Rules = append(rs.Rules, matches(d.s.Device, d.way, p.Classes.Rules)...)
+		} else {
+			on.Queues = []string{d.name}
+			rs.Queues = append(rs.Queues, Queue{Name: d.name, Bandwidth: Bandwidth{Percent: 100}, Priority: -1, Qlimit: d.s.Limit, Scheduler: "hfsc", Options: []string{"default"}})
+			rs.Rules = append(rs.Rules, Rule{Text: "pass out on " + d.s.Device + " keep state queue( " + d.name + " )", Queues: []string{d.name}})
+		}
+		rs.Interfaces = append(rs.Interfaces, on)
 		if d.s.StabOverhead() != 0 || d.s.MPU != 0 {
 			notes = append(notes, fmt.Sprintf("%s: ALTQ counts Ethernet frames; an overhead of %d bytes cannot be told", d.name, d.s.Overhead))
 		}
@@ -137,13 +167,26 @@ func (q Queue) String() string {
 	if q.Scheduler != "" {
 		s += " " + q.Scheduler
 	}
-	if len(q.Options) > 0 {
-		s += " ( " + strings.Join(q.Options, " ") + " )"
+	if options := q.options(Bandwidth.String); options != "" {
+		s += " ( " + options + " )"
 	}
 	if len(q.Queues) > 0 {
 		s += " { " + strings.Join(q.Queues, ", ") + " }"
 	}
 	return s
+}
+
+// options writes what stands in brackets, with rates as rate says.
+func (q Queue) options(rate func(Bandwidth) string) string {
+	words := slices.Clone(q.Options)
+	for _, c := range q.Curves {
+		s := rate(c.Then)
+		if c.Ms != 0 {
+			s = fmt.Sprintf("(%s %d %s)", rate(c.First), c.Ms, s)
+		}
+		words = append(words, c.Name+" "+s)
+	}
+	return strings.Join(words, " ")
 }
 
 // String writes the bandwidth, exact to the bit; "" if none is given.
@@ -204,6 +247,11 @@ func (rs Ruleset) Check() error {
 		}
 		if defaults != 1 {
 			return fmt.Errorf("altq on %s: should have one default queue, not %d", i.Device, defaults)
+		}
+		if i.Scheduler == "hfsc" && i.Bandwidth.Rate != 0 {
+			if err := (&admission{Ruleset: rs, rate: i.Bandwidth.Rate}).below(i.Bandwidth.Rate, i.Queues, 0); err != nil {
+				return fmt.Errorf("altq on %s: %w", i.Device, err)
+			}
 		}
 	}
 	for _, r := range rs.Rules {

@@ -3,6 +3,8 @@ package altq
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,9 +15,11 @@ var errSyntax = errors.New("syntax error")
 
 // Parse reads the ALTQ lines and filter rules of an old pf.conf(5). It knows
 // macros and comments, and passes over everything else that pf knows. Like
-// pfctl(8) it wants queueing before filtering.
+// pfctl(8) it wants queueing before translation, and that before filtering, unless
+// it is told otherwise.
 func Parse(text string) (Ruleset, error) {
 	var rs Ruleset
+	section := 0
 	macros := strings.NewReplacer()
 	var pairs []string
 	lines := strings.Split(text, "\n")
@@ -32,7 +36,17 @@ func Parse(text string) (Ruleset, error) {
 			macros = strings.NewReplacer(pairs...)
 			continue
 		}
-		if err := rs.parseLine(line); err != nil {
+		err := rs.parseLine(line)
+		switch next := sectionOf(line); {
+		case err != nil:
+		case anyOrder(line):
+			section = lawless
+		case next != 0 && section > next:
+			err = errOrder()
+		case next != 0 && section != lawless:
+			section = next
+		}
+		if err != nil {
 			return Ruleset{}, fmt.Errorf("pf.conf:%d: %w", i+1, err)
 		}
 	}
@@ -50,26 +64,56 @@ func (rs *Ruleset) parseLine(line string) error {
 	}
 	switch words[0] {
 	case "altq":
-		if len(rs.Rules) > 0 {
-			return errOrder()
-		}
 		i, err := parseInterface(words[1:])
 		rs.Interfaces = append(rs.Interfaces, i)
 		return err
 	case "queue":
-		if len(rs.Rules) > 0 {
-			return errOrder()
-		}
 		q, err := parseQueue(words[1:])
 		rs.Queues = append(rs.Queues, q)
 		return err
 	case "pass", "block", "match":
 		rs.Rules = append(rs.Rules, Rule{Text: line, Queues: assigned(words)})
-	case "set", "table", "include", "anchor", "load", "antispoof", "scrub", "nat", "rdr", "binat", "no", "nat-anchor", "rdr-anchor", "}":
+	case "set", "table", "include", "anchor", "load", "antispoof", "scrub", "nat", "rdr", "binat", "no", "nat-anchor", "rdr-anchor", "binat-anchor", "}":
 	default:
 		return errSyntax
 	}
 	return nil
+}
+
+// Sections of a pf.conf, in pfctl's order. lawless is one whose lines may be in
+// any.
+const (
+	lawless = iota - 1
+	_
+	queueing
+	translation
+	filtering
+)
+
+// sectionOf returns the section a line belongs to; 0: none of these.
+func sectionOf(line string) int {
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return 0
+	}
+	switch words[0] {
+	case "altq", "queue":
+		return queueing
+	case "nat", "rdr", "binat", "nat-anchor", "rdr-anchor", "binat-anchor":
+		return translation
+	case "no":
+		if len(words) > 1 && words[1] != "scrub" {
+			return translation
+		}
+	case "pass", "block", "match", "anchor", "antispoof":
+		return filtering
+	}
+	return 0
+}
+
+// anyOrder reports whether a line tells pfctl(8) to take lines in any order.
+func anyOrder(line string) bool {
+	return strings.Join(strings.Fields(line), " ") == "set require-order no"
 }
 
 func errOrder() error {
@@ -176,7 +220,11 @@ func parseQueue(words []string) (q Queue, err error) {
 				return q, errSyntax
 			}
 			q.Scheduler = word
-			if len(words) > 0 && words[0] == "(" {
+			switch {
+			case len(words) == 0 || words[0] != "(":
+			case word == "hfsc":
+				words, err = q.hfsc(words[1:])
+			default:
 				q.Options, words, err = list(words, "(", ")")
 			}
 		case "{":
@@ -186,6 +234,70 @@ func parseQueue(words []string) (q Queue, err error) {
 		}
 	}
 	return q, err
+}
+
+// hfsc reads the options and curves of HFSC, and returns what follows the bracket.
+func (q *Queue) hfsc(words []string) (rest []string, err error) {
+	for len(words) > 0 && err == nil {
+		word := words[0]
+		words = words[1:]
+		switch word {
+		case ")":
+			if len(q.Options)+len(q.Curves) == 0 {
+				return nil, errSyntax
+			}
+			return words, nil
+		case ",":
+		case "default", "red", "ecn", "rio":
+			q.Options = append(q.Options, word)
+		case "realtime", "linkshare", "upperlimit":
+			c := Curve{Name: word}
+			if slices.ContainsFunc(q.Curves, func(o Curve) bool { return o.Name == word }) {
+				return nil, fmt.Errorf("%s already specified", word)
+			}
+			words, err = c.parse(words)
+			q.Curves = append(q.Curves, c)
+		case "(", "{", "}":
+			return nil, errSyntax
+		default:
+			return nil, fmt.Errorf("unknown hfsc flag %q", word)
+		}
+	}
+	if err == nil {
+		err = errSyntax
+	}
+	return nil, err
+}
+
+// parse reads a rate, or (m1 d m2) with or without commas.
+func (c *Curve) parse(words []string) (rest []string, err error) {
+	if len(words) == 0 || words[0] != "(" {
+		c.Then, rest, err = bandwidth(words)
+		return rest, err
+	}
+	skip := func() {
+		if len(rest) > 0 && rest[0] == "," {
+			rest = rest[1:]
+		}
+	}
+	if c.First, rest, err = bandwidth(words[1:]); err != nil {
+		return rest, err
+	}
+	skip()
+	if c.Ms, rest, err = number(rest, 0, math.MaxInt32, "timing in curve"); err != nil {
+		return rest, err
+	}
+	skip()
+	if c.Then, rest, err = bandwidth(rest); err != nil {
+		return rest, err
+	}
+	if len(rest) == 0 || rest[0] != ")" {
+		return rest, errSyntax
+	}
+	if c.Ms == 0 {
+		c.First = Bandwidth{}
+	}
+	return rest[1:], nil
 }
 
 func number(words []string, least, most int, what string) (int, []string, error) {

@@ -26,8 +26,8 @@ func (rs Ruleset) Shown() []string {
 			if q.Qlimit != 0 && q.Qlimit != defaultQlimit {
 				s += fmt.Sprintf(" qlimit %d", q.Qlimit)
 			}
-			if len(q.Options) > 0 {
-				s += " hfsc( " + strings.Join(q.Options, " ") + " )"
+			if options := q.options(func(b Bandwidth) string { return shownRate(b.of(i.Bandwidth.Rate)) }); options != "" {
+				s += " hfsc( " + options + " )"
 			}
 			out = append(out, s)
 		}
@@ -73,7 +73,7 @@ func Place(text, lines string) string {
 			next = pos + end + 1
 		}
 		line := strings.TrimRight(text[pos:next], "\n")
-		if !continued && laterSection(line) {
+		if !continued && sectionOf(line) > queueing {
 			at = pos
 			break
 		}
@@ -87,15 +87,16 @@ func Place(text, lines string) string {
 	return before + lines + text[at:]
 }
 
-// laterSection reports whether a line belongs to translation or filtering.
-func laterSection(line string) bool {
-	words := strings.Fields(line)
-	if len(words) == 0 {
-		return false
-	}
-	switch words[0] {
-	case "nat", "rdr", "binat", "no", "nat-anchor", "rdr-anchor", "binat-anchor", "pass", "block", "match", "anchor", "antispoof":
-		return words[0] != "no" || len(words) > 1 && words[1] != "scrub"
+// Translates reports whether a pf.conf has translation rules whose order counts
+// (4.6 and before): queues have to stand before them, and match rules behind.
+func Translates(text string) bool {
+	for line := range strings.Lines(text) {
+		if anyOrder(line) {
+			return false
+		}
+		if sectionOf(line) == translation {
+			return true
+		}
 	}
 	return false
 }

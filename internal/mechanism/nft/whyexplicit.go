@@ -19,7 +19,8 @@ const lowDelay = 0x10 >> 2
 // whatever the order is in which its language wants them.
 func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
 	ack := f.Protocol == "tcp" && f.Packet <= ackPacket && p.Platform != plan.ClearOS && p.Platform != plan.PfSense
-	low := p.Platform == plan.OpenBSD && f.DSCP&lowDelay != 0
+	second := p.Platform == plan.OpenBSD || p.Platform == plan.OpenBSDAltq // pf's of a rule
+	low := second && f.DSCP&lowDelay != 0
 	nothing := func(string, string) bool { return false }
 	for i, r := range p.Classes.Rules {
 		if r.Direction != "" && r.Direction != d || !fits(r, i, f, Connection{}, nothing) {
@@ -31,7 +32,7 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
 		if p.Platform == plan.ClearOS && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
 			continue // marked before NAT gives it to a machine
 		}
-		if ack && p.Platform == plan.OpenBSD && (r.Class == plan.Normal || r.Class == plan.Bulk) {
+		if ack && second && (r.Class == plan.Normal || r.Class == plan.Bulk) {
 			return v(plan.Interactive, "an acknowledgement without data of what rule %d names (%s): the second queue of that rule", i+1, r)
 		}
 		if low && (r.Class == plan.Normal || r.Class == plan.Bulk) && (r.Protocol == "" || r.Protocol == "tcp") {

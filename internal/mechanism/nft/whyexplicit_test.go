@@ -16,7 +16,7 @@ func TestDecideExplicit(t *testing.T) {
 		{Class: plan.Bulk, Direction: plan.DirectionUp, Far: []string{"203.0.113.0/24"}},
 		{Class: plan.Interactive, Far: []string{"203.0.113.9"}},
 	}}}
-	for _, platform := range []string{plan.OpenBSD, plan.FreeBSD, plan.OPNsense, plan.ClearOS} {
+	for _, platform := range []string{plan.OpenBSD, plan.OpenBSDAltq, plan.FreeBSD, plan.OPNsense, plan.ClearOS} {
 		facts, err := plan.AssumedFacts(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +28,7 @@ func TestDecideExplicit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		acks := map[string]plan.Class{plan.OpenBSD: plan.Interactive, plan.FreeBSD: plan.Bulk, plan.OPNsense: plan.Bulk, plan.ClearOS: plan.Bulk}[platform]
+		acks := map[string]plan.Class{plan.OpenBSD: plan.Interactive, plan.OpenBSDAltq: plan.Interactive, plan.FreeBSD: plan.Bulk, plan.OPNsense: plan.Bulk, plan.ClearOS: plan.Bulk}[platform]
 		bare := plan.Interactive
 		if platform == plan.ClearOS {
 			bare = plan.Normal
@@ -75,6 +75,7 @@ func TestDecideWhatIsNotWritten(t *testing.T) {
 		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
 		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
 		{plan.FreeBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Bulk},
+		{plan.OpenBSDAltq, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
 		{plan.PfSense, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
 		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Interactive},
 		{plan.OpenBSD, "udp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Normal},

@@ -54,12 +54,17 @@ func classQueues(s plan.Shaper, shares []plan.Share) ([]Queue, error) {
 	return out, nil
 }
 
-// classRules writes the match rules of a direction. A queue belongs to a state,
+// An Assign returns how a match rule says which queues packets of a class take,
+// and their names. In a class that waits, TCP's acknowledgements without data,
+// and what asks for low delay in its TOS, take the queue of first; "": none.
+type Assign func(queue, first string, c plan.Class) (words string, queues []string)
+
+// Matches writes the match rules of a direction. A queue belongs to a state,
 // which the first packet of a connection makes: for what leaves to the home,
 // that is mostly the packet that comes in from there. The last rule that
 // matches wins, so the plan's first one is the last here.
-func classRules(device string, d plan.Direction, rules []plan.Rule) []Rule {
-	w := ruleWriter{device: device, direction: d}
+func Matches(device string, d plan.Direction, rules []plan.Rule, assign Assign) []Rule {
+	w := ruleWriter{device: device, direction: d, assign: assign}
 	w.add(plan.Normal, "proto tcp", "", "", "")
 	w.addPlain(plan.Voice, "inet proto icmp")
 	w.addPlain(plan.Voice, "inet6 proto icmp6")
@@ -75,6 +80,7 @@ func classRules(device string, d plan.Direction, rules []plan.Rule) []Rule {
 type ruleWriter struct {
 	device    string
 	direction plan.Direction
+	assign    Assign
 	out       []Rule
 }
 
@@ -189,16 +195,20 @@ func (w *ruleWriter) line(c plan.Class, way, protocol, from, to, more string) {
 		words = append(words, "from "+orAny(from), "to "+orAny(to))
 	}
 	say("", more)
-	queue := ClassQueue(w.device, c)
-	queues := []string{queue}
-	set := fmt.Sprintf("set ( queue %s, prio %d )", queue, prio(c))
-	if first := ClassQueue(w.device, plan.Interactive); (c == plan.Normal || c == plan.Bulk) && (protocol == "" || strings.Contains(protocol, "tcp")) {
-		// The second is for acknowledgements without data, and low delay in the TOS.
-		set = fmt.Sprintf("set ( queue ( %s, %s ), prio ( %d, %d ) )", queue, first, prio(c), prio(plan.Interactive))
-		queues = append(queues, first)
+	first := ""
+	if (c == plan.Normal || c == plan.Bulk) && (protocol == "" || strings.Contains(protocol, "tcp")) {
+		first = ClassQueue(w.device, plan.Interactive)
 	}
-	words = append(words, set)
-	w.out = append(w.out, Rule{Text: strings.Join(words, " "), Queues: queues})
+	set, queues := w.assign(ClassQueue(w.device, c), first, c)
+	w.out = append(w.out, Rule{Text: strings.Join(append(words, set), " "), Queues: queues})
+}
+
+// setQueue is the Assign of this grammar.
+func setQueue(queue, first string, c plan.Class) (string, []string) {
+	if first == "" {
+		return fmt.Sprintf("set ( queue %s, prio %d )", queue, prio(c)), []string{queue}
+	}
+	return fmt.Sprintf("set ( queue ( %s, %s ), prio ( %d, %d ) )", queue, first, prio(c), prio(plan.Interactive)), []string{queue, first}
 }
 
 func orAny(s string) string {

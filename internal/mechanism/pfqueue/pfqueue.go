@@ -90,7 +90,7 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 			return Ruleset{}, nil, err
 		}
 		rs.Queues = append(rs.Queues, queues...)
-		rs.Rules = append(rs.Rules, classRules(d.s.Device, d.way, p.Classes.Rules)...)
+		rs.Rules = append(rs.Rules, Matches(d.s.Device, d.way, p.Classes.Rules, setQueue)...)
 	}
 	if err := rs.Check(); err != nil {
 		return Ruleset{}, nil, err

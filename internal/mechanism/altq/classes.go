@@ -1,0 +1,152 @@
+package altq
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// mostRealtime is how much of an interface's rate pfctl(8) lets the realtime
+// curves of its queues have together, in per cent.
+const mostRealtime = 80
+
+// The fewest packets that a class's queue holds: a queue of one leaves the line
+// idle, and the classes that go first have many small ones at once (two calls,
+// a page's names, acknowledgements), which a count of full packets would drop.
+const (
+	leastQlimit      = 2
+	leastQlimitFirst = 16
+)
+
+// classQueues makes the queues of one direction that has classes. What a class
+// is sure of is its bandwidth, which is its part when all want theirs; voice and
+// interactive have it as a realtime curve too, so that they need not wait for
+// their turn. Each is a FIFO, as long as the wished latency at the most that
+// the class may send.
+func classQueues(s plan.Shaper, shares []plan.Share) []Queue {
+	parts, first := bandwidths(s.Rate, shares), unit.Rate(0)
+	for i, sh := range shares {
+		if goesFirst(sh.Class) {
+			first += parts[i]
+		}
+	}
+	room := s.Rate / 100 * mostRealtime
+	var out []Queue
+	for i, sh := range shares {
+		most, least := s.Rate, leastQlimit
+		if sh.Limit > 0 {
+			most = min(sh.Limit, s.Rate)
+		}
+		q := Queue{Name: pfqueue.ClassQueue(s.Device, sh.Class), Bandwidth: Bandwidth{Rate: parts[i]}, Priority: -1, Scheduler: "hfsc"}
+		if sh.Class == plan.Normal {
+			q.Options = []string{"default"}
+		}
+		if goesFirst(sh.Class) {
+			sure := parts[i]
+			if first > room {
+				sure = unit.Rate(float64(sure) * float64(room) / float64(first))
+			}
+			q.Curves = append(q.Curves, Curve{Name: "realtime", Then: Bandwidth{Rate: max(sure, unit.BitPerSecond)}})
+			most, least = max(most, sure), leastQlimitFirst
+		}
+		q.Qlimit = min(max(int(math.Ceil(float64(s.Limit)*float64(most)/float64(s.Rate))), least), MaxQlimit)
+		q.Curves = append(q.Curves, Curve{Name: "upperlimit", Then: Bandwidth{Rate: most}})
+		out = append(out, q)
+	}
+	return out
+}
+
+func goesFirst(c plan.Class) bool { return c == plan.Voice || c == plan.Interactive }
+
+// bandwidths returns what each class is sure of: never nothing, which HFSC would
+// take for a queue that has no part, and together never more than there is.
+func bandwidths(rate unit.Rate, shares []plan.Share) []unit.Rate {
+	var out []unit.Rate
+	over := -rate
+	for _, sh := range shares {
+		r := max(sh.Guarantee, min(unit.KbitPerSecond, rate/100))
+		out, over = append(out, r), over+r
+	}
+	if over > 0 {
+		i := slices.Index(out, slices.Max(out))
+		out[i] -= over
+	}
+	return out
+}
+
+// matches writes the match rules of a direction: pf's own of later, with the
+// words for the queues of old.
+func matches(device string, d plan.Direction, rules []plan.Rule) []Rule {
+	var out []Rule
+	for _, r := range pfqueue.Matches(device, d, rules, assign) {
+		out = append(out, Rule(r))
+	}
+	return out
+}
+
+// assign is this grammar's pfqueue.Assign.
+func assign(queue, first string, _ plan.Class) (string, []string) {
+	if first == "" {
+		return "queue " + queue, []string{queue}
+	}
+	return fmt.Sprintf("queue ( %s, %s )", queue, first), []string{queue, first}
+}
+
+// admission checks HFSC's curves on one interface, as pfctl(8)'s
+// eval_pfqueue_hfsc does.
+type admission struct {
+	Ruleset
+	rate     unit.Rate
+	realtime [2]unit.Rate // so far: at first, and later
+}
+
+// below checks the queues below one that has rate.
+func (a *admission) below(rate unit.Rate, names []string, depth int) error {
+	var shared [2]unit.Rate
+	for _, name := range names {
+		q, ok := a.find(name)
+		if !ok || depth > len(a.Queues) {
+			continue
+		}
+		own := q.Bandwidth.of(rate)
+		if own > rate {
+			return fmt.Errorf("bandwidth for %s higher than parent", q.Name)
+		}
+		share := Curve{Then: Bandwidth{Rate: own}}
+		var sure, most Curve
+		for _, c := range q.Curves {
+			*map[string]*Curve{"realtime": &sure, "linkshare": &share, "upperlimit": &most}[c.Name] = c
+		}
+		add(&a.realtime, sure, rate)
+		add(&shared, share, rate)
+		switch room := a.rate / 100 * mostRealtime; {
+		case max(a.realtime[0], a.realtime[1]) > room && sure != Curve{}:
+			return fmt.Errorf("real-time sc exceeds 80%% of the interface bandwidth (%s)", shownRate(room))
+		case max(shared[0], shared[1]) > rate:
+			return errors.New("linkshare sc exceeds parent's sc")
+		case max(most.First.of(rate), most.Then.of(rate)) > a.rate:
+			return errors.New("upper-limit larger than interface bandwidth")
+		case most != Curve{} && sure.Then.of(rate) > most.Then.of(rate):
+			return errors.New("upper-limit sc smaller than real-time sc")
+		}
+		if err := a.below(own, q.Queues, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a curve to a sum: its rate at first, and later.
+func add(sum *[2]unit.Rate, c Curve, parent unit.Rate) {
+	first := c.Then
+	if c.Ms != 0 {
+		first = c.First
+	}
+	sum[0] += first.of(parent)
+	sum[1] += c.Then.of(parent)
+}
