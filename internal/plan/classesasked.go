@@ -33,7 +33,9 @@ func (m *maker) explicitAlone(c *Classes) {
 			switch m.platform.name {
 			case ClearOS:
 				why = "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules"
-			case OpenBSD, OpenBSDAltq:
+			case OpenBSDAltq:
+				why = "knows addresses, not names; no resolver of its time fills pf's tables"
+			case OpenBSD:
 				why = "knows addresses, not names; its unbound was not built to fill pf's tables (--enable-ipset)"
 			}
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):

@@ -71,6 +71,9 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		if weights != strings.Contains(said, "WF2Q+ serves these by weight") || (platform == plan.OpenBSD) != strings.Contains(said, "bytes of every other flow") {
 			t.Errorf("%s: what shares the line is not said, or what does not is:\n%s", platform, said)
 		}
+		if first := voice.First == voice.Guarantee; first != (platform != plan.OpenBSD) {
+			t.Errorf("%s: voice goes first up to %s, and is sure of %s", platform, voice.First, voice.Guarantee)
+		}
 		if len(p.Classes.Rules) != kept || voice.Guarantee != p.UpBps/5 || (bulk.Limit == 0) != weights ||
 			strings.Contains(said, "192.168.1.7\" is left out") && !weights || strings.Contains(said, "limit of bulk is left out") != weights {
 			t.Errorf("%s: %+v\n%s", platform, p.Classes, said)

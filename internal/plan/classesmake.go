@@ -191,7 +191,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 	}
 	m.fit(d, out, s.Rate, asked)
 	for i := range out {
-		if m.platform.weights {
+		if m.platform.weights || s.AQM == FIFO {
 			out[i].First = out[i].Guarantee
 		}
 	}
