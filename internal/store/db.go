@@ -18,8 +18,10 @@ import (
 // How the file says that it is unbloat's: "unbl".
 const applicationID = 0x756e626c
 
-// patience is how long to wait for another process to be done with the file.
-const patience = 10 * time.Second
+// patience is how long to wait for other processes to be done with the file.
+// SQLite keeps no queue of those that wait: beside several that save one result
+// after the other to a slow disk, one may be late by many of them.
+const patience = 30 * time.Second
 
 // migrations lead from an empty file to today's layout; the file's user_version
 // is how many of them it has behind it. They are only ever added to.
