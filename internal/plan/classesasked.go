@@ -156,10 +156,6 @@ func (m *maker) explainFIFOs() {
 			m.plan.Reasons[i].Why += "; each class has a queue of its own, as long as this at the most it may send (voice and interactive 16 packets at least, which are mostly small): only those of one class wait for each other, and longer while others take what they are sure of"
 		}
 	}
-	for i, w := range m.plan.Warnings {
-		m.plan.Warnings[i] = strings.Replace(w, "a full FIFO adds", "a full queue of the normal class adds", 1)
-		m.plan.Warnings[i] = strings.Replace(m.plan.Warnings[i], " for everybody, more than", " for everybody in it, more than", 1)
-	}
 }
 
 // mostReserved is what ClearOS's engine has to give, in per cent: three of its

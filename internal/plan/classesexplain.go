@@ -16,7 +16,7 @@ func (m *maker) explainClasses(c *Classes) {
 	b := c.Behaviour
 	thinned := ""
 	if b.Acks > 0 {
-		thinned = fmt.Sprintf(" (of slow connections up to %d a second; of more, those that tell of no loss are left out, for the next one says the same)", b.Acks)
+		thinned = fmt.Sprintf(" (of slow connections up to %d a second; of more, those that tell of no loss are left out, and every second of the others, for the next one says the same)", b.Acks)
 	}
 	what := map[Class]string{
 		Voice: fmt.Sprintf("small datagrams (up to %s) of flows that stay below %d a second and %s and are answered, until those of one machine together exceed %s down or %s up; DNS and ping, up to %d a second of each machine",

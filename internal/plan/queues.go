@@ -240,7 +240,7 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 	}
 	adds := min(latency, s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
 	if goal := m.goal(); m.wishes.Latency == 0 && adds > goal {
-		m.warning("%s: a full FIFO adds %s for everybody, more than the goal of %s; a shorter one (--latency) leaves the line idle at times", d, ms(adds), ms(goal))
+		m.warning("%s: a full FIFO adds %s for everybody in it, more than the goal of %s; a shorter one (--latency) leaves the line idle at times", d, ms(adds), ms(goal))
 	}
 }
 

@@ -154,7 +154,7 @@ func decideTCP(b plan.Behaviour, d plan.Direction, f Flow, c Connection, in func
 	case f.Packet <= 80:
 		thinned := ""
 		if d == plan.DirectionUp && b.Acks > 0 {
-			thinned = fmt.Sprintf("; of slow connections' beyond %d a second, those that tell of no loss are left out", b.Acks)
+			thinned = fmt.Sprintf("; of slow connections' beyond %d a second, those that tell of no loss are left out, and every second of the others", b.Acks)
 		}
 		return v(plan.Interactive, "an acknowledgement without data (a packet of %s), ahead of the rest of its class%s", f.Packet, thinned)
 	case c.Unread && f.Packet > b.SmallPacket:
