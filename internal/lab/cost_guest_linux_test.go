@@ -17,6 +17,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // costRouter builds router $1 between a home and a far end that drop what they
@@ -76,12 +77,17 @@ func TestForwardInGuest(t *testing.T) {
 		} else {
 			run(costRouter, n)
 			run(costForward, n, map[string]string{costWith: "on", costWithout: "off"}[name])
-			if name == costWithout {
-				withoutRules(t, "/run/cost-"+n+".json")
+			change := withoutRules
+			if name == costWith {
+				change = among(os.Getenv(costOf))
 			}
+			changePlan(t, "/run/cost-"+n+".json", change)
 			run("ip netns exec r$1 "+lab.GuestBinary+" apply --yes --state-dir /run/cost-$1 /run/cost-$1.json", n)
 		}
-		lines[i] = newPackets(os.Getenv(costDatagrams) != "", opened(t, "a"+n, "home"), opened(t, "z"+n, "far"))
+		if os.Getenv(costTins) != "" && name == costWith { // the rules go on, and CAKE does not listen to them
+			run("for d in wan ifb4wan; do ip netns exec r$1 tc qdisc change dev $d root handle b10a: cake besteffort; done", n)
+		}
+		lines[i] = newPackets(os.Getenv(costOf), opened(t, "a"+n, "home"), opened(t, "z"+n, "far"))
 		lines[i].begin(t)
 		lines[i].carry(t) // what a connection needs once
 	}
@@ -121,7 +127,19 @@ func TestForwardInGuest(t *testing.T) {
 }
 
 // withoutRules takes the filters for small packets out of a plan without classes.
-func withoutRules(t *testing.T, file string) {
+func withoutRules(p *plan.Plan) { p.Up.PacketRules, p.Up.Tins = nil, p.Down.Tins }
+
+// among makes the flows what they are to be, slow as they are sent.
+func among(of string) func(p *plan.Plan) {
+	return func(p *plan.Plan) {
+		if b := &p.Classes.Behaviour; of == costQUIC || of == costMix { // busy, heavy, and not so many that they are bulk
+			b.CalmRate, b.HeavyBytes, b.HeavyOfHost = 12*unit.KbitPerSecond, 1500, 1e6
+		}
+	}
+}
+
+// changePlan changes a plan that is in a file.
+func changePlan(t *testing.T, file string, change func(p *plan.Plan)) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +148,7 @@ func withoutRules(t *testing.T, file string) {
 	if err := json.Unmarshal(text, &p); err != nil {
 		t.Fatal(err)
 	}
-	p.Up.PacketRules, p.Up.Tins = nil, p.Down.Tins
+	change(&p)
 	if text, err = json.Marshal(p); err == nil {
 		err = os.WriteFile(file, text, 0o644)
 	}
@@ -166,7 +184,8 @@ func mark(t *testing.T, n int, name string) {
 // packets are those of the connections through one router, made once.
 type packets struct {
 	home, far wire
-	datagrams bool       // they are of UDP
+	of        string     // what they are
+	sent      int        // rounds
 	data      [][]byte   // each connection's full packet
 	rounds    [2][]burst // without acknowledgements, and with
 }
@@ -177,24 +196,32 @@ type burst struct{ homes, fars []message }
 // burstOf is how many connections send at the same time.
 const burstOf = 50
 
-func newPackets(datagrams bool, home, far wire) *packets {
-	p := &packets{home: home, far: far, datagrams: datagrams}
-	for i := range costFlows {
-		of := p.up
-		if i%2 == 1 {
-			of = p.down
+func newPackets(of string, home, far wire) *packets {
+	p := &packets{home: home, far: far, of: of}
+	payloads := func(i int) (data, answer int) {
+		if p.kind(i) == costCalls {
+			return 108, 108
 		}
-		p.data = append(p.data, of(i, ackFlag|pshFlag, costPayload))
+		return costFull, 0
+	}
+	for i := range costFlows {
+		payload, _ := payloads(i)
+		send := p.up
+		if i%2 == 1 {
+			send = p.down
+		}
+		p.data = append(p.data, send(i, ackFlag|pshFlag, payload))
 	}
 	for round := range p.rounds {
 		p.rounds[round] = bursts(func(i int) (h, f [][]byte) {
 			var acks [][]byte
+			_, answer := payloads(i)
 			switch {
 			case round == 0:
 			case i%2 == 0:
-				acks = [][]byte{p.down(i, ackFlag, 0)}
+				acks = [][]byte{p.down(i, ackFlag, answer)}
 			default:
-				acks = [][]byte{p.up(i, ackFlag, 0)}
+				acks = [][]byte{p.up(i, ackFlag, answer)}
 			}
 			if i%2 == 0 {
 				return p.data[i : i+1], acks
@@ -203,6 +230,20 @@ func newPackets(datagrams bool, home, far wire) *packets {
 		})
 	}
 	return p
+}
+
+// kind is what a flow is.
+func (p *packets) kind(i int) string {
+	if p.of != costMix {
+		return p.of
+	}
+	switch i / 2 % 10 {
+	case 0:
+		return costCalls
+	case 1, 2, 3:
+		return costQUIC
+	}
+	return costTCP
 }
 
 // bursts are what of says that each connection sends.
@@ -223,6 +264,17 @@ func (p *packets) begin(t *testing.T) {
 	p.send(t, bursts(func(i int) (h, f [][]byte) { return [][]byte{p.up(i, synFlag, 0)}, nil }))
 	p.send(t, bursts(func(i int) (h, f [][]byte) { return nil, [][]byte{p.down(i, synFlag|ackFlag, 0)} }))
 	p.send(t, bursts(func(i int) (h, f [][]byte) { return [][]byte{p.up(i, ackFlag, 0)}, nil }))
+	if p.of == costTCP {
+		return
+	}
+	for k := range 64 { // so that the rules do not look at all at once
+		p.send(t, bursts(func(i int) (h, f [][]byte) {
+			if p.kind(i) == costTCP || i/2%64 <= k {
+				return nil, nil
+			}
+			return [][]byte{p.up(i, ackFlag, 0)}, [][]byte{p.down(i, ackFlag, 0)}
+		}))
+	}
 }
 
 // carry sends the data and the acknowledgements of one slice.
@@ -236,12 +288,14 @@ func (p *packets) carry(t *testing.T) {
 // Each has its place in its connection, by which the rules choose when to look at it.
 func (p *packets) round(t *testing.T, which int) {
 	p.send(t, p.rounds[which])
-	if p.datagrams {
-		return
-	}
-	for _, f := range p.data {
+	p.sent++
+	for i, f := range p.data {
 		seq := f[14+20+4:]
-		binary.BigEndian.PutUint32(seq, binary.BigEndian.Uint32(seq)+costPayload)
+		if p.kind(i) != costTCP { // a checksum, which is not 0
+			binary.BigEndian.PutUint16(seq[2:], uint16(p.sent*40503+i)|1)
+			continue
+		}
+		binary.BigEndian.PutUint32(seq, binary.BigEndian.Uint32(seq)+costFull)
 	}
 }
 
@@ -261,22 +315,22 @@ const (
 )
 
 func (p *packets) up(i int, flags byte, payload int) []byte {
-	return p.frame([6]byte{2, 0, 0, 0, 1, 1}, [4]byte{192, 168, 9, 2}, [4]byte{198, 51, 100, 2}, uint16(10000+i), 443, flags, payload)
+	return p.frame(p.kind(i), [6]byte{2, 0, 0, 0, 1, 1}, [4]byte{192, 168, 9, 2}, [4]byte{198, 51, 100, 2}, uint16(10000+i), 443, flags, payload)
 }
 
 func (p *packets) down(i int, flags byte, payload int) []byte {
-	return p.frame([6]byte{2, 0, 0, 0, 2, 1}, [4]byte{198, 51, 100, 2}, [4]byte{198, 51, 100, 1}, 443, uint16(10000+i), flags, payload)
+	return p.frame(p.kind(i), [6]byte{2, 0, 0, 0, 2, 1}, [4]byte{198, 51, 100, 2}, [4]byte{198, 51, 100, 1}, 443, uint16(10000+i), flags, payload)
 }
 
 // frame is one packet of TCP with timestamps, as Linux sends them, or one of UDP
 // that is as long.
-func (p *packets) frame(mac [6]byte, src, dst [4]byte, sport, dport uint16, flags byte, payload int) []byte {
+func (p *packets) frame(kind string, mac [6]byte, src, dst [4]byte, sport, dport uint16, flags byte, payload int) []byte {
 	b := make([]byte, 14+20+32+payload)
 	copy(b, mac[:])
 	copy(b[6:], []byte{2, 0, 0, 0, 9, 9, 8, 0})
 	ip := b[14:]
 	ip[0], ip[8], ip[9] = 0x45, 64, unix.IPPROTO_TCP
-	if p.datagrams {
+	if kind != costTCP {
 		ip[9] = unix.IPPROTO_UDP
 	}
 	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
@@ -290,7 +344,7 @@ func (p *packets) frame(mac [6]byte, src, dst [4]byte, sport, dport uint16, flag
 	tcp := ip[20:]
 	binary.BigEndian.PutUint16(tcp, sport)
 	binary.BigEndian.PutUint16(tcp[2:], dport)
-	if p.datagrams {
+	if kind != costTCP {
 		binary.BigEndian.PutUint16(tcp[4:], uint16(len(tcp)))
 		return b
 	}

@@ -16,17 +16,25 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// What the cost of the classes is measured with: costFlows TCP connections of one
+// What the cost of the classes is measured with: costFlows flows of one
 // machine behind NAT, half of them uploads and half downloads. In a slice,
-// costRounds full packets of each and an acknowledgement for every second are sent
+// costRounds packets of each and an answer to every second are sent
 // through one router; a turn is a slice of each router.
 const (
-	costFlows   = 1000
-	costRounds  = 4
-	costPayload = 1448
-	costInside  = "UNBLOAT_COST_TURNS"
-	// costDatagrams has UDP in place of TCP.
-	costDatagrams = "UNBLOAT_COST_DATAGRAMS"
+	costFlows  = 1000
+	costRounds = 4
+	costFull   = 1448 // bytes that a full packet carries
+	costInside = "UNBLOAT_COST_TURNS"
+	costOf     = "UNBLOAT_COST_OF"   // what the flows are
+	costTins   = "UNBLOAT_COST_FLAT" // not empty: CAKE has one tin with the rules too
+)
+
+// What the flows are.
+const (
+	costTCP   = "tcp"   // connections' full packets, and their acknowledgements
+	costCalls = "calls" // 200 bytes of UDP both ways, calm
+	costQUIC  = "quic"  // full packets of UDP and short answers, busy
+	costMix   = "mix"   // of ten six are of TCP, three of QUIC, and one is a call
 )
 
 // costMost is how much of forwarding the rules may take, %.
@@ -44,30 +52,39 @@ const (
 var costRouters = [...]string{costWith, costWithout, costAside, costWithout, costWith}
 
 // BenchmarkClasses is what the classes cost: by how much the processor time that
-// a router takes to forward 1000 connections through CAKE both ways, behind NAT,
-// grows by the rules. The routers have their slices of milliseconds in turns, so what else
-// the machine does meets all alike. It fails where the interval is above costMost.
+// a router takes to forward 1000 flows through CAKE both ways, behind NAT,
+// grows by them: of TCP; of a line as they are mixed; and as if all were of
+// QUIC, or calls. The rules alone are what is left where CAKE has one tin for all.
+// The routers have their slices of milliseconds in turns, so what else
+// the machine does meets all alike. It fails where the interval is above what it may be.
 func BenchmarkClasses(b *testing.B) {
-	c := reportCost(b)
-	if c.lo > costMost {
-		b.Errorf("the rules take %.1f %% (%.1f to %.1f), more than %d", c.more, c.lo, c.hi, costMost)
+	for _, x := range []struct {
+		name, of, flat string
+		most           float64 // %
+	}{
+		{"tcp", costTCP, "", costMost},
+		{"mix-rules-alone", costMix, "1", costMost},
+		{"mix", costMix, "", 40},
+		{"quic", costQUIC, "", 20},
+		{"calls", costCalls, "", 20},
+	} {
+		b.Run(x.name, func(b *testing.B) { reportCost(b, x.most, costOf+"="+x.of, costTins+"="+x.flat) })
 	}
 }
 
-// BenchmarkClassesOfDatagrams is the same for 1000 slow flows of UDP, each of
-// whose packets is metered.
-func BenchmarkClassesOfDatagrams(b *testing.B) { reportCost(b, costDatagrams+"=1") }
-
-func reportCost(b *testing.B, env ...string) (c cost) {
+func reportCost(b *testing.B, most float64, env ...string) {
+	var c cost
 	for b.Loop() {
 		c = measureCost(b, 80, env...)
+	}
+	if c.lo > most {
+		b.Errorf("the rules take %.1f %% (%.1f to %.1f), more than %.0f", c.more, c.lo, c.hi, most)
 	}
 	b.ReportMetric(c.without, "µs/packet-without")
 	b.ReportMetric(c.without*(1+c.more/100), "µs/packet-with")
 	b.ReportMetric(c.more, "%-more")
 	b.ReportMetric(c.lo, "%-more-from")
 	b.ReportMetric(c.hi, "%-more-to")
-	return c
 }
 
 // A cost is what the rules take of the processor.
@@ -110,14 +127,14 @@ func measureCost(t testing.TB, turns int, env ...string) cost {
 			t.Fatalf("%d slices %s, not %d", n, name, want)
 		}
 	}
-	c := costOf(turns, spent)
+	c := compareSlices(turns, spent)
 	t.Logf("the rules take %.1f %% (%.1f to %.1f) of %.2f µs a packet; %d turns in %.0f s", c.more, c.lo, c.hi, c.without, turns, wall.Seconds())
 	return c
 }
 
-// costOf compares the slices of each turn, and takes the median; the interval is
+// compareSlices compares those of each turn, and takes the median; the interval is
 // from turns drawn again.
-func costOf(turns int, spent map[string][]float64) cost {
+func compareSlices(turns int, spent map[string][]float64) cost {
 	var more, without []float64
 	for i := range turns {
 		with := (spent[costWith][2*i] + spent[costWith][2*i+1]) / 2

@@ -15,7 +15,7 @@ const (
 	calmPackets = 160
 	calmRate    = 200 * unit.KbitPerSecond
 	calmOfHost  = 400 * unit.KbitPerSecond // at least; else an eighth of the line
-	smallPacket = 320
+	smallPacket = 511
 	leastFirst  = 16 * unit.KB
 	mostFirst   = 128 * unit.KB
 	leastHeavy  = 512 * unit.KB

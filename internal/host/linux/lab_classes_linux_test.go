@@ -196,7 +196,7 @@ func TestClassesInLab(t *testing.T) {
 	protected := func(when string) {
 		t.Helper()
 		key := strings.NewReplacer(" > ", " . ", ":", " . ", "udp ", "udp . ").Replace(flow)
-		for _, set := range []string{"calm4_up", "calm4_down"} {
+		for _, set := range []string{"looks4_up", "looks4_down"} {
 			if out, err := exec.Command("nft", "get", "element", nft.Family, nft.TableIs, set, "{ "+key+" }").CombinedOutput(); err != nil {
 				t.Errorf("%s: the call is not in %s: %s", when, set, out)
 			}

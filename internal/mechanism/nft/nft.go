@@ -32,8 +32,11 @@ const (
 	MarkShift = 24
 	counted   = 0x10000000 // the connection is counted as a heavy one
 	isBulk    = 0x20000000 // and is bulk: its machine has so many, or it has run long
-	known     = 0x40000000 // a TCP connection past its first bytes
+	known     = 0x40000000 // a TCP connection past its first bytes; one of UDP that is counted as a heavy one
 	metered   = 0x80000000 // its acknowledgements are counted, because there were too many of all
+
+	calmDown = counted // of UDP: its small packets are calm in this direction, and one of many is looked at
+	calmUp   = metered
 )
 
 // A Table is our table as text for `nft -f`. A rendered one is what is wanted,
@@ -167,6 +170,7 @@ func (w *writer) set(name, kind, timeout string, size int) {
 	w.line("size %d", size)
 	w.line("flags dynamic,timeout")
 	w.line("timeout %s", timeout)
+	w.line("gc-interval 5s") // in place of each second: to go through a set costs as much where it is empty
 	w.end()
 }
 

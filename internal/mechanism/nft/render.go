@@ -54,9 +54,11 @@ func (r renderer) byMark(d plan.Direction) bool {
 func (r renderer) direction(d plan.Direction) {
 	r.verdicts(d)
 	r.meters(d)
+	r.datagrams(d)
 	r.protocols(d)
 	r.looks(d)
-	r.w.chain(string(d)+"_class", slices.Concat(r.explicit(d), r.marks(d), r.full(d))...)
+	r.large(d)
+	r.w.chain(string(d)+"_class", slices.Concat(r.explicit(d), r.marks(d), r.unnamed(d))...)
 	if r.byMark(d) { // what the router itself downloads goes through the ifb too
 		r.w.chain("down_own", "type filter hook input priority -149; policy accept;", fmt.Sprintf("iifname %q goto down_class", r.p.WAN))
 	}
@@ -95,26 +97,41 @@ func (r renderer) washed() {
 }
 
 // lookAt are the bits of a TCP sequence number that are 0 while a connection is
-// looked at: for 16 kB of each 128 kB that it sends.
-const lookAt = 0x0001c000
+// looked at: for 2 kB of each 64 kB that it sends. Where TCP has those, UDP has its
+// checksum, by which one packet of 32 is looked at.
+const lookAt = 0x0000f800
 
-// full returns the rules of packets that nobody named. Most packets of a busy
+// unnamed returns the rules of packets that no rule of somebody's names. The next
+// rule costs less than another chain, so those of small datagrams come first: they
+// are looked at by their connection's count, which is dear.
+func (r renderer) unnamed(d plan.Direction) []string {
+	return slices.Concat([]string{
+		fmt.Sprintf("meta length and 0x%08x != 0 goto %s_large", lightMask(r.p.Classes.Behaviour), d),
+		fmt.Sprintf("meta l4proto != udp goto %s_light", d)},
+		r.longer(d, r.p.Classes.Behaviour.SmallPacket),
+		r.unseen(d),
+		[]string{fmt.Sprintf("goto %s_udp", d)})
+}
+
+// longer is the rule of light packets that are longer than n; none where none is.
+func (r renderer) longer(d plan.Direction, n unit.Size) []string {
+	if uint32(n) == ^lightMask(r.p.Classes.Behaviour) {
+		return nil
+	}
+	return []string{fmt.Sprintf("meta length > %d goto %s_full", int64(n), d)}
+}
+
+// large writes the chain of packets that are not light. Most packets of a busy
 // line are full ones of TCP connections past their first bytes: they have their
 // class from the connection's mark alone, and only now and then it is looked
 // again what the connection has carried. A rule that compares bits, or whether
 // something is equal, takes nft a fraction of one that asks for more or less.
-func (r renderer) full(d plan.Direction) []string {
+func (r renderer) large(d plan.Direction) {
 	normal, _ := r.p.Classes.Share(d, plan.Normal)
-	mask, is, then := uint32(known|isBulk), uint32(known), " "+r.verdict(d, normal)
-	if r.byMark(d) { // the mark is the class, and stays what it is
-		mask, is, then = mask|MarkMask, is|uint32(normal.Tin)<<MarkShift, ""
-	}
-	return []string{
-		fmt.Sprintf("meta length and 0x%08x == 0 goto %s_light", lightMask(r.p.Classes.Behaviour), d),
-		fmt.Sprintf("ct mark and 0x%08x == 0x%08x @th,32,32 and 0x%08x != 0%s accept", mask, is, lookAt, then),
+	r.w.chain(string(d)+"_large",
+		r.marked(d, normal, known|isBulk, known, fmt.Sprintf("@th,32,32 and 0x%08x != 0", uint32(lookAt))),
 		fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d),
-		fmt.Sprintf("goto %s_full", d),
-	}
+		fmt.Sprintf("goto %s_full", d))
 }
 
 // lightMask are the bits of a packet's length that only packets have that are
@@ -208,7 +225,8 @@ func (r renderer) meters(d plan.Direction) {
 	r.w.chain(string(d)+"_heavy",
 		fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d),
 		fmt.Sprintf("ct bytes > %d ct mark set ct mark or 0x%08x goto %s_bulk", int64(b.LongBytes), uint32(isBulk), d),
-		fmt.Sprintf("ct mark and 0x%08x == 0 jump %s_count", uint32(counted), d),
+		fmt.Sprintf("meta l4proto udp ct mark and 0x%08x == 0 ct mark set ct mark or 0x%08x jump %s_count", uint32(known), uint32(known), d),
+		fmt.Sprintf("meta l4proto tcp ct mark and 0x%08x == 0 ct mark set ct mark or 0x%08x jump %s_count", uint32(counted), uint32(counted), d),
 		fmt.Sprintf("goto %s_normal", d))
 	r.w.chain(string(d)+"_busy", fmt.Sprintf("meta length < 128 goto %s_acks", d), fmt.Sprintf("goto %s_data", d))
 	for _, f := range families() {
@@ -216,14 +234,14 @@ func (r renderer) meters(d plan.Direction) {
 		set := func(name string) string { return fmt.Sprintf("@%s%s", name, f.n) }
 		most := int64(b.CalmOf(d)) / 8
 		r.w.chain(fmt.Sprintf("%s_calm%s", d, f.n),
-			fmt.Sprintf("%s @crowd%s_%s goto %s_data", home, f.n, d, d),
-			fmt.Sprintf("%s @busy%s_%s goto %s_busy", f.flow(d), f.n, d, d),
-			fmt.Sprintf("update @hosts%s_%s { %s limit rate over %d bytes/second burst %d bytes } update @crowd%s_%s { %s } goto %s_data",
+			fmt.Sprintf("%s @crowd%s_%s goto %s_crowded", home, f.n, d, d),
+			fmt.Sprintf("%s @busy%s_%s goto %s_hasty", f.flow(d), f.n, d, d),
+			fmt.Sprintf("update @hosts%s_%s { %s limit rate over %d bytes/second burst %d bytes } update @crowd%s_%s { %s } goto %s_crowded",
 				f.n, d, home, most, max(most/2, 3000), f.n, d, home, d),
 			fmt.Sprintf("update @calm%s_%s { %s limit rate %d/second burst %d packets limit rate %d bytes/second burst %d bytes } goto %s_is_calm",
 				f.n, d, f.flow(d), b.CalmPackets, b.CalmPackets/2+1, int64(b.CalmRate)/8, max(int64(b.CalmRate)/16, 3000), d),
 			fmt.Sprintf("add @busy%s_%s { %s }", f.n, d, f.flow(d)),
-			fmt.Sprintf("goto %s_busy", d))
+			fmt.Sprintf("goto %s_hasty", d))
 		names := []string{fmt.Sprintf("update %s_%s { %s limit rate %d/second burst %d packets } goto %s_voice", set("names"), d, home, b.Names, b.Names, d),
 			fmt.Sprintf("goto %s_normal", d)}
 		if r.byMark(plan.DirectionDown) && d == plan.DirectionUp && r.shares(plan.DirectionDown) != nil {
@@ -232,14 +250,15 @@ func (r renderer) meters(d plan.Direction) {
 		}
 		r.w.chain(fmt.Sprintf("%s_names%s", d, f.n), names...)
 		r.w.chain(fmt.Sprintf("%s_count%s", d, f.n),
-			fmt.Sprintf("ct mark set ct mark or 0x%08x", uint32(counted)),
 			fmt.Sprintf("update %s { %s limit rate over %d/minute burst %d packets } ct mark set ct mark or 0x%08x", set("heavy"), home, max(b.HeavyOfHost/4, 1), b.HeavyOfHost, uint32(isBulk)))
 		r.w.chain(fmt.Sprintf("%s_partner%s", d, f.n),
 			fmt.Sprintf("update %s { %s . %s limit rate over %d/minute burst %d packets } update %s { %s . %s }", set("partners"), home, homePort, b.Peers, b.Peers, set("swarm"), home, homePort))
 		r.w.chain(fmt.Sprintf("%s_udp%s", d, f.n),
-			fmt.Sprintf("%s . %s %s goto %s_bulk", home, homePort, set("swarm"), d),
+			fmt.Sprintf("%s . %s %s goto %s_swarm", home, homePort, set("swarm"), d),
 			fmt.Sprintf("ct status and seen-reply != seen-reply goto %s_normal", d),
+			fmt.Sprintf("meta length <= %d goto %s_little%s", b.SmallPacket, d, f.n),
 			fmt.Sprintf("goto %s_calm%s", d, f.n))
+		r.little(d, f)
 	}
 	r.jumpFamily(string(d) + "_calm")
 	r.jumpFamily(string(d) + "_names")
@@ -273,10 +292,10 @@ func (r renderer) protocols(d plan.Direction) {
 		fmt.Sprintf("meta l4proto { icmp, ipv6-icmp } goto %s_names", d),
 		fmt.Sprintf("goto %s_normal", d),
 	}
-	r.w.chain(string(d)+"_light", append([]string{
-		"meta length and 0xffffff80 == 0 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto " + acks,
-		fmt.Sprintf("meta length > %d goto %s_full", max(int64(b.SmallPacket), 127), d),
-		fmt.Sprintf("meta l4proto tcp goto %s_small", d)}, rest...)...)
+	r.w.chain(string(d)+"_light", slices.Concat([]string{
+		"meta length and 0xffffff80 == 0 tcp flags & (fin | syn | rst | psh | ack | urg) == ack goto " + acks},
+		r.longer(d, max(b.SmallPacket, 127)),
+		[]string{fmt.Sprintf("meta l4proto tcp goto %s_small", d)}, rest[1:])...)
 	r.w.chain(string(d)+"_other", append([]string{fmt.Sprintf("ct mark and 0x%08x != 0 goto %s_bulk", uint32(isBulk), d)}, rest...)...)
 }
 
@@ -328,6 +347,8 @@ func (r renderer) sets() {
 			r.w.set(fmt.Sprintf("hosts%s_%s", f.n, d), f.addr, "20s", max(n/8, 16))
 			r.w.set(fmt.Sprintf("crowd%s_%s", f.n, d), f.addr, "10s", max(n/8, 16))
 			r.w.set(fmt.Sprintf("names%s_%s", f.n, d), f.addr, "1m", max(n/8, 16))
+			r.w.set(fmt.Sprintf("looks%s_%s", f.n, d), flow, "20s", n)
+			r.w.set(fmt.Sprintf("host_looks%s_%s", f.n, d), f.addr, "20s", max(n/8, 16))
 		}
 		if r.byMark(plan.DirectionDown) && r.shares(plan.DirectionUp) != nil {
 			r.w.set(fmt.Sprintf("asked%s_up", f.n), f.addr, "1m", max(n/8, 16))

@@ -135,7 +135,7 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 			return v(plan.Bulk, "swarm: more than %d partners of this port within a minute", b.Peers)
 		case !c.Answered && c.Known:
 			return v(plan.Normal, "nobody has answered it yet, and protection is earned")
-		case !c.Known && !c.Unread && !slices.ContainsFunc([]string{"calm", "busy"}, func(set string) bool { return in(set+f.n()+"_"+string(d), f.Key()) }):
+		case !c.Known && !c.Unread && !slices.ContainsFunc([]string{"calm", "looks", "busy"}, func(set string) bool { return in(set+f.n()+"_"+string(d), f.Key()) }):
 			return v(plan.Normal, "a flow that is not there: normal until it is answered; then voice, of small packets, while it stays calm (below %d packets and %s a second)", b.CalmPackets, b.CalmRate)
 		}
 		return decideCalm(b, d, f, c, in, v)
