@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/household"
@@ -167,6 +168,9 @@ func newLabShellCommand() *cobra.Command {
 			e, err := lab.ParseEngine(engine)
 			if err != nil {
 				return &exitError{exitUsage, err}
+			}
+			if in, ok := c.InOrStdin().(*os.File); !ok || !term.IsTerminal(in.Fd()) {
+				return usageError("lab shell: standard input is not a terminal, and a prompt needs one; run it in a terminal (over ssh with -t), not behind a pipe")
 			}
 			return labError(lab.Shell(c.Context(), s, e, node))
 		},

@@ -46,6 +46,7 @@ func TestExitCodes(t *testing.T) {
 		{exitDone, []string{"lab", "run", "exact-link", "--engine", "sim", "--quiet"}},
 		{exitUsage, []string{"frobnicate"}},
 		{exitUsage, []string{"lab", "frobnicate"}},
+		{exitUsage, []string{"lab", "shell", "exact-link"}}, // not a terminal
 		{exitUsage, []string{"sim", "frobnicate"}},
 		{exitUsage, []string{"plan", "--down", "30"}},
 		{exitUsage, []string{"plan", "--down", "0mbit", "--up", "1mbit"}},
