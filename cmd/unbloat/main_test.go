@@ -46,6 +46,7 @@ func TestExitCodes(t *testing.T) {
 		{exitDone, []string{"lab", "run", "exact-link", "--engine", "sim", "--quiet"}},
 		{exitUsage, []string{"frobnicate"}},
 		{exitUsage, []string{"lab", "frobnicate"}},
+		{exitUsage, []string{"why", "udp 10.1.0.2:5004 > 203.0.113.9:5004", "--bytes", "-5"}},
 		{exitUsage, []string{"lab", "shell", "exact-link"}}, // not a terminal
 		{exitUsage, []string{"sim", "frobnicate"}},
 		{exitUsage, []string{"plan", "--down", "30"}},

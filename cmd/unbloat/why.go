@@ -34,7 +34,9 @@ func newWhyCommand() *cobra.Command {
 			if err != nil {
 				return usageError("why: %w", err)
 			}
-			flow.Packet = unit.Size(size)
+			if flow.Packet = unit.Size(size); size < 20 || size > 65535 {
+				return usageError("why: --bytes %d: an IP packet has 20 to 65535", size)
+			}
 			if dscp != "" {
 				if flow.DSCP, err = plan.ParseDSCP(dscp); err != nil {
 					return usageError("why: %w", err)
