@@ -12,8 +12,8 @@ func TestManyConnections(t *testing.T) {
 	atMost(t, "loss", ours.Latency.Loss, 0)
 	atLeast(t, "goodput down, of the line", ours.GoodputDownBps/30e6, 0.78)
 	atLeast(t, "goodput up, of the line", ours.GoodputUpBps/5e6, 0.80)
-	// What the tuner finds is as good: with the seeds 1 to 3 5.7 to 6.7 ms, 78.4 %
-	// down, 81.1 % to 81.3 % up.
+	// What the tuner finds is as good: with the seeds 1 to 4 5.8 to 6.6 ms, 78.3 %
+	// down or more, 81.0 % up or more.
 	keptRates(t, cases["tuned"])
 	if !cases["tuned"].Tune.GoalHeld {
 		t.Errorf("tuning did not hold its goal: %s", cases["tuned"].Tune.Reason)
