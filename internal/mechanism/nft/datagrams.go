@@ -50,9 +50,13 @@ func (r renderer) marked(d plan.Direction, s plan.Share, mask, is uint32, match 
 	return fmt.Sprintf("ct mark and 0x%08x == 0x%08x %s%s accept", mask, is, match, then)
 }
 
-// datagrams writes the chains by which connections are looked at packet by packet again.
+// datagrams writes the chains of connections that were found calm, and of those
+// of which every packet is looked at again.
 func (r renderer) datagrams(d plan.Direction) {
 	bit := calmBit(d)
+	r.w.chain(string(d)+"_seen",
+		fmt.Sprintf("ct mark and 0x%08x == 0 ct mark set ct mark or 0x%08x", bit, bit),
+		fmt.Sprintf("goto %s_is_calm", d))
 	for _, x := range [][2]string{{"crowded", "data"}, {"hasty", "busy"}, {"swarm", "bulk"}} {
 		r.w.chain(fmt.Sprintf("%s_%s", d, x[0]),
 			fmt.Sprintf("meta l4proto udp ct mark and 0x%08x != 0 ct mark set ct mark and 0x%08x", bit, ^bit),
@@ -81,9 +85,4 @@ func (r renderer) little(d plan.Direction, f family) {
 			f.n, d, f.flow(d), max(60*b.CalmPackets/lookOf, 1), max((b.CalmPackets/2+1)/lookOf, 3), max(rate, 1), max(rate/2, int64(b.SmallPacket)), to("seen")),
 		fmt.Sprintf("add @busy%s_%s { %s }", f.n, d, f.flow(d)),
 		to("hasty"))
-	if f.n == "4" {
-		r.w.chain(string(d)+"_seen",
-			fmt.Sprintf("ct mark and 0x%08x == 0 ct mark set ct mark or 0x%08x", calmBit(d), calmBit(d)),
-			to("is_calm"))
-	}
 }
