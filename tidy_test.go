@@ -1,7 +1,7 @@
 // Package unbloat_test holds the rules of this repository as tests: which
-// package may know which, what pure packages may touch, how large a file and a
-// function may grow, that everything public is documented, and that every
-// promise of docs/SPECIFICATION.md names a test that exists.
+// package may know which, what pure packages may touch, that everything public is
+// documented, and that every promise of docs/SPECIFICATION.md names a test that
+// exists. Sizes are a reviewer's business: a file is one subject.
 package unbloat_test
 
 import (
@@ -16,14 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
-
-// Limits of size. A file that wants more is two files; the limits are for the
-// reader, not for the compiler.
-const (
-	mostFileLines     = 600
-	mostFunctionLines = 70
-	mostPackageLines  = 4000
 )
 
 // A source is one parsed Go file.
@@ -148,33 +140,6 @@ func TestPurity(t *testing.T) {
 		})
 		if m := global.Find(s.text); m != nil {
 			t.Errorf("%s uses the global source of randomness: %s", s.path, m)
-		}
-	}
-}
-
-func TestSizes(t *testing.T) {
-	set, all := sources(t)
-	packages := map[string]int{}
-	for _, s := range all {
-		lines := strings.Count(string(s.text), "\n")
-		if lines > mostFileLines {
-			t.Errorf("%s has %d lines, more than %d", s.path, lines, mostFileLines)
-		}
-		if s.test() {
-			continue
-		}
-		packages[s.dir] += lines
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok {
-				if n := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; n > mostFunctionLines {
-					t.Errorf("%s: %s has %d lines, more than %d", s.path, f.Name.Name, n, mostFunctionLines)
-				}
-			}
-		}
-	}
-	for dir, n := range packages {
-		if n > mostPackageLines && dir != "cmd/unbloat" {
-			t.Errorf("package %s has %d lines, more than %d", dir, n, mostPackageLines)
 		}
 	}
 }

@@ -1,33 +1,23 @@
 package fake
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"unbloat/internal/platform/fake/verdicts"
 )
 
 // TestDnctlVerdicts runs what the real dnctl and ipfw were given, each on an
 // empty kernel, and expects their exit codes and words.
 func TestDnctlVerdicts(t *testing.T) {
-	f, err := os.Open("testdata/freebsd-dummynet.jsonl")
-	if err != nil {
-		t.Fatal(err)
+	type vector struct {
+		Command string
+		Exit    int
+		Output  []string
 	}
-	defer f.Close()
-	n := 0
-	for s := bufio.NewScanner(f); s.Scan(); n++ {
-		var v struct {
-			Command string
-			Exit    int
-			Output  []string
-		}
-		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
-			t.Fatal(err)
-		}
+	verdicts.Each(t, "freebsd-dummynet.jsonl", func(t *testing.T, _ int, v vector) {
 		var d Dnctl
 		exit, out := d.Run(strings.Fields(v.Command))
 		if len(v.Output) == 4 { // the vectors keep four lines
@@ -36,8 +26,5 @@ func TestDnctlVerdicts(t *testing.T) {
 		if diff := cmp.Diff(v.Output, out); diff != "" || exit != v.Exit {
 			t.Errorf("%s\nexit %d, want %d\n-real +fake:\n%s", v.Command, exit, v.Exit, diff)
 		}
-	}
-	if n != 37 {
-		t.Errorf("%d vectors, want 37", n)
-	}
+	})
 }

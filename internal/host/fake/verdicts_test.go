@@ -1,46 +1,25 @@
 package fake
 
 import (
-	"bufio"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-// vectors calls f with each line of a file of verdicts.
-func vectors(t *testing.T, file string, want int, f func(line []byte)) {
-	t.Helper()
-	in, err := os.Open("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	n := 0
-	s := bufio.NewScanner(in)
-	for s.Buffer(nil, 1<<20); s.Scan(); n++ {
-		f(s.Bytes())
-	}
-	if n != want {
-		t.Errorf("%s: %d vectors, want %d", file, n, want)
-	}
-}
+	"unbloat/internal/platform/fake/verdicts"
+)
 
 // TestPfctlVerdicts gives the fake what the real pfctl was given.
 func TestPfctlVerdicts(t *testing.T) {
-	vectors(t, "openbsd-pf.jsonl", 41, func(line []byte) {
-		var v struct {
-			Config   string
-			Accepted bool
-			Message  []string
-		}
-		if err := json.Unmarshal(line, &v); err != nil {
-			t.Fatal(err)
-		}
+	type vector struct {
+		Config   string
+		Accepted bool
+		Message  []string
+	}
+	verdicts.Each(t, "openbsd-pf.jsonl", func(t *testing.T, _ int, v vector) {
 		o := NewOpenBSD(false)
 		o.Files["/etc/test.conf"] = v.Config + "\n"
 		_, errOut, err := o.Run(t.Context(), []string{"pfctl", "-nf", "/etc/test.conf"}, nil)
@@ -59,18 +38,15 @@ func TestPfctlVerdicts(t *testing.T) {
 // TestRESTVerdicts gives the fake what the real controller was given, and
 // compares answers and what the template makes of it.
 func TestRESTVerdicts(t *testing.T) {
-	vectors(t, "opnsense-api.jsonl", 30, func(line []byte) {
-		var v struct {
-			Case  string
-			Calls []struct {
-				Path string
-				Body json.RawMessage
-			}
-			Output []string
+	type vector struct {
+		Case  string
+		Calls []struct {
+			Path string
+			Body json.RawMessage
 		}
-		if err := json.Unmarshal(line, &v); err != nil {
-			t.Fatal(err)
-		}
+		Output []string
+	}
+	verdicts.Each(t, "opnsense-api.jsonl", func(t *testing.T, _ int, v vector) {
 		o := NewOPNsense()
 		o.Saved["pipe"] = map[string]map[string]string{}
 		uuids := []string{}
