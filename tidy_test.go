@@ -77,7 +77,7 @@ func below() map[string][]string {
 		"internal/mechanism": {"unit", "internal/plan", "internal/mechanism"},
 		"internal/verdict":   {"unit", "internal/probe"},
 		"internal/netio":     {"unit", "internal/probe"},
-		"internal/host":      {"unit", "internal/plan", "internal/mechanism", "internal/host"},
+		"internal/host":      {"unit", "aqm", "internal/plan", "internal/mechanism", "internal/host"},
 		"internal/apply":     {"unit", "internal/plan", "internal/host", "internal/apply"},
 		"internal/path":      {"unit", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":    {"internal/verdict", "internal/path"},

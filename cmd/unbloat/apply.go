@@ -13,7 +13,6 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/remote"
@@ -21,7 +20,7 @@ import (
 )
 
 // defaultStateDir is emptied by a reboot, as the kernel's queues are.
-const defaultStateDir = "/run/unbloat"
+const defaultStateDir = host.VolatileDir
 
 // routerFlags are what the commands that change the router have in common.
 type routerFlags struct {
@@ -48,23 +47,23 @@ func (f *routerFlags) register(c *cobra.Command) {
 	fs.BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
 }
 
-// engine returns the transaction engine for this machine.
-func (f *routerFlags) engine() (*apply.Engine, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program's own path, for its guard: %w", err)
+// engine returns the transaction engine of a router.
+func (f *routerFlags) engine(d *host.Driver, r host.Runner, api bool) (*apply.Engine, error) {
+	o := f.options(r, api)
+	if o.Exe == "" {
+		return nil, errors.New("find this program's own path, for its guard: the system does not tell it; is /proc there?")
 	}
-	return &apply.Engine{
-		Backend: &linux.Backend{Runner: host.Local{}, Replace: f.replace, Preview: f.preview},
-		Runner:  host.Local{},
-		Dir:     f.stateDir,
-		Guard:   []string{exe, "guard", "--state-dir", f.stateDir},
-	}, nil
+	b, err := d.Backend(o)
+	if err != nil {
+		return nil, err
+	}
+	return &apply.Engine{Backend: b, Runner: r, Dir: f.stateDir, Guard: []string{o.Exe, "guard", "--state-dir", f.stateDir}}, nil
 }
 
-func (f *routerFlags) keeper() (linux.Keeper, error) {
-	exe, err := os.Executable()
-	return linux.Keeper{Root: f.root, Exe: exe, Runner: host.Local{}}, err
+// options are what a driver wants to know to change a router.
+func (f *routerFlags) options(r host.Runner, api bool) host.Options {
+	exe, _ := os.Executable() // "": engine refuses
+	return host.Options{Runner: r, API: api, Replace: f.replace, Preview: f.preview, Remote: f.router != "", Exe: exe, Root: f.root}
 }
 
 // changeError gives an error of a change its exit code.
@@ -76,7 +75,7 @@ func changeError(err error) error {
 		busy    *apply.BusyError
 		noAQM   *plan.UnsupportedAQMError
 		noIn    *plan.NoIngressError
-		input   *linux.InputError
+		input   *host.InputError
 		address *remote.AddressError
 		field   *plan.FieldError
 		swapped *plan.SwappedError
@@ -204,7 +203,7 @@ func (f *applyFlags) checkSource(args []string) error {
 
 // keep commits the transaction, and before that makes it last if asked to: what
 // fails then is still undone.
-func (f *applyFlags) keep(ctx context.Context, k keeper, t *apply.Transaction, p plan.Plan) error {
+func (f *applyFlags) keep(ctx context.Context, k host.Keeper, t *apply.Transaction, p plan.Plan) error {
 	if f.persist {
 		if err := k.Keep(ctx, p); err != nil {
 			return errors.Join(err, t.Revert(context.WithoutCancel(ctx)))

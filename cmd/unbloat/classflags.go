@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -75,7 +74,9 @@ func (r *router) names(ctx context.Context, w plan.ClassWishes, facts *plan.Fact
 	for _, rule := range w.Rules {
 		for _, h := range rule.Home {
 			if kind, _ := plan.KindOfHost(h); kind == plan.HostName {
-				facts.Hosts = linux.Hosts(ctx, r.runner)
+				if r.driver.Classes != nil {
+					facts.Hosts = r.driver.Classes.Hosts(ctx, r.runner)
+				}
 				return
 			}
 		}

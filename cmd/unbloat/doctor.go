@@ -59,7 +59,7 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 		wan = r.defaultWAN(ctx)
 	}
 	report, err := doctor.Examine(ctx, doctor.Config{
-		Runner: r.runner, Platform: r.platform, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
+		Runner: r.runner, Platform: r.driver.Name(), WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
 		LinkLayer: plan.LinkLayer(f.linkLayer), Now: time.Now(), Far: f.router != "",
 		Shapers: func(ctx context.Context) ([]host.Shaped, error) { return r.shapers(ctx, wan) },
 		LostClasses: func(ctx context.Context) []string {

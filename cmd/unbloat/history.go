@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/apply"
 	"unbloat/internal/host"
 	"unbloat/internal/netio"
 	"unbloat/internal/path"
@@ -124,11 +125,8 @@ func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) err
 		at.iface = interfaceTo(ctx, r.Server)
 	}
 	if at.plan == nil && at.stateDir != "" && at.iface != "" {
-		e := routerFlags{stateDir: at.stateDir}
-		if engine, err := e.engine(); err == nil {
-			if rec, err := engine.Record(at.iface); err == nil && rec != nil {
-				at.plan = &rec.Plan
-			}
+		if rec, err := (&apply.Engine{Dir: at.stateDir}).Record(at.iface); err == nil && rec != nil {
+			at.plan = &rec.Plan
 		}
 	}
 	if at.plan != nil {

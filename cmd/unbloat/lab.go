@@ -15,7 +15,7 @@ import (
 
 	"unbloat/internal/household"
 	"unbloat/internal/lab"
-	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
 	"unbloat/scenarios"
@@ -107,8 +107,8 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 	case f.platform == "":
 	case engine != lab.Sim:
 		return usageError("--for %s: the lab's routers are Linux; add --engine sim", f.platform)
-	case !slices.Contains(plan.Platforms(), f.platform):
-		return usageError("--for %s: that platform is unknown; use one of %s", f.platform, strings.Join(plan.Platforms(), ", "))
+	case !slices.Contains(all.Names(), f.platform):
+		return usageError("--for %s: that platform is unknown; use one of %s", f.platform, strings.Join(all.Names(), ", "))
 	}
 	if f.seed == 0 {
 		return &exitError{exitUsage, errors.New("--seed: a seed is a number from 1")}

@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
 	"unbloat/internal/measure"
 	"unbloat/internal/paste"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
 	"unbloat/internal/verdict"
@@ -54,7 +56,7 @@ below, and "unbloat tune" finds the best. --shape-down and --shape-up wish for
 a rate (950kbit) or a share of the measured one (97%). Without --aqm the best
 that the platform has is chosen.
 
-Platforms: ` + strings.Join(plan.Platforms(), ", ") + `.`,
+Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 		Example: `  unbloat plan --down 30mbit --up 5mbit
   unbloat plan --result before.json --for openwrt --wan pppoe-wan --link-layer ptm
   unbloat plan --down 120mbit --up 12mbit --for openbsd --wan em0 --lan em1
@@ -80,7 +82,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
 	fs.IntVar(&f.line.MPU, "mpu", 0, "least bytes that a packet occupies on the line")
-	fs.StringVar(&f.platform, "for", plan.Linux, "platform of the router")
+	fs.StringVar(&f.platform, "for", linux.Name, "platform of the router")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
@@ -212,7 +214,7 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 // facts are those of the router, if it can be asked, or what is usual.
 func (f *planFlags) facts(c *cobra.Command) (plan.Facts, error) {
 	if f.where.router == "" {
-		return plan.AssumedFacts(f.platform, f.wan, f.lan)
+		return all.Assume(f.platform, f.wan, f.lan)
 	}
 	at := routerFlags{whereFlags: f.where, stateDir: defaultStateDir, preview: true}
 	if c.Flags().Changed("for") {

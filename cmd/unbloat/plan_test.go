@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -114,7 +115,7 @@ func TestPlanFromResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.Parse([]byte(out))
+	p, err := plan.Parse([]byte(out), all.Language)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
-	"unbloat/internal/plan"
 )
 
 // onStage names the socket behind which a fake router answers. With it, this
@@ -151,11 +150,11 @@ func TestPlatforms(t *testing.T) {
 		platform, wan, lan string
 		make               func(t *testing.T) *stage
 	}{
-		{plan.OpenBSD, "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(false); return newStage(t, f.Machine, f, f.Text) }},
-		{plan.OpenBSDAltq, "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(true); return newStage(t, f.Machine, f, f.Text) }},
-		{plan.FreeBSD, "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
-		{plan.PfSense, "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
-		{plan.ClearOS, "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
+		{"openbsd", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(false); return newStage(t, f.Machine, f, f.Text) }},
+		{"openbsd-altq", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(true); return newStage(t, f.Machine, f, f.Text) }},
+		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
+		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
+		{"clearos", "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
 	} {
 		t.Run(c.platform, func(t *testing.T) {
 			s := c.make(t)
@@ -197,7 +196,7 @@ func TestPlatforms(t *testing.T) {
 			if out := done(exitPrecondition, "revert"); !strings.Contains(out, "name the interface with --wan") {
 				t.Errorf("with no record and no default route: %s", out)
 			}
-			if c.platform != plan.OpenBSD && c.platform != plan.PfSense { // the guard is one for all
+			if c.platform != "openbsd" && c.platform != "pfsense" { // the guard is one for all
 				return
 			}
 			out, code := s.run(t, "apply", file, "--confirm", "1s", "--for", c.platform)

@@ -11,7 +11,6 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/prove"
@@ -119,11 +118,13 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 		return err
 	}
 	ctx := c.Context()
-	engine, err := f.engine()
+	router, err := f.open(ctx)
 	if err != nil {
-		return err
+		return changeError(err)
 	}
-	facts, err := linux.Detect(ctx, host.Local{}, f.wan, f.lan)
+	defer router.Close()
+	engine := router.engine
+	facts, err := router.facts(ctx, f.wan, f.lan)
 	if err != nil {
 		return changeError(err)
 	}

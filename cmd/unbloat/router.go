@@ -13,14 +13,8 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
-	"unbloat/internal/host/clearos"
-	"unbloat/internal/host/freebsd"
-	"unbloat/internal/host/linux"
-	"unbloat/internal/host/openbsd"
-	"unbloat/internal/host/openwrt"
-	"unbloat/internal/host/opnsense"
-	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/remote"
 )
 
@@ -68,51 +62,23 @@ func (f *whereFlags) argv() []string {
 	return out
 }
 
-// A keeper makes a plan last over a reboot.
-type keeper interface {
-	Keep(ctx context.Context, p plan.Plan) error
-	Forget(ctx context.Context) (done bool, err error)
-	Kept() bool
-}
-
-// lasting is a platform whose settings last by themselves.
-type lasting struct{}
-
-func (lasting) Keep(context.Context, plan.Plan) error         { return nil }
-func (lasting) Forget(context.Context) (done bool, err error) { return false, nil }
-func (lasting) Kept() bool                                    { return false }
-
-// fleeting is a Linux router elsewhere, on which no program of ours is left.
-type fleeting struct{ lasting }
-
-func (fleeting) Keep(context.Context, plan.Plan) error {
-	return &host.PreconditionError{Doing: "keep the plan over a reboot", What: "it would take this program on the router",
-		Remedy: "install it there and run `unbloat apply --yes --persist` there, or leave out --persist"}
-}
-
-// shapers is what a backend explains of a router.
-type shapers interface {
-	Shapers(ctx context.Context, wan string) ([]host.Shaped, error)
-}
-
 // A router is one router as the commands see it.
 type router struct {
-	platform string // of its backend: an OpenWrt shaped by tc is linux
-	runner   host.Runner
-	engine   *apply.Engine
-	keeper   keeper
-	wan, lan string // what interfaces are called where nobody says so
-	far      bool   // the guard is on this machine, the router is not
-	Close    func()
+	driver *host.Driver // that of an OpenWrt shaped by tc is Linux's
+	runner host.Runner
+	engine *apply.Engine
+	keeper host.Keeper
+	far    bool // the guard is on this machine, the router is not
+	Close  func()
 }
 
 // open reaches the router that the flags name.
 func (f *routerFlags) open(ctx context.Context) (*router, error) {
 	r := &router{runner: host.Local{}, Close: func() {}}
-	switch {
-	case strings.HasPrefix(f.router, "opnsense+https://"):
-		return f.openREST(ctx)
-	case f.router != "":
+	if d := byScheme(f.router); d != nil {
+		return f.openREST(ctx, d)
+	}
+	if f.router != "" {
 		ssh, err := f.dial(ctx, f.router)
 		if err != nil {
 			return nil, err
@@ -123,18 +89,34 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		r.Close()
 		return nil, usageError("--guard goes with --router opnsense+https://…; over SSH the guard is on the router anyway")
 	}
-	r.platform = f.platform
-	if r.platform == "" {
-		r.platform = host.Platform(ctx, r.runner)
+	if f.platform == "" {
+		r.driver = all.Detect(ctx, r.runner)
+	} else {
+		d, err := all.Find(f.platform)
+		if err != nil {
+			r.Close()
+			return nil, usageError("--for %w", err)
+		}
+		r.driver = d
 	}
-	if r.platform == plan.OpenWrt && f.ownTC {
-		r.platform = plan.Linux
+	if f.ownTC && r.driver.OwnTC != nil {
+		r.driver = r.driver.OwnTC()
 	}
-	if err := f.outfit(r); err != nil {
+	if err := f.configure(r, false); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// byScheme returns the driver whose API is at an address; nil if it is none's.
+func byScheme(address string) *host.Driver {
+	for _, d := range all.Drivers() {
+		if d.Scheme != "" && strings.HasPrefix(address, d.Scheme+"://") {
+			return d
+		}
+	}
+	return nil
 }
 
 // dial reaches a shell at an address.
@@ -153,42 +135,20 @@ func (f *whereFlags) dial(ctx context.Context, address string) (*remote.SSH, err
 	return remote.DialSSH(ctx, t, o)
 }
 
-// outfit gives the router its backend, its keeper, and what undoes a change.
-func (f *routerFlags) outfit(r *router) error {
-	engine, err := f.engine()
+// configure gives the router its backend, its keeper, and what undoes a change.
+// api says that the runner reaches the platform's API, not a shell.
+func (f *routerFlags) configure(r *router, api bool) error {
+	engine, err := f.engine(r.driver, r.runner, api)
 	if err != nil {
 		return err
 	}
-	r.engine, r.keeper = engine, lasting{}
-	engine.Runner, engine.Dir = r.runner, f.journalDir(r)
+	r.engine, r.keeper = engine, host.Lasting{}
+	engine.Dir = f.journalDir(r)
 	engine.Guard = f.guard(r)
-	switch r.platform {
-	case plan.Linux:
-		engine.Backend = &linux.Backend{Runner: r.runner, Replace: f.replace, Preview: f.preview}
-		r.keeper = fleeting{}
-		if f.ownTC {
-			r.keeper = openwrt.Keeper{Runner: r.runner}
-		} else if f.router == "" {
-			if r.keeper, err = f.keeper(); err != nil {
-				return err
-			}
-		}
-	case plan.OpenWrt:
-		engine.Backend = &openwrt.Backend{Runner: r.runner}
-	case plan.ClearOS:
-		engine.Backend = &clearos.Backend{Runner: r.runner}
-	case plan.OpenBSD, plan.OpenBSDAltq:
-		engine.Backend = &openbsd.Backend{Runner: r.runner, Altq: r.platform == plan.OpenBSDAltq}
-	case plan.FreeBSD:
-		engine.Backend = &freebsd.Backend{Runner: r.runner}
-	case plan.OPNsense:
-		return &host.PreconditionError{Doing: "change an OPNsense router", What: "its settings belong to its own API", Remedy: "reach it with --router opnsense+https://HOST"}
-	case plan.PfSense:
-		engine.Backend = &pfsense.Backend{Runner: r.runner}
-	default:
-		return usageError("--for %s: there is no such platform; use one of %s", r.platform, strings.Join(plan.Platforms(), ", "))
+	if r.driver.Keeper != nil {
+		r.keeper = r.driver.Keeper(f.options(r.runner, api))
 	}
-	if f.router != "" {
+	if f.router != "" && !api {
 		if b, ok := engine.Backend.(remote.Restorer); ok {
 			engine.Deadman = &remote.Deadman{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
 		}
@@ -199,7 +159,7 @@ func (f *routerFlags) outfit(r *router) error {
 // guard is the command that undoes a change of this router.
 func (f *routerFlags) guard(r *router) []string {
 	same := f.whereFlags
-	same.platform = r.platform
+	same.platform = r.driver.Name()
 	return append([]string{r.engine.Guard[0], "guard", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
 }
 
@@ -221,19 +181,16 @@ func (f *routerFlags) journalDir(r *router) string {
 		}
 		return filepath.Join(base, "unbloat", name)
 	}
-	switch {
-	case f.stateDir != defaultStateDir || r.platform == plan.Linux:
+	if f.stateDir != defaultStateDir {
 		return f.stateDir
-	case r.platform == plan.OpenWrt:
-		return "/etc/unbloat/state"
 	}
-	return "/var/db/unbloat"
+	return r.driver.StateDir
 }
 
-// openREST reaches an OPNsense router's API.
-func (f *routerFlags) openREST(ctx context.Context) (*router, error) {
-	if f.platform != "" && f.platform != plan.OPNsense {
-		return nil, usageError("--for %s: what answers at opnsense+https:// is opnsense", f.platform)
+// openREST reaches the API of a router.
+func (f *routerFlags) openREST(ctx context.Context, d *host.Driver) (*router, error) {
+	if f.platform != "" && f.platform != d.Name() {
+		return nil, usageError("--for %s: what answers at %s:// is %s", f.platform, d.Scheme, d.Name())
 	}
 	key, secret, err := apiKey(f.apiKeyFile)
 	if err != nil {
@@ -243,13 +200,14 @@ func (f *routerFlags) openREST(ctx context.Context) (*router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &router{platform: plan.OPNsense, runner: api, keeper: lasting{}, wan: "wan", lan: "lan", far: true, Close: func() {}}
-	if r.engine, err = f.engine(); err != nil {
+	r := &router{driver: d, runner: api, far: true, Close: func() {}}
+	if err := f.configure(r, true); err != nil {
 		return nil, err
 	}
-	backend := &opnsense.Backend{Runner: api}
-	r.engine.Backend, r.engine.Runner, r.engine.Dir = backend, api, f.journalDir(r)
-	r.engine.Guard = f.guard(r)
+	backend, ok := r.engine.Backend.(remote.Restorer)
+	if !ok {
+		return r, nil
+	}
 	at := f.guardAt
 	if at == "" {
 		at = guardOf(r.engine)
@@ -305,58 +263,24 @@ func apiKey(path string) (key, secret string, err error) {
 
 // facts are what plan.Make wants to know of the router.
 func (r *router) facts(ctx context.Context, wan, lan string) (plan.Facts, error) {
-	switch r.platform {
-	case plan.Linux, plan.OpenWrt, plan.ClearOS:
-		f, err := linux.Detect(ctx, r.runner, wan, lan)
-		f.Platform = r.platform
-		return f, err
-	}
-	if wan == "" {
-		if wan = r.defaultWAN(ctx); wan == "" {
-			return plan.Facts{}, &host.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
-		}
-	}
-	if lan == "" {
-		lan = r.lan
-	}
-	return plan.Facts{Platform: r.platform, WAN: wan, LAN: lan}, nil
+	return r.driver.Facts(ctx, r.runner, wan, lan)
 }
 
 // defaultWAN is the interface of the default route, "" if there is none.
-func (r *router) defaultWAN(ctx context.Context) string {
-	switch r.platform {
-	case plan.Linux, plan.OpenWrt, plan.ClearOS:
-		return linux.DefaultWAN(ctx, r.runner)
-	case plan.OPNsense:
-		return r.wan
-	}
-	out, err := host.Output(ctx, r.runner, "route", "-n", "get", "default")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(out)) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name == "interface" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
+func (r *router) defaultWAN(ctx context.Context) string { return r.driver.DefaultWAN(ctx, r.runner) }
 
 // shapers explains what shapes on the router, whoever made it.
 func (r *router) shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
-	if b, ok := r.engine.Backend.(shapers); ok {
-		if wan == "" {
-			wan = r.defaultWAN(ctx)
-		}
-		return b.Shapers(ctx, wan)
+	if wan == "" {
+		wan = r.defaultWAN(ctx)
 	}
-	return linux.Shapers(ctx, r.runner)
+	return r.engine.Backend.(host.Shaper).Shapers(ctx, wan)
 }
 
 // ownedPlans finds what is ours without a record of it.
 func (r *router) ownedPlans(ctx context.Context, wan string) ([]plan.Plan, error) {
-	if r.platform == plan.Linux {
-		return linux.OwnedPlans(ctx, r.runner)
+	if r.driver.Owned != nil {
+		return r.driver.Owned(ctx, r.runner)
 	}
 	if wan == "" {
 		wan = r.defaultWAN(ctx)
@@ -364,5 +288,5 @@ func (r *router) ownedPlans(ctx context.Context, wan string) ([]plan.Plan, error
 	if wan == "" {
 		return nil, &host.PreconditionError{Doing: "find what to undo", What: "there is no record of a change, and no default route", Remedy: "name the interface with --wan"}
 	}
-	return []plan.Plan{{Schema: plan.Schema, Platform: r.platform, WAN: wan}}, nil
+	return []plan.Plan{{Schema: plan.Schema, Platform: r.driver.Name(), WAN: wan}}, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -33,7 +32,7 @@ type routerStatus struct {
 	// direction and what they are: "up calm", "down busy".
 	Flows map[string]map[string]int `json:"flows,omitempty"`
 	// Machines is what each machine's connections have carried, by class.
-	Machines []linux.Traffic `json:"machines,omitempty"`
+	Machines []host.Traffic `json:"machines,omitempty"`
 }
 
 // A pendingState is a change that waits for confirmation.
@@ -84,7 +83,7 @@ func newStatusCommand() *cobra.Command {
 }
 
 func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*routerStatus, error) {
-	s := &routerStatus{Schema: "unbloat.status/1", Platform: r.platform, Pending: []pendingState{}, Committed: []keptState{}}
+	s := &routerStatus{Schema: "unbloat.status/1", Platform: r.driver.Name(), Pending: []pendingState{}, Committed: []keptState{}}
 	var err error
 	if s.Shapers, err = r.shapers(ctx, wan); err != nil {
 		return nil, err
@@ -99,14 +98,14 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		}
 	}
 	s.AtBoot = r.keeper.Kept()
-	if (r.platform == plan.Linux || r.platform == plan.OpenWrt) && s.classed() {
-		s.Flows = linux.Flows(ctx, r.runner)
+	if known := r.driver.Classes; known != nil && s.classed() {
+		s.Flows = known.Flows(ctx, r.runner)
 		for _, p := range s.plans() {
 			if p.Classes != nil {
 				if lost := r.lostClasses(ctx, p); len(lost) > 0 {
 					s.LostClasses = map[string][]string{p.WAN: lost}
 				}
-				s.Machines = linux.Machines(ctx, r.runner, p)
+				s.Machines = known.Machines(ctx, r.runner, p)
 				break
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/host"
 	"unbloat/internal/live"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
@@ -232,7 +233,7 @@ const tuneHold = 10 * time.Minute
 // until the end.
 type tunedRouter struct {
 	engine *apply.Engine
-	keeper keeper // nil: the shaping need not last
+	keeper host.Keeper // nil: the shaping need not last
 	held   *apply.Transaction
 }
 

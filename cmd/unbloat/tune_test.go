@@ -11,8 +11,8 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
-	"unbloat/internal/host/opnsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/remote"
 	"unbloat/internal/tune"
 	"unbloat/internal/tune/tunetest"
@@ -60,24 +60,26 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 		platform, wan, lan string
 		r                  runner
 	}{
-		{plan.OpenWrt, "wan", "lan", fake.NewOpenWrt()},
-		{plan.ClearOS, "wan", "lan", fake.NewClearOS()},
-		{plan.OpenBSD, "em0", "em1", fake.NewOpenBSD(false)},
-		{plan.OpenBSDAltq, "em0", "em1", fake.NewOpenBSD(true)},
-		{plan.FreeBSD, "igb0", "igb1", fake.NewFreeBSD()},
-		{plan.PfSense, "igb0", "igb1", fake.NewPfSense()},
-		{plan.OPNsense, "wan", "lan", newOPNsense(t)},
+		{"openwrt", "wan", "lan", fake.NewOpenWrt()},
+		{"clearos", "wan", "lan", fake.NewClearOS()},
+		{"openbsd", "em0", "em1", fake.NewOpenBSD(false)},
+		{"openbsd-altq", "em0", "em1", fake.NewOpenBSD(true)},
+		{"freebsd", "igb0", "igb1", fake.NewFreeBSD()},
+		{"pfsense", "igb0", "igb1", fake.NewPfSense()},
+		{"opnsense", "wan", "lan", newOPNsense(t)},
 	} {
 		t.Run(c.platform, func(t *testing.T) {
 			platform, r := c.platform, c.r
-			where := &router{platform: platform, runner: r, keeper: lasting{}}
-			if platform == plan.OPNsense {
-				where.engine = &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r}
-			} else if err := new(routerFlags).outfit(where); err != nil {
+			driver, err := all.Find(platform)
+			if err != nil {
+				t.Fatal(err)
+			}
+			where := &router{driver: driver, runner: r}
+			if err := new(routerFlags).configure(where, driver.Scheme != ""); err != nil {
 				t.Fatal(err)
 			}
 			where.engine.Dir, where.engine.Deadman = t.TempDir(), nobody{}
-			facts, err := plan.AssumedFacts(platform, c.wan, c.lan)
+			facts, err := all.Assume(platform, c.wan, c.lan)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -55,6 +55,7 @@ func newWhyCommand() *cobra.Command {
 				return changeError(&host.PreconditionError{Doing: "tell a flow's class", What: "the rules of the plan are not there as they were applied: " + strings.Join(lost, "; "),
 					Remedy: "apply the plan again, or take it back with `unbloat revert`"})
 			}
+			p = p.In(r.driver.Language)
 			a := linux.Why(c.Context(), r.runner, p, flow)
 			if f.json {
 				return json.NewEncoder(c.OutOrStdout()).Encode(struct {
@@ -92,10 +93,10 @@ func isAlso(a linux.Answer) string {
 // lostClasses says in words where the rules that divide the traffic of a plan
 // in force are not what was applied; nil if they are.
 func (r *router) lostClasses(ctx context.Context, p plan.Plan) []string {
-	if r.platform != plan.Linux && r.platform != plan.OpenWrt {
+	if r.driver.Classes == nil {
 		return nil
 	}
-	return linux.LostClasses(ctx, r.runner, p)
+	return r.driver.Classes.Lost(ctx, r.runner, p)
 }
 
 // appliedPlan returns the plan that is in force on a WAN: one that waits for

@@ -30,7 +30,7 @@ func (e *examination) api() {
 
 // bsdModules looks for what shapes.
 func (e *examination) bsdModules() bool {
-	if e.Platform == plan.OpenBSD || e.Platform == plan.OpenBSDAltq {
+	if e.Platform == "openbsd" || e.Platform == "openbsd-altq" {
 		out, err := host.Output(e.ctx, e.Runner, "pfctl", "-si")
 		switch {
 		case err != nil:
@@ -74,7 +74,7 @@ func (e *examination) ifconfig(dev string) string {
 // bsdOffloads looks for packets that are merged before a shaper sees them, as
 // FreeBSD shows it.
 func (e *examination) bsdOffloads() bool {
-	if e.Platform == plan.OpenBSD || e.Platform == plan.OpenBSDAltq {
+	if e.Platform == "openbsd" || e.Platform == "openbsd-altq" {
 		return e.skip("segmentation offloads", "they are not looked at on OpenBSD; `ifconfig "+e.WAN+" -tcplro` switches merging off")
 	}
 	options := regexp.MustCompile(`(?m)^\s*options=[0-9a-f]+<([^>]*)>`)
@@ -110,7 +110,7 @@ func (e *examination) bsdIsolation() bool {
 
 // bsdIsolated is what to do about a queue that is one for all.
 func (e *examination) bsdIsolated() string {
-	if e.Platform == plan.OpenBSDAltq {
+	if e.Platform == "openbsd-altq" {
 		return "a shorter queue (--latency); ALTQ has none that tells flows apart, OpenBSD from 6.2 has"
 	}
 	return "shape with --aqm fq_codel"
@@ -124,7 +124,7 @@ func (e *examination) bsdOverhead() bool {
 	}
 	if e.LinkLayer == plan.ATM || e.LinkLayer == plan.PTM || pppoe {
 		counts := "dummynet counts IP packets alone"
-		if e.Platform == plan.OpenBSD || e.Platform == plan.OpenBSDAltq {
+		if e.Platform == "openbsd" || e.Platform == "openbsd-altq" {
 			counts = "pf counts Ethernet frames"
 		}
 		e.find(Finding{"overhead", false, counts + " and cannot be told of more, and the line adds to each (" + strings.TrimSpace(string(e.LinkLayer)+" "+e.WAN) + ")",

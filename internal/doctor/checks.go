@@ -11,7 +11,6 @@ import (
 	"unbloat/internal/mechanism/clearos"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/mechanism/tc"
-	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
@@ -130,7 +129,7 @@ func (e *examination) foreignShapers() {
 		in := len(s.IngressTo) > 0 && !s.OwnIngress && !slices.ContainsFunc(s.IngressTo, ours)
 		if (s.Device == e.WAN || s.Device == e.LAN) && (!s.Ours && s.Rate > 0 || in) {
 			remedy := "find what made it and stop it"
-			if e.Platform == plan.Linux {
+			if e.Platform == "linux" {
 				remedy += ", or take over from it: unbloat apply --replace"
 			}
 			e.find(Finding{"other-shaper", true, s.Says, "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned", remedy})

@@ -77,7 +77,7 @@ func Examine(ctx context.Context, c Config) (*Report, error) {
 	switch {
 	case linuxLike(c.Platform):
 		e.linux()
-	case c.Platform == plan.OPNsense:
+	case c.Platform == "opnsense":
 		e.api()
 	default:
 		e.bsd()
@@ -91,7 +91,7 @@ func Examine(ctx context.Context, c Config) (*Report, error) {
 }
 
 func linuxLike(platform string) bool {
-	return slices.Contains([]string{plan.Linux, plan.OpenWrt, plan.ClearOS}, platform)
+	return slices.Contains([]string{"linux", "openwrt", "clearos"}, platform)
 }
 
 // linux runs the checks of a Linux router, each on its own.

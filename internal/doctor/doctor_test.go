@@ -33,7 +33,7 @@ func router() *fake.OpenWrt {
 
 func examine(t *testing.T, o *fake.OpenWrt, change func(c *doctor.Config)) *doctor.Report {
 	t.Helper()
-	c := doctor.Config{Runner: o, Platform: plan.Linux, WAN: "wan", LAN: "lan", Down: 100 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0)}
+	c := doctor.Config{Runner: o, Platform: "linux", WAN: "wan", LAN: "lan", Down: 100 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0)}
 	if change != nil {
 		change(&c)
 	}
@@ -356,7 +356,7 @@ func TestBSD(t *testing.T) {
 	} {
 		f := fake.NewFreeBSD()
 		f.Tools["date"], f.Tools["uname"], f.Tools["sysctl"], f.Tools["ifconfig"], f.Tools["pfctl"] = says("1795000000\n"), says("amd64\n"), says("2400\n"), ifconfig("", 1500), says("")
-		cfg := doctor.Config{Runner: f, Platform: plan.FreeBSD, WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
+		cfg := doctor.Config{Runner: f, Platform: "freebsd", WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
 			Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }}
 		c.spoil(f, &cfg)
 		r, err := doctor.Examine(t.Context(), cfg)
@@ -369,13 +369,13 @@ func TestBSD(t *testing.T) {
 	}
 	o := fake.NewOpenBSD(false)
 	o.Disabled = true
-	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Platform: plan.OpenBSD, WAN: "em0", Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Platform: "openbsd", WAN: "em0", Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "pf-off" || r.OK {
 		t.Errorf("pf is off: %v, %+v", err, r)
 	}
 	fifo := []host.Shaped{{Device: "em0", Rate: unit.MbitPerSecond, Queue: "HFSC with a FIFO of 9 packets"}}
-	for platform, want := range map[string]string{plan.OpenBSD: "shape with --aqm fq_codel", plan.OpenBSDAltq: "a shorter queue (--latency)"} {
-		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: fake.NewOpenBSD(platform == plan.OpenBSDAltq), Platform: platform, WAN: "em0", LinkLayer: plan.ATM,
+	for platform, want := range map[string]string{"openbsd": "shape with --aqm fq_codel", "openbsd-altq": "a shorter queue (--latency)"} {
+		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: fake.NewOpenBSD(platform == "openbsd-altq"), Platform: platform, WAN: "em0", LinkLayer: plan.ATM,
 			Shapers: func(context.Context) ([]host.Shaped, error) { return fifo, nil }})
 		if err != nil {
 			t.Fatal(err)
@@ -389,7 +389,7 @@ func TestBSD(t *testing.T) {
 			t.Errorf("%s: found %q", platform, got)
 		}
 	}
-	r, err = doctor.Examine(t.Context(), doctor.Config{Platform: plan.OPNsense, WAN: "wan", Far: true, Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	r, err = doctor.Examine(t.Context(), doctor.Config{Platform: "opnsense", WAN: "wan", Far: true, Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "" || !r.OK || len(r.Skipped) == 0 {
 		t.Errorf("an API that doesn't tell: %v, %+v", err, r)
 	}

@@ -129,11 +129,11 @@ type InputError struct{ Why string }
 func (e *InputError) Error() string { return "apply the plan: " + e.Why }
 
 // CheckPlan refuses a plan that is not valid, or not for this platform.
-func CheckPlan(p plan.Plan, platform string) error {
-	if p.Platform != platform {
-		return &InputError{fmt.Sprintf("it is for %s, not for %s; make one with --for %s", p.Platform, platform, platform)}
+func CheckPlan(p plan.Plan, lang *plan.Language) error {
+	if p.Platform != lang.Platform {
+		return &InputError{fmt.Sprintf("it is for %s, not for %s; make one with --for %s", p.Platform, lang.Platform, lang.Platform)}
 	}
-	if err := p.Validate(); err != nil {
+	if err := p.Validate(lang); err != nil {
 		return &InputError{err.Error()}
 	}
 	return nil

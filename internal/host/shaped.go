@@ -2,6 +2,7 @@ package host
 
 import (
 	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
@@ -15,4 +16,14 @@ type Shaped struct {
 	OwnIngress bool          `json:"own_ingress,omitempty"` // that redirect is unbloat's
 	Says       string        `json:"says"`                  // in one sentence
 	Counters   []tc.Counters `json:"counters"`
+}
+
+// A Traffic is what the connections of one machine of the home in one class have
+// carried so far. What waits and what is dropped no queue counts by machine.
+type Traffic struct {
+	Home  string     `json:"home"`
+	Class plan.Class `json:"class"` // of the direction that carried more
+	Flows int        `json:"flows"`
+	Up    unit.Size  `json:"up_bytes"`
+	Down  unit.Size  `json:"down_bytes"`
 }

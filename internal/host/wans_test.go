@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/host/opnsense"
 	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -34,10 +35,10 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 	t.Helper()
 	var classes plan.ClassWishes
-	if (platform == plan.Linux || platform == plan.OpenWrt) && wan != "wan" {
+	if (platform == "linux" || platform == "openwrt") && wan != "wan" {
 		classes.Use = plan.ClassesOff
 	}
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Wishes{Only: plan.DirectionUp, Classes: classes, Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: all.Must(platform), WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Wishes{Only: plan.DirectionUp, Classes: classes, Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +60,13 @@ func TestClassesOfSeveralWANs(t *testing.T) {
 			host.Runner
 			Text() string
 		}
-	}{plan.Linux: {&linux.Backend{Runner: l}, l}, plan.OpenWrt: {&openwrt.Backend{Runner: o}, o}} {
+	}{"linux": {&linux.Backend{Runner: l}, l}, "openwrt": {&openwrt.Backend{Runner: o}, o}} {
 		e := &apply.Engine{Backend: c.backend, Runner: c.router, Dir: t.TempDir(), Deadman: nobody{}}
 		if err := begin(t, e, platform, "wan"); err != nil {
 			t.Fatal(err)
 		}
 		before := c.router.Text()
-		p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: "lan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Only: plan.DirectionUp})
+		p, err := plan.Make(plan.Line{}, plan.Facts{Language: all.Must(platform), WAN: "lan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Only: plan.DirectionUp})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,35 +85,35 @@ func TestSeveralWANs(t *testing.T) {
 		refused                 string
 		make                    func() (texter, host.Runner, apply.Backend)
 	}{
-		{plan.Linux, "wan", "lan", "", func() (texter, host.Runner, apply.Backend) {
+		{"linux", "wan", "lan", "", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewLinux()
 			return f, f, &linux.Backend{Runner: f}
 		}},
-		{plan.OpenWrt, "wan", "lan", "", func() (texter, host.Runner, apply.Backend) {
+		{"openwrt", "wan", "lan", "", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewOpenWrt()
 			return f, f, &openwrt.Backend{Runner: f}
 		}},
-		{plan.OpenBSD, "em0", "pppoe0", "", func() (texter, host.Runner, apply.Backend) {
+		{"openbsd", "em0", "pppoe0", "", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewOpenBSD(false)
 			return f, f, &openbsd.Backend{Runner: f}
 		}},
-		{plan.OpenBSDAltq, "em0", "pppoe0", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
+		{"openbsd-altq", "em0", "pppoe0", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewOpenBSD(true)
 			return f, f, &openbsd.Backend{Runner: f, Altq: true}
 		}},
-		{plan.FreeBSD, "igb0", "igb1", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
+		{"freebsd", "igb0", "igb1", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewFreeBSD()
 			return f, f, &freebsd.Backend{Runner: f}
 		}},
-		{plan.ClearOS, "wan", "lan", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
+		{"clearos", "wan", "lan", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewClearOS()
 			return f, f, &clearos.Backend{Runner: f}
 		}},
-		{plan.OPNsense, "wan", "opt1", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
+		{"opnsense", "wan", "opt1", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewOPNsense()
 			return f, rest{f}, &opnsense.Backend{Runner: rest{f}}
 		}},
-		{plan.PfSense, "igb0", "pppoe0", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
+		{"pfsense", "igb0", "pppoe0", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
 			f := fake.NewPfSense()
 			return f, f, &pfsense.Backend{Runner: f}
 		}},

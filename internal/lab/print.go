@@ -5,6 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
@@ -14,7 +15,7 @@ import (
 // system is what the router runs: Linux, but where another's was simulated.
 func system(r *Result) string {
 	for _, c := range r.Cases {
-		if c.Plan != nil && c.Plan.Platform != plan.Linux {
+		if c.Plan != nil && c.Plan.Platform != linux.Name {
 			return c.Plan.Platform
 		}
 	}

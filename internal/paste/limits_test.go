@@ -9,6 +9,7 @@ import (
 	"unbloat/internal/mechanism/altq"
 	"unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -24,14 +25,14 @@ func TestRatesAndNames(t *testing.T) {
 	}
 	ownNames := map[string]string{"wan": "", "opt12": "", "lan2": "wants the interface's own name", "igb0": "wants the interface's own name"}
 	rates := []string{"64kbit", "64000bit", "0.064mbit", "950 kbit/s", "29.1 Mbit/s", "1gbit", "1000 Mbps", "4.29gbit", "4294967294bit", "4.294967295Gbit/s", "10gbit", "10000mbit", "0.01tbit"}
-	most := map[string]unit.Rate{plan.OPNsense: 4294967294, plan.FreeBSD: 4294967294, plan.PfSense: 4294967294, plan.OpenBSDAltq: 4294967295}
-	for _, platform := range plan.Platforms() {
+	most := map[string]unit.Rate{"opnsense": 4294967294, "freebsd": 4294967294, "pfsense": 4294967294, "openbsd-altq": 4294967295}
+	for _, platform := range all.Names() {
 		list := names
-		if platform == plan.OPNsense {
+		if platform == "opnsense" {
 			list = ownNames
 		}
 		for name, refused := range list {
-			f, err := plan.AssumedFacts(platform, name, "")
+			f, err := all.Assume(platform, name, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +75,7 @@ func written(t *testing.T, f plan.Facts, r unit.Rate, refused string) {
 		return
 	}
 	step := unit.BitPerSecond
-	if f.Platform == plan.OpenWrt || f.Platform == plan.ClearOS {
+	if f.Platform == "openwrt" || f.Platform == "clearos" {
 		step = unit.KbitPerSecond // and the plan says so
 	}
 	if p.UpBps != r/step*step {
@@ -89,7 +90,7 @@ func written(t *testing.T, f plan.Facts, r unit.Rate, refused string) {
 	if err := readBack(f.Platform, code.String()); err != nil {
 		t.Errorf("%s, %q, %s: %v\n%s", f.Platform, f.WAN, r, err, code.String())
 	}
-	if !slices.Contains([]string{plan.OPNsense, plan.PfSense}, f.Platform) && !strings.Contains(code.String(), f.WAN) {
+	if !slices.Contains([]string{"opnsense", "pfsense"}, f.Platform) && !strings.Contains(code.String(), f.WAN) {
 		t.Errorf("%s: %q is not in what is to be pasted", f.Platform, f.WAN)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 )
 
 // A part is one file, or commands, of what is pasted.
@@ -43,24 +44,24 @@ func Render(p plan.Plan) (string, error) {
 // render asks the platform's mechanism.
 func render(p plan.Plan) (parts []part, notes []string, err error) {
 	switch p.Platform {
-	case plan.Linux:
+	case "linux":
 		return linux(p)
-	case plan.OpenWrt:
+	case "openwrt":
 		return openWrt(p)
-	case plan.ClearOS:
+	case "clearos":
 		return clearOS(p)
-	case plan.OpenBSD:
+	case "openbsd":
 		return openBSD(p)
-	case plan.OpenBSDAltq:
+	case "openbsd-altq":
 		return openBSDAltq(p)
-	case plan.FreeBSD:
+	case "freebsd":
 		return freeBSD(p)
-	case plan.OPNsense:
+	case "opnsense":
 		return opnSense(p)
-	case plan.PfSense:
+	case "pfsense":
 		return pfSense(p)
 	default:
-		return nil, nil, fmt.Errorf("there is no such platform; use one of %s", strings.Join(plan.Platforms(), ", "))
+		return nil, nil, fmt.Errorf("there is no such platform; use one of %s", strings.Join(all.Names(), ", "))
 	}
 }
 

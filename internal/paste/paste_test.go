@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -64,12 +65,12 @@ func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Wishes {
 // grammar. So a limit of the platform is in the plan's own checks.
 func TestEveryPlanIsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		platform := rapid.SampledFrom(plan.Platforms()).Draw(t, "platform")
+		platform := rapid.SampledFrom(all.Names()).Draw(t, "platform")
 		wan := ""
-		if platform != plan.OPNsense {
+		if platform != "opnsense" {
 			wan = rapid.SampledFrom([]string{"", "", "eth0.100", "pppoe-wan"}).Draw(t, "wan")
 		}
-		f, err := plan.AssumedFacts(platform, wan, "")
+		f, err := all.Assume(platform, wan, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,13 +107,13 @@ func TestEveryPlanIsWritten(t *testing.T) {
 func readBack(platform, code string) error {
 	var err error
 	switch platform {
-	case plan.OpenBSD:
+	case "openbsd":
 		_, err = pfqueue.Parse(before(code, "pfctl"))
-	case plan.OpenBSDAltq:
+	case "openbsd-altq":
 		_, err = altq.Parse(before(code, "pfctl"))
-	case plan.OpenWrt:
+	case "openwrt":
 		_, err = sqm.Parse(before(before(code, "service"), "cat > "))
-	case plan.FreeBSD:
+	case "freebsd":
 		_, _, err = dummynet.Parse(code)
 	}
 	return err
@@ -126,23 +127,23 @@ func before(text, word string) string {
 // TestClassExamples: the class files of the documents are written for every
 // platform: the article's ports for calls, and reserve and limit by service.
 func TestClassExamples(t *testing.T) {
-	ports := map[string]string{plan.Linux: "udp th sport { 19302-19309 }", plan.OpenWrt: "udp th sport { 19302-19309 }", plan.OpenBSD: "port 19302:19309", plan.OpenBSDAltq: "port 19302:19309 queue em0_interactive", plan.FreeBSD: "dst-port 19302-19309",
-		plan.OPNsense: `"dst_port":"19302-19309"`, plan.PfSense: "from any to any port 19302-19309", plan.ClearOS: "19302:19309"}
-	parts := map[string]string{plan.Linux: "rate 6750kbit ceil 8835kbit", plan.OpenWrt: "rate 6750kbit ceil 8835kbit", plan.OpenBSD: "em0_voice", plan.OpenBSDAltq: "queue em0_voice bandwidth 1425Kb qlimit 17 hfsc ( realtime 1425Kb upperlimit 1865304b )", plan.FreeBSD: "weight 30", plan.OPNsense: `"weight":"30"`, plan.PfSense: "<weight>30</weight>", plan.ClearOS: "*:30:20:1:37:1:10:1"}
+	ports := map[string]string{"linux": "udp th sport { 19302-19309 }", "openwrt": "udp th sport { 19302-19309 }", "openbsd": "port 19302:19309", "openbsd-altq": "port 19302:19309 queue em0_interactive", "freebsd": "dst-port 19302-19309",
+		"opnsense": `"dst_port":"19302-19309"`, "pfsense": "from any to any port 19302-19309", "clearos": "19302:19309"}
+	parts := map[string]string{"linux": "rate 6750kbit ceil 8835kbit", "openwrt": "rate 6750kbit ceil 8835kbit", "openbsd": "em0_voice", "openbsd-altq": "queue em0_voice bandwidth 1425Kb qlimit 17 hfsc ( realtime 1425Kb upperlimit 1865304b )", "freebsd": "weight 30", "opnsense": `"weight":"30"`, "pfsense": "<weight>30</weight>", "clearos": "*:30:20:1:37:1:10:1"}
 	for file, want := range map[string]map[string]string{"tomato": ports, "services": parts} {
 		text, err := os.ReadFile("../../docs/examples/" + file + ".toml")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, platform := range plan.Platforms() {
+		for _, platform := range all.Names() {
 			w := plan.Wishes{}
 			if w.Classes, err = plan.ParseClasses(file, text); err != nil {
 				t.Fatal(err)
 			}
-			if platform == plan.ClearOS {
+			if platform == "clearos" {
 				w.AQM = plan.SFQ
 			}
-			f, err := plan.AssumedFacts(platform, "", "")
+			f, err := all.Assume(platform, "", "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,13 +10,13 @@ import (
 // noClasses says why there are none: as a warning where somebody asked for them.
 func (m *maker) noClasses(asked bool) {
 	if asked {
-		why := cmp.Or(m.platform.classesUnasked, m.platform.classesLost)
-		if m.aqm == FIFO && m.platform.classesAsked != "" {
+		why := cmp.Or(m.lang.ClassesUnasked, m.lang.ClassesLost)
+		if m.aqm == FIFO && m.lang.ClassesAsked != "" {
 			why = "one queue takes all"
 		}
-		m.warning("classes: %s with %s cannot be told of them: %s; every flow is treated alike", m.platform.name, m.aqm,
+		m.warning("classes: %s with %s cannot be told of them: %s; every flow is treated alike", m.lang.Platform, m.aqm,
 			cmp.Or(why, "nothing there tells flows apart"))
-	} else if why := cmp.Or(m.platform.classesUnasked, m.platform.classesLost); why != "" && (m.aqm != FIFO || m.platform.classesAsked == "") {
+	} else if why := cmp.Or(m.lang.ClassesUnasked, m.lang.ClassesLost); why != "" && (m.aqm != FIFO || m.lang.ClassesAsked == "") {
 		m.because("classes", "none", "%s", why)
 	}
 }
@@ -26,68 +26,55 @@ func (m *maker) noClasses(asked bool) {
 func (m *maker) explicitAlone(c *Classes) {
 	c.Behaviour = Behaviour{}
 	c.Rules = slices.DeleteFunc(c.Rules, func(r Rule) bool {
-		why := ""
+		why, lim := "", m.lang.Rules
 		switch {
 		case len(r.Domain) > 0:
-			why = "knows addresses, not names; unbound can fill tables of pf where it was built for that (--enable-ipset), none of ipfw's"
-			switch m.platform.name {
-			case ClearOS:
-				why = "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules"
-			case OpenBSDAltq:
-				why = "knows addresses, not names; no resolver of its time fills pf's tables"
-			case OpenBSD:
-				why = "knows addresses, not names; its unbound was not built to fill pf's tables (--enable-ipset)"
-			}
+			why = lim.Domains
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):
 			why = "sees no MAC addresses"
 		case r.From > 0 || r.Below > 0:
 			why = "counts no bytes of a connection"
-		case m.platform.name == ClearOS && len(r.DSCP) > 0:
-			why = "has no rules for marks"
-		case m.platform.name == ClearOS && slices.ContainsFunc(slices.Concat(r.Home, r.Far), func(a string) bool { return strings.Contains(a, ":") }):
-			why = "marks IPv4 alone"
-		case m.platform.name == ClearOS && r.Direction != DirectionUp && slices.ContainsFunc(r.Home, HiddenByNAT):
-			if m.warning("classes: rule %q counts for the upload alone: what arrives is marked before NAT gives it to a machine", r.String()); r.Direction == DirectionDown {
-				why = "marks what arrives before NAT gives it to a machine"
+		case len(r.DSCP) > 0 && lim.DSCP != "":
+			why = lim.DSCP
+		case lim.IPv6 != "" && slices.ContainsFunc(slices.Concat(r.Home, r.Far), func(a string) bool { return strings.Contains(a, ":") }):
+			why = lim.IPv6
+		case lim.HomeDown != "" && r.Direction != DirectionUp && slices.ContainsFunc(r.Home, HiddenByNAT):
+			if m.warning("classes: rule %q counts for the upload alone: %s", r.String(), lim.HomeDownAlone); r.Direction == DirectionDown {
+				why = lim.HomeDown
 			}
-		case m.pf() && slices.ContainsFunc(r.DSCP, isUnmarked):
-			why = "takes a mark of 0 for any"
-		case m.platform.name == PfSense && len(r.DSCP) > 0:
-			why = "has words for marks that only some versions of its pf read"
-		case m.platform.name == PfSense && r.Direction != "":
-			why = "has one rule for both directions of a connection"
-		case m.platform.name == OPNsense && r.Protocol == "sctp":
-			why = "has no rules for that protocol"
-		case m.platform.name == OPNsense && slices.ContainsFunc(r.DSCP, unnamedDSCP):
-			why = "knows the marks be, ef, af11 to af43 and cs1 to cs7 alone"
-		case m.platform.weights && slices.ContainsFunc(r.Home, HiddenByNAT):
-			why = "sorts packets on the WAN, where NAT has hidden the home's machines"
+		case lim.Unmarked != "" && slices.ContainsFunc(r.DSCP, isUnmarked):
+			why = lim.Unmarked
+		case lim.Direction != "" && r.Direction != "":
+			why = lim.Direction
+		case lim.SCTP != "" && r.Protocol == "sctp":
+			why = lim.SCTP
+		case lim.UnnamedDSCP != "" && slices.ContainsFunc(r.DSCP, unnamedDSCP):
+			why = lim.UnnamedDSCP
+		case lim.HomeNAT != "" && slices.ContainsFunc(r.Home, HiddenByNAT):
+			why = lim.HomeNAT
 		}
 		if why != "" {
-			m.warning("classes: rule %q is left out: %s %s", r.String(), m.platform.name, why)
+			m.warning("classes: rule %q is left out: %s %s", r.String(), m.lang.Platform, why)
 			return true
 		}
 		m.partOf(r)
 		return false
 	})
 	if c.DSCP != (DSCPWish{}) {
-		m.warning("classes: marks are neither trusted nor washed on %s; a rule with dscp tells which ones mean something", m.platform.name)
+		m.warning("classes: marks are neither trusted nor washed on %s; a rule with dscp tells which ones mean something", m.lang.Platform)
 		c.DSCP = DSCPWish{}
 	}
 }
 
-// pf reports whether the rules are OpenBSD's, of now or of old.
-func (m *maker) pf() bool { return m.platform.name == OpenBSD || m.platform.name == OpenBSDAltq }
-
 // partOf says which packets a rule that is kept does not find.
 func (m *maker) partOf(r Rule) {
 	switch {
-	case m.pf() && r.Direction != DirectionDown && slices.ContainsFunc(r.Home, HiddenByNAT):
+	case m.lang.Rules.OpenedOutside && r.Direction != DirectionDown && slices.ContainsFunc(r.Home, HiddenByNAT):
 		m.warning("classes: rule %q does not find what the home sends on connections that were opened from outside: they reach the WAN at the router's own address", r.String())
-	case m.platform.weights && len(r.HomePort) > 0:
+	case m.lang.Rules.TranslatedPorts && len(r.HomePort) > 0:
 		m.warning("classes: rule %q finds home ports as the WAN has them: NAT may have given a connection of the home another", r.String())
 	}
-	if m.pf() && len(r.DSCP) > 0 {
+	if m.lang.Rules.ByConnection && len(r.DSCP) > 0 {
 		m.warning("classes: rule %q goes by the mark of a connection's first packet, which decides for both directions", r.String())
 	}
 }
@@ -108,22 +95,20 @@ func unnamedDSCP(s string) bool {
 func (m *maker) explainExplicit(c *Classes) {
 	what := map[Class]string{
 		Voice:       "DNS, ping, and what a rule names",
-		Interactive: "acknowledgements without data, packets that ask for low delay in their TOS, and what a rule names",
+		Interactive: "what a rule names",
 		Normal:      "everything else",
 		Bulk:        "what a rule names",
 	}
 	switch {
-	case m.platform.name == ClearOS:
-		what[Voice], what[Interactive] = "DNS, ping, and what a rule names", "what a rule names"
-	case m.platform.name == PfSense:
-		what[Interactive] = "what a rule names"
-	case m.platform.weights:
+	case m.lang.Rules.SecondQueue:
+		what[Interactive] = "acknowledgements without data, packets that ask for low delay in their TOS, and what a rule names"
+	case m.lang.Rules.AcksFirst:
 		what[Interactive] = "acknowledgements without data, and what a rule names"
 	}
 	for _, class := range AllClasses() {
 		m.because("classes."+string(class), c.bounds(class), "%s", what[class])
 	}
-	if m.platform.weights {
+	if m.lang.Weights {
 		m.explainWeights()
 	}
 	if m.aqm == FIFO {
@@ -132,7 +117,7 @@ func (m *maker) explainExplicit(c *Classes) {
 	for i, r := range c.Rules {
 		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
 	}
-	m.because("classes.behaviour", "none", "%s", m.platform.classesLost)
+	m.because("classes.behaviour", "none", "%s", m.lang.ClassesLost)
 }
 
 // explainWeights corrects what was said of a shaper without classes.
@@ -158,11 +143,7 @@ func (m *maker) explainFIFOs() {
 	}
 }
 
-// mostReserved is what ClearOS's engine has to give, in per cent: three of its
-// bands have no class, and one each.
-const mostReserved = 97
-
-// checkReserve refuses guarantees that ClearOS's engine does not take.
+// checkReserve refuses guarantees that the platform's own engine does not take.
 func (m *maker) checkReserve(c *Classes) error {
 	if m.aqm != SFQ {
 		return nil
@@ -175,8 +156,8 @@ func (m *maker) checkReserve(c *Classes) error {
 		for _, sh := range d.shares {
 			sum += max(int(sh.Guarantee*100/d.s.Rate), 1)
 		}
-		if sum > mostReserved {
-			return fieldError("class.guarantee", "the classes are guaranteed %d %% of the rate, with what is theirs unless you say otherwise (30, 30, 25 and 10 %%); ClearOS has %d to give", sum, mostReserved)
+		if most := m.lang.Engine.Reserve; sum > most {
+			return fieldError("class.guarantee", "the classes are guaranteed %d %% of the rate, with what is theirs unless you say otherwise (30, 30, 25 and 10 %%); %s has %d %% to give", sum, m.lang.Engine.Name, most)
 		}
 	}
 	return nil

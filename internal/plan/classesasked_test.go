@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -12,9 +13,9 @@ import (
 func TestClassesThatCannotBe(t *testing.T) {
 	rule := plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}
 	for platform, why := range map[string]string{
-		plan.ClearOS: "--aqm sfq",
+		"clearos": "--aqm sfq",
 	} {
-		facts, err := plan.AssumedFacts(platform, "", "")
+		facts, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,8 +44,8 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		{Class: plan.Voice, Home: []string{"192.168.1.7"}},
 	}
 	limit := []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.2}}}
-	for platform, kept := range map[string]int{plan.FreeBSD: 1, plan.OPNsense: 1, plan.PfSense: 1, plan.OpenBSD: 2, plan.OpenBSDAltq: 2} {
-		facts, err := plan.AssumedFacts(platform, "", "")
+	for platform, kept := range map[string]int{"freebsd": 1, "opnsense": 1, "pfsense": 1, "openbsd": 2, "openbsd-altq": 2} {
+		facts, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,11 +68,11 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		}
 		voice, _ := p.Classes.Share(plan.DirectionUp, plan.Voice)
 		bulk, _ := p.Classes.Share(plan.DirectionUp, plan.Bulk)
-		weights := platform != plan.OpenBSD && platform != plan.OpenBSDAltq
-		if weights != strings.Contains(said, "WF2Q+ serves these by weight") || (platform == plan.OpenBSD) != strings.Contains(said, "bytes of every other flow") {
+		weights := platform != "openbsd" && platform != "openbsd-altq"
+		if weights != strings.Contains(said, "WF2Q+ serves these by weight") || (platform == "openbsd") != strings.Contains(said, "bytes of every other flow") {
 			t.Errorf("%s: what shares the line is not said, or what does not is:\n%s", platform, said)
 		}
-		if first := voice.First == voice.Guarantee; first != (platform != plan.OpenBSD) {
+		if first := voice.First == voice.Guarantee; first != (platform != "openbsd") {
 			t.Errorf("%s: voice goes first up to %s, and is sure of %s", platform, voice.First, voice.Guarantee)
 		}
 		if len(p.Classes.Rules) != kept || voice.Guarantee != p.UpBps/5 || (bulk.Limit == 0) != weights ||
@@ -92,21 +93,21 @@ func TestPartsOfRules(t *testing.T) {
 		kept     int
 		said     string
 	}{
-		{plan.OpenBSD, plan.Rule{DSCP: []string{"cs1", "df"}}, 0, "takes a mark of 0 for any"},
-		{plan.OpenBSD, plan.Rule{DSCP: []string{"cs1"}}, 1, "first packet, which decides for both directions"},
-		{plan.OpenBSD, plan.Rule{Home: []string{"192.168.1.7"}}, 1, "opened from outside"},
-		{plan.OpenBSD, plan.Rule{Home: []string{"192.168.1.7"}, Direction: plan.DirectionDown}, 1, ""},
-		{plan.OpenBSD, plan.Rule{Home: []string{"2001:db8::7"}}, 1, ""},
-		{plan.OpenBSDAltq, plan.Rule{DSCP: []string{"cs1", "df"}}, 0, "takes a mark of 0 for any"},
-		{plan.OpenBSDAltq, plan.Rule{DSCP: []string{"cs1"}}, 1, "first packet, which decides for both directions"},
-		{plan.OpenBSDAltq, plan.Rule{Home: []string{"192.168.1.7"}}, 1, "opened from outside"},
-		{plan.FreeBSD, plan.Rule{Protocol: "tcp", HomePort: ssh}, 1, "NAT may have given"},
-		{plan.FreeBSD, plan.Rule{DSCP: []string{"df"}}, 1, ""},
-		{plan.PfSense, plan.Rule{DSCP: []string{"ef"}}, 0, "words for marks"},
-		{plan.PfSense, plan.Rule{Protocol: "tcp", Direction: plan.DirectionUp}, 0, "both directions"},
-		{plan.PfSense, plan.Rule{Protocol: "tcp"}, 1, ""},
+		{"openbsd", plan.Rule{DSCP: []string{"cs1", "df"}}, 0, "takes a mark of 0 for any"},
+		{"openbsd", plan.Rule{DSCP: []string{"cs1"}}, 1, "first packet, which decides for both directions"},
+		{"openbsd", plan.Rule{Home: []string{"192.168.1.7"}}, 1, "opened from outside"},
+		{"openbsd", plan.Rule{Home: []string{"192.168.1.7"}, Direction: plan.DirectionDown}, 1, ""},
+		{"openbsd", plan.Rule{Home: []string{"2001:db8::7"}}, 1, ""},
+		{"openbsd-altq", plan.Rule{DSCP: []string{"cs1", "df"}}, 0, "takes a mark of 0 for any"},
+		{"openbsd-altq", plan.Rule{DSCP: []string{"cs1"}}, 1, "first packet, which decides for both directions"},
+		{"openbsd-altq", plan.Rule{Home: []string{"192.168.1.7"}}, 1, "opened from outside"},
+		{"freebsd", plan.Rule{Protocol: "tcp", HomePort: ssh}, 1, "NAT may have given"},
+		{"freebsd", plan.Rule{DSCP: []string{"df"}}, 1, ""},
+		{"pfsense", plan.Rule{DSCP: []string{"ef"}}, 0, "words for marks"},
+		{"pfsense", plan.Rule{Protocol: "tcp", Direction: plan.DirectionUp}, 0, "both directions"},
+		{"pfsense", plan.Rule{Protocol: "tcp"}, 1, ""},
 	} {
-		facts, err := plan.AssumedFacts(c.platform, "", "")
+		facts, err := all.Assume(c.platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,12 +132,12 @@ func TestPartsOfRules(t *testing.T) {
 // for it. Together the guarantees are never more than there is, since HTB would
 // send them all.
 func TestGuaranteesFit(t *testing.T) {
-	for _, platform := range []string{plan.Linux, plan.OpenWrt, plan.OpenBSD, plan.OpenBSDAltq, plan.FreeBSD, plan.OPNsense, plan.PfSense} {
+	for _, platform := range []string{"linux", "openwrt", "openbsd", "openbsd-altq", "freebsd", "opnsense", "pfsense"} {
 		for _, c := range []struct {
 			voice, bulk float64
 			warned      bool
 		}{{0.6, 0.1, false}, {0.9, 0.08, false}, {0.8, 0.7, true}} {
-			facts, err := plan.AssumedFacts(platform, "", "")
+			facts, err := all.Assume(platform, "", "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 
 // explainClasses gives each class its sentence.
 func (m *maker) explainClasses(c *Classes) {
-	if m.platform.classesAsked != "" {
+	if m.lang.ClassesAsked != "" {
 		m.explainExplicit(c)
 		return
 	}

@@ -45,12 +45,12 @@ func (m *maker) wantClasses() bool {
 		return false
 	case !asked && (m.wishes.Style == StyleSeed || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
 		return false
-	case m.platform.classesAsked == m.aqm:
+	case m.lang.ClassesAsked == m.aqm:
 		if !asked { // one queue does more for who names nothing
-			m.because("classes", "none", "%s", m.platform.classesUnasked)
+			m.because("classes", "none", "%s", m.lang.ClassesUnasked)
 		}
 		return asked
-	case !m.platform.classes || !able:
+	case !m.lang.Classes || !able:
 		m.noClasses(asked)
 		return false
 	case m.facts.NoClasses != "":
@@ -73,7 +73,7 @@ func (m *maker) classes() error {
 		}
 		c.Rules[i].Home = home
 	}
-	if m.platform.classesAsked != "" {
+	if m.lang.ClassesAsked != "" {
 		m.explicitAlone(c)
 	}
 	if m.plan.Up != nil {

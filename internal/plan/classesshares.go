@@ -60,7 +60,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 		if s.AQM != CAKE {
 			// HTB serves what each is guaranteed first, and the rest by priority.
 			sh.Guarantee = s.Rate * htbShare(c) / 100
-			if (c == Voice || c == Interactive) && !m.platform.weights {
+			if (c == Voice || c == Interactive) && !m.lang.Weights {
 				sh.Limit = sh.First
 			}
 		}
@@ -76,8 +76,8 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 			}
 			switch {
 			case w.Limit.IsZero():
-			case m.platform.weights && d == DirectionDown && m.plan.Up != nil && w.Direction == "": // said for the upload
-			case m.platform.weights:
+			case m.lang.Weights && d == DirectionDown && m.plan.Up != nil && w.Direction == "": // said for the upload
+			case m.lang.Weights:
 				m.warning("classes: the limit of %s is left out: dummynet's weights say what a class is sure of, and nothing bounds it", c)
 			default:
 				sh.Limit = min(w.Limit.of(s.Rate, 0), s.Rate)
@@ -94,7 +94,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 	}
 	m.fit(d, out, s.Rate, asked)
 	for i := range out {
-		if m.platform.weights || s.AQM == FIFO {
+		if m.lang.Weights || s.AQM == FIFO {
 			out[i].First = out[i].Guarantee
 		}
 	}
@@ -104,7 +104,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 		if d == DirectionDown && m.wishes.Interval == 0 {
 			m.patientTins(s)
 		}
-	case d == DirectionDown && m.platform.htb && m.wishes.Target == 0 && m.wishes.Interval == 0:
+	case d == DirectionDown && m.lang.HTB && m.wishes.Target == 0 && m.wishes.Interval == 0:
 		m.patientClasses(s)
 	}
 	return out

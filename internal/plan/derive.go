@@ -81,13 +81,13 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	}
 	down, up = m.wholeSteps(down), m.wholeSteps(up)
 	m.plan = Plan{
-		Schema: Schema, Platform: m.platform.name, WAN: m.facts.WAN, LAN: m.facts.LAN,
+		Schema: Schema, Platform: m.lang.Platform, WAN: m.facts.WAN, LAN: m.facts.LAN,
 		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
 		Basis: &Basis{Line: m.line, Facts: m.facts, Wishes: m.wishes},
 	}
 	m.because("aqm", string(m.aqm), "%s", m.aqmWhy)
-	if m.platform.rates != "" {
-		m.because("rates", m.platform.rates, "%s", m.platform.ratesWhy)
+	if m.lang.Rates != "" {
+		m.because("rates", m.lang.Rates, "%s", m.lang.RatesWhy)
 	}
 	if up != 0 {
 		m.plan.Up = m.shaper(DirectionUp, up)
@@ -105,7 +105,7 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	}
 	m.offloads()
 	m.warn()
-	return m.plan, m.plan.Validate()
+	return m.plan, m.plan.Validate(m.lang)
 }
 
 // because records why a field has its value.
@@ -144,7 +144,7 @@ func (m *maker) shaper(d Direction, r unit.Rate) *Shaper {
 	case FIFO:
 		m.fifo(d, s)
 	}
-	if m.platform.htb && m.aqm != CAKE {
+	if m.lang.HTB && m.aqm != CAKE {
 		m.htb(d, s)
 	}
 	return s
@@ -164,7 +164,7 @@ func (m *maker) whyRate(d Direction, r unit.Rate) string {
 		return "as wished; the line was not measured"
 	}
 	share := strconv.FormatFloat(float64(r)/float64(measured)*100, 'f', 1, 64) + " % of the " + measured.String() + " measured: "
-	if r == measured && m.wishes.Style == StyleSeed && m.platform.seedDown == 1 {
+	if r == measured && m.wishes.Style == StyleSeed && m.lang.Article.Down == 1 {
 		m.warning("%s: the article sets the line's own speed; as soon as the line is a little slower, the modem queues", d)
 		return share + "the speed itself, as the article sets it"
 	}
@@ -175,7 +175,7 @@ func (m *maker) whyRate(d Direction, r unit.Rate) string {
 	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.wishes.Style == StyleDefault {
 		why += "; `unbloat tune` finds the best"
 	}
-	if wish.IsZero() && m.wishes.Style == StyleSeed && m.platform.seedRounds {
+	if wish.IsZero() && m.wishes.Style == StyleSeed && m.lang.Article.Rounds {
 		why += "; two digits, as the article has it"
 	}
 	return share + why
@@ -202,12 +202,12 @@ func (m *maker) placeDownload(s *Shaper) {
 func (m *maker) frame(d Direction, s *Shaper) {
 	f := field(d, "overhead")
 	switch {
-	case m.platform.overhead != "":
+	case m.lang.NoOverhead != "":
 		if m.line.LinkLayer == ATM || m.line.LinkLayer == PTM || s.Overhead > EthernetHeader {
-			m.warning("%s: %s, but this line adds %d bytes to each IP packet (%s): small packets are undercounted, so leave more room in the rate", d, m.platform.overhead, s.Overhead, s.LinkLayer)
+			m.warning("%s: %s, but this line adds %d bytes to each IP packet (%s): small packets are undercounted, so leave more room in the rate", d, m.lang.NoOverhead, s.Overhead, s.LinkLayer)
 		}
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
-		m.because(f, strconv.Itoa(s.Overhead), "%s", m.platform.overhead)
+		m.because(f, strconv.Itoa(s.Overhead), "%s", m.lang.NoOverhead)
 	case m.wishes.Style == StyleSeed:
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 	default:
@@ -221,7 +221,7 @@ func (m *maker) frame(d Direction, s *Shaper) {
 // htb sets the numbers of the HTB class.
 func (m *maker) htb(d Direction, s *Shaper) {
 	if m.wishes.Style == StyleSeed {
-		if m.platform.name != ClearOS {
+		if !m.lang.Article.NoQuantum {
 			s.ClassQ = mostQuantum
 			m.because(field(d, "class_q"), "1514 B", "the article's: one full packet a round; there is one class, so it only silences HTB's warning")
 		}
@@ -240,7 +240,7 @@ func (m *maker) mtu() int {
 
 // offloads lists what has to be off for HTB to see packets as the line does.
 func (m *maker) offloads() {
-	if !m.platform.htb || m.aqm == CAKE || m.wishes.Style == StyleSeed {
+	if !m.lang.HTB || m.aqm == CAKE || m.wishes.Style == StyleSeed {
 		return
 	}
 	need := func(device, feature string) {

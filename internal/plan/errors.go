@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"unbloat/unit"
@@ -53,6 +52,7 @@ type UnsupportedAQMError struct {
 	AQM      AQM
 	Platform string
 	Have     []AQM
+	Module   bool // it may be a kernel module that is not loaded
 }
 
 func (e *UnsupportedAQMError) Error() string {
@@ -64,7 +64,7 @@ func (e *UnsupportedAQMError) Error() string {
 		have = []string{"nothing"}
 	}
 	remedy := "choose another"
-	if slices.Contains([]string{Linux, OpenWrt, ClearOS}, e.Platform) && e.AQM != SFQ {
+	if e.Module {
 		remedy = "load or install its kernel module, or choose another"
 	}
 	return fmt.Sprintf("%s: this %s router has no %s, only %s; %s", e.AQM, e.Platform, e.AQM, strings.Join(have, ", "), remedy)

@@ -23,6 +23,7 @@ type Line struct {
 // Facts are what is known of the router.
 type Facts struct {
 	Platform     string              `json:"platform"`
+	Language     *Language           `json:"-"` // what its configuration can say
 	WAN          string              `json:"wan"`
 	LAN          string              `json:"lan,omitempty"`
 	MTU          int                 `json:"mtu,omitempty"`            // IP bytes on the WAN; 0: 1500

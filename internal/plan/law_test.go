@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"unbloat/internal/host/linux"
+	. "unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -20,8 +23,8 @@ func anyRate(t *rapid.T, label string) unit.Rate {
 }
 
 func anyInput(t *rapid.T) (Line, Facts, Wishes) {
-	name := rapid.SampledFrom(Platforms()).Draw(t, "platform")
-	f, err := AssumedFacts(name, "", "")
+	name := rapid.SampledFrom(all.Names()).Draw(t, "platform")
+	f, err := all.Assume(name, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,7 @@ func anyInput(t *rapid.T) (Line, Facts, Wishes) {
 	}
 	w.Only = rapid.SampledFrom([]Direction{"", DirectionDown, DirectionUp}).Draw(t, "only")
 	w.Style = rapid.SampledFrom([]Style{StyleDefault, StyleDefault, StyleSeed}).Draw(t, "style")
-	if name == PfSense && w.Only == DirectionDown || name == ClearOS && (w.AQM == SFQ || w.Style == StyleSeed) {
+	if name == "pfsense" && w.Only == DirectionDown || name == "clearos" && (w.AQM == SFQ || w.Style == StyleSeed) {
 		w.Only = "" // refused, see TestWholePlans
 	}
 	return l, f, w
@@ -58,7 +61,7 @@ func TestLaws(t *testing.T) {
 			}
 			t.Fatalf("Make: %v", err)
 		}
-		if err := p.Validate(); err != nil {
+		if err := p.Validate(f.Language); err != nil {
 			t.Fatalf("Validate: %v", err)
 		}
 		if p.DownBps > l.Down || p.UpBps > l.Up {
@@ -86,7 +89,7 @@ func TestLaws(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := Parse(b)
+		back, err := Parse(b, all.Language)
 		if err != nil {
 			t.Fatalf("read back: %v", err)
 		}
@@ -124,11 +127,11 @@ func TestRetuneIsMake(t *testing.T) {
 // A plan made by hand keeps its numbers, except a target too small for the rate.
 func TestRetuneByHand(t *testing.T) {
 	p := Plan{
-		Schema: Schema, Platform: Linux, WAN: "eth0", UpBps: 20 * mbit, AQM: FQCoDel,
+		Schema: Schema, Platform: "linux", WAN: "eth0", UpBps: 20 * mbit, AQM: FQCoDel,
 		Up: &Shaper{Device: "eth0", Rate: 20 * mbit, AQM: FQCoDel, Target: 5 * time.Millisecond, Interval: 100 * time.Millisecond, Limit: 77},
 	}
 	q := p.WithRates(0, mbit)
-	if err := q.Validate(); err != nil {
+	if err := q.Validate(linux.Language()); err != nil {
 		t.Fatal(err)
 	}
 	if q.Up.Rate != mbit || q.Up.Limit != 77 || q.Up.Target < 18*time.Millisecond || q.Up.Interval < 108*time.Millisecond {
@@ -141,8 +144,8 @@ func TestRetuneByHand(t *testing.T) {
 
 // Whatever Parse accepts, Explain prints and WithRates retunes without a panic.
 func FuzzParse(f *testing.F) {
-	for _, platform := range Platforms() {
-		facts, _ := AssumedFacts(platform, "", "")
+	for _, platform := range all.Names() {
+		facts, _ := all.Assume(platform, "", "")
 		p, err := Make(Line{Down: 30 * mbit, Up: 5 * mbit}, facts, Wishes{})
 		if err != nil {
 			f.Fatal(err)
@@ -152,21 +155,25 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(`{"schema":"unbloat.plan/1","platform":"linux","wan":"eth0","up_bps":-1,"up":{"device":"eth0","rate_bps":-1}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := Parse(b)
+		p, err := Parse(b, all.Language)
 		if err != nil {
 			return
 		}
 		if p.Explain() == "" {
 			t.Error("no explanation")
 		}
-		if q := p.WithRates(p.DownBps, p.UpBps); q.Validate() != nil {
-			t.Errorf("its own rates make it invalid: %v", q.Validate())
+		lang, err := all.Language(p.Platform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q := p.WithRates(p.DownBps, p.UpBps); q.Validate(lang) != nil {
+			t.Errorf("its own rates make it invalid: %v", q.Validate(lang))
 		}
 		again, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(again); err != nil {
+		if _, err := Parse(again, all.Language); err != nil {
 			t.Errorf("its own JSON is refused: %v", err)
 		}
 	})
@@ -209,19 +216,19 @@ func TestWholePlans(t *testing.T) {
 		platform, wan string
 		wishes        Wishes
 	}{
-		"only beside one for the upload": {PfSense, "", Wishes{Only: DirectionDown}},
-		"in one direction only":          {ClearOS, "", Wishes{Only: DirectionUp, Style: StyleSeed}},
-		"letters and digits alone":       {ClearOS, "eth0.100", Wishes{AQM: SFQ}},
-		"above 5s, the most":             {FreeBSD, "", Wishes{Target: 6 * time.Second, Interval: 10 * time.Second}},
-		"above 10s, the most":            {OPNsense, "", Wishes{Interval: 11 * time.Second}},
-		"below 2 packets":                {OPNsense, "", Wishes{AQM: FIFO, Limit: 1}},
-		"not within 0…100":               {PfSense, "", Wishes{AQM: FIFO, Limit: 101}},
-		"not within 0…32767":             {OpenBSD, "", Wishes{Flows: 32768}},
-		"not within 256…9000":            {FreeBSD, "", Wishes{Quantum: 9001}},
-		"not within 0…20480":             {FreeBSD, "", Wishes{Limit: 20481}},
-		"the most that openbsd-altq":     {OpenBSDAltq, "", Wishes{Up: RateWish{Rate: 5 * gbit}}},
+		"only beside one for the upload": {"pfsense", "", Wishes{Only: DirectionDown}},
+		"in one direction only":          {"clearos", "", Wishes{Only: DirectionUp, Style: StyleSeed}},
+		"letters and digits alone":       {"clearos", "eth0.100", Wishes{AQM: SFQ}},
+		"above 5s, the most":             {"freebsd", "", Wishes{Target: 6 * time.Second, Interval: 10 * time.Second}},
+		"above 10s, the most":            {"opnsense", "", Wishes{Interval: 11 * time.Second}},
+		"below 2 packets":                {"opnsense", "", Wishes{AQM: FIFO, Limit: 1}},
+		"not within 0…100":               {"pfsense", "", Wishes{AQM: FIFO, Limit: 101}},
+		"not within 0…32767":             {"openbsd", "", Wishes{Flows: 32768}},
+		"not within 256…9000":            {"freebsd", "", Wishes{Quantum: 9001}},
+		"not within 0…20480":             {"freebsd", "", Wishes{Limit: 20481}},
+		"the most that openbsd-altq":     {"openbsd-altq", "", Wishes{Up: RateWish{Rate: 5 * gbit}}},
 	} {
-		f, err := AssumedFacts(c.platform, c.wan, "")
+		f, err := all.Assume(c.platform, c.wan, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func WideOpen(facts Facts, wishes Wishes) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p, err := at(min(wide, m.platform.max))
+	p, err := at(min(wide, m.lang.MaxRate))
 	p.Offloads = slow.Offloads
 	return p, err
 }
@@ -128,28 +128,29 @@ func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
 
 // A maker makes one plan.
 type maker struct {
-	line     Line
-	facts    Facts
-	wishes   Wishes
-	platform platform
-	aqm      AQM
-	aqmWhy   string
-	side     Side
-	sideWhy  string
-	framing  framing
-	plan     Plan
+	line    Line
+	facts   Facts
+	wishes  Wishes
+	lang    *Language
+	aqm     AQM
+	aqmWhy  string
+	side    Side
+	sideWhy string
+	framing framing
+	plan    Plan
 }
 
 // newMaker checks what a plan is to be made from, and chooses AQM and side.
 func newMaker(line Line, facts Facts, wishes Wishes) (*maker, error) {
-	p, err := platformOf(facts.Platform)
-	if err != nil {
+	lang := facts.Language
+	if lang == nil {
+		return nil, fieldError("platform", "%q is unknown: nothing says what its configuration can express", facts.Platform)
+	}
+	facts.Platform = lang.Platform
+	if err := checkInputs(line, facts, wishes, lang); err != nil {
 		return nil, err
 	}
-	if err := checkInputs(line, facts, wishes, p); err != nil {
-		return nil, err
-	}
-	m := &maker{line: line, facts: facts, wishes: wishes, platform: p}
+	m := &maker{line: line, facts: facts, wishes: wishes, lang: lang}
 	m.framing = line.framing(m.headerLen(), facts.PointToPoint && isPPP(facts.WAN))
 	if err := m.chooseAQM(); err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func isPPP(device string) bool {
 
 // headerLen is how many bytes beyond the IP packet the shaper's kernel counts.
 func (m *maker) headerLen() int {
-	if m.facts.PointToPoint || m.platform.sides[0] == SideIn {
+	if m.facts.PointToPoint || m.lang.Sides[0] == SideIn {
 		return 0 // dummynet sees IP packets alone
 	}
 	return EthernetHeader
@@ -173,14 +174,14 @@ func (m *maker) headerLen() int {
 func (m *maker) chooseAQM() error {
 	have := m.facts.AQMs
 	if have == nil {
-		have = m.platform.aqms
+		have = m.lang.AQMs
 	}
-	usable := func(a AQM) bool { return slices.Contains(have, a) && slices.Contains(m.platform.aqms, a) }
+	usable := func(a AQM) bool { return slices.Contains(have, a) && slices.Contains(m.lang.AQMs, a) }
 	bounded := len(m.wishes.Classes.Shares) > 0 && m.wishes.Classes.Use != ClassesOff
 	noWord := fieldError("class", "CAKE has no word for the guarantee or limit of a class; let HTB with fq_codel do it (--aqm fq_codel, modules sch_htb and sch_fq_codel), or leave them out")
 	if a := m.wishes.AQM; a != "" {
 		if !usable(a) {
-			return &UnsupportedAQMError{AQM: a, Platform: m.platform.name, Have: have}
+			return &UnsupportedAQMError{AQM: a, Platform: m.lang.Platform, Have: have, Module: m.lang.Modules && a != SFQ}
 		}
 		if a == CAKE && bounded {
 			return noWord
@@ -188,9 +189,9 @@ func (m *maker) chooseAQM() error {
 		m.aqm, m.aqmWhy = a, "as wished"
 		return nil
 	}
-	ladder := m.platform.aqms
+	ladder := m.lang.AQMs
 	if m.wishes.Style == StyleSeed {
-		ladder = append([]AQM{m.platform.seedAQM}, ladder...)
+		ladder = append([]AQM{m.lang.Article.AQM}, ladder...)
 	}
 	for _, a := range ladder {
 		if !usable(a) || a == CAKE && bounded {
@@ -202,7 +203,7 @@ func (m *maker) chooseAQM() error {
 	if bounded && usable(CAKE) {
 		return noWord
 	}
-	return &UnsupportedAQMError{AQM: ladder[0], Platform: m.platform.name, Have: have}
+	return &UnsupportedAQMError{AQM: ladder[0], Platform: m.lang.Platform, Have: have, Module: m.lang.Modules && ladder[0] != SFQ}
 }
 
 func (m *maker) whyAQM(a AQM) string {
@@ -212,9 +213,9 @@ func (m *maker) whyAQM(a AQM) string {
 	case a == CAKE:
 		return "shapes, isolates hosts and flows, and scales itself to the rate: the best this kernel has"
 	case a == FQCoDel:
-		return fmt.Sprintf("isolates flows and keeps each one's queue short: the best that %s has here", m.platform.name)
+		return fmt.Sprintf("isolates flows and keeps each one's queue short: the best that %s has here", m.lang.Platform)
 	case a == SFQ:
-		return "what ClearOS's own engine has"
+		return "what " + m.lang.Engine.Name + " has"
 	default:
 		return "nothing better here: a queue too short to delay anybody for long"
 	}
@@ -224,24 +225,24 @@ func (m *maker) whyAQM(a AQM) string {
 func (m *maker) chooseSide() error {
 	side, why := m.wishes.Side, "as wished"
 	if m.aqm == SFQ {
-		m.side, m.sideWhy = SideIn, "ClearOS's own engine shapes what comes in on the WAN"
+		m.side, m.sideWhy = SideIn, m.lang.Engine.Name+" shapes what comes in on the WAN"
 		return nil
 	}
 	if side == "" {
-		side, why = m.platform.sides[0], "the usual way"
-		if m.wishes.Style == StyleSeed && slices.Contains(m.platform.sides, SideLAN) {
+		side, why = m.lang.Sides[0], "the usual way"
+		if m.wishes.Style == StyleSeed && slices.Contains(m.lang.Sides, SideLAN) {
 			side, why = SideLAN, "the article's way: the download is what leaves towards the LAN"
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, "this kernel has no ifb device, and the download is what leaves towards the LAN"
 		}
 	}
-	fail := func(why string) error { return &NoIngressError{Platform: m.platform.name, Side: side, Why: why} }
+	fail := func(why string) error { return &NoIngressError{Platform: m.lang.Platform, Side: side, Why: why} }
 	if side == SideIn {
 		why = "dummynet shapes what comes in on the WAN itself"
 	}
 	switch {
-	case !slices.Contains(m.platform.sides, side):
-		return fail(fmt.Sprintf("not possible there; use one of %v", m.platform.sides))
+	case !slices.Contains(m.lang.Sides, side):
+		return fail(fmt.Sprintf("not possible there; use one of %v", m.lang.Sides))
 	case side == SideIFB && !m.facts.IFB:
 		return fail("the kernel has no ifb device (module ifb, package kmod-ifb on OpenWrt); load it, or name the LAN interface and use side lan")
 	case side == SideLAN && m.facts.LAN == "":
@@ -255,11 +256,11 @@ func (m *maker) chooseSide() error {
 func (m *maker) rates() (down, up unit.Rate) {
 	startDown, startUp := StartDown, StartUp
 	if m.wishes.Style == StyleSeed {
-		startDown, startUp = m.platform.seedDown, m.platform.seedUp
+		startDown, startUp = m.lang.Article.Down, m.lang.Article.Up
 	}
 	rate := func(w RateWish, measured unit.Rate, start float64) unit.Rate {
 		r := w.of(measured, start)
-		if w.IsZero() && m.wishes.Style == StyleSeed && m.platform.seedRounds {
+		if w.IsZero() && m.wishes.Style == StyleSeed && m.lang.Article.Rounds {
 			return twoDigits(r)
 		}
 		return r
@@ -286,10 +287,10 @@ func twoDigits(r unit.Rate) unit.Rate {
 // wholeSteps rounds a rate down to what the platform's language can say; a rate
 // below that stays as it is, for Validate to refuse.
 func (m *maker) wholeSteps(r unit.Rate) unit.Rate {
-	if r < m.platform.step {
+	if r < m.lang.Step {
 		return r
 	}
-	return r - r%m.platform.step
+	return r - r%m.lang.Step
 }
 
 // checkRates compares the rates with the measured ones.

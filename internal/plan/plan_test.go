@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"unbloat/internal/host/clearos"
+	"unbloat/internal/host/freebsd"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/host/openbsd"
+	"unbloat/internal/host/opnsense"
+	. "unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -48,6 +55,7 @@ func TestGolden(t *testing.T) {
 			if err := json.Unmarshal(a.Files[0].Data, &in); err != nil {
 				t.Fatal(err)
 			}
+			in.Facts.Language = all.Must(in.Facts.Platform)
 			var got []txtar.File
 			p, err := Make(in.Line, in.Facts, in.Wishes)
 			if err != nil {
@@ -78,8 +86,8 @@ func shapersJSON(t *testing.T, p Plan) []byte {
 	return append(b, '\n')
 }
 
-func linux(aqms ...AQM) Facts {
-	return Facts{Platform: Linux, WAN: "eth0", LAN: "eth1", IFB: true, AQMs: aqms}
+func linuxHas(aqms ...AQM) Facts {
+	return Facts{Language: linux.Language(), WAN: "eth0", LAN: "eth1", IFB: true, AQMs: aqms}
 }
 
 func mustMake(t *testing.T, l Line, f Facts, w Wishes) Plan {
@@ -94,29 +102,29 @@ func mustMake(t *testing.T, l Line, f Facts, w Wishes) Plan {
 // The numbers of the five articles, from Wishes alone.
 func TestSeedNumbers(t *testing.T) {
 	no := false
-	p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linux(),
+	p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(),
 		Wishes{AQM: FQCoDel, Down: RateWish{Fraction: 0.97}, Up: RateWish{Fraction: 0.97}})
 	if p.DownBps != 29100*kbit || p.UpBps != 4850*kbit {
 		t.Errorf("seed 000: %s / %s", p.DownBps, p.UpBps)
 	}
-	p = mustMake(t, Line{}, linux(), Request{AQM: "fifo", Up: mbit}.Wishes())
+	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fifo", Up: mbit}.Wishes())
 	if p.Down != nil || p.Up.Limit != 9 {
 		t.Errorf("seed 002: limit %d", p.Up.Limit)
 	}
-	p = mustMake(t, Line{}, linux(), Request{AQM: "fq_codel", Up: 950 * kbit, Target: 15 * time.Millisecond, ECN: &no}.Wishes())
+	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fq_codel", Up: 950 * kbit, Target: 15 * time.Millisecond, ECN: &no}.Wishes())
 	if p.Down != nil || p.Up.Rate != 950*kbit || p.Up.Target != 15*time.Millisecond || p.Up.ECN || p.Up.Interval < 95*time.Millisecond {
 		t.Errorf("seed 003: %+v", p.Up)
 	}
-	p = mustMake(t, Line{Down: 15 * mbit, Up: mbit}, linux(), Request{AQM: "fq_codel", Down: 13 * mbit, Side: "lan"}.Wishes())
+	p = mustMake(t, Line{Down: 15 * mbit, Up: mbit}, linuxHas(), Request{AQM: "fq_codel", Down: 13 * mbit, Side: "lan"}.Wishes())
 	if p.Up != nil || p.Down.Device != "eth1" || p.Down.IngressOf != "" || p.Down.Rate != 13*mbit {
 		t.Errorf("seed 003, download: %+v", p.Down)
 	}
-	p = mustMake(t, Line{Down: 120 * mbit, Up: 12 * mbit}, Facts{Platform: OpenBSD, WAN: "em0", LAN: "em1"},
+	p = mustMake(t, Line{Down: 120 * mbit, Up: 12 * mbit}, Facts{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
 		Wishes{Down: RateWish{Rate: 110 * mbit}, Up: RateWish{Rate: 11 * mbit}})
 	if p.Down.Device != "em1" || p.Up.Device != "em0" || p.Up.Limit != 1024 || p.Up.Flows != 1024 {
 		t.Errorf("seed 004: %+v %+v", p.Down, p.Up)
 	}
-	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Facts{Platform: ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true}, Wishes{Style: StyleSeed})
+	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Facts{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, Wishes{Style: StyleSeed})
 	if p.AQM != SFQ || p.UpBps != mbit || p.DownBps != 25*mbit {
 		t.Errorf("seed 001: %s %s / %s", p.AQM, p.DownBps, p.UpBps)
 	}
@@ -131,17 +139,17 @@ func TestLimitsAreExplained(t *testing.T) {
 		wishes   Wishes
 		says     []string
 	}{
-		{OpenBSD, 20 * mbit, 2 * mbit, Wishes{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
-		{OpenBSD, 20 * mbit, mbit, Wishes{}, []string{"drop and never mark", "longer than the target"}},
-		{OpenBSDAltq, 20 * mbit, 2 * mbit, Wishes{}, []string{"4.29 Gbit/s", "32 bits", "a full FIFO adds 100 ms"}},
-		{FreeBSD, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "9.5Mbit/s as 9 bit/s", "4.29 Gbit/s", "IP packets alone"}},
-		{OPNsense, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
-		{PfSense, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
-		{OpenWrt, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
-		{ClearOS, 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
-		{ClearOS, 20 * mbit, 2 * mbit, Wishes{Style: StyleSeed}, []string{"sfq, which has no AQM", "the line's own speed"}},
+		{"openbsd", 20 * mbit, 2 * mbit, Wishes{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
+		{"openbsd", 20 * mbit, mbit, Wishes{}, []string{"drop and never mark", "longer than the target"}},
+		{"openbsd-altq", 20 * mbit, 2 * mbit, Wishes{}, []string{"4.29 Gbit/s", "32 bits", "a full FIFO adds 100 ms"}},
+		{"freebsd", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "9.5Mbit/s as 9 bit/s", "4.29 Gbit/s", "IP packets alone"}},
+		{"opnsense", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
+		{"pfsense", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
+		{"openwrt", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
+		{"clearos", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
+		{"clearos", 20 * mbit, 2 * mbit, Wishes{Style: StyleSeed}, []string{"sfq, which has no AQM", "the line's own speed"}},
 	} {
-		f, err := AssumedFacts(c.platform, "", "")
+		f, err := all.Assume(c.platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +179,7 @@ func TestLowRateRules(t *testing.T) {
 		{20 * mbit, 5 * time.Millisecond, 610, true, 1652, 2500},
 		{gbit, 5 * time.Millisecond, 1514, true, 10240, 125000},
 	} {
-		s := mustMake(t, Line{}, linux(FQCoDel), Wishes{Up: RateWish{Rate: c.up}}).Up
+		s := mustMake(t, Line{}, linuxHas(FQCoDel), Wishes{Up: RateWish{Rate: c.up}}).Up
 		if s.Target != c.target || s.Quantum != c.q || s.ECN != c.ecn || s.Limit != c.limit || s.Burst != c.burst {
 			t.Errorf("%s: %+v, want %+v", c.up, *s, c)
 		}
@@ -198,11 +206,11 @@ func TestQueueForManyDownloads(t *testing.T) {
 	} {
 		line := Line{Down: c.down * 2, Up: 5 * mbit, RTT: 20 * time.Millisecond}
 		rates := Wishes{Down: RateWish{Rate: c.down}, Up: RateWish{Rate: 5 * mbit}}
-		few := mustMake(t, line, linux(CAKE), rates)
+		few := mustMake(t, line, linuxHas(CAKE), rates)
 		rates.FlowsDown = c.flows
-		p := mustMake(t, line, linux(CAKE), rates)
+		p := mustMake(t, line, linuxHas(CAKE), rates)
 		want := c.interval
-		if want == 0 && c.flows < manyDownloads {
+		if want == 0 && c.flows < ManyDownloads {
 			want = few.Down.Interval
 		}
 		if p.Down.Interval != want || p.Up.Interval != few.Up.Interval {
@@ -235,33 +243,33 @@ func TestLadder(t *testing.T) {
 		have []AQM
 		want AQM
 	}{{nil, CAKE}, {[]AQM{FIFO, FQCoDel, CAKE}, CAKE}, {[]AQM{FIFO, FQCoDel}, FQCoDel}, {[]AQM{FIFO}, FIFO}} {
-		if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linux(c.have...), Wishes{}); p.AQM != c.want || p.Up.AQM != c.want || p.Down.AQM != c.want {
+		if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(c.have...), Wishes{}); p.AQM != c.want || p.Up.AQM != c.want || p.Down.AQM != c.want {
 			t.Errorf("%v: %s", c.have, p.AQM)
 		}
 	}
 	var lacks *UnsupportedAQMError
-	if _, err := Make(Line{Up: mbit}, linux(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "install its kernel module") {
+	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "install its kernel module") {
 		t.Errorf("CAKE without its module: %v", err)
 	}
-	if _, err := Make(Line{Up: mbit}, Facts{Platform: OpenBSDAltq, WAN: "em0"}, Wishes{AQM: FQCoDel}); !errors.As(err, &lacks) || strings.Contains(err.Error(), "module") {
+	if _, err := Make(Line{Up: mbit}, Facts{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{AQM: FQCoDel}); !errors.As(err, &lacks) || strings.Contains(err.Error(), "module") {
 		t.Errorf("FQ-CoDel with ALTQ, which has no modules: %v", err)
 	}
 }
 
 func TestOverhead(t *testing.T) {
-	ppp := Facts{Platform: Linux, WAN: "ppp0", LAN: "eth1", IFB: true, PointToPoint: true}
+	ppp := Facts{Language: linux.Language(), WAN: "ppp0", LAN: "eth1", IFB: true, PointToPoint: true}
 	for _, c := range []struct {
 		line                    Line
 		facts                   Facts
 		overhead, stab, ofPkt40 int
 	}{
-		{Line{}, linux(), 14, 0, 54},
-		{Line{LinkLayer: DOCSIS}, linux(), 18, 4, 64},
-		{Line{LinkLayer: ATM}, linux(), 44, 30, 106},
-		{Line{LinkLayer: PTM}, linux(), 22, 8, 70},
+		{Line{}, linuxHas(), 14, 0, 54},
+		{Line{LinkLayer: DOCSIS}, linuxHas(), 18, 4, 64},
+		{Line{LinkLayer: ATM}, linuxHas(), 44, 30, 106},
+		{Line{LinkLayer: PTM}, linuxHas(), 22, 8, 70},
 		{Line{}, ppp, 22, 22, 62},
 		{Line{LinkLayer: PTM}, ppp, 30, 30, 72},
-		{Line{Overhead: 34, MPU: 68}, linux(), 34, 20, 74},
+		{Line{Overhead: 34, MPU: 68}, linuxHas(), 34, 20, 74},
 	} {
 		c.line.Down, c.line.Up = 30*mbit, 5*mbit
 		s := mustMake(t, c.line, c.facts, Wishes{AQM: FQCoDel}).Up
@@ -277,7 +285,7 @@ func TestOverhead(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	line := Line{Down: 30 * mbit, Up: 5 * mbit}
 	rates := func(down, up unit.Rate) Wishes { return Wishes{Down: RateWish{Rate: down}, Up: RateWish{Rate: up}} }
-	long := linux()
+	long := linuxHas()
 	long.WAN = "interface-of-16c"
 	for name, c := range map[string]struct {
 		line  Line
@@ -285,39 +293,39 @@ func TestRefusals(t *testing.T) {
 		w     Wishes
 		want  string
 	}{
-		"swapped":             {line, linux(), rates(5*mbit, 30*mbit), "look swapped"},
-		"swapped, at 95 %":    {line, linux(), rates(4750*kbit, 28*mbit), "look swapped"},
-		"far above the line":  {line, linux(), rates(300*mbit, 5*mbit), "more than twice"},
-		"nothing known":       {Line{}, linux(), Wishes{}, ErrNothingToShape.Error()},
-		"fraction of nothing": {Line{Up: mbit}, linux(), Wishes{Down: RateWish{Fraction: 0.9}}, "was not measured"},
-		"negative":            {line, linux(), rates(-1, 5*mbit), "not within"},
-		"1 Pbit/s":            {line, linux(), rates(1e15, 5*mbit), "not within"},
-		"too low":             {Line{}, linux(), rates(0, 999), "too low"},
+		"swapped":             {line, linuxHas(), rates(5*mbit, 30*mbit), "look swapped"},
+		"swapped, at 95 %":    {line, linuxHas(), rates(4750*kbit, 28*mbit), "look swapped"},
+		"far above the line":  {line, linuxHas(), rates(300*mbit, 5*mbit), "more than twice"},
+		"nothing known":       {Line{}, linuxHas(), Wishes{}, ErrNothingToShape.Error()},
+		"fraction of nothing": {Line{Up: mbit}, linuxHas(), Wishes{Down: RateWish{Fraction: 0.9}}, "was not measured"},
+		"negative":            {line, linuxHas(), rates(-1, 5*mbit), "not within"},
+		"1 Pbit/s":            {line, linuxHas(), rates(1e15, 5*mbit), "not within"},
+		"too low":             {Line{}, linuxHas(), rates(0, 999), "too low"},
 		"name too long":       {line, long, Wishes{}, "has 16 characters"},
-		"shell in a name":     {line, Facts{Platform: Linux, WAN: "e;reboot"}, Wishes{}, "has the character"},
-		"option as a name":    {line, Facts{Platform: Linux, WAN: "-h"}, Wishes{}, "not an interface's name"},
-		"WAN is LAN":          {line, Facts{Platform: Linux, WAN: "a", LAN: "a"}, Wishes{}, "is the WAN too"},
+		"shell in a name":     {line, Facts{Language: linux.Language(), WAN: "e;reboot"}, Wishes{}, "has the character"},
+		"option as a name":    {line, Facts{Language: linux.Language(), WAN: "-h"}, Wishes{}, "not an interface's name"},
+		"WAN is LAN":          {line, Facts{Language: linux.Language(), WAN: "a", LAN: "a"}, Wishes{}, "is the WAN too"},
 		"unknown platform":    {line, Facts{Platform: "dos", WAN: "a"}, Wishes{}, "unknown"},
-		"no ifb, no LAN":      {line, Facts{Platform: Linux, WAN: "eth0"}, Wishes{}, "no ifb device"},
-		"LAN side, no LAN":    {line, Facts{Platform: Linux, WAN: "eth0", IFB: true}, Wishes{Side: SideLAN}, "--lan"},
-		"target > interval":   {line, linux(), Wishes{AQM: FQCoDel, Target: 200 * time.Millisecond, Interval: 100 * time.Millisecond}, "above the interval"},
-		"target of CAKE":      {line, linux(), Wishes{Target: 15 * time.Millisecond}, "takes no target"},
-		"dummynet above 2^32": {Line{}, Facts{Platform: FreeBSD, WAN: "igb0"}, rates(5*gbit, 0), "the most that freebsd can hold"},
-		"em0 on OPNsense":     {line, Facts{Platform: OPNsense, WAN: "em0"}, Wishes{}, "wan, lan, opt1"},
-		"pf has no CAKE":      {line, Facts{Platform: OpenBSD, WAN: "em0", LAN: "em1"}, Wishes{AQM: CAKE}, "has no cake"},
+		"no ifb, no LAN":      {line, Facts{Language: linux.Language(), WAN: "eth0"}, Wishes{}, "no ifb device"},
+		"LAN side, no LAN":    {line, Facts{Language: linux.Language(), WAN: "eth0", IFB: true}, Wishes{Side: SideLAN}, "--lan"},
+		"target > interval":   {line, linuxHas(), Wishes{AQM: FQCoDel, Target: 200 * time.Millisecond, Interval: 100 * time.Millisecond}, "above the interval"},
+		"target of CAKE":      {line, linuxHas(), Wishes{Target: 15 * time.Millisecond}, "takes no target"},
+		"dummynet above 2^32": {Line{}, Facts{Language: freebsd.Language(), WAN: "igb0"}, rates(5*gbit, 0), "the most that freebsd can hold"},
+		"em0 on OPNsense":     {line, Facts{Language: opnsense.Language(), WAN: "em0"}, Wishes{}, "wan, lan, opt1"},
+		"pf has no CAKE":      {line, Facts{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, Wishes{AQM: CAKE}, "has no cake"},
 	} {
 		if p, err := Make(c.line, c.facts, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: plan %v, error %v; want %q", name, p.Up, err, c.want)
 		}
 	}
 	var swapped *SwappedError
-	if _, err := Make(line, linux(), rates(5*mbit, 30*mbit)); !errors.As(err, &swapped) {
+	if _, err := Make(line, linuxHas(), rates(5*mbit, 30*mbit)); !errors.As(err, &swapped) {
 		t.Errorf("swapped: %T", err)
 	}
-	if p := mustMake(t, line, linux(), rates(31*mbit, 5*mbit)); len(p.Warnings) != 1 {
+	if p := mustMake(t, line, linuxHas(), rates(31*mbit, 5*mbit)); len(p.Warnings) != 1 {
 		t.Errorf("3 %% above the line: warnings %q", p.Warnings)
 	}
-	if _, err := Make(Line{Down: 100 * mbit, Up: 100 * mbit}, linux(), rates(95*mbit, 100*mbit)); err != nil {
+	if _, err := Make(Line{Down: 100 * mbit, Up: 100 * mbit}, linuxHas(), rates(95*mbit, 100*mbit)); err != nil {
 		t.Errorf("a symmetric line is never swapped: %v", err)
 	}
 }

@@ -18,9 +18,9 @@ func (m *maker) cake(d Direction, s *Shaper) {
 	if m.wishes.Tins != "" {
 		s.Tins = m.wishes.Tins
 		m.because(field(d, "tins"), s.Tins, "as wished")
-	} else if d == DirectionUp && m.platform.rules && m.facts.NoRules {
+	} else if d == DirectionUp && m.lang.PacketRules && m.facts.NoRules {
 		m.because(field(d, "tins"), s.Tins, "%s", whyNoRules)
-	} else if d == DirectionUp && m.platform.rules {
+	} else if d == DirectionUp && m.lang.PacketRules {
 		m.firstUp(s)
 	} else {
 		m.because(field(d, "tins"), s.Tins, "marks of unknown senders earn nothing: isolation keeps calls short of delay without them")
@@ -122,13 +122,13 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	case m.wishes.Flows > 0:
 		s.Flows = m.wishes.Flows
 		m.because(field(d, "flows"), strconv.Itoa(s.Flows), "as wished")
-	case !seed || !m.platform.htb:
+	case !seed || !m.lang.HTB:
 		s.Flows = usualFlows
 		m.because(field(d, "flows"), strconv.Itoa(s.Flows), "100 flows at once share a queue with another in 9 %% of cases")
 	}
 }
 
-func (m *maker) dummynet() bool { return m.platform.sides[0] == SideIn }
+func (m *maker) dummynet() bool { return m.lang.Sides[0] == SideIn }
 
 func whyQuantum(s *Shaper) string {
 	if s.Quantum < mostQuantum {
@@ -141,13 +141,13 @@ func whyQuantum(s *Shaper) string {
 // codel sets target and interval.
 func (m *maker) codel(d Direction, s *Shaper) {
 	packet := s.Rate.Time(s.WireSize(unit.Size(m.mtu())))
-	if m.platform.codel != "" {
+	if m.lang.NoCoDel != "" {
 		if wished := m.wishes.Target; wished != 0 && wished != usualTarget {
-			m.warning("%s: the target of %s cannot be had: %s", d, ms(wished), m.platform.codel)
+			m.warning("%s: the target of %s cannot be had: %s", d, ms(wished), m.lang.NoCoDel)
 		} else if packet > usualTarget {
-			m.warning("%s: a full packet takes %s at %s, longer than the target; CoDel will drop more than it should, and %s", d, ms(packet), s.Rate, m.platform.codel)
+			m.warning("%s: a full packet takes %s at %s, longer than the target; CoDel will drop more than it should, and %s", d, ms(packet), s.Rate, m.lang.NoCoDel)
 		}
-		m.because(field(d, "target"), "5 ms", "%s", m.platform.codel)
+		m.because(field(d, "target"), "5 ms", "%s", m.lang.NoCoDel)
 		return
 	}
 	switch {
@@ -189,11 +189,11 @@ func whyTarget(packet, target time.Duration) string {
 // ecn decides whether packets are marked instead of dropped.
 func (m *maker) ecn(d Direction, s *Shaper) {
 	switch {
-	case m.platform.ecn != "":
+	case m.lang.NoECN != "":
 		if m.wishes.ECN != nil && *m.wishes.ECN {
-			m.warning("%s: ECN cannot be had: %s", d, m.platform.ecn)
+			m.warning("%s: ECN cannot be had: %s", d, m.lang.NoECN)
 		}
-		m.because(field(d, "ecn"), "no", "%s", m.platform.ecn)
+		m.because(field(d, "ecn"), "no", "%s", m.lang.NoECN)
 	case m.wishes.ECN != nil:
 		s.ECN = *m.wishes.ECN
 		m.because(field(d, "ecn"), yes(s.ECN), "as wished")
@@ -211,15 +211,15 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 	case m.wishes.Limit > 0:
 		s.Limit = m.wishes.Limit
 		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished")
-	case m.wishes.Style == StyleSeed && m.platform.htb:
+	case m.wishes.Style == StyleSeed && m.lang.HTB:
 	case m.wishes.Style == StyleSeed && m.dummynet():
 		s.Limit = mostLimit
 		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "the default")
-	case m.platform.codel != "":
+	case m.lang.NoCoDel != "":
 		s.Limit = 1024
 		m.because(field(d, "limit"), "1024", "pf's default of 50 is too few for flow queues; up to 7.8 it takes 1024 whatever is written")
 	default:
-		s.Limit = min(packetLimit(s.Rate), m.platform.limit)
+		s.Limit = min(packetLimit(s.Rate), m.lang.Limit)
 		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "a second of full packets, at least 1001: it only bounds memory in a flood")
 	}
 }
@@ -233,10 +233,10 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 	}
 	latency := cmp.Or(m.wishes.Latency, m.wishes.Goal, usualLatency)
 	want := FIFOLimit(s.Rate, latency)
-	s.Limit = min(want, m.platform.fifoLimit)
+	s.Limit = min(want, m.lang.FIFOLimit)
 	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short (full packets; Linux counts it in bytes)", int64(s.Rate), segment, ms(latency))
 	if s.Limit < want {
-		m.warning("%s: %d packets are wished, but %s holds %d at most", d, want, m.platform.name, s.Limit)
+		m.warning("%s: %d packets are wished, but %s holds %d at most", d, want, m.lang.Platform, s.Limit)
 	}
 	adds := min(latency, s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
 	if goal := m.goal(); m.wishes.Latency == 0 && adds > goal {
@@ -248,7 +248,7 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 func (m *maker) warn() {
 	for _, s := range []*Shaper{m.plan.Down, m.plan.Up} {
 		if s != nil && s.AQM == SFQ {
-			m.warning("ClearOS's own engine queues in sfq, which has no AQM: one flow's own queue stays long, and many flows delay everybody; the default style gives it HTB + fq_codel")
+			m.warning("%s queues in sfq, which has no AQM: one flow's own queue stays long, and many flows delay everybody; the default style gives it HTB + fq_codel", m.lang.Engine.Name)
 			return
 		}
 	}

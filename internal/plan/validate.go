@@ -16,30 +16,58 @@ const MinRate = 8 * unit.KbitPerSecond
 // maxTime bounds CoDel's times: dummynet takes no longer interval.
 const maxTime = 100 * time.Second
 
-// Parse reads a plan's JSON and validates it. Unknown fields are ignored, so
-// that an older program reads a newer plan.
-func Parse(b []byte) (Plan, error) {
+// Parse reads a plan's JSON and validates it by the language of its platform,
+// which find looks up. Unknown fields are ignored, so that an older program
+// reads a newer plan.
+func Parse(b []byte, find func(platform string) (*Language, error)) (Plan, error) {
 	var p Plan
 	if err := json.Unmarshal(b, &p); err != nil {
 		return Plan{}, fmt.Errorf("read plan: %w", err)
 	}
-	return p, p.Validate()
+	if p.Schema != Schema {
+		return p, p.Validate(nil)
+	}
+	lang, err := find(p.Platform)
+	if err != nil {
+		return p, err
+	}
+	p = p.In(lang)
+	return p, p.Validate(lang)
+}
+
+// In returns a plan that was read, with the language of its platform, which is
+// not part of its JSON: only then can it be made again for other rates.
+func (p Plan) In(lang *Language) Plan {
+	if p.Basis != nil {
+		b := *p.Basis
+		b.Facts.Language = lang
+		p.Basis = &b
+	}
+	return p
+}
+
+// RuleLimits returns what explicit rules can't mean on the plan's platform, if
+// the plan was made or read with its language.
+func (p Plan) RuleLimits() RuleLimits {
+	if p.Basis == nil || p.Basis.Facts.Language == nil {
+		return RuleLimits{}
+	}
+	return p.Basis.Facts.Language.Rules
 }
 
 // Validate reports everything that makes a plan one that no router can hold, so
 // that a plan read from a file is as good as one that Make made. Each problem
-// is a *FieldError.
-func (p Plan) Validate() error {
+// is a *FieldError. lang is that of its platform.
+func (p Plan) Validate(lang *Language) error {
 	if p.Schema != Schema {
 		return fieldError("schema", "is %q, not %q; is this a plan?", p.Schema, Schema)
 	}
-	pf, err := platformOf(p.Platform)
-	if err != nil {
-		return err
+	if lang == nil || p.Platform != lang.Platform {
+		return fieldError("platform", "is %q, which is not the platform of this router", p.Platform)
 	}
-	errs := []error{checkDevice("wan", p.WAN, pf)}
+	errs := []error{checkDevice("wan", p.WAN, lang)}
 	if p.LAN != "" {
-		errs = append(errs, checkDevice("lan", p.LAN, pf))
+		errs = append(errs, checkDevice("lan", p.LAN, lang))
 	}
 	if p.Down == nil && p.Up == nil {
 		errs = append(errs, ErrNothingToShape)
@@ -48,29 +76,30 @@ func (p Plan) Validate() error {
 		errs = append(errs, fieldError("goal", "is negative"))
 	}
 	for _, o := range p.Offloads {
-		errs = append(errs, checkDevice("offloads", o.Device, pf))
+		errs = append(errs, checkDevice("offloads", o.Device, lang))
 		if !slices.Contains([]string{"tso", "gso", "gro", "lro", "ufo"}, o.Feature) {
 			errs = append(errs, fieldError("offloads", "%q is not a feature of ethtool(8) that matters here", o.Feature))
 		}
 	}
 	errs = append(errs, p.Classes.validate(p),
-		p.Down.validate(DirectionDown, p.DownBps, pf),
-		p.Up.validate(DirectionUp, p.UpBps, pf))
+		p.Down.validate(DirectionDown, p.DownBps, lang),
+		p.Up.validate(DirectionUp, p.UpBps, lang))
 	if p.Down != nil && p.Up != nil && p.Down.Device == p.Up.Device && p.Down.IngressOf == "" {
 		errs = append(errs, fieldError("down.device", "%q is shaped twice: the upload has it too", p.Down.Device))
 	}
-	return errors.Join(append(errs, p.checkWhole(pf))...)
+	return errors.Join(append(errs, p.checkWhole(lang))...)
 }
 
 // checkWhole refuses what a platform can do with either direction, but not so.
-func (p Plan) checkWhole(pf platform) error {
+func (p Plan) checkWhole(lang *Language) error {
 	switch {
-	case pf.upToo && p.Up == nil && p.Down != nil:
-		return fieldError("up", "pfSense's rules take a limiter for the download only beside one for the upload; give --up too")
-	case p.AQM == SFQ && (p.Up == nil || p.Down == nil):
-		return fieldError("only", "ClearOS's own engine crashes when an interface is shaped in one direction only; give both rates, or use fq_codel")
-	case p.AQM == SFQ && !lettersAndDigits(p.WAN):
-		return fieldError("wan", "ClearOS's own engine cannot shape %q: it knows interface names of letters and digits alone; use fq_codel, which does not go through it", p.WAN)
+	case lang.NotAlone != "" && p.Up == nil && p.Down != nil:
+		return fieldError("up", "%s; give --up too", lang.NotAlone)
+	case p.AQM != SFQ || lang.Engine == nil:
+	case p.Up == nil || p.Down == nil:
+		return fieldError("only", "%s %s; give both rates, or use fq_codel", lang.Engine.Name, lang.Engine.NotAlone)
+	case !lettersAndDigits(p.WAN):
+		return fieldError("wan", "%s cannot shape %q: %s; use fq_codel, which does not go through it", lang.Engine.Name, p.WAN, lang.Engine.Names)
 	}
 	return nil
 }
@@ -85,12 +114,12 @@ func lettersAndDigits(name string) bool {
 }
 
 // checkDevice is checkName, or the check of an OPNsense interface's name.
-func checkDevice(field, name string, pf platform) error {
+func checkDevice(field, name string, lang *Language) error {
 	if err := checkName(field, name); err != nil {
 		return err
 	}
-	if !pf.interfaceNames && name != "wan" && name != "lan" && !optN(name) {
-		return fieldError(field, "%q: %s wants the interface's own name there: wan, lan, opt1 …", name, pf.name)
+	if lang.OwnNames && name != "wan" && name != "lan" && !optN(name) {
+		return fieldError(field, "%q: %s wants the interface's own name there: wan, lan, opt1 …", name, lang.Platform)
 	}
 	return nil
 }
@@ -108,7 +137,7 @@ func optN(name string) bool {
 }
 
 // validate checks one direction, nil if it is not shaped.
-func (s *Shaper) validate(d Direction, rate unit.Rate, pf platform) error {
+func (s *Shaper) validate(d Direction, rate unit.Rate, lang *Language) error {
 	at := func(name string) string { return field(d, name) }
 	if s == nil {
 		if rate != 0 {
@@ -116,15 +145,15 @@ func (s *Shaper) validate(d Direction, rate unit.Rate, pf platform) error {
 		}
 		return nil
 	}
-	errs := []error{checkDevice(at("device"), s.Device, pf), checkRate(at("rate"), s.Rate, pf)}
+	errs := []error{checkDevice(at("device"), s.Device, lang), checkRate(at("rate"), s.Rate, lang)}
 	if s.IngressOf != "" {
-		errs = append(errs, checkDevice(at("ingress_of"), s.IngressOf, pf))
+		errs = append(errs, checkDevice(at("ingress_of"), s.IngressOf, lang))
 	}
 	if s.Rate != rate {
 		errs = append(errs, fieldError(at("rate"), "is %d bit/s, but %s_bps says %d", int64(s.Rate), d, int64(rate)))
 	}
-	if !slices.Contains(pf.aqms, s.AQM) {
-		errs = append(errs, fieldError(at("aqm"), "%q is not one of %v, which %s can do", s.AQM, pf.aqms, pf.name))
+	if !slices.Contains(lang.AQMs, s.AQM) {
+		errs = append(errs, fieldError(at("aqm"), "%q is not one of %v, which %s can do", s.AQM, lang.AQMs, lang.Platform))
 	}
 	if !slices.Contains([]LinkLayer{"", Ethernet, DOCSIS, ATM, PTM}, s.LinkLayer) {
 		errs = append(errs, fieldError(at("link_layer"), "%q is not one of ethernet, docsis, atm and ptm", s.LinkLayer))
@@ -134,32 +163,32 @@ func (s *Shaper) validate(d Direction, rate unit.Rate, pf platform) error {
 	}
 	errs = append(errs,
 		within(at("overhead"), s.Overhead, -64, 256), within(at("mpu"), s.MPU, 0, 256),
-		within(at("flows"), s.Flows, 0, pf.flows), within(at("limit"), s.Limit, 0, s.mostLimit(pf)),
-		checkQuantum(at("quantum"), s.Quantum, pf),
+		within(at("flows"), s.Flows, 0, lang.Flows), within(at("limit"), s.Limit, 0, s.mostLimit(lang)),
+		checkQuantum(at("quantum"), s.Quantum, lang),
 		within(at("burst"), int64(s.Burst), 0, 1<<30), within(at("class_q"), int64(s.ClassQ), 0, 1<<30),
-		checkTimes(at, s.Target, s.Interval), s.checkMost(at, pf), s.checkCake(at), s.checkRules(at))
+		checkTimes(at, s.Target, s.Interval), s.checkMost(at, lang), s.checkCake(at), s.checkRules(at))
 	return errors.Join(errs...)
 }
 
 // checkMost refuses times that the platform cuts, and a FIFO that it finds too short.
-func (s *Shaper) checkMost(at func(string) string, pf platform) error {
+func (s *Shaper) checkMost(at func(string) string, lang *Language) error {
 	switch {
-	case pf.target != 0 && s.Target > pf.target:
-		return fieldError(at("target"), "%v is above %v, the most that %s takes", s.Target, pf.target, pf.name)
-	case pf.interval != 0 && s.Interval > pf.interval:
-		return fieldError(at("interval"), "%v is above %v, the most that %s takes", s.Interval, pf.interval, pf.name)
-	case s.AQM == FIFO && s.Limit != 0 && s.Limit < pf.fifoLeast:
-		return fieldError(at("limit"), "%d is below %d packets, the fewest that %s takes", s.Limit, pf.fifoLeast, pf.name)
+	case lang.Target != 0 && s.Target > lang.Target:
+		return fieldError(at("target"), "%v is above %v, the most that %s takes", s.Target, lang.Target, lang.Platform)
+	case lang.Interval != 0 && s.Interval > lang.Interval:
+		return fieldError(at("interval"), "%v is above %v, the most that %s takes", s.Interval, lang.Interval, lang.Platform)
+	case s.AQM == FIFO && s.Limit != 0 && s.Limit < lang.FIFOLeast:
+		return fieldError(at("limit"), "%d is below %d packets, the fewest that %s takes", s.Limit, lang.FIFOLeast, lang.Platform)
 	}
 	return nil
 }
 
 // mostLimit returns the most packets that the queue may be told to hold.
-func (s *Shaper) mostLimit(pf platform) int {
+func (s *Shaper) mostLimit(lang *Language) int {
 	if s.AQM == FIFO {
-		return pf.fifoLimit
+		return lang.FIFOLimit
 	}
-	return pf.limit
+	return lang.Limit
 }
 
 // checkCake checks the words that reach CAKE's command line.
@@ -179,25 +208,25 @@ func cakeTins() []string {
 }
 
 // checkRate refuses rates that the platform's shaper cannot hold.
-func checkRate(field string, r unit.Rate, pf platform) error {
+func checkRate(field string, r unit.Rate, lang *Language) error {
 	switch {
 	case r < MinRate:
 		return fieldError(field, "%s is too low to shape with; the least is %s", r, MinRate)
-	case r > pf.max:
-		return fieldError(field, "%s is above %s, the most that %s can hold", r, pf.max, pf.name)
-	case r%pf.step != 0:
-		return fieldError(field, "%s is not a multiple of %s, which is what %s takes", r, pf.step, pf.name)
+	case r > lang.MaxRate:
+		return fieldError(field, "%s is above %s, the most that %s can hold", r, lang.MaxRate, lang.Platform)
+	case r%lang.Step != 0:
+		return fieldError(field, "%s is not a multiple of %s, which is what %s takes", r, lang.Step, lang.Platform)
 	}
 	return nil
 }
 
 // checkQuantum refuses a quantum that kernels change behind one's back: Linux
 // raises it to 256 bytes.
-func checkQuantum(field string, q unit.Size, pf platform) error {
+func checkQuantum(field string, q unit.Size, lang *Language) error {
 	if q == 0 {
 		return nil
 	}
-	return within(field, q, 256, pf.quantum)
+	return within(field, q, 256, lang.Quantum)
 }
 
 func checkTimes(at func(string) string, target, interval time.Duration) error {
@@ -220,10 +249,10 @@ func within[T int | int64 | unit.Size](field string, v, least, most T) error {
 }
 
 // checkInputs refuses what no plan can be made from.
-func checkInputs(l Line, f Facts, w Wishes, pf platform) error {
-	errs := []error{checkDevice("wan", f.WAN, pf)}
+func checkInputs(l Line, f Facts, w Wishes, lang *Language) error {
+	errs := []error{checkDevice("wan", f.WAN, lang)}
 	if f.LAN != "" {
-		errs = append(errs, checkDevice("lan", f.LAN, pf))
+		errs = append(errs, checkDevice("lan", f.LAN, lang))
 	}
 	if f.LAN == f.WAN {
 		errs = append(errs, fieldError("lan", "%q is the WAN too", f.LAN))
@@ -307,7 +336,7 @@ func (m *maker) checkWishesFit() error {
 	}
 	return errors.Join(
 		within("flows_down", w.FlowsDown, 0, mostFlows),
-		within("limit", w.Limit, 0, (&Shaper{AQM: m.aqm}).mostLimit(m.platform)),
-		within("flows", w.Flows, 0, m.platform.flows),
-		checkQuantum("quantum", w.Quantum, m.platform))
+		within("limit", w.Limit, 0, (&Shaper{AQM: m.aqm}).mostLimit(m.lang)),
+		within("flows", w.Flows, 0, m.lang.Flows),
+		checkQuantum("quantum", w.Quantum, m.lang))
 }

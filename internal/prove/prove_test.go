@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"unbloat/internal/host/linux"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/verdict"
@@ -280,7 +281,7 @@ func TestPower(t *testing.T) {
 
 func basePlan(t *testing.T, aqm plan.AQM) plan.Plan {
 	t.Helper()
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
 		plan.Wishes{AQM: aqm, Down: plan.RateWish{Rate: 28 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4600 * unit.KbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
+	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/internal/remote"
 	"unbloat/unit"
@@ -118,7 +119,7 @@ func (r *rig) outfit(t *testing.T, runner host.Runner) {
 	write(t, r.daemon.loaded(), before)
 	r.engine = &apply.Engine{Backend: r.daemon, Runner: runner, Dir: t.TempDir(), Deadman: r.deadman()}
 	var err error
-	r.plan, err = plan.Make(plan.Line{}, plan.Facts{Platform: plan.Linux, WAN: "wan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	r.plan, err = plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

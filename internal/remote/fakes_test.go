@@ -26,6 +26,7 @@ import (
 	"unbloat/internal/host/openwrt"
 	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/remote"
 	"unbloat/unit"
 )
@@ -162,12 +163,12 @@ func (p platform) text() string {
 func platforms() []platform {
 	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), fake.NewFreeBSD(), fake.NewPfSense(), fake.NewOpenBSD(false), fake.NewOpenBSD(true)
 	return []platform{
-		{plan.OpenWrt, "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r host.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
-		{plan.ClearOS, "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r host.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},
-		{plan.FreeBSD, "FreeBSD 14.3-RELEASE", nil, bsd.Machine, bsd.Text, "igb0", func(r host.Runner) apply.Backend { return &freebsd.Backend{Runner: r} }, &sync.Mutex{}},
-		{plan.PfSense, "FreeBSD 15.0-CURRENT", []string{"/etc/pfSense-rc"}, sense.Machine, sense.Text, "igb0", func(r host.Runner) apply.Backend { return &pfsense.Backend{Runner: r} }, &sync.Mutex{}},
-		{plan.OpenBSD, "OpenBSD 7.8", nil, obsd.Machine, obsd.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r} }, &sync.Mutex{}},
-		{plan.OpenBSDAltq, "OpenBSD 5.4", nil, old.Machine, old.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r, Altq: true} }, &sync.Mutex{}},
+		{"openwrt", "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r host.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
+		{"clearos", "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r host.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},
+		{"freebsd", "FreeBSD 14.3-RELEASE", nil, bsd.Machine, bsd.Text, "igb0", func(r host.Runner) apply.Backend { return &freebsd.Backend{Runner: r} }, &sync.Mutex{}},
+		{"pfsense", "FreeBSD 15.0-CURRENT", []string{"/etc/pfSense-rc"}, sense.Machine, sense.Text, "igb0", func(r host.Runner) apply.Backend { return &pfsense.Backend{Runner: r} }, &sync.Mutex{}},
+		{"openbsd", "OpenBSD 7.8", nil, obsd.Machine, obsd.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r} }, &sync.Mutex{}},
+		{"openbsd-altq", "OpenBSD 5.4", nil, old.Machine, old.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r, Altq: true} }, &sync.Mutex{}},
 	}
 }
 
@@ -229,12 +230,16 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 			t.Parallel()
 			s, _ := staged(t, p)
 			ssh := s.dial(t)
-			if got := host.Platform(t.Context(), ssh); got != p.name {
+			if got := all.Detect(t.Context(), ssh).Name(); got != p.name {
 				t.Errorf("it takes itself for %s", got)
 			}
 			start := p.text()
 			wishes := plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond}}
-			made, err := plan.Make(plan.Line{}, plan.Facts{Platform: p.name, WAN: p.wan, LAN: map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan], IFB: true, Offloads: []plan.Offload{}}, wishes)
+			lang, err := all.Language(p.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, err := plan.Make(plan.Line{}, plan.Facts{Language: lang, WAN: p.wan, LAN: map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan], IFB: true, Offloads: []plan.Offload{}}, wishes)
 			if err != nil {
 				t.Fatal(err)
 			}

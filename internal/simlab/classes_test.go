@@ -14,7 +14,7 @@ import (
 func aClassifier(t *testing.T) (*classifier, plan.Plan) {
 	t.Helper()
 	s := &scenario.Scenario{Line: scenario.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond, RTT: 20 * time.Millisecond}}
-	p, err := fix(s, plan.Linux, &scenario.Fix{AQM: "cake", Down: 28 * unit.MbitPerSecond, Up: 4800 * unit.KbitPerSecond})
+	p, err := fix(s, "linux", &scenario.Fix{AQM: "cake", Down: 28 * unit.MbitPerSecond, Up: 4800 * unit.KbitPerSecond})
 	if err != nil {
 		t.Fatal(err)
 	}

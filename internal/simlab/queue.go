@@ -4,7 +4,10 @@ import (
 	"fmt"
 
 	"unbloat/aqm"
+	"unbloat/internal/host"
+	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/sim"
 	"unbloat/unit"
 )
@@ -44,17 +47,14 @@ func shaping(platform string, s *plan.Shaper, mark sim.Mark, seed uint64) sim.Sh
 	return out
 }
 
-// dialect returns how a platform's current release reads CoDel.
-func dialect(platform string) aqm.Dialect {
-	switch platform {
-	case plan.OPNsense, plan.FreeBSD, plan.PfSense:
-		return aqm.FreeBSD
-	case plan.OpenBSD, plan.OpenBSDAltq:
-		return aqm.OpenBSD78
-	case plan.OpenWrt, plan.ClearOS:
-		return aqm.Linux612
+// kernelOf returns how the kernel of a platform's current release queues. A plan
+// that says no platform is Linux's.
+func kernelOf(platform string) host.Simulated {
+	d, err := all.Find(platform)
+	if err != nil {
+		d = linux.Driver()
 	}
-	return aqm.Linux73
+	return d.Simulated
 }
 
 // framing returns how the shaper counts packets. Packets of package sim have
@@ -98,7 +98,7 @@ func cake(s *plan.Shaper, seed uint64, drop aqm.DropFunc) (aqm.Queue, error) {
 func scheduler(platform string, s *plan.Shaper, drop aqm.DropFunc) (aqm.Queue, error) {
 	switch s.AQM {
 	case plan.FQCoDel:
-		p := aqm.DefaultFQCoDel(dialect(platform))
+		p := aqm.DefaultFQCoDel(kernelOf(platform).CoDel)
 		p.CoDel.ECN, p.CoDel.Drop = s.ECN, drop
 		set(&p.CoDel.Target, s.Target)
 		set(&p.CoDel.Interval, s.Interval)
@@ -110,7 +110,7 @@ func scheduler(platform string, s *plan.Shaper, drop aqm.DropFunc) (aqm.Queue, e
 	case plan.FIFO:
 		limit := 1000
 		set(&limit, s.Limit)
-		if platform == plan.Linux || platform == plan.OpenWrt {
+		if kernelOf(platform).FIFOBytes {
 			return aqm.NewFIFO(aqm.FIFOParams{Bytes: unit.Size(limit * (1500 + s.HeaderLen)), Drop: drop})
 		}
 		return aqm.NewFIFO(aqm.FIFOParams{Packets: limit, Drop: drop})
@@ -128,11 +128,11 @@ func set[T comparable](to *T, v T) {
 
 // shaper returns what holds the rate in front of a queue.
 func shaper(platform string, s *plan.Shaper, inner aqm.Queue) (aqm.Queue, error) {
-	switch platform {
-	case plan.OPNsense, plan.FreeBSD, plan.PfSense:
+	switch kernelOf(platform).Shaper {
+	case host.Pipe:
 		// A dummynet pipe serves one packet after the other.
 		return aqm.NewTokenBucket(aqm.TokenBucketParams{Rate: s.Rate, Burst: fullFrame, Framing: framing(s)}, inner)
-	case plan.OpenBSD, plan.OpenBSDAltq:
+	case host.HFSC:
 		rate := aqm.ServiceCurve{Then: s.Rate}
 		return aqm.NewHFSC(aqm.HFSCParams{
 			Classes: []aqm.HFSCClass{{Parent: -1, LinkShare: rate, UpperLimit: rate, Inner: inner}}, Framing: framing(s),

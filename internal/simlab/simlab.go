@@ -9,9 +9,11 @@ import (
 	"math"
 	"time"
 
+	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/scenario"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
@@ -31,7 +33,7 @@ const Kernel = "simulated"
 type Options struct {
 	Cases    []string // empty: all of the scenario's
 	Seed     uint64   // the same seed gives the same result
-	Platform string   // whose router: one of plan.Platforms(); "": linux, as in the lab
+	Platform string   // whose router: one of all.Names(); "": linux, as in the lab
 	Series   bool     // keep every probe in the result
 }
 
@@ -39,7 +41,7 @@ type Options struct {
 // the result's wall seconds are zero; who calls it may fill them in.
 func Run(ctx context.Context, s *scenario.Scenario, o Options) (*lab.Result, error) {
 	if o.Platform == "" {
-		o.Platform = plan.Linux
+		o.Platform = linux.Name
 	}
 	cases := s.Cases
 	if len(o.Cases) > 0 {
@@ -99,7 +101,7 @@ func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Optio
 // nothing beside what the tuner itself does.
 func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*lab.TuneResult, error) {
 	if o.Platform == "" {
-		o.Platform = plan.Linux
+		o.Platform = linux.Name
 	}
 	h, err := newHouse(s, o.Platform, o.Seed)
 	if err != nil {
@@ -121,10 +123,10 @@ func dropSeries(t *verdict.Test) {
 
 // facts returns what the simulated router is.
 func facts(platform string) (plan.Facts, error) {
-	if platform == plan.Linux {
-		return plan.Facts{Platform: platform, WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true}, nil
+	if platform == linux.Name {
+		return plan.Facts{Platform: platform, Language: linux.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true}, nil
 	}
-	return plan.AssumedFacts(platform, "", "")
+	return all.Assume(platform, "", "")
 }
 
 // fix plans what somebody chose, as the lab's router does.

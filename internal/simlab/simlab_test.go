@@ -13,6 +13,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -115,7 +116,7 @@ func TestSeed003(t *testing.T) {
 // Other systems' routers are carried out in their own dialect.
 func TestPlatforms(t *testing.T) {
 	for scenario, platform := range map[string]string{
-		"seed-000": plan.OPNsense, "seed-002": plan.OpenBSDAltq, "seed-004": plan.OpenBSD, "seed-003": plan.OpenWrt,
+		"seed-000": "opnsense", "seed-002": "openbsd-altq", "seed-004": "openbsd", "seed-003": "openwrt",
 	} {
 		r, err := Run(t.Context(), seed(t, scenario), Options{Cases: []string{"before", "seed"}, Seed: 1, Platform: platform})
 		if err != nil {
@@ -137,8 +138,8 @@ func TestPlatforms(t *testing.T) {
 }
 
 func TestPredict(t *testing.T) {
-	for _, platform := range plan.Platforms() {
-		facts, err := plan.AssumedFacts(platform, "", "")
+	for _, platform := range all.Names() {
+		facts, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +158,8 @@ func TestPredict(t *testing.T) {
 			t.Errorf("%s: p95 rises by %.0f ms before, by %.1f ms with the plan", platform, before, after)
 		}
 	}
-	var all []*lab.Result
-	facts, err := plan.AssumedFacts(plan.Linux, "", "")
+	var results []*lab.Result
+	facts, err := all.Assume("linux", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +172,9 @@ func TestPredict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, r)
+		results = append(results, r)
 	}
-	bounds := Uncertain(all)
+	bounds := Uncertain(results)
 	if len(bounds) != 2*(3+3+4) { // cases × (goodput of the loaded directions, p50 and p95)
 		t.Errorf("%d bounds: %+v", len(bounds), bounds)
 	}

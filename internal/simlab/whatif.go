@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"unbloat/aqm"
+	"unbloat/internal/host/linux"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/scenario"
@@ -96,7 +97,7 @@ func (w WhatIf) Answer(ctx context.Context, breathe func()) (*Picture, error) {
 	}
 	slower := w.slow()
 	s := &scenario.Scenario{Name: "what-if", Line: w.Line, Test: scenario.Test{Seconds: w.seconds()}}
-	h, err := newHouse(s, plan.Linux, w.Seed)
+	h, err := newHouse(s, linux.Name, w.Seed)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}

@@ -10,7 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/plan"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
 	"unbloat/unit"
@@ -73,10 +74,10 @@ func ParseAxis(s string) (Axis, error) {
 // NewSpec checks and counts a sweep. An empty platform is linux.
 func NewSpec(s *scenario.Scenario, platform string, axes []Axis, seeds int) (*Spec, error) {
 	if platform == "" {
-		platform = plan.Linux
+		platform = linux.Name
 	}
-	if !slices.Contains(plan.Platforms(), platform) {
-		return nil, fmt.Errorf("platform %q is unknown; use one of %s", platform, strings.Join(plan.Platforms(), ", "))
+	if !slices.Contains(all.Names(), platform) {
+		return nil, fmt.Errorf("platform %q is unknown; use one of %s", platform, strings.Join(all.Names(), ", "))
 	}
 	if seeds < 1 {
 		return nil, fmt.Errorf("%d seeds: at least 1 is needed", seeds)

@@ -54,7 +54,7 @@ func devices(p plan.Plan) []string {
 
 // Desire returns the state that the plan asks for.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.State) (host.State, error) {
-	if err := host.CheckPlan(p, plan.ClearOS); err != nil {
+	if err := host.CheckPlan(p, Language()); err != nil {
 		return nil, err
 	}
 	s, err := conf.Decode(now)

@@ -24,7 +24,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
 		w.Classes.Shares = []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
 	}
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.ClearOS, WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: clearos.Language(), WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestInTheWay(t *testing.T) {
 		before := o.Text()
 		only := c.wishes.Only
 		c.wishes.Only = ""
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Platform: plan.ClearOS, WAN: "wan", IFB: true, Offloads: []plan.Offload{}}, c.wishes)
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}}, c.wishes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestOwnEngine(t *testing.T) {
 		"in one direction alone": {"QOS_DOWNSTREAM=\"wan:auto\"", "QOS_DOWNSTREAM=\"\"", "pattern"},
 	} {
 		o := fake.NewClearOS()
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Platform: plan.ClearOS, WAN: "wan", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
 		if err != nil {
 			t.Fatal(err)
 		}

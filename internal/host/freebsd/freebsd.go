@@ -105,7 +105,7 @@ func ours(s conf.State) dummynet.Config {
 
 // Desire returns the state that the plan asks for.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
-	if err := host.CheckPlan(p, plan.FreeBSD); err != nil {
+	if err := host.CheckPlan(p, Language()); err != nil {
 		return nil, err
 	}
 	s, err := conf.Decode(now)

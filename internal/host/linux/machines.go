@@ -15,15 +15,8 @@ import (
 	"unbloat/unit"
 )
 
-// A Traffic is what the connections of one machine of the home in one class have
-// carried so far. What waits and what is dropped no queue counts by machine.
-type Traffic struct {
-	Home  string     `json:"home"`
-	Class plan.Class `json:"class"` // of the direction that carried more
-	Flows int        `json:"flows"`
-	Up    unit.Size  `json:"up_bytes"`
-	Down  unit.Size  `json:"down_bytes"`
-}
+// A Traffic is what one machine's connections of one class have carried.
+type Traffic = host.Traffic
 
 // Machines reads from connection tracking what flows by machine and class now;
 // nil where the kernel's list of connections can't be read.

@@ -148,3 +148,11 @@ func replaceFile(path, text string, mode fs.FileMode) error {
 	}
 	return os.Rename(f.Name(), path)
 }
+
+// absent is the Keeper of a router elsewhere, on which no program of ours is left.
+type absent struct{ host.Lasting }
+
+func (absent) Keep(context.Context, plan.Plan) error {
+	return &host.PreconditionError{Doing: "keep the plan over a reboot", What: "it would take this program on the router",
+		Remedy: "install it there and run `unbloat apply --yes --persist` there, or leave out --persist"}
+}

@@ -144,7 +144,7 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 			return plan.Facts{}, &host.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
 		}
 	}
-	f := plan.Facts{Platform: "linux", WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
+	f := plan.Facts{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
 	s, err := observe(ctx, r, []string{wan}, nil)
 	if err != nil {
 		return f, err

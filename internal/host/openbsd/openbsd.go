@@ -105,7 +105,7 @@ func (b *Backend) ours(s conf.State, wan string) []string {
 // Desire returns the state that the plan asks for. Errors are
 // *host.PreconditionError where something is in the way.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
-	if err := host.CheckPlan(p, b.platform()); err != nil {
+	if err := host.CheckPlan(p, b.language()); err != nil {
 		return nil, err
 	}
 	s, err := conf.Decode(now)
@@ -139,11 +139,11 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	return conf.Encode(s)
 }
 
-func (b *Backend) platform() string {
+func (b *Backend) language() *plan.Language {
 	if b.Altq {
-		return plan.OpenBSDAltq
+		return LanguageAltq()
 	}
-	return plan.OpenBSD
+	return Language()
 }
 
 // include puts our line into pf.conf: at the top, or where ALTQ's order wants it.

@@ -15,14 +15,15 @@ import (
 	"unbloat/internal/host/fake"
 	"unbloat/internal/host/openbsd"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
 // TestContract: the contract of every backend, for both grammars.
 func TestContract(t *testing.T) {
-	for _, platform := range []string{plan.OpenBSD, plan.OpenBSDAltq} {
+	for _, platform := range []string{"openbsd", "openbsd-altq"} {
 		t.Run(platform, func(t *testing.T) {
-			old, most := platform == plan.OpenBSDAltq, 10*unit.GbitPerSecond
+			old, most := platform == "openbsd-altq", 10*unit.GbitPerSecond
 			if old {
 				most = 4294967295 // 32 bits
 			}
@@ -37,7 +38,7 @@ func TestContract(t *testing.T) {
 					if rapid.Bool().Draw(t, name+" classes") {
 						wishes.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
 					}
-					p, err := plan.Make(plan.Line{}, plan.Facts{Platform: platform, WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")}, wishes)
+					p, err := plan.Make(plan.Line{}, plan.Facts{Language: all.Must(platform), WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")}, wishes)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -52,7 +53,7 @@ func TestContract(t *testing.T) {
 // and counts, and which goes as it came. Where pf's order leaves its rules no
 // place, nothing is begun.
 func TestOldClasses(t *testing.T) {
-	p, err := plan.Make(plan.Line{Down: 20 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OpenBSDAltq, WAN: "em0", LAN: "em1"},
+	p, err := plan.Make(plan.Line{Down: 20 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, plan.Facts{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 		plan.Wishes{Up: plan.RateWish{Rate: 2e6}, Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
 	if err != nil {
 		t.Fatal(err)

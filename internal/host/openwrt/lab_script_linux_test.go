@@ -7,6 +7,7 @@ import (
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/linux"
+	"unbloat/internal/host/openwrt"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/mechanism/sqm"
@@ -23,7 +24,7 @@ func TestSQMScriptInLab(t *testing.T) {
 	}
 	ctx, router := t.Context(), host.Local{}
 	for _, aqm := range []plan.AQM{plan.CAKE, plan.FQCoDel} {
-		facts := plan.Facts{Platform: plan.OpenWrt, WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, AQMs: []plan.AQM{aqm}, Offloads: []plan.Offload{}}
+		facts := plan.Facts{Language: openwrt.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, AQMs: []plan.AQM{aqm}, Offloads: []plan.Offload{}}
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 		p, err := plan.Make(line, facts, plan.Wishes{})
 		if err != nil {
@@ -41,7 +42,7 @@ func TestSQMScriptInLab(t *testing.T) {
 				t.Fatalf("%s, %s: %v\n%s", aqm, function, err, out)
 			}
 		}
-		facts.Platform = plan.Linux
+		facts.Language = linux.Language()
 		same, err := plan.Make(line, facts, plan.Wishes{Down: plan.RateWish{Rate: p.DownBps}, Up: plan.RateWish{Rate: p.UpBps}})
 		if err != nil {
 			t.Fatal(err)

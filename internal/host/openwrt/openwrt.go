@@ -123,7 +123,7 @@ func with(rest string, s sqm.Section) string { return s.String() + rest }
 
 // Desire returns the state that the plan asks for.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
-	if err := host.CheckPlan(p, plan.OpenWrt); err != nil {
+	if err := host.CheckPlan(p, Language()); err != nil {
 		return nil, err
 	}
 	s, err := conf.Decode(now)

@@ -9,6 +9,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/host/fake"
+	"unbloat/internal/host/linux"
 	"unbloat/internal/host/openwrt"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/plan"
@@ -25,7 +26,7 @@ func TestSQMClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, aqms := range [][]plan.AQM{nil, {plan.FQCoDel}} {
-		facts := plan.Facts{Platform: plan.OpenWrt, WAN: "wan", LAN: "lan", IFB: true, AQMs: aqms}
+		facts := plan.Facts{Language: openwrt.Language(), WAN: "wan", LAN: "lan", IFB: true, AQMs: aqms}
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 		p, err := plan.Make(line, facts, plan.Wishes{})
 		if err != nil {
@@ -47,7 +48,7 @@ func TestSQMClasses(t *testing.T) {
 		}
 		f := fake.NewLinux()
 		blank := f.Kernel.Text()
-		facts.Platform, facts.Offloads = plan.Linux, []plan.Offload{} // sqm-scripts leaves offloads alone
+		facts.Language, facts.Offloads = linux.Language(), []plan.Offload{} // sqm-scripts leaves offloads alone
 		same, err := plan.Make(line, facts, plan.Wishes{Down: plan.RateWish{Rate: p.DownBps}, Up: plan.RateWish{Rate: p.UpBps}})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +84,7 @@ func TestSQMClassesInTheWay(t *testing.T) {
 		o := fake.NewOpenWrt()
 		c.do(o)
 		before := o.Text()
-		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OpenWrt, WAN: "wan", IFB: true}, plan.Wishes{})
+		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,7 @@ func TestSQMClassesInTheWay(t *testing.T) {
 func TestSQMWithoutCtinfo(t *testing.T) {
 	o := fake.NewOpenWrt()
 	o.Kernel.Missing = []string{"ctinfo"}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OpenWrt, WAN: "wan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
 	if err != nil {
 		t.Fatal(err)
 	}

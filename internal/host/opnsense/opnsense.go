@@ -226,7 +226,7 @@ func parseStatistics(b []byte) ([]string, error) {
 
 // Desire returns the state that the plan asks for.
 func (b *Backend) Desire(_ context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
-	if err := host.CheckPlan(p, plan.OPNsense); err != nil {
+	if err := host.CheckPlan(p, Language()); err != nil {
 		return nil, err
 	}
 	s, err := decode(now)

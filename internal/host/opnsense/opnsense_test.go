@@ -59,7 +59,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "192.0.2.9"}, DSCP: rapid.SampledFrom([][]string{nil, {"ef", "cs1"}}).Draw(t, name+" dscp")}}
 		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
 	}
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan", LAN: "lan"}, w)
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: opnsense.Language(), WAN: "wan", LAN: "lan"}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestInTheWay(t *testing.T) {
 	r := newRouter(t)
 	r.Saved["queue"]["q"] = map[string]string{"number": "10000", "enabled": "1"}
 	r.Saved["rule"]["r"] = map[string]string{"enabled": "1", "interface": "wan", "description": "mine", "target": "q"}
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 func TestSilentReload(t *testing.T) {
 	r := silent{newRouter(t)}
 	before := r.Text()
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OPNsense, WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func text(v any) string {
 
 // Desire returns the state that the plan asks for.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
-	if err := host.CheckPlan(p, plan.PfSense); err != nil {
+	if err := host.CheckPlan(p, Language()); err != nil {
 		return nil, err
 	}
 	s, err := conf.Decode(now)

@@ -98,10 +98,10 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 			continue
 		}
 		if d.s.AQM != plan.FIFO {
-			return Ruleset{}, nil, &plan.UnsupportedAQMError{AQM: d.s.AQM, Platform: plan.OpenBSDAltq, Have: []plan.AQM{plan.FIFO}}
+			return Ruleset{}, nil, &plan.UnsupportedAQMError{AQM: d.s.AQM, Platform: "ALTQ", Have: []plan.AQM{plan.FIFO}}
 		}
 		if d.s.IngressOf != "" {
-			return Ruleset{}, nil, &plan.NoIngressError{Platform: plan.OpenBSDAltq, Side: plan.SideIFB, Why: "ALTQ queues on egress only; shape the download where it leaves towards the LAN"}
+			return Ruleset{}, nil, &plan.NoIngressError{Platform: "ALTQ", Side: plan.SideIFB, Why: "ALTQ queues on egress only; shape the download where it leaves towards the LAN"}
 		}
 		on := Interface{Device: d.s.Device, Scheduler: "hfsc", Bandwidth: Bandwidth{Rate: d.s.Rate}}
 		if d.shares != nil {

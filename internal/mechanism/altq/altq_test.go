@@ -1,4 +1,4 @@
-package altq
+package altq_test
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"unbloat/internal/host/openbsd"
+	. "unbloat/internal/mechanism/altq"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -14,7 +16,7 @@ import (
 // Seed 002's lines, from its own numbers, with its macro filled in.
 func TestSeed002(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 5 * unit.MbitPerSecond, Up: 1100 * unit.KbitPerSecond},
-		plan.Facts{Platform: plan.OpenBSDAltq, WAN: "em0", LAN: "em1"},
+		plan.Facts{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 		plan.Wishes{Style: plan.StyleSeed, Only: plan.DirectionUp})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +85,7 @@ func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4e9).Draw(t, label)) }
 		l := plan.Line{Down: rate("down"), Up: rate("up")}
-		p, err := plan.Make(l, plan.Facts{Platform: plan.OpenBSDAltq, WAN: "em0", LAN: "vlan10"},
+		p, err := plan.Make(l, plan.Facts{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "vlan10"},
 			plan.Wishes{Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only")})
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package altq
+package altq_test
 
 import (
 	"slices"
@@ -8,13 +8,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"unbloat/internal/host/openbsd"
+	. "unbloat/internal/mechanism/altq"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
 func withClasses(t rapid.TB, up, down unit.Rate, w plan.ClassWishes) (plan.Plan, Ruleset) {
 	t.Helper()
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.OpenBSDAltq, WAN: "em0", LAN: "em1"},
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 		plan.Wishes{Up: plan.RateWish{Rate: up}, Down: plan.RateWish{Rate: down}, Classes: w})
 	if err != nil {
 		t.Fatal(err)

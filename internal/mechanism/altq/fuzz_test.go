@@ -1,8 +1,10 @@
-package altq
+package altq_test
 
 import (
 	"strings"
 	"testing"
+
+	. "unbloat/internal/mechanism/altq"
 )
 
 // FuzzParseShown: each line that is kept of what pfctl prints is one line.

@@ -86,7 +86,7 @@ func Render(p plan.Plan) (s Settings, notes []string, err error) {
 			notes = append(notes, "rules of your own in "+RulesKey+" go behind these, and win over them: the last that fits does")
 		}
 	default:
-		return Settings{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: plan.ClearOS, Have: []plan.AQM{plan.FQCoDel, plan.SFQ}}
+		return Settings{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: "ClearOS", Have: []plan.AQM{plan.FQCoDel, plan.SFQ}}
 	}
 	return s, append(notes, `the old bandwidth manager must be off: BANDWIDTH_QOS="off" in `+BandwidthConf), nil
 }

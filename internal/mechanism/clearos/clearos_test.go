@@ -1,4 +1,4 @@
-package clearos
+package clearos_test
 
 import (
 	"os"
@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"unbloat/internal/host/clearos"
+	. "unbloat/internal/mechanism/clearos"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -15,7 +17,7 @@ import (
 // Seed 001: the switch, and the line's own speeds, 25/1 Mbit/s.
 func TestSeed001(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
-		plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+		plan.Facts{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestClasses(t *testing.T) {
 	w.Rules = append(w.Rules, plan.Rule{Class: plan.Bulk, Home: []string{"192.168.1.7"}, Far: []string{"203.0.113.0/24"}},
 		plan.Rule{Class: plan.Voice, Far: []string{"2001:db8::1"}}, plan.Rule{Class: plan.Voice, DSCP: []string{"ef"}})
 	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
-		plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w})
+		plan.Facts{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +99,7 @@ func TestClasses(t *testing.T) {
 		t.Error(got)
 	}
 	w.Shares = []plan.ShareWish{{Class: plan.Normal, Guarantee: plan.RateWish{Fraction: 0.6}}, {Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.38}}}
-	if _, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w}); err == nil || !strings.Contains(err.Error(), "ClearOS has 97 to give") {
+	if _, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w}); err == nil || !strings.Contains(err.Error(), "ClearOS's own engine has 97 % to give") {
 		t.Errorf("%v", err)
 	}
 	p.Classes.Up[0].Guarantee = p.Up.Rate // as somebody might edit a plan
@@ -126,7 +128,7 @@ func TestRefused(t *testing.T) {
 func TestNamesOfSpeeds(t *testing.T) {
 	for wan, want := range map[string]int{"ppp0": 2, "wan_2": 2, "eth0.100": 0, "br-lan": 0, "6in4": 0, "wan@x": 0} {
 		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
-			plan.Facts{Platform: plan.ClearOS, WAN: wan, LAN: "eth1", IFB: true}, plan.Wishes{})
+			plan.Facts{Language: clearos.Language(), WAN: wan, LAN: "eth1", IFB: true}, plan.Wishes{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +180,7 @@ func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label)) }
 		p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")},
-			plan.Facts{Platform: plan.ClearOS, WAN: "ppp0", LAN: "eth1", IFB: true},
+			plan.Facts{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true},
 			plan.Wishes{AQM: rapid.SampledFrom([]plan.AQM{plan.SFQ, plan.FQCoDel}).Draw(t, "aqm")})
 		if err != nil {
 			t.Fatal(err)

@@ -146,7 +146,7 @@ func (c *Config) add(number int, s plan.Shaper) error {
 		return nil
 	case plan.FQCoDel:
 	default:
-		return &plan.UnsupportedAQMError{AQM: s.AQM, Platform: plan.FreeBSD, Have: []plan.AQM{plan.FQCoDel, plan.FIFO}}
+		return &plan.UnsupportedAQMError{AQM: s.AQM, Platform: "dummynet", Have: []plan.AQM{plan.FQCoDel, plan.FIFO}}
 	}
 	sched := Sched{
 		Number: number, Pipe: number, Type: "fq_codel", Target: s.Target, Interval: s.Interval,

@@ -1,4 +1,4 @@
-package dummynet
+package dummynet_test
 
 import (
 	"bufio"
@@ -11,7 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"unbloat/internal/host/freebsd"
+	"unbloat/internal/host/opnsense"
+	"unbloat/internal/host/pfsense"
+	. "unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -19,7 +24,7 @@ import (
 func seed000(t *testing.T, platform, wan string) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
-		plan.Facts{Platform: platform, WAN: wan}, plan.Wishes{Style: plan.StyleSeed})
+		plan.Facts{Language: all.Must(platform), WAN: wan}, plan.Wishes{Style: plan.StyleSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +32,7 @@ func seed000(t *testing.T, platform, wan string) plan.Plan {
 }
 
 func TestSeed000Commands(t *testing.T) {
-	c, _, err := Render(seed000(t, plan.FreeBSD, "igb0"))
+	c, _, err := Render(seed000(t, "freebsd", "igb0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +57,7 @@ ipfw add 59004 queue 2 ip from any to any in recv igb0
 // each direction, and rules that reach it from both ends, in the order in which
 // the first that fits decides; what the tools read and show of it is the same.
 func TestClasses(t *testing.T) {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0"}, plan.Wishes{
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{
 		Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond},
 		Classes: plan.ClassWishes{
 			Rules: []plan.Rule{
@@ -128,7 +133,7 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 // with CoDel for each class, and a rule for each port or range, all of which its
 // model saves.
 func TestClassItems(t *testing.T) {
-	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond, Down: 30 * unit.MbitPerSecond}, plan.Facts{Platform: plan.OPNsense, WAN: "wan"}, plan.Wishes{
+	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond, Down: 30 * unit.MbitPerSecond}, plan.Facts{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{
 		Only: plan.DirectionUp,
 		Classes: plan.ClassWishes{Rules: []plan.Rule{
 			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}, {From: 10000, To: 20000}}},
@@ -197,7 +202,7 @@ func cmpOr(a, b string) string {
 // TestTooManyRules: more lines than we have numbers for are refused.
 func TestTooManyRules(t *testing.T) {
 	rules := slices.Repeat([]plan.Rule{{Class: plan.Voice, Port: []plan.PortRange{{From: 1, To: 1}}}}, 30)
-	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.FreeBSD, WAN: "igb0"}, plan.Wishes{Classes: plan.ClassWishes{Rules: rules}})
+	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{Classes: plan.ClassWishes{Rules: rules}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +213,7 @@ func TestTooManyRules(t *testing.T) {
 
 // Two fq_codel pipes at 97 %, three queues of weight 1, 10 and 1, four rules.
 func TestSeed000Items(t *testing.T) {
-	it, _, err := RenderItems(seed000(t, plan.OPNsense, "wan"))
+	it, _, err := RenderItems(seed000(t, "opnsense", "wan"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,13 +318,13 @@ func validations(t *testing.T, line string) map[string]string {
 }
 
 func anyPlan(t *rapid.T, platform string) plan.Plan {
-	f, err := plan.AssumedFacts(platform, "", "")
+	f, err := all.Assume(platform, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4.2e9).Draw(t, label)) }
 	directions := []plan.Direction{"", plan.DirectionUp, plan.DirectionDown}
-	if platform == plan.PfSense { // has no download alone
+	if platform == "pfsense" { // has no download alone
 		directions = directions[:2]
 	}
 	p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")}, f, plan.Wishes{
@@ -336,7 +341,7 @@ func anyPlan(t *rapid.T, platform string) plan.Plan {
 // Parse reads back exactly what was rendered, and no trap is set off.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c, _, err := Render(anyPlan(t, plan.FreeBSD))
+		c, _, err := Render(anyPlan(t, "freebsd"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +358,7 @@ func TestParseIsInverse(t *testing.T) {
 // OPNsense's pipes hold the plan's shapers, and its template's line says the same.
 func TestItemsHoldThePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := anyPlan(t, plan.OPNsense)
+		p := anyPlan(t, "opnsense")
 		it, _, err := RenderItems(p)
 		if err != nil {
 			t.Fatal(err)
@@ -385,7 +390,7 @@ func TestItemsHoldThePlan(t *testing.T) {
 // pfSense's config.xml survives its own reading, and rules.limiter holds the plan.
 func TestLimiters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := anyPlan(t, plan.PfSense)
+		p := anyPlan(t, "pfsense")
 		ls, _, err := RenderLimiters(p, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -403,7 +408,7 @@ func TestLimiters(t *testing.T) {
 			t.Fatalf("%s%v %v", ls.RulesLimiter(), err, traps)
 		}
 		for _, pipe := range c.Pipes {
-			if want := map[int]unit.Rate{pipeUp: p.UpBps, pipeDown: p.DownBps}[pipe.Number]; pipe.Bandwidth != want {
+			if want := map[int]unit.Rate{1: p.UpBps, 2: p.DownBps}[pipe.Number]; pipe.Bandwidth != want {
 				t.Fatalf("pipe %d: %s, want %s", pipe.Number, pipe.Bandwidth, want)
 			}
 		}
@@ -411,7 +416,7 @@ func TestLimiters(t *testing.T) {
 }
 
 func TestRulesLimiter(t *testing.T) {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Platform: plan.PfSense, WAN: "igb0"},
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: pfsense.Language(), WAN: "igb0"},
 		plan.Wishes{Style: plan.StyleSeed, Down: plan.RateWish{Rate: 85 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 9500 * unit.KbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,10 @@
-package dummynet
+package dummynet_test
 
 import (
 	"strings"
 	"testing"
+
+	. "unbloat/internal/mechanism/dummynet"
 )
 
 // FuzzParseShown: each line that is kept of what dnctl and ipfw print is one

@@ -7,6 +7,7 @@ import (
 
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -16,7 +17,7 @@ func FuzzClasses(f *testing.F) {
 	f.Add("use = \"on\"\n[dscp]\ntrust_home = true\n[[rule]]\nname = \"Hangouts\"\nclass = \"voice\"\nprotocol = \"udp\"\nfar_port = [\"19302-19309\"]\n", "class=voice,protocol=udp,far_port=19302-19309")
 	f.Add("[[class]]\nname = \"bulk\"\ndirection = \"up\"\nlimit = \"80%\"\n", "class=bulk,home=10.1.0.2|10.1.0.0/24,domain=example.org")
 	f.Add("[[rule]]\nname = \"a } b\"\nclass = \"bulk\"\nhome = [\"02:00:00:00:00:01\"]\n", "class=interactive,dscp=ef|af41,below_bytes=10kB")
-	facts, err := plan.AssumedFacts(plan.Linux, "", "")
+	facts, err := all.Assume("linux", "", "")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -18,8 +18,9 @@ const lowDelay = 0x10 >> 2
 // dummynet, and ClearOS's own engine. The first that fits decides on each,
 // whatever the order is in which its language wants them.
 func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
-	ack := f.Protocol == "tcp" && f.Packet <= ackPacket && p.Platform != plan.ClearOS && p.Platform != plan.PfSense
-	second := p.Platform == plan.OpenBSD || p.Platform == plan.OpenBSDAltq // pf's of a rule
+	can := p.RuleLimits()
+	ack := f.Protocol == "tcp" && f.Packet <= ackPacket && can.AcksFirst
+	second := can.SecondQueue // of a rule
 	low := second && f.DSCP&lowDelay != 0
 	nothing := func(string, string) bool { return false }
 	for i, r := range p.Classes.Rules {
@@ -29,7 +30,7 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
 		if r.Protocol == "" && r.HasPorts() && f.Protocol == "sctp" {
 			continue // ports alone are written for TCP and UDP
 		}
-		if p.Platform == plan.ClearOS && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
+		if can.HomeDown != "" && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
 			continue // marked before NAT gives it to a machine
 		}
 		if ack && second && (r.Class == plan.Normal || r.Class == plan.Bulk) {

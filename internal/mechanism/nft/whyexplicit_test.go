@@ -1,10 +1,12 @@
-package nft
+package nft_test
 
 import (
 	"strings"
 	"testing"
 
+	. "unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -16,21 +18,21 @@ func TestDecideExplicit(t *testing.T) {
 		{Class: plan.Bulk, Direction: plan.DirectionUp, Far: []string{"203.0.113.0/24"}},
 		{Class: plan.Interactive, Far: []string{"203.0.113.9"}},
 	}}}
-	for _, platform := range []string{plan.OpenBSD, plan.OpenBSDAltq, plan.FreeBSD, plan.OPNsense, plan.ClearOS} {
-		facts, err := plan.AssumedFacts(platform, "", "")
+	for _, platform := range []string{"openbsd", "openbsd-altq", "freebsd", "opnsense", "clearos"} {
+		facts, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.AQM = ""; platform == plan.ClearOS {
+		if w.AQM = ""; platform == "clearos" {
 			w.AQM = plan.SFQ
 		}
 		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, w)
 		if err != nil {
 			t.Fatal(err)
 		}
-		acks := map[string]plan.Class{plan.OpenBSD: plan.Interactive, plan.OpenBSDAltq: plan.Interactive, plan.FreeBSD: plan.Bulk, plan.OPNsense: plan.Bulk, plan.ClearOS: plan.Bulk}[platform]
+		acks := map[string]plan.Class{"openbsd": plan.Interactive, "openbsd-altq": plan.Interactive, "freebsd": plan.Bulk, "opnsense": plan.Bulk, "clearos": plan.Bulk}[platform]
 		bare := plan.Interactive
-		if platform == plan.ClearOS {
+		if platform == "clearos" {
 			bare = plan.Normal
 		}
 		for _, c := range []struct {
@@ -70,17 +72,17 @@ func TestDecideWhatIsNotWritten(t *testing.T) {
 		platform, flow, dscp string
 		class                plan.Class
 	}{
-		{plan.OpenBSD, "sctp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Normal},
-		{plan.FreeBSD, "sctp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Normal},
-		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
-		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
-		{plan.FreeBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Bulk},
-		{plan.OpenBSDAltq, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
-		{plan.PfSense, "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
-		{plan.OpenBSD, "tcp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Interactive},
-		{plan.OpenBSD, "udp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Normal},
+		{"openbsd", "sctp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Normal},
+		{"freebsd", "sctp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Normal},
+		{"openbsd", "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
+		{"openbsd", "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
+		{"freebsd", "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Bulk},
+		{"openbsd-altq", "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "ef", plan.Interactive},
+		{"pfsense", "tcp 192.168.1.2:40000 > 198.51.100.1:2905", "df", plan.Bulk},
+		{"openbsd", "tcp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Interactive},
+		{"openbsd", "udp 192.168.1.2:40000 > 198.51.100.1:443", "ef", plan.Normal},
 	} {
-		facts, err := plan.AssumedFacts(c.platform, "", "")
+		facts, err := all.Assume(c.platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}

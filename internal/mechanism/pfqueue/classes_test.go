@@ -1,4 +1,4 @@
-package pfqueue
+package pfqueue_test
 
 import (
 	"slices"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"unbloat/internal/host/openbsd"
+	. "unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -14,7 +16,7 @@ import (
 func withClasses(t *testing.T, w plan.ClassWishes) (plan.Plan, Ruleset) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
-		plan.Facts{Platform: plan.OpenBSD, WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 11e6}, Down: plan.RateWish{Rate: 110e6}, Classes: w})
+		plan.Facts{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 11e6}, Down: plan.RateWish{Rate: 110e6}, Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,10 @@
-package pfqueue
+package pfqueue_test
 
-import "testing"
+import (
+	"testing"
+
+	. "unbloat/internal/mechanism/pfqueue"
+)
 
 // FuzzParseShown: what pfctl prints of its queues is refused or understood.
 func FuzzParseShown(f *testing.F) {

@@ -113,10 +113,10 @@ func queue(name string, s plan.Shaper) (Queue, []string, error) {
 	case plan.FIFO:
 		q.Quantum = 0
 	default:
-		return Queue{}, nil, &plan.UnsupportedAQMError{AQM: s.AQM, Platform: plan.OpenBSD, Have: []plan.AQM{plan.FQCoDel, plan.FIFO}}
+		return Queue{}, nil, &plan.UnsupportedAQMError{AQM: s.AQM, Platform: "pf", Have: []plan.AQM{plan.FQCoDel, plan.FIFO}}
 	}
 	if s.IngressOf != "" {
-		return Queue{}, nil, &plan.NoIngressError{Platform: plan.OpenBSD, Side: plan.SideIFB, Why: "pf queues on egress only; shape the download where it leaves towards the LAN"}
+		return Queue{}, nil, &plan.NoIngressError{Platform: "pf", Side: plan.SideIFB, Why: "pf queues on egress only; shape the download where it leaves towards the LAN"}
 	}
 	return q, lost(name, s), q.check()
 }

@@ -55,7 +55,7 @@ func Render(p plan.Plan) (s Section, notes []string, err error) { return RenderA
 // RenderAs makes the section of a plan under a name.
 func RenderAs(p plan.Plan, name string) (s Section, notes []string, err error) {
 	if p.Down != nil && p.Down.IngressOf != p.WAN {
-		return Section{}, nil, &plan.NoIngressError{Platform: plan.OpenWrt, Side: plan.SideLAN, Why: "sqm-scripts shapes the download on the WAN's ifb"}
+		return Section{}, nil, &plan.NoIngressError{Platform: "sqm-scripts", Side: plan.SideLAN, Why: "sqm-scripts shapes the download on the WAN's ifb"}
 	}
 	s = Section{Name: name}
 	s.set("enabled", "1")
@@ -78,7 +78,7 @@ func RenderAs(p plan.Plan, name string) (s Section, notes []string, err error) {
 	case p.AQM == plan.FQCoDel:
 		s.set("script", scriptFQCoDel)
 	default:
-		return Section{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: plan.OpenWrt, Have: []plan.AQM{plan.CAKE, plan.FQCoDel}}
+		return Section{}, nil, &plan.UnsupportedAQMError{AQM: p.AQM, Platform: "sqm-scripts", Have: []plan.AQM{plan.CAKE, plan.FQCoDel}}
 	}
 	any := p.Up
 	if any == nil {

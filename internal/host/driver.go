@@ -1,0 +1,186 @@
+package host
+
+import (
+	"context"
+	"strings"
+
+	"unbloat/aqm"
+	"unbloat/internal/plan"
+)
+
+// A Driver is all that is a platform's own. Whoever uses one asks nothing else
+// about the platform: what a router can and how it is done is behind it.
+type Driver struct {
+	Language *plan.Language // what a current release's configuration can say
+
+	// Is reports whether a router is one of these. kernel and release are what
+	// uname(1) says.
+	Is func(ctx context.Context, r Runner, kernel, release string) bool
+	// Base says that others are built on this one: they are asked for first.
+	Base bool
+
+	// Capabilities reads what this router has. An empty wan is the default
+	// route's, an empty lan is not looked for. nil: nothing can be asked.
+	Capabilities func(ctx context.Context, r Runner, wan, lan string) (plan.Facts, error)
+	// DefaultWAN is the interface of the default route; "" if there is none.
+	DefaultWAN func(ctx context.Context, r Runner) string
+
+	// Backend is how its state is read and changed. The error says why this
+	// router can't be changed this way.
+	Backend func(o Options) (Backend, error)
+	// Keeper makes a plan last over a reboot; nil: what is applied lasts by itself.
+	Keeper func(o Options) Keeper
+	// StateDir is where the journal of changes to this machine is kept: where a
+	// reboot empties it, if a reboot undoes what is applied.
+	StateDir string
+	// Owned finds what is ours without a record of it, so that it can be undone;
+	// nil: the backend finds it on the WAN that it is told.
+	Owned func(ctx context.Context, r Runner) ([]plan.Plan, error)
+
+	// OwnTC, if set, is the driver that shapes by tc(8) where this one has the
+	// platform's own way.
+	OwnTC func() *Driver
+
+	// Scheme is the beginning of addresses at which its API is reached, as in
+	// "opnsense+https"; "": there is none.
+	Scheme string
+
+	Classes   *Classes  // what it knows of flows now; nil: nothing
+	Simulated Simulated // how its kernel queues
+}
+
+// Name is the platform's name.
+func (d *Driver) Name() string { return d.Language.Platform }
+
+// Facts reads what this router has, for a plan. An empty wan is that of the
+// default route.
+func (d *Driver) Facts(ctx context.Context, r Runner, wan, lan string) (plan.Facts, error) {
+	var f plan.Facts
+	var err error
+	if d.Capabilities != nil {
+		f, err = d.Capabilities(ctx, r, wan, lan)
+	} else {
+		if wan == "" {
+			if wan = d.DefaultWAN(ctx, r); wan == "" {
+				return f, &PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
+			}
+		}
+		f.WAN, f.LAN = wan, lan
+	}
+	f.Platform, f.Language = d.Name(), d.Language
+	return f, err
+}
+
+// Options say how a router is changed.
+type Options struct {
+	Runner  Runner
+	Replace bool   // take over from a shaper that is not ours
+	Preview bool   // nothing is changed: what only a change needs is not asked for
+	Remote  bool   // the router is another machine, on which this program is not installed
+	API     bool   // Runner reaches the platform's API, not a shell
+	Exe     string // this program's path, for what starts it at boot
+	Root    string // prefix of the configuration's paths; "": the real system
+}
+
+// Where journals of changes to this machine are kept.
+const (
+	VolatileDir = "/run/unbloat"    // a reboot empties it, as it does the kernel's queues
+	LastingDir  = "/var/db/unbloat" // the settings last, and so must the way back
+)
+
+// A Backend knows one platform's states. It never changes anything: it reads,
+// says what is wanted, and lists the steps from one to the other.
+type Backend interface {
+	// Observe reads what the plan could touch, and what an earlier state knew of.
+	Observe(ctx context.Context, p plan.Plan, earlier State) (State, error)
+	// Desire returns the state that the plan asks for, or says what stands in the
+	// way. What an earlier plan changed and this one doesn't is as origin had it.
+	Desire(ctx context.Context, p plan.Plan, now, origin State) (State, error)
+	// Undesire returns the state without unbloat: as origin had it (nil: not
+	// known), and for what origin doesn't know, as now is without what is ours.
+	Undesire(ctx context.Context, now, origin State) (State, error)
+	// Compare returns the steps from actual to wanted, and the differences in
+	// words; for equal states it returns neither.
+	Compare(actual, wanted State) (steps []Step, differences []string, err error)
+	// Explain turns a failed step's error into one that says what to do.
+	Explain(err error) error
+}
+
+// A Shaper is a backend that explains what shapes on the router, whoever made it.
+type Shaper interface {
+	Shapers(ctx context.Context, wan string) ([]Shaped, error)
+}
+
+// A Keeper makes a plan last over a reboot.
+type Keeper interface {
+	Keep(ctx context.Context, p plan.Plan) error
+	Forget(ctx context.Context) (done bool, err error)
+	Kept() bool
+}
+
+// Lasting is the Keeper of a platform whose settings last by themselves.
+type Lasting struct{}
+
+// Keep does nothing: the settings last.
+func (Lasting) Keep(context.Context, plan.Plan) error { return nil }
+
+// Forget does nothing: who reverts takes the settings back.
+func (Lasting) Forget(context.Context) (done bool, err error) { return false, nil }
+
+// Kept reports that nothing beside the settings makes them last.
+func (Lasting) Kept() bool { return false }
+
+// Classes is what a router knows of the classes of its flows.
+type Classes struct {
+	// Lost says where the rules that divide a plan's traffic are not what was
+	// applied; nil if they are.
+	Lost func(ctx context.Context, r Runner, p plan.Plan) []string
+	// Flows counts those of each machine that the meters know, by direction and
+	// what they are: "up calm", "down busy".
+	Flows func(ctx context.Context, r Runner) map[string]map[string]int
+	// Machines is what each machine's connections have carried, by class.
+	Machines func(ctx context.Context, r Runner, p plan.Plan) []Traffic
+	// Hosts are the machines of the home by name.
+	Hosts func(ctx context.Context, r Runner) map[string][]string
+}
+
+// Simulated says how a platform's kernel queues, for the simulator.
+type Simulated struct {
+	CoDel     aqm.Dialect
+	Shaper    ShaperKind
+	FIFOBytes bool // a FIFO is as long as its packets would be if all were full
+}
+
+// A ShaperKind is how a kernel holds a rate.
+type ShaperKind int
+
+// Kinds of shapers.
+const (
+	HTB  ShaperKind = iota // Linux's token buckets
+	Pipe                   // dummynet's: one packet after the other
+	HFSC                   // pf's and ALTQ's service curves
+)
+
+// Detect asks a router which of the drivers is its own. What can't be asked, or
+// is none of them, is the first's.
+func Detect(ctx context.Context, r Runner, drivers []*Driver) *Driver {
+	out, err := Output(ctx, r, "uname", "-sr")
+	if err != nil {
+		return drivers[0]
+	}
+	kernel, release, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	for _, base := range []bool{false, true} {
+		for _, d := range drivers {
+			if d.Base == base && d.Is(ctx, r, kernel, release) {
+				return d
+			}
+		}
+	}
+	return drivers[0]
+}
+
+// Has reports whether a path is there on the router.
+func Has(ctx context.Context, r Runner, path string) bool {
+	_, err := Output(ctx, r, "ls", "-d", path)
+	return err == nil
+}

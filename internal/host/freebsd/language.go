@@ -1,0 +1,12 @@
+package freebsd
+
+import (
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/plan"
+)
+
+// Name is the platform's name.
+const Name = "freebsd"
+
+// Language returns what dnctl(8) and ipfw(8) can be told.
+func Language() *plan.Language { return dummynet.Language(Name) }

@@ -1,0 +1,38 @@
+package linux
+
+import (
+	"context"
+
+	"unbloat/aqm"
+	"unbloat/internal/host"
+)
+
+// Driver returns what is Linux's own: tc(8), nft(8), and a systemd unit that
+// applies a plan at boot.
+func Driver() *host.Driver {
+	return &host.Driver{
+		Language:     Language(),
+		Is:           func(_ context.Context, _ host.Runner, kernel, _ string) bool { return kernel == "Linux" },
+		Base:         true,
+		Capabilities: Detect,
+		DefaultWAN:   DefaultWAN,
+		Backend: func(o host.Options) (host.Backend, error) {
+			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil
+		},
+		Keeper: func(o host.Options) host.Keeper {
+			if o.Remote {
+				return absent{}
+			}
+			return Keeper{Root: o.Root, Exe: o.Exe, Runner: o.Runner}
+		},
+		StateDir:  host.VolatileDir,
+		Owned:     OwnedPlans,
+		Classes:   Classes(),
+		Simulated: host.Simulated{CoDel: aqm.Linux73, Shaper: host.HTB, FIFOBytes: true},
+	}
+}
+
+// Classes is what connection tracking and our table of nftables know.
+func Classes() *host.Classes {
+	return &host.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts}
+}

@@ -1,0 +1,16 @@
+package linux
+
+import (
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+)
+
+// Name is the platform's name.
+const Name = "linux"
+
+// Language returns what a Linux router with tc(8) and nft(8) can be told.
+func Language() *plan.Language {
+	l := tc.Language(Name)
+	l.PacketRules = true
+	return l
+}

@@ -1,0 +1,20 @@
+package openwrt
+
+import (
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Name is the platform's name.
+const Name = "openwrt"
+
+// Language returns what /etc/config/sqm can say.
+func Language() *plan.Language {
+	l := tc.Language(Name)
+	l.WAN, l.LAN = "wan", "br-lan"
+	l.AQMs, l.Sides = []plan.AQM{plan.CAKE, plan.FQCoDel}, []plan.Side{plan.SideIFB}
+	l.Step = unit.KbitPerSecond
+	l.Rates, l.RatesWhy = "whole kbit/s", "/etc/config/sqm takes no others; what is wished is rounded down"
+	return l
+}

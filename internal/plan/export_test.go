@@ -1,0 +1,4 @@
+package plan
+
+// What tests in package plan_test look at.
+const ManyDownloads = manyDownloads

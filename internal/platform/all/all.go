@@ -1,0 +1,88 @@
+// Package all lists the platforms. A new one is a directory of its own and one
+// line here.
+package all
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/host"
+	"unbloat/internal/host/clearos"
+	"unbloat/internal/host/freebsd"
+	"unbloat/internal/host/linux"
+	"unbloat/internal/host/openbsd"
+	"unbloat/internal/host/openwrt"
+	"unbloat/internal/host/opnsense"
+	"unbloat/internal/host/pfsense"
+	"unbloat/internal/plan"
+)
+
+// Drivers returns the drivers of all platforms, in the order in which they are
+// listed to people.
+func Drivers() []*host.Driver {
+	return []*host.Driver{
+		linux.Driver(), openwrt.Driver(), opnsense.Driver(), freebsd.Driver(), pfsense.Driver(),
+		openbsd.Driver(), openbsd.DriverAltq(), clearos.Driver(),
+	}
+}
+
+// Names returns the platforms' names.
+func Names() []string {
+	var out []string
+	for _, d := range Drivers() {
+		out = append(out, d.Name())
+	}
+	return out
+}
+
+// Find returns the driver of a platform. The error lists the names that there are.
+func Find(name string) (*host.Driver, error) {
+	drivers := Drivers()
+	i := slices.IndexFunc(drivers, func(d *host.Driver) bool { return d.Name() == name })
+	if i < 0 {
+		return nil, &UnknownError{name}
+	}
+	return drivers[i], nil
+}
+
+// Language returns the language of a platform, as plan.Parse asks for it.
+func Language(name string) (*plan.Language, error) {
+	d, err := Find(name)
+	if err != nil {
+		return nil, err
+	}
+	return d.Language, nil
+}
+
+// Assume returns what a current router of a platform has, for planning without
+// access to one.
+func Assume(name, wan, lan string) (plan.Facts, error) {
+	l, err := Language(name)
+	if err != nil {
+		return plan.Facts{}, err
+	}
+	return l.Assume(wan, lan), nil
+}
+
+// Must returns the language of a platform that is known to exist.
+func Must(name string) *plan.Language {
+	l, err := Language(name)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Detect asks a router which platform it is. What can't be asked is Linux.
+func Detect(ctx context.Context, r host.Runner) *host.Driver {
+	return host.Detect(ctx, r, Drivers())
+}
+
+// An UnknownError says that there is no platform of that name.
+type UnknownError struct{ Name string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("%q is unknown; use one of %s", e.Name, strings.Join(Names(), ", "))
+}
