@@ -58,6 +58,7 @@ type Engine struct {
 type Options struct {
 	Confirm time.Duration // after which the guard undoes it
 	Hold    bool          // the caller stays: undo as soon as it is gone
+	Lease   bool          // with Hold: no deadline once it is applied, however long the caller stays
 }
 
 // A BusyError says that another transaction is open on the same WAN.
@@ -202,7 +203,7 @@ func (e *Engine) timeToApply(o Options) time.Duration {
 // can. If it returns an error, the transaction has been reverted as a whole.
 func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	if extra := beyond(p, t.journal.Plan); extra != "" {
-		return fmt.Errorf("retune %s: the new plan also touches %s, which the transaction has no snapshot of; begin a new one", t.journal.WAN, extra)
+		return t.giveUp(ctx, fmt.Errorf("retune %s: the new plan also touches %s, which the transaction has no snapshot of; begin a new one", t.journal.WAN, extra))
 	}
 	if err := t.stillOurs(); err != nil {
 		t.Close()
@@ -228,7 +229,9 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 		return t.write()
 	}
 	t.Unchanged = false
-	t.journal.Phase = Applying
+	if err := t.journal.enter(Applying); err != nil {
+		return t.giveUp(ctx, err)
+	}
 	if err := t.renew(ctx); err != nil {
 		return t.giveUp(ctx, err)
 	}
@@ -256,11 +259,14 @@ func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
 	if err := t.stillOurs(); err != nil {
 		return t.giveUp(ctx, err)
 	}
-	t.journal.Phase = Armed
+	next := Armed
 	if t.options.Hold {
-		t.journal.Phase = Held
+		next = Held
 	}
-	t.journal.Deadline = t.engine.uptime() + t.options.Confirm
+	if err := t.journal.enter(next); err != nil {
+		return t.giveUp(ctx, err)
+	}
+	t.journal.Deadline = t.deadline(t.options.Confirm)
 	if err := t.renew(ctx); err != nil {
 		return t.giveUp(ctx, err)
 	}
@@ -310,7 +316,7 @@ func (t *Transaction) stillOurs() error {
 		return err
 	case j == nil || j.ID != t.journal.ID || j.Phase == Undoing:
 		return fmt.Errorf("change %s: the guard has undone it, because the deadline passed; try again, with a longer --confirm", t.journal.WAN)
-	case t.engine.uptime() >= j.Deadline: // the guard is about to: nothing may be written any more
+	case j.late(t.engine.uptime()): // the guard is about to: nothing may be written any more
 		return fmt.Errorf("change %s: the deadline has passed, so the guard undoes it; try again, with a longer --confirm", t.journal.WAN)
 	}
 	return nil
@@ -336,8 +342,16 @@ func (t *Transaction) Extend(d time.Duration) error {
 	if err := t.stillOurs(); err != nil {
 		return err
 	}
-	t.journal.Deadline = t.engine.uptime() + d
+	t.journal.Deadline = t.deadline(d)
 	return t.renew(context.Background())
+}
+
+// deadline is d from now; a lease has none.
+func (t *Transaction) deadline(d time.Duration) time.Duration {
+	if t.options.Hold && t.options.Lease {
+		return Lease
+	}
+	return t.engine.uptime() + d
 }
 
 // Left returns how long the guard will still wait.
@@ -362,8 +376,8 @@ func (t *Transaction) Revert(ctx context.Context) error {
 	return t.engine.undo(ctx, &t.journal)
 }
 
-// Close lets other transactions at this WAN. It neither commits nor reverts; the
-// guard still waits for the deadline.
+// Close releases the lock of the WAN. It neither commits nor reverts; the guard
+// still waits for the deadline.
 func (t *Transaction) Close() { t.lock.Unlock() }
 
 func (t *Transaction) write() error {

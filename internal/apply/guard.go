@@ -145,18 +145,15 @@ func (e *Engine) waitGuardLock(ctx context.Context, wan string) (*proc.Lock, err
 // due reports whether the guard must act: the deadline has passed, or the
 // process that was at work is gone.
 func (e *Engine) due(j *Journal) bool {
-	if j.Boot != proc.BootID() || e.uptime() >= j.Deadline {
-		return true
+	owner := true
+	if j.Phase != Armed { // which has no owner; whoever confirms it wants the lock
+		if l, err := proc.TryLock(filepath.Join(e.Dir, j.WAN+".lock")); err == nil {
+			l.Unlock()
+			owner = false
+		}
 	}
-	if j.Phase == Armed {
-		return false
-	}
-	l, err := proc.TryLock(filepath.Join(e.Dir, j.WAN+".lock"))
-	if err != nil {
-		return false
-	}
-	l.Unlock()
-	return true
+	what := decide(j.Phase, e.found(j, owner, true))
+	return what != leave && what != await
 }
 
 // fire closes the transaction: forward if it was committed, back otherwise. A
@@ -185,13 +182,11 @@ func (e *Engine) fire(ctx context.Context, path, id, wan string) error {
 	if j == nil || j.ID != id {
 		return nil
 	}
-	if j.Phase == Committed {
-		return e.commit(j)
-	}
-	late := j.Boot != proc.BootID() || e.uptime() >= j.Deadline
-	abandoned := l != nil && j.Phase != Armed
-	if !late && !abandoned {
+	switch decide(j.Phase, e.found(j, l == nil, true)) {
+	case leave, await:
 		return nil // confirmed, extended or verified meanwhile
+	case finish:
+		return e.commit(j)
 	}
 	return e.undo(ctx, j)
 }

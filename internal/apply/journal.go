@@ -7,33 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
 	"unbloat/internal/plan"
 )
 
 // JournalSchema names the JSON layout of a Journal.
 const JournalSchema = "unbloat.journal/1"
-
-// Phase says how far a transaction has come.
-type Phase string
-
-// Phases. Applying and Held belong to a living process: once it is gone the
-// guard undoes at once. Armed waits for `confirm` until the deadline. Closing has
-// told a dead-man elsewhere to end, and not yet heard whether that was in time.
-const (
-	Applying  Phase = "applying"
-	Held      Phase = "held"
-	Armed     Phase = "armed"
-	Closing   Phase = "closing"
-	Undoing   Phase = "undoing"
-	Committed Phase = "committed"
-)
 
 // A Journal is a transaction on disk. It is written before the first change, so
 // that any process that comes later can finish or undo it.
@@ -43,7 +30,7 @@ type Journal struct {
 	WAN       string        `json:"wan"`
 	Phase     Phase         `json:"phase"`
 	Boot      string        `json:"boot"`        // which boot the deadline belongs to
-	Deadline  time.Duration `json:"deadline_ns"` // uptime at which the guard undoes it
+	Deadline  time.Duration `json:"deadline_ns"` // uptime at which the guard undoes it; Lease: never, while the owner lives
 	Plan      plan.Plan     `json:"plan"`
 	Before    host.State    `json:"before"` // what an undo goes back to
 	Origin    host.State    `json:"origin"` // what was there before unbloat came
@@ -51,6 +38,15 @@ type Journal struct {
 	DeadmanAt string        `json:"deadman_at,omitempty"` // where the dead-man is, if it is not where the engine would look
 	Failure   string        `json:"failure,omitempty"`    // why an undo has not succeeded yet
 }
+
+// Lease is the deadline of a transaction whose owner stays as long as it likes.
+const Lease time.Duration = math.MaxInt64
+
+// late reports whether the deadline has passed.
+func (j *Journal) late(uptime time.Duration) bool { return uptime >= j.Deadline }
+
+// bootID tells this boot of the machine from others.
+func bootID() string { return proc.BootID() }
 
 // A Record is what has been committed last on a WAN: what `revert` goes back
 // to, and what the next transaction must not forget.

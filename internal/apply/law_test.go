@@ -359,11 +359,6 @@ func TestRetuneAndExtend(t *testing.T) {
 	if err := tr.Extend(time.Hour); err != nil || tr.Left() < 59*time.Minute {
 		t.Errorf("extend: %v, %s left", err, tr.Left())
 	}
-	other := p
-	other.WAN = "lan2"
-	if err := tr.Retune(t.Context(), other); err == nil || !strings.Contains(err.Error(), "lan2") {
-		t.Errorf("another device: %v", err)
-	}
 	calls := 0
 	k.Fail = func([]string) (bool, bool) { calls++; return calls == 2, false }
 	if err := tr.Retune(t.Context(), p.WithRates(22*unit.MbitPerSecond, 15*unit.MbitPerSecond)); err == nil {
@@ -374,5 +369,66 @@ func TestRetuneAndExtend(t *testing.T) {
 	}
 	if err := tr.Commit(); err == nil {
 		t.Error("an undone transaction was committed")
+	}
+}
+
+// TestRetuneBeyond: a plan for devices of which there is no snapshot is refused,
+// and then nothing of the transaction is left: neither shaping nor lock.
+func TestRetuneBeyond(t *testing.T) {
+	k := fakekernel.New()
+	start := k.Text()
+	e := fakeEngine(t, k)
+	defer os.RemoveAll(e.Dir)
+	p := smallPlan(t)
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := p
+	other.WAN = "lan2"
+	if err := tr.Retune(t.Context(), other); err == nil || !strings.Contains(err.Error(), "lan2") {
+		t.Errorf("another device: %v", err)
+	}
+	if k.Text() != start {
+		t.Errorf("the transaction was not taken back:\n%s", k.Text())
+	}
+	again, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatalf("the lock is not free: %v", err)
+	}
+	again.Close()
+}
+
+// TestLease: an owner who stays has no deadline, however often it retunes and
+// however long it takes; once it is gone, whoever comes next takes the change back.
+func TestLease(t *testing.T) {
+	k := fakekernel.New()
+	start := k.Text()
+	e := fakeEngine(t, k)
+	defer os.RemoveAll(e.Dir)
+	now := time.Hour
+	e.Uptime = func() time.Duration { return now }
+	p := smallPlan(t)
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute, Hold: true, Lease: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		now += 1000 * time.Hour
+		if err := tr.Retune(t.Context(), p.WithRates(p.DownBps, p.UpBps-unit.MbitPerSecond)); err != nil {
+			t.Fatal(err)
+		}
+		now += 1000 * time.Hour
+		if err := tr.Retune(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shaped := k.Text()
+	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err == nil || k.Text() != shaped {
+		t.Errorf("while the owner lives: %v", err)
+	}
+	tr.Close() // as its death does
+	if _, done, err := e.Revert(t.Context(), apply.Journal{WAN: p.WAN}); err != nil || !done || k.Text() != start {
+		t.Errorf("once it is gone: %v, %v\n%s", done, err, k.Text())
 	}
 }

@@ -73,7 +73,9 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target host.State, rou
 // undo brings the WAN back to what it was before j's transaction, and closes it.
 // The caller holds the lock.
 func (e *Engine) undo(ctx context.Context, j *Journal) error {
-	j.Phase = Undoing
+	if err := j.enter(Undoing); err != nil {
+		return err
+	}
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 		return err
 	}
@@ -91,7 +93,9 @@ func (e *Engine) undo(ctx context.Context, j *Journal) error {
 // finds it asks again.
 func (e *Engine) keep(ctx context.Context, j *Journal) error {
 	if e.Deadman != nil {
-		j.Phase = Closing
+		if err := j.enter(Closing); err != nil {
+			return err
+		}
 		if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 			return err
 		}
@@ -109,7 +113,9 @@ func (e *Engine) keep(ctx context.Context, j *Journal) error {
 // commit turns the journal into a record. It may be interrupted anywhere: from
 // the moment the journal says committed, whoever finds it finishes the job.
 func (e *Engine) commit(j *Journal) error {
-	j.Phase = Committed
+	if err := j.enter(Committed); err != nil {
+		return err
+	}
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 		return err
 	}
@@ -143,16 +149,16 @@ func (e *Engine) recoverStale(ctx context.Context, wan string) error {
 	if err != nil || j == nil {
 		return err
 	}
-	switch {
-	case j.Phase == Committed:
+	switch decide(j.Phase, e.found(j, false, j.Phase == Armed && e.deadman().Alive(ctx, j))) {
+	case finish:
 		return e.commit(j)
-	case j.Phase == Closing:
+	case askAgain:
 		err := e.keep(ctx, j)
 		if left, e := e.Pending(wan); errors.Is(err, ErrTooLate) && e == nil && left == nil {
 			return nil // it is undone
 		}
 		return err
-	case j.Phase == Armed && e.deadman().Alive(ctx, j) && j.Boot == proc.BootID() && e.uptime() < j.Deadline:
+	case await:
 		return &BusyError{WAN: wan, Left: j.Deadline - e.uptime()}
 	}
 	return e.undo(ctx, j)
@@ -170,18 +176,22 @@ func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) 
 	if err != nil {
 		return nil, err
 	}
-	if j != nil && j.Phase == Committed {
+	what := await
+	if j != nil {
+		what = decide(j.Phase, e.found(j, false, true))
+	}
+	switch {
+	case j == nil:
+	case what == finish:
 		return j, e.commit(j)
-	}
-	if j != nil && j.Phase == Closing {
+	case what == askAgain:
 		return j, e.keep(ctx, j)
-	}
-	if j == nil || j.Phase != Armed || j.Boot != proc.BootID() || e.uptime() >= j.Deadline {
-		if j != nil {
-			if err := e.undo(ctx, j); err != nil {
-				return nil, err
-			}
+	case what == takeBack:
+		if err := e.undo(ctx, j); err != nil {
+			return nil, err
 		}
+	}
+	if j == nil || what == takeBack {
 		return nil, &host.PreconditionError{Doing: "confirm the change of " + wan, What: "none is waiting: it was undone at its deadline, reverted, or kept already",
 			Remedy: "see `unbloat status`, and apply again if you want it"}
 	}
