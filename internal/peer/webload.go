@@ -22,7 +22,6 @@ import (
 type webLoad struct {
 	s      *webSource
 	flows  []*webFlow
-	begun  atomic.Bool
 	start  unit.Instant
 	ctx    context.Context // of everything that runs
 	cancel context.CancelFunc

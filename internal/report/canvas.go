@@ -1,8 +1,10 @@
 package report
 
-import "unbloat/internal/report/letters"
+import (
+	"strings"
 
-import "strings"
+	"unbloat/internal/report/letters"
+)
 
 // A figure is a picture as a list of marks in user units, y downwards. It
 // names inks, not colours: the theme that renders it chooses those. SVG and

@@ -31,7 +31,6 @@ type metric struct {
 }
 
 func always(string) bool       { return true }
-func idle(phase string) bool   { return phase == verdict.PhaseIdle }
 func loaded(phase string) bool { return phase != verdict.PhaseIdle }
 func downs(phase string) bool {
 	return phase != verdict.PhaseIdle && phase != verdict.PhaseUpload

@@ -182,16 +182,6 @@ func newClock(runs []run) clock {
 	return c
 }
 
-// find returns the slot of a phase.
-func (c clock) find(name string) (slot, bool) {
-	for _, s := range c.slots {
-		if s.name == name {
-			return s, true
-		}
-	}
-	return slot{}, false
-}
-
 // place returns where on the axis a phase that began at start shows its time t.
 func (s slot) place(start, t float64) float64 { return s.at + clamp(t-start, 0, s.dur) }
 

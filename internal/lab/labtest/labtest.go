@@ -67,6 +67,9 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 	if os.Getenv(insideEnv) != "" {
 		return "", true
 	}
+	if testing.Short() {
+		t.Skip("SKIPPED: -short boots no kernel; `make test` does")
+	}
 	kernel, err := lab.FindKernel(lab.Virtual)
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)

@@ -88,7 +88,7 @@ func (q Queue) Shown() string {
 		}
 	}
 	rate := func(before, text string) string {
-		if strings.IndexAny(text, "KMG") < 0 {
+		if !strings.ContainsAny(text, "KMG") {
 			text += " "
 		}
 		return before + text

@@ -55,7 +55,7 @@ type class struct {
 }
 
 type filter struct {
-	parent, at, protocol, kind string
+	parent, protocol, kind     string
 	pref                       string
 	match                      [][3]string // value, mask, at
 	classid, direction, action string
