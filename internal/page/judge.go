@@ -1,10 +1,9 @@
 package page
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 )
 
@@ -17,7 +16,6 @@ const (
 	mostLate   = 5 * time.Millisecond // p95
 	mostTickUs = 2_000                // of the clock
 	mostHidden = 0                    // µs: browsers slow down what is not in front
-	flagHint   = " (--seconds)"       // what package verdict advises on the command line
 )
 
 // Judge computes the result of a Submission. meta says when, and against which
@@ -28,42 +26,24 @@ func Judge(s *Submission, meta verdict.Meta) *verdict.Test {
 		raws[i] = s.Phases[i].raw(s)
 	}
 	t := verdict.Judge(meta, raws)
-	for i, r := range t.InvalidReasons { // a page has no flags
-		t.InvalidReasons[i] = strings.ReplaceAll(r, flagHint, "")
-	}
-	t.Verdict = strings.ReplaceAll(t.Verdict, flagHint, "")
-	var spoilt []string
+	var spoilt []reason.Reason
 	if s.HiddenUs > mostHidden {
-		spoilt = append(spoilt, fmt.Sprintf("the page was not in front for %.1f s, and browsers slow down what is not", float64(s.HiddenUs)/1e6))
+		spoilt = append(spoilt, reason.Of(reason.PageHidden, "hidden_s", float64(s.HiddenUs)/1e6))
 	}
 	if s.TickUs > mostTickUs {
-		spoilt = append(spoilt, fmt.Sprintf("this browser's clock only ticks every %.1f ms", float64(s.TickUs)/1e3))
+		spoilt = append(spoilt, reason.Of(reason.ClockCoarse, "tick_ms", float64(s.TickUs)/1e3))
 	}
 	for i, p := range t.Phases() {
 		late := s.Phases[i].lateness(s.IntervalUs)
 		q := verdict.Summarise(late)
 		p.ProbeLatenessMs = verdict.Lateness{P99: q.P99, Max: q.Max}
 		if most := float64(mostLate) / 1e6; q.P95 > most {
-			spoilt = append(spoilt, fmt.Sprintf("%s: probes left late (p95 %.1f ms, at most %.0f ms): this device or browser was too busy", p.Name, q.P95, most))
+			spoilt = append(spoilt, reason.Of(reason.PageProbesLate, "p95_ms", q.P95, "most_ms", most).In(p.Name))
 		}
 	}
-	spoil(t, spoilt)
+	t.Spoil(reason.Page, spoilt...) // a page has no flags to advise
 	t.Notes = append(t.Notes, s.notes()...)
 	return t
-}
-
-// spoil makes a test invalid, if there are reasons.
-func spoil(t *verdict.Test, reasons []string) {
-	if len(reasons) == 0 {
-		return
-	}
-	t.Valid, t.Grade, t.GradeDown, t.GradeUp = false, "", "", ""
-	t.InvalidReasons = append(reasons, t.InvalidReasons...)
-	more := ""
-	if n := len(t.InvalidReasons); n > 1 {
-		more = fmt.Sprintf(" (and %d more reasons)", n-1)
-	}
-	t.Verdict = "This measurement is not valid: " + t.InvalidReasons[0] + more + "."
 }
 
 // lateness returns how late each counted probe left; one that was skipped

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/probe"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -81,8 +82,8 @@ func TestOthers(t *testing.T) {
 	}{{100e6 * 1514 / 1448, false}, {108e6, false}, {116e6, true}} {
 		raw := Raw{Wire: Counted{Known: true, Down: c.down, Up: 4e6}}
 		p.OthersDownBps, p.OthersUpBps = others(raw, p)
-		if why := tooManyOthers(p); (why != "") != c.bad || c.bad && !strings.Contains(why, "others") {
-			t.Errorf("%v: %q", c.down, why)
+		if why := tooManyOthers(p); (why != nil) != c.bad || c.bad && why.Code != reason.OthersTraffic {
+			t.Errorf("%v: %v", c.down, why)
 		}
 	}
 }
@@ -100,8 +101,8 @@ func TestOthersIsNotTheQueue(t *testing.T) {
 		}{{0, false}, {1e6, true}} {
 			raw := Raw{Wire: Counted{Known: true, Up: 5e6*ownOverhead + grown + c.others}}
 			p.OthersDownBps, p.OthersUpBps = others(raw, p)
-			if why := tooManyOthers(p); (why != "") != c.bad {
-				t.Errorf("%s, %.0f bit/s of others: %q", name, c.others, why)
+			if why := tooManyOthers(p); (why != nil) != c.bad {
+				t.Errorf("%s, %.0f bit/s of others: %v", name, c.others, why)
 			}
 		}
 	}
@@ -119,8 +120,8 @@ func TestOthersIsNotBehindAHole(t *testing.T) {
 	}{{true, 0, false}, {true, 1e6, true}, {false, 0, true}} {
 		raw := Raw{Wire: Counted{Known: true, Down: wire + c.more, Up: 1e6 + c.more, OwnKnown: c.own, OwnDown: wire, OwnUp: 1e6}}
 		p.OthersDownBps, p.OthersUpBps = others(raw, p)
-		if why := tooManyOthers(p); (why != "") != c.bad {
-			t.Errorf("own count %v, %.0f bit/s more: %q", c.own, c.more, why)
+		if why := tooManyOthers(p); (why != nil) != c.bad {
+			t.Errorf("own count %v, %.0f bit/s more: %v", c.own, c.more, why)
 		}
 	}
 }
@@ -149,7 +150,7 @@ func TestMedianRun(t *testing.T) {
 // or notes.
 func TestPathChange(t *testing.T) {
 	why := invalid(Raw{Name: PhaseDownload, PathChanges: 1}, &Phase{Latency: Latency{Received: 100}})
-	if len(why) != 1 || !strings.Contains(why[0], "path") {
+	if len(why) != 1 || !strings.Contains(why[0].Text(reason.English(), reason.Terminal), "path") {
 		t.Errorf("%q", why)
 	}
 }

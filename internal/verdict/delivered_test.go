@@ -94,8 +94,8 @@ func TestRisingByTheSendersToo(t *testing.T) {
 			raw.UpSenders = [][]probe.SenderSample{g}
 		}
 		l := raw.direction("up", raw.Up, raw.UpSenders)
-		if why := l.unsaturated(); (why != "") != c.rises {
-			t.Errorf("%s: %q", name, why)
+		if why := l.unsaturated(); (why != nil) != c.rises {
+			t.Errorf("%s: %v", name, why)
 		}
 	}
 }

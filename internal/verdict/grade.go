@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -68,8 +69,7 @@ type Meta struct {
 func Judge(m Meta, raws []Raw) *Test {
 	t := &Test{Schema: TestSchema, Time: m.Time, Label: m.Label, Server: m.Server, Probe: m.Probe, InvalidReasons: []string{}}
 	if len(raws) == 0 || raws[0].Name != PhaseIdle {
-		t.InvalidReasons = append(t.InvalidReasons, "there is no idle phase to compare with")
-		t.Verdict = sentence(t)
+		t.Spoil(reason.Terminal, reason.Of(reason.NoIdlePhase))
 		return t
 	}
 	base, origin := NewBaseline(raws[0]), raws[0].Start
@@ -87,7 +87,7 @@ func Judge(m Meta, raws []Raw) *Test {
 		case PhaseLoaded:
 			t.Loaded = p
 		}
-		t.InvalidReasons = append(t.InvalidReasons, invalid(raw, p)...)
+		t.Reasons = append(t.Reasons, invalid(raw, p)...)
 		if note := "CPU load is not judged: " + raw.CPUUnknown; raw.CPUUnknown != "" && !slices.Contains(t.Notes, note) {
 			t.Notes = append(t.Notes, note)
 		}
@@ -105,8 +105,7 @@ func Judge(m Meta, raws []Raw) *Test {
 			}
 		}
 	}
-	t.Valid = len(t.InvalidReasons) == 0
-	if t.Valid {
+	if t.Spoil(reason.Terminal); t.Valid {
 		t.GradeDown, t.GradeUp = GradeOf(t.Download), GradeOf(t.Upload)
 		for _, p := range t.Phases() {
 			if p.Name != PhaseIdle {

@@ -1,9 +1,8 @@
 package verdict
 
 import (
-	"fmt"
-
 	"unbloat/internal/probe"
+	"unbloat/internal/reason"
 )
 
 // A Counted is what passed the interface towards the server in the counted
@@ -72,16 +71,16 @@ func resent(senders [][]probe.SenderSample, raw Raw, p *Phase) float64 {
 	return float64(retransmits(senders, raw)) * frame * 8 / p.Seconds
 }
 
-// tooManyOthers says why others' traffic makes a phase invalid, or "".
-func tooManyOthers(p *Phase) string {
+// tooManyOthers says why others' traffic makes a phase invalid, or nil.
+func tooManyOthers(p *Phase) *reason.Reason {
 	for _, d := range []struct {
 		name         string
 		others, load float64
 	}{{"download", p.OthersDownBps, p.GoodputDownBps}, {"upload", p.OthersUpBps, p.GoodputUpBps}} {
 		if d.load > 0 && d.others > MaxOthers*d.load {
-			return fmt.Sprintf("others used %.0f %% of what the %s carried (at most %.0f %%): the interface counted %s that is not of this test",
-				100*d.others/d.load, d.name, 100*MaxOthers, rateText(d.others))
+			r := reason.Of(reason.OthersTraffic, "direction", d.name, "others", d.others/d.load, "most", MaxOthers, "others_bps", d.others)
+			return &r
 		}
 	}
-	return ""
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -97,20 +98,24 @@ func (r *Radio) link() string {
 	return text + ")"
 }
 
-// bottleneck says why it was the radio that was measured, or "".
-func (r *Radio) bottleneck() string {
-	const remedy = "measure by cable, or next to the access point"
-	switch {
-	case r == nil:
-		return ""
-	case r.Roamed:
-		return fmt.Sprintf("%s changed its access point meanwhile; %s", r.link(), remedy)
-	case r.Airtime > MaxAirtime:
-		return fmt.Sprintf("%s was itself full: the load took %.0f %% of what it carries (at most %.0f %%); %s", r.link(), 100*r.Airtime, 100*MaxAirtime, remedy)
-	case r.Busy > MaxChannelBusy:
-		return fmt.Sprintf("%s was itself full: its channel was busy for %.0f %% of the time (at most %.0f %%); %s", r.link(), 100*r.Busy, 100*MaxChannelBusy, remedy)
-	case r.Failed > MaxRadioFailed:
-		return fmt.Sprintf("%s lost %.1f %% of its frames after all retries (at most %.0f %%); %s", r.link(), 100*r.Failed, 100*MaxRadioFailed, remedy)
+// bottleneck says why it was the radio that was measured, or nil.
+func (r *Radio) bottleneck() *reason.Reason {
+	if r == nil {
+		return nil
 	}
-	return ""
+	why := func(code reason.Code, args ...any) *reason.Reason {
+		x := reason.Of(code, append([]any{"link", r.link()}, args...)...)
+		return &x
+	}
+	switch {
+	case r.Roamed:
+		return why(reason.RadioRoamed)
+	case r.Airtime > MaxAirtime:
+		return why(reason.RadioFull, "airtime", r.Airtime, "most", MaxAirtime)
+	case r.Busy > MaxChannelBusy:
+		return why(reason.ChannelBusy, "busy", r.Busy, "most", MaxChannelBusy)
+	case r.Failed > MaxRadioFailed:
+		return why(reason.RadioLossy, "failed", r.Failed, "most", MaxRadioFailed)
+	}
+	return nil
 }

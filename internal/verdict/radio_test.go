@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -41,13 +42,16 @@ func TestRadioIsTheBottleneck(t *testing.T) {
 	} {
 		p := &Phase{GoodputDownBps: c.down * 1e6, GoodputUpBps: c.up * 1e6}
 		r := radio(Raw{Radio: heard(c.s), RadioName: "wlan0"}, p)
-		got := r.bottleneck()
+		got := ""
+		if why := r.bottleneck(); why != nil {
+			got = why.Text(reason.English(), reason.Terminal)
+		}
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %+v: %q, want %q", c.name, r, got, c.want)
 		}
 		t.Logf("%s: airtime %.2f, %s", c.name, r.Airtime, got)
 	}
-	if r := radio(Raw{}, &Phase{GoodputDownBps: 1e9}); r != nil || r.bottleneck() != "" {
+	if r := radio(Raw{}, &Phase{GoodputDownBps: 1e9}); r != nil || r.bottleneck() != nil {
 		t.Errorf("a cable: %+v", r)
 	}
 }
@@ -63,7 +67,7 @@ func TestRadioRoams(t *testing.T) {
 	if p.Radio.Failed != 0 || !p.Radio.Roamed {
 		t.Errorf("%+v", p.Radio)
 	}
-	if why := strings.Join(invalid(raw, p), " "); !strings.Contains(why, "changed its access point") {
+	if why := strings.Join(reason.Texts(invalid(raw, p)), " "); !strings.Contains(why, "changed its access point") {
 		t.Error(why)
 	}
 }

@@ -3,32 +3,35 @@
 // no file, no randomness of its own.
 package verdict
 
+import "unbloat/internal/reason"
+
 // TestSchema names the JSON layout of a Test.
 const TestSchema = "unbloat.test/1"
 
 // A Test is the result of one run of `unbloat test`. Its JSON is part of the
 // product's contract: times in ms, rates in bit/s, fractions 0–1.
 type Test struct {
-	Schema         string   `json:"schema"`
-	Time           string   `json:"time"` // RFC 3339, when the run began
-	Label          string   `json:"label"`
-	Server         string   `json:"server"`
-	Valid          bool     `json:"valid"`
-	InvalidReasons []string `json:"invalid_reasons"` // never nil
-	Grade          string   `json:"grade"`           // A+ … F, the worse of down and up; "" if invalid
-	GradeDown      string   `json:"grade_down"`
-	GradeUp        string   `json:"grade_up"`
-	Verdict        string   `json:"verdict"`         // one sentence a person understands
-	Notes          []string `json:"notes,omitempty"` // what could not be judged, and why
-	Probe          string   `json:"probe,omitempty"` // what the graded probes are, where they are not the server's own
-	RPM            float64  `json:"rpm,omitempty"`   // of the worst loaded phase
-	Voice          *Voice   `json:"voice,omitempty"` // of the worst loaded phase
-	Runs           []Run    `json:"runs,omitempty"`  // of which this is the median
-	Idle           *Phase   `json:"idle,omitempty"`
-	Download       *Phase   `json:"download,omitempty"`
-	Upload         *Phase   `json:"upload,omitempty"`
-	Both           *Phase   `json:"both,omitempty"`
-	Loaded         *Phase   `json:"loaded,omitempty"` // a lab case whose scenario brings its own loads
+	Schema         string          `json:"schema"`
+	Time           string          `json:"time"` // RFC 3339, when the run began
+	Label          string          `json:"label"`
+	Server         string          `json:"server"`
+	Valid          bool            `json:"valid"`
+	Reasons        []reason.Reason `json:"reasons,omitempty"` // why it must not be believed
+	InvalidReasons []string        `json:"invalid_reasons"`   // the same in words; never nil
+	Grade          string          `json:"grade"`             // A+ … F, the worse of down and up; "" if invalid
+	GradeDown      string          `json:"grade_down"`
+	GradeUp        string          `json:"grade_up"`
+	Verdict        string          `json:"verdict"`         // one sentence a person understands
+	Notes          []string        `json:"notes,omitempty"` // what could not be judged, and why
+	Probe          string          `json:"probe,omitempty"` // what the graded probes are, where they are not the server's own
+	RPM            float64         `json:"rpm,omitempty"`   // of the worst loaded phase
+	Voice          *Voice          `json:"voice,omitempty"` // of the worst loaded phase
+	Runs           []Run           `json:"runs,omitempty"`  // of which this is the median
+	Idle           *Phase          `json:"idle,omitempty"`
+	Download       *Phase          `json:"download,omitempty"`
+	Upload         *Phase          `json:"upload,omitempty"`
+	Both           *Phase          `json:"both,omitempty"`
+	Loaded         *Phase          `json:"loaded,omitempty"` // a lab case whose scenario brings its own loads
 }
 
 // Phase names, in the order they run.

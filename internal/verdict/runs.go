@@ -2,9 +2,9 @@ package verdict
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -53,8 +53,8 @@ func MedianRun(runs []*Test) *Test {
 	if len(valid)*2 < len(runs) || len(valid) == 0 {
 		worst := *runs[slices.IndexFunc(runs, func(t *Test) bool { return !t.Valid })]
 		worst.Runs = list
-		worst.InvalidReasons = append([]string{fmt.Sprintf("only %d of %d runs were valid", len(valid), len(runs))}, worst.InvalidReasons...)
-		worst.Verdict = sentence(&worst)
+		worst.InvalidReasons = nil // the run keeps its own
+		worst.Spoil(reason.Terminal, reason.Of(reason.TooFewRuns, "valid", len(valid), "runs", len(runs)))
 		return &worst
 	}
 	slices.SortStableFunc(valid, func(a, b *Test) int { return cmp.Compare(a.WorstIncrease(), b.WorstIncrease()) })

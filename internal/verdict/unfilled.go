@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -10,6 +11,8 @@ import (
 type Unfilled struct {
 	Direction string `json:"direction"` // down or up
 	Why       string `json:"why"`
+	// Reason is why, as data.
+	Reason reason.Reason `json:"-"`
 	// Starved says that the other direction was full and a queue stood: the
 	// acknowledgements of this one waited in it, or were lost. That is an effect
 	// of the queue, and no fault of the measurement.
@@ -25,11 +28,11 @@ func (raw *Raw) unfilled(p *Phase) []Unfilled {
 	var out []Unfilled
 	for _, d := range []struct{ this, other load }{{down, up}, {up, down}} {
 		why := d.this.unsaturated()
-		if why == "" {
+		if why == nil {
 			continue
 		}
-		full := d.other.flows > 0 && d.other.unsaturated() == ""
-		out = append(out, Unfilled{Direction: d.this.name, Why: why, Starved: full && p.Latency.IncreaseMs.P50 >= standingQueue})
+		full := d.other.flows > 0 && d.other.unsaturated() == nil
+		out = append(out, Unfilled{Direction: d.this.name, Why: why.Text(reason.English(), reason.Terminal), Reason: *why, Starved: full && p.Latency.IncreaseMs.P50 >= standingQueue})
 	}
 	return out
 }

@@ -1,12 +1,11 @@
 package verdict
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"unbloat/internal/probe"
-	"unbloat/unit"
+	"unbloat/internal/reason"
 )
 
 // Bounds of validity. A measurement beyond one of them says something about
@@ -67,111 +66,110 @@ func (raw *Raw) direction(name string, flows []Series, senders [][]probe.SenderS
 	return l
 }
 
-// unsaturated says why the load did not fill the line, or "" if it did. Full
+// unsaturated says why the load did not fill the line, or nil if it did. Full
 // means that the senders always had data to send, that the rate did not rise
 // any more, and that it was the network that held them back: their congestion
 // windows did, or a queue stood, or packets were lost, and not merely the
 // buffers of an end.
-func (l *load) unsaturated() string {
+func (l *load) unsaturated() *reason.Reason {
+	why := func(code reason.Code, args ...any) *reason.Reason {
+		r := reason.Of(code, append([]any{"direction", l.name}, args...)...)
+		return &r
+	}
 	switch {
 	case l.flows == 0:
-		return ""
+		return nil
 	case l.goodput <= 0:
-		return fmt.Sprintf("nothing arrived in the %s direction", l.name)
+		return why(reason.NothingArrived)
 	case l.long && l.last > l.first*MaxRise:
-		return fmt.Sprintf("the %s rate was still rising (%s, later %s); a longer test (--seconds) settles",
-			l.name, unit.Rate(l.first).Short(), unit.Rate(l.last).Short())
+		return why(reason.RateRising, "first_bps", l.first, "last_bps", l.last)
 	case l.known && l.busy < MinBusy:
-		return fmt.Sprintf("the %s senders had data in flight for only %.0f %% of the time", l.name, 100*l.busy)
+		return why(reason.SendersIdle, "busy", l.busy)
 	case l.known && l.heldBack > MaxHeldBack && l.retransmits <= 0 && l.queueMs < standingQueue:
-		return fmt.Sprintf("the %s senders were held back by their own buffers for %.0f %% of the time, not by the line; more flows (--flows) fill it",
-			l.name, 100*l.heldBack)
+		return why(reason.SendersHeldBack, "held", l.heldBack)
 	}
-	return ""
+	return nil
 }
 
 // invalid returns why a phase must not be believed.
-func invalid(raw Raw, p *Phase) []string {
-	var why []string
-	add := func(format string, args ...any) {
-		why = append(why, raw.Name+": "+fmt.Sprintf(format, args...))
-	}
+func invalid(raw Raw, p *Phase) []reason.Reason {
+	var why []reason.Reason
+	add := func(code reason.Code, args ...any) { why = append(why, reason.Of(code, args...).In(raw.Name)) }
 	if p.CPU > MaxCPU {
-		add("this machine's busiest processor was %.0f %% busy (at most %.0f %%), so it measured itself", 100*p.CPU, 100*MaxCPU)
+		add(reason.CPUBusy, "busy", p.CPU, "most", MaxCPU)
 	}
 	if p.ServerCPU > MaxCPU {
-		add("the server's busiest processor was %.0f %% busy (at most %.0f %%)", 100*p.ServerCPU, 100*MaxCPU)
+		add(reason.ServerCPUBusy, "busy", p.ServerCPU, "most", MaxCPU)
 	}
 	if p.ProbeLatenessMs.P99 > MaxLatenessMs {
-		add("probes left late (p99 %.2f ms, at most %.0f ms): this machine was too busy", p.ProbeLatenessMs.P99, MaxLatenessMs)
+		add(reason.ProbesLate, "p99_ms", p.ProbeLatenessMs.P99, "most_ms", MaxLatenessMs)
 	}
 	if p.Latency.Received < MinSamples {
-		add("only %d of %d probes were answered in time to be counted (at least %d are needed)", p.Latency.Received, p.Latency.Sent, MinSamples)
+		add(reason.TooFewProbes, "received", p.Latency.Received, "sent", p.Latency.Sent, "least", MinSamples)
 	}
 	if raw.ClockSteps > 0 {
-		add("this machine's clock was set %s meanwhile", times(raw.ClockSteps))
+		add(reason.ClockSet, "count", raw.ClockSteps)
 	}
 	if raw.PathChanges > 0 {
-		add("the path to the server changed %s meanwhile (by the answers' hop count)", times(raw.PathChanges))
+		add(reason.PathChanged, "count", raw.PathChanges)
 	}
-	if reason := tooManyOthers(p); reason != "" {
-		add("%s", reason)
-	}
-	if reason := p.Radio.bottleneck(); reason != "" {
-		add("%s", reason)
+	for _, r := range []*reason.Reason{tooManyOthers(p), p.Radio.bottleneck()} {
+		if r != nil {
+			why = append(why, r.In(raw.Name))
+		}
 	}
 	if n := len(raw.Broken); n > 0 {
-		add("%d flows broke off: %s", n, raw.Broken[0])
+		add(reason.FlowsBroken, "count", n, "error", raw.Broken[0])
 	}
 	if raw.Name == PhaseIdle {
 		q := p.Latency.RTTMs
 		if spread := q.P90 - q.P50; spread > max(idleSpreadMs, idleSpreadOf*q.P50) {
-			add("the round trip was unsteady (p50 %.1f ms, p90 %.1f ms): something else uses the line", q.P50, q.P90)
+			add(reason.IdleUnsteady, "p50_ms", q.P50, "p90_ms", q.P90)
 		}
 	}
-	if reason := notFull(raw, p); reason != "" {
-		add("%s%s", whyNotFull, reason)
+	if causes := notFull(raw, p); len(causes) > 0 {
+		r := reason.Of(reason.LoadNotFull).In(raw.Name)
+		r.Causes = causes
+		why = append(why, r)
 	}
 	return why
 }
-
-// whyNotFull begins the reason for which a load that did not fill the line is
-// not to be believed, after the phase's name.
-const whyNotFull = "the line was not full, which proves nothing: "
 
 // OnlyUnfilled reports whether all that speaks against the test is that loads
 // did not fill the line, or not yet: what it measured is true of the time in
 // which it was measured, and proves nothing beyond. It is false of a valid test.
 func (t *Test) OnlyUnfilled() bool {
-	for _, why := range t.InvalidReasons {
-		if _, why, _ = strings.Cut(why, ": "); !strings.HasPrefix(why, whyNotFull) {
-			return false
-		}
+	return !t.Valid && !slices.ContainsFunc(t.Reasons, func(r reason.Reason) bool { return r.Code != reason.LoadNotFull })
+}
+
+// Spoil makes the test invalid for further reasons, which come first, and words
+// all of them for where they are shown.
+func (t *Test) Spoil(where reason.Surface, more ...reason.Reason) {
+	t.Reasons = append(more, t.Reasons...)
+	if t.Valid = len(t.Reasons) == 0; t.Valid {
+		return
 	}
-	return !t.Valid
+	t.Grade, t.GradeDown, t.GradeUp = "", "", ""
+	t.InvalidReasons = t.InvalidReasons[:0]
+	for _, r := range t.Reasons {
+		t.InvalidReasons = append(t.InvalidReasons, r.Text(reason.English(), where))
+	}
+	t.Verdict = sentence(t)
 }
 
 // notFull says why a greedy phase did not fill the line. When both directions
 // are loaded one full direction is enough: a full uplink may starve the other
 // one of acknowledgements, which is an effect of the queue that is measured.
-func notFull(raw Raw, p *Phase) string {
+func notFull(raw Raw, p *Phase) []reason.Reason {
 	if !raw.Greedy {
-		return ""
+		return nil
 	}
-	var why []string
+	var why []reason.Reason
 	for _, u := range raw.unfilled(p) {
-		why = append(why, u.Why)
+		why = append(why, u.Reason)
 	}
 	if loaded := min(p.FlowsDown, 1) + min(p.FlowsUp, 1); len(why) < loaded {
-		return "" // one is full
+		return nil // one is full
 	}
-	return strings.Join(why, "; ")
-}
-
-// times says how often something happened.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
+	return why
 }

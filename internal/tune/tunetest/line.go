@@ -7,6 +7,7 @@ import (
 
 	"unbloat/internal/measure"
 	"unbloat/internal/probe"
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -58,10 +59,10 @@ func (l *Line) Phase(_ context.Context, s measure.PhaseSpec) (*measure.RawPhase,
 func (l *Line) Judge(label string, raws []measure.RawPhase) *verdict.Test {
 	t := &verdict.Test{Schema: verdict.TestSchema, Label: label, Valid: !l.Invalid, InvalidReasons: []string{}}
 	if l.Invalid {
-		t.InvalidReasons = []string{"this machine was too busy"}
+		t.Spoil(reason.Terminal, reason.Of(reason.CPUBusy, "busy", 1.0, "most", verdict.MaxCPU))
 	}
 	if judged := verdict.Judge(verdict.Meta{}, raws); !judged.Valid {
-		t.Valid, t.InvalidReasons = false, append(t.InvalidReasons, judged.InvalidReasons...)
+		t.Spoil(reason.Terminal, judged.Reasons...)
 	}
 	base := verdict.NewBaseline(raws[0])
 	for _, raw := range raws {

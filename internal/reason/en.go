@@ -1,0 +1,43 @@
+package reason
+
+import "fmt"
+
+// English returns the words of English.
+func English() *Language {
+	const full = "; measure by cable, or next to the access point"
+	return &Language{
+		Tag: "en", Decimal: ".",
+		Names: map[string]string{"down": "down", "up": "up", "download": "download", "upload": "upload"},
+		Times: func(n int) string {
+			if n == 1 {
+				return "once"
+			}
+			return fmt.Sprintf("%d times", n)
+		},
+		Words: map[Code]string{
+			NoIdlePhase:     "there is no idle phase to compare with",
+			CPUBusy:         "this machine's busiest processor was {busy:pct} % busy (at most {most:pct} %), so it measured itself",
+			ServerCPUBusy:   "the server's busiest processor was {busy:pct} % busy (at most {most:pct} %)",
+			ProbesLate:      "probes left late (p99 {p99_ms:.2f} ms, at most {most_ms:.0f} ms): this machine was too busy",
+			TooFewProbes:    "only {received:d} of {sent:d} probes were answered in time to be counted (at least {least:d} are needed)",
+			ClockSet:        "this machine's clock was set {count:times} meanwhile",
+			PathChanged:     "the path to the server changed {count:times} meanwhile (by the answers' hop count)",
+			OthersTraffic:   "others used {others:pct} % of what the {direction:name} carried (at most {most:pct} %): the interface counted {others_bps:rate} that is not of this test",
+			RadioRoamed:     "{link:s} changed its access point meanwhile" + full,
+			RadioFull:       "{link:s} was itself full: the load took {airtime:pct} % of what it carries (at most {most:pct} %)" + full,
+			ChannelBusy:     "{link:s} was itself full: its channel was busy for {busy:pct} % of the time (at most {most:pct} %)" + full,
+			RadioLossy:      "{link:s} lost {failed:pct1} % of its frames after all retries (at most {most:pct} %)" + full,
+			FlowsBroken:     "{count:d} flows broke off: {error:s}",
+			IdleUnsteady:    "the round trip was unsteady (p50 {p50_ms:.1f} ms, p90 {p90_ms:.1f} ms): something else uses the line",
+			LoadNotFull:     "the line was not full, which proves nothing: {causes}",
+			NothingArrived:  "nothing arrived in the {direction:name} direction",
+			RateRising:      "the {direction:name} rate was still rising ({first_bps:rate}, later {last_bps:rate}); a longer test{--seconds:flag} settles",
+			SendersIdle:     "the {direction:name} senders had data in flight for only {busy:pct} % of the time",
+			SendersHeldBack: "the {direction:name} senders were held back by their own buffers for {held:pct} % of the time, not by the line; more flows{--flows:flag} fill it",
+			TooFewRuns:      "only {valid:d} of {runs:d} runs were valid",
+			PageHidden:      "the page was not in front for {hidden_s:.1f} s, and browsers slow down what is not",
+			ClockCoarse:     "this browser's clock only ticks every {tick_ms:.1f} ms",
+			PageProbesLate:  "probes left late (p95 {p95_ms:.1f} ms, at most {most_ms:.0f} ms): this device or browser was too busy",
+		},
+	}
+}

@@ -1,0 +1,207 @@
+// Package reason carries why something is so as data: a code, what it is about,
+// and figures with their units. Programs decide by codes; sentences are made
+// where they are shown, in the reader's language. It is pure.
+package reason
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A Code names a reason, as in "load_not_full". Codes are part of the JSON.
+type Code string
+
+// Why a measurement must not be believed. What each carries is in English's
+// words; names of figures end in their unit, a share is within 0…1.
+const (
+	NoIdlePhase     Code = "no_idle_phase"
+	CPUBusy         Code = "cpu_busy"          // of this machine
+	ServerCPUBusy   Code = "server_cpu_busy"   // of the server
+	ProbesLate      Code = "probes_late"       // by this machine's p99
+	TooFewProbes    Code = "too_few_probes"    // were answered
+	ClockSet        Code = "clock_set"         // meanwhile
+	PathChanged     Code = "path_changed"      // meanwhile
+	OthersTraffic   Code = "others_traffic"    // on the line
+	RadioRoamed     Code = "radio_roamed"      // to another access point
+	RadioFull       Code = "radio_full"        // by the load itself
+	ChannelBusy     Code = "channel_busy"      // by whoever sends there
+	RadioLossy      Code = "radio_lossy"       // after all retries
+	FlowsBroken     Code = "flows_broken"      // before the phase's end
+	IdleUnsteady    Code = "idle_unsteady"     // round trip
+	LoadNotFull     Code = "load_not_full"     // its Causes say why, by direction
+	NothingArrived  Code = "nothing_arrived"   // in a direction
+	RateRising      Code = "rate_rising"       // at the end still
+	SendersIdle     Code = "senders_idle"      // for a part of the time
+	SendersHeldBack Code = "senders_held_back" // by an end's buffers
+	TooFewRuns      Code = "too_few_runs"      // were valid
+	PageHidden      Code = "page_hidden"       // behind another window
+	ClockCoarse     Code = "clock_coarse"      // of a browser
+	PageProbesLate  Code = "page_probes_late"  // by a browser's p95
+)
+
+// A Reason is one code with what it is about.
+type Reason struct {
+	Code   Code
+	Phase  string // of the measurement; "": of the whole
+	Args   []Arg
+	Causes []Reason // what led to it
+}
+
+// An Arg is a named figure or word: a float64, an int or a string.
+type Arg struct {
+	Name  string
+	Value any
+}
+
+// Of makes a reason; args are names and values by turns.
+func Of(code Code, args ...any) Reason {
+	if len(args)%2 != 0 {
+		panic("reason: a name without a value")
+	}
+	r := Reason{Code: code}
+	for i := 0; i < len(args); i += 2 {
+		r.Args = append(r.Args, Arg{args[i].(string), args[i+1]})
+	}
+	return r
+}
+
+// In returns the reason as one of a phase.
+func (r Reason) In(phase string) Reason {
+	r.Phase = phase
+	return r
+}
+
+// arg returns a named value.
+func (r Reason) arg(name string) (any, bool) {
+	for _, a := range r.Args {
+		if a.Name == name {
+			return a.Value, true
+		}
+	}
+	return nil, false
+}
+
+// MarshalJSON writes the code, the phase and the figures side by side, and the
+// sentence in English.
+func (r Reason) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	put := func(name string, value any) error {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("write the reason %s: %s: %w", r.Code, name, err)
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Quote(name) + ":")
+		b.Write(text)
+		return nil
+	}
+	err := put("code", r.Code)
+	if r.Phase != "" && err == nil {
+		err = put("phase", r.Phase)
+	}
+	for _, a := range r.Args {
+		if err == nil {
+			err = put(a.Name, a.Value)
+		}
+	}
+	if len(r.Causes) > 0 && err == nil {
+		err = put("causes", r.Causes)
+	}
+	if err == nil {
+		err = put("text", r.Text(English(), Terminal))
+	}
+	b.WriteByte('}')
+	return b.Bytes(), err
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote; the sentence is left out, since it
+// is made anew. Figures come back as float64.
+func (r *Reason) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("read a reason: it is not an object: %.40s", b)
+	}
+	*r = Reason{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("read a reason: %w", err)
+		}
+		name, _ := t.(string)
+		switch name {
+		case "code":
+			err = d.Decode(&r.Code)
+		case "phase":
+			err = d.Decode(&r.Phase)
+		case "causes":
+			err = d.Decode(&r.Causes)
+		default:
+			var v any
+			if err = d.Decode(&v); name != "text" {
+				r.Args = append(r.Args, Arg{name, v})
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("read a reason: %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Text says the reason as a sentence without its end, after its phase.
+func (r Reason) Text(l *Language, where Surface) string {
+	text := r.words(l, where)
+	if r.Phase != "" {
+		text = r.Phase + ": " + text
+	}
+	return text
+}
+
+// words fills the language's words for the code.
+func (r Reason) words(l *Language, where Surface) string {
+	template, ok := l.Words[r.Code]
+	if !ok {
+		return string(r.Code)
+	}
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(template, "{")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		var field string
+		field, template, _ = strings.Cut(rest, "}")
+		name, verb, _ := strings.Cut(field, ":")
+		switch {
+		case name == "causes":
+			var causes []string
+			for _, c := range r.Causes {
+				causes = append(causes, c.words(l, where))
+			}
+			b.WriteString(strings.Join(causes, "; "))
+		case verb == "flag":
+			if where == Terminal {
+				b.WriteString(" (" + name + ")")
+			}
+		default:
+			v, _ := r.arg(name)
+			b.WriteString(l.format(v, verb))
+		}
+	}
+}
+
+// Texts says several reasons, in English, as a terminal shows them.
+func Texts(rs []Reason) []string {
+	out := make([]string, len(rs))
+	for i, r := range rs {
+		out[i] = r.Text(English(), Terminal)
+	}
+	return out
+}
