@@ -12,10 +12,11 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
 	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
 	"unbloat/internal/host/openbsd"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/fake/pfctl"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	"unbloat/unit"
 )
 
@@ -30,7 +31,7 @@ func TestContract(t *testing.T) {
 			conform.Run(t, conform.Case{
 				WAN: "em0",
 				New: func() (conform.Router, apply.Backend) {
-					o := fake.NewOpenBSD(old)
+					o := openbsdfake.New(map[bool]pfctl.Grammar{false: pfctl.Today, true: pfctl.ALTQWithMatch}[old])
 					return o, &openbsd.Backend{Runner: o, Altq: old}
 				},
 				Plan: func(t *rapid.T, name string) plan.Plan {
@@ -58,7 +59,7 @@ func TestOldClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := fake.NewOpenBSD(true)
+	o := openbsdfake.New(pfctl.ALTQWithMatch)
 	b := &openbsd.Backend{Runner: o, Altq: true}
 	e := &apply.Engine{Backend: b, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
 	start := o.Text()
@@ -78,7 +79,7 @@ func TestOldClasses(t *testing.T) {
 		"what leaves em0 is held to 2.00 Mbit/s by ALTQ and shared among em0_voice, em0_interactive, em0_normal, em0_bulk (unbloat's)",
 		"it takes `match out on em0 proto udp from any to any port 5060:5061 queue em0_voice`",
 		"queue em0_normal on em0 is sure of 500 kbit/s and held to 2.00 Mbit/s, by HFSC with a FIFO of 18 packets (unbloat's), which is up to 109 ms; it takes what no rule assigns",
-		"it takes `match in on em1 proto tcp queue ( em1_normal, em1_interactive )`",
+		"it takes `match in on em1 proto tcp all queue(em1_normal, em1_interactive)`",
 	} {
 		if !slices.ContainsFunc(said, func(s host.Shaped) bool { return strings.Contains(s.Says, want) }) {
 			t.Errorf("%q is not said in\n%+v", want, said)

@@ -85,6 +85,9 @@ func (p *parser) altqInterface() {
 	o := p.altqOptions()
 	p.expect("queue")
 	names := p.queueNames()
+	if names == nil {
+		p.lineEnd()
+	}
 	p.inSection(queueing)
 	if o.scheduler.kind == noScheduler {
 		p.fail("no scheduler specified!")
@@ -173,6 +176,9 @@ func (p *parser) altqQueue() {
 	ifaces := p.interfaces()
 	o := p.altqOptions()
 	below := p.queueNames()
+	if below == nil {
+		p.lineEnd()
+	}
 	p.inSection(queueing)
 	if len(q.name) > maxQueue {
 		p.fail("queue name too long (max %d chars)", maxQueue)

@@ -128,8 +128,9 @@ func (p *parser) filterOptionOfToday(o *filterOptions, w string) bool {
 	case "scrub":
 		p.take()
 		o.scrub = scrubOptions{}
+		seen := map[string]bool{}
 		p.bracketed(func() {
-			if !p.scrubOption(&o.scrub, map[string]bool{}) {
+			if !p.scrubOption(&o.scrub, seen) {
 				p.syntax()
 			}
 		})

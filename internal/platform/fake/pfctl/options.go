@@ -270,6 +270,7 @@ func (p *parser) table() {
 			more = false
 		}
 	}
+	p.lineEnd()
 	if len(name) > 31 {
 		p.fail("table name too long, max 31 chars")
 	}
@@ -352,6 +353,8 @@ func (p *parser) anchorRule() {
 	r.opts = p.filterOptions()
 	if p.accept("{") {
 		r.body = p.block()
+	} else {
+		p.lineEnd()
 	}
 	p.inSection(filtering)
 	if r.body == nil && !r.named {
@@ -439,6 +442,7 @@ func (p *parser) antispoof() {
 			break
 		}
 	}
+	p.lineEnd()
 	p.inSection(filtering)
 	if len(head.opts.label) > maxLabel {
 		p.fail("rule label too long (max %d chars)", maxLabel)
@@ -515,7 +519,9 @@ func (p *parser) scrubRule(r rule) {
 			break
 		}
 	}
+	p.lineEnd()
 	p.inSection(normalization)
+	p.checkTags(r.opts)
 	if r.quick {
 		p.fail("scrub rules do not support 'quick'")
 	}
@@ -565,7 +571,9 @@ func (p *parser) natRule(r rule) {
 		}
 		static = p.accept("static-port")
 	}
+	p.lineEnd()
 	p.inSection(translating)
+	p.checkTags(r.opts)
 	for _, list := range [][]host{from.src, from.dst} {
 		if r.af == 0 && len(list) > 0 {
 			r.af = list[0].af

@@ -111,6 +111,14 @@ func (p *parser) syntax() {
 	panic(gaveUp{})
 }
 
+// lineEnd wants that nothing follows. Where more could follow, pfctl(8) looks
+// before it judges what it has read.
+func (p *parser) lineEnd() {
+	if !p.is("\n") {
+		p.syntax()
+	}
+}
+
 // errorf says what is wrong.
 func (p *parser) errorf(format string, args ...any) {
 	p.errors++

@@ -73,6 +73,7 @@ func (p *parser) queue() {
 		case options == 0:
 			p.syntax()
 		default:
+			p.lineEnd()
 			p.addQueue(q, ifaces, seen["parent"])
 			return
 		}

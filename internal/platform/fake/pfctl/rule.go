@@ -131,6 +131,7 @@ func (p *parser) filterRule() {
 	protos := p.protos()
 	from := p.fromTo()
 	r.opts = p.filterOptions()
+	p.lineEnd()
 	p.inSection(filtering)
 	p.checkOptions(&r, protos)
 	p.stateful(&r)
@@ -484,9 +485,7 @@ func (p *parser) checkOptions(r *rule, protos []int) {
 	if o.once && r.action != "pass" && r.action != "block" {
 		p.fail("'once' only applies to pass/block rules")
 	}
-	if len(o.tag) > maxTag || len(o.tagged) > maxTag {
-		p.fail("tag too long, max %d chars", maxTag)
-	}
+	p.checkTags(*o)
 	if len(o.label) > maxLabel {
 		p.fail("rule label too long (max %d chars)", maxLabel)
 	}
@@ -505,6 +504,12 @@ func (p *parser) checkOptions(r *rule, protos []int) {
 	}
 	if o.flags != "" && protos != nil && !slices.Contains(protos, tcp) {
 		p.fail("flags only apply to tcp")
+	}
+}
+
+func (p *parser) checkTags(o filterOptions) {
+	if len(o.tag) > maxTag || len(o.tagged) > maxTag {
+		p.fail("tag too long, max %d chars", maxTag)
 	}
 }
 
@@ -617,7 +622,7 @@ func (p *parser) one(r *rule) (ok, fits bool) {
 	r.label = p.expandLabel(r.opts.label, r)
 	r.tag, r.tagged = p.expandLabel(r.opts.tag, r), p.expandLabel(r.opts.tagged, r)
 	for _, h := range []*host{&r.src, &r.dst} {
-		if h.place == dynamic && r.af == 4 && h.bits > 32 && (p.old || h.bits == 128) {
+		if h.place == dynamic && r.af == 4 && h.bits > 32 {
 			h.bits = 32
 		}
 		if r.af == 4 && h.place != inTable && h.place != spread && h.bits > 32 {
