@@ -45,6 +45,11 @@ func New(g pfctl.Grammar) *Router {
 			return strings.HasPrefix(flags, "-") && strings.Contains(flags, "f ") && !strings.Contains(flags, "n")
 		},
 	}
+	release := "7.7"
+	if g != pfctl.Today {
+		release = "5.4"
+	}
+	r.SetRelease(release)
 	r.Tools["ifconfig"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 		for _, i := range r.Pfctl.Interfaces {
 			if i.Name == args[0] {
@@ -64,6 +69,20 @@ func New(g pfctl.Grammar) *Router {
 		panic("load the stand-in's own pf.conf: " + err.Error())
 	}
 	return r
+}
+
+// SetRelease sets which OpenBSD the router says that it is. What pfctl speaks
+// stays as it is.
+func (r *Router) SetRelease(release string) {
+	r.Tools["uname"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+		switch strings.Join(args, " ") {
+		case "-r":
+			return release + "\n", nil
+		case "-sr":
+			return "OpenBSD " + release + "\n", nil
+		}
+		return "", fmt.Errorf("uname: the stand-in does not know %q", args)
+	}}
 }
 
 func (r *Router) pfctl(args ...string) (string, error) {
