@@ -221,19 +221,20 @@ func (p *parser) prioValue(n int64) int {
 // parent; in ALTQ's time nobody looked.
 func (p *parser) assigned(o *filterOptions) {
 	var queue, first string
+	two := false
 	if p.accept("(") {
 		queue = p.name()
 		if !p.is(")") {
 			p.accept(",")
-			first = p.name()
+			first, two = p.name(), true
 		}
 		p.expect(")")
 	} else {
 		queue = p.name()
 	}
 	if !p.old {
-		for _, q := range []string{queue, first} {
-			if q != "" && !slices.ContainsFunc(p.run.next.children, func(c *flow) bool { return c.name == q }) {
+		for i, q := range []string{queue, first} {
+			if (i == 0 || two) && !slices.ContainsFunc(p.run.next.children, func(c *flow) bool { return c.name == q }) {
 				p.fail("queue %s is not defined", q)
 			}
 		}

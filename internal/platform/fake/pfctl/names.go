@@ -45,7 +45,7 @@ func keywords(g Grammar) map[string]bool {
 // protocols are those of protocols(5) that have a name.
 func protocols() map[string]int {
 	return map[string]int{
-		"icmp": 1, "igmp": 2, "ggp": 3, "ipencap": 4, "st": 5, "tcp": 6, "egp": 8, "igp": 9, "pup": 12, "udp": 17, "hmp": 20,
+		"ip": 0, "hopopt": 0, "icmp": 1, "igmp": 2, "ggp": 3, "ipencap": 4, "st": 5, "tcp": 6, "egp": 8, "igp": 9, "pup": 12, "udp": 17, "hmp": 20,
 		"xns-idp": 22, "rdp": 27, "ipv6": 41, "ipv6-route": 43, "ipv6-frag": 44, "rsvp": 46, "gre": 47, "esp": 50, "ah": 51,
 		"skip": 57, "ipv6-icmp": 58, "ipv6-nonxt": 59, "ipv6-opts": 60, "eigrp": 88, "ospf": 89, "ipip": 94, "etherip": 97,
 		"encap": 98, "pim": 103, "ipcomp": 108, "vrrp": 112, "carp": 112, "l2tp": 115, "sctp": 132, "udplite": 136,

@@ -421,7 +421,7 @@ func (p *parser) port() port {
 			if b >= 0 || d >= 0 {
 				p.fail("':' cannot be used with an other port operator")
 			}
-			if !p.old && a > c {
+			if !p.old && (a > c || op == "><" && a == c) {
 				p.fail("invalid port range")
 			}
 			return port{op: op, a: a, b: c}
@@ -458,7 +458,11 @@ func (p *parser) portRange(ranges bool) (a, b int) {
 }
 
 func (p *parser) service(s string) int {
-	if v, err := strconv.ParseUint(cNumber(s), 0, 64); err == nil && !strings.ContainsAny(s, "_oObB") {
+	digits, negative := strings.CutPrefix(s, "-")
+	if v, err := strconv.ParseUint(cNumber(digits), 0, 64); err == nil && !strings.ContainsAny(s, "_oObB") {
+		if negative {
+			v = -v // as strtoul(3) has it
+		}
 		if v > 65535 {
 			p.fail("illegal port value %d", v)
 		}
