@@ -38,6 +38,9 @@ type source struct {
 // eof is what is read where nothing is left.
 const eof = -1
 
+// longest is how many characters a word may have.
+const longest = 8094
+
 // expansion marks the end of a macro's value in what was put back.
 const expansion = 2
 
@@ -201,8 +204,11 @@ func (l *lexer) next() token {
 	}
 	if isAlnum(c) || c == ':' || c == '_' {
 		var b []byte
-		for ; c != eof && inString(c); c = l.get() {
-			b = append(b, byte(c))
+		for ; c != eof && (inString(c) || len(b) == 0); c = l.get() {
+			if b = append(b, byte(c)); len(b) > longest {
+				l.complain("string too long")
+				return l.skipLine()
+			}
 		}
 		l.unget(c)
 		if l.words[string(b)] {
@@ -265,7 +271,10 @@ func (l *lexer) quoted(quote int) token {
 				l.unget(next)
 			}
 		}
-		b = append(b, byte(c))
+		if b = append(b, byte(c)); len(b) > longest {
+			l.complain("string too long")
+			return l.skipLine()
+		}
 	}
 }
 
