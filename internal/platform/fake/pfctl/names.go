@@ -78,7 +78,12 @@ func protocolNumber(name string) (int, bool) {
 }
 
 func protocolName(n int) string {
-	if n == 112 {
+	switch n { // most rules have one of these
+	case tcp:
+		return "tcp"
+	case udp:
+		return "udp"
+	case 112:
 		return "vrrp"
 	}
 	for name, m := range protocols() {
@@ -89,87 +94,85 @@ func protocolName(n int) string {
 	return ""
 }
 
-// A service is one of services(5): tcp, udp or both.
-type service struct {
-	name string
-	port int
-	over string
-}
+// services is services(5) of a Linux machine, which the recorded answers come
+// from: a name, a port, and tcp or udp where it is one of them only.
+const services = `tcpmux/1/tcp echo/7 discard/9 systat/11/tcp daytime/13 netstat/15/tcp qotd/17/tcp chargen/19 ftp-data/20/tcp ftp/21/tcp
+	fsp/21/udp ssh/22/tcp telnet/23/tcp smtp/25/tcp time/37 whois/43/tcp tacacs/49 domain/53 bootps/67/udp bootpc/68/udp
+	tftp/69/udp gopher/70/tcp finger/79/tcp http/80/tcp kerberos/88 iso-tsap/102/tcp acr-nema/104/tcp pop3/110/tcp sunrpc/111
+	auth/113/tcp nntp/119/tcp ntp/123/udp epmap/135/tcp netbios-ns/137/udp netbios-dgm/138/udp netbios-ssn/139/tcp imap2/143/tcp
+	snmp/161 snmp-trap/162 cmip-man/163 cmip-agent/164 mailq/174/tcp xdmcp/177/udp bgp/179/tcp smux/199/tcp qmtp/209/tcp
+	z3950/210/tcp ipx/213/udp ptp-event/319/udp ptp-general/320/udp pawserv/345/tcp zserv/346/tcp rpc2portmap/369 codaauth2/370
+	clearcase/371/udp ldap/389 svrloc/427 https/443 snpp/444/tcp microsoft-ds/445/tcp kpasswd/464 submissions/465/tcp
+	saft/487/tcp isakmp/500/udp rtsp/554 nqs/607/tcp asf-rmcp/623/udp qmqp/628/tcp ipp/631/tcp ldp/646 exec/512/tcp biff/512/udp
+	login/513/tcp who/513/udp shell/514/tcp syslog/514/udp printer/515/tcp talk/517/udp ntalk/518/udp route/520/udp gdomap/538
+	uucp/540/tcp klogin/543/tcp kshell/544/tcp dhcpv6-client/546/udp dhcpv6-server/547/udp afpovertcp/548/tcp nntps/563/tcp
+	submission/587/tcp ldaps/636 tinc/655 silc/706/tcp kerberos-adm/749/tcp domain-s/853 rsync/873/tcp ftps-data/989/tcp
+	ftps/990/tcp telnets/992/tcp imaps/993/tcp pop3s/995/tcp socks/1080/tcp proofd/1093/tcp rootd/1094/tcp openvpn/1194
+	rmiregistry/1099/tcp lotusnote/1352/tcp ms-sql-s/1433/tcp ms-sql-m/1434/udp ingreslock/1524/tcp datametrics/1645
+	sa-msg-port/1646 kermit/1649/tcp groupwise/1677/tcp l2f/1701/udp radius/1812 radius-acct/1813 cisco-sccp/2000/tcp nfs/2049
+	gnunet/2086 rtcm-sc104/2101 gsigatekeeper/2119/tcp gris/2135/tcp cvspserver/2401/tcp venus/2430 venus-se/2431 codasrv/2432
+	codasrv-se/2433 mon/2583 dict/2628/tcp f5-globalsite/2792/tcp gsiftp/2811/tcp gpsd/2947/tcp gds-db/3050/tcp icpv2/3130/udp
+	isns/3205 iscsi-target/3260/tcp mysql/3306/tcp ms-wbt-server/3389/tcp nut/3493 distcc/3632/tcp daap/3689/tcp svn/3690/tcp
+	suucp/4031/tcp sysrqd/4094/tcp sieve/4190/tcp epmd/4369/tcp remctl/4373/tcp f5-iquery/4353/tcp ntske/4460/tcp
+	ipsec-nat-t/4500/udp iax/4569/udp mtn/4691/tcp radmin-port/4899/tcp sip/5060 sip-tls/5061 xmpp-client/5222/tcp
+	xmpp-server/5269/tcp cfengine/5308/tcp mdns/5353/udp postgresql/5432/tcp freeciv/5556/tcp amqps/5671/tcp amqp/5672/tcp
+	x11/6000/tcp x11-1/6001/tcp x11-2/6002/tcp x11-3/6003/tcp x11-4/6004/tcp x11-5/6005/tcp x11-6/6006/tcp x11-7/6007/tcp
+	gnutella-svc/6346 gnutella-rtr/6347 redis/6379/tcp sge-qmaster/6444/tcp sge-execd/6445/tcp mysql-proxy/6446/tcp
+	babel/6696/udp ircs-u/6697/tcp bbs/7000/tcp afs3-fileserver/7000/udp afs3-callback/7001/udp afs3-prserver/7002/udp
+	afs3-vlserver/7003/udp afs3-kaserver/7004/udp afs3-volser/7005/udp afs3-bos/7007/udp afs3-update/7008/udp
+	afs3-rmtsys/7009/udp font-service/7100/tcp http-alt/8080/tcp puppet/8140/tcp bacula-dir/9101/tcp bacula-fd/9102/tcp
+	bacula-sd/9103/tcp xmms2/9667/tcp nbd/10809/tcp zabbix-agent/10050/tcp zabbix-trapper/10051/tcp amanda/10080/tcp
+	dicom/11112/tcp hkp/11371/tcp db-lsp/17500/tcp dcap/22125/tcp gsidcap/22128/tcp wnn6/22273/tcp kerberos4/750
+	kerberos-master/751 passwd-server/752/udp krb-prop/754/tcp zephyr-srv/2102/udp zephyr-clt/2103/udp zephyr-hm/2104/udp
+	iprop/2121/tcp supfilesrv/871/tcp supfiledbg/1127/tcp poppassd/106/tcp moira-db/775/tcp moira-update/777/tcp
+	moira-ureg/779/udp spamd/783/tcp skkserv/1178/tcp predict/1210/udp rmtcfg/1236/tcp xtel/1313/tcp xtelw/1314/tcp
+	zebrasrv/2600/tcp zebra/2601/tcp ripd/2602/tcp ripngd/2603/tcp ospfd/2604/tcp bgpd/2605/tcp ospf6d/2606/tcp ospfapi/2607/tcp
+	isisd/2608/tcp fax/4557/tcp hylafax/4559/tcp munin/4949/tcp rplay/5555/udp nrpe/5666/tcp nsca/5667/tcp canna/5680/tcp
+	syslog-tls/6514/tcp sane-port/6566/tcp ircd/6667/tcp zope-ftp/8021/tcp tproxy/8081/tcp omniorb/8088/tcp
+	clc-build-daemon/8990/tcp xinetd/9098/tcp git/9418/tcp zope/9673/tcp webmin/10000/tcp kamanda/10081/tcp amandaidx/10082/tcp
+	amidxtape/10083/tcp sgi-cmsd/17001/udp sgi-crsd/17002/udp sgi-gcd/17003/udp sgi-cad/17004/tcp binkp/24554/tcp asp/27374
+	csync2/30865/tcp dircproxy/57000/tcp tfido/60177/tcp fido/60179/tcp`
 
-// services returns those of services(5), as a Linux machine has them: the
-// recorded answers come from one.
-func services() (out []service) {
-	const list = `tcpmux/1/tcp echo/7 discard/9 systat/11/tcp daytime/13 netstat/15/tcp qotd/17/tcp chargen/19 ftp-data/20/tcp ftp/21/tcp
-		fsp/21/udp ssh/22/tcp telnet/23/tcp smtp/25/tcp time/37 whois/43/tcp tacacs/49 domain/53 bootps/67/udp bootpc/68/udp
-		tftp/69/udp gopher/70/tcp finger/79/tcp http/80/tcp kerberos/88 iso-tsap/102/tcp acr-nema/104/tcp pop3/110/tcp sunrpc/111
-		auth/113/tcp nntp/119/tcp ntp/123/udp epmap/135/tcp netbios-ns/137/udp netbios-dgm/138/udp netbios-ssn/139/tcp imap2/143/tcp
-		snmp/161 snmp-trap/162 cmip-man/163 cmip-agent/164 mailq/174/tcp xdmcp/177/udp bgp/179/tcp smux/199/tcp qmtp/209/tcp
-		z3950/210/tcp ipx/213/udp ptp-event/319/udp ptp-general/320/udp pawserv/345/tcp zserv/346/tcp rpc2portmap/369 codaauth2/370
-		clearcase/371/udp ldap/389 svrloc/427 https/443 snpp/444/tcp microsoft-ds/445/tcp kpasswd/464 submissions/465/tcp
-		saft/487/tcp isakmp/500/udp rtsp/554 nqs/607/tcp asf-rmcp/623/udp qmqp/628/tcp ipp/631/tcp ldp/646 exec/512/tcp biff/512/udp
-		login/513/tcp who/513/udp shell/514/tcp syslog/514/udp printer/515/tcp talk/517/udp ntalk/518/udp route/520/udp gdomap/538
-		uucp/540/tcp klogin/543/tcp kshell/544/tcp dhcpv6-client/546/udp dhcpv6-server/547/udp afpovertcp/548/tcp nntps/563/tcp
-		submission/587/tcp ldaps/636 tinc/655 silc/706/tcp kerberos-adm/749/tcp domain-s/853 rsync/873/tcp ftps-data/989/tcp
-		ftps/990/tcp telnets/992/tcp imaps/993/tcp pop3s/995/tcp socks/1080/tcp proofd/1093/tcp rootd/1094/tcp openvpn/1194
-		rmiregistry/1099/tcp lotusnote/1352/tcp ms-sql-s/1433/tcp ms-sql-m/1434/udp ingreslock/1524/tcp datametrics/1645
-		sa-msg-port/1646 kermit/1649/tcp groupwise/1677/tcp l2f/1701/udp radius/1812 radius-acct/1813 cisco-sccp/2000/tcp nfs/2049
-		gnunet/2086 rtcm-sc104/2101 gsigatekeeper/2119/tcp gris/2135/tcp cvspserver/2401/tcp venus/2430 venus-se/2431 codasrv/2432
-		codasrv-se/2433 mon/2583 dict/2628/tcp f5-globalsite/2792/tcp gsiftp/2811/tcp gpsd/2947/tcp gds-db/3050/tcp icpv2/3130/udp
-		isns/3205 iscsi-target/3260/tcp mysql/3306/tcp ms-wbt-server/3389/tcp nut/3493 distcc/3632/tcp daap/3689/tcp svn/3690/tcp
-		suucp/4031/tcp sysrqd/4094/tcp sieve/4190/tcp epmd/4369/tcp remctl/4373/tcp f5-iquery/4353/tcp ntske/4460/tcp
-		ipsec-nat-t/4500/udp iax/4569/udp mtn/4691/tcp radmin-port/4899/tcp sip/5060 sip-tls/5061 xmpp-client/5222/tcp
-		xmpp-server/5269/tcp cfengine/5308/tcp mdns/5353/udp postgresql/5432/tcp freeciv/5556/tcp amqps/5671/tcp amqp/5672/tcp
-		x11/6000/tcp x11-1/6001/tcp x11-2/6002/tcp x11-3/6003/tcp x11-4/6004/tcp x11-5/6005/tcp x11-6/6006/tcp x11-7/6007/tcp
-		gnutella-svc/6346 gnutella-rtr/6347 redis/6379/tcp sge-qmaster/6444/tcp sge-execd/6445/tcp mysql-proxy/6446/tcp
-		babel/6696/udp ircs-u/6697/tcp bbs/7000/tcp afs3-fileserver/7000/udp afs3-callback/7001/udp afs3-prserver/7002/udp
-		afs3-vlserver/7003/udp afs3-kaserver/7004/udp afs3-volser/7005/udp afs3-bos/7007/udp afs3-update/7008/udp
-		afs3-rmtsys/7009/udp font-service/7100/tcp http-alt/8080/tcp puppet/8140/tcp bacula-dir/9101/tcp bacula-fd/9102/tcp
-		bacula-sd/9103/tcp xmms2/9667/tcp nbd/10809/tcp zabbix-agent/10050/tcp zabbix-trapper/10051/tcp amanda/10080/tcp
-		dicom/11112/tcp hkp/11371/tcp db-lsp/17500/tcp dcap/22125/tcp gsidcap/22128/tcp wnn6/22273/tcp kerberos4/750
-		kerberos-master/751 passwd-server/752/udp krb-prop/754/tcp zephyr-srv/2102/udp zephyr-clt/2103/udp zephyr-hm/2104/udp
-		iprop/2121/tcp supfilesrv/871/tcp supfiledbg/1127/tcp poppassd/106/tcp moira-db/775/tcp moira-update/777/tcp
-		moira-ureg/779/udp spamd/783/tcp skkserv/1178/tcp predict/1210/udp rmtcfg/1236/tcp xtel/1313/tcp xtelw/1314/tcp
-		zebrasrv/2600/tcp zebra/2601/tcp ripd/2602/tcp ripngd/2603/tcp ospfd/2604/tcp bgpd/2605/tcp ospf6d/2606/tcp ospfapi/2607/tcp
-		isisd/2608/tcp fax/4557/tcp hylafax/4559/tcp munin/4949/tcp rplay/5555/udp nrpe/5666/tcp nsca/5667/tcp canna/5680/tcp
-		syslog-tls/6514/tcp sane-port/6566/tcp ircd/6667/tcp zope-ftp/8021/tcp tproxy/8081/tcp omniorb/8088/tcp
-		clc-build-daemon/8990/tcp xinetd/9098/tcp git/9418/tcp zope/9673/tcp webmin/10000/tcp kamanda/10081/tcp amandaidx/10082/tcp
-		amidxtape/10083/tcp sgi-cmsd/17001/udp sgi-crsd/17002/udp sgi-gcd/17003/udp sgi-cad/17004/tcp binkp/24554/tcp asp/27374
-		csync2/30865/tcp dircproxy/57000/tcp tfido/60177/tcp fido/60179/tcp`
-	for _, entry := range strings.Fields(list) {
-		parts := strings.Split(entry, "/")
-		port, err := strconv.Atoi(parts[1])
+// eachService calls f with every service, until it returns false.
+func eachService(f func(name string, port int, over string) bool) {
+	for entry := range strings.FieldsSeq(services) {
+		name, rest, _ := strings.Cut(entry, "/")
+		digits, over, one := strings.Cut(rest, "/")
+		port, err := strconv.Atoi(digits)
 		if err != nil {
 			panic("the table of services: " + entry)
 		}
-		s := service{parts[0], port, "tcp udp"}
-		if len(parts) > 2 {
-			s.over = parts[2]
+		if !one {
+			over = "tcp udp"
 		}
-		out = append(out, s)
+		if !f(name, port, over) {
+			return
+		}
 	}
-	return out
 }
 
-func servicePort(name string) (int, bool) {
+func servicePort(name string) (port int, ok bool) {
 	aliases := map[string]string{"www": "http", "imap": "imap2", "mail": "smtp", "pop-3": "pop3", "webcache": "http-alt"}
-	if a, ok := aliases[name]; ok {
+	if a, is := aliases[name]; is {
 		name = a
 	}
-	for _, s := range services() {
-		if s.name == name {
-			return s.port, true
+	eachService(func(n string, p int, _ string) bool {
+		if n == name {
+			port, ok = p, true
 		}
-	}
-	return 0, false
+		return !ok
+	})
+	return port, ok
 }
 
-func serviceName(port int, over string) string {
-	for _, s := range services() {
-		if s.port == port && strings.Contains(s.over, over) {
-			return s.name
+func serviceName(port int, over string) (name string) {
+	eachService(func(n string, p int, o string) bool {
+		if p == port && strings.Contains(o, over) {
+			name = n
 		}
-	}
-	return ""
+		return name == ""
+	})
+	return name
 }
 
 // tosWords are the names of tos(4) values. Those of ALTQ's time are three.
