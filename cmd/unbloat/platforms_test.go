@@ -17,6 +17,8 @@ import (
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
+	"unbloat/internal/platform/fake/pfctl"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
 )
 
 // onStage names the socket behind which a fake router answers. With it, this
@@ -150,8 +152,11 @@ func TestPlatforms(t *testing.T) {
 		platform, wan, lan string
 		make               func(t *testing.T) *stage
 	}{
-		{"openbsd", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(false); return newStage(t, f.Machine, f, f.Text) }},
-		{"openbsd-altq", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(true); return newStage(t, f.Machine, f, f.Text) }},
+		{"openbsd", "em0", "em1", func(t *testing.T) *stage { f := openbsdfake.New(pfctl.Today); return newStage(t, f.Machine, f, f.Text) }},
+		{"openbsd-altq", "em0", "em1", func(t *testing.T) *stage {
+			f := openbsdfake.New(pfctl.ALTQWithMatch)
+			return newStage(t, f.Machine, f, f.Text)
+		}},
 		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
 		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
 		{"clearos", "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},

@@ -13,6 +13,8 @@ import (
 	"unbloat/internal/host/fake"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/fake/pfctl"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	"unbloat/internal/remote"
 	"unbloat/internal/tune"
 	"unbloat/internal/tune/tunetest"
@@ -62,8 +64,8 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 	}{
 		{"openwrt", "wan", "lan", fake.NewOpenWrt()},
 		{"clearos", "wan", "lan", fake.NewClearOS()},
-		{"openbsd", "em0", "em1", fake.NewOpenBSD(false)},
-		{"openbsd-altq", "em0", "em1", fake.NewOpenBSD(true)},
+		{"openbsd", "em0", "em1", openbsdfake.New(pfctl.Today)},
+		{"openbsd-altq", "em0", "em1", openbsdfake.New(pfctl.ALTQWithMatch)},
 		{"freebsd", "igb0", "igb1", fake.NewFreeBSD()},
 		{"pfsense", "igb0", "igb1", fake.NewPfSense()},
 		{"opnsense", "wan", "lan", newOPNsense(t)},

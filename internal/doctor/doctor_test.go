@@ -14,6 +14,8 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/fake/pfctl"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	"unbloat/unit"
 )
 
@@ -367,15 +369,15 @@ func TestBSD(t *testing.T) {
 			t.Errorf("%s: found %q, want %q: %+v", c.name, got, c.found, r.Findings)
 		}
 	}
-	o := fake.NewOpenBSD(false)
-	o.Disabled = true
+	o := openbsdfake.New(pfctl.Today)
+	o.Pfctl.Disabled = true
 	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Platform: "openbsd", WAN: "em0", Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "pf-off" || r.OK {
 		t.Errorf("pf is off: %v, %+v", err, r)
 	}
 	fifo := []host.Shaped{{Device: "em0", Rate: unit.MbitPerSecond, Queue: "HFSC with a FIFO of 9 packets"}}
 	for platform, want := range map[string]string{"openbsd": "shape with --aqm fq_codel", "openbsd-altq": "a shorter queue (--latency)"} {
-		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: fake.NewOpenBSD(platform == "openbsd-altq"), Platform: platform, WAN: "em0", LinkLayer: plan.ATM,
+		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: openbsdfake.New(map[string]pfctl.Grammar{"openbsd": pfctl.Today, "openbsd-altq": pfctl.ALTQWithMatch}[platform]), Platform: platform, WAN: "em0", LinkLayer: plan.ATM,
 			Shapers: func(context.Context) ([]host.Shaped, error) { return fifo, nil }})
 		if err != nil {
 			t.Fatal(err)

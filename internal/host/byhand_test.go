@@ -17,6 +17,8 @@ import (
 	"unbloat/internal/host/openwrt"
 	"unbloat/internal/host/opnsense"
 	mech "unbloat/internal/mechanism/clearos"
+	"unbloat/internal/platform/fake/pfctl"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
 )
 
 // run runs commands, a line each, and expects each to succeed.
@@ -68,7 +70,7 @@ func TestStatusByHand(t *testing.T) {
 		says []string
 	}{
 		{"openbsd, seed 004", func(t *testing.T) explainer {
-			o := fake.NewOpenBSD(false)
+			o := openbsdfake.New(pfctl.Today)
 			o.Files["/etc/pf.conf"] = "queue outq on em0 flows 1024 bandwidth 11M max 11M qlimit 1024 default\nqueue inq on em1 flows 1024 bandwidth 110M max 110M qlimit 1024 default\npass\n"
 			run(t, o, "pfctl -n -f /etc/pf.conf\npfctl -f /etc/pf.conf\n")
 			return &openbsd.Backend{Runner: o}
@@ -77,21 +79,21 @@ func TestStatusByHand(t *testing.T) {
 			"what leaves em1 is held to 110 Mbit/s by queue inq",
 		}},
 		{"openbsd, a hierarchy", func(t *testing.T) explainer {
-			o := fake.NewOpenBSD(false)
-			o.Files["/etc/pf.conf"] = "queue up on em0 bandwidth 9M max 9M\nqueue std parent up bandwidth 8M max 9M flows 1024 qlimit 1024 default\nqueue prio parent up bandwidth 1M max 9M flows 1024\nmatch out on em0 proto tcp set queue (std, prio)\n"
+			o := openbsdfake.New(pfctl.Today)
+			o.Files["/etc/pf.conf"] = "queue up on em0 bandwidth 9M max 9M\nqueue std parent up bandwidth 8M max 9M flows 1024 qlimit 1024 default\nqueue pri parent up bandwidth 1M max 9M flows 1024\nmatch out on em0 proto tcp set queue (std, pri)\n"
 			run(t, o, "pfctl -f /etc/pf.conf\n")
 			return &openbsd.Backend{Runner: o}
 		}, []string{
-			"what leaves em0 is held to 9.00 Mbit/s by queue up and shared among std, prio",
-			"queue prio on em0 is sure of 1.00 Mbit/s and held to 9.00 Mbit/s, by FQ-CoDel",
-			"it takes `match out on em0 proto tcp set queue (std, prio)`; beware: without qlimit it holds 50 packets",
+			"what leaves em0 is held to 9.00 Mbit/s by queue up and shared among std, pri",
+			"queue pri on em0 is sure of 1.00 Mbit/s and held to 9.00 Mbit/s, by FQ-CoDel",
+			"it takes `match out on em0 proto tcp all set (queue(std, pri))`; beware: without qlimit it holds 50 packets",
 		}},
 		{"openbsd-altq, seed 002", func(t *testing.T) explainer {
-			o := fake.NewOpenBSD(true)
+			o := openbsdfake.New(pfctl.ALTQWithMatch)
 			o.Files["/etc/pf.conf"] = "ext_if=\"em0\"\naltq on $ext_if bandwidth 1Mb hfsc queue { bb }\nqueue bb bandwidth 100% qlimit 9 hfsc ( default )\npass out on $ext_if keep state queue( bb )\n"
 			run(t, o, "pfctl -f /etc/pf.conf\n")
 			return &openbsd.Backend{Runner: o, Altq: true}
-		}, []string{"what leaves em0 is held to 1.00 Mbit/s by queue bb, HFSC with a FIFO of 9 packets (not unbloat's), which is up to 109 ms; it takes what no rule assigns; it takes `pass out on em0 keep state queue( bb )`"}},
+		}, []string{"what leaves em0 is held to 1.00 Mbit/s by queue bb, HFSC with a FIFO of 9 packets (not unbloat's), which is up to 109 ms; it takes what no rule assigns; it takes `pass out on em0 all flags S/SA keep state queue bb`"}},
 		{"linux, seed 003", func(t *testing.T) explainer {
 			l := fake.NewLinux()
 			run(t, l, "tc qdisc add dev wan root handle 1: htb default 1\ntc class add dev wan parent 1: classid 1:1 htb rate 950kbit quantum 1514\ntc qdisc add dev wan parent 1:1 fq_codel target 15ms noecn\n"+

@@ -19,6 +19,8 @@ import (
 	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/fake/pfctl"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	"unbloat/unit"
 )
 
@@ -94,11 +96,11 @@ func TestSeveralWANs(t *testing.T) {
 			return f, f, &openwrt.Backend{Runner: f}
 		}},
 		{"openbsd", "em0", "pppoe0", "", func() (texter, host.Runner, apply.Backend) {
-			f := fake.NewOpenBSD(false)
+			f := openbsdfake.New(pfctl.Today)
 			return f, f, &openbsd.Backend{Runner: f}
 		}},
 		{"openbsd-altq", "em0", "pppoe0", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
-			f := fake.NewOpenBSD(true)
+			f := openbsdfake.New(pfctl.ALTQWithMatch)
 			return f, f, &openbsd.Backend{Runner: f, Altq: true}
 		}},
 		{"freebsd", "igb0", "igb1", "another WAN here already", func() (texter, host.Runner, apply.Backend) {

@@ -204,12 +204,15 @@ func openBSDAltq(p plan.Plan) ([]part, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	where := "the queues go before translation and filter rules, the pass rules among the latter"
-	if p.Classes != nil {
+	where := "the queues go before translation and filter rules. No rule has to change: what no rule assigns goes to the default queue."
+	switch {
+	case p.Classes == nil && len(rs.Rules) > 0:
+		where = "the queues go before translation and filter rules, the pass rules among the latter. As the last rules they let through what rules before them block; the queues do without them."
+	case p.Classes != nil:
 		where = "the queues go before translation and filter rules, the match rules (from 4.6 on) first among the latter. They decide nothing about what passes."
 	}
 	return []part{
-		{"/etc/pf.conf (OpenBSD to 5.5): " + where, rs.String()},
+		{"/etc/pf.conf (OpenBSD to 5.4): " + where, rs.String()},
 		{"then check and load:", "pfctl -nf /etc/pf.conf && pfctl -f /etc/pf.conf\n"},
 	}, notes, nil
 }

@@ -31,8 +31,8 @@ func driver(altq bool) *host.Driver {
 	return d
 }
 
-// hasALTQ reports whether a release of OpenBSD has ALTQ.
+// hasALTQ reports whether a release of OpenBSD has ALTQ in our words.
 func hasALTQ(release string) bool {
 	v, err := strconv.ParseFloat(release, 64)
-	return err == nil && v <= 5.5
+	return err == nil && v < newQueues
 }

@@ -1,5 +1,5 @@
 // Package openbsd is the OpenBSD router, with today's queues and with the ALTQ
-// of 5.5 and before. A plan becomes a file of queues for each WAN and one line
+// of 5.4 and before. A plan becomes a file of queues for each WAN and one line
 // in /etc/pf.conf that includes it; pfctl(8) checks, loads and shows them. It
 // implements apply.Backend.
 package openbsd
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"unbloat/internal/host"
@@ -76,9 +77,11 @@ func lines(queues []pfqueue.Queue) []string {
 func (b *Backend) render(p plan.Plan) (text string, shown []string, err error) {
 	if b.Altq {
 		rs, _, err := altq.Render(p)
-		// Without its pass rules: what no rule assigns goes to the default queue, and
-		// they could let through what the router's own rules block.
-		rs.Rules = slices.DeleteFunc(rs.Rules, func(r altq.Rule) bool { return !strings.HasPrefix(r.Text, "match ") })
+		if p.Classes == nil {
+			// The article's pass rule could let through what the router's own rules
+			// block, and the queue is the default anyway.
+			rs.Rules = nil
+		}
 		return rs.String(), rs.Shown(), err
 	}
 	rs, _, err := pfqueue.Render(p)
@@ -110,6 +113,9 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	}
 	s, err := conf.Decode(now)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.checkRelease(ctx); err != nil {
 		return nil, err
 	}
 	text, shown, err := b.render(p)
@@ -144,6 +150,35 @@ func (b *Backend) language() *plan.Language {
 		return LanguageAltq()
 	}
 	return Language()
+}
+
+// Releases of OpenBSD between which pf.conf's queues changed: 5.5 brought
+// today's queues and renamed ALTQ's to `oldqueue`, 5.6 dropped ALTQ, 6.2 brought
+// flow queues. Ours were tried with ALTQ before 5.5 and with today's of 7.
+const (
+	newQueues  = 5.5
+	flowQueues = 6.2
+)
+
+// checkRelease refuses a release that does not speak our grammar. One that says
+// nothing of itself is left to pfctl(8), which checks what it is given.
+func (b *Backend) checkRelease(ctx context.Context) error {
+	out, err := host.Output(ctx, b.Runner, "uname", "-r")
+	if err != nil {
+		return nil
+	}
+	text := strings.TrimSpace(string(out))
+	release, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil, b.Altq && release < newQueues, !b.Altq && release >= flowQueues:
+		return nil
+	case b.Altq && release >= flowQueues:
+		return &host.PreconditionError{Doing: "shape with ALTQ", What: "OpenBSD " + text + " has no ALTQ, which went with 5.6", Remedy: "shape with today's queues: --for openbsd"}
+	case release < newQueues:
+		return &host.PreconditionError{Doing: "shape with pf", What: "OpenBSD " + text + " has ALTQ's queues, not today's", Remedy: "shape with ALTQ: --for openbsd-altq"}
+	}
+	return &host.PreconditionError{Doing: "shape with pf", What: "OpenBSD " + text + " is between two kinds of queues: ALTQ as unbloat writes it ended with 5.4, and flow queues began with 6.2",
+		Remedy: "upgrade OpenBSD to 6.2 or newer"}
 }
 
 // include puts our line into pf.conf: at the top, or where ALTQ's order wants it.

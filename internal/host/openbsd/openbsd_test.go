@@ -2,6 +2,7 @@ package openbsd_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +13,11 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
 	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
 	"unbloat/internal/host/openbsd"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/fake/pfctl"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	"unbloat/unit"
 )
 
@@ -30,7 +32,7 @@ func TestContract(t *testing.T) {
 			conform.Run(t, conform.Case{
 				WAN: "em0",
 				New: func() (conform.Router, apply.Backend) {
-					o := fake.NewOpenBSD(old)
+					o := openbsdfake.New(map[bool]pfctl.Grammar{false: pfctl.Today, true: pfctl.ALTQWithMatch}[old])
 					return o, &openbsd.Backend{Runner: o, Altq: old}
 				},
 				Plan: func(t *rapid.T, name string) plan.Plan {
@@ -58,7 +60,7 @@ func TestOldClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := fake.NewOpenBSD(true)
+	o := openbsdfake.New(pfctl.ALTQWithMatch)
 	b := &openbsd.Backend{Runner: o, Altq: true}
 	e := &apply.Engine{Backend: b, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
 	start := o.Text()
@@ -78,7 +80,7 @@ func TestOldClasses(t *testing.T) {
 		"what leaves em0 is held to 2.00 Mbit/s by ALTQ and shared among em0_voice, em0_interactive, em0_normal, em0_bulk (unbloat's)",
 		"it takes `match out on em0 proto udp from any to any port 5060:5061 queue em0_voice`",
 		"queue em0_normal on em0 is sure of 500 kbit/s and held to 2.00 Mbit/s, by HFSC with a FIFO of 18 packets (unbloat's), which is up to 109 ms; it takes what no rule assigns",
-		"it takes `match in on em1 proto tcp queue ( em1_normal, em1_interactive )`",
+		"it takes `match in on em1 proto tcp all queue(em1_normal, em1_interactive)`",
 	} {
 		if !slices.ContainsFunc(said, func(s host.Shaped) bool { return strings.Contains(s.Says, want) }) {
 			t.Errorf("%q is not said in\n%+v", want, said)
@@ -107,6 +109,49 @@ func TestOldClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.Close()
+}
+
+// TestReleases: between ALTQ as we write it and flow queues there are releases
+// that speak neither; there, and where the grammar is not the release's, nothing
+// is begun and the reason is said.
+func TestReleases(t *testing.T) {
+	for _, c := range []struct {
+		release string
+		altq    bool
+		says    string // "": it is begun
+	}{
+		{"4.6", true, ""}, {"5.4", true, ""}, {"5.5", true, "upgrade OpenBSD to 6.2"}, {"5.6", true, "upgrade OpenBSD to 6.2"},
+		{"6.1", true, "upgrade OpenBSD to 6.2"}, {"6.2", true, "--for openbsd"}, {"7.8", true, "--for openbsd"},
+		{"5.4", false, "--for openbsd-altq"}, {"5.5", false, "upgrade OpenBSD to 6.2"}, {"6.1", false, "upgrade OpenBSD to 6.2"},
+		{"6.2", false, ""}, {"7.8", false, ""}, {"-current", false, ""},
+	} {
+		platform, grammar := openbsd.Name, pfctl.Today
+		if c.altq {
+			platform, grammar = openbsd.NameAltq, pfctl.ALTQ
+		}
+		p, err := plan.Make(plan.Line{}, plan.Facts{Language: all.Must(platform), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 5e6}, Down: plan.RateWish{Rate: 50e6}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := openbsdfake.New(grammar)
+		o.SetRelease(c.release)
+		start := o.Text()
+		e := &apply.Engine{Backend: &openbsd.Backend{Runner: o, Altq: c.altq}, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+		var refused *host.PreconditionError
+		switch {
+		case c.says == "" && err != nil, c.says != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.says) || o.Text() != start):
+			t.Errorf("OpenBSD %s, ALTQ %v: %v, want %q", c.release, c.altq, err, c.says)
+		case err == nil:
+			if err := tr.Revert(t.Context()); err != nil || o.Text() != start {
+				t.Errorf("OpenBSD %s, ALTQ %v: undone: %v", c.release, c.altq, err)
+			}
+			tr.Close()
+		}
+		if got := all.Detect(t.Context(), o).Name(); c.release != "-current" && (got == openbsd.NameAltq) != (c.release < "5.5") {
+			t.Errorf("OpenBSD %s takes itself for %s", c.release, got)
+		}
+	}
 }
 
 // nobody is a dead-man who never acts.

@@ -144,24 +144,40 @@ func whose(ours bool) string {
 	return "not unbloat's"
 }
 
-// assigning returns the rules that send packets to the queue: `set queue q`,
-// `set queue (q, r)`, and of old `queue q`.
+// assigning returns the rules that send packets to the queue.
 func assigning(rules []string, name string) (out []string) {
 	for _, r := range rules {
-		_, after, ok := strings.Cut(strings.ReplaceAll(r, "\t", " "), " queue")
-		if !ok {
-			continue
-		}
-		names, _, list := strings.Cut(strings.TrimLeft(after, " ("), ")")
-		words := strings.FieldsFunc(names, func(c rune) bool { return c == ' ' || c == ',' })
-		if !list {
-			words = words[:min(1, len(words))]
-		}
-		if slices.Contains(words, name) {
+		if slices.Contains(assigned(r), name) {
 			out = append(out, strings.TrimSpace(r))
 		}
 	}
 	return out
+}
+
+// assigned returns the queues of a rule as pfctl(8) prints it, today and of old:
+// `set (queue q)`, `set (prio 3, queue(q, r))`, `queue q`, `queue(q, r)`. What is
+// between quotes is a label.
+func assigned(rule string) (names []string) {
+	parts := strings.Split(rule, `"`)
+	bare := ""
+	for i := 0; i < len(parts); i += 2 {
+		bare += parts[i] + " "
+	}
+	words := strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ", ",", " ").Replace(bare))
+	at := slices.Index(words, "queue") + 1
+	if at == 0 || at == len(words) {
+		return nil
+	}
+	if words[at] != "(" {
+		return words[at : at+1]
+	}
+	for _, w := range words[at+1:] {
+		if w == ")" {
+			break
+		}
+		names = append(names, w)
+	}
+	return names
 }
 
 // altqShapers explains the queues of old.

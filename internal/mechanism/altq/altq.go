@@ -1,7 +1,8 @@
 // Package altq renders and parses the ALTQ lines of OpenBSD's old pf.conf(5)
-// (to 5.5) with the HFSC scheduler, as seed 002 uses them: one queue with a
+// (to 5.4) with the HFSC scheduler, as seed 002 uses them: one queue with a
 // FIFO as short as the wished latency; or, where rules name traffic, a queue for
-// each class. Source: OpenBSD 5.5's pfctl grammar.
+// each class. 5.5 has ALTQ too, but wants its queues as `oldqueue`, which nobody
+// here could try. Source: OpenBSD's pfctl grammar before 5.5.
 package altq
 
 import (
@@ -80,9 +81,11 @@ type Ruleset struct {
 	Rules      []Rule
 }
 
-// Render makes seed 002's three lines for each direction of a plan; with classes
-// a queue for each and the rules that match what belongs there, which pass and
-// block nothing. Notes say what ALTQ cannot express of it.
+// Render makes one queue for each direction of a plan, which is the default and
+// takes all that leaves; with classes a queue for each and the rules that match
+// what belongs there. These rules pass and block nothing. Only a plan in the
+// article's style has its `pass` rule, which as the last one lets through what
+// rules before it block. Notes say what ALTQ cannot express of it.
 func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 	var up, down []plan.Share
 	if p.Classes != nil {
@@ -114,7 +117,9 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 		} else {
 			on.Queues = []string{d.name}
 			rs.Queues = append(rs.Queues, Queue{Name: d.name, Bandwidth: Bandwidth{Percent: 100}, Priority: -1, Qlimit: d.s.Limit, Scheduler: "hfsc", Options: []string{"default"}})
-			rs.Rules = append(rs.Rules, Rule{Text: "pass out on " + d.s.Device + " keep state queue( " + d.name + " )", Queues: []string{d.name}})
+			if p.Basis != nil && p.Basis.Wishes.Style == plan.StyleSeed {
+				rs.Rules = append(rs.Rules, Rule{Text: "pass out on " + d.s.Device + " keep state queue( " + d.name + " )", Queues: []string{d.name}})
+			}
 		}
 		rs.Interfaces = append(rs.Interfaces, on)
 		if d.s.StabOverhead() != 0 || d.s.MPU != 0 {

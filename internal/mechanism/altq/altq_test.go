@@ -1,6 +1,7 @@
 package altq_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,30 @@ pass out on $ext_if keep state queue( bb )
 `, "$ext_if", "em0")
 	if d := cmp.Diff(want, rs.String()); d != "" || len(notes) != 0 {
 		t.Errorf("-seed +rendered:\n%s\nnotes %q", d, notes)
+	}
+}
+
+// Only the article passes all that leaves. What somebody's own rules block stays
+// blocked with ours: the queue is the default, so it needs no rule.
+func TestNoPassRule(t *testing.T) {
+	for _, style := range []plan.Style{plan.StyleDefault, plan.StyleSeed} {
+		p, err := plan.Make(plan.Line{}, plan.Facts{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
+			plan.Wishes{Style: style, Up: plan.RateWish{Rate: 1e6}, Down: plan.RateWish{Rate: 5e6}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs, _, err := Render(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if passes := len(rs.Rules) > 0; passes != (style == plan.StyleSeed) {
+			t.Errorf("style %q: rules %q", style, rs.Rules)
+		}
+		for _, q := range rs.Queues {
+			if !slices.Contains(q.Options, "default") {
+				t.Errorf("style %q: %s takes only what rules assign", style, q.Name)
+			}
+		}
 	}
 }
 

@@ -1,7 +1,8 @@
 // Package pfqueue renders and parses OpenBSD's queues (pf.conf(5), 6.2 and
 // later), flow queues among them. It reads what people wrote, what we wrote and
 // what `pfctl -vsq` prints, and refuses what pfctl(8) refuses, in its words.
-// Source: OpenBSD's pfctl grammar and reference/verdicts/openbsd-pf.jsonl.
+// Source: OpenBSD's pfctl grammar, and what the real pfctl answered (package
+// verdicts).
 package pfqueue
 
 import (

@@ -1,0 +1,79 @@
+package pfctl
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"unbloat/internal/platform/fake/verdicts"
+)
+
+// A vector is what the real program made of a pf.conf.
+type vector struct {
+	Config     string
+	Accepted   bool
+	Exit       *int
+	Message    []string
+	Normalised *[]string
+}
+
+// recorded is the machine on which the vectors were recorded.
+func recorded(g Grammar, config string) *Program {
+	prefix := netip.MustParsePrefix
+	gbit := func(name string, a ...netip.Prefix) Interface {
+		return Interface{Name: name, Speed: 1e9, MTU: 1500, Addresses: a}
+	}
+	return &Program{
+		Grammar: g,
+		Interfaces: []Interface{
+			gbit("lo0", prefix("127.0.0.1/8"), prefix("::1/128")),
+			gbit("em0", prefix("192.168.1.1/24"), prefix("2001:db8::1/64")),
+			gbit("em1", prefix("192.168.2.1/24"), prefix("2001:db8::2/64")),
+		},
+		File: func(path string) (string, bool) { return config, path == "pf.conf" },
+	}
+}
+
+// judge gives a vector's pf.conf to the stand-in.
+func judge(t *testing.T, g Grammar, line int, v vector) {
+	t.Helper()
+	out, errs, exit := recorded(g, v.Config+"\n").Run([]string{"-nvf", "pf.conf"})
+	if (exit == 0) != v.Accepted || v.Exit != nil && *v.Exit != exit {
+		t.Errorf("%d: %s\nexit %d, want accepted %v\n%s", line, v.Config, exit, v.Accepted, errs)
+	}
+	if v.Normalised == nil { // only what is said of it was kept
+		for _, m := range v.Message {
+			if !strings.Contains(errs, m) {
+				t.Errorf("%d: %s\n%q is not said in %q", line, v.Config, m, errs)
+			}
+		}
+		return
+	}
+	if d := cmp.Diff(v.Message, lines(errs)); d != "" {
+		t.Errorf("%d: %s\nmessages -real +stand-in\n%s", line, v.Config, d)
+	}
+	if d := cmp.Diff(*v.Normalised, lines(out)); d != "" {
+		t.Errorf("%d: %s\n-real +stand-in\n%s", line, v.Config, d)
+	}
+}
+
+func lines(text string) []string {
+	if text == "" {
+		return []string{}
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// TestPfVerdicts gives the stand-in what today's pfctl was given.
+func TestPfVerdicts(t *testing.T) {
+	for _, file := range []string{"pf.jsonl", "openbsd-pf.jsonl"} {
+		verdicts.Each(t, file, func(t *testing.T, line int, v vector) { judge(t, Today, line, v) })
+	}
+}
+
+// TestALTQVerdicts does the same with the pfctl of ALTQ's time.
+func TestALTQVerdicts(t *testing.T) {
+	verdicts.Each(t, "altq.jsonl", func(t *testing.T, line int, v vector) { judge(t, ALTQ, line, v) })
+}
