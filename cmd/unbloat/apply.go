@@ -74,6 +74,7 @@ func changeError(err error) error {
 		foreign *tc.ForeignError
 		busy    *apply.BusyError
 		noAQM   *plan.UnsupportedAQMError
+		none    *plan.NoAQMError
 		noIn    *plan.NoIngressError
 		input   *host.InputError
 		address *remote.AddressError
@@ -87,7 +88,7 @@ func changeError(err error) error {
 		return nil
 	case errors.As(err, &coded):
 		return err
-	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &noIn):
+	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &none), errors.As(err, &noIn):
 		return &exitError{exitPrecondition, err}
 	case errors.As(err, &input), errors.As(err, &address), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape):
 		return &exitError{exitUsage, err}
@@ -166,7 +167,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		if err != nil {
 			return changeError(err)
 		}
-		return f.report(c.OutOrStdout(), "dry-run", p, steps)
+		return f.report(c, "dry-run", p, steps, r.guess(ctx, p))
 	}
 	t, err := engine.Begin(ctx, p, apply.Options{Confirm: max(f.confirm, time.Second), Hold: f.yes})
 	if err != nil {
@@ -187,7 +188,19 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	if state == "armed" && r.far && !f.quiet {
 		fmt.Fprintln(c.ErrOrStderr(), "The guard that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
 	}
-	return f.report(c.OutOrStdout(), state, p, t.Ran)
+	return f.report(c, state, p, t.Ran, "")
+}
+
+// guess says why a preview of the plan is not certain to be what a privileged
+// user gets; "" if it is.
+func (r *router) guess(ctx context.Context, p plan.Plan) string {
+	if p.Basis != nil && p.Basis.Facts.Untried != "" {
+		return fmt.Sprintf("what the kernel has could not be tried, so the plan assumes what a current %s router has (%s)", p.Platform, p.Basis.Facts.Untried)
+	}
+	if r.driver.Unsure == nil {
+		return ""
+	}
+	return r.driver.Unsure(ctx, r.runner)
 }
 
 // checkSource wants a plan, or rates to make one from.
@@ -226,7 +239,8 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 		return plan.Plan{}, err
 	}
 	r.names(ctx, classes, &facts)
-	return plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
+	p, err := plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
+	return p, r.lacking(ctx, facts.WAN, err)
 }
 
 func readPlan(stdin io.Reader, path string) (plan.Plan, error) {
@@ -253,11 +267,13 @@ type applied struct {
 	WAN      string    `json:"wan"`
 	Confirm  float64   `json:"confirm_seconds,omitempty"` // armed: until it is undone
 	Commands []string  `json:"commands"`
+	Guess    string    `json:"guess,omitempty"` // dry-run: why other commands may run in truth
 	Plan     plan.Plan `json:"plan"`
 }
 
-func (f *applyFlags) report(w io.Writer, state string, p plan.Plan, steps []host.Step) error {
-	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: []string{}, Plan: p}
+func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps []host.Step, guess string) error {
+	w := c.OutOrStdout()
+	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: []string{}, Guess: guess, Plan: p}
 	for _, s := range steps {
 		out.Commands = append(out.Commands, s.String())
 	}
@@ -277,6 +293,9 @@ func (f *applyFlags) report(w io.Writer, state string, p plan.Plan, steps []host
 	case "dry-run":
 		if len(steps) == 0 {
 			fmt.Fprintf(w, "%s is as the plan wants it: there is nothing to run.\n", p.WAN)
+		}
+		if guess != "" { // apart from the commands, which may be kept in a file
+			fmt.Fprintf(c.ErrOrStderr(), "This is a guess: %s. Run it as root to see what would be done.\n", guess)
 		}
 	case "armed":
 		fmt.Fprintf(w, "Applied to %s and read back. It is undone in %s unless you run: unbloat confirm\n", p.WAN, f.confirm)

@@ -95,7 +95,7 @@ func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	}
 	p, err := plan.Make(plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer)}, facts, w)
 	if err != nil {
-		return err
+		return r.lacking(ctx, facts.WAN, err)
 	}
 	_, err = r.engine.Preview(ctx, p)
 	return err

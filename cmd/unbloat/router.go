@@ -261,6 +261,15 @@ func apiKey(path string) (key, secret string, err error) {
 	return key, secret, nil
 }
 
+// lacking says of an error of plan.Make what brings what the router lacks, where
+// that is known.
+func (r *router) lacking(ctx context.Context, wan string, err error) error {
+	if err == nil || r.driver.Lacking == nil {
+		return err
+	}
+	return r.driver.Lacking(ctx, r.runner, wan, err)
+}
+
 // facts are what plan.Make wants to know of the router.
 func (r *router) facts(ctx context.Context, wan, lan string) (plan.Facts, error) {
 	return r.driver.Facts(ctx, r.runner, wan, lan)

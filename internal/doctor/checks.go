@@ -23,32 +23,19 @@ func (e *examination) modules() bool {
 	e.kinds = kinds
 	switch {
 	case !kinds["cake"] && !(kinds["htb"] && kinds["fq_codel"]):
-		return e.find(Finding{"no-aqm", true, "the kernel has neither CAKE nor HTB with fq_codel", "nothing here can hold a rate and keep the queue short", e.modulePackage("sch_cake sch_htb sch_fq_codel")})
+		return e.find(Finding{"no-aqm", true, "the kernel has neither CAKE nor HTB with fq_codel", "nothing here can hold a rate and keep the queue short", e.modulePackage("sch_cake", "sch_htb", "sch_fq_codel")})
 	case !kinds["cake"]:
 		e.find(Finding{"no-cake", false, "the kernel has no CAKE", "HTB with fq_codel is used instead: it isolates flows, but not machines of the home", e.modulePackage("sch_cake")})
 	}
 	if !kinds["ifb"] || !kinds["ingress"] || !kinds["mirred"] {
-		e.find(Finding{"no-ifb", false, "the kernel lacks ifb, ingress or mirred", "a download can then be shaped only where it leaves towards the LAN (--lan)", e.modulePackage("ifb act_mirred sch_ingress cls_u32")})
+		e.find(Finding{"no-ifb", false, "the kernel lacks ifb, ingress or mirred", "a download can then be shaped only where it leaves towards the LAN (--lan)", e.modulePackage("ifb", "act_mirred", "sch_ingress", "cls_u32")})
 	}
 	return true
 }
 
 // modulePackage is the command that brings kernel modules, by distribution.
-func (e *examination) modulePackage(modules string) string {
-	load := "modprobe -a " + modules
-	switch e.distro() {
-	case "openwrt":
-		return e.opkg("kmod-sched-cake kmod-sched-core kmod-ifb")
-	case "ubuntu":
-		return "apt-get install linux-modules-extra-$(uname -r) && " + load
-	case "debian":
-		return load + "; if that fails: apt-get install linux-image-$(dpkg --print-architecture), since cloud kernels have no shapers, and reboot"
-	case "fedora", "rhel":
-		return "dnf install kernel-modules-extra && " + load
-	case "alpine":
-		return "apk add linux-lts, since the virt kernel has no shapers, and reboot; then " + load
-	}
-	return load
+func (e *examination) modulePackage(modules ...string) string {
+	return linux.ModuleCommand(e.ctx, e.Runner, modules...)
 }
 
 // engines are kernel modules that carry connections past the kernel's queues, in

@@ -25,6 +25,15 @@ type Driver struct {
 	// DefaultWAN is the interface of the default route; "" if there is none.
 	DefaultWAN func(ctx context.Context, r Runner) string
 
+	// Lacking turns an error of plan.Make about what this router lacks into one
+	// that says what brings it; nil: nobody knows more of it.
+	Lacking func(ctx context.Context, r Runner, wan string, err error) error
+	// CheckWAN refuses a WAN that is no interface of the router; nil: nobody can tell.
+	CheckWAN func(ctx context.Context, r Runner, wan string) error
+	// Unsure says why who asks may not try what this router can, so that a preview
+	// is a guess; "" if it is none. nil: it never is.
+	Unsure func(ctx context.Context, r Runner) string
+
 	// Backend is how its state is read and changed. The error says why this
 	// router can't be changed this way.
 	Backend func(o Options) (Backend, error)

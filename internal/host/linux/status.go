@@ -164,7 +164,10 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 			f.PointToPoint = l.NoEthernet
 		}
 	}
-	if have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true); err == nil {
+	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true)
+	if err != nil {
+		f.Untried = err.Error()
+	} else {
 		f.IFB = have["ifb"] && have["ingress"] && have["mirred"]
 		f.AQMs = []plan.AQM{}
 		if have["cake"] {
