@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,15 +37,19 @@ type routerFlags struct {
 
 func (f *routerFlags) register(c *cobra.Command) {
 	fs := c.Flags()
-	dir := os.Getenv("UNBLOAT_STATE_DIR")
-	if dir == "" {
-		dir = defaultStateDir
-	}
-	fs.StringVar(&f.stateDir, "state-dir", dir, "where the journal is kept; must be emptied by a reboot")
+	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the journal is kept; must be emptied by a reboot")
 	fs.StringVar(&f.root, "root", os.Getenv("UNBLOAT_ROOT"), "prefix of /etc for --persist")
 	_ = fs.MarkHidden("root")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	fs.BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
+}
+
+// stateDirOf is where the journal is kept if no flag says where.
+func stateDirOf(getenv func(string) string) string {
+	if dir := getenv("UNBLOAT_STATE_DIR"); dir != "" {
+		return dir
+	}
+	return defaultStateDir
 }
 
 // engine returns the transaction engine of a router.
@@ -105,6 +110,7 @@ type applyFlags struct {
 	confirm       time.Duration
 	yes, persist  bool
 	dryRun        bool
+	again         bool
 }
 
 func newApplyCommand() *cobra.Command {
@@ -137,6 +143,7 @@ func newApplyCommand() *cobra.Command {
 	fs.BoolVar(&f.persist, "persist", false, "with --yes: apply it at every boot")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the commands that would run now, and change nothing")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
+	fs.BoolVar(&f.again, "again", false, "what was applied last, for when `status` says that it is no longer there")
 	return c
 }
 
@@ -206,10 +213,13 @@ func (r *router) guess(ctx context.Context, p plan.Plan) string {
 // checkSource wants a plan, or rates to make one from.
 func (f *applyFlags) checkSource(args []string) error {
 	switch {
+	case f.again && (len(args) == 1 || f.down != 0 || f.up != 0 || f.aqm != "" || f.lan != ""):
+		return usageError("apply: --again takes the plan that was applied last: give no other with it")
+	case f.again:
 	case len(args) == 1 && (f.down != 0 || f.up != 0):
 		return usageError("apply: give a PLAN or --down and --up, not both")
 	case len(args) == 0 && f.down == 0 && f.up == 0:
-		return usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE")
+		return usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE, or --again")
 	}
 	return nil
 }
@@ -230,6 +240,9 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 	if len(args) == 1 {
 		return readPlan(stdin, args[0])
 	}
+	if f.again {
+		return f.lastPlan(r)
+	}
 	facts, err := r.facts(ctx, f.wan, f.lan)
 	if err != nil {
 		return plan.Plan{}, err
@@ -241,6 +254,31 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 	r.names(ctx, classes, &facts)
 	p, err := plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
 	return p, r.lacking(ctx, facts.WAN, err)
+}
+
+// lastPlan returns the plan that was kept last.
+func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
+	var known []string
+	for _, wan := range r.engine.WANs() {
+		rec, err := r.engine.Record(wan)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		if rec != nil && (f.wan == "" || f.wan == wan) {
+			known = append(known, wan)
+		}
+	}
+	switch len(known) {
+	case 0:
+		return plan.Plan{}, &host.PreconditionError{Doing: "apply again what was applied last", What: "nothing was kept here", Remedy: "give a PLAN, or --down and --up"}
+	case 1:
+		rec, err := r.engine.Record(known[0])
+		if err != nil || rec == nil {
+			return plan.Plan{}, errors.Join(errors.New("apply again what was applied last: its record went away"), err)
+		}
+		return rec.Plan, nil
+	}
+	return plan.Plan{}, usageError("apply: --again: plans of %s were kept; say which with --wan", strings.Join(known, ", "))
 }
 
 func readPlan(stdin io.Reader, path string) (plan.Plan, error) {

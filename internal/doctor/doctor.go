@@ -55,8 +55,17 @@ type Config struct {
 	// LostClasses, if set, says where the rules that divide traffic are not what
 	// was applied; nil if they are, or none should be there.
 	LostClasses func(ctx context.Context) []string
+	// Drifts, if set, says for each WAN where it is not what was applied there.
+	Drifts func(ctx context.Context) ([]Drift, error)
 	// Rehearse, if set, tries a change without making it.
 	Rehearse func(ctx context.Context) error
+}
+
+// A Drift is a WAN that is not what was applied to it.
+type Drift struct {
+	WAN         string
+	Differences []string // in words
+	Mend        string   // the command that applies it again
 }
 
 // An examination is one run over one router.
@@ -99,9 +108,25 @@ func (e *examination) linux() {
 	e.tools()
 	e.devices()
 	e.each([]check{
-		{"kernel modules", e.modules}, {"flow offload", e.flowOffload}, {"classes", e.classes}, {"other shapers", e.otherShapers}, {"segmentation offloads", e.offloads},
+		{"kernel modules", e.modules}, {"what was applied", e.applied}, {"flow offload", e.flowOffload}, {"classes", e.classes}, {"other shapers", e.otherShapers}, {"segmentation offloads", e.offloads},
 		{"queues without isolation", e.isolation}, {"packet overhead", e.overhead}, {"MTU", e.mtu}, {"CPU", e.cpu}, {"clock", e.clock},
 	})
+}
+
+// applied compares what is there with what was applied.
+func (e *examination) applied() bool {
+	if e.Drifts == nil {
+		return true
+	}
+	drifts, err := e.Drifts(e.ctx)
+	if err != nil {
+		return e.skip("what was applied", err.Error())
+	}
+	for _, d := range drifts {
+		e.find(Finding{"drift", true, d.WAN + " is not what was applied: " + strings.Join(d.Differences, "; "),
+			"what is missing shapes nothing, and the queue is in the modem again; a restart of the network, another program or a person took it away", d.Mend})
+	}
+	return true
 }
 
 // A check looks at one thing; what it finds, or can't tell, is in the report.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"unbloat/aqm"
@@ -186,6 +187,15 @@ func Detect(ctx context.Context, r Runner, drivers []*Driver) *Driver {
 		}
 	}
 	return drivers[0]
+}
+
+// CheckIfconfig is the CheckWAN of a router whose interfaces are ifconfig(8)'s.
+func CheckIfconfig(ctx context.Context, r Runner, wan string) error {
+	var failed *CommandError // it has been asked, and knows none
+	if _, err := Output(ctx, r, "ifconfig", wan); errors.As(err, &failed) {
+		return &PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name another with --wan; ifconfig lists them", Err: err}
+	}
+	return nil
 }
 
 // Has reports whether a path is there on the router.

@@ -17,6 +17,7 @@ func Driver() *host.Driver {
 		},
 		Capabilities: linux.Detect,
 		Lacking:      linux.Lacking,
+		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:     host.LastingDir,

@@ -17,6 +17,7 @@ func Driver() *host.Driver {
 		Capabilities: Detect,
 		DefaultWAN:   DefaultWAN,
 		Lacking:      Lacking,
+		CheckWAN:     CheckWAN,
 		Unsure:       unsure,
 		Backend: func(o host.Options) (host.Backend, error) {
 			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil

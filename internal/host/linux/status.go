@@ -144,6 +144,9 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 			return plan.Facts{}, &host.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
 		}
 	}
+	if wan == "lo" {
+		return plan.Facts{}, loopback(ctx, r)
+	}
 	f := plan.Facts{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
 	s, err := observe(ctx, r, []string{wan}, nil)
 	if err != nil {

@@ -18,6 +18,7 @@ func Driver() *host.Driver {
 		},
 		Capabilities: linux.Detect,
 		Lacking:      linux.Lacking,
+		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		// /var is in memory there, and /etc lasts as the sections do.
