@@ -276,7 +276,7 @@ func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
 		if err != nil || rec == nil {
 			return plan.Plan{}, errors.Join(errors.New("apply again what was applied last: its record went away"), err)
 		}
-		return rec.Plan, nil
+		return rec.Plan.In(r.driver.Language), nil
 	}
 	return plan.Plan{}, usageError("apply: --again: plans of %s were kept; say which with --wan", strings.Join(known, ", "))
 }
