@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,15 +37,19 @@ type routerFlags struct {
 
 func (f *routerFlags) register(c *cobra.Command) {
 	fs := c.Flags()
-	dir := os.Getenv("UNBLOAT_STATE_DIR")
-	if dir == "" {
-		dir = defaultStateDir
-	}
-	fs.StringVar(&f.stateDir, "state-dir", dir, "where the journal is kept; must be emptied by a reboot")
+	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the journal is kept; must be emptied by a reboot")
 	fs.StringVar(&f.root, "root", os.Getenv("UNBLOAT_ROOT"), "prefix of /etc for --persist")
 	_ = fs.MarkHidden("root")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	fs.BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
+}
+
+// stateDirOf is where the journal is kept if no flag says where.
+func stateDirOf(getenv func(string) string) string {
+	if dir := getenv("UNBLOAT_STATE_DIR"); dir != "" {
+		return dir
+	}
+	return defaultStateDir
 }
 
 // engine returns the transaction engine of a router.
@@ -74,6 +79,7 @@ func changeError(err error) error {
 		foreign *tc.ForeignError
 		busy    *apply.BusyError
 		noAQM   *plan.UnsupportedAQMError
+		none    *plan.NoAQMError
 		noIn    *plan.NoIngressError
 		input   *host.InputError
 		address *remote.AddressError
@@ -87,7 +93,7 @@ func changeError(err error) error {
 		return nil
 	case errors.As(err, &coded):
 		return err
-	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &noIn):
+	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &none), errors.As(err, &noIn):
 		return &exitError{exitPrecondition, err}
 	case errors.As(err, &input), errors.As(err, &address), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape):
 		return &exitError{exitUsage, err}
@@ -104,6 +110,7 @@ type applyFlags struct {
 	confirm       time.Duration
 	yes, persist  bool
 	dryRun        bool
+	again         bool
 }
 
 func newApplyCommand() *cobra.Command {
@@ -136,6 +143,7 @@ func newApplyCommand() *cobra.Command {
 	fs.BoolVar(&f.persist, "persist", false, "with --yes: apply it at every boot")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the commands that would run now, and change nothing")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
+	fs.BoolVar(&f.again, "again", false, "what was applied last, for when `status` says that it is no longer there")
 	return c
 }
 
@@ -166,7 +174,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		if err != nil {
 			return changeError(err)
 		}
-		return f.report(c.OutOrStdout(), "dry-run", p, steps)
+		return f.report(c, "dry-run", p, steps, r.guess(ctx, p))
 	}
 	t, err := engine.Begin(ctx, p, apply.Options{Confirm: max(f.confirm, time.Second), Hold: f.yes})
 	if err != nil {
@@ -187,16 +195,31 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	if state == "armed" && r.far && !f.quiet {
 		fmt.Fprintln(c.ErrOrStderr(), "The guard that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
 	}
-	return f.report(c.OutOrStdout(), state, p, t.Ran)
+	return f.report(c, state, p, t.Ran, "")
+}
+
+// guess says why a preview of the plan is not certain to be what a privileged
+// user gets; "" if it is.
+func (r *router) guess(ctx context.Context, p plan.Plan) string {
+	if p.Basis != nil && p.Basis.Facts.Untried != "" {
+		return fmt.Sprintf("what the kernel has could not be tried, so the plan assumes what a current %s router has (%s)", p.Platform, p.Basis.Facts.Untried)
+	}
+	if r.driver.Unsure == nil {
+		return ""
+	}
+	return r.driver.Unsure(ctx, r.runner)
 }
 
 // checkSource wants a plan, or rates to make one from.
 func (f *applyFlags) checkSource(args []string) error {
 	switch {
+	case f.again && (len(args) == 1 || f.down != 0 || f.up != 0 || f.aqm != "" || f.lan != ""):
+		return usageError("apply: --again takes the plan that was applied last: give no other with it")
+	case f.again:
 	case len(args) == 1 && (f.down != 0 || f.up != 0):
 		return usageError("apply: give a PLAN or --down and --up, not both")
 	case len(args) == 0 && f.down == 0 && f.up == 0:
-		return usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE")
+		return usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE, or --again")
 	}
 	return nil
 }
@@ -217,6 +240,9 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 	if len(args) == 1 {
 		return readPlan(stdin, args[0])
 	}
+	if f.again {
+		return f.lastPlan(r)
+	}
 	facts, err := r.facts(ctx, f.wan, f.lan)
 	if err != nil {
 		return plan.Plan{}, err
@@ -226,7 +252,33 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 		return plan.Plan{}, err
 	}
 	r.names(ctx, classes, &facts)
-	return plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
+	p, err := plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
+	return p, r.lacking(ctx, facts.WAN, err)
+}
+
+// lastPlan returns the plan that was kept last.
+func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
+	var known []string
+	for _, wan := range r.engine.WANs() {
+		rec, err := r.engine.Record(wan)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		if rec != nil && (f.wan == "" || f.wan == wan) {
+			known = append(known, wan)
+		}
+	}
+	switch len(known) {
+	case 0:
+		return plan.Plan{}, &host.PreconditionError{Doing: "apply again what was applied last", What: "nothing was kept here", Remedy: "give a PLAN, or --down and --up"}
+	case 1:
+		rec, err := r.engine.Record(known[0])
+		if err != nil || rec == nil {
+			return plan.Plan{}, errors.Join(errors.New("apply again what was applied last: its record went away"), err)
+		}
+		return rec.Plan.In(r.driver.Language), nil
+	}
+	return plan.Plan{}, usageError("apply: --again: plans of %s were kept; say which with --wan", strings.Join(known, ", "))
 }
 
 func readPlan(stdin io.Reader, path string) (plan.Plan, error) {
@@ -253,11 +305,13 @@ type applied struct {
 	WAN      string    `json:"wan"`
 	Confirm  float64   `json:"confirm_seconds,omitempty"` // armed: until it is undone
 	Commands []string  `json:"commands"`
+	Guess    string    `json:"guess,omitempty"` // dry-run: why other commands may run in truth
 	Plan     plan.Plan `json:"plan"`
 }
 
-func (f *applyFlags) report(w io.Writer, state string, p plan.Plan, steps []host.Step) error {
-	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: []string{}, Plan: p}
+func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps []host.Step, guess string) error {
+	w := c.OutOrStdout()
+	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: []string{}, Guess: guess, Plan: p}
 	for _, s := range steps {
 		out.Commands = append(out.Commands, s.String())
 	}
@@ -277,6 +331,9 @@ func (f *applyFlags) report(w io.Writer, state string, p plan.Plan, steps []host
 	case "dry-run":
 		if len(steps) == 0 {
 			fmt.Fprintf(w, "%s is as the plan wants it: there is nothing to run.\n", p.WAN)
+		}
+		if guess != "" { // apart from the commands, which may be kept in a file
+			fmt.Fprintf(c.ErrOrStderr(), "This is a guess: %s. Run it as root to see what would be done.\n", guess)
 		}
 	case "armed":
 		fmt.Fprintf(w, "Applied to %s and read back. It is undone in %s unless you run: unbloat confirm\n", p.WAN, f.confirm)

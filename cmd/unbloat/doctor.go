@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,7 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 			}
 			return r.lostClasses(ctx, p)
 		},
+		Drifts:   func(ctx context.Context) ([]doctor.Drift, error) { return f.drifts(ctx, r) },
 		Rehearse: func(ctx context.Context) error { return f.rehearse(ctx, r) },
 	})
 	if err != nil {
@@ -83,6 +85,26 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 	return nil
 }
 
+// drifts compares every WAN with what was applied to it; the rules of classes
+// that are lost are a finding of their own.
+func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]doctor.Drift, error) {
+	var out []doctor.Drift
+	for _, wan := range r.engine.WANs() {
+		diffs, err := r.engine.Drift(ctx, wan)
+		if err != nil {
+			return nil, err
+		}
+		if p, err := r.appliedPlan(wan); err == nil && len(diffs) > 0 {
+			lost := r.lostClasses(ctx, p)
+			diffs = slices.DeleteFunc(diffs, func(d string) bool { return slices.Contains(lost, d) })
+		}
+		if len(diffs) > 0 {
+			out = append(out, doctor.Drift{WAN: wan, Differences: diffs, Mend: f.mend(ctx, r, wan)})
+		}
+	}
+	return out, nil
+}
+
 // rehearse works out a change at the wished rates, or at usual ones.
 func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	facts, err := r.facts(ctx, f.wan, f.lan)
@@ -95,7 +117,7 @@ func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	}
 	p, err := plan.Make(plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer)}, facts, w)
 	if err != nil {
-		return err
+		return r.lacking(ctx, facts.WAN, err)
 	}
 	_, err = r.engine.Preview(ctx, p)
 	return err

@@ -35,6 +35,23 @@ func writeFile(path string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
+// checkWritable refuses a file that could not be written in the end, before
+// anything is measured for it. What is there stays as it is.
+func checkWritable(path string) error {
+	fi, err := os.Stat(path)
+	switch {
+	case err == nil && fi.IsDir():
+		return fmt.Errorf("write %s: it is a directory", path)
+	case err == nil && !fi.Mode().IsRegular(): // written to as it is; opening a pipe would wait for its reader
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 func writeInto(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err == nil {

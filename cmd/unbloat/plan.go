@@ -130,6 +130,9 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 		if errors.As(err, &coded) {
 			return err
 		}
+		if none := (*plan.NoAQMError)(nil); errors.As(err, &none) {
+			return changeError(fmt.Errorf("plan: %w", err))
+		}
 		return usageError("plan: %w", err)
 	}
 	if f.predict {

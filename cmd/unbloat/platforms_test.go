@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -217,5 +218,76 @@ func TestPlatforms(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 			}
 		})
+	}
+}
+
+// TestPlatformsDrift: on each of them status and doctor say that what was applied
+// was taken away, and the command that they name puts it back.
+func TestPlatformsDrift(t *testing.T) {
+	for _, c := range []struct {
+		platform, wan, lan string
+		make               func(t *testing.T) *stage
+	}{
+		{"openbsd", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(false); return newStage(t, f.Machine, f, f.Text) }},
+		{"openbsd-altq", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(true); return newStage(t, f.Machine, f, f.Text) }},
+		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
+		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
+		{"clearos", "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
+	} {
+		t.Run(c.platform, func(t *testing.T) {
+			s := c.make(t)
+			done := func(want int, args ...string) string {
+				t.Helper()
+				out, code := s.run(t, append(args, "--for", c.platform)...)
+				if code != want {
+					t.Fatalf("%q: exit %d, want %d\n%s", args, code, want, out)
+				}
+				return out
+			}
+			text := func() string { // a setting may have moved within its file
+				return strings.Join(slices.Sorted(strings.Lines(s.Text())), "")
+			}
+			done(0, "apply", "--yes", "--down", "50mbit", "--up", "10mbit", "--wan", c.wan, "--lan", c.lan)
+			applied := text()
+			if out := done(0, "status", "--wan", c.wan); strings.Contains(out, "WARNING") {
+				t.Errorf("nobody touched it:\n%s", out)
+			}
+			// Somebody takes it away, whom the record here knows nothing of.
+			elsewhere := filepath.Join(t.TempDir(), "state")
+			if err := os.CopyFS(elsewhere, os.DirFS(s.state)); err != nil {
+				t.Fatal(err)
+			}
+			done(0, "revert", "--state-dir", elsewhere)
+			again := "unbloat apply --again --yes --wan " + c.wan
+			if out := done(exitFailed, "status", "--wan", c.wan); !strings.Contains(out, "what is there is not what was applied; put it back with: "+again) {
+				t.Errorf("status of what was taken away:\n%s", out)
+			}
+			if out := done(exitPrecondition, "doctor", "--wan", c.wan); !strings.Contains(out, c.wan+" is not what was applied") || !strings.Contains(out, again) {
+				t.Errorf("doctor of what was taken away:\n%s", out)
+			}
+			done(0, "apply", "--again", "--yes", "--wan", c.wan)
+			done(0, "status", "--wan", c.wan)
+			if got := text(); got != applied {
+				t.Errorf("applied again, it is\n%s\nit was\n%s", got, applied)
+			}
+		})
+	}
+}
+
+// TestNoSuchInterface: status of an interface that is not there is no answer.
+func TestNoSuchInterface(t *testing.T) {
+	f := fake.NewFreeBSD()
+	f.Tools["ifconfig"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] != "igb0" {
+			return "", errors.New("ifconfig: interface " + args[0] + " does not exist")
+		}
+		return "igb0: flags=8843<UP> metric 0 mtu 1500\n", nil
+	}}
+	s := newStage(t, f.Machine, f, f.Text)
+	if out, code := s.run(t, "status", "--for", "freebsd", "--wan", "igb9"); code != exitPrecondition || !strings.Contains(out, "look at igb9: there is no such interface") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if out, code := s.run(t, "status", "--for", "freebsd", "--wan", "igb0"); code != exitDone {
+		t.Errorf("exit %d: %s", code, out)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/host"
 	"unbloat/internal/measure"
+	"unbloat/internal/netio"
 	"unbloat/internal/plan"
 	"unbloat/internal/prove"
 	"unbloat/internal/store"
@@ -109,6 +110,9 @@ func (f *proveFlags) check() (names [2]string, err error) {
 	if _, err := measure.ParseServer(f.server); err != nil {
 		return names, usageError("prove: %w", err)
 	}
+	if err := netio.CheckCC(f.cc); err != nil {
+		return names, &exitError{exitPrecondition, fmt.Errorf("prove: --cc: %w", err)}
+	}
 	return names, nil
 }
 
@@ -129,14 +133,22 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 		return changeError(err)
 	}
 	sides, err := f.sides(c.InOrStdin(), names, facts, engine)
+	for _, s := range sides { // before the line is loaded for nothing
+		if err == nil && s.Plan != nil {
+			err = engine.Rehearse(ctx, *s.Plan)
+		}
+	}
 	if err != nil {
-		return changeError(err)
+		return changeError(router.lacking(ctx, facts.WAN, err))
 	}
 	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat prove"})
+	if err == nil {
+		defer client.Close()
+		err = client.CheckCC(ctx, f.cc)
+	}
 	if err != nil {
 		return testError("prove", err)
 	}
-	defer client.Close()
 	if f.seed == 0 {
 		f.seed = uint64(time.Now().UnixNano())
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -261,6 +262,15 @@ func apiKey(path string) (key, secret string, err error) {
 	return key, secret, nil
 }
 
+// lacking says of an error of plan.Make what brings what the router lacks, where
+// that is known.
+func (r *router) lacking(ctx context.Context, wan string, err error) error {
+	if err == nil || r.driver.Lacking == nil {
+		return err
+	}
+	return r.driver.Lacking(ctx, r.runner, wan, err)
+}
+
 // facts are what plan.Make wants to know of the router.
 func (r *router) facts(ctx context.Context, wan, lan string) (plan.Facts, error) {
 	return r.driver.Facts(ctx, r.runner, wan, lan)
@@ -268,6 +278,18 @@ func (r *router) facts(ctx context.Context, wan, lan string) (plan.Facts, error)
 
 // defaultWAN is the interface of the default route, "" if there is none.
 func (r *router) defaultWAN(ctx context.Context) string { return r.driver.DefaultWAN(ctx, r.runner) }
+
+// checkWAN refuses a WAN that is no interface of the router, where that can be
+// seen, unless something was applied to it: then status says that it is gone.
+func (r *router) checkWAN(ctx context.Context, wan string) error {
+	if wan == "" || slices.Contains(r.engine.WANs(), wan) {
+		return nil
+	}
+	if r.driver.CheckWAN == nil {
+		return nil
+	}
+	return r.driver.CheckWAN(ctx, r.runner, wan)
+}
 
 // shapers explains what shapes on the router, whoever made it.
 func (r *router) shapers(ctx context.Context, wan string) ([]host.Shaped, error) {

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
+	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -28,11 +32,20 @@ type routerStatus struct {
 	// LostClasses says of each WAN where the rules that divide its traffic are
 	// not what was applied.
 	LostClasses map[string][]string `json:"lost_classes,omitempty"`
+	// Drift says of each WAN in what the router is not as it was applied there.
+	Drift []drift `json:"drift,omitempty"`
 	// Flows are those of each machine that the classes' meters know now, by
 	// direction and what they are: "up calm", "down busy".
 	Flows map[string]map[string]int `json:"flows,omitempty"`
 	// Machines is what each machine's connections have carried, by class.
 	Machines []host.Traffic `json:"machines,omitempty"`
+}
+
+// A drift is how a WAN differs from what was applied to it.
+type drift struct {
+	WAN         string   `json:"wan"`
+	Differences []string `json:"differences"`
+	Mend        string   `json:"mend"` // the command that applies it again
 }
 
 // A pendingState is a change that waits for confirmation.
@@ -58,7 +71,9 @@ func newStatusCommand() *cobra.Command {
 		Use:     "status",
 		Short:   "Show the shapers that are really there, and what they do",
 		GroupID: "main",
-		Args:    exactArgs(0, "no arguments"),
+		Long: "Reads what shapes on the router, whoever made it, and compares it with what was applied.\n" +
+			"It ends with 1 if what is there is not what was applied, and says how to put it back.",
+		Args: exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := f.open(c.Context())
 			if err != nil {
@@ -70,7 +85,10 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return changeError(err)
 				}
-				return f.printStatus(c.OutOrStdout(), s, nil, 0)
+				if err := f.printStatus(c.OutOrStdout(), s, nil, 0); err != nil {
+					return err
+				}
+				return s.verdict()
 			}
 			return f.watchStatus(c.Context(), r, wan, c.OutOrStdout())
 		},
@@ -83,6 +101,9 @@ func newStatusCommand() *cobra.Command {
 }
 
 func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*routerStatus, error) {
+	if err := r.checkWAN(ctx, wan); err != nil {
+		return nil, err
+	}
 	s := &routerStatus{Schema: "unbloat.status/1", Platform: r.driver.Name(), Pending: []pendingState{}, Committed: []keptState{}}
 	var err error
 	if s.Shapers, err = r.shapers(ctx, wan); err != nil {
@@ -95,6 +116,18 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		}
 		if r, err := engine.Record(wan); err == nil && r != nil {
 			s.Committed = append(s.Committed, keptState{wan, r.Time, r.Plan})
+		}
+	}
+	for _, w := range engine.WANs() {
+		if wan != "" && w != wan {
+			continue
+		}
+		diffs, err := engine.Drift(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		if len(diffs) > 0 {
+			s.Drift = append(s.Drift, drift{w, diffs, f.mend(ctx, r, w)})
 		}
 	}
 	s.AtBoot = r.keeper.Kept()
@@ -111,6 +144,51 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		}
 	}
 	return s, nil
+}
+
+// verdict is an error if what is there is not what was applied.
+func (s *routerStatus) verdict() error {
+	var wans, mend []string
+	for _, d := range s.Drift {
+		wans, mend = append(wans, d.WAN), append(mend, d.Mend)
+	}
+	for wan := range s.LostClasses {
+		if !slices.Contains(wans, wan) {
+			wans, mend = append(wans, wan), append(mend, "apply the plan again")
+		}
+	}
+	if len(wans) == 0 {
+		return nil
+	}
+	return &exitError{exitFailed, fmt.Errorf("status: %s: what is there is not what was applied; put it back with: %s", strings.Join(wans, ", "), strings.Join(mend, "; "))}
+}
+
+// mend is the command that applies again what is in force on a WAN.
+func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
+	where := f.whereFlags.argv()
+	if f.stateDir != stateDirOf(os.Getenv) {
+		where = append(where, "--state-dir", f.stateDir)
+	}
+	command := func(args ...string) string {
+		return strings.Join(append(append([]string{"unbloat"}, args...), where...), " ")
+	}
+	if j, err := r.engine.Pending(wan); err == nil && j != nil { // the guard takes it back anyway
+		return command("revert", "--wan", wan) + ", then apply it again"
+	}
+	again := []string{"apply", "--again", "--yes", "--wan", wan}
+	var foreign *tc.ForeignError
+	var missing *host.PreconditionError
+	p, err := r.appliedPlan(wan)
+	if err == nil {
+		_, err = r.engine.Preview(ctx, p)
+	}
+	switch {
+	case errors.As(err, &foreign):
+		again = append(again, "--replace")
+	case errors.As(err, &missing):
+		return fmt.Sprintf("%s; but before that: %s (%s)", command(again...), missing.Remedy, missing.What)
+	}
+	return command(again...)
 }
 
 // watchStatus redraws the status each second, with the rates since the last time.
@@ -147,6 +225,9 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 	if f.json {
 		return json.NewEncoder(w).Encode(s)
 	}
+	if f.quiet {
+		return nil
+	}
 	if len(s.Shapers) == 0 {
 		fmt.Fprintln(w, "Nothing is shaped: every interface has the kernel's default queue.")
 	}
@@ -164,6 +245,13 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 	}
 	for wan, lost := range s.LostClasses {
 		fmt.Fprintf(w, "WARNING: the classes of %s are not what was applied: %s. Flows are not told apart as they should be. Apply the plan again, or take it back: unbloat revert\n", wan, strings.Join(lost, "; "))
+	}
+	for _, d := range s.Drift {
+		fmt.Fprintf(w, "WARNING: %s is not what was applied:\n", d.WAN)
+		for _, x := range d.Differences {
+			fmt.Fprintf(w, "  %s\n", x)
+		}
+		fmt.Fprintf(w, "  To put it back: %s\n", d.Mend)
 	}
 	s.printHosts(w, last, since)
 	for _, p := range s.Pending {

@@ -121,6 +121,14 @@ func (o *testFlags) check() error {
 	if err := peer.Check(o.server, o.ping); err != nil {
 		return usageError("test: %w", err)
 	}
+	if o.out != "" {
+		if err := checkWritable(o.out); err != nil {
+			return usageError("test: -o: %w", err)
+		}
+	}
+	if err := netio.CheckCC(o.cc); err != nil {
+		return &exitError{exitPrecondition, fmt.Errorf("test: --cc: %w", err)}
+	}
 	if o.pin != "" {
 		if _, err := peer.ParsePin(o.pin); err != nil {
 			return usageError("test: --pin: %w", err)

@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/live"
 	"unbloat/internal/measure"
+	"unbloat/internal/netio"
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
 	"unbloat/internal/store"
@@ -92,6 +93,12 @@ func (f *tuneFlags) check() error {
 		if _, err := report.FormatOf(f.reportFile); err != nil {
 			return usageError("tune: --report %w", err)
 		}
+		if err := checkWritable(f.reportFile); err != nil {
+			return usageError("tune: --report: %w", err)
+		}
+	}
+	if err := netio.CheckCC(f.cc); err != nil {
+		return &exitError{exitPrecondition, fmt.Errorf("tune: --cc: %w", err)}
 	}
 	return nil
 }
@@ -120,18 +127,27 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	}
 	where.names(ctx, classes, &facts)
 	wishes := plan.Wishes{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
+	wide, err := plan.WideOpen(facts, wishes)
+	if err == nil {
+		err = where.engine.Rehearse(ctx, wide)
+	}
+	if err != nil { // before the line is loaded for nothing
+		return changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
+	}
+	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat tune"})
+	if err == nil {
+		defer client.Close()
+		err = client.CheckCC(ctx, f.cc)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted()
+		}
+		return testError("tune", err)
+	}
 	if err := router.open(ctx, facts, wishes); err != nil {
 		return changeError(err)
 	}
-	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat tune"})
-	if err != nil {
-		undone := router.Revert(context.WithoutCancel(ctx))
-		if ctx.Err() != nil && undone == nil {
-			return errInterrupted()
-		}
-		return errors.Join(testError("tune", err), undone)
-	}
-	defer client.Close()
 	view := viewLine(c, live.NewTune(f.server, tune.MostTime(f.flowsDown, f.flowsUp)), f.quiet, f.plain)
 	result, err := tune.Run(c.Context(), tune.Config{
 		Goal: f.goal, Facts: facts, Wishes: wishes,

@@ -56,6 +56,9 @@ func newWhyCommand() *cobra.Command {
 					Remedy: "apply the plan again, or take it back with `unbloat revert`"})
 			}
 			p = p.In(r.driver.Language)
+			if diffs, err := r.engine.Drift(c.Context(), p.WAN); err == nil && len(diffs) > 0 {
+				fmt.Fprintf(c.ErrOrStderr(), "unbloat: warning: %s is not what was applied, and this is what the plan says: %s\n", p.WAN, strings.Join(diffs, "; "))
+			}
 			a := linux.Why(c.Context(), r.runner, p, flow)
 			if f.json {
 				return json.NewEncoder(c.OutOrStdout()).Encode(struct {

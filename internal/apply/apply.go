@@ -111,6 +111,29 @@ func (e *Engine) Preview(ctx context.Context, p plan.Plan) ([]host.Step, error) 
 	return x.steps, err
 }
 
+// Rehearse finds out, without changing anything, whether Begin could carry out
+// the plan now: whether the journal can be kept, nothing else is open on the WAN,
+// and nothing is missing or in the way. Who is about to load a line asks first.
+func (e *Engine) Rehearse(ctx context.Context, p plan.Plan) error {
+	if err := checkName(p.WAN); err != nil {
+		return err
+	}
+	lock, err := e.lock(p.WAN)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	j, err := e.Pending(p.WAN)
+	if err != nil {
+		return err
+	}
+	if j != nil && decide(j.Phase, e.found(j, false, j.Phase == Armed && e.deadman().Alive(ctx, j))) == await {
+		return &BusyError{WAN: p.WAN, Left: j.Deadline - e.uptime()}
+	}
+	_, err = e.prepare(ctx, p)
+	return err
+}
+
 // An outlook is what a transaction would do.
 type outlook struct {
 	now, origin, wanted host.State

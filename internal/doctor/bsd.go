@@ -16,7 +16,7 @@ import (
 func (e *examination) bsd() {
 	e.readShapers()
 	e.each([]check{
-		{"kernel modules", e.bsdModules}, {"other shapers", e.bsdShapers}, {"segmentation offloads", e.bsdOffloads},
+		{"kernel modules", e.bsdModules}, {"what was applied", e.applied}, {"other shapers", e.bsdShapers}, {"segmentation offloads", e.bsdOffloads},
 		{"queues without isolation", e.bsdIsolation}, {"packet overhead", e.bsdOverhead}, {"MTU", e.bsdMTU}, {"CPU", e.cpu}, {"clock", e.clock},
 	})
 }
@@ -24,7 +24,7 @@ func (e *examination) bsd() {
 // api runs the checks of a router of which only the shaper's API is known.
 func (e *examination) api() {
 	e.readShapers()
-	e.each([]check{{"queues without isolation", e.bsdIsolation}, {"packet overhead", e.bsdOverhead}})
+	e.each([]check{{"what was applied", e.applied}, {"queues without isolation", e.bsdIsolation}, {"packet overhead", e.bsdOverhead}})
 	e.skip("offloads, MTU, CPU and clock", "the API of the traffic shaper doesn't tell; look at Interfaces: Settings (hardware offloading is to be off), and at the dashboard")
 }
 

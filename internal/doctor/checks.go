@@ -9,6 +9,7 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/clearos"
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/unit"
@@ -23,32 +24,19 @@ func (e *examination) modules() bool {
 	e.kinds = kinds
 	switch {
 	case !kinds["cake"] && !(kinds["htb"] && kinds["fq_codel"]):
-		return e.find(Finding{"no-aqm", true, "the kernel has neither CAKE nor HTB with fq_codel", "nothing here can hold a rate and keep the queue short", e.modulePackage("sch_cake sch_htb sch_fq_codel")})
+		return e.find(Finding{"no-aqm", true, "the kernel has neither CAKE nor HTB with fq_codel", "nothing here can hold a rate and keep the queue short", e.modulePackage("sch_cake", "sch_htb", "sch_fq_codel")})
 	case !kinds["cake"]:
 		e.find(Finding{"no-cake", false, "the kernel has no CAKE", "HTB with fq_codel is used instead: it isolates flows, but not machines of the home", e.modulePackage("sch_cake")})
 	}
 	if !kinds["ifb"] || !kinds["ingress"] || !kinds["mirred"] {
-		e.find(Finding{"no-ifb", false, "the kernel lacks ifb, ingress or mirred", "a download can then be shaped only where it leaves towards the LAN (--lan)", e.modulePackage("ifb act_mirred sch_ingress cls_u32")})
+		e.find(Finding{"no-ifb", false, "the kernel lacks ifb, ingress or mirred", "a download can then be shaped only where it leaves towards the LAN (--lan)", e.modulePackage("ifb", "act_mirred", "sch_ingress", "cls_u32")})
 	}
 	return true
 }
 
 // modulePackage is the command that brings kernel modules, by distribution.
-func (e *examination) modulePackage(modules string) string {
-	load := "modprobe -a " + modules
-	switch e.distro() {
-	case "openwrt":
-		return e.opkg("kmod-sched-cake kmod-sched-core kmod-ifb")
-	case "ubuntu":
-		return "apt-get install linux-modules-extra-$(uname -r) && " + load
-	case "debian":
-		return load + "; if that fails: apt-get install linux-image-$(dpkg --print-architecture), since cloud kernels have no shapers, and reboot"
-	case "fedora", "rhel":
-		return "dnf install kernel-modules-extra && " + load
-	case "alpine":
-		return "apk add linux-lts, since the virt kernel has no shapers, and reboot; then " + load
-	}
-	return load
+func (e *examination) modulePackage(modules ...string) string {
+	return linux.ModuleCommand(e.ctx, e.Runner, modules...)
 }
 
 // engines are kernel modules that carry connections past the kernel's queues, in
@@ -65,29 +53,51 @@ func (e *examination) flowOffload() bool {
 		e.skip("flow offload by nftables", err.Error())
 	}
 	e.ruleset = string(out)
-	used := strings.Contains(e.ruleset, "flow add @") || strings.Contains(e.ruleset, "flow offload @")
-	hardware := strings.Contains(e.ruleset, "flags offload")
-	const why = "connections in the flow table go past the shaper's queues, so the rate is not held for them"
-	if used {
-		remedy := "remove the rules with `flow add` (nft -a list ruleset shows their handles)"
-		if e.distro() == "openwrt" {
-			remedy = "uci set firewall.@defaults[0].flow_offloading=0; uci set firewall.@defaults[0].flow_offloading_hw=0; uci commit firewall; /etc/init.d/firewall restart"
-		}
-		what := "nftables offloads flows"
-		if hardware {
-			what += ", and to hardware at that"
-		}
-		e.find(Finding{"flow-offload", true, what, why, remedy})
+	remedy := "remove the rules with `flow add` (nft -a list ruleset shows their handles)"
+	if e.distro() == "openwrt" {
+		remedy = "uci set firewall.@defaults[0].flow_offloading=0; uci set firewall.@defaults[0].flow_offloading_hw=0; uci commit firewall; /etc/init.d/firewall restart"
 	}
+	if strings.Contains(e.ruleset, "flow add @") || strings.Contains(e.ruleset, "flow offload @") {
+		e.shortCut("nftables", strings.Contains(e.ruleset, "flags offload"), remedy)
+	}
+	const why = "connections that it has taken over go past the shaper's queues, so the rate is not held for them"
 	for line := range strings.Lines(e.read("cat", "/proc/modules")) {
 		if name, _, _ := strings.Cut(line, " "); slices.Contains(engines(), name) {
 			e.find(Finding{"offload-engine", true, "the module " + name + " carries connections past the kernel", why, "rmmod " + name + ", and keep it from being loaded at boot (on OpenWrt: opkg remove its package)"})
 		}
 	}
-	if strings.Contains(e.read("iptables-save"), "-j FLOWOFFLOAD") {
-		e.find(Finding{"flow-offload", true, "iptables offloads flows (-j FLOWOFFLOAD)", why, "uci set firewall.@defaults[0].flow_offloading=0; uci commit firewall; /etc/init.d/firewall restart"})
+	for line := range strings.Lines(e.read("iptables-save")) {
+		if strings.Contains(line, "-j FLOWOFFLOAD") {
+			e.shortCut("iptables", strings.Contains(line, "--hw"), "uci set firewall.@defaults[0].flow_offloading=0; uci commit firewall; /etc/init.d/firewall restart")
+			break
+		}
 	}
 	return true
+}
+
+// shortCut says what a flow table bypasses. One in software leaves out the rules
+// behind the one that filled it; tc's queues it does not: what is redirected to an
+// ifb comes before it, and what it sends passes the queue of the device. So rates
+// hold, and classes, which rules give, are lost.
+func (e *examination) shortCut(whose string, hardware bool, remedy string) {
+	classed := strings.Contains(e.ruleset, "table "+nft.Family+" "+nft.TableIs+" ")
+	f := Finding{ID: "flow-offload", Remedy: remedy}
+	switch {
+	case hardware:
+		f.InWay = true
+		f.What = whose + " offloads flows to hardware"
+		f.Why = "the hardware carries their packets past the kernel, so no queue here holds their rate, divides them or counts them"
+	case classed:
+		f.InWay = true
+		f.What = whose + " carries flows past its own forward and postrouting rules (a flow table in software)"
+		f.Why = "rates are held all the same, since tc's queues still see every packet; but it is such rules that give a packet its class, so these flows are told apart only where they arrive through an ifb"
+		f.Remedy += "; or shape without classes: --classes off"
+	default:
+		f.What = whose + " carries flows past its own forward and postrouting rules (a flow table in software)"
+		f.Why = "rates are held all the same: tc's queues still see every packet, and what is redirected to an ifb does not take the short cut; but classes would not see these flows leave"
+		f.Remedy = "shape without classes (--classes off), and leave it; for classes: " + remedy
+	}
+	e.find(f)
 }
 
 // otherShapers looks for shapers that are not ours, at work or about to be.
@@ -111,13 +121,48 @@ func (e *examination) otherShapers() bool {
 			e.find(Finding{"wondershaper", true, "wondershaper is started by " + files, "it sets its own queues whenever the interface comes up", "remove that line, then: wondershaper clear " + e.WAN})
 		}
 	}
-	if files := e.grep(`^\[tc\]|^tc\.`, "/etc/NetworkManager/system-connections"); files != "" {
-		e.find(Finding{"networkmanager", true, "NetworkManager sets queues: " + files, "it sets them again whenever the connection comes up", "nmcli connection modify NAME tc.qdiscs '' tc.tfilters ''"})
-	}
-	if files := e.grep(`^\[(CAKE|HierarchyTokenBucket|HierarchyTokenBucketClass|FairQueueingControlledDelay|TokenBucketFilter|NetworkEmulator|PFIFO|BFIFO)\]`, "/etc/systemd/network"); files != "" {
-		e.find(Finding{"networkd", true, "systemd-networkd sets queues: " + files, "it sets them again whenever the interface comes up", "remove these sections, then networkctl reload"})
-	}
+	e.networkPrograms()
 	return true
+}
+
+// networkPrograms looks for queues in the settings of the programs that bring
+// interfaces up: those that a person wrote, and those that others, such as
+// netplan, make anew at each start.
+func (e *examination) networkPrograms() {
+	const again = "it sets them again whenever the connection comes up"
+	for _, dir := range []string{"/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections", "/usr/lib/NetworkManager/system-connections"} {
+		files := e.grep(`^\[tc\]|^tc\.`, dir)
+		if files == "" {
+			continue
+		}
+		remedy := "nmcli connection modify NAME tc.qdiscs '' tc.tfilters ''"
+		if strings.HasPrefix(dir, "/run/") {
+			remedy += "; and where netplan writes that file, take tc.* out of its passthrough in /etc/netplan, then netplan apply"
+		}
+		e.find(Finding{"networkmanager", true, "NetworkManager sets queues: " + files, again, remedy})
+	}
+	sections := `^\[(` + strings.Join(networkdSections(), "|") + `)\]`
+	for _, dir := range []string{"/etc/systemd/network", "/run/systemd/network", "/usr/local/lib/systemd/network", "/usr/lib/systemd/network"} {
+		files := e.grep(sections, dir)
+		if files == "" {
+			continue
+		}
+		remedy := "remove these sections, then networkctl reload"
+		if strings.HasPrefix(dir, "/run/") {
+			remedy = "find what writes them (netplan, or a generator) and take the queues out there, then networkctl reload"
+		}
+		e.find(Finding{"networkd", true, "systemd-networkd sets queues: " + files, "it sets them again whenever the interface comes up", remedy})
+	}
+}
+
+// networkdSections are those of systemd.network(5) that set queues.
+func networkdSections() []string {
+	return []string{
+		"QDisc", "BFIFO", "CAKE", "ClassfulMultiQueueing", "BandMultiQueueing", "ControlledDelay", "DeficitRoundRobinScheduler", "DeficitRoundRobinSchedulerClass",
+		"EnhancedTransmissionSelection", "FairQueueing", "FairQueueingControlledDelay", "FlowQueuePIE", "GenericRandomEarlyDetection", "HeavyHitterFilter",
+		"HierarchyTokenBucket", "HierarchyTokenBucketClass", "NetworkEmulator", "PFIFO", "PFIFOFast", "PFIFOHeadDrop", "PIE", "QuickFairQueueing", "QuickFairQueueingClass",
+		"StochasticFairBlue", "StochasticFairnessQueueing", "TokenBucketFilter", "TrivialLinkEqualizer",
+	}
 }
 
 // foreignShapers names what shapes the WAN or the LAN and is not ours.
@@ -154,6 +199,9 @@ func (e *examination) offloads() bool {
 			continue
 		}
 		for _, dev := range e.feeders(s.Device) {
+			if l, ok := e.link(dev); ok && l.Kind == "ifb" {
+				continue // it merges nothing: no connection of this machine sends by it, and what it receives it passes on as it came
+			}
 			on := tc.SwitchableOffloads(tc.ParseFeatures([]byte(e.read("ethtool", "-k", dev))))
 			on = slices.DeleteFunc(on, func(f string) bool { return (f == "gro") == (dev == s.Device) })
 			if len(on) > 0 {

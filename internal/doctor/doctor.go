@@ -55,8 +55,17 @@ type Config struct {
 	// LostClasses, if set, says where the rules that divide traffic are not what
 	// was applied; nil if they are, or none should be there.
 	LostClasses func(ctx context.Context) []string
+	// Drifts, if set, says for each WAN where it is not what was applied there.
+	Drifts func(ctx context.Context) ([]Drift, error)
 	// Rehearse, if set, tries a change without making it.
 	Rehearse func(ctx context.Context) error
+}
+
+// A Drift is a WAN that is not what was applied to it.
+type Drift struct {
+	WAN         string
+	Differences []string // in words
+	Mend        string   // the command that applies it again
 }
 
 // An examination is one run over one router.
@@ -99,9 +108,25 @@ func (e *examination) linux() {
 	e.tools()
 	e.devices()
 	e.each([]check{
-		{"kernel modules", e.modules}, {"flow offload", e.flowOffload}, {"classes", e.classes}, {"other shapers", e.otherShapers}, {"segmentation offloads", e.offloads},
+		{"kernel modules", e.modules}, {"what was applied", e.applied}, {"flow offload", e.flowOffload}, {"classes", e.classes}, {"other shapers", e.otherShapers}, {"segmentation offloads", e.offloads},
 		{"queues without isolation", e.isolation}, {"packet overhead", e.overhead}, {"MTU", e.mtu}, {"CPU", e.cpu}, {"clock", e.clock},
 	})
+}
+
+// applied compares what is there with what was applied.
+func (e *examination) applied() bool {
+	if e.Drifts == nil {
+		return true
+	}
+	drifts, err := e.Drifts(e.ctx)
+	if err != nil {
+		return e.skip("what was applied", err.Error())
+	}
+	for _, d := range drifts {
+		e.find(Finding{"drift", true, d.WAN + " is not what was applied: " + strings.Join(d.Differences, "; "),
+			"what is missing shapes nothing, and the queue is in the modem again; a restart of the network, another program or a person took it away", d.Mend})
+	}
+	return true
 }
 
 // A check looks at one thing; what it finds, or can't tell, is in the report.
@@ -142,16 +167,16 @@ func (e *examination) read(argv ...string) string {
 
 // tools looks for the programs that a change needs, and for the right to use them.
 func (e *examination) tools() {
-	for _, t := range []struct{ argv, pkg, why string }{
-		{"tc -V", "iproute2 (tc-full on OpenWrt)", "it sets the queues"},
-		{"ip -V", "iproute2 (ip-full on OpenWrt)", "it makes the device that a download is shaped on"},
-		{"ethtool --version", "ethtool", "it shows offloads that hide packets from the shaper"},
-		{"unshare --version", "util-linux (unshare on OpenWrt)", "with it a change is tried out where nobody sees it"},
+	for _, t := range []struct{ argv, pkg, openwrt, why string }{
+		{"tc -V", "iproute2", "tc-full", "it sets the queues"},
+		{"ip -V", "iproute2", "ip-full", "it makes the device that a download is shaped on"},
+		{"ethtool --version", "ethtool", "", "it shows offloads that hide packets from the shaper"},
+		{"unshare --version", "util-linux", "unshare", "with it a change is tried out where nobody sees it"},
 	} {
 		argv := strings.Fields(t.argv)
 		var missing *host.MissingToolError
 		if _, _, err := e.Runner.Run(e.ctx, argv, nil); errors.As(err, &missing) {
-			e.find(Finding{"tool-" + argv[0], argv[0] == "tc" || argv[0] == "ip", argv[0] + "(8) is not there", t.why, e.install(t.pkg)})
+			e.find(Finding{"tool-" + argv[0], argv[0] == "tc" || argv[0] == "ip", argv[0] + "(8) is not there", t.why, linux.InstallCommand(e.ctx, e.Runner, t.pkg, t.openwrt)})
 		}
 	}
 	if ok, known := linux.Privileged(e.ctx, e.Runner); known && !ok {
@@ -159,52 +184,8 @@ func (e *examination) tools() {
 	}
 }
 
-// install is the command that installs a package.
-func (e *examination) install(pkg string) string {
-	name, openwrt, _ := strings.Cut(strings.TrimSuffix(pkg, " on OpenWrt)"), " (")
-	switch e.distro() {
-	case "openwrt":
-		if openwrt != "" {
-			name = openwrt
-		}
-		return e.opkg(name)
-	case "debian", "ubuntu":
-		return "apt-get install " + name
-	case "fedora", "rhel":
-		return "dnf install " + strings.Replace(name, "iproute2", "iproute iproute-tc", 1)
-	case "arch":
-		return "pacman -S " + name
-	case "alpine":
-		return "apk add " + name
-	case "suse":
-		return "zypper install " + name
-	}
-	return "install the package " + name
-}
-
-// opkg is the command that installs OpenWrt's packages: apk since 25.12.
-func (e *examination) opkg(names string) string {
-	if e.read("apk", "--version") != "" {
-		return "apk update && apk add " + names
-	}
-	return "opkg update && opkg install " + names
-}
-
 // distro returns the family of the distribution, "" if it is none we know.
-func (e *examination) distro() string {
-	words := ""
-	for line := range strings.Lines(e.read("cat", "/etc/os-release")) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); name == "ID" || name == "ID_LIKE" {
-			words += " " + strings.Trim(value, `"'`)
-		}
-	}
-	for _, known := range []string{"openwrt", "ubuntu", "debian", "fedora", "rhel", "arch", "alpine", "suse"} {
-		if strings.Contains(words, known) {
-			return known
-		}
-	}
-	return ""
-}
+func (e *examination) distro() string { return linux.Distro(e.ctx, e.Runner) }
 
 // devices reads the interfaces and what shapes on them.
 func (e *examination) devices() {

@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/apply"
 	"unbloat/internal/doctor"
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
+	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/fake/pfctl"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
@@ -220,6 +222,7 @@ func TestTwins(t *testing.T) {
 			o.Files["/etc/os-release"] = "ID=\"openwrt\"\n"
 			o.Tools["nft"] = says("flow add @ft")
 		}},
+		{"a flow table in software", "flow-offload", "--classes off", tool("nft", "table inet fw {\n flowtable ft {\n  devices = { lan, wan }\n }\n chain forward {\n  flow add @ft\n }\n}\n")},
 		{"flow offload by iptables", "flow-offload", "flow_offloading=0", tool("iptables-save", "-A FORWARD -j FLOWOFFLOAD\n")},
 		{"other rules of iptables", nothing, "", tool("iptables-save", "-A FORWARD -j ACCEPT\n")},
 		{"marks of connections as wg-quick uses them", "whole-marks", "mask", tool("nft", "table ip wg-quick-wg0 {\n chain premangle {\n  meta l4proto udp meta mark set ct mark\n }\n chain postmangle {\n  meta l4proto udp meta mark 0x0000ca6c ct mark set meta mark\n }\n}\n")},
@@ -241,6 +244,10 @@ func TestTwins(t *testing.T) {
 		{"NetworkManager", "networkmanager", "nmcli", files("/etc/NetworkManager/system-connections/w.nmconnection", "[connection]\nid=w\n[tc]\nqdisc.root=tbf rate 1mbit\n")},
 		{"NetworkManager without queues", nothing, "", files("/etc/NetworkManager/system-connections/w.nmconnection", "[connection]\nid=w\n")},
 		{"networkd", "networkd", "networkctl", files("/etc/systemd/network/w.network", "[CAKE]\nBandwidth=5M\n")},
+		{"a qdisc that networkd is told of in general", "networkd", "networkctl", files("/etc/systemd/network/w.network.d/q.conf", "[QDisc]\nParent=clsact\n")},
+		{"networkd, by what netplan wrote", "networkd", "netplan", files("/run/systemd/network/10-netplan-wan.network.d/cake.conf", "[CAKE]\nBandwidth=5M\n")},
+		{"netplan for networkd without queues", nothing, "", files("/run/systemd/network/10-netplan-wan.network", "[Match]\nName=wan\n[Network]\nDHCP=yes\n")},
+		{"NetworkManager, by what netplan wrote", "networkmanager", "passthrough", files("/run/NetworkManager/system-connections/netplan-wan.nmconnection", "[connection]\nid=netplan-wan\n[tc]\nqdisc.root=tbf rate 1mbit\n")},
 		{"networkd without queues", nothing, "", files("/etc/systemd/network/w.network", "[Network]\nDHCP=yes\n")},
 		{"unsynchronized", "ntp", "set-ntp", tool("timedatectl", "no\n")},
 		{"synchronized", nothing, "", tool("timedatectl", "yes\n")},
@@ -276,6 +283,93 @@ func TestTwins(t *testing.T) {
 		}
 	}
 }
+
+// TestFlowTables: one in hardware is in the way of all shaping, one in software of
+// classes alone, once there are any.
+func TestFlowTables(t *testing.T) {
+	const (
+		software = "table inet fw {\n flowtable ft {\n  devices = { lan, wan }\n }\n chain forward {\n  flow add @ft\n }\n}\n"
+		hardware = "table inet fw {\n flowtable ft {\n  devices = { lan, wan }\n  flags offload\n }\n chain forward {\n  flow add @ft\n }\n}\n"
+		classes  = "table inet unbloat {\n chain forwarded {\n }\n}\n"
+	)
+	for _, c := range []struct {
+		name, ruleset, saved string
+		inWay                bool
+		says                 string
+	}{
+		{"software", software, "", false, "rates are held"},
+		{"software, and classes", software + classes, "", true, "rates are held"},
+		{"hardware", hardware, "", true, "no queue here holds"},
+		{"hardware, and classes", hardware + classes, "", true, "no queue here holds"},
+		{"iptables", "", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j FLOWOFFLOAD\n", false, "rates are held"},
+		{"iptables, and classes", classes, "-A FORWARD -j FLOWOFFLOAD\n", true, "rates are held"},
+		{"iptables, hardware", "", "-A FORWARD -j FLOWOFFLOAD --hw\n", true, "no queue here holds"},
+	} {
+		o := router()
+		o.Tools["nft"], o.Tools["iptables-save"] = says(c.ruleset), says(c.saved)
+		r := examine(t, o, nil)
+		if found(r) != "flow-offload" || r.Findings[0].InWay != c.inWay || !strings.Contains(r.Findings[0].Why, c.says) || r.OK == c.inWay {
+			t.Errorf("%s: %+v", c.name, r.Findings)
+		}
+	}
+}
+
+// TestOwnDownload: what unbloat itself makes to shape a download is nothing that
+// stands in its way: an ifb has TSO and GSO, but nobody sends by it.
+func TestOwnDownload(t *testing.T) {
+	o := router()
+	e := &apply.Engine{Backend: &linux.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+	facts, err := linux.Detect(t.Context(), o, "wan", "lan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.FQCoDel, Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if err := tr.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	o.Kernel.Devices[len(o.Kernel.Devices)-1].Features = map[string]bool{"tx-tcp-segmentation": true, "generic-segmentation-offload": true}
+	if d := o.Kernel.Devices[len(o.Kernel.Devices)-1]; d.Kind != "ifb" {
+		t.Fatalf("the last device is %+v", d)
+	}
+	o.Ran = nil
+	drifts := func(c *doctor.Config) {
+		c.Drifts = func(ctx context.Context) ([]doctor.Drift, error) {
+			diffs, err := e.Drift(ctx, "wan")
+			if len(diffs) == 0 {
+				return nil, err
+			}
+			return []doctor.Drift{{WAN: "wan", Differences: diffs, Mend: "apply it again"}}, err
+		}
+	}
+	if r := examine(t, o, drifts); found(r) != "" {
+		t.Errorf("found %+v", r.Findings)
+	}
+	o.Kernel.Devices[1].Features["generic-receive-offload"] = true // of the WAN: what the ifb gets is merged now
+	if r := examine(t, o, drifts); found(r) != "drift offloads" || !strings.Contains(r.Findings[1].What, "wan merges packets (gro)") {
+		t.Errorf("with GRO on the WAN: %+v", r.Findings)
+	}
+	o.Kernel.Devices[1].Features["generic-receive-offload"] = false
+	tc(t, o, "tc qdisc del dev wan root")
+	if r := examine(t, o, drifts); found(r) != "drift" || r.OK || !strings.Contains(r.Findings[0].What, "wan: qdisc htb b10a: is missing") || r.Findings[0].Remedy != "apply it again" {
+		t.Errorf("without the upload's shaper: %+v", r.Findings)
+	}
+}
+
+// nobody is a dead-man who never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
 // off switches the features of a device off whose names begin so.
 func off(o *fake.OpenWrt, dev string, names ...string) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"unbloat/aqm"
@@ -24,6 +25,15 @@ type Driver struct {
 	Capabilities func(ctx context.Context, r Runner, wan, lan string) (plan.Facts, error)
 	// DefaultWAN is the interface of the default route; "" if there is none.
 	DefaultWAN func(ctx context.Context, r Runner) string
+
+	// Lacking turns an error of plan.Make about what this router lacks into one
+	// that says what brings it; nil: nobody knows more of it.
+	Lacking func(ctx context.Context, r Runner, wan string, err error) error
+	// CheckWAN refuses a WAN that is no interface of the router; nil: nobody can tell.
+	CheckWAN func(ctx context.Context, r Runner, wan string) error
+	// Unsure says why who asks may not try what this router can, so that a preview
+	// is a guess; "" if it is none. nil: it never is.
+	Unsure func(ctx context.Context, r Runner) string
 
 	// Backend is how its state is read and changed. The error says why this
 	// router can't be changed this way.
@@ -177,6 +187,15 @@ func Detect(ctx context.Context, r Runner, drivers []*Driver) *Driver {
 		}
 	}
 	return drivers[0]
+}
+
+// CheckIfconfig is the CheckWAN of a router whose interfaces are ifconfig(8)'s.
+func CheckIfconfig(ctx context.Context, r Runner, wan string) error {
+	var failed *CommandError // it has been asked, and knows none
+	if _, err := Output(ctx, r, "ifconfig", wan); errors.As(err, &failed) {
+		return &PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name another with --wan; ifconfig lists them", Err: err}
+	}
+	return nil
 }
 
 // Has reports whether a path is there on the router.

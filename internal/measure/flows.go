@@ -75,6 +75,22 @@ func (c *Client) StartFlows(ctx context.Context, spec FlowSpec) (*Flows, error) 
 	return f, nil
 }
 
+// CheckCC returns an error if this machine or the server can't send with a
+// congestion control; nothing flows meanwhile. The server's wraps ErrRefused.
+func (c *Client) CheckCC(ctx context.Context, cc string) error {
+	if cc == "" {
+		return nil
+	}
+	for _, dir := range []Direction{Up, Down} {
+		f, err := c.openFlows(ctx, FlowSpec{Dir: dir, Flows: 1, CC: cc})
+		if err != nil {
+			return err
+		}
+		f.abandon()
+	}
+	return nil
+}
+
 // dialers is how many data connections are opened at once.
 const dialers = 16
 

@@ -170,6 +170,33 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// TestCheckCC: a congestion control is tried at both ends without a load, and the
+// session goes on afterwards.
+func TestCheckCC(t *testing.T) {
+	c := dial(t, start(t))
+	if err := netio.CheckCC("no-such-control"); err == nil {
+		t.Error("this system has every congestion control")
+	} else if errors.Is(err, netio.ErrNotSupported) {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	if err := c.CheckCC(t.Context(), "no-such-control"); err == nil {
+		t.Error("both ends have every congestion control")
+	}
+	if _, err := c.openFlows(t.Context(), FlowSpec{Dir: Down, Flows: 1, CC: "no-such-control"}); !errors.Is(err, ErrRefused) {
+		t.Errorf("the server's: %v", err)
+	}
+	for _, cc := range []string{"", "reno"} {
+		if err := c.CheckCC(t.Context(), cc); err != nil || netio.CheckCC(cc) != nil {
+			t.Errorf("%q: %v", cc, err)
+		}
+	}
+	f, err := c.StartFlows(t.Context(), FlowSpec{Dir: Down, Flows: 1, CC: "reno"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.abandon()
+}
+
 func TestDialErrors(t *testing.T) {
 	ctx := t.Context()
 	if _, err := Dial(ctx, "http://example.net", Options{}); !errors.As(err, new(*AddressError)) {

@@ -38,6 +38,27 @@ func DialTCP(ctx context.Context, address string, timeout time.Duration, o TCPOp
 	return t, nil
 }
 
+// CheckCC returns an error if this system can't send with a congestion control;
+// "" is its own.
+func CheckCC(cc string) error {
+	if cc == "" {
+		return nil
+	}
+	var refused error
+	l := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		refused = tcpOptions(raw, cc, 0)
+		return refused
+	}}
+	s, err := l.Listen(context.Background(), "tcp", "localhost:0") // a socket to try it on; nobody connects to it
+	if err == nil {
+		err = s.Close()
+	}
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
 // SetTCP sets the options of an existing connection.
 func SetTCP(c *net.TCPConn, o TCPOptions) error {
 	raw, err := c.SyscallConn()

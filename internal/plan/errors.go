@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"unbloat/unit"
@@ -68,6 +69,26 @@ func (e *UnsupportedAQMError) Error() string {
 		remedy = "load or install its kernel module, or choose another"
 	}
 	return fmt.Sprintf("%s: this %s router has no %s, only %s; %s", e.AQM, e.Platform, e.AQM, strings.Join(have, ", "), remedy)
+}
+
+// A NoAQMError says that the router has nothing that keeps a queue short, and
+// that nobody asked for the FIFO that it may have.
+type NoAQMError struct {
+	Platform string
+	Lacks    []AQM // any of which would do
+	Have     []AQM
+}
+
+func (e *NoAQMError) Error() string {
+	lacks := make([]string, len(e.Lacks))
+	for i, a := range e.Lacks {
+		lacks[i] = string(a)
+	}
+	msg := fmt.Sprintf("this %s router has no %s; load or install a kernel module", e.Platform, strings.Join(lacks, " and no "))
+	if slices.Contains(e.Have, FIFO) {
+		msg += ", or ask for a short FIFO (--aqm fifo), in which everybody waits for everybody"
+	}
+	return msg
 }
 
 // A NoIngressError says that the download cannot be shaped on the wished side.

@@ -29,6 +29,7 @@ type Facts struct {
 	MTU          int                 `json:"mtu,omitempty"`            // IP bytes on the WAN; 0: 1500
 	PointToPoint bool                `json:"point_to_point,omitempty"` // the WAN has no Ethernet header: ppp, tun, wireguard
 	AQMs         []AQM               `json:"aqms,omitempty"`           // what the kernel has; nil: what the platform's current release has
+	Untried      string              `json:"untried,omitempty"`        // why nobody could try what the kernel has, so that the platform's current release is assumed; "" if it was tried, or nobody looked
 	IFB          bool                `json:"ifb"`                      // the kernel has ifb devices
 	NoRules      bool                `json:"no_rules,omitempty"`       // it has no u32 filters with skbedit, which put small packets first
 	NoClasses    string              `json:"no_classes,omitempty"`     // why packets cannot be divided into classes; "" if they can

@@ -38,7 +38,8 @@ func DefaultGoal(l Line) time.Duration {
 
 // Make plans the shaping of line on a router with these facts. Every number in
 // the plan has a Reason. Errors are *FieldError, *SwappedError,
-// *AboveLineError, *UnsupportedAQMError, *NoIngressError or ErrNothingToShape.
+// *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
+// ErrNothingToShape.
 func Make(line Line, facts Facts, wishes Wishes) (Plan, error) {
 	m, err := newMaker(line, facts, wishes)
 	if err != nil {
@@ -194,7 +195,8 @@ func (m *maker) chooseAQM() error {
 		ladder = append([]AQM{m.lang.Article.AQM}, ladder...)
 	}
 	for _, a := range ladder {
-		if !usable(a) || a == CAKE && bounded {
+		// A FIFO delays everybody alike: only who asks for it has it in place of better.
+		if !usable(a) || a == CAKE && bounded || a == FIFO && m.lang.AQMs[0] != FIFO {
 			continue
 		}
 		m.aqm, m.aqmWhy = a, m.whyAQM(a)
@@ -203,13 +205,16 @@ func (m *maker) chooseAQM() error {
 	if bounded && usable(CAKE) {
 		return noWord
 	}
-	return &UnsupportedAQMError{AQM: ladder[0], Platform: m.lang.Platform, Have: have, Module: m.lang.Modules && ladder[0] != SFQ}
+	lacks := slices.DeleteFunc(slices.Clone(m.lang.AQMs), func(a AQM) bool { return a == FIFO || a == SFQ || usable(a) })
+	return &NoAQMError{Platform: m.lang.Platform, Lacks: lacks, Have: have}
 }
 
 func (m *maker) whyAQM(a AQM) string {
 	switch {
 	case m.wishes.Style == StyleSeed:
 		return "what the article uses"
+	case m.facts.Untried != "":
+		return "assumed, as what the kernel has could not be tried: " + m.facts.Untried
 	case a == CAKE:
 		return "shapes, isolates hosts and flows, and scales itself to the rate: the best this kernel has"
 	case a == FQCoDel:

@@ -1,5 +1,7 @@
 package plan
 
+import "unbloat/unit"
+
 // A Match names a kind of packet by what can be seen of it alone: no
 // connection is tracked and no mark is trusted.
 type Match string
@@ -12,6 +14,12 @@ const (
 	// MatchSmallUDP is a UDP datagram in an IP packet shorter than 256 bytes:
 	// voice, DNS, games, and the acknowledgements of QUIC, but not its data.
 	MatchSmallUDP Match = "small-udp"
+)
+
+// Lengths of IP packets, header and all, that the matches are of packets below.
+const (
+	AckBelow      unit.Size = 128 // MatchTCPAck
+	SmallUDPBelow unit.Size = 256 // MatchSmallUDP
 )
 
 // A Tin is one of CAKE's, from 1; under `precedence` a higher one goes first as

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,10 +243,24 @@ func TestLadder(t *testing.T) {
 	for _, c := range []struct {
 		have []AQM
 		want AQM
-	}{{nil, CAKE}, {[]AQM{FIFO, FQCoDel, CAKE}, CAKE}, {[]AQM{FIFO, FQCoDel}, FQCoDel}, {[]AQM{FIFO}, FIFO}} {
+	}{{nil, CAKE}, {[]AQM{FIFO, FQCoDel, CAKE}, CAKE}, {[]AQM{FIFO, FQCoDel}, FQCoDel}} {
 		if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(c.have...), Wishes{}); p.AQM != c.want || p.Up.AQM != c.want || p.Down.AQM != c.want {
 			t.Errorf("%v: %s", c.have, p.AQM)
 		}
+	}
+	// A FIFO is no remedy: who wants one asks for it.
+	var none *NoAQMError
+	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Wishes{}); !errors.As(err, &none) || !slices.Equal(none.Lacks, []AQM{CAKE, FQCoDel}) || !strings.Contains(err.Error(), "--aqm fifo") {
+		t.Errorf("neither CAKE nor FQ-CoDel: %v", err)
+	}
+	if _, err := Make(Line{Up: mbit}, linuxHas([]AQM{}...), Wishes{}); !errors.As(err, &none) || strings.Contains(err.Error(), "fifo") {
+		t.Errorf("nothing at all: %v", err)
+	}
+	if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(FIFO), Wishes{AQM: FIFO}); p.AQM != FIFO || p.Up.AQM != FIFO {
+		t.Errorf("a FIFO that is asked for: %s", p.AQM)
+	}
+	if p := mustMake(t, Line{Up: mbit}, Facts{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{}); p.AQM != FIFO {
+		t.Errorf("ALTQ, which has nothing else: %s", p.AQM)
 	}
 	var lacks *UnsupportedAQMError
 	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "install its kernel module") {

@@ -129,6 +129,9 @@ func (c Case) laws(t *rapid.T) {
 		t.Fatalf("B after A is not B alone:\n%s\nalone:\n%s", got, want)
 	}
 	explained(t, e.Backend, b)
+	if rapid.IntRange(0, 3).Draw(t, "somebody takes it away") == 0 { // it takes as long as the rest
+		drifts(t, d, b)
+	}
 	revert(t, e, c.WAN)
 	if r.Text() != start {
 		t.Fatalf("reverted, but it is not as before:\n%s\nbefore:\n%s", r.Text(), start)
@@ -163,6 +166,37 @@ func explained(t fataler, b apply.Backend, p plan.Plan) {
 		if s.Device == "" || s.Says == "" {
 			t.Fatalf("status says nothing: %+v", s)
 		}
+	}
+}
+
+// drifts wants no drift where nothing was touched, some once somebody has taken
+// away what was applied, and none any more when the plan is applied again.
+func drifts(t fataler, e *apply.Engine, p plan.Plan) {
+	drift := func() []string {
+		diffs, err := e.Drift(context.Background(), p.WAN)
+		if err != nil {
+			t.Fatalf("compare with what was applied: %v", err)
+		}
+		return diffs
+	}
+	if diffs := drift(); len(diffs) > 0 {
+		t.Fatalf("nobody touched it, and yet it differs: %q", diffs)
+	}
+	dir, err := os.MkdirTemp("", "unbloat-conform-")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, os.DirFS(e.Dir)); err != nil { // so that the engine keeps its record
+		t.Fatalf("%v", err)
+	}
+	revert(t, &apply.Engine{Backend: e.Backend, Runner: e.Runner, Dir: dir, Deadman: nobody{}}, p.WAN)
+	if diffs := drift(); len(diffs) == 0 {
+		t.Fatalf("what was applied is gone, and nobody noticed")
+	}
+	begin(t, e, p)
+	if diffs := drift(); len(diffs) > 0 {
+		t.Fatalf("applied again, it differs: %q", diffs)
 	}
 }
 

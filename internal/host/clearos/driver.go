@@ -16,6 +16,8 @@ func Driver() *host.Driver {
 			return kernel == "Linux" && host.Has(ctx, r, "/etc/clearos-release")
 		},
 		Capabilities: linux.Detect,
+		Lacking:      linux.Lacking,
+		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:     host.LastingDir,

@@ -14,6 +14,7 @@ func Driver() *host.Driver {
 		Is:         func(_ context.Context, _ host.Runner, kernel, _ string) bool { return kernel == "FreeBSD" },
 		Base:       true,
 		DefaultWAN: host.RouteInterface,
+		CheckWAN:   host.CheckIfconfig,
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.FreeBSD, Shaper: host.Pipe},

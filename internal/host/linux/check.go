@@ -92,8 +92,10 @@ func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) err
 			return &host.PreconditionError{Doing: "shape " + n, What: what, Remedy: remedy}
 		}
 		switch {
+		case n == "lo":
+			return loopback(ctx, b.Runner)
 		case !d.Exists:
-			return fail("there is no such interface", "name one of "+b.interfaceNames(ctx)+" with --wan or --lan")
+			return fail("there is no such interface", "name one of "+interfaceNames(ctx, b.Runner)+" with --wan or --lan")
 		case !d.Up:
 			return fail("the interface is down", "bring it up with: ip link set dev "+n+" up")
 		case !d.Carrier:
@@ -103,14 +105,39 @@ func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) err
 	return nil
 }
 
-func (b *Backend) interfaceNames(ctx context.Context) string {
-	out, err := host.Output(ctx, b.Runner, "ip", "-j", "-d", "link", "show")
+// loopback refuses the interface on which a machine talks to itself.
+func loopback(ctx context.Context, r host.Runner) error {
+	return &host.PreconditionError{Doing: "shape lo", What: "the loopback leads to this machine itself, not to the internet",
+		Remedy: "name one of " + interfaceNames(ctx, r) + " with --wan or --lan"}
+}
+
+func interfaceNames(ctx context.Context, r host.Runner) string {
+	names, err := Interfaces(ctx, r)
 	if err != nil {
 		return "those of `ip -br link`"
 	}
+	return strings.Join(names, ", ")
+}
+
+// CheckWAN refuses a WAN that is no interface of the router.
+func CheckWAN(ctx context.Context, r host.Runner, wan string) error {
+	names, err := Interfaces(ctx, r)
+	if err != nil || slices.Contains(names, wan) {
+		return err
+	}
+	return &host.PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name one of " + strings.Join(names, ", ") + " with --wan"}
+}
+
+// Interfaces returns the names of the router's interfaces that could be a WAN:
+// not the loopback, nor an ifb.
+func Interfaces(ctx context.Context, r host.Runner) ([]string, error) {
+	out, err := host.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return nil, toolError("read the interfaces", "ip", "iproute2", err)
+	}
 	links, err := tc.ParseLinks(out)
 	if err != nil {
-		return "those of `ip -br link`"
+		return nil, fmt.Errorf("read the interfaces: %w", err)
 	}
 	var names []string
 	for _, l := range links {
@@ -118,7 +145,7 @@ func (b *Backend) interfaceNames(ctx context.Context) string {
 			names = append(names, l.Name)
 		}
 	}
-	return strings.Join(names, ", ")
+	return names, nil
 }
 
 // checkChange refuses a change that is bound to fail, before anything is touched.

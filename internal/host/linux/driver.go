@@ -16,6 +16,9 @@ func Driver() *host.Driver {
 		Base:         true,
 		Capabilities: Detect,
 		DefaultWAN:   DefaultWAN,
+		Lacking:      Lacking,
+		CheckWAN:     CheckWAN,
+		Unsure:       unsure,
 		Backend: func(o host.Options) (host.Backend, error) {
 			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil
 		},
@@ -30,6 +33,14 @@ func Driver() *host.Driver {
 		Classes:   Classes(),
 		Simulated: host.Simulated{CoDel: aqm.Linux73, Shaper: host.HTB, FIFOBytes: true},
 	}
+}
+
+// unsure says why a preview by this user may be wrong.
+func unsure(ctx context.Context, r host.Runner) string {
+	if ok, known := Privileged(ctx, r); known && !ok {
+		return "this user may neither read nftables' rules nor try the plan on the kernel, so what is there already, and whether the kernel takes the plan, is not known"
+	}
+	return ""
 }
 
 // Classes is what connection tracking and our table of nftables know.

@@ -58,7 +58,12 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier host.State) 
 	if fed, err = observeFeed(ctx, b.Runner, p, fed); err != nil {
 		return nil, err
 	}
-	return encode(state{State: s, Table: ReadTable(ctx, b.Runner), Feed: fed})
+	out := state{State: s, Table: ReadTable(ctx, b.Runner), Feed: fed}
+	if out.Table.Text == "" {
+		ok, known := Privileged(ctx, b.Runner)
+		out.Hidden = known && !ok
+	}
+	return encode(out)
 }
 
 // Desire checks that the plan can be applied to what is there, and returns the

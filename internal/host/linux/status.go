@@ -144,6 +144,9 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 			return plan.Facts{}, &host.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
 		}
 	}
+	if wan == "lo" {
+		return plan.Facts{}, loopback(ctx, r)
+	}
 	f := plan.Facts{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
 	s, err := observe(ctx, r, []string{wan}, nil)
 	if err != nil {
@@ -164,7 +167,10 @@ func Detect(ctx context.Context, r host.Runner, wan, lan string) (plan.Facts, er
 			f.PointToPoint = l.NoEthernet
 		}
 	}
-	if have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true); err == nil {
+	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true)
+	if err != nil {
+		f.Untried = err.Error()
+	} else {
 		f.IFB = have["ifb"] && have["ingress"] && have["mirred"]
 		f.AQMs = []plan.AQM{}
 		if have["cake"] {

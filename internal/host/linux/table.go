@@ -16,7 +16,9 @@ import (
 type state struct {
 	tc.State
 	Table nft.Table `json:"nft,omitzero"`
-	Feed  *feed     `json:"resolver,omitempty"`
+	// Hidden says that who looked may not see the table: that none was found says nothing.
+	Hidden bool  `json:"nft_hidden,omitempty"`
+	Feed   *feed `json:"resolver,omitempty"`
 }
 
 // ReadTable reads our table. Where nft(8) is missing, or may not say, there is

@@ -2,6 +2,7 @@ package linux
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -44,9 +45,49 @@ func Why(ctx context.Context, r host.Runner, p plan.Plan, f nft.Flow) Answer {
 		}
 	}
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
+		s := p.Up
+		if d == plan.DirectionDown {
+			s = p.Down
+		}
+		if s != nil && len(s.PacketRules) > 0 && p.Classes.Of(d == plan.DirectionDown) == nil {
+			a.Verdicts = append(a.Verdicts, byPacket(s, d, a.Flow))
+			continue
+		}
 		a.Verdicts = append(a.Verdicts, nft.Decide(p, d, a.Flow, c, in))
 	}
 	return a
+}
+
+// byPacket follows the filters of a shaper without classes: they look at each
+// packet alone, and put small ones first.
+func byPacket(s *plan.Shaper, d plan.Direction, f nft.Flow) nft.Verdict {
+	v := nft.Verdict{Direction: d, Class: plan.Normal}
+	first := map[plan.Match]plan.Tin{}
+	for _, r := range s.PacketRules {
+		first[r.Match] = r.Tin
+	}
+	share := func(t plan.Tin) string {
+		part, of := 1, 1
+		for range t - 1 { // as CAKE's precedence bounds each tin
+			part, of = part*7, of*8
+		}
+		return fmt.Sprintf("as long as such packets take no more than %d/%d of the rate", part, of)
+	}
+	ack, isAck := first[plan.MatchTCPAck]
+	small, isSmall := first[plan.MatchSmallUDP]
+	switch {
+	case f.Protocol == "udp" && isSmall && f.Packet < plan.SmallUDPBelow:
+		v.Class = plan.Voice
+		v.Rule = fmt.Sprintf("a UDP packet below %s goes first, %s; there are no classes, so nothing else of the flow counts", plan.SmallUDPBelow, share(small))
+	case f.Protocol == "tcp" && isAck && f.Packet < plan.AckBelow:
+		v.Class = plan.Interactive
+		v.Rule = fmt.Sprintf("a TCP packet below %s that only acknowledges goes ahead of data, %s; one with another flag does not", plan.AckBelow, share(ack))
+	case f.Protocol == "udp" || f.Protocol == "tcp":
+		v.Rule = fmt.Sprintf("a packet of %s: acknowledgements without data and UDP below %s go first; behind them every flow is treated alike", f.Packet, plan.SmallUDPBelow)
+	default:
+		v.Rule = fmt.Sprintf("no rule puts %s first, as acknowledgements and small UDP are; behind those every flow is treated alike", f.Protocol)
+	}
+	return v
 }
 
 // connection asks connection tracking, by the file that kernels with procfs for

@@ -21,6 +21,7 @@ func driver(altq bool) *host.Driver {
 			return kernel == "OpenBSD" && hasALTQ(release) == altq
 		},
 		DefaultWAN: host.RouteInterface,
+		CheckWAN:   host.CheckIfconfig,
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner, Altq: altq}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.OpenBSD78, Shaper: host.HFSC},

@@ -17,6 +17,8 @@ func Driver() *host.Driver {
 			return kernel == "Linux" && host.Has(ctx, r, "/etc/openwrt_release")
 		},
 		Capabilities: linux.Detect,
+		Lacking:      linux.Lacking,
+		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		// /var is in memory there, and /etc lasts as the sections do.

@@ -15,6 +15,7 @@ func Driver() *host.Driver {
 			return kernel == "FreeBSD" && host.Has(ctx, r, "/etc/pfSense-rc")
 		},
 		DefaultWAN: host.RouteInterface,
+		CheckWAN:   host.CheckIfconfig,
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.FreeBSD, Shaper: host.Pipe},

@@ -76,7 +76,7 @@ func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 	}
 	for _, o := range p.Offloads {
 		d := want.Device(o.Device)
-		for _, leaf := range featureLeaves(o.Feature) {
+		for _, leaf := range FeatureLeaves(o.Feature) {
 			if _, ok := d.Features[leaf]; ok {
 				d.Features[leaf] = false
 			}

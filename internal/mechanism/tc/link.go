@@ -69,15 +69,15 @@ func ParseFeatures(b []byte) map[string]bool {
 func SwitchableOffloads(features map[string]bool) []string {
 	var out []string
 	for _, short := range []string{"tso", "gso", "gro"} {
-		if slices.ContainsFunc(featureLeaves(short), func(leaf string) bool { return features[leaf] }) {
+		if slices.ContainsFunc(FeatureLeaves(short), func(leaf string) bool { return features[leaf] }) {
 			out = append(out, short)
 		}
 	}
 	return out
 }
 
-// featureLeaves returns ethtool's leaf names of a feature's short name.
-func featureLeaves(short string) []string {
+// FeatureLeaves returns ethtool's leaf names of a feature's short name.
+func FeatureLeaves(short string) []string {
 	switch short {
 	case "tso":
 		return []string{"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation"}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"unbloat/internal/host/fake"
+)
+
+// newLinux is a Linux router whose programs are a fake's, and root at it.
+func newLinux(t *testing.T) (*stage, *fake.Linux) {
+	t.Helper()
+	f := fake.NewLinux()
+	f.Files["/proc/self/status"] = "CapEff:\t000001ffffffffff\n"
+	return newStage(t, f.Machine, f, f.Text), f
+}
+
+// wants runs the program and wants an exit code, and words in what it says.
+func (s *stage) wants(t *testing.T, code int, says string, args ...string) string {
+	t.Helper()
+	out, is := s.run(t, append(args, "--for", "linux")...)
+	if is != code || !strings.Contains(out, says) {
+		t.Errorf("%q: exit %d, want %d with %q; it says\n%s", args, is, code, says, out)
+	}
+	return out
+}
+
+// byHand runs a command on the router, as somebody does.
+func (s *stage) byHand(t *testing.T, line string) {
+	t.Helper()
+	s.Lock()
+	defer s.Unlock()
+	if _, said, err := s.router.Run(t.Context(), strings.Fields(line), nil); err != nil {
+		t.Fatalf("%s: %s", line, said)
+	}
+}
+
+// TestNoAQM: on a kernel without CAKE and FQ-CoDel apply says what is missing and
+// what brings it, and changes nothing; who wants a FIFO asks for it.
+func TestNoAQM(t *testing.T) {
+	s, f := newLinux(t)
+	f.Kernel.Missing = []string{"cake", "fq_codel"}
+	f.Files["/etc/os-release"] = "ID=ubuntu\n"
+	start := s.Text()
+	rates := []string{"--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan"}
+	apply := append([]string{"apply", "--yes"}, rates...)
+	out := s.wants(t, exitPrecondition, "no cake (module sch_cake) and no fq_codel (module sch_fq_codel)", apply...)
+	for _, says := range []string{"apt-get install linux-modules-extra-", "--aqm fifo"} {
+		if !strings.Contains(out, says) {
+			t.Errorf("it does not say %q: %s", says, out)
+		}
+	}
+	s.wants(t, exitPrecondition, "no cake (module sch_cake)", append(apply, "--aqm", "cake")...)
+	s.wants(t, exitPrecondition, "no-aqm", "doctor", "--json", "--wan", "wan")
+	if s.Text() != start {
+		t.Error("it was changed all the same")
+	}
+	s.wants(t, exitDone, "bfifo", append(apply, "--aqm", "fifo")...)
+	s.wants(t, exitDone, "as it was before", "revert")
+	f.Kernel.Missing = []string{"cake"}
+	s.wants(t, exitDone, "fq_codel", apply...)
+}
+
+// TestDrift: status and doctor say in what the router is no longer what was
+// applied, and the command that they name mends it.
+func TestDrift(t *testing.T) {
+	s, _ := newLinux(t)
+	again := "unbloat apply --again --yes --wan wan"
+	s.wants(t, exitPrecondition, "nothing was kept here", "apply", "--again", "--yes")
+	s.wants(t, exitDone, "Applied to wan", "apply", "--yes", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan", "--aqm", "fq_codel")
+	applied := s.Text()
+	s.wants(t, exitUsage, "--again", "apply", "--again", "--up", "4mbit")
+	mended := func(args ...string) {
+		t.Helper()
+		s.wants(t, exitDone, "Applied to wan", append([]string{"apply", "--again", "--yes"}, args...)...)
+		s.wants(t, exitDone, "", "status")
+		s.wants(t, exitDone, "nothing was run", "apply", "--again", "--yes", "--wan", "wan")
+		if got := s.Text(); got != applied {
+			t.Errorf("mended, it is\n%s\nit was\n%s", got, applied)
+		}
+	}
+	if out := s.wants(t, exitDone, "kept at", "status"); strings.Contains(out, "WARNING") {
+		t.Errorf("nobody touched it:\n%s", out)
+	}
+	s.byHand(t, "tc qdisc del dev wan root")
+	for _, says := range []string{"wan: qdisc htb b10a: is missing", "To put it back: " + again, "what is there is not what was applied; put it back with: " + again} {
+		s.wants(t, exitFailed, says, "status")
+	}
+	s.wants(t, exitFailed, `"mend":"`+again, "status", "--json")
+	s.wants(t, exitPrecondition, "wan: qdisc htb b10a: is missing", "doctor", "--wan", "wan", "--lan", "lan")
+	s.wants(t, exitDone, "is not what was applied", "why", "udp 10.1.0.2:5004 > 203.0.113.9:5004")
+	mended("--wan", "wan")
+
+	s.byHand(t, "ip link del dev ifb4wan")
+	s.wants(t, exitFailed, "ifb4wan: the device is missing", "status")
+	mended()
+
+	s.byHand(t, "ethtool -K wan generic-segmentation-offload on")
+	s.wants(t, exitFailed, "generic-segmentation-offload is on, not off", "status")
+	mended()
+
+	s.byHand(t, "tc qdisc del dev wan root")
+	s.byHand(t, "tc qdisc add dev wan root handle 8001: tbf rate 3mbit burst 5000 limit 30000")
+	s.wants(t, exitFailed, again+" --replace", "status")
+	s.wants(t, exitPrecondition, "--replace", "apply", "--again", "--yes")
+	s.wants(t, exitDone, "Applied to wan", "apply", "--again", "--yes", "--replace")
+	s.wants(t, exitDone, "", "status")
+
+	s.wants(t, exitPrecondition, "there is no such interface; name one of wan, lan", "status", "--wan", "nope")
+}
+
+// TestGuess: a preview by somebody who may not try the kernel says that it
+// guesses; root's does not.
+func TestGuess(t *testing.T) {
+	s, f := newLinux(t)
+	f.Kernel.Missing = []string{"cake"}
+	preview := []string{"apply", "--dry-run", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan"}
+	if out := s.wants(t, exitDone, "fq_codel", preview...); strings.Contains(out, "guess") {
+		t.Errorf("root's preview: %s", out)
+	}
+	unshare := f.Tools["unshare"]
+	s.Lock()
+	f.Files["/proc/self/status"] = "CapEff:\t0000000000000000\n"
+	f.Tools["unshare"] = fake.Tool{Run: func([]string, []byte) (string, error) {
+		return "", errors.New("unshare: unshare failed: Operation not permitted")
+	}}
+	s.Unlock()
+	out := s.wants(t, exitDone, "This is a guess: what the kernel has could not be tried", preview...)
+	if !strings.Contains(out, "cake") || !strings.Contains(out, "Operation not permitted") {
+		t.Errorf("it assumes no CAKE, or does not say why it guesses: %s", out)
+	}
+	s.wants(t, exitDone, `"guess":"what the kernel has`, append(preview, "--json")...)
+	s.wants(t, exitPrecondition, "this user may not configure the network", append([]string{"apply", "--yes"}, preview[2:]...)...)
+	s.Lock()
+	f.Tools["unshare"] = unshare
+	s.Unlock()
+	s.wants(t, exitDone, "This is a guess: this user may neither", preview...)
+}
+
+// TestBeforeLoad: what keeps tune and prove from their end is found before the
+// server hears of them.
+func TestBeforeLoad(t *testing.T) {
+	s, f := newLinux(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heard atomic.Int32
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			heard.Add(1)
+			c.Close()
+		}
+	}()
+	defer l.Close()
+	nowhere := filepath.Join(t.TempDir(), "no", "such", "page.html")
+	folder := filepath.Join(t.TempDir(), "page.html")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tune := []string{"tune", "--server", l.Addr().String(), "--wan", "wan"}
+	prove := []string{"prove", "--server", l.Addr().String(), "--wan", "wan", "--up", "4mbit"}
+	wants := func(code int, says string, args ...string) {
+		t.Helper()
+		if out, is := s.run(t, args...); is != code || !strings.Contains(out, says) {
+			t.Errorf("%q: exit %d, want %d with %q: %s", args, is, code, says, out)
+		}
+	}
+	for _, command := range [][]string{tune, prove} {
+		wants(exitPrecondition, "the loopback leads to this machine itself", append(command, "--wan", "lo")...)
+		wants(exitPrecondition, "there is no such interface", append(command, "--wan", "nope")...)
+		wants(exitPrecondition, "congestion control", append(command, "--cc", "no-such-control")...)
+	}
+	wants(exitUsage, "no such file or directory", append(tune, "--report", nowhere)...)
+	wants(exitUsage, "is a directory", append(tune, "--report", folder)...)
+	wants(exitUsage, "no such file or directory", "test", "--server", l.Addr().String(), "-o", nowhere)
+	wants(exitPrecondition, "congestion control", "test", "--server", l.Addr().String(), "--cc", "no-such-control")
+	s.Lock()
+	f.Kernel.Missing = []string{"cake", "fq_codel"}
+	s.Unlock()
+	for _, command := range [][]string{tune, prove} {
+		wants(exitPrecondition, "module sch_cake", command...)
+	}
+	s.Lock()
+	f.Kernel.Missing, f.Files["/proc/self/status"] = nil, "CapEff:\t0000000000000000\n"
+	s.Unlock()
+	for _, command := range [][]string{tune, prove} {
+		wants(exitPrecondition, "this user may not configure the network", command...)
+	}
+	if n := heard.Load(); n > 0 {
+		t.Errorf("the server was asked %d times", n)
+	}
+	s.Lock()
+	f.Files["/proc/self/status"] = "CapEff:\t000001ffffffffff\n"
+	s.Unlock()
+	for _, command := range [][]string{tune, prove} {
+		wants(exitPrecondition, "no test server answers", command...) // it hangs up
+	}
+	if heard.Load() == 0 {
+		t.Error("nothing was in the way any more, and yet the server was not asked")
+	}
+	if len(f.Ran) > 0 {
+		t.Errorf("it changed the router: %q", f.Ran)
+	}
+}
