@@ -6,37 +6,78 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	hostclearos "unbloat/internal/host/clearos"
+	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/clearos"
+	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/clearos/fake"
 )
 
-// TestClearOS gives the settings of every plan that is for ClearOS's own engine
-// to libqos.lua, with Lua 5.1.
+// TestClearOSMatrix gives the settings of every plan to what stands in for
+// ClearOS's engine and its firewall: what they run is what the plan means.
+func TestClearOSMatrix(t *testing.T) {
+	own, ours := 0, 0
+	for _, c := range matrix(t, hostclearos.Name) {
+		qos, network, engine := clearOSFiles(t, c)
+		if engine != "" {
+			ours++
+			got, err := fake.Other(engine)
+			if err != nil {
+				t.Fatalf("%s: %v", c.Name, err)
+			}
+			ourEngineFaults(t, c, got.Commands)
+			continue
+		}
+		own++
+		for _, family := range []string{"ipv4", "ipv6"} {
+			got, err := fake.Engine(qos, &network, family)
+			if err != nil {
+				t.Fatalf("%s: %v", c.Name, err)
+			}
+			ownEngineFaults(t, c, family, got)
+		}
+	}
+	t.Logf("%d plans for ClearOS's own engine, %d for ours", own, ours)
+}
+
+// TestClearOS gives the settings of every plan to libqos.lua, and our engine to
+// Lua 5.1 as ClearOS's firewall does.
 func TestClearOS(t *testing.T) {
 	dir := given(t, "UNBLOAT_CLEAROS", "a checkout of ClearOS's app-qos repository")
 	lua := luaOf(t)
-	n := 0
-	for _, c := range matrix(t, plan.ClearOS) {
-		if c.Plan.AQM != plan.SFQ {
+	own, ours := 0, 0
+	for _, c := range matrix(t, hostclearos.Name) {
+		qos, network, engine := clearOSFiles(t, c)
+		if engine != "" {
+			ours++
+			file := filepath.Join(t.TempDir(), "unbloat-qos.lua")
+			if err := os.WriteFile(file, []byte(engine), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			ourEngineFaults(t, c, runLua(t, lua, file, qos, &network, "ipv4").Commands)
 			continue
 		}
-		n++
-		qos, network := clearOSFiles(t, c)
+		own++
 		for _, family := range []string{"ipv4", "ipv6"} {
-			got := libqos(t, lua, dir, qos, &network, family)
-			for _, bad := range clearOSFaults(c.Plan, got, family) {
-				t.Errorf("%s, %s: %s", c.Name, family, bad)
+			got := runLua(t, lua, filepath.Join(dir, "deploy/libqos.lua"), qos, &network, family)
+			ownEngineFaults(t, c, family, got)
+			if same, err := fake.Engine(qos, &network, family); err != nil {
+				t.Errorf("%s, %s: %v", c.Name, family, err)
+			} else if d := cmp.Diff(got, same); d != "" {
+				t.Errorf("%s, %s: -real +stand-in\n%s", c.Name, family, d)
 			}
 		}
 	}
-	t.Logf("ClearOS's own engine took %d configurations, for IPv4 and for IPv6", n)
+	t.Logf("libqos.lua took %d configurations, for IPv4 and for IPv6; Lua ran our engine for %d", own, ours)
 }
 
 // TestClearOSStandIn gives settings at random to libqos.lua and to what stands in
@@ -53,7 +94,7 @@ func TestClearOSStandIn(t *testing.T) {
 			refused++
 			return
 		}
-		if d := cmp.Diff(libqos(t, lua, dir, qos, network, family), got); d != "" {
+		if d := cmp.Diff(runLua(t, lua, filepath.Join(dir, "deploy/libqos.lua"), qos, network, family), got); d != "" {
 			text := "none"
 			if network != nil {
 				text = *network
@@ -72,8 +113,8 @@ func luaOf(t *testing.T) string {
 	return lua
 }
 
-// libqos runs the real engine by the shim in testdata.
-func libqos(t *testing.T, lua, dir, qos string, network *string, family string) (out fake.Result) {
+// runLua runs an engine by the shim in testdata.
+func runLua(t *testing.T, lua, engine, qos string, network *string, family string) (out fake.Result) {
 	t.Helper()
 	work := t.TempDir()
 	conf := ""
@@ -90,7 +131,7 @@ func libqos(t *testing.T, lua, dir, qos string, network *string, family string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("sh", "-c", `set -a; . "$0/qos.conf"; exec "$@"`, work, lua, shim, filepath.Join(dir, "deploy/libqos.lua"), conf, family)
+	c := exec.Command("sh", "-c", `set -a; . "$0/qos.conf"; exec "$@"`, work, lua, shim, engine, conf, family)
 	var said bytes.Buffer
 	c.Stderr = &said
 	text, err := c.Output()
@@ -111,14 +152,134 @@ func libqos(t *testing.T, lua, dir, qos string, network *string, family string) 
 	return out
 }
 
-// clearOSFiles returns the files that a plan for ClearOS's own engine asks for.
-func clearOSFiles(t *testing.T, c Case) (qos, network string) {
+// clearOSFiles returns the files that a plan asks for; engine is "" where it is
+// ClearOS's own.
+func clearOSFiles(t *testing.T, c Case) (qos, network, engine string) {
 	t.Helper()
 	s, _, err := clearos.Render(c.Plan)
 	if err != nil {
 		t.Fatalf("%s: %v", c.Name, err)
 	}
-	return clearos.Format(s.QoS, true), clearos.Format(s.Network, false)
+	if c.Plan.AQM == plan.FQCoDel {
+		if engine, err = clearos.Engine(clearOSDevices(c.Plan), commandsOf(t, c)); err != nil {
+			t.Fatalf("%s: %v", c.Name, err)
+		}
+	}
+	return clearos.Format(s.QoS, true), clearos.Format(s.Network, false), engine
+}
+
+func clearOSDevices(p plan.Plan) []string {
+	return tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down})
+}
+
+// commandsOf are those that shape a router by tc alone.
+func commandsOf(t *testing.T, c Case) [][]string {
+	t.Helper()
+	p := c.Plan
+	p.Offloads = nil
+	out, err := linux.FirstCommands(p)
+	if err != nil {
+		t.Fatalf("%s: %v", c.Name, err)
+	}
+	return out
+}
+
+// ourEngineFaults reports where our engine runs other commands than the plan's,
+// behind those that take away what was there.
+func ourEngineFaults(t *testing.T, c Case, got []string) {
+	t.Helper()
+	var want, ran []string
+	for _, argv := range commandsOf(t, c) {
+		want = append(want, strings.Join(argv, " "))
+	}
+	for _, line := range got {
+		if !strings.HasSuffix(line, " 2>/dev/null") {
+			ran = append(ran, line)
+		} else if !strings.Contains(line, " del dev ") {
+			t.Errorf("%s: %q may fail unseen", c.Name, line)
+		}
+	}
+	if d := cmp.Diff(want, ran); d != "" {
+		t.Errorf("%s: our engine: -plan +run\n%s", c.Name, d)
+	}
+}
+
+var ownClass = regexp.MustCompile(`^/sbin/tc class add dev (\S+) parent (1:1?) classid 1:(\d+) htb rate (\d+)kbit(?: ceil (\d+)kbit prio (\d))?$`)
+
+// ownEngineFaults reports where ClearOS's own engine runs other than the plan
+// means: it ends well, each direction has its rate and seven classes that HTB
+// takes, together no more than the line, each class of the plan what it is
+// guaranteed and its limit, and the rules are such as iptables takes.
+func ownEngineFaults(t *testing.T, c Case, family string, got fake.Result) {
+	t.Helper()
+	bad := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s, %s: %s", c.Name, family, fmt.Sprintf(format, args...))
+	}
+	if got.Error != "" || len(got.Says) != 1 {
+		bad("it says %q, and ends with %q", got.Says, got.Error)
+	}
+	type class struct{ rate, ceil int64 }
+	classes := map[string]map[string]class{}
+	marks := 0
+	for _, line := range got.Commands {
+		if m := ownClass.FindStringSubmatch(line); m != nil {
+			if classes[m[1]] == nil {
+				classes[m[1]] = map[string]class{}
+			}
+			rate, _ := strconv.ParseInt(m[4], 10, 64)
+			ceil, _ := strconv.ParseInt(m[5], 10, 64)
+			classes[m[1]][m[3]] = class{rate, ceil}
+			if rate == 0 || m[5] == "0" {
+				bad("HTB takes no class of 0: %s", line)
+			}
+			if m[3] != "1" && m[3] != "1"+m[6] {
+				bad("the priority is not the band's: %s", line)
+			}
+		}
+		if strings.HasPrefix(line, "iptables -t mangle -A ") && strings.Contains(line, "--set-mark") {
+			marks++
+			if family == "ipv6" {
+				bad("a rule for IPv6: %s", line)
+			}
+			if port := strings.Contains(line, "port"); port && !strings.Contains(line, " -p tcp ") && !strings.Contains(line, " -p udp ") && !strings.Contains(line, " -p sctp ") {
+				bad("a port without a protocol: %s", line)
+			}
+		}
+	}
+	p := c.Plan
+	for _, d := range []struct {
+		dev    string
+		s      *plan.Shaper
+		shares []plan.Share
+	}{{p.WAN, p.Up, p.Classes.Of(false)}, {"imq0", p.Down, p.Classes.Of(true)}} {
+		of, kbit := classes[d.dev], int64(d.s.Rate)/1000
+		if of["1"].rate != kbit || len(of) != 8 {
+			bad("%s has %d classes and %d kbit/s, want 8 and %d", d.dev, len(of), of["1"].rate, kbit)
+		}
+		sum := int64(0)
+		for id, x := range of {
+			if id == "1" {
+				continue
+			}
+			if sum += x.rate; x.ceil < x.rate || x.ceil > kbit {
+				bad("%s: class %s has %d kbit/s and at most %d, of %d", d.dev, id, x.rate, x.ceil, kbit)
+			}
+		}
+		if sum > kbit {
+			bad("%s: the classes are sure of %d kbit/s, of %d", d.dev, sum, kbit)
+		}
+		for _, sh := range d.shares {
+			x := of["1"+map[plan.Class]string{plan.Voice: "0", plan.Interactive: "1", plan.Normal: "3", plan.Bulk: "5"}[sh.Class]]
+			least := int64(sh.Guarantee*100/d.s.Rate) * kbit / 100 // whole per cent, whole kbit/s
+			if most := int64(sh.Limit) / 1000; x.rate < least || sh.Limit > 0 && x.ceil < most-1 || sh.Limit == 0 && x.ceil != kbit {
+				bad("%s: %s has %d kbit/s and at most %d; the plan says %s and %s", d.dev, sh.Class, x.rate, x.ceil, sh.Guarantee, sh.Limit)
+			}
+		}
+	}
+	if (marks > 0) != (p.Classes != nil && family == "ipv4") {
+		bad("%d rules mark", marks)
+	}
 }
 
 // anyClearOS draws settings, most of them such as somebody might write.

@@ -61,9 +61,13 @@ func (b *Bench) Run(argv []string, _ string) (string, int) {
 		}
 		return "", 0
 	}
-	if argv[0] == "ip" {
+	switch argv[0] {
+	case "ip":
 		return b.link(argv, after)
+	case "nft", "tee", "rm":
+		return "", 0
 	}
+	ingress := argv[len(argv)-1] == "ingress" && !slices.Contains(argv, "root")
 	d := b.devices[after("dev")]
 	if d == nil {
 		return `Cannot find device "` + after("dev") + `"`, 1
@@ -75,13 +79,13 @@ func (b *Bench) Run(argv []string, _ string) (string, int) {
 		switch parent := after("parent"); {
 		case parent == "ffff:" && d.ingress:
 			d.to = argv[len(argv)-1]
-		case parent == "ffff:" || d.kind == "" || parent != "1:0":
+		case parent == "ffff:" || d.kind == "" || strings.TrimSuffix(parent, "0") != d.handle && parent != d.handle:
 			return "Error: Parent Qdisc doesn't exists.\nWe have an error talking to the kernel", 2
 		}
 		return "", 0
 	}
 	switch {
-	case argv[2] == "del" && argv[len(argv)-1] == "ingress":
+	case argv[2] == "del" && ingress:
 		if !d.ingress {
 			return "Error: Cannot find specified qdisc on specified device.", 2
 		}
@@ -91,7 +95,7 @@ func (b *Bench) Run(argv []string, _ string) (string, int) {
 			return "Error: Cannot delete qdisc with handle of zero.", 2
 		}
 		d.kind, d.handle, d.classes, d.leaves = "", "", nil, nil
-	case argv[len(argv)-1] == "ingress":
+	case ingress:
 		if d.ingress {
 			return "Error: Exclusivity flag on, cannot modify.", 2
 		}
@@ -142,7 +146,7 @@ func (b *Bench) link(argv []string, after func(string) string) (string, int) {
 
 func (d *device) class(parent, id string) (string, int) {
 	switch {
-	case d.kind != "htb" || d.handle != "1:":
+	case d.kind != "htb" || !strings.HasPrefix(parent, d.handle):
 		return "RTNETLINK answers: No such file or directory", 2
 	case slices.Contains(d.classes, id):
 		return "RTNETLINK answers: File exists", 2

@@ -15,6 +15,7 @@ FW_PROTO, TCBIN, IPBIN, MODPROBE = arg[3], "/sbin/tc", "/sbin/ip", "/sbin/modpro
 function echo(text) out("S", text) end
 function debug() end
 function execute(command) out("C", command) end
+os.execute = execute
 function iptables(name, rule) out("C", "iptables -t " .. name .. " " .. rule) end
 function iptc_create_chain(name, chain) out("C", "iptables -t " .. name .. " -N " .. chain) end
 function CalculateRateToQuantum(ifn, least) return "<r2q of " .. ifn .. " " .. least .. ">" end
@@ -45,12 +46,12 @@ function Explode(by, text)
 	end
 end
 
-local open = io.open
-io.open = function(name, ...)
+local open, network = io.open, arg[2]
+io.open = function(name, mode)
 	if name == "/etc/clearos/network.conf" then
-		name = arg[2]
+		name = network
 	end
-	return open(name, ...)
+	return open(name, mode)
 end
 
 local f = assert(open(arg[1]))

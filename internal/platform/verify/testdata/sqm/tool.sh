@@ -7,14 +7,16 @@ rc=0
 out=
 case "$name $*" in
 "tc -p "*)
-	[ -z "$SHIM_REAL" ] || PATH=$SHIM_PATH tc "$@"
+	[ -z "$SHIM_REAL" ] || "$SHIM_tc" "$@"
 	exit
 	;;
 *tables*" -D "* | *tables*" -X "*) rc=1 ;;
-*tables*) ;;
+*tables* | nft*) ;;
 *)
 	if [ -n "$SHIM_REAL" ]; then
-		out=$(PATH=$SHIM_PATH "$name" "$@" 2>&1) || rc=$?
+		real=$SHIM_tc
+		[ "$name" = tc ] || real=$SHIM_ip
+		out=$("$real" "$@" 2>&1) || rc=$?
 		case "$out" in
 		*"qdisc kind is unknown"* | *"TC classifier not found"* | *"Failed to load TC action module"*) rc=0 ;;
 		esac
