@@ -147,7 +147,7 @@ func (m *maker) explainFIFOs() {
 // checkReserve refuses guarantees that the platform's own engine does not take,
 // and says what becomes of what it gives no class.
 func (m *maker) checkReserve(c *Classes) error {
-	if m.aqm != SFQ {
+	if m.aqm != SFQ || c.Up == nil || c.Down == nil { // one direction alone is refused anyway
 		return nil
 	}
 	e := m.lang.Engine

@@ -1,8 +1,10 @@
 package clearos_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -124,3 +126,60 @@ func TestOwnEngine(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnEngineIsReplaced: ClearOS's own engine leaves what it made where it is,
+// on imq0 even when it runs again. New rates are what both directions have then,
+// our engine stands where it stood, and reverted nothing of it goes on shaping.
+func TestOwnEngineIsReplaced(t *testing.T) {
+	o := fake.NewClearOS()
+	start := o.Text()
+	e := &apply.Engine{Backend: &clearos.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+	for _, c := range []struct {
+		aqm  plan.AQM
+		mbit unit.Rate
+		want []string // lines of what runs
+		not  string
+	}{
+		{plan.SFQ, 25, []string{"class htb 1:1 root rate 25Mbit", "class htb 1:1 root rate 1Mbit", "class htb 1:16"}, "b10a"},
+		{plan.SFQ, 50, []string{"class htb 1:1 root rate 50Mbit", "class htb 1:1 root rate 1Mbit", "class htb 1:16"}, "25Mbit"},
+		{plan.FQCoDel, 50, []string{"class htb b10a:10"}, "class htb 1:16"},
+		{plan.SFQ, 25, []string{"class htb 1:1 root rate 25Mbit"}, "b10a"},
+	} {
+		p, err := plan.Make(plan.Line{}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}},
+			plan.Wishes{AQM: c.aqm, Down: plan.RateWish{Rate: c.mbit * unit.MbitPerSecond}, Up: plan.RateWish{Rate: unit.MbitPerSecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		tr.Close()
+		text := o.Kernel.Text()
+		for _, w := range c.want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s %d: %q is not there:\n%s", c.aqm, c.mbit, w, text)
+			}
+		}
+		if strings.Contains(text, c.not) {
+			t.Errorf("%s %d: %q is still there:\n%s", c.aqm, c.mbit, c.not, text)
+		}
+	}
+	if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil {
+		t.Fatal(err)
+	}
+	if o.Text() != start {
+		t.Errorf("reverted:\n%s\nat first:\n%s", o.Text(), start)
+	}
+}
+
+// nobody is a watchdog that never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
