@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,22 +144,30 @@ func (m *maker) explainFIFOs() {
 	}
 }
 
-// checkReserve refuses guarantees that the platform's own engine does not take.
+// checkReserve refuses guarantees that the platform's own engine does not take,
+// and says what becomes of what it gives no class.
 func (m *maker) checkReserve(c *Classes) error {
-	if m.aqm != SFQ {
+	if m.aqm != SFQ || c.Up == nil || c.Down == nil { // one direction alone is refused anyway
 		return nil
 	}
+	e := m.lang.Engine
 	for _, d := range []struct {
+		way    Direction
 		shares []Share
 		s      *Shaper
-	}{{c.Up, m.plan.Up}, {c.Down, m.plan.Down}} {
-		sum := 0
+	}{{DirectionUp, c.Up, m.plan.Up}, {DirectionDown, c.Down, m.plan.Down}} {
+		sum, least := 0, e.BandShare(d.s.Rate)
 		for _, sh := range d.shares {
-			sum += max(int(sh.Guarantee*100/d.s.Rate), 1)
+			sum += max(int(sh.Guarantee*100/d.s.Rate), least)
 		}
-		if most := m.lang.Engine.Reserve; sum > most {
-			return fieldError("class.guarantee", "the classes are guaranteed %d %% of the rate, with what is theirs unless you say otherwise (30, 30, 25 and 10 %%); %s has %d %% to give", sum, m.lang.Engine.Name, most)
+		if most := e.reserve(d.s.Rate); sum > most {
+			return fieldError("class.guarantee", "the classes are guaranteed %d %% of the rate, with what is theirs unless you say otherwise (30, 30, 25 and 10 %%); %s has %d %% to give", sum, e.Name, most)
+		}
+		if least > 1 {
+			m.because(field(d.way, "bands"), fmt.Sprintf("%d %%", least), "%s; each of its %d bands has at least this, also those without a class, and the classes share the rest", e.BandWhy, e.Bands)
 		}
 	}
+	m.warning("classes: %s, where it is sure of %d %% of the download and %d %% of the upload; HTB + fq_codel (--aqm fq_codel) treats both alike",
+		e.NoIPv6, e.BandShare(m.plan.Down.Rate), e.BandShare(m.plan.Up.Rate))
 	return nil
 }

@@ -129,7 +129,11 @@ func (m *maker) fit(d Direction, shares []Share, r unit.Rate, asked map[Class]bo
 	for _, sh := range shares {
 		sum[of(sh)] += sh.Guarantee
 	}
-	room := [2]unit.Rate{max(r*mostSure/100-sum[1], 0), r}
+	most := unit.Rate(mostSure)
+	if m.aqm == SFQ {
+		most = min(most, unit.Rate(m.lang.Engine.reserve(r)))
+	}
+	room := [2]unit.Rate{max(r*most/100-sum[1], 0), r}
 	if sum[1] > r {
 		m.warning("classes: %s, %s are guaranteed of %s; each class has its part of what there is", d, sum[1].Short(), r.Short())
 	}

@@ -57,7 +57,21 @@ type Engine struct {
 	Name     string // as in "its own engine"
 	NotAlone string // why it shapes no direction alone
 	Names    string // which names of interfaces it takes, if letters and digits alone
-	Reserve  int    // per cent of a direction that classes may be guaranteed together
+	// It divides a direction into bands by per cent, of which some have no class.
+	Bands    int
+	BandRate unit.Rate // the least that a band may have
+	BandWhy  string    // why no less
+	NoIPv6   string    // where all IPv6 goes, whatever its class
+}
+
+// BandShare returns the least part of a rate that a band may have, in per cent
+// rounded up.
+func (e *Engine) BandShare(r unit.Rate) int { return int((100*e.BandRate + r - 1) / r) }
+
+// reserve returns how many per cent of a rate the classes may be guaranteed
+// together.
+func (e *Engine) reserve(r unit.Rate) int {
+	return 100 - (e.Bands-len(AllClasses()))*e.BandShare(r)
 }
 
 // RuleLimits say what an explicit rule can't mean on a platform that has no

@@ -28,12 +28,12 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ host.State) (host.
 		return nil, err
 	}
 	s := conf.State{Files: files, Scope: devices(p)}
-	held, err := linux.HeldBy(ctx, b.Runner, devices(p)...)
+	held, err := linux.HeldBy(ctx, b.Runner, append(devices(p), downDevice)...)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range held {
-		if h.Own {
+		if h.Own || ofClearOS(h) {
 			s.Live = append(s.Live, h.String())
 		} else {
 			s.Others = append(s.Others, h.String())
@@ -41,6 +41,18 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ host.State) (host.
 	}
 	return conf.Encode(s)
 }
+
+// What ClearOS's own engine makes: queues on the WAN, and for what comes in on a
+// device of the module imq, the first for its first interface.
+const (
+	downDevice = "imq0"
+	ownQueue   = "htb + sfq"
+)
+
+// ofClearOS reports whether ClearOS's own engine made it. It takes nothing away
+// that it made, be it for other rates: neither when it runs again (what is on
+// imq0 then stays as it was) nor when it is switched off.
+func ofClearOS(h linux.Held) bool { return h.Device == downDevice || !h.Enters && h.Queue == ownQueue }
 
 // devices are those that a plan shapes: of the download, the one whose ingress
 // it is.
@@ -80,7 +92,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 	}
 	set.QoS = clearos.WithOthers(set.QoS, clearos.Get(was, clearos.RulesKey))
 	s.Files = s.Files.Put(clearos.QoSConf, clearos.Merge(o.Files.Text(clearos.QoSConf), set.QoS, true), "")
-	s.Files, s.Live = s.Files.Without(clearos.EngineFile), nil
+	s.Files, s.Live = s.Files.Without(clearos.EngineFile), wanted(p)
 	if p.AQM == plan.FQCoDel {
 		shaping := p
 		shaping.Offloads = nil // ClearOS's files have no place to put them back from
@@ -93,13 +105,16 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 			return nil, err
 		}
 		s.Files = s.Files.Put(clearos.EngineFile, engine, "644")
-		s.Live = wanted(p)
 	}
 	return conf.Encode(s)
 }
 
-// wanted returns what the kernel holds once our engine has run.
+// wanted returns what the kernel holds once the engine has run.
 func wanted(p plan.Plan) []string {
+	if p.AQM == plan.SFQ {
+		return []string{linux.Held{Device: p.WAN, Queue: ownQueue, Rate: tc.ShownRate(p.UpBps)}.String(),
+			linux.Held{Device: downDevice, Queue: ownQueue, Rate: tc.ShownRate(p.DownBps)}.String()}
+	}
 	var out []string
 	line := func(h linux.Held) { h.Queue = "htb + fq_codel"; out = append(out, h.String()) }
 	if p.Up != nil {
@@ -231,7 +246,8 @@ func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, err
 		return steps, diffs, err
 	}
 	for _, line := range a.Live {
-		if !slices.Contains(w.Live, line) {
+		// ClearOS's own engine would only add to what is on its device.
+		if !slices.Contains(w.Live, line) || strings.HasPrefix(line, "what leaves "+downDevice+" ") {
 			steps = append(steps, drop(line)...)
 		}
 	}
@@ -264,6 +280,7 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 	for _, x := range s.Scope {
 		steps = append(append(steps, drop("what leaves "+x)...), drop("what enters "+x)...)
 	}
+	steps = append(steps, drop("what leaves "+downDevice)...)
 	return append(steps, restart()), nil
 }
 

@@ -1,6 +1,7 @@
 package clearos
 
 import (
+	mech "unbloat/internal/mechanism/clearos"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
@@ -20,12 +21,7 @@ func Language() *plan.Language {
 	l.Classes, l.ClassesAsked = false, plan.SFQ
 	l.ClassesUnasked = "its kernel (3.10) cannot mark flows by how they behave; for traffic that a rule names ClearOS's own engine has classes with a part that is theirs, and no AQM: --aqm sfq"
 	l.ClassesLost = "its kernel (3.10) cannot mark flows by how they behave: without a rule that names it a flow is normal, and only DNS and ping go first; ClearOS's engine marks IPv4 alone"
-	l.Engine = &plan.Engine{
-		Name:     "ClearOS's own engine",
-		NotAlone: "crashes when an interface is shaped in one direction only",
-		Names:    "it knows interface names of letters and digits alone",
-		Reserve:  97, // three of its bands have no class, and one each
-	}
+	l.Engine = mech.OwnEngine()
 	l.Rules = plan.RuleLimits{
 		Domains:       "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules",
 		DSCP:          "has no rules for marks",

@@ -38,7 +38,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 	engine := clearos.Get(set, "QOS_ENGINE")
 	x := host.Shaped{Device: clearos.QoSConf, Ours: engine == clearos.EngineFile, Counters: []tc.Counters{}}
 	switch engine {
-	case "":
+	case "", clearos.OwnEngineFile:
 		x.Queue, x.Says = string(plan.SFQ), "QoS is on, with ClearOS's own engine: seven classes of sfq, which has no AQM"
 	case clearos.EngineFile:
 		x.Queue, x.Says = "htb + fq_codel", "QoS is on, with unbloat's engine "+engine

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"unbloat/internal/host/linux/fakekernel"
 	"unbloat/internal/mechanism/sqm"
+	openwrtfake "unbloat/internal/platform/openwrt/fake"
 )
 
 // SQMConfig is where sqm-scripts' settings are.
@@ -99,22 +102,54 @@ func newLinux(files map[string]string) *Linux {
 	return l
 }
 
-// run runs a command on the kernel and ignores its failure, as scripts do.
-func (l *Linux) run(format string, args ...any) {
-	_, _, _ = l.Kernel.Run(context.Background(), strings.Fields(fmt.Sprintf(format, args...)), nil)
+// kernel runs a command that other programs than unbloat may write: the words of
+// the same meaning are those that the kernel's stand-in knows.
+func (l *Linux) kernel(argv []string, stdin string) (string, error) {
+	words := slices.Clone(argv)
+	switch text := strings.Join(argv, " "); {
+	case strings.HasPrefix(text, "ip link delete dev "):
+		words = []string{"ip", "link", "del", "dev", argv[4]}
+	case strings.HasPrefix(text, "tc qdisc del ") && strings.HasSuffix(text, " ingress"):
+		words = []string{"tc", "qdisc", "del", "dev", argv[4], "ingress"}
+	case strings.HasPrefix(text, "tc filter add "):
+		for i, w := range words {
+			words[i] = map[bool]string{true: "pref", false: w}[w == "prio"]
+			if w == "flowid" {
+				words[i] = "classid"
+			}
+		}
+	case strings.HasPrefix(text, "tc qdisc add "):
+		for i := 1; i < len(words); i++ {
+			if slices.Contains([]string{"target", "interval", "rtt"}, words[i-1]) {
+				if d, err := time.ParseDuration(words[i]); err == nil {
+					words[i] = fmt.Sprintf("%dus", d.Microseconds())
+				}
+			}
+		}
+	}
+	out, errOut, err := l.Kernel.Run(context.Background(), words, []byte(stdin))
+	if err != nil {
+		return "", errors.New(strings.TrimSpace(string(errOut)))
+	}
+	return string(out), nil
 }
 
 // An OpenWrt is a router with uci(1) and sqm-scripts.
 type OpenWrt struct {
 	*Linux
-	Staged string // what `uci changes` says
+	Staged string   // what `uci changes` says
+	Log    []string // what sqm-scripts say, for their exit code says nothing
 
-	running map[string]string // by interface, the script of somebody that started it
+	scripts *openwrtfake.Scripts
 }
 
 // NewOpenWrt returns a router with sqm-scripts as it comes: one section, off.
 func NewOpenWrt() *OpenWrt {
-	o := &OpenWrt{running: map[string]string{}, Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
+	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
+	o.scripts = &openwrtfake.Scripts{Kernel: sqmKernel{o}, File: func(name string) (string, bool) {
+		text, ok := o.Files[path.Join(sqm.ScriptDir, name)]
+		return text, ok
+	}}
 	o.Tools["uci"] = Tool{Run: o.uci}
 	o.Tools["/etc/init.d/sqm"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		if args[0] == "restart" {
@@ -159,113 +194,63 @@ func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
 	return b.String(), nil
 }
 
-// restart is sqm-scripts: it stops every instance and starts those that are
-// enabled. An interface that is absent, or a rate that is no number, is a line in
-// the log, and exit code 0.
+// restart stops every instance and starts those that are enabled. What fails is a
+// line in the log, and exit code 0; an error is what the stand-in does not know.
 func (o *OpenWrt) restart() error {
-	stuck := o.stopOwn()
-	for _, d := range o.Kernel.Devices {
-		if d.Kind != "ifb" && !slices.Contains(stuck, d.Name) {
-			o.run("tc qdisc del dev %s root", d.Name)
-			o.run("tc qdisc del dev %s ingress", d.Name)
-		}
-	}
-	sections, err := sqm.Parse(o.Files[SQMConfig])
-	if err != nil {
-		return nil
-	}
-	for i := len(o.Kernel.Devices) - 1; i >= 0; i-- {
-		if d := o.Kernel.Devices[i]; d.Kind == "ifb" && !slices.Contains(stuck, strings.TrimPrefix(d.Name, "ifb4")) {
-			o.run("ip link del dev %s", d.Name)
-		}
-	}
-	for _, s := range sections {
-		if s.Get("enabled") == "1" && !slices.Contains(stuck, s.Get("interface")) {
-			o.start(s)
+	for _, do := range []func() (openwrtfake.Result, error){
+		func() (openwrtfake.Result, error) { return o.scripts.Stop("") },
+		func() (openwrtfake.Result, error) { return o.scripts.Start(o.Files[SQMConfig]) },
+	} {
+		got, err := do()
+		if o.Log = append(o.Log, got.Says...); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// stopOwn stops what scripts of others started, and returns the interfaces that
-// it cannot: an instance whose script is gone stays, and keeps a new one away.
-func (o *OpenWrt) stopOwn() (stuck []string) {
-	for dev, script := range o.running {
-		text, ok := o.Files[script]
+// A sqmKernel is the router as its sqm-scripts see it.
+type sqmKernel struct{ o *OpenWrt }
+
+// MTU implements the stand-in's Kernel.
+func (k sqmKernel) MTU(name string) (int, bool) {
+	for _, d := range k.o.Kernel.Devices {
+		if d.Name == name {
+			return d.MTU, true
+		}
+	}
+	return 0, false
+}
+
+// Knows implements the stand-in's Kernel.
+func (k sqmKernel) Knows(qdisc string) bool { return !slices.Contains(k.o.Kernel.Missing, qdisc) }
+
+var ifbWord = regexp.MustCompile(`"(ifb[^"]*)"`)
+
+// Redirect implements the stand-in's Kernel.
+func (k sqmKernel) Redirect(device string) string {
+	out, err := k.o.kernel([]string{"tc", "filter", "show", "dev", device, "parent", "ffff:"}, "")
+	if m := ifbWord.FindStringSubmatch(out); err == nil && m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// Run implements the stand-in's Kernel.
+func (k sqmKernel) Run(argv []string, stdin string) (string, int) {
+	var err error
+	switch argv[0] {
+	case "tc", "ip", "nft":
+		_, err = k.o.kernel(argv, stdin)
+	default:
+		tool, ok := k.o.Tools[argv[0]]
 		if !ok {
-			stuck = append(stuck, dev)
-			continue
+			return argv[0] + ": not found", 127
 		}
-		o.function(text, "sqm_stop", nil)
-		delete(o.running, dev)
+		_, err = tool.Run(argv[1:], []byte(stdin))
 	}
-	return stuck
-}
-
-// function runs a function of a script: its commands one by one, until one fails
-// whose line says that this ends it.
-func (o *OpenWrt) function(text, name string, variables map[string]string) {
-	_, body, _ := strings.Cut(text, "\n"+name+"() {\n")
-	lines := strings.Split(body, "\n")
-	for i := 0; i < len(lines) && lines[i] != "}"; i++ {
-		command, ends := strings.CutSuffix(strings.TrimSpace(lines[i]), " || return 1")
-		var in strings.Builder
-		if before, isDocument := strings.CutSuffix(command, " <<'END'"); isDocument {
-			for i++; lines[i] != "END"; i++ {
-				in.WriteString(lines[i] + "\n")
-			}
-			command = before
-		}
-		for name, value := range variables {
-			command = strings.ReplaceAll(command, "${"+name+"}", value)
-		}
-		failed := false
-		for alternative := range strings.SplitSeq(strings.TrimSuffix(command, " 2>/dev/null"), " || sqm_unmarked ") {
-			argv := strings.Fields(alternative)
-			if !slices.Contains([]string{"tc", "ip", "nft"}, argv[0]) {
-				break
-			}
-			_, _, err := o.Kernel.Run(context.Background(), argv, []byte(in.String()))
-			if failed = err != nil; !failed {
-				break
-			}
-		}
-		if failed && ends {
-			return
-		}
-	}
-}
-
-func (o *OpenWrt) start(s sqm.Section) {
-	down, up, err := s.Rates()
-	dev := s.Get("interface")
 	if err != nil {
-		return
+		return err.Error(), 2
 	}
-	if script := path.Join(sqm.ScriptDir, s.Get("script")); o.Files[script] != "" {
-		o.running[dev] = script
-		o.function(o.Files[script], "sqm_start", map[string]string{"UPLINK": s.Get("upload"), "DOWNLINK": s.Get("download")})
-		return
-	}
-	shape := func(dev string, kbit int64) {
-		if s.Get("qdisc") == "cake" && s.Get("script") == "piece_of_cake.qos" {
-			o.run("tc qdisc add dev %s root handle 8001: cake bandwidth %dkbit besteffort", dev, kbit)
-			return
-		}
-		o.run("tc qdisc add dev %s root handle 1: htb default 10", dev)
-		o.run("tc class add dev %s parent 1: classid 1:1 htb rate %dkbit ceil %dkbit burst 1749 cburst 1749", dev, kbit, kbit)
-		o.run("tc class add dev %s parent 1:1 classid 1:10 htb rate %dkbit ceil %dkbit burst 1749 cburst 1749 prio 0", dev, kbit, kbit)
-		o.run("tc qdisc add dev %s parent 1:10 handle 110: fq_codel limit 1001", dev)
-	}
-	if up > 0 {
-		shape(dev, int64(up/1000))
-	}
-	if down > 0 {
-		ifb := "ifb4" + dev
-		o.run("ip link add name %s type ifb", ifb)
-		o.run("ip link set dev %s up", ifb)
-		shape(ifb, int64(down/1000))
-		o.run("tc qdisc add dev %s handle ffff: ingress", dev)
-		o.run("tc filter add dev %s parent ffff: protocol all pref 10 u32 match u32 0 0 at 0 classid 1:1 action mirred egress redirect dev %s", dev, ifb)
-	}
+	return "", 0
 }

@@ -96,6 +96,27 @@ func TestSQMClassesInTheWay(t *testing.T) {
 	}
 }
 
+// TestSQMOtherDirections: sqm-scripts stops what an earlier plan started with the
+// script of the next one, which may be for one direction alone; nothing of the
+// earlier plan is left all the same.
+func TestSQMOtherDirections(t *testing.T) {
+	o := fake.NewOpenWrt()
+	b := &openwrt.Backend{Runner: o}
+	for _, only := range []plan.Direction{"", plan.DirectionUp, plan.DirectionDown} {
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{Only: only})
+		if err != nil {
+			t.Fatal(err)
+		}
+		give(t, o, b, p)
+		if _, diffs := missing(t, b, p); len(diffs) > 0 {
+			t.Errorf("only %q: %q", only, diffs)
+		}
+		if has := strings.Contains(o.Kernel.Text(), "ifb4wan"); has != (p.Down != nil) {
+			t.Errorf("only %q: the download's ifb is there: %v\n%s", only, has, o.Kernel.Text())
+		}
+	}
+}
+
 // TestSQMWithoutCtinfo: where the router could not be asked whether it has the
 // action that hands on marks, and it has not, the download is held to its rate
 // without classes, and the log says so.

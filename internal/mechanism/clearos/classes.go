@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // RulesKey is qos.conf's list of rules, in which ours stand before others'.
@@ -18,6 +19,19 @@ const rulePrefix = "unbloat-"
 // bands are ClearOS's seven priorities.
 const bands = 7
 
+// OwnEngine returns what ClearOS's own engine takes, and what it cannot.
+func OwnEngine() *plan.Engine {
+	return &plan.Engine{
+		Name:     "ClearOS's own engine",
+		NotAlone: "crashes when an interface is shaped in one direction only",
+		Names:    "it knows interface names of letters and digits alone",
+		Bands:    bands,
+		BandRate: unit.KbitPerSecond,
+		BandWhy:  "ClearOS's own engine hands HTB whole kbit/s, rounded down, and HTB takes no class of 0",
+		NoIPv6:   "IPv6 has none: the filters of ClearOS's own engine are for IPv4, so all IPv6 goes to the last of its bands, behind bulk",
+	}
+}
+
 // band returns the priority of a class; lower goes first, and the last is what
 // no rule marks.
 func band(c plan.Class) int {
@@ -25,17 +39,18 @@ func band(c plan.Class) int {
 }
 
 // reserve returns what each band is sure of and what it may take, in per cent.
-// A band that no class has keeps one, since HTB takes no class without a rate.
+// A band that no class has keeps what HTB takes for a class: one of them is where
+// HTB sends what nothing marks.
 func reserve(shares []plan.Share, s plan.Shaper) (res, limit string, err error) {
 	sure, most := make([]int, bands), make([]int, bands)
-	sum := 0
+	sum, least := 0, OwnEngine().BandShare(s.Rate)
 	for i := range bands {
-		sure[i], most[i] = 1, 100
+		sure[i], most[i] = least, 100
 		for _, sh := range shares {
 			if band(sh.Class) != i {
 				continue
 			}
-			sure[i] = max(int(sh.Guarantee*100/s.Rate), 1)
+			sure[i] = max(int(sh.Guarantee*100/s.Rate), least)
 			if sh.Limit > 0 {
 				most[i] = min(max(int((sh.Limit*100+s.Rate-1)/s.Rate), sure[i]), 100)
 			}
@@ -43,7 +58,7 @@ func reserve(shares []plan.Share, s plan.Shaper) (res, limit string, err error) 
 		sum += sure[i]
 	}
 	if sum > 100 {
-		return "", "", fmt.Errorf("the classes are guaranteed %d %% of the rate, and ClearOS has 100 to give, %d of them for bands without a class; guarantee less", sum, bands-len(shares))
+		return "", "", fmt.Errorf("the classes are guaranteed %d %% of the rate, and ClearOS has 100 to give, %d of them for bands without a class; guarantee less", sum, (bands-len(shares))*least)
 	}
 	sure[band(plan.Normal)] += 100 - sum // else its engine hands it out from the first on
 	return percents(sure), percents(most), nil

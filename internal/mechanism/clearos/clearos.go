@@ -19,6 +19,8 @@ const (
 	NetworkConf   = "/etc/clearos/network.conf"
 	BandwidthConf = "/etc/clearos/bandwidth.conf"
 	EngineFile    = "/etc/clearos/unbloat-qos.lua"
+	// OwnEngineFile is ClearOS's own engine, as qos.conf names it.
+	OwnEngineFile = "/usr/clearos/apps/qos/deploy/libqos.lua"
 )
 
 // Shares of ClearOS's seven classes, highest priority first, in percent of the

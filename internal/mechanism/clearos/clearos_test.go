@@ -2,6 +2,7 @@ package clearos_test
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +62,8 @@ func TestClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"marks IPv4 alone", "no rules for marks", "for the upload alone", "cannot mark flows by how they behave"} {
+	for _, want := range []string{"marks IPv4 alone", "no rules for marks", "for the upload alone", "cannot mark flows by how they behave",
+		"IPv6 has none", "all IPv6 goes to the last of its bands, behind bulk, where it is sure of 1 % of the download and 1 % of the upload"} {
 		if !strings.Contains(p.Explain(), want) {
 			t.Errorf("%q is not said in\n%s", want, p.Explain())
 		}
@@ -105,6 +107,45 @@ func TestClasses(t *testing.T) {
 	p.Classes.Up[0].Guarantee = p.Up.Rate // as somebody might edit a plan
 	if _, _, err := Render(p); err == nil || !strings.Contains(err.Error(), "guarantee less") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSlowClasses: below 100 kbit/s a band of 1 % would be a class of 0 kbit/s,
+// which HTB does not take. Each band has a whole kbit/s at least and the plan
+// says so; where that leaves the classes too little, it is refused with what
+// there is.
+func TestSlowClasses(t *testing.T) {
+	made := 0
+	for kbit := unit.Rate(8); kbit <= 130; kbit++ {
+		line := plan.Line{Down: unit.MbitPerSecond, Up: unit.MbitPerSecond}
+		p, err := plan.Make(line, plan.Facts{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Up: plan.RateWish{Rate: kbit * unit.KbitPerSecond},
+			Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Bulk, Protocol: "tcp", FarPort: []plan.PortRange{{From: 873, To: 873}}}}}})
+		if err != nil {
+			if !strings.Contains(err.Error(), "% to give") || kbit > 20 {
+				t.Errorf("%d kbit/s: %v", kbit, err)
+			}
+			continue
+		}
+		made++
+		s, _, err := Render(p)
+		if err != nil {
+			t.Fatalf("%d kbit/s: %v", kbit, err)
+		}
+		sum := unit.Rate(0)
+		for n := range strings.SplitSeq(strings.TrimPrefix(Get(s.QoS, "QOS_UPSTREAM_BWRES"), "*:"), ":") {
+			share, err := strconv.Atoi(n)
+			if err != nil || unit.Rate(share)*kbit/100 < 1 {
+				t.Errorf("%d kbit/s: a band has %s %% (%v)", kbit, n, err)
+			}
+			sum += unit.Rate(share)
+		}
+		said := strings.Contains(p.Explain(), "HTB takes no class of 0")
+		if sum != 100 || said != (kbit < 100) {
+			t.Errorf("%d kbit/s: %d %%, said: %v", kbit, sum, said)
+		}
+	}
+	if made < 100 {
+		t.Errorf("%d plans", made)
 	}
 }
 

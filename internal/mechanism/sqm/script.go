@@ -72,20 +72,22 @@ func withRates(p plan.Plan, argv []string) []string {
 }
 
 // Stop writes the lines of a shell function that take away all that a plan's
-// commands and table make; each may fail.
+// commands and table make; each may fail. sqm-scripts stops what an earlier plan
+// made with the script of the next one, so they also take away the download's
+// ifb, the table and dnsmasq's file where this plan has none.
 func Stop(b *strings.Builder, p plan.Plan) {
 	line := func(format string, args ...any) { fmt.Fprintf(b, "\t"+format+"\n", args...) }
 	for _, dev := range tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}) {
 		line("tc qdisc del dev %s root 2>/dev/null", dev)
 		line("tc qdisc del dev %s ingress 2>/dev/null", dev)
 	}
-	if p.Down != nil && p.Down.IngressOf != "" {
-		line("ip link del dev %s 2>/dev/null", p.Down.Device)
+	if p.Down == nil || p.Down.IngressOf != "" {
+		line("ip link del dev %s 2>/dev/null", plan.IFBName(p.WAN))
 	}
 	if Classed(p) {
 		line("nft delete table %s %s 2>/dev/null", nft.Family, nft.TableIs)
 	}
-	if feed := FeedPath(p); feed != "" {
+	if feed := feedPath(p); feed != "" {
 		line("[ -e %s ] && rm -f %s && /etc/init.d/dnsmasq restart", feed, feed)
 	}
 }
@@ -105,7 +107,15 @@ func Start(b *strings.Builder, p plan.Plan) {
 // FeedPath is the file by which dnsmasq fills the sets of rules that name
 // domains; "" if there are none, or it is no path of that file's.
 func FeedPath(p plan.Plan) string {
-	if nft.ResolverFile(p) == "" || p.Basis == nil {
+	if nft.ResolverFile(p) == "" {
+		return ""
+	}
+	return feedPath(p)
+}
+
+// feedPath is where that file would be.
+func feedPath(p plan.Plan) string {
+	if p.Basis == nil {
 		return ""
 	}
 	at := p.Basis.Facts.Resolver

@@ -61,7 +61,7 @@ func defaults(kind string, mtu int) (map[string]string, bool) {
 		return map[string]string{"limit": "1000"}, true
 	case "tbf":
 		return map[string]string{"mpu": "0", "linklayer": "ethernet"}, true
-	case "ingress", "prio":
+	case "ingress", "prio", "sfq":
 		return map[string]string{}, true
 	}
 	return nil, false

@@ -1,0 +1,45 @@
+package fake
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// OwnEngine is where ClearOS keeps its own engine, and what its qos.conf names.
+const OwnEngine = "/usr/clearos/apps/qos/deploy/libqos.lua"
+
+// Settings reads qos.conf as a shell does that sources it. An error is a line
+// that is more to a shell than a setting.
+func Settings(text string) (map[string]string, error) { return shellSettings(text) }
+
+var luaStatement = regexp.MustCompile(`^    (execute|os\.execute|echo)\("([^"\\]*)"\)$`)
+
+// Other runs an engine that somebody wrote instead of ClearOS's own: the commands
+// that its RunBandwidthExternal executes, in order. It knows that function alone,
+// with calls of execute, os.execute and echo of a plain text; it refuses what is
+// more.
+func Other(engine string) (Result, error) {
+	var out Result
+	inside, ended := false, false
+	for i, line := range strings.Split(strings.TrimSuffix(engine, "\n"), "\n") {
+		m := luaStatement.FindStringSubmatch(line)
+		switch {
+		case line == "" || strings.HasPrefix(strings.TrimSpace(line), "--"):
+		case line == "function RunBandwidthExternal()" && !inside && !ended:
+			inside = true
+		case line == "end" && inside:
+			inside, ended = false, true
+		case inside && m != nil && m[1] == "echo":
+			out.Says = append(out.Says, m[2])
+		case inside && m != nil:
+			out.Commands = append(out.Commands, m[2])
+		default:
+			return Result{}, fmt.Errorf("the stand-in for ClearOS's firewall does not know what line %d of the engine does: %q", i+1, line)
+		}
+	}
+	if !ended {
+		return Result{}, fmt.Errorf("the engine has no function RunBandwidthExternal")
+	}
+	return out, nil
+}
