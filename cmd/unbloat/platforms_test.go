@@ -146,13 +146,15 @@ func (s *stage) run(t *testing.T, args ...string) (string, int) {
 	return out.String(), c.ProcessState.ExitCode()
 }
 
-// TestPlatforms: plan, apply, status, confirm and revert as a person types them,
-// with the real guard, on a router whose programs are the fake's.
-func TestPlatforms(t *testing.T) {
-	for _, c := range []struct {
-		platform, wan, lan string
-		make               func(t *testing.T) *stage
-	}{
+// A place is a platform's router in memory.
+type place struct {
+	platform, wan, lan string
+	make               func(t *testing.T) *stage
+}
+
+// stages are the routers whose programs can be found in PATH.
+func stages() []place {
+	return []place{
 		{"openbsd", "em0", "em1", func(t *testing.T) *stage { f := openbsdfake.New(pfctl.Today); return newStage(t, f.Machine, f, f.Text) }},
 		{"openbsd-altq", "em0", "em1", func(t *testing.T) *stage {
 			f := openbsdfake.New(pfctl.ALTQWithMatch)
@@ -161,7 +163,13 @@ func TestPlatforms(t *testing.T) {
 		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
 		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
 		{"clearos", "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
-	} {
+	}
+}
+
+// TestPlatforms: plan, apply, status, confirm and revert as a person types them,
+// with the real guard, on a router whose programs are the fake's.
+func TestPlatforms(t *testing.T) {
+	for _, c := range stages() {
 		t.Run(c.platform, func(t *testing.T) {
 			s := c.make(t)
 			start := s.Text()
@@ -224,16 +232,7 @@ func TestPlatforms(t *testing.T) {
 // TestPlatformsDrift: on each of them status and doctor say that what was applied
 // was taken away, and the command that they name puts it back.
 func TestPlatformsDrift(t *testing.T) {
-	for _, c := range []struct {
-		platform, wan, lan string
-		make               func(t *testing.T) *stage
-	}{
-		{"openbsd", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(false); return newStage(t, f.Machine, f, f.Text) }},
-		{"openbsd-altq", "em0", "em1", func(t *testing.T) *stage { f := fake.NewOpenBSD(true); return newStage(t, f.Machine, f, f.Text) }},
-		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
-		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
-		{"clearos", "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
-	} {
+	for _, c := range stages() {
 		t.Run(c.platform, func(t *testing.T) {
 			s := c.make(t)
 			done := func(want int, args ...string) string {
