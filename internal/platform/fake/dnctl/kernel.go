@@ -469,3 +469,31 @@ func general(f float32) string {
 	}
 	return s
 }
+
+// State prints all that the kernel holds, to the bit where what is shown is
+// rounded, without what nothing looks at: equal texts are equal kernels.
+func (m *Machine) State() string {
+	var b strings.Builder
+	for _, n := range slices.Sorted(maps.Keys(m.scheds)) {
+		s := *m.scheds[n]
+		if !strings.HasPrefix(s.kind, "fq_") {
+			s.par = [10]int64{}
+		}
+		fmt.Fprintf(&b, "%+v\n", s)
+	}
+	for _, n := range slices.Sorted(maps.Keys(m.flowsets)) {
+		fs := *m.flowsets[n]
+		s := m.scheds[fs.Sched]
+		if n >= maxID && (s == nil || s.internal != n) {
+			continue
+		}
+		if s != nil && !types()[s.kind] {
+			fs.Par = [3]int{} // the scheduler shares without weights
+		}
+		fmt.Fprintf(&b, "%+v\n", fs)
+	}
+	for _, r := range m.rules {
+		b.WriteString(r.text + "\n")
+	}
+	return b.String()
+}
