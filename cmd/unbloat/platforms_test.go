@@ -19,7 +19,9 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
 	"unbloat/internal/platform/fake/pfctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	pfsensefake "unbloat/internal/platform/pfsense/fake"
 )
 
 // onStage names the socket behind which a fake router answers. With it, this
@@ -160,8 +162,8 @@ func stages() []place {
 			f := openbsdfake.New(pfctl.ALTQWithMatch)
 			return newStage(t, f.Machine, f, f.Text)
 		}},
-		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewFreeBSD(); return newStage(t, f.Machine, f, f.Text) }},
-		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := fake.NewPfSense(); return newStage(t, f.Machine, f, f.Text) }},
+		{"freebsd", "igb0", "igb1", func(t *testing.T) *stage { f := freebsdfake.New(); return newStage(t, f.Machine, f, f.Text) }},
+		{"pfsense", "igb0", "igb1", func(t *testing.T) *stage { f := pfsensefake.New(); return newStage(t, f.Machine, f, f.Text) }},
 		{"clearos", "wan", "lan", func(t *testing.T) *stage { f := fake.NewClearOS(); return newStage(t, f.Machine, f, f.Text) }},
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/fake/pfctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/internal/remote"
 	"unbloat/internal/tune"
 	"unbloat/internal/tune/tunetest"
@@ -66,8 +68,8 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 		{"clearos", "wan", "lan", fake.NewClearOS()},
 		{"openbsd", "em0", "em1", openbsdfake.New(pfctl.Today)},
 		{"openbsd-altq", "em0", "em1", openbsdfake.New(pfctl.ALTQWithMatch)},
-		{"freebsd", "igb0", "igb1", fake.NewFreeBSD()},
-		{"pfsense", "igb0", "igb1", fake.NewPfSense()},
+		{"freebsd", "igb0", "igb1", freebsdfake.New()},
+		{"pfsense", "igb0", "igb1", pfsensefake.New()},
 		{"opnsense", "wan", "lan", newOPNsense(t)},
 	} {
 		t.Run(c.platform, func(t *testing.T) {

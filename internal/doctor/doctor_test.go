@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/fake/pfctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	"unbloat/unit"
 )
@@ -410,7 +411,7 @@ func TestHalfShaped(t *testing.T) {
 
 // TestBSD: what stands in the way on FreeBSD and OpenBSD, and behind an API.
 func TestBSD(t *testing.T) {
-	type free = *fake.FreeBSD
+	type free = *freebsdfake.Router
 	ifconfig := func(options string, mtu int) fake.Tool {
 		return fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 			n := mtu
@@ -450,7 +451,7 @@ func TestBSD(t *testing.T) {
 			}
 		}},
 	} {
-		f := fake.NewFreeBSD()
+		f := freebsdfake.New()
 		f.Tools["date"], f.Tools["uname"], f.Tools["sysctl"], f.Tools["ifconfig"], f.Tools["pfctl"] = says("1795000000\n"), says("amd64\n"), says("2400\n"), ifconfig("", 1500), says("")
 		cfg := doctor.Config{Runner: f, Platform: "freebsd", WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
 			Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }}

@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/host/opnsense"
 	mech "unbloat/internal/mechanism/clearos"
 	"unbloat/internal/platform/fake/pfctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
 )
 
@@ -119,7 +120,7 @@ func TestStatusByHand(t *testing.T) {
 			return &clearos.Backend{Runner: o}
 		}, []string{"QoS is on, with ClearOS's own engine: seven classes of sfq, which has no AQM; wan: up 1.00 Mbit/s, down 25.0 Mbit/s"}},
 		{"freebsd, by hand, with its trap", func(t *testing.T) explainer {
-			f := fake.NewFreeBSD()
+			f := freebsdfake.New()
 			run(t, f, "dnctl pipe 1 config bw 9500Kbit/s\ndnctl sched 1 config pipe 1 type fq_codel target 15ms\ndnctl queue 1 config sched 1 weight 10\nipfw add 60001 queue 1 ip from any to any out xmit igb0\ndnctl pipe 2 config bw 9.5Mbit/s\n")
 			return &freebsd.Backend{Runner: f}
 		}, []string{

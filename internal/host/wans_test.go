@@ -20,7 +20,9 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/fake/pfctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/unit"
 )
 
@@ -104,7 +106,7 @@ func TestSeveralWANs(t *testing.T) {
 			return f, f, &openbsd.Backend{Runner: f, Altq: true}
 		}},
 		{"freebsd", "igb0", "igb1", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
-			f := fake.NewFreeBSD()
+			f := freebsdfake.New()
 			return f, f, &freebsd.Backend{Runner: f}
 		}},
 		{"clearos", "wan", "lan", "another WAN here already", func() (texter, host.Runner, apply.Backend) {
@@ -116,7 +118,7 @@ func TestSeveralWANs(t *testing.T) {
 			return f, rest{f}, &opnsense.Backend{Runner: rest{f}}
 		}},
 		{"pfsense", "igb0", "pppoe0", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
-			f := fake.NewPfSense()
+			f := pfsensefake.New()
 			return f, f, &pfsense.Backend{Runner: f}
 		}},
 	} {

@@ -269,13 +269,13 @@ func opnSense(p plan.Plan) ([]part, []string, error) {
 }
 
 func pfSense(p plan.Plan) ([]part, []string, error) {
-	ls, notes, err := dummynet.RenderLimiters(p, 1)
+	ls, notes, err := dummynet.RenderLimiters(p, dummynet.FirstLimiter)
 	if err != nil {
 		return nil, nil, err
 	}
 	parts := []part{
-		{"Firewall: Traffic Shaper: Limiters: make a limiter and its queue for each of these; the values are those of the form. " +
-			"Or put them into the dnshaper section of config.xml beside those that are there (Diagnostics: Backup & Restore), with numbers that are free:", ls.String()},
+		{"Firewall: Traffic Shaper: Limiters: make a limiter and its queue for each of these; the values are those of the form, and the number is for pfSense to give. " +
+			"Or put them into the dnshaper section of config.xml, behind those that are there (Diagnostics: Backup & Restore), with numbers of limiters that are free; queues are numbered by pfSense in either case:", ls.String()},
 	}
 	rules, err := ls.Rules(p)
 	if err != nil {
@@ -294,11 +294,11 @@ func pfSense(p plan.Plan) ([]part, []string, error) {
 			back = " / " + r.Out
 		}
 		parts = append(parts, part{"Firewall: Rules: Floating, for connections that are opened " + whose + ": action Match, interface WAN, direction " + r.Direction +
-			", protocol any, In / Out pipe " + r.In + back + ", one rule for IPv4 and one for IPv6" + gatewayToo(r.Direction) + ". pf's rule then carries:", "# dnqueue( " + r.Numbers + ")\n"})
+			", protocol any, In / Out pipe " + r.In + back + ", one rule for IPv4 and one for IPv6" + gatewayToo(r.Direction) + ". pf's rule then carries the numbers that pfSense gave these queues:", "# dnqueue( " + r.In + strings.Replace(back, " / ", ",", 1) + ")\n"})
 	}
 	return append(parts,
 		part{"Connections that exist already keep what they have: Diagnostics: States: Reset States.", ""},
-		part{"what pfSense makes of it, in /tmp/rules.limiter, to compare:", inComment(ls.RulesLimiter())},
+		part{"what pfSense makes of it, in /tmp/rules.limiter, to compare; where this has a name, there is the number that pfSense gave:", inComment(ls.RulesByName())},
 		part{"and what the kernel has of that:", "dnctl pipe show\ndnctl sched show\n"}), notes, nil
 }
 

@@ -28,7 +28,9 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/fake/pfctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/internal/remote"
 	"unbloat/unit"
 )
@@ -163,7 +165,7 @@ func (p platform) text() string {
 }
 
 func platforms() []platform {
-	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), fake.NewFreeBSD(), fake.NewPfSense(), openbsdfake.New(pfctl.Today), openbsdfake.New(pfctl.ALTQWithMatch)
+	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), freebsdfake.New(), pfsensefake.New(), openbsdfake.New(pfctl.Today), openbsdfake.New(pfctl.ALTQWithMatch)
 	return []platform{
 		{"openwrt", "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r host.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
 		{"clearos", "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r host.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},

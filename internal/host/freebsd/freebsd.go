@@ -283,11 +283,10 @@ func change(a, w conf.State) []host.Step {
 	}
 	missing := surplus(w.Live, a.Live)
 	remade := map[int]bool{}
-	for _, x := range dummynet.Numbers() { // a pipe's scheduler goes with it
+	for _, x := range dummynet.Numbers() { // a scheduler goes with its pipe, and can't be deleted alone
 		surplus := hasNumber(a.Live, x.Kind, x.Number) && !hasNumber(w.Live, x.Kind, x.Number)
 		retyped := x.Kind == "pipe" && hasNumber(a.Live, x.Kind, x.Number) && typeChanges(a.Live, w.Live, x.Number)
-		alone := x.Kind == "sched" && !hasNumber(a.Live, "pipe", x.Number)
-		if surplus && (x.Kind != "sched" || alone) || retyped {
+		if surplus && x.Kind != "sched" || retyped {
 			run("dnctl", x.Kind, "delete", strconv.Itoa(x.Number))
 			remade[x.Number] = true
 		}

@@ -14,11 +14,11 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
 	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
 	"unbloat/internal/host/freebsd"
-	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/fake/dnctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	"unbloat/unit"
 )
 
@@ -42,7 +42,7 @@ func TestContract(t *testing.T) {
 	conform.Run(t, conform.Case{
 		WAN: "igb0",
 		New: func() (conform.Router, apply.Backend) {
-			f := fake.NewFreeBSD()
+			f := freebsdfake.New()
 			return f, &freebsd.Backend{Runner: f}
 		},
 		Plan: anyPlan,
@@ -51,7 +51,7 @@ func TestContract(t *testing.T) {
 
 // deaf is a router whose dnctl takes a command, exits 0, and does nothing.
 type deaf struct {
-	*fake.FreeBSD
+	*freebsdfake.Router
 	to string
 }
 
@@ -59,7 +59,7 @@ func (d deaf) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []b
 	if strings.HasPrefix(strings.Join(argv, " "), d.to) {
 		return nil, nil, nil
 	}
-	return d.FreeBSD.Run(ctx, argv, stdin)
+	return d.Router.Run(ctx, argv, stdin)
 }
 
 type nobody struct{}
@@ -87,7 +87,7 @@ func begin(t *testing.T, r host.Runner) error {
 // notices each such command, and everything is undone.
 func TestKernelRefuses(t *testing.T) {
 	for _, to := range []string{"dnctl pipe 1 config", "dnctl sched 2 config", "dnctl queue 1 config", "ipfw add 59002"} {
-		f := fake.NewFreeBSD()
+		f := freebsdfake.New()
 		before := f.Text()
 		var verify *apply.VerifyError
 		if err := begin(t, deaf{f, to}); !errors.As(err, &verify) {
@@ -101,14 +101,14 @@ func TestKernelRefuses(t *testing.T) {
 
 // TestInTheWay: what stands in the way is named, with the remedy, and nothing is changed.
 func TestInTheWay(t *testing.T) {
-	for says, do := range map[string]func(f *fake.FreeBSD){
-		"default_to_accept=1 && kldload -n ipfw":                     func(f *fake.FreeBSD) { f.Modules = nil },
-		"kldload -n dummynet":                                        func(f *fake.FreeBSD) { f.Modules = []string{"ipfw"} },
-		"there is no such interface":                                 func(f *fake.FreeBSD) { f.Interfaces = []string{"em0"} },
-		"pipe 1 is there already":                                    func(f *fake.FreeBSD) { run(t, f, "dnctl pipe 1 config bw 5Mbit/s") },
-		"`00300 allow tcp from any to any established` lets packets": func(f *fake.FreeBSD) { run(t, f, "ipfw add 300 allow tcp from any to any established") },
+	for says, do := range map[string]func(f *freebsdfake.Router){
+		"default_to_accept=1 && kldload -n ipfw":                     func(f *freebsdfake.Router) { f.Modules = nil },
+		"kldload -n dummynet":                                        func(f *freebsdfake.Router) { f.Modules = []string{"ipfw"} },
+		"there is no such interface":                                 func(f *freebsdfake.Router) { f.Interfaces = []string{"em0"} },
+		"pipe 1 is there already":                                    func(f *freebsdfake.Router) { run(t, f, "dnctl pipe 1 config bw 5Mbit/s") },
+		"`00300 allow tcp from any to any established` lets packets": func(f *freebsdfake.Router) { run(t, f, "ipfw add 300 allow tcp from any to any established") },
 	} {
-		f := fake.NewFreeBSD()
+		f := freebsdfake.New()
 		do(f)
 		before := f.Text()
 		var pre *host.PreconditionError
@@ -116,7 +116,7 @@ func TestInTheWay(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	f := fake.NewFreeBSD()
+	f := freebsdfake.New()
 	run(t, f, "ipfw add 300 allow ip from any to any via igb1")
 	if err := begin(t, f); err != nil {
 		t.Errorf("a rule for the home's side: %v", err)
@@ -133,7 +133,7 @@ func run(t *testing.T, r host.Runner, line string) {
 // TestStatusOfClasses: status tells of each class what went through its queue,
 // what waits there and what was dropped.
 func TestStatusOfClasses(t *testing.T) {
-	f := fake.NewFreeBSD()
+	f := freebsdfake.New()
 	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"},
 		plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
 	if err != nil {
@@ -146,7 +146,7 @@ func TestStatusOfClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	f.Counted = map[int]dummynet.Count{11: {Packets: 50, Bytes: 10_000}, 13: {Packets: 131602, Bytes: 197344212, BacklogPkts: 29, BacklogSize: 43500, Drops: 235}}
+	f.Dnctl.Counted = map[int]dnctl.Count{11: {Packets: 50, Bytes: 10_000}, 13: {Packets: 131602, Bytes: 197344212, BacklogPackets: 29, BacklogBytes: 43500, Drops: 235}}
 	shapers, err := b.Shapers(t.Context(), "igb0")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestStatusOfClasses(t *testing.T) {
 // TestOthersRules: a rule of somebody else's with a number that a plan might
 // take is refused where the plan takes it, and never deleted.
 func TestOthersRules(t *testing.T) {
-	f := fake.NewFreeBSD()
+	f := freebsdfake.New()
 	b := &freebsd.Backend{Runner: f}
 	make := func(w plan.Wishes) plan.Plan {
 		p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, w)

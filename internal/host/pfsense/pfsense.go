@@ -28,8 +28,7 @@ const (
 	Shell        = "pfSsh.php"          // its PHP shell, which exits 0 whatever happens
 )
 
-// first is the number of our first limiter; pfSense itself counts from 1.
-const first = 7001
+const first = dummynet.FirstLimiter
 
 // What is ours in config.xml by its name.
 const (
@@ -59,17 +58,14 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.
 	if err != nil {
 		return nil, err
 	}
-	s.Live = append(s.Live, limiterLines(made.Text(RulesLimiter))...)
-	s.Live = append(s.Live, ruleLines(made.Text(RulesDebug))...)
+	given := numbersOf(root, made.Text(RulesLimiter))
+	s.Live = append(s.Live, limiterLines(made.Text(RulesLimiter), given)...)
+	s.Live = append(s.Live, ruleLines(made.Text(RulesDebug), given)...)
 	kernel, err := b.kernel(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range kernel {
-		if inKernel(strings.Fields(line)) {
-			s.Live = append(s.Live, "kernel: "+line)
-		}
-	}
+	s.Live = append(s.Live, kernelLines(kernel, given)...)
 	return conf.Encode(s)
 }
 
@@ -98,55 +94,6 @@ func withoutWeights(lines []string) []string {
 		}
 	}
 	return lines
-}
-
-// ours reports whether "pipe 7001 …" is of our numbers.
-func ours(words []string) bool {
-	if len(words) < 2 {
-		return false
-	}
-	n, err := strconv.Atoi(words[1])
-	return err == nil && (n == first || n == first+1) && slices.Contains([]string{"pipe", "sched", "queue"}, words[0])
-}
-
-// inKernel reports the same of "queue 7011 …" too: what rules.limiter has of the
-// classes' queues is for pfSense to write, and the kernel's word counts.
-func inKernel(words []string) bool {
-	if len(words) < 2 || words[0] != "queue" {
-		return ours(words)
-	}
-	_, queues := dummynet.LimiterNumbers(first)
-	n, err := strconv.Atoi(words[1])
-	return err == nil && slices.Contains(queues, n)
-}
-
-func limiterLines(text string) (out []string) {
-	for line := range strings.Lines(text) {
-		if w := strings.Fields(line); ours(w) {
-			out = append(out, "limiter: "+strings.Join(w, " "))
-		}
-	}
-	return out
-}
-
-// ruleLines returns our rules as pf was given them: "rule: out dnqueue 7001,7002
-// (what is opened out)".
-func ruleLines(text string) (out []string) {
-	for line := range strings.Lines(text) {
-		_, after, ok := strings.Cut(line, "dnqueue(")
-		numbers, _, closed := strings.Cut(after, ")")
-		w := strings.Fields(line)
-		if !ok || !closed || len(w) < 2 || !strings.Contains(line, ourRule) {
-			continue
-		}
-		_, name, _ := strings.Cut(line, ourRule)
-		name, _, _ = strings.Cut(name, `"`)
-		l := "rule: " + w[1] + " dnqueue " + strings.ReplaceAll(numbers, " ", "") + " (" + name + ")"
-		if !slices.Contains(out, l) { // one for each address family
-			out = append(out, l)
-		}
-	}
-	return out
 }
 
 // items returns our elements of config.xml, a line each.
@@ -196,6 +143,9 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ host.State) (h
 	if err := checkForeign(root, p.WAN, wan); err != nil {
 		return nil, err
 	}
+	if err := checkQueues(root, p.WAN); err != nil {
+		return nil, err
+	}
 	rules, err := ls.Rules(p)
 	if err != nil {
 		return nil, &host.InputError{Why: err.Error()}
@@ -226,18 +176,20 @@ func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (out
 			rule["protocol"] = r.Protocol
 		}
 		out = append(out, "config: rule "+text(rule))
-		live = append(live, "rule: "+r.Direction+" dnqueue "+r.Numbers+" ("+r.Name+")")
+		queues := r.In
+		if r.Out != "" {
+			queues += "," + r.Out
+		}
+		live = append(live, "rule: "+r.Direction+" dnqueue "+queues+" ("+r.Name+")")
 	}
-	made := ls.RulesLimiter()
-	out = append(append(out, limiterLines(made)...), live...)
+	made := ls.RulesLimiter(1) // which numbers is all the same: they are compared by name
+	given := numbersOf(&configxml.Node{Children: []*configxml.Node{section}}, made)
+	out = append(append(out, limiterLines(made, given)...), live...)
 	c, _, err := dummynet.Parse(made)
 	if err != nil {
 		panic("read our own rules.limiter: " + err.Error())
 	}
-	for _, l := range withoutWeights(c.ShownLines()) {
-		out = append(out, "kernel: "+l)
-	}
-	return out
+	return append(out, kernelLines(withoutWeights(c.ShownLines()), given)...)
 }
 
 // end is a rule's source or destination in config.xml.
@@ -282,21 +234,12 @@ func checkForeign(root *configxml.Node, device, wan string) error {
 			return refuse(fmt.Sprintf("the firewall rule %q sends it through the limiter %s already", r.Value("descr"), r.Value("dnpipe")), "switch that rule off in Firewall: Rules, then try again")
 		}
 	}
-	_, numbers := dummynet.LimiterNumbers(first)
 	for _, q := range root.Child("dnshaper").All("queue") {
 		if strings.HasPrefix(q.Value("name"), ourLimiter) {
 			continue
 		}
-		taken := func(q *configxml.Node) bool {
-			n, err := strconv.Atoi(q.Value("number"))
-			return err == nil && slices.Contains(numbers, n)
-		}
-		for _, q := range append([]*configxml.Node{q}, q.All("queue")...) {
-			n := q.Value("number")
-			if !taken(q) {
-				continue
-			}
-			return refuse("the limiter "+q.Value("name")+" has the number "+n+", which unbloat takes", "make that limiter anew: pfSense gives it another number")
+		if n, err := strconv.Atoi(q.Value("number")); err == nil && (n == first || n == first+1) {
+			return refuse("the limiter "+q.Value("name")+" has the number "+q.Value("number")+", which unbloat takes", "make that limiter anew: pfSense gives it another number")
 		}
 	}
 	return nil

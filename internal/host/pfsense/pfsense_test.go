@@ -15,12 +15,12 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
 	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
 	"unbloat/internal/host/pfsense"
 	"unbloat/internal/mechanism/configxml"
-	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/fake/dnctl"
+	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/unit"
 )
 
@@ -53,7 +53,7 @@ func TestContract(t *testing.T) {
 	conform.Run(t, conform.Case{
 		WAN: "igb0",
 		New: func() (conform.Router, apply.Backend) {
-			f := fake.NewPfSense()
+			f := pfsensefake.New()
 			return f, &pfsense.Backend{Runner: f}
 		},
 		Plan: anyPlan,
@@ -62,9 +62,9 @@ func TestContract(t *testing.T) {
 
 // router returns a fake with this config.xml, or its own if that is empty, and
 // the steps that lead it to a plan.
-func router(t *testing.T, config string, w plan.Wishes) (*fake.PfSense, []host.Step) {
+func router(t *testing.T, config string, w plan.Wishes) (*pfsensefake.Router, []host.Step) {
 	t.Helper()
-	f := fake.NewPfSense()
+	f := pfsensefake.New()
 	if config != "" {
 		f.Files[pfsense.Config] = config
 		f.Load()
@@ -101,6 +101,8 @@ $config = json_decode(file_get_contents("config.json"), true);
 function parse_config($parse) {}
 function write_config($why) { global $config; file_put_contents("saved.json", json_encode($config)); }
 function filter_configure_sync() { file_put_contents("loaded", "yes"); }
+function get_unique_dnqueue_list() { return array("guests" => "1", "guests_q" => "?1"); }
+function mwexec($command) {}
 `
 
 // TestPHP runs what is given to pfSense's PHP shell in the real PHP, with
@@ -183,7 +185,7 @@ func TestShellIsStrict(t *testing.T) {
 		}
 	}
 	out, _, err := f.Run(t.Context(), steps[i].Argv, []byte(strings.Replace(steps[i].Stdin, "require_once(\"filter.inc\");\n", "", 1)))
-	if err != nil || !strings.Contains(string(out), "undefined function") || strings.Contains(f.Text(), "pipe 7001") {
+	if err != nil || !strings.Contains(string(out), "undefined function") || strings.Contains(f.Dnctl.State(), "7001") {
 		t.Errorf("without filter.inc: %v %q", err, out)
 	}
 	b := &pfsense.Backend{Runner: f}
@@ -212,10 +214,11 @@ func TestRefused(t *testing.T) {
 		{"igb0, igb1, pppoe0", "em0", "", "", ""},
 		{"through the limiter guests_q already", "igb0", "", "<interface>lan</interface>", "<interface>wan</interface>"},
 		{"has the number 7001", "igb0", "", "<name>guests</name><number>1</number>", "<name>guests</name><number>7001</number>"},
-		{"unbloat takes", "igb0", "", "<name>guests_q</name><number>1</number>", "<name>guests_q</name><number>7024</number>"},
+		{"leaves out every queue that follows", "igb0", "", "<name>guests_q</name><number>1</number>", "<name>guests q</name><number>1</number>"},
+		{"gives its number away twice", "igb0", "", "</queue>\n\t</dnshaper>", "</queue><queue><name>b</name><number>2</number><enabled>on</enabled><queue><name>guests_q</name><enabled>on</enabled></queue></queue></dnshaper>"},
 		{"mend that file first", "igb0", "", "</pfsense>", ""},
 	} {
-		f := fake.NewPfSense()
+		f := pfsensefake.New()
 		b := &pfsense.Backend{Runner: f}
 		f.Files[pfsense.Config] = strings.Replace(f.Files[pfsense.Config], c.old, c.new, 1)
 		p := make5(t, plan.Wishes{})
@@ -290,20 +293,20 @@ func TestClasses(t *testing.T) {
 	var rules []string
 	for line := range strings.Lines(f.Files[pfsense.RulesDebug]) {
 		if _, match, ok := strings.Cut(line, "on {  igb0  } "); ok {
-			before, numbers, _ := strings.Cut(match, " tracker ")
+			before, numbers, _ := strings.Cut(match, " ridentifier ")
 			_, numbers, _ = strings.Cut(numbers, "dnqueue( ")
 			numbers, _, _ = strings.Cut(numbers, ")")
-			rules = append(rules, strings.Fields(line)[1]+" "+before+": "+numbers)
+			rules = append(rules, strings.Fields(line)[1]+" "+strings.Join(strings.Fields(before), " ")+": "+strings.TrimSpace(numbers))
 		}
 	}
-	want := []string{
-		"out inet from any to any: 7013,7023", "out inet6 from any to any: 7013,7023",
-		"out inet proto icmp from any to any: 7011,7021", "out inet6 proto ipv6-icmp from any to any: 7011,7021",
-		"out inet proto udp from any to any port 53: 7011,7021", "out inet6 proto udp from any to any port 53: 7011,7021",
-		"out inet proto tcp from any to any port 53: 7011,7021", "out inet6 proto tcp from any to any port 53: 7011,7021",
-		"out inet6 proto udp from any port 22 to 2001:db8::/32: 7014,7024", "out inet6 proto udp from any port 873 to 2001:db8::/32: 7014,7024",
-		"out inet6 proto tcp from any port 22 to 2001:db8::/32: 7014,7024", "out inet6 proto tcp from any port 873 to 2001:db8::/32: 7014,7024",
-		"out inet proto udp from any to any port 19302:19309: 7011,7021", "out inet6 proto udp from any to any port 19302:19309: 7011,7021",
+	want := []string{ // the guests' queue is number 1
+		"out inet from any to any: 4,8", "out inet6 from any to any: 4,8",
+		"out inet proto icmp from any to any: 2,6", "out inet6 proto ipv6-icmp from any to any: 2,6",
+		"out inet proto udp from any to any port 53: 2,6", "out inet6 proto udp from any to any port 53: 2,6",
+		"out inet proto tcp from any to any port 53: 2,6", "out inet6 proto tcp from any to any port 53: 2,6",
+		"out inet6 proto udp from any port 22 to 2001:db8::/32: 5,9", "out inet6 proto udp from any port 873 to 2001:db8::/32: 5,9",
+		"out inet6 proto tcp from any port 22 to 2001:db8::/32: 5,9", "out inet6 proto tcp from any port 873 to 2001:db8::/32: 5,9",
+		"out inet proto udp from any to any port 19301 >< 19310: 2,6", "out inet6 proto udp from any to any port 19301 >< 19310: 2,6",
 	}
 	for _, r := range want {
 		way, ends, _ := strings.Cut(strings.TrimPrefix(r, "out "), " from ")
@@ -315,14 +318,16 @@ func TestClasses(t *testing.T) {
 	if d := cmp.Diff(want, rules); d != "" {
 		t.Errorf("pf's rules: -want +got\n%s", d)
 	}
-	kernel := f.Dnctl.State.String()
-	for _, q := range []string{"pipe 7001 config bw 4750Kbit/s", "queue 7011 config sched 7001 weight 40 queue 100 codel target 5ms interval 100ms ecn", "queue 7024 config sched 7002 weight 8 "} {
-		if !strings.Contains(kernel, q) {
-			t.Errorf("%q is not in the kernel:\n%s", q, kernel)
+	shown := func() string {
+		return f.Dnctl.Run([]string{"dnctl", "pipe", "show"}, nil).Stdout + f.Dnctl.Run([]string{"dnctl", "sched", "show"}, nil).Stdout + f.Dnctl.Run([]string{"dnctl", "queue", "show"}, nil).Stdout
+	}
+	for _, q := range []string{"07001:   4.750 Mbit/s", "q00002 100 sl. 0 flows (1 buckets) sched 7001 weight 40 lmax 0 pri 0  AQM CoDel target 5ms interval 100ms ECN", "q00009 100 sl. 0 flows (1 buckets) sched 7002 weight 8 "} {
+		if !strings.Contains(shown(), q) {
+			t.Errorf("%q is not in the kernel:\n%s", q, shown())
 		}
 	}
 	b := &pfsense.Backend{Runner: f}
-	f.Counted = map[int]dummynet.Count{7011: {Packets: 50, Bytes: 10_000}, 7013: {Packets: 131602, Bytes: 197344212, BacklogPkts: 29, BacklogSize: 43500, Drops: 235}}
+	f.Dnctl.Counted = map[int]dnctl.Count{2: {Packets: 50, Bytes: 10_000}, 4: {Packets: 131602, Bytes: 197344212, BacklogPackets: 29, BacklogBytes: 43500, Drops: 235}}
 	shapers, err := b.Shapers(t.Context(), "igb0")
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +357,7 @@ func TestClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(steps)
-	if kernel := f.Dnctl.State.String(); strings.Contains(kernel, "queue 7011 ") || strings.Contains(kernel, "queue 7024 ") || !strings.Contains(kernel, "fq_codel") {
+	if kernel := shown(); strings.Contains(kernel, "q00004 ") || strings.Contains(kernel, "q00009 ") || !strings.Contains(kernel, "FQ_CODEL") || !strings.Contains(kernel, "q00003 ") {
 		t.Errorf("without classes:\n%s", kernel)
 	}
 	many := plan.Rule{Class: plan.Bulk, Protocol: "tcp"}
@@ -361,5 +366,47 @@ func TestClasses(t *testing.T) {
 	}
 	if _, err := b.Desire(t.Context(), make5(t, plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{many}}}), now, nil); err == nil || !strings.Contains(err.Error(), "at most 100") {
 		t.Errorf("a rule of sixty ports: %v", err)
+	}
+}
+
+// TestNumbersByName: pfSense numbers queues itself, behind those that are there, so
+// what it made of ours is read by name; nobody else's number changes, and a number
+// that moves later is followed.
+func TestNumbersByName(t *testing.T) {
+	f, steps := router(t, "", plan.Wishes{})
+	for _, s := range steps {
+		if _, errOut, err := f.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+			t.Fatalf("%s: %s", s, errOut)
+		}
+	}
+	limiters := f.Files[pfsense.RulesLimiter]
+	for _, line := range []string{"queue 1 config pipe 1 ", "queue 2 config pipe 7001 ", "queue 3 config pipe 7002 "} {
+		if !strings.Contains(limiters, line) {
+			t.Errorf("%q is not in:\n%s", line, limiters)
+		}
+	}
+	asWanted := func() []string {
+		b := &pfsense.Backend{Runner: f}
+		now, err := b.Observe(t.Context(), make5(t, plan.Wishes{}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := b.Desire(t.Context(), make5(t, plan.Wishes{}), now, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, diffs, err := b.Compare(now, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return diffs
+	}
+	if diffs := asWanted(); len(diffs) > 0 {
+		t.Errorf("after the apply: %q", diffs)
+	}
+	f.Files[pfsense.Config] = strings.Replace(f.Files[pfsense.Config], "<dnshaper>", "<dnshaper><queue><name>more</name><number>2</number><enabled>on</enabled><queue><name>more_q</name><enabled>on</enabled></queue></queue>", 1)
+	f.Load()
+	if diffs := asWanted(); len(diffs) > 0 || !strings.Contains(f.Files[pfsense.RulesLimiter], "queue 4 config pipe 7002 ") {
+		t.Errorf("behind one queue more: %q\n%s", diffs, f.Files[pfsense.RulesLimiter])
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/conf"
-	"unbloat/internal/mechanism/dummynet"
 )
 
 // Compare returns the steps from actual to wanted: either config.xml as it was,
@@ -37,28 +36,21 @@ func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, err
 	return append(steps, deletions(a.Live, w.Live)...), diffs, nil
 }
 
-// deletions delete pipes and queues that only a has, queues first; a pipe takes
-// its scheduler with it.
+// deletions delete our pipes that only a has; a pipe takes its scheduler with it.
 func deletions(a, w []string) (out []host.Step) {
-	pipes, queues := dummynet.LimiterNumbers(first)
-	for _, k := range []struct {
-		kind    string
-		numbers []int
-	}{{"queue", queues}, {"pipe", pipes}} {
-		for _, n := range k.numbers {
-			has := func(lines []string) bool {
-				return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, kernelLine(k.kind, n)) })
-			}
-			if has(a) && !has(w) {
-				out = append(out, host.Step{Argv: []string{"dnctl", k.kind, "delete", strconv.Itoa(n)}})
-			}
+	for _, n := range []int{first, first + 1} {
+		has := func(lines []string) bool {
+			return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, kernelLine(n)) })
+		}
+		if has(a) && !has(w) {
+			out = append(out, host.Step{Argv: []string{"dnctl", "pipe", "delete", strconv.Itoa(n)}})
 		}
 	}
 	return out
 }
 
-// kernelLine is how Observe's line of a pipe or queue begins.
-func kernelLine(kind string, n int) string { return fmt.Sprintf("kernel: %s %d ", kind, n) }
+// kernelLine is how Observe's line of a pipe begins.
+func kernelLine(n int) string { return fmt.Sprintf("kernel: pipe %d ", n) }
 
 // shell is a step of pfSense's PHP shell, which runs what it has read at `exec`.
 func shell(lines []string) host.Step {
@@ -71,13 +63,25 @@ func reload() []string {
 		`require_once("filter.inc");`,
 		`require_once("shaper.inc");`,
 		`@unlink("/tmp/config.cache");`,
-		`parse_config(true);`,
+		readConfig,
 		`filter_configure_sync();`,
+		sweepGiven,
+		sweepQueues,
 	}
 }
 
+// PHP that every script has. pfSense after 2.8 has no parse_config(), and before it
+// no config_read_file(). Queues of our pipes that pfSense no longer has stay in the
+// kernel; their numbers are known only once it has made its rules anew.
+const (
+	readConfig  = `if (function_exists("config_read_file")) { config_read_file(false, false); } else { parse_config(true); }`
+	sweepGiven  = `$given = array(); foreach (get_unique_dnqueue_list() as $number) { $given[] = ltrim($number, "?"); }`
+	sweepQueues = `foreach (explode("\n", strval(shell_exec("/sbin/dnctl queue show 2>/dev/null"))) as $l) { if (preg_match('/^q0*(\d+) .* sched (7001|7002) /', $l, $m) && !in_array($m[1], $given)) { mwexec("/sbin/dnctl queue delete " . $m[1]); } }`
+)
+
 // set puts our elements in place of those that are there, saves config.xml, and
-// loads the rules.
+// loads the rules. Our limiters come last, so that no other queue gets another
+// number: connections keep the number with which they were opened.
 func set(live []string) []string {
 	var queues, rules []string
 	for _, l := range live {
@@ -93,12 +97,14 @@ func set(live []string) []string {
 		`global $config;`,
 		`require_once("filter.inc");`,
 		`require_once("shaper.inc");`,
-		`parse_config(true);`,
+		readConfig,
 		`$ours = json_decode('` + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(ours) + `', true);`,
 		`$theirs = function($x) { return strncmp($x["name"] ?? "", "` + ourLimiter + `", ` + strconv.Itoa(len(ourLimiter)) + `) != 0 && strncmp($x["descr"] ?? "", "` + ourRule + `", ` + strconv.Itoa(len(ourRule)) + `) != 0; };`,
-		`foreach (array("dnshaper" => "queue", "filter" => "rule") as $section => $list) { if (!is_array($config[$section] ?? "")) { $config[$section] = array(); } $old = $config[$section][$list] ?? array(); $config[$section][$list] = array_merge($ours[$list], array_values(array_filter(is_array($old) ? $old : array(), $theirs))); }`,
+		`foreach (array("dnshaper" => "queue", "filter" => "rule") as $section => $list) { if (!is_array($config[$section] ?? "")) { $config[$section] = array(); } $old = $config[$section][$list] ?? array(); $old = array_values(array_filter(is_array($old) ? $old : array(), $theirs)); $config[$section][$list] = $list == "queue" ? array_merge($old, $ours[$list]) : array_merge($ours[$list], $old); }`,
 		`write_config("unbloat: limiters");`,
 		`filter_configure_sync();`,
+		sweepGiven,
+		sweepQueues,
 	}
 }
 
@@ -109,13 +115,6 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 		return nil, err
 	}
 	steps := append(s.Files.Restore(), shell(reload()))
-	var all []string
-	pipes, queues := dummynet.LimiterNumbers(first)
-	for _, n := range queues {
-		all = append(all, kernelLine("queue", n))
-	}
-	for _, n := range pipes {
-		all = append(all, kernelLine("pipe", n))
-	}
+	all := []string{kernelLine(first), kernelLine(first + 1)}
 	return append(steps, deletions(all, s.Live)...), nil
 }

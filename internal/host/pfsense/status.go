@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"unbloat/internal/host"
@@ -41,6 +42,11 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 		return nil, b.Explain(fmt.Errorf("read the queues: %w", err))
 	}
 	counts := dummynet.ParseCounts(string(shown))
+	made, err := conf.Read(ctx, b.Runner, RulesLimiter)
+	if err != nil {
+		return nil, err
+	}
+	given := numbersOf(root, made.Text(RulesLimiter))
 	out := []host.Shaped{}
 	for _, l := range ls.Queues {
 		rate, err := l.Rate()
@@ -48,8 +54,12 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 			return nil, err
 		}
 		x := host.Shaped{Device: "limiter " + l.Name, Ours: strings.HasPrefix(l.Name, ourLimiter), Rate: rate, Queue: l.Words(), Counters: []tc.Counters{}}
-		for _, q := range l.Children {
-			if c, ok := counts[q.Number]; ok {
+		numbers := given.of[strconv.Itoa(l.Number)]
+		for i, q := range on(l) {
+			if i >= len(numbers) {
+				break
+			}
+			if c, ok := counts[numbers[i]]; ok {
 				x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: q.Name, Bytes: c.Bytes, Packets: c.Packets,
 					Drops: c.Drops, BacklogBytes: c.BacklogSize, BacklogPkts: c.BacklogPkts})
 			}
@@ -58,7 +68,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]host.Shaped, error
 		if x.Ours {
 			whose = "unbloat's"
 		}
-		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s; %s", rate.Short(), x.Queue, whose, fedBy(root, l), runs(l, kernel))
+		x.Says = fmt.Sprintf("it holds to %s, by %s (%s): %s; %s", rate.Short(), x.Queue, whose, fedBy(root, l), runs(l, numbers, kernel))
 		out = append(out, x)
 	}
 	return out, nil
@@ -98,14 +108,27 @@ func fedBy(root *configxml.Node, l dummynet.Limiter) string {
 	return strings.Join(rules, "; ")
 }
 
-// runs says whether the kernel holds the limiter.
-func runs(l dummynet.Limiter, kernel []string) string {
+// on are a limiter's queues that are switched on.
+func on(l dummynet.Limiter) []dummynet.LimiterQueue {
+	return slices.DeleteFunc(slices.Clone(l.Children), func(q dummynet.LimiterQueue) bool { return q.Enabled == "" })
+}
+
+// runs says whether the kernel holds the limiter, with its queues at the numbers
+// that pfSense gave them.
+func runs(l dummynet.Limiter, numbers []int, kernel []string) string {
 	if l.Enabled != "on" {
 		return "it is off"
 	}
-	want, _, err := dummynet.Parse(dummynet.Limiters{Queues: []dummynet.Limiter{l}}.RulesLimiter())
+	l.Children = on(l)
+	if len(numbers) != len(l.Children) {
+		return fmt.Sprintf("pfSense made %d of its %d queues: Status: System Logs says why", len(numbers), len(l.Children))
+	}
+	want, _, err := dummynet.Parse(dummynet.Limiters{Queues: []dummynet.Limiter{l}}.RulesLimiter(1))
 	if err != nil {
 		return "pfSense makes of it what dnctl refuses: " + err.Error()
+	}
+	for i := range want.Queues {
+		want.Queues[i].Number = numbers[i]
 	}
 	for _, line := range withoutWeights(want.ShownLines()) {
 		if !slices.Contains(kernel, line) {

@@ -18,12 +18,14 @@ type Node struct {
 	Children []*Node
 }
 
-// Parse reads a file and returns its root element.
+// Parse reads a file and returns its root element. pfSense writes entities inside of
+// CDATA too.
 func Parse(text string) (*Node, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	top := &Node{}
 	open := []*Node{top}
 	for {
+		at := d.InputOffset()
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			break
@@ -38,7 +40,11 @@ func Parse(text string) (*Node, error) {
 			last.Children = append(last.Children, n)
 			open = append(open, n)
 		case xml.CharData:
-			last.Text += string(x)
+			if strings.HasPrefix(text[at:], "<![CDATA[") {
+				last.Text += strings.NewReplacer(entities()...).Replace(string(x))
+			} else {
+				last.Text += string(x)
+			}
 		case xml.EndElement:
 			open = open[:len(open)-1]
 			last.Text = strings.TrimSpace(last.Text)
@@ -51,6 +57,11 @@ func Parse(text string) (*Node, error) {
 		return nil, fmt.Errorf("read config.xml: %d elements at the top instead of one", len(top.Children))
 	}
 	return top.Children[0], nil
+}
+
+// entities are those that pfSense writes, each with what it stands for.
+func entities() []string {
+	return []string{"&amp;", "&", "&lt;", "<", "&gt;", ">", "&quot;", `"`, "&apos;", "'"}
 }
 
 // Child returns the first child of this name; nil if there is none. A nil node
@@ -157,7 +168,9 @@ func (n *Node) write(b *strings.Builder, depth int) {
 		}
 		b.WriteString(indent)
 	case n.Text != "" && (strings.HasPrefix(n.Name, "descr") || n.Name == "detail"):
-		b.WriteString("<![CDATA[" + n.Text + "]]>")
+		names := entities()
+		slices.Reverse(names)
+		b.WriteString("<![CDATA[" + strings.NewReplacer(names...).Replace(n.Text) + "]]>")
 	default:
 		_ = xml.EscapeText(b, []byte(n.Text))
 	}

@@ -403,9 +403,9 @@ func TestLimiters(t *testing.T) {
 		if d := cmp.Diff(ls, back); d != "" {
 			t.Fatal(d)
 		}
-		c, traps, err := Parse(ls.RulesLimiter())
+		c, traps, err := Parse(ls.RulesLimiter(1))
 		if err != nil || len(traps) > 0 {
-			t.Fatalf("%s%v %v", ls.RulesLimiter(), err, traps)
+			t.Fatalf("%s%v %v", ls.RulesLimiter(1), err, traps)
 		}
 		for _, pipe := range c.Pipes {
 			if want := map[int]unit.Rate{1: p.UpBps, 2: p.DownBps}[pipe.Number]; pipe.Bandwidth != want {
@@ -434,7 +434,7 @@ sched 2 config pipe 2 type fq_codel target 5ms interval 100ms quantum 1514 limit
 queue 2 config pipe 2 droptail
 
 `
-	if d := cmp.Diff(want, ls.RulesLimiter()); d != "" {
+	if d := cmp.Diff(want, ls.RulesLimiter(1)); d != "" {
 		t.Error(d)
 	}
 }

@@ -11,32 +11,9 @@ import (
 	"unbloat/unit"
 )
 
-// Exit codes of dnctl(8) and ipfw(8), from sysexits(3).
-const (
-	exitUsage       = 64
-	exitData        = 65
-	exitUnavailable = 69
-)
-
-// A ToolError is what dnctl(8) or ipfw(8) ends with.
-type ToolError struct {
-	Exit    int
-	Message string
-}
-
-func (e *ToolError) Error() string { return e.Message }
-
-func toolError(exit int, format string, args ...any) error {
-	return &ToolError{Exit: exit, Message: fmt.Sprintf(format, args...)}
-}
-
-const refused = "ipfw: setsockopt(IP_DUMMYNET_CONFIGURE): Invalid argument"
-
 // A Trap is what the tools take, exiting 0, although it cannot be meant.
 type Trap struct {
-	Printed string // what the tool prints of it; "": nothing
-	Means   string // what comes of it
-	Lowered int    // the number that the kernel lowers; 0: none
+	Means string // what comes of it
 }
 
 // Parse reads dnctl(8) and ipfw(8) commands, a line each, with or without the
@@ -47,7 +24,7 @@ func Parse(text string) (Config, []Trap, error) {
 	var traps []Trap
 	for i, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
-		t, err := c.Exec(strings.Fields(line))
+		t, err := c.exec(strings.Fields(line))
 		if err != nil {
 			return Config{}, nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
@@ -56,9 +33,8 @@ func Parse(text string) (Config, []Trap, error) {
 	return c, traps, nil
 }
 
-// Exec reads one command into the configuration, as the kernel would keep it.
-// Errors are *ToolError.
-func (c *Config) Exec(argv []string) ([]Trap, error) {
+// exec reads one command into the configuration, as the kernel would keep it.
+func (c *Config) exec(argv []string) ([]Trap, error) {
 	if len(argv) > 0 && (argv[0] == "dnctl" || argv[0] == "ipfw") {
 		argv = argv[1:]
 	}
@@ -78,9 +54,9 @@ func (c *Config) Exec(argv []string) ([]Trap, error) {
 	number, err := strconv.Atoi(argv[1])
 	switch {
 	case err != nil || number <= 0:
-		return nil, toolError(exitUsage, "ipfw: need a pipe/flowset/sched number")
+		return nil, fmt.Errorf("%q is no number of a %s", argv[1], kind)
 	case number > MaxNumber:
-		return nil, toolError(1, refused)
+		return nil, fmt.Errorf("%s %d: numbers end at %d", kind, number, MaxNumber)
 	}
 	s := statement{config: c, kind: kind, words: argv[3:]}
 	switch kind {
@@ -111,8 +87,8 @@ func (s *statement) next() (string, bool) {
 	return w, true
 }
 
-func (s *statement) trap(printed, format string, args ...any) {
-	s.traps = append(s.traps, Trap{Printed: printed, Means: fmt.Sprintf(format, args...)})
+func (s *statement) trap(format string, args ...any) {
+	s.traps = append(s.traps, Trap{fmt.Sprintf(format, args...)})
 }
 
 // number takes a number; what cannot be read is 0, as strtoul(3) has it.
@@ -128,7 +104,7 @@ func (s *statement) number() int {
 func (s *statement) slots() (int, error) {
 	n := s.number()
 	if n < MinSlots || n > MaxSlots {
-		return 0, toolError(exitData, "ipfw: %d <= queue size <= %d", MinSlots, MaxSlots)
+		return 0, fmt.Errorf("a queue of %d slots is not within %d…%d", n, MinSlots, MaxSlots)
 	}
 	return n, nil
 }
@@ -153,7 +129,7 @@ func (s *statement) pipe(number int) ([]Trap, error) {
 				return nil, err
 			}
 		default:
-			err = toolError(exitData, "ipfw: unrecognised option ``%s''", word)
+			err = fmt.Errorf("%q is no option of a %s", word, s.kind)
 		}
 		if err != nil {
 			return nil, err
@@ -173,11 +149,11 @@ func (s *statement) bandwidth() (unit.Rate, error) {
 	}
 	n, err := strconv.ParseUint(word[:end], 10, 63)
 	if err != nil {
-		return 0, toolError(exitData, "ipfw: bandwidth %q is not a number", word)
+		return 0, fmt.Errorf("the bandwidth %q is no number", word)
 	}
 	rest := word[end:]
 	if strings.HasPrefix(rest, ".") {
-		s.trap("", "bw %s is read as %d bit/s: fractions are not understood", word, n)
+		s.trap("bw %s is read as %d bit/s: fractions are not understood", word, n)
 	}
 	of := uint64(1)
 	if rest != "" {
@@ -194,10 +170,10 @@ func (s *statement) bandwidth() (unit.Rate, error) {
 		of *= 8
 	}
 	if n > math.MaxUint32/of {
-		return 0, toolError(exitData, "ipfw: bandwidth too large")
+		return 0, fmt.Errorf("the bandwidth %s is more than 32 bits", word)
 	}
 	if n*of == math.MaxUint32 {
-		s.trap("", "bw %s becomes 0, which is unlimited", word)
+		s.trap("bw %s becomes 0, which is unlimited", word)
 		return 0, nil
 	}
 	return unit.Rate(n * of), nil
@@ -219,7 +195,7 @@ func (s *statement) sched(number int) ([]Trap, error) {
 			}
 			return s.traps, nil
 		default:
-			return nil, toolError(exitData, "ipfw: unrecognised option ``%s''", word)
+			return nil, fmt.Errorf("%q is no option of a %s", word, s.kind)
 		}
 	}
 	return s.traps, s.addSchedNamed(sched, "")
@@ -239,7 +215,7 @@ func (s *statement) addSchedNamed(sched Sched, name string) error {
 	case "", "wf2q+", "fifo", "qfq", "rr", "prio", "fq_pie":
 		s.words = nil
 	default:
-		return toolError(1, "kernel: invalid scheduler type 0 %s\n%s", name, refused)
+		return fmt.Errorf("%q is no type of a scheduler", name)
 	}
 	s.config.Scheds = upsert(s.config.Scheds, sched, func(x Sched) bool { return x.Number == sched.Number })
 	return nil
@@ -265,7 +241,7 @@ func (s *statement) fqCodel(to *Sched) {
 		case "noecn":
 			to.NoECN = true
 		default:
-			s.trap(word+" is Invalid parameter", "%q is not a parameter of fq_codel and is ignored; put pipe, mask and queue before type", word)
+			s.trap("%q is not a parameter of fq_codel and is ignored; put pipe, mask and queue before type", word)
 		}
 	}
 }
@@ -274,8 +250,7 @@ func (s *statement) fqCodel(to *Sched) {
 func (s *statement) clamped(name string, most int) int {
 	n := s.number()
 	if n > most {
-		s.trap("", "%s %d is lowered to %d", name, n, most)
-		s.traps[len(s.traps)-1].Lowered = n
+		s.trap("%s %d is lowered to %d", name, n, most)
 		return most
 	}
 	return max(n, 1)
@@ -309,7 +284,7 @@ func (s *statement) queue(number int) ([]Trap, error) {
 		case "weight":
 			q.Weight = s.number()
 			if kept := min(max(q.Weight, 1), MaxWeight); kept != q.Weight {
-				s.trap("", "weight %d is read as %d", q.Weight, kept)
+				s.trap("weight %d is read as %d", q.Weight, kept)
 				q.Weight = kept
 			}
 		case "queue":
@@ -321,14 +296,14 @@ func (s *statement) queue(number int) ([]Trap, error) {
 			q.CoDel = strings.Join(s.words, " ")
 			s.words = nil
 		default:
-			err = toolError(exitData, "ipfw: unrecognised option ``%s''", word)
+			err = fmt.Errorf("%q is no option of a %s", word, s.kind)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	if q.Sched == 0 {
-		return nil, toolError(1, "kernel: missing sched for flowset %d\n%s", number, refused)
+		return nil, fmt.Errorf("queue %d has no scheduler", number)
 	}
 	s.config.Queues = upsert(s.config.Queues, q, func(x Queue) bool { return x.Number == number })
 	return s.traps, nil
@@ -341,15 +316,15 @@ func (c *Config) addRule(words []string) error {
 		return nil // some other rule
 	}
 	if number < 1 || number > MaxRule {
-		return toolError(exitUnavailable, "ipfw: getsockopt(IP_FW_XADD): Invalid argument")
+		return fmt.Errorf("a rule's number %d is not within 1…%d", number, MaxRule)
 	}
 	target, err := strconv.Atoi(words[2])
 	if err != nil || target < 1 || target > MaxNumber {
-		return toolError(exitData, "ipfw: illegal argument for %s: %s", words[1], words[2])
+		return fmt.Errorf("%q is no number of a %s", words[2], words[1])
 	}
 	for i, w := range words[3:] {
 		if w == "dscp" && i+4 < len(words) && slices.ContainsFunc(strings.Split(words[i+4], ","), unknownDSCP) {
-			return toolError(exitData, "ipfw: Unknown DSCP code")
+			return fmt.Errorf("%q has an unknown code point", words[i+4])
 		}
 	}
 	c.Rules = append(c.Rules, Rule{Number: number, Action: words[1], Target: target, Match: strings.Join(words[3:], " ")})

@@ -1,6 +1,7 @@
 package dummynet
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -11,6 +12,10 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
+
+// FirstLimiter is the number of our first limiter on pfSense, which itself counts
+// from 1.
+const FirstLimiter = 7001
 
 // Limiters are pfSense's dnshaper section of config.xml.
 type Limiters struct {
@@ -44,10 +49,10 @@ type LimiterRate struct {
 	Sched string `xml:"bwsched"`
 }
 
-// A LimiterQueue is a limiter's child.
+// A LimiterQueue is a limiter's child. pfSense gives it a number, whatever stands
+// in config.xml.
 type LimiterQueue struct {
 	Name     string `xml:"name"`
-	Number   int    `xml:"number"`
 	Enabled  string `xml:"enabled"`
 	Qlimit   string `xml:"qlimit,omitempty"` // slots
 	Weight   string `xml:"weight,omitempty"` // 1…100
@@ -79,7 +84,7 @@ func RenderLimiters(p plan.Plan, first int) (ls Limiters, notes []string, err er
 		}
 		l := limiter(d.name, d.number, *d.s)
 		if shares := sharesOf(p, d.s); shares != nil {
-			l.divide(first, *d.s, shares)
+			l.divide(*d.s, shares)
 		}
 		ls.Queues = append(ls.Queues, l)
 		if d.s.Target%time.Millisecond != 0 || d.s.Interval%time.Millisecond != 0 {
@@ -98,7 +103,7 @@ func limiter(name string, number int, s plan.Shaper) Limiter {
 		Name: "unbloat_" + name, Number: number, Enabled: "on",
 		Bandwidth: []LimiterRate{{Value: strconv.FormatInt(value, 10), Scale: strings.TrimSuffix(scale, "it"), Sched: "none"}},
 		Mask:      "none", AQM: "droptail", Sched: "fifo",
-		Children: []LimiterQueue{{Name: "unbloat_" + name + "_q", Number: number, Enabled: "on", Mask: "none", AQM: "droptail"}},
+		Children: []LimiterQueue{{Name: "unbloat_" + name + "_q", Enabled: "on", Mask: "none", AQM: "droptail"}},
 	}
 	if s.AQM == plan.FIFO {
 		l.Qlimit = orNone(s.Limit)
@@ -106,7 +111,7 @@ func limiter(name string, number int, s plan.Shaper) Limiter {
 	}
 	l.Sched = "fq_codel"
 	l.Target, l.Interval = wholeMs(s.Target), wholeMs(s.Interval)
-	l.Quantum, l.Limit, l.Flows = orNone(int(s.Quantum)), orNone(s.Limit), orNone(s.Flows)
+	l.Quantum, l.Limit, l.Flows = strconv.Itoa(cmp.Or(int(s.Quantum), 1514)), strconv.Itoa(cmp.Or(s.Limit, 10240)), strconv.Itoa(cmp.Or(s.Flows, 1024))
 	if s.ECN {
 		l.ECN = "on"
 	}
@@ -174,8 +179,20 @@ func (l Limiter) Words() string {
 	return fmt.Sprintf("a FIFO of %d packets", DefaultSlots)
 }
 
-// RulesLimiter writes what pfSense makes of the limiters: /tmp/rules.limiter.
-func (ls Limiters) RulesLimiter() string {
+// RulesLimiter writes what pfSense makes of the limiters, /tmp/rules.limiter, where
+// the first free number of a queue is firstQueue.
+func (ls Limiters) RulesLimiter(firstQueue int) string {
+	n := firstQueue - 1
+	return ls.rulesLimiter(func(l Limiter) string { return strconv.Itoa(l.Number) }, func(LimiterQueue) string { n++; return strconv.Itoa(n) })
+}
+
+// RulesByName writes the same with names in place of the numbers, which pfSense
+// gives.
+func (ls Limiters) RulesByName() string {
+	return ls.rulesLimiter(func(l Limiter) string { return l.Name }, func(q LimiterQueue) string { return q.Name })
+}
+
+func (ls Limiters) rulesLimiter(limiter func(Limiter) string, queue func(LimiterQueue) string) string {
 	var b strings.Builder
 	for _, l := range ls.Queues {
 		if l.Enabled != "on" || len(l.Bandwidth) == 0 {
@@ -185,10 +202,11 @@ func (ls Limiters) RulesLimiter() string {
 		if l.Qlimit != "" {
 			slots = " queue " + l.Qlimit
 		}
-		fmt.Fprintf(&b, "pipe %d config  bw %s%s%s %s\n", l.Number, wholeNumber(l.Bandwidth[0].Value), l.Bandwidth[0].Scale, slots, l.AQM)
-		fmt.Fprintf(&b, "sched %d config pipe %d type %s%s\n", l.Number, l.Number, l.Sched, l.parameters())
+		n := limiter(l)
+		fmt.Fprintf(&b, "pipe %s config  bw %s%s%s %s\n", n, wholeNumber(l.Bandwidth[0].Value), l.Bandwidth[0].Scale, slots, l.AQM)
+		fmt.Fprintf(&b, "sched %s config pipe %s type %s%s\n", n, n, l.Sched, l.parameters())
 		for _, q := range l.Children {
-			fmt.Fprintf(&b, "queue %d config pipe %d %s\n", q.Number, l.Number, q.words())
+			fmt.Fprintf(&b, "queue %s config pipe %s %s\n", queue(q), n, q.words())
 		}
 		b.WriteString("\n")
 	}
@@ -233,7 +251,6 @@ type LimiterRule struct {
 	From, To  RuleEnd
 	Direction string // out: opened from the home; in: from outside
 	In, Out   string // names of the queues for packets that go with the connection, and back; "": none
-	Numbers   string // of the queues, as pf has them: "7001,7002"
 }
 
 // Rules returns the rules for the limiters of a plan, in the order in which pf
@@ -262,12 +279,8 @@ func (ls Limiters) rules() []LimiterRule {
 	if up == nil {
 		return nil
 	}
-	number := func(q *LimiterQueue) string { return strconv.Itoa(q.Number) }
 	if down == nil {
-		return []LimiterRule{{Direction: "out", In: up.Name, Numbers: number(up)}}
+		return []LimiterRule{{Direction: "out", In: up.Name}}
 	}
-	return []LimiterRule{
-		{Direction: "out", In: up.Name, Out: down.Name, Numbers: number(up) + "," + number(down)},
-		{Direction: "in", In: down.Name, Out: up.Name, Numbers: number(down) + "," + number(up)},
-	}
+	return []LimiterRule{{Direction: "out", In: up.Name, Out: down.Name}, {Direction: "in", In: down.Name, Out: up.Name}}
 }

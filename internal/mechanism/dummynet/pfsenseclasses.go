@@ -9,33 +9,15 @@ import (
 	"unbloat/internal/plan"
 )
 
-// limiterQueue returns the number of a class's queue below the limiter whose
-// number is limiter; first is that of the upload's.
-func limiterQueue(first, limiter int, c plan.Class) int {
-	return first + (limiter-first+1)*classQueueOf + slices.Index(plan.AllClasses(), c)
-}
-
-// LimiterNumbers are those that our limiters may have, and those of their queues.
-func LimiterNumbers(first int) (limiters, queues []int) {
-	limiters = []int{first, first + 1}
-	queues = slices.Clone(limiters)
-	for _, n := range limiters {
-		for _, c := range plan.AllClasses() {
-			queues = append(queues, limiterQueue(first, n, c))
-		}
-	}
-	return limiters, queues
-}
-
 // divide makes a limiter share by weight between a queue for each class, with
 // CoDel of its own.
-func (l *Limiter) divide(first int, s plan.Shaper, shares []plan.Share) {
+func (l *Limiter) divide(s plan.Shaper, shares []plan.Share) {
 	l.Sched = "wf2q+"
 	l.Target, l.Interval, l.Quantum, l.Limit, l.Flows, l.ECN = "", "", "", "", "", ""
 	l.Children = nil
 	for _, sh := range shares {
 		q := LimiterQueue{
-			Name: l.Name + "_" + string(sh.Class), Number: limiterQueue(first, l.Number, sh.Class), Enabled: "on", Mask: "none",
+			Name: l.Name + "_" + string(sh.Class), Enabled: "on", Mask: "none",
 			Weight: strconv.Itoa(weight(sh, s.Rate)), Qlimit: strconv.Itoa(classSlots), AQM: "codel", Target: wholeMs(s.Target), Interval: wholeMs(s.Interval),
 		}
 		if s.ECN {
@@ -121,10 +103,9 @@ func (ls Limiters) ruleFor(direction string, c plan.Class) LimiterRule {
 	if direction == "in" {
 		slices.Reverse(use)
 	}
-	r.In, r.Numbers = use[0].Name, strconv.Itoa(use[0].Number)
+	r.In = use[0].Name
 	if len(use) > 1 {
 		r.Out = use[1].Name
-		r.Numbers += "," + strconv.Itoa(use[1].Number)
 	}
 	return r
 }

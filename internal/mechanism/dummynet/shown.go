@@ -45,7 +45,7 @@ func (s Sched) Shown() string {
 			ecn = "NoECN"
 		}
 		out += fmt.Sprintf(" FQ_CODEL target %s interval %s quantum %d limit %d flows %d %s\n",
-			span(cmp.Or(s.Target, 5*time.Millisecond)), span(cmp.Or(s.Interval, 100*time.Millisecond)),
+			shownSpan(cmp.Or(s.Target, 5*time.Millisecond)), shownSpan(cmp.Or(s.Interval, 100*time.Millisecond)),
 			cmp.Or(s.Quantum, 1514), cmp.Or(s.Limit, 10240), cmp.Or(s.Flows, 1024), ecn)
 	}
 	return out
@@ -67,10 +67,30 @@ func (q Queue) Shown() string {
 // codelShown writes CoDel's parameters as dnctl(8) shows them.
 func (q Queue) codelShown() string {
 	text := strings.TrimSuffix(strings.TrimSuffix(q.CoDel, " noecn"), " ecn")
+	w := strings.Fields(text)
+	for i, word := range w {
+		if d, err := time.ParseDuration(word); err == nil {
+			w[i] = shownSpan(d)
+		}
+	}
+	text = strings.Join(w, " ")
 	if strings.HasSuffix(q.CoDel, " noecn") {
 		return text + " NoECN"
 	}
 	return text + " ECN"
+}
+
+// shownSpan writes a time as dnctl(8) shows it: six digits of it, and from a second
+// on with an f before the s.
+func shownSpan(d time.Duration) string {
+	us := float32(d.Microseconds())
+	switch {
+	case d < time.Millisecond:
+		return strconv.FormatInt(d.Microseconds(), 10) + "us"
+	case d < time.Second:
+		return fmt.Sprintf("%.6gms", us/1000)
+	}
+	return fmt.Sprintf("%.6gfs", us/1e6)
 }
 
 // Shown writes the rule's line of `ipfw list`.

@@ -1,0 +1,37 @@
+package fake_test
+
+import (
+	"testing"
+
+	"unbloat/internal/host/freebsd"
+	"unbloat/internal/platform/freebsd/fake"
+	"unbloat/internal/platform/verify"
+)
+
+// TestMatrix applies a third of the matrix of plans: rates, styles, classes and names of
+// interfaces. dnctl and ipfw take each command, all is read back equal, and nothing
+// of it stays.
+func TestMatrix(t *testing.T) {
+	all, err := verify.Matrix("freebsd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for i, c := range all {
+		if (i+i/3)%3 != 0 { // every rate, style and kind of classes, with the names of interfaces by turns
+			continue
+		}
+		tried++
+		r := fake.New()
+		r.Interfaces = append(r.Interfaces, c.Plan.WAN)
+		start := r.Dnctl.State()
+		diffs, left, err := verify.Apply(t.Context(), &freebsd.Backend{Runner: r}, r, c, func() {})
+		if err != nil || len(diffs)+len(left) > 0 {
+			t.Fatalf("%s: %v; not as wanted: %q; left behind: %q", c.Name, err, diffs, left)
+		}
+		if end := r.Dnctl.State(); end != start {
+			t.Fatalf("%s: afterwards it is not as before:\n%s\nbefore:\n%s", c.Name, end, start)
+		}
+	}
+	t.Logf("%d of %d plans", tried, len(all))
+}

@@ -1,0 +1,424 @@
+package fake
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/host/fake"
+	"unbloat/internal/platform/fake/dnctl"
+	freebsd "unbloat/internal/platform/freebsd/fake"
+)
+
+// Files of pfSense.
+const (
+	configFile  = "/cf/conf/config.xml"
+	limiterFile = "/tmp/rules.limiter"
+	rulesFile   = "/tmp/rules.debug"
+)
+
+// A Router is a pfSense whose one configuration is config.xml. Its PHP shell runs
+// what it has read at `exec`, prints what is wrong, and exits 0 all the same; saving
+// notes who changed it; and a limiter that is gone from config.xml stays in the
+// kernel.
+type Router struct {
+	*fake.Machine
+	Dnctl *dnctl.Machine
+	// Old makes it pfSense 2.8 or older, which has parse_config() and writes pf's
+	// rules in older words.
+	Old bool
+	// Now is the time that schedules see.
+	Now time.Time
+	// Log is what pfSense logged since it started.
+	Log []string
+
+	config  *array // what PHP believes config.xml to be
+	phrases []phrase
+}
+
+const guests = `<?xml version="1.0"?>
+<pfsense>
+	<version>23.3</version>
+	<interfaces>
+		<wan><if>igb0</if><descr><![CDATA[WAN]]></descr><ipaddr>dhcp</ipaddr></wan>
+		<lan><if>igb1</if><ipaddr>192.168.1.1</ipaddr></lan>
+		<opt1><if>pppoe0</if></opt1>
+	</interfaces>
+	<filter>
+		<rule>
+			<type>pass</type><interface>lan</interface><ipprotocol>inet</ipprotocol>
+			<descr><![CDATA[guests &amp; &lt;others&gt;]]></descr>
+			<source><network>lan</network></source><destination><any/></destination>
+			<dnpipe>guests_q</dnpipe>
+		</rule>
+		<separator><wan/></separator>
+	</filter>
+	<dnshaper>
+		<queue>
+			<name>guests</name><number>1</number><enabled>on</enabled>
+			<bandwidth><item><bw>2.6</bw><bwscale>Mb</bwscale><bwsched>none</bwsched></item></bandwidth>
+			<mask>none</mask><aqm>droptail</aqm><sched>fifo</sched>
+			<queue><name>guests_q</name><number>1</number><enabled>on</enabled><mask>none</mask><aqm>droptail</aqm></queue>
+		</queue>
+	</dnshaper>
+	<revision><time>1700000000</time><description><![CDATA[admin@192.168.1.2: guests]]></description></revision>
+</pfsense>`
+
+// New returns a router with a limiter of somebody else's, loaded.
+func New() *Router {
+	r := &Router{Dnctl: &dnctl.Machine{}, Machine: fake.NewMachine(map[string]string{configFile: guests}), Now: time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC), phrases: phrases()}
+	changes := func(args []string) bool { return !slices.Contains(args, "show") && !slices.Contains(args, "list") }
+	r.Tools["dnctl"] = fake.Tool{Run: freebsd.Program(r.Dnctl, "dnctl", r.Files), Changes: changes}
+	r.Tools["pfSsh.php"] = fake.Tool{Run: r.shell, Changes: func([]string) bool { return true }}
+	r.Shows = r.Dnctl.State
+	r.Load()
+	return r
+}
+
+// Load is what happens at boot: PHP reads config.xml and makes its rules of it.
+func (r *Router) Load() {
+	v, err := readXML(r.Files[configFile], "pfsense")
+	if err != nil {
+		panic("read the stand-in's config.xml: " + err.Error())
+	}
+	r.config = v.(*array)
+	r.configure()
+}
+
+// A php is one run of the PHP shell.
+type php struct {
+	*Router
+	ours     *array
+	theirs   [2]string // what begins with these isn't
+	required map[string]bool
+	given    []string
+	ends     bool // an error that nobody caught
+}
+
+func (r *Router) shell(_ []string, in []byte) (string, error) {
+	run := &php{Router: r, required: map[string]bool{}}
+	var out, buffer []string
+	for line := range strings.Lines(string(in)) {
+		line = strings.TrimSuffix(line, "\n")
+		switch strings.Fields(line + " .")[0] {
+		case "exit":
+			return strings.Join(out, "\n"), nil
+		case "exec":
+			out = append(out, run.eval(buffer)...)
+			buffer = nil
+		default:
+			buffer = append(buffer, line)
+		}
+	}
+	return strings.Join(out, "\n"), nil // what was not executed is lost
+}
+
+// A phrase is a statement of PHP that the stand-in knows.
+type phrase struct {
+	re *regexp.Regexp
+	do func(r *php, m []string) string
+}
+
+// phrases are all of them; anything else is refused as what PHP can't parse.
+func phrases() []phrase {
+	undefined := func(name string) string {
+		return "PHP Fatal error:  Uncaught Error: Call to undefined function " + name + "() in /usr/local/sbin/pfSsh.php: eval()'d code"
+	}
+	needs := func(file, name string, do func(r *php, m []string) string) func(r *php, m []string) string {
+		return func(r *php, m []string) string {
+			if !r.required[file] {
+				r.ends = true
+				return undefined(name)
+			}
+			return do(r, m)
+		}
+	}
+	read := func(r *php, _ []string) string {
+		v, err := readXML(r.Files[configFile], "pfsense")
+		if err != nil {
+			r.ends = true
+			return err.Error()
+		}
+		r.config = v.(*array)
+		return ""
+	}
+	return []phrase{
+		{regexp.MustCompile(`^global \$config;$`), func(*php, []string) string { return "" }},
+		{regexp.MustCompile(`^require_once\("(filter|shaper)\.inc"\);$`), func(r *php, m []string) string { r.required[m[1]] = true; return "" }},
+		{regexp.MustCompile(`^@unlink\("/tmp/config\.cache"\);$`), func(*php, []string) string { return "" }},
+		{regexp.MustCompile(`^parse_config\(true\);$`), func(r *php, m []string) string {
+			if !r.Old {
+				r.ends = true
+				return undefined("parse_config")
+			}
+			return read(r, m)
+		}},
+		{regexp.MustCompile(`^if \(function_exists\("config_read_file"\)\) \{ config_read_file\(false, false\); \} else \{ parse_config\(true\); \}$`), read},
+		{regexp.MustCompile(`^\$ours = json_decode\('((?:[^'\\]|\\.)*)', true\);$`), func(r *php, m []string) string {
+			r.ours = newArray()
+			var v any
+			if json.Unmarshal([]byte(strings.NewReplacer(`\\`, `\`, `\'`, `'`).Replace(m[1])), &v) == nil {
+				r.ours, _ = fromJSON(v).(*array)
+			}
+			return ""
+		}},
+		{regexp.MustCompile(`^\$theirs = function\(\$x\) \{ return strncmp\(\$x\["name"\] \?\? "", "([^"]*)", \d+\) != 0 && strncmp\(\$x\["descr"\] \?\? "", "([^"]*)", \d+\) != 0; \};$`),
+			func(r *php, m []string) string { r.theirs = [2]string{m[1], m[2]}; return "" }},
+		{regexp.MustCompile(`^foreach \(array\("dnshaper" => "queue", "filter" => "rule"\) as \$section => \$list\) \{ if \(!is_array\(\$config\[\$section\] \?\? ""\)\) \{ \$config\[\$section\] = array\(\); \} ` +
+			`\$old = \$config\[\$section\]\[\$list\] \?\? array\(\); \$old = array_values\(array_filter\(is_array\(\$old\) \? \$old : array\(\), \$theirs\)\); ` +
+			`\$config\[\$section\]\[\$list\] = \$list == "queue" \? array_merge\(\$old, \$ours\[\$list\]\) : array_merge\(\$ours\[\$list\], \$old\); \}$`),
+			func(r *php, _ []string) string { r.merge(); return "" }},
+		{regexp.MustCompile(`^write_config\("([^"]*)"\);$`), func(r *php, m []string) string { return r.write(m[1]) }},
+		{regexp.MustCompile(`^filter_configure_sync\(\);$`), needs("filter", "filter_configure_sync", func(r *php, _ []string) string { r.configure(); return "" })},
+		{regexp.MustCompile(`^\$given = array\(\); foreach \(get_unique_dnqueue_list\(\) as \$number\) \{ \$given\[\] = ltrim\(\$number, "\?"\); \}$`),
+			needs("shaper", "get_unique_dnqueue_list", func(r *php, _ []string) string {
+				for _, n := range r.numbers(r.read()) {
+					r.given = append(r.given, strings.TrimLeft(n, "?"))
+				}
+				return ""
+			})},
+		{regexp.MustCompile(`^foreach \(explode\("\\n", strval\(shell_exec\("/sbin/dnctl queue show 2>/dev/null"\)\)\) as \$l\) \{ if \(preg_match\('/\^q0\*\(\\d\+\) \.\* sched \((\d+)\|(\d+)\) /', \$l, \$m\) && !in_array\(\$m\[1\], \$given\)\) \{ mwexec\("/sbin/dnctl queue delete " \. \$m\[1\]\); \} \}$`),
+			func(r *php, m []string) string { r.sweep(m[1:]); return "" }},
+	}
+}
+
+// eval parses the whole text before it runs any of it.
+func (r *php) eval(lines []string) (out []string) {
+	all := r.phrases
+	find := func(line string) int {
+		return slices.IndexFunc(all, func(p phrase) bool { return p.re.MatchString(line) })
+	}
+	for i, line := range lines {
+		if find(line) < 0 {
+			return []string{fmt.Sprintf("PHP Parse error:  syntax error, unexpected %q in /usr/local/sbin/pfSsh.php : eval()'d code on line %d", line, i+4)}
+		}
+	}
+	for _, line := range lines {
+		p := all[find(line)]
+		if said := p.do(r, p.re.FindStringSubmatch(line)); said != "" {
+			out = append(out, said)
+		}
+		if r.ends {
+			break
+		}
+	}
+	return out
+}
+
+// fromJSON makes PHP's values; the order of an object's keys is that of the
+// alphabet, in which they were written.
+func fromJSON(v any) value {
+	switch x := v.(type) {
+	case map[string]any:
+		a := newArray()
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			a.set(k, fromJSON(x[k]))
+		}
+		return a
+	case []any:
+		a := newArray()
+		for i, e := range x {
+			a.set(strconv.Itoa(i), fromJSON(e))
+		}
+		return a
+	case string:
+		return x
+	}
+	panic(unknown{"numbers and truths in JSON"})
+}
+
+// merge puts ours behind the limiters of theirs, and before their rules.
+func (r *php) merge() {
+	for _, s := range [][2]string{{"dnshaper", "queue"}, {"filter", "rule"}} {
+		section, ok := r.config.of[s[0]].(*array)
+		if !ok {
+			section = newArray()
+			r.config.set(s[0], section)
+		}
+		var old, ours []value
+		if list, ok := section.of[s[1]].(*array); ok {
+			for _, v := range list.list() {
+				if !strings.HasPrefix(text(get(v, "name")), r.theirs[0]) && !strings.HasPrefix(text(get(v, "descr")), r.theirs[1]) {
+					old = append(old, v)
+				}
+			}
+		}
+		if list, ok := get(r.ours, s[1]).(*array); ok {
+			ours = list.list()
+		}
+		merged := append(old, ours...)
+		if s[1] == "rule" {
+			merged = append(ours, old...)
+		}
+		list := newArray()
+		for i, v := range merged {
+			list.set(strconv.Itoa(i), v)
+		}
+		section.set(s[1], list)
+	}
+}
+
+// write saves config.xml with who changed it, and reads it again.
+func (r *php) write(why string) string {
+	revision := newArray()
+	revision.set("time", "1700000060")
+	revision.set("description", "(system): "+why)
+	r.config.set("revision", revision)
+	r.Files[configFile] = writeXML(r.config, "pfsense")
+	v, err := readXML(r.Files[configFile], "pfsense")
+	if err != nil {
+		r.ends = true
+		return err.Error()
+	}
+	r.config = v.(*array)
+	return ""
+}
+
+// sweep deletes the queues of some pipes that pfSense doesn't have.
+func (r *php) sweep(pipes []string) {
+	shown := r.Dnctl.Run([]string{"dnctl", "queue", "show"}, nil)
+	re := regexp.MustCompile(`(?m)^q0*(\d+) .* sched (` + strings.Join(pipes, "|") + `) `)
+	for _, m := range re.FindAllStringSubmatch(shown.Stdout, -1) {
+		if !slices.Contains(r.given, m[1]) {
+			r.Dnctl.Run([]string{"dnctl", "queue", "delete", m[1]}, nil)
+		}
+	}
+}
+
+// read makes pfSense's limiters of what PHP believes.
+func (r *Router) read() *shaper {
+	s := &shaper{now: r.Now, config: r.config}
+	s.read()
+	return s
+}
+
+// numbers are those of all limiters and queues that are on, by name: "2" of a
+// limiter, "?5" of a queue.
+func (r *Router) numbers(s *shaper) map[string]string {
+	out := map[string]string{}
+	for _, p := range s.pipes {
+		if !p.Enabled {
+			continue
+		}
+		if p.Number != nil {
+			out[p.Name] = *p.Number
+		}
+		for _, c := range p.children {
+			if c.Enabled {
+				out[c.Name] = "?" + strconv.Itoa(c.Number)
+			}
+		}
+	}
+	return out
+}
+
+// configure makes rules.limiter and rules.debug of what PHP believes, and loads
+// them. With no limiter on it leaves rules.limiter as it was.
+func (r *Router) configure() {
+	s := r.read()
+	if rules, slots := s.build(); rules != "" {
+		r.Dnctl.SlotLimit, _ = strconv.Atoi(slots)
+		r.Files[limiterFile] = rules
+		r.Dnctl.Run([]string{"dnctl", limiterFile}, func(path string) (string, bool) { t, ok := r.Files[path]; return t, ok })
+	}
+	r.Log = append(r.Log, s.log...)
+	numbers := r.numbers(s)
+	var b strings.Builder
+	if list, ok := get(r.config, "filter", "rule").(*array); ok {
+		for _, v := range list.list() {
+			rule := v.(*array)
+			if _, off := rule.of["disabled"]; off {
+				continue
+			}
+			b.WriteString(r.rule(rule, numbers))
+		}
+	}
+	r.Files[rulesFile] = b.String()
+}
+
+// rule writes a rule for each address family, as filter.inc does.
+func (r *Router) rule(rule *array, numbers map[string]string) string {
+	field := func(name string) string { return text(rule.of[name]) }
+	families := []string{field("ipprotocol")}
+	if families[0] == "inet46" {
+		families = []string{"inet", "inet6"}
+	}
+	direction := field("direction")
+	if direction == "" {
+		direction = "in"
+	}
+	device := "$" + strings.ToUpper(field("interface"))
+	if _, floating := rule.of["floating"]; floating {
+		device = ""
+		for _, i := range strings.Split(field("interface"), ",") {
+			device += " " + text(get(r.config, "interfaces", i, "if")) + " "
+		}
+		device = "{ " + device + " }"
+	}
+	queues := ""
+	if in, ok := numbers[field("dnpipe")]; ok {
+		open := " dnpipe ( "
+		if strings.HasPrefix(in, "?") {
+			open, in = " dnqueue( ", in[1:]
+		}
+		queues = open + in
+		if back := field("pdnpipe"); back != "" {
+			n := numbers[back]
+			if strings.HasPrefix(open, " dnqueue") && n != "" {
+				n = n[1:] // whatever stands first
+			}
+			queues += "," + n
+		}
+		queues += ") "
+	}
+	out, flags := "", ""
+	if field("protocol") == "tcp" {
+		if field("tcpflags1")+field("tcpflags2")+field("tcpflags_any") != "" {
+			panic(unknown{"TCP flags of a rule"})
+		}
+		flags = "flags S/SA "
+	}
+	for _, f := range families {
+		proto := ""
+		if of := field("protocol"); of == "icmp" && f == "inet6" {
+			proto = " proto ipv6-icmp "
+		} else if of != "" {
+			proto = " proto " + of + " "
+		}
+		id, label := "ridentifier ", `label "id=`+field("tracker")+`" label "tags=user_rule" label "descr=`+field("descr")+`"`
+		if r.Old {
+			id, label = "tracker ", `label "USER_RULE: `+field("descr")+`"`
+		}
+		out += fmt.Sprintf("%s  %s  on %s %s%s from %s to %s %s%s %s%s%s\n", field("type"), direction, device, f, proto,
+			end(rule.of["source"]), end(rule.of["destination"]), id, field("tracker"), flags, queues, label)
+	}
+	return out
+}
+
+// end writes a source or destination as filter.inc does.
+func end(v value) string {
+	s := "any"
+	if a := text(get(v, "address")); a != "" {
+		s = a
+	}
+	if n := text(get(v, "network")); n != "" {
+		s = "$" + strings.ToUpper(n) + "__NETWORK"
+	}
+	if port := text(get(v, "port")); port != "" {
+		s += " port " + port
+		if low, high, ok := strings.Cut(port, "-"); ok {
+			from, errFrom := strconv.Atoi(low)
+			to, errTo := strconv.Atoi(high)
+			if errFrom != nil || errTo != nil {
+				panic(unknown{"the ports " + quoted(port)})
+			}
+			s = strings.TrimSuffix(s, port) + fmt.Sprintf("%d >< %d", from-1, to+1)
+		}
+	}
+	return s
+}

@@ -1,0 +1,72 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+
+	"unbloat/internal/host"
+	"unbloat/internal/plan"
+)
+
+// A Backend is what Apply needs of apply.Backend.
+type Backend interface {
+	Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error)
+	Desire(ctx context.Context, p plan.Plan, now, origin host.State) (host.State, error)
+	Undesire(ctx context.Context, now, origin host.State) (host.State, error)
+	Compare(actual, wanted host.State) ([]host.Step, []string, error)
+}
+
+// Apply brings a plan onto a router and takes it away again. It returns what was
+// not as wanted when it was read back (diffs), and what was left behind at the end:
+// neither, if the plan was accepted, stored and read back equal. Between the two it
+// calls applied. An error is a router that could not be read or a plan that was
+// refused.
+func Apply(ctx context.Context, b Backend, r host.Runner, c Case, applied func()) (diffs, left []string, err error) {
+	fail := func(doing string, err error) ([]string, []string, error) {
+		return nil, nil, fmt.Errorf("%s: %s: %w", c.Name, doing, err)
+	}
+	before, err := b.Observe(ctx, c.Plan, nil)
+	if err != nil {
+		return fail("read the router", err)
+	}
+	want, err := b.Desire(ctx, c.Plan, before, nil)
+	if err != nil {
+		return fail("make the state that the plan asks for", err)
+	}
+	if diffs, err = reach(ctx, b, r, c, want); err != nil || len(diffs) > 0 {
+		return diffs, nil, err
+	}
+	applied()
+	now, err := b.Observe(ctx, c.Plan, nil)
+	if err != nil {
+		return fail("read the router", err)
+	}
+	origin, err := b.Undesire(ctx, now, before)
+	if err != nil {
+		return fail("make the state without it", err)
+	}
+	left, err = reach(ctx, b, r, c, origin)
+	return nil, left, err
+}
+
+// reach runs the steps to a state, and returns what is not as it says then.
+func reach(ctx context.Context, b Backend, r host.Runner, c Case, want host.State) ([]string, error) {
+	now, err := b.Observe(ctx, c.Plan, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: read the router: %w", c.Name, err)
+	}
+	steps, _, err := b.Compare(now, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s: find the way: %w", c.Name, err)
+	}
+	for _, s := range steps {
+		if _, errOut, err := r.Run(ctx, s.Argv, []byte(s.Stdin)); err != nil {
+			return []string{fmt.Sprintf("%s: %v: %s", s, err, errOut)}, nil
+		}
+	}
+	if now, err = b.Observe(ctx, c.Plan, nil); err != nil {
+		return nil, fmt.Errorf("%s: read the router: %w", c.Name, err)
+	}
+	_, diffs, err := b.Compare(now, want)
+	return diffs, err
+}
