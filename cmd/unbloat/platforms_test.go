@@ -277,7 +277,7 @@ func TestPlatformsDrift(t *testing.T) {
 
 // TestNoSuchInterface: status of an interface that is not there is no answer.
 func TestNoSuchInterface(t *testing.T) {
-	f := fake.NewFreeBSD()
+	f := freebsdfake.New()
 	f.Tools["ifconfig"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 		if args[0] != "igb0" {
 			return "", errors.New("ifconfig: interface " + args[0] + " does not exist")
