@@ -1,0 +1,165 @@
+// Package verify makes the plans that every platform is tried with: rates from
+// slow ADSL to as much as the platform holds, our own style and the articles',
+// without and with classes, on interfaces of several names. The tests of the
+// stand-ins render them all; this package's own tests give what is rendered to
+// the real programs, where a person has them (`make verify-platforms`).
+package verify
+
+import (
+	"fmt"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// A Case is one plan of the matrix.
+type Case struct {
+	Name string // "29.1mbit-4.85mbit/own/rules/wan", for messages and -run
+	Plan plan.Plan
+}
+
+// A pair is a line's rates; 0: that direction is not shaped.
+type pair struct{ down, up unit.Rate }
+
+// pairs are rates to the bit and in whole units, equal and lopsided, both
+// directions and one.
+func pairs() []pair {
+	const k, m, g = unit.KbitPerSecond, unit.MbitPerSecond, unit.GbitPerSecond
+	return []pair{
+		{64 * k, 64 * k}, {128 * k, 64 * k}, {512 * k, 128 * k}, {768 * k, 256 * k}, {1 * m, 1100 * k},
+		{1500 * k, 384 * k}, {2 * m, 512 * k}, {3333333, 777777}, {6 * m, 640 * k}, {8 * m, 1 * m},
+		{15 * m, 1 * m}, {16 * m, 2400 * k}, {25 * m, 5 * m}, {29100 * k, 4850 * k}, {50 * m, 10 * m},
+		{100 * m, 40 * m}, {120 * m, 12 * m}, {250 * m, 25 * m}, {499999999, 99999999}, {500 * m, 500 * m},
+		{940 * m, 35 * m}, {1 * g, 1 * g}, {2500 * m, 1 * g}, {4 * g, 4 * g}, {0, 5 * m}, {40 * m, 0},
+	}
+}
+
+// rules name traffic in each way that a language may have to say: ports of
+// either end, ranges and lists of them, addresses of both IPs, marks, one
+// direction alone.
+func rules() []plan.Rule {
+	port := func(from, to uint16) plan.PortRange { return plan.PortRange{From: from, To: to} }
+	return []plan.Rule{
+		{Name: "calls", Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{port(3478, 3481), port(19302, 19309)}},
+		{Name: "SIP", Class: plan.Voice, Port: []plan.PortRange{port(5060, 5061)}},
+		{Name: "marked", Class: plan.Voice, DSCP: []string{"ef", "cs5"}},
+		{Name: "terminals", Class: plan.Interactive, Protocol: "tcp", FarPort: []plan.PortRange{port(22, 22), port(3389, 3389)}},
+		{Name: "web server", Class: plan.Interactive, Protocol: "tcp", HomePort: []plan.PortRange{port(443, 443)}, Direction: plan.DirectionUp},
+		{Name: "backup", Class: plan.Bulk, Far: []string{"198.51.100.0/24", "192.0.2.9", "2001:db8:7::/48"}},
+		{Name: "swarm", Class: plan.Bulk, Port: []plan.PortRange{port(6881, 6889)}},
+	}
+}
+
+// shares give each class something that is not its usual part.
+func shares() []plan.ShareWish {
+	return []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.3}}, {Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.8}}}
+}
+
+// A choice is one value of a dimension.
+type choice struct {
+	name string
+	set  func(*plan.Wishes)
+}
+
+// styles are whose habits the plan follows, and a queue without AQM where the
+// platform has one.
+func styles(platform string) []choice {
+	out := []choice{
+		{"own", func(*plan.Wishes) {}},
+		{"seed", func(w *plan.Wishes) { w.Style = plan.StyleSeed }},
+	}
+	switch platform {
+	case plan.Linux, plan.OPNsense, plan.FreeBSD, plan.PfSense, plan.OpenBSD:
+		out = append(out, choice{"fifo", func(w *plan.Wishes) { w.AQM = plan.FIFO }})
+	case plan.OpenWrt:
+		out = append(out, choice{"fq_codel", func(w *plan.Wishes) { w.AQM = plan.FQCoDel }})
+	case plan.ClearOS:
+		out = append(out, choice{"sfq", func(w *plan.Wishes) { w.AQM = plan.SFQ }})
+	}
+	return out
+}
+
+func classes() []choice {
+	return []choice{
+		{"none", func(w *plan.Wishes) { w.Classes.Use = plan.ClassesOff }},
+		{"behaviour", func(*plan.Wishes) {}}, // where the platform can; what it does unasked elsewhere
+		{"rules", func(w *plan.Wishes) { w.Classes.Rules = rules() }},
+		{"shares", func(w *plan.Wishes) { w.Classes.Rules, w.Classes.Shares = rules()[:2], shares() }},
+	}
+}
+
+// interfaces are names that a WAN has on the platform.
+func interfaces(platform string) []string {
+	switch platform {
+	case plan.Linux:
+		return []string{"eth0", "eth0.100", "ppp0", "enp0s31f6np1.10"}
+	case plan.OpenWrt:
+		return []string{"wan", "eth0.2", "pppoe-wan"}
+	case plan.ClearOS:
+		return []string{"eth0", "ppp0", "eth0.7"}
+	case plan.OPNsense:
+		return []string{"wan", "opt1", "opt2"}
+	case plan.FreeBSD, plan.PfSense:
+		return []string{"igb0", "em0.100", "pppoe0"}
+	default:
+		return []string{"em0", "vlan7", "pppoe0"}
+	}
+}
+
+// Matrix returns the plans of one platform, which are always the same. An error
+// is a plan that cannot be made, although it should be.
+func Matrix(platform string) ([]Case, error) {
+	var out []Case
+	for _, r := range pairs() {
+		for _, style := range styles(platform) {
+			for _, class := range classes() {
+				for _, wan := range interfaces(platform) {
+					name := strings.Join([]string{rateName(r.down) + "-" + rateName(r.up), style.name, class.name, wan}, "/")
+					w := plan.Wishes{Down: plan.RateWish{Rate: r.down}, Up: plan.RateWish{Rate: r.up}}
+					style.set(&w)
+					class.set(&w)
+					switch {
+					case r.down == 0:
+						w.Only = plan.DirectionUp
+					case r.up == 0:
+						w.Only = plan.DirectionDown
+					}
+					if unmakeable(platform, wan, w) {
+						continue
+					}
+					f, err := plan.AssumedFacts(platform, wan, "")
+					if err != nil {
+						return nil, err
+					}
+					p, err := plan.Make(plan.Line{}, f, w)
+					if err != nil {
+						return nil, fmt.Errorf("make %s for %s: %w", name, platform, err)
+					}
+					out = append(out, Case{name, p})
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// unmakeable says which wishes a platform refuses: pfSense shapes no download
+// alone; ClearOS's own engine shapes both directions, and only on interfaces
+// whose names are letters and digits.
+func unmakeable(platform, wan string, w plan.Wishes) bool {
+	switch platform {
+	case plan.PfSense:
+		return w.Only == plan.DirectionDown
+	case plan.ClearOS:
+		return (w.Only != "" || strings.Contains(wan, ".")) && (w.AQM == plan.SFQ || w.Style == plan.StyleSeed)
+	}
+	return false
+}
+
+func rateName(r unit.Rate) string {
+	if r == 0 {
+		return "none"
+	}
+	return strings.NewReplacer(" ", "", "/s", "").Replace(r.String())
+}
