@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,7 +194,7 @@ func TestOPNsenseStandIn(t *testing.T) {
 		realStatus, realAnswer := a.HTTP, a.Body
 		after, realAfter := o.Items(), a.Items.items()
 		was := before
-		before = realAfter
+		before = slices.Clone(realAfter)
 		if strings.Contains(uri, "/add") { // the uuid is made up
 			for _, list := range [][]fake.Item{after, realAfter} {
 				for i := range list {
