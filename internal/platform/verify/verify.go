@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
@@ -62,20 +63,15 @@ type choice struct {
 	set  func(*plan.Wishes)
 }
 
-// styles are whose habits the plan follows, and a queue without AQM where the
-// platform has one.
-func styles(platform string) []choice {
+// styles are whose habits the plan follows, and the queues that the platform has
+// beside its best.
+func styles(l *plan.Language) []choice {
 	out := []choice{
 		{"own", func(*plan.Wishes) {}},
 		{"seed", func(w *plan.Wishes) { w.Style = plan.StyleSeed }},
 	}
-	switch platform {
-	case plan.Linux, plan.OPNsense, plan.FreeBSD, plan.PfSense, plan.OpenBSD:
-		out = append(out, choice{"fifo", func(w *plan.Wishes) { w.AQM = plan.FIFO }})
-	case plan.OpenWrt:
-		out = append(out, choice{"fq_codel", func(w *plan.Wishes) { w.AQM = plan.FQCoDel }})
-	case plan.ClearOS:
-		out = append(out, choice{"sfq", func(w *plan.Wishes) { w.AQM = plan.SFQ }})
+	for _, q := range l.AQMs[1:] {
+		out = append(out, choice{string(q), func(w *plan.Wishes) { w.AQM = q }})
 	}
 	return out
 }
@@ -90,31 +86,29 @@ func classes() []choice {
 }
 
 // interfaces are names that a WAN has on the platform.
-func interfaces(platform string) []string {
-	switch platform {
-	case plan.Linux:
-		return []string{"eth0", "eth0.100", "ppp0", "enp0s31f6np1.10"}
-	case plan.OpenWrt:
-		return []string{"wan", "eth0.2", "pppoe-wan"}
-	case plan.ClearOS:
-		return []string{"eth0", "ppp0", "eth0.7"}
-	case plan.OPNsense:
+func interfaces(l *plan.Language) []string {
+	switch {
+	case l.OwnNames:
 		return []string{"wan", "opt1", "opt2"}
-	case plan.FreeBSD, plan.PfSense:
-		return []string{"igb0", "em0.100", "pppoe0"}
+	case l.HTB:
+		return []string{l.WAN, "eth0.100", "pppoe-wan", "enp0s31f6np1.10"}
 	default:
-		return []string{"em0", "vlan7", "pppoe0"}
+		return []string{l.WAN, "vlan0.100", "pppoe0"}
 	}
 }
 
 // Matrix returns the plans of one platform, which are always the same. An error
 // is a plan that cannot be made, although it should be.
 func Matrix(platform string) ([]Case, error) {
+	l, err := all.Language(platform)
+	if err != nil {
+		return nil, err
+	}
 	var out []Case
 	for _, r := range pairs() {
-		for _, style := range styles(platform) {
+		for _, style := range styles(l) {
 			for _, class := range classes() {
-				for _, wan := range interfaces(platform) {
+				for _, wan := range interfaces(l) {
 					name := strings.Join([]string{rateName(r.down) + "-" + rateName(r.up), style.name, class.name, wan}, "/")
 					w := plan.Wishes{Down: plan.RateWish{Rate: r.down}, Up: plan.RateWish{Rate: r.up}}
 					style.set(&w)
@@ -125,14 +119,10 @@ func Matrix(platform string) ([]Case, error) {
 					case r.up == 0:
 						w.Only = plan.DirectionDown
 					}
-					if unmakeable(platform, wan, w) {
+					if unmakeable(l, wan, w) {
 						continue
 					}
-					f, err := plan.AssumedFacts(platform, wan, "")
-					if err != nil {
-						return nil, err
-					}
-					p, err := plan.Make(plan.Line{}, f, w)
+					p, err := plan.Make(plan.Line{}, l.Assume(wan, ""), w)
 					if err != nil {
 						return nil, fmt.Errorf("make %s for %s: %w", name, platform, err)
 					}
@@ -144,17 +134,15 @@ func Matrix(platform string) ([]Case, error) {
 	return out, nil
 }
 
-// unmakeable says which wishes a platform refuses: pfSense shapes no download
-// alone; ClearOS's own engine shapes both directions, and only on interfaces
-// whose names are letters and digits.
-func unmakeable(platform, wan string, w plan.Wishes) bool {
-	switch platform {
-	case plan.PfSense:
-		return w.Only == plan.DirectionDown
-	case plan.ClearOS:
-		return (w.Only != "" || strings.Contains(wan, ".")) && (w.AQM == plan.SFQ || w.Style == plan.StyleSeed)
+// unmakeable says which wishes a platform refuses: some shape no download alone,
+// and a platform's own engine shapes both directions, and only on interfaces
+// whose names it takes.
+func unmakeable(l *plan.Language, wan string, w plan.Wishes) bool {
+	if l.NotAlone != "" && w.Only == plan.DirectionDown {
+		return true
 	}
-	return false
+	engine := l.Engine != nil && (w.AQM == plan.SFQ || w.Style == plan.StyleSeed && l.Article.AQM == plan.SFQ)
+	return engine && (w.Only != "" || strings.ContainsAny(wan, ".-"))
 }
 
 func rateName(r unit.Rate) string {

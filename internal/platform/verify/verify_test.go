@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 )
 
 // TestMatrix: every platform has a matrix with each rate pair, style and kind
@@ -15,7 +15,7 @@ func TestMatrix(t *testing.T) {
 	if n := len(pairs()); n < 20 {
 		t.Errorf("%d rate pairs", n)
 	}
-	for _, platform := range plan.Platforms() {
+	for _, platform := range all.Names() {
 		m, err := Matrix(platform)
 		if err != nil {
 			t.Error(err)
@@ -31,11 +31,11 @@ func TestMatrix(t *testing.T) {
 			for _, v := range strings.Split(c.Name, "/") {
 				values[v] = true
 			}
-			if err := c.Plan.Validate(); err != nil {
+			if err := c.Plan.Validate(all.Must(platform)); err != nil {
 				t.Errorf("%s: %s: %v", platform, c.Name, err)
 			}
 		}
-		for _, list := range [][]choice{styles(platform), classes()} {
+		for _, list := range [][]choice{styles(all.Must(platform)), classes()} {
 			for _, x := range list {
 				if !values[x.name] {
 					t.Errorf("%s: no plan is %q", platform, x.name)
