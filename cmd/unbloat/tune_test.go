@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/host/fake"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	"unbloat/internal/remote"
 	"unbloat/internal/tune"
 	"unbloat/internal/tune/tunetest"
@@ -28,7 +29,7 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
 // An opnsenseRouter is the fake, reached by the real client through TLS.
 type opnsenseRouter struct {
-	*fake.OPNsense
+	*opnsensefake.Router
 	*remote.REST
 }
 
@@ -38,7 +39,7 @@ func (r opnsenseRouter) Run(ctx context.Context, argv []string, stdin []byte) ([
 
 func newOPNsense(t *testing.T) opnsenseRouter {
 	t.Helper()
-	o := fake.NewOPNsense()
+	o := opnsensefake.NewWithGuests()
 	server := httptest.NewTLSServer(o)
 	t.Cleanup(server.Close)
 	api, err := remote.NewREST(server.URL, "key", "secret", fmt.Sprintf("%X", sha256.Sum256(server.Certificate().Raw)))

@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/host/openwrt"
 	"unbloat/internal/host/opnsense"
 	mech "unbloat/internal/mechanism/clearos"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
 )
 
 // run runs commands, a line each, and expects each to succeed.
@@ -34,7 +35,7 @@ func run(t *testing.T, r host.Runner, lines string) {
 }
 
 // rest is the part of an OPNsense's Runner that status needs.
-type rest struct{ o *fake.OPNsense }
+type rest struct{ o *opnsensefake.Router }
 
 func (r rest) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	q := httptest.NewRequest(argv[0], argv[1], strings.NewReader(string(stdin)))
@@ -125,7 +126,7 @@ func TestStatusByHand(t *testing.T) {
 			"it holds to 9.00 bit/s, by a FIFO of 50 packets (not unbloat's): nothing, since no rule sends packets there; beware: dnctl(8) reads a fraction such as 9.5Mbit/s as 9 bit/s",
 		}},
 		{"opnsense, seed 000", func(t *testing.T) explainer {
-			r := rest{fake.NewOPNsense()}
+			r := rest{opnsensefake.NewWithGuests()}
 			const at = "/api/trafficshaper/settings/"
 			pipe := r.post(t, at+"addPipe", `{"pipe":{"enabled":"1","bandwidth":"4850","bandwidthMetric":"Kbit","scheduler":"fq_codel","codel_ecn_enable":"1","description":"upstream"}}`)
 			queue := r.post(t, at+"addQueue", `{"queue":{"enabled":"1","pipe":"`+pipe+`","weight":"10","description":"high priority upstream"}}`)

@@ -19,6 +19,7 @@ import (
 	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	"unbloat/unit"
 )
 
@@ -110,7 +111,7 @@ func TestSeveralWANs(t *testing.T) {
 			return f, f, &clearos.Backend{Runner: f}
 		}},
 		{"opnsense", "wan", "opt1", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
-			f := fake.NewOPNsense()
+			f := opnsensefake.NewWithGuests()
 			return f, rest{f}, &opnsense.Backend{Runner: rest{f}}
 		}},
 		{"pfsense", "igb0", "pppoe0", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
