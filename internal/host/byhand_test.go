@@ -40,6 +40,9 @@ type rest struct{ o *opnsensefake.Router }
 func (r rest) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	q := httptest.NewRequest(argv[0], argv[1], strings.NewReader(string(stdin)))
 	q.SetBasicAuth(r.o.Key, r.o.Secret)
+	if argv[0] == http.MethodPost {
+		q.Header.Set("Content-Type", "application/json")
+	}
 	w := httptest.NewRecorder()
 	r.o.ServeHTTP(w, q)
 	return w.Body.Bytes(), nil, nil
