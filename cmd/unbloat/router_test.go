@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/host/fake"
 	"unbloat/internal/lab/labtest"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
 )
 
 // A laptop is where the program runs; its router is an OPNsense elsewhere.
@@ -31,7 +31,7 @@ type laptop struct {
 	said  bytes.Buffer // all that was printed
 
 	mu     sync.Mutex
-	router *fake.OPNsense
+	router *opnsensefake.Router
 	web    *httptest.Server
 	cut    atomic.Bool // the laptop's way to it; the router's own stays
 }
@@ -43,7 +43,7 @@ func newLaptop(t *testing.T) *laptop {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: what processes are called is read in /proc")
 	}
-	l := &laptop{t: t, state: t.TempDir(), router: fake.NewOPNsense()}
+	l := &laptop{t: t, state: t.TempDir(), router: opnsensefake.NewWithGuests()}
 	l.router.Secret = apiSecret
 	l.web = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.cut.Load() && !strings.HasPrefix(r.UserAgent(), "curl") {

@@ -16,6 +16,7 @@ import (
 	"unbloat/internal/platform/fake/pfctl"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/internal/remote"
 	"unbloat/internal/tune"
@@ -32,7 +33,7 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
 // An opnsenseRouter is the fake, reached by the real client through TLS.
 type opnsenseRouter struct {
-	*fake.OPNsense
+	*opnsensefake.Router
 	*remote.REST
 }
 
@@ -42,7 +43,7 @@ func (r opnsenseRouter) Run(ctx context.Context, argv []string, stdin []byte) ([
 
 func newOPNsense(t *testing.T) opnsenseRouter {
 	t.Helper()
-	o := fake.NewOPNsense()
+	o := opnsensefake.NewWithGuests()
 	server := httptest.NewTLSServer(o)
 	t.Cleanup(server.Close)
 	api, err := remote.NewREST(server.URL, "key", "secret", fmt.Sprintf("%X", sha256.Sum256(server.Certificate().Raw)))

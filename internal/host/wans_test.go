@@ -22,6 +22,7 @@ import (
 	"unbloat/internal/platform/fake/pfctl"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/unit"
 )
@@ -114,7 +115,7 @@ func TestSeveralWANs(t *testing.T) {
 			return f, f, &clearos.Backend{Runner: f}
 		}},
 		{"opnsense", "wan", "opt1", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {
-			f := fake.NewOPNsense()
+			f := opnsensefake.NewWithGuests()
 			return f, rest{f}, &opnsense.Backend{Runner: rest{f}}
 		}},
 		{"pfsense", "igb0", "pppoe0", "shapes wan here already", func() (texter, host.Runner, apply.Backend) {

@@ -244,8 +244,8 @@ func opnSense(p plan.Plan) ([]part, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	parts := []part{{"The values are those of the form in Firewall: Shaper, field by field; or send them to the REST API. " +
-		"The uuids are unbloat's own, so sending them again changes the same items.", ""}}
+	parts := []part{{"The values are those of the form in Firewall: Shaper, field by field, but for the number, which the form gives by itself; or send them to the REST API. " +
+		"The uuids are unbloat's own, so sending them again changes the same items.", ""}, {numbersToCheck(it), ""}}
 	add := func(where, path, key string, item any) {
 		var b strings.Builder
 		e := json.NewEncoder(&b)
@@ -266,6 +266,22 @@ func opnSense(p plan.Plan) ([]part, []string, error) {
 	}
 	return append(parts, part{"then apply, and read back, for limits have been seen to stop silently after a reload:",
 		"POST /api/trafficshaper/service/reconfigure\nGET /api/trafficshaper/service/statistics\n"}), notes, nil
+}
+
+// numbersToCheck says what nobody can know who has not seen the router.
+func numbersToCheck(it dummynet.Items) string {
+	list := func(numbers []string) string { return strings.Join(numbers, ", ") }
+	var pipes, queues []string
+	for _, x := range it.Pipes {
+		pipes = append(pipes, x.Number)
+	}
+	for _, x := range it.Queues {
+		queues = append(queues, x.Number)
+	}
+	return "The numbers (pipes " + list(pipes) + "; queues " + list(queues) + ") are those that `unbloat apply` gives on a router where nothing else has them. " +
+		"OPNsense saves two pipes, or two queues, of one number without a word, and the kernel then has one for both. So look first: " +
+		"GET /api/trafficshaper/settings/searchPipes and GET /api/trafficshaper/settings/searchQueues list those that are taken. " +
+		"If another item has one of these, choose any that is free, from 1 to 65535; the rules name the queues by their uuids and stay as they are."
 }
 
 func pfSense(p plan.Plan) ([]part, []string, error) {

@@ -4,6 +4,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -12,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,24 +110,49 @@ func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, st
 	default:
 		return body, []byte(answer.Status + ": " + strings.TrimSpace(string(body))), errAnswer
 	}
-	return body, nil, refusal(argv[0], body, &stderr)
+	if argv[0] == "POST" {
+		if err := refusal(body); err != nil {
+			return body, nil, err
+		}
+	}
+	return body, nil, nil
 }
 
-// refusal reports an answer that says no although its status is 200.
-func refusal(method string, body []byte, said *[]byte) error {
+// done are the answers that say that a change was made.
+func done(result, status string) bool {
+	return slices.Contains([]string{"saved", "deleted", "Enabled", "Disabled"}, result) || result == "" && status == "ok"
+}
+
+// refusal returns what an answer of status 200 says that does not say that the
+// change was made.
+func refusal(body []byte) error {
 	var a struct {
-		Result      string            `json:"result"`
-		Status      string            `json:"status"`
-		Validations map[string]string `json:"validations"`
+		Result      string                     `json:"result"`
+		Status      string                     `json:"status"`
+		Validations map[string]json.RawMessage `json:"validations"`
 	}
-	if method != "POST" || json.Unmarshal(body, &a) != nil {
+	err := json.Unmarshal(body, &a)
+	if err == nil && len(a.Validations) == 0 && done(a.Result, a.Status) {
 		return nil
 	}
-	if a.Result == "failed" || a.Result == "not found" || a.Status != "" && a.Status != "ok" {
-		*said = bytes.TrimSpace(body)
-		return fmt.Errorf("%w: %s", errAnswer, bytes.TrimSpace(body))
+	e := &host.RefusedError{Result: cmp.Or(a.Result, a.Status), Answer: string(bytes.TrimSpace(body))}
+	for _, name := range slices.Sorted(maps.Keys(a.Validations)) {
+		e.Fields = append(e.Fields, host.FieldRefusal{Field: name, Says: said(a.Validations[name])})
 	}
-	return nil
+	return e
+}
+
+// said reads what is said of a field: one sentence, or a list of them.
+func said(raw json.RawMessage) []string {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		return []string{one}
+	}
+	var more []string
+	if json.Unmarshal(raw, &more) == nil {
+		return more
+	}
+	return []string{string(raw)}
 }
 
 // explain says what to do about a router that can't be asked.

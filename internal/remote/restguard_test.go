@@ -18,16 +18,16 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
 	"unbloat/internal/host/opnsense"
 	"unbloat/internal/plan"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	"unbloat/internal/remote"
 	"unbloat/unit"
 )
 
 // An apiRouter is an OPNsense whose API answers at a port, to us and to itself.
 type apiRouter struct {
-	*fake.OPNsense
+	*opnsensefake.Router
 	mu  sync.Mutex
 	cut atomic.Bool // our way to it
 }
@@ -38,7 +38,7 @@ func (a *apiRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.OPNsense.ServeHTTP(w, r)
+	a.Router.ServeHTTP(w, r)
 }
 
 func (a *apiRouter) text() string {
@@ -55,7 +55,7 @@ func TestGuardOfAnAPI(t *testing.T) {
 		t.Skip("SKIPPED: there is no curl; install it")
 	}
 	s := startServer(t)
-	a := &apiRouter{OPNsense: fake.NewOPNsense()}
+	a := &apiRouter{Router: opnsensefake.NewWithGuests()}
 	a.Secret = `s3c"r\et`
 	web := httptest.NewTLSServer(a)
 	defer web.Close()

@@ -26,10 +26,6 @@ const (
 	statistics  = "/api/trafficshaper/service/statistics"
 )
 
-// ourNumber is where the numbers of our pipes and queues begin: OPNsense's own
-// begin at 10000.
-const ourNumber = 20001
-
 // A Backend applies plans to one OPNsense router through Runner.
 type Backend struct{ Runner host.Runner }
 
@@ -48,22 +44,28 @@ type state struct {
 	Taken  []string `json:"taken,omitempty"`  // numbers of somebody else's pipes and queues, "pipe 10000"
 }
 
-// names of all items that our plans may make, in the order of their numbers.
-func names() map[string][]string {
-	queues, rules := dummynet.ClassItems()
-	return map[string][]string{
-		"pipe":  {"up", "down"},
-		"queue": append([]string{"up", "down", "up, high priority"}, queues...),
-		"rule":  append([]string{"up", "down", "DNS from the router", "ACKs up"}, rules...),
-	}
-}
-
 // kinds are in the order in which items can be made.
 func kinds() []string { return []string{"pipe", "queue", "rule"} }
 
-// own returns the place of our item's name, −1 if the uuid isn't ours.
-func own(kind, uuid string) int {
-	return slices.IndexFunc(names()[kind], func(n string) bool { return dummynet.UUID(kind+" "+n) == uuid })
+// own returns the name of our item, "" if the uuid isn't ours. earlier says that
+// it is of a form that a router from OPNsense 23.1 on makes no item under: it was
+// made before.
+func own(kind, uuid string) (name string, earlier bool) {
+	for _, n := range dummynet.ItemNames(kind) {
+		switch uuid {
+		case dummynet.UUID(kind + " " + n):
+			return n, false
+		case dummynet.EarlierUUID(kind + " " + n):
+			return n, true
+		}
+	}
+	return "", false
+}
+
+// ours reports whether a uuid is that of an item of ours.
+func ours(kind, uuid string) bool {
+	name, _ := own(kind, uuid)
+	return name != ""
 }
 
 // Observe reads the shaper's settings and its statistics.
@@ -97,13 +99,13 @@ func parseSettings(b []byte) (s state, err error) {
 // parseItems returns all items of settings/get, whoever made them.
 func parseItems(b []byte) (out []Item, err error) {
 	var all struct {
-		TS map[string]map[string]json.RawMessage `json:"ts"`
+		TS entries[entries[json.RawMessage]] `json:"ts"`
 	}
-	if err := json.Unmarshal(emptyLists(b), &all); err != nil {
+	if err := json.Unmarshal(b, &all); err != nil {
 		return nil, fmt.Errorf("read the traffic shaper's settings: %w", err)
 	}
 	for _, kind := range kinds() {
-		var items map[string]map[string]json.RawMessage
+		var items entries[entries[json.RawMessage]]
 		if raw := all.TS[kind+"s"][kind]; raw != nil {
 			if err := json.Unmarshal(raw, &items); err != nil {
 				return nil, fmt.Errorf("read the traffic shaper's %ss: %w", kind, err)
@@ -120,11 +122,20 @@ func parseItems(b []byte) (out []Item, err error) {
 	return out, nil
 }
 
-// emptyLists mends what PHP writes for an empty map: a list.
-func emptyLists(b []byte) []byte { return bytes.ReplaceAll(b, []byte("[]"), []byte("{}")) }
+// entries are a map as PHP writes it: an empty one is a list.
+type entries[V any] map[string]V
+
+// UnmarshalJSON reads an empty list as an empty map.
+func (e *entries[V]) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(bytes.Join(bytes.Fields(b), nil), []byte("[]")) {
+		*e = entries[V]{}
+		return nil
+	}
+	return json.Unmarshal(b, (*map[string]V)(e))
+}
 
 func (s *state) add(kind, uuid string, fields map[string]string) {
-	if own(kind, uuid) >= 0 {
+	if ours(kind, uuid) {
 		s.Items = append(s.Items, Item{kind, uuid, known(kind, fields)})
 		return
 	}
@@ -132,24 +143,21 @@ func (s *state) add(kind, uuid string, fields map[string]string) {
 		s.Others = append(s.Others, fields["interface"]+": "+fields["description"])
 	}
 	if kind != "rule" {
-		s.Taken = append(s.Taken, kind+" "+fields["number"])
+		s.Taken = append(s.Taken, kind+" "+strings.TrimPrefix(strings.TrimSpace(fields["number"]), "+"))
 	}
 }
 
 // known keeps the fields that our items have.
 func known(kind string, fields map[string]string) map[string]string {
 	out := map[string]string{}
-	ours := map[string]any{"pipe": dummynet.PipeItem{Queue: "x", CoDelTarget: "x", CoDelInterval: "x", Quantum: "x", Limit: "x", Flows: "x"}, "queue": dummynet.QueueItem{}, "rule": dummynet.RuleItem{DSCP: "x"}}[kind]
+	has := map[string]any{"pipe": dummynet.PipeItem{Queue: "x", CoDelTarget: "x", CoDelInterval: "x", Quantum: "x", Limit: "x", Flows: "x"}, "queue": dummynet.QueueItem{}, "rule": dummynet.RuleItem{DSCP: "x"}}[kind]
 	if kind == "queue" && fields["codel_enable"] == "1" {
-		ours = dummynet.QueueItem{CoDelEnable: "x", CoDelTarget: "x", CoDelInterval: "x", CoDelECN: "x"}
+		has = dummynet.QueueItem{CoDelEnable: "x", CoDelTarget: "x", CoDelInterval: "x", CoDelECN: "x"}
 	}
-	for name := range asFields(ours) {
+	for name := range asFields(has) {
 		if v := fields[name]; v != "" {
 			out[name] = v
 		}
-	}
-	if kind != "rule" {
-		out["number"] = fields["number"]
 	}
 	return out
 }
@@ -209,13 +217,13 @@ func parseStatistics(b []byte) ([]string, error) {
 	live := []string{}
 	for _, x := range all.Items {
 		switch {
-		case x.Type == "pipe" && own("pipe", x.UUID) >= 0:
+		case x.Type == "pipe" && ours("pipe", x.UUID):
 			live = append(live, "pipe "+x.UUID+" bw "+strings.Join(strings.Fields(x.BW), " "))
-		case x.Type == "queue" && own("queue", x.UUID) >= 0:
+		case x.Type == "queue" && ours("queue", x.UUID):
 			live = append(live, "queue "+x.UUID+" weight "+x.Weight)
 		}
 		for _, r := range x.Rules {
-			if own("rule", r.UUID) >= 0 {
+			if ours("rule", r.UUID) {
 				live = append(live, "rule "+r.UUID)
 			}
 		}
@@ -266,18 +274,16 @@ func (b *Backend) Desire(_ context.Context, p plan.Plan, now, _ host.State) (hos
 	return json.Marshal(w)
 }
 
-// number returns the number of our item: the one it has, or the first that is free.
+// number returns the number of our item: the one it has, or the first of its own
+// that is free.
 func (s state) number(kind, uuid string) string {
 	for _, x := range s.Items {
 		if x.Kind == kind && x.UUID == uuid && x.Fields["number"] != "" {
 			return x.Fields["number"]
 		}
 	}
-	for n := ourNumber + own(kind, uuid); ; n += len(names()[kind]) {
-		if !slices.Contains(s.Taken, kind+" "+strconv.Itoa(n)) {
-			return strconv.Itoa(n)
-		}
-	}
+	name, _ := own(kind, uuid)
+	return strconv.Itoa(dummynet.ItemNumber(kind, name, func(n int) bool { return slices.Contains(s.Taken, kind+" "+strconv.Itoa(n)) }))
 }
 
 // check refuses what stands in the way.
@@ -289,6 +295,10 @@ func check(p plan.Plan, it dummynet.Items, s state) error {
 		}
 	}
 	for _, x := range s.Items {
+		if _, earlier := own(x.Kind, x.UUID); earlier {
+			return &host.PreconditionError{Doing: "shape " + p.WAN, What: "the traffic shaper has items of an earlier unbloat, under uuids that OPNsense from 23.1 on takes for no new item, so that they could not be brought back",
+				Remedy: "run `unbloat revert` first, which takes them away, and then apply again"}
+		}
 		if x.Kind == "rule" && x.Fields["interface"] != p.WAN {
 			return &host.PreconditionError{Doing: "shape " + p.WAN, What: "unbloat shapes " + x.Fields["interface"] + " here already, and has uuids for one WAN", Remedy: "run `unbloat revert` first"}
 		}
@@ -388,9 +398,6 @@ func set(x Item) host.Step {
 }
 
 func title(kind string) string { return strings.ToUpper(kind[:1]) + kind[1:] }
-
-// Explain has nothing to add: the answer names the field and says what is wrong.
-func (b *Backend) Explain(err error) error { return err }
 
 func decode(b host.State) (s state, err error) {
 	if err = json.Unmarshal(b, &s); err != nil {

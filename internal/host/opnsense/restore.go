@@ -24,7 +24,7 @@ func (b *Backend) Restore(before host.State) ([]host.Step, error) {
 		}
 	}
 	for _, kind := range slices.Backward(kinds()) {
-		for _, name := range names()[kind] {
+		for _, name := range dummynet.ItemNames(kind) {
 			x := Item{Kind: kind, UUID: dummynet.UUID(kind + " " + name)}
 			if _, there := s.find(x); !there {
 				steps = append(steps, host.Step{Argv: []string{"POST", settings + "del" + title(kind) + "/" + x.UUID}, Stdin: "{}"})

@@ -34,7 +34,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]host.Shaped, error) 
 		if pipe.Kind != "pipe" {
 			continue
 		}
-		x := host.Shaped{Device: "pipe " + pipe.Fields["number"], Ours: own("pipe", pipe.UUID) >= 0, Queue: queueing(pipe.Fields), Counters: []tc.Counters{}}
+		x := host.Shaped{Device: "pipe " + pipe.Fields["number"], Ours: ours("pipe", pipe.UUID), Queue: queueing(pipe.Fields), Counters: []tc.Counters{}}
 		x.Rate, _ = unit.ParseRate(pipe.Fields["bandwidth"] + pipe.Fields["bandwidthMetric"])
 		whose, runs := "not unbloat's", "it does not run: Apply it"
 		if x.Ours {

@@ -1,9 +1,6 @@
 package dummynet_test
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/host/freebsd"
-	"unbloat/internal/host/opnsense"
 	"unbloat/internal/host/pfsense"
 	. "unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/plan"
@@ -129,76 +125,6 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 	}
 }
 
-// TestClassItems: the same of OPNsense's items: WF2Q+, a queue of its own weight
-// with CoDel for each class, and a rule for each port or range, all of which its
-// model saves.
-func TestClassItems(t *testing.T) {
-	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond, Down: 30 * unit.MbitPerSecond}, plan.Facts{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{
-		Only: plan.DirectionUp,
-		Classes: plan.ClassWishes{Rules: []plan.Rule{
-			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}, {From: 10000, To: 20000}}},
-			{Class: plan.Bulk, Far: []string{"203.0.113.9", "198.51.100.0/24", "2001:db8::/32"}, DSCP: []string{"ef", "cs1"}},
-			{Class: plan.Voice, DSCP: []string{"le"}}, {Class: plan.Voice, Protocol: "sctp"},
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if said := p.Explain(); !strings.Contains(said, "knows the marks") || !strings.Contains(said, "no rules for that protocol") || len(p.Classes.Rules) != 2 {
-		t.Errorf("%s", said)
-	}
-	it, _, err := RenderItems(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uuids, names := []string{}, map[string]string{}
-	for _, x := range it.Pipes {
-		if bad := x.Validate(); len(bad) > 0 || x.Scheduler != "" || x.Dnctl(20001) != "pipe 20001 config bw 4750Kbit/s" {
-			t.Errorf("%v %s", bad, x.Dnctl(20001))
-		}
-		uuids = append(uuids, x.UUID)
-	}
-	var got []string
-	for _, q := range it.Queues {
-		if bad := q.Validate(uuids); len(bad) > 0 {
-			t.Error(bad)
-		}
-		got = append(got, strings.TrimPrefix(q.Description, "unbloat class ")+" "+q.Weight+" codel "+q.CoDelEnable+" "+q.CoDelTarget+" "+q.CoDelInterval)
-		names[q.UUID] = strings.TrimPrefix(q.Description, "unbloat class up ")
-	}
-	for q := range names {
-		uuids = append(uuids, q)
-	}
-	for _, r := range it.Rules {
-		if bad := r.Validate(uuids); len(bad) > 0 {
-			t.Error(bad)
-		}
-		got = append(got, strings.TrimSpace(strings.Join([]string{r.Sequence, r.Proto, r.Source, r.SourcePort, r.Destination, r.DestPort, r.Direction, names[r.Target], r.DSCP}, " ")))
-	}
-	want := []string{"up voice 30 codel 1 5 100", "up interactive 30 codel 1 5 100", "up normal 25 codel 1 5 100", "up bulk 10 codel 1 5 100",
-		"10 udp any any any 5060-5061 out voice", "11 udp any any any 10000-20000 out voice",
-		"12 ip any any 198.51.100.0/24,203.0.113.9 any out bulk cs1,ef", "13 ip any any 2001:db8::/32 any out bulk cs1,ef",
-		"14 udp any any any 53 out voice", "15 tcp any any any 53 out voice", "16 icmp any any any any out voice", "17 ipv6-icmp any any any any out voice",
-		"18 tcp_ack any any any any out interactive", "1000 ip any any any any out normal"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	for _, bad := range []RuleItem{{DestPort: "22,3389"}, {DSCP: "va"}, {DSCP: "12"}, {Proto: "sctp"}} {
-		r := it.Rules[0]
-		r.DestPort, r.DSCP, r.Proto = cmpOr(bad.DestPort, r.DestPort), bad.DSCP, cmpOr(bad.Proto, r.Proto)
-		if len(r.Validate(uuids)) == 0 {
-			t.Errorf("%+v is saved", bad)
-		}
-	}
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 // TestTooManyRules: more lines than we have numbers for are refused.
 func TestTooManyRules(t *testing.T) {
 	rules := slices.Repeat([]plan.Rule{{Class: plan.Voice, Port: []plan.PortRange{{From: 1, To: 1}}}}, 30)
@@ -209,112 +135,6 @@ func TestTooManyRules(t *testing.T) {
 	if _, _, err := Render(p); err == nil || !strings.Contains(err.Error(), "join or leave out") {
 		t.Errorf("%v", err)
 	}
-}
-
-// Two fq_codel pipes at 97 %, three queues of weight 1, 10 and 1, four rules.
-func TestSeed000Items(t *testing.T) {
-	it, _, err := RenderItems(seed000(t, "opnsense", "wan"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pipes, weights, rules []string
-	for _, p := range it.Pipes {
-		if bad := p.Validate(); len(bad) != 0 {
-			t.Errorf("%s: %v", p.Description, bad)
-		}
-		pipes = append(pipes, p.Bandwidth+p.BandwidthMetric+" "+p.Scheduler+" ecn "+p.CoDelECN)
-	}
-	uuids := []string{UUID("pipe up"), UUID("pipe down")}
-	for _, q := range it.Queues {
-		if bad := q.Validate(uuids); len(bad) != 0 {
-			t.Errorf("%s: %v", q.Description, bad)
-		}
-		weights = append(weights, q.Weight)
-	}
-	slices.Sort(weights)
-	for _, q := range it.Queues {
-		uuids = append(uuids, q.UUID)
-	}
-	for _, r := range it.Rules {
-		if bad := r.Validate(uuids); len(bad) != 0 {
-			t.Errorf("%s: %v", r.Description, bad)
-		}
-		rules = append(rules, r.Proto+" "+r.Source+":"+r.DestPort+" "+r.Direction)
-	}
-	if d := cmp.Diff([]string{"4850Kbit fq_codel ecn 1", "29100Kbit fq_codel ecn 1"}, pipes); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]string{"1", "1", "10"}, weights); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]string{"udp ROUTER-ADDRESS:53 out", "ip any:any out", "tcp_ack any:any out", "ip any:any in"}, rules); d != "" {
-		t.Error(d)
-	}
-}
-
-// TestOPNsenseVerdicts gives Validate what the real controller was given.
-func TestOPNsenseVerdicts(t *testing.T) {
-	f, err := os.Open("testdata/opnsense-api.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	n := 0
-	s := bufio.NewScanner(f)
-	for s.Buffer(nil, 1<<20); s.Scan(); n++ {
-		var v struct {
-			Case  string
-			Calls []struct {
-				Path string
-				Body struct {
-					Pipe  PipeItem
-					Queue QueueItem
-					Rule  RuleItem
-				}
-			}
-			Exit   int
-			Output []string
-		}
-		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
-			t.Fatal(err)
-		}
-		for i, call := range v.Calls {
-			var bad map[string]string
-			switch b := call.Body; {
-			case strings.HasSuffix(call.Path, "Pipe"):
-				bad = b.Pipe.Validate()
-			case strings.HasSuffix(call.Path, "Queue"):
-				bad = b.Queue.Validate([]string{"$0.uuid"})
-			case strings.HasSuffix(call.Path, "Rule"):
-				bad = b.Rule.Validate([]string{"$1.uuid"})
-			}
-			want := validations(t, v.Output[1+i])
-			if d := cmp.Diff(want, bad); d != "" && (len(want) > 0 || len(bad) > 0) {
-				t.Errorf("%s: -real +ours\n%s", v.Case, d)
-			}
-		}
-		for _, line := range v.Output {
-			if strings.HasPrefix(line, "pipe 10000 config") {
-				got := v.Calls[0].Body.Pipe.Dnctl(10000)
-				if strings.Join(strings.Fields(line), " ") != got {
-					t.Errorf("%s: dnctl.conf\nreal: %s\nours: %s", v.Case, line, got)
-				}
-			}
-		}
-	}
-	if n != 30 {
-		t.Errorf("%d vectors, want 30", n)
-	}
-}
-
-// validations reads the controller's answer of one call.
-func validations(t *testing.T, line string) map[string]string {
-	_, answer, ok := strings.Cut(line, " ")
-	var a struct{ Validations map[string]string }
-	if !ok || json.Unmarshal([]byte(answer), &a) != nil {
-		t.Fatalf("not an answer: %s", line)
-	}
-	return a.Validations
 }
 
 func anyPlan(t *rapid.T, platform string) plan.Plan {
@@ -351,38 +171,6 @@ func TestParseIsInverse(t *testing.T) {
 		}
 		if d := cmp.Diff(c, back); d != "" {
 			t.Fatalf("%s%s", c, d)
-		}
-	})
-}
-
-// OPNsense's pipes hold the plan's shapers, and its template's line says the same.
-func TestItemsHoldThePlan(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := anyPlan(t, "opnsense")
-		it, _, err := RenderItems(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want []plan.Shaper
-		for _, s := range []*plan.Shaper{p.Up, p.Down} {
-			if s != nil {
-				c := *s
-				c.IngressOf, c.LinkLayer = "", plan.Ethernet
-				want = append(want, c)
-			}
-		}
-		for i, pipe := range it.Pipes {
-			got, err := pipe.Shaper("wan")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(want[i], got); d != "" {
-				t.Fatal(d)
-			}
-			c, traps, err := Parse(pipe.Dnctl(10000))
-			if err != nil || len(traps) > 0 || c.Pipes[0].Bandwidth != want[i].Rate {
-				t.Fatalf("%s: %v %v", pipe.Dnctl(10000), err, traps)
-			}
 		}
 	})
 }

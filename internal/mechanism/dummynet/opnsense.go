@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"unbloat/internal/plan"
@@ -23,6 +22,7 @@ type Items struct {
 // A PipeItem is the body of addPipe and setPipe.
 type PipeItem struct {
 	UUID            string `json:"-"`
+	Number          string `json:"number"` // 1…65535; set wants one, add gives its own
 	Enabled         string `json:"enabled"`
 	Bandwidth       string `json:"bandwidth"` // a whole number ≥ 1
 	BandwidthMetric string `json:"bandwidthMetric"`
@@ -42,6 +42,7 @@ type PipeItem struct {
 // A QueueItem is the body of addQueue and setQueue.
 type QueueItem struct {
 	UUID        string `json:"-"`
+	Number      string `json:"number"` // 1…65535, as a pipe's
 	Enabled     string `json:"enabled"`
 	Pipe        string `json:"pipe"`   // the pipe's uuid
 	Weight      string `json:"weight"` // 1…100
@@ -77,12 +78,55 @@ const RouterAddress = "ROUTER-ADDRESS"
 // Most that OPNsense's model takes; the kernel then clamps to its own limits.
 const maxItemNumber = 65535
 
-// UUID returns the uuid of our own item of this name: always the same, so that
-// setPipe/<uuid> changes what an earlier run made instead of adding another.
-func UUID(name string) string {
+// UUID returns the uuid of our own item of this name ("pipe up"): always the
+// same, so that setPipe/<uuid> changes what an earlier run made instead of adding
+// another. Its form is that of version 4, since OPNsense from 23.1 on makes an
+// item under no other.
+func UUID(name string) string { return uuid(name, 0x40) }
+
+// EarlierUUID is what UUID was before: of version 8, which OPNsense took until 23.1.
+func EarlierUUID(name string) string { return uuid(name, 0x80) }
+
+// uuid derives one from a name; version is its high four bits (RFC 9562 §4.2).
+func uuid(name string, version byte) string {
 	h := sha256.Sum256([]byte("unbloat " + name))
-	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // RFC 9562 §5.8: version 8
+	h[6], h[8] = h[6]&0x0f|version, h[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
+}
+
+// firstNumber is where the numbers of our pipes and queues begin: OPNsense's own
+// begin at 10000.
+const firstNumber = 20001
+
+// ItemNames returns the names of all items of a kind (pipe, queue, rule) that our
+// plans may make, in the order of their numbers.
+func ItemNames(kind string) []string {
+	queues, rules := classItems()
+	switch kind {
+	case "pipe":
+		return []string{"up", "down"}
+	case "queue":
+		return append([]string{"up", "down", "up, high priority"}, queues...)
+	default:
+		return append([]string{"up", "down", "DNS from the router", "ACKs up"}, rules...)
+	}
+}
+
+// ItemNumber returns the number of our own pipe or queue of this name: the first
+// of its own that is not taken. dummynet knows numbers alone, and OPNsense saves
+// two items of one number without a word.
+func ItemNumber(kind, name string, taken func(n int) bool) int {
+	names := ItemNames(kind)
+	n := firstNumber + slices.Index(names, name)
+	for taken(n) {
+		n += len(names)
+	}
+	return n
+}
+
+// numbered gives a pipe or queue the number that it has where nothing is taken.
+func numbered(kind, name string) string {
+	return strconv.Itoa(ItemNumber(kind, name, func(int) bool { return false }))
 }
 
 // RenderItems makes the OPNsense items of a plan: a pipe, a queue and a rule
@@ -142,7 +186,7 @@ func pipeItem(name string, s plan.Shaper) (PipeItem, []string, error) {
 	}
 	number, of := metric(s.Rate)
 	p := PipeItem{
-		UUID: UUID("pipe " + name), Enabled: "1", Bandwidth: strconv.FormatInt(number, 10), BandwidthMetric: of,
+		UUID: UUID("pipe " + name), Number: numbered("pipe", name), Enabled: "1", Bandwidth: strconv.FormatInt(number, 10), BandwidthMetric: of,
 		Mask: "none", CoDelEnable: "0", CoDelECN: "0", Description: "unbloat " + name,
 	}
 	if s.AQM == plan.FIFO {
@@ -174,7 +218,7 @@ func orNone(n int) string {
 }
 
 func (it *Items) addQueue(name, pipe, weight string) {
-	it.Queues = append(it.Queues, QueueItem{UUID: UUID("queue " + name), Enabled: "1", Pipe: pipe, Weight: weight, Mask: "none", Description: "unbloat " + name})
+	it.Queues = append(it.Queues, QueueItem{UUID: UUID("queue " + name), Number: numbered("queue", name), Enabled: "1", Pipe: pipe, Weight: weight, Mask: "none", Description: "unbloat " + name})
 }
 
 func (it *Items) addRule(device, name string, sequence int, proto, direction, queue string) {
@@ -185,128 +229,8 @@ func (it *Items) addRule(device, name string, sequence int, proto, direction, qu
 	})
 }
 
-// Validate answers as OPNsense's controller does: a message for each field that
-// it refuses, none if the pipe is saved.
-func (p PipeItem) Validate() map[string]string {
-	out := map[string]string{}
-	of, known := map[string]unit.Rate{"bit": 1, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}[p.BandwidthMetric]
-	n, err := strconv.ParseInt(p.Bandwidth, 10, 64)
-	switch {
-	case !known:
-		out["pipe.bandwidthMetric"] = "Bandwidth metric should be either bit/s, kbit/s, Mbit/s or Gbit/s."
-	case err != nil || n < 1:
-		out["pipe.bandwidth"] = "Bandwidth out of range."
-	default:
-		if most := int64((MaxRate + 1) / of); n > most {
-			unit := strings.Replace(p.BandwidthMetric, "K", "k", 1) + "/s"
-			m := fmt.Sprintf("%d %s exceeds the maximum bandwidth of %d %s.", n, unit, most, unit)
-			out["pipe.bandwidth"], out["pipe.bandwidthMetric"] = m, m
-		}
-	}
-	within := func(field, value string, least, most int, message string) {
-		if n, err := strconv.Atoi(value); value != "" && (err != nil || n < least || n > most) {
-			out["pipe."+field] = message
-		}
-	}
-	within("queue", p.Queue, MinSlots, MaxSlots, "Queue size should be between 2 and 100.")
-	const invalid = "Invalid integer value."
-	within("codel_target", p.CoDelTarget, 1, 10000, invalid)
-	within("codel_interval", p.CoDelInterval, 1, 10000, invalid)
-	within("fqcodel_quantum", p.Quantum, 1, maxItemNumber, invalid)
-	within("fqcodel_limit", p.Limit, 1, maxItemNumber, invalid)
-	within("fqcodel_flows", p.Flows, 1, maxItemNumber, invalid)
-	if p.Description == "" {
-		out["pipe.description"] = "A value is required."
-	}
-	return out
-}
-
-// Validate is PipeItem's for a queue; pipes are the uuids of those that exist.
-func (q QueueItem) Validate(pipes []string) map[string]string {
-	out := map[string]string{}
-	if n, err := strconv.Atoi(q.Weight); err != nil || n < 1 || n > MaxWeight {
-		out["queue.weight"] = "Weight must be between 1 and 100."
-	}
-	if !slices.Contains(pipes, q.Pipe) {
-		out["queue.pipe"] = "Related pipe not found."
-	}
-	for field, v := range map[string]string{"codel_target": q.CoDelTarget, "codel_interval": q.CoDelInterval} {
-		if n, err := strconv.Atoi(v); v != "" && (err != nil || n < 1 || n > 10000) {
-			out["queue."+field] = "Invalid integer value."
-		}
-	}
-	if q.Description == "" {
-		out["queue.description"] = "A value is required."
-	}
-	return out
-}
-
-// Validate is PipeItem's for a rule; targets are the uuids of queues and pipes.
-func (r RuleItem) Validate(targets []string) map[string]string {
-	out := map[string]string{}
-	const missing = "Option [] not in list."
-	if n, err := strconv.Atoi(r.Sequence); err != nil || n < 1 || n > 1000000 {
-		out["rule.sequence"] = "Provide a valid sequence for sorting."
-	}
-	if r.Interface != "wan" && r.Interface != "lan" && !strings.HasPrefix(r.Interface, "opt") {
-		out["rule.interface"] = missing
-	}
-	if !slices.Contains([]string{"ip", "ip4", "ip6", "udp", "tcp", "tcp_ack", "tcp_ack_not", "icmp", "ipv6-icmp", "igmp", "esp", "ah", "gre"}, r.Proto) {
-		out["rule.proto"] = missing
-	}
-	if !slices.Contains([]string{"", "in", "out"}, r.Direction) {
-		out["rule.direction"] = missing
-	}
-	for field, v := range map[string]string{"src_port": r.SourcePort, "dst_port": r.DestPort} {
-		if _, err := plan.ParsePortRange(v); err != nil && v != "any" && v != "" {
-			out["rule."+field] = "Please specify a valid port number." // one, or one range
-		}
-	}
-	for name := range strings.SplitSeq(r.DSCP, ",") {
-		if name != "" && (unknownDSCP(name) || name == "va" || name == "cs0" || name[0] <= '9') {
-			out["rule.dscp"] = "Option [" + name + "] not in list."
-		}
-	}
-	if !slices.Contains(targets, r.Target) {
-		out["rule.target"] = "Related pipe or queue not found."
-	}
-	return out
-}
-
-// Dnctl returns the line that OPNsense's template writes into dnctl.conf for
-// the pipe of this number.
-func (p PipeItem) Dnctl(number int) string {
-	s := fmt.Sprintf("pipe %d config bw %s%s/s", number, p.Bandwidth, p.BandwidthMetric)
-	if p.Queue != "" {
-		s += " queue " + p.Queue
-	}
-	switch p.Scheduler {
-	case "":
-		return s
-	case "fq_codel":
-	default:
-		return s + " type " + p.Scheduler
-	}
-	ecn := "noecn"
-	if p.CoDelECN == "1" {
-		ecn = "ecn"
-	}
-	s += " type fq_codel"
-	for _, f := range []struct{ name, value string }{
-		{"target", p.CoDelTarget}, {"interval", p.CoDelInterval}, {ecn, ""}, {"quantum", p.Quantum}, {"limit", p.Limit}, {"flows", p.Flows},
-	} {
-		if f.value != "" || f.name == ecn {
-			s += strings.TrimRight(" "+f.name+" "+f.value, " ")
-		}
-	}
-	return s
-}
-
 // Shaper reads a pipe back as the shaper it holds.
 func (p PipeItem) Shaper(device string) (plan.Shaper, error) {
-	if bad := p.Validate(); len(bad) > 0 {
-		return plan.Shaper{}, fmt.Errorf("pipe %q: %v", p.Description, bad)
-	}
 	r, err := unit.ParseRate(p.Bandwidth + p.BandwidthMetric)
 	if err != nil {
 		return plan.Shaper{}, err

@@ -19,8 +19,8 @@ const (
 	restSequence  = 1000
 )
 
-// ClassItems are the names under which the items of classes have their uuids.
-func ClassItems() (queues, rules []string) {
+// classItems are the names under which the items of classes have their uuids.
+func classItems() (queues, rules []string) {
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
 		for _, c := range plan.AllClasses() {
 			queues = append(queues, classItem(d, c))

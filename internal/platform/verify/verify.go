@@ -43,7 +43,7 @@ func rules() []plan.Rule {
 	port := func(from, to uint16) plan.PortRange { return plan.PortRange{From: from, To: to} }
 	return []plan.Rule{
 		{Name: "calls", Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{port(3478, 3481), port(19302, 19309)}},
-		{Name: "SIP", Class: plan.Voice, Port: []plan.PortRange{port(5060, 5061)}},
+		{Name: "SIP", Class: plan.Voice, Protocol: "udp", Port: []plan.PortRange{port(5060, 5061)}},
 		{Name: "marked", Class: plan.Voice, DSCP: []string{"ef", "cs5"}},
 		{Name: "terminals", Class: plan.Interactive, Protocol: "tcp", FarPort: []plan.PortRange{port(22, 22), port(3389, 3389)}},
 		{Name: "web server", Class: plan.Interactive, Protocol: "tcp", HomePort: []plan.PortRange{port(443, 443)}, Direction: plan.DirectionUp},
