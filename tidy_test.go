@@ -67,24 +67,24 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 // listed may import any. "x/..." stands for x and all below it.
 func below() map[string][]string {
 	return map[string][]string{
-		"unit":               {},
-		"internal/near":      {},
-		"aqm":                {"unit", "internal/near"},
-		"sim":                {"unit", "aqm", "internal/near"},
-		"internal/scenario":  {"unit"},
-		"internal/probe":     {"unit"},
-		"internal/plan":      {"unit"},
-		"internal/mechanism": {"unit", "internal/plan", "internal/mechanism"},
-		"internal/reason":    {"unit"},
-		"internal/verdict":   {"unit", "internal/reason", "internal/probe"},
-		"internal/netio":     {"unit", "internal/probe"},
-		"internal/host":      {"unit", "aqm", "internal/plan", "internal/mechanism", "internal/host"},
-		"internal/apply":     {"unit", "internal/plan", "internal/host", "internal/apply"},
-		"internal/path":      {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
-		"internal/result":    {"internal/reason", "internal/verdict", "internal/path"},
-		"internal/report":    {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
-		"internal/live":      {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
-		"internal/screen":    {"internal/live", "internal/screen"},
+		"unit":                  {},
+		"internal/near":         {},
+		"aqm":                   {"unit", "internal/near"},
+		"sim":                   {"unit", "aqm", "internal/near"},
+		"internal/lab/scenario": {"unit"},
+		"internal/probe":        {"unit"},
+		"internal/plan":         {"unit"},
+		"internal/mechanism":    {"unit", "internal/plan", "internal/mechanism"},
+		"internal/reason":       {"unit"},
+		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
+		"internal/netio":        {"unit", "internal/probe"},
+		"internal/host":         {"unit", "aqm", "internal/plan", "internal/mechanism", "internal/host"},
+		"internal/apply":        {"unit", "internal/plan", "internal/host", "internal/apply"},
+		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
+		"internal/result":       {"internal/reason", "internal/verdict", "internal/path"},
+		"internal/report":       {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
+		"internal/live":         {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
+		"internal/screen":       {"internal/live", "internal/screen"},
 	}
 }
 
@@ -115,7 +115,7 @@ func TestLayers(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/lab/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

@@ -15,8 +15,8 @@ import (
 
 	"unbloat/internal/household"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
 	"unbloat/scenarios"
 )

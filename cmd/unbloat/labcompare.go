@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/report"
-	"unbloat/internal/scenario"
 	"unbloat/scenarios"
 )
 

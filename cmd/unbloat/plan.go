@@ -13,11 +13,11 @@ import (
 
 	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/paste"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
 	"unbloat/internal/verdict"
 	"unbloat/unit"

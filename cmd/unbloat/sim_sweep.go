@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/sweep"
 )
 

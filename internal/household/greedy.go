@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/probe"
-	"unbloat/internal/scenario"
 	"unbloat/unit"
 )
 

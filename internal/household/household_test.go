@@ -6,7 +6,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 )
 
 // home runs loads on a line of 25/1 Mbit/s and 34 ms, as it is, on the virtual

@@ -1,6 +1,6 @@
 package household
 
-import "unbloat/internal/scenario"
+import "unbloat/internal/lab/scenario"
 
 // newMaker returns what makes a load, nil for a kind that it does not know.
 func newMaker(t Task) maker {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 )
 
 // A load whose program is not there says which package brings it, and never

@@ -7,7 +7,7 @@ import (
 
 	"unbloat/internal/household"
 	"unbloat/internal/lab"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"unbloat/internal/household"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"unbloat/internal/household"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )

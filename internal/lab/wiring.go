@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"unbloat/internal/household"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/unit"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 	"unbloat/sim"
 	"unbloat/unit"
 )

@@ -7,8 +7,8 @@ import (
 
 	"unbloat/internal/household"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/probe"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/sim"
 	"unbloat/unit"

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"unbloat/aqm"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/probe"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/sim"
 	"unbloat/unit"

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"unbloat/internal/household"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/probe"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/sim"
 	"unbloat/unit"

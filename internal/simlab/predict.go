@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

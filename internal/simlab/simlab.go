@@ -11,10 +11,10 @@ import (
 
 	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/scenario"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )

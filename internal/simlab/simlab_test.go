@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

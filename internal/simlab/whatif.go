@@ -9,9 +9,9 @@ import (
 
 	"unbloat/aqm"
 	"unbloat/internal/host/linux"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/sim"
 	"unbloat/unit"

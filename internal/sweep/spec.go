@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"unbloat/internal/host/linux"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/scenario"
 	"unbloat/internal/simlab"
 	"unbloat/unit"
 )

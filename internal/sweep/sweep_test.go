@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 )
 
 // small is a sweep of 24 short runs.

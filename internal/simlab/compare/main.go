@@ -17,7 +17,7 @@ import (
 	"text/tabwriter"
 
 	"unbloat/internal/lab"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/simlab"
 )
 
