@@ -13,8 +13,8 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/household"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/simlab"

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/household"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"

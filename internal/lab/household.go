@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"time"
 
-	"unbloat/internal/household"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/verdict"

@@ -15,7 +15,7 @@ import (
 	"runtime"
 	"time"
 
-	"unbloat/internal/household"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
 	"unbloat/internal/tune"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/household"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 	"unbloat/unit"
 )

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"unbloat/internal/household"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/probe"
