@@ -64,7 +64,7 @@ compare: build kernel ## households and articles' lines on the real kernel, two 
 
 .PHONY: compare-sim
 compare-sim: build kernel ## how the simulator agrees with the real kernel
-	$(GO) run ./internal/simlab/compare scenarios/*.toml internal/simlab/testdata/*.toml
+	$(GO) run ./internal/lab/simlab/compare scenarios/*.toml internal/lab/simlab/testdata/*.toml
 
 .PHONY: prove-100
 prove-100: kernel ## 100 proofs on an unchanged line in the lab; at most 5 may claim an improvement (15 minutes)

@@ -14,8 +14,8 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
+	"unbloat/internal/lab/simlab"
 	"unbloat/internal/report"
-	"unbloat/internal/simlab"
 )
 
 type demoFlags struct {

@@ -16,8 +16,8 @@ import (
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
+	"unbloat/internal/lab/simlab"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/simlab"
 	"unbloat/scenarios"
 )
 

@@ -14,11 +14,11 @@ import (
 	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
+	"unbloat/internal/lab/simlab"
 	"unbloat/internal/measure"
 	"unbloat/internal/paste"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/simlab"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

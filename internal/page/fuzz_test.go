@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"unbloat/internal/simlab"
+	"unbloat/internal/lab/simlab"
 )
 
 // FuzzQuestion: a question of the sliders is refused, or has a canonical form

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"unbloat/internal/simlab"
+	"unbloat/internal/lab/simlab"
 	"unbloat/unit"
 )
 

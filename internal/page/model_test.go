@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/simlab"
+	"unbloat/internal/lab/simlab"
 )
 
 // aQuestion is a query that the model answers, with changes.

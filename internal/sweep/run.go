@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"unbloat/internal/lab"
-	"unbloat/internal/simlab"
+	"unbloat/internal/lab/simlab"
 	"unbloat/internal/verdict"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"unbloat/internal/host/linux"
 	"unbloat/internal/lab/scenario"
+	"unbloat/internal/lab/simlab"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/simlab"
 	"unbloat/unit"
 )
 

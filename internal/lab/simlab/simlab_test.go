@@ -34,7 +34,7 @@ func read(t *testing.T, file string) *scenario.Scenario {
 
 func seed(t *testing.T, name string) *scenario.Scenario {
 	t.Helper()
-	return read(t, "../../scenarios/"+name+".toml")
+	return read(t, "../../../scenarios/"+name+".toml")
 }
 
 func run(t *testing.T, s *scenario.Scenario, o Options) *verdict.Test {
@@ -49,7 +49,7 @@ func run(t *testing.T, s *scenario.Scenario, o Options) *verdict.Test {
 // Every scenario that comes with unbloat can be simulated, and every case of it
 // is a valid measurement.
 func TestEveryScenario(t *testing.T) {
-	files, err := filepath.Glob("../../scenarios/*.toml")
+	files, err := filepath.Glob("../../../scenarios/*.toml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no scenarios", err)
 	}
@@ -186,7 +186,7 @@ func TestPredict(t *testing.T) {
 			t.Errorf("%+v", b)
 		}
 	}
-	text, err := os.ReadFile("../../docs/simulator.md")
+	text, err := os.ReadFile("../../../docs/simulator.md")
 	if err != nil {
 		t.Fatal(err)
 	}

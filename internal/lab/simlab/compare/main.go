@@ -18,7 +18,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
-	"unbloat/internal/simlab"
+	"unbloat/internal/lab/simlab"
 )
 
 func main() {
