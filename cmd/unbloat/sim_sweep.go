@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/lab/scenario"
-	"unbloat/internal/sweep"
+	"unbloat/internal/lab/sweep"
 )
 
 type sweepFlags struct {

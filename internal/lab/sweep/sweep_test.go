@@ -17,7 +17,7 @@ import (
 // small is a sweep of 24 short runs.
 func small(t *testing.T) *Spec {
 	t.Helper()
-	text, err := os.ReadFile("../../scenarios/seed-003.toml")
+	text, err := os.ReadFile("../../../scenarios/seed-003.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
