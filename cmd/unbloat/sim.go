@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/replay"
+	"unbloat/internal/lab/replay"
 )
 
 // newSimCommand is `unbloat sim`, the parent of what needs no network at all.
