@@ -68,9 +68,8 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 func below() map[string][]string {
 	return map[string][]string{
 		"unit":                  {},
-		"internal/near":         {},
-		"aqm":                   {"unit", "internal/near"},
-		"sim":                   {"unit", "aqm", "internal/near"},
+		"aqm":                   {"unit"},
+		"sim":                   {"unit", "aqm"},
 		"internal/lab/scenario": {"unit"},
 		"internal/probe":        {"unit"},
 		"internal/plan":         {"unit"},
