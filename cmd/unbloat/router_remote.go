@@ -26,6 +26,11 @@ func (f *whereFlags) registerWay(fs *pflag.FlagSet) {
 	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
 }
 
+// registerGuard adds the flag that says where a change elsewhere is undone from.
+func (f *whereFlags) registerGuard(fs *pflag.FlagSet) {
+	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
+}
+
 // dial reaches a shell at an address.
 func (f *whereFlags) dial(ctx context.Context, address string) (*remote.SSH, error) {
 	t, err := remote.ParseTarget(address)

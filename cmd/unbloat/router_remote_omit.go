@@ -15,6 +15,8 @@ import (
 // other.
 func (f *whereFlags) registerWay(*pflag.FlagSet) {}
 
+func (f *whereFlags) registerGuard(*pflag.FlagSet) {}
+
 var errNoRemote = errors.New("this build reaches no other router (build tag omit_remote); the whole program does")
 
 func (f *whereFlags) reach(context.Context, *router) error {
