@@ -31,9 +31,11 @@ build: ## bin/unbloat, which needs nothing beside it
 kernel: build ## the lab's kernel, built once into your cache
 	bin/unbloat lab kernel
 
-.PHONY: setup-demo setup-test setup-bench
+.PHONY: setup-demo setup-test setup-bench setup-router
 setup-demo setup-test:
 	@scripts/setup $(@:setup-%=%)
+setup-router: # without them the sizes are estimates
+	@scripts/setup router || true
 setup-bench: # the comparison with ns-3 says SKIPPED where it cannot be had
 	@scripts/setup bench || echo "setup: ns-3 is missing; the comparison with it will be SKIPPED"
 
@@ -47,10 +49,8 @@ cross: ## the binary for every system it is made for
 	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/unbloat || exit 1; done
 
 .PHONY: router
-router: ## the binary for routers, without view, page and store, and its sizes
-	@for t in linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle; do \
-	  GOOS=$${t%/*} GOARCH=$${t#*/} GOMIPS=softfloat $(BUILD) -tags omit_tui,omit_web,omit_store -o bin/router/unbloat-$${t#*/} ./cmd/unbloat || exit 1; done
-	@ls -l bin/router
+router: setup-router ## the two programs for routers, which control and which measure, and their sizes; ROUTERS=linux/mipsle makes one
+	@GO='$(GO)' VERSION='$(VERSION)' scripts/router $(ROUTERS)
 
 .PHONY: bench
 bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
@@ -64,7 +64,7 @@ compare: build kernel ## households and articles' lines on the real kernel, two 
 
 .PHONY: compare-sim
 compare-sim: build kernel ## how the simulator agrees with the real kernel
-	$(GO) run ./internal/simlab/compare scenarios/*.toml internal/simlab/testdata/*.toml
+	$(GO) run ./internal/lab/simlab/compare scenarios/*.toml internal/lab/simlab/testdata/*.toml
 
 .PHONY: prove-100
 prove-100: kernel ## 100 proofs on an unchanged line in the lab; at most 5 may claim an improvement (15 minutes)

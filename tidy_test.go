@@ -6,6 +6,7 @@ package unbloat_test
 
 import (
 	"go/ast"
+	"go/build/constraint"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -67,21 +69,22 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 // listed may import any. "x/..." stands for x and all below it.
 func below() map[string][]string {
 	return map[string][]string{
-		"unit":               {},
-		"internal/near":      {},
-		"aqm":                {"unit", "internal/near"},
-		"sim":                {"unit", "aqm", "internal/near"},
-		"internal/scenario":  {"unit"},
-		"internal/probe":     {"unit"},
-		"internal/plan":      {"unit"},
-		"internal/mechanism": {"unit", "internal/plan", "internal/mechanism"},
-		"internal/reason":    {"unit"},
-		"internal/verdict":   {"unit", "internal/reason", "internal/probe"},
-		"internal/netio":     {"unit", "internal/probe"},
-		"internal/host":      {"unit", "aqm", "internal/plan", "internal/mechanism", "internal/host", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"unit":                  {},
+		"aqm":                   {"unit"},
+		"sim":                   {"unit", "aqm"},
+		"internal/lab/scenario": {"unit"},
+		"internal/probe":        {"unit"},
+		"internal/plan":         {"unit"},
+		"internal/mechanism":    {"unit", "internal/plan", "internal/mechanism"},
+		"internal/reason":       {"unit"},
+		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
+		"internal/netio":        {"unit", "internal/probe"},
+		"internal/host":         {"unit", "aqm", "internal/plan", "internal/mechanism", "internal/host", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
 		// A stand-in shares no code with what it judges.
 		"internal/platform/clearos/fake": {},
 		"internal/platform/openwrt/fake": {},
+		"internal/platform/fake/pfctl":   {},
+		"internal/platform/fake/dnctl":   {},
 		"internal/apply":                 {"unit", "internal/plan", "internal/host", "internal/apply"},
 		"internal/path":                  {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":                {"internal/reason", "internal/verdict", "internal/path"},
@@ -115,10 +118,58 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// The laboratory is apart: nothing of the product imports it but the command, and
+// that only in files that the build tag omit_lab leaves out.
+func TestLaboratoryApart(t *testing.T) {
+	_, all := sources(t)
+	apart := []string{"internal/lab", "scenarios"}
+	of := func(dir string) bool {
+		return slices.ContainsFunc(apart, func(a string) bool { return dir == a || strings.HasPrefix(dir, a+"/") })
+	}
+	left := false // a file that omit_lab leaves out
+	for _, s := range all {
+		if s.test() || of(s.dir) {
+			continue
+		}
+		for _, imp := range s.file.Imports {
+			ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
+			if !is || !of(ours) {
+				continue
+			}
+			if s.dir != "cmd/unbloat" {
+				t.Errorf("%s imports %s: the product does without the laboratory", s.path, ours)
+			} else if builds(t, s, "omit_lab") {
+				t.Errorf("%s imports %s, and is part of a build with the tag omit_lab", s.path, ours)
+			} else {
+				left = true
+			}
+		}
+	}
+	if !left {
+		t.Error("no command runs the laboratory")
+	}
+}
+
+// builds says whether a file is part of a build on this system with one tag.
+func builds(t *testing.T, s source, tag string) bool {
+	t.Helper()
+	for line := range strings.Lines(string(s.text)) {
+		if !constraint.IsGoBuild(line) {
+			continue
+		}
+		x, err := constraint.Parse(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatalf("%s: %v", s.path, err)
+		}
+		return x.Eval(func(has string) bool { return has == tag || has == runtime.GOOS || has == "unix" })
+	}
+	return true
+}
+
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/lab/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

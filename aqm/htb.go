@@ -57,8 +57,6 @@ type HTB struct {
 	leaves  []int
 	framing Framing
 	turn    [htbLevels][8]int // leaf that is served first, by level and priority
-
-	foresight Foresight // of the only leaf's queue, if it has it
 }
 
 // NewHTB returns an HTB with full buckets, or an error that names the bad class.
@@ -90,9 +88,6 @@ func NewHTB(p HTBParams) (*HTB, error) {
 		return nil, errors.New("htb: no class has a queue")
 	case len(h.leaves) > 256:
 		return nil, errors.New("htb: more than 256 leaves")
-	}
-	if len(h.leaves) == 1 {
-		h.foresight, _ = h.classes[h.leaves[0]].inner.(Foresight)
 	}
 	for i := range h.classes {
 		if c := &h.classes[i]; c.inner == nil && c.level == 0 {

@@ -102,9 +102,6 @@ func (c *Conn) clean(seq int32, a *ack) {
 		c.forget(s)
 	}
 	c.una = seq
-	if c.roomy() {
-		c.shrink()
-	}
 	c.scan = max(c.scan, seq)
 	if c.una == c.nxt && len(c.resends) > 0 {
 		c.resends, c.resendHead = c.resends[:0], 0

@@ -25,7 +25,7 @@ type modem struct {
 	Bottleneck
 	direction Direction
 	source    int
-	line      ring[frame]
+	line      ring[uint32] // packets
 	bytes     unit.Size
 	tokens    int64        // ns of the rate, at filled
 	filled    unit.Instant // for Burst 0: when the link becomes free
@@ -65,21 +65,19 @@ func (m *modem) look(size int32) {
 }
 
 // enqueue offers a packet to the bottleneck.
-func (n *Network) enqueue(m *modem, f frame) {
-	m.look(f.size)
+func (n *Network) enqueue(m *modem, id uint32) {
+	size := n.packets.all[id].size
+	m.look(size)
 	m.counts.Offered++
-	m.counts.OfferedBytes += unit.Size(f.size)
+	m.counts.OfferedBytes += unit.Size(size)
 	if m.bytes+m.wire > m.Buffer && (m.Burst > 0 || m.line.len > 0) {
 		m.counts.Dropped++
-		m.counts.DroppedBytes += unit.Size(f.size)
-		n.lose(f.id)
+		m.counts.DroppedBytes += unit.Size(size)
+		n.lose(id)
 		return
 	}
 	m.bytes += m.wire
-	m.line.push(f)
-	if m.direction == Down && m.line.len <= farAhead {
-		n.lookHome(f)
-	}
+	m.line.push(id)
 	if m.line.len > 1 {
 		return
 	}
@@ -91,7 +89,7 @@ func (n *Network) enqueue(m *modem, f frame) {
 
 // ready returns when the head packet may leave.
 func (n *Network) ready(m *modem) unit.Instant {
-	m.look(m.line.at(0).size)
+	m.look(n.packets.all[*m.line.at(0)].size)
 	if m.Burst == 0 {
 		return m.filled + unit.Instant(m.cost)
 	}
@@ -107,10 +105,11 @@ func (n *Network) release(m *modem) {
 			n.due[m.source] = at
 			return
 		}
-		f := m.line.pop()
+		id := m.line.pop()
+		p := &n.packets.all[id]
 		m.bytes -= m.wire
 		m.counts.Sent++
-		m.counts.SentBytes += unit.Size(f.size)
+		m.counts.SentBytes += unit.Size(p.size)
 		if m.Burst == 0 {
 			m.filled = at
 		} else {
@@ -118,39 +117,12 @@ func (n *Network) release(m *modem) {
 			m.filled = n.now
 		}
 		if m.direction == Up {
-			n.carry(n.wires[Up][f.wire], f)
+			n.carry(n.wires[Up][p.wire], id)
 			continue
 		}
-		n.lookDown(m)
-		n.shape(&n.shapers[Down], f)
+		n.shape(&n.shapers[Down], id)
 	}
 	n.due[m.source] = never
-}
-
-// lookDown asks early for what those need that will come home.
-func (n *Network) lookDown(m *modem) {
-	if m.line.len > farAhead {
-		n.lookHome(*m.line.at(farAhead))
-	}
-	if m.line.len > nearAhead {
-		f := *m.line.at(nearAhead)
-		switch s := n.shapers[Down].foresight; {
-		case s == nil:
-			n.fetchMore(f)
-		case f.conn >= 0:
-			s.Soon(n.conn(uint32(f.conn)).keys.flow)
-		}
-	}
-}
-
-// lookHome asks for what a packet needs when it leaves the bottleneck: a shaper
-// that foresees asks for the rest.
-func (n *Network) lookHome(f frame) {
-	if n.shapers[Down].foresight != nil {
-		n.fetchKeys(f)
-	} else {
-		n.fetch(f)
-	}
 }
 
 func (m *modem) stats() LinkStats {

@@ -81,140 +81,91 @@ const (
 	stateLoss           // after a timeout
 )
 
-// How a connection lies in memory, in lines of 64 bytes: the receiver's, one of
-// both, and the sender's. An acknowledgement without losses needs the sender's and
-// the segments', a segment that arrives in order the receiver's, both the one between.
-const (
-	receiverLines = 2
-	sharedLine    = 1
-	senderLines   = 6 // from the shared one on
-	alarmLine     = 2 // the retransmission timer's
-	rangesLine    = 8
-	segmentsLine  = 9
-	segmentsALine = 4
-	fewSegments   = 16 // have their place in the connection
-	lossLines     = 2  // of what a sender needs after a loss
-	connChunk     = 64
-)
-
-// Conn is a TCP connection: sender and receiver. What a segment or an
-// acknowledgement needs stands together, because with thousands of connections
-// most of the time would go into fetching it from memory (TestConnLayout).
+// Conn is a TCP connection: sender and receiver.
 type Conn struct {
-	// Receiver.
-	binEnd   unit.Instant // of the bin under way
-	binBytes int64        // in it
-	ackAlarm alarm        // for the acknowledgement that is owed
-	bins     []int64      // of goodput, those before the one under way
-	arrived  func(now unit.Instant, segments int64)
-
-	// Both.
+	params      ConnParams
 	index       uint32
 	frame       int32 // of a full segment
 	payload     int32 // of a segment
 	direction   Direction
-	stopped     bool
+	ecn, pacing bool
 	started     bool
-	ece         bool
+	stopped     bool
 	keys        keys
-	expected    int32 // so many segments have arrived in order
-	highest     int32 // one beyond the highest segment seen
-	pending     int32 // in-order segments not acknowledged yet
-	quick       int32 // segments that are acknowledged at once
-	echo        unit.Instant
-	copied      bool // the receiver owes word of a copy
-	ecn         bool
-	pacing      bool
-	announceCWR bool
-	mostOut     int32 // most segments in flight in this round
+	counts      ConnStats // Sent and Delivered are elsewhere
+
+	// Receiver.
+	expected int32  // so many segments have arrived in order
+	highest  int32  // one beyond the highest segment seen
+	ranges   []span // out of order, the newest first; some if highest is beyond expected
+	pending  int32  // in-order segments not acknowledged yet
+	quick    int32  // segments that are acknowledged at once
+	echo     unit.Instant
+	ece      bool
+	copied   bool  // the receiver owes word of a copy
+	ackAlarm alarm // for the acknowledgement that is owed
+	arrived  func(now unit.Instant, segments int64)
+	bin      time.Duration
+	bins     []int64      // of goodput, those before the one under way
+	binEnd   unit.Instant // of the bin under way
+	binBytes int64        // in it
 
 	// Sender. Segments are numbered from 0.
 	una, nxt, limit int32
-	window          int32 // receiver's, in segments
+	segments        []segment // those that are out: a ring, its length a power of two
+	sent            int64     // segments
+	window          int32     // receiver's, in segments
 	cwnd, ssthresh  int32
+	state           state
 	high            int32 // nxt when the state was entered
 	sacked, lost    int32 // segments in flight's terms: see inFlight
 	resent          int32
 	toResend        int32
-	scan            int32 // originals before it have been judged
-	alarm           alarm // for retransmission, a probe, or reordering
-	segments        []segment
-	control         control
-	model           *bbr    // the control, if it is BBR: it sets window and pace itself
-	paceRate        float64 // payload bytes a second; 0: not paced
-	mostOutEnd      int32
 	fack            int32 // one beyond the highest segment delivered
-	rtt             rttEstimate
-	minRTT          minFilter
 	delivered       int32
 	appLimitedUntil int32
-	state           state
+	mostOut         int32 // most segments in flight in this round
+	mostOutEnd      int32
+	limited         bool // by the window when it last sent
+	announceCWR     bool
+	rtt             rttEstimate
+	minRTT          minFilter
+	control         control
+	cubic           cubic   // the control's state, if it is CUBIC
+	model           *bbr    // the control, if it is BBR: it sets window and pace itself
+	paceRate        float64 // payload bytes a second; 0: not paced
+	nextSend        unit.Instant
+	paceAlarm       alarm
+	alarm           alarm // for retransmission, a probe, or reordering
 	timerIs         timerKind
-	limited         bool         // by the window when it last sent
-	probing         bool         // a tail loss probe is out
-	spurious        bool         // the timeout may have been (F-RTO, RFC 5682)
-	sackSeen        bool         // seenSacks has something
+	done            func(now unit.Instant)
+
+	// Sender, when something is lost.
+	scan            int32 // originals before it have been judged
+	probing         bool  // a tail loss probe is out
+	probeEnd        int32 // nxt when the probe was sent
+	spurious        bool  // the timeout may have been (F-RTO, RFC 5682)
+	sackSeen        bool  // seenSacks has something
+	seenSacks       [mostRuns]span
 	reordered       bool         // something has overtaken
 	rackEnd         int32        // segment of rackSent
 	rackSent        unit.Instant // the latest transmission that was delivered …
 	rackRTT         time.Duration
 	resentAt        unit.Instant // when the first was sent again since the state was entered
-	done            func(now unit.Instant)
-	sent            int64 // segments
-	cubic           cubic // the control's state, here so that it is near
-
-	paceAlarm alarm
-	nextSend  unit.Instant
-	*rare
-
-	// Receiver, when something is missing or a bin is full.
-	ranges  []span // out of order, the newest first; some if highest is beyond expected
-	bin     time.Duration
-	inPlace [4]span // for ranges, while they are few
-
-	inConn [fewSegments]segment // for segments, while the window is small
-}
-
-// rare is what is needed of a connection when something is lost, and seldom
-// otherwise.
-type rare struct {
-	undoCwnd        int32 // window and threshold before the timeout or recovery
+	undoCwnd        int32        // window and threshold before the timeout or recovery
 	undoSsthresh    int32
 	undoResends     int32 // since then, those of which no copy has been heard of
 	hint            int32 // where to look for the next segment to resend
-	probeEnd        int32 // nxt when the probe was sent
 	reducePrior     int32 // proportional rate reduction (RFC 6937)
 	reduceDelivered int32
 	reduceOut       int32
 	resends         []resend
 	resendHead      int
-	seenSacks       [mostRuns]span
-	resendsInPlace  [2]resend        // for resends, while they are few
 	waitingAcks     [keptAcks]uint32 // packets of acknowledgements given to a merging shaper
-
-	counts   ConnStats // Sent and Delivered are elsewhere
-	params   ConnParams
-	spacious []segment // memory for segments that a larger window had
 }
 
-// conn returns the connection of an index.
-func (n *Network) conn(i uint32) *Conn { return &n.conns[i/connChunk][i%connChunk] }
-
-// newConn returns room for one more connection.
-func (n *Network) newConn() *Conn {
-	i := uint32(n.opened)
-	if i%connChunk == 0 {
-		chunk, rares := make([]Conn, connChunk), make([]rare, connChunk)
-		for k := range chunk {
-			chunk[k].rare = &rares[k]
-		}
-		n.conns = append(n.conns, chunk)
-	}
-	n.opened++
-	c := n.conn(i)
-	c.index, c.segments = i, c.inConn[:]
-	return c
-}
+// fewSegments is how many a ring of segments has room for at first.
+const fewSegments = 16
 
 // AddConn adds a connection, opened already: both ends know the round trip of
 // the idle line.
@@ -246,15 +197,15 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	if !slices.Contains(Controls(), p.Control) {
 		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
 	}
-	c := n.newConn()
-	c.params, c.direction, c.ecn, c.pacing, c.done = p, p.Direction, p.ECN, p.Pacing, p.Done
+	c := &Conn{params: p, index: uint32(len(n.conns)), direction: p.Direction, ecn: p.ECN, pacing: p.Pacing, done: p.Done}
+	n.conns = append(n.conns, c)
 	c.frame, c.payload, c.arrived = int32(p.Payload+headers), int32(p.Payload), p.Arrived
 	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
 		c.keys.flow = n.hash()
 	}
 	c.ackAlarm, c.alarm, c.paceAlarm = newAlarm(), newAlarm(), newAlarm()
-	c.ranges, c.resends = c.inPlace[:0], c.resendsInPlace[:0]
+	c.segments = make([]segment, fewSegments)
 	c.limit = int32(p.Segments)
 	if p.Segments == 0 && !p.OnDemand {
 		c.limit = 1<<31 - 1

@@ -154,7 +154,7 @@ func shapeBothRapid(t *rapid.T, n *Network, down, up unit.Rate) {
 // which they were set, also when some are set while others come.
 func TestTimersAreOrdered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := newTimers(nil)
+		var h timers
 		var want []timer // that are set, in order
 		set, now := uint64(0), unit.Instant(0)
 		span := rapid.SampledFrom([]int64{20, 5e6, 3e8, 1e10}).Draw(t, "span")
@@ -162,7 +162,7 @@ func TestTimersAreOrdered(t *testing.T) {
 			if at := h.next(); at != want[0].at {
 				t.Fatalf("the next timer is due at %d, want %d", at, want[0].at)
 			}
-			if got := h.near.pop(); got != want[0] {
+			if got := h.pop(); got != want[0] {
 				t.Fatalf("timer %+v, want %+v", got, want[0])
 			}
 			now, want = want[0].at, want[1:]

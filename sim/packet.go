@@ -1,10 +1,7 @@
 package sim
 
 import (
-	"unsafe"
-
 	"unbloat/aqm"
-	"unbloat/internal/near"
 	"unbloat/unit"
 )
 
@@ -34,8 +31,7 @@ const (
 )
 
 // packet is one frame on its way. Packets live in a slab and are named by
-// their index, which the queues of package aqm carry as Packet.ID. Two fill a
-// line of memory.
+// their index, which the queues of package aqm carry as Packet.ID.
 type packet struct {
 	sent  unit.Instant // data: when it left its sender; ACK: when it left the receiver
 	echo  unit.Instant // ACK: sent of the segment that caused it (RFC 7323 timestamps)
@@ -60,35 +56,8 @@ type runs struct {
 	n     uint8
 }
 
-// frame is what links need of a packet, so that they do not have to look for it
-// in memory: it may have been sent long ago.
-type frame struct {
-	id   uint32
-	size int32
-	conn int32 // index of the connection it belongs to; −1: a stream's
-	wire uint8 // index of the wires it takes
-	kind kind
-}
-
-// frameOf returns the frame of a packet.
-func (n *Network) frameOf(id uint32) frame {
-	p := &n.packets.all[id]
-	f := frame{id, p.size, int32(p.owner), p.wire, p.kind}
-	if p.kind == kindStream {
-		f.conn = -1
-	}
-	return f
-}
-
-// Places are asked for so early, and so many lie in a line.
-const (
-	takenAhead = 32
-	takenALine = 2
-)
-
 // slab holds all packets. Index 0 is not used: it means "none". Places are taken
-// in turn, so that packets sent one after the other, which arrive one after the
-// other, are neighbours in memory.
+// in turn.
 type slab struct {
 	all  []packet // its length is a power of two
 	runs []runs   // by index too; of those with noteSacks
@@ -110,9 +79,6 @@ func (s *slab) take() (uint32, *packet) {
 	}
 	s.last = id
 	s.used++
-	if id%takenALine == 0 {
-		near.Lines(unsafe.Pointer(&s.all[(id+takenAhead)&mask]), 1)
-	}
 	p := &s.all[id]
 	*p = packet{notes: noteUsed}
 	return id, p

@@ -61,7 +61,7 @@ func (n *Network) see(p *packet, k *keys) Seen {
 		s.Flow, s.Opened, s.Datagram = ^s.Flow, n.streams[p.owner].direction, true
 		return s
 	}
-	s.Datagram = n.conn(p.owner).params.Control == LEDBAT
+	s.Datagram = n.conns[p.owner].params.Control == LEDBAT
 	return s
 }
 
@@ -81,7 +81,6 @@ type shaper struct {
 	direction Direction
 	source    int
 	queue     aqm.Queue
-	foresight aqm.Foresight // the queue's, if it has it
 	merge     bool
 	merged    uint64
 	rules     []Rule
@@ -105,7 +104,6 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 		}
 	}
 	h.queue, h.merge, h.rules, h.marks = q, s.MergeAcks, s.Rules, s.Mark
-	h.foresight, _ = q.(aqm.Foresight)
 	n.due[h.source] = never
 	return nil
 }
@@ -114,9 +112,9 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 func (n *Network) leaving(p *packet) Direction {
 	switch p.kind {
 	case kindData:
-		return n.conn(p.owner).direction
+		return n.conns[p.owner].direction
 	case kindAck:
-		return n.conn(p.owner).direction.reverse()
+		return n.conns[p.owner].direction.reverse()
 	}
 	d := n.streams[p.owner].direction
 	if p.has(noteBack) {
@@ -129,16 +127,16 @@ func (n *Network) leaving(p *packet) Direction {
 func (n *Network) dropped(_ unit.Instant, p aqm.Packet, _ aqm.Reason) { n.lose(uint32(p.ID)) }
 
 // shape gives a packet to the router.
-func (n *Network) shape(s *shaper, f frame) {
+func (n *Network) shape(s *shaper, id uint32) {
 	if s.queue == nil {
-		n.pass(s, f)
+		n.pass(s, id)
 		return
 	}
-	p := &n.packets.all[f.id]
-	if s.merge && p.kind == kindAck && n.mergeAck(s, p, f.id) {
+	p := &n.packets.all[id]
+	if s.merge && p.kind == kindAck && n.mergeAck(s, p, id) {
 		return
 	}
-	key := *n.keysOf(f)
+	key := *n.keysOf(p)
 	dscp := key.dscp
 	if s.marks != nil {
 		dscp = s.marks(n.now, n.see(p, &key))
@@ -150,7 +148,7 @@ func (n *Network) shape(s *shaper, f frame) {
 	}
 	p.notes |= noteShaping
 	s.queue.Enqueue(n.now, aqm.Packet{
-		ID: tag(f), Size: unit.Size(f.size), Flow: key.flow, Source: key.source, Destination: key.destination,
+		ID: uint64(id), Size: unit.Size(p.size), Flow: key.flow, Source: key.source, Destination: key.destination,
 		Class: key.class, DSCP: dscp, ECN: p.ecn,
 	})
 	n.pump(s)
@@ -163,7 +161,7 @@ const keptAcks = 2
 // mergeAck puts what a new acknowledgement says in the place of the last one of
 // the same connection that waits, if enough do, and says whether it did.
 func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
-	c := n.conn(p.owner)
+	c := n.conns[p.owner]
 	waits := func(id uint32) bool {
 		old := &n.packets.all[id]
 		return id != 0 && old.has(noteShaping) && old.kind == kindAck && old.owner == p.owner
@@ -193,26 +191,6 @@ func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
 	return true
 }
 
-// tag is what a queue knows a frame by: its packet, and so much more that it
-// can be fetched before anybody looks at the packet.
-func tag(f frame) uint64 { return uint64(uint32(f.conn))<<34 | uint64(f.kind)<<32 | uint64(f.id) }
-
-// untag returns the frame of a tag, without its size and wires.
-func untag(id uint64) frame {
-	return frame{id: uint32(id), conn: int32(id >> 34), kind: kind(id >> 32 & 3)}
-}
-
-// foresee asks for what those need that will leave the shaper's queue next.
-func (n *Network) foresee(s *shaper) {
-	next, later := s.foresight.Coming()
-	if later != 0 {
-		n.fetch(untag(later))
-	}
-	if next != 0 {
-		n.fetchMore(untag(next))
-	}
-}
-
 // pump lets go what the shaper's queue lets go now.
 func (n *Network) pump(s *shaper) {
 	for {
@@ -234,22 +212,19 @@ func (n *Network) pump(s *shaper) {
 			}
 			return
 		}
-		if s.foresight != nil {
-			n.foresee(s)
-		}
-		f := n.frameOf(uint32(q.ID))
-		p := &n.packets.all[f.id]
+		id := uint32(q.ID)
+		p := &n.packets.all[id]
 		p.ecn = q.ECN
 		p.notes &^= noteShaping
-		n.pass(s, f)
+		n.pass(s, id)
 	}
 }
 
 // pass hands a packet on from the router.
-func (n *Network) pass(s *shaper, f frame) {
+func (n *Network) pass(s *shaper, id uint32) {
 	if s.direction == Up {
-		n.enqueue(&n.modems[Up], f)
+		n.enqueue(&n.modems[Up], id)
 	} else {
-		n.deliver(f.id)
+		n.deliver(id)
 	}
 }

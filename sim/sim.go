@@ -71,8 +71,7 @@ type Network struct {
 	modems  [2]modem
 	shapers [2]shaper
 	wires   [2][]*wire // by direction, and by distance: index 0 is the line's own
-	conns   [][]Conn   // connChunk each, in pieces of memory that stay where they are
-	opened  int        // connections in them
+	conns   []*Conn
 	streams []*Stream
 	apps    []*App
 	random  *rand.Rand
@@ -86,7 +85,6 @@ func New(p Params) (*Network, error) {
 		return nil, errors.New("sim: no source of random numbers")
 	}
 	n := &Network{random: p.Random, due: []unit.Instant{never, never, never, never}}
-	n.timers = newTimers(n.fetchTimer)
 	for d, w := range []Wire{p.UpWire, p.DownWire} {
 		if w.Delay < 0 || w.Jitter < 0 || w.Loss < 0 || w.Loss > 1 {
 			return nil, fmt.Errorf("sim: wire %s: a delay of %v ± %v and a loss of %v are not possible", Direction(d), w.Delay, w.Jitter, w.Loss)
@@ -180,7 +178,7 @@ func (n *Network) RunUntil(until unit.Instant) {
 			}
 		}
 		if n.timers.next() < at {
-			e := n.timers.near.pop()
+			e := n.timers.pop()
 			n.now = e.at
 			n.events++
 			n.timeout(e)
@@ -214,7 +212,7 @@ func (n *Network) timeout(e timer) {
 		n.apps[e.owner].next(n)
 		return
 	}
-	c := n.conn(e.owner)
+	c := n.conns[e.owner]
 	switch e.task {
 	case taskStart:
 		c.start(n)
@@ -243,22 +241,21 @@ type keys struct {
 	wires                     uint8
 }
 
-// keysOf returns the keys of a frame, as seen upwards.
-func (n *Network) keysOf(f frame) *keys {
-	if f.conn < 0 {
-		return &n.streams[n.packets.all[f.id].owner].keys
+// keysOf returns the keys of a packet, as seen upwards.
+func (n *Network) keysOf(p *packet) *keys {
+	if p.kind == kindStream {
+		return &n.streams[p.owner].keys
 	}
-	return &n.conn(uint32(f.conn)).keys
+	return &n.conns[p.owner].keys
 }
 
 // send lets a packet leave the home or a server.
 func (n *Network) send(d Direction, id uint32) {
-	f := n.frameOf(id)
 	if d == Up {
-		n.shape(&n.shapers[Up], f)
+		n.shape(&n.shapers[Up], id)
 		return
 	}
-	n.carry(n.wires[Down][f.wire], f)
+	n.carry(n.wires[Down][n.packets.all[id].wire], id)
 }
 
 // deliver takes in a packet at the end of its way, at home or at a server.
@@ -268,11 +265,11 @@ func (n *Network) deliver(id uint32) {
 	case kindData:
 		q := *p // the slab may move while the receiver answers
 		n.packets.put(id)
-		n.conn(q.owner).receive(n, &q)
+		n.conns[q.owner].receive(n, &q)
 	case kindAck:
 		q, r := *p, n.packets.told(id, p)
 		n.packets.put(id)
-		n.conn(q.owner).acked(n, &q, r)
+		n.conns[q.owner].acked(n, &q, r)
 	default:
 		n.streams[p.owner].arrived(n, id)
 	}
@@ -283,7 +280,7 @@ func (n *Network) lose(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {
 	case kindData:
-		n.conn(p.owner).counts.Lost++
+		n.conns[p.owner].counts.Lost++
 	case kindStream:
 		n.streams[p.owner].lost(p)
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"math"
-	"math/bits"
 
 	"unbloat/unit"
 )
@@ -36,160 +35,26 @@ func (e timer) before(f timer) bool {
 	return e.at < f.at || e.at == f.at && e.order < f.order
 }
 
-// wheel keeps entries by the slot of time that they fall into, unsorted. All are
-// within as many slots, so that an index stands for one slot alone.
-type wheel struct {
-	shift uint // a slot is 2^shift ns
-	slots [][]timer
-	taken []uint64  // which slots have entries, a bit each
-	spare [][]timer // memory of those that had
-	count int
-}
-
-func newWheel(shift uint, slots int) wheel {
-	return wheel{shift: shift, slots: make([][]timer, slots), taken: make([]uint64, slots/64)}
-}
-
-// slotOf returns the number of the slot of an instant.
-func (w *wheel) slotOf(at unit.Instant) int64 { return int64(at) >> w.shift }
-
-func (w *wheel) push(e timer) {
-	i := int(w.slotOf(e.at)) & (len(w.slots) - 1)
-	if bit := uint64(1) << (i % 64); w.taken[i/64]&bit == 0 {
-		w.taken[i/64] |= bit
-		if k := len(w.spare); k > 0 {
-			w.slots[i], w.spare = w.spare[k-1], w.spare[:k-1]
-		}
-	}
-	w.slots[i] = append(w.slots[i], e)
-	w.count++
-}
-
-// next returns the first slot from one on that has entries; there must be one.
-func (w *wheel) next(from int64) int64 {
-	i := int(from) & (len(w.slots) - 1)
-	word := i / 64
-	left := w.taken[word] >> (i % 64) << (i % 64)
-	for left == 0 {
-		word = (word + 1) % len(w.taken)
-		left = w.taken[word]
-	}
-	found := word*64 + bits.TrailingZeros64(left)
-	return from + int64((found-i+len(w.slots))&(len(w.slots)-1))
-}
-
-// take empties a slot, and returns what it had until the next push.
-func (w *wheel) take(slot int64) []timer {
-	i := int(slot) & (len(w.slots) - 1)
-	if w.taken[i/64]&(1<<(i%64)) == 0 {
-		return nil
-	}
-	w.taken[i/64] &^= 1 << (i % 64)
-	all := w.slots[i]
-	w.count -= len(all)
-	w.slots[i], w.spare = nil, append(w.spare, all[:0])
-	return all
-}
-
-const (
-	fineShift   = 12   // a slot of the fine wheel is about 4 µs
-	coarseShift = 20   // one of the coarse wheel about 1 ms, as long as the fine wheel
-	coarseSlots = 1024 // so that nearly all timers of TCP fit
-	fewTimers   = 4    // are not worth a turn of the fine wheel
-)
-
-// timers keeps what is due now in a small heap, what is due within a
-// millisecond or a second in the slots of two wheels, and the rest in another
-// heap. So a timer costs the same with ten connections and with ten thousand.
+// timers are a heap with four children a node, which is half as deep as a binary
+// one.
 type timers struct {
-	near   timerHeap // all entries up to and including slot done of the fine wheel
-	done   int64
-	fine   wheel
-	slot   int64 // of the coarse wheel, that the fine wheel is for
-	coarse wheel
-	far    timerHeap
-	count  uint64
-	soon   func(timer) // is told of those that have come near; may be nil
-}
-
-func newTimers(soon func(timer)) timers {
-	return timers{
-		done: 1<<(coarseShift-fineShift) - 1,
-		fine: newWheel(fineShift, 1<<(coarseShift-fineShift)), coarse: newWheel(coarseShift, coarseSlots), soon: soon,
-	}
-}
-
-func (t *timers) push(at unit.Instant, owner uint32, k task) {
-	t.count++
-	t.file(timer{at, t.count, owner, k})
-}
-
-// file puts an entry where it belongs.
-func (t *timers) file(e timer) {
-	switch slot := t.coarse.slotOf(e.at); {
-	case t.fine.slotOf(e.at) <= t.done:
-		t.near.push(e)
-	case slot == t.slot:
-		t.fine.push(e)
-	case slot < t.slot+coarseSlots:
-		t.coarse.push(e)
-	default:
-		t.far.push(e)
-	}
+	heap  []timer
+	count uint64 // of all that were set
 }
 
 // next returns when the first timer is due, never if there is none.
 func (t *timers) next() unit.Instant {
-	for len(t.near) == 0 {
-		switch {
-		case t.fine.count > 0:
-			t.done = t.fine.next(t.done + 1)
-			for _, e := range t.fine.take(t.done) {
-				t.near.push(e)
-			}
-		case t.coarse.count == 0 && len(t.far) == 0:
-			return never
-		default:
-			t.turn()
-		}
+	if len(t.heap) == 0 {
+		return never
 	}
-	return t.near[0].at
+	return t.heap[0].at
 }
 
-// turn goes on to the next slot of the coarse wheel that has entries, there or
-// far off; there must be one.
-func (t *timers) turn() {
-	next := int64(math.MaxInt64)
-	if t.coarse.count > 0 {
-		next = t.coarse.next(t.slot + 1)
-	}
-	if len(t.far) > 0 {
-		next = min(next, t.coarse.slotOf(t.far[0].at))
-	}
-	t.slot = next
-	due := t.coarse.take(next)
-	t.done = next<<(coarseShift-fineShift) - 1
-	if len(due) <= fewTimers {
-		t.done += 1 << (coarseShift - fineShift)
-	}
-	for _, e := range due {
-		if t.soon != nil {
-			t.soon(e)
-		}
-		t.file(e)
-	}
-	for len(t.far) > 0 && t.coarse.slotOf(t.far[0].at) <= next {
-		t.file(t.far.pop())
-	}
-}
-
-// timerHeap has four children a node: half as deep as a binary one, and the
-// children share a cache line or two.
-type timerHeap []timer
-
-func (h *timerHeap) push(e timer) {
-	*h = append(*h, e)
-	a := *h
+func (t *timers) push(at unit.Instant, owner uint32, k task) {
+	t.count++
+	e := timer{at, t.count, owner, k}
+	t.heap = append(t.heap, e)
+	a := t.heap
 	i := len(a) - 1
 	for i > 0 {
 		up := (i - 1) / 4
@@ -203,13 +68,13 @@ func (h *timerHeap) push(e timer) {
 }
 
 // pop removes the first timer; there must be one.
-func (h *timerHeap) pop() timer {
-	a := *h
+func (t *timers) pop() timer {
+	a := t.heap
 	first := a[0]
 	last := len(a) - 1
 	e := a[last]
 	a = a[:last]
-	*h = a
+	t.heap = a
 	if last == 0 {
 		return first
 	}

@@ -17,7 +17,7 @@ type Wire struct {
 // inFlight is a packet on a wire.
 type inFlight struct {
 	at unit.Instant
-	frame
+	id uint32
 }
 
 // wire is a Wire at work: a ring of packets in the order of their arrival.
@@ -30,9 +30,9 @@ type wire struct {
 }
 
 // carry puts a packet on the wire, or loses it.
-func (n *Network) carry(w *wire, f frame) {
+func (n *Network) carry(w *wire, id uint32) {
 	if w.Loss > 0 && n.random.Float64() < w.Loss {
-		n.lose(f.id)
+		n.lose(id)
 		return
 	}
 	delay := w.Delay
@@ -41,7 +41,7 @@ func (n *Network) carry(w *wire, f frame) {
 	}
 	at := max(n.now.Add(max(delay, 0)), w.last)
 	w.last = at
-	w.line.push(inFlight{at, f})
+	w.line.push(inFlight{at, id})
 	if w.line.len == 1 {
 		n.due[w.source] = at
 	}
@@ -49,20 +49,14 @@ func (n *Network) carry(w *wire, f frame) {
 
 // arrive takes the first packet off the wire.
 func (n *Network) arrive(w *wire) {
-	f := w.line.pop().frame
+	id := w.line.pop().id
 	n.due[w.source] = never
 	if w.line.len > 0 {
 		n.due[w.source] = w.line.at(0).at
 	}
 	if w.direction == Up {
-		if w.line.len > farAhead {
-			n.fetch(w.line.at(farAhead).frame)
-		}
-		if w.line.len > nearAhead {
-			n.fetchMore(w.line.at(nearAhead).frame)
-		}
-		n.deliver(f.id)
+		n.deliver(id)
 	} else {
-		n.enqueue(&n.modems[Down], f)
+		n.enqueue(&n.modems[Down], id)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"unbloat/internal/host"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
-	"unbloat/internal/remote"
 	"unbloat/unit"
 )
 
@@ -82,7 +81,6 @@ func changeError(err error) error {
 		none    *plan.NoAQMError
 		noIn    *plan.NoIngressError
 		input   *host.InputError
-		address *remote.AddressError
 		field   *plan.FieldError
 		swapped *plan.SwappedError
 		above   *plan.AboveLineError
@@ -95,7 +93,7 @@ func changeError(err error) error {
 		return err
 	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &none), errors.As(err, &noIn):
 		return &exitError{exitPrecondition, err}
-	case errors.As(err, &input), errors.As(err, &address), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape):
+	case errors.As(err, &input), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape), badAddress(err):
 		return &exitError{exitUsage, err}
 	}
 	return &exitError{exitFailed, err}

@@ -1,3 +1,5 @@
+//go:build !omit_lab
+
 package main
 
 import (
@@ -13,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/lab/simlab"
 	"unbloat/internal/report"
-	"unbloat/internal/scenario"
-	"unbloat/internal/simlab"
 )
 
 type demoFlags struct {

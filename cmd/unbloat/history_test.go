@@ -1,4 +1,4 @@
-//go:build !omit_store
+//go:build !omit_measure && !omit_store
 
 package main
 

@@ -1,3 +1,5 @@
+//go:build !omit_lab
+
 package main
 
 import (
@@ -13,11 +15,11 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/household"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/household"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/lab/simlab"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/scenario"
-	"unbloat/internal/simlab"
 	"unbloat/scenarios"
 )
 

@@ -1,3 +1,5 @@
+//go:build !omit_lab
+
 package main
 
 import (
@@ -9,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/report"
-	"unbloat/internal/scenario"
 	"unbloat/scenarios"
 )
 

@@ -99,6 +99,20 @@ func family(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// leftOut makes commands that say that this build does not have them.
+func leftOut(tag, instead string, names ...string) []*cobra.Command {
+	var out []*cobra.Command
+	for _, name := range names {
+		out = append(out, &cobra.Command{
+			Use: name, Short: "(not in this build)", Hidden: true, DisableFlagParsing: true,
+			RunE: func(c *cobra.Command, _ []string) error {
+				return &exitError{exitPrecondition, fmt.Errorf("%s: this build leaves the command out (build tag %s); %s", c.CommandPath(), tag, instead)}
+			},
+		})
+	}
+	return out
+}
+
 func newRootCommand() *cobra.Command {
 	root := family(&cobra.Command{
 		Use:           "unbloat",
@@ -110,18 +124,11 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", c.CommandPath(), err, c.CommandPath())}
 	})
-	root.AddCommand(newDemoCommand())
-	root.AddCommand(newTuneCommand())
-	root.AddCommand(newProveCommand(), newHistoryCommand(), newCompareCommand(), newExportCommand(), newImportCommand())
-	root.AddCommand(newLabCommand())
-	root.AddCommand(newSimCommand())
-	root.AddCommand(newLabInsideCommands()...)
-	root.AddCommand(newPlanCommand())
-	root.AddCommand(newReportCommand())
-	root.AddCommand(newTestCommand())
-	root.AddCommand(newPathCommand())
-	root.AddCommand(newServeCommand())
-	root.AddCommand(newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(), newGuardCommand(), newDoctorCommand())
+	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
+		newGuardCommand(), newDoctorCommand())
+	root.AddCommand(newMeasuringCommands()...)
+	root.AddCommand(newServingCommands()...)
+	root.AddCommand(newLaboratoryCommands()...)
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})
 	return root
 }

@@ -12,13 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/host/linux"
-	"unbloat/internal/lab"
-	"unbloat/internal/measure"
 	"unbloat/internal/paste"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/scenario"
-	"unbloat/internal/simlab"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -136,52 +132,9 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 		return usageError("plan: %w", err)
 	}
 	if f.predict {
-		return f.expect(c, p)
+		return predict(c, f, p)
 	}
 	return f.print(c.OutOrStdout(), p)
-}
-
-// predictSeeds is with how many seeds a prediction is made: its first is shown,
-// all of them say how far to trust it.
-const predictSeeds = 5
-
-// expect prints what the simulator expects of the plan, before anything is touched.
-func (f *planFlags) expect(c *cobra.Command, p plan.Plan) error {
-	line := scenario.Line{Down: f.line.Down, Up: f.line.Up, RTT: f.line.RTT}
-	var all []*lab.Result
-	for seed := range uint64(predictSeeds) {
-		r, err := simlab.Predict(c.Context(), p, line, measure.DefaultFlows, measure.DefaultFlows, seed+1)
-		if err != nil {
-			return fmt.Errorf("plan: %w", err)
-		}
-		all = append(all, r)
-	}
-	bounds := simlab.Uncertain(all)
-	out := c.OutOrStdout()
-	if f.json {
-		return json.NewEncoder(out).Encode(struct {
-			*lab.Result
-			Uncertainty []simlab.Uncertainty `json:"uncertainty"`
-		}{all[0], bounds})
-	}
-	s := &scenario.Scenario{Name: "prediction", Title: "what to expect of this plan", Line: simlab.PredictedLine(p, line)}
-	if err := lab.Print(out, s, all[0]); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nFrom the simulator, with %d flows each way; buffers are assumed to hold %s down and %s up. Expect, with both loaded:\n",
-		measure.DefaultFlows, s.Line.BufferDown, s.Line.BufferUp)
-	for _, b := range bounds {
-		if b.Phase == verdict.PhaseBoth {
-			fmt.Fprintf(out, "  %-8s %-11s %8.4g, between %.4g and %.4g\n", b.Case, b.Figure, b.Expected, b.Least, b.Most)
-		}
-	}
-	if p.Classes != nil && p.AQM != plan.CAKE {
-		fmt.Fprintf(out, "The simulator has classes behind CAKE alone: this is of %s with all flows alike.\n", p.AQM)
-	}
-	_, err := fmt.Fprintf(out, "Bounds are those of %d seeds, and beyond them 3 %% of goodput and 10 %% or 1 ms of delay: beside a real kernel,\n"+
-		"%d of %d goodputs and %d of %d delays under load were within (docs/simulator.md).\n", predictSeeds,
-		simlab.GoodputWithin, simlab.GoodputOf, simlab.DelaysWithin, simlab.DelaysOf)
-	return err
 }
 
 // make makes the plan from flags and, if given, a test's result.

@@ -1,3 +1,5 @@
+//go:build !omit_measure
+
 package main
 
 import (

@@ -2,21 +2,17 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/apply/proc"
 	"unbloat/internal/host"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/remote"
 )
 
 // whereFlags say which router is meant; the zero value is this machine.
@@ -35,17 +31,8 @@ func (f *whereFlags) register(c *cobra.Command) {
 	fs := c.Flags()
 	f.registerWay(fs)
 	fs.StringVar(&f.platform, "for", "", "the router's `PLATFORM` (default: it is asked)")
-	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
+	f.registerGuard(fs)
 	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
-}
-
-// registerWay adds the flags that lead to a router elsewhere.
-func (f *whereFlags) registerWay(fs *pflag.FlagSet) {
-	fs.StringVar(&f.router, "router", "", "reach the router at `ADDRESS`: ssh://user@host[:port] or opnsense+https://host[:port] (default: this machine)")
-	fs.StringVar(&f.identity, "identity", "", "private key `FILE` for SSH (default: the agent's, and ~/.ssh/id_*)")
-	fs.StringVar(&f.knownHosts, "known-hosts", "", "`FILE` of host keys (default: ~/.ssh/known_hosts and the system's)")
-	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` with the API's key and secret, as OPNsense lets you download it (default: OPNSENSE_KEY and OPNSENSE_SECRET)")
-	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
 }
 
 // argv returns the flags that lead another process to the same router.
@@ -80,11 +67,9 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		return f.openREST(ctx, d)
 	}
 	if f.router != "" {
-		ssh, err := f.dial(ctx, f.router)
-		if err != nil {
+		if err := f.reach(ctx, r); err != nil {
 			return nil, err
 		}
-		r.runner, r.Close = ssh, func() { ssh.Close() }
 	}
 	if f.guardAt != "" {
 		r.Close()
@@ -120,22 +105,6 @@ func byScheme(address string) *host.Driver {
 	return nil
 }
 
-// dial reaches a shell at an address.
-func (f *whereFlags) dial(ctx context.Context, address string) (*remote.SSH, error) {
-	t, err := remote.ParseTarget(address)
-	if err != nil {
-		return nil, err
-	}
-	o := remote.SSHOptions{}
-	if f.identity != "" {
-		o.Identities = []string{f.identity}
-	}
-	if f.knownHosts != "" {
-		o.KnownHosts = []string{f.knownHosts}
-	}
-	return remote.DialSSH(ctx, t, o)
-}
-
 // configure gives the router its backend, its keeper, and what undoes a change.
 // api says that the runner reaches the platform's API, not a shell.
 func (f *routerFlags) configure(r *router, api bool) error {
@@ -150,9 +119,7 @@ func (f *routerFlags) configure(r *router, api bool) error {
 		r.keeper = r.driver.Keeper(f.options(r.runner, api))
 	}
 	if f.router != "" && !api {
-		if b, ok := engine.Backend.(remote.Restorer); ok {
-			engine.Deadman = &remote.Deadman{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
-		}
+		guardThere(r)
 	}
 	return nil
 }
@@ -186,80 +153,6 @@ func (f *routerFlags) journalDir(r *router) string {
 		return f.stateDir
 	}
 	return r.driver.StateDir
-}
-
-// openREST reaches the API of a router.
-func (f *routerFlags) openREST(ctx context.Context, d *host.Driver) (*router, error) {
-	if f.platform != "" && f.platform != d.Name() {
-		return nil, usageError("--for %s: what answers at %s:// is %s", f.platform, d.Scheme, d.Name())
-	}
-	key, secret, err := apiKey(f.apiKeyFile)
-	if err != nil {
-		return nil, err
-	}
-	api, err := remote.NewREST(strings.TrimPrefix(f.router, "opnsense+"), key, secret, f.fingerprint)
-	if err != nil {
-		return nil, err
-	}
-	r := &router{driver: d, runner: api, far: true, Close: func() {}}
-	if err := f.configure(r, true); err != nil {
-		return nil, err
-	}
-	backend, ok := r.engine.Backend.(remote.Restorer)
-	if !ok {
-		return r, nil
-	}
-	at := f.guardAt
-	if at == "" {
-		at = guardOf(r.engine)
-	}
-	if at == "" {
-		return r, nil
-	}
-	ssh, err := f.dial(ctx, at)
-	if err != nil {
-		return nil, fmt.Errorf("reach the guard on the router: %w", err)
-	}
-	deadman := api.Deadman(ssh, backend)
-	deadman.Uptime = proc.Uptime
-	r.engine.Deadman, r.engine.DeadmanAt, r.far, r.Close = deadman, at, false, func() { ssh.Close() }
-	return r, nil
-}
-
-// guardOf is where the guard of an open change is reached; "" if there is none,
-// or if it is on this machine.
-func guardOf(e *apply.Engine) string {
-	for _, wan := range e.WANs() {
-		if j, err := e.Pending(wan); err == nil && j != nil {
-			return j.DeadmanAt
-		}
-	}
-	return ""
-}
-
-// apiKey reads the key and the secret from the file that OPNsense lets people
-// download (key=…, secret=…), or from the environment. They are never arguments.
-func apiKey(path string) (key, secret string, err error) {
-	if path == "" {
-		return os.Getenv("OPNSENSE_KEY"), os.Getenv("OPNSENSE_SECRET"), nil
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", "", usageError("read the API's key: %w", err)
-	}
-	for line := range strings.Lines(string(b)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		switch name {
-		case "key":
-			key = value
-		case "secret":
-			secret = value
-		}
-	}
-	if key == "" || secret == "" {
-		return "", "", usageError("read the API's key %s: it must have the lines key=… and secret=…", path)
-	}
-	return key, secret, nil
 }
 
 // lacking says of an error of plan.Make what brings what the router lacks, where

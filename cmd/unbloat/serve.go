@@ -1,3 +1,5 @@
+//go:build !omit_serve
+
 package main
 
 import (
@@ -181,7 +183,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
 		}
 		defer closeResults()
-		people = page.New(page.Options{Store: results, Log: log, Account: account})
+		people = page.New(page.Options{Store: results, Log: log, Account: account, Simulator: newSimulator()})
 		defer people.Close()
 		defer context.AfterFunc(c.Context(), people.Close)() // the server waits for the page's sessions
 		p.Page = people

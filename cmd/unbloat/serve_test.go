@@ -1,4 +1,4 @@
-//go:build !omit_store && !omit_web
+//go:build !omit_serve && !omit_store && !omit_web
 
 package main
 

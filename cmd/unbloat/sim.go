@@ -1,3 +1,5 @@
+//go:build !omit_lab
+
 package main
 
 import (
@@ -9,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/replay"
+	"unbloat/internal/lab/replay"
 )
 
 // newSimCommand is `unbloat sim`, the parent of what needs no network at all.

@@ -1,3 +1,5 @@
+//go:build !omit_lab
+
 package main
 
 import (
@@ -11,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/scenario"
-	"unbloat/internal/sweep"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/lab/sweep"
 )
 
 type sweepFlags struct {

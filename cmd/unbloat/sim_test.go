@@ -1,3 +1,5 @@
+//go:build !omit_lab
+
 package main
 
 import (
@@ -57,7 +59,7 @@ func TestSimReplay(t *testing.T) {
 		wants []string
 	}{
 		{"agrees", []string{good}, exitDone, []string{"good.txt: 2 of 2 packets agree (linux-6.12)"}},
-		{"gzipped", []string{"../../internal/replay/testdata/1010-linux-6.12.txt.gz"}, exitDone, []string{"packets agree (linux-6.12)"}},
+		{"gzipped", []string{"../../internal/lab/replay/testdata/1010-linux-6.12.txt.gz"}, exitDone, []string{"packets agree (linux-6.12)"}},
 		{"standard input", []string{"-"}, exitDone, []string{"-: 2 of 2 packets agree"}},
 		{"differs", []string{good, wrong}, exitFailed, []string{"2 of 2", "wrong.txt: 1 of 2", "trace says sent 1000007, replay says sent 1000000"}},
 		{"no trace", []string{junk, wrong}, exitUsage, []string{"wrong.txt: 1 of 2"}},

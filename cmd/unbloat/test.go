@@ -1,3 +1,5 @@
+//go:build !omit_measure
+
 package main
 
 import (
@@ -236,7 +238,7 @@ func testError(command string, err error) error {
 		return &exitError{exitPrecondition, fmt.Errorf("%s: %w; if it is your own server, give its SHA-256 with --pin (`unbloat serve` logs it)", command, err)}
 	case errors.Is(err, measure.ErrRefused):
 		return &exitError{exitPrecondition, fmt.Errorf("%s: %w", command, err)}
-	case errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported):
+	case errors.Is(err, peer.ErrNoHTTP), errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported):
 		return &exitError{exitPrecondition, fmt.Errorf("%s: %w", command, err)}
 	}
 	return fmt.Errorf("%s: %w", command, err)

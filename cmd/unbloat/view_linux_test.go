@@ -1,4 +1,4 @@
-//go:build !omit_tui
+//go:build !omit_measure && !omit_tui
 
 package main
 

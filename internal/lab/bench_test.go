@@ -6,7 +6,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/unit"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

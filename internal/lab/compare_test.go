@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/household"
 	"unbloat/internal/lab"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/household"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

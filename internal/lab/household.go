@@ -11,9 +11,9 @@ import (
 	"os/exec"
 	"time"
 
-	"unbloat/internal/household"
+	"unbloat/internal/lab/household"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

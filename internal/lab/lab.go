@@ -15,9 +15,9 @@ import (
 	"runtime"
 	"time"
 
-	"unbloat/internal/household"
+	"unbloat/internal/lab/household"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )

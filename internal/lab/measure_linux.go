@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"unbloat/internal/host/linux"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 )
 
 // startServer starts `unbloat serve` on the far side of the line and waits

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 
 	"unbloat/internal/host/linux"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

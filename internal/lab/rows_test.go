@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"unbloat/internal/lab"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/tune"
 	"unbloat/unit"
 )

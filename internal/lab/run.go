@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 )
 
 // Options say how a scenario is run.

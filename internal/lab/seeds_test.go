@@ -5,7 +5,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/scenarios"
 )

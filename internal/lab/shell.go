@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 )
 
 // Shell boots a scenario's home and gives a prompt in one of its nodes, in real

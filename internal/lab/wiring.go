@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/household"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/household"
+	"unbloat/internal/lab/scenario"
 	"unbloat/unit"
 )
 

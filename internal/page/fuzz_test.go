@@ -4,14 +4,14 @@ import (
 	"net/url"
 	"testing"
 
-	"unbloat/internal/simlab"
+	"unbloat/internal/lab/simlab"
 )
 
 // FuzzQuestion: a question of the sliders is refused, or has a canonical form
 // that asks for the same.
 func FuzzQuestion(f *testing.F) {
 	const all = "&down=30&up=5&rtt=20&buffer_down=100.004&buffer_up=1000&downloads=1&uploads=2&calls=3&web=0&video=0&torrent=60&share=95.5"
-	f.Add("queue=" + simlab.QueueNone + all)
+	f.Add("queue=" + noQueue + all)
 	for _, q := range simlab.Queues() {
 		f.Add("queue=" + q + all)
 	}
@@ -21,7 +21,7 @@ func FuzzQuestion(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, canonical, err := question(q)
+		_, canonical, err := question(q, simlab.Queues())
 		if err != nil {
 			return
 		}
@@ -32,7 +32,7 @@ func FuzzQuestion(f *testing.F) {
 		if !again.Has("share") { // which means nothing without a queue
 			again.Set("share", "100")
 		}
-		if _, twice, err := question(again); err != nil || twice != canonical {
+		if _, twice, err := question(again, simlab.Queues()); err != nil || twice != canonical {
 			t.Fatalf("%q → %q → %q: %v", s, canonical, twice, err)
 		}
 	})

@@ -14,9 +14,42 @@ import (
 	"sync"
 	"time"
 
-	"unbloat/internal/simlab"
 	"unbloat/unit"
 )
+
+// A Simulator answers the questions of the page of sliders. Simulating takes
+// seconds of a processor; the page asks one question at a time.
+type Simulator interface {
+	// Queues returns what a Question's Queue may be, from the plainest on.
+	Queues() []string
+	// Answer simulates a question. What it returns becomes JSON, which the page
+	// draws (web/src/wire.ts). It calls breathe many times a second, so that
+	// others get the processor. The error is ctx's, if that ends first.
+	Answer(ctx context.Context, q Question, breathe func()) (picture any, err error)
+}
+
+// A Question is one position of all sliders: how would this line be, with this
+// household on it, behind this queue?
+type Question struct {
+	Down, Up             unit.Rate
+	RTT                  time.Duration
+	BufferDown, BufferUp unit.Size // of the modem and the provider
+	Household            Household
+	Queue                string  // one of the simulator's Queues
+	Share                float64 // of the line's rates that the shaper takes, above 0 and at most 1
+	Seed                 uint64
+	Quick                bool // a first look, at less cost
+}
+
+// A Household is how many of each run at once.
+type Household struct {
+	Downloads, Uploads, Calls int
+	Web, Video                int // people who read pages, films
+	Torrent                   int // peers of a swarm
+}
+
+// noQueue is the queue of a line that nothing shapes.
+const noQueue = "none"
 
 // What the simulator may take of this machine for the page of sliders.
 const (
@@ -33,6 +66,8 @@ const (
 // A model answers what-if questions from the simulator, one at a time, and
 // remembers the newest answers.
 type model struct {
+	simulator Simulator
+
 	turn   chan struct{} // held by who simulates
 	quotas *quota
 
@@ -41,8 +76,8 @@ type model struct {
 	order []string // the newest last
 }
 
-func newModel() *model {
-	return &model{turn: make(chan struct{}, 1), quotas: newQuota(modelBurst, modelEvery), kept: map[string][]byte{}}
+func newModel(s Simulator) *model {
+	return &model{simulator: s, turn: make(chan struct{}, 1), quotas: newQuota(modelBurst, modelEvery), kept: map[string][]byte{}}
 }
 
 // Reasons why a question is not answered.
@@ -56,7 +91,7 @@ type knob struct {
 	name        string
 	least, most float64
 	whole       bool
-	set         func(*simlab.WhatIf, float64)
+	set         func(*Question, float64)
 }
 
 // knobs are all numbers of a question, in the order of its canonical form.
@@ -65,31 +100,31 @@ func knobs() []knob {
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 	const people = 16
 	return []knob{
-		{"down", 0.1, 1000, false, func(w *simlab.WhatIf, v float64) { w.Line.Down = rate(v) }}, // Mbit/s
-		{"up", 0.1, 1000, false, func(w *simlab.WhatIf, v float64) { w.Line.Up = rate(v) }},
-		{"rtt", 1, 600, false, func(w *simlab.WhatIf, v float64) { w.Line.RTT = ms(v) }}, // ms
+		{"down", 0.1, 1000, false, func(q *Question, v float64) { q.Down = rate(v) }}, // Mbit/s
+		{"up", 0.1, 1000, false, func(q *Question, v float64) { q.Up = rate(v) }},
+		{"rtt", 1, 600, false, func(q *Question, v float64) { q.RTT = ms(v) }}, // ms
 		// How long a full buffer of the modem takes to empty, ms. It holds at
 		// least ten full packets.
-		{"buffer_down", 5, 4000, false, func(w *simlab.WhatIf, v float64) { w.Line.BufferDown = buffer(w.Line.Down, ms(v)) }},
-		{"buffer_up", 5, 4000, false, func(w *simlab.WhatIf, v float64) { w.Line.BufferUp = buffer(w.Line.Up, ms(v)) }},
-		{"downloads", 0, people, true, func(w *simlab.WhatIf, v float64) { w.Household.Downloads = int(v) }},
-		{"uploads", 0, people, true, func(w *simlab.WhatIf, v float64) { w.Household.Uploads = int(v) }},
-		{"calls", 0, people, true, func(w *simlab.WhatIf, v float64) { w.Household.Calls = int(v) }},
-		{"web", 0, people, true, func(w *simlab.WhatIf, v float64) { w.Household.Web = int(v) }},
-		{"video", 0, people, true, func(w *simlab.WhatIf, v float64) { w.Household.Video = int(v) }},
-		{"torrent", 0, 60, true, func(w *simlab.WhatIf, v float64) { w.Household.Torrent = int(v) }},
-		{"share", 10, 100, false, func(w *simlab.WhatIf, v float64) { w.Share = v / 100 }}, // % of the line's rates
+		{"buffer_down", 5, 4000, false, func(q *Question, v float64) { q.BufferDown = buffer(q.Down, ms(v)) }},
+		{"buffer_up", 5, 4000, false, func(q *Question, v float64) { q.BufferUp = buffer(q.Up, ms(v)) }},
+		{"downloads", 0, people, true, func(q *Question, v float64) { q.Household.Downloads = int(v) }},
+		{"uploads", 0, people, true, func(q *Question, v float64) { q.Household.Uploads = int(v) }},
+		{"calls", 0, people, true, func(q *Question, v float64) { q.Household.Calls = int(v) }},
+		{"web", 0, people, true, func(q *Question, v float64) { q.Household.Web = int(v) }},
+		{"video", 0, people, true, func(q *Question, v float64) { q.Household.Video = int(v) }},
+		{"torrent", 0, 60, true, func(q *Question, v float64) { q.Household.Torrent = int(v) }},
+		{"share", 10, 100, false, func(q *Question, v float64) { q.Share = v / 100 }}, // % of the line's rates
 	}
 }
 
 func buffer(r unit.Rate, d time.Duration) unit.Size { return max(r.Bytes(d), 10*1514) }
 
-// question reads a what-if from a query, strictly, and returns it with its
+// question reads a question from a query, strictly, and returns it with its
 // canonical form.
-func question(q url.Values) (w simlab.WhatIf, canonical string, err error) {
+func question(q url.Values, queues []string) (w Question, canonical string, err error) {
 	w.Seed, w.Queue = modelSeed, q.Get("queue")
-	if !slices.Contains(simlab.Queues(), w.Queue) {
-		return w, "", fmt.Errorf("queue is none of %q", simlab.Queues())
+	if !slices.Contains(queues, w.Queue) {
+		return w, "", fmt.Errorf("queue is none of %q", queues)
 	}
 	out := url.Values{"queue": {w.Queue}}
 	for _, k := range knobs() {
@@ -109,20 +144,20 @@ func question(q url.Values) (w simlab.WhatIf, canonical string, err error) {
 	default:
 		return w, "", errors.New("quick must be 1, or not be there")
 	}
-	if w.Queue == simlab.QueueNone { // then the share means nothing
+	if w.Queue == noQueue { // then the share means nothing
 		w.Share = 1
 		out.Del("share")
 	}
 	return w, out.Encode(), nil
 }
 
-// simulate answers GET /api/model with a simlab.Picture.
+// simulate answers GET /api/model with the simulator's picture.
 func (h *Handler) simulate(w http.ResponseWriter, r *http.Request) {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		fail(w, http.StatusForbidden, "this is for the server's own page")
 		return
 	}
-	asked, canonical, err := question(r.URL.Query())
+	asked, canonical, err := question(r.URL.Query(), h.model.simulator.Queues())
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
@@ -146,7 +181,7 @@ func (h *Handler) simulate(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer returns the picture as JSON.
-func (m *model) answer(ctx context.Context, from netip.Addr, now time.Time, key string, asked simlab.WhatIf) ([]byte, error) {
+func (m *model) answer(ctx context.Context, from netip.Addr, now time.Time, key string, asked Question) ([]byte, error) {
 	if text := m.recall(key); text != nil {
 		return text, nil
 	}
@@ -166,7 +201,7 @@ func (m *model) answer(ctx context.Context, from netip.Addr, now time.Time, key 
 	}
 	run, cancel := context.WithTimeout(ctx, modelTime)
 	defer cancel()
-	p, err := asked.Answer(run, breather())
+	p, err := m.simulator.Answer(run, asked, breather())
 	if run.Err() != nil {
 		return nil, errTooSlow
 	}

@@ -27,7 +27,7 @@ type modelFound struct {
 // returns where the page is.
 func served(t *testing.T, key string) string {
 	t.Helper()
-	people := page.New(page.Options{Name: "here"})
+	people := page.New(page.Options{Name: "here", Simulator: page.TheSimulator{}})
 	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0", Web: "127.0.0.1:0", Page: people, Key: key})
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/simlab"
+	"unbloat/internal/lab/simlab"
 )
 
 // aQuestion is a query that the model answers, with changes.
@@ -32,7 +32,7 @@ func aQuestion(change ...string) string {
 // A question is answered with the simulator's own picture, a second time from
 // memory; nonsense and other sites' questions are refused.
 func TestModel(t *testing.T) {
-	h, u := serve(t, Options{})
+	h, u := serve(t, Options{Simulator: TheSimulator{}})
 	status, text, header := request(t, "GET", u+"/api/model?"+aQuestion(), nil)
 	var got simlab.Picture
 	if err := json.Unmarshal([]byte(text), &got); err != nil || status != http.StatusOK || header.Get("Content-Type") != "application/json" {
@@ -42,11 +42,11 @@ func TestModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, canonical, err := question(q)
+	w, canonical, err := question(q, simlab.Queues())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := w.Answer(t.Context(), nil)
+	want, err := whatIf(w).Answer(t.Context(), nil)
 	if err != nil || got.Grade != want.Grade || got.AddedMs != want.AddedMs || got.DownMbps != want.DownMbps || len(got.Loaded.TS) != len(want.Loaded.TS) {
 		t.Errorf("%v: served %+v\nwant %+v", err, got.AddedMs, want.AddedMs)
 	}
@@ -81,7 +81,7 @@ func TestModel(t *testing.T) {
 // One address may ask only so often, one question is simulated at a time, those
 // that would wait too long are sent away, and little is remembered.
 func TestModelIsBounded(t *testing.T) {
-	h, u := serve(t, Options{})
+	h, u := serve(t, Options{Simulator: TheSimulator{}})
 	h.model.turn <- struct{}{}
 	began := time.Now()
 	var wg sync.WaitGroup

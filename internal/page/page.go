@@ -73,6 +73,8 @@ type Options struct {
 	// Account is told what visitors take besides, and says when an address has
 	// had enough of everything that the server serves; nil: nobody keeps one.
 	Account Account
+	// Simulator answers the page of sliders; nil: that page is not offered.
+	Simulator Simulator
 }
 
 // An Account bounds what one client address takes over all protocols together.
@@ -89,7 +91,7 @@ type noAccount struct{}
 func (noAccount) Enter(netip.Addr) (func(), error) { return func() {}, nil }
 func (noAccount) Spend(netip.Addr, unit.Size) bool { return true }
 
-// A Handler serves the page at /, the page of sliders at /model, stored results
+// A Handler serves the page at /, the page of sliders at /model (if it has a simulator), stored results
 // under /r/, and what they need under /api/.
 type Handler struct {
 	store  Store
@@ -143,26 +145,28 @@ func New(o Options) *Handler {
 	}
 	h := &Handler{
 		store: o.Store, name: o.Name, limits: o.Limits.withDefaults(), log: o.Log, now: o.Now,
-		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), model: newModel(),
+		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), model: newModel(o.Simulator),
 		sessions: map[string]*session{}, perAddr: map[netip.Addr]int{}, account: o.Account,
 	}
 	_, _ = rand.Read(h.block) // never fails (crypto/rand)
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	site := newSite(web.Files())
+	site := newSite(web.Files(), o.Simulator != nil)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/probe", h.probe)
 	mux.HandleFunc("GET /api/down", h.down)
 	mux.HandleFunc("POST /api/up", h.up)
 	mux.HandleFunc("POST /api/results", h.save)
 	mux.HandleFunc("GET /api/results/{id}", h.load)
-	mux.HandleFunc("GET /api/model", h.simulate)
 	// A server with a shared key answers this itself; here nobody needs one.
 	mux.HandleFunc("GET /api/key", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "there is no such endpoint")
 	})
 	mux.HandleFunc("GET /r/{id}", func(w http.ResponseWriter, r *http.Request) { h.result(w, r, site) })
-	mux.HandleFunc("GET /model", func(w http.ResponseWriter, r *http.Request) { site.named(w, r, "model.html") })
+	if o.Simulator != nil {
+		mux.HandleFunc("GET /api/model", h.simulate)
+		mux.HandleFunc("GET /model", func(w http.ResponseWriter, r *http.Request) { site.named(w, r, slidersPage) })
+	}
 	mux.HandleFunc("/", site.serve)
 	h.mux = secure(http.NewCrossOriginProtection().Handler(mux))
 	return h

@@ -335,7 +335,7 @@ func TestSite(t *testing.T) {
 	if files == nil {
 		t.Skip("SKIPPED: built with omit_web")
 	}
-	s := newSite(files)
+	s := newSite(files, true)
 	total := 0
 	foreign := regexp.MustCompile(`(?i)(src|href)=["'](https?:)?//|<script>|<style|\sstyle=|\son[a-z]+=`)
 	for name, f := range s.files {
@@ -366,7 +366,7 @@ func TestSite(t *testing.T) {
 	if _, err := fs.Stat(files, "index.html"); err != nil {
 		t.Error(err)
 	}
-	none := newSite(nil)
+	none := newSite(nil, true)
 	w := httptest.NewRecorder()
 	none.serve(w, httptest.NewRequest("GET", "/", nil))
 	if !strings.Contains(w.Body.String(), "no web page") {

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,9 +21,17 @@ type file struct {
 	plain, gzip []byte
 }
 
-// newSite reads the built page. Of nil it makes a site that says that this
-// build has none.
-func newSite(from fs.FS) *site {
+// slidersPage is the file of the page of sliders. In other pages, what offers it
+// stands between the two marks.
+const (
+	slidersPage  = "model.html"
+	slidersBegin = "<!--sliders-->"
+	slidersEnd   = "<!--/sliders-->"
+)
+
+// newSite reads the built page, without the page of sliders and what offers it
+// unless sliders is set. Of nil it makes a site that says that this build has none.
+func newSite(from fs.FS, sliders bool) *site {
 	s := &site{files: map[string]file{}}
 	if from == nil {
 		s.files["index.html"] = file{kind: "text/plain; charset=utf-8", plain: []byte("This build of unbloat has no web page.\n")}
@@ -35,6 +44,13 @@ func newSite(from fs.FS) *site {
 		text, err := fs.ReadFile(from, name)
 		if err != nil {
 			return err
+		}
+		if name == slidersPage && !sliders {
+			return nil
+		}
+		if before, rest, ok := bytes.Cut(text, []byte(slidersBegin)); ok && !sliders {
+			_, after, _ := bytes.Cut(rest, []byte(slidersEnd))
+			text = slices.Concat(before, after)
 		}
 		f := file{kind: kindOf(name), plain: text}
 		var b bytes.Buffer

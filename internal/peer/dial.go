@@ -6,7 +6,6 @@ package peer
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -230,10 +229,12 @@ func resolve(ctx context.Context, hostport string) (netip.AddrPort, error) {
 // certificate no authority vouches for, or is not the one that was named.
 var ErrCertificate = errors.New("the server's certificate is not trusted")
 
+// ErrNoHTTP is wrapped by errors of a build that leaves out the protocols over HTTP.
+var ErrNoHTTP = errors.New("this build has no HTTP (build tag omit_http), which that protocol needs; measure against unbloat, irtt or iperf3, or use the whole program")
+
 // unreachable marks an error of connecting, unless it is marked already.
 func unreachable(what string, err error) error {
-	var unknown *tls.CertificateVerificationError
-	if errors.As(err, &unknown) {
+	if untrusted(err) {
 		return fmt.Errorf("%w: %s: %w", ErrCertificate, what, err)
 	}
 	if errors.Is(err, ErrCertificate) {

@@ -15,9 +15,9 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/internal/wire/irtt"
 	"unbloat/unit"

@@ -1,3 +1,5 @@
+//go:build !omit_http
+
 package peer
 
 import (

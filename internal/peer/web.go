@@ -1,3 +1,5 @@
+//go:build !omit_http
+
 package peer
 
 import (
@@ -88,6 +90,13 @@ func (s *webSource) Open(ctx context.Context, specs []measure.FlowSpec) (measure
 }
 
 func (s *webSource) Close() error { return s.prober.Close() }
+
+// untrusted says whether a handshake ended because no authority vouches for the
+// server's certificate.
+func untrusted(err error) bool {
+	var unknown *tls.CertificateVerificationError
+	return errors.As(err, &unknown)
+}
 
 // tlsConfig trusts whom it is told to.
 func (d *dialer) tlsConfig() *tls.Config {

@@ -20,10 +20,10 @@ import (
 	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/prove"
-	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

@@ -125,7 +125,7 @@ export interface Timeline {
   up_mbps: number[];
 }
 
-/** The simulator's answer to a question (internal/simlab). */
+/** The simulator's answer to a question (internal/lab/simlab, through page.Simulator). */
 export interface Picture {
   grade: string;
   verdict: string;

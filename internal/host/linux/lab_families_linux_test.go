@@ -13,9 +13,9 @@ import (
 	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
-	"unbloat/internal/scenario"
 	"unbloat/unit"
 )
 

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"unbloat/internal/lab"
-	"unbloat/internal/scenario"
+	"unbloat/internal/lab/scenario"
 	"unbloat/unit"
 )
 

@@ -1,0 +1,10 @@
+//go:build omit_measure
+
+package main
+
+import "github.com/spf13/cobra"
+
+func newMeasuringCommands() []*cobra.Command {
+	return leftOut("omit_measure", "the measuring build for routers has it, and so has the whole program on another machine",
+		"test", "tune", "prove", "path", "report", "history", "compare", "export", "import")
+}

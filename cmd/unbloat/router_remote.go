@@ -1,0 +1,145 @@
+//go:build !omit_remote
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/proc"
+	"unbloat/internal/host"
+	"unbloat/internal/remote"
+)
+
+// registerWay adds the flags that lead to a router elsewhere.
+func (f *whereFlags) registerWay(fs *pflag.FlagSet) {
+	fs.StringVar(&f.router, "router", "", "reach the router at `ADDRESS`: ssh://user@host[:port] or opnsense+https://host[:port] (default: this machine)")
+	fs.StringVar(&f.identity, "identity", "", "private key `FILE` for SSH (default: the agent's, and ~/.ssh/id_*)")
+	fs.StringVar(&f.knownHosts, "known-hosts", "", "`FILE` of host keys (default: ~/.ssh/known_hosts and the system's)")
+	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` with the API's key and secret, as OPNsense lets you download it (default: OPNSENSE_KEY and OPNSENSE_SECRET)")
+	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
+}
+
+// registerGuard adds the flag that says where a change elsewhere is undone from.
+func (f *whereFlags) registerGuard(fs *pflag.FlagSet) {
+	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
+}
+
+// dial reaches a shell at an address.
+func (f *whereFlags) dial(ctx context.Context, address string) (*remote.SSH, error) {
+	t, err := remote.ParseTarget(address)
+	if err != nil {
+		return nil, err
+	}
+	o := remote.SSHOptions{}
+	if f.identity != "" {
+		o.Identities = []string{f.identity}
+	}
+	if f.knownHosts != "" {
+		o.KnownHosts = []string{f.knownHosts}
+	}
+	return remote.DialSSH(ctx, t, o)
+}
+
+// reach has the router run its commands over SSH.
+func (f *whereFlags) reach(ctx context.Context, r *router) error {
+	ssh, err := f.dial(ctx, f.router)
+	if err != nil {
+		return err
+	}
+	r.runner, r.Close = ssh, func() { ssh.Close() }
+	return nil
+}
+
+// guardThere has what undoes a change run on a router elsewhere.
+func guardThere(r *router) {
+	if b, ok := r.engine.Backend.(remote.Restorer); ok {
+		r.engine.Deadman = &remote.Deadman{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
+	}
+}
+
+// badAddress says whether an error is about the address of a router.
+func badAddress(err error) bool {
+	var e *remote.AddressError
+	return errors.As(err, &e)
+}
+
+// openREST reaches the API of a router.
+func (f *routerFlags) openREST(ctx context.Context, d *host.Driver) (*router, error) {
+	if f.platform != "" && f.platform != d.Name() {
+		return nil, usageError("--for %s: what answers at %s:// is %s", f.platform, d.Scheme, d.Name())
+	}
+	key, secret, err := apiKey(f.apiKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	api, err := remote.NewREST(strings.TrimPrefix(f.router, "opnsense+"), key, secret, f.fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	r := &router{driver: d, runner: api, far: true, Close: func() {}}
+	if err := f.configure(r, true); err != nil {
+		return nil, err
+	}
+	backend, ok := r.engine.Backend.(remote.Restorer)
+	if !ok {
+		return r, nil
+	}
+	at := f.guardAt
+	if at == "" {
+		at = guardOf(r.engine)
+	}
+	if at == "" {
+		return r, nil
+	}
+	ssh, err := f.dial(ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("reach the guard on the router: %w", err)
+	}
+	deadman := api.Deadman(ssh, backend)
+	deadman.Uptime = proc.Uptime
+	r.engine.Deadman, r.engine.DeadmanAt, r.far, r.Close = deadman, at, false, func() { ssh.Close() }
+	return r, nil
+}
+
+// guardOf is where the guard of an open change is reached; "" if there is none,
+// or if it is on this machine.
+func guardOf(e *apply.Engine) string {
+	for _, wan := range e.WANs() {
+		if j, err := e.Pending(wan); err == nil && j != nil {
+			return j.DeadmanAt
+		}
+	}
+	return ""
+}
+
+// apiKey reads the key and the secret from the file that OPNsense lets people
+// download (key=…, secret=…), or from the environment. They are never arguments.
+func apiKey(path string) (key, secret string, err error) {
+	if path == "" {
+		return os.Getenv("OPNSENSE_KEY"), os.Getenv("OPNSENSE_SECRET"), nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", usageError("read the API's key: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch name {
+		case "key":
+			key = value
+		case "secret":
+			secret = value
+		}
+	}
+	if key == "" || secret == "" {
+		return "", "", usageError("read the API's key %s: it must have the lines key=… and secret=…", path)
+	}
+	return key, secret, nil
+}

@@ -1,0 +1,32 @@
+//go:build omit_remote
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/host"
+)
+
+// registerWay adds no flags: this build knows the router that it runs on, and no
+// other.
+func (f *whereFlags) registerWay(*pflag.FlagSet) {}
+
+func (f *whereFlags) registerGuard(*pflag.FlagSet) {}
+
+var errNoRemote = errors.New("this build reaches no other router (build tag omit_remote); the whole program does")
+
+func (f *whereFlags) reach(context.Context, *router) error {
+	return &exitError{exitPrecondition, errNoRemote}
+}
+
+func (f *routerFlags) openREST(context.Context, *host.Driver) (*router, error) {
+	return nil, &exitError{exitPrecondition, errNoRemote}
+}
+
+func guardThere(*router) {}
+
+func badAddress(error) bool { return false }

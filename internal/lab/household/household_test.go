@@ -1,0 +1,123 @@
+package household_test
+
+import (
+	"testing"
+	"time"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
+)
+
+// home runs loads on a line of 25/1 Mbit/s and 34 ms, as it is, on the virtual
+// engine with the unbloat of this tree, and returns what became of them.
+func home(t *testing.T, d time.Duration, loads ...scenario.Load) []lab.LoadResult {
+	t.Helper()
+	if _, err := lab.FindKernel(lab.Virtual); err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	s := labtest.Home()
+	s.Line.Down, s.Line.Up, s.Line.RTT = 25e6, 1e6, 34*time.Millisecond
+	s.Line.BufferUp = 125e3 // a second of it
+	s.Test.Seconds, s.Test.Idle = d, 2*time.Second
+	s.Loads = loads
+	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Binary: labtest.Binary(t), Seed: labtest.Seed(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.0f s of line time in %.1f s", r.VirtualSeconds, r.WallSeconds)
+	return r.Cases[0].Loads
+}
+
+func between(t *testing.T, what string, got, least, most float64) {
+	t.Helper()
+	if !(got >= least && got <= most) {
+		t.Errorf("%s: %.6g, want %.6g to %.6g", what, got, least, most)
+	} else {
+		t.Logf("%s: %.6g (%.6g to %.6g)", what, got, least, most)
+	}
+}
+
+// What takes little of the line, all at once on an idle one. A call is G.711,
+// 50 packets of 172 bytes a second each way, and sounds as well as G.711 can. A
+// game's packets are each measured. Names are resolved by dnsmasq on the
+// router, which asks across the line what it does not know: the median is its
+// own, the tail is the line's. Keys come back after a round trip.
+func TestSmallLoads(t *testing.T) {
+	r := home(t, 12*time.Second,
+		scenario.Load{Kind: scenario.VoIP, Flows: 1, Host: 2},
+		scenario.Load{Kind: scenario.Game, Flows: 1, Host: 1, PPS: 128, Bytes: 120},
+		scenario.Load{Kind: scenario.DNS, Flows: 1, Host: 1, Interval: 50 * time.Millisecond},
+		scenario.Load{Kind: scenario.SSH, Flows: 1, Host: 1, Interval: 100 * time.Millisecond})
+	const counted = 12*0.75 - 0.25
+	call, game, dns, keys := r[0], r[1], r[2].DNS, r[3].Shell
+	between(t, "call: packets", float64(call.Latency.Sent), counted*50-1, counted*50+1)
+	between(t, "call: goodput, bit/s", call.GoodputBps, 0.99*172*8*50, 1.01*172*8*50)
+	between(t, "call: MOS", call.Voice.MOS, 4.35, 4.42)
+	between(t, "game: packets", float64(game.Latency.Sent), counted*128-1, counted*128+1)
+	between(t, "game: goodput, bit/s", game.GoodputBps, 0.99*120*8*128, 1.01*120*8*128)
+	between(t, "game: p95, ms", game.Latency.RTTMs.P95, 34, 38)
+	between(t, "dns: queries", float64(dns.Queries), 235, 240)
+	between(t, "dns: failed", float64(dns.Failed), 0, 0)
+	between(t, "dns: p50, ms", dns.AnswerMs.P50, 0, 1)
+	between(t, "dns: p95, ms", dns.AnswerMs.P95, 34, 40)
+	between(t, "ssh: keys", float64(keys.Keys), 118, 120)
+	between(t, "ssh: missing", float64(keys.Missing), 0, 0)
+	between(t, "ssh: p50, ms", keys.EchoMs.P50, 34, 38)
+}
+
+// Pages take what their bytes and round trips take on an idle line.
+func TestWeb(t *testing.T) {
+	r := home(t, 16*time.Second, scenario.Load{Kind: scenario.Web, Flows: 1, Host: 1, Objects: 80, Think: time.Second})[0].Web
+	between(t, "pages", float64(r.Pages), 5, 12)
+	between(t, "failed", float64(r.Failed), 0, 0)
+	between(t, "p50, ms", r.LoadMs.P50, 500, 1500)
+}
+
+// Beside an upload that fills the modem all of them feel its queue: the call
+// is no call, keys take a second, and hardly a page comes.
+func TestBesideUpload(t *testing.T) {
+	r := home(t, 16*time.Second,
+		scenario.Load{Kind: scenario.Upload, Flows: 4, Host: 2},
+		scenario.Load{Kind: scenario.VoIP, Flows: 1, Host: 2},
+		scenario.Load{Kind: scenario.SSH, Flows: 1, Host: 1, Interval: 100 * time.Millisecond},
+		scenario.Load{Kind: scenario.Web, Flows: 1, Host: 1, Objects: 80, Think: time.Second})
+	between(t, "call: MOS", r[1].Voice.MOS, 1, 2.5)
+	between(t, "ssh: p50, ms", r[2].Shell.EchoMs.P50, 900, 1500) // p95 is of keys that were lost, and depends on how often
+	between(t, "pages", float64(r[3].Web.Pages), 0, 2)
+}
+
+// A torrent runs both ways, and is at the end connected to almost every peer
+// (libtorrent changes one now and then). Either transport fills the modem.
+func TestTorrent(t *testing.T) {
+	for _, transport := range []string{"tcp", "utp"} {
+		loads := home(t, 20*time.Second, scenario.Load{Kind: scenario.Torrent, Flows: 1, Host: 1, Peers: 40, Transport: transport},
+			scenario.Load{Kind: scenario.Game, Flows: 1, Host: 2, PPS: 64})
+		r := loads[0].Torrent
+		between(t, transport+": download, Mbit/s", r.DownBps/1e6, 1, 25)
+		between(t, transport+": upload, share of the line", r.UpBps/1e6, 0.25, 1)
+		between(t, transport+": peers connected", float64(r.Connected), 35, 40)
+		between(t, transport+": p95 beside it, ms", loads[1].Latency.RTTMs.P95, 500, 1100)
+	}
+}
+
+// A film plays without a stall on the idle line, in the quality that it
+// carries, and stalls beside a download that leaves it nothing.
+func TestVideo(t *testing.T) {
+	r := home(t, 30*time.Second, scenario.Load{Kind: scenario.Video, Flows: 1, Host: 1})[0].Video
+	between(t, "stalls", float64(r.Stalls), 0, 0)
+	between(t, "quality, Mbit/s", r.QualityBps/1e6, 4, 8)
+	between(t, "startup, ms", r.StartupMs, 100, 600)
+	between(t, "played, s", r.PlayedS, 29, 30)
+}
+
+// A mailbox comes whole and at the line's rate.
+func TestIMAP(t *testing.T) {
+	r := home(t, 16*time.Second, scenario.Load{Kind: scenario.IMAP, Flows: 1, Host: 1, Messages: 1000})[0]
+	if !r.Mail.Done {
+		t.Errorf("the synchronisation did not end: %+v", *r.Mail)
+	}
+	between(t, "messages", float64(r.Mail.Messages), 1000, 1000)
+	between(t, "mean size, bytes", float64(r.Mail.Bytes)/1000, 12e3, 20e3)
+	between(t, "goodput, share of the line", r.GoodputBps/25e6, 0.5, 0.95)
+}

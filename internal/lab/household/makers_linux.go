@@ -1,0 +1,24 @@
+package household
+
+import "unbloat/internal/lab/scenario"
+
+// newMaker returns what makes a load, nil for a kind that it does not know.
+func newMaker(t Task) maker {
+	switch t.Load.Kind {
+	case scenario.Upload, scenario.Download, scenario.VoIP, scenario.Game, scenario.UDP:
+		return &native{task: t}
+	case scenario.Torrent:
+		return &torrent{task: t}
+	case scenario.IMAP:
+		return &mail{task: t}
+	case scenario.Web:
+		return &web{task: t}
+	case scenario.DNS:
+		return &names{task: t}
+	case scenario.SSH:
+		return &shell{task: t}
+	case scenario.Video:
+		return &video{task: t}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package simlab
+
+import (
+	"testing"
+	"time"
+
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/plan"
+	"unbloat/sim"
+	"unbloat/unit"
+)
+
+// aClassifier has the classes that a plan for 30/5 Mbit/s gives.
+func aClassifier(t *testing.T) (*classifier, plan.Plan) {
+	t.Helper()
+	s := &scenario.Scenario{Line: scenario.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond, RTT: 20 * time.Millisecond}}
+	p, err := fix(s, "linux", &scenario.Fix{AQM: "cake", Down: 28 * unit.MbitPerSecond, Up: 4800 * unit.KbitPerSecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newClassifier(p)
+	if k.mark(sim.Up) == nil || k.mark(sim.Down) == nil {
+		t.Fatalf("the plan has no classes: %+v", p.Classes)
+	}
+	return k, p
+}
+
+// aSecond is when tests begin.
+const aSecond = unit.Instant(time.Second)
+
+// A connection has the classes that docs/classes.md gives it, one after the other.
+func TestClassesOfConnections(t *testing.T) {
+	k, p := aClassifier(t)
+	b, up, down := p.Classes.Behaviour, k.mark(sim.Up), k.mark(sim.Down)
+	data := sim.Seen{Flow: 1, Host: 7, Size: 1514, Opened: sim.Up}
+	sent := unit.Size(0)
+	send := func(to unit.Size) (class uint8) {
+		for ; sent < to; sent += 1500 {
+			class = up(aSecond, data)
+		}
+		return class
+	}
+	for _, want := range []struct {
+		what  string
+		at    unit.Size
+		class plan.Class
+	}{
+		{"its first packet", 1500, plan.Interactive}, {"the last of its first bytes", b.FirstUp/1500*1500 - 1, plan.Interactive},
+		{"what follows", b.FirstUp + 1500, plan.Normal}, {"half of a long one", b.LongBytes / 2, plan.Normal}, {"what has run long", b.LongBytes + 3000, plan.Bulk},
+	} {
+		if got := send(want.at); got != k.tins[sim.Up][want.class] {
+			t.Errorf("%s: code point %d, not %d of %s", want.what, got, k.tins[sim.Up][want.class], want.class)
+		}
+	}
+	ack := sim.Seen{Flow: 1, Host: 7, Size: 66, Opened: sim.Up, Ack: true}
+	if got, want := up(aSecond, ack), codePoint(plan.AckTin(p.Classes.Up)); got != want {
+		t.Errorf("an acknowledgement: %d, not %d", got, want)
+	}
+
+	// A packet from the line has the class of the one before it.
+	data.Flow, sent = 2, 0
+	for ; sent+1500 <= b.FirstBytes; sent += 1500 {
+		down(aSecond, data)
+	}
+	late, next := down(aSecond, data), down(aSecond, data)
+	if tins := k.tins[sim.Down]; late != tins[plan.Interactive] || next != tins[plan.Normal] {
+		t.Errorf("the packet after the first bytes came as %d, the next as %d", late, next)
+	}
+}
+
+// A call is voice once it has been answered, and while it is calm; the many
+// partners of one port are a swarm, and all of that is bulk.
+func TestClassesOfDatagrams(t *testing.T) {
+	k, p := aClassifier(t)
+	b, up, down, tins := p.Classes.Behaviour, k.mark(sim.Up), k.mark(sim.Down), k.tins[sim.Up]
+	now := aSecond
+	expect := func(what string, got uint8, want plan.Class) {
+		t.Helper()
+		if got != tins[want] {
+			t.Errorf("%s: code point %d, not %d of %s", what, got, tins[want], want)
+		}
+	}
+	call := sim.Seen{Flow: -1, Host: 7, Size: 214, Opened: sim.Up, Datagram: true}
+	expect("a call that nobody has answered", up(now, call), plan.Normal)
+	for range 100 {
+		down(now, call)
+		now = now.Add(20 * time.Millisecond)
+		expect("a call", up(now, call), plan.Voice)
+	}
+	for range b.CalmPackets {
+		now = now.Add(time.Millisecond)
+		up(now, call)
+	}
+	expect("a flood", up(now.Add(5*time.Second), call), plan.Normal)
+	now = now.Add(11 * time.Second)
+	expect("ten seconds after it", up(now, call), plan.Voice)
+
+	peer := sim.Seen{Host: 9, Size: 1514, Opened: sim.Up, Datagram: true}
+	for i := range b.Peers {
+		peer.Flow = 100 + int64(i)
+		expect("a few peers", up(now, peer), plan.Normal)
+	}
+	peer.Flow++
+	expect("one too many", up(now, peer), plan.Bulk)
+	peer.Flow = 100
+	expect("those before it", up(now, peer), plan.Bulk)
+	call.Flow, call.Host = -2, 9
+	expect("a call of the same machine", up(now, call), plan.Normal)
+}

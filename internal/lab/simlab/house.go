@@ -1,0 +1,281 @@
+package simlab
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"unbloat/aqm"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/measure"
+	"unbloat/internal/plan"
+	"unbloat/internal/probe"
+	"unbloat/internal/verdict"
+	"unbloat/sim"
+	"unbloat/unit"
+)
+
+const (
+	udpHeaders = 14 + 20 + 8 // Ethernet, IPv4, UDP
+	settleStep = 50 * time.Millisecond
+	drainLimit = 10 * time.Second
+	grace      = measure.Grace
+	lookEvery  = 500 * time.Millisecond // at the senders, as package netio does
+	startSpan  = 2 * time.Millisecond   // within which the flows of a group start
+	modemBurst = 1600                   // of the lab's modem
+	atmBurst   = 2048
+)
+
+// house is a simulated home that can be measured like a real one: it is a
+// tune.Meter and a tune.Router.
+type house struct {
+	net      *sim.Network
+	scenario *scenario.Scenario
+	platform string
+	random   *rand.Rand
+	interval time.Duration
+	probe    *sim.Stream
+	idleMost time.Duration // the round trip below which the line counts as idle; 0: not known
+	changes  []scenario.Change
+	changed  unit.Instant // origin of the changes' times
+	queues   uint64       // shapings so far: each has chance of its own
+}
+
+// newHouse builds the home and the line of a scenario.
+func newHouse(s *scenario.Scenario, platform string, seed uint64) (*house, error) {
+	random := rand.New(rand.NewPCG(seed, 0x756e_626c_6f61_7400))
+	wire := sim.Wire{Delay: s.Line.RTT / 2, Jitter: s.Line.Jitter / 2, Loss: s.Line.Loss}
+	net, err := sim.New(sim.Params{
+		Up: bottleneck(s.Line, s.Line.Up, s.Line.BufferUp), Down: bottleneck(s.Line, s.Line.Down, s.Line.BufferDown),
+		UpWire: wire, DownWire: wire, Random: random,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &house{net: net, scenario: s, platform: platform, random: random, interval: s.Probe.Interval}
+	if h.interval == 0 {
+		h.interval = measure.DefaultInterval
+	}
+	frame := max(unit.Size(s.Probe.Bytes), probe.MinSize) + udpHeaders
+	h.probe, err = net.AddStream(sim.StreamParams{
+		Direction: sim.Up, Host: 1, Interval: h.interval, Frame: frame, Echo: true, ExtraRTT: s.Home.AwayOf(1),
+		Start: unit.Instant(random.Int64N(int64(h.interval))),
+	})
+	return h, err
+}
+
+// bottleneck is the lab's modem in one direction (lab's wiring.go).
+func bottleneck(l scenario.Line, rate unit.Rate, buffer unit.Size) sim.Bottleneck {
+	b := sim.Bottleneck{Rate: rate, Buffer: buffer, Burst: modemBurst}
+	b.Framing.Overhead = unit.Size(l.Overhead)
+	switch l.LinkLayer {
+	case "atm":
+		b.Framing.Cells, b.Burst = aqm.ATM, atmBurst
+	case "ptm":
+		b.Rate = rate * 64 / 65
+	}
+	return b
+}
+
+// run lets time pass, with the line's changes.
+func (h *house) run(until unit.Instant) error {
+	for len(h.changes) > 0 && !until.Before(h.changed.Add(h.changes[0].At)) {
+		c := h.changes[0]
+		h.changes = h.changes[1:]
+		h.net.RunUntil(h.changed.Add(c.At))
+		l := h.scenario.Line
+		if c.Down > 0 {
+			if err := h.net.SetBottleneck(sim.Down, bottleneck(l, c.Down, l.BufferDown)); err != nil {
+				return err
+			}
+		}
+		if c.Up > 0 {
+			if err := h.net.SetBottleneck(sim.Up, bottleneck(l, c.Up, l.BufferUp)); err != nil {
+				return err
+			}
+		}
+	}
+	h.net.RunUntil(until)
+	return nil
+}
+
+// vary lets the line change from now on as the scenario says.
+func (h *house) vary() { h.changes, h.changed = h.scenario.Line.Vary, h.net.Now() }
+
+// Shape implements tune.Router.
+func (h *house) Shape(_ context.Context, p plan.Plan) error {
+	h.queues++
+	k := newClassifier(p)
+	up := h.net.Shape(sim.Up, shaping(p.Platform, p.Up, k.mark(sim.Up), 2*h.queues))
+	down := h.net.Shape(sim.Down, shaping(p.Platform, p.Down, k.mark(sim.Down), 2*h.queues+1))
+	return errors.Join(up, down)
+}
+
+// Commit implements tune.Router.
+func (h *house) Commit(context.Context, plan.Plan) error { return nil }
+
+// Revert implements tune.Router.
+func (h *house) Revert(context.Context) error {
+	return h.Shape(context.Background(), plan.Plan{})
+}
+
+// Now is the simulated time, for package tune.
+func (h *house) Now() time.Time { return time.Unix(0, int64(h.net.Now())).UTC() }
+
+// Judge implements tune.Meter.
+func (h *house) Judge(label string, raws []measure.RawPhase) *verdict.Test {
+	return verdict.Judge(verdict.Meta{Time: h.Now().Format(time.RFC3339), Label: label, Server: "simulated"}, raws)
+}
+
+// Phase implements tune.Meter: as measure.Client.Phase does it.
+func (h *house) Phase(ctx context.Context, spec measure.PhaseSpec) (*measure.RawPhase, error) {
+	if spec.FlowsDown+spec.FlowsUp > 0 {
+		if spec.CutHead == 0 {
+			spec.CutHead = min(spec.Duration/4, 2500*time.Millisecond)
+		}
+		if spec.CutTail == 0 {
+			spec.CutTail = min(spec.Duration/40, 250*time.Millisecond)
+		}
+	}
+	start := h.net.Now()
+	raw := &measure.RawPhase{
+		Name: spec.Name, Interval: h.interval, Start: start, End: start.Add(spec.Duration),
+		From: start.Add(max(spec.CutHead, 0)), To: start.Add(spec.Duration - max(spec.CutTail, 0)),
+	}
+	var groups []*group
+	for _, d := range []struct {
+		direction sim.Direction
+		flows     int
+	}{{sim.Down, spec.FlowsDown}, {sim.Up, spec.FlowsUp}} {
+		if d.flows == 0 {
+			continue
+		}
+		from := start
+		if d.direction == sim.Up && spec.FlowsDown > 0 {
+			// Asking the server to send takes a round trip before asking it to
+			// receive takes another.
+			from = start.Add(h.scenario.Line.RTT * 3 / 2)
+		}
+		g, err := h.greedy(d.direction, d.flows, 1, spec.CC, from, raw.End)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, g)
+	}
+	if err := h.during(ctx, raw.End, groups); err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		g.file(raw)
+	}
+	if err := h.settle(ctx, raw.End, len(groups) > 0); err != nil {
+		return nil, err
+	}
+	raw.Samples = h.samples(h.probe, raw.Start, raw.End)
+	if spec.Name == verdict.PhaseIdle {
+		h.remember(raw)
+	}
+	return raw, nil
+}
+
+// during lets time pass and looks at the senders meanwhile.
+func (h *house) during(ctx context.Context, until unit.Instant, groups []*group) error {
+	for {
+		for _, g := range groups {
+			g.look(h.net.Now())
+		}
+		now := h.net.Now()
+		if !now.Before(until) {
+			return nil
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := h.run(min(now.Add(lookEvery), until)); err != nil {
+			return err
+		}
+	}
+}
+
+// remember takes an idle phase for what the line is like without load.
+func (h *house) remember(raw *measure.RawPhase) {
+	l := verdict.EvaluateLatency(raw.Samples, verdict.Baseline{})
+	if l.Received > 0 {
+		h.idleMost = unit.FromMs(l.RTTMs.P95) + max(2*time.Millisecond, unit.FromMs(l.RTTMs.P50)/10)
+	}
+}
+
+// settle waits for the answers under way and, after a load, until the line is
+// idle again or drainLimit is over.
+func (h *house) settle(ctx context.Context, end unit.Instant, loaded bool) error {
+	limit := h.net.Now().Add(drainLimit)
+	for {
+		now := h.net.Now()
+		drained := !loaded || h.idleMost == 0 || limit.Before(now) || h.idleAgain(now)
+		if h.settled(end, now) && drained {
+			return nil
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := h.run(now.Add(settleStep)); err != nil {
+			return err
+		}
+	}
+}
+
+// settled says whether every probe sent before end has met its fate, or is too
+// old to count.
+func (h *house) settled(end, now unit.Instant) bool {
+	_, all := h.probe.Sent()
+	for i := len(all) - 1; i >= 0; i-- {
+		d := &all[i]
+		if d.Sent < end && now.Sub(d.Sent) > grace {
+			break
+		}
+		if d.Sent < end && (d.Fate == sim.UnderWay || d.Fate == sim.Arrived) {
+			return false
+		}
+	}
+	return true
+}
+
+// idleAgain says whether nearly all probes of the last moments came back as
+// quickly as those of an idle line.
+func (h *house) idleAgain(now unit.Instant) bool {
+	const moments = 250 * time.Millisecond
+	to := now.Add(-h.idleMost - h.interval)
+	good, recent := 0, 0
+	_, all := h.probe.Sent()
+	for i := len(all) - 1; i >= 0 && !all[i].Sent.Before(to.Add(-moments)); i-- {
+		if !all[i].Sent.Before(to) {
+			continue
+		}
+		recent++
+		if all[i].Fate == sim.Answered && all[i].Back.Sub(all[i].Sent) <= h.idleMost {
+			good++
+		}
+	}
+	return recent > 0 && good*10 >= recent*9
+}
+
+// samples returns the datagrams of a stream sent in [from, to) as probes.
+func (h *house) samples(s *sim.Stream, from, to unit.Instant) []probe.Sample {
+	first, all := s.Sent()
+	fates := map[sim.Fate]probe.Fate{
+		sim.UnderWay: probe.LostUp, sim.Arrived: probe.LostDown, sim.Answered: probe.Answered,
+		sim.LostOut: probe.LostUp, sim.LostBack: probe.LostDown,
+	}
+	var out []probe.Sample
+	for i, d := range all {
+		if d.Sent.Before(from) || !d.Sent.Before(to) {
+			continue
+		}
+		out = append(out, probe.Sample{
+			Seq: uint32(first + i), Scheduled: d.Sent, Sent: d.Sent, Received: d.Back,
+			ServerReceived: d.Turn, ServerSent: d.Turn, Fate: fates[d.Fate],
+		})
+	}
+	return out
+}

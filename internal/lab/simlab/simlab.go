@@ -1,0 +1,206 @@
+// Package simlab runs scenarios in the simulator and returns what package lab
+// returns for a real kernel: the same phases, figures and judgement. The plan
+// is carried out by package aqm in the dialect of the plan's platform.
+package simlab
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"unbloat/internal/host/linux"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/measure"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
+	"unbloat/internal/tune"
+	"unbloat/internal/verdict"
+)
+
+// Lengths of a case's phases, where the scenario does not say: package lab's.
+const (
+	defaultIdle = 5 * time.Second
+	loadedHead  = 10 * time.Second
+	loadedTail  = 250 * time.Millisecond
+)
+
+// Kernel is what a Result names in place of a kernel's version.
+const Kernel = "simulated"
+
+// Options say how a scenario is simulated.
+type Options struct {
+	Cases    []string // empty: all of the scenario's
+	Seed     uint64   // the same seed gives the same result
+	Platform string   // whose router: one of all.Names(); "": linux, as in the lab
+	Series   bool     // keep every probe in the result
+}
+
+// Run simulates the cases of a scenario. Simulation has no clock of its own, so
+// the result's wall seconds are zero; who calls it may fill them in.
+func Run(ctx context.Context, s *scenario.Scenario, o Options) (*lab.Result, error) {
+	if o.Platform == "" {
+		o.Platform = linux.Name
+	}
+	cases := s.Cases
+	if len(o.Cases) > 0 {
+		cases = nil
+		for _, name := range o.Cases {
+			c, err := s.Case(name)
+			if err != nil {
+				return nil, err
+			}
+			cases = append(cases, c)
+		}
+	}
+	r := &lab.Result{Schema: lab.Schema, Scenario: s.Name, Engine: lab.Sim, Kernel: Kernel, Seed: o.Seed}
+	for _, c := range cases {
+		one, err := runCase(ctx, s, c, o)
+		if err != nil {
+			return nil, fmt.Errorf("simulate %s, case %s: %w", s.Name, c.Name, err)
+		}
+		r.Cases = append(r.Cases, *one)
+		r.VirtualSeconds += one.VirtualSeconds
+	}
+	return r, nil
+}
+
+func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Options) (*lab.CaseResult, error) {
+	h, err := newHouse(s, o.Platform, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	r := &lab.CaseResult{Name: c.Name, Loads: []lab.LoadResult{}}
+	switch c.Router.Mode {
+	case scenario.ModeFix:
+		p, err := fix(s, o.Platform, c.Router.Fix)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.Shape(ctx, p); err != nil {
+			return nil, err
+		}
+		r.Plan = &p
+	case scenario.ModeTune:
+		if r.Plan, r.Tune, err = h.tune(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := h.measure(ctx, c.Name, r); err != nil {
+		return nil, err
+	}
+	if !o.Series {
+		dropSeries(r.Test)
+	}
+	r.VirtualSeconds = math.Round(h.net.Now().Seconds()*1e3) / 1e3
+	return r, nil
+}
+
+// Tune lets the tuner find the shaping of a scenario's line, and measures
+// nothing beside what the tuner itself does.
+func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*lab.TuneResult, error) {
+	if o.Platform == "" {
+		o.Platform = linux.Name
+	}
+	h, err := newHouse(s, o.Platform, o.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("simulate %s: %w", s.Name, err)
+	}
+	_, r, err := h.tune(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("simulate the tuning of %s: %w", s.Name, err)
+	}
+	return r, nil
+}
+
+// dropSeries leaves every probe out of a result.
+func dropSeries(t *verdict.Test) {
+	for _, p := range t.Phases() {
+		p.Series = nil
+	}
+}
+
+// facts returns what the simulated router is.
+func facts(platform string) (plan.Facts, error) {
+	if platform == linux.Name {
+		return plan.Facts{Platform: platform, Language: linux.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true}, nil
+	}
+	return all.Assume(platform, "", "")
+}
+
+// fix plans what somebody chose, as the lab's router does.
+func fix(s *scenario.Scenario, platform string, f *scenario.Fix) (plan.Plan, error) {
+	known, err := facts(platform)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Make(plan.Line{RTT: s.Line.RTT}, known, plan.Request(*f).Wishes())
+}
+
+// tune lets the tuner find the shaping. What it keeps stays; without a better
+// one the router does nothing.
+func (h *house) tune(ctx context.Context) (*plan.Plan, *lab.TuneResult, error) {
+	known, err := facts(h.platform)
+	if err != nil {
+		return nil, nil, err
+	}
+	down, up := lab.FlowsOf(h.scenario)
+	res, err := tune.Run(ctx, tune.Config{Goal: h.scenario.Test.Goal, Facts: known, FlowsDown: down, FlowsUp: up, Now: h.Now}, h, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := &lab.TuneResult{Result: *res}
+	if !res.Kept {
+		out.ExitCode = 3
+	}
+	return res.Plan, out, nil
+}
+
+// measure runs the phases of `unbloat test`, or, where the scenario brings
+// loads, idle and loaded.
+func (h *house) measure(ctx context.Context, label string, r *lab.CaseResult) error {
+	s := h.scenario
+	h.vary()
+	idle := measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: orElse(s.Test.Idle, defaultIdle)}
+	if len(s.Loads) == 0 {
+		d := orElse(s.Test.Seconds, measure.DefaultLoad)
+		down, up := lab.FlowsOf(s)
+		var raws []measure.RawPhase
+		for _, spec := range []measure.PhaseSpec{
+			idle,
+			{Name: verdict.PhaseDownload, Duration: d, FlowsDown: down},
+			{Name: verdict.PhaseUpload, Duration: d, FlowsUp: up},
+			{Name: verdict.PhaseBoth, Duration: d, FlowsDown: down, FlowsUp: up},
+		} {
+			raw, err := h.Phase(ctx, spec)
+			if err != nil {
+				return err
+			}
+			raws = append(raws, *raw)
+		}
+		r.Test = h.Judge(label, raws)
+		return nil
+	}
+	before, err := h.Phase(ctx, idle)
+	if err != nil {
+		return err
+	}
+	raw, loads, err := h.loaded(ctx, s.LoadedFor())
+	if err != nil {
+		return err
+	}
+	base := verdict.NewBaseline(*before)
+	for _, l := range loads {
+		r.Loads = append(r.Loads, h.outcome(l, raw, base))
+	}
+	r.Test = h.Judge(label, []measure.RawPhase{*before, *raw})
+	return nil
+}
+
+func orElse(d, other time.Duration) time.Duration {
+	if d == 0 {
+		return other
+	}
+	return d
+}
