@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"unbloat/internal/classify"
 	"unbloat/internal/plan"
 )
 
@@ -26,17 +27,10 @@ const (
 	planMark = "plan_" // an empty chain carries the hash of what was rendered
 )
 
-// Bits of a connection's mark that are used; the others are left alone.
+// The bits of a connection's mark that hold the tin of what arrives.
 const (
-	MarkMask  = 0x0f000000 // the tin of what arrives
-	MarkShift = 24
-	counted   = 0x10000000 // the connection is counted as a heavy one
-	isBulk    = 0x20000000 // and is bulk: its machine has so many, or it has run long
-	known     = 0x40000000 // a TCP connection past its first bytes; one of UDP that is counted as a heavy one
-	metered   = 0x80000000 // its acknowledgements are counted, because there were too many of all
-
-	calmDown = counted // of UDP: its small packets are calm in this direction, and one of many is looked at
-	calmUp   = metered
+	MarkMask  = classify.MarkMask
+	MarkShift = classify.MarkShift
 )
 
 // A Table is our table as text for `nft -f`. A rendered one is what is wanted,
@@ -164,20 +158,20 @@ func (w *writer) chain(name string, rules ...string) {
 }
 
 // set writes a set that packets fill.
-func (w *writer) set(name, kind, timeout string, size int) {
-	w.open("set", name)
-	w.line("type %s", kind)
-	w.line("size %d", size)
+func (w *writer) set(s *classify.Set) {
+	w.open("set", s.Name)
+	w.line("type %s", kind(s))
+	w.line("size %d", s.Size)
 	w.line("flags dynamic,timeout")
-	w.line("timeout %s", timeout)
-	w.line("gc-interval 5s") // in place of each second: to go through a set costs as much where it is empty
+	w.line("timeout %s", span(s.Timeout))
+	w.line("gc-interval %s", span(s.GC))
 	w.end()
 }
 
 // limit writes a limit that several rules share; it matches what is above it.
-func (w *writer) limit(name string, packets, burst int) {
-	w.open("limit", name)
-	w.line("rate over %d/second burst %d packets", packets, burst)
+func (w *writer) limit(l *classify.Limit) {
+	w.open("limit", l.Name)
+	w.line("rate %s", rate(l.Rate))
 	w.end()
 }
 
@@ -190,13 +184,12 @@ func Render(p plan.Plan, root string) Table {
 	r := renderer{p: p, root: root}
 	var body writer
 	r.w = &body
-	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
-		if r.shares(d) != nil {
-			r.direction(d)
-		}
-	}
+	t := classify.Build(p.Policy())
+	r.chains(t)
 	r.hook()
-	r.sets()
+	for _, s := range t.Sets {
+		body.set(s)
+	}
 	h := fnv.New64a()
 	h.Write([]byte(body.String()))
 	var out writer
