@@ -29,6 +29,7 @@ type Connection struct {
 	Bytes         unit.Size // of IP packets, both ways; like the packets 0 for a connection that is older than its counters
 	ReplyPacket   bool      // the packet goes in the other direction
 	Answered      bool      // one has gone in the other direction
+	Untracked     bool      // it has none, as a malformed packet: nothing that is asked of it fits, and no mark is kept
 	Mark          uint32
 }
 
@@ -200,7 +201,7 @@ func (w *walk) fits(x Cond) bool {
 	p := w.p
 	switch x := x.(type) {
 	case Test:
-		return x.holds(w.field(x.Field))
+		return !(w.c.Untracked && x.Field >= CtMark) && x.holds(w.field(x.Field))
 	case Within:
 		if x.Family != 0 && x.Family != p.family() || x.Protocol != 0 && x.Protocol != p.Protocol {
 			return false
@@ -241,6 +242,9 @@ func (w *walk) fits(x Cond) bool {
 func (w *walk) does(e Effect) bool {
 	switch e := e.(type) {
 	case SetMark:
+		if w.c.Untracked {
+			return true
+		}
 		if e.And != 0 {
 			w.c.Mark &= e.And
 		}
@@ -249,6 +253,9 @@ func (w *walk) does(e Effect) bool {
 		k, ok := w.p.key(e.Set)
 		return ok && w.s.Remember(w.now, e.Set, k, e.Again)
 	case Classify:
+		if e.ByMark && w.c.Untracked {
+			return true
+		}
 		if e.ByMark {
 			w.c.Mark = w.c.Mark&^MarkMask | uint32(e.Lane.Tin)<<MarkShift
 		} else {

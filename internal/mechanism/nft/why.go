@@ -51,7 +51,7 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	ct := classify.Connection{Sent: 2, Replied: 1, Bytes: c.Bytes, Answered: c.Answered, Mark: c.Mark}
 	switch {
 	case c.Known:
-	case c.Unread, metered(d, f, in):
+	case c.Unread, f.Protocol == "udp" && metered(d, f, in):
 		ct.Answered = true
 	default: // its first packet
 		ct = classify.Connection{Sent: 1, Bytes: f.Packet}
