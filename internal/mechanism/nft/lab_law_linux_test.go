@@ -446,11 +446,14 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 	memory := classify.NewMemory(rules, monotonic(t))
 	memory.Tick = 10 * time.Millisecond
 	packets := 0
-	for range bursts {
-		f := all[rng.IntN(len(all))]
+	for i := range len(all) + bursts {
+		f, most := all[i%len(all)], 1 // first one of each, as of a swarm
+		if i >= len(all) {
+			f, most = all[rng.IntN(len(all))], 60
+		}
 		size := unit.Size([]int{52, 60, 100, 130, 200, 300, 511, 512, 900, 1500, 1500}[rng.IntN(11)])
 		gap := []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[rng.IntN(4)]
-		for range 1 + rng.IntN(60) {
+		for range 1 + rng.IntN(most) {
 			packet := f.next(rng, min(size+unit.Size(rng.IntN(2)), 1500))
 			fresh := *f.ct == classify.Connection{} && !f.older
 			ct := f.ct
@@ -482,6 +485,8 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 			packets++
 			time.Sleep(gap)
 		}
-		time.Sleep([]time.Duration{0, 0, 30 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second, 11 * time.Second, 61 * time.Second}[rng.IntN(7)])
+		if most > 1 {
+			time.Sleep([]time.Duration{0, 0, 30 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second, 11 * time.Second, 61 * time.Second}[rng.IntN(7)])
+		}
 	}
 }
