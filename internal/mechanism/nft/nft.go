@@ -12,6 +12,7 @@ package nft
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,51 +47,20 @@ func (t Table) Load() string {
 	return drop + t.Text
 }
 
-// A shape is what of a table can be compared between what was rendered and what
-// nft(8) lists of it, whatever its version: the hash of the rendering, the
-// chains with how many rules each has, the sets and the limits.
-type shape struct {
-	id    string
-	parts map[string]int
-}
-
-// shape reads a table's text.
-func (t Table) shape() shape {
-	s := shape{parts: map[string]int{}}
-	at := ""
-	for line := range strings.Lines(t.Text) {
-		w := strings.Fields(line)
-		switch {
-		case len(w) == 3 && w[0] == "chain" && w[2] == "{":
-			at = "chain " + w[1]
-			s.parts[at] = 0
-			if id, ok := strings.CutPrefix(w[1], planMark); ok {
-				s.id = id
-			}
-		case len(w) == 3 && (w[0] == "set" || w[0] == "limit") && w[2] == "{":
-			at = ""
-			s.parts[w[0]+" "+w[1]] = 0
-		case len(w) == 1 && w[0] == "}":
-			at = ""
-		case at != "" && len(w) > 0 && w[0] != "type" && w[0] != "policy":
-			s.parts[at]++
-		}
-	}
-	return s
-}
-
 // Digest says in a line what there is of the table, equal for equal ones; ""
 // for none.
 func (t Table) Digest() string {
 	if t.Text == "" {
 		return ""
 	}
-	s := t.shape()
-	rules := 0
-	for _, n := range s.parts {
-		rules += n
+	parts, rules, h := t.contents(), 0, fnv.New32a()
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		if strings.HasPrefix(name, "chain ") {
+			rules += len(ruleLines(parts[name]))
+		}
+		fmt.Fprintf(h, "%s %q\n", name, parts[name])
 	}
-	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules", Family, TableIs, s.id, len(s.parts), rules)
+	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules (%08x)", Family, TableIs, planOf(parts), len(parts), rules, h.Sum32())
 }
 
 // Of reports whether the table divides the traffic of one of these devices; one
@@ -104,37 +74,59 @@ func (t Table) Of(devices ...string) bool {
 	return false
 }
 
-// Differences says in words where the listed table is not the wanted one; nil
-// means that they are equal.
+// Differences says in words where the listed table is not the wanted one: each
+// chain whose rules are not the same in the same order, each set and limit that is not as
+// it was written. Nil means that they are equal. What sets hold is no part of it.
 func Differences(listed, wanted Table) []string {
 	if listed.Text == wanted.Text {
 		return nil
 	}
-	a, w := listed.shape(), wanted.shape()
+	a, w := listed.contents(), wanted.contents()
 	where := "table " + Family + " " + TableIs
 	switch {
 	case wanted.Text == "":
 		return []string{where + " is there and should not be"}
 	case listed.Text == "":
 		return []string{where + " is missing"}
-	case a.id != w.id:
+	case planOf(a) != planOf(w):
 		return []string{where + " is of another plan"}
 	}
 	var out []string
-	for name, n := range w.parts {
-		if got, ok := a.parts[name]; !ok {
+	for name, want := range w {
+		got, ok := a[name]
+		switch {
+		case !ok:
 			out = append(out, fmt.Sprintf("%s: %s is missing", where, name))
-		} else if got != n {
-			out = append(out, fmt.Sprintf("%s: %s has %d rules, not %d", where, name, got, n))
+		case slices.Equal(got, want):
+		default:
+			out = append(out, fmt.Sprintf("%s: %s %s", where, name, unlike(got, want)))
 		}
 	}
-	for name := range a.parts {
-		if _, ok := w.parts[name]; !ok {
+	for name := range a {
+		if _, ok := w[name]; !ok {
 			out = append(out, fmt.Sprintf("%s: %s is there and should not be", where, name))
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// unlike says where the lines of a part are not those that are wanted.
+func unlike(got, want []string) string {
+	if g, w := ruleLines(got), ruleLines(want); len(g) != len(w) {
+		return fmt.Sprintf("has %d rules, not %d", len(g), len(w))
+	}
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Sprintf("has %q in place of %q", got[i], want[i])
+		}
+	}
+	return fmt.Sprintf("has %q, not %q", got, want)
+}
+
+// ruleLines leaves out the line that says where a chain hooks on.
+func ruleLines(lines []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), isHook)
 }
 
 // A writer writes a table's text, one rule a line.
