@@ -73,8 +73,9 @@ func below() map[string][]string {
 		"sim":                {"unit", "aqm", "internal/near"},
 		"internal/scenario":  {"unit"},
 		"internal/probe":     {"unit"},
-		"internal/plan":      {"unit"},
-		"internal/mechanism": {"unit", "internal/plan", "internal/mechanism"},
+		"internal/classify":  {"unit"},
+		"internal/plan":      {"unit", "internal/classify"},
+		"internal/mechanism": {"unit", "internal/classify", "internal/plan", "internal/mechanism"},
 		"internal/reason":    {"unit"},
 		"internal/verdict":   {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":     {"unit", "internal/probe"},
@@ -115,7 +116,7 @@ func TestLayers(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/mechanism", "internal/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

@@ -321,7 +321,9 @@ func (w way) names(f int) {
 // remarks makes the chains of connections that were found calm, and of those of
 // which every packet is looked at again.
 func (w way) remarks() {
-	w.chain("seen", does(setMark(w.calm), noMark(w.calm)), w.then("is_calm"))
+	if !w.policy.EveryPacket {
+		w.chain("seen", does(setMark(w.calm), noMark(w.calm)), w.then("is_calm"))
+	}
 	for _, x := range [][2]string{{"crowded", "data"}, {"hasty", "busy"}, {"swarm", "bulk"}} {
 		w.chain(x[0], does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm)), w.then(x[1]))
 	}

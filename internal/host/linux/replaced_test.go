@@ -15,7 +15,7 @@ import (
 // are, or little; what is read back tells it, and the plan applied again mends it.
 func TestReplacedRule(t *testing.T) {
 	k, ctx := fakekernel.New(), t.Context()
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Platform: plan.Linux, WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,14 +46,11 @@ func (t Table) contents() map[string][]string {
 // isHook reports whether a line of a chain is no rule, but says where it hooks on.
 func isHook(line string) bool { return strings.HasPrefix(line, "type ") }
 
-// planOf is the hash of what a table was rendered as; "" for one that tells none.
-func planOf(parts map[string][]string) string {
-	for name := range parts {
-		if id, ok := strings.CutPrefix(name, "chain "+planMark); ok {
-			return id
-		}
-	}
-	return ""
+// plan is the hash of what the table was rendered as; "" for one that tells none.
+func (t Table) plan() string {
+	_, after, _ := strings.Cut(t.Text, "chain "+planMark)
+	id, _, _ := strings.Cut(after, " ")
+	return id
 }
 
 // canonical brings a rule, or a line of something else, to the form that is compared.

@@ -60,7 +60,7 @@ func (t Table) Digest() string {
 		}
 		fmt.Fprintf(h, "%s %q\n", name, parts[name])
 	}
-	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules (%08x)", Family, TableIs, planOf(parts), len(parts), rules, h.Sum32())
+	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules (%08x)", Family, TableIs, t.plan(), len(parts), rules, h.Sum32())
 }
 
 // Of reports whether the table divides the traffic of one of these devices; one
@@ -81,16 +81,16 @@ func Differences(listed, wanted Table) []string {
 	if listed.Text == wanted.Text {
 		return nil
 	}
-	a, w := listed.contents(), wanted.contents()
 	where := "table " + Family + " " + TableIs
 	switch {
 	case wanted.Text == "":
 		return []string{where + " is there and should not be"}
 	case listed.Text == "":
 		return []string{where + " is missing"}
-	case planOf(a) != planOf(w):
+	case listed.plan() != wanted.plan():
 		return []string{where + " is of another plan"}
 	}
+	a, w := listed.contents(), wanted.contents()
 	var out []string
 	for name, want := range w {
 		got, ok := a[name]
