@@ -74,12 +74,13 @@ func below() map[string][]string {
 		"sim":                   {"unit", "aqm"},
 		"internal/lab/scenario": {"unit"},
 		"internal/probe":        {"unit"},
-		"internal/plan":         {"unit"},
-		"internal/mechanism":    {"unit", "internal/plan", "internal/mechanism"},
+		"internal/classify":     {"unit"},
+		"internal/plan":         {"unit", "internal/classify"},
+		"internal/mechanism":    {"unit", "internal/classify", "internal/plan", "internal/mechanism"},
 		"internal/reason":       {"unit"},
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
-		"internal/host":         {"unit", "aqm", "internal/plan", "internal/mechanism", "internal/host", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"internal/host":         {"unit", "aqm", "internal/classify", "internal/plan", "internal/mechanism", "internal/host", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
 		// A stand-in shares no code with what it judges.
 		"internal/platform/clearos/fake": {},
 		"internal/platform/openwrt/fake": {},
@@ -169,7 +170,7 @@ func builds(t *testing.T, s source, tag string) bool {
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/plan", "internal/mechanism", "internal/lab/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/mechanism", "internal/lab/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

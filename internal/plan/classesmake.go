@@ -190,14 +190,6 @@ func (c *Classes) Share(d Direction, class Class) (Share, bool) {
 	return list[i], true
 }
 
-// CalmOf returns what the calm flows of one machine may have together in a direction.
-func (b Behaviour) CalmOf(d Direction) unit.Rate {
-	if d == DirectionUp {
-		return b.CalmOfUp
-	}
-	return b.CalmOfHost
-}
-
 // Of returns the shares of one direction; nil if it has no classes.
 func (c *Classes) Of(down bool) []Share {
 	switch {

@@ -125,7 +125,7 @@ func ParseRule(s string) (Rule, error) {
 		}
 		return r, fmt.Errorf("rule %q: %s", s, strings.TrimPrefix(err.Error(), "toml: "))
 	}
-	if err := r.validate("rule"); err != nil {
+	if err := validRule("rule", r); err != nil {
 		return r, fmt.Errorf("rule %q: %w", s, err)
 	}
 	return r, nil
@@ -137,9 +137,6 @@ var (
 	domainShape = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
-// Protocols are those that a Rule can name.
-func Protocols() []string { return []string{"tcp", "udp", "icmp", "sctp", "esp", "gre"} }
-
 // validate refuses wishes that mean nothing on any platform.
 func (w ClassWishes) validate() error {
 	var errs []error
@@ -150,7 +147,7 @@ func (w ClassWishes) validate() error {
 		errs = append(errs, fieldError("rule", "there are %d; at most %d, since each costs every packet a comparison", len(w.Rules), mostRules))
 	}
 	for i, r := range w.Rules {
-		errs = append(errs, r.validate(fmt.Sprintf("rule[%d]", i)))
+		errs = append(errs, validRule(fmt.Sprintf("rule[%d]", i), r))
 	}
 	for i, s := range w.Shares {
 		at := fmt.Sprintf("class[%d]", i)
@@ -174,8 +171,8 @@ func (w ClassWishes) validate() error {
 	return errors.Join(errs...)
 }
 
-// validate refuses a rule that no router could hold.
-func (r Rule) validate(at string) error {
+// validRule refuses a rule that no router could hold.
+func validRule(at string, r Rule) error {
 	errs := []error{checkClass(at+".class", r.Class), checkDirection(at+".direction", r.Direction)}
 	bad := func(key, format string, args ...any) { errs = append(errs, fieldError(at+"."+key, format, args...)) }
 	if r.Protocol != "" && !slices.Contains(Protocols(), r.Protocol) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/classify"
 	"unbloat/unit"
 )
 
@@ -63,12 +64,12 @@ const (
 )
 
 // Direction names one direction of the line.
-type Direction string
+type Direction = classify.Direction
 
 // Directions, seen from the home.
 const (
-	DirectionDown Direction = "down"
-	DirectionUp   Direction = "up"
+	DirectionDown = classify.Down
+	DirectionUp   = classify.Up
 )
 
 // Wishes are what somebody wants of the plan. The zero value wants the best

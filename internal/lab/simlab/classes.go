@@ -1,68 +1,30 @@
 package simlab
 
 import (
-	"time"
+	"net/netip"
 
+	"unbloat/internal/classify"
 	"unbloat/internal/plan"
 	"unbloat/sim"
 	"unbloat/unit"
 )
 
-// classifier gives packets the tins of a plan's classes by how their flows
-// behave, as the nftables rules of package mechanism/nft do (docs/classes.md).
-// Left out are explicit rules, names and trusted marks: what the simulator's
-// loads send has none.
+// classifier gives packets the tins of a plan's classes by the rules of package
+// classify, over its own memory of sets and connections. Every packet is metered: what
+// the simulator shows of one has no sequence number by which a router looks at some
+// alone. Acknowledgements are not left out here, and what the simulator's loads
+// send fits no explicit rule, asks no name server and has no marks.
 type classifier struct {
-	behaviour plan.Behaviour
-	tins      [2]map[plan.Class]uint8 // by direction: code points, for CAKE's precedence tins
-	acks      [2]uint8
-	flows     map[int64]*flow
-	hosts     map[uint32]*hostMeters
+	table  *classify.Table
+	memory *classify.Memory
+	tins   [2]map[plan.Class]uint8 // by direction: code points, for CAKE's precedence tins
+	flows  map[int64]*classify.Connection
 }
 
-// flow is what is remembered of a connection or stream.
-type flow struct {
-	bytes   unit.Size // of IP packets, both ways (ct bytes)
-	counted bool
-	bulk    bool
-	replied bool
-	ways    [2]way
-}
-
-// way is what is remembered of one direction of a flow.
-type way struct {
-	packets, bytes limit // calm
-	busy           unit.Instant
-	metered, known bool
-	class          uint8 // of its last packet, which the next one from the line gets
-}
-
-// hostMeters are those of one machine of the home.
-type hostMeters struct {
-	heavy, partners limit
-	swarm           bool // its port of uTP has many partners
-}
-
-// limit is nftables' `limit rate`: a bucket that fills in time.
-type limit struct {
-	tokens float64
-	at     unit.Instant
-}
-
-// take takes cost from a bucket that gains rate a second, if it has that.
-func (l *limit) take(now unit.Instant, cost, rate, burst float64) bool {
-	l.tokens = min(l.tokens+now.Sub(l.at).Seconds()*rate, burst)
-	l.at = now
-	if l.tokens < cost {
-		return false
-	}
-	l.tokens -= cost
-	return true
-}
-
+// Ports of the home's end and the far one. BitTorrent has one port for all its peers.
 const (
-	ackBelow = 128              // IP bytes
-	busyFor  = 10 * time.Second // after a flow was not calm
+	swarmPort = 6881
+	farPort   = 443
 )
 
 // newClassifier returns nil if the plan has no classes that CAKE holds.
@@ -70,7 +32,9 @@ func newClassifier(p plan.Plan) *classifier {
 	if p.Classes == nil {
 		return nil
 	}
-	k := &classifier{behaviour: p.Classes.Behaviour, flows: map[int64]*flow{}, hosts: map[uint32]*hostMeters{}}
+	policy := p.Policy()
+	policy.EveryPacket, policy.Limits.Acks = true, 0
+	k := &classifier{table: classify.Build(policy), flows: map[int64]*classify.Connection{}}
 	for d, s := range []struct {
 		shaper *plan.Shaper
 		shares []plan.Share
@@ -82,7 +46,6 @@ func newClassifier(p plan.Plan) *classifier {
 		for _, share := range s.shares {
 			k.tins[d][share.Class] = codePoint(share.Tin)
 		}
-		k.acks[d] = codePoint(plan.AckTin(s.shares))
 	}
 	return k
 }
@@ -95,99 +58,60 @@ func (k *classifier) mark(d sim.Direction) sim.Mark {
 	if k == nil || k.tins[d] == nil {
 		return nil
 	}
-	return func(now unit.Instant, p sim.Seen) uint8 {
-		f := k.flows[p.Flow]
-		if f == nil {
-			f = &flow{}
-			k.flows[p.Flow] = f
-		}
-		class := k.class(now, d, p, f)
-		w := &f.ways[d]
-		before, known := w.class, w.known
-		w.class, w.known = class, true
-		if d == sim.Down && known {
-			return before // the connection's mark is older than this packet
-		}
-		return class
-	}
-}
-
-// class decides as the chains up_class and down_class do.
-func (k *classifier) class(now unit.Instant, d sim.Direction, p sim.Seen, f *flow) uint8 {
-	size := p.Size - plan.EthernetHeader
-	f.bytes += size
-	f.replied = f.replied || d != p.Opened
-	tins, b := k.tins[d], &k.behaviour
-	if p.Datagram {
-		h := k.host(now, p.Host)
-		if p.Flow >= 0 && f.bytes == size && !h.partners.take(now, 1, float64(b.Peers)/60, float64(b.Peers)) {
-			h.swarm = true
-		}
-		switch {
-		case p.Flow >= 0 && h.swarm:
-			return tins[plan.Bulk]
-		case !f.replied:
-			return tins[plan.Normal]
-		}
-		return k.calm(now, d, plan.Voice, size, f)
-	}
-	first := b.FirstUp
+	direction := plan.DirectionUp
 	if d == sim.Down {
-		first = b.FirstBytes
+		direction = plan.DirectionDown
 	}
-	switch {
-	case p.Ack && size < ackBelow:
-		return k.acks[d]
-	case f.bytes <= first:
-		return tins[plan.Interactive]
-	case size <= b.SmallPacket:
-		return k.calm(now, d, plan.Interactive, size, f)
-	}
-	return k.data(now, d, p.Host, f)
-}
-
-// calm tells calm flows, whose small packets have the given class, from busy ones.
-func (k *classifier) calm(now unit.Instant, d sim.Direction, small plan.Class, size unit.Size, f *flow) uint8 {
-	w, b := &f.ways[d], &k.behaviour
-	rate := float64(b.CalmRate) / 8
-	packets, bytes := float64(b.CalmPackets/2+1), max(rate/2, 3000)
-	if !w.metered {
-		w.metered, w.packets, w.bytes = true, limit{packets, now}, limit{bytes, now}
-	}
-	if now >= w.busy && w.packets.take(now, 1, float64(b.CalmPackets), packets) && w.bytes.take(now, float64(size), rate, bytes) {
-		if size <= b.SmallPacket {
-			return k.tins[d][small]
+	byMark := d == sim.Down && k.table.Policy().DownByMark
+	return func(now unit.Instant, p sim.Seen) uint8 {
+		if k.memory == nil {
+			k.memory = classify.NewMemory(k.table, now)
 		}
-		return k.tins[d][plan.Interactive]
+		packet, c := packetOf(direction, p), k.connection(d, p)
+		before := c.Mark
+		lane := k.table.Decide(now, &packet, c, k.memory).Lane
+		if byMark { // the shaper came first: it saw the mark as it was
+			lane = k.table.ByMark(before)
+		}
+		if lane == nil {
+			return k.tins[d][plan.Normal]
+		}
+		return codePoint(plan.Tin(lane.Tin))
 	}
-	if now >= w.busy {
-		w.busy = now.Add(busyFor)
-	}
-	if size < ackBelow {
-		return k.acks[d]
-	}
-	return k.data(now, d, 0, f)
 }
 
-// data tells what has run long, and the many heavy connections of a machine.
-func (k *classifier) data(now unit.Instant, d sim.Direction, host uint32, f *flow) uint8 {
-	b := &k.behaviour
-	if f.bytes > b.HeavyBytes && !f.counted {
-		f.counted = true
-		f.bulk = f.bulk || !k.host(now, host).heavy.take(now, 1, float64(max(b.HeavyOfHost/4, 1))/60, float64(b.HeavyOfHost))
+// packetOf is a packet as the rules see it.
+func packetOf(d plan.Direction, p sim.Seen) classify.Packet {
+	out := classify.Packet{Direction: d, Protocol: classify.TCP, Home: address(p.Host), Far: address(uint32(p.Flow)),
+		HomePort: uint16(p.Flow), FarPort: farPort, Length: p.Size - plan.EthernetHeader, Flags: classify.ACK}
+	if p.Datagram {
+		if out.Protocol = classify.UDP; p.Flow >= 0 {
+			out.HomePort = swarmPort
+		}
 	}
-	if f.bulk || f.bytes > b.LongBytes {
-		return k.tins[d][plan.Bulk]
+	if !p.Ack {
+		out.Flags |= classify.PSH
 	}
-	return k.tins[d][plan.Normal]
+	return out
 }
 
-// host returns a machine's meters.
-func (k *classifier) host(now unit.Instant, key uint32) *hostMeters {
-	h := k.hosts[key]
-	if h == nil {
-		h = &hostMeters{heavy: limit{float64(k.behaviour.HeavyOfHost), now}, partners: limit{float64(k.behaviour.Peers), now}}
-		k.hosts[key] = h
+func address(n uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+// connection counts a packet, as connection tracking does.
+func (k *classifier) connection(d sim.Direction, p sim.Seen) *classify.Connection {
+	c := k.flows[p.Flow]
+	if c == nil {
+		c = &classify.Connection{}
+		k.flows[p.Flow] = c
 	}
-	return h
+	if c.ReplyPacket = d != p.Opened; c.ReplyPacket {
+		c.Replied++
+		c.Answered = true
+	} else {
+		c.Sent++
+	}
+	c.Bytes += p.Size - plan.EthernetHeader
+	return c
 }

@@ -107,3 +107,29 @@ func TestClassesOfDatagrams(t *testing.T) {
 	call.Flow, call.Host = -2, 9
 	expect("a call of the same machine", up(now, call), plan.Normal)
 }
+
+// What the rules do and the simulator once did not: many calls of one machine are
+// a crowd and gain nothing together, and its heavy connections of both protocols are
+// counted for it alone.
+func TestClassesOfMachines(t *testing.T) {
+	k, p := aClassifier(t)
+	up, down, tins := k.mark(sim.Up), k.mark(sim.Down), k.tins[sim.Up]
+	now := aSecond
+	crowd := 0
+	for i := range 3000 {
+		call := sim.Seen{Flow: -1 - int64(i%60), Host: 7, Size: 214, Opened: sim.Up, Datagram: true}
+		down(now, call)
+		if got := up(now, call); i >= 2000 && got == tins[plan.Voice] {
+			crowd++
+		}
+		now = now.Add(time.Second / 3000) // 50 packets a second of each: 4.8 Mbit/s of all
+	}
+	if crowd > 0 {
+		t.Errorf("%d packets of sixty calls of one machine, %s in all, were voice", crowd, p.Classes.Behaviour.CalmOfUp)
+	}
+	one := sim.Seen{Flow: -100, Host: 8, Size: 214, Opened: sim.Up, Datagram: true}
+	down(now, one)
+	if got := up(now, one); got != tins[plan.Voice] {
+		t.Errorf("a call of another machine: code point %d, not voice", got)
+	}
+}

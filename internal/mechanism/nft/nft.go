@@ -12,10 +12,12 @@ package nft
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"unbloat/internal/classify"
 	"unbloat/internal/plan"
 )
 
@@ -26,17 +28,10 @@ const (
 	planMark = "plan_" // an empty chain carries the hash of what was rendered
 )
 
-// Bits of a connection's mark that are used; the others are left alone.
+// The bits of a connection's mark that hold the tin of what arrives.
 const (
-	MarkMask  = 0x0f000000 // the tin of what arrives
-	MarkShift = 24
-	counted   = 0x10000000 // the connection is counted as a heavy one
-	isBulk    = 0x20000000 // and is bulk: its machine has so many, or it has run long
-	known     = 0x40000000 // a TCP connection past its first bytes; one of UDP that is counted as a heavy one
-	metered   = 0x80000000 // its acknowledgements are counted, because there were too many of all
-
-	calmDown = counted // of UDP: its small packets are calm in this direction, and one of many is looked at
-	calmUp   = metered
+	MarkMask  = classify.MarkMask
+	MarkShift = classify.MarkShift
 )
 
 // A Table is our table as text for `nft -f`. A rendered one is what is wanted,
@@ -52,51 +47,20 @@ func (t Table) Load() string {
 	return drop + t.Text
 }
 
-// A shape is what of a table can be compared between what was rendered and what
-// nft(8) lists of it, whatever its version: the hash of the rendering, the
-// chains with how many rules each has, the sets and the limits.
-type shape struct {
-	id    string
-	parts map[string]int
-}
-
-// shape reads a table's text.
-func (t Table) shape() shape {
-	s := shape{parts: map[string]int{}}
-	at := ""
-	for line := range strings.Lines(t.Text) {
-		w := strings.Fields(line)
-		switch {
-		case len(w) == 3 && w[0] == "chain" && w[2] == "{":
-			at = "chain " + w[1]
-			s.parts[at] = 0
-			if id, ok := strings.CutPrefix(w[1], planMark); ok {
-				s.id = id
-			}
-		case len(w) == 3 && (w[0] == "set" || w[0] == "limit") && w[2] == "{":
-			at = ""
-			s.parts[w[0]+" "+w[1]] = 0
-		case len(w) == 1 && w[0] == "}":
-			at = ""
-		case at != "" && len(w) > 0 && w[0] != "type" && w[0] != "policy":
-			s.parts[at]++
-		}
-	}
-	return s
-}
-
 // Digest says in a line what there is of the table, equal for equal ones; ""
 // for none.
 func (t Table) Digest() string {
 	if t.Text == "" {
 		return ""
 	}
-	s := t.shape()
-	rules := 0
-	for _, n := range s.parts {
-		rules += n
+	parts, rules, h := t.contents(), 0, fnv.New32a()
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		if strings.HasPrefix(name, "chain ") {
+			rules += len(ruleLines(parts[name]))
+		}
+		fmt.Fprintf(h, "%s %q\n", name, parts[name])
 	}
-	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules", Family, TableIs, s.id, len(s.parts), rules)
+	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules (%08x)", Family, TableIs, t.plan(), len(parts), rules, h.Sum32())
 }
 
 // Of reports whether the table divides the traffic of one of these devices; one
@@ -110,37 +74,59 @@ func (t Table) Of(devices ...string) bool {
 	return false
 }
 
-// Differences says in words where the listed table is not the wanted one; nil
-// means that they are equal.
+// Differences says in words where the listed table is not the wanted one: each
+// chain whose rules are not the same in the same order, each set and limit that is not as
+// it was written. Nil means that they are equal. What sets hold is no part of it.
 func Differences(listed, wanted Table) []string {
 	if listed.Text == wanted.Text {
 		return nil
 	}
-	a, w := listed.shape(), wanted.shape()
 	where := "table " + Family + " " + TableIs
 	switch {
 	case wanted.Text == "":
 		return []string{where + " is there and should not be"}
 	case listed.Text == "":
 		return []string{where + " is missing"}
-	case a.id != w.id:
+	case listed.plan() != wanted.plan():
 		return []string{where + " is of another plan"}
 	}
+	a, w := listed.contents(), wanted.contents()
 	var out []string
-	for name, n := range w.parts {
-		if got, ok := a.parts[name]; !ok {
+	for name, want := range w {
+		got, ok := a[name]
+		switch {
+		case !ok:
 			out = append(out, fmt.Sprintf("%s: %s is missing", where, name))
-		} else if got != n {
-			out = append(out, fmt.Sprintf("%s: %s has %d rules, not %d", where, name, got, n))
+		case slices.Equal(got, want):
+		default:
+			out = append(out, fmt.Sprintf("%s: %s %s", where, name, unlike(got, want)))
 		}
 	}
-	for name := range a.parts {
-		if _, ok := w.parts[name]; !ok {
+	for name := range a {
+		if _, ok := w[name]; !ok {
 			out = append(out, fmt.Sprintf("%s: %s is there and should not be", where, name))
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// unlike says where the lines of a part are not those that are wanted.
+func unlike(got, want []string) string {
+	if g, w := ruleLines(got), ruleLines(want); len(g) != len(w) {
+		return fmt.Sprintf("has %d rules, not %d", len(g), len(w))
+	}
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Sprintf("has %q in place of %q", got[i], want[i])
+		}
+	}
+	return fmt.Sprintf("has %q, not %q", got, want)
+}
+
+// ruleLines leaves out the line that says where a chain hooks on.
+func ruleLines(lines []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), isHook)
 }
 
 // A writer writes a table's text, one rule a line.
@@ -164,20 +150,20 @@ func (w *writer) chain(name string, rules ...string) {
 }
 
 // set writes a set that packets fill.
-func (w *writer) set(name, kind, timeout string, size int) {
-	w.open("set", name)
-	w.line("type %s", kind)
-	w.line("size %d", size)
+func (w *writer) set(s *classify.Set) {
+	w.open("set", s.Name)
+	w.line("type %s", kind(s))
+	w.line("size %d", s.Size)
 	w.line("flags dynamic,timeout")
-	w.line("timeout %s", timeout)
-	w.line("gc-interval 5s") // in place of each second: to go through a set costs as much where it is empty
+	w.line("timeout %s", span(s.Timeout))
+	w.line("gc-interval %s", span(s.GC))
 	w.end()
 }
 
 // limit writes a limit that several rules share; it matches what is above it.
-func (w *writer) limit(name string, packets, burst int) {
-	w.open("limit", name)
-	w.line("rate over %d/second burst %d packets", packets, burst)
+func (w *writer) limit(l *classify.Limit) {
+	w.open("limit", l.Name)
+	w.line("rate %s", rate(l.Rate))
 	w.end()
 }
 
@@ -190,13 +176,12 @@ func Render(p plan.Plan, root string) Table {
 	r := renderer{p: p, root: root}
 	var body writer
 	r.w = &body
-	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
-		if r.shares(d) != nil {
-			r.direction(d)
-		}
-	}
+	t := classify.Build(p.Policy())
+	r.chains(t)
 	r.hook()
-	r.sets()
+	for _, s := range t.Sets {
+		body.set(s)
+	}
 	h := fnv.New64a()
 	h.Write([]byte(body.String()))
 	var out writer

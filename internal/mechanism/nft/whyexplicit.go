@@ -3,12 +3,9 @@ package nft
 import (
 	"slices"
 
+	"unbloat/internal/classify"
 	"unbloat/internal/plan"
 )
-
-// ackPacket is the longest IP packet that counts as an acknowledgement without
-// data where packets are all that is seen.
-const ackPacket = 80
 
 // lowDelay is IPTOS_LOWDELAY (RFC 1349) as a bit of a code point: pf gives such
 // packets of a connection its second queue. EF has it.
@@ -17,22 +14,13 @@ const lowDelay = 0x10 >> 2
 // decideExplicit follows the rules of a platform that knows nothing else: pf,
 // dummynet, and ClearOS's own engine. The first that fits decides on each,
 // whatever the order is in which its language wants them.
-func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
+func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v func(plan.Class, string, ...any) Verdict) Verdict {
 	can := p.RuleLimits()
-	ack := f.Protocol == "tcp" && f.Packet <= ackPacket && can.AcksFirst
+	ack := f.Protocol == "tcp" && f.Packet <= classify.UsualAck && can.AcksFirst
 	second := can.SecondQueue // of a rule
 	low := second && f.DSCP&lowDelay != 0
-	nothing := func(string, string) bool { return false }
-	for i, r := range p.Classes.Rules {
-		if r.Direction != "" && r.Direction != d || !fits(r, i, f, Connection{}, nothing) {
-			continue
-		}
-		if r.Protocol == "" && r.HasPorts() && f.Protocol == "sctp" {
-			continue // ports alone are written for TCP and UDP
-		}
-		if can.HomeDown != "" && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
-			continue // marked before NAT gives it to a machine
-		}
+	if i, is := written(p, d, f); is {
+		r := p.Classes.Rules[i]
 		if ack && second && (r.Class == plan.Normal || r.Class == plan.Bulk) {
 			return v(plan.Interactive, "an acknowledgement without data of what rule %d names (%s): the second queue of that rule", i+1, r)
 		}
@@ -42,7 +30,7 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
 		return v(r.Class, "rule %d: %s", i+1, r)
 	}
 	switch {
-	case f.Protocol == "icmp" || f.hasPorts() && f.Protocol != "sctp" && f.Far.Port() == 53:
+	case f.Protocol == "icmp" || (f.Protocol == "tcp" || f.Protocol == "udp") && f.Far.Port() == 53:
 		return v(plan.Voice, "DNS and ping")
 	case ack:
 		return v(plan.Interactive, "an acknowledgement without data (a packet of %s)", f.Packet)
@@ -50,4 +38,25 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v verdict) Verdict {
 		return v(plan.Interactive, "its TOS asks for low delay")
 	}
 	return v(plan.Normal, "no rule names it, and %s does not know how a flow behaves", p.Platform)
+}
+
+// written returns the first rule that fits a packet, of those that the platform
+// can write: nothing there counts what a connection has carried.
+func written(p plan.Plan, d plan.Direction, f Flow) (rule int, is bool) {
+	policy := p.Policy()
+	policy.Rules, policy.Trust = nil, plan.DSCPWish{}
+	var numbers []int
+	for i, r := range p.Classes.Rules {
+		if p.RuleLimits().HomeDown != "" && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
+			continue // marked before NAT gives it to a machine
+		}
+		policy.Rules, numbers = append(policy.Rules, r), append(numbers, i)
+	}
+	packet := f.Of(d)
+	nothing := func(string, string) bool { return false }
+	out := classify.Build(policy).Explain(0, &packet, &classify.Connection{}, asked{f, nothing})
+	if len(out.Why) == 0 || out.Why[0].Code != classify.ByRule {
+		return 0, false
+	}
+	return numbers[out.Why[0].Rule], true
 }

@@ -1,0 +1,150 @@
+// Package classify says what class a packet has: one table of rules and limits
+// (Build), and what walks a packet through it (Table.Decide). Package
+// mechanism/nft writes the same table for nftables, `unbloat why` explains what
+// it decides, and the simulator decides by it. It is pure: the time comes in.
+//
+// What the rules ask about besides the packet is a model of state, and is
+// declared here: the Connection that connection tracking keeps (counts of bytes
+// and packets in each direction, whether it was answered, 32 bits of mark), and
+// State, the sets with limits that the rules fill. Memory is State as nftables
+// has it. Whoever renders the table for something that remembers otherwise
+// implements State as that does, and is compared with Decide over it.
+package classify
+
+import (
+	"time"
+
+	"unbloat/unit"
+)
+
+// A Class is what a packet is to the queue: how soon it goes, and how much of
+// the line it can claim. There are four, on every platform.
+type Class string
+
+// The classes, first to last. Each is bounded by its share: what is above it
+// goes as ordinary traffic does, so that pretending gains nothing.
+const (
+	Voice       Class = "voice"       // small and calm: calls, games, names, keystrokes
+	Interactive Class = "interactive" // acknowledgements, a connection's first bytes, calm flows of large packets
+	Normal      Class = "normal"      // everything else
+	Bulk        Class = "bulk"        // what runs long, and swarms: BitTorrent, backups
+)
+
+// AllClasses returns the classes, first to last.
+func AllClasses() []Class { return []Class{Voice, Interactive, Normal, Bulk} }
+
+// Direction is down (towards the home) or up.
+type Direction string
+
+// Directions.
+const (
+	Down Direction = "down"
+	Up   Direction = "up"
+)
+
+// Limits are what tells the class of a flow that no rule names. Rates count
+// IP packets. Every memory that they need is bounded by Flows.
+type Limits struct {
+	CalmPackets int       `json:"calm_packets"`        // a second: a flow that sends more, or more bytes, is not calm
+	CalmRate    unit.Rate `json:"calm_bps"`            //
+	CalmOfHost  unit.Rate `json:"calm_of_host_bps"`    // a machine whose calm flows together receive more has none, so that many do not gain what one cannot
+	CalmOfUp    unit.Rate `json:"calm_of_host_up_bps"` // or send more
+	SmallPacket unit.Size `json:"small_packet"`        // IP bytes: calm datagrams up to this are voice, larger ones interactive; TCP has calm packets up to this alone
+	FirstBytes  unit.Size `json:"first_bytes"`         // of a connection, counted both ways: interactive on the way down
+	FirstUp     unit.Size `json:"first_bytes_up"`      // and on the way up
+	HeavyBytes  unit.Size `json:"heavy_bytes"`         // from here on a connection counts as heavy
+	LongBytes   unit.Size `json:"long_bytes"`          // and from here on it is bulk
+	HeavyOfHost int       `json:"heavy_connections"`   // more than this many heavy connections of one host: those above are bulk
+	Peers       int       `json:"peers"`               // more than this many new partners of one UDP port: a swarm, which is bulk
+	Names       int       `json:"names_per_second"`    // DNS queries and pings of one host that are voice
+	Acks        int       `json:"acks_per_second"`     // acknowledgements of slow TCP connections that go up; of more, only every second one with SACK blocks goes; 0: all go
+	Flows       int       `json:"flows"`               // most flows that are remembered, for each of IPv4 and IPv6 and each direction
+}
+
+// CalmOf returns what the calm flows of one machine may have together in a direction.
+func (l Limits) CalmOf(d Direction) unit.Rate {
+	if d == Up {
+		return l.CalmOfUp
+	}
+	return l.CalmOfHost
+}
+
+// first is what a connection carries first in a direction.
+func (l Limits) first(d Direction) unit.Size {
+	if d == Down {
+		return max(l.FirstBytes, 1)
+	}
+	return max(l.FirstUp, 1)
+}
+
+// What the limits do not name.
+const (
+	// AckBelow is the length of IP packets below which one can be an
+	// acknowledgement without data. It is a power of two.
+	AckBelow = 128
+	// BusyFor is how long a flow is busy after it was not calm, and a machine a
+	// crowd after its calm flows had too much.
+	BusyFor = 10 * time.Second
+	// slowAcks is how many acknowledgements a second a connection sends at most
+	// that acknowledges each packet by itself: those that come closer than 40 ms
+	// (TCP_ATO_MIN) are acknowledged in pairs.
+	slowAcks = 30
+	// lookOf: of the small packets of a UDP connection that is calm, one of
+	// lookOf that it sends in that direction is looked at, by connection tracking's
+	// own count of them; the others have their class from the connection's mark. The
+	// meters of those that are looked at have lookOf times smaller limits, so they
+	// find the same rates, and a connection that sends too much as soon.
+	lookOf = 32
+	// lookAt are the bits of a TCP sequence number that are 0 while a connection
+	// is looked at: for 2 kB of each 64 kB that it sends. Where TCP has those, UDP
+	// has its checksum, by which one packet of 32 is looked at.
+	lookAt = 0x0000f800
+	// gcInterval is how often a set forgets what has expired: to go through one
+	// costs as much where it is empty.
+	gcInterval = 5 * time.Second
+)
+
+// Bits of a connection's mark that are used; the others are left alone.
+const (
+	MarkMask  = 0x0f000000 // the tin of what arrives
+	MarkShift = 24
+	counted   = 0x10000000 // the connection is counted as a heavy one
+	isBulk    = 0x20000000 // and is bulk: its machine has so many, or it has run long
+	known     = 0x40000000 // a TCP connection past its first bytes; one of UDP that is counted as a heavy one
+	metered   = 0x80000000 // its acknowledgements are counted, because there were too many of all
+
+	calmDown = counted // of UDP: its small packets are calm in this direction, and one of many is looked at
+	calmUp   = metered
+)
+
+// A Lane is where packets of a class go: a class's own, or that of acknowledgements.
+type Lane struct {
+	Name  string // the class, or "acks"
+	Class Class
+	Tin   uint8 // what the shaper knows it by, 1 to 15: a tin of CAKE, or what stands for it
+}
+
+// A Policy is what is to be decided.
+type Policy struct {
+	Up, Down []Lane // those of the classes, first to last, and of acknowledgements; nil: the direction has no classes
+	// DownByMark says that what arrives meets its queue before the rules: its class
+	// is kept in the connection's mark, and is that of its next packet.
+	DownByMark bool
+	// EveryPacket says that each packet is metered. Otherwise connections that are
+	// known go by their mark, and one packet of many is looked at.
+	EveryPacket bool
+	Limits      Limits
+	Rules       []Rule
+	Trust       Trust
+}
+
+// lanes returns those of a direction.
+func (p Policy) lanes(d Direction) []Lane {
+	if d == Up {
+		return p.Up
+	}
+	return p.Down
+}
+
+// byMark reports whether a direction's class goes over the connection's mark.
+func (p Policy) byMark(d Direction) bool { return d == Down && p.DownByMark }

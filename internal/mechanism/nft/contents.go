@@ -1,0 +1,429 @@
+package nft
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/classify"
+	"unbloat/internal/plan"
+)
+
+// nft(8) lists a rule otherwise than it was written: bits as prefixes, code
+// points by name, sets of one as what is in them, what a rule implies left out, each
+// version a little otherwise. So both are brought to one form before they are
+// compared, which keeps all that a rule means.
+
+// contents are a table's parts by name, each with its lines in that form: rules in
+// their order, what a set or limit has sorted.
+func (t Table) contents() map[string][]string {
+	parts := map[string][]string{}
+	at, rules, open := "", false, ""
+	for line := range strings.Lines(t.Text) {
+		line = strings.TrimSpace(line)
+		w := strings.Fields(line)
+		switch {
+		case open == "" && len(w) == 3 && slices.Contains([]string{"chain", "set", "limit", "map", "counter", "quota", "flowtable"}, w[0]) && w[2] == "{":
+			at, rules = w[0]+" "+w[1], w[0] == "chain"
+			parts[at] = nil
+		case open == "" && line == "}":
+			if at != "" && !rules {
+				slices.Sort(parts[at])
+			}
+			at = ""
+		case at == "" || line == "":
+		default: // a long rule may go over several lines
+			if open += " " + line; strings.Count(open, "{") == strings.Count(open, "}") {
+				parts[at] = append(parts[at], canonical(open))
+				open = ""
+			}
+		}
+	}
+	return parts
+}
+
+// isHook reports whether a line of a chain is no rule, but says where it hooks on.
+func isHook(line string) bool { return strings.HasPrefix(line, "type ") }
+
+// plan is the hash of what the table was rendered as; "" for one that tells none.
+func (t Table) plan() string {
+	_, after, _ := strings.Cut(t.Text, "chain "+planMark)
+	id, _, _ := strings.Cut(after, " ")
+	return id
+}
+
+// canonical brings a rule, or a line of something else, to the form that is compared.
+func canonical(line string) string {
+	c := canon{in: tokens(line)}
+	for len(c.in) > 0 {
+		c.next()
+	}
+	if len(c.out) > 0 && c.out[0] == "type" {
+		return strings.Join(c.out, " ")
+	}
+	for _, x := range []string{c.protocol, c.family} {
+		if x != "" {
+			c.out = append([]string{x}, c.out...)
+		}
+	}
+	return strings.Join(c.out, " ")
+}
+
+// tokens cuts a line into words; braces, brackets and commas are words of their
+// own, but for those of "@th,32,32".
+func tokens(line string) []string {
+	var out []string
+	for _, w := range strings.Fields(line) {
+		if strings.HasPrefix(w, "@th,") {
+			out = append(out, w)
+			continue
+		}
+		for w != "" {
+			n := strings.IndexAny(w, "{}(),;")
+			switch n {
+			case -1:
+				n = len(w)
+			case 0:
+				n = 1
+			}
+			out, w = append(out, w[:n]), w[n:]
+		}
+	}
+	return out
+}
+
+// A canon reads a line's words and writes those that are compared. What a rule
+// needs of its packets, however it says so, comes first.
+type canon struct {
+	in, out          []string
+	family, protocol string
+}
+
+// peek returns the n-th word to come; "" if there is none.
+func (c *canon) peek(n int) string {
+	if n < len(c.in) {
+		return c.in[n]
+	}
+	return ""
+}
+
+func (c *canon) take(n int) []string {
+	n = min(n, len(c.in))
+	w := c.in[:n]
+	c.in = c.in[n:]
+	return w
+}
+
+func (c *canon) say(w ...string) { c.out = append(c.out, w...) }
+
+// next reads what comes next.
+func (c *canon) next() {
+	a, b := c.peek(0), c.peek(1)
+	switch {
+	case a == "meta" && b == "nfproto" && (c.peek(2) == "ipv4" || c.peek(2) == "ipv6"):
+		c.family = c.take(3)[2]
+	case a == "meta" && b == "l4proto" && c.peek(2) != ".":
+		c.take(2)
+		c.layer4()
+	case (a == "tcp" || a == "udp" || a == "sctp") && (b == "dport" || b == "sport"):
+		c.protocol = c.take(1)[0]
+		c.say("th", c.take(1)[0])
+		c.value(identity)
+	case a == "tcp" && b == "flags":
+		c.flags()
+	case a == "tcp" && b == "option":
+		c.protocol = "tcp"
+		c.say(c.take(2)...)
+	case (a == "ip" || a == "ip6") && (b == "saddr" || b == "daddr" || b == "dscp"):
+		c.family = map[string]string{"ip": "ipv4", "ip6": "ipv6"}[a]
+		c.say(c.take(2)...)
+		if b == "dscp" {
+			if c.peek(0) == "set" {
+				c.say(c.take(1)...)
+			}
+			c.value(codePoint)
+		} else if c.peek(0) != "." && !strings.HasPrefix(c.peek(0), "@") {
+			c.value(wholeAddress)
+		}
+	case a == "th" && (b == "dport" || b == "sport"), a == "ether" && b == "saddr":
+		if c.say(c.take(2)...); c.peek(0) != "." && !strings.HasPrefix(c.peek(0), "@") {
+			c.value(identity)
+		}
+	case a == "ct" && b == "mark" && c.peek(2) == "set" && c.peek(3) == "ct" && c.peek(4) == "mark":
+		c.setMark()
+	case a == "ct" && b == "mark":
+		c.mark()
+	case a == "limit" && b == "rate", a == "rate":
+		c.rate()
+	case a == "priority" && len(c.out) > 1 && c.out[0] == "type": // where a chain hooks on
+		c.priority()
+	case a == "flags" && len(c.out) == 0: // of a set
+		var all []string
+		for _, w := range c.take(len(c.in)) {
+			if w != "," {
+				all = append(all, w)
+			}
+		}
+		slices.Sort(all)
+		c.say("flags " + strings.Join(all, ","))
+	case a == "==":
+		c.take(1)
+	case a == "and" || a == "or":
+		c.take(1)
+		c.say(map[string]string{"and": "&", "or": "|"}[a])
+	default:
+		c.say(number(c.take(1)[0]))
+	}
+}
+
+// layer4 reads what follows "meta l4proto". A rule of one protocol alone needs
+// it; icmp is a protocol of one version of IP, and nft says no more of it.
+func (c *canon) layer4() {
+	if c.peek(0) == "==" {
+		c.take(1)
+	}
+	if p := c.peek(0); p != "!=" && p != "{" {
+		c.take(1)
+		c.protocol = protocolName(p)
+		switch c.protocol {
+		case "icmp":
+			c.family = "ipv4"
+		case "ipv6-icmp":
+			c.family = "ipv6"
+		}
+		return
+	}
+	c.say("meta", "l4proto")
+	c.value(protocolName)
+}
+
+// protocolName is what a protocol is called here, which some list by its number.
+func protocolName(s string) string {
+	if n, err := strconv.ParseUint(s, 0, 8); err == nil {
+		if name, ok := protocols()[n]; ok {
+			return name
+		}
+	}
+	return s
+}
+
+func identity(s string) string { return number(s) }
+
+// wholeAddress leaves out the length of a network that is one address.
+func wholeAddress(s string) string {
+	if strings.Contains(s, ":") {
+		return strings.TrimSuffix(s, "/128")
+	}
+	return strings.TrimSuffix(s, "/32")
+}
+
+// codePoint is DSCP as a number.
+func codePoint(s string) string {
+	if s == "lephb" { // as nft calls it
+		return "1"
+	}
+	if v, err := plan.ParseDSCP(s); err == nil {
+		return strconv.Itoa(int(v))
+	}
+	return number(s)
+}
+
+// number writes numbers without a prefix; other words stay as they are.
+func number(s string) string {
+	if v, err := strconv.ParseUint(s, 0, 64); err == nil && (len(s) == 1 || s[0] != '0' || strings.HasPrefix(s, "0x")) {
+		return strconv.FormatUint(v, 10)
+	}
+	if s == "seen-reply" { // a bit of ct status
+		return "2"
+	}
+	return s
+}
+
+// value reads a value or a set of some, whose order says nothing; a set of one is
+// what is in it.
+func (c *canon) value(form func(string) string) {
+	if c.peek(0) == "==" {
+		c.take(1)
+	}
+	if c.peek(0) == "!=" {
+		c.say(c.take(1)...)
+	}
+	if c.peek(0) != "{" {
+		if len(c.in) > 0 {
+			c.say(form(c.take(1)[0]))
+		}
+		return
+	}
+	c.take(1)
+	var all []string
+	for len(c.in) > 0 {
+		w := c.take(1)[0]
+		if w == "}" {
+			break
+		}
+		if w != "," {
+			all = append(all, form(w))
+		}
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 1 {
+		c.say(all[0])
+		return
+	}
+	c.say("{ " + strings.Join(all, ", ") + " }")
+}
+
+// flags reads TCP flags under a mask: "& (fin | syn) == ack", or "ack / fin,syn".
+func (c *canon) flags() {
+	bits := map[string]uint64{"fin": classify.FIN, "syn": classify.SYN, "rst": classify.RST, "psh": classify.PSH, "ack": classify.ACK, "urg": classify.URG, "ecn": 64, "cwr": 128}
+	c.take(2)
+	c.protocol = "tcp"
+	list := func() (sum uint64) {
+		for len(c.in) > 0 {
+			w := c.peek(0)
+			n, err := strconv.ParseUint(w, 0, 8)
+			if v, ok := bits[w]; ok {
+				sum |= v
+			} else if err == nil {
+				sum |= n
+			} else if !slices.Contains([]string{"|", ",", "(", ")"}, w) {
+				break
+			}
+			c.take(1)
+		}
+		return sum
+	}
+	op := ""
+	if w := c.peek(0); w == "==" || w == "!=" {
+		op = c.take(1)[0]
+	}
+	value, mask := list(), uint64(0xff)
+	switch c.peek(0) {
+	case "/":
+		c.take(1)
+		mask = list()
+	case "&", "and":
+		c.take(1)
+		mask = list()
+		if w := c.peek(0); w == "==" || w == "!=" {
+			op = c.take(1)[0]
+		}
+		value = list()
+	}
+	if op == "==" {
+		op = ""
+	}
+	c.say(fmt.Sprintf("tcp flags & %d %s%d", mask, op, value))
+}
+
+// mark reads a comparison of the connection's mark: "& MASK == VALUE", or its
+// first bits alone, as nft lists what is a prefix: "VALUE/LENGTH".
+func (c *canon) mark() {
+	c.take(2)
+	mask, op := uint64(0xffffffff), ""
+	if w := c.peek(0); w == "&" || w == "and" {
+		c.take(1)
+		mask = parse(c.take(1))
+	}
+	if w := c.peek(0); w == "==" || w == "!=" {
+		op = strings.TrimPrefix(c.take(1)[0], "==")
+	}
+	value, length, prefix := strings.Cut(c.peek(0), "/")
+	if c.take(1); prefix {
+		n, _ := strconv.Atoi(length)
+		mask = 0xffffffff &^ (1<<(32-min(max(n, 0), 32)) - 1)
+	}
+	c.say(fmt.Sprintf("ct mark & %d %s%s", mask, op, number(value)))
+}
+
+// setMark reads what changes the connection's mark: "& AND | OR". What is put
+// in anyway may be said to stay or not.
+func (c *canon) setMark() {
+	c.take(5)
+	and, or := uint64(0xffffffff), uint64(0)
+	for {
+		switch c.peek(0) {
+		case "&", "and":
+			c.take(1)
+			and &= parse(c.take(1))
+			continue
+		case "|", "or":
+			c.take(1)
+			or |= parse(c.take(1))
+			continue
+		}
+		break
+	}
+	c.say(fmt.Sprintf("ct mark set & %d | %d", and&^or, or))
+}
+
+// parse reads a number of one word; 0 for none.
+func parse(w []string) uint64 {
+	if len(w) == 0 {
+		return 0
+	}
+	v, _ := strconv.ParseUint(w[0], 0, 64)
+	return v
+}
+
+// rate reads "limit rate over 25 kbytes/second burst 12 kbytes": in bytes; a burst
+// that is not said is one of five packets.
+func (c *canon) rate() {
+	for c.peek(0) == "limit" || c.peek(0) == "rate" || c.peek(0) == "over" {
+		c.say(c.take(1)...)
+	}
+	amount := func(n string) (uint64, string) {
+		v := parse([]string{n})
+		unit, _, _ := strings.Cut(c.peek(0), "/")
+		by, ok := map[string]uint64{"bytes": 1, "kbytes": 1 << 10, "mbytes": 1 << 20, "gbytes": 1 << 30, "packets": 1}[unit]
+		if !ok {
+			return v, ""
+		}
+		per := strings.TrimPrefix(c.take(1)[0], unit)
+		if unit != "packets" {
+			per += " bytes"
+		}
+		return v * by, per
+	}
+	n, per, packets := strings.Cut(c.peek(0), "/")
+	c.take(1)
+	if packets {
+		c.say(n + "/" + per)
+	} else {
+		v, per := amount(n)
+		c.say(fmt.Sprintf("%d%s", v, per))
+	}
+	if c.peek(0) != "burst" {
+		if packets {
+			c.say("burst 5")
+		}
+		return
+	}
+	c.take(1)
+	v, of := amount(strings.Join(c.take(1), ""))
+	c.say(fmt.Sprintf("burst %d%s", v, of))
+}
+
+// priority reads where a chain hooks on, which may be said from a name.
+func (c *canon) priority() {
+	c.take(1)
+	at := 0
+	sign := 1
+	for len(c.in) > 0 && c.peek(0) != ";" {
+		w := c.take(1)[0]
+		named, ok := map[string]int{"raw": -300, "mangle": -150, "dstnat": -100, "filter": 0, "security": 50, "srcnat": 100}[w]
+		n, err := strconv.Atoi(w)
+		switch {
+		case ok:
+			at += named
+		case w == "-":
+			sign = -1
+		case w == "+":
+			sign = 1
+		case err == nil:
+			at += sign * n
+		}
+	}
+	c.say("priority", strconv.Itoa(at))
+}

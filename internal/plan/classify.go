@@ -1,0 +1,75 @@
+package plan
+
+import "unbloat/internal/classify"
+
+// What a plan says of classes in the words of package classify, which decides by it.
+type (
+	Class     = classify.Class
+	Behaviour = classify.Limits
+	Rule      = classify.Rule
+	PortRange = classify.PortRange
+	EndPorts  = classify.EndPorts
+	DSCPWish  = classify.Trust
+	HostKind  = classify.HostKind
+)
+
+// The classes, first to last.
+const (
+	Voice       = classify.Voice
+	Interactive = classify.Interactive
+	Normal      = classify.Normal
+	Bulk        = classify.Bulk
+)
+
+// Kinds of names of machines.
+const (
+	HostName = classify.HostName
+	HostAddr = classify.HostAddr
+	HostMAC  = classify.HostMAC
+)
+
+// AllClasses returns the classes, first to last.
+func AllClasses() []Class { return classify.AllClasses() }
+
+// Protocols are those that a rule may name.
+func Protocols() []string { return classify.Protocols() }
+
+// KindOfHost tells what a machine is named by; see classify.KindOfHost.
+func KindOfHost(s string) (HostKind, string) { return classify.KindOfHost(s) }
+
+// HiddenByNAT reports whether an address or network of the home is one that the
+// WAN does not show.
+func HiddenByNAT(home string) bool { return classify.HiddenByNAT(home) }
+
+// IsIPv4 reports whether an address or network of a rule is one of IPv4.
+func IsIPv4(s string) bool { return classify.IsIPv4(s) }
+
+// ParseDSCP reads the name of a code point or its number; see classify.ParseDSCP.
+func ParseDSCP(s string) (uint8, error) { return classify.ParseDSCP(s) }
+
+// ParsePortRange reads "5060" or "19302-19309".
+func ParsePortRange(s string) (PortRange, error) { return classify.ParsePortRange(s) }
+
+// ClassOfDSCP returns what a trusted mark stands for; see classify.ClassOfDSCP.
+func ClassOfDSCP(dscp uint8) (Class, bool) { return classify.ClassOfDSCP(dscp) }
+
+// Policy is what the plan's classes decide by; the zero one if it has none. It
+// knows nothing of what the shapers do with them.
+func (p Plan) Policy() classify.Policy {
+	c := p.Classes
+	if c == nil {
+		return classify.Policy{}
+	}
+	lanes := func(shares []Share) []classify.Lane {
+		var out []classify.Lane
+		for _, s := range shares {
+			out = append(out, classify.Lane{Name: string(s.Class), Class: s.Class, Tin: uint8(s.Tin)})
+		}
+		if out == nil {
+			return nil
+		}
+		return append(out, classify.Lane{Name: classify.AcksLane, Class: Interactive, Tin: uint8(AckTin(shares))})
+	}
+	return classify.Policy{Up: lanes(c.Up), Down: lanes(c.Down), DownByMark: p.Down != nil && p.Down.IngressOf != "",
+		Limits: c.Behaviour, Rules: c.Rules, Trust: c.DSCP}
+}
