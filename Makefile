@@ -52,6 +52,10 @@ router: ## the binary for routers, without view, page and store, and its sizes
 	  GOOS=$${t%/*} GOARCH=$${t#*/} GOMIPS=softfloat $(BUILD) -tags omit_tui,omit_web,omit_store -o bin/router/unbloat-$${t#*/} ./cmd/unbloat || exit 1; done
 	@ls -l bin/router
 
+.PHONY: router-image
+router-image: ## a small Linux router as a disk image, for `unbloat lab run --router-image` (docs/real-routers.md)
+	@scripts/router-image bin/router-image
+
 .PHONY: bench
 bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
