@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"unbloat/internal/host"
 	"unbloat/internal/lab"
@@ -91,6 +92,67 @@ func TestRealRouter(t *testing.T) {
 	if got["eth1"] != 900*unit.KbitPerSecond || got["ifb4eth1"] != 3600*unit.KbitPerSecond || len(got) != 2 {
 		t.Errorf("shaped: status has %v, want 900 kbit/s on eth1 and 3600 kbit/s on ifb4eth1", got)
 	}
+}
+
+// A run that is killed, even without a word, leaves no process: neither QEMU nor
+// what ran in the namespaces.
+func TestRealRouterKilled(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: network namespaces and tap devices of this machine need root")
+	}
+	dir := t.TempDir()
+	file, key := filepath.Join(dir, "endless.img"), filepath.Join(dir, "key") // a boot sector that does nothing, for ever
+	sector := make([]byte, 512)
+	copy(sector, "\xeb\xfe")
+	copy(sector[510:], "\x55\xaa")
+	for name, text := range map[string][]byte{file: sector, key: []byte("unused")} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said strings.Builder
+	cmd := exec.Command(labtest.Binary(t), "lab", "run", "testdata/real-router.toml", "--case", "before", "--router-image", file, "--identity", key)
+	cmd.Stderr = &said
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	defer func() { _ = cmd.Process.Kill(); <-ended }()
+	running := func() (n int) { // the program, QEMU, and all that was started for them
+		paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			if text, err := os.ReadFile(p); err == nil && strings.Contains(string(text), dir) {
+				n++
+			}
+		}
+		return n
+	}
+	wait := func(what string, until func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !until(); time.Sleep(50 * time.Millisecond) {
+			select {
+			case <-ended:
+				if strings.Contains(said.String(), " is missing: ") {
+					t.Skipf("SKIPPED: %s", said.String())
+				}
+			default:
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not after 30 s; %d processes\n%s", what, running(), said.String())
+			}
+		}
+	}
+	wait("the program, what is first in the namespaces, and QEMU run", func() bool { return running() >= 3 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	wait("no process is left", func() bool { return running() == 0 })
 }
 
 // loadedPhase is the phase of a case in which its loads ran.
