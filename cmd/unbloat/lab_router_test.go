@@ -32,7 +32,7 @@ func TestRouterImageExitCodes(t *testing.T) {
 		{exitUsage, "missing.key", []string{"--router-image", disk, "--identity", filepath.Join(dir, "missing.key")}},
 		{exitUsage, "--engine sim", []string{"--router-image", disk, "--identity", key, "--engine", "sim"}},
 		{exitUsage, "--api-key-file", []string{"--router-image", disk, "--for", "opnsense"}},
-		{exitUsage, "not for freebsd", []string{"--router-image", disk, "--for", "freebsd", "--api-key-file", key}},
+		{exitUsage, "reached by SSH", []string{"--router-image", disk, "--for", "freebsd", "--api-key-file", key}},
 		{exitUsage, "beos", []string{"--router-image", disk, "--identity", key, "--for", "beos"}},
 		{exitUsage, "--router-address", []string{"--router-image", disk, "--identity", key, "--router-address", "router.lan"}},
 		{exitUsage, "1 to 99", []string{"--router-image", disk, "--identity", key, "--router-address", "192.168.1.254"}},
