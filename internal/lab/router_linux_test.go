@@ -13,11 +13,26 @@ import (
 
 	"unbloat/internal/host"
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/image"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
+
+// needRouter skips a test where no router's image can be run.
+func needRouter(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short, and this boots a router in real time")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: network namespaces and tap devices of this machine need root")
+	}
+	if _, err := exec.LookPath(image.QEMU); err != nil {
+		t.Skipf("SKIPPED: there is no %s; install %s", image.QEMU, image.Package)
+	}
+}
 
 // routerImage builds a router's disk image by the script that users have, and
 // returns it and the key that gets in.
@@ -42,9 +57,7 @@ func routerImage(t *testing.T) (file, key string) {
 // ms of increase before and 16 to 29 ms shaped, on two cores that twenty
 // processes wanted.
 func TestRealRouter(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: network namespaces and tap devices of this machine need root")
-	}
+	needRouter(t)
 	file, key := routerImage(t)
 	text, err := os.ReadFile("testdata/real-router.toml")
 	if err != nil {
@@ -64,6 +77,7 @@ func TestRealRouter(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, console.String())
 	}
+	t.Logf("%s", console.String())
 	t.Logf("up after %.1f s (%s); all of it took %.0f s", r.Router.BootSeconds, r.Router.Accelerator, r.WallSeconds)
 	before, shaped := r.Cases[0], r.Cases[1]
 	increase := func(c lab.CaseResult) float64 { return loadedPhase(t, c).Latency.IncreaseMs.P95 }
@@ -97,9 +111,7 @@ func TestRealRouter(t *testing.T) {
 // A run that is killed, even without a word, leaves no process: neither QEMU nor
 // what ran in the namespaces.
 func TestRealRouterKilled(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: network namespaces and tap devices of this machine need root")
-	}
+	needRouter(t)
 	dir := t.TempDir()
 	file, key := filepath.Join(dir, "endless.img"), filepath.Join(dir, "key") // a boot sector that does nothing, for ever
 	sector := make([]byte, 512)
@@ -120,13 +132,15 @@ func TestRealRouterKilled(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	defer func() { _ = cmd.Process.Kill(); <-ended }()
-	running := func() (n int) { // the program, QEMU, and all that was started for them
+	running := func(program string) (n int) { // what was started for this run, by a program of that name
 		paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range paths {
-			if text, err := os.ReadFile(p); err == nil && strings.Contains(string(text), dir) {
+			text, err := os.ReadFile(p)
+			name, rest, _ := strings.Cut(string(text), "\x00")
+			if err == nil && strings.Contains(rest, dir) && strings.HasSuffix(name, program) {
 				n++
 			}
 		}
@@ -143,16 +157,16 @@ func TestRealRouterKilled(t *testing.T) {
 			default:
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: not after 30 s; %d processes\n%s", what, running(), said.String())
+				t.Fatalf("%s: not after 30 s; %d processes\n%s", what, running(""), said.String())
 			}
 		}
 	}
-	wait("the program, what is first in the namespaces, and QEMU run", func() bool { return running() >= 3 })
+	wait("QEMU runs", func() bool { return running(image.QEMU) == 1 })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-ended
-	wait("no process is left", func() bool { return running() == 0 })
+	wait("no process is left", func() bool { return running("") == 0 })
 }
 
 // loadedPhase is the phase of a case in which its loads ran.
