@@ -52,6 +52,10 @@ cross: ## the binary for every system it is made for
 router: setup-router ## the two programs for routers, which control and which measure, and their sizes; ROUTERS=linux/mipsle makes one
 	@GO='$(GO)' VERSION='$(VERSION)' scripts/router $(ROUTERS)
 
+.PHONY: router-image
+router-image: ## a small Linux router as a disk image, for `unbloat lab run --router-image` (docs/real-routers.md)
+	@scripts/router-image bin/router-image
+
 .PHONY: bench
 bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab

@@ -7,16 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/household"
+	"unbloat/internal/lab/image"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/lab/simlab"
 	"unbloat/internal/platform/all"
@@ -66,6 +70,97 @@ type labRunFlags struct {
 	json     bool
 	quiet    bool
 	output   string
+	router   labRouterFlags
+}
+
+// labRouterFlags say which router's own image takes the place of the lab's.
+type labRouterFlags struct {
+	image, address, user, wan, lan string
+	identity, apiKeyFile           string
+	boot                           time.Duration
+}
+
+func (f *labRouterFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.image, "router-image", "", "run a router's own disk image `FILE` in place of the lab's router, under QEMU and in real time (docs/real-routers.md)")
+	fs.StringVar(&f.address, "router-address", lab.DefaultRouterAddress, "with --router-image: its `ADDRESS` on its LAN")
+	fs.StringVar(&f.user, "router-user", "root", "with --router-image: `NAME` of the user there, for SSH")
+	fs.StringVar(&f.wan, "router-wan", "", "with --router-image: what it calls its second network card, the WAN (default: that of its default route)")
+	fs.StringVar(&f.lan, "router-lan", "", "with --router-image: what it calls its first network card, the LAN; platforms that shape the download there need it")
+	fs.StringVar(&f.identity, "identity", "", "with --router-image: private key `FILE` for SSH (default: the first of ~/.ssh/id_ed25519, id_ecdsa and id_rsa)")
+	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "with --router-image: `FILE` with the API's key and secret; the router is OPNsense, reached by HTTPS")
+	durationFlag(fs, &f.boot, "router-boot", lab.DefaultBoot, "with --router-image: how long it may take until it answers")
+}
+
+// router is what the flags say; nil without --router-image.
+func (f *labRouterFlags) router(c *cobra.Command, platform string) (*lab.Router, error) {
+	if f.image == "" {
+		var err error
+		c.Flags().Visit(func(x *pflag.Flag) {
+			if strings.HasPrefix(x.Name, "router-") || x.Name == "identity" || x.Name == "api-key-file" {
+				err = usageError("--%s goes with --router-image", x.Name)
+			}
+		})
+		return nil, err
+	}
+	r := &lab.Router{Image: f.image, User: f.user, Platform: platform, WAN: f.wan, LAN: f.lan, Boot: f.boot}
+	var err error
+	if r.Address, err = netip.ParseAddr(f.address); err != nil {
+		return nil, usageError("--router-address: %w", err)
+	}
+	api, err := apiScheme(platform)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.apiKeyFile != "" && api == "":
+		return nil, usageError("--api-key-file: a %s router has no API here; it is reached by SSH (--identity)", platform)
+	case f.apiKeyFile != "":
+		r.Scheme = api
+		r.APIKeyFile, err = filepath.Abs(f.apiKeyFile)
+	case platform != "" && api != "":
+		return nil, usageError("--for %s: give --api-key-file FILE too; its settings belong to its own API", platform)
+	default:
+		if f.identity == "" {
+			f.identity = usualIdentity()
+		}
+		if f.identity == "" {
+			return nil, usageError("--router-image: there is no key for SSH in ~/.ssh; name one with --identity FILE")
+		}
+		r.Identity, err = filepath.Abs(f.identity)
+	}
+	return r, err
+}
+
+// apiScheme is the beginning of addresses of a platform's API, "" if it has none;
+// of no platform in particular, that of the one that has.
+func apiScheme(platform string) (string, error) {
+	if platform != "" {
+		d, err := all.Find(platform)
+		if err != nil {
+			return "", usageError("--for %w", err)
+		}
+		return d.Scheme, nil
+	}
+	for _, d := range all.Drivers() {
+		if d.Scheme != "" {
+			return d.Scheme, nil
+		}
+	}
+	return "", nil
+}
+
+// usualIdentity is the first private key that a user usually has; "" if there is none.
+func usualIdentity() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
+		file := filepath.Join(home, ".ssh", name)
+		if _, err := os.Stat(file); err == nil {
+			return file
+		}
+	}
+	return ""
 }
 
 func newLabRunCommand() *cobra.Command {
@@ -77,17 +172,19 @@ func newLabRunCommand() *cobra.Command {
   unbloat lab run seed-000 --case before --case tuned --json
   unbloat lab run seed-000 --seed 2
   unbloat lab run seed-002 --engine sim --for openbsd-altq
-  unbloat lab run ./my-line.toml --engine realtime`,
+  unbloat lab run ./my-line.toml --engine realtime
+  unbloat lab run seed-003 --router-image openwrt.img --identity ~/.ssh/id_ed25519`,
 		Args: exactArgs(1, "a scenario's name or file"),
 		RunE: func(c *cobra.Command, args []string) error { return runLab(c, args[0], f) },
 	}
 	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
-	c.Flags().StringVar(&f.platform, "for", "", "with --engine sim: whose router, a platform (default linux)")
+	c.Flags().StringVar(&f.platform, "for", "", "with --engine sim: whose router, a platform (default linux); with --router-image: what the router is (default: it is asked)")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "run only this case (may be repeated)")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "of all that is random: the same seed gives the same figures, but in real time")
 	c.Flags().BoolVar(&f.json, "json", false, "print the result as JSON (unbloat.lab/1)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the JSON to this file")
+	f.router.register(c.Flags())
 	return c
 }
 
@@ -105,17 +202,23 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 			return &exitError{exitUsage, err}
 		}
 	}
+	router, err := f.router.router(c, f.platform)
+	if err != nil {
+		return err
+	}
 	switch {
+	case router != nil && engine != "" && engine != lab.Realtime:
+		return usageError("--engine %s: a router's own image runs in real time alone", engine)
 	case f.platform == "":
-	case engine != lab.Sim:
-		return usageError("--for %s: the lab's routers are Linux; add --engine sim", f.platform)
+	case engine != lab.Sim && router == nil:
+		return usageError("--for %s: the lab's routers are Linux; add --engine sim or --router-image FILE", f.platform)
 	case !slices.Contains(all.Names(), f.platform):
 		return usageError("--for %s: that platform is unknown; use one of %s", f.platform, strings.Join(all.Names(), ", "))
 	}
 	if f.seed == 0 {
 		return &exitError{exitUsage, errors.New("--seed: a seed is a number from 1")}
 	}
-	o := lab.Options{Engine: engine, Cases: f.cases, Seed: f.seed}
+	o := lab.Options{Engine: engine, Cases: f.cases, Seed: f.seed, Router: router}
 	if !f.quiet {
 		o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
 		o.Console = c.ErrOrStderr()
@@ -221,10 +324,18 @@ func loadScenario(name string) (*scenario.Scenario, error) {
 
 // labError gives the lab's typed errors their exit codes.
 func labError(err error) error {
-	var missing *lab.MissingError
-	var unsupported *lab.UnsupportedError
-	if errors.As(err, &missing) || errors.As(err, &unsupported) {
+	var (
+		missing     *lab.MissingError
+		unsupported *lab.UnsupportedError
+		impossible  *lab.UnsupportedCaseError
+		input       *lab.InputError
+		file        *image.FileError
+	)
+	switch {
+	case errors.As(err, &missing), errors.As(err, &unsupported), errors.As(err, &impossible):
 		return &exitError{exitPrecondition, err}
+	case errors.As(err, &input), errors.As(err, &file):
+		return &exitError{exitUsage, err}
 	}
 	return err
 }
@@ -232,18 +343,14 @@ func labError(err error) error {
 // newLabInsideCommands are what runs inside the guest: its first process, the
 // agent, and the processes of the household.
 func newLabInsideCommands() []*cobra.Command {
-	hidden := func(name string, run func(c *cobra.Command, arg string) error) *cobra.Command {
-		return &cobra.Command{Use: name, Hidden: true, Args: cobra.MinimumNArgs(1),
-			RunE: func(c *cobra.Command, args []string) error { return run(c, args[0]) }}
+	hidden := func(name string, run func(c *cobra.Command, args []string) error) *cobra.Command {
+		return &cobra.Command{Use: name, Hidden: true, Args: cobra.MinimumNArgs(1), RunE: run}
 	}
-	return []*cobra.Command{
-		hidden("lab-init", func(_ *cobra.Command, spec string) error { return lab.Init(spec) }),
-		hidden("lab-agent", func(c *cobra.Command, spec string) error { return lab.Agent(c.Context(), spec) }),
-		hidden("lab-load", func(c *cobra.Command, task string) error {
-			return household.Run(c.Context(), task, c.InOrStdin(), c.OutOrStdout())
-		}),
-		hidden("lab-household", func(c *cobra.Command, spec string) error {
-			text, err := os.ReadFile(spec)
+	// withGuest reads the guest's task from the file that is the first argument; a
+	// second is handed on.
+	withGuest := func(run func(c *cobra.Command, g lab.Guest, more string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			text, err := os.ReadFile(args[0])
 			if err != nil {
 				return err
 			}
@@ -251,7 +358,24 @@ func newLabInsideCommands() []*cobra.Command {
 			if err := json.Unmarshal(text, &g); err != nil {
 				return err
 			}
-			return lab.Household(c.Context(), g.Scenario, g.Case, lab.GuestBinary, c.OutOrStdout())
+			return run(c, g, strings.Join(args[1:], " "))
+		}
+	}
+	return []*cobra.Command{
+		hidden("lab-init", func(_ *cobra.Command, args []string) error { return lab.Init(args[0]) }),
+		hidden("lab-agent", func(c *cobra.Command, args []string) error { return lab.Agent(c.Context(), args[0]) }),
+		hidden("lab-load", func(c *cobra.Command, args []string) error {
+			return household.Run(c.Context(), args[0], c.InOrStdin(), c.OutOrStdout())
 		}),
+		hidden("lab-beside", func(c *cobra.Command, args []string) error { return lab.Beside(c.Context(), args[0]) }),
+		hidden("lab-household", withGuest(func(c *cobra.Command, g lab.Guest, _ string) error {
+			return lab.Household(c.Context(), g, lab.GuestBinary, c.OutOrStdout())
+		})),
+		hidden("lab-meet", withGuest(func(c *cobra.Command, g lab.Guest, dir string) error {
+			return lab.Meet(c.Context(), g, dir, c.OutOrStdout())
+		})),
+		hidden("lab-look", withGuest(func(c *cobra.Command, g lab.Guest, dir string) error {
+			return lab.Look(c.Context(), g, dir, c.OutOrStdout())
+		})),
 	}
 }

@@ -44,20 +44,26 @@ type agent struct {
 	g       Guest
 	start   time.Time
 	running []*exec.Cmd // what stopAll ends
+	met     routerID    // who the router's own image is, once it was met
 }
 
-func (a *agent) run(ctx context.Context) (*CaseResult, error) {
-	for _, b := range wiring(a.g.Scenario, a.g.Engine) {
+// wire makes the home, and waits until its links carry packets.
+func (a *agent) wire(ctx context.Context) error {
+	for _, b := range wiring(a.g.Scenario, a.g.Engine, a.g.Router) {
 		if err := runBatch(ctx, b); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := a.settings(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	// The kernel gathers link events for up to a second before it gives a new
 	// interface its queue; until then packets vanish.
-	if err := measure.Sleep(ctx, linksSettle); err != nil {
+	return measure.Sleep(ctx, linksSettle)
+}
+
+func (a *agent) run(ctx context.Context) (*CaseResult, error) {
+	if err := a.wire(ctx); err != nil {
 		return nil, err
 	}
 	if len(a.g.Command) == 0 || a.g.Server {
@@ -88,7 +94,7 @@ func runBatch(ctx context.Context, b batch) error {
 // hand over real packets instead of 64 kB bundles.
 func (a *agent) settings(ctx context.Context) error {
 	hosts := a.g.Scenario.Hosts()
-	for _, n := range nodes(hosts) {
+	for _, n := range nodes(hosts, a.g.Router) {
 		script := "echo 1 > /proc/sys/net/ipv4/ip_forward; for i in $(ls /sys/class/net); do [ $i = lo ] || ethtool -K $i tso off gso off gro off >/dev/null 2>&1; done; true"
 		if a.g.Scenario.Home.ECN {
 			script = "echo 1 > /proc/sys/net/ipv4/tcp_ecn; " + script
@@ -132,7 +138,7 @@ func (a *agent) command(ctx context.Context) (*CaseResult, error) {
 // shell gives a prompt in a node.
 func (a *agent) shell(ctx context.Context) (*CaseResult, error) {
 	fmt.Printf("\n%s on a real kernel: nodes %s; the server is at %s.\nThis is %s; \"ip netns exec NODE sh\" enters another; exit ends everything.\n\n",
-		a.g.Scenario.Name, strings.Join(nodes(a.g.Scenario.Hosts()), ", "), Server(), a.g.Node)
+		a.g.Scenario.Name, strings.Join(nodes(a.g.Scenario.Hosts(), a.g.Router), ", "), Server(), a.g.Node)
 	cmd := a.in(ctx, a.g.Node, "setsid", "-c", "bash", "--norc", "-i")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(append(os.Environ(), "PS1="+a.g.Node+"# "), a.g.Env...)

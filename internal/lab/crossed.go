@@ -20,7 +20,7 @@ type crossed struct {
 // watchLine counts what crosses the line between the head and the tail of a
 // phase that begins now and lasts d: behind the modem's queues on either side.
 // The channel gives one value.
-func watchLine(ctx context.Context, d, head, tail time.Duration) <-chan crossed {
+func watchLine(ctx context.Context, r *Router, d, head, tail time.Duration) <-chan crossed {
 	out := make(chan crossed, 1)
 	go func() {
 		var c crossed
@@ -32,10 +32,10 @@ func watchLine(ctx context.Context, d, head, tail time.Duration) <-chan crossed 
 				return
 			}
 			at[i] = time.Now()
-			if down[i], c.err = received(ctx, NodeRouter, RouterWAN); c.err != nil {
+			if down[i], c.err = arrived(ctx, r); c.err != nil {
 				return
 			}
-			if up[i], c.err = received(ctx, NodeISP, ispHome); c.err != nil {
+			if up[i], c.err = counted(ctx, NodeISP, ispHome, "rx_bytes"); c.err != nil {
 				return
 			}
 		}
@@ -45,9 +45,18 @@ func watchLine(ctx context.Context, d, head, tail time.Duration) <-chan crossed 
 	return out
 }
 
-// received returns how many bytes a node's interface has received.
-func received(ctx context.Context, node, dev string) (float64, error) {
-	out, err := exec.CommandContext(ctx, "ip", "netns", "exec", node, "cat", "/sys/class/net/"+dev+"/statistics/rx_bytes").Output()
+// arrived returns how many bytes the router's WAN has received: of a router's own
+// image, what the modem has sent to it.
+func arrived(ctx context.Context, r *Router) (float64, error) {
+	if r != nil {
+		return counted(ctx, NodeModem, "m0", "tx_bytes")
+	}
+	return counted(ctx, NodeRouter, RouterWAN, "rx_bytes")
+}
+
+// counted returns what a node's interface has counted.
+func counted(ctx context.Context, node, dev, counter string) (float64, error) {
+	out, err := exec.CommandContext(ctx, "ip", "netns", "exec", node, "cat", "/sys/class/net/"+dev+"/statistics/"+counter).Output()
 	if err != nil {
 		return 0, fmt.Errorf("count what crossed the line at %s of %s: %w", dev, node, err)
 	}

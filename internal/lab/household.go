@@ -29,8 +29,10 @@ const (
 
 // Household is the process in home1 that measures one case: the phases of
 // `unbloat test`, or, where the scenario brings loads, idle and loaded. It
-// writes a CaseResult as JSON.
-func Household(ctx context.Context, s *scenario.Scenario, caseName, binary string, out io.Writer) error {
+// writes a CaseResult as JSON. Of the guest's task it takes the scenario, the case
+// and the router.
+func Household(ctx context.Context, g Guest, binary string, out io.Writer) error {
+	s := g.Scenario
 	c, err := measure.Dial(ctx, Server(), measure.Options{
 		Agent: "lab", Probe: measure.ProbeSpec{Interval: s.Probe.Interval, Size: unit.Size(s.Probe.Bytes)},
 	})
@@ -38,10 +40,10 @@ func Household(ctx context.Context, s *scenario.Scenario, caseName, binary strin
 		return err
 	}
 	defer c.Close()
-	h := &homeProcess{client: c, scenario: s, binary: binary}
-	r := CaseResult{Name: caseName, Loads: []LoadResult{}}
+	h := &homeProcess{client: c, scenario: s, router: g.Router, binary: binary}
+	r := CaseResult{Name: g.Case, Loads: []LoadResult{}}
 	if len(s.Loads) == 0 {
-		r.Test, err = h.phases(ctx, caseName)
+		r.Test, err = h.phases(ctx, g.Case)
 	} else {
 		err = h.loaded(ctx, &r)
 	}
@@ -55,6 +57,7 @@ func Household(ctx context.Context, s *scenario.Scenario, caseName, binary strin
 type homeProcess struct {
 	client   *measure.Client
 	scenario *scenario.Scenario
+	router   *Router // a router's own image; nil: the lab's
 	binary   string
 }
 
@@ -132,7 +135,7 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 		}
 	}
 	head := min(d/4, loadedHead)
-	line := watchLine(ctx, d, head, loadedTail)
+	line := watchLine(ctx, h.router, d, head, loadedTail)
 	raw, err := h.client.Phase(ctx, measure.PhaseSpec{Name: verdict.PhaseLoaded, Duration: d, CutHead: head, CutTail: loadedTail})
 	if err != nil {
 		return err
@@ -222,10 +225,14 @@ type runningLoad struct {
 // what the first of them starts, such as the router's resolver.
 func (h *homeProcess) connect(ctx context.Context, phase time.Duration) ([]*runningLoad, error) {
 	var out []*runningLoad
+	resolver, resolverAddr := NodeRouter, routerLAN4
+	if h.router != nil { // who knows what it resolves; the provider does
+		resolver, resolverAddr = NodeISP, ispHome4
+	}
 	for i, l := range h.scenario.Loads {
 		task, err := json.Marshal(household.Task{Load: l, Index: i, Phase: phase, Home: household.Home{
 			Node: Host(l.Host), Server: Server(), ServerNode: NodeServer, ServerAddr: ServerAddr,
-			RouterNode: NodeRouter, RouterAddr: routerLAN4, ISPNode: NodeISP,
+			RouterNode: resolver, RouterAddr: resolverAddr, ISPNode: NodeISP,
 		}})
 		if err != nil {
 			return out, err

@@ -54,6 +54,8 @@ type Result struct {
 	WallSeconds    float64      `json:"wall_seconds"`
 	VirtualSeconds float64      `json:"virtual_seconds"` // of all cases together
 	Cases          []CaseResult `json:"cases"`
+	// Router tells of the router's own image, where one took the place of the lab's.
+	Router *RouterResult `json:"router,omitempty"`
 }
 
 // CaseResult is what one case of a scenario gave.
@@ -68,6 +70,7 @@ type CaseResult struct {
 	WallSeconds    float64         `json:"wall_seconds"`
 	VirtualSeconds float64         `json:"virtual_seconds"`
 	Commands       []CommandResult `json:"commands,omitempty"` // what a test had run inside
+	Router         *RouterCase     `json:"router,omitempty"`   // what a router's own image said
 }
 
 // LoadResult is what one load of the household got through, and what its user
@@ -99,18 +102,20 @@ type CommandResult struct {
 type Guest struct {
 	Engine   Engine             `json:"engine"`
 	Scenario *scenario.Scenario `json:"scenario"`
-	Case     string             `json:"case"`      // measured, unless Command is given
-	Node     string             `json:"node"`      // where Command runs
-	Command  []string           `json:"command"`   // runs instead of a measurement
-	Dir      string             `json:"dir"`       // Command's working directory
-	Env      []string           `json:"env"`       // Command's environment, added to the guest's
-	Server   bool               `json:"server"`    // start `unbloat serve` for Command too
-	Shell    bool               `json:"shell"`     // Command talks to the terminal
-	TuneOnly bool               `json:"tune_only"` // leave it at what the tuner itself measures
-	Binary   string             `json:"binary"`    // absolute path of unbloat
-	Out      string             `json:"out"`       // absolute path of the folder that the guest may write to
+	Case     string             `json:"case"`            // measured, unless Command is given
+	Cases    []string           `json:"cases,omitempty"` // with Router: measured one after the other
+	Node     string             `json:"node"`            // where Command runs
+	Command  []string           `json:"command"`         // runs instead of a measurement
+	Dir      string             `json:"dir"`             // Command's working directory
+	Env      []string           `json:"env"`             // Command's environment, added to the guest's
+	Server   bool               `json:"server"`          // start `unbloat serve` for Command too
+	Shell    bool               `json:"shell"`           // Command talks to the terminal
+	TuneOnly bool               `json:"tune_only"`       // leave it at what the tuner itself measures
+	Binary   string             `json:"binary"`          // absolute path of unbloat
+	Out      string             `json:"out"`             // absolute path of the folder that the guest may write to
 	Verbose  bool               `json:"verbose"`
-	Seed     uint64             `json:"seed"` // of all that is random in the guest
+	Seed     uint64             `json:"seed"`             // of all that is random in the guest
+	Router   *Router            `json:"router,omitempty"` // a router's own image; nil: the lab's router
 }
 
 // Nodes of the emulated home. Hosts of the home are home1, home2, …

@@ -49,16 +49,33 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	var router interface {
+		fix(context.Context, *scenario.Fix) (*plan.Plan, error)
+		tune(context.Context) (*plan.Plan, *TuneResult, error)
+	} = a
+	var foreign *foreignRouter
+	if a.g.Router != nil {
+		foreign = &foreignRouter{a: a, id: a.met, after: RouterCase{Left: []string{}}}
+		if foreign.before, err = foreign.look(ctx); err != nil {
+			return nil, err
+		}
+		router = foreign
+	}
 	var shaped *plan.Plan
 	var tuned *TuneResult
 	switch c.Router.Mode {
 	case scenario.ModeFix:
-		shaped, err = a.fix(ctx, c.Router.Fix)
+		shaped, err = router.fix(ctx, c.Router.Fix)
 	case scenario.ModeTune:
-		shaped, tuned, err = a.tune(ctx)
+		shaped, tuned, err = router.tune(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("router of case %s: %w", c.Name, err)
+	}
+	if foreign != nil {
+		if foreign.after.Measured, err = foreign.status(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if a.g.TuneOnly {
 		return &CaseResult{Name: c.Name, Plan: shaped, Tune: tuned}, nil
@@ -68,7 +85,7 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 	for _, ch := range s.Line.Vary {
 		go func() {
 			if measure.Sleep(vary, ch.At) == nil {
-				if err := runBatch(vary, retune(s.Line, ch, a.g.Engine)); err != nil {
+				if err := runBatch(vary, retune(s.Line, ch, a.g.Engine, a.g.Router)); err != nil {
 					fmt.Fprintln(os.Stderr, "vary the line:", err)
 				}
 			}
@@ -83,6 +100,12 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 		return nil, fmt.Errorf("read the household's result: %w", err)
 	}
 	r.Plan, r.Tune = shaped, tuned
+	if foreign != nil {
+		if err := foreign.undo(ctx, shaped != nil && (tuned == nil || tuned.Kept)); err != nil {
+			return nil, err
+		}
+		r.Router = &foreign.after
+	}
 	return &r, nil
 }
 
@@ -109,13 +132,22 @@ func (a *agent) fix(ctx context.Context, f *scenario.Fix) (*plan.Plan, error) {
 
 // tune has the router find its shaping by itself.
 func (a *agent) tune(ctx context.Context) (*plan.Plan, *TuneResult, error) {
+	return runTune(a.unbloat(ctx, NodeRouter, append(a.tuneArguments(), "--wan", RouterWAN, "--lan", RouterLAN)...))
+}
+
+// tuneArguments are those of `unbloat tune` for the scenario, on any router.
+func (a *agent) tuneArguments() []string {
 	down, up := FlowsOf(a.g.Scenario)
-	args := []string{"tune", "--server", Server(), "--wan", RouterWAN, "--lan", RouterLAN, "--json",
+	args := []string{"tune", "--server", Server(), "--json",
 		"--flows-down", strconv.Itoa(down), "--flows-up", strconv.Itoa(up)}
 	if goal := a.g.Scenario.Test.Goal; goal > 0 {
 		args = append(args, "--goal", goal.String())
 	}
-	cmd := a.unbloat(ctx, NodeRouter, args...)
+	return args
+}
+
+// runTune runs a tuning to its end and reads what it found.
+func runTune(cmd *exec.Cmd) (*plan.Plan, *TuneResult, error) {
 	cmd.Stderr = io.MultiWriter(os.Stderr) // through a pipe: a console would be taken for a terminal
 	var out bytes.Buffer
 	cmd.Stdout = &out

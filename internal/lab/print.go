@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"unbloat/internal/host/linux"
@@ -25,8 +26,12 @@ func system(r *Result) string {
 // Print writes what a run found as a table for people: a row a case and phase.
 func Print(w io.Writer, s *scenario.Scenario, r *Result) error {
 	fmt.Fprintf(w, "%s: %s\n", s.Name, s.Title)
-	fmt.Fprintf(w, "line %s down, %s up, %.4g ms; %s %s, %s time, %.0f s of it in %.1f s\n\n",
+	fmt.Fprintf(w, "line %s down, %s up, %.4g ms; %s %s, %s time, %.0f s of it in %.1f s\n",
 		s.Line.Down, s.Line.Up, unit.Ms(s.Line.RTT), system(r), r.Kernel, r.Engine, r.VirtualSeconds, r.WallSeconds)
+	if x := r.Router; x != nil {
+		fmt.Fprintf(w, "router %s under QEMU (%s), up after %.0f s\n", x.Image, x.Accelerator, x.BootSeconds)
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "case\tphase\tp50 ms\tp95 ms\tmax ms\tincrease p95\tloss\tdown Mbit/s\tup Mbit/s\t")
 	for _, c := range r.Cases {
@@ -47,6 +52,9 @@ func Print(w io.Writer, s *scenario.Scenario, r *Result) error {
 		}
 		if !c.Test.Valid {
 			fmt.Fprintf(w, "  NOT VALID: %s\n", c.Test.InvalidReasons)
+		}
+		if c.Router != nil && len(c.Router.Left) > 0 {
+			fmt.Fprintf(w, "  NOT AS IT WAS after it was undone: %s\n", strings.Join(c.Router.Left, "; "))
 		}
 		if c.Tune != nil {
 			fmt.Fprintf(w, "  tuned in %.0f s of line time; %s\n", c.Tune.LineSeconds, c.Tune.Reason)

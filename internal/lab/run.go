@@ -22,6 +22,7 @@ type Options struct {
 	Binary  string       // the unbloat that runs inside; "" is this program
 	Console io.Writer    // receives what the guests print; nil: nobody
 	Started func(string) // told when a case starts and ends; may be nil
+	Router  *Router      // a router's own image in place of the lab's router; nil: the lab's
 }
 
 func (o Options) seed() uint64 { return max(o.Seed, 1) }
@@ -34,7 +35,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	if o.Engine == Sim {
 		return nil, &UnsupportedError{Need: "the simulator (engine sim), which this build does not have"}
 	}
-	kernel, err := FindKernel(o.Engine)
+	cases, err := chosen(s, o.Cases)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,10 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 			return nil, err
 		}
 	}
-	cases, err := chosen(s, o.Cases)
+	if o.Router != nil {
+		return runRouter(ctx, s, cases, o)
+	}
+	kernel, err := FindKernel(o.Engine)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // Shell boots a scenario's home and gives a prompt in one of its nodes, in real
 // time, until the shell there ends.
 func Shell(ctx context.Context, s *scenario.Scenario, e Engine, node string) error {
-	if all := nodes(s.Hosts()); !slices.Contains(all, node) {
+	if all := nodes(s.Hosts(), nil); !slices.Contains(all, node) {
 		return fmt.Errorf("lab shell %s: no node is named %q; there are %s", s.Name, node, strings.Join(all, ", "))
 	}
 	k, err := FindKernel(e)

@@ -26,8 +26,9 @@ type cable struct{ aNode, aIf, bNode, bIf string }
 
 // wiring returns what builds the home of a scenario: namespaces, cables,
 // addresses, and the line itself. It is pure, so that it can be read and tested
-// anywhere.
-func wiring(s *scenario.Scenario, engine Engine) []batch {
+// anywhere. With a router's own image, r, the home has no node for the router;
+// its two cables, and that on which the distance lies, are tap devices.
+func wiring(s *scenario.Scenario, engine Engine, r *Router) []batch {
 	hosts := s.Hosts()
 	cables := []cable{
 		{NodeRouter, RouterWAN, NodeModem, "m0"},
@@ -43,16 +44,20 @@ func wiring(s *scenario.Scenario, engine Engine) []batch {
 		}
 	}
 	root := batch{tool: "ip"}
-	for _, n := range nodes(hosts) {
+	all := nodes(hosts, r)
+	for _, n := range all {
 		root.add("netns add %s", n)
 	}
 	for i, c := range cables {
+		if r != nil && tapped(&root, c, i) {
+			continue
+		}
 		root.add("link add %s netns %s address %s type veth peer name %s netns %s address %s",
 			c.aIf, c.aNode, mac(i, 0), c.bIf, c.bNode, mac(i, 1))
 	}
 	out := []batch{root}
-	for _, n := range nodes(hosts) {
-		out = append(out, addresses(n, cables, engine))
+	for _, n := range all {
+		out = append(out, addresses(n, cables, engine, r))
 	}
 	for k := 1; k <= hosts; k++ {
 		if away := s.Home.AwayOf(k); away > 0 { // all of it on the way out
@@ -61,12 +66,55 @@ func wiring(s *scenario.Scenario, engine Engine) []batch {
 			out = append(out, far)
 		}
 	}
-	return append(out, line(s.Line, engine)...)
+	return append(out, line(s.Line, engine, r)...)
 }
 
-// nodes returns all namespaces of a home with that many hosts.
-func nodes(hosts int) []string {
-	out := []string{NodeRouter, NodeModem, NodeISP, NodeServer}
+// Tap devices by the names that they are made with.
+const (
+	tapLAN  = "lab-lan"  // the router's first network card
+	tapWAN  = "lab-wan"  // its second
+	tapNear = "lab-near" // the distance's end at the provider
+	tapFar  = "lab-far"  // its end at the server
+)
+
+// tapped puts the tap devices to where the i-th cable ends, and reports whether
+// the cable is made of them.
+func tapped(b *batch, c cable, i int) bool {
+	move := func(tap, node, name string, end int) {
+		b.add("link set dev %s netns %s name %s address %s", tap, node, name, mac(i, end))
+	}
+	switch {
+	case c.aNode == NodeRouter && c.aIf == RouterWAN:
+		move(tapWAN, c.bNode, c.bIf, 1)
+	case c.aNode == NodeRouter:
+		move(tapLAN, c.bNode, c.bIf, 1)
+	case c.bNode == NodeServer:
+		move(tapNear, c.aNode, c.aIf, 0)
+		move(tapFar, c.bNode, c.bIf, 1)
+	default:
+		return false
+	}
+	return true
+}
+
+// lanNet is the home's network: the first three numbers of its addresses, that of
+// its router, and the last number of its first machine.
+func lanNet(r *Router) (prefix, router string, first int) {
+	if r == nil {
+		return "10.1.0", routerLAN4, 2
+	}
+	a := r.Address.As4()
+	return fmt.Sprintf("%d.%d.%d", a[0], a[1], a[2]), r.Address.String(), 101
+}
+
+// nodes returns all namespaces of a home with that many hosts. A router's own
+// image is none.
+func nodes(hosts int, r *Router) []string {
+	var out []string
+	if r == nil {
+		out = append(out, NodeRouter)
+	}
+	out = append(out, NodeModem, NodeISP, NodeServer)
 	if hosts > 1 {
 		out = append(out, nodeSwitch)
 	}
@@ -94,7 +142,7 @@ func mac(cable, end int) string { return fmt.Sprintf("02:00:00:00:%02x:%02x", ca
 
 // addresses configures one node. Neighbours across the line are permanent: an
 // ARP exchange that waits for seconds in the modem would measure ARP.
-func addresses(node string, cables []cable, engine Engine) batch {
+func addresses(node string, cables []cable, engine Engine, r *Router) batch {
 	b := batch{tool: "ip", node: node}
 	b.add("link set lo up")
 	ifs := ends(node, cables)
@@ -111,6 +159,7 @@ func addresses(node string, cables []cable, engine Engine) batch {
 		}
 		b.add("link set %s up", i)
 	}
+	lan, gateway, first := lanNet(r)
 	switch node {
 	case NodeRouter:
 		b.add("addr add %s/24 dev %s", routerLAN4, RouterLAN)
@@ -120,7 +169,7 @@ func addresses(node string, cables []cable, engine Engine) batch {
 	case NodeISP:
 		b.add("addr add %s/24 dev %s", ispHome4, ispHome)
 		b.add("addr add %s/24 dev net", ispNet4)
-		b.add("route add 10.1.0.0/24 via %s", routerWAN4)
+		b.add("route add %s.0/24 via %s", lan, routerWAN4)
 		b.add("route add %s via %s", household.Internet, ServerAddr)
 		b.add("neigh replace %s lladdr %s dev home nud permanent", routerWAN4, mac(0, 0))
 	case NodeServer:
@@ -130,27 +179,34 @@ func addresses(node string, cables []cable, engine Engine) batch {
 	default: // a host
 		var k int
 		fmt.Sscanf(node, "home%d", &k)
-		b.add("addr add 10.1.0.%d/24 dev eth0", 1+k)
-		b.add("route add default via %s", routerLAN4)
+		b.add("addr add %s.%d/24 dev eth0", lan, first+k-1)
+		b.add("route add default via %s", gateway)
 	}
 	return b
 }
 
 // line makes the access line: the rate and the byte-limited FIFO of the modem
 // each way, and the distance to the server, half of it each way.
-func line(l scenario.Line, engine Engine) []batch {
+func line(l scenario.Line, engine Engine, r *Router) []batch {
 	modem := batch{tool: "tc", node: NodeModem}
 	for _, way := range []struct {
 		dev    string
 		rate   unit.Rate
 		buffer unit.Size
 	}{{"m0", l.Down, l.BufferDown}, {"m1", l.Up, l.BufferUp}} {
+		if r != nil { // packets come from tap devices, and are in no sender's account
+			modem.add("qdisc add dev %s root %s", way.dev, bottleneck(l, way.rate, way.buffer, engine))
+			continue
+		}
 		// A packet leaves its sender's account when a network card has sent it; a
 		// veth keeps it there, and TCP would see the modem's queue as its own
 		// (TSQ) and never fill it. netem takes packets out of the account, so the
 		// modem begins with one that delays them by next to nothing.
 		modem.add("qdisc add dev %s root handle 2: netem delay 1us limit 1000000", way.dev)
 		modem.add("qdisc add dev %s parent 2:1 %s", way.dev, bottleneck(l, way.rate, way.buffer, engine))
+	}
+	if r != nil {
+		return []batch{modem} // the distance is the agent's own (distance.go)
 	}
 	isp := batch{tool: "tc", node: NodeISP}
 	for _, dev := range []string{"home", "net"} {
@@ -201,13 +257,17 @@ func distance(l scenario.Line) string {
 }
 
 // retune returns what changes the line's rates while it runs.
-func retune(l scenario.Line, c scenario.Change, engine Engine) batch {
+func retune(l scenario.Line, c scenario.Change, engine Engine, r *Router) batch {
 	b := batch{tool: "tc", node: NodeModem}
+	at := "parent 2:1"
+	if r != nil {
+		at = "root"
+	}
 	if c.Down > 0 {
-		b.add("qdisc change dev m0 parent 2:1 %s", bottleneck(l, c.Down, l.BufferDown, engine))
+		b.add("qdisc change dev m0 %s %s", at, bottleneck(l, c.Down, l.BufferDown, engine))
 	}
 	if c.Up > 0 {
-		b.add("qdisc change dev m1 parent 2:1 %s", bottleneck(l, c.Up, l.BufferUp, engine))
+		b.add("qdisc change dev m1 %s %s", at, bottleneck(l, c.Up, l.BufferUp, engine))
 	}
 	return b
 }

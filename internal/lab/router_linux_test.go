@@ -1,0 +1,201 @@
+package lab_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/host"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/image"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// needRouter skips a test where no router's image can be run.
+func needRouter(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short, and this boots a router in real time")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: network namespaces and tap devices of this machine need root")
+	}
+	if _, err := exec.LookPath(image.QEMU); err != nil {
+		t.Skipf("SKIPPED: there is no %s; install %s", image.QEMU, image.Package)
+	}
+}
+
+// routerImage builds a router's disk image by the script that users have, and
+// returns it and the key that gets in.
+func routerImage(t *testing.T) (file, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "../../scripts/router-image", dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == 5 {
+			t.Skipf("SKIPPED: %s", out)
+		}
+		t.Fatalf("build the image: %v: %s", err, out)
+	}
+	return filepath.Join(dir, "router.img"), filepath.Join(dir, "id_ed25519")
+}
+
+// A real router between the home and the modem: its image boots under QEMU, the
+// program reaches it by SSH as users do, the line's seconds of queueing are gone
+// while it shapes, and it is as it was when that is undone. This is in real time,
+// on a machine that may be busy, so bounds are far from what was measured: 2948
+// ms of increase before and 16 to 29 ms shaped, on two cores that twenty
+// processes wanted.
+func TestRealRouter(t *testing.T) {
+	needRouter(t)
+	file, key := routerImage(t)
+	text, err := os.ReadFile("testdata/real-router.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Parse("testdata/real-router.toml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var console strings.Builder
+	r, err := lab.Run(t.Context(), s, lab.Options{Cases: []string{"before", "shaped"}, Binary: labtest.Binary(t), Console: &console,
+		Router: &lab.Router{Image: file, Identity: key, Address: netip.MustParseAddr(lab.DefaultRouterAddress)}})
+	var missing *lab.MissingError
+	if errors.As(err, &missing) {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, console.String())
+	}
+	t.Logf("%s", console.String())
+	t.Logf("up after %.1f s (%s); all of it took %.0f s", r.Router.BootSeconds, r.Router.Accelerator, r.WallSeconds)
+	before, shaped := r.Cases[0], r.Cases[1]
+	increase := func(c lab.CaseResult) float64 { return loadedPhase(t, c).Latency.IncreaseMs.P95 }
+	atLeast(t, "before: p95 increase, ms", increase(before), 1000)
+	atMost(t, "shaped: p95 increase, ms", increase(shaped), 300)
+	atLeast(t, "shaped: upload, bit/s", loadedPhase(t, shaped).GoodputUpBps, 300e3)
+	atMost(t, "shaped: upload, bit/s", loadedPhase(t, shaped).GoodputUpBps, 900e3)
+	atLeast(t, "shaped: download, bit/s", loadedPhase(t, shaped).GoodputDownBps, 1e6)
+	atMost(t, "shaped: download, bit/s", loadedPhase(t, shaped).GoodputDownBps, 3600e3)
+
+	for _, c := range r.Cases {
+		if got := ownRates(t, c.Router.Reverted); len(got) != 0 {
+			t.Errorf("%s: status after it was undone has %v", c.Name, got)
+		}
+		for _, line := range c.Router.Left {
+			// Loading the module ifb makes these two, which do nothing.
+			if !strings.Contains(line, ": ifb0: ") && !strings.Contains(line, ": ifb1: ") {
+				t.Errorf("%s: the router is not as it was: %s", c.Name, line)
+			}
+		}
+	}
+	if got := ownRates(t, before.Router.Measured); len(got) != 0 {
+		t.Errorf("before: status has %v", got)
+	}
+	got := ownRates(t, shaped.Router.Measured)
+	if got["eth1"] != 900*unit.KbitPerSecond || got["ifb4eth1"] != 3600*unit.KbitPerSecond || len(got) != 2 {
+		t.Errorf("shaped: status has %v, want 900 kbit/s on eth1 and 3600 kbit/s on ifb4eth1", got)
+	}
+}
+
+// A run that is killed, even without a word, leaves no process: neither QEMU nor
+// what ran in the namespaces.
+func TestRealRouterKilled(t *testing.T) {
+	needRouter(t)
+	dir := t.TempDir()
+	file, key := filepath.Join(dir, "endless.img"), filepath.Join(dir, "key") // a boot sector that does nothing, for ever
+	sector := make([]byte, 512)
+	copy(sector, "\xeb\xfe")
+	copy(sector[510:], "\x55\xaa")
+	for name, text := range map[string][]byte{file: sector, key: []byte("unused")} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said strings.Builder
+	cmd := exec.Command(labtest.Binary(t), "lab", "run", "testdata/real-router.toml", "--case", "before", "--router-image", file, "--identity", key)
+	cmd.Stderr = &said
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	defer func() { _ = cmd.Process.Kill(); <-ended }()
+	running := func(program string) (n int) { // what was started for this run, by a program of that name
+		paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			text, err := os.ReadFile(p)
+			name, rest, _ := strings.Cut(string(text), "\x00")
+			if err == nil && strings.Contains(rest, dir) && strings.HasSuffix(name, program) {
+				n++
+			}
+		}
+		return n
+	}
+	wait := func(what string, until func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !until(); time.Sleep(50 * time.Millisecond) {
+			select {
+			case <-ended:
+				if strings.Contains(said.String(), " is missing: ") {
+					t.Skipf("SKIPPED: %s", said.String())
+				}
+			default:
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not after 30 s; %d processes\n%s", what, running(""), said.String())
+			}
+		}
+	}
+	wait("QEMU runs", func() bool { return running(image.QEMU) == 1 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	wait("no process is left", func() bool { return running("") == 0 })
+}
+
+// loadedPhase is the phase of a case in which its loads ran.
+func loadedPhase(t *testing.T, c lab.CaseResult) *verdict.Phase {
+	t.Helper()
+	for _, p := range c.Test.Phases() {
+		if p.Name == verdict.PhaseLoaded {
+			return p.Phase
+		}
+	}
+	t.Fatalf("case %s has no phase with its loads", c.Name)
+	return nil
+}
+
+// ownRates are the devices that `unbloat status` says are shaped by unbloat, and to what.
+func ownRates(t *testing.T, status json.RawMessage) map[string]unit.Rate {
+	t.Helper()
+	var s struct {
+		Platform string        `json:"platform"`
+		Shapers  []host.Shaped `json:"shapers"`
+	}
+	if err := json.Unmarshal(status, &s); err != nil || s.Platform != "linux" {
+		t.Fatalf("status of the router: %v, platform %q", err, s.Platform)
+	}
+	out := map[string]unit.Rate{}
+	for _, x := range s.Shapers {
+		if x.Ours {
+			out[x.Device] = x.Rate
+		}
+	}
+	return out
+}
