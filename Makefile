@@ -5,7 +5,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 TARGETS := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv64 \
            freebsd/amd64 openbsd/amd64 darwin/arm64 windows/amd64
-GOTESTSUM := $(GO) run gotest.tools/gotestsum@v1.13.0
+GOTESTSUM   := $(GO) run gotest.tools/gotestsum@v1.13.0
+STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # Packages whose tests talk to real programs in real time: nothing runs beside them.
 ALONE := /internal/(page|peer|measure|netio|serve)$$
@@ -19,7 +21,7 @@ demo: setup-demo build ## the whole story on an emulated home: measure, fix, mea
 	bin/unbloat demo
 
 .PHONY: test
-test: setup-test build kernel check cross ## every test, those on the real kernel too
+test: setup-test build kernel lint cross ## every test, those on the real kernel too
 	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $$($(GO) list ./... | grep -vE '$(ALONE)')
 	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m -p 1 $$($(GO) list ./... | grep -E '$(ALONE)')
 
@@ -40,9 +42,25 @@ setup-bench: # the comparison with ns-3 says SKIPPED where it cannot be had
 	@scripts/setup bench || echo "setup: ns-3 is missing; the comparison with it will be SKIPPED"
 
 .PHONY: check
-check: ## format and vet
+check: lint ## for every edit: format, vet, staticcheck, and the tests that need no kernel and no other program
+	CGO_ENABLED=0 $(GO) test -short ./...
+
+.PHONY: lint
+lint:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not gofmt'ed: $$files"; exit 1; fi
 	$(GO) vet ./...
+	$(STATICCHECK) ./...
+
+.PHONY: test-long
+test-long: setup-test build kernel race vuln prove-100 soak fuzz ## for the night: data races, known holes, a hundred proofs, a hundred runs, every fuzz target
+
+.PHONY: race
+race: ## the tests that need no kernel, under the race detector
+	CGO_ENABLED=1 $(GO) test -short -race -timeout 60m ./...
+
+.PHONY: vuln
+vuln: ## known holes in what we import; VULNDB=file:///DIR where the network has none
+	@$(GOVULNCHECK) $${VULNDB:+-db $$VULNDB} ./... || { c=$$?; if [ $$c = 3 ]; then exit 3; fi; echo "vuln: SKIPPED: the database of known holes can't be reached; give VULNDB=file:///DIR"; }
 
 .PHONY: cross
 cross: ## the binary for every system it is made for
