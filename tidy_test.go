@@ -81,17 +81,12 @@ func below() map[string][]string {
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
 		"internal/host":         {"unit", "aqm", "internal/classify", "internal/plan", "internal/mechanism", "internal/host", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
-		// A stand-in shares no code with what it judges.
-		"internal/platform/clearos/fake": {},
-		"internal/platform/openwrt/fake": {},
-		"internal/platform/fake/pfctl":   {},
-		"internal/platform/fake/dnctl":   {},
-		"internal/apply":                 {"unit", "internal/plan", "internal/host", "internal/apply"},
-		"internal/path":                  {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
-		"internal/result":                {"internal/reason", "internal/verdict", "internal/path"},
-		"internal/report":                {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
-		"internal/live":                  {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
-		"internal/screen":                {"internal/live", "internal/screen"},
+		"internal/apply":        {"unit", "internal/plan", "internal/host", "internal/apply"},
+		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
+		"internal/result":       {"internal/reason", "internal/verdict", "internal/path"},
+		"internal/report":       {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
+		"internal/live":         {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
+		"internal/screen":       {"internal/live", "internal/screen"},
 	}
 }
 
@@ -165,6 +160,31 @@ func builds(t *testing.T, s source, tag string) bool {
 		return x.Eval(func(has string) bool { return has == tag || has == runtime.GOOS || has == "unix" })
 	}
 	return true
+}
+
+// A stand-in shares no code with what it judges: of ours it imports other
+// stand-ins, and what a router's commands go through.
+func TestStandInsAreIndependent(t *testing.T) {
+	standIn := func(p string) bool {
+		return strings.HasPrefix(p, "internal/platform/fake/") || strings.HasSuffix(p, "/fake") || strings.HasSuffix(p, "/fakekernel")
+	}
+	_, all := sources(t)
+	seen := 0
+	for _, s := range all {
+		if s.test() || !standIn(s.dir) {
+			continue
+		}
+		seen++
+		for _, imp := range s.file.Imports {
+			ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
+			if is && !standIn(ours) && ours != "internal/host" {
+				t.Errorf("%s imports %s, which it would judge", s.path, ours)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("there are no stand-ins")
+	}
 }
 
 // Pure packages read no clock, file, environment or randomness: `now` and a

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"unbloat/internal/host/linux/fakekernel"
-	"unbloat/internal/mechanism/clearos"
 	clearosfake "unbloat/internal/platform/clearos/fake"
 )
 
@@ -22,9 +21,9 @@ type ClearOS struct {
 // module imq, up since its own engine ran the first time.
 func NewClearOS() *ClearOS {
 	c := &ClearOS{Linux: newLinux(map[string]string{
-		clearos.NetworkConf:   "# Network mode\nMODE=\"gateway\"\nEXTIF=\"wan\"\nWAN_MAX_UPSTREAM=777\nLANIF=\"lan\"",
-		clearos.QoSConf:       "# QoS\nQOS_ENABLE=\"off\"\nQOS_UPSTREAM_BWRES=\"*:20:20:20:10:10:10:10\"\nQOS_PRIOMARK4=\"\\\n    DNS|*|1|0|0|udp|-|-|-|53 \\\n\"\nQOS_ENGINE=\"" + clearosfake.OwnEngine + "\"\n",
-		clearos.BandwidthConf: "BANDWIDTH_QOS=\"off\"\n",
+		"/etc/clearos/network.conf":   "# Network mode\nMODE=\"gateway\"\nEXTIF=\"wan\"\nWAN_MAX_UPSTREAM=777\nLANIF=\"lan\"",
+		"/etc/clearos/qos.conf":       "# QoS\nQOS_ENABLE=\"off\"\nQOS_UPSTREAM_BWRES=\"*:20:20:20:10:10:10:10\"\nQOS_PRIOMARK4=\"\\\n    DNS|*|1|0|0|udp|-|-|-|53 \\\n\"\nQOS_ENGINE=\"" + clearosfake.OwnEngine + "\"\n",
+		"/etc/clearos/bandwidth.conf": "BANDWIDTH_QOS=\"off\"\n",
 	})}
 	c.Kernel.Devices = append(c.Kernel.Devices, &fakekernel.Device{Name: "imq0", Kind: "imq", Up: true, MTU: 1500})
 	c.Tools["service"] = Tool{Run: func(args []string, _ []byte) (string, error) {
@@ -40,7 +39,7 @@ func NewClearOS() *ClearOS {
 // has made that is no longer there, and passes over commands that fail. An error
 // is what the stand-in does not know.
 func (c *ClearOS) restart() error {
-	set, err := clearosfake.Settings(c.Files[clearos.QoSConf])
+	set, err := clearosfake.Settings(c.Files["/etc/clearos/qos.conf"])
 	if err != nil {
 		c.Log = append(c.Log, "sh: "+err.Error())
 		return nil
@@ -53,10 +52,10 @@ func (c *ClearOS) restart() error {
 	switch engine := set["QOS_ENGINE"]; engine {
 	case "", clearosfake.OwnEngine:
 		var network *string
-		if text, ok := c.Files[clearos.NetworkConf]; ok {
+		if text, ok := c.Files["/etc/clearos/network.conf"]; ok {
 			network = &text
 		}
-		if got, err = clearosfake.Engine(c.Files[clearos.QoSConf], network, "ipv4"); err != nil {
+		if got, err = clearosfake.Engine(c.Files["/etc/clearos/qos.conf"], network, "ipv4"); err != nil {
 			return err
 		}
 	default:

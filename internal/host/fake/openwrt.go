@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"unbloat/internal/host/linux/fakekernel"
-	"unbloat/internal/mechanism/sqm"
 	openwrtfake "unbloat/internal/platform/openwrt/fake"
 )
 
@@ -147,7 +146,7 @@ type OpenWrt struct {
 func NewOpenWrt() *OpenWrt {
 	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
 	o.scripts = &openwrtfake.Scripts{Kernel: sqmKernel{o}, File: func(name string) (string, bool) {
-		text, ok := o.Files[path.Join(sqm.ScriptDir, name)]
+		text, ok := o.Files[path.Join("/usr/lib/sqm", name)]
 		return text, ok
 	}}
 	o.Tools["uci"] = Tool{Run: o.uci}
@@ -180,18 +179,56 @@ func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
 	if args[0] == "changes" {
 		return o.Staged, nil
 	}
-	sections, err := sqm.Parse(o.Files[SQMConfig])
-	if err != nil {
-		return "", errors.New("uci: Parse error")
-	}
 	var b strings.Builder
-	for _, s := range sections {
-		fmt.Fprintf(&b, "sqm.%s=queue\n", s.Name)
-		for _, x := range s.Options {
-			fmt.Fprintf(&b, "sqm.%s.%s='%s'\n", s.Name, x.Key, x.Value)
+	name := ""
+	for line := range strings.Lines(o.Files[SQMConfig]) {
+		words, ok := uciWords(line)
+		switch {
+		case !ok:
+			return "", errors.New("uci: Parse error")
+		case len(words) == 0:
+		case len(words) == 3 && words[0] == "config":
+			name = words[2]
+			fmt.Fprintf(&b, "sqm.%s=%s\n", name, words[1])
+		case len(words) == 3 && words[0] == "option" && name != "":
+			fmt.Fprintf(&b, "sqm.%s.%s='%s'\n", name, words[1], words[2])
+		default:
+			return "", errors.New("uci: Parse error")
 		}
 	}
 	return b.String(), nil
+}
+
+// uciWords splits a line of a UCI file: words between blanks, quoted where they
+// hold blanks themselves, and nothing from a # on. ok is false where a quote is
+// not closed.
+func uciWords(line string) (words []string, ok bool) {
+	word, begun, quote := "", false, rune(0)
+	end := func() {
+		if begun {
+			words = append(words, word)
+		}
+		word, begun = "", false
+	}
+	for _, c := range line {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word += string(c)
+		case c == '\'' || c == '"':
+			quote, begun = c, true
+		case c == '#':
+			end()
+			return words, true
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			end()
+		default:
+			word, begun = word+string(c), true
+		}
+	}
+	end()
+	return words, quote == 0
 }
 
 // restart stops every instance and starts those that are enabled. What fails is a
