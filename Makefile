@@ -52,7 +52,11 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel race vuln prove-100 soak fuzz ## for the night: data races, known holes, a hundred proofs, a hundred runs, every fuzz target
+test-long: setup-test build kernel race vuln laws prove-100 soak fuzz ## for the night: data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
+
+.PHONY: laws
+laws: ## the contract of every platform's driver, with all of its random cases
+	CGO_ENABLED=0 UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/host/...
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector

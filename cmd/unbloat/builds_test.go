@@ -69,6 +69,9 @@ func laboratory() []string {
 
 // The whole program builds without the laboratory, has nothing of it, and says so.
 func TestBuildWithoutLaboratory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short links no other program; `make test` does")
+	}
 	if found := has(packages(t, "omit_lab"), laboratory()...); len(found) > 0 {
 		t.Errorf("a build with the tag omit_lab has %q", found)
 	}
@@ -87,6 +90,9 @@ func TestBuildWithoutLaboratory(t *testing.T) {
 // The two programs for routers have nothing in them that a router has no room
 // for, and do what the whole program does.
 func TestBuildsForRouters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short links no other program; `make test` does")
+	}
 	elsewhere := append(laboratory(), "net/http", "crypto/tls", "crypto/x509", "html/template", "golang.org/x/crypto/ssh", "github.com/quic-go",
 		"github.com/coder/websocket", "github.com/ncruces", "charm.land", "unbloat/web",
 		"unbloat/internal/serve", "unbloat/internal/page", "unbloat/internal/remote")

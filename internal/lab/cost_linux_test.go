@@ -95,10 +95,7 @@ type cost struct {
 
 // measureCost boots a guest that forwards so many turns.
 func measureCost(t testing.TB, turns int, env ...string) cost {
-	kernel, err := lab.FindKernel(lab.Virtual)
-	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	kernel := labtest.NeedKernel(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,7 @@ import (
 // same kernel's random numbers and the same time, to the nanosecond, another
 // has not.
 func TestSameSeedSameGuest(t *testing.T) {
-	kernel, err := lab.FindKernel(lab.Virtual)
-	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	kernel := labtest.NeedKernel(t)
 	s := labtest.Home()
 	boot := func(seed uint64) string {
 		r, _, err := lab.Boot(t.Context(), kernel, lab.Guest{
@@ -42,9 +39,7 @@ func TestSameSeedSameGuest(t *testing.T) {
 // The same scenario measures the same again, to the last bit, and something
 // else with another seed.
 func TestSameSeedSameFigures(t *testing.T) {
-	if _, err := lab.FindKernel(lab.Virtual); err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	labtest.NeedKernel(t)
 	s := labtest.Home()
 	s.Test.Seconds, s.Test.Idle = 4*time.Second, time.Second
 	run := func(seed uint64) (p95, down, up float64) {

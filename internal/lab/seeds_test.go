@@ -14,9 +14,7 @@ import (
 // tree: all of its cases, or the named ones.
 func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
 	t.Helper()
-	if _, err := lab.FindKernel(lab.Virtual); err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	labtest.NeedKernel(t)
 	text, err := scenarios.Text(name)
 	if err != nil {
 		t.Fatal(err)

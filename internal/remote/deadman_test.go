@@ -184,6 +184,7 @@ func (r *rig) revert(t *testing.T) {
 // leads back to the byte. Meanwhile nobody else changes the same WAN: not from
 // this machine, and not from another, which knows nothing of our journal.
 func TestConfirmOverSSH(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t))
 	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: 30 * time.Second})
 	if err != nil {
@@ -215,6 +216,7 @@ func TestConfirmOverSSH(t *testing.T) {
 // TestDeadlineOverSSH: nobody confirms and the way to the router is gone, so the
 // router undoes it by itself, and a late confirmation is told so.
 func TestDeadlineOverSSH(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t))
 	const deadline = 3 * time.Second
 	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: deadline})
@@ -242,6 +244,7 @@ func TestDeadlineOverSSH(t *testing.T) {
 // TestHeldOverSSH: a change that is held lives while its process beats, longer
 // than the guard would wait without, and no longer.
 func TestHeldOverSSH(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, startServer(t))
 	tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
 	if err != nil {
@@ -306,6 +309,7 @@ func changes(argv []string) bool {
 // can reach it, unless it was told to keep the change; and whoever asks once the
 // way is back hears which of the two it is.
 func TestCutAtEveryStep(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	whole := cutRig(t, s, 0, false)
 	if err := whole.keep(t); err != nil {

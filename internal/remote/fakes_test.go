@@ -3,6 +3,7 @@ package remote_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -58,6 +59,11 @@ type answer struct {
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(stageEnv); socket != "" {
 		os.Exit(act(socket))
+	}
+	// They wait for deadlines, mostly: more of them run at once than there are processors.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -229,6 +235,7 @@ func staged(t *testing.T, p platform) (*server, string) {
 // applied, read back, kept and reverted to the byte; unconfirmed and out of
 // reach, the router's own guard leads back to the byte.
 func TestEveryPlatformOverSSH(t *testing.T) {
+	t.Parallel()
 	for _, p := range platforms() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

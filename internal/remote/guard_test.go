@@ -47,6 +47,7 @@ var guardShells = []string{"dash", "bash", "mksh"}
 // that is out of memory or of processes, waits for it, and does not undo what
 // its maker holds.
 func TestGuardHoldsOn(t *testing.T) {
+	t.Parallel()
 	for _, sh := range guardShells {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
@@ -77,6 +78,7 @@ func TestGuardHoldsOn(t *testing.T) {
 // that is between two looks into its folder: it must not take what it can't read
 // any more for the end of its time.
 func TestGuardIsForgottenWhole(t *testing.T) {
+	t.Parallel()
 	for _, sh := range guardShells {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()

@@ -51,6 +51,7 @@ func (a *apiRouter) text() string {
 // undone there, by the router's own requests to itself, when its maker is gone;
 // confirmed it stays. The key that the guard was given is gone with it.
 func TestGuardOfAnAPI(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("SKIPPED: there is no curl; install it")
 	}

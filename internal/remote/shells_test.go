@@ -51,8 +51,10 @@ func smallRouter(t *testing.T, shell string) *server {
 // timeout, setsid, nohup and bash) a change is kept, undone at its deadline, and
 // undone when its maker is gone.
 func TestSmallRouters(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"busybox", "dash"} {
 		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, smallRouter(t, shell))
 			for _, missing := range []string{"timeout", "setsid", "nohup", "bash"} {
 				var tool *host.MissingToolError
@@ -86,8 +88,10 @@ func TestSmallRouters(t *testing.T) {
 // TestLoginShells: words arrive as they were given, and a guard does its work,
 // whatever the user's shell is.
 func TestLoginShells(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"tcsh", "dash", "bash"} {
 		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
 			path, err := exec.LookPath(shell)
 			if err != nil {
 				t.Skipf("SKIPPED: there is no %s; install it", shell)

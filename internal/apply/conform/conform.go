@@ -7,8 +7,10 @@ package conform
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -62,9 +64,22 @@ func AnyWishes(t *rapid.T, name string, most unit.Rate, aqms ...plan.AQM) plan.W
 
 // Run runs the contract.
 func Run(t *testing.T, c Case) {
-	t.Run("laws", func(t *testing.T) { rapid.Check(t, c.laws) })
-	t.Run("failures", func(t *testing.T) { rapid.Check(t, c.failures) })
+	t.Run("laws", func(t *testing.T) { check(t, 40, c.laws) })
+	t.Run("failures", func(t *testing.T) { check(t, 20, c.failures) }) // each breaks a plan at every command in turn
 	t.Run("walk", c.walk)
+}
+
+// check runs a law for so many random cases; with UNBLOAT_LONG=1 for as many as
+// -rapid.checks says, which are 100 by default.
+func check(t *testing.T, cases int, law func(t *rapid.T)) {
+	t.Helper()
+	if checks := flag.Lookup("rapid.checks"); os.Getenv("UNBLOAT_LONG") == "" && checks.Value.String() == checks.DefValue {
+		if err := checks.Value.Set(strconv.Itoa(cases)); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = checks.Value.Set(checks.DefValue) }()
+	}
+	rapid.Check(t, law)
 }
 
 // engine returns an engine on a fresh router, whose guard is a stub.

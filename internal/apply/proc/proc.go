@@ -18,6 +18,7 @@ type Lock struct{ f *os.File }
 // Unlock releases the lock. The file stays, so that nobody locks a deleted one.
 func (l *Lock) Unlock() {
 	if l != nil && l.f != nil {
+		release(l.f)
 		l.f.Close()
 		l.f = nil
 	}

@@ -31,6 +31,10 @@ func TryLock(path string) (*Lock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
+// release gives the lock up at once. Closing the file is not enough: a child that
+// this process is just starting has a copy of it until its program runs.
+func release(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
 // Detach starts argv in a session of its own, so that neither the end of this
 // process nor of its terminal reaches it. Its errors go to the file log. The
 // returned pipe is its standard output.

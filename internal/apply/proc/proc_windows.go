@@ -30,6 +30,9 @@ func TryLock(path string) (*Lock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
+// release does nothing here: closing the file releases the lock.
+func release(*os.File) {}
+
 // Detach is not supported here.
 func Detach([]string, string) (int, io.ReadCloser, error) { return 0, nil, errUnsupported }
 

@@ -13,9 +13,7 @@ import (
 // engine with the unbloat of this tree, and returns what became of them.
 func home(t *testing.T, d time.Duration, loads ...scenario.Load) []lab.LoadResult {
 	t.Helper()
-	if _, err := lab.FindKernel(lab.Virtual); err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	labtest.NeedKernel(t)
 	s := labtest.Home()
 	s.Line.Down, s.Line.Up, s.Line.RTT = 25e6, 1e6, 34*time.Millisecond
 	s.Line.BufferUp = 125e3 // a second of it

@@ -67,13 +67,7 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 	if os.Getenv(insideEnv) != "" {
 		return "", true
 	}
-	if testing.Short() {
-		t.Skip("SKIPPED: -short boots no kernel; `make test` does")
-	}
-	kernel, err := lab.FindKernel(lab.Virtual)
-	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	kernel := NeedKernel(t)
 	if o.Node == "" {
 		o.Node = lab.NodeRouter
 	}
@@ -115,6 +109,20 @@ func Output(t *testing.T, o Options) (output string, inside bool) {
 	return c.Output, false
 }
 
+// NeedKernel returns the virtual engine's kernel. With -short, or where there is
+// none, it skips the test, and says so.
+func NeedKernel(t testing.TB) lab.Kernel {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short boots no kernel; `make test` does")
+	}
+	kernel, err := lab.FindKernel(lab.Virtual)
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	return kernel
+}
+
 // Seed is of all that is random in the lab's guests: 1, or what UNBLOAT_SEED
 // says. What a test promises must hold for every seed.
 func Seed(t testing.TB) uint64 {
@@ -139,7 +147,8 @@ func In(ctx context.Context, node string, argv ...string) *exec.Cmd {
 }
 
 // Binary builds unbloat from this tree and returns its path. It is built once a
-// process; Go's own cache makes the rest cheap.
+// process, and linked once for all of them: Go leaves an output alone that is
+// already what would be linked.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := build()
@@ -155,8 +164,14 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	// Built under a name of its own and then moved: packages are tested side by side.
+	// It begins as a copy of the last one, so that Go links again only after a change.
 	path := filepath.Join(root, "bin", "labtest", "unbloat")
 	fresh := fmt.Sprintf("%s-%d", path, os.Getpid())
+	if last, err := os.ReadFile(path); err == nil {
+		if err := os.WriteFile(fresh, last, 0o755); err != nil {
+			return "", err
+		}
+	}
 	cmd := exec.Command("go", "build", "-o", fresh, "./cmd/unbloat")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
