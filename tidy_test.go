@@ -80,6 +80,7 @@ func below() map[string][]string {
 		"internal/reason":       {"unit"},
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
+		"internal/visitor":      {},
 		"internal/host":         {"unit", "aqm", "internal/classify", "internal/plan", "internal/mechanism", "internal/host", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
 		"internal/apply":        {"unit", "internal/plan", "internal/host", "internal/apply"},
 		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},

@@ -19,6 +19,7 @@ import (
 
 	"unbloat/internal/page"
 	"unbloat/internal/serve"
+	"unbloat/internal/visitor"
 	"unbloat/unit"
 )
 
@@ -172,7 +173,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
 		}
 		if p.Cert = cert; cert != nil {
-			log.Info("certificate", "sha256", serve.Fingerprint(cert))
+			log.Info("certificate", "sha256", visitor.Fingerprint(cert))
 		}
 	}
 	var people *page.Handler

@@ -3,6 +3,7 @@ package lab
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,28 +62,16 @@ type homeProcess struct {
 	binary   string
 }
 
-func (h *homeProcess) idle() measure.PhaseSpec {
-	d := h.scenario.Test.Idle
-	if d == 0 {
-		d = defaultIdle
-	}
-	return measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: d}
+// Phases returns the phases in which a scenario's line is measured that brings
+// no loads of its own. The first is idle, for every scenario.
+func Phases(s *scenario.Scenario) []measure.PhaseSpec {
+	down, up := FlowsOf(s)
+	return measure.Phases(cmp.Or(s.Test.Idle, defaultIdle), cmp.Or(s.Test.Seconds, measure.DefaultLoad), down, up)
 }
 
 func (h *homeProcess) phases(ctx context.Context, label string) (*verdict.Test, error) {
-	d := h.scenario.Test.Seconds
-	if d == 0 {
-		d = measure.DefaultLoad
-	}
-	down, up := FlowsOf(h.scenario)
-	specs := []measure.PhaseSpec{
-		h.idle(),
-		{Name: verdict.PhaseDownload, Duration: d, FlowsDown: down},
-		{Name: verdict.PhaseUpload, Duration: d, FlowsUp: up},
-		{Name: verdict.PhaseBoth, Duration: d, FlowsDown: down, FlowsUp: up},
-	}
 	var raws []measure.RawPhase
-	for _, spec := range specs {
+	for _, spec := range Phases(h.scenario) {
 		raw, err := h.client.Phase(ctx, spec)
 		if err != nil {
 			return nil, err
@@ -115,7 +104,7 @@ func FlowsOf(s *scenario.Scenario) (down, up int) {
 
 // loaded measures idle, and then while every load of the household runs.
 func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
-	idle, err := h.client.Phase(ctx, h.idle())
+	idle, err := h.client.Phase(ctx, Phases(h.scenario)[0])
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ type phase struct {
 
 // NewTest returns the view of a test, runs times the four phases.
 func NewTest(server string, idle, load time.Duration, runs int) *Line {
-	names := []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth}
+	names := verdict.PhaseNames()
 	return &Line{
 		title: "unbloat test", server: clean(server), expected: names,
 		length: time.Duration(max(runs, 1)) * (idle + 3*load),

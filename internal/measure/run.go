@@ -40,17 +40,33 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Run measures the four phases, idle, download, upload and both, and judges them.
+// Phases returns the phases of a test in the order they run. Each has so many
+// flows in the directions it loads (verdict.Loads); idle and load are the
+// lengths of the idle phase and of each loaded one.
+func Phases(idle, load time.Duration, flowsDown, flowsUp int) []PhaseSpec {
+	var out []PhaseSpec
+	for _, name := range verdict.PhaseNames() {
+		spec := PhaseSpec{Name: name, Duration: load}
+		down, up := verdict.Loads(name)
+		if down {
+			spec.FlowsDown = flowsDown
+		}
+		if up {
+			spec.FlowsUp = flowsUp
+		}
+		if !down && !up {
+			spec.Duration = idle
+		}
+		out = append(out, spec)
+	}
+	return out
+}
+
+// Run measures the phases of a test and judges them.
 func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 	cfg = cfg.withDefaults()
-	specs := []PhaseSpec{
-		{Name: verdict.PhaseIdle, Duration: cfg.Idle},
-		{Name: verdict.PhaseDownload, Duration: cfg.Load, FlowsDown: cfg.Flows},
-		{Name: verdict.PhaseUpload, Duration: cfg.Load, FlowsUp: cfg.Flows},
-		{Name: verdict.PhaseBoth, Duration: cfg.Load, FlowsDown: cfg.Flows, FlowsUp: cfg.Flows},
-	}
 	var raws []verdict.Raw
-	for _, spec := range specs {
+	for _, spec := range Phases(cfg.Idle, cfg.Load, cfg.Flows, cfg.Flows) {
 		spec.CC, spec.Classes, spec.Progress = cfg.CC, cfg.Classes, cfg.Progress
 		raw, err := c.Phase(ctx, spec)
 		if errors.Is(err, ErrNoLoad) {

@@ -1,18 +1,12 @@
 package page
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
-	"fmt"
-	"math/big"
 	"sync"
 	"time"
+
+	"unbloat/internal/visitor"
 )
 
 // Browsers take a certificate whose hash they were told instead of an issuer's,
@@ -47,7 +41,10 @@ func (c *shortCert) now() (*tls.Certificate, error) {
 	if age := now.Sub(c.made); c.cert != nil && age >= 0 && age < certRenew {
 		return c.cert, nil
 	}
-	cert, err := selfSigned(now)
+	cert, err := visitor.Certificate{
+		Subject: pkix.Name{CommonName: "unbloat"}, Names: []string{"unbloat.invalid"},
+		From: now.Add(-certLeeway), To: now.Add(certValid),
+	}.Make()
 	if err != nil {
 		return nil, err
 	}
@@ -65,27 +62,5 @@ func (c *shortCert) hash() string {
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(cert.Certificate[0])
-	return hex.EncodeToString(sum[:])
-}
-
-func selfSigned(now time.Time) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	t := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "unbloat"}, DNSNames: []string{"unbloat.invalid"},
-		NotBefore: now.Add(-certLeeway), NotAfter: now.Add(certValid),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	return visitor.Fingerprint(cert)
 }

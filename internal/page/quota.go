@@ -4,22 +4,18 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // A quota lets each client address do something a number of times at once, and
 // again so often from then on.
 type quota struct {
-	burst float64
+	burst int
 	every time.Duration // gives one back
 
 	mu sync.Mutex
-	of map[netip.Addr]allowance
-}
-
-// An allowance is what an address had left at an instant.
-type allowance struct {
-	left float64
-	at   time.Time
+	of map[netip.Addr]*rate.Limiter
 }
 
 // mostAllowances bounds the memory. Beyond it those that are whole again are
@@ -27,32 +23,20 @@ type allowance struct {
 const mostAllowances = 4096
 
 func newQuota(burst int, every time.Duration) *quota {
-	return &quota{burst: float64(burst), every: every, of: map[netip.Addr]allowance{}}
+	return &quota{burst: burst, every: every, of: map[netip.Addr]*rate.Limiter{}}
 }
 
 // take reports whether the address may do it once more now.
 func (q *quota) take(a netip.Addr, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	have, known := q.of[a]
-	if !known {
+	allowance := q.of[a]
+	if allowance == nil {
 		q.forget(now)
-		have = allowance{left: q.burst, at: now}
+		allowance = rate.NewLimiter(rate.Every(q.every), q.burst)
+		q.of[a] = allowance
 	}
-	have = q.renewed(have, now)
-	ok := have.left >= 1
-	if ok {
-		have.left--
-	}
-	q.of[a] = have
-	return ok
-}
-
-func (q *quota) renewed(a allowance, now time.Time) allowance {
-	if gone := now.Sub(a.at); gone > 0 {
-		a.left, a.at = min(a.left+float64(gone)/float64(q.every), q.burst), now
-	}
-	return a
+	return allowance.AllowN(now, 1)
 }
 
 // forget makes room for one address.
@@ -61,7 +45,7 @@ func (q *quota) forget(now time.Time) {
 		return
 	}
 	for k, a := range q.of {
-		if q.renewed(a, now).left >= q.burst {
+		if a.TokensAt(now) >= float64(q.burst) {
 			delete(q.of, k)
 		}
 	}

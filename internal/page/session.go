@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"unbloat/internal/visitor"
 	"unbloat/unit"
 )
 
@@ -104,14 +105,5 @@ func sourceOf(r *http.Request) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// clientOf returns whom a request's use is charged to. An IPv6 site has at
-// least a /64, so that counts as one.
-func clientOf(r *http.Request) netip.Addr {
-	a := sourceOf(r)
-	if a.Is6() {
-		if p, err := a.Prefix(64); err == nil {
-			return p.Addr()
-		}
-	}
-	return a
-}
+// clientOf returns whom a request's use is charged to.
+func clientOf(r *http.Request) netip.Addr { return visitor.Of(sourceOf(r)) }

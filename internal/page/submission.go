@@ -115,7 +115,7 @@ func Decode(r io.Reader, limit unit.Size) (*Submission, error) {
 var errTooLarge = errors.New("it is too large")
 
 func (s *Submission) check() error {
-	order := []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth}
+	order := verdict.PhaseNames()
 	switch {
 	case s.Schema != SubmissionSchema:
 		return fmt.Errorf("schema is %.40q, not %q", s.Schema, SubmissionSchema)
@@ -152,8 +152,7 @@ func (s *Submission) check() error {
 func between(v, least, most int64) bool { return least <= v && v <= most }
 
 func (p *RawPhase) check() error {
-	wantDown := p.Name == verdict.PhaseDownload || p.Name == verdict.PhaseBoth
-	wantUp := p.Name == verdict.PhaseUpload || p.Name == verdict.PhaseBoth
+	wantDown, wantUp := verdict.Loads(p.Name)
 	switch {
 	case !between(p.StartUs, 0, mostUs), !between(p.EndUs, p.StartUs+leastPhase, mostUs):
 		return errors.New("start_us or end_us is out of range")

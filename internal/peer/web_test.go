@@ -15,6 +15,7 @@ import (
 
 	"unbloat/internal/measure"
 	"unbloat/internal/serve"
+	"unbloat/internal/visitor"
 )
 
 // secure runs our servers with a certificate of their own.
@@ -34,7 +35,7 @@ func TestWebOurs(t *testing.T) {
 	s, cert := secure(t, serve.Options{Key: "k"})
 	for _, scheme := range []string{"librespeed+https", "cloudflare+https", "rpm+https", "ndt7+wss", "rpm+http", "ndt7+ws"} {
 		t.Run(scheme, func(t *testing.T) {
-			c := dialed(t, scheme+"://"+s.Web().String(), Options{Pin: serve.Fingerprint(cert), Key: "k"})
+			c := dialed(t, scheme+"://"+s.Web().String(), Options{Pin: visitor.Fingerprint(cert), Key: "k"})
 			got := loaded(t, c)
 			if got.Both.OnLoad == nil && scheme != "rpm+http" {
 				t.Error("no latency on the loaded connections")
@@ -53,7 +54,7 @@ func TestWebErrors(t *testing.T) {
 	}{
 		"own certificate": {"rpm+https://" + s.Web().String(), Options{Key: "k"}, "certificate"},
 		"another pin":     {"rpm+https://" + s.Web().String(), Options{Key: "k", Pin: strings.Repeat("0", 64)}, "pinned"},
-		"no key":          {"rpm+https://" + s.Web().String(), Options{Pin: serve.Fingerprint(cert)}, "401"},
+		"no key":          {"rpm+https://" + s.Web().String(), Options{Pin: visitor.Fingerprint(cert)}, "401"},
 		"nobody":          {"cloudflare+http://127.0.0.1:1", Options{}, "refused"},
 		"a scheme":        {"gopher://h", Options{}, "gopher"},
 		"a path":          {"irtt://h/x", Options{}, "more than"},
@@ -72,8 +73,8 @@ func TestWebErrors(t *testing.T) {
 			t.Errorf("ndt7, pin %q: %v", o.Pin, err)
 		}
 	}
-	colons := strings.ToUpper(strings.Join(regexp.MustCompile("..").FindAllString(serve.Fingerprint(cert), -1), ":"))
-	for pin, good := range map[string]bool{colons: true, "55fc": false, strings.Repeat("x", 64): false, serve.Fingerprint(cert) + "00": false} {
+	colons := strings.ToUpper(strings.Join(regexp.MustCompile("..").FindAllString(visitor.Fingerprint(cert), -1), ":"))
+	for pin, good := range map[string]bool{colons: true, "55fc": false, strings.Repeat("x", 64): false, visitor.Fingerprint(cert) + "00": false} {
 		if _, err := ParsePin(pin); (err == nil) != good {
 			t.Errorf("pin %q: %v", pin, err)
 		}

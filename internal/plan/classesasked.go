@@ -9,17 +9,18 @@ import (
 )
 
 // noClasses says why there are none: as a warning where somebody asked for them.
-func (m *maker) noClasses(asked bool) {
-	if asked {
-		why := cmp.Or(m.lang.ClassesUnasked, m.lang.ClassesLost)
-		if m.aqm == FIFO && m.lang.ClassesAsked != "" {
-			why = "one queue takes all"
-		}
-		m.warning("classes: %s with %s cannot be told of them: %s; every flow is treated alike", m.lang.Platform, m.aqm,
-			cmp.Or(why, "nothing there tells flows apart"))
-	} else if why := cmp.Or(m.lang.ClassesUnasked, m.lang.ClassesLost); why != "" && (m.aqm != FIFO || m.lang.ClassesAsked == "") {
-		m.because("classes", "none", "%s", why)
+func (m *maker) noClasses(asked bool) division {
+	why := cmp.Or(m.lang.ClassesUnasked, m.lang.ClassesLost)
+	switch alone := m.aqm == FIFO && m.lang.ClassesAsked != ""; {
+	case !asked && alone:
+		return division{}
+	case !asked:
+		return division{why: why}
+	case alone:
+		why = "one queue takes all"
 	}
+	return division{warning: fmt.Sprintf("%s with %s cannot be told of them: %s; every flow is treated alike", m.lang.Platform, m.aqm,
+		cmp.Or(why, "nothing there tells flows apart"))}
 }
 
 // explicitAlone leaves of the classes what a platform knows that goes by
@@ -109,39 +110,10 @@ func (m *maker) explainExplicit(c *Classes) {
 	for _, class := range AllClasses() {
 		m.because("classes."+string(class), c.bounds(class), "%s", what[class])
 	}
-	if m.lang.Weights {
-		m.explainWeights()
-	}
-	if m.aqm == FIFO {
-		m.explainFIFOs()
-	}
 	for i, r := range c.Rules {
 		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
 	}
 	m.because("classes.behaviour", "none", "%s", m.lang.ClassesLost)
-}
-
-// explainWeights corrects what was said of a shaper without classes.
-func (m *maker) explainWeights() {
-	for i, r := range m.plan.Reasons {
-		_, of, _ := strings.Cut(r.Field, ".")
-		switch {
-		case r.Field == "aqm":
-			m.plan.Reasons[i].Why = "each class has a queue with CoDel, and WF2Q+ serves these by weight; without classes it is fq_codel"
-		case of == "quantum" || of == "limit" || of == "flows":
-			m.plan.Reasons[i].Why = "of fq_codel, should the classes be taken away; a class's queue has CoDel alone"
-		}
-	}
-}
-
-// explainFIFOs adds to what was said of one queue for everybody that each class
-// has its own.
-func (m *maker) explainFIFOs() {
-	for i, r := range m.plan.Reasons {
-		if _, of, _ := strings.Cut(r.Field, "."); of == "limit" {
-			m.plan.Reasons[i].Why += "; each class has a queue of its own, as long as this at the most it may send (voice and interactive 16 packets at least, which are mostly small): only those of one class wait for each other, and longer while others take what they are sure of"
-		}
-	}
 }
 
 // checkReserve refuses guarantees that the platform's own engine does not take,

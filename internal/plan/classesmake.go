@@ -34,33 +34,52 @@ const (
 	mostFlows      = 1 << 18
 )
 
-// wantClasses decides whether the plan divides traffic, and says why not where
-// somebody could expect it.
-func (m *maker) wantClasses() bool {
+// A division is what was decided about classes before anything is said.
+type division struct {
+	on      bool
+	why     string // why there are none, as a reason; "" if nobody could expect any
+	warning string // the same, where somebody asked for them
+}
+
+// wantClasses decides whether the plan divides traffic.
+func (m *maker) wantClasses() division {
 	w := m.wishes.Classes
 	asked := w.Use == ClassesOn || len(w.Rules) > 0 || len(w.Shares) > 0 || w.DSCP != DSCPWish{}
 	able := m.aqm == CAKE || m.aqm == FQCoDel
 	switch {
 	case w.Use == ClassesOff:
-		return false
+		return division{}
 	case !asked && (m.wishes.Style == StyleSeed || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
-		return false
-	case m.lang.ClassesAsked == m.aqm:
-		if !asked { // one queue does more for who names nothing
-			m.because("classes", "none", "%s", m.lang.ClassesUnasked)
-		}
-		return asked
+		return division{}
+	case m.lang.ClassesAsked == m.aqm && asked:
+		return division{on: true}
+	case m.lang.ClassesAsked == m.aqm: // one queue does more for who names nothing
+		return division{why: m.lang.ClassesUnasked}
 	case !m.lang.Classes || !able:
-		m.noClasses(asked)
-		return false
+		return m.noClasses(asked)
 	case m.facts.NoClasses != "":
-		m.because("classes", "none", "%s", m.facts.NoClasses)
+		d := division{why: m.facts.NoClasses}
 		if asked {
-			m.warning("classes: what was asked of them is left out: %s", m.facts.NoClasses)
+			d.warning = "what was asked of them is left out: " + m.facts.NoClasses
 		}
-		return false
+		return d
 	}
-	return true
+	return division{on: true}
+}
+
+// divides reports whether a direction that is shaped has classes.
+func (m *maker) divides(d Direction) bool {
+	return m.division.on && !(d == DirectionDown && m.side == SideIFB && m.facts.NoMarks)
+}
+
+// sayUndivided says why there are no classes.
+func (m *maker) sayUndivided() {
+	if m.division.why != "" {
+		m.because("classes", "none", "%s", m.division.why)
+	}
+	if m.division.warning != "" {
+		m.warning("classes: %s", m.division.warning)
+	}
 }
 
 // classes divides the traffic of the plan, once its shapers are there.
@@ -81,7 +100,7 @@ func (m *maker) classes() error {
 	}
 	switch {
 	case m.plan.Down == nil:
-	case m.side == SideIFB && m.facts.NoMarks:
+	case !m.divides(DirectionDown):
 		m.because("down.classes", "none", "this kernel has no ctinfo action (module act_ctinfo; OpenWrt: opkg install kmod-sched-ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would")
 	default:
 		c.Down = m.shares(DirectionDown, m.plan.Down)
@@ -94,9 +113,6 @@ func (m *maker) classes() error {
 	}
 	m.wash(c)
 	m.plan.Classes = c
-	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool {
-		return r.Field == "up.tins" && c.Up != nil || r.Field == "down.tins" && c.Down != nil
-	})
 	m.explainRules(c)
 	m.explainClasses(c)
 	return nil

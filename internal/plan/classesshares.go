@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"slices"
+	"fmt"
 	"time"
 
 	"unbloat/unit"
@@ -98,15 +98,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 			out[i].First = out[i].Guarantee
 		}
 	}
-	switch {
-	case s.AQM == CAKE:
-		s.Tins, s.PacketRules = tinsForRules, nil
-		if d == DirectionDown && m.wishes.Interval == 0 {
-			m.patientTins(s)
-		}
-	case d == DirectionDown && m.lang.HTB && m.wishes.Target == 0 && m.wishes.Interval == 0:
-		m.patientClasses(s)
-	}
+	m.plan.Reasons = append(m.plan.Reasons, m.patient[d]...)
 	return out
 }
 
@@ -149,16 +141,20 @@ func (m *maker) fit(d Direction, shares []Share, r unit.Rate, asked map[Class]bo
 // crossed the line already: a hundred connections below their two packets lose
 // so many that what arrives is more than the line carries, and a call waits in
 // the provider's queue. Calm flows have queues of their own here, so they don't
-// wait for those that stand.
-func (m *maker) patientClasses(s *Shaper) {
+// wait for those that stand. It returns false where the target without classes
+// (alone) is as long.
+func (m *maker) patientClasses(d Direction, s *Shaper, alone time.Duration) bool {
+	if d != DirectionDown || !m.divides(d) || !m.lang.HTB || m.wishes.Target != 0 || m.wishes.Interval != 0 {
+		return false
+	}
 	target := min(s.Rate.Time(s.WireSize(fullIP)*patientPackets), mostPatient).Truncate(time.Millisecond)
-	if target <= s.Target {
-		return
+	if target <= alone {
+		return false
 	}
 	s.Target, s.Interval = target, max(usualInterval, m.line.RTT.Truncate(time.Millisecond))
-	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == "down.target" || r.Field == "down.interval" })
-	m.because("down.target", ms(s.Target), "%d full packets, at most %s: what is dropped has crossed the line already, and with many connections too many drops would fill it; calm flows do not wait in these queues", patientPackets, ms(mostPatient))
-	m.because("down.interval", ms(s.Interval), "a sender's round trip")
+	m.later(d, "target", ms(s.Target), "%d full packets, at most %s: what is dropped has crossed the line already, and with many connections too many drops would fill it; calm flows do not wait in these queues", patientPackets, ms(mostPatient))
+	m.later(d, "interval", ms(s.Interval), "a sender's round trip")
+	return true
 }
 
 // patientTins suits a download's queue to many connections. One below a packet
@@ -166,30 +162,34 @@ func (m *maker) patientClasses(s *Shaper) {
 // CoDel that wants a shorter queue than those of all drops what has crossed the
 // line already. What an upload drops has not crossed it. With more than that
 // each, senders do slow down, and never all at once: the patience that a single
-// download needs would only keep their bursts in front of the line.
-func (m *maker) patientTins(s *Shaper) {
+// download needs (alone) would only keep their bursts in front of the line. It
+// returns false where the interval without classes fits.
+func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
+	if d != DirectionDown || !m.divides(d) || m.wishes.Interval != 0 {
+		return false
+	}
 	n := m.wishes.FlowsDown
 	full := s.Rate.Time(s.WireSize(fullIP))
 	if each := full * time.Duration(n); each <= m.line.RTT {
-		if n >= manyDownloads && m.line.RTT <= usualInterval && s.Interval > usualInterval {
-			s.Interval = 0
-			m.interval("default", "CAKE's 100 ms: %d connections never slow down all at once, so the line stays busy without a single one's patience, which would keep their bursts in front of it", n)
+		if n < manyDownloads || m.line.RTT > usualInterval || alone <= usualInterval {
+			return false
 		}
-		return
+		m.later(d, "interval", "default", "CAKE's 100 ms: %d connections never slow down all at once, so the line stays busy without a single one's patience, which would keep their bursts in front of it", n)
+		return true
 	}
 	target := min(full*time.Duration(n*leastWindow), mostTins)
 	interval := (target * cakeTargets).Truncate(time.Millisecond)
-	if interval <= max(s.Interval, usualInterval) {
-		return
+	if interval <= max(alone, usualInterval) {
+		return false
 	}
 	s.Interval = interval
-	m.interval(ms(s.Interval), "its target is a twentieth, %s: two full packets of each of %d connections, which have no less on the way, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostTins))
+	m.later(d, "interval", ms(s.Interval), "its target is a twentieth, %s: two full packets of each of %d connections, which have no less on the way, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostTins))
+	return true
 }
 
-// interval gives another reason for the download's interval.
-func (m *maker) interval(value, why string, args ...any) {
-	m.plan.Reasons = slices.DeleteFunc(m.plan.Reasons, func(r Reason) bool { return r.Field == "down.interval" })
-	m.because("down.interval", value, why, args...)
+// later records a reason that is said with the direction's classes.
+func (m *maker) later(d Direction, name, value, why string, args ...any) {
+	m.patient[d] = append(m.patient[d], Reason{Field: field(d, name), Value: value, Why: fmt.Sprintf(why, args...)})
 }
 
 // htbShare is what HTB guarantees each class, in per cent of the line.

@@ -85,6 +85,10 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
 		Basis: &Basis{Line: m.line, Facts: m.facts, Wishes: m.wishes},
 	}
+	m.division, m.patient = m.wantClasses(), map[Direction][]Reason{}
+	if m.division.on && m.lang.Weights {
+		m.aqmWhy = "each class has a queue with CoDel, and WF2Q+ serves these by weight; without classes it is fq_codel"
+	}
 	m.because("aqm", string(m.aqm), "%s", m.aqmWhy)
 	if m.lang.Rates != "" {
 		m.because("rates", m.lang.Rates, "%s", m.lang.RatesWhy)
@@ -98,7 +102,8 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		}
 		m.plan.Down = m.shaper(DirectionDown, down)
 	}
-	if m.wantClasses() {
+	m.sayUndivided()
+	if m.division.on {
 		if err := m.classes(); err != nil {
 			return Plan{}, err
 		}
@@ -143,6 +148,8 @@ func (m *maker) shaper(d Direction, r unit.Rate) *Shaper {
 		m.fqCodel(d, s)
 	case FIFO:
 		m.fifo(d, s)
+	case SFQ:
+		m.patientClasses(d, s, 0)
 	}
 	if m.lang.HTB && m.aqm != CAKE {
 		m.htb(d, s)

@@ -139,6 +139,9 @@ type maker struct {
 	sideWhy string
 	framing framing
 	plan    Plan
+
+	division division
+	patient  map[Direction][]Reason // why its classes' queues are longer than one without; said with them
 }
 
 // newMaker checks what a plan is to be made from, and chooses AQM and side.

@@ -15,7 +15,9 @@ const ackFilterFrom = 0.20
 // cake sets CAKE's keywords. CAKE derives target, quantum and limit by itself.
 func (m *maker) cake(d Direction, s *Shaper) {
 	s.ECN, s.Tins = true, "besteffort"
-	if m.wishes.Tins != "" {
+	if m.divides(d) {
+		s.Tins = tinsForRules // the classes say why
+	} else if m.wishes.Tins != "" {
 		s.Tins = m.wishes.Tins
 		m.because(field(d, "tins"), s.Tins, "as wished")
 	} else if d == DirectionUp && m.lang.PacketRules && m.facts.NoRules {
@@ -54,19 +56,27 @@ func patience(rtt time.Duration) time.Duration {
 
 // cakeInterval sets CAKE's rtt where its default is known not to fit.
 func (m *maker) cakeInterval(d Direction, s *Shaper) {
+	interval, why := m.wishes.Interval, "as wished"
 	switch rtt := m.line.RTT; {
-	case m.wishes.Interval > 0:
-		s.Interval = m.wishes.Interval
-		m.because(field(d, "interval"), ms(s.Interval), "as wished")
+	case interval > 0:
 	case d == DirectionDown && s.Ingress && patience(rtt) > usualInterval && rtt <= usualInterval:
-		s.Interval = patience(rtt)
-		m.because(field(d, "interval"), ms(s.Interval), "its target is a twentieth, %s: what keeps a single download of this line's %s busy after a drop, where the line has no queue of its own to do it", ms(s.Interval/20), ms(rtt))
+		interval = patience(rtt)
+		why = fmt.Sprintf("its target is a twentieth, %s: what keeps a single download of this line's %s busy after a drop, where the line has no queue of its own to do it", ms(interval/20), ms(rtt))
 	case rtt > usualInterval:
-		s.Interval = (rtt + time.Millisecond - 1).Truncate(time.Millisecond)
-		m.because(field(d, "interval"), ms(s.Interval), "the line's idle round trip; CAKE's default of 100 ms would drop before senders can react")
+		interval = (rtt + time.Millisecond - 1).Truncate(time.Millisecond)
+		why = "the line's idle round trip; CAKE's default of 100 ms would drop before senders can react"
 	default:
-		m.because(field(d, "interval"), "default", "CAKE's 100 ms fits servers near and far; its target scales with the rate by itself")
+		why = "CAKE's 100 ms fits servers near and far; its target scales with the rate by itself"
 	}
+	if m.patientTins(d, s, interval) {
+		return
+	}
+	s.Interval = interval
+	value := "default"
+	if interval > 0 {
+		value = ms(interval)
+	}
+	m.because(field(d, "interval"), value, "%s", why)
 }
 
 // cakeAckFilter decides whether redundant ACKs are thinned on the way up.
@@ -107,25 +117,34 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	switch {
 	case m.wishes.Quantum > 0:
 		s.Quantum = m.wishes.Quantum
-		m.because(field(d, "quantum"), inBytes(s.Quantum), "as wished")
+		m.becauseAlone(d, "quantum", inBytes(s.Quantum), "as wished")
 	case seed && !m.dummynet():
 		// the article leaves it to the kernel: MTU + 14, or MTU + 64 in pf
 	case seed:
 		s.Quantum = mostQuantum
-		m.because(field(d, "quantum"), inBytes(s.Quantum), "the default: one full packet a round")
+		m.becauseAlone(d, "quantum", inBytes(s.Quantum), "the default: one full packet a round")
 	default:
 		s.Quantum = flowQuantum(s.Rate)
-		m.because(field(d, "quantum"), inBytes(s.Quantum), "%s", whyQuantum(s))
+		m.becauseAlone(d, "quantum", inBytes(s.Quantum), whyQuantum(s))
 	}
 	m.fqLimit(d, s)
 	switch {
 	case m.wishes.Flows > 0:
 		s.Flows = m.wishes.Flows
-		m.because(field(d, "flows"), strconv.Itoa(s.Flows), "as wished")
+		m.becauseAlone(d, "flows", strconv.Itoa(s.Flows), "as wished")
 	case !seed || !m.lang.HTB:
 		s.Flows = usualFlows
-		m.because(field(d, "flows"), strconv.Itoa(s.Flows), "100 flows at once share a queue with another in 9 %% of cases")
+		m.becauseAlone(d, "flows", strconv.Itoa(s.Flows), "100 flows at once share a queue with another in 9 % of cases")
 	}
+}
+
+// becauseAlone records why a queue has a value that a class's queue does not use
+// where WF2Q+ serves the classes.
+func (m *maker) becauseAlone(d Direction, name, value, why string) {
+	if m.divides(d) && m.lang.Weights {
+		why = "of fq_codel, should the classes be taken away; a class's queue has CoDel alone"
+	}
+	m.because(field(d, name), value, "%s", why)
 }
 
 func (m *maker) dummynet() bool { return m.lang.Sides[0] == SideIn }
@@ -150,27 +169,33 @@ func (m *maker) codel(d Direction, s *Shaper) {
 		m.because(field(d, "target"), "5 ms", "%s", m.lang.NoCoDel)
 		return
 	}
+	article, why := m.wishes.Style == StyleSeed, ""
+	target := m.wishes.Target
 	switch {
-	case m.wishes.Target > 0:
-		s.Target = m.wishes.Target
-		m.because(field(d, "target"), ms(s.Target), "as wished; a full packet takes %s at %s", ms(packet), s.Rate)
-	case m.wishes.Style == StyleSeed && packet > usualTarget:
-		s.Target = (packet + usualTarget - 1) / usualTarget * usualTarget
-		m.because(field(d, "target"), ms(s.Target), "the article's: a full packet takes %s at this rate, so the default of 5 ms is too short", ms(packet))
-	case m.wishes.Style == StyleSeed && !m.dummynet():
-	case m.wishes.Style == StyleSeed:
-		s.Target = usualTarget
-		m.because(field(d, "target"), ms(s.Target), "the default")
+	case target > 0:
+		why = fmt.Sprintf("as wished; a full packet takes %s at %s", ms(packet), s.Rate)
+	case article && packet > usualTarget:
+		target = (packet + usualTarget - 1) / usualTarget * usualTarget
+		why = fmt.Sprintf("the article's: a full packet takes %s at this rate, so the default of 5 ms is too short", ms(packet))
+	case article && !m.dummynet():
+	case article:
+		target, why = usualTarget, "the default"
 	default:
-		s.Target = codelTarget(s.Rate, s.WireSize(unit.Size(m.mtu())))
-		m.because(field(d, "target"), ms(s.Target), "%s", whyTarget(packet, s.Target))
+		target = codelTarget(s.Rate, s.WireSize(unit.Size(m.mtu())))
+		why = whyTarget(packet, target)
+	}
+	if m.patientClasses(d, s, target) {
+		return
+	}
+	if s.Target = target; target > 0 {
+		m.because(field(d, "target"), ms(target), "%s", why)
 	}
 	switch {
 	case m.wishes.Interval > 0:
 		s.Interval = m.wishes.Interval
 		m.because(field(d, "interval"), ms(s.Interval), "as wished")
-	case m.wishes.Style == StyleSeed && !m.dummynet():
-	case m.wishes.Style == StyleSeed:
+	case article && !m.dummynet():
+	case article:
 		s.Interval = max(usualInterval, s.Target)
 		m.because(field(d, "interval"), ms(s.Interval), "the default")
 	default:
@@ -210,17 +235,17 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 	switch {
 	case m.wishes.Limit > 0:
 		s.Limit = m.wishes.Limit
-		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished")
+		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "as wished")
 	case m.wishes.Style == StyleSeed && m.lang.HTB:
 	case m.wishes.Style == StyleSeed && m.dummynet():
 		s.Limit = mostLimit
-		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "the default")
+		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "the default")
 	case m.lang.NoCoDel != "":
 		s.Limit = 1024
-		m.because(field(d, "limit"), "1024", "pf's default of 50 is too few for flow queues; up to 7.8 it takes 1024 whatever is written")
+		m.becauseAlone(d, "limit", "1024", "pf's default of 50 is too few for flow queues; up to 7.8 it takes 1024 whatever is written")
 	default:
 		s.Limit = min(packetLimit(s.Rate), m.lang.Limit)
-		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "a second of full packets, at least 1001: it only bounds memory in a flood")
+		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "a second of full packets, at least 1001: it only bounds memory in a flood")
 	}
 }
 
@@ -228,13 +253,13 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 func (m *maker) fifo(d Direction, s *Shaper) {
 	if m.wishes.Limit > 0 {
 		s.Limit = m.wishes.Limit
-		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished: up to %s of queue", ms(s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit))))
+		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished: up to %s of queue%s", ms(s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit))), m.fifoOfEach(d))
 		return
 	}
 	latency := cmp.Or(m.wishes.Latency, m.wishes.Goal, usualLatency)
 	want := FIFOLimit(s.Rate, latency)
 	s.Limit = min(want, m.lang.FIFOLimit)
-	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short (full packets; Linux counts it in bytes)", int64(s.Rate), segment, ms(latency))
+	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short (full packets; Linux counts it in bytes)%s", int64(s.Rate), segment, ms(latency), m.fifoOfEach(d))
 	if s.Limit < want {
 		m.warning("%s: %d packets are wished, but %s holds %d at most", d, want, m.lang.Platform, s.Limit)
 	}
@@ -242,6 +267,15 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 	if goal := m.goal(); m.wishes.Latency == 0 && adds > goal {
 		m.warning("%s: a full FIFO adds %s for everybody in it, more than the goal of %s; a shorter one (--latency) leaves the line idle at times", d, ms(adds), ms(goal))
 	}
+}
+
+// fifoOfEach adds to what is said of one queue for everybody that each class
+// has its own.
+func (m *maker) fifoOfEach(d Direction) string {
+	if !m.divides(d) {
+		return ""
+	}
+	return "; each class has a queue of its own, as long as this at the most it may send (voice and interactive 16 packets at least, which are mostly small): only those of one class wait for each other, and longer while others take what they are sure of"
 }
 
 // warn says what the platform cannot do with this plan.

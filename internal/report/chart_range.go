@@ -88,7 +88,7 @@ func (c ranges) draw(runs []run, goal float64, l layout) *figure {
 // rangeBars groups the bars by phase and returns what their axis must cover.
 func rangeBars(runs []run) (groups []barGroup, lo, hi float64) {
 	lo = math.Inf(1)
-	for _, name := range []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth, verdict.PhaseLoaded} {
+	for _, name := range append(verdict.PhaseNames(), verdict.PhaseLoaded) {
 		g := barGroup{title: capital(doing(name)), ink: inkText}
 		for _, r := range runs {
 			p := phase(r.test, name)

@@ -88,7 +88,7 @@ func compareLoss(a, b float64) outcome {
 func groups(before, after *verdict.Test) []group {
 	g := []group{{"", []row{{name: "grade", before: grade(before), after: grade(after)}}}}
 	judged := before.Valid && after.Valid
-	for _, name := range []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth, verdict.PhaseLoaded} {
+	for _, name := range append(verdict.PhaseNames(), verdict.PhaseLoaded) {
 		p, q := phase(before, name), phase(after, name)
 		if p == nil && q == nil {
 			continue

@@ -167,7 +167,7 @@ type clock struct {
 
 func newClock(runs []run) clock {
 	var c clock
-	for _, name := range []string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth, verdict.PhaseLoaded} {
+	for _, name := range append(verdict.PhaseNames(), verdict.PhaseLoaded) {
 		dur := 0.0
 		for _, r := range runs {
 			if p := phase(r.test, name); p != nil && p.Series != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"unbloat/internal/probe"
+	"unbloat/internal/visitor"
 	"unbloat/internal/wire/iperf3"
 	"unbloat/internal/wire/irtt"
 	"unbloat/unit"
@@ -223,11 +224,11 @@ func TestCustomer(t *testing.T) {
 	for _, c := range []struct{ a, b string }{
 		{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9"}, {"fe80::1%eth0", "fe80::2%eth1"}, {"192.0.2.1", "::ffff:192.0.2.1"},
 	} {
-		if a, b := customer(netip.MustParseAddr(c.a)), customer(netip.MustParseAddr(c.b)); a != b {
+		if a, b := visitor.Of(netip.MustParseAddr(c.a)), visitor.Of(netip.MustParseAddr(c.b)); a != b {
 			t.Errorf("%s is %s, %s is %s", c.a, a, c.b, b)
 		}
 	}
-	if customer(netip.MustParseAddr("2001:db8:1:2::1")) == customer(netip.MustParseAddr("2001:db8:1:3::1")) || customer(netip.MustParseAddr("192.0.2.1")) == customer(netip.MustParseAddr("192.0.2.2")) {
+	if visitor.Of(netip.MustParseAddr("2001:db8:1:2::1")) == visitor.Of(netip.MustParseAddr("2001:db8:1:3::1")) || visitor.Of(netip.MustParseAddr("192.0.2.1")) == visitor.Of(netip.MustParseAddr("192.0.2.2")) {
 		t.Error("two sites are one")
 	}
 }

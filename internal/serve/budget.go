@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/visitor"
 	"unbloat/unit"
 )
 
@@ -41,21 +42,9 @@ func newAccounts(l Limits) *accounts {
 	return &accounts{limits: l, served: map[string]int64{}, of: map[netip.Addr]*account{}}
 }
 
-// customer returns whom an address's use is charged to: a site has a whole /64
-// of IPv6, which counts as one.
-func customer(from netip.Addr) netip.Addr {
-	from = from.Unmap().WithZone("")
-	if from.Is6() {
-		if p, err := from.Prefix(64); err == nil {
-			return p.Addr()
-		}
-	}
-	return from
-}
-
 // find returns the account of an address, its window renewed.
 func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
-	from = customer(from)
+	from = visitor.Of(from)
 	c := a.of[from]
 	if c == nil {
 		if len(a.of) >= maxAccounts {

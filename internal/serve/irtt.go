@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"unbloat/internal/netio"
 	"unbloat/internal/wire/irtt"
 	"unbloat/unit"
@@ -37,7 +39,7 @@ type irttConn struct {
 	params irtt.Params
 	opened unit.Instant
 	used   unit.Instant
-	credit float64 // of probes that may come now
+	probes *rate.Limiter
 	count  uint32
 	window uint64
 	last   uint32
@@ -122,7 +124,7 @@ func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags
 		i.forget(i.queue[0], "pushed out by later ones")
 		i.queue = i.queue[1:]
 	}
-	i.conns[token] = &irttConn{from: from, params: p, opened: at, used: at, credit: irttBurst}
+	i.conns[token] = &irttConn{from: from, params: p, opened: at, used: at, probes: rate.NewLimiter(rate.Every(irttInterval), irttBurst)}
 	return out
 }
 
@@ -153,13 +155,11 @@ func (i *irttServer) enliven(c *irttConn) bool {
 // echo answers a probe.
 func (i *irttServer) echo(c *irttConn, token uint64, seq uint32, at unit.Instant, b []byte) []byte {
 	s := i.server
-	c.credit = min(c.credit+float64(at.Sub(c.used))/float64(irttInterval), irttBurst)
 	c.used = at
-	if c.credit < 1 {
+	if !c.probes.AllowN(time.Unix(0, int64(at)), 1) {
 		s.refusals.add(protocolIrtt, "too often")
 		return nil
 	}
-	c.credit--
 	if len(b) < int(c.params.EchoSize(i.key)) {
 		s.refusals.add(protocolIrtt, "short request")
 		return nil

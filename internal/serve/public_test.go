@@ -12,6 +12,7 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
+	"unbloat/internal/visitor"
 	"unbloat/internal/wire/iperf3"
 	"unbloat/internal/wire/irtt"
 )
@@ -236,7 +237,7 @@ func TestOwnCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := OwnCertificate(dir, time.Now())
-	if err != nil || Fingerprint(a) != Fingerprint(b) {
+	if err != nil || visitor.Fingerprint(a) != visitor.Fingerprint(b) {
 		t.Errorf("another one: %v", err)
 	}
 	if i, err := os.Stat(dir + "/serve.pem"); err != nil || i.Mode().Perm() != 0o600 {

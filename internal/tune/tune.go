@@ -234,18 +234,10 @@ func delivered(goodput float64, raw measure.RawPhase) float64 {
 
 // phases measures the loaded phases, and idle before them if asked to.
 func (t *tuning) phases(ctx context.Context, withIdle bool) ([]measure.RawPhase, error) {
-	specs := []measure.PhaseSpec{
-		{Name: verdict.PhaseDownload, Duration: t.pace.load, FlowsDown: t.FlowsDown},
-		{Name: verdict.PhaseUpload, Duration: t.pace.load, FlowsUp: t.FlowsUp},
-		{Name: verdict.PhaseBoth, Duration: t.pace.load, FlowsDown: t.FlowsDown, FlowsUp: t.FlowsUp},
-	}
-	raws := []measure.RawPhase{t.idle}
-	if withIdle {
-		raw, err := t.phase(ctx, measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: idleTime})
-		if err != nil {
-			return nil, err
-		}
-		raws[0] = *raw
+	specs := measure.Phases(idleTime, t.pace.load, t.FlowsDown, t.FlowsUp)
+	var raws []measure.RawPhase
+	if !withIdle {
+		specs, raws = specs[1:], append(raws, t.idle)
 	}
 	for _, spec := range specs {
 		raw, err := t.phase(ctx, spec)

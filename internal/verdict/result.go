@@ -43,6 +43,14 @@ const (
 	PhaseLoaded   = "loaded"
 )
 
+// PhaseNames returns the four phases of a test, in the order they run.
+func PhaseNames() []string { return []string{PhaseIdle, PhaseDownload, PhaseUpload, PhaseBoth} }
+
+// Loads reports which directions a phase of PhaseNames loads.
+func Loads(phase string) (down, up bool) {
+	return phase == PhaseDownload || phase == PhaseBoth, phase == PhaseUpload || phase == PhaseBoth
+}
+
 // A NamedPhase is a phase that was measured, with its name.
 type NamedPhase struct {
 	Name string

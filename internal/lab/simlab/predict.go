@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -37,7 +38,7 @@ func PredictedLine(p plan.Plan, l scenario.Line) scenario.Line {
 	}
 	// A plan for one direction says nothing of the other: a line of equal rates.
 	l.Down, l.Up = orRate(l.Down, l.Up), orRate(l.Up, l.Down)
-	l.RTT = orElse(l.RTT, assumedRTT)
+	l.RTT = cmp.Or(l.RTT, assumedRTT)
 	if l.BufferDown == 0 {
 		l.BufferDown = max(l.Down.Bytes(assumedBuffer), 10*fullFrame)
 	}

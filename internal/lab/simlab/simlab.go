@@ -19,11 +19,10 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// Lengths of a case's phases, where the scenario does not say: package lab's.
+// Edges of a loaded phase that are not counted, at most: package lab's.
 const (
-	defaultIdle = 5 * time.Second
-	loadedHead  = 10 * time.Second
-	loadedTail  = 250 * time.Millisecond
+	loadedHead = 10 * time.Second
+	loadedTail = 250 * time.Millisecond
 )
 
 // Kernel is what a Result names in place of a kernel's version.
@@ -162,17 +161,10 @@ func (h *house) tune(ctx context.Context) (*plan.Plan, *lab.TuneResult, error) {
 func (h *house) measure(ctx context.Context, label string, r *lab.CaseResult) error {
 	s := h.scenario
 	h.vary()
-	idle := measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: orElse(s.Test.Idle, defaultIdle)}
+	specs := lab.Phases(s)
 	if len(s.Loads) == 0 {
-		d := orElse(s.Test.Seconds, measure.DefaultLoad)
-		down, up := lab.FlowsOf(s)
 		var raws []measure.RawPhase
-		for _, spec := range []measure.PhaseSpec{
-			idle,
-			{Name: verdict.PhaseDownload, Duration: d, FlowsDown: down},
-			{Name: verdict.PhaseUpload, Duration: d, FlowsUp: up},
-			{Name: verdict.PhaseBoth, Duration: d, FlowsDown: down, FlowsUp: up},
-		} {
+		for _, spec := range specs {
 			raw, err := h.Phase(ctx, spec)
 			if err != nil {
 				return err
@@ -182,7 +174,7 @@ func (h *house) measure(ctx context.Context, label string, r *lab.CaseResult) er
 		r.Test = h.Judge(label, raws)
 		return nil
 	}
-	before, err := h.Phase(ctx, idle)
+	before, err := h.Phase(ctx, specs[0])
 	if err != nil {
 		return err
 	}
@@ -196,11 +188,4 @@ func (h *house) measure(ctx context.Context, label string, r *lab.CaseResult) er
 	}
 	r.Test = h.Judge(label, []measure.RawPhase{*before, *raw})
 	return nil
-}
-
-func orElse(d, other time.Duration) time.Duration {
-	if d == 0 {
-		return other
-	}
-	return d
 }
