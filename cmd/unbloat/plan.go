@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/host/linux"
-	"unbloat/internal/paste"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/verdict"
@@ -231,7 +230,7 @@ func (f *planFlags) print(w io.Writer, p plan.Plan) error {
 		_, err := io.WriteString(w, p.Explain())
 		return err
 	}
-	text, err := paste.Render(p)
+	text, err := all.Text(p)
 	if err != nil {
 		return usageError("plan: %w", err)
 	}

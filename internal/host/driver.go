@@ -3,9 +3,11 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"unbloat/aqm"
+	"unbloat/internal/host/render"
 	"unbloat/internal/plan"
 )
 
@@ -35,6 +37,10 @@ type Driver struct {
 	// is a guess; "" if it is none. nil: it never is.
 	Unsure func(ctx context.Context, r Runner) string
 
+	// Render writes what a person pastes into such a router, part by part, and notes
+	// of what its language cannot say. It reads nothing.
+	Render func(p plan.Plan) (parts []render.Part, notes []string, err error)
+
 	// Backend is how its state is read and changed. The error says why this
 	// router can't be changed this way.
 	Backend func(o Options) (Backend, error)
@@ -61,6 +67,15 @@ type Driver struct {
 
 // Name is the platform's name.
 func (d *Driver) Name() string { return d.Language.Platform }
+
+// Text writes a plan in the platform's own language, with its reasons as comments.
+func (d *Driver) Text(p plan.Plan) (string, error) {
+	parts, notes, err := d.Render(p)
+	if err != nil {
+		return "", fmt.Errorf("write the plan for %s: %w", p.Platform, err)
+	}
+	return render.Text(p, parts, notes), nil
+}
 
 // Facts reads what this router has, for a plan. An empty wan is that of the
 // default route.

@@ -19,6 +19,7 @@ func Driver() *host.Driver {
 		Lacking:      linux.Lacking,
 		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
+		Render:       Render,
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:     host.LastingDir,
 		Simulated:    host.Simulated{CoDel: aqm.Linux612, Shaper: host.HTB},

@@ -15,6 +15,7 @@ func Driver() *host.Driver {
 		Base:       true,
 		DefaultWAN: host.RouteInterface,
 		CheckWAN:   host.CheckIfconfig,
+		Render:     Render,
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.FreeBSD, Shaper: host.Pipe},

@@ -19,6 +19,7 @@ func Driver() *host.Driver {
 		Lacking:      Lacking,
 		CheckWAN:     CheckWAN,
 		Unsure:       unsure,
+		Render:       Render,
 		Backend: func(o host.Options) (host.Backend, error) {
 			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil
 		},

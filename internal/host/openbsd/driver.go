@@ -22,12 +22,13 @@ func driver(altq bool) *host.Driver {
 		},
 		DefaultWAN: host.RouteInterface,
 		CheckWAN:   host.CheckIfconfig,
+		Render:     Render,
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner, Altq: altq}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.OpenBSD78, Shaper: host.HFSC},
 	}
 	if altq {
-		d.Language = LanguageAltq()
+		d.Language, d.Render = LanguageAltq(), RenderAltq
 	}
 	return d
 }

@@ -56,6 +56,15 @@ func Language(name string) (*plan.Language, error) {
 	return d.Language, nil
 }
 
+// Text writes a plan in its platform's own language, as a person pastes it.
+func Text(p plan.Plan) (string, error) {
+	d, err := Find(p.Platform)
+	if err != nil {
+		return "", err
+	}
+	return d.Text(p)
+}
+
 // Assume returns what a current router of a platform has, for planning without
 // access to one.
 func Assume(name, wan, lan string) (plan.Facts, error) {
