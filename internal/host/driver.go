@@ -41,6 +41,10 @@ type Driver struct {
 	// of what its language cannot say. It reads nothing.
 	Render func(p plan.Plan) (parts []render.Part, notes []string, err error)
 
+	// Checks begins an examination: it reads what its checks share, and returns them
+	// in the order in which they are made.
+	Checks func(e *Examination) []Check
+
 	// Backend is how its state is read and changed. The error says why this
 	// router can't be changed this way.
 	Backend func(o Options) (Backend, error)

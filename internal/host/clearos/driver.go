@@ -20,6 +20,7 @@ func Driver() *host.Driver {
 		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
 		Render:       Render,
+		Checks:       linux.Checks(linux.Examined{}),
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:     host.LastingDir,
 		Simulated:    host.Simulated{CoDel: aqm.Linux612, Shaper: host.HTB},

@@ -20,6 +20,7 @@ func Driver() *host.Driver {
 		CheckWAN:     CheckWAN,
 		Unsure:       unsure,
 		Render:       Render,
+		Checks:       Checks(Examined{TakesOver: true}),
 		Backend: func(o host.Options) (host.Backend, error) {
 			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil
 		},
