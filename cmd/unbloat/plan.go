@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/verdict"
@@ -77,7 +76,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
 	fs.IntVar(&f.line.MPU, "mpu", 0, "least bytes that a packet occupies on the line")
-	fs.StringVar(&f.platform, "for", linux.Name, "platform of the router")
+	fs.StringVar(&f.platform, "for", all.Default().Name(), "platform of the router")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")

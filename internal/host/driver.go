@@ -8,6 +8,7 @@ import (
 
 	"unbloat/aqm"
 	"unbloat/internal/host/render"
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
 )
 
@@ -171,6 +172,9 @@ type Classes struct {
 	Machines func(ctx context.Context, r Runner, p plan.Plan) []Traffic
 	// Hosts are the machines of the home by name.
 	Hosts func(ctx context.Context, r Runner) map[string][]string
+	// Why says which class a flow has now, and which rule decided; a flow named
+	// the other way round, or as the WAN shows it, is found all the same.
+	Why func(ctx context.Context, r Runner, p plan.Plan, f nft.Flow) Answer
 }
 
 // Simulated says how a platform's kernel queues, for the simulator.

@@ -47,5 +47,5 @@ func unsure(ctx context.Context, r host.Runner) string {
 
 // Classes is what connection tracking and our table of nftables know.
 func Classes() *host.Classes {
-	return &host.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts}
+	return &host.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts, Why: Why}
 }

@@ -28,6 +28,9 @@ func Drivers() []*host.Driver {
 	}
 }
 
+// Default is the driver of a router of which nothing is known.
+func Default() *host.Driver { return Drivers()[0] }
+
 // Names returns the platforms' names.
 func Names() []string {
 	var out []string
