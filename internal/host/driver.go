@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"unbloat/aqm"
@@ -99,6 +100,39 @@ func (d *Driver) Facts(ctx context.Context, r Runner, wan, lan string) (plan.Fac
 	}
 	f.Platform, f.Language = d.Name(), d.Language
 	return f, err
+}
+
+// Drivers are those that a program has, in the order in which they are listed to
+// people. The first is that of a router of which nothing is known.
+type Drivers []*Driver
+
+// Names returns the platforms' names.
+func (all Drivers) Names() []string {
+	var out []string
+	for _, d := range all {
+		out = append(out, d.Name())
+	}
+	return out
+}
+
+// Find returns the driver of a platform; the error, an *UnknownError, lists the
+// names that there are.
+func (all Drivers) Find(name string) (*Driver, error) {
+	i := slices.IndexFunc(all, func(d *Driver) bool { return d.Name() == name })
+	if i < 0 {
+		return nil, &UnknownError{Name: name, Known: all.Names()}
+	}
+	return all[i], nil
+}
+
+// An UnknownError says that there is no platform of that name.
+type UnknownError struct {
+	Name  string
+	Known []string
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("%q is unknown; use one of %s", e.Name, strings.Join(e.Known, ", "))
 }
 
 // Options say how a router is changed.
