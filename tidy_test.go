@@ -10,14 +10,18 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"unbloat/internal/platform/all"
 )
 
 // A source is one parsed Go file.
@@ -191,7 +195,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/mechanism", "internal/lab/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/mechanism", "internal/host/render", "internal/lab/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)
@@ -275,6 +279,78 @@ func publicReceiver(f *ast.FuncDecl) bool {
 	}
 	id, ok := e.(*ast.Ident)
 	return ok && id.IsExported()
+}
+
+// A platform is named in its own directories alone; whoever uses one asks its
+// driver. A name is a string that equals it, or the constant of its package.
+func TestPlatformsNamedAtHome(t *testing.T) {
+	at := map[string]string{} // each platform's directory
+	for _, name := range all.Names() {
+		at[name] = strings.TrimSuffix(name, "-altq")
+	}
+	// What is no platform's name, though it is written like one. Each has to be
+	// needed, so that the list only gets shorter.
+	allowed := map[string]string{
+		"aqm/dialect.go":                  "freebsd",    // the CoDel of FreeBSD's kernel, in the words of its own tables
+		"internal/host/linux/packages.go": "openwrt",    // the ID of a distribution, which --own-tc shapes as Linux
+		"internal/lab/build_linux.go":     "linux",      // the file that the kernel's make leaves
+		"internal/lab/kernel.go":          "linux",      // the same
+		"internal/lab/labtest/seccomp.go": "linux",      // runtime.GOOS
+		"internal/screen/screen.go":       "linux",      // TERM of the console
+		"internal/lab/print.go":           "linux.Name", // the lab's guests are Linux
+		"internal/lab/simlab/simlab.go":   "linux.Name", // the simulator has the lab's router if no other is asked for
+		"internal/lab/simlab/whatif.go":   "linux.Name", // the same
+		"internal/lab/sweep/spec.go":      "linux.Name", // the same
+	}
+	needed := map[string]bool{}
+	_, files := sources(t)
+	for _, s := range files {
+		if s.test() {
+			continue
+		}
+		packages := map[string]string{} // that are imported here: a platform's directory by name
+		for _, imp := range s.file.Imports {
+			dir, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"internal/host/")
+			if is {
+				packages[path.Base(dir)] = dir
+				if imp.Name != nil {
+					packages[imp.Name.Name] = dir
+				}
+			}
+		}
+		home := func(dir string) bool {
+			return slices.ContainsFunc([]string{"internal/host/" + dir, "internal/platform/" + dir}, func(d string) bool { return s.dir == d || strings.HasPrefix(s.dir, d+"/") })
+		}
+		named := func(text, dir string) {
+			if home(dir) {
+				return
+			}
+			if allowed[s.path] == text {
+				needed[s.path] = true
+				return
+			}
+			t.Errorf("%s names the platform %s (%s); ask its driver", s.path, dir, text)
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && at[text] != "" {
+					named(text, at[text])
+				}
+			case *ast.SelectorExpr:
+				x, ok := n.X.(*ast.Ident)
+				if ok && strings.HasPrefix(n.Sel.Name, "Name") && slices.Contains(slices.Collect(maps.Values(at)), packages[x.Name]) {
+					named(x.Name+"."+n.Sel.Name, packages[x.Name])
+				}
+			}
+			return true
+		})
+	}
+	for p := range allowed {
+		if !needed[p] {
+			t.Errorf("%s is allowed to name a platform and does not", p)
+		}
+	}
 }
 
 // Every promise names the test or benchmark that holds it, and that one exists.

@@ -37,8 +37,11 @@ var version = "unknown"
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+func run(args []string) int { return runWith(context.Background(), args) }
+
+// runWith runs the program in a context, which may bring drivers of its own.
+func runWith(ctx context.Context, args []string) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRootCommand()
 	root.SetArgs(args)

@@ -2,14 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/testdata/toy"
 )
 
 // asProgram is set where the test's binary is to be the program itself.
 const asProgram = "UNBLOAT_TEST_AS_PROGRAM"
+
+// withToy is set where the program has a driver more, that of package toy.
+const withToy = "UNBLOAT_TEST_TOY"
 
 // TestMain keeps what the tests measure out of the user's own results.
 func TestMain(m *testing.M) {
@@ -17,6 +24,9 @@ func TestMain(m *testing.M) {
 		os.Exit(act(os.Getenv(onStage)))
 	}
 	if os.Getenv(asProgram) != "" {
+		if os.Getenv(withToy) != "" {
+			os.Exit(runWith(withDrivers(context.Background(), append(all.Drivers(), toy.Driver())), os.Args[1:]))
+		}
 		main()
 	}
 	dir, err := os.MkdirTemp("", "unbloat-test-")

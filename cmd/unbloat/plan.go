@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/host/linux"
-	"unbloat/internal/paste"
+	"unbloat/internal/host"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/verdict"
@@ -78,7 +77,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
 	fs.IntVar(&f.line.MPU, "mpu", 0, "least bytes that a packet occupies on the line")
-	fs.StringVar(&f.platform, "for", linux.Name, "platform of the router")
+	fs.StringVar(&f.platform, "for", all.Default().Name(), "platform of the router")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
@@ -134,7 +133,7 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 	if f.predict {
 		return predict(c, f, p)
 	}
-	return f.print(c.OutOrStdout(), p)
+	return f.print(c.OutOrStdout(), driversOf(c.Context()), p)
 }
 
 // make makes the plan from flags and, if given, a test's result.
@@ -170,7 +169,11 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 // facts are those of the router, if it can be asked, or what is usual.
 func (f *planFlags) facts(c *cobra.Command) (plan.Facts, error) {
 	if f.where.router == "" {
-		return all.Assume(f.platform, f.wan, f.lan)
+		d, err := driversOf(c.Context()).Find(f.platform)
+		if err != nil {
+			return plan.Facts{}, err
+		}
+		return d.Language.Assume(f.wan, f.lan), nil
 	}
 	at := routerFlags{whereFlags: f.where, stateDir: defaultStateDir, preview: true}
 	if c.Flags().Changed("for") {
@@ -220,7 +223,7 @@ func (f *planFlags) readResult(stdin io.Reader) error {
 }
 
 // print writes the plan as it was asked for.
-func (f *planFlags) print(w io.Writer, p plan.Plan) error {
+func (f *planFlags) print(w io.Writer, drivers host.Drivers, p plan.Plan) error {
 	switch {
 	case f.json:
 		e := json.NewEncoder(w)
@@ -231,7 +234,11 @@ func (f *planFlags) print(w io.Writer, p plan.Plan) error {
 		_, err := io.WriteString(w, p.Explain())
 		return err
 	}
-	text, err := paste.Render(p)
+	d, err := drivers.Find(p.Platform)
+	if err != nil {
+		return usageError("plan: %w", err)
+	}
+	text, err := d.Text(p)
 	if err != nil {
 		return usageError("plan: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/host"
 	"unbloat/internal/plan"
-	"unbloat/internal/platform/all"
 )
 
 // whereFlags say which router is meant; the zero value is this machine.
@@ -63,7 +62,7 @@ type router struct {
 // open reaches the router that the flags name.
 func (f *routerFlags) open(ctx context.Context) (*router, error) {
 	r := &router{runner: host.Local{}, Close: func() {}}
-	if d := byScheme(f.router); d != nil {
+	if d := byScheme(driversOf(ctx), f.router); d != nil {
 		return f.openREST(ctx, d)
 	}
 	if f.router != "" {
@@ -76,9 +75,9 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		return nil, usageError("--guard goes with --router opnsense+https://…; over SSH the guard is on the router anyway")
 	}
 	if f.platform == "" {
-		r.driver = all.Detect(ctx, r.runner)
+		r.driver = host.Detect(ctx, r.runner, driversOf(ctx))
 	} else {
-		d, err := all.Find(f.platform)
+		d, err := driversOf(ctx).Find(f.platform)
 		if err != nil {
 			r.Close()
 			return nil, usageError("--for %w", err)
@@ -96,8 +95,8 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 }
 
 // byScheme returns the driver whose API is at an address; nil if it is none's.
-func byScheme(address string) *host.Driver {
-	for _, d := range all.Drivers() {
+func byScheme(drivers host.Drivers, address string) *host.Driver {
+	for _, d := range drivers {
 		if d.Scheme != "" && strings.HasPrefix(address, d.Scheme+"://") {
 			return d
 		}

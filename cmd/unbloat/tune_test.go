@@ -20,6 +20,7 @@ import (
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
+	"unbloat/internal/platform/testdata/toy"
 	"unbloat/internal/remote"
 	"unbloat/internal/tune"
 	"unbloat/internal/tune/tunetest"
@@ -59,13 +60,9 @@ func newOPNsense(t *testing.T) opnsenseRouter {
 // itself, not with what the first shaped; one that is no better changes nothing;
 // and what was kept is undone to the byte.
 func TestTuneOnEveryPlatform(t *testing.T) {
-	type runner interface {
-		host.Runner
-		Text() string
-	}
 	for _, c := range []struct {
 		platform, wan, lan string
-		r                  runner
+		r                  tunable
 	}{
 		{"openwrt", "wan", "lan", fake.NewOpenWrt()},
 		{"clearos", "wan", "lan", fake.NewClearOS()},
@@ -76,55 +73,68 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 		{"opnsense", "wan", "lan", newOPNsense(t)},
 	} {
 		t.Run(c.platform, func(t *testing.T) {
-			platform, r := c.platform, c.r
-			driver, err := all.Find(platform)
+			driver, err := all.Find(c.platform)
 			if err != nil {
 				t.Fatal(err)
 			}
-			where := &router{driver: driver, runner: r}
-			if err := new(routerFlags).configure(where, driver.Scheme != ""); err != nil {
-				t.Fatal(err)
-			}
-			where.engine.Dir, where.engine.Deadman = t.TempDir(), nobody{}
-			facts, err := all.Assume(platform, c.wan, c.lan)
-			if err != nil {
-				t.Fatal(err)
-			}
-			start := r.Text()
-			once := func(line *tunetest.Line) *tune.Result {
-				t.Helper()
-				router := &tunedRouter{engine: where.engine}
-				if err := router.open(t.Context(), facts, plan.Wishes{}); err != nil {
-					t.Fatal(err)
-				}
-				wideOpen := r.Text()
-				line.Shaped = func() bool { return r.Text() != wideOpen }
-				result, err := tune.Run(t.Context(), tune.Config{Facts: facts, Now: line.Now}, line, router)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return result
-			}
-			first := once(&tunetest.Line{})
-			if !first.Kept || first.Plan == nil || first.Plan.Platform != platform || r.Text() == start {
-				t.Fatalf("kept %v: %s", first.Kept, first.Reason)
-			}
-			kept := r.Text()
-			if second := once(&tunetest.Line{}); !second.Kept || second.Plan.DownBps != first.Plan.DownBps || second.Plan.UpBps != first.Plan.UpBps {
-				t.Errorf("a second tuning ends at %v/%v, the first at %v/%v", second.Plan.DownBps, second.Plan.UpBps, first.Plan.DownBps, first.Plan.UpBps)
-			}
-			if third := once(&tunetest.Line{Useless: true}); third.Kept || third.Reason == "" {
-				t.Errorf("kept, though no better: %s", third.Reason)
-			}
-			if r.Text() != kept {
-				t.Errorf("a tuning that kept nothing left a change:\n%s\nbefore:\n%s", r.Text(), kept)
-			}
-			if _, done, err := where.engine.Revert(t.Context(), apply.Journal{WAN: facts.WAN}); err != nil || !done {
-				t.Fatal(done, err)
-			}
-			if now := r.Text(); now != start {
-				t.Errorf("reverted, and this is not the start:\n%s", strings.TrimSpace(now))
-			}
+			tuneOn(t, driver, c.wan, c.lan, c.r)
 		})
 	}
+}
+
+// A tunable is a router that shows all that a change can touch.
+type tunable interface {
+	host.Runner
+	Text() string
+}
+
+// tuneOn tunes a router three times and undoes it.
+func tuneOn(t *testing.T, driver *host.Driver, wan, lan string, r tunable) {
+	t.Helper()
+	where := &router{driver: driver, runner: r}
+	if err := new(routerFlags).configure(where, driver.Scheme != ""); err != nil {
+		t.Fatal(err)
+	}
+	where.engine.Dir, where.engine.Deadman = t.TempDir(), nobody{}
+	facts := driver.Language.Assume(wan, lan)
+	start := r.Text()
+	once := func(line *tunetest.Line) *tune.Result {
+		t.Helper()
+		router := &tunedRouter{engine: where.engine}
+		if err := router.open(t.Context(), facts, plan.Wishes{}); err != nil {
+			t.Fatal(err)
+		}
+		wideOpen := r.Text()
+		line.Shaped = func() bool { return r.Text() != wideOpen }
+		result, err := tune.Run(t.Context(), tune.Config{Facts: facts, Now: line.Now}, line, router)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	first := once(&tunetest.Line{})
+	if !first.Kept || first.Plan == nil || first.Plan.Platform != driver.Name() || r.Text() == start {
+		t.Fatalf("kept %v: %s", first.Kept, first.Reason)
+	}
+	kept := r.Text()
+	if second := once(&tunetest.Line{}); !second.Kept || second.Plan.DownBps != first.Plan.DownBps || second.Plan.UpBps != first.Plan.UpBps {
+		t.Errorf("a second tuning ends at %v/%v, the first at %v/%v", second.Plan.DownBps, second.Plan.UpBps, first.Plan.DownBps, first.Plan.UpBps)
+	}
+	if third := once(&tunetest.Line{Useless: true}); third.Kept || third.Reason == "" {
+		t.Errorf("kept, though no better: %s", third.Reason)
+	}
+	if r.Text() != kept {
+		t.Errorf("a tuning that kept nothing left a change:\n%s\nbefore:\n%s", r.Text(), kept)
+	}
+	if _, done, err := where.engine.Revert(t.Context(), apply.Journal{WAN: facts.WAN}); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	if now := r.Text(); now != start {
+		t.Errorf("reverted, and this is not the start:\n%s", strings.TrimSpace(now))
+	}
+}
+
+// TestTuneOnToy: a platform of which nothing here knows but its driver.
+func TestTuneOnToy(t *testing.T) {
+	tuneOn(t, toy.Driver(), "t0", "t1", toy.NewRouter())
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
 	"unbloat/unit"
@@ -59,7 +58,7 @@ func newWhyCommand() *cobra.Command {
 			if diffs, err := r.engine.Drift(c.Context(), p.WAN); err == nil && len(diffs) > 0 {
 				fmt.Fprintf(c.ErrOrStderr(), "unbloat: warning: %s is not what was applied, and this is what the plan says: %s\n", p.WAN, strings.Join(diffs, "; "))
 			}
-			a := linux.Why(c.Context(), r.runner, p, flow)
+			a := r.driver.WhyClass(c.Context(), r.runner, p, flow)
 			if f.json {
 				return json.NewEncoder(c.OutOrStdout()).Encode(struct {
 					Schema   string        `json:"schema"`
@@ -86,7 +85,7 @@ func newWhyCommand() *cobra.Command {
 }
 
 // isAlso returns a flow as the rules know it, "" if it is as it was asked.
-func isAlso(a linux.Answer) string {
+func isAlso(a host.Answer) string {
 	if a.Note == "" {
 		return ""
 	}

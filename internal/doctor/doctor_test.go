@@ -14,7 +14,10 @@ import (
 	"unbloat/internal/doctor"
 	"unbloat/internal/host"
 	"unbloat/internal/host/fake"
+	"unbloat/internal/host/freebsd"
 	"unbloat/internal/host/linux"
+	"unbloat/internal/host/openbsd"
+	"unbloat/internal/host/opnsense"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/fake/pfctl"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
@@ -38,7 +41,7 @@ func router() *fake.OpenWrt {
 
 func examine(t *testing.T, o *fake.OpenWrt, change func(c *doctor.Config)) *doctor.Report {
 	t.Helper()
-	c := doctor.Config{Runner: o, Platform: "linux", WAN: "wan", LAN: "lan", Down: 100 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0)}
+	c := doctor.Config{Runner: o, Driver: linux.Driver(), WAN: "wan", LAN: "lan", Down: 100 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0)}
 	if change != nil {
 		change(&c)
 	}
@@ -342,12 +345,12 @@ func TestOwnDownload(t *testing.T) {
 	}
 	o.Ran = nil
 	drifts := func(c *doctor.Config) {
-		c.Drifts = func(ctx context.Context) ([]doctor.Drift, error) {
+		c.Drifts = func(ctx context.Context) ([]host.Drift, error) {
 			diffs, err := e.Drift(ctx, "wan")
 			if len(diffs) == 0 {
 				return nil, err
 			}
-			return []doctor.Drift{{WAN: "wan", Differences: diffs, Mend: "apply it again"}}, err
+			return []host.Drift{{WAN: "wan", Differences: diffs, Mend: "apply it again"}}, err
 		}
 	}
 	if r := examine(t, o, drifts); found(r) != "" {
@@ -453,7 +456,7 @@ func TestBSD(t *testing.T) {
 	} {
 		f := freebsdfake.New()
 		f.Tools["date"], f.Tools["uname"], f.Tools["sysctl"], f.Tools["ifconfig"], f.Tools["pfctl"] = says("1795000000\n"), says("amd64\n"), says("2400\n"), ifconfig("", 1500), says("")
-		cfg := doctor.Config{Runner: f, Platform: "freebsd", WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
+		cfg := doctor.Config{Runner: f, Driver: freebsd.Driver(), WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
 			Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }}
 		c.spoil(f, &cfg)
 		r, err := doctor.Examine(t.Context(), cfg)
@@ -466,13 +469,13 @@ func TestBSD(t *testing.T) {
 	}
 	o := openbsdfake.New(pfctl.Today)
 	o.Pfctl.Disabled = true
-	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Platform: "openbsd", WAN: "em0", Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Driver: openbsd.Driver(), WAN: "em0", Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "pf-off" || r.OK {
 		t.Errorf("pf is off: %v, %+v", err, r)
 	}
 	fifo := []host.Shaped{{Device: "em0", Rate: unit.MbitPerSecond, Queue: "HFSC with a FIFO of 9 packets"}}
 	for platform, want := range map[string]string{"openbsd": "shape with --aqm fq_codel", "openbsd-altq": "a shorter queue (--latency)"} {
-		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: openbsdfake.New(map[string]pfctl.Grammar{"openbsd": pfctl.Today, "openbsd-altq": pfctl.ALTQWithMatch}[platform]), Platform: platform, WAN: "em0", LinkLayer: plan.ATM,
+		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: openbsdfake.New(map[string]pfctl.Grammar{"openbsd": pfctl.Today, "openbsd-altq": pfctl.ALTQWithMatch}[platform]), Driver: map[string]*host.Driver{"openbsd": openbsd.Driver(), "openbsd-altq": openbsd.DriverAltq()}[platform], WAN: "em0", LinkLayer: plan.ATM,
 			Shapers: func(context.Context) ([]host.Shaped, error) { return fifo, nil }})
 		if err != nil {
 			t.Fatal(err)
@@ -486,7 +489,7 @@ func TestBSD(t *testing.T) {
 			t.Errorf("%s: found %q", platform, got)
 		}
 	}
-	r, err = doctor.Examine(t.Context(), doctor.Config{Platform: "opnsense", WAN: "wan", Far: true, Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	r, err = doctor.Examine(t.Context(), doctor.Config{Driver: opnsense.Driver(), WAN: "wan", Far: true, Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "" || !r.OK || len(r.Skipped) == 0 {
 		t.Errorf("an API that doesn't tell: %v, %+v", err, r)
 	}

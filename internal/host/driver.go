@@ -3,9 +3,13 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"unbloat/aqm"
+	"unbloat/internal/host/render"
+	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
 )
 
@@ -35,6 +39,14 @@ type Driver struct {
 	// is a guess; "" if it is none. nil: it never is.
 	Unsure func(ctx context.Context, r Runner) string
 
+	// Render writes what a person pastes into such a router, part by part, and notes
+	// of what its language cannot say. It reads nothing.
+	Render func(p plan.Plan) (parts []render.Part, notes []string, err error)
+
+	// Checks begins an examination: it reads what its checks share, and returns them
+	// in the order in which they are made.
+	Checks func(e *Examination) []Check
+
 	// Backend is how its state is read and changed. The error says why this
 	// router can't be changed this way.
 	Backend func(o Options) (Backend, error)
@@ -62,6 +74,15 @@ type Driver struct {
 // Name is the platform's name.
 func (d *Driver) Name() string { return d.Language.Platform }
 
+// Text writes a plan in the platform's own language, with its reasons as comments.
+func (d *Driver) Text(p plan.Plan) (string, error) {
+	parts, notes, err := d.Render(p)
+	if err != nil {
+		return "", fmt.Errorf("write the plan for %s: %w", p.Platform, err)
+	}
+	return render.Text(p, parts, notes), nil
+}
+
 // Facts reads what this router has, for a plan. An empty wan is that of the
 // default route.
 func (d *Driver) Facts(ctx context.Context, r Runner, wan, lan string) (plan.Facts, error) {
@@ -79,6 +100,39 @@ func (d *Driver) Facts(ctx context.Context, r Runner, wan, lan string) (plan.Fac
 	}
 	f.Platform, f.Language = d.Name(), d.Language
 	return f, err
+}
+
+// Drivers are those that a program has, in the order in which they are listed to
+// people. The first is that of a router of which nothing is known.
+type Drivers []*Driver
+
+// Names returns the platforms' names.
+func (all Drivers) Names() []string {
+	var out []string
+	for _, d := range all {
+		out = append(out, d.Name())
+	}
+	return out
+}
+
+// Find returns the driver of a platform; the error, an *UnknownError, lists the
+// names that there are.
+func (all Drivers) Find(name string) (*Driver, error) {
+	i := slices.IndexFunc(all, func(d *Driver) bool { return d.Name() == name })
+	if i < 0 {
+		return nil, &UnknownError{Name: name, Known: all.Names()}
+	}
+	return all[i], nil
+}
+
+// An UnknownError says that there is no platform of that name.
+type UnknownError struct {
+	Name  string
+	Known []string
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("%q is unknown; use one of %s", e.Name, strings.Join(e.Known, ", "))
 }
 
 // Options say how a router is changed.
@@ -152,6 +206,9 @@ type Classes struct {
 	Machines func(ctx context.Context, r Runner, p plan.Plan) []Traffic
 	// Hosts are the machines of the home by name.
 	Hosts func(ctx context.Context, r Runner) map[string][]string
+	// Why says which class a flow has now, and which rule decided; a flow named
+	// the other way round, or as the WAN shows it, is found all the same.
+	Why func(ctx context.Context, r Runner, p plan.Plan, f nft.Flow) Answer
 }
 
 // Simulated says how a platform's kernel queues, for the simulator.

@@ -19,6 +19,8 @@ func Driver() *host.Driver {
 		Lacking:      linux.Lacking,
 		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
+		Render:       Render,
+		Checks:       linux.Checks(linux.Examined{}),
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:     host.LastingDir,
 		Simulated:    host.Simulated{CoDel: aqm.Linux612, Shaper: host.HTB},

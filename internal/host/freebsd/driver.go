@@ -5,6 +5,7 @@ import (
 
 	"unbloat/aqm"
 	"unbloat/internal/host"
+	"unbloat/internal/host/bsd"
 )
 
 // Driver returns what is FreeBSD's own: dnctl(8), ipfw(8), and rc.conf(5).
@@ -15,6 +16,8 @@ func Driver() *host.Driver {
 		Base:       true,
 		DefaultWAN: host.RouteInterface,
 		CheckWAN:   host.CheckIfconfig,
+		Render:     Render,
+		Checks:     bsd.Checks(bsd.ForFreeBSD()),
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.FreeBSD, Shaper: host.Pipe},

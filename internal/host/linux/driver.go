@@ -19,6 +19,8 @@ func Driver() *host.Driver {
 		Lacking:      Lacking,
 		CheckWAN:     CheckWAN,
 		Unsure:       unsure,
+		Render:       Render,
+		Checks:       Checks(Examined{TakesOver: true}),
 		Backend: func(o host.Options) (host.Backend, error) {
 			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil
 		},
@@ -45,5 +47,5 @@ func unsure(ctx context.Context, r host.Runner) string {
 
 // Classes is what connection tracking and our table of nftables know.
 func Classes() *host.Classes {
-	return &host.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts}
+	return &host.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts, Why: Why}
 }

@@ -11,6 +11,9 @@ import (
 	"unbloat/internal/plan"
 )
 
+// openWrt is the ID in OpenWrt's /etc/os-release.
+const openWrt = "openwrt"
+
 // Distro returns the family of the router's distribution, as in "debian"; "" if
 // it is none that is known here.
 func Distro(ctx context.Context, r host.Runner) string {
@@ -21,7 +24,7 @@ func Distro(ctx context.Context, r host.Runner) string {
 			words += " " + strings.Trim(value, `"'`)
 		}
 	}
-	for _, known := range []string{"openwrt", "ubuntu", "debian", "fedora", "rhel", "arch", "alpine", "suse"} {
+	for _, known := range []string{openWrt, "ubuntu", "debian", "fedora", "rhel", "arch", "alpine", "suse"} {
 		if strings.Contains(words, known) {
 			return known
 		}
@@ -33,7 +36,7 @@ func Distro(ctx context.Context, r host.Runner) string {
 // is its name there, "" if that is the same.
 func InstallCommand(ctx context.Context, r host.Runner, name, openwrt string) string {
 	switch Distro(ctx, r) {
-	case "openwrt":
+	case openWrt:
 		if openwrt != "" {
 			name = openwrt
 		}
@@ -65,7 +68,7 @@ func opkg(ctx context.Context, r host.Runner, names string) string {
 func ModuleCommand(ctx context.Context, r host.Runner, modules ...string) string {
 	load := "modprobe -a " + strings.Join(modules, " ")
 	switch Distro(ctx, r) {
-	case "openwrt":
+	case openWrt:
 		return opkg(ctx, r, "kmod-sched-cake kmod-sched-core kmod-ifb")
 	case "ubuntu":
 		return "apt-get install linux-modules-extra-$(uname -r) && " + load

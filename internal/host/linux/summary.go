@@ -68,21 +68,10 @@ func HeldBy(ctx context.Context, r host.Runner, devices ...string) ([]Held, erro
 	return held, nil
 }
 
-// FirstCommands returns the commands that shape an untouched router.
+// FirstCommands returns the commands that shape an untouched router, offloads
+// first, each in a command of its own.
 func FirstCommands(p plan.Plan) ([][]string, error) {
-	mtu := 1500
-	if p.Basis != nil && p.Basis.Facts.MTU != 0 {
-		mtu = p.Basis.Facts.MTU
-	}
-	var now state
-	for _, name := range tc.Scope(p) {
-		d := tc.Device{Name: name}
-		if p.Down == nil || p.Down.IngressOf == "" || name != p.Down.Device {
-			d.Exists, d.Up, d.MTU = true, true, mtu
-		}
-		now.Devices = append(now.Devices, d)
-	}
-	want, err := tc.Desire(p, now.State, false)
+	commands, err := UntouchedCommands(p)
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +79,7 @@ func FirstCommands(p plan.Plan) ([][]string, error) {
 	for _, o := range p.Offloads {
 		out = append(out, []string{"ethtool", "-K", o.Device, o.Feature, "off"})
 	}
-	for _, c := range tc.Commands(now.State, want) {
-		out = append(out, c)
-	}
+	out = append(out, commands...)
 	return out, nil
 }
 

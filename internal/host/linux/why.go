@@ -12,19 +12,12 @@ import (
 	"unbloat/internal/plan"
 )
 
-// An Answer is what Why found out about a flow.
-type Answer struct {
-	Flow     nft.Flow // as the table knows it: the home's end first, as it is before NAT
-	Note     string   // in how far that isn't what was asked; "" if it is
-	Verdicts []nft.Verdict
-}
-
 // Why says for both directions which class a packet of the flow has on this
 // router, and which rule of the plan decides it now. A flow that is named the
 // other way round, or as the WAN shows it, is found all the same.
-func Why(ctx context.Context, r host.Runner, p plan.Plan, f nft.Flow) Answer {
+func Why(ctx context.Context, r host.Runner, p plan.Plan, f nft.Flow) host.Answer {
 	c := nft.Connection{}
-	a := Answer{Flow: f}
+	a := host.Answer{Flow: f}
 	in := func(string, string) bool { return false }
 	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) { // else the router has nothing to say about it
 		home := homeOf(ctx, r, p.WAN)

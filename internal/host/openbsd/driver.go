@@ -6,6 +6,7 @@ import (
 
 	"unbloat/aqm"
 	"unbloat/internal/host"
+	"unbloat/internal/host/bsd"
 )
 
 // Driver returns what is OpenBSD's own: pf.conf(5) and pfctl(8).
@@ -22,12 +23,14 @@ func driver(altq bool) *host.Driver {
 		},
 		DefaultWAN: host.RouteInterface,
 		CheckWAN:   host.CheckIfconfig,
+		Render:     Render,
+		Checks:     checks(bsd.WithFQCoDel),
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner, Altq: altq}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.OpenBSD78, Shaper: host.HFSC},
 	}
 	if altq {
-		d.Language = LanguageAltq()
+		d.Language, d.Render, d.Checks = LanguageAltq(), RenderAltq, checks(shorterQueue)
 	}
 	return d
 }

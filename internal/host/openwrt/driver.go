@@ -20,6 +20,8 @@ func Driver() *host.Driver {
 		Lacking:      linux.Lacking,
 		CheckWAN:     linux.CheckWAN,
 		DefaultWAN:   linux.DefaultWAN,
+		Render:       Render,
+		Checks:       linux.Checks(linux.Examined{SQM: true}),
 		Backend:      func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		// /var is in memory there, and /etc lasts as the sections do.
 		StateDir:  "/etc/unbloat/state",

@@ -18,6 +18,8 @@ func Driver() *host.Driver {
 			return kernel == "FreeBSD" && host.Has(ctx, r, "/usr/local/opnsense")
 		},
 		DefaultWAN: func(context.Context, host.Runner) string { return "wan" },
+		Render:     Render,
+		Checks:     checks,
 		Backend: func(o host.Options) (host.Backend, error) {
 			if !o.API {
 				return nil, &host.PreconditionError{Doing: "change an OPNsense router", What: "its settings belong to its own API", Remedy: "reach it with --router " + Scheme + "://HOST"}

@@ -13,7 +13,6 @@ import (
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/opnsense"
-	"unbloat/internal/paste"
 	"unbloat/internal/plan"
 	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	"unbloat/internal/platform/verify"
@@ -24,7 +23,7 @@ import (
 // router that it made.
 func pasted(t *testing.T, p plan.Plan) *opnsensefake.Router {
 	t.Helper()
-	text, err := paste.Render(p)
+	text, err := opnsense.Driver().Text(p)
 	if err != nil {
 		t.Fatal(err)
 	}

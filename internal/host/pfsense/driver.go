@@ -5,6 +5,7 @@ import (
 
 	"unbloat/aqm"
 	"unbloat/internal/host"
+	"unbloat/internal/host/bsd"
 )
 
 // Driver returns what is pfSense's own: limiters and rules in config.xml.
@@ -16,6 +17,8 @@ func Driver() *host.Driver {
 		},
 		DefaultWAN: host.RouteInterface,
 		CheckWAN:   host.CheckIfconfig,
+		Render:     Render,
+		Checks:     bsd.Checks(bsd.ForFreeBSD()),
 		Backend:    func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:   host.LastingDir,
 		Simulated:  host.Simulated{CoDel: aqm.FreeBSD, Shaper: host.Pipe},

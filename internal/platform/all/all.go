@@ -4,9 +4,6 @@ package all
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 
 	"unbloat/internal/host"
 	"unbloat/internal/host/clearos"
@@ -21,30 +18,24 @@ import (
 
 // Drivers returns the drivers of all platforms, in the order in which they are
 // listed to people.
-func Drivers() []*host.Driver {
-	return []*host.Driver{
+func Drivers() host.Drivers {
+	return host.Drivers{
 		linux.Driver(), openwrt.Driver(), opnsense.Driver(), freebsd.Driver(), pfsense.Driver(),
 		openbsd.Driver(), openbsd.DriverAltq(), clearos.Driver(),
 	}
 }
 
+// Default is the driver of a router of which nothing is known.
+func Default() *host.Driver { return Drivers()[0] }
+
 // Names returns the platforms' names.
 func Names() []string {
-	var out []string
-	for _, d := range Drivers() {
-		out = append(out, d.Name())
-	}
-	return out
+	return Drivers().Names()
 }
 
 // Find returns the driver of a platform. The error lists the names that there are.
 func Find(name string) (*host.Driver, error) {
-	drivers := Drivers()
-	i := slices.IndexFunc(drivers, func(d *host.Driver) bool { return d.Name() == name })
-	if i < 0 {
-		return nil, &UnknownError{name}
-	}
-	return drivers[i], nil
+	return Drivers().Find(name)
 }
 
 // Language returns the language of a platform, as plan.Parse asks for it.
@@ -54,6 +45,15 @@ func Language(name string) (*plan.Language, error) {
 		return nil, err
 	}
 	return d.Language, nil
+}
+
+// Text writes a plan in its platform's own language, as a person pastes it.
+func Text(p plan.Plan) (string, error) {
+	d, err := Find(p.Platform)
+	if err != nil {
+		return "", err
+	}
+	return d.Text(p)
 }
 
 // Assume returns what a current router of a platform has, for planning without
@@ -78,11 +78,4 @@ func Must(name string) *plan.Language {
 // Detect asks a router which platform it is. What can't be asked is Linux.
 func Detect(ctx context.Context, r host.Runner) *host.Driver {
 	return host.Detect(ctx, r, Drivers())
-}
-
-// An UnknownError says that there is no platform of that name.
-type UnknownError struct{ Name string }
-
-func (e *UnknownError) Error() string {
-	return fmt.Sprintf("%q is unknown; use one of %s", e.Name, strings.Join(Names(), ", "))
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"unbloat/internal/host/openbsd"
-	"unbloat/internal/paste"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 )
 
 // TestPfctl gives every plan to a pfctl(8) that somebody has, with -nf: nothing
@@ -84,7 +84,7 @@ func pfConf(t *testing.T, p plan.Plan, devices []string) string {
 			*s = &there
 		}
 	}
-	text, err := paste.Render(p)
+	text, err := all.Text(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"unbloat/internal/host/openbsd"
 	"unbloat/internal/mechanism/altq"
 	"unbloat/internal/mechanism/pfqueue"
-	"unbloat/internal/paste"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/fake/pfctl"
 	"unbloat/internal/platform/openbsd/fake"
 	"unbloat/internal/platform/verify"
@@ -73,7 +73,7 @@ func TestMatrix(t *testing.T) {
 // pasted is what somebody pastes into pf.conf.
 func pasted(t *testing.T, p plan.Plan) string {
 	t.Helper()
-	text, err := paste.Render(p)
+	text, err := all.Text(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package paste
+package all_test
 
 import (
 	"errors"
@@ -69,7 +69,7 @@ func written(t *testing.T, f plan.Facts, r unit.Rate, refused string) {
 		t.Errorf("%s, %q, %s: %v", f.Platform, f.WAN, r, err)
 		return
 	}
-	text, err := Render(p)
+	text, err := all.Text(p)
 	if err != nil {
 		t.Errorf("%s, %q, %s: %v", f.Platform, f.WAN, r, err)
 		return

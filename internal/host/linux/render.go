@@ -1,4 +1,4 @@
-package paste
+package linux
 
 import (
 	"fmt"
@@ -6,53 +6,56 @@ import (
 	"strconv"
 	"strings"
 
+	"unbloat/internal/host/render"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
 
-// linux writes tc(8) commands.
-func linux(p plan.Plan) ([]part, []string, error) {
+// Render writes tc(8) and nft(8) commands; a plan in an article's style is written
+// as the article has it.
+func Render(p plan.Plan) ([]render.Part, []string, error) {
 	if p.Basis != nil && p.Basis.Wishes.Style == plan.StyleSeed && likeArticle(p.Up) && likeArticle(p.Down) {
 		return article(p), nil, nil
 	}
-	now, want, err := states(p)
+	commands, err := UntouchedCommands(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	var parts []part
-	if off := offloads(p); len(off) > 0 {
-		parts = append(parts, part{"the shaper has to see packets as the line does:", lines(off)})
+	var parts []render.Part
+	if off := OffloadCommands(p); len(off) > 0 {
+		parts = append(parts, render.Part{Where: "the shaper has to see packets as the line does:", Text: render.Lines(off)})
 	}
-	parts = append(parts, part{"now, as root; `unbloat apply` does the same as one transaction that can be undone:", lines(argvs(tc.Commands(now, want)))})
+	parts = append(parts, render.Part{Where: "now, as root; `unbloat apply` does the same as one transaction that can be undone:", Text: render.Lines(commands)})
 	return append(parts, table(p)...), nil, nil
 }
 
 // table writes the nftables table of a plan's classes, and what has to be told
 // to the router's resolver for rules that name domains.
-func table(p plan.Plan) []part {
+func table(p plan.Plan) []render.Part {
 	t := nft.Render(p, tc.OurRoot)
 	if t.Text == "" {
 		return nil
 	}
-	parts := []part{{"the classes, by nftables: every flow gets one by how it behaves, and keeps it only as long as it does",
-		"nft -f - <<'END'\n" + t.Load() + "END\n"}}
-	return append(parts, resolver(p, "/etc/dnsmasq.d")...)
+	parts := []render.Part{{Where: "the classes, by nftables: every flow gets one by how it behaves, and keeps it only as long as it does",
+		Text: "nft -f - <<'END'\n" + t.Load() + "END\n"}}
+	return append(parts, ResolverPart(p, "/etc/dnsmasq.d")...)
 }
 
-// resolver writes what has to be told to dnsmasq for rules that name domains.
-func resolver(p plan.Plan, dir string) []part {
+// ResolverPart writes what has to be told to dnsmasq, by a file in dir, for rules
+// that name domains; nil if no rule does.
+func ResolverPart(p plan.Plan, dir string) []render.Part {
 	text := nft.ResolverFile(p)
 	if text == "" {
 		return nil
 	}
-	return []part{{"domains: a file in " + dir + " (dnsmasq 2.87 or newer, built with nftset), so that their addresses come into the table's sets",
-		"cat > " + dir + "/" + nft.ResolverName + " <<'END'\n" + text + "END\n"}}
+	return []render.Part{{Where: "domains: a file in " + dir + " (dnsmasq 2.87 or newer, built with nftset), so that their addresses come into the table's sets",
+		Text: "cat > " + dir + "/" + nft.ResolverName + " <<'END'\n" + text + "END\n"}}
 }
 
-// offloads returns the ethtool(8) commands, one a device.
-func offloads(p plan.Plan) (commands [][]string) {
+// OffloadCommands returns the ethtool(8) commands of a plan, one a device.
+func OffloadCommands(p plan.Plan) (commands [][]string) {
 	for _, o := range p.Offloads {
 		i := slices.IndexFunc(commands, func(c []string) bool { return c[2] == o.Device })
 		if i < 0 {
@@ -84,27 +87,19 @@ func states(p plan.Plan) (now, want tc.State, err error) {
 	return now, want, err
 }
 
-// tcCommands returns the commands that shape an untouched router; none if the
-// plan cannot be shaped with tc.
-func tcCommands(p plan.Plan) [][]string {
+// UntouchedCommands returns the tc(8) commands that bring an untouched router to
+// what a plan wants. The error says what tc cannot do.
+func UntouchedCommands(p plan.Plan) ([][]string, error) {
 	now, want, err := states(p)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return argvs(tc.Commands(now, want))
-}
-
-func argvs(commands []tc.Command) [][]string {
+	commands := tc.Commands(now, want)
 	out := make([][]string, len(commands))
 	for i, c := range commands {
 		out[i] = c
 	}
-	return out
-}
-
-// devices returns the devices whose queues a plan sets.
-func devices(p plan.Plan) []string {
-	return tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down})
+	return out, nil
 }
 
 // likeArticle reports whether seed 003's three commands can hold the shaper.
@@ -113,18 +108,18 @@ func likeArticle(s *plan.Shaper) bool {
 }
 
 // article writes seed 003's three commands for each direction, with its reasons.
-func article(p plan.Plan) []part {
-	var parts []part
+func article(p plan.Plan) []render.Part {
+	var parts []render.Part
 	for _, s := range []*plan.Shaper{p.Up, p.Down} {
 		if s == nil {
 			continue
 		}
 		parts = append(parts,
-			part{"one bucket for all traffic; classid 1:1 is its default",
-				fmt.Sprintf("tc qdisc add dev %s root handle 1: htb default 1\n", s.Device)},
-			part{"the rate must be lower than the available bandwidth, so that packets are not buffered by the modem",
-				fmt.Sprintf("tc class add dev %s parent 1: classid 1:1 htb rate %s quantum %d\n", s.Device, tcRate(s.Rate), s.ClassQ)},
-			part{leafWhy(s), fmt.Sprintf("tc qdisc add dev %s parent 1:1 %s\n", s.Device, leaf(s))})
+			render.Part{Where: "one bucket for all traffic; classid 1:1 is its default",
+				Text: fmt.Sprintf("tc qdisc add dev %s root handle 1: htb default 1\n", s.Device)},
+			render.Part{Where: "the rate must be lower than the available bandwidth, so that packets are not buffered by the modem",
+				Text: fmt.Sprintf("tc class add dev %s parent 1: classid 1:1 htb rate %s quantum %d\n", s.Device, tcRate(s.Rate), s.ClassQ)},
+			render.Part{Where: leafWhy(s), Text: fmt.Sprintf("tc qdisc add dev %s parent 1:1 %s\n", s.Device, leaf(s))})
 	}
 	return parts
 }

@@ -1,4 +1,4 @@
-package paste
+package all_test
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"unbloat/internal/host/render"
 	"unbloat/internal/mechanism/altq"
 	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/pfqueue"
@@ -83,7 +84,7 @@ func TestEveryPlanIsWritten(t *testing.T) {
 		if err != nil {
 			return // what is refused is for package plan's tests
 		}
-		text, err := Render(p)
+		text, err := all.Text(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func TestEveryPlanIsWritten(t *testing.T) {
 				code.WriteString(line)
 				continue
 			}
-			if n := len([]rune(line)) - 1; n > width && strings.Contains(line[6:], " ") {
+			if n := len([]rune(line)) - 1; n > render.Width && strings.Contains(line[6:], " ") {
 				t.Fatalf("%d characters: %s", n, line)
 			}
 		}
@@ -131,7 +132,7 @@ func TestClassExamples(t *testing.T) {
 		"opnsense": `"dst_port":"19302-19309"`, "pfsense": "from any to any port 19302-19309", "clearos": "19302:19309"}
 	parts := map[string]string{"linux": "rate 6750kbit ceil 8835kbit", "openwrt": "rate 6750kbit ceil 8835kbit", "openbsd": "em0_voice", "openbsd-altq": "queue em0_voice bandwidth 1425Kb qlimit 17 hfsc ( realtime 1425Kb upperlimit 1865304b )", "freebsd": "weight 30", "opnsense": `"weight":"30"`, "pfsense": "<weight>30</weight>", "clearos": "*:30:20:1:37:1:10:1"}
 	for file, want := range map[string]map[string]string{"tomato": ports, "services": parts} {
-		text, err := os.ReadFile("../../docs/examples/" + file + ".toml")
+		text, err := os.ReadFile("../../../docs/examples/" + file + ".toml")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func TestClassExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := Render(p)
+			out, err := all.Text(p)
 			if err != nil {
 				t.Fatal(err)
 			}

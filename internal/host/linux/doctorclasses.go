@@ -1,26 +1,27 @@
-package doctor
+package linux
 
 import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"unbloat/internal/host"
 )
 
 // classes looks for what keeps the rules from dividing traffic as they should.
-func (e *examination) classes() bool {
+func (e *examination) classes() {
 	if e.LostClasses != nil {
-		if lost := e.LostClasses(e.ctx); len(lost) > 0 {
-			e.find(Finding{"classes-lost", true, "the rules that divide the traffic of " + e.WAN + " are not what was applied: " + strings.Join(lost, "; "),
-				"calls wait with everything else; whatever runs `nft flush ruleset` (a restart of nftables.service, or a firewall that reloads so) takes them away",
-				"apply the plan again; and let the firewall delete its own tables, not all of them"})
+		if lost := e.LostClasses(e.Ctx); len(lost) > 0 {
+			e.Find(host.Finding{ID: "classes-lost", InWay: true, What: "the rules that divide the traffic of " + e.WAN + " are not what was applied: " + strings.Join(lost, "; "),
+				Why:    "calls wait with everything else; whatever runs `nft flush ruleset` (a restart of nftables.service, or a firewall that reloads so) takes them away",
+				Remedy: "apply the plan again; and let the firewall delete its own tables, not all of them"})
 		}
 	}
-	if whole := wholeMarks(e.ruleset, e.read("iptables-save", "-t", "mangle"), e.read("ip6tables-save", "-t", "mangle")); len(whole) > 0 {
-		e.find(Finding{"whole-marks", false, "other rules write or copy the whole mark of connections: " + strings.Join(whole, "; "),
-			"unbloat's classes keep what they know in its upper eight bits (0xff000000), so it is lost, or a mark that is compared as a whole fits no more",
-			"give these rules a mask of their own bits, as in `ct mark set ct mark and 0xff000000 or 0x1` or `CONNMARK --save-mark --nfmask 0xff --ctmask 0xff`"})
+	if whole := wholeMarks(e.ruleset, e.Read("iptables-save", "-t", "mangle"), e.Read("ip6tables-save", "-t", "mangle")); len(whole) > 0 {
+		e.Find(host.Finding{ID: "whole-marks", What: "other rules write or copy the whole mark of connections: " + strings.Join(whole, "; "),
+			Why:    "unbloat's classes keep what they know in its upper eight bits (0xff000000), so it is lost, or a mark that is compared as a whole fits no more",
+			Remedy: "give these rules a mask of their own bits, as in `ct mark set ct mark and 0xff000000 or 0x1` or `CONNMARK --save-mark --nfmask 0xff --ctmask 0xff`"})
 	}
-	return true
 }
 
 var (

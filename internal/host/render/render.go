@@ -1,0 +1,139 @@
+// Package render writes a plan as a person pastes it into a router: commands and
+// files in the platform's own language, with the reason of each number as
+// comments. What is pasted is the platform's to say, the rest is the same for all.
+// It is pure; nothing is looked up on this machine.
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"unbloat/internal/plan"
+)
+
+// A Part is one file, or commands, of what is pasted.
+type Part struct {
+	Where string // what to do with it: becomes a comment
+	Text  string // complete lines, or ""
+}
+
+// Text writes a plan and its parts. It is a comment but for what is to be pasted.
+// Notes say what the platform's language could not express.
+func Text(p plan.Plan, parts []Part, notes []string) string {
+	var b strings.Builder
+	head(&b, p, notes)
+	for _, part := range parts {
+		b.WriteString("\n")
+		comment(&b, part.Where)
+		b.WriteString(part.Text)
+	}
+	return b.String()
+}
+
+// head writes the reasons and warnings as comments.
+func head(b *strings.Builder, p plan.Plan, notes []string) {
+	comment(b, p.Title())
+	for _, r := range p.Reasons {
+		if !strings.HasPrefix(r.Field, "down.") && !strings.HasPrefix(r.Field, "up.") {
+			reason(b, r)
+		}
+	}
+	for _, d := range []struct {
+		name plan.Direction
+		s    *plan.Shaper
+	}{{plan.DirectionUp, p.Up}, {plan.DirectionDown, p.Down}} {
+		if d.s == nil {
+			continue
+		}
+		b.WriteString("#\n")
+		comment(b, fmt.Sprintf("%s, on %s:", d.name, d.s.Device))
+		for _, r := range p.Reasons {
+			if name, ok := strings.CutPrefix(r.Field, string(d.name)+"."); ok {
+				reason(b, plan.Reason{Field: name, Value: r.Value, Why: r.Why})
+			}
+		}
+	}
+	for _, w := range p.Warnings {
+		b.WriteString("#\n")
+		comment(b, "warning: "+w)
+	}
+	for _, n := range notes {
+		b.WriteString("#\n")
+		comment(b, "note: "+n)
+	}
+	if lines := difference(p); len(lines) > 0 {
+		b.WriteString("#\n")
+		comment(b, "This is the article's way. unbloat's own plan (without --style seed) differs in:")
+		for _, line := range lines {
+			b.WriteString(Item(line))
+		}
+	}
+}
+
+// difference lists how our own plan differs from one in an article's style.
+func difference(p plan.Plan) []string {
+	if p.Basis == nil || p.Basis.Wishes.Style != plan.StyleSeed {
+		return nil
+	}
+	w := p.Basis.Wishes
+	w.Style = plan.StyleDefault
+	ours, err := plan.Make(p.Basis.Line, p.Basis.Facts, w)
+	if err != nil {
+		return nil
+	}
+	return p.Differences(ours)
+}
+
+// Width is where comments are wrapped, in characters.
+const Width = 100
+
+func comment(b *strings.Builder, text string) { wrap(b, "# ", "# ", text) }
+
+func reason(b *strings.Builder, r plan.Reason) {
+	b.WriteString(Item(fmt.Sprintf("%s = %s: %s", r.Field, r.Value, r.Why)))
+}
+
+// wrap writes text in lines of at most Width characters, words permitting.
+func wrap(b *strings.Builder, first, rest, text string) {
+	line := first
+	for i, word := range strings.Fields(text) {
+		if i > 0 && len([]rune(line))+1+len([]rune(word)) > Width {
+			b.WriteString(line + "\n")
+			line = rest + word
+			continue
+		}
+		if i > 0 {
+			line += " "
+		}
+		line += word
+	}
+	b.WriteString(line + "\n")
+}
+
+// Item returns a comment of one item in a list, wrapped.
+func Item(text string) string {
+	var b strings.Builder
+	wrap(&b, "#   ", "#     ", text)
+	return b.String()
+}
+
+// Lines writes commands as a shell takes them, one a line.
+func Lines(commands [][]string) string {
+	var b strings.Builder
+	for _, argv := range commands {
+		words := make([]string, len(argv))
+		for i, w := range argv {
+			words[i] = shellWord(w)
+		}
+		b.WriteString(strings.Join(words, " ") + "\n")
+	}
+	return b.String()
+}
+
+// shellWord quotes a word that a shell would take apart.
+func shellWord(w string) string {
+	if w != "" && !strings.ContainsAny(w, " \t\n'\"\\$`|&;<>()*?[]#~{}!") {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}

@@ -1,0 +1,242 @@
+// Package toy is a platform that nobody has: a driver and a router in memory, in
+// one directory. Tests run the program on it, to show that a platform needs no
+// more than this and one line in a list of drivers.
+package toy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/aqm"
+	"unbloat/internal/host"
+	"unbloat/internal/host/fake"
+	"unbloat/internal/host/render"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Name is the platform's name.
+const Name = "toy"
+
+// Driver returns what is the toy's own: toyctl(8).
+func Driver() *host.Driver {
+	return &host.Driver{
+		Language:   Language(),
+		Is:         func(_ context.Context, _ host.Runner, kernel, _ string) bool { return kernel == "Toy" },
+		DefaultWAN: func(context.Context, host.Runner) string { return "" },
+		Render:     text,
+		Checks: func(e *host.Examination) []host.Check {
+			e.ReadShapers()
+			return []host.Check{e.Applied(), {Name: "clockwork", Run: func() {
+				if strings.TrimSpace(e.Read("toyctl", "spring")) != "wound" {
+					e.Find(host.Finding{ID: "run-down", InWay: true, What: "the spring has run down", Why: "nothing moves", Remedy: "wind it up"})
+				}
+			}}}
+		},
+		Backend:   func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
+		StateDir:  host.LastingDir,
+		Simulated: host.Simulated{CoDel: aqm.FreeBSD, Shaper: host.Pipe},
+	}
+}
+
+// Language returns what toyctl can be told: a rate and a FIFO.
+func Language() *plan.Language {
+	return &plan.Language{
+		Platform: Name, WAN: "t0", LAN: "t1", AQMs: []plan.AQM{plan.FIFO}, Sides: []plan.Side{plan.SideIn},
+		Step: unit.BitPerSecond, MaxRate: 10 * unit.GbitPerSecond, Limit: 1 << 16, FIFOLimit: 1 << 16, Flows: 1, Quantum: 1514,
+		NoCoDel: "toys have none", NoECN: "toys have none", NoOverhead: "toys count packets",
+		ClassesUnasked: "toys have one queue", ClassesLost: "toys have one queue",
+		Article: plan.Article{Down: 1, Up: 1, AQM: plan.FIFO},
+	}
+}
+
+// shapes returns what a plan wants, by "DEVICE DIRECTION".
+func shapes(p plan.Plan) map[string]string {
+	out := map[string]string{}
+	for way, s := range map[plan.Direction]*plan.Shaper{plan.DirectionUp: p.Up, plan.DirectionDown: p.Down} {
+		if s != nil {
+			out[p.WAN+" "+string(way)] = fmt.Sprintf("%d %d unbloat", int64(s.Rate), s.Limit)
+		}
+	}
+	return out
+}
+
+func text(p plan.Plan) ([]render.Part, []string, error) {
+	var commands [][]string
+	want := shapes(p)
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		commands = append(commands, set(key, want[key]))
+	}
+	return []render.Part{{Where: "wind it up, then:", Text: render.Lines(commands)}}, nil, nil
+}
+
+func set(key, value string) []string {
+	return append([]string{"toyctl", "set"}, strings.Fields(key+" "+value)...)
+}
+
+// A Backend changes a toy.
+type Backend struct{ Runner host.Runner }
+
+type state map[string]string // what shapes, by "DEVICE DIRECTION"
+
+func (s state) ours(key string) bool { return strings.HasSuffix(s[key], " unbloat") }
+
+func decode(raw host.State) (state, error) {
+	s := state{}
+	if len(raw) == 0 {
+		return s, nil
+	}
+	return s, json.Unmarshal(raw, &s)
+}
+
+// Observe reads all that shapes.
+func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.State, error) {
+	s, err := b.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+func (b *Backend) read(ctx context.Context) (state, error) {
+	out, err := host.Output(ctx, b.Runner, "toyctl", "show")
+	if err != nil {
+		return nil, err
+	}
+	s := state{}
+	for line := range strings.Lines(string(out)) {
+		w := strings.Fields(line)
+		if len(w) != 5 {
+			return nil, fmt.Errorf("read the toy's shapers: %q has %d words, not 5", line, len(w))
+		}
+		s[w[0]+" "+w[1]] = strings.Join(w[2:], " ")
+	}
+	return s, nil
+}
+
+// Desire returns what the plan asks for, and the rest as origin had it.
+func (b *Backend) Desire(_ context.Context, p plan.Plan, now, origin host.State) (host.State, error) {
+	s, err := b.without(now, origin)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(s, shapes(p))
+	return json.Marshal(s)
+}
+
+// Undesire returns the toy without what is ours.
+func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
+	s, err := b.without(now, origin)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+func (b *Backend) without(now, origin host.State) (state, error) {
+	s, err := decode(now)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(s, func(key, _ string) bool { return s.ours(key) })
+	before, err := decode(origin)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(s, before)
+	return s, nil
+}
+
+// Compare returns a command for each difference.
+func (b *Backend) Compare(actual, wanted host.State) (steps []host.Step, differences []string, err error) {
+	is, err := decode(actual)
+	if err != nil {
+		return nil, nil, err
+	}
+	want, err := decode(wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		if _, stays := want[key]; !stays {
+			steps = append(steps, host.Step{Argv: append([]string{"toyctl", "clear"}, strings.Fields(key)...)})
+			differences = append(differences, key+" is there")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if is[key] != want[key] {
+			steps = append(steps, host.Step{Argv: set(key, want[key])})
+			differences = append(differences, fmt.Sprintf("%s is %q, not %q", key, is[key], want[key]))
+		}
+	}
+	return steps, differences, nil
+}
+
+// Explain has nothing to add.
+func (b *Backend) Explain(err error) error { return err }
+
+// Shapers explains what shapes.
+func (b *Backend) Shapers(ctx context.Context, _ string) ([]host.Shaped, error) {
+	s, err := b.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []host.Shaped{}
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		device, way, _ := strings.Cut(key, " ")
+		rate, err := strconv.ParseInt(strings.Fields(s[key])[0], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read the rate of %s: %w", key, err)
+		}
+		x := host.Shaped{Device: device, Ours: s.ours(key), Rate: unit.Rate(rate), Queue: "a FIFO", Counters: []tc.Counters{}}
+		whose := "somebody's"
+		if x.Ours {
+			whose = "unbloat's"
+		}
+		x.Says = fmt.Sprintf("%s of %s is held to %s (%s)", way, device, x.Rate, whose)
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// NewRouter returns a toy that shapes its guests already.
+func NewRouter() *fake.Machine {
+	const spring = "/toy/spring"
+	shapers := map[string]string{"guests up": "3000000 50 parents"}
+	show := func() string {
+		var b strings.Builder
+		for _, key := range slices.Sorted(maps.Keys(shapers)) {
+			b.WriteString(key + " " + shapers[key] + "\n")
+		}
+		return b.String()
+	}
+	m := fake.NewMachine(map[string]string{spring: "wound\n"})
+	m.Shows = show
+	m.Tools["uname"] = fake.Tool{Run: func([]string, []byte) (string, error) { return "Toy 1.0\n", nil }}
+	m.Tools["toyctl"] = fake.Tool{
+		Changes: func(args []string) bool { return args[0] == "set" || args[0] == "clear" },
+		Run: func(args []string, _ []byte) (string, error) {
+			switch {
+			case args[0] == "show" && len(args) == 1:
+				return show(), nil
+			case args[0] == "spring" && len(args) == 1:
+				return m.Files[spring], nil
+			case args[0] == "set" && len(args) == 6:
+				shapers[args[1]+" "+args[2]] = strings.Join(args[3:], " ")
+				return "", nil
+			case args[0] == "clear" && len(args) == 3:
+				delete(shapers, args[1]+" "+args[2])
+				return "", nil
+			}
+			return "", errors.New("toyctl: usage: show | spring | set DEVICE WAY RATE LIMIT OWNER | clear DEVICE WAY")
+		},
+	}
+	return m
+}
