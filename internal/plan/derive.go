@@ -148,8 +148,6 @@ func (m *maker) shaper(d Direction, r unit.Rate) *Shaper {
 		m.fqCodel(d, s)
 	case FIFO:
 		m.fifo(d, s)
-	case SFQ:
-		m.patientClasses(d, s, 0)
 	}
 	if m.lang.HTB && m.aqm != CAKE {
 		m.htb(d, s)
