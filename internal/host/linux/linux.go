@@ -91,7 +91,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin host.Stat
 	if err := checkFeed(s.Feed); err != nil {
 		return nil, err
 	}
-	want := state{State: tree, Table: nft.Render(p, tc.OurRoot), Feed: s.Feed.put(nft.ResolverFile(p))}
+	want := state{State: tree, Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Feed: s.Feed.put(nft.ResolverFile(p))}
 	if others(s, p.WAN) {
 		if want.Table.Text != "" {
 			return nil, &host.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
@@ -155,7 +155,11 @@ func (b *Backend) Compare(actual, wanted host.State) ([]host.Step, []string, err
 		return nil, nil, err
 	}
 	diffs := append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...)
-	return steps(a, w), append(diffs, a.Feed.differences(w.Feed)...), nil
+	diffs = append(diffs, a.Feed.differences(w.Feed)...)
+	if len(diffs) == len(nft.Differences(a.Table, w.Table)) { // all else fits
+		diffs = append(diffs, unknownForm(a.Table, w.Table)...)
+	}
+	return steps(a, w), diffs, nil
 }
 
 // Explain turns what a failed command said into what to do about it.

@@ -24,7 +24,7 @@ type state struct {
 // ReadTable reads our table. Where nft(8) is missing, or may not say, there is
 // none; what was asked for is then found missing when it is verified.
 func ReadTable(ctx context.Context, r host.Runner) nft.Table {
-	out, err := host.Output(ctx, r, "nft", "-s", "-t", "list", "table", nft.Family, nft.TableIs)
+	out, err := host.Output(ctx, r, listTable()...)
 	if err != nil {
 		return nft.Table{}
 	}
@@ -38,7 +38,41 @@ func LostClasses(ctx context.Context, r host.Runner, p plan.Plan) []string {
 	if ok, known := Privileged(ctx, r); known && !ok {
 		return nil
 	}
-	return nft.Differences(ReadTable(ctx, r), nft.Render(p, tc.OurRoot))
+	listed, want := ReadTable(ctx, r), nft.Render(p, tc.OurRoot)
+	if listed.Text != "" {
+		want = Listed(ctx, r, listed, want)
+	}
+	return nft.Differences(listed, want)
+}
+
+// Listed returns the wanted table with how the router's own nft(8) lists it, where that
+// is not known and now is not equal to it: every version of nft writes some rules otherwise. It is
+// loaded into a scratch namespace, as one that is there is read back. A router
+// that has no unshare(1), or lets nobody use it, leaves the table as it is.
+func Listed(ctx context.Context, r host.Runner, now, want nft.Table) nft.Table {
+	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
+		return want
+	}
+	script := "nft -f - && exec " + strings.Join(listTable(), " ") // of words that nobody else has a say in
+	out, _, err := r.Run(ctx, []string{"unshare", "--net", "--", "sh", "-c", script}, []byte(want.Load()))
+	if err != nil {
+		return want // what it would have told, reading back tells
+	}
+	return want.ListedAs(string(out))
+}
+
+func listTable() []string {
+	return []string{"nft", "-s", "-t", "list", "table", nft.Family, nft.TableIs}
+}
+
+// unknownForm says what to do where reading back found nothing wrong but the rules of
+// our table, which may be right and only written in a form that nobody here knows.
+func unknownForm(listed, wanted nft.Table) []string {
+	if !nft.Unsure(listed, wanted) {
+		return nil
+	}
+	return []string{"this nft(8) may list the same rules in a form that unbloat does not know, and they could not be tried in a scratch namespace to see: " +
+		"install unshare (package util-linux, on OpenWrt unshare), or plan with --classes off"}
 }
 
 // steps returns what leads from actual to wanted. The queues come first: a class

@@ -179,6 +179,7 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
 		return "", nft.Table{}, err
 	}
+	table = linux.Listed(ctx, b.Runner, now, table)
 	shaping := p
 	shaping.Offloads = nil // sqm-scripts has no place to put them back from
 	commands, err := linux.FirstCommands(shaping)

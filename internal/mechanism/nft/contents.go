@@ -2,6 +2,7 @@ package nft
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +16,9 @@ import (
 // version a little otherwise. So both are brought to one form before they are
 // compared, which keeps all that a rule means.
 
-// contents are a table's parts by name, each with its lines in that form: rules in
-// their order, what a set or limit has sorted.
-func (t Table) contents() map[string][]string {
+// contents are a table's parts by name, each with its lines in a form (canonical, or
+// as they are): rules in their order, what a set or limit has sorted.
+func (t Table) contents(form func(string) string) map[string][]string {
 	parts := map[string][]string{}
 	at, rules, open := "", false, ""
 	for line := range strings.Lines(t.Text) {
@@ -35,7 +36,7 @@ func (t Table) contents() map[string][]string {
 		case at == "" || line == "":
 		default: // a long rule may go over several lines
 			if open += " " + line; strings.Count(open, "{") == strings.Count(open, "}") {
-				parts[at] = append(parts[at], canonical(open))
+				parts[at] = append(parts[at], form(strings.TrimSpace(open)))
 				open = ""
 			}
 		}
@@ -154,6 +155,8 @@ func (c *canon) next() {
 		c.setMark()
 	case a == "ct" && b == "mark":
 		c.mark()
+	case strings.HasPrefix(a, "@th,"):
+		c.payload()
 	case a == "limit" && b == "rate", a == "rate":
 		c.rate()
 	case a == "priority" && len(c.out) > 1 && c.out[0] == "type": // where a chain hooks on
@@ -356,6 +359,36 @@ func (c *canon) setMark() {
 		break
 	}
 	c.say(fmt.Sprintf("ct mark set & %d | %d", and&^or, or))
+}
+
+// payload reads a comparison of bits of the transport header. Under a mask they may
+// be bits of a whole word, or, since nft 1.1.3, the masked ones alone: "@th,32,32 &
+// 0x0000f800 != 0" is "@th,48,5 != 0".
+func (c *canon) payload() {
+	word := c.take(1)[0]
+	var from, length int
+	if n, err := fmt.Sscanf(word, "@th,%d,%d", &from, &length); n != 2 || err != nil || length < 1 || length > 64 {
+		c.say(word)
+		return
+	}
+	mask, op := ^uint64(0)>>(64-length), "=="
+	if w := c.peek(0); w == "&" || w == "and" {
+		c.take(1)
+		mask = parse(c.take(1))
+	}
+	if slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, c.peek(0)) {
+		op = c.take(1)[0]
+	}
+	value := c.peek(0)
+	low, high := bits.TrailingZeros64(mask), bits.Len64(mask)
+	if v, err := strconv.ParseUint(value, 0, 64); err == nil {
+		if mask != 0 && high <= length && mask>>low == ^uint64(0)>>(64-(high-low)) && v>>low<<low == v {
+			from, length, mask, v = from+length-high, high-low, mask>>low, v>>low
+		}
+		value = strconv.FormatUint(v, 10)
+	}
+	c.take(1)
+	c.say(fmt.Sprintf("@th,%d,%d & %d %s %s", from, length, mask, op, value))
 }
 
 // parse reads a number of one word; 0 for none.

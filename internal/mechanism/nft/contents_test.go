@@ -18,6 +18,8 @@ func TestCanonical(t *testing.T) {
 		{"limit rate 5/second burst 5 packets", "limit rate 5/second"},
 		{"type filter hook postrouting priority -149; policy accept;", "type filter hook postrouting priority mangle + 1; policy accept;"},
 		{"flags dynamic,timeout", "flags timeout,dynamic"},
+		{"@th,32,32 and 0x0000f800 != 0 accept", "@th,48,5 != 0 accept"},
+		{"@th,32,32 and 0x0000f800 == 0x00000800 accept", "@th,48,5 0x1 accept"},
 		{"th dport { 80, 8080-8090 } goto x", "th dport { 8080-8090, 80 } goto x"},
 	} {
 		if a, b := canonical(x.a), canonical(x.b); a != b {
@@ -34,6 +36,11 @@ func TestCanonical(t *testing.T) {
 		{"udp dport 53 goto x", "tcp dport 53 goto x"},
 		{"th dport 53 goto x", "th sport 53 goto x"},
 		{"ip saddr 10.0.0.1 goto x", "ip saddr 10.0.0.0/24 goto x"},
+		{"@th,32,32 and 0x0000f800 != 0 accept", "@th,48,4 != 0 accept"},
+		{"@th,32,32 and 0x0000f800 != 0 accept", "@th,49,5 != 0 accept"},
+		{"@th,32,32 and 0x0000f800 != 0 accept", "@th,48,5 == 0 accept"},
+		{"@th,32,32 and 0x0000f800 != 0 accept", "@th,48,5 != 1 accept"},
+		{"@th,32,32 and 0x0000f900 != 0 accept", "@th,48,5 != 0 accept"},
 		{"limit rate 5/second burst 5 packets", "limit rate over 5/second burst 5 packets"},
 		{"limit rate 5 bytes/second burst 5 bytes", "limit rate 5/second burst 5 packets"},
 		{"goto x", "goto x counter"},

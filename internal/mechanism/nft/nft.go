@@ -38,6 +38,10 @@ const (
 // a listed one what is there. The empty Table is none.
 type Table struct {
 	Text string `json:"text,omitempty"`
+	// Listed is how the router's own nft(8) lists a wanted table, where that is in a
+	// form which is not known here; else "". Tried says that it was asked.
+	Listed string `json:"listed,omitempty"`
+	Tried  bool   `json:"tried,omitempty"`
 }
 
 // Load returns what `nft -f -` takes, in one transaction, to make t the table
@@ -53,7 +57,10 @@ func (t Table) Digest() string {
 	if t.Text == "" {
 		return ""
 	}
-	parts, rules, h := t.contents(), 0, fnv.New32a()
+	if t.Listed != "" {
+		t.Text = t.Listed
+	}
+	parts, rules, h := t.contents(canonical), 0, fnv.New32a()
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		if strings.HasPrefix(name, "chain ") {
 			rules += len(ruleLines(parts[name]))
@@ -90,7 +97,20 @@ func Differences(listed, wanted Table) []string {
 	case listed.plan() != wanted.plan():
 		return []string{where + " is of another plan"}
 	}
-	a, w := listed.contents(), wanted.contents()
+	out := differences(listed, wanted, canonical)
+	if len(out) > 0 && wanted.Listed != "" { // both by the same nft, so to the letter
+		return differences(listed, Table{Text: wanted.Listed}, asItIs)
+	}
+	return out
+}
+
+// asItIs is the form of what one nft(8) lists twice.
+func asItIs(line string) string { return line }
+
+// differences compares two tables part by part, their lines in a form.
+func differences(listed, wanted Table, form func(string) string) []string {
+	where := "table " + Family + " " + TableIs
+	a, w := listed.contents(form), wanted.contents(form)
 	var out []string
 	for name, want := range w {
 		got, ok := a[name]
@@ -109,6 +129,36 @@ func Differences(listed, wanted Table) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// ListedAs returns a wanted table with how the router's nft(8) lists it, read after it
+// was loaded somewhere else. What has not the same chains, sets and limits, or another
+// number of rules in a chain, is no listing of it, and changes nothing.
+func (t Table) ListedAs(text string) Table {
+	listed := Table{Text: text}
+	if listed.plan() != t.plan() {
+		return t
+	}
+	a, w := listed.contents(asItIs), t.contents(asItIs)
+	if len(a) != len(w) {
+		return t
+	}
+	for name, want := range w {
+		if got, ok := a[name]; !ok || strings.HasPrefix(name, "chain ") && len(got) != len(want) {
+			return t
+		}
+	}
+	t.Tried = true
+	if len(differences(listed, t, canonical)) > 0 {
+		t.Listed = text
+	}
+	return t
+}
+
+// Unsure reports whether listed differs from wanted in its contents alone, and how the
+// router's nft(8) would list what is wanted is not known: it may be the same in another form.
+func Unsure(listed, wanted Table) bool {
+	return !wanted.Tried && wanted.Text != "" && listed.Text != "" && listed.plan() == wanted.plan() && len(Differences(listed, wanted)) > 0
 }
 
 // unlike says where the lines of a part are not those that are wanted.

@@ -2,12 +2,16 @@ package nft_test
 
 import (
 	"bytes"
+	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"unbloat/internal/host"
 	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
@@ -18,6 +22,8 @@ const rules = `
 [dscp]
 trust_home = true
 trust_far = true
+wash_down = true
+wash_up = true
 [[rule]]
 class = "voice"
 protocol = "udp"
@@ -65,35 +71,73 @@ func tables(t *testing.T) map[string]nft.Table {
 	return out
 }
 
-// nft(8) and this kernel take every rendered table, and what nft lists of it is
-// found equal; a rule that somebody took away is found missing.
+// nft(8) and this kernel take every rendered table, and what each version of nft
+// lists of it is found equal; a rule that somebody took away is found missing.
 func TestListedEqualsRendered(t *testing.T) {
-	if err := exec.Command("unshare", "-rn", "nft", "list", "ruleset").Run(); err != nil {
-		t.Skipf("SKIPPED: nft(8) in a namespace of its own: %v", err)
-	}
-	for name, table := range tables(t) {
-		var out, errs bytes.Buffer
-		cmd := exec.Command("unshare", "-rn", "sh", "-c", "nft -f - && nft -s -t list table inet unbloat")
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(table.Load()), &out, &errs
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%s: %v: %s", name, err, errs.String())
+	rendered := tables(t)
+	everyVersion(t, func(t *testing.T, listed map[string]nft.Table) {
+		for name, table := range rendered {
+			if d := nft.Differences(listed[name], table); d != nil {
+				t.Errorf("%s: %q", name, d)
+			}
+			less := nft.Table{Text: strings.Replace(listed[name].Text, "\t\tgoto up_normal\n", "", 1)}
+			if d := nft.Differences(less, table); len(d) != 1 || !strings.Contains(d[0], "rules, not") {
+				t.Errorf("%s: a rule is missing, and it says %q", name, d)
+			}
 		}
-		listed := nft.Table{Text: out.String()}
-		if d := nft.Differences(listed, table); d != nil {
-			t.Errorf("%s: %q", name, d)
-		}
-		less := nft.Table{Text: strings.Replace(listed.Text, "\t\tgoto up_normal\n", "", 1)}
-		if d := nft.Differences(less, table); len(d) != 1 || !strings.Contains(d[0], "rules, not") {
-			t.Errorf("%s: a rule is missing, and it says %q", name, d)
-		}
-	}
+	})
 }
 
 // What is changed by hand in a table as nft lists it is found: each rule taken
 // away, changed in any number or name, or exchanged with the next; each set and limit.
-func TestChangedByHand(t *testing.T) {
+func TestChangedByHand(t *testing.T) { everyVersion(t, changedByHand) }
+
+// What is listed with the listing of the same nft beside it is compared to the letter
+// if the form is not known, and only then; what is no listing of the table is not used.
+func TestListedAs(t *testing.T) {
+	odd := func(s string) string { return strings.ReplaceAll(s, "meta length", "packet size") }
+	tried := map[string]bool{}
+	for name, table := range tables(t) {
+		listing := nft.Table{Text: odd(table.Text)}
+		if !nft.Unsure(listing, table) || nft.Unsure(table, table) {
+			t.Fatalf("%s: it is known what the form means", name)
+		}
+		with := table.ListedAs(listing.Text)
+		if d := nft.Differences(listing, with); !with.Tried || d != nil || with.Digest() != listing.Digest() {
+			t.Errorf("%s: %q, digests %q, %q", name, d, with.Digest(), listing.Digest())
+		}
+		if d := nft.Differences(table, with); d != nil {
+			t.Errorf("%s: the known form: %q", name, d)
+		}
+		if known := table.ListedAs(table.Text); known.Listed != "" || !known.Tried || nft.Unsure(listing, known) {
+			t.Errorf("%s: the known form is kept: %v", name, known)
+		}
+		lines := strings.SplitAfter(listing.Text, "\n")
+		for i, line := range lines {
+			kind := regexp.MustCompile(`[0-9]+`).ReplaceAllString(line, "N")
+			if !strings.HasPrefix(line, "\t\t") || tried[kind] {
+				continue
+			}
+			tried[kind] = true
+			less := nft.Table{Text: strings.Join(slices.Delete(slices.Clone(lines), i, i+1), "")}
+			if d := nft.Differences(less, with); len(d) != 1 {
+				t.Errorf("%s: without %q: %q", name, line, d)
+			}
+			if rule := !regexp.MustCompile(`^\t\t(size|flags|timeout|gc-interval|rate|type ip|type inet)`).MatchString(line); rule && table.ListedAs(less.Text).Tried {
+				t.Errorf("%s: without %q it is taken for a listing of the table", name, line)
+			}
+		}
+		for _, text := range []string{"", "Error: syntax error\n", nft.Sample()} {
+			if got := table.ListedAs(text); got != table {
+				t.Errorf("%s: %q is taken for a listing of the table", name, text)
+			}
+		}
+	}
+}
+
+func changedByHand(t *testing.T, listed map[string]nft.Table) {
 	tried, changes := map[string]bool{}, 0
-	for name, table := range listings(t) {
+	for name, table := range listed {
 		lines := strings.SplitAfter(table.Text, "\n")
 		same := func(what string, changed []string) {
 			t.Helper()
@@ -145,19 +189,84 @@ func changed(line string, at int, word string) string {
 	return word[:len(word)-1] + string(last+1)
 }
 
-// listings are the tables as nft lists them.
-func listings(t *testing.T) map[string]nft.Table {
-	t.Helper()
-	if err := exec.Command("unshare", "-rn", "nft", "list", "ruleset").Run(); err != nil {
-		t.Skipf("SKIPPED: nft(8) in a namespace of its own: %v", err)
+// everyVersion runs a test with the tables as each nft(8) lists them: that of this
+// machine, and those that UNBLOAT_NFT names (programs, with ":" between them).
+func everyVersion(t *testing.T, test func(t *testing.T, listed map[string]nft.Table)) {
+	everyProgram(t, func(t *testing.T, program string) { test(t, listings(t, program)) })
+}
+
+// everyProgram runs a test with each of these.
+func everyProgram(t *testing.T, test func(t *testing.T, program string)) {
+	programs := []string{"nft"}
+	if more := os.Getenv("UNBLOAT_NFT"); more != "" {
+		programs = append(programs, filepath.SplitList(more)...)
+	} else {
+		t.Log("SKIPPED: versions of nft(8) other than this machine's: UNBLOAT_NFT names none")
 	}
+	for _, program := range programs {
+		t.Run(filepath.Base(program), func(t *testing.T) { test(t, program) })
+	}
+}
+
+// Each version lists in a scratch namespace, by the product's own command, what it lists of a
+// table in force; and it is asked for nothing once that is equal.
+func TestListedInScratch(t *testing.T) {
+	all := tables(t)
+	everyProgram(t, func(t *testing.T, program string) {
+		listed, dir := listings(t, program), t.TempDir()
+		found, err := exec.LookPath(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(found, filepath.Join(dir, "nft")); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+		for name, want := range all {
+			r := &inNamespace{}
+			if got := linux.Listed(t.Context(), r, nft.Table{}, want); !got.Tried || got.Listed != "" || r.printed != listed[name].Text {
+				t.Errorf("%s: tried %v, in an unknown form %q; it printed\n%s", name, got.Tried, got.Listed, r.printed)
+			}
+			r = &inNamespace{}
+			if got := linux.Listed(t.Context(), r, listed[name], want); got != want || r.runs > 0 {
+				t.Errorf("%s: it is equal, and yet %d commands run", name, r.runs)
+			}
+		}
+	})
+}
+
+// inNamespace runs commands as the root of a namespace of users.
+type inNamespace struct {
+	host.Local
+	runs    int
+	printed string
+}
+
+func (n *inNamespace) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	stdout, stderr, err = n.Local.Run(ctx, append([]string{"unshare", "-r", "--"}, argv...), stdin)
+	n.runs, n.printed = n.runs+1, string(stdout)
+	return stdout, stderr, err
+}
+
+// listings are the tables as this nft(8) lists them in a namespace of its own.
+func listings(t *testing.T, program string) map[string]nft.Table {
+	t.Helper()
+	version, err := exec.Command("unshare", "-rn", program, "--version").CombinedOutput()
+	if err == nil {
+		err = exec.Command("unshare", "-rn", program, "list", "ruleset").Run()
+	}
+	if err != nil {
+		t.Skipf("SKIPPED: %s in a namespace of its own: %v: %s", program, err, version)
+	}
+	t.Logf("%s", version)
 	out := map[string]nft.Table{}
 	for name, table := range tables(t) {
-		cmd := exec.Command("unshare", "-rn", "sh", "-c", "nft -f - && nft -s -t list table inet unbloat")
-		cmd.Stdin = strings.NewReader(table.Load())
+		var said bytes.Buffer
+		cmd := exec.Command("unshare", "-rn", "sh", "-c", `"$0" -f - && "$0" -s -t list table inet unbloat`, program)
+		cmd.Stdin, cmd.Stderr = strings.NewReader(table.Load()), &said
 		text, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: %v: %s", name, err, said.String())
 		}
 		out[name] = nft.Table{Text: string(text)}
 	}

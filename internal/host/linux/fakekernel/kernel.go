@@ -29,6 +29,8 @@ type Kernel struct {
 	Ran []string
 	// Table is unbloat's table of nftables, "" if there is none.
 	Table string
+	// Lists, if set, is how this router's nft(8) lists a table; nil lists it as it was written.
+	Lists func(table string) string
 }
 
 // A Device is one network device.
@@ -122,7 +124,10 @@ func Changes(argv []string) bool {
 
 // unshare runs a batch in a namespace of its own.
 func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, err error) {
-	inner := &Kernel{Devices: []*Device{{Name: "lo", MTU: 65536}}, Missing: k.Missing}
+	if k.lacks("unshare") {
+		return nil, []byte("unshare: unshare failed: Operation not permitted"), errExit
+	}
+	inner := &Kernel{Devices: []*Device{{Name: "lo", MTU: 65536}}, Missing: k.Missing, Lists: k.Lists}
 	tool := argv[slices.Index(argv, "--")+1]
 	if tool == "nft" {
 		out, err := inner.nft([]string{"-f", "-"}, string(stdin))
@@ -130,6 +135,9 @@ func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, er
 			return nil, []byte(err.Error()), errExit
 		}
 		return []byte(out + inner.Table), nil, nil // as --echo does
+	}
+	if tool == "sh" {
+		return inner.loadAndList(argv[len(argv)-1], string(stdin))
 	}
 	for line := range strings.Lines(string(stdin)) {
 		out, err := inner.do(append([]string{tool}, strings.Fields(line)...))

@@ -15,6 +15,9 @@ func (k *Kernel) nft(args []string, stdin string) (string, error) {
 		if k.Table == "" {
 			return "", errors.New("Error: No such file or directory") //nolint:staticcheck // as nft(8) says it
 		}
+		if k.Lists != nil {
+			return k.Lists(k.Table), nil
+		}
 		return k.Table, nil
 	case args[0] == "delete":
 		if k.Table == "" {
@@ -29,4 +32,19 @@ func (k *Kernel) nft(args []string, stdin string) (string, error) {
 		k.Table = stdin[i:]
 	}
 	return "", nil
+}
+
+// loadAndList is the one script that is given to sh(1): a table loaded, and listed.
+func (k *Kernel) loadAndList(script, stdin string) (stdout, stderr []byte, err error) {
+	load, list, ok := strings.Cut(script, " && exec ")
+	if !ok || load != "nft -f -" || !strings.HasPrefix(list, "nft ") {
+		return nil, []byte("sh: " + script + ": not found"), errExit
+	}
+	var out string
+	for _, line := range []string{load, list} {
+		if out, err = k.nft(strings.Fields(line)[1:], stdin); err != nil {
+			return nil, []byte(err.Error()), errExit
+		}
+	}
+	return []byte(out), nil, nil
 }
