@@ -215,7 +215,6 @@ func (p *RawPhase) raw(s *Submission) verdict.Raw {
 		Greedy:     p.Flows.Down+p.Flows.Up > 0,
 		Down:       series(p.Flows.Down, p, p.DownByte),
 		Up:         series(p.Flows.Up, p, p.UpByte),
-		CPUUnknown: "a browser does not tell it",
 	}
 	for range p.Broken {
 		raw.Broken = append(raw.Broken, "the browser lost the connection")
