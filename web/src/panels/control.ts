@@ -46,6 +46,7 @@ export function control(start: (p: Plan) => void, stop: () => void): Control {
       go.classList.toggle("primary", !running);
       cost.hidden = running;
       options.hidden = running;
+      find("languages").hidden = running; // choosing one loads the page anew
       if (running) options.open = false;
     },
   };

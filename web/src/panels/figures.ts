@@ -55,7 +55,7 @@ export function showFigures(t: Test, words: Verdict): void {
   );
   const facts = [...words.notes];
   if (t.server !== "") facts.push(say.server(t.server));
-  if (t.time !== "") facts.push(new Date(t.time).toLocaleString(say.tag));
+  if (t.time !== "") facts.push(new Date(t.time).toLocaleString(navigator.languages.find((l) => l.startsWith(say.tag)) ?? say.tag));
   root.append(el("ul", { class: "muted notes" }, ...facts.map((f) => el("li", {}, f.charAt(0).toUpperCase() + f.slice(1)))));
   root.hidden = false;
 }
