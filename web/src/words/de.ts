@@ -18,7 +18,7 @@ export const de: Words = {
     live: "Der laufende Test",
     charts: "Diagramme",
     graded: "Wie benotet wird",
-    gradedHow: "50-mal in der Sekunde fragt die Seite den Server und merkt sich, wie lange die Antwort dauert. Benotet wird die Latenz, die eine volle Leitung hinzufügt: von 100 Antworten die fünftlangsamste, abzüglich des Medians ohne Last.",
+    gradedHow: "50-mal in der Sekunde fragt die Seite den Server und merkt sich, wie lange die Antwort dauert. Benotet wird die Latenz, die eine volle Leitung hinzufügt: die Zeit, unter der 95 von 100 Antworten bleiben, abzüglich des Medians ohne Last.",
     under5: "unter 5 ms",
     under30: "unter 30 ms",
     under60: "unter 60 ms",
