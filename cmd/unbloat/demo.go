@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/lab/simlab"
+	"unbloat/internal/reason"
 	"unbloat/internal/report"
 )
 
@@ -81,7 +82,7 @@ func runDemo(c *cobra.Command, f demoFlags) error {
 		fmt.Fprintf(out, "\nMeasured on Linux %s, %s time:\n", t.kernel, t.engine)
 	}
 	fmt.Fprintln(out)
-	if err := printTune(out, &t.result.Result); err != nil {
+	if err := printTune(out, reason.English(), &t.result.Result); err != nil {
 		return err
 	}
 	if err := report.WriteFile(f.reportFile, page); err != nil {

@@ -28,6 +28,7 @@ import (
 	"unbloat/internal/peer"
 	"unbloat/internal/plan"
 	"unbloat/internal/prove"
+	"unbloat/internal/reason"
 	"unbloat/internal/report"
 	"unbloat/internal/result"
 	"unbloat/internal/screen"
@@ -368,7 +369,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		if err := json.Unmarshal(r.Result, &t); err != nil {
 			return fmt.Errorf("show %.8s: %w", r.ID, err)
 		}
-		return printTune(w, &t)
+		return printTune(w, reason.English(), &t)
 	case store.KindProve:
 		var p prove.Result
 		if err := json.Unmarshal(r.Result, &p); err != nil {

@@ -31,6 +31,7 @@ import (
 type testFlags struct {
 	keepFlags
 	server, label, out, cc string
+	lang                   string
 	json, quiet, plain     bool
 	flows, size, runs      int
 	ping, profile          string
@@ -74,6 +75,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	f.BoolVar(&o.quiet, "quiet", false, "show no progress")
 	plainFlag(f, &o.plain)
+	langFlag(f, &o.lang)
 	f.IntVar(&o.flows, "flows", measure.DefaultFlows, "TCP flows in each direction")
 	f.StringVar(&o.cc, "cc", "", "congestion control of the senders, such as cubic or bbr (default: each system's own)")
 	secondsFlag(f, &o.load, "seconds", measure.DefaultLoad, "how long each loaded phase lasts")
@@ -143,6 +145,10 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	l, err := language("test", o.lang)
+	if err != nil {
+		return err
+	}
 	view := viewLine(c, live.NewTest(o.server, o.idle, o.load, o.runs), o.quiet, o.plain)
 	test, err := measureIsolated(c.Context(), o, view)
 	view.close()
@@ -155,7 +161,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 			return err
 		}
 	} else {
-		printTest(c.OutOrStdout(), test)
+		printTest(c.OutOrStdout(), l, test)
 	}
 	if o.out != "" { // last: what was measured is printed and kept if this fails
 		if err := writeTest(o.out, test); err != nil {

@@ -6,96 +6,111 @@ import (
 	"fmt"
 	"io"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
+// A speaker prints tables in a language.
+type speaker struct {
+	*reason.Language
+	w io.Writer
+}
+
+// line prints a line: the words of a code, after an indent.
+func (s speaker) line(indent string, code reason.Code, args ...any) {
+	fmt.Fprintln(s.w, indent+s.Say(code, args...))
+}
+
 // printTest prints the table that people read.
-func printTest(w io.Writer, t *verdict.Test) {
+func printTest(w io.Writer, l *reason.Language, t *verdict.Test) {
+	s := speaker{l, w}
 	if t.Label != "" {
 		fmt.Fprintf(w, "%s — ", t.Label)
 	}
-	fmt.Fprintf(w, "%s, server %s\n\n", t.Time, t.Server)
-	fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n",
-		"", "p50 ms", "p95 ms", "max ms", "+p95 ms", "loss up", "down", "download", "upload", "grade")
+	s.line("", reason.TestHead, "time", t.Time, "server", t.Server)
+	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n", "", "p50 ms", "p95 ms", "max ms", "+p95 ms",
+		l.Name("loss up"), l.Name("loss down"), l.Name("download"), l.Name("upload"), l.Name("grade"))
 	for _, p := range t.Phases() {
-		l := p.Latency
+		lat := p.Latency
 		grade, plus := "", ""
 		if p.Name != verdict.PhaseIdle {
-			plus = fmt.Sprintf("%.1f", l.IncreaseMs.P95)
+			plus = l.Number("%.1f", lat.IncreaseMs.P95)
 			grade = verdict.GradeOf(p.Phase)
 			if !t.Valid {
 				grade = "–"
 			}
 		}
-		if l.Received == 0 && plus != "" {
+		if lat.Received == 0 && plus != "" {
 			plus = "–"
 		}
-		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %15s  %11s %11s  %s\n", p.Name,
-			msOrNone(l, l.RTTMs.P50), msOrNone(l, l.RTTMs.P95), msOrNone(l, l.RTTMs.Max), plus, losses(l),
-			rateOrNone(p.GoodputDownBps), rateOrNone(p.GoodputUpBps), grade)
+		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %15s  %11s %11s  %s\n", l.Name(p.Name),
+			s.msOrNone(lat, lat.RTTMs.P50), s.msOrNone(lat, lat.RTTMs.P95), s.msOrNone(lat, lat.RTTMs.Max), plus, s.losses(lat),
+			s.rateOrNone(p.GoodputDownBps), s.rateOrNone(p.GoodputUpBps), grade)
 	}
 	fmt.Fprintln(w)
 	if t.Valid {
-		fmt.Fprintf(w, "Grade %s (download %s, upload %s). ", t.Grade, orNone(t.GradeDown), orNone(t.GradeUp))
+		fmt.Fprint(w, l.Say(reason.GradeLine, "grade", t.Grade, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp)))
 	}
-	fmt.Fprintln(w, t.Verdict)
-	printConditions(w, t)
-	for _, r := range t.InvalidReasons {
+	fmt.Fprintln(w, t.VerdictIn(l, reason.Terminal))
+	s.conditions(t)
+	for _, r := range t.WhyInvalid(l, reason.Terminal) {
 		fmt.Fprintln(w, "  ·", r)
 	}
 }
 
-// losses prints what was lost each way, or in all where the ways are not told apart.
-func losses(l verdict.Latency) string {
+// losses says what was lost each way, or in all where the ways are not told apart.
+func (s speaker) losses(l verdict.Latency) string {
 	if l.OneWayUnknown {
-		return fmt.Sprintf("%.1f%% in all", 100*l.Loss)
+		return s.Say(reason.LostInAll, "loss", l.Loss)
 	}
-	return fmt.Sprintf("%6.1f%% %6.1f%%", 100*l.LossUp, 100*l.LossDown)
+	return s.Number("%6.1f%%", 100*l.LossUp) + " " + s.Number("%6.1f%%", 100*l.LossDown)
 }
 
-// msOrNone prints milliseconds, if anything was answered.
-func msOrNone(l verdict.Latency, ms float64) string {
+// msOrNone says milliseconds, if anything was answered.
+func (s speaker) msOrNone(l verdict.Latency, ms float64) string {
 	if l.Received == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.1f", ms)
+	return s.Number("%.1f", ms)
 }
 
-// printConditions prints what else is known: the queue, calls, round trips a
+// conditions prints what else is known: the queue, calls, round trips a
 // minute, further probes, and under which conditions it was measured.
-func printConditions(w io.Writer, t *verdict.Test) {
+func (s speaker) conditions(t *verdict.Test) {
 	if t.Valid && t.RPM > 0 && t.Voice != nil {
-		fmt.Fprintf(w, "Under the worst load: %.0f round trips a minute; a call has R %.0f, MOS %.1f of 4.5.\n", t.RPM, t.Voice.R, t.Voice.MOS)
+		s.line("", reason.WorstLoad, "rpm", t.RPM, "r", t.Voice.R, "mos", t.Voice.MOS)
 	}
 	for _, p := range t.Phases() {
 		if q := p.Queue; t.Valid && q != nil && q.Ms >= 1 {
-			fmt.Fprintf(w, "Queue in phase %s: about %.0f ms, %d bytes, %d packets, held %s.\n", p.Name, q.Ms, q.Bytes, q.Packets,
-				map[string]string{"up": "on the way up", "down": "on the way down", "": "on an unknown side"}[q.Direction])
+			s.line("", reason.QueueLine, "in", p.Name, "ms", q.Ms, "bytes", float64(q.Bytes), "packets", q.Packets, "side", "held "+q.Direction)
 		}
 		for _, b := range p.Beside {
-			fmt.Fprintf(w, "  beside, %s, %s: p50 %.1f ms, p95 %.1f ms, lost %.1f %%\n", p.Name, b.Name, b.Latency.RTTMs.P50, b.Latency.RTTMs.P95, 100*b.Latency.Loss)
+			s.line("  ", reason.BesideLine, "in", p.Name, "probe", b.Name, "p50_ms", b.Latency.RTTMs.P50, "p95_ms", b.Latency.RTTMs.P95, "loss", b.Latency.Loss)
 		}
 		if l := p.OnLoad; l != nil {
-			fmt.Fprintf(w, "  on the loaded connections, %s: p50 %.1f ms, p95 %.1f ms\n", p.Name, l.RTTMs.P50, l.RTTMs.P95)
+			s.line("  ", reason.OnLoadLine, "in", p.Name, "p50_ms", l.RTTMs.P50, "p95_ms", l.RTTMs.P95)
 		}
 	}
 	if len(t.Runs) > 1 {
-		fmt.Fprintf(w, "The median of %d runs:", len(t.Runs))
+		fmt.Fprint(s.w, s.Say(reason.MedianOf, "runs", len(t.Runs)))
 		for _, r := range t.Runs {
-			fmt.Fprintf(w, " %s +%.1f ms", orNone(r.Grade), r.IncreaseMs)
+			fmt.Fprintf(s.w, " %s %s ms", s.Name(orNone(r.Grade)), s.Number("+%.1f", r.IncreaseMs))
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(s.w)
 	}
 	for _, p := range t.Phases() {
-		if s := p.FillWords(); t.Valid && s != "" {
-			fmt.Fprintf(w, "  note: phase %s: %s\n", p.Name, s)
+		if r := p.Fill(); t.Valid && r != nil {
+			s.line("  ", reason.NoteLine, "text", s.Say(reason.InPhase, "in", p.Name, "text", r.Text(s.Language, reason.Terminal)))
 		}
 	}
-	for _, n := range t.Notes {
-		fmt.Fprintln(w, "  note:", n)
+	for _, n := range t.NotesIn(s.Language, reason.Terminal) {
+		s.line("  ", reason.NoteLine, "text", n)
 	}
 }
+
+func (s speaker) rateOrNone(bps float64) string { return s.Numeral(rateOrNone(bps)) }
 
 func rateOrNone(bps float64) string {
 	if bps <= 0 {

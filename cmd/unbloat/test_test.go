@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/serve"
 	"unbloat/internal/verdict"
 )
@@ -111,7 +112,7 @@ func TestTestCommandRefuses(t *testing.T) {
 func TestPrintTest(t *testing.T) {
 	l := verdict.Latency{Sent: 100, Received: 99, LossUp: 0.01, RTTMs: verdict.Quantiles{P50: 20, P95: 1020, Max: 1030}, IncreaseMs: verdict.Quantiles{P95: 1000}}
 	var b bytes.Buffer
-	printTest(&b, &verdict.Test{
+	printTest(&b, reason.English(), &verdict.Test{
 		Time: "now", Label: "before", Server: "s", Valid: true, Grade: "F", GradeUp: "F", Verdict: "Bad.",
 		Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l, GoodputUpBps: 4.7e6},
 	})
@@ -121,7 +122,7 @@ func TestPrintTest(t *testing.T) {
 		}
 	}
 	b.Reset()
-	printTest(&b, &verdict.Test{InvalidReasons: []string{"why"}, Verdict: "Not valid.", Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}})
+	printTest(&b, reason.English(), &verdict.Test{InvalidReasons: []string{"why"}, Verdict: "Not valid.", Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}})
 	if s := b.String(); strings.Contains(s, "Grade") || strings.Contains(s, " F\n") || !strings.Contains(s, "· why") {
 		t.Errorf("an invalid result:\n%s", s)
 	}
@@ -157,7 +158,7 @@ func TestServeCommand(t *testing.T) {
 func TestPrintLosses(t *testing.T) {
 	print := func(l verdict.Latency) string {
 		var b bytes.Buffer
-		printTest(&b, &verdict.Test{Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}})
+		printTest(&b, reason.English(), &verdict.Test{Idle: &verdict.Phase{}, Upload: &verdict.Phase{Latency: l}})
 		return strings.Split(b.String(), "\n")[4]
 	}
 	for _, c := range []struct {

@@ -19,6 +19,7 @@ import (
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/internal/report"
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
@@ -36,7 +37,7 @@ type tuneFlags struct {
 	flowsDown, flowsUp          int
 	cc                          string
 	persist, plain              bool
-	reportFile                  string
+	reportFile, lang            string
 }
 
 func newTuneCommand() *cobra.Command {
@@ -73,6 +74,7 @@ everything is as it was; so it is if this process dies.`,
 	fs.IntVar(&f.flowsUp, "flows-up", measure.DefaultFlows, "TCP flows that load the upload")
 	fs.StringVar(&f.cc, "cc", "", "congestion control of the senders")
 	plainFlag(fs, &f.plain)
+	langFlag(fs, &f.lang)
 	fs.BoolVar(&f.persist, "persist", false, "if it is kept, apply it at every boot")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
 	fs.StringVar(&f.reportFile, "report", "", "write the before/after report to `FILE` (.html, .svg, .png, .csv, .json, .flent.gz)")
@@ -98,6 +100,9 @@ func (f *tuneFlags) check() error {
 		if err := checkWritable(f.reportFile); err != nil {
 			return usageError("tune: --report: %w", err)
 		}
+	}
+	if _, err := language("tune", f.lang); err != nil {
+		return err
 	}
 	if err := netio.CheckCC(f.cc); err != nil {
 		return &exitError{exitPrecondition, fmt.Errorf("tune: --cc: %w", err)}
@@ -180,7 +185,9 @@ func (f *tuneFlags) finish(c *cobra.Command, r *tune.Result, err error) error {
 		if e := json.NewEncoder(c.OutOrStdout()).Encode(r); e != nil {
 			err = errors.Join(err, e)
 		}
-	} else if e := printTune(c.OutOrStdout(), r); e != nil {
+	} else if l, e := language("tune", f.lang); e != nil {
+		err = errors.Join(err, e)
+	} else if e := printTune(c.OutOrStdout(), l, r); e != nil {
 		err = errors.Join(err, e)
 	}
 	switch {
@@ -221,23 +228,23 @@ func tunePage(r *tune.Result) report.Page {
 }
 
 // printTune prints the before → after table and what became of it.
-func printTune(w io.Writer, r *tune.Result) error {
+func printTune(w io.Writer, l *reason.Language, r *tune.Result) error {
 	switch {
 	case r.Before == nil:
 		return nil
 	case r.After == nil:
-		return report.TestTable(w, r.Before)
+		return report.TestTableIn(w, l, r.Before)
 	}
-	if err := report.Table(w, r.Before, r.After); err != nil {
+	if err := report.TableIn(w, l, r.Before, r.After); err != nil {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nThe line carries %s down and %s up; ", r.LineDownBps.Short(), r.LineUpBps.Short())
+	b.WriteString("\n" + l.Say(reason.LineCarries, "down_bps", float64(r.LineDownBps), "up_bps", float64(r.LineUpBps)))
 	if p := r.Plan; p != nil {
-		fmt.Fprintf(&b, "shaped by %s to %s and %s.\n", p.AQM, p.DownBps.Short(), p.UpBps.Short())
+		b.WriteString(l.Say(reason.ShapedTo, "aqm", string(p.AQM), "down_bps", float64(p.DownBps), "up_bps", float64(p.UpBps)) + "\n")
 	}
 	if r.Kept {
-		fmt.Fprintf(&b, "Kept: %s. To take it back: unbloat revert\n", r.Reason)
+		b.WriteString(l.Say(reason.KeptLine, "why", r.Why(l)) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -155,7 +156,7 @@ func fileRadio(raw *RawPhase, w *netio.RadioWatch) {
 		raw.Radio = append(raw.Radio, verdict.RadioSample(s))
 	}
 	if len(raw.Radio) > 0 {
-		raw.Notes = append(raw.Notes, "measured over Wi-Fi: what is slow may be the radio; a cable tells")
+		raw.Notes = append(raw.Notes, reason.Of(reason.OverWiFi))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 )
 
@@ -71,7 +72,7 @@ func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 		raw, err := c.Phase(ctx, spec)
 		if errors.Is(err, ErrNoLoad) {
 			t := c.Judge(cfg.Label, raws)
-			t.Notes = append(t.Notes, err.Error())
+			t.Remark(reason.Of(reason.AsWritten, "text", err.Error()))
 			return t, nil
 		}
 		if err != nil {

@@ -42,7 +42,7 @@ func Judge(s *Submission, meta verdict.Meta) *verdict.Test {
 		}
 	}
 	t.Spoil(reason.Page, spoilt...) // a page has no flags to advise
-	t.Notes = append(t.Notes, s.notes()...)
+	t.Remark(s.notes()...)
 	return t
 }
 
@@ -68,14 +68,14 @@ func (p *RawPhase) lateness(intervalUs int64) []time.Duration {
 }
 
 // notes says what this browser's measurement could not tell.
-func (s *Submission) notes() []string {
-	notes := []string{"probes ran over TCP (WebSocket), so a lost one shows as a slow one"}
+func (s *Submission) notes() []reason.Reason {
+	notes := []reason.Reason{reason.Of(reason.CPUNotTold), reason.Of(reason.ProbesOverTCP)}
 	if s.Transport == OverWebTransport {
-		notes = []string{"probes ran as datagrams (WebTransport), beside TCP"}
+		notes[1] = reason.Of(reason.ProbesAsDatagrams)
 	}
 	switch s.Protocol {
 	case "h2", "h3":
-		notes = append(notes, "all loads shared one connection ("+s.Protocol+")")
+		notes = append(notes, reason.Of(reason.OneConnection, "protocol", s.Protocol))
 	}
 	return notes
 }

@@ -3,10 +3,7 @@ package page
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/measure"
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -60,43 +58,33 @@ func cases() map[string]*Submission {
 	return out
 }
 
-// The page's own verdict (web/src/verdict.ts) and the server's are the same, on
-// cases and on lines drawn at random.
-func TestPageJudgesAlike(t *testing.T) {
-	type vector struct {
-		Name       string        `json:"name"`
-		Submission *Submission   `json:"submission"`
-		Test       *verdict.Test `json:"test"`
-	}
-	all := cases()
-	const seed = 20261121
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for i := range 60 {
-		l := fakeLine{rttUs: 2 * rng.Int64N(100_000), jitterUs: rng.Int64N(1 << rng.IntN(18)), downUs: rng.Int64N(1 << rng.IntN(20)), upUs: rng.Int64N(1 << rng.IntN(20)),
-			downBps: rng.Float64() * 1e9, upBps: rng.Float64() * 1e8, lateUs: rng.Int64N(6_000), both: i%2 == 0, rising: i%7 == 0,
-			unanswered: rng.IntN(10), skipEach: rng.IntN(3), seconds: 1 + rng.Int64N(9)}
-		all[fmt.Sprintf("seed %d, line %d", seed, i)] = l.submission(rng)
-	}
-	var vectors []vector
-	for name, s := range all {
-		if err := s.check(); err != nil {
-			t.Errorf("%s: %v", name, err)
+// A result says the same in every language, of the same figures; only English
+// words are in the result itself.
+func TestWordsInEveryLanguage(t *testing.T) {
+	for name, s := range cases() {
+		got := Judge(s, verdict.Meta{Label: "browser"})
+		english := wordsOf(got, reason.English())
+		if english.Verdict != got.Verdict || !slices.Equal(english.Notes, got.Notes) || !slices.Equal(english.Reasons, got.InvalidReasons) {
+			t.Errorf("%s: %+v are not the words of the result", name, english)
 		}
-		test := Judge(s, verdict.Meta{Label: "browser"})
-		for _, p := range test.Phases() {
-			p.Series = nil // drawn, not judged
+		german := wordsOf(got, reason.German())
+		if german.Verdict == english.Verdict || len(german.Notes) != len(english.Notes) || len(german.Reasons) != len(english.Reasons) {
+			t.Errorf("%s: German %+v, English %+v", name, german, english)
 		}
-		vectors = append(vectors, vector{name, s, test})
+		for i, note := range german.Notes {
+			if note == english.Notes[i] {
+				t.Errorf("%s: a note in English: %s", name, note)
+			}
+		}
+		for i, why := range german.Reasons {
+			if why == english.Reasons[i] || strings.Contains(why, "--") {
+				t.Errorf("%s: German reason %q", name, why)
+			}
+		}
+		if g := german.Grades; got.Valid && (g["download"] != got.GradeDown || g["upload"] != got.GradeUp) || !got.Valid && len(g) > 0 {
+			t.Errorf("%s: grades %v of %s and %s", name, g, got.GradeDown, got.GradeUp)
+		}
 	}
-	text, err := json.Marshal(vectors)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "vectors.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%s", Script(t, 2*time.Minute, "vectors", file))
 }
 
 func TestJudge(t *testing.T) {

@@ -7,7 +7,7 @@
 // and flows, the size of a result. Loads exist only for a session, a session
 // only as long as its WebSocket, and one session keeps at most one result. The
 // figures of a result are computed here, from its raw samples, by the rules of
-// package verdict; the page computes them too, to show them at once.
+// package verdict, and worded in the language that the visitor asks for.
 package page
 
 import (
@@ -157,6 +157,7 @@ func New(o Options) *Handler {
 	mux.HandleFunc("POST /api/up", h.up)
 	mux.HandleFunc("POST /api/results", h.save)
 	mux.HandleFunc("GET /api/results/{id}", h.load)
+	mux.HandleFunc("GET /api/results/{id}/shown", h.shown)
 	// A server with a shared key answers this itself; here nobody needs one.
 	mux.HandleFunc("GET /api/key", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 )
 
@@ -63,6 +64,34 @@ type Saved struct {
 	ID    string        `json:"id"`    // "" if it could not be kept
 	Error string        `json:"error"` // why it could not
 	Test  *verdict.Test `json:"test"`
+	Words Words         `json:"words"`
+}
+
+// Words are what a result says, in the language that the visitor asked for.
+type Words struct {
+	Verdict string            `json:"verdict"`
+	Reasons []string          `json:"reasons"` // why it is invalid; never nil
+	Notes   []string          `json:"notes"`   // never nil
+	Grades  map[string]string `json:"grades"`  // of the loaded phases, by name; none if invalid
+}
+
+// wordsOf words a result.
+func wordsOf(t *verdict.Test, l *reason.Language) Words {
+	w := Words{
+		Verdict: t.VerdictIn(l, reason.Page), Grades: map[string]string{},
+		Reasons: append([]string{}, t.WhyInvalid(l, reason.Page)...), Notes: append([]string{}, t.NotesIn(l, reason.Page)...),
+	}
+	for _, p := range t.Phases() {
+		if t.Valid && p.Name != verdict.PhaseIdle {
+			w.Grades[p.Name] = verdict.GradeOf(p.Phase)
+		}
+	}
+	return w
+}
+
+// languageOf returns the language that a request asks for.
+func languageOf(r *http.Request) *reason.Language {
+	return reason.Accept(r.Header.Get("Accept-Language"))
 }
 
 // save judges what the page measured, keeps the result and answers with both.
@@ -92,6 +121,7 @@ func (h *Handler) save(w http.ResponseWriter, r *http.Request) {
 	end := sub.Phases[len(sub.Phases)-1].EndUs
 	began := h.now().Add(-time.Duration(end) * time.Microsecond)
 	out := Saved{Test: Judge(sub, verdict.Meta{Time: began.UTC().Format(time.RFC3339), Label: "browser", Server: h.nameFor(r)})}
+	out.Words = wordsOf(out.Test, languageOf(r))
 	if !h.keeping.take(s.addr, h.now()) {
 		out.Error = "the server has kept many results of your network lately, and keeps no more for some minutes"
 	} else if out.ID, err = h.store.Save(r.Context(), out.Test); err != nil { // the visitor sees the figures all the same
@@ -109,6 +139,16 @@ func (h *Handler) load(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, t)
+}
+
+// shown answers with one result and what it says in the visitor's language.
+func (h *Handler) shown(w http.ResponseWriter, r *http.Request) {
+	t, status, why := h.find(r)
+	if t == nil {
+		fail(w, status, why)
+		return
+	}
+	answer(w, http.StatusOK, Saved{ID: r.PathValue("id"), Test: t, Words: wordsOf(t, languageOf(r))})
 }
 
 // result answers with the page, which then loads the result.

@@ -210,11 +210,10 @@ func (p *RawPhase) raw(s *Submission) verdict.Raw {
 	from, to := edges(p.StartUs, p.EndUs, p.Name == verdict.PhaseIdle)
 	raw := verdict.Raw{
 		Name: p.Name, Start: us(p.StartUs), End: us(p.EndUs), From: us(from), To: us(to),
-		Interval:   time.Duration(s.IntervalUs) * time.Microsecond,
-		Greedy:     p.Flows.Down+p.Flows.Up > 0,
-		Down:       series(p.Flows.Down, p, p.DownByte),
-		Up:         series(p.Flows.Up, p, p.UpByte),
-		CPUUnknown: "a browser does not tell it",
+		Interval: time.Duration(s.IntervalUs) * time.Microsecond,
+		Greedy:   p.Flows.Down+p.Flows.Up > 0,
+		Down:     series(p.Flows.Down, p, p.DownByte),
+		Up:       series(p.Flows.Up, p, p.UpByte),
 	}
 	for range p.Broken {
 		raw.Broken = append(raw.Broken, "the browser lost the connection")

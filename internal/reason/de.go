@@ -1,13 +1,16 @@
 package reason
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // German returns the words of German.
 func German() *Language {
 	const full = "; messen Sie per Kabel oder direkt neben dem Access Point"
-	return &Language{
-		Tag: "de", Decimal: ",",
-		Names: map[string]string{"down": "Download", "up": "Upload", "download": "Download", "upload": "Upload"},
+	l := &Language{
+		Tag: "de", Self: "Deutsch", Column: 22, Decimal: ",",
+		Names: germanNames(),
 		Times: func(n int) string {
 			if n == 1 {
 				return "einmal"
@@ -40,4 +43,6 @@ func German() *Language {
 			PageProbesLate:  "Messpakete gingen zu spät ab (p95 {p95_ms:.1f} ms, höchstens {most_ms:.0f} ms): dieses Gerät oder der Browser war zu beschäftigt",
 		},
 	}
+	maps.Copy(l.Words, germanTables())
+	return l
 }

@@ -1,13 +1,16 @@
 package reason
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // English returns the words of English.
 func English() *Language {
 	const full = "; measure by cable, or next to the access point"
-	return &Language{
-		Tag: "en", Decimal: ".",
-		Names: map[string]string{"down": "down", "up": "up", "download": "download", "upload": "upload"},
+	l := &Language{
+		Tag: "en", Self: "English", Column: 27, Decimal: ".",
+		Names: englishNames(),
 		Times: func(n int) string {
 			if n == 1 {
 				return "once"
@@ -40,4 +43,6 @@ func English() *Language {
 			PageProbesLate:  "probes left late (p95 {p95_ms:.1f} ms, at most {most_ms:.0f} ms): this device or browser was too busy",
 		},
 	}
+	maps.Copy(l.Words, englishTables())
+	return l
 }

@@ -2,6 +2,7 @@ package reason
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"unbloat/unit"
@@ -22,7 +23,9 @@ const (
 // are flags; {causes} for what led to the reason.
 type Language struct {
 	Tag     string // BCP 47: "en"
+	Self    string // what it calls itself
 	Decimal string // between a number and its fraction
+	Column  int    // width of the names in the table of before and after
 	Words   map[Code]string
 	Names   map[string]string // of what args name: directions, and others that templates give with verb name
 	Times   func(n int) string
@@ -34,19 +37,86 @@ func Languages() []*Language { return []*Language{English(), German()} }
 // Choose returns the language of a tag or locale such as "de", "de-AT" or
 // "de_DE.UTF-8"; English where there is none of it.
 func Choose(tag string) *Language {
+	if l, ok := Find(tag); ok {
+		return l
+	}
+	return English()
+}
+
+// Find returns the language of a tag or locale; ok is false if there is none of it.
+func Find(tag string) (l *Language, ok bool) {
 	base, _, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(tag, "_", "-")), "-")
 	base, _, _ = strings.Cut(base, ".")
 	for _, l := range Languages() {
 		if l.Tag == base {
-			return l
+			return l, true
+		}
+	}
+	return nil, false
+}
+
+// FromEnvironment returns the language that a Unix environment asks for: the
+// first of LC_ALL, LC_MESSAGES and LANG that is set decides.
+func FromEnvironment(get func(name string) string) *Language {
+	for _, name := range []string{"LC_ALL", "LC_MESSAGES", "LANG"} {
+		if v := get(name); v != "" {
+			return Choose(v)
 		}
 	}
 	return English()
 }
 
-// number writes a float with the language's decimal sign.
-func (l *Language) number(format string, v float64) string {
-	return strings.Replace(fmt.Sprintf(format, v), ".", l.Decimal, 1)
+// Accept returns the language that an Accept-Language header (RFC 9110, 12.5.4)
+// likes best of those that there are; English if it likes none.
+func Accept(header string) *Language {
+	best, weight := English(), 0.0
+	for part := range strings.SplitSeq(header, ",") {
+		tag, q, weighted := strings.Cut(strings.ReplaceAll(part, " ", ""), ";q=")
+		w := 1.0
+		if weighted {
+			var err error
+			if w, err = strconv.ParseFloat(q, 64); err != nil {
+				continue
+			}
+		}
+		if l, ok := Find(tag); ok && w > weight {
+			best, weight = l, w
+		}
+	}
+	return best
+}
+
+// Say fills the words of a code with figures, as Of takes them.
+func (l *Language) Say(code Code, args ...any) string { return Of(code, args...).words(l, Terminal) }
+
+// Name returns the language's name of a phase, a direction or the like.
+func (l *Language) Name(s string) string {
+	if name, ok := l.Names[s]; ok {
+		return name
+	}
+	return s
+}
+
+// Number writes v as fmt does, with the language's decimal sign.
+func (l *Language) Number(format string, v float64) string {
+	return l.Numeral(fmt.Sprintf(format, v))
+}
+
+// Numeral gives a number that was written with a point the language's sign.
+func (l *Language) Numeral(s string) string { return strings.Replace(s, ".", l.Decimal, 1) }
+
+// Rate writes a rate in bit/s with three digits and its unit.
+func (l *Language) Rate(bps float64) string { return l.Numeral(unit.Rate(bps).Short()) }
+
+// Ms writes milliseconds with three digits and the unit.
+func (l *Language) Ms(v float64) string {
+	switch {
+	case v >= 99.95:
+		return l.Number("%.0f ms", v)
+	case v >= 9.995:
+		return l.Number("%.1f ms", v)
+	}
+	return l.Number("%.2f ms", v)
 }
 
 // format writes one figure.
@@ -58,25 +128,24 @@ func (l *Language) format(v any, verb string) string {
 	switch {
 	case verb == "name":
 		if s, ok := v.(string); ok {
-			if name, ok := l.Names[s]; ok {
-				return name
-			}
-			return s
+			return l.Name(s)
 		}
 	case !isFloat:
 		return fmt.Sprint(v)
 	case verb == "pct":
-		return l.number("%.0f", 100*f)
+		return l.Number("%.0f", 100*f)
 	case verb == "pct1":
-		return l.number("%.1f", 100*f)
+		return l.Number("%.1f", 100*f)
 	case verb == "rate":
-		return strings.Replace(unit.Rate(f).Short(), ".", l.Decimal, 1)
+		return l.Rate(f)
+	case verb == "ms":
+		return l.Ms(f)
 	case verb == "times":
 		return l.Times(int(f))
 	case verb == "d":
 		return fmt.Sprintf("%d", int(f))
 	case strings.HasSuffix(verb, "f"):
-		return l.number("%"+verb, f)
+		return l.Number("%"+verb, f)
 	}
 	return fmt.Sprint(v)
 }

@@ -158,7 +158,7 @@ func (r *Reason) UnmarshalJSON(b []byte) error {
 func (r Reason) Text(l *Language, where Surface) string {
 	text := r.words(l, where)
 	if r.Phase != "" {
-		text = r.Phase + ": " + text
+		text = l.Name(r.Phase) + ": " + text
 	}
 	return text
 }
@@ -198,10 +198,13 @@ func (r Reason) words(l *Language, where Surface) string {
 }
 
 // Texts says several reasons, in English, as a terminal shows them.
-func Texts(rs []Reason) []string {
+func Texts(rs []Reason) []string { return TextsIn(rs, English(), Terminal) }
+
+// TextsIn says several reasons in a language.
+func TextsIn(rs []Reason, l *Language, where Surface) []string {
 	out := make([]string, len(rs))
 	for i, r := range rs {
-		out[i] = r.Text(English(), Terminal)
+		out[i] = r.Text(l, where)
 	}
 	return out
 }

@@ -55,7 +55,7 @@ func TestText(t *testing.T) {
 	}{
 		{full(), English(), Terminal, "upload: the line was not full, which proves nothing: the up rate was still rising (1.50 Mbit/s, later 4.80 Mbit/s); a longer test (--seconds) settles"},
 		{full(), English(), Page, "upload: the line was not full, which proves nothing: the up rate was still rising (1.50 Mbit/s, later 4.80 Mbit/s); a longer test settles"},
-		{full(), German(), Page, "upload: die Leitung war nicht voll, das beweist nichts: die Rate im Upload stieg noch (1,50 Mbit/s, später 4,80 Mbit/s); eine längere Messung klärt es"},
+		{full(), German(), Page, "Upload: die Leitung war nicht voll, das beweist nichts: die Rate im Upload stieg noch (1,50 Mbit/s, später 4,80 Mbit/s); eine längere Messung klärt es"},
 		{Of(ClockSet, "count", 1), English(), Terminal, "this machine's clock was set once meanwhile"},
 		{Of(ClockSet, "count", 2.0), German(), Terminal, "die Uhr dieses Rechners wurde währenddessen 2-mal gestellt"},
 		{Of(CPUBusy, "busy", 0.97, "most", 0.85), English(), Terminal, "this machine's busiest processor was 97 % busy (at most 85 %), so it measured itself"},
@@ -114,4 +114,16 @@ func FuzzJSON(f *testing.F) {
 			t.Errorf("it can't be written again: %v", err)
 		}
 	})
+}
+
+// The best weight wins, the first of equals; what nobody speaks does not count.
+func TestAccept(t *testing.T) {
+	for header, want := range map[string]string{
+		"": "en", "de": "de", "de-AT,de;q=0.9,en;q=0.8": "de", "fr, de;q=0.3": "de", "en;q=0.5, de;q=0.7": "de",
+		"en, de": "en", "de;q=0": "en", "de;q=x, en;q=0.1": "en", "*": "en",
+	} {
+		if got := Accept(header).Tag; got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
 }

@@ -67,7 +67,7 @@ func WriteComparison(w io.Writer, c Comparison) error {
 		return ErrNoCase
 	}
 	h.raw("<footer>")
-	h.el("p", glossary)
+	h.el("p", glossary())
 	h.foot()
 	_, err := w.Write(b.Bytes())
 	return err

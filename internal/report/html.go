@@ -44,7 +44,7 @@ func writeHTML(b *bytes.Buffer, p Page) error {
 	h.conditions(p)
 	h.raw("<footer>")
 	if p.last() != nil {
-		h.el("p", glossary+" Grades are those of DSLReports: by the mean latency added, under 5 ms is A+, 30 A, 60 B, 200 C, 400 D.")
+		h.el("p", glossary()+" Grades are those of DSLReports: by the mean latency added, under 5 ms is A+, 30 A, 60 B, 200 C, 400 D.")
 	}
 	h.foot()
 	return nil

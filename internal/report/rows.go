@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 )
 
@@ -25,7 +26,7 @@ type group struct {
 type metric struct {
 	name    string
 	value   func(p *verdict.Phase) float64 // NaN: no figure
-	print   func(v float64) string
+	print   func(l language, v float64) string
 	compare func(before, after float64) outcome // nil: not judged
 	use     func(phase string) bool             // in which phases it is shown
 }
@@ -50,15 +51,15 @@ func metrics() []metric {
 		}
 	}
 	return []metric{
-		{"latency, median", quantile(func(l verdict.Latency) float64 { return l.RTTMs.P50 }), ms, compareLatency, always},
-		{"latency, p95", quantile(func(l verdict.Latency) float64 { return l.RTTMs.P95 }), ms, compareLatency, always},
-		{"added, median", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }), ms, compareLatency, loaded},
-		{"added, p95", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }), ms, compareLatency, loaded},
-		{"added, p99", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P99 }), ms, compareLatency, loaded},
-		{"slowest", quantile(func(l verdict.Latency) float64 { return l.RTTMs.Max }), ms, nil, always},
-		{"lost", lossOf, percent, compareLoss, always},
-		{"download", func(p *verdict.Phase) float64 { return p.GoodputDownBps }, rate, compareSpeed, downs},
-		{"upload", func(p *verdict.Phase) float64 { return p.GoodputUpBps }, rate, compareSpeed, ups},
+		{"latency, median", quantile(func(l verdict.Latency) float64 { return l.RTTMs.P50 }), language.ms, compareLatency, always},
+		{"latency, p95", quantile(func(l verdict.Latency) float64 { return l.RTTMs.P95 }), language.ms, compareLatency, always},
+		{"added, median", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P50 }), language.ms, compareLatency, loaded},
+		{"added, p95", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P95 }), language.ms, compareLatency, loaded},
+		{"added, p99", quantile(func(l verdict.Latency) float64 { return l.IncreaseMs.P99 }), language.ms, compareLatency, loaded},
+		{"slowest", quantile(func(l verdict.Latency) float64 { return l.RTTMs.Max }), language.ms, nil, always},
+		{"lost", lossOf, language.percent, compareLoss, always},
+		{"download", func(p *verdict.Phase) float64 { return p.GoodputDownBps }, language.rate, compareSpeed, downs},
+		{"upload", func(p *verdict.Phase) float64 { return p.GoodputUpBps }, language.rate, compareSpeed, ups},
 	}
 }
 
@@ -83,20 +84,23 @@ func compareLoss(a, b float64) outcome {
 	return worse
 }
 
+// groups is language.groups in English.
+func groups(before, after *verdict.Test) []group { return english().groups(before, after) }
+
 // groups returns the before/after table, a group a phase; either test may lack
 // phases. Grades come first.
-func groups(before, after *verdict.Test) []group {
-	g := []group{{"", []row{{name: "grade", before: grade(before), after: grade(after)}}}}
+func (l language) groups(before, after *verdict.Test) []group {
+	g := []group{{"", []row{{name: l.Name("grade"), before: l.grade(before), after: l.grade(after)}}}}
 	judged := before.Valid && after.Valid
 	for _, name := range append(verdict.PhaseNames(), verdict.PhaseLoaded) {
 		p, q := phase(before, name), phase(after, name)
 		if p == nil && q == nil {
 			continue
 		}
-		out := group{name: phaseTitle(name)}
+		out := group{name: l.Name("title " + name)}
 		for _, m := range metrics() {
 			if m.use(name) {
-				out.rows = append(out.rows, m.row(p, q, judged))
+				out.rows = append(out.rows, m.row(l, p, q, judged))
 			}
 		}
 		g = append(g, out)
@@ -105,7 +109,7 @@ func groups(before, after *verdict.Test) []group {
 }
 
 // row compares one figure of two phases.
-func (m metric) row(p, q *verdict.Phase, judged bool) row {
+func (m metric) row(l language, p, q *verdict.Phase, judged bool) row {
 	a, b := math.NaN(), math.NaN()
 	if p != nil {
 		a = m.value(p)
@@ -113,61 +117,53 @@ func (m metric) row(p, q *verdict.Phase, judged bool) row {
 	if q != nil {
 		b = m.value(q)
 	}
-	r := row{name: m.name, before: m.print(a), after: m.print(b)}
+	r := row{name: l.Name(m.name), before: m.print(l, a), after: m.print(l, b)}
 	if m.compare != nil && judged {
 		r.outcome = m.compare(a, b)
-		r.change = changeWords(a, b, r.outcome)
+		r.change = l.changeWords(a, b, r.outcome)
 	}
 	return r
 }
 
 // changeWords says in words how b differs from a. What got worse is called so,
 // not only coloured.
-func changeWords(a, b float64, o outcome) string {
+func (l language) changeWords(a, b float64, o outcome) string {
 	switch o {
 	case unknown:
 		return ""
 	case same:
-		return "same"
+		return l.Name("same")
 	}
-	big, small, s := a, b, "less"
+	big, small, code, only := a, b, reason.ChangeLess, reason.ChangeOnlyLess
 	if b > a {
-		big, small, s = b, a, "more"
+		big, small, code, only = b, a, reason.ChangeMore, reason.ChangeOnlyMore
 	}
+	var s string
 	switch {
 	case b == 0:
-		s = "none left"
+		s = l.Name("none left")
 	case !(small > 0): // a ratio to zero or less says nothing
+		s = l.Say(only)
 	case big/small >= 9.95:
-		s = fmt.Sprintf("%.0f× %s", min(big/small, 99999), s)
+		s = l.Say(code, "ratio", l.Number("%.0f×", min(big/small, 99999)))
 	case big/small >= 1.95:
-		s = fmt.Sprintf("%.1f× %s", big/small, s)
+		s = l.Say(code, "ratio", l.Number("%.1f×", big/small))
 	default:
-		s = fmt.Sprintf("%.0f %% %s", math.Abs(100*(b-a)/a), s)
+		s = l.Say(code, "ratio", l.Number("%.0f %%", math.Abs(100*(b-a)/a)))
 	}
 	if o == worse {
-		s += ": worse"
+		s = l.Say(reason.ChangeWorse, "change", s)
 	}
 	return s
 }
 
-// phaseTitle heads the figures of a phase.
-func phaseTitle(name string) string {
-	switch name {
-	case verdict.PhaseIdle:
-		return "Idle line"
-	case verdict.PhaseBoth:
-		return "While downloading and uploading"
-	case verdict.PhaseLoaded:
-		return "Under the household's load"
-	}
-	return "While " + doing(name)
-}
+// grade is language.grade in English.
+func grade(t *verdict.Test) string { return english().grade(t) }
 
 // grade returns the test's grade, or why it has none.
-func grade(t *verdict.Test) string {
+func (l language) grade(t *verdict.Test) string {
 	if !t.Valid {
-		return "invalid"
+		return l.Name("invalid")
 	}
 	if g := clean(t.Grade); g != "" {
 		return g
@@ -175,17 +171,20 @@ func grade(t *verdict.Test) string {
 	return none
 }
 
+// facts is language.facts in English.
+func facts(t *verdict.Test) []fact { return english().facts(t) }
+
 // facts lists, for one test, the figures of every phase with the conditions
 // they were taken under. Cells stand in the order of t.Phases(); units are in
 // the names, so that a phone has room for the cells.
-func facts(t *verdict.Test) []fact {
+func (l language) facts(t *verdict.Test) []fact {
 	type get = func(name string, p *verdict.Phase) string
 	lat := func(f func(l verdict.Latency) float64) get {
 		return func(_ string, p *verdict.Phase) string {
 			if p.Latency.Received <= 0 {
 				return none
 			}
-			return number(f(p.Latency))
+			return l.number(f(p.Latency))
 		}
 	}
 	under := func(g get) get {
@@ -209,20 +208,20 @@ func facts(t *verdict.Test) []fact {
 		{"p95 up, ms", under(lat(func(l verdict.Latency) float64 { return l.UpMs.P95 }))},
 		{"p95 down, ms", under(lat(func(l verdict.Latency) float64 { return l.DownMs.P95 }))},
 		{"jitter, ms", lat(func(l verdict.Latency) float64 { return l.IPDVMs })},
-		{"download, Mbit/s", under(func(_ string, p *verdict.Phase) string { return mbit(p.GoodputDownBps) })},
-		{"upload, Mbit/s", under(func(_ string, p *verdict.Phase) string { return mbit(p.GoodputUpBps) })},
-		{"line filled", under(func(_ string, p *verdict.Phase) string { return filled(p) })},
+		{"download, Mbit/s", under(func(_ string, p *verdict.Phase) string { return l.mbit(p.GoodputDownBps) })},
+		{"upload, Mbit/s", under(func(_ string, p *verdict.Phase) string { return l.mbit(p.GoodputUpBps) })},
+		{"line filled", under(func(_ string, p *verdict.Phase) string { return l.filled(p) })},
 		{"flows down/up", under(func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%d/%d", p.FlowsDown, p.FlowsUp) })},
 		{"probes sent", func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Latency.Sent) }},
-		{"probes lost", func(_ string, p *verdict.Phase) string { return percent(lossOf(p)) }},
-		{"counted, s", func(_ string, p *verdict.Phase) string { return fmt.Sprintf("%.1f", clamp(p.Seconds, 0, 1e6)) }},
-		{"late p99, ms", func(_ string, p *verdict.Phase) string { return number(p.ProbeLatenessMs.P99) }},
-		{"CPU, busiest", func(_ string, p *verdict.Phase) string { return percent(p.CPU) }},
+		{"probes lost", func(_ string, p *verdict.Phase) string { return l.percent(lossOf(p)) }},
+		{"counted, s", func(_ string, p *verdict.Phase) string { return l.Number("%.1f", clamp(p.Seconds, 0, 1e6)) }},
+		{"late p99, ms", func(_ string, p *verdict.Phase) string { return l.number(p.ProbeLatenessMs.P99) }},
+		{"CPU, busiest", func(_ string, p *verdict.Phase) string { return l.percent(p.CPU) }},
 		{"retransmits", under(func(_ string, p *verdict.Phase) string { return fmt.Sprint(p.Retransmits) })},
 	}
 	var out []fact
 	for _, r := range rows {
-		f := fact{name: r.name}
+		f := fact{name: l.Name(r.name)}
 		for _, p := range t.Phases() {
 			f.cells = append(f.cells, r.get(p.Name, p.Phase))
 		}
@@ -238,12 +237,12 @@ type fact struct {
 }
 
 // filled says what the load filled.
-func filled(p *verdict.Phase) string {
+func (l language) filled(p *verdict.Phase) string {
 	switch {
 	case p.Saturated:
-		return "yes"
+		return l.Name("yes")
 	case len(p.Unfilled) == 1 && p.FlowsDown > 0 && p.FlowsUp > 0:
-		return map[string]string{"down": "upload", "up": "download"}[p.Unfilled[0].Direction] + " only"
+		return l.Say(reason.OnlyFilled, "direction", map[string]string{"down": "upload", "up": "download"}[p.Unfilled[0].Direction])
 	}
-	return "no"
+	return l.Name("no")
 }

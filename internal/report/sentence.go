@@ -1,10 +1,10 @@
 package report
 
 import (
-	"fmt"
 	"math"
 	"strings"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 )
 
@@ -103,12 +103,18 @@ func Sentence(before, after *verdict.Test) string {
 	return s
 }
 
+// compare returns the sentence in English and the outcome it states.
+func compare(before, after *verdict.Test) (string, outcome) { return english().compare(before, after) }
+
+// reasons joins why a test is invalid, in English.
+func reasons(t *verdict.Test) string { return english().reasons(t) }
+
 // compare returns the sentence and the outcome it states.
-func compare(before, after *verdict.Test) (string, outcome) {
+func (l language) compare(before, after *verdict.Test) (string, outcome) {
 	if before == nil || after == nil {
-		return single(before, after), unknown
+		return l.single(before, after), unknown
 	}
-	if s := invalid(before, after); s != "" {
+	if s := l.invalid(before, after); s != "" {
 		return s, unknown
 	}
 	name, p := worstPhase(before)
@@ -116,17 +122,23 @@ func compare(before, after *verdict.Test) (string, outcome) {
 	a, b := added(p), added(q)
 	o := compareLatency(a, b)
 	if o == unknown {
-		return "The two tests cannot be compared: " + incomparable(name, p, q), unknown
+		return l.Say(reason.Incomparable) + l.incomparable(name, p, q), unknown
 	}
-	s := [...]string{better: "", same: "Hardly any change: ", worse: "It got worse: "}[o]
-	s += fmt.Sprintf("%s, calls waited an extra %s before and %s after", while(name), shortMs(a), shortMs(b))
-	s += speedWords(before, after) + "."
+	s := ""
+	switch o {
+	case same:
+		s = l.Say(reason.HardlyChanged)
+	case worse:
+		s = l.Say(reason.GotWorse)
+	}
+	s += l.Say(reason.CallsWaited, "while", whileName(name), "before", l.shortMs(a), "after", l.shortMs(b))
+	s += l.speedWords(before, after) + "."
 	if n, r, w := regressed(before, after, name); n != "" {
-		word := "But"
+		code := reason.ButRose
 		if o == worse {
-			word = "Also,"
+			code = reason.AlsoRose
 		}
-		s += fmt.Sprintf(" %s %s it rose from %s to %s.", word, while(n), shortMs(r), shortMs(w))
+		s += l.Say(code, "while", whileName(n), "before", l.shortMs(r), "after", l.shortMs(w))
 		if o == same {
 			o = worse
 		}
@@ -135,66 +147,67 @@ func compare(before, after *verdict.Test) (string, outcome) {
 }
 
 // single is the sentence for one test.
-func single(before, after *verdict.Test) string {
+func (l language) single(before, after *verdict.Test) string {
 	t := after
 	if t == nil {
 		t = before
 	}
 	if t == nil {
-		return "Nothing was measured."
+		return l.Say(reason.NothingMeasured)
 	}
 	if !t.Valid {
-		return "This measurement is invalid: " + reasons(t) + "."
+		return l.Say(reason.IsInvalid, "why", l.reasons(t))
 	}
-	if v := clean(t.Verdict); v != "" {
+	if v := clean(t.VerdictIn(l.Language, reason.Terminal)); v != "" {
 		return v
 	}
 	name, p := worstPhase(t)
 	if a := added(p); !math.IsNaN(a) {
-		return capital(fmt.Sprintf("%s, calls waited an extra %s.", while(name), shortMs(a)))
+		return capital(l.Say(reason.CallsWaitedOnce, "while", whileName(name), "added", l.shortMs(a)))
 	}
-	return "No latency under load was measured."
+	return l.Say(reason.NoLatencyMeasured)
 }
 
 // invalid says which of the two measurements proves nothing, and why.
-func invalid(before, after *verdict.Test) string {
+func (l language) invalid(before, after *verdict.Test) string {
 	switch {
 	case !before.Valid && !after.Valid:
-		return "No verdict: both measurements are invalid. Before: " + reasons(before) + ". After: " + reasons(after) + "."
+		return l.Say(reason.BothInvalid, "before", l.reasons(before), "after", l.reasons(after))
 	case !before.Valid:
-		return "No verdict: the measurement before is invalid: " + reasons(before) + "."
+		return l.Say(reason.BeforeInvalid, "why", l.reasons(before))
 	case !after.Valid:
-		return "No verdict: the measurement after is invalid: " + reasons(after) + "."
+		return l.Say(reason.AfterInvalid, "why", l.reasons(after))
 	}
 	return ""
 }
 
 // reasons joins why a test is invalid.
-func reasons(t *verdict.Test) string {
+func (l language) reasons(t *verdict.Test) string {
 	var out []string
-	for _, r := range t.InvalidReasons {
+	for _, r := range t.WhyInvalid(l.Language, reason.Terminal) {
 		if r = strings.TrimSuffix(clean(r), "."); r != "" {
 			out = append(out, r)
 		}
 	}
 	if len(out) == 0 {
-		return "no reason was recorded"
+		return l.Say(reason.NoReasonKept)
 	}
 	return strings.Join(out, "; ")
 }
 
-func incomparable(name string, before, after *verdict.Phase) string {
+func (l language) incomparable(name string, before, after *verdict.Phase) string {
+	code := reason.NoAnswerAfter
 	switch {
 	case before == nil:
-		return "the one before has no phase under load."
+		code = reason.NoLoadBefore
 	case after == nil:
-		return fmt.Sprintf("only the one before measured latency %s.", while(name))
+		code = reason.OnlyBefore
 	case before.Latency.Received <= 0 && after.Latency.Received <= 0:
-		return fmt.Sprintf("%s, no probe was answered in either.", while(name))
+		code = reason.NoAnswerEither
 	case before.Latency.Received <= 0:
-		return fmt.Sprintf("%s, no probe was answered before.", while(name))
+		code = reason.NoAnswerBefore
 	}
-	return fmt.Sprintf("%s, no probe was answered after.", while(name))
+	return l.Say(code, "while", whileName(name))
 }
 
 // regressed returns another loaded phase that got worse, the worst of them.
@@ -212,25 +225,25 @@ func regressed(before, after *verdict.Test, but string) (name string, was, is fl
 }
 
 // speedWords tells the speeds, before → after, and says so when one was lost.
-func speedWords(before, after *verdict.Test) string {
+func (l language) speedWords(before, after *verdict.Test) string {
 	d1, u1 := speeds(before)
 	d2, u2 := speeds(after)
 	s := ""
 	if !math.IsNaN(d1 + d2) {
-		s += "; download speed " + arrow(rate(d1), rate(d2)) + drop(d1, d2)
+		s += l.Say(reason.DownloadSpeed, "speeds", arrow(l.rate(d1), l.rate(d2))) + l.drop(d1, d2)
 	}
 	if !math.IsNaN(u1 + u2) {
-		s += "; upload speed " + arrow(rate(u1), rate(u2)) + drop(u1, u2)
+		s += l.Say(reason.UploadSpeed, "speeds", arrow(l.rate(u1), l.rate(u2))) + l.drop(u1, u2)
 	}
 	return s
 }
 
 // drop says by how much a speed fell, when that is more than noise.
-func drop(a, b float64) string {
+func (l language) drop(a, b float64) string {
 	if compareSpeed(a, b) != worse {
 		return ""
 	}
-	return fmt.Sprintf(" (%.0f %% less)", 100*(a-b)/a)
+	return l.Say(reason.SpeedLost, "lost", (a-b)/a)
 }
 
 // arrow joins two quantities, naming a shared unit once.

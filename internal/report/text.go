@@ -6,50 +6,62 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 )
 
 // textWidth is the widest line of a table for the terminal.
 const textWidth = 78
 
-// Table writes the before → after table for a terminal: at most 78 columns,
-// without colour. With one test nil, it writes TestTable of the other.
+// Table is TableIn in English.
 func Table(w io.Writer, before, after *verdict.Test) error {
+	return TableIn(w, reason.English(), before, after)
+}
+
+// TestTable is TestTableIn in English.
+func TestTable(w io.Writer, t *verdict.Test) error { return TestTableIn(w, reason.English(), t) }
+
+// TableIn writes the before → after table for a terminal in a language: at most
+// 78 columns, without colour. With one test nil, it writes TestTableIn of the other.
+func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) error {
+	l := language{in}
 	switch {
 	case before == nil && after == nil:
 		return ErrNothing
 	case before == nil:
-		return TestTable(w, after)
+		return TestTableIn(w, in, after)
 	case after == nil:
-		return TestTable(w, before)
+		return TestTableIn(w, in, before)
 	}
 	var b strings.Builder
-	wrapText(&b, "", Sentence(before, after))
+	sentence, _ := l.compare(before, after)
+	wrapText(&b, "", sentence)
 	b.WriteByte('\n')
-	fmt.Fprintf(&b, "%-28s%13s   %13s\n", "", "before", "after")
-	for _, g := range groups(before, after) {
+	fmt.Fprintf(&b, "%-*s%13s   %13s\n", l.Column+1, "", l.Name("before"), l.Name("after"))
+	for _, g := range l.groups(before, after) {
 		indent := ""
 		if g.name != "" {
 			b.WriteString(g.name + "\n")
 			indent = "  "
 		}
 		for _, r := range g.rows {
-			line := fmt.Sprintf("%s %s → %s  %s", left(indent+r.name, 27), right(r.before, 13), right(r.after, 13), r.change)
+			line := fmt.Sprintf("%s %s → %s  %s", left(indent+r.name, l.Column), right(r.before, 13), right(r.after, 13), r.change)
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 		}
 	}
 	b.WriteByte('\n')
-	wrapText(&b, "", glossary)
+	wrapText(&b, "", l.Say(reason.TableGlossary))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-const glossary = "Added latency is over the idle line's median. p95: 95 of 100 probes were faster. " +
-	"Speeds are TCP payload. One run each; `unbloat prove` tells change from chance."
+// glossary says what the table's figures are, in English.
+func glossary() string { return english().Say(reason.TableGlossary) }
 
-// TestTable writes one test for a terminal: the verdict, then a column a phase;
-// at most 78 columns, without colour.
-func TestTable(w io.Writer, t *verdict.Test) error {
+// TestTableIn writes one test for a terminal in a language: the verdict, then a
+// column a phase; at most 78 columns, without colour.
+func TestTableIn(w io.Writer, in *reason.Language, t *verdict.Test) error {
+	l := language{in}
 	if t == nil {
 		return ErrNothing
 	}
@@ -57,9 +69,9 @@ func TestTable(w io.Writer, t *verdict.Test) error {
 	if l := clean(t.Label); l != "" {
 		wrapText(&b, "", l)
 	}
-	head := Sentence(nil, t)
+	head, _ := l.compare(nil, t)
 	if g := clean(t.Grade); g != "" && t.Valid {
-		head = fmt.Sprintf("Grade %s (download %s, upload %s). %s", g, orNone(t.GradeDown), orNone(t.GradeUp), head)
+		head = l.Say(reason.GradeLine, "grade", g, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp)) + head
 	}
 	wrapText(&b, "", head)
 	phases := t.Phases()
@@ -68,10 +80,10 @@ func TestTable(w io.Writer, t *verdict.Test) error {
 		name, col := 18, 12
 		b.WriteString(strings.Repeat(" ", name))
 		for _, p := range phases {
-			b.WriteString(right(p.Name, col))
+			b.WriteString(right(l.Name(p.Name), col))
 		}
 		b.WriteByte('\n')
-		for _, f := range facts(t) {
+		for _, f := range l.facts(t) {
 			b.WriteString(left(f.name, name))
 			for _, c := range f.cells {
 				b.WriteString(right(c, col))
@@ -79,7 +91,7 @@ func TestTable(w io.Writer, t *verdict.Test) error {
 			b.WriteByte('\n')
 		}
 	}
-	if s := conditions(t); s != "" {
+	if s := l.conditions(t); s != "" {
 		b.WriteByte('\n')
 		wrapText(&b, "", s)
 	}
@@ -87,11 +99,14 @@ func TestTable(w io.Writer, t *verdict.Test) error {
 	return err
 }
 
+// conditions is language.conditions in English.
+func conditions(t *verdict.Test) string { return english().conditions(t) }
+
 // conditions says where and when a test was taken.
-func conditions(t *verdict.Test) string {
+func (l language) conditions(t *verdict.Test) string {
 	var out []string
 	if s := clean(t.Server); s != "" {
-		out = append(out, "server "+s)
+		out = append(out, l.Say(reason.Conditions, "server", s))
 	}
 	if s := clean(t.Time); s != "" {
 		out = append(out, s)

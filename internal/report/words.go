@@ -3,11 +3,13 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -106,19 +108,33 @@ func doing(phase string) string {
 	return "loaded"
 }
 
-// while begins a sentence about a phase.
-func while(phase string) string {
-	switch phase {
-	case verdict.PhaseIdle:
-		return "on the idle line"
-	case verdict.PhaseDownload:
-		return "while downloading"
-	case verdict.PhaseUpload:
-		return "while uploading"
-	case verdict.PhaseBoth:
-		return "while downloading and uploading"
+// while begins a sentence about a phase, in English.
+func while(phase string) string { return english().Name(whileName(phase)) }
+
+// A language is how tables and sentences speak.
+type language struct{ *reason.Language }
+
+func english() language { return language{reason.English()} }
+
+// These are the figures of the functions of the same name, as the language writes them.
+func (l language) ms(v float64) string      { return l.Numeral(ms(v)) }
+func (l language) number(v float64) string  { return l.Numeral(number(v)) }
+func (l language) rate(bps float64) string  { return l.Numeral(rate(bps)) }
+func (l language) mbit(bps float64) string  { return l.Numeral(mbit(bps)) }
+func (l language) percent(f float64) string { return l.Numeral(percent(f)) }
+func (l language) shortMs(v float64) string {
+	if !finite(v) {
+		return l.Name("an unknown time")
 	}
-	return "under the household's load"
+	return l.Numeral(shortMs(v))
+}
+
+// whileName is what Names calls the time of a phase.
+func whileName(phase string) string {
+	if slices.Contains([]string{verdict.PhaseIdle, verdict.PhaseDownload, verdict.PhaseUpload, verdict.PhaseBoth}, phase) {
+		return "while " + phase
+	}
+	return "while " + verdict.PhaseLoaded
 }
 
 // runName is how a run is called where its name stands alone.

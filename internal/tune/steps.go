@@ -7,6 +7,7 @@ import (
 
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -116,19 +117,19 @@ func (t *tuning) decide(ctx context.Context) error {
 		ratio(t.up.after, t.up.before))
 	switch {
 	case res.ImprovementMs == nil || res.ImprovementMs.Lo <= 0 || worst(res.After) >= worst(res.Before):
-		res.Reason = fmt.Sprintf("no better: p95 under load rose by %.1f ms before and by %.1f ms after", worst(res.Before), worst(res.After))
+		res.because(reason.Of(reason.TuneNoBetter, "before_ms", worst(res.Before), "after_ms", worst(res.After)))
 		return nil
 	case share < leastShare:
-		res.Reason = fmt.Sprintf("too dear: of the throughput only %.0f %% would be left", 100*share)
+		res.because(reason.Of(reason.TuneTooDear, "left", share))
 		return nil
 	}
 	if err := t.router.Commit(ctx, *res.Plan); err != nil {
 		return fmt.Errorf("keep the shaping: %w", err)
 	}
 	res.Kept = true
-	res.Reason = fmt.Sprintf("better: p95 under load rose by %.1f ms before and by %.1f ms after", worst(res.Before), worst(res.After))
+	res.because(reason.Of(reason.TuneBetter, "before_ms", worst(res.Before), "after_ms", worst(res.After)))
 	if !res.GoalHeld {
-		res.Reason += fmt.Sprintf("; the goal of %.1f ms was not reached", res.GoalMs)
+		res.because(reason.Of(reason.TuneGoalMissed, "goal_ms", res.GoalMs))
 	}
 	return nil
 }

@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/probe"
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -23,7 +25,8 @@ const Schema = "unbloat.tune/1"
 type Result struct {
 	Schema        string            `json:"schema"`
 	Kept          bool              `json:"kept"`
-	Reason        string            `json:"reason"` // why it was kept, or not
+	Reason        string            `json:"reason"`            // why it was kept, or not
+	Reasons       []reason.Reason   `json:"reasons,omitempty"` // the same as data; none of an error
 	GoalMs        float64           `json:"goal_ms"`
 	GoalHeld      bool              `json:"goal_held"` // in every phase of the final check
 	LineDownBps   unit.Rate         `json:"line_down_bps"`
@@ -34,6 +37,21 @@ type Result struct {
 	After         *verdict.Test     `json:"after"`
 	Trials        []Trial           `json:"trials"`
 	ImprovementMs *verdict.Interval `json:"improvement_ms,omitempty"` // of the worst phase's p95, 95 % interval
+}
+
+// because adds to why it was kept, or not.
+func (r *Result) because(why reason.Reason) {
+	r.Reasons = append(r.Reasons, why)
+	r.Reason = strings.Join(reason.Texts(r.Reasons), "; ")
+}
+
+// Why returns why it was kept, or not, in a language. An error's words, and
+// those of a result that carries no reasons as data, are in English.
+func (r *Result) Why(l *reason.Language) string {
+	if len(r.Reasons) == 0 {
+		return r.Reason
+	}
+	return strings.Join(reason.TextsIn(r.Reasons, l, reason.Terminal), "; ")
 }
 
 // A Trial is one step of the search.
@@ -95,7 +113,7 @@ func Run(ctx context.Context, c Config, m Meter, r Router) (*Result, error) {
 		}
 	}
 	if err != nil {
-		t.result.Kept, t.result.Reason = false, err.Error()
+		t.result.Kept, t.result.Reason, t.result.Reasons = false, err.Error(), nil
 	}
 	t.result.LineSeconds = t.elapsed().Seconds()
 	return t.result, err
@@ -141,7 +159,7 @@ func (t *tuning) run(ctx context.Context) error {
 	res := t.result
 	base := worst(res.Before)
 	if base <= res.GoalMs {
-		res.Reason = fmt.Sprintf("the line is good as it is: its p95 rises by %.1f ms under load, and the goal is %.1f ms", base, res.GoalMs)
+		res.because(reason.Of(reason.TuneGoodAlready, "rise_ms", base, "goal_ms", res.GoalMs))
 		return nil
 	}
 	line := Rates{res.LineDownBps, res.LineUpBps}

@@ -1,9 +1,7 @@
 package verdict
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"unbloat/internal/reason"
@@ -88,12 +86,13 @@ func Judge(m Meta, raws []Raw) *Test {
 			t.Loaded = p
 		}
 		t.Reasons = append(t.Reasons, invalid(raw, p)...)
-		if note := "CPU load is not judged: " + raw.CPUUnknown; raw.CPUUnknown != "" && !slices.Contains(t.Notes, note) {
-			t.Notes = append(t.Notes, note)
+		remarks := raw.Notes
+		if raw.CPUUnknown != "" {
+			remarks = append([]reason.Reason{reason.Of(reason.CPUNotJudged, "why", raw.CPUUnknown)}, remarks...)
 		}
-		for _, n := range raw.Notes {
-			if !slices.Contains(t.Notes, n) {
-				t.Notes = append(t.Notes, n)
+		for _, n := range remarks {
+			if !slices.Contains(t.Notes, n.Text(reason.English(), reason.Terminal)) {
+				t.Remark(n)
 			}
 		}
 		if raw.Name != PhaseIdle {
@@ -113,7 +112,7 @@ func Judge(m Meta, raws []Raw) *Test {
 			}
 		}
 	}
-	t.Verdict = sentence(t)
+	t.Verdict = t.Sentence(reason.English(), reason.Terminal)
 	return t
 }
 
@@ -123,41 +122,6 @@ func GradeOf(p *Phase) string {
 		return ""
 	}
 	return Grade(unit.FromMs(p.Latency.IncreaseMs.P95))
-}
-
-// sentence says in plain words what the test found.
-func sentence(t *Test) string {
-	if !t.Valid {
-		more := ""
-		if n := len(t.InvalidReasons); n > 1 {
-			more = fmt.Sprintf(" (and %d more reasons)", n-1)
-		}
-		return "This measurement is not valid: " + t.InvalidReasons[0] + more + "."
-	}
-	worst := NamedPhase{}
-	for _, p := range t.Phases() {
-		if p.Name != PhaseIdle && (worst.Phase == nil || p.Latency.IncreaseMs.P95 > worst.Latency.IncreaseMs.P95) {
-			worst = p
-		}
-	}
-	if worst.Phase == nil {
-		return fmt.Sprintf("Idle round trip %s; nothing was loaded, so nothing is graded.", ms(t.Idle.Latency.RTTMs.P50))
-	}
-	idle, p95 := t.Idle.Latency.RTTMs.P50, worst.Latency.RTTMs.P95
-	when := map[string]string{
-		PhaseDownload: "While something downloads", PhaseUpload: "While something uploads",
-		PhaseBoth: "While something uploads and downloads", PhaseLoaded: "Under this load",
-	}[worst.Name]
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, the round trip goes from %s to %s: %s.", when, ms(idle), ms(p95), meaning(t.Grade))
-	if lossy := lossiest(t); lossy.Phase != nil && lossy.Latency.Loss >= noticeableLoss {
-		effect := ""
-		if lossy.Latency.Loss >= audibleLoss {
-			effect = ", which breaks up calls whatever the delay"
-		}
-		fmt.Fprintf(&b, " In phase %s %.1f %% of the probes were lost%s.", lossy.Name, 100*lossy.Latency.Loss, effect)
-	}
-	return b.String()
 }
 
 // Shares of lost probes from which on the sentence speaks of them. The grade is
@@ -176,24 +140,5 @@ func lossiest(t *Test) (worst NamedPhase) {
 	return worst
 }
 
-func meaning(grade string) string {
-	return map[string]string{
-		GradeAPlus: "nothing that anybody would notice",
-		GradeA:     "calls and games stay good",
-		GradeB:     "calls stay good, games feel it",
-		GradeC:     "calls stumble and games lag",
-		GradeD:     "calls break up and pages crawl",
-		GradeF:     "calls fail and everything feels broken",
-	}[grade]
-}
-
 // ms prints milliseconds with three significant digits.
-func ms(v float64) string {
-	switch {
-	case v >= 99.95:
-		return fmt.Sprintf("%.0f ms", v)
-	case v >= 9.995:
-		return fmt.Sprintf("%.1f ms", v)
-	}
-	return fmt.Sprintf("%.2f ms", v)
-}
+func ms(v float64) string { return reason.English().Ms(v) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"unbloat/internal/probe"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -34,9 +35,9 @@ type Raw struct {
 	Fresh  Handshakes     // what fresh connections took beside the load
 	Beside []Beside       // what further probes saw
 
-	Wire        Counted  // what passed the interface
-	PathChanges int      // how often the answers' hop count changed for good
-	Notes       []string // on the conditions
+	Wire        Counted         // what passed the interface
+	PathChanges int             // how often the answers' hop count changed for good
+	Notes       []reason.Reason // on the conditions
 
 	RadioName string        // of the wireless interface towards the server; "": none is known
 	Radio     []RadioSample // of the counted part

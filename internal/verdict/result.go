@@ -21,12 +21,13 @@ type Test struct {
 	Grade          string          `json:"grade"`             // A+ … F, the worse of down and up; "" if invalid
 	GradeDown      string          `json:"grade_down"`
 	GradeUp        string          `json:"grade_up"`
-	Verdict        string          `json:"verdict"`         // one sentence a person understands
-	Notes          []string        `json:"notes,omitempty"` // what could not be judged, and why
-	Probe          string          `json:"probe,omitempty"` // what the graded probes are, where they are not the server's own
-	RPM            float64         `json:"rpm,omitempty"`   // of the worst loaded phase
-	Voice          *Voice          `json:"voice,omitempty"` // of the worst loaded phase
-	Runs           []Run           `json:"runs,omitempty"`  // of which this is the median
+	Verdict        string          `json:"verdict"`           // one sentence a person understands
+	Notes          []string        `json:"notes,omitempty"`   // what could not be judged, and why
+	Remarks        []reason.Reason `json:"remarks,omitempty"` // the notes as data
+	Probe          string          `json:"probe,omitempty"`   // what the graded probes are, where they are not the server's own
+	RPM            float64         `json:"rpm,omitempty"`     // of the worst loaded phase
+	Voice          *Voice          `json:"voice,omitempty"`   // of the worst loaded phase
+	Runs           []Run           `json:"runs,omitempty"`    // of which this is the median
 	Idle           *Phase          `json:"idle,omitempty"`
 	Download       *Phase          `json:"download,omitempty"`
 	Upload         *Phase          `json:"upload,omitempty"`

@@ -154,7 +154,7 @@ func (t *Test) Spoil(where reason.Surface, more ...reason.Reason) {
 	for _, r := range t.Reasons {
 		t.InvalidReasons = append(t.InvalidReasons, r.Text(reason.English(), where))
 	}
-	t.Verdict = sentence(t)
+	t.Verdict = t.Sentence(reason.English(), where)
 }
 
 // notFull says why a greedy phase did not fill the line. When both directions

@@ -1,6 +1,7 @@
 // The shared key of a server that has one (unbloat serve --key): taken from a
 // link's #key=… or asked for. For it the browser gets a cookie.
 import { el, find } from "./dom";
+import { say } from "./lang";
 
 const where = "/api/key";
 
@@ -26,8 +27,8 @@ function asked(): Promise<void> {
   const form = el(
     "form",
     { id: "key-form", class: "ask" },
-    el("label", { for: "key" }, "This server is for those who know its key"),
-    el("div", { class: "row" }, input, el("button", { type: "submit", class: "primary" }, "Go on")),
+    el("label", { for: "key" }, say.keyAsk),
+    el("div", { class: "row" }, input, el("button", { type: "submit", class: "primary" }, say.keyGo)),
     wrong,
   );
   input.setAttribute("aria-describedby", "key-wrong");
@@ -43,7 +44,7 @@ function asked(): Promise<void> {
           resolve();
           return;
         }
-        wrong.textContent = "That is not the key, or the server cannot be reached.";
+        wrong.textContent = say.keyWrong;
         input.select();
       });
     });

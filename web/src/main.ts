@@ -3,17 +3,18 @@
 import "./style.css";
 import { find } from "./dom";
 import { admitted } from "./key";
+import { rich, say, speaking, translate } from "./lang";
 import { charts } from "./panels/charts";
 import { control } from "./panels/control";
 import { showFigures } from "./panels/figures";
 import { live } from "./panels/live";
 import { showResult } from "./panels/result";
-import { Run, type Plan } from "./run";
-import { judge } from "./verdict";
-import type { Saved, Submission, Test } from "./wire";
+import { Run, Stopped, type Plan } from "./run";
+import type { Saved, Submission } from "./wire";
 
+translate();
 const problem = find("problem");
-const say = find("say");
+const told = find("say");
 const curves = charts();
 
 function complain(why: string): void {
@@ -21,17 +22,17 @@ function complain(why: string): void {
   problem.hidden = false;
 }
 
-function show(t: Test, id: string, why: string): void {
-  showResult(t, id, why);
-  curves.show(t);
-  showFigures(t);
+function show(s: Saved): void {
+  showResult(s);
+  curves.show(s.test);
+  showFigures(s.test, s.words);
 }
 
-/** Sends what was measured; the server's judgement is the one that is kept. */
+/** Sends what was measured to the server, which judges it and keeps the result. */
 async function send(s: Submission, session: string): Promise<Saved> {
   const r = await fetch(`/api/results?session=${encodeURIComponent(session)}`, {
     method: "POST",
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", ...speaking },
     body: JSON.stringify(s),
   });
   const body = (await r.json()) as Saved;
@@ -82,15 +83,21 @@ function test(): void {
     });
     try {
       const measured = await run.run();
-      const mine = { ...judge(measured), time: new Date().toISOString(), server: run.server };
-      const saved = await send(measured, run.session).catch((e: unknown) => ({ id: "", error: reason(e), test: mine }));
-      document.documentElement.dataset["agrees"] = String(saved.test.grade === mine.grade && saved.test.verdict === mine.verdict);
-      show(saved.test, saved.id, saved.error);
+      let saved: Saved;
+      try {
+        saved = await send(measured, run.session);
+      } catch (e) {
+        complain(say.notJudged(reason(e)));
+        told.textContent = "";
+        return;
+      }
+      show(saved);
       find("result").scrollIntoView({ block: "nearest" });
-      say.textContent = saved.test.valid ? `Done. Grade ${saved.test.grade}. ${saved.test.verdict}` : `Done. ${saved.test.verdict}`;
+      const { test, words } = saved;
+      told.textContent = [say.done, test.valid ? say.gradeIs(test.grade) : "", words.verdict].join(" ");
     } catch (e) {
-      complain(reason(e) === "Stopped." ? "The test was stopped, so there is no result." : `The test broke off: ${reason(e)}`);
-      say.textContent = "";
+      complain(e instanceof Stopped ? say.stopped : say.brokeOff(reason(e)));
+      told.textContent = "";
     } finally {
       stopDrawing();
       panel.end();
@@ -121,23 +128,16 @@ function draw(paint: () => void): () => void {
 }
 
 async function stored(id: string): Promise<void> {
-  find("title").textContent = "A stored result";
-  find("lead").replaceChildren("This is how the line was when it was measured. ", link("/", "Test your own line"), ".");
+  find("title").textContent = say.storedTitle;
+  find("lead").replaceChildren(...rich(say.storedLead));
   try {
-    const r = await fetch(`/api/results/${id}`);
-    const body = (await r.json()) as Test & { error?: string };
-    if (!r.ok) throw new Error(body.error ?? `status ${r.status}`);
-    show(body, id, "");
+    const r = await fetch(`/api/results/${id}/shown`, { headers: speaking });
+    const body = (await r.json()) as Saved;
+    if (!r.ok) throw new Error(body.error);
+    show(body);
   } catch (e) {
-    complain(`This result cannot be shown: ${reason(e)}.`);
+    complain(say.notShown(reason(e)));
   }
-}
-
-function link(href: string, text: string): HTMLAnchorElement {
-  const a = document.createElement("a");
-  a.href = href;
-  a.textContent = text;
-  return a;
 }
 
 function reason(e: unknown): string {

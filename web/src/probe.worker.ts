@@ -2,7 +2,7 @@
 // WebSocket, and stamps their answers. It has a thread of its own, so that
 // neither drawing nor the loads delay it.
 import { datagrams, type Datagrams } from "./datagrams";
-import { clock, type FromProbe, type Hello, type Sample, type ToProbe } from "./wire";
+import { clock, type Closed, type FromProbe, type Hello, type Sample, type ToProbe } from "./wire";
 
 const probeBytes = 48;
 const reportEvery = 80; // ms
@@ -38,14 +38,14 @@ function connect(url: string): void {
       take(now, new DataView(e.data));
     }
   };
-  ws.onclose = (e) => end(e.reason || "The connection to the server ended.");
-  ws.onerror = () => end("The server cannot be reached over a WebSocket.");
+  ws.onclose = (e) => end("ended", e.reason);
+  ws.onerror = () => end("unreachable");
   socket = ws;
 }
 
 /** Looks for the best way for probes, and says that the test may begin. */
 async function begin(hello: Hello): Promise<void> {
-  fast = await datagrams(hello.session, hello.certificate, take, () => end("The connection of the probes broke off."));
+  fast = await datagrams(hello.session, hello.certificate, take, () => end("probesEnded"));
   if (fast !== undefined) setInterval(() => ping(), aliveEvery);
   post({ is: "hello", hello, tick: tick(), transport: fast === undefined ? "websocket" : "webtransport" });
 }
@@ -57,11 +57,11 @@ function ping(): void {
   if (socket?.readyState === WebSocket.OPEN) socket.send(message.buffer);
 }
 
-function end(why: string): void {
+function end(why: Closed, told = ""): void {
   running = false;
   if (!closed) {
     closed = true;
-    post({ is: "closed", why });
+    post({ is: "closed", why, told });
   }
 }
 

@@ -1,7 +1,11 @@
 // Runs a test: phases, workers, and what they measured as a Submission. It
 // touches nothing of the page; the panels hear of it through Listener.
 import type { FromLoad, FromProbe, Hello, PhaseName, RawPhase, Sample, Submission, ToLoad, ToProbe, Transport } from "./wire";
+import { say } from "./lang";
 import { clock } from "./wire";
+
+/** Ends a run that the visitor stopped. */
+export class Stopped extends Error {}
 
 export interface Plan {
   idleMs: number;
@@ -55,7 +59,7 @@ export class Run {
   ) {
     this.failed.catch(() => undefined); // it is raced with all that is waited for
     this.probe.onmessage = (e: MessageEvent<FromProbe>) => this.hear(e.data);
-    this.probe.onerror = () => this.fail(new Error("This browser cannot run the page's workers."));
+    this.probe.onerror = () => this.fail(new Error(say.noWorkers));
   }
 
   get session(): string {
@@ -80,7 +84,7 @@ export class Run {
   }
 
   stop(): void {
-    this.fail(new Error("Stopped."));
+    this.fail(new Stopped());
   }
 
   /** Ends the session. The result must have been sent by then. */
@@ -119,7 +123,7 @@ export class Run {
         this.onFinished(m);
         break;
       case "closed":
-        this.fail(new Error(m.why));
+        this.fail(new Error(m.told || say.closed[m.why]));
         break;
     }
   }

@@ -129,6 +129,7 @@ export interface Timeline {
 export interface Picture {
   grade: string;
   verdict: string;
+  verdicts: Record<string, string>; // by language
   idle_ms: number;
   rtt_ms: Quantiles;
   added_ms: Quantiles;
@@ -149,6 +150,23 @@ export interface Saved {
   id: string;
   error: string;
   test: Test;
+  words: Verdict;
+}
+
+/** What a result says, in the language that was asked for. */
+export interface Verdict {
+  verdict: string;
+  reasons: string[];
+  notes: string[];
+  grades: Record<string, string>; // of the loaded phases, by name
+}
+
+/** The phases of a test in the order they ran. */
+export function phasesOf(t: Test): { name: PhaseName | "loaded"; phase: Phase }[] {
+  return (["idle", "download", "upload", "both", "loaded"] as const).flatMap((name) => {
+    const phase = t[name];
+    return phase === undefined ? [] : [{ name, phase }];
+  });
 }
 
 /** A probe as its worker knows it; instants are of clock(), held and server in µs. */
@@ -172,7 +190,10 @@ export type FromProbe =
   | { is: "hello"; hello: Hello; tick: number; transport: Transport }
   | { is: "answers"; samples: Sample[]; open: number } // open: probes that may still be answered
   | { is: "finished"; samples: Sample[]; skips: { at: number; probes: number; late: number }[] }
-  | { is: "closed"; why: string };
+  | { is: "closed"; why: Closed; told: string }; // told: what the server said
+
+/** Why there is no connection any more. */
+export type Closed = "ended" | "unreachable" | "probesEnded";
 
 export type ToLoad =
   | { do: "start"; direction: "down" | "up"; url: string; epoch: number; bin: number }

@@ -63,7 +63,7 @@ try {
   await page.waitForSelector("#result:not([hidden])", { timeout: 90_000 });
   await page.waitForTimeout(200);
   await look(o.hide ? "invalid" : "done");
-  found.agrees = (await page.evaluate(() => document.documentElement.dataset.agrees)) === "true";
+  found.language = await page.evaluate(() => document.documentElement.lang);
   found.grade = await page.locator(".grade").innerText();
   found.sentence = await page.locator("#result-title").innerText();
   found.focus = await page.evaluate(() => document.activeElement?.id);

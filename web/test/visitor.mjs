@@ -15,6 +15,7 @@ export async function launch(o) {
     deviceScaleFactor: o.width < 600 ? 2 : 1,
     isMobile: o.width < 600,
     hasTouch: o.width < 600,
+    locale: o.language ?? "en-US",
     colorScheme: o.scheme,
     reducedMotion: o.motion,
     ignoreHTTPSErrors: true, // the test's certificate is its own

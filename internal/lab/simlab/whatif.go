@@ -12,6 +12,7 @@ import (
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/sim"
 	"unbloat/unit"
@@ -58,8 +59,9 @@ type Picture struct {
 	Slower   float64           `json:"slower,omitempty"` // so many times slower was the line that was looked at; its rates have been raised by that
 	Grade    string            `json:"grade"`
 	Verdict  string            `json:"verdict"`
-	IdleMs   float64           `json:"idle_ms"` // p50 of the round trip before the load
-	RTTMs    verdict.Quantiles `json:"rtt_ms"`  // under it
+	Verdicts map[string]string `json:"verdicts"` // the same by language: "en", "de"
+	IdleMs   float64           `json:"idle_ms"`  // p50 of the round trip before the load
+	RTTMs    verdict.Quantiles `json:"rtt_ms"`   // under it
 	AddedMs  verdict.Quantiles `json:"added_ms"`
 	Loss     float64           `json:"loss"`          // of probes, 0–1
 	MOS      float64           `json:"mos,omitempty"` // of a call beside the load, 1–4.5
@@ -310,10 +312,13 @@ func (m *watch) sent() [2]int64 {
 func (f *family) picture(h *house, idle, loaded verdict.Raw) *Picture {
 	t := h.Judge("what-if", []measure.RawPhase{idle, loaded})
 	p := &Picture{
-		Grade: t.Grade, Verdict: t.Verdict, IdleMs: t.Idle.Latency.RTTMs.P50,
+		Grade: t.Grade, Verdict: t.Verdict, Verdicts: map[string]string{}, IdleMs: t.Idle.Latency.RTTMs.P50,
 		RTTMs: t.Loaded.Latency.RTTMs, AddedMs: t.Loaded.Latency.IncreaseMs, Loss: t.Loaded.Latency.Loss,
 		DownMbps: t.Loaded.GoodputDownBps / 1e6, UpMbps: t.Loaded.GoodputUpBps / 1e6,
 		Idle: *t.Idle.Series, Loaded: *t.Loaded.Series,
+	}
+	for _, l := range reason.Languages() {
+		p.Verdicts[l.Tag] = t.VerdictIn(l, reason.Page)
 	}
 	if v := t.Loaded.Voice; v != nil {
 		p.MOS = v.MOS

@@ -2,9 +2,9 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { el, find } from "../dom";
-import { phasesOf } from "../verdict";
-import type { Test, Timeline } from "../wire";
-import { ms, phaseWord } from "../words";
+import { ms } from "../figure";
+import { numeral, say } from "../lang";
+import { phasesOf, type Test, type Timeline } from "../wire";
 
 export interface Charts {
   begin(seconds: number): void;
@@ -41,11 +41,11 @@ export function charts(): Charts {
   const latencyBox = el("div", { class: "chart", role: "img" });
   const rateBox = el("div", { class: "chart", role: "img" });
   root.append(
-    el("h2", {}, "Latency, ms"),
-    el("p", { class: "muted" }, "Every answer, on a logarithmic scale. Flat is good."),
+    el("h2", {}, say.latencyTitle),
+    el("p", { class: "muted" }, say.latencyHint),
     latencyBox,
-    el("h2", {}, "Throughput, Mbit/s"),
-    el("p", { class: "legend" }, el("span", { class: "key down" }, "download"), el("span", { class: "key up" }, "upload")),
+    el("h2", {}, say.rateTitle),
+    el("p", { class: "legend" }, el("span", { class: "key down" }, say.keyDown), el("span", { class: "key up" }, say.keyUp)),
     rateBox,
   );
 
@@ -98,15 +98,15 @@ export function charts(): Charts {
   return {
     begin(seconds) {
       clear(seconds);
-      latencyBox.setAttribute("aria-label", "Latency over time; the test is under way.");
-      rateBox.setAttribute("aria-label", "Throughput over time; the test is under way.");
+      latencyBox.setAttribute("aria-label", say.latencyChart(say.underWay));
+      rateBox.setAttribute("aria-label", say.rateChart(say.underWay));
       build();
     },
     phase(name, start, length) {
       end = Math.max(end, start + length);
       const last = bands.at(-1);
       if (last !== undefined && last.to === Infinity) last.to = start;
-      if (name in phaseWord) bands.push({ name, from: start, to: Infinity });
+      if (name in say.phase) bands.push({ name, from: start, to: Infinity });
       dirty = true;
     },
     probe(at, rtt) {
@@ -124,7 +124,7 @@ export function charts(): Charts {
     },
     show(t) {
       const parts = phasesOf(t).flatMap(({ name, phase }) => (phase.series === undefined ? [] : [{ name, series: phase.series }]));
-      this.paint(parts, { latency: describe(t), rate: "The table below has its means." });
+      this.paint(parts, { latency: describe(t), rate: say.meansBelow });
     },
     paint(parts, words) {
       clear(0);
@@ -138,8 +138,8 @@ export function charts(): Charts {
         curve("down", s.down_mbps);
         curve("up", s.up_mbps);
       }
-      latencyBox.setAttribute("aria-label", `Latency over time. ${words.latency}`);
-      rateBox.setAttribute("aria-label", `Throughput over time. ${words.rate}`);
+      latencyBox.setAttribute("aria-label", say.latencyChart(words.latency));
+      rateBox.setAttribute("aria-label", say.rateChart(words.rate));
       dirty = false;
       if (parts.length === 0) root.hidden = true;
       else if (plots.length === 0 || root.hidden) build();
@@ -167,7 +167,7 @@ function smooth(v: number[]): number[] {
 
 function describe(t: Test): string {
   return phasesOf(t)
-    .map(({ name, phase }) => `${phaseWord[name]}: median ${ms(phase.latency.rtt_ms.p50)} ms, 95 of 100 under ${ms(phase.latency.rtt_ms.p95)} ms.`)
+    .map(({ name, phase }) => say.phaseIs(say.phase[name], ms(phase.latency.rtt_ms.p50), ms(phase.latency.rtt_ms.p95)))
     .join(" ");
 }
 
@@ -223,7 +223,7 @@ function paintBands(u: uPlot, s: Shared): void {
     const to = u.valToPos(Math.min(b.to, s.end()), "x", true);
     c.fillStyle = s.ink.band;
     c.fillRect(from, u.bbox.top, to - from, u.bbox.height);
-    const name = phaseWord[b.name] ?? b.name;
+    const name = say.phase[b.name as keyof typeof say.phase] ?? b.name;
     const next = bands[i + 1];
     const room = next === undefined ? u.bbox.left + u.bbox.width - from : u.valToPos(next.from, "x", true) - from - 4 * ratio;
     if (c.measureText(name).width > room) return;
@@ -240,7 +240,7 @@ function latencyOptions(s: Shared): uPlot.Options {
     latencyHeight,
     series,
     { distr: 3, range: (_, min, max) => decade(min, max) },
-    { splits: (_, __, min, max) => ticks(min, max), values: (_, v) => v.map((x) => (x === null ? "" : String(x))), filter: (_, v) => v },
+    { splits: (_, __, min, max) => ticks(min, max), values: (_, v) => v.map((x) => (x === null ? "" : numeral(String(x)))), filter: (_, v) => v },
   );
 }
 
@@ -269,7 +269,7 @@ function rateOptions(s: Shared): uPlot.Options {
       { ...line, stroke: s.ink.upload, dash: [6, 3], spanGaps: false, gaps: gapsOver(1) },
     ],
     { range: (_, __, max) => [0, Math.max(1, (max ?? 0) * 1.1)] },
-    { space: 30, values: (_, v) => v.map((x) => String(x)) },
+    { space: 30, values: (_, v) => v.map((x) => numeral(String(x))) },
   );
 }
 

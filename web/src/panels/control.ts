@@ -1,5 +1,6 @@
 // The start button, which is also the stop button, and the options.
 import { find } from "../dom";
+import { say } from "../lang";
 import type { Plan } from "../run";
 
 export interface Control {
@@ -27,7 +28,7 @@ export function control(start: (p: Plan) => void, stop: () => void): Control {
     const loads = p.both ? 3 : 2;
     const seconds = Math.ceil((p.idleMs + loads * (p.loadMs + 1000)) / 1000);
     const moved = Math.round(((loads + (p.both ? 1 : 0)) * p.loadMs * 100) / 8 / 1e3 / 10) * 10;
-    cost.textContent = `About ${seconds} seconds. It fills your line: at 100 Mbit/s it moves some ${moved} MB.`;
+    cost.textContent = say.cost(seconds, moved);
   };
   both.addEventListener("change", price);
   long.addEventListener("change", price);
@@ -41,10 +42,11 @@ export function control(start: (p: Plan) => void, stop: () => void): Control {
   return {
     set(state) {
       running = state === "running";
-      go.textContent = { ready: "Start the test", running: "Stop", again: "Test again" }[state];
+      go.textContent = { ready: say.fixed.start, running: say.stop, again: say.again }[state];
       go.classList.toggle("primary", !running);
       cost.hidden = running;
       options.hidden = running;
+      find("languages").hidden = running; // choosing one loads the page anew
       if (running) options.open = false;
     },
   };

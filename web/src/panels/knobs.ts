@@ -1,10 +1,11 @@
 // The sliders of the model's page. Each has a list of round values, because a
 // rate or a delay wants steps that grow with it.
 import { el, find } from "../dom";
+import { numeral, say } from "../lang";
+import type { Words } from "../words/en";
 
 interface Knob {
-  name: string; // in the address, and to the server
-  label: string;
+  name: keyof Words["knob"]; // in the address, and to the server
   values: number[];
   first: number;
   text: (v: number) => string;
@@ -22,43 +23,37 @@ const to16 = [0, 1, 2, 3, 4, 6, 8, 12, 16];
 const to4 = [0, 1, 2, 3, 4];
 const shares = [50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 99, 100];
 
-const speed = (v: number): string => (v >= 1000 ? `${v / 1000} Gbit/s` : `${v} Mbit/s`);
-const time = (v: number): string => (v >= 1000 ? `${v / 1000} s` : `${v} ms`);
-const none = (what: string) => (v: number): string => (v === 0 ? "none" : `${v} ${what}`);
+const speed = (v: number): string => (v >= 1000 ? `${v / 1000} Gbit/s` : `${numeral(String(v))} Mbit/s`);
+const time = (v: number): string => (v >= 1000 ? `${numeral(String(v / 1000))} s` : `${v} ms`);
+const none = (what: string) => (v: number): string => (v === 0 ? say.none : `${v} ${what}`);
 
 const groups: Group[] = [
   {
-    title: "The line",
+    title: say.group.line,
     knobs: [
-      { name: "down", label: "Download", values: rates, first: 30, text: speed },
-      { name: "up", label: "Upload", values: rates, first: 5, text: speed },
-      { name: "rtt", label: "Round trip, idle", values: delays, first: 20, text: time },
-      { name: "buffer_down", label: "Provider’s buffer", values: buffers, first: 700, text: time },
-      { name: "buffer_up", label: "Modem’s buffer", values: buffers, first: 1000, text: time },
+      { name: "down", values: rates, first: 30, text: speed },
+      { name: "up", values: rates, first: 5, text: speed },
+      { name: "rtt", values: delays, first: 20, text: time },
+      { name: "buffer_down", values: buffers, first: 700, text: time },
+      { name: "buffer_up", values: buffers, first: 1000, text: time },
     ],
   },
   {
-    title: "The household",
+    title: say.group.household,
     knobs: [
-      { name: "downloads", label: "Downloads", values: to16, first: 1, text: none("at once") },
-      { name: "uploads", label: "Uploads", values: to16, first: 1, text: none("at once") },
-      { name: "calls", label: "Calls", values: to4, first: 1, text: none("at once") },
-      { name: "web", label: "Reading the web", values: to4, first: 0, text: none("people") },
-      { name: "video", label: "Films", values: to4, first: 0, text: none("at once") },
-      { name: "torrent", label: "Torrent", values: [0, 5, 10, 20, 40, 60], first: 0, text: none("peers") },
+      { name: "downloads", values: to16, first: 1, text: none(say.atOnce) },
+      { name: "uploads", values: to16, first: 1, text: none(say.atOnce) },
+      { name: "calls", values: to4, first: 1, text: none(say.atOnce) },
+      { name: "web", values: to4, first: 0, text: none(say.people) },
+      { name: "video", values: to4, first: 0, text: none(say.atOnce) },
+      { name: "torrent", values: [0, 5, 10, 20, 40, 60], first: 0, text: none(say.peers) },
     ],
   },
 ];
 
-const share: Knob = { name: "share", label: "Shaped to, of the line’s rates", values: shares, first: 95, text: (v) => `${v} %` };
+const share: Knob = { name: "share", values: shares, first: 95, text: (v) => `${v} %` };
 
-const queues: [string, string][] = [
-  ["none", "none: the modem’s own"],
-  ["fifo", "FIFO, shaped"],
-  ["fq_codel", "FQ-CoDel"],
-  ["cake", "CAKE"],
-  ["sparse-first", "sparse first (ours)"],
-];
+const queues = Object.entries(say.queue);
 
 /** Makes the sliders as an address says, and tells of every change. */
 export function knobs(from: URLSearchParams, change: (question: URLSearchParams) => void): { question(): URLSearchParams } {
@@ -75,7 +70,7 @@ export function knobs(from: URLSearchParams, change: (question: URLSearchParams)
   for (const [value, text] of queues) select.append(el("option", { value }, text));
   const wanted = from.get("queue") ?? "";
   select.value = queues.some(([v]) => v === wanted) ? wanted : "none";
-  const set = el("fieldset", {}, el("legend", {}, "The router"), el("div", { class: "knob" }, el("label", { for: "knob-queue" }, "Queue"), select));
+  const set = el("fieldset", {}, el("legend", {}, say.group.router), el("div", { class: "knob" }, el("label", { for: "knob-queue" }, say.knob.queue), select));
   const shaped = slider(share, from, values, () => change(question()));
   set.append(shaped);
   form.append(set);
@@ -109,7 +104,7 @@ function slider(k: Knob, from: URLSearchParams, values: Map<string, () => string
   });
   tell();
   values.set(k.name, () => String(value()));
-  return el("div", { class: "knob" }, el("label", { for: id }, k.label), shown, input);
+  return el("div", { class: "knob" }, el("label", { for: id }, say.knob[k.name]), shown, input);
 }
 
 /** The index of the value that is nearest in proportion. */

@@ -1,7 +1,9 @@
 // What is going on: the steps of the test and the newest figures.
 import { el, find } from "../dom";
+import { mbit, ms } from "../figure";
+import { say } from "../lang";
 import type { Plan } from "../run";
-import { mbit, ms, phaseWord, stepWords } from "../words";
+
 
 export interface Live {
   begin(p: Plan): void;
@@ -16,7 +18,7 @@ export interface Live {
 /** Makes the panel. */
 export function live(): Live {
   const root = find("live");
-  const say = find("say");
+  const told = find("say");
   const steps = el("ol", { class: "steps" });
   const now = el("p", { class: "now", "aria-hidden": "true" });
   const tiles = el("dl", { class: "tiles three" });
@@ -25,8 +27,8 @@ export function live(): Live {
     tiles.append(el("div", {}, el("dt", {}, name), el("dd", {}, value, el("span", { class: "unit" }, ` ${unit}`))));
     return value;
   };
-  const latency = tile("Latency", "ms");
-  const rates = { down: tile("Download", "Mbit/s"), up: tile("Upload", "Mbit/s") };
+  const latency = tile(say.latency, "ms");
+  const rates = { down: tile(say.download, "Mbit/s"), up: tile(say.upload, "Mbit/s") };
   root.append(steps, now, tiles);
 
   let bars = new Map<string, HTMLProgressElement>();
@@ -38,19 +40,19 @@ export function live(): Live {
 
   return {
     begin(p) {
-      const names = p.both ? ["idle", "download", "upload", "both"] : ["idle", "download", "upload"];
+      const names = p.both ? (["idle", "download", "upload", "both"] as const) : (["idle", "download", "upload"] as const);
       bars = new Map();
       steps.replaceChildren(
         ...names.map((n) => {
-          const bar = el("progress", { max: "1", value: "0", "aria-label": phaseWord[n] ?? n });
+          const bar = el("progress", { max: "1", value: "0", "aria-label": say.phase[n] });
           bars.set(n, bar);
-          return el("li", { "data-phase": n }, el("span", {}, phaseWord[n] ?? n), bar);
+          return el("li", { "data-phase": n }, el("span", {}, say.phase[n]), bar);
         }),
       );
       current = "";
       Object.assign(show, { latency: "–", down: "–", up: "–" });
-      now.textContent = "Connecting.";
-      say.textContent = "The test begins.";
+      now.textContent = say.connecting;
+      told.textContent = say.begins;
       root.hidden = false;
     },
     phase(name, seconds) {
@@ -59,7 +61,7 @@ export function live(): Live {
       current = name;
       since = performance.now();
       length = seconds;
-      now.textContent = say.textContent = stepWords[name] ?? "";
+      now.textContent = told.textContent = say.step[name as keyof typeof say.step] ?? "";
       for (const li of steps.children) {
         if (li.getAttribute("data-phase") === name) li.setAttribute("aria-current", "step");
         else li.removeAttribute("aria-current");

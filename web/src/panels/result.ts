@@ -1,26 +1,26 @@
 // The grade, the sentence, what spoils it, and the link to the stored result.
 import { el, find, type Child } from "../dom";
-import { gradeOf, phasesOf } from "../verdict";
-import type { Test } from "../wire";
-import { mbit, ms, tone } from "../words";
+import { mbit, ms, tone } from "../figure";
+import { say } from "../lang";
+import { phasesOf, type Saved, type Test } from "../wire";
 
-/** Shows the result of a test. id is "" if it was not kept; then why says so. */
-export function showResult(t: Test, id: string, why: string): void {
+/** Shows the result of a test. Its id is "" if it was not kept; then error says why. */
+export function showResult({ test: t, id, error, words: said }: Saved): void {
   const root = find("result");
   const grade = t.valid && t.grade !== "" ? t.grade : "–";
   const letter = el("p", { class: `grade tone-${t.valid ? tone(t.grade) : "none"}` });
-  letter.append(el("span", { class: "visually-hidden" }, t.valid ? "Grade " : "No grade"), el("span", t.valid ? {} : { "aria-hidden": "true" }, grade));
-  const words: Child[] = [el("h2", { id: "result-title" }, t.valid ? t.verdict : "This measurement is not valid.")];
+  letter.append(el("span", { class: "visually-hidden" }, t.valid ? `${say.grade} ` : say.noGrade), el("span", t.valid ? {} : { "aria-hidden": "true" }, grade));
+  const words: Child[] = [el("h2", { id: "result-title" }, t.valid ? said.verdict : say.notValid)];
   if (t.valid) {
     const ways = phasesOf(t).filter((p) => p.name !== "idle");
-    const grades = ways.map((p) => `${p.name} ${gradeOf(p.phase.latency.increase_ms.p95)}`);
-    if (grades.length > 0) words.push(el("p", { class: "muted" }, `Grades: ${grades.join(", ")}.`));
+    const grades = ways.map((p) => `${say.phase[p.name]} ${said.grades[p.name] ?? ""}`);
+    if (grades.length > 0) words.push(el("p", { class: "muted" }, say.grades(grades.join(", "))));
   } else {
-    words.push(el("ul", { class: "reasons" }, ...t.invalid_reasons.map((r) => el("li", {}, r))));
+    words.push(el("ul", { class: "reasons" }, ...said.reasons.map((r) => el("li", {}, r))));
   }
   root.replaceChildren(el("div", { class: "verdict" }, letter, el("div", {}, ...words)));
   if (t.valid) root.append(tiles(t));
-  root.append(links(t, id, why));
+  root.append(links(t, id, error));
   root.hidden = false;
 }
 
@@ -29,36 +29,36 @@ function tiles(t: Test): HTMLElement {
   const tile = (name: string, value: string, unit: string): void => {
     list.append(el("div", {}, el("dt", {}, name), el("dd", {}, el("span", { class: "num" }, value), el("span", { class: "unit" }, ` ${unit}`))));
   };
-  if (t.idle) tile("Idle latency", ms(t.idle.latency.rtt_ms.p50), "ms");
+  if (t.idle) tile(say.idleLatency, ms(t.idle.latency.rtt_ms.p50), "ms");
   const loaded = phasesOf(t).filter((p) => p.name !== "idle");
   if (loaded.length > 0) {
     const most = Math.max(...loaded.map((p) => p.phase.latency.increase_ms.p95));
-    tile("Added when busy, p95", `+${ms(Math.max(0, most))}`, "ms");
+    tile(say.addedBusy, `+${ms(Math.max(0, most))}`, "ms");
   }
-  if (t.download) tile("Download", mbit(t.download.goodput_down_bps / 1e6), "Mbit/s");
-  if (t.upload) tile("Upload", mbit(t.upload.goodput_up_bps / 1e6), "Mbit/s");
+  if (t.download) tile(say.download, mbit(t.download.goodput_down_bps / 1e6), "Mbit/s");
+  if (t.upload) tile(say.upload, mbit(t.upload.goodput_up_bps / 1e6), "Mbit/s");
   return list;
 }
 
 function links(t: Test, id: string, why: string): HTMLElement {
   const row = el("div", { class: "links" });
   if (id === "") {
-    row.append(el("p", { class: "muted" }, `There is no link to this result: ${why}.`));
+    row.append(el("p", { class: "muted" }, say.noLink(why)));
     return row;
   }
   const url = new URL(`/r/${id}`, location.href);
-  if (url.pathname !== location.pathname) row.append(el("a", { href: url.pathname, id: "stored" }, "Link to this result"));
+  if (url.pathname !== location.pathname) row.append(el("a", { href: url.pathname, id: "stored" }, say.link));
   row.append(
-    el("a", { href: `/api/results/${id}`, download: `unbloat-${t.time.replaceAll(/[^0-9T]/g, "")}.json` }, "Save as JSON"),
+    el("a", { href: `/api/results/${id}`, download: `unbloat-${t.time.replaceAll(/[^0-9T]/g, "")}.json` }, say.save),
   );
   // Absent on pages that were not fetched over TLS.
   const clipboard = navigator.clipboard as Clipboard | undefined;
   if (clipboard !== undefined) {
-    const copy = el("button", { type: "button" }, "Copy the link");
+    const copy = el("button", { type: "button" }, say.copy);
     copy.addEventListener("click", () => {
       clipboard.writeText(url.href).then(
-        () => (copy.textContent = "Copied"),
-        () => (copy.textContent = "Not allowed"),
+        () => (copy.textContent = say.copied),
+        () => (copy.textContent = say.notAllowed),
       );
     });
     row.append(copy);
