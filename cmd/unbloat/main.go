@@ -102,20 +102,6 @@ func family(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// leftOut makes commands that say that this build does not have them.
-func leftOut(tag, instead string, names ...string) []*cobra.Command {
-	var out []*cobra.Command
-	for _, name := range names {
-		out = append(out, &cobra.Command{
-			Use: name, Short: "(not in this build)", Hidden: true, DisableFlagParsing: true,
-			RunE: func(c *cobra.Command, _ []string) error {
-				return &exitError{exitPrecondition, fmt.Errorf("%s: this build leaves the command out (build tag %s); %s", c.CommandPath(), tag, instead)}
-			},
-		})
-	}
-	return out
-}
-
 func newRootCommand() *cobra.Command {
 	root := family(&cobra.Command{
 		Use:           "unbloat",

@@ -29,7 +29,11 @@ func Apply(ctx context.Context, b Backend, r host.Runner, c Case, applied func()
 	if err != nil {
 		return fail("read the router", err)
 	}
-	want, err := b.Desire(ctx, c.Plan, before, nil)
+	origin, err := b.Undesire(ctx, before, nil)
+	if err != nil {
+		return fail("work out the state without unbloat", err)
+	}
+	want, err := b.Desire(ctx, c.Plan, before, origin)
 	if err != nil {
 		return fail("make the state that the plan asks for", err)
 	}
@@ -41,8 +45,7 @@ func Apply(ctx context.Context, b Backend, r host.Runner, c Case, applied func()
 	if err != nil {
 		return fail("read the router", err)
 	}
-	origin, err := b.Undesire(ctx, now, before)
-	if err != nil {
+	if origin, err = b.Undesire(ctx, now, before); err != nil {
 		return fail("make the state without it", err)
 	}
 	left, err = reach(ctx, b, r, c, origin)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -238,7 +239,7 @@ func (g generator) uuid(kind string) string {
 
 // odd is a value that no field asks for.
 func (g generator) odd() any {
-	return pick[any](g, "", " ", "0", "1", "-1", "+1", "1.5", "1e3", " 7", "7 ", "007", "0x10", "abc", "a,b", ",", "1\n", "\n", true, false, nil, 5, 1.5, -0.0, 1e17, 1e16, 0.0001, 0.00001,
+	return pick[any](g, "", " ", "0", "1", "-1", "+1", "1.5", "1e3", " 7", "7 ", "007", "0x10", "abc", "a,b", ",", "1\n", "\n", true, false, nil, 5, 1.5, math.Copysign(0, -1), 1e17, 1e16, 0.0001, 0.00001,
 		12345678901234567890.0, json.Number("18446744073709551616"), []any{}, []any{"x"}, map[string]any{"a": "b"}, "é☃", "<b>&\"'/", "a b", "A", "00", "01", "9223372036854775807", "9223372036854775808", "-0", "1-2", "\t5", "5\f", "\u00a05")
 }
 

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -303,10 +304,8 @@ func (r realScripts) run(t *testing.T, config string, scripts map[string]string,
 	}
 	defer os.RemoveAll(dir)
 	write := func(name, text string, mode os.FileMode) {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), []byte(text), mode)
-		}
-		if err != nil {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode)); err != nil {
 			t.Fatal(err)
 		}
 	}

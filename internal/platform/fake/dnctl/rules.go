@@ -115,7 +115,7 @@ func (b *body) readAction() {
 			b.fail(exitData, "illegal argument for %s", w)
 		}
 		n, _ := strtoulBase(b.av[0], 10)
-		if n16 := uint16(n); n16 == 0 || n16 >= 65535 {
+		if n16 := uint16(n); n16 == 0 || n16 == 65535 {
 			b.fail(exitData, "illegal argument for %s", w)
 		}
 		b.action = fmt.Sprintf("%s %d", w, uint16(n))

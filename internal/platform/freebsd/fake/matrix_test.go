@@ -8,7 +8,7 @@ import (
 	"unbloat/internal/platform/verify"
 )
 
-// TestMatrix applies a third of the matrix of plans: rates, styles, classes and names of
+// TestMatrix applies the matrix of plans: rates, styles, classes and names of
 // interfaces. dnctl and ipfw take each command, all is read back equal, and nothing
 // of it stays.
 func TestMatrix(t *testing.T) {
@@ -16,12 +16,7 @@ func TestMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tried := 0
-	for i, c := range all {
-		if (i+i/3)%3 != 0 { // every rate, style and kind of classes, with the names of interfaces by turns
-			continue
-		}
-		tried++
+	for _, c := range all {
 		r := fake.New()
 		r.Interfaces = append(r.Interfaces, c.Plan.WAN)
 		start := r.Dnctl.State()
@@ -33,5 +28,5 @@ func TestMatrix(t *testing.T) {
 			t.Fatalf("%s: afterwards it is not as before:\n%s\nbefore:\n%s", c.Name, end, start)
 		}
 	}
-	t.Logf("%d of %d plans", tried, len(all))
+	t.Logf("%d plans", len(all))
 }
