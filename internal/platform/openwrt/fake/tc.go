@@ -22,9 +22,16 @@ func fails(says ...string) judgement { return judgement{rc: 1, says: says} }
 func usage(says ...string) judgement { return judgement{rc: 255, says: says} }
 func unsure(what string) judgement   { return judgement{unsure: what} }
 func incomplete() judgement          { return usage(`Command line is not complete. Try option "help"`) }
+
+// invalid is what tc says of a value; one key is not called by its name.
 func invalid(key string) judgement {
-	return usage(`Error: argument "invalid ` + key + `" is wrong: ` + key)
+	name := key
+	if key == "tsize" {
+		name = "table size"
+	}
+	return usage(`Error: argument "invalid ` + name + `" is wrong: ` + key)
 }
+
 func (j judgement) isHandedOn() bool  { return j.rc == 0 && j.unsure == "" }
 func (j judgement) firstLine() string { return strings.TrimSuffix(append(j.says, "")[0], `\n`) }
 
