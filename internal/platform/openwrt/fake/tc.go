@@ -141,11 +141,21 @@ func isUint16(s string) bool {
 	return err == nil
 }
 
-var decimal = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?`)
+// number is what C's strtod takes, but for what odd names.
+var number = regexp.MustCompile(`^[+-]?(0[xX][0-9a-fA-F]+|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)`)
+
+// leading is the number that a text begins with.
+func leading(s string) (float64, error) {
+	n := number.FindString(s)
+	if strings.ContainsAny(n, "xX") {
+		n += "p0" // as Go wants it of such a number
+	}
+	return strconv.ParseFloat(n, 64)
+}
 
 // suffixed reports whether s is a number with one of the units behind it.
 func suffixed(s string, units ...string) bool {
-	n := decimal.FindString(s)
+	n := number.FindString(s)
 	return n != "" && (n == s || slices.ContainsFunc(units, func(u string) bool { return strings.EqualFold(s[len(n):], u) }))
 }
 
@@ -229,7 +239,7 @@ func odd(s string) bool {
 
 func judgeTBF(given map[string]string) judgement {
 	var says []string
-	n, err := strconv.ParseFloat(decimal.FindString(given["rate"]), 64)
+	n, err := leading(given["rate"])
 	if err != nil || n == 0 || math.IsNaN(n) {
 		says = append(says, `tbf: the "rate" parameter is mandatory.`)
 	}
@@ -373,7 +383,7 @@ func judgeClass(words []string) judgement {
 			rate = words[1]
 		}
 	}
-	if n, err := strconv.ParseFloat(decimal.FindString(rate), 64); err != nil || n == 0 {
+	if n, err := leading(rate); err != nil || n == 0 {
 		return fails(`"rate" is required.`)
 	}
 	return passes()
