@@ -113,9 +113,12 @@ func tellTale(ctx context.Context, s *scenario.Scenario, asked lab.Engine, conso
 	r, kernel, err := lab.Tune(ctx, s, lab.Options{Engine: asked, Console: console})
 	var missing *lab.MissingError
 	var unsupported *lab.UnsupportedError
+	var crashed *lab.CrashedError
 	switch {
 	case asked == "" && (errors.As(err, &missing) || errors.As(err, &unsupported)):
 		return simulatedTale(ctx, s, fmt.Sprintf("there is no kernel here to run it on (%v)", err))
+	case asked == "" && errors.As(err, &crashed):
+		return simulatedTale(ctx, s, fmt.Sprintf("the kernel does not run on this machine (%v), and `unbloat lab kernel` has not built one that may", crashed.Err))
 	case err != nil:
 		return tale{}, err
 	case r.Kept:

@@ -49,3 +49,18 @@ func TestDemoWithoutKernel(t *testing.T) {
 		}
 	}
 }
+
+// Where the kernel that is there breaks off, as one does that is older than the
+// processor, the demo simulates and says why.
+func TestDemoWithoutRunningKernel(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "linux.uml"), []byte("#!/bin/sh\n[ \"$1\" = --version ] && { echo 6.1.0; exit; }\nkill -ABRT $$\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(os.Args[0], "demo", "--report", filepath.Join(dir, "r.html"))
+	c.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+dir, "HOME="+dir)
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Simulated, not measured: the kernel does not run on this machine") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}

@@ -70,7 +70,7 @@ func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) ([]byte, ti
 	}
 	text, e := os.ReadFile(filepath.Join(g.Out, resultName))
 	if e != nil && !g.Shell {
-		return nil, wall, fmt.Errorf("lab guest of %s ended without a result (%v); its last words:\n%s", g.Scenario.Name, err, tail)
+		return nil, wall, &CrashedError{Scenario: g.Scenario.Name, Err: err, Tail: tail.String()}
 	}
 	return text, wall, nil
 }

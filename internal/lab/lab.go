@@ -160,6 +160,21 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.What, e.Remedy) }
 
+// CrashedError says that the kernel of a guest ended before the lab did: as
+// some processors have it with a kernel that does not know them.
+type CrashedError struct {
+	Scenario string
+	Err      error  // how its process ended
+	Tail     string // its last words
+}
+
+func (e *CrashedError) Error() string {
+	return fmt.Sprintf("lab guest of %s ended without a result (%v); its last words:\n%s", e.Scenario, e.Err, e.Tail)
+}
+
+// Unwrap returns how the process ended.
+func (e *CrashedError) Unwrap() error { return e.Err }
+
 // GuestBinary is the path of the unbloat binary inside the guest.
 const GuestBinary = guestOut + "/unbloat"
 
