@@ -56,7 +56,7 @@ test-long: setup-test build kernel race vuln laws prove-100 soak fuzz ## for the
 
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
-	CGO_ENABLED=0 UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/host/...
+	CGO_ENABLED=0 UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector

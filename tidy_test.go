@@ -85,8 +85,8 @@ func below() map[string][]string {
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
 		"internal/visitor":      {},
-		"internal/host":         {"unit", "aqm", "internal/classify", "internal/plan", "internal/mechanism", "internal/host", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
-		"internal/apply":        {"unit", "internal/plan", "internal/host", "internal/apply"},
+		"internal/platform":     {"unit", "aqm", "internal/classify", "internal/plan", "internal/mechanism", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"internal/apply":        {"unit", "internal/plan", "internal/platform", "internal/apply"},
 		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":       {"internal/reason", "internal/verdict", "internal/path"},
 		"internal/report":       {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
@@ -182,7 +182,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 		seen++
 		for _, imp := range s.file.Imports {
 			ours, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module)
-			if is && !standIn(ours) && ours != "internal/host" {
+			if is && !standIn(ours) && ours != "internal/platform" {
 				t.Errorf("%s imports %s, which it would judge", s.path, ours)
 			}
 		}
@@ -195,7 +195,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/mechanism", "internal/host/render", "internal/lab/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/mechanism", "internal/platform/render", "internal/lab/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)
@@ -291,16 +291,16 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 	// What is no platform's name, though it is written like one. Each has to be
 	// needed, so that the list only gets shorter.
 	allowed := map[string]string{
-		"aqm/dialect.go":                  "freebsd",    // the CoDel of FreeBSD's kernel, in the words of its own tables
-		"internal/host/linux/packages.go": "openwrt",    // the ID of a distribution, which --own-tc shapes as Linux
-		"internal/lab/build_linux.go":     "linux",      // the file that the kernel's make leaves
-		"internal/lab/kernel.go":          "linux",      // the same
-		"internal/lab/labtest/seccomp.go": "linux",      // runtime.GOOS
-		"internal/screen/screen.go":       "linux",      // TERM of the console
-		"internal/lab/print.go":           "linux.Name", // the lab's guests are Linux
-		"internal/lab/simlab/simlab.go":   "linux.Name", // the simulator has the lab's router if no other is asked for
-		"internal/lab/simlab/whatif.go":   "linux.Name", // the same
-		"internal/lab/sweep/spec.go":      "linux.Name", // the same
+		"aqm/dialect.go":                      "freebsd",    // the CoDel of FreeBSD's kernel, in the words of its own tables
+		"internal/platform/linux/packages.go": "openwrt",    // the ID of a distribution, which --own-tc shapes as Linux
+		"internal/lab/build_linux.go":         "linux",      // the file that the kernel's make leaves
+		"internal/lab/kernel.go":              "linux",      // the same
+		"internal/lab/labtest/seccomp.go":     "linux",      // runtime.GOOS
+		"internal/screen/screen.go":           "linux",      // TERM of the console
+		"internal/lab/print.go":               "linux.Name", // the lab's guests are Linux
+		"internal/lab/simlab/simlab.go":       "linux.Name", // the simulator has the lab's router if no other is asked for
+		"internal/lab/simlab/whatif.go":       "linux.Name", // the same
+		"internal/lab/sweep/spec.go":          "linux.Name", // the same
 	}
 	needed := map[string]bool{}
 	_, files := sources(t)
@@ -310,7 +310,7 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 		}
 		packages := map[string]string{} // that are imported here: a platform's directory by name
 		for _, imp := range s.file.Imports {
-			dir, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"internal/host/")
+			dir, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"internal/platform/")
 			if is {
 				packages[path.Base(dir)] = dir
 				if imp.Name != nil {
@@ -319,7 +319,7 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 			}
 		}
 		home := func(dir string) bool {
-			return slices.ContainsFunc([]string{"internal/host/" + dir, "internal/platform/" + dir}, func(d string) bool { return s.dir == d || strings.HasPrefix(s.dir, d+"/") })
+			return func() bool { d := "internal/platform/" + dir; return s.dir == d || strings.HasPrefix(s.dir, d+"/") }()
 		}
 		named := func(text, dir string) {
 			if home(dir) {

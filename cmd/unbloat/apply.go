@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/unit"
 )
 
 // defaultStateDir is emptied by a reboot, as the kernel's queues are.
-const defaultStateDir = host.VolatileDir
+const defaultStateDir = platform.VolatileDir
 
 // routerFlags are what the commands that change the router have in common.
 type routerFlags struct {
@@ -52,7 +52,7 @@ func stateDirOf(getenv func(string) string) string {
 }
 
 // engine returns the transaction engine of a router.
-func (f *routerFlags) engine(d *host.Driver, r host.Runner, api bool) (*apply.Engine, error) {
+func (f *routerFlags) engine(d *platform.Driver, r platform.Runner, api bool) (*apply.Engine, error) {
 	o := f.options(r, api)
 	if o.Exe == "" {
 		return nil, errors.New("find this program's own path, for its guard: the system does not tell it; is /proc there?")
@@ -65,22 +65,22 @@ func (f *routerFlags) engine(d *host.Driver, r host.Runner, api bool) (*apply.En
 }
 
 // options are what a driver wants to know to change a router.
-func (f *routerFlags) options(r host.Runner, api bool) host.Options {
+func (f *routerFlags) options(r platform.Runner, api bool) platform.Options {
 	exe, _ := os.Executable() // "": engine refuses
-	return host.Options{Runner: r, API: api, Replace: f.replace, Preview: f.preview, Remote: f.router != "", Exe: exe, Root: f.root}
+	return platform.Options{Runner: r, API: api, Replace: f.replace, Preview: f.preview, Remote: f.router != "", Exe: exe, Root: f.root}
 }
 
 // changeError gives an error of a change its exit code.
 func changeError(err error) error {
 	var (
-		pre     *host.PreconditionError
-		tool    *host.MissingToolError
+		pre     *platform.PreconditionError
+		tool    *platform.MissingToolError
 		foreign *tc.ForeignError
 		busy    *apply.BusyError
 		noAQM   *plan.UnsupportedAQMError
 		none    *plan.NoAQMError
 		noIn    *plan.NoIngressError
-		input   *host.InputError
+		input   *platform.InputError
 		field   *plan.FieldError
 		swapped *plan.SwappedError
 		above   *plan.AboveLineError
@@ -224,7 +224,7 @@ func (f *applyFlags) checkSource(args []string) error {
 
 // keep commits the transaction, and before that makes it last if asked to: what
 // fails then is still undone.
-func (f *applyFlags) keep(ctx context.Context, k host.Keeper, t *apply.Transaction, p plan.Plan) error {
+func (f *applyFlags) keep(ctx context.Context, k platform.Keeper, t *apply.Transaction, p plan.Plan) error {
 	if f.persist {
 		if err := k.Keep(ctx, p); err != nil {
 			return errors.Join(err, t.Revert(context.WithoutCancel(ctx)))
@@ -268,7 +268,7 @@ func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
 	}
 	switch len(known) {
 	case 0:
-		return plan.Plan{}, &host.PreconditionError{Doing: "apply again what was applied last", What: "nothing was kept here", Remedy: "give a PLAN, or --down and --up"}
+		return plan.Plan{}, &platform.PreconditionError{Doing: "apply again what was applied last", What: "nothing was kept here", Remedy: "give a PLAN, or --down and --up"}
 	case 1:
 		rec, err := r.engine.Record(known[0])
 		if err != nil || rec == nil {
@@ -307,7 +307,7 @@ type applied struct {
 	Plan     plan.Plan `json:"plan"`
 }
 
-func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps []host.Step, guess string) error {
+func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps []platform.Step, guess string) error {
 	w := c.OutOrStdout()
 	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: []string{}, Guess: guess, Plan: p}
 	for _, s := range steps {

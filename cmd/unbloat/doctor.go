@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/doctor"
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/unit"
 )
 
@@ -62,7 +62,7 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 	report, err := doctor.Examine(ctx, doctor.Config{
 		Runner: r.runner, Driver: r.driver, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
 		LinkLayer: plan.LinkLayer(f.linkLayer), Now: time.Now(), Far: f.router != "",
-		Shapers: func(ctx context.Context) ([]host.Shaped, error) { return r.shapers(ctx, wan) },
+		Shapers: func(ctx context.Context) ([]platform.Shaped, error) { return r.shapers(ctx, wan) },
 		LostClasses: func(ctx context.Context) []string {
 			p, err := r.appliedPlan(wan)
 			if err != nil {
@@ -70,7 +70,7 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 			}
 			return r.lostClasses(ctx, p)
 		},
-		Drifts:   func(ctx context.Context) ([]host.Drift, error) { return f.drifts(ctx, r) },
+		Drifts:   func(ctx context.Context) ([]platform.Drift, error) { return f.drifts(ctx, r) },
 		Rehearse: func(ctx context.Context) error { return f.rehearse(ctx, r) },
 	})
 	if err != nil {
@@ -87,8 +87,8 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 
 // drifts compares every WAN with what was applied to it; the rules of classes
 // that are lost are a finding of their own.
-func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]host.Drift, error) {
-	var out []host.Drift
+func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]platform.Drift, error) {
+	var out []platform.Drift
 	for _, wan := range r.engine.WANs() {
 		diffs, err := r.engine.Drift(ctx, wan)
 		if err != nil {
@@ -99,7 +99,7 @@ func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]host.Drift, erro
 			diffs = slices.DeleteFunc(diffs, func(d string) bool { return slices.Contains(lost, d) })
 		}
 		if len(diffs) > 0 {
-			out = append(out, host.Drift{WAN: wan, Differences: diffs, Mend: f.mend(ctx, r, wan)})
+			out = append(out, platform.Drift{WAN: wan, Differences: diffs, Mend: f.mend(ctx, r, wan)})
 		}
 	}
 	return out, nil

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
 )
 
@@ -11,14 +11,14 @@ import (
 type driversKey struct{}
 
 // withDrivers gives commands other drivers than all that there are.
-func withDrivers(ctx context.Context, drivers host.Drivers) context.Context {
+func withDrivers(ctx context.Context, drivers platform.Drivers) context.Context {
 	return context.WithValue(ctx, driversKey{}, drivers)
 }
 
 // driversOf returns the drivers that commands use.
-func driversOf(ctx context.Context) host.Drivers {
+func driversOf(ctx context.Context) platform.Drivers {
 	if ctx != nil {
-		if d, ok := ctx.Value(driversKey{}).(host.Drivers); ok {
+		if d, ok := ctx.Value(driversKey{}).(platform.Drivers); ok {
 			return d
 		}
 	}

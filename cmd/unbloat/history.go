@@ -22,11 +22,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
 	"unbloat/internal/netio"
 	"unbloat/internal/path"
 	"unbloat/internal/peer"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/prove"
 	"unbloat/internal/reason"
 	"unbloat/internal/report"
@@ -165,7 +165,7 @@ func toolVersion() string {
 }
 
 func systemVersion(ctx context.Context) string {
-	out, err := host.Output(ctx, host.Local{}, "uname", "-sr")
+	out, err := platform.Output(ctx, platform.Local{}, "uname", "-sr")
 	if s := strings.TrimSpace(string(out)); err == nil && s != "" {
 		return s
 	}

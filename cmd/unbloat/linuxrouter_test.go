@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"unbloat/internal/host/fake"
+	"unbloat/internal/platform/fake"
 )
 
 // newLinux is a Linux router whose programs are a fake's, and root at it.

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -223,7 +223,7 @@ func (f *planFlags) readResult(stdin io.Reader) error {
 }
 
 // print writes the plan as it was asked for.
-func (f *planFlags) print(w io.Writer, drivers host.Drivers, p plan.Plan) error {
+func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) error {
 	switch {
 	case f.json:
 		e := json.NewEncoder(w)

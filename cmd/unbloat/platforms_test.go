@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/pfctl"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
@@ -68,14 +68,14 @@ func act(socket string) int {
 // A stage is a fake router whose programs are found in PATH.
 type stage struct {
 	sync.Mutex
-	router host.Runner
+	router platform.Runner
 	text   func() string
 	path   string
 	state  string
 }
 
 // newStage puts the fake's programs into a PATH of their own.
-func newStage(t *testing.T, m *fake.Machine, r host.Runner, text func() string) *stage {
+func newStage(t *testing.T, m *fake.Machine, r platform.Runner, text func() string) *stage {
 	t.Helper()
 	dir := t.TempDir()
 	s := &stage{router: r, text: text, path: filepath.Join(dir, "bin"), state: filepath.Join(dir, "state")}

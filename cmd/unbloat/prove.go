@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/prove"
 	"unbloat/internal/store"
 	"unbloat/internal/verdict"
@@ -202,7 +202,7 @@ func (f *proveFlags) base(stdin io.Reader, facts plan.Facts, engine *apply.Engin
 		return plan.Plan{}, err
 	}
 	if rec == nil {
-		return plan.Plan{}, &host.PreconditionError{Doing: "prove the shaping of " + facts.WAN, What: "no plan is committed there",
+		return plan.Plan{}, &platform.PreconditionError{Doing: "prove the shaping of " + facts.WAN, What: "no plan is committed there",
 			Remedy: "find one with `unbloat tune`, or give --down and --up, or --plan FILE"}
 	}
 	return rec.Plan, nil

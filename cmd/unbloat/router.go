@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 )
 
 // whereFlags say which router is meant; the zero value is this machine.
@@ -51,17 +51,17 @@ func (f *whereFlags) argv() []string {
 
 // A router is one router as the commands see it.
 type router struct {
-	driver *host.Driver // that of an OpenWrt shaped by tc is Linux's
-	runner host.Runner
+	driver *platform.Driver // that of an OpenWrt shaped by tc is Linux's
+	runner platform.Runner
 	engine *apply.Engine
-	keeper host.Keeper
+	keeper platform.Keeper
 	far    bool // the guard is on this machine, the router is not
 	Close  func()
 }
 
 // open reaches the router that the flags name.
 func (f *routerFlags) open(ctx context.Context) (*router, error) {
-	r := &router{runner: host.Local{}, Close: func() {}}
+	r := &router{runner: platform.Local{}, Close: func() {}}
 	if d := byScheme(driversOf(ctx), f.router); d != nil {
 		return f.openREST(ctx, d)
 	}
@@ -75,7 +75,7 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		return nil, usageError("--guard goes with --router opnsense+https://…; over SSH the guard is on the router anyway")
 	}
 	if f.platform == "" {
-		r.driver = host.Detect(ctx, r.runner, driversOf(ctx))
+		r.driver = platform.Detect(ctx, r.runner, driversOf(ctx))
 	} else {
 		d, err := driversOf(ctx).Find(f.platform)
 		if err != nil {
@@ -95,7 +95,7 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 }
 
 // byScheme returns the driver whose API is at an address; nil if it is none's.
-func byScheme(drivers host.Drivers, address string) *host.Driver {
+func byScheme(drivers platform.Drivers, address string) *platform.Driver {
 	for _, d := range drivers {
 		if d.Scheme != "" && strings.HasPrefix(address, d.Scheme+"://") {
 			return d
@@ -111,7 +111,7 @@ func (f *routerFlags) configure(r *router, api bool) error {
 	if err != nil {
 		return err
 	}
-	r.engine, r.keeper = engine, host.Lasting{}
+	r.engine, r.keeper = engine, platform.Lasting{}
 	engine.Dir = f.journalDir(r)
 	engine.Guard = f.guard(r)
 	if r.driver.Keeper != nil {
@@ -184,11 +184,11 @@ func (r *router) checkWAN(ctx context.Context, wan string) error {
 }
 
 // shapers explains what shapes on the router, whoever made it.
-func (r *router) shapers(ctx context.Context, wan string) ([]host.Shaped, error) {
+func (r *router) shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
 	if wan == "" {
 		wan = r.defaultWAN(ctx)
 	}
-	return r.engine.Backend.(host.Shaper).Shapers(ctx, wan)
+	return r.engine.Backend.(platform.Shaper).Shapers(ctx, wan)
 }
 
 // ownedPlans finds what is ours without a record of it.
@@ -200,7 +200,7 @@ func (r *router) ownedPlans(ctx context.Context, wan string) ([]plan.Plan, error
 		wan = r.defaultWAN(ctx)
 	}
 	if wan == "" {
-		return nil, &host.PreconditionError{Doing: "find what to undo", What: "there is no record of a change, and no default route", Remedy: "name the interface with --wan"}
+		return nil, &platform.PreconditionError{Doing: "find what to undo", What: "there is no record of a change, and no default route", Remedy: "name the interface with --wan"}
 	}
 	return []plan.Plan{{Schema: plan.Schema, Platform: r.driver.Name(), WAN: wan}}, nil
 }

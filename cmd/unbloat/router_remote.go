@@ -13,7 +13,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 	"unbloat/internal/remote"
 )
 
@@ -71,7 +71,7 @@ func badAddress(err error) bool {
 }
 
 // openREST reaches the API of a router.
-func (f *routerFlags) openREST(ctx context.Context, d *host.Driver) (*router, error) {
+func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router, error) {
 	if f.platform != "" && f.platform != d.Name() {
 		return nil, usageError("--for %s: what answers at %s:// is %s", f.platform, d.Scheme, d.Name())
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 )
 
 // registerWay adds no flags: this build knows the router that it runs on, and no
@@ -23,7 +23,7 @@ func (f *whereFlags) reach(context.Context, *router) error {
 	return &exitError{exitPrecondition, errNoRemote}
 }
 
-func (f *routerFlags) openREST(context.Context, *host.Driver) (*router, error) {
+func (f *routerFlags) openREST(context.Context, *platform.Driver) (*router, error) {
 	return nil, &exitError{exitPrecondition, errNoRemote}
 }
 

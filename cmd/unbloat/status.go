@@ -14,21 +14,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/host"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/unit"
 )
 
 // A routerStatus is what `status --json` prints: all of it is read from the
 // kernel, but for what the journal says about a transaction.
 type routerStatus struct {
-	Schema    string         `json:"schema"`
-	Platform  string         `json:"platform"`
-	Shapers   []host.Shaped  `json:"shapers"`
-	Pending   []pendingState `json:"pending"`
-	Committed []keptState    `json:"committed"`
-	AtBoot    bool           `json:"at_boot"` // a plan is applied at every boot
+	Schema    string            `json:"schema"`
+	Platform  string            `json:"platform"`
+	Shapers   []platform.Shaped `json:"shapers"`
+	Pending   []pendingState    `json:"pending"`
+	Committed []keptState       `json:"committed"`
+	AtBoot    bool              `json:"at_boot"` // a plan is applied at every boot
 	// LostClasses says of each WAN where the rules that divide its traffic are
 	// not what was applied.
 	LostClasses map[string][]string `json:"lost_classes,omitempty"`
@@ -38,7 +38,7 @@ type routerStatus struct {
 	// direction and what they are: "up calm", "down busy".
 	Flows map[string]map[string]int `json:"flows,omitempty"`
 	// Machines is what each machine's connections have carried, by class.
-	Machines []host.Traffic `json:"machines,omitempty"`
+	Machines []platform.Traffic `json:"machines,omitempty"`
 }
 
 // A drift is how a WAN differs from what was applied to it.
@@ -177,7 +177,7 @@ func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 	}
 	again := []string{"apply", "--again", "--yes", "--wan", wan}
 	var foreign *tc.ForeignError
-	var missing *host.PreconditionError
+	var missing *platform.PreconditionError
 	p, err := r.appliedPlan(wan)
 	if err == nil {
 		_, err = r.engine.Preview(ctx, p)

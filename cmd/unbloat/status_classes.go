@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/host"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/unit"
 )
 
@@ -101,7 +101,7 @@ func (s *routerStatus) printHosts(w io.Writer, last *routerStatus, since time.Du
 // machineRate returns how fast a machine's connections of a class have carried
 // since the last look; connections that changed class or ended meanwhile make it
 // unknown.
-func (s *routerStatus) machineRate(t host.Traffic, last *routerStatus, since time.Duration) (up, down unit.Rate, ok bool) {
+func (s *routerStatus) machineRate(t platform.Traffic, last *routerStatus, since time.Duration) (up, down unit.Rate, ok bool) {
 	if last == nil || since <= 0 {
 		return 0, 0, false
 	}

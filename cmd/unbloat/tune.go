@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
 	"unbloat/internal/live"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/reason"
 	"unbloat/internal/report"
 	"unbloat/internal/store"
@@ -258,7 +258,7 @@ const tuneHold = 10 * time.Minute
 // until the end.
 type tunedRouter struct {
 	engine *apply.Engine
-	keeper host.Keeper // nil: the shaping need not last
+	keeper platform.Keeper // nil: the shaping need not last
 	held   *apply.Transaction
 }
 

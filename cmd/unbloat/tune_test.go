@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/pfctl"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
@@ -84,12 +84,12 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 
 // A tunable is a router that shows all that a change can touch.
 type tunable interface {
-	host.Runner
+	platform.Runner
 	Text() string
 }
 
 // tuneOn tunes a router three times and undoes it.
-func tuneOn(t *testing.T, driver *host.Driver, wan, lan string, r tunable) {
+func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 	t.Helper()
 	where := &router{driver: driver, runner: r}
 	if err := new(routerFlags).configure(where, driver.Scheme != ""); err != nil {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/host"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/unit"
 )
 
@@ -51,7 +51,7 @@ func newWhyCommand() *cobra.Command {
 				return changeError(err)
 			}
 			if lost := r.lostClasses(c.Context(), p); len(lost) > 0 {
-				return changeError(&host.PreconditionError{Doing: "tell a flow's class", What: "the rules of the plan are not there as they were applied: " + strings.Join(lost, "; "),
+				return changeError(&platform.PreconditionError{Doing: "tell a flow's class", What: "the rules of the plan are not there as they were applied: " + strings.Join(lost, "; "),
 					Remedy: "apply the plan again, or take it back with `unbloat revert`"})
 			}
 			p = p.In(r.driver.Language)
@@ -85,7 +85,7 @@ func newWhyCommand() *cobra.Command {
 }
 
 // isAlso returns a flow as the rules know it, "" if it is as it was asked.
-func isAlso(a host.Answer) string {
+func isAlso(a platform.Answer) string {
 	if a.Note == "" {
 		return ""
 	}
@@ -115,5 +115,5 @@ func (r *router) appliedPlan(wan string) (plan.Plan, error) {
 			return rec.Plan, nil
 		}
 	}
-	return plan.Plan{}, &host.PreconditionError{Doing: "tell a flow's class", What: "no plan is applied here", Remedy: "apply one with `unbloat apply` or `unbloat tune`"}
+	return plan.Plan{}, &platform.PreconditionError{Doing: "tell a flow's class", What: "no plan is applied here", Remedy: "apply one with `unbloat apply` or `unbloat tune`"}
 }

@@ -19,23 +19,23 @@ import (
 	"time"
 
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 )
 
 // A Backend is one platform. It changes nothing itself.
 type Backend interface {
 	// Observe reads what the plan could touch, and what an earlier state knew of.
-	Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error)
+	Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error)
 	// Desire returns the state that the plan asks for, or says what stands in the
 	// way. What an earlier plan changed and this one doesn't is as origin had it.
-	Desire(ctx context.Context, p plan.Plan, now, origin host.State) (host.State, error)
+	Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error)
 	// Undesire returns the state without unbloat: as origin had it (nil: not
 	// known), and for what origin doesn't know, as now is without what is ours.
-	Undesire(ctx context.Context, now, origin host.State) (host.State, error)
+	Undesire(ctx context.Context, now, origin platform.State) (platform.State, error)
 	// Compare returns the steps from actual to wanted, and the differences in
 	// words; for equal states it returns neither.
-	Compare(actual, wanted host.State) (steps []host.Step, differences []string, err error)
+	Compare(actual, wanted platform.State) (steps []platform.Step, differences []string, err error)
 	// Explain turns a failed step's error into one that says what to do.
 	Explain(err error) error
 }
@@ -43,13 +43,13 @@ type Backend interface {
 // An Engine carries out transactions on one router.
 type Engine struct {
 	Backend   Backend
-	Runner    host.Runner
+	Runner    platform.Runner
 	Dir       string               // where journals are kept; must not outlive a reboot
 	Guard     []string             // argv of the guard; the journal's path is appended
 	Deadman   Deadman              // what undoes it if nobody can; nil: a guard process on this machine
 	DeadmanAt string               // where Deadman is reached; for the journal, so that whoever finds it looks there
 	Uptime    func() time.Duration // nil: proc.Uptime
-	OnStep    func(host.Step)      // called before each command that changes something; may be nil
+	OnStep    func(platform.Step)  // called before each command that changes something; may be nil
 
 	arm func(wan, journal string) error // tests: instead of starting a guard
 }
@@ -92,7 +92,7 @@ type Transaction struct {
 	path    string
 	options Options
 	// Ran is the commands that changed something so far.
-	Ran []host.Step
+	Ran []platform.Step
 	// Unchanged says that everything was as the plan wants it already: nothing
 	// was run, and there is no guard.
 	Unchanged bool
@@ -106,7 +106,7 @@ func (e *Engine) uptime() time.Duration {
 }
 
 // Preview returns the commands that Begin would run now. It changes nothing.
-func (e *Engine) Preview(ctx context.Context, p plan.Plan) ([]host.Step, error) {
+func (e *Engine) Preview(ctx context.Context, p plan.Plan) ([]platform.Step, error) {
 	x, err := e.prepare(ctx, p)
 	return x.steps, err
 }
@@ -136,8 +136,8 @@ func (e *Engine) Rehearse(ctx context.Context, p plan.Plan) error {
 
 // An outlook is what a transaction would do.
 type outlook struct {
-	now, origin, wanted host.State
-	steps               []host.Step
+	now, origin, wanted platform.State
+	steps               []platform.Step
 }
 
 // prepare reads what is there and works out what to do about it.
@@ -146,7 +146,7 @@ func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error
 	if err != nil {
 		return x, err
 	}
-	var earlier, known host.State
+	var earlier, known platform.State
 	if rec != nil {
 		earlier, known = rec.Wanted, rec.Origin
 	}
@@ -197,7 +197,7 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 		return nil, err
 	}
 	err = e.deadman().Arm(ctx, &t.journal)
-	if errors.Is(err, host.ErrUnreachable) { // what is left of it is taken away by whoever comes next
+	if errors.Is(err, platform.ErrUnreachable) { // what is left of it is taken away by whoever comes next
 		return nil, err
 	}
 	if err != nil {
@@ -262,7 +262,7 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 }
 
 // carryOut runs the steps, verifies what they led to and opens the confirmation.
-func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
+func (t *Transaction) carryOut(ctx context.Context, steps []platform.Step) error {
 	for _, s := range steps {
 		if err := t.run(ctx, s); err != nil {
 			return t.giveUp(ctx, t.orUndone(ctx, t.engine.Backend.Explain(err)))
@@ -299,10 +299,10 @@ func (t *Transaction) carryOut(ctx context.Context, steps []host.Step) error {
 // orUndone returns a failure with its reason before it, if that is a dead-man
 // elsewhere which has not heard of us and has begun to undo.
 func (t *Transaction) orUndone(ctx context.Context, failure error) error {
-	if ctx.Err() != nil || errors.Is(failure, host.ErrUnreachable) {
+	if ctx.Err() != nil || errors.Is(failure, platform.ErrUnreachable) {
 		return failure
 	}
-	if err := t.engine.deadman().Renew(ctx, &t.journal); err != nil && !errors.Is(err, host.ErrUnreachable) {
+	if err := t.engine.deadman().Renew(ctx, &t.journal); err != nil && !errors.Is(err, platform.ErrUnreachable) {
 		return errors.Join(err, failure)
 	}
 	return failure
@@ -317,7 +317,7 @@ func (t *Transaction) renew(ctx context.Context) error {
 }
 
 // run runs one step, unless the guard has begun to undo meanwhile.
-func (t *Transaction) run(ctx context.Context, s host.Step) error {
+func (t *Transaction) run(ctx context.Context, s platform.Step) error {
 	if err := t.stillOurs(); err != nil {
 		return err
 	}
@@ -445,7 +445,7 @@ func checkName(wan string) error {
 // lock takes the WAN's lock, so that one transaction runs at a time.
 func (e *Engine) lock(wan string) (*proc.Lock, error) {
 	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
-		return nil, &host.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(),
+		return nil, &platform.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(),
 			Remedy: "run it as root, or choose a directory with --state-dir", Err: err}
 	}
 	l, err := proc.TryLock(filepath.Join(e.Dir, wan+".lock"))
@@ -453,23 +453,23 @@ func (e *Engine) lock(wan string) (*proc.Lock, error) {
 		return nil, &BusyError{WAN: wan}
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return nil, &host.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(), Remedy: "run it as root", Err: err}
+		return nil, &platform.PreconditionError{Doing: "change " + wan, What: "the journal can't be kept: " + err.Error(), Remedy: "run it as root", Err: err}
 	}
 	return l, err
 }
 
-func runStep(ctx context.Context, r host.Runner, s host.Step) error {
+func runStep(ctx context.Context, r platform.Runner, s platform.Step) error {
 	var in []byte
 	if s.Stdin != "" {
 		in = []byte(s.Stdin)
 	}
 	_, errOut, err := r.Run(ctx, s.Argv, in)
-	var pre *host.PreconditionError
+	var pre *platform.PreconditionError
 	if errors.As(err, &pre) { // the way to the router, not the command
 		return err
 	}
 	if err != nil {
-		return &host.CommandError{Argv: s.Argv, Stderr: string(errOut), Err: err}
+		return &platform.CommandError{Argv: s.Argv, Stderr: string(errOut), Err: err}
 	}
 	return nil
 }

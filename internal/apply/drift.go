@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 )
 
 // A Drifter is a Backend that itself tells what was applied from what is there
@@ -14,7 +14,7 @@ import (
 // a device that is gone has to be told of.
 type Drifter interface {
 	// Drift says in words where now is not what was applied of p; nil if it is.
-	Drift(p plan.Plan, now, applied host.State) ([]string, error)
+	Drift(p plan.Plan, now, applied platform.State) ([]string, error)
 }
 
 // Drift compares what is in force on wan, kept or waiting for confirmation, with
@@ -45,7 +45,7 @@ func (e *Engine) Drift(ctx context.Context, wan string) ([]string, error) {
 type force struct {
 	id             string
 	plan           plan.Plan
-	origin, wanted host.State
+	origin, wanted platform.State
 }
 
 // inForce returns what should be there on wan, nil if nothing should, or if that
@@ -67,7 +67,7 @@ func (e *Engine) inForce(wan string) (*force, error) {
 // drifted compares what should be there with now. Where a platform's settings
 // share their files with others', the plan is worked out again on what is there,
 // so that what others have changed in them since is none of it.
-func (e *Engine) drifted(ctx context.Context, f *force, now host.State) ([]string, error) {
+func (e *Engine) drifted(ctx context.Context, f *force, now platform.State) ([]string, error) {
 	if d, ok := e.Backend.(Drifter); ok {
 		return d.Drift(f.plan, now, f.wanted)
 	}
@@ -80,7 +80,7 @@ func (e *Engine) drifted(ctx context.Context, f *force, now host.State) ([]strin
 	switch {
 	case err == nil:
 		wanted = again
-	case ctx.Err() != nil || errors.Is(err, host.ErrUnreachable):
+	case ctx.Err() != nil || errors.Is(err, platform.ErrUnreachable):
 		return nil, err
 	}
 	_, diffs, err := e.Backend.Compare(now, wanted)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host/linux"
-	"unbloat/internal/host/linux/fakekernel"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/linux/fakekernel"
 	"unbloat/unit"
 )
 

@@ -17,17 +17,17 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 
 // These tests run on a real kernel, as root on the emulated home's router.
 
 // engineIn returns an engine whose guard is the real program.
-func engineIn(dir string, r host.Runner) *apply.Engine {
+func engineIn(dir string, r platform.Runner) *apply.Engine {
 	return &apply.Engine{
 		Backend: &linux.Backend{Runner: r}, Runner: r, Dir: dir,
 		Guard: []string{labtest.Unbloat(), "guard", "--state-dir", dir},
@@ -114,7 +114,7 @@ type crasher struct {
 }
 
 func (c *crasher) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
-	out, errOut, err := host.Local{}.Run(ctx, argv, stdin)
+	out, errOut, err := platform.Local{}.Run(ctx, argv, stdin)
 	if c.all || changes(argv) {
 		if c.n++; c.n == c.after {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -274,7 +274,7 @@ func (c *counter) Run(ctx context.Context, argv []string, stdin []byte) ([]byte,
 	if changes(argv) {
 		c.ran = append(c.ran, strings.Join(argv, " "))
 	}
-	return host.Local{}.Run(ctx, argv, stdin)
+	return platform.Local{}.Run(ctx, argv, stdin)
 }
 
 func TestTwiceRunsNothing(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
-	"unbloat/internal/host/linux/fakekernel"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/linux/fakekernel"
 	"unbloat/unit"
 )
 
@@ -261,7 +261,7 @@ func TestForeignAndMissing(t *testing.T) {
 		k := fakekernel.New()
 		k.Missing = []string{missing}
 		e := fakeEngine(t, k)
-		var pre *host.PreconditionError
+		var pre *platform.PreconditionError
 		if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); !errors.As(err, &pre) || !strings.Contains(pre.Error(), "modprobe") {
 			t.Errorf("without %s: %v", missing, err)
 		}
@@ -310,11 +310,11 @@ func TestInterfaceInTheWay(t *testing.T) {
 	}
 	for _, c := range []struct {
 		says  string
-		spoil func(k *fakekernel.Kernel) host.Runner
+		spoil func(k *fakekernel.Kernel) platform.Runner
 	}{
-		{"no such interface; name one of lan", func(k *fakekernel.Kernel) host.Runner { k.Devices = slices.Delete(k.Devices, 1, 2); return k }},
-		{"ip link set dev wan up", func(k *fakekernel.Kernel) host.Runner { k.Devices[1].Up = false; return k }},
-		{"steady", func(k *fakekernel.Kernel) host.Runner { return &flapping{Kernel: k} }},
+		{"no such interface; name one of lan", func(k *fakekernel.Kernel) platform.Runner { k.Devices = slices.Delete(k.Devices, 1, 2); return k }},
+		{"ip link set dev wan up", func(k *fakekernel.Kernel) platform.Runner { k.Devices[1].Up = false; return k }},
+		{"steady", func(k *fakekernel.Kernel) platform.Runner { return &flapping{Kernel: k} }},
 	} {
 		k := fakekernel.New()
 		r := c.spoil(k)

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
-	"unbloat/internal/host/linux/fakekernel"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/linux/fakekernel"
 	"unbloat/unit"
 )
 
@@ -24,7 +24,7 @@ type without struct {
 func (w *without) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
 	for _, t := range w.tools {
 		if argv[0] == t {
-			return nil, nil, &host.MissingToolError{Tool: t}
+			return nil, nil, &platform.MissingToolError{Tool: t}
 		}
 	}
 	return w.Kernel.Run(ctx, argv, stdin)
@@ -46,7 +46,7 @@ func TestWithoutTools(t *testing.T) {
 		}
 		return err
 	}
-	var pre *host.PreconditionError
+	var pre *platform.PreconditionError
 	for _, tool := range []string{"tc", "ip"} {
 		k := fakekernel.New()
 		if err := begin(k, false, tool); !errors.As(err, &pre) || !strings.Contains(err.Error(), "install") || len(k.Ran) > 0 {

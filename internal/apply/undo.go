@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 )
 
 // An UndoError says that a router could not be brought back to its old state.
@@ -20,7 +20,7 @@ type UndoError struct {
 }
 
 func (e *UndoError) Error() string {
-	if errors.Is(e.Err, host.ErrUnreachable) {
+	if errors.Is(e.Err, platform.ErrUnreachable) {
 		return fmt.Sprintf("undo on %s: %v; the guard undoes what was changed; run `unbloat revert` when the router can be reached again, to be sure", e.WAN, e.Err)
 	}
 	msg := fmt.Sprintf("undo on %s: the old state is not reached", e.WAN)
@@ -39,11 +39,11 @@ func (e *UndoError) Unwrap() error { return e.Err }
 // restore repairs what is there until it equals target, in at most `rounds`
 // rounds. A step that fails does not stop the others: the next round sees what
 // is left to do.
-func (e *Engine) restore(ctx context.Context, j *Journal, target host.State, rounds int) error {
+func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State, rounds int) error {
 	var last error
 	var diffs []string
 	for range rounds {
-		if errors.Is(last, host.ErrUnreachable) {
+		if errors.Is(last, platform.ErrUnreachable) {
 			break
 		}
 		now, err := e.Backend.Observe(ctx, j.Plan, target)
@@ -51,7 +51,7 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target host.State, rou
 			last = err
 			continue
 		}
-		var steps []host.Step
+		var steps []platform.Step
 		if steps, diffs, err = e.Backend.Compare(now, target); err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) 
 		}
 	}
 	if j == nil || what == takeBack {
-		return nil, &host.PreconditionError{Doing: "confirm the change of " + wan, What: "none is waiting: it was undone at its deadline, reverted, or kept already",
+		return nil, &platform.PreconditionError{Doing: "confirm the change of " + wan, What: "none is waiting: it was undone at its deadline, reverted, or kept already",
 			Remedy: "see `unbloat status`, and apply again if you want it"}
 	}
 	if before != nil {
@@ -225,7 +225,7 @@ func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, 
 	defer l.Unlock()
 	r = Reverted{WAN: wan, Commands: []string{}}
 	counting := *e
-	counting.OnStep = func(s host.Step) {
+	counting.OnStep = func(s platform.Step) {
 		r.Commands = append(r.Commands, s.String())
 		if e.OnStep != nil {
 			e.OnStep(s)
@@ -254,7 +254,7 @@ func (e *Engine) revertRecord(ctx context.Context, r *Reverted, p Journal) error
 	if err != nil {
 		return err
 	}
-	var origin, earlier host.State
+	var origin, earlier platform.State
 	r.Was = "unknown"
 	if rec != nil {
 		r.Was, p.Plan, origin, earlier = "committed", rec.Plan, rec.Origin, rec.Wanted

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"unbloat/internal/host"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/unit"
 )
 
@@ -20,40 +20,40 @@ const Schema = "unbloat.doctor/1"
 
 // A Report is what was found.
 type Report struct {
-	Schema   string         `json:"schema"`
-	Platform string         `json:"platform"`
-	WAN      string         `json:"wan,omitempty"`
-	LAN      string         `json:"lan,omitempty"`
-	OK       bool           `json:"ok"` // nothing is in the way
-	Findings []host.Finding `json:"findings"`
-	Checked  []string       `json:"checked"` // what was looked at and is in order
-	Skipped  []string       `json:"skipped"` // what could not be looked at, and why
+	Schema   string             `json:"schema"`
+	Platform string             `json:"platform"`
+	WAN      string             `json:"wan,omitempty"`
+	LAN      string             `json:"lan,omitempty"`
+	OK       bool               `json:"ok"` // nothing is in the way
+	Findings []platform.Finding `json:"findings"`
+	Checked  []string           `json:"checked"` // what was looked at and is in order
+	Skipped  []string           `json:"skipped"` // what could not be looked at, and why
 }
 
 // A Config says what is examined.
 type Config struct {
-	Runner    host.Runner
-	Driver    *host.Driver // of the router's platform
+	Runner    platform.Runner
+	Driver    *platform.Driver // of the router's platform
 	WAN, LAN  string
 	Down, Up  unit.Rate      // that are wished; 0: not known
 	LinkLayer plan.LinkLayer // of the line, if somebody said so
 	Now       time.Time      // this machine's clock
 	Far       bool           // the router is another machine
 	// Shapers, if set, returns what shapes on the router, as its platform explains it.
-	Shapers func(ctx context.Context) ([]host.Shaped, error)
+	Shapers func(ctx context.Context) ([]platform.Shaped, error)
 	// LostClasses, if set, says where the rules that divide traffic are not what
 	// was applied; nil if they are, or none should be there.
 	LostClasses func(ctx context.Context) []string
 	// Drifts, if set, says for each WAN where it is not what was applied there.
-	Drifts func(ctx context.Context) ([]host.Drift, error)
+	Drifts func(ctx context.Context) ([]platform.Drift, error)
 	// Rehearse, if set, tries a change without making it.
 	Rehearse func(ctx context.Context) error
 }
 
 // Examine looks at everything. It fails only if the router can't be asked at all.
 func Examine(ctx context.Context, c Config) (*Report, error) {
-	e := &host.Examination{Ctx: ctx, Runner: c.Runner, WAN: c.WAN, LAN: c.LAN, Down: c.Down, Up: c.Up, LinkLayer: c.LinkLayer, Now: c.Now, Far: c.Far,
-		Explain: c.Shapers, LostClasses: c.LostClasses, Drifts: c.Drifts, Findings: []host.Finding{}, Checked: []string{}, Skipped: []string{}}
+	e := &platform.Examination{Ctx: ctx, Runner: c.Runner, WAN: c.WAN, LAN: c.LAN, Down: c.Down, Up: c.Up, LinkLayer: c.LinkLayer, Now: c.Now, Far: c.Far,
+		Explain: c.Shapers, LostClasses: c.LostClasses, Drifts: c.Drifts, Findings: []platform.Finding{}, Checked: []string{}, Skipped: []string{}}
 	e.Each(c.Driver.Checks(e))
 	if c.Rehearse != nil {
 		rehearse(e, c.Rehearse)
@@ -65,13 +65,13 @@ func Examine(ctx context.Context, c Config) (*Report, error) {
 		Findings: e.Findings, Checked: e.Checked, Skipped: e.Skipped}, nil
 }
 
-func inTheWay(f host.Finding) bool { return f.InWay }
+func inTheWay(f platform.Finding) bool { return f.InWay }
 
 // rehearse tries a change, and takes what is in its way for a finding, if no
 // check has found it already.
-func rehearse(e *host.Examination, try func(ctx context.Context) error) {
+func rehearse(e *platform.Examination, try func(ctx context.Context) error) {
 	err := try(e.Ctx)
-	var pre *host.PreconditionError
+	var pre *platform.PreconditionError
 	var foreign *tc.ForeignError
 	if err == nil {
 		e.Checked = append(e.Checked, "a change, rehearsed")
@@ -80,7 +80,7 @@ func rehearse(e *host.Examination, try func(ctx context.Context) error) {
 	if slices.ContainsFunc(e.Findings, inTheWay) {
 		return // it would say the same again
 	}
-	f := host.Finding{ID: "rehearsal", InWay: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "see there"}
+	f := platform.Finding{ID: "rehearsal", InWay: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "see there"}
 	switch {
 	case errors.As(err, &pre):
 		f.What, f.Remedy = fmt.Sprintf("%s: %s", pre.Doing, pre.What), pre.Remedy

@@ -12,16 +12,16 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/doctor"
-	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
-	"unbloat/internal/host/freebsd"
-	"unbloat/internal/host/linux"
-	"unbloat/internal/host/openbsd"
-	"unbloat/internal/host/opnsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/pfctl"
+	"unbloat/internal/platform/freebsd"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/openbsd"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	"unbloat/internal/platform/opnsense"
 	"unbloat/unit"
 )
 
@@ -102,7 +102,7 @@ func TestFindings(t *testing.T) {
 		}},
 		{"rehearsal", true, "do this", func(_ *fake.OpenWrt, c *doctor.Config) {
 			c.Rehearse = func(context.Context) error {
-				return &host.PreconditionError{Doing: "shape wan", What: "something", Remedy: "do this", Err: errors.New("x")}
+				return &platform.PreconditionError{Doing: "shape wan", What: "something", Remedy: "do this", Err: errors.New("x")}
 			}
 		}},
 	} {
@@ -345,12 +345,12 @@ func TestOwnDownload(t *testing.T) {
 	}
 	o.Ran = nil
 	drifts := func(c *doctor.Config) {
-		c.Drifts = func(ctx context.Context) ([]host.Drift, error) {
+		c.Drifts = func(ctx context.Context) ([]platform.Drift, error) {
 			diffs, err := e.Drift(ctx, "wan")
 			if len(diffs) == 0 {
 				return nil, err
 			}
-			return []host.Drift{{WAN: "wan", Differences: diffs, Mend: "apply it again"}}, err
+			return []platform.Drift{{WAN: "wan", Differences: diffs, Mend: "apply it again"}}, err
 		}
 	}
 	if r := examine(t, o, drifts); found(r) != "" {
@@ -444,20 +444,20 @@ func TestBSD(t *testing.T) {
 		}},
 		{"a clock that is off", "clock", func(_ free, c *doctor.Config) { c.Now = c.Now.Add(time.Hour) }},
 		{"somebody's pipe", "other-shaper", func(_ free, c *doctor.Config) {
-			c.Shapers = func(context.Context) ([]host.Shaped, error) {
-				return []host.Shaped{{Device: "igb0", Rate: unit.MbitPerSecond, Queue: "FQ-CoDel", Says: "igb0 is held"}}, nil
+			c.Shapers = func(context.Context) ([]platform.Shaped, error) {
+				return []platform.Shaped{{Device: "igb0", Rate: unit.MbitPerSecond, Queue: "FQ-CoDel", Says: "igb0 is held"}}, nil
 			}
 		}},
 		{"our FIFO", "no-isolation", func(_ free, c *doctor.Config) {
-			c.Shapers = func(context.Context) ([]host.Shaped, error) {
-				return []host.Shaped{{Device: "igb0", Ours: true, Rate: unit.MbitPerSecond, Queue: "a FIFO of 50 packets"}}, nil
+			c.Shapers = func(context.Context) ([]platform.Shaped, error) {
+				return []platform.Shaped{{Device: "igb0", Ours: true, Rate: unit.MbitPerSecond, Queue: "a FIFO of 50 packets"}}, nil
 			}
 		}},
 	} {
 		f := freebsdfake.New()
 		f.Tools["date"], f.Tools["uname"], f.Tools["sysctl"], f.Tools["ifconfig"], f.Tools["pfctl"] = says("1795000000\n"), says("amd64\n"), says("2400\n"), ifconfig("", 1500), says("")
 		cfg := doctor.Config{Runner: f, Driver: freebsd.Driver(), WAN: "igb0", LAN: "igb1", Down: 100 * unit.MbitPerSecond, Now: time.Unix(1795000010, 0), Far: true,
-			Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }}
+			Shapers: func(context.Context) ([]platform.Shaped, error) { return nil, nil }}
 		c.spoil(f, &cfg)
 		r, err := doctor.Examine(t.Context(), cfg)
 		if err != nil {
@@ -469,27 +469,27 @@ func TestBSD(t *testing.T) {
 	}
 	o := openbsdfake.New(pfctl.Today)
 	o.Pfctl.Disabled = true
-	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Driver: openbsd.Driver(), WAN: "em0", Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	r, err := doctor.Examine(t.Context(), doctor.Config{Runner: o, Driver: openbsd.Driver(), WAN: "em0", Shapers: func(context.Context) ([]platform.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "pf-off" || r.OK {
 		t.Errorf("pf is off: %v, %+v", err, r)
 	}
-	fifo := []host.Shaped{{Device: "em0", Rate: unit.MbitPerSecond, Queue: "HFSC with a FIFO of 9 packets"}}
-	for platform, want := range map[string]string{"openbsd": "shape with --aqm fq_codel", "openbsd-altq": "a shorter queue (--latency)"} {
-		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: openbsdfake.New(map[string]pfctl.Grammar{"openbsd": pfctl.Today, "openbsd-altq": pfctl.ALTQWithMatch}[platform]), Driver: map[string]*host.Driver{"openbsd": openbsd.Driver(), "openbsd-altq": openbsd.DriverAltq()}[platform], WAN: "em0", LinkLayer: plan.ATM,
-			Shapers: func(context.Context) ([]host.Shaped, error) { return fifo, nil }})
+	fifo := []platform.Shaped{{Device: "em0", Rate: unit.MbitPerSecond, Queue: "HFSC with a FIFO of 9 packets"}}
+	for name, want := range map[string]string{"openbsd": "shape with --aqm fq_codel", "openbsd-altq": "a shorter queue (--latency)"} {
+		r, err = doctor.Examine(t.Context(), doctor.Config{Runner: openbsdfake.New(map[string]pfctl.Grammar{"openbsd": pfctl.Today, "openbsd-altq": pfctl.ALTQWithMatch}[name]), Driver: map[string]*platform.Driver{"openbsd": openbsd.Driver(), "openbsd-altq": openbsd.DriverAltq()}[name], WAN: "em0", LinkLayer: plan.ATM,
+			Shapers: func(context.Context) ([]platform.Shaped, error) { return fifo, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range r.Findings {
 			if f.ID == "no-isolation" && !strings.HasPrefix(f.Remedy, want) || f.ID == "overhead" && !strings.HasPrefix(f.What, "pf counts Ethernet frames") {
-				t.Errorf("%s: %+v", platform, f)
+				t.Errorf("%s: %+v", name, f)
 			}
 		}
 		if got := found(r); !strings.Contains(got, "no-isolation") || !strings.Contains(got, "overhead") {
-			t.Errorf("%s: found %q", platform, got)
+			t.Errorf("%s: found %q", name, got)
 		}
 	}
-	r, err = doctor.Examine(t.Context(), doctor.Config{Driver: opnsense.Driver(), WAN: "wan", Far: true, Shapers: func(context.Context) ([]host.Shaped, error) { return nil, nil }})
+	r, err = doctor.Examine(t.Context(), doctor.Config{Driver: opnsense.Driver(), WAN: "wan", Far: true, Shapers: func(context.Context) ([]platform.Shaped, error) { return nil, nil }})
 	if err != nil || found(r) != "" || !r.OK || len(r.Skipped) == 0 {
 		t.Errorf("an API that doesn't tell: %v, %+v", err, r)
 	}

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 )
 
 // startServer starts `unbloat serve` on the far side of the line and waits

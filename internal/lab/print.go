@@ -6,9 +6,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

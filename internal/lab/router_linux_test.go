@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/host"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/image"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
+	"unbloat/internal/platform"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -185,8 +185,8 @@ func loadedPhase(t *testing.T, c lab.CaseResult) *verdict.Phase {
 func ownRates(t *testing.T, status json.RawMessage) map[string]unit.Rate {
 	t.Helper()
 	var s struct {
-		Platform string        `json:"platform"`
-		Shapers  []host.Shaped `json:"shapers"`
+		Platform string            `json:"platform"`
+		Shapers  []platform.Shaped `json:"shapers"`
 	}
 	if err := json.Unmarshal(status, &s); err != nil || s.Platform != "linux" {
 		t.Fatalf("status of the router: %v, platform %q", err, s.Platform)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/linux"
 	. "unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 

@@ -14,13 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"unbloat/internal/host/clearos"
-	"unbloat/internal/host/freebsd"
-	"unbloat/internal/host/linux"
-	"unbloat/internal/host/openbsd"
-	"unbloat/internal/host/opnsense"
 	. "unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/clearos"
+	"unbloat/internal/platform/freebsd"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/openbsd"
+	"unbloat/internal/platform/opnsense"
 	"unbloat/unit"
 )
 

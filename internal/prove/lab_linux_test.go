@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
 	"unbloat/internal/prove"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -53,7 +53,7 @@ func labPlan(t *testing.T, aqm plan.AQM) plan.Plan {
 }
 
 func labEngine(dir string) *apply.Engine {
-	return &apply.Engine{Backend: &linux.Backend{Runner: host.Local{}}, Runner: host.Local{}, Dir: dir,
+	return &apply.Engine{Backend: &linux.Backend{Runner: platform.Local{}}, Runner: platform.Local{}, Dir: dir,
 		Guard: []string{labtest.Unbloat(), "guard", "--state-dir", dir}}
 }
 

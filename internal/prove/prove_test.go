@@ -14,9 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 )
 
 // hold bounds how long a side may stay: should this process hang, the guard
@@ -88,7 +88,7 @@ type sideBackend struct {
 }
 
 // Desire implements apply.Backend.
-func (b *sideBackend) Desire(ctx context.Context, _ plan.Plan, now, origin host.State) (host.State, error) {
+func (b *sideBackend) Desire(ctx context.Context, _ plan.Plan, now, origin platform.State) (platform.State, error) {
 	if b.side == nil {
 		return b.Undesire(ctx, now, origin)
 	}

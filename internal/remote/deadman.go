@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 )
 
 //go:embed guard.sh
@@ -33,13 +33,13 @@ const (
 
 // A Restorer is a backend that can lead back to a snapshot blindly.
 type Restorer interface {
-	Restore(before host.State) ([]host.Step, error)
+	Restore(before platform.State) ([]platform.Step, error)
 }
 
 // A Deadman undoes a change from the router itself: a shell script there, which
 // needs neither this program nor a connection. It implements apply.Deadman.
 type Deadman struct {
-	Runner  host.Runner
+	Runner  platform.Runner
 	Backend Restorer
 	Uptime  func() time.Duration // of the engine, by which deadlines are told
 	Path    string               // PATH on the router; "": the usual directories
@@ -48,7 +48,7 @@ type Deadman struct {
 	Patience time.Duration
 	// Translate, if set, turns a step of the backend into a command of the router's
 	// shell; files are put beside the script, which finds them at dir.
-	Translate func(dir string, s host.Step) host.Step
+	Translate func(dir string, s platform.Step) platform.Step
 	Files     map[string]string
 
 	telling  sync.Mutex // one beat at a time, in the order of their numbers
@@ -82,16 +82,16 @@ func (d *Deadman) Arm(ctx context.Context, j *apply.Journal) error {
 	if err := d.arm(ctx, j, steps); err != nil {
 		d.stopHeart()
 		ctx := context.WithoutCancel(ctx)
-		if e := d.call(ctx, j, "close"); !errors.Is(e, host.ErrUnreachable) { // should it watch after all
-			_, _ = host.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
+		if e := d.call(ctx, j, "close"); !errors.Is(e, platform.ErrUnreachable) { // should it watch after all
+			_, _ = platform.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
 		}
 		return fmt.Errorf("start the guard on the router: %w; nothing was changed", err)
 	}
 	return nil
 }
 
-func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []host.Step) error {
-	if _, err := host.Output(ctx, d.Runner, "mkdir", "-m", "700", d.dir(j)); err != nil {
+func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []platform.Step) error {
+	if _, err := platform.Output(ctx, d.Runner, "mkdir", "-m", "700", d.dir(j)); err != nil {
 		return err
 	}
 	script, files := d.script(d.dir(j), steps)
@@ -108,7 +108,7 @@ func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []host.Step) 
 	if err := d.renew(ctx, j, d.left(j)); err != nil {
 		return err
 	}
-	out, err := host.Output(ctx, d.Runner, "sh", d.dir(j)+"/guard", "start")
+	out, err := platform.Output(ctx, d.Runner, "sh", d.dir(j)+"/guard", "start")
 	if err == nil {
 		err = d.call(ctx, j, "alive")
 	}
@@ -126,12 +126,12 @@ const guards = `for d in "$2"*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] || 
 // alone refuses a WAN over which another machine's guard watches: its undo would
 // take our change away, or ours bring back its.
 func (d *Deadman) alone(ctx context.Context, j *apply.Journal) error {
-	out, err := host.Output(ctx, d.Runner, "sh", "-c", guards, "sh", j.WAN, d.prefix())
+	out, err := platform.Output(ctx, d.Runner, "sh", "-c", guards, "sh", j.WAN, d.prefix())
 	if err != nil {
 		return fmt.Errorf("look for other guards on the router: %w; nothing was changed", err)
 	}
 	if found := strings.Fields(string(out)); len(found) > 0 {
-		return &host.PreconditionError{Doing: "change " + j.WAN, What: "a change that somebody made from another machine waits for confirmation (" + found[0] + " on the router)",
+		return &platform.PreconditionError{Doing: "change " + j.WAN, What: "a change that somebody made from another machine waits for confirmation (" + found[0] + " on the router)",
 			Remedy: "confirm or revert it there, or wait until it is undone"}
 	}
 	return nil
@@ -139,7 +139,7 @@ func (d *Deadman) alone(ctx context.Context, j *apply.Journal) error {
 
 // call runs one verb of the guard.
 func (d *Deadman) call(ctx context.Context, j *apply.Journal, verb ...string) error {
-	_, err := host.Output(ctx, d.Runner, append([]string{"sh", d.dir(j) + "/guard"}, verb...)...)
+	_, err := platform.Output(ctx, d.Runner, append([]string{"sh", d.dir(j) + "/guard"}, verb...)...)
 	return err
 }
 
@@ -152,7 +152,7 @@ func (d *Deadman) put(ctx context.Context, path, text string) error {
 }
 
 // script writes the steps into the guard's script, and what they read into files.
-func (d *Deadman) script(at string, steps []host.Step) (text string, files map[string]string) {
+func (d *Deadman) script(at string, steps []platform.Step) (text string, files map[string]string) {
 	files = map[string]string{}
 	var undo strings.Builder
 	for i, s := range steps {
@@ -199,7 +199,7 @@ func (d *Deadman) Renew(ctx context.Context, j *apply.Journal) error {
 	case apply.Undoing:
 		d.stopHeart()
 		err := d.renew(ctx, j, undoing)
-		if err != nil && !errors.Is(err, host.ErrUnreachable) {
+		if err != nil && !errors.Is(err, platform.ErrUnreachable) {
 			d.settle(ctx, j)
 		}
 		return err
@@ -223,7 +223,7 @@ func (d *Deadman) settle(ctx context.Context, j *apply.Journal) {
 	defer tick.Stop()
 	for end := d.Uptime() + settleFor; d.Uptime() < end; {
 		_, errOut, err := d.Runner.Run(ctx, []string{"sh", d.dir(j) + "/guard", "settled"}, nil)
-		if err == nil || len(errOut) > 0 || errors.Is(err, host.ErrUnreachable) {
+		if err == nil || len(errOut) > 0 || errors.Is(err, platform.ErrUnreachable) {
 			return
 		}
 		select {
@@ -303,7 +303,7 @@ func (d *Deadman) Alive(ctx context.Context, j *apply.Journal) bool {
 func (d *Deadman) Close(ctx context.Context, j *apply.Journal) error {
 	d.stopHeart()
 	err := d.call(ctx, j, "close")
-	for try := 1; try < closeTries && errors.Is(err, host.ErrUnreachable) && ctx.Err() == nil; try++ {
+	for try := 1; try < closeTries && errors.Is(err, platform.ErrUnreachable) && ctx.Err() == nil; try++ {
 		pause := time.NewTimer(closePause)
 		select {
 		case <-ctx.Done():
@@ -313,7 +313,7 @@ func (d *Deadman) Close(ctx context.Context, j *apply.Journal) error {
 		err = d.call(ctx, j, "close")
 	}
 	switch {
-	case errors.Is(err, host.ErrUnreachable):
+	case errors.Is(err, platform.ErrUnreachable):
 		return fmt.Errorf("end the guard on the router: %w; whether it has kept or undone the change is known only there: run `unbloat confirm` again when it can be reached", err)
 	case err == nil || j.Phase == apply.Undoing: // it forgets by itself, later
 		_ = d.call(ctx, j, "forget")

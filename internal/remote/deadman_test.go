@@ -13,10 +13,10 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/host"
-	"unbloat/internal/host/conf"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/conf"
+	"unbloat/internal/platform/linux"
 	"unbloat/internal/remote"
 	"unbloat/unit"
 )
@@ -24,26 +24,26 @@ import (
 // A daemon is the smallest router of files: settings that `cp` loads. Its files
 // are real, and reached by SSH.
 type daemon struct {
-	r   host.Runner
+	r   platform.Runner
 	dir string
 }
 
 func (d daemon) settings() string { return filepath.Join(d.dir, "settings") }
 func (d daemon) loaded() string   { return filepath.Join(d.dir, "loaded") }
 
-func (d daemon) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.State, error) {
+func (d daemon) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, d.r, d.settings())
 	if err != nil {
 		return nil, err
 	}
-	out, err := host.Output(ctx, d.r, "cat", d.loaded())
+	out, err := platform.Output(ctx, d.r, "cat", d.loaded())
 	if err != nil {
 		return nil, err
 	}
 	return conf.Encode(conf.State{Files: files, Live: strings.Split(string(out), "\n")})
 }
 
-func (d daemon) Desire(_ context.Context, p plan.Plan, now, _ host.State) (host.State, error) {
+func (d daemon) Desire(_ context.Context, p plan.Plan, now, _ platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
 		return nil, err
@@ -53,22 +53,24 @@ func (d daemon) Desire(_ context.Context, p plan.Plan, now, _ host.State) (host.
 	return conf.Encode(s)
 }
 
-func (d daemon) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
+func (d daemon) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
 	if origin != nil {
 		return origin, nil
 	}
 	return now, nil
 }
 
-func (d daemon) load() host.Step { return host.Step{Argv: []string{"cp", d.settings(), d.loaded()}} }
-
-func (d daemon) Compare(a, w host.State) ([]host.Step, []string, error) {
-	return conf.Compare(a, w, nil, []host.Step{{Argv: []string{"sleep", "0.2"}}, d.load()})
+func (d daemon) load() platform.Step {
+	return platform.Step{Argv: []string{"cp", d.settings(), d.loaded()}}
 }
 
-func (d daemon) Restore(before host.State) ([]host.Step, error) {
+func (d daemon) Compare(a, w platform.State) ([]platform.Step, []string, error) {
+	return conf.Compare(a, w, nil, []platform.Step{{Argv: []string{"sleep", "0.2"}}, d.load()})
+}
+
+func (d daemon) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
-	return append(append([]host.Step{{Argv: []string{"false", "a step that fails"}}}, s.Files.Restore()...), d.load()), err
+	return append(append([]platform.Step{{Argv: []string{"false", "a step that fails"}}}, s.Files.Restore()...), d.load()), err
 }
 
 func (d daemon) Explain(err error) error { return err }
@@ -112,7 +114,7 @@ func newRig(t *testing.T, s *server) *rig {
 }
 
 // outfit makes the engine, whose commands go through runner.
-func (r *rig) outfit(t *testing.T, runner host.Runner) {
+func (r *rig) outfit(t *testing.T, runner platform.Runner) {
 	t.Helper()
 	r.daemon, r.guards = daemon{runner, t.TempDir()}, guardFolder(t)
 	write(t, r.daemon.settings(), before)
@@ -364,7 +366,7 @@ func cutAt(t *testing.T, s *server, at int, late bool) {
 	if (err == nil) != forget {
 		t.Errorf("cut at `%s`, it says %v", argv, err)
 	}
-	if !forget && !errors.Is(err, host.ErrUnreachable) {
+	if !forget && !errors.Is(err, platform.ErrUnreachable) {
 		t.Errorf("cut at `%s`, it says %v", argv, err)
 	}
 	if kept {

@@ -19,18 +19,18 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/host"
-	"unbloat/internal/host/clearos"
-	"unbloat/internal/host/fake"
-	"unbloat/internal/host/freebsd"
-	"unbloat/internal/host/openbsd"
-	"unbloat/internal/host/openwrt"
-	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/clearos"
+	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/pfctl"
+	"unbloat/internal/platform/freebsd"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
+	"unbloat/internal/platform/openbsd"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	"unbloat/internal/platform/openwrt"
+	"unbloat/internal/platform/pfsense"
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/internal/remote"
 	"unbloat/unit"
@@ -104,7 +104,7 @@ func pass(argv []string) int {
 
 // newStage serves a fake's programs in dir/bin until the test ends, one call at a
 // time under the lock.
-func newStage(t *testing.T, dir string, programs []string, r host.Runner, one *sync.Mutex) {
+func newStage(t *testing.T, dir string, programs []string, r platform.Runner, one *sync.Mutex) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -150,41 +150,41 @@ func newStage(t *testing.T, dir string, programs []string, r host.Runner, one *s
 	t.Cleanup(func() { l.Close(); all.Wait() })
 }
 
-// A platform is a fake router, and what it is asked.
-type platform struct {
+// An offered is a fake router, and what it is asked.
+type offered struct {
 	name    string
 	uname   string // what uname -sr says
 	marks   []string
 	machine *fake.Machine
 	show    func() string
 	wan     string
-	backend func(r host.Runner) apply.Backend
+	backend func(r platform.Runner) apply.Backend
 
 	lock *sync.Mutex
 }
 
 // text is all that a change can touch.
-func (p platform) text() string {
+func (p offered) text() string {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	return p.show()
 }
 
-func platforms() []platform {
+func platforms() []offered {
 	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), freebsdfake.New(), pfsensefake.New(), openbsdfake.New(pfctl.Today), openbsdfake.New(pfctl.ALTQWithMatch)
-	return []platform{
-		{"openwrt", "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r host.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
-		{"clearos", "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r host.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},
-		{"freebsd", "FreeBSD 14.3-RELEASE", nil, bsd.Machine, bsd.Text, "igb0", func(r host.Runner) apply.Backend { return &freebsd.Backend{Runner: r} }, &sync.Mutex{}},
-		{"pfsense", "FreeBSD 15.0-CURRENT", []string{"/etc/pfSense-rc"}, sense.Machine, sense.Text, "igb0", func(r host.Runner) apply.Backend { return &pfsense.Backend{Runner: r} }, &sync.Mutex{}},
-		{"openbsd", "OpenBSD 7.8", nil, obsd.Machine, obsd.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r} }, &sync.Mutex{}},
-		{"openbsd-altq", "OpenBSD 5.4", nil, old.Machine, old.Text, "em0", func(r host.Runner) apply.Backend { return &openbsd.Backend{Runner: r, Altq: true} }, &sync.Mutex{}},
+	return []offered{
+		{"openwrt", "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r platform.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
+		{"clearos", "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r platform.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},
+		{"freebsd", "FreeBSD 14.3-RELEASE", nil, bsd.Machine, bsd.Text, "igb0", func(r platform.Runner) apply.Backend { return &freebsd.Backend{Runner: r} }, &sync.Mutex{}},
+		{"pfsense", "FreeBSD 15.0-CURRENT", []string{"/etc/pfSense-rc"}, sense.Machine, sense.Text, "igb0", func(r platform.Runner) apply.Backend { return &pfsense.Backend{Runner: r} }, &sync.Mutex{}},
+		{"openbsd", "OpenBSD 7.8", nil, obsd.Machine, obsd.Text, "em0", func(r platform.Runner) apply.Backend { return &openbsd.Backend{Runner: r} }, &sync.Mutex{}},
+		{"openbsd-altq", "OpenBSD 5.4", nil, old.Machine, old.Text, "em0", func(r platform.Runner) apply.Backend { return &openbsd.Backend{Runner: r, Altq: true} }, &sync.Mutex{}},
 	}
 }
 
 // outdoors makes the fake's machine answer as a whole router: who is asking, and
 // what it is. Programs that it calls by their path are links to the stage.
-func (p platform) outdoors() []string {
+func (p offered) outdoors() []string {
 	say := func(text string) fake.Tool {
 		return fake.Tool{Run: func([]string, []byte) (string, error) { return text + "\n", nil }}
 	}
@@ -206,7 +206,7 @@ func (p platform) outdoors() []string {
 
 // byPath lets the machine's programs that are called by their path be called by
 // their last name too: the stage hands over that.
-func (p platform) byPath() (paths []string) {
+func (p offered) byPath() (paths []string) {
 	for name, tool := range p.machine.Tools {
 		if strings.Contains(name, "/") {
 			paths = append(paths, name)
@@ -217,7 +217,7 @@ func (p platform) byPath() (paths []string) {
 }
 
 // staged runs sshd so that it finds the stage's programs, at their paths too.
-func staged(t *testing.T, p platform) (*server, string) {
+func staged(t *testing.T, p offered) (*server, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stage") // a socket's path is short
 	if err != nil {

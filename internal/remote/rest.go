@@ -20,14 +20,14 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 )
 
 // errAnswer stands for an answer that is a refusal; what it said is beside it.
 var errAnswer = errors.New("the router refused")
 
 // A REST runner sends requests to a router's API: argv is the method and the
-// path, standard input the body. It implements host.Runner.
+// path, standard input the body. It implements platform.Runner.
 type REST struct {
 	Base   string // https://host[:port]
 	HTTP   *http.Client
@@ -44,7 +44,7 @@ func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 		return nil, &AddressError{Why: "the router's address must be opnsense+https://HOST[:PORT], with key and secret elsewhere"}
 	}
 	if key == "" || secret == "" {
-		return nil, &host.PreconditionError{Doing: "reach " + u.Host, What: "the API's key and secret are not known",
+		return nil, &platform.PreconditionError{Doing: "reach " + u.Host, What: "the API's key and secret are not known",
 			Remedy: "make a key in System: Access: Users, and give the downloaded file with --api-key-file, or set OPNSENSE_KEY and OPNSENSE_SECRET"}
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -77,7 +77,7 @@ func (r *REST) String() string { return r.Base }
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 32 << 20
 
-// Run implements host.Runner.
+// Run implements platform.Runner.
 func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if len(argv) != 2 || argv[0] != "GET" && argv[0] != "POST" {
 		return nil, nil, fmt.Errorf("%s: %v is not a request", r.Base, argv)
@@ -97,15 +97,15 @@ func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, st
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer of %s: %w: %w", r.Base, host.ErrUnreachable, err)
+		return nil, nil, fmt.Errorf("read the answer of %s: %w: %w", r.Base, platform.ErrUnreachable, err)
 	}
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return body, []byte(answer.Status), &host.PreconditionError{Doing: "ask " + r.Base, What: "key and secret are not accepted (" + answer.Status + ")",
+		return body, []byte(answer.Status), &platform.PreconditionError{Doing: "ask " + r.Base, What: "key and secret are not accepted (" + answer.Status + ")",
 			Remedy: "check them; their user needs the privilege Firewall: Shaper"}
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return body, []byte(answer.Status), &host.PreconditionError{Doing: "ask " + r.Base, What: "it sends us to " + answer.Header.Get("Location") + ", where the key is not sent",
+		return body, []byte(answer.Status), &platform.PreconditionError{Doing: "ask " + r.Base, What: "it sends us to " + answer.Header.Get("Location") + ", where the key is not sent",
 			Remedy: "give that address, if it is the router's"}
 	default:
 		return body, []byte(answer.Status + ": " + strings.TrimSpace(string(body))), errAnswer
@@ -135,9 +135,9 @@ func refusal(body []byte) error {
 	if err == nil && len(a.Validations) == 0 && done(a.Result, a.Status) {
 		return nil
 	}
-	e := &host.RefusedError{Result: cmp.Or(a.Result, a.Status), Answer: string(bytes.TrimSpace(body))}
+	e := &platform.RefusedError{Result: cmp.Or(a.Result, a.Status), Answer: string(bytes.TrimSpace(body))}
 	for _, name := range slices.Sorted(maps.Keys(a.Validations)) {
-		e.Fields = append(e.Fields, host.FieldRefusal{Field: name, Says: said(a.Validations[name])})
+		e.Fields = append(e.Fields, platform.FieldRefusal{Field: name, Says: said(a.Validations[name])})
 	}
 	return e
 }
@@ -159,8 +159,8 @@ func said(raw json.RawMessage) []string {
 func (r *REST) explain(err error) error {
 	var unknown *tls.CertificateVerificationError
 	if errors.As(err, &unknown) {
-		return &host.PreconditionError{Doing: "reach " + r.Base, What: "its certificate is not trusted: " + unknown.Err.Error(),
-			Remedy: "give its SHA-256 fingerprint with --fingerprint (System: Trust: Certificates shows it), or trust its authority", Err: errors.Join(host.ErrUnreachable, err)}
+		return &platform.PreconditionError{Doing: "reach " + r.Base, What: "its certificate is not trusted: " + unknown.Err.Error(),
+			Remedy: "give its SHA-256 fingerprint with --fingerprint (System: Trust: Certificates shows it), or trust its authority", Err: errors.Join(platform.ErrUnreachable, err)}
 	}
-	return &host.PreconditionError{Doing: "reach " + r.Base, What: err.Error(), Remedy: "check the address, and that its web interface answers there", Err: errors.Join(host.ErrUnreachable, err)}
+	return &platform.PreconditionError{Doing: "reach " + r.Base, What: err.Error(), Remedy: "check the address, and that its web interface answers there", Err: errors.Join(platform.ErrUnreachable, err)}
 }

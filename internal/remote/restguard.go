@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 )
 
 // keyFile is the name of the file with key and secret beside a guard's script,
@@ -15,7 +15,7 @@ const keyFile = "key"
 // guard on the router itself, reached through shell, whose requests go from the
 // router to its own API. An API alone can't hold one: OPNsense's cron runs only
 // actions from a list, and none of them loads an earlier state of the shaper.
-func (r *REST) Deadman(shell host.Runner, backend Restorer) *Deadman {
+func (r *REST) Deadman(shell platform.Runner, backend Restorer) *Deadman {
 	return &Deadman{Runner: shell, Backend: backend,
 		Translate: r.curl, Files: map[string]string{keyFile: `user = "` + escaped(r.key+":"+r.secret) + "\"\n"}}
 }
@@ -25,12 +25,12 @@ func escaped(s string) string { return strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // curl turns a request into a command of the router's. Its certificate is not
 // checked there: the way is from the router to itself.
-func (r *REST) curl(dir string, s host.Step) host.Step {
+func (r *REST) curl(dir string, s platform.Step) platform.Step {
 	argv := []string{"curl", "-sSk", "--fail", "--max-time", "30", "-K", dir + "/" + keyFile, "-X", s.Argv[0]}
 	if s.Stdin != "" {
 		argv = append(argv, "-H", "Content-Type: application/json", "--data-binary", "@-")
 	}
-	return host.Step{Argv: append(argv, r.Base+s.Argv[1]), Stdin: s.Stdin}
+	return platform.Step{Argv: append(argv, r.Base+s.Argv[1]), Stdin: s.Stdin}
 }
 
 var _ apply.Deadman = (*Deadman)(nil)

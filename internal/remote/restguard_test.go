@@ -17,9 +17,9 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/host"
-	"unbloat/internal/host/opnsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/opnsense"
 	opnsensefake "unbloat/internal/platform/opnsense/fake"
 	"unbloat/internal/remote"
 	"unbloat/unit"
@@ -143,9 +143,9 @@ func TestAPIRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, says := range map[string]string{"/moved": elsewhere.URL, "/short": "unexpected EOF", "/gone": "EOF"} {
-		_, err := host.Output(t.Context(), api, "GET", path)
+		_, err := platform.Output(t.Context(), api, "GET", path)
 		contains(t, err, says)
-		if unreachable := errors.Is(err, host.ErrUnreachable); unreachable != (path != "/moved") {
+		if unreachable := errors.Is(err, platform.ErrUnreachable); unreachable != (path != "/moved") {
 			t.Errorf("%s: unreachable %v: %v", path, unreachable, err)
 		}
 	}

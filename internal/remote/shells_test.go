@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 )
 
 // smallest are the programs that a router needs for us beside those of its own
@@ -57,8 +57,8 @@ func TestSmallRouters(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, smallRouter(t, shell))
 			for _, missing := range []string{"timeout", "setsid", "nohup", "bash"} {
-				var tool *host.MissingToolError
-				if _, err := host.Output(t.Context(), r.ssh, missing, "--help"); shell != "busybox" && !errors.As(err, &tool) {
+				var tool *platform.MissingToolError
+				if _, err := platform.Output(t.Context(), r.ssh, missing, "--help"); shell != "busybox" && !errors.As(err, &tool) {
 					t.Errorf("there is %s: %v", missing, err)
 				}
 			}
@@ -99,7 +99,7 @@ func TestLoginShells(t *testing.T) {
 			s := startServerIn(t, nil, "", "SetEnv SHLVL=2", "ForceCommand exec "+path+` -c "$SSH_ORIGINAL_COMMAND"`)
 			r := newRig(t, s)
 			odd := []string{"a b", "c'd", `e"f`, "$HOME", "`id`", "*", "", "g\\h", "é", "x\ny", "!1", "it's !!", ";", "&&", "~", "{a,b}", "100%"}
-			out, err := host.Output(t.Context(), r.ssh, append([]string{"printf", "%s|"}, odd...)...)
+			out, err := platform.Output(t.Context(), r.ssh, append([]string{"printf", "%s|"}, odd...)...)
 			if err != nil || string(out) != strings.Join(odd, "|")+"|" {
 				t.Errorf("the words arrive as %q (%v)", out, err)
 			}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 	"golang.org/x/crypto/ssh/knownhosts"
 
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 )
 
 // A Target is where a router is reached: ssh://user@host[:port].
@@ -93,7 +93,7 @@ const (
 )
 
 // SSH runs commands on a router, one session a command. A connection that is
-// lost is made again with the next command. It implements host.Runner.
+// lost is made again with the next command. It implements platform.Runner.
 type SSH struct {
 	target  Target
 	options SSHOptions
@@ -104,7 +104,7 @@ type SSH struct {
 	become []string      // in front of every command: sudo -n
 }
 
-// DialSSH connects. Errors are *host.PreconditionError and say what to do.
+// DialSSH connects. Errors are *platform.PreconditionError and say what to do.
 func DialSSH(ctx context.Context, t Target, o SSHOptions) (*SSH, error) {
 	home, _ := os.UserHomeDir()
 	if o.KnownHosts == nil {
@@ -133,7 +133,7 @@ func (s *SSH) String() string { return s.target.String() }
 
 // findRoot looks for a way to become root, if the user isn't.
 func (s *SSH) findRoot(ctx context.Context) error {
-	id, err := host.Output(ctx, s, "id", "-u")
+	id, err := platform.Output(ctx, s, "id", "-u")
 	if err != nil {
 		return fmt.Errorf("ask %s who we are: %w", s.target, err)
 	}
@@ -141,7 +141,7 @@ func (s *SSH) findRoot(ctx context.Context) error {
 		return nil
 	}
 	for _, become := range [][]string{{"sudo", "-n"}, {"doas", "-n"}} {
-		if _, err := host.Output(ctx, s, append(become, "true")...); err == nil {
+		if _, err := platform.Output(ctx, s, append(become, "true")...); err == nil {
 			s.become = become
 			return nil
 		}
@@ -150,7 +150,7 @@ func (s *SSH) findRoot(ctx context.Context) error {
 }
 
 func (s *SSH) fail(what, remedy string, err error) error {
-	return &host.PreconditionError{Doing: "reach " + s.target.String(), What: what, Remedy: remedy, Err: errors.Join(host.ErrUnreachable, err)}
+	return &platform.PreconditionError{Doing: "reach " + s.target.String(), What: what, Remedy: remedy, Err: errors.Join(platform.ErrUnreachable, err)}
 }
 
 // connected returns the connection, and makes one if there is none.
@@ -240,7 +240,7 @@ func (s *SSH) drop(c *ssh.Client) {
 	}
 }
 
-// Run implements host.Runner. No shell takes part but the one that SSH insists
+// Run implements platform.Runner. No shell takes part but the one that SSH insists
 // on, for which every word is quoted.
 func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if len(argv) == 0 {
@@ -275,7 +275,7 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	case err == nil:
 		return out.Bytes(), errOut.Bytes(), nil
 	case errors.As(err, &exit) && exit.ExitStatus() == exitNotFound && strings.Contains(errOut.String(), "env"):
-		return nil, nil, &host.MissingToolError{Tool: argv[0]}
+		return nil, nil, &platform.MissingToolError{Tool: argv[0]}
 	case errors.As(err, &exit):
 		return out.Bytes(), errOut.Bytes(), err
 	}

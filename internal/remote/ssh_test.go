@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host"
+	"unbloat/internal/platform"
 	"unbloat/internal/remote"
 )
 
@@ -28,7 +28,7 @@ func TestSSHRun(t *testing.T) {
 	s := startServer(t)
 	r := s.dial(t)
 	odd := []string{"a b", "c'd", `e"f`, "$HOME", "`id`", "*", "", "g\\h", "é", "x\ny", "!1", ";", "&&"}
-	out, err := host.Output(t.Context(), r, append([]string{"printf", "%s|"}, odd...)...)
+	out, err := platform.Output(t.Context(), r, append([]string{"printf", "%s|"}, odd...)...)
 	if err != nil || string(out) != strings.Join(odd, "|")+"|" {
 		t.Errorf("the words arrive as %q (%v)", out, err)
 	}
@@ -42,7 +42,7 @@ func TestSSHRun(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitStatus() != 3 || string(errOut) != "err\n" {
 		t.Errorf("exit code and errors: %v, %q", err, errOut)
 	}
-	var missing *host.MissingToolError
+	var missing *platform.MissingToolError
 	if _, _, err := r.Run(t.Context(), []string{"no-such-tool"}, nil); !errors.As(err, &missing) || missing.Tool != "no-such-tool" {
 		t.Errorf("a missing tool: %v", err)
 	}
@@ -59,7 +59,7 @@ func TestQuote(t *testing.T) {
 	r := s.dial(t)
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOfN(rapid.StringMatching(`[ -~\n\t]{0,12}`), 1, 4).Draw(t, "words")
-		out, err := host.Output(context.Background(), r, append([]string{"printf", "%s\\036"}, words...)...)
+		out, err := platform.Output(context.Background(), r, append([]string{"printf", "%s\\036"}, words...)...)
 		if err != nil || string(out) != strings.Join(words, "\x1e")+"\x1e" {
 			t.Fatalf("%q arrive as %q (%v)", words, out, err)
 		}
@@ -186,13 +186,13 @@ func TestReconnect(t *testing.T) {
 	s := startServer(t)
 	r := s.dial(t)
 	s.cable.set(true)
-	_, err := host.Output(t.Context(), r, "true")
-	var pre *host.PreconditionError
-	if !errors.As(err, &pre) || !errors.Is(err, host.ErrUnreachable) || !strings.Contains(err.Error(), "the connection was lost at `true`") {
+	_, err := platform.Output(t.Context(), r, "true")
+	var pre *platform.PreconditionError
+	if !errors.As(err, &pre) || !errors.Is(err, platform.ErrUnreachable) || !strings.Contains(err.Error(), "the connection was lost at `true`") {
 		t.Errorf("cut: %v", err)
 	}
 	s.cable.set(false)
-	if _, err := host.Output(t.Context(), r, "true"); err != nil {
+	if _, err := platform.Output(t.Context(), r, "true"); err != nil {
 		t.Errorf("mended: %v", err)
 	}
 }

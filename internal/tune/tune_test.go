@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 	"unbloat/internal/tune/tunetest"
 	"unbloat/internal/verdict"
 	"unbloat/unit"

@@ -17,14 +17,14 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/unit"
 )
 
 // A Router is a stand-in for one platform's router.
 type Router interface {
-	host.Runner
+	platform.Runner
 	// Text prints all that a change can touch.
 	Text() string
 	// Commands returns the commands that changed something since the last call.
@@ -155,7 +155,7 @@ func (c Case) laws(t *rapid.T) {
 
 // An explainer says what shapes on its router: what `unbloat status` prints.
 type explainer interface {
-	Shapers(ctx context.Context, wan string) ([]host.Shaped, error)
+	Shapers(ctx context.Context, wan string) ([]platform.Shaped, error)
 }
 
 // explained wants the plan's rates among those that the router itself shows as
@@ -173,7 +173,7 @@ func explained(t fataler, b apply.Backend, p plan.Plan) {
 		if want == 0 || p.AQM == plan.SFQ { // ClearOS's own classes have no rate of their own
 			continue
 		}
-		if !slices.ContainsFunc(shapers, func(s host.Shaped) bool { return s.Ours && s.Rate <= want+want/100 && s.Rate >= want-want/100 }) {
+		if !slices.ContainsFunc(shapers, func(s platform.Shaped) bool { return s.Ours && s.Rate <= want+want/100 && s.Rate >= want-want/100 }) {
 			t.Fatalf("status shows no shaper of ours at %s: %+v", want, shapers)
 		}
 	}

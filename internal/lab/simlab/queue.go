@@ -4,10 +4,10 @@ import (
 	"fmt"
 
 	"unbloat/aqm"
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/linux"
 	"unbloat/sim"
 	"unbloat/unit"
 )
@@ -20,7 +20,7 @@ const usualBurst = 1590
 
 // shaping returns what one direction of a plan does to packets, in the dialect
 // of the plan's platform. seed decides what the queue leaves to chance.
-func shaping(platform string, s *plan.Shaper, mark sim.Mark, seed uint64) sim.Shaping {
+func shaping(of string, s *plan.Shaper, mark sim.Mark, seed uint64) sim.Shaping {
 	if s == nil {
 		return sim.Shaping{}
 	}
@@ -30,11 +30,11 @@ func shaping(platform string, s *plan.Shaper, mark sim.Mark, seed uint64) sim.Sh
 			if s.AQM == plan.CAKE {
 				return cake(s, seed, drop)
 			}
-			inner, err := scheduler(platform, s, drop)
+			inner, err := scheduler(of, s, drop)
 			if err != nil {
 				return nil, err
 			}
-			return shaper(platform, s, inner)
+			return shaper(of, s, inner)
 		},
 	}
 	for _, r := range s.PacketRules {
@@ -49,8 +49,8 @@ func shaping(platform string, s *plan.Shaper, mark sim.Mark, seed uint64) sim.Sh
 
 // kernelOf returns how the kernel of a platform's current release queues. A plan
 // that says no platform is Linux's.
-func kernelOf(platform string) host.Simulated {
-	d, err := all.Find(platform)
+func kernelOf(of string) platform.Simulated {
+	d, err := all.Find(of)
 	if err != nil {
 		d = linux.Driver()
 	}
@@ -95,10 +95,10 @@ func cake(s *plan.Shaper, seed uint64, drop aqm.DropFunc) (aqm.Queue, error) {
 }
 
 // scheduler returns the queue that stands behind a shaper.
-func scheduler(platform string, s *plan.Shaper, drop aqm.DropFunc) (aqm.Queue, error) {
+func scheduler(of string, s *plan.Shaper, drop aqm.DropFunc) (aqm.Queue, error) {
 	switch s.AQM {
 	case plan.FQCoDel:
-		p := aqm.DefaultFQCoDel(kernelOf(platform).CoDel)
+		p := aqm.DefaultFQCoDel(kernelOf(of).CoDel)
 		p.CoDel.ECN, p.CoDel.Drop = s.ECN, drop
 		set(&p.CoDel.Target, s.Target)
 		set(&p.CoDel.Interval, s.Interval)
@@ -110,7 +110,7 @@ func scheduler(platform string, s *plan.Shaper, drop aqm.DropFunc) (aqm.Queue, e
 	case plan.FIFO:
 		limit := 1000
 		set(&limit, s.Limit)
-		if kernelOf(platform).FIFOBytes {
+		if kernelOf(of).FIFOBytes {
 			return aqm.NewFIFO(aqm.FIFOParams{Bytes: unit.Size(limit * (1500 + s.HeaderLen)), Drop: drop})
 		}
 		return aqm.NewFIFO(aqm.FIFOParams{Packets: limit, Drop: drop})
@@ -127,12 +127,12 @@ func set[T comparable](to *T, v T) {
 }
 
 // shaper returns what holds the rate in front of a queue.
-func shaper(platform string, s *plan.Shaper, inner aqm.Queue) (aqm.Queue, error) {
-	switch kernelOf(platform).Shaper {
-	case host.Pipe:
+func shaper(of string, s *plan.Shaper, inner aqm.Queue) (aqm.Queue, error) {
+	switch kernelOf(of).Shaper {
+	case platform.Pipe:
 		// A dummynet pipe serves one packet after the other.
 		return aqm.NewTokenBucket(aqm.TokenBucketParams{Rate: s.Rate, Burst: fullFrame, Framing: framing(s)}, inner)
-	case host.HFSC:
+	case platform.HFSC:
 		rate := aqm.ServiceCurve{Then: s.Rate}
 		return aqm.NewHFSC(aqm.HFSCParams{
 			Classes: []aqm.HFSCClass{{Parent: -1, LinkShare: rate, UpperLimit: rate, Inner: inner}}, Framing: framing(s),

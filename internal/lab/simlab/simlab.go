@@ -9,12 +9,12 @@ import (
 	"math"
 	"time"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/linux"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"unbloat/aqm"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 	"unbloat/internal/reason"
 	"unbloat/internal/verdict"
 	"unbloat/sim"

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/lab/simlab"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/openbsd"
 	. "unbloat/internal/mechanism/altq"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/openbsd"
 	"unbloat/unit"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/clearos"
 	. "unbloat/internal/mechanism/clearos"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/clearos"
 	"unbloat/unit"
 )
 

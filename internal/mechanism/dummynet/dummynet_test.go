@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/freebsd"
-	"unbloat/internal/host/pfsense"
 	. "unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/freebsd"
+	"unbloat/internal/platform/pfsense"
 	"unbloat/unit"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/opnsense"
 	. "unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/opnsense"
 	"unbloat/internal/platform/opnsense/fake"
 	"unbloat/unit"
 )

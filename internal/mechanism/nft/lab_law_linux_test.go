@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unbloat/internal/classify"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/host"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 
@@ -237,7 +237,7 @@ func TestListedInScratch(t *testing.T) {
 
 // inNamespace runs commands as the root of a namespace of users.
 type inNamespace struct {
-	host.Local
+	platform.Local
 	runs    int
 	printed string
 }

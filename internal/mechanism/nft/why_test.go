@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/nft"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
 	"unbloat/unit"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"unbloat/internal/host/openbsd"
 	. "unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/openbsd"
 	"unbloat/unit"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/openbsd"
 	. "unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/openbsd"
 	"unbloat/unit"
 )
 

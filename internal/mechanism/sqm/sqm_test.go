@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/openwrt"
 	. "unbloat/internal/mechanism/sqm"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/openwrt"
 	"unbloat/unit"
 )
 

@@ -5,28 +5,28 @@ package all
 import (
 	"context"
 
-	"unbloat/internal/host"
-	"unbloat/internal/host/clearos"
-	"unbloat/internal/host/freebsd"
-	"unbloat/internal/host/linux"
-	"unbloat/internal/host/openbsd"
-	"unbloat/internal/host/openwrt"
-	"unbloat/internal/host/opnsense"
-	"unbloat/internal/host/pfsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/clearos"
+	"unbloat/internal/platform/freebsd"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/openbsd"
+	"unbloat/internal/platform/openwrt"
+	"unbloat/internal/platform/opnsense"
+	"unbloat/internal/platform/pfsense"
 )
 
 // Drivers returns the drivers of all platforms, in the order in which they are
 // listed to people.
-func Drivers() host.Drivers {
-	return host.Drivers{
+func Drivers() platform.Drivers {
+	return platform.Drivers{
 		linux.Driver(), openwrt.Driver(), opnsense.Driver(), freebsd.Driver(), pfsense.Driver(),
 		openbsd.Driver(), openbsd.DriverAltq(), clearos.Driver(),
 	}
 }
 
 // Default is the driver of a router of which nothing is known.
-func Default() *host.Driver { return Drivers()[0] }
+func Default() *platform.Driver { return Drivers()[0] }
 
 // Names returns the platforms' names.
 func Names() []string {
@@ -34,7 +34,7 @@ func Names() []string {
 }
 
 // Find returns the driver of a platform. The error lists the names that there are.
-func Find(name string) (*host.Driver, error) {
+func Find(name string) (*platform.Driver, error) {
 	return Drivers().Find(name)
 }
 
@@ -76,6 +76,6 @@ func Must(name string) *plan.Language {
 }
 
 // Detect asks a router which platform it is. What can't be asked is Linux.
-func Detect(ctx context.Context, r host.Runner) *host.Driver {
-	return host.Detect(ctx, r, Drivers())
+func Detect(ctx context.Context, r platform.Runner) *platform.Driver {
+	return platform.Detect(ctx, r, Drivers())
 }

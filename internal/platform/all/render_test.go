@@ -8,13 +8,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"unbloat/internal/host/render"
 	"unbloat/internal/mechanism/altq"
 	"unbloat/internal/mechanism/dummynet"
 	"unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/render"
 	"unbloat/unit"
 )
 

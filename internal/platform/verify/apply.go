@@ -4,16 +4,16 @@ import (
 	"context"
 	"fmt"
 
-	"unbloat/internal/host"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 )
 
 // A Backend is what Apply needs of apply.Backend.
 type Backend interface {
-	Observe(ctx context.Context, p plan.Plan, earlier host.State) (host.State, error)
-	Desire(ctx context.Context, p plan.Plan, now, origin host.State) (host.State, error)
-	Undesire(ctx context.Context, now, origin host.State) (host.State, error)
-	Compare(actual, wanted host.State) ([]host.Step, []string, error)
+	Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error)
+	Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error)
+	Undesire(ctx context.Context, now, origin platform.State) (platform.State, error)
+	Compare(actual, wanted platform.State) ([]platform.Step, []string, error)
 }
 
 // Apply brings a plan onto a router and takes it away again. It returns what was
@@ -21,7 +21,7 @@ type Backend interface {
 // neither, if the plan was accepted, stored and read back equal. Between the two it
 // calls applied. An error is a router that could not be read or a plan that was
 // refused.
-func Apply(ctx context.Context, b Backend, r host.Runner, c Case, applied func()) (diffs, left []string, err error) {
+func Apply(ctx context.Context, b Backend, r platform.Runner, c Case, applied func()) (diffs, left []string, err error) {
 	fail := func(doing string, err error) ([]string, []string, error) {
 		return nil, nil, fmt.Errorf("%s: %s: %w", c.Name, doing, err)
 	}
@@ -53,7 +53,7 @@ func Apply(ctx context.Context, b Backend, r host.Runner, c Case, applied func()
 }
 
 // reach runs the steps to a state, and returns what is not as it says then.
-func reach(ctx context.Context, b Backend, r host.Runner, c Case, want host.State) ([]string, error) {
+func reach(ctx context.Context, b Backend, r platform.Runner, c Case, want platform.State) ([]string, error) {
 	now, err := b.Observe(ctx, c.Plan, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: read the router: %w", c.Name, err)

@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	hostclearos "unbloat/internal/host/clearos"
-	"unbloat/internal/host/linux"
 	"unbloat/internal/mechanism/clearos"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	hostclearos "unbloat/internal/platform/clearos"
 	"unbloat/internal/platform/clearos/fake"
+	"unbloat/internal/platform/linux"
 )
 
 // TestClearOSMatrix gives the settings of every plan to what stands in for

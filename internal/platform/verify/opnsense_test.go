@@ -19,9 +19,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"unbloat/internal/host"
-	"unbloat/internal/host/opnsense"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/opnsense"
 	"unbloat/internal/platform/opnsense/fake"
 	"unbloat/internal/remote"
 )
@@ -479,7 +479,7 @@ func TestOPNsense(t *testing.T) {
 	}
 	c.HTTP.Transport = r
 	b := &opnsense.Backend{Runner: c}
-	reach := func(name string, wanted host.State) {
+	reach := func(name string, wanted platform.State) {
 		t.Helper()
 		for i := range 2 {
 			now, err := b.Observe(t.Context(), plan.Plan{}, nil)
@@ -508,7 +508,7 @@ func TestOPNsense(t *testing.T) {
 	}
 	for _, x := range matrix(t, opnsense.Name) {
 		wanted, err := b.Desire(t.Context(), x.Plan, empty, empty)
-		var input *host.InputError
+		var input *platform.InputError
 		if errors.As(err, &input) { // the article's rule wants the router's own address
 			skipped++
 			continue

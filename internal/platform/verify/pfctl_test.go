@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/host/openbsd"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/openbsd"
 )
 
 // TestPfctl gives every plan to a pfctl(8) that somebody has, with -nf: nothing

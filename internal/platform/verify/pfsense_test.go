@@ -17,11 +17,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"unbloat/internal/host"
-	hostfake "unbloat/internal/host/fake"
-	"unbloat/internal/host/pfsense"
+	"unbloat/internal/platform"
+	hostfake "unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/dnctl"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
+	"unbloat/internal/platform/pfsense"
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
 )
 
@@ -149,7 +149,7 @@ func enabledWAN(wan string) string {
 }
 
 // applyTo is Apply to a pfSense, which must not fail.
-func applyTo(t *testing.T, r host.Runner, c Case, applied func()) (diffs, left []string) {
+func applyTo(t *testing.T, r platform.Runner, c Case, applied func()) (diffs, left []string) {
 	t.Helper()
 	diffs, left, err := Apply(t.Context(), &pfsense.Backend{Runner: r}, r, c, applied)
 	if err != nil {

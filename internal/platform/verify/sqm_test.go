@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	hostopenwrt "unbloat/internal/host/openwrt"
 	"unbloat/internal/mechanism/sqm"
 	"unbloat/internal/plan"
+	hostopenwrt "unbloat/internal/platform/openwrt"
 	"unbloat/internal/platform/openwrt/fake"
 )
 

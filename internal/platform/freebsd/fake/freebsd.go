@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/host/fake"
+	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/dnctl"
 )
 

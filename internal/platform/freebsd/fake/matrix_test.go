@@ -3,7 +3,7 @@ package fake_test
 import (
 	"testing"
 
-	"unbloat/internal/host/freebsd"
+	"unbloat/internal/platform/freebsd"
 	"unbloat/internal/platform/freebsd/fake"
 	"unbloat/internal/platform/verify"
 )

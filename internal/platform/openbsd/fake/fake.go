@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"unbloat/internal/host/fake"
+	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/pfctl"
 )
 

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/host/openbsd"
 	"unbloat/internal/mechanism/altq"
 	"unbloat/internal/mechanism/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/fake/pfctl"
+	"unbloat/internal/platform/openbsd"
 	"unbloat/internal/platform/openbsd/fake"
 	"unbloat/internal/platform/verify"
 )

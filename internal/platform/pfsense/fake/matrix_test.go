@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/host/pfsense"
+	"unbloat/internal/platform/pfsense"
 	"unbloat/internal/platform/pfsense/fake"
 	"unbloat/internal/platform/verify"
 )

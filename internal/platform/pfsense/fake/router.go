@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/host/fake"
+	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/dnctl"
 	freebsd "unbloat/internal/platform/freebsd/fake"
 )

@@ -14,11 +14,11 @@ import (
 	"strings"
 
 	"unbloat/aqm"
-	"unbloat/internal/host"
-	"unbloat/internal/host/fake"
-	"unbloat/internal/host/render"
 	"unbloat/internal/mechanism/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/render"
 	"unbloat/unit"
 )
 
@@ -26,23 +26,23 @@ import (
 const Name = "toy"
 
 // Driver returns what is the toy's own: toyctl(8).
-func Driver() *host.Driver {
-	return &host.Driver{
+func Driver() *platform.Driver {
+	return &platform.Driver{
 		Language:   Language(),
-		Is:         func(_ context.Context, _ host.Runner, kernel, _ string) bool { return kernel == "Toy" },
-		DefaultWAN: func(context.Context, host.Runner) string { return "" },
+		Is:         func(_ context.Context, _ platform.Runner, kernel, _ string) bool { return kernel == "Toy" },
+		DefaultWAN: func(context.Context, platform.Runner) string { return "" },
 		Render:     text,
-		Checks: func(e *host.Examination) []host.Check {
+		Checks: func(e *platform.Examination) []platform.Check {
 			e.ReadShapers()
-			return []host.Check{e.Applied(), {Name: "clockwork", Run: func() {
+			return []platform.Check{e.Applied(), {Name: "clockwork", Run: func() {
 				if strings.TrimSpace(e.Read("toyctl", "spring")) != "wound" {
-					e.Find(host.Finding{ID: "run-down", InWay: true, What: "the spring has run down", Why: "nothing moves", Remedy: "wind it up"})
+					e.Find(platform.Finding{ID: "run-down", InWay: true, What: "the spring has run down", Why: "nothing moves", Remedy: "wind it up"})
 				}
 			}}}
 		},
-		Backend:   func(o host.Options) (host.Backend, error) { return &Backend{Runner: o.Runner}, nil },
-		StateDir:  host.LastingDir,
-		Simulated: host.Simulated{CoDel: aqm.FreeBSD, Shaper: host.Pipe},
+		Backend:   func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner}, nil },
+		StateDir:  platform.LastingDir,
+		Simulated: platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe},
 	}
 }
 
@@ -82,13 +82,13 @@ func set(key, value string) []string {
 }
 
 // A Backend changes a toy.
-type Backend struct{ Runner host.Runner }
+type Backend struct{ Runner platform.Runner }
 
 type state map[string]string // what shapes, by "DEVICE DIRECTION"
 
 func (s state) ours(key string) bool { return strings.HasSuffix(s[key], " unbloat") }
 
-func decode(raw host.State) (state, error) {
+func decode(raw platform.State) (state, error) {
 	s := state{}
 	if len(raw) == 0 {
 		return s, nil
@@ -97,7 +97,7 @@ func decode(raw host.State) (state, error) {
 }
 
 // Observe reads all that shapes.
-func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.State, error) {
+func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (platform.State, error) {
 	s, err := b.read(ctx)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ host.State) (host.
 }
 
 func (b *Backend) read(ctx context.Context) (state, error) {
-	out, err := host.Output(ctx, b.Runner, "toyctl", "show")
+	out, err := platform.Output(ctx, b.Runner, "toyctl", "show")
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (b *Backend) read(ctx context.Context) (state, error) {
 }
 
 // Desire returns what the plan asks for, and the rest as origin had it.
-func (b *Backend) Desire(_ context.Context, p plan.Plan, now, origin host.State) (host.State, error) {
+func (b *Backend) Desire(_ context.Context, p plan.Plan, now, origin platform.State) (platform.State, error) {
 	s, err := b.without(now, origin)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (b *Backend) Desire(_ context.Context, p plan.Plan, now, origin host.State)
 }
 
 // Undesire returns the toy without what is ours.
-func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.State, error) {
+func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := b.without(now, origin)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (b *Backend) Undesire(_ context.Context, now, origin host.State) (host.Stat
 	return json.Marshal(s)
 }
 
-func (b *Backend) without(now, origin host.State) (state, error) {
+func (b *Backend) without(now, origin platform.State) (state, error) {
 	s, err := decode(now)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (b *Backend) without(now, origin host.State) (state, error) {
 }
 
 // Compare returns a command for each difference.
-func (b *Backend) Compare(actual, wanted host.State) (steps []host.Step, differences []string, err error) {
+func (b *Backend) Compare(actual, wanted platform.State) (steps []platform.Step, differences []string, err error) {
 	is, err := decode(actual)
 	if err != nil {
 		return nil, nil, err
@@ -166,13 +166,13 @@ func (b *Backend) Compare(actual, wanted host.State) (steps []host.Step, differe
 	}
 	for _, key := range slices.Sorted(maps.Keys(is)) {
 		if _, stays := want[key]; !stays {
-			steps = append(steps, host.Step{Argv: append([]string{"toyctl", "clear"}, strings.Fields(key)...)})
+			steps = append(steps, platform.Step{Argv: append([]string{"toyctl", "clear"}, strings.Fields(key)...)})
 			differences = append(differences, key+" is there")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if is[key] != want[key] {
-			steps = append(steps, host.Step{Argv: set(key, want[key])})
+			steps = append(steps, platform.Step{Argv: set(key, want[key])})
 			differences = append(differences, fmt.Sprintf("%s is %q, not %q", key, is[key], want[key]))
 		}
 	}
@@ -183,19 +183,19 @@ func (b *Backend) Compare(actual, wanted host.State) (steps []host.Step, differe
 func (b *Backend) Explain(err error) error { return err }
 
 // Shapers explains what shapes.
-func (b *Backend) Shapers(ctx context.Context, _ string) ([]host.Shaped, error) {
+func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, error) {
 	s, err := b.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := []host.Shaped{}
+	out := []platform.Shaped{}
 	for _, key := range slices.Sorted(maps.Keys(s)) {
 		device, way, _ := strings.Cut(key, " ")
 		rate, err := strconv.ParseInt(strings.Fields(s[key])[0], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("read the rate of %s: %w", key, err)
 		}
-		x := host.Shaped{Device: device, Ours: s.ours(key), Rate: unit.Rate(rate), Queue: "a FIFO", Counters: []tc.Counters{}}
+		x := platform.Shaped{Device: device, Ours: s.ours(key), Rate: unit.Rate(rate), Queue: "a FIFO", Counters: []tc.Counters{}}
 		whose := "somebody's"
 		if x.Ours {
 			whose = "unbloat's"

@@ -1,0 +1,185 @@
+package clearos_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/conform"
+	mech "unbloat/internal/mechanism/clearos"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/clearos"
+	"unbloat/internal/platform/fake"
+	"unbloat/unit"
+)
+
+func anyPlan(t *rapid.T, name string) plan.Plan {
+	w := conform.AnyWishes(t, name, 10*unit.GbitPerSecond)
+	if w.Only == "" {
+		w.AQM = rapid.SampledFrom([]plan.AQM{"", plan.SFQ}).Draw(t, name+" aqm")
+	}
+	if w.AQM == plan.SFQ && rapid.Bool().Draw(t, name+" classes") {
+		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
+		w.Classes.Shares = []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
+	}
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: clearos.Language(), WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestContract: the contract of every backend.
+func TestContract(t *testing.T) {
+	conform.Run(t, conform.Case{
+		WAN: "wan",
+		New: func() (conform.Router, apply.Backend) {
+			c := fake.NewClearOS()
+			return c, &clearos.Backend{Runner: c}
+		},
+		Plan: anyPlan,
+	})
+}
+
+// TestInTheWay: the old bandwidth manager that is on, a missing app, and what
+// ClearOS's own engine would crash on, are refused with the remedy, and nothing
+// is changed.
+func TestInTheWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		wishes plan.Wishes
+		wan    string
+		do     func(o *fake.ClearOS)
+		says   string
+	}{
+		"bandwidth manager": {plan.Wishes{}, "wan", func(o *fake.ClearOS) { o.Files[mech.BandwidthConf] = "# old\nBANDWIDTH_QOS=\"on\"\n" }, `set BANDWIDTH_QOS="off"`},
+		"no app":            {plan.Wishes{}, "wan", func(o *fake.ClearOS) { delete(o.Files, mech.QoSConf) }, "yum install app-qos"},
+		"a broken file":     {plan.Wishes{}, "wan", func(o *fake.ClearOS) { o.Files[mech.QoSConf] = "QOS_ENABLE=\"on\n" }, "mend that file"},
+		"one direction":     {plan.Wishes{AQM: plan.SFQ, Only: plan.DirectionUp}, "wan", func(*fake.ClearOS) {}, "one direction only"},
+		"eth0.100":          {plan.Wishes{AQM: plan.SFQ}, "eth0.100", func(*fake.ClearOS) {}, "letters and digits alone"},
+	} {
+		o := fake.NewClearOS()
+		c.do(o)
+		before := o.Text()
+		only := c.wishes.Only
+		c.wishes.Only = ""
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}}, c.wishes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.WAN = c.wan; only == plan.DirectionUp { // what Make refuses, in a plan that somebody edited
+			p.Down, p.DownBps = nil, 0
+		}
+		b := &clearos.Backend{Runner: o}
+		now, err := b.Observe(t.Context(), p, nil)
+		if err == nil {
+			_, err = b.Desire(t.Context(), p, now, now)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) || o.Text() != before {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// TestOwnEngine: ClearOS's own engine, switched on by seed 001's settings, runs
+// through and holds both directions; what our plans avoid, an interface with a
+// dot, shares without an entry for "*", one direction alone and a speed that is
+// missing, ends it or leaves no shaper.
+func TestOwnEngine(t *testing.T) {
+	for name, c := range map[string]struct{ old, with, log string }{
+		"as planned":             {"", "", ""},
+		"a name with a dot":      {"wan:auto", "eth0.100:auto", `Cannot find device "100"`},
+		"a missing entry for *":  {"QOS_DOWNSTREAM_BWRES=\"*:", "QOS_DOWNSTREAM_BWRES=\"eth9:", "nil value"},
+		"in one direction alone": {"QOS_DOWNSTREAM=\"wan:auto\"", "QOS_DOWNSTREAM=\"\"", "libqos.lua:573: attempt to index field '?' (a nil value)"},
+		"no speed":               {"WAN_MAX_DOWNSTREAM", "LAN_MAX_DOWNSTREAM", `"rate" is required`},
+	} {
+		o := fake.NewClearOS()
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, err := mech.Render(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change := func(text string) string {
+			if c.old == "" {
+				return text
+			}
+			return strings.ReplaceAll(text, c.old, c.with)
+		}
+		o.Files[mech.QoSConf], o.Files[mech.NetworkConf] = change(mech.Format(s.QoS, true)), change(mech.Format(s.Network, false))
+		if _, _, err := o.Run(t.Context(), []string{"service", "firewall", "restart"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		const begins = "Running external QoS bandwidth manager"
+		got := strings.Join(o.Log, "\n")
+		if !strings.HasPrefix(got, begins) || !strings.Contains(got, c.log) || c.log == "" && got != begins {
+			t.Errorf("%s: %q, want %q", name, got, c.log)
+		}
+		text := o.Kernel.Text()
+		if holds := strings.Count(text, "class htb 1:16 ") == 2 && strings.Contains(text, "rate 25Mbit"); holds != (c.log == "") {
+			t.Errorf("%s: it holds both directions: %v\n%s", name, holds, text)
+		}
+	}
+}
+
+// TestOwnEngineIsReplaced: ClearOS's own engine leaves what it made where it is,
+// on imq0 even when it runs again. New rates are what both directions have then,
+// our engine stands where it stood, and reverted nothing of it goes on shaping.
+func TestOwnEngineIsReplaced(t *testing.T) {
+	o := fake.NewClearOS()
+	start := o.Text()
+	e := &apply.Engine{Backend: &clearos.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+	for _, c := range []struct {
+		aqm  plan.AQM
+		mbit unit.Rate
+		want []string // lines of what runs
+		not  string
+	}{
+		{plan.SFQ, 25, []string{"class htb 1:1 root rate 25Mbit", "class htb 1:1 root rate 1Mbit", "class htb 1:16"}, "b10a"},
+		{plan.SFQ, 50, []string{"class htb 1:1 root rate 50Mbit", "class htb 1:1 root rate 1Mbit", "class htb 1:16"}, "25Mbit"},
+		{plan.FQCoDel, 50, []string{"class htb b10a:10"}, "class htb 1:16"},
+		{plan.SFQ, 25, []string{"class htb 1:1 root rate 25Mbit"}, "b10a"},
+	} {
+		p, err := plan.Make(plan.Line{}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}},
+			plan.Wishes{AQM: c.aqm, Down: plan.RateWish{Rate: c.mbit * unit.MbitPerSecond}, Up: plan.RateWish{Rate: unit.MbitPerSecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		tr.Close()
+		text := o.Kernel.Text()
+		for _, w := range c.want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s %d: %q is not there:\n%s", c.aqm, c.mbit, w, text)
+			}
+		}
+		if strings.Contains(text, c.not) {
+			t.Errorf("%s %d: %q is still there:\n%s", c.aqm, c.mbit, c.not, text)
+		}
+	}
+	if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil {
+		t.Fatal(err)
+	}
+	if o.Text() != start {
+		t.Errorf("reverted:\n%s\nat first:\n%s", o.Text(), start)
+	}
+}
+
+// nobody is a watchdog that never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }

@@ -1,0 +1,28 @@
+package clearos
+
+import (
+	"context"
+
+	"unbloat/aqm"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+)
+
+// Driver returns what is ClearOS's own: its configuration files and its engine.
+func Driver() *platform.Driver {
+	return &platform.Driver{
+		Language: Language(),
+		Is: func(ctx context.Context, r platform.Runner, kernel, _ string) bool {
+			return kernel == "Linux" && platform.Has(ctx, r, "/etc/clearos-release")
+		},
+		Capabilities: linux.Detect,
+		Lacking:      linux.Lacking,
+		CheckWAN:     linux.CheckWAN,
+		DefaultWAN:   linux.DefaultWAN,
+		Render:       Render,
+		Checks:       linux.Checks(linux.Examined{}),
+		Backend:      func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner}, nil },
+		StateDir:     platform.LastingDir,
+		Simulated:    platform.Simulated{CoDel: aqm.Linux612, Shaper: platform.HTB},
+	}
+}

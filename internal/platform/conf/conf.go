@@ -1,0 +1,274 @@
+// Package conf is what routers have in common whose configuration lives in
+// files: the files are read, replaced whole or not at all, and put back byte by
+// byte; and beside them stands what the running system shows of itself.
+package conf
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+)
+
+// Suffix is appended to a file's name for what is written beside it first.
+const Suffix = ".unbloat-new"
+
+// A File is one file of the router. Content is bytes: a comment in Latin-1 must
+// survive an undo.
+type File struct {
+	Path    string `json:"path"`
+	Exists  bool   `json:"exists"`
+	Content []byte `json:"content,omitempty"`
+	Mode    string `json:"mode,omitempty"` // for chmod(1), of a file that is made; "": the system's usual
+}
+
+// A Set is the files that a backend may change, and their temporary ones.
+type Set []File
+
+// A State is what a file-based router is in: its files, and in a canonical line
+// each what its kernel or daemon says that it holds.
+type State struct {
+	Files Set      `json:"files"`
+	Live  []string `json:"live"`
+	// Others is what runs beside, Scope the devices that were looked at; neither
+	// is compared.
+	Others []string `json:"others,omitempty"`
+	Scope  []string `json:"scope,omitempty"`
+}
+
+// Without returns the lines that are left when each of gone is removed once.
+func Without(live, gone []string) []string {
+	out := slices.Clone(live)
+	for _, g := range gone {
+		if i := slices.Index(out, g); i >= 0 {
+			out = slices.Delete(out, i, i+1)
+		}
+	}
+	return out
+}
+
+// Observed reads what a router of files holds now on a WAN, for its status.
+func Observed(ctx context.Context, b interface {
+	Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error)
+}, wan string) (State, error) {
+	now, err := b.Observe(ctx, plan.Plan{WAN: wan}, nil)
+	if err != nil {
+		return State{}, err
+	}
+	return Decode(now)
+}
+
+// Decode reads a State that Encode wrote.
+func Decode(b platform.State) (s State, err error) {
+	if err = json.Unmarshal(b, &s); err != nil {
+		err = fmt.Errorf("read the state of a router: %w", err)
+	}
+	return s, err
+}
+
+// Encode writes a State.
+func Encode(s State) (platform.State, error) {
+	if s.Live == nil {
+		s.Live = []string{}
+	}
+	return json.Marshal(s)
+}
+
+// Read reads the files, and what an interrupted change may have left beside them.
+func Read(ctx context.Context, r platform.Runner, paths ...string) (Set, error) {
+	var s Set
+	for _, p := range paths {
+		for _, path := range []string{p, p + Suffix} {
+			f, err := read(ctx, r, path)
+			if err != nil {
+				return nil, err
+			}
+			s = append(s, f)
+		}
+	}
+	return s, nil
+}
+
+func read(ctx context.Context, r platform.Runner, path string) (File, error) {
+	b, err := platform.Output(ctx, r, "cat", path)
+	var c *platform.CommandError
+	switch {
+	case err == nil:
+		return File{Path: path, Exists: true, Content: b}, nil
+	case errors.As(err, &c) && strings.Contains(c.Stderr, "No such file"):
+		return File{Path: path}, nil
+	case errors.As(err, &c) && strings.Contains(c.Stderr, "ermission denied"):
+		return File{}, &platform.PreconditionError{Doing: "read " + path, What: "this user may not", Remedy: "run it as root", Err: err}
+	}
+	return File{}, fmt.Errorf("read %s: %w", path, err)
+}
+
+// Get returns the file, which does not exist if the set doesn't know it.
+func (s Set) Get(path string) File {
+	for _, f := range s {
+		if f.Path == path {
+			return f
+		}
+	}
+	return File{Path: path}
+}
+
+// Text returns a file's content; "" if there is none.
+func (s Set) Text(path string) string { return string(s.Get(path).Content) }
+
+// With returns the set with this file as given; what is temporary is gone in it.
+func (s Set) With(f File) Set {
+	out := s.clean()
+	if i := slices.IndexFunc(out, func(x File) bool { return x.Path == f.Path }); i >= 0 {
+		out[i] = f
+		return out
+	}
+	return append(out, f)
+}
+
+// clean returns a copy without temporary files' content.
+func (s Set) clean() Set {
+	out := slices.Clone(s)
+	for i, f := range out {
+		if strings.HasSuffix(f.Path, Suffix) {
+			out[i] = File{Path: f.Path}
+		}
+	}
+	return out
+}
+
+// Put returns the set with this content in the file.
+func (s Set) Put(path, content, mode string) Set {
+	return s.With(File{Path: path, Exists: true, Content: []byte(content), Mode: mode})
+}
+
+// Without returns the set without the file.
+func (s Set) Without(path string) Set { return s.With(File{Path: path}) }
+
+func (f File) equal(g File) bool { return f.Exists == g.Exists && bytes.Equal(f.Content, g.Content) }
+
+// A Check returns the command that tries a file before it takes the place of
+// path, nil if there is none.
+type Check func(path, temporary string) *platform.Step
+
+// Steps returns the commands from actual to wanted: files are written in
+// wanted's order, and removed last.
+func Steps(actual, wanted Set, check Check) []platform.Step {
+	var writes, removals []platform.Step
+	for _, w := range wanted {
+		a := actual.Get(w.Path)
+		switch {
+		case a.equal(w):
+		case !w.Exists:
+			removals = append(removals, platform.Step{Argv: []string{"rm", "-f", w.Path}})
+		default:
+			writes = append(writes, write(a, w, check)...)
+		}
+	}
+	return append(writes, removals...)
+}
+
+// write replaces a file in one step, with the owner and mode that it has.
+func write(a, w File, check Check) []platform.Step {
+	temp := w.Path + Suffix
+	var out []platform.Step
+	if a.Exists {
+		out = append(out, platform.Step{Argv: []string{"cp", "-p", w.Path, temp}})
+	}
+	out = append(out, platform.Step{Argv: []string{"tee", temp}, Stdin: string(w.Content)})
+	if !a.Exists && w.Mode != "" {
+		out = append(out, platform.Step{Argv: []string{"chmod", w.Mode, temp}})
+	}
+	if check != nil {
+		if s := check(w.Path, temp); s != nil {
+			out = append(out, *s)
+		}
+	}
+	return append(out, platform.Step{Argv: []string{"mv", "-f", temp, w.Path}})
+}
+
+// Restore returns the commands that lead to the set from any state, without
+// looking; some may fail.
+func (s Set) Restore() []platform.Step {
+	var out, removals []platform.Step
+	for _, f := range s {
+		if !f.Exists {
+			removals = append(removals, platform.Step{Argv: []string{"rm", "-f", f.Path}})
+			continue
+		}
+		out = append(out, write(File{Exists: true}, f, nil)...)
+	}
+	return append(out, removals...)
+}
+
+// Differences says in words how the files differ.
+func Differences(actual, wanted Set) []string {
+	var out []string
+	for _, w := range wanted {
+		a := actual.Get(w.Path)
+		switch {
+		case a.equal(w):
+		case a.Exists && !w.Exists:
+			out = append(out, w.Path+" is there, and should not be")
+		case !a.Exists:
+			out = append(out, w.Path+" is missing")
+		default:
+			out = append(out, w.Path+" differs: "+firstDifference(string(a.Content), string(w.Content)))
+		}
+	}
+	return out
+}
+
+func firstDifference(a, w string) string {
+	as, ws := strings.Split(a, "\n"), strings.Split(w, "\n")
+	for i := 0; ; i++ {
+		switch {
+		case i >= len(as):
+			return fmt.Sprintf("line %d is missing: %q", i+1, ws[i])
+		case i >= len(ws):
+			return fmt.Sprintf("line %d is too much: %q", i+1, as[i])
+		case as[i] != ws[i]:
+			return fmt.Sprintf("line %d is %q instead of %q", i+1, as[i], ws[i])
+		}
+	}
+}
+
+// LiveDifferences says in words how what runs differs.
+func LiveDifferences(actual, wanted []string) []string {
+	var out []string
+	for _, w := range wanted {
+		if !slices.Contains(actual, w) {
+			out = append(out, "it does not run `"+w+"`")
+		}
+	}
+	for _, a := range actual {
+		if !slices.Contains(wanted, a) {
+			out = append(out, "it runs `"+a+"`, which is not wanted")
+		}
+	}
+	return out
+}
+
+// Compare returns the steps from actual to wanted: the files, and if anything
+// differs, reload.
+func Compare(actual, wanted platform.State, check Check, reload []platform.Step) ([]platform.Step, []string, error) {
+	a, err := Decode(actual)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := Decode(wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	steps, diffs := Steps(a.Files, w.Files, check), append(Differences(a.Files, w.Files), LiveDifferences(a.Live, w.Live)...)
+	if len(diffs) > 0 {
+		steps = append(steps, reload...)
+	}
+	return steps, diffs, nil
+}

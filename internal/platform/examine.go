@@ -1,0 +1,185 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// A Finding is one thing that is not as it should be.
+type Finding struct {
+	ID     string `json:"id"`         // as in "flow-offload"
+	InWay  bool   `json:"in_the_way"` // it prevents or spoils shaping or measuring; otherwise it is worth knowing
+	What   string `json:"what"`
+	Why    string `json:"why"`    // why it matters
+	Remedy string `json:"remedy"` // the command that mends it
+}
+
+// A Drift is a WAN that is not what was applied to it.
+type Drift struct {
+	WAN         string
+	Differences []string // in words
+	Mend        string   // the command that applies it again
+}
+
+// An Examination is one look at one router for what stands in the way. A
+// driver's checks read it and report what they find to it.
+type Examination struct {
+	Ctx       context.Context
+	Runner    Runner
+	WAN, LAN  string         // "": not known; a check may find the WAN
+	Down, Up  unit.Rate      // that are wished; 0: not known
+	LinkLayer plan.LinkLayer // of the line, if somebody said so
+	Now       time.Time      // this machine's clock
+	Far       bool           // the router is another machine
+
+	// Explain returns what shapes on the router; nil: the driver's own way.
+	Explain func(ctx context.Context) ([]Shaped, error)
+	// LostClasses says where the rules that divide traffic are not what was
+	// applied; nil: nobody knows what was applied.
+	LostClasses func(ctx context.Context) []string
+	// Drifts says for each WAN where it is not what was applied there; nil:
+	// nobody knows.
+	Drifts func(ctx context.Context) ([]Drift, error)
+
+	Shapers  []Shaped  // what ReadShapers found
+	Findings []Finding // in the order in which they were found
+	Checked  []string  // what was looked at and is in order
+	Skipped  []string  // what could not be looked at, and why
+}
+
+// A Check looks at one thing. What it finds, or can't tell, it reports to the
+// examination; if it reports nothing, that thing is in order.
+type Check struct {
+	Name string
+	Run  func()
+}
+
+// Each runs the checks, each on its own.
+func (e *Examination) Each(checks []Check) {
+	for _, check := range checks {
+		before := len(e.Findings) + len(e.Skipped)
+		check.Run()
+		if len(e.Findings)+len(e.Skipped) == before {
+			e.Checked = append(e.Checked, check.Name)
+		}
+	}
+}
+
+// Find reports a finding.
+func (e *Examination) Find(f Finding) { e.Findings = append(e.Findings, f) }
+
+// Skip reports what could not be looked at, and why.
+func (e *Examination) Skip(what, why string) { e.Skipped = append(e.Skipped, what+": "+why) }
+
+// Read returns a command's output, "" if it can't be run.
+func (e *Examination) Read(argv ...string) string {
+	out, err := Output(e.Ctx, e.Runner, argv...)
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// ReadShapers looks at what shapes on the router.
+func (e *Examination) ReadShapers() {
+	if e.Explain == nil {
+		return
+	}
+	var err error
+	if e.Shapers, err = e.Explain(e.Ctx); err != nil {
+		e.Skip("shapers", err.Error())
+	}
+}
+
+// Applied is the check that compares what is there with what was applied.
+func (e *Examination) Applied() Check {
+	const name = "what was applied"
+	return Check{Name: name, Run: func() {
+		if e.Drifts == nil {
+			return
+		}
+		drifts, err := e.Drifts(e.Ctx)
+		if err != nil {
+			e.Skip(name, err.Error())
+			return
+		}
+		for _, d := range drifts {
+			e.Find(Finding{ID: "drift", InWay: true, What: d.WAN + " is not what was applied: " + strings.Join(d.Differences, "; "),
+				Why: "what is missing shapes nothing, and the queue is in the modem again; a restart of the network, another program or a person took it away", Remedy: d.Mend})
+		}
+	}}
+}
+
+// Cycles that forwarding and shaping a full packet cost a core, roughly, as
+// people report of their routers: small in-order cores with NAT in software need
+// several times what large ones do. They only tell "plenty" from "not enough".
+const (
+	cyclesSmallCore = 50_000
+	cyclesLargeCore = 15_000
+)
+
+// CPU is the check that compares a core's clock with the wished rate: a shaper
+// runs on one core. clock returns its highest clock in Hz, 0 if it is not known.
+func (e *Examination) CPU(clock func() int64) Check {
+	return Check{Name: "CPU", Run: func() {
+		wished := e.Down + e.Up
+		hz := clock()
+		switch {
+		case wished == 0:
+			e.Skip("CPU", "no rate is wished; give --down and --up")
+			return
+		case hz == 0:
+			e.Skip("CPU", "its clock is not known")
+			return
+		}
+		cycles := int64(cyclesLargeCore)
+		if machine := strings.TrimSpace(e.Read("uname", "-m")); strings.HasPrefix(machine, "mips") || strings.HasPrefix(machine, "armv") {
+			cycles = cyclesSmallCore
+		}
+		most := unit.Rate(hz / cycles * 1514 * 8)
+		if wished > most {
+			e.Find(Finding{ID: "cpu", What: fmt.Sprintf("a core of %d MHz shapes about %s, and %s are wished", hz/1e6, most.Short(), wished.Short()),
+				Why: "when the core is busy, packets wait outside the queues that are kept short; the estimate is rough", Remedy: "unbloat tune measures what this router can do; fq_codel needs less than cake"})
+		}
+	}}
+}
+
+// mostSkew is how far the clocks of two machines may be apart.
+const mostSkew = 2 * time.Minute
+
+// TimeOfDay looks at the router's clock.
+func (e *Examination) TimeOfDay() {
+	seconds, err := strconv.ParseInt(strings.TrimSpace(e.Read("date", "+%s")), 10, 64)
+	if err != nil {
+		e.Skip("clock", "the router does not tell the time")
+		return
+	}
+	at := time.Unix(seconds, 0)
+	if skew := at.Sub(e.Now).Abs(); at.Year() < 2024 || e.Far && skew > mostSkew {
+		e.Find(Finding{ID: "clock", InWay: true, What: "the clock says " + at.UTC().Format(time.RFC3339), Why: "certificates are refused, and results can't be put in order",
+			Remedy: "ntpd -q -p pool.ntp.org, or chronyc makestep"})
+	}
+}
+
+// leastIPv6 is the least MTU of a link with IPv6 (RFC 8200 §5).
+const leastIPv6 = 1280
+
+// LeastMTU looks whether the WAN's MTU, in bytes, is enough for IPv6; mend sets
+// it to what is usual.
+func (e *Examination) LeastMTU(mtu int, mend string) {
+	if mtu < leastIPv6 {
+		e.Find(Finding{ID: "mtu", InWay: true, What: fmt.Sprintf("the MTU of %s is %d", e.WAN, mtu), Why: "IPv6 needs 1280 bytes (RFC 8200 §5)", Remedy: mend + ", or what the provider says"})
+	}
+}
+
+// Unclamped reports that TCP's segments are too long for the WAN.
+func (e *Examination) Unclamped(lan, wan int, remedy string) {
+	e.Find(Finding{ID: "mss", What: fmt.Sprintf("%s has an MTU of %d, %s one of %d, and nothing clamps TCP's segments", e.LAN, lan, e.WAN, wan),
+		Why: "where messages of path MTU discovery are lost, connections hang", Remedy: remedy})
+}

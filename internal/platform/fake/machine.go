@@ -1,0 +1,128 @@
+// Package fake holds stand-ins for the tools of systems that we cannot run in
+// tests. Each is as strict as the real one, in its words, and has its traps;
+// reference/verdicts says what the real ones answered.
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"unbloat/internal/platform"
+)
+
+// errExit stands for a tool's exit code that isn't 0.
+var errExit = errors.New("exit status 1")
+
+// A Tool is one program of a Machine. What it returns as an error is what it
+// prints to standard error before it fails.
+type Tool struct {
+	Run     func(args []string, stdin []byte) (string, error)
+	Changes func(args []string) bool // whether this call changes something; nil: never
+}
+
+// A Machine is a router in memory: its files, and the programs that it has. It
+// implements platform.Runner.
+type Machine struct {
+	Files map[string]string
+	Tools map[string]Tool
+	// Fail, if set, is asked before each command that changes something. The
+	// command then fails: without effect, or (after) with it.
+	Fail func(argv []string) (fail, after bool)
+	// Ran are the commands that changed something.
+	Ran []string
+	// Shows prints what runs, for Text.
+	Shows func() string
+}
+
+// NewMachine returns a machine with the programs that every Unix has.
+func NewMachine(files map[string]string) *Machine {
+	m := &Machine{Files: files, Shows: func() string { return "" }}
+	always := func([]string) bool { return true }
+	m.Tools = map[string]Tool{
+		"cat":   {Run: func(args []string, _ []byte) (string, error) { return m.read("cat", args[0]) }},
+		"tee":   {Run: func(args []string, in []byte) (string, error) { m.Files[args[0]] = string(in); return string(in), nil }, Changes: always},
+		"cp":    {Run: m.copy, Changes: always},
+		"mv":    {Run: m.move, Changes: always},
+		"rm":    {Run: func(args []string, _ []byte) (string, error) { delete(m.Files, args[len(args)-1]); return "", nil }, Changes: always},
+		"chmod": {Run: func(args []string, _ []byte) (string, error) { return m.read("chmod", args[1]) }, Changes: always},
+	}
+	return m
+}
+
+func (m *Machine) read(tool, path string) (string, error) {
+	text, ok := m.Files[path]
+	if !ok {
+		return "", fmt.Errorf("%s: %s: No such file or directory", tool, path)
+	}
+	return text, nil
+}
+
+func (m *Machine) copy(args []string, _ []byte) (string, error) {
+	from, to := args[len(args)-2], args[len(args)-1]
+	text, err := m.read("cp", from)
+	if err == nil {
+		m.Files[to] = text
+	}
+	return "", err
+}
+
+func (m *Machine) move(args []string, stdin []byte) (string, error) {
+	if _, err := m.copy(args, stdin); err != nil {
+		return "", errors.New(strings.Replace(err.Error(), "cp", "mv", 1))
+	}
+	delete(m.Files, args[len(args)-2])
+	return "", nil
+}
+
+// Run implements platform.Runner.
+func (m *Machine) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	tool, ok := m.Tools[argv[0]]
+	if !ok {
+		return nil, nil, &platform.MissingToolError{Tool: argv[0]}
+	}
+	changing := tool.Changes != nil && tool.Changes(argv[1:])
+	fail, after := false, false
+	if changing && m.Fail != nil {
+		fail, after = m.Fail(argv)
+	}
+	if fail && !after {
+		return nil, []byte(argv[0] + ": Cannot allocate memory"), errExit
+	}
+	out, err := tool.Run(argv[1:], stdin)
+	if err != nil {
+		return []byte(out), []byte(err.Error() + "\n"), errExit
+	}
+	if changing {
+		m.Ran = append(m.Ran, strings.Join(argv, " "))
+	}
+	if fail {
+		return nil, []byte(argv[0] + ": Interrupted system call"), errExit
+	}
+	return []byte(out), nil, nil
+}
+
+// SetFail sets what fails.
+func (m *Machine) SetFail(f func(argv []string) (fail, after bool)) { m.Fail = f }
+
+// Commands returns the commands that changed something since the last call.
+func (m *Machine) Commands() []string {
+	ran := m.Ran
+	m.Ran = nil
+	return ran
+}
+
+// Text prints all that a change can touch, so that equal texts are equal machines.
+func (m *Machine) Text() string {
+	var b strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(m.Files)) {
+		fmt.Fprintf(&b, "== %s\n%s\n", path, m.Files[path])
+	}
+	return b.String() + "== runs\n" + m.Shows()
+}

@@ -1,0 +1,293 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"unbloat/internal/platform/linux/fakekernel"
+	openwrtfake "unbloat/internal/platform/openwrt/fake"
+)
+
+// SQMConfig is where sqm-scripts' settings are.
+const SQMConfig = "/etc/config/sqm"
+
+// A Linux is a Linux router with files and a kernel.
+type Linux struct {
+	*Machine
+	Kernel *fakekernel.Kernel
+}
+
+// NewLinux returns a router with iproute2 and without files of interest.
+func NewLinux() *Linux { return newLinux(map[string]string{}) }
+
+// A Dnsmasq is the resolver of a Linux router: it knows what the files of its
+// directory said when it started, and does not start with a line that it does
+// not understand.
+type Dnsmasq struct {
+	Runs   bool
+	Knows  string
+	Starts int
+}
+
+// WithDnsmasq gives the router a resolver that reads /etc/dnsmasq.d, as Debian's
+// does, and an init script that starts it again.
+func (l *Linux) WithDnsmasq() *Dnsmasq {
+	const dir = "/etc/dnsmasq.d/"
+	d := &Dnsmasq{Runs: true}
+	l.Files["/proc/77/cmdline"] = "/usr/sbin/dnsmasq\x00-7\x00/etc/dnsmasq.d,.dpkg-dist,.dpkg-old,.dpkg-new\x00"
+	l.Files["/etc/init.d/dnsmasq"] = "#!/bin/sh\n"
+	l.Tools["pidof"] = Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] != "dnsmasq" || !d.Runs {
+			return "", errors.New("")
+		}
+		return "77\n", nil
+	}}
+	l.Tools["ls"] = Tool{Run: func(args []string, _ []byte) (string, error) { return l.read("ls", args[len(args)-1]) }}
+	bad := func(text string) error {
+		for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
+			if key, _, is := strings.Cut(line, "="); line != "" && line[0] != '#' && (!is || key != "nftset" && key != "server") {
+				return fmt.Errorf("dnsmasq: bad option at line %d", i+1)
+			}
+		}
+		return nil
+	}
+	l.Tools["dnsmasq"] = Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] == "--version" {
+			return "Dnsmasq version 2.90\nCompile time options: IPv6 GNU-getopt DBus ipset nftset auth\n", nil
+		}
+		text, err := l.read("dnsmasq", strings.TrimPrefix(args[len(args)-1], "--conf-file="))
+		if err == nil {
+			err = bad(text)
+		}
+		return "", err
+	}}
+	l.Tools["/etc/init.d/dnsmasq"] = Tool{Run: func([]string, []byte) (string, error) {
+		d.Runs, d.Knows = false, ""
+		d.Starts++
+		for _, name := range slices.Sorted(maps.Keys(l.Files)) {
+			if strings.HasPrefix(name, dir) {
+				if err := bad(l.Files[name]); err != nil {
+					return "", err
+				}
+				d.Knows += l.Files[name]
+			}
+		}
+		d.Runs = true
+		return "", nil
+	}, Changes: func([]string) bool { return true }}
+	l.Shows = func() string { return fmt.Sprintf("%sdnsmasq runs %v, knows %q\n", l.Kernel.Text(), d.Runs, d.Knows) }
+	return d
+}
+
+func newLinux(files map[string]string) *Linux {
+	l := &Linux{Machine: NewMachine(files), Kernel: fakekernel.New()}
+	for _, tool := range []string{"tc", "ip", "ethtool", "nft", "unshare"} {
+		l.Tools[tool] = Tool{Run: func(args []string, in []byte) (string, error) {
+			out, errOut, err := l.Kernel.Run(context.Background(), append([]string{tool}, args...), in)
+			if err != nil {
+				err = errors.New(string(errOut))
+			}
+			return string(out), err
+		}, Changes: func(args []string) bool { return fakekernel.Changes(append([]string{tool}, args...)) }}
+	}
+	l.Shows = func() string { return l.Kernel.Text() }
+	return l
+}
+
+// kernel runs a command that other programs than unbloat may write: the words of
+// the same meaning are those that the kernel's stand-in knows.
+func (l *Linux) kernel(argv []string, stdin string) (string, error) {
+	words := slices.Clone(argv)
+	switch text := strings.Join(argv, " "); {
+	case strings.HasPrefix(text, "ip link delete dev "):
+		words = []string{"ip", "link", "del", "dev", argv[4]}
+	case strings.HasPrefix(text, "tc qdisc del ") && strings.HasSuffix(text, " ingress"):
+		words = []string{"tc", "qdisc", "del", "dev", argv[4], "ingress"}
+	case strings.HasPrefix(text, "tc filter add "):
+		for i, w := range words {
+			words[i] = map[bool]string{true: "pref", false: w}[w == "prio"]
+			if w == "flowid" {
+				words[i] = "classid"
+			}
+		}
+	case strings.HasPrefix(text, "tc qdisc add "):
+		for i := 1; i < len(words); i++ {
+			if slices.Contains([]string{"target", "interval", "rtt"}, words[i-1]) {
+				if d, err := time.ParseDuration(words[i]); err == nil {
+					words[i] = fmt.Sprintf("%dus", d.Microseconds())
+				}
+			}
+		}
+	}
+	out, errOut, err := l.Kernel.Run(context.Background(), words, []byte(stdin))
+	if err != nil {
+		return "", errors.New(strings.TrimSpace(string(errOut)))
+	}
+	return string(out), nil
+}
+
+// An OpenWrt is a router with uci(1) and sqm-scripts.
+type OpenWrt struct {
+	*Linux
+	Staged string   // what `uci changes` says
+	Log    []string // what sqm-scripts say, for their exit code says nothing
+
+	scripts *openwrtfake.Scripts
+}
+
+// NewOpenWrt returns a router with sqm-scripts as it comes: one section, off.
+func NewOpenWrt() *OpenWrt {
+	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
+	o.scripts = &openwrtfake.Scripts{Kernel: sqmKernel{o}, File: func(name string) (string, bool) {
+		text, ok := o.Files[path.Join("/usr/lib/sqm", name)]
+		return text, ok
+	}}
+	o.Tools["uci"] = Tool{Run: o.uci}
+	o.Tools["/etc/init.d/sqm"] = Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] == "restart" {
+			return "", o.restart()
+		}
+		return "", nil
+	}, Changes: func(args []string) bool { return args[0] == "restart" }}
+	o.Tools["sh"] = Tool{Run: func(args []string, _ []byte) (string, error) { // -c "A && B"
+		for command := range strings.SplitSeq(args[1], " && ") {
+			argv := strings.Fields(command)
+			switch argv[0] {
+			case "!": // ! grep -q WORD FILE
+				if strings.Contains(o.Files[argv[4]], argv[3]) {
+					return "", errors.New("")
+				}
+			default:
+				if _, err := o.Tools[argv[0]].Run(argv[1:], nil); err != nil {
+					return "", err
+				}
+			}
+		}
+		return "", nil
+	}, Changes: func([]string) bool { return true }}
+	return o
+}
+
+func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
+	if args[0] == "changes" {
+		return o.Staged, nil
+	}
+	var b strings.Builder
+	name := ""
+	for line := range strings.Lines(o.Files[SQMConfig]) {
+		words, ok := uciWords(line)
+		switch {
+		case !ok:
+			return "", errors.New("uci: Parse error")
+		case len(words) == 0:
+		case len(words) == 3 && words[0] == "config":
+			name = words[2]
+			fmt.Fprintf(&b, "sqm.%s=%s\n", name, words[1])
+		case len(words) == 3 && words[0] == "option" && name != "":
+			fmt.Fprintf(&b, "sqm.%s.%s='%s'\n", name, words[1], words[2])
+		default:
+			return "", errors.New("uci: Parse error")
+		}
+	}
+	return b.String(), nil
+}
+
+// uciWords splits a line of a UCI file: words between blanks, quoted where they
+// hold blanks themselves, and nothing from a # on. ok is false where a quote is
+// not closed.
+func uciWords(line string) (words []string, ok bool) {
+	word, begun, quote := "", false, rune(0)
+	end := func() {
+		if begun {
+			words = append(words, word)
+		}
+		word, begun = "", false
+	}
+	for _, c := range line {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word += string(c)
+		case c == '\'' || c == '"':
+			quote, begun = c, true
+		case c == '#':
+			end()
+			return words, true
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			end()
+		default:
+			word, begun = word+string(c), true
+		}
+	}
+	end()
+	return words, quote == 0
+}
+
+// restart stops every instance and starts those that are enabled. What fails is a
+// line in the log, and exit code 0; an error is what the stand-in does not know.
+func (o *OpenWrt) restart() error {
+	for _, do := range []func() (openwrtfake.Result, error){
+		func() (openwrtfake.Result, error) { return o.scripts.Stop("") },
+		func() (openwrtfake.Result, error) { return o.scripts.Start(o.Files[SQMConfig]) },
+	} {
+		got, err := do()
+		if o.Log = append(o.Log, got.Says...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A sqmKernel is the router as its sqm-scripts see it.
+type sqmKernel struct{ o *OpenWrt }
+
+// MTU implements the stand-in's Kernel.
+func (k sqmKernel) MTU(name string) (int, bool) {
+	for _, d := range k.o.Kernel.Devices {
+		if d.Name == name {
+			return d.MTU, true
+		}
+	}
+	return 0, false
+}
+
+// Knows implements the stand-in's Kernel.
+func (k sqmKernel) Knows(qdisc string) bool { return !slices.Contains(k.o.Kernel.Missing, qdisc) }
+
+var ifbWord = regexp.MustCompile(`"(ifb[^"]*)"`)
+
+// Redirect implements the stand-in's Kernel.
+func (k sqmKernel) Redirect(device string) string {
+	out, err := k.o.kernel([]string{"tc", "filter", "show", "dev", device, "parent", "ffff:"}, "")
+	if m := ifbWord.FindStringSubmatch(out); err == nil && m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// Run implements the stand-in's Kernel.
+func (k sqmKernel) Run(argv []string, stdin string) (string, int) {
+	var err error
+	switch argv[0] {
+	case "tc", "ip", "nft":
+		_, err = k.o.kernel(argv, stdin)
+	default:
+		tool, ok := k.o.Tools[argv[0]]
+		if !ok {
+			return argv[0] + ": not found", 127
+		}
+		_, err = tool.Run(argv[1:], []byte(stdin))
+	}
+	if err != nil {
+		return err.Error(), 2
+	}
+	return "", 0
+}

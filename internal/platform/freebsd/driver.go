@@ -1,0 +1,25 @@
+package freebsd
+
+import (
+	"context"
+
+	"unbloat/aqm"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/bsd"
+)
+
+// Driver returns what is FreeBSD's own: dnctl(8), ipfw(8), and rc.conf(5).
+func Driver() *platform.Driver {
+	return &platform.Driver{
+		Language:   Language(),
+		Is:         func(_ context.Context, _ platform.Runner, kernel, _ string) bool { return kernel == "FreeBSD" },
+		Base:       true,
+		DefaultWAN: platform.RouteInterface,
+		CheckWAN:   platform.CheckIfconfig,
+		Render:     Render,
+		Checks:     bsd.Checks(bsd.ForFreeBSD()),
+		Backend:    func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner}, nil },
+		StateDir:   platform.LastingDir,
+		Simulated:  platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe},
+	}
+}

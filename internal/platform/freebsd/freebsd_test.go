@@ -1,0 +1,203 @@
+package freebsd_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/conform"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/fake/dnctl"
+	"unbloat/internal/platform/freebsd"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
+	"unbloat/unit"
+)
+
+func anyPlan(t *rapid.T, name string) plan.Plan {
+	w := conform.AnyWishes(t, name, 4294967294, plan.FIFO)
+	w.Style = rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, name+" style")
+	if rapid.Bool().Draw(t, name+" classes") {
+		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
+			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "2001:db8::/32"}, DSCP: rapid.SampledFrom([][]string{nil, {"cs1"}}).Draw(t, name+" dscp")}}
+		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
+	}
+	p, err := plan.Make(plan.Line{}, plan.Facts{Language: freebsd.Language(), WAN: "igb0", LAN: "igb1"}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestContract: the contract of every backend.
+func TestContract(t *testing.T) {
+	conform.Run(t, conform.Case{
+		WAN: "igb0",
+		New: func() (conform.Router, apply.Backend) {
+			f := freebsdfake.New()
+			return f, &freebsd.Backend{Runner: f}
+		},
+		Plan: anyPlan,
+	})
+}
+
+// deaf is a router whose dnctl takes a command, exits 0, and does nothing.
+type deaf struct {
+	*freebsdfake.Router
+	to string
+}
+
+func (d deaf) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	if strings.HasPrefix(strings.Join(argv, " "), d.to) {
+		return nil, nil, nil
+	}
+	return d.Router.Run(ctx, argv, stdin)
+}
+
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
+
+func begin(t *testing.T, r platform.Runner) error {
+	t.Helper()
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &apply.Engine{Backend: &freebsd.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err == nil {
+		tr.Close()
+	}
+	return err
+}
+
+// TestKernelRefuses: dnctl exits 0 on what the kernel refuses; the read-back
+// notices each such command, and everything is undone.
+func TestKernelRefuses(t *testing.T) {
+	for _, to := range []string{"dnctl pipe 1 config", "dnctl sched 2 config", "dnctl queue 1 config", "ipfw add 59002"} {
+		f := freebsdfake.New()
+		before := f.Text()
+		var verify *apply.VerifyError
+		if err := begin(t, deaf{f, to}); !errors.As(err, &verify) {
+			t.Errorf("deaf to `%s`: %v", to, err)
+		}
+		if f.Text() != before {
+			t.Errorf("deaf to `%s`, and this is left:\n%s", to, f.Text())
+		}
+	}
+}
+
+// TestInTheWay: what stands in the way is named, with the remedy, and nothing is changed.
+func TestInTheWay(t *testing.T) {
+	for says, do := range map[string]func(f *freebsdfake.Router){
+		"default_to_accept=1 && kldload -n ipfw":                     func(f *freebsdfake.Router) { f.Modules = nil },
+		"kldload -n dummynet":                                        func(f *freebsdfake.Router) { f.Modules = []string{"ipfw"} },
+		"there is no such interface":                                 func(f *freebsdfake.Router) { f.Interfaces = []string{"em0"} },
+		"pipe 1 is there already":                                    func(f *freebsdfake.Router) { run(t, f, "dnctl pipe 1 config bw 5Mbit/s") },
+		"`00300 allow tcp from any to any established` lets packets": func(f *freebsdfake.Router) { run(t, f, "ipfw add 300 allow tcp from any to any established") },
+	} {
+		f := freebsdfake.New()
+		do(f)
+		before := f.Text()
+		var pre *platform.PreconditionError
+		if err := begin(t, f); !errors.As(err, &pre) || !strings.Contains(err.Error(), says) || f.Text() != before {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	f := freebsdfake.New()
+	run(t, f, "ipfw add 300 allow ip from any to any via igb1")
+	if err := begin(t, f); err != nil {
+		t.Errorf("a rule for the home's side: %v", err)
+	}
+}
+
+func run(t *testing.T, r platform.Runner, line string) {
+	t.Helper()
+	if _, errOut, err := r.Run(t.Context(), strings.Fields(line), nil); err != nil {
+		t.Fatalf("%s: %s", line, errOut)
+	}
+}
+
+// TestStatusOfClasses: status tells of each class what went through its queue,
+// what waits there and what was dropped.
+func TestStatusOfClasses(t *testing.T) {
+	f := freebsdfake.New()
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"},
+		plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &freebsd.Backend{Runner: f}
+	e := &apply.Engine{Backend: b, Runner: f, Dir: t.TempDir(), Deadman: nobody{}}
+	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	f.Dnctl.Counted = map[int]dnctl.Count{11: {Packets: 50, Bytes: 10_000}, 13: {Packets: 131602, Bytes: 197344212, BacklogPackets: 29, BacklogBytes: 43500, Drops: 235}}
+	shapers, err := b.Shapers(t.Context(), "igb0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range shapers {
+		if x.Device != "pipe 1" {
+			continue
+		}
+		want := []tc.Counters{{Device: "pipe 1", Kind: "queue", Handle: "11 (voice)", Bytes: 10_000, Packets: 50},
+			{Device: "pipe 1", Kind: "queue", Handle: "13 (normal)", Bytes: 197344212, Packets: 131602, Drops: 235, BacklogBytes: 43500, BacklogPkts: 29}}
+		if d := cmp.Diff(want, x.Counters); d != "" || !strings.Contains(x.Says, "WF2Q+") {
+			t.Errorf("%s\n%s", x.Says, d)
+		}
+		return
+	}
+	t.Errorf("%+v", shapers)
+}
+
+// TestOthersRules: a rule of somebody else's with a number that a plan might
+// take is refused where the plan takes it, and never deleted.
+func TestOthersRules(t *testing.T) {
+	f := freebsdfake.New()
+	b := &freebsd.Backend{Runner: f}
+	make := func(w plan.Wishes) plan.Plan {
+		p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if _, errOut, err := f.Run(t.Context(), strings.Fields("ipfw add 59010 deny tcp from any to any dst-port 25"), nil); err != nil {
+		t.Fatalf("%s", errOut)
+	}
+	now, err := b.Observe(t.Context(), make(plan.Wishes{}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Desire(t.Context(), make(plan.Wishes{}), now, now); err != nil {
+		t.Error(err)
+	}
+	few := plan.Wishes{Classes: plan.ClassWishes{Use: plan.ClassesOn}}
+	if _, err := b.Desire(t.Context(), make(few), now, now); err == nil || !strings.Contains(err.Error(), "rule 59010 is there already") {
+		t.Errorf("%v", err)
+	}
+	steps, err := b.Restore(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range steps {
+		if s.Argv[0] == "ipfw" && (len(s.Argv) < 50 || slices.Contains(s.Argv, "59010") || !slices.Contains(s.Argv, "59011")) {
+			t.Errorf("%q", s.Argv)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// Package host knows where configuration lives on each platform. This file is
+// what all platforms share: the one Runner that commands go through, and the
+// errors that say what is missing. The platforms are its sub-packages.
+package platform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"unbloat/internal/plan"
+)
+
+// A Runner runs one command on the router. argv[0] is looked up in the router's
+// PATH; there is no shell. err is an *exec.ExitError-like error if the command
+// ran and failed, *MissingToolError if it could not be found.
+type Runner interface {
+	Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error)
+}
+
+// A Step is one command of a transaction.
+type Step struct {
+	Argv  []string `json:"argv"`
+	Stdin string   `json:"stdin,omitempty"`
+}
+
+// String prints the step as one would type it.
+func (s Step) String() string {
+	out := strings.Join(s.Argv, " ")
+	if s.Stdin != "" {
+		out += " <<EOF\n" + s.Stdin + "EOF"
+	}
+	return out
+}
+
+// State is a platform's snapshot of what it may change, in a form that only
+// that platform reads. Package apply stores it and hands it back.
+type State = json.RawMessage
+
+// Local runs commands on this machine.
+type Local struct{}
+
+// Run implements Runner.
+func (Local) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	if len(argv) == 0 {
+		return nil, nil, errors.New("run: no command")
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	if stdin != nil {
+		cmd.Stdin = bytes.NewReader(stdin)
+	}
+	err = cmd.Run()
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		err = &MissingToolError{Tool: argv[0]}
+	}
+	return out.Bytes(), errOut.Bytes(), err
+}
+
+// ErrUnreachable is under every error of a Runner whose way to the router is
+// gone, or was never there: whether a command ran then is not known.
+var ErrUnreachable = errors.New("the router can't be reached")
+
+// A PreconditionError says what is missing before anything can be changed, and
+// what to do about it.
+type PreconditionError struct {
+	Doing  string // "shape eth0"
+	What   string // "the kernel has no CAKE"
+	Remedy string // "load it with: modprobe sch_cake"
+	Err    error  // the error underneath, if any
+}
+
+func (e *PreconditionError) Error() string {
+	return fmt.Sprintf("%s: %s; %s", e.Doing, e.What, e.Remedy)
+}
+
+// Unwrap returns the error underneath.
+func (e *PreconditionError) Unwrap() error { return e.Err }
+
+// A MissingToolError says that a program is not installed.
+type MissingToolError struct{ Tool string }
+
+func (e *MissingToolError) Error() string {
+	return fmt.Sprintf("run %s: it is not installed, or not in PATH", e.Tool)
+}
+
+// A CommandError is a command that ran and failed, with what it said.
+type CommandError struct {
+	Argv   []string
+	Stderr string
+	Err    error
+}
+
+func (e *CommandError) Error() string {
+	said := strings.TrimSpace(e.Stderr)
+	if said == "" {
+		said = e.Err.Error()
+	}
+	return fmt.Sprintf("run `%s`: %s", strings.Join(e.Argv, " "), said)
+}
+
+// Unwrap returns the error underneath.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// Output runs a command and returns what it printed; a failure is a *CommandError.
+func Output(ctx context.Context, r Runner, argv ...string) ([]byte, error) {
+	out, errOut, err := r.Run(ctx, argv, nil)
+	var missing *MissingToolError
+	var pre *PreconditionError
+	if errors.As(err, &missing) || errors.As(err, &pre) {
+		return nil, err
+	}
+	if err != nil {
+		return out, &CommandError{Argv: argv, Stderr: string(errOut), Err: err}
+	}
+	return out, nil
+}
+
+// An InputError says that a plan cannot be applied as it is written.
+type InputError struct{ Why string }
+
+func (e *InputError) Error() string { return "apply the plan: " + e.Why }
+
+// CheckPlan refuses a plan that is not valid, or not for this platform.
+func CheckPlan(p plan.Plan, lang *plan.Language) error {
+	if p.Platform != lang.Platform {
+		return &InputError{fmt.Sprintf("it is for %s, not for %s; make one with --for %s", p.Platform, lang.Platform, lang.Platform)}
+	}
+	if err := p.Validate(lang); err != nil {
+		return &InputError{err.Error()}
+	}
+	return nil
+}

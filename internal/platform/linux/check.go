@@ -1,0 +1,289 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/unit"
+)
+
+// maxName is the kernel's longest interface name (IFNAMSIZ − 1).
+const maxName = 15
+
+// Rates that HTB and CAKE can hold with sense: below the least, a packet takes
+// seconds; above the most, no device here sends.
+const (
+	leastRate = 8 * unit.KbitPerSecond
+	mostRate  = 100 * unit.GbitPerSecond
+)
+
+// An InputError says that a plan cannot be applied as it is written.
+type InputError = platform.InputError
+
+// CheckPlan refuses a plan whose numbers no shaper can hold; it reads nothing.
+func CheckPlan(p plan.Plan) error {
+	bad := func(format string, args ...any) error { return &InputError{Why: fmt.Sprintf(format, args...)} }
+	if p.Schema != plan.Schema {
+		return bad("its schema is %q, not %q; make a plan with `unbloat plan --json`", p.Schema, plan.Schema)
+	}
+	if p.Platform != "linux" && p.Platform != "" {
+		return bad("it is for %s, not for linux; make one with --for linux", p.Platform)
+	}
+	if p.Up == nil && p.Down == nil {
+		return bad("it shapes neither direction; give --down or --up")
+	}
+	for _, d := range []struct {
+		name string
+		s    *plan.Shaper
+	}{{"down", p.Down}, {"up", p.Up}} {
+		if d.s == nil {
+			continue
+		}
+		if d.s.Rate < leastRate || d.s.Rate > mostRate {
+			return bad("%s.rate_bps is %d bit/s; it must be between %s and %s", d.name, int64(d.s.Rate), leastRate, mostRate)
+		}
+		for _, n := range []string{d.s.Device, d.s.IngressOf} {
+			if len(n) > maxName || strings.ContainsAny(n, "/ \t\n") || n == "." || n == ".." || strings.HasPrefix(n, "-") {
+				return bad("%s: %q can't be an interface's name: at most %d bytes, no blank, no slash", d.name, n, maxName)
+			}
+		}
+		if d.s.Device == "" {
+			return bad("%s.device is empty; give --wan", d.name)
+		}
+		if d.s.IngressOf != "" && d.s.IngressOf == d.s.Device {
+			return bad("%s: %s can't be redirected to itself: its packets would go round for ever", d.name, d.s.Device)
+		}
+		if d.s.Overhead < -64 || d.s.Overhead > 256 || d.s.MPU < 0 || d.s.MPU > 256 {
+			return bad("%s: overhead %d or mpu %d is out of range (−64…256, 0…256)", d.name, d.s.Overhead, d.s.MPU)
+		}
+	}
+	if p.Up != nil && p.Down != nil && p.Up.Device == p.Down.Device {
+		return bad("both directions would be shaped where packets leave %s, but a device has one root; name two devices", p.Up.Device)
+	}
+	return nil
+}
+
+// checkDevices refuses devices that are absent, down or without a carrier.
+func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) error {
+	names := []string{}
+	for _, sh := range []*plan.Shaper{p.Down, p.Up} {
+		if sh == nil {
+			continue
+		}
+		if sh.IngressOf != "" {
+			names = append(names, sh.IngressOf)
+		} else {
+			names = append(names, sh.Device)
+		}
+		if d := s.Device(sh.Device); sh.IngressOf != "" && d.Exists && d.Kind != "ifb" {
+			return &platform.PreconditionError{Doing: "shape " + sh.IngressOf, What: fmt.Sprintf("%s should become an ifb, but is there already and is none", sh.Device),
+				Remedy: "rename that interface, or name another device in the plan"}
+		}
+	}
+	for _, n := range names {
+		d := s.Device(n)
+		fail := func(what, remedy string) error {
+			return &platform.PreconditionError{Doing: "shape " + n, What: what, Remedy: remedy}
+		}
+		switch {
+		case n == "lo":
+			return loopback(ctx, b.Runner)
+		case !d.Exists:
+			return fail("there is no such interface", "name one of "+interfaceNames(ctx, b.Runner)+" with --wan or --lan")
+		case !d.Up:
+			return fail("the interface is down", "bring it up with: ip link set dev "+n+" up")
+		case !d.Carrier:
+			return fail("the interface has no carrier", "plug in the cable or wait for the session, then try again")
+		}
+	}
+	return nil
+}
+
+// loopback refuses the interface on which a machine talks to itself.
+func loopback(ctx context.Context, r platform.Runner) error {
+	return &platform.PreconditionError{Doing: "shape lo", What: "the loopback leads to this machine itself, not to the internet",
+		Remedy: "name one of " + interfaceNames(ctx, r) + " with --wan or --lan"}
+}
+
+func interfaceNames(ctx context.Context, r platform.Runner) string {
+	names, err := Interfaces(ctx, r)
+	if err != nil {
+		return "those of `ip -br link`"
+	}
+	return strings.Join(names, ", ")
+}
+
+// CheckWAN refuses a WAN that is no interface of the router.
+func CheckWAN(ctx context.Context, r platform.Runner, wan string) error {
+	names, err := Interfaces(ctx, r)
+	if err != nil || slices.Contains(names, wan) {
+		return err
+	}
+	return &platform.PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name one of " + strings.Join(names, ", ") + " with --wan"}
+}
+
+// Interfaces returns the names of the router's interfaces that could be a WAN:
+// not the loopback, nor an ifb.
+func Interfaces(ctx context.Context, r platform.Runner) ([]string, error) {
+	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return nil, toolError("read the interfaces", "ip", "iproute2", err)
+	}
+	links, err := tc.ParseLinks(out)
+	if err != nil {
+		return nil, fmt.Errorf("read the interfaces: %w", err)
+	}
+	var names []string
+	for _, l := range links {
+		if l.Name != "lo" && l.Kind != "ifb" {
+			names = append(names, l.Name)
+		}
+	}
+	return names, nil
+}
+
+// checkChange refuses a change that is bound to fail, before anything is touched.
+func (b *Backend) checkChange(ctx context.Context, p plan.Plan, now, want state) error {
+	if ok, known := Privileged(ctx, b.Runner); known && !ok && !b.Preview {
+		return noPrivilege("shape " + p.WAN)
+	}
+	if err := b.rehearse(ctx, p, now.State, want.State); err != nil {
+		return err
+	}
+	if err := b.checkTable(ctx, p, now, want); err != nil {
+		return err
+	}
+	return b.checkRestorable(ctx, now.State, want.State)
+}
+
+func noPrivilege(doing string) error {
+	return &platform.PreconditionError{Doing: doing, What: "this user may not configure the network (no CAP_NET_ADMIN)",
+		Remedy: "run it as root: sudo unbloat …"}
+}
+
+// Privileged reports whether commands run with CAP_NET_ADMIN; known is false
+// where /proc does not say.
+func Privileged(ctx context.Context, r platform.Runner) (ok, known bool) {
+	out, err := platform.Output(ctx, r, "cat", "/proc/self/status")
+	if err != nil {
+		return false, false
+	}
+	const capNetAdmin = 12
+	for line := range strings.Lines(string(out)) {
+		if v, found := strings.CutPrefix(line, "CapEff:"); found {
+			n, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			return n&(1<<capNetAdmin) != 0, err == nil
+		}
+	}
+	return false, false
+}
+
+// rehearse builds what is wanted in a scratch namespace first, where nobody can
+// see it, and compares: a missing module or an option that this kernel doesn't
+// take is found before anything is touched. Where there is no scratch namespace
+// the change itself will tell, and be undone.
+func (b *Backend) rehearse(ctx context.Context, p plan.Plan, now, want tc.State) error {
+	for _, w := range want.Devices {
+		a := now.Device(w.Name)
+		if w.Exists && !a.Exists {
+			if have, err := Probe(ctx, b.Runner, nil, false, true); err == nil && !have["ifb"] {
+				return missingKind("shape "+p.WAN, "ifb", nil)
+			}
+		}
+		lost := w.Tree.Differences(a.Tree)
+		if len(lost) == 0 || !slices.ContainsFunc(tc.Commands(tc.State{Devices: []tc.Device{a}}, tc.State{Devices: []tc.Device{w}}), isAdd) {
+			continue // retuned in place: its kinds are there already
+		}
+		mine := w.Tree.Ours()
+		got, err := rebuildOnScratch(ctx, b.Runner, mine)
+		if err != nil {
+			return nil
+		}
+		if err := rehearsed(p, mine.OnLoopback(), got); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isAdd(c tc.Command) bool { return len(c) > 2 && c[2] == "add" }
+
+// rehearsed says what the kernel did not make of want.
+func rehearsed(p plan.Plan, want, got tc.Tree) error {
+	for _, q := range want.Qdiscs {
+		if !slices.ContainsFunc(got.Qdiscs, func(x tc.Qdisc) bool { return x.Kind == q.Kind }) {
+			return missingKind("shape "+p.WAN, q.Kind, nil)
+		}
+	}
+	diffs := want.Differences(got)
+	if len(diffs) == 0 {
+		return nil
+	}
+	if len(got.Filters) < len(want.Filters) {
+		kind := "mirred"
+		if slices.ContainsFunc(want.Filters, func(f tc.Filter) bool { return slices.Contains(f.Args, "ctinfo") }) {
+			kind = "ctinfo"
+		}
+		if slices.ContainsFunc(want.Filters, func(f tc.Filter) bool { return slices.Contains(f.Args, "skbedit") }) {
+			kind = "skbedit"
+		}
+		return missingKind("shape "+p.WAN, kind, nil)
+	}
+	return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "this kernel or its tc(8) takes the plan otherwise than it is written: " + strings.Join(diffs, "; "),
+		Remedy: "update them, or plan with another --aqm"}
+}
+
+// missingKind says which kernel module is missing, and what brings it.
+func missingKind(doing, kind string, err error) error {
+	module, pkg := "sch_"+kind, "kmod-sched-core"
+	switch kind {
+	case "cake":
+		pkg = "kmod-sched-cake"
+	case "ifb":
+		module, pkg = "ifb", "kmod-ifb"
+	case "ctinfo":
+		module, pkg, kind = "act_ctinfo", "kmod-sched-ctinfo", "ctinfo action, which tells arriving packets their class"
+	case "mirred", "skbedit", "u32":
+		module, kind = "cls_u32 act_mirred act_skbedit", "filter with this action"
+	case "":
+		module = "for it"
+	}
+	remedy := fmt.Sprintf("load it with: modprobe %s (package %s on OpenWrt, linux-modules-extra on Ubuntu)", module, pkg)
+	if kind == "cake" {
+		remedy += ", or plan with --aqm fq_codel"
+	}
+	return &platform.PreconditionError{Doing: doing, What: fmt.Sprintf("the kernel has no %s (module %s)", orUnknown(kind), module), Remedy: remedy, Err: err}
+}
+
+func orUnknown(kind string) string {
+	if kind == "" {
+		return "module"
+	}
+	return kind
+}
+
+// deviceOf returns the device that a command is about.
+func deviceOf(argv []string) string {
+	for i := 0; i+1 < len(argv); i++ {
+		if argv[i] == "dev" || argv[i] == "-K" || argv[i] == "name" {
+			return argv[i+1]
+		}
+	}
+	return "the router"
+}
+
+// kindOf returns the kind of qdisc, class or device that a command makes.
+func kindOf(argv []string) string {
+	for _, k := range []string{"ctinfo", "skbedit", "mirred", "fq_codel", "cake", "htb", "pfifo", "bfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
+		if slices.Contains(argv, k) {
+			return k
+		}
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package linux_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/conform"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/linux"
+	"unbloat/unit"
+)
+
+// TestContract: the contract of every backend. OpenWrt without sqm-scripts
+// (--own-tc) is this one.
+func TestContract(t *testing.T) {
+	conform.Run(t, conform.Case{
+		WAN: "wan",
+		New: func() (conform.Router, apply.Backend) {
+			f := fake.NewLinux()
+			f.WithDnsmasq()
+			return f, &linux.Backend{Runner: f}
+		},
+		Plan: func(t *rapid.T, name string) plan.Plan {
+			w := conform.AnyWishes(t, name, 10*unit.GbitPerSecond, plan.FQCoDel, plan.FIFO)
+			w.Side = rapid.SampledFrom([]plan.Side{plan.SideIFB, plan.SideLAN}).Draw(t, name+" side")
+			switch rapid.IntRange(0, 3).Draw(t, name+" classes") {
+			case 0:
+				w.Classes.Use = plan.ClassesOn
+			case 1:
+				w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Domain: []string{rapid.SampledFrom([]string{"zoom.us", "meet.example"}).Draw(t, name+" name")}}}
+			}
+			p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		},
+	})
+}

@@ -1,0 +1,60 @@
+package linux_test
+
+import (
+	"strings"
+	"testing"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/linux/fakekernel"
+	"unbloat/unit"
+)
+
+// TestDetectRules: without skbedit a plan has no rules and says why; with it,
+// it has them.
+func TestDetectRules(t *testing.T) {
+	for _, missing := range []bool{false, true} {
+		k := fakekernel.New()
+		if missing {
+			k.Missing = []string{"skbedit"}
+		}
+		f, err := linux.Detect(t.Context(), k, "wan", "lan")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.NoRules != missing {
+			t.Errorf("skbedit missing: %v, but NoRules is %v", missing, f.NoRules)
+		}
+		p, err := plan.Make(plan.Line{}, f, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Classes: plan.ClassWishes{Use: plan.ClassesOff}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		why, _ := p.Why("up.tins")
+		if (len(p.Up.PacketRules) == 0) != missing || strings.Contains(why.Why, "skbedit") != missing {
+			t.Errorf("skbedit missing: %v, rules %v, tins %s: %s", missing, p.Up.PacketRules, p.Up.Tins, why.Why)
+		}
+	}
+}
+
+// TestDetectClasses: where nftables or the ctinfo action is missing, the plan
+// does without what needs it, and says so.
+func TestDetectClasses(t *testing.T) {
+	for missing, want := range map[string]struct{ up, down bool }{"": {true, true}, "ctinfo": {true, false}, "nft": {false, false}} {
+		k := fakekernel.New()
+		k.Missing = []string{missing}
+		f, err := linux.Detect(t.Context(), k, "wan", "lan")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, f, plan.Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if up, down := p.Classes.Of(false) != nil, p.Classes.Of(true) != nil; up != want.up || down != want.down {
+			t.Errorf("without %q: classes up %v, down %v", missing, up, down)
+		}
+		if _, said := p.Why("classes"); said != (missing == "nft") {
+			t.Errorf("without %q: said why there are no classes: %v", missing, said)
+		}
+	}
+}

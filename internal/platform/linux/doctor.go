@@ -1,0 +1,96 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/platform"
+)
+
+// Examined is what tells Linux routers apart for the doctor.
+type Examined struct {
+	SQM       bool // sqm-scripts is how it is shaped, so nothing that is in the way
+	TakesOver bool // apply --replace takes over from a shaper that is not ours
+}
+
+// An examination is the doctor's, with what Linux's checks share.
+type examination struct {
+	*platform.Examination
+	own     Examined
+	links   []tc.Link
+	kinds   map[string]bool // what the kernel has; nil: could not be tried
+	ruleset string          // nftables' rules; "": none, or no nft(8)
+}
+
+// Checks returns a driver's Checks. They look for tools and devices at once,
+// since most of them need both.
+func Checks(own Examined) func(e *platform.Examination) []platform.Check {
+	return func(of *platform.Examination) []platform.Check {
+		e := &examination{Examination: of, own: own}
+		if e.Explain == nil {
+			e.Explain = func(ctx context.Context) ([]platform.Shaped, error) { return Shapers(ctx, e.Runner) }
+		}
+		e.tools()
+		e.devices()
+		return []platform.Check{
+			{Name: "kernel modules", Run: e.modules}, e.Applied(), {Name: "flow offload", Run: e.flowOffload}, {Name: "classes", Run: e.classes},
+			{Name: "other shapers", Run: e.otherShapers}, {Name: "segmentation offloads", Run: e.offloads},
+			{Name: "queues without isolation", Run: e.isolation}, {Name: "packet overhead", Run: e.overhead}, {Name: "MTU", Run: e.mtu},
+			e.CPU(e.clockRate), {Name: "clock", Run: e.clock},
+		}
+	}
+}
+
+// tools looks for the programs that a change needs, and for the right to use them.
+func (e *examination) tools() {
+	for _, t := range []struct{ argv, pkg, openwrt, why string }{
+		{"tc -V", "iproute2", "tc-full", "it sets the queues"},
+		{"ip -V", "iproute2", "ip-full", "it makes the device that a download is shaped on"},
+		{"ethtool --version", "ethtool", "", "it shows offloads that hide packets from the shaper"},
+		{"unshare --version", "util-linux", "unshare", "with it a change is tried out where nobody sees it"},
+	} {
+		argv := strings.Fields(t.argv)
+		var missing *platform.MissingToolError
+		if _, _, err := e.Runner.Run(e.Ctx, argv, nil); errors.As(err, &missing) {
+			e.Find(platform.Finding{ID: "tool-" + argv[0], InWay: argv[0] == "tc" || argv[0] == "ip", What: argv[0] + "(8) is not there", Why: t.why, Remedy: InstallCommand(e.Ctx, e.Runner, t.pkg, t.openwrt)})
+		}
+	}
+	if ok, known := Privileged(e.Ctx, e.Runner); known && !ok {
+		e.Find(platform.Finding{ID: "privilege", InWay: true, What: "this user may not configure the network", Why: "nothing can be shaped, and not everything can be examined", Remedy: "run it as root: sudo unbloat doctor"})
+	}
+}
+
+// devices reads the interfaces and what shapes on them.
+func (e *examination) devices() {
+	out, err := platform.Output(e.Ctx, e.Runner, "ip", "-j", "-d", "link", "show")
+	if err == nil {
+		e.links, err = tc.ParseLinks(out)
+	}
+	if err != nil {
+		e.Skip("interfaces", err.Error())
+		return
+	}
+	if e.WAN == "" {
+		e.WAN = DefaultWAN(e.Ctx, e.Runner)
+	}
+	switch l, ok := e.link(e.WAN); {
+	case e.WAN == "":
+		e.Find(platform.Finding{ID: "wan", InWay: true, What: "there is no default route", Why: "nobody knows which interface to shape", Remedy: "name it with --wan, or bring the line up"})
+	case !ok:
+		e.Find(platform.Finding{ID: "wan", InWay: true, What: "there is no interface " + e.WAN, Why: "nothing can be shaped on it", Remedy: "name another with --wan; ip -br link lists them"})
+	case !l.Up || !l.Carrier:
+		e.Find(platform.Finding{ID: "wan", InWay: true, What: e.WAN + " is down, or has no carrier", Why: "nothing can be shaped on it", Remedy: "ip link set dev " + e.WAN + " up; and look at the cable"})
+	}
+	e.ReadShapers()
+}
+
+func (e *examination) link(name string) (tc.Link, bool) {
+	i := slices.IndexFunc(e.links, func(l tc.Link) bool { return l.Name == name })
+	if i < 0 {
+		return tc.Link{}, false
+	}
+	return e.links[i], true
+}

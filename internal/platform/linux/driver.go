@@ -1,0 +1,51 @@
+package linux
+
+import (
+	"context"
+
+	"unbloat/aqm"
+	"unbloat/internal/platform"
+)
+
+// Driver returns what is Linux's own: tc(8), nft(8), and a systemd unit that
+// applies a plan at boot.
+func Driver() *platform.Driver {
+	return &platform.Driver{
+		Language:     Language(),
+		Is:           func(_ context.Context, _ platform.Runner, kernel, _ string) bool { return kernel == "Linux" },
+		Base:         true,
+		Capabilities: Detect,
+		DefaultWAN:   DefaultWAN,
+		Lacking:      Lacking,
+		CheckWAN:     CheckWAN,
+		Unsure:       unsure,
+		Render:       Render,
+		Checks:       Checks(Examined{TakesOver: true}),
+		Backend: func(o platform.Options) (platform.Backend, error) {
+			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil
+		},
+		Keeper: func(o platform.Options) platform.Keeper {
+			if o.Remote {
+				return absent{}
+			}
+			return Keeper{Root: o.Root, Exe: o.Exe, Runner: o.Runner}
+		},
+		StateDir:  platform.VolatileDir,
+		Owned:     OwnedPlans,
+		Classes:   Classes(),
+		Simulated: platform.Simulated{CoDel: aqm.Linux73, Shaper: platform.HTB, FIFOBytes: true},
+	}
+}
+
+// unsure says why a preview by this user may be wrong.
+func unsure(ctx context.Context, r platform.Runner) string {
+	if ok, known := Privileged(ctx, r); known && !ok {
+		return "this user may neither read nftables' rules nor try the plan on the kernel, so what is there already, and whether the kernel takes the plan, is not known"
+	}
+	return ""
+}
+
+// Classes is what connection tracking and our table of nftables know.
+func Classes() *platform.Classes {
+	return &platform.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts, Why: Why}
+}

@@ -1,0 +1,131 @@
+package linux_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+)
+
+// initScript starts dnsmasq as Debian's does; with it the guest's router has one.
+const initScript = `#!/bin/sh
+[ -f /run/dnsmasq.pid ] && kill $(cat /run/dnsmasq.pid) && while kill -0 $(cat /run/dnsmasq.pid); do :; done
+rm -f /run/dnsmasq.pid
+[ "$1" = stop ] && exit 0
+exec dnsmasq --user=root --pid-file=/run/dnsmasq.pid --conf-file=/dev/null -7 /etc/dnsmasq.d,.dpkg-dist --no-hosts --no-resolv --server=` + lab.ServerAddr + ` --listen-address=10.1.0.1 --bind-interfaces
+`
+
+// ask asks the router's resolver for a name, from the home.
+func ask(t *testing.T, name string) string {
+	t.Helper()
+	var got []net.IP
+	var err error
+	within(t, lab.Host(1), func() {
+		r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "udp4", "10.1.0.1:53")
+		}}
+		got, err = r.LookupIP(t.Context(), "ip4", name)
+	})
+	if err != nil || len(got) == 0 {
+		t.Fatalf("ask for %s: %v %v", name, got, err)
+	}
+	return got[0].String()
+}
+
+// With a real dnsmasq on the router: it is found, told, and fills the set as
+// soon as somebody asks for a name, one that it knew before too; a flow to that
+// address has the rule's class; and the undo leaves dnsmasq as it was.
+func TestDomainsInLab(t *testing.T) {
+	if _, err := exec.LookPath("dnsmasq"); err != nil {
+		t.Skip("SKIPPED: there is no dnsmasq here")
+	}
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	ctx := t.Context()
+	for _, dir := range []string{"/etc/dnsmasq.d", "/etc/init.d"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile("/etc/init.d/dnsmasq", []byte(initScript), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.RemoveAll("/run/systemd/system")
+	upstream := labtest.In(ctx, lab.NodeServer, "dnsmasq", "--keep-in-foreground", "--user=root", "--pid-file", "--conf-file=/dev/null", "--no-hosts", "--no-resolv",
+		"--listen-address="+lab.ServerAddr, "--bind-interfaces", "--host-record=meet.example,203.0.113.7", "--host-record=other.example,203.0.113.8", "--local-ttl=600")
+	if err := upstream.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = upstream.Process.Kill(); _ = upstream.Wait() }()
+	time.Sleep(time.Second) // virtual: it listens
+	router := platform.Local{}
+	run := func(argv ...string) string {
+		out, errOut, err := router.Run(ctx, argv, nil)
+		if err != nil {
+			t.Fatalf("%q: %v: %s", argv, err, errOut)
+		}
+		return string(out)
+	}
+	run("/etc/init.d/dnsmasq", "start")
+	defer func() { _ = exec.Command("/etc/init.d/dnsmasq", "stop").Run() }()
+	address := ask(t, "meet.example") // dnsmasq knows it now
+
+	p := domainPlanFor(t, router, "meet.example")
+	b := &linux.Backend{Runner: router}
+	e := &apply.Engine{Backend: b, Runner: router, Dir: t.TempDir(), Deadman: nobody{}}
+	tr, err := e.Begin(ctx, p, apply.Options{Confirm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	tr.Close()
+	in := func(address string) bool {
+		return exec.Command("nft", "get", "element", nft.Family, nft.TableIs, "far4_1", "{ "+address+" }").Run() == nil
+	}
+	if in(address) {
+		t.Errorf("%s is in the set before anybody asked", address)
+	}
+	if again := ask(t, "meet.example"); again != address || !in(address) {
+		t.Errorf("asked again for meet.example: %s, in the set: %v", again, in(again))
+	}
+	if other := ask(t, "other.example"); in(other) {
+		t.Errorf("%s is in the set, and no rule names it", other)
+	}
+	flow, err := nft.ParseFlow(fmt.Sprintf("tcp 10.1.0.2:5000 > %s:443", address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flow.Packet = 1500
+	for _, v := range linux.Why(ctx, router, p, flow).Verdicts {
+		if v.Class != plan.Voice || !strings.Contains(v.Rule, "meet.example") {
+			t.Errorf("%s: %s, %s", v.Direction, v.Class, v.Rule)
+		}
+	}
+	if _, _, err := e.Revert(ctx, apply.Journal{WAN: "wan"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(feedFile); err == nil {
+		t.Errorf("%s is still there", feedFile)
+	}
+	if exec.Command("nft", "list", "table", nft.Family, nft.TableIs).Run() == nil {
+		t.Error("the table is still there")
+	}
+	if got := ask(t, "meet.example"); got != address {
+		t.Errorf("after the undo meet.example is %s", got)
+	}
+}

@@ -1,0 +1,273 @@
+// Package linux is the Linux router: it observes devices through tc(8), ip(8)
+// and ethtool(8), says which commands lead to a plan, and knows what may stand
+// in the way. It implements apply.Backend.
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+)
+
+// A Backend applies plans to one Linux router through Runner.
+type Backend struct {
+	Runner platform.Runner
+	// Replace allows shapers that unbloat did not make to be taken over, once it
+	// is proven that they can be put back.
+	Replace bool
+	// Preview says that nothing will be run, so that no privilege is needed.
+	Preview bool
+}
+
+// Observe reads from the kernel what the plan could touch: the devices that the
+// plan names and those of earlier, which an earlier state knew of (nil if none).
+func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error) {
+	names := tc.Scope(p)
+	withFeatures := map[string]bool{}
+	var fed *feed
+	for _, o := range p.Offloads {
+		withFeatures[o.Device] = true
+	}
+	if earlier != nil {
+		s, err := decode(earlier)
+		if err != nil {
+			return nil, err
+		}
+		fed = s.Feed
+		for _, d := range s.Devices {
+			if !contains(names, d.Name) {
+				names = append(names, d.Name)
+			}
+			if d.Features != nil {
+				withFeatures[d.Name] = true
+			}
+		}
+	}
+	s, err := observe(ctx, b.Runner, names, withFeatures)
+	if err != nil {
+		return nil, err
+	}
+	if fed, err = observeFeed(ctx, b.Runner, p, fed); err != nil {
+		return nil, err
+	}
+	out := state{State: s, Table: ReadTable(ctx, b.Runner), Feed: fed}
+	if out.Table.Text == "" {
+		ok, known := Privileged(ctx, b.Runner)
+		out.Hidden = known && !ok
+	}
+	return encode(out)
+}
+
+// Desire checks that the plan can be applied to what is there, and returns the
+// state that it asks for. It changes nothing. Errors are *platform.PreconditionError
+// and *tc.ForeignError where something is missing or in the way.
+func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error) {
+	s, err := decode(now)
+	if err != nil {
+		return nil, err
+	}
+	o, err := decode(origin)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckPlan(p); err != nil {
+		return nil, err
+	}
+	if err := b.checkDevices(ctx, p, s.State); err != nil {
+		return nil, err
+	}
+	tree, err := tc.DesireAfter(p, s.State, o.State, b.Replace)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFeed(s.Feed); err != nil {
+		return nil, err
+	}
+	want := state{State: tree, Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Feed: s.Feed.put(nft.ResolverFile(p))}
+	if others(s, p.WAN) {
+		if want.Table.Text != "" {
+			return nil, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
+				Remedy: "plan this one with --classes off"}
+		}
+		want.Table, want.Feed = s.Table, s.Feed
+	}
+	if len(steps(s, want)) > 0 {
+		if err := b.checkChange(ctx, p, s, want); err != nil {
+			return nil, err
+		}
+	}
+	return encode(want)
+}
+
+// Undesire returns the state without unbloat: as origin has it, and without
+// what is ours on devices that origin doesn't know.
+func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+	s, err := decode(now)
+	if err != nil {
+		return nil, err
+	}
+	var o state
+	if origin != nil {
+		if o, err = decode(origin); err != nil {
+			return nil, err
+		}
+	}
+	without := state{State: tc.Undesire(s.State, o.State)} // a table of our name is always ours
+	switch {
+	case others(s):
+		without.Table, without.Feed = s.Table, s.Feed
+	case o.Feed != nil:
+		without.Feed = o.Feed
+	case checkFeed(s.Feed) == nil:
+		without.Feed = s.Feed.put("")
+	default:
+		without.Feed = s.Feed
+	}
+	return encode(without)
+}
+
+// others reports whether the table is another WAN's: that of none of the devices
+// that were looked at, nor of these.
+func others(s state, wans ...string) bool {
+	for _, d := range s.Devices {
+		wans = append(wans, d.Name)
+	}
+	return s.Table.Text != "" && !s.Table.Of(wans...)
+}
+
+// Compare returns the steps from actual to wanted, and the differences between
+// them in words. Equal states have neither.
+func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
+	a, err := decode(actual)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := decode(wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	diffs := append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...)
+	diffs = append(diffs, a.Feed.differences(w.Feed)...)
+	if len(diffs) == len(nft.Differences(a.Table, w.Table)) { // all else fits
+		diffs = append(diffs, unknownForm(a.Table, w.Table)...)
+	}
+	return steps(a, w), diffs, nil
+}
+
+// Explain turns what a failed command said into what to do about it.
+func (b *Backend) Explain(err error) error {
+	var c *platform.CommandError
+	if !errors.As(err, &c) {
+		return err
+	}
+	said := c.Stderr
+	unknown := strings.Contains(said, "qdisc kind is unknown") || strings.Contains(said, "Unknown qdisc") ||
+		strings.Contains(said, "No such file or directory") || strings.Contains(said, "Operation not supported")
+	switch {
+	case strings.Contains(said, "Operation not permitted"):
+		return noPrivilege("change " + deviceOf(c.Argv))
+	case unknown:
+		return missingKind("run `"+strings.Join(c.Argv, " ")+"`", kindOf(c.Argv), err)
+	case strings.Contains(said, "Cannot find device") || strings.Contains(said, "No such device"):
+		return &platform.PreconditionError{Doing: "change " + deviceOf(c.Argv), What: "the interface went away while it was being changed",
+			Remedy: "wait until it is up and stays up (ip -br link), then try again", Err: err}
+	}
+	return err
+}
+
+func observe(ctx context.Context, r platform.Runner, names []string, withFeatures map[string]bool) (tc.State, error) {
+	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return tc.State{}, toolError("read the interfaces", "ip", "iproute2", err)
+	}
+	links, err := tc.ParseLinks(out)
+	if err != nil {
+		return tc.State{}, fmt.Errorf("read the interfaces: %w", err)
+	}
+	var s tc.State
+	for _, name := range names {
+		d := tc.Device{Name: name}
+		for _, l := range links {
+			if l.Name == name {
+				d = tc.Device{Name: name, Exists: true, Kind: l.Kind, Up: l.Up, Carrier: l.Carrier, MTU: l.MTU}
+			}
+		}
+		if d.Exists {
+			if err := observeDevice(ctx, r, &d, withFeatures[name]); err != nil {
+				return tc.State{}, err
+			}
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return s, nil
+}
+
+func observeDevice(ctx context.Context, r platform.Runner, d *tc.Device, withFeatures bool) (err error) {
+	if d.Tree, err = ReadTree(ctx, r, d.Name); err != nil {
+		return err
+	}
+	if d.Tree.ForeignBuckets() && bucketsRoundUp(ctx, r) {
+		d.Tree.SayBuckets()
+	}
+	if d.Kind != "ifb" {
+		if b, err := platform.Output(ctx, r, "cat", "/sys/class/net/"+d.Name+"/carrier_changes"); err == nil {
+			d.Flaps, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		}
+	}
+	if !withFeatures {
+		return nil
+	}
+	out, err := platform.Output(ctx, r, "ethtool", "-k", d.Name)
+	if err != nil {
+		return toolError("read the offloads of "+d.Name, "ethtool", "ethtool", err)
+	}
+	d.Features = tc.ParseFeatures(out)
+	return nil
+}
+
+// ReadTree reads the qdiscs, classes and filters of one device.
+func ReadTree(ctx context.Context, r platform.Runner, dev string) (tc.Tree, error) {
+	read := func(args ...string) ([]byte, error) {
+		out, err := platform.Output(ctx, r, append([]string{"tc", "-j", "-d"}, args...)...)
+		if err != nil {
+			return nil, toolError("read the queues of "+dev, "tc", "iproute2 (tc-tiny or tc-full on OpenWrt)", err)
+		}
+		return out, nil
+	}
+	return tc.ReadTree(dev, read)
+}
+
+func toolError(doing, tool, pkg string, err error) error {
+	var missing *platform.MissingToolError
+	if errors.As(err, &missing) {
+		return &platform.PreconditionError{Doing: doing, What: tool + "(8) is not there",
+			Remedy: "install the package " + pkg + ", or put it into PATH", Err: err}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func decode(b platform.State) (s state, err error) {
+	if err = json.Unmarshal(b, &s); err != nil {
+		err = fmt.Errorf("read the state of a Linux router: %w", err)
+	}
+	return s, err
+}
+
+func encode(s state) (platform.State, error) { return json.Marshal(s) }
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}

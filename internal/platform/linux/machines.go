@@ -1,0 +1,183 @@
+package linux
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/unit"
+)
+
+// A Traffic is what one machine's connections of one class have carried.
+type Traffic = platform.Traffic
+
+// Machines reads from connection tracking what flows by machine and class now;
+// nil where the kernel's list of connections can't be read.
+func Machines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
+	out, err := platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
+	if err != nil {
+		for _, family := range []string{"ipv4", "ipv6"} {
+			text, err := platform.Output(ctx, r, "conntrack", "-L", "-f", family, "-o", "extended")
+			if err != nil {
+				return nil
+			}
+			out = append(out, text...)
+		}
+	}
+	home := homeOf(ctx, r, p.WAN)
+	in := setsOf(ctx, r)
+	var all []Traffic
+	for line := range strings.Lines(string(out)) {
+		f, c, up, down, ok := listed(line, home)
+		if !ok {
+			continue
+		}
+		d, of := plan.DirectionUp, up
+		if down.bytes > up.bytes {
+			d, of = plan.DirectionDown, down
+		}
+		f.Packet = of.bytes / max(of.packets, 1)
+		class := nft.Decide(p, d, f, c, in).Class
+		at := slices.IndexFunc(all, func(t Traffic) bool { return t.Home == f.Home.Addr().String() && t.Class == class })
+		if at < 0 {
+			at, all = len(all), append(all, Traffic{Home: f.Home.Addr().String(), Class: class})
+		}
+		all[at].Flows++
+		all[at].Up += up.bytes
+		all[at].Down += down.bytes
+	}
+	order := plan.AllClasses()
+	slices.SortFunc(all, func(a, b Traffic) int {
+		return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(slices.Index(order, a.Class), slices.Index(order, b.Class)))
+	})
+	return all
+}
+
+// homeOf returns whether an address is of the home: of a network on any
+// interface but the WAN's, or the router's own there.
+func homeOf(ctx context.Context, r platform.Runner, wan string) func(netip.Addr) bool {
+	out, err := platform.Output(ctx, r, "ip", "-j", "addr", "show")
+	var links []struct {
+		Name  string `json:"ifname"`
+		Addrs []struct {
+			Local string `json:"local"`
+			Bits  int    `json:"prefixlen"`
+		} `json:"addr_info"`
+	}
+	if err != nil || json.Unmarshal(out, &links) != nil {
+		return func(netip.Addr) bool { return false }
+	}
+	var nets []netip.Prefix
+	for _, l := range links {
+		for _, a := range l.Addrs {
+			addr, err := netip.ParseAddr(a.Local)
+			switch {
+			case err != nil || addr.IsLoopback() || addr.IsLinkLocalUnicast():
+			case l.Name == wan:
+				nets = append(nets, netip.PrefixFrom(addr, addr.BitLen()))
+			default:
+				nets = append(nets, netip.PrefixFrom(addr, a.Bits).Masked())
+			}
+		}
+	}
+	return func(a netip.Addr) bool {
+		return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(a) })
+	}
+}
+
+// setsOf looks up keys in the table's sets, each of which is listed once.
+func setsOf(ctx context.Context, r platform.Runner) func(set, key string) bool {
+	texts := map[string]string{}
+	numbered := strings.NewReplacer("tcp . ", "6 . ", "udp . ", "17 . ") // as nft -n lists protocols
+	return func(set, key string) bool {
+		text, ok := texts[set]
+		if !ok {
+			out, _ := platform.Output(ctx, r, "nft", "-n", "list", "set", nft.Family, nft.TableIs, set)
+			text = strings.NewReplacer(",", " ", "\n", " ", "\t", " ").Replace(string(out))
+			texts[set] = text
+		}
+		return strings.Contains(text, " "+numbered.Replace(key)+" ")
+	}
+}
+
+// A half is what a connection has carried one way.
+type half struct {
+	bytes   unit.Size
+	packets unit.Size
+}
+
+// An entry is one line of connection tracking.
+type entry struct {
+	protocol           string
+	from, to           netip.AddrPort // of the packet that began it
+	answers, answersTo netip.AddrPort // of those that answer it
+	there, back        half
+	answered           bool
+	mark               uint32
+}
+
+// entryOf reads one line of connection tracking; what it doesn't say is zero.
+func entryOf(line string) entry {
+	e := entry{answered: !strings.Contains(line, "[UNREPLIED]")}
+	values := map[string][]string{}
+	for w := range strings.FieldsSeq(line) {
+		if k, v, is := strings.Cut(w, "="); is {
+			values[k] = append(values[k], v)
+		} else if w == "tcp" || w == "udp" || w == "sctp" {
+			e.protocol = w
+		}
+	}
+	end := func(i int, which string) netip.AddrPort {
+		if i >= len(values[which]) || i >= len(values[which[:1]+"port"]) {
+			return netip.AddrPort{}
+		}
+		addr, err := netip.ParseAddr(values[which][i])
+		n, _ := strconv.ParseUint(values[which[:1]+"port"][i], 10, 16)
+		if err != nil {
+			return netip.AddrPort{}
+		}
+		return netip.AddrPortFrom(addr, uint16(n))
+	}
+	e.from, e.to, e.answers, e.answersTo = end(0, "src"), end(0, "dst"), end(1, "src"), end(1, "dst")
+	carried := func(i int) (h half) {
+		if i < len(values["bytes"]) && i < len(values["packets"]) {
+			n, _ := strconv.ParseInt(values["bytes"][i], 10, 64)
+			k, _ := strconv.ParseInt(values["packets"][i], 10, 64)
+			h = half{unit.Size(n), unit.Size(k)}
+		}
+		return h
+	}
+	e.there, e.back = carried(0), carried(1)
+	if v := values["mark"]; v != nil {
+		n, _ := strconv.ParseUint(v[0], 10, 32)
+		e.mark = uint32(n)
+	}
+	return e
+}
+
+// listed reads one line of connection tracking, of a connection of TCP or UDP
+// between the home and the world.
+func listed(line string, home func(netip.Addr) bool) (f nft.Flow, c nft.Connection, up, down half, ok bool) {
+	e := entryOf(line)
+	f.Protocol, up, down = e.protocol, e.there, e.back
+	switch {
+	case e.protocol != "tcp" && e.protocol != "udp":
+		return
+	case home(e.from.Addr()) && !home(e.answers.Addr()):
+		f.Home, f.Far = e.from, e.to
+	case home(e.answers.Addr()) && !home(e.from.Addr()):
+		f.Home, f.Far = e.answers, e.from
+		up, down = down, up
+	default:
+		return
+	}
+	c = nft.Connection{Known: true, Answered: e.answered, Bytes: up.bytes + down.bytes, Mark: e.mark}
+	return f, c, up, down, true
+}

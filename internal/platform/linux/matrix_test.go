@@ -1,0 +1,39 @@
+package linux_test
+
+import (
+	"testing"
+
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/linux/fakekernel"
+	"unbloat/internal/platform/verify"
+)
+
+// TestMatrix applies the matrix of plans: rates, styles, classes and names of
+// interfaces. The kernel in memory takes each, it is read back equal, and nothing
+// of it stays.
+func TestMatrix(t *testing.T) {
+	cases, err := verify.Matrix(linux.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		k := fakekernel.New()
+		for _, d := range k.Devices {
+			switch d.Name {
+			case "wan":
+				d.Name = c.Plan.WAN
+			case "lan":
+				d.Name = c.Plan.LAN
+			}
+		}
+		start := k.Text()
+		diffs, left, err := verify.Apply(t.Context(), &linux.Backend{Runner: k}, k, c, func() {})
+		if err != nil || len(diffs)+len(left) > 0 {
+			t.Fatalf("%s: %v; not as wanted: %q; left behind: %q", c.Name, err, diffs, left)
+		}
+		if end := k.Text(); end != start {
+			t.Fatalf("%s: afterwards it is not as before:\n%s\nbefore:\n%s", c.Name, end, start)
+		}
+	}
+	t.Logf("%d plans", len(cases))
+}

@@ -1,0 +1,158 @@
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+)
+
+// unitMark is the first line of the unit file: what lacks it isn't ours.
+const unitMark = "# Made by unbloat; `unbloat revert` removes it."
+
+// A Keeper makes a plan last over a reboot: a plan file, and a systemd unit
+// that applies it. Root is prefixed to every path ("" is the real system).
+type Keeper struct {
+	Root   string
+	Exe    string // absolute path of the program
+	Runner platform.Runner
+}
+
+func (k Keeper) planPath() string { return k.Root + "/etc/unbloat/plan.json" }
+func (k Keeper) unitPath() string { return k.Root + "/etc/systemd/system/unbloat.service" }
+func (k Keeper) wantPath() string {
+	return k.Root + "/etc/systemd/system/multi-user.target.wants/unbloat.service"
+}
+
+// unit returns the unit file. It restarts on failure, since a session such as
+// PPPoE may come up long after the network is called ready.
+func (k Keeper) unit(wan string) string {
+	return strings.Join([]string{unitMark,
+		"[Unit]",
+		"Description=Shape the internet line on " + wan + " (unbloat)",
+		"Wants=network-online.target",
+		"After=network.target network-online.target",
+		"StartLimitIntervalSec=0",
+		"",
+		"[Service]",
+		"Type=oneshot",
+		"RemainAfterExit=yes",
+		"ExecStart=" + k.Exe + " apply --yes --quiet /etc/unbloat/plan.json",
+		"Restart=on-failure",
+		"RestartSec=10",
+		"RestartPreventExitStatus=2", // a plan that can't be read won't get better
+		"",
+		"[Install]",
+		"WantedBy=multi-user.target",
+		""}, "\n")
+}
+
+// Keep writes plan and unit and enables the unit. A unit of the same name that
+// isn't ours is refused. It keeps one plan: that of another WAN is replaced.
+func (k Keeper) Keep(ctx context.Context, p plan.Plan) error {
+	if err := k.checkUnit(); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(p, "", " ")
+	if err != nil {
+		return fmt.Errorf("keep the plan: %w", err)
+	}
+	for _, f := range []struct {
+		path, text string
+		mode       fs.FileMode
+	}{{k.planPath(), string(b) + "\n", 0o600}, {k.unitPath(), k.unit(p.WAN), 0o644}} {
+		if err := replaceFile(f.path, f.text, f.mode); err != nil {
+			return fmt.Errorf("keep the plan over a reboot: %w", err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(k.wantPath()), 0o755); err != nil {
+		return fmt.Errorf("enable the unit: %w", err)
+	}
+	if err := os.Symlink("/etc/systemd/system/unbloat.service", k.wantPath()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("enable the unit: %w", err)
+	}
+	k.reload(ctx)
+	return nil
+}
+
+// Forget removes what Keep wrote. done is false if there was nothing of ours.
+func (k Keeper) Forget(ctx context.Context) (done bool, err error) {
+	if b, err := os.ReadFile(k.unitPath()); err == nil && !strings.HasPrefix(string(b), unitMark) {
+		return false, nil
+	}
+	for _, path := range []string{k.wantPath(), k.unitPath(), k.planPath()} {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return done, fmt.Errorf("stop keeping the plan: %w", err)
+		}
+		done = true
+	}
+	if done {
+		_ = os.Remove(filepath.Dir(k.planPath())) // if nothing else is in it
+		k.reload(ctx)
+	}
+	return done, nil
+}
+
+// Kept reports whether a plan is applied at boot.
+func (k Keeper) Kept() bool {
+	b, err := os.ReadFile(k.unitPath())
+	return err == nil && strings.HasPrefix(string(b), unitMark)
+}
+
+// checkUnit refuses a unit of our name that somebody else wrote.
+func (k Keeper) checkUnit() error {
+	b, err := os.ReadFile(k.unitPath())
+	if err == nil && !strings.HasPrefix(string(b), unitMark) {
+		return &platform.PreconditionError{Doing: "keep the plan over a reboot", What: k.unitPath() + " is there and was not made by unbloat",
+			Remedy: "rename or remove it, or leave out --persist"}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep the plan over a reboot: %w", err)
+	}
+	if _, err := os.Stat(k.Root + "/etc/systemd/system"); err != nil {
+		return &platform.PreconditionError{Doing: "keep the plan over a reboot", What: "this system has no /etc/systemd/system",
+			Remedy: "call `unbloat apply --yes PLAN` from its own start scripts", Err: err}
+	}
+	return nil
+}
+
+// reload tells a running systemd of the change; without one the files are enough.
+func (k Keeper) reload(ctx context.Context) {
+	if _, err := os.Stat(k.Root + "/run/systemd/system"); err == nil && k.Runner != nil && k.Root == "" {
+		_, _, _ = k.Runner.Run(ctx, []string{"systemctl", "daemon-reload"}, nil)
+	}
+}
+
+func replaceFile(path, text string, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// absent is the Keeper of a router elsewhere, on which no program of ours is left.
+type absent struct{ platform.Lasting }
+
+func (absent) Keep(context.Context, plan.Plan) error {
+	return &platform.PreconditionError{Doing: "keep the plan over a reboot", What: "it would take this program on the router",
+		Remedy: "install it there and run `unbloat apply --yes --persist` there, or leave out --persist"}
+}

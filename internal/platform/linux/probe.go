@@ -1,0 +1,134 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/platform"
+)
+
+// Nothing here touches the router's own devices: unshare(1) gives a command a
+// network namespace of its own, whose loopback is there for trying things, and
+// which is gone when the command ends. The kernel and its modules are the real
+// ones. What counts is what is read back, not an exit code.
+
+// batch runs lines as `tc -batch` in a namespace of their own and returns what
+// they print. Lines that fail are skipped.
+func batch(ctx context.Context, r platform.Runner, lines []string) (string, error) {
+	argv := []string{"unshare", "--net", "--", "tc", "-force", "-j", "-d", "-batch", "-"}
+	out, errOut, err := r.Run(ctx, argv, []byte(strings.Join(lines, "\n")+"\n"))
+	if len(out) == 0 && err != nil {
+		return "", &platform.CommandError{Argv: argv, Stderr: string(errOut), Err: err}
+	}
+	return string(out), nil
+}
+
+// Probe tries which kinds of qdisc the kernel really has, and, if asked, the
+// mirred action ("mirred") and ifb devices ("ifb"). The error says that it
+// could not try.
+func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb bool) (map[string]bool, error) {
+	have := map[string]bool{}
+	for _, k := range kinds {
+		ok, err := probeKind(ctx, r, k)
+		if err != nil {
+			return nil, err
+		}
+		have[k] = ok
+	}
+	if mirred {
+		out, err := batch(ctx, r, []string{"qdisc add dev lo handle ffff: ingress",
+			"filter add dev lo parent ffff: protocol all pref 1 u32 match u32 0 0 classid 1:1 action mirred egress redirect dev lo",
+			"filter show dev lo parent ffff:"})
+		if err != nil {
+			return nil, err
+		}
+		have["mirred"] = strings.Contains(out, `"mirred_action":"redirect"`)
+	}
+	if ifb {
+		out, _, err := r.Run(ctx, []string{"unshare", "--net", "--", "ip", "-force", "-j", "-d", "-batch", "-"},
+			[]byte("link add name unbloat-probe type ifb\nlink show\n"))
+		if len(out) == 0 && err != nil {
+			return nil, fmt.Errorf("try an ifb device: %w", err)
+		}
+		have["ifb"] = strings.Contains(string(out), "unbloat-probe")
+	}
+	return have, nil
+}
+
+// probeRules tries whether CAKE can be told a packet's tin by u32 filters with
+// the skbedit action (plan.Shaper.PacketRules).
+func probeRules(ctx context.Context, r platform.Runner) (bool, error) {
+	out, err := batch(ctx, r, []string{"qdisc add dev lo root handle 1: cake",
+		"filter add dev lo parent 1: protocol ip pref 1 u32 match u32 0x110000 0xff0000 at 8 action skbedit priority 1:4",
+		"filter show dev lo parent 1:"})
+	return strings.Contains(out, `"kind":"skbedit"`), err
+}
+
+func probeKind(ctx context.Context, r platform.Runner, kind string) (bool, error) {
+	q := tc.Qdisc{Kind: kind, Handle: "1:", Parent: "root"}
+	line := "qdisc add dev lo root handle 1: " + kind
+	if kind == "ingress" || kind == "clsact" {
+		line = "qdisc add dev lo " + kind
+	}
+	if slices.Contains([]string{"tbf", "ets"}, kind) { // they have options without a default
+		line += map[string]string{"tbf": " rate 1mbit burst 3000 latency 50ms", "ets": " bands 3"}[kind]
+	}
+	out, err := batch(ctx, r, []string{line, "qdisc show dev lo"})
+	if err != nil {
+		return false, err
+	}
+	return strings.Contains(out, `"kind":"`+q.Kind+`"`), nil
+}
+
+// checkRestorable proves that whatever foreign the change replaces can be put
+// back: it is rebuilt in a scratch namespace and compared, value by value.
+func (b *Backend) checkRestorable(ctx context.Context, now, want tc.State) error {
+	for _, a := range now.Devices {
+		lost := tc.Foreign(a, want.Device(a.Name))
+		if lost.Empty() {
+			continue
+		}
+		refuse := func(parts []string) error {
+			return &platform.PreconditionError{Doing: "replace the shaper on " + a.Name,
+				What:   "it could not be put back exactly: " + strings.Join(parts, "; "),
+				Remedy: "remove it yourself (tc qdisc del dev " + a.Name + " root, or ingress), and keep its own script to make it again"}
+		}
+		if parts := lost.Unrebuildable(); len(parts) > 0 {
+			return refuse(parts)
+		}
+		got, err := rebuildOnScratch(ctx, b.Runner, lost)
+		if err != nil {
+			return refuse([]string{"it can't be tried out: " + err.Error()})
+		}
+		if diffs := lost.OnLoopback().Differences(got); len(diffs) > 0 {
+			return refuse(diffs)
+		}
+	}
+	return nil
+}
+
+// rebuildOnScratch makes t on the loopback of a scratch namespace and reads it back.
+func rebuildOnScratch(ctx context.Context, r platform.Runner, t tc.Tree) (tc.Tree, error) {
+	var lines []string
+	for _, c := range t.OnLoopback().Build("lo") {
+		lines = append(lines, strings.Join(c[1:], " "))
+	}
+	run := func(args ...string) ([]byte, error) {
+		out, err := batch(ctx, r, append(slices.Clone(lines), strings.Join(args, " ")))
+		return []byte(out), err
+	}
+	return tc.ReadTree("lo", run)
+}
+
+// bucketsRoundUp tries which way the router's tc(8) rounds token buckets.
+func bucketsRoundUp(ctx context.Context, r platform.Runner) bool {
+	out, err := batch(ctx, r, []string{tc.BucketProbe, "qdisc show dev lo"})
+	if err != nil {
+		return false
+	}
+	qs, err := tc.ParseQdiscs([]byte(out))
+	return err == nil && tc.Tree{Qdiscs: qs}.RoundsUp()
+}

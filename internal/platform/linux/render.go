@@ -1,0 +1,169 @@
+package linux
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/render"
+	"unbloat/unit"
+)
+
+// Render writes tc(8) and nft(8) commands; a plan in an article's style is written
+// as the article has it.
+func Render(p plan.Plan) ([]render.Part, []string, error) {
+	if p.Basis != nil && p.Basis.Wishes.Style == plan.StyleSeed && likeArticle(p.Up) && likeArticle(p.Down) {
+		return article(p), nil, nil
+	}
+	commands, err := UntouchedCommands(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parts []render.Part
+	if off := OffloadCommands(p); len(off) > 0 {
+		parts = append(parts, render.Part{Where: "the shaper has to see packets as the line does:", Text: render.Lines(off)})
+	}
+	parts = append(parts, render.Part{Where: "now, as root; `unbloat apply` does the same as one transaction that can be undone:", Text: render.Lines(commands)})
+	return append(parts, table(p)...), nil, nil
+}
+
+// table writes the nftables table of a plan's classes, and what has to be told
+// to the router's resolver for rules that name domains.
+func table(p plan.Plan) []render.Part {
+	t := nft.Render(p, tc.OurRoot)
+	if t.Text == "" {
+		return nil
+	}
+	parts := []render.Part{{Where: "the classes, by nftables: every flow gets one by how it behaves, and keeps it only as long as it does",
+		Text: "nft -f - <<'END'\n" + t.Load() + "END\n"}}
+	return append(parts, ResolverPart(p, "/etc/dnsmasq.d")...)
+}
+
+// ResolverPart writes what has to be told to dnsmasq, by a file in dir, for rules
+// that name domains; nil if no rule does.
+func ResolverPart(p plan.Plan, dir string) []render.Part {
+	text := nft.ResolverFile(p)
+	if text == "" {
+		return nil
+	}
+	return []render.Part{{Where: "domains: a file in " + dir + " (dnsmasq 2.87 or newer, built with nftset), so that their addresses come into the table's sets",
+		Text: "cat > " + dir + "/" + nft.ResolverName + " <<'END'\n" + text + "END\n"}}
+}
+
+// OffloadCommands returns the ethtool(8) commands of a plan, one a device.
+func OffloadCommands(p plan.Plan) (commands [][]string) {
+	for _, o := range p.Offloads {
+		i := slices.IndexFunc(commands, func(c []string) bool { return c[2] == o.Device })
+		if i < 0 {
+			i, commands = len(commands), append(commands, []string{"ethtool", "-K", o.Device})
+		}
+		commands[i] = append(commands[i], o.Feature, "off")
+	}
+	return commands
+}
+
+// states returns an untouched router, and the router that the plan wants.
+func states(p plan.Plan) (now, want tc.State, err error) {
+	mtu := 1500
+	if p.Basis != nil && p.Basis.Facts.MTU != 0 {
+		mtu = p.Basis.Facts.MTU
+	}
+	ifb := ""
+	if p.Down != nil && p.Down.IngressOf != "" {
+		ifb = p.Down.Device
+	}
+	for _, name := range tc.Scope(p) {
+		d := tc.Device{Name: name}
+		if name != ifb {
+			d.Exists, d.Up, d.MTU = true, true, mtu
+		}
+		now.Devices = append(now.Devices, d)
+	}
+	want, err = tc.Desire(p, now, false)
+	return now, want, err
+}
+
+// UntouchedCommands returns the tc(8) commands that bring an untouched router to
+// what a plan wants. The error says what tc cannot do.
+func UntouchedCommands(p plan.Plan) ([][]string, error) {
+	now, want, err := states(p)
+	if err != nil {
+		return nil, err
+	}
+	commands := tc.Commands(now, want)
+	out := make([][]string, len(commands))
+	for i, c := range commands {
+		out[i] = c
+	}
+	return out, nil
+}
+
+// likeArticle reports whether seed 003's three commands can hold the shaper.
+func likeArticle(s *plan.Shaper) bool {
+	return s == nil || s.IngressOf == "" && (s.AQM == plan.FQCoDel || s.AQM == plan.FIFO)
+}
+
+// article writes seed 003's three commands for each direction, with its reasons.
+func article(p plan.Plan) []render.Part {
+	var parts []render.Part
+	for _, s := range []*plan.Shaper{p.Up, p.Down} {
+		if s == nil {
+			continue
+		}
+		parts = append(parts,
+			render.Part{Where: "one bucket for all traffic; classid 1:1 is its default",
+				Text: fmt.Sprintf("tc qdisc add dev %s root handle 1: htb default 1\n", s.Device)},
+			render.Part{Where: "the rate must be lower than the available bandwidth, so that packets are not buffered by the modem",
+				Text: fmt.Sprintf("tc class add dev %s parent 1: classid 1:1 htb rate %s quantum %d\n", s.Device, tcRate(s.Rate), s.ClassQ)},
+			render.Part{Where: leafWhy(s), Text: fmt.Sprintf("tc qdisc add dev %s parent 1:1 %s\n", s.Device, leaf(s))})
+	}
+	return parts
+}
+
+// leafWhy gives the article's reason for the queue behind the bucket.
+func leafWhy(s *plan.Shaper) string {
+	if s.AQM == plan.FIFO {
+		return "a FIFO that is short enough"
+	}
+	if s.Target == 0 {
+		return "drops by delay, not by length, and shares the rate between flows; its defaults fit this rate"
+	}
+	why := fmt.Sprintf("a 1500-byte packet takes about %.0f ms at %s, so the target is more than the default of 5 ms",
+		unit.Ms(s.Rate.Time(1500)), s.Rate)
+	if !s.ECN {
+		why += "; ECN is off, as recommended for uplinks of less than 4 Mbit/s"
+	}
+	return why
+}
+
+// leaf writes the queue as the article does: what is not set stays away.
+func leaf(s *plan.Shaper) string {
+	w := []string{"fq_codel"}
+	if s.AQM == plan.FIFO {
+		return "pfifo limit " + strconv.Itoa(s.Limit)
+	}
+	add := func(set bool, words ...string) {
+		if set {
+			w = append(w, words...)
+		}
+	}
+	add(s.Limit != 0, "limit", strconv.Itoa(s.Limit))
+	add(s.Flows != 0, "flows", strconv.Itoa(s.Flows))
+	add(s.Quantum != 0, "quantum", strconv.FormatInt(int64(s.Quantum), 10))
+	add(s.Target != 0, "target", strconv.FormatFloat(unit.Ms(s.Target), 'f', -1, 64)+"ms")
+	add(s.Interval != 0, "interval", strconv.FormatFloat(unit.Ms(s.Interval), 'f', -1, 64)+"ms")
+	add(!s.ECN, "noecn")
+	return strings.Join(w, " ")
+}
+
+// tcRate writes a rate as people do: 13mbit, 950kbit.
+func tcRate(r unit.Rate) string {
+	if r%unit.MbitPerSecond == 0 {
+		return strconv.FormatInt(int64(r/unit.MbitPerSecond), 10) + "mbit"
+	}
+	return r.Tc()
+}

@@ -1,0 +1,192 @@
+package linux_test
+
+import (
+	"strings"
+	"testing"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/linux/fakekernel"
+	"unbloat/unit"
+)
+
+// A rule that somebody replaces, moves or puts in changes nothing of how many there
+// are, or little; what is read back tells it, and the plan applied again mends it.
+func TestReplacedRule(t *testing.T) {
+	k, ctx := fakekernel.New(), t.Context()
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &linux.Backend{Runner: k}
+	observe := func() platform.State {
+		t.Helper()
+		s, err := b.Observe(ctx, p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	run := func(steps []platform.Step) {
+		t.Helper()
+		for _, s := range steps {
+			if _, said, err := k.Run(ctx, s.Argv, []byte(s.Stdin)); err != nil {
+				t.Fatalf("%s: %s", s, said)
+			}
+		}
+	}
+	before := observe()
+	want, err := b.Desire(ctx, p, before, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _, err := b.Compare(before, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(steps)
+	const calm, drops = "\t\tmeta length <= 511 goto up_voice\n", "\t\tmeta length <= 511 goto up_bulk\n"
+	for _, x := range []struct{ what, old, new string }{
+		{"replaced", calm, drops},
+		{"moved", "\t\tmeta l4proto tcp goto up_interactive\n" + calm, calm + "\t\tmeta l4proto tcp goto up_interactive\n"},
+		{"a limit", "\t\trate over 1052/second burst 1052 packets\n", "\t\trate over 1051/second burst 1052 packets\n"},
+		{"a set", "\t\ttimeout 20s\n", "\t\ttimeout 21s\n"},
+	} {
+		if !strings.Contains(k.Table, x.old) {
+			t.Fatalf("%s: there is no %q", x.what, x.old)
+		}
+		k.Table = strings.Replace(k.Table, x.old, x.new, 1)
+		if lost := linux.LostClasses(ctx, k, p); len(lost) != 1 {
+			t.Errorf("%s: status says %q", x.what, lost)
+		}
+		steps, diffs, err := b.Compare(observe(), want)
+		if err != nil || len(diffs) != 1 || len(steps) != 1 {
+			t.Errorf("%s: read back: %q, %v, %v", x.what, diffs, steps, err)
+		}
+		run(steps)
+		if lost := linux.LostClasses(ctx, k, p); lost != nil {
+			t.Errorf("%s: mended, and yet %q", x.what, lost)
+		}
+	}
+	k.Table = strings.Replace(k.Table, calm, drops, 1)
+	without, err := b.Undesire(ctx, observe(), before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _, err = b.Compare(observe(), without)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run(steps); k.Table != "" {
+		t.Error("reverted, and the table is still there")
+	}
+}
+
+// An nft(8) that lists rules in a form which nobody here knows: the plan is applied and
+// read back equal, a second time there is nothing to do, and status has nothing to
+// say; whatever is changed by hand is found nevertheless, and the plan's text is not taken for it.
+func TestUnknownForm(t *testing.T) {
+	k, b, p := unknownForm(t)
+	ctx := t.Context()
+	want := bring(t, k, b, p)
+	if lost := linux.LostClasses(ctx, k, p); lost != nil {
+		t.Errorf("status says %q", lost)
+	}
+	now, err := b.Observe(ctx, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps, diffs, err := b.Compare(now, want); err != nil || steps != nil || diffs != nil {
+		t.Errorf("read back: %v, %q, %v", steps, diffs, err)
+	}
+	again, err := b.Desire(ctx, p, now, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps, diffs, err := b.Compare(now, again); err != nil || steps != nil || diffs != nil {
+		t.Errorf("once more: %v, %q, %v", steps, diffs, err)
+	}
+	if diffs, err := b.Drift(p, now, want); err != nil || diffs != nil {
+		t.Errorf("drifted: %q, %v", diffs, err)
+	}
+	for _, x := range [][2]string{
+		{"\t\tmeta length <= 511 goto up_voice\n", "\t\tmeta length <= 511 goto up_bulk\n"},
+		{"\t\tmeta length <= 511 goto up_voice\n", "\t\tmeta length <= 510 goto up_voice\n"},
+		{"\t\tmeta length <= 511 goto up_voice\n", ""},
+		{"\t\ttimeout 20s\n", "\t\ttimeout 21s\n"},
+	} {
+		kept := k.Table
+		if k.Table = strings.Replace(k.Table, x[0], x[1], 1); k.Table == kept {
+			t.Fatalf("there is no %q", x[0])
+		}
+		if lost := linux.LostClasses(ctx, k, p); len(lost) != 1 {
+			t.Errorf("%q in place of %q: status says %q", x[1], x[0], lost)
+		}
+		if now, err = b.Observe(ctx, p, nil); err != nil {
+			t.Fatal(err)
+		}
+		if steps, diffs, err := b.Compare(now, want); err != nil || len(steps) != 1 || len(diffs) != 1 {
+			t.Errorf("%q in place of %q: %v, %q, %v", x[1], x[0], steps, diffs, err)
+		}
+		k.Table = kept
+	}
+}
+
+// The same where nothing can be tried in a namespace: what is read back is taken for
+// a difference, and it says what to do.
+func TestUnknownFormUntried(t *testing.T) {
+	k, b, p := unknownForm(t)
+	k.Missing = append(k.Missing, "unshare")
+	want := bring(t, k, b, p)
+	now, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, diffs, err := b.Compare(now, want)
+	if err != nil || len(diffs) < 2 || !strings.Contains(diffs[len(diffs)-1], "install unshare") {
+		t.Errorf("%q, %v", diffs, err)
+	}
+	k.Lists = nil
+	if now, err = b.Observe(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if steps, diffs, err := b.Compare(now, want); err != nil || steps != nil || diffs != nil {
+		t.Errorf("a known form: %v, %q, %v", steps, diffs, err)
+	}
+}
+
+// unknownForm is a router whose nft(8) lists the length of a packet by another name.
+func unknownForm(t *testing.T) (*fakekernel.Kernel, *linux.Backend, plan.Plan) {
+	t.Helper()
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := fakekernel.New()
+	k.Lists = func(table string) string { return strings.ReplaceAll(table, "meta length", "packet size") }
+	return k, &linux.Backend{Runner: k}, p
+}
+
+// bring applies a plan and returns the state that it asked for.
+func bring(t *testing.T, k *fakekernel.Kernel, b *linux.Backend, p plan.Plan) platform.State {
+	t.Helper()
+	before, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := b.Desire(t.Context(), p, before, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _, err := b.Compare(before, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range steps {
+		if _, said, err := k.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+			t.Fatalf("%s: %s", s, said)
+		}
+	}
+	return want
+}

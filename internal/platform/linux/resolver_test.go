@@ -1,0 +1,129 @@
+package linux_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/linux"
+	"unbloat/unit"
+)
+
+const feedFile = "/etc/dnsmasq.d/unbloat.conf"
+
+// nobody is a dead-man who never acts.
+type nobody struct{}
+
+func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
+func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
+func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
+func (nobody) Close(context.Context, *apply.Journal) error { return nil }
+
+func domainPlan(t *testing.T, r platform.Runner) plan.Plan {
+	t.Helper()
+	return domainPlanFor(t, r, "zoom.us")
+}
+
+func domainPlanFor(t *testing.T, r platform.Runner, name string) plan.Plan {
+	t.Helper()
+	facts, err := linux.Detect(t.Context(), r, "wan", "lan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Domain: []string{name}}}}
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A rule that names a domain is told to dnsmasq in the same transaction: its file
+// is there and dnsmasq knows it, twice starts it once, and the undo leaves
+// neither; with a file in the way, or dnsmasq that does not come back, nothing
+// has changed.
+func TestDomainsInTransaction(t *testing.T) {
+	f := fake.NewLinux()
+	d := f.WithDnsmasq()
+	p := domainPlan(t, f)
+	if why, _ := p.Why("classes.domains"); why.Value != feedFile {
+		t.Errorf("the plan names %q for its domains", why.Value)
+	}
+	e := &apply.Engine{Backend: &linux.Backend{Runner: f}, Runner: f, Dir: t.TempDir(), Deadman: nobody{}}
+	before := f.Text()
+	begin := func() error {
+		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		return tr.Commit()
+	}
+	for range 2 {
+		if err := begin(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(d.Knows, "nftset=/zoom.us/4#inet#unbloat#far4_1,6#inet#unbloat#far6_1\n") || d.Starts != 1 {
+			t.Fatalf("after %d starts dnsmasq knows %q", d.Starts, d.Knows)
+		}
+	}
+	if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil {
+		t.Fatal(err)
+	}
+	if f.Text() != before || d.Starts != 2 {
+		t.Errorf("reverted, with %d starts:\n%s", d.Starts, f.Text())
+	}
+	f.Files[feedFile] = "server=9.9.9.9\n"
+	var pre *platform.PreconditionError
+	if err := begin(); !errors.As(err, &pre) || !strings.Contains(err.Error(), feedFile) {
+		t.Errorf("a file of somebody else's: %v", err)
+	}
+	delete(f.Files, feedFile)
+	died := false
+	f.SetFail(func(argv []string) (bool, bool) {
+		fails := argv[0] == "/etc/init.d/dnsmasq" && !died
+		died = died || fails
+		return fails, false
+	})
+	if err := begin(); err == nil || f.Text() != before {
+		t.Errorf("dnsmasq did not start: %v, and this is left:\n%s", err, f.Text())
+	}
+}
+
+// Where no resolver can be told, the plan says why.
+func TestNoResolver(t *testing.T) {
+	for says, do := range map[string]func(*fake.Linux){
+		"no dnsmasq runs":      func(f *fake.Linux) { f.WithDnsmasq().Runs = false },
+		"unbound":              func(f *fake.Linux) { f.WithDnsmasq(); f.Tools["pidof"] = only("unbound") },
+		"built without nftset": func(f *fake.Linux) { f.WithDnsmasq(); f.Tools["dnsmasq"] = fake.Tool{Run: only("").Run} },
+		"reads no directory":   func(f *fake.Linux) { f.WithDnsmasq(); f.Files["/proc/77/cmdline"] = "dnsmasq\x00" },
+		"starts dnsmasq again": func(f *fake.Linux) { f.WithDnsmasq(); delete(f.Files, "/etc/init.d/dnsmasq") },
+		"reads no directory of ": func(f *fake.Linux) {
+			f.WithDnsmasq()
+			f.Files["/proc/77/cmdline"] = "dnsmasq\x00--conf-dir=/etc/NetworkManager/dnsmasq.d\x00"
+		},
+	} {
+		f := fake.NewLinux()
+		do(f)
+		p := domainPlan(t, f)
+		if !strings.Contains(strings.Join(p.Warnings, "\n"), says) {
+			t.Errorf("%q is not said: %q", says, p.Warnings)
+		}
+	}
+}
+
+// only is a pidof(8) that finds one program.
+func only(program string) fake.Tool {
+	return fake.Tool{Run: func(args []string, _ []byte) (string, error) {
+		if args[0] != program {
+			return "", errors.New("")
+		}
+		return "78\n", nil
+	}}
+}

@@ -1,0 +1,207 @@
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/unit"
+)
+
+// A Shaped device is one on which something other than the kernel's default was found.
+type Shaped = platform.Shaped
+
+// Shapers is what the router shows, for apply's callers; the WAN doesn't matter.
+func (b *Backend) Shapers(ctx context.Context, _ string) ([]Shaped, error) {
+	return Shapers(ctx, b.Runner)
+}
+
+// Shapers reads from the kernel every shaper on every device, ours or not.
+func Shapers(ctx context.Context, r platform.Runner) ([]Shaped, error) {
+	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return nil, toolError("read the interfaces", "ip", "iproute2", err)
+	}
+	links, err := tc.ParseLinks(out)
+	if err != nil {
+		return nil, fmt.Errorf("read the interfaces: %w", err)
+	}
+	shapers := []Shaped{}
+	for _, l := range links {
+		tree, err := ReadTree(ctx, r, l.Name)
+		if err != nil {
+			return nil, err
+		}
+		if tree.Empty() {
+			continue
+		}
+		s := describe(l.Name, tree)
+		out, err := platform.Output(ctx, r, "tc", "-s", "-d", "-j", "qdisc", "show", "dev", l.Name)
+		if err != nil {
+			return nil, toolError("read the counters of "+l.Name, "tc", "iproute2", err)
+		}
+		if s.Counters, err = tc.ParseCounters(out, l.Name); err != nil {
+			return nil, fmt.Errorf("read the counters of %s: %w", l.Name, err)
+		}
+		shapers = append(shapers, s)
+	}
+	return shapers, nil
+}
+
+// describe says what a tree does to its device.
+func describe(dev string, t tc.Tree) Shaped {
+	s := Shaped{Device: dev, Ours: t.OwnRoot(), Rate: unit.Rate(t.Rate()), Queue: t.Queue(), OwnIngress: t.OwnIngress()}
+	whose := func(ours bool) string {
+		if ours {
+			return "unbloat's"
+		}
+		return "not unbloat's"
+	}
+	switch {
+	case s.Queue == "":
+	case s.Rate > 0:
+		s.Says = fmt.Sprintf("what leaves %s is held to %s by %s (%s)", dev, s.Rate.Short(), s.Queue, whose(s.Ours))
+	default:
+		s.Says = fmt.Sprintf("what leaves %s goes through %s, which holds no rate (%s)", dev, s.Queue, whose(s.Ours))
+	}
+	_, in := t.Split()
+	if in.Empty() {
+		return s
+	}
+	for _, f := range in.Filters {
+		s.IngressTo = append(s.IngressTo, f.RedirectsTo()...)
+	}
+	if s.Says != "" {
+		s.Says += "; "
+	}
+	if len(s.IngressTo) > 0 {
+		s.Says += fmt.Sprintf("what arrives at %s goes through %s (%s)", dev, s.IngressTo[0], whose(s.OwnIngress))
+	} else {
+		s.Says += fmt.Sprintf("what arrives at %s meets %d filters of %s (%s)", dev, len(in.Filters), in.Qdiscs[0].Kind, whose(s.OwnIngress))
+	}
+	return s
+}
+
+// OwnedPlans finds shapers of unbloat's without a record of them, and returns
+// for each WAN a plan that names its devices, which is what a revert needs.
+func OwnedPlans(ctx context.Context, r platform.Runner) ([]plan.Plan, error) {
+	shapers, err := Shapers(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.Plan
+	taken := []string{}
+	for _, s := range shapers {
+		if s.OwnIngress && len(s.IngressTo) == 1 {
+			taken = append(taken, s.Device, s.IngressTo[0])
+			out = append(out, plan.Plan{Schema: plan.Schema, WAN: s.Device,
+				Up: &plan.Shaper{Device: s.Device}, Down: &plan.Shaper{Device: s.IngressTo[0], IngressOf: s.Device}})
+		}
+	}
+	for _, s := range shapers {
+		if s.Ours && !slices.Contains(taken, s.Device) {
+			out = append(out, plan.Plan{Schema: plan.Schema, WAN: s.Device, Up: &plan.Shaper{Device: s.Device}})
+		}
+	}
+	return out, nil
+}
+
+// DefaultWAN returns the device of the default route, the WAN that is meant
+// when nobody says which; "" if there is none.
+func DefaultWAN(ctx context.Context, r platform.Runner) string {
+	for _, family := range []string{"-4", "-6"} {
+		out, err := platform.Output(ctx, r, "ip", family, "-j", "route", "show", "default")
+		if err != nil {
+			continue
+		}
+		var routes []struct {
+			Dev    string `json:"dev"`
+			Metric int    `json:"metric"`
+		}
+		if json.Unmarshal(out, &routes) != nil || len(routes) == 0 {
+			continue
+		}
+		best := routes[0]
+		for _, x := range routes {
+			if x.Metric < best.Metric {
+				best = x
+			}
+		}
+		return best.Dev
+	}
+	return ""
+}
+
+// Detect reads what plan.Make wants to know of this router. An empty wan is the
+// default route's device. It changes nothing that anybody could see.
+func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Facts, error) {
+	if wan == "" {
+		if wan = DefaultWAN(ctx, r); wan == "" {
+			return plan.Facts{}, &platform.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
+		}
+	}
+	if wan == "lo" {
+		return plan.Facts{}, loopback(ctx, r)
+	}
+	f := plan.Facts{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
+	s, err := observe(ctx, r, []string{wan}, nil)
+	if err != nil {
+		return f, err
+	}
+	d := s.Device(wan)
+	f.MTU = d.MTU
+	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return f, toolError("read the interfaces", "ip", "iproute2", err)
+	}
+	links, err := tc.ParseLinks(out)
+	if err != nil {
+		return f, fmt.Errorf("read the interfaces: %w", err)
+	}
+	for _, l := range links {
+		if l.Name == wan {
+			f.PointToPoint = l.NoEthernet
+		}
+	}
+	have, err := Probe(ctx, r, []string{"cake", "htb", "fq_codel", "pfifo", "ingress"}, true, true)
+	if err != nil {
+		f.Untried = err.Error()
+	} else {
+		f.IFB = have["ifb"] && have["ingress"] && have["mirred"]
+		f.AQMs = []plan.AQM{}
+		if have["cake"] {
+			f.AQMs = append(f.AQMs, plan.CAKE)
+			ok, err := probeRules(ctx, r)
+			f.NoRules = err == nil && !ok
+		}
+		f.NoClasses, f.NoMarks = probeClasses(ctx, r)
+		if have["htb"] && have["fq_codel"] {
+			f.AQMs = append(f.AQMs, plan.FQCoDel)
+		}
+		if have["htb"] && have["pfifo"] {
+			f.AQMs = append(f.AQMs, plan.FIFO)
+		}
+	}
+	if found, why := findResolver(ctx, r); found != nil {
+		f.Resolver = found.Path
+	} else {
+		f.NoResolver = why
+	}
+	for _, dev := range []string{wan, lan} {
+		if dev == "" {
+			continue
+		}
+		out, err := platform.Output(ctx, r, "ethtool", "-k", dev)
+		if err != nil {
+			continue // no ethtool, no offloads in the plan
+		}
+		for _, feature := range tc.SwitchableOffloads(tc.ParseFeatures(out)) {
+			f.Offloads = append(f.Offloads, plan.Offload{Device: dev, Feature: feature})
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,125 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/unit"
+)
+
+// A Held is one direction of one device that a shaper holds to a rate.
+type Held struct {
+	Device string
+	Enters bool      // what enters the device, over an ifb; otherwise what leaves it
+	Queue  string    // "cake", "htb + fq_codel"
+	Rate   unit.Rate // 0: none that is known here
+	Own    bool      // by its handles it is unbloat's
+	IFB    string    // where what enters goes through
+}
+
+// String says it in a line.
+func (h Held) String() string {
+	verb := "leaves"
+	if h.Enters {
+		verb = "enters"
+	}
+	return fmt.Sprintf("what %s %s is held to %d bit/s by %s", verb, h.Device, int64(h.Rate), h.Queue)
+}
+
+// HeldBy reads what holds the devices, whoever made it. Devices that don't exist
+// are held by nothing.
+func HeldBy(ctx context.Context, r platform.Runner, devices ...string) ([]Held, error) {
+	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
+	if err != nil {
+		return nil, toolError("read the interfaces", "ip", "iproute2 (ip-full on OpenWrt)", err)
+	}
+	links, err := tc.ParseLinks(out)
+	if err != nil {
+		return nil, fmt.Errorf("read the interfaces: %w", err)
+	}
+	var held []Held
+	for _, dev := range devices {
+		if !slices.ContainsFunc(links, func(l tc.Link) bool { return l.Name == dev }) {
+			continue
+		}
+		t, err := ReadTree(ctx, r, dev)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := t.Root(); ok {
+			held = append(held, Held{Device: dev, Queue: t.Queue(), Rate: unit.Rate(t.Rate()), Own: t.OwnRoot()})
+		}
+		_, in := t.Split()
+		for _, f := range in.Filters {
+			for _, ifb := range f.RedirectsTo() {
+				inner, err := ReadTree(ctx, r, ifb)
+				if err != nil {
+					return nil, err
+				}
+				held = append(held, Held{Device: dev, Enters: true, Queue: inner.Queue(), Rate: unit.Rate(inner.Rate()), Own: t.OwnIngress(), IFB: ifb})
+			}
+		}
+	}
+	return held, nil
+}
+
+// FirstCommands returns the commands that shape an untouched router, offloads
+// first, each in a command of its own.
+func FirstCommands(p plan.Plan) ([][]string, error) {
+	commands, err := UntouchedCommands(p)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]string
+	for _, o := range p.Offloads {
+		out = append(out, []string{"ethtool", "-K", o.Device, o.Feature, "off"})
+	}
+	out = append(out, commands...)
+	return out, nil
+}
+
+// Restore returns the commands that lead back to a snapshot from any state: what
+// may be there is taken away, and what was there made again. Some may fail.
+func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+	s, err := decode(before)
+	if err != nil {
+		return nil, err
+	}
+	var steps []platform.Step
+	run := func(argv ...string) { steps = append(steps, platform.Step{Argv: argv}) }
+	run("nft", "delete", "table", nft.Family, nft.TableIs)
+	blank := s.Clone()
+	for i, d := range s.Devices {
+		for feature, on := range d.Features {
+			blank.Devices[i].Features[feature] = !on
+		}
+		// A change of what can't be rebuilt is refused, so that is there still.
+		root, ingress := d.Tree.Split()
+		if len(ingress.Unrebuildable()) == 0 {
+			run("tc", "qdisc", "del", "dev", d.Name, "ingress")
+			run("tc", "qdisc", "del", "dev", d.Name, "clsact")
+			ingress = tc.Tree{}
+		}
+		if len(root.Unrebuildable()) == 0 {
+			run("tc", "qdisc", "del", "dev", d.Name, "root")
+			root = tc.Tree{}
+		}
+		if !d.Exists {
+			run("ip", "link", "del", "dev", d.Name)
+		}
+		blank.Devices[i].Tree = tc.Join(root, ingress)
+	}
+	for _, c := range tc.Commands(blank, s.State) {
+		steps = append(steps, platform.Step{Argv: c})
+	}
+	steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
+	if s.Feed != nil {
+		steps = append(append(steps, s.Feed.Files.Restore()...), platform.Step{Argv: s.Feed.Restart})
+	}
+	return steps, nil
+}

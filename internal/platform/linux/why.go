@@ -1,0 +1,158 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+)
+
+// Why says for both directions which class a packet of the flow has on this
+// router, and which rule of the plan decides it now. A flow that is named the
+// other way round, or as the WAN shows it, is found all the same.
+func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platform.Answer {
+	c := nft.Connection{}
+	a := platform.Answer{Flow: f}
+	in := func(string, string) bool { return false }
+	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) { // else the router has nothing to say about it
+		home := homeOf(ctx, r, p.WAN)
+		a.Flow, c = connection(ctx, r, f, home)
+		if !c.Known && home(f.Far.Addr()) && !home(f.Home.Addr()) {
+			a.Flow.Home, a.Flow.Far = f.Far, f.Home
+		}
+		switch {
+		case a.Flow == f:
+		case a.Flow.Home == f.Far && a.Flow.Far == f.Home:
+			a.Note = "the home's end comes first"
+		default:
+			a.Note = "before NAT"
+		}
+		in = func(set, key string) bool {
+			_, err := platform.Output(ctx, r, "nft", "get", "element", nft.Family, nft.TableIs, set, "{ "+key+" }")
+			return err == nil
+		}
+	}
+	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
+		s := p.Up
+		if d == plan.DirectionDown {
+			s = p.Down
+		}
+		if s != nil && len(s.PacketRules) > 0 && p.Classes.Of(d == plan.DirectionDown) == nil {
+			a.Verdicts = append(a.Verdicts, byPacket(s, d, a.Flow))
+			continue
+		}
+		a.Verdicts = append(a.Verdicts, nft.Decide(p, d, a.Flow, c, in))
+	}
+	return a
+}
+
+// byPacket follows the filters of a shaper without classes: they look at each
+// packet alone, and put small ones first.
+func byPacket(s *plan.Shaper, d plan.Direction, f nft.Flow) nft.Verdict {
+	v := nft.Verdict{Direction: d, Class: plan.Normal}
+	first := map[plan.Match]plan.Tin{}
+	for _, r := range s.PacketRules {
+		first[r.Match] = r.Tin
+	}
+	share := func(t plan.Tin) string {
+		part, of := 1, 1
+		for range t - 1 { // as CAKE's precedence bounds each tin
+			part, of = part*7, of*8
+		}
+		return fmt.Sprintf("as long as such packets take no more than %d/%d of the rate", part, of)
+	}
+	ack, isAck := first[plan.MatchTCPAck]
+	small, isSmall := first[plan.MatchSmallUDP]
+	switch {
+	case f.Protocol == "udp" && isSmall && f.Packet < plan.SmallUDPBelow:
+		v.Class = plan.Voice
+		v.Rule = fmt.Sprintf("a UDP packet below %s goes first, %s; there are no classes, so nothing else of the flow counts", plan.SmallUDPBelow, share(small))
+	case f.Protocol == "tcp" && isAck && f.Packet < plan.AckBelow:
+		v.Class = plan.Interactive
+		v.Rule = fmt.Sprintf("a TCP packet below %s that only acknowledges goes ahead of data, %s; one with another flag does not", plan.AckBelow, share(ack))
+	case f.Protocol == "udp" || f.Protocol == "tcp":
+		v.Rule = fmt.Sprintf("a packet of %s: acknowledgements without data and UDP below %s go first; behind them every flow is treated alike", f.Packet, plan.SmallUDPBelow)
+	default:
+		v.Rule = fmt.Sprintf("no rule puts %s first, as acknowledgements and small UDP are; behind those every flow is treated alike", f.Protocol)
+	}
+	return v
+}
+
+// connection asks connection tracking, by the file that kernels with procfs for
+// it have, or by conntrack(8), and returns the flow as the table knows it. Where
+// neither is there, it says so.
+func connection(ctx context.Context, r platform.Runner, f nft.Flow, home func(netip.Addr) bool) (nft.Flow, nft.Connection) {
+	out, err := platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
+	if err != nil {
+		family := "ipv6"
+		if f.Home.Addr().Is4() {
+			family = "ipv4"
+		}
+		if out, err = platform.Output(ctx, r, "conntrack", "-L", "-f", family, "-p", f.Protocol, "-o", "extended"); err != nil {
+			return f, nft.Connection{Unread: true}
+		}
+	}
+	for line := range strings.Lines(string(out)) {
+		if !strings.Contains(line, " "+f.Protocol+" ") {
+			continue
+		}
+		if got, c, ok := tracked(line, f, home); ok {
+			return got, c
+		}
+	}
+	return f, nft.Connection{}
+}
+
+// tracked reads one line of connection tracking, if it is of this flow, whoever
+// of the two began it and whichever of its addresses was named.
+func tracked(line string, f nft.Flow, home func(netip.Addr) bool) (nft.Flow, nft.Connection, bool) {
+	e := entryOf(line)
+	if !e.from.IsValid() || !e.answers.IsValid() {
+		return f, nft.Connection{}, false
+	}
+	pair := func(a, b netip.AddrPort) bool { return f.Home == a && f.Far == b || f.Home == b && f.Far == a }
+	if !pair(e.from, e.to) && !pair(e.answersTo, e.answers) { // before NAT, and behind it
+		return f, nft.Connection{}, false
+	}
+	// Who of the two is the home's? Its networks tell, or else who was named first.
+	byHome := f.Home == e.from || f.Home == e.answersTo
+	if h, a := home(e.from.Addr()), home(e.answers.Addr()); h != a {
+		byHome = h
+	}
+	if byHome {
+		f.Home, f.Far = e.from, e.to
+	} else {
+		f.Home, f.Far = e.answers, e.from
+	}
+	return f, nft.Connection{Known: true, Answered: e.answered, Bytes: e.there.bytes + e.back.bytes, Mark: e.mark}, true
+}
+
+var elementHome = regexp.MustCompile(`(?:tcp|udp|6|17) \. ([0-9a-fA-F.:]+) \. \d+ \. `)
+
+// Flows counts the flows of each machine of the home that the meters know now,
+// by what they say of them: "up calm", "up busy", "down calm", "down busy".
+func Flows(ctx context.Context, r platform.Runner) map[string]map[string]int {
+	out := map[string]map[string]int{}
+	for _, d := range []string{"up", "down"} {
+		for _, what := range []string{"calm", "busy"} {
+			for _, n := range []string{"4", "6"} {
+				text, err := platform.Output(ctx, r, "nft", "list", "set", nft.Family, nft.TableIs, what+n+"_"+d)
+				if err != nil {
+					continue
+				}
+				for _, m := range elementHome.FindAllStringSubmatch(string(text), -1) {
+					if out[m[1]] == nil {
+						out[m[1]] = map[string]int{}
+					}
+					out[m[1]][d+" "+what]++
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package openbsd
+
+import (
+	"context"
+	"strconv"
+
+	"unbloat/aqm"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/bsd"
+)
+
+// Driver returns what is OpenBSD's own: pf.conf(5) and pfctl(8).
+func Driver() *platform.Driver { return driver(false) }
+
+// DriverAltq returns what was OpenBSD's own when pf had ALTQ.
+func DriverAltq() *platform.Driver { return driver(true) }
+
+func driver(altq bool) *platform.Driver {
+	d := &platform.Driver{
+		Language: Language(),
+		Is: func(_ context.Context, _ platform.Runner, kernel, release string) bool {
+			return kernel == "OpenBSD" && hasALTQ(release) == altq
+		},
+		DefaultWAN: platform.RouteInterface,
+		CheckWAN:   platform.CheckIfconfig,
+		Render:     Render,
+		Checks:     checks(bsd.WithFQCoDel),
+		Backend:    func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner, Altq: altq}, nil },
+		StateDir:   platform.LastingDir,
+		Simulated:  platform.Simulated{CoDel: aqm.OpenBSD78, Shaper: platform.HFSC},
+	}
+	if altq {
+		d.Language, d.Render, d.Checks = LanguageAltq(), RenderAltq, checks(shorterQueue)
+	}
+	return d
+}
+
+// hasALTQ reports whether a release of OpenBSD has ALTQ in our words.
+func hasALTQ(release string) bool {
+	v, err := strconv.ParseFloat(release, 64)
+	return err == nil && v < newQueues
+}

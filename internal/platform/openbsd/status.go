@@ -1,0 +1,256 @@
+package openbsd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"unbloat/internal/mechanism/altq"
+	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/conf"
+	"unbloat/unit"
+)
+
+// Shapers explains every queue that is loaded, whoever made it: what it holds
+// to, how it queues, which rules send packets there, and what pfctl(8) took
+// without a word although it cannot be meant.
+func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
+	s, err := conf.Observed(ctx, b, wan)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := platform.Output(ctx, b.Runner, "pfctl", "-vsq")
+	if err != nil {
+		return nil, b.Explain(fmt.Errorf("read the queues: %w", err))
+	}
+	out, err := platform.Output(ctx, b.Runner, "pfctl", "-sr")
+	if err != nil {
+		return nil, b.Explain(fmt.Errorf("read the rules: %w", err))
+	}
+	rules := strings.Split(string(out), "\n")
+	ours := b.allOurs(ctx, s)
+	if b.Altq {
+		return append(altqRoots(string(shown), ours), altqShapers(s.Live, ours, rules, pfqueue.ParseCounts(string(shown)))...), nil
+	}
+	queues, err := pfqueue.ParseShown(string(shown))
+	if err != nil {
+		return nil, fmt.Errorf("read the queues: %w", err)
+	}
+	shapers := []platform.Shaped{}
+	counts := pfqueue.ParseCounts(string(shown))
+	for _, q := range queues {
+		x := platform.Shaped{Device: device(queues, q), Queue: queueing(q), Rate: max(q.Max, q.Bandwidth), Ours: slices.Contains(ours, q.String()), Counters: []tc.Counters{}}
+		x.Says = explain(queues, q, x, rules)
+		if c, ok := counts[q.Name]; ok {
+			x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: q.Name, Bytes: c.Bytes, Packets: c.Packets, Drops: c.Drops, BacklogPkts: c.Waiting})
+		}
+		shapers = append(shapers, x)
+	}
+	return shapers, nil
+}
+
+// allOurs returns what the files of ours that pf.conf includes have pfctl show.
+func (b *Backend) allOurs(ctx context.Context, s conf.State) (out []string) {
+	for _, wan := range includedWANs(s.Files.Text(PfConf)) {
+		files, err := conf.Read(ctx, b.Runner, IncludeFile(wan))
+		if err != nil {
+			continue
+		}
+		out = append(out, b.ours(conf.State{Files: files}, wan)...)
+	}
+	return out
+}
+
+// includedWANs are those for which pf.conf has a line of ours.
+func includedWANs(text string) (out []string) {
+	before, after, _ := strings.Cut(includeLine("WAN"), "WAN")
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, before); ok {
+			if wan, ok := strings.CutSuffix(rest, after); ok {
+				out = append(out, wan)
+			}
+		}
+	}
+	return out
+}
+
+// device is where a queue's root is.
+func device(queues []pfqueue.Queue, q pfqueue.Queue) string {
+	for range queues {
+		if q.Device != "" {
+			return q.Device
+		}
+		i := slices.IndexFunc(queues, func(p pfqueue.Queue) bool { return p.Name == q.Parent })
+		if i < 0 {
+			break
+		}
+		q = queues[i]
+	}
+	return "?"
+}
+
+// queueing says in words how a queue keeps its packets.
+func queueing(q pfqueue.Queue) string {
+	if q.Flows == 0 || q.Min != 0 {
+		return fmt.Sprintf("a FIFO of %d packets", cmp.Or(q.Qlimit, 50))
+	}
+	return fmt.Sprintf("FQ-CoDel with %d flows (5 ms, 100 ms, no ECN)", q.Flows)
+}
+
+// explain says in a sentence what a queue does.
+func explain(queues []pfqueue.Queue, q pfqueue.Queue, x platform.Shaped, rules []string) string {
+	var children []string
+	for _, c := range queues {
+		if c.Parent == q.Name && device(queues, c) == x.Device {
+			children = append(children, c.Name)
+		}
+	}
+	whose := whose(x.Ours)
+	var says string
+	switch {
+	case x.Rate == 0:
+		says = fmt.Sprintf("what leaves %s goes through queue %s, %s, which holds no rate (%s)", x.Device, q.Name, x.Queue, whose)
+	case q.Max == 0:
+		says = fmt.Sprintf("queue %s on %s is sure of %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), x.Queue, whose)
+	case len(children) > 0:
+		says = fmt.Sprintf("what leaves %s is held to %s by queue %s and shared among %s (%s)", x.Device, x.Rate.Short(), q.Name, strings.Join(children, ", "), whose)
+	case q.Parent != "":
+		says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), q.Max.Short(), x.Queue, whose)
+	default:
+		says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), q.Name, x.Queue, whose)
+	}
+	if q.Default {
+		says += "; it takes what no rule assigns"
+	}
+	for _, r := range assigning(rules, q.Name) {
+		says += "; it takes `" + r + "`"
+	}
+	for _, hint := range (pfqueue.Ruleset{Queues: queues}).Lint() {
+		if rest, ok := strings.CutPrefix(hint, "queue "+q.Name+": "); ok {
+			says += "; beware: " + rest
+		}
+	}
+	return says
+}
+
+func whose(ours bool) string {
+	if ours {
+		return "unbloat's"
+	}
+	return "not unbloat's"
+}
+
+// assigning returns the rules that send packets to the queue.
+func assigning(rules []string, name string) (out []string) {
+	for _, r := range rules {
+		if slices.Contains(assigned(r), name) {
+			out = append(out, strings.TrimSpace(r))
+		}
+	}
+	return out
+}
+
+// assigned returns the queues of a rule as pfctl(8) prints it, today and of old:
+// `set (queue q)`, `set (prio 3, queue(q, r))`, `queue q`, `queue(q, r)`. What is
+// between quotes is a label.
+func assigned(rule string) (names []string) {
+	parts := strings.Split(rule, `"`)
+	bare := ""
+	for i := 0; i < len(parts); i += 2 {
+		bare += parts[i] + " "
+	}
+	words := strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ", ",", " ").Replace(bare))
+	at := slices.Index(words, "queue") + 1
+	if at == 0 || at == len(words) {
+		return nil
+	}
+	if words[at] != "(" {
+		return words[at : at+1]
+	}
+	for _, w := range words[at+1:] {
+		if w == ")" {
+			break
+		}
+		names = append(names, w)
+	}
+	return names
+}
+
+// altqShapers explains the queues of old.
+func altqShapers(live, ours, rules []string, counts map[string]pfqueue.Count) []platform.Shaped {
+	out := []platform.Shaped{}
+	for _, line := range live {
+		x := platform.Shaped{Device: word(line, "on"), Rate: rate(word(line, "bandwidth")), Ours: slices.Contains(ours, line), Counters: []tc.Counters{}}
+		limit := word(line, "qlimit")
+		if limit == "" {
+			limit = "50"
+		}
+		x.Queue = "HFSC with a FIFO of " + limit + " packets"
+		name := word(line, "queue")
+		if c, ok := counts[name]; ok {
+			x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: name, Bytes: c.Bytes, Packets: c.Packets, Drops: c.Drops, BacklogPkts: c.Waiting})
+		}
+		x.Says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), name, x.Queue, whose(x.Ours))
+		if most := rate(word(line, "upperlimit")); most > 0 { // one of several
+			sure := x.Rate
+			x.Rate = most
+			x.Says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", name, x.Device, sure.Short(), most.Short(), x.Queue, whose(x.Ours))
+		}
+		if n := unit.Size(1514); x.Rate > 0 && limit != "" {
+			var packets int64
+			if _, err := fmt.Sscan(limit, &packets); err == nil {
+				x.Says += fmt.Sprintf(", which is up to %.0f ms", unit.Ms(x.Rate.Time(n*unit.Size(packets))))
+			}
+		}
+		if sure := rate(word(line, "realtime")); sure > 0 {
+			x.Says += "; its packets go first up to " + sure.Short()
+		}
+		if strings.Contains(line, "default") {
+			x.Says += "; it takes what no rule assigns"
+		}
+		for _, r := range assigning(rules, name) {
+			x.Says += "; it takes `" + r + "`"
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// altqRoots explains the queues that pfctl makes itself, where several share one:
+// `queue root_em0 on em0 bandwidth 1Mb priority 0 {a, b}`.
+func altqRoots(shown string, ours []string) []platform.Shaped {
+	out := []platform.Shaped{}
+	for line := range strings.Lines(shown) {
+		before, after, _ := strings.Cut(line, "{")
+		children := strings.FieldsFunc(strings.TrimSpace(after), func(c rune) bool { return c == ' ' || c == ',' || c == '}' })
+		if name := word(before, "queue"); strings.HasPrefix(name, "root_") && len(children) > 1 {
+			x := platform.Shaped{Device: word(before, "on"), Queue: "HFSC", Rate: rate(word(before, "bandwidth")), Counters: []tc.Counters{}}
+			x.Ours = slices.ContainsFunc(ours, func(o string) bool { return word(o, "on") == x.Device })
+			x.Says = fmt.Sprintf("what leaves %s is held to %s by ALTQ and shared among %s (%s)", x.Device, x.Rate.Short(), strings.Join(children, ", "), whose(x.Ours))
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// word returns what follows key.
+func word(line, key string) string {
+	w := strings.Fields(line)
+	if i := slices.Index(w, key); i >= 0 && i+1 < len(w) {
+		return w[i+1]
+	}
+	return ""
+}
+
+// rate reads a bandwidth as pfctl shows it; 0 if it is none.
+func rate(s string) unit.Rate {
+	rs, err := altq.Parse("altq on x0 bandwidth " + s + " hfsc queue { q }\nqueue q bandwidth 100% hfsc ( default )\n")
+	if err != nil || len(rs.Interfaces) == 0 {
+		return 0
+	}
+	return rs.Interfaces[0].Bandwidth.Rate
+}

@@ -1,0 +1,71 @@
+package openwrt_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+	"unbloat/internal/platform/openwrt"
+	"unbloat/unit"
+)
+
+// On a real kernel, with a real shell, tc and nft: what sqm-scripts is given for
+// a plan with classes makes the qdiscs, filters and table that a plan for Linux
+// has, by CAKE and by HTB, twice in a row, and takes all of it away.
+func TestSQMScriptInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	ctx, router := t.Context(), platform.Local{}
+	for _, aqm := range []plan.AQM{plan.CAKE, plan.FQCoDel} {
+		facts := plan.Facts{Language: openwrt.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, AQMs: []plan.AQM{aqm}, Offloads: []plan.Offload{}}
+		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
+		p, err := plan.Make(line, facts, plan.Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands, err := linux.FirstCommands(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := strings.Replace(sqm.Script(p, commands), ". ${SQM_LIB_DIR}/defaults.sh", "INSMOD=true", 1)
+		run := func(function string) {
+			t.Helper()
+			c := exec.CommandContext(ctx, "sh", "-c", "UPLINK=4750\nDOWNLINK=27000\ndo_modules() { :; }\nsqm_warn() { echo \"$@\"; }\n"+script+"\nsqm_prepare_script && "+function)
+			if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+				t.Fatalf("%s, %s: %v\n%s", aqm, function, err, out)
+			}
+		}
+		facts.Language = linux.Language()
+		same, err := plan.Make(line, facts, plan.Wishes{Down: plan.RateWish{Rate: p.DownBps}, Up: plan.RateWish{Rate: p.UpBps}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &linux.Backend{Runner: router}
+		for range 2 {
+			run("sqm_start")
+			now, err := b.Observe(ctx, same, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := b.Desire(ctx, same, now, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if steps, diffs, err := b.Compare(now, want); len(steps)+len(diffs) > 0 || err != nil {
+				t.Fatalf("%s: %q %q %v", aqm, steps, diffs, err)
+			}
+		}
+		run("sqm_stop")
+		held, err := linux.HeldBy(ctx, router, lab.RouterWAN)
+		if err != nil || len(held) > 0 || linux.ReadTable(ctx, router).Text != "" {
+			t.Errorf("%s: stopped, and this is left: %v %v", aqm, held, err)
+		}
+	}
+}

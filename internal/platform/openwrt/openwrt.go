@@ -1,0 +1,317 @@
+// Package openwrt is the OpenWrt router: a plan becomes a section of
+// /etc/config/sqm, which LuCI shows and sqm-scripts turns into tc(8) commands.
+// Where sqm-scripts is absent, package linux shapes it, and Keeper makes that
+// last. It implements apply.Backend.
+package openwrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/conf"
+	"unbloat/internal/platform/linux"
+	"unbloat/unit"
+)
+
+// Where sqm-scripts' settings are, and its switch.
+const (
+	Config  = "/etc/config/sqm"
+	Service = "/etc/init.d/sqm"
+)
+
+// A Backend applies plans to one OpenWrt router through Runner.
+type Backend struct{ Runner platform.Runner }
+
+// SectionName returns the name of our section for a WAN: uci takes letters,
+// digits and underscores.
+func SectionName(wan string) string {
+	var b strings.Builder
+	b.WriteString(sqm.SectionName + "_")
+	for _, c := range []byte(wan) {
+		switch {
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}
+
+// Observe reads the settings, as a file and through uci(1), and what the kernel
+// holds the WAN to.
+func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (platform.State, error) {
+	files, err := conf.Read(ctx, b.Runner, Config, scriptPath(p.WAN))
+	if err != nil {
+		return nil, err
+	}
+	s := conf.State{Files: files, Scope: []string{p.WAN}}
+	if files.Get(Config).Exists {
+		out, err := platform.Output(ctx, b.Runner, "uci", "show", "sqm")
+		if err != nil {
+			return nil, b.Explain(fmt.Errorf("read the settings: %w", err))
+		}
+		sections, err := sqm.Parse(string(out))
+		if err != nil {
+			return nil, fmt.Errorf("read the settings: %w", err)
+		}
+		for _, x := range sections {
+			s.Live = append(s.Live, settings(x)...)
+		}
+	}
+	held, err := linux.HeldBy(ctx, b.Runner, p.WAN)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range held {
+		s.Live = append(s.Live, h.String())
+	}
+	if t := linux.ReadTable(ctx, b.Runner); t.Of(p.WAN) {
+		s.Live = append(s.Live, t.Digest())
+	} else if t.Text != "" {
+		s.Others = append(s.Others, t.Digest())
+	}
+	return conf.Encode(s)
+}
+
+// scriptPath is where the script of a WAN's section is.
+func scriptPath(wan string) string { return path.Join(sqm.ScriptDir, sqm.ScriptName(SectionName(wan))) }
+
+// settings returns a section's options, a line each.
+func settings(s sqm.Section) []string {
+	var out []string
+	for _, o := range s.Options {
+		out = append(out, "sqm."+s.Name+"."+o.Key+"="+o.Value)
+	}
+	return out
+}
+
+// without returns the text without the section, and the section: its options
+// and nothing behind them.
+func without(text, name string) (rest, section string) {
+	inside := false
+	var r, s strings.Builder
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		switch {
+		case len(w) > 0 && w[0] == "config":
+			inside = len(w) == 3 && w[1] == "queue" && strings.Trim(w[2], `'"`) == name
+		case len(w) == 0 || w[0] != "option" && w[0] != "list":
+			inside = false
+		}
+		if inside {
+			s.WriteString(line)
+		} else {
+			r.WriteString(line)
+		}
+	}
+	return r.String(), s.String()
+}
+
+// with returns the text with the section before all others, so that what is
+// there stays to the byte: its last line may have no end.
+func with(rest string, s sqm.Section) string { return s.String() + rest }
+
+// Desire returns the state that the plan asks for.
+func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State) (platform.State, error) {
+	if err := platform.CheckPlan(p, Language()); err != nil {
+		return nil, err
+	}
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	section, _, err := sqm.RenderAs(p, SectionName(p.WAN))
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkSQM(ctx); err != nil {
+		return nil, err
+	}
+	rest, old := without(s.Files.Text(Config), section.Name)
+	if err := checkForeign(p, rest, s.Live, old != ""); err != nil {
+		return nil, err
+	}
+	script, table, err := b.classes(ctx, p, s)
+	if err != nil {
+		return nil, err
+	}
+	s.Files = s.Files.Without(scriptPath(p.WAN))
+	if script != "" { // before the section that names it
+		s.Files = s.Files.Put(scriptPath(p.WAN), script, "644")
+	}
+	s.Files = s.Files.Put(Config, with(rest, section), "")
+	s.Live = append(slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, section.Name, p.WAN) }), settings(section)...)
+	for _, h := range wanted(p) {
+		s.Live = append(s.Live, h.String())
+	}
+	if table.Text != "" {
+		s.Live = append(s.Live, table.Digest())
+	}
+	return conf.Encode(s)
+}
+
+// classes returns the script and the table of a plan that has classes, and
+// refuses what the router could not hold.
+func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (script string, table nft.Table, err error) {
+	if old := s.Files.Text(scriptPath(p.WAN)); old != "" && !strings.HasPrefix(old, sqm.ScriptMark) {
+		return "", nft.Table{}, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: scriptPath(p.WAN) + " is there and was not made by unbloat",
+			Remedy: "rename or remove it"}
+	}
+	if !sqm.Classed(p) {
+		return "", nft.Table{}, nil
+	}
+	table = nft.Render(p, tc.OurRoot)
+	now := linux.ReadTable(ctx, b.Runner)
+	if now.Text != "" && !now.Of(p.WAN) {
+		return "", nft.Table{}, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
+			Remedy: "plan this one with --classes off"}
+	}
+	if err := linux.CheckTable(ctx, b.Runner, p.WAN, now, table); err != nil {
+		return "", nft.Table{}, err
+	}
+	table = linux.Listed(ctx, b.Runner, now, table)
+	shaping := p
+	shaping.Offloads = nil // sqm-scripts has no place to put them back from
+	commands, err := linux.FirstCommands(shaping)
+	if err != nil {
+		return "", nft.Table{}, err
+	}
+	return sqm.Script(p, commands), table, nil
+}
+
+// tableLine begins the line of our table, which is in Live if it is this WAN's.
+const tableLine = "table " + nft.Family + " " + nft.TableIs + " "
+
+// ours reports whether a line of what runs comes from our section for the WAN.
+func ours(line, section, wan string) bool {
+	return strings.HasPrefix(line, tableLine) || strings.HasPrefix(line, "sqm."+section+".") || strings.HasPrefix(line, "what leaves "+wan+" ") || strings.HasPrefix(line, "what enters "+wan+" ")
+}
+
+// wanted returns what the kernel holds the WAN to once sqm-scripts has run.
+func wanted(p plan.Plan) []linux.Held {
+	queue, shown := "cake", func(r unit.Rate) unit.Rate { return r }
+	if p.AQM == plan.FQCoDel {
+		queue, shown = "htb + fq_codel", tc.ShownRate
+	}
+	var out []linux.Held
+	if p.Up != nil {
+		out = append(out, linux.Held{Device: p.WAN, Queue: queue, Rate: shown(p.Up.Rate)})
+	}
+	if p.Down != nil {
+		out = append(out, linux.Held{Device: p.WAN, Enters: true, Queue: queue, Rate: shown(p.Down.Rate)})
+	}
+	return out
+}
+
+// checkSQM refuses a router without sqm-scripts, and one where somebody is in
+// the middle of changing its settings.
+func (b *Backend) checkSQM(ctx context.Context) error {
+	var missing *platform.MissingToolError
+	_, err := platform.Output(ctx, b.Runner, Service, "enabled")
+	switch {
+	case errors.As(err, &missing):
+		return &platform.PreconditionError{Doing: "shape with sqm-scripts", What: "it is not installed", Remedy: "opkg update && opkg install luci-app-sqm, or shape without it: --own-tc", Err: err}
+	case err != nil:
+		return &platform.PreconditionError{Doing: "shape with sqm-scripts", What: "it does not start at boot", Remedy: Service + " enable", Err: err}
+	}
+	out, err := platform.Output(ctx, b.Runner, "uci", "changes", "sqm")
+	if err != nil {
+		return b.Explain(err)
+	}
+	if said := strings.TrimSpace(string(out)); said != "" {
+		return &platform.PreconditionError{Doing: "change " + Config, What: "there are changes that are not saved yet: " + said, Remedy: "save or drop them: uci commit sqm, or uci revert sqm"}
+	}
+	return nil
+}
+
+// checkForeign refuses a WAN that another section or another program shapes.
+func checkForeign(p plan.Plan, rest string, live []string, known bool) error {
+	sections, err := sqm.Parse(rest)
+	if err != nil {
+		return &platform.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first", Err: err}
+	}
+	for _, s := range sections {
+		if s.Get("interface") == p.WAN && s.Get("enabled") == "1" {
+			return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "the section " + s.Name + " of " + Config + " does that already",
+				Remedy: fmt.Sprintf("switch it off (uci set sqm.%s.enabled=0; uci commit sqm; %s restart), then try again", s.Name, Service)}
+		}
+	}
+	for _, l := range live {
+		if !known && (strings.HasPrefix(l, "what leaves "+p.WAN+" ") || strings.HasPrefix(l, "what enters "+p.WAN+" ")) {
+			return &platform.PreconditionError{Doing: "shape " + p.WAN, What: l + ", which is not from " + Config, Remedy: "stop what made it; `unbloat doctor` looks for it"}
+		}
+	}
+	return nil
+}
+
+// Undesire takes the WAN's section out of what is there; all else stays.
+func (b *Backend) Undesire(_ context.Context, now, _ platform.State) (platform.State, error) {
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	for _, wan := range s.Scope {
+		name := SectionName(wan)
+		rest, section := without(s.Files.Text(Config), name)
+		if section == "" {
+			continue
+		}
+		s.Files = s.Files.Put(Config, rest, "").Without(scriptPath(wan))
+		s.Live = slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, name, wan) })
+	}
+	return conf.Encode(s)
+}
+
+// Compare returns the steps from actual to wanted.
+func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
+	steps, diffs, err := conf.Compare(actual, wanted, nil, []platform.Step{restart()})
+	return scriptsLast(steps), diffs, err
+}
+
+func restart() platform.Step { return platform.Step{Argv: []string{Service, "restart"}} }
+
+// scriptsLast makes the removal of a script a part of the restart, and none if
+// that fails or a section still names it: sqm-scripts stops an instance by the script that started it. Where
+// it has none any more, it leaves the instance and starts no other.
+func scriptsLast(steps []platform.Step) []platform.Step {
+	var first []platform.Step
+	removals := ""
+	for _, s := range steps {
+		last := s.Argv[len(s.Argv)-1]
+		switch {
+		case s.Argv[0] == "rm" && strings.HasPrefix(last, sqm.ScriptDir) && strings.HasSuffix(last, ".qos"):
+			// Its name is of letters, digits and underscores.
+			removals += fmt.Sprintf(" && ! grep -q %s %s && rm -f %s", path.Base(last), Config, last)
+		case s.Argv[0] == Service && removals != "":
+			first = append(first, platform.Step{Argv: []string{"sh", "-c", Service + " restart" + removals}})
+		default:
+			first = append(first, s)
+		}
+	}
+	return first
+}
+
+// Restore returns the commands that lead back to a snapshot from any state.
+func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+	s, err := conf.Decode(before)
+	return scriptsLast(append(s.Files.Restore(), restart())), err
+}
+
+// Explain turns what the tools said into what to do about it.
+func (b *Backend) Explain(err error) error {
+	var missing *platform.MissingToolError
+	if errors.As(err, &missing) {
+		return &platform.PreconditionError{Doing: "change " + Config, What: "there is no " + missing.Tool, Remedy: "is this an OpenWrt router? choose another with --for", Err: err}
+	}
+	return err
+}

@@ -1,0 +1,154 @@
+package opnsense_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/opnsense"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
+	"unbloat/internal/platform/verify"
+	"unbloat/internal/remote"
+)
+
+// pasted sends what a plan prints for people, request by request, and returns the
+// router that it made.
+func pasted(t *testing.T, p plan.Plan) *opnsensefake.Router {
+	t.Helper()
+	text, err := opnsense.Driver().Text(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := opnsensefake.New()
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		method, path, _ := strings.Cut(line, " ")
+		if method != http.MethodGet && method != http.MethodPost {
+			continue
+		}
+		body := ""
+		if i+1 < len(lines) && strings.HasPrefix(lines[i+1], "{") {
+			body = strings.ReplaceAll(lines[i+1], "ROUTER-ADDRESS", "192.0.2.7") // as the text asks
+		} else if method == http.MethodPost {
+			body = "{}"
+		}
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		if method == http.MethodGet {
+			r.Header.Del("Content-Type")
+		}
+		r.SetBasicAuth(o.Key, o.Secret)
+		w := httptest.NewRecorder()
+		o.ServeHTTP(w, r)
+		if a := w.Body.String(); w.Code != http.StatusOK || method == http.MethodPost && a != `{"result":"saved"}` && a != `{"status":"ok"}` {
+			t.Fatalf("%s\n%s\n%d %s", line, body, w.Code, a)
+		}
+	}
+	return o
+}
+
+// TestMatrixOnStandIn: what every plan of the matrix prints to be pasted is saved
+// by a router as strict as the real one. Enough of them that all rates, styles, kinds
+// of classes and interfaces meet in pairs (UNBLOAT_LONG=1: a third more, on each
+// interface in turn) are applied too: it makes the same items, they run, and the router is as
+// before when it is undone.
+func TestMatrixOnStandIn(t *testing.T) {
+	cases, err := verify.Matrix(opnsense.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, together := 0, map[string]bool{}
+	for i, c := range cases {
+		byHand := pasted(t, c.Plan).Items()
+		long := os.Getenv("UNBLOAT_LONG") != "" && (i+i/3)%3 == 0
+		if fresh := meet(together, c.Name); !fresh && !long {
+			continue
+		}
+		applied++
+		r := emptyRouter(t)
+		b := &opnsense.Backend{Runner: r}
+		start := r.Text()
+		now, err := b.Observe(t.Context(), c.Plan, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted, err := b.Desire(t.Context(), c.Plan, now, now)
+		var input *platform.InputError
+		if errors.As(err, &input) { // the article's rule wants the router's address
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", c.Name, err)
+		}
+		reach(t, c.Name, r, b, wanted)
+		if d := cmp.Diff(byHand, r.Items()); d != "" {
+			t.Fatalf("%s: -pasted +applied\n%s", c.Name, d)
+		}
+		without, err := b.Undesire(t.Context(), wanted, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reach(t, c.Name, r, b, without)
+		if r.Text() != start {
+			t.Fatalf("%s: reverted, it is\n%s", c.Name, r.Text())
+		}
+	}
+	t.Logf("%d of %d plans applied", applied, len(cases))
+}
+
+// meet notes which two parts of a case's name come together, and reports whether
+// any two do for the first time.
+func meet(together map[string]bool, name string) (fresh bool) {
+	parts := strings.Split(name, "/")
+	for i, a := range parts {
+		for j, b := range parts[:i] {
+			key := fmt.Sprint(j, b, " ", i, a)
+			fresh = fresh || !together[key]
+			together[key] = true
+		}
+	}
+	return fresh
+}
+
+// reach runs the steps to a state, and wants it to be there then.
+func reach(t *testing.T, name string, r platform.Runner, b *opnsense.Backend, wanted platform.State) {
+	t.Helper()
+	for i := range 2 {
+		now, err := b.Observe(t.Context(), plan.Plan{}, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		steps, diffs, err := b.Compare(now, wanted)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if i == 1 && len(diffs) > 0 {
+			t.Fatalf("%s: applied, and yet %q", name, diffs)
+		}
+		for _, s := range steps {
+			if _, _, err := r.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+				t.Fatalf("%s: %s: %v", name, s, err)
+			}
+		}
+	}
+}
+
+// emptyRouter is one that shapes nothing.
+func emptyRouter(t *testing.T) router {
+	t.Helper()
+	o := opnsensefake.New()
+	c, err := remote.NewREST("https://router", "key", "secret", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.HTTP.Transport = direct{o}
+	return router{o, c}
+}

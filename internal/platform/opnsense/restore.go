@@ -1,0 +1,35 @@
+package opnsense
+
+import (
+	"slices"
+
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/platform"
+)
+
+// Restore returns the requests that lead back to a snapshot from any state: its
+// items of ours are saved again, all others that could be ours are deleted, users
+// before what they use, and the shaper is loaded. Some may fail.
+func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
+	s, err := decode(before)
+	if err != nil {
+		return nil, err
+	}
+	var steps []platform.Step
+	for _, kind := range kinds() {
+		for _, x := range s.Items {
+			if x.Kind == kind {
+				steps = append(steps, set(x))
+			}
+		}
+	}
+	for _, kind := range slices.Backward(kinds()) {
+		for _, name := range dummynet.ItemNames(kind) {
+			x := Item{Kind: kind, UUID: dummynet.UUID(kind + " " + name)}
+			if _, there := s.find(x); !there {
+				steps = append(steps, platform.Step{Argv: []string{"POST", settings + "del" + title(kind) + "/" + x.UUID}, Stdin: "{}"})
+			}
+		}
+	}
+	return append(steps, platform.Step{Argv: []string{"POST", reconfigure}, Stdin: "{}"}), nil
+}

@@ -1,0 +1,26 @@
+package pfsense
+
+import (
+	"context"
+
+	"unbloat/aqm"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/bsd"
+)
+
+// Driver returns what is pfSense's own: limiters and rules in config.xml.
+func Driver() *platform.Driver {
+	return &platform.Driver{
+		Language: Language(),
+		Is: func(ctx context.Context, r platform.Runner, kernel, _ string) bool {
+			return kernel == "FreeBSD" && platform.Has(ctx, r, "/etc/pfSense-rc")
+		},
+		DefaultWAN: platform.RouteInterface,
+		CheckWAN:   platform.CheckIfconfig,
+		Render:     Render,
+		Checks:     bsd.Checks(bsd.ForFreeBSD()),
+		Backend:    func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner}, nil },
+		StateDir:   platform.LastingDir,
+		Simulated:  platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe},
+	}
+}

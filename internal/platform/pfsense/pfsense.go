@@ -1,0 +1,304 @@
+// Package pfsense is the pfSense router: a plan becomes two limiters and their
+// floating rules in config.xml. They are set through pfSense's own PHP shell, so
+// that its pages show them and its own code makes rules.limiter and pf's rules of
+// them. It implements apply.Backend.
+package pfsense
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"unbloat/internal/mechanism/configxml"
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/conf"
+)
+
+// Files of pfSense.
+const (
+	Config       = "/cf/conf/config.xml"
+	RulesLimiter = "/tmp/rules.limiter" // what it made of the limiters
+	RulesDebug   = "/tmp/rules.debug"   // what it loaded into pf
+	Shell        = "pfSsh.php"          // its PHP shell, which exits 0 whatever happens
+)
+
+const first = dummynet.FirstLimiter
+
+// What is ours in config.xml by its name.
+const (
+	ourLimiter = "unbloat_"
+	ourRule    = "unbloat: "
+)
+
+// A Backend applies plans to one pfSense router through Runner.
+type Backend struct{ Runner platform.Runner }
+
+// Observe reads config.xml, what pfSense made of our part of it, and what the
+// kernel holds of that.
+func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (platform.State, error) {
+	files, err := conf.Read(ctx, b.Runner, Config)
+	if err != nil {
+		return nil, err
+	}
+	if !files.Get(Config).Exists {
+		return nil, &platform.PreconditionError{Doing: "read " + Config, What: "there is no such file", Remedy: "is this a pfSense router? choose another with --for"}
+	}
+	root, err := configxml.Parse(files.Text(Config))
+	if err != nil {
+		return nil, &platform.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first (Diagnostics: Backup & Restore has older ones)", Err: err}
+	}
+	s := conf.State{Files: files, Live: items(root)}
+	made, err := conf.Read(ctx, b.Runner, RulesLimiter, RulesDebug)
+	if err != nil {
+		return nil, err
+	}
+	given := numbersOf(root, made.Text(RulesLimiter))
+	s.Live = append(s.Live, limiterLines(made.Text(RulesLimiter), given)...)
+	s.Live = append(s.Live, ruleLines(made.Text(RulesDebug), given)...)
+	kernel, err := b.kernel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.Live = append(s.Live, kernelLines(kernel, given)...)
+	return conf.Encode(s)
+}
+
+// kernel returns a line for each pipe, scheduler and queue that dummynet holds.
+func (b *Backend) kernel(ctx context.Context) ([]string, error) {
+	var shown []string
+	for _, kind := range []string{"pipe", "sched", "queue"} {
+		out, err := platform.Output(ctx, b.Runner, "dnctl", kind, "show")
+		var refused *platform.CommandError
+		if errors.As(err, &refused) && strings.Contains(refused.Stderr, "Protocol not available") {
+			return nil, nil // no limiter was ever made, so the module isn't loaded
+		}
+		if err != nil {
+			return nil, b.Explain(fmt.Errorf("read the limiters: %w", err))
+		}
+		shown = append(shown, string(out))
+	}
+	return withoutWeights(dummynet.ParseShown(shown[0], shown[1], shown[2], "")), nil
+}
+
+// withoutWeights leaves out what pfSense doesn't set and fq_codel doesn't look at.
+func withoutWeights(lines []string) []string {
+	for i, l := range lines {
+		if before, after, ok := strings.Cut(l, " weight "); ok && strings.HasPrefix(l, "queue ") && !strings.Contains(after, " codel ") {
+			lines[i] = before
+		}
+	}
+	return lines
+}
+
+// items returns our elements of config.xml, a line each.
+func items(root *configxml.Node) (out []string) {
+	for _, q := range root.Child("dnshaper").All("queue") {
+		if strings.HasPrefix(q.Value("name"), ourLimiter) {
+			out = append(out, "config: queue "+text(q.Array()))
+		}
+	}
+	for _, r := range root.Child("filter").All("rule") {
+		if strings.HasPrefix(r.Value("descr"), ourRule) {
+			out = append(out, "config: rule "+text(r.Array()))
+		}
+	}
+	return out
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("marshal an element: " + err.Error()) // strings, maps and lists of them
+	}
+	return string(b)
+}
+
+// Desire returns the state that the plan asks for.
+func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State) (platform.State, error) {
+	if err := platform.CheckPlan(p, Language()); err != nil {
+		return nil, err
+	}
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	root, err := configxml.Parse(s.Files.Text(Config))
+	if err != nil {
+		return nil, err
+	}
+	ls, _, err := dummynet.RenderLimiters(p, first)
+	if err != nil {
+		return nil, &platform.InputError{Why: err.Error()}
+	}
+	wan, err := interfaceOf(root, p.WAN)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkForeign(root, p.WAN, wan); err != nil {
+		return nil, err
+	}
+	if err := checkQueues(root, p.WAN); err != nil {
+		return nil, err
+	}
+	rules, err := ls.Rules(p)
+	if err != nil {
+		return nil, &platform.InputError{Why: err.Error()}
+	}
+	return conf.Encode(conf.State{Files: conf.Set{{Path: Config + conf.Suffix}}, Live: wanted(ls, rules, wan)})
+}
+
+// wanted is what Observe shows once pfSense has made its rules of the limiters.
+func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (out []string) {
+	section, err := configxml.Parse(ls.String())
+	if err != nil {
+		panic("read our own limiters: " + err.Error())
+	}
+	for _, q := range section.All("queue") {
+		out = append(out, "config: queue "+text(q.Array()))
+	}
+	var live []string
+	for i, r := range rules {
+		rule := map[string]any{
+			"tracker": strconv.Itoa(1700007001 + i), "type": "match", "interface": wan, "ipprotocol": r.Family, "statetype": "keep state",
+			"source": end(r.From), "destination": end(r.To), "descr": ourRule + r.Name,
+			"floating": "yes", "direction": r.Direction, "dnpipe": r.In,
+		}
+		if r.Out != "" {
+			rule["pdnpipe"] = r.Out
+		}
+		if r.Protocol != "" {
+			rule["protocol"] = r.Protocol
+		}
+		out = append(out, "config: rule "+text(rule))
+		queues := r.In
+		if r.Out != "" {
+			queues += "," + r.Out
+		}
+		live = append(live, "rule: "+r.Direction+" dnqueue "+queues+" ("+r.Name+")")
+	}
+	made := ls.RulesLimiter(1) // which numbers is all the same: they are compared by name
+	given := numbersOf(&configxml.Node{Children: []*configxml.Node{section}}, made)
+	out = append(append(out, limiterLines(made, given)...), live...)
+	c, _, err := dummynet.Parse(made)
+	if err != nil {
+		panic("read our own rules.limiter: " + err.Error())
+	}
+	return append(out, kernelLines(withoutWeights(c.ShownLines()), given)...)
+}
+
+// end is a rule's source or destination in config.xml.
+func end(e dummynet.RuleEnd) map[string]any {
+	m := map[string]any{"any": ""}
+	if e.Address != "" {
+		m = map[string]any{"address": e.Address}
+	}
+	if e.Port != "" {
+		m["port"] = e.Port
+	}
+	return m
+}
+
+// interfaceOf returns what config.xml calls a device: wan, lan, opt1.
+func interfaceOf(root *configxml.Node, device string) (string, error) {
+	var known []string
+	if list := root.Child("interfaces"); list != nil {
+		for _, n := range list.Children {
+			if n.Value("if") == device {
+				return n.Name, nil
+			}
+			known = append(known, n.Value("if"))
+		}
+	}
+	return "", &platform.PreconditionError{Doing: "shape " + device, What: "pfSense has assigned no such interface", Remedy: "name one of " + strings.Join(known, ", ") + " with --wan"}
+}
+
+// checkForeign refuses a WAN that somebody else's rule sends through a limiter,
+// one of ours on another WAN, and numbers that are taken.
+func checkForeign(root *configxml.Node, device, wan string) error {
+	refuse := func(what, remedy string) error {
+		return &platform.PreconditionError{Doing: "shape " + device, What: what, Remedy: remedy}
+	}
+	for _, r := range root.Child("filter").All("rule") {
+		on := slices.Contains(strings.Split(r.Value("interface"), ","), wan)
+		own := strings.HasPrefix(r.Value("descr"), ourRule)
+		switch {
+		case own && !on:
+			return refuse("unbloat shapes "+r.Value("interface")+" here already, and has limiters for one WAN", "run `unbloat revert` first")
+		case !own && on && r.Value("dnpipe") != "" && r.Child("disabled") == nil:
+			return refuse(fmt.Sprintf("the firewall rule %q sends it through the limiter %s already", r.Value("descr"), r.Value("dnpipe")), "switch that rule off in Firewall: Rules, then try again")
+		}
+	}
+	for _, q := range root.Child("dnshaper").All("queue") {
+		if strings.HasPrefix(q.Value("name"), ourLimiter) {
+			continue
+		}
+		if n, err := strconv.Atoi(q.Value("number")); err == nil && (n == first || n == first+1) {
+			return refuse("the limiter "+q.Value("name")+" has the number "+q.Value("number")+", which unbloat takes", "make that limiter anew: pfSense gives it another number")
+		}
+	}
+	return nil
+}
+
+// Undesire takes ours out of what is there. Where nothing else was changed
+// since, config.xml is as it was to the byte.
+func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+	s, err := conf.Decode(now)
+	if err != nil {
+		return nil, err
+	}
+	w := conf.State{Files: s.Files.Without(Config + conf.Suffix), Live: []string{}}
+	if !slices.ContainsFunc(s.Live, func(l string) bool { return strings.HasPrefix(l, "config: ") }) {
+		return conf.Encode(w)
+	}
+	w.Files = conf.Set{{Path: Config + conf.Suffix}}
+	if origin != nil {
+		o, err := conf.Decode(origin)
+		if err != nil {
+			return nil, err
+		}
+		if was := o.Files.Get(Config); was.Exists && plain(string(was.Content)) == plain(s.Files.Text(Config)) {
+			w.Files = o.Files.Without(Config + conf.Suffix)
+		}
+	}
+	return conf.Encode(w)
+}
+
+// plain is config.xml without what is ours and without who changed it last.
+func plain(config string) string {
+	root, err := configxml.Parse(config)
+	if err != nil {
+		return config
+	}
+	return root.Without(func(n *configxml.Node) bool {
+		return n.Name == "revision" || strings.HasPrefix(n.Value("name"), ourLimiter) || strings.HasPrefix(n.Value("descr"), ourRule) ||
+			(n.Name == "dnshaper" || n.Name == "filter") && n.Text == "" && onlyOurs(n)
+	}).String()
+}
+
+// onlyOurs reports whether nothing is left of a section without ours.
+func onlyOurs(section *configxml.Node) bool {
+	return !slices.ContainsFunc(section.Children, func(n *configxml.Node) bool {
+		return !strings.HasPrefix(n.Value("name"), ourLimiter) && !strings.HasPrefix(n.Value("descr"), ourRule)
+	})
+}
+
+// Explain turns what the tools said into what to do about it.
+func (b *Backend) Explain(err error) error {
+	var missing *platform.MissingToolError
+	var c *platform.CommandError
+	switch {
+	case errors.As(err, &missing) && missing.Tool == "dnctl":
+		return &platform.PreconditionError{Doing: "change pfSense's limiters", What: "there is no dnctl(8)", Remedy: "it came with pfSense 2.7; on an older one paste what `unbloat plan --for pfsense` prints", Err: err}
+	case errors.As(err, &missing):
+		return &platform.PreconditionError{Doing: "change pfSense's limiters", What: "there is no " + missing.Tool, Remedy: "is this a pfSense router? choose another with --for", Err: err}
+	case errors.As(err, &c) && (strings.Contains(c.Stderr, "Operation not permitted") || strings.Contains(c.Stderr, "ermission denied")):
+		return &platform.PreconditionError{Doing: "change pfSense's limiters", What: "this user may not", Remedy: "run it as root (the user admin)", Err: err}
+	}
+	return err
+}

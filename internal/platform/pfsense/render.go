@@ -1,0 +1,83 @@
+package pfsense
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/render"
+)
+
+// Render writes limiters as config.xml has them, and floating rules as the form does.
+func Render(p plan.Plan) ([]render.Part, []string, error) {
+	ls, notes, err := dummynet.RenderLimiters(p, dummynet.FirstLimiter)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := []render.Part{
+		{Where: "Firewall: Traffic Shaper: Limiters: make a limiter and its queue for each of these; the values are those of the form, and the number is for pfSense to give. " +
+			"Or put them into the dnshaper section of config.xml, behind those that are there (Diagnostics: Backup & Restore), with numbers of limiters that are free; queues are numbered by pfSense in either case:", Text: ls.String()},
+	}
+	rules, err := ls.Rules(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(rules) > 2 {
+		parts, rules = append(parts, floating(rules)), nil
+	}
+	for _, r := range rules {
+		whose := "from outside, such as to a port that is forwarded"
+		if r.Direction == "out" {
+			whose = "from the home"
+		}
+		back := ""
+		if r.Out != "" {
+			back = " / " + r.Out
+		}
+		parts = append(parts, render.Part{Where: "Firewall: Rules: Floating, for connections that are opened " + whose + ": action Match, interface WAN, direction " + r.Direction +
+			", protocol any, In / Out pipe " + r.In + back + ", one rule for IPv4 and one for IPv6" + gatewayToo(r.Direction) + ". pf's rule then carries the numbers that pfSense gave these queues:", Text: "# dnqueue( " + r.In + strings.Replace(back, " / ", ",", 1) + ")\n"})
+	}
+	return append(parts,
+		render.Part{Where: "Connections that exist already keep what they have: Diagnostics: States: Reset States.", Text: ""},
+		render.Part{Where: "what pfSense makes of it, in /tmp/rules.limiter, to compare; where this has a name, there is the number that pfSense gave:", Text: inComment(ls.RulesByName())},
+		render.Part{Where: "and what the kernel has of that:", Text: "dnctl pipe show\ndnctl sched show\n"}), notes, nil
+}
+
+// floating tells of the rules of classes, a line each.
+func floating(rules []dummynet.LimiterRule) render.Part {
+	var b strings.Builder
+	for _, r := range rules {
+		end := func(e dummynet.RuleEnd) string {
+			s := cmp.Or(e.Address, "any")
+			if e.Port != "" {
+				s += " port " + e.Port
+			}
+			return s
+		}
+		family := map[string]string{"inet": "IPv4", "inet6": "IPv6", "inet46": "IPv4+IPv6"}[r.Family]
+		pipes := strings.TrimSuffix(r.In+" / "+r.Out, " / ")
+		b.WriteString(render.Item(fmt.Sprintf("%s, %s, %s, from %s to %s: %s", r.Direction, family, cmp.Or(r.Protocol, "any"), end(r.From), end(r.To), pipes)))
+	}
+	return render.Part{Where: "Firewall: Rules: Floating, in this order, since the last that fits decides: action Match, interface WAN, no Quick; direction, IP version, protocol, " +
+		"source and destination, and In / Out pipe as below" + gatewayToo("out") + ":", Text: b.String()}
+}
+
+// inComment writes what is to be compared, not pasted.
+func inComment(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line != "\n" {
+			b.WriteString(render.Item(line))
+		}
+	}
+	return b.String()
+}
+
+func gatewayToo(direction string) string {
+	if direction == "out" {
+		return ", with the WAN's gateway chosen under Advanced, which the page demands of such a rule"
+	}
+	return ""
+}
