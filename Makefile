@@ -99,7 +99,7 @@ prove-100: kernel ## 100 proofs on an unchanged line in the lab; at most 5 may c
 .PHONY: verify-platforms
 verify-platforms: ## what we render, given to the routers' own programs where you have them: UNBLOAT_OPNSENSE_CORE=DIR UNBLOAT_PFSENSE=DIR UNBLOAT_PFCTL=FILE UNBLOAT_DNCTL=FILE UNBLOAT_SQM=DIR UNBLOAT_CLEAROS=DIR UNBLOAT_NFT=FILE:FILE
 	CGO_ENABLED=0 $(GO) test ./internal/platform/verify -run . -v -count=1 -timeout 60m
-	CGO_ENABLED=0 $(GO) test ./internal/mechanism/nft -run '^(TestListed|TestChangedByHand)' -v -count=1 -timeout 60m
+	CGO_ENABLED=0 $(GO) test ./internal/lang/nft -run '^(TestListed|TestChangedByHand)' -v -count=1 -timeout 60m
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (1m) each

@@ -80,12 +80,12 @@ func below() map[string][]string {
 		"internal/probe":        {"unit"},
 		"internal/classify":     {"unit"},
 		"internal/plan":         {"unit", "internal/classify"},
-		"internal/mechanism":    {"unit", "internal/classify", "internal/plan", "internal/mechanism"},
+		"internal/lang":         {"unit", "internal/classify", "internal/plan", "internal/lang"},
 		"internal/reason":       {"unit"},
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
 		"internal/visitor":      {},
-		"internal/platform":     {"unit", "aqm", "internal/classify", "internal/plan", "internal/mechanism", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"internal/platform":     {"unit", "aqm", "internal/classify", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
 		"internal/apply":        {"unit", "internal/plan", "internal/platform", "internal/apply"},
 		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":       {"internal/reason", "internal/verdict", "internal/path"},
@@ -195,7 +195,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: `now` and a
 // seeded source come in.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/mechanism", "internal/platform/render", "internal/lab/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

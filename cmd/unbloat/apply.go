@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply/proc"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

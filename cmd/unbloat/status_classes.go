@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/mechanism/nft"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

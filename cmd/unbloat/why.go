@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

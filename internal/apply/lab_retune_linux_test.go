@@ -16,7 +16,7 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

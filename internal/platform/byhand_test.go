@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	mech "unbloat/internal/mechanism/clearos"
+	mech "unbloat/internal/lang/clearos"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/clearos"
 	"unbloat/internal/platform/fake"

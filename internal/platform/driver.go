@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"unbloat/aqm"
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/render"
 )

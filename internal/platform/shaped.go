@@ -1,7 +1,7 @@
 package platform
 
 import (
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )

@@ -3,7 +3,7 @@ package platform
 import (
 	"context"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 )
 

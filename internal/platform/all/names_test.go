@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/mechanism/altq"
-	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/lang/altq"
+	"unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/unit"

@@ -8,10 +8,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"unbloat/internal/mechanism/altq"
-	"unbloat/internal/mechanism/dummynet"
-	"unbloat/internal/mechanism/pfqueue"
-	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/lang/altq"
+	"unbloat/internal/lang/dummynet"
+	"unbloat/internal/lang/pfqueue"
+	"unbloat/internal/lang/sqm"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/render"

@@ -10,7 +10,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
-	mech "unbloat/internal/mechanism/clearos"
+	mech "unbloat/internal/lang/clearos"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/clearos"
 	"unbloat/internal/platform/fake"

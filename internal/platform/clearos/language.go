@@ -1,8 +1,8 @@
 package clearos
 
 import (
-	mech "unbloat/internal/mechanism/clearos"
-	"unbloat/internal/mechanism/tc"
+	mech "unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"unbloat/internal/mechanism/clearos"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"

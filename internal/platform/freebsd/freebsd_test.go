@@ -13,7 +13,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake/dnctl"

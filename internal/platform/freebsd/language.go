@@ -1,7 +1,7 @@
 package freebsd
 
 import (
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 )
 

@@ -3,7 +3,7 @@ package freebsd
 import (
 	"strings"
 
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/render"
 )

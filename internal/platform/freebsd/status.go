@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/dummynet"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/dummynet"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
 	"unbloat/unit"

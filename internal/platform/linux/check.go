@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/mechanism/clearos"
-	"unbloat/internal/mechanism/nft"
-	"unbloat/internal/mechanism/sqm"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/sqm"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
 	"unbloat/unit"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
 	"unbloat/internal/platform/linux/fakekernel"

@@ -13,7 +13,7 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"

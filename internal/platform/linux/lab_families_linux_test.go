@@ -12,7 +12,7 @@ import (
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"

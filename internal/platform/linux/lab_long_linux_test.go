@@ -9,7 +9,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"

@@ -1,7 +1,7 @@
 package linux
 
 import (
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

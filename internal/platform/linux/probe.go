@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/nft"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/render"
 	"unbloat/unit"

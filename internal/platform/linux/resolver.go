@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

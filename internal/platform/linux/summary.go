@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"unbloat/internal/mechanism/nft"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/unit"

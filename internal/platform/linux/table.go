@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"unbloat/internal/mechanism/nft"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 )

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 )

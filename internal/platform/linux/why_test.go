@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
 	"unbloat/internal/platform/linux/fakekernel"

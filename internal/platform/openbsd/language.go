@@ -3,7 +3,7 @@ package openbsd
 import (
 	"math"
 
-	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/altq"
-	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/lang/altq"
+	"unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"

@@ -1,8 +1,8 @@
 package openbsd
 
 import (
-	"unbloat/internal/mechanism/altq"
-	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/lang/altq"
+	"unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/render"
 )

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/mechanism/altq"
-	"unbloat/internal/mechanism/pfqueue"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/altq"
+	"unbloat/internal/lang/pfqueue"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
 	"unbloat/unit"

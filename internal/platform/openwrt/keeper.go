@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/lang/sqm"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"

@@ -7,7 +7,7 @@ import (
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/lang/sqm"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"

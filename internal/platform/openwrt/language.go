@@ -1,7 +1,7 @@
 package openwrt
 
 import (
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )

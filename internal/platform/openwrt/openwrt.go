@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/mechanism/nft"
-	"unbloat/internal/mechanism/sqm"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/sqm"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"

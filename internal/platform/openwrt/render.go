@@ -1,7 +1,7 @@
 package openwrt
 
 import (
-	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/lang/sqm"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
 	"unbloat/internal/platform/render"

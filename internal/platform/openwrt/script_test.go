@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/lang/sqm"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/linux"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"unbloat/internal/mechanism/sqm"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/sqm"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
 	"unbloat/internal/platform/linux"

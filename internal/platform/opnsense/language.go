@@ -3,7 +3,7 @@ package opnsense
 import (
 	"time"
 
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/opnsense"

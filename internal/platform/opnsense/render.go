@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/render"
 )

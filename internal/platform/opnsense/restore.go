@@ -3,7 +3,7 @@ package opnsense
 import (
 	"slices"
 
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/platform"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"unbloat/internal/mechanism/dummynet"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/dummynet"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
 	"unbloat/unit"
 )

@@ -1,7 +1,7 @@
 package pfsense
 
 import (
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/configxml"
+	"unbloat/internal/lang/configxml"
 	"unbloat/internal/platform"
 )
 

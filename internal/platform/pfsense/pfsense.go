@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/configxml"
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/configxml"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"

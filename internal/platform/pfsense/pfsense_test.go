@@ -14,8 +14,8 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/conform"
-	"unbloat/internal/mechanism/configxml"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/configxml"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake/dnctl"

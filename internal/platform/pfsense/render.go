@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"unbloat/internal/mechanism/dummynet"
+	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/render"
 )

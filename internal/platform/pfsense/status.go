@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"unbloat/internal/mechanism/configxml"
-	"unbloat/internal/mechanism/dummynet"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/configxml"
+	"unbloat/internal/lang/dummynet"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/mechanism/clearos"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	hostclearos "unbloat/internal/platform/clearos"
 	"unbloat/internal/platform/clearos/fake"

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/mechanism/sqm"
+	"unbloat/internal/lang/sqm"
 	"unbloat/internal/plan"
 	hostopenwrt "unbloat/internal/platform/openwrt"
 	"unbloat/internal/platform/openwrt/fake"

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"unbloat/internal/apply"
-	"unbloat/internal/mechanism/altq"
-	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/lang/altq"
+	"unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/fake/pfctl"

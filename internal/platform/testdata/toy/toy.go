@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"unbloat/aqm"
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake"

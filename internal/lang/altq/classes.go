@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"unbloat/internal/mechanism/pfqueue"
+	"unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	. "unbloat/internal/mechanism/dummynet"
+	. "unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/freebsd"

@@ -17,7 +17,7 @@ import (
 
 	"unbloat/internal/classify"
 	"unbloat/internal/lab/labtest"
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
 	"unbloat/unit"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 )
 
 // seed adds what the real tools printed, of the files whose name holds part.

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
-	"unbloat/internal/mechanism/tc"
+	"unbloat/internal/lang/tc"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	. "unbloat/internal/mechanism/pfqueue"
+	. "unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/openbsd"
 	"unbloat/unit"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	. "unbloat/internal/mechanism/altq"
+	. "unbloat/internal/lang/altq"
 )
 
 // FuzzParseShown: each line that is kept of what pfctl prints is one line.

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	. "unbloat/internal/mechanism/sqm"
+	. "unbloat/internal/lang/sqm"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/openwrt"
 	"unbloat/unit"

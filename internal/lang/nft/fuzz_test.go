@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/unit"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )

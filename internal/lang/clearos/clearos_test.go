@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	. "unbloat/internal/mechanism/clearos"
+	. "unbloat/internal/lang/clearos"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/clearos"
 	"unbloat/unit"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	. "unbloat/internal/mechanism/dummynet"
+	. "unbloat/internal/lang/dummynet"
 )
 
 // FuzzParseShown: each line that is kept of what dnctl and ipfw print is one

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	. "unbloat/internal/mechanism/pfqueue"
+	. "unbloat/internal/lang/pfqueue"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/openbsd"
 	"unbloat/unit"

@@ -3,7 +3,7 @@ package nft_test
 import (
 	"testing"
 
-	"unbloat/internal/mechanism/nft"
+	"unbloat/internal/lang/nft"
 )
 
 // Where dnsmasq reads files of others, by its command line and configuration as

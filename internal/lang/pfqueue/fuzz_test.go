@@ -3,7 +3,7 @@ package pfqueue_test
 import (
 	"testing"
 
-	. "unbloat/internal/mechanism/pfqueue"
+	. "unbloat/internal/lang/pfqueue"
 )
 
 // FuzzParseShown: what pfctl prints of its queues is refused or understood.

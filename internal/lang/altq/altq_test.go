@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	. "unbloat/internal/mechanism/altq"
+	. "unbloat/internal/lang/altq"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/openbsd"
 	"unbloat/unit"
