@@ -22,7 +22,7 @@ function words(): Plugin {
 }
 
 // Two pages, what they share, and two workers; nothing is inlined, because the
-// page's policy (internal/page) forbids what is inline.
+// page's policy (internal/webtest) forbids what is inline.
 export default defineConfig({
   plugins: [words()],
   build: {

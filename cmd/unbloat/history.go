@@ -24,9 +24,9 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/netio"
 	"unbloat/internal/path"
-	"unbloat/internal/peer"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/protocol"
 	"unbloat/internal/prove"
 	"unbloat/internal/reason"
 	"unbloat/internal/report"
@@ -146,7 +146,7 @@ func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) err
 // interfaceTo returns the interface through which this machine reaches the
 // server; "" if that can't be told.
 func interfaceTo(ctx context.Context, server string) string {
-	name, err := netio.InterfaceTo(ctx, peer.HostOf(server))
+	name, err := netio.InterfaceTo(ctx, protocol.HostOf(server))
 	if err != nil {
 		return "" // a result without it is kept all the same
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unbloat/internal/page"
 	"unbloat/internal/serve"
 	"unbloat/internal/visitor"
+	"unbloat/internal/webtest"
 	"unbloat/unit"
 )
 
@@ -176,7 +176,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 			log.Info("certificate", "sha256", visitor.Fingerprint(cert))
 		}
 	}
-	var people *page.Handler
+	var people *webtest.Handler
 	account := &pageAccount{}
 	if p.Web != "" {
 		results, closeResults, err := o.openResults(c.Context(), log)
@@ -184,7 +184,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
 		}
 		defer closeResults()
-		people = page.New(page.Options{Store: results, Log: log, Account: account, Simulator: newSimulator()})
+		people = webtest.New(webtest.Options{Store: results, Log: log, Account: account, Simulator: newSimulator()})
 		defer people.Close()
 		defer context.AfterFunc(c.Context(), people.Close)() // the server waits for the page's sessions
 		p.Page = people
@@ -209,7 +209,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 type pageAccount struct{ *serve.Server }
 
 // openResults opens the file of the page's results; nil keeps them in memory.
-func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (page.Store, func(), error) {
+func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest.Store, func(), error) {
 	none := func() {}
 	if o.keep <= 0 {
 		return nil, none, nil
@@ -223,7 +223,7 @@ func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (page.St
 		}
 		file = filepath.Join(dir, "page.db")
 	}
-	kept, err := page.OpenKept(ctx, file, o.keep, version)
+	kept, err := webtest.OpenKept(ctx, file, o.keep, version)
 	switch {
 	case err != nil && o.results != "":
 		return nil, none, err

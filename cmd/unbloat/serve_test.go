@@ -21,8 +21,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"unbloat/internal/page"
 	"unbloat/internal/verdict"
+	"unbloat/internal/webtest"
 )
 
 // startServe runs `unbloat serve` and returns where its page is. stop ends it
@@ -71,23 +71,23 @@ func startServe(t *testing.T, args ...string) (url string, stop func()) {
 }
 
 // aSession opens a test on the page, as a browser does.
-func aSession(t *testing.T, url string, header http.Header) (page.Hello, int) {
+func aSession(t *testing.T, url string, header http.Header) (webtest.Hello, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	c, resp, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{page.Subprotocol}, HTTPHeader: header})
+	c, resp, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{webtest.Subprotocol}, HTTPHeader: header})
 	if err != nil {
 		if resp == nil {
 			t.Fatal(err)
 		}
-		return page.Hello{}, resp.StatusCode
+		return webtest.Hello{}, resp.StatusCode
 	}
 	t.Cleanup(func() { _ = c.CloseNow() })
 	_, text, err := c.Read(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hello page.Hello
+	var hello webtest.Hello
 	if err := json.Unmarshal(text, &hello); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -112,7 +112,7 @@ func TestPageBudget(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{page.Subprotocol}})
+	c, _, err := websocket.Dial(ctx, url+"/api/probe", &websocket.DialOptions{Subprotocols: []string{webtest.Subprotocol}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestPageBudget(t *testing.T) {
 // measured is a result of an idle line, as the page hands it in.
 func measured(t *testing.T) string {
 	t.Helper()
-	p := page.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []page.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
+	p := webtest.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []webtest.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
 	for i := range int64(150) {
 		p.Probes.DueUs = append(p.Probes.DueUs, i*20_000)
 		p.Probes.SentUs = append(p.Probes.SentUs, i*20_000)
@@ -137,8 +137,8 @@ func measured(t *testing.T) string {
 		p.Probes.ServerUs = append(p.Probes.ServerUs, i*20_000+10_000)
 		p.Probes.HeldUs = append(p.Probes.HeldUs, 30)
 	}
-	text, err := json.Marshal(page.Submission{
-		Schema: page.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: page.OverWebSocket, Phases: []page.RawPhase{p},
+	text, err := json.Marshal(webtest.Submission{
+		Schema: webtest.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: webtest.OverWebSocket, Phases: []webtest.RawPhase{p},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestServePage(t *testing.T) {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	status, text := fetch(t, r)
-	var saved page.Saved
+	var saved webtest.Saved
 	if err := json.Unmarshal([]byte(text), &saved); err != nil || status != http.StatusOK || saved.ID == "" {
 		t.Fatalf("%d %.300s: %v", status, text, err)
 	}

@@ -7,20 +7,20 @@ import (
 
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/lab/simlab"
-	"unbloat/internal/page"
+	"unbloat/internal/webtest"
 )
 
 // newSimulator is what answers the page of sliders.
-func newSimulator() page.Simulator { return sliders{} }
+func newSimulator() webtest.Simulator { return sliders{} }
 
 // sliders is the laboratory's simulator, as the page asks it.
 type sliders struct{}
 
-// Queues implements page.Simulator.
+// Queues implements webtest.Simulator.
 func (sliders) Queues() []string { return simlab.Queues() }
 
-// Answer implements page.Simulator.
-func (sliders) Answer(ctx context.Context, q page.Question, breathe func()) (any, error) {
+// Answer implements webtest.Simulator.
+func (sliders) Answer(ctx context.Context, q webtest.Question, breathe func()) (any, error) {
 	return simlab.WhatIf{
 		Line:      scenario.Line{Down: q.Down, Up: q.Up, RTT: q.RTT, BufferDown: q.BufferDown, BufferUp: q.BufferUp},
 		Household: simlab.Household(q.Household), Queue: q.Queue, Share: q.Share, Seed: q.Seed, Quick: q.Quick,

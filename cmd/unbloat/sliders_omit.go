@@ -2,7 +2,7 @@
 
 package main
 
-import "unbloat/internal/page"
+import "unbloat/internal/webtest"
 
 // newSimulator returns none: the page then offers no sliders.
-func newSimulator() page.Simulator { return nil }
+func newSimulator() webtest.Simulator { return nil }

@@ -20,8 +20,8 @@ import (
 	"unbloat/internal/live"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
-	"unbloat/internal/peer"
 	"unbloat/internal/probe"
+	"unbloat/internal/protocol"
 	"unbloat/internal/store"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -62,7 +62,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	}
 	o.keepFlags.register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(peer.Schemes(), ", "))
+	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(protocol.Schemes(), ", "))
 	f.StringVar(&o.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
 	f.IntVar(&o.runs, "runs", 1, "how often to measure; the median run is reported")
 	f.StringVar(&o.profile, "profile", "", "kind of load: rrul (4 up and 4 down in CS0, CS1, CS5 and EF, beside UDP and ICMP probes), single or many")
@@ -122,7 +122,7 @@ func (o *testFlags) check() error {
 	if o.runs < 1 || o.runs > maxRuns {
 		return usageError("test: --runs %d: must be 1 to %d", o.runs, maxRuns)
 	}
-	if err := peer.Check(o.server, o.ping); err != nil {
+	if err := protocol.Check(o.server, o.ping); err != nil {
 		return usageError("test: %w", err)
 	}
 	if o.out != "" {
@@ -134,7 +134,7 @@ func (o *testFlags) check() error {
 		return &exitError{exitPrecondition, fmt.Errorf("test: --cc: %w", err)}
 	}
 	if o.pin != "" {
-		if _, err := peer.ParsePin(o.pin); err != nil {
+		if _, err := protocol.ParsePin(o.pin); err != nil {
 			return usageError("test: --pin: %w", err)
 		}
 	}
@@ -214,9 +214,9 @@ func measureOnce(ctx context.Context, o testFlags, view *lineView) (*verdict.Tes
 	}
 	profile, ping := measure.Profiles()[o.profile], o.ping
 	if profile.ICMP && ping == "" {
-		ping = peer.HostOf(o.server)
+		ping = protocol.HostOf(o.server)
 	}
-	client, err := peer.Dial(ctx, o.server, peer.Options{
+	client, err := protocol.Dial(ctx, o.server, protocol.Options{
 		Probe: spec, Agent: "unbloat test", Ping: ping, Pin: o.pin, Insecure: o.insecure, Key: o.key,
 	})
 	if err != nil {
@@ -240,11 +240,11 @@ func testError(command string, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w", command, err)}
 	case errors.Is(err, measure.ErrUnreachable):
 		return &exitError{exitPrecondition, fmt.Errorf("%s: %w; is `unbloat serve` running there, and its port open for TCP and UDP?", command, err)}
-	case errors.Is(err, peer.ErrCertificate):
+	case errors.Is(err, protocol.ErrCertificate):
 		return &exitError{exitPrecondition, fmt.Errorf("%s: %w; if it is your own server, give its SHA-256 with --pin (`unbloat serve` logs it)", command, err)}
 	case errors.Is(err, measure.ErrRefused):
 		return &exitError{exitPrecondition, fmt.Errorf("%s: %w", command, err)}
-	case errors.Is(err, peer.ErrNoHTTP), errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported):
+	case errors.Is(err, protocol.ErrNoHTTP), errors.Is(err, netio.ErrNotAllowed), errors.Is(err, netio.ErrNotSupported):
 		return &exitError{exitPrecondition, fmt.Errorf("%s: %w", command, err)}
 	}
 	return fmt.Errorf("%s: %w", command, err)

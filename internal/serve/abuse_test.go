@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"unbloat/internal/probe"
+	"unbloat/internal/protocol/iperf3"
+	"unbloat/internal/protocol/irtt"
 	"unbloat/internal/visitor"
-	"unbloat/internal/wire/iperf3"
-	"unbloat/internal/wire/irtt"
 	"unbloat/unit"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
-	"unbloat/internal/wire/irtt"
+	"unbloat/internal/protocol/irtt"
 	"unbloat/unit"
 )
 

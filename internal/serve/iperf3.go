@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"unbloat/internal/netio"
-	"unbloat/internal/wire/iperf3"
+	"unbloat/internal/protocol/iperf3"
 	"unbloat/unit"
 )
 

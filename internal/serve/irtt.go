@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"unbloat/internal/netio"
-	"unbloat/internal/wire/irtt"
+	"unbloat/internal/protocol/irtt"
 	"unbloat/unit"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"unbloat/internal/netio"
-	"unbloat/internal/wire/ndt7"
+	"unbloat/internal/protocol/ndt7"
 	"unbloat/unit"
 )
 

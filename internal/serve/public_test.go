@@ -12,9 +12,9 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
+	"unbloat/internal/protocol/iperf3"
+	"unbloat/internal/protocol/irtt"
 	"unbloat/internal/visitor"
-	"unbloat/internal/wire/iperf3"
-	"unbloat/internal/wire/irtt"
 )
 
 // startAll runs all servers until the test ends.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"unbloat/internal/netio"
-	"unbloat/internal/wire/ndt7"
-	"unbloat/internal/wire/nq"
+	"unbloat/internal/protocol/ndt7"
+	"unbloat/internal/protocol/nq"
 )
 
 // webServer serves all that browsers and HTTP clients measure with, HTTP and

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"unbloat/internal/wire/nq"
+	"unbloat/internal/protocol/nq"
 	"unbloat/unit"
 )
 

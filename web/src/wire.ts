@@ -1,4 +1,4 @@
-// What the page, its workers and the server (internal/page) say to each other.
+// What the page, its workers and the server (internal/webtest) say to each other.
 
 /** The phases, in the order they run. */
 export type PhaseName = "idle" | "download" | "upload" | "both";
@@ -16,7 +16,7 @@ export interface Hello {
 /** What probes travel over. */
 export type Transport = "websocket" | "webtransport";
 
-/** What was measured; internal/page documents and checks it. Times are whole µs. */
+/** What was measured; internal/webtest documents and checks it. Times are whole µs. */
 export interface Submission {
   schema: "unbloat.raw/1";
   interval_us: number;

@@ -1,0 +1,60 @@
+package protocol
+
+import (
+	"bytes"
+	"os/exec"
+	"testing"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/verdict"
+)
+
+// BenchmarkNDT7AgainstNDTServer compares the download of one flow of ndt7
+// without TLS over the loopback from our server and from M-Lab's, by the same
+// client: the ratio of the rates. They take turns.
+func BenchmarkNDT7AgainstNDTServer(b *testing.B) {
+	program := mlab(b, "github.com/m-lab/ndt-server")
+	dir, address := b.TempDir(), freeAddress(b)
+	cmd := exec.Command(program, "-ndt7_addr_cleartext", address, "-ndt7_addr", freeAddress(b), "-ndt5_addr", freeAddress(b),
+		"-ndt5_ws_addr", freeAddress(b), "-prometheusx.listen-address", freeAddress(b), "-htmldir", dir, "-datadir", dir)
+	cmd.Dir = dir
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	ours := freeAddress(b) // in a process of its own too, or the client would be slower beside it
+	serveProcess(b, "--listen", freeAddress(b), "--irtt", "", "--iperf3", "", "--web", ours, "--state-dir", dir)
+	for b.Loop() {
+		var mine, theirs, ratios []float64
+		for range rounds {
+			m, t := ndt7Rate(b, ours), ndt7Rate(b, address)
+			mine, theirs, ratios = append(mine, m), append(theirs, t), append(ratios, m/t)
+		}
+		b.ReportMetric(median(mine)/1e9, "Gbit/s")
+		b.ReportMetric(median(theirs)/1e9, "ndt-server-Gbit/s")
+		b.ReportMetric(median(ratios), "rate-ratio")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// ndt7Rate downloads for a while and returns the rate in bit/s.
+func ndt7Rate(b *testing.B, address string) float64 {
+	b.Helper()
+	var c measure.Tester
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if c, err = Dial(b.Context(), "ndt7+ws://"+address, Options{}); err == nil {
+			defer c.Close()
+			var raw *measure.RawPhase
+			if raw, err = c.Phase(b.Context(), measure.PhaseSpec{Name: verdict.PhaseDownload, Duration: benchTime, FlowsDown: 1}); err == nil {
+				return verdict.Goodput(raw.Down, raw.From, raw.To)
+			}
+			c.Close()
+		}
+	}
+	b.Fatal(err)
+	return 0
+}

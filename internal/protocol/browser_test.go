@@ -1,0 +1,105 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/serve"
+)
+
+// inChromium is what testdata/browser/run.mjs prints.
+type inChromium struct {
+	Errors []string
+	NDT7   struct {
+		Code             int
+		Errors           []string
+		Measurements     struct{ Client, Server int }
+		Download, Upload struct {
+			LastClientMeasurement struct{ MeanClientMbps float64 }
+			LastServerMeasurement struct {
+				TCPInfo struct{ BytesReceived, BytesAcked int64 }
+			}
+		}
+	}
+	Cloudflare struct {
+		Errors   []string
+		Latency  int
+		Summary  map[string]float64
+		Down, Up []struct{ Bytes, Bps, ServerTime float64 }
+	}
+}
+
+// M-Lab's and Cloudflare's own clients for browsers, @m-lab/ndt7 and
+// @cloudflare/speedtest, measure against our server, in a real browser and over
+// TLS, from a page of another origin.
+func TestBrowserClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: a test of ndt7 takes 20 s")
+	}
+	labtest.NeedSeccomp(t)
+	chromium, node := program(t, "chromium"), program(t, "node")
+	dir := browserClients(t)
+	files := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(files.Close)
+	s, _ := secure(t, serve.Options{})
+	cmd := exec.CommandContext(t.Context(), node, "run.mjs", files.URL, s.Web().String())
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CHROMIUM="+chromium)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, errs.String())
+	}
+	t.Logf("%s", out.String())
+	var f inChromium
+	if err := json.Unmarshal(out.Bytes(), &f); err != nil {
+		t.Fatal(err)
+	}
+	n, c := f.NDT7, f.Cloudflare
+	if len(f.Errors)+len(n.Errors)+len(c.Errors) > 0 || n.Code != 0 {
+		t.Errorf("the page: %q, ndt7: %d %q, Cloudflare: %q", f.Errors, n.Code, n.Errors, c.Errors)
+	}
+	if n.Download.LastClientMeasurement.MeanClientMbps <= 0 || n.Upload.LastClientMeasurement.MeanClientMbps <= 0 {
+		t.Errorf("ndt7 measured nothing: %+v", n)
+	}
+	if n.Download.LastServerMeasurement.TCPInfo.BytesAcked <= 0 || n.Upload.LastServerMeasurement.TCPInfo.BytesReceived <= 0 || n.Measurements.Server < 4 {
+		t.Errorf("ndt7 heard nothing of the server: %+v", n)
+	}
+	if c.Latency != 10 || len(c.Down) != 4 || len(c.Up) != 4 || c.Summary["download"] <= 0 || c.Summary["upload"] <= 0 {
+		t.Errorf("Cloudflare's client measured %+v", c)
+	}
+	for _, p := range append(c.Down, c.Up...) {
+		if p.ServerTime < 0 {
+			t.Errorf("Cloudflare's client was not told the server's own time: %+v", p)
+		}
+	}
+}
+
+// browserClients returns the folder of the clients' modules, as its lock file
+// has them; they are fetched once. Without npm the test is skipped.
+func browserClients(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join("testdata", "browser")
+	lock, err := os.Stat(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json"))
+	if err == nil && done.ModTime().After(lock.ModTime()) {
+		return dir
+	}
+	cmd := exec.CommandContext(t.Context(), program(t, "npm"), "ci", "--no-fund", "--no-audit", "--loglevel=error")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: the modules of %s/package-lock.json cannot be fetched: %v: %s", dir, err, strings.TrimSpace(string(out)))
+	}
+	return dir
+}

@@ -1,0 +1,211 @@
+package protocol
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/protocol/irtt"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// home is a line for the accuracy gate: it queues for a fifth of a second each way.
+func home(down, up unit.Rate, loss float64) labtest.Options {
+	s := labtest.Home()
+	fifth := func(r unit.Rate) unit.Size { return max(unit.Size(int64(r)/8/5), 30*unit.KB) }
+	s.Line = scenario.Line{Down: down, Up: up, RTT: 20 * time.Millisecond, BufferDown: fifth(down), BufferUp: fifth(up), Loss: loss}
+	return labtest.Options{Node: lab.Host(1), Scenario: s, Server: true}
+}
+
+// The accuracy gate: from 1 to 300 Mbit/s, idle and under load, what we say is
+// what the line is and what Debian's irtt sees at the same time: p50 ± 1 ms,
+// p95 ± 2 ms or 3 %, goodput ± 2 %.
+func TestAccuracy(t *testing.T) {
+	program(t, "irtt")
+	for _, c := range []struct{ down, up unit.Rate }{
+		{1 * unit.MbitPerSecond, 1 * unit.MbitPerSecond},
+		{30 * unit.MbitPerSecond, 5 * unit.MbitPerSecond},
+		{300 * unit.MbitPerSecond, 50 * unit.MbitPerSecond},
+	} {
+		t.Run(fmt.Sprintf("%d", c.down/unit.MbitPerSecond), func(t *testing.T) {
+			if !labtest.Inside(t, home(c.down, c.up, 0)) {
+				return
+			}
+			accuracy(t, c.down, c.up)
+		})
+	}
+}
+
+func accuracy(t *testing.T, down, up unit.Rate) {
+	const idle, load = 4 * time.Second, 10 * time.Second
+	file := filepath.Join(t.TempDir(), "irtt.json")
+	// As often as our own probes: at half of that its median is off by a millisecond itself.
+	watch := exec.Command("irtt", "client", "-q", "-i", "10ms", "-d", (idle + 2*load + 8*time.Second).String(), "-o", file,
+		fmt.Sprintf("%s:%d", lab.ServerAddr, irtt.Port))
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := dialed(t, lab.Server(), Options{})
+	var raws []measure.RawPhase
+	for _, spec := range []measure.PhaseSpec{
+		{Name: verdict.PhaseIdle, Duration: idle},
+		{Name: verdict.PhaseDownload, Duration: load, FlowsDown: 4},
+		{Name: verdict.PhaseUpload, Duration: load, FlowsUp: 4},
+	} {
+		raw, err := c.Phase(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raws = append(raws, *raw)
+	}
+	if err := watch.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	truth := readIrtt(t, file)
+	got := c.Judge("", raws)
+	for i, p := range got.Phases() {
+		var seen []float64
+		for _, r := range truth {
+			if !r.at.Before(raws[i].From) && r.at.Before(raws[i].To) {
+				seen = append(seen, unit.Ms(r.rtt))
+			}
+		}
+		slices.Sort(seen)
+		rank := func(q float64) float64 { return seen[int(math.Ceil(q*float64(len(seen))))-1] }
+		l := p.Latency.RTTMs
+		t.Logf("%s: p50 %.2f against %.2f, p95 %.2f against %.2f ms, %.3f and %.3f Mbit/s", p.Name, l.P50, rank(0.5), l.P95, rank(0.95), p.GoodputDownBps/1e6, p.GoodputUpBps/1e6)
+		if math.Abs(l.P50-rank(0.5)) > 1 {
+			t.Errorf("%s: p50 %.2f ms, irtt saw %.2f", p.Name, l.P50, rank(0.5))
+		}
+		if math.Abs(l.P95-rank(0.95)) > max(2, 0.03*rank(0.95)) {
+			t.Errorf("%s: p95 %.2f ms, irtt saw %.2f", p.Name, l.P95, rank(0.95))
+		}
+		for _, d := range []struct {
+			name    string
+			rate    unit.Rate
+			goodput float64
+		}{{verdict.PhaseDownload, down, p.GoodputDownBps}, {verdict.PhaseUpload, up, p.GoodputUpBps}} {
+			const mine, irtts = 74 * 8 * 100, 102 * 8 * 100 // the probes of both, on Ethernet
+			if want := (float64(d.rate) - mine - irtts) * 1448 / 1514; p.Name == d.name && math.Abs(d.goodput/want-1) > 0.02 {
+				t.Errorf("%s: goodput %.0f bit/s, the line carries %.0f", p.Name, d.goodput, want)
+			}
+		}
+	}
+	if idle := got.Idle.Latency.RTTMs; math.Abs(idle.P50-20) > 1 || math.Abs(idle.P95-20) > 2 { // and the line's 20 ms
+		if up > unit.MbitPerSecond { // on 1 Mbit/s a probe itself takes 0.6 ms each way
+			t.Errorf("idle: p50 %.2f, p95 %.2f ms, the line has 20", idle.P50, idle.P95)
+		}
+	}
+}
+
+type seen struct {
+	at  unit.Instant
+	rtt time.Duration
+}
+
+// readIrtt reads the round trips that irtt wrote.
+func readIrtt(t *testing.T, file string) []seen {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		RoundTrips []struct {
+			Lost  any `json:"lost"`
+			Delay struct {
+				RTT int64 `json:"rtt"`
+			} `json:"delay"`
+			Timestamps struct {
+				Client struct {
+					Send struct {
+						Wall int64 `json:"wall"`
+					} `json:"send"`
+				} `json:"client"`
+			} `json:"timestamps"`
+		} `json:"round_trips"`
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	var out []seen
+	for _, p := range r.RoundTrips {
+		if p.Lost == "false" && p.Delay.RTT > 0 {
+			out = append(out, seen{unit.Instant(p.Timestamps.Client.Send.Wall), time.Duration(p.Delay.RTT)})
+		}
+	}
+	return out
+}
+
+// The loss we tell is what the kernel dropped, each way, ± 0.2 points; by our
+// own protocol and by irtt's.
+func TestLossAccuracy(t *testing.T) {
+	if !labtest.Inside(t, home(30*unit.MbitPerSecond, 5*unit.MbitPerSecond, 0.03)) {
+		return
+	}
+	clock := netio.NewClock()
+	c, err := measure.Dial(t.Context(), lab.Server(), measure.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for name, start := range map[string]func() (measure.Prober, error){
+		"native": func() (measure.Prober, error) { return c.StartProbe(t.Context(), measure.ProbeSpec{}) },
+		"irtt": func() (measure.Prober, error) {
+			return dialIrtt(t.Context(), clock, fmt.Sprintf("%s:%d", lab.ServerAddr, irtt.Port), 10*time.Millisecond, Options{})
+		},
+	} {
+		p, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, before := clock.Now(), drops(t)
+		time.Sleep(30 * time.Second)
+		to, after := clock.Now(), drops(t)
+		time.Sleep(2 * time.Second) // for the answers under way
+		samples, _ := p.Samples(from, to)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l := verdict.EvaluateLatency(samples, verdict.Baseline{})
+		sent := float64(l.Sent)
+		up, down := float64(after[0]-before[0])/sent, float64(after[1]-before[1])/(sent*(1-l.LossUp))
+		t.Logf("%s: lost up %.4f, the kernel dropped %.4f; down %.4f, %.4f; %d probes", name, l.LossUp, up, l.LossDown, down, l.Sent)
+		if l.Sent < 2900 || math.Abs(l.LossUp-up) > 0.002 || math.Abs(l.LossDown-down) > 0.002 {
+			t.Errorf("%s: lost up %.4f, the kernel dropped %.4f; down %.4f, %.4f", name, l.LossUp, up, l.LossDown, down)
+		}
+	}
+}
+
+// drops returns what the line has dropped, upward and downward.
+func drops(t *testing.T) (out [2]int) {
+	t.Helper()
+	for i, dev := range []string{"net", "home"} {
+		b, err := labtest.In(t.Context(), lab.NodeISP, "tc", "-s", "qdisc", "show", "dev", dev).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, b)
+		}
+		for _, m := range regexp.MustCompile(`dropped (\d+)`).FindAllSubmatch(b, -1) {
+			n, err := strconv.Atoi(string(m[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[i] += n
+		}
+	}
+	return out
+}

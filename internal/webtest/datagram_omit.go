@@ -1,0 +1,19 @@
+//go:build omit_web
+
+package webtest
+
+import (
+	"errors"
+	"net/netip"
+)
+
+// datagrams is the page's side of WebTransport; this build has no page.
+type datagrams struct{}
+
+// ListenDatagrams returns an error: there is no page whose probes could travel
+// so.
+func (h *Handler) ListenDatagrams(string) (netip.AddrPort, error) {
+	return netip.AddrPort{}, errors.New("serve datagrams: this build has no web page")
+}
+
+func (*datagrams) close() {}

@@ -1,0 +1,212 @@
+// Package webtest serves the web speed test: the page itself (package web) and
+// what it measures against, which is a WebSocket and, by QUIC, datagrams that
+// echo probes, a download, an upload, and a place for results. A second page
+// draws what-if questions from the simulator.
+//
+// Everything a visitor can use up is bounded: sessions, their time, their bytes
+// and flows, the size of a result. Loads exist only for a session, a session
+// only as long as its WebSocket, and one session keeps at most one result. The
+// figures of a result are computed here, from its raw samples, by the rules of
+// package verdict, and worded in the language that the visitor asks for.
+package webtest
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"unbloat/unit"
+	"unbloat/web"
+)
+
+// Limits bound what visitors can take. A zero value takes the default.
+type Limits struct {
+	Sessions   int           // at once
+	PerAddress int           // sessions of one client address (IPv6: one /64) at once
+	Flows      int           // loads of one session at once
+	Bytes      unit.Size     // that one session may move, both ways together
+	Session    time.Duration // of one session
+	Silence    time.Duration // after which a session that sends no probe is ended
+	Result     unit.Size     // of the JSON of one result
+}
+
+// DefaultLimits are enough for a household and a few of its neighbours, and for
+// every phase of a test at 2.5 Gbit/s.
+func DefaultLimits() Limits {
+	return Limits{
+		Sessions: 16, PerAddress: 4, Flows: 16, Bytes: 16 * unit.GB,
+		Session: 5 * time.Minute, Silence: 30 * time.Second, Result: unit.MB,
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	for _, n := range []struct{ have, def *int }{{&l.Sessions, &d.Sessions}, {&l.PerAddress, &d.PerAddress}, {&l.Flows, &d.Flows}} {
+		if *n.have <= 0 {
+			*n.have = *n.def
+		}
+	}
+	for _, n := range []struct{ have, def *unit.Size }{{&l.Bytes, &d.Bytes}, {&l.Result, &d.Result}} {
+		if *n.have <= 0 {
+			*n.have = *n.def
+		}
+	}
+	for _, n := range []struct{ have, def *time.Duration }{{&l.Session, &d.Session}, {&l.Silence, &d.Silence}} {
+		if *n.have <= 0 {
+			*n.have = *n.def
+		}
+	}
+	return l
+}
+
+// Options of a page. Zero values will do.
+type Options struct {
+	Store  Store            // keeps results; nil: the newest 100 in memory
+	Name   string           // how the server calls itself in results; "": as the browser calls it
+	Limits Limits           // zero values take the defaults
+	Log    *slog.Logger     // nil: no log
+	Now    func() time.Time // nil: time.Now
+	// Account is told what visitors take besides, and says when an address has
+	// had enough of everything that the server serves; nil: nobody keeps one.
+	Account Account
+	// Simulator answers the page of sliders; nil: that page is not offered.
+	Simulator Simulator
+}
+
+// An Account bounds what one client address takes over all protocols together.
+type Account interface {
+	// Enter opens a session; leave must follow. Its error is told the visitor.
+	Enter(from netip.Addr) (leave func(), err error)
+	// Spend books bytes of a load, both ways; false ends it.
+	Spend(from netip.Addr, n unit.Size) bool
+}
+
+// noAccount is nobody's.
+type noAccount struct{}
+
+func (noAccount) Enter(netip.Addr) (func(), error) { return func() {}, nil }
+func (noAccount) Spend(netip.Addr, unit.Size) bool { return true }
+
+// A Handler serves the page at /, the page of sliders at /model (if it has a simulator), stored results
+// under /r/, and what they need under /api/.
+type Handler struct {
+	store  Store
+	name   string
+	limits Limits
+	log    *slog.Logger
+	now    func() time.Time
+	block  []byte // what downloads consist of, again and again
+	mux    http.Handler
+
+	account Account
+	keeping *quota // of results
+	model   *model
+
+	datagrams   *datagrams // nil: none
+	certificate *shortCert // of datagrams
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	wg   sync.WaitGroup // of sessions
+
+	mu       sync.Mutex
+	sessions map[string]*session // by token
+	perAddr  map[netip.Addr]int
+}
+
+// Results that one address may have kept: so many at once, then one each minute.
+const (
+	keptBurst = 20
+	keptEvery = time.Minute
+)
+
+// blockSize is larger than what any compressor looks back.
+const blockSize = 1 << 20
+
+// New returns the handler of the page. It is to be mounted at /; its owner
+// calls Close when its server has been told to stop, because WebSockets outlive
+// http.Server.Shutdown.
+func New(o Options) *Handler {
+	if o.Store == nil {
+		o.Store = NewMemory(100)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Account == nil {
+		o.Account = noAccount{}
+	}
+	h := &Handler{
+		store: o.Store, name: o.Name, limits: o.Limits.withDefaults(), log: o.Log, now: o.Now,
+		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), model: newModel(o.Simulator),
+		sessions: map[string]*session{}, perAddr: map[netip.Addr]int{}, account: o.Account,
+	}
+	_, _ = rand.Read(h.block) // never fails (crypto/rand)
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	site := newSite(web.Files(), o.Simulator != nil)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/probe", h.probe)
+	mux.HandleFunc("GET /api/down", h.down)
+	mux.HandleFunc("POST /api/up", h.up)
+	mux.HandleFunc("POST /api/results", h.save)
+	mux.HandleFunc("GET /api/results/{id}", h.load)
+	mux.HandleFunc("GET /api/results/{id}/shown", h.shown)
+	// A server with a shared key answers this itself; here nobody needs one.
+	mux.HandleFunc("GET /api/key", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, "there is no such endpoint")
+	})
+	mux.HandleFunc("GET /r/{id}", func(w http.ResponseWriter, r *http.Request) { h.result(w, r, site) })
+	if o.Simulator != nil {
+		mux.HandleFunc("GET /api/model", h.simulate)
+		mux.HandleFunc("GET /model", func(w http.ResponseWriter, r *http.Request) { site.named(w, r, slidersPage) })
+	}
+	mux.HandleFunc("/", site.serve)
+	h.mux = secure(http.NewCrossOriginProtection().Handler(mux))
+	return h
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// Close ends all sessions and waits for them. Later ones are refused.
+func (h *Handler) Close() {
+	h.mu.Lock() // no session may begin once it is waited for
+	h.stop()
+	h.mu.Unlock()
+	if h.datagrams != nil {
+		h.datagrams.close()
+	}
+	h.wg.Wait()
+}
+
+// policy lets the page load its own files and nothing else. Nothing inline.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// secure sets the headers of every answer. The two cross-origin policies also
+// give the page the finer clock that browsers keep for isolated pages.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Other endpoints of the same port are for every site; these are not.
+		for _, open := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Headers", "Timing-Allow-Origin"} {
+			w.Header().Del(open)
+		}
+		set := w.Header().Set
+		set("Content-Security-Policy", policy)
+		set("X-Content-Type-Options", "nosniff")
+		set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors
+		set("Referrer-Policy", "no-referrer")
+		set("Cross-Origin-Opener-Policy", "same-origin")
+		set("Cross-Origin-Embedder-Policy", "require-corp")
+		set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
