@@ -10,7 +10,7 @@ STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # Packages whose tests talk to real programs in real time: nothing runs beside them.
-ALONE := /internal/(page|peer|measure|netio|serve)$$
+ALONE := /internal/(webtest|protocol|measure|netio|serve)$$
 
 .PHONY: help
 help: ## this list
