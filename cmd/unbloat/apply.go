@@ -199,8 +199,8 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 // guess says why a preview of the plan is not certain to be what a privileged
 // user gets; "" if it is.
 func (r *router) guess(ctx context.Context, p plan.Plan) string {
-	if p.Basis != nil && p.Basis.Facts.Untried != "" {
-		return fmt.Sprintf("what the kernel has could not be tried, so the plan assumes what a current %s router has (%s)", p.Platform, p.Basis.Facts.Untried)
+	if p.Basis != nil && p.Basis.Capabilities.Untried != "" {
+		return fmt.Sprintf("what the kernel has could not be tried, so the plan assumes what a current %s router has (%s)", p.Platform, p.Basis.Capabilities.Untried)
 	}
 	if r.driver.Unsure == nil {
 		return ""

@@ -70,7 +70,7 @@ func (f *classFlags) wishes() (plan.ClassWishes, error) {
 }
 
 // names looks up on the router the machines that the rules name.
-func (r *router) names(ctx context.Context, w plan.ClassWishes, facts *plan.Facts) {
+func (r *router) names(ctx context.Context, w plan.ClassWishes, facts *plan.Capabilities) {
 	for _, rule := range w.Rules {
 		for _, h := range rule.Home {
 			if kind, _ := plan.KindOfHost(h); kind == plan.HostName {

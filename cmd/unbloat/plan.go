@@ -167,11 +167,11 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 }
 
 // facts are those of the router, if it can be asked, or what is usual.
-func (f *planFlags) facts(c *cobra.Command) (plan.Facts, error) {
+func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 	if f.where.router == "" {
 		d, err := driversOf(c.Context()).Find(f.platform)
 		if err != nil {
-			return plan.Facts{}, err
+			return plan.Capabilities{}, err
 		}
 		return d.Language.Assume(f.wan, f.lan), nil
 	}
@@ -181,7 +181,7 @@ func (f *planFlags) facts(c *cobra.Command) (plan.Facts, error) {
 	}
 	r, err := at.open(c.Context())
 	if err != nil {
-		return plan.Facts{}, changeError(err)
+		return plan.Capabilities{}, changeError(err)
 	}
 	defer r.Close()
 	facts, err := r.facts(c.Context(), f.wan, f.lan)

@@ -170,7 +170,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 }
 
 // sides makes the two sides from the plan that the flags name.
-func (f *proveFlags) sides(stdin io.Reader, names [2]string, facts plan.Facts, engine *apply.Engine) ([2]prove.Side, error) {
+func (f *proveFlags) sides(stdin io.Reader, names [2]string, facts plan.Capabilities, engine *apply.Engine) ([2]prove.Side, error) {
 	var base plan.Plan
 	if prove.NeedPlan(names) {
 		var err error
@@ -190,7 +190,7 @@ func (f *proveFlags) sides(stdin io.Reader, names [2]string, facts plan.Facts, e
 }
 
 // base returns the plan of --plan, of --down and --up, or the committed one.
-func (f *proveFlags) base(stdin io.Reader, facts plan.Facts, engine *apply.Engine) (plan.Plan, error) {
+func (f *proveFlags) base(stdin io.Reader, facts plan.Capabilities, engine *apply.Engine) (plan.Plan, error) {
 	switch {
 	case f.plan != "":
 		return readPlan(stdin, f.plan)

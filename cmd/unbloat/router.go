@@ -164,8 +164,8 @@ func (r *router) lacking(ctx context.Context, wan string, err error) error {
 }
 
 // facts are what plan.Make wants to know of the router.
-func (r *router) facts(ctx context.Context, wan, lan string) (plan.Facts, error) {
-	return r.driver.Facts(ctx, r.runner, wan, lan)
+func (r *router) facts(ctx context.Context, wan, lan string) (plan.Capabilities, error) {
+	return r.driver.Detect(ctx, r.runner, wan, lan)
 }
 
 // defaultWAN is the interface of the default route, "" if there is none.

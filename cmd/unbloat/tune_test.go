@@ -106,7 +106,7 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 		}
 		wideOpen := r.Text()
 		line.Shaped = func() bool { return r.Text() != wideOpen }
-		result, err := tune.Run(t.Context(), tune.Config{Facts: facts, Now: line.Now}, line, router)
+		result, err := tune.Run(t.Context(), tune.Config{Capabilities: facts, Now: line.Now}, line, router)
 		if err != nil {
 			t.Fatal(err)
 		}

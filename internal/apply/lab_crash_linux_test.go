@@ -37,7 +37,7 @@ func engineIn(dir string, r platform.Runner) *apply.Engine {
 // labPlan makes a plan for the router of the lab.
 func labPlan(t testing.TB, aqm plan.AQM, down, up unit.Rate) plan.Plan {
 	t.Helper()
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
 		plan.Wishes{AQM: aqm, Down: plan.RateWish{Rate: down}, Up: plan.RateWish{Rate: up}})
 	if err != nil {
 		t.Fatal(err)

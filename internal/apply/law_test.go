@@ -47,7 +47,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 		Up:   plan.RateWish{Rate: unit.Rate(rate.Draw(t, name+" up"))},
 	}
 	line := plan.Line{LinkLayer: rapid.SampledFrom([]plan.LinkLayer{"", plan.Ethernet, plan.DOCSIS, plan.ATM, plan.PTM}).Draw(t, name+" layer")}
-	p, err := plan.Make(line, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
+	p, err := plan.Make(line, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -216,7 +216,7 @@ func TestBusyAndConfirm(t *testing.T) {
 	k := fakekernel.New()
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
 		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestBusyAndConfirm(t *testing.T) {
 
 // TestForeignAndMissing: what stands in the way is a typed error, and nothing is run.
 func TestForeignAndMissing(t *testing.T) {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
 		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func (f *flapping) Run(ctx context.Context, argv []string, stdin []byte) ([]byte
 
 // TestInterfaceInTheWay: absent, down or flapping, each says so and changes nothing.
 func TestInterfaceInTheWay(t *testing.T) {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
 		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +338,7 @@ func TestRetuneAndExtend(t *testing.T) {
 	start := k.Text()
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
 		plan.Wishes{AQM: plan.FQCoDel, Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 14 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)

@@ -156,7 +156,7 @@ type HostKind int
 
 // Kinds of names.
 const (
-	HostName HostKind = iota // of a machine of the home, to be looked up in Facts.Hosts
+	HostName HostKind = iota // of a machine of the home, to be looked up in Capabilities.Hosts
 	HostAddr                 // an address or network of IPv4 or IPv6
 	HostMAC
 )

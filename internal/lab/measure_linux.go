@@ -113,7 +113,7 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 // program itself as on any router.
 func (a *agent) fix(ctx context.Context, f *scenario.Fix) (*plan.Plan, error) {
 	l := a.g.Scenario.Line
-	facts := plan.Facts{Language: linux.Language(), WAN: RouterWAN, LAN: RouterLAN, IFB: true}
+	facts := plan.Capabilities{Language: linux.Language(), WAN: RouterWAN, LAN: RouterLAN, IFB: true}
 	p, err := plan.Make(plan.Line{RTT: l.RTT}, facts, plan.Request(*f).Wishes())
 	if err != nil {
 		return nil, err

@@ -23,8 +23,8 @@ const (
 	minLossRise = 0.05
 )
 
-// Facts are what Judge needs beside the hops.
-type Facts struct {
+// Capabilities are what Judge needs beside the hops.
+type Capabilities struct {
 	Time     time.Time
 	Host     string
 	Target   netip.Addr
@@ -42,7 +42,7 @@ type Facts struct {
 }
 
 // Judge says what the hops mean.
-func Judge(hops []Hop, f Facts) *Result {
+func Judge(hops []Hop, f Capabilities) *Result {
 	r := &Result{
 		Schema: Schema, Time: f.Time.UTC().Format(time.RFC3339), Host: f.Host, Address: f.Target.String(),
 		Source: text(f.Source), Method: f.Method, PacketBytes: f.Size, IntervalMs: unit.Ms(f.Interval),

@@ -51,8 +51,8 @@ func line(addrs []string, idle, loaded []float64) []Hop {
 	return out
 }
 
-func facts(source string, load bool) Facts {
-	f := Facts{
+func facts(source string, load bool) Capabilities {
+	f := Capabilities{
 		Time: time.Unix(1360000000, 0), Host: "test.example", Target: target4, Source: netip.MustParseAddr(source),
 		Method: "icmp", Size: DefaultSize, Interval: time.Second, Reached: true, HomeHops: -1, CPU: 0.1,
 	}
@@ -68,7 +68,7 @@ var wanHops = []string{"192.168.1.1", "100.64.0.1", "203.0.113.9", "198.51.100.1
 type judged struct {
 	name  string
 	hops  []Hop
-	facts Facts
+	facts Capabilities
 	hop   int // where the increase begins; 0: nowhere
 	place Place
 	valid bool

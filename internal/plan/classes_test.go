@@ -101,7 +101,7 @@ func TestAcknowledgements(t *testing.T) {
 		{100 * unit.MbitPerSecond, 100 * unit.MbitPerSecond, 0},
 		{10 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, 0},
 	} {
-		p, err := plan.Make(plan.Line{Down: x.down, Up: x.up}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+		p, err := plan.Make(plan.Line{Down: x.down, Up: x.up}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,12 +122,12 @@ func TestAcknowledgements(t *testing.T) {
 // no class can have is said to be lost.
 func TestLimitsThatCannotBe(t *testing.T) {
 	line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
-	facts := plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
+	facts := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
 	limit := plan.ClassWishes{Shares: []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.5}}}}
 	only := facts
 	only.AQMs = []plan.AQM{plan.CAKE}
 	for _, w := range []struct {
-		f plan.Facts
+		f plan.Capabilities
 		w plan.Wishes
 	}{{facts, plan.Wishes{AQM: plan.CAKE, Classes: limit}}, {only, plan.Wishes{Classes: limit}}} {
 		if p, err := plan.Make(line, w.f, w.w); err == nil || !strings.Contains(err.Error(), "--aqm fq_codel") {
@@ -177,7 +177,7 @@ func TestRulesThatNeverDecide(t *testing.T) {
 			}
 			w.Rules = append(w.Rules, r)
 		}
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{Classes: w})
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{Classes: w})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ type Line struct {
 	MPU       int           `json:"mpu,omitempty"`        // 0: the link layer's usual
 }
 
-// Facts are what is known of the router.
-type Facts struct {
+// Capabilities are what is known of the router.
+type Capabilities struct {
 	Platform     string              `json:"platform"`
 	Language     *Language           `json:"-"` // what its configuration can say
 	WAN          string              `json:"wan"`

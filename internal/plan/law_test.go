@@ -22,7 +22,7 @@ func anyRate(t *rapid.T, label string) unit.Rate {
 	return max(64*kbit, unit.Rate(rapid.Int64Range(int64(of), 10*int64(of)).Draw(t, label)))
 }
 
-func anyInput(t *rapid.T) (Line, Facts, Wishes) {
+func anyInput(t *rapid.T) (Line, Capabilities, Wishes) {
 	name := rapid.SampledFrom(all.Names()).Draw(t, "platform")
 	f, err := all.Assume(name, "", "")
 	if err != nil {

@@ -40,7 +40,7 @@ func DefaultGoal(l Line) time.Duration {
 // the plan has a Reason. Errors are *FieldError, *SwappedError,
 // *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
 // ErrNothingToShape.
-func Make(line Line, facts Facts, wishes Wishes) (Plan, error) {
+func Make(line Line, facts Capabilities, wishes Wishes) (Plan, error) {
 	m, err := newMaker(line, facts, wishes)
 	if err != nil {
 		return Plan{}, err
@@ -58,7 +58,7 @@ const wide = 10 * unit.GbitPerSecond
 // WideOpen plans a shaper as fast as the platform holds, up to 10 Gbit/s, so
 // that the line itself is what limits. It switches off the offloads that a slow
 // shaper needs off, so that WithRates touches no other device at any rate.
-func WideOpen(facts Facts, wishes Wishes) (Plan, error) {
+func WideOpen(facts Capabilities, wishes Wishes) (Plan, error) {
 	m, err := newMaker(Line{}, facts, wishes)
 	if err != nil {
 		return Plan{}, err
@@ -97,7 +97,7 @@ func (p Plan) remake(down, up unit.Rate) (Plan, error) {
 	if p.Basis == nil {
 		return Plan{}, fieldError("basis", "is missing")
 	}
-	m, err := newMaker(p.Basis.Line, p.Basis.Facts, p.Basis.Wishes)
+	m, err := newMaker(p.Basis.Line, p.Basis.Capabilities, p.Basis.Wishes)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -130,7 +130,7 @@ func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
 // A maker makes one plan.
 type maker struct {
 	line    Line
-	facts   Facts
+	facts   Capabilities
 	wishes  Wishes
 	lang    *Language
 	aqm     AQM
@@ -145,7 +145,7 @@ type maker struct {
 }
 
 // newMaker checks what a plan is to be made from, and chooses AQM and side.
-func newMaker(line Line, facts Facts, wishes Wishes) (*maker, error) {
+func newMaker(line Line, facts Capabilities, wishes Wishes) (*maker, error) {
 	lang := facts.Language
 	if lang == nil {
 		return nil, fieldError("platform", "%q is unknown: nothing says what its configuration can express", facts.Platform)

@@ -58,9 +58,9 @@ type Plan struct {
 
 // A Basis is what a plan was made from.
 type Basis struct {
-	Line   Line   `json:"line"`
-	Facts  Facts  `json:"facts"`
-	Wishes Wishes `json:"wishes"`
+	Line         Line         `json:"line"`
+	Capabilities Capabilities `json:"facts"`
+	Wishes       Wishes       `json:"wishes"`
 }
 
 // A Shaper is one direction's bottleneck: a rate held on the egress of Device,

@@ -34,9 +34,9 @@ const (
 
 // input is the "input.json" of a golden file.
 type input struct {
-	Line   Line   `json:"line"`
-	Facts  Facts  `json:"facts"`
-	Wishes Wishes `json:"wishes"`
+	Line         Line         `json:"line"`
+	Capabilities Capabilities `json:"facts"`
+	Wishes       Wishes       `json:"wishes"`
 }
 
 // TestGolden plans what each file's input.json says: the five articles' own
@@ -56,9 +56,9 @@ func TestGolden(t *testing.T) {
 			if err := json.Unmarshal(a.Files[0].Data, &in); err != nil {
 				t.Fatal(err)
 			}
-			in.Facts.Language = all.Must(in.Facts.Platform)
+			in.Capabilities.Language = all.Must(in.Capabilities.Platform)
 			var got []txtar.File
-			p, err := Make(in.Line, in.Facts, in.Wishes)
+			p, err := Make(in.Line, in.Capabilities, in.Wishes)
 			if err != nil {
 				got = []txtar.File{{Name: "error.txt", Data: []byte(err.Error() + "\n")}}
 			} else {
@@ -87,11 +87,11 @@ func shapersJSON(t *testing.T, p Plan) []byte {
 	return append(b, '\n')
 }
 
-func linuxHas(aqms ...AQM) Facts {
-	return Facts{Language: linux.Language(), WAN: "eth0", LAN: "eth1", IFB: true, AQMs: aqms}
+func linuxHas(aqms ...AQM) Capabilities {
+	return Capabilities{Language: linux.Language(), WAN: "eth0", LAN: "eth1", IFB: true, AQMs: aqms}
 }
 
-func mustMake(t *testing.T, l Line, f Facts, w Wishes) Plan {
+func mustMake(t *testing.T, l Line, f Capabilities, w Wishes) Plan {
 	t.Helper()
 	p, err := Make(l, f, w)
 	if err != nil {
@@ -120,12 +120,12 @@ func TestSeedNumbers(t *testing.T) {
 	if p.Up != nil || p.Down.Device != "eth1" || p.Down.IngressOf != "" || p.Down.Rate != 13*mbit {
 		t.Errorf("seed 003, download: %+v", p.Down)
 	}
-	p = mustMake(t, Line{Down: 120 * mbit, Up: 12 * mbit}, Facts{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
+	p = mustMake(t, Line{Down: 120 * mbit, Up: 12 * mbit}, Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
 		Wishes{Down: RateWish{Rate: 110 * mbit}, Up: RateWish{Rate: 11 * mbit}})
 	if p.Down.Device != "em1" || p.Up.Device != "em0" || p.Up.Limit != 1024 || p.Up.Flows != 1024 {
 		t.Errorf("seed 004: %+v %+v", p.Down, p.Up)
 	}
-	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Facts{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, Wishes{Style: StyleSeed})
+	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, Wishes{Style: StyleSeed})
 	if p.AQM != SFQ || p.UpBps != mbit || p.DownBps != 25*mbit {
 		t.Errorf("seed 001: %s %s / %s", p.AQM, p.DownBps, p.UpBps)
 	}
@@ -259,23 +259,23 @@ func TestLadder(t *testing.T) {
 	if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(FIFO), Wishes{AQM: FIFO}); p.AQM != FIFO || p.Up.AQM != FIFO {
 		t.Errorf("a FIFO that is asked for: %s", p.AQM)
 	}
-	if p := mustMake(t, Line{Up: mbit}, Facts{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{}); p.AQM != FIFO {
+	if p := mustMake(t, Line{Up: mbit}, Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{}); p.AQM != FIFO {
 		t.Errorf("ALTQ, which has nothing else: %s", p.AQM)
 	}
 	var lacks *UnsupportedAQMError
 	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "install its kernel module") {
 		t.Errorf("CAKE without its module: %v", err)
 	}
-	if _, err := Make(Line{Up: mbit}, Facts{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{AQM: FQCoDel}); !errors.As(err, &lacks) || strings.Contains(err.Error(), "module") {
+	if _, err := Make(Line{Up: mbit}, Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{AQM: FQCoDel}); !errors.As(err, &lacks) || strings.Contains(err.Error(), "module") {
 		t.Errorf("FQ-CoDel with ALTQ, which has no modules: %v", err)
 	}
 }
 
 func TestOverhead(t *testing.T) {
-	ppp := Facts{Language: linux.Language(), WAN: "ppp0", LAN: "eth1", IFB: true, PointToPoint: true}
+	ppp := Capabilities{Language: linux.Language(), WAN: "ppp0", LAN: "eth1", IFB: true, PointToPoint: true}
 	for _, c := range []struct {
 		line                    Line
-		facts                   Facts
+		facts                   Capabilities
 		overhead, stab, ofPkt40 int
 	}{
 		{Line{}, linuxHas(), 14, 0, 54},
@@ -304,7 +304,7 @@ func TestRefusals(t *testing.T) {
 	long.WAN = "interface-of-16c"
 	for name, c := range map[string]struct {
 		line  Line
-		facts Facts
+		facts Capabilities
 		w     Wishes
 		want  string
 	}{
@@ -317,17 +317,17 @@ func TestRefusals(t *testing.T) {
 		"1 Pbit/s":            {line, linuxHas(), rates(1e15, 5*mbit), "not within"},
 		"too low":             {Line{}, linuxHas(), rates(0, 999), "too low"},
 		"name too long":       {line, long, Wishes{}, "has 16 characters"},
-		"shell in a name":     {line, Facts{Language: linux.Language(), WAN: "e;reboot"}, Wishes{}, "has the character"},
-		"option as a name":    {line, Facts{Language: linux.Language(), WAN: "-h"}, Wishes{}, "not an interface's name"},
-		"WAN is LAN":          {line, Facts{Language: linux.Language(), WAN: "a", LAN: "a"}, Wishes{}, "is the WAN too"},
-		"unknown platform":    {line, Facts{Platform: "dos", WAN: "a"}, Wishes{}, "unknown"},
-		"no ifb, no LAN":      {line, Facts{Language: linux.Language(), WAN: "eth0"}, Wishes{}, "no ifb device"},
-		"LAN side, no LAN":    {line, Facts{Language: linux.Language(), WAN: "eth0", IFB: true}, Wishes{Side: SideLAN}, "--lan"},
+		"shell in a name":     {line, Capabilities{Language: linux.Language(), WAN: "e;reboot"}, Wishes{}, "has the character"},
+		"option as a name":    {line, Capabilities{Language: linux.Language(), WAN: "-h"}, Wishes{}, "not an interface's name"},
+		"WAN is LAN":          {line, Capabilities{Language: linux.Language(), WAN: "a", LAN: "a"}, Wishes{}, "is the WAN too"},
+		"unknown platform":    {line, Capabilities{Platform: "dos", WAN: "a"}, Wishes{}, "unknown"},
+		"no ifb, no LAN":      {line, Capabilities{Language: linux.Language(), WAN: "eth0"}, Wishes{}, "no ifb device"},
+		"LAN side, no LAN":    {line, Capabilities{Language: linux.Language(), WAN: "eth0", IFB: true}, Wishes{Side: SideLAN}, "--lan"},
 		"target > interval":   {line, linuxHas(), Wishes{AQM: FQCoDel, Target: 200 * time.Millisecond, Interval: 100 * time.Millisecond}, "above the interval"},
 		"target of CAKE":      {line, linuxHas(), Wishes{Target: 15 * time.Millisecond}, "takes no target"},
-		"dummynet above 2^32": {Line{}, Facts{Language: freebsd.Language(), WAN: "igb0"}, rates(5*gbit, 0), "the most that freebsd can hold"},
-		"em0 on OPNsense":     {line, Facts{Language: opnsense.Language(), WAN: "em0"}, Wishes{}, "wan, lan, opt1"},
-		"pf has no CAKE":      {line, Facts{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, Wishes{AQM: CAKE}, "has no cake"},
+		"dummynet above 2^32": {Line{}, Capabilities{Language: freebsd.Language(), WAN: "igb0"}, rates(5*gbit, 0), "the most that freebsd can hold"},
+		"em0 on OPNsense":     {line, Capabilities{Language: opnsense.Language(), WAN: "em0"}, Wishes{}, "wan, lan, opt1"},
+		"pf has no CAKE":      {line, Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, Wishes{AQM: CAKE}, "has no cake"},
 	} {
 		if p, err := Make(c.line, c.facts, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: plan %v, error %v; want %q", name, p.Up, err, c.want)

@@ -40,7 +40,7 @@ func Parse(b []byte, find func(platform string) (*Language, error)) (Plan, error
 func (p Plan) In(lang *Language) Plan {
 	if p.Basis != nil {
 		b := *p.Basis
-		b.Facts.Language = lang
+		b.Capabilities.Language = lang
 		p.Basis = &b
 	}
 	return p
@@ -49,10 +49,10 @@ func (p Plan) In(lang *Language) Plan {
 // RuleLimits returns what explicit rules can't mean on the plan's platform, if
 // the plan was made or read with its language.
 func (p Plan) RuleLimits() RuleLimits {
-	if p.Basis == nil || p.Basis.Facts.Language == nil {
+	if p.Basis == nil || p.Basis.Capabilities.Language == nil {
 		return RuleLimits{}
 	}
-	return p.Basis.Facts.Language.Rules
+	return p.Basis.Capabilities.Language.Rules
 }
 
 // Validate reports everything that makes a plan one that no router can hold, so
@@ -249,7 +249,7 @@ func within[T int | int64 | unit.Size](field string, v, least, most T) error {
 }
 
 // checkInputs refuses what no plan can be made from.
-func checkInputs(l Line, f Facts, w Wishes, lang *Language) error {
+func checkInputs(l Line, f Capabilities, w Wishes, lang *Language) error {
 	errs := []error{checkDevice("wan", f.WAN, lang)}
 	if f.LAN != "" {
 		errs = append(errs, checkDevice("lan", f.LAN, lang))

@@ -26,7 +26,7 @@ type Driver struct {
 
 	// Capabilities reads what this router has. An empty wan is the default
 	// route's, an empty lan is not looked for. nil: nothing can be asked.
-	Capabilities func(ctx context.Context, r Runner, wan, lan string) (plan.Facts, error)
+	Capabilities func(ctx context.Context, r Runner, wan, lan string) (plan.Capabilities, error)
 	// DefaultWAN is the interface of the default route; "" if there is none.
 	DefaultWAN func(ctx context.Context, r Runner) string
 
@@ -83,10 +83,10 @@ func (d *Driver) Text(p plan.Plan) (string, error) {
 	return render.Text(p, parts, notes), nil
 }
 
-// Facts reads what this router has, for a plan. An empty wan is that of the
+// Detect reads what this router has, for a plan. An empty wan is that of the
 // default route.
-func (d *Driver) Facts(ctx context.Context, r Runner, wan, lan string) (plan.Facts, error) {
-	var f plan.Facts
+func (d *Driver) Detect(ctx context.Context, r Runner, wan, lan string) (plan.Capabilities, error) {
+	var f plan.Capabilities
 	var err error
 	if d.Capabilities != nil {
 		f, err = d.Capabilities(ctx, r, wan, lan)

@@ -111,5 +111,5 @@ func variant(name string, base plan.Plan) (plan.Plan, error) {
 		w.Target, w.Interval, w.Limit, w.Flows, w.Quantum = b.Wishes.Target, b.Wishes.Interval, b.Wishes.Limit, b.Wishes.Flows, b.Wishes.Quantum
 		w.Tins, w.AckFilter, w.Latency = b.Wishes.Tins, b.Wishes.AckFilter, b.Wishes.Latency
 	}
-	return plan.Make(b.Line, b.Facts, w)
+	return plan.Make(b.Line, b.Capabilities, w)
 }

@@ -250,7 +250,7 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made, err := plan.Make(plan.Line{}, plan.Facts{Language: lang, WAN: p.wan, LAN: map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan], IFB: true, Offloads: []plan.Offload{}}, wishes)
+			made, err := plan.Make(plan.Line{}, plan.Capabilities{Language: lang, WAN: p.wan, LAN: map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan], IFB: true, Offloads: []plan.Offload{}}, wishes)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -81,7 +81,7 @@ type Router interface {
 // A Config says what to tune for. Zero values take the defaults.
 type Config struct {
 	Goal               time.Duration // p95 increase; 0: plan.DefaultGoal
-	Facts              plan.Facts
+	Capabilities       plan.Capabilities
 	Wishes             plan.Wishes // the rates in it are not used
 	Line               plan.Line   // link layer and overhead; the rates are measured
 	FlowsDown, FlowsUp int
@@ -288,5 +288,5 @@ func (t *tuning) plan(line Rates) (plan.Plan, error) {
 	if t.FlowsDown >= manyFlows {
 		w.FlowsDown = t.FlowsDown
 	}
-	return plan.Make(l, t.Facts, w)
+	return plan.Make(l, t.Capabilities, w)
 }

@@ -58,7 +58,7 @@ func (f *fakeLine) Revert(context.Context) error {
 func tuneFake(f *fakeLine) (*Result, error) { return tuneMany(f, 0) }
 
 func tuneMany(f *fakeLine, flows int) (*Result, error) {
-	c := Config{FlowsDown: flows, FlowsUp: flows, Facts: plan.Facts{Language: linux.Language(), WAN: "wan", IFB: true}, Now: f.Now}
+	c := Config{FlowsDown: flows, FlowsUp: flows, Capabilities: plan.Capabilities{Language: linux.Language(), WAN: "wan", IFB: true}, Now: f.Now}
 	return Run(context.Background(), c, f, f)
 }
 

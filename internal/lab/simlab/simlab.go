@@ -121,9 +121,9 @@ func dropSeries(t *verdict.Test) {
 }
 
 // facts returns what the simulated router is.
-func facts(platform string) (plan.Facts, error) {
+func facts(platform string) (plan.Capabilities, error) {
 	if platform == linux.Name {
-		return plan.Facts{Platform: platform, Language: linux.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true}, nil
+		return plan.Capabilities{Platform: platform, Language: linux.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true}, nil
 	}
 	return all.Assume(platform, "", "")
 }
@@ -145,7 +145,7 @@ func (h *house) tune(ctx context.Context) (*plan.Plan, *lab.TuneResult, error) {
 		return nil, nil, err
 	}
 	down, up := lab.FlowsOf(h.scenario)
-	res, err := tune.Run(ctx, tune.Config{Goal: h.scenario.Test.Goal, Facts: known, FlowsDown: down, FlowsUp: up, Now: h.Now}, h, h)
+	res, err := tune.Run(ctx, tune.Config{Goal: h.scenario.Test.Goal, Capabilities: known, FlowsDown: down, FlowsUp: up, Now: h.Now}, h, h)
 	if err != nil {
 		return nil, nil, err
 	}

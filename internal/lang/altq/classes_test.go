@@ -16,7 +16,7 @@ import (
 
 func withClasses(t rapid.TB, up, down unit.Rate, w plan.ClassWishes) (plan.Plan, Ruleset) {
 	t.Helper()
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 		plan.Wishes{Up: plan.RateWish{Rate: up}, Down: plan.RateWish{Rate: down}, Classes: w})
 	if err != nil {
 		t.Fatal(err)

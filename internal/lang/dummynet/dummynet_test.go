@@ -20,7 +20,7 @@ import (
 func seed000(t *testing.T, platform, wan string) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
-		plan.Facts{Language: all.Must(platform), WAN: wan}, plan.Wishes{Style: plan.StyleSeed})
+		plan.Capabilities{Language: all.Must(platform), WAN: wan}, plan.Wishes{Style: plan.StyleSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ ipfw add 59004 queue 2 ip from any to any in recv igb0
 // each direction, and rules that reach it from both ends, in the order in which
 // the first that fits decides; what the tools read and show of it is the same.
 func TestClasses(t *testing.T) {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{
 		Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond},
 		Classes: plan.ClassWishes{
 			Rules: []plan.Rule{
@@ -128,7 +128,7 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 // TestTooManyRules: more lines than we have numbers for are refused.
 func TestTooManyRules(t *testing.T) {
 	rules := slices.Repeat([]plan.Rule{{Class: plan.Voice, Port: []plan.PortRange{{From: 1, To: 1}}}}, 30)
-	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{Classes: plan.ClassWishes{Rules: rules}})
+	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{Classes: plan.ClassWishes{Rules: rules}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestLimiters(t *testing.T) {
 }
 
 func TestRulesLimiter(t *testing.T) {
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: pfsense.Language(), WAN: "igb0"},
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: pfsense.Language(), WAN: "igb0"},
 		plan.Wishes{Style: plan.StyleSeed, Down: plan.RateWish{Rate: 85 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 9500 * unit.KbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func tables(t *testing.T) map[string]nft.Table {
 	for _, side := range []plan.Side{plan.SideIFB, plan.SideLAN} {
 		for name, aqm := range map[string]plan.AQM{"cake": plan.CAKE, "htb": plan.FQCoDel} {
 			p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
-				plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9", "fd00::9"}}},
+				plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9", "fd00::9"}}},
 				plan.Wishes{AQM: aqm, Side: side, Classes: w})
 			if err != nil {
 				t.Fatal(err)

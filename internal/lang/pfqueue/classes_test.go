@@ -16,7 +16,7 @@ import (
 func withClasses(t *testing.T, w plan.ClassWishes) (plan.Plan, Ruleset) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
-		plan.Facts{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 11e6}, Down: plan.RateWish{Rate: 110e6}, Classes: w})
+		plan.Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 11e6}, Down: plan.RateWish{Rate: 110e6}, Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}

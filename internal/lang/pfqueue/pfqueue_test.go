@@ -49,7 +49,7 @@ func TestVerdicts(t *testing.T) {
 // Seed 004's two lines, from the rates that it measured.
 func TestSeed004(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
-		plan.Facts{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
+		plan.Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
 		plan.Wishes{Style: plan.StyleSeed})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestParseIsInverse(t *testing.T) {
 			return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label))
 		}
 		p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")},
-			plan.Facts{Language: openbsd.Language(), WAN: rapid.StringMatching(`[a-z]{2,6}[0-9]{1,3}`).Draw(t, "wan"), LAN: "vlan10"},
+			plan.Capabilities{Language: openbsd.Language(), WAN: rapid.StringMatching(`[a-z]{2,6}[0-9]{1,3}`).Draw(t, "wan"), LAN: "vlan10"},
 			plan.Wishes{
 				AQM:  rapid.SampledFrom([]plan.AQM{plan.FQCoDel, plan.FIFO}).Draw(t, "aqm"),
 				Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),

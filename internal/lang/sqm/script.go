@@ -118,7 +118,7 @@ func feedPath(p plan.Plan) string {
 	if p.Basis == nil {
 		return ""
 	}
-	at := p.Basis.Facts.Resolver
+	at := p.Basis.Capabilities.Resolver
 	plain := !strings.ContainsFunc(at, func(c rune) bool { return strings.ContainsRune(" '\"\\$`;|&<>()*?\n", c) })
 	if !plain || path.Base(at) != nft.ResolverName || !path.IsAbs(at) {
 		return ""

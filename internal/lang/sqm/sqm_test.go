@@ -15,7 +15,7 @@ import (
 
 func TestRender(t *testing.T) {
 	line := plan.Line{Down: 100 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond, Overhead: 44, MPU: 84}
-	facts := plan.Facts{Language: openwrt.Language(), WAN: "pppoe-wan", IFB: true, PointToPoint: true}
+	facts := plan.Capabilities{Language: openwrt.Language(), WAN: "pppoe-wan", IFB: true, PointToPoint: true}
 	for _, c := range []struct {
 		aqm  plan.AQM
 		want string
@@ -75,7 +75,7 @@ func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label)) }
 		p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up"), LinkLayer: rapid.SampledFrom([]plan.LinkLayer{"", plan.DOCSIS, plan.ATM, plan.PTM}).Draw(t, "layer")},
-			plan.Facts{Language: openwrt.Language(), WAN: "eth0.2", IFB: true},
+			plan.Capabilities{Language: openwrt.Language(), WAN: "eth0.2", IFB: true},
 			plan.Wishes{
 				AQM:  rapid.SampledFrom([]plan.AQM{plan.CAKE, plan.FQCoDel}).Draw(t, "aqm"),
 				Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),

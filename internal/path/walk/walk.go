@@ -107,7 +107,7 @@ type walker struct {
 	codec  path.Codec
 	tracer *path.Tracer
 	names  *names
-	facts  path.Facts
+	facts  path.Capabilities
 	buf    []byte
 
 	phase       string
@@ -143,7 +143,7 @@ func newWalker(ctx context.Context, cfg Config) (*walker, error) {
 	}
 	now := w.clock.Now()
 	w.tracer = path.New(cfg.Path, now)
-	w.facts = path.Facts{
+	w.facts = path.Capabilities{
 		Time: w.clock.Time(now), Host: cfg.Host, Target: cfg.To, Source: source, Method: string(way), Size: cfg.Size,
 		Interval: cfg.Path.Interval, HomeHops: cfg.HomeHops,
 	}

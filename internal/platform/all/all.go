@@ -58,10 +58,10 @@ func Text(p plan.Plan) (string, error) {
 
 // Assume returns what a current router of a platform has, for planning without
 // access to one.
-func Assume(name, wan, lan string) (plan.Facts, error) {
+func Assume(name, wan, lan string) (plan.Capabilities, error) {
 	l, err := Language(name)
 	if err != nil {
-		return plan.Facts{}, err
+		return plan.Capabilities{}, err
 	}
 	return l.Assume(wan, lan), nil
 }

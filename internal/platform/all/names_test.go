@@ -55,7 +55,7 @@ func TestRatesAndNames(t *testing.T) {
 }
 
 // written plans a rate in both directions, and wants it written or refused.
-func written(t *testing.T, f plan.Facts, r unit.Rate, refused string) {
+func written(t *testing.T, f plan.Capabilities, r unit.Rate, refused string) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{}, f, plan.Wishes{Down: plan.RateWish{Rate: r}, Up: plan.RateWish{Rate: r}})
 	if refused != "" {

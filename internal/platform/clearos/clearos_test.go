@@ -26,7 +26,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
 		w.Classes.Shares = []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
 	}
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: clearos.Language(), WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestInTheWay(t *testing.T) {
 		before := o.Text()
 		only := c.wishes.Only
 		c.wishes.Only = ""
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}}, c.wishes)
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}}, c.wishes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestOwnEngine(t *testing.T) {
 		"no speed":               {"WAN_MAX_DOWNSTREAM", "LAN_MAX_DOWNSTREAM", `"rate" is required`},
 	} {
 		o := fake.NewClearOS()
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestOwnEngineIsReplaced(t *testing.T) {
 		{plan.FQCoDel, 50, []string{"class htb b10a:10"}, "class htb 1:16"},
 		{plan.SFQ, 25, []string{"class htb 1:1 root rate 25Mbit"}, "b10a"},
 	} {
-		p, err := plan.Make(plan.Line{}, plan.Facts{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}},
+		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}},
 			plan.Wishes{AQM: c.aqm, Down: plan.RateWish{Rate: c.mbit * unit.MbitPerSecond}, Up: plan.RateWish{Rate: unit.MbitPerSecond}})
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "2001:db8::/32"}, DSCP: rapid.SampledFrom([][]string{nil, {"cs1"}}).Draw(t, name+" dscp")}}
 		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
 	}
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: freebsd.Language(), WAN: "igb0", LAN: "igb1"}, w)
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0", LAN: "igb1"}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
 func begin(t *testing.T, r platform.Runner) error {
 	t.Helper()
-	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func run(t *testing.T, r platform.Runner, line string) {
 // what waits there and what was dropped.
 func TestStatusOfClasses(t *testing.T) {
 	f := freebsdfake.New()
-	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"},
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"},
 		plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestOthersRules(t *testing.T) {
 	f := freebsdfake.New()
 	b := &freebsd.Backend{Runner: f}
 	make := func(w plan.Wishes) plan.Plan {
-		p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Facts{Language: freebsd.Language(), WAN: "igb0"}, w)
+		p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, w)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func TestContract(t *testing.T) {
 			case 1:
 				w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Domain: []string{rapid.SampledFrom([]string{"zoom.us", "meet.example"}).Draw(t, name+" name")}}}
 			}
-			p, err := plan.Make(plan.Line{}, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
+			p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
 			if err != nil {
 				t.Fatal(err)
 			}

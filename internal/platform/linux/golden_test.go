@@ -159,7 +159,7 @@ func TestParseOfRender(t *testing.T) {
 				w.Interval = time.Duration(rapid.Int64Range(50, 900).Draw(rt, "interval")) * time.Millisecond
 			}
 			line := plan.Line{LinkLayer: rapid.SampledFrom([]plan.LinkLayer{"", plan.DOCSIS, plan.ATM, plan.PTM}).Draw(rt, "layer")}
-			p, err := plan.Make(line, plan.Facts{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
+			p, err := plan.Make(line, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
 			if err != nil {
 				rt.Skip(err)
 			}

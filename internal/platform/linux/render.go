@@ -69,8 +69,8 @@ func OffloadCommands(p plan.Plan) (commands [][]string) {
 // states returns an untouched router, and the router that the plan wants.
 func states(p plan.Plan) (now, want tc.State, err error) {
 	mtu := 1500
-	if p.Basis != nil && p.Basis.Facts.MTU != 0 {
-		mtu = p.Basis.Facts.MTU
+	if p.Basis != nil && p.Basis.Capabilities.MTU != 0 {
+		mtu = p.Basis.Capabilities.MTU
 	}
 	ifb := ""
 	if p.Down != nil && p.Down.IngressOf != "" {

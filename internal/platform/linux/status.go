@@ -138,16 +138,16 @@ func DefaultWAN(ctx context.Context, r platform.Runner) string {
 
 // Detect reads what plan.Make wants to know of this router. An empty wan is the
 // default route's device. It changes nothing that anybody could see.
-func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Facts, error) {
+func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capabilities, error) {
 	if wan == "" {
 		if wan = DefaultWAN(ctx, r); wan == "" {
-			return plan.Facts{}, &platform.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
+			return plan.Capabilities{}, &platform.PreconditionError{Doing: "find the WAN", What: "there is no default route", Remedy: "name the interface with --wan"}
 		}
 	}
 	if wan == "lo" {
-		return plan.Facts{}, loopback(ctx, r)
+		return plan.Capabilities{}, loopback(ctx, r)
 	}
-	f := plan.Facts{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
+	f := plan.Capabilities{Platform: Name, Language: Language(), WAN: wan, LAN: lan, IFB: true, Offloads: []plan.Offload{}}
 	s, err := observe(ctx, r, []string{wan}, nil)
 	if err != nil {
 		return f, err

@@ -40,7 +40,7 @@ func TestContract(t *testing.T) {
 					if rapid.Bool().Draw(t, name+" classes") {
 						wishes.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
 					}
-					p, err := plan.Make(plan.Line{}, plan.Facts{Language: all.Must(of), WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")}, wishes)
+					p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(of), WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")}, wishes)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -55,7 +55,7 @@ func TestContract(t *testing.T) {
 // and counts, and which goes as it came. Where pf's order leaves its rules no
 // place, nothing is begun.
 func TestOldClasses(t *testing.T) {
-	p, err := plan.Make(plan.Line{Down: 20 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, plan.Facts{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
+	p, err := plan.Make(plan.Line{Down: 20 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 		plan.Wishes{Up: plan.RateWish{Rate: 2e6}, Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestReleases(t *testing.T) {
 		if c.altq {
 			name, grammar = openbsd.NameAltq, pfctl.ALTQ
 		}
-		p, err := plan.Make(plan.Line{}, plan.Facts{Language: all.Must(name), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 5e6}, Down: plan.RateWish{Rate: 50e6}})
+		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(name), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 5e6}, Down: plan.RateWish{Rate: 50e6}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func TestSQMScriptInLab(t *testing.T) {
 	}
 	ctx, router := t.Context(), platform.Local{}
 	for _, aqm := range []plan.AQM{plan.CAKE, plan.FQCoDel} {
-		facts := plan.Facts{Language: openwrt.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, AQMs: []plan.AQM{aqm}, Offloads: []plan.Offload{}}
+		facts := plan.Capabilities{Language: openwrt.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, AQMs: []plan.AQM{aqm}, Offloads: []plan.Offload{}}
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 		p, err := plan.Make(line, facts, plan.Wishes{})
 		if err != nil {

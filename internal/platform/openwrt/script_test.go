@@ -26,7 +26,7 @@ func TestSQMClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, aqms := range [][]plan.AQM{nil, {plan.FQCoDel}} {
-		facts := plan.Facts{Language: openwrt.Language(), WAN: "wan", LAN: "lan", IFB: true, AQMs: aqms}
+		facts := plan.Capabilities{Language: openwrt.Language(), WAN: "wan", LAN: "lan", IFB: true, AQMs: aqms}
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 		p, err := plan.Make(line, facts, plan.Wishes{})
 		if err != nil {
@@ -84,7 +84,7 @@ func TestSQMClassesInTheWay(t *testing.T) {
 		o := fake.NewOpenWrt()
 		c.do(o)
 		before := o.Text()
-		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
+		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestSQMOtherDirections(t *testing.T) {
 	o := fake.NewOpenWrt()
 	b := &openwrt.Backend{Runner: o}
 	for _, only := range []plan.Direction{"", plan.DirectionUp, plan.DirectionDown} {
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{Only: only})
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{Only: only})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestSQMOtherDirections(t *testing.T) {
 func TestSQMWithoutCtinfo(t *testing.T) {
 	o := fake.NewOpenWrt()
 	o.Kernel.Missing = []string{"ctinfo"}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
 	if err != nil {
 		t.Fatal(err)
 	}

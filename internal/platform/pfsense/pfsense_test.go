@@ -32,7 +32,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	if rapid.Bool().Draw(t, name+" classes") {
 		w.Classes = classes(rapid.SampledFrom([]string{"198.51.100.0/24", "2001:db8::/32"}).Draw(t, name+" far"), rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee"))
 	}
-	p, err := plan.Make(plan.Line{}, plan.Facts{Language: pfsense.Language(), WAN: "igb0", LAN: "igb1"}, w)
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: pfsense.Language(), WAN: "igb0", LAN: "igb1"}, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func router(t *testing.T, config string, w plan.Wishes) (*pfsensefake.Router, []
 
 func make5(t *testing.T, w plan.Wishes) plan.Plan {
 	t.Helper()
-	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Facts{Language: pfsense.Language(), WAN: "igb0"}, w)
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: pfsense.Language(), WAN: "igb0"}, w)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func difference(p plan.Plan) []string {
 	}
 	w := p.Basis.Wishes
 	w.Style = plan.StyleDefault
-	ours, err := plan.Make(p.Basis.Line, p.Basis.Facts, w)
+	ours, err := plan.Make(p.Basis.Line, p.Basis.Capabilities, w)
 	if err != nil {
 		return nil
 	}
