@@ -250,7 +250,7 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 		return plan.Plan{}, err
 	}
 	r.names(ctx, classes, &facts)
-	p, err := plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}})
+	p, err := plan.Make(plan.Line{}, facts, plan.Preferences{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RatePreference{Rate: f.down}, Up: plan.RatePreference{Rate: f.up}})
 	return p, r.lacking(ctx, facts.WAN, err)
 }
 

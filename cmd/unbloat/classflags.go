@@ -42,8 +42,8 @@ func readAtMost(path string, most int64) ([]byte, error) {
 }
 
 // wishes reads the file and the rules.
-func (f *classFlags) wishes() (plan.ClassWishes, error) {
-	var w plan.ClassWishes
+func (f *classFlags) wishes() (plan.ClassPreferences, error) {
+	var w plan.ClassPreferences
 	switch f.classes {
 	case "", plan.ClassesOn, plan.ClassesOff:
 		w.Use = f.classes
@@ -70,7 +70,7 @@ func (f *classFlags) wishes() (plan.ClassWishes, error) {
 }
 
 // names looks up on the router the machines that the rules name.
-func (r *router) names(ctx context.Context, w plan.ClassWishes, facts *plan.Capabilities) {
+func (r *router) names(ctx context.Context, w plan.ClassPreferences, facts *plan.Capabilities) {
 	for _, rule := range w.Rules {
 		for _, h := range rule.Home {
 			if kind, _ := plan.KindOfHost(h); kind == plan.HostName {

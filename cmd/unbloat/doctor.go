@@ -111,9 +111,9 @@ func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	if err != nil {
 		return err
 	}
-	w := plan.Wishes{Down: plan.RateWish{Rate: f.down}, Up: plan.RateWish{Rate: f.up}}
+	w := plan.Preferences{Down: plan.RatePreference{Rate: f.down}, Up: plan.RatePreference{Rate: f.up}}
 	if f.down == 0 && f.up == 0 {
-		w.Up, w.Only = plan.RateWish{Rate: 10 * unit.MbitPerSecond}, plan.DirectionUp
+		w.Up, w.Only = plan.RatePreference{Rate: 10 * unit.MbitPerSecond}, plan.DirectionUp
 	}
 	p, err := plan.Make(plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer)}, facts, w)
 	if err != nil {

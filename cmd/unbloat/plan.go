@@ -26,7 +26,7 @@ type planFlags struct {
 	result    string
 	linkLayer string
 	line      plan.Line
-	wishes    plan.Wishes
+	wishes    plan.Preferences
 	ecn       string
 	mtu       int
 	explain   bool
@@ -108,15 +108,15 @@ func (f *planFlags) registerWishes(fs *pflag.FlagSet) {
 }
 
 // wishFlag adds a flag that takes a rate or a share of the measured one.
-func wishFlag(fs *pflag.FlagSet, w *plan.RateWish, name, usage string) {
+func wishFlag(fs *pflag.FlagSet, w *plan.RatePreference, name, usage string) {
 	fs.Var((*wishValue)(w), name, usage)
 }
 
-type wishValue plan.RateWish
+type wishValue plan.RatePreference
 
-func (v *wishValue) Set(s string) error { return (*plan.RateWish)(v).UnmarshalText([]byte(s)) }
+func (v *wishValue) Set(s string) error { return (*plan.RatePreference)(v).UnmarshalText([]byte(s)) }
 func (v *wishValue) Type() string       { return "RATE|SHARE" }
-func (v *wishValue) String() string     { return plan.RateWish(*v).String() }
+func (v *wishValue) String() string     { return plan.RatePreference(*v).String() }
 
 func runPlan(c *cobra.Command, f *planFlags) error {
 	p, err := f.make(c)

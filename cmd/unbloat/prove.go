@@ -195,7 +195,7 @@ func (f *proveFlags) base(stdin io.Reader, facts plan.Capabilities, engine *appl
 	case f.plan != "":
 		return readPlan(stdin, f.plan)
 	case f.down != 0 || f.up != 0:
-		return plan.Make(plan.Line{}, facts, plan.Request{AQM: f.aqm, Down: f.down, Up: f.up}.Wishes())
+		return plan.Make(plan.Line{}, facts, plan.Request{AQM: f.aqm, Down: f.down, Up: f.up}.Preferences())
 	}
 	rec, err := engine.Record(facts.WAN)
 	if err != nil {

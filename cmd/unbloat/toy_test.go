@@ -83,7 +83,7 @@ func TestToyContract(t *testing.T) {
 			return m, &toy.Backend{Runner: m}
 		},
 		Plan: func(t *rapid.T, name string) plan.Plan {
-			p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: toy.Language(), WAN: "t0", LAN: "t1"}, conform.AnyWishes(t, name, 10*unit.GbitPerSecond, plan.FIFO))
+			p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: toy.Language(), WAN: "t0", LAN: "t1"}, conform.AnyPreferences(t, name, 10*unit.GbitPerSecond, plan.FIFO))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -133,7 +133,7 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		return err
 	}
 	where.names(ctx, classes, &facts)
-	wishes := plan.Wishes{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
+	wishes := plan.Preferences{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
 	wide, err := plan.WideOpen(facts, wishes)
 	if err == nil {
 		err = where.engine.Rehearse(ctx, wide)
@@ -157,7 +157,7 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	}
 	view := viewLine(c, live.NewTune(f.server, tune.MostTime(f.flowsDown, f.flowsUp)), f.quiet, f.plain)
 	result, err := tune.Run(c.Context(), tune.Config{
-		Goal: f.goal, Capabilities: facts, Wishes: wishes,
+		Goal: f.goal, Capabilities: facts, Preferences: wishes,
 		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Progress: view.observe, Say: view.say, Watch: view.watch,
 	}, client, router)
@@ -264,7 +264,7 @@ type tunedRouter struct {
 
 // open begins with a shaper that unbloat committed before, if there is one, and
 // opens it wide, so that the line itself is measured.
-func (r *tunedRouter) open(ctx context.Context, facts plan.Capabilities, w plan.Wishes) error {
+func (r *tunedRouter) open(ctx context.Context, facts plan.Capabilities, w plan.Preferences) error {
 	rec, err := r.engine.Record(facts.WAN)
 	if err != nil || rec == nil {
 		return err

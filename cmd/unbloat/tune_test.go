@@ -101,7 +101,7 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 	once := func(line *tunetest.Line) *tune.Result {
 		t.Helper()
 		router := &tunedRouter{engine: where.engine}
-		if err := router.open(t.Context(), facts, plan.Wishes{}); err != nil {
+		if err := router.open(t.Context(), facts, plan.Preferences{}); err != nil {
 			t.Fatal(err)
 		}
 		wideOpen := r.Text()

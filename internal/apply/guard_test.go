@@ -39,7 +39,7 @@ func guardedEngine(t *testing.T, k *fakekernel.Kernel) (e *apply.Engine, wait fu
 func smallPlan(t *testing.T) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
-		plan.Wishes{AQM: plan.CAKE, Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+		plan.Preferences{AQM: plan.CAKE, Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

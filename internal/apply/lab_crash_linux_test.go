@@ -38,7 +38,7 @@ func engineIn(dir string, r platform.Runner) *apply.Engine {
 func labPlan(t testing.TB, aqm plan.AQM, down, up unit.Rate) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
-		plan.Wishes{AQM: aqm, Down: plan.RateWish{Rate: down}, Up: plan.RateWish{Rate: up}})
+		plan.Preferences{AQM: aqm, Down: plan.RatePreference{Rate: down}, Up: plan.RatePreference{Rate: up}})
 	if err != nil {
 		t.Fatal(err)
 	}

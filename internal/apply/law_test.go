@@ -39,12 +39,12 @@ func fakeEngine(t interface{ Fatal(...any) }, k *fakekernel.Kernel) *apply.Engin
 // anyPlan draws a plan that Linux can hold.
 func anyPlan(t *rapid.T, name string) plan.Plan {
 	rate := rapid.Int64Range(int64(64*unit.KbitPerSecond), int64(2*unit.GbitPerSecond))
-	w := plan.Wishes{
+	w := plan.Preferences{
 		AQM:  rapid.SampledFrom([]plan.AQM{plan.CAKE, plan.FQCoDel, plan.FIFO}).Draw(t, name+" aqm"),
 		Side: rapid.SampledFrom([]plan.Side{plan.SideIFB, plan.SideLAN}).Draw(t, name+" side"),
 		Only: rapid.SampledFrom([]plan.Direction{"", "", plan.DirectionUp, plan.DirectionDown}).Draw(t, name+" only"),
-		Down: plan.RateWish{Rate: unit.Rate(rate.Draw(t, name+" down"))},
-		Up:   plan.RateWish{Rate: unit.Rate(rate.Draw(t, name+" up"))},
+		Down: plan.RatePreference{Rate: unit.Rate(rate.Draw(t, name+" down"))},
+		Up:   plan.RatePreference{Rate: unit.Rate(rate.Draw(t, name+" up"))},
 	}
 	line := plan.Line{LinkLayer: rapid.SampledFrom([]plan.LinkLayer{"", plan.Ethernet, plan.DOCSIS, plan.ATM, plan.PTM}).Draw(t, name+" layer")}
 	p, err := plan.Make(line, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, w)
@@ -217,7 +217,7 @@ func TestBusyAndConfirm(t *testing.T) {
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
-		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+		plan.Preferences{Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestBusyAndConfirm(t *testing.T) {
 // TestForeignAndMissing: what stands in the way is a typed error, and nothing is run.
 func TestForeignAndMissing(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
-		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+		plan.Preferences{Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func (f *flapping) Run(ctx context.Context, argv []string, stdin []byte) ([]byte
 // TestInterfaceInTheWay: absent, down or flapping, each says so and changes nothing.
 func TestInterfaceInTheWay(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
-		plan.Wishes{Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+		plan.Preferences{Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestRetuneAndExtend(t *testing.T) {
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
-		plan.Wishes{AQM: plan.FQCoDel, Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 14 * unit.MbitPerSecond}})
+		plan.Preferences{AQM: plan.FQCoDel, Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 14 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -327,7 +327,7 @@ func TestOwnDownload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.Make(plan.Line{}, facts, plan.Wishes{AQM: plan.FQCoDel, Down: plan.RateWish{Rate: 20 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, facts, plan.Preferences{AQM: plan.FQCoDel, Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func keptWithin(t *testing.T, c lab.CaseResult, flowsUp int) {
 		t.Fatalf("%s is not tuned, or was not kept: %+v", c.Name, r)
 	}
 	t.Logf("%s: tuned to %s down, %s up in %.0f s", c.Name, c.Plan.DownBps.Short(), c.Plan.UpBps.Short(), r.LineSeconds)
-	atMost(t, c.Name+": line time of the tuning, s", r.LineSeconds, tune.MostTime(c.Plan.Basis.Wishes.FlowsDown, flowsUp).Seconds())
+	atMost(t, c.Name+": line time of the tuning, s", r.LineSeconds, tune.MostTime(c.Plan.Basis.Preferences.FlowsDown, flowsUp).Seconds())
 }
 
 // clear checks that every call of a case sounds as it should, and lost nothing.

@@ -26,13 +26,13 @@ type Classes struct {
 
 // A ShareWish bounds one class by hand.
 type ShareWish struct {
-	Class     Class     `json:"class" toml:"name"`
-	Direction Direction `json:"direction,omitempty" toml:"direction"` // "": both
-	Guarantee RateWish  `json:"guarantee,omitzero" toml:"guarantee"`  // a rate, or a share of the shaped one
-	Limit     RateWish  `json:"limit,omitzero" toml:"limit"`
+	Class     Class          `json:"class" toml:"name"`
+	Direction Direction      `json:"direction,omitempty" toml:"direction"` // "": both
+	Guarantee RatePreference `json:"guarantee,omitzero" toml:"guarantee"`  // a rate, or a share of the shaped one
+	Limit     RatePreference `json:"limit,omitzero" toml:"limit"`
 }
 
-// Values of ClassWishes.Use. The zero value lets the plan decide: classes
+// Values of ClassPreferences.Use. The zero value lets the plan decide: classes
 // wherever the platform has them, but not under an article's own settings, nor
 // where a queue discipline or its tins are wished for by name.
 const (
@@ -41,8 +41,8 @@ const (
 	ClassesOff  = "off"
 )
 
-// ClassWishes are what somebody wants of the classes.
-type ClassWishes struct {
+// ClassPreferences are what somebody wants of the classes.
+type ClassPreferences struct {
 	Use        string      `json:"use,omitempty" toml:"use"`
 	Rules      []Rule      `json:"rules,omitempty" toml:"rule"`
 	Shares     []ShareWish `json:"shares,omitempty" toml:"class"`
@@ -51,6 +51,6 @@ type ClassWishes struct {
 }
 
 // IsZero reports whether nothing is wished.
-func (w ClassWishes) IsZero() bool {
+func (w ClassPreferences) IsZero() bool {
 	return w.Use == "" && w.Rules == nil && w.Shares == nil && w.DSCP == DSCPWish{} && w.FirstBytes == 0
 }

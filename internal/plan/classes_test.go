@@ -46,7 +46,7 @@ func TestParseClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again plan.ClassWishes
+	var again plan.ClassPreferences
 	if err := json.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(w, again) {
 		t.Errorf("through JSON: %+v, %v", again, err)
 	}
@@ -101,7 +101,7 @@ func TestAcknowledgements(t *testing.T) {
 		{100 * unit.MbitPerSecond, 100 * unit.MbitPerSecond, 0},
 		{10 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, 0},
 	} {
-		p, err := plan.Make(plan.Line{Down: x.down, Up: x.up}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+		p, err := plan.Make(plan.Line{Down: x.down, Up: x.up}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,20 +123,20 @@ func TestAcknowledgements(t *testing.T) {
 func TestLimitsThatCannotBe(t *testing.T) {
 	line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 	facts := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
-	limit := plan.ClassWishes{Shares: []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.5}}}}
+	limit := plan.ClassPreferences{Shares: []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}}}
 	only := facts
 	only.AQMs = []plan.AQM{plan.CAKE}
 	for _, w := range []struct {
 		f plan.Capabilities
-		w plan.Wishes
-	}{{facts, plan.Wishes{AQM: plan.CAKE, Classes: limit}}, {only, plan.Wishes{Classes: limit}}} {
+		w plan.Preferences
+	}{{facts, plan.Preferences{AQM: plan.CAKE, Classes: limit}}, {only, plan.Preferences{Classes: limit}}} {
 		if p, err := plan.Make(line, w.f, w.w); err == nil || !strings.Contains(err.Error(), "--aqm fq_codel") {
 			t.Errorf("CAKE with a limit: %v, %v", p.Classes, err)
 		}
 	}
 	without := facts
 	without.NoClasses = "no meters"
-	if p, err := plan.Make(line, without, plan.Wishes{Classes: limit}); err != nil || len(p.Warnings) == 0 {
+	if p, err := plan.Make(line, without, plan.Preferences{Classes: limit}); err != nil || len(p.Warnings) == 0 {
 		t.Errorf("a limit without classes: %q, %v", p.Warnings, err)
 	}
 }
@@ -169,7 +169,7 @@ func TestRulesThatNeverDecide(t *testing.T) {
 		{[]string{"class=bulk,from_bytes=1MB", "class=voice,from_bytes=2MB"}, true},
 		{[]string{"class=bulk,dscp=ef", "class=voice,dscp=af41"}, false},
 	} {
-		var w plan.ClassWishes
+		var w plan.ClassPreferences
 		for _, s := range x.rules {
 			r, err := plan.ParseRule(s)
 			if err != nil {
@@ -177,7 +177,7 @@ func TestRulesThatNeverDecide(t *testing.T) {
 			}
 			w.Rules = append(w.Rules, r)
 		}
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{Classes: w})
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{Classes: w})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func TestClassesThatCannotBe(t *testing.T) {
 		}
 		for _, rules := range [][]plan.Rule{nil, {rule}} { // who asks for none is told too
 			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, facts,
-				plan.Wishes{Classes: plan.ClassWishes{Rules: rules}})
+				plan.Preferences{Classes: plan.ClassPreferences{Rules: rules}})
 			if err != nil {
 				t.Errorf("%s: %v", platform, err)
 				continue
@@ -43,21 +43,21 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		{Class: plan.Interactive, Protocol: "tcp", Below: 1e6},
 		{Class: plan.Voice, Home: []string{"192.168.1.7"}},
 	}
-	limit := []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.2}}}
+	limit := []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.2}}}
 	for platform, kept := range map[string]int{"freebsd": 1, "opnsense": 1, "pfsense": 1, "openbsd": 2, "openbsd-altq": 2} {
 		facts, err := all.Assume(platform, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		line := plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}
-		p, err := plan.Make(line, facts, plan.Wishes{})
+		p, err := plan.Make(line, facts, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.Classes != nil || !strings.Contains(p.Explain(), "does not know how a flow behaves") && !strings.Contains(p.Explain(), "looks at no weight") || !strings.Contains(p.Explain(), "--rule") {
 			t.Errorf("%s, unasked: %+v\n%s", platform, p.Classes, p.Explain())
 		}
-		if p, err = plan.Make(line, facts, plan.Wishes{Classes: plan.ClassWishes{Rules: rules, Shares: limit}}); err != nil {
+		if p, err = plan.Make(line, facts, plan.Preferences{Classes: plan.ClassPreferences{Rules: rules, Shares: limit}}); err != nil {
 			t.Fatal(err)
 		}
 		said := p.Explain()
@@ -112,7 +112,7 @@ func TestPartsOfRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.rule.Class = plan.Bulk
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{c.rule}}})
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{c.rule}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +141,8 @@ func TestGuaranteesFit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: plan.ClassWishes{Shares: []plan.ShareWish{
-				{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: c.voice}}, {Class: plan.Bulk, Guarantee: plan.RateWish{Fraction: c.bulk}}}}})
+			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: plan.ClassPreferences{Shares: []plan.ShareWish{
+				{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: c.voice}}, {Class: plan.Bulk, Guarantee: plan.RatePreference{Fraction: c.bulk}}}}})
 			if err != nil {
 				t.Fatal(platform, err)
 			}

@@ -31,7 +31,7 @@ func (c *Classes) validate(p Plan) error {
 		within("classes.behaviour.names_per_second", b.Names, 1, 100_000),
 		within("classes.behaviour.acks_per_second", b.Acks, 0, 100_000_000),
 		within("classes.behaviour.flows", b.Flows, 16, mostFlows),
-		ClassWishes{Rules: c.Rules}.validate(),
+		ClassPreferences{Rules: c.Rules}.validate(),
 	}
 	for i, r := range c.Rules {
 		for _, h := range r.Home {

@@ -31,8 +31,8 @@ const mostRules = 128
 //	limit = "80%"
 //
 // file names it in errors, which say the line where there is one.
-func ParseClasses(file string, text []byte) (ClassWishes, error) {
-	var w ClassWishes
+func ParseClasses(file string, text []byte) (ClassPreferences, error) {
+	var w ClassPreferences
 	d := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
 		var strict *toml.StrictMissingError
@@ -138,7 +138,7 @@ var (
 )
 
 // validate refuses wishes that mean nothing on any platform.
-func (w ClassWishes) validate() error {
+func (w ClassPreferences) validate() error {
 	var errs []error
 	if !slices.Contains([]string{ClassesAuto, ClassesOn, ClassesOff}, w.Use) {
 		errs = append(errs, fieldError("use", "%q is neither on nor off", w.Use))

@@ -83,7 +83,7 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	m.plan = Plan{
 		Schema: Schema, Platform: m.lang.Platform, WAN: m.facts.WAN, LAN: m.facts.LAN,
 		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
-		Basis: &Basis{Line: m.line, Capabilities: m.facts, Wishes: m.wishes},
+		Basis: &Basis{Line: m.line, Capabilities: m.facts, Preferences: m.wishes},
 	}
 	m.division, m.patient = m.wantClasses(), map[Direction][]Reason{}
 	if m.division.on && m.lang.Weights {

@@ -72,41 +72,41 @@ const (
 	DirectionUp   = classify.Up
 )
 
-// Wishes are what somebody wants of the plan. The zero value wants the best
+// Preferences are what somebody wants of the plan. The zero value wants the best
 // that the router can do, in both directions. Numbers that are zero are derived.
-type Wishes struct {
-	Goal      time.Duration `json:"goal_ns,omitempty"` // p95 increase to aim at; 0: DefaultGoal
-	AQM       AQM           `json:"aqm,omitempty"`     // "": the best the kernel has
-	Side      Side          `json:"side,omitempty"`    // "": the platform's usual
-	Style     Style         `json:"style,omitempty"`
-	Only      Direction     `json:"only,omitempty"` // shape only this direction; "": both
-	Down      RateWish      `json:"down,omitzero"`
-	Up        RateWish      `json:"up,omitzero"`
-	Target    time.Duration `json:"target_ns,omitempty"`   // fq_codel only
-	Interval  time.Duration `json:"interval_ns,omitempty"` // CAKE: its `rtt`
-	Latency   time.Duration `json:"latency_ns,omitempty"`  // FIFO: how long it may be; 0: Goal, or 100 ms
-	ECN       *bool         `json:"ecn,omitempty"`         // nil: by the rate
-	Limit     int           `json:"limit,omitempty"`       // packets
-	Flows     int           `json:"flows,omitempty"`       // fq_codel only
-	Quantum   unit.Size     `json:"quantum,omitempty"`     // fq_codel only
-	Tins      string        `json:"tins,omitempty"`        // CAKE only; "": besteffort
-	AckFilter *bool         `json:"ack_filter,omitempty"`  // CAKE only; nil: by the line's asymmetry
-	FlowsDown int           `json:"flows_down,omitempty"`  // CAKE with classes: how many downloads at once the queue is to suit; 0: a few
-	Classes   ClassWishes   `json:"classes,omitzero"`
+type Preferences struct {
+	Goal      time.Duration    `json:"goal_ns,omitempty"` // p95 increase to aim at; 0: DefaultGoal
+	AQM       AQM              `json:"aqm,omitempty"`     // "": the best the kernel has
+	Side      Side             `json:"side,omitempty"`    // "": the platform's usual
+	Style     Style            `json:"style,omitempty"`
+	Only      Direction        `json:"only,omitempty"` // shape only this direction; "": both
+	Down      RatePreference   `json:"down,omitzero"`
+	Up        RatePreference   `json:"up,omitzero"`
+	Target    time.Duration    `json:"target_ns,omitempty"`   // fq_codel only
+	Interval  time.Duration    `json:"interval_ns,omitempty"` // CAKE: its `rtt`
+	Latency   time.Duration    `json:"latency_ns,omitempty"`  // FIFO: how long it may be; 0: Goal, or 100 ms
+	ECN       *bool            `json:"ecn,omitempty"`         // nil: by the rate
+	Limit     int              `json:"limit,omitempty"`       // packets
+	Flows     int              `json:"flows,omitempty"`       // fq_codel only
+	Quantum   unit.Size        `json:"quantum,omitempty"`     // fq_codel only
+	Tins      string           `json:"tins,omitempty"`        // CAKE only; "": besteffort
+	AckFilter *bool            `json:"ack_filter,omitempty"`  // CAKE only; nil: by the line's asymmetry
+	FlowsDown int              `json:"flows_down,omitempty"`  // CAKE with classes: how many downloads at once the queue is to suit; 0: a few
+	Classes   ClassPreferences `json:"classes,omitzero"`
 }
 
-// A RateWish is a rate, or a fraction of the measured one. The zero value
+// A RatePreference is a rate, or a fraction of the measured one. The zero value
 // leaves it to the plan.
-type RateWish struct {
+type RatePreference struct {
 	Rate     unit.Rate
 	Fraction float64 // 0 < Fraction ≤ 1; used if Rate is 0
 }
 
 // IsZero reports whether nothing is wished.
-func (w RateWish) IsZero() bool { return w == RateWish{} }
+func (w RatePreference) IsZero() bool { return w == RatePreference{} }
 
 // String prints the wish so that ParseRateWish reads the same back.
-func (w RateWish) String() string {
+func (w RatePreference) String() string {
 	switch {
 	case w.Rate != 0:
 		return w.Rate.String()
@@ -119,38 +119,38 @@ func (w RateWish) String() string {
 
 // ParseRateWish reads a rate such as "950 kbit/s", or a fraction of the
 // measured rate such as "95%" or "0.95". The empty string is no wish.
-func ParseRateWish(s string) (RateWish, error) {
+func ParseRateWish(s string) (RatePreference, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
-		return RateWish{}, nil
+		return RatePreference{}, nil
 	}
 	num, percent := strings.CutSuffix(s, "%")
 	f, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
 	if err != nil {
 		r, err := unit.ParseRate(s)
-		return RateWish{Rate: r}, err
+		return RatePreference{Rate: r}, err
 	}
 	if percent {
 		f /= 100
 	}
 	if !(f > 0 && f <= 1) {
-		return RateWish{}, fmt.Errorf("rate %q: a fraction of the measured rate is above 0 and at most 1 (100%%); a rate has a unit, as in 950kbit", s)
+		return RatePreference{}, fmt.Errorf("rate %q: a fraction of the measured rate is above 0 and at most 1 (100%%); a rate has a unit, as in 950kbit", s)
 	}
-	return RateWish{Fraction: f}, nil
+	return RatePreference{Fraction: f}, nil
 }
 
 // MarshalText prints the wish; UnmarshalText reads it from TOML and JSON strings.
-func (w RateWish) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+func (w RatePreference) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
 // UnmarshalText reads what ParseRateWish reads.
-func (w *RateWish) UnmarshalText(b []byte) (err error) {
+func (w *RatePreference) UnmarshalText(b []byte) (err error) {
 	*w, err = ParseRateWish(string(b))
 	return err
 }
 
 // of returns the wished rate on a line measured at `measured`, rounded down, or
 // fallback of it; 0 if that is unknown.
-func (w RateWish) of(measured unit.Rate, fallback float64) unit.Rate {
+func (w RatePreference) of(measured unit.Rate, fallback float64) unit.Rate {
 	switch {
 	case w.Rate != 0:
 		return w.Rate

@@ -22,7 +22,7 @@ func anyRate(t *rapid.T, label string) unit.Rate {
 	return max(64*kbit, unit.Rate(rapid.Int64Range(int64(of), 10*int64(of)).Draw(t, label)))
 }
 
-func anyInput(t *rapid.T) (Line, Capabilities, Wishes) {
+func anyInput(t *rapid.T) (Line, Capabilities, Preferences) {
 	name := rapid.SampledFrom(all.Names()).Draw(t, "platform")
 	f, err := all.Assume(name, "", "")
 	if err != nil {
@@ -35,10 +35,10 @@ func anyInput(t *rapid.T) (Line, Capabilities, Wishes) {
 		Overhead:  rapid.SampledFrom([]int{0, 0, 18, 44}).Draw(t, "overhead"),
 	}
 	f.MTU = rapid.SampledFrom([]int{0, 1492, 1500}).Draw(t, "mtu")
-	w := Wishes{AQM: rapid.SampledFrom(append(f.AQMs, "")).Draw(t, "aqm")}
+	w := Preferences{AQM: rapid.SampledFrom(append(f.AQMs, "")).Draw(t, "aqm")}
 	if rapid.Bool().Draw(t, "fractions") {
-		w.Down = RateWish{Fraction: rapid.Float64Range(0.5, 1).Draw(t, "down fraction")}
-		w.Up = RateWish{Fraction: rapid.Float64Range(0.5, 1).Draw(t, "up fraction")}
+		w.Down = RatePreference{Fraction: rapid.Float64Range(0.5, 1).Draw(t, "down fraction")}
+		w.Up = RatePreference{Fraction: rapid.Float64Range(0.5, 1).Draw(t, "up fraction")}
 	}
 	w.Only = rapid.SampledFrom([]Direction{"", DirectionDown, DirectionUp}).Draw(t, "only")
 	w.Style = rapid.SampledFrom([]Style{StyleDefault, StyleDefault, StyleSeed}).Draw(t, "style")
@@ -111,7 +111,7 @@ func TestRetuneIsMake(t *testing.T) {
 		}
 		down := max(64*kbit, l.Down.Scale(rapid.Float64Range(0.5, 1).Draw(t, "down'")))
 		up := max(64*kbit, l.Up.Scale(rapid.Float64Range(0.5, 1).Draw(t, "up'")))
-		w.Down, w.Up = RateWish{Rate: down}, RateWish{Rate: up}
+		w.Down, w.Up = RatePreference{Rate: down}, RatePreference{Rate: up}
 		want, err := Make(l, f, w)
 		if err != nil {
 			t.Skip("refused: ", err)
@@ -146,7 +146,7 @@ func TestRetuneByHand(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, platform := range all.Names() {
 		facts, _ := all.Assume(platform, "", "")
-		p, err := Make(Line{Down: 30 * mbit, Up: 5 * mbit}, facts, Wishes{})
+		p, err := Make(Line{Down: 30 * mbit, Up: 5 * mbit}, facts, Preferences{})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestRateWish(t *testing.T) {
-	for s, want := range map[string]RateWish{
+	for s, want := range map[string]RatePreference{
 		"": {}, "950 kbit/s": {Rate: 950 * kbit}, "95%": {Fraction: 0.95}, "95 %": {Fraction: 0.95}, "0.95": {Fraction: 0.95}, "1": {Fraction: 1},
 	} {
 		got, err := ParseRateWish(s)
@@ -214,19 +214,19 @@ func TestIFBName(t *testing.T) {
 func TestWholePlans(t *testing.T) {
 	for says, c := range map[string]struct {
 		platform, wan string
-		wishes        Wishes
+		wishes        Preferences
 	}{
-		"only beside one for the upload": {"pfsense", "", Wishes{Only: DirectionDown}},
-		"in one direction only":          {"clearos", "", Wishes{Only: DirectionUp, Style: StyleSeed}},
-		"letters and digits alone":       {"clearos", "eth0.100", Wishes{AQM: SFQ}},
-		"above 5s, the most":             {"freebsd", "", Wishes{Target: 6 * time.Second, Interval: 10 * time.Second}},
-		"above 10s, the most":            {"opnsense", "", Wishes{Interval: 11 * time.Second}},
-		"below 2 packets":                {"opnsense", "", Wishes{AQM: FIFO, Limit: 1}},
-		"not within 0…100":               {"pfsense", "", Wishes{AQM: FIFO, Limit: 101}},
-		"not within 0…32767":             {"openbsd", "", Wishes{Flows: 32768}},
-		"not within 256…9000":            {"freebsd", "", Wishes{Quantum: 9001}},
-		"not within 0…20480":             {"freebsd", "", Wishes{Limit: 20481}},
-		"the most that openbsd-altq":     {"openbsd-altq", "", Wishes{Up: RateWish{Rate: 5 * gbit}}},
+		"only beside one for the upload": {"pfsense", "", Preferences{Only: DirectionDown}},
+		"in one direction only":          {"clearos", "", Preferences{Only: DirectionUp, Style: StyleSeed}},
+		"letters and digits alone":       {"clearos", "eth0.100", Preferences{AQM: SFQ}},
+		"above 5s, the most":             {"freebsd", "", Preferences{Target: 6 * time.Second, Interval: 10 * time.Second}},
+		"above 10s, the most":            {"opnsense", "", Preferences{Interval: 11 * time.Second}},
+		"below 2 packets":                {"opnsense", "", Preferences{AQM: FIFO, Limit: 1}},
+		"not within 0…100":               {"pfsense", "", Preferences{AQM: FIFO, Limit: 101}},
+		"not within 0…32767":             {"openbsd", "", Preferences{Flows: 32768}},
+		"not within 256…9000":            {"freebsd", "", Preferences{Quantum: 9001}},
+		"not within 0…20480":             {"freebsd", "", Preferences{Limit: 20481}},
+		"the most that openbsd-altq":     {"openbsd-altq", "", Preferences{Up: RatePreference{Rate: 5 * gbit}}},
 	} {
 		f, err := all.Assume(c.platform, c.wan, "")
 		if err != nil {

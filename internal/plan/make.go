@@ -40,7 +40,7 @@ func DefaultGoal(l Line) time.Duration {
 // the plan has a Reason. Errors are *FieldError, *SwappedError,
 // *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
 // ErrNothingToShape.
-func Make(line Line, facts Capabilities, wishes Wishes) (Plan, error) {
+func Make(line Line, facts Capabilities, wishes Preferences) (Plan, error) {
 	m, err := newMaker(line, facts, wishes)
 	if err != nil {
 		return Plan{}, err
@@ -58,14 +58,14 @@ const wide = 10 * unit.GbitPerSecond
 // WideOpen plans a shaper as fast as the platform holds, up to 10 Gbit/s, so
 // that the line itself is what limits. It switches off the offloads that a slow
 // shaper needs off, so that WithRates touches no other device at any rate.
-func WideOpen(facts Capabilities, wishes Wishes) (Plan, error) {
+func WideOpen(facts Capabilities, wishes Preferences) (Plan, error) {
 	m, err := newMaker(Line{}, facts, wishes)
 	if err != nil {
 		return Plan{}, err
 	}
 	at := func(rate unit.Rate) (Plan, error) {
 		w := wishes
-		w.Down, w.Up = RateWish{Rate: rate}, RateWish{Rate: rate}
+		w.Down, w.Up = RatePreference{Rate: rate}, RatePreference{Rate: rate}
 		return Make(Line{}, facts, w)
 	}
 	slow, err := at(unit.MbitPerSecond)
@@ -97,7 +97,7 @@ func (p Plan) remake(down, up unit.Rate) (Plan, error) {
 	if p.Basis == nil {
 		return Plan{}, fieldError("basis", "is missing")
 	}
-	m, err := newMaker(p.Basis.Line, p.Basis.Capabilities, p.Basis.Wishes)
+	m, err := newMaker(p.Basis.Line, p.Basis.Capabilities, p.Basis.Preferences)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -131,7 +131,7 @@ func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
 type maker struct {
 	line    Line
 	facts   Capabilities
-	wishes  Wishes
+	wishes  Preferences
 	lang    *Language
 	aqm     AQM
 	aqmWhy  string
@@ -145,7 +145,7 @@ type maker struct {
 }
 
 // newMaker checks what a plan is to be made from, and chooses AQM and side.
-func newMaker(line Line, facts Capabilities, wishes Wishes) (*maker, error) {
+func newMaker(line Line, facts Capabilities, wishes Preferences) (*maker, error) {
 	lang := facts.Language
 	if lang == nil {
 		return nil, fieldError("platform", "%q is unknown: nothing says what its configuration can express", facts.Platform)
@@ -266,7 +266,7 @@ func (m *maker) rates() (down, up unit.Rate) {
 	if m.wishes.Style == StyleSeed {
 		startDown, startUp = m.lang.Article.Down, m.lang.Article.Up
 	}
-	rate := func(w RateWish, measured unit.Rate, start float64) unit.Rate {
+	rate := func(w RatePreference, measured unit.Rate, start float64) unit.Rate {
 		r := w.of(measured, start)
 		if w.IsZero() && m.wishes.Style == StyleSeed && m.lang.Article.Rounds {
 			return twoDigits(r)
@@ -302,7 +302,7 @@ func (m *maker) wholeSteps(r unit.Rate) unit.Rate {
 }
 
 // checkRates compares the rates with the measured ones.
-func checkRates(line Line, wishes Wishes, down, up unit.Rate) error {
+func checkRates(line Line, wishes Preferences, down, up unit.Rate) error {
 	if wishes.Down.Fraction != 0 && line.Down == 0 {
 		return fieldError("down", "%s of a rate that was not measured", wishes.Down)
 	}

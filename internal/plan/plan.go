@@ -60,7 +60,7 @@ type Plan struct {
 type Basis struct {
 	Line         Line         `json:"line"`
 	Capabilities Capabilities `json:"facts"`
-	Wishes       Wishes       `json:"wishes"`
+	Preferences  Preferences  `json:"wishes"`
 }
 
 // A Shaper is one direction's bottleneck: a rate held on the egress of Device,

@@ -36,7 +36,7 @@ const (
 type input struct {
 	Line         Line         `json:"line"`
 	Capabilities Capabilities `json:"facts"`
-	Wishes       Wishes       `json:"wishes"`
+	Preferences  Preferences  `json:"wishes"`
 }
 
 // TestGolden plans what each file's input.json says: the five articles' own
@@ -58,7 +58,7 @@ func TestGolden(t *testing.T) {
 			}
 			in.Capabilities.Language = all.Must(in.Capabilities.Platform)
 			var got []txtar.File
-			p, err := Make(in.Line, in.Capabilities, in.Wishes)
+			p, err := Make(in.Line, in.Capabilities, in.Preferences)
 			if err != nil {
 				got = []txtar.File{{Name: "error.txt", Data: []byte(err.Error() + "\n")}}
 			} else {
@@ -91,7 +91,7 @@ func linuxHas(aqms ...AQM) Capabilities {
 	return Capabilities{Language: linux.Language(), WAN: "eth0", LAN: "eth1", IFB: true, AQMs: aqms}
 }
 
-func mustMake(t *testing.T, l Line, f Capabilities, w Wishes) Plan {
+func mustMake(t *testing.T, l Line, f Capabilities, w Preferences) Plan {
 	t.Helper()
 	p, err := Make(l, f, w)
 	if err != nil {
@@ -100,32 +100,32 @@ func mustMake(t *testing.T, l Line, f Capabilities, w Wishes) Plan {
 	return p
 }
 
-// The numbers of the five articles, from Wishes alone.
+// The numbers of the five articles, from Preferences alone.
 func TestSeedNumbers(t *testing.T) {
 	no := false
 	p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(),
-		Wishes{AQM: FQCoDel, Down: RateWish{Fraction: 0.97}, Up: RateWish{Fraction: 0.97}})
+		Preferences{AQM: FQCoDel, Down: RatePreference{Fraction: 0.97}, Up: RatePreference{Fraction: 0.97}})
 	if p.DownBps != 29100*kbit || p.UpBps != 4850*kbit {
 		t.Errorf("seed 000: %s / %s", p.DownBps, p.UpBps)
 	}
-	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fifo", Up: mbit}.Wishes())
+	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fifo", Up: mbit}.Preferences())
 	if p.Down != nil || p.Up.Limit != 9 {
 		t.Errorf("seed 002: limit %d", p.Up.Limit)
 	}
-	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fq_codel", Up: 950 * kbit, Target: 15 * time.Millisecond, ECN: &no}.Wishes())
+	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fq_codel", Up: 950 * kbit, Target: 15 * time.Millisecond, ECN: &no}.Preferences())
 	if p.Down != nil || p.Up.Rate != 950*kbit || p.Up.Target != 15*time.Millisecond || p.Up.ECN || p.Up.Interval < 95*time.Millisecond {
 		t.Errorf("seed 003: %+v", p.Up)
 	}
-	p = mustMake(t, Line{Down: 15 * mbit, Up: mbit}, linuxHas(), Request{AQM: "fq_codel", Down: 13 * mbit, Side: "lan"}.Wishes())
+	p = mustMake(t, Line{Down: 15 * mbit, Up: mbit}, linuxHas(), Request{AQM: "fq_codel", Down: 13 * mbit, Side: "lan"}.Preferences())
 	if p.Up != nil || p.Down.Device != "eth1" || p.Down.IngressOf != "" || p.Down.Rate != 13*mbit {
 		t.Errorf("seed 003, download: %+v", p.Down)
 	}
 	p = mustMake(t, Line{Down: 120 * mbit, Up: 12 * mbit}, Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
-		Wishes{Down: RateWish{Rate: 110 * mbit}, Up: RateWish{Rate: 11 * mbit}})
+		Preferences{Down: RatePreference{Rate: 110 * mbit}, Up: RatePreference{Rate: 11 * mbit}})
 	if p.Down.Device != "em1" || p.Up.Device != "em0" || p.Up.Limit != 1024 || p.Up.Flows != 1024 {
 		t.Errorf("seed 004: %+v %+v", p.Down, p.Up)
 	}
-	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, Wishes{Style: StyleSeed})
+	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, Preferences{Style: StyleSeed})
 	if p.AQM != SFQ || p.UpBps != mbit || p.DownBps != 25*mbit {
 		t.Errorf("seed 001: %s %s / %s", p.AQM, p.DownBps, p.UpBps)
 	}
@@ -137,18 +137,18 @@ func TestLimitsAreExplained(t *testing.T) {
 	for _, c := range []struct {
 		platform string
 		down, up unit.Rate
-		wishes   Wishes
+		wishes   Preferences
 		says     []string
 	}{
-		{"openbsd", 20 * mbit, 2 * mbit, Wishes{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
-		{"openbsd", 20 * mbit, mbit, Wishes{}, []string{"drop and never mark", "longer than the target"}},
-		{"openbsd-altq", 20 * mbit, 2 * mbit, Wishes{}, []string{"4.29 Gbit/s", "32 bits", "a full FIFO adds 100 ms"}},
-		{"freebsd", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "9.5Mbit/s as 9 bit/s", "4.29 Gbit/s", "IP packets alone"}},
-		{"opnsense", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
-		{"pfsense", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole numbers", "4.29 Gbit/s"}},
-		{"openwrt", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
-		{"clearos", 20 * mbit, 2 * mbit, Wishes{}, []string{"whole kbit/s"}},
-		{"clearos", 20 * mbit, 2 * mbit, Wishes{Style: StyleSeed}, []string{"sfq, which has no AQM", "the line's own speed"}},
+		{"openbsd", 20 * mbit, 2 * mbit, Preferences{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
+		{"openbsd", 20 * mbit, mbit, Preferences{}, []string{"drop and never mark", "longer than the target"}},
+		{"openbsd-altq", 20 * mbit, 2 * mbit, Preferences{}, []string{"4.29 Gbit/s", "32 bits", "a full FIFO adds 100 ms"}},
+		{"freebsd", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole numbers", "9.5Mbit/s as 9 bit/s", "4.29 Gbit/s", "IP packets alone"}},
+		{"opnsense", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole numbers", "4.29 Gbit/s"}},
+		{"pfsense", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole numbers", "4.29 Gbit/s"}},
+		{"openwrt", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole kbit/s"}},
+		{"clearos", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole kbit/s"}},
+		{"clearos", 20 * mbit, 2 * mbit, Preferences{Style: StyleSeed}, []string{"sfq, which has no AQM", "the line's own speed"}},
 	} {
 		f, err := all.Assume(c.platform, "", "")
 		if err != nil {
@@ -180,7 +180,7 @@ func TestLowRateRules(t *testing.T) {
 		{20 * mbit, 5 * time.Millisecond, 610, true, 1652, 2500},
 		{gbit, 5 * time.Millisecond, 1514, true, 10240, 125000},
 	} {
-		s := mustMake(t, Line{}, linuxHas(FQCoDel), Wishes{Up: RateWish{Rate: c.up}}).Up
+		s := mustMake(t, Line{}, linuxHas(FQCoDel), Preferences{Up: RatePreference{Rate: c.up}}).Up
 		if s.Target != c.target || s.Quantum != c.q || s.ECN != c.ecn || s.Limit != c.limit || s.Burst != c.burst {
 			t.Errorf("%s: %+v, want %+v", c.up, *s, c)
 		}
@@ -206,7 +206,7 @@ func TestQueueForManyDownloads(t *testing.T) {
 		{1000, gbit, 0},                           // 1.65
 	} {
 		line := Line{Down: c.down * 2, Up: 5 * mbit, RTT: 20 * time.Millisecond}
-		rates := Wishes{Down: RateWish{Rate: c.down}, Up: RateWish{Rate: 5 * mbit}}
+		rates := Preferences{Down: RatePreference{Rate: c.down}, Up: RatePreference{Rate: 5 * mbit}}
 		few := mustMake(t, line, linuxHas(CAKE), rates)
 		rates.FlowsDown = c.flows
 		p := mustMake(t, line, linuxHas(CAKE), rates)
@@ -217,8 +217,8 @@ func TestQueueForManyDownloads(t *testing.T) {
 		if p.Down.Interval != want || p.Up.Interval != few.Up.Interval {
 			t.Errorf("%d downloads at %v: %v down, %v up; want %v", c.flows, c.down, p.Down.Interval, p.Up.Interval, want)
 		}
-		if q := p.WithRates(c.down/2, mbit); q.Basis.Wishes.FlowsDown != c.flows {
-			t.Errorf("%d downloads become %d at other rates", c.flows, q.Basis.Wishes.FlowsDown)
+		if q := p.WithRates(c.down/2, mbit); q.Basis.Preferences.FlowsDown != c.flows {
+			t.Errorf("%d downloads become %d at other rates", c.flows, q.Basis.Preferences.FlowsDown)
 		}
 	}
 }
@@ -244,29 +244,29 @@ func TestLadder(t *testing.T) {
 		have []AQM
 		want AQM
 	}{{nil, CAKE}, {[]AQM{FIFO, FQCoDel, CAKE}, CAKE}, {[]AQM{FIFO, FQCoDel}, FQCoDel}} {
-		if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(c.have...), Wishes{}); p.AQM != c.want || p.Up.AQM != c.want || p.Down.AQM != c.want {
+		if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(c.have...), Preferences{}); p.AQM != c.want || p.Up.AQM != c.want || p.Down.AQM != c.want {
 			t.Errorf("%v: %s", c.have, p.AQM)
 		}
 	}
 	// A FIFO is no remedy: who wants one asks for it.
 	var none *NoAQMError
-	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Wishes{}); !errors.As(err, &none) || !slices.Equal(none.Lacks, []AQM{CAKE, FQCoDel}) || !strings.Contains(err.Error(), "--aqm fifo") {
+	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Preferences{}); !errors.As(err, &none) || !slices.Equal(none.Lacks, []AQM{CAKE, FQCoDel}) || !strings.Contains(err.Error(), "--aqm fifo") {
 		t.Errorf("neither CAKE nor FQ-CoDel: %v", err)
 	}
-	if _, err := Make(Line{Up: mbit}, linuxHas([]AQM{}...), Wishes{}); !errors.As(err, &none) || strings.Contains(err.Error(), "fifo") {
+	if _, err := Make(Line{Up: mbit}, linuxHas([]AQM{}...), Preferences{}); !errors.As(err, &none) || strings.Contains(err.Error(), "fifo") {
 		t.Errorf("nothing at all: %v", err)
 	}
-	if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(FIFO), Wishes{AQM: FIFO}); p.AQM != FIFO || p.Up.AQM != FIFO {
+	if p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(FIFO), Preferences{AQM: FIFO}); p.AQM != FIFO || p.Up.AQM != FIFO {
 		t.Errorf("a FIFO that is asked for: %s", p.AQM)
 	}
-	if p := mustMake(t, Line{Up: mbit}, Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{}); p.AQM != FIFO {
+	if p := mustMake(t, Line{Up: mbit}, Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0"}, Preferences{}); p.AQM != FIFO {
 		t.Errorf("ALTQ, which has nothing else: %s", p.AQM)
 	}
 	var lacks *UnsupportedAQMError
-	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Wishes{AQM: CAKE}); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "install its kernel module") {
+	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Preferences{AQM: CAKE}); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "install its kernel module") {
 		t.Errorf("CAKE without its module: %v", err)
 	}
-	if _, err := Make(Line{Up: mbit}, Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0"}, Wishes{AQM: FQCoDel}); !errors.As(err, &lacks) || strings.Contains(err.Error(), "module") {
+	if _, err := Make(Line{Up: mbit}, Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0"}, Preferences{AQM: FQCoDel}); !errors.As(err, &lacks) || strings.Contains(err.Error(), "module") {
 		t.Errorf("FQ-CoDel with ALTQ, which has no modules: %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestOverhead(t *testing.T) {
 		{Line{Overhead: 34, MPU: 68}, linuxHas(), 34, 20, 74},
 	} {
 		c.line.Down, c.line.Up = 30*mbit, 5*mbit
-		s := mustMake(t, c.line, c.facts, Wishes{AQM: FQCoDel}).Up
+		s := mustMake(t, c.line, c.facts, Preferences{AQM: FQCoDel}).Up
 		if s.Overhead != c.overhead || s.StabOverhead() != c.stab || int(s.WireSize(40)) != c.ofPkt40 {
 			t.Errorf("%+v on %s: overhead %d, stab %d, 40 → %d; want %d, %d, %d", c.line, c.facts.WAN, s.Overhead, s.StabOverhead(), s.WireSize(40), c.overhead, c.stab, c.ofPkt40)
 		}
@@ -299,35 +299,37 @@ func TestOverhead(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	line := Line{Down: 30 * mbit, Up: 5 * mbit}
-	rates := func(down, up unit.Rate) Wishes { return Wishes{Down: RateWish{Rate: down}, Up: RateWish{Rate: up}} }
+	rates := func(down, up unit.Rate) Preferences {
+		return Preferences{Down: RatePreference{Rate: down}, Up: RatePreference{Rate: up}}
+	}
 	long := linuxHas()
 	long.WAN = "interface-of-16c"
 	for name, c := range map[string]struct {
 		line  Line
 		facts Capabilities
-		w     Wishes
+		w     Preferences
 		want  string
 	}{
 		"swapped":             {line, linuxHas(), rates(5*mbit, 30*mbit), "look swapped"},
 		"swapped, at 95 %":    {line, linuxHas(), rates(4750*kbit, 28*mbit), "look swapped"},
 		"far above the line":  {line, linuxHas(), rates(300*mbit, 5*mbit), "more than twice"},
-		"nothing known":       {Line{}, linuxHas(), Wishes{}, ErrNothingToShape.Error()},
-		"fraction of nothing": {Line{Up: mbit}, linuxHas(), Wishes{Down: RateWish{Fraction: 0.9}}, "was not measured"},
+		"nothing known":       {Line{}, linuxHas(), Preferences{}, ErrNothingToShape.Error()},
+		"fraction of nothing": {Line{Up: mbit}, linuxHas(), Preferences{Down: RatePreference{Fraction: 0.9}}, "was not measured"},
 		"negative":            {line, linuxHas(), rates(-1, 5*mbit), "not within"},
 		"1 Pbit/s":            {line, linuxHas(), rates(1e15, 5*mbit), "not within"},
 		"too low":             {Line{}, linuxHas(), rates(0, 999), "too low"},
-		"name too long":       {line, long, Wishes{}, "has 16 characters"},
-		"shell in a name":     {line, Capabilities{Language: linux.Language(), WAN: "e;reboot"}, Wishes{}, "has the character"},
-		"option as a name":    {line, Capabilities{Language: linux.Language(), WAN: "-h"}, Wishes{}, "not an interface's name"},
-		"WAN is LAN":          {line, Capabilities{Language: linux.Language(), WAN: "a", LAN: "a"}, Wishes{}, "is the WAN too"},
-		"unknown platform":    {line, Capabilities{Platform: "dos", WAN: "a"}, Wishes{}, "unknown"},
-		"no ifb, no LAN":      {line, Capabilities{Language: linux.Language(), WAN: "eth0"}, Wishes{}, "no ifb device"},
-		"LAN side, no LAN":    {line, Capabilities{Language: linux.Language(), WAN: "eth0", IFB: true}, Wishes{Side: SideLAN}, "--lan"},
-		"target > interval":   {line, linuxHas(), Wishes{AQM: FQCoDel, Target: 200 * time.Millisecond, Interval: 100 * time.Millisecond}, "above the interval"},
-		"target of CAKE":      {line, linuxHas(), Wishes{Target: 15 * time.Millisecond}, "takes no target"},
+		"name too long":       {line, long, Preferences{}, "has 16 characters"},
+		"shell in a name":     {line, Capabilities{Language: linux.Language(), WAN: "e;reboot"}, Preferences{}, "has the character"},
+		"option as a name":    {line, Capabilities{Language: linux.Language(), WAN: "-h"}, Preferences{}, "not an interface's name"},
+		"WAN is LAN":          {line, Capabilities{Language: linux.Language(), WAN: "a", LAN: "a"}, Preferences{}, "is the WAN too"},
+		"unknown platform":    {line, Capabilities{Platform: "dos", WAN: "a"}, Preferences{}, "unknown"},
+		"no ifb, no LAN":      {line, Capabilities{Language: linux.Language(), WAN: "eth0"}, Preferences{}, "no ifb device"},
+		"LAN side, no LAN":    {line, Capabilities{Language: linux.Language(), WAN: "eth0", IFB: true}, Preferences{Side: SideLAN}, "--lan"},
+		"target > interval":   {line, linuxHas(), Preferences{AQM: FQCoDel, Target: 200 * time.Millisecond, Interval: 100 * time.Millisecond}, "above the interval"},
+		"target of CAKE":      {line, linuxHas(), Preferences{Target: 15 * time.Millisecond}, "takes no target"},
 		"dummynet above 2^32": {Line{}, Capabilities{Language: freebsd.Language(), WAN: "igb0"}, rates(5*gbit, 0), "the most that freebsd can hold"},
-		"em0 on OPNsense":     {line, Capabilities{Language: opnsense.Language(), WAN: "em0"}, Wishes{}, "wan, lan, opt1"},
-		"pf has no CAKE":      {line, Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, Wishes{AQM: CAKE}, "has no cake"},
+		"em0 on OPNsense":     {line, Capabilities{Language: opnsense.Language(), WAN: "em0"}, Preferences{}, "wan, lan, opt1"},
+		"pf has no CAKE":      {line, Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, Preferences{AQM: CAKE}, "has no cake"},
 	} {
 		if p, err := Make(c.line, c.facts, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: plan %v, error %v; want %q", name, p.Up, err, c.want)

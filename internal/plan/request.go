@@ -23,14 +23,14 @@ type Request struct {
 	Classes  string // on or off; "": by the rest
 }
 
-// Wishes returns what Make needs to give the request on a line that was
+// Preferences returns what Make needs to give the request on a line that was
 // measured, or on one of which nothing is known.
-func (r Request) Wishes() Wishes {
-	w := Wishes{
+func (r Request) Preferences() Preferences {
+	w := Preferences{
 		AQM: AQM(r.AQM), Side: Side(r.Side),
-		Down: RateWish{Rate: r.Down}, Up: RateWish{Rate: r.Up},
+		Down: RatePreference{Rate: r.Down}, Up: RatePreference{Rate: r.Up},
 		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum, Tins: r.Tins,
-		Classes: ClassWishes{Use: r.Classes},
+		Classes: ClassPreferences{Use: r.Classes},
 	}
 	switch {
 	case r.Down == 0 && r.Up != 0:

@@ -249,7 +249,7 @@ func within[T int | int64 | unit.Size](field string, v, least, most T) error {
 }
 
 // checkInputs refuses what no plan can be made from.
-func checkInputs(l Line, f Capabilities, w Wishes, lang *Language) error {
+func checkInputs(l Line, f Capabilities, w Preferences, lang *Language) error {
 	errs := []error{checkDevice("wan", f.WAN, lang)}
 	if f.LAN != "" {
 		errs = append(errs, checkDevice("lan", f.LAN, lang))
@@ -287,7 +287,7 @@ func checkInputs(l Line, f Capabilities, w Wishes, lang *Language) error {
 }
 
 // checkWishes refuses wishes that mean nothing on any platform.
-func checkWishes(w Wishes) error {
+func checkWishes(w Preferences) error {
 	errs := []error{w.Classes.validate()}
 	if !slices.Contains([]Side{"", SideIFB, SideLAN, SideIn}, w.Side) {
 		errs = append(errs, fieldError("side", "%q is not one of ifb, lan and in", w.Side))

@@ -39,11 +39,11 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 // divided into classes.
 func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 	t.Helper()
-	var classes plan.ClassWishes
+	var classes plan.ClassPreferences
 	if (platform == "linux" || platform == "openwrt") && wan != "wan" {
 		classes.Use = plan.ClassesOff
 	}
-	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(platform), WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Wishes{Only: plan.DirectionUp, Classes: classes, Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(platform), WAN: wan, IFB: true, Offloads: []plan.Offload{}}, plan.Preferences{Only: plan.DirectionUp, Classes: classes, Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestClassesOfSeveralWANs(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := c.router.Text()
-		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(platform), WAN: "lan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Only: plan.DirectionUp})
+		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(platform), WAN: "lan", IFB: true}, plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Only: plan.DirectionUp})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func slowHome() labtest.Options {
 func labPlan(t *testing.T, aqm plan.AQM) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, MTU: 1500},
-		plan.Wishes{AQM: aqm, Down: plan.RateWish{Rate: 3600 * unit.KbitPerSecond}, Up: plan.RateWish{Rate: 900 * unit.KbitPerSecond}})
+		plan.Preferences{AQM: aqm, Down: plan.RatePreference{Rate: 3600 * unit.KbitPerSecond}, Up: plan.RatePreference{Rate: 900 * unit.KbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

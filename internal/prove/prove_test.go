@@ -282,7 +282,7 @@ func TestPower(t *testing.T) {
 func basePlan(t *testing.T, aqm plan.AQM) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
-		plan.Wishes{AQM: aqm, Down: plan.RateWish{Rate: 28 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 4600 * unit.KbitPerSecond}})
+		plan.Preferences{AQM: aqm, Down: plan.RatePreference{Rate: 28 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4600 * unit.KbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

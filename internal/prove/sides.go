@@ -90,10 +90,10 @@ func variant(name string, base plan.Plan) (plan.Plan, error) {
 	if b == nil {
 		return plan.Plan{}, &SideError{name, "the plan does not say what it was made from, so it can't be made anew; give it as `unbloat plan --json` prints it, or --down and --up"}
 	}
-	// Wishes for one AQM's numbers mean nothing to another.
-	w := plan.Wishes{
-		Goal: b.Wishes.Goal, Side: b.Wishes.Side, Only: b.Wishes.Only,
-		Down: plan.RateWish{Rate: base.DownBps}, Up: plan.RateWish{Rate: base.UpBps},
+	// Preferences for one AQM's numbers mean nothing to another.
+	w := plan.Preferences{
+		Goal: b.Preferences.Goal, Side: b.Preferences.Side, Only: b.Preferences.Only,
+		Down: plan.RatePreference{Rate: base.DownBps}, Up: plan.RatePreference{Rate: base.UpBps},
 	}
 	switch {
 	case base.DownBps == 0:
@@ -107,9 +107,9 @@ func variant(name string, base plan.Plan) (plan.Plan, error) {
 	} else {
 		w.AQM = plan.AQM(name)
 	}
-	if w.AQM == b.Wishes.AQM || b.Wishes.AQM == "" && w.AQM == base.AQM {
-		w.Target, w.Interval, w.Limit, w.Flows, w.Quantum = b.Wishes.Target, b.Wishes.Interval, b.Wishes.Limit, b.Wishes.Flows, b.Wishes.Quantum
-		w.Tins, w.AckFilter, w.Latency = b.Wishes.Tins, b.Wishes.AckFilter, b.Wishes.Latency
+	if w.AQM == b.Preferences.AQM || b.Preferences.AQM == "" && w.AQM == base.AQM {
+		w.Target, w.Interval, w.Limit, w.Flows, w.Quantum = b.Preferences.Target, b.Preferences.Interval, b.Preferences.Limit, b.Preferences.Flows, b.Preferences.Quantum
+		w.Tins, w.AckFilter, w.Latency = b.Preferences.Tins, b.Preferences.AckFilter, b.Preferences.Latency
 	}
 	return plan.Make(b.Line, b.Capabilities, w)
 }

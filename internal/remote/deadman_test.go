@@ -121,7 +121,7 @@ func (r *rig) outfit(t *testing.T, runner platform.Runner) {
 	write(t, r.daemon.loaded(), before)
 	r.engine = &apply.Engine{Backend: r.daemon, Runner: runner, Dir: t.TempDir(), Deadman: r.deadman()}
 	var err error
-	r.plan, err = plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", IFB: true}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	r.plan, err = plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", IFB: true}, plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -245,7 +245,7 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 				t.Errorf("it takes itself for %s", got)
 			}
 			start := p.text()
-			wishes := plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond}}
+			wishes := plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}}
 			lang, err := all.Language(p.name)
 			if err != nil {
 				t.Fatal(err)

@@ -69,7 +69,7 @@ func TestGuardOfAnAPI(t *testing.T) {
 	deadman.Uptime, deadman.Patience, deadman.Folder = proc.Uptime, guardWaits, guardFolder(t)
 	e := &apply.Engine{Backend: b, Runner: api, Dir: t.TempDir(), Deadman: deadman}
 	make := func(up unit.Rate) plan.Plan {
-		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan", LAN: "lan"}, plan.Wishes{Up: plan.RateWish{Rate: up}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond}})
+		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan", LAN: "lan"}, plan.Preferences{Up: plan.RatePreference{Rate: up}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,8 +82,8 @@ type Router interface {
 type Config struct {
 	Goal               time.Duration // p95 increase; 0: plan.DefaultGoal
 	Capabilities       plan.Capabilities
-	Wishes             plan.Wishes // the rates in it are not used
-	Line               plan.Line   // link layer and overhead; the rates are measured
+	Preferences        plan.Preferences // the rates in it are not used
+	Line               plan.Line        // link layer and overhead; the rates are measured
 	FlowsDown, FlowsUp int
 	CC                 string
 	Progress           func(measure.Event) // may be nil
@@ -282,9 +282,9 @@ func (t *tuning) plan(line Rates) (plan.Plan, error) {
 	if l.RTT == 0 {
 		l.RTT = unit.FromMs(t.result.Before.Idle.Latency.RTTMs.P50)
 	}
-	w := t.Wishes
+	w := t.Preferences
 	w.Goal = t.Goal
-	w.Down, w.Up = plan.RateWish{Fraction: topDown}, plan.RateWish{Fraction: topUp}
+	w.Down, w.Up = plan.RatePreference{Fraction: topDown}, plan.RatePreference{Fraction: topUp}
 	if t.FlowsDown >= manyFlows {
 		w.FlowsDown = t.FlowsDown
 	}

@@ -141,7 +141,7 @@ func TestRunWaitsForManyToDrain(t *testing.T) {
 		t.Fatalf("%v, kept %v, goal held %v (%s)", err, r.Kept, r.GoalHeld, r.Reason)
 	}
 	left := 1 - float64(r.Plan.DownBps)/float64(r.LineDownBps)
-	if drain := 0.5 / left; drain > 5.01 || drain < 4 || r.Plan.Basis.Wishes.FlowsDown != 100 || r.Plan.Down.Interval < 850*time.Millisecond {
+	if drain := 0.5 / left; drain > 5.01 || drain < 4 || r.Plan.Basis.Preferences.FlowsDown != 100 || r.Plan.Down.Interval < 850*time.Millisecond {
 		t.Errorf("%v of %v drains in %.1f s; interval %v", r.Plan.DownBps, r.LineDownBps, drain, r.Plan.Down.Interval)
 	}
 	if r.LineSeconds > MostTime(100, 4).Seconds() || MostTime(100, 4) <= MostTime(31, 31) {
@@ -153,7 +153,7 @@ func TestRunWaitsForManyToDrain(t *testing.T) {
 		}
 	}
 	few := &fakeLine{}
-	if r, err = tuneMany(few, manyFlows-1); err != nil || r.Plan.Basis.Wishes.FlowsDown != 0 || few.specs[4].CutHead != head {
-		t.Errorf("with fewer: %v, %+v", err, r.Plan.Basis.Wishes)
+	if r, err = tuneMany(few, manyFlows-1); err != nil || r.Plan.Basis.Preferences.FlowsDown != 0 || few.specs[4].CutHead != head {
+		t.Errorf("with fewer: %v, %+v", err, r.Plan.Basis.Preferences)
 	}
 }

@@ -40,11 +40,11 @@ type Case struct {
 	Plan func(t *rapid.T, name string) plan.Plan
 }
 
-// AnyWishes draws wishes that every platform can be asked for: rates from 64
+// AnyPreferences draws wishes that every platform can be asked for: rates from 64
 // kbit/s to most, to the bit or in whole units, one direction or both, AQM among
 // those given.
-func AnyWishes(t *rapid.T, name string, most unit.Rate, aqms ...plan.AQM) plan.Wishes {
-	rate := func(which string) plan.RateWish {
+func AnyPreferences(t *rapid.T, name string, most unit.Rate, aqms ...plan.AQM) plan.Preferences {
+	rate := func(which string) plan.RatePreference {
 		of := rapid.SampledFrom([]unit.Rate{unit.BitPerSecond, unit.KbitPerSecond, unit.MbitPerSecond, unit.GbitPerSecond}).Draw(t, name+" unit of "+which)
 		least := unit.Rate(64) * unit.KbitPerSecond
 		// Evenly over the orders of magnitude.
@@ -53,9 +53,9 @@ func AnyWishes(t *rapid.T, name string, most unit.Rate, aqms ...plan.AQM) plan.W
 			least *= 10
 		}
 		r := unit.Rate(rapid.Int64Range(int64(least), int64(least)*10).Draw(t, name+" "+which))
-		return plan.RateWish{Rate: min(max(r/of*of, 64*unit.KbitPerSecond), most)}
+		return plan.RatePreference{Rate: min(max(r/of*of, 64*unit.KbitPerSecond), most)}
 	}
-	return plan.Wishes{
+	return plan.Preferences{
 		AQM:  rapid.SampledFrom(append([]plan.AQM{""}, aqms...)).Draw(t, name+" aqm"),
 		Only: rapid.SampledFrom([]plan.Direction{"", "", plan.DirectionUp, plan.DirectionDown}).Draw(t, name+" only"),
 		Down: rate("down"), Up: rate("up"),

@@ -134,7 +134,7 @@ func fix(s *scenario.Scenario, platform string, f *scenario.Fix) (plan.Plan, err
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return plan.Make(plan.Line{RTT: s.Line.RTT}, known, plan.Request(*f).Wishes())
+	return plan.Make(plan.Line{RTT: s.Line.RTT}, known, plan.Request(*f).Preferences())
 }
 
 // tune lets the tuner find the shaping. What it keeps stays; without a better

@@ -18,7 +18,7 @@ import (
 func TestSeed002(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 5 * unit.MbitPerSecond, Up: 1100 * unit.KbitPerSecond},
 		plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
-		plan.Wishes{Style: plan.StyleSeed, Only: plan.DirectionUp})
+		plan.Preferences{Style: plan.StyleSeed, Only: plan.DirectionUp})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ pass out on $ext_if keep state queue( bb )
 func TestNoPassRule(t *testing.T) {
 	for _, style := range []plan.Style{plan.StyleDefault, plan.StyleSeed} {
 		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
-			plan.Wishes{Style: style, Up: plan.RateWish{Rate: 1e6}, Down: plan.RateWish{Rate: 5e6}})
+			plan.Preferences{Style: style, Up: plan.RatePreference{Rate: 1e6}, Down: plan.RatePreference{Rate: 5e6}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestParseIsInverse(t *testing.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4e9).Draw(t, label)) }
 		l := plan.Line{Down: rate("down"), Up: rate("up")}
 		p, err := plan.Make(l, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "vlan10"},
-			plan.Wishes{Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only")})
+			plan.Preferences{Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only")})
 		if err != nil {
 			t.Fatal(err)
 		}

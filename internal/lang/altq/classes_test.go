@@ -14,10 +14,10 @@ import (
 	"unbloat/unit"
 )
 
-func withClasses(t rapid.TB, up, down unit.Rate, w plan.ClassWishes) (plan.Plan, Ruleset) {
+func withClasses(t rapid.TB, up, down unit.Rate, w plan.ClassPreferences) (plan.Plan, Ruleset) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
-		plan.Wishes{Up: plan.RateWish{Rate: up}, Down: plan.RateWish{Rate: down}, Classes: w})
+		plan.Preferences{Up: plan.RatePreference{Rate: up}, Down: plan.RatePreference{Rate: down}, Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,12 +32,12 @@ func withClasses(t rapid.TB, up, down unit.Rate, w plan.ClassWishes) (plan.Plan,
 // what belongs there from both ends; they pass and block nothing. What pfctl
 // would read, and show, is what was written.
 func TestClasses(t *testing.T) {
-	_, rs := withClasses(t, 11e6, 110e6, plan.ClassWishes{
+	_, rs := withClasses(t, 11e6, 110e6, plan.ClassPreferences{
 		Rules: []plan.Rule{
 			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Direction: plan.DirectionUp, Home: []string{"192.168.1.7", "2001:db8::/32"}, DSCP: []string{"cs1"}},
 		},
-		Shares: []plan.ShareWish{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RateWish{Fraction: 0.8}}},
+		Shares: []plan.ShareWish{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RatePreference{Fraction: 0.8}}},
 	})
 	var up []string
 	for line := range strings.Lines(rs.String()) {
@@ -80,7 +80,7 @@ match in on em0 proto udp from any port 19302:19309 to any queue em0_voice
 
 // Who names nothing has one queue a direction, and no rule.
 func TestNoClassesUnasked(t *testing.T) {
-	if p, rs := withClasses(t, 11e6, 110e6, plan.ClassWishes{}); p.Classes != nil || len(rs.Queues) != 2 || len(rs.Rules) != 0 {
+	if p, rs := withClasses(t, 11e6, 110e6, plan.ClassPreferences{}); p.Classes != nil || len(rs.Queues) != 2 || len(rs.Rules) != 0 {
 		t.Errorf("%s", rs)
 	}
 }
@@ -90,7 +90,7 @@ func TestNoClassesUnasked(t *testing.T) {
 func TestAnyClasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4e9).Draw(t, label)) }
-		w := plan.ClassWishes{Use: plan.ClassesOn}
+		w := plan.ClassPreferences{Use: plan.ClassesOn}
 		for _, c := range plan.AllClasses() {
 			of := []float64{0, 0.01, 0.3, 0.5, 0.9, 1}
 			sure := rapid.SampledFrom(of).Draw(t, "guarantee "+string(c))
@@ -99,7 +99,7 @@ func TestAnyClasses(t *testing.T) {
 				sure = min(sure, most)
 			}
 			if sure+most > 0 {
-				w.Shares = append(w.Shares, plan.ShareWish{Class: c, Guarantee: plan.RateWish{Fraction: sure}, Limit: plan.RateWish{Fraction: most}})
+				w.Shares = append(w.Shares, plan.ShareWish{Class: c, Guarantee: plan.RatePreference{Fraction: sure}, Limit: plan.RatePreference{Fraction: most}})
 			}
 		}
 		_, rs := withClasses(t, rate("up"), rate("down"), w)

@@ -18,7 +18,7 @@ import (
 // Seed 001: the switch, and the line's own speeds, 25/1 Mbit/s.
 func TestSeed001(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
-		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Preferences{Style: plan.StyleSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestClasses(t *testing.T) {
 	w.Rules = append(w.Rules, plan.Rule{Class: plan.Bulk, Home: []string{"192.168.1.7"}, Far: []string{"203.0.113.0/24"}},
 		plan.Rule{Class: plan.Voice, Far: []string{"2001:db8::1"}}, plan.Rule{Class: plan.Voice, DSCP: []string{"ef"}})
 	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
-		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w})
+		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Preferences{AQM: plan.SFQ, Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +100,8 @@ func TestClasses(t *testing.T) {
 	if got := Get(WithOthers(s.QoS, old), RulesKey); got != Get(s.QoS, RulesKey)+" DNS|*|1|0|0|udp|-|-|-|53" {
 		t.Error(got)
 	}
-	w.Shares = []plan.ShareWish{{Class: plan.Normal, Guarantee: plan.RateWish{Fraction: 0.6}}, {Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.38}}}
-	if _, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Classes: w}); err == nil || !strings.Contains(err.Error(), "ClearOS's own engine has 97 % to give") {
+	w.Shares = []plan.ShareWish{{Class: plan.Normal, Guarantee: plan.RatePreference{Fraction: 0.6}}, {Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.38}}}
+	if _, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Preferences{AQM: plan.SFQ, Classes: w}); err == nil || !strings.Contains(err.Error(), "ClearOS's own engine has 97 % to give") {
 		t.Errorf("%v", err)
 	}
 	p.Classes.Up[0].Guarantee = p.Up.Rate // as somebody might edit a plan
@@ -118,8 +118,8 @@ func TestSlowClasses(t *testing.T) {
 	made := 0
 	for kbit := unit.Rate(8); kbit <= 130; kbit++ {
 		line := plan.Line{Down: unit.MbitPerSecond, Up: unit.MbitPerSecond}
-		p, err := plan.Make(line, plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Wishes{AQM: plan.SFQ, Up: plan.RateWish{Rate: kbit * unit.KbitPerSecond},
-			Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Bulk, Protocol: "tcp", FarPort: []plan.PortRange{{From: 873, To: 873}}}}}})
+		p, err := plan.Make(line, plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Preferences{AQM: plan.SFQ, Up: plan.RatePreference{Rate: kbit * unit.KbitPerSecond},
+			Classes: plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Bulk, Protocol: "tcp", FarPort: []plan.PortRange{{From: 873, To: 873}}}}}})
 		if err != nil {
 			if !strings.Contains(err.Error(), "% to give") || kbit > 20 {
 				t.Errorf("%d kbit/s: %v", kbit, err)
@@ -169,7 +169,7 @@ func TestRefused(t *testing.T) {
 func TestNamesOfSpeeds(t *testing.T) {
 	for wan, want := range map[string]int{"ppp0": 2, "wan_2": 2, "eth0.100": 0, "br-lan": 0, "6in4": 0, "wan@x": 0} {
 		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
-			plan.Capabilities{Language: clearos.Language(), WAN: wan, LAN: "eth1", IFB: true}, plan.Wishes{})
+			plan.Capabilities{Language: clearos.Language(), WAN: wan, LAN: "eth1", IFB: true}, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestParseIsInverse(t *testing.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label)) }
 		p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")},
 			plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true},
-			plan.Wishes{AQM: rapid.SampledFrom([]plan.AQM{plan.SFQ, plan.FQCoDel}).Draw(t, "aqm")})
+			plan.Preferences{AQM: rapid.SampledFrom([]plan.AQM{plan.SFQ, plan.FQCoDel}).Draw(t, "aqm")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 func seed000(t *testing.T, platform, wan string) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
-		plan.Capabilities{Language: all.Must(platform), WAN: wan}, plan.Wishes{Style: plan.StyleSeed})
+		plan.Capabilities{Language: all.Must(platform), WAN: wan}, plan.Preferences{Style: plan.StyleSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,15 +53,15 @@ ipfw add 59004 queue 2 ip from any to any in recv igb0
 // each direction, and rules that reach it from both ends, in the order in which
 // the first that fits decides; what the tools read and show of it is the same.
 func TestClasses(t *testing.T) {
-	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{
-		Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond},
-		Classes: plan.ClassWishes{
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Preferences{
+		Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond},
+		Classes: plan.ClassPreferences{
 			Rules: []plan.Rule{
 				{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 				{Class: plan.Interactive, Direction: plan.DirectionUp, Port: []plan.PortRange{{From: 22, To: 22}}, Protocol: "tcp"},
 				{Class: plan.Bulk, Direction: plan.DirectionDown, Far: []string{"198.51.100.0/24", "2001:db8::/32", "203.0.113.9"}, DSCP: []string{"ef", "8", "af11"}},
 			},
-			Shares: []plan.ShareWish{{Class: plan.Voice, Direction: plan.DirectionUp, Guarantee: plan.RateWish{Fraction: 0.4}}},
+			Shares: []plan.ShareWish{{Class: plan.Voice, Direction: plan.DirectionUp, Guarantee: plan.RatePreference{Fraction: 0.4}}},
 		},
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 // TestTooManyRules: more lines than we have numbers for are refused.
 func TestTooManyRules(t *testing.T) {
 	rules := slices.Repeat([]plan.Rule{{Class: plan.Voice, Port: []plan.PortRange{{From: 1, To: 1}}}}, 30)
-	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{Classes: plan.ClassWishes{Rules: rules}})
+	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Preferences{Classes: plan.ClassPreferences{Rules: rules}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func anyPlan(t *rapid.T, platform string) plan.Plan {
 	if platform == "pfsense" { // has no download alone
 		directions = directions[:2]
 	}
-	p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")}, f, plan.Wishes{
+	p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")}, f, plan.Preferences{
 		AQM:   rapid.SampledFrom([]plan.AQM{"", plan.FIFO}).Draw(t, "aqm"),
 		Only:  rapid.SampledFrom(directions).Draw(t, "only"),
 		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, "style"),
@@ -205,7 +205,7 @@ func TestLimiters(t *testing.T) {
 
 func TestRulesLimiter(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: pfsense.Language(), WAN: "igb0"},
-		plan.Wishes{Style: plan.StyleSeed, Down: plan.RateWish{Rate: 85 * unit.MbitPerSecond}, Up: plan.RateWish{Rate: 9500 * unit.KbitPerSecond}})
+		plan.Preferences{Style: plan.StyleSeed, Down: plan.RatePreference{Rate: 85 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 9500 * unit.KbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

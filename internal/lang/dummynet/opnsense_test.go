@@ -88,9 +88,9 @@ func TestUUIDs(t *testing.T) {
 // with CoDel for each class, and a rule for each port or range, all of which its
 // model saves.
 func TestClassItems(t *testing.T) {
-	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond, Down: 30 * unit.MbitPerSecond}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{
+	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond, Down: 30 * unit.MbitPerSecond}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Preferences{
 		Only: plan.DirectionUp,
-		Classes: plan.ClassWishes{Rules: []plan.Rule{
+		Classes: plan.ClassPreferences{Rules: []plan.Rule{
 			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}, {From: 10000, To: 20000}}},
 			{Class: plan.Bulk, Far: []string{"203.0.113.9", "198.51.100.0/24", "2001:db8::/32"}, DSCP: []string{"ef", "cs1"}},
 			{Class: plan.Voice, DSCP: []string{"le"}}, {Class: plan.Voice, Protocol: "sctp"},

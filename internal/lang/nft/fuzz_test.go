@@ -24,12 +24,12 @@ func FuzzClasses(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file, rule string) {
 		w, err := plan.ParseClasses("classes.toml", []byte(file))
 		if err != nil {
-			w = plan.ClassWishes{}
+			w = plan.ClassPreferences{}
 		}
 		if r, err := plan.ParseRule(rule); err == nil {
 			w.Rules = append(w.Rules, r)
 		}
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: w})
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: w})
 		if err != nil || p.Classes == nil {
 			return
 		}

@@ -348,7 +348,7 @@ func aPolicy(t *testing.T, rng *rand.Rand) plan.Plan {
 	w.Rules, w.DSCP = keep, plan.DSCPWish{TrustHome: rng.IntN(3) == 0, TrustFar: rng.IntN(3) == 0}
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
 		plan.Capabilities{Language: linux.Language(), WAN: "wan0", LAN: "lan0", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9", "fd00::9"}}},
-		plan.Wishes{AQM: plan.CAKE, Side: []plan.Side{plan.SideIFB, plan.SideLAN}[rng.IntN(2)], Classes: w})
+		plan.Preferences{AQM: plan.CAKE, Side: []plan.Side{plan.SideIFB, plan.SideLAN}[rng.IntN(2)], Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func tables(t *testing.T) map[string]nft.Table {
 		for name, aqm := range map[string]plan.AQM{"cake": plan.CAKE, "htb": plan.FQCoDel} {
 			p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
 				plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9", "fd00::9"}}},
-				plan.Wishes{AQM: aqm, Side: side, Classes: w})
+				plan.Preferences{AQM: aqm, Side: side, Classes: w})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ func TestDecide(t *testing.T) {
 	}
 	w.DSCP.TrustFar = false
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
-		plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9"}}}, plan.Wishes{Classes: w})
+		plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9"}}}, plan.Preferences{Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // TestDecideExplicit: on a platform that goes by rules alone, why names the rule
 // that its own language puts first, and says so where there is none.
 func TestDecideExplicit(t *testing.T) {
-	w := plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{
+	w := plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{
 		{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}},
 		{Class: plan.Bulk, Direction: plan.DirectionUp, Far: []string{"203.0.113.0/24"}},
 		{Class: plan.Interactive, Far: []string{"203.0.113.9"}},
@@ -86,7 +86,7 @@ func TestDecideWhatIsNotWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{
 			{Class: plan.Bulk, Port: []plan.PortRange{{From: 2905, To: 2905}}}}}})
 		if err != nil {
 			t.Fatal(err)

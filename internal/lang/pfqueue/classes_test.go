@@ -13,10 +13,10 @@ import (
 	"unbloat/unit"
 )
 
-func withClasses(t *testing.T, w plan.ClassWishes) (plan.Plan, Ruleset) {
+func withClasses(t *testing.T, w plan.ClassPreferences) (plan.Plan, Ruleset) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
-		plan.Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 11e6}, Down: plan.RateWish{Rate: 110e6}, Classes: w})
+		plan.Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"}, plan.Preferences{Up: plan.RatePreference{Rate: 11e6}, Down: plan.RatePreference{Rate: 110e6}, Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,12 @@ func withClasses(t *testing.T, w plan.ClassWishes) (plan.Plan, Ruleset) {
 // names goes to its class, whoever opens the connection. What pfctl would read
 // is what was written.
 func TestClasses(t *testing.T) {
-	_, rs := withClasses(t, plan.ClassWishes{
+	_, rs := withClasses(t, plan.ClassPreferences{
 		Rules: []plan.Rule{
 			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Direction: plan.DirectionUp, Home: []string{"192.168.1.7", "2001:db8::/32"}, DSCP: []string{"cs1"}},
 		},
-		Shares: []plan.ShareWish{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RateWish{Fraction: 0.8}}},
+		Shares: []plan.ShareWish{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RatePreference{Fraction: 0.8}}},
 	})
 	var up []string
 	for line := range strings.Lines(rs.String()) {
@@ -93,8 +93,8 @@ match in on em0 proto udp from any port 19302:19309 to any set ( queue em0_voice
 func TestEnds(t *testing.T) {
 	rules := func(r plan.Rule) (out []string) {
 		r.Class = plan.Voice
-		_, all := withClasses(t, plan.ClassWishes{Rules: []plan.Rule{r}})
-		_, none := withClasses(t, plan.ClassWishes{Use: plan.ClassesOn})
+		_, all := withClasses(t, plan.ClassPreferences{Rules: []plan.Rule{r}})
+		_, none := withClasses(t, plan.ClassPreferences{Use: plan.ClassesOn})
 		usual := map[string]bool{}
 		for _, l := range none.Rules {
 			usual[l.Text] = true
@@ -131,7 +131,7 @@ func TestEnds(t *testing.T) {
 
 // What pf cannot tell is left out, and said; nothing is put in its place.
 func TestClassesSayWhatIsLost(t *testing.T) {
-	p, rs := withClasses(t, plan.ClassWishes{
+	p, rs := withClasses(t, plan.ClassPreferences{
 		Rules: []plan.Rule{
 			{Class: plan.Voice, Domain: []string{"zoom.us"}},
 			{Class: plan.Voice, Home: []string{"02:00:00:00:00:07"}},
@@ -152,7 +152,7 @@ func TestClassesSayWhatIsLost(t *testing.T) {
 
 // Who asks for nothing gets seed 004's one line a direction.
 func TestNoClassesUnasked(t *testing.T) {
-	if p, rs := withClasses(t, plan.ClassWishes{}); p.Classes != nil || len(rs.Queues) != 2 || rs.Rules != nil {
+	if p, rs := withClasses(t, plan.ClassPreferences{}); p.Classes != nil || len(rs.Queues) != 2 || rs.Rules != nil {
 		t.Errorf("%s", rs)
 	}
 }

@@ -50,7 +50,7 @@ func TestVerdicts(t *testing.T) {
 func TestSeed004(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
 		plan.Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
-		plan.Wishes{Style: plan.StyleSeed})
+		plan.Preferences{Style: plan.StyleSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestParseIsInverse(t *testing.T) {
 		}
 		p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")},
 			plan.Capabilities{Language: openbsd.Language(), WAN: rapid.StringMatching(`[a-z]{2,6}[0-9]{1,3}`).Draw(t, "wan"), LAN: "vlan10"},
-			plan.Wishes{
+			plan.Preferences{
 				AQM:  rapid.SampledFrom([]plan.AQM{plan.FQCoDel, plan.FIFO}).Draw(t, "aqm"),
 				Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),
 			})

@@ -56,7 +56,7 @@ func TestRender(t *testing.T) {
 	option egress_ecn 'ECN'
 	option eqdisc_opts 'quantum 300 flows 1024 interval 100ms'
 `}} {
-		p, err := plan.Make(line, facts, plan.Wishes{AQM: c.aqm, Classes: plan.ClassWishes{Use: plan.ClassesOff}})
+		p, err := plan.Make(line, facts, plan.Preferences{AQM: c.aqm, Classes: plan.ClassPreferences{Use: plan.ClassesOff}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestParseIsInverse(t *testing.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label)) }
 		p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up"), LinkLayer: rapid.SampledFrom([]plan.LinkLayer{"", plan.DOCSIS, plan.ATM, plan.PTM}).Draw(t, "layer")},
 			plan.Capabilities{Language: openwrt.Language(), WAN: "eth0.2", IFB: true},
-			plan.Wishes{
+			plan.Preferences{
 				AQM:  rapid.SampledFrom([]plan.AQM{plan.CAKE, plan.FQCoDel}).Draw(t, "aqm"),
 				Only: rapid.SampledFrom([]plan.Direction{"", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),
 			})

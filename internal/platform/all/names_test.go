@@ -57,7 +57,7 @@ func TestRatesAndNames(t *testing.T) {
 // written plans a rate in both directions, and wants it written or refused.
 func written(t *testing.T, f plan.Capabilities, r unit.Rate, refused string) {
 	t.Helper()
-	p, err := plan.Make(plan.Line{}, f, plan.Wishes{Down: plan.RateWish{Rate: r}, Up: plan.RateWish{Rate: r}})
+	p, err := plan.Make(plan.Line{}, f, plan.Preferences{Down: plan.RatePreference{Rate: r}, Up: plan.RatePreference{Rate: r}})
 	if refused != "" {
 		var field *plan.FieldError
 		if !errors.As(err, &field) || !strings.Contains(err.Error(), refused) {

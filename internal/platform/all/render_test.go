@@ -19,8 +19,8 @@ import (
 )
 
 // anyWishes draws what somebody might wish, sensible or not.
-func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Wishes {
-	w := plan.Wishes{
+func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Preferences {
+	w := plan.Preferences{
 		AQM:   rapid.SampledFrom(append(aqms, "")).Draw(t, "aqm"),
 		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, "style"),
 		Only:  rapid.SampledFrom([]plan.Direction{"", "", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),
@@ -56,7 +56,7 @@ func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Wishes {
 	}
 	if maybe("shares") {
 		w.Classes.Shares = []plan.ShareWish{{Class: rapid.SampledFrom(plan.AllClasses()).Draw(t, "share"),
-			Guarantee: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.01, 0.3, 0.6, 1}).Draw(t, "guarantee")}, Limit: plan.RateWish{Fraction: 0.8}}}
+			Guarantee: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.01, 0.3, 0.6, 1}).Draw(t, "guarantee")}, Limit: plan.RatePreference{Fraction: 0.8}}}
 	}
 	return w
 }
@@ -137,7 +137,7 @@ func TestClassExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, platform := range all.Names() {
-			w := plan.Wishes{}
+			w := plan.Preferences{}
 			if w.Classes, err = plan.ParseClasses(file, text); err != nil {
 				t.Fatal(err)
 			}

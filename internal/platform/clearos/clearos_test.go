@@ -18,13 +18,13 @@ import (
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	w := conform.AnyWishes(t, name, 10*unit.GbitPerSecond)
+	w := conform.AnyPreferences(t, name, 10*unit.GbitPerSecond)
 	if w.Only == "" {
 		w.AQM = rapid.SampledFrom([]plan.AQM{"", plan.SFQ}).Draw(t, name+" aqm")
 	}
 	if w.AQM == plan.SFQ && rapid.Bool().Draw(t, name+" classes") {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
-		w.Classes.Shares = []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
+		w.Classes.Shares = []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
 	}
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
 	if err != nil {
@@ -50,16 +50,16 @@ func TestContract(t *testing.T) {
 // is changed.
 func TestInTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
-		wishes plan.Wishes
+		wishes plan.Preferences
 		wan    string
 		do     func(o *fake.ClearOS)
 		says   string
 	}{
-		"bandwidth manager": {plan.Wishes{}, "wan", func(o *fake.ClearOS) { o.Files[mech.BandwidthConf] = "# old\nBANDWIDTH_QOS=\"on\"\n" }, `set BANDWIDTH_QOS="off"`},
-		"no app":            {plan.Wishes{}, "wan", func(o *fake.ClearOS) { delete(o.Files, mech.QoSConf) }, "yum install app-qos"},
-		"a broken file":     {plan.Wishes{}, "wan", func(o *fake.ClearOS) { o.Files[mech.QoSConf] = "QOS_ENABLE=\"on\n" }, "mend that file"},
-		"one direction":     {plan.Wishes{AQM: plan.SFQ, Only: plan.DirectionUp}, "wan", func(*fake.ClearOS) {}, "one direction only"},
-		"eth0.100":          {plan.Wishes{AQM: plan.SFQ}, "eth0.100", func(*fake.ClearOS) {}, "letters and digits alone"},
+		"bandwidth manager": {plan.Preferences{}, "wan", func(o *fake.ClearOS) { o.Files[mech.BandwidthConf] = "# old\nBANDWIDTH_QOS=\"on\"\n" }, `set BANDWIDTH_QOS="off"`},
+		"no app":            {plan.Preferences{}, "wan", func(o *fake.ClearOS) { delete(o.Files, mech.QoSConf) }, "yum install app-qos"},
+		"a broken file":     {plan.Preferences{}, "wan", func(o *fake.ClearOS) { o.Files[mech.QoSConf] = "QOS_ENABLE=\"on\n" }, "mend that file"},
+		"one direction":     {plan.Preferences{AQM: plan.SFQ, Only: plan.DirectionUp}, "wan", func(*fake.ClearOS) {}, "one direction only"},
+		"eth0.100":          {plan.Preferences{AQM: plan.SFQ}, "eth0.100", func(*fake.ClearOS) {}, "letters and digits alone"},
 	} {
 		o := fake.NewClearOS()
 		c.do(o)
@@ -97,7 +97,7 @@ func TestOwnEngine(t *testing.T) {
 		"no speed":               {"WAN_MAX_DOWNSTREAM", "LAN_MAX_DOWNSTREAM", `"rate" is required`},
 	} {
 		o := fake.NewClearOS()
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Wishes{Style: plan.StyleSeed})
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Preferences{Style: plan.StyleSeed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestOwnEngineIsReplaced(t *testing.T) {
 		{plan.SFQ, 25, []string{"class htb 1:1 root rate 25Mbit"}, "b10a"},
 	} {
 		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}},
-			plan.Wishes{AQM: c.aqm, Down: plan.RateWish{Rate: c.mbit * unit.MbitPerSecond}, Up: plan.RateWish{Rate: unit.MbitPerSecond}})
+			plan.Preferences{AQM: c.aqm, Down: plan.RatePreference{Rate: c.mbit * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: unit.MbitPerSecond}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,12 +23,12 @@ import (
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	w := conform.AnyWishes(t, name, 4294967294, plan.FIFO)
+	w := conform.AnyPreferences(t, name, 4294967294, plan.FIFO)
 	w.Style = rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, name+" style")
 	if rapid.Bool().Draw(t, name+" classes") {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "2001:db8::/32"}, DSCP: rapid.SampledFrom([][]string{nil, {"cs1"}}).Draw(t, name+" dscp")}}
-		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
+		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
 	}
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0", LAN: "igb1"}, w)
 	if err != nil {
@@ -71,7 +71,7 @@ func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
 func begin(t *testing.T, r platform.Runner) error {
 	t.Helper()
-	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func run(t *testing.T, r platform.Runner, line string) {
 func TestStatusOfClasses(t *testing.T) {
 	f := freebsdfake.New()
 	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"},
-		plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
+		plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestStatusOfClasses(t *testing.T) {
 func TestOthersRules(t *testing.T) {
 	f := freebsdfake.New()
 	b := &freebsd.Backend{Runner: f}
-	make := func(w plan.Wishes) plan.Plan {
+	make := func(w plan.Preferences) plan.Plan {
 		p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, w)
 		if err != nil {
 			t.Fatal(err)
@@ -180,14 +180,14 @@ func TestOthersRules(t *testing.T) {
 	if _, errOut, err := f.Run(t.Context(), strings.Fields("ipfw add 59010 deny tcp from any to any dst-port 25"), nil); err != nil {
 		t.Fatalf("%s", errOut)
 	}
-	now, err := b.Observe(t.Context(), make(plan.Wishes{}), nil)
+	now, err := b.Observe(t.Context(), make(plan.Preferences{}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Desire(t.Context(), make(plan.Wishes{}), now, now); err != nil {
+	if _, err := b.Desire(t.Context(), make(plan.Preferences{}), now, now); err != nil {
 		t.Error(err)
 	}
-	few := plan.Wishes{Classes: plan.ClassWishes{Use: plan.ClassesOn}}
+	few := plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOn}}
 	if _, err := b.Desire(t.Context(), make(few), now, now); err == nil || !strings.Contains(err.Error(), "rule 59010 is there already") {
 		t.Errorf("%v", err)
 	}

@@ -24,7 +24,7 @@ func TestContract(t *testing.T) {
 			return f, &linux.Backend{Runner: f}
 		},
 		Plan: func(t *rapid.T, name string) plan.Plan {
-			w := conform.AnyWishes(t, name, 10*unit.GbitPerSecond, plan.FQCoDel, plan.FIFO)
+			w := conform.AnyPreferences(t, name, 10*unit.GbitPerSecond, plan.FQCoDel, plan.FIFO)
 			w.Side = rapid.SampledFrom([]plan.Side{plan.SideIFB, plan.SideLAN}).Draw(t, name+" side")
 			switch rapid.IntRange(0, 3).Draw(t, name+" classes") {
 			case 0:

@@ -25,7 +25,7 @@ func TestDetectRules(t *testing.T) {
 		if f.NoRules != missing {
 			t.Errorf("skbedit missing: %v, but NoRules is %v", missing, f.NoRules)
 		}
-		p, err := plan.Make(plan.Line{}, f, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Classes: plan.ClassWishes{Use: plan.ClassesOff}})
+		p, err := plan.Make(plan.Line{}, f, plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Classes: plan.ClassPreferences{Use: plan.ClassesOff}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestDetectClasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, f, plan.Wishes{})
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, f, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}

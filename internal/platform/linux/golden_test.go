@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // An input is what a golden file begins with.
 type input struct {
-	Line   plan.Line   `json:"line"`
-	Wishes plan.Wishes `json:"wishes"`
+	Line        plan.Line        `json:"line"`
+	Preferences plan.Preferences `json:"wishes"`
 }
 
 // run carries out commands on the fake kernel and returns them as text.
@@ -81,7 +81,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.Make(in.Line, facts, in.Wishes)
+			p, err := plan.Make(in.Line, facts, in.Preferences)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,12 +148,12 @@ func TestParseOfRender(t *testing.T) {
 		k := fakekernel.New()
 		for i := range 3 {
 			rate := rapid.Int64Range(64_000, 3_000_000_000)
-			w := plan.Wishes{
+			w := plan.Preferences{
 				AQM:   rapid.SampledFrom([]plan.AQM{plan.CAKE, plan.FQCoDel, plan.FIFO}).Draw(rt, "aqm"),
 				Side:  rapid.SampledFrom([]plan.Side{plan.SideIFB, plan.SideLAN}).Draw(rt, "side"),
 				Style: rapid.SampledFrom([]plan.Style{plan.StyleDefault, plan.StyleSeed}).Draw(rt, "style"),
-				Down:  plan.RateWish{Rate: unit.Rate(rate.Draw(rt, "down"))},
-				Up:    plan.RateWish{Rate: unit.Rate(rate.Draw(rt, "up"))},
+				Down:  plan.RatePreference{Rate: unit.Rate(rate.Draw(rt, "down"))},
+				Up:    plan.RatePreference{Rate: unit.Rate(rate.Draw(rt, "up"))},
 			}
 			if w.AQM != plan.FIFO {
 				w.Interval = time.Duration(rapid.Int64Range(50, 900).Draw(rt, "interval")) * time.Millisecond

@@ -51,7 +51,7 @@ func TestLongConnectionsInLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond, RTT: 20 * time.Millisecond}, facts, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond, RTT: 20 * time.Millisecond}, facts, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}

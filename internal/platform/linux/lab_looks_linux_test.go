@@ -86,7 +86,7 @@ func TestLooksInLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 30 * unit.MbitPerSecond}, facts, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 30 * unit.MbitPerSecond}, facts, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ ipv4     2 icmp     1 29 src=192.168.1.2 dst=9.9.9.9 type=8 code=0 id=7 packets=
 		"nft -n list set inet unbloat busy4_up": "table inet unbloat {\n\tset busy4_up {\n\t\telements = { 17 . 192.168.1.4 . 5004 . 198.51.100.9 . 5004 expires 9s }\n\t}\n}\n",
 		"nft -n list set inet unbloat swarm6":   "table inet unbloat {\n\tset swarm6 {\n\t\telements = { 2001:db8:1::2 . 6881 expires 9m50s, 2001:db8:1::7 . 6881 expires 1s }\n\t}\n}\n",
 	}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ ipv4     2 udp      17 119 src=198.51.100.7 dst=203.0.113.5 sport=7777 dport=450
 	router := lookedAt{"ip -j addr show": addresses, "conntrack -L -f ipv4 -p udp -o extended": v4, "conntrack -L -f ipv6 -p tcp -o extended": v6,
 		"conntrack -L -f ipv4 -p tcp -o extended": ""}
 	blind := lookedAt{"ip -j addr show": addresses}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // are, or little; what is read back tells it, and the plan applied again mends it.
 func TestReplacedRule(t *testing.T) {
 	k, ctx := fakekernel.New(), t.Context()
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestUnknownFormUntried(t *testing.T) {
 // unknownForm is a router whose nft(8) lists the length of a packet by another name.
 func unknownForm(t *testing.T) (*fakekernel.Kernel, *linux.Backend, plan.Plan) {
 	t.Helper()
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,8 +36,8 @@ func domainPlanFor(t *testing.T, r platform.Runner, name string) plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Domain: []string{name}}}}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Wishes{Classes: w})
+	w := plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Domain: []string{name}}}}
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestWhyByPacket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes := plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}, Down: plan.RateWish{Rate: 30 * unit.MbitPerSecond}, Classes: plan.ClassWishes{Use: plan.ClassesOff}}
+	wishes := plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}, Classes: plan.ClassPreferences{Use: plan.ClassesOff}}
 	p, err := plan.Make(plan.Line{}, facts, wishes)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestContract(t *testing.T) {
 					return o, &openbsd.Backend{Runner: o, Altq: old}
 				},
 				Plan: func(t *rapid.T, name string) plan.Plan {
-					wishes := conform.AnyWishes(t, name, most, plan.FIFO)
+					wishes := conform.AnyPreferences(t, name, most, plan.FIFO)
 					if rapid.Bool().Draw(t, name+" classes") {
 						wishes.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
 					}
@@ -56,7 +56,7 @@ func TestContract(t *testing.T) {
 // place, nothing is begun.
 func TestOldClasses(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 20 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
-		plan.Wishes{Up: plan.RateWish{Rate: 2e6}, Classes: plan.ClassWishes{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
+		plan.Preferences{Up: plan.RatePreference{Rate: 2e6}, Classes: plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestReleases(t *testing.T) {
 		if c.altq {
 			name, grammar = openbsd.NameAltq, pfctl.ALTQ
 		}
-		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(name), WAN: "em0", LAN: "em1"}, plan.Wishes{Up: plan.RateWish{Rate: 5e6}, Down: plan.RateWish{Rate: 50e6}})
+		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(name), WAN: "em0", LAN: "em1"}, plan.Preferences{Up: plan.RatePreference{Rate: 5e6}, Down: plan.RatePreference{Rate: 50e6}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ import (
 // commands that shape a blank router as the plan wants it, and stop takes all
 // of it away.
 func TestOwnTC(t *testing.T) {
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestInTheWay(t *testing.T) {
 		c.do(o)
 		before := o.Text()
 		b := &openwrt.Backend{Runner: o}
-		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
+		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}

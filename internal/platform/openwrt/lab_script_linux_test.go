@@ -26,7 +26,7 @@ func TestSQMScriptInLab(t *testing.T) {
 	for _, aqm := range []plan.AQM{plan.CAKE, plan.FQCoDel} {
 		facts := plan.Capabilities{Language: openwrt.Language(), WAN: lab.RouterWAN, LAN: lab.RouterLAN, IFB: true, AQMs: []plan.AQM{aqm}, Offloads: []plan.Offload{}}
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
-		p, err := plan.Make(line, facts, plan.Wishes{})
+		p, err := plan.Make(line, facts, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestSQMScriptInLab(t *testing.T) {
 			}
 		}
 		facts.Language = linux.Language()
-		same, err := plan.Make(line, facts, plan.Wishes{Down: plan.RateWish{Rate: p.DownBps}, Up: plan.RateWish{Rate: p.UpBps}})
+		same, err := plan.Make(line, facts, plan.Preferences{Down: plan.RatePreference{Rate: p.DownBps}, Up: plan.RatePreference{Rate: p.UpBps}})
 		if err != nil {
 			t.Fatal(err)
 		}

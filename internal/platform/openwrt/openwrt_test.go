@@ -14,7 +14,7 @@ import (
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", LAN: "lan", IFB: true}, conform.AnyWishes(t, name, 10*unit.GbitPerSecond, plan.FQCoDel))
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", LAN: "lan", IFB: true}, conform.AnyPreferences(t, name, 10*unit.GbitPerSecond, plan.FQCoDel))
 	if err != nil {
 		t.Fatal(err)
 	}

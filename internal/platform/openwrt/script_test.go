@@ -28,7 +28,7 @@ func TestSQMClasses(t *testing.T) {
 	for _, aqms := range [][]plan.AQM{nil, {plan.FQCoDel}} {
 		facts := plan.Capabilities{Language: openwrt.Language(), WAN: "wan", LAN: "lan", IFB: true, AQMs: aqms}
 		line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
-		p, err := plan.Make(line, facts, plan.Wishes{})
+		p, err := plan.Make(line, facts, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestSQMClasses(t *testing.T) {
 		f := fake.NewLinux()
 		blank := f.Kernel.Text()
 		facts.Language, facts.Offloads = linux.Language(), []plan.Offload{} // sqm-scripts leaves offloads alone
-		same, err := plan.Make(line, facts, plan.Wishes{Down: plan.RateWish{Rate: p.DownBps}, Up: plan.RateWish{Rate: p.UpBps}})
+		same, err := plan.Make(line, facts, plan.Preferences{Down: plan.RatePreference{Rate: p.DownBps}, Up: plan.RatePreference{Rate: p.UpBps}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestSQMClassesInTheWay(t *testing.T) {
 		o := fake.NewOpenWrt()
 		c.do(o)
 		before := o.Text()
-		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
+		p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Preferences{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestSQMOtherDirections(t *testing.T) {
 	o := fake.NewOpenWrt()
 	b := &openwrt.Backend{Runner: o}
 	for _, only := range []plan.Direction{"", plan.DirectionUp, plan.DirectionDown} {
-		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{Only: only})
+		p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Preferences{Only: only})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestSQMOtherDirections(t *testing.T) {
 func TestSQMWithoutCtinfo(t *testing.T) {
 	o := fake.NewOpenWrt()
 	o.Kernel.Missing = []string{"ctinfo"}
-	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Wishes{})
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: openwrt.Language(), WAN: "wan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,11 +56,11 @@ func newRouter(t interface{ Fatal(...any) }) router {
 }
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	w := conform.AnyWishes(t, name, 4294967294, plan.FIFO)
+	w := conform.AnyPreferences(t, name, 4294967294, plan.FIFO)
 	if rapid.Bool().Draw(t, name+" classes") {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "192.0.2.9"}, DSCP: rapid.SampledFrom([][]string{nil, {"ef", "cs1"}}).Draw(t, name+" dscp")}}
-		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
+		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
 	}
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan", LAN: "lan"}, w)
 	if err != nil {
@@ -115,7 +115,7 @@ func TestCertificate(t *testing.T) {
 func TestInTheWay(t *testing.T) {
 	r := newRouter(t)
 	r.Put("rule", "aaaaaaaa-0000-4000-8000-000000000003", map[string]string{"description": "mine", "target": "aaaaaaaa-0000-4000-8000-000000000001"})
-	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestSilentReload(t *testing.T) {
 	r := newRouter(t)
 	r.Reload = r.Forget
 	before := r.Text()
-	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestSilentReload(t *testing.T) {
 // upload plans 5 Mbit/s up.
 func upload(t *testing.T) plan.Plan {
 	t.Helper()
-	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Wishes{Up: plan.RateWish{Rate: 5 * unit.MbitPerSecond}})
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

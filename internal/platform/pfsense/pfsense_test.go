@@ -25,7 +25,7 @@ import (
 )
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
-	w := conform.AnyWishes(t, name, 4294967294, plan.FIFO)
+	w := conform.AnyPreferences(t, name, 4294967294, plan.FIFO)
 	if w.Only == plan.DirectionDown { // refused, see TestRefused
 		w.Only = ""
 	}
@@ -40,11 +40,11 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 }
 
 // classes are wishes of them: a range of ports, a network, and what voice is sure of.
-func classes(far string, voice float64) plan.ClassWishes {
-	return plan.ClassWishes{
+func classes(far string, voice float64) plan.ClassPreferences {
+	return plan.ClassPreferences{
 		Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Far: []string{far}, HomePort: []plan.PortRange{{From: 22, To: 22}, {From: 873, To: 873}}}},
-		Shares: []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: voice}}},
+		Shares: []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: voice}}},
 	}
 }
 
@@ -62,7 +62,7 @@ func TestContract(t *testing.T) {
 
 // router returns a fake with this config.xml, or its own if that is empty, and
 // the steps that lead it to a plan.
-func router(t *testing.T, config string, w plan.Wishes) (*pfsensefake.Router, []platform.Step) {
+func router(t *testing.T, config string, w plan.Preferences) (*pfsensefake.Router, []platform.Step) {
 	t.Helper()
 	f := pfsensefake.New()
 	if config != "" {
@@ -86,7 +86,7 @@ func router(t *testing.T, config string, w plan.Wishes) (*pfsensefake.Router, []
 	return f, steps
 }
 
-func make5(t *testing.T, w plan.Wishes) plan.Plan {
+func make5(t *testing.T, w plan.Preferences) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: pfsense.Language(), WAN: "igb0"}, w)
 	if err != nil {
@@ -115,8 +115,8 @@ func TestPHP(t *testing.T) {
 	const empty = "<?xml version=\"1.0\"?>\n<pfsense><interfaces><wan><if>igb0</if></wan></interfaces><filter></filter><dnshaper></dnshaper><revision><time>1</time></revision></pfsense>"
 	for name, c := range map[string]struct {
 		config string
-		wishes plan.Wishes
-	}{"beside another limiter": {}, "the first limiter": {config: empty}, "classes": {wishes: plan.Wishes{Classes: classes("2001:db8::/32", 0.4)}}} {
+		wishes plan.Preferences
+	}{"beside another limiter": {}, "the first limiter": {config: empty}, "classes": {wishes: plan.Preferences{Classes: classes("2001:db8::/32", 0.4)}}} {
 		f, steps := router(t, c.config, c.wishes)
 		before, err := configxml.Parse(f.Files[pfsense.Config])
 		if err != nil {
@@ -171,7 +171,7 @@ func TestPHP(t *testing.T) {
 // TestShellIsStrict: what is no PHP, or is never executed, changes nothing, and
 // the exit code says nothing of it; the read-back does.
 func TestShellIsStrict(t *testing.T) {
-	f, steps := router(t, "", plan.Wishes{})
+	f, steps := router(t, "", plan.Preferences{})
 	i := slices.IndexFunc(steps, func(s platform.Step) bool { return s.Argv[0] == pfsense.Shell })
 	before := f.Text()
 	for name, c := range map[string]struct{ old, with, says string }{
@@ -189,11 +189,11 @@ func TestShellIsStrict(t *testing.T) {
 		t.Errorf("without filter.inc: %v %q", err, out)
 	}
 	b := &pfsense.Backend{Runner: f}
-	now, err := b.Observe(t.Context(), make5(t, plan.Wishes{}), nil)
+	now, err := b.Observe(t.Context(), make5(t, plan.Preferences{}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := b.Desire(t.Context(), make5(t, plan.Wishes{}), now, nil)
+	want, err := b.Desire(t.Context(), make5(t, plan.Preferences{}), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestRefused(t *testing.T) {
 		f := pfsensefake.New()
 		b := &pfsense.Backend{Runner: f}
 		f.Files[pfsense.Config] = strings.Replace(f.Files[pfsense.Config], c.old, c.new, 1)
-		p := make5(t, plan.Wishes{})
+		p := make5(t, plan.Preferences{})
 		p.WAN = c.wan
 		if c.only == plan.DirectionDown {
 			p.Up, p.UpBps = nil, 0
@@ -239,7 +239,7 @@ func TestRefused(t *testing.T) {
 // TestStatus: a limiter made by hand is explained, with what feeds it; after an
 // apply so are ours; and one that the kernel does not have is said to be missing.
 func TestStatus(t *testing.T) {
-	f, steps := router(t, "", plan.Wishes{})
+	f, steps := router(t, "", plan.Preferences{})
 	b := &pfsense.Backend{Runner: f}
 	says := func() string {
 		shapers, err := b.Shapers(t.Context(), "igb0")
@@ -280,7 +280,7 @@ func TestStatus(t *testing.T) {
 // a queue of its own weight with CoDel for each class, which status explains. The
 // plan without classes takes them out of the kernel again.
 func TestClasses(t *testing.T) {
-	f, steps := router(t, "", plan.Wishes{Classes: classes("2001:db8::/32", 0.4)})
+	f, steps := router(t, "", plan.Preferences{Classes: classes("2001:db8::/32", 0.4)})
 	run := func(steps []platform.Step) {
 		t.Helper()
 		for _, s := range steps {
@@ -343,7 +343,7 @@ func TestClasses(t *testing.T) {
 	if d := cmp.Diff(counted, shapers[max(i, 0)].Counters); d != "" {
 		t.Errorf("what each class's queue counts: %s", d)
 	}
-	p := make5(t, plan.Wishes{})
+	p := make5(t, plan.Preferences{})
 	now, err := b.Observe(t.Context(), p, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +364,7 @@ func TestClasses(t *testing.T) {
 	for n := range uint16(60) {
 		many.FarPort = append(many.FarPort, plan.PortRange{From: 1000 + 2*n, To: 1000 + 2*n})
 	}
-	if _, err := b.Desire(t.Context(), make5(t, plan.Wishes{Classes: plan.ClassWishes{Rules: []plan.Rule{many}}}), now, nil); err == nil || !strings.Contains(err.Error(), "at most 100") {
+	if _, err := b.Desire(t.Context(), make5(t, plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{many}}}), now, nil); err == nil || !strings.Contains(err.Error(), "at most 100") {
 		t.Errorf("a rule of sixty ports: %v", err)
 	}
 }
@@ -373,7 +373,7 @@ func TestClasses(t *testing.T) {
 // what it made of ours is read by name; nobody else's number changes, and a number
 // that moves later is followed.
 func TestNumbersByName(t *testing.T) {
-	f, steps := router(t, "", plan.Wishes{})
+	f, steps := router(t, "", plan.Preferences{})
 	for _, s := range steps {
 		if _, errOut, err := f.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
 			t.Fatalf("%s: %s", s, errOut)
@@ -387,11 +387,11 @@ func TestNumbersByName(t *testing.T) {
 	}
 	asWanted := func() []string {
 		b := &pfsense.Backend{Runner: f}
-		now, err := b.Observe(t.Context(), make5(t, plan.Wishes{}), nil)
+		now, err := b.Observe(t.Context(), make5(t, plan.Preferences{}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := b.Desire(t.Context(), make5(t, plan.Wishes{}), now, nil)
+		want, err := b.Desire(t.Context(), make5(t, plan.Preferences{}), now, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

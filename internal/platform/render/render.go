@@ -72,10 +72,10 @@ func head(b *strings.Builder, p plan.Plan, notes []string) {
 
 // difference lists how our own plan differs from one in an article's style.
 func difference(p plan.Plan) []string {
-	if p.Basis == nil || p.Basis.Wishes.Style != plan.StyleSeed {
+	if p.Basis == nil || p.Basis.Preferences.Style != plan.StyleSeed {
 		return nil
 	}
-	w := p.Basis.Wishes
+	w := p.Basis.Preferences
 	w.Style = plan.StyleDefault
 	ours, err := plan.Make(p.Basis.Line, p.Basis.Capabilities, w)
 	if err != nil {

@@ -54,34 +54,34 @@ func rules() []plan.Rule {
 
 // shares give each class something that is not its usual part.
 func shares() []plan.ShareWish {
-	return []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RateWish{Fraction: 0.3}}, {Class: plan.Bulk, Limit: plan.RateWish{Fraction: 0.8}}}
+	return []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.3}}, {Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.8}}}
 }
 
 // A choice is one value of a dimension.
 type choice struct {
 	name string
-	set  func(*plan.Wishes)
+	set  func(*plan.Preferences)
 }
 
 // styles are whose habits the plan follows, and the queues that the platform has
 // beside its best.
 func styles(l *plan.Language) []choice {
 	out := []choice{
-		{"own", func(*plan.Wishes) {}},
-		{"seed", func(w *plan.Wishes) { w.Style = plan.StyleSeed }},
+		{"own", func(*plan.Preferences) {}},
+		{"seed", func(w *plan.Preferences) { w.Style = plan.StyleSeed }},
 	}
 	for _, q := range l.AQMs[1:] {
-		out = append(out, choice{string(q), func(w *plan.Wishes) { w.AQM = q }})
+		out = append(out, choice{string(q), func(w *plan.Preferences) { w.AQM = q }})
 	}
 	return out
 }
 
 func classes() []choice {
 	return []choice{
-		{"none", func(w *plan.Wishes) { w.Classes.Use = plan.ClassesOff }},
-		{"behaviour", func(*plan.Wishes) {}}, // where the platform can; what it does unasked elsewhere
-		{"rules", func(w *plan.Wishes) { w.Classes.Rules = rules() }},
-		{"shares", func(w *plan.Wishes) { w.Classes.Rules, w.Classes.Shares = rules()[:2], shares() }},
+		{"none", func(w *plan.Preferences) { w.Classes.Use = plan.ClassesOff }},
+		{"behaviour", func(*plan.Preferences) {}}, // where the platform can; what it does unasked elsewhere
+		{"rules", func(w *plan.Preferences) { w.Classes.Rules = rules() }},
+		{"shares", func(w *plan.Preferences) { w.Classes.Rules, w.Classes.Shares = rules()[:2], shares() }},
 	}
 }
 
@@ -110,7 +110,7 @@ func Matrix(platform string) ([]Case, error) {
 			for _, class := range classes() {
 				for _, wan := range interfaces(l) {
 					name := strings.Join([]string{rateName(r.down) + "-" + rateName(r.up), style.name, class.name, wan}, "/")
-					w := plan.Wishes{Down: plan.RateWish{Rate: r.down}, Up: plan.RateWish{Rate: r.up}}
+					w := plan.Preferences{Down: plan.RatePreference{Rate: r.down}, Up: plan.RatePreference{Rate: r.up}}
 					style.set(&w)
 					class.set(&w)
 					switch {
@@ -137,7 +137,7 @@ func Matrix(platform string) ([]Case, error) {
 // unmakeable says which wishes a platform refuses: some shape no download alone,
 // and a platform's own engine shapes both directions, and only on interfaces
 // whose names it takes.
-func unmakeable(l *plan.Language, wan string, w plan.Wishes) bool {
+func unmakeable(l *plan.Language, wan string, w plan.Preferences) bool {
 	if l.NotAlone != "" && w.Only == plan.DirectionDown {
 		return true
 	}
