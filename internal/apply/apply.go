@@ -30,9 +30,9 @@ type Backend interface {
 	// Desire returns the state that the plan asks for, or says what stands in the
 	// way. What an earlier plan changed and this one doesn't is as origin had it.
 	Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error)
-	// Undesire returns the state without unbloat: as origin had it (nil: not
+	// Baseline returns the state without unbloat: as origin had it (nil: not
 	// known), and for what origin doesn't know, as now is without what is ours.
-	Undesire(ctx context.Context, now, origin platform.State) (platform.State, error)
+	Baseline(ctx context.Context, now, origin platform.State) (platform.State, error)
 	// Compare returns the steps from actual to wanted, and the differences in
 	// words; for equal states it returns neither.
 	Compare(actual, wanted platform.State) (steps []platform.Step, differences []string, err error)
@@ -153,7 +153,7 @@ func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error
 	if x.now, err = e.Backend.Observe(ctx, p, earlier); err != nil {
 		return x, err
 	}
-	if x.origin, err = e.Backend.Undesire(ctx, x.now, known); err != nil {
+	if x.origin, err = e.Backend.Baseline(ctx, x.now, known); err != nil {
 		return x, err
 	}
 	if x.wanted, err = e.Backend.Desire(ctx, p, x.now, x.origin); err != nil {

@@ -72,7 +72,7 @@ func (e *Engine) drifted(ctx context.Context, f *force, now platform.State) ([]s
 		return d.Drift(f.plan, now, f.wanted)
 	}
 	wanted := f.wanted
-	origin, err := e.Backend.Undesire(ctx, now, f.origin)
+	origin, err := e.Backend.Baseline(ctx, now, f.origin)
 	if err != nil {
 		return nil, err
 	}

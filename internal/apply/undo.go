@@ -263,7 +263,7 @@ func (e *Engine) revertRecord(ctx context.Context, r *Reverted, p Journal) error
 	if err != nil {
 		return err
 	}
-	target, err := e.Backend.Undesire(ctx, now, origin)
+	target, err := e.Backend.Baseline(ctx, now, origin)
 	if err != nil {
 		return err
 	}

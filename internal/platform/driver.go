@@ -160,9 +160,9 @@ type Backend interface {
 	// Desire returns the state that the plan asks for, or says what stands in the
 	// way. What an earlier plan changed and this one doesn't is as origin had it.
 	Desire(ctx context.Context, p plan.Plan, now, origin State) (State, error)
-	// Undesire returns the state without unbloat: as origin had it (nil: not
+	// Baseline returns the state without unbloat: as origin had it (nil: not
 	// known), and for what origin doesn't know, as now is without what is ours.
-	Undesire(ctx context.Context, now, origin State) (State, error)
+	Baseline(ctx context.Context, now, origin State) (State, error)
 	// Compare returns the steps from actual to wanted, and the differences in
 	// words; for equal states it returns neither.
 	Compare(actual, wanted State) (steps []Step, differences []string, err error)

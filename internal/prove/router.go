@@ -90,7 +90,7 @@ type sideBackend struct {
 // Desire implements apply.Backend.
 func (b *sideBackend) Desire(ctx context.Context, _ plan.Plan, now, origin platform.State) (platform.State, error) {
 	if b.side == nil {
-		return b.Undesire(ctx, now, origin)
+		return b.Baseline(ctx, now, origin)
 	}
 	return b.Backend.Desire(ctx, *b.side, now, origin)
 }

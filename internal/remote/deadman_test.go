@@ -53,7 +53,7 @@ func (d daemon) Desire(_ context.Context, p plan.Plan, now, _ platform.State) (p
 	return conf.Encode(s)
 }
 
-func (d daemon) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+func (d daemon) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	if origin != nil {
 		return origin, nil
 	}

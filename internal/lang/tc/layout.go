@@ -85,9 +85,9 @@ func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 	return want, nil
 }
 
-// Undesire returns the state without unbloat: every device as origin has it,
+// Baseline returns the state without unbloat: every device as origin has it,
 // and those that origin doesn't know as they are now, without what is ours.
-func Undesire(now, origin State) State {
+func Baseline(now, origin State) State {
 	want := now.Clone()
 	for i := range want.Devices {
 		want.Devices[i] = withoutOurs(want.Devices[i])

@@ -168,9 +168,9 @@ func keys(text string) (quoted, plain []string) {
 	return quoted, plain
 }
 
-// Undesire puts our settings back to what they were; without knowing that, it
+// Baseline puts our settings back to what they were; without knowing that, it
 // takes away our engine. Lines that were changed since stay.
-func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
 		return nil, err

@@ -224,8 +224,8 @@ func checkForeign(p plan.Plan, c, was dummynet.Config, rest []string) error {
 	return errors.Join(errs...)
 }
 
-// Undesire takes ours out of what is there; all else stays.
-func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+// Baseline takes ours out of what is there; all else stays.
+func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
 		return nil, err

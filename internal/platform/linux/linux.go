@@ -107,9 +107,9 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	return encode(want)
 }
 
-// Undesire returns the state without unbloat: as origin has it, and without
+// Baseline returns the state without unbloat: as origin has it, and without
 // what is ours on devices that origin doesn't know.
-func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := decode(now)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platf
 			return nil, err
 		}
 	}
-	without := state{State: tc.Undesire(s.State, o.State)} // a table of our name is always ours
+	without := state{State: tc.Baseline(s.State, o.State)} // a table of our name is always ours
 	switch {
 	case others(s):
 		without.Table, without.Feed = s.Table, s.Feed

@@ -70,7 +70,7 @@ func TestReplacedRule(t *testing.T) {
 		}
 	}
 	k.Table = strings.Replace(k.Table, calm, drops, 1)
-	without, err := b.Undesire(ctx, observe(), before)
+	without, err := b.Baseline(ctx, observe(), before)
 	if err != nil {
 		t.Fatal(err)
 	}

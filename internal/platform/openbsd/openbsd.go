@@ -248,9 +248,9 @@ func devices(p plan.Plan) []string {
 	return out
 }
 
-// Undesire takes our lines, files and queues out of what is there; all else,
+// Baseline takes our lines, files and queues out of what is there; all else,
 // changed since or not, stays.
-func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
 		return nil, err

@@ -254,8 +254,8 @@ func checkForeign(p plan.Plan, rest string, live []string, known bool) error {
 	return nil
 }
 
-// Undesire takes the WAN's section out of what is there; all else stays.
-func (b *Backend) Undesire(_ context.Context, now, _ platform.State) (platform.State, error) {
+// Baseline takes the WAN's section out of what is there; all else stays.
+func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func TestMatrixOnStandIn(t *testing.T) {
 		if d := cmp.Diff(byHand, r.Items()); d != "" {
 			t.Fatalf("%s: -pasted +applied\n%s", c.Name, d)
 		}
-		without, err := b.Undesire(t.Context(), wanted, now)
+		without, err := b.Baseline(t.Context(), wanted, now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -311,8 +311,8 @@ func check(p plan.Plan, it dummynet.Items, s state) error {
 	return nil
 }
 
-// Undesire takes our items away: their uuids are ours, so nothing was there before.
-func (b *Backend) Undesire(_ context.Context, now, _ platform.State) (platform.State, error) {
+// Baseline takes our items away: their uuids are ours, so nothing was there before.
+func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.State, error) {
 	s, err := decode(now)
 	if err != nil {
 		return nil, err

@@ -245,9 +245,9 @@ func checkForeign(root *configxml.Node, device, wan string) error {
 	return nil
 }
 
-// Undesire takes ours out of what is there. Where nothing else was changed
+// Baseline takes ours out of what is there. Where nothing else was changed
 // since, config.xml is as it was to the byte.
-func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
 		return nil, err

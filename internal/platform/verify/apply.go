@@ -12,7 +12,7 @@ import (
 type Backend interface {
 	Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error)
 	Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error)
-	Undesire(ctx context.Context, now, origin platform.State) (platform.State, error)
+	Baseline(ctx context.Context, now, origin platform.State) (platform.State, error)
 	Compare(actual, wanted platform.State) ([]platform.Step, []string, error)
 }
 
@@ -29,7 +29,7 @@ func Apply(ctx context.Context, b Backend, r platform.Runner, c Case, applied fu
 	if err != nil {
 		return fail("read the router", err)
 	}
-	origin, err := b.Undesire(ctx, before, nil)
+	origin, err := b.Baseline(ctx, before, nil)
 	if err != nil {
 		return fail("work out the state without unbloat", err)
 	}
@@ -45,7 +45,7 @@ func Apply(ctx context.Context, b Backend, r platform.Runner, c Case, applied fu
 	if err != nil {
 		return fail("read the router", err)
 	}
-	if origin, err = b.Undesire(ctx, now, before); err != nil {
+	if origin, err = b.Baseline(ctx, now, before); err != nil {
 		return fail("make the state without it", err)
 	}
 	left, err = reach(ctx, b, r, c, origin)

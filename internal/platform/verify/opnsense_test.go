@@ -529,7 +529,7 @@ func TestOPNsense(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			without, err := b.Undesire(t.Context(), now, nil)
+			without, err := b.Baseline(t.Context(), now, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -131,8 +131,8 @@ func (b *Backend) Desire(_ context.Context, p plan.Plan, now, origin platform.St
 	return json.Marshal(s)
 }
 
-// Undesire returns the toy without what is ours.
-func (b *Backend) Undesire(_ context.Context, now, origin platform.State) (platform.State, error) {
+// Baseline returns the toy without what is ours.
+func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := b.without(now, origin)
 	if err != nil {
 		return nil, err
