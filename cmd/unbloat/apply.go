@@ -24,7 +24,7 @@ const defaultStateDir = platform.VolatileDir
 
 // routerFlags are what the commands that change the router have in common.
 type routerFlags struct {
-	whereFlags
+	targetFlags
 	stateDir string
 	finalDir bool // stateDir is the router's own: a guard is told so
 	root     string
@@ -128,7 +128,7 @@ func newApplyCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return runApply(c, &f, args) },
 	}
 	f.routerFlags.register(c)
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	fs := c.Flags()
 	f.classFlags.register(fs)
 	rateFlag(fs, &f.down, "down", "hold the download to this rate")

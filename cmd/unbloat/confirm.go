@@ -46,7 +46,7 @@ func newConfirmCommand() *cobra.Command {
 		},
 	}
 	f.register(c)
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: the one that waits)")
 	c.Flags().BoolVar(&persist, "persist", false, "apply it at every boot")
 	return c

@@ -37,7 +37,7 @@ func newDoctorCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return runDoctor(c, &f) },
 	}
 	f.routerFlags.register(c)
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	fs := c.Flags()
 	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
 	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
@@ -132,7 +132,7 @@ func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
 	}
 	for _, x := range r.Findings {
 		mark := "note"
-		if x.InWay {
+		if x.Blocking {
 			mark = "in the way"
 		}
 		fmt.Fprintf(w, "%s: %s\n  why:    %s\n  remedy: %s\n", mark, x.What, x.Why, x.Remedy)

@@ -29,7 +29,7 @@ func newGuardCommand() *cobra.Command {
 		},
 	}
 	f.register(c)
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	c.Flags().BoolVar(&f.finalDir, "dir-is-final", false, "the journal is in --state-dir itself")
 	return c
 }

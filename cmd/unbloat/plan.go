@@ -33,7 +33,7 @@ type planFlags struct {
 	json      bool
 	quiet     bool
 	predict   bool
-	where     whereFlags
+	where     targetFlags
 }
 
 func newPlanCommand() *cobra.Command {
@@ -175,7 +175,7 @@ func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 		}
 		return d.Language.Assume(f.wan, f.lan), nil
 	}
-	at := routerFlags{whereFlags: f.where, stateDir: defaultStateDir, preview: true}
+	at := routerFlags{targetFlags: f.where, stateDir: defaultStateDir, preview: true}
 	if c.Flags().Changed("for") {
 		at.platform = f.platform
 	}

@@ -25,7 +25,7 @@ func newRevertCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
 	}
 	f.register(c)
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: all that unbloat changed)")
 	return c
 }

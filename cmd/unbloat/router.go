@@ -14,8 +14,8 @@ import (
 	"unbloat/internal/platform"
 )
 
-// whereFlags say which router is meant; the zero value is this machine.
-type whereFlags struct {
+// targetFlags say which router is meant; the zero value is this machine.
+type targetFlags struct {
 	router      string
 	platform    string
 	identity    string
@@ -26,7 +26,7 @@ type whereFlags struct {
 	ownTC       bool
 }
 
-func (f *whereFlags) register(c *cobra.Command) {
+func (f *targetFlags) register(c *cobra.Command) {
 	fs := c.Flags()
 	f.registerWay(fs)
 	fs.StringVar(&f.platform, "for", "", "the router's `PLATFORM` (default: it is asked)")
@@ -35,7 +35,7 @@ func (f *whereFlags) register(c *cobra.Command) {
 }
 
 // argv returns the flags that lead another process to the same router.
-func (f *whereFlags) argv() []string {
+func (f *targetFlags) argv() []string {
 	var out []string
 	for _, x := range []struct{ name, value string }{{"--router", f.router}, {"--for", f.platform}, {"--identity", f.identity},
 		{"--known-hosts", f.knownHosts}, {"--api-key-file", f.apiKeyFile}, {"--fingerprint", f.fingerprint}, {"--guard", f.guardAt}} {
@@ -125,7 +125,7 @@ func (f *routerFlags) configure(r *router, api bool) error {
 
 // guard is the command that undoes a change of this router.
 func (f *routerFlags) guard(r *router) []string {
-	same := f.whereFlags
+	same := f.targetFlags
 	same.platform = r.driver.Name()
 	return append([]string{r.engine.Guard[0], "guard", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
 }

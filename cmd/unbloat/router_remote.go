@@ -18,7 +18,7 @@ import (
 )
 
 // registerWay adds the flags that lead to a router elsewhere.
-func (f *whereFlags) registerWay(fs *pflag.FlagSet) {
+func (f *targetFlags) registerWay(fs *pflag.FlagSet) {
 	fs.StringVar(&f.router, "router", "", "reach the router at `ADDRESS`: ssh://user@host[:port] or opnsense+https://host[:port] (default: this machine)")
 	fs.StringVar(&f.identity, "identity", "", "private key `FILE` for SSH (default: the agent's, and ~/.ssh/id_*)")
 	fs.StringVar(&f.knownHosts, "known-hosts", "", "`FILE` of host keys (default: ~/.ssh/known_hosts and the system's)")
@@ -27,12 +27,12 @@ func (f *whereFlags) registerWay(fs *pflag.FlagSet) {
 }
 
 // registerGuard adds the flag that says where a change elsewhere is undone from.
-func (f *whereFlags) registerGuard(fs *pflag.FlagSet) {
+func (f *targetFlags) registerGuard(fs *pflag.FlagSet) {
 	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
 }
 
 // dial reaches a shell at an address.
-func (f *whereFlags) dial(ctx context.Context, address string) (*remote.SSH, error) {
+func (f *targetFlags) dial(ctx context.Context, address string) (*remote.SSH, error) {
 	t, err := remote.ParseTarget(address)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (f *whereFlags) dial(ctx context.Context, address string) (*remote.SSH, err
 }
 
 // reach has the router run its commands over SSH.
-func (f *whereFlags) reach(ctx context.Context, r *router) error {
+func (f *targetFlags) reach(ctx context.Context, r *router) error {
 	ssh, err := f.dial(ctx, f.router)
 	if err != nil {
 		return err

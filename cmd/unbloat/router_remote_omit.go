@@ -13,13 +13,13 @@ import (
 
 // registerWay adds no flags: this build knows the router that it runs on, and no
 // other.
-func (f *whereFlags) registerWay(*pflag.FlagSet) {}
+func (f *targetFlags) registerWay(*pflag.FlagSet) {}
 
-func (f *whereFlags) registerGuard(*pflag.FlagSet) {}
+func (f *targetFlags) registerGuard(*pflag.FlagSet) {}
 
 var errNoRemote = errors.New("this build reaches no other router (build tag omit_remote); the whole program does")
 
-func (f *whereFlags) reach(context.Context, *router) error {
+func (f *targetFlags) reach(context.Context, *router) error {
 	return &exitError{exitPrecondition, errNoRemote}
 }
 

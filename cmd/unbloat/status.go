@@ -94,7 +94,7 @@ func newStatusCommand() *cobra.Command {
 		},
 	}
 	f.register(c)
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
 	c.Flags().BoolVar(&watch, "watch", false, "redraw every second until interrupted")
 	return c
@@ -165,7 +165,7 @@ func (s *routerStatus) verdict() error {
 
 // mend is the command that applies again what is in force on a WAN.
 func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
-	where := f.whereFlags.argv()
+	where := f.targetFlags.argv()
 	if f.stateDir != stateDirOf(os.Getenv) {
 		where = append(where, "--state-dir", f.stateDir)
 	}

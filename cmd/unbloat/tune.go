@@ -59,7 +59,7 @@ everything is as it was; so it is if this process dies.`,
 	}
 	f.routerFlags.register(c)
 	f.classFlags.register(c.Flags())
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	f.keepFlags.register(c)
 	fs := c.Flags()
 	fs.StringVar(&f.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")

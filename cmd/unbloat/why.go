@@ -77,7 +77,7 @@ func newWhyCommand() *cobra.Command {
 		},
 	}
 	f.register(c)
-	f.whereFlags.register(c)
+	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: the one that unbloat shapes)")
 	c.Flags().Int64Var(&size, "bytes", 200, "IP bytes of the packet that is asked about")
 	c.Flags().StringVar(&dscp, "dscp", "", "the packet's mark")

@@ -61,11 +61,11 @@ func Examine(ctx context.Context, c Config) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return &Report{Schema: Schema, Platform: c.Driver.Name(), WAN: e.WAN, LAN: e.LAN, OK: !slices.ContainsFunc(e.Findings, inTheWay),
+	return &Report{Schema: Schema, Platform: c.Driver.Name(), WAN: e.WAN, LAN: e.LAN, OK: !slices.ContainsFunc(e.Findings, blocking),
 		Findings: e.Findings, Checked: e.Checked, Skipped: e.Skipped}, nil
 }
 
-func inTheWay(f platform.Finding) bool { return f.InWay }
+func blocking(f platform.Finding) bool { return f.Blocking }
 
 // rehearse tries a change, and takes what is in its way for a finding, if no
 // check has found it already.
@@ -77,10 +77,10 @@ func rehearse(e *platform.Examination, try func(ctx context.Context) error) {
 		e.Checked = append(e.Checked, "a change, rehearsed")
 		return
 	}
-	if slices.ContainsFunc(e.Findings, inTheWay) {
+	if slices.ContainsFunc(e.Findings, blocking) {
 		return // it would say the same again
 	}
-	f := platform.Finding{ID: "rehearsal", InWay: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "see there"}
+	f := platform.Finding{ID: "rehearsal", Blocking: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "see there"}
 	switch {
 	case errors.As(err, &pre):
 		f.What, f.Remedy = fmt.Sprintf("%s: %s", pre.Doing, pre.What), pre.Remedy

@@ -108,7 +108,7 @@ func TestFindings(t *testing.T) {
 	} {
 		o := router()
 		r := examine(t, o, func(cfg *doctor.Config) { c.spoil(o, cfg) })
-		if len(r.Findings) != 1 || r.Findings[0].ID != c.id || r.Findings[0].InWay != c.inWay || r.OK == c.inWay || !strings.Contains(r.Findings[0].Remedy, c.remedy) {
+		if len(r.Findings) != 1 || r.Findings[0].ID != c.id || r.Findings[0].Blocking != c.inWay || r.OK == c.inWay || !strings.Contains(r.Findings[0].Remedy, c.remedy) {
 			t.Errorf("%s: %+v", c.id, r.Findings)
 		}
 		if len(o.Ran) > 0 {
@@ -312,7 +312,7 @@ func TestFlowTables(t *testing.T) {
 		o := router()
 		o.Tools["nft"], o.Tools["iptables-save"] = says(c.ruleset), says(c.saved)
 		r := examine(t, o, nil)
-		if found(r) != "flow-offload" || r.Findings[0].InWay != c.inWay || !strings.Contains(r.Findings[0].Why, c.says) || r.OK == c.inWay {
+		if found(r) != "flow-offload" || r.Findings[0].Blocking != c.inWay || !strings.Contains(r.Findings[0].Why, c.says) || r.OK == c.inWay {
 			t.Errorf("%s: %+v", c.name, r.Findings)
 		}
 	}

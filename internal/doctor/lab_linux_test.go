@@ -28,7 +28,7 @@ func run(t *testing.T, code int, args ...string) (inWay, notes []string, r docto
 		if f.Why == "" || f.Remedy == "" || f.What == "" {
 			t.Errorf("%s says too little: %+v", f.ID, f)
 		}
-		if f.InWay {
+		if f.Blocking {
 			inWay = append(inWay, f.ID)
 		} else {
 			notes = append(notes, f.ID)

@@ -49,7 +49,7 @@ func (m *maker) wantClasses() division {
 	switch {
 	case w.Use == ClassesOff:
 		return division{}
-	case !asked && (m.wishes.Style == StyleSeed || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
+	case !asked && (m.wishes.Style == StyleArticle || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
 		return division{}
 	case m.lang.ClassesAsked == m.aqm && asked:
 		return division{on: true}

@@ -169,7 +169,7 @@ func (m *maker) whyRate(d Direction, r unit.Rate) string {
 		return "as wished; the line was not measured"
 	}
 	share := strconv.FormatFloat(float64(r)/float64(measured)*100, 'f', 1, 64) + " % of the " + measured.String() + " measured: "
-	if r == measured && m.wishes.Style == StyleSeed && m.lang.Article.Down == 1 {
+	if r == measured && m.wishes.Style == StyleArticle && m.lang.Article.Down == 1 {
 		m.warning("%s: the article sets the line's own speed; as soon as the line is a little slower, the modem queues", d)
 		return share + "the speed itself, as the article sets it"
 	}
@@ -180,7 +180,7 @@ func (m *maker) whyRate(d Direction, r unit.Rate) string {
 	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.wishes.Style == StyleDefault {
 		why += "; `unbloat tune` finds the best"
 	}
-	if wish.IsZero() && m.wishes.Style == StyleSeed && m.lang.Article.Rounds {
+	if wish.IsZero() && m.wishes.Style == StyleArticle && m.lang.Article.Rounds {
 		why += "; two digits, as the article has it"
 	}
 	return share + why
@@ -213,7 +213,7 @@ func (m *maker) frame(d Direction, s *Shaper) {
 		}
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 		m.because(f, strconv.Itoa(s.Overhead), "%s", m.lang.NoOverhead)
-	case m.wishes.Style == StyleSeed:
+	case m.wishes.Style == StyleArticle:
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 	default:
 		m.because(f, strconv.Itoa(s.Overhead), "%s; a 1500-byte packet occupies %d bytes of the line", m.framing.why, s.WireSize(fullIP))
@@ -225,7 +225,7 @@ func (m *maker) frame(d Direction, s *Shaper) {
 
 // htb sets the numbers of the HTB class.
 func (m *maker) htb(d Direction, s *Shaper) {
-	if m.wishes.Style == StyleSeed {
+	if m.wishes.Style == StyleArticle {
 		if !m.lang.Article.NoQuantum {
 			s.ClassQ = mostQuantum
 			m.because(field(d, "class_q"), "1514 B", "the article's: one full packet a round; there is one class, so it only silences HTB's warning")
@@ -245,7 +245,7 @@ func (m *maker) mtu() int {
 
 // offloads lists what has to be off for HTB to see packets as the line does.
 func (m *maker) offloads() {
-	if !m.lang.HTB || m.aqm == CAKE || m.wishes.Style == StyleSeed {
+	if !m.lang.HTB || m.aqm == CAKE || m.wishes.Style == StyleArticle {
 		return
 	}
 	need := func(device, feature string) {

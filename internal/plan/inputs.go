@@ -56,11 +56,11 @@ const (
 // Style says whose habits the plan follows.
 type Style string
 
-// Styles. StyleSeed sets what the platform's seed article sets and leaves the
+// Styles. StyleArticle sets what the platform's seed article sets and leaves the
 // rest to the kernel's defaults; the plan's reasons say how it differs.
 const (
 	StyleDefault Style = ""
-	StyleSeed    Style = "seed"
+	StyleArticle Style = "seed"
 )
 
 // Direction names one direction of the line.

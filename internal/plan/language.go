@@ -95,7 +95,7 @@ type RuleLimits struct {
 	TranslatedPorts bool   // home ports are those that NAT gave
 }
 
-// An Article is how the platform's article shapes, for StyleSeed.
+// An Article is how the platform's article shapes, for StyleArticle.
 type Article struct {
 	Down, Up  float64 // of the measured rates
 	AQM       AQM

@@ -41,8 +41,8 @@ func anyInput(t *rapid.T) (Line, Capabilities, Preferences) {
 		w.Up = RatePreference{Fraction: rapid.Float64Range(0.5, 1).Draw(t, "up fraction")}
 	}
 	w.Only = rapid.SampledFrom([]Direction{"", DirectionDown, DirectionUp}).Draw(t, "only")
-	w.Style = rapid.SampledFrom([]Style{StyleDefault, StyleDefault, StyleSeed}).Draw(t, "style")
-	if name == "pfsense" && w.Only == DirectionDown || name == "clearos" && (w.AQM == SFQ || w.Style == StyleSeed) {
+	w.Style = rapid.SampledFrom([]Style{StyleDefault, StyleDefault, StyleArticle}).Draw(t, "style")
+	if name == "pfsense" && w.Only == DirectionDown || name == "clearos" && (w.AQM == SFQ || w.Style == StyleArticle) {
 		w.Only = "" // refused, see TestWholePlans
 	}
 	return l, f, w
@@ -217,7 +217,7 @@ func TestWholePlans(t *testing.T) {
 		wishes        Preferences
 	}{
 		"only beside one for the upload": {"pfsense", "", Preferences{Only: DirectionDown}},
-		"in one direction only":          {"clearos", "", Preferences{Only: DirectionUp, Style: StyleSeed}},
+		"in one direction only":          {"clearos", "", Preferences{Only: DirectionUp, Style: StyleArticle}},
 		"letters and digits alone":       {"clearos", "eth0.100", Preferences{AQM: SFQ}},
 		"above 5s, the most":             {"freebsd", "", Preferences{Target: 6 * time.Second, Interval: 10 * time.Second}},
 		"above 10s, the most":            {"opnsense", "", Preferences{Interval: 11 * time.Second}},

@@ -194,7 +194,7 @@ func (m *maker) chooseAQM() error {
 		return nil
 	}
 	ladder := m.lang.AQMs
-	if m.wishes.Style == StyleSeed {
+	if m.wishes.Style == StyleArticle {
 		ladder = append([]AQM{m.lang.Article.AQM}, ladder...)
 	}
 	for _, a := range ladder {
@@ -214,7 +214,7 @@ func (m *maker) chooseAQM() error {
 
 func (m *maker) whyAQM(a AQM) string {
 	switch {
-	case m.wishes.Style == StyleSeed:
+	case m.wishes.Style == StyleArticle:
 		return "what the article uses"
 	case m.facts.Untried != "":
 		return "assumed, as what the kernel has could not be tried: " + m.facts.Untried
@@ -238,7 +238,7 @@ func (m *maker) chooseSide() error {
 	}
 	if side == "" {
 		side, why = m.lang.Sides[0], "the usual way"
-		if m.wishes.Style == StyleSeed && slices.Contains(m.lang.Sides, SideLAN) {
+		if m.wishes.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
 			side, why = SideLAN, "the article's way: the download is what leaves towards the LAN"
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, "this kernel has no ifb device, and the download is what leaves towards the LAN"
@@ -263,12 +263,12 @@ func (m *maker) chooseSide() error {
 // rates resolves the wished rates; 0 leaves a direction unshaped.
 func (m *maker) rates() (down, up unit.Rate) {
 	startDown, startUp := StartDown, StartUp
-	if m.wishes.Style == StyleSeed {
+	if m.wishes.Style == StyleArticle {
 		startDown, startUp = m.lang.Article.Down, m.lang.Article.Up
 	}
 	rate := func(w RatePreference, measured unit.Rate, start float64) unit.Rate {
 		r := w.of(measured, start)
-		if w.IsZero() && m.wishes.Style == StyleSeed && m.lang.Article.Rounds {
+		if w.IsZero() && m.wishes.Style == StyleArticle && m.lang.Article.Rounds {
 			return twoDigits(r)
 		}
 		return r

@@ -125,7 +125,7 @@ func TestSeedNumbers(t *testing.T) {
 	if p.Down.Device != "em1" || p.Up.Device != "em0" || p.Up.Limit != 1024 || p.Up.Flows != 1024 {
 		t.Errorf("seed 004: %+v %+v", p.Down, p.Up)
 	}
-	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, Preferences{Style: StyleSeed})
+	p = mustMake(t, Line{Down: 25 * mbit, Up: mbit}, Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, Preferences{Style: StyleArticle})
 	if p.AQM != SFQ || p.UpBps != mbit || p.DownBps != 25*mbit {
 		t.Errorf("seed 001: %s %s / %s", p.AQM, p.DownBps, p.UpBps)
 	}
@@ -148,7 +148,7 @@ func TestLimitsAreExplained(t *testing.T) {
 		{"pfsense", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole numbers", "4.29 Gbit/s"}},
 		{"openwrt", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole kbit/s"}},
 		{"clearos", 20 * mbit, 2 * mbit, Preferences{}, []string{"whole kbit/s"}},
-		{"clearos", 20 * mbit, 2 * mbit, Preferences{Style: StyleSeed}, []string{"sfq, which has no AQM", "the line's own speed"}},
+		{"clearos", 20 * mbit, 2 * mbit, Preferences{Style: StyleArticle}, []string{"sfq, which has no AQM", "the line's own speed"}},
 	} {
 		f, err := all.Assume(c.platform, "", "")
 		if err != nil {

@@ -113,7 +113,7 @@ func yes(b bool) string {
 func (m *maker) fqCodel(d Direction, s *Shaper) {
 	m.codel(d, s)
 	m.ecn(d, s)
-	seed := m.wishes.Style == StyleSeed
+	seed := m.wishes.Style == StyleArticle
 	switch {
 	case m.wishes.Quantum > 0:
 		s.Quantum = m.wishes.Quantum
@@ -169,7 +169,7 @@ func (m *maker) codel(d Direction, s *Shaper) {
 		m.because(field(d, "target"), "5 ms", "%s", m.lang.NoCoDel)
 		return
 	}
-	article, why := m.wishes.Style == StyleSeed, ""
+	article, why := m.wishes.Style == StyleArticle, ""
 	target := m.wishes.Target
 	switch {
 	case target > 0:
@@ -236,8 +236,8 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 	case m.wishes.Limit > 0:
 		s.Limit = m.wishes.Limit
 		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "as wished")
-	case m.wishes.Style == StyleSeed && m.lang.HTB:
-	case m.wishes.Style == StyleSeed && m.dummynet():
+	case m.wishes.Style == StyleArticle && m.lang.HTB:
+	case m.wishes.Style == StyleArticle && m.dummynet():
 		s.Limit = mostLimit
 		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "the default")
 	case m.lang.NoCoDel != "":

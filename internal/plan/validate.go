@@ -292,7 +292,7 @@ func checkWishes(w Preferences) error {
 	if !slices.Contains([]Side{"", SideIFB, SideLAN, SideIn}, w.Side) {
 		errs = append(errs, fieldError("side", "%q is not one of ifb, lan and in", w.Side))
 	}
-	if !slices.Contains([]Style{StyleDefault, StyleSeed}, w.Style) {
+	if !slices.Contains([]Style{StyleDefault, StyleArticle}, w.Style) {
 		errs = append(errs, fieldError("style", "%q is unknown; there is \"seed\"", w.Style))
 	}
 	if !slices.Contains([]Direction{"", DirectionDown, DirectionUp}, w.Only) {

@@ -13,11 +13,11 @@ import (
 
 // A Finding is one thing that is not as it should be.
 type Finding struct {
-	ID     string `json:"id"`         // as in "flow-offload"
-	InWay  bool   `json:"in_the_way"` // it prevents or spoils shaping or measuring; otherwise it is worth knowing
-	What   string `json:"what"`
-	Why    string `json:"why"`    // why it matters
-	Remedy string `json:"remedy"` // the command that mends it
+	ID       string `json:"id"`         // as in "flow-offload"
+	Blocking bool   `json:"in_the_way"` // it prevents or spoils shaping or measuring; otherwise it is worth knowing
+	What     string `json:"what"`
+	Why      string `json:"why"`    // why it matters
+	Remedy   string `json:"remedy"` // the command that mends it
 }
 
 // A Drift is a WAN that is not what was applied to it.
@@ -110,7 +110,7 @@ func (e *Examination) Applied() Check {
 			return
 		}
 		for _, d := range drifts {
-			e.Find(Finding{ID: "drift", InWay: true, What: d.WAN + " is not what was applied: " + strings.Join(d.Differences, "; "),
+			e.Find(Finding{ID: "drift", Blocking: true, What: d.WAN + " is not what was applied: " + strings.Join(d.Differences, "; "),
 				Why: "what is missing shapes nothing, and the queue is in the modem again; a restart of the network, another program or a person took it away", Remedy: d.Mend})
 		}
 	}}
@@ -162,7 +162,7 @@ func (e *Examination) TimeOfDay() {
 	}
 	at := time.Unix(seconds, 0)
 	if skew := at.Sub(e.Now).Abs(); at.Year() < 2024 || e.Far && skew > mostSkew {
-		e.Find(Finding{ID: "clock", InWay: true, What: "the clock says " + at.UTC().Format(time.RFC3339), Why: "certificates are refused, and results can't be put in order",
+		e.Find(Finding{ID: "clock", Blocking: true, What: "the clock says " + at.UTC().Format(time.RFC3339), Why: "certificates are refused, and results can't be put in order",
 			Remedy: "ntpd -q -p pool.ntp.org, or chronyc makestep"})
 	}
 }
@@ -174,7 +174,7 @@ const leastIPv6 = 1280
 // it to what is usual.
 func (e *Examination) LeastMTU(mtu int, mend string) {
 	if mtu < leastIPv6 {
-		e.Find(Finding{ID: "mtu", InWay: true, What: fmt.Sprintf("the MTU of %s is %d", e.WAN, mtu), Why: "IPv6 needs 1280 bytes (RFC 8200 §5)", Remedy: mend + ", or what the provider says"})
+		e.Find(Finding{ID: "mtu", Blocking: true, What: fmt.Sprintf("the MTU of %s is %d", e.WAN, mtu), Why: "IPv6 needs 1280 bytes (RFC 8200 §5)", Remedy: mend + ", or what the provider says"})
 	}
 }
 

@@ -109,12 +109,12 @@ func guardFolder(t *testing.T) string {
 func newRig(t *testing.T, s *server) *rig {
 	t.Helper()
 	r := &rig{server: s, ssh: s.dial(t)}
-	r.outfit(t, r.ssh)
+	r.configure(t, r.ssh)
 	return r
 }
 
-// outfit makes the engine, whose commands go through runner.
-func (r *rig) outfit(t *testing.T, runner platform.Runner) {
+// configure makes the engine, whose commands go through runner.
+func (r *rig) configure(t *testing.T, runner platform.Runner) {
 	t.Helper()
 	r.daemon, r.guards = daemon{runner, t.TempDir()}, guardFolder(t)
 	write(t, r.daemon.settings(), before)
@@ -339,7 +339,7 @@ func cutRig(t *testing.T, s *server, at int, late bool) *rig {
 	direct := s.dial(t)
 	own := s.beside(t)
 	r := &rig{server: own}
-	r.outfit(t, &cutter{SSH: own.dial(t), direct: direct, cable: own.cable, at: at, late: late})
+	r.configure(t, &cutter{SSH: own.dial(t), direct: direct, cable: own.cable, at: at, late: late})
 	return r
 }
 

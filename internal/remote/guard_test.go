@@ -136,7 +136,7 @@ func TestGuardIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))
 	m := &mute{SSH: r.ssh, restored: r.restored}
-	r.outfit(t, m)
+	r.configure(t, m)
 	d := r.deadman()
 	d.Patience = guardWaits / 2
 	r.engine.Deadman = d

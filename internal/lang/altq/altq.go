@@ -117,7 +117,7 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 		} else {
 			on.Queues = []string{d.name}
 			rs.Queues = append(rs.Queues, Queue{Name: d.name, Bandwidth: Bandwidth{Percent: 100}, Priority: -1, Qlimit: d.s.Limit, Scheduler: "hfsc", Options: []string{"default"}})
-			if p.Basis != nil && p.Basis.Preferences.Style == plan.StyleSeed {
+			if p.Basis != nil && p.Basis.Preferences.Style == plan.StyleArticle {
 				rs.Rules = append(rs.Rules, Rule{Text: "pass out on " + d.s.Device + " keep state queue( " + d.name + " )", Queues: []string{d.name}})
 			}
 		}

@@ -18,7 +18,7 @@ import (
 func TestSeed002(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 5 * unit.MbitPerSecond, Up: 1100 * unit.KbitPerSecond},
 		plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
-		plan.Preferences{Style: plan.StyleSeed, Only: plan.DirectionUp})
+		plan.Preferences{Style: plan.StyleArticle, Only: plan.DirectionUp})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ pass out on $ext_if keep state queue( bb )
 // Only the article passes all that leaves. What somebody's own rules block stays
 // blocked with ours: the queue is the default, so it needs no rule.
 func TestNoPassRule(t *testing.T) {
-	for _, style := range []plan.Style{plan.StyleDefault, plan.StyleSeed} {
+	for _, style := range []plan.Style{plan.StyleDefault, plan.StyleArticle} {
 		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 			plan.Preferences{Style: style, Up: plan.RatePreference{Rate: 1e6}, Down: plan.RatePreference{Rate: 5e6}})
 		if err != nil {
@@ -48,7 +48,7 @@ func TestNoPassRule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if passes := len(rs.Rules) > 0; passes != (style == plan.StyleSeed) {
+		if passes := len(rs.Rules) > 0; passes != (style == plan.StyleArticle) {
 			t.Errorf("style %q: rules %q", style, rs.Rules)
 		}
 		for _, q := range rs.Queues {

@@ -18,7 +18,7 @@ import (
 // Seed 001: the switch, and the line's own speeds, 25/1 Mbit/s.
 func TestSeed001(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
-		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Preferences{Style: plan.StyleSeed})
+		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Preferences{Style: plan.StyleArticle})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 
 // asArticle reports whether the plan wants seed 000's queues and rules.
 func asArticle(p plan.Plan) bool {
-	return p.Classes == nil && p.Basis != nil && p.Basis.Preferences.Style == plan.StyleSeed
+	return p.Classes == nil && p.Basis != nil && p.Basis.Preferences.Style == plan.StyleArticle
 }
 
 // add makes one direction's pipe, and its scheduler and queue.

@@ -20,7 +20,7 @@ import (
 func seed000(t *testing.T, platform, wan string) plan.Plan {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
-		plan.Capabilities{Language: all.Must(platform), WAN: wan}, plan.Preferences{Style: plan.StyleSeed})
+		plan.Capabilities{Language: all.Must(platform), WAN: wan}, plan.Preferences{Style: plan.StyleArticle})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func anyPlan(t *rapid.T, platform string) plan.Plan {
 	p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")}, f, plan.Preferences{
 		AQM:   rapid.SampledFrom([]plan.AQM{"", plan.FIFO}).Draw(t, "aqm"),
 		Only:  rapid.SampledFrom(directions).Draw(t, "only"),
-		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, "style"),
+		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleArticle}).Draw(t, "style"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestLimiters(t *testing.T) {
 
 func TestRulesLimiter(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: pfsense.Language(), WAN: "igb0"},
-		plan.Preferences{Style: plan.StyleSeed, Down: plan.RatePreference{Rate: 85 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 9500 * unit.KbitPerSecond}})
+		plan.Preferences{Style: plan.StyleArticle, Down: plan.RatePreference{Rate: 85 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 9500 * unit.KbitPerSecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func TestVerdicts(t *testing.T) {
 func TestSeed004(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
 		plan.Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
-		plan.Preferences{Style: plan.StyleSeed})
+		plan.Preferences{Style: plan.StyleArticle})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 	w := plan.Preferences{
 		AQM:   rapid.SampledFrom(append(aqms, "")).Draw(t, "aqm"),
-		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, "style"),
+		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleArticle}).Draw(t, "style"),
 		Only:  rapid.SampledFrom([]plan.Direction{"", "", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),
 		Side:  rapid.SampledFrom([]plan.Side{"", "", plan.SideIFB, plan.SideLAN, plan.SideIn}).Draw(t, "side"),
 	}

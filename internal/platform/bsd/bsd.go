@@ -60,7 +60,7 @@ func modules(e *platform.Examination) {
 		_, err := platform.Output(e.Ctx, e.Runner, "kldstat", "-q", "-m", m.name)
 		var failed *platform.CommandError
 		if errors.As(err, &failed) {
-			e.Find(platform.Finding{ID: "no-aqm", InWay: true, What: "the kernel module " + m.name + " is not loaded", Why: "nothing here can hold a rate and keep the queue short", Remedy: m.remedy})
+			e.Find(platform.Finding{ID: "no-aqm", Blocking: true, What: "the kernel module " + m.name + " is not loaded", Why: "nothing here can hold a rate and keep the queue short", Remedy: m.remedy})
 		}
 	}
 }
@@ -80,7 +80,7 @@ func offloads(e *platform.Examination) {
 			}
 		}
 		if len(on) > 0 {
-			e.Find(platform.Finding{ID: "offloads", InWay: slices.Contains(on, "LRO"), What: dev + " merges packets (" + strings.Join(on, ", ") + ")",
+			e.Find(platform.Finding{ID: "offloads", Blocking: slices.Contains(on, "LRO"), What: dev + " merges packets (" + strings.Join(on, ", ") + ")",
 				Why:    "a merged packet of 64 KB goes through the shaper as one; and a router must not merge what it forwards",
 				Remedy: "ifconfig " + dev + " -tso -lro; for good: ifconfig_" + dev + "=\"… -tso -lro\" in /etc/rc.conf"})
 		}
@@ -91,7 +91,7 @@ func offloads(e *platform.Examination) {
 func shapers(e *platform.Examination) {
 	for _, s := range e.Shapers {
 		if !s.Ours && s.Rate > 0 && (s.Device == e.WAN || s.Device == e.LAN) {
-			e.Find(platform.Finding{ID: "other-shaper", InWay: true, What: s.Says, Why: "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned",
+			e.Find(platform.Finding{ID: "other-shaper", Blocking: true, What: s.Says, Why: "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned",
 				Remedy: "remove it from the configuration that makes it, and load that"})
 		}
 	}

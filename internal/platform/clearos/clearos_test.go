@@ -97,7 +97,7 @@ func TestOwnEngine(t *testing.T) {
 		"no speed":               {"WAN_MAX_DOWNSTREAM", "LAN_MAX_DOWNSTREAM", `"rate" is required`},
 	} {
 		o := fake.NewClearOS()
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Preferences{Style: plan.StyleSeed})
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true}, plan.Preferences{Style: plan.StyleArticle})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ import (
 
 func anyPlan(t *rapid.T, name string) plan.Plan {
 	w := conform.AnyPreferences(t, name, 4294967294, plan.FIFO)
-	w.Style = rapid.SampledFrom([]plan.Style{"", plan.StyleSeed}).Draw(t, name+" style")
+	w.Style = rapid.SampledFrom([]plan.Style{"", plan.StyleArticle}).Draw(t, name+" style")
 	if rapid.Bool().Draw(t, name+" classes") {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "2001:db8::/32"}, DSCP: rapid.SampledFrom([][]string{nil, {"cs1"}}).Draw(t, name+" dscp")}}

@@ -55,11 +55,11 @@ func (e *examination) tools() {
 		argv := strings.Fields(t.argv)
 		var missing *platform.MissingToolError
 		if _, _, err := e.Runner.Run(e.Ctx, argv, nil); errors.As(err, &missing) {
-			e.Find(platform.Finding{ID: "tool-" + argv[0], InWay: argv[0] == "tc" || argv[0] == "ip", What: argv[0] + "(8) is not there", Why: t.why, Remedy: InstallCommand(e.Ctx, e.Runner, t.pkg, t.openwrt)})
+			e.Find(platform.Finding{ID: "tool-" + argv[0], Blocking: argv[0] == "tc" || argv[0] == "ip", What: argv[0] + "(8) is not there", Why: t.why, Remedy: InstallCommand(e.Ctx, e.Runner, t.pkg, t.openwrt)})
 		}
 	}
 	if ok, known := Privileged(e.Ctx, e.Runner); known && !ok {
-		e.Find(platform.Finding{ID: "privilege", InWay: true, What: "this user may not configure the network", Why: "nothing can be shaped, and not everything can be examined", Remedy: "run it as root: sudo unbloat doctor"})
+		e.Find(platform.Finding{ID: "privilege", Blocking: true, What: "this user may not configure the network", Why: "nothing can be shaped, and not everything can be examined", Remedy: "run it as root: sudo unbloat doctor"})
 	}
 }
 
@@ -78,11 +78,11 @@ func (e *examination) devices() {
 	}
 	switch l, ok := e.link(e.WAN); {
 	case e.WAN == "":
-		e.Find(platform.Finding{ID: "wan", InWay: true, What: "there is no default route", Why: "nobody knows which interface to shape", Remedy: "name it with --wan, or bring the line up"})
+		e.Find(platform.Finding{ID: "wan", Blocking: true, What: "there is no default route", Why: "nobody knows which interface to shape", Remedy: "name it with --wan, or bring the line up"})
 	case !ok:
-		e.Find(platform.Finding{ID: "wan", InWay: true, What: "there is no interface " + e.WAN, Why: "nothing can be shaped on it", Remedy: "name another with --wan; ip -br link lists them"})
+		e.Find(platform.Finding{ID: "wan", Blocking: true, What: "there is no interface " + e.WAN, Why: "nothing can be shaped on it", Remedy: "name another with --wan; ip -br link lists them"})
 	case !l.Up || !l.Carrier:
-		e.Find(platform.Finding{ID: "wan", InWay: true, What: e.WAN + " is down, or has no carrier", Why: "nothing can be shaped on it", Remedy: "ip link set dev " + e.WAN + " up; and look at the cable"})
+		e.Find(platform.Finding{ID: "wan", Blocking: true, What: e.WAN + " is down, or has no carrier", Why: "nothing can be shaped on it", Remedy: "ip link set dev " + e.WAN + " up; and look at the cable"})
 	}
 	e.ReadShapers()
 }

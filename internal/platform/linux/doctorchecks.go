@@ -24,7 +24,7 @@ func (e *examination) modules() {
 	e.kinds = kinds
 	switch {
 	case !kinds["cake"] && !(kinds["htb"] && kinds["fq_codel"]):
-		e.Find(platform.Finding{ID: "no-aqm", InWay: true, What: "the kernel has neither CAKE nor HTB with fq_codel", Why: "nothing here can hold a rate and keep the queue short", Remedy: e.modulePackage("sch_cake", "sch_htb", "sch_fq_codel")})
+		e.Find(platform.Finding{ID: "no-aqm", Blocking: true, What: "the kernel has neither CAKE nor HTB with fq_codel", Why: "nothing here can hold a rate and keep the queue short", Remedy: e.modulePackage("sch_cake", "sch_htb", "sch_fq_codel")})
 		return
 	case !kinds["cake"]:
 		e.Find(platform.Finding{ID: "no-cake", What: "the kernel has no CAKE", Why: "HTB with fq_codel is used instead: it isolates flows, but not machines of the home", Remedy: e.modulePackage("sch_cake")})
@@ -63,7 +63,7 @@ func (e *examination) flowOffload() {
 	const why = "connections that it has taken over go past the shaper's queues, so the rate is not held for them"
 	for line := range strings.Lines(e.Read("cat", "/proc/modules")) {
 		if name, _, _ := strings.Cut(line, " "); slices.Contains(engines(), name) {
-			e.Find(platform.Finding{ID: "offload-engine", InWay: true, What: "the module " + name + " carries connections past the kernel", Why: why, Remedy: "rmmod " + name + ", and keep it from being loaded at boot (on OpenWrt: opkg remove its package)"})
+			e.Find(platform.Finding{ID: "offload-engine", Blocking: true, What: "the module " + name + " carries connections past the kernel", Why: why, Remedy: "rmmod " + name + ", and keep it from being loaded at boot (on OpenWrt: opkg remove its package)"})
 		}
 	}
 	for line := range strings.Lines(e.Read("iptables-save")) {
@@ -83,11 +83,11 @@ func (e *examination) shortCut(whose string, hardware bool, remedy string) {
 	f := platform.Finding{ID: "flow-offload", Remedy: remedy}
 	switch {
 	case hardware:
-		f.InWay = true
+		f.Blocking = true
 		f.What = whose + " offloads flows to hardware"
 		f.Why = "the hardware carries their packets past the kernel, so no queue here holds their rate, divides them or counts them"
 	case classed:
-		f.InWay = true
+		f.Blocking = true
 		f.What = whose + " carries flows past its own forward and postrouting rules (a flow table in software)"
 		f.Why = "rates are held all the same, since tc's queues still see every packet; but it is such rules that give a packet its class, so these flows are told apart only where they arrive through an ifb"
 		f.Remedy += "; or shape without classes: --classes off"
@@ -105,19 +105,19 @@ func (e *examination) otherShapers() {
 	if sections, err := sqm.Parse(e.Read("cat", "/etc/config/sqm")); err == nil && !e.own.SQM {
 		for _, s := range sections {
 			if s.Get("enabled") == "1" && s.Get("interface") == e.WAN {
-				e.Find(platform.Finding{ID: "sqm", InWay: true, What: "sqm-scripts shapes " + e.WAN + " at every start", Why: "it takes away what unbloat sets", Remedy: "uci set sqm." + s.Name + ".enabled=0; uci commit sqm; /etc/init.d/sqm restart; or shape with it: without --own-tc"})
+				e.Find(platform.Finding{ID: "sqm", Blocking: true, What: "sqm-scripts shapes " + e.WAN + " at every start", Why: "it takes away what unbloat sets", Remedy: "uci set sqm." + s.Name + ".enabled=0; uci commit sqm; /etc/init.d/sqm restart; or shape with it: without --own-tc"})
 			}
 		}
 	}
 	if set, err := clearos.Parse(e.Read("cat", clearos.BandwidthConf)); err == nil && slices.Contains([]string{"on", "yes", "1", "true"}, clearos.Get(set, "BANDWIDTH_QOS")) {
-		e.Find(platform.Finding{ID: "clearos-bandwidth", InWay: true, What: "ClearOS's old bandwidth manager is on", Why: "it sets its own queues at every start of the firewall", Remedy: `set BANDWIDTH_QOS="off" in ` + clearos.BandwidthConf + "; service firewall restart"})
+		e.Find(platform.Finding{ID: "clearos-bandwidth", Blocking: true, What: "ClearOS's old bandwidth manager is on", Why: "it sets its own queues at every start of the firewall", Remedy: `set BANDWIDTH_QOS="off" in ` + clearos.BandwidthConf + "; service firewall restart"})
 	}
 	if strings.TrimSpace(e.Read("systemctl", "is-enabled", "wondershaper.service")) == "enabled" {
-		e.Find(platform.Finding{ID: "wondershaper", InWay: true, What: "wondershaper starts at boot", Why: "it sets its own queues", Remedy: "systemctl disable --now wondershaper.service"})
+		e.Find(platform.Finding{ID: "wondershaper", Blocking: true, What: "wondershaper starts at boot", Why: "it sets its own queues", Remedy: "systemctl disable --now wondershaper.service"})
 	}
 	for _, place := range []string{"/etc/network/interfaces", "/etc/network/interfaces.d", "/etc/network/if-up.d", "/etc/rc.local"} {
 		if files := e.grep(`^[^#]*wondershaper`, place); files != "" {
-			e.Find(platform.Finding{ID: "wondershaper", InWay: true, What: "wondershaper is started by " + files, Why: "it sets its own queues whenever the interface comes up", Remedy: "remove that line, then: wondershaper clear " + e.WAN})
+			e.Find(platform.Finding{ID: "wondershaper", Blocking: true, What: "wondershaper is started by " + files, Why: "it sets its own queues whenever the interface comes up", Remedy: "remove that line, then: wondershaper clear " + e.WAN})
 		}
 	}
 	e.networkPrograms()
@@ -137,7 +137,7 @@ func (e *examination) networkPrograms() {
 		if strings.HasPrefix(dir, "/run/") {
 			remedy += "; and where netplan writes that file, take tc.* out of its passthrough in /etc/netplan, then netplan apply"
 		}
-		e.Find(platform.Finding{ID: "networkmanager", InWay: true, What: "NetworkManager sets queues: " + files, Why: again, Remedy: remedy})
+		e.Find(platform.Finding{ID: "networkmanager", Blocking: true, What: "NetworkManager sets queues: " + files, Why: again, Remedy: remedy})
 	}
 	sections := `^\[(` + strings.Join(networkdSections(), "|") + `)\]`
 	for _, dir := range []string{"/etc/systemd/network", "/run/systemd/network", "/usr/local/lib/systemd/network", "/usr/lib/systemd/network"} {
@@ -149,7 +149,7 @@ func (e *examination) networkPrograms() {
 		if strings.HasPrefix(dir, "/run/") {
 			remedy = "find what writes them (netplan, or a generator) and take the queues out there, then networkctl reload"
 		}
-		e.Find(platform.Finding{ID: "networkd", InWay: true, What: "systemd-networkd sets queues: " + files, Why: "it sets them again whenever the interface comes up", Remedy: remedy})
+		e.Find(platform.Finding{ID: "networkd", Blocking: true, What: "systemd-networkd sets queues: " + files, Why: "it sets them again whenever the interface comes up", Remedy: remedy})
 	}
 }
 
@@ -175,7 +175,7 @@ func (e *examination) foreignShapers() {
 			if e.own.TakesOver {
 				remedy += ", or take over from it: unbloat apply --replace"
 			}
-			e.Find(platform.Finding{ID: "other-shaper", InWay: true, What: s.Says, Why: "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned", Remedy: remedy})
+			e.Find(platform.Finding{ID: "other-shaper", Blocking: true, What: s.Says, Why: "two shapers in a row hold to the slower, and the queue stands in the one that nobody tuned", Remedy: remedy})
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (e *examination) offloads() {
 			on := tc.SwitchableOffloads(tc.ParseFeatures([]byte(e.Read("ethtool", "-k", dev))))
 			on = slices.DeleteFunc(on, func(f string) bool { return (f == "gro") == (dev == s.Device) })
 			if len(on) > 0 {
-				e.Find(platform.Finding{ID: "offloads", InWay: true, What: fmt.Sprintf("%s merges packets (%s), and %s on %s does not split them", dev, strings.Join(on, ", "), s.Queue, s.Device),
+				e.Find(platform.Finding{ID: "offloads", Blocking: true, What: fmt.Sprintf("%s merges packets (%s), and %s on %s does not split them", dev, strings.Join(on, ", "), s.Queue, s.Device),
 					Why: fmt.Sprintf("one of 64 KB occupies %s for %s", s.Rate.Short(), s.Rate.Time(65536).Round(1e5)), Remedy: "ethtool -K " + dev + " " + strings.Join(on, " off ") + " off"})
 			}
 		}
@@ -242,7 +242,7 @@ func (e *examination) isolation() {
 	}
 	filters := e.Read("tc", "filter", "show", "dev", e.WAN, "ingress")
 	if strings.Contains(filters, "police ") {
-		e.Find(platform.Finding{ID: "police", InWay: true, What: "what arrives at " + e.WAN + " is policed", Why: "a policer drops without a queue, neighbour discovery and DHCPv6 too", Remedy: "tc qdisc del dev " + e.WAN + " ingress, then unbloat apply"})
+		e.Find(platform.Finding{ID: "police", Blocking: true, What: "what arrives at " + e.WAN + " is policed", Why: "a policer drops without a queue, neighbour discovery and DHCPv6 too", Remedy: "tc qdisc del dev " + e.WAN + " ingress, then unbloat apply"})
 	}
 	redirects := func(protocol string) bool {
 		on := false // a filter's first line has its protocol, a later one its action
@@ -257,7 +257,7 @@ func (e *examination) isolation() {
 		return false
 	}
 	if redirects("ip") && !redirects("ipv6") && !redirects("all") {
-		e.Find(platform.Finding{ID: "ipv6-bypass", InWay: true, What: "what arrives at " + e.WAN + " over IPv6 is not shaped: the filter takes IPv4 alone", Why: "an IPv6 download then fills the provider's queue, and everything waits there, neighbour discovery and DHCPv6 among it",
+		e.Find(platform.Finding{ID: "ipv6-bypass", Blocking: true, What: "what arrives at " + e.WAN + " over IPv6 is not shaped: the filter takes IPv4 alone", Why: "an IPv6 download then fills the provider's queue, and everything waits there, neighbour discovery and DHCPv6 among it",
 			Remedy: "tc filter add dev " + e.WAN + " parent ffff: protocol ipv6 …, as for ip; or unbloat apply --replace"})
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (e *examination) classes() {
 	if e.LostClasses != nil {
 		if lost := e.LostClasses(e.Ctx); len(lost) > 0 {
-			e.Find(platform.Finding{ID: "classes-lost", InWay: true, What: "the rules that divide the traffic of " + e.WAN + " are not what was applied: " + strings.Join(lost, "; "),
+			e.Find(platform.Finding{ID: "classes-lost", Blocking: true, What: "the rules that divide the traffic of " + e.WAN + " are not what was applied: " + strings.Join(lost, "; "),
 				Why:    "calls wait with everything else; whatever runs `nft flush ruleset` (a restart of nftables.service, or a firewall that reloads so) takes them away",
 				Remedy: "apply the plan again; and let the firewall delete its own tables, not all of them"})
 		}

@@ -48,10 +48,10 @@ func (e *examination) overhead() {
 		switch {
 		case !shapes:
 		case counts < least:
-			e.Find(platform.Finding{ID: "overhead", InWay: true, What: fmt.Sprintf("the shaper on %s counts %d bytes of overhead, and the line adds %d or more", dev, counts, least),
+			e.Find(platform.Finding{ID: "overhead", Blocking: true, What: fmt.Sprintf("the shaper on %s counts %d bytes of overhead, and the line adds %d or more", dev, counts, least),
 				Why: why + ": small packets are undercounted, so under many of them the queue is in the modem again", Remedy: "unbloat plan --link-layer … and apply it; or tune with --link-layer"})
 		case e.LinkLayer == plan.ATM && !cells:
-			e.Find(platform.Finding{ID: "overhead", InWay: true, What: "the shaper on " + dev + " doesn't count ATM's cells", Why: why + ": packets are undercounted by up to a half", Remedy: "unbloat plan --link-layer atm, and apply it"})
+			e.Find(platform.Finding{ID: "overhead", Blocking: true, What: "the shaper on " + dev + " doesn't count ATM's cells", Why: why + ": packets are undercounted by up to a half", Remedy: "unbloat plan --link-layer atm, and apply it"})
 		}
 	}
 }

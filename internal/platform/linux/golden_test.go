@@ -151,7 +151,7 @@ func TestParseOfRender(t *testing.T) {
 			w := plan.Preferences{
 				AQM:   rapid.SampledFrom([]plan.AQM{plan.CAKE, plan.FQCoDel, plan.FIFO}).Draw(rt, "aqm"),
 				Side:  rapid.SampledFrom([]plan.Side{plan.SideIFB, plan.SideLAN}).Draw(rt, "side"),
-				Style: rapid.SampledFrom([]plan.Style{plan.StyleDefault, plan.StyleSeed}).Draw(rt, "style"),
+				Style: rapid.SampledFrom([]plan.Style{plan.StyleDefault, plan.StyleArticle}).Draw(rt, "style"),
 				Down:  plan.RatePreference{Rate: unit.Rate(rate.Draw(rt, "down"))},
 				Up:    plan.RatePreference{Rate: unit.Rate(rate.Draw(rt, "up"))},
 			}

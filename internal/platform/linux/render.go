@@ -16,7 +16,7 @@ import (
 // Render writes tc(8) and nft(8) commands; a plan in an article's style is written
 // as the article has it.
 func Render(p plan.Plan) ([]render.Part, []string, error) {
-	if p.Basis != nil && p.Basis.Preferences.Style == plan.StyleSeed && likeArticle(p.Up) && likeArticle(p.Down) {
+	if p.Basis != nil && p.Basis.Preferences.Style == plan.StyleArticle && likeArticle(p.Up) && likeArticle(p.Down) {
 		return article(p), nil, nil
 	}
 	commands, err := UntouchedCommands(p)

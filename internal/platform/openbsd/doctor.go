@@ -22,7 +22,7 @@ func pfIsOn(e *platform.Examination) {
 	case err != nil:
 		e.Skip("pf", err.Error())
 	case strings.Contains(string(out), "Status: Disabled"):
-		e.Find(platform.Finding{ID: "pf-off", InWay: true, What: "pf is off", Why: "its queues are, too", Remedy: "pfctl -e, and remove pf=NO from /etc/rc.conf.local"})
+		e.Find(platform.Finding{ID: "pf-off", Blocking: true, What: "pf is off", Why: "its queues are, too", Remedy: "pfctl -e, and remove pf=NO from /etc/rc.conf.local"})
 	}
 }
 

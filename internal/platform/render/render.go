@@ -72,7 +72,7 @@ func head(b *strings.Builder, p plan.Plan, notes []string) {
 
 // difference lists how our own plan differs from one in an article's style.
 func difference(p plan.Plan) []string {
-	if p.Basis == nil || p.Basis.Preferences.Style != plan.StyleSeed {
+	if p.Basis == nil || p.Basis.Preferences.Style != plan.StyleArticle {
 		return nil
 	}
 	w := p.Basis.Preferences

@@ -68,7 +68,7 @@ type choice struct {
 func styles(l *plan.Language) []choice {
 	out := []choice{
 		{"own", func(*plan.Preferences) {}},
-		{"seed", func(w *plan.Preferences) { w.Style = plan.StyleSeed }},
+		{"seed", func(w *plan.Preferences) { w.Style = plan.StyleArticle }},
 	}
 	for _, q := range l.AQMs[1:] {
 		out = append(out, choice{string(q), func(w *plan.Preferences) { w.AQM = q }})
@@ -141,7 +141,7 @@ func unmakeable(l *plan.Language, wan string, w plan.Preferences) bool {
 	if l.NotAlone != "" && w.Only == plan.DirectionDown {
 		return true
 	}
-	engine := l.Engine != nil && (w.AQM == plan.SFQ || w.Style == plan.StyleSeed && l.Article.AQM == plan.SFQ)
+	engine := l.Engine != nil && (w.AQM == plan.SFQ || w.Style == plan.StyleArticle && l.Article.AQM == plan.SFQ)
 	return engine && (w.Only != "" || strings.ContainsAny(wan, ".-"))
 }
 

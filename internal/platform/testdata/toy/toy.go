@@ -36,7 +36,7 @@ func Driver() *platform.Driver {
 			e.ReadShapers()
 			return []platform.Check{e.Applied(), {Name: "clockwork", Run: func() {
 				if strings.TrimSpace(e.Read("toyctl", "spring")) != "wound" {
-					e.Find(platform.Finding{ID: "run-down", InWay: true, What: "the spring has run down", Why: "nothing moves", Remedy: "wind it up"})
+					e.Find(platform.Finding{ID: "run-down", Blocking: true, What: "the spring has run down", Why: "nothing moves", Remedy: "wind it up"})
 				}
 			}}}
 		},
