@@ -63,7 +63,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 		RunE: func(c *cobra.Command, _ []string) error { return runPlan(c, &f) },
 	}
 	f.registerLine(c.Flags())
-	f.registerWishes(c.Flags())
+	f.registerPreferences(c.Flags())
 	f.where.registerWay(c.Flags())
 	return c
 }
@@ -87,8 +87,8 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.predict, "predict", false, "simulate the line without and with the plan, and print what to expect")
 }
 
-// registerWishes adds the flags that say what is wanted.
-func (f *planFlags) registerWishes(fs *pflag.FlagSet) {
+// registerPreferences adds the flags that say what is wanted.
+func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	f.classFlags.register(fs)
 	w := &f.wishes
 	durationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")

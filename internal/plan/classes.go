@@ -17,15 +17,15 @@ type Share struct {
 // first explicit rule that fits; else by its mark, where marks are trusted; else
 // by how its flow behaves.
 type Classes struct {
-	Up        []Share   `json:"up,omitempty"` // first to last; nil: the direction has no classes
-	Down      []Share   `json:"down,omitempty"`
-	Behaviour Behaviour `json:"behaviour"`
-	Rules     []Rule    `json:"rules,omitempty"`
-	DSCP      DSCPWish  `json:"dscp,omitzero"`
+	Up        []Share        `json:"up,omitempty"` // first to last; nil: the direction has no classes
+	Down      []Share        `json:"down,omitempty"`
+	Behaviour Behaviour      `json:"behaviour"`
+	Rules     []Rule         `json:"rules,omitempty"`
+	DSCP      DSCPPreference `json:"dscp,omitzero"`
 }
 
-// A ShareWish bounds one class by hand.
-type ShareWish struct {
+// A SharePreference bounds one class by hand.
+type SharePreference struct {
 	Class     Class          `json:"class" toml:"name"`
 	Direction Direction      `json:"direction,omitempty" toml:"direction"` // "": both
 	Guarantee RatePreference `json:"guarantee,omitzero" toml:"guarantee"`  // a rate, or a share of the shaped one
@@ -43,14 +43,14 @@ const (
 
 // ClassPreferences are what somebody wants of the classes.
 type ClassPreferences struct {
-	Use        string      `json:"use,omitempty" toml:"use"`
-	Rules      []Rule      `json:"rules,omitempty" toml:"rule"`
-	Shares     []ShareWish `json:"shares,omitempty" toml:"class"`
-	DSCP       DSCPWish    `json:"dscp,omitzero" toml:"dscp"`
-	FirstBytes unit.Size   `json:"first_bytes,omitempty" toml:"first_bytes"` // 0: by the line
+	Use        string            `json:"use,omitempty" toml:"use"`
+	Rules      []Rule            `json:"rules,omitempty" toml:"rule"`
+	Shares     []SharePreference `json:"shares,omitempty" toml:"class"`
+	DSCP       DSCPPreference    `json:"dscp,omitzero" toml:"dscp"`
+	FirstBytes unit.Size         `json:"first_bytes,omitempty" toml:"first_bytes"` // 0: by the line
 }
 
 // IsZero reports whether nothing is wished.
 func (w ClassPreferences) IsZero() bool {
-	return w.Use == "" && w.Rules == nil && w.Shares == nil && w.DSCP == DSCPWish{} && w.FirstBytes == 0
+	return w.Use == "" && w.Rules == nil && w.Shares == nil && w.DSCP == DSCPPreference{} && w.FirstBytes == 0
 }

@@ -123,7 +123,7 @@ func TestAcknowledgements(t *testing.T) {
 func TestLimitsThatCannotBe(t *testing.T) {
 	line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 	facts := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
-	limit := plan.ClassPreferences{Shares: []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}}}
+	limit := plan.ClassPreferences{Shares: []plan.SharePreference{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}}}
 	only := facts
 	only.AQMs = []plan.AQM{plan.CAKE}
 	for _, w := range []struct {

@@ -62,9 +62,9 @@ func (m *maker) explicitAlone(c *Classes) {
 		m.partOf(r)
 		return false
 	})
-	if c.DSCP != (DSCPWish{}) {
+	if c.DSCP != (DSCPPreference{}) {
 		m.warning("classes: marks are neither trusted nor washed on %s; a rule with dscp tells which ones mean something", m.lang.Platform)
-		c.DSCP = DSCPWish{}
+		c.DSCP = DSCPPreference{}
 	}
 }
 

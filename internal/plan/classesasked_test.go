@@ -43,7 +43,7 @@ func TestClassesOfRulesAlone(t *testing.T) {
 		{Class: plan.Interactive, Protocol: "tcp", Below: 1e6},
 		{Class: plan.Voice, Home: []string{"192.168.1.7"}},
 	}
-	limit := []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.2}}}
+	limit := []plan.SharePreference{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.5}}, {Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.2}}}
 	for platform, kept := range map[string]int{"freebsd": 1, "opnsense": 1, "pfsense": 1, "openbsd": 2, "openbsd-altq": 2} {
 		facts, err := all.Assume(platform, "", "")
 		if err != nil {
@@ -141,7 +141,7 @@ func TestGuaranteesFit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: plan.ClassPreferences{Shares: []plan.ShareWish{
+			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, facts, plan.Preferences{Classes: plan.ClassPreferences{Shares: []plan.SharePreference{
 				{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: c.voice}}, {Class: plan.Bulk, Guarantee: plan.RatePreference{Fraction: c.bulk}}}}})
 			if err != nil {
 				t.Fatal(platform, err)

@@ -33,7 +33,7 @@ func (m *maker) explainClasses(c *Classes) {
 	for i, r := range c.Rules {
 		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
 	}
-	if d := c.DSCP; d != (DSCPWish{}) {
+	if d := c.DSCP; d != (DSCPPreference{}) {
 		m.because("classes.dscp", "trusted", "home %s, far %s; washed: up %s, down %s", yes(d.TrustHome), yes(d.TrustFar), yes(d.WashUp), yes(d.WashDown))
 	}
 	m.explainDomains(c)

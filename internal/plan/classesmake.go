@@ -44,7 +44,7 @@ type division struct {
 // wantClasses decides whether the plan divides traffic.
 func (m *maker) wantClasses() division {
 	w := m.wishes.Classes
-	asked := w.Use == ClassesOn || len(w.Rules) > 0 || len(w.Shares) > 0 || w.DSCP != DSCPWish{}
+	asked := w.Use == ClassesOn || len(w.Rules) > 0 || len(w.Shares) > 0 || w.DSCP != DSCPPreference{}
 	able := m.aqm == CAKE || m.aqm == FQCoDel
 	switch {
 	case w.Use == ClassesOff:

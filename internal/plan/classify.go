@@ -4,13 +4,13 @@ import "unbloat/internal/classify"
 
 // What a plan says of classes in the words of package classify, which decides by it.
 type (
-	Class     = classify.Class
-	Behaviour = classify.Limits
-	Rule      = classify.Rule
-	PortRange = classify.PortRange
-	EndPorts  = classify.EndPorts
-	DSCPWish  = classify.Trust
-	HostKind  = classify.HostKind
+	Class          = classify.Class
+	Behaviour      = classify.Limits
+	Rule           = classify.Rule
+	PortRange      = classify.PortRange
+	EndPorts       = classify.EndPorts
+	DSCPPreference = classify.Trust
+	HostKind       = classify.HostKind
 )
 
 // The classes, first to last.

@@ -28,12 +28,12 @@ func fieldError(field, format string, args ...any) error {
 // A SwappedError says that the wished rates fit the line only if download and
 // upload are exchanged.
 type SwappedError struct {
-	MeasuredDown, MeasuredUp, WishedDown, WishedUp unit.Rate
+	MeasuredDown, MeasuredUp, PreferredDown, PreferredUp unit.Rate
 }
 
 func (e *SwappedError) Error() string {
 	return fmt.Sprintf("download and upload look swapped: wished %s down and %s up, but the line measured %s down and %s up; exchange them, or measure again",
-		e.WishedDown, e.WishedUp, e.MeasuredDown, e.MeasuredUp)
+		e.PreferredDown, e.PreferredUp, e.MeasuredDown, e.MeasuredUp)
 }
 
 // An AboveLineError says that a wished rate is so far above the measured one

@@ -21,12 +21,12 @@ func FuzzWords(f *testing.F) {
 		if d, err := plan.ParseDSCP(s); err == nil && d > 63 {
 			t.Fatalf("%q: code point %d", s, d)
 		}
-		if w, err := plan.ParseRateWish(s); err == nil {
+		if w, err := plan.ParseRatePreference(s); err == nil {
 			text, err := w.MarshalText()
 			if err != nil {
 				t.Fatalf("%q: %v", s, err)
 			}
-			if back, err := plan.ParseRateWish(string(text)); err != nil || back != w {
+			if back, err := plan.ParseRatePreference(string(text)); err != nil || back != w {
 				t.Fatalf("%q → %q: %v, %v", s, text, back, err)
 			}
 		}

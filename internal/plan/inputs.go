@@ -105,7 +105,7 @@ type RatePreference struct {
 // IsZero reports whether nothing is wished.
 func (w RatePreference) IsZero() bool { return w == RatePreference{} }
 
-// String prints the wish so that ParseRateWish reads the same back.
+// String prints the wish so that ParseRatePreference reads the same back.
 func (w RatePreference) String() string {
 	switch {
 	case w.Rate != 0:
@@ -117,9 +117,9 @@ func (w RatePreference) String() string {
 	}
 }
 
-// ParseRateWish reads a rate such as "950 kbit/s", or a fraction of the
+// ParseRatePreference reads a rate such as "950 kbit/s", or a fraction of the
 // measured rate such as "95%" or "0.95". The empty string is no wish.
-func ParseRateWish(s string) (RatePreference, error) {
+func ParseRatePreference(s string) (RatePreference, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return RatePreference{}, nil
@@ -142,9 +142,9 @@ func ParseRateWish(s string) (RatePreference, error) {
 // MarshalText prints the wish; UnmarshalText reads it from TOML and JSON strings.
 func (w RatePreference) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// UnmarshalText reads what ParseRateWish reads.
+// UnmarshalText reads what ParseRatePreference reads.
 func (w *RatePreference) UnmarshalText(b []byte) (err error) {
-	*w, err = ParseRateWish(string(b))
+	*w, err = ParseRatePreference(string(b))
 	return err
 }
 

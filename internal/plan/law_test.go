@@ -183,16 +183,16 @@ func TestRateWish(t *testing.T) {
 	for s, want := range map[string]RatePreference{
 		"": {}, "950 kbit/s": {Rate: 950 * kbit}, "95%": {Fraction: 0.95}, "95 %": {Fraction: 0.95}, "0.95": {Fraction: 0.95}, "1": {Fraction: 1},
 	} {
-		got, err := ParseRateWish(s)
+		got, err := ParseRatePreference(s)
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v", s, got, err)
 		}
-		if again, err := ParseRateWish(got.String()); err != nil || again != got {
+		if again, err := ParseRatePreference(got.String()); err != nil || again != got {
 			t.Errorf("%q → %q → %+v, %v", s, got, again, err)
 		}
 	}
 	for _, s := range []string{"0", "950", "-1", "101%", "NaN", "Inf", "x", "0 kbit"} {
-		if got, err := ParseRateWish(s); err == nil {
+		if got, err := ParseRatePreference(s); err == nil {
 			t.Errorf("%q is %+v", s, got)
 		}
 	}

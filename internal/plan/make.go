@@ -159,7 +159,7 @@ func newMaker(line Line, facts Capabilities, wishes Preferences) (*maker, error)
 	if err := m.chooseAQM(); err != nil {
 		return nil, err
 	}
-	return m, m.checkWishesFit()
+	return m, m.checkPreferencesFit()
 }
 
 func isPPP(device string) bool {
@@ -312,7 +312,7 @@ func checkRates(line Line, wishes Preferences, down, up unit.Rate) error {
 	if line.Down > 0 && line.Up > 0 && wishes.Down.Rate > 0 && wishes.Up.Rate > 0 {
 		a, b := wishes.Down.Rate, wishes.Up.Rate
 		if fitsSwapped(line.Down, line.Up, a, b) || fitsSwapped(line.Up, line.Down, b, a) {
-			return &SwappedError{MeasuredDown: line.Down, MeasuredUp: line.Up, WishedDown: a, WishedUp: b}
+			return &SwappedError{MeasuredDown: line.Down, MeasuredUp: line.Up, PreferredDown: a, PreferredUp: b}
 		}
 	}
 	if line.Down > 0 && down > 2*line.Down {

@@ -283,11 +283,11 @@ func checkInputs(l Line, f Capabilities, w Preferences, lang *Language) error {
 	if l.RTT < 0 || l.RTT > maxTime {
 		errs = append(errs, fieldError("rtt", "%v is not within 0…%v", l.RTT, maxTime))
 	}
-	return errors.Join(append(errs, checkWishes(w))...)
+	return errors.Join(append(errs, checkPreferences(w))...)
 }
 
-// checkWishes refuses wishes that mean nothing on any platform.
-func checkWishes(w Preferences) error {
+// checkPreferences refuses wishes that mean nothing on any platform.
+func checkPreferences(w Preferences) error {
 	errs := []error{w.Classes.validate()}
 	if !slices.Contains([]Side{"", SideIFB, SideLAN, SideIn}, w.Side) {
 		errs = append(errs, fieldError("side", "%q is not one of ifb, lan and in", w.Side))
@@ -312,9 +312,9 @@ func checkWishes(w Preferences) error {
 	return errors.Join(append(errs, checkTimes(func(s string) string { return s }, w.Target, w.Interval))...)
 }
 
-// checkWishesFit refuses wishes that the chosen AQM has no word for, and
+// checkPreferencesFit refuses wishes that the chosen AQM has no word for, and
 // numbers that the platform would change behind one's back.
-func (m *maker) checkWishesFit() error {
+func (m *maker) checkPreferencesFit() error {
 	w, refuse := m.wishes, func(name, why string) error {
 		return fieldError(name, "%s %s", m.aqm, why)
 	}

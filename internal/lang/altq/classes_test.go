@@ -37,7 +37,7 @@ func TestClasses(t *testing.T) {
 			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Direction: plan.DirectionUp, Home: []string{"192.168.1.7", "2001:db8::/32"}, DSCP: []string{"cs1"}},
 		},
-		Shares: []plan.ShareWish{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RatePreference{Fraction: 0.8}}},
+		Shares: []plan.SharePreference{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RatePreference{Fraction: 0.8}}},
 	})
 	var up []string
 	for line := range strings.Lines(rs.String()) {
@@ -99,7 +99,7 @@ func TestAnyClasses(t *testing.T) {
 				sure = min(sure, most)
 			}
 			if sure+most > 0 {
-				w.Shares = append(w.Shares, plan.ShareWish{Class: c, Guarantee: plan.RatePreference{Fraction: sure}, Limit: plan.RatePreference{Fraction: most}})
+				w.Shares = append(w.Shares, plan.SharePreference{Class: c, Guarantee: plan.RatePreference{Fraction: sure}, Limit: plan.RatePreference{Fraction: most}})
 			}
 		}
 		_, rs := withClasses(t, rate("up"), rate("down"), w)

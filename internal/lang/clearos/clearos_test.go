@@ -100,7 +100,7 @@ func TestClasses(t *testing.T) {
 	if got := Get(WithOthers(s.QoS, old), RulesKey); got != Get(s.QoS, RulesKey)+" DNS|*|1|0|0|udp|-|-|-|53" {
 		t.Error(got)
 	}
-	w.Shares = []plan.ShareWish{{Class: plan.Normal, Guarantee: plan.RatePreference{Fraction: 0.6}}, {Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.38}}}
+	w.Shares = []plan.SharePreference{{Class: plan.Normal, Guarantee: plan.RatePreference{Fraction: 0.6}}, {Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.38}}}
 	if _, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Preferences{AQM: plan.SFQ, Classes: w}); err == nil || !strings.Contains(err.Error(), "ClearOS's own engine has 97 % to give") {
 		t.Errorf("%v", err)
 	}

@@ -61,7 +61,7 @@ func TestClasses(t *testing.T) {
 				{Class: plan.Interactive, Direction: plan.DirectionUp, Port: []plan.PortRange{{From: 22, To: 22}}, Protocol: "tcp"},
 				{Class: plan.Bulk, Direction: plan.DirectionDown, Far: []string{"198.51.100.0/24", "2001:db8::/32", "203.0.113.9"}, DSCP: []string{"ef", "8", "af11"}},
 			},
-			Shares: []plan.ShareWish{{Class: plan.Voice, Direction: plan.DirectionUp, Guarantee: plan.RatePreference{Fraction: 0.4}}},
+			Shares: []plan.SharePreference{{Class: plan.Voice, Direction: plan.DirectionUp, Guarantee: plan.RatePreference{Fraction: 0.4}}},
 		},
 	})
 	if err != nil {

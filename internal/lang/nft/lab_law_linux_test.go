@@ -345,7 +345,7 @@ func aPolicy(t *testing.T, rng *rand.Rand) plan.Plan {
 			keep = append(keep, r)
 		}
 	}
-	w.Rules, w.DSCP = keep, plan.DSCPWish{TrustHome: rng.IntN(3) == 0, TrustFar: rng.IntN(3) == 0}
+	w.Rules, w.DSCP = keep, plan.DSCPPreference{TrustHome: rng.IntN(3) == 0, TrustFar: rng.IntN(3) == 0}
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond},
 		plan.Capabilities{Language: linux.Language(), WAN: "wan0", LAN: "lan0", IFB: true, Hosts: map[string][]string{"nas": {"192.168.1.9", "fd00::9"}}},
 		plan.Preferences{AQM: plan.CAKE, Side: []plan.Side{plan.SideIFB, plan.SideLAN}[rng.IntN(2)], Classes: w})

@@ -44,7 +44,7 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v func(plan.Class, st
 // can write: nothing there counts what a connection has carried.
 func written(p plan.Plan, d plan.Direction, f Flow) (rule int, is bool) {
 	policy := p.Policy()
-	policy.Rules, policy.Trust = nil, plan.DSCPWish{}
+	policy.Rules, policy.Trust = nil, plan.DSCPPreference{}
 	var numbers []int
 	for i, r := range p.Classes.Rules {
 		if p.RuleLimits().HomeDown != "" && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {

@@ -41,7 +41,7 @@ func TestClasses(t *testing.T) {
 			{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Direction: plan.DirectionUp, Home: []string{"192.168.1.7", "2001:db8::/32"}, DSCP: []string{"cs1"}},
 		},
-		Shares: []plan.ShareWish{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RatePreference{Fraction: 0.8}}},
+		Shares: []plan.SharePreference{{Class: plan.Bulk, Direction: plan.DirectionUp, Limit: plan.RatePreference{Fraction: 0.8}}},
 	})
 	var up []string
 	for line := range strings.Lines(rs.String()) {
@@ -137,7 +137,7 @@ func TestClassesSayWhatIsLost(t *testing.T) {
 			{Class: plan.Voice, Home: []string{"02:00:00:00:00:07"}},
 			{Class: plan.Interactive, Protocol: "tcp", FarPort: []plan.PortRange{{From: 80, To: 80}}, Below: 1e6},
 		},
-		DSCP: plan.DSCPWish{TrustHome: true},
+		DSCP: plan.DSCPPreference{TrustHome: true},
 	})
 	said := p.Explain()
 	for _, want := range []string{"zoom.us", "names", "02:00:00:00:00:07", "MAC", "counts no bytes", "neither trusted nor washed", "how a flow behaves"} {

@@ -18,8 +18,8 @@ import (
 	"unbloat/unit"
 )
 
-// anyWishes draws what somebody might wish, sensible or not.
-func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Preferences {
+// anyPreferences draws what somebody might wish, sensible or not.
+func anyPreferences(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 	w := plan.Preferences{
 		AQM:   rapid.SampledFrom(append(aqms, "")).Draw(t, "aqm"),
 		Style: rapid.SampledFrom([]plan.Style{"", plan.StyleArticle}).Draw(t, "style"),
@@ -55,7 +55,7 @@ func anyWishes(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 		}
 	}
 	if maybe("shares") {
-		w.Classes.Shares = []plan.ShareWish{{Class: rapid.SampledFrom(plan.AllClasses()).Draw(t, "share"),
+		w.Classes.Shares = []plan.SharePreference{{Class: rapid.SampledFrom(plan.AllClasses()).Draw(t, "share"),
 			Guarantee: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.01, 0.3, 0.6, 1}).Draw(t, "guarantee")}, Limit: plan.RatePreference{Fraction: 0.8}}}
 	}
 	return w
@@ -80,7 +80,7 @@ func TestEveryPlanIsWritten(t *testing.T) {
 			Down: rate("down"), Up: rate("up"),
 			LinkLayer: rapid.SampledFrom([]plan.LinkLayer{"", plan.DOCSIS, plan.ATM, plan.PTM}).Draw(t, "layer"),
 		}
-		p, err := plan.Make(l, f, anyWishes(t, f.AQMs))
+		p, err := plan.Make(l, f, anyPreferences(t, f.AQMs))
 		if err != nil {
 			return // what is refused is for package plan's tests
 		}

@@ -24,7 +24,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	}
 	if w.AQM == plan.SFQ && rapid.Bool().Draw(t, name+" classes") {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
-		w.Classes.Shares = []plan.ShareWish{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
+		w.Classes.Shares = []plan.SharePreference{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
 	}
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
 	if err != nil {

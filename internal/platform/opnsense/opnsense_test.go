@@ -60,7 +60,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	if rapid.Bool().Draw(t, name+" classes") {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "192.0.2.9"}, DSCP: rapid.SampledFrom([][]string{nil, {"ef", "cs1"}}).Draw(t, name+" dscp")}}
-		w.Classes.Shares = []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
+		w.Classes.Shares = []plan.SharePreference{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
 	}
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan", LAN: "lan"}, w)
 	if err != nil {

@@ -44,7 +44,7 @@ func classes(far string, voice float64) plan.ClassPreferences {
 	return plan.ClassPreferences{
 		Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
 			{Class: plan.Bulk, Far: []string{far}, HomePort: []plan.PortRange{{From: 22, To: 22}, {From: 873, To: 873}}}},
-		Shares: []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: voice}}},
+		Shares: []plan.SharePreference{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: voice}}},
 	}
 }
 

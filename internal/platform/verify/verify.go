@@ -53,8 +53,8 @@ func rules() []plan.Rule {
 }
 
 // shares give each class something that is not its usual part.
-func shares() []plan.ShareWish {
-	return []plan.ShareWish{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.3}}, {Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.8}}}
+func shares() []plan.SharePreference {
+	return []plan.SharePreference{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.3}}, {Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.8}}}
 }
 
 // A choice is one value of a dimension.
