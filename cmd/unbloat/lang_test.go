@@ -36,7 +36,7 @@ func aTest(added float64) *verdict.Test {
 	t.Upload.GoodputUpBps, t.Upload.FlowsUp = 4.713e6, 4
 	t.Both.GoodputDownBps, t.Both.GoodputUpBps, t.Both.FlowsDown, t.Both.FlowsUp = 31e6, 4.5e6, 4, 4
 	t.Both.Saturated = false
-	t.Both.Unfilled = []verdict.Unfilled{{Direction: "down", Starved: true, Reason: reason.Of(reason.SendersIdle, "direction", "down", "busy", 0.61)}}
+	t.Both.Unsaturated = []verdict.Unsaturated{{Direction: "down", Starved: true, Reason: reason.Of(reason.SendersIdle, "direction", "down", "busy", 0.61)}}
 	t.Upload.Queue = &verdict.Queue{Ms: 310, Bytes: 182000, Packets: 121, Direction: "up"}
 	t.Upload.Beside = []verdict.Named{{Name: "icmp 192.0.2.1", Latency: t.Upload.Latency}}
 	t.Download.OnLoad = &t.Download.Latency

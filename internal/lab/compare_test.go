@@ -28,15 +28,15 @@ func TestWriteTable(t *testing.T) {
 		return &verdict.Test{Valid: true, Loaded: &verdict.Phase{Latency: verdict.Latency{IncreaseMs: verdict.Quantiles{P95: p95}, Loss: loss}}}
 	}
 	call := func(v *verdict.Voice) lab.LoadResult {
-		return lab.LoadResult{Kind: scenario.VoIP, Felt: household.Felt{Voice: v}}
+		return lab.LoadResult{Kind: scenario.VoIP, QoE: household.QoE{Voice: v}}
 	}
 	r := &lab.Result{Cases: []lab.CaseResult{
 		{Name: "fq_codel", Test: test(223.4, 0.125), Loads: []lab.LoadResult{call(&verdict.Voice{MOS: 4.1}), call(nil),
-			{Kind: scenario.IMAP, Felt: household.Felt{Mail: &household.MailResult{Messages: 7, Of: 9, Seconds: 30}}}}},
+			{Kind: scenario.IMAP, QoE: household.QoE{Mail: &household.MailResult{Messages: 7, Of: 9, Seconds: 30}}}}},
 		{Name: "ours", Test: test(3.14, 0), Loads: []lab.LoadResult{
-			{Kind: scenario.Torrent, GoodputDownBps: 2e6, GoodputUpBps: 6e5, Felt: household.Felt{Torrent: &household.TorrentResult{}}},
-			{Kind: scenario.IMAP, Felt: household.Felt{Mail: &household.MailResult{Messages: 9, Of: 9, Seconds: 20.25, Done: true}}},
-			{Kind: scenario.Web, Felt: household.Felt{Web: &household.WebResult{Pages: 3, LoadMs: verdict.Quantiles{P50: 1270}}}},
+			{Kind: scenario.Torrent, GoodputDownBps: 2e6, GoodputUpBps: 6e5, QoE: household.QoE{Torrent: &household.TorrentResult{}}},
+			{Kind: scenario.IMAP, QoE: household.QoE{Mail: &household.MailResult{Messages: 9, Of: 9, Seconds: 20.25, Done: true}}},
+			{Kind: scenario.Web, QoE: household.QoE{Web: &household.WebResult{Pages: 3, LoadMs: verdict.Quantiles{P50: 1270}}}},
 			call(&verdict.Voice{MOS: 4.39}), call(&verdict.Voice{MOS: 4.2})}},
 	}}
 	var out strings.Builder
@@ -51,9 +51,9 @@ func TestWriteTable(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 	r.Cases[1].Loads = []lab.LoadResult{
-		{Kind: scenario.Video, GoodputBps: 3e6, Felt: household.Felt{Video: &household.VideoResult{QualityBps: 2.5e6, Stalls: 2, StalledS: 3.25, StartupMs: 400}}},
-		{Kind: scenario.DNS, Felt: household.Felt{DNS: &household.DNSResult{Queries: 9, Failed: 1, AnswerMs: verdict.Quantiles{P50: 20, P95: 41.5}}}},
-		{Kind: scenario.SSH, Felt: household.Felt{Shell: &household.ShellResult{Keys: 50, EchoMs: verdict.Quantiles{P50: 34, P95: 40}}}},
+		{Kind: scenario.Video, GoodputBps: 3e6, QoE: household.QoE{Video: &household.VideoResult{QualityBps: 2.5e6, Stalls: 2, StalledS: 3.25, StartupMs: 400}}},
+		{Kind: scenario.DNS, QoE: household.QoE{DNS: &household.DNSResult{Queries: 9, Failed: 1, AnswerMs: verdict.Quantiles{P50: 20, P95: 41.5}}}},
+		{Kind: scenario.SSH, QoE: household.QoE{Shell: &household.ShellResult{Keys: 50, EchoMs: verdict.Quantiles{P50: 34, P95: 40}}}},
 	}
 	out.Reset()
 	if err := lab.WriteTable(&out, []lab.Row{{Scenario: s, Result: r}}, []string{"ours"}); err != nil {

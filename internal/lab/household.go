@@ -150,7 +150,7 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 
 // file puts a load's outcome under the phase in which it ran.
 func file(l scenario.Load, o *household.Outcome, raw *measure.RawPhase, base verdict.Baseline) LoadResult {
-	r := LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows, GoodputBps: float64(o.Goodput), Felt: o.Felt}
+	r := LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows, GoodputBps: float64(o.Goodput), QoE: o.QoE}
 	switch {
 	case o.Flows != nil:
 		dir := measure.Up

@@ -74,7 +74,7 @@ type CaseResult struct {
 }
 
 // LoadResult is what one load of the household got through, and what its user
-// noticed: of Felt the part of its kind is given.
+// noticed: of QoE the part of its kind is given.
 type LoadResult struct {
 	Kind           string           `json:"kind"`
 	Host           int              `json:"host"`
@@ -83,7 +83,7 @@ type LoadResult struct {
 	GoodputDownBps float64          `json:"goodput_down_bps,omitempty"`
 	GoodputUpBps   float64          `json:"goodput_up_bps,omitempty"`
 	Latency        *verdict.Latency `json:"latency,omitempty"`
-	household.Felt
+	household.QoE
 }
 
 // TuneResult is what `unbloat tune --json` printed on the emulated router.

@@ -96,7 +96,7 @@ func printLoad(w io.Writer, l LoadResult) {
 			fmt.Fprintf(w, ", p95 %.1f ms", x.RTTMs.P95)
 		}
 	}
-	for _, s := range l.Felt.Sentences() {
+	for _, s := range l.QoE.Sentences() {
 		fmt.Fprintf(w, "; %s", s)
 	}
 	fmt.Fprintln(w)

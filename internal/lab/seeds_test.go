@@ -39,7 +39,7 @@ func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
 		// Behind a queue that loses nine packets of ten a load may never settle;
 		// what its probes saw is true nevertheless.
 		other := c.Name == "fq_codel" || c.Name == "cake"
-		if !c.Test.Valid && !(other && c.Test.OnlyUnfilled()) {
+		if !c.Test.Valid && !(other && c.Test.OnlyUnsaturated()) {
 			t.Errorf("case %s is not valid: %v", c.Name, c.Test.InvalidReasons)
 		}
 	}

@@ -43,7 +43,7 @@ func (s ProbeSpec) withDefaults() ProbeSpec {
 
 // A Probe is a running stream of probes.
 type Probe struct {
-	*Drive
+	*ProbeLoop
 	client *Client
 	spec   ProbeSpec
 	stream uint32
@@ -68,13 +68,13 @@ func (c *Client) StartProbe(ctx context.Context, spec ProbeSpec) (*Probe, error)
 	if err != nil {
 		return nil, fmt.Errorf("start probes: %w", err)
 	}
-	d, err := StartDrive(c.clock, socket, probe.Config{
+	d, err := StartProbeLoop(c.clock, socket, probe.Config{
 		Interval: spec.Interval, Size: spec.Size, Token: token, OneWay: spec.OneWay,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Probe{Drive: d, client: c, spec: spec, stream: reply.Stream}, nil
+	return &Probe{ProbeLoop: d, client: c, spec: spec, stream: reply.Stream}, nil
 }
 
 // Stop ends the stream, waits for answers under way (at most Grace), asks the

@@ -75,7 +75,7 @@ func dialIrtt(ctx context.Context, clock *netio.Clock, host string, interval tim
 		return nil, fmt.Errorf("open irtt://%s: %w", host, err)
 	}
 	bye := irtt.CloseRequest(codec.Connection, key)
-	return measure.StartDrive(clock, &irttSocket{socket, bye}, probe.Config{
+	return measure.StartProbeLoop(clock, &irttSocket{socket, bye}, probe.Config{
 		Interval: interval, Size: codec.Params.EchoSize(key), Codec: codec,
 	})
 }

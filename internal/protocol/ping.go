@@ -111,7 +111,7 @@ func pingTo(ctx context.Context, clock *netio.Clock, to string, o Options) (meas
 	if err != nil {
 		return b, err
 	}
-	b.Prober, err = measure.StartDrive(clock, socket, cfg)
+	b.Prober, err = measure.StartProbeLoop(clock, socket, cfg)
 	return b, err
 }
 

@@ -59,12 +59,12 @@ func (d *dialer) web(ctx context.Context) (measure.Tester, error) {
 	}
 	if s.at.small != "" {
 		s.name = "http " + s.at.small
-		s.prober, err = measure.StartDrive(d.clock, newCalls(d.clock, func(ctx context.Context, _ unit.Instant) (time.Duration, error) {
+		s.prober, err = measure.StartProbeLoop(d.clock, newCalls(d.clock, func(ctx context.Context, _ unit.Instant) (time.Duration, error) {
 			return smallGet(ctx, d.clock, client, s.at.small)
 		}), probe.Config{Interval: interval, Size: ping.MinSize, Codec: ping.Echo{Nonce: nonce()}})
 	} else { // nothing small is to be had there: handshakes
 		s.name = "tcp " + d.a.host
-		s.prober, err = measure.StartDrive(d.clock, handshakes(d.clock, d.a.host, d.o),
+		s.prober, err = measure.StartProbeLoop(d.clock, handshakes(d.clock, d.a.host, d.o),
 			probe.Config{Interval: interval, Size: ping.MinSize, Codec: ping.Echo{Nonce: nonce()}})
 	}
 	if err != nil {

@@ -241,8 +241,8 @@ func (l language) filled(p *verdict.Phase) string {
 	switch {
 	case p.Saturated:
 		return l.Name("yes")
-	case len(p.Unfilled) == 1 && p.FlowsDown > 0 && p.FlowsUp > 0:
-		return l.Say(reason.OnlyFilled, "direction", map[string]string{"down": "upload", "up": "download"}[p.Unfilled[0].Direction])
+	case len(p.Unsaturated) == 1 && p.FlowsDown > 0 && p.FlowsUp > 0:
+		return l.Say(reason.OnlyFilled, "direction", map[string]string{"down": "upload", "up": "download"}[p.Unsaturated[0].Direction])
 	}
 	return l.Name("no")
 }

@@ -32,7 +32,7 @@ func (t *tuning) try(ctx context.Context, p plan.Plan) error {
 		}
 		test := t.meter.Judge("trial", []measure.RawPhase{t.idle, *raw})
 		err = valid(test)
-		if err != nil && !test.OnlyUnfilled() {
+		if err != nil && !test.OnlyUnsaturated() {
 			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}
 		o := observe(test.Both)
@@ -86,7 +86,7 @@ func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 		}
 		test := t.meter.Judge("after", raws)
 		err = valid(test)
-		if err != nil && !test.OnlyUnfilled() {
+		if err != nil && !test.OnlyUnsaturated() {
 			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}
 		t.result.Plan, t.result.After = &best, test

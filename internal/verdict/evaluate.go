@@ -38,8 +38,8 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 	p.Voice, p.Queue = Call(p.Latency), queue(p)
 	p.OthersDownBps, p.OthersUpBps = others(raw, p)
 	p.Radio = radio(raw, p)
-	p.Unfilled = raw.unfilled(p)
-	p.Saturated = raw.Greedy && p.FlowsDown+p.FlowsUp > 0 && len(p.Unfilled) == 0
+	p.Unsaturated = raw.unsaturated(p)
+	p.Saturated = raw.Greedy && p.FlowsDown+p.FlowsUp > 0 && len(p.Unsaturated) == 0
 	return p
 }
 

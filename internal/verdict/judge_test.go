@@ -124,8 +124,8 @@ func TestInvalid(t *testing.T) {
 		name   string
 		phases []fake
 		reason string // "" is valid
-		// unfilled: nothing else speaks against it
-		unfilled bool
+		// unsaturated: nothing else speaks against it
+		unsaturated bool
 	}{
 		{"sound", []fake{idle, down}, "", false},
 		{"no idle phase", []fake{down}, "no idle phase", false},
@@ -166,8 +166,8 @@ func TestInvalid(t *testing.T) {
 		if got.Valid != (c.reason == "") || !strings.Contains(strings.Join(got.InvalidReasons, "\n"), c.reason) {
 			t.Errorf("%s: valid %v, reasons %q, want %q", c.name, got.Valid, got.InvalidReasons, c.reason)
 		}
-		if got.OnlyUnfilled() != c.unfilled {
-			t.Errorf("%s: only unfilled: %v, want %v", c.name, got.OnlyUnfilled(), c.unfilled)
+		if got.OnlyUnsaturated() != c.unsaturated {
+			t.Errorf("%s: only unsaturated: %v, want %v", c.name, got.OnlyUnsaturated(), c.unsaturated)
 		}
 		if !got.Valid && (got.Grade != "" || got.GradeDown != "" || !strings.Contains(got.Verdict, "not valid")) {
 			t.Errorf("%s: an invalid test has grade %q and verdict %q", c.name, got.Grade, got.Verdict)

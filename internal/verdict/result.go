@@ -97,8 +97,8 @@ type Phase struct {
 	OthersDownBps float64 `json:"others_down_bps,omitempty"`
 	OthersUpBps   float64 `json:"others_up_bps,omitempty"`
 
-	// Unfilled are the directions that a load meant to fill did not.
-	Unfilled []Unfilled `json:"unfilled,omitempty"`
+	// Unsaturated are the directions that a load meant to fill did not.
+	Unsaturated []Unsaturated `json:"unfilled,omitempty"`
 
 	Radio *Radio `json:"wifi,omitempty"` // where the way to the server begins with one
 

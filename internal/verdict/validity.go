@@ -135,10 +135,10 @@ func invalid(raw Raw, p *Phase) []reason.Reason {
 	return why
 }
 
-// OnlyUnfilled reports whether all that speaks against the test is that loads
+// OnlyUnsaturated reports whether all that speaks against the test is that loads
 // did not fill the line, or not yet: what it measured is true of the time in
 // which it was measured, and proves nothing beyond. It is false of a valid test.
-func (t *Test) OnlyUnfilled() bool {
+func (t *Test) OnlyUnsaturated() bool {
 	return !t.Valid && !slices.ContainsFunc(t.Reasons, func(r reason.Reason) bool { return r.Code != reason.LoadNotFull })
 }
 
@@ -165,7 +165,7 @@ func notFull(raw Raw, p *Phase) []reason.Reason {
 		return nil
 	}
 	var why []reason.Reason
-	for _, u := range raw.unfilled(p) {
+	for _, u := range raw.unsaturated(p) {
 		why = append(why, u.Reason)
 	}
 	if loaded := min(p.FlowsDown, 1) + min(p.FlowsUp, 1); len(why) < loaded {

@@ -93,13 +93,13 @@ func (p *Phase) Fill() *reason.Reason {
 		return nil
 	}
 	r := reason.Of(reason.NotFilledEach)
-	if len(p.Unfilled) > 0 {
-		u := p.Unfilled[0]
+	if len(p.Unsaturated) > 0 {
+		u := p.Unsaturated[0]
 		this, other, got := PhaseDownload, PhaseUpload, p.GoodputDownBps
 		if u.Direction == "up" {
 			this, other, got = PhaseUpload, PhaseDownload, p.GoodputUpBps
 		}
-		switch one := len(p.Unfilled) == 1; {
+		switch one := len(p.Unsaturated) == 1; {
 		case one && u.Starved:
 			r = reason.Of(reason.Starved, "this", this, "other", other, "got_bps", float64(unit.Rate(got)))
 		case one && p.FlowsDown > 0 && p.FlowsUp > 0:

@@ -48,7 +48,7 @@ type Outcome struct {
 	Goodput  unit.Rate           `json:"goodput_bps,omitempty"` // of one-way streams
 	Down     *verdict.Series     `json:"down,omitempty"`        // bytes that arrived in the home
 	Up       *verdict.Series     `json:"up,omitempty"`          // bytes that arrived at the far side
-	Felt     Felt                `json:"felt"`
+	QoE      QoE                 `json:"felt"`
 }
 
 // Addresses of the Internet that the lab's server node stands for.

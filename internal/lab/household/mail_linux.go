@@ -185,7 +185,7 @@ func (m *mail) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 			r.Bytes += info.Size()
 		}
 	}
-	return &Outcome{Goodput: unit.Rate(float64(r.Bytes) * 8 / r.Seconds), Felt: Felt{Mail: r}}, nil
+	return &Outcome{Goodput: unit.Rate(float64(r.Bytes) * 8 / r.Seconds), QoE: QoE{Mail: r}}, nil
 }
 
 func (m *mail) close() {

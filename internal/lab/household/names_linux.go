@@ -80,7 +80,7 @@ func (n *names) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 	}
 	wg.Wait()
 	result.AnswerMs = verdict.Summarise(times)
-	return &Outcome{Felt: Felt{DNS: &result}}, nil
+	return &Outcome{QoE: QoE{DNS: &result}}, nil
 }
 
 // resolve asks a resolver for a name's IPv4 address, as a stub resolver does.

@@ -62,7 +62,7 @@ func TestPlayerOnASlowLine(t *testing.T) {
 	if slow.Segments != 22 || slow.Stalls != 21 || math.Abs(slow.StartupMs-5333.3) > 1 || math.Abs(slow.StalledS-21*4.0/3) > 0.01 || math.Abs(slow.PlayedS-(21*4+120-22*16.0/3)) > 0.01 {
 		t.Errorf("at 300 kbit/s: %+v", slow)
 	}
-	if none := play(20*time.Second, func(time.Duration) float64 { return 50e3 }); strings.Join(Felt{Video: none}.Sentences(), "") != "no picture came" {
-		t.Errorf("%+v is told as %q", *none, Felt{Video: none}.Sentences())
+	if none := play(20*time.Second, func(time.Duration) float64 { return 50e3 }); strings.Join(QoE{Video: none}.Sentences(), "") != "no picture came" {
+		t.Errorf("%+v is told as %q", *none, QoE{Video: none}.Sentences())
 	}
 }

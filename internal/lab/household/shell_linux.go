@@ -137,7 +137,7 @@ func (s *shell) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 	for i := range came {
 		echo = append(echo, came[i].Sub(sent[i]))
 	}
-	return &Outcome{Felt: Felt{Shell: &ShellResult{Keys: len(sent), Missing: len(sent) - len(came),
+	return &Outcome{QoE: QoE{Shell: &ShellResult{Keys: len(sent), Missing: len(sent) - len(came),
 		EchoMs: verdict.Summarise(echo), Program: "OpenSSH"}}}, nil
 }
 

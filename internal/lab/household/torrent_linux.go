@@ -110,7 +110,7 @@ func (t *torrent) run(context.Context, time.Duration) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Outcome{Down: &home.Series, Up: &far.Series, Felt: Felt{Torrent: &TorrentResult{
+	return &Outcome{Down: &home.Series, Up: &far.Series, QoE: QoE{Torrent: &TorrentResult{
 		Peers: t.task.Load.Peers, Connected: far.Connected, Transport: t.task.Load.Transport,
 	}}}, nil
 }

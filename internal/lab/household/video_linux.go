@@ -40,7 +40,7 @@ func (v *video) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 		})
 	}
 	wg.Wait()
-	return &Outcome{Down: down.series(), Felt: Felt{Video: worst}}, nil
+	return &Outcome{Down: down.series(), QoE: QoE{Video: worst}}, nil
 }
 
 // play plays for d over one connection, and returns what was seen.

@@ -88,7 +88,7 @@ func (w *web) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 			result.Failed++
 		}
 	}
-	return &Outcome{Down: w.down.series(), Felt: Felt{Web: &result}}, nil
+	return &Outcome{Down: w.down.series(), QoE: QoE{Web: &result}}, nil
 }
 
 // page loads the n-th page: its HTML, then all its objects.

@@ -72,7 +72,7 @@ func (h *house) activity(r *load) error {
 }
 
 // felt returns what the users of a load noticed, as package lab tells it.
-func (l *load) felt(random *rand.Rand) (f household.Felt) {
+func (l *load) felt(random *rand.Rand) (f household.QoE) {
 	switch l.Kind {
 	case scenario.Web:
 		f.Web = l.pages()
@@ -166,7 +166,7 @@ func (l *load) answers(timeout time.Duration, tries int) (times []time.Duration,
 
 // outcome returns what a load got through.
 func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.LoadResult {
-	r := lab.LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows, Felt: l.felt(h.random)}
+	r := lab.LoadResult{Kind: l.Kind, Host: l.Host, Flows: l.Flows, QoE: l.felt(h.random)}
 	seconds := raw.To.Sub(raw.From).Seconds()
 	switch l.Kind {
 	case scenario.Upload, scenario.Download:

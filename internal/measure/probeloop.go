@@ -19,9 +19,9 @@ type Socket interface {
 	Close() error
 }
 
-// A Drive keeps the schedule of one probe.Session on one Socket: it sends when
+// A ProbeLoop keeps the schedule of one probe.Session on one Socket: it sends when
 // probes are due, and takes in what has come each time it wakes. It is a Prober.
-type Drive struct {
+type ProbeLoop struct {
 	clock    *netio.Clock
 	interval time.Duration
 	oneWay   bool
@@ -37,9 +37,9 @@ type Drive struct {
 	err     error
 }
 
-// StartDrive starts a session's probes on the socket, which it owns from then
+// StartProbeLoop starts a session's probes on the socket, which it owns from then
 // on. Zero Start takes one interval from now.
-func StartDrive(clock *netio.Clock, socket Socket, cfg probe.Config) (*Drive, error) {
+func StartProbeLoop(clock *netio.Clock, socket Socket, cfg probe.Config) (*ProbeLoop, error) {
 	sleep, err := netio.NewSleeper(clock)
 	if err != nil {
 		socket.Close()
@@ -48,7 +48,7 @@ func StartDrive(clock *netio.Clock, socket Socket, cfg probe.Config) (*Drive, er
 	if cfg.Start == 0 {
 		cfg.Start = clock.Now().Add(cfg.Interval)
 	}
-	d := &Drive{
+	d := &ProbeLoop{
 		clock: clock, interval: cfg.Interval, oneWay: cfg.OneWay, socket: socket, sleep: sleep,
 		done: make(chan struct{}), session: probe.NewSession(cfg),
 	}
@@ -56,7 +56,7 @@ func StartDrive(clock *netio.Clock, socket Socket, cfg probe.Config) (*Drive, er
 	return d, nil
 }
 
-func (d *Drive) run() {
+func (d *ProbeLoop) run() {
 	defer close(d.done)
 	defer d.socket.Close()
 	defer d.sleep.Close()
@@ -86,7 +86,7 @@ func (d *Drive) run() {
 }
 
 // finish ends the schedule and waits for the answers under way, at most Grace.
-func (d *Drive) finish(ctx context.Context) error {
+func (d *ProbeLoop) finish(ctx context.Context) error {
 	d.mu.Lock()
 	d.ending, d.end = true, d.clock.Now()
 	d.session.Stop(d.end)
@@ -101,7 +101,7 @@ func (d *Drive) finish(ctx context.Context) error {
 }
 
 // Samples implements Prober: fates resolved as far as answers tell.
-func (d *Drive) Samples(from, to unit.Instant) ([]probe.Sample, []probe.Skip) {
+func (d *ProbeLoop) Samples(from, to unit.Instant) ([]probe.Sample, []probe.Skip) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.session.Resolve(probe.NoFinalCount)
@@ -109,24 +109,24 @@ func (d *Drive) Samples(from, to unit.Instant) ([]probe.Sample, []probe.Skip) {
 }
 
 // Settled implements Prober.
-func (d *Drive) Settled(at unit.Instant) (bool, error) {
+func (d *ProbeLoop) Settled(at unit.Instant) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.session.Settled(at, d.clock.Now(), Grace), d.err
 }
 
 // Resolve implements Prober: nobody can be asked.
-func (d *Drive) Resolve(context.Context) error { return nil }
+func (d *ProbeLoop) Resolve(context.Context) error { return nil }
 
 // resolve tells the session the server's final count.
-func (d *Drive) resolve(count int64) {
+func (d *ProbeLoop) resolve(count int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.session.Resolve(count)
 }
 
 // Steps implements Prober.
-func (d *Drive) Steps() int {
+func (d *ProbeLoop) Steps() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.socket.Steps()
@@ -134,7 +134,7 @@ func (d *Drive) Steps() int {
 
 // PathChanges returns how often the answers began to come by another path,
 // where the socket tells.
-func (d *Drive) PathChanges() int {
+func (d *ProbeLoop) PathChanges() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return socketChanges(d.socket)
@@ -148,7 +148,7 @@ func socketChanges(s Socket) int {
 }
 
 // Close implements Prober: the stream ends at once.
-func (d *Drive) Close() error {
+func (d *ProbeLoop) Close() error {
 	d.mu.Lock()
 	d.gone = true
 	d.mu.Unlock()

@@ -38,9 +38,9 @@ func TestUnfilled(t *testing.T) {
 	} {
 		got := judge(idle, c.both)
 		p := got.Both
-		starved := len(p.Unfilled) == 1 && p.Unfilled[0].Starved && p.Unfilled[0].Direction == "down"
+		starved := len(p.Unsaturated) == 1 && p.Unsaturated[0].Starved && p.Unsaturated[0].Direction == "down"
 		if p.Saturated != c.saturated || starved != c.starved || !strings.HasPrefix(p.FillWords(), c.says) || c.says == "" && p.FillWords() != "" {
-			t.Errorf("%s: saturated %v, %+v, %q", c.name, p.Saturated, p.Unfilled, p.FillWords())
+			t.Errorf("%s: saturated %v, %+v, %q", c.name, p.Saturated, p.Unsaturated, p.FillWords())
 		}
 		if full := c.name != "neither"; got.Valid != full {
 			t.Errorf("%s: valid %v: %q", c.name, got.Valid, got.InvalidReasons)

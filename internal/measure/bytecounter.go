@@ -5,9 +5,9 @@ import (
 	"unbloat/unit"
 )
 
-// A Passer is a Load that knows what its connections have moved over this
+// A ByteCounter is a Load that knows what its connections have moved over this
 // machine's interface so far, in bytes, at most.
-type Passer interface {
+type ByteCounter interface {
 	Passed() (in, out int64, ok bool)
 }
 
@@ -20,7 +20,7 @@ type ownBytes struct {
 
 func (r *phaseRun) passed() ownBytes {
 	o := ownBytes{at: r.line.clock.Now()}
-	if p, can := r.load.(Passer); can {
+	if p, can := r.load.(ByteCounter); can {
 		o.in, o.out, o.ok = p.Passed()
 	}
 	return o

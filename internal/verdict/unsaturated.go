@@ -2,8 +2,8 @@ package verdict
 
 import "unbloat/internal/reason"
 
-// An Unfilled is a direction that a load meant to fill and did not.
-type Unfilled struct {
+// An Unsaturated is a direction that a load meant to fill and did not.
+type Unsaturated struct {
 	Direction string `json:"direction"` // down or up
 	Why       string `json:"why"`
 	// Reason is why, as data.
@@ -14,20 +14,20 @@ type Unfilled struct {
 	Starved bool `json:"starved,omitempty"`
 }
 
-// unfilled lists the directions that a greedy load did not fill.
-func (raw *Raw) unfilled(p *Phase) []Unfilled {
+// unsaturated lists the directions that a greedy load did not fill.
+func (raw *Raw) unsaturated(p *Phase) []Unsaturated {
 	if !raw.Greedy {
 		return nil
 	}
 	down, up := raw.load(p)
-	var out []Unfilled
+	var out []Unsaturated
 	for _, d := range []struct{ this, other load }{{down, up}, {up, down}} {
 		why := d.this.unsaturated()
 		if why == nil {
 			continue
 		}
 		full := d.other.flows > 0 && d.other.unsaturated() == nil
-		out = append(out, Unfilled{Direction: d.this.name, Why: why.Text(reason.English(), reason.Terminal), Reason: *why, Starved: full && p.Latency.IncreaseMs.P50 >= standingQueue})
+		out = append(out, Unsaturated{Direction: d.this.name, Why: why.Text(reason.English(), reason.Terminal), Reason: *why, Starved: full && p.Latency.IncreaseMs.P50 >= standingQueue})
 	}
 	return out
 }

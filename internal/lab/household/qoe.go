@@ -6,9 +6,9 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// Felt is what the users of a load noticed: one part is given, that of its
-// kind. A game is told by its latency.
-type Felt struct {
+// QoE is what the users of a load noticed: one part is given, that of its
+// kind. A game is scored by its latency.
+type QoE struct {
 	Voice   *verdict.Voice `json:"voice,omitempty"` // voip
 	Torrent *TorrentResult `json:"torrent,omitempty"`
 	Mail    *MailResult    `json:"mail,omitempty"` // imap
@@ -69,7 +69,7 @@ type VideoResult struct {
 }
 
 // Sentences tells people what the users noticed.
-func (f Felt) Sentences() []string {
+func (f QoE) Sentences() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if v := f.Voice; v != nil {
