@@ -367,7 +367,7 @@ func newLabInsideCommands() []*cobra.Command {
 		hidden("lab-load", func(c *cobra.Command, args []string) error {
 			return household.Run(c.Context(), args[0], c.InOrStdin(), c.OutOrStdout())
 		}),
-		hidden("lab-beside", func(c *cobra.Command, args []string) error { return lab.Beside(c.Context(), args[0]) }),
+		hidden("lab-beside", func(c *cobra.Command, args []string) error { return lab.RunBesideImage(c.Context(), args[0]) }),
 		hidden("lab-household", withGuest(func(c *cobra.Command, g lab.Guest, _ string) error {
 			return lab.Household(c.Context(), g, lab.GuestBinary, c.OutOrStdout())
 		})),

@@ -38,7 +38,7 @@ func aTest(added float64) *verdict.Test {
 	t.Both.Saturated = false
 	t.Both.Unsaturated = []verdict.Unsaturated{{Direction: "down", Starved: true, Reason: reason.Of(reason.SendersIdle, "direction", "down", "busy", 0.61)}}
 	t.Upload.Queue = &verdict.Queue{Ms: 310, Bytes: 182000, Packets: 121, Direction: "up"}
-	t.Upload.Beside = []verdict.Named{{Name: "icmp 192.0.2.1", Latency: t.Upload.Latency}}
+	t.Upload.Secondary = []verdict.Named{{Name: "icmp 192.0.2.1", Latency: t.Upload.Latency}}
 	t.Download.OnLoad = &t.Download.Latency
 	t.Runs = []verdict.Run{{Grade: "D", IncreaseMs: added}, {Grade: "", IncreaseMs: 0.25}}
 	t.Remark(reason.Of(reason.OverWiFi), reason.Of(reason.CPUNotJudged, "why", "this system does not tell it"))

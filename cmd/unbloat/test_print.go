@@ -86,7 +86,7 @@ func (s speaker) conditions(t *verdict.Test) {
 		if q := p.Queue; t.Valid && q != nil && q.Ms >= 1 {
 			s.line("", reason.QueueLine, "in", p.Name, "ms", q.Ms, "bytes", float64(q.Bytes), "packets", q.Packets, "side", "held "+q.Direction)
 		}
-		for _, b := range p.Beside {
+		for _, b := range p.Secondary {
 			s.line("  ", reason.BesideLine, "in", p.Name, "probe", b.Name, "p50_ms", b.Latency.RTTMs.P50, "p95_ms", b.Latency.RTTMs.P95, "loss", b.Latency.Loss)
 		}
 		if l := p.OnLoad; l != nil {

@@ -82,9 +82,9 @@ func runHere(cmd *exec.Cmd) error {
 	return <-done
 }
 
-// Beside is the first process of the namespaces around a router's image. What it
+// RunBesideImage is the first process of the namespaces around a router's image. What it
 // finds goes to the folder of specFile.
-func Beside(ctx context.Context, specFile string) error {
+func RunBesideImage(ctx context.Context, specFile string) error {
 	text, err := os.ReadFile(specFile)
 	if err != nil {
 		return err

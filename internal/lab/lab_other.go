@@ -21,8 +21,8 @@ func boot(context.Context, Kernel, Guest, io.Writer) ([]byte, time.Duration, err
 	return nil, 0, needLinux()
 }
 
-// Beside runs around a router's image; only Linux can.
-func Beside(context.Context, string) error { return needLinux() }
+// RunBesideImage runs around a router's image; only Linux can.
+func RunBesideImage(context.Context, string) error { return needLinux() }
 
 func bootBeside(context.Context, Guest, io.Writer) (*besideResult, error) { return nil, needLinux() }
 

@@ -130,9 +130,11 @@ func (c *Client) Idle(ctx context.Context, d time.Duration, progress func(Event)
 // Judge passes judgement on the phases of one run, the idle one first.
 func (c *Client) Judge(label string, raws []RawPhase) *verdict.Test { return c.line.Judge(label, raws) }
 
-// Beside adds probes that run beside the client's own. It must be called
+// AddSecondary adds probes that run beside the client's own. It must be called
 // before the first phase; the client closes them.
-func (c *Client) Beside(b ...Beside) { c.line.options.Beside = append(c.line.options.Beside, b...) }
+func (c *Client) AddSecondary(b ...SecondaryProbe) {
+	c.line.options.Secondary = append(c.line.options.Secondary, b...)
+}
 
 // Close ends the session; the server stops whatever it still does for it.
 func (c *Client) Close() error { return c.line.Close() }

@@ -56,15 +56,15 @@ type Load interface {
 
 // Options of a Line besides its protocol's own.
 type LineOptions struct {
-	Server   string        // as it is to be reported
-	Interval time.Duration // of the probes
-	Probe    string        // what they are, if not the server's own, such as "icmp 192.0.2.1"
-	Peer     netip.Addr    // the server's address, where it is known: its interface's counters are watched
-	Beside   []Beside      // further probes; the Line closes them
+	Server    string           // as it is to be reported
+	Interval  time.Duration    // of the probes
+	Probe     string           // what they are, if not the server's own, such as "icmp 192.0.2.1"
+	Peer      netip.Addr       // the server's address, where it is known: its interface's counters are watched
+	Secondary []SecondaryProbe // further probes; the Line closes them
 }
 
-// A Beside is a stream of probes that runs beside the one that is graded.
-type Beside struct {
+// A SecondaryProbe is a stream of probes that runs with the one that is graded.
+type SecondaryProbe struct {
 	Name     string // such as "icmp 192.0.2.1"
 	Interval time.Duration
 	Prober   Prober
@@ -98,7 +98,7 @@ func (l *Line) Close() error {
 	if p != nil {
 		_ = p.Close() // the session's end matters more
 	}
-	for _, b := range l.options.Beside {
+	for _, b := range l.options.Secondary {
 		_ = b.Prober.Close()
 	}
 	return l.source.Close()

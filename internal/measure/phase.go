@@ -159,9 +159,9 @@ func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
 		}
 		raw.Samples, _ = r.probe.Samples(raw.Start, raw.End)
 	}
-	for _, b := range l.options.Beside {
+	for _, b := range l.options.Secondary {
 		samples, _ := b.Prober.Samples(raw.Start, raw.End)
-		raw.Beside = append(raw.Beside, verdict.Beside{Name: b.Name, Samples: samples})
+		raw.Secondary = append(raw.Secondary, verdict.SecondaryProbe{Name: b.Name, Samples: samples})
 	}
 	return raw, nil
 }

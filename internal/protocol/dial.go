@@ -170,7 +170,7 @@ func dialNative(ctx context.Context, a address, o Options) (measure.Tester, erro
 		c.Close()
 		return nil, err
 	}
-	c.Beside(b)
+	c.AddSecondary(b)
 	return c, nil
 }
 
@@ -191,7 +191,7 @@ func (d *dialer) line(ctx context.Context, s measure.Source, interval time.Durat
 			s.Close()
 			return nil, err
 		}
-		o.Beside = append(o.Beside, b)
+		o.Secondary = append(o.Secondary, b)
 	}
 	return measure.NewLine(d.clock, s, o), nil
 }

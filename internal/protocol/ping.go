@@ -83,12 +83,12 @@ const (
 )
 
 // pingTo starts probes to a --ping value.
-func pingTo(ctx context.Context, clock *netio.Clock, to string, o Options) (measure.Beside, error) {
+func pingTo(ctx context.Context, clock *netio.Clock, to string, o Options) (measure.SecondaryProbe, error) {
 	a, err := parsePing(to)
 	if err != nil {
-		return measure.Beside{}, err
+		return measure.SecondaryProbe{}, err
 	}
-	b := measure.Beside{Name: a.way + " " + a.host, Interval: o.Probe.Interval}
+	b := measure.SecondaryProbe{Name: a.way + " " + a.host, Interval: o.Probe.Interval}
 	if b.Interval <= 0 {
 		b.Interval = pingInterval
 	}

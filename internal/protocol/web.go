@@ -76,9 +76,9 @@ func (d *dialer) web(ctx context.Context) (measure.Tester, error) {
 			s.Close()
 			return nil, err
 		}
-		beside := measure.Beside{Name: s.name, Interval: interval, Prober: s.prober}
+		beside := measure.SecondaryProbe{Name: s.name, Interval: interval, Prober: s.prober}
 		s.prober = b.Prober
-		return measure.NewLine(d.clock, s, measure.LineOptions{Server: d.server, Peer: d.peer(ctx), Interval: b.Interval, Probe: b.Name, Beside: []measure.Beside{beside}}), nil
+		return measure.NewLine(d.clock, s, measure.LineOptions{Server: d.server, Peer: d.peer(ctx), Interval: b.Interval, Probe: b.Name, Secondary: []measure.SecondaryProbe{beside}}), nil
 	}
 	return measure.NewLine(d.clock, s, measure.LineOptions{Server: d.server, Peer: d.peer(ctx), Interval: interval, Probe: s.name}), nil
 }

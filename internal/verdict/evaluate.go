@@ -29,8 +29,8 @@ func Evaluate(raw Raw, base Baseline, origin unit.Instant) *Phase {
 		l := EvaluateLatency(counted(raw.OnLoad, raw.From, raw.To), base)
 		p.OnLoad = &l
 	}
-	for _, b := range raw.Beside {
-		p.Beside = append(p.Beside, Named{b.Name, EvaluateLatency(counted(b.Samples, raw.From, raw.To), base.beside(b.Name))})
+	for _, b := range raw.Secondary {
+		p.Secondary = append(p.Secondary, Named{b.Name, EvaluateLatency(counted(b.Samples, raw.From, raw.To), base.secondary(b.Name))})
 	}
 	if len(raw.Down)+len(raw.Up) > 0 {
 		p.RPM = rpm(raw)

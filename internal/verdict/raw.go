@@ -31,9 +31,9 @@ type Raw struct {
 	ClockSteps     int      // how often the machine's clock was set
 	Broken         []string // flows that ended before their time, and why
 
-	OnLoad []probe.Sample // round trips on the loaded connections themselves
-	Fresh  Handshakes     // what fresh connections took beside the load
-	Beside []Beside       // what further probes saw
+	OnLoad    []probe.Sample   // round trips on the loaded connections themselves
+	Fresh     Handshakes       // what fresh connections took beside the load
+	Secondary []SecondaryProbe // what further probes saw
 
 	Wire        Counted         // what passed the interface
 	PathChanges int             // how often the answers' hop count changed for good
@@ -46,8 +46,8 @@ type Raw struct {
 // Handshakes are what the parts of a request on a fresh connection took.
 type Handshakes struct{ TCP, TLS, HTTP []time.Duration }
 
-// A Beside is what probes saw that ran beside the graded ones.
-type Beside struct {
+// A SecondaryProbe is what probes saw that ran beside the graded ones.
+type SecondaryProbe struct {
 	Name    string // such as "icmp 192.0.2.1"
 	Samples []probe.Sample
 }
@@ -102,13 +102,13 @@ type Baseline struct {
 }
 
 // beside returns the baseline of probes that ran beside the graded ones.
-func (b Baseline) beside(name string) Baseline { return Baseline{RTT: b.others[name]} }
+func (b Baseline) secondary(name string) Baseline { return Baseline{RTT: b.others[name]} }
 
 // NewBaseline returns the medians of an idle phase's counted part.
 func NewBaseline(idle Raw) Baseline {
 	v := valuesOf(counted(idle.Samples, idle.From, idle.To))
 	b := Baseline{median(v.rtt), median(v.up), median(v.down), map[string]time.Duration{}}
-	for _, o := range idle.Beside {
+	for _, o := range idle.Secondary {
 		b.others[o.Name] = median(valuesOf(counted(o.Samples, idle.From, idle.To)).rtt)
 	}
 	return b

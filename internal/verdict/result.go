@@ -87,11 +87,11 @@ type Phase struct {
 	ProbeLatenessMs Lateness `json:"probe_lateness_ms"`
 	Retransmits     int64    `json:"retransmits"`
 
-	OnLoad *Latency `json:"latency_on_load,omitempty"` // on the loaded connections themselves
-	Beside []Named  `json:"beside,omitempty"`          // what further probes saw
-	RPM    float64  `json:"rpm,omitempty"`             // round trips a minute under this load
-	Voice  *Voice   `json:"voice,omitempty"`           // how a call would sound
-	Queue  *Queue   `json:"queue,omitempty"`           // what stands in front of the bottleneck
+	OnLoad    *Latency `json:"latency_on_load,omitempty"` // on the loaded connections themselves
+	Secondary []Named  `json:"beside,omitempty"`          // what further probes saw
+	RPM       float64  `json:"rpm,omitempty"`             // round trips a minute under this load
+	Voice     *Voice   `json:"voice,omitempty"`           // how a call would sound
+	Queue     *Queue   `json:"queue,omitempty"`           // what stands in front of the bottleneck
 
 	// What others used of the line meanwhile, by the counters of the interface.
 	OthersDownBps float64 `json:"others_down_bps,omitempty"`
