@@ -19,7 +19,7 @@ type ownBytes struct {
 }
 
 func (r *phaseRun) passed() ownBytes {
-	o := ownBytes{at: r.line.clock.Now()}
+	o := ownBytes{at: r.runner.clock.Now()}
 	if p, can := r.load.(ByteCounter); can {
 		o.in, o.out, o.ok = p.Passed()
 	}

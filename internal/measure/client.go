@@ -51,7 +51,7 @@ type Client struct {
 	control *control
 	payload func() []byte
 	groups  atomic.Uint32
-	line    *Line
+	runner  *PhaseRunner
 
 	mu    sync.Mutex
 	probe *Probe // of the phases; started by the first one
@@ -103,7 +103,7 @@ func Dial(ctx context.Context, server string, o Options) (*Client, error) {
 		return nil, err
 	}
 	c.token = reply.Token
-	c.line = NewLine(clock, (*nativeSource)(c), LineOptions{Server: address, Peer: c.peer.Addr().Unmap(), Interval: o.Probe.withDefaults().Interval})
+	c.runner = NewPhaseRunner(clock, (*nativeSource)(c), RunnerOptions{Server: address, Peer: c.peer.Addr().Unmap(), Interval: o.Probe.withDefaults().Interval})
 	return c, nil
 }
 
@@ -116,9 +116,9 @@ func (c *Client) Now() unit.Instant { return c.clock.Now() }
 // Time returns an instant of the client's clock as a time of day.
 func (c *Client) Time(i unit.Instant) time.Time { return c.clock.Time(i) }
 
-// Phase runs one phase: see Line.Phase.
+// Phase runs one phase: see PhaseRunner.Phase.
 func (c *Client) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
-	return c.line.Phase(ctx, spec)
+	return c.runner.Phase(ctx, spec)
 }
 
 // Idle measures a phase without load, and remembers it as what the line is
@@ -128,16 +128,18 @@ func (c *Client) Idle(ctx context.Context, d time.Duration, progress func(Event)
 }
 
 // Judge passes judgement on the phases of one run, the idle one first.
-func (c *Client) Judge(label string, raws []RawPhase) *verdict.Test { return c.line.Judge(label, raws) }
+func (c *Client) Judge(label string, raws []RawPhase) *verdict.Test {
+	return c.runner.Judge(label, raws)
+}
 
 // AddSecondary adds probes that run beside the client's own. It must be called
 // before the first phase; the client closes them.
 func (c *Client) AddSecondary(b ...SecondaryProbe) {
-	c.line.options.Secondary = append(c.line.options.Secondary, b...)
+	c.runner.options.Secondary = append(c.runner.options.Secondary, b...)
 }
 
 // Close ends the session; the server stops whatever it still does for it.
-func (c *Client) Close() error { return c.line.Close() }
+func (c *Client) Close() error { return c.runner.Close() }
 
 // A control is the control connection: one request and its reply at a time.
 type control struct {

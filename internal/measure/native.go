@@ -7,7 +7,7 @@ import (
 	"unbloat/unit"
 )
 
-// nativeSource makes a Client the Source of a Line.
+// nativeSource makes a Client the Source of a PhaseRunner.
 type nativeSource Client
 
 func (s *nativeSource) client() *Client { return (*Client)(s) }

@@ -80,7 +80,7 @@ func (s PhaseSpec) withDefaults() PhaseSpec {
 // Phase runs one phase: it starts the flows asked for, probes for the
 // duration, stops the flows, and waits until the answers under way have come
 // and the line is idle again. Samples are of the phase in which they were sent.
-func (l *Line) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
+func (l *PhaseRunner) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
 	spec = spec.withDefaults()
 	if spec.Duration <= spec.CutHead+spec.CutTail || spec.Duration > MaxPhase {
 		return nil, fmt.Errorf("phase %s of %v: must be longer than its edges (%v and %v), and at most %v",
@@ -90,7 +90,7 @@ func (l *Line) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
 	if err != nil {
 		return nil, fmt.Errorf("phase %s: %w", spec.Name, err)
 	}
-	run := &phaseRun{line: l, spec: spec, probe: p, moved: map[Direction]int64{}}
+	run := &phaseRun{runner: l, spec: spec, probe: p, moved: map[Direction]int64{}}
 	raw, err := run.do(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("phase %s: %w", spec.Name, err)
@@ -103,7 +103,7 @@ func (l *Line) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
 
 // remember takes an idle phase for what the line is like without load: its
 // p95, and a little more.
-func (l *Line) remember(raw *RawPhase) {
+func (l *PhaseRunner) remember(raw *RawPhase) {
 	e := verdict.EvaluateLatency(raw.Samples, verdict.Baseline{})
 	if e.Received == 0 {
 		return
@@ -113,18 +113,18 @@ func (l *Line) remember(raw *RawPhase) {
 
 // A phaseRun is one phase under way.
 type phaseRun struct {
-	line  *Line
-	spec  PhaseSpec
-	probe Prober
-	load  Load // nil: none
-	moved map[Direction]int64
-	last  unit.Instant
-	heard unit.Instant // when the newest answer came that was reported
-	rtt   time.Duration
+	runner *PhaseRunner
+	spec   PhaseSpec
+	probe  Prober
+	load   Load // nil: none
+	moved  map[Direction]int64
+	last   unit.Instant
+	heard  unit.Instant // when the newest answer came that was reported
+	rtt    time.Duration
 }
 
 func (r *phaseRun) do(ctx context.Context) (*RawPhase, error) {
-	l := r.line
+	l := r.runner
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (r *phaseRun) open(ctx context.Context) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	load, err := r.line.source.Open(ctx, specs)
+	load, err := r.runner.source.Open(ctx, specs)
 	r.load = load
 	return err
 }
@@ -220,7 +220,7 @@ func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 	if err := r.until(ctx, raw, raw.From); err != nil {
 		return err
 	}
-	meter, counter, radio := netio.NewCPUMeter(), r.line.counter(), r.line.radio()
+	meter, counter, radio := netio.NewCPUMeter(), r.runner.counter(), r.runner.radio()
 	own := r.passed()
 	err := r.until(ctx, raw, raw.To)
 	fileRadio(raw, radio)
@@ -242,7 +242,7 @@ func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 // until sleeps to the given instant and reports progress on the way.
 func (r *phaseRun) until(ctx context.Context, raw *RawPhase, at unit.Instant) error {
 	for {
-		now := r.line.clock.Now()
+		now := r.runner.clock.Now()
 		left := at.Sub(now)
 		if left <= 0 {
 			return nil
@@ -254,7 +254,7 @@ func (r *phaseRun) until(ctx context.Context, raw *RawPhase, at unit.Instant) er
 		if err := Sleep(ctx, pause); err != nil {
 			return err
 		}
-		r.report(r.line.clock.Now(), raw.Start, false)
+		r.report(r.runner.clock.Now(), raw.Start, false)
 	}
 }
 
@@ -344,7 +344,7 @@ func AddLoad(raw *RawPhase, dir Direction, rep FlowReport) {
 // settle waits for the answers under way and, after a load, until the line is
 // idle again or drainLimit is over.
 func (r *phaseRun) settle(ctx context.Context, end unit.Instant) error {
-	l := r.line
+	l := r.runner
 	base := l.base
 	limit := l.clock.Now().Add(drainLimit)
 	for {

@@ -1,6 +1,6 @@
 // Package protocol is the client of every test server that is not unbloat's own:
 // irtt, iperf3, ndt7, LibreSpeed, Cloudflare's and networkQuality's. Each is a
-// measure.Source, so that one and the same measure.Line runs the phases.
+// measure.Source, so that one and the same measure.PhaseRunner runs the phases.
 package protocol
 
 import (
@@ -182,9 +182,9 @@ type dialer struct {
 	server string
 }
 
-// line returns the Line of a source. beside is probed besides, if asked for.
-func (d *dialer) line(ctx context.Context, s measure.Source, interval time.Duration) (measure.Tester, error) {
-	o := measure.LineOptions{Server: d.server, Interval: interval, Peer: d.peer(ctx)}
+// runner returns the PhaseRunner of a source. beside is probed besides, if asked for.
+func (d *dialer) runner(ctx context.Context, s measure.Source, interval time.Duration) (measure.Tester, error) {
+	o := measure.RunnerOptions{Server: d.server, Interval: interval, Peer: d.peer(ctx)}
 	if d.o.Ping != "" {
 		b, err := pingTo(ctx, d.clock, d.o.Ping, d.o)
 		if err != nil {
@@ -193,7 +193,7 @@ func (d *dialer) line(ctx context.Context, s measure.Source, interval time.Durat
 		}
 		o.Secondary = append(o.Secondary, b)
 	}
-	return measure.NewLine(d.clock, s, o), nil
+	return measure.NewPhaseRunner(d.clock, s, o), nil
 }
 
 // peer returns the server's address, where it can be told.

@@ -41,7 +41,7 @@ func (d *dialer) iperf3(ctx context.Context) (measure.Tester, error) {
 		return nil, fmt.Errorf("an iperf3 server answers no probes, so something else must: %w", err)
 	}
 	s := &iperf3Source{d: d, prober: b.Prober, payload: netio.Payload()}
-	return measure.NewLine(d.clock, s, measure.LineOptions{Server: d.server, Peer: d.peer(ctx), Interval: b.Interval, Probe: b.Name}), nil
+	return measure.NewPhaseRunner(d.clock, s, measure.RunnerOptions{Server: d.server, Peer: d.peer(ctx), Interval: b.Interval, Probe: b.Name}), nil
 }
 
 func (s *iperf3Source) Probe(context.Context) (measure.Prober, error) { return s.prober, nil }

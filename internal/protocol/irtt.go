@@ -25,7 +25,7 @@ func (d *dialer) irtt(ctx context.Context) (measure.Tester, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.line(ctx, &irttSource{p}, interval)
+	return d.runner(ctx, &irttSource{p}, interval)
 }
 
 func (s *irttSource) Probe(context.Context) (measure.Prober, error) { return s.prober, nil }

@@ -78,9 +78,9 @@ func (d *dialer) web(ctx context.Context) (measure.Tester, error) {
 		}
 		beside := measure.SecondaryProbe{Name: s.name, Interval: interval, Prober: s.prober}
 		s.prober = b.Prober
-		return measure.NewLine(d.clock, s, measure.LineOptions{Server: d.server, Peer: d.peer(ctx), Interval: b.Interval, Probe: b.Name, Secondary: []measure.SecondaryProbe{beside}}), nil
+		return measure.NewPhaseRunner(d.clock, s, measure.RunnerOptions{Server: d.server, Peer: d.peer(ctx), Interval: b.Interval, Probe: b.Name, Secondary: []measure.SecondaryProbe{beside}}), nil
 	}
-	return measure.NewLine(d.clock, s, measure.LineOptions{Server: d.server, Peer: d.peer(ctx), Interval: interval, Probe: s.name}), nil
+	return measure.NewPhaseRunner(d.clock, s, measure.RunnerOptions{Server: d.server, Peer: d.peer(ctx), Interval: interval, Probe: s.name}), nil
 }
 
 func (s *webSource) Probe(context.Context) (measure.Prober, error) { return s.prober, nil }

@@ -14,7 +14,7 @@ import (
 )
 
 // A Tester is an open session with a test server, whatever protocol it speaks.
-// *Client and *Line are.
+// *Client and *PhaseRunner are.
 type Tester interface {
 	Server() string // as it is reported
 	Phase(context.Context, PhaseSpec) (*RawPhase, error)
@@ -22,10 +22,10 @@ type Tester interface {
 	Close() error
 }
 
-// A Source is what a protocol brings to a Line: probes and load.
+// A Source is what a protocol brings to a PhaseRunner: probes and load.
 type Source interface {
 	// Probe returns the stream of probes that runs through all phases, and
-	// starts it if it does not run yet. The Line closes it.
+	// starts it if it does not run yet. The PhaseRunner closes it.
 	Probe(context.Context) (Prober, error)
 	// Open opens the flows of one phase; nothing flows yet. A server that takes
 	// no load returns an error that wraps ErrNoLoad.
@@ -54,13 +54,13 @@ type Load interface {
 	Abandon()                                    // ends them at once, at any time
 }
 
-// Options of a Line besides its protocol's own.
-type LineOptions struct {
+// Options of a PhaseRunner besides its protocol's own.
+type RunnerOptions struct {
 	Server    string           // as it is to be reported
 	Interval  time.Duration    // of the probes
 	Probe     string           // what they are, if not the server's own, such as "icmp 192.0.2.1"
 	Peer      netip.Addr       // the server's address, where it is known: its interface's counters are watched
-	Secondary []SecondaryProbe // further probes; the Line closes them
+	Secondary []SecondaryProbe // further probes; the PhaseRunner closes them
 }
 
 // A SecondaryProbe is a stream of probes that runs with the one that is graded.
@@ -70,10 +70,10 @@ type SecondaryProbe struct {
 	Prober   Prober
 }
 
-// A Line runs phases against any Source. Its methods are not for concurrent use.
-type Line struct {
+// A PhaseRunner runs phases against any Source. Its methods are not for concurrent use.
+type PhaseRunner struct {
 	clock   *netio.Clock
-	options LineOptions
+	options RunnerOptions
 	source  Source
 
 	mu     sync.Mutex
@@ -81,16 +81,16 @@ type Line struct {
 	base   *idleCeiling // known after an idle phase
 }
 
-// NewLine returns a Line that owns source.
-func NewLine(clock *netio.Clock, source Source, o LineOptions) *Line {
-	return &Line{clock: clock, options: o, source: source}
+// NewPhaseRunner returns a PhaseRunner that owns source.
+func NewPhaseRunner(clock *netio.Clock, source Source, o RunnerOptions) *PhaseRunner {
+	return &PhaseRunner{clock: clock, options: o, source: source}
 }
 
 // Server returns the server's address as it is reported.
-func (l *Line) Server() string { return l.options.Server }
+func (l *PhaseRunner) Server() string { return l.options.Server }
 
 // Close ends the probes and the session.
-func (l *Line) Close() error {
+func (l *PhaseRunner) Close() error {
 	l.mu.Lock()
 	p := l.prober
 	l.prober = nil
@@ -105,7 +105,7 @@ func (l *Line) Close() error {
 }
 
 // Judge passes judgement on the phases of one run, the idle one first.
-func (l *Line) Judge(label string, raws []RawPhase) *verdict.Test {
+func (l *PhaseRunner) Judge(label string, raws []RawPhase) *verdict.Test {
 	m := verdict.Meta{Label: label, Server: l.options.Server, Probe: l.options.Probe}
 	if len(raws) > 0 {
 		m.Time = l.clock.Time(raws[0].Start).UTC().Format(time.RFC3339)
@@ -114,7 +114,7 @@ func (l *Line) Judge(label string, raws []RawPhase) *verdict.Test {
 }
 
 // probing returns the stream of probes that runs through all phases.
-func (l *Line) probing(ctx context.Context) (Prober, error) {
+func (l *PhaseRunner) probing(ctx context.Context) (Prober, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.prober != nil {
@@ -129,7 +129,7 @@ func (l *Line) probing(ctx context.Context) (Prober, error) {
 }
 
 // counter watches the interface towards the server. Its zero value knows nothing.
-func (l *Line) counter() *netio.Counter {
+func (l *PhaseRunner) counter() *netio.Counter {
 	c, err := netio.NewCounter(l.clock, l.options.Peer)
 	if err != nil {
 		return &netio.Counter{} // others' traffic is then not judged
@@ -138,7 +138,7 @@ func (l *Line) counter() *netio.Counter {
 }
 
 // radio watches the wireless interface towards the server; nil where there is none.
-func (l *Line) radio() *netio.RadioWatch {
+func (l *PhaseRunner) radio() *netio.RadioWatch {
 	w, err := netio.WatchRadio(l.clock, l.options.Peer)
 	if err != nil {
 		return nil // a cable, or a system that does not tell
