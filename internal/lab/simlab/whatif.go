@@ -199,8 +199,8 @@ func sparseFirst(rate unit.Rate, drop aqm.DropFunc) (aqm.Queue, error) {
 	return aqm.NewHTB(aqm.HTBParams{Classes: []aqm.HTBClass{{Parent: -1, Rate: rate, Burst: usualBurst, CeilBurst: usualBurst, Inner: inner}}, MTU: fullFrame})
 }
 
-// family is a household that has moved in.
-type family struct {
+// workload is a household that has moved in.
+type workload struct {
 	calls *load
 	web   []*sim.App
 	films []*film
@@ -215,8 +215,8 @@ const (
 )
 
 // move has the household start what it does.
-func (w WhatIf) move(h *house, stop unit.Instant) (*family, error) {
-	f, now := &family{}, h.net.Now()
+func (w WhatIf) move(h *house, stop unit.Instant) (*workload, error) {
+	f, now := &workload{}, h.net.Now()
 	var err error
 	greedy := func(d sim.Direction, n int, cc sim.Control) {
 		if err == nil && n > 0 {
@@ -309,7 +309,7 @@ func (m *watch) sent() [2]int64 {
 }
 
 // picture makes the answer of what was watched.
-func (f *family) picture(h *house, idle, loaded verdict.Raw) *Picture {
+func (f *workload) picture(h *house, idle, loaded verdict.Raw) *Picture {
 	t := h.Judge("what-if", []measure.RawPhase{idle, loaded})
 	p := &Picture{
 		Grade: t.Grade, Verdict: t.Verdict, Verdicts: map[string]string{}, IdleMs: t.Idle.Latency.RTTMs.P50,

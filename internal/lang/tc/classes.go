@@ -20,7 +20,7 @@ const markMask = "0xf000000"
 func cakeClasses(s plan.Shaper) Tree {
 	q := Qdisc{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}
 	if s.IngressOf != "" {
-		q.Options["fwmark"] = Value{Is: markMask}
+		q.Options["fwmark"] = Value{Kernel: markMask}
 	}
 	return Tree{Qdiscs: []Qdisc{q}}
 }
@@ -51,7 +51,7 @@ const lanesID = OurRoot + "20"
 func htbClasses(s plan.Shaper, shares []plan.Share, mtu int) Tree {
 	t := Tree{
 		Qdiscs: []Qdisc{{Kind: "htb", Handle: OurRoot, Parent: rootAt, Stab: stab(s), Options: Options{
-			"default": {Is: "0x10"}, "direct_qlen": num(1000)}}},
+			"default": {Kernel: "0x10"}, "direct_qlen": num(1000)}}},
 		Classes: []Class{{Kind: "htb", ID: rootClass, Parent: OurRoot, Inner: true, Options: classOptions(s)}},
 	}
 	prio := 0
@@ -81,7 +81,7 @@ func htbClasses(s plan.Shaper, shares []plan.Share, mtu int) Tree {
 			leaf(sh.Tin, lanesID, least/3, most)
 			continue
 		case sh.Class == plan.Normal:
-			t.Qdiscs[0].Options["default"] = Value{Is: "0x" + strconv.FormatInt(int64(nft.HTBMinor(sh.Tin)), 16)}
+			t.Qdiscs[0].Options["default"] = Value{Kernel: "0x" + strconv.FormatInt(int64(nft.HTBMinor(sh.Tin)), 16)}
 		}
 		leaf(sh.Tin, rootClass, least, most)
 	}

@@ -26,11 +26,11 @@ func (s schema) compare(actual, wanted Options, inner bool) []change {
 		if aok == wok && a.equal(w) {
 			continue
 		}
-		out = append(out, change{name: f.json, is: a.Is, want: w.Is, changable: s.change && wok && !f.fixed})
+		out = append(out, change{name: f.json, is: a.Kernel, want: w.Kernel, changable: s.change && wok && !f.fixed})
 	}
 	for _, k := range wanted.names() {
 		if a, ok := actual[k]; ok && strings.HasPrefix(k, "?") && !a.equal(wanted[k]) {
-			out = append(out, change{name: k, is: a.Is, want: wanted[k].Is})
+			out = append(out, change{name: k, is: a.Kernel, want: wanted[k].Kernel})
 		}
 	}
 	return out

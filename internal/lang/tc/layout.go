@@ -179,7 +179,7 @@ func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
 	return Tree{
 		Qdiscs: []Qdisc{
 			{Kind: "htb", Handle: OurRoot, Parent: rootAt, Stab: stab(s), Options: Options{
-				"default": {Is: "0x10"}, "direct_qlen": num(1000)}},
+				"default": {Kernel: "0x10"}, "direct_qlen": num(1000)}},
 			leaf,
 		},
 		Classes: []Class{
@@ -204,12 +204,12 @@ func redirectTree(ifb string, actions []string) Tree {
 func cakeOptions(s plan.Shaper) Options {
 	o := Options{
 		"bandwidth": num(s.Rate - s.Rate%8), // the kernel holds bytes/s
-		"diffserv":  {Is: orWord(s.Tins, "diffserv3")},
-		"flowmode":  {Is: orWord(s.Isolation, "triple-isolate")},
+		"diffserv":  {Kernel: orWord(s.Tins, "diffserv3")},
+		"flowmode":  {Kernel: orWord(s.Isolation, "triple-isolate")},
 		"nat":       bit(s.NAT), "wash": bit(s.Wash), "ingress": bit(s.Ingress),
 	}
 	if s.AckFilter {
-		o["ack-filter"] = Value{Is: "enabled"}
+		o["ack-filter"] = Value{Kernel: "enabled"}
 	}
 	if s.Interval > 0 {
 		o["rtt"] = num(s.Interval / time.Microsecond)
@@ -219,7 +219,7 @@ func cakeOptions(s plan.Shaper) Options {
 		o["raw"] = bit(true) // the kernel's own count of a packet is right
 		return o
 	}
-	o["overhead"], o["mpu"], o["atm"] = num(s.Overhead), num(s.MPU), Value{Is: orWord(atm, "noatm")}
+	o["overhead"], o["mpu"], o["atm"] = num(s.Overhead), num(s.MPU), Value{Kernel: orWord(atm, "noatm")}
 	return o
 }
 
@@ -232,7 +232,7 @@ func fqCodelOptions(s plan.Shaper, mtu int) Options {
 	}
 	codel := func(name string, d time.Duration) {
 		if us := int64(d / time.Microsecond); us > 0 {
-			o[name] = Value{Is: strconv.FormatInt(codelKernel(us), 10), Say: strconv.FormatInt(us, 10) + "us"}
+			o[name] = Value{Kernel: strconv.FormatInt(codelKernel(us), 10), Arg: strconv.FormatInt(us, 10) + "us"}
 		}
 	}
 	codel("target", s.Target)
@@ -250,7 +250,7 @@ func classBetween(s plan.Shaper, least, most unit.Rate) Options {
 	burst := int64(orElse(int(s.Burst), 1590))
 	bucket := func(r unit.Rate) Value {
 		old, newer := bucketShown(int64(r)/8, burst)
-		return Value{Is: strconv.FormatInt(old, 10), Or: strconv.FormatInt(newer, 10), Say: strconv.FormatInt(burst, 10)}
+		return Value{Kernel: strconv.FormatInt(old, 10), AltKernel: strconv.FormatInt(newer, 10), Arg: strconv.FormatInt(burst, 10)}
 	}
 	least, most = ShownRate(least), ShownRate(most)
 	return Options{
@@ -269,7 +269,7 @@ func stab(s plan.Shaper) Options {
 	if s.StabOverhead() == 0 && s.MPU == 0 && layer == "ethernet" {
 		return nil
 	}
-	return Options{"overhead": num(s.StabOverhead()), "mpu": num(s.MPU), "linklayer": {Is: layer}}
+	return Options{"overhead": num(s.StabOverhead()), "mpu": num(s.MPU), "linklayer": {Kernel: layer}}
 }
 
 // ShownRate rounds an HTB rate down to what tc(8)'s text output shows of it:
@@ -288,13 +288,13 @@ func ShownRate(r unit.Rate) unit.Rate {
 }
 
 // num takes 64 bits: a rate in bit/s does not fit into an int of a 32-bit router.
-func num[T ~int | ~int64](n T) Value { return Value{Is: strconv.FormatInt(int64(n), 10)} }
+func num[T ~int | ~int64](n T) Value { return Value{Kernel: strconv.FormatInt(int64(n), 10)} }
 
 func bit(b bool) Value {
 	if b {
-		return Value{Is: "1"}
+		return Value{Kernel: "1"}
 	}
-	return Value{Is: "0"}
+	return Value{Kernel: "0"}
 }
 
 func orElse(n, deflt int) int {

@@ -192,7 +192,7 @@ func (o Options) with(name, is string) Options {
 	if o == nil {
 		o = Options{}
 	}
-	o[name] = Value{Is: is}
+	o[name] = Value{Kernel: is}
 	return o
 }
 

@@ -165,7 +165,7 @@ const BucketProbe = "qdisc add dev lo root handle 1: tbf rate 1gbit burst 1500 l
 // of late: t is what it shows of BucketProbe, 1504 bytes then and 1375 before.
 func (t Tree) RoundsUp() bool {
 	q, _ := t.Root()
-	return atoi(q.Options["burst"].Is) >= 1500
+	return atoi(q.Options["burst"].Kernel) >= 1500
 }
 
 // SayBuckets marks the buckets as being their own arguments, which holds where
@@ -174,7 +174,7 @@ func (t Tree) SayBuckets() {
 	say := func(o Options, s schema) {
 		for _, name := range bucketFields(s) {
 			if v, ok := o[name]; ok {
-				v.Say = v.Is
+				v.Arg = v.Kernel
 				o[name] = v
 			}
 		}

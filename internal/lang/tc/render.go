@@ -12,7 +12,7 @@ func (f field) value(o Options) (v Value, ok bool) {
 	if v, ok = o[f.json]; ok {
 		return v, true
 	}
-	return Value{Is: f.deflt}, f.deflt != ""
+	return Value{Kernel: f.deflt}, f.deflt != ""
 }
 
 // create renders all options of o for a new qdisc or class, defaults included:
@@ -33,7 +33,7 @@ func (s schema) modify(o Options, differing []string) []string {
 }
 
 func (s schema) args(o Options, include func(field) bool) []string {
-	raw := o["raw"].Is == "1" // CAKE: raw takes back what overhead and atm say
+	raw := o["raw"].Kernel == "1" // CAKE: raw takes back what overhead and atm say
 	var out []string
 	for _, f := range s.fields {
 		v, ok := f.value(o)

@@ -83,13 +83,13 @@ func (t Tree) Rate() int64 {
 	case !ok:
 		return 0
 	case root.Kind == "cake":
-		return atoi(root.Options["bandwidth"].Is)
+		return atoi(root.Options["bandwidth"].Kernel)
 	case root.Kind == "tbf":
-		return atoi(root.Options["rate"].Is)
+		return atoi(root.Options["rate"].Kernel)
 	}
 	for _, c := range t.Classes {
 		if c.Parent == root.Handle && c.Kind == "htb" {
-			return atoi(c.Options["ceil"].Is)
+			return atoi(c.Options["ceil"].Kernel)
 		}
 	}
 	return 0

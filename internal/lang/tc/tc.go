@@ -30,14 +30,14 @@ const (
 // A Value is one option's value in canonical text: rates in bit/s, times in µs
 // (or as the field's unit says), sizes in bytes, flags 0 or 1.
 type Value struct {
-	Is  string `json:"is"`            // what the kernel reports
-	Or  string `json:"or,omitempty"`  // what another version of tc(8) reports for the same argument
-	Say string `json:"say,omitempty"` // the argument that leads to Is; "" if Is alone tells it
+	Kernel    string `json:"is"`            // what the kernel reports
+	AltKernel string `json:"or,omitempty"`  // what another version of tc(8) reports for the same argument
+	Arg       string `json:"say,omitempty"` // the argument that leads to Kernel; "" if Kernel alone tells it
 }
 
 // equal reports whether two values stand for the same kernel value.
 func (v Value) equal(w Value) bool {
-	return v.Is == w.Is || v.Or != "" && v.Or == w.Is || w.Or != "" && w.Or == v.Is
+	return v.Kernel == w.Kernel || v.AltKernel != "" && v.AltKernel == w.Kernel || w.AltKernel != "" && w.AltKernel == v.Kernel
 }
 
 // Options are a qdisc's, class's or filter's options by the name that `tc -j`

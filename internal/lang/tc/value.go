@@ -53,37 +53,37 @@ func (f field) args(v Value, o Options) []string {
 		return nil
 	}
 	switch {
-	case f.unit == flag && v.Is == "0":
+	case f.unit == flag && v.Kernel == "0":
 		if f.off == "" {
 			return nil
 		}
 		return []string{f.off}
 	case f.unit == flag:
 		return []string{f.arg}
-	case v.Say != "":
-		return []string{f.arg, v.Say}
+	case v.Arg != "":
+		return []string{f.arg, v.Arg}
 	}
 	switch f.unit {
 	case rate:
-		if v.Is == "0" {
+		if v.Kernel == "0" {
 			return []string{f.arg, "unlimited"}
 		}
-		return []string{f.arg, unit.Rate(atoi(v.Is)).Tc()}
+		return []string{f.arg, unit.Rate(atoi(v.Kernel)).Tc()}
 	case latency:
-		return []string{"limit", strconv.FormatInt(limitArg(atoi(o["rate"].Is)/8, atoi(o["burst"].Is), atoi(v.Is)), 10)}
+		return []string{"limit", strconv.FormatInt(limitArg(atoi(o["rate"].Kernel)/8, atoi(o["burst"].Kernel), atoi(v.Kernel)), 10)}
 	case micros:
-		return []string{f.arg, v.Is + "us"}
+		return []string{f.arg, v.Kernel + "us"}
 	case codelTime:
-		return []string{f.arg, codelArg(v.Is) + "us"}
+		return []string{f.arg, codelArg(v.Kernel) + "us"}
 	case bucket:
-		return []string{f.arg, strconv.FormatInt(bucketArg(atoi(o[f.of].Is)/8, atoi(v.Is)), 10)}
+		return []string{f.arg, strconv.FormatInt(bucketArg(atoi(o[f.of].Kernel)/8, atoi(v.Kernel)), 10)}
 	case hexadecimal:
-		return []string{f.arg, strings.TrimPrefix(v.Is, "0x")}
+		return []string{f.arg, strings.TrimPrefix(v.Kernel, "0x")}
 	case list:
-		return append([]string{f.arg}, strings.Fields(v.Is)...)
+		return append([]string{f.arg}, strings.Fields(v.Kernel)...)
 	case word:
-		w := v.Is
-		if s, ok := f.words[v.Is]; ok {
+		w := v.Kernel
+		if s, ok := f.words[v.Kernel]; ok {
 			w = s
 		}
 		if f.arg == "" {
@@ -91,7 +91,7 @@ func (f field) args(v Value, o Options) []string {
 		}
 		return []string{f.arg, w}
 	default:
-		return []string{f.arg, v.Is}
+		return []string{f.arg, v.Kernel}
 	}
 }
 

@@ -63,15 +63,15 @@ func counted(t tc.Tree, header bool) (overhead int, cells, shapes bool) {
 	if !ok || t.Rate() == 0 {
 		return 0, false, false
 	}
-	text := root.Stab["overhead"].Is
+	text := root.Stab["overhead"].Kernel
 	if root.Kind == "cake" {
-		text = root.Options["overhead"].Is
+		text = root.Options["overhead"].Kernel
 	}
 	overhead, _ = strconv.Atoi(text) // none is shown: 0
 	if root.Kind != "cake" && header {
 		overhead += plan.EthernetHeader // the kernel counts it by itself
 	}
-	return overhead, root.Options["atm"].Is == "atm" || root.Stab["linklayer"].Is == "atm", true
+	return overhead, root.Options["atm"].Kernel == "atm" || root.Stab["linklayer"].Kernel == "atm", true
 }
 
 // mtu looks at packet sizes on the way.

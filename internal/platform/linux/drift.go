@@ -34,7 +34,7 @@ func (b *Backend) Drift(p plan.Plan, now, applied platform.State) ([]string, err
 		return diffs, nil
 	}
 	diffs = append(diffs, nft.Differences(is.Table, was.Table)...)
-	return append(diffs, is.Feed.differences(was.Feed)...), nil
+	return append(diffs, is.Resolver.differences(was.Resolver)...), nil
 }
 
 // oursOf returns w as far as it is what p asks for, the rest as a has it.

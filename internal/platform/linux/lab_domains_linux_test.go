@@ -119,8 +119,8 @@ func TestDomainsInLab(t *testing.T) {
 	if _, _, err := e.Revert(ctx, apply.Journal{WAN: "wan"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(feedFile); err == nil {
-		t.Errorf("%s is still there", feedFile)
+	if _, err := os.Stat(resolverFile); err == nil {
+		t.Errorf("%s is still there", resolverFile)
 	}
 	if exec.Command("nft", "list", "table", nft.Family, nft.TableIs).Run() == nil {
 		t.Error("the table is still there")

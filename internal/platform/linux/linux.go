@@ -32,7 +32,7 @@ type Backend struct {
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error) {
 	names := tc.Scope(p)
 	withFeatures := map[string]bool{}
-	var fed *feed
+	var resolver *resolverConfig
 	for _, o := range p.Offloads {
 		withFeatures[o.Device] = true
 	}
@@ -41,7 +41,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 		if err != nil {
 			return nil, err
 		}
-		fed = s.Feed
+		resolver = s.Resolver
 		for _, d := range s.Devices {
 			if !contains(names, d.Name) {
 				names = append(names, d.Name)
@@ -55,10 +55,10 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 	if err != nil {
 		return nil, err
 	}
-	if fed, err = observeFeed(ctx, b.Runner, p, fed); err != nil {
+	if resolver, err = observeResolver(ctx, b.Runner, p, resolver); err != nil {
 		return nil, err
 	}
-	out := state{State: s, Table: ReadTable(ctx, b.Runner), Feed: fed}
+	out := state{State: s, Table: ReadTable(ctx, b.Runner), Resolver: resolver}
 	if out.Table.Text == "" {
 		ok, known := Privileged(ctx, b.Runner)
 		out.Hidden = known && !ok
@@ -88,16 +88,16 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFeed(s.Feed); err != nil {
+	if err := checkResolver(s.Resolver); err != nil {
 		return nil, err
 	}
-	want := state{State: tree, Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Feed: s.Feed.put(nft.ResolverFile(p))}
+	want := state{State: tree, Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Resolver: s.Resolver.put(nft.ResolverFile(p))}
 	if others(s, p.WAN) {
 		if want.Table.Text != "" {
 			return nil, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
 				Remedy: "plan this one with --classes off"}
 		}
-		want.Table, want.Feed = s.Table, s.Feed
+		want.Table, want.Resolver = s.Table, s.Resolver
 	}
 	if len(steps(s, want)) > 0 {
 		if err := b.checkChange(ctx, p, s, want); err != nil {
@@ -123,13 +123,13 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	without := state{State: tc.Baseline(s.State, o.State)} // a table of our name is always ours
 	switch {
 	case others(s):
-		without.Table, without.Feed = s.Table, s.Feed
-	case o.Feed != nil:
-		without.Feed = o.Feed
-	case checkFeed(s.Feed) == nil:
-		without.Feed = s.Feed.put("")
+		without.Table, without.Resolver = s.Table, s.Resolver
+	case o.Resolver != nil:
+		without.Resolver = o.Resolver
+	case checkResolver(s.Resolver) == nil:
+		without.Resolver = s.Resolver.put("")
 	default:
-		without.Feed = s.Feed
+		without.Resolver = s.Resolver
 	}
 	return encode(without)
 }
@@ -155,7 +155,7 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 		return nil, nil, err
 	}
 	diffs := append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...)
-	diffs = append(diffs, a.Feed.differences(w.Feed)...)
+	diffs = append(diffs, a.Resolver.differences(w.Resolver)...)
 	if len(diffs) == len(nft.Differences(a.Table, w.Table)) { // all else fits
 		diffs = append(diffs, unknownForm(a.Table, w.Table)...)
 	}

@@ -13,9 +13,9 @@ import (
 	"unbloat/internal/platform/conf"
 )
 
-// A feed is how the router's own resolver fills the sets of rules that name
+// A resolverConfig is how the router's own resolver fills the sets of rules that name
 // domains: a file that dnsmasq(8) reads when it starts.
-type feed struct {
+type resolverConfig struct {
 	Path    string   `json:"path"`
 	Restart []string `json:"restart"` // what starts dnsmasq again
 	Runs    bool     `json:"runs"`
@@ -23,15 +23,15 @@ type feed struct {
 }
 
 // text is the file; "" if there is none.
-func (f *feed) text() string {
+func (f *resolverConfig) text() string {
 	if f == nil {
 		return ""
 	}
 	return f.Files.Text(f.Path)
 }
 
-// put returns the feed with this text, or without the file for none.
-func (f *feed) put(text string) *feed {
+// put returns the resolverConfig with this text, or without the file for none.
+func (f *resolverConfig) put(text string) *resolverConfig {
 	if f == nil {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (f *feed) put(text string) *feed {
 }
 
 // differences says in words where what is there is not what is wanted.
-func (f *feed) differences(w *feed) []string {
+func (f *resolverConfig) differences(w *resolverConfig) []string {
 	if f == nil || w == nil {
 		return nil
 	}
@@ -54,10 +54,10 @@ func (f *feed) differences(w *feed) []string {
 	return out
 }
 
-// steps returns what leads to the wanted feed. Without the file dnsmasq has to
+// steps returns what leads to the wanted resolverConfig. Without the file dnsmasq has to
 // forget the sets before they go; with it, it has to ask again for names that it
 // knew before the sets were there (fresh), so it starts anew each time.
-func (f *feed) steps(w *feed, fresh bool) []platform.Step {
+func (f *resolverConfig) steps(w *resolverConfig, fresh bool) []platform.Step {
 	if w == nil || len(f.differences(w)) == 0 && !(fresh && w.text() != "") {
 		return nil
 	}
@@ -77,9 +77,9 @@ func (f *feed) steps(w *feed, fresh bool) []platform.Step {
 // domains reports whether a rule of the plan names any.
 func domains(p plan.Plan) bool { return nft.Resolver(p) != nil }
 
-// observeFeed reads the feed of a plan that names domains, or the one that an
+// observeResolver reads the resolverConfig of a plan that names domains, or the one that an
 // earlier state knew; nil if there is neither, or no resolver that could.
-func observeFeed(ctx context.Context, r platform.Runner, p plan.Plan, earlier *feed) (*feed, error) {
+func observeResolver(ctx context.Context, r platform.Runner, p plan.Plan, earlier *resolverConfig) (*resolverConfig, error) {
 	f := earlier
 	if f == nil {
 		if !domains(p) {
@@ -96,11 +96,11 @@ func observeFeed(ctx context.Context, r platform.Runner, p plan.Plan, earlier *f
 		return nil, fmt.Errorf("read what dnsmasq is told: %w", err)
 	}
 	_, err = platform.Output(ctx, r, "pidof", "dnsmasq")
-	return &feed{Path: f.Path, Restart: f.Restart, Runs: err == nil, Files: files}, nil
+	return &resolverConfig{Path: f.Path, Restart: f.Restart, Runs: err == nil, Files: files}, nil
 }
 
-// checkFeed refuses a file of our name that somebody else wrote.
-func checkFeed(f *feed) error {
+// checkResolver refuses a file of our name that somebody else wrote.
+func checkResolver(f *resolverConfig) error {
 	if text := f.text(); text != "" && !strings.HasPrefix(text, nft.ResolverMark) {
 		return &platform.PreconditionError{Doing: "have dnsmasq fill the sets of domains", What: f.Path + " is there and was not made by unbloat",
 			Remedy: "rename or remove it, or leave out the rules that name domains"}
@@ -110,7 +110,7 @@ func checkFeed(f *feed) error {
 
 // findResolver looks for the dnsmasq that is the router's resolver, and says
 // why there is none that can fill the sets of nftables.
-func findResolver(ctx context.Context, r platform.Runner) (*feed, string) {
+func findResolver(ctx context.Context, r platform.Runner) (*resolverConfig, string) {
 	out, err := platform.Output(ctx, r, "pidof", "dnsmasq")
 	if err != nil {
 		if _, err := platform.Output(ctx, r, "pidof", "unbound"); err == nil {
@@ -122,7 +122,7 @@ func findResolver(ctx context.Context, r platform.Runner) (*feed, string) {
 	if err != nil || !nft.CanFill(string(version)) {
 		return nil, "the dnsmasq here was built without nftset (OpenWrt: opkg install dnsmasq-full; elsewhere 2.87 or newer)"
 	}
-	f := &feed{Runs: true}
+	f := &resolverConfig{Runs: true}
 	for pid := range strings.FieldsSeq(string(out)) {
 		line, err := platform.Output(ctx, r, "cat", "/proc/"+pid+"/cmdline")
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"unbloat/unit"
 )
 
-const feedFile = "/etc/dnsmasq.d/unbloat.conf"
+const resolverFile = "/etc/dnsmasq.d/unbloat.conf"
 
 // nobody is a dead-man who never acts.
 type nobody struct{}
@@ -52,7 +52,7 @@ func TestDomainsInTransaction(t *testing.T) {
 	f := fake.NewLinux()
 	d := f.WithDnsmasq()
 	p := domainPlan(t, f)
-	if why, _ := p.Why("classes.domains"); why.Value != feedFile {
+	if why, _ := p.Why("classes.domains"); why.Value != resolverFile {
 		t.Errorf("the plan names %q for its domains", why.Value)
 	}
 	e := &apply.Engine{Backend: &linux.Backend{Runner: f}, Runner: f, Dir: t.TempDir(), Deadman: nobody{}}
@@ -79,12 +79,12 @@ func TestDomainsInTransaction(t *testing.T) {
 	if f.Text() != before || d.Starts != 2 {
 		t.Errorf("reverted, with %d starts:\n%s", d.Starts, f.Text())
 	}
-	f.Files[feedFile] = "server=9.9.9.9\n"
+	f.Files[resolverFile] = "server=9.9.9.9\n"
 	var pre *platform.PreconditionError
-	if err := begin(); !errors.As(err, &pre) || !strings.Contains(err.Error(), feedFile) {
+	if err := begin(); !errors.As(err, &pre) || !strings.Contains(err.Error(), resolverFile) {
 		t.Errorf("a file of somebody else's: %v", err)
 	}
-	delete(f.Files, feedFile)
+	delete(f.Files, resolverFile)
 	died := false
 	f.SetFail(func(argv []string) (bool, bool) {
 		fails := argv[0] == "/etc/init.d/dnsmasq" && !died

@@ -118,8 +118,8 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 		steps = append(steps, platform.Step{Argv: c})
 	}
 	steps = append(steps, tableSteps(nft.Table{}, s.Table)...)
-	if s.Feed != nil {
-		steps = append(append(steps, s.Feed.Files.Restore()...), platform.Step{Argv: s.Feed.Restart})
+	if s.Resolver != nil {
+		steps = append(append(steps, s.Resolver.Files.Restore()...), platform.Step{Argv: s.Resolver.Restart})
 	}
 	return steps, nil
 }

@@ -17,8 +17,8 @@ type state struct {
 	tc.State
 	Table nft.Table `json:"nft,omitzero"`
 	// Hidden says that who looked may not see the table: that none was found says nothing.
-	Hidden bool  `json:"nft_hidden,omitempty"`
-	Feed   *feed `json:"resolver,omitempty"`
+	Hidden   bool            `json:"nft_hidden,omitempty"`
+	Resolver *resolverConfig `json:"resolver,omitempty"`
 }
 
 // ReadTable reads our table. Where nft(8) is missing, or may not say, there is
@@ -83,11 +83,11 @@ func steps(actual, wanted state) []platform.Step {
 		out = append(out, platform.Step{Argv: c})
 	}
 	table := tableSteps(actual.Table, wanted.Table)
-	feeding := actual.Feed.steps(wanted.Feed, len(table) > 0)
-	if wanted.Feed.text() == "" {
-		return append(append(out, feeding...), table...)
+	resolving := actual.Resolver.steps(wanted.Resolver, len(table) > 0)
+	if wanted.Resolver.text() == "" {
+		return append(append(out, resolving...), table...)
 	}
-	return append(append(out, table...), feeding...)
+	return append(append(out, table...), resolving...)
 }
 
 // tableSteps replaces the table in one transaction of nftables.
