@@ -26,7 +26,7 @@ const defaultStateDir = platform.VolatileDir
 type routerFlags struct {
 	targetFlags
 	stateDir string
-	finalDir bool // stateDir is the router's own: a guard is told so
+	finalDir bool // stateDir is the router's own: a watchdog is told so
 	root     string
 	json     bool
 	quiet    bool
@@ -55,13 +55,13 @@ func stateDirOf(getenv func(string) string) string {
 func (f *routerFlags) engine(d *platform.Driver, r platform.Runner, api bool) (*apply.Engine, error) {
 	o := f.options(r, api)
 	if o.Exe == "" {
-		return nil, errors.New("find this program's own path, for its guard: the system does not tell it; is /proc there?")
+		return nil, errors.New("find this program's own path, for its watchdog: the system does not tell it; is /proc there?")
 	}
 	b, err := d.Backend(o)
 	if err != nil {
 		return nil, err
 	}
-	return &apply.Engine{Backend: b, Runner: r, Dir: f.stateDir, Guard: []string{o.Exe, "guard", "--state-dir", f.stateDir}}, nil
+	return &apply.Engine{Backend: b, Runner: r, Dir: f.stateDir, WatchdogArgv: []string{o.Exe, "watchdog", "--state-dir", f.stateDir}}, nil
 }
 
 // options are what a driver wants to know to change a router.
@@ -118,7 +118,7 @@ func newApplyCommand() *cobra.Command {
 		Short:   "Change the router as one transaction that undoes itself unless confirmed",
 		GroupID: "main",
 		Long: "Applies a plan, read from the file PLAN or from standard input (-), or made from --down and --up.\n" +
-			"A guard process undoes it after --confirm unless `unbloat confirm` comes; --yes keeps it at once.",
+			"A watchdog process undoes it after --confirm unless `unbloat confirm` comes; --yes keeps it at once.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError("%s: takes one PLAN, not %d", c.CommandPath(), len(args))
@@ -191,7 +191,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		state = "unchanged"
 	}
 	if state == "armed" && r.far && !f.quiet {
-		fmt.Fprintln(c.ErrOrStderr(), "The guard that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
+		fmt.Fprintln(c.ErrOrStderr(), "The watchdog that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
 	}
 	return f.report(c, state, p, t.Ran, "")
 }

@@ -139,7 +139,7 @@ func TestBuildsForRouters(t *testing.T) {
 				}
 			}
 			for _, name := range []string{"apply", "confirm", "revert", "status", "doctor", "why", "plan"} {
-				if code, out, errs := ran(t, nil, program, name, "--help"); code != exitDone || !strings.Contains(out, "unbloat "+name) || strings.Contains(out, "  --router") || strings.Contains(out, "  --guard") {
+				if code, out, errs := ran(t, nil, program, name, "--help"); code != exitDone || !strings.Contains(out, "unbloat "+name) || strings.Contains(out, "  --router") || strings.Contains(out, "  --watchdog") {
 					t.Errorf("%s --help: exit code %d, %q, %q", name, code, out, errs)
 				}
 			}

@@ -114,7 +114,7 @@ func newRootCommand() *cobra.Command {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", c.CommandPath(), err, c.CommandPath())}
 	})
 	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
-		newGuardCommand(), newDoctorCommand())
+		newWatchdogCommand(), newDoctorCommand())
 	root.AddCommand(newMeasuringCommands()...)
 	root.AddCommand(newServingCommands()...)
 	root.AddCommand(newLaboratoryCommands()...)

@@ -169,7 +169,7 @@ func stages() []place {
 }
 
 // TestPlatforms: plan, apply, status, confirm and revert as a person types them,
-// with the real guard, on a router whose programs are the fake's.
+// with the real watchdog, on a router whose programs are the fake's.
 func TestPlatforms(t *testing.T) {
 	for _, c := range stages() {
 		t.Run(c.platform, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestPlatforms(t *testing.T) {
 			if out := done(exitPrecondition, "revert"); !strings.Contains(out, "name the interface with --wan") {
 				t.Errorf("with no record and no default route: %s", out)
 			}
-			if c.platform != "openbsd" && c.platform != "pfsense" { // the guard is one for all
+			if c.platform != "openbsd" && c.platform != "pfsense" { // the watchdog is one for all
 				return
 			}
 			out, code := s.run(t, "apply", file, "--confirm", "1s", "--for", c.platform)
@@ -224,7 +224,7 @@ func TestPlatforms(t *testing.T) {
 					t.Fatalf("nobody confirmed, and after a minute it is still there:\n%s", s.Text())
 				}
 			}
-			for strings.Contains(done(0, "status", "--wan", c.wan), "is undone in") { // the guard clears up behind itself
+			for strings.Contains(done(0, "status", "--wan", c.wan), "is undone in") { // the watchdog clears up behind itself
 				time.Sleep(20 * time.Millisecond)
 			}
 		})

@@ -22,7 +22,7 @@ type targetFlags struct {
 	knownHosts  string
 	apiKeyFile  string
 	fingerprint string
-	guardAt     string
+	watchdogAt  string
 	ownTC       bool
 }
 
@@ -30,7 +30,7 @@ func (f *targetFlags) register(c *cobra.Command) {
 	fs := c.Flags()
 	f.registerWay(fs)
 	fs.StringVar(&f.platform, "for", "", "the router's `PLATFORM` (default: it is asked)")
-	f.registerGuard(fs)
+	f.registerWatchdog(fs)
 	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
 }
 
@@ -38,7 +38,7 @@ func (f *targetFlags) register(c *cobra.Command) {
 func (f *targetFlags) argv() []string {
 	var out []string
 	for _, x := range []struct{ name, value string }{{"--router", f.router}, {"--for", f.platform}, {"--identity", f.identity},
-		{"--known-hosts", f.knownHosts}, {"--api-key-file", f.apiKeyFile}, {"--fingerprint", f.fingerprint}, {"--guard", f.guardAt}} {
+		{"--known-hosts", f.knownHosts}, {"--api-key-file", f.apiKeyFile}, {"--fingerprint", f.fingerprint}, {"--watchdog", f.watchdogAt}} {
 		if x.value != "" {
 			out = append(out, x.name, x.value)
 		}
@@ -55,7 +55,7 @@ type router struct {
 	runner platform.Runner
 	engine *apply.Engine
 	keeper platform.Keeper
-	far    bool // the guard is on this machine, the router is not
+	far    bool // the watchdog is on this machine, the router is not
 	Close  func()
 }
 
@@ -70,9 +70,9 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 			return nil, err
 		}
 	}
-	if f.guardAt != "" {
+	if f.watchdogAt != "" {
 		r.Close()
-		return nil, usageError("--guard goes with --router opnsense+https://…; over SSH the guard is on the router anyway")
+		return nil, usageError("--watchdog goes with --router opnsense+https://…; over SSH the watchdog is on the router anyway")
 	}
 	if f.platform == "" {
 		r.driver = platform.Detect(ctx, r.runner, driversOf(ctx))
@@ -113,21 +113,21 @@ func (f *routerFlags) configure(r *router, api bool) error {
 	}
 	r.engine, r.keeper = engine, platform.Lasting{}
 	engine.Dir = f.journalDir(r)
-	engine.Guard = f.guard(r)
+	engine.WatchdogArgv = f.watchdog(r)
 	if r.driver.Keeper != nil {
 		r.keeper = r.driver.Keeper(f.options(r.runner, api))
 	}
 	if f.router != "" && !api {
-		guardThere(r)
+		watchdogThere(r)
 	}
 	return nil
 }
 
-// guard is the command that undoes a change of this router.
-func (f *routerFlags) guard(r *router) []string {
+// watchdog is the command that undoes a change of this router.
+func (f *routerFlags) watchdog(r *router) []string {
 	same := f.targetFlags
 	same.platform = r.driver.Name()
-	return append([]string{r.engine.Guard[0], "guard", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
+	return append([]string{r.engine.WatchdogArgv[0], "watchdog", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
 }
 
 // journalDir is where the journal is kept: for this machine where a reboot

@@ -26,9 +26,11 @@ func (f *targetFlags) registerWay(fs *pflag.FlagSet) {
 	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
 }
 
-// registerGuard adds the flag that says where a change elsewhere is undone from.
-func (f *targetFlags) registerGuard(fs *pflag.FlagSet) {
-	fs.StringVar(&f.guardAt, "guard", "", "opnsense+https: keep the guard on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
+// registerWatchdog adds the flag that says where a change elsewhere is undone from.
+func (f *targetFlags) registerWatchdog(fs *pflag.FlagSet) {
+	fs.StringVar(&f.watchdogAt, "watchdog", "", "opnsense+https: keep the watchdog on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
+	fs.StringVar(&f.watchdogAt, "guard", "", "what --watchdog was called") // scripts have it
+	_ = fs.MarkHidden("guard")
 }
 
 // dial reaches a shell at an address.
@@ -57,10 +59,10 @@ func (f *targetFlags) reach(ctx context.Context, r *router) error {
 	return nil
 }
 
-// guardThere has what undoes a change run on a router elsewhere.
-func guardThere(r *router) {
+// watchdogThere has what undoes a change run on a router elsewhere.
+func watchdogThere(r *router) {
 	if b, ok := r.engine.Backend.(remote.Restorer); ok {
-		r.engine.Deadman = &remote.Deadman{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
+		r.engine.Watchdog = &remote.Watchdog{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
 	}
 }
 
@@ -91,29 +93,29 @@ func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router
 	if !ok {
 		return r, nil
 	}
-	at := f.guardAt
+	at := f.watchdogAt
 	if at == "" {
-		at = guardOf(r.engine)
+		at = watchdogOf(r.engine)
 	}
 	if at == "" {
 		return r, nil
 	}
 	ssh, err := f.dial(ctx, at)
 	if err != nil {
-		return nil, fmt.Errorf("reach the guard on the router: %w", err)
+		return nil, fmt.Errorf("reach the watchdog on the router: %w", err)
 	}
-	deadman := api.Deadman(ssh, backend)
-	deadman.Uptime = proc.Uptime
-	r.engine.Deadman, r.engine.DeadmanAt, r.far, r.Close = deadman, at, false, func() { ssh.Close() }
+	watchdog := api.Watchdog(ssh, backend)
+	watchdog.Uptime = proc.Uptime
+	r.engine.Watchdog, r.engine.WatchdogAt, r.far, r.Close = watchdog, at, false, func() { ssh.Close() }
 	return r, nil
 }
 
-// guardOf is where the guard of an open change is reached; "" if there is none,
+// watchdogOf is where the watchdog of an open change is reached; "" if there is none,
 // or if it is on this machine.
-func guardOf(e *apply.Engine) string {
+func watchdogOf(e *apply.Engine) string {
 	for _, wan := range e.WANs() {
 		if j, err := e.Pending(wan); err == nil && j != nil {
-			return j.DeadmanAt
+			return j.WatchdogAt
 		}
 	}
 	return ""

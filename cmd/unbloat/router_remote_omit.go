@@ -15,7 +15,7 @@ import (
 // other.
 func (f *targetFlags) registerWay(*pflag.FlagSet) {}
 
-func (f *targetFlags) registerGuard(*pflag.FlagSet) {}
+func (f *targetFlags) registerWatchdog(*pflag.FlagSet) {}
 
 var errNoRemote = errors.New("this build reaches no other router (build tag omit_remote); the whole program does")
 
@@ -27,6 +27,6 @@ func (f *routerFlags) openREST(context.Context, *platform.Driver) (*router, erro
 	return nil, &exitError{exitPrecondition, errNoRemote}
 }
 
-func guardThere(*router) {}
+func watchdogThere(*router) {}
 
 func badAddress(error) bool { return false }

@@ -114,18 +114,18 @@ func (l *laptop) secretless() {
 	if err != nil || len(lines) == 0 {
 		l.t.Fatalf("no processes in /proc: %v", err)
 	}
-	guards := 0
+	watchdogs := 0
 	for _, path := range lines {
 		b, _ := os.ReadFile(path) // one that has ended says nothing
 		if bytes.Contains(b, []byte(apiSecret)) {
 			l.t.Errorf("the secret is among the arguments %q", b)
 		}
-		if bytes.Contains(b, []byte(l.state)) && bytes.Contains(b, []byte("guard")) {
-			guards++
+		if bytes.Contains(b, []byte(l.state)) && bytes.Contains(b, []byte("watchdog")) {
+			watchdogs++
 		}
 	}
-	if guards == 0 {
-		l.t.Error("no guard is running, so nothing is proven of its arguments")
+	if watchdogs == 0 {
+		l.t.Error("no watchdog is running, so nothing is proven of its arguments")
 	}
 	files := 0
 	err = filepath.WalkDir(l.state, func(path string, d os.DirEntry, err error) error {
@@ -144,7 +144,7 @@ func (l *laptop) secretless() {
 }
 
 // TestOPNsenseFromLaptop: every command reaches an OPNsense through its API; the
-// guard on this machine undoes what nobody confirms, as soon as the router can be
+// watchdog on this machine undoes what nobody confirms, as soon as the router can be
 // reached; and the secret is nowhere to be seen.
 func TestOPNsenseFromLaptop(t *testing.T) {
 	l := newLaptop(t)
@@ -184,7 +184,7 @@ func TestOPNsenseFromLaptop(t *testing.T) {
 		t.Error("it was undone while nobody could reach it")
 	}
 	l.cut.Store(false)
-	l.wait("the guard to undo", func() bool { return l.text() == start })
+	l.wait("the watchdog to undo", func() bool { return l.text() == start })
 	l.run(exitPrecondition, "", "confirm")
 }
 
@@ -206,7 +206,7 @@ func TestOPNsenseRefused(t *testing.T) {
 	l.runWith(append(without("--router"), "--router", "opnsense+https://key:"+apiSecret+"@router"), exitUsage, "elsewhere", "status")
 	l.runWith(append(without("--router"), "--router", "ssh://root:"+apiSecret+"@router"), exitUsage, "no password", "status")
 	l.run(exitUsage, "opnsense", "status", "--for", "linux")
-	l.run(exitUsage, "ssh://", "status", "--guard", "router")
+	l.run(exitUsage, "ssh://", "status", "--watchdog", "router")
 	if strings.Contains(l.said.String(), apiSecret) {
 		t.Error("the secret was printed")
 	}
@@ -223,7 +223,7 @@ func (l *laptop) withShell() (address string) {
 		}
 	}
 	if os.Getuid() != 0 {
-		l.t.Skip("SKIPPED: the guard's shell is root's")
+		l.t.Skip("SKIPPED: the watchdog's shell is root's")
 	}
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		l.t.Fatal(err)
@@ -266,23 +266,23 @@ func (l *laptop) withShell() (address string) {
 	return "ssh://root@127.0.0.1:" + port
 }
 
-// TestOPNsenseGuard: with --guard the router itself undoes what nobody confirms,
-// while the laptop is gone; a confirmation finds that guard by the journal.
-func TestOPNsenseGuard(t *testing.T) {
+// TestOPNsenseWatchdog: with --watchdog the router itself undoes what nobody confirms,
+// while the laptop is gone; a confirmation finds that watchdog by the journal.
+func TestOPNsenseWatchdog(t *testing.T) {
 	l := newLaptop(t)
-	guard := l.withShell()
+	watchdog := l.withShell()
 	start := l.text()
 	rates := []string{"--down", "30mbit", "--up", "5mbit"}
-	l.run(exitDone, "undone in 2s", append([]string{"apply", "--confirm", "2s", "--guard", guard}, rates...)...)
+	l.run(exitDone, "undone in 2s", append([]string{"apply", "--confirm", "2s", "--watchdog", watchdog}, rates...)...)
 	l.cut.Store(true)
 	l.wait("the router to undo", func() bool { return l.text() == start })
 	l.cut.Store(false)
 	l.run(exitPrecondition, "", "confirm")
-	l.run(exitDone, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--guard", guard}, rates...)...)
+	l.run(exitDone, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--watchdog", watchdog}, rates...)...)
 	kept := l.text()
 	l.run(exitDone, "Kept", "confirm")
-	if left, _ := filepath.Glob("/tmp/unbloat-guard-*"); len(left) > 0 {
-		t.Errorf("guards are left: %v", left)
+	if left, _ := filepath.Glob("/tmp/unbloat-watchdog-*"); len(left) > 0 {
+		t.Errorf("watchdogs are left: %v", left)
 	}
 	if l.text() != kept || kept == start {
 		t.Error("what was confirmed is not there")

@@ -172,7 +172,7 @@ func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 	command := func(args ...string) string {
 		return strings.Join(append(append([]string{"unbloat"}, args...), where...), " ")
 	}
-	if j, err := r.engine.Pending(wan); err == nil && j != nil { // the guard takes it back anyway
+	if j, err := r.engine.Pending(wan); err == nil && j != nil { // the watchdog takes it back anyway
 		return command("revert", "--wan", wan) + ", then apply it again"
 	}
 	again := []string{"apply", "--again", "--yes", "--wan", wan}

@@ -250,8 +250,8 @@ func printTune(w io.Writer, l *reason.Language, r *tune.Result) error {
 	return err
 }
 
-// tuneHold bounds a tuning: should this process hang, the guard undoes it then.
-// If the process dies, the guard undoes it at once.
+// tuneHold bounds a tuning: should this process hang, the watchdog undoes it then.
+// If the process dies, the watchdog undoes it at once.
 const tuneHold = 10 * time.Minute
 
 // tunedRouter is this machine as the tuner sees it: one transaction, held open

@@ -26,7 +26,7 @@ import (
 	"unbloat/internal/tune/tunetest"
 )
 
-// nobody is a dead-man who never acts.
+// nobody is a watchdog who never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -95,7 +95,7 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 	if err := new(routerFlags).configure(where, driver.Scheme != ""); err != nil {
 		t.Fatal(err)
 	}
-	where.engine.Dir, where.engine.Deadman = t.TempDir(), nobody{}
+	where.engine.Dir, where.engine.Watchdog = t.TempDir(), nobody{}
 	facts := driver.Language.Assume(wan, lan)
 	start := r.Text()
 	once := func(line *tunetest.Line) *tune.Result {

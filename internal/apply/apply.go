@@ -1,5 +1,5 @@
 // Package apply is the one transaction by which unbloat changes a router:
-// snapshot → arm a dead-man → apply → read back → commit or revert. It knows no
+// snapshot → arm a watchdog → apply → read back → commit or revert. It knows no
 // platform: a Backend observes, says what is wanted and compares; this package
 // runs the commands, keeps the journal, and undoes.
 //
@@ -42,21 +42,21 @@ type Backend interface {
 
 // An Engine carries out transactions on one router.
 type Engine struct {
-	Backend   Backend
-	Runner    platform.Runner
-	Dir       string               // where journals are kept; must not outlive a reboot
-	Guard     []string             // argv of the guard; the journal's path is appended
-	Deadman   Deadman              // what undoes it if nobody can; nil: a guard process on this machine
-	DeadmanAt string               // where Deadman is reached; for the journal, so that whoever finds it looks there
-	Uptime    func() time.Duration // nil: proc.Uptime
-	OnStep    func(platform.Step)  // called before each command that changes something; may be nil
+	Backend      Backend
+	Runner       platform.Runner
+	Dir          string               // where journals are kept; must not outlive a reboot
+	WatchdogArgv []string             // argv of the watchdog; the journal's path is appended
+	Watchdog     Watchdog             // what undoes it if nobody can; nil: a watchdog process on this machine
+	WatchdogAt   string               // where Watchdog is reached; for the journal, so that whoever finds it looks there
+	Uptime       func() time.Duration // nil: proc.Uptime
+	OnStep       func(platform.Step)  // called before each command that changes something; may be nil
 
-	arm func(wan, journal string) error // tests: instead of starting a guard
+	arm func(wan, journal string) error // tests: instead of starting a watchdog
 }
 
 // Options of a transaction.
 type Options struct {
-	Confirm time.Duration // after which the guard undoes it
+	Confirm time.Duration // after which the watchdog undoes it
 	Hold    bool          // the caller stays: undo as soon as it is gone
 	Lease   bool          // with Hold: no deadline once it is applied, however long the caller stays
 }
@@ -64,7 +64,7 @@ type Options struct {
 // A BusyError says that another transaction is open on the same WAN.
 type BusyError struct {
 	WAN  string
-	Left time.Duration // until the guard undoes it; 0: a process is at work right now
+	Left time.Duration // until the watchdog undoes it; 0: a process is at work right now
 }
 
 func (e *BusyError) Error() string {
@@ -94,7 +94,7 @@ type Transaction struct {
 	// Ran is the commands that changed something so far.
 	Ran []platform.Step
 	// Unchanged says that everything was as the plan wants it already: nothing
-	// was run, and there is no guard.
+	// was run, and there is no watchdog.
 	Unchanged bool
 }
 
@@ -127,7 +127,7 @@ func (e *Engine) Rehearse(ctx context.Context, p plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	if j != nil && decide(j.Phase, e.found(j, false, j.Phase == Armed && e.deadman().Alive(ctx, j))) == await {
+	if j != nil && decide(j.Phase, e.found(j, false, j.Phase == Armed && e.watchdog().Alive(ctx, j))) == await {
 		return &BusyError{WAN: p.WAN, Left: j.Deadline - e.uptime()}
 	}
 	_, err = e.prepare(ctx, p)
@@ -165,7 +165,7 @@ func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error
 
 // Begin applies the plan and verifies it by reading it back. If it returns an
 // error, everything is as it was. Otherwise the caller commits, reverts, or
-// leaves it to the guard, and calls Close.
+// leaves it to the watchdog, and calls Close.
 func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transaction, err error) {
 	if err := checkName(p.WAN); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err != nil {
 		return nil, err
 	}
-	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(), DeadmanAt: e.DeadmanAt,
+	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(), WatchdogAt: e.WatchdogAt,
 		Deadline: e.uptime() + e.timeToApply(o), Plan: p, Before: x.now, Origin: x.origin, Wanted: x.wanted}
 	if len(x.steps) == 0 && !o.Hold {
 		t.Unchanged = true
@@ -196,7 +196,7 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err := t.write(); err != nil {
 		return nil, err
 	}
-	err = e.deadman().Arm(ctx, &t.journal)
+	err = e.watchdog().Arm(ctx, &t.journal)
 	if errors.Is(err, platform.ErrUnreachable) { // what is left of it is taken away by whoever comes next
 		return nil, err
 	}
@@ -210,13 +210,13 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 }
 
 // applyTime is the least that a change of a router elsewhere may take: each of
-// its commands goes there and back. Its dead-man acts long before, should the
+// its commands goes there and back. Its watchdog acts long before, should the
 // way there be lost.
 const applyTime = 2 * time.Minute
 
 // timeToApply bounds the change itself; the time to confirm begins after it.
 func (e *Engine) timeToApply(o Options) time.Duration {
-	if e.Deadman != nil {
+	if e.Watchdog != nil {
 		return max(o.Confirm, applyTime)
 	}
 	return o.Confirm
@@ -296,27 +296,27 @@ func (t *Transaction) carryOut(ctx context.Context, steps []platform.Step) error
 	return nil
 }
 
-// orUndone returns a failure with its reason before it, if that is a dead-man
+// orUndone returns a failure with its reason before it, if that is a watchdog
 // elsewhere which has not heard of us and has begun to undo.
 func (t *Transaction) orUndone(ctx context.Context, failure error) error {
 	if ctx.Err() != nil || errors.Is(failure, platform.ErrUnreachable) {
 		return failure
 	}
-	if err := t.engine.deadman().Renew(ctx, &t.journal); err != nil && !errors.Is(err, platform.ErrUnreachable) {
+	if err := t.engine.watchdog().Renew(ctx, &t.journal); err != nil && !errors.Is(err, platform.ErrUnreachable) {
 		return errors.Join(err, failure)
 	}
 	return failure
 }
 
-// renew writes the journal and tells the dead-man of it.
+// renew writes the journal and tells the watchdog of it.
 func (t *Transaction) renew(ctx context.Context) error {
 	if err := t.write(); err != nil {
 		return err
 	}
-	return t.engine.deadman().Renew(ctx, &t.journal)
+	return t.engine.watchdog().Renew(ctx, &t.journal)
 }
 
-// run runs one step, unless the guard has begun to undo meanwhile.
+// run runs one step, unless the watchdog has begun to undo meanwhile.
 func (t *Transaction) run(ctx context.Context, s platform.Step) error {
 	if err := t.stillOurs(); err != nil {
 		return err
@@ -331,16 +331,16 @@ func (t *Transaction) run(ctx context.Context, s platform.Step) error {
 	return runStep(ctx, t.engine.Runner, s)
 }
 
-// stillOurs reads the journal again: the guard may have fired.
+// stillOurs reads the journal again: the watchdog may have fired.
 func (t *Transaction) stillOurs() error {
 	j, err := readJournal(t.path)
 	switch {
 	case err != nil:
 		return err
 	case j == nil || j.ID != t.journal.ID || j.Phase == Undoing:
-		return fmt.Errorf("change %s: the guard has undone it, because the deadline passed; try again, with a longer --confirm", t.journal.WAN)
-	case j.late(t.engine.uptime()): // the guard is about to: nothing may be written any more
-		return fmt.Errorf("change %s: the deadline has passed, so the guard undoes it; try again, with a longer --confirm", t.journal.WAN)
+		return fmt.Errorf("change %s: the watchdog has undone it, because the deadline passed; try again, with a longer --confirm", t.journal.WAN)
+	case j.late(t.engine.uptime()): // the watchdog is about to: nothing may be written any more
+		return fmt.Errorf("change %s: the deadline has passed, so the watchdog undoes it; try again, with a longer --confirm", t.journal.WAN)
 	}
 	return nil
 }
@@ -377,7 +377,7 @@ func (t *Transaction) deadline(d time.Duration) time.Duration {
 	return t.engine.uptime() + d
 }
 
-// Left returns how long the guard will still wait.
+// Left returns how long the watchdog will still wait.
 func (t *Transaction) Left() time.Duration { return t.journal.Deadline - t.engine.uptime() }
 
 // Commit makes the change the state that the next revert goes back from.
@@ -399,7 +399,7 @@ func (t *Transaction) Revert(ctx context.Context) error {
 	return t.engine.undo(ctx, &t.journal)
 }
 
-// Close releases the lock of the WAN. It neither commits nor reverts; the guard
+// Close releases the lock of the WAN. It neither commits nor reverts; the watchdog
 // still waits for the deadline.
 func (t *Transaction) Close() { t.lock.Unlock() }
 

@@ -25,18 +25,18 @@ const JournalSchema = "unbloat.journal/1"
 // A Journal is a transaction on disk. It is written before the first change, so
 // that any process that comes later can finish or undo it.
 type Journal struct {
-	Schema    string         `json:"schema"`
-	ID        string         `json:"id"`
-	WAN       string         `json:"wan"`
-	Phase     Phase          `json:"phase"`
-	Boot      string         `json:"boot"`        // which boot the deadline belongs to
-	Deadline  time.Duration  `json:"deadline_ns"` // uptime at which the guard undoes it; Lease: never, while the owner lives
-	Plan      plan.Plan      `json:"plan"`
-	Before    platform.State `json:"before"` // what an undo goes back to
-	Origin    platform.State `json:"origin"` // what was there before unbloat came
-	Wanted    platform.State `json:"wanted"`
-	DeadmanAt string         `json:"deadman_at,omitempty"` // where the dead-man is, if it is not where the engine would look
-	Failure   string         `json:"failure,omitempty"`    // why an undo has not succeeded yet
+	Schema     string         `json:"schema"`
+	ID         string         `json:"id"`
+	WAN        string         `json:"wan"`
+	Phase      Phase          `json:"phase"`
+	Boot       string         `json:"boot"`        // which boot the deadline belongs to
+	Deadline   time.Duration  `json:"deadline_ns"` // uptime at which the watchdog undoes it; Lease: never, while the owner lives
+	Plan       plan.Plan      `json:"plan"`
+	Before     platform.State `json:"before"` // what an undo goes back to
+	Origin     platform.State `json:"origin"` // what was there before unbloat came
+	Wanted     platform.State `json:"wanted"`
+	WatchdogAt string         `json:"deadman_at,omitempty"` // where the watchdog is, if it is not where the engine would look
+	Failure    string         `json:"failure,omitempty"`    // why an undo has not succeeded yet
 }
 
 // Lease is the deadline of a transaction whose owner stays as long as it likes.

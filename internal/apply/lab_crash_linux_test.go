@@ -26,11 +26,11 @@ import (
 
 // These tests run on a real kernel, as root on the emulated home's router.
 
-// engineIn returns an engine whose guard is the real program.
+// engineIn returns an engine whose watchdog is the real program.
 func engineIn(dir string, r platform.Runner) *apply.Engine {
 	return &apply.Engine{
 		Backend: &linux.Backend{Runner: r}, Runner: r, Dir: dir,
-		Guard: []string{labtest.Unbloat(), "guard", "--state-dir", dir},
+		WatchdogArgv: []string{labtest.Unbloat(), "watchdog", "--state-dir", dir},
 	}
 }
 
@@ -158,7 +158,7 @@ func crashEverywhere(t *testing.T, aqm plan.AQM, which, replace string) {
 		if !through && !(errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL) {
 			t.Fatalf("crash after %d: it ended otherwise: %v\n%s", n, err, out)
 		}
-		waitGuard(t, dir)
+		waitWatchdog(t, dir)
 		sameState(t, fmt.Sprintf("%s: killed after command %d", aqm, n), before, fullState(t))
 		if through {
 			t.Logf("%s: the old state came back after kill -9 behind each of %d commands (%s), and after the deadline", aqm, n-1, which)
@@ -167,8 +167,8 @@ func crashEverywhere(t *testing.T, aqm plan.AQM, which, replace string) {
 	}
 }
 
-// waitGuard waits until the guard of dir, if any, has done its work.
-func waitGuard(t testing.TB, dir string) {
+// waitWatchdog waits until the watchdog of dir, if any, has done its work.
+func waitWatchdog(t testing.TB, dir string) {
 	t.Helper()
 	for range 300 {
 		if _, err := os.Stat(filepath.Join(dir, "wan.journal.json")); err != nil {
@@ -176,8 +176,8 @@ func waitGuard(t testing.TB, dir string) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	log, _ := os.ReadFile(filepath.Join(dir, "wan.guard.log"))
-	t.Fatalf("the guard has not closed its journal after 15 s; its log: %s", log)
+	log, _ := os.ReadFile(filepath.Join(dir, "wan.watchdog.log"))
+	t.Fatalf("the watchdog has not closed its journal after 15 s; its log: %s", log)
 }
 
 func TestKilledAfterEachCommandCake(t *testing.T) {

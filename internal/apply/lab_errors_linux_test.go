@@ -187,10 +187,10 @@ func TestDeadlineAndPersist(t *testing.T) {
 	run(0, append(plain, "--dry-run")...)
 	sameState(t, "after --dry-run", before, fullState(t))
 	run(0, append(plain, "--confirm", "2s")...)
-	waitGuard(t, dir)
+	waitWatchdog(t, dir)
 	sameState(t, "after the deadline", before, fullState(t))
 	run(5, "confirm")
-	// A guard outlives the terminal: its session is its own.
+	// A watchdog outlives the terminal: its session is its own.
 	run(0, append(plain, "--confirm", "20s")...)
 	if out := run(5, append(plain, "--confirm", "20s")...); !strings.Contains(out, "unbloat confirm") {
 		t.Errorf("a second apply says %q", out)
@@ -259,8 +259,8 @@ func TestRevertWithoutJournal(t *testing.T) {
 	}
 }
 
-// guardOf returns the process id of the guard of dir.
-func guardOf(t testing.TB, dir string) int {
+// watchdogOf returns the process id of the watchdog of dir.
+func watchdogOf(t testing.TB, dir string) int {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -268,52 +268,52 @@ func guardOf(t testing.TB, dir string) int {
 	}
 	for _, p := range paths {
 		b, err := os.ReadFile(p)
-		if err == nil && bytes.Contains(b, []byte("\x00guard\x00")) && bytes.Contains(b, []byte(dir)) {
+		if err == nil && bytes.Contains(b, []byte("\x00watchdog\x00")) && bytes.Contains(b, []byte(dir)) {
 			pid, _ := strconv.Atoi(strings.Split(p, "/")[2])
 			return pid
 		}
 	}
-	t.Fatal("there is no guard")
+	t.Fatal("there is no watchdog")
 	return 0
 }
 
-// TestGuard: neither the end of the terminal nor an interrupt stops it; if it is
+// TestWatchdog: neither the end of the terminal nor an interrupt stops it; if it is
 // killed itself, the next command sees to it.
-func TestGuard(t *testing.T) {
+func TestWatchdog(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
 	}
 	before, dir, run := onRouter(t)
 	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit"}
 	run(0, append(plain, "--confirm", "3s")...)
-	pid := guardOf(t, dir)
+	pid := watchdogOf(t, dir)
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
 		if err := syscall.Kill(pid, s); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(300 * time.Millisecond)
 	}
-	if guardOf(t, dir) != pid {
-		t.Fatal("it is another guard")
+	if watchdogOf(t, dir) != pid {
+		t.Fatal("it is another watchdog")
 	}
-	waitGuard(t, dir)
+	waitWatchdog(t, dir)
 	sameState(t, "after the deadline", before, fullState(t))
 	run(0, append(plain, "--confirm", "60s")...)
-	if err := syscall.Kill(guardOf(t, dir), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(watchdogOf(t, dir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	out := run(0, append(plain, "--aqm", "fq_codel", "--yes")...) // undoes first what nobody guards
+	out := run(0, append(plain, "--aqm", "fq_codel", "--yes")...) // undoes first what nobody watchdogs
 	if !strings.Contains(out, "fq_codel") {
 		t.Errorf("it ran %s", out)
 	}
 	run(0, "revert")
 	sameState(t, "after the revert", before, fullState(t))
 	run(0, append(plain, "--confirm", "60s")...)
-	if err := syscall.Kill(guardOf(t, dir), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(watchdogOf(t, dir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
 	run(0, "revert")
-	sameState(t, "after a revert without a guard", before, fullState(t))
+	sameState(t, "after a revert without a watchdog", before, fullState(t))
 }

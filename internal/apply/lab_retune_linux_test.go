@@ -190,9 +190,9 @@ func TestKilledTuner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	waitGuard(t, dir)
+	waitWatchdog(t, dir)
 	if took := time.Since(killed); took > 5*time.Second {
-		t.Errorf("the guard took %s; its deadline was an hour away, but the tuner was gone", took)
+		t.Errorf("the watchdog took %s; its deadline was an hour away, but the tuner was gone", took)
 	}
 	sameState(t, "after the tuner was killed", before, fullState(t))
 }

@@ -21,7 +21,7 @@ import (
 	"unbloat/unit"
 )
 
-// fakeEngine returns an engine on a router in memory, whose guard is a stub.
+// fakeEngine returns an engine on a router in memory, whose watchdog is a stub.
 func fakeEngine(t interface{ Fatal(...any) }, k *fakekernel.Kernel) *apply.Engine {
 	base := "" // in memory if possible: every step of a journal is synced
 	if _, err := os.Stat("/dev/shm"); err == nil {
@@ -32,7 +32,7 @@ func fakeEngine(t interface{ Fatal(...any) }, k *fakekernel.Kernel) *apply.Engin
 		t.Fatal(err)
 	}
 	e := &apply.Engine{Backend: &linux.Backend{Runner: k, Replace: true}, Runner: k, Dir: dir}
-	e.StubGuard(func(string, string) error { return nil })
+	e.StubWatchdog(func(string, string) error { return nil })
 	return e
 }
 
@@ -185,7 +185,7 @@ func (d *dies) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 	return out, errOut, err
 }
 
-// TestRecovery: a process dies after any command, and its guard with it; the
+// TestRecovery: a process dies after any command, and its watchdog with it; the
 // next command finds the journal and undoes first.
 func TestRecovery(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

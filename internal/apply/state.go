@@ -67,7 +67,7 @@ const (
 )
 
 // decide says what is to be done about a transaction. Everybody who comes upon
-// one goes by it: the next command, confirm, and the guard.
+// one goes by it: the next command, confirm, and the watchdog.
 func decide(p Phase, f finding) action {
 	current := f.SameBoot && !f.Late
 	switch p {

@@ -21,7 +21,7 @@ type UndoError struct {
 
 func (e *UndoError) Error() string {
 	if errors.Is(e.Err, platform.ErrUnreachable) {
-		return fmt.Sprintf("undo on %s: %v; the guard undoes what was changed; run `unbloat revert` when the router can be reached again, to be sure", e.WAN, e.Err)
+		return fmt.Sprintf("undo on %s: %v; the watchdog undoes what was changed; run `unbloat revert` when the router can be reached again, to be sure", e.WAN, e.Err)
 	}
 	msg := fmt.Sprintf("undo on %s: the old state is not reached", e.WAN)
 	if len(e.Differences) > 0 {
@@ -79,20 +79,20 @@ func (e *Engine) undo(ctx context.Context, j *Journal) error {
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 		return err
 	}
-	_ = e.deadman().Renew(ctx, j) // what it can't be told, it does itself
+	_ = e.watchdog().Renew(ctx, j) // what it can't be told, it does itself
 	if err := e.restore(ctx, j, j.Before, 3); err != nil {
 		j.Failure = err.Error()
 		return errors.Join(err, writeJSON(e.journalPath(j.WAN), j))
 	}
-	_ = e.deadman().Close(ctx, j) // what it would undo is undone
+	_ = e.watchdog().Close(ctx, j) // what it would undo is undone
 	return removeFile(e.journalPath(j.WAN))
 }
 
-// keep ends the dead-man and commits. If that is too late, nothing is kept. If
-// no answer comes from a dead-man elsewhere, the journal says so, and whoever
+// keep ends the watchdog and commits. If that is too late, nothing is kept. If
+// no answer comes from a watchdog elsewhere, the journal says so, and whoever
 // finds it asks again.
 func (e *Engine) keep(ctx context.Context, j *Journal) error {
-	if e.Deadman != nil {
+	if e.Watchdog != nil {
 		if err := j.enter(Closing); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (e *Engine) keep(ctx context.Context, j *Journal) error {
 			return err
 		}
 	}
-	err := e.deadman().Close(ctx, j)
+	err := e.watchdog().Close(ctx, j)
 	if errors.Is(err, ErrTooLate) {
 		return errors.Join(err, e.undo(ctx, j))
 	}
@@ -130,9 +130,9 @@ func (e *Engine) writeRecord(j Journal) error {
 		Time: time.Now().UTC().Format(time.RFC3339), Origin: j.Origin, Wanted: j.Wanted})
 }
 
-// guardAlive reports whether a guard watches over wan: it holds its own lock.
-func (e *Engine) guardAlive(wan string) bool {
-	l, err := proc.TryLock(e.guardLock(wan))
+// watchdogAlive reports whether a watchdog watches over wan: it holds its own lock.
+func (e *Engine) watchdogAlive(wan string) bool {
+	l, err := proc.TryLock(e.watchdogLock(wan))
 	if err != nil {
 		return errors.Is(err, proc.ErrLocked)
 	}
@@ -140,7 +140,7 @@ func (e *Engine) guardAlive(wan string) bool {
 	return false
 }
 
-func (e *Engine) guardLock(wan string) string { return filepath.Join(e.Dir, wan+".guard") }
+func (e *Engine) watchdogLock(wan string) string { return filepath.Join(e.Dir, wan+".watchdog") }
 
 // recoverStale finishes what an earlier process left behind. The caller holds
 // the lock, so no other process is at work.
@@ -149,7 +149,7 @@ func (e *Engine) recoverStale(ctx context.Context, wan string) error {
 	if err != nil || j == nil {
 		return err
 	}
-	switch decide(j.Phase, e.found(j, false, j.Phase == Armed && e.deadman().Alive(ctx, j))) {
+	switch decide(j.Phase, e.found(j, false, j.Phase == Armed && e.watchdog().Alive(ctx, j))) {
 	case finish:
 		return e.commit(j)
 	case askAgain:

@@ -322,7 +322,7 @@ func TestFlowTables(t *testing.T) {
 // stands in its way: an ifb has TSO and GSO, but nobody sends by it.
 func TestOwnDownload(t *testing.T) {
 	o := router()
-	e := &apply.Engine{Backend: &linux.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: &linux.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}
 	facts, err := linux.Detect(t.Context(), o, "wan", "lan")
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +367,7 @@ func TestOwnDownload(t *testing.T) {
 	}
 }
 
-// nobody is a dead-man who never acts.
+// nobody is a watchdog who never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }

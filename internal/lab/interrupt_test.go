@@ -64,7 +64,7 @@ func TestTuneInterrupted(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			if signal == syscall.SIGKILL {
-				time.Sleep(3 * time.Second) // the guard's turn
+				time.Sleep(3 * time.Second) // the watchdog's turn
 			} else if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(said.String(), "as it was") {
 				t.Errorf("%v after %v: exit code %d, said %q", signal, after, code, said.String())
 			}

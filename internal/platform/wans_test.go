@@ -27,7 +27,7 @@ import (
 	"unbloat/unit"
 )
 
-// nobody is a dead-man who never acts.
+// nobody is a watchdog who never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -66,7 +66,7 @@ func TestClassesOfSeveralWANs(t *testing.T) {
 			Text() string
 		}
 	}{"linux": {&linux.Backend{Runner: l}, l}, "openwrt": {&openwrt.Backend{Runner: o}, o}} {
-		e := &apply.Engine{Backend: c.backend, Runner: c.router, Dir: t.TempDir(), Deadman: nobody{}}
+		e := &apply.Engine{Backend: c.backend, Runner: c.router, Dir: t.TempDir(), Watchdog: nobody{}}
 		if err := begin(t, e, platform, "wan"); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestSeveralWANs(t *testing.T) {
 	} {
 		t.Run(c.platform, func(t *testing.T) {
 			f, r, b := c.make()
-			e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+			e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
 			revert := func(wan string) {
 				t.Helper()
 				if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {

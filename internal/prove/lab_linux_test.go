@@ -54,7 +54,7 @@ func labPlan(t *testing.T, aqm plan.AQM) plan.Plan {
 
 func labEngine(dir string) *apply.Engine {
 	return &apply.Engine{Backend: &linux.Backend{Runner: platform.Local{}}, Runner: platform.Local{}, Dir: dir,
-		Guard: []string{labtest.Unbloat(), "guard", "--state-dir", dir}}
+		WatchdogArgv: []string{labtest.Unbloat(), "watchdog", "--state-dir", dir}}
 }
 
 // volatile is the address that the kernel gives to each new ifb device, and the
@@ -209,7 +209,7 @@ func TestProveInLab(t *testing.T) {
 		}
 		_ = cmd.Process.Signal(signal)
 		_ = cmd.Wait()
-		for range 100 { // the guard has 10 s
+		for range 100 { // the watchdog has 10 s
 			if _, err := os.Stat(dir + "/wan.journal.json"); err != nil {
 				break
 			}

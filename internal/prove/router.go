@@ -9,8 +9,8 @@ import (
 	"unbloat/internal/platform"
 )
 
-// hold bounds how long a side may stay: should this process hang, the guard
-// undoes everything then. If it dies, the guard undoes it at once.
+// hold bounds how long a side may stay: should this process hang, the watchdog
+// undoes everything then. If it dies, the watchdog undoes it at once.
 const hold = 10 * time.Minute
 
 // A Held is this machine as the proof sees it: one transaction, held open from

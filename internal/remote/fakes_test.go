@@ -71,8 +71,8 @@ func TestMain(m *testing.M) {
 // act is one of the router's programs.
 func act(socket string) int {
 	argv := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...)
-	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "/unbloat-guard-") }) {
-		return pass(argv) // the guard's own files are real
+	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "/unbloat-watchdog-") }) {
+		return pass(argv) // the watchdog's own files are real
 	}
 	c := call{Argv: argv}
 	c.Stdin, _ = io.ReadAll(os.Stdin)
@@ -233,7 +233,7 @@ func staged(t *testing.T, p offered) (*server, string) {
 
 // TestEveryPlatformOverSSH: the same way leads to every platform. A plan is
 // applied, read back, kept and reverted to the byte; unconfirmed and out of
-// reach, the router's own guard leads back to the byte.
+// reach, the router's own watchdog leads back to the byte.
 func TestEveryPlatformOverSSH(t *testing.T) {
 	t.Parallel()
 	for _, p := range platforms() {
@@ -255,10 +255,10 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := p.backend(ssh)
-			// The guard is patient: nothing here waits for it to lose its maker, and on a
+			// The watchdog is patient: nothing here waits for it to lose its maker, and on a
 			// busy machine a beat through these programs takes long.
 			e := &apply.Engine{Backend: b, Runner: ssh, Dir: t.TempDir(),
-				Deadman: &remote.Deadman{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: guardFolder(t), Patience: time.Minute}}
+				Watchdog: &remote.Watchdog{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: watchdogFolder(t), Patience: time.Minute}}
 			tr, err := e.Begin(t.Context(), made, apply.Options{Confirm: time.Minute, Hold: true})
 			if err != nil {
 				t.Fatal(err)
@@ -281,7 +281,7 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 			}
 			tr.Close()
 			s.cable.set(true)
-			waitFor(t, "the guard to undo", func() bool { return p.text() == start })
+			waitFor(t, "the watchdog to undo", func() bool { return p.text() == start })
 			s.cable.set(false)
 			if _, err := e.Confirm(t.Context(), p.wan, nil); err == nil {
 				t.Error("what was undone was confirmed")

@@ -30,7 +30,7 @@ type gate struct {
 	t     *testing.T
 	flags []string
 	state string
-	// before are the guards of others: the guest sees the host's /tmp.
+	// before are the watchdogs of others: the guest sees the host's /tmp.
 	before []string
 }
 
@@ -70,7 +70,7 @@ func newGate(t *testing.T) *gate {
 		return err == nil
 	})
 	g := &gate{t: t, state: filepath.Join(dir, "state")}
-	g.before = g.guards()
+	g.before = g.watchdogs()
 	g.flags = []string{"--router", "ssh://root@10.1.0.1:2222", "--identity", filepath.Join(dir, "user"), "--known-hosts", filepath.Join(dir, "known"), "--state-dir", g.state}
 	return g
 }
@@ -111,9 +111,9 @@ func queues(t *testing.T) string {
 	return out
 }
 
-// guards returns what guards have left behind since this one was made.
-func (g *gate) guards() []string {
-	found, _ := filepath.Glob("/tmp/unbloat-guard-*")
+// watchdogs returns what watchdogs have left behind since this one was made.
+func (g *gate) watchdogs() []string {
+	found, _ := filepath.Glob("/tmp/unbloat-watchdog-*")
 	return slices.DeleteFunc(found, func(f string) bool { return slices.Contains(g.before, f) })
 }
 
@@ -154,11 +154,11 @@ func TestRouterFromHome(t *testing.T) {
 			t.Error("it was undone when the clock jumped, and not at its deadline")
 		}
 	}
-	waitFor(t, "the router's guard", func() bool { return queues(t) == start })
+	waitFor(t, "the router's watchdog", func() bool { return queues(t) == start })
 	g.run(5, "", "confirm")
 	g.cutOff(start)
-	if left := g.guards(); len(left) > 0 {
-		t.Errorf("guards are left: %v", left)
+	if left := g.watchdogs(); len(left) > 0 {
+		t.Errorf("watchdogs are left: %v", left)
 	}
 }
 
@@ -194,11 +194,11 @@ func (g *gate) cutOff(start string) {
 	waitFor(t, "the first queue", half)
 	link("change", "dev", "eth0", "root", "netem", "loss", "100%")
 	cut := time.Now()
-	waitFor(t, "the router's guard", func() bool { return !half() })
+	waitFor(t, "the router's watchdog", func() bool { return !half() })
 	t.Logf("cut off in the middle, the router undid it by itself after %.1f s", time.Since(cut).Seconds())
 	err := cmd.Wait()
 	t.Logf("the machine of the home noticed after %.1f s, and said: %s", time.Since(cut).Seconds(), out.String())
-	if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(out.String(), "the guard undoes") {
+	if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(out.String(), "the watchdog undoes") {
 		t.Errorf("cut off, it ended with %v", err)
 	}
 	link("del", "dev", "eth0", "root")
@@ -240,8 +240,8 @@ func TestTuneFromHome(t *testing.T) {
 	if q := queues(t); q != start {
 		t.Errorf("reverted, it has %s\nbefore: %s", q, start)
 	}
-	if left := g.guards(); len(left) > 0 {
-		t.Errorf("guards are left: %v", left)
+	if left := g.watchdogs(); len(left) > 0 {
+		t.Errorf("watchdogs are left: %v", left)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package remote reaches routers from elsewhere: commands over SSH, with a
-// dead-man that runs on the router itself, and requests over HTTPS.
+// watchdog that runs on the router itself, and requests over HTTPS.
 package remote
 
 import (

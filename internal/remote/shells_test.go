@@ -76,16 +76,16 @@ func TestSmallRouters(t *testing.T) {
 				id := r.pending(t)
 				r.cable.set(true)
 				tr.Close()
-				waitFor(t, "the guard to undo", r.restored)
+				waitFor(t, "the watchdog to undo", r.restored)
 				r.cable.set(false)
 				r.revert(t)
-				r.noGuard(t, id)
+				r.noWatchdog(t, id)
 			}
 		})
 	}
 }
 
-// TestLoginShells: words arrive as they were given, and a guard does its work,
+// TestLoginShells: words arrive as they were given, and a watchdog does its work,
 // whatever the user's shell is.
 func TestLoginShells(t *testing.T) {
 	t.Parallel()

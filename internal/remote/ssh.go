@@ -288,7 +288,7 @@ const exitNotFound = 127
 
 func (s *SSH) lost(argv []string, err error) error {
 	return s.fail(fmt.Sprintf("the connection was lost at `%s`: %v", strings.Join(argv, " "), err),
-		"if something was being changed, the guard on the router undoes it; try again when the router can be reached", err)
+		"if something was being changed, the watchdog on the router undoes it; try again when the router can be reached", err)
 }
 
 // Quote writes words so that a POSIX shell reads the same words.

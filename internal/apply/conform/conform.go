@@ -82,7 +82,7 @@ func check(t *testing.T, cases int, law func(t *rapid.T)) {
 	rapid.Check(t, law)
 }
 
-// engine returns an engine on a fresh router, whose guard is a stub.
+// engine returns an engine on a fresh router, whose watchdog is a stub.
 func (c Case) engine(t interface{ Fatal(...any) }) (*apply.Engine, Router) {
 	base := "" // in memory if possible: every step of a journal is synced
 	if _, err := os.Stat("/dev/shm"); err == nil {
@@ -93,10 +93,10 @@ func (c Case) engine(t interface{ Fatal(...any) }) (*apply.Engine, Router) {
 		t.Fatal(err)
 	}
 	r, b := c.New()
-	return &apply.Engine{Backend: b, Runner: r, Dir: dir, Deadman: nobody{}}, r
+	return &apply.Engine{Backend: b, Runner: r, Dir: dir, Watchdog: nobody{}}, r
 }
 
-// nobody is a dead-man who never acts.
+// nobody is a watchdog who never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -205,7 +205,7 @@ func drifts(t fataler, e *apply.Engine, p plan.Plan) {
 	if err := os.CopyFS(dir, os.DirFS(e.Dir)); err != nil { // so that the engine keeps its record
 		t.Fatalf("%v", err)
 	}
-	revert(t, &apply.Engine{Backend: e.Backend, Runner: e.Runner, Dir: dir, Deadman: nobody{}}, p.WAN)
+	revert(t, &apply.Engine{Backend: e.Backend, Runner: e.Runner, Dir: dir, Watchdog: nobody{}}, p.WAN)
 	if diffs := drift(); len(diffs) == 0 {
 		t.Fatalf("what was applied is gone, and nobody noticed")
 	}

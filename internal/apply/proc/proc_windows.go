@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// errUnsupported says that a guard on this machine needs a Unix system.
+// errUnsupported says that a watchdog on this machine needs a Unix system.
 var errUnsupported = errors.New("changing this machine is supported on Unix systems only; use --router ssh://…")
 
 // TryLock takes the lock at path, creating the file, or returns ErrLocked.

@@ -133,7 +133,7 @@ func TestOwnEngine(t *testing.T) {
 func TestOwnEngineIsReplaced(t *testing.T) {
 	o := fake.NewClearOS()
 	start := o.Text()
-	e := &apply.Engine{Backend: &clearos.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: &clearos.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}
 	for _, c := range []struct {
 		aqm  plan.AQM
 		mbit unit.Rate

@@ -75,7 +75,7 @@ func begin(t *testing.T, r platform.Runner) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &apply.Engine{Backend: &freebsd.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: &freebsd.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
 	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
 	if err == nil {
 		tr.Close()
@@ -140,7 +140,7 @@ func TestStatusOfClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &freebsd.Backend{Runner: f}
-	e := &apply.Engine{Backend: b, Runner: f, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: b, Runner: f, Dir: t.TempDir(), Watchdog: nobody{}}
 	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func TestDomainsInLab(t *testing.T) {
 
 	p := domainPlanFor(t, router, "meet.example")
 	b := &linux.Backend{Runner: router}
-	e := &apply.Engine{Backend: b, Runner: router, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: b, Runner: router, Dir: t.TempDir(), Watchdog: nobody{}}
 	tr, err := e.Begin(ctx, p, apply.Options{Confirm: time.Minute})
 	if err != nil {
 		t.Fatal(err)

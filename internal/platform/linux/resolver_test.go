@@ -17,7 +17,7 @@ import (
 
 const resolverFile = "/etc/dnsmasq.d/unbloat.conf"
 
-// nobody is a dead-man who never acts.
+// nobody is a watchdog who never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -55,7 +55,7 @@ func TestDomainsInTransaction(t *testing.T) {
 	if why, _ := p.Why("classes.domains"); why.Value != resolverFile {
 		t.Errorf("the plan names %q for its domains", why.Value)
 	}
-	e := &apply.Engine{Backend: &linux.Backend{Runner: f}, Runner: f, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: &linux.Backend{Runner: f}, Runner: f, Dir: t.TempDir(), Watchdog: nobody{}}
 	before := f.Text()
 	begin := func() error {
 		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})

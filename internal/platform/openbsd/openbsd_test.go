@@ -62,7 +62,7 @@ func TestOldClasses(t *testing.T) {
 	}
 	o := openbsdfake.New(pfctl.ALTQWithMatch)
 	b := &openbsd.Backend{Runner: o, Altq: true}
-	e := &apply.Engine{Backend: b, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: b, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}
 	start := o.Text()
 	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
 	if err != nil {
@@ -136,7 +136,7 @@ func TestReleases(t *testing.T) {
 		o := openbsdfake.New(grammar)
 		o.SetRelease(c.release)
 		start := o.Text()
-		e := &apply.Engine{Backend: &openbsd.Backend{Runner: o, Altq: c.altq}, Runner: o, Dir: t.TempDir(), Deadman: nobody{}}
+		e := &apply.Engine{Backend: &openbsd.Backend{Runner: o, Altq: c.altq}, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}
 		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute})
 		var refused *platform.PreconditionError
 		switch {
@@ -154,7 +154,7 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// nobody is a dead-man who never acts.
+// nobody is a watchdog who never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }

@@ -147,7 +147,7 @@ func TestSilentReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
 	var verify *apply.VerifyError
 	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); !errors.As(err, &verify) || !strings.Contains(err.Error(), "it does not run `pipe") {
 		t.Errorf("%v", err)
@@ -179,7 +179,7 @@ func TestEarlierUUIDs(t *testing.T) {
 	r.Put("rule", dummynet.EarlierUUID("rule up"), map[string]string{"target": queue, "direction": "out", "description": "unbloat up"})
 	earlier := r.Text()
 	b := &opnsense.Backend{Runner: r}
-	e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
 	shapers, err := b.Shapers(t.Context(), "wan")
 	if err != nil || !slices.ContainsFunc(shapers, func(s platform.Shaped) bool { return s.Ours }) {
 		t.Errorf("status: %v, %+v", err, shapers)
@@ -229,7 +229,7 @@ func TestRefusedChange(t *testing.T) {
 		r := newRouter(t)
 		before := r.Text()
 		r.HTTP.Transport = answering{r, answer}
-		e := &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+		e := &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
 		_, err := e.Begin(t.Context(), upload(t), apply.Options{Confirm: time.Minute})
 		for _, want := range says {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -246,7 +246,7 @@ func TestRefusedChange(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	r := newRouter(t)
 	r.Put("pipe", "aaaaaaaa-0000-4000-8000-000000000002", map[string]string{"number": "20001", "bandwidth": "1", "description": "mine"})
-	e := &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+	e := &apply.Engine{Backend: &opnsense.Backend{Runner: r}, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
 	tr, err := e.Begin(t.Context(), upload(t), apply.Options{Confirm: time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -140,7 +140,7 @@ func TestFromEndToEnd(t *testing.T) {
 			tried[parts[1]] = true
 			r := router(c.Plan)
 			b := &openbsd.Backend{Runner: r, Altq: platform == openbsd.NameAltq}
-			e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Deadman: nobody{}}
+			e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
 			start := r.Text()
 			tr, err := e.Begin(t.Context(), c.Plan, apply.Options{Confirm: time.Minute})
 			if err != nil {
@@ -167,7 +167,7 @@ func TestFromEndToEnd(t *testing.T) {
 	}
 }
 
-// nobody is a dead-man who never acts.
+// nobody is a watchdog who never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# unbloat's guard: it undoes a change that is not confirmed in time, or whose
+# unbloat's watchdog: it undoes a change that is not confirmed in time, or whose
 # maker can no longer reach this router. It needs nothing but sh, sleep and the
 # smallest tools. Made by unbloat; it removes itself. Clocks are not trusted: it
 # counts seconds.

@@ -7,16 +7,16 @@ import (
 	"unbloat/internal/platform"
 )
 
-// keyFile is the name of the file with key and secret beside a guard's script,
-// as curl(1) reads it. The guard removes it with itself.
+// keyFile is the name of the file with key and secret beside a watchdog's script,
+// as curl(1) reads it. The watchdog removes it with itself.
 const keyFile = "key"
 
-// Deadman returns a dead-man for a router that is changed through its API: a
-// guard on the router itself, reached through shell, whose requests go from the
+// Watchdog returns a watchdog for a router that is changed through its API: a
+// watchdog on the router itself, reached through shell, whose requests go from the
 // router to its own API. An API alone can't hold one: OPNsense's cron runs only
 // actions from a list, and none of them loads an earlier state of the shaper.
-func (r *REST) Deadman(shell platform.Runner, backend Restorer) *Deadman {
-	return &Deadman{Runner: shell, Backend: backend,
+func (r *REST) Watchdog(shell platform.Runner, backend Restorer) *Watchdog {
+	return &Watchdog{Runner: shell, Backend: backend,
 		Translate: r.curl, Files: map[string]string{keyFile: `user = "` + escaped(r.key+":"+r.secret) + "\"\n"}}
 }
 
@@ -33,4 +33,4 @@ func (r *REST) curl(dir string, s platform.Step) platform.Step {
 	return platform.Step{Argv: append(argv, r.Base+s.Argv[1]), Stdin: s.Stdin}
 }
 
-var _ apply.Deadman = (*Deadman)(nil)
+var _ apply.Watchdog = (*Watchdog)(nil)

@@ -78,26 +78,26 @@ func (d daemon) Explain(err error) error { return err }
 // A rig is an engine whose router is reached by SSH.
 type rig struct {
 	*server
-	daemon daemon
-	ssh    *remote.SSH
-	engine *apply.Engine
-	plan   plan.Plan
-	guards string // the folder of guards
+	daemon    daemon
+	ssh       *remote.SSH
+	engine    *apply.Engine
+	plan      plan.Plan
+	watchdogs string // the folder of watchdogs
 }
 
 const (
 	before = "by hand, caf\xe9 'quoted'\n$HOME\n"
 	after  = "up 5 Mbit/s"
-	// A guard of the tests waits so long for a maker that it no longer hears: long
+	// A watchdog of the tests waits so long for a maker that it no longer hears: long
 	// against a command on a busy machine, short against the tests' own patience.
-	guardWaits = 10 * time.Second
+	watchdogWaits = 10 * time.Second
 )
 
-// guardFolder is a folder of the test's own for guards, which may still be writing
+// watchdogFolder is a folder of the test's own for watchdogs, which may still be writing
 // when the test ends.
-func guardFolder(t *testing.T) string {
+func watchdogFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "guards")
+	dir, err := os.MkdirTemp("", "watchdogs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +116,10 @@ func newRig(t *testing.T, s *server) *rig {
 // configure makes the engine, whose commands go through runner.
 func (r *rig) configure(t *testing.T, runner platform.Runner) {
 	t.Helper()
-	r.daemon, r.guards = daemon{runner, t.TempDir()}, guardFolder(t)
+	r.daemon, r.watchdogs = daemon{runner, t.TempDir()}, watchdogFolder(t)
 	write(t, r.daemon.settings(), before)
 	write(t, r.daemon.loaded(), before)
-	r.engine = &apply.Engine{Backend: r.daemon, Runner: runner, Dir: t.TempDir(), Deadman: r.deadman()}
+	r.engine = &apply.Engine{Backend: r.daemon, Runner: runner, Dir: t.TempDir(), Watchdog: r.watchdog()}
 	var err error
 	r.plan, err = plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", IFB: true}, plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}})
 	if err != nil {
@@ -127,8 +127,8 @@ func (r *rig) configure(t *testing.T, runner platform.Runner) {
 	}
 }
 
-func (r *rig) deadman() *remote.Deadman {
-	return &remote.Deadman{Runner: r.daemon.r, Backend: r.daemon, Uptime: proc.Uptime, Path: r.options.Path, Folder: r.guards, Patience: guardWaits}
+func (r *rig) watchdog() *remote.Watchdog {
+	return &remote.Watchdog{Runner: r.daemon.r, Backend: r.daemon, Uptime: proc.Uptime, Path: r.options.Path, Folder: r.watchdogs, Patience: watchdogWaits}
 }
 
 // text is what the router's files say if they agree, both otherwise.
@@ -153,11 +153,11 @@ func (r *rig) is(t *testing.T, want string) {
 
 func (r *rig) restored() bool { return r.text() == before }
 
-// noGuard fails if the guard has left something behind.
-func (r *rig) noGuard(t *testing.T, id string) {
+// noWatchdog fails if the watchdog has left something behind.
+func (r *rig) noWatchdog(t *testing.T, id string) {
 	t.Helper()
-	waitFor(t, "the guard to clean up", func() bool {
-		_, err := os.Stat(r.guards + "/unbloat-guard-" + id)
+	waitFor(t, "the watchdog to clean up", func() bool {
+		_, err := os.Stat(r.watchdogs + "/unbloat-watchdog-" + id)
 		return err != nil
 	})
 }
@@ -182,7 +182,7 @@ func (r *rig) revert(t *testing.T) {
 	}
 }
 
-// TestConfirmOverSSH: applied, read back and kept; the guard is gone; a revert
+// TestConfirmOverSSH: applied, read back and kept; the watchdog is gone; a revert
 // leads back to the byte. Meanwhile nobody else changes the same WAN: not from
 // this machine, and not from another, which knows nothing of our journal.
 func TestConfirmOverSSH(t *testing.T) {
@@ -199,18 +199,18 @@ func TestConfirmOverSSH(t *testing.T) {
 	if _, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute}); !errors.As(err, &busy) {
 		t.Errorf("a second change: %v", err)
 	}
-	elsewhere := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: t.TempDir(), Deadman: r.deadman()}
+	elsewhere := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: t.TempDir(), Watchdog: r.watchdog()}
 	another := r.plan
 	another.UpBps, another.Up.Rate = 4*unit.MbitPerSecond, 4*unit.MbitPerSecond
 	_, err = elsewhere.Begin(t.Context(), another, apply.Options{Confirm: time.Minute})
 	contains(t, err, "from another machine waits for confirmation")
 	r.is(t, after)
-	// Another process confirms: it knows of the guard by the journal alone.
-	other := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: r.engine.Dir, Deadman: r.deadman()}
+	// Another process confirms: it knows of the watchdog by the journal alone.
+	other := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: r.engine.Dir, Watchdog: r.watchdog()}
 	if _, err := other.Confirm(t.Context(), r.plan.WAN, nil); err != nil {
 		t.Fatal(err)
 	}
-	r.noGuard(t, id)
+	r.noWatchdog(t, id)
 	r.is(t, after)
 	r.revert(t)
 }
@@ -229,7 +229,7 @@ func TestDeadlineOverSSH(t *testing.T) {
 	tr.Close()
 	id := r.pending(t)
 	r.cable.set(true)
-	waitFor(t, "the guard to undo", r.restored)
+	waitFor(t, "the watchdog to undo", r.restored)
 	took := time.Since(start)
 	t.Logf("undone %.1f s after the deadline was set to %s", took.Seconds(), deadline)
 	if took < deadline-time.Second {
@@ -240,11 +240,11 @@ func TestDeadlineOverSSH(t *testing.T) {
 		t.Error("a late confirmation was taken")
 	}
 	r.revert(t)
-	r.noGuard(t, id)
+	r.noWatchdog(t, id)
 }
 
 // TestHeldOverSSH: a change that is held lives while its process beats, longer
-// than the guard would wait without, and no longer.
+// than the watchdog would wait without, and no longer.
 func TestHeldOverSSH(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))
@@ -252,15 +252,15 @@ func TestHeldOverSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(guardWaits + 3*time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(watchdogWaits + 3*time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if got := r.text(); got != after {
 			t.Fatalf("while it was held, the router had %q", got)
 		}
 	}
 	r.cable.set(true)
 	cut := time.Now()
-	waitFor(t, "the guard to undo", r.restored)
-	t.Logf("undone %.1f s after the way was lost; the guard waits %s", time.Since(cut).Seconds(), guardWaits)
+	waitFor(t, "the watchdog to undo", r.restored)
+	t.Logf("undone %.1f s after the way was lost; the watchdog waits %s", time.Since(cut).Seconds(), watchdogWaits)
 	r.cable.set(false)
 	if err := tr.Commit(); !errors.Is(err, apply.ErrTooLate) {
 		t.Errorf("what is undone was committed: %v", err)
@@ -275,7 +275,7 @@ type cutter struct {
 	*remote.SSH
 	direct *remote.SSH // a way of its own
 	cable  *cable
-	at     int  // counted from 1; a guard's beats don't count, since their number is chance
+	at     int  // counted from 1; a watchdog's beats don't count, since their number is chance
 	late   bool // after it has run
 
 	mu    sync.Mutex
@@ -361,8 +361,8 @@ func cutAt(t *testing.T, s *server, at int, late bool) {
 		t.Fatalf("it ended before command %d: %v", at, err)
 	}
 	argv := strings.Join(c.argvs[at-1], " ")
-	forget := strings.HasSuffix(argv, "guard forget")
-	kept := forget || late && strings.HasSuffix(argv, "guard close")
+	forget := strings.HasSuffix(argv, "watchdog forget")
+	kept := forget || late && strings.HasSuffix(argv, "watchdog close")
 	if (err == nil) != forget {
 		t.Errorf("cut at `%s`, it says %v", argv, err)
 	}
@@ -370,7 +370,7 @@ func cutAt(t *testing.T, s *server, at int, late bool) {
 		t.Errorf("cut at `%s`, it says %v", argv, err)
 	}
 	if kept {
-		for end := time.Now().Add(guardWaits + 2*time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		for end := time.Now().Add(watchdogWaits + 2*time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			if got := r.text(); got != after {
 				t.Fatalf("cut at `%s`, it was kept, and then the router had %q", argv, got)
 			}

@@ -2,7 +2,7 @@ package remote
 
 import (
 	"context"
-	_ "embed" // the guard's script
+	_ "embed" // the watchdog's script
 	"errors"
 	"fmt"
 	"maps"
@@ -16,10 +16,10 @@ import (
 	"unbloat/internal/platform"
 )
 
-//go:embed guard.sh
-var guardScript string
+//go:embed watchdog.sh
+var watchdogScript string
 
-// Times of the dead-man. While a process is at work it beats; if that ends, or
+// Times of the watchdog. While a process is at work it beats; if that ends, or
 // the way to the router does, the router undoes the change after patience.
 const (
 	patience   = 20 * time.Second
@@ -36,15 +36,15 @@ type Restorer interface {
 	Restore(before platform.State) ([]platform.Step, error)
 }
 
-// A Deadman undoes a change from the router itself: a shell script there, which
-// needs neither this program nor a connection. It implements apply.Deadman.
-type Deadman struct {
+// A Watchdog undoes a change from the router itself: a shell script there, which
+// needs neither this program nor a connection. It implements apply.Watchdog.
+type Watchdog struct {
 	Runner  platform.Runner
 	Backend Restorer
 	Uptime  func() time.Duration // of the engine, by which deadlines are told
 	Path    string               // PATH on the router; "": the usual directories
-	Folder  string               // where guards are on the router; "": /tmp, which a reboot empties
-	// Patience is how long the guard waits for a maker that it no longer hears; 0: 20 s.
+	Folder  string               // where watchdogs are on the router; "": /tmp, which a reboot empties
+	// Patience is how long the watchdog waits for a maker that it no longer hears; 0: 20 s.
 	Patience time.Duration
 	// Translate, if set, turns a step of the backend into a command of the router's
 	// shell; files are put beside the script, which finds them at dir.
@@ -59,19 +59,19 @@ type Deadman struct {
 	done     chan struct{}      // closed when it has ended
 }
 
-// prefix is where the folders of all guards begin.
-func (d *Deadman) prefix() string {
+// prefix is where the folders of all watchdogs begin.
+func (d *Watchdog) prefix() string {
 	if d.Folder != "" {
-		return d.Folder + "/unbloat-guard-"
+		return d.Folder + "/unbloat-watchdog-"
 	}
-	return "/tmp/unbloat-guard-"
+	return "/tmp/unbloat-watchdog-"
 }
 
-func (d *Deadman) dir(j *apply.Journal) string { return d.prefix() + j.ID }
+func (d *Watchdog) dir(j *apply.Journal) string { return d.prefix() + j.ID }
 
-// Arm implements apply.Deadman: it puts the script and what it needs on the
+// Arm implements apply.Watchdog: it puts the script and what it needs on the
 // router, starts it, and begins to beat.
-func (d *Deadman) Arm(ctx context.Context, j *apply.Journal) error {
+func (d *Watchdog) Arm(ctx context.Context, j *apply.Journal) error {
 	steps, err := d.Backend.Restore(j.Before)
 	if err != nil {
 		return err
@@ -85,12 +85,12 @@ func (d *Deadman) Arm(ctx context.Context, j *apply.Journal) error {
 		if e := d.call(ctx, j, "close"); !errors.Is(e, platform.ErrUnreachable) { // should it watch after all
 			_, _ = platform.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
 		}
-		return fmt.Errorf("start the guard on the router: %w; nothing was changed", err)
+		return fmt.Errorf("start the watchdog on the router: %w; nothing was changed", err)
 	}
 	return nil
 }
 
-func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []platform.Step) error {
+func (d *Watchdog) arm(ctx context.Context, j *apply.Journal, steps []platform.Step) error {
 	if _, err := platform.Output(ctx, d.Runner, "mkdir", "-m", "700", d.dir(j)); err != nil {
 		return err
 	}
@@ -102,13 +102,13 @@ func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []platform.St
 			return err
 		}
 	}
-	if err := d.put(ctx, d.dir(j)+"/guard", script); err != nil {
+	if err := d.put(ctx, d.dir(j)+"/watchdog", script); err != nil {
 		return err
 	}
 	if err := d.renew(ctx, j, d.left(j)); err != nil {
 		return err
 	}
-	out, err := platform.Output(ctx, d.Runner, "sh", d.dir(j)+"/guard", "start")
+	out, err := platform.Output(ctx, d.Runner, "sh", d.dir(j)+"/watchdog", "start")
 	if err == nil {
 		err = d.call(ctx, j, "alive")
 	}
@@ -119,16 +119,16 @@ func (d *Deadman) arm(ctx context.Context, j *apply.Journal, steps []platform.St
 	return nil
 }
 
-// guards prints the folder of each guard that watches over the WAN $1; $2 is
+// watchdogs prints the folder of each watchdog that watches over the WAN $1; $2 is
 // where they begin.
-const guards = `for d in "$2"*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] || ! sh "$d/guard" alive 2>/dev/null || echo "$d"; done`
+const watchdogs = `for d in "$2"*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] || ! sh "$d/watchdog" alive 2>/dev/null || echo "$d"; done`
 
-// alone refuses a WAN over which another machine's guard watches: its undo would
+// alone refuses a WAN over which another machine's watchdog watches: its undo would
 // take our change away, or ours bring back its.
-func (d *Deadman) alone(ctx context.Context, j *apply.Journal) error {
-	out, err := platform.Output(ctx, d.Runner, "sh", "-c", guards, "sh", j.WAN, d.prefix())
+func (d *Watchdog) alone(ctx context.Context, j *apply.Journal) error {
+	out, err := platform.Output(ctx, d.Runner, "sh", "-c", watchdogs, "sh", j.WAN, d.prefix())
 	if err != nil {
-		return fmt.Errorf("look for other guards on the router: %w; nothing was changed", err)
+		return fmt.Errorf("look for other watchdogs on the router: %w; nothing was changed", err)
 	}
 	if found := strings.Fields(string(out)); len(found) > 0 {
 		return &platform.PreconditionError{Doing: "change " + j.WAN, What: "a change that somebody made from another machine waits for confirmation (" + found[0] + " on the router)",
@@ -137,13 +137,13 @@ func (d *Deadman) alone(ctx context.Context, j *apply.Journal) error {
 	return nil
 }
 
-// call runs one verb of the guard.
-func (d *Deadman) call(ctx context.Context, j *apply.Journal, verb ...string) error {
-	_, err := platform.Output(ctx, d.Runner, append([]string{"sh", d.dir(j) + "/guard"}, verb...)...)
+// call runs one verb of the watchdog.
+func (d *Watchdog) call(ctx context.Context, j *apply.Journal, verb ...string) error {
+	_, err := platform.Output(ctx, d.Runner, append([]string{"sh", d.dir(j) + "/watchdog"}, verb...)...)
 	return err
 }
 
-func (d *Deadman) put(ctx context.Context, path, text string) error {
+func (d *Watchdog) put(ctx context.Context, path, text string) error {
 	_, errOut, err := d.Runner.Run(ctx, []string{"tee", path}, []byte(text))
 	if err != nil {
 		return fmt.Errorf("write %s: %w: %s", path, err, errOut)
@@ -151,8 +151,8 @@ func (d *Deadman) put(ctx context.Context, path, text string) error {
 	return nil
 }
 
-// script writes the steps into the guard's script, and what they read into files.
-func (d *Deadman) script(at string, steps []platform.Step) (text string, files map[string]string) {
+// script writes the steps into the watchdog's script, and what they read into files.
+func (d *Watchdog) script(at string, steps []platform.Step) (text string, files map[string]string) {
 	files = map[string]string{}
 	var undo strings.Builder
 	for i, s := range steps {
@@ -171,11 +171,11 @@ func (d *Deadman) script(at string, steps []platform.Step) (text string, files m
 	if path == "" {
 		path = usualPath
 	}
-	return strings.NewReplacer("@PATH@", path, "@UNDO@\n", undo.String()).Replace(guardScript), files
+	return strings.NewReplacer("@PATH@", path, "@UNDO@\n", undo.String()).Replace(watchdogScript), files
 }
 
-// renew gives the guard this long from now.
-func (d *Deadman) renew(ctx context.Context, j *apply.Journal, left time.Duration) error {
+// renew gives the watchdog this long from now.
+func (d *Watchdog) renew(ctx context.Context, j *apply.Journal, left time.Duration) error {
 	d.telling.Lock()
 	defer d.telling.Unlock()
 	d.mu.Lock()
@@ -186,15 +186,15 @@ func (d *Deadman) renew(ctx context.Context, j *apply.Journal, left time.Duratio
 	// A number that differs from any before it, also from another process's.
 	number := j.ID + "." + strconv.FormatInt(int64(d.Uptime()), 36) + "." + strconv.Itoa(n)
 	if err := d.call(ctx, j, "renew", number, seconds); err != nil {
-		return fmt.Errorf("tell the guard on the router: %w; it has undone the change, or will as soon as it is due", err)
+		return fmt.Errorf("tell the watchdog on the router: %w; it has undone the change, or will as soon as it is due", err)
 	}
 	return nil
 }
 
-// Renew implements apply.Deadman. An armed transaction waits for its deadline;
+// Renew implements apply.Watchdog. An armed transaction waits for its deadline;
 // any other lives as long as we beat. An undo of ours gets its time, and waits
 // for one that the router has begun.
-func (d *Deadman) Renew(ctx context.Context, j *apply.Journal) error {
+func (d *Watchdog) Renew(ctx context.Context, j *apply.Journal) error {
 	switch j.Phase {
 	case apply.Undoing:
 		d.stopHeart()
@@ -217,12 +217,12 @@ func (d *Deadman) Renew(ctx context.Context, j *apply.Journal) error {
 	return d.renew(ctx, j, left)
 }
 
-// settle waits until the router's own undo has ended; a guard that is gone has.
-func (d *Deadman) settle(ctx context.Context, j *apply.Journal) {
+// settle waits until the router's own undo has ended; a watchdog that is gone has.
+func (d *Watchdog) settle(ctx context.Context, j *apply.Journal) {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	for end := d.Uptime() + settleFor; d.Uptime() < end; {
-		_, errOut, err := d.Runner.Run(ctx, []string{"sh", d.dir(j) + "/guard", "settled"}, nil)
+		_, errOut, err := d.Runner.Run(ctx, []string{"sh", d.dir(j) + "/watchdog", "settled"}, nil)
 		if err == nil || len(errOut) > 0 || errors.Is(err, platform.ErrUnreachable) {
 			return
 		}
@@ -234,21 +234,21 @@ func (d *Deadman) settle(ctx context.Context, j *apply.Journal) {
 	}
 }
 
-// left returns how long the guard waits for the next beat; it keeps the deadline.
-func (d *Deadman) left(j *apply.Journal) time.Duration {
+// left returns how long the watchdog waits for the next beat; it keeps the deadline.
+func (d *Watchdog) left(j *apply.Journal) time.Duration {
 	d.mu.Lock()
 	d.deadline = j.Deadline
 	d.mu.Unlock()
 	return d.leftNow()
 }
 
-func (d *Deadman) leftNow() time.Duration {
+func (d *Watchdog) leftNow() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return max(min(d.patience(), d.deadline-d.Uptime()), 0)
 }
 
-func (d *Deadman) patience() time.Duration {
+func (d *Watchdog) patience() time.Duration {
 	if d.Patience > 0 {
 		return d.Patience
 	}
@@ -256,7 +256,7 @@ func (d *Deadman) patience() time.Duration {
 }
 
 // startHeart beats until stopHeart.
-func (d *Deadman) startHeart(j *apply.Journal) {
+func (d *Watchdog) startHeart(j *apply.Journal) {
 	d.stopHeart()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -273,7 +273,7 @@ func (d *Deadman) startHeart(j *apply.Journal) {
 			case <-ctx.Done():
 				return
 			case <-t.C:
-				// A beat that fails needs no words: the guard acts, and the next
+				// A beat that fails needs no words: the watchdog acts, and the next
 				// thing that is done on the router meets that. One that is on its
 				// way is waited for, lest it overtake a longer one.
 				_ = d.renew(context.WithoutCancel(ctx), &own, d.leftNow())
@@ -282,7 +282,7 @@ func (d *Deadman) startHeart(j *apply.Journal) {
 	}()
 }
 
-func (d *Deadman) stopHeart() {
+func (d *Watchdog) stopHeart() {
 	d.mu.Lock()
 	stop, done := d.stop, d.done
 	d.stop, d.done = nil, nil
@@ -293,14 +293,14 @@ func (d *Deadman) stopHeart() {
 	}
 }
 
-// Alive implements apply.Deadman.
-func (d *Deadman) Alive(ctx context.Context, j *apply.Journal) bool {
+// Alive implements apply.Watchdog.
+func (d *Watchdog) Alive(ctx context.Context, j *apply.Journal) bool {
 	return d.call(ctx, j, "alive") == nil
 }
 
-// Close implements apply.Deadman. An answer that was lost on the way is asked
-// for again; the guard's first word stands.
-func (d *Deadman) Close(ctx context.Context, j *apply.Journal) error {
+// Close implements apply.Watchdog. An answer that was lost on the way is asked
+// for again; the watchdog's first word stands.
+func (d *Watchdog) Close(ctx context.Context, j *apply.Journal) error {
 	d.stopHeart()
 	err := d.call(ctx, j, "close")
 	for try := 1; try < closeTries && errors.Is(err, platform.ErrUnreachable) && ctx.Err() == nil; try++ {
@@ -314,12 +314,12 @@ func (d *Deadman) Close(ctx context.Context, j *apply.Journal) error {
 	}
 	switch {
 	case errors.Is(err, platform.ErrUnreachable):
-		return fmt.Errorf("end the guard on the router: %w; whether it has kept or undone the change is known only there: run `unbloat confirm` again when it can be reached", err)
+		return fmt.Errorf("end the watchdog on the router: %w; whether it has kept or undone the change is known only there: run `unbloat confirm` again when it can be reached", err)
 	case err == nil || j.Phase == apply.Undoing: // it forgets by itself, later
 		_ = d.call(ctx, j, "forget")
 	}
 	if err != nil {
-		return fmt.Errorf("end the guard on the router: %w (%w)", apply.ErrTooLate, err)
+		return fmt.Errorf("end the watchdog on the router: %w (%w)", apply.ErrTooLate, err)
 	}
 	return nil
 }

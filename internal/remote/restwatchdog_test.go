@@ -47,10 +47,10 @@ func (a *apiRouter) text() string {
 	return a.Text()
 }
 
-// TestGuardOfAnAPI: a change through the API, with the guard on the router: it is
+// TestWatchdogOfAnAPI: a change through the API, with the watchdog on the router: it is
 // undone there, by the router's own requests to itself, when its maker is gone;
-// confirmed it stays. The key that the guard was given is gone with it.
-func TestGuardOfAnAPI(t *testing.T) {
+// confirmed it stays. The key that the watchdog was given is gone with it.
+func TestWatchdogOfAnAPI(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("SKIPPED: there is no curl; install it")
@@ -65,9 +65,9 @@ func TestGuardOfAnAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &opnsense.Backend{Runner: api}
-	deadman := api.Deadman(s.dial(t), b)
-	deadman.Uptime, deadman.Patience, deadman.Folder = proc.Uptime, guardWaits, guardFolder(t)
-	e := &apply.Engine{Backend: b, Runner: api, Dir: t.TempDir(), Deadman: deadman}
+	watchdog := api.Watchdog(s.dial(t), b)
+	watchdog.Uptime, watchdog.Patience, watchdog.Folder = proc.Uptime, watchdogWaits, watchdogFolder(t)
+	e := &apply.Engine{Backend: b, Runner: api, Dir: t.TempDir(), Watchdog: watchdog}
 	make := func(up unit.Rate) plan.Plan {
 		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan", LAN: "lan"}, plan.Preferences{Up: plan.RatePreference{Rate: up}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}})
 		if err != nil {
@@ -89,7 +89,7 @@ func TestGuardOfAnAPI(t *testing.T) {
 		if err != nil || j == nil {
 			t.Fatalf("no journal: %v", err)
 		}
-		key := deadman.Folder + "/unbloat-guard-" + j.ID + "/key"
+		key := watchdog.Folder + "/unbloat-watchdog-" + j.ID + "/key"
 		if info, err := os.Stat(filepath.Dir(key)); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("the key's folder: %v, %v", info, err)
 		}

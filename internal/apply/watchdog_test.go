@@ -16,18 +16,18 @@ import (
 	"unbloat/unit"
 )
 
-// guardedEngine returns an engine whose guard runs in this process. wait waits
-// until all guards have ended.
-func guardedEngine(t *testing.T, k *fakekernel.Kernel) (e *apply.Engine, wait func()) {
+// watchedEngine returns an engine whose watchdog runs in this process. wait waits
+// until all watchdogs have ended.
+func watchedEngine(t *testing.T, k *fakekernel.Kernel) (e *apply.Engine, wait func()) {
 	t.Helper()
 	e = fakeEngine(t, k)
 	t.Cleanup(func() { os.RemoveAll(e.Dir) })
 	var group sync.WaitGroup
-	e.StubGuard(func(_, journal string) error {
+	e.StubWatchdog(func(_, journal string) error {
 		r, w := io.Pipe()
 		group.Go(func() {
 			if err := e.Watch(context.Background(), journal, w); err != nil {
-				t.Errorf("guard: %v", err)
+				t.Errorf("watchdog: %v", err)
 			}
 		})
 		_, err := io.ReadFull(r, make([]byte, len("armed\n")))
@@ -46,10 +46,10 @@ func smallPlan(t *testing.T) plan.Plan {
 	return p
 }
 
-func TestGuardUndoesAtTheDeadline(t *testing.T) {
+func TestWatchdogUndoesAtTheDeadline(t *testing.T) {
 	k := fakekernel.New()
 	start := k.Text()
-	e, wait := guardedEngine(t, k)
+	e, wait := watchedEngine(t, k)
 	failures := 0
 	tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: 400 * time.Millisecond})
 	if err != nil {
@@ -59,41 +59,41 @@ func TestGuardUndoesAtTheDeadline(t *testing.T) {
 	tr.Close()
 	wait()
 	if k.Text() != start {
-		t.Errorf("the guard left\n%s", k.Text())
+		t.Errorf("the watchdog left\n%s", k.Text())
 	}
 	if j, err := e.Pending("wan"); j != nil || err != nil {
 		t.Errorf("the journal is still there: %v", err)
 	}
 }
 
-func TestGuardOfAHolderThatIsGone(t *testing.T) {
+func TestWatchdogOfAHolderThatIsGone(t *testing.T) {
 	k := fakekernel.New()
 	start := k.Text()
-	e, wait := guardedEngine(t, k)
+	e, wait := watchedEngine(t, k)
 	tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: time.Hour, Hold: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(500 * time.Millisecond)
 	if k.Text() == start {
-		t.Fatal("the guard fired while the holder was there")
+		t.Fatal("the watchdog fired while the holder was there")
 	}
 	tr.Close() // as its death would
 	wait()
 	if k.Text() != start {
-		t.Errorf("the guard left\n%s", k.Text())
+		t.Errorf("the watchdog left\n%s", k.Text())
 	}
 	if err := tr.Extend(time.Hour); err == nil {
 		t.Error("the heartbeat does not notice that all is over")
 	}
 }
 
-// TestGuardStopsAHolderThatHangs: past the deadline the guard undoes even while
+// TestWatchdogStopsAHolderThatHangs: past the deadline the watchdog undoes even while
 // somebody holds the lock, and that process finds out at its next step.
-func TestGuardStopsAHolderThatHangs(t *testing.T) {
+func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
 	k := fakekernel.New()
 	start := k.Text()
-	e, wait := guardedEngine(t, k)
+	e, wait := watchedEngine(t, k)
 	p := smallPlan(t)
 	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: 300 * time.Millisecond, Hold: true})
 	if err != nil {
@@ -102,13 +102,13 @@ func TestGuardStopsAHolderThatHangs(t *testing.T) {
 	defer tr.Close()
 	wait()
 	if k.Text() != start {
-		t.Errorf("the guard left\n%s", k.Text())
+		t.Errorf("the watchdog left\n%s", k.Text())
 	}
 	if err := tr.Commit(); err == nil {
-		t.Error("what the guard has undone was committed")
+		t.Error("what the watchdog has undone was committed")
 	}
 	if err := tr.Retune(t.Context(), p.WithRates(p.DownBps, 5*unit.MbitPerSecond)); err == nil {
-		t.Error("it went on after the guard had fired")
+		t.Error("it went on after the watchdog had fired")
 	}
 	if k.Text() != start {
 		t.Errorf("after the retune that came too late:\n%s", k.Text())

@@ -9,15 +9,16 @@ import (
 	"unbloat/internal/apply/proc"
 )
 
-// newGuardCommand is the process that undoes a change which nobody confirms.
+// newWatchdogCommand is the process that undoes a change which nobody confirms.
 // `apply` starts it; people never do.
-func newGuardCommand() *cobra.Command {
+func newWatchdogCommand() *cobra.Command {
 	var f routerFlags
 	c := &cobra.Command{
-		Use:    "guard JOURNAL",
-		Short:  "Undo a change at its deadline",
-		Hidden: true,
-		Args:   exactArgs(1, "one JOURNAL"),
+		Use:     "watchdog JOURNAL",
+		Aliases: []string{"guard"}, // what an earlier binary, replaced meanwhile, starts
+		Short:   "Undo a change at its deadline",
+		Hidden:  true,
+		Args:    exactArgs(1, "one JOURNAL"),
 		RunE: func(c *cobra.Command, args []string) error {
 			proc.IgnoreHangup()
 			r, err := f.open(c.Context())

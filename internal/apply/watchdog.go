@@ -14,23 +14,23 @@ import (
 	"unbloat/internal/apply/proc"
 )
 
-// The guard is a process of its own: it undoes a transaction whose deadline
+// The watchdog is a process of its own: it undoes a transaction whose deadline
 // passes, or whose process is gone before it was done, whatever has become of
 // the terminal. It says `armed` on its standard output once it watches.
 const (
-	guardArmed    = "armed"
-	guardStart    = 10 * time.Second       // to say so
-	guardPoll     = 200 * time.Millisecond // between looks at the journal
-	guardRetry    = time.Second            // between attempts to undo
-	guardPatience = 5 * time.Second        // for a process that holds the lock past the deadline
+	watchdogArmed    = "armed"
+	watchdogStart    = 10 * time.Second       // to say so
+	watchdogPoll     = 200 * time.Millisecond // between looks at the journal
+	watchdogRetry    = time.Second            // between attempts to undo
+	watchdogPatience = 5 * time.Second        // for a process that holds the lock past the deadline
 )
 
-// ErrTooLate says that the dead-man has undone the change already.
+// ErrTooLate says that the watchdog has undone the change already.
 var ErrTooLate = errors.New("the change has been undone meanwhile, because it was not confirmed in time or the way to the router was lost")
 
-// A Deadman undoes an open transaction that nobody confirms in time. It runs
+// A Watchdog undoes an open transaction that nobody confirms in time. It runs
 // where it still can when this process, or the way to the router, is gone.
-type Deadman interface {
+type Watchdog interface {
 	// Arm starts it, before anything is changed, and returns once it watches.
 	Arm(ctx context.Context, j *Journal) error
 	// Renew tells it of a new phase or deadline; of Undoing, so that it leaves that
@@ -45,50 +45,50 @@ type Deadman interface {
 	Close(ctx context.Context, j *Journal) error
 }
 
-func (e *Engine) deadman() Deadman {
-	if e.Deadman != nil {
-		return e.Deadman
+func (e *Engine) watchdog() Watchdog {
+	if e.Watchdog != nil {
+		return e.Watchdog
 	}
-	return localGuard{e}
+	return localWatchdog{e}
 }
 
-// localGuard is the guard process on this machine, which reads the journal by itself.
-type localGuard struct{ e *Engine }
+// localWatchdog is the watchdog process on this machine, which reads the journal by itself.
+type localWatchdog struct{ e *Engine }
 
-func (g localGuard) Arm(_ context.Context, j *Journal) error {
+func (g localWatchdog) Arm(_ context.Context, j *Journal) error {
 	path := g.e.journalPath(j.WAN)
 	if g.e.arm != nil {
 		return g.e.arm(j.WAN, path)
 	}
-	return g.e.startGuard(j.WAN, path)
+	return g.e.startWatchdog(j.WAN, path)
 }
 
-func (g localGuard) Renew(context.Context, *Journal) error     { return nil }
-func (g localGuard) Alive(_ context.Context, j *Journal) bool  { return g.e.guardAlive(j.WAN) }
-func (g localGuard) Close(_ context.Context, _ *Journal) error { return nil }
+func (g localWatchdog) Renew(context.Context, *Journal) error     { return nil }
+func (g localWatchdog) Alive(_ context.Context, j *Journal) bool  { return g.e.watchdogAlive(j.WAN) }
+func (g localWatchdog) Close(_ context.Context, _ *Journal) error { return nil }
 
-// startGuard starts a guard and waits until it watches. Nothing has been changed yet.
-func (e *Engine) startGuard(wan, journal string) error {
-	argv := append(append([]string(nil), e.Guard...), journal)
-	_, out, err := proc.Detach(argv, filepath.Join(e.Dir, wan+".guard.log"))
+// startWatchdog starts a watchdog and waits until it watches. Nothing has been changed yet.
+func (e *Engine) startWatchdog(wan, journal string) error {
+	argv := append(append([]string(nil), e.WatchdogArgv...), journal)
+	_, out, err := proc.Detach(argv, filepath.Join(e.Dir, wan+".watchdog.log"))
 	if err != nil {
-		return fmt.Errorf("start the guard of %s: %w; nothing was changed", wan, err)
+		return fmt.Errorf("start the watchdog of %s: %w; nothing was changed", wan, err)
 	}
 	defer out.Close()
 	if f, ok := out.(*os.File); ok {
-		_ = f.SetReadDeadline(time.Now().Add(guardStart))
+		_ = f.SetReadDeadline(time.Now().Add(watchdogStart))
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if strings.TrimSpace(line) != guardArmed {
-		return fmt.Errorf("start the guard of %s: it did not say that it watches (%q, %v); see %s.guard.log; nothing was changed", wan, line, err, filepath.Join(e.Dir, wan))
+	if strings.TrimSpace(line) != watchdogArmed {
+		return fmt.Errorf("start the watchdog of %s: it did not say that it watches (%q, %v); see %s.watchdog.log; nothing was changed", wan, line, err, filepath.Join(e.Dir, wan))
 	}
-	if !e.guardAlive(wan) {
-		return fmt.Errorf("start the guard of %s: it ended at once; see %s.guard.log; nothing was changed", wan, filepath.Join(e.Dir, wan))
+	if !e.watchdogAlive(wan) {
+		return fmt.Errorf("start the watchdog of %s: it ended at once; see %s.watchdog.log; nothing was changed", wan, filepath.Join(e.Dir, wan))
 	}
 	return nil
 }
 
-// Watch is the guard's work: it waits at the journal until the transaction is
+// Watch is the watchdog's work: it waits at the journal until the transaction is
 // closed, or until it is to be undone, and then undoes it until that succeeds.
 // It writes `armed` to out once it watches.
 func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) error {
@@ -97,15 +97,15 @@ func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) err
 		return err
 	}
 	if j == nil {
-		return fmt.Errorf("guard %s: there is no such journal", path)
+		return fmt.Errorf("watchdog %s: there is no such journal", path)
 	}
 	id, wan := j.ID, j.WAN
-	l, err := e.waitGuardLock(ctx, wan)
+	l, err := e.waitWatchdogLock(ctx, wan)
 	if err != nil {
-		return fmt.Errorf("guard %s: %w", path, err)
+		return fmt.Errorf("watchdog %s: %w", path, err)
 	}
 	defer l.Unlock()
-	fmt.Fprintln(out, guardArmed)
+	fmt.Fprintln(out, watchdogArmed)
 	out.Close()
 	for {
 		j, err := readJournal(path)
@@ -114,35 +114,35 @@ func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) err
 		}
 		if err == nil && e.due(j) {
 			if err := e.fire(ctx, path, id, wan); err != nil {
-				fmt.Fprintln(os.Stderr, "unbloat guard:", err)
-				if !sleep(ctx, guardRetry) {
+				fmt.Fprintln(os.Stderr, "unbloat watchdog:", err)
+				if !sleep(ctx, watchdogRetry) {
 					return ctx.Err()
 				}
 			}
 			continue // to see whether the journal is closed
 		}
-		if !sleep(ctx, guardPoll) {
+		if !sleep(ctx, watchdogPoll) {
 			return ctx.Err()
 		}
 	}
 }
 
-// waitGuardLock takes the guard's lock; a predecessor that has nothing left to
+// waitWatchdogLock takes the watchdog's lock; a predecessor that has nothing left to
 // watch may need a moment to go.
-func (e *Engine) waitGuardLock(ctx context.Context, wan string) (*proc.Lock, error) {
-	until := e.uptime() + guardStart/2
+func (e *Engine) waitWatchdogLock(ctx context.Context, wan string) (*proc.Lock, error) {
+	until := e.uptime() + watchdogStart/2
 	for {
-		l, err := proc.TryLock(e.guardLock(wan))
+		l, err := proc.TryLock(e.watchdogLock(wan))
 		if !errors.Is(err, proc.ErrLocked) || e.uptime() > until {
 			return l, err
 		}
-		if !sleep(ctx, guardPoll/4) {
+		if !sleep(ctx, watchdogPoll/4) {
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// due reports whether the guard must act: the deadline has passed, or the
+// due reports whether the watchdog must act: the deadline has passed, or the
 // process that was at work is gone.
 func (e *Engine) due(j *Journal) bool {
 	owner := true
@@ -160,7 +160,7 @@ func (e *Engine) due(j *Journal) bool {
 // process that still holds the lock long after the deadline hangs: the journal
 // is then marked, which stops it at its next step, and undone all the same.
 func (e *Engine) fire(ctx context.Context, path, id, wan string) error {
-	until := e.uptime() + guardPatience
+	until := e.uptime() + watchdogPatience
 	var l *proc.Lock
 	for {
 		var err error
@@ -170,7 +170,7 @@ func (e *Engine) fire(ctx context.Context, path, id, wan string) error {
 		if e.uptime() > until {
 			break
 		}
-		if !sleep(ctx, guardPoll) {
+		if !sleep(ctx, watchdogPoll) {
 			return ctx.Err()
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"unbloat/internal/remote"
 )
 
-// hindered is a rig whose router has a cat(1) that reads a guard's beat as the
+// hindered is a rig whose router has a cat(1) that reads a watchdog's beat as the
 // script says, whose $hint is a file that the test makes; sh is the shell.
 func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
 	t.Helper()
@@ -39,16 +39,16 @@ func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
 	return newRig(t, s), hint
 }
 
-// guardShells are those that routers have: OpenBSD's is a Korn shell, for which
+// watchdogShells are those that routers have: OpenBSD's is a Korn shell, for which
 // an empty word is the number 0.
-var guardShells = []string{"dash", "bash", "mksh"}
+var watchdogShells = []string{"dash", "bash", "mksh"}
 
-// TestGuardHoldsOn: a guard that can't read the beat for a while, on a router
+// TestWatchdogHoldsOn: a watchdog that can't read the beat for a while, on a router
 // that is out of memory or of processes, waits for it, and does not undo what
 // its maker holds.
-func TestGuardHoldsOn(t *testing.T) {
+func TestWatchdogHoldsOn(t *testing.T) {
 	t.Parallel()
-	for _, sh := range guardShells {
+	for _, sh := range watchdogShells {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
 			r, hint := hindered(t, sh, "exit 1")
@@ -58,7 +58,7 @@ func TestGuardHoldsOn(t *testing.T) {
 			}
 			defer tr.Close()
 			write(t, hint, "")
-			for end := time.Now().Add(guardWaits / 2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			for end := time.Now().Add(watchdogWaits / 2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 				if got := r.text(); got != after {
 					t.Fatalf("while it was held, the router had %q", got)
 				}
@@ -74,12 +74,12 @@ func TestGuardHoldsOn(t *testing.T) {
 	}
 }
 
-// TestGuardIsForgottenWhole: a change is kept, and its guard taken away, while
+// TestWatchdogIsForgottenWhole: a change is kept, and its watchdog taken away, while
 // that is between two looks into its folder: it must not take what it can't read
 // any more for the end of its time.
-func TestGuardIsForgottenWhole(t *testing.T) {
+func TestWatchdogIsForgottenWhole(t *testing.T) {
 	t.Parallel()
-	for _, sh := range guardShells {
+	for _, sh := range watchdogShells {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
 			r, hint := hindered(t, sh, `echo waits >$hint; while [ -e "$1" ] || [ ! -e $hint.go ]; do sleep 0.02; done; echo seen >$hint`)
@@ -92,13 +92,13 @@ func TestGuardIsForgottenWhole(t *testing.T) {
 				return func() bool { b, _ := os.ReadFile(hint); return strings.TrimSpace(string(b)) == what }
 			}
 			write(t, hint, "")
-			waitFor(t, "the guard to look", says("waits"))
+			waitFor(t, "the watchdog to look", says("waits"))
 			if err := tr.Commit(); err != nil {
 				t.Fatal(err)
 			}
 			write(t, r.daemon.settings(), "not loaded yet") // an undo, even of a part, would load it
 			write(t, hint+".go", "")
-			waitFor(t, "the guard to look for nothing", says("seen"))
+			waitFor(t, "the watchdog to look for nothing", says("seen"))
 			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				if b, err := os.ReadFile(r.daemon.loaded()); err != nil || string(b) != after {
 					t.Fatalf("it was kept, and then the router had %q (%v)", b, err)
@@ -109,7 +109,7 @@ func TestGuardIsForgottenWhole(t *testing.T) {
 }
 
 // A mute is a runner that loses its maker's beats while it is told to, and holds
-// the daemon's pause until the guard has undone the change.
+// the daemon's pause until the watchdog has undone the change.
 type mute struct {
 	*remote.SSH
 	silent   atomic.Bool
@@ -122,7 +122,7 @@ func (m *mute) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 		return nil, nil, nil
 	case argv[0] == "sleep":
 		m.silent.Store(true)
-		for end := time.Now().Add(4 * guardWaits); !m.restored() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(4 * watchdogWaits); !m.restored() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			continue
 		}
 		m.silent.Store(false)
@@ -130,16 +130,16 @@ func (m *mute) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 	return m.SSH.Run(ctx, argv, stdin)
 }
 
-// TestGuardIsNamed: where the router's own guard has undone a change that was
+// TestWatchdogIsNamed: where the router's own watchdog has undone a change that was
 // still being made, that is the reason that is given, beside what it led to.
-func TestGuardIsNamed(t *testing.T) {
+func TestWatchdogIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))
 	m := &mute{SSH: r.ssh, restored: r.restored}
 	r.configure(t, m)
-	d := r.deadman()
-	d.Patience = guardWaits / 2
-	r.engine.Deadman = d
+	d := r.watchdog()
+	d.Patience = watchdogWaits / 2
+	r.engine.Watchdog = d
 	_, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
 	contains(t, err, "it has undone the change")
 	r.is(t, before)
