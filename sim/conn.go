@@ -49,7 +49,6 @@ type ConnParams struct {
 	QuickAcks int           // first segments that the receiver acknowledges one by one
 	Window    unit.Size     // what the receiver takes in advance; 0: 4 MiB
 	DSCP      uint8
-	Class     uint8         // leaf of a classful shaper
 	FlowKey   uint32        // hash of the flow; 0: at random
 	Bin       time.Duration // of the goodput series; 0: 100 ms
 	// Done is called when all Segments have been acknowledged; may be nil.
@@ -200,7 +199,7 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	c := &Conn{params: p, index: uint32(len(n.conns)), direction: p.Direction, ecn: p.ECN, pacing: p.Pacing, done: p.Done}
 	n.conns = append(n.conns, c)
 	c.frame, c.payload, c.arrived = int32(p.Payload+headers), int32(p.Payload), p.Arrived
-	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
+	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
 		c.keys.flow = n.hash()
 	}

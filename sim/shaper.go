@@ -149,7 +149,7 @@ func (n *Network) shape(s *shaper, id uint32) {
 	p.notes |= noteShaping
 	s.queue.Enqueue(n.now, aqm.Packet{
 		ID: uint64(id), Size: unit.Size(p.size), Flow: key.flow, Source: key.source, Destination: key.destination,
-		Class: key.class, DSCP: dscp, ECN: p.ecn,
+		DSCP: dscp, ECN: p.ecn,
 	})
 	n.pump(s)
 }

@@ -237,7 +237,7 @@ func (n *Network) timeout(e timer) {
 // keys are what queues tell packets apart by, and the wires that they take.
 type keys struct {
 	flow, source, destination uint32
-	class, dscp               uint8
+	dscp                      uint8
 	wires                     uint8
 }
 

@@ -20,7 +20,6 @@ type StreamParams struct {
 	Stop      unit.Instant // 0: never
 	ExtraRTT  time.Duration
 	DSCP      uint8
-	Class     uint8
 	FlowKey   uint32 // hash of the flow; 0: at random
 	ECN       aqm.ECN
 }
@@ -71,7 +70,7 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 		return nil, err
 	}
 	s := &Stream{params: p, index: uint32(len(n.streams)), direction: p.Direction}
-	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
+	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.DSCP, uint8(w)}
 	if p.FlowKey == 0 {
 		s.keys.flow = n.hash()
 	}

@@ -196,7 +196,7 @@ func sparseFirst(rate unit.Rate, drop aqm.DropFunc) (aqm.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return aqm.NewHTB(aqm.HTBParams{Classes: []aqm.HTBClass{{Parent: -1, Rate: rate, Burst: usualBurst, CeilBurst: usualBurst, Inner: inner}}, MTU: fullFrame})
+	return aqm.NewTokenBucket(aqm.TokenBucketParams{Bucket: aqm.HTB, Rate: rate, Burst: usualBurst}, inner)
 }
 
 // workload is a household that has moved in.

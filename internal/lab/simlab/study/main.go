@@ -83,7 +83,7 @@ func candidates() []candidate {
 		if err != nil {
 			return nil, err
 		}
-		return aqm.NewHTB(aqm.HTBParams{Classes: []aqm.HTBClass{{Parent: -1, Rate: rate, Inner: inner}}, MTU: fullMTU})
+		return aqm.NewTokenBucket(aqm.TokenBucketParams{Bucket: aqm.HTB, Rate: rate, Burst: fullMTU}, inner)
 	}
 	cake := func(by aqm.Isolation) func(unit.Rate, aqm.DropFunc) (aqm.Queue, error) {
 		return func(rate unit.Rate, drop aqm.DropFunc) (aqm.Queue, error) {
