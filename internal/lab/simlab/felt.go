@@ -137,7 +137,7 @@ func (l *load) mail() *household.MailResult {
 // becomes of a repeated question is what becomes of the next one sent then.
 func (l *load) answers(timeout time.Duration, tries int) (times []time.Duration, failed int) {
 	for _, s := range l.streams {
-		_, all := s.Sent()
+		all := s.Sent()
 		for i := range all {
 			k, wait, answered := i, timeout, false
 			for range tries {

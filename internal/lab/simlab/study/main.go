@@ -231,7 +231,7 @@ func udp(n *sim.Network, random *rand.Rand, host int, size unit.Size, rate unit.
 func (o *outcome) judge(voice *sim.Stream) {
 	var delays []time.Duration
 	lost := 0
-	_, all := voice.Sent()
+	all := voice.Sent()
 	for _, d := range all {
 		switch {
 		case d.Sent < unit.Instant(from) || d.Sent > unit.Instant(length-2*time.Second):
