@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
 
@@ -12,7 +12,7 @@ import (
 type layout struct {
 	w      float64
 	narrow bool // for a phone
-	rule   *letters.Ruler
+	rule   *fonts.Ruler
 }
 
 // Sizes that all charts share, in user units.

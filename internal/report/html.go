@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
 
@@ -142,7 +142,7 @@ func (h page) tile(what string, tests []*verdict.Test, value func(*verdict.Test)
 // charts writes every chart under its heading, once for a wide page and once
 // for a phone; the table of figures follows the first.
 func (h page) charts(p Page) error {
-	r := letters.NewRuler()
+	r := fonts.NewRuler()
 	wide := charts(p, layout{w: 872, rule: r})
 	narrow := charts(p, layout{w: 350, narrow: true, rule: r})
 	captions := map[string]string{

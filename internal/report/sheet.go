@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
 
@@ -12,7 +12,7 @@ import (
 // figures and every chart that the HTML page shows.
 func sheet(p Page) *figure {
 	const pad, w = 28, 900
-	l := layout{w: w - 2*pad, rule: letters.NewRuler()}
+	l := layout{w: w - 2*pad, rule: fonts.NewRuler()}
 	f := newFigure(w, 0, p.title(), p.sentence(), l.rule)
 	y := float64(pad)
 	lines := func(s string, size float64, bold bool, c ink) {
