@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"unbloat/internal/reason"
 	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
@@ -66,7 +67,7 @@ func WriteComparison(w io.Writer, c Comparison) error {
 		return ErrNoCase
 	}
 	h.raw("<footer>")
-	h.el("p", glossary())
+	h.el("p", english().Say(reason.TableGlossary))
 	h.foot()
 	_, err := w.Write(b.Bytes())
 	return err

@@ -30,7 +30,7 @@ func sheet(p Page) *figure {
 	lines(p.sentence(), 16, false, c)
 	y += 6
 	for _, r := range p.runs() {
-		lines(r.heading()+": "+gradeWords(r)+join(", ", conditions(r.test)), 12.5, false, inkMuted)
+		lines(r.heading()+": "+gradeWords(r)+join(", ", english().conditions(r.test)), 12.5, false, inkMuted)
 	}
 	for _, t := range p.Paths {
 		lines(pathHeading(t)+": "+pathConditions(t), 12.5, false, inkMuted)
@@ -163,7 +163,7 @@ func gradeWords(r run) string {
 	if !r.test.Valid {
 		return "invalid measurement"
 	}
-	return "grade " + grade(r.test)
+	return "grade " + english().grade(r.test)
 }
 
 func join(sep, s string) string {
