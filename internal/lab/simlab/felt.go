@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -201,7 +202,7 @@ func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.Lo
 			latency.Loss = 1 - float64(latency.Received)/float64(len(samples))
 		}
 		r.Latency = &latency
-		r.GoodputBps = float64(latency.Received) * float64(orBytes(l.Bytes)) * 8 / seconds
+		r.GoodputBps = float64(latency.Received) * float64(cmp.Or(l.Bytes, udpBytes)) * 8 / seconds
 	}
 	return r
 }
@@ -212,11 +213,4 @@ func (h *house) sampled(l *load, raw *verdict.Raw) (out []probe.Sample) {
 		out = append(out, h.samples(s, raw.From, raw.To)...)
 	}
 	return out
-}
-
-func orBytes(n int) int {
-	if n == 0 {
-		return udpBytes
-	}
-	return n
 }
