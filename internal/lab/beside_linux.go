@@ -85,13 +85,9 @@ func runHere(cmd *exec.Cmd) error {
 // RunBesideImage is the first process of the namespaces around a router's image. What it
 // finds goes to the folder of specFile.
 func RunBesideImage(ctx context.Context, specFile string) error {
-	text, err := os.ReadFile(specFile)
+	g, err := readGuest(specFile)
 	if err != nil {
 		return err
-	}
-	var g Guest
-	if err := json.Unmarshal(text, &g); err != nil {
-		return fmt.Errorf("read %s: %w", specFile, err)
 	}
 	if err := privateRoot(filepath.Dir(specFile)); err != nil {
 		return err
@@ -100,13 +96,7 @@ func RunBesideImage(ctx context.Context, specFile string) error {
 	a := &agent{g: g, start: time.Now()}
 	r, err := a.beside(ctx)
 	a.stopAll()
-	if err != nil {
-		return os.WriteFile(filepath.Join(guestOut, errorName), []byte(err.Error()), 0o644)
-	}
-	if text, err = json.Marshal(r); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(guestOut, resultName), text, 0o644)
+	return handBack(guestOut, r, err)
 }
 
 // beforeOthers puts this process and its children before ordinary ones, where

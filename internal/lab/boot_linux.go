@@ -282,7 +282,9 @@ func (t *tailWriter) Write(b []byte) (int, error) {
 	return t.buf.Write(b)
 }
 
-func (t *tailWriter) String() string {
-	lines := strings.Split(strings.TrimSpace(t.buf.String()), "\n")
-	return strings.Join(lines[max(0, len(lines)-25):], "\n")
+func (t *tailWriter) String() string { return lastLines(t.buf.String(), 25) }
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -220,8 +220,8 @@ func (h *homeProcess) connect(ctx context.Context, phase time.Duration) ([]*runn
 	}
 	for i, l := range h.scenario.Loads {
 		task, err := json.Marshal(household.Task{Load: l, Index: i, Phase: phase, Home: household.Home{
-			Node: Host(l.Host), Server: Server(), ServerNode: NodeServer, ServerAddr: ServerAddr,
-			RouterNode: resolver, RouterAddr: resolverAddr, ISPNode: NodeISP,
+			Node: Host(l.Host), Server: Server(), ServerNode: NodeServer,
+			RouterNode: resolver, RouterAddr: resolverAddr,
 		}})
 		if err != nil {
 			return out, err

@@ -102,18 +102,17 @@ type CommandResult struct {
 type Guest struct {
 	Engine   Engine             `json:"engine"`
 	Scenario *scenario.Scenario `json:"scenario"`
-	Case     string             `json:"case"`            // measured, unless Command is given
-	Cases    []string           `json:"cases,omitempty"` // with Router: measured one after the other
-	Node     string             `json:"node"`            // where Command runs
-	Command  []string           `json:"command"`         // runs instead of a measurement
-	Dir      string             `json:"dir"`             // Command's working directory
-	Env      []string           `json:"env"`             // Command's environment, added to the guest's
-	Server   bool               `json:"server"`          // start `unbloat serve` for Command too
-	Shell    bool               `json:"shell"`           // Command talks to the terminal
-	TuneOnly bool               `json:"tune_only"`       // leave it at what the tuner itself measures
-	Binary   string             `json:"binary"`          // absolute path of unbloat
-	Out      string             `json:"out"`             // absolute path of the folder that the guest may write to
-	Verbose  bool               `json:"verbose"`
+	Case     string             `json:"case"`             // measured, unless Command is given
+	Cases    []string           `json:"cases,omitempty"`  // with Router: measured one after the other
+	Node     string             `json:"node"`             // where Command runs
+	Command  []string           `json:"command"`          // runs instead of a measurement
+	Dir      string             `json:"dir"`              // Command's working directory
+	Env      []string           `json:"env"`              // Command's environment, added to the guest's
+	Server   bool               `json:"server"`           // start `unbloat serve` for Command too
+	Shell    bool               `json:"shell"`            // Command talks to the terminal
+	TuneOnly bool               `json:"tune_only"`        // leave it at what the tuner itself measures
+	Binary   string             `json:"binary"`           // absolute path of unbloat
+	Out      string             `json:"out"`              // absolute path of the folder that the guest may write to
 	Seed     uint64             `json:"seed"`             // of all that is random in the guest
 	Router   *Router            `json:"router,omitempty"` // a router's own image; nil: the lab's router
 }
