@@ -37,7 +37,6 @@ type phase struct {
 	downSum  float64 // bit/s, over counted events
 	upSum    float64
 	counted  int
-	stage    int // of a tuning: how many trials there were before it
 	figures  verdict.Quantiles
 	computed int // how many answers the figures are of
 }
@@ -61,9 +60,6 @@ func (l *Line) Observe(now time.Duration, e measure.Event) {
 	p := l.current()
 	if p == nil || e.Phase != p.name || e.Elapsed < p.event.Elapsed {
 		p = &phase{name: e.Phase, began: max(0, now-e.Elapsed)}
-		if l.tuning != nil {
-			p.stage = len(l.tuning.Trials)
-		}
 		l.phases = append(l.phases, p)
 	}
 	p.event = e
