@@ -62,8 +62,8 @@ func (r Reason) String() string {
 	return "signal"
 }
 
-// DropFunc is told of each packet a queue drops, while the queue drops it. It
-// must not call the queue.
+// DropFunc is called for each packet that a queue drops, while the queue drops
+// it. It must not call the queue.
 type DropFunc func(now unit.Instant, p Packet, why Reason)
 
 // Queue is one queue discipline.

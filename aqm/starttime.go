@@ -141,8 +141,8 @@ func (q *StartTime) charge(size unit.Size) {
 	q.sink()
 }
 
-// dequeueOf is Dequeue out of turn, for the flow with that key; it is anybody's
-// turn if that flow lost its place to another.
+// dequeueOf is Dequeue out of turn, for the flow with that key; or Dequeue, if
+// that flow lost its place to another.
 func (q *StartTime) dequeueOf(now unit.Instant, key uint32) (Packet, bool) {
 	i, ok := q.hash.lookup(key)
 	if !ok || !q.flows[i].busy {

@@ -104,7 +104,7 @@ func (s *store) send(n uint32) Packet {
 	return d.Packet
 }
 
-// drop frees a popped node and tells whoever listens.
+// drop frees a popped node and reports the drop to onDrop.
 func (s *store) drop(now unit.Instant, n uint32, why Reason) {
 	d := &s.nodes[n]
 	s.stats.Dropped++

@@ -25,7 +25,7 @@ type ack struct {
 	rate      rateSample
 }
 
-// acked takes in an acknowledgement.
+// acked handles an acknowledgement.
 func (c *Conn) acked(n *Network, p *packet) {
 	if c.stopped {
 		return

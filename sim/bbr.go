@@ -91,7 +91,7 @@ func bbrPhaseGain(phase int) float64 {
 	return 1
 }
 
-// flight is what is to be known of a segment when it arrives, to tell the rate.
+// flight is what BBR needs of a delivered segment to compute the rate.
 type flight struct {
 	first       unit.Instant // start of the flight it belongs to
 	deliveredAt unit.Instant // when delivered was counted

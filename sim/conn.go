@@ -46,7 +46,7 @@ type ConnParams struct {
 	ECN       bool          // both ends understand ECN
 	ExtraRTT  time.Duration // how much further away this server is than the nearest
 	QuickAcks int           // first segments that the receiver acknowledges one by one
-	Window    unit.Size     // what the receiver takes in advance; 0: 4 MiB
+	Window    unit.Size     // the receive window; 0: 4 MiB
 	FlowKey   uint32        // hash of the flow; 0: at random
 	Bin       time.Duration // of the goodput series; 0: 100 ms
 	// Done is called when all Segments have been acknowledged; may be nil.
@@ -73,7 +73,7 @@ type state uint8
 
 const (
 	stateOpen     state = iota
-	stateReducing       // CWR: told by ECN to reduce its window
+	stateReducing       // CWR: reduces its window because of ECN
 	stateRecovery       // fast retransmit
 	stateLoss           // after a timeout
 )
@@ -96,7 +96,7 @@ type Conn struct {
 	quick    int32  // segments that are acknowledged at once
 	echo     unit.Instant
 	ece      bool
-	copied   bool         // the receiver owes word of a copy
+	copied   bool         // the next acknowledgement reports a copy
 	ackAlarm alarm        // for the acknowledgement that is owed
 	bins     []int64      // of goodput, those before the one under way
 	binEnd   unit.Instant // of the bin under way
@@ -143,7 +143,7 @@ type Conn struct {
 	resentAt        unit.Instant // when the first was sent again since the state was entered
 	undoCwnd        int32        // window and threshold before the timeout or recovery
 	undoSsthresh    int32
-	undoResends     int32 // since then, those of which no copy has been heard of
+	undoResends     int32 // resent since then and not reported as a copy
 	hint            int32 // where to look for the next segment to resend
 	reducePrior     int32 // proportional rate reduction (RFC 6937)
 	reduceDelivered int32
@@ -236,8 +236,8 @@ func (c *Conn) start(n *Network) {
 	c.output(n)
 }
 
-// Stop drops the connection at both ends. Its packets that are under way
-// arrive, and nobody cares.
+// Stop drops the connection at both ends. Packets that are under way still
+// arrive, and are ignored.
 func (c *Conn) Stop() {
 	c.stopped = true
 	c.ackAlarm.want, c.alarm.want, c.paceAlarm.want = never, never, never

@@ -21,7 +21,7 @@ type span struct{ from, to int32 }
 type notes uint8
 
 const (
-	noteDup     notes = 1 << iota // ACK: a copy of what was there has arrived (DSACK, RFC 2883)
+	noteDup     notes = 1 << iota // ACK: a duplicate has arrived (DSACK, RFC 2883)
 	noteECE                       // ACK: congestion was experienced
 	noteCWR                       // data: the window was reduced
 	noteBack                      // stream: on its way back
@@ -44,11 +44,10 @@ type packet struct {
 
 func (p *packet) has(n notes) bool { return p.notes&n != 0 }
 
-// mostRuns is how many runs an acknowledgement tells of at most.
+// mostRuns is how many runs an acknowledgement reports at most.
 const mostRuns = 3
 
-// runs are those that an acknowledgement says arrived out of order, the newest
-// first (RFC 2018).
+// runs are the SACK blocks of an acknowledgement, the newest first (RFC 2018).
 type runs struct {
 	spans [mostRuns]span
 	n     uint8

@@ -11,7 +11,7 @@ import (
 // TCP_ATO_MIN), unless two segments have come.
 const delayedAck = 40 * time.Millisecond
 
-// receive takes in a segment.
+// receive handles a segment that arrived.
 func (c *Conn) receive(n *Network, p *packet) {
 	if c.stopped {
 		return
@@ -148,7 +148,7 @@ func (c *Conn) acknowledge(n *Network) {
 	n.send(c.params.Direction.reverse(), id)
 }
 
-// tell says in an acknowledgement what arrived out of order, and that a copy did.
+// tell puts the SACK blocks into an acknowledgement, with that of a copy.
 func (c *Conn) tell(p *packet) {
 	r := &p.sacks
 	r.n = uint8(copy(r.spans[:], c.ranges))

@@ -5,7 +5,7 @@ import (
 	"unbloat/unit"
 )
 
-// MakeQueue makes the queue of a shaper, which must tell drop of every packet
+// MakeQueue makes the queue of a shaper, which must call drop for every packet
 // that it drops. The queue holds packets back by itself (aqm.HTB, aqm.Cake, …).
 type MakeQueue func(drop aqm.DropFunc) (aqm.Queue, error)
 
@@ -122,7 +122,7 @@ func (n *Network) leaving(p *packet) Direction {
 	return d
 }
 
-// dropped is told by a shaper's queue what it drops.
+// dropped is the DropFunc of a shaper's queue.
 func (n *Network) dropped(_ unit.Instant, p aqm.Packet, _ aqm.Reason) { n.lose(uint32(p.ID)) }
 
 // shape gives a packet to the router.

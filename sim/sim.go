@@ -241,7 +241,7 @@ func (n *Network) send(d Direction, id uint32) {
 	n.carry(n.wires[Down][n.keysOf(&n.packets.all[id]).wires], id)
 }
 
-// deliver takes in a packet at the end of its way, at home or at a server.
+// deliver handles a packet at the end of its way, at home or at a server.
 func (n *Network) deliver(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {
@@ -258,7 +258,7 @@ func (n *Network) deliver(id uint32) {
 	}
 }
 
-// lose takes in that a packet is lost.
+// lose notes that a packet is lost.
 func (n *Network) lose(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {

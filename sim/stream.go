@@ -88,7 +88,7 @@ func (s *Stream) tick(n *Network, e timer) {
 	n.send(s.params.Direction, id)
 }
 
-// arrived takes in a datagram at the far end, or its answer at this one.
+// arrived handles a datagram at the far end, or its answer at this one.
 func (s *Stream) arrived(n *Network, id uint32) {
 	p := &n.packets.all[id]
 	d := &s.sent[p.seq]
@@ -107,7 +107,7 @@ func (s *Stream) arrived(n *Network, id uint32) {
 	n.send(s.params.Direction.reverse(), id)
 }
 
-// lost takes in that a datagram is lost.
+// lost notes that a datagram is lost.
 func (s *Stream) lost(p *packet) {
 	d := &s.sent[p.seq]
 	d.Fate = LostOut

@@ -29,7 +29,7 @@ type Connection struct {
 	Bytes         unit.Size // of IP packets, both ways; like the packets 0 for a connection that is older than its counters
 	ReplyPacket   bool      // the packet goes in the other direction
 	Answered      bool      // one has gone in the other direction
-	Untracked     bool      // it has none, as a malformed packet: nothing that is asked of it fits, and no mark is kept
+	Untracked     bool      // there is none, as for a malformed packet: no test of it fits, and no mark is kept
 	Mark          uint32
 }
 

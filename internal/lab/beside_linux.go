@@ -99,9 +99,10 @@ func RunBesideImage(ctx context.Context, specFile string) error {
 	return handBack(guestOut, r, err)
 }
 
-// beforeOthers puts this process and its children before ordinary ones, where
-// the system lets it: in real time a home that waits for its turn measures the
-// machine. A kernel that shares time among sessions first is asked for both.
+// beforeOthers raises the priority of this process and its children, if the
+// system permits it: in real time a home that waits for the CPU measures the
+// machine. With autogroup, the kernel first shares time among sessions, so both
+// priorities are raised.
 func beforeOthers() {
 	const first = -20
 	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(first)), 0o644)

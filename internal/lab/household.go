@@ -134,7 +134,7 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 		return crossing.err
 	}
 	r.LineDownBps, r.LineUpBps = crossing.down, crossing.up
-	// What the interface counted beside the probes is the household's own.
+	// What the interface counted besides the probes is the household's own.
 	raw.Wire = verdict.Counted{}
 	base := verdict.NewBaseline(*idle)
 	for _, l := range running {
@@ -215,7 +215,7 @@ type runningLoad struct {
 func (h *homeProcess) connect(ctx context.Context, phase time.Duration) ([]*runningLoad, error) {
 	var out []*runningLoad
 	resolver, resolverAddr := NodeRouter, routerLAN4
-	if h.router != nil { // who knows what it resolves; the provider does
+	if h.router != nil { // it may resolve nothing; the provider does
 		resolver, resolverAddr = NodeISP, ispHome4
 	}
 	for i, l := range h.scenario.Loads {

@@ -54,7 +54,7 @@ type Result struct {
 	WallSeconds    float64      `json:"wall_seconds"`
 	VirtualSeconds float64      `json:"virtual_seconds"` // of all cases together
 	Cases          []CaseResult `json:"cases"`
-	// Router tells of the router's own image, where one took the place of the lab's.
+	// Router describes the router's own image, if one took the place of the lab's.
 	Router *RouterResult `json:"router,omitempty"`
 }
 
@@ -159,8 +159,8 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.What, e.Remedy) }
 
-// CrashedError says that the kernel of a guest ended before the lab did: as
-// some processors have it with a kernel that does not know them.
+// CrashedError says that the kernel of a guest ended before the lab did. That
+// happens on processors which the kernel does not know.
 type CrashedError struct {
 	Scenario string
 	Err      error  // how its process ended

@@ -21,7 +21,7 @@ type Options struct {
 	Seed    uint64       // of all that is random in the guests; 0 is 1
 	Binary  string       // the unbloat that runs inside; "" is this program
 	Console io.Writer    // receives what the guests print; nil: nobody
-	Started func(string) // told of each case that has ended; may be nil
+	Started func(string) // called with a line for each case that has ended; may be nil
 	Router  *Router      // a router's own image in place of the lab's router; nil: the lab's
 }
 

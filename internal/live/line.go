@@ -55,7 +55,7 @@ func NewTune(server string, most time.Duration) *Line {
 	return &Line{title: "unbloat tune", server: clean(server), length: most, most: true, log: true}
 }
 
-// Observe takes in how a phase goes, at a time since the view began.
+// Observe adds an event of a phase, at a time since the view began.
 func (l *Line) Observe(now time.Duration, e measure.Event) {
 	p := l.current()
 	if p == nil || e.Phase != p.name || e.Elapsed < p.event.Elapsed {
@@ -84,7 +84,7 @@ func (l *Line) Observe(now time.Duration, e measure.Event) {
 	}
 }
 
-// Tuning takes in how a tuning goes.
+// Tuning sets the newest stage of a tuning.
 func (l *Line) Tuning(s tune.Stage) {
 	s.Trials = slices.Clone(s.Trials)
 	l.tuning = &s

@@ -11,7 +11,7 @@ import (
 // PNG are made from the same marks.
 type figure struct {
 	w, h        float64
-	title, desc string // for people who do not see it
+	title, desc string // for screen readers
 	marks       []mark
 	rule        *fonts.Ruler
 }

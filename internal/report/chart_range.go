@@ -14,7 +14,7 @@ type bar struct {
 	phase string // "": the run's name says it
 	q     verdict.Quantiles
 	empty bool   // measured, but nothing was answered
-	note  string // to be told beside the figures
+	note  string // shown with the figures
 }
 
 // barGroup is the bars that are compared.

@@ -328,7 +328,7 @@ func legend(l layout, entries []entry) (*figure, float64) {
 	return f, y + 8
 }
 
-// describe tells the p95 of each phase of each run, for people who do not see the chart.
+// describe lists the p95 of each phase of each run, for screen readers.
 func describe(runs []run) string {
 	s := ""
 	for _, r := range runs {

@@ -165,8 +165,7 @@ func (f *flentFile) rates(way string, p verdict.NamedPhase, bins []float64, base
 	f.bin(flentTotals, "Mbits/s", t, v)
 }
 
-// bin sets each step of a series to the mean of the values in it; for totals,
-// what is there already is added to.
+// bin sets each step of a series to the mean of its values; totals add up.
 func (f *flentFile) bin(name, units string, t, v []float64) {
 	if f.Results[name] == nil {
 		f.Results[name] = make([]*float64, len(f.X))

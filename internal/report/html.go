@@ -172,7 +172,7 @@ func (h page) charts(p Page) error {
 		"range":        "Further left is better. The axis is logarithmic: each step to the right is many times slower.",
 		"latency":      "Every probe is in the picture; each column shows the fastest, the median and the slowest of its moment. The axis is logarithmic, the same for all panels.",
 		"distribution": "How many of 100 probes came back within a time. Steep and far left is good; a long slope to the right is what calls suffer from. Lost probes are not in the curves; the tables count them.",
-		"hops":         "What a hop and all behind it wait longer for under load begins there. A hop that alone is slow gives such probes low priority, which delays nobody.",
+		"hops":         "Where a hop and all hops behind it get slower under load, the queue is in front of that hop. A single slow hop only gives its answers low priority, which delays no traffic.",
 		"throughput":   "What arrived, without packet headers. Over each phase stands its mean, as in the tables.",
 	}
 	for i, c := range wide {

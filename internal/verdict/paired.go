@@ -10,7 +10,7 @@ import (
 // that five pairs of an unchanged line all point the same, better, way is 1 in 32.
 const MinPairs = 5
 
-// An Outcome is what a proof comes to.
+// An Outcome is the result of a proof.
 type Outcome string
 
 // Outcomes of a proof, of the second side against the first.
@@ -51,7 +51,7 @@ const (
 	pairedSeed  = 20260301
 )
 
-// Prove tells change from chance. The medians of the paired differences are
+// Prove separates change from chance. The medians of the paired differences are
 // drawn anew by a hierarchical bootstrap: pairs first, since what differs from
 // one run of TCP to the next is the most of the chance, and blocks of probes
 // inside each leg (as ImprovementP95 does). The median bears a pair that

@@ -31,7 +31,7 @@ const (
 	pageTimeout  = time.Minute
 )
 
-// web is somebody who reads pages: net/http over real names and connections,
+// web is a user who reads pages: net/http over real names and connections,
 // against net/http on the server node.
 type web struct {
 	site

@@ -26,7 +26,7 @@ const (
 	sshTries   = 8
 )
 
-// film is somebody's player: package household's, which plays in the lab too.
+// film is a video player: package household's, which plays in the lab too.
 type film struct {
 	household.Player
 	began   unit.Instant
@@ -72,7 +72,7 @@ func (h *house) activity(r *load) error {
 	return nil
 }
 
-// felt returns what the users of a load noticed, as package lab tells it.
+// felt returns what the users of a load noticed, as package lab reports it.
 func (l *load) felt(random *rand.Rand) (f household.QoE) {
 	switch l.Kind {
 	case scenario.Web:
@@ -177,7 +177,7 @@ func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.Lo
 		r.GoodputUpBps = verdict.Goodput(l.groups[1].series(), raw.From, raw.To)
 		r.GoodputBps = r.GoodputDownBps + r.GoodputUpBps
 		r.Torrent = &household.TorrentResult{Peers: l.Peers, Connected: l.Peers, Transport: l.Transport, DownBps: r.GoodputDownBps, UpBps: r.GoodputUpBps}
-	case scenario.IMAP: // as mbsync tells it: nothing counts its bytes as they come
+	case scenario.IMAP: // as mbsync reports it: nothing counts its bytes as they come
 		r.GoodputBps = float64(r.Mail.Bytes) * 8 / r.Mail.Seconds
 	case scenario.Web, scenario.Video:
 		for _, a := range l.apps {

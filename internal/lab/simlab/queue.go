@@ -15,7 +15,7 @@ import (
 // fullFrame is an Ethernet frame of 1500 bytes of IP, without its check.
 const fullFrame = 1514
 
-// usualBurst is what HTB is given where the plan does not say (tc's layout).
+// usualBurst is HTB's burst where the plan does not say (as lang/tc lays it out).
 const usualBurst = 1590
 
 // shaping returns what one direction of a plan does to packets, in the dialect

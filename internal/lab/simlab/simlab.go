@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Run simulates the cases of a scenario. Simulation has no clock of its own, so
-// the result's wall seconds are zero; who calls it may fill them in.
+// the result's wall seconds are zero; the caller may fill them in.
 func Run(ctx context.Context, s *scenario.Scenario, o Options) (*lab.Result, error) {
 	if o.Platform == "" {
 		o.Platform = linux.Name
@@ -119,7 +119,7 @@ func (h *house) finish(ctx context.Context, name string, series bool) (*lab.Case
 }
 
 // Tune lets the tuner find the shaping of a scenario's line, and measures
-// nothing beside what the tuner itself does.
+// nothing besides what the tuner itself does.
 func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*lab.TuneResult, error) {
 	if o.Platform == "" {
 		o.Platform = linux.Name

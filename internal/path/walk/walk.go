@@ -41,7 +41,7 @@ const (
 	DefaultLoaded = 20 * time.Second
 )
 
-// Progress tells how a trace goes.
+// Progress is the state of a running trace.
 type Progress struct {
 	Phase    string
 	Elapsed  time.Duration // in this phase
@@ -261,7 +261,7 @@ func (w *walker) send(now unit.Instant) unit.Instant {
 	}
 }
 
-// read takes in what has come.
+// read handles what has arrived.
 func (w *walker) read() error {
 	return w.socket.Drain(func(e netio.HopEvent) {
 		r, ok := w.codec.Parse(path.Heard{Form: form(e.Form), From: e.From, Type: e.Type, Code: e.Code, Port: e.Port, Data: e.Data})
