@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
 	"unbloat/unit"
 )
 
