@@ -43,9 +43,9 @@ func samplePages() map[string]Page {
 		Reasons: []plan.Reason{{Field: "up.rate", Value: "4.6 Mbit/s", Why: "95 % of the 4.8 Mbit/s that were measured, so that the queue stands here and not in the modem"}, {Field: "up.overhead", Value: "18", Why: "DOCSIS counts the Ethernet header and its checksum"}}}
 	return map[string]Page{
 		"pair": {Before: b, After: a, Plan: pl, Goal: 10 * time.Millisecond, Steps: []Step{
-			{"as found", 0, 0, b, "grade F"},
-			{"trial 1", 30 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, bad, "too slow to answer: p95 over the goal"},
-			{"trial 2", 28500 * unit.KbitPerSecond, 4600 * unit.KbitPerSecond, a, "kept"},
+			{"as found", 0, 0, "grade F", b},
+			{"trial 1", 30 * unit.MbitPerSecond, 5 * unit.MbitPerSecond, "too slow to answer: p95 over the goal", bad},
+			{"trial 2", 28500 * unit.KbitPerSecond, 4600 * unit.KbitPerSecond, "kept", a},
 		}},
 		"single":  {After: b},
 		"worse":   {Before: b, After: bad},

@@ -1,5 +1,5 @@
-// Package letters measures and holds the fonts of reports.
-package letters
+// Package fonts holds the fonts of reports and measures text in them.
+package fonts
 
 import (
 	"strings"
