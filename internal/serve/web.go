@@ -17,7 +17,7 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/protocol/ndt7"
-	"unbloat/internal/protocol/nq"
+	"unbloat/internal/protocol/rpm"
 )
 
 // webServer serves all that browsers and HTTP clients measure with, HTTP and
@@ -92,7 +92,7 @@ func (w *webServer) mux() http.Handler {
 	}
 	m.HandleFunc("/__down", w.cloudflareDown)
 	m.HandleFunc("/__up", w.cloudflareUp)
-	m.HandleFunc("GET "+nq.WellKnown, w.nqConfig)
+	m.HandleFunc("GET "+rpm.WellKnown, w.nqConfig)
 	m.HandleFunc("GET /config", w.nqConfig) // where older servers have it
 	m.HandleFunc("GET /nq/small", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, 1) })
 	m.HandleFunc("GET /nq/large", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, nqLarge) })

@@ -1,5 +1,5 @@
-// Package iperf3 is the wire format of iperf3's control connection, without
-// its sockets: the cookie, the states, and JSON with its length before it. A
+// Package iperf3 is iperf3's protocol: the wire format of its control connection,
+// which is a cookie, states, and JSON with its length before it, and a client. A
 // test goes
 //
 //	client                          server

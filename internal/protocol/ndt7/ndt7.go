@@ -1,6 +1,6 @@
-// Package ndt7 is what M-Lab's ndt7 says over its WebSocket, without the
-// socket: paths, message sizes and the JSON of its measurements (ndt7
-// protocol specification, version 0.9).
+// Package ndt7 is M-Lab's ndt7 (ndt7 protocol specification, version 0.9): what is
+// said over its WebSocket, which is paths, message sizes and the JSON of its
+// measurements, and a client.
 package ndt7
 
 import (
@@ -9,8 +9,17 @@ import (
 	"fmt"
 	"time"
 
+	"unbloat/internal/protocol"
 	"unbloat/unit"
 )
+
+// Protocol is what M-Lab's ndt7 servers speak.
+func Protocol() protocol.Protocol {
+	return protocol.Protocol{Dial: dial, Schemes: []protocol.Scheme{
+		{Name: "ndt7+wss", Port: 443, URL: "https"},
+		{Name: "ndt7+ws", Port: 80, URL: "http"}, {Name: "ndt7+http", Port: 80, URL: "http"},
+	}}
+}
 
 // What the specification fixes.
 const (

@@ -1,6 +1,6 @@
-// Package ping holds the codecs that turn what any host answers into the
-// probes of a probe.Session: ICMP echo (RFC 792, RFC 4443), UDP echo (RFC 862)
-// and DNS queries (RFC 1035). None of them tells the two ways apart.
+// Package ping probes hosts that run no test server: by ICMP echo (RFC 792, RFC
+// 4443), UDP echo (RFC 862), DNS queries (RFC 1035), and anything that can be
+// called, such as a TCP handshake. None of them tells the two ways apart.
 package ping
 
 import (

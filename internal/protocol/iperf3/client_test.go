@@ -1,4 +1,4 @@
-package protocol
+package iperf3
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"unbloat/internal/measure"
-	"unbloat/internal/protocol/iperf3"
+	"unbloat/internal/protocol"
 )
 
 // denying is an iperf3 server that refuses so many tests as one too many.
@@ -24,11 +24,11 @@ func denying(t *testing.T, times int) string {
 			if err != nil {
 				return
 			}
-			answer := iperf3.ParamExchange
+			answer := ParamExchange
 			if i < times {
-				answer = iperf3.AccessDenied
+				answer = AccessDenied
 			}
-			_, _ = io.ReadFull(c, make([]byte, iperf3.CookieSize)) // if it fails, so does the client
+			_, _ = io.ReadFull(c, make([]byte, CookieSize)) // if it fails, so does the client
 			_, _ = c.Write([]byte{byte(answer)})
 			_, _ = io.Copy(io.Discard, c)
 			c.Close()
@@ -39,14 +39,13 @@ func denying(t *testing.T, times int) string {
 
 // A server that is tidying up after a test says that it is busy: it is asked
 // again for a moment, and then believed.
-func TestIperf3BusyForAMoment(t *testing.T) {
+func TestBusyForAMoment(t *testing.T) {
 	for _, c := range []struct {
 		times int
 		busy  bool
 	}{{0, false}, {3, false}, {1000, true}} {
-		d := &dialer{a: address{host: denying(t, c.times)}, o: Options{}}
-		d.o.Timeout = patience
-		l := &iperf3Load{s: &iperf3Source{d: d}}
+		s := &protocol.Session{Address: protocol.Address{Host: denying(t, c.times)}, Options: protocol.Options{Timeout: protocol.Patience}}
+		l := &load{source: &source{s: s}}
 		err := l.greet(t.Context())
 		if errors.Is(err, measure.ErrRefused) != c.busy || err != nil && !c.busy {
 			t.Errorf("refused %d times: %v", c.times, err)

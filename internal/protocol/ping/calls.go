@@ -1,16 +1,22 @@
-package protocol
+package ping
 
 import (
 	"context"
-	"errors"
 	"sync"
-	"syscall"
 	"time"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/internal/protocol"
 	"unbloat/unit"
 )
+
+// StartCalls starts probes that are calls. A call is told when it began, and
+// returns its round trip; an error is a lost probe.
+func StartCalls(p protocol.Probing, do func(ctx context.Context, begun unit.Instant) (time.Duration, error)) (measure.Prober, error) {
+	return measure.StartProbeLoop(p.Clock, newCalls(p.Clock, do), probe.Config{Interval: p.Interval, Size: MinSize, Codec: Echo{Nonce: nonce()}})
+}
 
 // calls is a measure.Socket whose datagrams are calls, each in a goroutine of
 // its own, so that one that is held up does not hold up the next. What a call
@@ -87,6 +93,3 @@ func (c *calls) Close() error {
 	c.wg.Wait()
 	return nil
 }
-
-// isRefusal reports whether the other host answered a handshake with a reset.
-func isRefusal(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

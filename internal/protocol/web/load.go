@@ -1,9 +1,10 @@
 //go:build !omit_http
 
-package protocol
+package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,14 +17,15 @@ import (
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
+	"unbloat/internal/protocol"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
-// webLoad is the requests of one phase.
-type webLoad struct {
-	s      *webSource
-	flows  []*webFlow
+// A Load is what one phase moves: connections, and what follows on each.
+type Load struct {
+	s      *Source
+	flows  []*Flow
 	start  unit.Instant
 	ctx    context.Context // of everything that runs
 	cancel context.CancelFunc
@@ -35,16 +37,16 @@ type webLoad struct {
 	looks  []probe.SenderSample
 }
 
-// webFlow is one connection and the requests that follow each other on it.
-type webFlow struct {
-	spec   measure.FlowSpec
-	wires  *wires
-	client *http.Client
-	run    func(ctx context.Context, f *webFlow) error // returns when ctx ends, or broken
-	ping   func(ctx context.Context) (time.Duration, error)
-	moved  atomic.Int64
-	clock  *netio.Clock
-	share  float64 // of what is on the wire that is payload; 0: as counted
+// A Flow is one connection and the requests that follow each other on it.
+type Flow struct {
+	Spec  measure.FlowSpec
+	Run   func(ctx context.Context) error                  // moves bytes until ctx ends; broken, if it returns an error before
+	Ping  func(ctx context.Context) (time.Duration, error) // the round trip on this connection; nil: it can't be asked for
+	Share float64                                          // of the bytes on the wire that are payload; 0: as counted
+
+	session *protocol.Session
+	wires   *wires
+	moved   atomic.Int64
 
 	mu     sync.Mutex
 	bins   netio.Bins
@@ -53,10 +55,10 @@ type webFlow struct {
 	broken string
 }
 
-// count books bytes that arrived since the last time.
-func (f *webFlow) count(n int) {
+// Count books bytes that were moved since the last time.
+func (f *Flow) Count(n int) {
 	f.moved.Add(int64(n))
-	now := f.clock.Now()
+	now := f.session.Clock.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
@@ -66,37 +68,39 @@ func (f *webFlow) count(n int) {
 	f.last = now
 }
 
-// openWebLoad opens the connections, each with a small request.
-func openWebLoad(s *webSource, ctx context.Context, specs []measure.FlowSpec) (measure.Load, error) {
-	l := newWebLoad(s)
+// openRequests opens the connections, each with a small request.
+func openRequests(ctx context.Context, s *Source, specs []measure.FlowSpec) (measure.Load, error) {
+	l := NewLoad(s)
 	for _, spec := range specs {
 		for range spec.Flows {
-			f := l.add(spec)
-			f.client = s.d.client(f.wires)
-			f.run = l.download
+			f := l.Add(spec)
+			client := newClient(s.Session, f.wires)
+			f.Run = func(ctx context.Context) error { return download(ctx, client, s.At.Down, f) }
 			if spec.Dir == measure.Up {
-				f.run = l.upload
+				f.Run = func(ctx context.Context) error { return upload(ctx, client, s, f) }
 			}
-			f.ping = func(ctx context.Context) (time.Duration, error) {
-				return smallGet(ctx, s.d.clock, f.client, s.at.small)
+			f.Ping = func(ctx context.Context) (time.Duration, error) {
+				return smallGet(ctx, s.Session.Clock, client, s.At.Small)
 			}
-			if _, err := f.ping(ctx); err != nil {
+			if _, err := f.Ping(ctx); err != nil {
 				l.Abandon()
-				return nil, fmt.Errorf("open a connection to %s: %w", s.d.server, err)
+				return nil, fmt.Errorf("open a connection to %s: %w", s.Session.Server, err)
 			}
 		}
 	}
 	return l, nil
 }
 
-func newWebLoad(s *webSource) *webLoad {
-	l := &webLoad{s: s, onLoad: map[measure.Direction][]probe.Sample{}, parts: map[measure.Direction]*verdict.Handshakes{}}
+// NewLoad returns a load without flows yet.
+func NewLoad(s *Source) *Load {
+	l := &Load{s: s, onLoad: map[measure.Direction][]probe.Sample{}, parts: map[measure.Direction]*verdict.Handshakes{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background()) // Stop and Abandon end it
 	return l
 }
 
-func (l *webLoad) add(spec measure.FlowSpec) *webFlow {
-	f := &webFlow{spec: spec, wires: newWires(), clock: l.s.d.clock}
+// Add adds a flow, which its caller opens.
+func (l *Load) Add(spec measure.FlowSpec) *Flow {
+	f := &Flow{Spec: spec, session: l.s.Session, wires: &wires{}}
 	if spec.Dir == measure.Up {
 		f.wires.o = netio.TCPOptions{CC: spec.CC, DSCP: spec.DSCP}
 	}
@@ -105,15 +109,15 @@ func (l *webLoad) add(spec measure.FlowSpec) *webFlow {
 }
 
 // Begin implements measure.Load.
-func (l *webLoad) Begin(context.Context) (unit.Instant, error) {
-	l.start = l.s.d.clock.Now()
+func (l *Load) Begin(context.Context) (unit.Instant, error) {
+	l.start = l.s.Session.Clock.Now()
 	for _, f := range l.flows {
-		f.bins, f.last = netio.Bins{Start: l.start, Width: goodputBin}, l.start
+		f.bins, f.last = netio.Bins{Start: l.start, Width: protocol.GoodputBin}, l.start
 		l.wg.Go(func() {
-			if err := f.run(l.ctx, f); err != nil && l.ctx.Err() == nil {
+			if err := f.Run(l.ctx); err != nil && l.ctx.Err() == nil {
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				f.broken = fmt.Sprintf("%s: %v after %.1f s", f.spec.Dir, err, l.s.d.clock.Now().Sub(l.start).Seconds())
+				f.broken = fmt.Sprintf("%s: %v after %.1f s", f.Spec.Dir, err, l.s.Session.Clock.Now().Sub(l.start).Seconds())
 			}
 		})
 	}
@@ -123,21 +127,21 @@ func (l *webLoad) Begin(context.Context) (unit.Instant, error) {
 }
 
 // download fetches the large thing over and over.
-func (l *webLoad) download(ctx context.Context, f *webFlow) error {
+func download(ctx context.Context, client *http.Client, url string, f *Flow) error {
 	buf := make([]byte, 256<<10)
 	for ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.s.at.down, nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
 		}
-		resp, err := f.client.Do(r)
+		resp, err := client.Do(r)
 		if err != nil {
 			return err
 		}
 		for err == nil {
 			var n int
 			n, err = resp.Body.Read(buf)
-			f.count(n)
+			f.Count(n)
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
@@ -154,15 +158,15 @@ func (l *webLoad) download(ctx context.Context, f *webFlow) error {
 const uploadSize = 90 * unit.MB
 
 // upload sends bodies over and over.
-func (l *webLoad) upload(ctx context.Context, f *webFlow) error {
+func upload(ctx context.Context, client *http.Client, s *Source, f *Flow) error {
 	for ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.s.at.up, &body{f: f, payload: l.s.payload, left: uploadSize})
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.At.Up, &body{f: f, payload: s.Payload, left: uploadSize})
 		if err != nil {
 			return err
 		}
 		r.ContentLength = int64(uploadSize)
 		r.Header.Set("Content-Type", "application/octet-stream")
-		resp, err := f.client.Do(r)
+		resp, err := client.Do(r)
 		if err != nil {
 			return err
 		}
@@ -176,7 +180,7 @@ func (l *webLoad) upload(ctx context.Context, f *webFlow) error {
 
 // body is an upload that counts itself.
 type body struct {
-	f       *webFlow
+	f       *Flow
 	payload []byte
 	left    unit.Size
 	at      int
@@ -189,7 +193,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n := copy(p[:min(unit.Size(len(p)), b.left)], b.payload[b.at:])
 	b.at = (b.at + n) % len(b.payload)
 	b.left -= unit.Size(n)
-	b.f.count(n)
+	b.f.Count(n)
 	return n, nil
 }
 
@@ -198,7 +202,7 @@ func (b *body) Read(p []byte) (int, error) {
 const onLoadEvery = 100 * time.Millisecond
 
 // probeLoaded probes the loaded connections in turn, and every fifth time a fresh one.
-func (l *webLoad) probeLoaded() {
+func (l *Load) probeLoaded() {
 	tick := time.NewTicker(onLoadEvery)
 	defer tick.Stop()
 	slots := make(chan struct{}, 64)
@@ -209,7 +213,7 @@ func (l *webLoad) probeLoaded() {
 		case <-tick.C:
 		}
 		f := l.flows[i%len(l.flows)]
-		if f.ping == nil {
+		if f.Ping == nil {
 			continue
 		}
 		select {
@@ -219,40 +223,40 @@ func (l *webLoad) probeLoaded() {
 		}
 		l.wg.Go(func() {
 			defer func() { <-slots }()
-			s := probe.Sample{Seq: uint32(i), Sent: l.s.d.clock.Now()}
+			s := probe.Sample{Seq: uint32(i), Sent: l.s.Session.Clock.Now()}
 			s.Scheduled = s.Sent
-			if took, err := f.ping(l.ctx); err == nil {
+			if took, err := f.Ping(l.ctx); err == nil {
 				s.Received, s.Fate = s.Sent.Add(took), probe.Answered
 				l.mu.Lock()
-				l.onLoad[f.spec.Dir] = append(l.onLoad[f.spec.Dir], s)
+				l.onLoad[f.Spec.Dir] = append(l.onLoad[f.Spec.Dir], s)
 				l.mu.Unlock()
 			}
-			if i%5 == 0 && l.s.at.small != "" {
-				l.fresh(f.spec.Dir)
+			if i%5 == 0 && l.s.At.Small != "" {
+				l.fresh(f.Spec.Dir)
 			}
 		})
 	}
 }
 
 // fresh times the parts of a request on a fresh connection.
-func (l *webLoad) fresh(dir measure.Direction) {
-	clock, w := l.s.d.clock, newWires()
-	client := l.s.d.client(w)
+func (l *Load) fresh(dir measure.Direction) {
+	clock, w := l.s.Session.Clock, &wires{}
+	client := newClient(l.s.Session, w)
 	defer client.CloseIdleConnections()
-	var tcp, tls, begun atomic.Int64
+	var tcp, secured, begun atomic.Int64
 	trace := &httptrace.ClientTrace{
 		ConnectStart:      func(string, string) { begun.Store(int64(clock.Now())) },
 		TLSHandshakeStart: func() { begun.Store(int64(clock.Now())) },
 	}
 	start := clock.Now()
-	conn, err := w.dial(l.ctx, "tcp", l.s.d.a.host)
+	conn, err := w.dial(l.ctx, "tcp", l.s.Session.Address.Host)
 	if err != nil {
 		return
 	}
 	tcp.Store(int64(clock.Now().Sub(start)))
 	conn.Close()
-	trace.TLSHandshakeDone = func(tlsState, error) { tls.Store(int64(clock.Now()) - begun.Load()) }
-	took, err := smallGet(httptrace.WithClientTrace(l.ctx, trace), clock, client, l.s.at.small)
+	trace.TLSHandshakeDone = func(tls.ConnectionState, error) { secured.Store(int64(clock.Now()) - begun.Load()) }
+	took, err := smallGet(httptrace.WithClientTrace(l.ctx, trace), clock, client, l.s.At.Small)
 	if err != nil {
 		return
 	}
@@ -265,14 +269,14 @@ func (l *webLoad) fresh(dir measure.Direction) {
 	}
 	h.TCP = append(h.TCP, time.Duration(tcp.Load()))
 	h.HTTP = append(h.HTTP, took)
-	if t := tls.Load(); t > 0 {
+	if t := secured.Load(); t > 0 {
 		h.TLS = append(h.TLS, time.Duration(t))
 	}
 }
 
 // look samples the sending sockets.
-func (l *webLoad) look() {
-	tick := time.NewTicker(2 * goodputBin)
+func (l *Load) look() {
+	tick := time.NewTicker(2 * protocol.GoodputBin)
 	defer tick.Stop()
 	for {
 		l.sample()
@@ -284,10 +288,10 @@ func (l *webLoad) look() {
 	}
 }
 
-func (l *webLoad) sample() {
-	var up []*webFlow
+func (l *Load) sample() {
+	var up []*Flow
 	for _, f := range l.flows {
-		if f.spec.Dir == measure.Up {
+		if f.Spec.Dir == measure.Up {
 			up = append(up, f)
 		}
 	}
@@ -296,7 +300,7 @@ func (l *webLoad) sample() {
 	}
 	var s probe.SenderSample
 	for i, f := range up {
-		one := netio.LookAt(f.clock, f.wires.list())
+		one := netio.LookAt(f.session.Clock, f.wires.list())
 		one.Flows = 1
 		if i == 0 {
 			s = one
@@ -317,9 +321,9 @@ func (l *webLoad) sample() {
 }
 
 // Moved implements measure.Load.
-func (l *webLoad) Moved(d measure.Direction) (sum int64) {
+func (l *Load) Moved(d measure.Direction) (sum int64) {
 	for _, f := range l.flows {
-		if f.spec.Dir == d {
+		if f.Spec.Dir == d {
 			sum += f.moved.Load()
 		}
 	}
@@ -327,8 +331,8 @@ func (l *webLoad) Moved(d measure.Direction) (sum int64) {
 }
 
 // Stop implements measure.Load.
-func (l *webLoad) Stop(context.Context) ([]measure.FlowReport, error) {
-	end := l.s.d.clock.Now()
+func (l *Load) Stop(context.Context) ([]measure.FlowReport, error) {
+	end := l.s.Session.Clock.Now()
 	l.sample()
 	l.Abandon()
 	for _, f := range l.flows {
@@ -341,17 +345,17 @@ func (l *webLoad) Stop(context.Context) ([]measure.FlowReport, error) {
 	var moved, sent int64
 	share := 0.0
 	for _, f := range l.flows {
-		r := reports[f.spec.Dir]
+		r := reports[f.Spec.Dir]
 		if r == nil {
-			r = &measure.FlowReport{Dir: f.spec.Dir, Start: l.start, End: end, OnLoad: l.onLoad[f.spec.Dir], Fresh: l.parts[f.spec.Dir]}
-			reports[f.spec.Dir] = r
+			r = &measure.FlowReport{Dir: f.Spec.Dir, Start: l.start, End: end, OnLoad: l.onLoad[f.Spec.Dir], Fresh: l.parts[f.Spec.Dir]}
+			reports[f.Spec.Dir] = r
 		}
 		r.Series = append(r.Series, verdict.Series{Start: f.bins.Start, Bin: f.bins.Width, Bytes: f.bins.Bytes})
 		if f.broken != "" {
 			r.Broken = append(r.Broken, f.broken)
 		}
-		if f.spec.Dir == measure.Up {
-			moved, sent, share = moved+f.moved.Load(), sent+f.wires.sent.Load(), f.share
+		if f.Spec.Dir == measure.Up {
+			moved, sent, share = moved+f.moved.Load(), sent+f.wires.sent.Load(), f.Share
 		}
 	}
 	if r := reports[measure.Up]; r != nil && len(l.looks) > 1 && l.looks[0].Known && sent > 0 {
@@ -359,7 +363,7 @@ func (l *webLoad) Stop(context.Context) ([]measure.FlowReport, error) {
 		if share == 0 {
 			share = float64(moved) / float64(sent)
 		}
-		r.Series = scale(acked(l.looks, len(r.Series)), share)
+		r.Series = scale(protocol.Acked(l.looks, len(r.Series)), share)
 	}
 	for _, d := range []measure.Direction{measure.Down, measure.Up} {
 		if r := reports[d]; r != nil {
@@ -380,7 +384,7 @@ func scale(s []verdict.Series, by float64) []verdict.Series {
 }
 
 // Abandon implements measure.Load.
-func (l *webLoad) Abandon() {
+func (l *Load) Abandon() {
 	l.cancel()
 	for _, f := range l.flows {
 		for _, c := range f.wires.list() {

@@ -1,4 +1,4 @@
-package protocol
+package iperf3
 
 import (
 	"context"
@@ -11,49 +11,53 @@ import (
 
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
-	"unbloat/internal/probe"
-	"unbloat/internal/protocol/iperf3"
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/ping"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
-// iperf3Source is a server that takes load and answers no probes: these go to
+// Protocol is what iperf3's servers speak.
+func Protocol() protocol.Protocol {
+	return protocol.Protocol{Schemes: []protocol.Scheme{{Name: "iperf3", Port: Port}}, Dial: dial}
+}
+
+// source is a server that takes load and answers no probes: these go to
 // --ping HOST, or by ICMP to the server.
-type iperf3Source struct {
-	d       *dialer
+type source struct {
+	s       *protocol.Session
 	prober  measure.Prober
 	payload []byte
 }
 
-// iperf3 opens a session with an iperf3 server. The server hears of it with
+// dial opens a session with an iperf3 server. The server hears of it with
 // the first load.
-func (d *dialer) iperf3(ctx context.Context) (measure.Tester, error) {
-	to := d.o.Ping
+func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
+	to := s.Options.Ping
 	if to == "" {
-		host, _, err := net.SplitHostPort(d.a.host)
+		host, _, err := net.SplitHostPort(s.Address.Host)
 		if err != nil {
 			return nil, err
 		}
-		to = pingICMP + "://" + host
+		to = ping.ICMPScheme + "://" + host
 	}
-	b, err := pingTo(ctx, d.clock, to, d.o)
+	p, err := s.Probe(ctx, to)
 	if err != nil {
 		return nil, fmt.Errorf("an iperf3 server answers no probes, so something else must: %w", err)
 	}
-	s := &iperf3Source{d: d, prober: b.Prober, payload: netio.Payload()}
-	return measure.NewPhaseRunner(d.clock, s, measure.RunnerOptions{Server: d.server, Peer: d.peer(ctx), Interval: b.Interval, Probe: b.Name}), nil
+	return s.ProbedRunner(ctx, &source{s: s, prober: p.Prober, payload: netio.Payload()}, p), nil
 }
 
-func (s *iperf3Source) Probe(context.Context) (measure.Prober, error) { return s.prober, nil }
+func (s *source) Probe(context.Context) (measure.Prober, error) { return s.prober, nil }
 
-func (s *iperf3Source) Close() error { return s.prober.Close() }
+func (s *source) Close() error { return s.prober.Close() }
 
-// iperf3Load is one test.
-type iperf3Load struct {
-	s       *iperf3Source
+// load is one test.
+type load struct {
+	source  *source
 	control *net.TCPConn
-	cookie  iperf3.Cookie
-	params  iperf3.Params
+	cookie  Cookie
+	params  Params
 	up      []*net.TCPConn
 	down    []*net.TCPConn
 	options []netio.TCPOptions // of the streams upward
@@ -62,16 +66,10 @@ type iperf3Load struct {
 	receive *netio.Receiver
 }
 
-// patience is how long a step of the control connection may take: it may
-// travel through the bloat.
-const patience = time.Minute
-
-const goodputBin = 100 * time.Millisecond
-
 // Open opens the control connection and all streams but the last: with that
 // one the server starts.
-func (s *iperf3Source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Load, error) {
-	l := &iperf3Load{s: s, params: iperf3.Params{TCP: true, ClientVersion: "3.12"}}
+func (s *source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Load, error) {
+	l := &load{source: s, params: Params{TCP: true, ClientVersion: "3.12"}}
 	for _, spec := range specs {
 		l.params.Time = max(l.params.Time, int(spec.Limit/time.Second)+2)
 		l.params.Congestion = spec.CC
@@ -105,11 +103,11 @@ func (s *iperf3Source) Open(ctx context.Context, specs []measure.FlowSpec) (meas
 const betweenTests = 2 * time.Second
 
 // errBusy is the server's refusal of a second test at once.
-var errBusy = errors.New(iperf3.AccessDenied.String())
+var errBusy = errors.New(AccessDenied.String())
 
 // greet connects to the server, which may be between two tests, and shows it
 // the cookie.
-func (l *iperf3Load) greet(ctx context.Context) error {
+func (l *load) greet(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := l.knock(ctx)
 		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, errBusy) || time.Since(began) > betweenTests {
@@ -124,38 +122,38 @@ func (l *iperf3Load) greet(ctx context.Context) error {
 }
 
 // knock is one try of greet's.
-func (l *iperf3Load) knock(ctx context.Context) (err error) {
+func (l *load) knock(ctx context.Context) (err error) {
 	if l.control != nil {
 		l.control.Close()
 	}
-	if l.control, err = netio.DialTCP(ctx, l.s.d.a.host, l.s.d.o.Timeout, netio.TCPOptions{}); err != nil {
+	if l.control, err = netio.DialTCP(ctx, l.source.s.Address.Host, l.source.s.Options.Timeout, netio.TCPOptions{}); err != nil {
 		l.control = nil
-		return unreachable("connect", err)
+		return protocol.Unreachable("connect", err)
 	}
 	return l.within(ctx, func() error {
 		if _, err := l.control.Write(l.cookie[:]); err != nil {
 			return err
 		}
-		return l.expect(iperf3.ParamExchange)
+		return l.expect(ParamExchange)
 	})
 }
 
-func (l *iperf3Load) open(ctx context.Context) error {
-	var random [iperf3.CookieSize - 1]byte
+func (l *load) open(ctx context.Context) error {
+	var random [CookieSize - 1]byte
 	_, _ = rand.Read(random[:]) // never fails, it would rather end the program
-	l.cookie = iperf3.MakeCookie(random)
+	l.cookie = MakeCookie(random)
 	if err := l.greet(ctx); err != nil {
 		return err
 	}
 	if err := l.within(ctx, func() error {
-		b, err := iperf3.Frame(l.params)
+		b, err := Frame(l.params)
 		if err != nil {
 			return err
 		}
 		if _, err := l.control.Write(b); err != nil {
 			return err
 		}
-		return l.expect(iperf3.CreateStreams)
+		return l.expect(CreateStreams)
 	}); err != nil {
 		return err
 	}
@@ -168,8 +166,8 @@ func (l *iperf3Load) open(ctx context.Context) error {
 }
 
 // within gives a step of the control connection its time.
-func (l *iperf3Load) within(ctx context.Context, step func() error) error {
-	if err := l.control.SetDeadline(time.Now().Add(patience)); err != nil {
+func (l *load) within(ctx context.Context, step func() error) error {
+	if err := l.control.SetDeadline(time.Now().Add(protocol.Patience)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.control.SetDeadline(time.Unix(1, 0)) })
@@ -182,17 +180,17 @@ func (l *iperf3Load) within(ctx context.Context, step func() error) error {
 }
 
 // expect reads states until the wanted one.
-func (l *iperf3Load) expect(want iperf3.State) error {
+func (l *load) expect(want State) error {
 	var b [1]byte
 	if _, err := l.control.Read(b[:]); err != nil {
 		return fmt.Errorf("wait for %q: %w", want, err)
 	}
-	switch s := iperf3.State(b[0]); s {
+	switch s := State(b[0]); s {
 	case want:
 		return nil
-	case iperf3.AccessDenied:
+	case AccessDenied:
 		return fmt.Errorf("%w: %w", measure.ErrRefused, errBusy)
-	case iperf3.ServerError, iperf3.ServerTerminate:
+	case ServerError, ServerTerminate:
 		return fmt.Errorf("%w: %s", measure.ErrRefused, s)
 	default:
 		return fmt.Errorf("the server says %q, not %q", s, want)
@@ -200,13 +198,13 @@ func (l *iperf3Load) expect(want iperf3.State) error {
 }
 
 // stream opens the next stream: first those upward, then those downward.
-func (l *iperf3Load) stream(ctx context.Context) error {
+func (l *load) stream(ctx context.Context) error {
 	up := len(l.up) < l.params.Up()
 	var o netio.TCPOptions
 	if up {
 		o = l.options[len(l.up)]
 	}
-	c, err := netio.DialTCP(ctx, l.control.RemoteAddr().String(), patience, o)
+	c, err := netio.DialTCP(ctx, l.control.RemoteAddr().String(), protocol.Patience, o)
 	if err != nil {
 		return err
 	}
@@ -220,31 +218,31 @@ func (l *iperf3Load) stream(ctx context.Context) error {
 }
 
 // Begin opens the last stream, with which the server starts.
-func (l *iperf3Load) Begin(ctx context.Context) (unit.Instant, error) {
+func (l *load) Begin(ctx context.Context) (unit.Instant, error) {
 	err := l.stream(ctx)
 	if err == nil {
 		err = l.within(ctx, func() error {
-			if err := l.expect(iperf3.TestStart); err != nil {
+			if err := l.expect(TestStart); err != nil {
 				return err
 			}
-			return l.expect(iperf3.TestRunning)
+			return l.expect(TestRunning)
 		})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("begin an iperf3 test: %w", err)
 	}
-	l.start = l.s.d.clock.Now()
+	l.start = l.source.s.Clock.Now()
 	if len(l.down) > 0 {
-		l.receive = netio.NewReceiver(l.s.d.clock, goodputBin, netio.Budget{}, l.down)
+		l.receive = netio.NewReceiver(l.source.s.Clock, protocol.GoodputBin, netio.Budget{}, l.down)
 	}
 	if len(l.up) > 0 {
-		l.sender = netio.NewSender(l.s.d.clock, l.s.payload, netio.Budget{}, l.up)
+		l.sender = netio.NewSender(l.source.s.Clock, l.source.payload, netio.Budget{}, l.up)
 	}
 	return l.start, nil
 }
 
 // Moved implements measure.Load.
-func (l *iperf3Load) Moved(d measure.Direction) int64 {
+func (l *load) Moved(d measure.Direction) int64 {
 	switch {
 	case d == measure.Down && l.receive != nil:
 		return l.receive.Total()
@@ -255,9 +253,9 @@ func (l *iperf3Load) Moved(d measure.Direction) int64 {
 }
 
 // Stop implements measure.Load.
-func (l *iperf3Load) Stop(ctx context.Context) ([]measure.FlowReport, error) {
+func (l *load) Stop(ctx context.Context) ([]measure.FlowReport, error) {
 	defer l.Abandon()
-	end := l.s.d.clock.Now()
+	end := l.source.s.Clock.Now()
 	if l.sender != nil {
 		l.sender.Pause()
 	}
@@ -282,18 +280,10 @@ func (l *iperf3Load) Stop(ctx context.Context) ([]measure.FlowReport, error) {
 		r.Dir = measure.Up
 		samples, broke := l.sender.Stop()
 		r.Sender, r.Broken = samples, broken(broke, end)
-		r.Series = acked(samples, len(l.up))
+		r.Series = protocol.Acked(samples, len(l.up))
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// acked returns the series of flows of which only the sum is known: it is
-// booked on the first, so that their number is right too.
-func acked(samples []probe.SenderSample, flows int) []verdict.Series {
-	out := make([]verdict.Series, flows)
-	out[0] = measure.AckedSeries(samples, goodputBin)
-	return out
 }
 
 func broken(errs []netio.FlowError, end unit.Instant) []string {
@@ -307,9 +297,9 @@ func broken(errs []netio.FlowError, end unit.Instant) []string {
 }
 
 // finish tells the server that the test is over and exchanges results.
-func (l *iperf3Load) finish(ctx context.Context) (theirs iperf3.Results, err error) {
-	mine := iperf3.Results{HasRetransmits: -1}
-	seconds := l.s.d.clock.Now().Sub(l.start).Seconds()
+func (l *load) finish(ctx context.Context) (theirs Results, err error) {
+	mine := Results{HasRetransmits: -1}
+	seconds := l.source.s.Clock.Now().Sub(l.start).Seconds()
 	var bytes []int64
 	if l.sender != nil {
 		bytes = append(bytes, l.sender.Written()...)
@@ -318,39 +308,39 @@ func (l *iperf3Load) finish(ctx context.Context) (theirs iperf3.Results, err err
 		bytes = append(bytes, l.receive.Totals()...)
 	}
 	for i, n := range bytes {
-		mine.Streams = append(mine.Streams, iperf3.StreamResult{ID: iperf3.StreamID(i), Bytes: n, Retransmits: -1, EndTime: seconds})
+		mine.Streams = append(mine.Streams, StreamResult{ID: StreamID(i), Bytes: n, Retransmits: -1, EndTime: seconds})
 	}
-	frame, err := iperf3.Frame(mine)
+	frame, err := Frame(mine)
 	if err != nil {
 		return theirs, err
 	}
 	return theirs, l.within(ctx, func() error {
-		if _, err := l.control.Write([]byte{byte(iperf3.TestEnd)}); err != nil {
+		if _, err := l.control.Write([]byte{byte(TestEnd)}); err != nil {
 			return err
 		}
-		if err := l.expect(iperf3.ExchangeResults); err != nil {
+		if err := l.expect(ExchangeResults); err != nil {
 			return err
 		}
 		if _, err := l.control.Write(frame); err != nil {
 			return err
 		}
-		b, err := iperf3.ReadFrame(l.control)
+		b, err := ReadFrame(l.control)
 		if err != nil {
 			return err
 		}
-		if theirs, err = iperf3.ParseResults(b); err != nil {
+		if theirs, err = ParseResults(b); err != nil {
 			return err
 		}
-		if err := l.expect(iperf3.DisplayResults); err != nil {
+		if err := l.expect(DisplayResults); err != nil {
 			return err
 		}
-		_, err = l.control.Write([]byte{byte(iperf3.Done)})
+		_, err = l.control.Write([]byte{byte(Done)})
 		return err
 	})
 }
 
 // Abandon implements measure.Load.
-func (l *iperf3Load) Abandon() {
+func (l *load) Abandon() {
 	if l.sender != nil {
 		l.sender.Stop()
 	}

@@ -1,10 +1,12 @@
-package protocol
+package protocol_test
 
 import (
 	"errors"
 	"net"
 	"strconv"
 	"testing"
+
+	"unbloat/internal/protocol/all"
 
 	"unbloat/internal/measure"
 )
@@ -17,21 +19,21 @@ func FuzzServer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		var usage *measure.AddressError
-		if a, err := parse(s); err != nil {
+		if a, err := all.Protocols().Find(s); err != nil {
 			if !errors.As(err, &usage) {
 				t.Fatalf("%q: %v", s, err)
 			}
-		} else if host, port, err := net.SplitHostPort(a.host); err != nil || host == "" || port == "0" {
+		} else if host, port, err := net.SplitHostPort(a.Host); err != nil || host == "" || port == "0" {
 			t.Fatalf("%q: %+v: %v", s, a, err)
 		} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			t.Fatalf("%q: %+v: %v", s, a, err)
 		}
-		if a, err := parsePing(s); err != nil {
+		if host, err := all.Protocols().Way(s); err != nil {
 			if !errors.As(err, &usage) {
 				t.Fatalf("%q: %v", s, err)
 			}
-		} else if a.host == "" {
-			t.Fatalf("%q: %+v", s, a)
+		} else if host == "" {
+			t.Fatalf("%q has no host", s)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package nq
+package rpm
 
 import (
 	"encoding/json"

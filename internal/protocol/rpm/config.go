@@ -1,6 +1,7 @@
-// Package nq is the configuration of a responsiveness test (networkQuality,
-// draft-ietf-ippm-responsiveness section 7) without its sockets.
-package nq
+// Package rpm is the responsiveness test of networkQuality
+// (draft-ietf-ippm-responsiveness): the server's configuration (section 7), and
+// a client.
+package rpm
 
 import (
 	"encoding/json"
