@@ -23,7 +23,7 @@ type Simulator interface {
 	// Queues returns what a Question's Queue may be, from the plainest on.
 	Queues() []string
 	// Answer simulates a question. What it returns becomes JSON, which the page
-	// draws (web/src/wire.ts). It calls breathe many times a second, so that
+	// draws (its Picture in web/src/wire.gen.ts). It calls breathe many times a second, so that
 	// others get the processor. The error is ctx's, if that ends first.
 	Answer(ctx context.Context, q Question, breathe func()) (picture any, err error)
 }

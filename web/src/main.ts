@@ -10,7 +10,7 @@ import { showFigures } from "./panels/figures";
 import { live } from "./panels/live";
 import { showResult } from "./panels/result";
 import { Run, Stopped, type Plan } from "./run";
-import type { Saved, Submission } from "./wire";
+import type { Saved, Submission } from "./wire.gen";
 
 translate();
 const problem = find("problem");

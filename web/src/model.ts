@@ -6,7 +6,7 @@ import { charts } from "./panels/charts";
 import { knobs } from "./panels/knobs";
 import { mbit, ms, tone } from "./figure";
 import { numeral, say, translate } from "./lang";
-import type { Picture } from "./wire";
+import type { Picture } from "./wire.gen";
 
 const patience = 120; // ms for which the sliders must rest
 const fast = 60; // Mbit/s, both ways together, from which a first look is asked for

@@ -2,7 +2,8 @@
 // WebSocket, and stamps their answers. It has a thread of its own, so that
 // neither drawing nor the loads delay it.
 import { datagrams, type Datagrams } from "./datagrams";
-import { clock, type Closed, type FromProbe, type Hello, type Sample, type ToProbe } from "./wire";
+import { clock, type Closed, type FromProbe, type Sample, type ToProbe } from "./wire";
+import type { Hello } from "./wire.gen";
 
 const probeBytes = 48;
 const reportEvery = 80; // ms

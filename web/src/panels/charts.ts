@@ -4,7 +4,8 @@ import "uplot/dist/uPlot.min.css";
 import { el, find } from "../dom";
 import { ms } from "../figure";
 import { numeral, say } from "../lang";
-import { phasesOf, type Test, type Timeline } from "../wire";
+import { phasesOf } from "../wire";
+import type { Test, Timeline } from "../wire.gen";
 
 export interface Charts {
   begin(seconds: number): void;
