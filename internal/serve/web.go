@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/netio"
 	"unbloat/internal/protocol/ndt7"
 	"unbloat/internal/protocol/rpm"
+	"unbloat/internal/visitor"
 )
 
 // webServer serves all that browsers and HTTP clients measure with, HTTP and
@@ -156,13 +157,7 @@ func (w *webServer) refused(r *http.Request) {
 }
 
 // remote returns who asks.
-func remote(r *http.Request) netip.Addr {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.Addr().Unmap()
-}
+func remote(r *http.Request) netip.Addr { return visitor.Source(r.RemoteAddr) }
 
 // A front accepts connections and finds out by their first byte whether they
 // speak TLS, each in a goroutine of its own, so that a silent one holds up none.

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/visitor"
 	"unbloat/unit"
 	"unbloat/web"
 )
@@ -41,26 +42,6 @@ func DefaultLimits() Limits {
 		Sessions: 16, PerAddress: 4, Flows: 16, Bytes: 16 * unit.GB,
 		Session: 5 * time.Minute, Silence: 30 * time.Second, Result: unit.MB,
 	}
-}
-
-func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	for _, n := range []struct{ have, def *int }{{&l.Sessions, &d.Sessions}, {&l.PerAddress, &d.PerAddress}, {&l.Flows, &d.Flows}} {
-		if *n.have <= 0 {
-			*n.have = *n.def
-		}
-	}
-	for _, n := range []struct{ have, def *unit.Size }{{&l.Bytes, &d.Bytes}, {&l.Result, &d.Result}} {
-		if *n.have <= 0 {
-			*n.have = *n.def
-		}
-	}
-	for _, n := range []struct{ have, def *time.Duration }{{&l.Session, &d.Session}, {&l.Silence, &d.Silence}} {
-		if *n.have <= 0 {
-			*n.have = *n.def
-		}
-	}
-	return l
 }
 
 // Options of a page. Zero values will do.
@@ -144,7 +125,7 @@ func New(o Options) *Handler {
 		o.Account = noAccount{}
 	}
 	h := &Handler{
-		store: o.Store, name: o.Name, limits: o.Limits.withDefaults(), log: o.Log, now: o.Now,
+		store: o.Store, name: o.Name, limits: visitor.Defaults(o.Limits, DefaultLimits()), log: o.Log, now: o.Now,
 		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), model: newModel(o.Simulator),
 		sessions: map[string]*session{}, perAddr: map[netip.Addr]int{}, account: o.Account,
 	}
