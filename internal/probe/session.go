@@ -123,14 +123,6 @@ func (s *Session) Answered() int { return s.answered }
 // Duplicates returns how many second answers arrived.
 func (s *Session) Duplicates() int { return s.duplicates }
 
-// Newest returns the answered probe with the highest sequence number.
-func (s *Session) Newest() (Sample, bool) {
-	if s.newest < 0 {
-		return Sample{}, false
-	}
-	return *s.store.at(s.newest), true
-}
-
 // ReorderWindow is how long after the answer to a later probe an earlier one
 // may still come before nobody waits for it any more.
 const ReorderWindow = time.Second

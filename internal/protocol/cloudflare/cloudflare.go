@@ -3,20 +3,13 @@
 package cloudflare
 
 import (
-	"context"
-
-	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
 	"unbloat/internal/protocol/web"
 )
 
 // Protocol is what Cloudflare's servers speak.
 func Protocol() protocol.Protocol {
-	return protocol.Protocol{Schemes: web.Schemes("cloudflare"), Dial: dial}
-}
-
-func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
-	return web.Open(ctx, s, web.Kind{Find: find})
+	return web.Protocol("cloudflare", find)
 }
 
 // find asks once whether the server is there: its paths are fixed.

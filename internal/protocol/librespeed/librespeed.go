@@ -3,20 +3,13 @@
 package librespeed
 
 import (
-	"context"
-
-	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
 	"unbloat/internal/protocol/web"
 )
 
 // Protocol is what LibreSpeed's servers speak.
 func Protocol() protocol.Protocol {
-	return protocol.Protocol{Schemes: web.Schemes("librespeed"), Dial: dial}
-}
-
-func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
-	return web.Open(ctx, s, web.Kind{Find: find})
+	return web.Protocol("librespeed", find)
 }
 
 // find looks for the backend by the names it goes by.

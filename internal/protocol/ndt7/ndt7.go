@@ -4,9 +4,6 @@
 package ndt7
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
 	"unbloat/internal/protocol"
@@ -73,22 +70,4 @@ type TCPInfo struct {
 	RTT, RTTVar, MinRTT                                int64
 	BytesAcked, BytesReceived, BytesSent, BytesRetrans int64
 	BusyTime, RWndLimited, SndBufLimited               int64
-}
-
-// maxText bounds a text message that is looked at.
-const maxText = 64 << 10
-
-// Parse reads a text message.
-func Parse(b []byte) (Measurement, error) {
-	var m Measurement
-	if len(b) > maxText {
-		return m, errors.New("malformed measurement: too long")
-	}
-	if err := json.Unmarshal(b, &m); err != nil {
-		return Measurement{}, fmt.Errorf("malformed measurement: %w", err)
-	}
-	if a := m.AppInfo; a != nil && (a.NumBytes < 0 || a.ElapsedTime < 0) {
-		return Measurement{}, errors.New("malformed measurement: negative")
-	}
-	return m, nil
 }

@@ -1,21 +1,15 @@
 package rpm
 
 import (
-	"context"
 	"strings"
 
-	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
 	"unbloat/internal/protocol/web"
 )
 
 // Protocol is what networkQuality's servers speak.
 func Protocol() protocol.Protocol {
-	return protocol.Protocol{Schemes: web.Schemes("rpm"), Dial: dial}
-}
-
-func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
-	return web.Open(ctx, s, web.Kind{Find: find})
+	return web.Protocol("rpm", find)
 }
 
 // find reads the server's configuration.

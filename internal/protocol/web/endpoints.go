@@ -3,7 +3,12 @@
 // tag omit_http leaves it out; sessions then fail with protocol.ErrNoHTTP.
 package web
 
-import "unbloat/internal/protocol"
+import (
+	"context"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/protocol"
+)
 
 // Endpoints are where an HTTP server takes load and answers probes.
 type Endpoints struct {
@@ -14,7 +19,15 @@ type Endpoints struct {
 // Get fetches the small thing at an URL.
 type Get func(url string) ([]byte, error)
 
-// Schemes returns those of a protocol over HTTPS and HTTP.
-func Schemes(name string) []protocol.Scheme {
-	return []protocol.Scheme{{Name: name + "+https", Port: 443, URL: "https"}, {Name: name + "+http", Port: 80, URL: "http"}}
+// Find asks a server for its endpoints.
+type Find func(s *protocol.Session, get Get) (Endpoints, error)
+
+// Protocol returns one over HTTPS and HTTP, whose load is requests.
+func Protocol(name string, find Find) protocol.Protocol {
+	return protocol.Protocol{
+		Schemes: []protocol.Scheme{{Name: name + "+https", Port: 443, URL: "https"}, {Name: name + "+http", Port: 80, URL: "http"}},
+		Dial: func(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
+			return Open(ctx, s, Kind{Find: find})
+		},
+	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Kind is what one protocol over HTTP does in its own way.
 type Kind struct {
-	Find func(s *protocol.Session, get Get) (Endpoints, error)
+	Find Find
 }
 
 // Open says that this build has no HTTP, so none of the protocols over it.

@@ -27,8 +27,7 @@ import (
 
 // Kind is what one protocol over HTTP does in its own way.
 type Kind struct {
-	// Find asks the server for its endpoints.
-	Find func(s *protocol.Session, get Get) (Endpoints, error)
+	Find Find
 	// Load opens the flows of a phase; nil: requests, one connection a flow.
 	Load func(ctx context.Context, s *Source, specs []measure.FlowSpec) (measure.Load, error)
 }
