@@ -13,7 +13,6 @@ import (
 
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
-	"unbloat/internal/probe"
 	"unbloat/internal/serve"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -154,20 +153,6 @@ func TestFlowsAndProbesApart(t *testing.T) {
 	}
 	if s.Received == 0 || s.Received > s.Sent || s.Bytes != unit.Size(500*s.Received) || s.Goodput() <= 0 || s.Loss() > 1 {
 		t.Errorf("stream: %+v", s)
-	}
-}
-
-func TestExchange(t *testing.T) {
-	c := dial(t, start(t))
-	x, err := c.OpenExchange(t.Context(), netio.TCPOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	for _, e := range []probe.Exchange{{Up: 40, Down: 120}, {Up: 0, Down: 3 * unit.MB}, {Up: 3 * unit.MB, Down: 0}, {Up: 1, Down: 1}} {
-		if d, err := x.Do(t.Context(), e.Up, e.Down); err != nil || d <= 0 {
-			t.Errorf("%+v: %v, %v", e, d, err)
-		}
 	}
 }
 

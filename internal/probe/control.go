@@ -38,7 +38,6 @@ const (
 	DirDown = "down"
 	DirEcho = "echo" // streams only: both ways
 
-	DirExchange = "exchange" // data connections only: questions and answers, see Exchange
 )
 
 // A Request is what a client asks.
@@ -139,7 +138,7 @@ func (r *Request) check() error {
 	if !slices.Contains([]string{OpHello, OpData, OpStart, OpStop, OpUDP, OpReport, OpEnd}, r.Op) {
 		return errors.New("no such operation")
 	}
-	if !slices.Contains([]string{"", DirUp, DirDown, DirEcho, DirExchange}, r.Dir) {
+	if !slices.Contains([]string{"", DirUp, DirDown, DirEcho}, r.Dir) {
 		return errors.New("no such direction")
 	}
 	if !plain(r.CC) || !plain(r.Token) || !plain(r.Auth) || !plain(r.Agent) {

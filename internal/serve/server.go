@@ -356,17 +356,6 @@ func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 	if err := netio.SetTCP(c, netio.TCPOptions{CC: req.CC, DSCP: req.DSCP}); err != nil {
 		return err
 	}
-	if req.Dir == probe.DirExchange {
-		if err := ses.exchange(c); err != nil {
-			return err
-		}
-		s.handOver(c)
-		if err := l.write(probe.Reply{}); err != nil {
-			c.Close() // which answer will notice
-		}
-		ses.answer(c)
-		return nil
-	}
 	if err := ses.attach(c, req); err != nil {
 		return err
 	}
