@@ -53,7 +53,7 @@ type FlowReport struct {
 	Sender     []probe.SenderSample // of all flows together
 	ServerCPU  float64              // busiest share, 0–1
 	Broken     []string             // flows that ended before their time
-	Fresh      *verdict.Handshakes  `json:",omitempty"` // what fresh connections took beside the load, where they were tried
+	Fresh      *verdict.Handshakes  `json:",omitempty"` // handshake times of fresh connections under load, where they were tried
 	OnLoad     []probe.Sample       `json:",omitempty"` // round trips on the loaded connections themselves, where they are known
 }
 

@@ -9,8 +9,8 @@ import (
 	"unbloat/unit"
 )
 
-// A Counter watches what passes one interface of this machine, whoever sends
-// it. The zero value knows nothing.
+// A Counter counts what passes one interface of this machine, from any sender.
+// The zero value counts nothing.
 type Counter struct {
 	clock  *Clock
 	name   string

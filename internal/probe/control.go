@@ -87,7 +87,7 @@ type LoadReport struct {
 type SenderSample struct {
 	At          unit.Instant  `json:"at"`
 	Flows       int           `json:"flows"`
-	Known       bool          `json:"known"`            // whether the system tells what follows
+	Known       bool          `json:"known"`            // whether the system reports what follows
 	Busy        time.Duration `json:"busy_ns"`          // had data in flight or waiting
 	RwndLimited time.Duration `json:"rwnd_ns"`          // held back by the receiver's window
 	BufLimited  time.Duration `json:"sndbuf_ns"`        // held back by the send buffer

@@ -77,11 +77,11 @@ func (s *Session) ProbedRunner(ctx context.Context, source measure.Source, grade
 	})
 }
 
-// peer returns the server's address, where it can be told.
+// peer returns the server's address, if it can be looked up.
 func (s *Session) peer(ctx context.Context) netip.Addr {
 	a, err := Resolve(ctx, s.Address.Host)
 	if err != nil {
-		return netip.Addr{} // connecting will say it
+		return netip.Addr{} // connecting will report it
 	}
 	return a.Addr()
 }

@@ -17,7 +17,7 @@ import (
 type session struct {
 	token  string
 	start  time.Time
-	addr   netip.Addr // whom its use is charged to
+	addr   netip.Addr // whose account it is booked on
 	from   netip.Addr // where it comes from
 	leave  func()     // the account
 	ctx    context.Context

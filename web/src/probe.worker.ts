@@ -107,7 +107,7 @@ function beat(): void {
     due += interval;
   }
   report(clock());
-  // Rounded up: browsers cut the fraction off, and who wakes too early waits the
+  // Rounded up: browsers cut the fraction off, and a timer that wakes too early waits the
   // 4 ms that a timer set by a timer takes at least (HTML, timer initialisation).
   setTimeout(beat, Math.max(0, Math.ceil(due - clock())));
 }

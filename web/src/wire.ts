@@ -1,5 +1,5 @@
-// What the page and its workers say to each other. What the server is told and
-// answers is in wire.gen.ts.
+// Messages between the page and its workers. Those between the page and the
+// server are in wire.gen.ts.
 import type { Hello, Phase, PhaseName, Test, Transport } from "./wire.gen";
 
 /** The phases of a test in the order they ran. */

@@ -99,7 +99,7 @@ func (s *source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Lo
 
 // betweenTests is how long a refusal is not believed: iperf3's own server says
 // that it is busy until it has tidied up after a test, closes its port, and
-// opens it anew.
+// opens it again.
 const betweenTests = 2 * time.Second
 
 // errBusy is the server's refusal of a second test at once.

@@ -65,7 +65,7 @@ func (s State) String() string {
 // CookieSize is the length of a cookie on the wire, its final zero included.
 const CookieSize = 37
 
-// A Cookie tells the connections of one test from others'.
+// A Cookie marks the connections of one test.
 type Cookie [CookieSize]byte
 
 // MakeCookie makes a cookie of random bytes.
@@ -189,7 +189,7 @@ func StreamID(i int) int {
 	return i + 2
 }
 
-// ParseResults reads results. Unknown fields are passed over.
+// ParseResults reads results. Unknown fields are ignored.
 func ParseResults(b []byte) (Results, error) {
 	var r Results
 	if err := json.Unmarshal(b, &r); err != nil {

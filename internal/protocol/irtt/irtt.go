@@ -49,7 +49,7 @@ const (
 // Has reports whether all of want are set.
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
-// Errors: why a datagram is passed over.
+// Errors: why a datagram is ignored.
 var (
 	ErrShort   = errors.New("datagram too short")
 	ErrMagic   = errors.New("not a datagram of irtt")
@@ -193,7 +193,7 @@ type Stamp struct {
 	Mono time.Duration // since the server began
 }
 
-// An Echo is what an answered probe tells.
+// An Echo is the contents of an answered probe.
 type Echo struct {
 	Flags         Flags
 	Token         uint64

@@ -23,7 +23,7 @@ const (
 	tlsHead   = 5 + 1 + 16
 )
 
-// dial opens a session. Nothing small is to be had of these servers.
+// dial opens a session. These servers have no small URL to probe.
 func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
 	if _, err := protocol.Resolve(ctx, s.Address.Host); err != nil {
 		return nil, fmt.Errorf("open %s: %w", s.Server, err)

@@ -46,7 +46,7 @@ func NextMessage(size, sent unit.Size) unit.Size {
 	return size
 }
 
-// A Measurement is one text message. Fields of other versions are passed over.
+// A Measurement is one text message. Fields of other versions are ignored.
 type Measurement struct {
 	AppInfo        *AppInfo        `json:"AppInfo,omitempty"`
 	ConnectionInfo *ConnectionInfo `json:"ConnectionInfo,omitempty"`

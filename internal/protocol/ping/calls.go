@@ -12,8 +12,8 @@ import (
 	"unbloat/unit"
 )
 
-// StartCalls starts probes that are calls. A call is told when it began, and
-// returns its round trip; an error is a lost probe.
+// StartCalls starts probes that are calls. A call gets the instant it began and
+// returns its round trip; an error means a lost probe.
 func StartCalls(p protocol.Probing, do func(ctx context.Context, begun unit.Instant) (time.Duration, error)) (measure.Prober, error) {
 	return measure.StartProbeLoop(p.Clock, newCalls(p.Clock, do), probe.Config{Interval: p.Interval, Size: MinSize, Codec: Echo{Nonce: nonce()}})
 }

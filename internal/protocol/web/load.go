@@ -198,7 +198,7 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // onLoadEvery is the distance of probes on the loaded connections, and of the
-// handshakes of fresh ones beside them.
+// handshakes of fresh ones.
 const onLoadEvery = 100 * time.Millisecond
 
 // probeLoaded probes the loaded connections in turn, and every fifth time a fresh one.

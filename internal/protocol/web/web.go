@@ -63,7 +63,7 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 		own.Prober, err = ping.StartCalls(p, func(ctx context.Context, _ unit.Instant) (time.Duration, error) {
 			return smallGet(ctx, s.Clock, client, small)
 		})
-	} else { // nothing small is to be had there: handshakes
+	} else { // the server has no small URL: TCP handshakes
 		own.Name = "tcp " + p.Host
 		own.Prober, err = ping.StartTCP(ctx, p)
 	}
@@ -111,7 +111,8 @@ func Unreachable(what string, err error) error {
 	return protocol.Unreachable(what, err)
 }
 
-// tlsConfig trusts whom it is told to.
+// tlsConfig returns the TLS settings of a session: any certificate, a pinned one,
+// or those of known authorities.
 func tlsConfig(o protocol.Options) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure || o.Pin != ""}
 	if pin := o.Pin; pin != "" {
@@ -199,7 +200,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.next.RoundTrip(r)
 }
 
-// CloseIdleConnections lets http.Client reach the transport.
+// CloseIdleConnections is what http.Client calls on its transport.
 func (k keyed) CloseIdleConnections() { k.next.CloseIdleConnections() }
 
 // get fetches a small thing.

@@ -16,7 +16,7 @@ export interface Charts {
   draw(): void;
   /** Draws a result that is over. */
   show(t: Test): void;
-  /** Draws phases that are over; words say the same for who cannot see them. */
+  /** Draws phases that are over; words say the same for screen readers. */
   paint(phases: Part[], words: { latency: string; rate: string }): void;
 }
 
