@@ -38,7 +38,7 @@ type datagrams struct {
 	server    *webtransport.Server
 	ctx       context.Context // ends with close
 	stop      context.CancelFunc
-	pending atomic.Int32
+	pending   atomic.Int32
 }
 
 // ListenDatagrams has the probes of browsers that know WebTransport travel as
@@ -107,9 +107,9 @@ func (d *datagrams) admit(ctx context.Context, _ *quic.ClientInfo) (context.Cont
 
 // A visit is a connection that has, or has not yet, shown a session.
 type visit struct {
-	conn      *quic.Conn
+	conn    *quic.Conn
 	pending *atomic.Int32
-	is        atomic.Bool
+	is      atomic.Bool
 }
 
 // admitted stops counting the connection as one without a session.
