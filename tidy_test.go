@@ -85,6 +85,8 @@ func below() map[string][]string {
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
 		"internal/visitor":      {},
+		"internal/measure":      {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
+		"internal/protocol":     {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
 		"internal/platform":     {"unit", "aqm", "internal/classify", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
 		"internal/apply":        {"unit", "internal/plan", "internal/platform", "internal/apply"},
 		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},

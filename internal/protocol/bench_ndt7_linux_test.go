@@ -1,10 +1,13 @@
-package protocol
+package protocol_test
 
 import (
 	"bytes"
 	"os/exec"
 	"testing"
 	"time"
+
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/all"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/verdict"
@@ -46,7 +49,7 @@ func ndt7Rate(b *testing.B, address string) float64 {
 	var c measure.Tester
 	var err error
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err = Dial(b.Context(), "ndt7+ws://"+address, Options{}); err == nil {
+		if c, err = all.Protocols().Dial(b.Context(), "ndt7+ws://"+address, protocol.Options{}); err == nil {
 			defer c.Close()
 			var raw *measure.RawPhase
 			if raw, err = c.Phase(b.Context(), measure.PhaseSpec{Name: verdict.PhaseDownload, Duration: benchTime, FlowsDown: 1}); err == nil {
