@@ -9,6 +9,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/conf"
 	"unbloat/unit"
 )
 
@@ -29,6 +30,15 @@ func (h Held) String() string {
 		verb = "enters"
 	}
 	return fmt.Sprintf("what %s %s is held to %d bit/s by %s", verb, h.Device, int64(h.Rate), h.Queue)
+}
+
+// Fact is what a router of files remembers of it.
+func (h Held) Fact() conf.Fact {
+	kind := conf.Leaves
+	if h.Enters {
+		kind = conf.Enters
+	}
+	return conf.Fact{Kind: kind, Of: h.Device, Text: h.String()}
 }
 
 // HeldBy reads what holds the devices, whoever made it. Devices that don't exist
