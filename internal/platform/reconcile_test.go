@@ -63,7 +63,7 @@ func (r *resident) reconcile(ctx context.Context) (int, error) {
 }
 
 // disturb changes the router behind the resident's back: somebody begins to set
-// other rates, or to take the shaping away, and stops anywhere.
+// other rates, or to take the shaping away, leaves out commands, and stops anywhere.
 func (r *resident) disturb(ctx context.Context, random *rand.Rand, origin platform.State, other plan.Plan) (string, error) {
 	now, err := r.backend.Observe(ctx, r.plan, r.wanted)
 	if err != nil {
@@ -83,13 +83,14 @@ func (r *resident) disturb(ctx context.Context, random *rand.Rand, origin platfo
 	if err != nil {
 		return what, err
 	}
-	n := random.IntN(len(steps) + 1)
-	for _, s := range steps[:n] {
-		if _, said, err := r.run.Run(ctx, s.Argv, []byte(s.Stdin)); err != nil {
-			return what, fmt.Errorf("%s: %w: %s", s, err, said)
+	ran := 0
+	for _, s := range steps[:random.IntN(len(steps)+1)] {
+		if random.IntN(4) > 0 {
+			_, _, _ = r.run.Run(ctx, s.Argv, []byte(s.Stdin)) // some fail, as what they need was left out
+			ran++
 		}
 	}
-	return fmt.Sprintf("%s, %d of %d commands", what, n, len(steps)), nil
+	return fmt.Sprintf("%s, %d of %d commands", what, ran, len(steps)), nil
 }
 
 // TestReconcile: on every platform, a loop around Observe, Compare and Apply holds

@@ -258,10 +258,14 @@ func restart() platform.Step { return platform.Step{Argv: []string{"service", "f
 
 // drop takes away what shapes a device in one direction.
 func drop(way conf.Kind, dev string) []platform.Step {
-	if way == conf.Enters {
-		return []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, "ingress"}}, {Argv: []string{"ip", "link", "del", "dev", plan.IFBName(dev)}}}
+	if way == conf.Leaves {
+		return []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, "root"}}}
 	}
-	return []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, "root"}}}
+	steps := []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, "ingress"}}}
+	if way == conf.Enters {
+		steps = append(steps, platform.Step{Argv: []string{"ip", "link", "del", "dev", plan.IFBName(dev)}})
+	}
+	return steps
 }
 
 // Restore returns the commands that lead back to a snapshot from any state.

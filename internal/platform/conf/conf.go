@@ -38,6 +38,7 @@ type Kind string
 const (
 	Leaves Kind = "leaves" // a shaper of what leaves the device Of
 	Enters Kind = "enters" // a shaper of what enters the device Of
+	Astray Kind = "astray" // what enters the device Of is redirected to a device that is gone
 	Option Kind = "option" // a setting in the section Of of a configuration
 	Table  Kind = "table"  // the table of nftables for the WAN Of
 )

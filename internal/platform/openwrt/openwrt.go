@@ -244,7 +244,7 @@ func checkForeign(p plan.Plan, rest string, live []conf.Fact, known bool) error 
 		}
 	}
 	for _, f := range live {
-		if !known && (f.Kind == conf.Leaves || f.Kind == conf.Enters) && f.Of == p.WAN {
+		if !known && f.Kind != conf.Option && f.Kind != conf.Table && f.Of == p.WAN {
 			return &platform.PreconditionError{Doing: "shape " + p.WAN, What: f.Text + ", which is not from " + Config, Remedy: "stop what made it; `unbloat doctor` looks for it"}
 		}
 	}
