@@ -37,7 +37,7 @@ func DefaultGoal(l Line) time.Duration {
 	return max(leastGoal, sum)
 }
 
-// Make plans the shaping of line on a router with these facts. Every number in
+// Make plans the shaping of line on a router with these capabilities. Every number in
 // the plan has a Reason. Errors are *FieldError, *SwappedError,
 // *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
 // ErrNothingToShape.
