@@ -44,5 +44,7 @@ func English() *Language {
 		},
 	}
 	maps.Copy(l.Words, englishTables())
+	maps.Copy(l.Words, englishPlan())
+	maps.Copy(l.Names, englishPlanNames())
 	return l
 }

@@ -65,8 +65,8 @@ func (h page) plan(p Page) {
 		for _, r := range p.Plan.Reasons {
 			h.raw("<tr>")
 			h.el(`th scope="row"`, clean(r.Field))
-			h.el("td", clean(r.Value))
-			h.el(`td class="words"`, clean(r.Why))
+			h.el("td", clean(r.Value.String()))
+			h.el(`td class="words"`, clean(r.Why.String()))
 			h.raw("</tr>\n")
 		}
 		h.raw("</tbody></table></div>")
