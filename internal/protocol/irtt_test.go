@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/measure"
 	"unbloat/internal/serve"
 	"unbloat/internal/verdict"
@@ -98,12 +99,7 @@ func dialed(t *testing.T, server string, o Options) measure.Tester {
 	t.Helper()
 	var c measure.Tester
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err = Dial(t.Context(), server, o); err == nil {
-			break
-		}
-	}
-	if err != nil {
+	if !await.True(10*time.Second, func() bool { c, err = Dial(t.Context(), server, o); return err == nil }) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
