@@ -20,6 +20,7 @@ func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
 	trace.GotConn(httptrace.GotConnInfo{})
 	time.Sleep(h.wait)
 	trace.GotFirstResponseByte()
+	time.Sleep(time.Millisecond)
 	trace.WroteRequest(httptrace.WroteRequestInfo{})
 	return &http.Response{StatusCode: http.StatusOK, Status: "200 OK", Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 }
