@@ -15,6 +15,7 @@ import (
 
 // The home is wired as the scenario says: idle pings take the line's round trip.
 func TestGuestPing(t *testing.T) {
+	t.Parallel()
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
 		return
 	}
