@@ -56,7 +56,7 @@ func portOf(t *testing.T, address string) string {
 
 // The sliders work by keyboard, at once, say what they do, and their address
 // brings the same picture back; on a server with a key they ask for it first.
-func TestModelPageAlone(t *testing.T) {
+func TestModelPage(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	for _, c := range []struct {
 		name string

@@ -1,5 +1,5 @@
 // Drives the page of sliders in a headless Chromium, by keyboard, and prints
-// what it found as JSON. internal/webtest's TestModelPageAlone calls it:
+// what it found as JSON. internal/webtest's TestModelPage calls it:
 //   node model.mjs URL '{"width":…,"height":…,"scheme":"light","shots":"DIR"|"","key":""}'
 import { join } from "node:path";
 import { faintTexts, launch, tabTo, unnamedControls } from "./visitor.mjs";
