@@ -145,6 +145,7 @@ func (l *laptop) secretless() {
 // watchdog on this machine undoes what nobody confirms, as soon as the router can be
 // reached; and the secret is nowhere to be seen.
 func TestOPNsenseFromLaptop(t *testing.T) {
+	t.Parallel()
 	l := newLaptop(t)
 	start := l.text()
 	rates := []string{"--down", "30mbit", "--up", "5mbit"}
@@ -267,6 +268,7 @@ func (l *laptop) withShell() (address string) {
 // TestOPNsenseWatchdog: with --watchdog the router itself undoes what nobody confirms,
 // while the laptop is gone; a confirmation finds that watchdog by the journal.
 func TestOPNsenseWatchdog(t *testing.T) {
+	t.Parallel()
 	l := newLaptop(t)
 	watchdog := l.withShell()
 	start := l.text()
