@@ -78,7 +78,7 @@ vuln: ## known holes in what we import; VULNDB=file:///DIR where the network has
 
 .PHONY: cross
 cross: ## every package compiled for every system the binary is made for; nothing is linked
-	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '' ./... || exit 1; done
+	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' ./... || exit 1; done
 
 .PHONY: binaries
 binaries: ## the binary for every system it is made for, in bin/SYSTEM-PROCESSOR
