@@ -24,6 +24,7 @@ func TestFlentPing(t *testing.T) {
 	serveUntilEnd(t, s)
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), flent, "ping", "-H", host, "-l", "3", "-s", "0.05", "--data-dir", dir, "-x")
+	cmd.Dir = dir // here "ping" is a folder, which flent takes for a file to read
 	cmd.Env = append(os.Environ(), "HOME="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
