@@ -5,14 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
+	"unbloat/internal/probe"
 	"unbloat/internal/serve"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -39,12 +43,9 @@ func startWith(t *testing.T, l serve.Limits) string {
 		if err := <-done; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := runtime.NumGoroutine(); n > before {
+		if !await.True(10*time.Second, func() bool { return runtime.NumGoroutine() <= before }) {
 			buf := make([]byte, 1<<16)
-			t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}
 	})
 	return s.Addr().String()
@@ -123,7 +124,11 @@ func TestFlowsAndProbesApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	await.Until(t, 20*time.Second, "the flows to move, those down to end, and a call to be answered", func() bool {
+		samples, _ := voip.Samples(0, math.MaxInt64)
+		return up.Moved() > 0 && down.Moved() > 0 && down.Ended() &&
+			slices.ContainsFunc(samples, func(s probe.Sample) bool { return s.Fate == probe.Answered })
+	})
 	for f, flows := range map[*measure.Flows]int{up: 2, down: 3} {
 		r, err := f.Stop(ctx)
 		if err != nil {

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
+	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
 	"unbloat/internal/protocol/all"
-
-	"unbloat/internal/measure"
 	"unbloat/internal/serve"
 	"unbloat/internal/verdict"
 )
@@ -101,12 +101,7 @@ func dialed(t *testing.T, server string, o protocol.Options) measure.Tester {
 	t.Helper()
 	var c measure.Tester
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err = all.Protocols().Dial(t.Context(), server, o); err == nil {
-			break
-		}
-	}
-	if err != nil {
+	if !await.True(10*time.Second, func() bool { c, err = all.Protocols().Dial(t.Context(), server, o); return err == nil }) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })

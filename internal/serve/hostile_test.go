@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
 	"unbloat/unit"
@@ -26,12 +27,9 @@ func start(t *testing.T, l Limits) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // after the server has ended
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := runtime.NumGoroutine(); n > before {
+		if !await.True(10*time.Second, func() bool { return runtime.NumGoroutine() <= before }) {
 			buf := make([]byte, 1<<16)
-			t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}
 	})
 	serveUntilEnd(t, s)
