@@ -118,6 +118,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newMeasuringCommands()...)
 	root.AddCommand(newServingCommands()...)
 	root.AddCommand(newLaboratoryCommands()...)
+	withConfig(root)
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})
 	return root
 }

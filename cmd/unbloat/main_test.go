@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	os.Setenv(configEnv, "")
 	os.Setenv("UNBLOAT_STORE", filepath.Join(dir, "results.db"))
 	code := m.Run()
 	os.RemoveAll(dir)
@@ -69,7 +70,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, []string{"lab", "run", "seed-003", "--engine", "steam"}},
 		{exitUsage, []string{"lab", "run", "seed-003", "--engine", "sim", "--for", "beos"}},
 		{exitUsage, []string{"lab", "run", "seed-003", "--engine", "virtual", "--for", "openbsd"}},
-		{exitUsage, []string{"test"}},
+		{exitUsage, []string{"tune"}},
 		{exitUsage, []string{"test", "--server", "ftp://x"}},
 		{exitUsage, []string{"tune"}},
 		{exitUsage, []string{"tune", "--server", "x", "--report", "x.doc"}},

@@ -23,7 +23,8 @@ import (
 // pathFlags are what `unbloat path` takes.
 type pathFlags struct {
 	keepFlags
-	load, direction, cc, way             string
+	server                               serverFlags // of the load
+	direction, cc, way                   string
 	flows, maxHops, homeHops, size       int
 	idle, loaded, interval               time.Duration
 	names, report, json, quiet, ip4, ip6 bool
@@ -48,7 +49,7 @@ count: routers give such probes low priority.`,
 	}
 	o.keepFlags.register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.load, "load", "", "then load the line against this server: `SERVER` as for `unbloat test --server`")
+	o.server.register(f, "load", "then load the line against this server: `SERVER` as for \"unbloat test --server\"")
 	f.StringVar(&o.direction, "direction", walk.DirBoth, "which way to load it: up, down or both")
 	f.IntVar(&o.flows, "flows", measure.DefaultFlows, "TCP flows of the load in each direction")
 	f.StringVar(&o.cc, "cc", "", "congestion control of the load's senders (default: each system's own)")
@@ -71,7 +72,7 @@ count: routers give such probes low priority.`,
 }
 
 // check refuses what makes no trace.
-func (o *pathFlags) check() error {
+func (o *pathFlags) check(ctx context.Context) error {
 	switch {
 	case o.direction != walk.DirUp && o.direction != walk.DirDown && o.direction != walk.DirBoth:
 		return usageError("path: --direction %q: must be up, down or both", o.direction)
@@ -97,12 +98,10 @@ func (o *pathFlags) check() error {
 	default:
 		return usageError("path: --way %q: must be auto, icmp, raw or udp", o.way)
 	}
-	if o.load != "" {
-		if _, err := measure.ParseServer(o.load); err != nil {
-			return usageError("path: --load: %w", err)
-		}
+	if o.server.server == "" {
+		return nil
 	}
-	return nil
+	return o.server.check(ctx, "path")
 }
 
 // network is the address family asked for, as package net calls it.
@@ -117,11 +116,11 @@ func (o *pathFlags) network() string {
 }
 
 func runPath(c *cobra.Command, host string, o pathFlags) error {
-	if err := o.check(); err != nil {
+	if err := o.check(c.Context()); err != nil {
 		return err
 	}
 	show := viewPath(c, host, o.quiet, o.plain || o.report)
-	r, err := o.trace(c.Context(), host, show)
+	r, err := o.trace(c, host, show)
 	show.close()
 	if err != nil {
 		return pathError(err)
@@ -142,7 +141,8 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 }
 
 // trace resolves the host, opens the load's session and walks the path.
-func (o *pathFlags) trace(ctx context.Context, host string, show *pathView) (*path.Result, error) {
+func (o *pathFlags) trace(c *cobra.Command, host string, show *pathView) (*path.Result, error) {
+	ctx := c.Context()
 	to, err := walk.Resolve(ctx, o.network(), host)
 	if err != nil {
 		return nil, err
@@ -151,19 +151,28 @@ func (o *pathFlags) trace(ctx context.Context, host string, show *pathView) (*pa
 		Host: host, To: to, Way: netio.HopWay(o.way), Path: path.Config{Interval: o.interval, MaxHops: o.maxHops},
 		Size: unit.Size(o.size), Idle: o.idle, Loaded: o.loaded, Names: o.names, HomeHops: o.homeHops, Progress: show.observe,
 	}
-	if o.load != "" {
-		client, err := measure.Dial(ctx, o.load, measure.Options{Agent: "unbloat path"})
-		if err != nil {
-			return nil, err
-		}
-		defer client.Close()
-		cfg.Load = &walk.Load{Client: client, Direction: o.direction, Flows: o.flows, CC: o.cc}
+	if o.server.server == "" {
+		return walk.Run(ctx, cfg)
 	}
+	err = o.server.each(use{c: c, command: "path", often: true, quiet: o.quiet}, func(s chosenServer) error {
+		client, err := protocolsOf(ctx).Dial(ctx, s.server, s.options(o.server.options("unbloat path", measure.ProbeSpec{})))
+		if err == nil {
+			cfg.Load = &walk.Load{Client: client, Direction: o.direction, Flows: o.flows, CC: o.cc}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer cfg.Load.Client.Close()
 	return walk.Run(ctx, cfg)
 }
 
 // pathError gives an error of a trace its exit code.
 func pathError(err error) error {
+	if known := (*exitError)(nil); errors.As(err, &known) {
+		return err
+	}
 	var address *measure.AddressError
 	code := exitFailed
 	switch {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,14 +27,15 @@ import (
 type proveFlags struct {
 	routerFlags
 	keepFlags
-	server, wan, lan, aqm string
-	between, plan, label  string
-	phase, cc             string
-	down, up              unit.Rate
-	pairs                 int
-	load, idle            time.Duration
-	flowsDown, flowsUp    int
-	seed                  uint64
+	serverFlags
+	wan, lan, aqm        string
+	between, plan, label string
+	phase, cc            string
+	down, up             unit.Rate
+	pairs                int
+	load, idle           time.Duration
+	flowsDown, flowsUp   int
+	seed                 uint64
 }
 
 func newProveCommand() *cobra.Command {
@@ -60,7 +62,8 @@ ecn, noecn. ECN shows only if the machines at both ends use it.`,
 	f.routerFlags.register(c)
 	f.keepFlags.register(c)
 	fs := c.Flags()
-	fs.StringVar(&f.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")
+	f.serverFlags.register(fs, "server", serverUsage())
+	f.serverFlags.registerPing(fs)
 	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
 	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
 	fs.StringVar(&f.between, "between", prove.DefaultBetween, "the two `SIDES`; the second is judged against the first")
@@ -84,13 +87,11 @@ ecn, noecn. ECN shows only if the machines at both ends use it.`,
 // Bounds of what a proof may be asked for.
 const maxPairs = 100
 
-func (f *proveFlags) check() (names [2]string, err error) {
+func (f *proveFlags) check(ctx context.Context) (names [2]string, err error) {
 	names, err = prove.SideNames(f.between)
 	switch {
 	case err != nil:
 		return names, usageError("prove: --between: %w", err)
-	case f.server == "":
-		return names, usageError("prove: --server is missing: run `unbloat serve` at the other end of the line, and name it here")
 	case f.pairs < verdict.MinPairs || f.pairs > maxPairs:
 		return names, usageError("prove: --pairs %d: must be %d to %d; fewer prove nothing", f.pairs, verdict.MinPairs, maxPairs)
 	case f.load < 2*time.Second || f.load > maxLoad:
@@ -109,8 +110,8 @@ func (f *proveFlags) check() (names [2]string, err error) {
 			return names, usageError("prove: %s %d: must be 1 to %d", name, n, maxFlows)
 		}
 	}
-	if _, err := measure.ParseServer(f.server); err != nil {
-		return names, usageError("prove: %w", err)
+	if err := f.serverFlags.check(ctx, "prove"); err != nil {
+		return names, err
 	}
 	if err := netio.CheckCC(f.cc); err != nil {
 		return names, &exitError{exitPrecondition, fmt.Errorf("prove: --cc: %w", err)}
@@ -119,7 +120,7 @@ func (f *proveFlags) check() (names [2]string, err error) {
 }
 
 func runProve(c *cobra.Command, f *proveFlags) error {
-	names, err := f.check()
+	names, err := f.check(c.Context())
 	if err != nil {
 		return err
 	}
@@ -143,14 +144,15 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	if err != nil {
 		return changeError(router.lacking(ctx, facts.WAN, err))
 	}
-	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat prove"})
-	if err == nil {
-		defer client.Close()
-		err = client.CheckCC(ctx, f.cc)
-	}
+	var client measure.Tester
+	err = f.each(use{c: c, command: "prove", often: true, quiet: f.quiet}, func(s chosenServer) (err error) {
+		client, err = f.dialSteady(ctx, s, "unbloat prove", f.cc)
+		return err
+	})
 	if err != nil {
 		return testError("prove", err)
 	}
+	defer client.Close()
 	if f.seed == 0 {
 		f.seed = uint64(time.Now().UnixNano())
 	}

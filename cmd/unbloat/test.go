@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,15 +29,14 @@ import (
 // testFlags are what `unbloat test` takes.
 type testFlags struct {
 	keepFlags
-	server, label, out, cc string
-	lang                   string
-	json, quiet, plain     bool
-	flows, size, runs      int
-	ping, profile          string
-	pin, key               string
-	insecure, ownInterval  bool
-	isolate                bool
-	load, idle, interval   time.Duration
+	serverFlags
+	label, out, cc       string
+	lang                 string
+	json, quiet, plain   bool
+	flows, size, runs    int
+	profile              string
+	ownInterval, isolate bool
+	load, idle, interval time.Duration
 }
 
 func newTestCommand() *cobra.Command {
@@ -49,27 +47,28 @@ func newTestCommand() *cobra.Command {
 		Short:   "Measure latency idle and under load, and grade it",
 		Long: `Measure latency idle, and while downloading, uploading and both, and grade it.
 
-It needs a server: run ` + "`unbloat serve`" + ` on a machine at the other end of the line
-to be measured, or name one that speaks irtt, iperf3, ndt7, LibreSpeed's,
+Without --server it measures against a public server, and says which, how far it
+is and whose terms it has: Cloudflare's, else one of LibreSpeed's list, else one
+of M-Lab, which publishes results with this line's public address and is used
+only if you agree or ask for it (--server mlab). A server of your own is better,
+as it tells the two ways apart: run ` + "`unbloat serve`" + ` on a machine at the other end
+of the line. Others do too that speak irtt, iperf3, ndt7, LibreSpeed's,
 Cloudflare's or networkQuality's protocol. While the test runs, nothing else
 should use the line; what others use is counted and reported.
 
 Where a server answers no probes of its own, --ping says what does: HOST or
 icmp://HOST, udp://HOST:PORT (an echo service; on port 53 a name server),
 tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
-		Example: "  unbloat test --server test.example.net\n  unbloat test --server 192.0.2.1:7676 --json -o before.json --label before\n  unbloat test --server cloudflare+https://speed.cloudflare.com --runs 3\n  unbloat test --server iperf3://192.0.2.1 --ping 192.0.2.1",
+		Example: "  unbloat test\n  unbloat test --server test.example.net\n  unbloat test --server 192.0.2.1:7676 --json -o before.json --label before\n  unbloat test --server cloudflare+https://speed.cloudflare.com --runs 3\n  unbloat test --server iperf3://192.0.2.1 --ping 192.0.2.1",
 		Args:    exactArgs(0, "no arguments"),
 	}
 	o.keepFlags.register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(protocolsOf(context.Background()).Schemes(), ", "))
-	f.StringVar(&o.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
+	o.serverFlags.register(f, "server", serverUsage())
+	o.serverFlags.registerPing(f)
 	f.IntVar(&o.runs, "runs", 1, "how often to measure; the median run is reported")
 	f.StringVar(&o.profile, "profile", "", "kind of load: rrul (4 up and 4 down in CS0, CS1, CS5 and EF, beside UDP and ICMP probes), single or many")
-	f.StringVar(&o.pin, "pin", "", "`SHA256` of the server's certificate, which then needs no authority")
-	f.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
 	f.BoolVar(&o.isolate, "isolate", false, "on a router: hold back other hosts' traffic meanwhile (nftables; ends by itself if the program dies)")
-	f.StringVar(&o.key, "key", "", "shared `KEY` of the server")
 	f.StringVar(&o.label, "label", "", "what to call this measurement")
 	f.StringVarP(&o.out, "output", "o", "", "also write the JSON to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -103,8 +102,6 @@ const (
 // check refuses what makes no measurement.
 func (o *testFlags) check(ctx context.Context) error {
 	switch {
-	case o.server == "":
-		return usageError("test: --server is missing: run `unbloat serve` at the other end of the line, and name it here")
 	case o.flows < 1 || o.flows > maxFlows:
 		return usageError("test: --flows %d: must be 1 to %d", o.flows, maxFlows)
 	case o.load < minLoad || o.load > maxLoad:
@@ -122,8 +119,11 @@ func (o *testFlags) check(ctx context.Context) error {
 	if o.runs < 1 || o.runs > maxRuns {
 		return usageError("test: --runs %d: must be 1 to %d", o.runs, maxRuns)
 	}
-	if err := protocolsOf(ctx).Check(o.server, o.ping); err != nil {
-		return usageError("test: %w", err)
+	if o.server == "" {
+		o.server = defaultServer
+	}
+	if err := o.serverFlags.check(ctx, "test"); err != nil {
+		return err
 	}
 	if o.out != "" {
 		if err := checkWritable(o.out); err != nil {
@@ -132,11 +132,6 @@ func (o *testFlags) check(ctx context.Context) error {
 	}
 	if err := netio.CheckCC(o.cc); err != nil {
 		return &exitError{exitPrecondition, fmt.Errorf("test: --cc: %w", err)}
-	}
-	if o.pin != "" {
-		if _, err := protocol.ParsePin(o.pin); err != nil {
-			return usageError("test: --pin: %w", err)
-		}
 	}
 	return nil
 }
@@ -149,9 +144,16 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err != nil {
 		return err
 	}
-	view := viewLine(c, live.NewTest(o.server, o.idle, o.load, o.runs), o.quiet, o.plain)
-	test, err := measureIsolated(c.Context(), o, view)
-	view.close()
+	var test *verdict.Test
+	err = o.each(use{c: c, command: "test", quiet: o.quiet}, func(server chosenServer) error {
+		view := viewLine(c, live.NewTest(server.server, o.idle, o.load, o.runs), o.quiet, o.plain)
+		defer view.close()
+		var err error
+		if test, err = measureIsolated(c.Context(), o, server, view); err == nil {
+			test.Remark(server.remarks()...)
+		}
+		return err
+	})
 	if err != nil {
 		return testError("test", err)
 	}
@@ -179,7 +181,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 }
 
 // measureIsolated measures, other hosts' traffic held back if so asked.
-func measureIsolated(ctx context.Context, o testFlags, view *lineView) (test *verdict.Test, err error) {
+func measureIsolated(ctx context.Context, o testFlags, server chosenServer, view *lineView) (test *verdict.Test, err error) {
 	if o.isolate {
 		hold, herr := isolate.Start(ctx)
 		if herr != nil {
@@ -187,14 +189,14 @@ func measureIsolated(ctx context.Context, o testFlags, view *lineView) (test *ve
 		}
 		defer func() { err = errors.Join(err, hold.Stop()) }()
 	}
-	return measureAll(ctx, o, view)
+	return measureAll(ctx, o, server, view)
 }
 
 // measureAll measures as often as asked for, and returns the median run.
-func measureAll(ctx context.Context, o testFlags, view *lineView) (*verdict.Test, error) {
+func measureAll(ctx context.Context, o testFlags, server chosenServer, view *lineView) (*verdict.Test, error) {
 	var runs []*verdict.Test
 	for range o.runs {
-		t, err := measureOnce(ctx, o, view)
+		t, err := measureOnce(ctx, o, server, view)
 		if err != nil {
 			return nil, err
 		}
@@ -206,19 +208,19 @@ func measureAll(ctx context.Context, o testFlags, view *lineView) (*verdict.Test
 	return verdict.MedianRun(runs), nil
 }
 
-// measureOnce runs the four phases against the server of o.
-func measureOnce(ctx context.Context, o testFlags, view *lineView) (*verdict.Test, error) {
+// measureOnce runs the four phases against a server.
+func measureOnce(ctx context.Context, o testFlags, server chosenServer, view *lineView) (*verdict.Test, error) {
 	spec := measure.ProbeSpec{Size: unit.Size(o.size)}
 	if o.ownInterval {
 		spec.Interval = o.interval
 	}
 	profile, ping := measure.Profiles()[o.profile], o.ping
 	if profile.ICMP && ping == "" {
-		ping = protocolsOf(ctx).HostOf(o.server)
+		ping = protocolsOf(ctx).HostOf(server.server)
 	}
-	client, err := protocolsOf(ctx).Dial(ctx, o.server, protocol.Options{
-		Probe: spec, Agent: "unbloat test", Ping: ping, Pin: o.pin, Insecure: o.insecure, Key: o.key,
-	})
+	options := server.options(o.options("unbloat test", spec))
+	options.Ping = ping
+	client, err := protocolsOf(ctx).Dial(ctx, server.server, options)
 	if err != nil {
 		return nil, err
 	}

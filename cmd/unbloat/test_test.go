@@ -94,7 +94,6 @@ func TestTestCommandRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no server", nil, exitUsage, "unbloat serve"},
 		{"a scheme", []string{"--server", "gopher://host"}, exitUsage, "gopher"},
 		{"a profile", []string{"--server", "h", "--profile", "x"}, exitUsage, "--profile"},
 		{"no runs", []string{"--server", "h", "--runs", "0"}, exitUsage, "--runs"},

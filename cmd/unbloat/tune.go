@@ -30,14 +30,15 @@ type tuneFlags struct {
 	routerFlags
 	classFlags
 	keepFlags
-	server, wan, lan, aqm, side string
-	linkLayer                   string
-	overhead                    int
-	goal                        time.Duration
-	flowsDown, flowsUp          int
-	cc                          string
-	persist, plain              bool
-	reportFile, lang            string
+	serverFlags
+	wan, lan, aqm, side string
+	linkLayer           string
+	overhead            int
+	goal                time.Duration
+	flowsDown, flowsUp  int
+	cc                  string
+	persist, plain      bool
+	reportFile, lang    string
 }
 
 func newTuneCommand() *cobra.Command {
@@ -50,7 +51,13 @@ func newTuneCommand() *cobra.Command {
 stays within the goal, checks them against the start, and keeps them only if
 they are better. It occupies the line for at most two minutes, or three and a
 half with 32 downloads or more at once (--flows-down). Interrupt it at any time:
-everything is as it was; so it is if this process dies.`,
+everything is as it was; so it is if this process dies.
+
+Any server that takes load will do, as for ` + "`unbloat test --server`" + `. Best is
+` + "`unbloat serve`" + ` at the other end, as its probes tell the two ways apart: with others
+each way is loaded alone where a trial holds too much delay, to find out which
+one holds it. Where a server's own probes are requests over TCP, its host is
+pinged instead if it answers.`,
 		Example: `  unbloat tune --server test.example.net --wan eth0
   unbloat tune --server 192.0.2.1 --wan ppp0 --lan br-lan --persist --report before-after.html
   unbloat tune --server 192.0.2.1 --wan eth0 --goal 10ms --json`,
@@ -62,7 +69,8 @@ everything is as it was; so it is if this process dies.`,
 	f.targetFlags.register(c)
 	f.keepFlags.register(c)
 	fs := c.Flags()
-	fs.StringVar(&f.server, "server", "", "test server: `HOST`, HOST:PORT or unbloat://HOST:PORT")
+	f.serverFlags.register(fs, "server", serverUsage())
+	f.serverFlags.registerPing(fs)
 	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
 	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
 	fs.StringVar(&f.aqm, "aqm", "", "cake, fq_codel or fifo (default: the best that the kernel has)")
@@ -81,12 +89,9 @@ everything is as it was; so it is if this process dies.`,
 	return c
 }
 
-func (f *tuneFlags) check() error {
-	if f.server == "" {
-		return usageError("tune: --server is missing: run `unbloat serve` at the other end of the line, and name it here")
-	}
-	if _, err := measure.ParseServer(f.server); err != nil {
-		return usageError("tune: %w", err)
+func (f *tuneFlags) check(ctx context.Context) error {
+	if err := f.serverFlags.check(ctx, "tune"); err != nil {
+		return err
 	}
 	for name, n := range map[string]int{"--flows-down": f.flowsDown, "--flows-up": f.flowsUp} {
 		if n < 1 || n > maxFlows {
@@ -111,7 +116,7 @@ func (f *tuneFlags) check() error {
 }
 
 func runTune(c *cobra.Command, f *tuneFlags) error {
-	if err := f.check(); err != nil {
+	if err := f.check(c.Context()); err != nil {
 		return err
 	}
 	ctx := c.Context()
@@ -141,21 +146,24 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	if err != nil { // before the line is loaded for nothing
 		return changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
 	}
-	client, err := measure.Dial(ctx, f.server, measure.Options{Agent: "unbloat tune"})
-	if err == nil {
-		defer client.Close()
-		err = client.CheckCC(ctx, f.cc)
-	}
+	var client measure.Tester
+	var server chosenServer
+	err = f.each(use{c: c, command: "tune", often: true, quiet: f.quiet}, func(s chosenServer) (err error) {
+		server = s
+		client, err = f.dialSteady(ctx, s, "unbloat tune", f.cc)
+		return err
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return errInterrupted()
 		}
 		return testError("tune", err)
 	}
+	defer client.Close()
 	if err := router.open(ctx, facts, wishes); err != nil {
 		return changeError(err)
 	}
-	view := viewLine(c, live.NewTune(f.server, tune.MostTime(f.flowsDown, f.flowsUp)), f.quiet, f.plain)
+	view := viewLine(c, live.NewTune(server.server, tune.MostTime(f.flowsDown, f.flowsUp)), f.quiet, f.plain)
 	result, err := tune.Run(c.Context(), tune.Config{
 		Goal: f.goal, Capabilities: facts, Preferences: wishes,
 		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},

@@ -46,7 +46,7 @@ func bootBeside(ctx context.Context, g Guest, console io.Writer) (*besideResult,
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		Setsid:     true, Pdeathsig: syscall.SIGKILL,
 	}
-	cmd.Env = append(os.Environ(), guestPath, "HOME=/run", "XDG_STATE_HOME=/run", "TMPDIR=/run", "LANG=C.UTF-8")
+	cmd.Env = append(os.Environ(), guestPath, "HOME=/run", "UNBLOAT_CONFIG=", "XDG_STATE_HOME=/run", "TMPDIR=/run", "LANG=C.UTF-8")
 	cmd.WaitDelay = 5 * time.Second
 	tail := &tailWriter{}
 	out := io.Writer(tail)

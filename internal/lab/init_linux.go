@@ -45,7 +45,7 @@ func guestInit(specFile string) error {
 	}
 	agent := exec.Command(guestOut+"/unbloat", "lab-agent", guestOut+"/"+specName)
 	agent.Stdin, agent.Stdout, agent.Stderr = os.Stdin, os.Stdout, os.Stderr
-	agent.Env = append(os.Environ(), guestPath, "HOME=/root", "TMPDIR=/tmp", "LANG=C.UTF-8")
+	agent.Env = append(os.Environ(), guestPath, "HOME=/root", "UNBLOAT_CONFIG=", "TMPDIR=/tmp", "LANG=C.UTF-8")
 	if err := agent.Start(); err != nil {
 		return fmt.Errorf("start the agent: %w", err)
 	}

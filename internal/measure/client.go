@@ -121,6 +121,11 @@ func (c *Client) Phase(ctx context.Context, spec PhaseSpec) (*RawPhase, error) {
 	return c.runner.Phase(ctx, spec)
 }
 
+// Open opens flows that are no phase's: see Source.Open.
+func (c *Client) Open(ctx context.Context, specs []FlowSpec) (Load, error) {
+	return c.runner.Open(ctx, specs)
+}
+
 // Idle measures a phase without load, and remembers it as what the line is
 // like when idle.
 func (c *Client) Idle(ctx context.Context, d time.Duration, progress func(Event)) (*RawPhase, error) {

@@ -50,6 +50,7 @@ type FlowReport struct {
 	Dir        Direction
 	Start, End unit.Instant
 	Series     []verdict.Series     // per flow, at the receiver
+	Whole      []verdict.Series     `json:",omitempty"` // the same with what carries the payload within TCP, where that is more
 	Sender     []probe.SenderSample // of all flows together
 	ServerCPU  float64              // busiest share, 0–1
 	Broken     []string             // flows that ended before their time

@@ -326,6 +326,7 @@ func AddLoad(raw *RawPhase, dir Direction, rep FlowReport) {
 	raw.Greedy = true
 	if dir == Down {
 		raw.Down = append(raw.Down, rep.Series...)
+		raw.DownWhole = append(raw.DownWhole, rep.Whole...)
 		raw.DownSenders = append(raw.DownSenders, rep.Sender)
 	} else {
 		raw.Up = append(raw.Up, rep.Series...)

@@ -16,8 +16,12 @@ import (
 // A Tester is an open session with a test server, whatever protocol it speaks.
 // *Client and *PhaseRunner are.
 type Tester interface {
-	Server() string // as it is reported
+	Server() string    // as it is reported
+	Now() unit.Instant // of the clock that phases and loads are timed by
 	Phase(context.Context, PhaseSpec) (*RawPhase, error)
+	// Open opens flows that are no phase's, for who measures by other means. It is
+	// Source.Open: nothing flows yet.
+	Open(context.Context, []FlowSpec) (Load, error)
 	Judge(label string, raws []RawPhase) *verdict.Test
 	Close() error
 }
@@ -59,6 +63,7 @@ type RunnerOptions struct {
 	Server    string           // as it is to be reported
 	Interval  time.Duration    // of the probes
 	Probe     string           // what they are, if not the server's own, such as "icmp 192.0.2.1"
+	Requests  bool             // the probes are requests over TCP, which repeats what is lost
 	Peer      netip.Addr       // the server's address, where it is known: its interface's counters are watched
 	Secondary []SecondaryProbe // further probes; the PhaseRunner closes them
 }
@@ -68,6 +73,7 @@ type SecondaryProbe struct {
 	Name     string // such as "icmp 192.0.2.1"
 	Interval time.Duration
 	Prober   Prober
+	Requests bool // they are requests over TCP, which repeats what is lost
 }
 
 // A PhaseRunner runs phases against any Source. Its methods are not for concurrent use.
@@ -89,6 +95,14 @@ func NewPhaseRunner(clock *netio.Clock, source Source, o RunnerOptions) *PhaseRu
 // Server returns the server's address as it is reported.
 func (l *PhaseRunner) Server() string { return l.options.Server }
 
+// Now returns the time of the clock that phases and loads are timed by.
+func (l *PhaseRunner) Now() unit.Instant { return l.clock.Now() }
+
+// Open opens flows that are no phase's: see Source.Open.
+func (l *PhaseRunner) Open(ctx context.Context, specs []FlowSpec) (Load, error) {
+	return l.source.Open(ctx, specs)
+}
+
 // Close ends the probes and the session.
 func (l *PhaseRunner) Close() error {
 	l.mu.Lock()
@@ -106,7 +120,7 @@ func (l *PhaseRunner) Close() error {
 
 // Judge grades the phases of one run, of which the idle one is the first.
 func (l *PhaseRunner) Judge(label string, raws []RawPhase) *verdict.Test {
-	m := verdict.Meta{Label: label, Server: l.options.Server, Probe: l.options.Probe}
+	m := verdict.Meta{Label: label, Server: l.options.Server, Probe: l.options.Probe, Requests: l.options.Requests}
 	if len(raws) > 0 {
 		m.Time = l.clock.Time(raws[0].Start).UTC().Format(time.RFC3339)
 	}

@@ -72,7 +72,7 @@ func passed(c *net.TCPConn) (in, out int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if i.Segs_in == 0 || i.Segs_out == 0 || i.Bytes_sent == 0 {
+	if i.Segs_in == 0 || i.Segs_out == 0 || i.Bytes_sent == 0 && i.Data_segs_out > 0 {
 		return 0, 0, errors.ErrUnsupported // before Linux 4.19
 	}
 	dataIn, dataOut := int64(i.Data_segs_in), int64(i.Data_segs_out)

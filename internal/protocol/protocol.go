@@ -67,6 +67,17 @@ type Options struct {
 	Key      string            // shared with the server
 	Insecure bool              // any TLS certificate will do
 	Pin      string            // SHA-256 of the server's certificate, hexadecimal; it then needs no authority
+
+	// Endpoints tells where an HTTP server's tests are. It is asked at first, and
+	// anew before each load, as access may last for a short time only. nil: where
+	// the server's URL leads.
+	Endpoints func(context.Context) (Endpoints, error)
+}
+
+// Endpoints are the URLs where an HTTP server takes load and answers probes.
+type Endpoints struct {
+	Small    string // of next to nothing, for probes; "": there is none
+	Down, Up string // of the load
 }
 
 // What clients of several protocols agree on.

@@ -73,7 +73,7 @@ func (s *Session) Runner(ctx context.Context, source measure.Source, interval ti
 // graded, further ones being secondary.
 func (s *Session) ProbedRunner(ctx context.Context, source measure.Source, graded measure.SecondaryProbe, further ...measure.SecondaryProbe) measure.Tester {
 	return measure.NewPhaseRunner(s.Clock, source, measure.RunnerOptions{
-		Server: s.Server, Peer: s.peer(ctx), Interval: graded.Interval, Probe: graded.Name, Secondary: further,
+		Server: s.Server, Peer: s.peer(ctx), Interval: graded.Interval, Probe: graded.Name, Requests: graded.Requests, Secondary: further,
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// A Meter measures the line; *measure.Client is one.
+// A Meter measures the line; a measure.Tester of any protocol is one.
 type Meter interface {
 	Phase(context.Context, measure.PhaseSpec) (*measure.RawPhase, error)
 	Judge(label string, raws []measure.RawPhase) *verdict.Test

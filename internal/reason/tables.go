@@ -27,6 +27,9 @@ const (
 	CPUNotJudged      Code = "cpu_not_judged"
 	CPUNotTold        Code = "cpu_not_told" // by a browser
 	OverWiFi          Code = "over_wifi"
+	PublicServer      Code = "public_server"      // and how far it is, and whose terms it has
+	RoundTripsOnly    Code = "round_trips_only"   // the probes do not tell the two ways apart
+	RequestsAsProbes  Code = "requests_as_probes" // small ones over TCP
 	ProbesOverTCP     Code = "probes_over_tcp"
 	ProbesAsDatagrams Code = "probes_as_datagrams"
 	OneConnection     Code = "one_connection"

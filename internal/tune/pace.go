@@ -22,6 +22,7 @@ const (
 	trialTime  = 7 * time.Second
 	head       = 2 * time.Second
 	tail       = 250 * time.Millisecond
+	apartTime  = 2500 * time.Millisecond // that count, of a load in one direction alone
 	lineBudget = 120 * time.Second
 	mostTrials = 5
 	reserve    = 3 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
@@ -17,7 +18,7 @@ import (
 func (t *tuning) try(ctx context.Context, p plan.Plan) error {
 	for {
 		rates, more := t.search.Next()
-		if !more || t.elapsed() > t.pace.budget-t.pace.trial-3*t.pace.load-t.pace.reserve {
+		if !more || t.elapsed() > t.pace.budget-t.pace.trial-2*t.apart()-3*t.pace.load-t.pace.reserve {
 			return nil
 		}
 		t.watch(Trying, rates)
@@ -36,12 +37,63 @@ func (t *tuning) try(ctx context.Context, p plan.Plan) error {
 			return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}
 		o := observe(test.Both)
+		if o.Increase > t.Goal && test.Both.Latency.OneWayUnknown {
+			var eachErr error
+			if o.Down, o.Up, eachErr = t.eachWay(ctx); eachErr != nil {
+				return fmt.Errorf("try %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), eachErr)
+			}
+		}
 		t.note(rates, o, test.InvalidReasons)
 		if err != nil {
 			o.Increase = max(o.Increase, t.Goal+1) // it may rise with the rates
 		}
 		t.search.Observe(o)
 	}
+}
+
+// oneWay says whether the probes tell the two ways apart.
+func (t *tuning) oneWay() bool { return !t.result.Before.Idle.Latency.OneWayUnknown }
+
+// apart is how long one way is loaded alone, where the probes do not tell the two
+// ways apart.
+func (t *tuning) apart() time.Duration {
+	if t.oneWay() {
+		return 0
+	}
+	return t.pace.head + apartTime
+}
+
+// eachWay tells how much each way holds of the delay where the probes do not: it
+// loads one at a time, so that what is added is that way's.
+func (t *tuning) eachWay(ctx context.Context) (down, up time.Duration, err error) {
+	for _, way := range []struct {
+		spec measure.PhaseSpec
+		into *time.Duration
+	}{
+		{measure.PhaseSpec{Name: verdict.PhaseDownload, Duration: t.apart(), FlowsDown: t.FlowsDown}, &down},
+		{measure.PhaseSpec{Name: verdict.PhaseUpload, Duration: t.apart(), FlowsUp: t.FlowsUp}, &up},
+	} {
+		raw, err := t.phase(ctx, way.spec)
+		if err != nil {
+			return 0, 0, err
+		}
+		test := t.meter.Judge("trial", []measure.RawPhase{t.idle, *raw})
+		if err := valid(test); err != nil && !test.OnlyUnsaturated() {
+			return 0, 0, err
+		}
+		*way.into = unit.FromMs(named(test, way.spec.Name).Latency.IncreaseMs.P95)
+	}
+	return down, up, nil
+}
+
+// checked returns what the check showed of its worst phase, by direction: where
+// the probes do not tell the two ways apart, the phases that load one do.
+func (t *tuning) checked(test *verdict.Test) Observation {
+	o := observe(worstPhase(test))
+	if !t.oneWay() {
+		o.Down, o.Up = unit.FromMs(test.Download.Latency.IncreaseMs.P95), unit.FromMs(test.Upload.Latency.IncreaseMs.P95)
+	}
+	return o
 }
 
 // note files a trial and tells of it; unproven says why its load proves
@@ -59,8 +111,12 @@ func (t *tuning) note(rates Rates, o Observation, unproven []string) {
 	case o.Increase <= t.Goal:
 		word = tr.Unproven
 	}
-	t.Say(fmt.Sprintf("tried %s down, %s up: p95 rises by %.1f ms (%.1f down, %.1f up): %s",
-		rates.Down.Short(), rates.Up.Short(), unit.Ms(o.Increase), unit.Ms(o.Down), unit.Ms(o.Up), word))
+	ways := ""
+	if o.Down != 0 || o.Up != 0 {
+		ways = fmt.Sprintf(" (%.1f down, %.1f up)", unit.Ms(o.Down), unit.Ms(o.Up))
+	}
+	t.Say(fmt.Sprintf("tried %s down, %s up: p95 rises by %.1f ms%s: %s",
+		rates.Down.Short(), rates.Up.Short(), unit.Ms(o.Increase), ways, word))
 }
 
 func observe(p *verdict.Phase) Observation {
@@ -84,7 +140,7 @@ func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 		if err != nil {
 			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
 		}
-		test := t.meter.Judge("after", raws)
+		test := t.judge("after", raws)
 		err = valid(test)
 		if err != nil && !test.OnlyUnsaturated() {
 			return fmt.Errorf("check %s down, %s up: %w", rates.Down.Short(), rates.Up.Short(), err)
@@ -95,7 +151,7 @@ func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 		if t.result.GoalHeld || s.Exhausted() || t.elapsed() > t.pace.budget-3*t.pace.load-t.pace.reserve {
 			return nil
 		}
-		s.Lower(observe(worstPhase(test)), 1)
+		s.Lower(t.checked(test), 1)
 		next, more := s.Next()
 		if !more || next == rates {
 			return nil

@@ -64,7 +64,7 @@ type Trial struct {
 	Unproven   string  `json:"unproven,omitempty"` // why its load proves nothing; "" if it filled the line
 }
 
-// A Meter measures the line; *measure.Client is one.
+// A Meter measures the line; a measure.Tester of any protocol is one.
 type Meter interface {
 	Phase(context.Context, measure.PhaseSpec) (*measure.RawPhase, error)
 	Judge(label string, raws []measure.RawPhase) *verdict.Test
@@ -182,6 +182,9 @@ func (t *tuning) run(ctx context.Context) error {
 // many downloads leave in front of the line, and what many uploads begin with.
 func (t *tuning) begin(line Rates) {
 	queue := unit.FromMs(t.result.Before.Download.Latency.DownMs.P95)
+	if !t.oneWay() { // a download alone leaves nearly all of it there
+		queue = unit.FromMs(t.result.Before.Download.Latency.IncreaseMs.P95)
+	}
 	top := topOf(t.FlowsDown, t.FlowsUp, queue)
 	t.search = NewSearch(line, t.Goal, mostTrials)
 	t.search.top = top
@@ -205,11 +208,11 @@ func (t *tuning) baseline(ctx context.Context) error {
 	}
 	res := t.result
 	t.idle = raws[0]
-	res.Before = t.meter.Judge("before", raws)
+	res.Before = t.judge("before", raws)
 	if err := valid(res.Before); err != nil {
 		return fmt.Errorf("measure the line as it is: %w", err)
 	}
-	res.LineDownBps = carried(res.Before.Download.GoodputDownBps, raws[1])
+	res.LineDownBps = carried(received(res.Before.Download.GoodputDownBps, raws[1]), raws[1])
 	t.up.before = delivered(res.Before.Upload.GoodputUpBps, raws[2])
 	res.LineUpBps = carried(t.up.before, raws[2])
 	line := t.Line
@@ -221,6 +224,16 @@ func (t *tuning) baseline(ctx context.Context) error {
 	t.Say(fmt.Sprintf("the line carries %s down and %s up; its p95 rises by %.0f ms under load; the goal is %.1f ms",
 		res.LineDownBps.Short(), res.LineUpBps.Short(), worst(res.Before), res.GoalMs))
 	return nil
+}
+
+// judge judges a whole test, and says what it costs the tuning if its probes do
+// not tell the two ways apart.
+func (t *tuning) judge(label string, raws []measure.RawPhase) *verdict.Test {
+	test := t.meter.Judge(label, raws)
+	if test.Idle != nil && test.Idle.Latency.OneWayUnknown {
+		test.Remark(reason.Of(reason.RoundTripsOnly, "probe", test.Probe))
+	}
+	return test
 }
 
 // carried returns what the line carries of full frames when it brings a given
@@ -248,6 +261,15 @@ func delivered(goodput float64, raw measure.RawPhase) float64 {
 		return bps
 	}
 	return goodput
+}
+
+// received returns what a download brought, with what carries the payload within
+// TCP where that is known.
+func received(goodput float64, raw measure.RawPhase) float64 {
+	if len(raw.DownWhole) == 0 {
+		return goodput
+	}
+	return verdict.Goodput(raw.DownWhole, raw.From, raw.To)
 }
 
 // phases measures the loaded phases, and idle before them if asked to.

@@ -10,6 +10,7 @@ import (
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
+	"unbloat/internal/reason"
 	"unbloat/internal/tune/tunetest"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -130,6 +131,49 @@ func TestRunGoesOnBelowWhatIsNotSettled(t *testing.T) {
 		}
 	}
 }
+
+// Where the probes tell the round trip only, a trial that holds too much is
+// measured one way at a time, and the way that holds it is the one that gives way.
+func TestRunFindsTheWayByLoadingOne(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		held func(f *fakeLine, s measure.PhaseSpec) bool
+		way  func(r *Result) (held, free float64) // shares of the line
+	}{
+		{"up", func(f *fakeLine, s measure.PhaseSpec) bool { return s.FlowsUp > 0 && f.rates.Up > 4.7e6 },
+			func(r *Result) (float64, float64) {
+				return share(r.Plan.UpBps, r.LineUpBps), share(r.Plan.DownBps, r.LineDownBps)
+			}},
+		{"down", func(f *fakeLine, s measure.PhaseSpec) bool { return s.FlowsDown > 0 && f.rates.Down > 28.5e6 },
+			func(r *Result) (float64, float64) {
+				return share(r.Plan.DownBps, r.LineDownBps), share(r.Plan.UpBps, r.LineUpBps)
+			}},
+	} {
+		f := &fakeLine{}
+		f.RoundTrip = true
+		f.Held = func(s measure.PhaseSpec) time.Duration {
+			if c.held(f, s) {
+				return 100 * time.Millisecond
+			}
+			return 0
+		}
+		r, err := tuneFake(f)
+		if err != nil || !r.Kept || !r.GoalHeld {
+			t.Fatalf("%s: %v, kept %v, goal held %v (%s)", c.name, err, r.Kept, r.GoalHeld, r.Reason)
+		}
+		if last := len(r.After.Remarks) - 1; last < 0 || r.After.Remarks[last].Code != reason.RoundTripsOnly {
+			t.Errorf("%s: remarks %q", c.name, r.After.Notes)
+		}
+		if held, free := c.way(r); held > 0.952 || held < 0.91 || free < 0.979 {
+			t.Errorf("%s: the way that holds the delay ends at %.3f of the line, the other at %.3f", c.name, held, free)
+		}
+		if r.LineSeconds > MostTime(4, 4).Seconds() {
+			t.Errorf("%s: it took %.0f s", c.name, r.LineSeconds)
+		}
+	}
+}
+
+func share(r, line unit.Rate) float64 { return float64(r) / float64(line) }
 
 // With many downloads the search begins where their queue, half of the second
 // that this line holds, drains within five seconds, and every phase behind the

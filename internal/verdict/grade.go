@@ -60,6 +60,9 @@ type Meta struct {
 	Label  string
 	Server string
 	Probe  string // what the graded probes are, where they are not the server's own
+	// Requests says that the graded probes are requests over TCP, which repeats
+	// what is lost.
+	Requests bool
 }
 
 // Judge evaluates the phases of one run, the idle one first, and passes
@@ -103,6 +106,9 @@ func Judge(m Meta, raws []Raw) *Test {
 				t.Voice = p.Voice
 			}
 		}
+	}
+	if m.Requests {
+		t.Remark(reason.Of(reason.RequestsAsProbes, "probe", m.Probe))
 	}
 	if t.Spoil(reason.Terminal); t.Valid {
 		t.GradeDown, t.GradeUp = GradeOf(t.Download), GradeOf(t.Upload)

@@ -23,6 +23,9 @@ type Raw struct {
 	Greedy bool     // the flows send all they can, so the line ought to be full
 	Down   []Series // per flow, at the receiver
 	Up     []Series
+	// DownWhole is Down with what carries the payload within TCP, such as records
+	// of TLS; nil where that is nothing, or not known.
+	DownWhole []Series
 	// How the sending sockets fared, per group of flows.
 	DownSenders, UpSenders [][]probe.SenderSample
 

@@ -14,13 +14,12 @@ import (
 
 // A Load fills the line in the loaded phase.
 type Load struct {
-	Client    *measure.Client // the caller closes it
-	Direction string          // DirDown, DirUp or DirBoth
-	Flows     int             // each way
-	CC        string          // congestion control of the senders; "" for each system's own
+	Client    measure.Tester // whatever protocol it speaks; the caller closes it
+	Direction string         // DirDown, DirUp or DirBoth
+	Flows     int            // each way
+	CC        string         // congestion control of the senders; "" for each system's own
 
-	flows []*measure.Flows
-	dirs  []measure.Direction
+	load measure.Load // nil: nothing flows
 }
 
 // Directions of a Load.
@@ -30,49 +29,57 @@ const (
 	DirBoth = "both"
 )
 
-// stopWithin bounds the end of a load that is interrupted.
-const stopWithin = 5 * time.Second
+const (
+	// stopWithin bounds the end of a load that is interrupted.
+	stopWithin = 5 * time.Second
+	// mostMore is how much longer than planned a load may last: until the last
+	// answers have come through a full line.
+	mostMore = 15 * time.Second
+)
 
-// start starts the flows.
-func (l *Load) start(ctx context.Context) error {
+// start starts the flows. A server that wants to know how long they last hears
+// of lasting, and a little more.
+func (l *Load) start(ctx context.Context, lasting time.Duration) error {
+	var specs []measure.FlowSpec
 	for _, d := range []measure.Direction{measure.Down, measure.Up} {
-		if l.Direction != DirBoth && l.Direction != string(d) {
-			continue
+		if l.Direction == DirBoth || l.Direction == string(d) {
+			specs = append(specs, measure.FlowSpec{Dir: d, Flows: l.Flows, CC: l.CC, Limit: lasting + mostMore})
 		}
-		f, err := l.Client.StartFlows(ctx, measure.FlowSpec{Dir: d, Flows: l.Flows, CC: l.CC})
-		if err != nil {
-			_, _ = l.stop(ctx, 0, 1)
-			return fmt.Errorf("load the line: %w", err)
-		}
-		l.flows, l.dirs = append(l.flows, f), append(l.dirs, d)
 	}
+	load, err := l.Client.Open(ctx, specs)
+	if err != nil {
+		return fmt.Errorf("load the line: %w", err)
+	}
+	if _, err := load.Begin(ctx); err != nil {
+		load.Abandon()
+		return fmt.Errorf("load the line: %w", err)
+	}
+	l.load = load
 	return nil
 }
 
 // stop ends the flows and reports what they got through from from to to.
 func (l *Load) stop(ctx context.Context, from, to unit.Instant) (*path.Load, error) {
+	if l.load == nil {
+		return nil, errors.New("stop a load that was not started")
+	}
 	if ctx.Err() != nil {
 		var cancel func()
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 		defer cancel()
 	}
 	out := l.report()
-	var errs []error
-	for i, f := range l.flows {
-		r, err := f.Stop(ctx)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
+	reports, err := l.load.Stop(ctx)
+	l.load = nil
+	for _, r := range reports {
 		out.Broken = append(out.Broken, r.Broken...)
-		if goodput := float64(verdict.Goodput(r.Series, from, to)); l.dirs[i] == measure.Down {
-			out.GoodputDownBps = goodput
+		if goodput := verdict.Goodput(r.Series, from, to); r.Dir == measure.Down {
+			out.GoodputDownBps += goodput
 		} else {
-			out.GoodputUpBps = goodput
+			out.GoodputUpBps += goodput
 		}
 	}
-	l.flows, l.dirs = nil, nil
-	return out, errors.Join(errs...)
+	return out, err
 }
 
 // report says what the load is; what it got through is not known yet.

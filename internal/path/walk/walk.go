@@ -171,10 +171,11 @@ func (w *walker) run(ctx context.Context) error {
 // underLoad runs the loaded phase, warm-up first.
 func (w *walker) underLoad(ctx context.Context) error {
 	l := w.cfg.Load
-	if err := l.start(ctx); err != nil {
+	warmUp := min(w.cfg.Loaded/warmUpShare, warmUpMost)
+	if err := l.start(ctx, warmUp+w.cfg.Loaded); err != nil {
 		return w.unless(ctx, err)
 	}
-	err := w.probe("warm-up", path.Uncounted, min(w.cfg.Loaded/warmUpShare, warmUpMost))
+	err := w.probe("warm-up", path.Uncounted, warmUp)
 	from := l.Client.Now()
 	to := from.Add(w.cfg.Loaded)
 	if err == nil && !w.interrupted {

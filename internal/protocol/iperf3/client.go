@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -250,6 +251,11 @@ func (l *load) Moved(d measure.Direction) int64 {
 		return l.sender.Acked()
 	}
 	return 0
+}
+
+// Passed implements measure.ByteCounter.
+func (l *load) Passed() (in, out int64, ok bool) {
+	return netio.PassedBy(slices.Concat(l.up, l.down))
 }
 
 // Stop implements measure.Load.

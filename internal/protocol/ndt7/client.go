@@ -98,7 +98,9 @@ func open(ctx context.Context, s *web.Source, f *web.Flow, client *http.Client) 
 	if err != nil {
 		return nil, err
 	}
-	u.RawQuery = url.Values{"client_name": {"unbloat"}}.Encode()
+	query := u.Query() // which may carry an access token
+	query.Set("client_name", "unbloat")
+	u.RawQuery = query.Encode()
 	ctx, cancel := context.WithTimeout(ctx, protocol.Patience)
 	defer cancel()
 	c, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{

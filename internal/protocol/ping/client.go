@@ -88,10 +88,15 @@ func startUDP(ctx context.Context, p protocol.Probing) (measure.Prober, error) {
 }
 
 // StartTCP probes by opening TCP connections to p.Host, which is host:port: the
-// round trip is that of SYN and its answer, even if that is a refusal.
-func StartTCP(_ context.Context, p protocol.Probing) (measure.Prober, error) {
+// round trip is that of SYN and its answer, even if that is a refusal. The name is
+// looked up once, before.
+func StartTCP(ctx context.Context, p protocol.Probing) (measure.Prober, error) {
+	to, err := protocol.Resolve(ctx, p.Host)
+	if err != nil {
+		return nil, fmt.Errorf("probe %s by TCP: %w", p.Host, err)
+	}
 	return StartCalls(p, func(ctx context.Context, begun unit.Instant) (time.Duration, error) {
-		c, err := netio.DialTCP(ctx, p.Host, measure.Grace, netio.TCPOptions{DSCP: p.Options.Probe.DSCP})
+		c, err := netio.DialTCP(ctx, to.String(), measure.Grace, netio.TCPOptions{DSCP: p.Options.Probe.DSCP})
 		took := p.Clock.Now().Sub(begun)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			return took, nil

@@ -11,10 +11,7 @@ import (
 )
 
 // Endpoints are where an HTTP server takes load and answers probes.
-type Endpoints struct {
-	Small    string // URL of next to nothing, for probes; "": there is none
-	Down, Up string // URLs of the load
-}
+type Endpoints = protocol.Endpoints
 
 // Get fetches the small thing at an URL.
 type Get func(url string) ([]byte, error)

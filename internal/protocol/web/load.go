@@ -30,6 +30,7 @@ type Load struct {
 	ctx    context.Context // of everything that runs
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	apart  *wires // fresh connections, tried beside the load
 
 	mu     sync.Mutex
 	onLoad map[measure.Direction][]probe.Sample
@@ -93,14 +94,14 @@ func openRequests(ctx context.Context, s *Source, specs []measure.FlowSpec) (mea
 
 // NewLoad returns a load without flows yet.
 func NewLoad(s *Source) *Load {
-	l := &Load{s: s, onLoad: map[measure.Direction][]probe.Sample{}, parts: map[measure.Direction]*verdict.Handshakes{}}
+	l := &Load{s: s, apart: newWires(), onLoad: map[measure.Direction][]probe.Sample{}, parts: map[measure.Direction]*verdict.Handshakes{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background()) // Stop and Abandon end it
 	return l
 }
 
 // Add adds a flow, which its caller opens.
 func (l *Load) Add(spec measure.FlowSpec) *Flow {
-	f := &Flow{Spec: spec, session: l.s.Session, wires: &wires{}}
+	f := &Flow{Spec: spec, session: l.s.Session, wires: newWires()}
 	if spec.Dir == measure.Up {
 		f.wires.o = netio.TCPOptions{CC: spec.CC, DSCP: spec.DSCP}
 	}
@@ -113,6 +114,9 @@ func (l *Load) Begin(context.Context) (unit.Instant, error) {
 	l.start = l.s.Session.Clock.Now()
 	for _, f := range l.flows {
 		f.bins, f.last = netio.Bins{Start: l.start, Width: protocol.GoodputBin}, l.start
+		if f.Spec.Dir == measure.Down {
+			f.wires.watch(l.s.Session.Clock)
+		}
 		l.wg.Go(func() {
 			if err := f.Run(l.ctx); err != nil && l.ctx.Err() == nil {
 				f.mu.Lock()
@@ -240,7 +244,7 @@ func (l *Load) probeLoaded() {
 
 // fresh times the parts of a request on a fresh connection.
 func (l *Load) fresh(dir measure.Direction) {
-	clock, w := l.s.Session.Clock, &wires{}
+	clock, w := l.s.Session.Clock, l.apart
 	client := newClient(l.s.Session, w)
 	defer client.CloseIdleConnections()
 	var tcp, secured, begun atomic.Int64
@@ -274,12 +278,17 @@ func (l *Load) fresh(dir measure.Direction) {
 	}
 }
 
-// look samples the sending sockets.
+// look samples the sockets.
 func (l *Load) look() {
-	tick := time.NewTicker(2 * protocol.GoodputBin)
+	tick := time.NewTicker(protocol.GoodputBin)
 	defer tick.Stop()
-	for {
-		l.sample()
+	for i := 0; ; i++ {
+		for _, f := range l.flows {
+			f.wires.mark()
+		}
+		if i%2 == 0 {
+			l.sample()
+		}
 		select {
 		case <-l.ctx.Done():
 			return
@@ -330,10 +339,31 @@ func (l *Load) Moved(d measure.Direction) (sum int64) {
 	return sum
 }
 
+// Passed implements measure.ByteCounter: what the load's connections have moved,
+// and those of the requests beside it.
+func (l *Load) Passed() (in, out int64, ok bool) {
+	all := []*wires{l.s.wires, l.apart}
+	for _, f := range l.flows {
+		all = append(all, f.wires)
+	}
+	for _, w := range all {
+		i, o, known := w.passed()
+		if !known {
+			return 0, 0, false
+		}
+		in, out = in+i, out+o
+	}
+	return in, out, true
+}
+
 // Stop implements measure.Load.
-func (l *Load) Stop(context.Context) ([]measure.FlowReport, error) {
+func (l *Load) Stop(ctx context.Context) ([]measure.FlowReport, error) {
 	end := l.s.Session.Clock.Now()
 	l.sample()
+	if err := l.closeHoles(ctx, end); err != nil {
+		l.Abandon()
+		return nil, err
+	}
 	l.Abandon()
 	for _, f := range l.flows {
 		f.mu.Lock()
@@ -350,7 +380,11 @@ func (l *Load) Stop(context.Context) ([]measure.FlowReport, error) {
 			r = &measure.FlowReport{Dir: f.Spec.Dir, Start: l.start, End: end, OnLoad: l.onLoad[f.Spec.Dir], Fresh: l.parts[f.Spec.Dir]}
 			reports[f.Spec.Dir] = r
 		}
-		r.Series = append(r.Series, verdict.Series{Start: f.bins.Start, Bin: f.bins.Width, Bytes: f.bins.Bytes})
+		payload, whole := f.series()
+		r.Series = append(r.Series, payload)
+		if whole != nil {
+			r.Whole = append(r.Whole, *whole)
+		}
 		if f.broken != "" {
 			r.Broken = append(r.Broken, f.broken)
 		}
@@ -371,6 +405,51 @@ func (l *Load) Stop(context.Context) ([]measure.FlowReport, error) {
 		}
 	}
 	return out, nil
+}
+
+// series returns what arrived. Of a download it is what the kernel saw arriving,
+// less the share that is no payload: what waits behind a hole is read only when
+// the hole is closed, which may be after the phase. whole is the same with what
+// carries the payload; nil where the system does not tell.
+func (f *Flow) series() (payload verdict.Series, whole *verdict.Series) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.wires.arrived(f.bins.Start)
+	if b == nil {
+		return verdict.Series{Start: f.bins.Start, Bin: f.bins.Width, Bytes: f.bins.Bytes}, nil
+	}
+	var all int64
+	for _, n := range b.Bytes {
+		all += n
+	}
+	share := min(float64(f.moved.Load())/float64(max(all, 1)), 1)
+	payload = verdict.Series{Start: b.Start, Bin: b.Width}
+	for _, n := range b.Bytes {
+		payload.Bytes = append(payload.Bytes, int64(float64(n)*share))
+	}
+	return payload, &verdict.Series{Start: b.Start, Bin: b.Width, Bytes: b.Bytes}
+}
+
+// holesWithin is how long the flows go on for what waits behind holes to be
+// counted: a round trip or two through a full queue.
+const holesWithin = 2 * time.Second
+
+// closeHoles lets the flows go on until no download has a hole open.
+func (l *Load) closeHoles(ctx context.Context, end unit.Instant) error {
+	for l.s.Session.Clock.Now().Sub(end) < holesWithin {
+		waiting := false
+		for _, f := range l.flows {
+			f.wires.mark()
+			waiting = waiting || f.wires.waiting()
+		}
+		if !waiting {
+			return nil
+		}
+		if err := measure.Sleep(ctx, protocol.GoodputBin); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scale turns bytes on the wire into payload, of which they are a part.

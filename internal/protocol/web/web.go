@@ -38,6 +38,7 @@ type Source struct {
 	Session *protocol.Session
 	At      Endpoints
 	Payload []byte // of uploads, incompressible
+	wires   *wires // of the probes
 	prober  measure.Prober
 	load    func(ctx context.Context, s *Source, specs []measure.FlowSpec) (measure.Load, error)
 }
@@ -51,14 +52,19 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 	if source.load == nil {
 		source.load = openRequests
 	}
-	client := newClient(s, &wires{})
+	source.wires = newWires()
+	client := newClient(s, source.wires)
 	var err error
 	if source.At, err = find(ctx, s, k, client); err != nil {
 		return nil, fmt.Errorf("open %s: %w", s.Server, err)
 	}
 	own := measure.SecondaryProbe{Interval: max(s.Options.Probe.Interval, protocol.CallInterval)}
+	if s.Options.Ping != "" { // they are for comparison then, and take a part of the line
+		own.Interval = max(own.Interval, besideInterval)
+	}
 	p := protocol.Probing{Clock: s.Clock, Host: s.Address.Host, Interval: own.Interval, Options: s.Options}
 	if small := source.At.Small; small != "" {
+		own.Requests = true
 		own.Name = "http " + small
 		own.Prober, err = ping.StartCalls(p, func(ctx context.Context, _ unit.Instant) (time.Duration, error) {
 			return smallGet(ctx, s.Clock, client, small)
@@ -83,10 +89,16 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 	return s.ProbedRunner(ctx, source, asked, own), nil
 }
 
+// besideInterval is how far requests are apart that run beside better probes.
+const besideInterval = 250 * time.Millisecond
+
 // find asks the server for its endpoints, as long as connecting may take.
 func find(ctx context.Context, s *protocol.Session, k Kind, client *http.Client) (Endpoints, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Options.Timeout)
 	defer cancel()
+	if s.Options.Endpoints != nil {
+		return s.Options.Endpoints(ctx)
+	}
 	return k.Find(s, func(url string) ([]byte, error) { return get(ctx, client, url) })
 }
 
@@ -95,6 +107,13 @@ func (s *Source) Probe(context.Context) (measure.Prober, error) { return s.probe
 
 // Open implements measure.Source.
 func (s *Source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Load, error) {
+	if s.Session.Options.Endpoints != nil { // probes go on where they were
+		at, err := s.Session.Options.Endpoints(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", s.Session.Server, err)
+		}
+		s.At.Down, s.At.Up = at.Down, at.Up
+	}
 	return s.load(ctx, s, specs)
 }
 
@@ -135,7 +154,70 @@ type wires struct {
 	conns []*net.TCPConn
 	sent  atomic.Int64
 	o     netio.TCPOptions
+	clock *netio.Clock // of arrivals
+
+	// What connections that have ended moved over the interface, and the ends
+	// themselves; see passed.
+	ended      map[*net.TCPConn]bool
+	in, out    int64
+	unreadable bool // of one that ended it is not known
+
+	arrivals map[*net.TCPConn]*netio.Arrivals // nil: nobody asks
 }
+
+// watch has the connections' arrivals watched, those to come too.
+func (w *wires) watch(clock *netio.Clock) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock, w.arrivals = clock, map[*net.TCPConn]*netio.Arrivals{}
+	for _, c := range w.conns {
+		w.arrivals[c] = netio.WatchArrivals(clock, c, protocol.GoodputBin)
+	}
+}
+
+// mark notes what has arrived by now.
+func (w *wires) mark() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c, a := range w.arrivals {
+		if !w.ended[c] {
+			a.Mark()
+		}
+	}
+}
+
+// waiting says whether a connection has a hole behind which data waits.
+func (w *wires) waiting() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c, a := range w.arrivals {
+		if !w.ended[c] && a.Waiting() {
+			return true
+		}
+	}
+	return false
+}
+
+// arrived returns the bytes that came in on all connections, in bins from start
+// on: payload, and what carries it above TCP. Nil where the system does not tell.
+func (w *wires) arrived(start unit.Instant) *netio.Bins {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sum := netio.Bins{Start: start, Width: protocol.GoodputBin}
+	for _, a := range w.arrivals {
+		b := a.Bins(start, protocol.GoodputBin)
+		for i, n := range b.Bytes {
+			at := start.Add(time.Duration(i) * protocol.GoodputBin)
+			sum.Add(at, at.Add(protocol.GoodputBin), n)
+		}
+	}
+	if len(sum.Bytes) == 0 {
+		return nil
+	}
+	return &sum
+}
+
+func newWires() *wires { return &wires{ended: map[*net.TCPConn]bool{}} }
 
 // wire counts what is written to one connection.
 type wire struct {
@@ -149,6 +231,37 @@ func (c wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// Close ends the connection, whose bytes go on being counted.
+func (c wire) Close() error {
+	c.w.mu.Lock()
+	if !c.w.ended[c.TCPConn] {
+		in, out, ok := netio.PassedBy([]*net.TCPConn{c.TCPConn})
+		if a := c.w.arrivals[c.TCPConn]; a != nil {
+			a.Mark()
+		}
+		c.w.ended[c.TCPConn] = true
+		c.w.in, c.w.out, c.w.unreadable = c.w.in+in, c.w.out+out, c.w.unreadable || !ok
+	}
+	c.w.mu.Unlock()
+	return c.TCPConn.Close()
+}
+
+// passed returns what the connections have moved over this machine's interface
+// so far; ok is false where the system does not tell.
+func (w *wires) passed() (in, out int64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in, out, ok = w.in, w.out, !w.unreadable
+	for _, c := range w.conns {
+		if !ok || w.ended[c] {
+			continue
+		}
+		i, o, known := netio.PassedBy([]*net.TCPConn{c})
+		in, out, ok = in+i, out+o, known
+	}
+	return in, out, ok
+}
+
 func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	c, err := netio.DialTCP(ctx, address, measure.Grace, w.o)
 	if err != nil {
@@ -157,6 +270,9 @@ func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conns = append(w.conns, c)
+	if w.arrivals != nil {
+		w.arrivals[c] = netio.WatchArrivals(w.clock, c, protocol.GoodputBin)
+	}
 	return wire{c, w}, nil
 }
 

@@ -21,6 +21,10 @@ type Line struct {
 	Invalid bool        // what is measured cannot be trusted
 	// Rising says of a phase whether its load has not filled the line yet; nil: never.
 	Rising func(measure.PhaseSpec) bool
+	// Held is the delay that a phase's load adds behind a shaper; nil: none.
+	Held func(measure.PhaseSpec) time.Duration
+	// RoundTrip is a line whose probes tell the round trip only, not the two ways.
+	RoundTrip bool
 
 	now time.Time
 }
@@ -39,6 +43,9 @@ func (l *Line) Phase(_ context.Context, s measure.PhaseSpec) (*measure.RawPhase,
 	if loaded := s.FlowsDown+s.FlowsUp > 0; loaded && !l.Good && (!shaped || l.Useless) {
 		rtt += time.Second
 	}
+	if shaped && l.Held != nil {
+		rtt += l.Held(s)
+	}
 	if l.Rising != nil && l.Rising(s) {
 		rising := verdict.Series{Start: start, Bin: 100 * time.Millisecond}
 		for i := range int64(s.Duration / rising.Bin) {
@@ -47,10 +54,11 @@ func (l *Line) Phase(_ context.Context, s measure.PhaseSpec) (*measure.RawPhase,
 		raw.Greedy, raw.Down = true, []verdict.Series{rising}
 	}
 	for at, i := start, 0; at.Before(raw.To); at, i = at.Add(interval), i+1 {
-		raw.Samples = append(raw.Samples, probe.Sample{
-			Seq: uint32(i), Scheduled: at, Sent: at, Received: at.Add(rtt),
-			ServerReceived: at.Add(rtt / 2), ServerSent: at.Add(rtt / 2), Fate: probe.Answered,
-		})
+		sample := probe.Sample{Seq: uint32(i), Scheduled: at, Sent: at, Received: at.Add(rtt), Fate: probe.Answered}
+		if !l.RoundTrip {
+			sample.ServerReceived, sample.ServerSent = at.Add(rtt/2), at.Add(rtt/2)
+		}
+		raw.Samples = append(raw.Samples, sample)
 	}
 	return raw, nil
 }

@@ -1,0 +1,165 @@
+//go:build !omit_measure && !omit_http
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/public"
+	"unbloat/internal/reason"
+	"unbloat/unit"
+)
+
+// publicNames are the values of --server that name no server, but who has some.
+func publicNames() string {
+	return strings.Join(append([]string{public.Auto}, public.Order(public.Auto)...), ", ")
+}
+
+// isPublic says whether a --server value stands for public servers.
+func isPublic(server string) bool { return len(public.Order(server)) > 0 }
+
+// defaultServer is what is measured against if no server is named.
+const defaultServer = public.Auto
+
+// A chosenServer is the one that is measured against.
+type chosenServer struct {
+	server string         // as protocol.Dial takes it
+	public *public.Server // nil: one that was named
+}
+
+// options returns the session's, as the server wants them.
+func (s chosenServer) options(o protocol.Options) protocol.Options {
+	if s.public != nil {
+		o.Key = ""
+		o.Endpoints = s.public.Endpoints
+	}
+	return o
+}
+
+// remarks are what a result says of its server.
+func (s chosenServer) remarks() []reason.Reason {
+	p := s.public
+	if p == nil {
+		return nil
+	}
+	return []reason.Reason{reason.Of(reason.PublicServer, "operator", operator(p), "rtt_ms", unit.Ms(p.RTT), "terms", p.Terms)}
+}
+
+// operator says whose a server is, and where.
+func operator(p *public.Server) string {
+	if p.Place == "" {
+		return printable(p.Operator)
+	}
+	return printable(p.Operator + " (" + p.Place + ")")
+}
+
+// A use is what a command wants of a public server.
+type use struct {
+	c       *cobra.Command
+	command string
+	often   bool // it loads the line again and again
+	quiet   bool
+	public.Finder
+}
+
+// each calls measure with the server that is named; of public ones with one after
+// the other, until one can be measured against.
+func (f *serverFlags) each(u use, measure func(chosenServer) error) error {
+	if !isPublic(f.server) {
+		return measure(chosenServer{server: f.server})
+	}
+	if f.pin != "" || f.insecure || f.key != "" {
+		return usageError("%s: --pin, --insecure, --key and --key-file go with a server of your own, not with --%s %s", u.command, f.flag, f.server)
+	}
+	u.Finder.Agent = "unbloat " + u.command
+	var failed []string
+	for _, source := range public.Order(f.server) {
+		if why := u.unfit(source, f.server == source); why != "" {
+			failed = append(failed, source+": "+why)
+			continue
+		}
+		servers, err := u.Find(u.c.Context(), source)
+		if err != nil {
+			failed = append(failed, err.Error())
+		}
+		for i := range servers {
+			if !u.announce(&servers[i], f.server == source) {
+				failed = append(failed, source+": you did not agree")
+				break
+			}
+			if err = measure(chosenServer{servers[i].URL, &servers[i]}); err == nil || !unusable(u.c.Context(), err) {
+				return err
+			}
+			failed = append(failed, fmt.Sprintf("%s: %v", servers[i].URL, err))
+			u.say("%s cannot be used: %v", servers[i].URL, err)
+		}
+		if u.c.Context().Err() != nil {
+			return context.Cause(u.c.Context())
+		}
+	}
+	return &exitError{exitPrecondition, fmt.Errorf("%s: no public test server can be used: %s; is this machine connected? A server of your own does too: run `unbloat serve` at the other end of the line, and name it with --%s",
+		u.command, strings.Join(failed, "; "), f.flag)}
+}
+
+// unfit says why a source's servers are not for what the command does; "" if they are.
+func (u *use) unfit(source string, named bool) string {
+	if source != public.MLab {
+		return ""
+	}
+	if u.often {
+		return "its servers are for single tests, and `unbloat " + u.command + "` loads the line again and again"
+	}
+	if !named && !u.terminal() {
+		return "it publishes what is measured with this line's public address; --server mlab agrees to that"
+	}
+	return ""
+}
+
+// announce says which server is measured against. Where results are published,
+// it asks, unless the source was named: that agrees to it.
+func (u *use) announce(p *public.Server, named bool) bool {
+	u.say("measuring against %s, %.1f ms away: %s; its terms: %s", operator(p), unit.Ms(p.RTT), p.URL, p.Terms)
+	if !p.Publishes {
+		return true
+	}
+	u.say("%s publishes the results of all tests, with this line's public address", operator(p))
+	if named {
+		return true
+	}
+	fmt.Fprint(u.c.ErrOrStderr(), "Is that all right? [y/N] ")
+	answer, err := bufio.NewReader(u.c.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+func (u *use) say(format string, args ...any) {
+	if !u.quiet {
+		fmt.Fprintf(u.c.ErrOrStderr(), format+"\n", args...)
+	}
+}
+
+// terminal says whether somebody can be asked.
+func (u *use) terminal() bool {
+	in, ok := u.c.InOrStdin().(*os.File)
+	return ok && !u.quiet && term.IsTerminal(in.Fd())
+}
+
+// unusable says whether an error means that another server may do.
+func unusable(ctx context.Context, err error) bool {
+	return ctx.Err() == nil &&
+		(errors.Is(err, measure.ErrUnreachable) || errors.Is(err, measure.ErrRefused) || errors.Is(err, protocol.ErrCertificate))
+}

@@ -1,0 +1,37 @@
+//go:build !omit_measure && omit_http
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/protocol"
+	"unbloat/internal/reason"
+)
+
+// Public servers speak HTTP, which this build has not.
+
+func publicNames() string { return "none in this build (omit_http)" }
+
+func isPublic(string) bool { return false }
+
+const defaultServer = ""
+
+// A chosenServer is the one that is measured against.
+type chosenServer struct{ server string }
+
+func (s chosenServer) options(o protocol.Options) protocol.Options { return o }
+
+func (s chosenServer) remarks() []reason.Reason { return nil }
+
+// A use is what a command wants of a server.
+type use struct {
+	c            *cobra.Command
+	command      string
+	often, quiet bool
+}
+
+// each calls measure with the server that is named.
+func (f *serverFlags) each(_ use, measure func(chosenServer) error) error {
+	return measure(chosenServer{server: f.server})
+}

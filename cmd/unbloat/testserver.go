@@ -1,0 +1,139 @@
+//go:build !omit_measure
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/protocol"
+	"unbloat/internal/reason"
+)
+
+// serverFlags say which test server is measured against, and how it is reached.
+type serverFlags struct {
+	flag              string // that names the server, as in "server"
+	server, ping      string
+	pin, key, keyFile string
+	insecure          bool
+}
+
+// register adds the flags; the one that names the server is called flag.
+func (f *serverFlags) register(fs *pflag.FlagSet, flag, usage string) {
+	f.flag = flag
+	fs.StringVar(&f.server, flag, "", usage)
+	fs.StringVar(&f.pin, "pin", "", "`SHA256` of the server's certificate, which then needs no authority")
+	fs.StringVar(&f.key, "key", "", "shared `KEY` of the server")
+	fs.StringVar(&f.keyFile, "key-file", "", "`FILE` whose first line is the server's key")
+	fs.BoolVar(&f.insecure, "insecure", false, "accept any TLS certificate")
+}
+
+// registerPing adds the flag that says what is probed besides.
+func (f *serverFlags) registerPing(fs *pflag.FlagSet) {
+	fs.StringVar(&f.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
+}
+
+// serverUsage describes what --server takes.
+func serverUsage() string {
+	return "test server: `SERVER` is HOST[:PORT], a URL (" + strings.Join(protocolsOf(context.Background()).Schemes(), ", ") + "), or a public one: " + publicNames()
+}
+
+// check refuses what names no server, and reads the key's file.
+func (f *serverFlags) check(ctx context.Context, command string) error {
+	if f.server == "" && defaultServer != "" {
+		return usageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here; or use a public server: --%s %s", command, f.flag, f.flag, defaultServer)
+	}
+	if f.server == "" {
+		return usageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here", command, f.flag)
+	}
+	if err := checkServer(ctx, f.server); err != nil {
+		return usageError("%s: --%s: %w", command, f.flag, err)
+	}
+	if err := protocolsOf(ctx).Check("localhost", f.ping); err != nil {
+		return usageError("%s: %w", command, err)
+	}
+	if f.pin != "" {
+		if _, err := protocol.ParsePin(f.pin); err != nil {
+			return usageError("%s: --pin: %w", command, err)
+		}
+	}
+	if f.keyFile == "" {
+		return nil
+	}
+	if f.key != "" {
+		return usageError("%s: give --key or --key-file, not both", command)
+	}
+	key, err := readKey(f.keyFile)
+	if err != nil {
+		return usageError("%s: --key-file: %w", command, err)
+	}
+	f.key = key
+	return nil
+}
+
+// checkServer refuses what is no --server value, without asking anybody.
+func checkServer(ctx context.Context, server string) error {
+	if isPublic(server) {
+		return nil
+	}
+	return protocolsOf(ctx).Check(server, "")
+}
+
+// checkLanguage refuses what --lang does.
+func checkLanguage(tag string) error {
+	if _, ok := reason.Find(tag); !ok {
+		return fmt.Errorf("%q: must be %s", tag, strings.Join(languageTags(), " or "))
+	}
+	return nil
+}
+
+// readKey reads a server's key: the first line of a file.
+func readKey(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the server's key: %w", err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	if line = strings.TrimSpace(line); line == "" {
+		return "", fmt.Errorf("read the server's key from %s: its first line is empty", file)
+	}
+	return line, nil
+}
+
+// options returns how a session is opened.
+func (f *serverFlags) options(agent string, spec measure.ProbeSpec) protocol.Options {
+	return protocol.Options{Probe: spec, Agent: agent, Ping: f.ping, Pin: f.pin, Insecure: f.insecure, Key: f.key}
+}
+
+// dialSteady opens a session for who compares many measurements of one line:
+// delay is probed by ping where the server's own probes are requests over TCP.
+func (f *serverFlags) dialSteady(ctx context.Context, s chosenServer, agent, cc string) (measure.Tester, error) {
+	o := s.options(f.options(agent, measure.ProbeSpec{}))
+	if o.Ping == "" {
+		o.Ping = protocolsOf(ctx).PingBeside(ctx, s.server)
+	}
+	client, err := protocolsOf(ctx).Dial(ctx, s.server, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCC(ctx, client, cc); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// checkCC returns an error if this machine or the server cannot send with a
+// congestion control. Of a server that cannot be asked, this machine answers.
+func checkCC(ctx context.Context, client measure.Tester, cc string) error {
+	if c, ok := client.(*measure.Client); ok {
+		return c.CheckCC(ctx, cc)
+	}
+	return netio.CheckCC(cc)
+}

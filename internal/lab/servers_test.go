@@ -1,0 +1,64 @@
+package lab_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/tune"
+	"unbloat/unit"
+)
+
+// narrow is a line whose packets are few, so that its seconds pass quickly.
+func narrow() *scenario.Scenario {
+	s := labtest.Home()
+	s.Line = scenario.Line{Down: 12 * unit.MbitPerSecond, Up: 3 * unit.MbitPerSecond, RTT: 20 * time.Millisecond, BufferDown: 750 * unit.KB, BufferUp: 200 * unit.KB}
+	return s
+}
+
+// tuneAgainst tunes once, and takes it back.
+func tuneAgainst(t *testing.T, server string) *tune.Result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), labtest.Unbloat(), "tune", "--server", server, "--wan", lab.RouterWAN, "--lan", lab.RouterLAN, "--json", "--insecure", "--goal", "10ms")
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, _ := cmd.Output()
+	var r tune.Result
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("tune against %s: %v: %s", server, err, said.String())
+	}
+	if !r.Kept || !r.GoalHeld {
+		t.Fatalf("tune against %s: kept %v, goal held %v: %s\n%s", server, r.Kept, r.GoalHeld, r.Reason, said.String())
+	}
+	if out, err := exec.CommandContext(t.Context(), labtest.Unbloat(), "revert").CombinedOutput(); err != nil {
+		t.Fatalf("revert: %v: %s", err, out)
+	}
+	time.Sleep(3 * time.Second)
+	return &r
+}
+
+// A tuning ends at the same rates, whatever protocol the server speaks: within
+// 3 % of what it finds against our own.
+func TestTuneAgainstOtherServers(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow()}) {
+		return
+	}
+	native := tuneAgainst(t, lab.Server())
+	t.Logf("native: line %s, %s; shaped to %s, %s; %.0f s, %d trials", native.LineDownBps.Short(), native.LineUpBps.Short(), native.Plan.DownBps.Short(), native.Plan.UpBps.Short(), native.LineSeconds, len(native.Trials))
+	for _, server := range []string{"cloudflare+https://" + lab.ServerAddr + ":7680", "ndt7+ws://" + lab.ServerAddr + ":7680", "iperf3://" + lab.ServerAddr} {
+		r := tuneAgainst(t, server)
+		t.Logf("%s: line %s, %s; shaped to %s, %s; probes %q; %.0f s, %d trials", server, r.LineDownBps.Short(), r.LineUpBps.Short(), r.Plan.DownBps.Short(), r.Plan.UpBps.Short(), r.After.Probe, r.LineSeconds, len(r.Trials))
+		for way, share := range map[string]float64{"down": float64(r.Plan.DownBps) / float64(native.Plan.DownBps), "up": float64(r.Plan.UpBps) / float64(native.Plan.UpBps)} {
+			atLeast(t, server+" "+way+" over native", share, 0.97)
+			atMost(t, server+" "+way+" over native", share, 1.03)
+		}
+		if r.After.Probe != "icmp "+lab.ServerAddr {
+			t.Errorf("%s: the delay is that of %q", server, r.After.Probe)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package protocol
+
+import (
+	"context"
+	"net"
+	"strings"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/unit"
+)
+
+// answersWithin is how long a host has to answer a first ping: idle lines take a
+// tenth of it.
+const answersWithin = 2 * time.Second
+
+// PingBeside returns what is better probed than an HTTP server's own small
+// requests, as a --ping value: its host, if it answers the first Way. A lost
+// datagram is a lost probe; a lost request is one that TCP repeats, which looks
+// like delay. It returns "" of a server that has better probes of its own, and of
+// one that answers no ping.
+func (all Protocols) PingBeside(ctx context.Context, server string) string {
+	_, a, err := all.find(server)
+	if err != nil || a.URL.Scheme == "" {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(a.Host)
+	if err != nil {
+		return ""
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	s := &Session{
+		Clock: netio.NewClock(), Server: server, Address: a, all: all,
+		Options: Options{Timeout: answersWithin, Probe: measure.ProbeSpec{Interval: 100 * time.Millisecond}},
+	}
+	if !s.answers(ctx, host) {
+		return ""
+	}
+	return host
+}
+
+// answers says whether something answers probes to a --ping value.
+func (s *Session) answers(ctx context.Context, ping string) bool {
+	began := s.Clock.Now()
+	p, err := s.Probe(ctx, ping)
+	if err != nil {
+		return false
+	}
+	defer p.Prober.Close()
+	for s.Clock.Now().Sub(began) < answersWithin {
+		if measure.Sleep(ctx, 50*time.Millisecond) != nil {
+			return false
+		}
+		if answered(p.Prober, began, s.Clock.Now()) {
+			return true
+		}
+	}
+	return false
+}
+
+func answered(p measure.Prober, from, to unit.Instant) bool {
+	samples, _ := p.Samples(from, to)
+	for i := range samples {
+		if samples[i].Fate == probe.Answered {
+			return true
+		}
+	}
+	return false
+}

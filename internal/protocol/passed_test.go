@@ -1,0 +1,41 @@
+//go:build !omit_http
+
+package protocol_test
+
+import (
+	"testing"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/protocol"
+	"unbloat/internal/serve"
+)
+
+// The load of every protocol tells what its connections moved over the
+// interface: no less than the payload, also over a connection's end.
+func TestLoadsCountTheirBytes(t *testing.T) {
+	address := freeAddress(t)
+	s, _ := secure(t, serve.Options{Iperf3: address})
+	for _, server := range []string{"cloudflare+https://" + s.Web().String(), "librespeed+http://" + s.Web().String(), "ndt7+ws://" + s.Web().String(), "iperf3://" + address} {
+		c := dialed(t, server, protocol.Options{Insecure: true, Ping: "tcp://" + address})
+		load, err := c.Open(t.Context(), []measure.FlowSpec{{Dir: measure.Down, Flows: 1, Limit: 2 * time.Second}, {Dir: measure.Up, Flows: 1, Limit: 2 * time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := load.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(700 * time.Millisecond)
+		down, up := load.Moved(measure.Down), load.Moved(measure.Up)
+		in, out, ok := load.(measure.ByteCounter).Passed()
+		if _, err := load.Stop(t.Context()); err != nil {
+			t.Errorf("%s: %v", server, err)
+		}
+		if !ok {
+			t.Skipf("SKIPPED: %s: this system does not tell what a connection moved", server)
+		}
+		if down == 0 || in < down || out < up/2 {
+			t.Errorf("%s: %d bytes came and %d left, of which %d and %d were payload", server, in, out, down, up)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+//go:build !omit_http
+
+package public
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/ndt7"
+)
+
+const (
+	locateURL = "https://locate.measurementlab.net/v2/nearest/ndt/ndt7"
+	mlabTerms = "https://www.measurementlab.net/privacy/ and https://www.measurementlab.net/aup/"
+	// tokenFor is how long an access token is used. M-Lab's are valid for a minute.
+	tokenFor = 30 * time.Second
+)
+
+// A nearest is what the locate service answers (version 2).
+type nearest struct {
+	Error *struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	} `json:"error"`
+	Results []target `json:"results"`
+}
+
+// A target is one server, with URLs that carry access tokens.
+type target struct {
+	Machine  string `json:"machine"`
+	Hostname string `json:"hostname"`
+	Location *struct {
+		City    string `json:"city"`
+		Country string `json:"country"`
+	} `json:"location"`
+	URLs map[string]string `json:"urls"`
+}
+
+// Keys of a target's URLs.
+const (
+	mlabDownload = "wss://" + ndt7.DownloadPath
+	mlabUpload   = "wss://" + ndt7.UploadPath
+)
+
+// mlab asks the locate service for the servers near this line.
+func (f *Finder) mlab(ctx context.Context) ([]Server, error) {
+	targets, err := f.locate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	var out []Server
+	var last error
+	for _, t := range targets {
+		s, err := f.mlabServer(ctx, t, at)
+		if err != nil { // the next one may do
+			last = err
+			continue
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 && last != nil {
+		return nil, last
+	}
+	return out, nil
+}
+
+// locate asks the locate service.
+func (f *Finder) locate(ctx context.Context) ([]target, error) {
+	b, err := f.get(ctx, locateURL+"?"+url.Values{"client_name": {"unbloat"}}.Encode())
+	if err != nil {
+		return nil, err
+	}
+	var n nearest
+	if err := json.Unmarshal(b, &n); err != nil {
+		return nil, fmt.Errorf("%w: read the answer of %s: %w", measure.ErrUnreachable, locateURL, err)
+	}
+	if n.Error != nil {
+		return nil, fmt.Errorf("%w: %s: %s (%d)", measure.ErrRefused, locateURL, n.Error.Title, n.Error.Status)
+	}
+	return n.Results, nil
+}
+
+// endpoints returns where a target takes load, and the host of both URLs.
+func (t target) endpoints() (at protocol.Endpoints, host string, err error) {
+	for _, x := range []struct {
+		key  string
+		into *string
+	}{{mlabDownload, &at.Down}, {mlabUpload, &at.Up}} {
+		u, err := url.Parse(t.URLs[x.key])
+		if err != nil || u.Scheme != "wss" || u.Hostname() == "" || host != "" && u.Host != host {
+			return protocol.Endpoints{}, "", fmt.Errorf("%w: %s says no good %s of %q", measure.ErrUnreachable, locateURL, x.key, t.Machine)
+		}
+		host = u.Host
+		u.Scheme = "https"
+		*x.into = u.String()
+	}
+	return at, host, nil
+}
+
+func (f *Finder) mlabServer(ctx context.Context, t target, at time.Time) (Server, error) {
+	ends, host, err := t.endpoints()
+	if err != nil {
+		return Server{}, err
+	}
+	address := host
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		address = net.JoinHostPort(host, "443")
+	}
+	rtt, err := f.distance(ctx, address)
+	if err != nil {
+		return Server{}, err
+	}
+	s := Server{
+		Source: MLab, Operator: "Measurement Lab", URL: "ndt7+wss://" + host, RTT: rtt, Terms: mlabTerms, Publishes: true,
+		Endpoints: (&lease{finder: f, machine: t.Machine, ends: ends, at: at}).get,
+	}
+	if l := t.Location; l != nil {
+		s.Place = l.City + ", " + l.Country
+	}
+	return s, nil
+}
+
+// A lease keeps the access tokens of one machine fresh.
+type lease struct {
+	finder  *Finder
+	machine string
+
+	mu   sync.Mutex
+	ends protocol.Endpoints
+	at   time.Time // when the tokens were made
+}
+
+// get returns URLs whose tokens are valid, of the same machine: what is measured
+// against another one cannot be compared.
+func (l *lease) get(ctx context.Context) (protocol.Endpoints, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) < tokenFor {
+		return l.ends, nil
+	}
+	targets, err := l.finder.locate(ctx)
+	if err != nil {
+		return protocol.Endpoints{}, fmt.Errorf("renew the access to %s: %w", l.machine, err)
+	}
+	at := time.Now()
+	for _, t := range targets {
+		if t.Machine != l.machine {
+			continue
+		}
+		ends, _, err := t.endpoints()
+		if err != nil {
+			return protocol.Endpoints{}, fmt.Errorf("renew the access to %s: %w", l.machine, err)
+		}
+		l.ends, l.at = ends, at
+		return ends, nil
+	}
+	return protocol.Endpoints{}, fmt.Errorf("renew the access to %s: %w: M-Lab now offers other servers only", l.machine, measure.ErrRefused)
+}
