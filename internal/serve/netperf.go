@@ -471,6 +471,7 @@ func (t *netperfTest) receive(c *net.TCPConn) (netperf.Results, error) {
 		}
 	}
 	r := t.tcpResults(c)
+	_ = c.CloseWrite() // both ways in order: the client waits for the end, and a reset would be an error to it
 	_, errs := receiver.Stop()
 	t.moved = receiver.Total()
 	within := allowed(t.moved)
@@ -521,7 +522,6 @@ func (t *netperfTest) send(c *net.TCPConn) (netperf.Results, error) {
 	}
 	sender.Pause()
 	r := t.tcpResults(c)
-	r.Sent = sender.Written()[0]
 	if err == nil {
 		// The client has to see the connection end in order, or that is an error to it.
 		_ = c.CloseWrite()
@@ -529,6 +529,7 @@ func (t *netperfTest) send(c *net.TCPConn) (netperf.Results, error) {
 	}
 	sender.Stop()
 	<-closed
+	r.Sent = sender.Written()[0]
 	t.moved = sender.Moved()
 	if !allowed(t.moved) && err == nil {
 		err = errBudget

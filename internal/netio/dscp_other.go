@@ -16,3 +16,9 @@ func (s *PacketServer) SetDSCP(dscp int) error {
 	}
 	return ErrNotSupported
 }
+
+// CanMark says that Peer.Mark works here.
+const CanMark = false
+
+// Mark has the answer to the datagram at hand sent with a DSCP (0–63).
+func (p *Peer) Mark(int) {}

@@ -1,7 +1,9 @@
 package netio
 
 import (
+	"encoding/binary"
 	"net"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,4 +28,27 @@ func (s *PacketServer) SetDSCP(dscp int) error {
 		return err
 	}
 	return set
+}
+
+// CanMark says that Peer.Mark works here.
+const CanMark = true
+
+// Mark has the answer to the datagram at hand sent with a DSCP (0–63).
+func (p *Peer) Mark(dscp int) {
+	if dscp <= 0 {
+		return
+	}
+	level, kind := int32(unix.IPPROTO_IPV6), int32(unix.IPV6_TCLASS)
+	if p.Addr.Addr().Unmap().Is4() {
+		level, kind = unix.IPPROTO_IP, unix.IP_TOS
+	}
+	if p.n+unix.CmsgSpace(4) > oobLocal {
+		return
+	}
+	b := p.local[p.n:]
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+	h.Level, h.Type = level, kind
+	h.SetLen(unix.CmsgLen(4))
+	binary.NativeEndian.PutUint32(b[unix.CmsgLen(0):], uint32(dscp)<<2)
+	p.n += unix.CmsgSpace(4)
 }
