@@ -134,7 +134,7 @@ func (p *netperfServer) serve() error {
 }
 
 func (p *netperfServer) refuse(from net.Addr, err error) {
-	p.server.log.Info("refused", "protocol", protocolNetperf, "from", from, "reason", err)
+	p.server.log.Debug("refused", "protocol", protocolNetperf, "from", from, "reason", err)
 }
 
 // control serves one control connection: requests for tests, one after the
