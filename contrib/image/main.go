@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -31,9 +32,10 @@ const user = 65532
 
 // options say what the image holds.
 type options struct {
-	program, ca   string // files
-	arch, version string
-	created       time.Time
+	program, ca string // files
+	os, arch    string // by Go's names
+	version     string
+	created     time.Time
 }
 
 // A descriptor points to a blob.
@@ -98,13 +100,14 @@ func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "", "`FILE` with the program, linked statically")
 	flag.StringVar(&o.ca, "ca", "", "PEM `FILE` with the certificates of authorities")
-	flag.StringVar(&o.arch, "arch", "amd64", "processor, by Go's name")
+	on := flag.String("platform", "", "what the program runs on: `OS/ARCH`, by Go's names")
 	flag.StringVar(&o.version, "version", "unknown", "of the program")
 	created := flag.Int64("created", 0, "time of everything in the image, in seconds since 1970")
 	flag.Parse()
 	o.created = time.Unix(*created, 0).UTC()
-	if flag.NArg() != 1 || o.program == "" || o.ca == "" {
-		fmt.Fprintln(os.Stderr, "usage: image -program FILE -ca FILE [-arch ARCH] [-version VERSION] [-created SECONDS] DIR")
+	var both bool
+	if o.os, o.arch, both = strings.Cut(*on, "/"); flag.NArg() != 1 || o.program == "" || o.ca == "" || !both {
+		fmt.Fprintln(os.Stderr, "usage: image -program FILE -ca FILE -platform OS/ARCH [-version VERSION] [-created SECONDS] DIR")
 		os.Exit(2)
 	}
 	if err := write(flag.Arg(0), o); err != nil {
@@ -134,7 +137,7 @@ func write(dir string, o options) error {
 	}
 	at := o.created.Format(time.RFC3339)
 	config, err := json.Marshal(configuration{
-		Created: at, Architecture: o.arch, OS: "linux",
+		Created: at, Architecture: o.arch, OS: o.os,
 		Config: settings{
 			User: fmt.Sprintf("%d:%d", user, user), ExposedPorts: ports(), Entrypoint: []string{"/unbloat"},
 			Cmd: []string{"serve", "--state-dir", "/var/lib/unbloat"}, Volumes: map[string]struct{}{"/var/lib/unbloat": {}},
@@ -165,7 +168,7 @@ func write(dir string, o options) error {
 	if err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
-	top.Platform = &platform{Architecture: o.arch, OS: "linux"}
+	top.Platform = &platform{Architecture: o.arch, OS: o.os}
 	top.Annotations = map[string]string{"org.opencontainers.image.ref.name": "latest"}
 	if b, err = json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex, Manifests: []descriptor{top}}); err != nil {
 		return err

@@ -41,7 +41,7 @@ func made(t *testing.T, program string) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "image")
-	if err := write(dir, options{program: program, ca: ca, arch: "amd64", version: "1.2.3", created: time.Unix(1e9, 0).UTC()}); err != nil {
+	if err := write(dir, options{program: program, ca: ca, os: "linux", arch: "amd64", version: "1.2.3", created: time.Unix(1e9, 0).UTC()}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
