@@ -31,7 +31,7 @@ demo: setup-demo build ## the whole story on an emulated home: measure, fix, mea
 	bin/unbloat demo
 
 .PHONY: test
-test: setup-test build kernel lint cross ## every test, those on the real kernel too
+test: setup-test build kernel lint cross check-deploy ## every test, those on the real kernel too
 	$(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $(BESIDE) $(FIRST) ./...
 	$(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $(ALONE) $$(grep -rlE '^func Test\w+Alone\(' --include='*_test.go' cmd internal | xargs dirname | sort -u | sed 's,^,./,')
 
@@ -91,6 +91,14 @@ router: setup-router ## the two programs for routers, which control and which me
 .PHONY: router-image
 router-image: ## a small Linux router as a disk image, for `unbloat lab run --router-image` (docs/real-routers.md)
 	@scripts/router-image bin/router-image
+
+.PHONY: package-serve
+package-serve: ## the test server as a Debian package and as a container image (OCI layout), in bin/packages
+	@GO='$(GO)' VERSION='$(VERSION)' scripts/package-serve
+
+.PHONY: check-deploy
+check-deploy: ## contrib/deploy's files against the formats' own types; a module of its own
+	cd contrib/deploy/validate && CGO_ENABLED=0 $(GO) test ./...
 
 .PHONY: bench
 bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them

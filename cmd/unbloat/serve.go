@@ -32,6 +32,7 @@ type serveFlags struct {
 	results        string // the page's
 	keep           int
 	bytes, perHour sizeValue
+	netperfData    string
 }
 
 func newServeCommand() *cobra.Command {
@@ -41,19 +42,21 @@ func newServeCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "Run the test server, for unbloat and for other programs",
 		Long: `Run the test server that ` + "`unbloat test --server`" + ` measures against, and that
-other programs know: irtt, iperf3 (TCP), and on one port for HTTP and HTTPS
-ndt7, LibreSpeed's, Cloudflare's and networkQuality's clients.
+other programs know: irtt, iperf3 (TCP), netperf (TCP_STREAM, TCP_MAERTS, TCP_RR
+and UDP_RR, which is what flent runs), and on one port for HTTP and HTTPS ndt7,
+LibreSpeed's, Cloudflare's and networkQuality's clients.
 
 Open the ports in the firewall; the page's is TCP and, where browsers know
-WebTransport, UDP. HTTPS uses --cert and --cert-key, or a
+WebTransport, UDP. netperf's tests move their data on further ports
+(--netperf-data), TCP and UDP. HTTPS uses --cert and --cert-key, or a
 certificate of its own, made at the first start; its fingerprint is logged, for
 clients to pin. Datagrams that carry no session's token are not answered, and no
 answer is longer than its question.
 
 With --key clients must know it too: unbloat's and irtt's prove it (irtt
 --hmac=KEY), HTTP's send it ("Authorization: Bearer KEY", or access_token=KEY in
-the query, as ndt7's do), and the page asks for it. iperf3's clients cannot, so
-iperf3 is not served then.
+the query, as ndt7's do), and the page asks for it. iperf3's and netperf's
+clients cannot, so these two are not served then.
 
 What one address (of IPv6: one /64) may take is limited. The defaults have room
 for a household or an office: twenty tests an hour at 1 Gbit/s (100 GB), four
@@ -82,6 +85,8 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&p.Listen, "listen", ":7676", "`ADDRESS` for unbloat's own protocol, TCP and UDP")
 	f.StringVar(&p.Irtt, "irtt", ":2112", "`ADDRESS` for irtt, UDP; \"\": none")
 	f.StringVar(&p.Iperf3, "iperf3", ":5201", "`ADDRESS` for iperf3, TCP; \"\": none")
+	f.StringVar(&p.Netperf, "netperf", ":12865", "`ADDRESS` for netperf, as flent runs it, TCP; \"\": none")
+	f.StringVar(&o.netperfData, "netperf-data", "12866-13121", "`PORTS` for the data of netperf's tests, TCP and UDP, one a test; \"\": any")
 	f.StringVar(&p.Web, "web", ":7680", "`ADDRESS` for HTTP and HTTPS: ndt7, LibreSpeed, Cloudflare, networkQuality; \"\": none")
 	f.StringVar(&p.Metrics, "metrics", "", "`ADDRESS` for /metrics, such as 127.0.0.1:7677")
 	f.StringVar(&o.cert, "cert", "", "PEM `FILE` with the certificate of HTTPS")
@@ -122,13 +127,18 @@ func (o *serveFlags) check(f *pflag.FlagSet) error {
 			err = usageError("serve: --keep-results %d: must be 0 or more", o.keep)
 		}
 	})
-	for _, a := range []struct{ name, address string }{{"listen", o.options.Listen}, {"irtt", o.options.Irtt}, {"iperf3", o.options.Iperf3}, {"web", o.options.Web}, {"metrics", o.options.Metrics}} {
+	for _, a := range []struct{ name, address string }{{"listen", o.options.Listen}, {"irtt", o.options.Irtt}, {"iperf3", o.options.Iperf3}, {"netperf", o.options.Netperf}, {"web", o.options.Web}, {"metrics", o.options.Metrics}} {
 		if err != nil || a.address == "" && a.name != "listen" {
 			continue
 		}
 		_, port, e := net.SplitHostPort(a.address)
 		if _, notNumber := strconv.ParseUint(port, 10, 16); e != nil || notNumber != nil {
 			err = usageError("serve: --%s %q: is not an address to listen on; write it like :7676, 127.0.0.1:7676 or [::1]:7676", a.name, a.address)
+		}
+	}
+	if err == nil {
+		if o.options.NetperfData, err = serve.ParsePortRange(o.netperfData); err != nil {
+			err = usageError("serve: --netperf-data: %v", err)
 		}
 	}
 	if err == nil && (o.cert == "") != (o.certKey == "") {
@@ -145,7 +155,7 @@ func (o *serveFlags) defaults(f *pflag.FlagSet) {
 		return // listening will say it
 	}
 	o.options.Lenient = true
-	for name, address := range map[string]*string{"irtt": &o.options.Irtt, "iperf3": &o.options.Iperf3, "web": &o.options.Web} {
+	for name, address := range map[string]*string{"irtt": &o.options.Irtt, "iperf3": &o.options.Iperf3, "netperf": &o.options.Netperf, "web": &o.options.Web} {
 		if f.Changed(name) {
 			o.options.Lenient = false
 		} else {
@@ -154,6 +164,9 @@ func (o *serveFlags) defaults(f *pflag.FlagSet) {
 	}
 	if o.options.Key != "" && !f.Changed("iperf3") {
 		o.options.Iperf3 = "" // its clients cannot show the key
+	}
+	if o.options.Key != "" && !f.Changed("netperf") {
+		o.options.Netperf = "" // nor can these
 	}
 }
 
@@ -199,7 +212,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 			log.Warn("the page's probes travel over TCP only", "reason", err)
 		}
 	}
-	log.Info("serving", "address", s.Addr(), "irtt", s.Irtt(), "iperf3", s.Iperf3(), "web", s.Web(), "metrics", s.Metrics())
+	log.Info("serving", "address", s.Addr(), "irtt", s.Irtt(), "iperf3", s.Iperf3(), "netperf", s.Netperf(), "web", s.Web(), "metrics", s.Metrics())
 	err = s.Serve(c.Context())
 	log.Info("stopped")
 	return err

@@ -16,7 +16,8 @@ type Peer struct {
 	n     int
 }
 
-const oobLocal = 48
+// oobLocal holds two control messages: where to send from, and with which DSCP.
+const oobLocal = 64
 
 // A PacketServer answers datagrams.
 type PacketServer struct {

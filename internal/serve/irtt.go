@@ -3,6 +3,7 @@ package serve
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"math"
 	"net/netip"
 	"sync"
 	"time"
@@ -92,7 +93,7 @@ func (i *irttServer) datagram(from *netio.Peer, at unit.Instant, b []byte) []byt
 		i.drop(token, c, "client is done")
 		return nil
 	}
-	return i.echo(c, token, seq, at, b)
+	return i.echo(from, c, token, seq, at, b)
 }
 
 // open makes a connection, if its request is sound and paid for.
@@ -105,7 +106,10 @@ func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags
 	}
 	p.Duration = min(p.Duration, s.limits.Session)
 	p.Length = min(p.Length, irtt.MaxSize)
-	p.DSCP, p.Fill = 0, ""         // answers carry neither
+	p.Fill = "" // answers carry none
+	if p.DSCP < 0 || p.DSCP > math.MaxUint8 || !netio.CanMark {
+		p.DSCP = 0
+	}
 	if flags.Has(irtt.FlagClose) { // a client that only asks what would be granted
 		out := irtt.OpenReply(0, p, irtt.FlagClose, i.key)
 		if !i.ledger.trade(from.Addr(), size, len(out)) {
@@ -153,7 +157,7 @@ func (i *irttServer) enliven(c *irttConn) bool {
 }
 
 // echo answers a probe.
-func (i *irttServer) echo(c *irttConn, token uint64, seq uint32, at unit.Instant, b []byte) []byte {
+func (i *irttServer) echo(from *netio.Peer, c *irttConn, token uint64, seq uint32, at unit.Instant, b []byte) []byte {
 	s := i.server
 	c.used = at
 	if !c.probes.AllowN(time.Unix(0, int64(at)), 1) {
@@ -180,6 +184,7 @@ func (i *irttServer) echo(c *irttConn, token uint64, seq uint32, at unit.Instant
 	e.Receive = irtt.Stamp{Wall: at, Mono: at.Sub(i.born)}
 	e.Send = irtt.Stamp{Wall: now, Mono: now.Sub(i.born)}
 	irtt.PutReply(out, e, c.params, i.key)
+	from.Mark(c.params.DSCP >> 2)
 	return out
 }
 

@@ -75,16 +75,19 @@ func (l Limits) spent(from netip.Addr, moved int64) bool {
 
 // Options of a server.
 type Options struct {
-	Listen  string           // host:port for TCP and UDP; port 0 chooses a free one
-	Irtt    string           // host:port for irtt's UDP; "": not served
-	Iperf3  string           // host:port for iperf3's TCP; "": not served
-	Web     string           // host:port for HTTP and HTTPS; "": not served
-	Page    http.Handler     // the page for people, at / of Web's port; nil: none
-	Cert    *tls.Certificate // of HTTPS; nil: HTTP only
-	Metrics string           // host:port for Prometheus; "": not served
+	Listen  string // host:port for TCP and UDP; port 0 chooses a free one
+	Irtt    string // host:port for irtt's UDP; "": not served
+	Iperf3  string // host:port for iperf3's TCP; "": not served
+	Netperf string // host:port for netperf's control connections, TCP; "": not served
+	// NetperfData are the ports for the data of netperf's tests, TCP and UDP, one a test.
+	NetperfData PortRange
+	Web         string           // host:port for HTTP and HTTPS; "": not served
+	Page        http.Handler     // the page for people, at / of Web's port; nil: none
+	Cert        *tls.Certificate // of HTTPS; nil: HTTP only
+	Metrics     string           // host:port for Prometheus; "": not served
 	// Lenient serves on when an address of another protocol than our own is taken.
 	Lenient bool
-	// Key is shared with the clients; "": everybody may. Iperf3 is then refused.
+	// Key is shared with the clients; "": everybody may. With a key Iperf3 and Netperf are refused.
 	Key    string
 	Limits Limits       // zero values take the defaults
 	Log    *slog.Logger // nil: no log
@@ -122,10 +125,11 @@ type sideServer interface {
 
 // Protocols, as logs and metrics name them.
 const (
-	protocolNative = "unbloat"
-	protocolIrtt   = "irtt"
-	protocolIperf3 = "iperf3"
-	protocolWeb    = "web"
+	protocolNative  = "unbloat"
+	protocolIrtt    = "irtt"
+	protocolIperf3  = "iperf3"
+	protocolNetperf = "netperf"
+	protocolWeb     = "web"
 
 	protocolMetrics = "metrics"
 )
@@ -169,6 +173,7 @@ func (s *Server) listenOthers(o Options) error {
 	}{
 		{protocolIrtt, o.Irtt, "--irtt", func(a string) (sideServer, error) { return listenIrtt(s, a, o.Key) }},
 		{protocolIperf3, o.Iperf3, "--iperf3", func(a string) (sideServer, error) { return listenIperf3(s, a, o.Key) }},
+		{protocolNetperf, o.Netperf, "--netperf", func(a string) (sideServer, error) { return listenNetperf(s, a, o.Key, o.NetperfData) }},
 		{protocolWeb, o.Web, "--web", func(a string) (sideServer, error) { return listenWeb(s, a, o) }},
 		{protocolMetrics, o.Metrics, "--metrics", func(a string) (sideServer, error) { return listenMetrics(s, a) }},
 	} {
@@ -387,6 +392,9 @@ func (s *Server) Irtt() netip.AddrPort { return s.side(protocolIrtt) }
 
 // Iperf3 returns the address on which iperf3 is served; the zero value if it is not.
 func (s *Server) Iperf3() netip.AddrPort { return s.side(protocolIperf3) }
+
+// Netperf returns the address on which netperf is served; the zero value if it is not.
+func (s *Server) Netperf() netip.AddrPort { return s.side(protocolNetperf) }
 
 // Web returns the address on which HTTP is served; the zero value if it is not.
 func (s *Server) Web() netip.AddrPort { return s.side(protocolWeb) }
