@@ -121,7 +121,7 @@ func newApplyCommand() *cobra.Command {
 			"A watchdog process undoes it after --confirm unless `unbloat confirm` comes; --yes keeps it at once.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError("%s: takes one PLAN, not %d", c.CommandPath(), len(args))
+				return usageError("%s: takes one PLAN, not %d", nameOf(c), len(args))
 			}
 			return nil
 		},

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -142,8 +143,19 @@ func (s compared) json() comparedJSON {
 func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	phase, interval := changeOf(s[0].test, s[1].test)
 	differ := differences(s[0], s[1])
+	var invalid []string
+	for i, x := range s {
+		if !x.test.Valid {
+			invalid = append(invalid, fmt.Sprintf("%s is not valid: %s", []string{"the first", "the second"}[i], strings.Join(x.test.InvalidReasons, "; ")))
+			interval = nil
+		}
+	}
+	var cannot error
+	if len(invalid) > 0 {
+		cannot = &exitError{exitInvalid, fmt.Errorf("compare: nothing can be said of a change: %s; measure again", strings.Join(invalid, "; "))}
+	}
 	if asJSON {
-		return printJSON(w, struct {
+		err := printJSON(w, struct {
 			Schema        string             `json:"schema"`
 			A             comparedJSON       `json:"a"`
 			B             comparedJSON       `json:"b"`
@@ -152,6 +164,7 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 			Comparison    verdict.Comparison `json:"comparison"`
 			Differences   []string           `json:"differences"` // of the conditions
 		}{"unbloat.compare/1", s[0].json(), s[1].json(), phase, interval, verdict.Compare(s[0].test, s[1].test), differ})
+		return errors.Join(err, cannot)
 	}
 	for i, x := range s {
 		fmt.Fprintf(w, "%-7s %s\n", []string{"before:", "after:"}[i], strings.Join(x.words(), ", "))
@@ -162,6 +175,8 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	}
 	fmt.Fprintln(w)
 	switch {
+	case cannot != nil:
+		fmt.Fprintln(w, "No comparison: a measurement that is not valid says nothing of a change.")
 	case interval == nil:
 		fmt.Fprintln(w, "No interval: one of the results does not hold its single probes, or too few.")
 	case interval.Lo > 0:
@@ -169,12 +184,12 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	case interval.Hi < 0:
 		fmt.Fprintf(w, "%s: p95 rose by %.1f to %.1f ms (95 %% interval within the two runs).\n", phase, -interval.Hi, -interval.Lo)
 	default:
-		fmt.Fprintf(w, "%s: no difference of the p95 is shown (95 %% interval %+.1f to %+.1f ms).\n", phase, 0-interval.Hi, 0-interval.Lo)
+		fmt.Fprintf(w, "%s: no difference of the p95 is shown (95 %% interval %s to %s ms).\n", phase, signed(-interval.Hi), signed(-interval.Lo))
 	}
 	for _, d := range differ {
 		fmt.Fprintln(w, "  · not the same conditions:", d)
 	}
-	return nil
+	return cannot
 }
 
 // changeOf returns the interval by which the p95 of A's worst loaded phase fell.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -14,7 +16,7 @@ import (
 
 // rateFlag adds a flag that takes a rate such as 950kbit or "29.1 Mbit/s".
 func rateFlag(f *pflag.FlagSet, r *unit.Rate, name, usage string) {
-	f.Var((*rateValue)(r), name, usage)
+	f.Var(&rateValue{rate: r}, name, usage)
 }
 
 // durationFlag adds a flag that takes a duration such as 5ms; negative is refused.
@@ -23,15 +25,43 @@ func durationFlag(f *pflag.FlagSet, d *time.Duration, name string, value time.Du
 	f.Var((*durationValue)(d), name, usage)
 }
 
-type rateValue unit.Rate
+type rateValue struct {
+	rate *unit.Rate
+	as   string // how it was written
+}
 
-func (v *rateValue) Set(s string) error { return (*unit.Rate)(v).UnmarshalText([]byte(s)) }
-func (v *rateValue) Type() string       { return "RATE" }
+func (v *rateValue) Set(s string) error {
+	v.as = s
+	return v.rate.UnmarshalText([]byte(s))
+}
+func (v *rateValue) Type() string { return "RATE" }
 func (v *rateValue) String() string {
-	if *v == 0 {
+	if v.rate == nil || *v.rate == 0 {
 		return ""
 	}
-	return unit.Rate(*v).String()
+	return v.rate.String()
+}
+
+// understood says what a rate was taken for where its unit was not of bits; ""
+// where nobody can mean anything else.
+func (v *rateValue) understood() string {
+	lower := strings.ToLower(v.as)
+	if v.as == "" || strings.Contains(lower, "bit") || strings.HasSuffix(lower, "bps") && !strings.Contains(v.as, "B") {
+		return ""
+	}
+	return fmt.Sprintf("%s is %s", v.as, v.rate)
+}
+
+// sayRates prints what the rates among a command's flags were taken for.
+func sayRates(c *cobra.Command) {
+	if quiet, err := c.Flags().GetBool("quiet"); err == nil && quiet {
+		return
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if v, is := f.Value.(interface{ understood() string }); is && v.understood() != "" {
+			fmt.Fprintf(c.ErrOrStderr(), "--%s: %s.\n", f.Name, v.understood())
+		}
+	})
 }
 
 type durationValue time.Duration
@@ -60,8 +90,12 @@ func usageError(format string, args ...any) error {
 func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError("%s: takes %s, not %d arguments (see `%s --help`)", c.CommandPath(), what, len(args), c.CommandPath())
+			return usageError("%s: takes %s, not %d arguments (see `%s --help`)", nameOf(c), what, len(args), c.CommandPath())
 		}
 		return nil
 	}
 }
+
+// signed writes a change with its sign and one decimal; one that rounds to
+// nothing is "+0.0".
+func signed(v float64) string { return reason.English().Number("%+.1f", v) }

@@ -195,7 +195,7 @@ of them side by side.`,
   unbloat history 3fa9c1`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError("%s: takes one ID, not %d (see `%s --help`)", c.CommandPath(), len(args), c.CommandPath())
+				return usageError("%s: takes one ID, not %d (see `%s --help`)", nameOf(c), len(args), c.CommandPath())
 			}
 			return nil
 		},
@@ -287,7 +287,7 @@ func printEntries(w io.Writer, entries []store.Entry) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", "id", "time (UTC)", "kind", "grade", "p95", "download", "upload", "what")
 	for _, e := range entries {
-		grade, p95 := e.Grade, fmt.Sprintf("%+.1f ms", e.IncreaseMs)
+		grade, p95 := e.Grade, signed(e.IncreaseMs)+" ms"
 		if e.Kind == store.KindPath && e.IncreaseMs == 0 { // nothing was loaded, or nothing rose
 			p95 = "–"
 		}

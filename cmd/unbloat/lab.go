@@ -238,9 +238,18 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 	}
 	if f.json {
 		_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
+	} else {
+		err = lab.Print(c.OutOrStdout(), s, r)
+	}
+	if err != nil {
 		return err
 	}
-	return lab.Print(c.OutOrStdout(), s, r)
+	for _, x := range r.Cases {
+		if !x.Test.Valid {
+			return &exitError{exitInvalid, fmt.Errorf("lab run %s: the measurement of case %q is not valid: %s", s.Name, x.Name, strings.Join(x.Test.InvalidReasons, "; "))}
+		}
+	}
+	return nil
 }
 
 // runScenario runs a scenario on a real kernel, or in the simulator, where the

@@ -83,6 +83,10 @@ func (o *pathFlags) check() error {
 		return usageError("path: --seconds %v: must be %v to %v", o.loaded, minLoad, maxLoad)
 	case o.interval < path.MinInterval || o.interval > time.Minute:
 		return usageError("path: --interval %v: must be %v to 1m; routers answer no faster", o.interval, path.MinInterval)
+	case o.idle < path.MinAnswers*o.interval:
+		return usageError("path: --idle %v: every hop is probed each %v, and it takes %d answers to judge one; give --idle %v or more", o.idle, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
+	case o.load != "" && o.loaded < path.MinAnswers*o.interval:
+		return usageError("path: --seconds %v: every hop is probed each %v, and it takes %d answers to judge one; give --seconds %v or more", o.loaded, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
 	case o.maxHops < 1 || o.maxHops > path.MaxMaxHops:
 		return usageError("path: --max-hops %d: must be 1 to %d", o.maxHops, path.MaxMaxHops)
 	case o.homeHops < -1 || o.homeHops > path.MaxMaxHops:
@@ -167,8 +171,10 @@ func pathError(err error) error {
 	var address *measure.AddressError
 	code := exitFailed
 	switch {
-	case errors.Is(err, walk.ErrUnknownHost), errors.As(err, &address):
+	case errors.As(err, &address):
 		code = exitUsage
+	case errors.Is(err, walk.ErrUnknownHost):
+		code = exitPrecondition
 	case errors.Is(err, measure.ErrUnreachable):
 		code, err = exitPrecondition, fmt.Errorf("%w; is `unbloat serve` running there, and its port open for TCP?", err)
 	case errors.Is(err, netio.ErrNoRoute):

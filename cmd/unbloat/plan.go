@@ -96,8 +96,8 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
 	fs.StringVar((*string)(&w.Style), "style", "", "seed: as the platform's article does it, with the differences explained")
 	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
-	wishFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
-	wishFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")
+	preferenceFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
+	preferenceFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")
 	durationFlag(fs, &w.Target, "target", 0, "fq_codel's target (default: by the rate)")
 	durationFlag(fs, &w.Interval, "interval", 0, "fq_codel's interval, CAKE's rtt")
 	durationFlag(fs, &w.Latency, "latency", 0, "how long a FIFO may be (default: the goal if given, or 100ms)")
@@ -107,16 +107,33 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	fs.Int64Var((*int64)(&w.Quantum), "quantum", 0, "fq_codel's bytes a flow may send a round (default: by the rate)")
 }
 
-// wishFlag adds a flag that takes a rate or a share of the measured one.
-func wishFlag(fs *pflag.FlagSet, w *plan.RatePreference, name, usage string) {
-	fs.Var((*wishValue)(w), name, usage)
+// preferenceFlag adds a flag that takes a rate or a share of the measured one.
+func preferenceFlag(fs *pflag.FlagSet, w *plan.RatePreference, name, usage string) {
+	fs.Var(&preferenceValue{preference: w}, name, usage)
 }
 
-type wishValue plan.RatePreference
+type preferenceValue struct {
+	preference *plan.RatePreference
+	as         string
+}
 
-func (v *wishValue) Set(s string) error { return (*plan.RatePreference)(v).UnmarshalText([]byte(s)) }
-func (v *wishValue) Type() string       { return "RATE|SHARE" }
-func (v *wishValue) String() string     { return plan.RatePreference(*v).String() }
+func (v *preferenceValue) Set(s string) error {
+	v.as = s
+	return v.preference.UnmarshalText([]byte(s))
+}
+func (v *preferenceValue) Type() string { return "RATE|SHARE" }
+func (v *preferenceValue) String() string {
+	if v.preference == nil {
+		return ""
+	}
+	return v.preference.String()
+}
+func (v *preferenceValue) understood() string {
+	if v.preference.Rate == 0 {
+		return ""
+	}
+	return (&rateValue{rate: &v.preference.Rate, as: v.as}).understood()
+}
 
 func runPlan(c *cobra.Command, f *planFlags) error {
 	p, err := f.make(c)

@@ -255,14 +255,14 @@ func printProof(w io.Writer, r *prove.Result) error {
 			prove.Rate(s.GoodputDownBps), prove.Rate(s.GoodputUpBps), 100*s.Loss)
 	}
 	if r.P95Ms != nil {
-		fmt.Fprintf(&b, "\nchange     %+8.1f ms   95 %% interval %+.1f to %+.1f ms\n", r.P95Ms.Median, r.P95Ms.Lo, r.P95Ms.Hi)
+		fmt.Fprintf(&b, "\nchange     %8s ms   95 %% interval %s to %s ms\n", signed(r.P95Ms.Median), signed(r.P95Ms.Lo), signed(r.P95Ms.Hi))
 	}
 	for _, d := range []struct {
 		name string
 		*verdict.Change
 	}{{"download", r.GoodputDown}, {"upload", r.GoodputUp}} {
 		if d.Change != nil {
-			fmt.Fprintf(&b, "%-10s %+8.1f %%    95 %% interval %+.1f to %+.1f %%\n", d.name, 100*d.Median, 100*d.Lo, 100*d.Hi)
+			fmt.Fprintf(&b, "%-10s %8s %%    95 %% interval %s to %s %%\n", d.name, signed(100*d.Median), signed(100*d.Lo), signed(100*d.Hi))
 		}
 	}
 	fmt.Fprintf(&b, "\nMedians of %d pairs, %s load, %.0f s in all; order by seed %d.\n", r.PairsUsed, r.Phase, r.LineSeconds, r.Seed)

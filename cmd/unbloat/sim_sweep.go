@@ -73,7 +73,7 @@ func newSimMergeCommand() *cobra.Command {
 		Example: `  unbloat sim merge part-*.jsonl -o all.jsonl --csv all.csv`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("%s: needs the files of all shards", c.CommandPath())
+				return usageError("%s: needs the files of all shards", nameOf(c))
 			}
 			return nil
 		},

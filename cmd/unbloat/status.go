@@ -96,7 +96,7 @@ func newStatusCommand() *cobra.Command {
 	f.register(c)
 	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
-	c.Flags().BoolVar(&watch, "watch", false, "redraw every second until interrupted")
+	c.Flags().BoolVar(&watch, "watch", false, "show it again every second until interrupted; on a terminal in place")
 	return c
 }
 
@@ -206,8 +206,12 @@ func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, w 
 			return changeError(err)
 		}
 		now := time.Now()
-		if !f.json {
+		switch {
+		case f.json || f.quiet:
+		case isTerminal(w):
 			fmt.Fprint(w, "\x1b[H\x1b[J")
+		case last != nil:
+			fmt.Fprintln(w)
 		}
 		if err := f.printStatus(w, s, last, now.Sub(at)); err != nil {
 			return err

@@ -84,6 +84,8 @@ func germanTables() map[Code]string {
 		AsWritten:         "{text:s}",
 		NotValid:          "Diese Messung ist nicht gültig: {why:s}{more:s}.",
 		MoreReasons:       " (und {count:d} weitere Gründe)",
+		OneMoreReason:     " (und ein weiterer Grund)",
+		Interrupted:       "abgebrochen in der Phase „{in:name}“; was vorher gemessen wurde, bleibt erhalten",
 		NothingLoaded:     "Umlaufzeit ohne Last {idle_ms:ms}; die Leitung wurde nicht belastet, also gibt es keine Note.",
 		RoundTripDownload: "Während eines Downloads steigt die Umlaufzeit von {idle_ms:ms} auf {loaded_ms:ms}: {meaning:name}.",
 		RoundTripUpload:   "Während eines Uploads steigt die Umlaufzeit von {idle_ms:ms} auf {loaded_ms:ms}: {meaning:name}.",

@@ -84,6 +84,8 @@ func englishTables() map[Code]string {
 		AsWritten:         "{text:s}",
 		NotValid:          "This measurement is not valid: {why:s}{more:s}.",
 		MoreReasons:       " (and {count:d} more reasons)",
+		OneMoreReason:     " (and 1 more reason)",
+		Interrupted:       "interrupted during the phase \"{in:name}\"; what was measured before it is kept",
 		NothingLoaded:     "Idle round trip {idle_ms:ms}; nothing was loaded, so nothing is graded.",
 		RoundTripDownload: "While something downloads, the round trip goes from {idle_ms:ms} to {loaded_ms:ms}: {meaning:name}.",
 		RoundTripUpload:   "While something uploads, the round trip goes from {idle_ms:ms} to {loaded_ms:ms}: {meaning:name}.",

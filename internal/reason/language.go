@@ -89,6 +89,17 @@ func Accept(header string) *Language {
 // Say fills the words of a code with figures, as Of takes them.
 func (l *Language) Say(code Code, args ...any) string { return Of(code, args...).words(l, Terminal) }
 
+// MoreReasons says how many reasons there are beside the one that is said; "" if none.
+func (l *Language) MoreReasons(n int) string {
+	switch {
+	case n <= 0:
+		return ""
+	case n == 1:
+		return l.Say(OneMoreReason)
+	}
+	return l.Say(MoreReasons, "count", n)
+}
+
 // Name returns the language's name of a phase, a direction or the like.
 func (l *Language) Name(s string) string {
 	if name, ok := l.Names[s]; ok {
@@ -99,7 +110,11 @@ func (l *Language) Name(s string) string {
 
 // Number writes v as fmt does, with the language's decimal sign.
 func (l *Language) Number(format string, v float64) string {
-	return l.Numeral(fmt.Sprintf(format, v))
+	s := fmt.Sprintf(format, v)
+	if strings.Contains(s, "-") && !strings.ContainsAny(s, "123456789") { // it rounds to nothing, which has no sign
+		s = fmt.Sprintf(format, 0.0)
+	}
+	return l.Numeral(s)
 }
 
 // Numeral gives a number that was written with a point the language's sign.

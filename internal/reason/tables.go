@@ -5,6 +5,8 @@ const (
 	AsWritten         Code = "as_written" // words of elsewhere
 	NotValid          Code = "not_valid"
 	MoreReasons       Code = "more_reasons"
+	OneMoreReason     Code = "one_more_reason"
+	Interrupted       Code = "interrupted" // in a phase; those before it are whole
 	NothingLoaded     Code = "nothing_loaded"
 	RoundTripDownload Code = "round_trip_download"
 	RoundTripUpload   Code = "round_trip_upload"
