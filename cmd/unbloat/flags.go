@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/plan"
 	"unbloat/internal/reason"
 	"unbloat/unit"
 )
@@ -17,6 +18,52 @@ import (
 // rateFlag adds a flag that takes a rate such as 950kbit or "29.1 Mbit/s".
 func rateFlag(f *pflag.FlagSet, r *unit.Rate, name, usage string) {
 	f.Var(&rateValue{rate: r}, name, usage)
+}
+
+// rateFlags are what the line carries, and what the shaper is to hold.
+type rateFlags struct {
+	line               plan.Line
+	shapeDown, shapeUp plan.RatePreference
+}
+
+func (f *rateFlags) register(fs *pflag.FlagSet) {
+	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home; the shaper is set a little below")
+	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home; the shaper is set a little below")
+	preferenceFlag(fs, &f.shapeDown, "shape-down", "hold the download to this rate, or to this share of --down")
+	preferenceFlag(fs, &f.shapeUp, "shape-up", "hold the upload to this rate, or to this share of --up")
+}
+
+// given reports whether there is anything to make a plan from.
+func (f *rateFlags) given() bool {
+	return f.line.Down != 0 || f.line.Up != 0 || f.shapeDown != plan.RatePreference{} || f.shapeUp != plan.RatePreference{}
+}
+
+// preferenceFlag adds a flag that takes a rate or a share of the measured one.
+func preferenceFlag(fs *pflag.FlagSet, w *plan.RatePreference, name, usage string) {
+	fs.Var(&preferenceValue{preference: w}, name, usage)
+}
+
+type preferenceValue struct {
+	preference *plan.RatePreference
+	as         string
+}
+
+func (v *preferenceValue) Set(s string) error {
+	v.as = s
+	return v.preference.UnmarshalText([]byte(s))
+}
+func (v *preferenceValue) Type() string { return "RATE|SHARE" }
+func (v *preferenceValue) String() string {
+	if v.preference == nil {
+		return ""
+	}
+	return v.preference.String()
+}
+func (v *preferenceValue) understood() string {
+	if v.preference.Rate == 0 {
+		return ""
+	}
+	return (&rateValue{rate: &v.preference.Rate, as: v.as}).understood()
 }
 
 // durationFlag adds a flag that takes a duration such as 5ms; negative is refused.

@@ -46,9 +46,10 @@ figures are exact on any machine; "unbloat lab kernel" builds the kernel for it.
 
 func newLabListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the scenarios that come with unbloat",
-		Args:  exactArgs(0, "no argument"),
+		Use:     "list",
+		Short:   "List the scenarios that come with unbloat",
+		Example: "  unbloat lab list\n  unbloat lab run seed-003",
+		Args:    exactArgs(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, name := range scenarios.Names() {
 				s, err := loadScenario(name)

@@ -48,7 +48,7 @@ count: routers give such probes low priority.`,
 	}
 	o.keepFlags.register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.load, "load", "", "then load the line against this server: `SERVER` as for `unbloat test --server`")
+	f.StringVar(&o.load, "load", "", "then load the line against this server: `SERVER` as for \"unbloat test --server\"")
 	f.StringVar(&o.direction, "direction", walk.DirBoth, "which way to load it: up, down or both")
 	f.IntVar(&o.flows, "flows", measure.DefaultFlows, "TCP flows of the load in each direction")
 	f.StringVar(&o.cc, "cc", "", "congestion control of the load's senders (default: each system's own)")

@@ -72,7 +72,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home, as measured")
 	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home, as measured")
-	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this result of `unbloat test --json` (- is standard input)")
+	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this `FILE`, what \"unbloat test --json\" printed (- is standard input)")
 	durationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
@@ -82,7 +82,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
-	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which `unbloat apply` reads")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which \"unbloat apply\" reads")
 	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments")
 	fs.BoolVar(&f.predict, "predict", false, "simulate the line without and with the plan, and print what to expect")
 }
@@ -105,34 +105,6 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	fs.IntVar(&w.Limit, "limit", 0, "packets a queue may hold (default: by the rate)")
 	fs.IntVar(&w.Flows, "flows", 0, "fq_codel's number of queues (default 1024)")
 	fs.Int64Var((*int64)(&w.Quantum), "quantum", 0, "fq_codel's bytes a flow may send a round (default: by the rate)")
-}
-
-// preferenceFlag adds a flag that takes a rate or a share of the measured one.
-func preferenceFlag(fs *pflag.FlagSet, w *plan.RatePreference, name, usage string) {
-	fs.Var(&preferenceValue{preference: w}, name, usage)
-}
-
-type preferenceValue struct {
-	preference *plan.RatePreference
-	as         string
-}
-
-func (v *preferenceValue) Set(s string) error {
-	v.as = s
-	return v.preference.UnmarshalText([]byte(s))
-}
-func (v *preferenceValue) Type() string { return "RATE|SHARE" }
-func (v *preferenceValue) String() string {
-	if v.preference == nil {
-		return ""
-	}
-	return v.preference.String()
-}
-func (v *preferenceValue) understood() string {
-	if v.preference.Rate == 0 {
-		return ""
-	}
-	return (&rateValue{rate: &v.preference.Rate, as: v.as}).understood()
 }
 
 func runPlan(c *cobra.Command, f *planFlags) error {

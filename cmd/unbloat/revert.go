@@ -21,8 +21,9 @@ func newRevertCommand() *cobra.Command {
 		GroupID: "main",
 		Long: "Undoes a change that waits for confirmation; otherwise goes back to the state before unbloat,\n" +
 			"puts back a shaper that --replace took over, and stops applying a plan at boot.",
-		Args: exactArgs(0, "no arguments"),
-		RunE: func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
+		Example: "  unbloat revert\n  unbloat revert --wan eth0\n  unbloat revert --router ssh://root@192.168.1.1",
+		Args:    exactArgs(0, "no arguments"),
+		RunE:    func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
 	}
 	f.register(c)
 	f.targetFlags.register(c)

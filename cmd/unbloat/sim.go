@@ -20,6 +20,7 @@ func newSimCommand() *cobra.Command {
 		Use:     "sim",
 		Short:   "Run the queue algorithms in the simulator",
 		GroupID: "lab",
+		Example: "  unbloat sim replay trace.txt.gz\n  unbloat sim sweep seed-003 --help",
 	})
 	c.AddCommand(newSimReplayCommand(), newSimSweepCommand(), newSimMergeCommand())
 	return c

@@ -73,7 +73,8 @@ func newStatusCommand() *cobra.Command {
 		GroupID: "main",
 		Long: "Reads what shapes on the router, whoever made it, and compares it with what was applied.\n" +
 			"It ends with 1 if what is there is not what was applied, and says how to put it back.",
-		Args: exactArgs(0, "no arguments"),
+		Example: "  unbloat status\n  unbloat status --watch\n  unbloat status --router ssh://root@192.168.1.1 --json",
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := f.open(c.Context())
 			if err != nil {
