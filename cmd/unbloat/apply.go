@@ -143,7 +143,7 @@ func newApplyCommand() *cobra.Command {
 	fs.BoolVar(&f.persist, "persist", false, "with --yes: apply it at every boot")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the commands that would run now, and change nothing")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
-	fs.BoolVar(&f.again, "again", false, "what was applied last, for when `status` says that it is no longer there")
+	fs.BoolVar(&f.again, "again", false, "what was applied last, for when \"status\" says that it is no longer there")
 	return c
 }
 

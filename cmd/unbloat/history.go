@@ -252,7 +252,7 @@ func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 			Results []store.Entry `json:"results"`
 		}{"unbloat.history/1", entries})
 	}
-	return printEntries(c.OutOrStdout(), entries)
+	return printEntries(c.OutOrStdout(), entries, screen.Width(c.OutOrStdout()))
 }
 
 // parseSince reads a length of time before now, or a time.
@@ -278,14 +278,35 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// printEntries prints the list for a terminal.
-func printEntries(w io.Writer, entries []store.Entry) error {
+// wholeEntry is how wide a row of the list is with what it was taken of.
+const wholeEntry = 110
+
+// printEntries prints the list, on a terminal so wide; 0 is no terminal. On a
+// narrow one what a result was taken of has a line of its own.
+func printEntries(w io.Writer, entries []store.Entry, width int) error {
 	if len(entries) == 0 {
 		_, err := fmt.Fprintln(w, "No results are kept that fit.")
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", "id", "time (UTC)", "kind", "grade", "p95", "download", "upload", "what")
+	narrow := width >= narrowest && width < wholeEntry
+	row := func(id, time, kind, grade, p95, down, up, what string) {
+		if narrow {
+			fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", id, time, kind, grade, p95)
+			rates := ""
+			if down != up || down != "–" {
+				rates = "↓ " + down + "  ↑ " + up + "  "
+			}
+			b.WriteString(brokenLine(strings.TrimRight("  "+rates+what, " ")+"\n", width))
+			return
+		}
+		b.WriteString(brokenLine(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width))
+	}
+	if narrow {
+		fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", "id", "time (UTC)", "kind", "grade", "p95")
+	} else {
+		row("id", "time (UTC)", "kind", "grade", "p95", "download", "upload", "what")
+	}
 	for _, e := range entries {
 		grade, p95 := e.Grade, signed(e.IncreaseMs)+" ms"
 		if e.Kind == store.KindPath && e.IncreaseMs == 0 { // nothing was loaded, or nothing rose
@@ -297,8 +318,7 @@ func printEntries(w io.Writer, entries []store.Entry) error {
 		if grade == "" {
 			grade = "–"
 		}
-		fmt.Fprintf(&b, "%-8.8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", e.ID, e.Time.UTC().Format("2006-01-02 15:04"), e.Kind, grade, p95,
-			rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
+		row(fmt.Sprintf("%.8s", e.ID), e.Time.UTC().Format("2006-01-02 15:04"), e.Kind, grade, p95, rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -359,7 +379,10 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		return err
 	}
 	if f.json {
-		return printJSON(c.OutOrStdout(), r)
+		return printJSON(c.OutOrStdout(), struct {
+			Schema string `json:"schema"`
+			store.Record
+		}{"unbloat.record/1", r})
 	}
 	w := c.OutOrStdout()
 	fmt.Fprintf(w, "%s  %s, %s\n\n", r.ID, r.Kind, strings.Join(conditionWords(r), ", "))

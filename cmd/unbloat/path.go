@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -128,7 +129,7 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 	r, err := o.trace(c.Context(), host, show)
 	show.close()
 	if err != nil {
-		return pathError(err)
+		return pathError(host, err)
 	}
 	if o.json {
 		err = printJSON(c.OutOrStdout(), r)
@@ -167,7 +168,7 @@ func (o *pathFlags) trace(ctx context.Context, host string, show *pathView) (*pa
 }
 
 // pathError gives an error of a trace its exit code.
-func pathError(err error) error {
+func pathError(host string, err error) error {
 	var address *measure.AddressError
 	code := exitFailed
 	switch {
@@ -175,6 +176,9 @@ func pathError(err error) error {
 		code = exitUsage
 	case errors.Is(err, walk.ErrUnknownHost):
 		code = exitPrecondition
+		if _, e := netip.ParseAddr(host); e == nil { // an address of the other kind
+			code = exitUsage
+		}
 	case errors.Is(err, measure.ErrUnreachable):
 		code, err = exitPrecondition, fmt.Errorf("%w; is `unbloat serve` running there, and its port open for TCP?", err)
 	case errors.Is(err, netio.ErrNoRoute):

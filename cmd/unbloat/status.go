@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/screen"
 	"unbloat/unit"
 )
 
@@ -86,7 +87,8 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return changeError(err)
 				}
-				if err := f.printStatus(c.OutOrStdout(), s, nil, 0); err != nil {
+				w := fit(c.OutOrStdout(), screen.Width(c.OutOrStdout()))
+				if err := errors.Join(f.printStatus(w, s, nil, 0), w.Flush()); err != nil {
 					return err
 				}
 				return s.verdict()
@@ -214,7 +216,8 @@ func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, w 
 		case last != nil:
 			fmt.Fprintln(w)
 		}
-		if err := f.printStatus(w, s, last, now.Sub(at)); err != nil {
+		lines := fit(w, screen.Width(w))
+		if err := errors.Join(f.printStatus(lines, s, last, now.Sub(at)), lines.Flush()); err != nil {
 			return err
 		}
 		last, at = s, now

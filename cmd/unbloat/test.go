@@ -23,6 +23,7 @@ import (
 	"unbloat/internal/probe"
 	"unbloat/internal/protocol"
 	"unbloat/internal/reason"
+	"unbloat/internal/screen"
 	"unbloat/internal/store"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -163,7 +164,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 			return err
 		}
 	} else {
-		printTest(c.OutOrStdout(), l, test)
+		printTest(c.OutOrStdout(), l, test, screen.Width(c.OutOrStdout()))
 	}
 	if o.out != "" { // last: what was measured is printed and kept if this fails
 		if err := writeTest(o.out, test); err != nil {

@@ -22,16 +22,27 @@ func (s speaker) line(indent string, code reason.Code, args ...any) {
 	fmt.Fprintln(s.w, indent+s.Say(code, args...))
 }
 
-// printTest prints the table that people read.
-func printTest(w io.Writer, l *reason.Language, t *verdict.Test) {
+// wholeTable is how wide the table of a test is with all its columns.
+const wholeTable = 93
+
+// printTest prints the table that people read, on a terminal so wide; 0 is no
+// terminal. A narrow one has the columns that matter most.
+func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int) {
+	w := fit(out, width)
+	defer w.Flush() // who owns out remembers its errors
 	s := speaker{l, w}
+	narrow := width >= narrowest && width < wholeTable
 	if t.Label != "" {
 		fmt.Fprintf(w, "%s — ", t.Label)
 	}
 	s.line("", reason.TestHead, "time", t.Time, "server", t.Server)
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n", "", "p50 ms", "p95 ms", "max ms", "+p95 ms",
-		l.Name("loss up"), l.Name("loss down"), l.Name("download"), l.Name("upload"), l.Name("grade"))
+	if narrow {
+		fmt.Fprintf(w, "%-9s %8s %8s %7s %9s %9s %5s\n", "", "p95 ms", "+p95 ms", l.Name("loss"), "↓ Mbit/s", "↑ Mbit/s", l.Name("grade"))
+	} else {
+		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n", "", "p50 ms", "p95 ms", "max ms", "+p95 ms",
+			l.Name("loss up"), l.Name("loss down"), l.Name("download"), l.Name("upload"), l.Name("grade"))
+	}
 	for _, p := range t.Phases() {
 		lat := p.Latency
 		grade, plus := "", ""
@@ -44,6 +55,11 @@ func printTest(w io.Writer, l *reason.Language, t *verdict.Test) {
 		}
 		if lat.Received == 0 && plus != "" {
 			plus = "–"
+		}
+		if narrow {
+			fmt.Fprintf(w, "%-9s %8s %8s %6s%% %9s %9s %5s\n", l.Name(p.Name), s.msOrNone(lat, lat.RTTMs.P95), plus,
+				l.Number("%.1f", 100*lat.Loss), s.mbitOrNone(p.GoodputDownBps), s.mbitOrNone(p.GoodputUpBps), grade)
+			continue
 		}
 		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %15s  %11s %11s  %s\n", l.Name(p.Name),
 			s.msOrNone(lat, lat.RTTMs.P50), s.msOrNone(lat, lat.RTTMs.P95), s.msOrNone(lat, lat.RTTMs.Max), plus, s.losses(lat),
@@ -108,6 +124,14 @@ func (s speaker) conditions(t *verdict.Test) {
 	for _, n := range t.NotesIn(s.Language, reason.Terminal) {
 		s.line("  ", reason.NoteLine, "text", n)
 	}
+}
+
+// mbitOrNone says a rate in Mbit/s without its unit.
+func (s speaker) mbitOrNone(bps float64) string {
+	if bps <= 0 {
+		return "–"
+	}
+	return s.Number("%.3g", bps/1e6)
 }
 
 func (s speaker) rateOrNone(bps float64) string { return s.Numeral(rateOrNone(bps)) }

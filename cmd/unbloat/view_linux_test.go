@@ -86,7 +86,7 @@ func TestViewGivesTheTerminalBack(t *testing.T) {
 // Where no view can be shown, or none is wanted, there are lines.
 func TestNoView(t *testing.T) {
 	for _, c := range []struct{ env, flag string }{{"TERM=dumb", "-4"}, {"A=B", "--plain"}} {
-		p, cmd := onTerminal(t, []string{c.env}, "path", "127.0.0.1", "--idle", "1", c.flag)
+		p, cmd := onTerminal(t, []string{c.env}, "path", "127.0.0.1", "--idle", "1", "--interval", "200ms", c.flag)
 		_ = cmd.Wait() // what it printed tells
 		if s := p.Text(); strings.Contains(s, "\x1b[?1049h") || !strings.Contains(s, "idle ") {
 			t.Errorf("%s %s: %q", c.env, c.flag, s)

@@ -24,6 +24,7 @@ func germanNames() map[string]string {
 		"held down": "auf dem Weg herab",
 		"held ":     "auf unbekannter Seite",
 		// Columns of the table of a test.
+		"loss":      "Verlust",
 		"loss up":   "Verl. ↑",
 		"loss down": "↓",
 		"grade":     "Note",

@@ -24,6 +24,7 @@ func englishNames() map[string]string {
 		"held down": "on the way down",
 		"held ":     "on an unknown side",
 		// Columns of the table of a test.
+		"loss":      "loss",
 		"loss up":   "loss up",
 		"loss down": "down",
 		"grade":     "grade",
