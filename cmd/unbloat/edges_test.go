@@ -192,7 +192,11 @@ func TestExportAsNamed(t *testing.T) {
 // word that is wider itself, and say what they said.
 func TestFitLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringMatching(`( {0,4}([a-zé]{1,70} ?){0,9}\n){0,4}`).Draw(t, "text")
+		word := rapid.StringMatching(`[a-zé]{1,70}`)
+		text := ""
+		for range rapid.IntRange(0, 4).Draw(t, "lines") {
+			text += strings.Repeat(" ", rapid.IntRange(0, 4).Draw(t, "indent")) + strings.Join(rapid.SliceOfN(word, 0, 30).Draw(t, "words"), " ") + "\n"
+		}
 		width := rapid.IntRange(narrowest, 130).Draw(t, "width")
 		var out bytes.Buffer
 		f := fit(&out, width)
