@@ -15,11 +15,12 @@ const narrowest = 40
 // would break them anywhere. What continues a line is indented deeper than its
 // beginning. A width of 0 is no terminal, and nothing is broken. Flush writes a
 // last line that has no end.
-func fit(w io.Writer, width int) *fitted { return &fitted{w: w, width: width} }
+func fit(w io.Writer, width int) *fitted { return &fitted{w: w, width: width, hang: 2} }
 
 type fitted struct {
 	w     io.Writer
 	width int
+	hang  int // how much deeper
 	line  bytes.Buffer
 }
 
@@ -33,7 +34,7 @@ func (f *fitted) Write(b []byte) (int, error) {
 		if i < 0 {
 			return len(b), nil
 		}
-		if _, err := io.WriteString(f.w, brokenLine(string(f.line.Next(i+1)), f.width)); err != nil {
+		if _, err := io.WriteString(f.w, brokenLine(string(f.line.Next(i+1)), f.width, f.hang)); err != nil {
 			return len(b), err
 		}
 	}
@@ -41,19 +42,20 @@ func (f *fitted) Write(b []byte) (int, error) {
 
 // Flush writes what has no end of line yet.
 func (f *fitted) Flush() error {
-	_, err := io.WriteString(f.w, brokenLine(f.line.String(), f.width))
+	_, err := io.WriteString(f.w, brokenLine(f.line.String(), f.width, f.hang))
 	f.line.Reset()
 	return err
 }
 
-// brokenLine breaks a line into lines of at most width columns. A word that is
-// longer stays whole, so that it can be copied.
-func brokenLine(line string, width int) string {
+// brokenLine breaks a line into lines of at most width columns, the next ones
+// indented deeper by hang. A word that is longer stays whole, so that it can be
+// copied.
+func brokenLine(line string, width, hang int) string {
 	if width < narrowest || utf8.RuneCountInString(strings.TrimRight(line, "\n")) <= width {
 		return line
 	}
 	text := strings.TrimLeft(line, " ")
-	indent := strings.Repeat(" ", min(len(line)-len(text)+2, width/3))
+	indent := strings.Repeat(" ", min(len(line)-len(text)+hang, width/3))
 	var b strings.Builder
 	b.WriteString(line[:len(line)-len(text)])
 	col, empty := len(line)-len(text), true

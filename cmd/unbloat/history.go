@@ -297,10 +297,10 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 			if down != up || down != "–" {
 				rates = "↓ " + down + "  ↑ " + up + "  "
 			}
-			b.WriteString(brokenLine(strings.TrimRight("  "+rates+what, " ")+"\n", width))
+			b.WriteString(brokenLine(strings.TrimRight("  "+rates+what, " ")+"\n", width, 2))
 			return
 		}
-		b.WriteString(brokenLine(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width))
+		b.WriteString(brokenLine(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width, 2))
 	}
 	if narrow {
 		fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", "id", "time (UTC)", "kind", "grade", "p95")

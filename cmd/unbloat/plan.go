@@ -14,6 +14,7 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/screen"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -30,6 +31,7 @@ type planFlags struct {
 	ecn       string
 	mtu       int
 	explain   bool
+	commands  bool
 	json      bool
 	quiet     bool
 	predict   bool
@@ -42,9 +44,10 @@ func newPlanCommand() *cobra.Command {
 		Use:     "plan",
 		Short:   "Turn a measurement into a plan, with the reason for each number",
 		GroupID: "main",
-		Long: `Prints how a router should shape its line, in the router's own language and with
-the reason of each number as comments. It needs neither privilege nor access to
-the router, and changes nothing; with --router it asks the router what it has.
+		Long: `Says how a router should shape its line: in short, with --commands in the router's
+own language to be pasted there, with --explain the reason for each number. It
+needs neither privilege nor access to the router, and changes nothing; with
+--router it asks the router what it has.
 
 --down and --up are what the line carries, as measured; the plan starts a little
 below, and "unbloat tune" finds the best. --shape-down and --shape-up wish for
@@ -55,7 +58,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 		Example: `  unbloat plan --down 30mbit --up 5mbit
   unbloat plan --result before.json --for openwrt --wan pppoe-wan --link-layer ptm
   unbloat plan --down 120mbit --up 12mbit --for openbsd --wan em0 --lan em1
-  unbloat plan --down 30mbit --up 5mbit --for opnsense --style seed
+  unbloat plan --down 30mbit --up 5mbit --for opnsense --commands
   unbloat plan --down 30mbit --up 5mbit --router ssh://root@192.168.1.1
   unbloat plan --down 30mbit --up 5mbit --rule class=voice,protocol=udp,far_port=19302-19309
   unbloat plan --up 1mbit --aqm fq_codel --shape-up 950kbit --json > plan.json`,
@@ -81,9 +84,10 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
+	fs.BoolVar(&f.commands, "commands", false, "print the plan in the router's own language, to be pasted there")
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which \"unbloat apply\" reads")
-	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments")
+	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments, and nothing else")
 	fs.BoolVar(&f.predict, "predict", false, "simulate the line without and with the plan, and print what to expect")
 }
 
@@ -122,7 +126,29 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 	if f.predict {
 		return predict(c, f, p)
 	}
+	f.sayGuess(c, p)
 	return f.print(c.OutOrStdout(), driversOf(c.Context()), p)
+}
+
+// sayGuess says which interfaces nobody named and nobody looked for.
+func (f *planFlags) sayGuess(c *cobra.Command, p plan.Plan) {
+	if f.quiet || f.where.router != "" {
+		return
+	}
+	var guessed, flags []string
+	if f.wan == "" {
+		guessed, flags = append(guessed, p.WAN), append(flags, "--wan IF")
+	}
+	if f.lan == "" && p.LAN != "" {
+		guessed, flags = append(guessed, p.LAN), append(flags, "--lan IF")
+	}
+	switch len(guessed) {
+	case 0:
+	case 1:
+		fmt.Fprintf(c.ErrOrStderr(), "%s is a guess, the usual name on %s; name yours with %s, or let the router be asked with --router.\n", guessed[0], p.Platform, flags[0])
+	default:
+		fmt.Fprintf(c.ErrOrStderr(), "%s are guesses, the usual names on %s; name yours with %s, or let the router be asked with --router.\n", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
+	}
 }
 
 // make makes the plan from flags and, if given, a test's result.
@@ -222,6 +248,8 @@ func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) er
 	case f.explain:
 		_, err := io.WriteString(w, p.Explain())
 		return err
+	case !f.commands && !f.quiet:
+		return f.printSummary(w, p, screen.Width(w))
 	}
 	d, err := drivers.Find(p.Platform)
 	if err != nil {

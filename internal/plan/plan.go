@@ -69,7 +69,7 @@ type Basis struct {
 // Three numbers say how long a packet is. Overhead is what the line adds to an
 // IP packet, counted from the IP header on, as CAKE's `overhead` counts (plain
 // Ethernet: 14). HeaderLen is how many of those bytes the kernel counts by
-// itself on Device: 14 on an Ethernet device, 0 on ppp, tun and wirewatchdog. So:
+// itself on Device: 14 on an Ethernet device, 0 on ppp, tun and wireguard. So:
 //   - Overhead == HeaderLen: the kernel's own count is right; say nothing.
 //   - otherwise CAKE is told `overhead Overhead` and tc-stab(8), which starts
 //     from the kernel's count, is told `overhead StabOverhead()`.
