@@ -174,6 +174,8 @@ func runTest(c *cobra.Command, o testFlags) error {
 	switch {
 	case interrupted:
 		return &exitError{exitFailed, fmt.Errorf("test against %s: interrupted; what was measured before is above and kept", test.Server)}
+	case !test.Valid && !o.json: // the reasons are above
+		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid", test.Server)}
 	case !test.Valid:
 		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s%s", test.Server, test.InvalidReasons[0], reason.English().MoreReasons(len(test.InvalidReasons)-1))}
 	}

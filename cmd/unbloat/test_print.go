@@ -69,10 +69,28 @@ func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int) {
 	if t.Valid {
 		fmt.Fprint(w, l.Say(reason.GradeLine, "grade", t.Grade, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp)))
 	}
-	fmt.Fprintln(w, t.VerdictIn(l, reason.Terminal))
+	if t.Valid {
+		fmt.Fprintln(w, t.VerdictIn(l, reason.Terminal))
+	} else {
+		s.invalid(t)
+	}
 	s.conditions(t)
-	for _, r := range t.WhyInvalid(l, reason.Terminal) {
-		fmt.Fprintln(w, "  ·", r)
+}
+
+// invalid says why a test must not be believed, each reason once with what to do
+// about it, and what is certain all the same.
+func (s speaker) invalid(t *verdict.Test) {
+	s.line("", reason.NotValidFor)
+	for i, why := range t.WhyInvalid(s.Language, reason.Terminal) {
+		fmt.Fprintln(s.w, "  ·", why)
+		if i < len(t.Reasons) {
+			if do := s.ToDo(t.Reasons[i]); do != "" {
+				fmt.Fprintln(s.w, "   ", do)
+			}
+		}
+	}
+	if c := t.Certain(); c != nil {
+		fmt.Fprintln(s.w, c.Text(s.Language, reason.Terminal))
 	}
 }
 

@@ -84,6 +84,10 @@ func germanTables() map[Code]string {
 	return map[Code]string{
 		AsWritten:         "{text:s}",
 		NotValid:          "Diese Messung ist nicht gültig: {why:s}{more:s}.",
+		NotValidFor:       "Diese Messung ist nicht gültig:",
+		CertainRise:       "Sicher ist: in der Phase „{in:name}“ stieg die Umlaufzeit für die halbe Zeit um mindestens {ms:.0f} ms. Nur der genaue Wert ist nicht bekannt.",
+		LatenessBound:     "Messpakete gingen bis zu {p99_ms:.1f} ms zu spät ab (p99), um so viel können die Werte dieser Phase falsch sein",
+		WhatToDo:          "was zu tun ist: {text:s}",
 		MoreReasons:       " (und {count:d} weitere Gründe)",
 		OneMoreReason:     " (und ein weiterer Grund)",
 		Interrupted:       "abgebrochen in der Phase „{in:name}“; was vorher gemessen wurde, bleibt erhalten",

@@ -27,6 +27,7 @@ type Language struct {
 	Decimal string // between a number and its fraction
 	Column  int    // width of the names in the table of before and after
 	Words   map[Code]string
+	Advice  map[Code]string   // what to do about a reason, where there is something
 	Names   map[string]string // of what args name: directions, and others that templates give with verb name
 	Times   func(n int) string
 }
@@ -88,6 +89,20 @@ func Accept(header string) *Language {
 
 // Say fills the words of a code with figures, as Of takes them.
 func (l *Language) Say(code Code, args ...any) string { return Of(code, args...).words(l, Terminal) }
+
+// ToDo says what to do about a reason, or about the first of its causes for which
+// there is something; "" if nothing is known to help.
+func (l *Language) ToDo(r Reason) string {
+	if s := l.Advice[r.Code]; s != "" {
+		return l.Say(WhatToDo, "text", s)
+	}
+	for _, cause := range r.Causes {
+		if s := l.ToDo(cause); s != "" {
+			return s
+		}
+	}
+	return ""
+}
 
 // MoreReasons says how many reasons there are beside the one that is said; "" if none.
 func (l *Language) MoreReasons(n int) string {
