@@ -223,7 +223,7 @@ func conditionWords(r store.Record) []string {
 	e := store.Entry{Label: r.Label, Server: r.Server, Interface: r.Interface, Link: r.Link}
 	var out []string
 	if !r.Time.IsZero() {
-		out = append(out, r.Time.UTC().Format("2006-01-02 15:04")+" UTC")
+		out = append(out, localMinute(r.Time))
 	}
 	if s := entryWords(e); s != "" {
 		out = append(out, s)

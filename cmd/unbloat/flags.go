@@ -146,3 +146,15 @@ func exactArgs(n int, what string) cobra.PositionalArgs {
 // signed writes a change with its sign and one decimal; one that rounds to
 // nothing is "+0.0".
 func signed(v float64) string { return reason.English().Number("%+.1f", v) }
+
+// localMinute writes a time for a person: theirs, with its zone. JSON has UTC.
+func localMinute(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
+
+// localText writes a time of RFC 3339 for a person; what is none stays as it is.
+func localText(s string) string {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return s
+	}
+	return localMinute(t)
+}

@@ -303,9 +303,9 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 		b.WriteString(brokenLine(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width, 2))
 	}
 	if narrow {
-		fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", "id", "time (UTC)", "kind", "grade", "p95")
+		fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", "id", "time", "kind", "grade", "p95")
 	} else {
-		row("id", "time (UTC)", "kind", "grade", "p95", "download", "upload", "what")
+		row("id", "time", "kind", "grade", "p95", "download", "upload", "what")
 	}
 	for _, e := range entries {
 		grade, p95 := e.Grade, signed(e.IncreaseMs)+" ms"
@@ -318,7 +318,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 		if grade == "" {
 			grade = "–"
 		}
-		row(fmt.Sprintf("%.8s", e.ID), e.Time.UTC().Format("2006-01-02 15:04"), e.Kind, grade, p95, rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
+		row(fmt.Sprintf("%.8s", e.ID), e.Time.Local().Format("2006-01-02 15:04"), e.Kind, grade, p95, rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -188,7 +188,7 @@ func newRootCommand() *cobra.Command {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", nameOf(c), err, c.CommandPath())}
 	})
 	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
-		newWatchdogCommand(), newDoctorCommand())
+		newWatchdogCommand(), newDoctorCommand(), newGlossaryCommand())
 	root.AddCommand(newMeasuringCommands()...)
 	root.AddCommand(newServingCommands()...)
 	root.AddCommand(newLaboratoryCommands()...)

@@ -269,7 +269,7 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 		}
 	}
 	for _, k := range s.Committed {
-		fmt.Fprintf(w, "%s was changed by unbloat, kept at %s. To take it back: unbloat revert\n", k.WAN, k.Time)
+		fmt.Fprintf(w, "%s was changed by unbloat, kept at %s. To take it back: unbloat revert\n", k.WAN, localText(k.Time))
 	}
 	if s.AtBoot {
 		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")

@@ -35,7 +35,7 @@ func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int) {
 	if t.Label != "" {
 		fmt.Fprintf(w, "%s — ", t.Label)
 	}
-	s.line("", reason.TestHead, "time", t.Time, "server", t.Server)
+	s.line("", reason.TestHead, "time", localText(t.Time), "server", t.Server)
 	fmt.Fprintln(w)
 	if narrow {
 		fmt.Fprintf(w, "%-9s %8s %8s %7s %9s %9s %5s\n", "", "p95 ms", "+p95 ms", l.Name("loss"), "↓ Mbit/s", "↑ Mbit/s", l.Name("grade"))
