@@ -128,6 +128,17 @@ type comparedJSON struct {
 	Test      *verdict.Test `json:"test"`
 }
 
+// A comparisonJSON is what `compare --json` prints.
+type comparisonJSON struct {
+	Schema        string             `json:"schema"`
+	A             comparedJSON       `json:"a"`
+	B             comparedJSON       `json:"b"`
+	Phase         string             `json:"phase"`          // the worst of A, which the interval is of
+	ImprovementMs *verdict.Interval  `json:"improvement_ms"` // of its p95; null: no series to draw from
+	Comparison    verdict.Comparison `json:"comparison"`
+	Differences   []string           `json:"differences"` // of the conditions
+}
+
 func (s compared) json() comparedJSON {
 	r, t := s.record, s.test
 	out := comparedJSON{ID: r.ID, Time: t.Time, Label: t.Label, Server: t.Server, Interface: r.Interface, Link: r.Link, Tool: r.Tool, System: r.System, Test: t}
@@ -155,15 +166,7 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 		cannot = &exitError{exitInvalid, fmt.Errorf("compare: nothing can be said of a change: %s; measure again", strings.Join(invalid, "; "))}
 	}
 	if asJSON {
-		err := printJSON(w, struct {
-			Schema        string             `json:"schema"`
-			A             comparedJSON       `json:"a"`
-			B             comparedJSON       `json:"b"`
-			Phase         string             `json:"phase"`          // the worst of A, which the interval is of
-			ImprovementMs *verdict.Interval  `json:"improvement_ms"` // of its p95; null: no series to draw from
-			Comparison    verdict.Comparison `json:"comparison"`
-			Differences   []string           `json:"differences"` // of the conditions
-		}{"unbloat.compare/1", s[0].json(), s[1].json(), phase, interval, verdict.Compare(s[0].test, s[1].test), differ})
+		err := printJSON(w, comparisonJSON{"unbloat.compare/1", s[0].json(), s[1].json(), phase, interval, verdict.Compare(s[0].test, s[1].test), differ})
 		return errors.Join(err, cannot)
 	}
 	for i, x := range s {

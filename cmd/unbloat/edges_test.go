@@ -1,3 +1,5 @@
+//go:build !omit_measure && !omit_lab
+
 package main
 
 import (

@@ -219,6 +219,19 @@ of them side by side.`,
 	return c
 }
 
+// A listed object is what `history --json` prints, a shown one what it prints of
+// one result.
+type (
+	listed struct {
+		Schema  string        `json:"schema"`
+		Results []store.Entry `json:"results"`
+	}
+	shown struct {
+		Schema string `json:"schema"`
+		store.Record
+	}
+)
+
 func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Interface: f.wan, Limit: f.limit}
 	if c.Flags().Changed("shaped") {
@@ -247,10 +260,7 @@ func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 		return err
 	}
 	if f.json {
-		return printJSON(c.OutOrStdout(), struct {
-			Schema  string        `json:"schema"`
-			Results []store.Entry `json:"results"`
-		}{"unbloat.history/1", entries})
+		return printJSON(c.OutOrStdout(), listed{"unbloat.history/1", entries})
 	}
 	return printEntries(c.OutOrStdout(), entries, screen.Width(c.OutOrStdout()))
 }
@@ -379,10 +389,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		return err
 	}
 	if f.json {
-		return printJSON(c.OutOrStdout(), struct {
-			Schema string `json:"schema"`
-			store.Record
-		}{"unbloat.record/1", r})
+		return printJSON(c.OutOrStdout(), shown{"unbloat.record/1", r})
 	}
 	w := c.OutOrStdout()
 	fmt.Fprintf(w, "%s  %s, %s\n\n", r.ID, r.Kind, strings.Join(conditionWords(r), ", "))

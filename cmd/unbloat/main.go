@@ -190,6 +190,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
 		newWatchdogCommand(), newDoctorCommand(), newGlossaryCommand())
 	root.AddCommand(newMeasuringCommands()...)
+	registerLead(root)
 	root.AddCommand(newServingCommands()...)
 	root.AddCommand(newLaboratoryCommands()...)
 	root.SetHelpCommand(newHelpCommand())

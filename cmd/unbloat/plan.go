@@ -30,6 +30,7 @@ type planFlags struct {
 	wishes    plan.Preferences
 	ecn       string
 	mtu       int
+	here      bool
 	explain   bool
 	commands  bool
 	json      bool
@@ -83,6 +84,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.platform, "for", all.Default().Name(), "platform of the router")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
+	fs.BoolVar(&f.here, "here", false, "ask this machine what it has, as --router asks another one")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
 	fs.BoolVar(&f.commands, "commands", false, "print the plan in the router's own language, to be pasted there")
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
@@ -132,7 +134,7 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 
 // sayGuess says which interfaces nobody named and nobody looked for.
 func (f *planFlags) sayGuess(c *cobra.Command, p plan.Plan) {
-	if f.quiet || f.where.router != "" {
+	if f.quiet || f.where.router != "" || f.here {
 		return
 	}
 	var guessed, flags []string
@@ -175,7 +177,7 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	if f.mtu != 0 || f.where.router == "" {
+	if f.mtu != 0 || f.where.router == "" && !f.here {
 		facts.MTU = f.mtu
 	}
 	return plan.Make(f.line, facts, f.wishes)
@@ -183,7 +185,7 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 
 // facts are those of the router, if it can be asked, or what is usual.
 func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
-	if f.where.router == "" {
+	if f.where.router == "" && !f.here {
 		d, err := driversOf(c.Context()).Find(f.platform)
 		if err != nil {
 			return plan.Capabilities{}, err

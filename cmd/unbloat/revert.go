@@ -64,13 +64,16 @@ func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 	return f.reportRevert(c.OutOrStdout(), done, forgot)
 }
 
+// A reverted object is what `revert --json` prints.
+type reverted struct {
+	Schema   string           `json:"schema"`
+	Reverted []apply.Reverted `json:"reverted"`
+	Forgot   bool             `json:"boot_unit_removed"`
+}
+
 func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bool) error {
 	if f.json {
-		return json.NewEncoder(w).Encode(struct {
-			Schema   string           `json:"schema"`
-			Reverted []apply.Reverted `json:"reverted"`
-			Forgot   bool             `json:"boot_unit_removed"`
-		}{"unbloat.revert/1", done, forgot})
+		return json.NewEncoder(w).Encode(reverted{"unbloat.revert/1", done, forgot})
 	}
 	if f.quiet {
 		return nil
