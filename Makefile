@@ -2,15 +2,25 @@
 SHELL   := /bin/bash
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# One way to compile for builds, checks and tests: with another one Go compiles
+# every package once more.
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+BUILD   := $(GO) build -ldflags '-s -w -X main.version=$(VERSION)'
 TARGETS := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv64 \
            freebsd/amd64 openbsd/amd64 darwin/arm64 windows/amd64
 GOTESTSUM   := $(GO) run gotest.tools/gotestsum@v1.13.0
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-# Packages whose tests talk to real programs in real time: nothing runs beside them.
-ALONE := /internal/(webtest|protocol|measure|netio|serve)$$
+# Tests are of two kinds, by name. One that ends in Alone measures in real time,
+# and nothing runs beside it. The others may run beside each other: many wait for
+# deadlines rather than for a processor, so four packages run at once, and those
+# begin first that take longest. Of the lab's guests there is one on each processor.
+# `make lint` has vetted what is tested.
+FIRST  := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure
+BESIDE := -vet=off -p 4 -skip 'Alone$$'
+ALONE  := -vet=off -p 1 -run 'Alone$$'
 
 .PHONY: help
 help: ## this list
@@ -22,8 +32,8 @@ demo: setup-demo build ## the whole story on an emulated home: measure, fix, mea
 
 .PHONY: test
 test: setup-test build kernel lint cross ## every test, those on the real kernel too
-	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $$($(GO) list ./... | grep -vE '$(ALONE)')
-	CGO_ENABLED=0 $(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m -p 1 $$($(GO) list ./... | grep -E '$(ALONE)')
+	$(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $(BESIDE) $(FIRST) ./...
+	$(GOTESTSUM) --format pkgname-and-test-fails -- -timeout 40m $(ALONE) $$(grep -rlE '^func Test\w+Alone\(' --include='*_test.go' cmd internal | xargs dirname | sort -u | sed 's,^,./,')
 
 .PHONY: build
 build: ## bin/unbloat, which needs nothing beside it
@@ -43,7 +53,7 @@ setup-bench: # the comparison with ns-3 says SKIPPED where it cannot be had
 
 .PHONY: check
 check: lint ## for every edit: format, vet, staticcheck, and the tests that need no kernel and no other program
-	CGO_ENABLED=0 $(GO) test -short ./...
+	$(GO) test -short -vet=off -p 4 $(FIRST) ./...
 
 .PHONY: lint
 lint:
@@ -52,11 +62,11 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel race vuln laws prove-100 soak fuzz ## for the night: data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
+test-long: setup-test build kernel binaries race vuln laws prove-100 soak fuzz ## for the night: every binary linked, data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
 
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
-	CGO_ENABLED=0 UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector
@@ -67,8 +77,12 @@ vuln: ## known holes in what we import; VULNDB=file:///DIR where the network has
 	@$(GOVULNCHECK) $${VULNDB:+-db $$VULNDB} ./... || { c=$$?; if [ $$c = 3 ]; then exit 3; fi; echo "vuln: SKIPPED: the database of known holes can't be reached; give VULNDB=file:///DIR"; }
 
 .PHONY: cross
-cross: ## the binary for every system it is made for
-	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/unbloat || exit 1; done
+cross: ## every package compiled for every system the binary is made for; nothing is linked
+	@for t in $(TARGETS); do echo "cross: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) list -export -f '{{""}}' ./... || exit 1; done
+
+.PHONY: binaries
+binaries: ## the binary for every system it is made for, in bin/SYSTEM-PROCESSOR
+	@for t in $(TARGETS); do echo "binaries: $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o bin/$${t%/*}-$${t#*/}/ ./cmd/unbloat || exit 1; done
 
 .PHONY: router
 router: setup-router ## the two programs for routers, which control and which measure, and their sizes; ROUTERS=linux/mipsle makes one
@@ -80,8 +94,8 @@ router-image: ## a small Linux router as a disk image, for `unbloat lab run --ro
 
 .PHONY: bench
 bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among them
-	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
-	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/lab
+	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /internal/lab)
 
 .PHONY: compare
 compare: build kernel ## households and articles' lines on the real kernel, two tables: ours beside what others do
@@ -94,12 +108,12 @@ compare-sim: build kernel ## how the simulator agrees with the real kernel
 
 .PHONY: prove-100
 prove-100: kernel ## 100 proofs on an unchanged line in the lab; at most 5 may claim an improvement (15 minutes)
-	CGO_ENABLED=0 UNBLOAT_LONG=1 $(GO) test ./internal/prove -run '^TestUnchangedInLab100$$' -v -count 1 -timeout 70m
+	UNBLOAT_LONG=1 $(GO) test ./internal/prove -run '^TestUnchangedInLab100$$' -v -count 1 -timeout 70m
 
 .PHONY: verify-platforms
 verify-platforms: ## what we render, given to the routers' own programs where you have them: UNBLOAT_OPNSENSE_CORE=DIR UNBLOAT_PFSENSE=DIR UNBLOAT_PFCTL=FILE UNBLOAT_DNCTL=FILE UNBLOAT_SQM=DIR UNBLOAT_CLEAROS=DIR UNBLOAT_NFT=FILE:FILE
-	CGO_ENABLED=0 $(GO) test ./internal/platform/verify -run . -v -count=1 -timeout 60m
-	CGO_ENABLED=0 $(GO) test ./internal/lang/nft -run '^(TestListed|TestChangedByHand)' -v -count=1 -timeout 60m
+	$(GO) test ./internal/platform/verify -run . -v -count=1 -timeout 60m
+	$(GO) test ./internal/lang/nft -run '^(TestListed|TestChangedByHand)' -v -count=1 -timeout 60m
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (1m) each
@@ -107,7 +121,7 @@ fuzz: ## every fuzz target for FUZZTIME (1m) each
 
 .PHONY: soak
 soak: ## the loopback measured a hundred times, idle and busy (15 minutes): never below A, or invalid
-	UNBLOAT_SOAK=100 CGO_ENABLED=0 $(GO) test -timeout 60m -count=1 -v -run '^TestLoopback$$' ./internal/measure
+	UNBLOAT_SOAK=100 $(GO) test -timeout 60m -count=1 -v -run '^TestLoopback$$' ./internal/measure
 
 .PHONY: clean
 clean: ## what was built here; the lab's kernel in your cache stays

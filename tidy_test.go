@@ -1,7 +1,8 @@
 // Package unbloat_test holds the rules of this repository as tests: which
 // package may know which, what pure packages may touch, that everything public is
-// documented, and that every promise of docs/SPECIFICATION.md names a test that
-// exists. Sizes are a reviewer's business: a file is one subject.
+// documented, that every promise of docs/SPECIFICATION.md names a test that
+// exists, that tests wait for events, and that make test runs them all. Sizes are
+// a reviewer's business: a file is one subject.
 package unbloat_test
 
 import (
@@ -79,14 +80,16 @@ func below() map[string][]string {
 		"internal/lab/scenario": {"unit"},
 		"internal/probe":        {"unit"},
 		"internal/classify":     {"unit"},
-		"internal/plan":         {"unit", "internal/classify"},
-		"internal/lang":         {"unit", "internal/classify", "internal/plan", "internal/lang"},
+		"internal/plan":         {"unit", "internal/reason", "internal/classify"},
+		"internal/lang":         {"unit", "internal/reason", "internal/classify", "internal/plan", "internal/lang"},
 		"internal/reason":       {"unit"},
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
 		"internal/visitor":      {},
-		"internal/platform":     {"unit", "aqm", "internal/classify", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
-		"internal/apply":        {"unit", "internal/plan", "internal/platform", "internal/apply"},
+		"internal/measure":      {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
+		"internal/protocol":     {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
+		"internal/platform":     {"unit", "aqm", "internal/reason", "internal/classify", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"internal/apply":        {"unit", "internal/reason", "internal/plan", "internal/platform", "internal/apply"},
 		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":       {"internal/reason", "internal/verdict", "internal/path"},
 		"internal/report":       {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
@@ -350,6 +353,134 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 		if !needed[p] {
 			t.Errorf("%s is allowed to name a platform and does not", p)
 		}
+	}
+}
+
+// sleeps are the files of tests that may call time.Sleep, how often, and why. The
+// list gets shorter only: a test waits for what happens (package await), or runs in
+// a bubble of testing/synctest, where sleeping is exact and takes no time. So it is
+// in the lab's guests, whose time is virtual.
+func sleeps() map[string]struct {
+	times int
+	why   string
+} {
+	const (
+		virtual = "in the lab's guest, where time is virtual"
+		bubble  = "in a bubble of testing/synctest, from a method"
+		paces   = "paces what it sends"
+		figures = "a benchmark: so long it measures"
+		silence = "silence is what is tested"
+	)
+	return map[string]struct {
+		times int
+		why   string
+	}{
+		"internal/apply/lab_errors_linux_test.go":            {4, virtual},
+		"internal/apply/lab_retune_linux_test.go":            {4, virtual},
+		"internal/isolate/isolate_linux_test.go":             {2, virtual},
+		"internal/lab/cost_guest_linux_test.go":              {1, virtual},
+		"internal/lab/interrupt_test.go":                     {4, virtual},
+		"internal/lab/peers_test.go":                         {4, virtual},
+		"internal/lang/nft/lab_law_linux_test.go":            {2, virtual},
+		"internal/path/walk/lab_test.go":                     {2, virtual},
+		"internal/platform/linux/lab_classes_linux_test.go":  {2, virtual},
+		"internal/platform/linux/lab_domains_linux_test.go":  {1, virtual},
+		"internal/platform/linux/lab_families_linux_test.go": {2, virtual},
+		"internal/platform/linux/lab_looks_linux_test.go":    {1, virtual},
+		"internal/protocol/lab_linux_test.go":                {2, virtual},
+		"internal/remote/lab_linux_test.go":                  {1, virtual},
+		"internal/protocol/web/small_test.go":                {2, bubble},
+		"internal/protocol/bench_bare_linux_test.go":         {2, paces},
+		"internal/protocol/bench_linux_test.go":              {4, figures},
+		"internal/serve/abuse_test.go":                       {1, paces},
+		"internal/webtest/datagram_test.go":                  {1, paces},
+		"internal/webtest/shape_linux_test.go":               {2, paces},
+		"internal/netio/moderation_test.go":                  {1, silence},
+	}
+}
+
+// Tests wait for what happens, and not for so long that it should have.
+func TestSleeps(t *testing.T) {
+	_, all := sources(t)
+	found := map[string]int{}
+	for _, s := range all {
+		if s.test() {
+			found[s.path] = slept(s.file)
+		}
+	}
+	allowed := sleeps()
+	for p, n := range found {
+		switch most := allowed[p].times; {
+		case n > most:
+			t.Errorf("%s calls time.Sleep %d times, at most %d: wait for the event with package await, or use testing/synctest", p, n, most)
+		case n < most:
+			t.Errorf("%s calls time.Sleep %d times: the list of sleeps says %d, make it shorter", p, n, most)
+		}
+	}
+	for p := range allowed {
+		if _, ok := found[p]; !ok {
+			t.Errorf("the list of sleeps has %s, which is not there", p)
+		}
+	}
+}
+
+// slept counts the calls of time.Sleep in a file, without those in the function
+// that synctest.Test is given.
+func slept(n ast.Node) (times int) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		switch called(call) {
+		case "time.Sleep":
+			times++
+		case "synctest.Test":
+			return false
+		}
+		return true
+	})
+	return times
+}
+
+// called is the name of a function of a package that is called.
+func called(c *ast.CallExpr) string {
+	if f, ok := c.Fun.(*ast.SelectorExpr); ok {
+		if p, ok := f.X.(*ast.Ident); ok {
+			return p.Name + "." + f.Sel.Name
+		}
+	}
+	return ""
+}
+
+// make test runs every test: those whose names end in Alone alone, the others
+// beside each other.
+func TestEveryTestIsRun(t *testing.T) {
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"-skip 'Alone$$'", "-run 'Alone$$'", "--include='*_test.go' cmd internal |"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("there is no %q in the Makefile", want)
+		}
+	}
+	_, all := sources(t)
+	alone := 0
+	for _, s := range all {
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !s.test() || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") || !strings.HasSuffix(f.Name.Name, "Alone") {
+				continue
+			}
+			alone++
+			if !strings.HasPrefix(s.path, "cmd/") && !strings.HasPrefix(s.path, "internal/") {
+				t.Errorf("%s: make test looks for %s in cmd and internal only", s.path, f.Name.Name)
+			}
+		}
+	}
+	if alone == 0 {
+		t.Error("no test runs alone")
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package aqm holds queue algorithms: FIFO, CoDel, FQ-CoDel, COBALT and CAKE,
-// PIE, start-time fair queueing, and the shapers token bucket, HTB and HFSC.
+// start-time fair queueing, and the shapers in front of them.
 //
 // Everything here is a plain state machine. Time enters as now, which must not
 // go backwards from call to call; randomness enters as a seed; the keys of
@@ -39,8 +39,6 @@ type Packet struct {
 	Flow uint32
 	// Source and Destination are keys (hashes) of the two hosts.
 	Source, Destination uint32
-	// Class is the leaf of a classful shaper, counted from 0.
-	Class uint8
 	// DSCP is the packet's differentiated-services code point, 0–63.
 	DSCP uint8
 	// ECN is the packet's ECN field; a queue that marks sets it to CE.
@@ -64,8 +62,8 @@ func (r Reason) String() string {
 	return "signal"
 }
 
-// DropFunc is told of each packet a queue drops, while the queue drops it. It
-// must not call the queue.
+// DropFunc is called for each packet that a queue drops, while the queue drops
+// it. It must not call the queue.
 type DropFunc func(now unit.Instant, p Packet, why Reason)
 
 // Queue is one queue discipline.

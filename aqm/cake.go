@@ -22,16 +22,15 @@ type cakeFlow struct {
 	chain
 	cobaltState
 	deficit      int32
-	source, dest uint16 // places in cakeTin.hosts
-	before, next uint16 // neighbours in its rotation, see cakeTin.flows
+	host         [2]uint16 // places of its source and its destination in cakeTin.hosts
+	before, next uint16    // neighbours in its rotation, see cakeTin.flows
 	set          cakeSet
 }
 
-// cakeHost counts the bulk flows of one host, as source and as destination.
-// Its two halves belong to unrelated hosts: they only share a place.
-type cakeHost struct {
-	sourceKey, destKey   uint32
-	sourceBulk, destBulk uint16
+// cakeHosts counts the bulk flows of each host, as source or as destination.
+type cakeHosts struct {
+	setHash
+	bulk [setPlaces]uint16
 }
 
 // The rotations of a tin are rings through three further entries of its flows.
@@ -46,7 +45,7 @@ const (
 type cakeTin struct {
 	flows        [ringEnd]cakeFlow // the last three are the heads of the rings
 	hash         setHash
-	hosts        [setPlaces]cakeHost
+	hosts        [2]cakeHosts // sources and destinations
 	cobalt       cobaltParams
 	pace         fixedRate    // the tin's share of the rate
 	next         unit.Instant // until when it has used its share
@@ -87,7 +86,7 @@ func NewCake(p CakeParams) (*Cake, error) {
 		params: p, tins: make([]cakeTin, len(shares)), tinOf: p.Tins.index(),
 		shaped: p.Rate > 0, memoryLimit: p.memoryLimit(), random: rand.NewPCG(p.Seed, 0x6361_6b65),
 	}
-	q.store = newStore(int(q.memoryLimit/memoryOf(p.MTU)), p.Drop)
+	q.store = newStore(p.Drop)
 	for i, s := range shares {
 		t := &q.tins[i]
 		t.weight = s.weight
@@ -192,11 +191,10 @@ func (q *Cake) Next(now unit.Instant) (unit.Instant, bool) {
 // the fractions are not lost.
 func (q *Cake) share(t *cakeTin, f *cakeFlow) int32 {
 	load := uint32(1)
-	if q.params.Isolation.bySource() {
-		load = max(load, uint32(t.hosts[f.source].sourceBulk))
-	}
-	if q.params.Isolation.byDest() {
-		load = max(load, uint32(t.hosts[f.dest].destBulk))
+	for side := range t.hosts {
+		if q.params.Isolation.counts(side) {
+			load = max(load, uint32(t.hosts[side].bulk[f.host[side]]))
+		}
 	}
 	return int32((uint32(t.quantum)*(65535/load) + uint32(q.random.Uint64()>>48)) >> 16)
 }
@@ -216,11 +214,11 @@ func (t *cakeTin) classify(p *Packet, by Isolation) uint16 {
 	if bulk {
 		t.countBulk(f, by, -1)
 	}
-	if by.bySource() {
-		f.source = t.host(p.Source, func(h *cakeHost) (*uint32, uint16) { return &h.sourceKey, h.sourceBulk })
-	}
-	if by.byDest() {
-		f.dest = t.host(p.Destination, func(h *cakeHost) (*uint32, uint16) { return &h.destKey, h.destBulk })
+	for side, key := range [2]uint32{p.Source, p.Destination} {
+		if h := &t.hosts[side]; by.counts(side) {
+			place, _ := h.find(key, func(i uint32) bool { return h.bulk[i] > 0 })
+			f.host[side] = uint16(place)
+		}
 	}
 	if bulk {
 		t.countBulk(f, by, 1)
@@ -228,37 +226,12 @@ func (t *cakeTin) classify(p *Packet, by Isolation) uint16 {
 	return uint16(place)
 }
 
-// host returns the place of a host, in the same way as setHash.find; half
-// picks the source or destination half. A host that finds no free place takes
-// its own, and is then counted together with the one that was there.
-func (t *cakeTin) host(key uint32, half func(*cakeHost) (*uint32, uint16)) uint16 {
-	own := key % setPlaces
-	way, set := own%setWays, own-own%setWays
-	for i := range uint32(setWays) {
-		place := set + (way+i)%setWays
-		if k, _ := half(&t.hosts[place]); *k == key {
-			return uint16(place)
-		}
-	}
-	for i := range uint32(setWays) {
-		place := set + (way+i)%setWays
-		if k, bulk := half(&t.hosts[place]); bulk == 0 {
-			*k = key
-			return uint16(place)
-		}
-	}
-	k, _ := half(&t.hosts[own])
-	*k = key
-	return uint16(own)
-}
-
 // countBulk adds d to the bulk flows of f's hosts.
 func (t *cakeTin) countBulk(f *cakeFlow, by Isolation, d int) {
-	if by.bySource() {
-		t.hosts[f.source].sourceBulk += uint16(d)
-	}
-	if by.byDest() {
-		t.hosts[f.dest].destBulk += uint16(d)
+	for side := range t.hosts {
+		if by.counts(side) {
+			t.hosts[side].bulk[f.host[side]] += uint16(d)
+		}
 	}
 }
 

@@ -34,9 +34,11 @@ const (
 	NoIsolation                     // one queue for everything: plain COBALT
 )
 
-// bySource and byDest say which host's flows divide a flow's quantum.
-func (i Isolation) bySource() bool { return i == TripleIsolate || i == DualSource }
-func (i Isolation) byDest() bool   { return i == TripleIsolate || i == DualDest }
+// counts says whether the hosts of a side (0 for sources, 1 for destinations)
+// divide a flow's quantum.
+func (i Isolation) counts(side int) bool {
+	return i == TripleIsolate || i == DualSource && side == 0 || i == DualDest && side == 1
+}
 
 // key returns the hash that a packet's queue is found by.
 func (i Isolation) key(p *Packet) uint32 {

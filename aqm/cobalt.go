@@ -7,7 +7,7 @@ import (
 	"unbloat/unit"
 )
 
-// cobaltRoots is how many values of 1/√count COBALT knows by heart.
+// cobaltRoots is how many values of 1/√count COBALT caches.
 const cobaltRoots = 16
 
 // cobaltParams sets COBALT up for one tin. Times are in ns.
@@ -76,7 +76,7 @@ func (c *cobaltState) after(p *cobaltParams, t unit.Instant) unit.Instant {
 	return t + unit.Instant(high<<32|low>>32)
 }
 
-// full is told that the queue overflowed: BLUE drops more, and CoDel starts at once.
+// full notes that the queue overflowed: BLUE drops more, and CoDel starts at once.
 func (c *cobaltState) full(p *cobaltParams, now unit.Instant) {
 	if int64(now-c.blueTimer) > p.target {
 		if c.pDrop > math.MaxUint32-blueUp {
@@ -91,7 +91,7 @@ func (c *cobaltState) full(p *cobaltParams, now unit.Instant) {
 	c.count = max(c.count, 1)
 }
 
-// empty is told that the queue was served and found empty.
+// empty notes that the queue was served and found empty.
 func (c *cobaltState) empty(p *cobaltParams, now unit.Instant) {
 	if c.pDrop > 0 && int64(now-c.blueTimer) > p.target {
 		c.pDrop -= min(c.pDrop, blueDown)

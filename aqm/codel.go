@@ -350,7 +350,7 @@ func NewCoDel(p CoDelParams) (*CoDel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &CoDel{store: newStore(p.Packets, p.Drop), law: law, limit: p.Packets}, nil
+	return &CoDel{store: newStore(p.Drop), law: law, limit: p.Packets}, nil
 }
 
 // Enqueue implements Queue.

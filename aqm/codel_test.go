@@ -206,7 +206,7 @@ func TestLinuxClockWraps(t *testing.T) {
 		}
 		now := int64(1 << 31)
 		q := &codelQueue{codelState: codelState{count: 10, lastCount: 5, dropNext: int64(uint32(now - c.since))}}
-		s := newStore(10, nil)
+		s := newStore(nil)
 		s.push(&q.chain, s.admit(0, Packet{Size: 1000}))
 		law.enter(&s, q, s.pop(&q.chain), now, unit.Instant(now<<10))
 		if q.count != c.want {

@@ -155,7 +155,7 @@ func TestNothingAllocatesOnceGrown(t *testing.T) {
 				id++
 				now += 200_000
 				q.Enqueue(now, Packet{Flow: id * 2654435761, Source: id % 7, Destination: id % 5,
-					DSCP: uint8(id % 64), Class: uint8(id % 3), Size: 1514})
+					DSCP: uint8(id % 64), Size: 1514})
 				if id%3 != 0 {
 					q.Dequeue(now)
 				}

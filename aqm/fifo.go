@@ -29,11 +29,7 @@ func NewFIFO(p FIFOParams) (*FIFO, error) {
 	if p.Bytes > 1<<31 {
 		return nil, errors.New("fifo: a limit above 2 GiB cannot be counted")
 	}
-	room := p.Packets
-	if room == 0 {
-		room = int(p.Bytes / 512)
-	}
-	return &FIFO{store: newStore(room, p.Drop), params: p}, nil
+	return &FIFO{store: newStore(p.Drop), params: p}, nil
 }
 
 // Enqueue implements Queue: a packet that would exceed a limit is dropped.

@@ -59,7 +59,7 @@ func NewFQCoDel(p FQCoDelParams) (*FQCoDel, error) {
 	if q.params.Batch == 0 {
 		q.params.Batch = 64
 	}
-	q.store = newStore(q.limit, p.CoDel.Drop)
+	q.store = newStore(p.CoDel.Drop)
 	return q, nil
 }
 

@@ -13,7 +13,7 @@ type Cells uint8
 const (
 	NoCells Cells = iota // Ethernet, DOCSIS and all others
 	ATM                  // 48 bytes of payload in cells of 53, the last one padded
-	PTM                  // VDSL's 64b/65b: one byte more for each 64 or part of them
+	PTM                  // VDSL's 64b/65b: one byte more for each 64, or part of 64
 )
 
 // Framing says how long a packet is on the bottleneck's wire, which is what a

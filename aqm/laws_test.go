@@ -19,8 +19,8 @@ type subject struct {
 	// burst is what may exceed rate × time on the wire.
 	burst   unit.Size
 	framing Framing
-	// byClass: a flow's packets may overtake each other across tins or leaves.
-	byClass bool
+	// byTin: a flow's packets may overtake each other across tins.
+	byTin bool
 }
 
 // subjects returns every queue of the package, in the variants that differ.
@@ -41,11 +41,6 @@ func subjects() []subject {
 			return NewFQCoDel(p)
 		}})
 	}
-	add(subject{name: "pie", make: func(d DropFunc) (Queue, error) {
-		p := DefaultPIE()
-		p.Drop, p.Packets, p.ECN, p.Seed = d, 50, true, 1
-		return NewPIE(p)
-	}})
 	add(subject{name: "start-time", make: func(d DropFunc) (Queue, error) {
 		p := DefaultStartTime(Linux612)
 		p.CoDel.Drop, p.CoDel.Packets = d, 40
@@ -60,7 +55,7 @@ func subjects() []subject {
 		for _, rate := range []unit.Rate{0, 2 * unit.MbitPerSecond} {
 			framing := Framing{Replaced: 14, Overhead: 44, Minimum: 84, Cells: Cells(tins % 3)}
 			for by := TripleIsolate; by <= NoIsolation; by += 3 {
-				add(subject{name: fmt.Sprintf("cake tins %d isolation %d at %d", tins, by, int64(rate)), rate: rate, burst: framing.Wire(1514), framing: framing, byClass: true,
+				add(subject{name: fmt.Sprintf("cake tins %d isolation %d at %d", tins, by, int64(rate)), rate: rate, burst: framing.Wire(1514), framing: framing, byTin: true,
 					make: func(d DropFunc) (Queue, error) {
 						p := DefaultCake(rate)
 						p.Tins, p.Isolation, p.Framing, p.Drop, p.Memory = tins, by, framing, d, 64<<10
@@ -73,51 +68,26 @@ func subjects() []subject {
 	return append(out, shapers()...)
 }
 
-// shapers returns the token bucket and the classful ones.
-func shapers() []subject {
+// shapers returns the token buckets.
+func shapers() (out []subject) {
 	const rate = 2 * unit.MbitPerSecond
-	leaf := func(d DropFunc) Queue {
-		p := DefaultFQCoDel(Linux612)
-		p.CoDel.Drop, p.CoDel.Packets = d, 30
-		q, err := NewFQCoDel(p)
-		if err != nil {
-			panic(err)
-		}
-		return q
+	for _, b := range []struct {
+		name   string
+		bucket Bucket
+		burst  unit.Size
+		owed   unit.Size // a packet that HTB and HFSC send on credit
+	}{{"token bucket", TBF, 3000, 0}, {"htb", HTB, 3000, 1514}, {"hfsc", HFSC, 0, 1514}} {
+		out = append(out, subject{name: b.name, rate: rate, burst: b.burst + b.owed, make: func(d DropFunc) (Queue, error) {
+			p := DefaultFQCoDel(Linux612)
+			p.CoDel.Drop, p.CoDel.Packets = d, 30
+			inner, err := NewFQCoDel(p)
+			if err != nil {
+				return nil, err
+			}
+			return NewTokenBucket(TokenBucketParams{Bucket: b.bucket, Rate: rate, Burst: b.burst}, inner)
+		}})
 	}
-	return []subject{
-		{name: "hfsc unlimited", byClass: true, make: func(d DropFunc) (Queue, error) {
-			return NewHFSC(HFSCParams{Classes: []HFSCClass{
-				{Parent: -1, LinkShare: ServiceCurve{Then: rate}},
-				{Parent: 0, LinkShare: ServiceCurve{Then: rate / 4}, Inner: leaf(d)},
-				{Parent: 0, RealTime: ServiceCurve{Then: rate / 4}, LinkShare: ServiceCurve{Then: rate / 2}, Inner: leaf(d)},
-				{Parent: -1, LinkShare: ServiceCurve{First: rate, For: 10 * time.Millisecond, Then: rate / 4}, Inner: leaf(d)},
-			}})
-		}},
-		// A real-time curve's burst of 2500 bytes, and a packet of each class, on top.
-		{name: "hfsc", rate: rate, burst: 2500 + 5*1514, byClass: true, make: func(d DropFunc) (Queue, error) {
-			return NewHFSC(HFSCParams{Classes: []HFSCClass{
-				{Parent: -1, LinkShare: ServiceCurve{Then: rate}, UpperLimit: ServiceCurve{Then: rate}},
-				{Parent: 0, RealTime: ServiceCurve{First: rate / 2, For: 20 * time.Millisecond, Then: rate / 8},
-					LinkShare: ServiceCurve{Then: rate / 4}, Inner: leaf(d)},
-				{Parent: 0, LinkShare: ServiceCurve{Then: rate / 2}, Inner: leaf(d)},
-				{Parent: 0, LinkShare: ServiceCurve{Then: rate / 4}, UpperLimit: ServiceCurve{Then: rate / 2}, Inner: leaf(d)},
-				{Parent: -1, RealTime: ServiceCurve{Then: rate / 100}, Inner: leaf(d)},
-			}})
-		}},
-		{name: "token bucket", rate: rate, burst: 3000, make: func(d DropFunc) (Queue, error) {
-			return NewTokenBucket(TokenBucketParams{Rate: rate, Burst: 3000}, leaf(d))
-		}},
-		// Each leaf may send its own burst and one packet, whatever the root owes.
-		{name: "htb", rate: rate, burst: 3000 + 1514 + 3*(1514+1514), byClass: true, make: func(d DropFunc) (Queue, error) {
-			return NewHTB(HTBParams{MTU: 1514, Classes: []HTBClass{
-				{Parent: -1, Rate: rate, Burst: 3000, CeilBurst: 3000},
-				{Parent: 0, Rate: rate / 4, Ceil: rate, Priority: 0, Inner: leaf(d)},
-				{Parent: 0, Rate: rate / 2, Ceil: rate, Priority: 1, Inner: leaf(d)},
-				{Parent: 0, Rate: rate / 4, Ceil: rate / 2, Priority: 1, Inner: leaf(d)},
-			}})
-		}},
-	}
+	return out
 }
 
 // ledger follows every packet of a run and holds a queue to the laws.
@@ -126,7 +96,7 @@ type ledger struct {
 	s     subject
 	q     Queue
 	fate  map[uint64]string
-	last  map[[2]uint32]uint64 // by flow and class: the last one sent, plus 1
+	last  map[[2]uint32]uint64 // by flow and code point: the last one sent, plus 1
 	in    int
 	start unit.Instant
 	wire  unit.Size // sent since start
@@ -142,8 +112,8 @@ func (l *ledger) settle(p Packet, what string) {
 func (l *ledger) sent(now unit.Instant, p Packet) {
 	l.settle(p, "sent")
 	key := [2]uint32{p.Flow, 0}
-	if l.s.byClass {
-		key[1] = uint32(p.DSCP)<<8 | uint32(p.Class)
+	if l.s.byTin {
+		key[1] = uint32(p.DSCP)
 	}
 	if l.last[key] > p.ID {
 		l.t.Fatalf("%s: packet %d of flow %d after packet %d", l.s.name, p.ID, p.Flow, l.last[key]-1)
@@ -232,7 +202,7 @@ func obey(t *rapid.T, s subject) {
 		}
 		p := Packet{
 			ID: uint64(id), Size: unit.Size(1 + x>>8%1514), Flow: uint32(x>>24) % flows,
-			Class: uint8(x >> 32 % 4), DSCP: uint8(x >> 40 % 64), ECN: ECN(x >> 48 % 2),
+			DSCP: uint8(x >> 40 % 64), ECN: ECN(x >> 48 % 2),
 		}
 		p.Source, p.Destination = p.Flow%3, p.Flow%5
 		l.fate[p.ID] = "queued"

@@ -12,48 +12,38 @@ const (
 // hardly ever share a queue; a plain table of 1024 places makes 9 of them share.
 type setHash struct {
 	keys [setPlaces]uint32
-	// What became of look-ups: the key's own place, another place of its
-	// set, a place newly taken, or one shared for want of a free one.
-	direct, hits, misses, collisions uint64
 }
 
 // find returns the place for key and reserves it. A place is taken while busy
-// says so. newcomer is true when nothing of key's was queued in that place.
+// says so; a key that finds no free one shares its own place with another.
+// newcomer is true when nothing of key's was queued in that place.
 func (h *setHash) find(key uint32, busy func(place uint32) bool) (place uint32, newcomer bool) {
-	own := key % setPlaces
-	if h.keys[own] == key && busy(own) {
-		h.direct++
-		return own, false
-	}
-	way, set := own%setWays, own-own%setWays
-	for i := range uint32(setWays) {
-		if p := set + (way+i)%setWays; h.keys[p] == key {
-			if i > 0 {
-				h.hits++
-			}
-			return p, !busy(p)
-		}
+	if p, ok := h.lookup(key); ok {
+		return p, !busy(p)
 	}
 	for i := range uint32(setWays) {
-		if p := set + (way+i)%setWays; !busy(p) {
-			h.misses++
+		if p := way(key, i); !busy(p) {
 			h.keys[p] = key
 			return p, true
 		}
 	}
-	h.collisions++
+	own := way(key, 0)
 	h.keys[own] = key
 	return own, true
 }
 
 // lookup returns the place that has been given to key, if it still is key's.
 func (h *setHash) lookup(key uint32) (place uint32, ok bool) {
-	own := key % setPlaces
-	way, set := own%setWays, own-own%setWays
 	for i := range uint32(setWays) {
-		if p := set + (way+i)%setWays; h.keys[p] == key {
+		if p := way(key, i); h.keys[p] == key {
 			return p, true
 		}
 	}
 	return 0, false
+}
+
+// way returns the i-th place in which key may be, its own first.
+func way(key, i uint32) uint32 {
+	own := key % setPlaces
+	return own - own%setWays + (own+i)%setWays
 }

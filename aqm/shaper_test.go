@@ -40,24 +40,6 @@ func bigFIFO(t testing.TB) *FIFO {
 	return q
 }
 
-// drain runs the queue for that long and returns the bytes sent, by class.
-// Packets of backlog stay queued in each class listed.
-func drain(q Queue, classes []uint8, during time.Duration) map[uint8]unit.Size {
-	sent := map[uint8]unit.Size{}
-	for _, c := range classes {
-		for range 4 {
-			q.Enqueue(0, Packet{Class: c, Size: 1500})
-		}
-	}
-	for now, ok := q.Next(0); ok && now < unit.Instant(during); now, ok = q.Next(now) {
-		if p, got := q.Dequeue(now); got {
-			sent[p.Class] += p.Size
-			q.Enqueue(now, Packet{Class: p.Class, Size: 1500})
-		}
-	}
-	return sent
-}
-
 // TestTokenBucketRate: the burst at once, then the rate.
 func TestTokenBucketRate(t *testing.T) {
 	b, err := NewTokenBucket(TokenBucketParams{Rate: 12 * unit.MbitPerSecond, Burst: 15000}, bigFIFO(t))
@@ -88,114 +70,76 @@ func TestTokenBucketRate(t *testing.T) {
 	}
 }
 
-// home is an HTB of 10 Mbit/s: a call class of 2 Mbit/s with priority, and two
-// of 6 and 2 Mbit/s, of which the last may borrow only up to 4.
-func home(t *testing.T) *HTB {
-	t.Helper()
-	const m = unit.MbitPerSecond
-	h, err := NewHTB(HTBParams{MTU: 1514, Classes: []HTBClass{
-		{Parent: -1, Rate: 10 * m},
-		{Parent: 0, Rate: 2 * m, Ceil: 10 * m, Priority: 0, Inner: bigFIFO(t)},
-		{Parent: 0, Rate: 6 * m, Ceil: 10 * m, Priority: 1, Inner: bigFIFO(t)},
-		{Parent: 0, Rate: 2 * m, Ceil: 4 * m, Priority: 1, Inner: bigFIFO(t)},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-// TestHTBShares: guarantees hold, what is left goes by priority, ceilings cap.
-func TestHTBShares(t *testing.T) {
+// TestBuckets: what each kind lets go at once, and when the next packet goes.
+func TestBuckets(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		classes []uint8
-		want    map[uint8]float64 // Mbit/s
+		bucket Bucket
+		burst  unit.Size
+		atOnce int
+		next   unit.Instant
 	}{
-		{"all busy: each its rate", []uint8{0, 1, 2}, map[uint8]float64{0: 2, 1: 6, 2: 2}},
-		{"priority takes what is left", []uint8{0, 1}, map[uint8]float64{0: 4, 1: 6}},
-		{"alone at the ceiling", []uint8{2}, map[uint8]float64{2: 4}},
-		{"alone at the line", []uint8{1}, map[uint8]float64{1: 10}},
-		{"the capped one leaves the rest", []uint8{1, 2}, map[uint8]float64{1: 7, 2: 3}},
+		{TBF, 3000, 2, ms},
+		{HTB, 3000, 3, ms}, // the third is owed
+		{HTB, 1500, 2, ms},
+		{HFSC, 0, 1, ms},
 	} {
-		got := drain(home(t), c.classes, 5*time.Second)
-		for class, want := range c.want {
-			if rate := float64(got[class]) * 8 / 5e6; rate < want*0.98-0.02 || rate > want*1.02+0.02 {
-				t.Errorf("%s: class %d got %.2f Mbit/s, want %.2f", c.name, class, rate, want)
-			}
+		b, err := NewTokenBucket(TokenBucketParams{Bucket: c.bucket, Rate: 12 * unit.MbitPerSecond, Burst: c.burst}, bigFIFO(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			b.Enqueue(0, Packet{Size: 1500})
+		}
+		atOnce := 0
+		for _, ok := b.Dequeue(0); ok; _, ok = b.Dequeue(0) {
+			atOnce++
+		}
+		at, ok := b.Next(0)
+		if atOnce != c.atOnce || !ok || at != c.next {
+			t.Errorf("%+v: %d packets at once, the next at %d", c, atOnce, at)
 		}
 	}
 }
 
-// TestHTBRefusesBadTrees names what does not make a tree.
-func TestHTBRefusesBadTrees(t *testing.T) {
+// TestShapersKeepTheRate: with packets waiting, each kind sends its rate.
+func TestShapersKeepTheRate(t *testing.T) {
+	for bucket, burst := range map[Bucket]unit.Size{TBF: 1514, HTB: 1514, HFSC: 0} {
+		b, err := NewTokenBucket(TokenBucketParams{Bucket: bucket, Rate: 10 * unit.MbitPerSecond, Burst: burst}, bigFIFO(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := unit.Size(0)
+		for range 4 {
+			b.Enqueue(0, Packet{Size: 1500})
+		}
+		for now, ok := b.Next(0); ok && now < unit.Instant(5*time.Second); now, ok = b.Next(now) {
+			if p, got := b.Dequeue(now); got {
+				sent += p.Size
+				b.Enqueue(now, Packet{Size: 1500})
+			}
+		}
+		if rate := float64(sent) * 8 / 5e6; rate < 9.98 || rate > 10.02 {
+			t.Errorf("bucket %d: %.3f Mbit/s, want 10", bucket, rate)
+		}
+	}
+}
+
+// TestTokenBucketRefuses names what is no shaper.
+func TestTokenBucketRefuses(t *testing.T) {
 	const m = unit.MbitPerSecond
-	q := bigFIFO(t)
-	for name, classes := range map[string][]HTBClass{
-		"empty":           nil,
-		"no leaf":         {{Parent: -1, Rate: m}},
-		"childless":       {{Parent: -1, Rate: m}, {Parent: 0, Rate: m}, {Parent: 0, Rate: m, Inner: q}},
-		"later parent":    {{Parent: 1, Rate: m, Inner: q}, {Parent: -1, Rate: m}},
-		"child of a leaf": {{Parent: -1, Rate: m, Inner: q}, {Parent: 0, Rate: m, Inner: q}},
-		"no rate":         {{Parent: -1, Inner: q}},
-		"ceil below rate": {{Parent: -1, Rate: 2 * m, Ceil: m, Inner: q}},
-		"priority 8":      {{Parent: -1, Rate: m, Priority: 8, Inner: q}},
+	for name, p := range map[string]TokenBucketParams{
+		"no rate":         {Burst: 1514},
+		"no burst":        {Rate: m},
+		"negative burst":  {Rate: m, Burst: -1},
+		"HTB, no burst":   {Bucket: HTB, Rate: m},
+		"HFSC with burst": {Bucket: HFSC, Rate: m, Burst: 1514},
+		"framing":         {Rate: m, Burst: 1514, Framing: Framing{Overhead: 1000}},
 	} {
-		if _, err := NewHTB(HTBParams{MTU: 1514, Classes: classes}); err == nil {
+		if _, err := NewTokenBucket(p, bigFIFO(t)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-}
-
-// TestPIEHoldsItsTarget: a steady 12 Mbit/s into 10 Mbit/s ends near the
-// target, with the excess dropped; under ECN most of it is marked first.
-func TestPIEHoldsItsTarget(t *testing.T) {
-	p := DefaultPIE()
-	p.Seed = 3
-	q, err := NewPIE(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const rate = 10 * unit.MbitPerSecond
-	var free unit.Instant
-	var sum, n int64
-	for i := range 60000 { // 60 s
-		now := unit.Instant(i) * ms
-		q.Enqueue(now, Packet{Size: 1500})
-		for free <= now {
-			p, ok := q.Dequeue(max(free, now-ms))
-			if !ok {
-				free = now + 1
-				break
-			}
-			if i > 30000 {
-				sum += int64(max(free, now-ms) - p.Enqueued)
-				n++
-			}
-			free = max(free, now-ms).Add(rate.Time(p.Size))
-		}
-	}
-	if mean := time.Duration(sum / n); mean < 5*time.Millisecond || mean > 30*time.Millisecond {
-		t.Errorf("mean delay %v, target 15 ms", mean)
-	}
-	if s := q.Stats(); s.Dropped*6 < s.Offered/2 || s.Dropped*4 > s.Offered {
-		t.Errorf("%d of %d dropped, want about a sixth", s.Dropped, s.Offered)
-	}
-}
-
-// TestPIEBurstAllowance: nothing is dropped in the first 150 ms of a burst.
-func TestPIEBurstAllowance(t *testing.T) {
-	q, err := NewPIE(DefaultPIE())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 140 {
-		now := unit.Instant(i) * ms
-		q.Enqueue(now, Packet{Size: 1500})
-		q.Enqueue(now, Packet{Size: 1500})
-		q.Dequeue(now)
-	}
-	if d := q.Stats().Dropped; d != 0 {
-		t.Errorf("%d drops within the burst allowance", d)
+	if _, err := NewTokenBucket(TokenBucketParams{Rate: m, Burst: 1514}, nil); err == nil {
+		t.Error("no inner queue: accepted")
 	}
 }

@@ -18,13 +18,13 @@ type SparseFirstParams struct {
 	FlowRate  unit.Rate
 	FlowBurst unit.Size
 	// Share is how much of Rate all sparse flows together may take before
-	// others, in 1/16; the rest of them waits as the others do.
+	// others, in 1/16; what exceeds it waits as the others do.
 	Share int
 	Seed  uint64 // mixed into flow keys, so that nobody can choose ones that collide
 }
 
 // DefaultSparseFirst returns what suits calls on a link of that rate: flows of
-// a fortieth of it, but at least 100 kbit/s, together at most the half.
+// a fortieth of it, but at least 100 kbit/s, together at most half.
 func DefaultSparseFirst(d Dialect, rate unit.Rate) SparseFirstParams {
 	return SparseFirstParams{
 		StartTime: DefaultStartTime(d), Rate: rate,
@@ -116,7 +116,7 @@ func NewSparseFirst(p SparseFirstParams) (*SparseFirst, error) {
 	return q, nil
 }
 
-// dropped returns what a lane tells of its drops.
+// dropped returns the DropFunc of a lane.
 func (q *SparseFirst) dropped(left func(Packet)) DropFunc {
 	return func(now unit.Instant, p Packet, why Reason) {
 		left(p)
@@ -191,7 +191,7 @@ func (q *SparseFirst) Enqueue(now unit.Instant, p Packet) {
 	q.rest.Enqueue(now, p)
 }
 
-// left takes in that a packet is no longer in the lane of the others.
+// left notes that a packet is no longer in the lane of the others.
 func (q *SparseFirst) left(p Packet) {
 	if f := q.entry(p.Flow); f != nil {
 		f.queued--
@@ -200,7 +200,7 @@ func (q *SparseFirst) left(p Packet) {
 	}
 }
 
-// leftFirst takes in that a packet is no longer in a first lane.
+// leftFirst notes that a packet is no longer in a first lane.
 func (q *SparseFirst) leftFirst(p Packet) { q.entry(p.Flow).ahead-- }
 
 // Dequeue implements Queue.
@@ -240,8 +240,8 @@ func (q *SparseFirst) sent(p Packet, left func(Packet)) (Packet, bool) {
 	return p, true
 }
 
-// mix turns a flow key into another that only who knows the seed can foresee;
-// unmix undoes it.
+// mix turns a flow key into one that nobody can predict without the seed; unmix
+// undoes it.
 func (q *SparseFirst) mix(key uint32) uint32 {
 	return bits.RotateLeft32((key^uint32(q.params.Seed))*mixFactor+uint32(q.params.Seed>>32), 16)
 }

@@ -23,7 +23,7 @@ type stFlow struct {
 	tag   uint64 // start of its head packet, in bytes of virtual time; its finish when idle
 	key   uint64 // what it is served by: the tag, or earlier after it was idle
 	order uint64 // when it became active, counted; 0 once it has been served
-	spot  uint32 // place in the heap, plus 1; 0 when idle
+	busy  bool   // in the heap
 }
 
 // StartTime is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996)
@@ -53,19 +53,19 @@ func NewStartTime(p StartTimeParams) (*StartTime, error) {
 		return nil, fmt.Errorf("start-time fair queueing: %w", err)
 	}
 	return &StartTime{
-		store: newStore(p.CoDel.Packets, p.CoDel.Drop), law: law, limit: p.CoDel.Packets,
-		flows: make([]stFlow, setPlaces), heap: make([]uint32, 0, setPlaces),
+		store: newStore(p.CoDel.Drop), law: law, limit: p.CoDel.Packets,
+		flows: make([]stFlow, setPlaces),
 	}, nil
 }
 
 // Enqueue implements Queue. Over the limit, the flow with most bytes loses its head.
 func (q *StartTime) Enqueue(now unit.Instant, p Packet) {
-	i, _ := q.hash.find(p.Flow, func(i uint32) bool { return q.flows[i].spot != 0 })
+	i, _ := q.hash.find(p.Flow, func(i uint32) bool { return q.flows[i].busy })
 	f := &q.flows[i]
 	n := q.admit(now, p)
 	f.largest = max(f.largest, uint32(p.Size))
 	q.push(&f.chain, n)
-	if f.spot == 0 {
+	if !f.busy {
 		if len(q.heap) == 0 {
 			q.now = q.most
 		}
@@ -77,6 +77,7 @@ func (q *StartTime) Enqueue(now unit.Instant, p Packet) {
 		f.key = max(q.now, f.tag-min(f.tag, uint64(q.law.mtu)))
 		q.count++
 		f.order = q.count
+		f.busy = true
 		q.insert(i)
 	}
 	if q.stats.Packets <= q.limit {
@@ -102,17 +103,23 @@ func (q *StartTime) Dequeue(now unit.Instant) (Packet, bool) {
 			continue
 		}
 		q.now = max(q.now, f.key)
-		f.tag += uint64(q.nodes[n].Size)
-		f.key, f.order = f.tag, 0 // behind any flow that becomes active at the same key
-		q.most = max(q.most, f.tag)
+		q.bill(f, q.nodes[n].Size)
 		if f.head == 0 {
 			q.removeFirst()
 		} else {
-			q.sink(0)
+			q.sink()
 		}
 		return q.send(n), true
 	}
 	return Packet{}, false
+}
+
+// bill charges a flow for a packet in its turn. It goes behind any flow that
+// becomes active at the same key.
+func (q *StartTime) bill(f *stFlow, size unit.Size) {
+	f.tag += uint64(size)
+	f.key, f.order = f.tag, 0
+	q.most = max(q.most, f.tag)
 }
 
 // first returns the key of the flow whose packet is at the head of the one that
@@ -130,18 +137,15 @@ func (q *StartTime) first() (uint32, bool) {
 // charge charges the flow that is served next for a packet that it sent past
 // this queue.
 func (q *StartTime) charge(size unit.Size) {
-	f := &q.flows[q.heap[0]]
-	f.tag += uint64(size)
-	f.key, f.order = f.tag, 0
-	q.most = max(q.most, f.tag)
-	q.sink(0)
+	q.bill(&q.flows[q.heap[0]], size)
+	q.sink()
 }
 
-// dequeueOf is Dequeue out of turn, for the flow with that key; it is anybody's
-// turn if that flow lost its place to another.
+// dequeueOf is Dequeue out of turn, for the flow with that key; or Dequeue, if
+// that flow lost its place to another.
 func (q *StartTime) dequeueOf(now unit.Instant, key uint32) (Packet, bool) {
 	i, ok := q.hash.lookup(key)
-	if !ok || q.flows[i].spot == 0 {
+	if !ok || !q.flows[i].busy {
 		return q.Dequeue(now)
 	}
 	f := &q.flows[i]
@@ -169,51 +173,39 @@ func (q *StartTime) before(i, j uint32) bool {
 
 // insert puts flow i into the heap.
 func (q *StartTime) insert(i uint32) {
-	q.heap = append(q.heap, i)
-	at := len(q.heap) - 1
-	for at > 0 && q.before(i, q.heap[(at-1)/2]) {
-		q.place(at, q.heap[(at-1)/2])
+	h := append(q.heap, i)
+	at := len(h) - 1
+	for at > 0 && q.before(i, h[(at-1)/2]) {
+		h[at] = h[(at-1)/2]
 		at = (at - 1) / 2
 	}
-	q.place(at, i)
+	h[at] = i
+	q.heap = h
 }
 
 // removeFirst takes the first flow out of the heap.
 func (q *StartTime) removeFirst() {
-	q.flows[q.heap[0]].spot = 0
+	q.flows[q.heap[0]].busy = false
 	last := len(q.heap) - 1
-	moved := q.heap[last]
+	q.heap[0] = q.heap[last]
 	q.heap = q.heap[:last]
-	if last > 0 {
-		q.place(0, moved)
-		q.sink(0)
-	}
+	q.sink()
 }
 
-// sink moves the flow at a place of the heap down to where it belongs.
-func (q *StartTime) sink(at int) {
-	i := q.heap[at]
+// sink moves the first flow of the heap down to where it belongs.
+func (q *StartTime) sink() {
+	h, at := q.heap, 0
 	for {
 		child := 2*at + 1
-		if child >= len(q.heap) {
-			break
-		}
-		if child+1 < len(q.heap) && q.before(q.heap[child+1], q.heap[child]) {
+		if child+1 < len(h) && q.before(h[child+1], h[child]) {
 			child++
 		}
-		if !q.before(q.heap[child], i) {
-			break
+		if child >= len(h) || !q.before(h[child], h[at]) {
+			return
 		}
-		q.place(at, q.heap[child])
+		h[at], h[child] = h[child], h[at]
 		at = child
 	}
-	q.place(at, i)
-}
-
-// place puts flow i at a place of the heap.
-func (q *StartTime) place(at int, i uint32) {
-	q.heap[at] = i
-	q.flows[i].spot = uint32(at) + 1
 }
 
 var _ Queue = (*StartTime)(nil)

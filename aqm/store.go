@@ -34,11 +34,8 @@ type store struct {
 	onDrop DropFunc
 }
 
-// newStore returns a slab with room for packets; it grows when more come.
-func newStore(packets int, onDrop DropFunc) store {
-	const most = 1 << 14 // larger limits are rarely reached; grow into them
-	return store{nodes: make([]node, 1, min(packets, most)+2), onDrop: onDrop}
-}
+// newStore returns an empty slab.
+func newStore(onDrop DropFunc) store { return store{nodes: make([]node, 1), onDrop: onDrop} }
 
 // Len returns how many packets are queued.
 func (s *store) Len() int { return s.stats.Packets }
@@ -107,7 +104,7 @@ func (s *store) send(n uint32) Packet {
 	return d.Packet
 }
 
-// drop frees a popped node and tells whoever listens.
+// drop frees a popped node and reports the drop to onDrop.
 func (s *store) drop(now unit.Instant, n uint32, why Reason) {
 	d := &s.nodes[n]
 	s.stats.Dropped++

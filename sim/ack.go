@@ -25,8 +25,8 @@ type ack struct {
 	rate      rateSample
 }
 
-// acked takes in an acknowledgement, and the runs that it tells of.
-func (c *Conn) acked(n *Network, p *packet, told runs) {
+// acked handles an acknowledgement.
+func (c *Conn) acked(n *Network, p *packet) {
 	if c.stopped {
 		return
 	}
@@ -37,6 +37,7 @@ func (c *Conn) acked(n *Network, p *packet, told runs) {
 		a.advanced = true
 		c.clean(p.seq, a)
 	}
+	told := &p.sacks
 	for k := range told.n {
 		c.sack(told.spans[k], a)
 	}
@@ -65,7 +66,7 @@ func (c *Conn) acked(n *Network, p *packet, told runs) {
 	}
 	wait := c.detect(a)
 	c.control.sample(c, a)
-	c.advance(n, a, p.has(noteECE))
+	c.advance(a, p.has(noteECE))
 	c.output(n)
 	switch {
 	case wait > 0 && c.una < c.nxt:
@@ -76,8 +77,8 @@ func (c *Conn) acked(n *Network, p *packet, told runs) {
 	case a.sackRTT > 0 && c.una < c.nxt && a.sackRTT > n.now.Sub(c.at(c.una).sent):
 		c.rearm(n) // the first segment was sent later than what arrived: it has its time
 	}
-	if a.advanced && c.una >= c.limit && c.done != nil {
-		c.done(n.now)
+	if a.advanced && c.una >= c.limit && c.params.Done != nil {
+		c.params.Done(n.now)
 	}
 }
 
@@ -135,7 +136,7 @@ func (c *Conn) deliver(i int32, s *segment, a *ack) {
 		a.original = true
 	}
 	if c.model != nil {
-		c.model.arrives(i, s, a)
+		c.model.arrives(s, a)
 	}
 	rtt := a.now.Sub(s.sent)
 	if s.flags&segTwice != 0 && rtt < c.minRTT.value {
@@ -196,21 +197,18 @@ func (c *Conn) detect(a *ack) (wait time.Duration) {
 		return 0
 	}
 	window := c.reorderWindow()
-	overdue := func(sent unit.Instant, seq int32) (bool, bool) { // sent before, and too long ago
+	overdue := func(sent unit.Instant, seq int32) bool { // sent before, and too long ago
 		if sent > c.rackSent || sent == c.rackSent && seq >= c.rackEnd {
-			return false, false
+			return false
 		}
 		left := sent.Sub(a.now) + c.rackRTT + window
-		if left > 0 {
-			wait = max(wait, left)
-			return true, false
-		}
-		return true, true
+		wait = max(wait, left)
+		return left <= 0
 	}
 	for c.scan < c.nxt {
 		s := c.at(c.scan)
 		if s.flags&(segSacked|segLost|segTwice) == 0 {
-			if _, late := overdue(s.sent, c.scan); !late {
+			if !overdue(s.sent, c.scan) {
 				break
 			}
 			s.flags |= segLost
@@ -226,7 +224,7 @@ func (c *Conn) detect(a *ack) (wait time.Duration) {
 		if r.seq >= c.una {
 			s := c.at(r.seq)
 			if s.flags&segResent != 0 && s.sent == r.at {
-				if _, late := overdue(r.at, r.seq); !late {
+				if !overdue(r.at, r.seq) {
 					break
 				}
 				if s.flags&segLost == 0 { // a probe's
@@ -251,7 +249,7 @@ func (c *Conn) afterReordering(n *Network) {
 	a := &n.ack
 	*a = ack{now: n.now, prior: c.inFlight()}
 	wait := c.detect(a)
-	c.advance(n, a, false)
+	c.advance(a, false)
 	c.output(n)
 	if wait > 0 {
 		c.timerIs = timerReorder
@@ -263,7 +261,7 @@ func (c *Conn) afterReordering(n *Network) {
 
 // advance moves the state machine on, and the window with it
 // (tcp_fastretrans_alert, tcp_cong_control).
-func (c *Conn) advance(n *Network, a *ack, ece bool) {
+func (c *Conn) advance(a *ack, ece bool) {
 	if c.state == stateLoss && c.spurious && a.original || c.resentInVain(a) {
 		c.undo()
 	}
@@ -280,7 +278,7 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 	case c.toResend > 0 && (c.state == stateOpen || c.state == stateReducing),
 		a.lostAgain && c.state == stateLoss:
 		c.enter(stateRecovery, a)
-	case ece && c.state == stateOpen && c.ecn:
+	case ece && c.state == stateOpen && c.params.ECN:
 		c.announceCWR = true
 		c.enter(stateReducing, a)
 	}
@@ -291,9 +289,6 @@ func (c *Conn) advance(n *Network, a *ack, ece bool) {
 		c.reduceWindow(a)
 	case a.delivered > 0 && c.mayGrow():
 		c.control.grow(c, a)
-	}
-	if c.pacing && c.model == nil {
-		c.paceAsLinux()
 	}
 }
 
@@ -368,13 +363,4 @@ func (c *Conn) reduceWindow(a *ack) {
 // says nothing of the network (tcp_is_cwnd_limited).
 func (c *Conn) mayGrow() bool {
 	return c.limited || c.cwnd < c.ssthresh && c.cwnd < 2*c.mostOut
-}
-
-// paceAsLinux spreads a window over a round trip, and in slow start half of one.
-func (c *Conn) paceAsLinux() {
-	gain := 1.2
-	if c.cwnd < c.ssthresh/2 {
-		gain = 2
-	}
-	c.paceRate = gain * float64(max(c.cwnd, c.nxt-c.una)) * float64(c.payload) / max(c.rtt.smoothed().Seconds(), 1e-6)
 }

@@ -8,7 +8,7 @@ import (
 	"unbloat/unit"
 )
 
-// Activity is what somebody at home does by short exchanges with servers.
+// Activity is something a user does in short exchanges with servers.
 type Activity uint8
 
 // Activities.
@@ -47,22 +47,22 @@ const (
 	tlsHandshake = 1
 )
 
-// Film is what somebody watches: it chooses the segments.
+// Film chooses the segments of a film.
 type Film interface {
 	// Ask returns the size of the segment that is asked for now.
 	Ask(now unit.Instant) unit.Size
-	// Took takes in that the segment has come, and returns how long to wait
+	// Took is called when the segment has arrived, and returns how long to wait
 	// before the next.
 	Took(now unit.Instant, took time.Duration) time.Duration
 }
 
-// AppParams describe somebody's activity.
+// AppParams describe an activity.
 type AppParams struct {
 	Activity Activity
 	Host     int
 	Control  Control // of the servers
 	Start    unit.Instant
-	Stop     unit.Instant // nothing is asked for any more; 0: never
+	Stop     unit.Instant // no further requests after it; 0: never
 	ExtraRTT time.Duration
 	Objects  int           // Web: of a page, beside its HTML; 0: 80
 	Think    time.Duration // Web: between a page and the next; 0: 5 s in the mean, at random
@@ -313,6 +313,6 @@ func (a *App) Mailbox() (arrived, all unit.Size) {
 	return min(unit.Size(segments)*fullPayload, a.mailbox), a.mailbox
 }
 
-// Conns returns the connections on which something came or comes to the home.
+// Conns returns the connections that carry answers to the home.
 // The slice is the app's own.
 func (a *App) Conns() []*Conn { return a.conns }

@@ -52,7 +52,6 @@ const (
 // bbr is BBR version 1 as in Linux, without its detection of policers and its
 // allowance for aggregated acknowledgements, which no model here needs.
 type bbr struct {
-	flights        []flight     // as Conn.segments
 	firstSent      unit.Instant // of the flight under way
 	deliveredAt    unit.Instant
 	firstPhase     uint32 // after which of its cycle's phases a flow begins
@@ -92,27 +91,27 @@ func bbrPhaseGain(phase int) float64 {
 	return 1
 }
 
-// flight is what is to be known of a segment when it arrives, to tell the rate.
+// flight is what BBR needs of a delivered segment to compute the rate.
 type flight struct {
 	first       unit.Instant // start of the flight it belongs to
 	deliveredAt unit.Instant // when delivered was counted
 	delivered   int32
 }
 
-// departs notes what is delivered when segment i is sent.
-func (b *bbr) departs(c *Conn, now unit.Instant, i int32, again bool) {
+// departs notes what is delivered when a segment is sent.
+func (b *bbr) departs(c *Conn, now unit.Instant, s *segment, again bool) {
 	if c.nxt == c.una || c.inFlight() == 0 && !again {
 		b.firstSent, b.deliveredAt = now, now
 	}
-	b.flights[int(i)&(len(b.flights)-1)] = flight{b.firstSent, b.deliveredAt, c.delivered}
+	s.flight = flight{b.firstSent, b.deliveredAt, c.delivered}
 }
 
 // arrives makes a sample of a segment, if none delivered with it left later.
-func (b *bbr) arrives(i int32, s *segment, a *ack) {
+func (b *bbr) arrives(s *segment, a *ack) {
 	if a.rate.valid && s.sent < b.firstSent {
 		return
 	}
-	f := &b.flights[int(i)&(len(b.flights)-1)]
+	f := &s.flight
 	a.rate = rateSample{true, s.flags&segLimited != 0, f.delivered, f.deliveredAt, s.sent.Sub(f.first)}
 	b.firstSent = s.sent
 }
@@ -186,7 +185,7 @@ func (b *bbr) bdp(c *Conn, gain float64) int32 {
 	w := int32(b.best()*b.minRTT.Seconds()*gain + 0.999)
 	goal := int32(1)
 	if rate := c.paceRate; rate >= 1.2e6/8 {
-		goal = max(int32(rate/1024/float64(c.payload)), 2)
+		goal = max(int32(rate/1024/float64(c.params.Payload)), 2)
 	}
 	w = (w + 3*goal + 1) &^ 1
 	if b.mode == bbrProbeBW && b.phase == 0 {
@@ -196,7 +195,7 @@ func (b *bbr) bdp(c *Conn, gain float64) int32 {
 }
 
 func (b *bbr) setPace(c *Conn, bw float64) {
-	rate := bw * b.pacing * bbrMargin * float64(c.payload)
+	rate := bw * b.pacing * bbrMargin * float64(c.params.Payload)
 	if b.isFull || rate > c.paceRate {
 		c.paceRate = rate
 	}
@@ -269,11 +268,11 @@ func (b *bbr) checkFull(c *Conn, a *ack) {
 		b.mode = bbrDrain
 	}
 	if b.mode == bbrDrain && c.inFlight() <= b.bdp(c, 1) {
-		b.enterProbeBW(c, a.now)
+		b.enterProbeBW(a.now)
 	}
 }
 
-func (b *bbr) enterProbeBW(c *Conn, now unit.Instant) {
+func (b *bbr) enterProbeBW(now unit.Instant) {
 	b.mode = bbrProbeBW
 	// Any phase but the one that drains; which one is chance in Linux and the
 	// flow's own number here, so that flows do not probe together.
@@ -306,7 +305,7 @@ func (b *bbr) probeRTT(c *Conn, a *ack) {
 			b.minAt = a.now
 			c.cwnd = max(c.cwnd, b.prior)
 			if b.isFull {
-				b.enterProbeBW(c, a.now)
+				b.enterProbeBW(a.now)
 			} else {
 				b.mode = bbrStartup
 			}

@@ -22,9 +22,7 @@ func shapeBoth(tb testing.TB, n *Network, down, up unit.Rate) {
 			if err != nil {
 				return nil, err
 			}
-			return aqm.NewHTB(aqm.HTBParams{
-				Classes: []aqm.HTBClass{{Parent: -1, Rate: rate, Burst: 3000, CeilBurst: 3000, Inner: inner}}, MTU: 1514,
-			})
+			return aqm.NewTokenBucket(aqm.TokenBucketParams{Bucket: aqm.HTB, Rate: rate, Burst: 3000}, inner)
 		}})
 		if err != nil {
 			tb.Fatal(err)

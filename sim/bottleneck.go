@@ -30,9 +30,6 @@ type modem struct {
 	tokens    int64        // ns of the rate, at filled
 	filled    unit.Instant // for Burst 0: when the link becomes free
 	full      int64        // tokens of a full bucket
-	size      int32        // the size last looked up, and what it costs
-	wire      unit.Size
-	cost      int64
 	counts    LinkStats
 }
 
@@ -49,34 +46,31 @@ func (m *modem) configure(b Bottleneck) {
 	m.Bottleneck = b
 	m.full = int64(b.Rate.Time(b.Burst))
 	m.tokens = min(m.tokens, m.full)
-	m.size = 0
 }
 
-// look finds what a frame of that size occupies, and for how long.
-func (m *modem) look(size int32) {
-	if size != m.size {
-		m.size = size
-		m.wire = m.Framing.Wire(unit.Size(size))
-		m.cost = int64(m.Rate.Time(m.wire))
-		if m.Burst > 0 {
-			m.cost = min(m.cost, m.full) // what is longer than the bucket empties it
-		}
+// cost returns what a frame of that size occupies, and for how long.
+func (m *modem) cost(size int32) (wire unit.Size, ns int64) {
+	wire = m.Framing.Wire(unit.Size(size))
+	ns = int64(m.Rate.Time(wire))
+	if m.Burst > 0 {
+		ns = min(ns, m.full) // what is longer than the bucket empties it
 	}
+	return wire, ns
 }
 
 // enqueue offers a packet to the bottleneck.
 func (n *Network) enqueue(m *modem, id uint32) {
 	size := n.packets.all[id].size
-	m.look(size)
+	wire, _ := m.cost(size)
 	m.counts.Offered++
 	m.counts.OfferedBytes += unit.Size(size)
-	if m.bytes+m.wire > m.Buffer && (m.Burst > 0 || m.line.len > 0) {
+	if m.bytes+wire > m.Buffer && (m.Burst > 0 || m.line.len > 0) {
 		m.counts.Dropped++
 		m.counts.DroppedBytes += unit.Size(size)
 		n.lose(id)
 		return
 	}
-	m.bytes += m.wire
+	m.bytes += wire
 	m.line.push(id)
 	if m.line.len > 1 {
 		return
@@ -87,40 +81,36 @@ func (n *Network) enqueue(m *modem, id uint32) {
 	n.release(m)
 }
 
-// ready returns when the head packet may leave.
-func (n *Network) ready(m *modem) unit.Instant {
-	m.look(n.packets.all[*m.line.at(0)].size)
-	if m.Burst == 0 {
-		return m.filled + unit.Instant(m.cost)
-	}
-	return max(n.now, m.filled+unit.Instant(m.cost-m.tokens))
-}
-
 // release lets all packets go whose time has come, and notes when the next
 // one's will.
 func (n *Network) release(m *modem) {
 	for m.line.len > 0 {
-		at := n.ready(m)
+		id := *m.line.at(0)
+		p := &n.packets.all[id]
+		wire, cost := m.cost(p.size)
+		at := m.filled + unit.Instant(cost)
+		if m.Burst > 0 {
+			at = max(n.now, at-unit.Instant(m.tokens))
+		}
 		if at > n.now {
 			n.due[m.source] = at
 			return
 		}
-		id := m.line.pop()
-		p := &n.packets.all[id]
-		m.bytes -= m.wire
+		m.line.pop()
+		m.bytes -= wire
 		m.counts.Sent++
 		m.counts.SentBytes += unit.Size(p.size)
 		if m.Burst == 0 {
 			m.filled = at
 		} else {
-			m.tokens = min(m.full, m.tokens+int64(n.now-m.filled)) - m.cost
+			m.tokens = min(m.full, m.tokens+int64(n.now-m.filled)) - cost
 			m.filled = n.now
 		}
 		if m.direction == Up {
-			n.carry(n.wires[Up][p.wire], id)
-			continue
+			n.carry(n.wires[Up][n.keysOf(p).wires], id)
+		} else {
+			n.shape(&n.shapers[Down], id)
 		}
-		n.shape(&n.shapers[Down], id)
 	}
 	n.due[m.source] = never
 }

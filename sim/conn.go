@@ -44,12 +44,9 @@ type ConnParams struct {
 	Segments  int           // how many to send; 0: as many as the network takes
 	Payload   unit.Size     // of a segment; 0: 1448
 	ECN       bool          // both ends understand ECN
-	Pacing    bool          // segments are spread over the round trip (BBR always does)
 	ExtraRTT  time.Duration // how much further away this server is than the nearest
 	QuickAcks int           // first segments that the receiver acknowledges one by one
-	Window    unit.Size     // what the receiver takes in advance; 0: 4 MiB
-	DSCP      uint8
-	Class     uint8         // leaf of a classful shaper
+	Window    unit.Size     // the receive window; 0: 4 MiB
 	FlowKey   uint32        // hash of the flow; 0: at random
 	Bin       time.Duration // of the goodput series; 0: 100 ms
 	// Done is called when all Segments have been acknowledged; may be nil.
@@ -76,23 +73,20 @@ type state uint8
 
 const (
 	stateOpen     state = iota
-	stateReducing       // CWR: told by ECN to reduce its window
+	stateReducing       // CWR: reduces its window because of ECN
 	stateRecovery       // fast retransmit
 	stateLoss           // after a timeout
 )
 
 // Conn is a TCP connection: sender and receiver.
 type Conn struct {
-	params      ConnParams
-	index       uint32
-	frame       int32 // of a full segment
-	payload     int32 // of a segment
-	direction   Direction
-	ecn, pacing bool
-	started     bool
-	stopped     bool
-	keys        keys
-	counts      ConnStats // Sent and Delivered are elsewhere
+	params  ConnParams
+	index   uint32
+	frame   int32 // of a full segment
+	started bool
+	stopped bool
+	keys    keys
+	counts  ConnStats // but Delivered
 
 	// Receiver.
 	expected int32  // so many segments have arrived in order
@@ -102,10 +96,8 @@ type Conn struct {
 	quick    int32  // segments that are acknowledged at once
 	echo     unit.Instant
 	ece      bool
-	copied   bool  // the receiver owes word of a copy
-	ackAlarm alarm // for the acknowledgement that is owed
-	arrived  func(now unit.Instant, segments int64)
-	bin      time.Duration
+	copied   bool         // the next acknowledgement reports a copy
+	ackAlarm alarm        // for the acknowledgement that is owed
 	bins     []int64      // of goodput, those before the one under way
 	binEnd   unit.Instant // of the bin under way
 	binBytes int64        // in it
@@ -113,7 +105,6 @@ type Conn struct {
 	// Sender. Segments are numbered from 0.
 	una, nxt, limit int32
 	segments        []segment // those that are out: a ring, its length a power of two
-	sent            int64     // segments
 	window          int32     // receiver's, in segments
 	cwnd, ssthresh  int32
 	state           state
@@ -131,14 +122,12 @@ type Conn struct {
 	rtt             rttEstimate
 	minRTT          minFilter
 	control         control
-	cubic           cubic   // the control's state, if it is CUBIC
 	model           *bbr    // the control, if it is BBR: it sets window and pace itself
 	paceRate        float64 // payload bytes a second; 0: not paced
 	nextSend        unit.Instant
 	paceAlarm       alarm
 	alarm           alarm // for retransmission, a probe, or reordering
 	timerIs         timerKind
-	done            func(now unit.Instant)
 
 	// Sender, when something is lost.
 	scan            int32 // originals before it have been judged
@@ -154,7 +143,7 @@ type Conn struct {
 	resentAt        unit.Instant // when the first was sent again since the state was entered
 	undoCwnd        int32        // window and threshold before the timeout or recovery
 	undoSsthresh    int32
-	undoResends     int32 // since then, those of which no copy has been heard of
+	undoResends     int32 // resent since then and not reported as a copy
 	hint            int32 // where to look for the next segment to resend
 	reducePrior     int32 // proportional rate reduction (RFC 6937)
 	reduceDelivered int32
@@ -197,10 +186,9 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	if !slices.Contains(Controls(), p.Control) {
 		return nil, fmt.Errorf("sim: no congestion control %q; there are %v", p.Control, Controls())
 	}
-	c := &Conn{params: p, index: uint32(len(n.conns)), direction: p.Direction, ecn: p.ECN, pacing: p.Pacing, done: p.Done}
+	c := &Conn{params: p, index: uint32(len(n.conns)), frame: int32(p.Payload + headers)}
 	n.conns = append(n.conns, c)
-	c.frame, c.payload, c.arrived = int32(p.Payload+headers), int32(p.Payload), p.Arrived
-	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
+	c.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), uint8(w)}
 	if p.FlowKey == 0 {
 		c.keys.flow = n.hash()
 	}
@@ -213,16 +201,16 @@ func (n *Network) AddConn(p ConnParams) (*Conn, error) {
 	c.window = int32(max(p.Window/p.Payload, 2))
 	c.cwnd, c.ssthresh = 10, 1<<30
 	c.quick = int32(p.QuickAcks)
-	c.bin, c.binEnd = p.Bin, p.Start.Add(p.Bin)
+	c.binEnd = p.Start.Add(p.Bin)
 	switch p.Control {
 	case Cubic:
-		c.control = &c.cubic
+		c.control = &cubic{}
 	case Reno:
 		c.control = &reno{}
 	case LEDBAT:
 		c.control = &ledbat{}
 	case BBR:
-		c.model = &bbr{firstPhase: c.keys.flow % 7, flights: make([]flight, fewSegments)}
+		c.model = &bbr{firstPhase: c.keys.flow % 7}
 		c.control = c.model
 	}
 	idle := n.wires[Up][w].Delay + n.wires[Down][w].Delay
@@ -248,8 +236,8 @@ func (c *Conn) start(n *Network) {
 	c.output(n)
 }
 
-// Stop drops the connection at both ends. Its packets that are under way
-// arrive, and nobody cares.
+// Stop drops the connection at both ends. Packets that are under way still
+// arrive, and are ignored.
 func (c *Conn) Stop() {
 	c.stopped = true
 	c.ackAlarm.want, c.alarm.want, c.paceAlarm.want = never, never, never
@@ -269,12 +257,9 @@ func (c *Conn) Send(n *Network, segments int) {
 // Stats returns the counters.
 func (c *Conn) Stats() ConnStats {
 	s := c.counts
-	s.Sent, s.Delivered = c.sent, int64(c.expected)
+	s.Delivered = int64(c.expected)
 	return s
 }
-
-// Window returns the congestion window, in segments.
-func (c *Conn) Window() int { return int(c.cwnd) }
 
 // Acked returns how many bytes of payload have been acknowledged.
 func (c *Conn) Acked() unit.Size { return unit.Size(c.una) * c.params.Payload }
@@ -286,7 +271,7 @@ func (c *Conn) Sacked() unit.Size { return unit.Size(c.sacked) * c.params.Payloa
 // Goodput returns the bytes of payload that have arrived, each once, in bins
 // that follow each other from the returned instant on.
 func (c *Conn) Goodput() (start unit.Instant, bin time.Duration, bytes []int64) {
-	return c.params.Start, c.bin, append(c.bins[:len(c.bins):len(c.bins)], c.binBytes)
+	return c.params.Start, c.params.Bin, append(c.bins[:len(c.bins):len(c.bins)], c.binBytes)
 }
 
 // inFlight returns how many segments are in the network, as far as the sender
@@ -298,28 +283,28 @@ func (c *Conn) transmit(n *Network, i int32, again bool) {
 	s := c.at(i)
 	s.sent = n.now
 	if c.model != nil {
-		c.model.departs(c, n.now, i, again)
+		c.model.departs(c, n.now, s, again)
 	}
 	s.flags &^= segLimited
 	if c.appLimitedUntil > 0 {
 		s.flags |= segLimited
 	}
 	id, p := n.packets.take()
-	p.kind, p.owner, p.seq, p.size, p.sent, p.wire = kindData, c.index, i, c.frame, n.now, c.keys.wires
-	if c.ecn && !again {
+	p.kind, p.owner, p.seq, p.size, p.sent = kindData, c.index, i, c.frame, n.now
+	if c.params.ECN && !again {
 		p.ecn = aqm.ECT
 	}
 	if c.announceCWR && !again {
 		p.notes |= noteCWR
 		c.announceCWR = false
 	}
-	c.sent++
+	c.counts.Sent++
 	if again {
 		c.counts.Retransmits++
 	}
 	if c.paceRate > 0 {
-		gap := unit.Instant(float64(c.payload) / c.paceRate * 1e9)
+		gap := unit.Instant(float64(c.params.Payload) / c.paceRate * 1e9)
 		c.nextSend = max(c.nextSend, n.now-gap/2) + gap
 	}
-	n.send(c.direction, id)
+	n.send(c.params.Direction, id)
 }

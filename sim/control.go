@@ -7,7 +7,7 @@ import "unbloat/unit"
 type control interface {
 	// start is called when the connection begins to send.
 	start(c *Conn, now unit.Instant)
-	// sample is told of every acknowledgement, before the state moves on.
+	// sample is called for every acknowledgement, before the state changes.
 	sample(c *Conn, a *ack)
 	// grow enlarges the window after a.delivered segments arrived in open state.
 	grow(c *Conn, a *ack)
@@ -16,7 +16,7 @@ type control interface {
 	recovery
 }
 
-// recovery is told of the ends of a loss.
+// recovery is called when a loss is over, or ended in a timeout.
 type recovery interface {
 	// timeout is called after a retransmission timeout.
 	timeout(c *Conn, now unit.Instant)

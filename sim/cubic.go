@@ -79,11 +79,7 @@ func (u *cubic) hystart(c *Conn, a *ack) {
 	}
 	if a.now.Sub(u.lastAck) <= hystartTrainGap {
 		u.lastAck = a.now
-		threshold := u.delayMin + u.trainSlack(c)
-		if !c.pacing {
-			threshold /= 2
-		}
-		if a.now.Sub(u.roundStart) > threshold {
+		if a.now.Sub(u.roundStart) > (u.delayMin+u.trainSlack(c))/2 {
 			u.found = true
 			c.ssthresh = c.cwnd
 		}

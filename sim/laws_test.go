@@ -29,12 +29,12 @@ func transcript(t testing.TB, seed uint64) string {
 	}
 	s := probes(t, n)
 	n.RunUntil(10e9)
-	out := fmt.Sprintln(n.Events(), n.InFlight(), n.Bottleneck(Up), n.Bottleneck(Down))
+	out := fmt.Sprintln(n.events, n.packets.inUse(), n.Bottleneck(Up), n.Bottleneck(Down))
 	for _, c := range conns {
 		_, _, bins := c.Goodput()
-		out += fmt.Sprintln(c.Stats(), c.Window(), bins)
+		out += fmt.Sprintln(c.Stats(), c.cwnd, bins)
 	}
-	_, all := s.Sent()
+	all := s.Sent()
 	return out + fmt.Sprint(all)
 }
 
@@ -76,7 +76,7 @@ func TestLaws(t *testing.T) {
 		for i := range rapid.IntRange(0, 6).Draw(t, "connections") {
 			c, err := n.AddConn(ConnParams{
 				Direction: Direction(i % 2), Control: rapid.SampledFrom(Controls()).Draw(t, "control"), Stop: stop,
-				ECN: rapid.Bool().Draw(t, "ecn"), Pacing: rapid.Bool().Draw(t, "pacing"), Segments: rapid.IntRange(0, 300).Draw(t, "segments"),
+				ECN: rapid.Bool().Draw(t, "ecn"), Segments: rapid.IntRange(0, 300).Draw(t, "segments"),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -125,10 +125,10 @@ func TestLaws(t *testing.T) {
 // checkEmpty lets a network in which everybody has stopped run dry.
 func checkEmpty(t *rapid.T, n *Network, s *Stream, stop unit.Instant) {
 	n.RunUntil(stop + 60e9)
-	if k := n.InFlight(); k != 0 {
+	if k := n.packets.inUse(); k != 0 {
 		t.Fatalf("%d packets are left on their way", k)
 	}
-	_, all := s.Sent()
+	all := s.Sent()
 	for i, d := range all {
 		if d.Fate == UnderWay || d.Fate == Arrived || d.Fate == Answered && (d.Turn < d.Sent || d.Back < d.Turn) {
 			t.Fatalf("datagram %d: %+v", i, d)

@@ -64,8 +64,7 @@ func ourDumbbell(b *testing.B) outcome {
 	n.RunUntil(dumbbellSeconds * 1e9)
 	o := outcome{cpu: cpuTime() - began}
 	for d := range 2 {
-		s, _ := n.Shaper(Direction(d))
-		o.packets += s.Sent
+		o.packets += n.shapers[d].queue.Stats().Sent
 	}
 	for i, c := range conns {
 		mbit := float64(c.Stats().Delivered) * fullPayload * 8 / 1e6 / dumbbellSeconds

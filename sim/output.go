@@ -210,7 +210,7 @@ type rttEstimate struct {
 	shift            uint8 // doublings
 }
 
-// take takes in a measured round trip; una and nxt tell the rounds apart.
+// take adds a measured round trip; una and nxt separate the rounds.
 func (r *rttEstimate) take(m time.Duration, una, nxt int32) {
 	r.shift = 0
 	if r.srtt == 0 {

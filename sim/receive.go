@@ -11,15 +11,15 @@ import (
 // TCP_ATO_MIN), unless two segments have come.
 const delayedAck = 40 * time.Millisecond
 
-// receive takes in a segment.
+// receive handles a segment that arrived.
 func (c *Conn) receive(n *Network, p *packet) {
 	if c.stopped {
 		return
 	}
 	before := c.expected
 	c.file(n, p)
-	if c.arrived != nil && c.expected > before && !c.stopped {
-		c.arrived(n.now, int64(c.expected))
+	if c.params.Arrived != nil && c.expected > before && !c.stopped {
+		c.params.Arrived(n.now, int64(c.expected))
 	}
 }
 
@@ -75,12 +75,12 @@ func (c *Conn) took(n *Network) {
 	if n.now >= c.binEnd {
 		c.closeBin(n.now)
 	}
-	c.binBytes += int64(c.payload)
+	c.binBytes += int64(c.params.Payload)
 }
 
 // closeBin files the bin under way, and begins the one that now is in.
 func (c *Conn) closeBin(now unit.Instant) {
-	for ; now >= c.binEnd; c.binEnd = c.binEnd.Add(c.bin) {
+	for ; now >= c.binEnd; c.binEnd = c.binEnd.Add(c.params.Bin) {
 		c.bins = append(c.bins, c.binBytes)
 		c.binBytes = 0
 	}
@@ -136,21 +136,21 @@ func (c *Conn) acknowledge(n *Network) {
 	}
 	c.ackAlarm.want = never
 	id, p := n.packets.take()
-	p.kind, p.owner, p.seq, p.size, p.wire = kindAck, c.index, c.expected, ackFrame, c.keys.wires
+	p.kind, p.owner, p.seq, p.size = kindAck, c.index, c.expected, ackFrame
 	p.sent, p.echo = n.now, c.echo
 	if c.ece {
 		p.notes |= noteECE
 	}
 	if c.highest > c.expected || c.copied {
-		c.tell(n, id, p)
+		c.tell(p)
 	}
 	c.pending = 0
-	n.send(c.direction.reverse(), id)
+	n.send(c.params.Direction.reverse(), id)
 }
 
-// tell says in an acknowledgement what arrived out of order, and that a copy did.
-func (c *Conn) tell(n *Network, id uint32, p *packet) {
-	var r runs
+// tell puts the SACK blocks into an acknowledgement, with that of a copy.
+func (c *Conn) tell(p *packet) {
+	r := &p.sacks
 	r.n = uint8(copy(r.spans[:], c.ranges))
 	if c.copied { // its own copy's block comes first
 		c.copied = false
@@ -164,5 +164,4 @@ func (c *Conn) tell(n *Network, id uint32, p *packet) {
 	if r.n > 0 {
 		p.size += sackOption + sackBlock*int32(r.n)
 	}
-	n.packets.tell(id, p, r)
 }

@@ -13,8 +13,9 @@ const (
 
 // segment is what the sender knows of one that is not acknowledged yet.
 type segment struct {
-	sent  unit.Instant // last transmission
-	flags uint8
+	sent   unit.Instant // last transmission
+	flags  uint8
+	flight flight // BBR's
 }
 
 // at returns a segment between una and nxt.
@@ -22,18 +23,9 @@ func (c *Conn) at(i int32) *segment { return &c.segments[i&int32(len(c.segments)
 
 // grow makes room for more segments than are out.
 func (c *Conn) grow() {
-	size := 2 * len(c.segments)
-	c.segments = refit(c.segments, size, c.una, c.nxt)
-	if c.model != nil {
-		c.model.flights = refit(c.model.flights, size, c.una, c.nxt)
+	longer := make([]segment, 2*len(c.segments))
+	for i := c.una; i < c.nxt; i++ {
+		longer[int(i)&(len(longer)-1)] = *c.at(i)
 	}
-}
-
-// refit moves the entries of a ring to a longer one; both lengths are powers of two.
-func refit[T any](ring []T, size int, from, to int32) []T {
-	longer := make([]T, size)
-	for i := from; i < to; i++ {
-		longer[int(i)&(size-1)] = ring[int(i)&(len(ring)-1)]
-	}
-	return longer
+	c.segments = longer
 }

@@ -12,24 +12,21 @@ import (
 // it, also by BBR.
 func TestSegmentsFollowTheWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := &Conn{segments: make([]segment, fewSegments), model: &bbr{flights: make([]flight, fewSegments)}}
+		c := &Conn{segments: make([]segment, fewSegments)}
 		for _, step := range rapid.SliceOf(rapid.IntRange(-300, 300)).Draw(t, "sent or acknowledged") {
 			for ; step > 0; step-- {
 				if int(c.nxt-c.una) == len(c.segments) {
 					c.grow()
 				}
 				c.at(c.nxt).sent = unit.Instant(c.nxt)
-				c.model.flights[int(c.nxt)&(len(c.model.flights)-1)].delivered = c.nxt
+				c.at(c.nxt).flight.delivered = c.nxt
 				c.nxt++
 			}
 			for ; step < 0 && c.una < c.nxt; step++ {
 				c.una++
 			}
-			if len(c.model.flights) != len(c.segments) {
-				t.Fatalf("room for %d segments and %d flights", len(c.segments), len(c.model.flights))
-			}
 			for i := c.una; i < c.nxt; i++ {
-				if f := c.model.flights[int(i)&(len(c.segments)-1)]; c.at(i).sent != unit.Instant(i) || f.delivered != i {
+				if f := c.at(i).flight; c.at(i).sent != unit.Instant(i) || f.delivered != i {
 					t.Fatalf("segment %d of %d to %d is %v, %v in a ring of %d", i, c.una, c.nxt, c.at(i).sent, f.delivered, len(c.segments))
 				}
 			}

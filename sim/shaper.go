@@ -5,7 +5,7 @@ import (
 	"unbloat/unit"
 )
 
-// MakeQueue makes the queue of a shaper, which must tell drop of every packet
+// MakeQueue makes the queue of a shaper, which must call drop for every packet
 // that it drops. The queue holds packets back by itself (aqm.HTB, aqm.Cake, …).
 type MakeQueue func(drop aqm.DropFunc) (aqm.Queue, error)
 
@@ -58,21 +58,21 @@ const smallUDP = 256 + 14
 func (n *Network) see(p *packet, k *keys) Seen {
 	s := Seen{Flow: int64(p.owner), Host: k.source, Size: unit.Size(p.size), Opened: Up, Ack: p.kind == kindAck}
 	if p.kind == kindStream {
-		s.Flow, s.Opened, s.Datagram = ^s.Flow, n.streams[p.owner].direction, true
+		s.Flow, s.Opened, s.Datagram = ^s.Flow, n.streams[p.owner].params.Direction, true
 		return s
 	}
 	s.Datagram = n.conns[p.owner].params.Control == LEDBAT
 	return s
 }
 
-// mark returns the code point that the rules give a packet, or its own.
-func (s *shaper) mark(p *packet, own uint8) uint8 {
+// mark returns the code point that the rules give a packet, or 0.
+func (s *shaper) mark(p *packet) uint8 {
 	for _, r := range s.rules {
 		if r.Match == MatchAck && p.kind == kindAck || r.Match == MatchSmallUDP && p.kind == kindStream && p.size < smallUDP {
 			return r.DSCP
 		}
 	}
-	return own
+	return 0
 }
 
 // shaper is the router in one direction. Upstream it stands before the modem,
@@ -82,7 +82,6 @@ type shaper struct {
 	source    int
 	queue     aqm.Queue
 	merge     bool
-	merged    uint64
 	rules     []Rule
 	marks     Mark
 }
@@ -112,18 +111,18 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 func (n *Network) leaving(p *packet) Direction {
 	switch p.kind {
 	case kindData:
-		return n.conns[p.owner].direction
+		return n.conns[p.owner].params.Direction
 	case kindAck:
-		return n.conns[p.owner].direction.reverse()
+		return n.conns[p.owner].params.Direction.reverse()
 	}
-	d := n.streams[p.owner].direction
+	d := n.streams[p.owner].params.Direction
 	if p.has(noteBack) {
 		return d.reverse()
 	}
 	return d
 }
 
-// dropped is told by a shaper's queue what it drops.
+// dropped is the DropFunc of a shaper's queue.
 func (n *Network) dropped(_ unit.Instant, p aqm.Packet, _ aqm.Reason) { n.lose(uint32(p.ID)) }
 
 // shape gives a packet to the router.
@@ -133,15 +132,13 @@ func (n *Network) shape(s *shaper, id uint32) {
 		return
 	}
 	p := &n.packets.all[id]
-	if s.merge && p.kind == kindAck && n.mergeAck(s, p, id) {
+	if s.merge && p.kind == kindAck && n.mergeAck(p, id) {
 		return
 	}
 	key := *n.keysOf(p)
-	dscp := key.dscp
+	dscp := s.mark(p)
 	if s.marks != nil {
 		dscp = s.marks(n.now, n.see(p, &key))
-	} else {
-		dscp = s.mark(p, dscp)
 	}
 	if s.direction == Down {
 		key.source, key.destination = key.destination, key.source
@@ -149,7 +146,7 @@ func (n *Network) shape(s *shaper, id uint32) {
 	p.notes |= noteShaping
 	s.queue.Enqueue(n.now, aqm.Packet{
 		ID: uint64(id), Size: unit.Size(p.size), Flow: key.flow, Source: key.source, Destination: key.destination,
-		Class: key.class, DSCP: dscp, ECN: p.ecn,
+		DSCP: dscp, ECN: p.ecn,
 	})
 	n.pump(s)
 }
@@ -160,7 +157,7 @@ const keptAcks = 2
 
 // mergeAck puts what a new acknowledgement says in the place of the last one of
 // the same connection that waits, if enough do, and says whether it did.
-func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
+func (n *Network) mergeAck(p *packet, id uint32) bool {
 	c := n.conns[p.owner]
 	waits := func(id uint32) bool {
 		old := &n.packets.all[id]
@@ -184,9 +181,7 @@ func (n *Network) mergeAck(s *shaper, p *packet, id uint32) bool {
 	if old.size != p.size || (p.notes^old.notes)&noteECE != 0 {
 		return false
 	}
-	old.seq, old.sent, old.echo = p.seq, p.sent, p.echo
-	n.packets.tell(last, old, n.packets.told(id, p))
-	s.merged++
+	old.seq, old.sent, old.echo, old.sacks = p.seq, p.sent, p.echo, p.sacks
 	n.packets.put(id)
 	return true
 }

@@ -19,7 +19,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"unbloat/aqm"
 	"unbloat/unit"
 )
 
@@ -150,23 +149,8 @@ func (n *Network) SetBottleneck(d Direction, b Bottleneck) error {
 // Now returns the instant up to which the network has run.
 func (n *Network) Now() unit.Instant { return n.now }
 
-// Events returns how many events have been dealt with.
-func (n *Network) Events() uint64 { return n.events }
-
-// InFlight returns how many packets are on their way or waiting.
-func (n *Network) InFlight() int { return n.packets.inUse() }
-
 // Bottleneck returns the counters of a direction's bottleneck.
 func (n *Network) Bottleneck(d Direction) LinkStats { return n.modems[d].stats() }
-
-// Shaper returns the counters of the router's queue in a direction, and false
-// if it does nothing there.
-func (n *Network) Shaper(d Direction) (aqm.Stats, bool) {
-	if n.shapers[d].queue == nil {
-		return aqm.Stats{}, false
-	}
-	return n.shapers[d].queue.Stats(), true
-}
 
 // RunUntil lets the network run up to and including an instant.
 func (n *Network) RunUntil(until unit.Instant) {
@@ -237,7 +221,6 @@ func (n *Network) timeout(e timer) {
 // keys are what queues tell packets apart by, and the wires that they take.
 type keys struct {
 	flow, source, destination uint32
-	class, dscp               uint8
 	wires                     uint8
 }
 
@@ -255,10 +238,10 @@ func (n *Network) send(d Direction, id uint32) {
 		n.shape(&n.shapers[Up], id)
 		return
 	}
-	n.carry(n.wires[Down][n.packets.all[id].wire], id)
+	n.carry(n.wires[Down][n.keysOf(&n.packets.all[id]).wires], id)
 }
 
-// deliver takes in a packet at the end of its way, at home or at a server.
+// deliver handles a packet at the end of its way, at home or at a server.
 func (n *Network) deliver(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {
@@ -267,15 +250,15 @@ func (n *Network) deliver(id uint32) {
 		n.packets.put(id)
 		n.conns[q.owner].receive(n, &q)
 	case kindAck:
-		q, r := *p, n.packets.told(id, p)
+		q := *p
 		n.packets.put(id)
-		n.conns[q.owner].acked(n, &q, r)
+		n.conns[q.owner].acked(n, &q)
 	default:
 		n.streams[p.owner].arrived(n, id)
 	}
 }
 
-// lose takes in that a packet is lost.
+// lose notes that a packet is lost.
 func (n *Network) lose(id uint32) {
 	p := &n.packets.all[id]
 	switch p.kind {

@@ -19,8 +19,6 @@ type StreamParams struct {
 	Start     unit.Instant
 	Stop      unit.Instant // 0: never
 	ExtraRTT  time.Duration
-	DSCP      uint8
-	Class     uint8
 	FlowKey   uint32 // hash of the flow; 0: at random
 	ECN       aqm.ECN
 }
@@ -47,13 +45,10 @@ type Datagram struct {
 
 // Stream is a running stream of datagrams.
 type Stream struct {
-	params    StreamParams
-	index     uint32
-	direction Direction
-	keys      keys
-	sent      []Datagram
-	dropped   int // entries that Forget has taken off the front
-	stopped   bool
+	params StreamParams
+	index  uint32
+	keys   keys
+	sent   []Datagram
 }
 
 // AddStream adds a stream of datagrams.
@@ -70,8 +65,8 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{params: p, index: uint32(len(n.streams)), direction: p.Direction}
-	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), p.Class, p.DSCP, uint8(w)}
+	s := &Stream{params: p, index: uint32(len(n.streams))}
+	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), uint8(w)}
 	if p.FlowKey == 0 {
 		s.keys.flow = n.hash()
 	}
@@ -82,63 +77,45 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 
 // tick sends the next datagram.
 func (s *Stream) tick(n *Network, e timer) {
-	if s.stopped || s.params.Stop > 0 && e.at >= s.params.Stop {
+	if s.params.Stop > 0 && e.at >= s.params.Stop {
 		return
 	}
 	n.timers.push(e.at.Add(s.params.Interval), s.index, taskTick)
 	id, p := n.packets.take()
 	p.kind, p.owner, p.size, p.ecn = kindStream, s.index, int32(s.params.Frame), s.params.ECN
-	p.seq, p.wire = int32(s.dropped+len(s.sent)), s.keys.wires
+	p.seq = int32(len(s.sent))
 	s.sent = append(s.sent, Datagram{Sent: n.now})
-	n.send(s.direction, id)
+	n.send(s.params.Direction, id)
 }
 
-// entry returns the record of a packet, nil if it has been forgotten.
-func (s *Stream) entry(p *packet) *Datagram {
-	if i := int(p.seq) - s.dropped; i >= 0 {
-		return &s.sent[i]
-	}
-	return nil
-}
-
-// arrived takes in a datagram at the far end, or its answer at this one.
+// arrived handles a datagram at the far end, or its answer at this one.
 func (s *Stream) arrived(n *Network, id uint32) {
 	p := &n.packets.all[id]
-	d := s.entry(p)
+	d := &s.sent[p.seq]
 	if p.has(noteBack) {
-		if d != nil {
-			d.Back, d.Fate = n.now, Answered
-		}
+		d.Back, d.Fate = n.now, Answered
 		n.packets.put(id)
 		return
 	}
-	if d != nil {
-		d.Turn, d.Fate = n.now, Arrived
-	}
+	d.Turn, d.Fate = n.now, Arrived
 	if !s.params.Echo {
 		n.packets.put(id)
 		return
 	}
 	p.notes |= noteBack
 	p.ecn = s.params.ECN
-	n.send(s.direction.reverse(), id)
+	n.send(s.params.Direction.reverse(), id)
 }
 
-// lost takes in that a datagram is lost.
+// lost notes that a datagram is lost.
 func (s *Stream) lost(p *packet) {
-	d := s.entry(p)
-	switch {
-	case d == nil:
-	case p.has(noteBack):
+	d := &s.sent[p.seq]
+	d.Fate = LostOut
+	if p.has(noteBack) {
 		d.Fate = LostBack
-	default:
-		d.Fate = LostOut
 	}
 }
 
-// Stop ends the stream; what is under way arrives.
-func (s *Stream) Stop() { s.stopped = true }
-
-// Sent returns the datagrams that have been sent and not forgotten, in order;
-// first is the number of the first of them. The slice is the stream's own.
-func (s *Stream) Sent() (first int, all []Datagram) { return s.dropped, s.sent }
+// Sent returns the datagrams that have been sent, in order. The slice is the
+// stream's own.
+func (s *Stream) Sent() []Datagram { return s.sent }

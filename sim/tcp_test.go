@@ -63,7 +63,7 @@ func probes(t testing.TB, n *Network) *Stream {
 // roundTrips returns those of the probes sent from one second to another.
 func roundTrips(s *Stream, from, to int) []time.Duration {
 	var out []time.Duration
-	_, all := s.Sent()
+	all := s.Sent()
 	for _, d := range all {
 		if d.Fate == Answered && d.Sent >= unit.Instant(from)*1e9 && d.Sent < unit.Instant(to)*1e9 {
 			out = append(out, d.Back.Sub(d.Sent))

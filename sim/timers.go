@@ -19,7 +19,7 @@ const (
 	taskStart                  // a connection starts
 	taskStop                   // a connection stops
 	taskTick                   // a stream sends its next datagram
-	taskApp                    // somebody at home asks for the next page, chunk or mail
+	taskApp                    // an activity asks for the next page, chunk or mail
 )
 
 // timer is one entry. Of two at the same instant the one that was set first
@@ -101,7 +101,7 @@ func (t *timers) pop() timer {
 }
 
 // alarm is a timer that is moved often. Moving it later, or stopping it, does
-// not touch the timers: the entry that stands there is looked at when it comes.
+// not touch the heap: the old entry is checked when it is due.
 type alarm struct {
 	want  unit.Instant // when it is to go off; never if it is stopped
 	entry unit.Instant // of the earliest entry; never if there is none
@@ -129,8 +129,8 @@ func (n *Network) set(a *alarm, at unit.Instant, owner uint32, k task) {
 	}
 }
 
-// goesOff takes in that the entry of that instant has come, and says whether
-// the alarm goes off with it.
+// goesOff is called when an entry is due, and says whether the alarm goes off
+// with it.
 func (n *Network) goesOff(a *alarm, e timer) bool {
 	if e.at != a.entry {
 		return false // an earlier entry took its place

@@ -26,7 +26,6 @@ import (
 	"unbloat/internal/path"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
-	"unbloat/internal/protocol"
 	"unbloat/internal/prove"
 	"unbloat/internal/reason"
 	"unbloat/internal/report"
@@ -146,7 +145,7 @@ func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) err
 // interfaceTo returns the interface through which this machine reaches the
 // server; "" if that can't be told.
 func interfaceTo(ctx context.Context, server string) string {
-	name, err := netio.InterfaceTo(ctx, protocol.HostOf(server))
+	name, err := netio.InterfaceTo(ctx, protocolsOf(ctx).HostOf(server))
 	if err != nil {
 		return "" // a result without it is kept all the same
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/pfctl"
@@ -219,14 +220,12 @@ func TestPlatforms(t *testing.T) {
 			if code != 0 && !strings.Contains(out, "the deadline has passed") { // before it was done, on a busy machine
 				t.Fatalf("exit %d: %s", code, out)
 			}
-			for end := time.Now().Add(time.Minute); s.Text() != start; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("nobody confirmed, and after a minute it is still there:\n%s", s.Text())
-				}
+			if !await.True(time.Minute, func() bool { return s.Text() == start }) {
+				t.Fatalf("nobody confirmed, and after a minute it is still there:\n%s", s.Text())
 			}
-			for strings.Contains(done(0, "status", "--wan", c.wan), "is undone in") { // the watchdog clears up behind itself
-				time.Sleep(20 * time.Millisecond)
-			}
+			await.Until(t, time.Minute, "the watchdog to clear up behind itself", func() bool {
+				return !strings.Contains(done(0, "status", "--wan", c.wan), "is undone in")
+			})
 		})
 	}
 }

@@ -64,7 +64,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	}
 	o.keepFlags.register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(protocol.Schemes(), ", "))
+	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(protocolsOf(context.Background()).Schemes(), ", "))
 	f.StringVar(&o.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
 	f.IntVar(&o.runs, "runs", 1, "how often to measure; the median run is reported")
 	f.StringVar(&o.profile, "profile", "", "kind of load: rrul (4 up and 4 down in CS0, CS1, CS5 and EF, beside UDP and ICMP probes), single or many")
@@ -103,7 +103,7 @@ const (
 )
 
 // check refuses what makes no measurement.
-func (o *testFlags) check() error {
+func (o *testFlags) check(ctx context.Context) error {
 	switch {
 	case o.server == "":
 		return usageError("test: --server is missing: run `unbloat serve` at the other end of the line, and name it here")
@@ -124,7 +124,7 @@ func (o *testFlags) check() error {
 	if o.runs < 1 || o.runs > maxRuns {
 		return usageError("test: --runs %d: must be 1 to %d", o.runs, maxRuns)
 	}
-	if err := protocol.Check(o.server, o.ping); err != nil {
+	if err := protocolsOf(ctx).Check(o.server, o.ping); err != nil {
 		return usageError("test: %w", err)
 	}
 	if o.out != "" {
@@ -144,7 +144,7 @@ func (o *testFlags) check() error {
 }
 
 func runTest(c *cobra.Command, o testFlags) error {
-	if err := o.check(); err != nil {
+	if err := o.check(c.Context()); err != nil {
 		return err
 	}
 	l, err := language("test", o.lang)
@@ -230,9 +230,9 @@ func measureOnce(ctx context.Context, o testFlags, view *lineView) (*verdict.Tes
 	}
 	profile, ping := measure.Profiles()[o.profile], o.ping
 	if profile.ICMP && ping == "" {
-		ping = protocol.HostOf(o.server)
+		ping = protocolsOf(ctx).HostOf(o.server)
 	}
-	client, err := protocol.Dial(ctx, o.server, protocol.Options{
+	client, err := protocolsOf(ctx).Dial(ctx, o.server, protocol.Options{
 		Probe: spec, Agent: "unbloat test", Ping: ping, Pin: o.pin, Insecure: o.insecure, Key: o.key,
 	})
 	if err != nil {

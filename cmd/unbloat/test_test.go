@@ -21,13 +21,18 @@ import (
 // runTestCommand runs `unbloat test` and returns its outputs and exit code.
 func runTestCommand(t *testing.T, args ...string) (out, progress string, code int, err error) {
 	t.Helper()
+	return runTestCommandIn(t.Context(), args...)
+}
+
+// runTestCommandIn is runTestCommand with a context of its own.
+func runTestCommandIn(ctx context.Context, args ...string) (out, progress string, code int, err error) {
 	c := newTestCommand()
 	var stdout, stderr bytes.Buffer
 	c.SetOut(&stdout)
 	c.SetErr(&stderr)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(args)
-	err = c.ExecuteContext(t.Context())
+	err = c.ExecuteContext(ctx)
 	var e *exitError
 	switch {
 	case err == nil:

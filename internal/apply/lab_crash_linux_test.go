@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/await"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -170,11 +171,8 @@ func crashEverywhere(t *testing.T, aqm plan.AQM, which, replace string) {
 // waitWatchdog waits until the watchdog of dir, if any, has done its work.
 func waitWatchdog(t testing.TB, dir string) {
 	t.Helper()
-	for range 300 {
-		if _, err := os.Stat(filepath.Join(dir, "wan.journal.json")); err != nil {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+	if await.True(15*time.Second, func() bool { _, err := os.Stat(filepath.Join(dir, "wan.journal.json")); return err != nil }) {
+		return
 	}
 	log, _ := os.ReadFile(filepath.Join(dir, "wan.watchdog.log"))
 	t.Fatalf("the watchdog has not closed its journal after 15 s; its log: %s", log)

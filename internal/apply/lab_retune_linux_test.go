@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -175,11 +176,18 @@ func TestKilledTuner(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestKilledTuner$", "-test.v")
 	cmd.Env = append(os.Environ(), tunerEnv+"="+dir)
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second)
-	if s := fullState(t); !strings.Contains(s, "b10a:") {
+	holds := false
+	for lines := bufio.NewScanner(said); !holds && lines.Scan(); {
+		holds = lines.Text() == tunes
+	}
+	if s := fullState(t); !holds || !strings.Contains(s, "b10a:") {
 		t.Fatal("the tuner has not shaped anything")
 	}
 	runUnbloat(t, 5, "apply", "--wan", "wan", "--shape-up", "1mbit", "--yes", "--state-dir", dir) // it is busy
@@ -197,7 +205,10 @@ func TestKilledTuner(t *testing.T) {
 	sameState(t, "after the tuner was killed", before, fullState(t))
 }
 
-const tunerEnv = "UNBLOAT_TEST_TUNER"
+const (
+	tunerEnv = "UNBLOAT_TEST_TUNER"
+	tunes    = "it tunes" // it says, once it has
+)
 
 func tuner(t *testing.T, dir string) {
 	e := engineIn(dir, &counter{})
@@ -211,6 +222,9 @@ func tuner(t *testing.T, dir string) {
 		}
 		if err := tr.Extend(time.Hour); err != nil {
 			t.Fatal(err)
+		}
+		if i == 10 {
+			fmt.Println(tunes)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"unbloat/internal/apply"
@@ -16,11 +17,13 @@ import (
 	"unbloat/unit"
 )
 
-// watchedEngine returns an engine whose watchdog runs in this process. wait waits
-// until all watchdogs have ended.
+// watchedEngine returns an engine whose watchdog runs in this process, in a bubble
+// of synctest: its time is the bubble's. wait waits until all watchdogs have ended.
 func watchedEngine(t *testing.T, k *fakekernel.Kernel) (e *apply.Engine, wait func()) {
 	t.Helper()
 	e = fakeEngine(t, k)
+	boot := time.Now()
+	e.Uptime = func() time.Duration { return time.Since(boot) }
 	t.Cleanup(func() { os.RemoveAll(e.Dir) })
 	var group sync.WaitGroup
 	e.StubWatchdog(func(_, journal string) error {
@@ -47,72 +50,78 @@ func smallPlan(t *testing.T) plan.Plan {
 }
 
 func TestWatchdogUndoesAtTheDeadline(t *testing.T) {
-	k := fakekernel.New()
-	start := k.Text()
-	e, wait := watchedEngine(t, k)
-	failures := 0
-	tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: 400 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.Fail = func([]string) (bool, bool) { failures++; return failures < 9, false } // it tries until it succeeds
-	tr.Close()
-	wait()
-	if k.Text() != start {
-		t.Errorf("the watchdog left\n%s", k.Text())
-	}
-	if j, err := e.Pending("wan"); j != nil || err != nil {
-		t.Errorf("the journal is still there: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k := fakekernel.New()
+		start := k.Text()
+		e, wait := watchedEngine(t, k)
+		failures := 0
+		tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Fail = func([]string) (bool, bool) { failures++; return failures < 9, false } // it tries until it succeeds
+		tr.Close()
+		wait()
+		if k.Text() != start {
+			t.Errorf("the watchdog left\n%s", k.Text())
+		}
+		if j, err := e.Pending("wan"); j != nil || err != nil {
+			t.Errorf("the journal is still there: %v", err)
+		}
+	})
 }
 
 func TestWatchdogOfAHolderThatIsGone(t *testing.T) {
-	k := fakekernel.New()
-	start := k.Text()
-	e, wait := watchedEngine(t, k)
-	tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: time.Hour, Hold: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(500 * time.Millisecond)
-	if k.Text() == start {
-		t.Fatal("the watchdog fired while the holder was there")
-	}
-	tr.Close() // as its death would
-	wait()
-	if k.Text() != start {
-		t.Errorf("the watchdog left\n%s", k.Text())
-	}
-	if err := tr.Extend(time.Hour); err == nil {
-		t.Error("the heartbeat does not notice that all is over")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k := fakekernel.New()
+		start := k.Text()
+		e, wait := watchedEngine(t, k)
+		tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: time.Hour, Hold: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if k.Text() == start {
+			t.Fatal("the watchdog fired while the holder was there")
+		}
+		tr.Close() // as its death would
+		wait()
+		if k.Text() != start {
+			t.Errorf("the watchdog left\n%s", k.Text())
+		}
+		if err := tr.Extend(time.Hour); err == nil {
+			t.Error("the heartbeat does not notice that all is over")
+		}
+	})
 }
 
 // TestWatchdogStopsAHolderThatHangs: past the deadline the watchdog undoes even while
 // somebody holds the lock, and that process finds out at its next step.
 func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
-	k := fakekernel.New()
-	start := k.Text()
-	e, wait := watchedEngine(t, k)
-	p := smallPlan(t)
-	tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: 300 * time.Millisecond, Hold: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.Close()
-	wait()
-	if k.Text() != start {
-		t.Errorf("the watchdog left\n%s", k.Text())
-	}
-	if err := tr.Commit(); err == nil {
-		t.Error("what the watchdog has undone was committed")
-	}
-	if err := tr.Retune(t.Context(), p.WithRates(p.DownBps, 5*unit.MbitPerSecond)); err == nil {
-		t.Error("it went on after the watchdog had fired")
-	}
-	if k.Text() != start {
-		t.Errorf("after the retune that came too late:\n%s", k.Text())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k := fakekernel.New()
+		start := k.Text()
+		e, wait := watchedEngine(t, k)
+		p := smallPlan(t)
+		tr, err := e.Begin(t.Context(), p, apply.Options{Confirm: 30 * time.Second, Hold: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		wait()
+		if k.Text() != start {
+			t.Errorf("the watchdog left\n%s", k.Text())
+		}
+		if err := tr.Commit(); err == nil {
+			t.Error("what the watchdog has undone was committed")
+		}
+		if err := tr.Retune(t.Context(), p.WithRates(p.DownBps, 5*unit.MbitPerSecond)); err == nil {
+			t.Error("it went on after the watchdog had fired")
+		}
+		if k.Text() != start {
+			t.Errorf("after the retune that came too late:\n%s", k.Text())
+		}
+	})
 }
 
 // TestKilledWhileCommitting: from the moment that the journal says committed,

@@ -12,10 +12,10 @@ import (
 
 // Build returns the table of a policy.
 //
-// Its order is that of cheapness: most packets of a busy line are full ones of
-// TCP connections past their first bytes, and small ones of calm flows. They have
-// their class from the connection's mark alone, by comparing bits, and only now
-// and then it is looked again what the connection has carried.
+// The cheapest rules come first: most packets of a busy line are full ones of TCP
+// connections past their first bytes, and small ones of calm flows. They have
+// their class from the connection's mark alone, by comparing bits. Only samples
+// of them are metered again.
 func Build(p Policy) *Table {
 	b := &builder{policy: p, table: &Table{policy: p}, sets: map[string]*Set{}, chains: map[string]*Chain{}}
 	b.remember()

@@ -1,14 +1,14 @@
 // Package classify says what class a packet has: one table of rules and limits
-// (Build), and what walks a packet through it (Table.Decide). Package
-// mechanism/nft writes the same table for nftables, `unbloat why` explains what
-// it decides, and the simulator decides by it. It is pure: the time comes in.
+// (Build), and an evaluator that walks a packet through it (Table.Decide).
+// Package lang/nft renders the same table for nftables, `unbloat why` explains
+// its decisions, and the simulator decides by it. It is pure: time is passed in.
 //
-// What the rules ask about besides the packet is a model of state, and is
-// declared here: the Connection that connection tracking keeps (counts of bytes
-// and packets in each direction, whether it was answered, 32 bits of mark), and
-// State, the sets with limits that the rules fill. Memory is State as nftables
-// has it. Whoever renders the table for something that remembers otherwise
-// implements State as that does, and is compared with Decide over it.
+// The rules also depend on state, which is modelled here: the Connection that
+// connection tracking keeps (counts of bytes and packets in each direction,
+// whether it was answered, 32 bits of mark), and State, the sets with limits
+// that the rules fill. Memory is State as nftables keeps it. A renderer for a
+// target that keeps state differently implements State accordingly, and is
+// compared with Decide over that.
 package classify
 
 import (
@@ -89,18 +89,18 @@ const (
 	// that acknowledges each packet by itself: those that come closer than 40 ms
 	// (TCP_ATO_MIN) are acknowledged in pairs.
 	slowAcks = 30
-	// lookOf: of the small packets of a UDP connection that is calm, one of
-	// lookOf that it sends in that direction is looked at, by connection tracking's
-	// own count of them; the others have their class from the connection's mark. The
-	// meters of those that are looked at have lookOf times smaller limits, so they
-	// find the same rates, and a connection that sends too much as soon.
+	// lookOf is the sampling of calm UDP connections: one of lookOf small packets
+	// in a direction is metered, by connection tracking's own count of them; the
+	// others have their class from the connection's mark. The limits of the
+	// sampled packets' meters are lookOf times smaller, so they find the same
+	// rates, and find a connection that sends too much as soon.
 	lookOf = 32
 	// lookAt are the bits of a TCP sequence number that are 0 while a connection
-	// is looked at: for 2 kB of each 64 kB that it sends. Where TCP has those, UDP
-	// has its checksum, by which one packet of 32 is looked at.
+	// is sampled: for 2 kB of each 64 kB that it sends. UDP has its checksum
+	// there, which samples one packet of 32.
 	lookAt = 0x0000f800
-	// gcInterval is how often a set forgets what has expired: to go through one
-	// costs as much where it is empty.
+	// gcInterval is how often a set is searched for expired elements, which costs
+	// as much for an empty set.
 	gcInterval = 5 * time.Second
 )
 
@@ -113,7 +113,7 @@ const (
 	known     = 0x40000000 // a TCP connection past its first bytes; one of UDP that is counted as a heavy one
 	metered   = 0x80000000 // its acknowledgements are counted, because there were too many of all
 
-	calmDown = counted // of UDP: its small packets are calm in this direction, and one of many is looked at
+	calmDown = counted // of UDP: its small packets are calm in this direction, and one of many is sampled
 	calmUp   = metered
 )
 
@@ -121,17 +121,17 @@ const (
 type Lane struct {
 	Name  string // the class, or "acks"
 	Class Class
-	Tin   uint8 // what the shaper knows it by, 1 to 15: a tin of CAKE, or what stands for it
+	Tin   uint8 // its number in the shaper, 1 to 15: a tin of CAKE, or its equivalent
 }
 
-// A Policy is what is to be decided.
+// A Policy is what Build makes a table of.
 type Policy struct {
 	Up, Down []Lane // those of the classes, first to last, and of acknowledgements; nil: the direction has no classes
 	// DownByMark says that what arrives meets its queue before the rules: its class
 	// is kept in the connection's mark, and is that of its next packet.
 	DownByMark bool
 	// EveryPacket says that each packet is metered. Otherwise connections that are
-	// known go by their mark, and one packet of many is looked at.
+	// known go by their mark, and one packet of many is sampled.
 	EveryPacket bool
 	Limits      Limits
 	Rules       []Rule

@@ -29,7 +29,7 @@ type Connection struct {
 	Bytes         unit.Size // of IP packets, both ways; like the packets 0 for a connection that is older than its counters
 	ReplyPacket   bool      // the packet goes in the other direction
 	Answered      bool      // one has gone in the other direction
-	Untracked     bool      // it has none, as a malformed packet: nothing that is asked of it fits, and no mark is kept
+	Untracked     bool      // there is none, as for a malformed packet: no test of it fits, and no mark is kept
 	Mark          uint32
 }
 
@@ -102,7 +102,8 @@ func (t *Table) resolve(chains map[string]*Chain) {
 			}
 		}
 	}
-	for i, d := range []Direction{Up, Down} {
+	for _, d := range []Direction{Up, Down} {
+		i := d.index()
 		t.entry[i] = chains[string(d)+"_class"]
 		lanes := t.policy.lanes(d)
 		for j := range lanes {
@@ -125,14 +126,12 @@ func (t *Table) ByMark(mark uint32) *Lane {
 // Decide walks a packet through the table: what it gets, what that leaves in its
 // connection's mark and in what is remembered.
 func (t *Table) Decide(now unit.Instant, p *Packet, c *Connection, s State) Decision {
-	w := walk{table: t, now: now, p: p, c: c, s: s}
-	return w.run()
+	return t.walk(now, p, c, s, false)
 }
 
 // Explain decides like Decide, and says why.
 func (t *Table) Explain(now unit.Instant, p *Packet, c *Connection, s State) Decision {
-	w := walk{table: t, now: now, p: p, c: c, s: s, explain: true}
-	return w.run()
+	return t.walk(now, p, c, s, true)
 }
 
 // A walk is one packet's.
@@ -146,19 +145,25 @@ type walk struct {
 	out     Decision
 }
 
-func (w *walk) run() Decision {
-	i := 0
-	if w.p.Direction == Down {
-		i = 1
-	}
-	if w.table.entry[i] == nil {
+func (t *Table) walk(now unit.Instant, p *Packet, c *Connection, s State, explain bool) Decision {
+	entry := t.entry[p.Direction.index()]
+	if entry == nil {
 		return Decision{}
 	}
-	w.chain(w.table.entry[i])
-	if i == 1 && w.table.policy.DownByMark {
-		w.out.Lane = w.table.ByMark(w.c.Mark)
+	w := walk{table: t, now: now, p: p, c: c, s: s, explain: explain}
+	w.chain(entry)
+	if p.Direction == Down && t.policy.DownByMark {
+		w.out.Lane = t.ByMark(c.Mark)
 	}
 	return w.out
+}
+
+// index is a direction's place where both have one.
+func (d Direction) index() int {
+	if d == Down {
+		return 1
+	}
+	return 0
 }
 
 // chain walks one chain, and reports whether the packet is done with.
@@ -259,19 +264,10 @@ func (w *walk) does(e Effect) bool {
 		if e.ByMark {
 			w.c.Mark = w.c.Mark&^MarkMask | uint32(e.Lane.Tin)<<MarkShift
 		} else {
-			w.out.Lane = w.table.lane(e)
+			w.out.Lane = w.table.byTin[e.Direction.index()][e.Lane.Tin&0xf] // the table's own copy
 		}
 	}
 	return true
-}
-
-// lane returns the table's own copy of what a step gives.
-func (t *Table) lane(e Classify) *Lane {
-	i := 0
-	if e.Direction == Down {
-		i = 1
-	}
-	return t.byTin[i][e.Lane.Tin&0xf]
 }
 
 func (x Test) holds(v uint64) bool {

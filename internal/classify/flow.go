@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
 	"unbloat/unit"
 )
 
@@ -13,7 +14,7 @@ type Flow struct {
 	Protocol string // tcp, udp, icmp, sctp, esp, gre
 	Home     netip.AddrPort
 	Far      netip.AddrPort
-	Packet   unit.Size // IP bytes of the packet that is asked about
+	Packet   unit.Size // IP bytes of the packet in question
 	DSCP     uint8
 }
 
@@ -70,8 +71,8 @@ func (f Flow) Key() string {
 	return fmt.Sprintf("%s . %s . %d . %s . %d", f.Protocol, f.Home.Addr(), f.Home.Port(), f.Far.Addr(), f.Far.Port())
 }
 
-// Of returns the packet that is asked about. One of TCP that is no longer than
-// acknowledgements usually are is taken for one.
+// Of returns the packet in question. A TCP packet that is no longer than a usual
+// acknowledgement counts as one.
 func (f Flow) Of(d Direction) Packet {
 	p := Packet{Direction: d, Protocol: Number(f.Protocol), Home: f.Home.Addr().WithZone(""), Far: f.Far.Addr().WithZone(""),
 		HomePort: f.Home.Port(), FarPort: f.Far.Port(), Length: f.Packet, DSCP: f.DSCP, Flags: ACK}

@@ -17,8 +17,8 @@ type Table struct {
 	entry  [2]*Chain
 }
 
-// A Chain is a list of steps, of which the first that fits and leads elsewhere
-// ends it. A packet that comes to its end goes back to where Jump came from.
+// A Chain is a list of steps. The first step that fits and leads elsewhere ends
+// it. At its end a packet goes back to where Jump came from.
 type Chain struct {
 	Name      string
 	Direction Direction
@@ -103,7 +103,7 @@ type Key struct {
 // Exceeds or Alternate.
 type Cond interface{ cond() }
 
-// A Test compares a field, of which Mask leaves some bits (0: all).
+// A Test compares the bits of a field that Mask keeps (0: all).
 type Test struct {
 	Field Field
 	Mask  uint32

@@ -1,5 +1,5 @@
 // Package doctor looks for what stands in the way of shaping on a router, or of
-// an honest measurement. It reads, and changes nothing that anybody could see.
+// an honest measurement. It only reads; nothing visible changes.
 package doctor
 
 import (
@@ -35,8 +35,8 @@ type Config struct {
 	Runner    platform.Runner
 	Driver    *platform.Driver // of the router's platform
 	WAN, LAN  string
-	Down, Up  unit.Rate      // that are wished; 0: not known
-	LinkLayer plan.LinkLayer // of the line, if somebody said so
+	Down, Up  unit.Rate      // the wanted rates; 0: not known
+	LinkLayer plan.LinkLayer // of the line, if it was given
 	Now       time.Time      // this machine's clock
 	Far       bool           // the router is another machine
 	// Shapers, if set, returns what shapes on the router, as its platform explains it.
@@ -67,8 +67,8 @@ func Examine(ctx context.Context, c Config) (*Report, error) {
 
 func blocking(f platform.Finding) bool { return f.Blocking }
 
-// rehearse tries a change, and takes what is in its way for a finding, if no
-// check has found it already.
+// rehearse tries a change without making it. An obstacle becomes a finding,
+// unless a check has found one already.
 func rehearse(e *platform.Examination, try func(ctx context.Context) error) {
 	err := try(e.Ctx)
 	var pre *platform.PreconditionError

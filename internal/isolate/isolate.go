@@ -76,7 +76,7 @@ func Start(ctx context.Context) (*Hold, error) {
 		h.life, err = life, h.remove.Start()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start what lets other hosts' traffic pass again: %w", err)
+		return nil, fmt.Errorf("start the process that releases other hosts' traffic: %w", err)
 	}
 	if err := nft(ctx, ruleset()); err != nil {
 		_ = h.life.Close()
@@ -100,13 +100,13 @@ func Start(ctx context.Context) (*Hold, error) {
 	return h, nil
 }
 
-// Stop lets all traffic pass again.
+// Stop releases the traffic.
 func (h *Hold) Stop() error {
 	h.stop()
 	<-h.done
 	_ = h.life.Close()
 	if err := h.remove.Wait(); err != nil {
-		return fmt.Errorf("let other hosts' traffic pass again: %w: %s; it does after %v by itself, and `nft delete table inet %s` removes what is left",
+		return fmt.Errorf("release other hosts' traffic: %w: %s; the rule ends by itself after %v, and `nft delete table inet %s` removes what is left",
 			err, bytes.TrimSpace(h.output.Bytes()), Lease, table)
 	}
 	return nil

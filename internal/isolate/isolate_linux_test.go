@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 )
@@ -68,17 +69,13 @@ func TestIsolate(t *testing.T) {
 // noneLeft waits a second at most for the rule's table to be gone.
 func noneLeft(t *testing.T) bool {
 	t.Helper()
-	for range 20 {
+	return await.True(time.Second, func() bool {
 		out, err := exec.CommandContext(t.Context(), "nft", "list", "tables").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if !strings.Contains(string(out), table) {
-			return true
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return false
+		return !strings.Contains(string(out), table)
+	})
 }
 
 // dieHolding starts a program that holds others back, and kills it.
@@ -117,5 +114,5 @@ func TestHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println(holding)
-	time.Sleep(time.Hour)
+	<-t.Context().Done()
 }

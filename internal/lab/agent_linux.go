@@ -16,26 +16,42 @@ import (
 // Agent is what runs inside the guest: it wires the home, does the task in the
 // file, and writes the result to the folder shared with the host.
 func Agent(ctx context.Context, specFile string) error {
-	text, err := os.ReadFile(specFile)
+	g, err := readGuest(specFile)
 	if err != nil {
 		return err
 	}
-	var g Guest
-	if err := json.Unmarshal(text, &g); err != nil {
-		return fmt.Errorf("read %s: %w", specFile, err)
-	}
-	out := filepath.Dir(specFile)
 	a := &agent{g: g, start: time.Now()}
 	result, err := a.run(ctx)
 	a.stopAll()
-	if err != nil {
-		return os.WriteFile(filepath.Join(out, errorName), []byte(err.Error()), 0o644)
+	if err == nil {
+		result.VirtualSeconds = time.Since(a.start).Seconds()
 	}
-	result.VirtualSeconds = time.Since(a.start).Seconds()
-	if text, err = json.Marshal(result); err != nil {
+	return handBack(filepath.Dir(specFile), result, err)
+}
+
+// readGuest reads the task of a boot.
+func readGuest(specFile string) (g Guest, err error) {
+	text, err := os.ReadFile(specFile)
+	if err != nil {
+		return g, err
+	}
+	if err := json.Unmarshal(text, &g); err != nil {
+		return g, fmt.Errorf("read %s: %w", specFile, err)
+	}
+	return g, nil
+}
+
+// handBack writes the result, or why there is none, to the folder shared with
+// the host.
+func handBack(dir string, result any, failed error) error {
+	if failed != nil {
+		return os.WriteFile(filepath.Join(dir, errorName), []byte(failed.Error()), 0o644)
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(out, resultName), text, 0o644)
+	return os.WriteFile(filepath.Join(dir, resultName), text, 0o644)
 }
 
 const linksSettle = 2 * time.Second

@@ -21,7 +21,7 @@ type foreignRouter struct {
 	after  RouterCase
 }
 
-// foreignState is where home1 keeps its journal of the router, and what it knows of it.
+// foreignState is where home1 keeps its journal of the router, and the router's keys.
 const foreignState = "/run/router"
 
 // startDHCP starts the provider's DHCP server, which gives the router's WAN its address.
@@ -74,7 +74,7 @@ func (f *foreignRouter) changing(ctx context.Context, args ...string) *exec.Cmd 
 	return f.command(ctx, append(append(args, "--state-dir", foreignState), f.a.g.Router.platform()...)...)
 }
 
-// fix has the router carry out what somebody chose: planned for what it has, and applied.
+// fix has the router carry out a shaping by hand: planned for its capabilities, and applied.
 func (f *foreignRouter) fix(ctx context.Context, fix *scenario.Fix) (*plan.Plan, error) {
 	r := f.a.g.Router
 	args, err := fixArguments(f.a.g.Scenario.Line, fix)

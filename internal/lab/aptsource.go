@@ -40,7 +40,7 @@ func backports(text string) (source string, ok bool) {
 	return "", false
 }
 
-// debianArchive tells the main archive from security updates and others' archives.
+// debianArchive separates the main archive from security updates and other archives.
 func debianArchive(uri string) bool {
 	path := strings.TrimRight(uri, "/")
 	return strings.HasSuffix(path, "/debian") || strings.Contains(path, "/debian/")

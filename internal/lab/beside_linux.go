@@ -85,13 +85,9 @@ func runHere(cmd *exec.Cmd) error {
 // RunBesideImage is the first process of the namespaces around a router's image. What it
 // finds goes to the folder of specFile.
 func RunBesideImage(ctx context.Context, specFile string) error {
-	text, err := os.ReadFile(specFile)
+	g, err := readGuest(specFile)
 	if err != nil {
 		return err
-	}
-	var g Guest
-	if err := json.Unmarshal(text, &g); err != nil {
-		return fmt.Errorf("read %s: %w", specFile, err)
 	}
 	if err := privateRoot(filepath.Dir(specFile)); err != nil {
 		return err
@@ -100,18 +96,13 @@ func RunBesideImage(ctx context.Context, specFile string) error {
 	a := &agent{g: g, start: time.Now()}
 	r, err := a.beside(ctx)
 	a.stopAll()
-	if err != nil {
-		return os.WriteFile(filepath.Join(guestOut, errorName), []byte(err.Error()), 0o644)
-	}
-	if text, err = json.Marshal(r); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(guestOut, resultName), text, 0o644)
+	return handBack(guestOut, r, err)
 }
 
-// beforeOthers puts this process and its children before ordinary ones, where
-// the system lets it: in real time a home that waits for its turn measures the
-// machine. A kernel that shares time among sessions first is asked for both.
+// beforeOthers raises the priority of this process and its children, if the
+// system permits it: in real time a home that waits for the CPU measures the
+// machine. With autogroup, the kernel first shares time among sessions, so both
+// priorities are raised.
 func beforeOthers() {
 	const first = -20
 	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(first)), 0o644)

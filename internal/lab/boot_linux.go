@@ -179,8 +179,8 @@ func runPinned(cmd *exec.Cmd, cpu int, e Engine) error {
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return fmt.Errorf("pin the lab's guest to CPU %d: %w", cpu, err)
 	}
-	// In real time a guest that waits for its turn measures the host. Who may,
-	// puts it before ordinary processes; virtual time needs no such thing.
+	// In real time a guest that waits for its turn measures the host. With the
+	// privilege it goes before ordinary processes; virtual time does not need it.
 	ordinary, attrErr := unix.SchedGetAttr(0, 0)
 	urgent := e == Realtime && attrErr == nil &&
 		unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0) == nil
@@ -251,8 +251,8 @@ func takeCPU(ctx context.Context) (cpuLease, error) {
 	}
 }
 
-// guestReady is the line after which a guest's words are its own; before it
-// the kernel tells of itself.
+// guestReady is the line after which the guest's output is its own; what comes
+// before it is the kernel's.
 const guestReady = "unbloat lab: ready"
 
 // guestWriter passes on what the guest prints from guestReady on, without the
@@ -297,7 +297,9 @@ func (t *tailWriter) Write(b []byte) (int, error) {
 	return t.buf.Write(b)
 }
 
-func (t *tailWriter) String() string {
-	lines := strings.Split(strings.TrimSpace(t.buf.String()), "\n")
-	return strings.Join(lines[max(0, len(lines)-25):], "\n")
+func (t *tailWriter) String() string { return lastLines(t.buf.String(), 25) }
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -259,9 +259,7 @@ func (b *builder) run(ctx context.Context, dir string, argv ...string) error {
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		text := strings.TrimSpace(string(out))
-		lines := strings.Split(text, "\n")
-		return fmt.Errorf("%s: %w: %s", argv[0], err, strings.Join(lines[max(0, len(lines)-6):], "\n"))
+		return fmt.Errorf("%s: %w: %s", argv[0], err, lastLines(string(out), 6))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import "testing"
 // the articles left open. Without classes the packets are lost or wait; with
 // them they wait for a full packet or two.
 func TestManyConnections(t *testing.T) {
+	t.Parallel()
 	cases := run(t, "many")
 	ours := cases["ours"].Test.Loaded
 	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 7)
@@ -32,6 +33,7 @@ func TestManyConnections(t *testing.T) {
 // A hundred uploads on 1 Mbit/s: a full packet takes 12.7 ms, and nothing can
 // interrupt it.
 func TestSlowMany(t *testing.T) {
+	t.Parallel()
 	cases := run(t, "slow-many")
 	keptWithin(t, cases["ours"], 100)
 	ours := cases["ours"].Test.Loaded
@@ -47,6 +49,7 @@ func TestSlowMany(t *testing.T) {
 // The same where CAKE is missing: a class of HTB each, with a fq_codel of its
 // own, and one for acknowledgements.
 func TestManyHTB(t *testing.T) {
+	t.Parallel()
 	cases := run(t, "many-htb")
 	ours := cases["ours"]
 	atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 15)

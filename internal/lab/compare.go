@@ -109,7 +109,7 @@ func (r Row) Cell(name string) string {
 	return strings.Join(parts, "; ")
 }
 
-// WorstCall returns the lowest MOS of a case's calls; ok is false if nobody calls.
+// WorstCall returns the lowest MOS of a case's calls; ok is false if it has no calls.
 // A call of which nothing arrived counts as 1.
 func WorstCall(c CaseResult) (mos float64, ok bool) {
 	mos = math.Inf(1)

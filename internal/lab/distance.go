@@ -35,7 +35,7 @@ type frame struct {
 }
 
 // carry moves frames both ways until a device is closed or ctx ends, and returns
-// why it ended; nil if somebody ended it.
+// why it ended; nil if ctx did.
 func carry(ctx context.Context, l scenario.Line, seed uint64, near, far *os.File) error {
 	stop := context.AfterFunc(ctx, func() { near.Close(); far.Close() })
 	defer stop()

@@ -134,7 +134,7 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 		return crossing.err
 	}
 	r.LineDownBps, r.LineUpBps = crossing.down, crossing.up
-	// What the interface counted beside the probes is the household's own.
+	// What the interface counted besides the probes is the household's own.
 	raw.Wire = verdict.Counted{}
 	base := verdict.NewBaseline(*idle)
 	for _, l := range running {
@@ -215,13 +215,13 @@ type runningLoad struct {
 func (h *homeProcess) connect(ctx context.Context, phase time.Duration) ([]*runningLoad, error) {
 	var out []*runningLoad
 	resolver, resolverAddr := NodeRouter, routerLAN4
-	if h.router != nil { // who knows what it resolves; the provider does
+	if h.router != nil { // it may resolve nothing; the provider does
 		resolver, resolverAddr = NodeISP, ispHome4
 	}
 	for i, l := range h.scenario.Loads {
 		task, err := json.Marshal(household.Task{Load: l, Index: i, Phase: phase, Home: household.Home{
-			Node: Host(l.Host), Server: Server(), ServerNode: NodeServer, ServerAddr: ServerAddr,
-			RouterNode: resolver, RouterAddr: resolverAddr, ISPNode: NodeISP,
+			Node: Host(l.Host), Server: Server(), ServerNode: NodeServer,
+			RouterNode: resolver, RouterAddr: resolverAddr,
 		}})
 		if err != nil {
 			return out, err

@@ -3,7 +3,6 @@ package lab
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,13 +30,9 @@ func Init(specFile string) error {
 }
 
 func guestInit(specFile string) error {
-	text, err := os.ReadFile(specFile)
+	g, err := readGuest(specFile)
 	if err != nil {
 		return err
-	}
-	var g Guest
-	if err := json.Unmarshal(text, &g); err != nil {
-		return fmt.Errorf("read %s: %w", specFile, err)
 	}
 	if err := seedRandom(g.Seed); err != nil {
 		return err

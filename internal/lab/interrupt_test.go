@@ -43,6 +43,7 @@ func routerState(t *testing.T) string {
 // A tuning that is interrupted, or whose process is killed, at any time leaves
 // the router as it was.
 func TestTuneInterrupted(t *testing.T) {
+	t.Parallel()
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
 		return
 	}
@@ -79,6 +80,7 @@ func TestTuneInterrupted(t *testing.T) {
 // A second tuning starts from the line, not from what the first one shaped; it
 // ends where the first did, and a line that is good is left alone.
 func TestTuneAgain(t *testing.T) {
+	t.Parallel()
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
 		return
 	}

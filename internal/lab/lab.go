@@ -54,7 +54,7 @@ type Result struct {
 	WallSeconds    float64      `json:"wall_seconds"`
 	VirtualSeconds float64      `json:"virtual_seconds"` // of all cases together
 	Cases          []CaseResult `json:"cases"`
-	// Router tells of the router's own image, where one took the place of the lab's.
+	// Router describes the router's own image, if one took the place of the lab's.
 	Router *RouterResult `json:"router,omitempty"`
 }
 
@@ -102,18 +102,17 @@ type CommandResult struct {
 type Guest struct {
 	Engine   Engine             `json:"engine"`
 	Scenario *scenario.Scenario `json:"scenario"`
-	Case     string             `json:"case"`            // measured, unless Command is given
-	Cases    []string           `json:"cases,omitempty"` // with Router: measured one after the other
-	Node     string             `json:"node"`            // where Command runs
-	Command  []string           `json:"command"`         // runs instead of a measurement
-	Dir      string             `json:"dir"`             // Command's working directory
-	Env      []string           `json:"env"`             // Command's environment, added to the guest's
-	Server   bool               `json:"server"`          // start `unbloat serve` for Command too
-	Shell    bool               `json:"shell"`           // Command talks to the terminal
-	TuneOnly bool               `json:"tune_only"`       // leave it at what the tuner itself measures
-	Binary   string             `json:"binary"`          // absolute path of unbloat
-	Out      string             `json:"out"`             // absolute path of the folder that the guest may write to
-	Verbose  bool               `json:"verbose"`
+	Case     string             `json:"case"`             // measured, unless Command is given
+	Cases    []string           `json:"cases,omitempty"`  // with Router: measured one after the other
+	Node     string             `json:"node"`             // where Command runs
+	Command  []string           `json:"command"`          // runs instead of a measurement
+	Dir      string             `json:"dir"`              // Command's working directory
+	Env      []string           `json:"env"`              // Command's environment, added to the guest's
+	Server   bool               `json:"server"`           // start `unbloat serve` for Command too
+	Shell    bool               `json:"shell"`            // Command talks to the terminal
+	TuneOnly bool               `json:"tune_only"`        // leave it at what the tuner itself measures
+	Binary   string             `json:"binary"`           // absolute path of unbloat
+	Out      string             `json:"out"`              // absolute path of the folder that the guest may write to
 	Seed     uint64             `json:"seed"`             // of all that is random in the guest
 	Router   *Router            `json:"router,omitempty"` // a router's own image; nil: the lab's router
 }
@@ -160,8 +159,8 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.What, e.Remedy) }
 
-// CrashedError says that the kernel of a guest ended before the lab did: as
-// some processors have it with a kernel that does not know them.
+// CrashedError says that the kernel of a guest ended before the lab did. That
+// happens on processors which the kernel does not know.
 type CrashedError struct {
 	Scenario string
 	Err      error  // how its process ended

@@ -109,7 +109,7 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 	return &r, nil
 }
 
-// fix has the router carry out what somebody chose, planned and applied by the
+// fix has the router carry out a shaping by hand, planned and applied by the
 // program itself as on any router.
 func (a *agent) fix(ctx context.Context, f *scenario.Fix) (*plan.Plan, error) {
 	l := a.g.Scenario.Line

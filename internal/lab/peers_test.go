@@ -21,6 +21,7 @@ import (
 // at the same time, and iperf3 the same throughput, on the line as it is and on
 // the shaped one.
 func TestPeersAgree(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"ping", "iperf3", "irtt"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("SKIPPED: %s is not installed", tool)

@@ -43,7 +43,7 @@ const DefaultRouterAddress = "192.168.1.1"
 // where no hypervisor helps.
 const DefaultBoot = 15 * time.Minute
 
-// RouterResult is what a run tells of a router's image.
+// RouterResult is what a run found out about a router's image.
 type RouterResult struct {
 	Image       string  `json:"image"`
 	Accelerator string  `json:"accelerator"` // kvm or tcg
@@ -64,7 +64,7 @@ type RouterCase struct {
 // rest says that the router is reached by its API.
 func (r *Router) rest() bool { return r.Scheme != "" }
 
-// user is who we are on the router.
+// user is the account on the router.
 func (r *Router) user() string {
 	if r.User == "" {
 		return "root"
@@ -289,8 +289,8 @@ func Meet(ctx context.Context, g Guest, dir string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(id)
 }
 
-// looks are what the routers that speak tc are asked before and after a case, in
-// words of their own.
+// looks are the commands that show the state of a router with tc, before and
+// after a case.
 func looks() []string { return []string{"tc qdisc show", "ip -o link show", "nft -s list ruleset"} }
 
 // Look is a process in home1 that asks the router itself how its queues and links

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/image"
 	"unbloat/internal/lab/labtest"
@@ -148,7 +149,7 @@ func TestRealRouterKilled(t *testing.T) {
 	}
 	wait := func(what string, until func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !until(); time.Sleep(50 * time.Millisecond) {
+		if !await.True(30*time.Second, func() bool {
 			select {
 			case <-ended:
 				if strings.Contains(said.String(), " is missing: ") {
@@ -156,9 +157,9 @@ func TestRealRouterKilled(t *testing.T) {
 				}
 			default:
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: not after 30 s; %d processes\n%s", what, running(""), said.String())
-			}
+			return until()
+		}) {
+			t.Fatalf("%s: not after 30 s; %d processes\n%s", what, running(""), said.String())
 		}
 	}
 	wait("QEMU runs", func() bool { return running(image.QEMU) == 1 })

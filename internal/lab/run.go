@@ -21,11 +21,19 @@ type Options struct {
 	Seed    uint64       // of all that is random in the guests; 0 is 1
 	Binary  string       // the unbloat that runs inside; "" is this program
 	Console io.Writer    // receives what the guests print; nil: nobody
-	Started func(string) // told when a case starts and ends; may be nil
+	Started func(string) // called with a line for each case that has ended; may be nil
 	Router  *Router      // a router's own image in place of the lab's router; nil: the lab's
 }
 
 func (o Options) seed() uint64 { return max(o.Seed, 1) }
+
+// findBinary makes this program the one that runs inside, unless another was given.
+func (o *Options) findBinary() (err error) {
+	if o.Binary == "" {
+		o.Binary, err = os.Executable()
+	}
+	return err
+}
 
 // Run runs the cases of a scenario, each in a guest of its own, as many side by
 // side as there are CPUs. The result's cases are in the scenario's order. In
@@ -35,14 +43,12 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	if o.Engine == Sim {
 		return nil, &UnsupportedError{Need: "the simulator (engine sim), which this build does not have"}
 	}
-	cases, err := chosen(s, o.Cases)
+	cases, err := Cases(s, o.Cases)
 	if err != nil {
 		return nil, err
 	}
-	if o.Binary == "" {
-		if o.Binary, err = os.Executable(); err != nil {
-			return nil, err
-		}
+	if err := o.findBinary(); err != nil {
+		return nil, err
 	}
 	if o.Router != nil {
 		return runRouter(ctx, s, cases, o)
@@ -78,31 +84,21 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	return result, nil
 }
 
-// chosen returns the cases with the given names, all for none.
-func chosen(s *scenario.Scenario, names []string) ([]scenario.Case, error) {
+// Cases returns the cases of a scenario with the given names, in the scenario's
+// order; all for none. The error names one that it does not have.
+func Cases(s *scenario.Scenario, names []string) ([]scenario.Case, error) {
 	if len(names) == 0 {
 		return s.Cases, nil
-	}
-	var out []scenario.Case
-	for _, c := range s.Cases {
-		if slices.Contains(names, c.Name) {
-			out = append(out, c)
-		}
 	}
 	for _, n := range names {
 		if _, err := s.Case(n); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	return slices.DeleteFunc(slices.Clone(s.Cases), func(c scenario.Case) bool { return !slices.Contains(names, c.Name) }), nil
 }
 
 func runCase(ctx context.Context, k Kernel, g Guest, o Options) (*CaseResult, error) {
-	say := func(format string, args ...any) {
-		if o.Started != nil {
-			o.Started(fmt.Sprintf(format, args...))
-		}
-	}
 	console := o.Console
 	if console != nil {
 		console = &prefixWriter{w: console, prefix: g.Case + ": "}
@@ -111,7 +107,9 @@ func runCase(ctx context.Context, k Kernel, g Guest, o Options) (*CaseResult, er
 	if err != nil {
 		return nil, err
 	}
-	say("%s/%s: %.0f s of line time in %.1f s", g.Scenario.Name, g.Case, r.VirtualSeconds, wall.Seconds())
+	if o.Started != nil {
+		o.Started(fmt.Sprintf("%s/%s: %.0f s of line time in %.1f s", g.Scenario.Name, g.Case, r.VirtualSeconds, wall.Seconds()))
+	}
 	return r, nil
 }
 
@@ -122,10 +120,8 @@ func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*TuneResult, Ke
 	if err != nil {
 		return nil, kernel, err
 	}
-	if o.Binary == "" {
-		if o.Binary, err = os.Executable(); err != nil {
-			return nil, kernel, err
-		}
+	if err := o.findBinary(); err != nil {
+		return nil, kernel, err
 	}
 	i := slices.IndexFunc(s.Cases, func(c scenario.Case) bool { return c.Router.Mode == scenario.ModeTune })
 	if i < 0 {

@@ -12,6 +12,7 @@ import (
 // same kernel's random numbers and the same time, to the nanosecond, another
 // has not.
 func TestSameSeedSameGuest(t *testing.T) {
+	t.Parallel()
 	kernel := labtest.NeedKernel(t)
 	s := labtest.Home()
 	boot := func(seed uint64) string {
@@ -39,6 +40,7 @@ func TestSameSeedSameGuest(t *testing.T) {
 // The same scenario measures the same again, to the last bit, and something
 // else with another seed.
 func TestSameSeedSameFigures(t *testing.T) {
+	t.Parallel()
 	labtest.NeedKernel(t)
 	s := labtest.Home()
 	s.Test.Seconds, s.Test.Idle = 4*time.Second, time.Second

@@ -1,6 +1,9 @@
 package lab_test
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"unbloat/internal/lab"
@@ -10,9 +13,39 @@ import (
 	"unbloat/scenarios"
 )
 
+// cells are the cases that were run, by scenario and seed. A guest of the same
+// seed gives the same figures to the last digit (TestSameSeedSameFigures), so two
+// tests that ask for the same case share its result.
+type cells struct {
+	mu   sync.Mutex
+	runs map[string]*cell
+}
+
+type cell struct {
+	mu    sync.Mutex // held while its cases run
+	cases map[string]lab.CaseResult
+}
+
+func (c *cells) of(scenario string, seed uint64) *cell {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := fmt.Sprintf("%s, seed %d", scenario, seed)
+	if c.runs[key] == nil {
+		c.runs[key] = &cell{cases: map[string]lab.CaseResult{}}
+	}
+	return c.runs[key]
+}
+
+var ran = cells{runs: map[string]*cell{}}
+
 // run runs an embedded scenario on the virtual engine, with the unbloat of this
 // tree: all of its cases, or the named ones.
 func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
+	t.Helper()
+	return runSeed(t, labtest.Seed(t), name, only...)
+}
+
+func runSeed(t *testing.T, seed uint64, name string, only ...string) map[string]lab.CaseResult {
 	t.Helper()
 	labtest.NeedKernel(t)
 	text, err := scenarios.Text(name)
@@ -23,13 +56,28 @@ func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: only, Binary: labtest.Binary(t), Seed: labtest.Seed(t)})
-	if err != nil {
-		t.Fatal(err)
+	if len(only) == 0 {
+		for _, c := range s.Cases {
+			only = append(only, c.Name)
+		}
+	}
+	cell := ran.of(name, seed)
+	cell.mu.Lock()
+	defer cell.mu.Unlock()
+	missing := slices.DeleteFunc(slices.Clone(only), func(c string) bool { _, ok := cell.cases[c]; return ok })
+	if len(missing) > 0 {
+		r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: missing, Binary: labtest.Binary(t), Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Cases {
+			cell.cases[c.Name] = c
+		}
 	}
 	cases := map[string]lab.CaseResult{}
-	for _, c := range r.Cases {
-		cases[c.Name] = c
+	for _, name := range only {
+		c := cell.cases[name]
+		cases[name] = c
 		if c.Tune != nil && c.Tune.Plan != nil && len(s.Line.Vary) == 0 {
 			// Above the line its own queue would grow, however slowly.
 			atMost(t, c.Name+": tuned rate down, of the line", float64(c.Tune.Plan.DownBps)/float64(s.Line.Down), 1)
@@ -56,6 +104,7 @@ type seed struct {
 
 // The table of the seeds: SPECIFICATION.md, "Seeds".
 func TestSeeds(t *testing.T) {
+	t.Parallel()
 	loaded := verdict.PhaseLoaded
 	for _, s := range []seed{
 		{
@@ -102,6 +151,7 @@ func TestSeeds(t *testing.T) {
 		},
 	} {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			cases := run(t, s.name)
 			before, tuned := cases["before"], cases["tuned"]
 			for phase, least := range s.before {
@@ -144,7 +194,8 @@ func tunedWell(t *testing.T, before, tuned lab.CaseResult) {
 
 // Small packets first is what holds the goal of 5 ms with four flows each way.
 func TestSmallFirst(t *testing.T) {
-	cases := run(t, "small-first")
+	t.Parallel()
+	cases := run(t, "small-first", "besteffort", "small-first")
 	best, small := cases["besteffort"].Test.Both, cases["small-first"].Test.Both
 	atMost(t, "p95 increase, small packets first", small.Latency.IncreaseMs.P95, 5)
 	atMost(t, "p95 increase, over besteffort's", small.Latency.IncreaseMs.P95/best.Latency.IncreaseMs.P95, 0.7)
@@ -154,6 +205,7 @@ func TestSmallFirst(t *testing.T) {
 
 // One download of a line's own round trip keeps its goodput.
 func TestPatience(t *testing.T) {
+	t.Parallel()
 	cases := run(t, "patience")
 	before := cases["before"].Test.Download.GoodputDownBps
 	atLeast(t, "goodput as planned", cases["planned"].Test.Download.GoodputDownBps/before, 0.97)
@@ -164,6 +216,7 @@ func TestPatience(t *testing.T) {
 // A call beside an upload, on the same machine and on another: unbearable on
 // the line as it is, clear behind either queue.
 func TestCall(t *testing.T) {
+	t.Parallel()
 	cases := run(t, "call")
 	for name, c := range cases {
 		for _, l := range c.Loads {
@@ -184,6 +237,7 @@ func TestCall(t *testing.T) {
 
 // A line that changes while it is measured changes what is measured.
 func TestVary(t *testing.T) {
+	t.Parallel()
 	cases := run(t, "vary")
 	s := cases["before"].Test.Download.Series
 	var early, late []float64
@@ -200,11 +254,13 @@ func TestVary(t *testing.T) {
 	atLeast(t, "Mbit/s after the change", median(late), 4.4)
 }
 
-// Two runs of the tuner end at the same rates, within 2 %.
+// Two runs of the tuner end at the same rates, within 2 %: of two seeds, since
+// two runs of one seed are the same run.
 func TestTuneIsRepeatable(t *testing.T) {
+	t.Parallel()
 	var rates [2]struct{ down, up float64 }
 	for i := range rates {
-		c := run(t, "seed-003")["tuned"]
+		c := runSeed(t, labtest.Seed(t)+uint64(i), "seed-003", "tuned")["tuned"]
 		if c.Plan == nil {
 			t.Fatal("nothing was kept")
 		}
@@ -218,6 +274,7 @@ func TestTuneIsRepeatable(t *testing.T) {
 
 // Behind a plain link of 20 ms the measured median is the link's.
 func TestExactLink(t *testing.T) {
+	t.Parallel()
 	l := run(t, "exact-link")["before"].Test.Loaded.Latency
 	atLeast(t, "p50", l.RTTMs.P50, 19.9)
 	atMost(t, "p50", l.RTTMs.P50, 20.1)
@@ -227,6 +284,7 @@ func TestExactLink(t *testing.T) {
 // A FIFO of 125 kB at 1 Mbit/s holds 82 full frames, which take 993 ms; the
 // line itself takes 20. Goodput is the rate less what headers and probes take.
 func TestExactFIFO(t *testing.T) {
+	t.Parallel()
 	c := run(t, "exact-fifo")["before"]
 	p, up := c.Test.Loaded, c.LineUpBps
 	full := 20 + 82*1514*8/1e6*1e3

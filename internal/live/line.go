@@ -37,7 +37,6 @@ type phase struct {
 	downSum  float64 // bit/s, over counted events
 	upSum    float64
 	counted  int
-	stage    int // of a tuning: how many trials there were before it
 	figures  verdict.Quantiles
 	computed int // how many answers the figures are of
 }
@@ -56,14 +55,11 @@ func NewTune(server string, most time.Duration) *Line {
 	return &Line{title: "unbloat tune", server: clean(server), length: most, most: true, log: true}
 }
 
-// Observe takes in how a phase goes, at a time since the view began.
+// Observe adds an event of a phase, at a time since the view began.
 func (l *Line) Observe(now time.Duration, e measure.Event) {
 	p := l.current()
 	if p == nil || e.Phase != p.name || e.Elapsed < p.event.Elapsed {
 		p = &phase{name: e.Phase, began: max(0, now-e.Elapsed)}
-		if l.tuning != nil {
-			p.stage = len(l.tuning.Trials)
-		}
 		l.phases = append(l.phases, p)
 	}
 	p.event = e
@@ -88,7 +84,7 @@ func (l *Line) Observe(now time.Duration, e measure.Event) {
 	}
 }
 
-// Tuning takes in how a tuning goes.
+// Tuning sets the newest stage of a tuning.
 func (l *Line) Tuning(s tune.Stage) {
 	s.Trials = slices.Clone(s.Trials)
 	l.tuning = &s

@@ -37,10 +37,10 @@ func (l *Line) Draw(now time.Duration, o Options) string {
 	l.latency(p.part(0, 2, p.w, below-rows), now, narrow)
 	low := p.part(0, 2+below-rows, p.w, rows)
 	if narrow {
-		l.figures(low.part(0, 0, low.w, low.h-2), now, true)
+		l.figures(low.part(0, 0, low.w, low.h-2), true)
 		l.rates(low.part(0, low.h-2, low.w, 2), now, true)
 	} else {
-		l.figures(low.part(0, 0, tableWide, low.h), now, false)
+		l.figures(low.part(0, 0, tableWide, low.h), false)
 		l.rates(low.part(tableWide, 0, low.w-tableWide, low.h), now, false)
 	}
 	footer(p, l.ending)
@@ -191,14 +191,17 @@ func (l *Line) latency(p pane, now time.Duration, narrow bool) {
 
 // short is the phase's name under the curve.
 func (p *phase) short(narrow bool) string {
-	if !narrow {
-		return p.name
+	switch {
+	case narrow && p.name == verdict.PhaseDownload:
+		return "down"
+	case narrow && p.name == verdict.PhaseUpload:
+		return "up"
 	}
-	return map[string]string{verdict.PhaseDownload: "down", verdict.PhaseUpload: "up"}[p.name] + map[bool]string{true: p.name}[p.name != verdict.PhaseDownload && p.name != verdict.PhaseUpload]
+	return p.name
 }
 
 // figures draws the table of the phases, or of the tuning's steps.
-func (l *Line) figures(p pane, now time.Duration, narrow bool) {
+func (l *Line) figures(p pane, narrow bool) {
 	if l.tuning != nil {
 		l.steps(p, narrow)
 		return
@@ -211,12 +214,10 @@ func (l *Line) figures(p pane, now time.Duration, narrow bool) {
 	cols := columnsFor(narrow)
 	in.row(0, dim, "", "p50 ms", "p95 ms", "+p95", "↓ Mbit", "↑ Mbit", cols)
 	for i, name := range names {
-		ph := l.newest(name)
-		switch {
-		case ph == nil:
-			in.row(i+1, dim, "  "+name, "–", "–", "–", "–", "–", cols)
-		default:
+		if ph := l.newest(name); ph != nil {
 			l.phaseRow(in, i+1, ph, cols)
+		} else {
+			in.row(i+1, dim, "  "+name, "–", "–", "–", "–", "–", cols)
 		}
 	}
 }
@@ -280,12 +281,11 @@ func (l *Line) rates(p pane, now time.Duration, narrow bool) {
 			newest = d.points[n-1].v
 		}
 		words := fmt.Sprintf("%s %s", d.sign, mbit(unit.Rate(newest*1e6)))
+		part.text(0, 0, words, d.st)
 		if half < 2 {
-			part.text(0, 0, words, d.st)
 			part.part(9, 0, part.w-9, 1).filled(d.points, from, to, linear(high), d.st)
 			continue
 		}
-		part.text(0, 0, words, d.st)
 		if high > 0 && part.w > 24 {
 			part.right(part.w, 0, "most "+mbit(unit.Rate(high*1e6)), dim)
 		}
@@ -297,10 +297,7 @@ func (l *Line) rates(p pane, now time.Duration, narrow bool) {
 func ms(v float64) string { return number(v) + " ms" }
 
 func number(v float64) string {
-	switch {
-	case v >= 999.5:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 99.95:
+	if v >= 99.95 {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.1f", v)

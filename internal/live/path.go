@@ -23,7 +23,7 @@ type Path struct {
 // NewPath returns the view of a trace.
 func NewPath(host string) *Path { return &Path{host: clean(host)} }
 
-// Observe takes in how the trace goes, at a time since the view began.
+// Observe adds the progress of the trace, at a time since the view began.
 func (v *Path) Observe(now time.Duration, p walk.Progress) {
 	v.newest = p
 	for _, h := range slices.Backward(p.Result.Hops) {
@@ -130,7 +130,7 @@ func fitting(n int, two bool) []column {
 	return out
 }
 
-// table draws what mtr shows, idle beside under load.
+// table draws what mtr shows, idle and under load side by side.
 func (v *Path) table(p pane, r *path.Result) {
 	two := r.Load != nil
 	const number, plus = 4, 7 // columns of the hop's, and of what is added

@@ -2,6 +2,7 @@ package live
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -107,16 +108,12 @@ func columnsOf(points []point, n int, from, to time.Duration) (lo, hi []float64)
 		if i < 0 || i >= n {
 			continue
 		}
-		lo[i], hi[i] = math.Min(orValue(lo[i], p.v), p.v), math.Max(orValue(hi[i], p.v), p.v)
+		if math.IsNaN(lo[i]) {
+			lo[i], hi[i] = p.v, p.v
+		}
+		lo[i], hi[i] = min(lo[i], p.v), max(hi[i], p.v)
 	}
 	return lo, hi
-}
-
-func orValue(v, other float64) float64 {
-	if math.IsNaN(v) {
-		return other
-	}
-	return v
 }
 
 // curve draws points as a line in braille, two by four dots a cell: a column
@@ -175,7 +172,8 @@ func (p pane) filled(points []point, from, to time.Duration, a axis, st style) {
 	last, lastAt := math.NaN(), -1
 	for x, v := range hi {
 		if math.IsNaN(v) {
-			if lastAt < 0 || x-lastAt > 3 || !laterThan(hi, x) {
+			later := slices.ContainsFunc(hi[x:], func(w float64) bool { return !math.IsNaN(w) })
+			if lastAt < 0 || x-lastAt > 3 || !later {
 				continue
 			}
 			v = last // between two values
@@ -191,15 +189,6 @@ func (p pane) filled(points []point, from, to time.Duration, a axis, st style) {
 			eighths -= 8
 		}
 	}
-}
-
-func laterThan(v []float64, x int) bool {
-	for _, w := range v[x:] {
-		if !math.IsNaN(w) {
-			return true
-		}
-	}
-	return false
 }
 
 // scaleOf draws the axis at the left and returns where the curve goes.

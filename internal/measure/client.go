@@ -25,7 +25,7 @@ import (
 // ErrUnreachable is wrapped by errors of Dial when no server answers there.
 var ErrUnreachable = errors.New("no test server answers")
 
-// ErrRefused is wrapped by errors that are the server's own words.
+// ErrRefused is wrapped by errors that the server reported.
 var ErrRefused = errors.New("the server refused")
 
 // ErrNoLoad is wrapped by errors of servers that answer probes but take no load.
@@ -129,12 +129,12 @@ func (c *Client) Idle(ctx context.Context, d time.Duration, progress func(Event)
 	return c.Phase(ctx, PhaseSpec{Name: verdict.PhaseIdle, Duration: d, Progress: progress})
 }
 
-// Judge passes judgement on the phases of one run, the idle one first.
+// Judge grades the phases of one run, of which the idle one is the first.
 func (c *Client) Judge(label string, raws []RawPhase) *verdict.Test {
 	return c.runner.Judge(label, raws)
 }
 
-// AddSecondary adds probes that run beside the client's own. It must be called
+// AddSecondary adds probes that run with the client's own. It must be called
 // before the first phase; the client closes them.
 func (c *Client) AddSecondary(b ...SecondaryProbe) {
 	c.runner.options.Secondary = append(c.runner.options.Secondary, b...)
@@ -169,7 +169,7 @@ func (c *control) clockOffset() time.Duration {
 }
 
 // do asks the server. A refusal wraps ErrRefused; after any other error the
-// connection is of no more use.
+// connection is unusable.
 func (c *control) do(ctx context.Context, r probe.Request) (probe.Reply, error) {
 	return c.doWithin(ctx, r, c.patience)
 }

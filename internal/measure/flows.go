@@ -53,7 +53,7 @@ type FlowReport struct {
 	Sender     []probe.SenderSample // of all flows together
 	ServerCPU  float64              // busiest share, 0–1
 	Broken     []string             // flows that ended before their time
-	Fresh      *verdict.Handshakes  `json:",omitempty"` // what fresh connections took beside the load, where they were tried
+	Fresh      *verdict.Handshakes  `json:",omitempty"` // handshake times of fresh connections under load, where they were tried
 	OnLoad     []probe.Sample       `json:",omitempty"` // round trips on the loaded connections themselves, where they are known
 }
 
@@ -131,18 +131,13 @@ func (c *Client) openFlow(ctx context.Context, spec FlowSpec, group uint32) (*ne
 	} else {
 		theirs = netio.TCPOptions{CC: spec.CC, DSCP: spec.DSCP}
 	}
-	return c.openData(ctx, mine, probe.Request{
-		Op: probe.OpData, Token: c.token, Group: group, Dir: string(spec.Dir), CC: theirs.CC, DSCP: theirs.DSCP,
-	})
-}
-
-// openData opens a data connection and introduces it to the server.
-func (c *Client) openData(ctx context.Context, o netio.TCPOptions, first probe.Request) (*net.TCPConn, error) {
-	conn, err := netio.DialTCP(ctx, c.peer.String(), c.options.Patience, o)
+	conn, err := netio.DialTCP(ctx, c.peer.String(), c.options.Patience, mine)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := ask(ctx, conn, bufio.NewReaderSize(conn, 512), first, c.options.Patience)
+	reply, err := ask(ctx, conn, bufio.NewReaderSize(conn, 512), probe.Request{
+		Op: probe.OpData, Token: c.token, Group: group, Dir: string(spec.Dir), CC: theirs.CC, DSCP: theirs.DSCP,
+	}, c.options.Patience)
 	if err == nil && reply.Error != "" {
 		err = fmt.Errorf("%w: %s", ErrRefused, reply.Error)
 	}

@@ -1,4 +1,4 @@
-package measure
+package measure_test
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/measure"
 	"unbloat/internal/serve"
 	"unbloat/internal/verdict"
 )
@@ -67,12 +68,12 @@ func TestLoopback(t *testing.T) {
 // measureBriefly runs short phases, with enough probes in each to be judged.
 func measureBriefly(t *testing.T, server string) *verdict.Test {
 	t.Helper()
-	c, err := Dial(t.Context(), server, Options{})
+	c, err := measure.Dial(t.Context(), server, measure.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	got, err := Run(t.Context(), c, Config{Idle: 600 * time.Millisecond, Load: time.Second})
+	got, err := measure.Run(t.Context(), c, measure.Config{Idle: 600 * time.Millisecond, Load: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,20 @@
-package measure
+package measure_test
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
+	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
 	"unbloat/internal/serve"
@@ -39,20 +43,17 @@ func startWith(t *testing.T, l serve.Limits) string {
 		if err := <-done; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := runtime.NumGoroutine(); n > before {
+		if !await.True(10*time.Second, func() bool { return runtime.NumGoroutine() <= before }) {
 			buf := make([]byte, 1<<16)
-			t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}
 	})
 	return s.Addr().String()
 }
 
-func dial(t *testing.T, server string) *Client {
+func dial(t *testing.T, server string) *measure.Client {
 	t.Helper()
-	c, err := Dial(t.Context(), server, Options{})
+	c, err := measure.Dial(t.Context(), server, measure.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,9 +64,9 @@ func dial(t *testing.T, server string) *Client {
 func TestRun(t *testing.T) {
 	c := dial(t, start(t))
 	events := map[string]int{}
-	got, err := Run(t.Context(), c, Config{
+	got, err := measure.Run(t.Context(), c, measure.Config{
 		Idle: time.Second, Load: time.Second, Flows: 2, Label: "here",
-		Progress: func(e Event) { events[e.Phase]++ },
+		Progress: func(e measure.Event) { events[e.Phase]++ },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -103,34 +104,38 @@ func TestRun(t *testing.T) {
 func TestFlowsAndProbesApart(t *testing.T) {
 	c := dial(t, start(t))
 	ctx := t.Context()
-	up, err := c.StartFlows(ctx, FlowSpec{Dir: Up, Flows: 2})
+	up, err := c.StartFlows(ctx, measure.FlowSpec{Dir: measure.Up, Flows: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	down, err := c.StartFlows(ctx, FlowSpec{Dir: Down, Flows: 3, Limit: 300 * time.Millisecond})
+	down, err := c.StartFlows(ctx, measure.FlowSpec{Dir: measure.Down, Flows: 3, Limit: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	voip, err := c.StartProbe(ctx, ProbeSpec{Interval: 20 * time.Millisecond, Size: 172})
+	voip, err := c.StartProbe(ctx, measure.ProbeSpec{Interval: 20 * time.Millisecond, Size: 172})
 	if err != nil {
 		t.Fatal(err)
 	}
-	oneWay, err := c.StartProbe(ctx, ProbeSpec{Interval: time.Millisecond, Size: 1000, OneWay: true})
+	oneWay, err := c.StartProbe(ctx, measure.ProbeSpec{Interval: time.Millisecond, Size: 1000, OneWay: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := c.StartStream(ctx, StreamSpec{Interval: time.Millisecond, Size: 500, Limit: time.Minute})
+	stream, err := c.StartStream(ctx, measure.StreamSpec{Interval: time.Millisecond, Size: 500, Limit: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
-	for _, f := range []*Flows{up, down} {
+	await.Until(t, 20*time.Second, "the flows to move, those down to end, and a call to be answered", func() bool {
+		samples, _ := voip.Samples(0, math.MaxInt64)
+		return up.Moved() > 0 && down.Moved() > 0 && down.Ended() &&
+			slices.ContainsFunc(samples, func(s probe.Sample) bool { return s.Fate == probe.Answered })
+	})
+	for f, flows := range map[*measure.Flows]int{up: 2, down: 3} {
 		r, err := f.Stop(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Series) != f.spec.Flows || r.Goodput() <= 0 || len(r.Broken) != 0 {
-			t.Errorf("%s: %d series, %v, broken %v", f.spec.Dir, len(r.Series), r.Goodput(), r.Broken)
+		if len(r.Series) != flows || r.Goodput() <= 0 || len(r.Broken) != 0 {
+			t.Errorf("%s: %d series, %v, broken %v", r.Dir, len(r.Series), r.Goodput(), r.Broken)
 		}
 	}
 	v, err := voip.Stop(ctx)
@@ -156,20 +161,6 @@ func TestFlowsAndProbesApart(t *testing.T) {
 	}
 }
 
-func TestExchange(t *testing.T) {
-	c := dial(t, start(t))
-	x, err := c.OpenExchange(t.Context(), netio.TCPOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	for _, e := range []probe.Exchange{{Up: 40, Down: 120}, {Up: 0, Down: 3 * unit.MB}, {Up: 3 * unit.MB, Down: 0}, {Up: 1, Down: 1}} {
-		if d, err := x.Do(t.Context(), e.Up, e.Down); err != nil || d <= 0 {
-			t.Errorf("%+v: %v, %v", e, d, err)
-		}
-	}
-}
-
 // TestCheckCC: a congestion control is tried at both ends without a load, and the
 // session goes on afterwards.
 func TestCheckCC(t *testing.T) {
@@ -182,7 +173,7 @@ func TestCheckCC(t *testing.T) {
 	if err := c.CheckCC(t.Context(), "no-such-control"); err == nil {
 		t.Error("both ends have every congestion control")
 	}
-	if _, err := c.openFlows(t.Context(), FlowSpec{Dir: Down, Flows: 1, CC: "no-such-control"}); !errors.Is(err, ErrRefused) {
+	if _, err := c.StartFlows(t.Context(), measure.FlowSpec{Dir: measure.Down, Flows: 1, CC: "no-such-control"}); !errors.Is(err, measure.ErrRefused) {
 		t.Errorf("the server's: %v", err)
 	}
 	for _, cc := range []string{"", "reno"} {
@@ -190,32 +181,34 @@ func TestCheckCC(t *testing.T) {
 			t.Errorf("%q: %v", cc, err)
 		}
 	}
-	f, err := c.StartFlows(t.Context(), FlowSpec{Dir: Down, Flows: 1, CC: "reno"})
+	f, err := c.StartFlows(t.Context(), measure.FlowSpec{Dir: measure.Down, Flows: 1, CC: "reno"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.abandon()
+	if _, err := f.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestDialErrors(t *testing.T) {
 	ctx := t.Context()
-	if _, err := Dial(ctx, "http://example.net", Options{}); !errors.As(err, new(*AddressError)) {
+	if _, err := measure.Dial(ctx, "http://example.net", measure.Options{}); !errors.As(err, new(*measure.AddressError)) {
 		t.Errorf("a scheme: %v", err)
 	}
-	if _, err := Dial(ctx, "127.0.0.1:1", Options{}); !errors.Is(err, ErrUnreachable) {
+	if _, err := measure.Dial(ctx, "127.0.0.1:1", measure.Options{}); !errors.Is(err, measure.ErrUnreachable) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	for name, answer := range map[string]string{
 		"hangs up": "", "speaks otherwise": "SSH-2.0-x\r\n", "another version": `{"version":9,"token":"x"}` + "\n", "no token": `{"version":1}` + "\n",
 	} {
-		if _, err := Dial(ctx, impostor(t, answer), Options{Timeout: 5 * time.Second}); !errors.Is(err, ErrUnreachable) {
+		if _, err := measure.Dial(ctx, impostor(t, answer), measure.Options{Timeout: 5 * time.Second}); !errors.Is(err, measure.ErrUnreachable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Dial(ctx, impostor(t, `{"error":"busy"}`+"\n"), Options{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "busy") {
+	if _, err := measure.Dial(ctx, impostor(t, `{"error":"busy"}`+"\n"), measure.Options{}); !errors.Is(err, measure.ErrRefused) || !strings.Contains(err.Error(), "busy") {
 		t.Errorf("refused: %v", err)
 	}
-	if _, err := Dial(ctx, impostor(t, strings.Repeat("x", 20e6)), Options{}); !errors.Is(err, ErrUnreachable) {
+	if _, err := measure.Dial(ctx, impostor(t, strings.Repeat("x", 20e6)), measure.Options{}); !errors.Is(err, measure.ErrUnreachable) {
 		t.Errorf("endless line: %v", err)
 	}
 }
@@ -249,7 +242,7 @@ func TestCancel(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(300*time.Millisecond, func() { cancel(why) })
-	_, err := c.Phase(ctx, PhaseSpec{Name: "x", Duration: 30 * time.Minute, FlowsDown: 2, FlowsUp: 2})
+	_, err := c.Phase(ctx, measure.PhaseSpec{Name: "x", Duration: 30 * time.Minute, FlowsDown: 2, FlowsUp: 2})
 	if !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}
@@ -266,7 +259,7 @@ func TestServerDies(t *testing.T) {
 	go func() { done <- s.Serve(ctx) }()
 	c := dial(t, s.Addr().String())
 	time.AfterFunc(300*time.Millisecond, stop)
-	if _, err := c.Phase(t.Context(), PhaseSpec{Name: "x", Duration: time.Second, FlowsDown: 2, FlowsUp: 2}); err == nil {
+	if _, err := c.Phase(t.Context(), measure.PhaseSpec{Name: "x", Duration: time.Second, FlowsDown: 2, FlowsUp: 2}); err == nil {
 		t.Error("no error")
 	}
 	if err := <-done; err != nil {
@@ -274,29 +267,11 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-func TestPhaseDefaults(t *testing.T) {
-	for _, c := range []struct {
-		spec       PhaseSpec
-		head, tail time.Duration
-	}{
-		{PhaseSpec{Duration: 10 * time.Second}, 0, 0},
-		{PhaseSpec{Duration: 10 * time.Second, FlowsUp: 1}, 2500 * time.Millisecond, 250 * time.Millisecond},
-		{PhaseSpec{Duration: 60 * time.Second, FlowsUp: 1}, 2500 * time.Millisecond, 250 * time.Millisecond},
-		{PhaseSpec{Duration: 4 * time.Second, FlowsDown: 1}, time.Second, 100 * time.Millisecond},
-		{PhaseSpec{Duration: 4 * time.Second, FlowsDown: 1, CutHead: -1, CutTail: -1}, 0, 0},
-		{PhaseSpec{Duration: 4 * time.Second, CutHead: time.Second}, time.Second, 0},
-	} {
-		if got := c.spec.withDefaults(); got.CutHead != c.head || got.CutTail != c.tail {
-			t.Errorf("%+v: cuts %v and %v, want %v and %v", c.spec, got.CutHead, got.CutTail, c.head, c.tail)
-		}
-	}
-}
-
 func TestProbeRate(t *testing.T) {
-	if got := (ProbeSpec{Interval: 20 * time.Millisecond, Size: 172}).Rate(); got != 85600 { // 214 bytes
+	if got := (measure.ProbeSpec{Interval: 20 * time.Millisecond, Size: 172}).Rate(); got != 85600 { // 214 bytes
 		t.Errorf("VoIP occupies %v", got)
 	}
-	if got := (ProbeSpec{}).Rate(); got != 59200 { // 74 bytes
+	if got := (measure.ProbeSpec{}).Rate(); got != 59200 { // 74 bytes
 		t.Errorf("default probes occupy %v", got)
 	}
 }

@@ -25,7 +25,7 @@ type PhaseSpec struct {
 	Progress  func(Event) // called at most 5 times a second; may be nil
 }
 
-// An Event tells how a phase goes.
+// An Event reports the progress of a phase.
 type Event struct {
 	Phase              string
 	Elapsed            time.Duration
@@ -214,7 +214,7 @@ func (r *phaseRun) abandon() {
 	}
 }
 
-// watch lets the phase pass, and notes the busiest processor's share of work
+// watch waits for the phase to pass and records the busiest processor's share of work
 // in its counted part.
 func (r *phaseRun) watch(ctx context.Context, raw *RawPhase) error {
 	if err := r.until(ctx, raw, raw.From); err != nil {

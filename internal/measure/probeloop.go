@@ -115,10 +115,10 @@ func (d *ProbeLoop) Settled(at unit.Instant) (bool, error) {
 	return d.session.Settled(at, d.clock.Now(), Grace), d.err
 }
 
-// Resolve implements Prober: nobody can be asked.
+// Resolve implements Prober: there is no server to ask.
 func (d *ProbeLoop) Resolve(context.Context) error { return nil }
 
-// resolve tells the session the server's final count.
+// resolve gives the session the server's final count.
 func (d *ProbeLoop) resolve(count int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,7 +133,7 @@ func (d *ProbeLoop) Steps() int {
 }
 
 // PathChanges returns how often the answers began to come by another path,
-// where the socket tells.
+// where the socket reports it.
 func (d *ProbeLoop) PathChanges() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

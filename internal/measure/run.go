@@ -93,7 +93,7 @@ func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 type Profile struct {
 	Flows   int
 	Classes []int // DSCPs
-	ICMP    bool  // ICMP probes beside the others
+	ICMP    bool  // ICMP probes too
 }
 
 // Profiles returns the kinds of load that have a name: rrul is flent's

@@ -54,7 +54,7 @@ type Load interface {
 	Abandon()                                    // ends them at once, at any time
 }
 
-// Options of a PhaseRunner besides its protocol's own.
+// RunnerOptions are those of a PhaseRunner, whatever the protocol.
 type RunnerOptions struct {
 	Server    string           // as it is to be reported
 	Interval  time.Duration    // of the probes
@@ -104,7 +104,7 @@ func (l *PhaseRunner) Close() error {
 	return l.source.Close()
 }
 
-// Judge passes judgement on the phases of one run, the idle one first.
+// Judge grades the phases of one run, of which the idle one is the first.
 func (l *PhaseRunner) Judge(label string, raws []RawPhase) *verdict.Test {
 	m := verdict.Meta{Label: label, Server: l.options.Server, Probe: l.options.Probe}
 	if len(raws) > 0 {

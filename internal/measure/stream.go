@@ -120,7 +120,7 @@ func (s *Stream) drive() {
 	}
 }
 
-// Stop ends the stream and tells what became of it. It must be called once.
+// Stop ends the stream and reports what arrived. It must be called once.
 func (s *Stream) Stop(ctx context.Context) (StreamReport, error) {
 	reply, err := s.client.control.do(ctx, probe.Request{Op: probe.OpEnd, Stream: s.id})
 	s.sleep.Close()

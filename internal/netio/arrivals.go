@@ -6,7 +6,7 @@ import (
 	"unbloat/unit"
 )
 
-// arrivals is what the kernel told, at marks in time, of the data that came in
+// arrivals is what the kernel reported, at intervals, of the data that came in
 // on one TCP connection.
 //
 // TCP hands over nothing that waits behind a hole, and on a line with a long

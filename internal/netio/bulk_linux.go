@@ -9,8 +9,8 @@ import (
 	"unbloat/unit"
 )
 
-// A Bulk is bytes that no compression makes fewer, kept where the system sends
-// them from without copying them first.
+// A Bulk is incompressible bytes, kept where the kernel can send them from
+// without a copy.
 type Bulk struct {
 	bytes []byte
 	file  *os.File // the same in memory; nil where the system has no such files
@@ -32,9 +32,9 @@ func NewBulk(n unit.Size) *Bulk {
 	return b
 }
 
-// Write sends head, and then the first n bytes of the bulk, which need not be
-// there anew: the pages are handed over (sendfile(2)). It returns how many of
-// all those the connection has taken.
+// Write sends head, and then the first n bytes of the bulk, whose pages the kernel
+// takes without a copy (sendfile(2)). It returns how many bytes the connection
+// has accepted.
 func (b *Bulk) Write(c *net.TCPConn, head []byte, n int) (int, error) {
 	if b.file == nil {
 		return b.copy(c, head, n)

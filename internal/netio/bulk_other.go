@@ -8,7 +8,7 @@ import (
 	"unbloat/unit"
 )
 
-// A Bulk is bytes that no compression makes fewer.
+// A Bulk is incompressible bytes.
 type Bulk struct{ bytes []byte }
 
 // NewBulk makes so many bytes.

@@ -9,8 +9,8 @@ import (
 	"unbloat/unit"
 )
 
-// A Counter watches what passes one interface of this machine, whoever sends
-// it. The zero value knows nothing.
+// A Counter counts what passes one interface of this machine, from any sender.
+// The zero value counts nothing.
 type Counter struct {
 	clock  *Clock
 	name   string
@@ -59,32 +59,23 @@ func PassedBy(conns []*net.TCPConn) (in, out int64, ok bool) {
 	return in, out, len(conns) > 0
 }
 
-// InterfaceTowards returns the name of the interface that has the address from
-// which this machine would send to the given one. Nothing is sent.
+// InterfaceTowards returns the name of the interface through which this machine
+// sends to an address. Nothing is sent. The loopback is refused with an error
+// that wraps ErrNotSupported.
 func InterfaceTowards(to netip.Addr) (string, error) {
 	if !to.IsValid() || to.IsLoopback() {
 		return "", fmt.Errorf("find the interface towards %s: %w for it", to, ErrNotSupported)
 	}
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
+	source, err := SourceFor(to)
+	if err != nil {
+		return "", err
+	}
+	name, loopback, err := interfaceOf(source)
+	if err == nil && loopback {
+		err = fmt.Errorf("it is the loopback: %w", ErrNotSupported)
+	}
 	if err != nil {
 		return "", fmt.Errorf("find the interface towards %s: %w", to, err)
 	}
-	defer c.Close()
-	local := c.LocalAddr().(*net.UDPAddr).IP
-	ifs, err := net.Interfaces()
-	if err != nil {
-		return "", fmt.Errorf("find the interface towards %s: %w", to, err)
-	}
-	for _, i := range ifs {
-		addrs, err := i.Addrs()
-		if err != nil || i.Flags&net.FlagLoopback != 0 {
-			continue
-		}
-		for _, a := range addrs {
-			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(local) {
-				return i.Name, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("find the interface towards %s: none has the address %s", to, local)
+	return name, nil
 }

@@ -44,7 +44,7 @@ func (m *CPUMeter) Busiest() (float64, error) {
 }
 
 // parseStat reads the per-processor lines of Linux's /proc/stat (proc_stat(5)).
-// Time that a hypervisor stole counts as busy: it was not to be had.
+// Time that a hypervisor stole counts as busy: it was not available.
 func parseStat(b []byte) ([]cpuTime, error) {
 	var out []cpuTime
 	for line := range bytes.Lines(b) {

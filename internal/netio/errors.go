@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// isClosed tells our own closing from the network's errors.
+// isClosed reports whether an error comes from our own closing.
 func isClosed(err error) bool {
 	return errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }

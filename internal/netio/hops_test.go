@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"unbloat/internal/await"
 )
 
 // echo is an ICMP echo request with the given identifier; the checksum only
@@ -29,15 +31,12 @@ func echo(six bool, id uint16) []byte {
 // heard drains until want has come, for at most twenty seconds.
 func heard(t *testing.T, s HopSocket, want func(HopEvent) bool) {
 	t.Helper()
-	found := false
-	for deadline := time.Now().Add(20 * time.Second); !found && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	await.Until(t, 20*time.Second, "what comes back", func() (found bool) {
 		if err := s.Drain(func(e HopEvent) { found = found || want(e) }); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if !found {
-		t.Error("nothing came back")
-	}
+		return found
+	})
 }
 
 // Every way that is allowed here hears of a probe to this machine itself. The

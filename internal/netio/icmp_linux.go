@@ -135,7 +135,7 @@ func (s *hopSocket) drain(flags int, receive func(HopEvent)) error {
 		case errors.Is(err, unix.EBADF), errors.Is(err, unix.ENOTSOCK):
 			return fmt.Errorf("receive answers to probes: %w", err)
 		default:
-			continue // an error that the error queue holds too, told once
+			continue // the error queue reports this error too; once is enough
 		}
 		now := s.clock.Now()
 		e := HopEvent{At: s.stamp.instant(kernelStamp(s.oob[:oobn]), now), Data: s.buf[:n]}

@@ -6,7 +6,7 @@ import (
 	"unbloat/unit"
 )
 
-// A moderation tells a server of datagrams when to collect them for a moment
+// A moderation decides when a server of datagrams collects them for a moment
 // instead of waking for each, as network cards moderate their interrupts. What
 // is collected carries the kernel's stamp of its arrival, so nothing is
 // falsified: its stay is part of the answer.

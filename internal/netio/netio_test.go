@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"unbloat/internal/await"
 	"unbloat/unit"
 )
 
@@ -158,7 +159,7 @@ func TestDatagrams(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			for deadline := time.Now().Add(10 * time.Second); got == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			await.True(10*time.Second, func() bool {
 				if err := d.Drain(func(at unit.Instant, b []byte) {
 					got = string(b)
 					if at.Before(sent) || c.Now().Before(at) {
@@ -167,7 +168,8 @@ func TestDatagrams(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-			}
+				return got != ""
+			})
 			if got != "hello" {
 				t.Errorf("answer %q", got) // from 127.0.0.2, or the connected socket would not take it
 			}
@@ -211,9 +213,7 @@ func TestSenderToReceiver(t *testing.T) {
 	a, b := pairs(t, 3)
 	r := NewReceiver(c, 10*time.Millisecond, Budget{}, b)
 	s := NewSender(c, Payload(), Budget{Time: 200 * time.Millisecond}, a)
-	for deadline := time.Now().Add(20 * time.Second); !r.Ended() && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await.Until(t, 20*time.Second, "the flows to end", r.Ended)
 	samples, broke := s.Stop()
 	bins, ended := r.Stop()
 	if len(samples) < 2 || len(broke) != 0 || len(ended) != 3 || len(bins) != 3 {
@@ -243,9 +243,7 @@ func TestReceiverErrors(t *testing.T) {
 	_, _ = a[0].Write(make([]byte, 1000))
 	a[0].Close()
 	abort(a[1])
-	for deadline := time.Now().Add(20 * time.Second); !r.Ended() && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await.Until(t, 20*time.Second, "the flows to end", r.Ended)
 	bins, errs := r.Stop()
 	if n := bins[0].Total; n < 1000 || n > 1001 || len(errs) != 2 { // the kernel counts the FIN as a byte
 		t.Fatalf("%d bytes, errors %v", bins[0].Total, errs)
@@ -274,12 +272,8 @@ func TestBudget(t *testing.T) {
 	a, b := pairs(t, 1)
 	r := NewReceiver(c, time.Second, Budget{Bytes: 100}, b)
 	s := NewSender(c, Payload(), Budget{}, a)
-	for deadline := time.Now().Add(20 * time.Second); !r.Ended() && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	for deadline := time.Now().Add(20 * time.Second); s.broken() == 0 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond) // until the sender has heard of it
-	}
+	await.Until(t, 20*time.Second, "the flows to end", r.Ended)
+	await.Until(t, 20*time.Second, "the sender to hear of it", func() bool { return s.broken() > 0 })
 	_, broke := s.Stop()
 	_, ended := r.Stop()
 	if len(ended) != 1 || !errors.Is(ended[0].Err, ErrBudget) || len(broke) != 1 {
@@ -288,9 +282,7 @@ func TestBudget(t *testing.T) {
 	a, b = pairs(t, 1)
 	r = NewReceiver(c, time.Second, Budget{}, b)
 	s = NewSender(c, Payload(), Budget{Bytes: 100}, a)
-	for deadline := time.Now().Add(20 * time.Second); !r.Ended() && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await.Until(t, 20*time.Second, "the flows to end", r.Ended)
 	_, broke = s.Stop()
 	r.Stop()
 	if len(broke) != 1 || !errors.Is(broke[0].Err, ErrBudget) {

@@ -6,17 +6,17 @@ import (
 	"unbloat/unit"
 )
 
-// A RadioSample is what a wireless interface tells at one instant.
+// A RadioSample is the state of a wireless interface at one instant.
 type RadioSample struct {
 	At        unit.Instant
 	Station   string    // hardware address of the access point
-	SignalDBm int       // 0: not told
+	SignalDBm int       // 0: unknown
 	Down, Up  unit.Rate // of the link
 	Legacy    bool      // 802.11a, b or g
 
 	Frames, Retries, Failed int64 // sent so far; Failed: given up
 
-	Active, Busy time.Duration // of the channel so far; zero: not told
+	Active, Busy time.Duration // of the channel so far; zero: unknown
 }
 
 // radioEvery is the distance of samples.

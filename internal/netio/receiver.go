@@ -53,7 +53,7 @@ type Receiver struct {
 type recvFlow struct {
 	conn  *net.TCPConn
 	raw   syscall.RawConn
-	came  arrivals     // where the system tells of them; else
+	came  arrivals     // where the system reports them; else
 	bins  Bins         // by the time of reading
 	last  unit.Instant // when it last brought something
 	ended bool
@@ -65,12 +65,12 @@ type recvFlow struct {
 type Budget struct {
 	Time  time.Duration
 	Bytes unit.Size // exceeded by what is under way
-	// Allowed is told now and then how many bytes have been moved so far, by
+	// Allowed gets now and then how many bytes have been moved so far, by
 	// several goroutines; false ends the flows. It may be nil.
 	Allowed func(moved int64) bool
 }
 
-// allowed asks whoever else keeps the budget.
+// allowed asks the account behind the budget, if there is one.
 func (b *Budget) allowed(moved int64) bool { return b.Allowed == nil || b.Allowed(moved) }
 
 // ErrBudget ends flows whose Budget of bytes is used up.

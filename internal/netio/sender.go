@@ -27,7 +27,7 @@ const (
 // Payload returns incompressible bytes for senders to share.
 func Payload() []byte { return Incompressible(payloadSize) }
 
-// Incompressible returns so many bytes that no compression makes fewer.
+// Incompressible returns n bytes that cannot be compressed.
 func Incompressible(n unit.Size) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(b) // never fails

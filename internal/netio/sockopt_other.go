@@ -26,5 +26,5 @@ const canDiscard = false
 
 func discard(syscall.RawConn) (int, bool, error) { return 0, false, unsupported("discard") }
 
-// awaitDiscard is never called where discard is not to be had.
+// awaitDiscard is never called where discard is not supported.
 func awaitDiscard(syscall.RawConn) (int, bool, error) { return 0, false, unsupported("discard") }

@@ -16,7 +16,7 @@ const urgentNice = -15
 // it back and must be called by the same goroutine.
 func Urgent() (release func()) {
 	if runtime.NumCPU() < 2 {
-		return func() {} // of one processor nothing is to be taken from anybody
+		return func() {} // with one processor, it would take the time from the load
 	}
 	runtime.LockOSThread()
 	before, err := unix.SchedGetAttr(0, 0)

@@ -30,20 +30,29 @@ func InterfaceTo(ctx context.Context, host string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the interface towards %s: %w", host, err)
 	}
+	name, _, err := interfaceOf(source)
+	if err != nil {
+		return "", fmt.Errorf("find the interface towards %s: %w", host, err)
+	}
+	return name, nil
+}
+
+// interfaceOf returns the interface of this machine that has an address.
+func interfaceOf(own netip.Addr) (name string, loopback bool, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
-		return "", fmt.Errorf("find the interface towards %s: list interfaces: %w", host, err)
+		return "", false, fmt.Errorf("list interfaces: %w", err)
 	}
 	for _, l := range links {
-		own, err := l.Addrs()
+		addrs, err := l.Addrs()
 		if err != nil {
 			continue // it has gone meanwhile
 		}
-		for _, a := range own {
-			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(source.AsSlice()) {
-				return l.Name, nil
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(own.AsSlice()) {
+				return l.Name, l.Flags&net.FlagLoopback != 0, nil
 			}
 		}
 	}
-	return "", fmt.Errorf("find the interface towards %s: %w: no interface has the address %s", host, ErrNoRoute, source)
+	return "", false, fmt.Errorf("%w: no interface has the address %s", ErrNoRoute, own)
 }

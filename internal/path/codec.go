@@ -91,7 +91,7 @@ type Form uint8
 const (
 	Message  Form = iota + 1 // Data is a whole ICMP message
 	Error                    // an ICMP error of Type and Code; Data is what it quotes of the probe
-	Datagram                 // Data is a UDP payload: somebody listens there
+	Datagram                 // Data is a UDP payload: a program listens there
 )
 
 // A Heard is something that came back through a socket.

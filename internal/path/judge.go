@@ -23,7 +23,7 @@ const (
 	minLossRise = 0.05
 )
 
-// Capabilities are what Judge needs beside the hops.
+// Capabilities are what Judge needs besides the hops.
 type Capabilities struct {
 	Time     time.Time
 	Host     string
@@ -132,7 +132,7 @@ func inHome(a netip.Addr) bool {
 }
 
 // confirm computes what of each hop's increase all hops behind it share. A
-// router that is slow to answer but quick to forward delays nobody else.
+// router that is slow to answer but quick to forward delays no traffic.
 func (r *Result) confirm() {
 	least := Increase{math.Inf(1), math.Inf(1)}
 	for i := len(r.Hops) - 1; i >= 0; i-- {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// meaning says what an ICMP error tells of the path; false if nothing.
+// meaning says what an ICMP error means for the path; false if nothing.
 func (c *Codec) meaning(kind, code uint8, from netip.Addr) (Kind, string, bool) {
 	exceeded, unreachable, why := uint8(exceeded4), uint8(unreachable4), why4
 	if c.Target.Is6() {

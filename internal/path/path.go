@@ -1,7 +1,7 @@
 // Package path finds out where on the way to a host latency and loss begin:
 // what mtr shows of every hop, idle and under load, and which link the
 // increase belongs to. It is pure: the Tracer says when to send which probe and
-// is told what came back; package walk drives it with sockets.
+// receives what came back; package walk drives it with sockets.
 //
 // The way of a probe: Tracer.Poll → Codec.Append → socket → Codec.Parse →
 // Tracer.Receive → Tracer.Hops → Judge → Result → Write (text) or JSON.
@@ -76,7 +76,7 @@ type Kind uint8
 const (
 	Exceeded Kind = iota + 1 // a router on the way: the probe's hops were used up (RFC 792, RFC 4443 section 3.3)
 	Arrived                  // the destination itself
-	Refused                  // the path ends here: somebody says that the destination is unreachable
+	Refused                  // the path ends here: a router reports the destination unreachable
 )
 
 // A Reply is an answer to a probe.

@@ -44,7 +44,7 @@ func (r *Result) remarkEnd(note func(string, ...any)) {
 	note("%s itself does not answer; the figures go as far as hop %d.", r.Host, r.Hops[n-1].Hop)
 }
 
-// remarkSteps names the links beside the worst that add much too.
+// remarkSteps names further links that add much.
 func (r *Result) remarkSteps(note func(string, ...any)) {
 	if r.Begins == nil {
 		return
@@ -109,8 +109,8 @@ func several(hops []int, one, more string) string {
 	return s + " " + more
 }
 
-// remarkLoss tells loss of traffic, which all hops behind share, from routers
-// that do not answer every probe.
+// remarkLoss separates loss of traffic, which all hops behind share, from
+// routers that do not answer every probe.
 func (r *Result) remarkLoss(note func(string, ...any)) {
 	n := len(r.Hops)
 	ofIdle, ofLoaded := func(h HopFigures) *Figures { return h.Idle }, func(h HopFigures) *Figures { return h.Loaded }

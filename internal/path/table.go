@@ -67,8 +67,8 @@ func Table(r *Result) string {
 	return b.String()
 }
 
-// widest returns the length of the longest line but for what is said of where
-// the increase begins, which may wrap.
+// widest returns the length of the longest line without the note of where the
+// increase begins, which may wrap.
 func widest(table string) int {
 	n := 0
 	for _, line := range strings.Split(table, "\n") {

@@ -184,8 +184,8 @@ func (t *Tracer) learnEnd(f *flight, at unit.Instant, r Reply) {
 	}
 }
 
-// patience is how long answers are waited for. Who has not answered for four
-// times as long as the slowest answer took, and a second, will not.
+// patience is how long answers are waited for: four times the slowest round
+// trip so far, and a second.
 func (t *Tracer) patience() time.Duration { return min(4*t.slowest+time.Second, Grace) }
 
 // Settled reports whether no more answers are to be expected of the probes

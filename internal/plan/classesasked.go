@@ -1,26 +1,30 @@
 package plan
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"unbloat/internal/reason"
 )
 
 // noClasses says why there are none: as a warning where somebody asked for them.
 func (m *maker) noClasses(asked bool) division {
-	why := cmp.Or(m.lang.ClassesUnasked, m.lang.ClassesLost)
+	why := m.lang.ClassesUnasked
+	if why.IsZero() {
+		why = m.lang.ClassesLost
+	}
 	switch alone := m.aqm == FIFO && m.lang.ClassesAsked != ""; {
 	case !asked && alone:
 		return division{}
 	case !asked:
 		return division{why: why}
 	case alone:
-		why = "one queue takes all"
+		why = say(reason.ClassesOneQueue)
+	case why.IsZero():
+		why = say(reason.ClassesNoRules)
 	}
-	return division{warning: fmt.Sprintf("%s with %s cannot be told of them: %s; every flow is treated alike", m.lang.Platform, m.aqm,
-		cmp.Or(why, "nothing there tells flows apart"))}
+	return division{warning: say(reason.ClassesUntold, "platform", m.lang.Platform, "aqm", m.aqm).With(why)}
 }
 
 // explicitAlone leaves of the classes what a platform knows that goes by
@@ -28,42 +32,42 @@ func (m *maker) noClasses(asked bool) division {
 func (m *maker) explicitAlone(c *Classes) {
 	c.Behaviour = Behaviour{}
 	c.Rules = slices.DeleteFunc(c.Rules, func(r Rule) bool {
-		why, lim := "", m.lang.Rules
+		why, lim := reason.Reason{}, m.lang.Rules
 		switch {
 		case len(r.Domain) > 0:
 			why = lim.Domains
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):
-			why = "sees no MAC addresses"
+			why = say(reason.RuleNoMAC)
 		case r.From > 0 || r.Below > 0:
-			why = "counts no bytes of a connection"
-		case len(r.DSCP) > 0 && lim.DSCP != "":
+			why = say(reason.RuleNoBytes)
+		case len(r.DSCP) > 0 && !lim.DSCP.IsZero():
 			why = lim.DSCP
-		case lim.IPv6 != "" && slices.ContainsFunc(slices.Concat(r.Home, r.Far), func(a string) bool { return strings.Contains(a, ":") }):
+		case !lim.IPv6.IsZero() && slices.ContainsFunc(slices.Concat(r.Home, r.Far), func(a string) bool { return strings.Contains(a, ":") }):
 			why = lim.IPv6
-		case lim.HomeDown != "" && r.Direction != DirectionUp && slices.ContainsFunc(r.Home, HiddenByNAT):
-			if m.warning("classes: rule %q counts for the upload alone: %s", r.String(), lim.HomeDownAlone); r.Direction == DirectionDown {
+		case !lim.HomeDown.IsZero() && r.Direction != DirectionUp && slices.ContainsFunc(r.Home, HiddenByNAT):
+			if m.warning(say(reason.RuleUploadAlone, "rule", r).With(lim.HomeDownAlone)); r.Direction == DirectionDown {
 				why = lim.HomeDown
 			}
-		case lim.Unmarked != "" && slices.ContainsFunc(r.DSCP, isUnmarked):
+		case !lim.Unmarked.IsZero() && slices.ContainsFunc(r.DSCP, isUnmarked):
 			why = lim.Unmarked
-		case lim.Direction != "" && r.Direction != "":
+		case !lim.Direction.IsZero() && r.Direction != "":
 			why = lim.Direction
-		case lim.SCTP != "" && r.Protocol == "sctp":
+		case !lim.SCTP.IsZero() && r.Protocol == "sctp":
 			why = lim.SCTP
-		case lim.UnnamedDSCP != "" && slices.ContainsFunc(r.DSCP, unnamedDSCP):
+		case !lim.UnnamedDSCP.IsZero() && slices.ContainsFunc(r.DSCP, unnamedDSCP):
 			why = lim.UnnamedDSCP
-		case lim.HomeNAT != "" && slices.ContainsFunc(r.Home, HiddenByNAT):
+		case !lim.HomeNAT.IsZero() && slices.ContainsFunc(r.Home, HiddenByNAT):
 			why = lim.HomeNAT
 		}
-		if why != "" {
-			m.warning("classes: rule %q is left out: %s %s", r.String(), m.lang.Platform, why)
+		if !why.IsZero() {
+			m.warning(say(reason.RuleLeftOut, "rule", r, "platform", m.lang.Platform).With(why))
 			return true
 		}
 		m.partOf(r)
 		return false
 	})
 	if c.DSCP != (DSCPPreference{}) {
-		m.warning("classes: marks are neither trusted nor washed on %s; a rule with dscp tells which ones mean something", m.lang.Platform)
+		m.warning(say(reason.MarksIgnored, "platform", m.lang.Platform))
 		c.DSCP = DSCPPreference{}
 	}
 }
@@ -72,12 +76,12 @@ func (m *maker) explicitAlone(c *Classes) {
 func (m *maker) partOf(r Rule) {
 	switch {
 	case m.lang.Rules.OpenedOutside && r.Direction != DirectionDown && slices.ContainsFunc(r.Home, HiddenByNAT):
-		m.warning("classes: rule %q does not find what the home sends on connections that were opened from outside: they reach the WAN at the router's own address", r.String())
+		m.warning(say(reason.RuleOpenedOutside, "rule", r))
 	case m.lang.Rules.TranslatedPorts && len(r.HomePort) > 0:
-		m.warning("classes: rule %q finds home ports as the WAN has them: NAT may have given a connection of the home another", r.String())
+		m.warning(say(reason.RuleTranslatedPorts, "rule", r))
 	}
 	if m.lang.Rules.ByConnection && len(r.DSCP) > 0 {
-		m.warning("classes: rule %q goes by the mark of a connection's first packet, which decides for both directions", r.String())
+		m.warning(say(reason.RuleByConnection, "rule", r))
 	}
 }
 
@@ -95,25 +99,25 @@ func unnamedDSCP(s string) bool {
 
 // explainExplicit gives each class its sentence where there are rules alone.
 func (m *maker) explainExplicit(c *Classes) {
-	what := map[Class]string{
-		Voice:       "DNS, ping, and what a rule names",
-		Interactive: "what a rule names",
-		Normal:      "everything else",
-		Bulk:        "what a rule names",
+	what := map[Class]reason.Code{
+		Voice:       reason.VoiceByRule,
+		Interactive: reason.ClassByRule,
+		Normal:      reason.EverythingElse,
+		Bulk:        reason.ClassByRule,
 	}
 	switch {
 	case m.lang.Rules.SecondQueue:
-		what[Interactive] = "acknowledgements without data, packets that ask for low delay in their TOS, and what a rule names"
+		what[Interactive] = reason.AcksTOSAndRule
 	case m.lang.Rules.AcksFirst:
-		what[Interactive] = "acknowledgements without data, and what a rule names"
+		what[Interactive] = reason.AcksAndRule
 	}
 	for _, class := range AllClasses() {
-		m.because("classes."+string(class), c.bounds(class), "%s", what[class])
+		m.because("classes."+string(class), c.bounds(class), say(what[class]))
 	}
 	for i, r := range c.Rules {
-		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
+		m.because("classes.rule "+strconv.Itoa(i+1), symbol(string(r.Class)), say(reason.RuleIs, "rule", r))
 	}
-	m.because("classes.behaviour", "none", "%s", m.lang.ClassesLost)
+	m.because("classes.behaviour", word("none"), m.lang.ClassesLost)
 }
 
 // checkReserve refuses guarantees that the platform's own engine does not take,
@@ -136,10 +140,9 @@ func (m *maker) checkReserve(c *Classes) error {
 			return fieldError("class.guarantee", "the classes are guaranteed %d %% of the rate, with what is theirs unless you say otherwise (30, 30, 25 and 10 %%); %s has %d %% to give", sum, e.Name, most)
 		}
 		if least > 1 {
-			m.because(field(d.way, "bands"), fmt.Sprintf("%d %%", least), "%s; each of its %d bands has at least this, also those without a class, and the classes share the rest", e.BandWhy, e.Bands)
+			m.because(field(d.way, "bands"), say(reason.PercentValue, "percent", least), say(reason.BandsLeast, "bands", e.Bands).With(e.BandWhy))
 		}
 	}
-	m.warning("classes: %s, where it is sure of %d %% of the download and %d %% of the upload; HTB + fq_codel (--aqm fq_codel) treats both alike",
-		e.NoIPv6, e.BandShare(m.plan.Down.Rate), e.BandShare(m.plan.Up.Rate))
+	m.warning(say(reason.BandsIPv6, "down_percent", e.BandShare(m.plan.Down.Rate), "up_percent", e.BandShare(m.plan.Up.Rate)).With(e.NoIPv6))
 	return nil
 }

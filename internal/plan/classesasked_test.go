@@ -1,19 +1,21 @@
 package plan_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
 // A platform that cannot divide traffic says why, and plans without.
 func TestClassesThatCannotBe(t *testing.T) {
 	rule := plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}
-	for platform, why := range map[string]string{
-		"clearos": "--aqm sfq",
+	for platform, why := range map[string]reason.Code{
+		"clearos": reason.ClearOSClassesUnasked,
 	} {
 		facts, err := all.Assume(platform, "", "")
 		if err != nil {
@@ -26,7 +28,9 @@ func TestClassesThatCannotBe(t *testing.T) {
 				t.Errorf("%s: %v", platform, err)
 				continue
 			}
-			if warned := strings.Contains(strings.Join(p.Warnings, "\n"), why); p.Classes != nil || !strings.Contains(p.Explain(), why) || warned != (rules != nil) {
+			warned := slices.ContainsFunc(p.Warnings, func(w reason.Reason) bool { return w.Code == reason.ClassesUntold && w.Causes[0].Code == why })
+			said, _ := p.Why("classes")
+			if p.Classes != nil || warned != (rules != nil) || (said.Why.Code == why) != (rules == nil) {
 				t.Errorf("%s: classes %+v, explained as\n%s", platform, p.Classes, p.Explain())
 			}
 		}
@@ -118,8 +122,8 @@ func TestPartsOfRules(t *testing.T) {
 		}
 		said := ""
 		for _, w := range p.Warnings {
-			if strings.Contains(w, "rule ") {
-				said += w
+			if text := w.String(); strings.Contains(text, "rule ") {
+				said += text
 			}
 		}
 		if len(p.Classes.Rules) != c.kept || (said == "") != (c.said == "") || !strings.Contains(said, c.said) {
@@ -157,7 +161,7 @@ func TestGuaranteesFit(t *testing.T) {
 					t.Errorf("%s %s, %v asked: voice %+v, together %s of %s", platform, d, c.voice, voice, sum, s.Rate)
 				}
 			}
-			if strings.Contains(strings.Join(p.Warnings, "\n"), "are guaranteed of") != c.warned {
+			if slices.ContainsFunc(p.Warnings, func(w reason.Reason) bool { return w.Code == reason.GuaranteesShared }) != c.warned {
 				t.Errorf("%s, %v: warned of %q", platform, c, p.Warnings)
 			}
 		}

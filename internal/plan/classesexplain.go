@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
+
+	"unbloat/internal/reason"
 )
 
 // explainClasses gives each class its sentence.
@@ -14,34 +14,32 @@ func (m *maker) explainClasses(c *Classes) {
 		return
 	}
 	b := c.Behaviour
-	thinned := ""
-	if b.Acks > 0 {
-		thinned = fmt.Sprintf(" (of slow connections up to %d a second; of more, those that tell of no loss are left out, and every second of the others, for the next one says the same)", b.Acks)
+	what := map[Class]reason.Reason{
+		Voice: say(reason.VoiceIs, "small_bytes", b.SmallPacket, "packets", b.CalmPackets, "rate_bps", b.CalmRate,
+			"down_bps", b.CalmOfHost, "up_bps", b.CalmOfUp, "names", b.Names),
+		Interactive: say(reason.InteractiveIs, "down_bytes", b.FirstBytes, "up_bytes", b.FirstUp),
+		Normal:      say(reason.NormalIs),
+		Bulk:        say(reason.BulkIs, "long_bytes", b.LongBytes, "heavy", b.HeavyOfHost, "heavy_bytes", b.HeavyBytes, "peers", b.Peers),
 	}
-	what := map[Class]string{
-		Voice: fmt.Sprintf("small datagrams (up to %s) of flows that stay below %d a second and %s and are answered, until those of one machine together exceed %s down or %s up; DNS and ping, up to %d a second of each machine",
-			b.SmallPacket, b.CalmPackets, b.CalmRate, b.CalmOfHost.Short(), b.CalmOfUp.Short(), b.Names),
-		Interactive: fmt.Sprintf("acknowledgements without data%s and small packets of busy flows, ahead of the rest of the class; the first %s down and %s up of a TCP connection; small packets of calm ones; larger datagrams of calm flows",
-			thinned, b.FirstBytes, b.FirstUp),
-		Normal: "everything else; a flow that stops being calm comes here at once, and stays for 10 s",
-		Bulk: fmt.Sprintf("connections beyond %s, those above %d heavy ones (%s) of one machine, and UDP ports with more than %d partners, as BitTorrent has",
-			b.LongBytes, b.HeavyOfHost, b.HeavyBytes, b.Peers),
+	if b.Acks > 0 {
+		what[Interactive] = say(reason.InteractiveThinned, "acks", b.Acks, "down_bytes", b.FirstBytes, "up_bytes", b.FirstUp)
 	}
 	for _, class := range AllClasses() {
-		m.because("classes."+string(class), c.bounds(class), "%s", what[class])
+		m.because("classes."+string(class), c.bounds(class), what[class])
 	}
 	for i, r := range c.Rules {
-		m.because("classes.rule "+strconv.Itoa(i+1), string(r.Class), "%s", r)
+		m.because("classes.rule "+strconv.Itoa(i+1), symbol(string(r.Class)), say(reason.RuleIs, "rule", r))
 	}
 	if d := c.DSCP; d != (DSCPPreference{}) {
-		m.because("classes.dscp", "trusted", "home %s, far %s; washed: up %s, down %s", yes(d.TrustHome), yes(d.TrustFar), yes(d.WashUp), yes(d.WashDown))
+		m.because("classes.dscp", word("trusted"), say(reason.MarksTrusted,
+			"home", yes(d.TrustHome), "far", yes(d.TrustFar), "wash_up", yes(d.WashUp), "wash_down", yes(d.WashDown)))
 	}
 	m.explainDomains(c)
 	if c.Up != nil && m.aqm == CAKE {
-		m.because("up.tins", m.plan.Up.Tins, "a class is one of its tins, which goes first up to its share of the rate and no further")
+		m.because("up.tins", symbol(m.plan.Up.Tins), say(reason.TinsOfClasses))
 	}
 	if c.Down != nil && m.aqm == CAKE {
-		m.because("down.tins", m.plan.Down.Tins, "a class is one of its tins, which goes first up to its share of the rate and no further")
+		m.because("down.tins", symbol(m.plan.Down.Tins), say(reason.TinsOfClasses))
 	}
 }
 
@@ -50,17 +48,17 @@ func (m *maker) explainDomains(c *Classes) {
 	switch named := slices.ContainsFunc(c.Rules, func(r Rule) bool { return len(r.Domain) > 0 }); {
 	case !named:
 	case m.facts.NoResolver != "":
-		m.warning("classes: rules that name domains match nothing: %s", m.facts.NoResolver)
+		m.warning(say(reason.DomainsUnable, "why", m.facts.NoResolver))
 	case m.facts.Resolver != "":
-		m.because("classes.domains", m.facts.Resolver, "the router's dnsmasq puts what it is answered into the rules' sets; it is started again when this file comes and goes")
+		m.because("classes.domains", symbol(m.facts.Resolver), say(reason.DomainsByFile))
 	default:
-		m.because("classes.domains", "dnsmasq", "it must be the resolver that the home asks, 2.87 or newer; `unbloat apply` writes its file, or follow the lines of this plan")
+		m.because("classes.domains", symbol("dnsmasq"), say(reason.DomainsByResolver))
 	}
 }
 
 // bounds says what a class may have.
-func (c Classes) bounds(class Class) string {
-	var parts []string
+func (c Classes) bounds(class Class) reason.Reason {
+	var parts []reason.Reason
 	for _, d := range []struct {
 		name Direction
 		list []Share
@@ -69,15 +67,17 @@ func (c Classes) bounds(class Class) string {
 			if s.Class != class {
 				continue
 			}
-			text := fmt.Sprintf("%s first up to %s", d.name, s.First.Short())
-			if s.Guarantee > 0 {
-				text += ", at least " + s.Guarantee.Short()
+			part := say(reason.ClassFirst, "direction", d.name, "first_bps", s.First)
+			switch {
+			case s.Guarantee > 0 && s.Limit > 0:
+				part = say(reason.ClassFirstLeastMost, "direction", d.name, "first_bps", s.First, "least_bps", s.Guarantee, "most_bps", s.Limit)
+			case s.Guarantee > 0:
+				part = say(reason.ClassFirstLeast, "direction", d.name, "first_bps", s.First, "least_bps", s.Guarantee)
+			case s.Limit > 0:
+				part = say(reason.ClassFirstMost, "direction", d.name, "first_bps", s.First, "most_bps", s.Limit)
 			}
-			if s.Limit > 0 {
-				text += ", at most " + s.Limit.Short()
-			}
-			parts = append(parts, text)
+			parts = append(parts, part)
 		}
 	}
-	return strings.Join(parts, "; ")
+	return say(reason.BoundsValue).With(parts...)
 }

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"slices"
+
+	"unbloat/internal/reason"
 )
 
 // wash decides who clears the marks of a direction that is to have none. CAKE
@@ -22,19 +24,19 @@ func (m *maker) wash(c *Classes) {
 func (m *maker) explainRules(c *Classes) {
 	for j, r := range c.Rules {
 		if r.NoFamily() {
-			m.warning("classes: rule %d (%s) never decides: its ends are of different versions of IP, and no packet has both", j+1, r)
+			m.warning(say(reason.RuleTwoFamilies, "number", j+1, "rule", r))
 			continue
 		}
 		for i, before := range c.Rules[:j] {
 			if before.Covers(r) {
-				m.warning("classes: rule %d (%s) never decides: rule %d (%s) is before it and takes all that fits it; exchange them, or leave one out", j+1, r, i+1, before)
+				m.warning(say(reason.RuleCovered, "number", j+1, "rule", r, "by_number", i+1, "by", before))
 				break
 			}
 		}
 	}
 	for i, r := range c.Rules {
 		if r.Covers(Rule{}) && c.Behaviour != (Behaviour{}) {
-			m.because("classes.behaviour", "decides nothing", "rule %d takes every flow that no rule before it names; leave it out, and flows have a class by how they behave", i+1)
+			m.because("classes.behaviour", word("decides nothing"), say(reason.RuleTakesAll, "number", i+1))
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -37,8 +38,8 @@ const (
 // A division is what was decided about classes before anything is said.
 type division struct {
 	on      bool
-	why     string // why there are none, as a reason; "" if nobody could expect any
-	warning string // the same, where somebody asked for them
+	why     reason.Reason // why there are none; none if nobody could expect any
+	warning reason.Reason // the same, where somebody asked for them
 }
 
 // wantClasses decides whether the plan divides traffic.
@@ -58,9 +59,9 @@ func (m *maker) wantClasses() division {
 	case !m.lang.Classes || !able:
 		return m.noClasses(asked)
 	case m.facts.NoClasses != "":
-		d := division{why: m.facts.NoClasses}
+		d := division{why: say(reason.ClassesUnable, "why", m.facts.NoClasses)}
 		if asked {
-			d.warning = "what was asked of them is left out: " + m.facts.NoClasses
+			d.warning = say(reason.ClassesLeftOut).With(d.why)
 		}
 		return d
 	}
@@ -74,11 +75,11 @@ func (m *maker) divides(d Direction) bool {
 
 // sayUndivided says why there are no classes.
 func (m *maker) sayUndivided() {
-	if m.division.why != "" {
-		m.because("classes", "none", "%s", m.division.why)
+	if !m.division.why.IsZero() {
+		m.because("classes", word("none"), m.division.why)
 	}
-	if m.division.warning != "" {
-		m.warning("classes: %s", m.division.warning)
+	if !m.division.warning.IsZero() {
+		m.warning(m.division.warning)
 	}
 }
 
@@ -101,7 +102,7 @@ func (m *maker) classes() error {
 	switch {
 	case m.plan.Down == nil:
 	case !m.divides(DirectionDown):
-		m.because("down.classes", "none", "this kernel has no ctinfo action (module act_ctinfo; OpenWrt: opkg install kmod-sched-ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would")
+		m.because("down.classes", word("none"), say(reason.ClassesNoMarks))
 	default:
 		c.Down = m.shares(DirectionDown, m.plan.Down)
 	}

@@ -80,9 +80,13 @@ func listKeys() []string {
 var tableShape = regexp.MustCompile(`^(rule|class)\[(\d+)\]`)
 
 // lineOf returns the file with the line at which the first table begins that an
-// error names, or the file alone where the text doesn't tell.
+// error is about, or the file alone where it is about none.
 func lineOf(file string, text []byte, err error) string {
-	m := tableShape.FindStringSubmatch(err.Error())
+	var of *FieldError
+	if !errors.As(err, &of) {
+		return file
+	}
+	m := tableShape.FindStringSubmatch(of.Field)
 	if m == nil {
 		return file
 	}

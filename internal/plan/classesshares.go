@@ -1,9 +1,9 @@
 package plan
 
 import (
-	"fmt"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -78,11 +78,11 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 			case w.Limit.IsZero():
 			case m.lang.Weights && d == DirectionDown && m.plan.Up != nil && w.Direction == "": // said for the upload
 			case m.lang.Weights:
-				m.warning("classes: the limit of %s is left out: dummynet's weights say what a class is sure of, and nothing bounds it", c)
+				m.warning(say(reason.LimitLeftOut, "class", c))
 			default:
 				sh.Limit = min(w.Limit.of(s.Rate, 0), s.Rate)
 				if !w.Guarantee.IsZero() && sh.Guarantee > sh.Limit {
-					m.warning("classes: %s %s is guaranteed its limit of %s alone, not %s", d, c, sh.Limit.Short(), sh.Guarantee.Short())
+					m.warning(say(reason.GuaranteeCut, "direction", d, "class", c, "limit_bps", sh.Limit, "guarantee_bps", sh.Guarantee))
 				}
 			}
 		}
@@ -127,7 +127,7 @@ func (m *maker) fit(d Direction, shares []Share, r unit.Rate, asked map[Class]bo
 	}
 	room := [2]unit.Rate{max(r*most/100-sum[1], 0), r}
 	if sum[1] > r {
-		m.warning("classes: %s, %s are guaranteed of %s; each class has its part of what there is", d, sum[1].Short(), r.Short())
+		m.warning(say(reason.GuaranteesShared, "direction", d, "sure_bps", sum[1], "rate_bps", r))
 	}
 	for i, sh := range shares {
 		if k := of(sh); sum[k] > room[k] {
@@ -152,8 +152,8 @@ func (m *maker) patientClasses(d Direction, s *Shaper, alone time.Duration) bool
 		return false
 	}
 	s.Target, s.Interval = target, max(usualInterval, m.line.RTT.Truncate(time.Millisecond))
-	m.later(d, "target", ms(s.Target), "%d full packets, at most %s: what is dropped has crossed the line already, and with many connections too many drops would fill it; calm flows do not wait in these queues", patientPackets, ms(mostPatient))
-	m.later(d, "interval", ms(s.Interval), "a sender's round trip")
+	m.later(d, "target", ms(s.Target), say(reason.TargetOfClasses, "packets", patientPackets, "most_ms", mostPatient))
+	m.later(d, "interval", ms(s.Interval), say(reason.IntervalOfSender))
 	return true
 }
 
@@ -174,7 +174,7 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 		if n < manyDownloads || m.line.RTT > usualInterval || alone <= usualInterval {
 			return false
 		}
-		m.later(d, "interval", "default", "CAKE's 100 ms: %d connections never slow down all at once, so the line stays busy without a single one's patience, which would keep their bursts in front of it", n)
+		m.later(d, "interval", word("default"), say(reason.IntervalBusy, "flows", n))
 		return true
 	}
 	target := min(full*time.Duration(n*leastWindow), mostTins)
@@ -183,13 +183,13 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 		return false
 	}
 	s.Interval = interval
-	m.later(d, "interval", ms(s.Interval), "its target is a twentieth, %s: two full packets of each of %d connections, which have no less on the way, at most %s; below that CoDel drops what has crossed the line already, and calm flows do not wait in these queues", ms(target), n, ms(mostTins))
+	m.later(d, "interval", ms(s.Interval), say(reason.IntervalOfMany, "target_ms", target, "flows", n, "most_ms", mostTins))
 	return true
 }
 
 // later records a reason that is said with the direction's classes.
-func (m *maker) later(d Direction, name, value, why string, args ...any) {
-	m.patient[d] = append(m.patient[d], Reason{Field: field(d, name), Value: value, Why: fmt.Sprintf(why, args...)})
+func (m *maker) later(d Direction, name string, value, why reason.Reason) {
+	m.patient[d] = append(m.patient[d], Reason{Field: field(d, name), Value: value, Why: why})
 }
 
 // htbShare is what HTB guarantees each class, in per cent of the line.

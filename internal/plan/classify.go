@@ -47,12 +47,6 @@ func IsIPv4(s string) bool { return classify.IsIPv4(s) }
 // ParseDSCP reads the name of a code point or its number; see classify.ParseDSCP.
 func ParseDSCP(s string) (uint8, error) { return classify.ParseDSCP(s) }
 
-// ParsePortRange reads "5060" or "19302-19309".
-func ParsePortRange(s string) (PortRange, error) { return classify.ParsePortRange(s) }
-
-// ClassOfDSCP returns what a trusted mark stands for; see classify.ClassOfDSCP.
-func ClassOfDSCP(dscp uint8) (Class, bool) { return classify.ClassOfDSCP(dscp) }
-
 // Policy is what the plan's classes decide by; the zero one if it has none. It
 // knows nothing of what the shapers do with them.
 func (p Plan) Policy() classify.Policy {

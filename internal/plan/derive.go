@@ -1,12 +1,11 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -87,11 +86,11 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	}
 	m.division, m.patient = m.wantClasses(), map[Direction][]Reason{}
 	if m.division.on && m.lang.Weights {
-		m.aqmWhy = "each class has a queue with CoDel, and WF2Q+ serves these by weight; without classes it is fq_codel"
+		m.aqmWhy = say(reason.AQMWeights)
 	}
-	m.because("aqm", string(m.aqm), "%s", m.aqmWhy)
-	if m.lang.Rates != "" {
-		m.because("rates", m.lang.Rates, "%s", m.lang.RatesWhy)
+	m.because("aqm", symbol(string(m.aqm)), m.aqmWhy)
+	if !m.lang.Rates.IsZero() {
+		m.because("rates", m.lang.Rates, m.lang.RatesWhy)
 	}
 	if up != 0 {
 		m.plan.Up = m.shaper(DirectionUp, up)
@@ -114,13 +113,13 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 }
 
 // because records why a field has its value.
-func (m *maker) because(field, value, format string, args ...any) {
-	m.plan.Reasons = append(m.plan.Reasons, Reason{Field: field, Value: value, Why: fmt.Sprintf(format, args...)})
+func (m *maker) because(field string, value, why reason.Reason) {
+	m.plan.Reasons = append(m.plan.Reasons, Reason{Field: field, Value: value, Why: why})
 }
 
 // warning records what the platform cannot do, or what looks wrong.
-func (m *maker) warning(format string, args ...any) {
-	m.plan.Warnings = append(m.plan.Warnings, fmt.Sprintf(format, args...))
+func (m *maker) warning(w reason.Reason) {
+	m.plan.Warnings = append(m.plan.Warnings, w)
 }
 
 func (m *maker) goal() time.Duration {
@@ -136,7 +135,7 @@ func (m *maker) shaper(d Direction, r unit.Rate) *Shaper {
 		Device: m.facts.WAN, Rate: r, AQM: m.aqm,
 		LinkLayer: m.framing.layer, Overhead: m.framing.overhead, MPU: m.framing.mpu, HeaderLen: m.headerLen(),
 	}
-	m.because(field(d, "rate"), r.String(), "%s", m.whyRate(d, r))
+	m.because(field(d, "rate"), say(reason.RateValue, "rate_bps", r), m.whyRate(d, r))
 	if d == DirectionDown {
 		m.placeDownload(s)
 	}
@@ -158,32 +157,32 @@ func (m *maker) shaper(d Direction, r unit.Rate) *Shaper {
 func field(d Direction, name string) string { return string(d) + "." + name }
 
 // whyRate explains a rate by the measured one.
-func (m *maker) whyRate(d Direction, r unit.Rate) string {
+func (m *maker) whyRate(d Direction, r unit.Rate) reason.Reason {
 	measured, wish, start := m.line.Up, m.wishes.Up, StartUp
-	why := "below the line's rate, so that the queue stands here and not in the modem"
+	why := []reason.Reason{say(reason.RateBelowUp)}
 	if d == DirectionDown {
 		measured, wish, start = m.line.Down, m.wishes.Down, StartDown
-		why = "lower than the line by enough for senders to react before the provider's queue fills"
+		why[0] = say(reason.RateBelowDown)
 	}
 	if measured == 0 {
-		return "as wished; the line was not measured"
+		return say(reason.RateUnmeasured)
 	}
-	share := strconv.FormatFloat(float64(r)/float64(measured)*100, 'f', 1, 64) + " % of the " + measured.String() + " measured: "
+	share := say(reason.RateShare, "share", float64(r)/float64(measured), "measured_bps", measured)
 	if r == measured && m.wishes.Style == StyleArticle && m.lang.Article.Down == 1 {
-		m.warning("%s: the article sets the line's own speed; as soon as the line is a little slower, the modem queues", d)
-		return share + "the speed itself, as the article sets it"
+		m.warning(say(reason.RateOfArticle, "direction", d))
+		return share.With(say(reason.RateItself))
 	}
 	if r > measured {
-		m.warning("%s: %s is above the %s that the line measured, so the modem will queue", d, r, measured)
-		return share + "as wished"
+		m.warning(say(reason.RateAboveLine, "direction", d, "rate_bps", r, "measured_bps", measured))
+		return share.With(say(reason.AsWished))
 	}
 	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.wishes.Style == StyleDefault {
-		why += "; `unbloat tune` finds the best"
+		why = append(why, say(reason.RateToTune))
 	}
 	if wish.IsZero() && m.wishes.Style == StyleArticle && m.lang.Article.Rounds {
-		why += "; two digits, as the article has it"
+		why = append(why, say(reason.RateTwoDigits))
 	}
-	return share + why
+	return share.With(why...)
 }
 
 // placeDownload says where the download is shaped.
@@ -191,14 +190,14 @@ func (m *maker) placeDownload(s *Shaper) {
 	switch m.side {
 	case SideIFB:
 		s.Device, s.IngressOf = IFBName(m.facts.WAN), m.facts.WAN
-		m.because("down.device", s.Device, "%s: the WAN's ingress is redirected to this ifb, so what the router itself downloads is shaped too", m.sideWhy)
+		m.because("down.device", symbol(s.Device), say(reason.DeviceIFB).With(m.sideWhy))
 	case SideLAN:
 		s.Device = m.facts.LAN
 		s.HeaderLen = EthernetHeader // the LAN is Ethernet, whatever the WAN is
-		m.because("down.device", s.Device, "%s; what the router itself downloads is not shaped", m.sideWhy)
+		m.because("down.device", symbol(s.Device), say(reason.DeviceLAN).With(m.sideWhy))
 	case SideIn:
 		s.IngressOf = m.facts.WAN
-		m.because("down.device", s.Device, "%s", m.sideWhy)
+		m.because("down.device", symbol(s.Device), m.sideWhy)
 	}
 }
 
@@ -207,18 +206,18 @@ func (m *maker) placeDownload(s *Shaper) {
 func (m *maker) frame(d Direction, s *Shaper) {
 	f := field(d, "overhead")
 	switch {
-	case m.lang.NoOverhead != "":
+	case !m.lang.NoOverhead.IsZero():
 		if m.line.LinkLayer == ATM || m.line.LinkLayer == PTM || s.Overhead > EthernetHeader {
-			m.warning("%s: %s, but this line adds %d bytes to each IP packet (%s): small packets are undercounted, so leave more room in the rate", d, m.lang.NoOverhead, s.Overhead, s.LinkLayer)
+			m.warning(say(reason.OverheadUntold, "direction", d, "overhead", s.Overhead, "link_layer", s.LinkLayer).With(m.lang.NoOverhead))
 		}
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
-		m.because(f, strconv.Itoa(s.Overhead), "%s", m.lang.NoOverhead)
+		m.because(f, count(s.Overhead), m.lang.NoOverhead)
 	case m.wishes.Style == StyleArticle:
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 	default:
-		m.because(f, strconv.Itoa(s.Overhead), "%s; a 1500-byte packet occupies %d bytes of the line", m.framing.why, s.WireSize(fullIP))
+		m.because(f, count(s.Overhead), say(reason.OverheadOf, "bytes", s.WireSize(fullIP)).With(say(m.framing.why)))
 		if s.MPU > 0 {
-			m.because(field(d, "mpu"), strconv.Itoa(s.MPU), "no packet occupies fewer bytes on this line")
+			m.because(field(d, "mpu"), count(s.MPU), say(reason.MPULeast))
 		}
 	}
 }
@@ -228,12 +227,12 @@ func (m *maker) htb(d Direction, s *Shaper) {
 	if m.wishes.Style == StyleArticle {
 		if !m.lang.Article.NoQuantum {
 			s.ClassQ = mostQuantum
-			m.because(field(d, "class_q"), "1514 B", "the article's: one full packet a round; there is one class, so it only silences HTB's warning")
+			m.because(field(d, "class_q"), inBytes(s.ClassQ), say(reason.ClassQuantumOfArticle))
 		}
 		return
 	}
 	s.Burst = htbBurst(s.Rate, m.mtu())
-	m.because(field(d, "burst"), inBytes(s.Burst), "HTB may send this much at once: a full packet and its cells, or 1 ms of the rate, so that its clock does not cost throughput")
+	m.because(field(d, "burst"), inBytes(s.Burst), say(reason.BurstOfHTB))
 }
 
 func (m *maker) mtu() int {
@@ -273,12 +272,12 @@ func (m *maker) offloads() {
 		}
 	}
 	if len(m.plan.Offloads) > 0 {
-		m.because("offloads", m.offloadsOff(), "HTB does not split merged packets: one of 64 KB occupies %s for %s", slow, ms(slow.Time(65536)))
+		m.because("offloads", m.offloadsOff(), say(reason.OffloadsOff, "rate_bps", slow, "time_ms", slow.Time(65536)))
 	}
 }
 
 // offloadsOff prints what is switched off, as in "eth0 tso gso gro, eth1 gro".
-func (m *maker) offloadsOff() string {
+func (m *maker) offloadsOff() reason.Reason {
 	var devices []string
 	features := map[string]string{}
 	for _, o := range m.plan.Offloads {
@@ -290,13 +289,5 @@ func (m *maker) offloadsOff() string {
 	for i, d := range devices {
 		devices[i] = d + features[d]
 	}
-	return strings.Join(devices, ", ") + " off"
+	return say(reason.OffValue, "features", strings.Join(devices, ", "))
 }
-
-// ms prints a duration in ms with at most four significant digits.
-func ms(d time.Duration) string {
-	return strconv.FormatFloat(unit.Ms(d), 'g', 4, 64) + " ms"
-}
-
-// inBytes prints a size as kernels take it.
-func inBytes(n unit.Size) string { return strconv.FormatInt(int64(n), 10) + " B" }

@@ -4,56 +4,94 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+
+	"unbloat/internal/reason"
 )
 
-// Explain returns the plan in words: a line a number, with its reason.
-func (p Plan) Explain() string {
+// Sections of a plan besides its directions, as the fields of reasons have them:
+// "classes.voice" is of one, "aqm" of none.
+const (
+	Whole          = ""
+	SectionClasses = "classes"
+)
+
+// Explain returns the plan in English words: a line a number, with its reason.
+func (p Plan) Explain() string { return p.ExplainIn(reason.English()) }
+
+// ExplainIn returns the plan in the words of a language.
+func (p Plan) ExplainIn(l *reason.Language) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Plan for %s: %s on %s", p.Platform, p.AQM, p.WAN)
+	line := func(code reason.Code, args ...any) { b.WriteString(in(l, code, args...)) }
+	line(reason.PlanHead, "platform", p.Platform, "aqm", p.AQM, "wan", p.WAN)
 	if p.LAN != "" {
-		fmt.Fprintf(&b, ", home on %s", p.LAN)
+		line(reason.PlanHome, "lan", p.LAN)
 	}
-	fmt.Fprintf(&b, "\nGoal: latency under load at most %s above idle (p95)\n", ms(p.Goal))
+	b.WriteString("\n" + in(l, reason.PlanGoal, "goal_ms", p.Goal) + "\n")
 	for _, d := range []struct {
 		name Direction
 		s    *Shaper
 	}{{DirectionDown, p.Down}, {DirectionUp, p.Up}} {
+		b.WriteString("\n")
 		if d.s == nil {
-			fmt.Fprintf(&b, "\n%s: not shaped\n", d.name)
+			line(reason.PlanUnshaped, "direction", d.name)
+			b.WriteString("\n")
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s: %s on %s\n", d.name, d.s.Rate, d.s.Device)
-		p.explain(&b, string(d.name)+".")
+		line(reason.PlanShaped, "direction", d.name, "rate_bps", d.s.Rate, "device", d.s.Device)
+		b.WriteString("\n")
+		p.explain(&b, l, string(d.name))
 	}
-	b.WriteString("\nboth:\n")
-	p.explain(&b, "")
+	b.WriteString("\n" + in(l, reason.PlanBoth) + "\n")
+	p.explain(&b, l, Whole)
 	if p.Classes != nil {
-		b.WriteString("\nclasses:\n")
-		p.explain(&b, "classes.")
+		b.WriteString("\n" + in(l, reason.PlanClasses) + "\n")
+		p.explain(&b, l, SectionClasses)
 	}
 	for _, w := range p.Warnings {
-		fmt.Fprintf(&b, "\nwarning: %s\n", w)
+		b.WriteString("\n" + say(reason.PlanWarning).With(w).Text(l, reason.Terminal) + "\n")
 	}
 	return b.String()
 }
 
-// explain prints the reasons whose field begins with prefix; with none, those
-// that belong to no direction.
-func (p Plan) explain(b *strings.Builder, prefix string) {
+// in says a code in a language.
+func in(l *reason.Language, code reason.Code, args ...any) string {
+	return say(code, args...).Text(l, reason.Terminal)
+}
+
+// explain prints the reasons of a section.
+func (p Plan) explain(b *strings.Builder, l *reason.Language, section string) {
 	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
-	for _, r := range p.Reasons {
-		name, ok := strings.CutPrefix(r.Field, prefix)
-		if !ok || strings.Contains(name, ".") {
-			continue
-		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", name, r.Value, r.Why)
+	for _, r := range p.ReasonsOf(section) {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", r.Field, r.Value.Text(l, reason.Terminal), r.Why.Text(l, reason.Terminal))
 	}
 	w.Flush()
 }
 
-// Title says in a line what the plan is.
+// ReasonsOf returns the reasons of a direction or of SectionClasses, their
+// fields without its name; of Whole, those of no section.
+func (p Plan) ReasonsOf(section string) []Reason {
+	var out []Reason
+	for _, r := range p.Reasons {
+		of, name, has := strings.Cut(r.Field, ".")
+		if !has {
+			of, name = Whole, r.Field
+		}
+		if of == section {
+			out = append(out, Reason{Field: name, Value: r.Value, Why: r.Why})
+		}
+	}
+	return out
+}
+
+// OfDirection reports whether the reason is about one direction alone.
+func (r Reason) OfDirection() bool {
+	of, _, has := strings.Cut(r.Field, ".")
+	return has && (of == string(DirectionDown) || of == string(DirectionUp))
+}
+
+// Title says in a line of English what the plan is.
 func (p Plan) Title() string {
-	return fmt.Sprintf("unbloat plan for %s: %s; goal: latency under load at most %s above idle (p95)", p.Platform, p.AQM, ms(p.Goal))
+	return in(reason.English(), reason.PlanTitle, "platform", p.Platform, "aqm", p.AQM, "goal_ms", p.Goal)
 }
 
 // Why returns the reason recorded for a field such as "up.rate".
@@ -66,17 +104,17 @@ func (p Plan) Why(field string) (Reason, bool) {
 	return Reason{}, false
 }
 
-// Differences lists the numbers in which other differs from p, a line each,
-// with other's reason: how the article's plan and ours differ.
-func (p Plan) Differences(other Plan) []string {
-	var out []string
+// Differences lists the numbers in which other differs from p, with other's
+// reason: how the article's plan and ours differ.
+func (p Plan) Differences(other Plan) []reason.Reason {
+	var out []reason.Reason
 	for _, r := range other.Reasons {
 		mine, ok := p.Why(r.Field)
 		switch {
 		case !ok:
-			out = append(out, fmt.Sprintf("%s: %s (not set here): %s", r.Field, r.Value, r.Why))
-		case mine.Value != r.Value:
-			out = append(out, fmt.Sprintf("%s: %s instead of %s: %s", r.Field, r.Value, mine.Value, r.Why))
+			out = append(out, say(reason.SettingOnlyHere, "field", r.Field).With(r.Value, r.Why))
+		case !mine.Value.Equal(r.Value):
+			out = append(out, say(reason.SettingDiffers, "field", r.Field).With(r.Value, mine.Value, r.Why))
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"testing"
 
+	"unbloat/internal/classify"
 	"unbloat/internal/plan"
 )
 
@@ -13,8 +14,8 @@ func FuzzWords(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if p, err := plan.ParsePortRange(s); err == nil {
-			if back, err := plan.ParsePortRange(p.String()); err != nil || back != p || p.From == 0 || p.From > p.To {
+		if p, err := classify.ParsePortRange(s); err == nil {
+			if back, err := classify.ParsePortRange(p.String()); err != nil || back != p || p.From == 0 || p.From > p.To {
 				t.Fatalf("%q: %v, read back as %v, %v", s, p, back, err)
 			}
 		}

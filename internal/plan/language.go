@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -15,8 +16,8 @@ const MaxRate unit.Rate = 1e12
 
 // A Language is what a platform's own configuration can say, and what its
 // shaper makes of it. It is data: each platform gives its own, and this package
-// knows none of them. Text in it is a clause that a sentence is made with; ""
-// where the language has no such limit.
+// knows none of them. A reason in it says what the language lacks; the zero one,
+// that it lacks nothing.
 type Language struct {
 	Platform       string // the platform's name
 	WAN, LAN       string // what interfaces are usually called
@@ -38,14 +39,14 @@ type Language struct {
 	Classes        bool          // flows can be divided into classes by how they behave
 	Weights        bool          // a class is a weight: it has no limit, and one queue for all its flows
 	ClassesAsked   AQM           // with this one, by explicit rules alone, and only where somebody asks
-	ClassesUnasked string        // why there are none where nobody asks
-	ClassesLost    string        // why they cannot be, or what of them cannot be told
-	NoCoDel        string        // why CoDel's target and interval cannot be set
-	NoECN          string        // why ECN cannot be set
-	NoOverhead     string        // why overhead cannot be told
-	Rates          string        // which rates can be told; "": any
-	RatesWhy       string        // why no others
-	NotAlone       string        // why the download cannot be shaped without the upload
+	ClassesUnasked reason.Reason // why there are none where nobody asks
+	ClassesLost    reason.Reason // why they cannot be, or what of them cannot be told
+	NoCoDel        reason.Reason // why CoDel's target and interval cannot be set
+	NoECN          reason.Reason // why ECN cannot be set
+	NoOverhead     reason.Reason // why overhead cannot be told
+	Rates          reason.Reason // which rates can be told; zero: any
+	RatesWhy       reason.Reason // why no others
+	NotAlone       reason.Reason // why the download cannot be shaped without the upload
 	Engine         *Engine       // the platform's own shaper, beside the one that we bring; nil: none
 	Rules          RuleLimits
 	Article        Article
@@ -54,14 +55,14 @@ type Language struct {
 // An Engine is a shaper of the platform's own, which queues in SFQ and is used
 // where that is asked for.
 type Engine struct {
-	Name     string // as in "its own engine"
-	NotAlone string // why it shapes no direction alone
-	Names    string // which names of interfaces it takes, if letters and digits alone
+	Name     string        // as in "its own engine"
+	NotAlone reason.Reason // why it shapes no direction alone
+	Names    reason.Reason // which names of interfaces it takes, if letters and digits alone
 	// It divides a direction into bands by per cent, of which some have no class.
 	Bands    int
-	BandRate unit.Rate // the least that a band may have
-	BandWhy  string    // why no less
-	NoIPv6   string    // where all IPv6 goes, whatever its class
+	BandRate unit.Rate     // the least that a band may have
+	BandWhy  reason.Reason // why no less
+	NoIPv6   reason.Reason // where all IPv6 goes, whatever its class
 }
 
 // BandShare returns the least part of a rate that a band may have, in per cent
@@ -78,21 +79,21 @@ func (e *Engine) reserve(r unit.Rate) int {
 // classes by behaviour. Each reason is what follows the platform's name in "… is
 // left out: NAME knows addresses, not names".
 type RuleLimits struct {
-	Domains         string // of rules that name domains
-	DSCP            string // of rules that go by a mark
-	Unmarked        string // of rules for the mark 0
-	UnnamedDSCP     string // of marks other than be, ef, af11 … af43 and cs1 … cs7
-	IPv6            string // of rules with IPv6 addresses
-	Direction       string // of rules for one direction
-	SCTP            string // of rules for that protocol
-	HomeDown        string // of rules for a download by the home's address, which NAT hides
-	HomeDownAlone   string // that such a rule counts for the upload alone
-	AcksFirst       bool   // acknowledgements without data are interactive without a rule
-	SecondQueue     bool   // a connection's acknowledgements, and packets that ask for low delay, have a queue of their own
-	ByConnection    bool   // a rule is matched once, by a connection's first packet
-	HomeNAT         string // of rules for a machine of the home, whose address NAT hides
-	OpenedOutside   bool   // rules by a machine of the home do not find connections opened from outside
-	TranslatedPorts bool   // home ports are those that NAT gave
+	Domains         reason.Reason // of rules that name domains
+	DSCP            reason.Reason // of rules that go by a mark
+	Unmarked        reason.Reason // of rules for the mark 0
+	UnnamedDSCP     reason.Reason // of marks other than be, ef, af11 … af43 and cs1 … cs7
+	IPv6            reason.Reason // of rules with IPv6 addresses
+	Direction       reason.Reason // of rules for one direction
+	SCTP            reason.Reason // of rules for that protocol
+	HomeDown        reason.Reason // of rules for a download by the home's address, which NAT hides
+	HomeDownAlone   reason.Reason // that such a rule counts for the upload alone
+	AcksFirst       bool          // acknowledgements without data are interactive without a rule
+	SecondQueue     bool          // a connection's acknowledgements, and packets that ask for low delay, have a queue of their own
+	ByConnection    bool          // a rule is matched once, by a connection's first packet
+	HomeNAT         reason.Reason // of rules for a machine of the home, whose address NAT hides
+	OpenedOutside   bool          // rules by a machine of the home do not find connections opened from outside
+	TranslatedPorts bool          // home ports are those that NAT gave
 }
 
 // An Article is how the platform's article shapes, for StyleArticle.

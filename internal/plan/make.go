@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -36,7 +37,7 @@ func DefaultGoal(l Line) time.Duration {
 	return max(leastGoal, sum)
 }
 
-// Make plans the shaping of line on a router with these facts. Every number in
+// Make plans the shaping of line on a router with these capabilities. Every number in
 // the plan has a Reason. Errors are *FieldError, *SwappedError,
 // *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
 // ErrNothingToShape.
@@ -134,9 +135,9 @@ type maker struct {
 	wishes  Preferences
 	lang    *Language
 	aqm     AQM
-	aqmWhy  string
+	aqmWhy  reason.Reason
 	side    Side
-	sideWhy string
+	sideWhy reason.Reason
 	framing framing
 	plan    Plan
 
@@ -190,7 +191,7 @@ func (m *maker) chooseAQM() error {
 		if a == CAKE && bounded {
 			return noWord
 		}
-		m.aqm, m.aqmWhy = a, "as wished"
+		m.aqm, m.aqmWhy = a, say(reason.AsWished)
 		return nil
 	}
 	ladder := m.lang.AQMs
@@ -212,41 +213,41 @@ func (m *maker) chooseAQM() error {
 	return &NoAQMError{Platform: m.lang.Platform, Lacks: lacks, Have: have}
 }
 
-func (m *maker) whyAQM(a AQM) string {
+func (m *maker) whyAQM(a AQM) reason.Reason {
 	switch {
 	case m.wishes.Style == StyleArticle:
-		return "what the article uses"
+		return say(reason.AQMOfArticle)
 	case m.facts.Untried != "":
-		return "assumed, as what the kernel has could not be tried: " + m.facts.Untried
+		return say(reason.AQMAssumed, "why", m.facts.Untried)
 	case a == CAKE:
-		return "shapes, isolates hosts and flows, and scales itself to the rate: the best this kernel has"
+		return say(reason.AQMCake)
 	case a == FQCoDel:
-		return fmt.Sprintf("isolates flows and keeps each one's queue short: the best that %s has here", m.lang.Platform)
+		return say(reason.AQMFQCodel, "platform", m.lang.Platform)
 	case a == SFQ:
-		return "what " + m.lang.Engine.Name + " has"
+		return say(reason.AQMOfEngine, "engine", m.lang.Engine.Name)
 	default:
-		return "nothing better here: a queue too short to delay anybody for long"
+		return say(reason.AQMFIFO)
 	}
 }
 
 // chooseSide decides where the download is shaped.
 func (m *maker) chooseSide() error {
-	side, why := m.wishes.Side, "as wished"
+	side, why := m.wishes.Side, say(reason.AsWished)
 	if m.aqm == SFQ {
-		m.side, m.sideWhy = SideIn, m.lang.Engine.Name+" shapes what comes in on the WAN"
+		m.side, m.sideWhy = SideIn, say(reason.SideOfEngine, "engine", m.lang.Engine.Name)
 		return nil
 	}
 	if side == "" {
-		side, why = m.lang.Sides[0], "the usual way"
+		side, why = m.lang.Sides[0], say(reason.SideUsual)
 		if m.wishes.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
-			side, why = SideLAN, "the article's way: the download is what leaves towards the LAN"
+			side, why = SideLAN, say(reason.SideOfArticle)
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
-			side, why = SideLAN, "this kernel has no ifb device, and the download is what leaves towards the LAN"
+			side, why = SideLAN, say(reason.SideNoIFB)
 		}
 	}
 	fail := func(why string) error { return &NoIngressError{Platform: m.lang.Platform, Side: side, Why: why} }
 	if side == SideIn {
-		why = "dummynet shapes what comes in on the WAN itself"
+		why = say(reason.SideDummynet)
 	}
 	switch {
 	case !slices.Contains(m.lang.Sides, side):

@@ -1,6 +1,9 @@
 package plan
 
-import "unbloat/unit"
+import (
+	"unbloat/internal/reason"
+	"unbloat/unit"
+)
 
 // A Match names a kind of packet by what can be seen of it alone: no
 // connection is tracked and no mark is trusted.
@@ -45,16 +48,13 @@ type PacketRule struct {
 // tinsForRules are the tins that a PacketRule chooses from.
 const tinsForRules = "precedence"
 
-// whyNoRules explains an upload without rules on a platform that could have them.
-const whyNoRules = "this kernel has no u32 filters with the skbedit action (modules cls_u32 and act_skbedit), which would put acknowledgements and calls first; isolation alone keeps calls short of delay"
-
 // firstUp sets what goes first in the upload. A full packet holds a slow uplink
 // for milliseconds: ACKs that wait for several of them come back as bursts of
 // download, which then stand at the modem; and a call waits behind those.
 func (m *maker) firstUp(s *Shaper) {
 	s.Tins = tinsForRules
 	s.PacketRules = []PacketRule{{MatchTCPAck, TinAcks}, {MatchSmallUDP, TinCalls}}
-	m.because("up.tins", s.Tins, "small packets go first: acknowledgements, so that the download does not come in bursts, and before them small UDP, which is calls, names and games; what takes more than its share of the rate (7/8, 49/64) goes first no longer; marks of unknown senders earn nothing")
+	m.because("up.tins", symbol(s.Tins), say(reason.TinsSmallFirst))
 }
 
 // checkRules checks the rules of a plan that was read from somewhere.

@@ -1,12 +1,13 @@
 // Package plan decides how a line is to be shaped: from the line's measured
 // rates, the latency wished for and what the router can do, it makes a Plan in
 // which every number carries its reason. It is pure: it reads no clock, file
-// or interface, and knows no platform's language (see package mechanism).
+// or interface, and knows no platform's language (see internal/lang).
 package plan
 
 import (
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -39,21 +40,21 @@ const (
 
 // A Plan is the whole shaping of one line. Its JSON is read back by `unbloat apply`.
 type Plan struct {
-	Schema   string        `json:"schema"`
-	Platform string        `json:"platform"` // linux, openwrt, …
-	WAN      string        `json:"wan"`
-	LAN      string        `json:"lan,omitempty"`
-	DownBps  unit.Rate     `json:"down_bps"` // 0: this direction is not shaped
-	UpBps    unit.Rate     `json:"up_bps"`
-	AQM      AQM           `json:"aqm"`
-	Goal     time.Duration `json:"goal_ns"` // the p95 increase that is aimed at
-	Down     *Shaper       `json:"down,omitempty"`
-	Up       *Shaper       `json:"up,omitempty"`
-	Classes  *Classes      `json:"classes,omitempty"` // nil: every flow is treated alike
-	Offloads []Offload     `json:"offloads,omitempty"`
-	Reasons  []Reason      `json:"reasons"`
-	Warnings []string      `json:"warnings,omitempty"` // what the platform cannot do, or what looks wrong
-	Basis    *Basis        `json:"basis,omitempty"`    // what it was made from; WithRates starts there
+	Schema   string          `json:"schema"`
+	Platform string          `json:"platform"` // linux, openwrt, …
+	WAN      string          `json:"wan"`
+	LAN      string          `json:"lan,omitempty"`
+	DownBps  unit.Rate       `json:"down_bps"` // 0: this direction is not shaped
+	UpBps    unit.Rate       `json:"up_bps"`
+	AQM      AQM             `json:"aqm"`
+	Goal     time.Duration   `json:"goal_ns"` // the p95 increase that is aimed at
+	Down     *Shaper         `json:"down,omitempty"`
+	Up       *Shaper         `json:"up,omitempty"`
+	Classes  *Classes        `json:"classes,omitempty"` // nil: every flow is treated alike
+	Offloads []Offload       `json:"offloads,omitempty"`
+	Reasons  []Reason        `json:"reasons"`
+	Warnings []reason.Reason `json:"-"`               // what the platform cannot do, or what looks wrong
+	Basis    *Basis          `json:"basis,omitempty"` // what it was made from; WithRates starts there
 }
 
 // A Basis is what a plan was made from.
@@ -103,11 +104,4 @@ type Shaper struct {
 type Offload struct {
 	Device  string `json:"device"`
 	Feature string `json:"feature"` // as ethtool(8) names it: tso, gso, gro
-}
-
-// A Reason says why one field of the plan has its value.
-type Reason struct {
-	Field string `json:"field"` // as in "up.rate"
-	Value string `json:"value"`
-	Why   string `json:"why"`
 }

@@ -2,10 +2,9 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
-	"strconv"
 	"time"
 
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -19,25 +18,25 @@ func (m *maker) cake(d Direction, s *Shaper) {
 		s.Tins = tinsForRules // the classes say why
 	} else if m.wishes.Tins != "" {
 		s.Tins = m.wishes.Tins
-		m.because(field(d, "tins"), s.Tins, "as wished")
+		m.because(field(d, "tins"), symbol(s.Tins), say(reason.AsWished))
 	} else if d == DirectionUp && m.lang.PacketRules && m.facts.NoRules {
-		m.because(field(d, "tins"), s.Tins, "%s", whyNoRules)
+		m.because(field(d, "tins"), symbol(s.Tins), say(reason.TinsNoRules))
 	} else if d == DirectionUp && m.lang.PacketRules {
 		m.firstUp(s)
 	} else {
-		m.because(field(d, "tins"), s.Tins, "marks of unknown senders earn nothing: isolation keeps calls short of delay without them")
+		m.because(field(d, "tins"), symbol(s.Tins), say(reason.TinsAlike))
 	}
 	if d == DirectionUp {
 		s.Isolation, s.NAT = "dual-srchost", true
-		m.because(field(d, "isolation"), s.Isolation, "fair between the home's machines first, then between each one's flows")
+		m.because(field(d, "isolation"), symbol(s.Isolation), say(reason.IsolationOfHome))
 	} else {
 		s.Isolation, s.Ingress = "dual-dsthost", true
 		s.NAT = m.side != SideLAN
-		m.because(field(d, "isolation"), s.Isolation, "fair between the home's machines first, then between each one's flows")
-		m.because(field(d, "ingress"), "yes", "a packet that is dropped here has crossed the line already, so it is charged")
+		m.because(field(d, "isolation"), symbol(s.Isolation), say(reason.IsolationOfHome))
+		m.because(field(d, "ingress"), word("yes"), say(reason.IngressCharged))
 	}
 	if s.NAT {
-		m.because(field(d, "nat"), "yes", "the WAN sees every machine of the home under one address; conntrack knows which is which")
+		m.because(field(d, "nat"), word("yes"), say(reason.NATLookup))
 	}
 	m.cakeInterval(d, s)
 	if d == DirectionUp {
@@ -56,34 +55,34 @@ func patience(rtt time.Duration) time.Duration {
 
 // cakeInterval sets CAKE's rtt where its default is known not to fit.
 func (m *maker) cakeInterval(d Direction, s *Shaper) {
-	interval, why := m.wishes.Interval, "as wished"
+	interval, why := m.wishes.Interval, say(reason.AsWished)
 	switch rtt := m.line.RTT; {
 	case interval > 0:
 	case d == DirectionDown && s.Ingress && patience(rtt) > usualInterval && rtt <= usualInterval:
 		interval = patience(rtt)
-		why = fmt.Sprintf("its target is a twentieth, %s: what keeps a single download of this line's %s busy after a drop, where the line has no queue of its own to do it", ms(interval/20), ms(rtt))
+		why = say(reason.IntervalOfLine, "target_ms", interval/20, "rtt_ms", rtt)
 	case rtt > usualInterval:
 		interval = (rtt + time.Millisecond - 1).Truncate(time.Millisecond)
-		why = "the line's idle round trip; CAKE's default of 100 ms would drop before senders can react"
+		why = say(reason.IntervalOfRTT)
 	default:
-		why = "CAKE's 100 ms fits servers near and far; its target scales with the rate by itself"
+		why = say(reason.IntervalOfCake)
 	}
 	if m.patientTins(d, s, interval) {
 		return
 	}
 	s.Interval = interval
-	value := "default"
+	value := word("default")
 	if interval > 0 {
 		value = ms(interval)
 	}
-	m.because(field(d, "interval"), value, "%s", why)
+	m.because(field(d, "interval"), value, why)
 }
 
 // cakeAckFilter decides whether redundant ACKs are thinned on the way up.
 func (m *maker) cakeAckFilter(s *Shaper) {
 	if w := m.wishes.AckFilter; w != nil {
 		s.AckFilter = *w
-		m.because("up.ack_filter", yes(s.AckFilter), "as wished")
+		m.because("up.ack_filter", word(yes(s.AckFilter)), say(reason.AsWished))
 		return
 	}
 	down := m.plan.DownBps
@@ -95,11 +94,11 @@ func (m *maker) cakeAckFilter(s *Shaper) {
 	}
 	share := ackShare(down, s.Rate)
 	s.AckFilter = share >= ackFilterFrom
-	why := "thinning them is not worth the changed pacing"
+	why := reason.AcksLeft
 	if s.AckFilter {
-		why = "redundant ones are thinned out"
+		why = reason.AcksThinned
 	}
-	m.because("up.ack_filter", yes(s.AckFilter), "ACKs (66 bytes for two packets of 1514) of a full download take %.1f %% of the upload: %s", share*100, why)
+	m.because("up.ack_filter", word(yes(s.AckFilter)), say(why, "share", share))
 }
 
 func yes(b bool) string {
@@ -117,12 +116,12 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	switch {
 	case m.wishes.Quantum > 0:
 		s.Quantum = m.wishes.Quantum
-		m.becauseAlone(d, "quantum", inBytes(s.Quantum), "as wished")
+		m.becauseAlone(d, "quantum", inBytes(s.Quantum), say(reason.AsWished))
 	case seed && !m.dummynet():
 		// the article leaves it to the kernel: MTU + 14, or MTU + 64 in pf
 	case seed:
 		s.Quantum = mostQuantum
-		m.becauseAlone(d, "quantum", inBytes(s.Quantum), "the default: one full packet a round")
+		m.becauseAlone(d, "quantum", inBytes(s.Quantum), say(reason.QuantumFull))
 	default:
 		s.Quantum = flowQuantum(s.Rate)
 		m.becauseAlone(d, "quantum", inBytes(s.Quantum), whyQuantum(s))
@@ -131,55 +130,54 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	switch {
 	case m.wishes.Flows > 0:
 		s.Flows = m.wishes.Flows
-		m.becauseAlone(d, "flows", strconv.Itoa(s.Flows), "as wished")
+		m.becauseAlone(d, "flows", count(s.Flows), say(reason.AsWished))
 	case !seed || !m.lang.HTB:
 		s.Flows = usualFlows
-		m.becauseAlone(d, "flows", strconv.Itoa(s.Flows), "100 flows at once share a queue with another in 9 % of cases")
+		m.becauseAlone(d, "flows", count(s.Flows), say(reason.FlowsUsual))
 	}
 }
 
 // becauseAlone records why a queue has a value that a class's queue does not use
 // where WF2Q+ serves the classes.
-func (m *maker) becauseAlone(d Direction, name, value, why string) {
+func (m *maker) becauseAlone(d Direction, name string, value, why reason.Reason) {
 	if m.divides(d) && m.lang.Weights {
-		why = "of fq_codel, should the classes be taken away; a class's queue has CoDel alone"
+		why = say(reason.NumberUnused)
 	}
-	m.because(field(d, name), value, "%s", why)
+	m.because(field(d, name), value, why)
 }
 
 func (m *maker) dummynet() bool { return m.lang.Sides[0] == SideIn }
 
-func whyQuantum(s *Shaper) string {
+func whyQuantum(s *Shaper) reason.Reason {
 	if s.Quantum < mostQuantum {
-		return fmt.Sprintf("at this rate a full packet takes %s; a small packet then waits for %d bytes of every other flow, not for a full packet of each (CAKE's rule)",
-			ms(s.Rate.Time(s.WireSize(fullIP))), s.Quantum)
+		return say(reason.QuantumSmall, "packet_ms", s.Rate.Time(s.WireSize(fullIP)), "bytes", s.Quantum)
 	}
-	return "one full packet a round: at this rate nobody waits long for it"
+	return say(reason.QuantumLarge)
 }
 
 // codel sets target and interval.
 func (m *maker) codel(d Direction, s *Shaper) {
 	packet := s.Rate.Time(s.WireSize(unit.Size(m.mtu())))
-	if m.lang.NoCoDel != "" {
+	if !m.lang.NoCoDel.IsZero() {
 		if wished := m.wishes.Target; wished != 0 && wished != usualTarget {
-			m.warning("%s: the target of %s cannot be had: %s", d, ms(wished), m.lang.NoCoDel)
+			m.warning(say(reason.TargetUntold, "direction", d, "target_ms", wished).With(m.lang.NoCoDel))
 		} else if packet > usualTarget {
-			m.warning("%s: a full packet takes %s at %s, longer than the target; CoDel will drop more than it should, and %s", d, ms(packet), s.Rate, m.lang.NoCoDel)
+			m.warning(say(reason.TargetTooShort, "direction", d, "packet_ms", packet, "rate_bps", s.Rate).With(m.lang.NoCoDel))
 		}
-		m.because(field(d, "target"), "5 ms", "%s", m.lang.NoCoDel)
+		m.because(field(d, "target"), ms(usualTarget), m.lang.NoCoDel)
 		return
 	}
-	article, why := m.wishes.Style == StyleArticle, ""
+	article, why := m.wishes.Style == StyleArticle, reason.Reason{}
 	target := m.wishes.Target
 	switch {
 	case target > 0:
-		why = fmt.Sprintf("as wished; a full packet takes %s at %s", ms(packet), s.Rate)
+		why = say(reason.TargetWished, "packet_ms", packet, "rate_bps", s.Rate)
 	case article && packet > usualTarget:
 		target = (packet + usualTarget - 1) / usualTarget * usualTarget
-		why = fmt.Sprintf("the article's: a full packet takes %s at this rate, so the default of 5 ms is too short", ms(packet))
+		why = say(reason.TargetOfArticle, "packet_ms", packet)
 	case article && !m.dummynet():
 	case article:
-		target, why = usualTarget, "the default"
+		target, why = usualTarget, say(reason.TheDefault)
 	default:
 		target = codelTarget(s.Rate, s.WireSize(unit.Size(m.mtu())))
 		why = whyTarget(packet, target)
@@ -188,45 +186,45 @@ func (m *maker) codel(d Direction, s *Shaper) {
 		return
 	}
 	if s.Target = target; target > 0 {
-		m.because(field(d, "target"), ms(target), "%s", why)
+		m.because(field(d, "target"), ms(target), why)
 	}
 	switch {
 	case m.wishes.Interval > 0:
 		s.Interval = m.wishes.Interval
-		m.because(field(d, "interval"), ms(s.Interval), "as wished")
+		m.because(field(d, "interval"), ms(s.Interval), say(reason.AsWished))
 	case article && !m.dummynet():
 	case article:
 		s.Interval = max(usualInterval, s.Target)
-		m.because(field(d, "interval"), ms(s.Interval), "the default")
+		m.because(field(d, "interval"), ms(s.Interval), say(reason.TheDefault))
 	default:
 		s.Interval = max(codelInterval(s.Target), m.line.RTT.Truncate(time.Millisecond))
-		m.because(field(d, "interval"), ms(s.Interval), "95 ms + target: a sender's round trip, and the delay that is accepted")
+		m.because(field(d, "interval"), ms(s.Interval), say(reason.IntervalOfTarget))
 	}
 }
 
-func whyTarget(packet, target time.Duration) string {
+func whyTarget(packet, target time.Duration) reason.Reason {
 	if target > usualTarget {
-		return fmt.Sprintf("1.5 times the %s that a full packet takes, so that one packet alone is not taken for a queue; the usual 5 ms is too short here", ms(packet))
+		return say(reason.TargetOfPacket, "packet_ms", packet)
 	}
-	return fmt.Sprintf("the usual; a full packet takes %s", ms(packet))
+	return say(reason.TargetUsual, "packet_ms", packet)
 }
 
 // ecn decides whether packets are marked instead of dropped.
 func (m *maker) ecn(d Direction, s *Shaper) {
 	switch {
-	case m.lang.NoECN != "":
+	case !m.lang.NoECN.IsZero():
 		if m.wishes.ECN != nil && *m.wishes.ECN {
-			m.warning("%s: ECN cannot be had: %s", d, m.lang.NoECN)
+			m.warning(say(reason.ECNUntold, "direction", d).With(m.lang.NoECN))
 		}
-		m.because(field(d, "ecn"), "no", "%s", m.lang.NoECN)
+		m.because(field(d, "ecn"), word("no"), m.lang.NoECN)
 	case m.wishes.ECN != nil:
 		s.ECN = *m.wishes.ECN
-		m.because(field(d, "ecn"), yes(s.ECN), "as wished")
+		m.because(field(d, "ecn"), word(yes(s.ECN)), say(reason.AsWished))
 	case d == DirectionUp && s.Rate < noECNBelow:
-		m.because(field(d, "ecn"), "no", "the uplink is below 4 Mbit/s: a marked packet still takes its time on the line, a dropped one frees it")
+		m.because(field(d, "ecn"), word("no"), say(reason.ECNSlowUplink))
 	default:
 		s.ECN = true
-		m.because(field(d, "ecn"), "yes", "senders that can are told without losing a packet")
+		m.because(field(d, "ecn"), word("yes"), say(reason.ECNTold))
 	}
 }
 
@@ -235,17 +233,17 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 	switch {
 	case m.wishes.Limit > 0:
 		s.Limit = m.wishes.Limit
-		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "as wished")
+		m.becauseAlone(d, "limit", count(s.Limit), say(reason.AsWished))
 	case m.wishes.Style == StyleArticle && m.lang.HTB:
 	case m.wishes.Style == StyleArticle && m.dummynet():
 		s.Limit = mostLimit
-		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "the default")
-	case m.lang.NoCoDel != "":
+		m.becauseAlone(d, "limit", count(s.Limit), say(reason.TheDefault))
+	case !m.lang.NoCoDel.IsZero():
 		s.Limit = 1024
-		m.becauseAlone(d, "limit", "1024", "pf's default of 50 is too few for flow queues; up to 7.8 it takes 1024 whatever is written")
+		m.becauseAlone(d, "limit", count(s.Limit), say(reason.LimitOfPf))
 	default:
 		s.Limit = min(packetLimit(s.Rate), m.lang.Limit)
-		m.becauseAlone(d, "limit", strconv.Itoa(s.Limit), "a second of full packets, at least 1001: it only bounds memory in a flood")
+		m.becauseAlone(d, "limit", count(s.Limit), say(reason.LimitOfMemory))
 	}
 }
 
@@ -253,36 +251,38 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 func (m *maker) fifo(d Direction, s *Shaper) {
 	if m.wishes.Limit > 0 {
 		s.Limit = m.wishes.Limit
-		m.because(field(d, "limit"), strconv.Itoa(s.Limit), "as wished: up to %s of queue%s", ms(s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit))), m.fifoOfEach(d))
+		holds := say(reason.FIFOHolds, "time_ms", s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
+		m.because(field(d, "limit"), count(s.Limit), say(reason.FIFOWished).With(m.fifoOfEach(d, holds)...))
 		return
 	}
 	latency := cmp.Or(m.wishes.Latency, m.wishes.Goal, usualLatency)
 	want := FIFOLimit(s.Rate, latency)
 	s.Limit = min(want, m.lang.FIFOLimit)
-	m.because(field(d, "limit"), strconv.Itoa(s.Limit), "%d bit/s / 8 / %d × %s, rounded up: a FIFO delays everybody alike, so it must be short (full packets; Linux counts it in bytes)%s", int64(s.Rate), segment, ms(latency), m.fifoOfEach(d))
+	m.because(field(d, "limit"), count(s.Limit), say(reason.FIFODerived, "rate_bps", s.Rate, "segment", segment, "time_ms", latency).
+		With(m.fifoOfEach(d, say(reason.FIFOShort))...))
 	if s.Limit < want {
-		m.warning("%s: %d packets are wished, but %s holds %d at most", d, want, m.lang.Platform, s.Limit)
+		m.warning(say(reason.FIFOTooLong, "direction", d, "packets", want, "platform", m.lang.Platform, "most", s.Limit))
 	}
 	adds := min(latency, s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
 	if goal := m.goal(); m.wishes.Latency == 0 && adds > goal {
-		m.warning("%s: a full FIFO adds %s for everybody in it, more than the goal of %s; a shorter one (--latency) leaves the line idle at times", d, ms(adds), ms(goal))
+		m.warning(say(reason.FIFOMissesGoal, "direction", d, "time_ms", adds, "goal_ms", goal))
 	}
 }
 
 // fifoOfEach adds to what is said of one queue for everybody that each class
 // has its own.
-func (m *maker) fifoOfEach(d Direction) string {
+func (m *maker) fifoOfEach(d Direction, one reason.Reason) []reason.Reason {
 	if !m.divides(d) {
-		return ""
+		return []reason.Reason{one}
 	}
-	return "; each class has a queue of its own, as long as this at the most it may send (voice and interactive 16 packets at least, which are mostly small): only those of one class wait for each other, and longer while others take what they are sure of"
+	return []reason.Reason{one, say(reason.FIFOOfEachClass)}
 }
 
 // warn says what the platform cannot do with this plan.
 func (m *maker) warn() {
 	for _, s := range []*Shaper{m.plan.Down, m.plan.Up} {
 		if s != nil && s.AQM == SFQ {
-			m.warning("%s queues in sfq, which has no AQM: one flow's own queue stays long, and many flows delay everybody; the default style gives it HTB + fq_codel", m.lang.Engine.Name)
+			m.warning(say(reason.SFQNoAQM, "engine", m.lang.Engine.Name))
 			return
 		}
 	}

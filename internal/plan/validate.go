@@ -93,7 +93,7 @@ func (p Plan) Validate(lang *Language) error {
 // checkWhole refuses what a platform can do with either direction, but not so.
 func (p Plan) checkWhole(lang *Language) error {
 	switch {
-	case lang.NotAlone != "" && p.Up == nil && p.Down != nil:
+	case !lang.NotAlone.IsZero() && p.Up == nil && p.Down != nil:
 		return fieldError("up", "%s; give --up too", lang.NotAlone)
 	case p.AQM != SFQ || lang.Engine == nil:
 	case p.Up == nil || p.Down == nil:

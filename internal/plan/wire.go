@@ -1,6 +1,9 @@
 package plan
 
-import "unbloat/unit"
+import (
+	"unbloat/internal/reason"
+	"unbloat/unit"
+)
 
 // EthernetHeader is what Linux counts of a packet on an Ethernet device beyond
 // its IP packet: two addresses and a type, without the frame check sequence.
@@ -40,13 +43,13 @@ func wireSize(layer LinkLayer, overhead, mpu int, n unit.Size) unit.Size {
 type framing struct {
 	layer         LinkLayer
 	overhead, mpu int
-	why           string
+	why           reason.Code
 }
 
 // framing fills in what is not known of the line. headerLen is what the kernel
 // counts by itself, pppoe says that the WAN is a PPPoE session of this router.
 func (l Line) framing(headerLen int, pppoe bool) framing {
-	f := framing{layer: l.LinkLayer, overhead: l.Overhead, mpu: l.MPU, why: "as given"}
+	f := framing{layer: l.LinkLayer, overhead: l.Overhead, mpu: l.MPU, why: reason.AsGiven}
 	if f.layer == "" {
 		f.layer = Ethernet
 	}
@@ -56,17 +59,17 @@ func (l Line) framing(headerLen int, pppoe bool) framing {
 	var mpu int
 	switch {
 	case f.layer == DOCSIS:
-		f.overhead, mpu, f.why = 18, 64, "DOCSIS carries Ethernet frames with their check sequence, 64 bytes at least: tc-cake(8) `docsis`"
+		f.overhead, mpu, f.why = 18, 64, reason.FramingDOCSIS
 	case f.layer == ATM:
-		f.overhead, mpu, f.why = 44, 96, "PPPoE over LLC/SNAP with the frame check sequence (40 + 4), the most that ADSL lines add"
+		f.overhead, mpu, f.why = 44, 96, reason.FramingATM
 	case f.layer == PTM && pppoe:
-		f.overhead, mpu, f.why = 30, 68, "PPPoE over VDSL2: tc-cake(8) `pppoe-ptm`"
+		f.overhead, mpu, f.why = 30, 68, reason.FramingPPPoEPTM
 	case f.layer == PTM:
-		f.overhead, mpu, f.why = 22, 68, "Ethernet over VDSL2: tc-cake(8) `bridged-ptm`"
+		f.overhead, mpu, f.why = 22, 68, reason.FramingPTM
 	case pppoe:
-		f.overhead, f.why = EthernetHeader+8, "PPPoE and PPP (8) and the Ethernet header (14), none of which the kernel counts on a ppp device"
+		f.overhead, f.why = EthernetHeader+8, reason.FramingPPPoE
 	default:
-		f.overhead, f.why = headerLen, "nothing is known of the modem, so packets count as Linux counts them on this device"
+		f.overhead, f.why = headerLen, reason.FramingUnknown
 	}
 	if f.mpu == 0 {
 		f.mpu = mpu

@@ -11,18 +11,13 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/platform/clearos"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/fake/pfctl"
-	"unbloat/internal/platform/freebsd"
 	freebsdfake "unbloat/internal/platform/freebsd/fake"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/openbsd"
 	openbsdfake "unbloat/internal/platform/openbsd/fake"
 	"unbloat/internal/platform/openwrt"
-	"unbloat/internal/platform/opnsense"
 	opnsensefake "unbloat/internal/platform/opnsense/fake"
-	"unbloat/internal/platform/pfsense"
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
 	"unbloat/unit"
 )
@@ -81,51 +76,72 @@ func TestClassesOfSeveralWANs(t *testing.T) {
 	}
 }
 
+// A standInRouter is a stand-in for a router of any platform.
+type standInRouter interface {
+	platform.Runner
+	Text() string
+}
+
+// reached is an OPNsense that is reached by its API.
+type reached struct {
+	*opnsensefake.Router
+	rest
+}
+
+func (r reached) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	return r.rest.Run(ctx, argv, stdin)
+}
+
+// standIn returns a platform's stand-in, and its WAN.
+func standIn(t *testing.T, name string) (standInRouter, string) {
+	t.Helper()
+	switch name {
+	case "linux":
+		return fake.NewLinux(), "wan"
+	case "openwrt":
+		return fake.NewOpenWrt(), "wan"
+	case "clearos":
+		return fake.NewClearOS(), "wan"
+	case "openbsd":
+		return openbsdfake.New(pfctl.Today), "em0"
+	case "openbsd-altq":
+		return openbsdfake.New(pfctl.ALTQWithMatch), "em0"
+	case "freebsd":
+		return freebsdfake.New(), "igb0"
+	case "opnsense":
+		o := opnsensefake.NewWithGuests()
+		return reached{o, rest{o}}, "wan"
+	case "pfsense":
+		return pfsensefake.New(), "igb0"
+	}
+	t.Fatalf("%s has no stand-in here", name)
+	return nil, ""
+}
+
 // TestSeveralWANs: a second WAN is shaped beside the first, and each is undone
 // by itself; or it is refused with the reason, and nothing is changed.
 func TestSeveralWANs(t *testing.T) {
-	type texter interface{ Text() string }
-	for _, c := range []struct {
-		platform, first, second string
-		refused                 string
-		make                    func() (texter, platform.Runner, apply.Backend)
-	}{
-		{"linux", "wan", "lan", "", func() (texter, platform.Runner, apply.Backend) {
-			f := fake.NewLinux()
-			return f, f, &linux.Backend{Runner: f}
-		}},
-		{"openwrt", "wan", "lan", "", func() (texter, platform.Runner, apply.Backend) {
-			f := fake.NewOpenWrt()
-			return f, f, &openwrt.Backend{Runner: f}
-		}},
-		{"openbsd", "em0", "pppoe0", "", func() (texter, platform.Runner, apply.Backend) {
-			f := openbsdfake.New(pfctl.Today)
-			return f, f, &openbsd.Backend{Runner: f}
-		}},
-		{"openbsd-altq", "em0", "pppoe0", "another WAN here already", func() (texter, platform.Runner, apply.Backend) {
-			f := openbsdfake.New(pfctl.ALTQWithMatch)
-			return f, f, &openbsd.Backend{Runner: f, Altq: true}
-		}},
-		{"freebsd", "igb0", "igb1", "another WAN here already", func() (texter, platform.Runner, apply.Backend) {
-			f := freebsdfake.New()
-			return f, f, &freebsd.Backend{Runner: f}
-		}},
-		{"clearos", "wan", "lan", "another WAN here already", func() (texter, platform.Runner, apply.Backend) {
-			f := fake.NewClearOS()
-			return f, f, &clearos.Backend{Runner: f}
-		}},
-		{"opnsense", "wan", "opt1", "shapes wan here already", func() (texter, platform.Runner, apply.Backend) {
-			f := opnsensefake.NewWithGuests()
-			return f, rest{f}, &opnsense.Backend{Runner: rest{f}}
-		}},
-		{"pfsense", "igb0", "pppoe0", "shapes wan here already", func() (texter, platform.Runner, apply.Backend) {
-			f := pfsensefake.New()
-			return f, f, &pfsense.Backend{Runner: f}
-		}},
+	for _, c := range []struct{ platform, second, refused string }{
+		{"linux", "lan", ""},
+		{"openwrt", "lan", ""},
+		{"openbsd", "pppoe0", ""},
+		{"openbsd-altq", "pppoe0", "another WAN here already"},
+		{"freebsd", "igb1", "another WAN here already"},
+		{"clearos", "lan", "another WAN here already"},
+		{"opnsense", "opt1", "shapes wan here already"},
+		{"pfsense", "pppoe0", "shapes wan here already"},
 	} {
 		t.Run(c.platform, func(t *testing.T) {
-			f, r, b := c.make()
-			e := &apply.Engine{Backend: b, Runner: r, Dir: t.TempDir(), Watchdog: nobody{}}
+			f, first := standIn(t, c.platform)
+			d, err := all.Find(c.platform)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := d.Backend(platform.Options{Runner: f, API: d.Scheme != ""})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &apply.Engine{Backend: b, Runner: f, Dir: t.TempDir(), Watchdog: nobody{}}
 			revert := func(wan string) {
 				t.Helper()
 				if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {
@@ -133,17 +149,17 @@ func TestSeveralWANs(t *testing.T) {
 				}
 			}
 			start := f.Text()
-			if err := begin(t, e, c.platform, c.first); err != nil {
+			if err := begin(t, e, c.platform, first); err != nil {
 				t.Fatal(err)
 			}
 			one := f.Text()
-			err := begin(t, e, c.platform, c.second)
+			err = begin(t, e, c.platform, c.second)
 			if c.refused != "" {
 				var pre *platform.PreconditionError
 				if !errors.As(err, &pre) || !strings.Contains(err.Error(), c.refused) || f.Text() != one {
 					t.Fatalf("%v, want %q", err, c.refused)
 				}
-				revert(c.first)
+				revert(first)
 			} else {
 				if err != nil {
 					t.Fatal(err)
@@ -156,7 +172,7 @@ func TestSeveralWANs(t *testing.T) {
 				if err := begin(t, e, c.platform, c.second); err != nil || f.Text() != both {
 					t.Fatalf("again: %v\n%s", err, f.Text())
 				}
-				revert(c.first)
+				revert(first)
 				revert(c.second)
 			}
 			if f.Text() != start {

@@ -15,7 +15,7 @@ func Authenticate(key, challenge string) string {
 }
 
 // Authentic reports whether answer is what Authenticate returns, in a time
-// that tells nothing of where they differ.
+// that does not depend on where they differ.
 func Authentic(key, challenge, answer string) bool {
 	return hmac.Equal([]byte(Authenticate(key, challenge)), []byte(answer))
 }

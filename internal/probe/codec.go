@@ -8,11 +8,11 @@ import "unbloat/unit"
 type Codec interface {
 	// Request fills b, which has the session's Size, with the probe seq.
 	Request(b []byte, seq uint32)
-	// Answer reads a datagram that arrived. An error says why it is passed over.
+	// Answer reads a datagram that arrived. An error says why it is ignored.
 	Answer(b []byte) (Answer, error)
 }
 
-// An Answer is what an answered probe's datagram tells.
+// An Answer is the contents of a probe's answer.
 type Answer struct {
 	Seq            uint32
 	Count          uint32       // requests the server had received by then; 0: it does not tell

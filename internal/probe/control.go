@@ -38,7 +38,6 @@ const (
 	DirDown = "down"
 	DirEcho = "echo" // streams only: both ways
 
-	DirExchange = "exchange" // data connections only: questions and answers, see Exchange
 )
 
 // A Request is what a client asks.
@@ -88,7 +87,7 @@ type LoadReport struct {
 type SenderSample struct {
 	At          unit.Instant  `json:"at"`
 	Flows       int           `json:"flows"`
-	Known       bool          `json:"known"`            // whether the system tells what follows
+	Known       bool          `json:"known"`            // whether the system reports what follows
 	Busy        time.Duration `json:"busy_ns"`          // had data in flight or waiting
 	RwndLimited time.Duration `json:"rwnd_ns"`          // held back by the receiver's window
 	BufLimited  time.Duration `json:"sndbuf_ns"`        // held back by the send buffer
@@ -139,7 +138,7 @@ func (r *Request) check() error {
 	if !slices.Contains([]string{OpHello, OpData, OpStart, OpStop, OpUDP, OpReport, OpEnd}, r.Op) {
 		return errors.New("no such operation")
 	}
-	if !slices.Contains([]string{"", DirUp, DirDown, DirEcho, DirExchange}, r.Dir) {
+	if !slices.Contains([]string{"", DirUp, DirDown, DirEcho}, r.Dir) {
 		return errors.New("no such direction")
 	}
 	if !plain(r.CC) || !plain(r.Token) || !plain(r.Auth) || !plain(r.Agent) {

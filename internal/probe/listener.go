@@ -3,7 +3,7 @@ package probe
 import "unbloat/unit"
 
 // A Source is the server's half of a downward stream: isochronous datagrams
-// that nobody answers. It has the schedule of a Session.
+// that are not answered. It has the schedule of a Session.
 type Source struct{ s *Session }
 
 // NewSource returns a source; OneWay is implied.
@@ -34,14 +34,14 @@ type Sink struct {
 // NewSink returns the sink of the stream with that token.
 func NewSink(token uint64) *Sink { return &Sink{token: token, highest: -1} }
 
-// Listen writes the datagram that tells the server where the stream may be
+// Listen writes the datagram that shows the server where the stream may be
 // sent into b, of at least MinSize bytes, and returns its length.
 func (k *Sink) Listen(b []byte) int {
 	PutHeader(b, Header{Kind: KindListen, Token: k.token})
 	return int(MinSize)
 }
 
-// Receive counts a datagram. An error says why it was passed over.
+// Receive counts a datagram. An error says why it was ignored.
 func (k *Sink) Receive(_ unit.Instant, b []byte) error {
 	h, err := ParseHeader(b)
 	switch {

@@ -24,7 +24,7 @@ type Sample struct {
 type Fate uint8
 
 // Fates. A probe without an answer is Open until a later answer (or the
-// server's final count) tells on which side it was lost.
+// server's final count) says on which side it was lost.
 const (
 	Open     Fate = iota
 	Answered      // a reply arrived
@@ -39,7 +39,7 @@ func (s *Sample) RTT() time.Duration {
 	return s.Received.Sub(s.Sent) - s.ServerSent.Sub(s.ServerReceived)
 }
 
-// OneWay reports whether the server told when it received and answered, so
+// OneWay reports whether the server reported when it received and answered, so
 // that Up and Down mean something. Only for an Answered sample.
 func (s *Sample) OneWay() bool { return s.ServerReceived != 0 && s.ServerSent != 0 }
 

@@ -91,7 +91,7 @@ func (s *Session) ended() bool { return s.cfg.End != 0 && !s.due.Before(s.cfg.En
 func (s *Session) Stop(at unit.Instant) { s.cfg.End = max(at, 1) }
 
 // Receive files a datagram that arrived at now. An error says why it was
-// passed over: such datagrams change nothing.
+// ignored: such datagrams change nothing.
 func (s *Session) Receive(now unit.Instant, b []byte) error {
 	h, err := s.codec.Answer(b)
 	if err != nil {
@@ -123,16 +123,8 @@ func (s *Session) Answered() int { return s.answered }
 // Duplicates returns how many second answers arrived.
 func (s *Session) Duplicates() int { return s.duplicates }
 
-// Newest returns the answered probe with the highest sequence number.
-func (s *Session) Newest() (Sample, bool) {
-	if s.newest < 0 {
-		return Sample{}, false
-	}
-	return *s.store.at(s.newest), true
-}
-
 // ReorderWindow is how long after the answer to a later probe an earlier one
-// may still come before nobody waits for it any more.
+// may still come before it counts as lost.
 const ReorderWindow = time.Second
 
 // Settled reports whether nothing more is to be expected of the probes sent
@@ -188,18 +180,18 @@ func (s *Session) Skips(from, to unit.Instant) []Skip {
 	return out
 }
 
-// NoFinalCount tells Resolve that the server was not asked.
+// NoFinalCount says to Resolve that the server was not asked.
 const NoFinalCount = -1
 
-// Resolve tells lost probes apart by the server's count of what it received:
+// Resolve decides on which way probes were lost, by the server's count of what it received:
 // between two answers the count grows by the probes that arrived, so of the
 // unanswered ones between them count says how many were lost on the way there
 // and how many of the answers on the way back. Which ones of a gap is not
 // known; the earlier ones are taken to be lost on the way there. The probes
-// after the last answer are told apart by finalCount, the server's count at the
+// after the last answer are decided by finalCount, the server's count at the
 // end, or stay Open without one. Counts assume that the path keeps the order;
 // where it does not, a gap's split is brought into its bounds. Of a protocol
-// whose answers carry no count, a lost probe is Lost, nobody knows where.
+// whose answers carry no count, a lost probe is Lost, on either way.
 func (s *Session) Resolve(finalCount int64) {
 	prevSeq, prevCount := -1, int64(0)
 	for i := 0; i < s.store.n; i++ {

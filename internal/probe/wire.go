@@ -55,7 +55,7 @@ const (
 	KindStream Kind = 5 // server → client: one datagram of a downward stream
 )
 
-// Errors of ParseHeader and Receive. They say why a datagram was passed over.
+// Errors of ParseHeader and Receive. They say why a datagram was ignored.
 var (
 	ErrShort     = errors.New("datagram shorter than a header")
 	ErrMagic     = errors.New("not a datagram of this protocol")

@@ -128,21 +128,6 @@ func FuzzParseReply(f *testing.F) {
 	})
 }
 
-func FuzzParseExchange(f *testing.F) {
-	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 9})
-	f.Add([]byte{255, 255, 255, 255, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, in []byte) {
-		e, err := ParseExchange(in)
-		if err != nil {
-			return
-		}
-		out := make([]byte, ExchangeSize)
-		if PutExchange(out, e); !bytes.Equal(out, in[:ExchangeSize]) {
-			t.Errorf("put(parse(%x)) = %x", in[:ExchangeSize], out)
-		}
-	})
-}
-
 func TestRequestsOutOfBounds(t *testing.T) {
 	for _, s := range []string{
 		"", "null", `{"op":"fly"}`, `{"op":"start","flows":1025}`, `{"op":"start","flows":-1}`,

@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unbloat/internal/await"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/measure"
 	"unbloat/internal/probe"
@@ -134,11 +135,16 @@ func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
 	}
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	l.Close()
-	server := exec.Command(path, "-s", "-1", "-B", "127.0.0.1", "-p", port)
+	server := exec.Command(path, "-s", "-1", "-B", "127.0.0.1", "-p", port, "--forceflush")
+	said, err := server.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
 	if err := server.Start(); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond)
+	for lines := bufio.NewScanner(said); lines.Scan() && !strings.Contains(lines.Text(), "listening"); {
+	}
 	client := exec.Command(path, "-c", "127.0.0.1", "-p", port, "-t", strconv.Itoa(int(benchTime.Seconds())), "-J")
 	out, err := client.Output()
 	if err != nil {
@@ -257,12 +263,7 @@ func openProbes(b *testing.B, address string, n int) [][]byte {
 	for range n {
 		var conn net.Conn
 		var err error
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			if conn, err = net.Dial("tcp", address); err == nil {
-				break
-			}
-		}
-		if err != nil {
+		if !await.True(time.Minute, func() bool { conn, err = net.Dial("tcp", address); return err == nil }) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { conn.Close() })

@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"bytes"
@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/measure"
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/all"
 	"unbloat/internal/verdict"
 )
 
@@ -41,20 +44,22 @@ func BenchmarkNDT7AgainstNDTServer(b *testing.B) {
 }
 
 // ndt7Rate downloads for a while and returns the rate in bit/s.
-func ndt7Rate(b *testing.B, address string) float64 {
+func ndt7Rate(b *testing.B, address string) (rate float64) {
 	b.Helper()
-	var c measure.Tester
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err = Dial(b.Context(), "ndt7+ws://"+address, Options{}); err == nil {
-			defer c.Close()
-			var raw *measure.RawPhase
-			if raw, err = c.Phase(b.Context(), measure.PhaseSpec{Name: verdict.PhaseDownload, Duration: benchTime, FlowsDown: 1}); err == nil {
-				return verdict.Goodput(raw.Down, raw.From, raw.To)
-			}
-			c.Close()
+	if !await.True(time.Minute, func() bool {
+		var c measure.Tester
+		if c, err = all.Protocols().Dial(b.Context(), "ndt7+ws://"+address, protocol.Options{}); err != nil {
+			return false
 		}
+		defer c.Close()
+		var raw *measure.RawPhase
+		if raw, err = c.Phase(b.Context(), measure.PhaseSpec{Name: verdict.PhaseDownload, Duration: benchTime, FlowsDown: 1}); err == nil {
+			rate = verdict.Goodput(raw.Down, raw.From, raw.To)
+		}
+		return err == nil
+	}) {
+		b.Fatal(err)
 	}
-	b.Fatal(err)
-	return 0
+	return rate
 }

@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"compress/gzip"
@@ -24,6 +24,7 @@ func TestFlentPing(t *testing.T) {
 	serveUntilEnd(t, s)
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), flent, "ping", "-H", host, "-l", "3", "-s", "0.05", "--data-dir", dir, "-x")
+	cmd.Dir = dir // flent takes a file or folder of the name for its test
 	cmd.Env = append(os.Environ(), "HOME="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

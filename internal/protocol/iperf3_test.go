@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"unbloat/internal/protocol"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/serve"
@@ -47,12 +49,12 @@ func iperf3Ping(t *testing.T) string {
 func TestIperf3ServerOfDebian(t *testing.T) {
 	address := freePort(t, "tcp")
 	running(t, program(t, "iperf3"), "-s", "-B", "127.0.0.1", "-p", portOf(t, address))
-	loaded(t, dialed(t, "iperf3://"+address, Options{Ping: iperf3Ping(t)}))
+	loaded(t, dialed(t, "iperf3://"+address, protocol.Options{Ping: iperf3Ping(t)}))
 }
 
 func portOf(t *testing.T, address string) string {
 	t.Helper()
-	to, err := resolve(t.Context(), address)
+	to, err := protocol.Resolve(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func portOf(t *testing.T, address string) string {
 // Our client against our own server, and handshakes as probes.
 func TestIperf3Ours(t *testing.T) {
 	s := serving(t, serve.Options{Iperf3: "127.0.0.1:0"})
-	loaded(t, dialed(t, "iperf3://"+s.Iperf3().String(), Options{Ping: "tcp://" + s.Addr().String()}))
+	loaded(t, dialed(t, "iperf3://"+s.Iperf3().String(), protocol.Options{Ping: "tcp://" + s.Addr().String()}))
 }
 
 // Debian's iperf3 client against our server: up, down, both, several at once.
@@ -115,7 +117,7 @@ func TestIperf3ClientOfDebian(t *testing.T) {
 // A busy iperf3 server, nobody, and something else: each says what it is.
 func TestIperf3Errors(t *testing.T) {
 	s := serving(t, serve.Options{Limits: serve.Limits{Handshake: time.Second}})
-	c := dialed(t, "iperf3://"+s.Addr().String(), Options{Ping: "tcp://" + s.Addr().String()})
+	c := dialed(t, "iperf3://"+s.Addr().String(), protocol.Options{Ping: "tcp://" + s.Addr().String()})
 	if _, err := c.Phase(t.Context(), measure.PhaseSpec{Name: "x", Duration: time.Second, FlowsUp: 1}); err == nil {
 		t.Error("no error of a server that is none")
 	}

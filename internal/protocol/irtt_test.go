@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"context"
@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/measure"
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/all"
 	"unbloat/internal/serve"
 	"unbloat/internal/verdict"
 )
@@ -94,16 +97,11 @@ func running(t *testing.T, argv ...string) {
 }
 
 // dialed opens a session, and ends it with the test.
-func dialed(t *testing.T, server string, o Options) measure.Tester {
+func dialed(t *testing.T, server string, o protocol.Options) measure.Tester {
 	t.Helper()
 	var c measure.Tester
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err = Dial(t.Context(), server, o); err == nil {
-			break
-		}
-	}
-	if err != nil {
+	if !await.True(10*time.Second, func() bool { c, err = all.Protocols().Dial(t.Context(), server, o); return err == nil }) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
@@ -129,7 +127,7 @@ func TestIrttServerOfDebian(t *testing.T) {
 	for _, key := range []string{"", "secret"} {
 		address := freePort(t, "udp")
 		running(t, program(t, "irtt"), "server", "-b", address, "--hmac="+key)
-		p := idle(t, dialed(t, "irtt://"+address, Options{Key: key}))
+		p := idle(t, dialed(t, "irtt://"+address, protocol.Options{Key: key}))
 		if p.Latency.OneWayUnknown {
 			t.Error("an irtt server tells the two ways apart")
 		}
@@ -177,7 +175,7 @@ func TestIrttClientOfDebian(t *testing.T) {
 // An irtt server takes no load: the test is an idle phase and says why.
 func TestIrttRun(t *testing.T) {
 	s := serving(t, serve.Options{Irtt: "127.0.0.1:0"})
-	c := dialed(t, "irtt://"+s.Irtt().String(), Options{})
+	c := dialed(t, "irtt://"+s.Irtt().String(), protocol.Options{})
 	got, err := measure.Run(t.Context(), c, measure.Config{Idle: time.Second, Load: time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"unbloat/internal/protocol"
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
@@ -59,7 +61,7 @@ func accuracy(t *testing.T, down, up unit.Rate) {
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := dialed(t, lab.Server(), Options{})
+	c := dialed(t, lab.Server(), protocol.Options{})
 	var raws []measure.RawPhase
 	for _, spec := range []measure.PhaseSpec{
 		{Name: verdict.PhaseIdle, Duration: idle},
@@ -166,7 +168,9 @@ func TestLossAccuracy(t *testing.T) {
 	for name, start := range map[string]func() (measure.Prober, error){
 		"native": func() (measure.Prober, error) { return c.StartProbe(t.Context(), measure.ProbeSpec{}) },
 		"irtt": func() (measure.Prober, error) {
-			return dialIrtt(t.Context(), clock, fmt.Sprintf("%s:%d", lab.ServerAddr, irtt.Port), 10*time.Millisecond, Options{})
+			return irtt.Protocol().Ways[0].Start(t.Context(), protocol.Probing{
+				Clock: clock, Host: fmt.Sprintf("%s:%d", lab.ServerAddr, irtt.Port), Interval: 10 * time.Millisecond,
+			})
 		},
 	} {
 		p, err := start()

@@ -1,9 +1,11 @@
-package protocol
+package protocol_test
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"unbloat/internal/protocol"
 
 	"golang.org/x/sys/unix"
 
@@ -38,7 +40,7 @@ func TestChangesMidway(t *testing.T) {
 			return labtest.In(t.Context(), lab.NodeServer, "sysctl", "-qw", "net.ipv4.ip_default_ttl=61").Run()
 		}, "path to the server changed"},
 	} {
-		c := dialed(t, lab.Server(), Options{})
+		c := dialed(t, lab.Server(), protocol.Options{})
 		idle, err := c.Phase(t.Context(), measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)

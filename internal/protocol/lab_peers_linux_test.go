@@ -1,10 +1,12 @@
-package protocol
+package protocol_test
 
 import (
 	"math"
 	"strings"
 	"testing"
 	"time"
+
+	"unbloat/internal/protocol"
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
@@ -20,7 +22,7 @@ func TestProtocolsAgree(t *testing.T) {
 		return
 	}
 	for _, server := range []string{"iperf3://" + lab.ServerAddr, "ndt7+ws://" + lab.ServerAddr + ":7680", "librespeed+http://" + lab.ServerAddr + ":7680", "rpm+https://" + lab.ServerAddr + ":7680"} {
-		c := dialed(t, server, Options{Insecure: true, Ping: "icmp://" + lab.ServerAddr})
+		c := dialed(t, server, protocol.Options{Insecure: true, Ping: "icmp://" + lab.ServerAddr})
 		got, err := measure.Run(t.Context(), c, measure.Config{Idle: 3 * time.Second, Load: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +55,7 @@ func TestOthersAreSeen(t *testing.T) {
 		return
 	}
 	for _, busy := range []bool{false, true} {
-		c, other := dialed(t, lab.Server(), Options{}), dialed(t, lab.Server(), Options{}).(*measure.Client)
+		c, other := dialed(t, lab.Server(), protocol.Options{}), dialed(t, lab.Server(), protocol.Options{}).(*measure.Client)
 		idle, err := c.Phase(t.Context(), measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +93,7 @@ func TestManyHolesAreNotOthers(t *testing.T) {
 	if !labtest.Inside(t, o) {
 		return
 	}
-	c := dialed(t, lab.Server(), Options{})
+	c := dialed(t, lab.Server(), protocol.Options{})
 	idle, err := c.Phase(t.Context(), measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"bytes"
@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/all"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/serve"
@@ -35,7 +38,7 @@ func TestWebOurs(t *testing.T) {
 	s, cert := secure(t, serve.Options{Key: "k"})
 	for _, scheme := range []string{"librespeed+https", "cloudflare+https", "rpm+https", "ndt7+wss", "rpm+http", "ndt7+ws"} {
 		t.Run(scheme, func(t *testing.T) {
-			c := dialed(t, scheme+"://"+s.Web().String(), Options{Pin: visitor.Fingerprint(cert), Key: "k"})
+			c := dialed(t, scheme+"://"+s.Web().String(), protocol.Options{Pin: visitor.Fingerprint(cert), Key: "k"})
 			got := loaded(t, c)
 			if got.Both.OnLoad == nil && scheme != "rpm+http" {
 				t.Error("no latency on the loaded connections")
@@ -49,33 +52,33 @@ func TestWebErrors(t *testing.T) {
 	s, cert := secure(t, serve.Options{Key: "k"})
 	for name, c := range map[string]struct {
 		server string
-		o      Options
+		o      protocol.Options
 		says   string
 	}{
-		"own certificate": {"rpm+https://" + s.Web().String(), Options{Key: "k"}, "certificate"},
-		"another pin":     {"rpm+https://" + s.Web().String(), Options{Key: "k", Pin: strings.Repeat("0", 64)}, "pinned"},
-		"no key":          {"rpm+https://" + s.Web().String(), Options{Pin: visitor.Fingerprint(cert)}, "401"},
-		"nobody":          {"cloudflare+http://127.0.0.1:1", Options{}, "refused"},
-		"a scheme":        {"gopher://h", Options{}, "gopher"},
-		"a path":          {"irtt://h/x", Options{}, "more than"},
-		"ping":            {"librespeed+http://h", Options{Ping: "x:y:"}, ""},
+		"own certificate": {"rpm+https://" + s.Web().String(), protocol.Options{Key: "k"}, "certificate"},
+		"another pin":     {"rpm+https://" + s.Web().String(), protocol.Options{Key: "k", Pin: strings.Repeat("0", 64)}, "pinned"},
+		"no key":          {"rpm+https://" + s.Web().String(), protocol.Options{Pin: visitor.Fingerprint(cert)}, "401"},
+		"nobody":          {"cloudflare+http://127.0.0.1:1", protocol.Options{}, "refused"},
+		"a scheme":        {"gopher://h", protocol.Options{}, "gopher"},
+		"a path":          {"irtt://h/x", protocol.Options{}, "more than"},
+		"ping":            {"librespeed+http://h", protocol.Options{Ping: "x:y:"}, ""},
 	} {
-		if _, err := Dial(t.Context(), c.server, c.o); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := all.Protocols().Dial(t.Context(), c.server, c.o); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
-	for _, o := range []Options{{Key: "k"}, {Key: "k", Pin: strings.Repeat("0", 64)}} { // it is there, and not trusted
-		if _, err := Dial(t.Context(), "cloudflare+https://"+s.Web().String(), o); !errors.Is(err, ErrCertificate) || errors.Is(err, measure.ErrUnreachable) {
+	for _, o := range []protocol.Options{{Key: "k"}, {Key: "k", Pin: strings.Repeat("0", 64)}} { // it is there, and not trusted
+		if _, err := all.Protocols().Dial(t.Context(), "cloudflare+https://"+s.Web().String(), o); !errors.Is(err, protocol.ErrCertificate) || errors.Is(err, measure.ErrUnreachable) {
 			t.Errorf("pin %q: %v", o.Pin, err)
 		}
 		c := dialed(t, "ndt7+wss://"+s.Web().String(), o) // which has nothing to ask before the load
-		if _, err := measure.Run(t.Context(), c, measure.Config{Idle: time.Second, Load: time.Second}); !errors.Is(err, ErrCertificate) || errors.Is(err, measure.ErrUnreachable) {
+		if _, err := measure.Run(t.Context(), c, measure.Config{Idle: time.Second, Load: time.Second}); !errors.Is(err, protocol.ErrCertificate) || errors.Is(err, measure.ErrUnreachable) {
 			t.Errorf("ndt7, pin %q: %v", o.Pin, err)
 		}
 	}
 	colons := strings.ToUpper(strings.Join(regexp.MustCompile("..").FindAllString(visitor.Fingerprint(cert), -1), ":"))
 	for pin, good := range map[string]bool{colons: true, "55fc": false, strings.Repeat("x", 64): false, visitor.Fingerprint(cert) + "00": false} {
-		if _, err := ParsePin(pin); (err == nil) != good {
+		if _, err := protocol.ParsePin(pin); (err == nil) != good {
 			t.Errorf("pin %q: %v", pin, err)
 		}
 	}
@@ -124,7 +127,7 @@ func TestNDT7ServerOfMLab(t *testing.T) {
 			t.Logf("%.2000s", log.String())
 		}
 	})
-	loaded(t, dialed(t, "ndt7+ws://"+address, Options{}))
+	loaded(t, dialed(t, "ndt7+ws://"+address, protocol.Options{}))
 }
 
 // mlab builds one of M-Lab's programs as testdata/mlab/go.mod has it, or skips

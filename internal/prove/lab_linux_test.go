@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/await"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
@@ -204,17 +205,10 @@ func TestProveInLab(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for queues(t) == before { // until it has shaped
-			time.Sleep(100 * time.Millisecond)
-		}
+		await.Until(t, time.Minute, "the proof to shape", func() bool { return queues(t) != before })
 		_ = cmd.Process.Signal(signal)
 		_ = cmd.Wait()
-		for range 100 { // the watchdog has 10 s
-			if _, err := os.Stat(dir + "/wan.journal.json"); err != nil {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+		await.Until(t, 10*time.Second, "the watchdog", func() bool { _, err := os.Stat(dir + "/wan.journal.json"); return err != nil })
 		if now := queues(t); now != before {
 			t.Errorf("after %v: %s", signal, cmp.Diff(before, now))
 		}

@@ -1,4 +1,4 @@
-// Package prove tells whether one way of shaping a line is better than another:
+// Package prove finds out whether one way of shaping a line is better than another:
 // interleaved pairs of measurements, in an order that favours neither, and an
 // interval of what changed. The schedule, the sides and the result are pure;
 // Run joins them to a measuring client and a router.
@@ -31,7 +31,7 @@ type Router interface {
 
 // A Config says what to prove. Zero values take the defaults.
 type Config struct {
-	Sides              [2]Side       // the first is what the second is judged against
+	Sides              [2]Side       // the second is judged against the first
 	WAN, Label         string        // for the result
 	Pairs              int           // at least verdict.MinPairs, the default
 	Load               time.Duration // of each leg; 6 s

@@ -18,9 +18,11 @@ const (
 )
 
 // A Language is the words of one language. In a template {name:verb} stands for
-// a figure: verbs are d, s, and as fmt has them .0f to .2f; pct (a share in per
-// cent), rate (bit/s), times (how often); {--flag:flag} for a flag where there
-// are flags; {causes} for what led to the reason.
+// a figure: verbs are d, s, q, and as fmt has them .0f to .2f; pct and pct1 (a
+// share in per cent), rate (bit/s, three digits) and exact (bit/s, all digits),
+// size (bytes), ms (three digits) and ms4 (up to four), times (how often), name
+// (as Names has it); {--flag:flag} for a flag where there are flags; {causes} for
+// all that led to the reason, {1:cause} for the first of that.
 type Language struct {
 	Tag     string // BCP 47: "en"
 	Self    string // what it calls itself
@@ -160,6 +162,8 @@ func (l *Language) format(v any, verb string) string {
 		if s, ok := v.(string); ok {
 			return l.Name(s)
 		}
+	case !isFloat && verb == "q":
+		return fmt.Sprintf("%q", v)
 	case !isFloat:
 		return fmt.Sprint(v)
 	case verb == "pct":
@@ -168,12 +172,18 @@ func (l *Language) format(v any, verb string) string {
 		return l.Number("%.1f", 100*f)
 	case verb == "rate":
 		return l.Rate(f)
+	case verb == "exact":
+		return l.Numeral(unit.Rate(f).String())
+	case verb == "size":
+		return l.Numeral(unit.Size(f).String())
 	case verb == "ms":
 		return l.Ms(f)
+	case verb == "ms4":
+		return l.Numeral(strconv.FormatFloat(f, 'g', 4, 64)) + " ms"
 	case verb == "times":
 		return l.Times(int(f))
 	case verb == "d":
-		return fmt.Sprintf("%d", int(f))
+		return strconv.FormatInt(int64(f), 10)
 	case strings.HasSuffix(verb, "f"):
 		return l.Number("%"+verb, f)
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -68,6 +69,21 @@ func Of(code Code, args ...any) Reason {
 	return r
 }
 
+// Written returns a reason in words of elsewhere, as those that a program printed.
+func Written(text string) Reason { return Of(AsWritten, "text", text) }
+
+// IsZero reports whether there is no reason.
+func (r Reason) IsZero() bool { return r.Code == "" }
+
+// With returns the reason with what led to it.
+func (r Reason) With(causes ...Reason) Reason {
+	r.Causes = causes
+	return r
+}
+
+// String says the reason in English, as a terminal shows it.
+func (r Reason) String() string { return r.Text(English(), Terminal) }
+
 // In returns the reason as one of a phase.
 func (r Reason) In(phase string) Reason {
 	r.Phase = phase
@@ -87,38 +103,44 @@ func (r Reason) arg(name string) (any, bool) {
 // MarshalJSON writes the code, the phase and the figures side by side, and the
 // sentence in English.
 func (r Reason) MarshalJSON() ([]byte, error) {
+	return Object(append(r.Members(), Arg{"text", r.Text(English(), Terminal)}))
+}
+
+// Members returns the code, the phase, the figures and what led to the reason as
+// the members of a JSON object, for whoever writes them beside others.
+func (r Reason) Members() []Arg {
+	out := []Arg{{"code", r.Code}}
+	if r.Phase != "" {
+		out = append(out, Arg{"phase", r.Phase})
+	}
+	out = append(out, r.Args...)
+	if len(r.Causes) > 0 {
+		out = append(out, Arg{"causes", r.Causes})
+	}
+	return out
+}
+
+// Object writes a JSON object with its members in this order.
+func Object(members []Arg) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
-	put := func(name string, value any) error {
-		text, err := json.Marshal(value)
+	for i, m := range members {
+		text, err := json.Marshal(m.Value)
 		if err != nil {
-			return fmt.Errorf("write the reason %s: %s: %w", r.Code, name, err)
+			return nil, fmt.Errorf("write %s: %w", m.Name, err)
 		}
-		if b.Len() > 1 {
+		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(strconv.Quote(name) + ":")
+		b.WriteString(strconv.Quote(m.Name) + ":")
 		b.Write(text)
-		return nil
-	}
-	err := put("code", r.Code)
-	if r.Phase != "" && err == nil {
-		err = put("phase", r.Phase)
-	}
-	for _, a := range r.Args {
-		if err == nil {
-			err = put(a.Name, a.Value)
-		}
-	}
-	if len(r.Causes) > 0 && err == nil {
-		err = put("causes", r.Causes)
-	}
-	if err == nil {
-		err = put("text", r.Text(English(), Terminal))
 	}
 	b.WriteByte('}')
-	return b.Bytes(), err
+	return b.Bytes(), nil
 }
+
+// Equal reports whether two reasons say the same of the same figures.
+func (r Reason) Equal(other Reason) bool { return reflect.DeepEqual(r, other) }
 
 // UnmarshalJSON reads what MarshalJSON wrote; the sentence is left out, since it
 // is made anew. Figures come back as float64.
@@ -186,6 +208,10 @@ func (r Reason) words(l *Language, where Surface) string {
 				causes = append(causes, c.words(l, where))
 			}
 			b.WriteString(strings.Join(causes, "; "))
+		case verb == "cause":
+			if i, err := strconv.Atoi(name); err == nil && i >= 1 && i <= len(r.Causes) {
+				b.WriteString(r.Causes[i-1].words(l, where))
+			}
 		case verb == "flag":
 			if where == Terminal {
 				b.WriteString(" (" + name + ")")

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"unbloat/internal/await"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/remote"
 )
@@ -173,12 +174,7 @@ func freePort(t *testing.T) int {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("waited in vain for %s", what)
+	await.Until(t, 40*time.Second, what, ok)
 }
 
 // A cable carries connections to the server until it is cut: then what is on the

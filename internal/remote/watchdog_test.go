@@ -13,6 +13,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
+	"unbloat/internal/await"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
@@ -252,11 +253,7 @@ func TestHeldOverSSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(watchdogWaits + 3*time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if got := r.text(); got != after {
-			t.Fatalf("while it was held, the router had %q", got)
-		}
-	}
+	await.Stays(t, watchdogWaits+3*time.Second, "the router has what is held", func() bool { return r.text() == after })
 	r.cable.set(true)
 	cut := time.Now()
 	waitFor(t, "the watchdog to undo", r.restored)
@@ -370,11 +367,7 @@ func cutAt(t *testing.T, s *server, at int, late bool) {
 		t.Errorf("cut at `%s`, it says %v", argv, err)
 	}
 	if kept {
-		for end := time.Now().Add(watchdogWaits + 2*time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-			if got := r.text(); got != after {
-				t.Fatalf("cut at `%s`, it was kept, and then the router had %q", argv, got)
-			}
-		}
+		await.Stays(t, watchdogWaits+2*time.Second, "cut at `"+argv+"`, the router has what was kept", func() bool { return r.text() == after })
 	} else {
 		waitFor(t, "the router to be as before, cut at `"+argv+"`", r.restored)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/await"
 	"unbloat/internal/remote"
 )
 
@@ -58,11 +59,7 @@ func TestWatchdogHoldsOn(t *testing.T) {
 			}
 			defer tr.Close()
 			write(t, hint, "")
-			for end := time.Now().Add(watchdogWaits / 2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-				if got := r.text(); got != after {
-					t.Fatalf("while it was held, the router had %q", got)
-				}
-			}
+			await.Stays(t, watchdogWaits/2, "the router has what is held", func() bool { return r.text() == after })
 			if err := os.Remove(hint); err != nil {
 				t.Fatal(err)
 			}
@@ -99,11 +96,10 @@ func TestWatchdogIsForgottenWhole(t *testing.T) {
 			write(t, r.daemon.settings(), "not loaded yet") // an undo, even of a part, would load it
 			write(t, hint+".go", "")
 			waitFor(t, "the watchdog to look for nothing", says("seen"))
-			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				if b, err := os.ReadFile(r.daemon.loaded()); err != nil || string(b) != after {
-					t.Fatalf("it was kept, and then the router had %q (%v)", b, err)
-				}
-			}
+			await.Stays(t, 2*time.Second, "the router has what was kept", func() bool {
+				b, err := os.ReadFile(r.daemon.loaded())
+				return err == nil && string(b) == after
+			})
 		})
 	}
 }
@@ -122,9 +118,7 @@ func (m *mute) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 		return nil, nil, nil
 	case argv[0] == "sleep":
 		m.silent.Store(true)
-		for end := time.Now().Add(4 * watchdogWaits); !m.restored() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			continue
-		}
+		await.True(4*watchdogWaits, m.restored)
 		m.silent.Store(false)
 	}
 	return m.SSH.Run(ctx, argv, stdin)

@@ -3,7 +3,7 @@ package report
 import (
 	"strings"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/report/fonts"
 )
 
 // A figure is a picture as a list of marks in user units, y downwards. It
@@ -11,9 +11,9 @@ import (
 // PNG are made from the same marks.
 type figure struct {
 	w, h        float64
-	title, desc string // for people who do not see it
+	title, desc string // for screen readers
 	marks       []mark
-	rule        *letters.Ruler
+	rule        *fonts.Ruler
 }
 
 // point is a place in a figure.
@@ -104,7 +104,7 @@ type mark struct {
 	font   font
 }
 
-func newFigure(w, h float64, title, desc string, r *letters.Ruler) *figure {
+func newFigure(w, h float64, title, desc string, r *fonts.Ruler) *figure {
 	return &figure{w: w, h: h, title: title, desc: desc, rule: r}
 }
 

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 
 	"unbloat/internal/path"
 )
@@ -10,18 +9,8 @@ import (
 // hopChart draws, for every hop of a trace, median, p95 and the whole range of
 // latency, idle and under load, and marks where the increase begins.
 func hopChart(r *path.Result, l layout) *figure {
-	groups, lo, hi := hopBars(r)
-	if hi == 0 {
-		return nil
-	}
-	c := ranges{groups: groups, lo: lo, hi: hi, multi: true, w: l.w,
-		title: "Latency of each hop", desc: "Median, p95 and range of the round-trip time to each hop in milliseconds, on a logarithmic axis. " + clean(r.Verdict)}
-	return c.draw(nil, 0, l)
-}
-
-// hopBars returns the bars of each hop, and what their axis must cover.
-func hopBars(r *path.Result) (groups []barGroup, lo, hi float64) {
-	lo = math.Inf(1)
+	c := ranges{multi: true, title: "Latency of each hop",
+		desc: "Median, p95 and range of the round-trip time to each hop in milliseconds, on a logarithmic axis. " + clean(r.Verdict)}
 	for _, h := range r.Hops {
 		g := barGroup{title: hopTitle(r, h), ink: inkText}
 		if begins(r, h) {
@@ -34,21 +23,15 @@ func hopBars(r *path.Result) (groups []barGroup, lo, hi float64) {
 			if p.f == nil {
 				continue
 			}
-			q := p.f.RTTMs
-			b := bar{run: p.run, q: q, empty: p.f.Received <= 0 || !(q.P50 > 0) || math.IsInf(q.P50, 0)}
+			b := barOf(p.run, p.f.Received, p.f.RTTMs)
 			if p.f.Loss > 0 && !b.empty {
 				b.note = percent(p.f.Loss) + " lost"
 			}
 			g.bars = append(g.bars, b)
-			if !b.empty {
-				lo, hi = min(lo, clamp(q.Min, leastMs, 1e9)), max(hi, clamp(q.Max, leastMs, 1e9), clamp(q.P95, leastMs, 1e9))
-			}
 		}
-		if len(g.bars) > 0 {
-			groups = append(groups, g)
-		}
+		c.add(g)
 	}
-	return groups, lo, hi
+	return c.draw(nil, 0, l)
 }
 
 func begins(r *path.Result, h path.HopFigures) bool { return r.Begins != nil && r.Begins.Hop == h.Hop }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"unbloat/internal/verdict"
 )
@@ -13,7 +14,7 @@ type bar struct {
 	phase string // "": the run's name says it
 	q     verdict.Quantiles
 	empty bool   // measured, but nothing was answered
-	note  string // to be told beside the figures
+	note  string // shown with the figures
 }
 
 // barGroup is the bars that are compared.
@@ -27,25 +28,57 @@ type barGroup struct {
 type ranges struct {
 	title, desc string
 	groups      []barGroup
-	lo, hi      float64
-	multi       bool // groups have titles
-	w           float64
+	lo, hi      float64 // what the axis must cover; hi 0: there is nothing to draw
+	multi       bool    // groups have titles
+}
+
+// add adds a group, unless it has no bars.
+func (c *ranges) add(g barGroup) {
+	if len(g.bars) == 0 {
+		return
+	}
+	c.groups = append(c.groups, g)
+	for _, b := range g.bars {
+		if b.empty {
+			continue
+		}
+		if lo := clamp(b.q.Min, leastMs, 1e9); c.hi == 0 || lo < c.lo {
+			c.lo = lo
+		}
+		c.hi = max(c.hi, clamp(b.q.Max, leastMs, 1e9), clamp(b.q.P95, leastMs, 1e9))
+	}
+}
+
+// barOf returns the bar of what was measured.
+func barOf(r run, received int, q verdict.Quantiles) bar {
+	return bar{run: r, q: q, empty: received <= 0 || !(q.P50 > 0) || math.IsInf(q.P50, 0)}
 }
 
 // rangeChart draws, for every phase and run, median, p95 and the whole range of
 // latency. It is made from the figures alone, so it needs no series.
 func rangeChart(runs []run, goal float64, l layout) *figure {
-	groups, lo, hi := rangeBars(runs)
-	if len(groups) == 0 || hi == 0 {
-		return nil
+	c := ranges{multi: len(runs) > 1, title: "Latency of each phase",
+		desc: "Median, p95 and range of the round-trip time in milliseconds, on a logarithmic axis. " + describe(runs)}
+	for _, name := range append(verdict.PhaseNames(), verdict.PhaseLoaded) {
+		g := barGroup{title: capital(doing(name)), ink: inkText}
+		for _, r := range runs {
+			if p := phase(r.test, name); p != nil {
+				b := barOf(r, p.Latency.Received, p.Latency.RTTMs)
+				b.phase = name
+				g.bars = append(g.bars, b)
+			}
+		}
+		c.add(g)
 	}
-	c := ranges{groups: groups, lo: lo, hi: hi, multi: len(runs) > 1, w: l.w,
-		title: "Latency of each phase", desc: "Median, p95 and range of the round-trip time in milliseconds, on a logarithmic axis. " + describe(runs)}
 	return c.draw(runs, goal, l)
 }
 
-// draw draws the groups; the goal is over the idle line of the last of runs.
+// draw draws the groups, nil if there is nothing to draw. The goal is over the
+// idle line of the last of runs.
 func (c ranges) draw(runs []run, goal float64, l layout) *figure {
+	if c.hi == 0 {
+		return nil
+	}
 	const head, barGap = 24, 8
 	left, right, each := 118.0, 236.0, 24.0
 	if l.narrow {
@@ -83,30 +116,6 @@ func (c ranges) draw(runs []run, goal float64, l layout) *figure {
 	f.place(0, p.y1+38, leg)
 	f.h = p.y1 + 34 + lh
 	return f
-}
-
-// rangeBars groups the bars by phase and returns what their axis must cover.
-func rangeBars(runs []run) (groups []barGroup, lo, hi float64) {
-	lo = math.Inf(1)
-	for _, name := range append(verdict.PhaseNames(), verdict.PhaseLoaded) {
-		g := barGroup{title: capital(doing(name)), ink: inkText}
-		for _, r := range runs {
-			p := phase(r.test, name)
-			if p == nil {
-				continue
-			}
-			q := p.Latency.RTTMs
-			b := bar{run: r, phase: name, q: q, empty: p.Latency.Received <= 0 || !(q.P50 > 0) || math.IsInf(q.P50, 0)}
-			g.bars = append(g.bars, b)
-			if !b.empty {
-				lo, hi = min(lo, clamp(q.Min, leastMs, 1e9)), max(hi, clamp(q.Max, leastMs, 1e9), clamp(q.P95, leastMs, 1e9))
-			}
-		}
-		if len(g.bars) > 0 {
-			groups = append(groups, g)
-		}
-	}
-	return groups, lo, hi
 }
 
 // bar draws one run of one phase and its figures.
@@ -153,11 +162,7 @@ func barMiddle(each float64, l layout) float64 {
 
 // number prints a latency without its unit.
 func number(v float64) string {
-	s := ms(v)
-	if len(s) > 3 && s[len(s)-3:] == " ms" {
-		return s[:len(s)-3]
-	}
-	return s
+	return strings.TrimSuffix(ms(v), " ms")
 }
 
 // goalAt returns where the idle median plus the goal stands, and whether there

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
 
@@ -12,7 +12,7 @@ import (
 type layout struct {
 	w      float64
 	narrow bool // for a phone
-	rule   *letters.Ruler
+	rule   *fonts.Ruler
 }
 
 // Sizes that all charts share, in user units.
@@ -328,7 +328,7 @@ func legend(l layout, entries []entry) (*figure, float64) {
 	return f, y + 8
 }
 
-// describe tells the p95 of each phase of each run, for people who do not see the chart.
+// describe lists the p95 of each phase of each run, for screen readers.
 func describe(runs []run) string {
 	s := ""
 	for _, r := range runs {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/reason"
+	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
 
@@ -67,7 +67,7 @@ func WriteComparison(w io.Writer, c Comparison) error {
 		return ErrNoCase
 	}
 	h.raw("<footer>")
-	h.el("p", glossary())
+	h.el("p", english().Say(reason.TableGlossary))
 	h.foot()
 	_, err := w.Write(b.Bytes())
 	return err
@@ -81,7 +81,7 @@ func WriteComparisonFile(path string, c Comparison) error {
 // comparison writes one table and its picture; ok is false if there is nothing
 // to draw.
 func (h page) comparison(t ComparisonTable) (ok bool, err error) {
-	r := letters.NewRuler()
+	r := fonts.NewRuler()
 	h.raw("<section>")
 	h.el("h2", clean(t.Title))
 	if wide := t.chart(layout{w: 872, rule: r}); wide != nil {
@@ -117,7 +117,7 @@ func (h page) comparison(t ComparisonTable) (ok bool, err error) {
 
 // chart draws the cases of every scenario on one axis; nil if none was measured.
 func (t ComparisonTable) chart(l layout) *figure {
-	c := ranges{lo: math.Inf(1), multi: true, w: l.w, title: clean(t.Title),
+	c := ranges{multi: true, title: clean(t.Title),
 		desc: "Median, p95 and range of the probe's round-trip time in milliseconds, on a logarithmic axis, for each case of each scenario. The table below has the figures."}
 	for _, row := range t.Rows {
 		g := barGroup{title: clean(row.Name), ink: inkText}
@@ -129,22 +129,13 @@ func (t ComparisonTable) chart(l layout) *figure {
 			if p == nil {
 				continue
 			}
-			q := p.Latency.RTTMs
-			b := bar{run: run{clean(k.Name), inkMuted, solid, k.Test}, q: q, empty: p.Latency.Received <= 0 || !(q.P50 > 0) || math.IsInf(q.P50, 0)}
+			b := barOf(run{clean(k.Name), inkMuted, solid, k.Test}, p.Latency.Received, p.Latency.RTTMs)
 			if k.Ours {
 				b.run.ink = inkAfter
 			}
 			g.bars = append(g.bars, b)
-			if !b.empty {
-				c.lo, c.hi = min(c.lo, clamp(q.Min, leastMs, 1e9)), max(c.hi, clamp(q.Max, leastMs, 1e9))
-			}
 		}
-		if len(g.bars) > 0 {
-			c.groups = append(c.groups, g)
-		}
-	}
-	if c.hi == 0 {
-		return nil
+		c.add(g)
 	}
 	return c.draw(nil, 0, l)
 }

@@ -1,15 +1,10 @@
 package report
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-
-	"unbloat/internal/report/flent"
 )
 
 // WriteFile renders the page into the file at path, in the format its name
@@ -63,20 +58,4 @@ func createBeside(path string) (*os.File, error) {
 		}
 		return f, err
 	}
-}
-
-func writeFlent(b *bytes.Buffer, p Page) error {
-	runs := p.runs()
-	if len(runs) != 1 {
-		return fmt.Errorf("%w: a flent file holds one result, and there are %d; write one file for each", ErrUnsuitable, len(runs))
-	}
-	f, err := flent.Of(runs[0].test, clean(runs[0].test.Label), orNone(runs[0].test.Server))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnsuitable, err)
-	}
-	z := gzip.NewWriter(b)
-	if err := json.NewEncoder(z).Encode(f); err != nil {
-		return err
-	}
-	return z.Close()
 }

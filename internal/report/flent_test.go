@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"unbloat/internal/report/flent"
 )
 
 func TestFlentFile(t *testing.T) {
@@ -18,7 +16,7 @@ func TestFlentFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f flent.File
+	var f flentFile
 	if err := json.NewDecoder(z).Decode(&f); err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +32,13 @@ func TestFlentFile(t *testing.T) {
 	for _, p := range test.Phases() {
 		sent += len(p.Series.TS)
 	}
-	for _, p := range f.Raw[flent.Ping] {
+	for _, p := range f.Raw[flentPing] {
 		if p.Lost {
 			lost++
 		}
 	}
-	if len(f.Raw[flent.Ping]) != sent || lost == 0 {
-		t.Errorf("%d raw probes of %d, %d lost", len(f.Raw[flent.Ping]), sent, lost)
+	if len(f.Raw[flentPing]) != sent || lost == 0 {
+		t.Errorf("%d raw probes of %d, %d lost", len(f.Raw[flentPing]), sent, lost)
 	}
 	if err := WriteFile(filepath.Join(t.TempDir(), "x.flent.gz"), Page{Before: test, After: test}); err == nil {
 		t.Error("two results in one flent file were accepted")

@@ -7,7 +7,8 @@ import (
 	"math"
 	"strings"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/reason"
+	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
 
@@ -29,6 +30,28 @@ func (h page) el(tag, s string) {
 	h.raw("</" + name + ">")
 }
 
+// cells writes cells of one kind, as in `th scope="col"`.
+func (h page) cells(tag string, texts ...string) {
+	for _, s := range texts {
+		h.el(tag, s)
+	}
+}
+
+// row writes a row with its name.
+func (h page) row(name string, cells ...string) {
+	h.raw("<tr>")
+	h.el(`th scope="row"`, name)
+	h.cells("td", cells...)
+	h.raw("</tr>\n")
+}
+
+// tableHead opens a table with the heads of its columns, and its body.
+func (h page) tableHead(heads ...string) {
+	h.raw(`<div class="wrap"><table><thead><tr>`)
+	h.cells(`th scope="col"`, heads...)
+	h.raw("</tr></thead><tbody>\n")
+}
+
 // writeHTML renders the page: the verdict first, then the figures, the charts,
 // what was done, and the conditions.
 func writeHTML(b *bytes.Buffer, p Page) error {
@@ -44,7 +67,7 @@ func writeHTML(b *bytes.Buffer, p Page) error {
 	h.conditions(p)
 	h.raw("<footer>")
 	if p.last() != nil {
-		h.el("p", glossary()+" Grades are those of DSLReports: by the mean latency added, under 5 ms is A+, 30 A, 60 B, 200 C, 400 D.")
+		h.el("p", english().Say(reason.TableGlossary)+" Grades are those of DSLReports: by the mean latency added, under 5 ms is A+, 30 A, 60 B, 200 C, 400 D.")
 	}
 	h.foot()
 	return nil
@@ -77,8 +100,8 @@ func (h page) header(p Page) {
 		h.raw(`<div class="alert" role="note"><b>`)
 		h.text("Invalid measurement: " + r.heading())
 		h.raw("</b><ul>")
-		for _, reason := range strings.Split(reasons(r.test), "; ") {
-			h.el("li", reason)
+		for _, why := range strings.Split(english().reasons(r.test), "; ") {
+			h.el("li", why)
 		}
 		h.raw("</ul></div>\n")
 	}
@@ -105,7 +128,7 @@ func (h page) tiles(p Page) {
 	}
 	name, _ := worstPhase(ref)
 	h.raw(`<ul class="tiles">`)
-	h.tile("Grade", tests, grade)
+	h.tile("Grade", tests, english().grade)
 	if name != "" {
 		h.tile("Added latency, p95, "+while(name), tests, func(t *verdict.Test) string { return ms(added(phase(t, name))) })
 	}
@@ -142,14 +165,14 @@ func (h page) tile(what string, tests []*verdict.Test, value func(*verdict.Test)
 // charts writes every chart under its heading, once for a wide page and once
 // for a phone; the table of figures follows the first.
 func (h page) charts(p Page) error {
-	r := letters.NewRuler()
+	r := fonts.NewRuler()
 	wide := charts(p, layout{w: 872, rule: r})
 	narrow := charts(p, layout{w: 350, narrow: true, rule: r})
 	captions := map[string]string{
 		"range":        "Further left is better. The axis is logarithmic: each step to the right is many times slower.",
 		"latency":      "Every probe is in the picture; each column shows the fastest, the median and the slowest of its moment. The axis is logarithmic, the same for all panels.",
 		"distribution": "How many of 100 probes came back within a time. Steep and far left is good; a long slope to the right is what calls suffer from. Lost probes are not in the curves; the tables count them.",
-		"hops":         "What a hop and all behind it wait longer for under load begins there. A hop that alone is slow gives such probes low priority, which delays nobody.",
+		"hops":         "Where a hop and all hops behind it get slower under load, the queue is in front of that hop. A single slow hop only gives its answers low priority, which delays no traffic.",
 		"throughput":   "What arrived, without packet headers. Over each phase stands its mean, as in the tables.",
 	}
 	for i, c := range wide {
@@ -187,7 +210,7 @@ func (h page) table(p Page) {
 		return
 	}
 	h.raw(`<section id="table"><h2>Before and after</h2><div class="wrap"><table class="change"><thead><tr><th scope="col">Figure</th><th scope="col">before</th><th scope="col">after</th><th scope="col">change</th></tr></thead>` + "\n")
-	for _, g := range groups(first, last) {
+	for _, g := range english().groups(first, last) {
 		h.raw("<tbody>")
 		if g.name != "" {
 			h.raw("<tr>")

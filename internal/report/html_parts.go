@@ -14,21 +14,16 @@ func (h page) steps(p Page) {
 	if len(p.Steps) == 0 {
 		return
 	}
-	h.raw(`<section id="steps"><h2>What was tried</h2><div class="wrap"><table><thead><tr><th scope="col">Step</th><th scope="col">set, down / up</th><th scope="col">added, p95</th><th scope="col">got, down / up</th></tr></thead><tbody>` + "\n")
+	h.raw(`<section id="steps"><h2>What was tried</h2>`)
+	h.tableHead("Step", "set, down / up", "added, p95", "got, down / up")
 	for _, s := range p.Steps {
-		h.raw(`<tr><th scope="row">`)
-		h.text(clean(s.Name))
-		h.raw("</th>")
-		h.el("td", both(shaped(s.Down), shaped(s.Up)))
-		if s.Test == nil {
-			h.raw("<td>–</td><td>–</td>")
-		} else {
+		plus, got := none, none
+		if s.Test != nil {
 			_, worst := worstPhase(s.Test)
 			down, up := speeds(s.Test)
-			h.el("td", ms(added(worst)))
-			h.el("td", both(rate(down), rate(up)))
+			plus, got = ms(added(worst)), both(rate(down), rate(up))
 		}
-		h.raw("</tr>\n")
+		h.row(clean(s.Name), both(shaped(s.Down), shaped(s.Up)), plus, got)
 		if o := clean(s.Outcome); o != "" {
 			h.raw("<tr>")
 			h.el(`td class="words outcome" colspan="4"`, o)
@@ -70,8 +65,8 @@ func (h page) plan(p Page) {
 		for _, r := range p.Plan.Reasons {
 			h.raw("<tr>")
 			h.el(`th scope="row"`, clean(r.Field))
-			h.el("td", clean(r.Value))
-			h.el(`td class="words"`, clean(r.Why))
+			h.el("td", clean(r.Value.String()))
+			h.el(`td class="words"`, clean(r.Why.String()))
 			h.raw("</tr>\n")
 		}
 		h.raw("</tbody></table></div>")
@@ -101,18 +96,9 @@ func (h page) hops(p Page) {
 		h.text(pathHeading(t))
 		h.raw("</h2>")
 		h.el(`p class="muted"`, capital(pathConditions(t)))
-		h.raw(`<div class="wrap"><table><thead><tr><th scope="col">Hop</th>`)
-		for _, head := range hopHeads(t) {
-			h.el(`th scope="col"`, head)
-		}
-		h.raw("</tr></thead><tbody>\n")
+		h.tableHead(append([]string{"Hop"}, hopHeads(t)...)...)
 		for _, r := range hopRows(t) {
-			h.raw("<tr>")
-			h.el(`th scope="row"`, r.name)
-			for _, c := range r.cells {
-				h.el("td", c)
-			}
-			h.raw("</tr>\n")
+			h.row(r.name, r.cells...)
 			if r.begin {
 				h.raw("<tr>")
 				h.el(fmt.Sprintf(`td class="words outcome" colspan="%d"`, len(r.cells)+1), "↑ the increase begins here, "+t.Begins.Place.Words())
@@ -138,7 +124,7 @@ func (h page) conditions(p Page) {
 		h.raw("<details" + open + "><summary>")
 		h.text(r.heading() + ", " + gradeWords(r))
 		h.raw("</summary>\n")
-		if s := conditions(r.test); s != "" {
+		if s := english().conditions(r.test); s != "" {
 			h.el(`p class="muted"`, capital(s))
 		}
 		h.facts(r)
@@ -154,18 +140,13 @@ func (h page) facts(r run) {
 		h.raw("<p>No phase was measured.</p>\n")
 		return
 	}
-	h.raw(`<div class="wrap"><table><thead><tr><th scope="col">Figure</th>`)
+	heads := []string{"Figure"}
 	for _, p := range phases {
-		h.el(`th scope="col"`, p.Name)
+		heads = append(heads, p.Name)
 	}
-	h.raw("</tr></thead><tbody>\n")
-	for _, f := range facts(r.test) {
-		h.raw("<tr>")
-		h.el(`th scope="row"`, f.name)
-		for _, c := range f.cells {
-			h.el("td", c)
-		}
-		h.raw("</tr>\n")
+	h.tableHead(heads...)
+	for _, f := range english().facts(r.test) {
+		h.row(f.name, f.cells...)
 	}
 	h.raw("</tbody></table></div>\n")
 }

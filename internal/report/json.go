@@ -21,27 +21,15 @@ type document struct {
 	GoalMs  float64         `json:"goal_ms,omitempty"`
 	Notes   []string        `json:"notes"`
 	Plan    *plan.Plan      `json:"plan,omitempty"`
-	Steps   []documentStep  `json:"steps,omitempty"`
+	Steps   []Step          `json:"steps,omitempty"`
 	Tests   []*verdict.Test `json:"tests"` // before first, after last
 	Paths   []*path.Result  `json:"paths,omitempty"`
 }
 
-type documentStep struct {
-	Name    string        `json:"name"`
-	DownBps int64         `json:"down_bps"`
-	UpBps   int64         `json:"up_bps"`
-	Outcome string        `json:"outcome"`
-	Test    *verdict.Test `json:"test,omitempty"`
-}
-
 func writeJSON(b *bytes.Buffer, p Page) error {
-	d := document{Schema: Schema, Title: p.title(), Verdict: p.sentence(), GoalMs: p.goal(), Plan: p.Plan, Notes: []string{}, Tests: []*verdict.Test{}, Paths: p.Paths}
-	d.Notes = append(d.Notes, p.notes()...)
+	d := document{Schema: Schema, Title: p.title(), Verdict: p.sentence(), GoalMs: p.goal(), Plan: p.Plan, Notes: append([]string{}, p.notes()...), Steps: p.Steps, Tests: []*verdict.Test{}, Paths: p.Paths}
 	for _, r := range p.runs() {
 		d.Tests = append(d.Tests, r.test)
-	}
-	for _, s := range p.Steps {
-		d.Steps = append(d.Steps, documentStep{s.Name, int64(s.Down), int64(s.Up), s.Outcome, s.Test})
 	}
 	e := json.NewEncoder(b)
 	e.SetIndent("", " ")

@@ -8,7 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"unbloat/internal/report/flent"
 	"unbloat/internal/result"
 	"unbloat/internal/verdict"
 )
@@ -87,7 +86,7 @@ func TestAnythingIsReported(t *testing.T) {
 		if err := Table(&b, p.Before, p.After); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = flent.Of(p.After, "", "")
+		_, _ = flentOf(p.After)
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/image/math/fixed"
 	"golang.org/x/image/vector"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/report/fonts"
 )
 
 // writePNG renders the figure in a theme, scale pixels to a unit.
@@ -31,7 +31,7 @@ func (f *figure) writePNG(b *bytes.Buffer, t theme, scale float64) error {
 type painter struct {
 	img   *image.RGBA
 	scale float64
-	rule  *letters.Ruler
+	rule  *fonts.Ruler
 	faces map[font]xfont.Face // by size and weight
 	ras   vector.Rasterizer
 }

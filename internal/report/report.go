@@ -38,11 +38,11 @@ type Page struct {
 
 // A Step is one trial of the tuner.
 type Step struct {
-	Name    string // "trial 3"
-	Down    unit.Rate
-	Up      unit.Rate
-	Test    *verdict.Test // nil: not measured
-	Outcome string        // "kept", "too slow: p95 12 ms over a goal of 5 ms"
+	Name    string        `json:"name"` // "trial 3"
+	Down    unit.Rate     `json:"down_bps"`
+	Up      unit.Rate     `json:"up_bps"`
+	Outcome string        `json:"outcome"`        // "kept", "too slow: p95 12 ms over a goal of 5 ms"
+	Test    *verdict.Test `json:"test,omitempty"` // nil: not measured
 }
 
 // A Format is a kind of file that Write makes.

@@ -235,7 +235,7 @@ func TestSentence(t *testing.T) {
 	}
 	bad := fakeTest(after())
 	bad.Valid, bad.InvalidReasons = false, []string{"CPU 97 %."}
-	if got, o := compare(b, bad); got != "No verdict: the measurement after is invalid: CPU 97 %." || o != unknown {
+	if got, o := english().compare(b, bad); got != "No verdict: the measurement after is invalid: CPU 97 %." || o != unknown {
 		t.Errorf("invalid: %s (%d)", got, o)
 	}
 	if page := render(t, FormatHTML, Page{Before: b, After: bad}); !strings.Contains(page, `class="alert"`) || strings.Contains(page, "× less") || strings.Contains(page, `class="tiles"`) {

@@ -84,9 +84,6 @@ func compareLoss(a, b float64) outcome {
 	return worse
 }
 
-// groups is language.groups in English.
-func groups(before, after *verdict.Test) []group { return english().groups(before, after) }
-
 // groups returns the before/after table, a group a phase; either test may lack
 // phases. Grades come first.
 func (l language) groups(before, after *verdict.Test) []group {
@@ -157,9 +154,6 @@ func (l language) changeWords(a, b float64, o outcome) string {
 	return s
 }
 
-// grade is language.grade in English.
-func grade(t *verdict.Test) string { return english().grade(t) }
-
 // grade returns the test's grade, or why it has none.
 func (l language) grade(t *verdict.Test) string {
 	if !t.Valid {
@@ -170,9 +164,6 @@ func (l language) grade(t *verdict.Test) string {
 	}
 	return none
 }
-
-// facts is language.facts in English.
-func facts(t *verdict.Test) []fact { return english().facts(t) }
 
 // facts lists, for one test, the figures of every phase with the conditions
 // they were taken under. Cells stand in the order of t.Phases(); units are in

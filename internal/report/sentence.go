@@ -99,15 +99,9 @@ func speeds(t *verdict.Test) (down, up float64) {
 // Sentence says what changed from before to after in words a person
 // understands; with one of them nil, it says what the other shows.
 func Sentence(before, after *verdict.Test) string {
-	s, _ := compare(before, after)
+	s, _ := english().compare(before, after)
 	return s
 }
-
-// compare returns the sentence in English and the outcome it states.
-func compare(before, after *verdict.Test) (string, outcome) { return english().compare(before, after) }
-
-// reasons joins why a test is invalid, in English.
-func reasons(t *verdict.Test) string { return english().reasons(t) }
 
 // compare returns the sentence and the outcome it states.
 func (l language) compare(before, after *verdict.Test) (string, outcome) {

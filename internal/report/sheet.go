@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unbloat/internal/report/letters"
+	"unbloat/internal/report/fonts"
 	"unbloat/internal/verdict"
 )
 
@@ -12,7 +12,7 @@ import (
 // figures and every chart that the HTML page shows.
 func sheet(p Page) *figure {
 	const pad, w = 28, 900
-	l := layout{w: w - 2*pad, rule: letters.NewRuler()}
+	l := layout{w: w - 2*pad, rule: fonts.NewRuler()}
 	f := newFigure(w, 0, p.title(), p.sentence(), l.rule)
 	y := float64(pad)
 	lines := func(s string, size float64, bold bool, c ink) {
@@ -30,7 +30,7 @@ func sheet(p Page) *figure {
 	lines(p.sentence(), 16, false, c)
 	y += 6
 	for _, r := range p.runs() {
-		lines(r.heading()+": "+gradeWords(r)+join(", ", conditions(r.test)), 12.5, false, inkMuted)
+		lines(r.heading()+": "+gradeWords(r)+join(", ", english().conditions(r.test)), 12.5, false, inkMuted)
 	}
 	for _, t := range p.Paths {
 		lines(pathHeading(t)+": "+pathConditions(t), 12.5, false, inkMuted)
@@ -163,7 +163,7 @@ func gradeWords(r run) string {
 	if !r.test.Valid {
 		return "invalid measurement"
 	}
-	return "grade " + grade(r.test)
+	return "grade " + english().grade(r.test)
 }
 
 func join(sep, s string) string {

@@ -35,7 +35,7 @@ func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) erro
 	}
 	var b strings.Builder
 	sentence, _ := l.compare(before, after)
-	wrapText(&b, "", sentence)
+	wrapText(&b, sentence)
 	b.WriteByte('\n')
 	fmt.Fprintf(&b, "%-*s%13s   %13s\n", l.Column+1, "", l.Name("before"), l.Name("after"))
 	for _, g := range l.groups(before, after) {
@@ -50,13 +50,10 @@ func TableIn(w io.Writer, in *reason.Language, before, after *verdict.Test) erro
 		}
 	}
 	b.WriteByte('\n')
-	wrapText(&b, "", l.Say(reason.TableGlossary))
+	wrapText(&b, l.Say(reason.TableGlossary))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-// glossary says what the table's figures are, in English.
-func glossary() string { return english().Say(reason.TableGlossary) }
 
 // TestTableIn writes one test for a terminal in a language: the verdict, then a
 // column a phase; at most 78 columns, without colour.
@@ -67,13 +64,13 @@ func TestTableIn(w io.Writer, in *reason.Language, t *verdict.Test) error {
 	}
 	var b strings.Builder
 	if l := clean(t.Label); l != "" {
-		wrapText(&b, "", l)
+		wrapText(&b, l)
 	}
 	head, _ := l.compare(nil, t)
 	if g := clean(t.Grade); g != "" && t.Valid {
 		head = l.Say(reason.GradeLine, "grade", g, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp)) + head
 	}
-	wrapText(&b, "", head)
+	wrapText(&b, head)
 	phases := t.Phases()
 	if len(phases) > 0 {
 		b.WriteByte('\n')
@@ -93,14 +90,11 @@ func TestTableIn(w io.Writer, in *reason.Language, t *verdict.Test) error {
 	}
 	if s := l.conditions(t); s != "" {
 		b.WriteByte('\n')
-		wrapText(&b, "", s)
+		wrapText(&b, s)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-// conditions is language.conditions in English.
-func conditions(t *verdict.Test) string { return english().conditions(t) }
 
 // conditions says where and when a test was taken.
 func (l language) conditions(t *verdict.Test) string {
@@ -138,23 +132,22 @@ func short(s string, n int) string {
 
 // wrapText writes s in lines of at most textWidth columns; a word that is
 // longer is broken.
-func wrapText(b *strings.Builder, indent, s string) {
+func wrapText(b *strings.Builder, s string) {
 	line := ""
 	flush := func() {
 		if line != "" {
-			b.WriteString(indent + line + "\n")
+			b.WriteString(line + "\n")
 			line = ""
 		}
 	}
-	room := textWidth - len(indent)
 	for _, word := range strings.Fields(s) {
-		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > textWidth {
 			flush()
 		}
-		for utf8.RuneCountInString(word) > room {
+		for utf8.RuneCountInString(word) > textWidth {
 			r := []rune(word)
-			b.WriteString(indent + string(r[:room]) + "\n")
-			word = string(r[room:])
+			b.WriteString(string(r[:textWidth]) + "\n")
+			word = string(r[textWidth:])
 		}
 		if line != "" {
 			line += " "

@@ -24,7 +24,7 @@ import (
 const redrawEvery = 100 * time.Millisecond
 
 // Suitable says whether a view can be shown: in and out are terminals, and the
-// kind of terminal (TERM) can place text.
+// terminal type (TERM) can position text.
 func Suitable(in, out *os.File, getenv func(string) string) bool {
 	kind := getenv("TERM")
 	return kind != "" && kind != "dumb" && term.IsTerminal(in.Fd()) && term.IsTerminal(out.Fd()) && foreground(in)
@@ -56,7 +56,7 @@ type Config struct {
 	In, Out   *os.File
 	Options   live.Options                                   // its size is the terminal's
 	Draw      func(now time.Duration, o live.Options) string // now is since Open; called by one goroutine
-	Interrupt func()                                         // called when whoever watches wants it ended
+	Interrupt func()                                         // called when the user wants to end it
 }
 
 // Open shows a view until Close.

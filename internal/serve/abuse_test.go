@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/probe"
 	"unbloat/internal/protocol/iperf3"
 	"unbloat/internal/protocol/irtt"
@@ -115,10 +116,8 @@ func TestHostileConnections(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			before := refused(s, c.protocol, c.reason)
 			noise(t, c.to, c.say, c.drip, c.hangUp)
-			for end := time.Now().Add(20 * time.Second); refused(s, c.protocol, c.reason) == before; time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("not counted as %q:\n%s\n%s", c.reason, metrics(t, s), log)
-				}
+			if !await.True(20*time.Second, func() bool { return refused(s, c.protocol, c.reason) > before }) {
+				t.Fatalf("not counted as %q:\n%s\n%s", c.reason, metrics(t, s), log)
 			}
 		})
 	}
@@ -181,10 +180,8 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 			defer c.Close()
 			held = append(held, c)
 		}
-		for end := time.Now().Add(20 * time.Second); connections(s) < min(i+1, 2)*most/2; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d connections are counted", connections(s))
-			}
+		if !await.True(20*time.Second, func() bool { return connections(s) >= min(i+1, 2)*most/2 }) {
+			t.Fatalf("%d connections are counted", connections(s))
 		}
 	}
 	awaitMetric(t, s, fmt.Sprintf(`unbloat_refused_total{protocol="web",reason="connections of address"} %d`, most/2))
@@ -202,14 +199,13 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	for _, c := range held {
 		c.Close()
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if r, err := http.Get("http://" + s.Web().String() + "/empty"); err == nil {
+	await.Until(t, 10*time.Second, "a freed place to be given", func() bool {
+		r, err := http.Get("http://" + s.Web().String() + "/empty")
+		if err == nil {
 			r.Body.Close()
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("freed places are not given: %v", err)
 		}
-	}
+		return err == nil
+	})
 }
 
 // connections returns how many the accounts hold.
@@ -277,11 +273,7 @@ func TestDatagramBudget(t *testing.T) {
 	if _, err := c.Write(b); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); refused(s, protocolNative, "budget during a session") == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the stream does not end")
-		}
-	}
+	await.Until(t, 20*time.Second, "the stream to end", func() bool { return refused(s, protocolNative, "budget during a session") > 0 })
 	if rep := p.must(fmt.Sprintf(`{"op":"end","stream":%d}`, st.Stream)); rep.UDP.Sent < 200 || rep.UDP.Sent > 300 {
 		t.Errorf("%d datagrams of 1400 bytes within 300 kB", rep.UDP.Sent)
 	}

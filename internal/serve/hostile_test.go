@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
+	"unbloat/internal/netio"
 	"unbloat/internal/probe"
 	"unbloat/unit"
 )
@@ -25,12 +27,9 @@ func start(t *testing.T, l Limits) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // after the server has ended
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := runtime.NumGoroutine(); n > before {
+		if !await.True(10*time.Second, func() bool { return runtime.NumGoroutine() <= before }) {
 			buf := make([]byte, 1<<16)
-			t.Errorf("%d goroutines before, %d after:\n%s", before, n, buf[:runtime.Stack(buf, true)])
+			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}
 	})
 	serveUntilEnd(t, s)
@@ -218,15 +217,13 @@ func TestControlDies(t *testing.T) {
 	s := start(t, Limits{})
 	p := dial(t, s)
 	token := p.must(hello).Token
-	waiting, running, asking := dial(t, s), dial(t, s), dial(t, s)
+	waiting, running := dial(t, s), dial(t, s)
 	waiting.must(fmt.Sprintf(`{"op":"data","token":%q,"group":1,"dir":"down"}`, token))
 	running.must(fmt.Sprintf(`{"op":"data","token":%q,"group":2,"dir":"down"}`, token))
-	asking.must(fmt.Sprintf(`{"op":"data","token":%q,"dir":"exchange"}`, token))
 	p.must(`{"op":"start","group":2,"flows":1}`)
 	p.Close()
 	waiting.over()
 	running.over()
-	asking.over()
 	if r, ok := dial(t, s).ask(fmt.Sprintf(`{"op":"data","token":%q,"dir":"up"}`, token)); !ok || r.Error == "" {
 		t.Errorf("the token outlives its session: %+v", r)
 	}
@@ -258,21 +255,15 @@ func TestByteBudget(t *testing.T) {
 	s := start(t, Limits{Bytes: 1000})
 	p := dial(t, s)
 	token := p.must(hello).Token
-	x := dial(t, s)
-	x.must(fmt.Sprintf(`{"op":"data","token":%q,"dir":"exchange"}`, token))
-	q := make([]byte, probe.ExchangeSize)
-	probe.PutExchange(q, probe.Exchange{Down: 600})
-	_, _ = x.Write(q)
-	if _, err := io.ReadFull(x.in, make([]byte, 600)); err != nil {
-		t.Fatal(err)
+	first, second := dial(t, s), dial(t, s)
+	first.must(fmt.Sprintf(`{"op":"data","token":%q,"group":1,"dir":"down"}`, token))
+	second.must(fmt.Sprintf(`{"op":"data","token":%q,"group":2,"dir":"down"}`, token))
+	p.must(`{"op":"start","group":1,"flows":1}`)
+	if n, _ := io.Copy(io.Discard, first.in); n > int64(len(netio.Payload())) { // one write
+		t.Errorf("a load of %d bytes; the budget is 1000", n)
 	}
-	_, _ = x.Write(q)
-	if n, _ := io.Copy(io.Discard, x.in); n != 0 {
-		t.Errorf("%d bytes beyond the budget", n)
-	}
-	d := dial(t, s)
-	d.must(fmt.Sprintf(`{"op":"data","token":%q,"group":1,"dir":"down"}`, token))
-	if r, ok := p.ask(`{"op":"start","group":1,"flows":1}`); !ok || !strings.Contains(r.Error, "limit") {
+	p.must(`{"op":"stop","group":1}`)
+	if r, ok := p.ask(`{"op":"start","group":2,"flows":1}`); !ok || !strings.Contains(r.Error, "limit") {
 		t.Errorf("a load beyond the budget: answered %v, error %q", ok, r.Error)
 	}
 }

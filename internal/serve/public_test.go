@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
 	"unbloat/internal/protocol/iperf3"
@@ -57,12 +58,9 @@ func metrics(t *testing.T, s *Server) string {
 func awaitMetric(t *testing.T, s *Server, line string) {
 	t.Helper()
 	var text string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if text = metrics(t, s); strings.Contains(text, line+"\n") {
-			return
-		}
+	if !await.True(10*time.Second, func() bool { text = metrics(t, s); return strings.Contains(text, line+"\n") }) {
+		t.Errorf("no %q in:\n%s", line, text)
 	}
-	t.Errorf("no %q in:\n%s", line, text)
 }
 
 // A thousand sessions at once, each with a stream of probes that is answered.
@@ -308,10 +306,28 @@ func TestIperf3StreamsInOrder(t *testing.T) {
 	hear(iperf3.CreateStreams)
 	mine, yours := connect(), connect()
 	say(yours, cookie[:])
-	time.Sleep(50 * time.Millisecond) // the second one's cookie has been read, most likely
+	await.Until(t, 20*time.Second, "the second one's cookie to be read", func() bool { return connections(s) == 3 && !iperf3Reads(s, yours) })
 	say(mine, cookie[:])
 	hear(iperf3.TestStart)
 	if n, err := io.ReadFull(yours, make([]byte, 1000)); err != nil {
 		t.Errorf("the second stream brought %d bytes: %v", n, err)
 	}
+}
+
+// iperf3Reads reports whether the server still waits for what a connection says first.
+func iperf3Reads(s *Server, c net.Conn) bool {
+	for _, side := range s.others {
+		p, ok := side.(*iperf3Server)
+		if !ok {
+			continue
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for held := range p.conns {
+			if held.RemoteAddr().String() == c.LocalAddr().String() {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -24,6 +24,7 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
+	"unbloat/internal/visitor"
 	"unbloat/unit"
 )
 
@@ -63,27 +64,8 @@ func DefaultLimits() Limits {
 }
 
 func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	for _, n := range []struct{ have, def *int }{
-		{&l.Sessions, &d.Sessions}, {&l.PerAddress, &d.PerAddress}, {&l.Conns, &d.Conns},
-		{&l.Flows, &d.Flows}, {&l.Streams, &d.Streams}, {&l.AddressConns, &d.AddressConns},
-	} {
-		if *n.have <= 0 {
-			*n.have = *n.def
-		}
-	}
-	for _, t := range []struct{ have, def *time.Duration }{
-		{&l.Load, &d.Load}, {&l.Idle, &d.Idle}, {&l.Session, &d.Session}, {&l.Handshake, &d.Handshake},
-		{&l.AddressTime, &d.AddressTime},
-	} {
-		if *t.have <= 0 {
-			*t.have = *t.def
-		}
-	}
-	if l.AddressBytes <= 0 {
-		l.AddressBytes, l.ownUnbounded = d.AddressBytes, true
-	}
-	return l
+	l.ownUnbounded = l.AddressBytes <= 0
+	return visitor.Defaults(l, DefaultLimits())
 }
 
 // spent reports whether an address that has moved so much has used up its bytes.
@@ -373,17 +355,6 @@ func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 	}
 	if err := netio.SetTCP(c, netio.TCPOptions{CC: req.CC, DSCP: req.DSCP}); err != nil {
 		return err
-	}
-	if req.Dir == probe.DirExchange {
-		if err := ses.exchange(c); err != nil {
-			return err
-		}
-		s.handOver(c)
-		if err := l.write(probe.Reply{}); err != nil {
-			c.Close() // which answer will notice
-		}
-		ses.answer(c)
-		return nil
 	}
 	if err := ses.attach(c, req); err != nil {
 		return err

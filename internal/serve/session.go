@@ -31,8 +31,6 @@ type session struct {
 	flows   int    // data connections attached and not ended
 	loads   int
 	bytes   int64
-
-	exchanges map[*net.TCPConn]bool
 }
 
 // hello runs a session on a control connection, from its first line to its end.
@@ -121,7 +119,7 @@ func (s *Server) open(from netip.Addr) (*session, error) {
 	}
 	ses := &session{
 		server: s, token: newToken(), from: from, began: s.clock.Now(),
-		groups: map[uint32]*group{}, streams: map[uint32]*stream{}, exchanges: map[*net.TCPConn]bool{},
+		groups: map[uint32]*group{}, streams: map[uint32]*stream{},
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,9 +136,6 @@ func (s *Server) end(ses *session) {
 	ses.closed = true
 	groups, streams := ses.groups, ses.streams
 	ses.groups, ses.streams = nil, nil
-	for c := range ses.exchanges {
-		c.Close() // the goroutine that answers it ends
-	}
 	ses.mu.Unlock()
 	for _, g := range groups {
 		g.stop()
@@ -187,6 +182,18 @@ func (ses *session) run(l *lines) error {
 			return err
 		}
 	}
+}
+
+// spend books bytes; false if the session's budget has none left.
+func (ses *session) spend(n unit.Size) bool {
+	if !ses.server.spend(ses.from, n) {
+		return false
+	}
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	ses.bytes += int64(n)
+	limit := ses.server.limits.Bytes
+	return limit == 0 || ses.bytes <= int64(limit)
 }
 
 // active reports whether probes of the session arrived lately.

@@ -17,7 +17,8 @@ import (
 
 	"unbloat/internal/netio"
 	"unbloat/internal/protocol/ndt7"
-	"unbloat/internal/protocol/nq"
+	"unbloat/internal/protocol/rpm"
+	"unbloat/internal/visitor"
 )
 
 // webServer serves all that browsers and HTTP clients measure with, HTTP and
@@ -92,7 +93,7 @@ func (w *webServer) mux() http.Handler {
 	}
 	m.HandleFunc("/__down", w.cloudflareDown)
 	m.HandleFunc("/__up", w.cloudflareUp)
-	m.HandleFunc("GET "+nq.WellKnown, w.nqConfig)
+	m.HandleFunc("GET "+rpm.WellKnown, w.nqConfig)
 	m.HandleFunc("GET /config", w.nqConfig) // where older servers have it
 	m.HandleFunc("GET /nq/small", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, 1) })
 	m.HandleFunc("GET /nq/large", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, nqLarge) })
@@ -156,13 +157,7 @@ func (w *webServer) refused(r *http.Request) {
 }
 
 // remote returns who asks.
-func remote(r *http.Request) netip.Addr {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.Addr().Unmap()
-}
+func remote(r *http.Request) netip.Addr { return visitor.Source(r.RemoteAddr) }
 
 // A front accepts connections and finds out by their first byte whether they
 // speak TLS, each in a goroutine of its own, so that a silent one holds up none.

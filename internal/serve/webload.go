@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"unbloat/internal/protocol/nq"
+	"unbloat/internal/protocol/rpm"
 	"unbloat/unit"
 )
 
@@ -82,7 +82,7 @@ func (w *webServer) nqConfig(rw http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		scheme = "https://"
 	}
-	b, err := json.Marshal(nq.Make(scheme + r.Host))
+	b, err := json.Marshal(rpm.Make(scheme + r.Host))
 	if err != nil { // plain structs of strings always marshal
 		panic("serve: marshal: " + err.Error())
 	}

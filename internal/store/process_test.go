@@ -107,13 +107,13 @@ func TestKilled(t *testing.T) {
 		if rounds >= 20 { // this machine takes longer until the first is kept
 			delay *= 2
 		}
-		cmd, out := saver(t.Context(), path, 1000*rounds, 1000, 20_000)
+		ctx, cancel := context.WithTimeout(t.Context(), delay) // the moment of death; every one must do
+		cmd, out := saver(ctx, path, 1000*rounds, 1000, 20_000)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(delay) // the moment of death; every one must do
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = cmd.Wait() // killed
+		cancel()
 		if strings.Contains(out.String(), "FAILED") {
 			t.Fatalf("round %d: %s", rounds, out)
 		}

@@ -73,9 +73,8 @@ func settling(flowsUp int, up unit.Rate) time.Duration {
 	return time.Duration(flowsUp*firstFlight) * up.Time(fullFrame)
 }
 
-// topOf returns where the search begins: with many downloads, where a queue that
-// takes as long as queue to pass the line is gone within drainTime, or at the
-// least that is given up for that.
+// topOf returns where the search begins. With many downloads that is low enough
+// for a queue of that length to drain within drainTime, but not below leastDrain.
 func topOf(flowsDown, flowsUp int, queue time.Duration) shares {
 	top := shares{topDown, topUp}
 	if flowsDown >= manyFlows {

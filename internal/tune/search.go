@@ -23,15 +23,15 @@ const (
 	topUp   = 0.99
 )
 
-// steps are the search's ladder below the top: shares of it, of which the last
-// leaves a few connections what is not too dear to keep (leastShare).
+// steps are the search's ladder below the top, as shares of it. The last one is
+// as much as a few connections may lose (leastShare).
 var steps = [...]float64{
 	1, 0.99, 0.98, 0.97, 0.96, 0.945, 0.93, 0.915, 0.90, 0.88, 0.86, 0.84, 0.82,
 	0.80, 0.77, 0.74,
 }
 
-// near is how much more delay than the least of all, in parts of the goal, rates
-// may have that hold it no more than those do: less is not worth giving up more.
+// near is how much more delay than the least found, as a share of the goal, still
+// counts as equal: the higher rates win.
 const near = 0.5
 
 // An Observation is what a trial of some rates showed.
@@ -43,7 +43,7 @@ type Observation struct {
 // A Search looks for the highest rates, both directions at once, whose p95
 // increase stays within the goal. It goes down the ladder of steps, faster
 // while the goal is far, and then halves the gap; the direction that holds the
-// delay is the one that gives way. It is pure: who calls it measures.
+// delay is the one that gives way. It is pure: the caller measures.
 type Search struct {
 	line       Rates
 	top        shares // of the line, where it begins

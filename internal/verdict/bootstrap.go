@@ -33,7 +33,7 @@ func ImprovementP95(before, after *Phase) *Interval {
 	differences := make([]float64, bootstrapDraws)
 	bs, as := make([]float64, len(b)), make([]float64, len(a))
 	for i := range differences {
-		differences[i] = nearestRank(redraw(bs, b, rng), 0.95) - nearestRank(redraw(as, a, rng), 0.95)
+		differences[i] = nearestRank(redraw(bs, b, bootstrapBlock, rng), 0.95) - nearestRank(redraw(as, a, bootstrapBlock, rng), 0.95)
 	}
 	slices.Sort(differences)
 	return &Interval{milli(atRank(differences, 0.025)), milli(atRank(differences, 0.975))}
@@ -65,13 +65,8 @@ func countedSpan(p *Phase) (from, to float64) {
 	return from, to
 }
 
-// redraw fills dst with blocks of src, drawn at random.
-func redraw(dst, src []float64, rng *rand.Rand) []float64 {
-	return redrawBlocks(dst, src, bootstrapBlock, rng)
-}
-
-// redrawBlocks fills dst with blocks of src of the given length.
-func redrawBlocks(dst, src []float64, block int, rng *rand.Rand) []float64 {
+// redraw fills dst with blocks of src of the given length, drawn at random.
+func redraw(dst, src []float64, block int, rng *rand.Rand) []float64 {
 	block = min(block, len(src))
 	for n := 0; n < len(dst); {
 		at := rng.IntN(len(src) - block + 1)

@@ -14,9 +14,9 @@ const leastDelivered = 6
 // by least squares, of what was acknowledged or lies behind a hole. ok is false
 // where the system does not tell, or too rarely.
 //
-// A receiver that is told of nothing but segments and of bytes in order cannot
-// tell what came twice from what waits behind a hole that is open to the end;
-// with a hundred uploads at 1 Mbit/s that is 2 % of what arrived.
+// A receiver that knows only segments and bytes in order cannot tell duplicates
+// from data behind a hole that stays open to the end; with a hundred uploads at
+// 1 Mbit/s that is 2 % of what arrived.
 func Delivered(groups [][]probe.SenderSample, from, to unit.Instant) (bps float64, ok bool) {
 	for _, g := range groups {
 		slope, ok := deliveredSlope(g, from, to)
@@ -51,7 +51,7 @@ func deliveredSlope(samples []probe.SenderSample, from, to unit.Instant) (slope 
 // arrived returns the rate, in bit/s of payload, at which what senders sent
 // reached the other end in a short time, by the samples nearest to its ends; 0
 // where the system does not tell. Of a hundred uploads that share 1 Mbit/s most
-// have a hole open when the load ends, and their receiver knows of less.
+// have a hole open when the load ends, and their receiver counts less.
 func arrived(groups [][]probe.SenderSample, from, to unit.Instant) (bps float64) {
 	for _, g := range groups {
 		a, b, ok := around(g, from, to)

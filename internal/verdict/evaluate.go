@@ -162,7 +162,7 @@ func timeline(raw Raw, origin unit.Instant) *Timeline {
 		TS:     make([]float64, 0, len(raw.Samples)),
 		RTTMs:  make([]*float64, 0, len(raw.Samples)),
 		BinS:   timelineBin.Seconds(),
-		// Never null in JSON: who draws need not check.
+		// Never null in JSON, so that charts need not check.
 		DownMbps: []float64{}, UpMbps: []float64{},
 	}
 	for i := range raw.Samples {

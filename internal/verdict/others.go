@@ -10,7 +10,7 @@ import (
 type Counted struct {
 	Known    bool
 	Down, Up float64 // bit/s
-	// What of it the load's own connections moved, at most, by the kernel's count
+	// How much of it the load's own connections moved, at most, by the kernel's count
 	// of their segments on this machine; not known of others' loads.
 	OwnKnown       bool
 	OwnDown, OwnUp float64 // bit/s

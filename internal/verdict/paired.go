@@ -10,7 +10,7 @@ import (
 // that five pairs of an unchanged line all point the same, better, way is 1 in 32.
 const MinPairs = 5
 
-// An Outcome is what a proof comes to.
+// An Outcome is the result of a proof.
 type Outcome string
 
 // Outcomes of a proof, of the second side against the first.
@@ -51,7 +51,7 @@ const (
 	pairedSeed  = 20260301
 )
 
-// Prove tells change from chance. The medians of the paired differences are
+// Prove separates change from chance. The medians of the paired differences are
 // drawn anew by a hierarchical bootstrap: pairs first, since what differs from
 // one run of TCP to the next is the most of the chance, and blocks of probes
 // inside each leg (as ImprovementP95 does). The median bears a pair that
@@ -61,7 +61,7 @@ func Prove(pairs []Pair) Proof {
 		return Proof{Outcome: Unproved}
 	}
 	rng := rand.New(rand.NewPCG(pairedSeed, uint64(len(pairs))))
-	quantile := func(v []float64) float64 { return selectRank(v, 0.95) }
+	quantile := func(v []float64) float64 { return nearestRank(v, 0.95) }
 	var p95, down, up []legs
 	for _, p := range pairs {
 		b, a := answered(p.Without), answered(p.With)
@@ -111,7 +111,7 @@ func redrawn(src []float64, block int, f func([]float64) float64, rng *rand.Rand
 	out := figure{value: f(slices.Clone(src)), redrawn: make([]float64, innerDraws)}
 	dst := make([]float64, len(src))
 	for i := range out.redrawn {
-		out.redrawn[i] = f(redrawBlocks(dst, src, block, rng))
+		out.redrawn[i] = f(redraw(dst, src, block, rng))
 	}
 	return out
 }
@@ -165,39 +165,6 @@ func middle(v []float64) float64 {
 	slices.Sort(v)
 	n := len(v)
 	return (v[(n-1)/2] + v[n/2]) / 2
-}
-
-// selectRank is nearestRank without sorting all of v: Hoare's selection, for
-// slow routers draw thousands of these.
-func selectRank(v []float64, q float64) float64 {
-	want := min(max(int(q*float64(len(v))), 0), len(v)-1)
-	lo, hi := 0, len(v)-1
-	for lo < hi {
-		pivot := v[lo+(hi-lo)/2]
-		i, j := lo, hi
-		for i <= j {
-			for v[i] < pivot {
-				i++
-			}
-			for v[j] > pivot {
-				j--
-			}
-			if i <= j {
-				v[i], v[j] = v[j], v[i]
-				i++
-				j--
-			}
-		}
-		switch {
-		case want <= j:
-			hi = j
-		case want >= i:
-			lo = i
-		default:
-			return v[want]
-		}
-	}
-	return v[lo]
 }
 
 func mean(v []float64) float64 {

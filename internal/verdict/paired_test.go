@@ -89,16 +89,6 @@ func TestProveLaws(t *testing.T) {
 	})
 }
 
-func TestSelectRank(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		v := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 60).Draw(t, "v")
-		q := rapid.Float64Range(0, 1).Draw(t, "q")
-		if got, want := selectRank(slices.Clone(v), q), nearestRank(slices.Clone(v), q); got != want {
-			t.Fatalf("%g, sorted %g", got, want)
-		}
-	})
-}
-
 func TestExpandedTail(t *testing.T) {
 	for n, want := range map[int]float64{5: 0.00097, 6: 0.0024, 10: 0.0086, 30: 0.0188, 1000: 0.0249} {
 		if got := expandedTail(n); math.Abs(got-want) > want/30 {

@@ -32,7 +32,7 @@ type Raw struct {
 	Broken         []string // flows that ended before their time, and why
 
 	OnLoad    []probe.Sample   // round trips on the loaded connections themselves
-	Fresh     Handshakes       // what fresh connections took beside the load
+	Fresh     Handshakes       // what fresh connections took during the load
 	Secondary []SecondaryProbe // what further probes saw
 
 	Wire        Counted         // what passed the interface
@@ -46,7 +46,7 @@ type Raw struct {
 // Handshakes are what the parts of a request on a fresh connection took.
 type Handshakes struct{ TCP, TLS, HTTP []time.Duration }
 
-// A SecondaryProbe is what probes saw that ran beside the graded ones.
+// A SecondaryProbe is what further probes saw, which are not graded.
 type SecondaryProbe struct {
 	Name    string // such as "icmp 192.0.2.1"
 	Samples []probe.Sample
@@ -98,10 +98,10 @@ type Baseline struct {
 	RTT      time.Duration // medians
 	Up, Down time.Duration // apparent, with the clocks' offset
 
-	others map[string]time.Duration // round trips of the probes beside
+	others map[string]time.Duration // round trips of secondary probes
 }
 
-// beside returns the baseline of probes that ran beside the graded ones.
+// secondary returns the baseline of a secondary probe.
 func (b Baseline) secondary(name string) Baseline { return Baseline{RTT: b.others[name]} }
 
 // NewBaseline returns the medians of an idle phase's counted part.

@@ -128,7 +128,7 @@ type Latency struct {
 	OneWayUnknown bool `json:"one_way_unknown,omitempty"`
 }
 
-// A Named is what probes saw that ran beside the graded ones, against their
+// A Named is the latency that a secondary probe saw, against its
 // own idle median.
 type Named struct {
 	Name    string  `json:"name"` // such as "icmp 192.0.2.1"

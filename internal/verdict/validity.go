@@ -31,14 +31,14 @@ type load struct {
 	goodput     float64 // bit/s, as the next
 	first, last float64 // goodput of the first and the last third
 	long        bool    // the thirds are long enough to be compared
-	known       bool    // whether the system tells what follows
+	known       bool    // whether the system reports what follows
 	busy        float64
 	heldBack    float64
 	retransmits int64
 	queueMs     float64 // median one-way increase
 }
 
-// load gathers what tells whether the two directions were full.
+// load gathers what shows whether the two directions were full.
 func (raw *Raw) load(p *Phase) (down, up load) {
 	down = raw.direction("down", raw.Down, raw.DownSenders)
 	up = raw.direction("up", raw.Up, raw.UpSenders)

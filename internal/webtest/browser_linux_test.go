@@ -151,7 +151,7 @@ func rateNear(t *testing.T, name string, got float64, want unit.Rate) {
 
 // In a real browser, behind a line whose queues are known to the byte, the page
 // measures p50 within 5 ms, and grades as the line deserves.
-func TestBrowser(t *testing.T) {
+func TestBrowserAlone(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	for _, c := range []struct {
 		name string
@@ -208,7 +208,7 @@ func TestBrowserHidden(t *testing.T) {
 
 // Behind the same line, the page's medians are within 5 ms of those of `unbloat
 // test`, and its grades are the same.
-func TestBrowserAgreesWithTest(t *testing.T) {
+func TestBrowserAgreesWithTestAlone(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	line := shape{rtt: 24 * time.Millisecond, down: 16 * unit.MbitPerSecond, up: 4 * unit.MbitPerSecond, windowDown: 20 * 1024, windowUp: 60 * 1024, late: &lateness{}}
 	f := visit(t, line, options{Width: 1280, Height: 900, Scheme: "dark", Motion: "no-preference"})
@@ -264,7 +264,7 @@ func busy(t *testing.T, got verdict.Test) {
 // Over TLS a browser speaks HTTP/2: all loads share one connection, and the
 // result says so. Probes are datagrams beside it, so what the line loses of them
 // is lost, and nobody waits for it.
-func TestBrowserHTTP2(t *testing.T) {
+func TestBrowserHTTP2Alone(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024, loseEvery: 40, late: &lateness{}}
 	f := visit(t, line, options{Width: 360, Height: 740, Scheme: "light", Motion: "no-preference", TLS: true})

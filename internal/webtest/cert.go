@@ -9,7 +9,7 @@ import (
 	"unbloat/internal/visitor"
 )
 
-// Browsers take a certificate whose hash they were told instead of an issuer's,
+// Browsers accept a certificate by its hash, without an issuer that they trust,
 // if its key is an elliptic one and it is valid for at most 14 days in all
 // (W3C WebTransport, "custom certificate requirements").
 const (
@@ -52,7 +52,7 @@ func (c *shortCert) now() (*tls.Certificate, error) {
 	return cert, nil
 }
 
-// hash returns what a browser is told of the certificate: its SHA-256, in
+// hash returns what browsers know the certificate by: its SHA-256, in
 // hexadecimal; "" if there is none.
 func (c *shortCert) hash() string {
 	if c == nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/quic-go/webtransport-go"
 )
 
-// Bounds of what a connection of datagrams may take, beside those of its session.
+// Bounds of what a connection of datagrams may take, in addition to those of its session.
 const (
-	mostStrangers  = 64 // connections that belong to no session yet, at once
-	strangerLimit  = 5 * time.Second
+	mostPending    = 64 // connections that belong to no session yet, at once
+	pendingLimit   = 5 * time.Second
 	datagramsQuiet = 10 * time.Second // after which a connection without a packet ends
 	mostHeader     = 4 << 10
 	mostStreams    = 4 // the request, and HTTP/3's own
@@ -38,7 +38,7 @@ type datagrams struct {
 	server    *webtransport.Server
 	ctx       context.Context // ends with close
 	stop      context.CancelFunc
-	strangers atomic.Int32
+	pending   atomic.Int32
 }
 
 // ListenDatagrams has the probes of browsers that know WebTransport travel as
@@ -79,7 +79,7 @@ func (h *Handler) ListenDatagrams(address string) (netip.AddrPort, error) {
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert.now() },
 	})
 	d.listener, err = d.transport.ListenEarly(secret, &quic.Config{
-		HandshakeIdleTimeout: strangerLimit, MaxIdleTimeout: datagramsQuiet, EnableDatagrams: true, EnableStreamResetPartialDelivery: true,
+		HandshakeIdleTimeout: pendingLimit, MaxIdleTimeout: datagramsQuiet, EnableDatagrams: true, EnableStreamResetPartialDelivery: true,
 		MaxIncomingStreams: mostStreams, MaxIncomingUniStreams: mostStreams,
 		InitialStreamReceiveWindow: streamWindow, MaxStreamReceiveWindow: streamWindow,
 		InitialConnectionReceiveWindow: 2 * streamWindow, MaxConnectionReceiveWindow: 2 * streamWindow,
@@ -96,30 +96,30 @@ func (h *Handler) ListenDatagrams(address string) (netip.AddrPort, error) {
 // admit lets in a connection whose address is proven, unless too many are in
 // that have not shown a session yet. Each gets some seconds for that.
 func (d *datagrams) admit(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-	if d.strangers.Add(1) > mostStrangers {
-		d.strangers.Add(-1)
+	if d.pending.Add(1) > mostPending {
+		d.pending.Add(-1)
 		return nil, errBusy
 	}
-	k := &acquaintance{strangers: &d.strangers}
-	context.AfterFunc(ctx, k.known)
-	return context.WithValue(ctx, acquaintanceKey{}, k), nil
+	k := &visit{pending: &d.pending}
+	context.AfterFunc(ctx, k.admitted)
+	return context.WithValue(ctx, visitKey{}, k), nil
 }
 
-// An acquaintance is a connection that has, or has not yet, shown a session.
-type acquaintance struct {
-	conn      *quic.Conn
-	strangers *atomic.Int32
-	is        atomic.Bool
+// A visit is a connection that has, or has not yet, shown a session.
+type visit struct {
+	conn    *quic.Conn
+	pending *atomic.Int32
+	is      atomic.Bool
 }
 
-// known has the connection count as a stranger's no more.
-func (k *acquaintance) known() {
+// admitted stops counting the connection as one without a session.
+func (k *visit) admitted() {
 	if k.is.CompareAndSwap(false, true) {
-		k.strangers.Add(-1)
+		k.pending.Add(-1)
 	}
 }
 
-type acquaintanceKey struct{}
+type visitKey struct{}
 
 // accept serves connections until the listener is closed.
 func (d *datagrams) accept() {
@@ -129,9 +129,9 @@ func (d *datagrams) accept() {
 			return
 		}
 		d.handler.wg.Go(func() {
-			k := c.Context().Value(acquaintanceKey{}).(*acquaintance) // of admit
+			k := c.Context().Value(visitKey{}).(*visit) // of admit
 			k.conn = c
-			cut := time.AfterFunc(strangerLimit, func() {
+			cut := time.AfterFunc(pendingLimit, func() {
 				if !k.is.Load() {
 					_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeRequestRejected), "no session was shown")
 				}
@@ -163,8 +163,8 @@ func (d *datagrams) probe(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "this is for WebTransport")
 		return
 	}
-	k := r.Context().Value(acquaintanceKey{}).(*acquaintance)
-	k.known()
+	k := r.Context().Value(visitKey{}).(*visit)
+	k.admitted()
 	defer func() { _ = k.conn.CloseWithError(0, "") }() // it was for this session only
 	stop := context.AfterFunc(s.ctx, func() { _ = c.CloseWithError(0, "the session's time is up") })
 	defer stop()
@@ -174,7 +174,7 @@ func (d *datagrams) probe(w http.ResponseWriter, r *http.Request) {
 }
 
 // echoDatagrams answers probes until the page leaves or asks too much. A probe
-// that is none is let pass: anything may arrive in a datagram.
+// that is malformed is ignored: anything may arrive in a datagram.
 func (s *session) echoDatagrams(ctx context.Context, c *webtransport.Session) string {
 	for {
 		msg, err := c.ReceiveDatagram(ctx)

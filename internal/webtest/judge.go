@@ -11,7 +11,7 @@ import (
 // (p99 1 ms) would refuse every browser: their timers are that coarse. But what
 // is graded is the 95th percentile, and a probe's round trip is measured from
 // when it really left, so it is the 95th percentile of lateness that must be
-// small beside the steps of the grades.
+// small against the steps of the grades.
 const (
 	mostLate   = 5 * time.Millisecond // p95
 	mostTickUs = 2_000                // of the clock

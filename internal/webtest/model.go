@@ -23,7 +23,7 @@ type Simulator interface {
 	// Queues returns what a Question's Queue may be, from the plainest on.
 	Queues() []string
 	// Answer simulates a question. What it returns becomes JSON, which the page
-	// draws (web/src/wire.ts). It calls breathe many times a second, so that
+	// draws (its Picture in web/src/wire.gen.ts). It calls breathe many times a second, so that
 	// others get the processor. The error is ctx's, if that ends first.
 	Answer(ctx context.Context, q Question, breathe func()) (picture any, err error)
 }
@@ -68,7 +68,7 @@ const (
 type model struct {
 	simulator Simulator
 
-	turn   chan struct{} // held by who simulates
+	turn   chan struct{} // held while simulating
 	quotas *quota
 
 	mu    sync.Mutex
@@ -176,7 +176,7 @@ func (h *Handler) simulate(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Cache-Control", "private, max-age=600")
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text) // a visitor who is gone is no error of ours
+		_, _ = w.Write(text) // the visitor may be gone
 	}
 }
 
@@ -216,7 +216,7 @@ func (m *model) answer(ctx context.Context, from netip.Addr, now time.Time, key 
 	return text, nil
 }
 
-// breather returns a function that lets others have the processor once a
+// breather returns a function that gives up the processor once a
 // millisecond: a server with one must answer probes meanwhile.
 func breather() func() {
 	last := time.Now()

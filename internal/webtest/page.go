@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/visitor"
 	"unbloat/unit"
 	"unbloat/web"
 )
@@ -43,26 +44,6 @@ func DefaultLimits() Limits {
 	}
 }
 
-func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	for _, n := range []struct{ have, def *int }{{&l.Sessions, &d.Sessions}, {&l.PerAddress, &d.PerAddress}, {&l.Flows, &d.Flows}} {
-		if *n.have <= 0 {
-			*n.have = *n.def
-		}
-	}
-	for _, n := range []struct{ have, def *unit.Size }{{&l.Bytes, &d.Bytes}, {&l.Result, &d.Result}} {
-		if *n.have <= 0 {
-			*n.have = *n.def
-		}
-	}
-	for _, n := range []struct{ have, def *time.Duration }{{&l.Session, &d.Session}, {&l.Silence, &d.Silence}} {
-		if *n.have <= 0 {
-			*n.have = *n.def
-		}
-	}
-	return l
-}
-
 // Options of a page. Zero values will do.
 type Options struct {
 	Store  Store            // keeps results; nil: the newest 100 in memory
@@ -70,8 +51,8 @@ type Options struct {
 	Limits Limits           // zero values take the defaults
 	Log    *slog.Logger     // nil: no log
 	Now    func() time.Time // nil: time.Now
-	// Account is told what visitors take besides, and says when an address has
-	// had enough of everything that the server serves; nil: nobody keeps one.
+	// Account books what visitors use, with all that the server serves, and says
+	// when an address has reached its limits; nil: there is none.
 	Account Account
 	// Simulator answers the page of sliders; nil: that page is not offered.
 	Simulator Simulator
@@ -79,13 +60,13 @@ type Options struct {
 
 // An Account bounds what one client address takes over all protocols together.
 type Account interface {
-	// Enter opens a session; leave must follow. Its error is told the visitor.
+	// Enter opens a session; leave must follow. Its error is shown to the visitor.
 	Enter(from netip.Addr) (leave func(), err error)
 	// Spend books bytes of a load, both ways; false ends it.
 	Spend(from netip.Addr, n unit.Size) bool
 }
 
-// noAccount is nobody's.
+// noAccount allows everything.
 type noAccount struct{}
 
 func (noAccount) Enter(netip.Addr) (func(), error) { return func() {}, nil }
@@ -144,7 +125,7 @@ func New(o Options) *Handler {
 		o.Account = noAccount{}
 	}
 	h := &Handler{
-		store: o.Store, name: o.Name, limits: o.Limits.withDefaults(), log: o.Log, now: o.Now,
+		store: o.Store, name: o.Name, limits: visitor.Defaults(o.Limits, DefaultLimits()), log: o.Log, now: o.Now,
 		block: make([]byte, blockSize), keeping: newQuota(keptBurst, keptEvery), model: newModel(o.Simulator),
 		sessions: map[string]*session{}, perAddr: map[netip.Addr]int{}, account: o.Account,
 	}
@@ -158,7 +139,7 @@ func New(o Options) *Handler {
 	mux.HandleFunc("POST /api/results", h.save)
 	mux.HandleFunc("GET /api/results/{id}", h.load)
 	mux.HandleFunc("GET /api/results/{id}/shown", h.shown)
-	// A server with a shared key answers this itself; here nobody needs one.
+	// A server with a shared key answers this itself; there is none here.
 	mux.HandleFunc("GET /api/key", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "there is no such endpoint")

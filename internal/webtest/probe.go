@@ -47,8 +47,8 @@ const (
 
 // probe opens a session and answers its probes until the page leaves.
 func (h *Handler) probe(w http.ResponseWriter, r *http.Request) {
-	// A browser tells scripts nothing of a WebSocket that is refused, so a
-	// visitor for whom there is no room is let in and told. The library has
+	// A browser does not tell scripts why a WebSocket was refused, so a visitor
+	// for whom there is no room is let in and then sent away with the reason. The library has
 	// refused other origins by then.
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{Subprotocol}, CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *Handler) probe(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.finish(s)
 	// The library cuts a connection whose read is cancelled, so that it could
-	// not say why any more: when time is up, it is closed from beside.
+	// no longer say why: when time is up, another goroutine closes it.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	said := make(chan struct{})

@@ -200,7 +200,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 		w.Header().Set("Cache-Control", "no-store")
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a visitor who is gone is no error of ours
+	_, _ = w.Write(append(text, '\n')) // the visitor may be gone
 }
 
 func fail(w http.ResponseWriter, status int, why string) {

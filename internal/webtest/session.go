@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
@@ -18,7 +17,7 @@ import (
 type session struct {
 	token  string
 	start  time.Time
-	addr   netip.Addr // whom its use is charged to
+	addr   netip.Addr // whose account it is booked on
 	from   netip.Addr // where it comes from
 	leave  func()     // the account
 	ctx    context.Context
@@ -39,7 +38,7 @@ var (
 
 // begin opens a session. finish must follow.
 func (h *Handler) begin(r *http.Request) (*session, error) {
-	s := &session{token: rand.Text(), start: h.now(), addr: clientOf(r), from: sourceOf(r)}
+	s := &session{token: rand.Text(), start: h.now(), addr: clientOf(r), from: visitor.Source(r.RemoteAddr)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx.Err() != nil {
@@ -92,18 +91,5 @@ func (h *Handler) move(s *session, n int) bool {
 	return s.moved.Add(int64(n)) <= int64(h.limits.Bytes) && h.account.Spend(s.from, unit.Size(n))
 }
 
-// sourceOf returns the address that a request comes from.
-func sourceOf(r *http.Request) netip.Addr {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a.Unmap().WithZone("")
-}
-
-// clientOf returns whom a request's use is charged to.
-func clientOf(r *http.Request) netip.Addr { return visitor.Of(sourceOf(r)) }
+// clientOf returns on whose account a request is booked.
+func clientOf(r *http.Request) netip.Addr { return visitor.Of(visitor.Source(r.RemoteAddr)) }

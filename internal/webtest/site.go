@@ -122,7 +122,7 @@ func (s *site) named(w http.ResponseWriter, r *http.Request, name string) {
 	f.write(w, r, http.StatusOK)
 }
 
-// write answers with the file, gzipped for who takes that.
+// write answers with the file, gzipped for clients that accept it.
 func (f file) write(w http.ResponseWriter, r *http.Request, status int) {
 	body := f.plain
 	set := w.Header().Set
@@ -134,7 +134,7 @@ func (f file) write(w http.ResponseWriter, r *http.Request, status int) {
 	}
 	set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a visitor who is gone is no error of ours; HEAD writes nothing
+	_, _ = w.Write(body) // the visitor may be gone; HEAD writes nothing
 }
 
 // takesGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip, unless its weight is 0.

@@ -66,7 +66,7 @@ type Probes struct {
 	HeldUs     []int64 `json:"held_us"`     // how long the server kept it
 }
 
-// A Skip tells of probes that were not sent because the time for the next one
+// A Skip is probes that were not sent because the time for the next one
 // had come already.
 type Skip struct {
 	AtUs   int64 `json:"at_us"`

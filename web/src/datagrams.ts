@@ -34,7 +34,7 @@ export async function datagrams(
   } catch {
     return undefined; // not allowed here
   }
-  way.closed.catch(() => undefined); // it is told of below
+  way.closed.catch(() => undefined); // it is handled below
   try {
     await within(way.ready);
     way.datagrams.incomingHighWaterMark = queue;
@@ -83,7 +83,7 @@ async function listen(reader: ReadableStreamDefaultReader<Uint8Array>, heard: (n
       heard(now, new DataView(value.buffer, value.byteOffset, value.byteLength));
     }
   } catch {
-    // the way is closed, which its promise tells
+    // the way is closed, which its promise reports
   }
 }
 

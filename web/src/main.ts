@@ -10,7 +10,7 @@ import { showFigures } from "./panels/figures";
 import { live } from "./panels/live";
 import { showResult } from "./panels/result";
 import { Run, Stopped, type Plan } from "./run";
-import type { Saved, Submission } from "./wire";
+import type { Saved, Submission } from "./wire.gen";
 
 translate();
 const problem = find("problem");
@@ -113,7 +113,7 @@ function test(): void {
   );
 }
 
-/** Calls paint once a frame, or once a second for who wants little motion. */
+/** Calls paint once a frame, or once a second where little motion is preferred. */
 function draw(paint: () => void): () => void {
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches ? 1000 : 50;
   let last = 0;

@@ -6,11 +6,11 @@ import { charts } from "./panels/charts";
 import { knobs } from "./panels/knobs";
 import { mbit, ms, tone } from "./figure";
 import { numeral, say, translate } from "./lang";
-import type { Picture } from "./wire";
+import type { Picture } from "./wire.gen";
 
 const patience = 120; // ms for which the sliders must rest
 const fast = 60; // Mbit/s, both ways together, from which a first look is asked for
-const quiet = 900; // ms before a screen reader is told
+const quiet = 900; // ms before a screen reader reads the answer
 
 translate();
 const problem = find("problem");
@@ -52,7 +52,7 @@ async function ask(question: URLSearchParams): Promise<void> {
   document.documentElement.dataset["state"] = "shown";
 }
 
-/** Shows a picture; a first look is replaced soon, so nobody is told of it. */
+/** Shows a picture; a first look is replaced soon, so screen readers do not read it. */
 function show(p: Picture, question: URLSearchParams, first: boolean): void {
   const root = find("result");
   const verdict = p.verdicts[say.tag] ?? p.verdict;

@@ -2,7 +2,8 @@
 // WebSocket, and stamps their answers. It has a thread of its own, so that
 // neither drawing nor the loads delay it.
 import { datagrams, type Datagrams } from "./datagrams";
-import { clock, type Closed, type FromProbe, type Hello, type Sample, type ToProbe } from "./wire";
+import { clock, type Closed, type FromProbe, type Sample, type ToProbe } from "./wire";
+import type { Hello } from "./wire.gen";
 
 const probeBytes = 48;
 const reportEvery = 80; // ms
@@ -106,7 +107,7 @@ function beat(): void {
     due += interval;
   }
   report(clock());
-  // Rounded up: browsers cut the fraction off, and who wakes too early waits the
+  // Rounded up: browsers cut the fraction off, and a timer that wakes too early waits the
   // 4 ms that a timer set by a timer takes at least (HTML, timer initialisation).
   setTimeout(beat, Math.max(0, Math.ceil(due - clock())));
 }

@@ -1,6 +1,7 @@
 // Runs a test: phases, workers, and what they measured as a Submission. It
 // touches nothing of the page; the panels hear of it through Listener.
-import type { FromLoad, FromProbe, Hello, PhaseName, RawPhase, Sample, Submission, ToLoad, ToProbe, Transport } from "./wire";
+import type { FromLoad, FromProbe, Sample, ToLoad, ToProbe } from "./wire";
+import type { Hello, PhaseName, RawPhase, Submission, Transport } from "./wire.gen";
 import { say } from "./lang";
 import { clock } from "./wire";
 

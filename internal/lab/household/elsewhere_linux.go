@@ -101,7 +101,7 @@ func (p *program) say(s string) error {
 	return nil
 }
 
-// failed ends the program and tells what it said.
+// failed ends the program and adds what it printed to the error.
 func (p *program) failed(err error) error {
 	p.end()
 	return fmt.Errorf("%s: %w: %s", strings.Join(p.cmd.Args[3:min(5, len(p.cmd.Args))], " "), err, bytes.TrimSpace(p.stderr.Bytes()))

@@ -33,10 +33,8 @@ type Home struct {
 	Node       string `json:"node"`        // where the load itself runs
 	Server     string `json:"server"`      // of `unbloat serve`, as measure.Dial takes it
 	ServerNode string `json:"server_node"` // stands for all of the Internet
-	ServerAddr string `json:"server_addr"`
 	RouterNode string `json:"router_node"`
 	RouterAddr string `json:"router_addr"` // on the home's side
-	ISPNode    string `json:"isp_node"`
 }
 
 // An Outcome is what became of a load, in the clock that all of the guest shares.

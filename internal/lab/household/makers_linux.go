@@ -12,13 +12,13 @@ func newMaker(t Task) maker {
 	case scenario.IMAP:
 		return &mail{task: t}
 	case scenario.Web:
-		return &web{task: t}
+		return &web{site: site{task: t}}
 	case scenario.DNS:
 		return &names{task: t}
 	case scenario.SSH:
 		return &shell{task: t}
 	case scenario.Video:
-		return &video{task: t}
+		return &video{site{task: t}}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// A stub resolver's patience, as glibc has it.
+// Timeouts and tries of a stub resolver, as in glibc.
 const (
 	askTimeout = 5 * time.Second
 	askTries   = 2

@@ -81,7 +81,7 @@ func (p *Player) Choose() unit.Rate {
 	return best
 }
 
-// Fetched takes in a segment that came at now and took so long.
+// Fetched adds a segment that arrived at now and took so long.
 func (p *Player) Fetched(now, took time.Duration, quality unit.Rate) {
 	p.Advance(now)
 	p.segments++

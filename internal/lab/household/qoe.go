@@ -68,7 +68,7 @@ type VideoResult struct {
 	PlayedS    float64 `json:"played_s"`
 }
 
-// Sentences tells people what the users noticed.
+// Sentences says what the users noticed.
 func (f QoE) Sentences() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

@@ -14,7 +14,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// shell is somebody who types: OpenSSH's client to OpenSSH's server, whose
+// shell is a user who types: OpenSSH's client to OpenSSH's server, whose
 // terminal a program answers each key on.
 type shell struct {
 	task         Task

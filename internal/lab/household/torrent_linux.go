@@ -29,7 +29,7 @@ type torrent struct {
 	far, home *program
 }
 
-// torrentTask is what the script is told.
+// torrentTask is the script's argument.
 type torrentTask struct {
 	Dir       string   `json:"dir"`
 	Transport string   `json:"transport"`

@@ -9,20 +9,7 @@ import (
 )
 
 // video plays a film whose segments come over HTTP from the server node.
-type video struct {
-	task   Task
-	server *fileServer
-}
-
-func (v *video) prepare(ctx context.Context) (err error) {
-	if err := v.task.Home.resolver(ctx); err != nil {
-		return err
-	}
-	v.server, err = serveFiles(ctx, v.task)
-	return err
-}
-
-func (v *video) close() { v.server.close() }
+type video struct{ site }
 
 func (v *video) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 	down := newMeter()

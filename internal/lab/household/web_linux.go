@@ -31,23 +31,28 @@ const (
 	pageTimeout  = time.Minute
 )
 
-// web is somebody who reads pages: net/http over real names and connections,
+// web is a user who reads pages: net/http over real names and connections,
 // against net/http on the server node.
 type web struct {
-	task   Task
-	server *fileServer
-	down   *meter
+	site
+	down *meter
 }
 
-func (w *web) prepare(ctx context.Context) (err error) {
-	if err := w.task.Home.resolver(ctx); err != nil {
+// A site is what a load fetches over HTTP from the server node.
+type site struct {
+	task   Task
+	server *fileServer
+}
+
+func (s *site) prepare(ctx context.Context) (err error) {
+	if err := s.task.Home.resolver(ctx); err != nil {
 		return err
 	}
-	w.server, err = serveFiles(ctx, w.task)
+	s.server, err = serveFiles(ctx, s.task)
 	return err
 }
 
-func (w *web) close() { w.server.close() }
+func (s *site) close() { s.server.close() }
 
 func (w *web) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 	w.down = newMeter()

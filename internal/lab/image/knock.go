@@ -42,7 +42,7 @@ func HostKey(ctx context.Context, address string) (string, error) {
 			},
 		})
 		if line != "" {
-			return nil // that nobody is let in without a key is not asked here
+			return nil // only the host key is wanted; authentication is not tried
 		}
 		return err
 	})
@@ -84,7 +84,7 @@ func Reached(ctx context.Context, address string) error {
 	})
 }
 
-// dial connects within knockTimeout, which holds for what is said then too.
+// dial connects within knockTimeout, which also bounds the exchange that follows.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: knockTimeout}
 	conn, err := d.DialContext(ctx, "tcp", address)

@@ -99,7 +99,7 @@ func (m *Machine) run(cmd *exec.Cmd, started chan<- error) {
 	close(m.ended)
 }
 
-// Ended is closed when the router is gone, whoever ended it.
+// Ended is closed when the router is gone, for whatever reason.
 func (m *Machine) Ended() <-chan struct{} { return m.ended }
 
 // Console returns the last lines that the router wrote to its serial port.

@@ -35,8 +35,8 @@ func (p *parser) within(t table, l *Load, phase time.Duration) {
 	}
 }
 
-// load reads one [[load]]. A key that its kind has no use for is refused, so
-// that nobody believes it did something.
+// load reads one [[load]]. A key that its kind has no use for is refused,
+// because it would have no effect.
 func (p *parser) load(t table) Load {
 	l := Load{
 		Kind:  t.oneOf("kind", "?", Kinds()...),

@@ -76,7 +76,7 @@ func (h Home) AwayOf(host int) time.Duration {
 	return h.Away[host-1]
 }
 
-// Kinds of load. Those that need a program beside this one say so when they start.
+// Kinds of load. Those that need another program say so when they start.
 const (
 	Upload   = "upload"   // greedy TCP flows
 	Download = "download" // the same, towards the home
@@ -130,7 +130,7 @@ type Router struct {
 	Fix  *Fix   `json:"fix,omitempty"`
 }
 
-// A Fix is a shaping that somebody chose by hand: what is not given is planned.
+// A Fix is a shaping chosen by hand: what is not given is planned.
 type Fix struct {
 	AQM      string        `json:"aqm,omitempty"`
 	Down     unit.Rate     `json:"down,omitempty"`

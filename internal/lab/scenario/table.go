@@ -31,7 +31,7 @@ func (t table) take(k string) any {
 	return v
 }
 
-// end refuses what nobody took: misspelt keys.
+// end refuses the keys that were not read: misspelt ones.
 func (t table) end() {
 	left := make([]string, 0, len(t.m))
 	for k := range t.m {

@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -25,7 +26,7 @@ const (
 	sshTries   = 8
 )
 
-// film is somebody's player: package household's, which plays in the lab too.
+// film is a video player: package household's, which plays in the lab too.
 type film struct {
 	household.Player
 	began   unit.Instant
@@ -71,7 +72,7 @@ func (h *house) activity(r *load) error {
 	return nil
 }
 
-// felt returns what the users of a load noticed, as package lab tells it.
+// felt returns what the users of a load noticed, as package lab reports it.
 func (l *load) felt(random *rand.Rand) (f household.QoE) {
 	switch l.Kind {
 	case scenario.Web:
@@ -137,7 +138,7 @@ func (l *load) mail() *household.MailResult {
 // becomes of a repeated question is what becomes of the next one sent then.
 func (l *load) answers(timeout time.Duration, tries int) (times []time.Duration, failed int) {
 	for _, s := range l.streams {
-		_, all := s.Sent()
+		all := s.Sent()
 		for i := range all {
 			k, wait, answered := i, timeout, false
 			for range tries {
@@ -176,7 +177,7 @@ func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.Lo
 		r.GoodputUpBps = verdict.Goodput(l.groups[1].series(), raw.From, raw.To)
 		r.GoodputBps = r.GoodputDownBps + r.GoodputUpBps
 		r.Torrent = &household.TorrentResult{Peers: l.Peers, Connected: l.Peers, Transport: l.Transport, DownBps: r.GoodputDownBps, UpBps: r.GoodputUpBps}
-	case scenario.IMAP: // as mbsync tells it: nothing counts its bytes as they come
+	case scenario.IMAP: // as mbsync reports it: nothing counts its bytes as they come
 		r.GoodputBps = float64(r.Mail.Bytes) * 8 / r.Mail.Seconds
 	case scenario.Web, scenario.Video:
 		for _, a := range l.apps {
@@ -201,7 +202,7 @@ func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.Lo
 			latency.Loss = 1 - float64(latency.Received)/float64(len(samples))
 		}
 		r.Latency = &latency
-		r.GoodputBps = float64(latency.Received) * float64(orBytes(l.Bytes)) * 8 / seconds
+		r.GoodputBps = float64(latency.Received) * float64(cmp.Or(l.Bytes, udpBytes)) * 8 / seconds
 	}
 	return r
 }
@@ -212,11 +213,4 @@ func (h *house) sampled(l *load, raw *verdict.Raw) (out []probe.Sample) {
 		out = append(out, h.samples(s, raw.From, raw.To)...)
 	}
 	return out
-}
-
-func orBytes(n int) int {
-	if n == 0 {
-		return udpBytes
-	}
-	return n
 }

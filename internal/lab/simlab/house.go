@@ -228,7 +228,7 @@ func (h *house) settle(ctx context.Context, end unit.Instant, loaded bool) error
 // settled says whether every probe sent before end has met its fate, or is too
 // old to count.
 func (h *house) settled(end, now unit.Instant) bool {
-	_, all := h.probe.Sent()
+	all := h.probe.Sent()
 	for i := len(all) - 1; i >= 0; i-- {
 		d := &all[i]
 		if d.Sent < end && now.Sub(d.Sent) > grace {
@@ -247,7 +247,7 @@ func (h *house) idleAgain(now unit.Instant) bool {
 	const moments = 250 * time.Millisecond
 	to := now.Add(-h.idleMost - h.interval)
 	good, recent := 0, 0
-	_, all := h.probe.Sent()
+	all := h.probe.Sent()
 	for i := len(all) - 1; i >= 0 && !all[i].Sent.Before(to.Add(-moments)); i-- {
 		if !all[i].Sent.Before(to) {
 			continue
@@ -262,7 +262,7 @@ func (h *house) idleAgain(now unit.Instant) bool {
 
 // samples returns the datagrams of a stream sent in [from, to) as probes.
 func (h *house) samples(s *sim.Stream, from, to unit.Instant) []probe.Sample {
-	first, all := s.Sent()
+	all := s.Sent()
 	fates := map[sim.Fate]probe.Fate{
 		sim.UnderWay: probe.LostUp, sim.Arrived: probe.LostDown, sim.Answered: probe.Answered,
 		sim.LostOut: probe.LostUp, sim.LostBack: probe.LostDown,
@@ -273,7 +273,7 @@ func (h *house) samples(s *sim.Stream, from, to unit.Instant) []probe.Sample {
 			continue
 		}
 		out = append(out, probe.Sample{
-			Seq: uint32(first + i), Scheduled: d.Sent, Sent: d.Sent, Received: d.Back,
+			Seq: uint32(i), Scheduled: d.Sent, Sent: d.Sent, Received: d.Back,
 			ServerReceived: d.Turn, ServerSent: d.Turn, Fate: fates[d.Fate],
 		})
 	}

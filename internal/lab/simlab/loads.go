@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -135,7 +136,7 @@ func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
 	case scenario.SSH:
 		p.Interval, p.Frame = l.Interval, sshFrame
 	default: // UDP
-		size := min(max(unit.Size(orBytes(l.Bytes)), probe.MinSize), probe.MaxSize)
+		size := min(max(unit.Size(cmp.Or(l.Bytes, udpBytes)), probe.MinSize), probe.MaxSize)
 		p.Interval, p.Frame, p.Echo = max(l.Rate.Time(size+udpHeaders), 100*time.Microsecond), size+udpHeaders, false
 		if l.Direction == "down" {
 			p.Direction = sim.Down

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
 	"unbloat/internal/verdict"
-	"unbloat/unit"
 )
 
 // What a prediction takes for granted where nothing is known.
@@ -30,29 +28,14 @@ const (
 // buffers of a second. Rates that are not known are taken from the plan, as if
 // it left the usual room.
 func PredictedLine(p plan.Plan, l scenario.Line) scenario.Line {
-	if l.Down == 0 {
-		l.Down = p.DownBps.Scale(1 / plan.StartDown)
-	}
-	if l.Up == 0 {
-		l.Up = p.UpBps.Scale(1 / plan.StartUp)
-	}
+	l.Down = cmp.Or(l.Down, p.DownBps.Scale(1/plan.StartDown))
+	l.Up = cmp.Or(l.Up, p.UpBps.Scale(1/plan.StartUp))
 	// A plan for one direction says nothing of the other: a line of equal rates.
-	l.Down, l.Up = orRate(l.Down, l.Up), orRate(l.Up, l.Down)
+	l.Down, l.Up = cmp.Or(l.Down, l.Up), cmp.Or(l.Up, l.Down)
 	l.RTT = cmp.Or(l.RTT, assumedRTT)
-	if l.BufferDown == 0 {
-		l.BufferDown = max(l.Down.Bytes(assumedBuffer), 10*fullFrame)
-	}
-	if l.BufferUp == 0 {
-		l.BufferUp = max(l.Up.Bytes(assumedBuffer), 10*fullFrame)
-	}
+	l.BufferDown = cmp.Or(l.BufferDown, max(l.Down.Bytes(assumedBuffer), 10*fullFrame))
+	l.BufferUp = cmp.Or(l.BufferUp, max(l.Up.Bytes(assumedBuffer), 10*fullFrame))
 	return l
-}
-
-func orRate(r, other unit.Rate) unit.Rate {
-	if r == 0 {
-		return other
-	}
-	return r
 }
 
 // Predict simulates `unbloat test` on a line without and with a plan, in the
@@ -73,20 +56,17 @@ func Predict(ctx context.Context, p plan.Plan, l scenario.Line, flowsDown, flows
 		if err != nil {
 			return nil, err
 		}
-		c := lab.CaseResult{Name: name, Loads: []lab.LoadResult{}}
+		var c *lab.CaseResult
 		if name == CasePlanned {
-			if err := h.Shape(ctx, p); err != nil {
-				return nil, err
-			}
-			c.Plan = &p
+			c, err = h.shaped(ctx, name, &p, false)
+		} else {
+			c, err = h.finish(ctx, name, false)
 		}
-		if err := h.measure(ctx, name, &c); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		dropSeries(c.Test)
-		c.VirtualSeconds = math.Round(h.net.Now().Seconds()*1e3) / 1e3
 		r.VirtualSeconds += c.VirtualSeconds
-		r.Cases = append(r.Cases, c)
+		r.Cases = append(r.Cases, *c)
 	}
 	return r, nil
 }

@@ -15,7 +15,7 @@ import (
 // fullFrame is an Ethernet frame of 1500 bytes of IP, without its check.
 const fullFrame = 1514
 
-// usualBurst is what HTB is given where the plan does not say (tc's layout).
+// usualBurst is HTB's burst where the plan does not say (as lang/tc lays it out).
 const usualBurst = 1590
 
 // shaping returns what one direction of a plan does to packets, in the dialect
@@ -128,20 +128,14 @@ func set[T comparable](to *T, v T) {
 
 // shaper returns what holds the rate in front of a queue.
 func shaper(of string, s *plan.Shaper, inner aqm.Queue) (aqm.Queue, error) {
+	p := aqm.TokenBucketParams{Bucket: aqm.HTB, Rate: s.Rate, Burst: usualBurst, Framing: framing(s)}
+	set(&p.Burst, s.Burst)
 	switch kernelOf(of).Shaper {
 	case platform.Pipe:
 		// A dummynet pipe serves one packet after the other.
-		return aqm.NewTokenBucket(aqm.TokenBucketParams{Rate: s.Rate, Burst: fullFrame, Framing: framing(s)}, inner)
+		p.Bucket, p.Burst = aqm.TBF, fullFrame
 	case platform.HFSC:
-		rate := aqm.ServiceCurve{Then: s.Rate}
-		return aqm.NewHFSC(aqm.HFSCParams{
-			Classes: []aqm.HFSCClass{{Parent: -1, LinkShare: rate, UpperLimit: rate, Inner: inner}}, Framing: framing(s),
-		})
+		p.Bucket, p.Burst = aqm.HFSC, 0
 	}
-	burst := unit.Size(usualBurst)
-	set(&burst, s.Burst)
-	return aqm.NewHTB(aqm.HTBParams{
-		Classes: []aqm.HTBClass{{Parent: -1, Rate: s.Rate, Burst: burst, CeilBurst: burst, Inner: inner}},
-		Framing: framing(s), MTU: fullFrame,
-	})
+	return aqm.NewTokenBucket(p, inner)
 }

@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Run simulates the cases of a scenario. Simulation has no clock of its own, so
-// the result's wall seconds are zero; who calls it may fill them in.
+// the result's wall seconds are zero; the caller may fill them in.
 func Run(ctx context.Context, s *scenario.Scenario, o Options) (*lab.Result, error) {
 	if o.Platform == "" {
 		o.Platform = linux.Name
@@ -70,34 +70,56 @@ func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Optio
 	if err != nil {
 		return nil, err
 	}
-	r := &lab.CaseResult{Name: c.Name, Loads: []lab.LoadResult{}}
 	switch c.Router.Mode {
 	case scenario.ModeFix:
 		p, err := fix(s, o.Platform, c.Router.Fix)
 		if err != nil {
 			return nil, err
 		}
-		if err := h.Shape(ctx, p); err != nil {
-			return nil, err
-		}
-		r.Plan = &p
+		return h.shaped(ctx, c.Name, &p, o.Series)
 	case scenario.ModeTune:
-		if r.Plan, r.Tune, err = h.tune(ctx); err != nil {
+		p, tuned, err := h.tune(ctx)
+		if err != nil {
 			return nil, err
 		}
+		r, err := h.finish(ctx, c.Name, o.Series)
+		if err == nil {
+			r.Plan, r.Tune = p, tuned
+		}
+		return r, err
 	}
-	if err := h.measure(ctx, c.Name, r); err != nil {
+	return h.finish(ctx, c.Name, o.Series)
+}
+
+// shaped measures a case whose router carries out a plan.
+func (h *house) shaped(ctx context.Context, name string, p *plan.Plan, series bool) (*lab.CaseResult, error) {
+	if err := h.Shape(ctx, *p); err != nil {
 		return nil, err
 	}
-	if !o.Series {
-		dropSeries(r.Test)
+	r, err := h.finish(ctx, name, series)
+	if err == nil {
+		r.Plan = p
+	}
+	return r, err
+}
+
+// finish measures a case with the router as it is.
+func (h *house) finish(ctx context.Context, name string, series bool) (*lab.CaseResult, error) {
+	r := &lab.CaseResult{Name: name, Loads: []lab.LoadResult{}}
+	if err := h.measure(ctx, name, r); err != nil {
+		return nil, err
+	}
+	if !series {
+		for _, p := range r.Test.Phases() {
+			p.Series = nil
+		}
 	}
 	r.VirtualSeconds = math.Round(h.net.Now().Seconds()*1e3) / 1e3
 	return r, nil
 }
 
 // Tune lets the tuner find the shaping of a scenario's line, and measures
-// nothing beside what the tuner itself does.
+// nothing besides what the tuner itself does.
 func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*lab.TuneResult, error) {
 	if o.Platform == "" {
 		o.Platform = linux.Name
@@ -111,13 +133,6 @@ func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*lab.TuneResult
 		return nil, fmt.Errorf("simulate the tuning of %s: %w", s.Name, err)
 	}
 	return r, nil
-}
-
-// dropSeries leaves every probe out of a result.
-func dropSeries(t *verdict.Test) {
-	for _, p := range t.Phases() {
-		p.Series = nil
-	}
 }
 
 // facts returns what the simulated router is.

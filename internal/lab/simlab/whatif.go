@@ -18,7 +18,7 @@ import (
 	"unbloat/unit"
 )
 
-// Queues that a WhatIf knows, beside the plan's.
+// Queues that a WhatIf knows, besides the plan's.
 const (
 	QueueNone        = "none"         // no shaper: the modem's own buffer
 	QueueSparseFirst = "sparse-first" // aqm.SparseFirst; no kernel has it
@@ -64,7 +64,7 @@ type Picture struct {
 	RTTMs    verdict.Quantiles `json:"rtt_ms"`   // under it
 	AddedMs  verdict.Quantiles `json:"added_ms"`
 	Loss     float64           `json:"loss"`          // of probes, 0–1
-	MOS      float64           `json:"mos,omitempty"` // of a call beside the load, 1–4.5
+	MOS      float64           `json:"mos,omitempty"` // of a call during the load, 1–4.5
 	DownMbps float64           `json:"down_mbps"`     // on the line, headers included
 	UpMbps   float64           `json:"up_mbps"`
 	Calls    *verdict.Latency  `json:"calls,omitempty"`
@@ -91,7 +91,7 @@ const (
 )
 
 // Answer simulates a WhatIf. breathe is called many times a second, so that
-// whoever has better use for the processor gets it; it may be nil. The error is
+// more urgent work gets the processor; it may be nil. The error is
 // ctx's, if that ends first.
 func (w WhatIf) Answer(ctx context.Context, breathe func()) (*Picture, error) {
 	if !slices.Contains(Queues(), w.Queue) || w.Share <= 0 || w.Share > 1 || w.Line.Down <= 0 || w.Line.Up <= 0 {
@@ -196,7 +196,7 @@ func sparseFirst(rate unit.Rate, drop aqm.DropFunc) (aqm.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return aqm.NewHTB(aqm.HTBParams{Classes: []aqm.HTBClass{{Parent: -1, Rate: rate, Burst: usualBurst, CeilBurst: usualBurst, Inner: inner}}, MTU: fullFrame})
+	return aqm.NewTokenBucket(aqm.TokenBucketParams{Bucket: aqm.HTB, Rate: rate, Burst: usualBurst}, inner)
 }
 
 // workload is a household that has moved in.

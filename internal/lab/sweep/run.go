@@ -43,8 +43,8 @@ type Phase struct {
 }
 
 // Do runs the runs of a shard that come after the first skip, on so many cores,
-// and writes a line for each in the order of their indices. done is told after
-// each how many of the shard's runs are complete; it may be nil.
+// and writes a line for each in the order of their indices. done is called after
+// each with how many of the shard's runs are complete; it may be nil.
 //
 // What it wrote when it returns an error is always whole lines without a gap,
 // so that a sweep goes on where it stopped.

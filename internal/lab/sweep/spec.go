@@ -4,11 +4,13 @@
 package sweep
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/lab/simlab"
@@ -162,78 +164,25 @@ func (s Shard) indices(n int) []int {
 	return out
 }
 
-// setFunc gives a scenario a parameter.
-type setFunc func(*scenario.Scenario, string) error
-
-// Keys returns the parameters that can be varied.
-func Keys() []string {
-	return []string{
-		"down", "up", "rtt", "buffer_down", "buffer_up", "jitter", "loss", "seconds", "flows", "flows_down", "flows_up", "cc",
-		"router.aqm", "router.down", "router.up", "router.target", "router.interval", "router.ecn", "router.limit", "router.quantum",
-	}
+// A parameter is what can be varied: its key, and what sets it.
+type parameter struct {
+	key string
+	set func(s *scenario.Scenario, value string) error
 }
 
-// setter returns what sets a parameter. Keys of the router change the cases
+// parameters returns what can be varied. Keys of the router change the cases
 // that shape with given numbers.
-func setter(key string) (setFunc, error) {
-	if f := lineSetter(key); f != nil {
-		return f, nil
-	}
-	name, ok := strings.CutPrefix(key, "router.")
-	if f := fixSetter(name); ok && f != nil {
-		return func(s *scenario.Scenario, v string) error {
-			if err := f(&scenario.Fix{}, v); err != nil { // refuse it also where no case shapes
-				return err
-			}
-			for _, c := range s.Cases {
-				if c.Router.Fix != nil {
-					if err := f(c.Router.Fix, v); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		}, nil
-	}
-	return nil, fmt.Errorf("parameter %q is unknown; use one of %s", key, strings.Join(Keys(), ", "))
-}
-
-func lineSetter(key string) setFunc {
-	switch key {
-	case "down":
-		return func(s *scenario.Scenario, v string) error { return s.Line.Down.UnmarshalText([]byte(v)) }
-	case "up":
-		return func(s *scenario.Scenario, v string) error { return s.Line.Up.UnmarshalText([]byte(v)) }
-	case "buffer_down":
-		return func(s *scenario.Scenario, v string) error { return s.Line.BufferDown.UnmarshalText([]byte(v)) }
-	case "buffer_up":
-		return func(s *scenario.Scenario, v string) error { return s.Line.BufferUp.UnmarshalText([]byte(v)) }
-	case "rtt":
-		return func(s *scenario.Scenario, v string) (err error) { s.Line.RTT, err = unit.ParseDuration(v); return err }
-	case "jitter":
-		return func(s *scenario.Scenario, v string) (err error) {
-			s.Line.Jitter, err = unit.ParseDuration(v)
-			return err
-		}
-	case "seconds":
-		return func(s *scenario.Scenario, v string) (err error) {
-			s.Test.Seconds, err = unit.ParseDuration(v)
-			return err
-		}
-	case "loss":
-		return func(s *scenario.Scenario, v string) (err error) {
-			s.Line.Loss, err = strconv.ParseFloat(v, 64)
-			if err == nil && !(s.Line.Loss >= 0 && s.Line.Loss <= 1) {
-				err = errors.New("a loss is between 0 and 1")
-			}
-			return err
-		}
-	case "flows_down":
-		return func(s *scenario.Scenario, v string) (err error) { s.Test.FlowsDown, err = positive(v); return err }
-	case "flows_up":
-		return func(s *scenario.Scenario, v string) (err error) { s.Test.FlowsUp, err = positive(v); return err }
-	case "flows":
-		return func(s *scenario.Scenario, v string) error {
+func parameters() []parameter {
+	return []parameter{
+		{"down", text(func(s *scenario.Scenario) encoding.TextUnmarshaler { return &s.Line.Down })},
+		{"up", text(func(s *scenario.Scenario) encoding.TextUnmarshaler { return &s.Line.Up })},
+		{"rtt", duration(func(s *scenario.Scenario) *time.Duration { return &s.Line.RTT })},
+		{"buffer_down", text(func(s *scenario.Scenario) encoding.TextUnmarshaler { return &s.Line.BufferDown })},
+		{"buffer_up", text(func(s *scenario.Scenario) encoding.TextUnmarshaler { return &s.Line.BufferUp })},
+		{"jitter", duration(func(s *scenario.Scenario) *time.Duration { return &s.Line.Jitter })},
+		{"loss", setLoss},
+		{"seconds", duration(func(s *scenario.Scenario) *time.Duration { return &s.Test.Seconds })},
+		{"flows", func(s *scenario.Scenario, v string) error {
 			n, err := positive(v)
 			for i := range s.Loads {
 				if k := s.Loads[i].Kind; k == scenario.Upload || k == scenario.Download {
@@ -241,46 +190,90 @@ func lineSetter(key string) setFunc {
 				}
 			}
 			return err
-		}
-	case "cc":
-		return func(s *scenario.Scenario, v string) error {
+		}},
+		{"flows_down", count(func(s *scenario.Scenario) *int { return &s.Test.FlowsDown })},
+		{"flows_up", count(func(s *scenario.Scenario) *int { return &s.Test.FlowsUp })},
+		{"cc", func(s *scenario.Scenario, v string) error {
 			for i := range s.Loads {
 				s.Loads[i].CC = v
 			}
 			return nil
-		}
-	}
-	return nil
-}
-
-func fixSetter(name string) func(*scenario.Fix, string) error {
-	switch name {
-	case "aqm":
-		return func(f *scenario.Fix, v string) error { f.AQM = v; return nil }
-	case "down":
-		return func(f *scenario.Fix, v string) error { return f.Down.UnmarshalText([]byte(v)) }
-	case "up":
-		return func(f *scenario.Fix, v string) error { return f.Up.UnmarshalText([]byte(v)) }
-	case "target":
-		return func(f *scenario.Fix, v string) (err error) { f.Target, err = unit.ParseDuration(v); return err }
-	case "interval":
-		return func(f *scenario.Fix, v string) (err error) { f.Interval, err = unit.ParseDuration(v); return err }
-	case "ecn":
-		return func(f *scenario.Fix, v string) error {
+		}},
+		{"router.aqm", router(func(f *scenario.Fix, v string) error { f.AQM = v; return nil })},
+		{"router.down", router(text(func(f *scenario.Fix) encoding.TextUnmarshaler { return &f.Down }))},
+		{"router.up", router(text(func(f *scenario.Fix) encoding.TextUnmarshaler { return &f.Up }))},
+		{"router.target", router(duration(func(f *scenario.Fix) *time.Duration { return &f.Target }))},
+		{"router.interval", router(duration(func(f *scenario.Fix) *time.Duration { return &f.Interval }))},
+		{"router.ecn", router(func(f *scenario.Fix, v string) error {
 			b, err := strconv.ParseBool(v)
 			f.ECN = &b
 			return err
-		}
-	case "limit":
-		return func(f *scenario.Fix, v string) (err error) { f.Limit, err = positive(v); return err }
-	case "quantum":
-		return func(f *scenario.Fix, v string) error {
+		})},
+		{"router.limit", router(count(func(f *scenario.Fix) *int { return &f.Limit }))},
+		{"router.quantum", router(func(f *scenario.Fix, v string) error {
 			n, err := positive(v)
 			f.Quantum = unit.Size(n)
 			return err
+		})},
+	}
+}
+
+// Keys returns the parameters that can be varied.
+func Keys() []string {
+	var out []string
+	for _, p := range parameters() {
+		out = append(out, p.key)
+	}
+	return out
+}
+
+// setter returns what sets a parameter.
+func setter(key string) (func(*scenario.Scenario, string) error, error) {
+	for _, p := range parameters() {
+		if p.key == key {
+			return p.set, nil
 		}
 	}
-	return nil
+	return nil, fmt.Errorf("parameter %q is unknown; use one of %s", key, strings.Join(Keys(), ", "))
+}
+
+// text sets what reads itself: rates and sizes.
+func text[T any](of func(*T) encoding.TextUnmarshaler) func(*T, string) error {
+	return func(t *T, v string) error { return of(t).UnmarshalText([]byte(v)) }
+}
+
+func duration[T any](of func(*T) *time.Duration) func(*T, string) error {
+	return func(t *T, v string) (err error) { *of(t), err = unit.ParseDuration(v); return err }
+}
+
+func count[T any](of func(*T) *int) func(*T, string) error {
+	return func(t *T, v string) (err error) { *of(t), err = positive(v); return err }
+}
+
+// router sets a number of the cases that shape with given ones. A bad one is
+// refused also where no case does.
+func router(set func(*scenario.Fix, string) error) func(*scenario.Scenario, string) error {
+	return func(s *scenario.Scenario, v string) error {
+		if err := set(&scenario.Fix{}, v); err != nil {
+			return err
+		}
+		for _, c := range s.Cases {
+			if c.Router.Fix != nil {
+				if err := set(c.Router.Fix, v); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
+
+func setLoss(s *scenario.Scenario, v string) (err error) {
+	s.Line.Loss, err = strconv.ParseFloat(v, 64)
+	if err == nil && !(s.Line.Loss >= 0 && s.Line.Loss <= 1) {
+		err = errors.New("a loss is between 0 and 1")
+	}
+	return err
 }
 
 // positive reads a whole number of at least 1.

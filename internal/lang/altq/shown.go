@@ -2,6 +2,8 @@ package altq
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"unbloat/unit"
@@ -48,16 +50,75 @@ func shownRate(r unit.Rate) string {
 	return fmt.Sprintf("%d%cb", int(f), units[i])
 }
 
+// A ShownQueue is a queue as `pfctl -vsq` prints it. Rates are as exact as that.
+type ShownQueue struct {
+	Name, Device string
+	Bandwidth    unit.Rate
+	Upperlimit   unit.Rate // what it is held to; 0: its bandwidth
+	Realtime     unit.Rate // up to which its packets go first
+	Qlimit       int       // packets
+	Default      bool      // it takes what no rule assigns
+	Root         bool      // pfctl made it itself, for the Queues that share it
+	Queues       []string
+	Line         string // in Shown's form
+}
+
+// ParseQueues returns the queues that `pfctl -vsq` prints, in its order.
+func ParseQueues(text string) []ShownQueue {
+	var out []ShownQueue
+	for line := range strings.Lines(text) {
+		w := tokens(line)
+		if len(w) < 2 || w[0] != "queue" {
+			continue
+		}
+		before, _, _ := strings.Cut(line, "{")
+		q := ShownQueue{Name: w[1], Root: strings.HasPrefix(w[1], rootPrefix), Qlimit: defaultQlimit,
+			Line: strings.ReplaceAll(strings.Join(strings.Fields(before), " "), " priority 1 ", " ")}
+		for i, key := range w[:len(w)-1] {
+			switch value := w[i+1]; key {
+			case "on":
+				q.Device = value
+			case "bandwidth":
+				q.Bandwidth = rateOf(value)
+			case "upperlimit":
+				q.Upperlimit = rateOf(value)
+			case "realtime":
+				q.Realtime = rateOf(value)
+			case "qlimit":
+				if n, err := strconv.Atoi(value); err == nil {
+					q.Qlimit = n
+				}
+			case "{":
+				if names, _, err := list(w[i:], "{", "}"); err == nil {
+					q.Queues = names
+				}
+			}
+		}
+		q.Default = slices.Contains(w, "default")
+		out = append(out, q)
+	}
+	return out
+}
+
+// rootPrefix begins the names of the queues that pfctl makes itself.
+const rootPrefix = "root_"
+
+// rateOf reads a rate as pfctl shows it; 0 if it is none.
+func rateOf(word string) unit.Rate {
+	b, _, err := bandwidth([]string{word})
+	if err != nil {
+		return 0
+	}
+	return b.Rate
+}
+
 // ParseShown returns the queues that `pfctl -vsq` prints, in Shown's form.
 func ParseShown(text string) []string {
 	var out []string
-	for _, line := range strings.Split(text, "\n") {
-		line, _, _ = strings.Cut(line, "{")
-		words := strings.Fields(line)
-		if len(words) < 2 || words[0] != "queue" || strings.HasPrefix(words[1], "root_") {
-			continue
+	for _, q := range ParseQueues(text) {
+		if !q.Root {
+			out = append(out, q.Line)
 		}
-		out = append(out, strings.ReplaceAll(strings.Join(words, " "), " priority 1 ", " "))
 	}
 	return out
 }

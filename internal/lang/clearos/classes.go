@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -23,12 +24,12 @@ const bands = 7
 func OwnEngine() *plan.Engine {
 	return &plan.Engine{
 		Name:     "ClearOS's own engine",
-		NotAlone: "crashes when an interface is shaped in one direction only",
-		Names:    "it knows interface names of letters and digits alone",
+		NotAlone: reason.Of(reason.ClearOSNotAlone),
+		Names:    reason.Of(reason.ClearOSNames),
 		Bands:    bands,
 		BandRate: unit.KbitPerSecond,
-		BandWhy:  "ClearOS's own engine hands HTB whole kbit/s, rounded down, and HTB takes no class of 0",
-		NoIPv6:   "IPv6 has none: the filters of ClearOS's own engine are for IPv4, so all IPv6 goes to the last of its bands, behind bulk",
+		BandWhy:  reason.Of(reason.ClearOSBands),
+		NoIPv6:   reason.Of(reason.ClearOSBandsIPv6),
 	}
 }
 

@@ -47,7 +47,7 @@ func written(p plan.Plan, d plan.Direction, f Flow) (rule int, is bool) {
 	policy.Rules, policy.Trust = nil, plan.DSCPPreference{}
 	var numbers []int
 	for i, r := range p.Classes.Rules {
-		if p.RuleLimits().HomeDown != "" && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
+		if !p.RuleLimits().HomeDown.IsZero() && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
 			continue // marked before NAT gives it to a machine
 		}
 		policy.Rules, numbers = append(policy.Rules, r), append(numbers, i)

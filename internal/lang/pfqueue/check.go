@@ -67,32 +67,48 @@ func (rs Ruleset) checkDefault(root Queue) error {
 	return nil
 }
 
+// A Hint is what pfctl(8) takes without a word although it cannot be meant.
+type Hint struct {
+	Queue string // of which it is; "": of a device
+	Text  string
+}
+
+// String says the hint with the queue that it is of.
+func (h Hint) String() string {
+	if h.Queue == "" {
+		return h.Text
+	}
+	return "queue " + h.Queue + ": " + h.Text
+}
+
 // Lint lists what pfctl(8) takes without a word although it cannot be meant.
-func (rs Ruleset) Lint() []string {
-	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+func (rs Ruleset) Lint() []Hint {
+	var out []Hint
+	say := func(queue, format string, args ...any) {
+		out = append(out, Hint{Queue: queue, Text: fmt.Sprintf(format, args...)})
+	}
 	for _, q := range rs.Queues {
 		if q.Max != 0 && q.Max < q.Bandwidth {
-			say("queue %s: max %s is below its bandwidth %s", q.Name, Rate(q.Max), Rate(q.Bandwidth))
+			say(q.Name, "max %s is below its bandwidth %s", Rate(q.Max), Rate(q.Bandwidth))
 		}
 		if q.Min != 0 && q.Flows != 0 {
-			say("queue %s: with min, pf silently uses no flow queue", q.Name)
+			say(q.Name, "with min, pf silently uses no flow queue")
 		}
 		if q.Flows != 0 && q.Bandwidth != 0 && q.Qlimit == 0 {
-			say("queue %s: without qlimit it holds 50 packets, too few for flow queues", q.Name)
+			say(q.Name, "without qlimit it holds 50 packets, too few for flow queues")
 		}
 		if q.Bandwidth != 0 && q.Max == 0 && q.Parent == "" {
-			say("queue %s: without max it may take the whole interface's rate, so the queue stays in the modem", q.Name)
+			say(q.Name, "without max it may take the whole interface's rate, so the queue stays in the modem")
 		}
 		if max(q.Bandwidth, q.Max) > max32 {
-			say("queue %s: rates above 4.29 Gbit/s wrap around on OpenBSD before 2026", q.Name)
+			say(q.Name, "rates above 4.29 Gbit/s wrap around on OpenBSD before 2026")
 		}
 		if sum := rs.sum(q); sum > q.Bandwidth {
-			say("queue %s: its children's bandwidths add up to %s, more than its %s", q.Name, Rate(sum), Rate(q.Bandwidth))
+			say(q.Name, "its children's bandwidths add up to %s, more than its %s", Rate(sum), Rate(q.Bandwidth))
 		}
 		if q.Parent == "" {
 			if n := rs.defaults(q); n > 1 {
-				say("on %s: %d default queues; the last one wins", q.Device, n)
+				say("", "on %s: %d default queues; the last one wins", q.Device, n)
 			}
 		}
 	}

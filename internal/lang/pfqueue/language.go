@@ -2,6 +2,7 @@ package pfqueue
 
 import (
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -13,15 +14,15 @@ func Language(platform string) *plan.Language {
 		AQMs: []plan.AQM{plan.FQCoDel, plan.FIFO}, Sides: []plan.Side{plan.SideLAN},
 		Step: 1, MaxRate: 100 * unit.GbitPerSecond,
 		Limit: MaxQlimit, FIFOLimit: MaxQlimit, Flows: MaxFlows, Quantum: MaxQuantum,
-		NoCoDel:        "pf.conf(5) has no word for CoDel's target and interval; they are 5 ms and 100 ms",
-		NoECN:          "pf's flow queues drop and never mark",
-		NoOverhead:     "pf counts Ethernet frames and cannot be told of more",
+		NoCoDel:        reason.Of(reason.PfNoCoDel),
+		NoECN:          reason.Of(reason.PfNoECN),
+		NoOverhead:     reason.Of(reason.PfNoOverhead),
 		ClassesAsked:   plan.FQCoDel,
-		ClassesUnasked: "pf does not know how a flow behaves; a rule that names traffic (--rule, --classes) has a queue made for it",
-		ClassesLost:    "pf does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first",
+		ClassesUnasked: reason.Of(reason.PfClassesUnasked),
+		ClassesLost:    reason.Of(reason.PfClassesLost),
 		Rules: plan.RuleLimits{
-			Domains:       "knows addresses, not names; its unbound was not built to fill pf's tables (--enable-ipset)",
-			Unmarked:      "takes a mark of 0 for any",
+			Domains:       reason.Of(reason.PfNoDomains),
+			Unmarked:      reason.Of(reason.PfNoUnmarked),
 			AcksFirst:     true,
 			SecondQueue:   true,
 			ByConnection:  true,

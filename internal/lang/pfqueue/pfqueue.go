@@ -96,7 +96,10 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 	if err := rs.Check(); err != nil {
 		return Ruleset{}, nil, err
 	}
-	return rs, append(notes, rs.Lint()...), nil
+	for _, h := range rs.Lint() {
+		notes = append(notes, h.String())
+	}
+	return rs, notes, nil
 }
 
 // queue makes the line of one direction.

@@ -121,7 +121,7 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := rs.Lint(); len(got) != 1 || !strings.Contains(got[0], want) {
+		if got := rs.Lint(); len(got) != 1 || !strings.Contains(got[0].String(), want) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}

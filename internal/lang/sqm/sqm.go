@@ -231,15 +231,6 @@ func (s Section) String() string {
 	return b.String()
 }
 
-// Commands returns the uci(1) commands that write the section.
-func (s Section) Commands() [][]string {
-	out := [][]string{{"uci", "set", "sqm." + s.Name + "=queue"}}
-	for _, o := range s.Options {
-		out = append(out, []string{"uci", "set", "sqm." + s.Name + "." + o.Key + "=" + o.Value})
-	}
-	return append(out, []string{"uci", "commit", "sqm"})
-}
-
 // Parse reads /etc/config/sqm, or what `uci show sqm` prints.
 func Parse(text string) ([]Section, error) {
 	var out []Section

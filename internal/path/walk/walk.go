@@ -3,6 +3,7 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -41,7 +42,7 @@ const (
 	DefaultLoaded = 20 * time.Second
 )
 
-// Progress tells how a trace goes.
+// Progress is the state of a running trace.
 type Progress struct {
 	Phase    string
 	Elapsed  time.Duration // in this phase
@@ -61,12 +62,8 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.Way == "" {
-		c.Way = netio.HopAuto
-	}
-	if c.Size == 0 {
-		c.Size = path.DefaultSize
-	}
+	c.Way = cmp.Or(c.Way, netio.HopAuto)
+	c.Size = cmp.Or(c.Size, path.DefaultSize)
 	if c.Idle <= 0 {
 		c.Idle = DefaultIdle
 	}
@@ -159,13 +156,13 @@ func (w *walker) close() {
 
 // run goes through the phases. An interruption ends it early.
 func (w *walker) run(ctx context.Context) error {
-	if err := w.probe(ctx, "discovery", path.Uncounted, w.cfg.Path.Interval); err != nil {
+	if err := w.probe("discovery", path.Uncounted, w.cfg.Path.Interval); err != nil {
 		return err
 	}
 	if w.interrupted {
 		return ErrInterrupted
 	}
-	if err := w.counted(ctx, "idle", path.Idle, w.cfg.Idle); err != nil || w.interrupted || w.cfg.Load == nil {
+	if err := w.counted("idle", path.Idle, w.cfg.Idle); err != nil || w.interrupted || w.cfg.Load == nil {
 		return err
 	}
 	return w.underLoad(ctx)
@@ -177,12 +174,12 @@ func (w *walker) underLoad(ctx context.Context) error {
 	if err := l.start(ctx); err != nil {
 		return w.unless(ctx, err)
 	}
-	err := w.probe(ctx, "warm-up", path.Uncounted, min(w.cfg.Loaded/warmUpShare, warmUpMost))
+	err := w.probe("warm-up", path.Uncounted, min(w.cfg.Loaded/warmUpShare, warmUpMost))
 	from := l.Client.Now()
 	to := from.Add(w.cfg.Loaded)
 	if err == nil && !w.interrupted {
 		w.facts.Load = l.report()
-		err = w.counted(ctx, l.phaseName(), path.Loaded, w.cfg.Loaded)
+		err = w.counted(l.phaseName(), path.Loaded, w.cfg.Loaded)
 		to = min(to, l.Client.Now())
 	}
 	report, stopErr := l.stop(ctx, from, to)
@@ -205,9 +202,9 @@ func (w *walker) unless(ctx context.Context, err error) error {
 }
 
 // counted runs a phase whose probes count, and waits for the answers under way.
-func (w *walker) counted(ctx context.Context, name string, p path.Phase, d time.Duration) error {
+func (w *walker) counted(name string, p path.Phase, d time.Duration) error {
 	cpu := netio.NewCPUMeter()
-	if err := w.probe(ctx, name, p, d); err != nil {
+	if err := w.probe(name, p, d); err != nil {
 		return err
 	}
 	w.facts.Lateness = append(w.facts.Lateness, w.tracer.Lateness(p)...)
@@ -218,7 +215,7 @@ func (w *walker) counted(ctx context.Context, name string, p path.Phase, d time.
 }
 
 // probe sends the probes of a phase.
-func (w *walker) probe(ctx context.Context, name string, p path.Phase, d time.Duration) error {
+func (w *walker) probe(name string, p path.Phase, d time.Duration) error {
 	now := w.clock.Now()
 	w.phase, w.began, w.duration = name, now, d
 	w.tracer.Begin(p, now)
@@ -261,7 +258,7 @@ func (w *walker) send(now unit.Instant) unit.Instant {
 	}
 }
 
-// read takes in what has come.
+// read handles what has arrived.
 func (w *walker) read() error {
 	return w.socket.Drain(func(e netio.HopEvent) {
 		r, ok := w.codec.Parse(path.Heard{Form: form(e.Form), From: e.From, Type: e.Type, Code: e.Code, Port: e.Port, Data: e.Data})

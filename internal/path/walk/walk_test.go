@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/netio"
 	"unbloat/internal/path"
 )
@@ -43,11 +44,8 @@ func TestRun(t *testing.T) {
 	if !r.Reached || len(r.Hops) != 1 || r.Hops[0].Idle.Received < 1 || r.Host != "here" || r.Load != nil || events["idle"] == 0 {
 		t.Errorf("%+v, events %v", r, events)
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines before, %d after", before, n)
+	if !await.True(5*time.Second, func() bool { return runtime.NumGoroutine() <= before }) {
+		t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 	}
 }
 

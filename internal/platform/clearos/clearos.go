@@ -34,7 +34,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	}
 	for _, h := range held {
 		if h.Own || ofClearOS(h) {
-			s.Live = append(s.Live, h.String())
+			s.Facts = append(s.Facts, h.Fact())
 		} else {
 			s.Others = append(s.Others, h.String())
 		}
@@ -92,7 +92,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	}
 	set.QoS = clearos.WithOthers(set.QoS, clearos.Get(was, clearos.RulesKey))
 	s.Files = s.Files.Put(clearos.QoSConf, clearos.Merge(o.Files.Text(clearos.QoSConf), set.QoS, true), "")
-	s.Files, s.Live = s.Files.Without(clearos.EngineFile), wanted(p)
+	s.Files, s.Facts = s.Files.Without(clearos.EngineFile), wanted(p)
 	if p.AQM == plan.FQCoDel {
 		shaping := p
 		shaping.Offloads = nil // ClearOS's files have no place to put them back from
@@ -110,13 +110,13 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 }
 
 // wanted returns what the kernel holds once the engine has run.
-func wanted(p plan.Plan) []string {
+func wanted(p plan.Plan) []conf.Fact {
 	if p.AQM == plan.SFQ {
-		return []string{linux.Held{Device: p.WAN, Queue: ownQueue, Rate: tc.ShownRate(p.UpBps)}.String(),
-			linux.Held{Device: downDevice, Queue: ownQueue, Rate: tc.ShownRate(p.DownBps)}.String()}
+		return []conf.Fact{linux.Held{Device: p.WAN, Queue: ownQueue, Rate: tc.ShownRate(p.UpBps)}.Fact(),
+			linux.Held{Device: downDevice, Queue: ownQueue, Rate: tc.ShownRate(p.DownBps)}.Fact()}
 	}
-	var out []string
-	line := func(h linux.Held) { h.Queue = "htb + fq_codel"; out = append(out, h.String()) }
+	var out []conf.Fact
+	line := func(h linux.Held) { h.Queue = "htb + fq_codel"; out = append(out, h.Fact()) }
 	if p.Up != nil {
 		line(linux.Held{Device: p.Up.Device, Rate: tc.ShownRate(p.Up.Rate)})
 	}
@@ -178,7 +178,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	if origin == nil {
 		if s.Files.Get(clearos.EngineFile).Exists {
 			s.Files = s.Files.Put(clearos.QoSConf, without(s.Files.Text(clearos.QoSConf), []string{"QOS_ENGINE"}), "").Without(clearos.EngineFile)
-			s.Live = nil
+			s.Facts = nil
 		}
 		return conf.Encode(s)
 	}
@@ -192,7 +192,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	}
 	s.Files = s.Files.With(putBack(s.Files.Get(clearos.NetworkConf), o.Files.Get(clearos.NetworkConf), plain, false))
 	s.Files = s.Files.With(putBack(s.Files.Get(clearos.QoSConf), o.Files.Get(clearos.QoSConf), quoted, true))
-	s.Files, s.Live = s.Files.Without(clearos.EngineFile), nil
+	s.Files, s.Facts = s.Files.Without(clearos.EngineFile), nil
 	return conf.Encode(s)
 }
 
@@ -245,10 +245,10 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 	if err != nil || len(diffs) == 0 {
 		return steps, diffs, err
 	}
-	for _, line := range a.Live {
+	for _, f := range a.Facts {
 		// ClearOS's own engine would only add to what is on its device.
-		if !slices.Contains(w.Live, line) || strings.HasPrefix(line, "what leaves "+downDevice+" ") {
-			steps = append(steps, drop(line)...)
+		if !slices.Contains(w.Facts, f) || f.Kind == conf.Leaves && f.Of == downDevice {
+			steps = append(steps, drop(f.Kind, f.Of)...)
 		}
 	}
 	return append(steps, restart()), diffs, nil
@@ -256,15 +256,13 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 
 func restart() platform.Step { return platform.Step{Argv: []string{"service", "firewall", "restart"}} }
 
-// drop takes away what a line of what runs says.
-func drop(line string) []platform.Step {
-	f := strings.Fields(line)
-	dev, where := f[2], "root"
-	if f[1] == "enters" {
-		where = "ingress"
+// drop takes away what shapes a device in one direction.
+func drop(way conf.Kind, dev string) []platform.Step {
+	if way == conf.Leaves {
+		return []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, "root"}}}
 	}
-	steps := []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, where}}}
-	if where == "ingress" {
+	steps := []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, "ingress"}}}
+	if way == conf.Enters {
 		steps = append(steps, platform.Step{Argv: []string{"ip", "link", "del", "dev", plan.IFBName(dev)}})
 	}
 	return steps
@@ -278,9 +276,9 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	}
 	steps := s.Files.Restore()
 	for _, x := range s.Scope {
-		steps = append(append(steps, drop("what leaves "+x)...), drop("what enters "+x)...)
+		steps = append(append(steps, drop(conf.Leaves, x)...), drop(conf.Enters, x)...)
 	}
-	steps = append(steps, drop("what leaves "+downDevice)...)
+	steps = append(steps, drop(conf.Leaves, downDevice)...)
 	return append(steps, restart()), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	mech "unbloat/internal/lang/clearos"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -17,17 +18,17 @@ func Language() *plan.Language {
 	l.WAN = "ppp0"
 	l.AQMs = []plan.AQM{plan.FQCoDel, plan.SFQ}
 	l.Step = unit.KbitPerSecond
-	l.Rates, l.RatesWhy = "whole kbit/s", "network.conf takes no others; what is wished is rounded down"
+	l.Rates, l.RatesWhy = reason.Of(reason.WholeKbit), reason.Of(reason.ClearOSRatesWhy)
 	l.Classes, l.ClassesAsked = false, plan.SFQ
-	l.ClassesUnasked = "its kernel (3.10) cannot mark flows by how they behave; for traffic that a rule names ClearOS's own engine has classes with a part that is theirs, and no AQM: --aqm sfq"
-	l.ClassesLost = "its kernel (3.10) cannot mark flows by how they behave: without a rule that names it a flow is normal, and only DNS and ping go first; ClearOS's engine marks IPv4 alone"
+	l.ClassesUnasked = reason.Of(reason.ClearOSClassesUnasked)
+	l.ClassesLost = reason.Of(reason.ClearOSClassesLost)
 	l.Engine = mech.OwnEngine()
 	l.Rules = plan.RuleLimits{
-		Domains:       "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules",
-		DSCP:          "has no rules for marks",
-		IPv6:          "marks IPv4 alone",
-		HomeDown:      "marks what arrives before NAT gives it to a machine",
-		HomeDownAlone: "what arrives is marked before NAT gives it to a machine",
+		Domains:       reason.Of(reason.ClearOSNoDomains),
+		DSCP:          reason.Of(reason.ClearOSNoDSCP),
+		IPv6:          reason.Of(reason.ClearOSNoIPv6),
+		HomeDown:      reason.Of(reason.ClearOSNoHomeDown),
+		HomeDownAlone: reason.Of(reason.ClearOSHomeDownAlone),
 	}
 	// The article enters the speeds themselves.
 	l.Article = plan.Article{Down: 1, Up: 1, AQM: plan.SFQ, NoQuantum: true}

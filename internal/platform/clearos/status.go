@@ -11,6 +11,7 @@ import (
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/conf"
 	"unbloat/internal/platform/linux"
+	"unbloat/unit"
 )
 
 // Shapers explains what the kernel holds, and what qos.conf and network.conf say
@@ -58,11 +59,11 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 	return append(out, x), nil
 }
 
-func speed(r interface{ Short() string }) string {
-	if s := r.Short(); !strings.HasPrefix(s, "0.00 ") {
-		return s
+func speed(r unit.Rate) string {
+	if r == 0 {
+		return "not set"
 	}
-	return "not set"
+	return r.Short()
 }
 
 // shapedDevices are those that qos.conf names, and the WAN.

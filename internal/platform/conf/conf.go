@@ -31,15 +31,52 @@ type File struct {
 // A Set is the files that a backend may change, and their temporary ones.
 type Set []File
 
-// A State is what a file-based router is in: its files, and in a canonical line
-// each what its kernel or daemon says that it holds.
+// A Kind is what a Fact is about.
+type Kind string
+
+// Kinds.
+const (
+	Leaves Kind = "leaves" // a shaper of what leaves the device Of
+	Enters Kind = "enters" // a shaper of what enters the device Of
+	Astray Kind = "astray" // what enters the device Of is redirected to a device that is gone
+	Option Kind = "option" // a setting in the section Of of a configuration
+	Table  Kind = "table"  // the table of nftables for the WAN Of
+)
+
+// A Fact is one thing that a router's kernel or daemon holds: what it is about,
+// by which backends recognise it, and all of it in a canonical line, by which
+// states are compared.
+type Fact struct {
+	Kind Kind   `json:"kind"`
+	Of   string `json:"of"`
+	Text string `json:"text"`
+}
+
+// A State is what a file-based router is in: its files, and what its kernel or
+// daemon says that it holds: as facts, or in lines of its own language.
 type State struct {
 	Files Set      `json:"files"`
 	Live  []string `json:"live"`
+	Facts []Fact   `json:"facts,omitempty"`
 	// Others is what runs beside, Scope the devices that were looked at; neither
 	// is compared.
 	Others []string `json:"others,omitempty"`
 	Scope  []string `json:"scope,omitempty"`
+}
+
+// LiveDifferences says in words how what runs differs from what another state
+// wants to run.
+func (s State) LiveDifferences(wanted State) []string {
+	return LiveDifferences(s.lines(), wanted.lines())
+}
+
+// lines returns what runs, a line each.
+func (s State) lines() []string {
+	out := slices.Clone(s.Live)
+	for _, f := range s.Facts {
+		out = append(out, f.Text)
+	}
+	return out
 }
 
 // Without returns the lines that are left when each of gone is removed once.
@@ -266,7 +303,7 @@ func Compare(actual, wanted platform.State, check Check, reload []platform.Step)
 	if err != nil {
 		return nil, nil, err
 	}
-	steps, diffs := Steps(a.Files, w.Files, check), append(Differences(a.Files, w.Files), LiveDifferences(a.Live, w.Live)...)
+	steps, diffs := Steps(a.Files, w.Files, check), append(Differences(a.Files, w.Files), a.LiveDifferences(w)...)
 	if len(diffs) > 0 {
 		steps = append(steps, reload...)
 	}

@@ -1,12 +1,12 @@
 package linux_test
 
 import (
-	"strings"
 	"testing"
 
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
 	"unbloat/internal/platform/linux/fakekernel"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -30,7 +30,7 @@ func TestDetectRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		why, _ := p.Why("up.tins")
-		if (len(p.Up.PacketRules) == 0) != missing || strings.Contains(why.Why, "skbedit") != missing {
+		if (len(p.Up.PacketRules) == 0) != missing || (why.Why.Code == reason.TinsNoRules) != missing {
 			t.Errorf("skbedit missing: %v, rules %v, tins %s: %s", missing, p.Up.PacketRules, p.Up.Tins, why.Why)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/linux"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -52,7 +53,7 @@ func TestDomainsInTransaction(t *testing.T) {
 	f := fake.NewLinux()
 	d := f.WithDnsmasq()
 	p := domainPlan(t, f)
-	if why, _ := p.Why("classes.domains"); why.Value != resolverFile {
+	if why, _ := p.Why("classes.domains"); why.Value.String() != resolverFile {
 		t.Errorf("the plan names %q for its domains", why.Value)
 	}
 	e := &apply.Engine{Backend: &linux.Backend{Runner: f}, Runner: f, Dir: t.TempDir(), Watchdog: nobody{}}
@@ -112,7 +113,7 @@ func TestNoResolver(t *testing.T) {
 		f := fake.NewLinux()
 		do(f)
 		p := domainPlan(t, f)
-		if !strings.Contains(strings.Join(p.Warnings, "\n"), says) {
+		if !strings.Contains(strings.Join(reason.Texts(p.Warnings), "\n"), says) {
 			t.Errorf("%q is not said: %q", says, p.Warnings)
 		}
 	}

@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,6 +23,18 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]Shaped, error) {
 
 // Shapers reads from the kernel every shaper on every device, ours or not.
 func Shapers(ctx context.Context, r platform.Runner) ([]Shaped, error) {
+	return ShapersOf(ctx, r, nil)
+}
+
+// An Owner is who made a shaper that does not look like ours: a program that
+// shapes by its own configuration.
+type Owner struct {
+	Name string // as in "not unbloat's"
+	Ours bool   // that configuration is ours
+}
+
+// ShapersOf is Shapers where it is known, by device, who made some of them.
+func ShapersOf(ctx context.Context, r platform.Runner, owners map[string]Owner) ([]Shaped, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
 	if err != nil {
 		return nil, toolError("read the interfaces", "ip", "iproute2", err)
@@ -39,7 +52,8 @@ func Shapers(ctx context.Context, r platform.Runner) ([]Shaped, error) {
 		if tree.Empty() {
 			continue
 		}
-		s := describe(l.Name, tree)
+		s := describe(l.Name, tree, owners[l.Name])
+		s.Ours = s.Ours || owners[l.Name].Ours
 		out, err := platform.Output(ctx, r, "tc", "-s", "-d", "-j", "qdisc", "show", "dev", l.Name)
 		if err != nil {
 			return nil, toolError("read the counters of "+l.Name, "tc", "iproute2", err)
@@ -52,14 +66,15 @@ func Shapers(ctx context.Context, r platform.Runner) ([]Shaped, error) {
 	return shapers, nil
 }
 
-// describe says what a tree does to its device.
-func describe(dev string, t tc.Tree) Shaped {
+// describe says what a tree does to its device. The owner is known where it has a
+// name; what looks like ours is ours all the same.
+func describe(dev string, t tc.Tree, owner Owner) Shaped {
 	s := Shaped{Device: dev, Ours: t.OwnRoot(), Rate: unit.Rate(t.Rate()), Queue: t.Queue(), OwnIngress: t.OwnIngress()}
 	whose := func(ours bool) string {
 		if ours {
 			return "unbloat's"
 		}
-		return "not unbloat's"
+		return cmp.Or(owner.Name, "not unbloat's")
 	}
 	switch {
 	case s.Queue == "":

@@ -9,6 +9,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/conf"
 	"unbloat/unit"
 )
 
@@ -20,15 +21,31 @@ type Held struct {
 	Rate   unit.Rate // 0: none that is known here
 	Own    bool      // by its handles it is unbloat's
 	IFB    string    // where what enters goes through
+	Astray bool      // and that device is gone, so that all of it is lost
 }
 
 // String says it in a line.
 func (h Held) String() string {
+	if h.Astray {
+		return fmt.Sprintf("what enters %s is redirected to %s, which is gone", h.Device, h.IFB)
+	}
 	verb := "leaves"
 	if h.Enters {
 		verb = "enters"
 	}
 	return fmt.Sprintf("what %s %s is held to %d bit/s by %s", verb, h.Device, int64(h.Rate), h.Queue)
+}
+
+// Fact is what a router of files remembers of it.
+func (h Held) Fact() conf.Fact {
+	kind := conf.Leaves
+	switch {
+	case h.Astray:
+		kind = conf.Astray
+	case h.Enters:
+		kind = conf.Enters
+	}
+	return conf.Fact{Kind: kind, Of: h.Device, Text: h.String()}
 }
 
 // HeldBy reads what holds the devices, whoever made it. Devices that don't exist
@@ -43,8 +60,11 @@ func HeldBy(ctx context.Context, r platform.Runner, devices ...string) ([]Held, 
 		return nil, fmt.Errorf("read the interfaces: %w", err)
 	}
 	var held []Held
+	there := func(dev string) bool {
+		return slices.ContainsFunc(links, func(l tc.Link) bool { return l.Name == dev })
+	}
 	for _, dev := range devices {
-		if !slices.ContainsFunc(links, func(l tc.Link) bool { return l.Name == dev }) {
+		if !there(dev) {
 			continue
 		}
 		t, err := ReadTree(ctx, r, dev)
@@ -57,6 +77,10 @@ func HeldBy(ctx context.Context, r platform.Runner, devices ...string) ([]Held, 
 		_, in := t.Split()
 		for _, f := range in.Filters {
 			for _, ifb := range f.RedirectsTo() {
+				if !there(ifb) { // somebody deleted it, and the redirect stands
+					held = append(held, Held{Device: dev, Enters: true, Own: t.OwnIngress(), IFB: ifb, Astray: true})
+					continue
+				}
 				inner, err := ReadTree(ctx, r, ifb)
 				if err != nil {
 					return nil, err

@@ -34,7 +34,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 	rules := strings.Split(string(out), "\n")
 	ours := b.allOurs(ctx, s)
 	if b.Altq {
-		return append(altqRoots(string(shown), ours), altqShapers(s.Live, ours, rules, pfqueue.ParseCounts(string(shown)))...), nil
+		return altqShapers(altq.ParseQueues(string(shown)), ours, rules, pfqueue.ParseCounts(string(shown))), nil
 	}
 	queues, err := pfqueue.ParseShown(string(shown))
 	if err != nil {
@@ -130,8 +130,8 @@ func explain(queues []pfqueue.Queue, q pfqueue.Queue, x platform.Shaped, rules [
 		says += "; it takes `" + r + "`"
 	}
 	for _, hint := range (pfqueue.Ruleset{Queues: queues}).Lint() {
-		if rest, ok := strings.CutPrefix(hint, "queue "+q.Name+": "); ok {
-			says += "; beware: " + rest
+		if hint.Queue == q.Name {
+			says += "; beware: " + hint.Text
 		}
 	}
 	return says
@@ -180,77 +180,45 @@ func assigned(rule string) (names []string) {
 	return names
 }
 
-// altqShapers explains the queues of old.
-func altqShapers(live, ours, rules []string, counts map[string]pfqueue.Count) []platform.Shaped {
-	out := []platform.Shaped{}
-	for _, line := range live {
-		x := platform.Shaped{Device: word(line, "on"), Rate: rate(word(line, "bandwidth")), Ours: slices.Contains(ours, line), Counters: []tc.Counters{}}
-		limit := word(line, "qlimit")
-		if limit == "" {
-			limit = "50"
-		}
-		x.Queue = "HFSC with a FIFO of " + limit + " packets"
-		name := word(line, "queue")
-		if c, ok := counts[name]; ok {
-			x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: name, Bytes: c.Bytes, Packets: c.Packets, Drops: c.Drops, BacklogPkts: c.Waiting})
-		}
-		x.Says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), name, x.Queue, whose(x.Ours))
-		if most := rate(word(line, "upperlimit")); most > 0 { // one of several
-			sure := x.Rate
-			x.Rate = most
-			x.Says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", name, x.Device, sure.Short(), most.Short(), x.Queue, whose(x.Ours))
-		}
-		if n := unit.Size(1514); x.Rate > 0 && limit != "" {
-			var packets int64
-			if _, err := fmt.Sscan(limit, &packets); err == nil {
-				x.Says += fmt.Sprintf(", which is up to %.0f ms", unit.Ms(x.Rate.Time(n*unit.Size(packets))))
+// altqShapers explains the queues of old: first those that pfctl makes itself
+// where several share one.
+func altqShapers(queues []altq.ShownQueue, ours, rules []string, counts map[string]pfqueue.Count) []platform.Shaped {
+	own := func(q altq.ShownQueue) bool { return slices.Contains(ours, q.Line) }
+	roots, out := []platform.Shaped{}, []platform.Shaped{}
+	for _, q := range queues {
+		x := platform.Shaped{Device: q.Device, Queue: "HFSC", Rate: q.Bandwidth, Counters: []tc.Counters{}}
+		if q.Root {
+			if len(q.Queues) < 2 {
+				continue
 			}
+			x.Ours = slices.ContainsFunc(altq.ParseQueues(strings.Join(ours, "\n")), func(o altq.ShownQueue) bool { return o.Device == q.Device })
+			x.Says = fmt.Sprintf("what leaves %s is held to %s by ALTQ and shared among %s (%s)", x.Device, x.Rate.Short(), strings.Join(q.Queues, ", "), whose(x.Ours))
+			roots = append(roots, x)
+			continue
 		}
-		if sure := rate(word(line, "realtime")); sure > 0 {
-			x.Says += "; its packets go first up to " + sure.Short()
+		x.Ours = own(q)
+		x.Queue = fmt.Sprintf("HFSC with a FIFO of %d packets", q.Qlimit)
+		if c, ok := counts[q.Name]; ok {
+			x.Counters = append(x.Counters, tc.Counters{Device: x.Device, Kind: "queue", Handle: q.Name, Bytes: c.Bytes, Packets: c.Packets, Drops: c.Drops, BacklogPkts: c.Waiting})
 		}
-		if strings.Contains(line, "default") {
+		x.Says = fmt.Sprintf("what leaves %s is held to %s by queue %s, %s (%s)", x.Device, x.Rate.Short(), q.Name, x.Queue, whose(x.Ours))
+		if q.Upperlimit > 0 { // one of several
+			x.Rate = q.Upperlimit
+			x.Says = fmt.Sprintf("queue %s on %s is sure of %s and held to %s, by %s (%s)", q.Name, x.Device, q.Bandwidth.Short(), x.Rate.Short(), x.Queue, whose(x.Ours))
+		}
+		if full := unit.Size(1514); x.Rate > 0 {
+			x.Says += fmt.Sprintf(", which is up to %.0f ms", unit.Ms(x.Rate.Time(full*unit.Size(q.Qlimit))))
+		}
+		if q.Realtime > 0 {
+			x.Says += "; its packets go first up to " + q.Realtime.Short()
+		}
+		if q.Default {
 			x.Says += "; it takes what no rule assigns"
 		}
-		for _, r := range assigning(rules, name) {
+		for _, r := range assigning(rules, q.Name) {
 			x.Says += "; it takes `" + r + "`"
 		}
 		out = append(out, x)
 	}
-	return out
-}
-
-// altqRoots explains the queues that pfctl makes itself, where several share one:
-// `queue root_em0 on em0 bandwidth 1Mb priority 0 {a, b}`.
-func altqRoots(shown string, ours []string) []platform.Shaped {
-	out := []platform.Shaped{}
-	for line := range strings.Lines(shown) {
-		before, after, _ := strings.Cut(line, "{")
-		children := strings.FieldsFunc(strings.TrimSpace(after), func(c rune) bool { return c == ' ' || c == ',' || c == '}' })
-		if name := word(before, "queue"); strings.HasPrefix(name, "root_") && len(children) > 1 {
-			x := platform.Shaped{Device: word(before, "on"), Queue: "HFSC", Rate: rate(word(before, "bandwidth")), Counters: []tc.Counters{}}
-			x.Ours = slices.ContainsFunc(ours, func(o string) bool { return word(o, "on") == x.Device })
-			x.Says = fmt.Sprintf("what leaves %s is held to %s by ALTQ and shared among %s (%s)", x.Device, x.Rate.Short(), strings.Join(children, ", "), whose(x.Ours))
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
-// word returns what follows key.
-func word(line, key string) string {
-	w := strings.Fields(line)
-	if i := slices.Index(w, key); i >= 0 && i+1 < len(w) {
-		return w[i+1]
-	}
-	return ""
-}
-
-// rate reads a bandwidth as pfctl shows it; 0 if it is none.
-func rate(s string) unit.Rate {
-	rs, err := altq.Parse("altq on x0 bandwidth " + s + " hfsc queue { q }\nqueue q bandwidth 100% hfsc ( default )\n")
-	if err != nil || len(rs.Interfaces) == 0 {
-		return 0
-	}
-	return rs.Interfaces[0].Bandwidth.Rate
+	return append(roots, out...)
 }

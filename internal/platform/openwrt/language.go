@@ -3,6 +3,7 @@ package openwrt
 import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -15,6 +16,6 @@ func Language() *plan.Language {
 	l.WAN, l.LAN = "wan", "br-lan"
 	l.AQMs, l.Sides = []plan.AQM{plan.CAKE, plan.FQCoDel}, []plan.Side{plan.SideIFB}
 	l.Step = unit.KbitPerSecond
-	l.Rates, l.RatesWhy = "whole kbit/s", "/etc/config/sqm takes no others; what is wished is rounded down"
+	l.Rates, l.RatesWhy = reason.Of(reason.WholeKbit), reason.Of(reason.OpenWrtRatesWhy)
 	return l
 }

@@ -65,7 +65,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 			return nil, fmt.Errorf("read the settings: %w", err)
 		}
 		for _, x := range sections {
-			s.Live = append(s.Live, settings(x)...)
+			s.Facts = append(s.Facts, settings(x)...)
 		}
 	}
 	held, err := linux.HeldBy(ctx, b.Runner, p.WAN)
@@ -73,10 +73,10 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 		return nil, err
 	}
 	for _, h := range held {
-		s.Live = append(s.Live, h.String())
+		s.Facts = append(s.Facts, h.Fact())
 	}
 	if t := linux.ReadTable(ctx, b.Runner); t.Of(p.WAN) {
-		s.Live = append(s.Live, t.Digest())
+		s.Facts = append(s.Facts, conf.Fact{Kind: conf.Table, Of: p.WAN, Text: t.Digest()})
 	} else if t.Text != "" {
 		s.Others = append(s.Others, t.Digest())
 	}
@@ -86,11 +86,11 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 // scriptPath is where the script of a WAN's section is.
 func scriptPath(wan string) string { return path.Join(sqm.ScriptDir, sqm.ScriptName(SectionName(wan))) }
 
-// settings returns a section's options, a line each.
-func settings(s sqm.Section) []string {
-	var out []string
+// settings returns a section's options.
+func settings(s sqm.Section) []conf.Fact {
+	var out []conf.Fact
 	for _, o := range s.Options {
-		out = append(out, "sqm."+s.Name+"."+o.Key+"="+o.Value)
+		out = append(out, conf.Fact{Kind: conf.Option, Of: s.Name, Text: "sqm." + s.Name + "." + o.Key + "=" + o.Value})
 	}
 	return out
 }
@@ -138,7 +138,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 		return nil, err
 	}
 	rest, old := without(s.Files.Text(Config), section.Name)
-	if err := checkForeign(p, rest, s.Live, old != ""); err != nil {
+	if err := checkForeign(p, rest, s.Facts, old != ""); err != nil {
 		return nil, err
 	}
 	script, table, err := b.classes(ctx, p, s)
@@ -150,12 +150,12 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 		s.Files = s.Files.Put(scriptPath(p.WAN), script, "644")
 	}
 	s.Files = s.Files.Put(Config, with(rest, section), "")
-	s.Live = append(slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, section.Name, p.WAN) }), settings(section)...)
+	s.Facts = append(slices.DeleteFunc(s.Facts, func(f conf.Fact) bool { return ours(f, section.Name, p.WAN) }), settings(section)...)
 	for _, h := range wanted(p) {
-		s.Live = append(s.Live, h.String())
+		s.Facts = append(s.Facts, h.Fact())
 	}
 	if table.Text != "" {
-		s.Live = append(s.Live, table.Digest())
+		s.Facts = append(s.Facts, conf.Fact{Kind: conf.Table, Of: p.WAN, Text: table.Digest()})
 	}
 	return conf.Encode(s)
 }
@@ -189,12 +189,9 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 	return sqm.Script(p, commands), table, nil
 }
 
-// tableLine begins the line of our table, which is in Live if it is this WAN's.
-const tableLine = "table " + nft.Family + " " + nft.TableIs + " "
-
-// ours reports whether a line of what runs comes from our section for the WAN.
-func ours(line, section, wan string) bool {
-	return strings.HasPrefix(line, tableLine) || strings.HasPrefix(line, "sqm."+section+".") || strings.HasPrefix(line, "what leaves "+wan+" ") || strings.HasPrefix(line, "what enters "+wan+" ")
+// ours reports whether a fact comes from our section for the WAN.
+func ours(f conf.Fact, section, wan string) bool {
+	return f.Kind == conf.Option && f.Of == section || f.Kind != conf.Option && f.Of == wan
 }
 
 // wanted returns what the kernel holds the WAN to once sqm-scripts has run.
@@ -235,7 +232,7 @@ func (b *Backend) checkSQM(ctx context.Context) error {
 }
 
 // checkForeign refuses a WAN that another section or another program shapes.
-func checkForeign(p plan.Plan, rest string, live []string, known bool) error {
+func checkForeign(p plan.Plan, rest string, live []conf.Fact, known bool) error {
 	sections, err := sqm.Parse(rest)
 	if err != nil {
 		return &platform.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first", Err: err}
@@ -246,9 +243,9 @@ func checkForeign(p plan.Plan, rest string, live []string, known bool) error {
 				Remedy: fmt.Sprintf("switch it off (uci set sqm.%s.enabled=0; uci commit sqm; %s restart), then try again", s.Name, Service)}
 		}
 	}
-	for _, l := range live {
-		if !known && (strings.HasPrefix(l, "what leaves "+p.WAN+" ") || strings.HasPrefix(l, "what enters "+p.WAN+" ")) {
-			return &platform.PreconditionError{Doing: "shape " + p.WAN, What: l + ", which is not from " + Config, Remedy: "stop what made it; `unbloat doctor` looks for it"}
+	for _, f := range live {
+		if !known && f.Kind != conf.Option && f.Kind != conf.Table && f.Of == p.WAN {
+			return &platform.PreconditionError{Doing: "shape " + p.WAN, What: f.Text + ", which is not from " + Config, Remedy: "stop what made it; `unbloat doctor` looks for it"}
 		}
 	}
 	return nil
@@ -267,7 +264,7 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 			continue
 		}
 		s.Files = s.Files.Put(Config, rest, "").Without(scriptPath(wan))
-		s.Live = slices.DeleteFunc(s.Live, func(l string) bool { return ours(l, name, wan) })
+		s.Facts = slices.DeleteFunc(s.Facts, func(f conf.Fact) bool { return ours(f, name, wan) })
 	}
 	return conf.Encode(s)
 }

@@ -15,10 +15,6 @@ import (
 // Shapers explains what the kernel holds and, for each section of
 // /etc/config/sqm, whether the kernel holds its interface as it says.
 func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, error) {
-	out, err := linux.Shapers(ctx, b.Runner)
-	if err != nil {
-		return nil, err
-	}
 	files, err := conf.Read(ctx, b.Runner, Config)
 	if err != nil {
 		return nil, err
@@ -27,6 +23,8 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", Config, err)
 	}
+	owners := map[string]linux.Owner{}
+	var idle []platform.Shaped // what sections want and the kernel does not do
 	for _, s := range sections {
 		if s.Get("enabled") != "1" {
 			continue
@@ -41,35 +39,32 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 			return nil, err
 		}
 		for _, h := range held {
-			mark(out, h, s, own)
+			if h.Enters {
+				h.Device = h.IFB
+			}
+			if _, named := owners[h.Device]; !named {
+				owners[h.Device] = owner(s, own)
+			}
 		}
 		for _, d := range []linux.Held{{Device: s.Get("interface"), Rate: up}, {Device: s.Get("interface"), Rate: down, Enters: true}} {
 			if d.Rate != 0 && !runs(held, d) {
 				verb := map[bool]string{true: "enters", false: "leaves"}[d.Enters]
-				out = append(out, platform.Shaped{Device: d.Device, Ours: own, Queue: s.Get("qdisc"), Counters: []tc.Counters{},
+				idle = append(idle, platform.Shaped{Device: d.Device, Ours: own, Queue: s.Get("qdisc"), Counters: []tc.Counters{},
 					Says: fmt.Sprintf("the section %s of %s wants what %s %s held to %s, and the kernel does not do that: look at `logread -e SQM`, then %s restart", s.Name, Config, verb, d.Device, d.Rate.Short(), Service)})
 			}
 		}
 	}
-	return out, nil
+	out, err := linux.ShapersOf(ctx, b.Runner, owners)
+	return append(out, idle...), err
 }
 
-// mark says of what the kernel holds which section it comes from.
-func mark(shapers []platform.Shaped, h linux.Held, s sqm.Section, own bool) {
-	dev := h.Device
-	if h.Enters {
-		dev = h.IFB
-	}
+// owner is the section of sqm-scripts' settings that a shaper comes from.
+func owner(s sqm.Section, own bool) linux.Owner {
 	whose := "by hand or by LuCI"
 	if own {
 		whose = "unbloat's"
 	}
-	for i := range shapers {
-		if shapers[i].Device == dev && !shapers[i].Ours {
-			shapers[i].Ours = own
-			shapers[i].Says = strings.ReplaceAll(shapers[i].Says, "not unbloat's", fmt.Sprintf("sqm-scripts, section %s, %s", s.Name, whose))
-		}
-	}
+	return linux.Owner{Name: fmt.Sprintf("sqm-scripts, section %s, %s", s.Name, whose), Ours: own}
 }
 
 // runs reports whether the kernel holds a direction to its rate, as tc shows it.

@@ -5,6 +5,7 @@ import (
 
 	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 )
 
 // Name is the platform's name.
@@ -15,7 +16,7 @@ func Language() *plan.Language {
 	l := dummynet.Language(Name)
 	l.WAN, l.LAN, l.OwnNames = "wan", "lan", true
 	l.Interval = 10 * time.Second
-	l.Rules.SCTP = "has no rules for that protocol"
-	l.Rules.UnnamedDSCP = "knows the marks be, ef, af11 to af43 and cs1 to cs7 alone"
+	l.Rules.SCTP = reason.Of(reason.OPNsenseNoSCTP)
+	l.Rules.UnnamedDSCP = reason.Of(reason.OPNsenseNamedDSCP)
 	return l
 }

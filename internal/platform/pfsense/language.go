@@ -3,6 +3,7 @@ package pfsense
 import (
 	"unbloat/internal/lang/dummynet"
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 )
 
 // Name is the platform's name.
@@ -11,10 +12,10 @@ const Name = "pfsense"
 // Language returns what pfSense's limiters and floating rules can say.
 func Language() *plan.Language {
 	l := dummynet.Language(Name)
-	l.NotAlone = "pfSense's rules take a limiter for the download only beside one for the upload"
-	l.ClassesLost = dummynet.Lost("only DNS and ping go first; pf gives a connection its queues once, so acknowledgements are of its class")
+	l.NotAlone = reason.Of(reason.PfSenseNotAlone)
+	l.ClassesLost = reason.Of(reason.PfSenseClassesLost)
 	l.Rules.AcksFirst = false
-	l.Rules.DSCP = "has words for marks that only some versions of its pf read"
-	l.Rules.Direction = "has one rule for both directions of a connection"
+	l.Rules.DSCP = reason.Of(reason.PfSenseNoDSCP)
+	l.Rules.Direction = reason.Of(reason.PfSenseNoDirection)
 	return l
 }

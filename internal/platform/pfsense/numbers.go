@@ -8,6 +8,7 @@ import (
 
 	"unbloat/internal/lang/configxml"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/conf"
 )
 
 // pfSense numbers a limiter's queues itself, from 1 on, whatever config.xml says;
@@ -106,9 +107,9 @@ func limiterLines(text string, given numbering) (out []string) {
 	return out
 }
 
-// kernelLines returns what of the kernel's is ours, queues by their names: those of
+// kernelFacts returns what of the kernel's is ours, queues by their names: those of
 // our pipes, and those with a number that is one of ours.
-func kernelLines(kernel []string, given numbering) (out []string) {
+func kernelFacts(kernel []string, given numbering) (out []conf.Fact) {
 	for _, line := range kernel {
 		w := strings.Fields(line)
 		switch {
@@ -122,9 +123,9 @@ func kernelLines(kernel []string, given numbering) (out []string) {
 		default:
 			continue
 		}
-		out = append(out, "kernel: "+strings.Join(w, " "))
+		out = append(out, conf.Fact{Kind: conf.Kind(w[0]), Of: w[1], Text: "kernel: " + strings.Join(w, " ")})
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b conf.Fact) int { return strings.Compare(a.Text, b.Text) })
 	return out
 }
 

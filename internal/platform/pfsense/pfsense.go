@@ -53,7 +53,7 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (p
 	if err != nil {
 		return nil, &platform.PreconditionError{Doing: "read " + Config, What: err.Error(), Remedy: "mend that file first (Diagnostics: Backup & Restore has older ones)", Err: err}
 	}
-	s := conf.State{Files: files, Live: items(root)}
+	s := conf.State{Files: files, Facts: items(root)}
 	made, err := conf.Read(ctx, b.Runner, RulesLimiter, RulesDebug)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (p
 	if err != nil {
 		return nil, err
 	}
-	s.Live = append(s.Live, kernelLines(kernel, given)...)
+	s.Facts = append(s.Facts, kernelFacts(kernel, given)...)
 	return conf.Encode(s)
 }
 
@@ -96,16 +96,30 @@ func withoutWeights(lines []string) []string {
 	return lines
 }
 
-// items returns our elements of config.xml, a line each.
-func items(root *configxml.Node) (out []string) {
+// Kinds of facts: our elements of config.xml, as JSON; and what dummynet holds, by
+// its number.
+const (
+	queueElement conf.Kind = "queue element"
+	ruleElement  conf.Kind = "rule element"
+	pipe         conf.Kind = "pipe"
+)
+
+// element is one of ours in config.xml.
+func element(kind conf.Kind, v any) conf.Fact {
+	words := map[conf.Kind]string{queueElement: "config: queue ", ruleElement: "config: rule "}
+	return conf.Fact{Kind: kind, Of: text(v), Text: words[kind] + text(v)}
+}
+
+// items returns our elements of config.xml.
+func items(root *configxml.Node) (out []conf.Fact) {
 	for _, q := range root.Child("dnshaper").All("queue") {
 		if strings.HasPrefix(q.Value("name"), ourLimiter) {
-			out = append(out, "config: queue "+text(q.Array()))
+			out = append(out, element(queueElement, q.Array()))
 		}
 	}
 	for _, r := range root.Child("filter").All("rule") {
 		if strings.HasPrefix(r.Value("descr"), ourRule) {
-			out = append(out, "config: rule "+text(r.Array()))
+			out = append(out, element(ruleElement, r.Array()))
 		}
 	}
 	return out
@@ -150,17 +164,18 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	if err != nil {
 		return nil, &platform.InputError{Why: err.Error()}
 	}
-	return conf.Encode(conf.State{Files: conf.Set{{Path: Config + conf.Suffix}}, Live: wanted(ls, rules, wan)})
+	live, facts := wanted(ls, rules, wan)
+	return conf.Encode(conf.State{Files: conf.Set{{Path: Config + conf.Suffix}}, Live: live, Facts: facts})
 }
 
 // wanted is what Observe shows once pfSense has made its rules of the limiters.
-func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (out []string) {
+func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (lines []string, facts []conf.Fact) {
 	section, err := configxml.Parse(ls.String())
 	if err != nil {
 		panic("read our own limiters: " + err.Error())
 	}
 	for _, q := range section.All("queue") {
-		out = append(out, "config: queue "+text(q.Array()))
+		facts = append(facts, element(queueElement, q.Array()))
 	}
 	var live []string
 	for i, r := range rules {
@@ -175,7 +190,7 @@ func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (out
 		if r.Protocol != "" {
 			rule["protocol"] = r.Protocol
 		}
-		out = append(out, "config: rule "+text(rule))
+		facts = append(facts, element(ruleElement, rule))
 		queues := r.In
 		if r.Out != "" {
 			queues += "," + r.Out
@@ -184,12 +199,12 @@ func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (out
 	}
 	made := ls.RulesLimiter(1) // which numbers is all the same: they are compared by name
 	given := numbersOf(&configxml.Node{Children: []*configxml.Node{section}}, made)
-	out = append(append(out, limiterLines(made, given)...), live...)
+	lines = append(limiterLines(made, given), live...)
 	c, _, err := dummynet.Parse(made)
 	if err != nil {
 		panic("read our own rules.limiter: " + err.Error())
 	}
-	return append(out, kernelLines(withoutWeights(c.ShownLines()), given)...)
+	return lines, append(facts, kernelFacts(withoutWeights(c.ShownLines()), given)...)
 }
 
 // end is a rule's source or destination in config.xml.
@@ -253,7 +268,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 		return nil, err
 	}
 	w := conf.State{Files: s.Files.Without(Config + conf.Suffix), Live: []string{}}
-	if !slices.ContainsFunc(s.Live, func(l string) bool { return strings.HasPrefix(l, "config: ") }) {
+	if !slices.ContainsFunc(s.Facts, func(f conf.Fact) bool { return f.Kind == queueElement || f.Kind == ruleElement }) {
 		return conf.Encode(w)
 	}
 	w.Files = conf.Set{{Path: Config + conf.Suffix}}

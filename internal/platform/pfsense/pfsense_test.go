@@ -168,6 +168,22 @@ func TestPHP(t *testing.T) {
 	}
 }
 
+// TestPHPSyntax has PHP read each script as the file that it is.
+func TestPHPSyntax(t *testing.T) {
+	if _, err := exec.LookPath("php"); err != nil {
+		t.Skip("SKIPPED: there is no php (scripts/setup test installs php-cli)")
+	}
+	files, err := filepath.Glob("php/*.php")
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are no scripts", err)
+	}
+	for _, file := range files {
+		if out, err := exec.Command("php", "-l", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", file, err, out)
+		}
+	}
+}
+
 // TestShellIsStrict: what is no PHP, or is never executed, changes nothing, and
 // the exit code says nothing of it; the read-back does.
 func TestShellIsStrict(t *testing.T) {

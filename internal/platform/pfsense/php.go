@@ -1,7 +1,8 @@
 package pfsense
 
 import (
-	"fmt"
+	"embed"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,24 +24,24 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 	if err != nil {
 		return nil, nil, err
 	}
-	diffs := append(conf.Differences(a.Files, w.Files), conf.LiveDifferences(a.Live, w.Live)...)
+	diffs := append(conf.Differences(a.Files, w.Files), a.LiveDifferences(w)...)
 	if len(diffs) == 0 {
 		return nil, nil, nil
 	}
 	steps := conf.Steps(a.Files, w.Files, nil)
 	if w.Files.Get(Config).Exists {
-		steps = append(steps, shell(reload()))
+		steps = append(steps, reload())
 	} else {
-		steps = append(steps, shell(set(w.Live)))
+		steps = append(steps, set(w.Facts))
 	}
-	return append(steps, deletions(a.Live, w.Live)...), diffs, nil
+	return append(steps, deletions(a.Facts, w.Facts)...), diffs, nil
 }
 
 // deletions delete our pipes that only a has; a pipe takes its scheduler with it.
-func deletions(a, w []string) (out []platform.Step) {
+func deletions(a, w []conf.Fact) (out []platform.Step) {
 	for _, n := range []int{first, first + 1} {
-		has := func(lines []string) bool {
-			return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, kernelLine(n)) })
+		has := func(facts []conf.Fact) bool {
+			return slices.ContainsFunc(facts, func(f conf.Fact) bool { return f.Kind == pipe && f.Of == strconv.Itoa(n) })
 		}
 		if has(a) && !has(w) {
 			out = append(out, platform.Step{Argv: []string{"dnctl", "pipe", "delete", strconv.Itoa(n)}})
@@ -49,63 +50,64 @@ func deletions(a, w []string) (out []platform.Step) {
 	return out
 }
 
-// kernelLine is how Observe's line of a pipe begins.
-func kernelLine(n int) string { return fmt.Sprintf("kernel: pipe %d ", n) }
+// The scripts for pfSense's PHP shell. Each finds in $unbloat what it is given.
+//
+//go:embed php
+var scripts embed.FS
+
+// arguments are what scripts find in $unbloat.
+type arguments struct {
+	Limiter string            `json:"limiter"` // how our limiters' names begin
+	Descr   string            `json:"descr"`   // how our rules' descriptions begin
+	Pipes   []string          `json:"pipes"`   // our limiters' numbers
+	Queue   []json.RawMessage `json:"queue"`   // our limiters
+	Rule    []json.RawMessage `json:"rule"`    // our rules
+}
 
 // shell is a step of pfSense's PHP shell, which runs what it has read at `exec`.
-func shell(lines []string) platform.Step {
+// It reads lines as from a terminal: indentation and comments stay here.
+func shell(args arguments, names ...string) platform.Step {
+	given, err := json.Marshal(args)
+	if err != nil {
+		panic("marshal the arguments of a script: " + err.Error()) // texts, and elements that are JSON already
+	}
+	lines := []string{`$unbloat = json_decode('` + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(string(given)) + `', true);`}
+	for _, name := range names {
+		text, err := scripts.ReadFile("php/" + name)
+		if err != nil {
+			panic("read our own script: " + err.Error())
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "<?php" && !strings.HasPrefix(line, "//") {
+				lines = append(lines, line)
+			}
+		}
+	}
 	return platform.Step{Argv: []string{Shell}, Stdin: strings.Join(lines, "\n") + "\nexec\nexit\n"}
 }
 
-// reload makes pfSense read config.xml anew, past its cache, and load its rules.
-func reload() []string {
-	return []string{
-		`require_once("filter.inc");`,
-		`require_once("shaper.inc");`,
-		`@unlink("/tmp/config.cache");`,
-		readConfig,
-		`filter_configure_sync();`,
-		sweepGiven,
-		sweepQueues,
-	}
+// given are the arguments of every script.
+func given() arguments {
+	return arguments{Limiter: ourLimiter, Descr: ourRule, Pipes: []string{strconv.Itoa(first), strconv.Itoa(first + 1)},
+		Queue: []json.RawMessage{}, Rule: []json.RawMessage{}}
 }
 
-// PHP that every script has. pfSense after 2.8 has no parse_config(), and before it
-// no config_read_file(). Queues of our pipes that pfSense no longer has stay in the
-// kernel; their numbers are known only once it has made its rules anew.
-const (
-	readConfig  = `if (function_exists("config_read_file")) { config_read_file(false, false); } else { parse_config(true); }`
-	sweepGiven  = `$given = array(); foreach (get_unique_dnqueue_list() as $number) { $given[] = ltrim($number, "?"); }`
-	sweepQueues = `foreach (explode("\n", strval(shell_exec("/sbin/dnctl queue show 2>/dev/null"))) as $l) { if (preg_match('/^q0*(\d+) .* sched (7001|7002) /', $l, $m) && !in_array($m[1], $given)) { mwexec("/sbin/dnctl queue delete " . $m[1]); } }`
-)
+// reload makes pfSense read config.xml anew and load its rules.
+func reload() platform.Step { return shell(given(), "read.php", "load.php") }
 
 // set puts our elements in place of those that are there, saves config.xml, and
-// loads the rules. Our limiters come last, so that no other queue gets another
-// number: connections keep the number with which they were opened.
-func set(live []string) []string {
-	var queues, rules []string
-	for _, l := range live {
-		if q, ok := strings.CutPrefix(l, "config: queue "); ok {
-			queues = append(queues, q)
-		}
-		if r, ok := strings.CutPrefix(l, "config: rule "); ok {
-			rules = append(rules, r)
+// loads the rules.
+func set(facts []conf.Fact) platform.Step {
+	args := given()
+	for _, f := range facts {
+		switch f.Kind {
+		case queueElement:
+			args.Queue = append(args.Queue, json.RawMessage(f.Of))
+		case ruleElement:
+			args.Rule = append(args.Rule, json.RawMessage(f.Of))
 		}
 	}
-	ours := `{"queue":[` + strings.Join(queues, ",") + `],"rule":[` + strings.Join(rules, ",") + `]}`
-	return []string{
-		`global $config;`,
-		`require_once("filter.inc");`,
-		`require_once("shaper.inc");`,
-		readConfig,
-		`$ours = json_decode('` + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(ours) + `', true);`,
-		`$theirs = function($x) { return strncmp($x["name"] ?? "", "` + ourLimiter + `", ` + strconv.Itoa(len(ourLimiter)) + `) != 0 && strncmp($x["descr"] ?? "", "` + ourRule + `", ` + strconv.Itoa(len(ourRule)) + `) != 0; };`,
-		`foreach (array("dnshaper" => "queue", "filter" => "rule") as $section => $list) { if (!is_array($config[$section] ?? "")) { $config[$section] = array(); } $old = $config[$section][$list] ?? array(); $old = array_values(array_filter(is_array($old) ? $old : array(), $theirs)); $config[$section][$list] = $list == "queue" ? array_merge($old, $ours[$list]) : array_merge($ours[$list], $old); }`,
-		`write_config("unbloat: limiters");`,
-		`filter_configure_sync();`,
-		sweepGiven,
-		sweepQueues,
-	}
+	return shell(args, "read.php", "set.php", "load.php")
 }
 
 // Restore returns the commands that lead back to a snapshot from any state.
@@ -114,7 +116,10 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := append(s.Files.Restore(), shell(reload()))
-	all := []string{kernelLine(first), kernelLine(first + 1)}
-	return append(steps, deletions(all, s.Live)...), nil
+	steps := append(s.Files.Restore(), reload())
+	var all []conf.Fact
+	for _, n := range given().Pipes {
+		all = append(all, conf.Fact{Kind: pipe, Of: n})
+	}
+	return append(steps, deletions(all, s.Facts)...), nil
 }

@@ -5,10 +5,10 @@
 package render
 
 import (
-	"fmt"
 	"strings"
 
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 )
 
 // A Part is one file, or commands, of what is pasted.
@@ -34,8 +34,8 @@ func Text(p plan.Plan, parts []Part, notes []string) string {
 func head(b *strings.Builder, p plan.Plan, notes []string) {
 	comment(b, p.Title())
 	for _, r := range p.Reasons {
-		if !strings.HasPrefix(r.Field, "down.") && !strings.HasPrefix(r.Field, "up.") {
-			reason(b, r)
+		if !r.OfDirection() {
+			setting(b, r)
 		}
 	}
 	for _, d := range []struct {
@@ -46,16 +46,14 @@ func head(b *strings.Builder, p plan.Plan, notes []string) {
 			continue
 		}
 		b.WriteString("#\n")
-		comment(b, fmt.Sprintf("%s, on %s:", d.name, d.s.Device))
-		for _, r := range p.Reasons {
-			if name, ok := strings.CutPrefix(r.Field, string(d.name)+"."); ok {
-				reason(b, plan.Reason{Field: name, Value: r.Value, Why: r.Why})
-			}
+		comment(b, reason.Of(reason.PlanOn, "direction", string(d.name), "device", d.s.Device).String())
+		for _, r := range p.ReasonsOf(string(d.name)) {
+			setting(b, r)
 		}
 	}
 	for _, w := range p.Warnings {
 		b.WriteString("#\n")
-		comment(b, "warning: "+w)
+		comment(b, reason.Of(reason.PlanWarning).With(w).String())
 	}
 	for _, n := range notes {
 		b.WriteString("#\n")
@@ -63,15 +61,15 @@ func head(b *strings.Builder, p plan.Plan, notes []string) {
 	}
 	if lines := difference(p); len(lines) > 0 {
 		b.WriteString("#\n")
-		comment(b, "This is the article's way. unbloat's own plan (without --style seed) differs in:")
+		comment(b, reason.Of(reason.PlanOfArticle).String())
 		for _, line := range lines {
-			b.WriteString(Item(line))
+			b.WriteString(Item(line.String()))
 		}
 	}
 }
 
 // difference lists how our own plan differs from one in an article's style.
-func difference(p plan.Plan) []string {
+func difference(p plan.Plan) []reason.Reason {
 	if p.Basis == nil || p.Basis.Preferences.Style != plan.StyleArticle {
 		return nil
 	}
@@ -89,8 +87,8 @@ const Width = 100
 
 func comment(b *strings.Builder, text string) { wrap(b, "# ", "# ", text) }
 
-func reason(b *strings.Builder, r plan.Reason) {
-	b.WriteString(Item(fmt.Sprintf("%s = %s: %s", r.Field, r.Value, r.Why)))
+func setting(b *strings.Builder, r plan.Reason) {
+	b.WriteString(Item(reason.Of(reason.SettingIs, "field", r.Field).With(r.Value, r.Why).String()))
 }
 
 // wrap writes text in lines of at most Width characters, words permitting.

@@ -138,7 +138,7 @@ func Matrix(platform string) ([]Case, error) {
 // and a platform's own engine shapes both directions, and only on interfaces
 // whose names it takes.
 func unmakeable(l *plan.Language, wan string, w plan.Preferences) bool {
-	if l.NotAlone != "" && w.Only == plan.DirectionDown {
+	if !l.NotAlone.IsZero() && w.Only == plan.DirectionDown {
 		return true
 	}
 	engine := l.Engine != nil && (w.AQM == plan.SFQ || w.Style == plan.StyleArticle && l.Article.AQM == plan.SFQ)

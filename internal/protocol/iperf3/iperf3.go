@@ -1,5 +1,5 @@
-// Package iperf3 is the wire format of iperf3's control connection, without
-// its sockets: the cookie, the states, and JSON with its length before it. A
+// Package iperf3 is iperf3's protocol: the wire format of its control connection,
+// which is a cookie, states, and JSON with its length before it, and a client. A
 // test goes
 //
 //	client                          server
@@ -65,7 +65,7 @@ func (s State) String() string {
 // CookieSize is the length of a cookie on the wire, its final zero included.
 const CookieSize = 37
 
-// A Cookie tells the connections of one test from others'.
+// A Cookie marks the connections of one test.
 type Cookie [CookieSize]byte
 
 // MakeCookie makes a cookie of random bytes.
@@ -189,7 +189,7 @@ func StreamID(i int) int {
 	return i + 2
 }
 
-// ParseResults reads results. Unknown fields are passed over.
+// ParseResults reads results. Unknown fields are ignored.
 func ParseResults(b []byte) (Results, error) {
 	var r Results
 	if err := json.Unmarshal(b, &r); err != nil {

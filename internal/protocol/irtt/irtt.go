@@ -1,6 +1,6 @@
-// Package irtt is the wire format of irtt, the isochronous round-trip tester
-// (protocol version 1, as irtt 0.9 speaks it), without its sockets. A datagram
-// is, little endian:
+// Package irtt is irtt's protocol, the isochronous round-trip tester's (version
+// 1, as irtt 0.9 speaks it): the wire format, and a client. A datagram is,
+// little endian:
 //
 //	0  3  magic 14 a7 5b
 //	3  1  flags: open 1, reply 2, close 4, HMAC 8
@@ -49,7 +49,7 @@ const (
 // Has reports whether all of want are set.
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
-// Errors: why a datagram is passed over.
+// Errors: why a datagram is ignored.
 var (
 	ErrShort   = errors.New("datagram too short")
 	ErrMagic   = errors.New("not a datagram of irtt")
@@ -193,7 +193,7 @@ type Stamp struct {
 	Mono time.Duration // since the server began
 }
 
-// An Echo is what an answered probe tells.
+// An Echo is the contents of an answered probe.
 type Echo struct {
 	Flags         Flags
 	Token         uint64

@@ -76,7 +76,7 @@ func (p Params) Append(b []byte) []byte {
 	return b
 }
 
-// ParseParams reads parameters and checks them; unknown ones are passed over.
+// ParseParams reads parameters and checks them; unknown ones are ignored.
 // Its errors wrap ErrParams.
 func ParseParams(b []byte) (Params, error) {
 	var p Params

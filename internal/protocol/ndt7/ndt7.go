@@ -1,16 +1,22 @@
-// Package ndt7 is what M-Lab's ndt7 says over its WebSocket, without the
-// socket: paths, message sizes and the JSON of its measurements (ndt7
-// protocol specification, version 0.9).
+// Package ndt7 is M-Lab's ndt7 (ndt7 protocol specification, version 0.9): what is
+// said over its WebSocket, which is paths, message sizes and the JSON of its
+// measurements, and a client.
 package ndt7
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
+	"unbloat/internal/protocol"
 	"unbloat/unit"
 )
+
+// Protocol is what M-Lab's ndt7 servers speak.
+func Protocol() protocol.Protocol {
+	return protocol.Protocol{Dial: dial, Schemes: []protocol.Scheme{
+		{Name: "ndt7+wss", Port: 443, URL: "https"},
+		{Name: "ndt7+ws", Port: 80, URL: "http"}, {Name: "ndt7+http", Port: 80, URL: "http"},
+	}}
+}
 
 // What the specification fixes.
 const (
@@ -40,7 +46,7 @@ func NextMessage(size, sent unit.Size) unit.Size {
 	return size
 }
 
-// A Measurement is one text message. Fields of other versions are passed over.
+// A Measurement is one text message. Fields of other versions are ignored.
 type Measurement struct {
 	AppInfo        *AppInfo        `json:"AppInfo,omitempty"`
 	ConnectionInfo *ConnectionInfo `json:"ConnectionInfo,omitempty"`
@@ -64,22 +70,4 @@ type TCPInfo struct {
 	RTT, RTTVar, MinRTT                                int64
 	BytesAcked, BytesReceived, BytesSent, BytesRetrans int64
 	BusyTime, RWndLimited, SndBufLimited               int64
-}
-
-// maxText bounds a text message that is looked at.
-const maxText = 64 << 10
-
-// Parse reads a text message.
-func Parse(b []byte) (Measurement, error) {
-	var m Measurement
-	if len(b) > maxText {
-		return m, errors.New("malformed measurement: too long")
-	}
-	if err := json.Unmarshal(b, &m); err != nil {
-		return Measurement{}, fmt.Errorf("malformed measurement: %w", err)
-	}
-	if a := m.AppInfo; a != nil && (a.NumBytes < 0 || a.ElapsedTime < 0) {
-		return Measurement{}, errors.New("malformed measurement: negative")
-	}
-	return m, nil
 }

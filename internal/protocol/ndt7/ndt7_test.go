@@ -20,14 +20,3 @@ func TestNextMessageLaw(t *testing.T) {
 		}
 	})
 }
-
-// FuzzParse: no text message panics.
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"AppInfo":{"ElapsedTime":1,"NumBytes":2},"Origin":"server","Test":"upload","TCPInfo":{"MinRTT":3}}`))
-	f.Add([]byte(`{"AppInfo":{"NumBytes":-1}}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, err := Parse(b); err == nil && m.AppInfo != nil && m.AppInfo.NumBytes < 0 {
-			t.Errorf("%+v", m)
-		}
-	})
-}

@@ -1,6 +1,6 @@
-// Package ping holds the codecs that turn what any host answers into the
-// probes of a probe.Session: ICMP echo (RFC 792, RFC 4443), UDP echo (RFC 862)
-// and DNS queries (RFC 1035). None of them tells the two ways apart.
+// Package ping probes hosts that run no test server: by ICMP echo (RFC 792, RFC
+// 4443), UDP echo (RFC 862), DNS queries (RFC 1035), and anything that can be
+// called, such as a TCP handshake. None of them distinguishes the two directions.
 package ping
 
 import (
@@ -24,7 +24,7 @@ var ErrShort = errors.New("datagram too short")
 type ICMP struct {
 	Six   bool   // ICMPv6
 	Raw   bool   // from a raw socket, which hands over the IPv4 header too
-	Nonce uint32 // tells this stream's answers from others'
+	Nonce uint32 // distinguishes this stream's answers from others'
 }
 
 const (

@@ -4,7 +4,8 @@ import "uplot/dist/uPlot.min.css";
 import { el, find } from "../dom";
 import { ms } from "../figure";
 import { numeral, say } from "../lang";
-import { phasesOf, type Test, type Timeline } from "../wire";
+import { phasesOf } from "../wire";
+import type { Test, Timeline } from "../wire.gen";
 
 export interface Charts {
   begin(seconds: number): void;
@@ -15,7 +16,7 @@ export interface Charts {
   draw(): void;
   /** Draws a result that is over. */
   show(t: Test): void;
-  /** Draws phases that are over; words say the same for who cannot see them. */
+  /** Draws phases that are over; words say the same for screen readers. */
   paint(phases: Part[], words: { latency: string; rate: string }): void;
 }
 

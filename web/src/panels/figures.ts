@@ -2,7 +2,8 @@
 import { el, find } from "../dom";
 import { mbit, ms } from "../figure";
 import { say } from "../lang";
-import { phasesOf, type Phase, type Test, type Verdict } from "../wire";
+import { phasesOf } from "../wire";
+import type { Phase, Test, Words } from "../wire.gen";
 
 const none = "–";
 
@@ -37,7 +38,7 @@ const rows: [string, Cell][] = [
 ];
 
 /** Shows the figures of a test. */
-export function showFigures(t: Test, words: Verdict): void {
+export function showFigures(t: Test, words: Words): void {
   const root = find("figures");
   const phases = phasesOf(t);
   const head = el("tr", {}, el("td"));

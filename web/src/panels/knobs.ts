@@ -55,7 +55,7 @@ const share: Knob = { name: "share", values: shares, first: 95, text: (v) => `${
 
 const queues = Object.entries(say.queue);
 
-/** Makes the sliders as an address says, and tells of every change. */
+/** Makes the sliders as an address says, and reports every change. */
 export function knobs(from: URLSearchParams, change: (question: URLSearchParams) => void): { question(): URLSearchParams } {
   const form = find<HTMLFormElement>("control");
   form.classList.add("knobs");

@@ -2,7 +2,8 @@
 import { el, find, type Child } from "../dom";
 import { mbit, ms, tone } from "../figure";
 import { say } from "../lang";
-import { phasesOf, type Saved, type Test } from "../wire";
+import { phasesOf } from "../wire";
+import type { Saved, Test } from "../wire.gen";
 
 /** Shows the result of a test. Its id is "" if it was not kept; then error says why. */
 export function showResult({ test: t, id, error, words: said }: Saved): void {

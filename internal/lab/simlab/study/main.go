@@ -83,7 +83,7 @@ func candidates() []candidate {
 		if err != nil {
 			return nil, err
 		}
-		return aqm.NewHTB(aqm.HTBParams{Classes: []aqm.HTBClass{{Parent: -1, Rate: rate, Inner: inner}}, MTU: fullMTU})
+		return aqm.NewTokenBucket(aqm.TokenBucketParams{Bucket: aqm.HTB, Rate: rate, Burst: fullMTU}, inner)
 	}
 	cake := func(by aqm.Isolation) func(unit.Rate, aqm.DropFunc) (aqm.Queue, error) {
 		return func(rate unit.Rate, drop aqm.DropFunc) (aqm.Queue, error) {
@@ -231,7 +231,7 @@ func udp(n *sim.Network, random *rand.Rand, host int, size unit.Size, rate unit.
 func (o *outcome) judge(voice *sim.Stream) {
 	var delays []time.Duration
 	lost := 0
-	_, all := voice.Sent()
+	all := voice.Sent()
 	for _, d := range all {
 		switch {
 		case d.Sent < unit.Instant(from) || d.Sent > unit.Instant(length-2*time.Second):

@@ -93,11 +93,12 @@ func (r *Router) Load() {
 // A php is one run of the PHP shell.
 type php struct {
 	*Router
-	ours     *array
+	given    *array // what $variable was decoded to
+	variable string
 	theirs   [2]string // what begins with these isn't
 	required map[string]bool
-	given    []string
-	ends     bool // an error that nobody caught
+	numbered []string // queues that pfSense has
+	ends     bool     // an error that nobody caught
 }
 
 func (r *Router) shell(_ []string, in []byte) (string, error) {
@@ -148,59 +149,74 @@ func phrases() []phrase {
 		return ""
 	}
 	return []phrase{
-		{regexp.MustCompile(`^global \$config;$`), func(*php, []string) string { return "" }},
-		{regexp.MustCompile(`^require_once\("(filter|shaper)\.inc"\);$`), func(r *php, m []string) string { r.required[m[1]] = true; return "" }},
-		{regexp.MustCompile(`^@unlink\("/tmp/config\.cache"\);$`), func(*php, []string) string { return "" }},
-		{regexp.MustCompile(`^parse_config\(true\);$`), func(r *php, m []string) string {
+		{regexp.MustCompile(`^global \$config;`), func(*php, []string) string { return "" }},
+		{regexp.MustCompile(`^require_once\("(filter|shaper)\.inc"\);`), func(r *php, m []string) string { r.required[m[1]] = true; return "" }},
+		{regexp.MustCompile(`^@unlink\("/tmp/config\.cache"\);`), func(*php, []string) string { return "" }},
+		{regexp.MustCompile(`^parse_config\(true\);`), func(r *php, m []string) string {
 			if !r.Old {
 				r.ends = true
 				return undefined("parse_config")
 			}
 			return read(r, m)
 		}},
-		{regexp.MustCompile(`^if \(function_exists\("config_read_file"\)\) \{ config_read_file\(false, false\); \} else \{ parse_config\(true\); \}$`), read},
-		{regexp.MustCompile(`^\$ours = json_decode\('((?:[^'\\]|\\.)*)', true\);$`), func(r *php, m []string) string {
-			r.ours = newArray()
+		{regexp.MustCompile(`^if \(function_exists\("config_read_file"\)\) \{ config_read_file\(false, false\); \} else \{ parse_config\(true\); \}`), read},
+		{regexp.MustCompile(`^\$(\w+) = json_decode\('((?:[^'\\]|\\.)*)', true\);`), func(r *php, m []string) string {
+			r.given = newArray()
 			var v any
-			if json.Unmarshal([]byte(strings.NewReplacer(`\\`, `\`, `\'`, `'`).Replace(m[1])), &v) == nil {
-				r.ours, _ = fromJSON(v).(*array)
+			if json.Unmarshal([]byte(strings.NewReplacer(`\\`, `\`, `\'`, `'`).Replace(m[2])), &v) == nil {
+				r.given, _ = fromJSON(v).(*array)
 			}
+			r.variable = m[1]
 			return ""
 		}},
-		{regexp.MustCompile(`^\$theirs = function\(\$x\) \{ return strncmp\(\$x\["name"\] \?\? "", "([^"]*)", \d+\) != 0 && strncmp\(\$x\["descr"\] \?\? "", "([^"]*)", \d+\) != 0; \};$`),
-			func(r *php, m []string) string { r.theirs = [2]string{m[1], m[2]}; return "" }},
+		{regexp.MustCompile(`^\$theirs = function \(\$x\) use \(\$(\w+)\) \{ return strncmp\(\$x\["name"\] \?\? "", \$(\w+)\["limiter"\], strlen\(\$(\w+)\["limiter"\]\)\) != 0 ` +
+			`&& strncmp\(\$x\["descr"\] \?\? "", \$(\w+)\["descr"\], strlen\(\$(\w+)\["descr"\]\)\) != 0; \};`),
+			func(r *php, m []string) string {
+				r.theirs = [2]string{text(get(r.given, "limiter")), text(get(r.given, "descr"))}
+				return r.undefined(m[1:]...)
+			}},
 		{regexp.MustCompile(`^foreach \(array\("dnshaper" => "queue", "filter" => "rule"\) as \$section => \$list\) \{ if \(!is_array\(\$config\[\$section\] \?\? ""\)\) \{ \$config\[\$section\] = array\(\); \} ` +
 			`\$old = \$config\[\$section\]\[\$list\] \?\? array\(\); \$old = array_values\(array_filter\(is_array\(\$old\) \? \$old : array\(\), \$theirs\)\); ` +
-			`\$config\[\$section\]\[\$list\] = \$list == "queue" \? array_merge\(\$old, \$ours\[\$list\]\) : array_merge\(\$ours\[\$list\], \$old\); \}$`),
-			func(r *php, _ []string) string { r.merge(); return "" }},
-		{regexp.MustCompile(`^write_config\("([^"]*)"\);$`), func(r *php, m []string) string { return r.write(m[1]) }},
-		{regexp.MustCompile(`^filter_configure_sync\(\);$`), needs("filter", "filter_configure_sync", func(r *php, _ []string) string { r.configure(); return "" })},
-		{regexp.MustCompile(`^\$given = array\(\); foreach \(get_unique_dnqueue_list\(\) as \$number\) \{ \$given\[\] = ltrim\(\$number, "\?"\); \}$`),
+			`\$config\[\$section\]\[\$list\] = \$list == "queue" \? array_merge\(\$old, \$(\w+)\[\$list\]\) : array_merge\(\$(\w+)\[\$list\], \$old\); \}`),
+			func(r *php, m []string) string { r.merge(); return r.undefined(m[1:]...) }},
+		{regexp.MustCompile(`^write_config\("([^"]*)"\);`), func(r *php, m []string) string { return r.write(m[1]) }},
+		{regexp.MustCompile(`^filter_configure_sync\(\);`), needs("filter", "filter_configure_sync", func(r *php, _ []string) string { r.configure(); return "" })},
+		{regexp.MustCompile(`^\$given = array\(\); foreach \(get_unique_dnqueue_list\(\) as \$number\) \{ \$given\[\] = ltrim\(\$number, "\?"\); \}`),
 			needs("shaper", "get_unique_dnqueue_list", func(r *php, _ []string) string {
 				for _, n := range r.numbers(r.read()) {
-					r.given = append(r.given, strings.TrimLeft(n, "?"))
+					r.numbered = append(r.numbered, strings.TrimLeft(n, "?"))
 				}
 				return ""
 			})},
-		{regexp.MustCompile(`^foreach \(explode\("\\n", strval\(shell_exec\("/sbin/dnctl queue show 2>/dev/null"\)\)\) as \$l\) \{ if \(preg_match\('/\^q0\*\(\\d\+\) \.\* sched \((\d+)\|(\d+)\) /', \$l, \$m\) && !in_array\(\$m\[1\], \$given\)\) \{ mwexec\("/sbin/dnctl queue delete " \. \$m\[1\]\); \} \}$`),
-			func(r *php, m []string) string { r.sweep(m[1:]); return "" }},
+		{regexp.MustCompile(`^foreach \(explode\("\\n", strval\(shell_exec\("/sbin/dnctl queue show 2>/dev/null"\)\)\) as \$l\) \{ ` +
+			`if \(preg_match\('/\^q0\*\(\\d\+\) \.\* sched \(\\d\+\) /', \$l, \$m\) && in_array\(\$m\[2\], \$(\w+)\["pipes"\]\) && !in_array\(\$m\[1\], \$given\)\) ` +
+			`\{ mwexec\("/sbin/dnctl queue delete " \. \$m\[1\]\); \} \}`),
+			func(r *php, m []string) string { r.sweep(); return r.undefined(m[1:]...) }},
 	}
 }
 
-// eval parses the whole text before it runs any of it.
+// eval parses the whole text before it runs any of it. A statement goes on in
+// the next line.
 func (r *php) eval(lines []string) (out []string) {
-	all := r.phrases
-	find := func(line string) int {
-		return slices.IndexFunc(all, func(p phrase) bool { return p.re.MatchString(line) })
-	}
 	for i, line := range lines {
-		if find(line) < 0 {
-			return []string{fmt.Sprintf("PHP Parse error:  syntax error, unexpected %q in /usr/local/sbin/pfSsh.php : eval()'d code on line %d", line, i+4)}
-		}
+		lines[i] = strings.TrimSpace(line)
 	}
-	for _, line := range lines {
-		p := all[find(line)]
-		if said := p.do(r, p.re.FindStringSubmatch(line)); said != "" {
+	type statement struct {
+		do func(r *php, m []string) string
+		m  []string
+	}
+	var program []statement
+	for text := strings.Join(lines, " "); text != ""; {
+		i := slices.IndexFunc(r.phrases, func(p phrase) bool { return p.re.MatchString(text) })
+		if i < 0 {
+			return []string{fmt.Sprintf("PHP Parse error:  syntax error, unexpected %.40q in /usr/local/sbin/pfSsh.php : eval()'d code", text)}
+		}
+		m := r.phrases[i].re.FindStringSubmatch(text)
+		program = append(program, statement{r.phrases[i].do, m})
+		text = strings.TrimSpace(text[len(m[0]):])
+	}
+	for _, s := range program {
+		if said := s.do(r, s.m); said != "" {
 			out = append(out, said)
 		}
 		if r.ends {
@@ -208,6 +224,17 @@ func (r *php) eval(lines []string) (out []string) {
 		}
 	}
 	return out
+}
+
+// undefined ends the run if a variable is not the one that has been set.
+func (r *php) undefined(names ...string) string {
+	for _, name := range names {
+		if name != r.variable {
+			r.ends = true
+			return "PHP Warning:  Undefined variable $" + name
+		}
+	}
+	return ""
 }
 
 // fromJSON makes PHP's values; the order of an object's keys is that of the
@@ -248,7 +275,7 @@ func (r *php) merge() {
 				}
 			}
 		}
-		if list, ok := get(r.ours, s[1]).(*array); ok {
+		if list, ok := get(r.given, s[1]).(*array); ok {
 			ours = list.list()
 		}
 		merged := append(old, ours...)
@@ -280,11 +307,17 @@ func (r *php) write(why string) string {
 }
 
 // sweep deletes the queues of some pipes that pfSense doesn't have.
-func (r *php) sweep(pipes []string) {
+func (r *php) sweep() {
+	var pipes []string
+	if list, ok := get(r.given, "pipes").(*array); ok {
+		for _, v := range list.list() {
+			pipes = append(pipes, text(v))
+		}
+	}
 	shown := r.Dnctl.Run([]string{"dnctl", "queue", "show"}, nil)
 	re := regexp.MustCompile(`(?m)^q0*(\d+) .* sched (` + strings.Join(pipes, "|") + `) `)
 	for _, m := range re.FindAllStringSubmatch(shown.Stdout, -1) {
-		if !slices.Contains(r.given, m[1]) {
+		if !slices.Contains(r.numbered, m[1]) {
 			r.Dnctl.Run([]string{"dnctl", "queue", "delete", m[1]}, nil)
 		}
 	}

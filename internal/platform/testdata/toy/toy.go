@@ -19,6 +19,7 @@ import (
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/render"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -51,8 +52,8 @@ func Language() *plan.Language {
 	return &plan.Language{
 		Platform: Name, WAN: "t0", LAN: "t1", AQMs: []plan.AQM{plan.FIFO}, Sides: []plan.Side{plan.SideIn},
 		Step: unit.BitPerSecond, MaxRate: 10 * unit.GbitPerSecond, Limit: 1 << 16, FIFOLimit: 1 << 16, Flows: 1, Quantum: 1514,
-		NoCoDel: "toys have none", NoECN: "toys have none", NoOverhead: "toys count packets",
-		ClassesUnasked: "toys have one queue", ClassesLost: "toys have one queue",
+		NoCoDel: reason.Written("toys have none"), NoECN: reason.Written("toys have none"), NoOverhead: reason.Written("toys count packets"),
+		ClassesUnasked: reason.Written("toys have one queue"), ClassesLost: reason.Written("toys have one queue"),
 		Article: plan.Article{Down: 1, Up: 1, AQM: plan.FIFO},
 	}
 }

@@ -1,0 +1,16 @@
+//go:build omit_http
+
+package ndt7
+
+import (
+	"context"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/protocol"
+	"unbloat/internal/protocol/web"
+)
+
+// dial says that this build has no HTTP.
+func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
+	return web.Open(ctx, s, web.Kind{})
+}

@@ -1,0 +1,58 @@
+// Package rpm is the responsiveness test of networkQuality
+// (draft-ietf-ippm-responsiveness): the server's configuration (section 7), and
+// a client.
+package rpm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+)
+
+// WellKnown is where a server's configuration is.
+const WellKnown = "/.well-known/nq"
+
+// A Config is a server's configuration. Old clients read the first three URLs,
+// those of the draft the last three.
+type Config struct {
+	Version int  `json:"version"`
+	URLs    URLs `json:"urls"`
+}
+
+// URLs of a Config.
+type URLs struct {
+	SmallHTTPS  string `json:"small_https_download_url,omitempty"`
+	LargeHTTPS  string `json:"large_https_download_url,omitempty"`
+	UploadHTTPS string `json:"https_upload_url,omitempty"`
+	Small       string `json:"small_download_url,omitempty"`
+	Large       string `json:"large_download_url,omitempty"`
+	Upload      string `json:"upload_url,omitempty"`
+}
+
+// Make returns the configuration of a server whose endpoints begin with base.
+func Make(base string) Config {
+	small, large, up := base+"/nq/small", base+"/nq/large", base+"/nq/upload"
+	return Config{1, URLs{small, large, up, small, large, up}}
+}
+
+// Parse reads a configuration; of both spellings the draft's counts, and all
+// three are absolute URLs.
+func Parse(b []byte) (Config, error) {
+	var c Config
+	if err := json.Unmarshal(b, &c); err != nil {
+		return Config{}, fmt.Errorf("malformed configuration: %w", err)
+	}
+	for _, u := range []struct{ new, old *string }{
+		{&c.URLs.Small, &c.URLs.SmallHTTPS}, {&c.URLs.Large, &c.URLs.LargeHTTPS}, {&c.URLs.Upload, &c.URLs.UploadHTTPS},
+	} {
+		if *u.new == "" {
+			*u.new = *u.old
+		}
+		p, err := url.Parse(*u.new)
+		if err != nil || p.Host == "" || p.Scheme != "https" && p.Scheme != "http" {
+			return Config{}, errors.New("malformed configuration: a URL is missing or not absolute")
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,22 @@
+package rpm
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// FuzzParse: nothing panics, and what is accepted has three URLs.
+func FuzzParse(f *testing.F) {
+	b, err := json.Marshal(Make("https://example.net"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"version":1,"urls":{"small_https_download_url":"https://a/s","large_https_download_url":"https://a/l","https_upload_url":"https://a/u"}}`))
+	f.Add([]byte(`{"urls":{"small_download_url":"//"}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if c, err := Parse(b); err == nil && (c.URLs.Small == "" || c.URLs.Large == "" || c.URLs.Upload == "") {
+			t.Errorf("%+v", c)
+		}
+	})
+}

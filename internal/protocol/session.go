@@ -1,0 +1,95 @@
+package protocol
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"unbloat/internal/measure"
+	"unbloat/internal/netio"
+	"unbloat/internal/probe"
+	"unbloat/internal/verdict"
+)
+
+// A Session is what a protocol's Dial is given of the session it opens.
+type Session struct {
+	Clock   *netio.Clock
+	Options Options // with a Timeout
+	Address Address
+	Server  string // as it was asked for
+
+	all Protocols
+}
+
+// Dial opens a session with a server. Errors: *measure.AddressError, or
+// wrapping measure.ErrUnreachable or measure.ErrRefused.
+func (all Protocols) Dial(ctx context.Context, server string, o Options) (measure.Tester, error) {
+	p, a, err := all.find(server)
+	if err != nil {
+		return nil, err
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.Pin != "" {
+		if o.Pin, err = ParsePin(o.Pin); err != nil {
+			return nil, err
+		}
+	}
+	return p.Dial(ctx, &Session{Clock: netio.NewClock(), Options: o, Address: a, Server: server, all: all})
+}
+
+// Probe starts probes to a --ping value.
+func (s *Session) Probe(ctx context.Context, ping string) (measure.SecondaryProbe, error) {
+	w, host, err := s.all.way(ping)
+	if err != nil {
+		return measure.SecondaryProbe{}, err
+	}
+	interval := s.Options.Probe.Interval
+	if interval <= 0 {
+		interval = PingInterval
+	}
+	p := measure.SecondaryProbe{Name: w.Scheme + " " + host, Interval: max(interval, w.Least)}
+	p.Prober, err = w.Start(ctx, Probing{Clock: s.Clock, Host: host, Interval: p.Interval, Options: s.Options})
+	return p, err
+}
+
+// Runner returns what runs phases against a source whose probes are a server's
+// own, with those of --ping besides if they are asked for.
+func (s *Session) Runner(ctx context.Context, source measure.Source, interval time.Duration) (measure.Tester, error) {
+	o := measure.RunnerOptions{Server: s.Server, Interval: interval, Peer: s.peer(ctx)}
+	if s.Options.Ping != "" {
+		p, err := s.Probe(ctx, s.Options.Ping)
+		if err != nil {
+			source.Close()
+			return nil, err
+		}
+		o.Secondary = append(o.Secondary, p)
+	}
+	return measure.NewPhaseRunner(s.Clock, source, o), nil
+}
+
+// ProbedRunner returns what runs phases against a source whose probes are
+// graded, further ones being secondary.
+func (s *Session) ProbedRunner(ctx context.Context, source measure.Source, graded measure.SecondaryProbe, further ...measure.SecondaryProbe) measure.Tester {
+	return measure.NewPhaseRunner(s.Clock, source, measure.RunnerOptions{
+		Server: s.Server, Peer: s.peer(ctx), Interval: graded.Interval, Probe: graded.Name, Secondary: further,
+	})
+}
+
+// peer returns the server's address, if it can be looked up.
+func (s *Session) peer(ctx context.Context) netip.Addr {
+	a, err := Resolve(ctx, s.Address.Host)
+	if err != nil {
+		return netip.Addr{} // connecting will report it
+	}
+	return a.Addr()
+}
+
+// Acked returns the series of flows of which only the sum is known: it is
+// booked on the first, so that their number is right too.
+func Acked(samples []probe.SenderSample, flows int) []verdict.Series {
+	out := make([]verdict.Series, flows)
+	out[0] = measure.AckedSeries(samples, GoodputBin)
+	return out
+}
