@@ -324,8 +324,10 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps [
 	if f.quiet {
 		return nil
 	}
-	for _, c := range out.Commands {
-		fmt.Fprintln(w, c)
+	if state == "dry-run" || !isTerminal(w) { // hundreds of lines are nothing to read
+		for _, c := range out.Commands {
+			fmt.Fprintln(w, c)
+		}
 	}
 	switch state {
 	case "dry-run":

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"encoding/base64"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -11,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"unbloat/internal/await"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
@@ -28,29 +33,73 @@ type person struct {
 // answers waits for a question and types an answer.
 func (p *person) answers(question, answer string) {
 	p.t.Helper()
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // virtual time
+	await.Until(p.t, 5*time.Minute, "the question "+question, func() bool { // virtual time
 		text := p.term.Text()
-		if i := strings.Index(text[p.read:], question); i >= 0 {
+		i := strings.Index(text[p.read:], question)
+		if i >= 0 {
 			p.read += i + len(question)
-			break
 		}
-		if time.Now().After(end) {
-			p.t.Fatalf("%q was not asked: %q", question, text[p.read:])
-		}
-	}
+		return i >= 0
+	})
 	if _, err := p.term.Keys.WriteString(answer + "\n"); err != nil {
 		p.t.Fatal(err)
+	}
+}
+
+// transcriptMark begins the line with which the guest hands its transcript over.
+const transcriptMark = "transcript of a first use: "
+
+// documented compares what was asked and done with docs/first-use.md.
+func documented(t *testing.T, output string) {
+	t.Helper()
+	_, rest, found := strings.Cut(output, transcriptMark)
+	if !found {
+		return // it has failed, or was skipped, and said so
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(`(?:\r\x1b\[K[^\r\n]*)+\r\x1b\[K`).ReplaceAllString(string(b), "")
+	text = regexp.MustCompile(`/tmp/unbloat-\d+`).ReplaceAllString(text, "/tmp/unbloat-1")
+	const file, begin, end = "../../docs/first-use.md", "```\n", "```\n"
+	was, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(was), begin)
+	shown, tail, _ := strings.Cut(rest, end)
+	digits := regexp.MustCompile(`[0-9][0-9.,]*`)
+	asked := func(text string) (out []string) { // and done: what is measured in between is not the same to the last sentence
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "$ unbloat") || strings.Contains(line, "[Y/n]") || strings.Contains(line, "[y/N]") {
+				out = append(out, strings.TrimSpace(digits.ReplaceAllString(line, "N")))
+			}
+		}
+		return out
+	}
+	if *updatePlans {
+		if err := os.WriteFile(file, []byte(head+begin+text+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if d := cmp.Diff(asked(shown), asked(text)); d != "" {
+		t.Errorf("%s has another transcript (-update rewrites it): -was +now\n%s", file, d)
 	}
 }
 
 // TestFirstUse: `unbloat` alone, on a router's terminal, leads from bloat to a
 // line that is cured and stays so; and an answer "no" takes everything back.
 func TestFirstUse(t *testing.T) {
-	if !labtest.Inside(t, labtest.Options{Server: true, Scenario: &scenario.Scenario{
+	output, inside := labtest.Output(t, labtest.Options{Server: true, Scenario: &scenario.Scenario{
 		Name:  "first use",
 		Line:  scenario.Line{Down: 8 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond, RTT: 20 * time.Millisecond, BufferDown: 800 * unit.KB, BufferUp: 250 * unit.KB},
 		Cases: []scenario.Case{{Name: "test", Router: scenario.Router{Mode: scenario.ModeNone}}},
-	}}) {
+	}})
+	if !inside {
+		documented(t, output)
 		return
 	}
 	queues := func() string {
@@ -98,7 +147,7 @@ func TestFirstUse(t *testing.T) {
 		case !keep && queues() != before:
 			t.Errorf("not kept, and it is not as before:\n%s\n%s", queues(), text)
 		case keep:
-			t.Logf("a first use:\n%s", text)
+			fmt.Printf("%s%s\n", transcriptMark, base64.StdEncoding.EncodeToString([]byte(text)))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -63,7 +64,7 @@ func (f *planFlags) printSummary(out io.Writer, p plan.Plan, width int) error {
 		return err
 	}
 	for _, warning := range p.Warnings {
-		fmt.Fprintf(w, "\nNote: %s.\n", strings.TrimSuffix(warning, "."))
+		fmt.Fprintf(w, "\nNote: %s.\n", strings.TrimSuffix(warning.Text(reason.English(), reason.Terminal), "."))
 	}
 	fmt.Fprint(w, "\nNothing was changed. `unbloat apply` with the same rates does it, and undoes it by itself unless you confirm. --commands prints it in the router's own language, --explain the reason for each number.\n")
 	return w.Flush()
