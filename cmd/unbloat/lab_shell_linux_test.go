@@ -15,7 +15,7 @@ import (
 // not the shell; in the end, and after it was killed, the terminal is as it was.
 func TestLabShell(t *testing.T) {
 	labtest.NeedKernel(t)
-	p, cmd := onTerminal(t, nil, "lab", "shell", "exact-link")
+	p, cmd := programOnTerminal(t, labtest.Binary(t), nil, "lab", "shell", "exact-link") // its guest runs it too
 	shown := func(what string) {
 		t.Helper()
 		await.Until(t, 3*time.Minute, "the shell to show "+what, func() bool { return strings.Contains(p.Text(), what) })

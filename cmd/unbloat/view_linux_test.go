@@ -17,11 +17,16 @@ import (
 // onTerminal starts the program on a terminal of its own.
 func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Terminal, *exec.Cmd) {
 	t.Helper()
-	p := screentest.Open(t, 80, 24)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return programOnTerminal(t, exe, env, args...)
+}
+
+func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (*screentest.Terminal, *exec.Cmd) {
+	t.Helper()
+	p := screentest.Open(t, 80, 24)
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), append([]string{asProgram + "=1", "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.TTY, p.TTY, p.TTY
@@ -29,7 +34,7 @@ func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Termina
 	// What runs under nohup(1) ignores SIGHUP, and so does what it starts, unless it hears the signal itself.
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
-	err = cmd.Start()
+	err := cmd.Start()
 	signal.Stop(heard)
 	if err != nil {
 		t.Fatal(err)
