@@ -5,6 +5,7 @@ package unit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -119,28 +120,22 @@ func (r Rate) Tc() string {
 	return strconv.FormatInt(int64(r), 10) + "bit"
 }
 
-// ParseRate reads "950kbit", "29.1 Mbit/s" or "1gbit": a decimal number and a
-// unit of bits per second (bit, kbit, mbit, gbit, tbit, or k/M/G/Tbps; "/s" may
-// follow; case does not matter). A bare number is refused, because nobody can
-// tell whether it means bits or kilobits. The value is at most 1 Tbit/s.
+// ParseRate reads "950kbit", "29.1 Mbit/s", "30M" or "3.5 MB/s": a decimal number
+// and a unit. Units of bits are bit, b, kbit, kb, kbps, k and so on up to T; case
+// does not matter, but for the letter B, which is a byte: "MB/s" and "MiB/s" are
+// converted. "/s" may follow. A decimal comma is read where it can be nothing
+// else. A bare number is refused, because nobody can tell whether it means bits
+// or kilobits, and so is "MBPS", which is written for bits and for bytes. The
+// value is at most 1 Tbit/s.
 func ParseRate(s string) (Rate, error) {
 	num, name := split(s)
-	var of int64
-	switch strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(name), "/s"), "ps") {
-	case "":
-		return 0, fmt.Errorf("rate %q: no unit; write it like 950kbit, 29.1mbit or \"29.1 Mbit/s\"", s)
-	case "bit", "b":
-		of = 1
-	case "kbit", "kb":
-		of = 1e3
-	case "mbit", "mb":
-		of = 1e6
-	case "gbit", "gb":
-		of = 1e9
-	case "tbit", "tb":
-		of = 1e12
-	default:
-		return 0, fmt.Errorf("rate %q: unknown unit %q; use bit, kbit, mbit or gbit", s, name)
+	num, err := decimalPoint(num)
+	if err != nil {
+		return 0, fmt.Errorf("rate %q: %w", s, err)
+	}
+	of, err := rateUnit(name)
+	if err != nil {
+		return 0, fmt.Errorf("rate %q: %w", s, err)
 	}
 	v, err := scaled(num, of)
 	if err != nil {
@@ -153,6 +148,48 @@ func ParseRate(s string) (Rate, error) {
 		return 0, fmt.Errorf("rate %q: above 1 Tbit/s, which no shaper here can hold", s)
 	}
 	return Rate(v), nil
+}
+
+// rateUnit returns how many bits per second a unit stands for.
+func rateUnit(name string) (int64, error) {
+	if name == "" {
+		return 0, errors.New("no unit; write it like 950kbit, 29.1mbit or \"29.1 Mbit/s\"")
+	}
+	base, perSecond := strings.CutSuffix(strings.ToLower(name), "/s")
+	base, ps := strings.CutSuffix(base, "ps")
+	if ps && perSecond {
+		return 0, fmt.Errorf("unknown unit %q; use bit, kbit, mbit or gbit", name)
+	}
+	prefix, rest := "", base
+	if base != "" && strings.Contains("kmgt", base[:1]) {
+		prefix, rest = base[:1], base[1:]
+	}
+	of := map[string]int64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[prefix]
+	bytes := strings.Contains(name, "B") && !strings.Contains(base, "bit") // the letter, as it was written
+	switch {
+	case rest == "bit" || rest == "bits" || rest == "b" && !bytes || rest == "" && prefix != "" && !ps:
+		return of, nil
+	case rest == "b" && ps && name == strings.ToUpper(name):
+		return 0, fmt.Errorf("%q is written for bits and for bytes; write %sbit or %sB/s", name, strings.ToUpper(prefix), strings.ToUpper(prefix))
+	case rest == "b" || rest == "byte" || rest == "bytes":
+		return 8 * of, nil
+	case (rest == "ib" || rest == "ibyte" || rest == "ibytes") && (bytes || rest != "ib") && prefix != "":
+		return 8 << (10 * (1 + strings.Index("kmgt", prefix))), nil
+	}
+	return 0, fmt.Errorf("unknown unit %q; use bit, kbit, mbit or gbit, or MB/s for bytes", name)
+}
+
+// decimalPoint writes a decimal comma as a point. A comma that may part thousands
+// is refused.
+func decimalPoint(num string) (string, error) {
+	whole, fraction, comma := strings.Cut(num, ",")
+	switch {
+	case !comma:
+		return num, nil
+	case strings.ContainsAny(fraction, ",.") || strings.Contains(whole, ".") || len(fraction) == 3:
+		return "", fmt.Errorf("%q has a comma; write the number with a point and without separators, as in 1000 or 30.5", num)
+	}
+	return whole + "." + fraction, nil
 }
 
 // UnmarshalText lets a Rate be read from text such as a flag or a TOML string.
@@ -217,6 +254,10 @@ func ParseSize(s string) (Size, error) {
 	default:
 		return 0, fmt.Errorf("size %q: unknown unit %q; use B, kB or MB", s, name)
 	}
+	num, err := decimalPoint(num)
+	if err != nil {
+		return 0, fmt.Errorf("size %q: %w", s, err)
+	}
 	v, err := scaled(num, of)
 	if err != nil {
 		return 0, fmt.Errorf("size %q: %w", s, err)
@@ -249,6 +290,9 @@ func fromJSON(b []byte, n *int64, parse func([]byte) error) error {
 // with blanks allowed between number and unit. It refuses negative values.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.ReplaceAll(s, " ", ""))
+	if _, number := strconv.ParseFloat(strings.TrimSpace(s), 64); err != nil && number == nil && strings.TrimSpace(s) != "0" {
+		return 0, fmt.Errorf("duration %q: no unit; write %sms for milliseconds or %ss for seconds", s, strings.TrimSpace(s), strings.TrimSpace(s))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("duration %q: write it like 24ms or 1.5s", s)
 	}
@@ -267,7 +311,7 @@ func FromMs(ms float64) time.Duration { return time.Duration(math.Round(ms * 1e6
 // split cuts s into a leading number and the unit behind it.
 func split(s string) (num, name string) {
 	s = strings.TrimSpace(s)
-	end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789", r) })
+	end := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.,0123456789", r) })
 	if end < 0 {
 		return s, ""
 	}

@@ -13,12 +13,14 @@ func TestParseRate(t *testing.T) {
 	for in, want := range map[string]Rate{
 		"950kbit": 950_000, "29.1mbit": 29_100_000, "1gbit": 1_000_000_000, "29.1 Mbit/s": 29_100_000,
 		"1 Mbit/s": 1_000_000, "0.1kbit": 100, "8Mbps": 8_000_000, "100bit": 100, "1 Tbit/s": 1_000_000_000_000,
+		"3.5 MB/s": 28_000_000, "3.5MB": 28_000_000, "3.5MBps": 28_000_000, "1 Mbyte/s": 8_000_000, "100 B/s": 800, "1 MiB/s": 8 << 20, "2KiB": 16 << 10,
+		"30M": 30_000_000, "30m": 30_000_000, "950k": 950_000, "1G": 1_000_000_000, "30,5 Mbit/s": 30_500_000, "30 Mb/s": 30_000_000, "8 MBit/s": 8_000_000,
 	} {
 		if got, err := ParseRate(in); err != nil || got != want {
 			t.Errorf("ParseRate(%q) = %v, %v; want %v", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "10", "mbit", "-1mbit", "0mbit", "1 Pbit/s", "2tbit", "1e3mbit", "1/2mbit", "ten mbit", "1 Mbyte/s"} {
+	for _, in := range []string{"", "10", "mbit", "-1mbit", "0mbit", "1 Pbit/s", "2tbit", "1e3mbit", "1/2mbit", "ten mbit", "30 MBPS", "1,000 kbit", "1,0,0 kbit", "1,5.2M", "30 Mps", "30ps", "3 iB/s", "5 MiB it"} {
 		if got, err := ParseRate(in); err == nil {
 			t.Errorf("ParseRate(%q) = %v, want an error", in, got)
 		}

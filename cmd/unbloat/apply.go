@@ -16,7 +16,6 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
-	"unbloat/unit"
 )
 
 // defaultStateDir is emptied by a reboot, as the kernel's queues are.
@@ -104,11 +103,11 @@ type applyFlags struct {
 	routerFlags
 	classFlags
 	wan, lan, aqm string
-	down, up      unit.Rate
-	confirm       time.Duration
-	yes, persist  bool
-	dryRun        bool
-	again         bool
+	rateFlags
+	confirm      time.Duration
+	yes, persist bool
+	dryRun       bool
+	again        bool
 }
 
 func newApplyCommand() *cobra.Command {
@@ -119,9 +118,13 @@ func newApplyCommand() *cobra.Command {
 		GroupID: "main",
 		Long: "Applies a plan, read from the file PLAN or from standard input (-), or made from --down and --up.\n" +
 			"A watchdog process undoes it after --confirm unless `unbloat confirm` comes; --yes keeps it at once.",
+		Example: `  unbloat apply --down 30mbit --up 5mbit
+  unbloat plan --down 30mbit --up 5mbit --json | unbloat apply - --dry-run
+  unbloat apply --shape-down 28mbit --shape-up 4.6mbit --yes --persist
+  unbloat apply --down 30mbit --up 5mbit --router ssh://root@192.168.1.1`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError("%s: takes one PLAN, not %d", c.CommandPath(), len(args))
+				return usageError("%s: takes one PLAN, not %d", nameOf(c), len(args))
 			}
 			return nil
 		},
@@ -131,8 +134,7 @@ func newApplyCommand() *cobra.Command {
 	f.targetFlags.register(c)
 	fs := c.Flags()
 	f.classFlags.register(fs)
-	rateFlag(fs, &f.down, "down", "hold the download to this rate")
-	rateFlag(fs, &f.up, "up", "hold the upload to this rate")
+	f.rateFlags.register(fs)
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: that of the default route)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home")
 	fs.StringVar(&f.aqm, "aqm", "", "cake, fq_codel or fifo (default: the best that the kernel has)")
@@ -141,7 +143,7 @@ func newApplyCommand() *cobra.Command {
 	fs.BoolVar(&f.persist, "persist", false, "with --yes: apply it at every boot")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the commands that would run now, and change nothing")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
-	fs.BoolVar(&f.again, "again", false, "what was applied last, for when `status` says that it is no longer there")
+	fs.BoolVar(&f.again, "again", false, "what was applied last, for when \"status\" says that it is no longer there")
 	return c
 }
 
@@ -211,12 +213,12 @@ func (r *router) guess(ctx context.Context, p plan.Plan) string {
 // checkSource wants a plan, or rates to make one from.
 func (f *applyFlags) checkSource(args []string) error {
 	switch {
-	case f.again && (len(args) == 1 || f.down != 0 || f.up != 0 || f.aqm != "" || f.lan != ""):
+	case f.again && (len(args) == 1 || f.rateFlags.given() || f.aqm != "" || f.lan != ""):
 		return usageError("apply: --again takes the plan that was applied last: give no other with it")
 	case f.again:
-	case len(args) == 1 && (f.down != 0 || f.up != 0):
+	case len(args) == 1 && f.rateFlags.given():
 		return usageError("apply: give a PLAN or --down and --up, not both")
-	case len(args) == 0 && f.down == 0 && f.up == 0:
+	case len(args) == 0 && !f.rateFlags.given():
 		return usageError("apply: give a PLAN (from `unbloat plan --json`), or --down RATE and --up RATE, or --again")
 	}
 	return nil
@@ -250,7 +252,7 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 		return plan.Plan{}, err
 	}
 	r.names(ctx, classes, &facts)
-	p, err := plan.Make(plan.Line{}, facts, plan.Preferences{AQM: plan.AQM(f.aqm), Classes: classes, Down: plan.RatePreference{Rate: f.down}, Up: plan.RatePreference{Rate: f.up}})
+	p, err := plan.Make(f.rateFlags.line, facts, plan.Preferences{AQM: plan.AQM(f.aqm), Classes: classes, Down: f.shapeDown, Up: f.shapeUp})
 	return p, r.lacking(ctx, facts.WAN, err)
 }
 
@@ -322,8 +324,10 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps [
 	if f.quiet {
 		return nil
 	}
-	for _, c := range out.Commands {
-		fmt.Fprintln(w, c)
+	if state == "dry-run" || !isTerminal(w) { // hundreds of lines are nothing to read
+		for _, c := range out.Commands {
+			fmt.Fprintln(w, c)
+		}
 	}
 	switch state {
 	case "dry-run":

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -127,6 +128,17 @@ type comparedJSON struct {
 	Test      *verdict.Test `json:"test"`
 }
 
+// A comparisonJSON is what `compare --json` prints.
+type comparisonJSON struct {
+	Schema        string             `json:"schema"`
+	A             comparedJSON       `json:"a"`
+	B             comparedJSON       `json:"b"`
+	Phase         string             `json:"phase"`          // the worst of A, which the interval is of
+	ImprovementMs *verdict.Interval  `json:"improvement_ms"` // of its p95; null: no series to draw from
+	Comparison    verdict.Comparison `json:"comparison"`
+	Differences   []string           `json:"differences"` // of the conditions
+}
+
 func (s compared) json() comparedJSON {
 	r, t := s.record, s.test
 	out := comparedJSON{ID: r.ID, Time: t.Time, Label: t.Label, Server: t.Server, Interface: r.Interface, Link: r.Link, Tool: r.Tool, System: r.System, Test: t}
@@ -142,16 +154,20 @@ func (s compared) json() comparedJSON {
 func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	phase, interval := changeOf(s[0].test, s[1].test)
 	differ := differences(s[0], s[1])
+	var invalid []string
+	for i, x := range s {
+		if !x.test.Valid {
+			invalid = append(invalid, fmt.Sprintf("%s is not valid: %s", []string{"the first", "the second"}[i], strings.Join(x.test.InvalidReasons, "; ")))
+			interval = nil
+		}
+	}
+	var cannot error
+	if len(invalid) > 0 {
+		cannot = &exitError{exitInvalid, fmt.Errorf("compare: nothing can be said of a change: %s; measure again", strings.Join(invalid, "; "))}
+	}
 	if asJSON {
-		return printJSON(w, struct {
-			Schema        string             `json:"schema"`
-			A             comparedJSON       `json:"a"`
-			B             comparedJSON       `json:"b"`
-			Phase         string             `json:"phase"`          // the worst of A, which the interval is of
-			ImprovementMs *verdict.Interval  `json:"improvement_ms"` // of its p95; null: no series to draw from
-			Comparison    verdict.Comparison `json:"comparison"`
-			Differences   []string           `json:"differences"` // of the conditions
-		}{"unbloat.compare/1", s[0].json(), s[1].json(), phase, interval, verdict.Compare(s[0].test, s[1].test), differ})
+		err := printJSON(w, comparisonJSON{"unbloat.compare/1", s[0].json(), s[1].json(), phase, interval, verdict.Compare(s[0].test, s[1].test), differ})
+		return errors.Join(err, cannot)
 	}
 	for i, x := range s {
 		fmt.Fprintf(w, "%-7s %s\n", []string{"before:", "after:"}[i], strings.Join(x.words(), ", "))
@@ -162,6 +178,8 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	}
 	fmt.Fprintln(w)
 	switch {
+	case cannot != nil:
+		fmt.Fprintln(w, "No comparison: a measurement that is not valid says nothing of a change.")
 	case interval == nil:
 		fmt.Fprintln(w, "No interval: one of the results does not hold its single probes, or too few.")
 	case interval.Lo > 0:
@@ -169,12 +187,12 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	case interval.Hi < 0:
 		fmt.Fprintf(w, "%s: p95 rose by %.1f to %.1f ms (95 %% interval within the two runs).\n", phase, -interval.Hi, -interval.Lo)
 	default:
-		fmt.Fprintf(w, "%s: no difference of the p95 is shown (95 %% interval %+.1f to %+.1f ms).\n", phase, 0-interval.Hi, 0-interval.Lo)
+		fmt.Fprintf(w, "%s: no difference of the p95 is shown (95 %% interval %s to %s ms).\n", phase, signed(-interval.Hi), signed(-interval.Lo))
 	}
 	for _, d := range differ {
 		fmt.Fprintln(w, "  · not the same conditions:", d)
 	}
-	return nil
+	return cannot
 }
 
 // changeOf returns the interval by which the p95 of A's worst loaded phase fell.
@@ -208,7 +226,7 @@ func conditionWords(r store.Record) []string {
 	e := store.Entry{Label: r.Label, Server: r.Server, Interface: r.Interface, Link: r.Link}
 	var out []string
 	if !r.Time.IsZero() {
-		out = append(out, r.Time.UTC().Format("2006-01-02 15:04")+" UTC")
+		out = append(out, localMinute(r.Time))
 	}
 	if s := entryWords(e); s != "" {
 		out = append(out, s)

@@ -17,6 +17,9 @@ func newConfirmCommand() *cobra.Command {
 		Use:     "confirm",
 		Short:   "Keep what `apply` changed",
 		GroupID: "main",
+		Long: "Ends the watchdog of a change that `unbloat apply` made, so that it stays. Without this the\n" +
+			"change is undone at its deadline.",
+		Example: "  unbloat confirm\n  unbloat confirm --persist\n  unbloat confirm --router ssh://root@192.168.1.1",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := f.open(c.Context())

@@ -13,6 +13,7 @@ import (
 	"unbloat/internal/doctor"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/screen"
 	"unbloat/unit"
 )
 
@@ -130,6 +131,9 @@ func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
 	if f.quiet {
 		return nil
 	}
+	out := fit(w, screen.Width(w))
+	defer out.Flush() // who owns w remembers its errors
+	w = out
 	for _, x := range r.Findings {
 		mark := "note"
 		if x.Blocking {

@@ -4,10 +4,12 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +24,8 @@ func newExportCommand() *cobra.Command {
 		GroupID: "main",
 		Short:   "Write kept results to a file, for `unbloat import` elsewhere",
 		Long: `Writes the results with these IDs, all of them if none is given, to a file of
-gzipped JSON: a line for each, with the conditions it was taken under.`,
+JSON: a line for each, with the conditions it was taken under. It is gzipped if
+the name ends in .gz, and on standard output.`,
 		Example: `  unbloat export -o results.jsonl.gz
   unbloat export 3fa9c1 88b2 -o - | ssh router unbloat import -`,
 		RunE: func(c *cobra.Command, ids []string) error {
@@ -33,7 +36,7 @@ gzipped JSON: a line for each, with the conditions it was taken under.`,
 		},
 	}
 	f.register(c.Flags())
-	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`, a .jsonl.gz; - is standard output")
+	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`, a .jsonl.gz or .jsonl; - is standard output")
 	return c
 }
 
@@ -50,11 +53,21 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 	if err != nil {
 		return err
 	}
+	text := b.Bytes()
+	if output != "-" && !strings.HasSuffix(output, ".gz") { // its name says that it is not packed
+		z, err := gzip.NewReader(&b)
+		if err == nil {
+			text, err = io.ReadAll(z)
+		}
+		if err != nil {
+			return fmt.Errorf("export: unpack what was written: %w", err)
+		}
+	}
 	if output == "-" {
-		_, err = c.OutOrStdout().Write(b.Bytes())
+		_, err = c.OutOrStdout().Write(text)
 		return err
 	}
-	if err := writeFile(output, b.Bytes(), 0o600); err != nil {
+	if err := writeFile(output, text, 0o600); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	what := "results"

@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"unbloat/internal/plan"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -14,7 +17,53 @@ import (
 
 // rateFlag adds a flag that takes a rate such as 950kbit or "29.1 Mbit/s".
 func rateFlag(f *pflag.FlagSet, r *unit.Rate, name, usage string) {
-	f.Var((*rateValue)(r), name, usage)
+	f.Var(&rateValue{rate: r}, name, usage)
+}
+
+// rateFlags are what the line carries, and what the shaper is to hold.
+type rateFlags struct {
+	line               plan.Line
+	shapeDown, shapeUp plan.RatePreference
+}
+
+func (f *rateFlags) register(fs *pflag.FlagSet) {
+	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home; the shaper is set a little below")
+	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home; the shaper is set a little below")
+	preferenceFlag(fs, &f.shapeDown, "shape-down", "hold the download to this rate, or to this share of --down")
+	preferenceFlag(fs, &f.shapeUp, "shape-up", "hold the upload to this rate, or to this share of --up")
+}
+
+// given reports whether there is anything to make a plan from.
+func (f *rateFlags) given() bool {
+	return f.line.Down != 0 || f.line.Up != 0 || f.shapeDown != plan.RatePreference{} || f.shapeUp != plan.RatePreference{}
+}
+
+// preferenceFlag adds a flag that takes a rate or a share of the measured one.
+func preferenceFlag(fs *pflag.FlagSet, w *plan.RatePreference, name, usage string) {
+	fs.Var(&preferenceValue{preference: w}, name, usage)
+}
+
+type preferenceValue struct {
+	preference *plan.RatePreference
+	as         string
+}
+
+func (v *preferenceValue) Set(s string) error {
+	v.as = s
+	return v.preference.UnmarshalText([]byte(s))
+}
+func (v *preferenceValue) Type() string { return "RATE|SHARE" }
+func (v *preferenceValue) String() string {
+	if v.preference == nil {
+		return ""
+	}
+	return v.preference.String()
+}
+func (v *preferenceValue) understood() string {
+	if v.preference.Rate == 0 {
+		return ""
+	}
+	return (&rateValue{rate: &v.preference.Rate, as: v.as}).understood()
 }
 
 // durationFlag adds a flag that takes a duration such as 5ms; negative is refused.
@@ -23,15 +72,43 @@ func durationFlag(f *pflag.FlagSet, d *time.Duration, name string, value time.Du
 	f.Var((*durationValue)(d), name, usage)
 }
 
-type rateValue unit.Rate
+type rateValue struct {
+	rate *unit.Rate
+	as   string // how it was written
+}
 
-func (v *rateValue) Set(s string) error { return (*unit.Rate)(v).UnmarshalText([]byte(s)) }
-func (v *rateValue) Type() string       { return "RATE" }
+func (v *rateValue) Set(s string) error {
+	v.as = s
+	return v.rate.UnmarshalText([]byte(s))
+}
+func (v *rateValue) Type() string { return "RATE" }
 func (v *rateValue) String() string {
-	if *v == 0 {
+	if v.rate == nil || *v.rate == 0 {
 		return ""
 	}
-	return unit.Rate(*v).String()
+	return v.rate.String()
+}
+
+// understood says what a rate was taken for where its unit was not of bits; ""
+// where nobody can mean anything else.
+func (v *rateValue) understood() string {
+	lower := strings.ToLower(v.as)
+	if v.as == "" || strings.Contains(lower, "bit") || strings.HasSuffix(lower, "bps") && !strings.Contains(v.as, "B") {
+		return ""
+	}
+	return fmt.Sprintf("%s is %s", v.as, v.rate)
+}
+
+// sayRates prints what the rates among a command's flags were taken for.
+func sayRates(c *cobra.Command) {
+	if quiet, err := c.Flags().GetBool("quiet"); err == nil && quiet {
+		return
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if v, is := f.Value.(interface{ understood() string }); is && v.understood() != "" {
+			fmt.Fprintf(c.ErrOrStderr(), "--%s: %s.\n", f.Name, v.understood())
+		}
+	})
 }
 
 type durationValue time.Duration
@@ -60,8 +137,24 @@ func usageError(format string, args ...any) error {
 func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError("%s: takes %s, not %d arguments (see `%s --help`)", c.CommandPath(), what, len(args), c.CommandPath())
+			return usageError("%s: takes %s, not %d arguments (see `%s --help`)", nameOf(c), what, len(args), c.CommandPath())
 		}
 		return nil
 	}
+}
+
+// signed writes a change with its sign and one decimal; one that rounds to
+// nothing is "+0.0".
+func signed(v float64) string { return reason.English().Number("%+.1f", v) }
+
+// localMinute writes a time for a person: theirs, with its zone. JSON has UTC.
+func localMinute(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
+
+// localText writes a time of RFC 3339 for a person; what is none stays as it is.
+func localText(s string) string {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return s
+	}
+	return localMinute(t)
 }

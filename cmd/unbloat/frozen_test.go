@@ -51,6 +51,7 @@ func frozen(t *testing.T, name string, got []txtar.File) {
 func steady(text string) string {
 	for _, c := range []struct{ is, becomes string }{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, "TIME"},
+		{`\d{4}-\d\d-\d\d \d\d:\d\d [A-Z]+`, "TIME"},
 		{`another (\d+m)?\d+s;`, "another N s;"},
 		{`undone in \d+ s`, "undone in N s"},
 		{`"undone_in_seconds":[0-9.]+`, `"undone_in_seconds":N`},

@@ -194,7 +194,7 @@ of them side by side.`,
   unbloat history 3fa9c1`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError("%s: takes one ID, not %d (see `%s --help`)", c.CommandPath(), len(args), c.CommandPath())
+				return usageError("%s: takes one ID, not %d (see `%s --help`)", nameOf(c), len(args), c.CommandPath())
 			}
 			return nil
 		},
@@ -217,6 +217,19 @@ of them side by side.`,
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	return c
 }
+
+// A listed object is what `history --json` prints, a shown one what it prints of
+// one result.
+type (
+	listed struct {
+		Schema  string        `json:"schema"`
+		Results []store.Entry `json:"results"`
+	}
+	shown struct {
+		Schema string `json:"schema"`
+		store.Record
+	}
+)
 
 func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Interface: f.wan, Limit: f.limit}
@@ -246,12 +259,9 @@ func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 		return err
 	}
 	if f.json {
-		return printJSON(c.OutOrStdout(), struct {
-			Schema  string        `json:"schema"`
-			Results []store.Entry `json:"results"`
-		}{"unbloat.history/1", entries})
+		return printJSON(c.OutOrStdout(), listed{"unbloat.history/1", entries})
 	}
-	return printEntries(c.OutOrStdout(), entries)
+	return printEntries(c.OutOrStdout(), entries, screen.Width(c.OutOrStdout()))
 }
 
 // parseSince reads a length of time before now, or a time.
@@ -277,16 +287,37 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// printEntries prints the list for a terminal.
-func printEntries(w io.Writer, entries []store.Entry) error {
+// wholeEntry is how wide a row of the list is with what it was taken of.
+const wholeEntry = 110
+
+// printEntries prints the list, on a terminal so wide; 0 is no terminal. On a
+// narrow one what a result was taken of has a line of its own.
+func printEntries(w io.Writer, entries []store.Entry, width int) error {
 	if len(entries) == 0 {
 		_, err := fmt.Fprintln(w, "No results are kept that fit.")
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", "id", "time (UTC)", "kind", "grade", "p95", "download", "upload", "what")
+	narrow := width >= narrowest && width < wholeEntry
+	row := func(id, time, kind, grade, p95, down, up, what string) {
+		if narrow {
+			fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", id, time, kind, grade, p95)
+			rates := ""
+			if down != up || down != "–" {
+				rates = "↓ " + down + "  ↑ " + up + "  "
+			}
+			b.WriteString(brokenLine(strings.TrimRight("  "+rates+what, " ")+"\n", width, 2))
+			return
+		}
+		b.WriteString(brokenLine(strings.TrimRight(fmt.Sprintf("%-8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s", id, time, kind, grade, p95, down, up, what), " ")+"\n", width, 2))
+	}
+	if narrow {
+		fmt.Fprintf(&b, "%-8s  %-16s  %-5s  %-5s  %s\n", "id", "time", "kind", "grade", "p95")
+	} else {
+		row("id", "time", "kind", "grade", "p95", "download", "upload", "what")
+	}
 	for _, e := range entries {
-		grade, p95 := e.Grade, fmt.Sprintf("%+.1f ms", e.IncreaseMs)
+		grade, p95 := e.Grade, signed(e.IncreaseMs)+" ms"
 		if e.Kind == store.KindPath && e.IncreaseMs == 0 { // nothing was loaded, or nothing rose
 			p95 = "–"
 		}
@@ -296,8 +327,7 @@ func printEntries(w io.Writer, entries []store.Entry) error {
 		if grade == "" {
 			grade = "–"
 		}
-		fmt.Fprintf(&b, "%-8.8s  %-17s  %-5s  %-5s  %9s  %10s  %10s  %s\n", e.ID, e.Time.UTC().Format("2006-01-02 15:04"), e.Kind, grade, p95,
-			rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
+		row(fmt.Sprintf("%.8s", e.ID), e.Time.Local().Format("2006-01-02 15:04"), e.Kind, grade, p95, rateOrNone(e.DownBps), rateOrNone(e.UpBps), entryWords(e))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -358,7 +388,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		return err
 	}
 	if f.json {
-		return printJSON(c.OutOrStdout(), r)
+		return printJSON(c.OutOrStdout(), shown{"unbloat.record/1", r})
 	}
 	w := c.OutOrStdout()
 	fmt.Fprintf(w, "%s  %s, %s\n\n", r.ID, r.Kind, strings.Join(conditionWords(r), ", "))

@@ -196,7 +196,7 @@ func TestHistoryFiles(t *testing.T) {
 		{[]string{"export", "--store", to}, 2, "-o FILE is missing"},
 		{[]string{"import", "--store", to, broken}, 2, "line 2: "},
 		{[]string{"import", "--store", to, filepath.Join(dir, "absent")}, 2, "absent"},
-		{[]string{"import", "--store", a, moved}, 1, "the file is damaged"},
+		{[]string{"import", "--store", a, moved}, 1, "the file holds no results"},
 		{[]string{"history", "--store", to, ids["TUNE"]}, 0, "Kept: better."},
 		{[]string{"history", "--store", to, ids["A"]}, 0, "Grade F (download –, upload F). The round trip rises by 1250 ms."},
 		{[]string{"history", "--store", to, ids["A"], "--json"}, 0, `"kind":"test","label":"before"`},

@@ -46,9 +46,10 @@ figures are exact on any machine; "unbloat lab kernel" builds the kernel for it.
 
 func newLabListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the scenarios that come with unbloat",
-		Args:  exactArgs(0, "no argument"),
+		Use:     "list",
+		Short:   "List the scenarios that come with unbloat",
+		Example: "  unbloat lab list\n  unbloat lab run seed-003",
+		Args:    exactArgs(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, name := range scenarios.Names() {
 				s, err := loadScenario(name)
@@ -238,9 +239,18 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 	}
 	if f.json {
 		_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
+	} else {
+		err = lab.Print(c.OutOrStdout(), s, r)
+	}
+	if err != nil {
 		return err
 	}
-	return lab.Print(c.OutOrStdout(), s, r)
+	for _, x := range r.Cases {
+		if !x.Test.Valid {
+			return &exitError{exitInvalid, fmt.Errorf("lab run %s: the measurement of case %q is not valid: %s", s.Name, x.Name, strings.Join(x.Test.InvalidReasons, "; "))}
+		}
+	}
+	return nil
 }
 
 // runScenario runs a scenario on a real kernel, or in the simulator, where the

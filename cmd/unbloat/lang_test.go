@@ -72,8 +72,8 @@ func TestTablesInEveryLanguage(t *testing.T) {
 	said := map[string][]string{}
 	for _, l := range reason.Languages() {
 		for name, print := range map[string]func(*bytes.Buffer){
-			"test":         func(b *bytes.Buffer) { printTest(b, l, aTest(310)) },
-			"test-invalid": func(b *bytes.Buffer) { printTest(b, l, spoilt()) },
+			"test":         func(b *bytes.Buffer) { printTest(b, l, aTest(310), 0) },
+			"test-invalid": func(b *bytes.Buffer) { printTest(b, l, spoilt(), 0) },
 			"tune": func(b *bytes.Buffer) {
 				if err := printTune(b, l, aTuning()); err != nil {
 					t.Error(err)

@@ -15,7 +15,7 @@ func leftOut(tag, instead string, names ...string) []*cobra.Command {
 		out = append(out, &cobra.Command{
 			Use: name, Short: "(not in this build)", Hidden: true, DisableFlagParsing: true,
 			RunE: func(c *cobra.Command, _ []string) error {
-				return &exitError{exitPrecondition, fmt.Errorf("%s: this build leaves the command out (build tag %s); %s", c.CommandPath(), tag, instead)}
+				return &exitError{exitPrecondition, fmt.Errorf("%s: this build leaves the command out (build tag %s); %s", nameOf(c), tag, instead)}
 			},
 		})
 	}

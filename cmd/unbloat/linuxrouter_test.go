@@ -72,9 +72,9 @@ func TestDrift(t *testing.T) {
 	s, _ := newLinux(t)
 	again := "unbloat apply --again --yes --wan wan"
 	s.wants(t, exitPrecondition, "nothing was kept here", "apply", "--again", "--yes")
-	s.wants(t, exitDone, "Applied to wan", "apply", "--yes", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan", "--aqm", "fq_codel")
+	s.wants(t, exitDone, "Applied to wan", "apply", "--yes", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan", "--aqm", "fq_codel")
 	applied := s.Text()
-	s.wants(t, exitUsage, "--again", "apply", "--again", "--up", "4mbit")
+	s.wants(t, exitUsage, "--again", "apply", "--again", "--shape-up", "4mbit")
 	mended := func(args ...string) {
 		t.Helper()
 		s.wants(t, exitDone, "Applied to wan", append([]string{"apply", "--again", "--yes"}, args...)...)
@@ -119,7 +119,7 @@ func TestDrift(t *testing.T) {
 func TestGuess(t *testing.T) {
 	s, f := newLinux(t)
 	f.Kernel.Missing = []string{"cake"}
-	preview := []string{"apply", "--dry-run", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan"}
+	preview := []string{"apply", "--dry-run", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan"}
 	if out := s.wants(t, exitDone, "fq_codel", preview...); strings.Contains(out, "guess") {
 		t.Errorf("root's preview: %s", out)
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -47,21 +49,95 @@ func runWith(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	out := &standardOutput{File: os.Stdout}
 	root.SetOut(out)
-	err := root.ExecuteContext(ctx)
+	err := misspelt(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("print the result: %w", out.err)
 	}
-	return exitCode(err)
+	code := exitCode(err)
+	if err != nil && !out.used && slices.Contains(args, "--json") {
+		_ = printJSON(out, failure{Schema: "unbloat.error/1", Code: failureCodes[code], Exit: code, Text: errorText(err)})
+	}
+	return code
+}
+
+// A failure is what a command with --json prints that has no result to print.
+type failure struct {
+	Schema string `json:"schema"`
+	Code   string `json:"code"` // failed, usage, no_better, invalid or precondition
+	Exit   int    `json:"exit"` // the exit code
+	Text   string `json:"text"`
+}
+
+// failureCodes name the exit codes.
+var failureCodes = map[int]string{exitFailed: "failed", exitUsage: "usage", exitNoBetter: "no_better", exitInvalid: "invalid", exitPrecondition: "precondition"}
+
+// errorText is what standard error says of an error.
+func errorText(err error) string {
+	var e *exitError
+	if errors.As(err, &e) {
+		if e.err == nil {
+			return ""
+		}
+		return e.err.Error()
+	}
+	return err.Error()
+}
+
+// misspelt refuses a command that there is not, whatever flags follow it: cobra
+// reads the flags first, and would complain of those.
+func misspelt(root *cobra.Command, args []string) error {
+	at := root
+	for _, a := range args {
+		if strings.HasPrefix(a, "-") || !at.HasSubCommands() {
+			return nil
+		}
+		next, _, err := at.Find([]string{a})
+		if err != nil || next == at {
+			if slices.Contains([]string{"help", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, a) {
+				return nil
+			}
+			return noCommand(at, a)
+		}
+		at = next
+	}
+	return nil
+}
+
+// noCommand is the error of a word that is no command of a family's.
+func noCommand(c *cobra.Command, word string) error {
+	hint := ""
+	if near := c.SuggestionsFor(word); len(near) > 0 {
+		hint = "; do you mean " + near[0] + "?"
+	}
+	of := ""
+	if c.HasParent() {
+		of = nameOf(c) + ": "
+	}
+	return usageError("%sthere is no command %q%s (see `%s --help`)", of, word, hint, c.CommandPath())
+}
+
+// nameOf is a command as errors name it, without the program's name, which
+// stands before every error.
+func nameOf(c *cobra.Command) string {
+	if !c.HasParent() {
+		return c.Name()
+	}
+	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 }
 
 // standardOutput remembers that something could not be written, such as on a
 // full disk, so that nobody who prints need ask.
 type standardOutput struct {
 	*os.File
-	err error // the first
+	err  error // the first
+	used bool  // something was written
 }
 
 func (o *standardOutput) Write(b []byte) (int, error) {
+	o.used = true
 	n, err := o.File.Write(b)
 	if o.err == nil {
 		o.err = err
@@ -75,29 +151,25 @@ func exitCode(err error) int {
 	if err == nil {
 		return exitDone
 	}
+	if text := errorText(err); text != "" {
+		fmt.Fprintln(os.Stderr, "unbloat:", text)
+	}
 	var e *exitError
 	if errors.As(err, &e) {
-		if e.err != nil {
-			fmt.Fprintln(os.Stderr, "unbloat:", e.err)
-		}
 		return e.code
 	}
-	fmt.Fprintln(os.Stderr, "unbloat:", err)
 	return exitFailed
 }
 
 // family makes a command that has only subcommands refuse words that are none.
 func family(c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
+	c.SuggestionsMinimumDistance = 2
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return c.Help()
 		}
-		hint := ""
-		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = "; do you mean " + near[0] + "?"
-		}
-		return usageError("%s: there is no command %q%s (see `%s --help`)", c.CommandPath(), args[0], hint, c.CommandPath())
+		return noCommand(c, args[0])
 	}
 	return c
 }
@@ -109,16 +181,46 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
+
+		PersistentPreRun: func(c *cobra.Command, _ []string) { sayRates(c) },
 	})
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", c.CommandPath(), err, c.CommandPath())}
+		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", nameOf(c), err, c.CommandPath())}
 	})
 	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
-		newWatchdogCommand(), newDoctorCommand())
+		newWatchdogCommand(), newDoctorCommand(), newGlossaryCommand())
 	root.AddCommand(newMeasuringCommands()...)
+	registerLead(root)
 	root.AddCommand(newServingCommands()...)
 	root.AddCommand(newLaboratoryCommands()...)
+	root.SetHelpCommand(newHelpCommand())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			family(c)
+		}
+	}
 	withConfig(root)
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})
 	return root
+}
+
+// newHelpCommand is cobra's help command, but a topic that there is not is an error.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Help about any command",
+		Example: "  unbloat help plan\n  unbloat help lab run",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := misspelt(c.Root(), args); err != nil {
+				return err
+			}
+			of, _, err := c.Root().Find(args)
+			if err != nil {
+				return usageError("help: %w", err)
+			}
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		},
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/testdata/toy"
@@ -29,6 +30,8 @@ func TestMain(m *testing.M) {
 		}
 		main()
 	}
+	time.Local = time.UTC // golden files have times
+	os.Setenv("TZ", "UTC")
 	dir, err := os.MkdirTemp("", "unbloat-test-")
 	if err != nil {
 		panic(err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -84,6 +85,10 @@ func (o *pathFlags) check(ctx context.Context) error {
 		return usageError("path: --seconds %v: must be %v to %v", o.loaded, minLoad, maxLoad)
 	case o.interval < path.MinInterval || o.interval > time.Minute:
 		return usageError("path: --interval %v: must be %v to 1m; routers answer no faster", o.interval, path.MinInterval)
+	case o.idle < path.MinAnswers*o.interval:
+		return usageError("path: --idle %v: every hop is probed each %v, and it takes %d answers to judge one; give --idle %v or more", o.idle, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
+	case o.server.server != "" && o.loaded < path.MinAnswers*o.interval:
+		return usageError("path: --seconds %v: every hop is probed each %v, and it takes %d answers to judge one; give --seconds %v or more", o.loaded, o.interval, path.MinAnswers, path.MinAnswers*o.interval)
 	case o.maxHops < 1 || o.maxHops > path.MaxMaxHops:
 		return usageError("path: --max-hops %d: must be 1 to %d", o.maxHops, path.MaxMaxHops)
 	case o.homeHops < -1 || o.homeHops > path.MaxMaxHops:
@@ -123,7 +128,7 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 	r, err := o.trace(c, host, show)
 	show.close()
 	if err != nil {
-		return pathError(err)
+		return pathError(host, err)
 	}
 	if o.json {
 		err = printJSON(c.OutOrStdout(), r)
@@ -169,15 +174,20 @@ func (o *pathFlags) trace(c *cobra.Command, host string, show *pathView) (*path.
 }
 
 // pathError gives an error of a trace its exit code.
-func pathError(err error) error {
+func pathError(host string, err error) error {
 	if known := (*exitError)(nil); errors.As(err, &known) {
 		return err
 	}
 	var address *measure.AddressError
 	code := exitFailed
 	switch {
-	case errors.Is(err, walk.ErrUnknownHost), errors.As(err, &address):
+	case errors.As(err, &address):
 		code = exitUsage
+	case errors.Is(err, walk.ErrUnknownHost):
+		code = exitPrecondition
+		if _, e := netip.ParseAddr(host); e == nil { // an address of the other kind
+			code = exitUsage
+		}
 	case errors.Is(err, measure.ErrUnreachable):
 		code, err = exitPrecondition, fmt.Errorf("%w; is `unbloat serve` running there, and its port open for TCP?", err)
 	case errors.Is(err, netio.ErrNoRoute):

@@ -102,7 +102,7 @@ func TestPathErrors(t *testing.T) {
 		err  error
 		code int
 	}{
-		{walk.ErrUnknownHost, exitUsage},
+		{walk.ErrUnknownHost, exitPrecondition},
 		{&measure.AddressError{}, exitUsage},
 		{measure.ErrUnreachable, exitPrecondition},
 		{measure.ErrRefused, exitPrecondition},
@@ -112,7 +112,7 @@ func TestPathErrors(t *testing.T) {
 		{walk.ErrInterrupted, exitFailed},
 	} {
 		var e *exitError
-		if err := pathError(fmt.Errorf("trace: %w", c.err)); !errors.As(err, &e) || e.code != c.code {
+		if err := pathError("no-such-host.invalid", fmt.Errorf("trace: %w", c.err)); !errors.As(err, &e) || e.code != c.code {
 			t.Errorf("%v: %v", c.err, err)
 		}
 	}

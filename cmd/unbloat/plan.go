@@ -14,6 +14,7 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
+	"unbloat/internal/screen"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -29,7 +30,9 @@ type planFlags struct {
 	wishes    plan.Preferences
 	ecn       string
 	mtu       int
+	here      bool
 	explain   bool
+	commands  bool
 	json      bool
 	quiet     bool
 	predict   bool
@@ -42,9 +45,10 @@ func newPlanCommand() *cobra.Command {
 		Use:     "plan",
 		Short:   "Turn a measurement into a plan, with the reason for each number",
 		GroupID: "main",
-		Long: `Prints how a router should shape its line, in the router's own language and with
-the reason of each number as comments. It needs neither privilege nor access to
-the router, and changes nothing; with --router it asks the router what it has.
+		Long: `Says how a router should shape its line: in short, with --commands in the router's
+own language to be pasted there, with --explain the reason for each number. It
+needs neither privilege nor access to the router, and changes nothing; with
+--router it asks the router what it has.
 
 --down and --up are what the line carries, as measured; the plan starts a little
 below, and "unbloat tune" finds the best. --shape-down and --shape-up wish for
@@ -55,7 +59,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 		Example: `  unbloat plan --down 30mbit --up 5mbit
   unbloat plan --result before.json --for openwrt --wan pppoe-wan --link-layer ptm
   unbloat plan --down 120mbit --up 12mbit --for openbsd --wan em0 --lan em1
-  unbloat plan --down 30mbit --up 5mbit --for opnsense --style seed
+  unbloat plan --down 30mbit --up 5mbit --for opnsense --commands
   unbloat plan --down 30mbit --up 5mbit --router ssh://root@192.168.1.1
   unbloat plan --down 30mbit --up 5mbit --rule class=voice,protocol=udp,far_port=19302-19309
   unbloat plan --up 1mbit --aqm fq_codel --shape-up 950kbit --json > plan.json`,
@@ -72,7 +76,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	rateFlag(fs, &f.line.Down, "down", "what the line carries towards the home, as measured")
 	rateFlag(fs, &f.line.Up, "up", "what the line carries from the home, as measured")
-	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this result of `unbloat test --json` (- is standard input)")
+	fs.StringVar(&f.result, "result", "", "take the rates and the idle latency from this `FILE`, what \"unbloat test --json\" printed (- is standard input)")
 	durationFlag(fs, &f.line.RTT, "rtt", 0, "idle round trip to what is used most")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "ethernet, docsis, atm (ADSL) or ptm (VDSL2): how the line wraps packets")
 	fs.IntVar(&f.line.Overhead, "overhead", 0, "bytes that the line adds to an IP packet, as tc-cake(8) counts (default: the link layer's usual)")
@@ -80,10 +84,12 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.StringVar(&f.platform, "for", all.Default().Name(), "platform of the router")
 	fs.StringVar(&f.wan, "wan", "", "interface towards the internet (default: the platform's usual)")
 	fs.StringVar(&f.lan, "lan", "", "interface towards the home (default: the platform's usual)")
+	fs.BoolVar(&f.here, "here", false, "ask this machine what it has, as --router asks another one")
 	fs.IntVar(&f.mtu, "mtu", 0, "IP bytes of the largest packet on the WAN (default 1500)")
+	fs.BoolVar(&f.commands, "commands", false, "print the plan in the router's own language, to be pasted there")
 	fs.BoolVar(&f.explain, "explain", false, "print the numbers and their reasons as a table")
-	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which `unbloat apply` reads")
-	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object (unbloat.plan/1), which \"unbloat apply\" reads")
+	fs.BoolVar(&f.quiet, "quiet", false, "print what is to be pasted, without comments, and nothing else")
 	fs.BoolVar(&f.predict, "predict", false, "simulate the line without and with the plan, and print what to expect")
 }
 
@@ -96,8 +102,8 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
 	fs.StringVar((*string)(&w.Style), "style", "", "seed: as the platform's article does it, with the differences explained")
 	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
-	wishFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
-	wishFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")
+	preferenceFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
+	preferenceFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")
 	durationFlag(fs, &w.Target, "target", 0, "fq_codel's target (default: by the rate)")
 	durationFlag(fs, &w.Interval, "interval", 0, "fq_codel's interval, CAKE's rtt")
 	durationFlag(fs, &w.Latency, "latency", 0, "how long a FIFO may be (default: the goal if given, or 100ms)")
@@ -106,17 +112,6 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	fs.IntVar(&w.Flows, "flows", 0, "fq_codel's number of queues (default 1024)")
 	fs.Int64Var((*int64)(&w.Quantum), "quantum", 0, "fq_codel's bytes a flow may send a round (default: by the rate)")
 }
-
-// wishFlag adds a flag that takes a rate or a share of the measured one.
-func wishFlag(fs *pflag.FlagSet, w *plan.RatePreference, name, usage string) {
-	fs.Var((*wishValue)(w), name, usage)
-}
-
-type wishValue plan.RatePreference
-
-func (v *wishValue) Set(s string) error { return (*plan.RatePreference)(v).UnmarshalText([]byte(s)) }
-func (v *wishValue) Type() string       { return "RATE|SHARE" }
-func (v *wishValue) String() string     { return plan.RatePreference(*v).String() }
 
 func runPlan(c *cobra.Command, f *planFlags) error {
 	p, err := f.make(c)
@@ -133,7 +128,29 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 	if f.predict {
 		return predict(c, f, p)
 	}
+	f.sayGuess(c, p)
 	return f.print(c.OutOrStdout(), driversOf(c.Context()), p)
+}
+
+// sayGuess says which interfaces nobody named and nobody looked for.
+func (f *planFlags) sayGuess(c *cobra.Command, p plan.Plan) {
+	if f.quiet || f.where.router != "" || f.here {
+		return
+	}
+	var guessed, flags []string
+	if f.wan == "" {
+		guessed, flags = append(guessed, p.WAN), append(flags, "--wan IF")
+	}
+	if f.lan == "" && p.LAN != "" {
+		guessed, flags = append(guessed, p.LAN), append(flags, "--lan IF")
+	}
+	switch len(guessed) {
+	case 0:
+	case 1:
+		fmt.Fprintf(c.ErrOrStderr(), "%s is a guess, the usual name on %s; name yours with %s, or let the router be asked with --router.\n", guessed[0], p.Platform, flags[0])
+	default:
+		fmt.Fprintf(c.ErrOrStderr(), "%s are guesses, the usual names on %s; name yours with %s, or let the router be asked with --router.\n", strings.Join(guessed, " and "), p.Platform, strings.Join(flags, " and "))
+	}
 }
 
 // make makes the plan from flags and, if given, a test's result.
@@ -160,7 +177,7 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	if f.mtu != 0 || f.where.router == "" {
+	if f.mtu != 0 || f.where.router == "" && !f.here {
 		facts.MTU = f.mtu
 	}
 	return plan.Make(f.line, facts, f.wishes)
@@ -168,7 +185,7 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 
 // facts are those of the router, if it can be asked, or what is usual.
 func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
-	if f.where.router == "" {
+	if f.where.router == "" && !f.here {
 		d, err := driversOf(c.Context()).Find(f.platform)
 		if err != nil {
 			return plan.Capabilities{}, err
@@ -233,6 +250,8 @@ func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) er
 	case f.explain:
 		_, err := io.WriteString(w, p.Explain())
 		return err
+	case !f.commands && !f.quiet:
+		return f.printSummary(w, p, screen.Width(w))
 	}
 	d, err := drivers.Find(p.Platform)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,16 @@ func runPlanCommand(t *testing.T, stdin string, args ...string) (string, int, er
 	}
 }
 
+// inFull adds --commands, unless the arguments ask for something else.
+func inFull(args []string) []string {
+	for _, a := range []string{"--json", "--explain", "--quiet", "--predict"} {
+		if slices.Contains(args, a) {
+			return args
+		}
+	}
+	return append(args, "--commands")
+}
+
 // TestPlanGolden runs the arguments of each golden file: the articles'
 // configurations and ours, in every platform's language.
 func TestPlanGolden(t *testing.T) {
@@ -53,7 +64,7 @@ func TestPlanGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := runPlanCommand(t, "", strings.Fields(string(a.Comment))...)
+			got, _, err := runPlanCommand(t, "", inFull(strings.Fields(string(a.Comment)))...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +106,7 @@ func TestPlanGivesTheArticlesLines(t *testing.T) {
 		if d := cmp.Diff(quoted, lines.String()); d != "" {
 			t.Errorf("%s: -article +plan\n%s", f.Name, d)
 		}
-		seed, _, err := runPlanCommand(t, "", strings.Fields(args)...)
+		seed, _, err := runPlanCommand(t, "", inFull(strings.Fields(args))...)
 		if err != nil || !strings.Contains(seed, "# This is the article's way. unbloat's own plan (without --style seed) differs in:") {
 			t.Errorf("%s: %v: the difference is not explained\n%s", args, err, seed)
 		}

@@ -247,7 +247,7 @@ func TestPlatformsDrift(t *testing.T) {
 			text := func() string { // a setting may have moved within its file
 				return strings.Join(slices.Sorted(strings.Lines(s.Text())), "")
 			}
-			done(0, "apply", "--yes", "--down", "50mbit", "--up", "10mbit", "--wan", c.wan, "--lan", c.lan)
+			done(0, "apply", "--yes", "--shape-down", "50mbit", "--shape-up", "10mbit", "--wan", c.wan, "--lan", c.lan)
 			applied := text()
 			if out := done(0, "status", "--wan", c.wan); strings.Contains(out, "WARNING") {
 				t.Errorf("nobody touched it:\n%s", out)

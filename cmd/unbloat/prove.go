@@ -20,7 +20,6 @@ import (
 	"unbloat/internal/prove"
 	"unbloat/internal/store"
 	"unbloat/internal/verdict"
-	"unbloat/unit"
 )
 
 // proveFlags are what `unbloat prove` takes.
@@ -31,11 +30,11 @@ type proveFlags struct {
 	wan, lan, aqm        string
 	between, plan, label string
 	phase, cc            string
-	down, up             unit.Rate
-	pairs                int
-	load, idle           time.Duration
-	flowsDown, flowsUp   int
-	seed                 uint64
+	rateFlags
+	pairs              int
+	load, idle         time.Duration
+	flowsDown, flowsUp int
+	seed               uint64
 }
 
 func newProveCommand() *cobra.Command {
@@ -54,12 +53,14 @@ The shaping is that of --plan FILE, of --down and --up, or what is committed on
 the interface. --between names the two sides: none, plan, cake, fq_codel, fifo,
 ecn, noecn. ECN shows only if the machines at both ends use it.`,
 		Example: `  unbloat prove --server test.example.net --wan eth0
-  unbloat prove --server 192.0.2.1 --wan eth0 --down 28mbit --up 4.6mbit --pairs 8
+  unbloat prove --server 192.0.2.1 --wan eth0 --shape-down 28mbit --shape-up 4.6mbit --pairs 8
+  unbloat prove --server 192.0.2.1 --router ssh://root@192.168.1.1 --wan eth0
   unbloat prove --server 192.0.2.1 --wan eth0 --between cake,fq_codel --json`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return runProve(c, &f) },
 	}
 	f.routerFlags.register(c)
+	f.targetFlags.register(c)
 	f.keepFlags.register(c)
 	fs := c.Flags()
 	f.serverFlags.register(fs, "server", serverUsage())
@@ -68,8 +69,7 @@ ecn, noecn. ECN shows only if the machines at both ends use it.`,
 	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
 	fs.StringVar(&f.between, "between", prove.DefaultBetween, "the two `SIDES`; the second is judged against the first")
 	fs.StringVar(&f.plan, "plan", "", "`PLAN`, from \"unbloat plan --json\", or - for standard input")
-	rateFlag(fs, &f.down, "down", "hold the download to this rate")
-	rateFlag(fs, &f.up, "up", "hold the upload to this rate")
+	f.rateFlags.register(fs)
 	fs.StringVar(&f.aqm, "aqm", "", "cake, fq_codel or fifo, with --down and --up (default: the best that the kernel has)")
 	fs.IntVar(&f.pairs, "pairs", verdict.MinPairs, "pairs to measure")
 	secondsFlag(fs, &f.load, "seconds", prove.DefaultLoad, "how long each of the two legs of a pair lasts")
@@ -100,9 +100,9 @@ func (f *proveFlags) check(ctx context.Context) (names [2]string, err error) {
 		return names, usageError("prove: --idle %v: must be 1s to %v", f.idle, maxLoad)
 	case f.phase != verdict.PhaseBoth && f.phase != verdict.PhaseDownload && f.phase != verdict.PhaseUpload:
 		return names, usageError("prove: --load %q: must be download, upload or both", f.phase)
-	case f.plan != "" && (f.down != 0 || f.up != 0 || f.aqm != ""):
+	case f.plan != "" && (f.rateFlags.given() || f.aqm != ""):
 		return names, usageError("prove: give --plan, or --down, --up and --aqm, not both")
-	case f.aqm != "" && f.down == 0 && f.up == 0:
+	case f.aqm != "" && !f.rateFlags.given():
 		return names, usageError("prove: --aqm goes with --down and --up")
 	}
 	for name, n := range map[string]int{"--flows-down": f.flowsDown, "--flows-up": f.flowsUp} {
@@ -196,8 +196,8 @@ func (f *proveFlags) base(stdin io.Reader, facts plan.Capabilities, engine *appl
 	switch {
 	case f.plan != "":
 		return readPlan(stdin, f.plan)
-	case f.down != 0 || f.up != 0:
-		return plan.Make(plan.Line{}, facts, plan.Request{AQM: f.aqm, Down: f.down, Up: f.up}.Preferences())
+	case f.rateFlags.given():
+		return plan.Make(f.rateFlags.line, facts, plan.Preferences{AQM: plan.AQM(f.aqm), Down: f.shapeDown, Up: f.shapeUp})
 	}
 	rec, err := engine.Record(facts.WAN)
 	if err != nil {
@@ -257,14 +257,14 @@ func printProof(w io.Writer, r *prove.Result) error {
 			prove.Rate(s.GoodputDownBps), prove.Rate(s.GoodputUpBps), 100*s.Loss)
 	}
 	if r.P95Ms != nil {
-		fmt.Fprintf(&b, "\nchange     %+8.1f ms   95 %% interval %+.1f to %+.1f ms\n", r.P95Ms.Median, r.P95Ms.Lo, r.P95Ms.Hi)
+		fmt.Fprintf(&b, "\nchange     %8s ms   95 %% interval %s to %s ms\n", signed(r.P95Ms.Median), signed(r.P95Ms.Lo), signed(r.P95Ms.Hi))
 	}
 	for _, d := range []struct {
 		name string
 		*verdict.Change
 	}{{"download", r.GoodputDown}, {"upload", r.GoodputUp}} {
 		if d.Change != nil {
-			fmt.Fprintf(&b, "%-10s %+8.1f %%    95 %% interval %+.1f to %+.1f %%\n", d.name, 100*d.Median, 100*d.Lo, 100*d.Hi)
+			fmt.Fprintf(&b, "%-10s %8s %%    95 %% interval %s to %s %%\n", d.name, signed(100*d.Median), signed(100*d.Lo), signed(100*d.Hi))
 		}
 	}
 	fmt.Fprintf(&b, "\nMedians of %d pairs, %s load, %.0f s in all; order by seed %d.\n", r.PairsUsed, r.Phase, r.LineSeconds, r.Seed)

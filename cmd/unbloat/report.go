@@ -42,7 +42,7 @@ test). Without -o, a table is printed.`,
   unbloat report 3fa9c1 88b2 path.json -o report.html`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("%s: takes one or more results, as files of `unbloat test --json` (see `%s --help`)", c.CommandPath(), c.CommandPath())
+				return usageError("%s: takes one or more results, as files of `unbloat test --json` (see `%s --help`)", nameOf(c), c.CommandPath())
 			}
 			return nil
 		},

@@ -21,8 +21,9 @@ func newRevertCommand() *cobra.Command {
 		GroupID: "main",
 		Long: "Undoes a change that waits for confirmation; otherwise goes back to the state before unbloat,\n" +
 			"puts back a shaper that --replace took over, and stops applying a plan at boot.",
-		Args: exactArgs(0, "no arguments"),
-		RunE: func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
+		Example: "  unbloat revert\n  unbloat revert --wan eth0\n  unbloat revert --router ssh://root@192.168.1.1",
+		Args:    exactArgs(0, "no arguments"),
+		RunE:    func(c *cobra.Command, _ []string) error { return runRevert(c, &f, wan) },
 	}
 	f.register(c)
 	f.targetFlags.register(c)
@@ -63,13 +64,16 @@ func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 	return f.reportRevert(c.OutOrStdout(), done, forgot)
 }
 
+// A reverted object is what `revert --json` prints.
+type reverted struct {
+	Schema   string           `json:"schema"`
+	Reverted []apply.Reverted `json:"reverted"`
+	Forgot   bool             `json:"boot_unit_removed"`
+}
+
 func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bool) error {
 	if f.json {
-		return json.NewEncoder(w).Encode(struct {
-			Schema   string           `json:"schema"`
-			Reverted []apply.Reverted `json:"reverted"`
-			Forgot   bool             `json:"boot_unit_removed"`
-		}{"unbloat.revert/1", done, forgot})
+		return json.NewEncoder(w).Encode(reverted{"unbloat.revert/1", done, forgot})
 	}
 	if f.quiet {
 		return nil

@@ -151,7 +151,7 @@ func TestOPNsenseFromLaptop(t *testing.T) {
 	rates := []string{"--down", "30mbit", "--up", "5mbit"}
 	l.run(exitDone, "guests", "status")
 	l.run(exitDone, "", append([]string{"doctor"}, rates...)...)
-	l.runWith(append(l.flags[:4:4], l.flags[6:]...), exitDone, "fqcodel", append([]string{"plan"}, rates...)...)
+	l.runWith(append(l.flags[:4:4], l.flags[6:]...), exitDone, "fqcodel", append([]string{"plan", "--commands"}, rates...)...)
 	l.run(exitDone, "setPipe", append([]string{"apply", "--dry-run"}, rates...)...)
 	if l.text() != start {
 		t.Error("looking changed the router")

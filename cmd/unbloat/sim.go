@@ -20,6 +20,7 @@ func newSimCommand() *cobra.Command {
 		Use:     "sim",
 		Short:   "Run the queue algorithms in the simulator",
 		GroupID: "lab",
+		Example: "  unbloat sim replay trace.txt.gz\n  unbloat sim sweep seed-003 --help",
 	})
 	c.AddCommand(newSimReplayCommand(), newSimSweepCommand(), newSimMergeCommand())
 	return c
@@ -48,13 +49,13 @@ Exit code 0: all packets agree; 1: some differ; 2: a file cannot be read.`,
   unbloat sim replay --json trace.txt`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("%s: needs at least one trace file (see `%s --help`)", c.CommandPath(), c.CommandPath())
+				return usageError("%s: needs at least one trace file (see `%s --help`)", nameOf(c), c.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if first < 0 {
-				return usageError("%s: --first %d must not be negative", c.CommandPath(), first)
+				return usageError("%s: --first %d must not be negative", nameOf(c), first)
 			}
 			return simReplay(c.OutOrStdout(), c.InOrStdin(), args, first, asJSON)
 		},

@@ -52,7 +52,7 @@ Those of the router change the cases that shape with given numbers.`,
 		Args: exactArgs(1, "a scenario's name or file"),
 		RunE: func(c *cobra.Command, args []string) error { return simSweep(c, args[0], f) },
 	}
-	c.Flags().StringArrayVar(&f.vary, "vary", nil, "a parameter and its values, as in up=1mbit,2mbit (may be repeated)")
+	c.Flags().StringArrayVar(&f.vary, "vary", nil, "a `PARAMETER` and its values, as in up=1mbit,2mbit (may be repeated)")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "only this case (may be repeated)")
 	c.Flags().IntVar(&f.seeds, "seeds", 10, "how many seeds")
 	c.Flags().StringVar(&f.shard, "shard", "1/1", "do only this part of the runs, as in 3/64")
@@ -73,7 +73,7 @@ func newSimMergeCommand() *cobra.Command {
 		Example: `  unbloat sim merge part-*.jsonl -o all.jsonl --csv all.csv`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("%s: needs the files of all shards", c.CommandPath())
+				return usageError("%s: needs the files of all shards", nameOf(c))
 			}
 			return nil
 		},

@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/screen"
 	"unbloat/unit"
 )
 
@@ -73,7 +74,8 @@ func newStatusCommand() *cobra.Command {
 		GroupID: "main",
 		Long: "Reads what shapes on the router, whoever made it, and compares it with what was applied.\n" +
 			"It ends with 1 if what is there is not what was applied, and says how to put it back.",
-		Args: exactArgs(0, "no arguments"),
+		Example: "  unbloat status\n  unbloat status --watch\n  unbloat status --router ssh://root@192.168.1.1 --json",
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := f.open(c.Context())
 			if err != nil {
@@ -85,7 +87,8 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return changeError(err)
 				}
-				if err := f.printStatus(c.OutOrStdout(), s, nil, 0); err != nil {
+				w := fit(c.OutOrStdout(), screen.Width(c.OutOrStdout()))
+				if err := errors.Join(f.printStatus(w, s, nil, 0), w.Flush()); err != nil {
 					return err
 				}
 				return s.verdict()
@@ -96,7 +99,7 @@ func newStatusCommand() *cobra.Command {
 	f.register(c)
 	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
-	c.Flags().BoolVar(&watch, "watch", false, "redraw every second until interrupted")
+	c.Flags().BoolVar(&watch, "watch", false, "show it again every second until interrupted; on a terminal in place")
 	return c
 }
 
@@ -206,10 +209,15 @@ func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, w 
 			return changeError(err)
 		}
 		now := time.Now()
-		if !f.json {
+		switch {
+		case f.json || f.quiet:
+		case isTerminal(w):
 			fmt.Fprint(w, "\x1b[H\x1b[J")
+		case last != nil:
+			fmt.Fprintln(w)
 		}
-		if err := f.printStatus(w, s, last, now.Sub(at)); err != nil {
+		lines := fit(w, screen.Width(w))
+		if err := errors.Join(f.printStatus(lines, s, last, now.Sub(at)), lines.Flush()); err != nil {
 			return err
 		}
 		last, at = s, now
@@ -261,7 +269,7 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 		}
 	}
 	for _, k := range s.Committed {
-		fmt.Fprintf(w, "%s was changed by unbloat, kept at %s. To take it back: unbloat revert\n", k.WAN, k.Time)
+		fmt.Fprintf(w, "%s was changed by unbloat, kept at %s. To take it back: unbloat revert\n", k.WAN, localText(k.Time))
 	}
 	if s.AtBoot {
 		fmt.Fprintln(w, "The plan in /etc/unbloat/plan.json is applied at every boot.")

@@ -21,6 +21,8 @@ import (
 	"unbloat/internal/netio"
 	"unbloat/internal/probe"
 	"unbloat/internal/protocol"
+	"unbloat/internal/reason"
+	"unbloat/internal/screen"
 	"unbloat/internal/store"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -145,12 +147,17 @@ func runTest(c *cobra.Command, o testFlags) error {
 		return err
 	}
 	var test *verdict.Test
+	interrupted := false
 	err = o.each(use{c: c, command: "test", quiet: o.quiet}, func(server chosenServer) error {
 		view := viewLine(c, live.NewTest(server.server, o.idle, o.load, o.runs), o.quiet, o.plain)
 		defer view.close()
 		var err error
-		if test, err = measureIsolated(c.Context(), o, server, view); err == nil {
+		test, err = measureIsolated(c.Context(), o, server, view)
+		if test != nil {
 			test.Remark(server.remarks()...)
+		}
+		if interrupted = err != nil && test != nil; interrupted {
+			return nil // no other server is tried: somebody wants no more
 		}
 		return err
 	})
@@ -163,19 +170,20 @@ func runTest(c *cobra.Command, o testFlags) error {
 			return err
 		}
 	} else {
-		printTest(c.OutOrStdout(), l, test)
+		printTest(c.OutOrStdout(), l, test, screen.Width(c.OutOrStdout()))
 	}
 	if o.out != "" { // last: what was measured is printed and kept if this fails
 		if err := writeTest(o.out, test); err != nil {
 			return err
 		}
 	}
-	if !test.Valid {
-		more := ""
-		if n := len(test.InvalidReasons) - 1; n > 0 {
-			more = fmt.Sprintf(" (and %d more reasons)", n)
-		}
-		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s%s", test.Server, test.InvalidReasons[0], more)}
+	switch {
+	case interrupted:
+		return &exitError{exitFailed, fmt.Errorf("test against %s: interrupted; what was measured before is above and kept", test.Server)}
+	case !test.Valid && !o.json: // the reasons are above
+		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid", test.Server)}
+	case !test.Valid:
+		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s%s", test.Server, test.InvalidReasons[0], reason.English().MoreReasons(len(test.InvalidReasons)-1))}
 	}
 	return nil
 }
@@ -192,20 +200,32 @@ func measureIsolated(ctx context.Context, o testFlags, server chosenServer, view
 	return measureAll(ctx, o, server, view)
 }
 
-// measureAll measures as often as asked for, and returns the median run.
+// measureAll measures as often as asked for, and returns the median run. What is
+// whole when ctx ends is returned beside the error.
 func measureAll(ctx context.Context, o testFlags, server chosenServer, view *lineView) (*verdict.Test, error) {
 	var runs []*verdict.Test
 	for range o.runs {
 		t, err := measureOnce(ctx, o, server, view)
-		if err != nil {
+		switch {
+		case err == nil:
+			runs = append(runs, t)
+			continue
+		case ctx.Err() == nil:
 			return nil, err
+		case len(runs) > 0: // whole runs are better than a part of one
+			return median(runs), err
 		}
-		runs = append(runs, t)
+		return t, err // what is whole of it; nil if nothing is
 	}
+	return median(runs), nil
+}
+
+// median is the median run, or the only one.
+func median(runs []*verdict.Test) *verdict.Test {
 	if len(runs) == 1 {
-		return runs[0], nil
+		return runs[0]
 	}
-	return verdict.MedianRun(runs), nil
+	return verdict.MedianRun(runs)
 }
 
 // measureOnce runs the four phases against a server.
@@ -261,15 +281,6 @@ func writeTest(file string, t *verdict.Test) error {
 		return fmt.Errorf("test: -o: %w", err)
 	}
 	return nil
-}
-
-func printJSON(w io.Writer, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("print the result: %w", err)
-	}
-	_, err = fmt.Fprintf(w, "%s\n", b)
-	return err
 }
 
 // A progressLine shows how a test goes: one line that rewrites itself on a

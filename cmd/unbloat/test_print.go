@@ -22,16 +22,27 @@ func (s speaker) line(indent string, code reason.Code, args ...any) {
 	fmt.Fprintln(s.w, indent+s.Say(code, args...))
 }
 
-// printTest prints the table that people read.
-func printTest(w io.Writer, l *reason.Language, t *verdict.Test) {
+// wholeTable is how wide the table of a test is with all its columns.
+const wholeTable = 93
+
+// printTest prints the table that people read, on a terminal so wide; 0 is no
+// terminal. A narrow one has the columns that matter most.
+func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int) {
+	w := fit(out, width)
+	defer w.Flush() // who owns out remembers its errors
 	s := speaker{l, w}
+	narrow := width >= narrowest && width < wholeTable
 	if t.Label != "" {
 		fmt.Fprintf(w, "%s — ", t.Label)
 	}
-	s.line("", reason.TestHead, "time", t.Time, "server", t.Server)
+	s.line("", reason.TestHead, "time", localText(t.Time), "server", t.Server)
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n", "", "p50 ms", "p95 ms", "max ms", "+p95 ms",
-		l.Name("loss up"), l.Name("loss down"), l.Name("download"), l.Name("upload"), l.Name("grade"))
+	if narrow {
+		fmt.Fprintf(w, "%-9s %8s %8s %7s %9s %9s %5s\n", "", "p95 ms", "+p95 ms", l.Name("loss"), "↓ Mbit/s", "↑ Mbit/s", l.Name("grade"))
+	} else {
+		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %7s %7s  %11s %11s  %s\n", "", "p50 ms", "p95 ms", "max ms", "+p95 ms",
+			l.Name("loss up"), l.Name("loss down"), l.Name("download"), l.Name("upload"), l.Name("grade"))
+	}
 	for _, p := range t.Phases() {
 		lat := p.Latency
 		grade, plus := "", ""
@@ -45,6 +56,11 @@ func printTest(w io.Writer, l *reason.Language, t *verdict.Test) {
 		if lat.Received == 0 && plus != "" {
 			plus = "–"
 		}
+		if narrow {
+			fmt.Fprintf(w, "%-9s %8s %8s %6s%% %9s %9s %5s\n", l.Name(p.Name), s.msOrNone(lat, lat.RTTMs.P95), plus,
+				l.Number("%.1f", 100*lat.Loss), s.mbitOrNone(p.GoodputDownBps), s.mbitOrNone(p.GoodputUpBps), grade)
+			continue
+		}
 		fmt.Fprintf(w, "%-9s %9s %9s %9s %9s  %15s  %11s %11s  %s\n", l.Name(p.Name),
 			s.msOrNone(lat, lat.RTTMs.P50), s.msOrNone(lat, lat.RTTMs.P95), s.msOrNone(lat, lat.RTTMs.Max), plus, s.losses(lat),
 			s.rateOrNone(p.GoodputDownBps), s.rateOrNone(p.GoodputUpBps), grade)
@@ -53,10 +69,28 @@ func printTest(w io.Writer, l *reason.Language, t *verdict.Test) {
 	if t.Valid {
 		fmt.Fprint(w, l.Say(reason.GradeLine, "grade", t.Grade, "down", orNone(t.GradeDown), "up", orNone(t.GradeUp)))
 	}
-	fmt.Fprintln(w, t.VerdictIn(l, reason.Terminal))
+	if t.Valid {
+		fmt.Fprintln(w, t.VerdictIn(l, reason.Terminal))
+	} else {
+		s.invalid(t)
+	}
 	s.conditions(t)
-	for _, r := range t.WhyInvalid(l, reason.Terminal) {
-		fmt.Fprintln(w, "  ·", r)
+}
+
+// invalid says why a test must not be believed, each reason once with what to do
+// about it, and what is certain all the same.
+func (s speaker) invalid(t *verdict.Test) {
+	s.line("", reason.NotValidFor)
+	for i, why := range t.WhyInvalid(s.Language, reason.Terminal) {
+		fmt.Fprintln(s.w, "  ·", why)
+		if i < len(t.Reasons) {
+			if do := s.ToDo(t.Reasons[i]); do != "" {
+				fmt.Fprintln(s.w, "   ", do)
+			}
+		}
+	}
+	if c := t.Certain(); c != nil {
+		fmt.Fprintln(s.w, c.Text(s.Language, reason.Terminal))
 	}
 }
 
@@ -108,6 +142,14 @@ func (s speaker) conditions(t *verdict.Test) {
 	for _, n := range t.NotesIn(s.Language, reason.Terminal) {
 		s.line("  ", reason.NoteLine, "text", n)
 	}
+}
+
+// mbitOrNone says a rate in Mbit/s without its unit.
+func (s speaker) mbitOrNone(bps float64) string {
+	if bps <= 0 {
+		return "–"
+	}
+	return s.Number("%.3g", bps/1e6)
 }
 
 func (s speaker) rateOrNone(bps float64) string { return s.Numeral(rateOrNone(bps)) }

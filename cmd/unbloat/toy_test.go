@@ -32,7 +32,7 @@ func TestToy(t *testing.T) {
 	done(exitUsage, "plan", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name) // without the line
 	t.Setenv(withToy, "1")
 	start := s.Text()
-	if out := done(exitDone, "plan", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name); !strings.Contains(out, "\ntoyctl set t0 up 9500000 ") || !strings.Contains(out, "# wind it up") {
+	if out := done(exitDone, "plan", "--commands", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name); !strings.Contains(out, "\ntoyctl set t0 up 9500000 ") || !strings.Contains(out, "# wind it up") {
 		t.Errorf("plan:\n%s", out)
 	}
 	file := filepath.Join(t.TempDir(), "plan.json")

@@ -17,11 +17,16 @@ import (
 // onTerminal starts the program on a terminal of its own.
 func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Terminal, *exec.Cmd) {
 	t.Helper()
-	p := screentest.Open(t, 80, 24)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return programOnTerminal(t, exe, env, args...)
+}
+
+func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (*screentest.Terminal, *exec.Cmd) {
+	t.Helper()
+	p := screentest.Open(t, 80, 24)
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), append([]string{asProgram + "=1", "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.TTY, p.TTY, p.TTY
@@ -29,7 +34,7 @@ func onTerminal(t *testing.T, env []string, args ...string) (*screentest.Termina
 	// What runs under nohup(1) ignores SIGHUP, and so does what it starts, unless it hears the signal itself.
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
-	err = cmd.Start()
+	err := cmd.Start()
 	signal.Stop(heard)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +91,7 @@ func TestViewGivesTheTerminalBack(t *testing.T) {
 // Where no view can be shown, or none is wanted, there are lines.
 func TestNoView(t *testing.T) {
 	for _, c := range []struct{ env, flag string }{{"TERM=dumb", "-4"}, {"A=B", "--plain"}} {
-		p, cmd := onTerminal(t, []string{c.env}, "path", "127.0.0.1", "--idle", "1", c.flag)
+		p, cmd := onTerminal(t, []string{c.env}, "path", "127.0.0.1", "--idle", "1", "--interval", "200ms", c.flag)
 		_ = cmd.Wait() // what it printed tells
 		if s := p.Text(); strings.Contains(s, "\x1b[?1049h") || !strings.Contains(s, "idle ") {
 			t.Errorf("%s %s: %q", c.env, c.flag, s)

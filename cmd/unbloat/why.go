@@ -14,6 +14,14 @@ import (
 	"unbloat/unit"
 )
 
+// An explained flow is what `why --json` prints.
+type explained struct {
+	Schema   string        `json:"schema"`
+	Flow     string        `json:"flow"`
+	Is       string        `json:"is,omitempty"` // as the rules know it, where that is not what was asked
+	Verdicts []nft.Verdict `json:"verdicts"`
+}
+
 func newWhyCommand() *cobra.Command {
 	var f routerFlags
 	var wan, dscp string
@@ -60,12 +68,7 @@ func newWhyCommand() *cobra.Command {
 			}
 			a := r.driver.WhyClass(c.Context(), r.runner, p, flow)
 			if f.json {
-				return json.NewEncoder(c.OutOrStdout()).Encode(struct {
-					Schema   string        `json:"schema"`
-					Flow     string        `json:"flow"`
-					Is       string        `json:"is,omitempty"` // as the rules know it, where that is not what was asked
-					Verdicts []nft.Verdict `json:"verdicts"`
-				}{"unbloat.why/1", args[0], isAlso(a), a.Verdicts})
+				return json.NewEncoder(c.OutOrStdout()).Encode(explained{"unbloat.why/1", args[0], isAlso(a), a.Verdicts})
 			}
 			if a.Note != "" {
 				fmt.Fprintf(c.OutOrStdout(), "This is %s (%s).\n", a.Flow, a.Note)

@@ -225,16 +225,16 @@ func TestForeignShaper(t *testing.T) {
 		t.Helper()
 		return runUnbloat(t, want, append(args, "--state-dir", dir, "--root", dir)...)
 	}
-	out := unbloat(5, "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes")
+	out := unbloat(5, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes")
 	if !strings.Contains(out, "htb 1:") || !strings.Contains(out, "--replace") {
 		t.Errorf("the refusal names neither the shaper nor the remedy: %s", out)
 	}
 	sameState(t, "after the refusal", before, fullState(t))
-	unbloat(0, "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes", "--replace")
+	unbloat(0, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--replace")
 	if s := fullState(t); !strings.Contains(s, "b10a:") {
 		t.Fatalf("ours is not there:\n%s", s)
 	}
-	unbloat(0, "apply", "--wan", "wan", "--lan", "lan", "--down", "21mbit", "--up", "4mbit", "--yes")
+	unbloat(0, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "21mbit", "--shape-up", "4mbit", "--yes")
 	t.Log(unbloat(0, "revert"))
 	sameState(t, "after the revert", before, fullState(t))
 	crashEverywhere(t, plan.CAKE, "changes", "replace")
@@ -244,7 +244,7 @@ func TestForeignShaper(t *testing.T) {
 		t.Fatalf("%v: %s", err, b)
 	}
 	before = fullState(t)
-	out = unbloat(5, "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes", "--replace")
+	out = unbloat(5, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--replace")
 	if !strings.Contains(out, "pref 9") {
 		t.Errorf("the refusal does not say which part: %s", out)
 	}

@@ -87,10 +87,10 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(public)
-	nobody := exec.Command(public, "apply", "--wan", "wan", "--up", "4mbit", "--state-dir", filepath.Join("/tmp", "nobody"))
+	nobody := exec.Command(public, "apply", "--wan", "wan", "--shape-up", "4mbit", "--state-dir", filepath.Join("/tmp", "nobody"))
 	nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	wantExit(t, nobody, 5, "root")
-	bare := exec.Command(labtest.Unbloat(), "apply", "--wan", "wan", "--up", "4mbit", "--state-dir", dir)
+	bare := exec.Command(labtest.Unbloat(), "apply", "--wan", "wan", "--shape-up", "4mbit", "--state-dir", dir)
 	bare.Env = []string{"PATH=/nonexistent"}
 	wantExit(t, bare, 5, "install the package iproute2")
 	sameState(t, "after all refusals", before, fullState(t))
@@ -138,7 +138,7 @@ func TestMissingModule(t *testing.T) {
 	}
 	sameState(t, "without sch_cake", before, fullState(t))
 	// Without a plan, the ladder falls to fq_codel.
-	out := runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes", "--state-dir", dir)
+	out := runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--state-dir", dir)
 	if !strings.Contains(out, "fq_codel") || strings.Contains(out, "cake") {
 		t.Errorf("it ran %s", out)
 	}
@@ -157,7 +157,7 @@ func TestLongName(t *testing.T) {
 	ip(t, "link", "set", "other", "up")
 	before := fullState(t)
 	dir := t.TempDir()
-	runUnbloat(t, 0, "apply", "--wan", name, "--down", "20mbit", "--up", "4mbit", "--yes", "--state-dir", dir)
+	runUnbloat(t, 0, "apply", "--wan", name, "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--state-dir", dir)
 	if s := fullState(t); strings.Count(s, "$ tc -j -d qdisc show dev ifb-") != 1 {
 		t.Error("there is no ifb with a hashed name")
 	}
@@ -183,7 +183,7 @@ func TestDeadlineAndPersist(t *testing.T) {
 		return
 	}
 	before, dir, run := onRouter(t)
-	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit"}
+	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit"}
 	run(0, append(plain, "--dry-run")...)
 	sameState(t, "after --dry-run", before, fullState(t))
 	run(0, append(plain, "--confirm", "2s")...)
@@ -247,7 +247,7 @@ func TestRevertWithoutJournal(t *testing.T) {
 	}
 	before, dir, run := onRouter(t)
 	for _, aqm := range []string{"fq_codel", "cake"} {
-		run(0, "apply", "--wan", "wan", "--down", "200mbit", "--up", "140mbit", "--yes", "--aqm", aqm) // too fast to need offloads off
+		run(0, "apply", "--wan", "wan", "--shape-down", "200mbit", "--shape-up", "140mbit", "--yes", "--aqm", aqm) // too fast to need offloads off
 		if err := os.Remove(filepath.Join(dir, "wan.committed.json")); err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +284,7 @@ func TestWatchdog(t *testing.T) {
 		return
 	}
 	before, dir, run := onRouter(t)
-	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit"}
+	plain := []string{"apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit"}
 	run(0, append(plain, "--confirm", "3s")...)
 	pid := watchdogOf(t, dir)
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {

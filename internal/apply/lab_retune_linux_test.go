@@ -190,7 +190,7 @@ func TestKilledTuner(t *testing.T) {
 	if s := fullState(t); !holds || !strings.Contains(s, "b10a:") {
 		t.Fatal("the tuner has not shaped anything")
 	}
-	runUnbloat(t, 5, "apply", "--wan", "wan", "--up", "1mbit", "--yes", "--state-dir", dir) // it is busy
+	runUnbloat(t, 5, "apply", "--wan", "wan", "--shape-up", "1mbit", "--yes", "--state-dir", dir) // it is busy
 	runUnbloat(t, 5, "revert", "--state-dir", dir)
 	runUnbloat(t, 5, "confirm", "--state-dir", dir)
 	killed := time.Now()

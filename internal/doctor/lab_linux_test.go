@@ -88,7 +88,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("no such interface: %v", in)
 	}
 
-	sh(t, labtest.Unbloat()+" apply --wan wan --up 4mbit --yes --aqm fq_codel --quiet --state-dir "+t.TempDir())
+	sh(t, labtest.Unbloat()+" apply --wan wan --shape-up 4mbit --yes --aqm fq_codel --quiet --state-dir "+t.TempDir())
 	if in, _, _ := run(t, 5, "--link-layer", "docsis"); !has(in, "overhead") || has(in, "other-shaper") {
 		t.Errorf("a shaper that doesn't know of DOCSIS: %v", in)
 	}
@@ -102,7 +102,7 @@ func TestDoctor(t *testing.T) {
 		t.Helper()
 		sh(t, labtest.Unbloat()+" "+args+" --quiet "+strings.Join(state, " "))
 	}
-	unbloat("apply --wan wan --lan lan --down 20mbit --up 4mbit --yes --aqm fq_codel --replace")
+	unbloat("apply --wan wan --lan lan --shape-down 20mbit --shape-up 4mbit --yes --aqm fq_codel --replace")
 	if out, err := exec.Command("ethtool", "-k", "ifb4wan").Output(); err != nil || !strings.Contains(string(out), "tcp-segmentation-offload: on") {
 		t.Errorf("the ifb has no TSO, so nothing is proven of it: %v: %s", err, out)
 	}

@@ -41,8 +41,11 @@ func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) ([]byte, ti
 	}
 	defer cpu.release()
 
-	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
-	defer cancel()
+	if !g.Shell { // a person ends a shell
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, bootTimeout)
+		defer cancel()
+	}
 	cmd := exec.CommandContext(ctx, k.Path, kernelArgs(k, g.Shell)...)
 	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + memoryDir(), "HOME=" + dir, "PATH=/usr/bin:/bin"}
@@ -51,7 +54,9 @@ func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) ([]byte, ti
 	cmd.WaitDelay = 5 * time.Second
 	tail := &tailWriter{}
 	if g.Shell {
+		cmd.Env = append(cmd.Env, hostRandom+"=1")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		defer keepTerminal()()
 	} else {
 		out := io.Writer(tail)
 		if console != nil {
@@ -189,6 +194,16 @@ func runPinned(cmd *exec.Cmd, cpu int, e Engine) error {
 		return startErr
 	}
 	return cmd.Wait()
+}
+
+// keepTerminal returns what puts the terminal's modes back: the guest's console
+// takes every key as it is, and leaves it so if it dies.
+func keepTerminal() (restore func()) {
+	was, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
+	if err != nil {
+		return func() {} // no terminal
+	}
+	return func() { _ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, was) } // it was one a moment ago
 }
 
 // endGroup kills the guest's kernel and the processes it made on the host.

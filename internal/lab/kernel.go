@@ -18,11 +18,16 @@ import (
 var kernelConfig []byte
 
 // kernelRandom is the one change to the kernel's source: no random numbers of
-// the host. Without them all the guest's own come from its boot, which is the
-// same every time, and from the seed that its first process gives.
+// the host, unless the environment has hostRandom. Without them all the guest's
+// own come from its boot, which is the same every time, and from the seed that
+// its first process gives. In virtual time the kernel makes its first ones from
+// its own clock; in real time it would wait for ever, so a shell has the host's.
 var kernelRandom = struct{ file, old, new string }{
-	"arch/um/os-Linux/util.c", "return getrandom(buf, len, flags);", "return -1;",
+	"arch/um/os-Linux/util.c", "return getrandom(buf, len, flags);",
+	"extern char *getenv(const char *); return getenv(\"" + hostRandom + "\") ? getrandom(buf, len, flags) : -1;",
 }
+
+const hostRandom = "UNBLOAT_LAB_HOST_RANDOM"
 
 // A Kernel is an executable user-mode Linux.
 type Kernel struct {

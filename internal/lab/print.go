@@ -51,7 +51,7 @@ func Print(w io.Writer, s *scenario.Scenario, r *Result) error {
 			printLoad(w, l)
 		}
 		if !c.Test.Valid {
-			fmt.Fprintf(w, "  NOT VALID: %s\n", c.Test.InvalidReasons)
+			fmt.Fprintf(w, "  NOT VALID: %s\n", strings.Join(c.Test.InvalidReasons, "; "))
 		}
 		if c.Router != nil && len(c.Router.Left) > 0 {
 			fmt.Fprintf(w, "  NOT AS IT WAS after it was undone: %s\n", strings.Join(c.Router.Left, "; "))

@@ -88,7 +88,9 @@ func Dial(ctx context.Context, server string, o Options) (*Client, error) {
 	hello := probe.Request{Op: probe.OpHello, Versions: []int{probe.Version}, Agent: o.Agent}
 	reply, err := c.control.doWithin(ctx, hello, o.Timeout)
 	if err == nil && reply.Challenge != "" {
-		hello.Auth = probe.Authenticate(o.Key, reply.Challenge)
+		if o.Key != "" {
+			hello.Auth = probe.Authenticate(o.Key, reply.Challenge)
+		}
 		reply, err = c.control.doWithin(ctx, hello, o.Timeout)
 	}
 	switch {

@@ -63,7 +63,8 @@ func Phases(idle, load time.Duration, flowsDown, flowsUp int) []PhaseSpec {
 	return out
 }
 
-// Run measures the phases of a test and judges them.
+// Run measures the phases of a test and judges them. A test that ctx ends keeps
+// its whole phases: it is returned beside the error, once the idle line is known.
 func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 	cfg = cfg.withDefaults()
 	var raws []verdict.Raw
@@ -74,6 +75,11 @@ func Run(ctx context.Context, c Tester, cfg Config) (*verdict.Test, error) {
 			t := c.Judge(cfg.Label, raws)
 			t.Remark(reason.Of(reason.AsWritten, "text", err.Error()))
 			return t, nil
+		}
+		if err != nil && ctx.Err() != nil && len(raws) > 0 {
+			t := c.Judge(cfg.Label, raws)
+			t.Remark(reason.Of(reason.Interrupted, "in", spec.Name))
+			return t, fmt.Errorf("test against %s: interrupted during the phase %q: %w", c.Server(), spec.Name, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("test against %s: %w", c.Server(), err)

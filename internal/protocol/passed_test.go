@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/measure"
 	"unbloat/internal/protocol"
 	"unbloat/internal/serve"
@@ -25,7 +26,7 @@ func TestLoadsCountTheirBytes(t *testing.T) {
 		if _, err := load.Begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(700 * time.Millisecond)
+		await.True(10*time.Second, func() bool { return load.Moved(measure.Down)+load.Moved(measure.Up) > 1<<20 })
 		down, up := load.Moved(measure.Down), load.Moved(measure.Up)
 		in, out, ok := load.(measure.ByteCounter).Passed()
 		if _, err := load.Stop(t.Context()); err != nil {

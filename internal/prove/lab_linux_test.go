@@ -218,7 +218,7 @@ func TestProveInLab(t *testing.T) {
 	}
 
 	// What is committed is what is proved, and is there again at the end.
-	unbloat(t, dir, 0, "apply", "--wan", "wan", "--lan", "lan", "--down", "3600kbit", "--up", "900kbit", "--yes")
+	unbloat(t, dir, 0, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "3600kbit", "--shape-up", "900kbit", "--yes")
 	kept := queues(t)
 	unbloat(t, dir, 0, base...)
 	out, _ = unbloat(t, dir, 3, with("--between", "plan,none", "--json")...)

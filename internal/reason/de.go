@@ -43,6 +43,24 @@ func German() *Language {
 			PageProbesLate:  "Messpakete gingen zu spät ab (p95 {p95_ms:.1f} ms, höchstens {most_ms:.0f} ms): dieses Gerät oder der Browser war zu beschäftigt",
 		},
 	}
+	l.Advice = map[Code]string{
+		CPUBusy:         "andere Programme beenden oder von einem schnelleren Rechner messen",
+		ServerCPUBusy:   "einen anderen Server nehmen oder es später noch einmal versuchen",
+		ProbesLate:      "andere Programme beenden oder von einem anderen Rechner messen",
+		TooFewProbes:    "prüfen, ob eine Firewall UDP verwirft, oder mit --ping anders messen",
+		ClockSet:        "noch einmal messen, wenn die Uhr stimmt",
+		PathChanged:     "noch einmal messen",
+		OthersTraffic:   "beenden, was die Leitung sonst benutzt, oder zu einer anderen Zeit messen",
+		FlowsBroken:     "noch einmal messen; wenn es bleibt, einen anderen Server nehmen",
+		IdleUnsteady:    "beenden, was die Leitung sonst benutzt, oder zu einer anderen Zeit messen",
+		RateRising:      "länger messen, etwa mit --seconds 30",
+		SendersHeldBack: "mehr Verbindungen nehmen, etwa mit --flows 16",
+		SendersIdle:     "einen schnelleren Server oder Rechner nehmen",
+		NothingArrived:  "prüfen, ob eine Firewall die Verbindungen verwirft, oder einen anderen Server nehmen",
+		TooFewRuns:      "noch einmal messen",
+		PageHidden:      "die Seite im Vordergrund lassen",
+		PageProbesLate:  "andere Tabs und Programme schließen oder `unbloat test` nehmen",
+	}
 	maps.Copy(l.Words, germanTables())
 	maps.Copy(l.Words, englishPlan()) // nobody has said plans in German yet
 	maps.Copy(l.Names, englishPlanNames())

@@ -24,6 +24,7 @@ func germanNames() map[string]string {
 		"held down": "auf dem Weg herab",
 		"held ":     "auf unbekannter Seite",
 		// Columns of the table of a test.
+		"loss":      "Verlust",
 		"loss up":   "Verl. ↑",
 		"loss down": "↓",
 		"grade":     "Note",
@@ -83,7 +84,13 @@ func germanTables() map[Code]string {
 	return map[Code]string{
 		AsWritten:         "{text:s}",
 		NotValid:          "Diese Messung ist nicht gültig: {why:s}{more:s}.",
+		NotValidFor:       "Diese Messung ist nicht gültig:",
+		CertainRise:       "Sicher ist: in der Phase „{in:name}“ stieg die Umlaufzeit für die halbe Zeit um mindestens {ms:.0f} ms. Nur der genaue Wert ist nicht bekannt.",
+		LatenessBound:     "Messpakete gingen bis zu {p99_ms:.1f} ms zu spät ab (p99), um so viel können die Werte dieser Phase falsch sein",
+		WhatToDo:          "was zu tun ist: {text:s}",
 		MoreReasons:       " (und {count:d} weitere Gründe)",
+		OneMoreReason:     " (und ein weiterer Grund)",
+		Interrupted:       "abgebrochen in der Phase „{in:name}“; was vorher gemessen wurde, bleibt erhalten",
 		NothingLoaded:     "Umlaufzeit ohne Last {idle_ms:ms}; die Leitung wurde nicht belastet, also gibt es keine Note.",
 		RoundTripDownload: "Während eines Downloads steigt die Umlaufzeit von {idle_ms:ms} auf {loaded_ms:ms}: {meaning:name}.",
 		RoundTripUpload:   "Während eines Uploads steigt die Umlaufzeit von {idle_ms:ms} auf {loaded_ms:ms}: {meaning:name}.",

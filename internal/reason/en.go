@@ -43,6 +43,24 @@ func English() *Language {
 			PageProbesLate:  "probes left late (p95 {p95_ms:.1f} ms, at most {most_ms:.0f} ms): this device or browser was too busy",
 		},
 	}
+	l.Advice = map[Code]string{
+		CPUBusy:         "end other programs, or measure from a faster machine",
+		ServerCPUBusy:   "use another server, or try again later",
+		ProbesLate:      "end other programs, or measure from another machine",
+		TooFewProbes:    "see whether a firewall drops UDP on the way, or choose another probe with --ping",
+		ClockSet:        "measure again once the clock is right",
+		PathChanged:     "measure again",
+		OthersTraffic:   "stop what else uses the line, or measure at another time",
+		FlowsBroken:     "measure again; if it stays, try another server",
+		IdleUnsteady:    "stop what else uses the line, or measure at another time",
+		RateRising:      "measure longer, as with --seconds 30",
+		SendersHeldBack: "use more flows, as with --flows 16",
+		SendersIdle:     "use a faster server or machine",
+		NothingArrived:  "see whether a firewall drops the connections, or try another server",
+		TooFewRuns:      "measure again",
+		PageHidden:      "keep the page in front",
+		PageProbesLate:  "close other tabs and programs, or use `unbloat test`",
+	}
 	maps.Copy(l.Words, englishTables())
 	maps.Copy(l.Words, englishPlan())
 	maps.Copy(l.Names, englishPlanNames())

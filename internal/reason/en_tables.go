@@ -24,6 +24,7 @@ func englishNames() map[string]string {
 		"held down": "on the way down",
 		"held ":     "on an unknown side",
 		// Columns of the table of a test.
+		"loss":      "loss",
 		"loss up":   "loss up",
 		"loss down": "down",
 		"grade":     "grade",
@@ -83,7 +84,13 @@ func englishTables() map[Code]string {
 	return map[Code]string{
 		AsWritten:         "{text:s}",
 		NotValid:          "This measurement is not valid: {why:s}{more:s}.",
+		NotValidFor:       "This measurement is not valid:",
+		CertainRise:       "What is certain: in the phase \"{in:name}\" the round trip rose by at least {ms:.0f} ms for half of the time. Only the exact figure is not known.",
+		LatenessBound:     "probes left up to {p99_ms:.1f} ms late (p99), so the figures of this phase may be wrong by as much",
+		WhatToDo:          "what to do: {text:s}",
 		MoreReasons:       " (and {count:d} more reasons)",
+		OneMoreReason:     " (and 1 more reason)",
+		Interrupted:       "interrupted during the phase \"{in:name}\"; what was measured before it is kept",
 		NothingLoaded:     "Idle round trip {idle_ms:ms}; nothing was loaded, so nothing is graded.",
 		RoundTripDownload: "While something downloads, the round trip goes from {idle_ms:ms} to {loaded_ms:ms}: {meaning:name}.",
 		RoundTripUpload:   "While something uploads, the round trip goes from {idle_ms:ms} to {loaded_ms:ms}: {meaning:name}.",

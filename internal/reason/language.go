@@ -29,6 +29,7 @@ type Language struct {
 	Decimal string // between a number and its fraction
 	Column  int    // width of the names in the table of before and after
 	Words   map[Code]string
+	Advice  map[Code]string   // what to do about a reason, where there is something
 	Names   map[string]string // of what args name: directions, and others that templates give with verb name
 	Times   func(n int) string
 }
@@ -91,6 +92,31 @@ func Accept(header string) *Language {
 // Say fills the words of a code with figures, as Of takes them.
 func (l *Language) Say(code Code, args ...any) string { return Of(code, args...).words(l, Terminal) }
 
+// ToDo says what to do about a reason, or about the first of its causes for which
+// there is something; "" if nothing is known to help.
+func (l *Language) ToDo(r Reason) string {
+	if s := l.Advice[r.Code]; s != "" {
+		return l.Say(WhatToDo, "text", s)
+	}
+	for _, cause := range r.Causes {
+		if s := l.ToDo(cause); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// MoreReasons says how many reasons there are beside the one that is said; "" if none.
+func (l *Language) MoreReasons(n int) string {
+	switch {
+	case n <= 0:
+		return ""
+	case n == 1:
+		return l.Say(OneMoreReason)
+	}
+	return l.Say(MoreReasons, "count", n)
+}
+
 // Name returns the language's name of a phase, a direction or the like.
 func (l *Language) Name(s string) string {
 	if name, ok := l.Names[s]; ok {
@@ -101,7 +127,11 @@ func (l *Language) Name(s string) string {
 
 // Number writes v as fmt does, with the language's decimal sign.
 func (l *Language) Number(format string, v float64) string {
-	return l.Numeral(fmt.Sprintf(format, v))
+	s := fmt.Sprintf(format, v)
+	if strings.Contains(s, "-") && !strings.ContainsAny(s, "123456789") { // it rounds to nothing, which has no sign
+		s = fmt.Sprintf(format, 0.0)
+	}
+	return l.Numeral(s)
 }
 
 // Numeral gives a number that was written with a point the language's sign.

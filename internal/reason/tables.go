@@ -4,7 +4,13 @@ package reason
 const (
 	AsWritten         Code = "as_written" // words of elsewhere
 	NotValid          Code = "not_valid"
+	NotValidFor       Code = "not_valid_for" // the reasons follow
+	CertainRise       Code = "certain_rise"
+	LatenessBound     Code = "lateness_bound"
+	WhatToDo          Code = "what_to_do"
 	MoreReasons       Code = "more_reasons"
+	OneMoreReason     Code = "one_more_reason"
+	Interrupted       Code = "interrupted" // in a phase; those before it are whole
 	NothingLoaded     Code = "nothing_loaded"
 	RoundTripDownload Code = "round_trip_download"
 	RoundTripUpload   Code = "round_trip_upload"

@@ -129,21 +129,21 @@ func TestRouterFromHome(t *testing.T) {
 	byHand(t, "add", "dev", "wan", "root", "tbf", "rate", "4mbit", "burst", "5000", "latency", "50ms")
 	g.run(0, "what leaves wan is held to 4.00 Mbit/s by tbf (not unbloat's)", "status")
 	g.run(5, "in the way", "doctor", "--wan", "wan", "--lan", "lan")
-	g.run(5, "--replace", "apply", "--wan", "wan", "--up", "3mbit", "--yes")
+	g.run(5, "--replace", "apply", "--wan", "wan", "--shape-up", "3mbit", "--yes")
 	byHand(t, "del", "dev", "wan", "root")
-	g.run(0, "read back and kept", "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes")
+	g.run(0, "read back and kept", "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes")
 	if q := queues(t); !strings.Contains(q, "cake") || !strings.Contains(q, "bandwidth 4Mbit") || !strings.Contains(q, "ifb4wan") {
 		t.Errorf("the router has %s", q)
 	}
 	g.run(0, "held to 4.00 Mbit/s by cake", "status")
-	g.run(5, "on the router", "apply", "--wan", "wan", "--up", "3mbit", "--yes", "--persist")
+	g.run(5, "on the router", "apply", "--wan", "wan", "--shape-up", "3mbit", "--yes", "--persist")
 	g.run(0, "as it was before", "revert")
 	if q := queues(t); q != start {
 		t.Errorf("reverted, it has %s\nbefore: %s", q, start)
 	}
 	// Nobody confirms, and meanwhile the router learns the time: a day ahead, then
 	// two days back.
-	g.run(0, "undone in 8s", "apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--confirm", "8s", "--aqm", "fq_codel")
+	g.run(0, "undone in 8s", "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--confirm", "8s", "--aqm", "fq_codel")
 	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 24 * time.Hour} {
 		at := unix.NsecToTimeval(time.Now().Add(jump).UnixNano())
 		if err := unix.Settimeofday(&at); err != nil {
@@ -181,7 +181,7 @@ func (g *gate) cutOff(start string) {
 	}
 	// In virtual time a command on the router takes none; its way there does.
 	link("add", "dev", "eth0", "root", "netem", "delay", "50ms")
-	cmd := g.from("apply", "--wan", "wan", "--lan", "lan", "--down", "20mbit", "--up", "4mbit", "--yes", "--aqm", "fq_codel")
+	cmd := g.from("apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--aqm", "fq_codel")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {

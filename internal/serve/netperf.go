@@ -627,6 +627,9 @@ func (t *netperfTest) untilGone(c io.Closer) (stop func()) {
 	}
 }
 
+// exchangeBuffer is what one read or write of an exchange handles at most.
+const exchangeBuffer = 64 << 10
+
 // exchange answers requests with responses until the client closes.
 func (t *netperfTest) exchange(c *net.TCPConn) (r netperf.Results, err error) {
 	stop := t.untilGone(c)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/protocol/netperf"
 	"unbloat/unit"
 )
@@ -341,10 +342,8 @@ func TestNetperfHostile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			before := refused(s, protocolNetperf, c.reason)
 			noise(t, at, c.say, c.drip, c.hangUp)
-			for end := time.Now().Add(20 * time.Second); refused(s, protocolNetperf, c.reason) == before; time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("not counted as %q: %v\n%s", c.reason, s.refusals.counts, log)
-				}
+			if !await.True(20*time.Second, func() bool { return refused(s, protocolNetperf, c.reason) != before }) {
+				t.Fatalf("not counted as %q: %v\n%s", c.reason, s.refusals.counts, log)
 			}
 		})
 	}
@@ -366,10 +365,8 @@ func TestNetperfCutOff(t *testing.T) {
 				_, _ = data.Read(make([]byte, 1000))
 			}
 			c.Close() // the data connection stays open
-			for end := time.Now().Add(10 * time.Second); sessionsNow(s) != 0; time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("%v goes on without its client", test)
-				}
+			if !await.True(10*time.Second, func() bool { return sessionsNow(s) == 0 }) {
+				t.Fatalf("%v goes on without its client", test)
 			}
 			data.Close()
 		}

@@ -70,8 +70,11 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 		"lasted", s.clock.Now().Sub(ses.began).Round(time.Millisecond), "end", endReason(err))
 }
 
-// errKey refuses who does not know the shared key.
-var errKey = errors.New("this server wants the shared key (--key)")
+// The key challenge failed.
+var (
+	errNoKey    = errors.New("this server has a shared key: give it with --key")
+	errWrongKey = errors.New("the shared key (--key) is wrong")
+)
 
 // challenge has the client prove that it knows the shared key, where there is one.
 func (s *Server) challenge(l *lines) error {
@@ -88,7 +91,10 @@ func (s *Server) challenge(l *lines) error {
 	}
 	if req.Op != probe.OpHello || !probe.Authentic(s.key, challenge, req.Auth) {
 		s.refusals.add(protocolNative, "key")
-		return errKey
+		if req.Auth == "" {
+			return errNoKey
+		}
+		return errWrongKey
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func forPeople(path string) bool {
 
 // refused books a request without the key.
 func (w *webServer) refused(r *http.Request) {
-	w.server.log.Info("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", errKey)
+	w.server.log.Info("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", errNoKey)
 	w.server.refusals.add(protocolWeb, "key")
 }
 

@@ -291,7 +291,10 @@ func explain(doing, path string, err error) error {
 		remedy = "it was left as it is; name another file with --store"
 	case errors.Is(err, ErrNewer):
 		remedy = "it was left as it is; use that one, or name another file with --store"
-	case errors.Is(err, sqlite3.NOTADB), errors.Is(err, sqlite3.CORRUPT), errors.Is(err, ErrDamaged):
+	case errors.Is(err, sqlite3.NOTADB):
+		why = fmt.Errorf("%w (%w)", ErrNoStore, err)
+		remedy = "it was left as it is; name another file with --store"
+	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, ErrDamaged):
 		why = fmt.Errorf("%w (%w)", ErrDamaged, err)
 		if errors.Is(err, ErrDamaged) {
 			why = err

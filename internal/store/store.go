@@ -19,6 +19,7 @@ import (
 var (
 	ErrOmitted   = errors.New("this build keeps no results")
 	ErrDamaged   = errors.New("the file is damaged")
+	ErrNoStore   = errors.New("the file holds no results; it is another kind of file")
 	ErrForeign   = errors.New("the file is not unbloat's")
 	ErrNewer     = errors.New("a newer unbloat wrote the file")
 	ErrFull      = errors.New("no space is left")

@@ -289,7 +289,7 @@ func TestNotOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{
-		text: ErrDamaged,
+		text: ErrNoStore,
 		make("foreign.db", "CREATE TABLE t (x); PRAGMA user_version = 1"):                                    ErrForeign,
 		make("newer.db", fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 99", applicationID)): ErrNewer,
 	} {

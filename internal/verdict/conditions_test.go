@@ -149,7 +149,7 @@ func TestMedianRun(t *testing.T) {
 // What makes a path another one, and how a wireless link is told, invalidates
 // or notes.
 func TestPathChange(t *testing.T) {
-	why := invalid(Raw{Name: PhaseDownload, PathChanges: 1}, &Phase{Latency: Latency{Received: 100}})
+	why := invalid(Raw{Name: PhaseDownload, PathChanges: 1}, &Phase{Latency: Latency{Received: 100}}, MaxLatenessMs)
 	if len(why) != 1 || !strings.Contains(why[0].Text(reason.English(), reason.Terminal), "path") {
 		t.Errorf("%q", why)
 	}

@@ -74,8 +74,15 @@ func Judge(m Meta, raws []Raw) *Test {
 		return t
 	}
 	base, origin := NewBaseline(raws[0]), raws[0].Start
-	for _, raw := range raws {
-		p := Evaluate(raw, base, origin)
+	phases, worst := make([]*Phase, len(raws)), 0.0
+	for i, raw := range raws {
+		phases[i] = Evaluate(raw, base, origin)
+		if raw.Name != PhaseIdle {
+			worst = max(worst, phases[i].Latency.IncreaseMs.P95)
+		}
+	}
+	for i, raw := range raws {
+		p := phases[i]
 		switch raw.Name {
 		case PhaseIdle:
 			t.Idle = p
@@ -88,8 +95,15 @@ func Judge(m Meta, raws []Raw) *Test {
 		case PhaseLoaded:
 			t.Loaded = p
 		}
-		t.Reasons = append(t.Reasons, invalid(raw, p)...)
+		most := mostLateness(p.Latency.IncreaseMs.P95)
+		if raw.Name == PhaseIdle {
+			most = mostLateness(worst) // what it is compared with
+		}
+		t.Reasons = append(t.Reasons, invalid(raw, p, most)...)
 		remarks := raw.Notes
+		if late := p.ProbeLatenessMs.P99; late > MaxLatenessMs && late <= most {
+			remarks = append(slices.Clip(remarks), reason.Of(reason.LatenessBound, "p99_ms", late).In(raw.Name))
+		}
 		if raw.CPUUnknown != "" {
 			remarks = append([]reason.Reason{reason.Of(reason.CPUNotJudged, "why", raw.CPUUnknown)}, remarks...)
 		}

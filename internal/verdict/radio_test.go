@@ -67,7 +67,7 @@ func TestRadioRoams(t *testing.T) {
 	if p.Radio.Failed != 0 || !p.Radio.Roamed {
 		t.Errorf("%+v", p.Radio)
 	}
-	if why := strings.Join(reason.Texts(invalid(raw, p)), " "); !strings.Contains(why, "changed its access point") {
+	if why := strings.Join(reason.Texts(invalid(raw, p, MaxLatenessMs)), " "); !strings.Contains(why, "changed its access point") {
 		t.Error(why)
 	}
 }

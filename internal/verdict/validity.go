@@ -12,7 +12,8 @@ import (
 // the machine or the line's other users, not about the line's queues.
 const (
 	MaxCPU         = 0.85 // busiest processor
-	MaxLatenessMs  = 1.0  // p99 of probes leaving late
+	MaxLatenessMs  = 1.0  // p99 of probes leaving late, or …
+	latenessOf     = 0.02 // … as a share of the p95 increase if that is more: it is what the figures are wrong by
 	MinSamples     = 30   // answered, per phase
 	MaxRise        = 1.25 // last third's goodput over the first third's
 	MinBusy        = 0.90 // share of time for which senders had data to send
@@ -91,8 +92,45 @@ func (l *load) unsaturated() *reason.Reason {
 	return nil
 }
 
-// invalid returns why a phase must not be believed.
-func invalid(raw Raw, p *Phase) []reason.Reason {
+// mostLateness is how late probes may leave, in ms at the p99, where the round
+// trip rises by so much: what is late is what the figures may be wrong by.
+func mostLateness(increaseMs float64) float64 { return max(MaxLatenessMs, latenessOf*increaseMs) }
+
+// Certain says what is true of a test that is not valid: by how much the round
+// trip rose at least. nil if nothing is, or if the test is valid.
+func (t *Test) Certain() *reason.Reason {
+	if t.Valid || t.Idle == nil {
+		return nil
+	}
+	for _, r := range t.Reasons { // what was compared with what is not known then
+		if r.Code == reason.ClockSet || r.Code == reason.PathChanged || r.Code == reason.NoIdlePhase {
+			return nil
+		}
+	}
+	idle := t.Idle.Latency.RTTMs
+	least, in := 0.0, ""
+	for _, p := range t.Phases() {
+		if p.Name == PhaseIdle || p.Latency.Received < MinSamples {
+			continue
+		}
+		rose := p.Latency.IncreaseMs.P50 - max(0, idle.P90-idle.P50) - p.ProbeLatenessMs.P99 - t.Idle.ProbeLatenessMs.P99
+		if rose > least {
+			least, in = rose, p.Name
+		}
+	}
+	if least < certainMs {
+		return nil
+	}
+	r := reason.Of(reason.CertainRise, "in", in, "ms", least)
+	return &r
+}
+
+// certainMs is the rise below which nothing is said of an invalid test.
+const certainMs = 30.0
+
+// invalid returns why a phase must not be believed. mostLate is how late its
+// probes may leave, in ms.
+func invalid(raw Raw, p *Phase, mostLate float64) []reason.Reason {
 	var why []reason.Reason
 	add := func(code reason.Code, args ...any) { why = append(why, reason.Of(code, args...).In(raw.Name)) }
 	if p.CPU > MaxCPU {
@@ -101,8 +139,8 @@ func invalid(raw Raw, p *Phase) []reason.Reason {
 	if p.ServerCPU > MaxCPU {
 		add(reason.ServerCPUBusy, "busy", p.ServerCPU, "most", MaxCPU)
 	}
-	if p.ProbeLatenessMs.P99 > MaxLatenessMs {
-		add(reason.ProbesLate, "p99_ms", p.ProbeLatenessMs.P99, "most_ms", MaxLatenessMs)
+	if p.ProbeLatenessMs.P99 > mostLate {
+		add(reason.ProbesLate, "p99_ms", p.ProbeLatenessMs.P99, "most_ms", mostLate)
 	}
 	if p.Latency.Received < MinSamples {
 		add(reason.TooFewProbes, "received", p.Latency.Received, "sent", p.Latency.Sent, "least", MinSamples)

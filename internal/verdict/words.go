@@ -12,10 +12,7 @@ import (
 // they will be shown.
 func (t *Test) findings(l *reason.Language, where reason.Surface) []reason.Reason {
 	if why := t.WhyInvalid(l, where); !t.Valid && len(why) > 0 {
-		more := ""
-		if n := len(why); n > 1 {
-			more = l.Say(reason.MoreReasons, "count", n-1)
-		}
+		more := l.MoreReasons(len(why) - 1)
 		return []reason.Reason{reason.Of(reason.NotValid, "why", why[0], "more", more)}
 	}
 	if t.Idle == nil {

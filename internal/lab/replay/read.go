@@ -68,13 +68,15 @@ func Read(r io.Reader) (*Trace, error) {
 	for sc.Scan() {
 		line++
 		if err := t.add(line, sc.Bytes()); err != nil {
-			if cut := sc.Err(); cut != nil { // a part of a line, before the end that came too early
+			if cut := sc.Err(); cut != nil && !errors.Is(cut, bufio.ErrTooLong) { // a part of a line, before the end that came too early
 				err = cut
 			}
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 	}
-	if err := sc.Err(); err != nil {
+	if err := sc.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("line %d: longer than %d bytes, so this is no trace (one line a packet; see `unbloat sim replay --help`)", line+1, maxLine)
+	} else if err != nil {
 		return nil, fmt.Errorf("line %d: %w", line+1, err)
 	}
 	if line == 0 {

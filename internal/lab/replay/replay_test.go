@@ -122,7 +122,7 @@ func TestBadTraces(t *testing.T) {
 		{"mark", head + "0 0 1 9 sent 0 ce\n", `line 2: "ce" after the time`},
 		{"order", head + "0 5 1 9 sent 5\n1 4 1 9 sent 5\n", "line 3: packet 1 arrives before"},
 		{"seq", head + "1 5 1 9 sent 5\n1 5 1 9 sent 5\n", "line 3: packet 1 after packet 1"},
-		{"long line", head + strings.Repeat("x", 5000), "line 2: bufio"},
+		{"long line", head + strings.Repeat("x", 5000), "line 2: longer than 4096 bytes"},
 		{"cut gzip", "\x1f\x8b\x08\x00", "read gzip header"},
 		{"cut in a line", cutGzip(t, head+"0 0 1 1000 sent 0\n1 5 1 100"), "line 3: unexpected EOF"},
 		{"no packet", head, "line 2: the trace ends before its first packet"},

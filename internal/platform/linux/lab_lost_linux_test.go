@@ -19,7 +19,7 @@ func TestClassesLostInLab(t *testing.T) {
 		out, _ := exec.Command(labtest.Unbloat(), args...).CombinedOutput()
 		return string(out)
 	}
-	apply := []string{"apply", "--down", "30mbit", "--up", "5mbit", "--wan", "wan", "--lan", "lan", "--yes"}
+	apply := []string{"apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--yes"}
 	const flow = "udp 10.1.0.2:5004 > 10.3.0.2:5004"
 	said := func(when string, lost bool) {
 		t.Helper()

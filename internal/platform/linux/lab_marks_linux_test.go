@@ -52,7 +52,7 @@ func TestTrustedAndWashedInLab(t *testing.T) {
 	classes := t.TempDir() + "/classes.toml"
 	run("sh", "-c", `printf '[dscp]\ntrust_far = true\nwash_down = true\n' > `+classes)
 	for _, aqm := range []string{"cake", "fq_codel"} {
-		run(labtest.Unbloat(), "apply", "--down", "30mbit", "--up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", aqm, "--classes", classes, "--yes")
+		run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", aqm, "--classes", classes, "--yes")
 		run("conntrack", "-F")
 		home("nft", "reset", "counters", "table", "inet", "seen")
 		within(t, lab.Host(1), func() {

@@ -24,7 +24,7 @@ func TestReplacedRuleInLab(t *testing.T) {
 		}
 		return string(out)
 	}
-	apply := []string{labtest.Unbloat(), "apply", "--down", "30mbit", "--up", "5mbit", "--wan", "wan", "--lan", "lan", "--yes"}
+	apply := []string{labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--yes"}
 	handle := func(rule string) string {
 		t.Helper()
 		m := regexp.MustCompile(regexp.QuoteMeta(rule) + ` # handle (\d+)`).FindStringSubmatch(run("nft", "-a", "list", "chain", "inet", "unbloat", "up_is_calm"))

@@ -1,0 +1,273 @@
+//go:build !omit_measure && !omit_lab
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"pgregory.net/rapid"
+
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/reason"
+	"unbloat/internal/store"
+)
+
+// asTyped runs the program as a person does, and returns what it printed.
+func asTyped(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	c := exec.Command(os.Args[0], args...)
+	var out, errs bytes.Buffer
+	c.Env, c.Stdout, c.Stderr = append(os.Environ(), asProgram+"=1"), &out, &errs
+	err := c.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
+}
+
+// What a person mistypes is refused with what to do, on standard error, and
+// nothing is printed that looks like a result.
+func TestMistyped(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"tset --server x", exitUsage, `there is no command "tset"; do you mean test?`},
+		{"lab rnu seed-003", exitUsage, `lab: there is no command "rnu"; do you mean run?`},
+		{"help foo", exitUsage, `there is no command "foo"`},
+		{"completion foo", exitUsage, `there is no command "foo"`},
+		{"plan --down 30mbit --bogus", exitUsage, "unbloat: plan: unknown flag"},
+		{"plan --down 30", exitUsage, "no unit"},
+		{"plan --down 1,000mbit", exitUsage, "has a comma"},
+		{"plan --down 30MBPS", exitUsage, "bits and for bytes"},
+		{"test --server x --interval 10", exitUsage, "write 10ms for milliseconds or 10s"},
+		{"path 127.0.0.1 --idle 3", exitUsage, "--idle 5s or more"},
+		{"path no-such-host.invalid", exitPrecondition, "no-such-host.invalid"},
+		{"history --store /etc/passwd", exitFailed, "name another file with --store"},
+	} {
+		out, errs, code := asTyped(t, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(errs, c.says) || out != "" {
+			t.Errorf("unbloat %s: exit code %d, %q, standard output %q; want %d and %q", c.args, code, errs, out, c.code, c.says)
+		}
+		if strings.Contains(errs, "unbloat: unbloat") || strings.Contains(errs, "mv /etc") {
+			t.Errorf("unbloat %s: %q", c.args, errs)
+		}
+	}
+}
+
+// Rates are what people write; what was not in bits is said.
+func TestRatesAsWritten(t *testing.T) {
+	for written, want := range map[string]struct {
+		bps  float64
+		says string
+	}{
+		"3.5 MB/s":    {28e6, "--down: 3.5 MB/s is 28 Mbit/s."},
+		"3.5MiB/s":    {29360128, "--down: 3.5MiB/s is 29.360128 Mbit/s."},
+		"30m":         {30e6, "--down: 30m is 30 Mbit/s."},
+		"30M":         {30e6, "--down: 30M is 30 Mbit/s."},
+		"30,5 Mbit/s": {30.5e6, ""},
+		"29.1 Mbps":   {29.1e6, ""},
+	} {
+		out, errs, code := asTyped(t, "plan", "--down", written, "--shape-down", "100%", "--only", "down", "--json")
+		var p struct {
+			Down float64 `json:"down_bps"`
+		}
+		if err := json.Unmarshal([]byte(out), &p); err != nil || code != exitDone || p.Down < 0.99*want.bps || p.Down > want.bps {
+			t.Errorf("%s: %v, exit code %d, %.0f bit/s, want %.0f: %s", written, err, code, p.Down, want.bps, errs)
+		}
+		if !strings.Contains(errs, want.says) || want.says == "" && errs != "" {
+			t.Errorf("%s: standard error %q, want %q", written, errs, want.says)
+		}
+	}
+	if _, errs, _ := asTyped(t, "plan", "--down", "30M", "--only", "down", "--quiet"); errs != "" {
+		t.Errorf("--quiet says %q", errs)
+	}
+}
+
+// With --json a failure is an object too, unless a result was printed.
+func TestFailureIsJSON(t *testing.T) {
+	for args, want := range map[string]failure{
+		"plan --down 30 --json":                       {Code: "usage", Exit: exitUsage},
+		"test --server 127.0.0.1:1 --json --no-store": {Code: "precondition", Exit: exitPrecondition},
+		"compare --json /no/such/a /no/such/b":        {Code: "usage", Exit: exitUsage},
+	} {
+		out, errs, code := asTyped(t, strings.Fields(args)...)
+		var got failure
+		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Schema != "unbloat.error/1" || got.Code != want.Code || got.Exit != code || code != want.Exit ||
+			!strings.Contains(errs, got.Text) || got.Text == "" {
+			t.Errorf("%s: exit code %d, %q, %q: %v", args, code, out, errs, err)
+		}
+	}
+}
+
+// TestHelpIsWhole: every command that people run has examples, and every flag's
+// placeholder is one word of capitals.
+func TestHelpIsWhole(t *testing.T) {
+	placeholder := regexp.MustCompile(`^[A-Z0-9:|]+$`)
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "completion" {
+			return
+		}
+		if c.HasParent() && c.Example == "" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			name, _ := pflag.UnquoteUsage(f)
+			if f.Hidden || name == "" || name == "string" || name == "int" || name == "uint" || name == "strings" || placeholder.MatchString(name) {
+				return
+			}
+			t.Errorf("%s --%s: its placeholder is %q", c.CommandPath(), f.Name, name)
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRootCommand())
+}
+
+// What is not valid proves no change.
+func TestCompareInvalid(t *testing.T) {
+	file, ids := aHistory(t)
+	out, code := cli(t, "", "compare", ids["A"], ids["BAD"], "--store", file)
+	if code != exitInvalid || !strings.Contains(out, "nothing can be said of a change: the second is not valid: upload: probes left late") || strings.Contains(out, "fell by") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	out, code = cli(t, "", "compare", ids["A"], ids["BAD"], "--store", file, "--json")
+	var got struct {
+		Improvement *json.RawMessage `json:"improvement_ms"`
+	}
+	if err := json.Unmarshal([]byte(strings.SplitN(out, "\n", 2)[0]), &got); err != nil || code != exitInvalid || got.Improvement != nil {
+		t.Errorf("exit code %d, %v: %s", code, err, out)
+	}
+}
+
+// A scenario whose measurement is not valid says so, and ends with 4.
+func TestLabRunInvalid(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "dead.toml")
+	text := "name = \"dead\"\ntitle = \"a line that loses everything\"\n[line]\ndown = \"1 Mbit/s\"\nup = \"1 Mbit/s\"\nrtt = \"20 ms\"\nloss = 1\nbuffer_down = \"1 MB\"\nbuffer_up = \"1 MB\"\n[[case]]\nname = \"before\"\nrouter = \"none\"\n"
+	if _, err := scenario.Parse(file, []byte(text)); err != nil {
+		text = strings.Replace(text, "loss = 1", "loss = 0.9", 1)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := asTyped(t, "lab", "run", file, "--engine", "sim", "--quiet")
+	if code != exitInvalid || !strings.Contains(errs, `the measurement of case "before" is not valid: `) || !strings.Contains(out, "NOT VALID: ") || strings.Contains(out, "NOT VALID: [") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
+
+// An export is packed as its name says, and comes back either way.
+func TestExportAsNamed(t *testing.T) {
+	file, _ := aHistory(t)
+	dir := t.TempDir()
+	for _, name := range []string{"x.jsonl", "x.json", "x.jsonl.gz"} {
+		to := filepath.Join(dir, name)
+		if out, code := cli(t, "", "export", "--store", file, "-o", to); code != exitDone {
+			t.Fatalf("%s: %s", name, out)
+		}
+		b, err := os.ReadFile(to)
+		if packed := bytes.HasPrefix(b, []byte{0x1f, 0x8b}); err != nil || packed != strings.HasSuffix(name, ".gz") {
+			t.Errorf("%s: packed %v, %v", name, packed, err)
+		}
+		if out, code := cli(t, "", "import", to, "--store", filepath.Join(dir, name+".db")); code != exitDone || !strings.Contains(out, "6 results read, 6 of them new") {
+			t.Errorf("%s: exit code %d: %s", name, code, out)
+		}
+	}
+}
+
+// TestFitLaw: lines that are broken are no wider than the terminal, but for a
+// word that is wider itself, and say what they said.
+func TestFitLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[a-zé]{1,70}`)
+		text := ""
+		for range rapid.IntRange(0, 4).Draw(t, "lines") {
+			text += strings.Repeat(" ", rapid.IntRange(0, 4).Draw(t, "indent")) + strings.Join(rapid.SliceOfN(word, 0, 30).Draw(t, "words"), " ") + "\n"
+		}
+		width := rapid.IntRange(narrowest, 130).Draw(t, "width")
+		var out bytes.Buffer
+		f := fit(&out, width)
+		for rest := text; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
+			if _, err := f.Write([]byte(rest[:n])); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if err := f.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Fields(out.String()), strings.Fields(text); strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Fatalf("%q became %q", text, out.String())
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, " \n")); n > width && len(strings.Fields(line)) > 1 {
+				t.Fatalf("%d columns of %d: %q", n, width, line)
+			}
+		}
+	})
+}
+
+// The tables fit terminals of 60, 80 and 120 columns.
+func TestTablesFit(t *testing.T) {
+	file, _ := aHistory(t)
+	kept, err := store.OpenExisting(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	entries, err := kept.List(t.Context(), store.Filter{})
+	if err != nil || len(entries) == 0 {
+		t.Fatal(len(entries), err)
+	}
+	for _, width := range []int{60, 80, 120} {
+		tables := map[string]func(b *bytes.Buffer){}
+		for _, l := range []*reason.Language{reason.English(), reason.German()} {
+			tables["test "+l.Tag] = func(b *bytes.Buffer) { printTest(b, l, aTest(310), width) }
+			tables["invalid "+l.Tag] = func(b *bytes.Buffer) { printTest(b, l, spoilt(), width) }
+		}
+		tables["history"] = func(b *bytes.Buffer) {
+			if err := printEntries(b, entries, width); err != nil {
+				t.Error(err)
+			}
+		}
+		for name, print := range tables {
+			var b bytes.Buffer
+			print(&b)
+			for line := range strings.Lines(b.String()) {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+					t.Errorf("%s has %d columns on %d: %s", name, n, width, line)
+				}
+			}
+		}
+	}
+}
+
+// A change that rounds to nothing has no minus.
+func TestSigned(t *testing.T) {
+	for v, want := range map[float64]string{-0.04: "+0.0", 0.04: "+0.0", -0.06: "-0.1", 0: "+0.0", -12.34: "-12.3"} {
+		if got := signed(v); got != want {
+			t.Errorf("%v is written %q, want %q", v, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "", 1: " (and 1 more reason)", 2: " (and 2 more reasons)"} {
+		if got := reason.English().MoreReasons(n); got != want {
+			t.Errorf("%d more: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+//go:build !omit_measure && !omit_lab
+
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"unbloat/internal/await"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lab/scenario"
+	"unbloat/internal/screen/screentest"
+	"unbloat/unit"
+)
+
+// A person at a terminal answers questions.
+type person struct {
+	t    *testing.T
+	term *screentest.Terminal
+	read int // of what was shown
+}
+
+// answers waits for a question and types an answer.
+func (p *person) answers(question, answer string) {
+	p.t.Helper()
+	await.Until(p.t, 5*time.Minute, "the question "+question, func() bool { // virtual time
+		text := p.term.Text()
+		i := strings.Index(text[p.read:], question)
+		if i >= 0 {
+			p.read += i + len(question)
+		}
+		return i >= 0
+	})
+	if _, err := p.term.Keys.WriteString(answer + "\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// transcriptMark begins the line with which the guest hands its transcript over.
+const transcriptMark = "transcript of a first use: "
+
+// documented compares what was asked and done with docs/first-use.md.
+func documented(t *testing.T, output string) {
+	t.Helper()
+	_, rest, found := strings.Cut(output, transcriptMark)
+	if !found {
+		return // it has failed, or was skipped, and said so
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(`(?:\r\x1b\[K[^\r\n]*)+\r\x1b\[K`).ReplaceAllString(string(b), "")
+	text = regexp.MustCompile(`/tmp/unbloat-\d+`).ReplaceAllString(text, "/tmp/unbloat-1")
+	const file, begin, end = "../../docs/first-use.md", "```\n", "```\n"
+	was, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(was), begin)
+	shown, tail, _ := strings.Cut(rest, end)
+	digits := regexp.MustCompile(`[0-9][0-9.,]*`)
+	asked := func(text string) (out []string) { // and done: what is measured in between is not the same to the last sentence
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "$ unbloat") || strings.Contains(line, "[Y/n]") || strings.Contains(line, "[y/N]") {
+				out = append(out, strings.TrimSpace(digits.ReplaceAllString(line, "N")))
+			}
+		}
+		return out
+	}
+	if *updatePlans {
+		if err := os.WriteFile(file, []byte(head+begin+text+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if d := cmp.Diff(asked(shown), asked(text)); d != "" {
+		t.Errorf("%s has another transcript (-update rewrites it): -was +now\n%s", file, d)
+	}
+}
+
+// TestFirstUse: `unbloat` alone, on a router's terminal, leads from bloat to a
+// line that is cured and stays so; and an answer "no" takes everything back.
+func TestFirstUse(t *testing.T) {
+	output, inside := labtest.Output(t, labtest.Options{Server: true, Scenario: &scenario.Scenario{
+		Name:  "first use",
+		Line:  scenario.Line{Down: 8 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond, RTT: 20 * time.Millisecond, BufferDown: 800 * unit.KB, BufferUp: 250 * unit.KB},
+		Cases: []scenario.Case{{Name: "test", Router: scenario.Router{Mode: scenario.ModeNone}}},
+	}})
+	if !inside {
+		documented(t, output)
+		return
+	}
+	queues := func() string {
+		out, err := exec.Command("tc", "qdisc", "show", "dev", lab.RouterWAN).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	before := queues()
+	for _, keep := range []bool{false, true} {
+		term := screentest.Open(t, 80, 24)
+		cmd := exec.Command(labtest.Unbloat(), "--server", lab.Server())
+		cmd.Env = append(os.Environ(), "TERM=dumb", "UNBLOAT_STATE_DIR="+t.TempDir(), "HOME="+t.TempDir(), "UNBLOAT_STORE=")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = term.TTY, term.TTY, term.TTY
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p := &person{t: t, term: term}
+		p.answers("Measure now? [Y/n]", "")
+		p.answers("Do it now?", "")
+		p.answers("Measure now? [Y/n]", "y")
+		if keep {
+			p.answers("Keep it? [Y/n]", "")
+			p.answers("Apply it again at every boot?", "n")
+			p.answers("Find the best rates", "n")
+		} else {
+			p.answers("Keep it? [Y/n]", "n")
+		}
+		err := cmd.Wait()
+		text := strings.ReplaceAll(term.Text(), "\r\n", "\n")
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, text)
+		}
+		for _, want := range []string{"leads to the internet", "$ unbloat test ", "$ unbloat plan ", "Limit the download to ", "$ unbloat apply ", "$ unbloat compare "} {
+			if !strings.Contains(text, want) {
+				t.Errorf("keep %v: no %q in:\n%s", keep, want, text)
+			}
+		}
+		shaped := regexp.MustCompile(`(?m)^qdisc cake .* bandwidth `).MatchString(queues())
+		switch {
+		case keep && !shaped:
+			t.Errorf("kept, and there is no CAKE:\n%s\n%s", queues(), text)
+		case !keep && queues() != before:
+			t.Errorf("not kept, and it is not as before:\n%s\n%s", queues(), text)
+		case keep:
+			fmt.Printf("%s%s\n", transcriptMark, base64.StdEncoding.EncodeToString([]byte(text)))
+		}
+	}
+}

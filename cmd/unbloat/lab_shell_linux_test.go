@@ -1,0 +1,41 @@
+//go:build !omit_measure && !omit_lab
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/await"
+	"unbloat/internal/lab/labtest"
+)
+
+// TestLabShell: a shell in the lab gives a prompt, where Ctrl-C ends what runs and
+// not the shell; in the end, and after it was killed, the terminal is as it was.
+func TestLabShell(t *testing.T) {
+	labtest.NeedKernel(t)
+	p, cmd := programOnTerminal(t, labtest.Binary(t), nil, "lab", "shell", "exact-link") // its guest runs it too
+	shown := func(what string) {
+		t.Helper()
+		await.Until(t, 3*time.Minute, "the shell to show "+what, func() bool { return strings.Contains(p.Text(), what) })
+	}
+	types := func(keys string) {
+		t.Helper()
+		if _, err := p.Keys.WriteString(keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown("router# ")
+	types("echo begun$((40+2)); sleep 1000\n")
+	shown("begun42")
+	types("\x03")
+	types("echo went on$((40+3)); exit\n")
+	shown("went on43")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v:\n%s", err, p.Text())
+	}
+	if s := p.State(); s != p.Fresh {
+		t.Errorf("the terminal's modes were %+v, and are %+v", p.Fresh, s)
+	}
+}

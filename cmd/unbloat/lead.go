@@ -1,0 +1,353 @@
+//go:build !omit_measure
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/platform"
+	"unbloat/internal/screen"
+	"unbloat/internal/verdict"
+)
+
+// leadFlags are those of `unbloat` alone, which leads from a bad line to a good one.
+type leadFlags struct {
+	yes                      bool
+	server, router, wan, lan string
+}
+
+// registerLead makes the root command lead through the cure where there is a
+// terminal to ask on, or --yes.
+func registerLead(root *cobra.Command) {
+	var f leadFlags
+	fs := root.Flags()
+	fs.BoolVar(&f.yes, "yes", false, "without a command: measure, apply and keep what is better, without a question")
+	fs.StringVar(&f.server, "server", "", "without a command: test `SERVER`, as for \"unbloat test\"")
+	fs.StringVar(&f.router, "router", "", "without a command: the router's `ADDRESS`, as ssh://root@192.168.1.1 (default: this machine)")
+	fs.StringVar(&f.wan, "wan", "", "without a command: `IF`, the interface towards the internet (default: that of the default route)")
+	fs.StringVar(&f.lan, "lan", "", "without a command: `IF`, the interface towards the home")
+	listing := root.RunE
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 || !f.yes && !(isTerminal(os.Stdin) && isTerminal(os.Stdout)) {
+			return listing(c, args)
+		}
+		return runLead(c, f)
+	}
+}
+
+// A leader goes through the cure step by step. Whatever it does is a command of
+// its own, which it shows.
+type leader struct {
+	leadFlags
+	ctx context.Context
+	in  *bufio.Reader
+	out io.Writer
+	exe string
+	dir string // of what was measured
+}
+
+// errStopped ends the way because somebody wanted no more; nothing is wrong.
+var errStopped = errors.New("stopped")
+
+func runLead(c *cobra.Command, f leadFlags) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's own path: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "unbloat-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the results: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	l := &leader{leadFlags: f, ctx: c.Context(), in: bufio.NewReader(c.InOrStdin()), out: fit(c.OutOrStdout(), screen.Width(c.OutOrStdout())), exe: exe, dir: dir}
+	err = l.lead()
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// lead is the whole way.
+func (l *leader) lead() error {
+	may, err := l.findRouter()
+	if err != nil {
+		return err
+	}
+	before, err := l.measure("before", "How bad is it? Measuring takes about 40 seconds and fills the line meanwhile.")
+	if err != nil {
+		return err
+	}
+	if before.Grade == verdict.GradeAPlus || before.Grade == verdict.GradeA {
+		l.say("Your line is good as it is: grade %s.", before.Grade)
+		if err := l.goOn("Go on all the same?", false); err != nil {
+			return err
+		}
+	}
+	l.say("\nWhat would be done:")
+	plan := append([]string{"plan", "--result", l.file("before"), "--here", "--wan", l.wan}, l.where()...)
+	if l.router != "" {
+		plan = append([]string{"plan", "--result", l.file("before"), "--wan", l.wan}, l.where()...)
+	}
+	if l.lan != "" {
+		plan = append(plan, "--lan", l.lan)
+	}
+	if err := l.must(plan...); err != nil {
+		return err
+	}
+	if may != nil {
+		l.say("To do it: %v.", may)
+		return nil
+	}
+	if err := l.goOn("Do it now? It is undone by itself after ten minutes unless you keep it.", true); err != nil {
+		return err
+	}
+	text, err := l.output(append(plan, "--json")...)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(l.file("plan"), text, 0o600); err != nil {
+		return fmt.Errorf("keep the plan: %w", err)
+	}
+	if err := l.must(append([]string{"apply", l.file("plan"), "--confirm", "10m"}, l.where()...)...); err != nil {
+		return err
+	}
+	return l.keepIfBetter()
+}
+
+// keepIfBetter measures what was applied, and keeps it or takes it back.
+func (l *leader) keepIfBetter() error {
+	revert := append([]string{"revert", "--wan", l.wan}, l.where()...)
+	after, err := l.measure("after", "Is it better? Measured again, the same way.")
+	if err != nil {
+		return l.takeBack(err, revert)
+	}
+	code, err := l.run("compare", l.file("before"), l.file("after"))
+	if err != nil {
+		return l.takeBack(err, revert)
+	}
+	before, err := l.result("before")
+	if err != nil {
+		return l.takeBack(err, revert)
+	}
+	better := code == exitDone && worstRise(after) < worstRise(before)
+	if keep, err := l.ask("Keep it?", better); err != nil || !keep {
+		return l.takeBack(err, revert)
+	}
+	confirm := append([]string{"confirm", "--wan", l.wan}, l.where()...)
+	boot, err := l.ask("Apply it again at every boot?", true)
+	if err != nil {
+		return l.takeBack(err, revert)
+	}
+	if boot {
+		confirm = append(confirm, "--persist")
+	}
+	if err := l.must(confirm...); err != nil {
+		return err
+	}
+	if tune, err := l.ask("Find the best rates for this line? It takes two minutes more, and what is not better is not kept.", !l.yes); err == nil && tune {
+		args := append([]string{"tune", "--wan", l.wan}, l.where()...)
+		if l.server != "" {
+			args = append(args, "--server", l.server)
+		}
+		if boot {
+			args = append(args, "--persist")
+		}
+		if code, err := l.run(args...); err != nil || code != exitDone && code != exitNoBetter {
+			return errors.Join(err, &exitError{code, nil})
+		}
+	}
+	l.say("\nDone. `unbloat status` shows what it does, `unbloat revert` takes it back.")
+	return nil
+}
+
+// takeBack undoes what was applied, even if somebody has interrupted.
+func (l *leader) takeBack(err error, revert []string) error {
+	l.ctx = context.WithoutCancel(l.ctx)
+	return errors.Join(err, l.must(revert...))
+}
+
+// worstRise is the largest p95 increase of a test's loads, in ms.
+func worstRise(t *verdict.Test) float64 {
+	worst := 0.0
+	for _, p := range t.Phases() {
+		if p.Name != verdict.PhaseIdle {
+			worst = max(worst, p.Latency.IncreaseMs.P95)
+		}
+	}
+	return worst
+}
+
+// findRouter says which router and which interface it is about. may is why it
+// cannot be changed from here; nil if it can.
+func (l *leader) findRouter() (may, err error) {
+	f := routerFlags{targetFlags: targetFlags{router: l.router}, stateDir: stateDirOf(os.Getenv), preview: true}
+	r, err := f.open(l.ctx)
+	if err != nil {
+		return nil, changeError(err)
+	}
+	defer r.Close()
+	if l.wan == "" {
+		l.wan = r.defaultWAN(l.ctx)
+	}
+	if l.wan == "" {
+		return nil, changeError(&platform.PreconditionError{Doing: "find the way to the internet", What: "there is no default route", Remedy: "name the interface with --wan"})
+	}
+	if err := r.checkWAN(l.ctx, l.wan); err != nil {
+		return nil, changeError(err)
+	}
+	at := "This machine"
+	if l.router != "" {
+		at = l.router
+	}
+	l.say("%s runs %s, and %s leads to the internet.", at, r.driver.Name(), l.wan)
+	if l.router == "" {
+		l.say("If your router is another machine, stop here and run: unbloat --router ssh://root@ADDRESS")
+		if os.Geteuid() != 0 {
+			return errors.New("run `unbloat` again as root"), nil
+		}
+	}
+	return nil, nil
+}
+
+// where are the flags that lead other commands to the same router.
+func (l *leader) where() []string {
+	if l.router == "" {
+		return nil
+	}
+	return []string{"--router", l.router}
+}
+
+func (l *leader) file(name string) string { return filepath.Join(l.dir, name+".json") }
+
+// measure runs a test and returns its result. One that is not valid ends the way:
+// nothing can be decided by it.
+func (l *leader) measure(label, why string) (*verdict.Test, error) {
+	l.say("\n%s", why)
+	if err := l.goOn("Measure now?", true); err != nil {
+		return nil, err
+	}
+	args := []string{"test", "--label", label, "-o", l.file(label)}
+	if l.server != "" {
+		args = append(args, "--server", l.server)
+	}
+	if err := l.must(args...); err != nil {
+		return nil, err
+	}
+	return l.result(label)
+}
+
+func (l *leader) result(label string) (*verdict.Test, error) {
+	text, err := os.ReadFile(l.file(label))
+	if err != nil {
+		return nil, fmt.Errorf("read what was measured: %w", err)
+	}
+	t := new(verdict.Test)
+	if err := json.Unmarshal(text, t); err != nil {
+		return nil, fmt.Errorf("read what was measured: %w", err)
+	}
+	return t, nil
+}
+
+func (l *leader) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }
+
+// goOn asks a question, and ends the way if the answer is no.
+func (l *leader) goOn(question string, usual bool) error {
+	yes, err := l.ask(question, usual)
+	if err == nil && !yes {
+		l.say("Nothing more is done.")
+		return errStopped
+	}
+	return err
+}
+
+// ask returns the answer to a question, or the usual one to an empty line.
+func (l *leader) ask(question string, usual bool) (bool, error) {
+	choice := map[bool]string{true: "[Y/n]", false: "[y/N]"}[usual]
+	fmt.Fprintf(l.out, "%s %s ", question, choice)
+	if f, is := l.out.(*fitted); is {
+		if err := f.Flush(); err != nil {
+			return false, err
+		}
+	}
+	if l.yes {
+		l.say("%s", map[bool]string{true: "yes", false: "no"}[usual])
+		return usual, nil
+	}
+	for {
+		line, err := l.in.ReadString('\n')
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return true, nil
+		case "n", "no", "q", "quit":
+			return false, nil
+		case "":
+			if err == nil {
+				return usual, nil
+			}
+		}
+		if err != nil || l.ctx.Err() != nil {
+			l.say("")
+			return false, &exitError{exitFailed, errors.New("nobody answers; what was not kept is undone")}
+		}
+		fmt.Fprint(l.out, "Please answer y or n: ")
+	}
+}
+
+// run shows a command and runs it, and returns its exit code.
+func (l *leader) run(args ...string) (int, error) {
+	l.say("\n$ unbloat %s", strings.Join(args, " "))
+	cmd := l.command(args)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case l.ctx.Err() != nil:
+		return exitFailed, &exitError{exitFailed, errors.New("interrupted; what was not kept is undone")}
+	case errors.As(err, &exit):
+		return exit.ExitCode(), nil
+	case err != nil:
+		return exitFailed, fmt.Errorf("run unbloat %s: %w", args[0], err)
+	}
+	return exitDone, nil
+}
+
+// must runs a command whose failure ends the way, with its exit code; it has said why.
+func (l *leader) must(args ...string) error {
+	code, err := l.run(args...)
+	if err == nil && code != exitDone {
+		err = &exitError{code, nil}
+	}
+	return err
+}
+
+// output runs a command and returns what it prints.
+func (l *leader) output(args ...string) ([]byte, error) {
+	cmd := l.command(args)
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("run unbloat %s: %w", args[0], err)
+	}
+	return text, nil
+}
+
+// command is a run of this program that ends by itself, and cleanly, when ours is
+// to end: it hears the terminal's interrupt too.
+func (l *leader) command(args []string) *exec.Cmd {
+	cmd := exec.CommandContext(l.ctx, l.exe, args...)
+	cmd.Stdin = os.Stdin
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd
+}

@@ -1,0 +1,250 @@
+//go:build !omit_measure && !omit_lab
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"unbloat/internal/doctor"
+	"unbloat/internal/lab"
+	"unbloat/internal/path"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/all"
+	"unbloat/internal/prove"
+	"unbloat/internal/reason"
+	"unbloat/internal/tune"
+	"unbloat/internal/verdict"
+	"unbloat/unit"
+)
+
+// printed returns the Go type of each JSON object that commands print, by its schema.
+func printed() map[string]reflect.Type {
+	return map[string]reflect.Type{
+		verdict.TestSchema:     reflect.TypeFor[verdict.Test](),
+		plan.Schema:            reflect.TypeFor[plan.Plan](),
+		tune.Schema:            reflect.TypeFor[tune.Result](),
+		prove.Schema:           reflect.TypeFor[prove.Result](),
+		path.Schema:            reflect.TypeFor[path.Result](),
+		"unbloat.lab/1":        reflect.TypeFor[lab.Result](),
+		"unbloat.doctor/1":     reflect.TypeFor[doctor.Report](),
+		"unbloat.apply/1":      reflect.TypeFor[applied](),
+		"unbloat.revert/1":     reflect.TypeFor[reverted](),
+		"unbloat.status/1":     reflect.TypeFor[routerStatus](),
+		"unbloat.why/1":        reflect.TypeFor[explained](),
+		"unbloat.history/1":    reflect.TypeFor[listed](),
+		"unbloat.record/1":     reflect.TypeFor[shown](),
+		"unbloat.compare/1":    reflect.TypeFor[comparisonJSON](),
+		"unbloat.sim.replay/1": reflect.TypeFor[replayReport](),
+		"unbloat.error/1":      reflect.TypeFor[failure](),
+	}
+}
+
+// schemaFile is where a schema is kept: docs/schema/test-1.json.
+func schemaFile(name string) string {
+	return filepath.Join("..", "..", "docs", "schema", strings.NewReplacer("unbloat.", "", "/", "-", ".", "-").Replace(name)+".json")
+}
+
+// schemaOf is the JSON Schema of a type that commands print.
+func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
+	t.Helper()
+	text := &jsonschema.Schema{Type: "string"}
+	known := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[reason.Reason](): {Type: "object", Required: []string{"code"}, Properties: map[string]*jsonschema.Schema{
+			"code": text, "text": text, "phase": text, "causes": {Type: "array", Items: &jsonschema.Schema{Type: "object"}},
+		}},
+		reflect.TypeFor[plan.Reason](): {Type: "object", Required: []string{"field", "value", "why"}, Properties: map[string]*jsonschema.Schema{
+			"field": text, "value": text, "why": text, "code": text, "causes": {Type: "array", Items: &jsonschema.Schema{Type: "object"}},
+		}},
+		reflect.TypeFor[plan.RatePreference](): text,
+		reflect.TypeFor[plan.PortRange]():      {Types: []string{"string", "object", "number"}},
+		reflect.TypeFor[json.RawMessage]():     {},
+		reflect.TypeFor[unit.Rate]():           {Type: "integer", Description: "bit/s"},
+		reflect.TypeFor[unit.Size]():           {Type: "integer", Description: "bytes"},
+		reflect.TypeFor[time.Duration]():       {Type: "integer", Description: "ns"},
+	}
+	for other, nested := range printed() { // has a file of its own
+		if nested != of && (name != "unbloat.lab/1" || other != tune.Schema) { // lab's tuning has more members
+			known[nested] = &jsonschema.Schema{Ref: filepath.Base(schemaFile(other))}
+		}
+	}
+	shared := map[string]reflect.Type{"phase": reflect.TypeFor[verdict.Phase](), "latency": reflect.TypeFor[verdict.Latency](), "shaper": reflect.TypeFor[plan.Shaper](), "figures": reflect.TypeFor[path.Figures](), "shaped": reflect.TypeFor[platform.Shaped]()}
+	infer := func(of reflect.Type, but string) *jsonschema.Schema {
+		with := maps.Clone(known)
+		for name, s := range shared {
+			if name != but {
+				with[s] = &jsonschema.Schema{Ref: "#/$defs/" + name}
+			}
+		}
+		s, err := jsonschema.ForType(of, &jsonschema.ForOptions{TypeSchemas: with})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		nullable(s)
+		return s
+	}
+	s := infer(of, "")
+	if name == plan.Schema { // which writes its warnings as text and as codes
+		s.Properties["warnings"] = &jsonschema.Schema{Type: "array", Items: text}
+		s.Properties["warning_reasons"] = &jsonschema.Schema{Type: "array", Items: known[reflect.TypeFor[reason.Reason]()]}
+	}
+	s.Defs = map[string]*jsonschema.Schema{}
+	for again := true; again; { // what is shared may share too
+		again = false
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, of := range shared {
+			if s.Defs[name] == nil && strings.Contains(string(b), `"#/$defs/`+name+`"`) {
+				s.Defs[name], again = infer(of, name), true
+			}
+		}
+	}
+	s.Schema, s.ID, s.Title = "https://json-schema.org/draft/2020-12/schema", "https://unbloat.invalid/schema/"+filepath.Base(schemaFile(name)), name
+	s.Properties["schema"] = &jsonschema.Schema{Type: "string", Const: jsonschema.Ptr[any](name)}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(b, '\n')
+}
+
+// nullable gives a pointer to what is defined elsewhere the meaning that it has:
+// that, or null.
+func nullable(s *jsonschema.Schema) {
+	if s.Ref != "" && s.Type+strings.Join(s.Types, "") != "" {
+		*s = jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "null"}, {Ref: s.Ref}}}
+		return
+	}
+	for _, p := range s.Properties {
+		nullable(p)
+	}
+	if s.Items != nil {
+		nullable(s.Items)
+	}
+	if s.AdditionalProperties != nil {
+		nullable(s.AdditionalProperties)
+	}
+}
+
+// TestSchemas: docs/schema has the schema of each object that a command prints
+// with --json, as the program's types are.
+func TestSchemas(t *testing.T) {
+	kept, err := filepath.Glob(filepath.Join("..", "..", "docs", "schema", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := map[string]bool{}
+	for _, file := range kept {
+		unknown[file] = true
+	}
+	for name, of := range printed() {
+		file, now := schemaFile(name), schemaOf(t, name, of)
+		delete(unknown, file)
+		if *updatePlans {
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, now, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if was, err := os.ReadFile(file); err != nil || !bytes.Equal(was, now) {
+			t.Errorf("%s is not the schema of %v (-update rewrites it): %v", file, of, err)
+		}
+	}
+	for file := range unknown {
+		t.Errorf("%s: no command prints that", file)
+	}
+}
+
+// valid checks a JSON object against the schema that it names.
+func valid(t *testing.T, doing, object string) {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(object), &v); err != nil {
+		t.Errorf("%s: %v: %.300s", doing, err, object)
+		return
+	}
+	name, _ := v["schema"].(string)
+	b, err := os.ReadFile(schemaFile(name))
+	if err != nil {
+		t.Errorf("%s: its schema is %q: %v", doing, name, err)
+		return
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(b, &s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Resolve(&jsonschema.ResolveOptions{Loader: func(u *url.URL) (*jsonschema.Schema, error) {
+		b, err := os.ReadFile(filepath.Join("..", "..", "docs", "schema", filepath.Base(u.Path)))
+		if err != nil {
+			return nil, err
+		}
+		s := new(jsonschema.Schema)
+		return s, json.Unmarshal(b, s)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Validate(v); err != nil {
+		t.Errorf("%s: %v in %.2000s", doing, err, object)
+	}
+}
+
+// TestJSONIsAsItsSchema: what commands print is what docs/schema says.
+func TestJSONIsAsItsSchema(t *testing.T) {
+	file, ids := aHistory(t)
+	for _, args := range [][]string{
+		{"history", "--json", "--store", file}, {"history", ids["A"], "--json", "--store", file}, {"compare", ids["A"], ids["B"], "--json", "--store", file},
+		{"lab", "run", "exact-link", "--engine", "sim", "--json", "--quiet"}, {"doctor", "--json"}, {"plan", "--json"},
+	} {
+		out, errs, _ := asTyped(t, args...)
+		if out == "" {
+			t.Errorf("%v: nothing is printed: %s", args, errs)
+			continue
+		}
+		valid(t, strings.Join(args, " "), out)
+	}
+	for _, platform := range all.Names() {
+		out, _, err := runPlanCommand(t, "", "--down", "30mbit", "--up", "5mbit", "--for", platform, "--json", "--rule", "class=voice,protocol=udp,far_port=19302-19309")
+		if err != nil {
+			out, _, err = runPlanCommand(t, "", "--down", "30mbit", "--up", "5mbit", "--for", platform, "--json")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		valid(t, "plan --for "+platform, out)
+	}
+	loaded, tuned := spoilt(), aTuning()
+	loaded.Schema, tuned.Schema, tuned.Plan.Schema = verdict.TestSchema, tune.Schema, plan.Schema
+	tuned.Before.Schema, tuned.After.Schema = verdict.TestSchema, verdict.TestSchema
+	for _, r := range []any{loaded, tuned, aPath()} {
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		valid(t, reflect.TypeOf(r).String(), string(b))
+	}
+	p := stages()[0]
+	router := p.make(t)
+	for _, args := range [][]string{{"apply", "--yes", "--json", "--down", "50mbit", "--up", "10mbit", "--wan", p.wan, "--lan", p.lan}, {"status", "--json", "--wan", p.wan}, {"revert", "--json"}} {
+		out, code := router.run(t, append(args, "--for", p.platform)...)
+		if code != exitDone {
+			t.Errorf("%v: exit code %d: %s", args, code, out)
+		}
+		valid(t, strings.Join(args, " "), out)
+	}
+}
