@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 )
 
 // A Store is an open file of results. This build has none.
@@ -27,6 +28,15 @@ func (*Store) Add(context.Context, []Record) (int, error) { return 0, ErrOmitted
 
 // Trim returns ErrOmitted.
 func (*Store) Trim(context.Context, int) (int, error) { return 0, ErrOmitted }
+
+// Expire returns ErrOmitted.
+func (*Store) Expire(context.Context, time.Time) (int, error) { return 0, ErrOmitted }
+
+// Delete returns ErrOmitted.
+func (*Store) Delete(context.Context, string) error { return ErrOmitted }
+
+// Withdraw returns ErrOmitted.
+func (*Store) Withdraw(_ context.Context, _, _ string) error { return ErrOmitted }
 
 // List returns ErrOmitted.
 func (*Store) List(context.Context, Filter) ([]Entry, error) { return nil, ErrOmitted }
