@@ -36,10 +36,17 @@ func ListenPackets(clock *Clock, address string) (*PacketServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on UDP: %w", err)
 	}
+	return NewPacketServer(clock, c)
+}
+
+// NewPacketServer is ListenPackets of a socket that is open already. The server
+// takes it over.
+func NewPacketServer(clock *Clock, c *net.UDPConn) (*PacketServer, error) {
 	_ = c.SetReadBuffer(1 << 20)
 	s := &PacketServer{addr: c.LocalAddr().(*net.UDPAddr).AddrPort(), clock: clock, stamp: stamper{clock: clock}}
+	var err error
 	if s.socket, err = openPacketSocket(c); err != nil {
-		return nil, fmt.Errorf("listen on UDP %s: %w", address, err)
+		return nil, fmt.Errorf("listen on UDP %s: %w", s.addr, err)
 	}
 	return s, nil
 }

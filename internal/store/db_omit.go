@@ -6,7 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"time"
+
+	"unbloat/internal/visitor"
 )
 
 // A Store is an open file of results. This build has none.
@@ -51,3 +54,17 @@ func (*Store) Import(context.Context, io.Reader) (read, added int, err error) {
 
 // Export returns ErrOmitted.
 func (*Store) Export(context.Context, io.Writer, []string) (int, error) { return 0, ErrOmitted }
+
+// Budgets are shared by nobody in this build.
+type Budgets struct{}
+
+// OpenBudgets returns ErrOmitted.
+func OpenBudgets(string, time.Duration, func() time.Time) (*Budgets, error) { return nil, ErrOmitted }
+
+// Exchange returns ErrOmitted.
+func (*Budgets) Exchange(context.Context, map[netip.Addr]visitor.Use) (func(netip.Addr) visitor.Use, error) {
+	return nil, ErrOmitted
+}
+
+// Close does nothing.
+func (*Budgets) Close() error { return nil }

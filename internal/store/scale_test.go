@@ -23,7 +23,7 @@ func fill(t *testing.T, s *Store) {
 	const columns = "(id, time_ms, kind, label, server, interface, link, tool, system, plan, result, figures)"
 	began := time.Now()
 	if _, is := s.db.(*sqliteFile); is {
-		if _, err := s.db.exec(t.Context(), "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF; PRAGMA cache_size = -300000"); err != nil {
+		if _, err := s.db.exec(t.Context(), "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF; PRAGMA cache_size = -120000"); err != nil {
 			t.Fatal(err)
 		}
 	}
