@@ -3,11 +3,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -38,23 +38,20 @@ gzipped JSON: a line for each, with the conditions it was taken under.`,
 }
 
 func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error {
-	var b bytes.Buffer
 	n := 0
-	err := f.with(c.Context(), false, func(s *store.Store) (err error) {
-		if s == nil {
-			return &exitError{exitPrecondition, errors.New("export: no results were kept yet; `unbloat test` keeps its own")}
-		}
-		n, err = s.Export(c.Context(), &b, ids)
-		return err
-	})
-	if err != nil {
-		return err
+	export := func(w io.Writer) error {
+		return f.with(c.Context(), false, func(s *store.Store) (err error) {
+			if s == nil {
+				return &exitError{exitPrecondition, errors.New("export: no results were kept yet; `unbloat test` keeps its own")}
+			}
+			n, err = s.Export(c.Context(), w, ids)
+			return err
+		})
 	}
 	if output == "-" {
-		_, err = c.OutOrStdout().Write(b.Bytes())
-		return err
+		return export(c.OutOrStdout())
 	}
-	if err := writeFile(output, b.Bytes(), 0o600); err != nil {
+	if err := writeStream(output, export); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	what := "results"
@@ -62,6 +59,35 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 		what = "result"
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%d %s written to %s.\n", n, what, output)
+	return nil
+}
+
+// writeStream writes a file that appears whole or not at all, however long it
+// is: a million results do not fit into memory.
+func writeStream(path string, write func(io.Writer) error) error {
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+		return errors.Join(write(f), f.Close())
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(f.Name()) // of no effect once it is renamed
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	err = f.Close()
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w; nothing was written", path, err)
+	}
 	return nil
 }
 

@@ -62,7 +62,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	}
 	o.keepFlags.register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT]; schemes: "+strings.Join(protocolsOf(context.Background()).Schemes(), ", "))
+	f.StringVar(&o.server, "server", "", "test server: `URL` or HOST[:PORT], or list:URL#KEY for the nearest of a signed list; schemes: "+strings.Join(protocolsOf(context.Background()).Schemes(), ", "))
 	f.StringVar(&o.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
 	f.IntVar(&o.runs, "runs", 1, "how often to measure; the median run is reported")
 	f.StringVar(&o.profile, "profile", "", "kind of load: rrul (4 up and 4 down in CS0, CS1, CS5 and EF, beside UDP and ICMP probes), single or many")
@@ -86,6 +86,10 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 		o.ownInterval = f.Changed("interval")
 		if p, ok := measure.Profiles()[o.profile]; ok && !f.Changed("flows") {
 			o.flows = p.Flows
+		}
+		var err error
+		if o.server, err = nearest(c.Context(), c.ErrOrStderr(), o.server); err != nil {
+			return err
 		}
 		return runTest(c, o)
 	}
