@@ -171,7 +171,16 @@ func (p *postgres) transact(ctx context.Context, do func() error) error {
 		return err
 	}
 	if _, err := p.conn.Exec(ctx, "BEGIN"); err != nil {
-		return err
+		if !p.conn.IsClosed() || ctx.Err() != nil {
+			return err
+		}
+		// It was lost while nothing was done; nothing has been done yet either.
+		if err := p.ready(ctx); err != nil {
+			return err
+		}
+		if _, err := p.conn.Exec(ctx, "BEGIN"); err != nil {
+			return err
+		}
 	}
 	p.inside = true
 	err := do()
@@ -204,6 +213,19 @@ func (p *postgres) exec(ctx context.Context, sql string, args ...any) (int64, er
 }
 
 func (p *postgres) query(ctx context.Context, sql string, args []any, each func(row) error) error {
+	rows := 0
+	count := func(r row) error {
+		rows++
+		return each(r)
+	}
+	err := p.queryOnce(ctx, sql, args, count)
+	if err == nil || rows > 0 || p.inside || ctx.Err() != nil || p.conn == nil || !p.conn.IsClosed() {
+		return err
+	}
+	return p.queryOnce(ctx, sql, args, count) // the connection was lost while nothing was asked
+}
+
+func (p *postgres) queryOnce(ctx context.Context, sql string, args []any, each func(row) error) error {
 	if err := p.ready(ctx); err != nil {
 		return err
 	}

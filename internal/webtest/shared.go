@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/store"
@@ -21,6 +22,7 @@ type shared struct {
 	stop    context.CancelFunc
 	wake    chan struct{} // a result waits
 	done    chan struct{} // closed when nothing is delivered any more
+	away    atomic.Bool   // the last delivery failed
 
 	mu     sync.Mutex
 	reader *store.Store  // nil: to be opened
@@ -104,11 +106,13 @@ func (s *shared) deliver(ctx context.Context) {
 				s.keeping.Log.Warn("results wait on the disk", "waiting", waiting, "reason", err)
 			}
 			away, wait, pause = true, pause, min(2*pause, mostPause)
+			s.away.Store(true)
 		default:
 			if away {
 				s.keeping.Log.Info("the results that waited were delivered")
 			}
 			away, pause = false, leastPause
+			s.away.Store(false)
 		}
 		s.rest(ctx, wait, err == nil)
 	}
@@ -154,7 +158,7 @@ func (s *shared) Save(ctx context.Context, t *verdict.Test) (Ticket, error) {
 		s.mu.Lock()
 		news := s.news
 		s.mu.Unlock()
-		if !s.spool.Has(r.ID) {
+		if !s.spool.Has(r.ID) || s.away.Load() {
 			return ticket, nil
 		}
 		select {

@@ -142,9 +142,32 @@ func (s *Server) Kill() {
 	if s.process == nil {
 		return
 	}
-	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGKILL) // the group is ours: Setpgid
+	pid := s.process.Process.Pid
+	backends := childrenOf(pid) // each has a group of its own
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	for _, b := range backends {
+		_ = syscall.Kill(b, syscall.SIGKILL)
+	}
 	<-s.ended
 	s.process = nil
+}
+
+// childrenOf returns the processes that a process has begun (proc_pid_stat(5)).
+func childrenOf(pid int) []int {
+	var out []int
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		_, rest, ok := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		if err != nil || !ok || len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		if n, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // URL is the database "postgres" over TCP, as --store takes it.
