@@ -24,6 +24,7 @@ type PacketServer struct {
 	addr   netip.AddrPort
 	clock  *Clock
 	stamp  stamper
+	leaves unit.Instant
 }
 
 // ListenPackets opens a UDP socket on address, such as ":7676".
@@ -62,6 +63,10 @@ type Handler func(from *Peer, at unit.Instant, b []byte) []byte
 // Serve hands every datagram to handle, with the instant at which the kernel
 // received it, and sends what handle returns, until the server is closed.
 func (s *PacketServer) Serve(handle Handler) error { return s.serve(handle) }
+
+// Leaves returns when the answer that a handler is about to give leaves: answers
+// that travel together leave together. It is for handlers, during their call.
+func (s *PacketServer) Leaves() unit.Instant { return s.leaves }
 
 // Send sends a datagram to a peer. What the system does not take is lost.
 func (s *PacketServer) Send(to *Peer, b []byte) { s.socket.send(to, b) }

@@ -135,7 +135,7 @@ type Server struct {
 	closed   bool
 	conns    map[*net.TCPConn]bool // being shaken hands with, or control
 	sessions map[string]*session   // by token
-	streams  map[uint64]*stream    // by token
+	streams  streamTable           // changed under mu
 }
 
 // A sideServer serves another protocol on a port of its own.
@@ -164,7 +164,7 @@ func Listen(o Options) (*Server, error) {
 	s := &Server{
 		clock: netio.NewClock(), limits: o.Limits.withDefaults(), log: o.Log, payload: netio.Payload(),
 		conns: map[*net.TCPConn]bool{}, sessions: map[string]*session{},
-		streams: map[uint64]*stream{}, refusals: newRefusals(), key: o.Key,
+		refusals: newRefusals(), key: o.Key,
 		sockets: o.Sockets, shared: o.Budgets, waiting: o.Waiting, drainFor: o.Drain, hurry: o.Hurry,
 	}
 	if o.Stopping != nil {
