@@ -31,8 +31,8 @@ type shared struct {
 
 const (
 	// Results that may wait, and their bytes: a thousand visitors an hour for
-	// more than four days, at 10 kB each.
-	mostWaiting      = 100_000
+	// two days, at 20 kB each.
+	mostWaiting      = 50_000
 	mostWaitingBytes = 1 << 30
 
 	// inTime is how long a visitor waits for his result to be where every server
@@ -121,6 +121,8 @@ func (s *shared) deliver(ctx context.Context) {
 	if err := try(last); err != nil {
 		waiting, _ := s.spool.Waiting()
 		s.keeping.Log.Warn("results wait on the disk for the next start", "waiting", waiting, "reason", err)
+	} else if tidied.IsZero() {
+		_ = s.keeping.tidy(last, db) // the next start does it otherwise
 	}
 }
 
