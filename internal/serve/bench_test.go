@@ -22,7 +22,7 @@ func BenchmarkDatagram(b *testing.B) {
 	for range n {
 		ses := &session{server: s, streams: map[uint32]*stream{}}
 		token := rand.Uint64()
-		st := &stream{ses: ses, dir: probe.DirEcho, token: token, reflector: probe.NewReflector(token)}
+		st := &stream{ses: ses, dir: probe.DirEcho, token: token, reflector: *probe.NewReflector(token)}
 		s.streams.put(st)
 		p := make([]byte, probe.MinSize)
 		probe.PutHeader(p, probe.Header{Kind: probe.KindEcho, Token: token})

@@ -22,7 +22,7 @@ type stream struct {
 
 	mu        sync.Mutex
 	seen      unit.Instant
-	reflector *probe.Reflector
+	reflector probe.Reflector
 	unbooked  unit.Size // of datagrams, both ways
 	spent     bool      // the budget is used up
 
@@ -76,7 +76,7 @@ func (ses *session) openStream(req probe.Request) (probe.Reply, error) {
 		_, _ = rand.Read(b[:]) // never fails, it would rather end the program
 		st.token = binary.BigEndian.Uint64(b[:])
 	}
-	st.reflector = probe.NewReflector(st.token)
+	st.reflector = *probe.NewReflector(st.token)
 	s.streams.put(st)
 	ses.streams[st.id] = st
 	return probe.Reply{Stream: st.id, StreamToken: probe.FormatToken(st.token), Now: s.clock.Now()}, nil
