@@ -85,6 +85,7 @@ func below() map[string][]string {
 		"internal/reason":       {"unit"},
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
+		"internal/budget":       {},
 		"internal/visitor":      {},
 		"internal/measure":      {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
 		"internal/protocol":     {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},

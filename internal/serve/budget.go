@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/budget"
 	"unbloat/internal/visitor"
 	"unbloat/unit"
 )
@@ -23,8 +24,8 @@ type account struct {
 	bytes    int64         // since then
 	time     time.Duration // of sessions that ended since then
 
-	others visitor.Use // of the servers that share budgets with this one
-	shared visitor.Use // what these were told last
+	others budget.Use // of the servers that share budgets with this one
+	shared budget.Use // what these were told last
 }
 
 // accounts are the accounts of all addresses.
@@ -40,7 +41,7 @@ type accounts struct {
 	draining bool          // no further sessions
 	empty    chan struct{} // closed when there are no sessions any more; nil: nobody waits
 
-	elsewhere func(netip.Addr) visitor.Use // what an address takes of other servers; nil: nothing
+	elsewhere func(netip.Addr) budget.Use // what an address takes of other servers; nil: nothing
 }
 
 // maxAccounts bounds the memory: beyond it accounts without sessions are forgotten.
@@ -69,7 +70,7 @@ func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
 		a.of[from] = c
 	}
 	if now.Sub(c.since) >= budgetWindow {
-		c.since, c.bytes, c.time, c.shared = now, 0, 0, visitor.Use{}
+		c.since, c.bytes, c.time, c.shared = now, 0, 0, budget.Use{}
 	}
 	return c
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"unbloat/internal/visitor"
+	"unbloat/internal/budget"
 )
 
 // Budgets are what servers behind one name tell each other, so that an address
@@ -13,7 +13,7 @@ import (
 type Budgets interface {
 	// Exchange tells what addresses took of this server since their windows
 	// began, and returns what any address takes of the others.
-	Exchange(ctx context.Context, own map[netip.Addr]visitor.Use) (func(netip.Addr) visitor.Use, error)
+	Exchange(ctx context.Context, own map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error)
 }
 
 const (
@@ -65,10 +65,10 @@ func (s *Server) exchange() error {
 	}
 	a := s.accounts
 	now, wall := s.clock.Now(), time.Now()
-	own := map[netip.Addr]visitor.Use{}
+	own := map[netip.Addr]budget.Use{}
 	a.mu.Lock()
 	for from, c := range a.of {
-		u := visitor.Use{Bytes: c.bytes, Busy: c.time}
+		u := budget.Use{Bytes: c.bytes, Busy: c.time}
 		if u != c.shared && now.Sub(c.since) < budgetWindow {
 			u.Since = wall.Add(-now.Sub(c.since))
 			own[from] = u
@@ -85,7 +85,7 @@ func (s *Server) exchange() error {
 	for from, c := range a.of {
 		c.others = elsewhere(from)
 		if u, told := own[from]; told {
-			c.shared = visitor.Use{Bytes: u.Bytes, Busy: u.Busy}
+			c.shared = budget.Use{Bytes: u.Bytes, Busy: u.Busy}
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"unbloat/internal/visitor"
+	"unbloat/internal/budget"
 )
 
 // Budgets tell several servers what one address takes of all of them. In the
@@ -54,8 +54,8 @@ func (b *Budgets) Close() error { return b.store.Close() }
 
 // Exchange writes what addresses took of this server, and returns what any
 // address takes of all the others.
-func (b *Budgets) Exchange(ctx context.Context, own map[netip.Addr]visitor.Use) (func(netip.Addr) visitor.Use, error) {
-	elsewhere := map[string]visitor.Use{}
+func (b *Budgets) Exchange(ctx context.Context, own map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error) {
+	elsewhere := map[string]budget.Use{}
 	err := b.store.db.transact(ctx, func() error {
 		if err := b.today(ctx); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (b *Budgets) Exchange(ctx context.Context, own map[netip.Addr]visitor.Use) 
 		}
 		return b.store.db.query(ctx, `SELECT who, CAST(sum(bytes) AS BIGINT), CAST(sum(busy_ms) AS BIGINT), min(since_ms)
 			FROM budgets WHERE server <> ? GROUP BY who LIMIT ?`, []any{b.server, mostUses}, func(r row) error {
-			elsewhere[r.text(0)] = visitor.Use{Bytes: r.number(1), Busy: time.Duration(r.number(2)) * time.Millisecond, Since: at(r.number(3))}
+			elsewhere[r.text(0)] = budget.Use{Bytes: r.number(1), Busy: time.Duration(r.number(2)) * time.Millisecond, Since: at(r.number(3))}
 			return nil
 		})
 	})
@@ -77,7 +77,7 @@ func (b *Budgets) Exchange(ctx context.Context, own map[netip.Addr]visitor.Use) 
 		return nil, b.store.db.explain("share the budgets beside", err)
 	}
 	secret := b.secret
-	return func(a netip.Addr) visitor.Use { return elsewhere[who(secret, a)] }, nil
+	return func(a netip.Addr) budget.Use { return elsewhere[who(secret, a)] }, nil
 }
 
 // today reads the secret of the day, or makes it.
@@ -108,7 +108,7 @@ func who(secret []byte, a netip.Addr) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func (b *Budgets) write(ctx context.Context, own map[netip.Addr]visitor.Use) error {
+func (b *Budgets) write(ctx context.Context, own map[netip.Addr]budget.Use) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(own)), budgetRows) {
 		var args []any
 		for _, a := range some {

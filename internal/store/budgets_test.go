@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"unbloat/internal/store/pgtest"
-	"unbloat/internal/visitor"
+	"unbloat/internal/budget"
 )
 
 // Each server learns what an address takes of the others, whatever is written
@@ -28,10 +28,10 @@ func TestBudgets(t *testing.T) {
 		servers = append(servers, b)
 	}
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::")
-	use := func(bytes int64, busy time.Duration) map[netip.Addr]visitor.Use {
-		return map[netip.Addr]visitor.Use{a: {Since: now, Bytes: bytes, Busy: busy}, b: {Since: now, Bytes: 1}}
+	use := func(bytes int64, busy time.Duration) map[netip.Addr]budget.Use {
+		return map[netip.Addr]budget.Use{a: {Since: now, Bytes: bytes, Busy: busy}, b: {Since: now, Bytes: 1}}
 	}
-	say := func(server int, own map[netip.Addr]visitor.Use) func(netip.Addr) visitor.Use {
+	say := func(server int, own map[netip.Addr]budget.Use) func(netip.Addr) budget.Use {
 		t.Helper()
 		f, err := servers[server].Exchange(t.Context(), own)
 		if err != nil {

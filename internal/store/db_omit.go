@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"time"
 
-	"unbloat/internal/visitor"
+	"unbloat/internal/budget"
 )
 
 // A Store is an open file of results. This build has none.
@@ -62,7 +62,7 @@ type Budgets struct{}
 func OpenBudgets(string, time.Duration, func() time.Time) (*Budgets, error) { return nil, ErrOmitted }
 
 // Exchange returns ErrOmitted.
-func (*Budgets) Exchange(context.Context, map[netip.Addr]visitor.Use) (func(netip.Addr) visitor.Use, error) {
+func (*Budgets) Exchange(context.Context, map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error) {
 	return nil, ErrOmitted
 }
 

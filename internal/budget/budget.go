@@ -1,4 +1,6 @@
-package visitor
+// Package budget holds what servers and the database that they share tell each
+// other about what an address takes.
+package budget
 
 import "time"
 
