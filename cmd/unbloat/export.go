@@ -52,7 +52,7 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 		return export(c.OutOrStdout())
 	}
 	if err := writeStream(output, export); err != nil {
-		return fmt.Errorf("export: %w", err)
+		return err
 	}
 	what := "results"
 	if n == 1 {
@@ -62,19 +62,19 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 	return nil
 }
 
-// writeStream writes a file that appears whole or not at all, however long it
+// writeStream writes an export, as a file that appears whole or not at all, however long it
 // is: a million results do not fit into memory.
 func writeStream(path string, write func(io.Writer) error) error {
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
+			return fmt.Errorf("export: write %s: %w", path, err)
 		}
 		return errors.Join(write(f), f.Close())
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return fmt.Errorf("export: write %s: %w", path, err)
 	}
 	defer os.Remove(f.Name()) // of no effect once it is renamed
 	if err := write(f); err != nil {
@@ -86,7 +86,7 @@ func writeStream(path string, write func(io.Writer) error) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w; nothing was written", path, err)
+		return fmt.Errorf("export: write %s: %w; nothing was written", path, err)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/internal/store/pgtest"
 	"unbloat/internal/budget"
+	"unbloat/internal/store/pgtest"
 )
 
 // Each server learns what an address takes of the others, whatever is written
