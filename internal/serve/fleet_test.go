@@ -234,7 +234,7 @@ func (c client) http() *http.Client {
 	}}
 }
 
-// native runs a session with a probe and an exchange.
+// native runs a session with a probe and a download.
 func (c client) native(ctx context.Context, m *member) error {
 	at, _, _, _, _ := m.at()
 	conn, err := c.dial(ctx, at)
@@ -279,15 +279,17 @@ func (c client) native(ctx context.Context, m *member) error {
 		return err
 	}
 	defer data.Close()
-	if _, err := ask(data, bufio.NewReader(data), probe.Request{Op: probe.OpData, Token: session.Token, Dir: probe.DirExchange}); err != nil {
+	from := bufio.NewReader(data)
+	if _, err := ask(data, from, probe.Request{Op: probe.OpData, Token: session.Token, Group: 1, Dir: probe.DirDown}); err != nil {
 		return err
 	}
-	q := make([]byte, probe.ExchangeSize)
-	probe.PutExchange(q, probe.Exchange{Down: 20_000})
-	if _, err := data.Write(q); err != nil {
+	if _, err := ask(conn, in, probe.Request{Op: probe.OpStart, Group: 1, Flows: 1}); err != nil {
 		return err
 	}
-	_, err = io.CopyN(io.Discard, data, 20_000)
+	if _, err = io.CopyN(io.Discard, from, 200_000); err != nil {
+		return err
+	}
+	_, err = ask(conn, in, probe.Request{Op: probe.OpStop, Group: 1})
 	return err
 }
 

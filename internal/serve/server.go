@@ -402,8 +402,6 @@ func refusalReason(err error) string {
 		return "malformed"
 	case errors.Is(err, errToken):
 		return "unknown token"
-	case errors.Is(err, errSpent):
-		return "budget during a session"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "handshake too slow"
 	case isCutOff(err):
