@@ -16,8 +16,8 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// visit returns the n-th result of a visitor.
-func visit(n int) *verdict.Test {
+// nthVisit returns the n-th result of a visitor.
+func nthVisit(n int) *verdict.Test {
 	return Judge(cases()["good"], verdict.Meta{Time: time.Now().UTC().Format(time.RFC3339), Label: fmt.Sprint("visitor ", n), Server: "here"})
 }
 
@@ -35,7 +35,7 @@ func TestSharedWhileDatabaseIsAway(t *testing.T) {
 		return kept
 	}
 	kept := begin()
-	first, err := kept.Save(t.Context(), visit(0))
+	first, err := kept.Save(t.Context(), nthVisit(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestSharedWhileDatabaseIsAway(t *testing.T) {
 	var tickets []Ticket
 	for n := range 5 {
 		began := time.Now()
-		ticket, err := kept.Save(t.Context(), visit(1+n))
+		ticket, err := kept.Save(t.Context(), nthVisit(1+n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestRetention(t *testing.T) {
 		if _, err := kept.Load(t.Context(), ticket.ID); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: an old result is shown: %v", place, err)
 		}
-		if _, err := kept.Save(t.Context(), visit(1)); err != nil {
+		if _, err := kept.Save(t.Context(), nthVisit(1)); err != nil {
 			t.Fatal(err)
 		}
 		if err := kept.Close(); err != nil {
@@ -162,7 +162,7 @@ func BenchmarkSharedSave(b *testing.B) {
 		for range visitors {
 			all.Go(func() {
 				for range each {
-					if _, err := kept.Save(b.Context(), visit(int(n.Add(1)))); err != nil {
+					if _, err := kept.Save(b.Context(), nthVisit(int(n.Add(1)))); err != nil {
 						b.Error(err)
 					}
 				}
