@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/probe"
 )
 
@@ -131,14 +132,9 @@ func TestUpgradeKeepsThePort(t *testing.T) {
 	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if r := controlTo(t, address).ask(hello()); r.Error != "" {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("a server that was told to end lets sessions in")
-		}
-	}
+	await.Until(t, 10*time.Second, "a server that was told to end to let no session in", func() bool {
+		return controlTo(t, address).ask(hello()).Error != ""
+	})
 	token, err := probe.ParseToken(stream.StreamToken)
 	if err != nil {
 		t.Fatal(err)

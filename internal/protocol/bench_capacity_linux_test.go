@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unbloat/internal/await"
 	"unbloat/internal/probe"
 )
 
@@ -102,14 +103,10 @@ func capacityDial(b *testing.B, address string) (net.Conn, *bufio.Reader) {
 	b.Helper()
 	var c net.Conn
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err = net.Dial("tcp", address); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	await.Until(b, time.Minute, "the server to listen", func() bool {
+		c, err = net.Dial("tcp", address)
+		return err == nil
+	})
 	b.Cleanup(func() { c.Close() })
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err == nil {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"unbloat/internal/await"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/probe"
 	"unbloat/internal/protocol/iperf3"
@@ -605,11 +606,7 @@ func TestFleet(t *testing.T) {
 		t.Errorf("%d results were accepted, not %d", len(accepted), clients/len(kinds))
 	}
 	for i, m := range members {
-		for end := time.Now().Add(40 * time.Second); m.waiting() != 0; time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("server %d: %d results still wait", i, m.waiting())
-			}
-		}
+		await.Until(t, 40*time.Second, fmt.Sprintf("server %d to deliver what waits", i), func() bool { return m.waiting() == 0 })
 	}
 	t.Logf("%d clients served in %v, all delivered after %v", clients, took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 
@@ -704,12 +701,9 @@ func budgetsAreShared(t *testing.T, members []*member) {
 	get(members[0], 40*unit.MB)
 	for i, m := range members {
 		began := time.Now()
-		for get(m, 10*unit.KB) != http.StatusTooManyRequests {
-			if time.Since(began) > 20*time.Second {
-				t.Fatalf("server %d knows nothing of what an address took of another", i)
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
+		await.Until(t, 20*time.Second, fmt.Sprintf("server %d to know what an address took of another", i), func() bool {
+			return get(m, 10*unit.KB) == http.StatusTooManyRequests
+		})
 		t.Logf("server %d refuses the address after %v", i, time.Since(began).Round(100*time.Millisecond))
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"unbloat/internal/await"
 )
 
 // Of an attack that lasts 12 s, on which 46,000 things are refused, the log has
@@ -81,10 +83,8 @@ func TestGarbageIsNotLogged(t *testing.T) {
 		}
 		return n
 	}
-	for end := time.Now().Add(30 * time.Second); sum() < 4*pieces && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-	}
-	if n := sum(); n < 4*pieces {
-		t.Errorf("%d refusals of %d pieces of garbage are counted", n, 5*pieces)
+	if !await.True(30*time.Second, func() bool { return sum() >= 4*pieces }) {
+		t.Errorf("%d refusals of %d pieces of garbage are counted", sum(), 5*pieces)
 	}
 	if n := strings.Count(log.String(), "\n"); n != before {
 		t.Errorf("%d lines of log before a minute was over:\n%.2000s", n-before, log)
@@ -127,14 +127,10 @@ func TestDrain(t *testing.T) {
 		p := dial(t, s)
 		token := p.must(hello).Token
 		stop()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if r, ok := dial(t, s).ask(hello); ok && strings.Contains(r.Error, "restarted") {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatal("new sessions are let in")
-			}
-		}
+		await.Until(t, 10*time.Second, "new sessions to be refused", func() bool {
+			r, ok := dial(t, s).ask(hello)
+			return ok && strings.Contains(r.Error, "restarted")
+		})
 		if code, _ := ready(t, s); code != 503 {
 			t.Errorf("ready: %d", code)
 		}

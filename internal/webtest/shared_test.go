@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/store"
 	"unbloat/internal/store/pgtest"
 	"unbloat/internal/verdict"
@@ -72,14 +73,10 @@ func TestSharedWhileDatabaseIsAway(t *testing.T) {
 		t.Errorf("after a restart %d results wait, not 5", waiting)
 	}
 	db.Restart()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if waiting, refused := kept.Waiting(); waiting == 0 && refused == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("they are not delivered")
-		}
-	}
+	await.Until(t, 30*time.Second, "what waits to be delivered", func() bool {
+		waiting, refused := kept.Waiting()
+		return waiting == 0 && refused == 0
+	})
 	for _, ticket := range append(tickets, first) {
 		if test, err := kept.Load(t.Context(), ticket.ID); err != nil || test.Server != "here" {
 			t.Errorf("%s: %v", ticket.ID, err)
