@@ -85,6 +85,7 @@ func below() map[string][]string {
 		"internal/reason":       {"unit"},
 		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":        {"unit", "internal/probe"},
+		"internal/budget":       {},
 		"internal/visitor":      {},
 		"internal/measure":      {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
 		"internal/protocol":     {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
@@ -370,6 +371,7 @@ func sleeps() map[string]struct {
 		paces   = "paces what it sends"
 		figures = "a benchmark: so long it measures"
 		silence = "silence is what is tested"
+		moment  = "a process dies at this moment, whatever it does"
 	)
 	return map[string]struct {
 		times int
@@ -395,6 +397,9 @@ func sleeps() map[string]struct {
 		"internal/protocol/web/small_test.go":                {2, bubble},
 		"internal/protocol/bench_bare_linux_test.go":         {2, paces},
 		"internal/protocol/bench_linux_test.go":              {4, figures},
+		"internal/protocol/bench_capacity_linux_test.go":     {3, figures},
+		"internal/serve/fleet_test.go":                       {2, paces},
+		"internal/store/spool_test.go":                       {1, moment},
 		"internal/serve/abuse_test.go":                       {1, paces},
 		"internal/webtest/datagram_test.go":                  {1, paces},
 		"internal/webtest/shape_linux_test.go":               {2, paces},

@@ -3,12 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,40 +41,72 @@ the name ends in .gz, and on standard output.`,
 }
 
 func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error {
-	var b bytes.Buffer
 	n := 0
-	err := f.with(c.Context(), false, func(s *store.Store) (err error) {
-		if s == nil {
-			return &exitError{exitPrecondition, errors.New("export: no results were kept yet; `unbloat test` keeps its own")}
-		}
-		n, err = s.Export(c.Context(), &b, ids)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	text := b.Bytes()
-	if output != "-" && !strings.HasSuffix(output, ".gz") { // its name says that it is not packed
-		z, err := gzip.NewReader(&b)
-		if err == nil {
-			text, err = io.ReadAll(z)
-		}
-		if err != nil {
-			return fmt.Errorf("export: unpack what was written: %w", err)
-		}
+	export := func(w io.Writer) error {
+		return f.with(c.Context(), false, func(s *store.Store) (err error) {
+			if s == nil {
+				return &exitError{exitPrecondition, errors.New("export: no results were kept yet; `unbloat test` keeps its own")}
+			}
+			n, err = s.Export(c.Context(), w, ids)
+			return err
+		})
 	}
 	if output == "-" {
-		_, err = c.OutOrStdout().Write(text)
-		return err
+		return export(c.OutOrStdout())
 	}
-	if err := writeFile(output, text, 0o600); err != nil {
-		return fmt.Errorf("export: %w", err)
+	write := export
+	if !strings.HasSuffix(output, ".gz") { // its name says that it is not packed
+		write = func(w io.Writer) error { return unpacked(w, export) }
+	}
+	if err := writeStream(output, write); err != nil {
+		return err
 	}
 	what := "results"
 	if n == 1 {
 		what = "result"
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%d %s written to %s.\n", n, what, output)
+	return nil
+}
+
+// unpacked writes an export without its packing.
+func unpacked(w io.Writer, export func(io.Writer) error) error {
+	r, packed := io.Pipe()
+	go func() { packed.CloseWithError(export(packed)) }() // ends at the latest when r is closed
+	z, err := gzip.NewReader(r)
+	if err == nil {
+		_, err = io.Copy(w, z)
+	}
+	r.CloseWithError(err)
+	return err
+}
+
+// writeStream writes an export, as a file that appears whole or not at all, however long it
+// is: a million results do not fit into memory.
+func writeStream(path string, write func(io.Writer) error) error {
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return fmt.Errorf("export: write %s: %w", path, err)
+		}
+		return errors.Join(write(f), f.Close())
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
+	if err != nil {
+		return fmt.Errorf("export: write %s: %w", path, err)
+	}
+	defer os.Remove(f.Name()) // of no effect once it is renamed
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	err = f.Close()
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("export: write %s: %w; nothing was written", path, err)
+	}
 	return nil
 }
 

@@ -40,7 +40,7 @@ import (
 type storeFlag struct{ file string }
 
 func (f *storeFlag) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.file, "store", os.Getenv("UNBLOAT_STORE"), "`FILE` in which results are kept (default: ~/.local/share/unbloat/results.db)")
+	fs.StringVar(&f.file, "store", os.Getenv("UNBLOAT_STORE"), "`FILE` in which results are kept, or postgres://… (default: ~/.local/share/unbloat/results.db)")
 }
 
 func (f *storeFlag) path() (string, error) {
@@ -174,10 +174,12 @@ func systemVersion(ctx context.Context) string {
 // historyFlags are those of `unbloat history`.
 type historyFlags struct {
 	storeFlag
-	kind, label, server, wan, since string
-	shaped                          bool
-	limit                           int
-	json                            bool
+	kind, label, server, wan, since, after string
+	shaped                                 bool
+	limit                                  int
+	json                                   bool
+	remove                                 bool
+	expire                                 string
 }
 
 func newHistoryCommand() *cobra.Command {
@@ -188,7 +190,8 @@ func newHistoryCommand() *cobra.Command {
 		Short:   "List earlier results, or show one of them",
 		Long: `Lists the results that were kept, the newest first. With an ID, or as much of it
 as no other result begins with, it shows that result. "unbloat compare" sets two
-of them side by side.`,
+of them side by side. With --delete it removes that result for good, and with
+--expire all that are older than a time.`,
 		Example: `  unbloat history --label before --since 7d
   unbloat history --wan eth0 --shaped
   unbloat history 3fa9c1`,
@@ -199,8 +202,15 @@ of them side by side.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 {
+			switch {
+			case f.remove && len(args) == 0:
+				return usageError("history: --delete takes the ID of the result to remove; --expire TIME removes all that are older")
+			case f.remove:
+				return f.delete(c, args[0])
+			case len(args) == 1:
 				return f.show(c, args[0])
+			case f.expire != "":
+				return f.expireOld(c, time.Now())
 			}
 			return f.list(c, time.Now())
 		},
@@ -214,6 +224,9 @@ of them side by side.`,
 	fs.BoolVar(&f.shaped, "shaped", false, "only those with a plan of ours in force; --shaped=false: without")
 	fs.StringVar(&f.since, "since", "", "only those since a `TIME`: 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z")
 	fs.IntVar(&f.limit, "limit", 20, "at most so many; 0: all")
+	fs.StringVar(&f.after, "after", "", "only those that are listed after the result with this `ID`: the next page")
+	fs.BoolVar(&f.remove, "delete", false, "remove the result with the ID")
+	fs.StringVar(&f.expire, "expire", "", "remove all results from before a `TIME`: 90d, 12w or 2026-03-01")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	return c
 }
@@ -224,6 +237,7 @@ type (
 	listed struct {
 		Schema  string        `json:"schema"`
 		Results []store.Entry `json:"results"`
+		Next    string        `json:"next,omitempty"` // --after of the next page
 	}
 	shown struct {
 		Schema string `json:"schema"`
@@ -232,7 +246,10 @@ type (
 )
 
 func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
-	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Interface: f.wan, Limit: f.limit}
+	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Interface: f.wan, Limit: f.limit, After: f.after}
+	if f.limit > 0 {
+		filter.Limit++ // one more tells whether there is a further page
+	}
 	if c.Flags().Changed("shaped") {
 		filter.Shaped = &f.shaped
 	}
@@ -258,10 +275,52 @@ func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if f.json {
-		return printJSON(c.OutOrStdout(), listed{"unbloat.history/1", entries})
+	next := ""
+	if f.limit > 0 && len(entries) > f.limit {
+		entries = entries[:f.limit]
+		next = entries[f.limit-1].ID
 	}
-	return printEntries(c.OutOrStdout(), entries, screen.Width(c.OutOrStdout()))
+	if f.json {
+		return printJSON(c.OutOrStdout(), listed{"unbloat.history/1", entries, next})
+	}
+	if err := printEntries(c.OutOrStdout(), entries, screen.Width(c.OutOrStdout())); err != nil || next == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "There are more; --after %.16s shows the next ones.\n", next)
+	return err
+}
+
+// delete removes one result.
+func (f *historyFlags) delete(c *cobra.Command, id string) error {
+	err := f.with(c.Context(), false, func(s *store.Store) error {
+		if s == nil {
+			return fmt.Errorf("find result %q: %w: nothing was kept yet", id, store.ErrNotFound)
+		}
+		return s.Delete(c.Context(), id)
+	})
+	if err == nil {
+		fmt.Fprintln(c.OutOrStdout(), "The result was removed.")
+	}
+	return err
+}
+
+// expireOld removes what is older than --expire.
+func (f *historyFlags) expireOld(c *cobra.Command, now time.Time) error {
+	before, err := parseSince(f.expire, now)
+	if err != nil {
+		return usageError("history: --expire %w", err)
+	}
+	n := 0
+	err = f.with(c.Context(), false, func(s *store.Store) (err error) {
+		if s != nil {
+			n, err = s.Expire(c.Context(), before)
+		}
+		return err
+	})
+	if err == nil {
+		fmt.Fprintf(c.OutOrStdout(), "%d results from before %s were removed.\n", n, localMinute(before))
+	}
+	return err
 }
 
 // parseSince reads a length of time before now, or a time.

@@ -8,16 +8,20 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"unbloat/internal/serve"
+	"unbloat/internal/store"
 	"unbloat/internal/visitor"
 	"unbloat/internal/webtest"
 	"unbloat/unit"
@@ -29,8 +33,14 @@ type serveFlags struct {
 	cert, certKey  string
 	stateDir       string
 	quiet          bool
-	results        string // the page's
+	store          string // the page's results
 	keep           int
+	keepGiven      bool
+	keepFor        daysValue
+	drain          time.Duration
+	servers        string
+	logClients     bool
+	pageSessions   int
 	bytes, perHour sizeValue
 	netperfData    string
 }
@@ -64,7 +74,14 @@ monitors that never stop (4 h of sessions an hour), two tests at once with 256
 flows each way (1100 connections). Who tests faster lines raises
 --max-bytes-per-address; who pays for traffic lowers it. A connection has 30 s
 to say what it wants, because a line to be measured may queue for seconds. What
-was refused, and why, is logged and counted in /metrics (--metrics).`,
+was refused, and why, is counted in /metrics (--metrics), and logged in sums
+once a minute. Clients' addresses are neither kept nor logged (--log-clients).
+
+With --store postgres://… several servers behind one name share the page's
+results and what an address may take. While the database is away results wait in
+--state-dir. Told to end by SIGTERM, the server takes no new sessions and lets
+those that run go on for --drain; sockets of systemd stay open meanwhile.
+docs/running-a-server.md tells how to run one server, or five.`,
 		Example: "  unbloat serve\n  unbloat serve --key SECRET --metrics 127.0.0.1:7677\n  unbloat serve --web :443 --cert fullchain.pem --cert-key privkey.pem --irtt \"\"",
 		Args:    exactArgs(0, "no arguments"),
 	}
@@ -74,6 +91,7 @@ was refused, and why, is logged and counted in /metrics (--metrics).`,
 			return err
 		}
 		o.defaults(c.Flags())
+		o.keepGiven = c.Flags().Changed("keep-results")
 		return runServe(c, &o)
 	}
 	return cmd
@@ -92,8 +110,15 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.cert, "cert", "", "PEM `FILE` with the certificate of HTTPS")
 	f.StringVar(&o.certKey, "cert-key", "", "PEM `FILE` with its key")
 	f.StringVar(&o.stateDir, "state-dir", "", "`DIR` where a certificate of its own and the page's results are kept (default: $XDG_STATE_HOME/unbloat)")
-	f.StringVar(&o.results, "results", "", "`FILE` in which the page's results are kept (default: page.db in --state-dir)")
-	f.IntVar(&o.keep, "keep-results", 1000, "how many of the page's results are kept, the newest; 0: in memory only")
+	f.StringVar(&o.store, "store", "", "`FILE` in which the page's results are kept, or postgres://… that servers share (default: page.db in --state-dir)")
+	f.StringVar(&o.store, "results", "", "the former name of --store")
+	_ = f.MarkHidden("results") // it is there
+	f.IntVar(&o.keep, "keep-results", 1000, "how many of the page's results are kept, the newest; 0: in memory only; in a database: any number")
+	f.Var(&o.keepFor, "keep", "for how long the page's results are kept, such as 90d (default: for ever)")
+	durationFlag(f, &o.drain, "drain", 90*time.Second, "how long sessions may go on after SIGTERM, while no new ones are taken")
+	f.StringVar(&o.servers, "servers", "", "signed `FILE` of `unbloat servers sign`, served at /servers.json")
+	f.BoolVar(&o.logClients, "log-clients", false, "log clients' addresses, and each refusal")
+	f.IntVar(&o.pageSessions, "max-page-sessions", webtest.DefaultLimits().Sessions, "tests of the page at once")
 	f.StringVar(&p.Key, "key", "", "`KEY` that clients must know")
 	f.IntVar(&p.Limits.Sessions, "max-sessions", d.Sessions, "sessions at once")
 	f.IntVar(&p.Limits.PerAddress, "max-sessions-per-address", d.PerAddress, "sessions of one address at once")
@@ -123,6 +148,8 @@ func (o *serveFlags) check(f *pflag.FlagSet) error {
 			if v == "" || v == "0" || v == "0s" || strings.HasPrefix(v, "-") {
 				err = usageError("serve: --%s: must be more than 0", flag.Name)
 			}
+		case flag.Name == "drain" && o.drain < 0:
+			err = usageError("serve: --drain %v: must be 0 or more", o.drain)
 		case flag.Name == "keep-results" && o.keep < 0:
 			err = usageError("serve: --keep-results %d: must be 0 or more", o.keep)
 		}
@@ -175,9 +202,36 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	if o.quiet {
 		level = slog.LevelWarn
 	}
-	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+	var attrs func([]string, slog.Attr) slog.Attr
+	if o.logClients {
+		level = min(level, slog.LevelDebug)
+	} else {
+		attrs = withoutClients
+	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level, ReplaceAttr: attrs}))
 	p := o.options
 	p.Log, p.Limits.Bytes, p.Limits.AddressBytes = log, unit.Size(o.bytes), unit.Size(o.perHour)
+	p.Drain = o.drain
+	hurry, unwatch := hurried()
+	defer unwatch()
+	p.Hurry = hurry
+	var err error
+	if p.Sockets, err = serve.InheritSockets(os.Getenv); err != nil {
+		return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+	}
+	if o.servers != "" {
+		if p.Servers, err = newServerList(o.servers, log); err != nil {
+			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+		}
+	}
+	if store.IsDatabase(o.store) {
+		budgets, err := store.OpenBudgets(o.store, serve.BudgetWindow, time.Now)
+		if err != nil {
+			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
+		}
+		defer budgets.Close()
+		p.Budgets = budgets
+	}
 	if p.Web != "" {
 		cert, err := o.certificate()
 		if err != nil && o.options.Lenient && o.cert == "" {
@@ -197,10 +251,13 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 			return &exitError{exitPrecondition, fmt.Errorf("serve: %w", err)}
 		}
 		defer closeResults()
-		people = webtest.New(webtest.Options{Store: results, Log: log, Account: account, Simulator: newSimulator()})
+		options := webtest.Options{Log: log, Account: account, Simulator: newSimulator(), Limits: webtest.Limits{Sessions: o.pageSessions}}
+		if results != nil {
+			options.Store, p.Waiting = results, results.Waiting
+		}
+		people = webtest.New(options)
 		defer people.Close()
-		defer context.AfterFunc(c.Context(), people.Close)() // the server waits for the page's sessions
-		p.Page = people
+		p.Page, p.Stopping = people, people.Close // the server waits for the page's sessions
 	}
 	s, err := serve.Listen(p)
 	if err != nil {
@@ -208,9 +265,12 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	}
 	account.Server = s // nobody is served before Serve
 	if people != nil && s.Web().IsValid() {
-		if _, err := people.ListenDatagrams(s.Web().String()); err != nil {
+		if err := listenDatagrams(people, s.Web(), p.Sockets); err != nil {
 			log.Warn("the page's probes travel over TCP only", "reason", err)
 		}
+	}
+	for _, unused := range p.Sockets.Unused() {
+		log.Warn("nothing listens on a socket of the service manager", "socket", unused)
 	}
 	log.Info("serving", "address", s.Addr(), "irtt", s.Irtt(), "iperf3", s.Iperf3(), "netperf", s.Netperf(), "web", s.Web(), "metrics", s.Metrics())
 	err = s.Serve(c.Context())
@@ -218,16 +278,65 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	return err
 }
 
+// listenDatagrams has the page's probes travel as datagrams too.
+func listenDatagrams(people *webtest.Handler, at netip.AddrPort, sockets *serve.Sockets) error {
+	c, err := sockets.Datagrams(net.UDPAddrFromAddrPort(at))
+	if err == nil {
+		_, err = people.ServeDatagrams(c)
+	}
+	return err
+}
+
+// withoutClients leaves out of the log where clients are.
+func withoutClients(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == "from" || a.Key == "to" {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// hurried returns a channel that is closed when the server is told to end at
+// once: by Ctrl-C, or by any second signal.
+func hurried() (hurry <-chan struct{}, stop func()) {
+	signals, done, closed := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for n := 0; n < 2; n++ {
+			select {
+			case s := <-signals:
+				if s == os.Interrupt {
+					n++
+				}
+			case <-done:
+				return
+			}
+		}
+		close(closed)
+	}()
+	return closed, func() { signal.Stop(signals); close(done) }
+}
+
 // pageAccount is the server's, which is made after the page.
 type pageAccount struct{ *serve.Server }
 
 // openResults opens the file of the page's results; nil keeps them in memory.
-func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest.Store, func(), error) {
+func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest.Kept, func(), error) {
 	none := func() {}
-	if o.keep <= 0 {
+	file, database := o.store, store.IsDatabase(o.store)
+	keeping := webtest.Keeping{Most: o.keep, For: time.Duration(o.keepFor), Tool: version, Log: log}
+	switch {
+	case database:
+		dir, err := o.dir()
+		if err != nil {
+			return nil, none, err
+		}
+		keeping.Spool = filepath.Join(dir, "waiting")
+		if !o.keepGiven {
+			keeping.Most = 0
+		}
+	case o.keep <= 0:
 		return nil, none, nil
 	}
-	file := o.results
 	if file == "" {
 		dir, err := o.dir()
 		if err != nil {
@@ -236,9 +345,10 @@ func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest
 		}
 		file = filepath.Join(dir, "page.db")
 	}
-	kept, err := webtest.OpenKept(ctx, file, o.keep, version)
+	keeping.Place = file
+	kept, err := webtest.OpenKept(ctx, keeping)
 	switch {
-	case err != nil && o.results != "":
+	case err != nil && o.store != "":
 		return nil, none, err
 	case err != nil:
 		log.Warn("results of the page are kept in memory only", "reason", err)
@@ -293,4 +403,34 @@ func (v *sizeValue) String() string {
 		return ""
 	}
 	return unit.Size(*v).String()
+}
+
+// daysValue is a flag that takes a time such as 90d, 12w or 36h.
+type daysValue time.Duration
+
+func (v *daysValue) Set(s string) error {
+	day := 24 * time.Hour
+	for suffix, one := range map[string]time.Duration{"d": day, "w": 7 * day} {
+		if n, is := strings.CutSuffix(s, suffix); is {
+			k, err := strconv.ParseUint(n, 10, 16)
+			if err != nil || k == 0 {
+				return fmt.Errorf("%q: give it as 90d, 12w or 36h", s)
+			}
+			*v = daysValue(time.Duration(k) * one)
+			return nil
+		}
+	}
+	d, err := unit.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q: give it as 90d, 12w or 36h", s)
+	}
+	*v = daysValue(d)
+	return nil
+}
+func (v *daysValue) Type() string { return "TIME" }
+func (v *daysValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return time.Duration(*v).String()
 }

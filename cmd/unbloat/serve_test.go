@@ -29,7 +29,7 @@ import (
 // as a service manager would.
 func startServe(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
-	c := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--irtt", "", "--iperf3", "", "--web", "127.0.0.1:0"}, args...)...)
+	c := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--irtt", "", "--iperf3", "", "--web", "127.0.0.1:0", "--drain", "1s"}, args...)...)
 	c.Env = append(os.Environ(), asProgram+"=1")
 	log, err := c.StderrPipe()
 	if err != nil {

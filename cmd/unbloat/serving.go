@@ -5,4 +5,6 @@ package main
 import "github.com/spf13/cobra"
 
 // newServingCommands are what others measure against.
-func newServingCommands() []*cobra.Command { return []*cobra.Command{newServeCommand()} }
+func newServingCommands() []*cobra.Command {
+	return []*cobra.Command{newServeCommand(), newServersCommand()}
+}

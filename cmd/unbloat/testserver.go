@@ -41,7 +41,7 @@ func (f *serverFlags) registerPing(fs *pflag.FlagSet) {
 
 // serverUsage describes what --server takes.
 func serverUsage() string {
-	return "test server: `SERVER` is HOST[:PORT], a URL (" + strings.Join(protocolsOf(context.Background()).Schemes(), ", ") + "), or a public one: " + publicNames()
+	return "test server: `SERVER` is HOST[:PORT], a URL (" + strings.Join(protocolsOf(context.Background()).Schemes(), ", ") + "), list:URL#KEY for the nearest of a signed list, or a public one: " + publicNames()
 }
 
 // check refuses what names no server, and reads the key's file.
@@ -52,6 +52,11 @@ func (f *serverFlags) check(ctx context.Context, command string) error {
 	if f.server == "" {
 		return usageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here", command, f.flag)
 	}
+	server, err := nearest(ctx, os.Stderr, f.server)
+	if err != nil {
+		return err
+	}
+	f.server = server
 	if err := checkServer(ctx, f.server); err != nil {
 		return usageError("%s: --%s: %w", command, f.flag, err)
 	}

@@ -91,11 +91,15 @@ func (s *PacketServer) serve(handle Handler) error {
 			s.stamp.look()
 		}
 		now, answers := s.clock.Now(), 0
+		s.leaves = now
 		for i := range p.got {
 			oob := p.oobs[i][:min(int(p.in[i].hdr.Controllen), oobSize)]
 			p.from.Addr = p.address(i)
-			p.from.n = putLocal(p.from.local[:], oob)
-			b := handle(&p.from, s.stamp.instant(kernelStamp(oob), now), p.bufs[i][:min(p.in[i].len, slotSize)])
+			stamp, alone := stampAlone(oob)
+			if p.from.n = 0; !alone {
+				stamp, p.from.n = kernelStamp(oob), putLocal(p.from.local[:], oob)
+			}
+			b := handle(&p.from, s.stamp.instant(stamp, now), p.bufs[i][:min(p.in[i].len, slotSize)])
 			if len(b) > 0 {
 				p.answer(answers, i, &p.from, b)
 				answers++
@@ -103,6 +107,9 @@ func (s *PacketServer) serve(handle Handler) error {
 			if answers == answerBatch || i == p.got-1 {
 				p.send(answers)
 				answers = 0
+				if i < p.got-1 {
+					s.leaves = s.clock.Now()
+				}
 			}
 		}
 		rest := p.load.rest(now, p.got)
@@ -137,8 +144,10 @@ func (p *packetBatch) wait() error {
 
 // receive reads what there is; an error says that the socket is closed.
 func (p *packetBatch) receive() error {
-	for i := range p.got {
-		p.offer(i)
+	for i := range p.got { // what the kernel has written
+		h := &p.in[i].hdr
+		h.Namelen = unix.SizeofSockaddrInet6
+		h.SetControllen(oobSize)
 	}
 	return p.socket.raw.Control(p.read)
 }
@@ -153,6 +162,22 @@ func (p *packetBatch) offer(i int) {
 	h.SetIovlen(1)
 	h.Control = &p.oobs[i][0]
 	h.SetControllen(oobSize)
+}
+
+// stampAlone returns the kernel's stamp of a datagram that came with nothing
+// else, as those of a socket do that is bound to one address. It is what
+// kernelStamp and putLocal find, at a tenth of the cost.
+func stampAlone(oob []byte) (stamp int64, ok bool) {
+	const size = 16 // of a time of 64 bits
+	if len(oob) != unix.CmsgSpace(size) {
+		return 0, false
+	}
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[0]))
+	if h.Level != unix.SOL_SOCKET || h.Type != unix.SCM_TIMESTAMPNS || int(h.Len) != unix.CmsgLen(size) {
+		return 0, false
+	}
+	data := oob[unix.CmsgLen(0):]
+	return int64(binary.NativeEndian.Uint64(data))*1e9 + int64(binary.NativeEndian.Uint64(data[8:])), true
 }
 
 // address returns where the i-th datagram came from.

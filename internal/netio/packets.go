@@ -25,6 +25,7 @@ type PacketServer struct {
 	addr   netip.AddrPort
 	clock  *Clock
 	stamp  stamper
+	leaves unit.Instant
 }
 
 // ListenPackets opens a UDP socket on address, such as ":7676".
@@ -37,10 +38,17 @@ func ListenPackets(clock *Clock, address string) (*PacketServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on UDP: %w", err)
 	}
+	return NewPacketServer(clock, c)
+}
+
+// NewPacketServer is ListenPackets of a socket that is open already. The server
+// takes it over.
+func NewPacketServer(clock *Clock, c *net.UDPConn) (*PacketServer, error) {
 	_ = c.SetReadBuffer(1 << 20)
 	s := &PacketServer{addr: c.LocalAddr().(*net.UDPAddr).AddrPort(), clock: clock, stamp: stamper{clock: clock}}
+	var err error
 	if s.socket, err = openPacketSocket(c); err != nil {
-		return nil, fmt.Errorf("listen on UDP %s: %w", address, err)
+		return nil, fmt.Errorf("listen on UDP %s: %w", s.addr, err)
 	}
 	return s, nil
 }
@@ -56,6 +64,10 @@ type Handler func(from *Peer, at unit.Instant, b []byte) []byte
 // Serve hands every datagram to handle, with the instant at which the kernel
 // received it, and sends what handle returns, until the server is closed.
 func (s *PacketServer) Serve(handle Handler) error { return s.serve(handle) }
+
+// Leaves returns when the answer that a handler is about to give leaves: answers
+// that travel together leave together. It is for handlers, during their call.
+func (s *PacketServer) Leaves() unit.Instant { return s.leaves }
 
 // Send sends a datagram to a peer. What the system does not take is lost.
 func (s *PacketServer) Send(to *Peer, b []byte) { s.socket.send(to, b) }

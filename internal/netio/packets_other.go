@@ -29,7 +29,7 @@ func (s *PacketServer) serve(handle Handler) error {
 		if i%256 == 0 {
 			s.stamp.look()
 		}
-		from.Addr = addr
+		from.Addr, s.leaves = addr, now
 		if out := handle(&from, s.stamp.instant(0, now), buf[:n]); out != nil {
 			s.socket.send(&from, out)
 		}

@@ -24,6 +24,11 @@ func (r *Reflector) Reflect(received, now unit.Instant, in, out []byte) (int, er
 	if err != nil {
 		return 0, err
 	}
+	return r.ReflectHeader(h, received, now, in, out)
+}
+
+// ReflectHeader is Reflect for whoever has read the datagram's header already.
+func (r *Reflector) ReflectHeader(h Header, received, now unit.Instant, in, out []byte) (int, error) {
 	if h.Token != r.token {
 		return 0, ErrToken
 	}
@@ -44,7 +49,9 @@ func (r *Reflector) Reflect(received, now unit.Instant, in, out []byte) (int, er
 		Kind: KindReply, Seq: h.Seq, Token: r.token,
 		ServerReceived: received, Residence: now.Sub(received), Count: r.received,
 	})
-	clear(out[MinSize:])
+	if len(out) > int(MinSize) {
+		clear(out[MinSize:])
+	}
 	return len(in), nil
 }
 

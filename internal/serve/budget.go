@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
 
+	"unbloat/internal/budget"
 	"unbloat/internal/visitor"
 	"unbloat/unit"
 )
@@ -21,6 +23,9 @@ type account struct {
 	since    unit.Instant
 	bytes    int64         // since then
 	time     time.Duration // of sessions that ended since then
+
+	others budget.Use // of the servers that share budgets with this one
+	shared budget.Use // what these were told last
 }
 
 // accounts are the accounts of all addresses.
@@ -33,6 +38,10 @@ type accounts struct {
 	served   map[string]int64 // sessions by protocol, ever
 	of       map[netip.Addr]*account
 	shut     bool
+	draining bool          // no further sessions
+	empty    chan struct{} // closed when there are no sessions any more; nil: nobody waits
+
+	elsewhere func(netip.Addr) budget.Use // what an address takes of other servers; nil: nothing
 }
 
 // maxAccounts bounds the memory: beyond it accounts without sessions are forgotten.
@@ -55,27 +64,36 @@ func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
 			}
 		}
 		c = &account{since: now}
+		if a.elsewhere != nil {
+			c.others = a.elsewhere(from)
+		}
 		a.of[from] = c
 	}
 	if now.Sub(c.since) >= budgetWindow {
-		c.since, c.bytes, c.time = now, 0, 0
+		c.since, c.bytes, c.time, c.shared = now, 0, 0, budget.Use{}
 	}
 	return c
 }
+
+// errDraining refuses a session of a server that is about to end.
+var errDraining = errors.New("this server is about to be restarted; try again in a minute")
 
 // admit opens a session of an address, within the limits.
 func (s *Server) admit(from netip.Addr, protocol string) error {
 	return s.enter(from, protocol, func(a *accounts, c *account) (string, error) {
 		l := a.limits
+		bytes, lasted := c.bytes+c.others.Bytes, c.time+c.others.Busy
 		switch {
+		case a.draining:
+			return "draining", errDraining
 		case a.sessions >= l.Sessions:
 			return "sessions", fmt.Errorf("the server is busy with %d sessions; try again later", a.sessions)
 		case c.sessions >= l.PerAddress:
 			return "sessions of address", fmt.Errorf("the server is busy with %d sessions from %s; try again later", c.sessions, from)
-		case l.spent(from, c.bytes+1):
-			return "bytes of address", fmt.Errorf("%s has moved %v within an hour, which is the limit; try again later", from, unit.Size(c.bytes))
-		case l.AddressTime > 0 && c.time >= l.AddressTime:
-			return "time of address", fmt.Errorf("sessions of %s have lasted %v within an hour, which is the limit; try again later", from, c.time.Round(time.Second))
+		case l.spent(from, bytes+1):
+			return "bytes of address", fmt.Errorf("%s has moved %v within an hour, which is the limit; try again later", from, unit.Size(bytes))
+		case l.AddressTime > 0 && lasted >= l.AddressTime:
+			return "time of address", fmt.Errorf("sessions of %s have lasted %v within an hour, which is the limit; try again later", from, lasted.Round(time.Second))
 		}
 		a.sessions++
 		c.sessions++
@@ -133,6 +151,10 @@ func (s *Server) leave(from netip.Addr, lasted time.Duration) {
 	c := a.find(from, s.clock.Now())
 	c.sessions--
 	c.time += max(lasted, 0)
+	if a.sessions == 0 && a.empty != nil {
+		close(a.empty)
+		a.empty = nil
+	}
 }
 
 // spend books bytes of an address; false if it has none left.
@@ -143,14 +165,14 @@ func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 	c := a.find(from, s.clock.Now())
 	c.bytes += int64(n)
 	a.total += int64(n)
-	return !a.limits.spent(from, c.bytes)
+	return !a.limits.spent(from, c.bytes+c.others.Bytes)
 }
 
 // Enter opens a session of the page for a client, within what its address may
 // take of all protocols together; leave must follow.
 func (s *Server) Enter(from netip.Addr) (leave func(), err error) {
 	if err := s.admit(from, protocolWeb); err != nil {
-		s.log.Info("refused", "protocol", protocolWeb, "from", from, "reason", err)
+		s.log.Debug("refused", "protocol", protocolWeb, "from", from, "reason", err)
 		return nil, err
 	}
 	began := s.clock.Now()
@@ -162,7 +184,7 @@ func (s *Server) Spend(from netip.Addr, n unit.Size) bool {
 	if s.spend(from, n) {
 		return true
 	}
-	s.log.Info("load cut off", "protocol", protocolWeb, "from", from, "reason", errBudget)
+	s.log.Debug("load cut off", "protocol", protocolWeb, "from", from, "reason", errBudget)
 	s.refusals.add(protocolWeb, "budget during a session")
 	return false
 }
@@ -186,18 +208,4 @@ func (a *accounts) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.shut = true
-}
-
-// refusals counts what was refused, by protocol and reason.
-type refusals struct {
-	mu     sync.Mutex
-	counts map[[2]string]int64
-}
-
-func newRefusals() *refusals { return &refusals{counts: map[[2]string]int64{}} }
-
-func (r *refusals) add(protocol, reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.counts[[2]string{protocol, reason}]++
 }

@@ -133,8 +133,8 @@ func FuzzSession(f *testing.F) {
 		s.end(ses)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.sessions) > 0 || len(s.streams) > 0 {
-			t.Fatalf("%d sessions and %d streams are left", len(s.sessions), len(s.streams))
+		if len(s.sessions) > 0 || s.streams.n > 0 {
+			t.Fatalf("%d sessions and %d streams are left", len(s.sessions), s.streams.n)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func listenIperf3(s *Server, address, key string) (*iperf3Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenTCP("tcp", a)
+	l, err := s.sockets.stream(a)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (p *iperf3Server) serve() error {
 			return err
 		}
 		if err := p.track(c); err != nil {
-			p.server.log.Info("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
+			p.server.log.Debug("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
 			c.Close()
 			continue
 		}
@@ -132,7 +132,7 @@ func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 		cookie, err = iperf3.ParseCookie(b[:])
 	}
 	if err != nil {
-		s.log.Info("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
+		s.log.Debug("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
 		s.refusals.add(protocolIperf3, iperf3Reason(err))
 		c.Close()
 		return
@@ -167,7 +167,7 @@ func (p *iperf3Server) control(cookie iperf3.Cookie, t *iperf3Test) {
 		close(t.over)
 	}()
 	if err := s.admit(t.from, protocolIperf3); err != nil {
-		s.log.Info("refused", "protocol", protocolIperf3, "from", t.control.RemoteAddr(), "reason", err)
+		s.log.Debug("refused", "protocol", protocolIperf3, "from", t.control.RemoteAddr(), "reason", err)
 		t.say(iperf3.AccessDenied)
 		return
 	}
@@ -176,7 +176,7 @@ func (p *iperf3Server) control(cookie iperf3.Cookie, t *iperf3Test) {
 	s.leave(t.from, s.clock.Now().Sub(began))
 	end := "client is done"
 	if err != nil {
-		end = err.Error()
+		end = plain(err)
 		s.refusals.add(protocolIperf3, iperf3Reason(err))
 	}
 	s.log.Info("session", "protocol", protocolIperf3, "from", t.control.RemoteAddr(), "bytes", moved,

@@ -56,7 +56,7 @@ const (
 )
 
 func listenIrtt(s *Server, address, key string) (*irttServer, error) {
-	udp, err := netio.ListenPackets(s.clock, address)
+	udp, err := s.sockets.packets(s.clock, address)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (i *irttServer) forget(token uint64, why string) {
 		return
 	}
 	delete(i.conns, token)
-	i.server.log.Info("refused", "protocol", protocolIrtt, "from", c.from, "reason", "no probe came: "+why)
+	i.server.log.Debug("refused", "protocol", protocolIrtt, "from", c.from, "reason", "no probe came: "+why)
 	i.server.refusals.add(protocolIrtt, "no probe")
 }
 
@@ -149,7 +149,7 @@ func (i *irttServer) enliven(c *irttConn) bool {
 		return true
 	}
 	if err := i.server.admit(c.from.Addr().Unmap(), protocolIrtt); err != nil {
-		i.server.log.Info("refused", "protocol", protocolIrtt, "from", c.from, "reason", err)
+		i.server.log.Debug("refused", "protocol", protocolIrtt, "from", c.from, "reason", err)
 		return false
 	}
 	c.live = true

@@ -19,7 +19,11 @@ type metricsServer struct {
 }
 
 func listenMetrics(s *Server, address string) (*metricsServer, error) {
-	l, err := net.Listen("tcp", address)
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.sockets.stream(a)
 	if err != nil {
 		return nil, err
 	}
@@ -28,6 +32,7 @@ func listenMetrics(s *Server, address string) (*metricsServer, error) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		s.writeMetrics(w)
 	})
+	m.HandleFunc("GET /ready", s.ready)
 	return &metricsServer{l, &http.Server{Handler: m, ReadHeaderTimeout: s.limits.Handshake, MaxHeaderBytes: 8 << 10}}, nil
 }
 
@@ -63,12 +68,32 @@ func (s *Server) writeMetrics(w io.Writer) {
 	for _, p := range slices.Sorted(maps.Keys(served)) {
 		fmt.Fprintf(w, "unbloat_sessions_total{protocol=%q} %d\n", p, served[p])
 	}
-	s.refusals.mu.Lock()
-	refused := maps.Clone(s.refusals.counts)
-	s.refusals.mu.Unlock()
 	head("unbloat_refused_total", "counter", "What was refused, and why.")
-	keys := slices.SortedFunc(maps.Keys(refused), func(x, y [2]string) int { return slices.Compare(x[:], y[:]) })
-	for _, k := range keys {
-		fmt.Fprintf(w, "unbloat_refused_total{protocol=%q,reason=%q} %d\n", k[0], k[1], refused[k])
+	kinds, refused := s.refusals.all()
+	for _, k := range kinds {
+		fmt.Fprintf(w, "unbloat_refused_total{protocol=%q,reason=%q} %d\n", k.protocol, k.reason, refused[k])
 	}
+	if s.waiting != nil {
+		waiting, aside := s.waiting()
+		head("unbloat_results_waiting", "gauge", "Results that wait for the database.")
+		fmt.Fprintf(w, "unbloat_results_waiting %d\n", waiting)
+		head("unbloat_results_refused", "gauge", "Results that the database refuses, which lie aside.")
+		fmt.Fprintf(w, "unbloat_results_refused %d\n", aside)
+	}
+	if s.shared != nil {
+		head("unbloat_budgets_shared_timestamp_seconds", "gauge", "When the budgets were last shared with the other servers; 0: never.")
+		fmt.Fprintf(w, "unbloat_budgets_shared_timestamp_seconds %d\n", s.sharedAt.Load())
+	}
+}
+
+// ready says whether the server takes new sessions, for what sends clients to it.
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+	s.accounts.mu.Lock()
+	ending := s.accounts.draining || s.accounts.shut
+	s.accounts.mu.Unlock()
+	if ending {
+		http.Error(w, "draining", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
 }

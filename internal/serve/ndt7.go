@@ -60,7 +60,7 @@ func (w *webServer) ndt7(run func(context.Context, *ndt7Test) error) http.Handle
 		}()
 		err = run(ctx, t)
 		w.server.log.Info("session", "protocol", "ndt7", "test", t.name, "from", r.RemoteAddr, "bytes", t.moved.Load(),
-			"lasted", w.server.clock.Now().Sub(t.began).Round(time.Millisecond), "end", err)
+			"lasted", w.server.clock.Now().Sub(t.began).Round(time.Millisecond), "end", endReason(err))
 	}
 }
 

@@ -71,7 +71,7 @@ func listenNetperf(s *Server, address, key string, ports PortRange) (*netperfSer
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenTCP("tcp", a)
+	l, err := s.sockets.stream(a)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (p *netperfServer) control(c *net.TCPConn) {
 	s.leave(from, s.clock.Now().Sub(began))
 	end := "client is done"
 	if !errors.Is(err, io.EOF) {
-		end = err.Error()
+		end = plain(err)
 		s.refusals.add(protocolNetperf, netperfReason(err))
 	}
 	s.log.Info("session", "protocol", protocolNetperf, "from", c.RemoteAddr(), "tests", tests, "bytes", moved,

@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -90,7 +91,23 @@ type Options struct {
 	// Key is shared with the clients; "": everybody may. With a key Iperf3 and Netperf are refused.
 	Key    string
 	Limits Limits       // zero values take the defaults
-	Log    *slog.Logger // nil: no log
+	Log    *slog.Logger // nil: no log; what is refused is told once a minute, in sums
+
+	// Drain is how long sessions may go on when the server is told to end;
+	// meanwhile it takes no new ones. 0: they are ended at once.
+	Drain time.Duration
+	// Hurry, once closed, ends a server that drains. nil: nothing does.
+	Hurry <-chan struct{}
+	// Stopping is called when sessions are to end at last; nil: nobody is told.
+	Stopping func()
+	Sockets  *Sockets // of a service manager; nil: none
+	// Budgets say what an address takes of other servers; nil: there are none.
+	Budgets Budgets
+	// Waiting tells the metrics how many results wait for the database, and how
+	// many it refuses; nil: there is none.
+	Waiting func() (waiting, refused int)
+	// Servers answers /servers.json of Web's port; nil: there is no such list.
+	Servers http.Handler
 }
 
 // A Server is a listening test server.
@@ -106,13 +123,22 @@ type Server struct {
 	key      string
 	accounts *accounts
 	refusals *refusals
+	sockets  *Sockets
+	shared   Budgets
+	sharedAt atomic.Int64 // Unix time; 0: never
+	waiting  func() (waiting, refused int)
+	drainFor time.Duration
+	hurry    <-chan struct{}
+	stopping func()
+	ctx      context.Context // ends with close
+	cancel   context.CancelFunc
 	others   []sideServer // of other protocols, on ports of their own
 
 	mu       sync.Mutex
 	closed   bool
 	conns    map[*net.TCPConn]bool // being shaken hands with, or control
 	sessions map[string]*session   // by token
-	streams  map[uint64]*stream    // by token
+	streams  streamTable           // changed under mu
 }
 
 // A sideServer serves another protocol on a port of its own.
@@ -142,18 +168,23 @@ func Listen(o Options) (*Server, error) {
 	s := &Server{
 		clock: netio.NewClock(), limits: o.Limits.withDefaults(), log: o.Log, payload: netio.Payload(),
 		conns: map[*net.TCPConn]bool{}, sessions: map[string]*session{},
-		streams: map[uint64]*stream{}, refusals: newRefusals(), key: o.Key,
+		refusals: newRefusals(), key: o.Key,
+		sockets: o.Sockets, shared: o.Budgets, waiting: o.Waiting, drainFor: o.Drain, hurry: o.Hurry,
 	}
+	if o.Stopping != nil {
+		s.stopping = sync.OnceFunc(o.Stopping)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.accounts = newAccounts(s.limits)
 	a, err := net.ResolveTCPAddr("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w; write it like :%d or 127.0.0.1:%d", o.Listen, err, probe.DefaultPort, probe.DefaultPort)
 	}
-	if s.tcp, err = net.ListenTCP("tcp", a); err != nil {
+	if s.tcp, err = s.sockets.stream(a); err != nil {
 		return nil, fmt.Errorf("listen for tests: %w; is another server running? --listen chooses another port", err)
 	}
 	bound := s.tcp.Addr().(*net.TCPAddr)
-	s.udp, err = netio.ListenPackets(s.clock, net.JoinHostPort(hostOf(o.Listen), fmt.Sprint(bound.Port)))
+	s.udp, err = s.sockets.packets(s.clock, net.JoinHostPort(hostOf(o.Listen), fmt.Sprint(bound.Port)))
 	if err != nil {
 		s.tcp.Close()
 		return nil, fmt.Errorf("%w; is another server running? --listen chooses another port", err)
@@ -204,8 +235,9 @@ func hostOf(address string) string {
 // Addr returns the address listened on.
 func (s *Server) Addr() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).AddrPort() }
 
-// Serve answers clients until ctx is done, then ends all sessions and waits
-// for their goroutines. It returns nil after such an orderly end.
+// Serve answers clients until ctx is done, lets the sessions that run go on for
+// as long as Options.Drain says, then ends them and waits for their goroutines.
+// It returns nil after such an orderly end.
 func (s *Server) Serve(ctx context.Context) error {
 	s.wg.Go(func() { _ = s.udp.Serve(s.datagram) }) // ends when closed
 	for _, side := range s.others {
@@ -215,19 +247,60 @@ func (s *Server) Serve(ctx context.Context) error {
 			}
 		})
 	}
-	stop := context.AfterFunc(ctx, s.close)
-	defer stop()
+	s.wg.Go(func() { s.refusals.tell(s.ctx, s.log) })
+	if s.shared != nil {
+		s.wg.Go(s.share)
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		s.drain()
+		s.close()
+	})
 	err := s.accept()
 	s.close()
 	s.wg.Wait()
-	if ctx.Err() != nil {
+	if !stop() {
+		<-ended
 		return nil
 	}
 	return err
 }
 
+// drain takes no more sessions, and waits until those that run have ended.
+func (s *Server) drain() {
+	if s.drainFor <= 0 {
+		return
+	}
+	a, empty := s.accounts, make(chan struct{})
+	a.mu.Lock()
+	a.draining = true
+	sessions := a.sessions
+	if sessions == 0 {
+		close(empty)
+	} else {
+		a.empty = empty
+	}
+	a.mu.Unlock()
+	if sessions > 0 {
+		s.log.Info("draining", "sessions", sessions, "longest", s.drainFor)
+	}
+	t := time.NewTimer(s.drainFor)
+	defer t.Stop()
+	select {
+	case <-empty:
+	case <-t.C:
+	case <-s.hurry:
+	case <-s.ctx.Done():
+	}
+}
+
 // close closes every socket, so that every goroutine ends.
 func (s *Server) close() {
+	s.cancel()
+	if s.stopping != nil {
+		s.stopping()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -256,7 +329,7 @@ func (s *Server) accept() error {
 			return fmt.Errorf("accept connections: %w", err)
 		}
 		if err := s.track(c); err != nil {
-			s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+			s.log.Debug("refused", "from", c.RemoteAddr(), "reason", err)
 			c.Close()
 			continue
 		}
@@ -320,7 +393,7 @@ func (s *Server) greet(c *net.TCPConn) {
 			err = fmt.Errorf("%w: a connection begins with %q or %q", probe.ErrRequest, probe.OpHello, probe.OpData)
 		}
 	}
-	s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+	s.log.Debug("refused", "from", c.RemoteAddr(), "reason", err)
 	s.refusals.add(protocolNative, refusalReason(err))
 	l.refuse(err)
 	s.untrack(c)

@@ -38,8 +38,9 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 	defer s.untrack(c)
 	defer c.Close()
 	if !slices.Contains(req.Versions, probe.Version) {
+		s.refusals.add(protocolNative, "version")
 		err := fmt.Errorf("client speaks versions %v of the protocol, this server version %d: update the older of the two", req.Versions, probe.Version)
-		s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+		s.log.Debug("refused", "from", c.RemoteAddr(), "reason", err)
 		l.refuse(err)
 		return
 	}
@@ -49,7 +50,7 @@ func (s *Server) hello(c *net.TCPConn, l *lines, req probe.Request) {
 		ses, err = s.open(clientAddr(c))
 	}
 	if err != nil {
-		s.log.Info("refused", "from", c.RemoteAddr(), "reason", err)
+		s.log.Debug("refused", "from", c.RemoteAddr(), "reason", err)
 		l.refuse(err)
 		return
 	}
@@ -87,6 +88,7 @@ func (s *Server) challenge(l *lines) error {
 	}
 	req, err := l.read(time.Now().Add(s.limits.Handshake))
 	if err != nil {
+		s.refusals.add(protocolNative, refusalReason(err))
 		return err
 	}
 	if req.Op != probe.OpHello || !probe.Authentic(s.key, challenge, req.Auth) {
@@ -102,14 +104,14 @@ func (s *Server) challenge(l *lines) error {
 // endReason says why a session ended.
 func endReason(err error) string {
 	switch {
-	case errors.Is(err, io.EOF):
+	case err == nil, errors.Is(err, io.EOF):
 		return "client is done"
 	case errors.Is(err, net.ErrClosed):
 		return "server stops"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "idle for too long, or its time is up"
 	}
-	return err.Error()
+	return plain(err)
 }
 
 // open makes a session, within the limits.

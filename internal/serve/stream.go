@@ -22,7 +22,7 @@ type stream struct {
 
 	mu        sync.Mutex
 	seen      unit.Instant
-	reflector *probe.Reflector
+	reflector probe.Reflector
 	unbooked  unit.Size // of datagrams, both ways
 	spent     bool      // the budget is used up
 
@@ -71,13 +71,13 @@ func (ses *session) openStream(req probe.Request) (probe.Reply, error) {
 	st.id = ses.serial
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for st.token == 0 || s.streams[st.token] != nil {
+	for st.token == 0 || s.streams.find(st.token) != nil {
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails, it would rather end the program
 		st.token = binary.BigEndian.Uint64(b[:])
 	}
-	st.reflector = probe.NewReflector(st.token)
-	s.streams[st.token] = st
+	st.reflector = *probe.NewReflector(st.token)
+	s.streams.put(st)
 	ses.streams[st.id] = st
 	return probe.Reply{Stream: st.id, StreamToken: probe.FormatToken(st.token), Now: s.clock.Now()}, nil
 }
@@ -110,7 +110,7 @@ func (ses *session) report(req probe.Request) (probe.Reply, error) {
 // closeStream forgets a stream and waits for its goroutine.
 func (s *Server) closeStream(st *stream) {
 	s.mu.Lock()
-	delete(s.streams, st.token)
+	s.streams.remove(st.token)
 	s.mu.Unlock()
 	st.mu.Lock()
 	st.closed = true
@@ -151,9 +151,7 @@ func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 		s.refusals.add(protocolNative, "malformed datagram")
 		return nil
 	}
-	s.mu.Lock()
-	st := s.streams[h.Token]
-	s.mu.Unlock()
+	st := s.streams.find(h.Token)
 	if st == nil {
 		s.refusals.add(protocolNative, "unknown token")
 		return nil
@@ -171,7 +169,7 @@ func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	if !st.book(len(b)) {
 		return nil
 	}
-	n, err := st.reflector.Reflect(at, s.clock.Now(), b, b)
+	n, err := st.reflector.ReflectHeader(h, at, s.udp.Leaves(), b, b)
 	if err != nil || n == 0 || !st.book(n) {
 		return nil
 	}

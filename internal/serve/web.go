@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,12 +23,13 @@ import (
 // webServer serves all that browsers and HTTP clients measure with, HTTP and
 // HTTPS on one port: ndt7, LibreSpeed, Cloudflare's and networkQuality's.
 type webServer struct {
-	server *Server
-	front  *front
-	page   http.Handler // nil: none
-	http   *http.Server
-	key    keyCheck
-	bulk   *netio.Bulk // the longest message of ndt7
+	server  *Server
+	front   *front
+	page    http.Handler // nil: none
+	servers http.Handler // nil: none
+	http    *http.Server
+	key     keyCheck
+	bulk    *netio.Bulk // the longest message of ndt7
 }
 
 // connKey is where a request's context holds its connection.
@@ -40,11 +40,11 @@ func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenTCP("tcp", a)
+	l, err := o.Sockets.stream(a)
 	if err != nil {
 		return nil, err
 	}
-	w := &webServer{server: s, page: o.Page, key: keyCheck{o.Key}, bulk: netio.NewBulk(ndt7.MaxMessage)}
+	w := &webServer{server: s, page: o.Page, servers: o.Servers, key: keyCheck{o.Key}, bulk: netio.NewBulk(ndt7.MaxMessage)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.Cert != nil {
 		config.Certificates = []tls.Certificate{*o.Cert}
@@ -55,7 +55,7 @@ func listenWeb(s *Server, address string, o Options) (*webServer, error) {
 		ReadHeaderTimeout: s.limits.Handshake, IdleTimeout: min(s.limits.Idle, time.Minute),
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 64, MaxReceiveBufferPerStream: 8 << 20, MaxReceiveBufferPerConnection: 32 << 20},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelInfo),
+		ErrorLog:    s.refusals.httpLog(s.log),
 	}
 	return w, nil
 }
@@ -90,6 +90,9 @@ func (w *webServer) mux() http.Handler {
 			m.HandleFunc(base+"empty"+end, w.swallow)
 			m.HandleFunc(base+"getIP"+end, w.whoAmI)
 		}
+	}
+	if w.servers != nil {
+		m.Handle("GET /servers.json", w.servers)
 	}
 	m.HandleFunc("/__down", w.cloudflareDown)
 	m.HandleFunc("/__up", w.cloudflareUp)
@@ -152,7 +155,7 @@ func forPeople(path string) bool {
 
 // refused books a request without the key.
 func (w *webServer) refused(r *http.Request) {
-	w.server.log.Info("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", errNoKey)
+	w.server.log.Debug("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", errNoKey)
 	w.server.refusals.add(protocolWeb, "key")
 }
 
@@ -191,7 +194,7 @@ func (f *front) accept() {
 			return
 		}
 		if err := f.server.connect(clientAddr(c), protocolWeb); err != nil {
-			f.server.log.Info("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", err)
+			f.server.log.Debug("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", err)
 			c.Close()
 			continue
 		}
@@ -214,7 +217,7 @@ func (f *front) sniff(c *net.TCPConn) {
 	p := &peeked{TCPConn: c, server: f.server}
 	if n, err := c.Read(p.first[:]); n < 1 {
 		if !errors.Is(err, io.EOF) { // browsers open connections in advance, and close them unused
-			f.server.log.Info("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", fmt.Errorf("said nothing: %w", err))
+			f.server.log.Debug("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", fmt.Errorf("said nothing: %w", err))
 			f.server.refusals.add(protocolWeb, "silent")
 		}
 		p.asked.Store(true)
@@ -282,7 +285,7 @@ func (p *peeked) Close() error {
 		s := p.server
 		s.disconnect(clientAddr(p.TCPConn), 1)
 		if !p.asked.Load() { // too slow, cut off, too large, or nothing like HTTP
-			s.log.Info("refused", "protocol", protocolWeb, "from", p.RemoteAddr(), "reason", "no whole request came")
+			s.log.Debug("refused", "protocol", protocolWeb, "from", p.RemoteAddr(), "reason", "no whole request came")
 			s.refusals.add(protocolWeb, "no request")
 		}
 	})

@@ -103,7 +103,7 @@ func bodyReason(err error) string {
 
 // cut logs and counts a request that is cut off.
 func (w *webServer) cut(r *http.Request, reason string, err error) {
-	w.server.log.Info("request cut off", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+	w.server.log.Debug("request cut off", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
 	w.server.refusals.add(protocolWeb, reason)
 }
 
@@ -111,7 +111,7 @@ func (w *webServer) cut(r *http.Request, reason string, err error) {
 func (w *webServer) enter(rw http.ResponseWriter, r *http.Request) (leave func(moved int64), ok bool) {
 	s, from, began := w.server, remote(r), w.server.clock.Now()
 	if err := s.admit(from, protocolWeb); err != nil {
-		s.log.Info("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
+		s.log.Debug("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", err)
 		rw.Header().Set("Retry-After", "60")
 		http.Error(rw, err.Error(), http.StatusTooManyRequests)
 		return nil, false

@@ -6,6 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
+	"time"
+
+	"unbloat/internal/budget"
 )
 
 // A Store is an open file of results. This build has none.
@@ -28,6 +32,15 @@ func (*Store) Add(context.Context, []Record) (int, error) { return 0, ErrOmitted
 // Trim returns ErrOmitted.
 func (*Store) Trim(context.Context, int) (int, error) { return 0, ErrOmitted }
 
+// Expire returns ErrOmitted.
+func (*Store) Expire(context.Context, time.Time) (int, error) { return 0, ErrOmitted }
+
+// Delete returns ErrOmitted.
+func (*Store) Delete(context.Context, string) error { return ErrOmitted }
+
+// Withdraw returns ErrOmitted.
+func (*Store) Withdraw(_ context.Context, _, _ string) error { return ErrOmitted }
+
 // List returns ErrOmitted.
 func (*Store) List(context.Context, Filter) ([]Entry, error) { return nil, ErrOmitted }
 
@@ -41,3 +54,17 @@ func (*Store) Import(context.Context, io.Reader) (read, added int, err error) {
 
 // Export returns ErrOmitted.
 func (*Store) Export(context.Context, io.Writer, []string) (int, error) { return 0, ErrOmitted }
+
+// Budgets are shared by nobody in this build.
+type Budgets struct{}
+
+// OpenBudgets returns ErrOmitted.
+func OpenBudgets(string, time.Duration, func() time.Time) (*Budgets, error) { return nil, ErrOmitted }
+
+// Exchange returns ErrOmitted.
+func (*Budgets) Exchange(context.Context, map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error) {
+	return nil, ErrOmitted
+}
+
+// Close does nothing.
+func (*Budgets) Close() error { return nil }

@@ -14,12 +14,25 @@ import (
 // then a Record a line; gzipped.
 const ExportSchema = "unbloat.export/1"
 
-// Bounds of what is imported: what a hostile file may make of this machine.
+// Bounds of what is imported: what a hostile file may make of this machine. A
+// file of results packs to about a tenth; one that unpacks to far more is none.
 const (
-	maxLine    = maxResult + 1<<20
-	maxImport  = 1 << 30 // bytes, unpacked
-	maxRecords = 100_000
+	maxLine     = maxResult + 1<<20
+	leastImport = 1 << 30 // bytes that every file may unpack to
+	mostRatio   = 200     // unpacked bytes for each packed one, beyond that
 )
+
+// A tally counts what is read through it.
+type tally struct {
+	from io.Reader
+	n    int64
+}
+
+func (t *tally) Read(b []byte) (int, error) {
+	n, err := t.from.Read(b)
+	t.n += int64(n)
+	return n, err
+}
 
 type exportHead struct {
 	Schema string `json:"schema"`
@@ -62,7 +75,8 @@ func (w *Writer) Close() error { return w.packer.Close() }
 // that is not exactly a record with its own id is refused with a *LineError, and
 // so is one that each returns an error for.
 func ReadExport(r io.Reader, each func(Record) error) error {
-	in := bufio.NewReaderSize(r, 1<<16)
+	packed := &tally{from: r}
+	in := bufio.NewReaderSize(packed, 1<<16)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(in)
 		if err != nil {
@@ -71,9 +85,9 @@ func ReadExport(r io.Reader, each func(Record) error) error {
 		defer z.Close()
 		in = bufio.NewReaderSize(z, 1<<16)
 	}
-	left := int64(maxImport)
+	unpacked := int64(0)
 	for n := 1; ; n++ {
-		text, err := readLine(in, min(left, maxLine))
+		text, err := readLine(in, min(max(leastImport, mostRatio*packed.n)-unpacked, maxLine))
 		switch {
 		case errors.Is(err, io.EOF) && len(text) == 0 && n > 1:
 			return nil
@@ -82,7 +96,7 @@ func ReadExport(r io.Reader, each func(Record) error) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return &LineError{n, err}
 		}
-		left -= int64(len(text))
+		unpacked += int64(len(text))
 		if n == 1 {
 			err = checkHead(text)
 		} else {
@@ -90,9 +104,6 @@ func ReadExport(r io.Reader, each func(Record) error) error {
 			if rec, err = parseLine(text); err == nil {
 				err = each(rec)
 			}
-		}
-		if err == nil && n > maxRecords {
-			err = fmt.Errorf("more than %d results", maxRecords)
 		}
 		if err != nil {
 			return &LineError{n, err}
@@ -107,7 +118,7 @@ func readLine(in *bufio.Reader, limit int64) ([]byte, error) {
 		part, err := in.ReadSlice('\n')
 		out = append(out, part...)
 		if int64(len(out)) > limit {
-			return nil, fmt.Errorf("too long: results are at most %d bytes, and all of a file at most %d", maxResult, maxImport)
+			return nil, fmt.Errorf("too long: results are at most %d bytes, and all of a file at most %d, or %d times its packed size", maxResult, leastImport, mostRatio)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return out, err

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ncruces/go-sqlite3"
 )
 
 // These tests use the file from other processes: this test binary, which finds
@@ -33,7 +31,7 @@ func TestSaverHelper(t *testing.T) {
 	count, _ := strconv.Atoi(task[2])
 	size, _ := strconv.Atoi(task[3])
 	for i := first; i < first+count; i++ {
-		id, err := Save(context.Background(), task[0], numbered(i, size))
+		id, err := Save(context.Background(), task[0], nthRecord(i, size))
 		if err != nil {
 			fmt.Println("FAILED", err)
 			os.Exit(3)
@@ -43,8 +41,8 @@ func TestSaverHelper(t *testing.T) {
 	os.Exit(0)
 }
 
-// numbered returns the i-th record, whose result does not compress below size bytes.
-func numbered(i, size int) Record {
+// nthRecord returns the i-th record, whose result does not compress below size bytes.
+func nthRecord(i, size int) Record {
 	var b strings.Builder
 	for x := uint64(i); b.Len() < size; {
 		x = x*6364136223846793005 + 1442695040888963407
@@ -84,8 +82,8 @@ func wantKept(t *testing.T, path string, ids []string) {
 				t.Errorf("%.8s was kept, and then: %v", id, err)
 			}
 		}
-		err := s.query("PRAGMA integrity_check", nil, func(st *sqlite3.Stmt) error {
-			if said := st.ColumnText(0); said != "ok" {
+		err := s.db.query(t.Context(), "PRAGMA integrity_check", nil, func(r row) error {
+			if said := r.text(0); said != "ok" {
 				return errors.New(said)
 			}
 			return nil

@@ -34,7 +34,7 @@ const (
 // A Record is one result with the conditions it was taken under. Its JSON is a
 // line of an export.
 type Record struct {
-	ID        string          `json:"id,omitempty"` // hash of all else, in hexadecimal
+	ID        string          `json:"id,omitempty"` // hash of all else but Owner, in hexadecimal
 	Time      time.Time       `json:"time"`         // UTC, whole milliseconds
 	Kind      string          `json:"kind"`
 	Label     string          `json:"label,omitempty"`
@@ -45,6 +45,7 @@ type Record struct {
 	System    string          `json:"system,omitempty"`    // and of the kernel
 	Plan      json.RawMessage `json:"plan,omitempty"`      // the shaping in force, as `plan --json` prints it
 	Result    json.RawMessage `json:"result"`              // as the command printed it with --json
+	Owner     string          `json:"owner,omitempty"`     // who may delete it: see OwnerOf
 }
 
 // An Entry is a kept result without its JSON, and its figures.
@@ -98,7 +99,11 @@ func (r Record) Identified() (Record, error) {
 
 // normal returns the record in its one form, with its id, or says what is wrong.
 func (r Record) normal() (Record, error) {
-	r.ID = ""
+	owner := r.Owner
+	if len(owner) != 0 && len(owner) != hex.EncodedLen(sha256.Size) || strings.ContainsFunc(owner, notHex) {
+		return r, fmt.Errorf("owner %q: is not a SHA-256 in hexadecimal", short(owner))
+	}
+	r.ID, r.Owner = "", ""
 	r.Time = r.Time.UTC().Truncate(time.Millisecond)
 	if y := r.Time.Year(); y < 1970 || y > 9999 {
 		return r, fmt.Errorf("time %s: not from 1970 to 9999", r.Time.Format(time.RFC3339))
@@ -136,9 +141,12 @@ func (r Record) normal() (Record, error) {
 		return r, err
 	}
 	sum := sha256.Sum256(text)
-	r.ID = hex.EncodeToString(sum[:])
+	r.ID, r.Owner = hex.EncodeToString(sum[:]), owner
 	return r, nil
 }
+
+// notHex reports whether a character is no digit of an id.
+func notHex(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') }
 
 // compact returns JSON of one object without spaces between its parts, nil for
 // none and for null.

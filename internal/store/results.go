@@ -10,30 +10,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/ncruces/go-sqlite3"
 )
 
 // Add keeps the records, all or none of them, and returns how many of them were
 // new. Their ids are not believed but made.
 func (s *Store) Add(ctx context.Context, records []Record) (added int, err error) {
-	s.conn.SetInterrupt(ctx)
-	err = s.transact(func() error {
+	err = s.db.transact(ctx, func() error {
+		k := keeper{store: s, ctx: ctx}
 		for _, r := range records {
-			fresh, err := s.add(r)
-			if err != nil {
+			if err := k.add(r); err != nil {
 				return err
 			}
-			if fresh {
-				added++
-			}
 		}
-		return nil
+		err := k.flush()
+		added = k.added
+		return err
 	})
 	if err != nil {
-		return 0, explain("keep", s.path, err)
+		return 0, s.db.explain("keep", err)
 	}
 	return added, nil
 }
@@ -42,23 +39,24 @@ func (s *Store) Add(ctx context.Context, records []Record) (added int, err error
 // many there were and how many of them were new. What is wrong with the export
 // is a *LineError, if it is in a line.
 func (s *Store) Import(ctx context.Context, r io.Reader) (read, added int, err error) {
-	s.conn.SetInterrupt(ctx)
-	err = s.transact(func() error {
-		return ReadExport(r, func(rec Record) error {
-			fresh, err := s.add(rec)
+	err = s.db.transact(ctx, func() error {
+		k := keeper{store: s, ctx: ctx}
+		err := ReadExport(r, func(rec Record) error {
 			read++
-			if fresh {
-				added++
-			}
-			return err
+			return k.add(rec)
 		})
+		if err == nil {
+			err = k.flush()
+		}
+		added = k.added
+		return err
 	})
 	var wrong *LineError
-	if errors.As(err, &wrong) && !fromFile(err) {
+	if errors.As(err, &wrong) && !s.db.owns(err) {
 		return 0, 0, err
 	}
 	if err != nil {
-		return 0, 0, explain("import into", s.path, err)
+		return 0, 0, s.db.explain("import into", err)
 	}
 	return read, added, nil
 }
@@ -66,15 +64,14 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (read, added int, err e
 // Export writes the results whose ids begin so, all of them if none is given,
 // the oldest first, and returns how many.
 func (s *Store) Export(ctx context.Context, w io.Writer, prefixes []string) (n int, err error) {
-	s.conn.SetInterrupt(ctx)
-	if len(prefixes) == 0 {
-		if prefixes, err = s.ids(); err != nil {
-			return 0, explain("export", s.path, err)
-		}
-	}
 	out, err := NewWriter(w)
 	if err != nil {
 		return 0, err
+	}
+	if len(prefixes) == 0 {
+		if n, err = s.exportAll(ctx, out); err != nil {
+			return n, err
+		}
 	}
 	for _, p := range prefixes {
 		r, err := s.Get(ctx, p)
@@ -89,75 +86,204 @@ func (s *Store) Export(ctx context.Context, w io.Writer, prefixes []string) (n i
 	return n, out.Close()
 }
 
-func (s *Store) add(r Record) (bool, error) {
+// exportPage is how many results are in memory at once while all are exported.
+const exportPage = 100
+
+// exportAll writes all results, page by page: other programs may use the
+// database meanwhile.
+func (s *Store) exportAll(ctx context.Context, out *Writer) (n int, err error) {
+	last, id := int64(-1), ""
+	for {
+		var page []Record
+		err := s.db.query(ctx, "SELECT "+recordColumns+` FROM results WHERE (time_ms, id) > (?, ?) ORDER BY time_ms, id LIMIT ?`,
+			[]any{last, id, exportPage}, func(row row) error {
+				r, err := readRecord(row)
+				page = append(page, r)
+				return err
+			})
+		if err != nil {
+			return n, s.db.explain("export", err)
+		}
+		for _, r := range page {
+			if err := out.Write(r); err != nil {
+				return n, err
+			}
+			n++
+		}
+		if len(page) < exportPage {
+			return n, nil
+		}
+		last, id = page[len(page)-1].Time.UnixMilli(), page[len(page)-1].ID
+	}
+}
+
+// A keeper adds records, several with each statement.
+type keeper struct {
+	store *Store
+	ctx   context.Context
+	args  []any
+	rows  int
+	bytes int
+	added int
+}
+
+// Bounds of one statement that adds records, and the columns that it fills.
+const (
+	keeperRows    = 200
+	keeperBytes   = 8 << 20
+	keeperColumns = 13
+)
+
+func (k *keeper) add(r Record) error {
 	r, err := r.normal()
 	if err != nil {
-		return false, err
+		return err
 	}
 	packed, err := pack(r.Result)
 	if err != nil {
-		return false, err
+		return err
 	}
 	figures, err := figuresText(r)
 	if err != nil {
-		return false, err
+		return err
 	}
 	var plan any
 	if r.Plan != nil {
 		plan = string(r.Plan)
 	}
-	err = s.exec(`INSERT INTO results (id, time_ms, kind, label, server, interface, link, tool, system, plan, result, figures)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		r.ID, r.Time.UnixMilli(), r.Kind, r.Label, r.Server, r.Interface, r.Link, r.Tool, r.System, plan, packed, figures)
-	return s.conn.Changes() > 0, err
+	k.args = append(k.args, r.ID, r.Time.UnixMilli(), r.Kind, r.Label, r.Server, r.Interface, r.Link, r.Tool, r.System, plan, packed, figures, r.Owner)
+	k.rows++
+	if k.bytes += len(packed) + len(r.Plan); k.rows < keeperRows && k.bytes < keeperBytes {
+		return nil
+	}
+	return k.flush()
+}
+
+// flush adds what has been collected.
+func (k *keeper) flush() error {
+	if k.rows == 0 {
+		return nil
+	}
+	n, err := k.store.db.exec(k.ctx, `INSERT INTO results (id, time_ms, kind, label, server, interface, link, tool, system, plan, result, figures, owner)
+		VALUES `+placeholders(k.rows, keeperColumns)+` ON CONFLICT (id) DO NOTHING`, k.args...)
+	k.added += int(n)
+	k.args, k.rows, k.bytes = k.args[:0], 0, 0
+	return err
 }
 
 // Trim removes the oldest results until at most n are left, and returns how
-// many it removed. The file does not shrink, but their room is used again.
+// many it removed. A file does not shrink, but their room is used again.
 func (s *Store) Trim(ctx context.Context, n int) (removed int, err error) {
-	s.conn.SetInterrupt(ctx)
-	err = s.transact(func() error {
-		err := s.exec("DELETE FROM results WHERE id IN (SELECT id FROM results ORDER BY time_ms DESC, id LIMIT -1 OFFSET ?)", max(n, 0))
-		removed = int(s.conn.Changes())
+	err = s.db.transact(ctx, func() error {
+		var last int64
+		var id string
+		err := s.db.query(ctx, "SELECT time_ms, id FROM results ORDER BY time_ms DESC, id DESC LIMIT 1 OFFSET ?", []any{max(n, 0)}, func(r row) error {
+			last, id = r.number(0), r.text(1)
+			return nil
+		})
+		if err != nil || id == "" {
+			return err
+		}
+		k, err := s.db.exec(ctx, "DELETE FROM results WHERE (time_ms, id) <= (?, ?)", last, id)
+		removed = int(k)
 		return err
 	})
 	if err != nil {
-		return 0, explain("trim", s.path, err)
+		return 0, s.db.explain("trim", err)
 	}
 	return removed, nil
 }
 
+// Expire removes the results that were taken before a time, and returns how many.
+func (s *Store) Expire(ctx context.Context, before time.Time) (removed int, err error) {
+	n, err := s.db.exec(ctx, "DELETE FROM results WHERE time_ms < ?", before.UnixMilli())
+	if err != nil {
+		return 0, s.db.explain("remove old results of", err)
+	}
+	return int(n), nil
+}
+
+// Delete removes the one result whose id begins with prefix. Errors wrap
+// ErrNotFound or ErrAmbiguous.
+func (s *Store) Delete(ctx context.Context, prefix string) error {
+	id, err := s.find(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	if _, err := s.db.exec(ctx, "DELETE FROM results WHERE id = ?", id); err != nil {
+		return s.db.explain("delete from", err)
+	}
+	return nil
+}
+
+// Withdraw removes the one result whose id begins with prefix, for whoever has
+// its token. Errors wrap ErrNotFound, ErrAmbiguous or ErrNotOwner.
+func (s *Store) Withdraw(ctx context.Context, prefix, token string) error {
+	id, err := s.find(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	n, err := s.db.exec(ctx, "DELETE FROM results WHERE id = ? AND owner = ? AND owner <> ''", id, OwnerOf(token))
+	if err != nil {
+		return s.db.explain("delete from", err)
+	}
+	if n == 0 {
+		return fmt.Errorf("delete result %.8s: %w", id, ErrNotOwner)
+	}
+	return nil
+}
+
 // List returns the results that pass the filter, the newest first.
 func (s *Store) List(ctx context.Context, f Filter) ([]Entry, error) {
-	s.conn.SetInterrupt(ctx)
-	where, args := f.where()
-	sql := `SELECT id, time_ms, kind, label, server, interface, link, tool, system, plan IS NOT NULL, figures
-		FROM results ` + where + ` ORDER BY time_ms DESC, id`
-	if f.Limit > 0 {
-		sql += fmt.Sprintf(" LIMIT %d", f.Limit)
-	}
 	out := []Entry{}
-	err := s.query(sql, args, func(st *sqlite3.Stmt) error {
+	sql, args, err := s.listing(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	err = s.db.query(ctx, sql, args, func(r row) error {
 		e := Entry{
-			ID: st.ColumnText(0), Time: time.UnixMilli(st.ColumnInt64(1)).UTC(), Kind: st.ColumnText(2), Label: st.ColumnText(3),
-			Server: st.ColumnText(4), Interface: st.ColumnText(5), Link: st.ColumnText(6), Tool: st.ColumnText(7), System: st.ColumnText(8),
-			Shaped: st.ColumnBool(9),
+			ID: r.text(0), Time: at(r.number(1)), Kind: r.text(2), Label: r.text(3),
+			Server: r.text(4), Interface: r.text(5), Link: r.text(6), Tool: r.text(7), System: r.text(8),
+			Shaped: r.number(9) != 0,
 		}
-		if err := json.Unmarshal(st.ColumnRawText(10), &e.Figures); err != nil {
-			return fmt.Errorf("%w: figures of %.8s: %w", ErrDamaged, e.ID, err)
+		if err := json.Unmarshal([]byte(r.text(10)), &e.Figures); err != nil {
+			return damaged(e.ID, fmt.Errorf("figures: %w", err))
 		}
 		out = append(out, e)
 		return nil
 	})
 	if err != nil {
-		return nil, explain("list", s.path, err)
+		return nil, s.db.explain("list", err)
 	}
 	return out, nil
 }
 
-func (f Filter) where() (string, []any) {
-	var terms []string
-	var args []any
+// listing returns the statement that lists the results that pass the filter.
+func (s *Store) listing(ctx context.Context, f Filter) (sql string, args []any, err error) {
+	terms, args := f.where()
+	if f.After != "" {
+		id, err := s.find(ctx, f.After)
+		if err != nil {
+			return "", nil, err
+		}
+		ms, err := s.one(ctx, "SELECT time_ms FROM results WHERE id = ?", id)
+		if err != nil {
+			return "", nil, s.db.explain("list", err)
+		}
+		terms, args = append(terms, "(time_ms, id) < (?, ?)"), append(args, ms, id)
+	}
+	sql = `SELECT id, time_ms, kind, label, server, interface, link, tool, system, CASE WHEN plan IS NULL THEN 0 ELSE 1 END, figures FROM results`
+	if len(terms) > 0 {
+		sql += " WHERE " + strings.Join(terms, " AND ")
+	}
+	sql += " ORDER BY time_ms DESC, id DESC"
+	if f.Limit > 0 {
+		sql += " LIMIT " + strconv.Itoa(f.Limit)
+	}
+	return sql, args, nil
+}
+
+func (f Filter) where() (terms []string, args []any) {
 	add := func(term string, v ...any) {
 		terms = append(terms, term)
 		args = append(args, v...)
@@ -168,8 +294,8 @@ func (f Filter) where() (string, []any) {
 	if f.Label != "" {
 		add("label = ?", f.Label)
 	}
-	if f.Server != "" {
-		add("(server = ? OR substr(server, 1, length(?) + 1) = ? || ':')", f.Server, f.Server, f.Server)
+	if f.Server != "" { // with any port: between "name:" and "name;", which is next to it
+		add("(server = ? OR server >= ? AND server < ?)", f.Server, f.Server+":", f.Server+";")
 	}
 	if f.Interface != "" {
 		add("interface = ?", f.Interface)
@@ -184,74 +310,78 @@ func (f Filter) where() (string, []any) {
 	if !f.Since.IsZero() {
 		add("time_ms >= ?", f.Since.UnixMilli())
 	}
-	if len(terms) == 0 {
-		return "", nil
+	return terms, args
+}
+
+// find returns the id of the one result whose id begins with prefix.
+func (s *Store) find(ctx context.Context, prefix string) (string, error) {
+	var found []string
+	// "g" follows every digit of an id
+	err := s.db.query(ctx, "SELECT id FROM results WHERE id >= ? AND id < ? LIMIT 2", []any{prefix, prefix + "g"}, func(r row) error {
+		found = append(found, r.text(0))
+		return nil
+	})
+	switch {
+	case err != nil:
+		return "", s.db.explain("read", err)
+	case len(found) == 0 || prefix == "" || !strings.HasPrefix(found[0], prefix):
+		return "", fmt.Errorf("find result %q in %s: %w; see `unbloat history`", short(prefix), s.name, ErrNotFound)
+	case len(found) > 1:
+		return "", fmt.Errorf("find result %q in %s: %w; give more of its id", prefix, s.name, ErrAmbiguous)
 	}
-	return "WHERE " + strings.Join(terms, " AND "), args
+	return found[0], nil
 }
 
 // Get returns the one result whose id begins with prefix. Errors wrap
 // ErrNotFound or ErrAmbiguous.
 func (s *Store) Get(ctx context.Context, prefix string) (Record, error) {
-	s.conn.SetInterrupt(ctx)
-	var found []string
-	err := s.query("SELECT id FROM results WHERE substr(id, 1, length(?)) = ? LIMIT 2", []any{prefix, prefix}, func(st *sqlite3.Stmt) error {
-		found = append(found, st.ColumnText(0))
-		return nil
-	})
-	switch {
-	case err != nil:
-	case len(found) == 0 || prefix == "":
-		return Record{}, fmt.Errorf("find result %q in %s: %w; see `unbloat history`", short(prefix), s.path, ErrNotFound)
-	case len(found) > 1:
-		return Record{}, fmt.Errorf("find result %q in %s: %w; give more of its id", prefix, s.path, ErrAmbiguous)
-	default:
-		var r Record
-		if r, err = s.read(found[0]); err == nil {
-			return r, nil
-		}
+	id, err := s.find(ctx, prefix)
+	if err != nil {
+		return Record{}, err
 	}
-	return Record{}, explain("read", s.path, err)
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return Record{}, s.db.explain("read", err)
+	}
+	return r, nil
 }
 
+// recordColumns are what readRecord reads.
+const recordColumns = "id, time_ms, kind, label, server, interface, link, tool, system, plan, result, owner"
+
 // read returns one result, and checks it against its id.
-func (s *Store) read(id string) (Record, error) {
-	var r Record
-	found := false
-	err := s.query(`SELECT time_ms, kind, label, server, interface, link, tool, system, plan, result FROM results WHERE id = ?`,
-		[]any{id}, func(st *sqlite3.Stmt) (err error) {
-			found = true
-			r = Record{
-				Time: time.UnixMilli(st.ColumnInt64(0)), Kind: st.ColumnText(1), Label: st.ColumnText(2), Server: st.ColumnText(3),
-				Interface: st.ColumnText(4), Link: st.ColumnText(5), Tool: st.ColumnText(6), System: st.ColumnText(7),
-			}
-			if st.ColumnType(8) != sqlite3.NULL {
-				r.Plan = json.RawMessage(st.ColumnText(8))
-			}
-			r.Result, err = unpack(st.ColumnRawBlob(9))
-			return err
-		})
-	if err != nil {
-		return r, err
+func (s *Store) read(ctx context.Context, id string) (r Record, err error) {
+	n := 0
+	err = s.db.query(ctx, "SELECT "+recordColumns+" FROM results WHERE id = ?", []any{id}, func(row row) (err error) {
+		n++
+		r, err = readRecord(row)
+		return err
+	})
+	if err == nil && n == 0 {
+		err = ErrNotFound
 	}
-	if !found {
-		return r, ErrNotFound
+	return r, err
+}
+
+// readRecord reads a row of recordColumns, and checks it against its id.
+func readRecord(row row) (Record, error) {
+	id := row.text(0)
+	r := Record{
+		Time: at(row.number(1)), Kind: row.text(2), Label: row.text(3), Server: row.text(4),
+		Interface: row.text(5), Link: row.text(6), Tool: row.text(7), System: row.text(8), Owner: row.text(11),
+	}
+	if !row.null(9) {
+		r.Plan = json.RawMessage(row.text(9))
+	}
+	var err error
+	if r.Result, err = unpack(row.bytes(10)); err != nil {
+		return r, err
 	}
 	out, err := r.normal()
 	if err != nil || out.ID != id {
 		return r, fmt.Errorf("%w: result %.8s is not what was kept", ErrDamaged, id)
 	}
 	return out, nil
-}
-
-// ids returns the ids of all results, the oldest first.
-func (s *Store) ids() ([]string, error) {
-	var out []string
-	err := s.query("SELECT id FROM results ORDER BY time_ms, id", nil, func(st *sqlite3.Stmt) error {
-		out = append(out, st.ColumnText(0))
-		return nil
-	})
-	return out, err
 }
 
 func figuresText(r Record) (string, error) {

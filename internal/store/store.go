@@ -1,16 +1,21 @@
 // Package store is the memory of results: every measurement with the conditions
-// it was taken under, in one embedded SQLite file. It also moves results between
-// machines as compressed lines of JSON (export.go). A result's id is a hash of
-// its content, so the same result is never kept twice.
+// it was taken under, in one embedded SQLite file, or in a PostgreSQL database
+// that several servers share. Both have the same tables (database.go). It also
+// moves results between machines as compressed lines of JSON (export.go). A
+// result's id is a hash of its content, so the same result is never kept twice;
+// that is why a server may deliver one again that may have arrived (spool.go).
 //
-// A build with the tag omit_store has no SQLite and keeps nothing (db_omit.go).
+// A build with the tag omit_store has no database and keeps nothing (db_omit.go).
 package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -26,6 +31,9 @@ var (
 	ErrBusy      = errors.New("another process holds the file")
 	ErrNotFound  = errors.New("there is no such result")
 	ErrAmbiguous = errors.New("more than one result begins so")
+	ErrAway      = errors.New("the database cannot be reached")
+	ErrRefused   = errors.New("the database does not take it")
+	ErrNotOwner  = errors.New("the token is not the one of this result")
 )
 
 // A Filter says which results are listed. Zero fields do not filter.
@@ -37,6 +45,23 @@ type Filter struct {
 	Shaped    *bool     // with a plan of ours in force, or without
 	Since     time.Time // not before
 	Limit     int       // at most so many, the newest
+	After     string    // only those that are listed after the result whose id begins so
+}
+
+// IsDatabase reports whether results are in a PostgreSQL database, and not in a
+// file.
+func IsDatabase(place string) bool {
+	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
+}
+
+// OwnerOf returns what is kept of the token that may delete a result: its
+// SHA-256, hexadecimal; "" of none.
+func OwnerOf(token string) string {
+	if token == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
 }
 
 // Path returns where results are kept: $XDG_DATA_HOME/unbloat/results.db, by
@@ -55,8 +80,7 @@ func Path(getenv func(string) string) (string, error) {
 	return "", errors.New("find the file of results: neither XDG_DATA_HOME nor HOME is set; name the file with --store")
 }
 
-// Save keeps one result in the file at path, which is made if need be, and
-// returns its id. A result that is there already stays as it is.
+// Save keeps one result at a place that Open understands, and returns its id. A result that is there already stays as it is.
 func Save(ctx context.Context, path string, r Record) (id string, err error) {
 	if r, err = r.Identified(); err != nil {
 		return "", err

@@ -236,23 +236,22 @@ func TestMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for have := 1; have <= len(migrations()); have++ {
+	for have := 1; have <= len(migrations(sqliteTypes())); have++ {
 		path := filepath.Join(t.TempDir(), "old.db")
 		conn, err := sqlite3.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		old := &Store{path: path, conn: conn}
-		for _, m := range migrations()[:have] {
+		old := &sqliteFile{path: path, conn: conn}
+		for _, m := range migrations(sqliteTypes())[:have] {
 			if err := conn.Exec(m); err != nil {
 				t.Fatal(err)
 			}
 		}
 		packed, _ := pack(want.Result)
-		err = errors.Join(
-			old.exec(`INSERT INTO results (id, time_ms, kind, label, server, interface, link, tool, system, plan, result)
-				VALUES (?, ?, ?, ?, ?, '', '', '', '', NULL, ?)`, want.ID, want.Time.UnixMilli(), want.Kind, want.Label, want.Server, packed),
-			conn.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, have)), conn.Close())
+		_, err = old.exec(t.Context(), `INSERT INTO results (id, time_ms, kind, label, server, interface, link, tool, system, plan, result)
+				VALUES (?, ?, ?, ?, ?, '', '', '', '', NULL, ?)`, want.ID, want.Time.UnixMilli(), want.Kind, want.Label, want.Server, packed)
+		err = errors.Join(err, conn.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, have)), conn.Close())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,16 +46,23 @@ type datagrams struct {
 // the port that the page is served from; others use the WebSocket. It is to be
 // called once, before the first request. The port is closed by Close.
 func (h *Handler) ListenDatagrams(address string) (netip.AddrPort, error) {
-	cert, err := newShortCert(h.now)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("serve datagrams: %w", err)
-	}
 	a, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("serve datagrams on %s: %w", address, err)
 	}
 	socket, err := net.ListenUDP("udp", a)
 	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("serve datagrams: %w", err)
+	}
+	return h.ServeDatagrams(socket)
+}
+
+// ServeDatagrams is ListenDatagrams of a socket that is open already, which it
+// takes over.
+func (h *Handler) ServeDatagrams(socket *net.UDPConn) (netip.AddrPort, error) {
+	cert, err := newShortCert(h.now)
+	if err != nil {
+		socket.Close()
 		return netip.AddrPort{}, fmt.Errorf("serve datagrams: %w", err)
 	}
 	d := &datagrams{handler: h, socket: socket}
@@ -86,7 +93,7 @@ func (h *Handler) ListenDatagrams(address string) (netip.AddrPort, error) {
 	})
 	if err != nil {
 		socket.Close()
-		return netip.AddrPort{}, fmt.Errorf("serve datagrams on %s: %w", address, err)
+		return netip.AddrPort{}, fmt.Errorf("serve datagrams on %s: %w", socket.LocalAddr(), err)
 	}
 	h.datagrams, h.certificate = d, cert
 	h.wg.Go(d.accept)

@@ -4,6 +4,7 @@ package webtest
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 )
 
@@ -15,5 +16,8 @@ type datagrams struct{}
 func (h *Handler) ListenDatagrams(string) (netip.AddrPort, error) {
 	return netip.AddrPort{}, errors.New("serve datagrams: this build has no web page")
 }
+
+// ServeDatagrams returns the same error.
+func (h *Handler) ServeDatagrams(*net.UDPConn) (netip.AddrPort, error) { return h.ListenDatagrams("") }
 
 func (*datagrams) close() {}

@@ -44,7 +44,7 @@ func TestKept(t *testing.T) {
 	}
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC)
 	start := func(t *testing.T) string {
-		k, err := OpenKept(t.Context(), file, 2, "v1")
+		k, err := OpenKept(t.Context(), Keeping{Place: file, Most: 2, Tool: "v1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestKeptForeign(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Repeat([]byte("not a database "), 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenKept(t.Context(), file, 10, ""); !errors.Is(err, store.ErrDamaged) {
+	if _, err := OpenKept(t.Context(), Keeping{Place: file, Most: 10}); !errors.Is(err, store.ErrDamaged) {
 		t.Errorf("a file of text: %v", err)
 	}
 }

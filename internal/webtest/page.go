@@ -138,6 +138,7 @@ func New(o Options) *Handler {
 	mux.HandleFunc("POST /api/up", h.up)
 	mux.HandleFunc("POST /api/results", h.save)
 	mux.HandleFunc("GET /api/results/{id}", h.load)
+	mux.HandleFunc("DELETE /api/results/{id}", h.remove)
 	mux.HandleFunc("GET /api/results/{id}/shown", h.shown)
 	// A server with a shared key answers this itself; there is none here.
 	mux.HandleFunc("GET /api/key", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

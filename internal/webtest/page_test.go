@@ -263,8 +263,8 @@ func TestResults(t *testing.T) {
 
 type fullStore struct{ Store }
 
-func (fullStore) Save(context.Context, *verdict.Test) (string, error) {
-	return "", errors.New("no space left on /secret/path")
+func (fullStore) Save(context.Context, *verdict.Test) (Ticket, error) {
+	return Ticket{}, errors.New("no space left on /secret/path")
 }
 
 // A result that cannot be kept is shown all the same, without the server's inside.
@@ -284,13 +284,26 @@ func TestStoreFails(t *testing.T) {
 func TestMemory(t *testing.T) {
 	m := NewMemory(2)
 	var ids []string
+	token := ""
 	for range 3 {
-		id, err := m.Save(t.Context(), &verdict.Test{})
+		k, err := m.Save(t.Context(), &verdict.Test{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, id)
+		ids = append(ids, k.ID)
+		if err := m.Delete(t.Context(), k.ID, ""); !errors.Is(err, ErrNotOwner) {
+			t.Errorf("deleted without a token: %v", err)
+		}
+		token = k.Token
 	}
+	defer func() {
+		if err := m.Delete(t.Context(), ids[2], token); err != nil {
+			t.Error(err)
+		}
+		if _, err := m.Load(t.Context(), ids[2]); !errors.Is(err, ErrNotFound) {
+			t.Errorf("after it was deleted: %v", err)
+		}
+	}()
 	if _, err := m.Load(t.Context(), ids[0]); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the oldest of three in two places: %v", err)
 	}

@@ -3,11 +3,13 @@ package webtest
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,45 +18,77 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// A Store keeps results. Load's error wraps ErrNotFound if there is no such
-// result. An id is 1–64 letters, digits, "-" or "_", and cannot be guessed:
-// whoever knows it may read the result.
+// A Store keeps results. An id is 1–64 letters, digits, "-" or "_", and cannot be
+// guessed: whoever knows it may read the result. Errors wrap ErrNotFound where
+// there is no such result, and ErrAway where that cannot be told now.
 type Store interface {
-	Save(ctx context.Context, t *verdict.Test) (id string, err error)
+	Save(ctx context.Context, t *verdict.Test) (Ticket, error)
 	Load(ctx context.Context, id string) (*verdict.Test, error)
+	// Delete removes a result for whoever has its token. Errors wrap
+	// ErrNotOwner besides.
+	Delete(ctx context.Context, id, token string) error
 }
 
-// ErrNotFound says that a Store has no result of that id.
-var ErrNotFound = errors.New("there is no such result")
+// A Ticket is what a visitor gets for a result that is kept.
+type Ticket struct {
+	ID    string
+	Token string // with which the result may be deleted; nobody else has it
+}
+
+// Reasons why a Store does not do what it is asked; errors wrap them.
+var (
+	ErrNotFound = errors.New("there is no such result")
+	ErrNotOwner = errors.New("this token does not delete this result")
+	ErrAway     = errors.New("the results cannot be reached now; please try again in a minute")
+)
 
 // NewMemory returns a Store that keeps the newest n results until the program ends.
-func NewMemory(n int) Store { return &memory{most: max(n, 1), tests: map[string]*verdict.Test{}} }
+func NewMemory(n int) Store { return &memory{most: max(n, 1), tests: map[string]remembered{}} }
 
 type memory struct {
 	mu    sync.Mutex
 	most  int
 	order []string
-	tests map[string]*verdict.Test
+	tests map[string]remembered
 }
 
-func (m *memory) Save(_ context.Context, t *verdict.Test) (string, error) {
-	id := strings.ToLower(rand.Text())
+type remembered struct {
+	test  *verdict.Test
+	token string
+}
+
+func (m *memory) Save(_ context.Context, t *verdict.Test) (Ticket, error) {
+	k := Ticket{strings.ToLower(rand.Text()), rand.Text()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tests[id] = t
-	m.order = append(m.order, id)
+	m.tests[k.ID] = remembered{t, k.Token}
+	m.order = append(m.order, k.ID)
 	if len(m.order) > m.most {
 		delete(m.tests, m.order[0])
 		m.order = m.order[1:]
 	}
-	return id, nil
+	return k, nil
+}
+
+func (m *memory) Delete(_ context.Context, id, token string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch k, there := m.tests[id]; {
+	case !there:
+		return fmt.Errorf("result %s: %w", id, ErrNotFound)
+	case subtle.ConstantTimeCompare([]byte(k.token), []byte(token)) == 0:
+		return fmt.Errorf("result %s: %w", id, ErrNotOwner)
+	}
+	delete(m.tests, id)
+	m.order = slices.DeleteFunc(m.order, func(o string) bool { return o == id })
+	return nil
 }
 
 func (m *memory) Load(_ context.Context, id string) (*verdict.Test, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t := m.tests[id]; t != nil {
-		return t, nil
+	if k, there := m.tests[id]; there {
+		return k.test, nil
 	}
 	return nil, fmt.Errorf("result %s: %w", id, ErrNotFound)
 }
@@ -62,6 +96,7 @@ func (m *memory) Load(_ context.Context, id string) (*verdict.Test, error) {
 // Saved answers a result that was submitted.
 type Saved struct {
 	ID    string        `json:"id"`    // "" if it could not be kept
+	Token string        `json:"token"` // deletes it; "" but in the answer to whoever submitted it
 	Error string        `json:"error"` // why it could not
 	Test  *verdict.Test `json:"test"`
 	Words Words         `json:"words"`
@@ -124,12 +159,50 @@ func (h *Handler) save(w http.ResponseWriter, r *http.Request) {
 	out.Words = wordsOf(out.Test, languageOf(r))
 	if !h.keeping.take(s.addr, h.now()) {
 		out.Error = "the server has kept many results of your network lately, and keeps no more for some minutes"
-	} else if out.ID, err = h.store.Save(r.Context(), out.Test); err != nil { // the visitor sees the figures all the same
+	} else if k, err := h.store.Save(r.Context(), out.Test); err != nil { // the visitor sees the figures all the same
 		h.log.Error("keep a result of the web page", "err", err)
-		out.ID, out.Error = "", "the server could not keep this result"
+		out.Error = "the server could not keep this result"
+	} else {
+		out.ID, out.Token = k.ID, k.Token
 	}
 	answer(w, http.StatusOK, out)
 }
+
+// tokenHeader carries the token of a result that is to be deleted.
+const tokenHeader = "Delete-Token"
+
+// remove deletes one result for whoever has its token.
+func (h *Handler) remove(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	err := ErrNotFound
+	if wellFormed(id) {
+		err = h.store.Delete(r.Context(), id, r.Header.Get(tokenHeader))
+	}
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, ErrNotOwner):
+		fail(w, http.StatusForbidden, ErrNotOwner.Error())
+	default:
+		status, why := h.unread(id, err)
+		fail(w, status, why)
+	}
+}
+
+// unread says why a result is not there.
+func (h *Handler) unread(id string, err error) (status int, why string) {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound, ErrNotFound.Error()
+	case errors.Is(err, ErrAway):
+		return http.StatusServiceUnavailable, ErrAway.Error()
+	}
+	h.log.Error("load a result of the web page", "id", id, "err", err)
+	return http.StatusInternalServerError, "the server could not read its results"
+}
+
+// wellFormed reports whether a result may have this id.
+func wellFormed(id string) bool { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`).MatchString(id) }
 
 // load answers with one result.
 func (h *Handler) load(w http.ResponseWriter, r *http.Request) {
@@ -160,16 +233,13 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, s *site) {
 
 func (h *Handler) find(r *http.Request) (t *verdict.Test, status int, why string) {
 	id := r.PathValue("id")
-	if !regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`).MatchString(id) {
+	if !wellFormed(id) {
 		return nil, http.StatusNotFound, ErrNotFound.Error()
 	}
 	t, err := h.store.Load(r.Context(), id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil, http.StatusNotFound, ErrNotFound.Error()
-	case err != nil:
-		h.log.Error("load a result of the web page", "id", id, "err", err)
-		return nil, http.StatusInternalServerError, "the server could not read its results"
+	if err != nil {
+		status, why = h.unread(id, err)
+		return nil, status, why
 	}
 	return t, http.StatusOK, ""
 }

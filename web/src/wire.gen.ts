@@ -58,6 +58,7 @@ export interface Skip {
 
 export interface Saved {
   id: string;
+  token: string;
   error: string;
   test: Test;
   words: Words;

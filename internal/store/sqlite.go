@@ -23,38 +23,19 @@ const applicationID = 0x756e626c
 // after the other to a slow disk, one may be late by many of them.
 const patience = 30 * time.Second
 
-// migrations lead from an empty file to today's layout; the file's user_version
-// is how many of them it has behind it. They are only ever added to.
-func migrations() []string {
-	return []string{
-		`CREATE TABLE results (
-			id        TEXT PRIMARY KEY,
-			time_ms   INTEGER NOT NULL,
-			kind      TEXT NOT NULL,
-			label     TEXT NOT NULL,
-			server    TEXT NOT NULL,
-			interface TEXT NOT NULL,
-			link      TEXT NOT NULL,
-			tool      TEXT NOT NULL,
-			system    TEXT NOT NULL,
-			plan      TEXT,
-			result    BLOB NOT NULL
-		) STRICT`,
-		`ALTER TABLE results ADD COLUMN figures TEXT NOT NULL DEFAULT '{}';
-		 CREATE INDEX results_by_time ON results (time_ms)`,
-	}
+// sqliteTypes are SQLite's.
+func sqliteTypes() types {
+	return types{text: "TEXT", integer: "INTEGER", blob: "BLOB", strict: "STRICT"}
 }
 
-// A Store is an open file of results. It belongs to one goroutine, and should
-// be closed soon: other processes wait meanwhile.
-type Store struct {
+// sqliteFile is an open file of results.
+type sqliteFile struct {
 	path string
 	conn *sqlite3.Conn
 }
 
-// Open opens the file at path, and makes it if there is none. An older layout
-// is brought up to date. ctx bounds all that is done with the Store.
-func Open(ctx context.Context, path string) (*Store, error) {
+// openFile opens the file at path, and makes it if there is none.
+func openFile(ctx context.Context, path string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of results: %w; name another file with --store", err)
 	}
@@ -67,9 +48,8 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return open(ctx, path)
 }
 
-// OpenExisting is Open, but a file that is not there is an error that wraps
-// fs.ErrNotExist.
-func OpenExisting(ctx context.Context, path string) (*Store, error) {
+// openExistingFile opens the file at path, if there is one.
+func openExistingFile(ctx context.Context, path string) (*Store, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("open the file of results: %w", err)
 	}
@@ -85,52 +65,54 @@ func open(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, explain("open", path, err)
 	}
-	s := &Store{path: path, conn: conn}
+	f := &sqliteFile{path: path, conn: conn}
+	s := &Store{db: f, name: path}
 	conn.SetInterrupt(ctx)
-	if err := s.prepare(); err != nil {
+	err = f.prepare()
+	if err == nil {
+		err = f.migrate(ctx, s)
+	}
+	if err != nil {
 		conn.Close()
-		return nil, explain("open", path, err)
+		return nil, f.explain("open", err)
 	}
 	return s, nil
 }
 
-// prepare sets the connection up and brings the layout up to date.
+// prepare sets the connection up.
 //
 // The rollback journal is used, not the write-ahead log: a run writes once, and
 // the log's index is a mapped file, which ends the whole process where the disk
 // is full and the file system cannot reserve space, and which machines that
 // share a home over the network do not share. At rest there is one file.
-func (s *Store) prepare() error {
-	if err := s.conn.BusyTimeout(patience); err != nil {
+func (f *sqliteFile) prepare() error {
+	if err := f.conn.BusyTimeout(patience); err != nil {
 		return err
 	}
-	if err := s.checkOwner(); err != nil {
+	if err := f.checkOwner(); err != nil {
 		return err
 	}
-	if err := s.conn.Exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF"); err != nil {
-		return err
-	}
-	return s.migrate()
+	return f.conn.Exec("PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF")
 }
 
 // checkOwner refuses files of other programs, and of the future, before anything
 // is written. It looks at one state of the file: another process may just make it.
-func (s *Store) checkOwner() error {
-	if err := s.conn.Exec("BEGIN"); err != nil {
+func (f *sqliteFile) checkOwner() error {
+	if err := f.conn.Exec("BEGIN"); err != nil {
 		return err
 	}
 	var found [3]int64
 	var err error
 	for i, sql := range []string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
-		if found[i], err = s.number(sql); err != nil {
+		if found[i], err = f.number(sql); err != nil {
 			break
 		}
 	}
-	if err = errors.Join(err, s.conn.Exec("ROLLBACK")); err != nil {
+	if err = errors.Join(err, f.conn.Exec("ROLLBACK")); err != nil {
 		return err
 	}
 	switch id, have, tables := found[0], found[1], found[2]; {
-	case id == applicationID && have > int64(len(migrations())):
+	case id == applicationID && have > int64(len(migrations(sqliteTypes()))):
 		return ErrNewer
 	case id != applicationID && (id != 0 || tables > 0):
 		return ErrForeign
@@ -138,33 +120,26 @@ func (s *Store) checkOwner() error {
 	return nil
 }
 
-func (s *Store) migrate() error {
-	return s.transact(func() error {
-		have, err := s.number("PRAGMA user_version")
+func (f *sqliteFile) migrate(ctx context.Context, s *Store) error {
+	return f.transact(ctx, func() error {
+		have, err := f.number("PRAGMA user_version")
 		if err != nil {
 			return err
 		}
-		all := migrations()
+		all := migrations(sqliteTypes())
 		if have >= int64(len(all)) {
 			return nil
 		}
-		for _, m := range all[have:] {
-			if err := s.conn.Exec(m); err != nil {
-				return err
-			}
+		if err := s.migrate(ctx, all, int(have)); err != nil {
+			return err
 		}
-		if have > 0 {
-			if err := s.refigure(); err != nil {
-				return err
-			}
-		}
-		return s.conn.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(all)))
+		return f.conn.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, len(all)))
 	})
 }
 
-// transact does all of do in one transaction, or nothing.
-func (s *Store) transact(do func() error) error {
-	tx, err := s.conn.BeginImmediate()
+func (f *sqliteFile) transact(ctx context.Context, do func() error) error {
+	f.conn.SetInterrupt(ctx)
+	tx, err := f.conn.BeginImmediate()
 	if err != nil {
 		return err
 	}
@@ -173,54 +148,28 @@ func (s *Store) transact(do func() error) error {
 			return nil
 		}
 	}
-	if !s.conn.GetAutocommit() { // else SQLite has rolled it back by itself
+	if !f.conn.GetAutocommit() { // else SQLite has rolled it back by itself
 		err = errors.Join(err, tx.Rollback())
 	}
 	return err
 }
 
-// refigure takes the figures of all results anew.
-func (s *Store) refigure() error {
-	ids, err := s.ids()
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		r, err := s.read(id)
-		if err != nil {
-			return err
-		}
-		text, err := figuresText(r)
-		if err != nil {
-			return err
-		}
-		if err := s.exec("UPDATE results SET figures = ? WHERE id = ?", text, id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Close lets other processes at the file.
-func (s *Store) Close() error {
-	if err := s.conn.Close(); err != nil {
-		return explain("close", s.path, err)
-	}
-	return nil
-}
+func (f *sqliteFile) close() error { return f.conn.Close() }
 
 // number returns the one integer that a query yields, 0 if it yields nothing.
-func (s *Store) number(sql string) (n int64, err error) {
-	err = s.query(sql, nil, func(st *sqlite3.Stmt) error {
-		n = st.ColumnInt64(0)
+func (f *sqliteFile) number(sql string) (n int64, err error) {
+	err = f.query(context.Background(), sql, nil, func(r row) error {
+		n = r.number(0)
 		return nil
 	})
 	return n, err
 }
 
-// query calls row for each row of a query.
-func (s *Store) query(sql string, args []any, row func(*sqlite3.Stmt) error) error {
-	st, _, err := s.conn.Prepare(sql)
+func (f *sqliteFile) query(ctx context.Context, sql string, args []any, each func(row) error) error {
+	if ctx.Done() != nil {
+		f.conn.SetInterrupt(ctx)
+	}
+	st, _, err := f.conn.Prepare(sql)
 	if err != nil {
 		return err
 	}
@@ -229,16 +178,34 @@ func (s *Store) query(sql string, args []any, row func(*sqlite3.Stmt) error) err
 		return err
 	}
 	for st.Step() {
-		if err := row(st); err != nil {
+		if err := each(sqliteRow{st}); err != nil {
 			return err
 		}
 	}
 	return st.Err()
 }
 
-func (s *Store) exec(sql string, args ...any) error {
-	return s.query(sql, args, func(*sqlite3.Stmt) error { return nil })
+func (f *sqliteFile) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	if len(args) == 0 { // there may be several
+		return 0, f.conn.Exec(sql)
+	}
+	before := f.conn.TotalChanges()
+	err := f.query(ctx, sql, args, func(row) error { return nil })
+	return f.conn.TotalChanges() - before, err
 }
+
+func (f *sqliteFile) owns(err error) bool {
+	var e *sqlite3.Error
+	return errors.As(err, &e)
+}
+
+// A sqliteRow is the row at which a statement stands.
+type sqliteRow struct{ st *sqlite3.Stmt }
+
+func (r sqliteRow) text(i int) string  { return r.st.ColumnText(i) }
+func (r sqliteRow) number(i int) int64 { return r.st.ColumnInt64(i) }
+func (r sqliteRow) bytes(i int) []byte { return r.st.ColumnRawBlob(i) }
+func (r sqliteRow) null(i int) bool    { return r.st.ColumnType(i) == sqlite3.NULL }
 
 func bind(st *sqlite3.Stmt, args []any) error {
 	for i, a := range args {
@@ -264,12 +231,6 @@ func bind(st *sqlite3.Stmt, args []any) error {
 	return nil
 }
 
-// fromFile reports whether an error is SQLite's.
-func fromFile(err error) bool {
-	var e *sqlite3.Error
-	return errors.As(err, &e)
-}
-
 // full reports whether nothing more can be written in a folder: SQLite does not
 // always say why writing failed.
 func full(dir string) bool {
@@ -281,6 +242,8 @@ func full(dir string) bool {
 	}
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
+
+func (f *sqliteFile) explain(doing string, err error) error { return explain(doing, f.path, err) }
 
 // explain says what SQLite's error means for the person at the keyboard.
 func explain(doing, path string, err error) error {

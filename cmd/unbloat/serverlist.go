@@ -1,0 +1,40 @@
+//go:build !omit_http && !omit_measure
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"unbloat/internal/servers"
+	"unbloat/unit"
+)
+
+// nearest returns the server to measure against: a --server value as it is, or
+// the nearest of the list that it names, which is said to w.
+func nearest(ctx context.Context, w io.Writer, server string) (string, error) {
+	if !strings.HasPrefix(server, servers.Prefix) {
+		return server, nil
+	}
+	l, err := servers.Fetch(ctx, server, time.Now())
+	if errors.Is(err, servers.ErrMalformed) {
+		return "", usageError("--server %s: %w", server, err)
+	}
+	if err != nil {
+		return "", &exitError{exitPrecondition, fmt.Errorf("--server %s: %w", server, err)}
+	}
+	all, err := servers.Choose(ctx, l, servers.Handshake)
+	if err != nil {
+		return "", &exitError{exitPrecondition, fmt.Errorf("--server %s: %w", server, err)}
+	}
+	name := all[0].Address
+	if all[0].Name != "" {
+		name = all[0].Name + ", " + name
+	}
+	fmt.Fprintf(w, "unbloat: the nearest of %d servers is %s, %.1f ms away\n", len(all), name, unit.Ms(all[0].Least))
+	return all[0].Address, nil
+}

@@ -1,0 +1,136 @@
+package protocol_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unbloat/internal/await"
+	"unbloat/internal/probe"
+)
+
+// Tests of capacity: so many clients, each with a line of this rate.
+const (
+	capacityClients = 10
+	capacityRate    = 100e6 / 8 // bytes a second
+	capacityTime    = 5 * time.Second
+)
+
+// BenchmarkConcurrentTests tells what share of one processor `unbloat serve`
+// takes for one test at 100 Mbit/s, each way, with several at once; and how many
+// two processors take from that. The clients' lines are imitated by their own
+// reading and writing, so that the server sees what it sees of real ones: a
+// socket that is full, or not. The loopback costs no driver of a network card.
+func BenchmarkConcurrentTests(b *testing.B) {
+	address := freeAddress(b)
+	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--web", "")
+	for b.Loop() {
+		for _, dir := range []string{probe.DirDown, probe.DirUp} {
+			cores, rate := concurrent(b, server, address, dir)
+			each := cores / (rate * 8 / 100e6)
+			b.ReportMetric(each, dir+"-cores/test")
+			b.ReportMetric(2/each, dir+"-tests-of-2-cores")
+			b.ReportMetric(rate*8/1e6/capacityClients, dir+"-Mbit/s-each")
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// concurrent runs a load of every client at once, and returns how many
+// processors the server took and how many bytes a second were moved.
+func concurrent(b *testing.B, server int, address, dir string) (cores, rate float64) {
+	b.Helper()
+	var conns []net.Conn
+	for range capacityClients {
+		control, in := capacityDial(b, address)
+		token := capacityAsk(b, control, in, probe.Request{Op: probe.OpHello, Versions: []int{probe.Version}}).Token
+		data, from := capacityDial(b, address)
+		capacityAsk(b, data, from, probe.Request{Op: probe.OpData, Token: token, Group: 1, Dir: dir})
+		capacityAsk(b, control, in, probe.Request{Op: probe.OpStart, Group: 1, Flows: 1})
+		conns = append(conns, data)
+	}
+	var mu sync.Mutex
+	var moved int64
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	for _, c := range conns {
+		all.Go(func() {
+			n := paced(c, dir, stop)
+			mu.Lock()
+			moved += n
+			mu.Unlock()
+		})
+	}
+	time.Sleep(500 * time.Millisecond) // until the queues of the start are gone
+	before, began := runtimeOf(b, server), time.Now()
+	time.Sleep(capacityTime)
+	took := time.Since(began)
+	cpu := runtimeOf(b, server) - before
+	close(stop)
+	all.Wait()
+	return cpu.Seconds() / took.Seconds(), float64(moved) / (took.Seconds() + 0.5)
+}
+
+// paced moves bytes at a client's rate until it is told to stop.
+func paced(c net.Conn, dir string, stop chan struct{}) (moved int64) {
+	buf := make([]byte, 64<<10)
+	for began := time.Now(); ; {
+		select {
+		case <-stop:
+			return moved
+		default:
+		}
+		n, err := 0, error(nil)
+		if dir == probe.DirDown {
+			n, err = c.Read(buf)
+		} else {
+			n, err = c.Write(buf)
+		}
+		if moved += int64(n); err != nil {
+			return moved
+		}
+		time.Sleep(time.Until(began.Add(time.Duration(float64(moved) / capacityRate * 1e9))))
+	}
+}
+
+// capacityDial connects, with a receive buffer as a line of 20 ms needs.
+func capacityDial(b *testing.B, address string) (net.Conn, *bufio.Reader) {
+	b.Helper()
+	var c net.Conn
+	var err error
+	await.Until(b, time.Minute, "the server to listen", func() bool {
+		c, err = net.Dial("tcp", address)
+		return err == nil
+	})
+	b.Cleanup(func() { c.Close() })
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 256<<10) })
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c, bufio.NewReader(c)
+}
+
+func capacityAsk(b *testing.B, c net.Conn, in *bufio.Reader, q probe.Request) probe.Reply {
+	b.Helper()
+	_, err := c.Write(probe.AppendLine(nil, q))
+	var line []byte
+	if err == nil {
+		line, err = in.ReadBytes('\n')
+	}
+	var r probe.Reply
+	if err == nil {
+		r, err = probe.ParseReply(line)
+	}
+	if err != nil || r.Error != "" {
+		b.Fatal(fmt.Errorf("%v %s", err, r.Error))
+	}
+	return r
+}

@@ -1,0 +1,99 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A refusedKind is what is counted together: whoever attacks a server decides how
+// often something is refused, but not how many kinds of refusal there are.
+type refusedKind struct{ protocol, reason string }
+
+// refusals counts what was refused.
+type refusals struct {
+	mu     sync.Mutex
+	counts map[refusedKind]int64 // ever
+	told   map[refusedKind]int64 // of these, in the log
+}
+
+func newRefusals() *refusals {
+	return &refusals{counts: map[refusedKind]int64{}, told: map[refusedKind]int64{}}
+}
+
+func (r *refusals) add(protocol, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[refusedKind{protocol, reason}]++
+}
+
+// all returns how often each was refused, sorted.
+func (r *refusals) all() (kinds []refusedKind, counts map[refusedKind]int64) {
+	r.mu.Lock()
+	counts = maps.Clone(r.counts)
+	r.mu.Unlock()
+	kinds = slices.SortedFunc(maps.Keys(counts), func(x, y refusedKind) int {
+		return slices.Compare([]string{x.protocol, x.reason}, []string{y.protocol, y.reason})
+	})
+	return kinds, counts
+}
+
+// tellEvery is how often the log says what was refused.
+const tellEvery = time.Minute
+
+// tell logs what was refused, in sums, until ctx is done, and the rest then.
+func (r *refusals) tell(ctx context.Context, log *slog.Logger) {
+	t := time.NewTicker(tellEvery)
+	defer t.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		r.sum(log)
+	}
+}
+
+// sum logs a line for each kind that was refused since the last time.
+func (r *refusals) sum(log *slog.Logger) {
+	kinds, counts := r.all()
+	for _, k := range kinds {
+		if n := counts[k] - r.told[k]; n > 0 {
+			log.Info("refused", "protocol", k.protocol, "reason", k.reason, "count", n, "ever", counts[k])
+			r.told[k] = counts[k]
+		}
+	}
+}
+
+// httpLog takes the lines of package http's server, of which every stranger can
+// cause as many as he likes, and counts them.
+func (r *refusals) httpLog(l *slog.Logger) *log.Logger {
+	return log.New(lineCounter{r, l}, "", 0)
+}
+
+type lineCounter struct {
+	refusals *refusals
+	log      *slog.Logger
+}
+
+func (c lineCounter) Write(b []byte) (int, error) {
+	c.refusals.add(protocolWeb, "connection failed")
+	c.log.Debug("refused", "protocol", protocolWeb, "reason", string(b))
+	return len(b), nil
+}
+
+// plain returns what an error says without the addresses of a connection's ends,
+// which are nobody's to keep.
+func plain(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}

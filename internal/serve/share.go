@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"unbloat/internal/budget"
+)
+
+// Budgets are what servers behind one name tell each other, so that an address
+// has one budget of all of them.
+type Budgets interface {
+	// Exchange tells what addresses took of this server since their windows
+	// began, and returns what any address takes of the others.
+	Exchange(ctx context.Context, own map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error)
+}
+
+const (
+	// BudgetWindow is the time over which what an address takes is counted.
+	BudgetWindow = budgetWindow
+
+	// shareEvery is how often servers tell each other. An address that uses
+	// several at once may move more than its budget by what it moves meanwhile.
+	shareEvery = 5 * time.Second
+	// sharePatience bounds one exchange.
+	sharePatience = 10 * time.Second
+)
+
+// share tells the other servers what addresses took, again and again. While the
+// others cannot be reached, what they said last counts.
+func (s *Server) share() {
+	t := time.NewTicker(shareEvery)
+	defer t.Stop()
+	away := false
+	for {
+		err := s.exchange()
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case err != nil && !away:
+			s.log.Warn("budgets are this server's own for now", "reason", err)
+		case err == nil && away:
+			s.log.Info("budgets are shared again")
+		}
+		away = err != nil
+		if err == nil {
+			s.sharedAt.Store(time.Now().Unix())
+		}
+		select {
+		case <-t.C:
+		case <-s.ctx.Done():
+			_ = s.exchange() // so that the others know what was taken last; they live without it
+			return
+		}
+	}
+}
+
+// exchange is one exchange with the others.
+func (s *Server) exchange() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), sharePatience)
+	defer cancel()
+	if s.ctx.Err() == nil {
+		defer context.AfterFunc(s.ctx, cancel)()
+	}
+	a := s.accounts
+	now, wall := s.clock.Now(), time.Now()
+	own := map[netip.Addr]budget.Use{}
+	a.mu.Lock()
+	for from, c := range a.of {
+		u := budget.Use{Bytes: c.bytes, Busy: c.time}
+		if u != c.shared && now.Sub(c.since) < budgetWindow {
+			u.Since = wall.Add(-now.Sub(c.since))
+			own[from] = u
+		}
+	}
+	a.mu.Unlock()
+	elsewhere, err := s.shared.Exchange(ctx, own)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.elsewhere = elsewhere
+	for from, c := range a.of {
+		c.others = elsewhere(from)
+		if u, told := own[from]; told {
+			c.shared = budget.Use{Bytes: u.Bytes, Busy: u.Busy}
+		}
+	}
+	return nil
+}

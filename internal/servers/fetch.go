@@ -1,0 +1,53 @@
+//go:build !omit_http
+
+package servers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Prefix begins a --server value that names a list.
+const Prefix = "list:"
+
+// fetchPatience bounds the fetching of a list.
+const fetchPatience = 15 * time.Second
+
+// Fetch gets the list that a --server value names, such as
+// list:https://test.example.net/servers.json#KEY, and checks it against the
+// public key after the #.
+func Fetch(ctx context.Context, value string, now time.Time) (List, error) {
+	u, err := url.Parse(strings.TrimPrefix(value, Prefix))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment == "" {
+		return List{}, fmt.Errorf("%w: write it like %shttps://HOST/servers.json#KEY, where KEY is the public key of whoever signs the list", ErrMalformed, Prefix)
+	}
+	key, err := ParseKey(u.Fragment)
+	if err != nil {
+		return List{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	u.Fragment = ""
+	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return List{}, fmt.Errorf("fetch the list of servers: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return List{}, fmt.Errorf("fetch the list of servers: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return List{}, fmt.Errorf("fetch the list of servers: %s answered %s", u, resp.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxText+1))
+	if err != nil {
+		return List{}, fmt.Errorf("fetch the list of servers: %w", err)
+	}
+	return Open(text, key, now)
+}

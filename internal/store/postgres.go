@@ -1,0 +1,343 @@
+//go:build !omit_store
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// connectPatience bounds connecting to a database that does not answer.
+	connectPatience = 5 * time.Second
+	// statementPatience bounds one statement: a connection whose other end is
+	// gone without a word is given up after it.
+	statementPatience = 20 * time.Second
+	// layoutLock keeps two programs from bringing one database up to date at
+	// the same time: "unbl".
+	layoutLock = 0x756e626c
+)
+
+// postgresTypes are PostgreSQL's. Text sorts by its bytes, as in SQLite.
+func postgresTypes() types {
+	return types{text: `TEXT COLLATE "C"`, integer: "BIGINT", blob: "BYTEA"}
+}
+
+// postgres is a connection to a PostgreSQL database. One that was lost is
+// opened anew by the next statement outside a transaction.
+type postgres struct {
+	config *pgx.ConnConfig
+	name   string // the URL without its password
+	conn   *pgx.Conn
+	store  *Store
+	inside bool // a transaction
+}
+
+// openPostgres connects to a database and brings its layout up to date.
+func openPostgres(ctx context.Context, place string) (*Store, error) {
+	s, err := attach(place)
+	if err != nil {
+		return nil, err
+	}
+	p := s.db.(*postgres)
+	if err := p.connect(ctx); err != nil {
+		return nil, p.explain("open", err)
+	}
+	return s, nil
+}
+
+// attach prepares the use of a database without asking it anything.
+func attach(place string) (*Store, error) {
+	name := "postgres"
+	if u, err := url.Parse(place); err == nil {
+		u.RawQuery = ""
+		name = u.Redacted()
+	}
+	config, err := pgx.ParseConfig(place)
+	if err != nil { // its text leaves the password out
+		return nil, fmt.Errorf("read the address of the database: %w; write it like postgres://USER@HOST:5432/NAME", err)
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectPatience
+	}
+	p := &postgres{config: config, name: name}
+	p.store = &Store{db: p, name: name}
+	return p.store, nil
+}
+
+// connect opens the connection and brings the layout up to date.
+func (p *postgres) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, statementPatience)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return err
+	}
+	p.conn = conn
+	if err = p.migrate(ctx); err != nil {
+		p.drop()
+	}
+	return err
+}
+
+// migrate looks at the version first: most of the time there is nothing to do,
+// and the right to make tables is needed only once.
+func (p *postgres) migrate(ctx context.Context) error {
+	all := migrations(postgresTypes())
+	version := func() (int, error) {
+		n, err := p.store.one(ctx, "SELECT version FROM unbloat_layout")
+		var wrong *pgconn.PgError
+		if errors.As(err, &wrong) && wrong.Code == "42P01" { // undefined_table
+			return 0, nil
+		}
+		return int(n), err
+	}
+	have, err := version()
+	switch {
+	case err != nil:
+		return err
+	case have > len(all):
+		return ErrNewer
+	case have == len(all):
+		return nil
+	}
+	err = p.transact(ctx, func() error {
+		if _, err := p.exec(ctx, "SELECT pg_advisory_xact_lock(?)", int64(layoutLock)); err != nil {
+			return err
+		}
+		if _, err := p.exec(ctx, "CREATE TABLE IF NOT EXISTS unbloat_layout (version BIGINT NOT NULL)"); err != nil {
+			return err
+		}
+		have, err := version() // another program may have done it meanwhile
+		if err != nil || have >= len(all) {
+			return err
+		}
+		if err := p.store.migrate(ctx, all, have); err != nil {
+			return err
+		}
+		if _, err := p.exec(ctx, "DELETE FROM unbloat_layout"); err != nil {
+			return err
+		}
+		_, err = p.exec(ctx, "INSERT INTO unbloat_layout (version) VALUES (?)", int64(len(all)))
+		return err
+	})
+	var wrong *pgconn.PgError
+	if errors.As(err, &wrong) && wrong.Code == "42P07" { // duplicate_table
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	return err
+}
+
+// drop gives the connection up. It does not wait for the other end.
+func (p *postgres) drop() {
+	if p.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = p.conn.Close(ctx) // it is of no use any more
+		p.conn = nil
+	}
+}
+
+func (p *postgres) close() error {
+	p.drop()
+	return nil
+}
+
+// ready opens the connection if it was lost.
+func (p *postgres) ready(ctx context.Context) error {
+	if p.conn != nil && !p.conn.IsClosed() {
+		return nil
+	}
+	if p.inside {
+		return errAway
+	}
+	p.conn = nil
+	return p.connect(ctx)
+}
+
+// errAway is why a statement fails whose connection was lost before it.
+var errAway = errors.New("the connection was lost")
+
+func (p *postgres) transact(ctx context.Context, do func() error) error {
+	if err := p.ready(ctx); err != nil {
+		return err
+	}
+	if _, err := p.conn.Exec(ctx, "BEGIN"); err != nil {
+		if !p.conn.IsClosed() || ctx.Err() != nil {
+			return err
+		}
+		// It was lost while nothing was done; nothing has been done yet either.
+		if err := p.ready(ctx); err != nil {
+			return err
+		}
+		if _, err := p.conn.Exec(ctx, "BEGIN"); err != nil {
+			return err
+		}
+	}
+	p.inside = true
+	err := do()
+	p.inside = false
+	if err == nil {
+		if p.conn.IsClosed() {
+			return errAway
+		}
+		ctx, cancel := context.WithTimeout(ctx, statementPatience)
+		defer cancel()
+		_, err = p.conn.Exec(ctx, "COMMIT")
+		return err
+	}
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, e := p.conn.Exec(back, "ROLLBACK"); e != nil {
+		p.drop() // the database rolls back what a lost connection left
+	}
+	return err
+}
+
+func (p *postgres) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	if err := p.ready(ctx); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementPatience)
+	defer cancel()
+	tag, err := p.conn.Exec(ctx, numbered(sql), outgoing(args)...)
+	return tag.RowsAffected(), err
+}
+
+func (p *postgres) query(ctx context.Context, sql string, args []any, each func(row) error) error {
+	rows := 0
+	count := func(r row) error {
+		rows++
+		return each(r)
+	}
+	err := p.queryOnce(ctx, sql, args, count)
+	if err == nil || rows > 0 || p.inside || ctx.Err() != nil || p.conn == nil || !p.conn.IsClosed() {
+		return err
+	}
+	return p.queryOnce(ctx, sql, args, count) // the connection was lost while nothing was asked
+}
+
+func (p *postgres) queryOnce(ctx context.Context, sql string, args []any, each func(row) error) error {
+	if err := p.ready(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementPatience)
+	defer cancel()
+	rows, err := p.conn.Query(ctx, numbered(sql), outgoing(args)...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return err
+		}
+		if err := each(postgresRow(values)); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// numbered writes the arguments of a statement as PostgreSQL does: $1, $2, ….
+func numbered(sql string) string {
+	var b strings.Builder
+	n := 0
+	for part := range strings.SplitSeq(sql, "?") {
+		if n > 0 {
+			b.WriteString("$" + strconv.Itoa(n))
+		}
+		b.WriteString(part)
+		n++
+	}
+	return b.String()
+}
+
+// PostgreSQL's text has no NUL, which a label may hold: it is written as \0, and
+// a backslash as two.
+func outgoing(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		out[i] = a
+		if s, ok := a.(string); ok && strings.ContainsAny(s, "\\\x00") {
+			out[i] = strings.NewReplacer(`\`, `\\`, "\x00", `\0`).Replace(s)
+		}
+	}
+	return out
+}
+
+// A postgresRow is a row as pgx decodes it.
+type postgresRow []any
+
+func (r postgresRow) text(i int) string {
+	s, _ := r[i].(string)
+	if strings.Contains(s, `\`) {
+		s = strings.NewReplacer(`\\`, `\`, `\0`, "\x00").Replace(s)
+	}
+	return s
+}
+
+func (r postgresRow) number(i int) int64 {
+	switch n := r[i].(type) {
+	case int64:
+		return n
+	case int32:
+		return int64(n)
+	}
+	return 0
+}
+
+func (r postgresRow) bytes(i int) []byte {
+	b, _ := r[i].([]byte)
+	return b
+}
+
+func (r postgresRow) null(i int) bool { return r[i] == nil }
+
+// owns reports whether an error is the database's, or of the way to it.
+func (p *postgres) owns(err error) bool {
+	var wrong *pgconn.PgError
+	var connect *pgconn.ConnectError
+	return errors.As(err, &wrong) || errors.As(err, &connect) || errors.Is(err, errAway) || pgconn.Timeout(err) || p.conn == nil || p.conn.IsClosed()
+}
+
+// explain says what PostgreSQL's error means for the person at the keyboard. An
+// error wraps ErrAway where trying again later may help, and ErrRefused where a
+// result is one that the database never takes.
+func (p *postgres) explain(doing string, err error) error {
+	kind, remedy := error(nil), ""
+	class := ""
+	var wrong *pgconn.PgError
+	if errors.As(err, &wrong) && len(wrong.Code) == 5 {
+		class = wrong.Code[:2]
+	}
+	switch {
+	case errors.Is(err, ErrNewer), errors.Is(err, ErrForeign):
+		remedy = "it was left as it is; name another database with --store"
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotFound), errors.Is(err, ErrAmbiguous):
+	case class == "53":
+		kind, remedy = ErrFull, "nothing in it is lost; make room there"
+	case class == "22", class == "54": // data exceptions, program limits
+		kind = ErrRefused
+	case class == "28", class == "3D", wrong != nil && wrong.Code == "42501":
+		kind, remedy = ErrAway, "see that the role may log in to this database and make tables there (docs/running-a-server.md)"
+	case class == "" || class == "08" || class == "57" || class == "40" || class == "55":
+		kind, remedy = ErrAway, "see that it runs and can be reached"
+	}
+	if kind != nil {
+		err = fmt.Errorf("%w (%w)", kind, err)
+	}
+	if remedy == "" {
+		return fmt.Errorf("%s the results in %s: %w", doing, p.name, err)
+	}
+	return fmt.Errorf("%s the results in %s: %w; %s", doing, p.name, err, remedy)
+}
