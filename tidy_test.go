@@ -361,16 +361,8 @@ func TestSpecification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{}
-	_, all := sources(t)
-	for _, s := range all {
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && s.test() {
-				names[s.dir+"."+f.Name.Name] = true
-			}
-		}
-	}
-	promise := regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
+	names := testNames(t)
+	promise := namedTest()
 	first := map[string]int{} // the line of each promise
 	for i, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "| S") {
@@ -393,6 +385,69 @@ func TestSpecification(t *testing.T) {
 	}
 	if len(first) == 0 {
 		t.Error("docs/SPECIFICATION.md promises nothing")
+	}
+}
+
+// namedTest finds a test's name in a document: `internal/lab.TestSeeds`.
+func namedTest() *regexp.Regexp {
+	return regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
+}
+
+// testNames are all functions of tests, with their packages.
+func testNames(t *testing.T) map[string]bool {
+	names := map[string]bool{}
+	_, all := sources(t)
+	for _, s := range all {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test() {
+				names[s.dir+"."+f.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+// What the documents tell people to run is there: tests, and targets of make.
+func TestDocumentsNameWhatIsThere(t *testing.T) {
+	names := testNames(t)
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := regexp.MustCompile(`go test [^` + "`" + `\n]*`)
+	target := regexp.MustCompile("(?m)(?:`|^)make ([a-z][a-z0-9-]*)")
+	for _, d := range documents(t) {
+		if d.path == "CHANGELOG.md" {
+			continue // tells of what was, too
+		}
+		for _, m := range namedTest().FindAllStringSubmatch(d.text, -1) {
+			if !names[m[1]+"."+m[2]] {
+				t.Errorf("%s: there is no %s.%s", d.path, m[1], m[2])
+			}
+		}
+		for _, m := range target.FindAllStringSubmatch(d.text, -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("%s: make has no target %s", d.path, m[1])
+			}
+		}
+		for _, command := range run.FindAllString(d.text, -1) {
+			at := regexp.MustCompile(`\./([a-z0-9/]+)`).FindStringSubmatch(command)
+			if at == nil {
+				continue
+			}
+			if _, err := os.Stat(at[1]); err != nil {
+				t.Errorf("%s: %s: there is no such package", d.path, command)
+			}
+			for _, m := range regexp.MustCompile(`-(?:run|bench) '?\^?([A-Z][A-Za-z0-9]*)`).FindAllStringSubmatch(command, -1) {
+				found := false
+				for name := range names {
+					found = found || strings.HasPrefix(name, at[1]+".") && strings.Contains(name, m[1])
+				}
+				if !found {
+					t.Errorf("%s: %s: there is no such test", d.path, command)
+				}
+			}
+		}
 	}
 }
 
