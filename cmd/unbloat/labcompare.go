@@ -27,7 +27,7 @@ type labCompareFlags struct {
 	quiet    bool
 }
 
-// seedCases are the columns of the articles' lines: as they were, by their
+// seedCases are the columns of the articles' lines: as they were, with their
 // authors' own fix, and tuned.
 func seedCases() []string { return []string{"before", "seed", "tuned"} }
 
@@ -48,8 +48,9 @@ Markdown table: a row a scenario, a column a case. The figures of a cell are the
 p95 increase and the loss of the probe, the worst call's MOS, and what every
 other load got through. Without an argument it takes every scenario that has
 the last of the cases, and those that these are compared with (NAME-…); without
---case too, the articles' lines follow in a second table: before, seed, tuned.
-With -o the same goes into a page, with a picture of each table.
+--case too, a second table has lines that articles describe: before, with the
+article's own fix (case seed), tuned. With -o the same goes into a page, with a
+picture of each table.
 
 With --seeds N each case runs N times, with other random numbers, and a figure is
 "median (least to most)". --markdown writes that as files, one for each subject
