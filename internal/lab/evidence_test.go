@@ -77,8 +77,7 @@ func TestWriteEvidence(t *testing.T) {
 	}
 }
 
-// The median was measured, the ends are the least and the most, and what looks
-// the same is written once.
+// The median, the least and the most; what looks the same is written once.
 func TestSpread(t *testing.T) {
 	whole := func(v float64) string { return strings.Repeat("i", int(v)) }
 	for _, c := range []struct {
@@ -89,7 +88,7 @@ func TestSpread(t *testing.T) {
 		{[]float64{3}, "iii"},
 		{[]float64{3, 3.2, 3.9}, "iii"},
 		{[]float64{4, 1, 2}, "ii (i to iiii)"},
-		{[]float64{4, 1, 3, 2}, "ii (i to iiii)"},
+		{[]float64{6, 1, 5, 3}, "iiii (i to iiiiii)"},
 	} {
 		if got := lab.Spread(c.values, whole); got != c.want {
 			t.Errorf("%v: %q, want %q", c.values, got, c.want)

@@ -154,18 +154,19 @@ func (m measured) others() []string {
 }
 
 // Spread shows values as "median (min to max)", and as one figure if all look
-// the same. Of an even number of values the median is the lower of the two in
-// the middle, so it was measured.
+// the same. Of an even number of values the median is the mean of the two in the
+// middle.
 func Spread(values []float64, show func(float64) string) string {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) == 0 {
 		return "–"
 	}
-	lo, mid, hi := show(sorted[0]), show(sorted[(len(sorted)-1)/2]), show(sorted[len(sorted)-1])
+	n := len(sorted)
+	lo, hi := show(sorted[0]), show(sorted[n-1])
 	if lo == hi {
-		return mid
+		return lo
 	}
-	return fmt.Sprintf("%s (%s to %s)", mid, lo, hi)
+	return fmt.Sprintf("%s (%s to %s)", show((sorted[(n-1)/2]+sorted[n/2])/2), lo, hi)
 }
 
 // gotOf says what a load got through; ok is false for calls, which have their MOS.
