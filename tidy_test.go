@@ -1,8 +1,9 @@
 // Package unbloat_test holds the rules of this repository as tests: which
 // package may know which, what pure packages may touch, that everything public is
 // documented, that every promise of docs/SPECIFICATION.md names a test that
-// exists, that tests wait for events, and that make test runs them all. Sizes are
-// a reviewer's business: a file is one subject.
+// exists, that tests wait for events and that make test runs them all, that
+// ARCHITECTURE.md's map is the packages that are there, and that the documents'
+// links and figures are true. Sizes are a reviewer's business: a file is one subject.
 package unbloat_test
 
 import (
@@ -21,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"unbloat/internal/platform/all"
 )
@@ -498,16 +500,8 @@ func TestSpecification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{}
-	_, all := sources(t)
-	for _, s := range all {
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && s.test() {
-				names[s.dir+"."+f.Name.Name] = true
-			}
-		}
-	}
-	promise := regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
+	names := testNames(t)
+	promise := namedTest()
 	first := map[string]int{} // the line of each promise
 	for i, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "| S") {
@@ -530,5 +524,299 @@ func TestSpecification(t *testing.T) {
 	}
 	if len(first) == 0 {
 		t.Error("docs/SPECIFICATION.md promises nothing")
+	}
+}
+
+// namedTest finds a test's name in a document: `internal/lab.TestSeeds`.
+func namedTest() *regexp.Regexp {
+	return regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
+}
+
+// testNames are all functions of tests, with their packages.
+func testNames(t *testing.T) map[string]bool {
+	names := map[string]bool{}
+	_, all := sources(t)
+	for _, s := range all {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test() {
+				names[s.dir+"."+f.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+// What the documents tell people to run is there: tests, and targets of make.
+func TestDocumentsNameWhatIsThere(t *testing.T) {
+	names := testNames(t)
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := regexp.MustCompile(`go test [^` + "`" + `\n]*`)
+	target := regexp.MustCompile("(?m)(?:`|^)make ([a-z][a-z0-9-]*)")
+	for _, d := range documents(t) {
+		if d.path == "CHANGELOG.md" {
+			continue // tells of what was, too
+		}
+		for _, m := range namedTest().FindAllStringSubmatch(d.text, -1) {
+			if !names[m[1]+"."+m[2]] {
+				t.Errorf("%s: there is no %s.%s", d.path, m[1], m[2])
+			}
+		}
+		for _, m := range target.FindAllStringSubmatch(d.text, -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("%s: make has no target %s", d.path, m[1])
+			}
+		}
+		for _, command := range run.FindAllString(d.text, -1) {
+			at := regexp.MustCompile(`\./([a-z0-9/]+)`).FindStringSubmatch(command)
+			if at == nil {
+				continue
+			}
+			if _, err := os.Stat(at[1]); err != nil {
+				t.Errorf("%s: %s: there is no such package", d.path, command)
+			}
+			for _, m := range regexp.MustCompile(`-(?:run|bench) '?\^?([A-Z][A-Za-z0-9]*)`).FindAllStringSubmatch(command, -1) {
+				found := false
+				for name := range names {
+					found = found || strings.HasPrefix(name, at[1]+".") && strings.Contains(name, m[1])
+				}
+				if !found {
+					t.Errorf("%s: %s: there is no such test", d.path, command)
+				}
+			}
+		}
+	}
+}
+
+// A document is one Markdown file for people.
+type document struct {
+	path string // slashes, from the module's root
+	text string
+}
+
+func documents(t *testing.T) []document {
+	t.Helper()
+	var out []document
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); n == "testdata" || n == "node_modules" || n == "bin" || p != "." && strings.HasPrefix(n, ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".md") {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		out = append(out, document{filepath.ToSlash(p), string(text)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The map of ARCHITECTURE.md has every package once, and none that is not there.
+// X in a path stands for any one name.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## Code map\n")
+	if !ok {
+		t.Fatal("ARCHITECTURE.md has no code map")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := map[string]int{} // how many packages each row is of
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
+		if _, twice := rows[m[1]]; twice {
+			t.Errorf("ARCHITECTURE.md: %s is in the map twice", m[1])
+		}
+		rows[m[1]] = 0
+	}
+	matches := func(row, dir string) bool {
+		return slices.EqualFunc(strings.Split(row, "/"), strings.Split(dir, "/"), func(a, b string) bool { return a == b || a == "X" })
+	}
+	_, all := sources(t)
+	seen := map[string]bool{}
+	for _, s := range all {
+		if s.test() || seen[s.dir] {
+			continue
+		}
+		seen[s.dir] = true
+		if _, ok := rows[s.dir]; ok {
+			rows[s.dir]++
+			continue
+		}
+		found := 0
+		for row := range rows {
+			if matches(row, s.dir) {
+				rows[row]++
+				found++
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s is in %d rows of ARCHITECTURE.md's map", s.dir, found)
+		}
+	}
+	for row, n := range rows {
+		if n == 0 {
+			t.Errorf("ARCHITECTURE.md's map has %s, and there is no such package", row)
+		}
+	}
+}
+
+// Links lead somewhere, to a heading that is there if they name one; and a page
+// that a comment or message names exists.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, d := range documents(t) {
+		for i, line := range strings.Split(d.text, "\n") {
+			for _, m := range link.FindAllStringSubmatch(line, -1) {
+				if strings.Contains(m[1], "://") {
+					continue
+				}
+				file, heading, _ := strings.Cut(m[1], "#")
+				to := path.Join(path.Dir(d.path), file)
+				if file == "" {
+					to = d.path
+				}
+				info, err := os.Stat(to)
+				if err != nil {
+					t.Errorf("%s:%d: %s is not there", d.path, i+1, m[1])
+					continue
+				}
+				if heading == "" || info.IsDir() {
+					continue
+				}
+				text, err := os.ReadFile(to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Contains(anchors(string(text)), heading) {
+					t.Errorf("%s:%d: %s has no heading %s", d.path, i+1, to, heading)
+				}
+			}
+		}
+	}
+	page := regexp.MustCompile(`\bdocs/[a-z/-]+\.(md|svg|toml)\b`)
+	named := func(file, text string) {
+		for _, p := range page.FindAllString(text, -1) {
+			if _, err := os.Stat(p); err != nil {
+				t.Errorf("%s names %s, which is not there", file, p)
+			}
+		}
+	}
+	for _, d := range documents(t) {
+		named(d.path, d.text)
+	}
+	_, all := sources(t)
+	for _, s := range all {
+		named(s.path, string(s.text))
+	}
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named("Makefile", string(makefile))
+}
+
+// anchors are what links call the headings of a page.
+func anchors(text string) []string {
+	var out []string
+	code := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if code || !strings.HasPrefix(line, "#") {
+			continue
+		}
+		title := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+		out = append(out, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return r
+			}
+			return -1
+		}, title))
+	}
+	return out
+}
+
+// Every page can be found from the README.
+func TestReadmeHasEveryPage(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents(t) {
+		listed := strings.Contains(string(readme), "("+d.path+")") || strings.HasPrefix(d.path, "docs/evidence/") && strings.Contains(string(readme), "(docs/evidence)")
+		if strings.HasPrefix(d.path, "docs/") && !listed {
+			t.Errorf("README.md does not lead to %s", d.path)
+		}
+	}
+}
+
+// A table under a paragraph that links to a file of docs/evidence has its figures
+// from there: each cell with a figure is a cell of that file.
+func TestFiguresAreEvidence(t *testing.T) {
+	source := regexp.MustCompile(`\]\(((?:docs/)?evidence/[a-z]+\.md)\)`)
+	cells := func(row string) []string {
+		out := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
+		for i := range out {
+			out[i] = strings.TrimSpace(out[i])
+		}
+		return out
+	}
+	cited := 0
+	for _, d := range documents(t) {
+		if strings.HasPrefix(d.path, "docs/evidence/") {
+			continue
+		}
+		blocks := strings.Split(d.text, "\n\n")
+		for i := 1; i < len(blocks); i++ {
+			from := source.FindStringSubmatch(blocks[i-1])
+			rows := strings.Split(strings.TrimSpace(blocks[i]), "\n")
+			if from == nil || !strings.HasPrefix(rows[0], "|") || len(rows) < 3 {
+				continue
+			}
+			file := path.Join(path.Dir(d.path), from[1])
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Errorf("%s: %v", d.path, err)
+				continue
+			}
+			measured := map[string]bool{}
+			for line := range strings.Lines(string(text)) {
+				if strings.HasPrefix(line, "|") {
+					for _, c := range cells(line) {
+						measured[c] = true
+					}
+				}
+			}
+			for _, row := range rows[2:] {
+				for _, c := range cells(row)[1:] {
+					if strings.ContainsAny(c, "0123456789") && !measured[c] {
+						t.Errorf("%s: %q is no figure of %s; copy it from there", d.path, c, file)
+					}
+				}
+			}
+			if d.path == "README.md" {
+				cited++
+			}
+		}
+	}
+	if cited == 0 {
+		t.Error("README.md cites no table of docs/evidence")
 	}
 }

@@ -17,14 +17,17 @@ import (
 )
 
 type labCompareFlags struct {
-	engine string
-	cases  []string
-	output string
-	json   bool
-	quiet  bool
+	engine   string
+	cases    []string
+	output   string
+	markdown string
+	resume   string
+	seeds    int
+	json     bool
+	quiet    bool
 }
 
-// seedCases are the columns of the articles' lines: as they were, by their
+// seedCases are the columns of the articles' lines: as they were, with their
 // authors' own fix, and tuned.
 func seedCases() []string { return []string{"before", "seed", "tuned"} }
 
@@ -45,16 +48,26 @@ Markdown table: a row a scenario, a column a case. The figures of a cell are the
 p95 increase and the loss of the probe, the worst call's MOS, and what every
 other load got through. Without an argument it takes every scenario that has
 the last of the cases, and those that these are compared with (NAME-…); without
---case too, the articles' lines follow in a second table: before, seed, tuned.
-With -o the same goes into a page, with a picture of each table.`,
+--case too, a second table has lines that articles describe: before, with the
+article's own fix (case seed), tuned. With -o the same goes into a page, with a
+picture of each table.
+
+With --seeds N each case runs N times, with other random numbers, and a figure is
+"median (least to most)". --markdown writes that as files, one for each subject
+(docs/evidence). That takes long: --resume keeps each result in a file, and takes
+what is there instead of running it again.`,
 		Example: `  unbloat lab compare -o compare.html
   unbloat lab compare flood bulk-200
-  unbloat lab compare --case before,seed,tuned`,
+  unbloat lab compare --case before,seed,tuned
+  unbloat lab compare --seeds 5 --markdown evidence --resume results.jsonl`,
 		RunE: func(c *cobra.Command, args []string) error { return runLabCompare(c, args, f) },
 	}
 	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
 	c.Flags().StringSliceVar(&f.cases, "case", lab.CompareCases(), "the table's columns")
+	c.Flags().IntVar(&f.seeds, "seeds", 1, "run each case with the seeds 1 to `N`")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the tables as a page to this .html `FILE`")
+	c.Flags().StringVar(&f.markdown, "markdown", "", "also write the tables of each subject as .md files into `DIR`")
+	c.Flags().StringVar(&f.resume, "resume", "", "keep the results in `FILE`, and run only what is not in it")
 	c.Flags().BoolVar(&f.json, "json", false, "print the results as JSON, one a line (unbloat.lab/1)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	return c
@@ -65,8 +78,14 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	if len(f.cases) == 0 {
+	whole := len(names) == 0 && !c.Flags().Changed("case")
+	switch {
+	case len(f.cases) == 0:
 		return usageError("--case names no case; write for example --case fq_codel,cake,ours")
+	case f.seeds < 1:
+		return usageError("--seeds %d: it takes one seed at least", f.seeds)
+	case f.markdown != "" && !whole:
+		return usageError("--markdown writes the tables of every subject; name no scenario and no --case with it")
 	}
 	if f.output != "" {
 		if format, err := report.FormatOf(f.output); err != nil || format != report.FormatHTML {
@@ -74,8 +93,15 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 		}
 	}
 	tables := []comparedTable{{title: "Cases side by side", cases: f.cases}}
-	if len(names) == 0 && !c.Flags().Changed("case") {
+	if whole {
 		tables = []comparedTable{{title: "Households", cases: f.cases}, {title: "Lines that people wrote about", cases: seedCases()}}
+	}
+	runs := labRuns{engine: engine}
+	if !f.quiet {
+		runs.progress = c.ErrOrStderr()
+	}
+	if err := runs.resume(f.resume); err != nil {
+		return err
 	}
 	for i := range tables {
 		compared, err := toCompare(names, tables[i].cases)
@@ -83,24 +109,35 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 			return err
 		}
 		for _, s := range compared {
-			o := lab.Options{Engine: engine, Cases: lab.Chosen(s, tables[i].cases)}
-			if !f.quiet {
-				o.Started = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
-			}
-			r, err := runScenario(c.Context(), s, o, "")
-			if err != nil {
-				return labError(err)
-			}
-			if f.json {
+			tables[i].rows = append(tables[i].rows, lab.Row{Scenario: s})
+		}
+	}
+	// Seeds come first, so that a run that was stopped has some of every figure.
+	for seed := range uint64(f.seeds) {
+		for _, t := range tables {
+			for k := range t.rows {
+				row := &t.rows[k]
+				r, err := runs.result(c.Context(), row.Scenario, lab.Chosen(row.Scenario, t.cases), seed+1)
+				if err != nil {
+					return labError(err)
+				}
+				row.Results = append(row.Results, r)
+				if !f.json {
+					continue
+				}
 				if err := json.NewEncoder(c.OutOrStdout()).Encode(r); err != nil {
 					return err
 				}
 			}
-			tables[i].rows = append(tables[i].rows, lab.Row{Scenario: s, Result: r})
 		}
 	}
 	if f.output != "" {
 		if err := report.WriteComparisonFile(f.output, comparison(tables)); err != nil {
+			return err
+		}
+	}
+	if f.markdown != "" {
+		if err := writeEvidence(f.markdown, tables); err != nil {
 			return err
 		}
 	}
@@ -125,8 +162,9 @@ func comparison(tables []comparedTable) report.Comparison {
 		out := report.ComparisonTable{Title: t.title}
 		for _, r := range t.rows {
 			row := report.ComparisonRow{Name: r.Scenario.Name, Setting: r.Setting()}
+			first := r.Results[0] // the one that is drawn
 			for _, name := range lab.Chosen(r.Scenario, t.cases) {
-				for _, c := range r.Result.Cases {
+				for _, c := range first.Cases {
 					if c.Name == name {
 						row.Cases = append(row.Cases, report.ComparisonCase{Name: name, Test: c.Test, Words: r.Cell(name), Ours: name == t.cases[len(t.cases)-1]})
 					}
@@ -134,7 +172,10 @@ func comparison(tables []comparedTable) report.Comparison {
 			}
 			out.Rows = append(out.Rows, row)
 			if len(page.Notes) == 0 {
-				page.Notes = []string{"Measured in one run of `unbloat lab compare`, " + under(r.Result) + "."}
+				page.Notes = []string{"Measured by `unbloat lab compare`, " + under(first) + "."}
+				if n := len(r.Results); n > 1 {
+					page.Notes = append(page.Notes, fmt.Sprintf("The pictures show one run of each case. A figure in the tables is the median of %d runs with other random numbers, with the least and the most in brackets.", n))
+				}
 			}
 		}
 		page.Tables = append(page.Tables, out)

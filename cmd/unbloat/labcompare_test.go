@@ -4,12 +4,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"html"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"unbloat/internal/lab"
 )
 
 // Without names `lab compare` takes what has the last case, and what that is
@@ -84,4 +88,153 @@ func TestLabComparePage(t *testing.T) {
 	if _, err := compare("-o", filepath.Join(dir, "compare.png")); err == nil {
 		t.Error("a comparison was written as a picture")
 	}
+}
+
+// Every scenario that is compared is in one file of docs/evidence, and the files
+// that are there are what the subjects make: nobody wrote one by hand, and none is
+// left of a subject that is gone.
+func TestEvidenceOfEverySubject(t *testing.T) {
+	in := map[string]string{} // a scenario's file
+	for _, sub := range subjects() {
+		for _, name := range sub.scenarios {
+			if in[name] != "" {
+				t.Errorf("%s is in %s and in %s", name, in[name], sub.file)
+			}
+			in[name] = sub.file
+		}
+	}
+	for _, cases := range [][]string{lab.CompareCases(), seedCases()} {
+		compared, err := toCompare(nil, cases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range compared {
+			if in[s.Name] == "" {
+				t.Errorf("%s is compared and in no file of docs/evidence", s.Name)
+			}
+		}
+	}
+	const dir = "../../docs/evidence"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != len(subjects()) {
+		t.Errorf("%d files in docs/evidence, and %d subjects", len(entries), len(subjects()))
+	}
+	for _, sub := range subjects() {
+		text, err := os.ReadFile(filepath.Join(dir, sub.file+".md"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if want := lab.EvidenceHeader + "\n# " + sub.title + "\n"; !strings.HasPrefix(string(text), want) {
+			t.Errorf("docs/evidence/%s.md does not begin with %q: `make compare` writes it", sub.file, want)
+		}
+		for _, name := range sub.scenarios {
+			if !strings.Contains(string(text), "\n## "+name+"\n") {
+				t.Errorf("docs/evidence/%s.md has no table of %s: `make compare` writes it", sub.file, name)
+			}
+		}
+	}
+}
+
+// A comparison over several seeds keeps each result: what is in the file is taken
+// from it, also by a table of other cases, and a line that was cut off is run again.
+func TestLabCompareResumes(t *testing.T) {
+	kept := filepath.Join(t.TempDir(), "kept.jsonl")
+	compare := func(args ...string) (stdout, stderr string, err error) {
+		var out, progress bytes.Buffer
+		root := newRootCommand()
+		root.SetArgs(append([]string{"lab", "compare", "slow-many", "--engine", "sim", "--resume", kept, "--seeds", "2"}, args...))
+		root.SetOut(&out)
+		root.SetErr(&progress)
+		err = root.ExecuteContext(t.Context())
+		return out.String(), progress.String(), err
+	}
+	lines := func() [][]byte {
+		text, err := os.ReadFile(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	}
+	first, _, err := compare("--case", "ours")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(); len(got) != 2 {
+		t.Fatalf("%d results were kept of two seeds", len(got))
+	}
+	whole, err := os.ReadFile(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := compare("--case", "ours"); err != nil || again != first || len(lines()) != 2 {
+		t.Errorf("again: %v; %d results; got\n%s\nwant\n%s", err, len(lines()), again, first)
+	}
+	if both, _, err := compare("--case", "cake,ours"); err != nil || len(lines()) != 4 || !strings.Contains(both, strings.Split(strings.Split(first, "\n")[2], " | ")[1]) {
+		t.Errorf("with another case: %v; %d results in the file;\n%s", err, len(lines()), both)
+	}
+	var r lab.Result
+	if err := json.Unmarshal(lines()[3], &r); err != nil || len(r.Cases) != 1 || r.Cases[0].Name != "cake" || r.Seed != 2 {
+		t.Errorf("what was missing was run alone: %v, seed %d, %d cases", err, r.Seed, len(r.Cases))
+	}
+	if err := os.WriteFile(kept, whole[:len(whole)-9], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := compare("--case", "ours"); err != nil || again != first || len(lines()) != 2 {
+		t.Errorf("after a line that was cut off: %v; %d results; got\n%s\nwant\n%s", err, len(lines()), again, first)
+	}
+	for _, args := range [][]string{{"--seeds", "0"}, {"--markdown", t.TempDir()}} {
+		if _, _, err := compare(args...); !wrongUsage(err) {
+			t.Errorf("%v: %v, want a wrong usage", args, err)
+		}
+	}
+	if err := os.WriteFile(kept, []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := compare("--case", "ours"); !wrongUsage(err) {
+		t.Errorf("results of something else: %v, want a wrong usage", err)
+	}
+}
+
+// The files of the subjects come from the tables, and the cases of a scenario that
+// is in two of them stand together.
+func TestEvidenceOfTables(t *testing.T) {
+	runs := labRuns{engine: lab.Sim}
+	var tables []comparedTable
+	for _, cases := range [][]string{{"cake"}, {"ours"}} {
+		s, err := loadScenario("slow-many")
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := lab.Row{Scenario: s}
+		for seed := uint64(1); seed <= 2; seed++ {
+			r, err := runs.result(t.Context(), s, cases, seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.Results = append(row.Results, r)
+		}
+		tables = append(tables, comparedTable{cases: cases, rows: []lab.Row{row}})
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	if err := writeEvidence(dir, tables); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "connections.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{lab.EvidenceHeader + "\n# Hundreds of connections\n", "--seeds 2 --markdown", "the simulator", "Seeds: 1, 2\n", "\n| CAKE | ", "\n| unbloat | "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+func wrongUsage(err error) bool {
+	var exit *exitError
+	return errors.As(err, &exit) && exit.code == exitUsage
 }

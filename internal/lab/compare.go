@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/verdict"
@@ -17,10 +16,10 @@ import (
 // the order of its columns: the line as it is, what others do, what we do.
 func CompareCases() []string { return []string{"before", "fq_codel", "cake", "ours"} }
 
-// A Row is a scenario and what its cases gave, for WriteTable.
+// A Row is a scenario and what its cases gave.
 type Row struct {
 	Scenario *scenario.Scenario
-	Result   *Result
+	Results  []*Result // one for each seed, with the same cases; at least one
 }
 
 // Chosen returns which of the cases the scenario has, in the given order.
@@ -75,36 +74,36 @@ func (r Row) Setting() string {
 
 // Cell says what one case gave: the probe's delay and loss, the worst call, and
 // what every other load got through; a dash if the scenario has no such case.
+// Of several seeds each figure is the median, with its range.
 func (r Row) Cell(name string) string {
-	i := slices.IndexFunc(r.Result.Cases, func(c CaseResult) bool { return c.Name == name })
-	if i < 0 {
+	m, ok := r.measured(name)
+	if !ok {
 		return "–"
 	}
-	c := r.Result.Cases[i]
 	var parts []string
-	for _, p := range c.Test.Phases() {
-		if p.Name == verdict.PhaseIdle {
-			continue
-		}
+	for _, p := range m.phases {
 		label := ""
-		if p.Name != verdict.PhaseLoaded {
-			label = p.Name + " "
+		if p.name != verdict.PhaseLoaded {
+			label = p.name + " "
 		}
-		parts = append(parts, fmt.Sprintf("%s+%s ms", label, figure(p.Latency.IncreaseMs.P95))+lost(p.Latency.Loss))
-		if len(c.Loads) == 0 {
-			parts = append(parts, both(p.GoodputDownBps, p.GoodputUpBps))
+		text := label + "+" + p.added() + " ms"
+		if p.anyLost() {
+			text += ", " + p.lostPercent() + " % lost"
 		}
-	}
-	if mos, ok := WorstCall(c); ok {
-		parts = append(parts, fmt.Sprintf("MOS %.2f", mos))
-	}
-	for _, l := range c.Loads {
-		if said := got(l); said != "" {
-			parts = append(parts, said)
+		parts = append(parts, text)
+		if !m.loads {
+			parts = append(parts, p.goodput()+" Mbit/s")
 		}
 	}
-	if !c.Test.Valid {
+	if call := m.call(); call != "" {
+		parts = append(parts, "MOS "+call)
+	}
+	parts = append(parts, m.others()...)
+	switch {
+	case m.invalid == m.seeds && m.seeds == 1:
 		parts = append(parts, "NOT VALID")
+	case m.invalid > 0:
+		parts = append(parts, fmt.Sprintf("NOT VALID (%d of %d)", m.invalid, m.seeds))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -125,42 +124,4 @@ func WorstCall(c CaseResult) (mos float64, ok bool) {
 		mos = min(mos, l.Voice.MOS)
 	}
 	return mos, ok
-}
-
-// got says what a load got through.
-func got(l LoadResult) string {
-	switch {
-	case l.Kind == scenario.VoIP:
-		return ""
-	case l.Torrent != nil:
-		return "torrent " + both(l.GoodputDownBps, l.GoodputUpBps)
-	case l.Mail != nil && l.Mail.Done:
-		return fmt.Sprintf("mail in %.1f s", l.Mail.Seconds)
-	case l.Mail != nil:
-		return fmt.Sprintf("%d of %d messages in %.0f s", l.Mail.Messages, l.Mail.Of, l.Mail.Seconds)
-	case l.Web != nil && l.Web.Pages == 0:
-		return fmt.Sprintf("no page, %d failed", l.Web.Failed)
-	case l.Web != nil:
-		return fmt.Sprintf("pages in %.2f s", time.Duration(l.Web.LoadMs.P50*float64(time.Millisecond)).Seconds())
-	case l.DNS != nil || l.Shell != nil || l.Video != nil:
-		return string(l.Kind) + ": " + strings.Join(l.Sentences(), ", ")
-	}
-	return fmt.Sprintf("%s %.3g Mbit/s", l.Kind, l.GoodputBps/1e6)
-}
-
-func both(down, up float64) string { return fmt.Sprintf("%.3g/%.3g Mbit/s", down/1e6, up/1e6) }
-
-func lost(loss float64) string {
-	if loss == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %.2g %% lost", 100*loss)
-}
-
-// figure prints milliseconds with as many digits as people compare.
-func figure(ms float64) string {
-	if ms < 100 {
-		return fmt.Sprintf("%.1f", ms)
-	}
-	return fmt.Sprintf("%.0f", ms)
 }

@@ -40,7 +40,7 @@ func TestWriteTable(t *testing.T) {
 			call(&verdict.Voice{MOS: 4.39}), call(&verdict.Voice{MOS: 4.2})}},
 	}}
 	var out strings.Builder
-	if err := lab.WriteTable(&out, []lab.Row{{Scenario: s, Result: r}}, lab.CompareCases()); err != nil {
+	if err := lab.WriteTable(&out, []lab.Row{{Scenario: s, Results: []*lab.Result{r}}}, lab.CompareCases()); err != nil {
 		t.Fatal(err)
 	}
 	want := `| scenario | before | fq_codel | cake | ours |
@@ -56,7 +56,7 @@ func TestWriteTable(t *testing.T) {
 		{Kind: scenario.SSH, QoE: household.QoE{Shell: &household.ShellResult{Keys: 50, EchoMs: verdict.Quantiles{P50: 34, P95: 40}}}},
 	}
 	out.Reset()
-	if err := lab.WriteTable(&out, []lab.Row{{Scenario: s, Result: r}}, []string{"ours"}); err != nil {
+	if err := lab.WriteTable(&out, []lab.Row{{Scenario: s, Results: []*lab.Result{r}}}, []string{"ours"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, felt := range []string{"2 stalls of 3.2 s together", "p95 41.5 ms, 1 failed", "echo p50 34.0 ms"} {

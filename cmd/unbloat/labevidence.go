@@ -1,0 +1,208 @@
+//go:build !omit_lab
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
+)
+
+// A subject is one file of docs/evidence: the scenarios that answer one question.
+type subject struct {
+	file      string // without .md
+	title     string
+	about     string
+	scenarios []string
+}
+
+// evidenceCommand writes docs/evidence, as `make compare` does.
+const evidenceCommand = "unbloat lab compare --seeds %d --markdown docs/evidence"
+
+// subjects are the files of docs/evidence. Each scenario of `unbloat lab compare`
+// is in one of them.
+func subjects() []subject {
+	return []subject{
+		{"lines", "Lines that people wrote about",
+			"Five lines with bufferbloat: as they are, with the fix of the article that described each, and as `unbloat tune` leaves them. Nothing else runs on the line but the test.",
+			[]string{"seed-000", "seed-001", "seed-002", "seed-003", "seed-004"}},
+		{"connections", "Hundreds of connections",
+			"What a call's packets wait and lose while a hundred or two hundred connections fill the line.",
+			[]string{"many", "many-htb", "slow-many", "bulk-200"}},
+		{"household", "Mail, pages and calls",
+			"A mail client that fetches thousands of messages, and a slow upload beside somebody who reads pages, each with calls.",
+			[]string{"imap", "slow-uplink", "slow-uplink-idle"}},
+		{"torrents", "BitTorrent",
+			"Forty peers of a swarm, by TCP and by uTP, beside two calls. libtorrent asks the processor itself for random numbers, so these figures differ from run to run with the same seed too.",
+			[]string{"torrent-tcp", "torrent-tcp-alone", "torrent-utp", "torrent-utp-alone"}},
+		{"abuse", "A machine that takes too much",
+			"One machine floods the uplink, or opens fifty flows that look like calls. The probe is on that machine; a call and an upload are on another.",
+			[]string{"flood", "abuser"}},
+	}
+}
+
+// evidence returns the pages of docs/evidence from the tables of a run, by file.
+func evidence(tables []comparedTable) map[string]lab.Evidence {
+	out := map[string]lab.Evidence{}
+	for _, sub := range subjects() {
+		e := lab.Evidence{Title: sub.title, About: []string{sub.about}, Cases: append(slices.Clone(lab.CompareCases()), "seed", "tuned")}
+		for _, name := range sub.scenarios {
+			row := lab.Row{}
+			for _, t := range tables {
+				for _, r := range t.rows {
+					if r.Scenario.Name == name {
+						row.Scenario, row.Results = r.Scenario, merged(row.Results, r.Results)
+					}
+				}
+			}
+			if row.Scenario != nil {
+				e.Rows = append(e.Rows, row)
+				e.Command = fmt.Sprintf(evidenceCommand, len(row.Results))
+			}
+		}
+		out[sub.file+".md"] = e
+	}
+	return out
+}
+
+// merged puts the cases of b to those of a, seed by seed.
+func merged(a, b []*lab.Result) []*lab.Result {
+	if a == nil {
+		return b
+	}
+	out := make([]*lab.Result, len(a))
+	for i, r := range a {
+		both := *r
+		both.Cases = slices.Concat(r.Cases, b[i].Cases)
+		out[i] = &both
+	}
+	return out
+}
+
+// writeEvidence writes the files of all subjects into a folder, which it makes.
+func writeEvidence(dir string, tables []comparedTable) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder for the tables: %w", err)
+	}
+	for name, e := range evidence(tables) {
+		var b bytes.Buffer
+		if err := lab.WriteEvidence(&b, e); err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(dir, name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labRuns runs cases of scenarios and keeps the results in a file, if it has one.
+type labRuns struct {
+	engine   lab.Engine
+	progress io.Writer // nil: silent
+	file     string
+	kept     []*lab.Result
+}
+
+// resume reads the results that a file has; a file that is not there has none. A
+// last line that was cut off is written over.
+func (l *labRuns) resume(file string) error {
+	if l.file = file; file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the results to go on with: %w", err)
+	}
+	whole := bytes.LastIndexByte(text, '\n') + 1
+	lines := bufio.NewScanner(bytes.NewReader(text[:whole]))
+	lines.Buffer(nil, 64<<20)
+	for n := 1; lines.Scan(); n++ {
+		var r lab.Result
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil || r.Schema != lab.Schema {
+			return usageError("--resume %s:%d is not a result of the lab; name the file of an earlier run, or a new one", file, n)
+		}
+		l.kept = append(l.kept, &r)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	if whole < len(text) {
+		return os.Truncate(file, int64(whole))
+	}
+	return nil
+}
+
+// result returns what the cases of a scenario gave with a seed, in the order of
+// cases: from what is kept, else by running them.
+func (l *labRuns) result(ctx context.Context, s *scenario.Scenario, cases []string, seed uint64) (*lab.Result, error) {
+	found := map[string]lab.CaseResult{}
+	out := lab.Result{}
+	take := func(r *lab.Result) {
+		if r.Scenario != s.Name || r.Seed != seed || l.engine != "" && r.Engine != l.engine {
+			return
+		}
+		out = *r
+		for _, c := range r.Cases {
+			found[c.Name] = c
+		}
+	}
+	for _, r := range l.kept {
+		take(r)
+	}
+	missing := slices.DeleteFunc(slices.Clone(cases), func(name string) bool { _, ok := found[name]; return ok })
+	if len(missing) > 0 {
+		o := lab.Options{Engine: l.engine, Cases: missing, Seed: seed}
+		if l.progress != nil {
+			o.Started = func(line string) { fmt.Fprintf(l.progress, "seed %d: %s\n", seed, line) }
+		}
+		r, err := runScenario(ctx, s, o, "")
+		if err != nil {
+			return nil, err
+		}
+		if err := l.keep(r); err != nil {
+			return nil, err
+		}
+		take(r)
+	}
+	out.Cases = nil
+	for _, name := range cases {
+		out.Cases = append(out.Cases, found[name])
+	}
+	return &out, nil
+}
+
+// keep adds a result to the file.
+func (l *labRuns) keep(r *lab.Result) error {
+	l.kept = append(l.kept, r)
+	if l.file == "" {
+		return nil
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("keep the result: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("keep the result in %s: %w", l.file, err)
+	}
+	return nil
+}
