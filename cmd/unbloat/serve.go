@@ -43,6 +43,7 @@ type serveFlags struct {
 	pageSessions   int
 	bytes, perHour sizeValue
 	netperfData    string
+	keyFile        string
 }
 
 func newServeCommand() *cobra.Command {
@@ -119,7 +120,8 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.servers, "servers", "", "signed `FILE` of `unbloat servers sign`, served at /servers.json")
 	f.BoolVar(&o.logClients, "log-clients", false, "log clients' addresses, and each refusal")
 	f.IntVar(&o.pageSessions, "max-page-sessions", webtest.DefaultLimits().Sessions, "tests of the page at once")
-	f.StringVar(&p.Key, "key", "", "`KEY` that clients must know")
+	f.StringVar(&p.Key, "key", "", "`KEY` that clients must know (others on this machine see it; better --key-file or UNBLOAT_KEY)")
+	f.StringVar(&o.keyFile, "key-file", "", "`FILE` whose first line is the key")
 	f.IntVar(&p.Limits.Sessions, "max-sessions", d.Sessions, "sessions at once")
 	f.IntVar(&p.Limits.PerAddress, "max-sessions-per-address", d.PerAddress, "sessions of one address at once")
 	f.IntVar(&p.Limits.Conns, "max-connections", d.Conns, "TCP connections at once")
@@ -139,7 +141,11 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 // check refuses what no server can be run with: a limit that lets nobody in, an
 // address that is none, half a certificate.
 func (o *serveFlags) check(f *pflag.FlagSet) error {
-	var err error
+	key, err := serverKey(o.options.Key, f.Changed("key"), o.keyFile, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	o.options.Key = key
 	f.Visit(func(flag *pflag.Flag) {
 		v := flag.Value.String()
 		switch {
@@ -273,6 +279,9 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 		log.Warn("nothing listens on a socket of the service manager", "socket", unused)
 	}
 	log.Info("serving", "address", s.Addr(), "irtt", s.Irtt(), "iperf3", s.Iperf3(), "netperf", s.Netperf(), "web", s.Web(), "metrics", s.Metrics())
+	if !o.quiet && isTerminal(c.ErrOrStderr()) {
+		printHowTo(c.ErrOrStderr(), s.Addr(), s.Web(), ownAddresses(), p.Key != "")
+	}
 	err = s.Serve(c.Context())
 	log.Info("stopped")
 	return err
