@@ -36,7 +36,7 @@ func TestToy(t *testing.T) {
 		t.Errorf("plan:\n%s", out)
 	}
 	file := filepath.Join(t.TempDir(), "plan.json")
-	if err := os.WriteFile(file, []byte(done(exitDone, "plan", "--down", "50mbit", "--up", "10mbit", "--json", "--for", toy.Name)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(done(exitDone, "plan", "--down", "50mbit", "--up", "10mbit", "--json", "--quiet", "--for", toy.Name)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := done(exitDone, "doctor", "--wan", "t0", "--down", "50mbit"); !strings.Contains(out, "Nothing stands in the way on toy") {

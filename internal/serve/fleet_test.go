@@ -526,7 +526,7 @@ func TestFleet(t *testing.T) {
 		w := newWire(t, db.Addr())
 		wires = append(wires, w)
 		const any = "127.0.0.1:0"
-		m := &member{t: t, args: []string{"serve", "--listen", any, "--irtt", any, "--iperf3", any, "--web", any, "--metrics", any,
+		m := &member{t: t, args: []string{"serve", "--listen", any, "--irtt", any, "--iperf3", any, "--netperf", "", "--web", any, "--metrics", any,
 			"--store", strings.Replace(db.URL(), db.Addr(), w.l.Addr().String(), 1), "--state-dir", t.TempDir(), "--quiet=false",
 			"--max-page-sessions", "500", "--max-bytes-per-address", "30MB", "--keep", "90d", "--drain", "2s"}}
 		m.start()

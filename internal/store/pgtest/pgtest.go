@@ -143,13 +143,28 @@ func (s *Server) Kill() {
 		return
 	}
 	pid := s.process.Process.Pid
-	backends := childrenOf(pid) // each has a group of its own
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // it begins no more of them
+	backends := childrenOf(pid)            // each has a group of its own
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	for _, b := range backends {
 		_ = syscall.Kill(b, syscall.SIGKILL)
 	}
 	<-s.ended
 	s.process = nil
+	// They hold the shared memory until they are gone, and PostgreSQL does not begin
+	// before.
+	for end := time.Now().Add(30 * time.Second); slices.ContainsFunc(backends, runs); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("PostgreSQL's processes do not end: %v", backends)
+		}
+	}
+}
+
+// runs reports whether a process has not ended yet.
+func runs(pid int) bool {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	_, rest, ok := strings.Cut(string(text), ") ")
+	return err == nil && ok && !strings.HasPrefix(rest, "Z")
 }
 
 // childrenOf returns the processes that a process has begun (proc_pid_stat(5)).
