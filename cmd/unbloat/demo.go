@@ -19,6 +19,7 @@ import (
 	"unbloat/internal/lab/simlab"
 	"unbloat/internal/reason"
 	"unbloat/internal/report"
+	"unbloat/unit"
 )
 
 type demoFlags struct {
@@ -95,6 +96,13 @@ func runDemo(c *cobra.Command, f demoFlags) error {
 	return nil
 }
 
+// How long the demo looks whether this machine keeps time, and how late it may be:
+// what a measurement may be (verdict.MaxLatenessMs), for a guest is later still.
+const (
+	watchTime = 2 * time.Second
+	mostLate  = time.Millisecond
+)
+
 // A tale is what the tuner on the emulated router found, and on what.
 type tale struct {
 	result *lab.TuneResult
@@ -109,6 +117,11 @@ type tale struct {
 func tellTale(ctx context.Context, s *scenario.Scenario, asked lab.Engine, console io.Writer) (tale, error) {
 	if asked == lab.Sim {
 		return simulatedTale(ctx, s, "")
+	}
+	if k, err := lab.FindKernel(asked); asked == "" && err == nil && k.Engine == lab.Realtime {
+		if late := lab.KeepsTime(ctx, watchTime); late > mostLate {
+			return simulatedTale(ctx, s, fmt.Sprintf("this machine is too busy for an emulated line in real time (it wakes %.1f ms late), and `unbloat lab kernel` has not built the kernel that does not depend on it", unit.Ms(late)))
+		}
 	}
 	r, kernel, err := lab.Tune(ctx, s, lab.Options{Engine: asked, Console: console})
 	var missing *lab.MissingError

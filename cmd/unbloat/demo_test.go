@@ -60,7 +60,8 @@ func TestDemoWithoutRunningKernel(t *testing.T) {
 	c := exec.Command(os.Args[0], "demo", "--report", filepath.Join(dir, "r.html"))
 	c.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+dir, "HOME="+dir)
 	out, err := c.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Simulated, not measured: the kernel does not run on this machine") {
+	busy := strings.Contains(string(out), "Simulated, not measured: this machine is too busy for an emulated line in real time") // beside other tests
+	if err != nil || !busy && !strings.Contains(string(out), "Simulated, not measured: the kernel does not run on this machine") {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
