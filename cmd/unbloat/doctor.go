@@ -13,7 +13,6 @@ import (
 	"unbloat/internal/doctor"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
-	"unbloat/internal/screen"
 	"unbloat/unit"
 )
 
@@ -131,7 +130,7 @@ func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
 	if f.quiet {
 		return nil
 	}
-	out := fit(w, screen.Width(w))
+	out := fit(w, terminalWidth(w))
 	defer out.Flush() // who owns w remembers its errors
 	w = out
 	for _, x := range r.Findings {

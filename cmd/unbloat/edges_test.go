@@ -80,7 +80,7 @@ func TestRatesAsWritten(t *testing.T) {
 		"30,5 Mbit/s": {30.5e6, ""},
 		"29.1 Mbps":   {29.1e6, ""},
 	} {
-		out, errs, code := asTyped(t, "plan", "--down", written, "--shape-down", "100%", "--only", "down", "--json")
+		out, errs, code := asTyped(t, "plan", "--down", written, "--shape-down", "100%", "--only", "down", "--wan", "eth0", "--lan", "eth1", "--json")
 		var p struct {
 			Down float64 `json:"down_bps"`
 		}

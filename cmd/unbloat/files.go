@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/charmbracelet/x/term"
 )
 
 // writeFile writes a file whole or not at all: beside it first, then moved.
@@ -83,4 +85,17 @@ func isTerminal(w io.Writer) bool {
 	}
 	fi, err := f.Stat()
 	return err == nil && fi.Mode()&fs.ModeCharDevice != 0
+}
+
+// terminalWidth is how many columns the terminal has that w is; 0 if it is none.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(f.Fd())
+	if err != nil {
+		return 0
+	}
+	return width
 }

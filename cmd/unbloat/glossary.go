@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"unbloat/internal/screen"
 )
 
 // An entry is a word that unbloat uses and does not explain where it stands.
@@ -58,7 +56,7 @@ func newGlossaryCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			w := fit(c.OutOrStdout(), screen.Width(c.OutOrStdout()))
+			w := fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout()))
 			found := false
 			for _, t := range glossary() {
 				if len(args) == 1 && !strings.Contains(strings.ToLower(t.name), strings.ToLower(args[0])) {

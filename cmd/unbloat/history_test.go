@@ -242,7 +242,7 @@ func TestKeep(t *testing.T) {
 		f.keep(c, store.KindTest, result, conditions{stateDir: dir})
 		return errs.String()
 	}
-	if s := keep(keepFlags{storeFlag: storeFlag{text}}); !strings.Contains(s, "warning: this result is not kept: ") || !strings.Contains(s, "damaged") {
+	if s := keep(keepFlags{storeFlag: storeFlag{text}}); !strings.Contains(s, "warning: this result is not kept: ") || !strings.Contains(s, "holds no results") {
 		t.Errorf("a damaged file: %q", s)
 	}
 	if s := keep(keepFlags{storeFlag: storeFlag{text}, noStore: true}); s != "" {

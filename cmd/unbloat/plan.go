@@ -14,7 +14,6 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
-	"unbloat/internal/screen"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
@@ -251,7 +250,7 @@ func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) er
 		_, err := io.WriteString(w, p.Explain())
 		return err
 	case !f.commands && !f.quiet:
-		return f.printSummary(w, p, screen.Width(w))
+		return f.printSummary(w, p, terminalWidth(w))
 	}
 	d, err := drivers.Find(p.Platform)
 	if err != nil {

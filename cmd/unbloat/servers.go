@@ -63,9 +63,10 @@ or one that is too old, is refused; so sign a new one in time.`,
 
 func newKeyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "new-key FILE",
-		Short: "Make a key of Ed25519 to sign with, and print its public key",
-		Args:  exactArgs(1, "one FILE for the key"),
+		Use:     "new-key FILE",
+		Short:   "Make a key of Ed25519 to sign with, and print its public key",
+		Example: "  unbloat servers new-key servers.key",
+		Args:    exactArgs(1, "one FILE for the key"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := os.Lstat(args[0]); err == nil {
 				return usageError("servers new-key: %s is there already; a new key would make every client refuse the list", args[0])
@@ -87,8 +88,9 @@ func newSignCommand() *cobra.Command {
 	var keyFile, output string
 	life := daysValue(30 * 24 * time.Hour)
 	c := &cobra.Command{
-		Use:   "sign --key-file FILE -o FILE [NAME=]HOST:PORT…",
-		Short: "Sign a list of these servers",
+		Use:     "sign --key-file FILE -o FILE [NAME=]HOST:PORT…",
+		Short:   "Sign a list of these servers",
+		Example: "  unbloat servers sign --key-file servers.key -o servers.json Berlin=192.0.2.7:7676 192.0.2.8:7676",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case keyFile == "":

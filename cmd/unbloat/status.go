@@ -17,7 +17,6 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
-	"unbloat/internal/screen"
 	"unbloat/unit"
 )
 
@@ -87,7 +86,7 @@ func newStatusCommand() *cobra.Command {
 				if err != nil {
 					return changeError(err)
 				}
-				w := fit(c.OutOrStdout(), screen.Width(c.OutOrStdout()))
+				w := fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout()))
 				if err := errors.Join(f.printStatus(w, s, nil, 0), w.Flush()); err != nil {
 					return err
 				}
@@ -216,7 +215,7 @@ func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, w 
 		case last != nil:
 			fmt.Fprintln(w)
 		}
-		lines := fit(w, screen.Width(w))
+		lines := fit(w, terminalWidth(w))
 		if err := errors.Join(f.printStatus(lines, s, last, now.Sub(at)), lines.Flush()); err != nil {
 			return err
 		}
