@@ -55,7 +55,7 @@ Platforms: ` + strings.Join(all.Names(), ", ") + `.`,
 		Example: `  unbloat plan --down 30mbit --up 5mbit
   unbloat plan --result before.json --for openwrt --wan pppoe-wan --link-layer ptm
   unbloat plan --down 120mbit --up 12mbit --for openbsd --wan em0 --lan em1
-  unbloat plan --down 30mbit --up 5mbit --for opnsense --style seed
+  unbloat plan --down 30mbit --up 5mbit --for opnsense --style article
   unbloat plan --down 30mbit --up 5mbit --router ssh://root@192.168.1.1
   unbloat plan --down 30mbit --up 5mbit --rule class=voice,protocol=udp,far_port=19302-19309
   unbloat plan --up 1mbit --aqm fq_codel --shape-up 950kbit --json > plan.json`,
@@ -94,7 +94,7 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	durationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
 	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
-	fs.StringVar((*string)(&w.Style), "style", "", "seed: as the platform's article does it, with the differences explained")
+	fs.StringVar((*string)(&w.Style), "style", "", "article: as the platform's article does it, with the differences explained")
 	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
 	wishFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")
 	wishFlag(fs, &w.Up, "shape-up", "hold the upload to this rate or share")

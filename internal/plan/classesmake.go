@@ -44,13 +44,13 @@ type division struct {
 
 // wantClasses decides whether the plan divides traffic.
 func (m *maker) wantClasses() division {
-	w := m.wishes.Classes
+	w := m.preferences.Classes
 	asked := w.Use == ClassesOn || len(w.Rules) > 0 || len(w.Shares) > 0 || w.DSCP != DSCPPreference{}
 	able := m.aqm == CAKE || m.aqm == FQCoDel
 	switch {
 	case w.Use == ClassesOff:
 		return division{}
-	case !asked && (m.wishes.Style == StyleArticle || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
+	case !asked && (m.preferences.Style == StyleArticle || m.preferences.Tins != "" || m.aqm == FQCoDel && m.preferences.AQM != ""):
 		return division{}
 	case m.lang.ClassesAsked == m.aqm && asked:
 		return division{on: true}
@@ -85,7 +85,7 @@ func (m *maker) sayUndivided() {
 
 // classes divides the traffic of the plan, once its shapers are there.
 func (m *maker) classes() error {
-	c := &Classes{Rules: slices.Clone(m.wishes.Classes.Rules), DSCP: m.wishes.Classes.DSCP, Behaviour: m.behaviour()}
+	c := &Classes{Rules: slices.Clone(m.preferences.Classes.Rules), DSCP: m.preferences.Classes.DSCP, Behaviour: m.behaviour()}
 	for i, r := range c.Rules {
 		home, err := m.resolve(fmt.Sprintf("rule[%d].home", i), r.Home)
 		if err != nil {
@@ -124,10 +124,10 @@ func (m *maker) classes() error {
 func (m *maker) behaviour() Behaviour {
 	down, up := m.line.Down, m.line.Up
 	if down == 0 {
-		down = m.wishes.Down.Rate
+		down = m.preferences.Down.Rate
 	}
 	if up == 0 {
-		up = m.wishes.Up.Rate
+		up = m.preferences.Up.Rate
 	}
 	line := max(down, up)
 	b := Behaviour{
@@ -140,7 +140,7 @@ func (m *maker) behaviour() Behaviour {
 		HeavyOfHost: heavyOfHost, Peers: swarmPeers, Names: namesASec, Flows: flowsKept,
 		Acks: acknowledgements(down, up),
 	}
-	if w := m.wishes.Classes.FirstBytes; w > 0 {
+	if w := m.preferences.Classes.FirstBytes; w > 0 {
 		b.FirstBytes, b.FirstUp = w, w
 		b.HeavyBytes = max(b.HeavyBytes, w)
 		b.LongBytes = max(b.LongBytes, w)

@@ -64,7 +64,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 				sh.Limit = sh.First
 			}
 		}
-		for _, w := range m.wishes.Classes.Shares {
+		for _, w := range m.preferences.Classes.Shares {
 			if w.Class != c || w.Direction != "" && w.Direction != d {
 				continue
 			}
@@ -144,7 +144,7 @@ func (m *maker) fit(d Direction, shares []Share, r unit.Rate, asked map[Class]bo
 // wait for those that stand. It returns false where the target without classes
 // (alone) is as long.
 func (m *maker) patientClasses(d Direction, s *Shaper, alone time.Duration) bool {
-	if d != DirectionDown || !m.divides(d) || !m.lang.HTB || m.wishes.Target != 0 || m.wishes.Interval != 0 {
+	if d != DirectionDown || !m.divides(d) || !m.lang.HTB || m.preferences.Target != 0 || m.preferences.Interval != 0 {
 		return false
 	}
 	target := min(s.Rate.Time(s.WireSize(fullIP)*patientPackets), mostPatient).Truncate(time.Millisecond)
@@ -165,10 +165,10 @@ func (m *maker) patientClasses(d Direction, s *Shaper, alone time.Duration) bool
 // download needs (alone) would only keep their bursts in front of the line. It
 // returns false where the interval without classes fits.
 func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
-	if d != DirectionDown || !m.divides(d) || m.wishes.Interval != 0 {
+	if d != DirectionDown || !m.divides(d) || m.preferences.Interval != 0 {
 		return false
 	}
-	n := m.wishes.FlowsDown
+	n := m.preferences.FlowsDown
 	full := s.Rate.Time(s.WireSize(fullIP))
 	if each := full * time.Duration(n); each <= m.line.RTT {
 		if n < manyDownloads || m.line.RTT > usualInterval || alone <= usualInterval {

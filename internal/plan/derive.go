@@ -82,7 +82,7 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	m.plan = Plan{
 		Schema: Schema, Platform: m.lang.Platform, WAN: m.facts.WAN, LAN: m.facts.LAN,
 		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
-		Basis: &Basis{Line: m.line, Capabilities: m.facts, Preferences: m.wishes},
+		Basis: &Basis{Line: m.line, Capabilities: m.facts, Preferences: m.preferences},
 	}
 	m.division, m.patient = m.wantClasses(), map[Direction][]Reason{}
 	if m.division.on && m.lang.Weights {
@@ -123,8 +123,8 @@ func (m *maker) warning(w reason.Reason) {
 }
 
 func (m *maker) goal() time.Duration {
-	if m.wishes.Goal > 0 {
-		return m.wishes.Goal
+	if m.preferences.Goal > 0 {
+		return m.preferences.Goal
 	}
 	return DefaultGoal(m.line)
 }
@@ -158,17 +158,17 @@ func field(d Direction, name string) string { return string(d) + "." + name }
 
 // whyRate explains a rate by the measured one.
 func (m *maker) whyRate(d Direction, r unit.Rate) reason.Reason {
-	measured, wish, start := m.line.Up, m.wishes.Up, StartUp
+	measured, wish, start := m.line.Up, m.preferences.Up, StartUp
 	why := []reason.Reason{say(reason.RateBelowUp)}
 	if d == DirectionDown {
-		measured, wish, start = m.line.Down, m.wishes.Down, StartDown
+		measured, wish, start = m.line.Down, m.preferences.Down, StartDown
 		why[0] = say(reason.RateBelowDown)
 	}
 	if measured == 0 {
 		return say(reason.RateUnmeasured)
 	}
 	share := say(reason.RateShare, "share", float64(r)/float64(measured), "measured_bps", measured)
-	if r == measured && m.wishes.Style == StyleArticle && m.lang.Article.Down == 1 {
+	if r == measured && m.preferences.Style == StyleArticle && m.lang.Article.Down == 1 {
 		m.warning(say(reason.RateOfArticle, "direction", d))
 		return share.With(say(reason.RateItself))
 	}
@@ -176,10 +176,10 @@ func (m *maker) whyRate(d Direction, r unit.Rate) reason.Reason {
 		m.warning(say(reason.RateAboveLine, "direction", d, "rate_bps", r, "measured_bps", measured))
 		return share.With(say(reason.AsWished))
 	}
-	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.wishes.Style == StyleDefault {
+	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.preferences.Style == StyleDefault {
 		why = append(why, say(reason.RateToTune))
 	}
-	if wish.IsZero() && m.wishes.Style == StyleArticle && m.lang.Article.Rounds {
+	if wish.IsZero() && m.preferences.Style == StyleArticle && m.lang.Article.Rounds {
 		why = append(why, say(reason.RateTwoDigits))
 	}
 	return share.With(why...)
@@ -212,7 +212,7 @@ func (m *maker) frame(d Direction, s *Shaper) {
 		}
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 		m.because(f, count(s.Overhead), m.lang.NoOverhead)
-	case m.wishes.Style == StyleArticle:
+	case m.preferences.Style == StyleArticle:
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 	default:
 		m.because(f, count(s.Overhead), say(reason.OverheadOf, "bytes", s.WireSize(fullIP)).With(say(m.framing.why)))
@@ -224,7 +224,7 @@ func (m *maker) frame(d Direction, s *Shaper) {
 
 // htb sets the numbers of the HTB class.
 func (m *maker) htb(d Direction, s *Shaper) {
-	if m.wishes.Style == StyleArticle {
+	if m.preferences.Style == StyleArticle {
 		if !m.lang.Article.NoQuantum {
 			s.ClassQ = mostQuantum
 			m.because(field(d, "class_q"), inBytes(s.ClassQ), say(reason.ClassQuantumOfArticle))
@@ -244,7 +244,7 @@ func (m *maker) mtu() int {
 
 // offloads lists what has to be off for HTB to see packets as the line does.
 func (m *maker) offloads() {
-	if !m.lang.HTB || m.aqm == CAKE || m.wishes.Style == StyleArticle {
+	if !m.lang.HTB || m.aqm == CAKE || m.preferences.Style == StyleArticle {
 		return
 	}
 	need := func(device, feature string) {

@@ -39,13 +39,13 @@ func (e *SwappedError) Error() string {
 // An AboveLineError says that a wished rate is so far above the measured one
 // that the queue would stay in the modem, where no shaper reaches it.
 type AboveLineError struct {
-	Direction        Direction
-	Wished, Measured unit.Rate
+	Direction       Direction
+	Asked, Measured unit.Rate
 }
 
 func (e *AboveLineError) Error() string {
 	return fmt.Sprintf("%s: %s is more than twice the %s that the line measured, so the modem would go on queueing; wish for less, or measure again",
-		e.Direction, e.Wished, e.Measured)
+		e.Direction, e.Asked, e.Measured)
 }
 
 // An UnsupportedAQMError says that the router lacks the wished queue discipline.

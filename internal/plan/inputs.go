@@ -30,6 +30,7 @@ type Capabilities struct {
 	MTU          int                 `json:"mtu,omitempty"`            // IP bytes on the WAN; 0: 1500
 	PointToPoint bool                `json:"point_to_point,omitempty"` // the WAN has no Ethernet header: ppp, tun, wireguard
 	AQMs         []AQM               `json:"aqms,omitempty"`           // what the kernel has; nil: what the platform's current release has
+	Assumed      bool                `json:"assumed,omitempty"`        // no router was asked: this is what a current one of the platform has
 	Untried      string              `json:"untried,omitempty"`        // why nobody could try what the kernel has, so that the platform's current release is assumed; "" if it was tried, or nobody looked
 	IFB          bool                `json:"ifb"`                      // the kernel has ifb devices
 	NoRules      bool                `json:"no_rules,omitempty"`       // it has no u32 filters with skbedit, which put small packets first
@@ -56,12 +57,29 @@ const (
 // Style says whose habits the plan follows.
 type Style string
 
-// Styles. StyleArticle sets what the platform's seed article sets and leaves the
-// rest to the kernel's defaults; the plan's reasons say how it differs.
+// Styles. StyleArticle sets what the platform's article sets and leaves the rest
+// to the kernel's defaults; the plan's reasons say how it differs.
 const (
 	StyleDefault Style = ""
-	StyleArticle Style = "seed"
+	StyleArticle Style = "article"
 )
+
+// oldArticle is what StyleArticle was called; flags and older plans may have it.
+const oldArticle Style = "seed"
+
+// UnmarshalText reads a style. It takes any text; Make refuses an unknown style.
+func (s *Style) UnmarshalText(b []byte) error {
+	*s = Style(b).current()
+	return nil
+}
+
+// current returns the style by its current name.
+func (s Style) current() Style {
+	if s == oldArticle {
+		return StyleArticle
+	}
+	return s
+}
 
 // Direction names one direction of the line.
 type Direction = classify.Direction

@@ -107,7 +107,7 @@ type Article struct {
 // Assume returns what a current router of the platform has, for planning
 // without access to one. Empty interface names become the platform's usual ones.
 func (l *Language) Assume(wan, lan string) Capabilities {
-	f := Capabilities{Platform: l.Platform, Language: l, WAN: wan, LAN: lan, AQMs: l.AQMs, IFB: true}
+	f := Capabilities{Platform: l.Platform, Language: l, WAN: wan, LAN: lan, AQMs: l.AQMs, Assumed: true, IFB: true}
 	if f.WAN == "" {
 		f.WAN = l.WAN
 	}

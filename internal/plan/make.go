@@ -41,13 +41,13 @@ func DefaultGoal(l Line) time.Duration {
 // the plan has a Reason. Errors are *FieldError, *SwappedError,
 // *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
 // ErrNothingToShape.
-func Make(line Line, facts Capabilities, wishes Preferences) (Plan, error) {
-	m, err := newMaker(line, facts, wishes)
+func Make(line Line, facts Capabilities, preferences Preferences) (Plan, error) {
+	m, err := newMaker(line, facts, preferences)
 	if err != nil {
 		return Plan{}, err
 	}
 	down, up := m.rates()
-	if err := checkRates(line, wishes, down, up); err != nil {
+	if err := checkRates(line, preferences, down, up); err != nil {
 		return Plan{}, err
 	}
 	return m.make(down, up)
@@ -59,13 +59,13 @@ const wide = 10 * unit.GbitPerSecond
 // WideOpen plans a shaper as fast as the platform holds, up to 10 Gbit/s, so
 // that the line itself is what limits. It switches off the offloads that a slow
 // shaper needs off, so that WithRates touches no other device at any rate.
-func WideOpen(facts Capabilities, wishes Preferences) (Plan, error) {
-	m, err := newMaker(Line{}, facts, wishes)
+func WideOpen(facts Capabilities, preferences Preferences) (Plan, error) {
+	m, err := newMaker(Line{}, facts, preferences)
 	if err != nil {
 		return Plan{}, err
 	}
 	at := func(rate unit.Rate) (Plan, error) {
-		w := wishes
+		w := preferences
 		w.Down, w.Up = RatePreference{Rate: rate}, RatePreference{Rate: rate}
 		return Make(Line{}, facts, w)
 	}
@@ -130,32 +130,32 @@ func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
 
 // A maker makes one plan.
 type maker struct {
-	line    Line
-	facts   Capabilities
-	wishes  Preferences
-	lang    *Language
-	aqm     AQM
-	aqmWhy  reason.Reason
-	side    Side
-	sideWhy reason.Reason
-	framing framing
-	plan    Plan
+	line        Line
+	facts       Capabilities
+	preferences Preferences
+	lang        *Language
+	aqm         AQM
+	aqmWhy      reason.Reason
+	side        Side
+	sideWhy     reason.Reason
+	framing     framing
+	plan        Plan
 
 	division division
 	patient  map[Direction][]Reason // why its classes' queues are longer than one without; said with them
 }
 
 // newMaker checks what a plan is to be made from, and chooses AQM and side.
-func newMaker(line Line, facts Capabilities, wishes Preferences) (*maker, error) {
+func newMaker(line Line, facts Capabilities, preferences Preferences) (*maker, error) {
 	lang := facts.Language
 	if lang == nil {
 		return nil, fieldError("platform", "%q is unknown: nothing says what its configuration can express", facts.Platform)
 	}
-	facts.Platform = lang.Platform
-	if err := checkInputs(line, facts, wishes, lang); err != nil {
+	facts.Platform, preferences.Style = lang.Platform, preferences.Style.current()
+	if err := checkInputs(line, facts, preferences, lang); err != nil {
 		return nil, err
 	}
-	m := &maker{line: line, facts: facts, wishes: wishes, lang: lang}
+	m := &maker{line: line, facts: facts, preferences: preferences, lang: lang}
 	m.framing = line.framing(m.headerLen(), facts.PointToPoint && isPPP(facts.WAN))
 	if err := m.chooseAQM(); err != nil {
 		return nil, err
@@ -182,9 +182,9 @@ func (m *maker) chooseAQM() error {
 		have = m.lang.AQMs
 	}
 	usable := func(a AQM) bool { return slices.Contains(have, a) && slices.Contains(m.lang.AQMs, a) }
-	bounded := len(m.wishes.Classes.Shares) > 0 && m.wishes.Classes.Use != ClassesOff
+	bounded := len(m.preferences.Classes.Shares) > 0 && m.preferences.Classes.Use != ClassesOff
 	noWord := fieldError("class", "CAKE has no word for the guarantee or limit of a class; let HTB with fq_codel do it (--aqm fq_codel, modules sch_htb and sch_fq_codel), or leave them out")
-	if a := m.wishes.AQM; a != "" {
+	if a := m.preferences.AQM; a != "" {
 		if !usable(a) {
 			return &UnsupportedAQMError{AQM: a, Platform: m.lang.Platform, Have: have, Module: m.lang.Modules && a != SFQ}
 		}
@@ -195,7 +195,7 @@ func (m *maker) chooseAQM() error {
 		return nil
 	}
 	ladder := m.lang.AQMs
-	if m.wishes.Style == StyleArticle {
+	if m.preferences.Style == StyleArticle {
 		ladder = append([]AQM{m.lang.Article.AQM}, ladder...)
 	}
 	for _, a := range ladder {
@@ -215,10 +215,12 @@ func (m *maker) chooseAQM() error {
 
 func (m *maker) whyAQM(a AQM) reason.Reason {
 	switch {
-	case m.wishes.Style == StyleArticle:
+	case m.preferences.Style == StyleArticle:
 		return say(reason.AQMOfArticle)
 	case m.facts.Untried != "":
 		return say(reason.AQMAssumed, "why", m.facts.Untried)
+	case a == CAKE && m.facts.Assumed:
+		return say(reason.AQMCakeAssumed, "platform", m.lang.Platform)
 	case a == CAKE:
 		return say(reason.AQMCake)
 	case a == FQCoDel:
@@ -232,14 +234,14 @@ func (m *maker) whyAQM(a AQM) reason.Reason {
 
 // chooseSide decides where the download is shaped.
 func (m *maker) chooseSide() error {
-	side, why := m.wishes.Side, say(reason.AsWished)
+	side, why := m.preferences.Side, say(reason.AsWished)
 	if m.aqm == SFQ {
 		m.side, m.sideWhy = SideIn, say(reason.SideOfEngine, "engine", m.lang.Engine.Name)
 		return nil
 	}
 	if side == "" {
 		side, why = m.lang.Sides[0], say(reason.SideUsual)
-		if m.wishes.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
+		if m.preferences.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
 			side, why = SideLAN, say(reason.SideOfArticle)
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, say(reason.SideNoIFB)
@@ -264,21 +266,21 @@ func (m *maker) chooseSide() error {
 // rates resolves the wished rates; 0 leaves a direction unshaped.
 func (m *maker) rates() (down, up unit.Rate) {
 	startDown, startUp := StartDown, StartUp
-	if m.wishes.Style == StyleArticle {
+	if m.preferences.Style == StyleArticle {
 		startDown, startUp = m.lang.Article.Down, m.lang.Article.Up
 	}
 	rate := func(w RatePreference, measured unit.Rate, start float64) unit.Rate {
 		r := w.of(measured, start)
-		if w.IsZero() && m.wishes.Style == StyleArticle && m.lang.Article.Rounds {
+		if w.IsZero() && m.preferences.Style == StyleArticle && m.lang.Article.Rounds {
 			return twoDigits(r)
 		}
 		return r
 	}
-	if m.wishes.Only != DirectionUp {
-		down = rate(m.wishes.Down, m.line.Down, startDown)
+	if m.preferences.Only != DirectionUp {
+		down = rate(m.preferences.Down, m.line.Down, startDown)
 	}
-	if m.wishes.Only != DirectionDown {
-		up = rate(m.wishes.Up, m.line.Up, startUp)
+	if m.preferences.Only != DirectionDown {
+		up = rate(m.preferences.Up, m.line.Up, startUp)
 	}
 	return down, up
 }
@@ -303,31 +305,31 @@ func (m *maker) wholeSteps(r unit.Rate) unit.Rate {
 }
 
 // checkRates compares the rates with the measured ones.
-func checkRates(line Line, wishes Preferences, down, up unit.Rate) error {
-	if wishes.Down.Fraction != 0 && line.Down == 0 {
-		return fieldError("down", "%s of a rate that was not measured", wishes.Down)
+func checkRates(line Line, preferences Preferences, down, up unit.Rate) error {
+	if preferences.Down.Fraction != 0 && line.Down == 0 {
+		return fieldError("down", "%s of a rate that was not measured", preferences.Down)
 	}
-	if wishes.Up.Fraction != 0 && line.Up == 0 {
-		return fieldError("up", "%s of a rate that was not measured", wishes.Up)
+	if preferences.Up.Fraction != 0 && line.Up == 0 {
+		return fieldError("up", "%s of a rate that was not measured", preferences.Up)
 	}
-	if line.Down > 0 && line.Up > 0 && wishes.Down.Rate > 0 && wishes.Up.Rate > 0 {
-		a, b := wishes.Down.Rate, wishes.Up.Rate
+	if line.Down > 0 && line.Up > 0 && preferences.Down.Rate > 0 && preferences.Up.Rate > 0 {
+		a, b := preferences.Down.Rate, preferences.Up.Rate
 		if fitsSwapped(line.Down, line.Up, a, b) || fitsSwapped(line.Up, line.Down, b, a) {
 			return &SwappedError{MeasuredDown: line.Down, MeasuredUp: line.Up, PreferredDown: a, PreferredUp: b}
 		}
 	}
 	if line.Down > 0 && down > 2*line.Down {
-		return &AboveLineError{Direction: DirectionDown, Wished: down, Measured: line.Down}
+		return &AboveLineError{Direction: DirectionDown, Asked: down, Measured: line.Down}
 	}
 	if line.Up > 0 && up > 2*line.Up {
-		return &AboveLineError{Direction: DirectionUp, Wished: up, Measured: line.Up}
+		return &AboveLineError{Direction: DirectionUp, Asked: up, Measured: line.Up}
 	}
 	return nil
 }
 
-// fitsSwapped reports whether wishes for the fast and the slow direction of an
+// fitsSwapped reports whether preferences for the fast and the slow direction of an
 // asymmetric line are the wrong way round: the fast one gets no more than the
 // slow one can carry, and the slow one clearly more than it can.
-func fitsSwapped(fast, slow, wishFast, wishSlow unit.Rate) bool {
-	return fast > slow+slow/2 && wishFast <= slow+slow/20 && wishSlow > slow+slow/2
+func fitsSwapped(fast, slow, askedFast, askedSlow unit.Rate) bool {
+	return fast > slow+slow/2 && askedFast <= slow+slow/20 && askedSlow > slow+slow/2
 }

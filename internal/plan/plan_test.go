@@ -135,10 +135,10 @@ func TestSeedNumbers(t *testing.T) {
 func TestLimitsAreExplained(t *testing.T) {
 	yes := true
 	for _, c := range []struct {
-		platform string
-		down, up unit.Rate
-		wishes   Preferences
-		says     []string
+		platform    string
+		down, up    unit.Rate
+		preferences Preferences
+		says        []string
 	}{
 		{"openbsd", 20 * mbit, 2 * mbit, Preferences{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
 		{"openbsd", 20 * mbit, mbit, Preferences{}, []string{"drop and never mark", "longer than the target"}},
@@ -154,7 +154,7 @@ func TestLimitsAreExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := mustMake(t, Line{Down: c.down, Up: c.up}, f, c.wishes).Explain()
+		text := mustMake(t, Line{Down: c.down, Up: c.up}, f, c.preferences).Explain()
 		for _, want := range c.says {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q:\n%s", c.platform, want, text)

@@ -16,8 +16,8 @@ func (m *maker) cake(d Direction, s *Shaper) {
 	s.ECN, s.Tins = true, "besteffort"
 	if m.divides(d) {
 		s.Tins = tinsForRules // the classes say why
-	} else if m.wishes.Tins != "" {
-		s.Tins = m.wishes.Tins
+	} else if m.preferences.Tins != "" {
+		s.Tins = m.preferences.Tins
 		m.because(field(d, "tins"), symbol(s.Tins), say(reason.AsWished))
 	} else if d == DirectionUp && m.lang.PacketRules && m.facts.NoRules {
 		m.because(field(d, "tins"), symbol(s.Tins), say(reason.TinsNoRules))
@@ -55,7 +55,7 @@ func patience(rtt time.Duration) time.Duration {
 
 // cakeInterval sets CAKE's rtt where its default is known not to fit.
 func (m *maker) cakeInterval(d Direction, s *Shaper) {
-	interval, why := m.wishes.Interval, say(reason.AsWished)
+	interval, why := m.preferences.Interval, say(reason.AsWished)
 	switch rtt := m.line.RTT; {
 	case interval > 0:
 	case d == DirectionDown && s.Ingress && patience(rtt) > usualInterval && rtt <= usualInterval:
@@ -80,7 +80,7 @@ func (m *maker) cakeInterval(d Direction, s *Shaper) {
 
 // cakeAckFilter decides whether redundant ACKs are thinned on the way up.
 func (m *maker) cakeAckFilter(s *Shaper) {
-	if w := m.wishes.AckFilter; w != nil {
+	if w := m.preferences.AckFilter; w != nil {
 		s.AckFilter = *w
 		m.because("up.ack_filter", word(yes(s.AckFilter)), say(reason.AsWished))
 		return
@@ -112,10 +112,10 @@ func yes(b bool) string {
 func (m *maker) fqCodel(d Direction, s *Shaper) {
 	m.codel(d, s)
 	m.ecn(d, s)
-	seed := m.wishes.Style == StyleArticle
+	seed := m.preferences.Style == StyleArticle
 	switch {
-	case m.wishes.Quantum > 0:
-		s.Quantum = m.wishes.Quantum
+	case m.preferences.Quantum > 0:
+		s.Quantum = m.preferences.Quantum
 		m.becauseAlone(d, "quantum", inBytes(s.Quantum), say(reason.AsWished))
 	case seed && !m.dummynet():
 		// the article leaves it to the kernel: MTU + 14, or MTU + 64 in pf
@@ -128,8 +128,8 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	}
 	m.fqLimit(d, s)
 	switch {
-	case m.wishes.Flows > 0:
-		s.Flows = m.wishes.Flows
+	case m.preferences.Flows > 0:
+		s.Flows = m.preferences.Flows
 		m.becauseAlone(d, "flows", count(s.Flows), say(reason.AsWished))
 	case !seed || !m.lang.HTB:
 		s.Flows = usualFlows
@@ -159,7 +159,7 @@ func whyQuantum(s *Shaper) reason.Reason {
 func (m *maker) codel(d Direction, s *Shaper) {
 	packet := s.Rate.Time(s.WireSize(unit.Size(m.mtu())))
 	if !m.lang.NoCoDel.IsZero() {
-		if wished := m.wishes.Target; wished != 0 && wished != usualTarget {
+		if wished := m.preferences.Target; wished != 0 && wished != usualTarget {
 			m.warning(say(reason.TargetUntold, "direction", d, "target_ms", wished).With(m.lang.NoCoDel))
 		} else if packet > usualTarget {
 			m.warning(say(reason.TargetTooShort, "direction", d, "packet_ms", packet, "rate_bps", s.Rate).With(m.lang.NoCoDel))
@@ -167,8 +167,8 @@ func (m *maker) codel(d Direction, s *Shaper) {
 		m.because(field(d, "target"), ms(usualTarget), m.lang.NoCoDel)
 		return
 	}
-	article, why := m.wishes.Style == StyleArticle, reason.Reason{}
-	target := m.wishes.Target
+	article, why := m.preferences.Style == StyleArticle, reason.Reason{}
+	target := m.preferences.Target
 	switch {
 	case target > 0:
 		why = say(reason.TargetWished, "packet_ms", packet, "rate_bps", s.Rate)
@@ -189,8 +189,8 @@ func (m *maker) codel(d Direction, s *Shaper) {
 		m.because(field(d, "target"), ms(target), why)
 	}
 	switch {
-	case m.wishes.Interval > 0:
-		s.Interval = m.wishes.Interval
+	case m.preferences.Interval > 0:
+		s.Interval = m.preferences.Interval
 		m.because(field(d, "interval"), ms(s.Interval), say(reason.AsWished))
 	case article && !m.dummynet():
 	case article:
@@ -213,12 +213,12 @@ func whyTarget(packet, target time.Duration) reason.Reason {
 func (m *maker) ecn(d Direction, s *Shaper) {
 	switch {
 	case !m.lang.NoECN.IsZero():
-		if m.wishes.ECN != nil && *m.wishes.ECN {
+		if m.preferences.ECN != nil && *m.preferences.ECN {
 			m.warning(say(reason.ECNUntold, "direction", d).With(m.lang.NoECN))
 		}
 		m.because(field(d, "ecn"), word("no"), m.lang.NoECN)
-	case m.wishes.ECN != nil:
-		s.ECN = *m.wishes.ECN
+	case m.preferences.ECN != nil:
+		s.ECN = *m.preferences.ECN
 		m.because(field(d, "ecn"), word(yes(s.ECN)), say(reason.AsWished))
 	case d == DirectionUp && s.Rate < noECNBelow:
 		m.because(field(d, "ecn"), word("no"), say(reason.ECNSlowUplink))
@@ -231,11 +231,11 @@ func (m *maker) ecn(d Direction, s *Shaper) {
 // fqLimit sets how many packets fq_codel may hold at most.
 func (m *maker) fqLimit(d Direction, s *Shaper) {
 	switch {
-	case m.wishes.Limit > 0:
-		s.Limit = m.wishes.Limit
+	case m.preferences.Limit > 0:
+		s.Limit = m.preferences.Limit
 		m.becauseAlone(d, "limit", count(s.Limit), say(reason.AsWished))
-	case m.wishes.Style == StyleArticle && m.lang.HTB:
-	case m.wishes.Style == StyleArticle && m.dummynet():
+	case m.preferences.Style == StyleArticle && m.lang.HTB:
+	case m.preferences.Style == StyleArticle && m.dummynet():
 		s.Limit = mostLimit
 		m.becauseAlone(d, "limit", count(s.Limit), say(reason.TheDefault))
 	case !m.lang.NoCoDel.IsZero():
@@ -249,13 +249,13 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 
 // fifo sets the length of a FIFO from the wished latency.
 func (m *maker) fifo(d Direction, s *Shaper) {
-	if m.wishes.Limit > 0 {
-		s.Limit = m.wishes.Limit
+	if m.preferences.Limit > 0 {
+		s.Limit = m.preferences.Limit
 		holds := say(reason.FIFOHolds, "time_ms", s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
 		m.because(field(d, "limit"), count(s.Limit), say(reason.FIFOWished).With(m.fifoOfEach(d, holds)...))
 		return
 	}
-	latency := cmp.Or(m.wishes.Latency, m.wishes.Goal, usualLatency)
+	latency := cmp.Or(m.preferences.Latency, m.preferences.Goal, usualLatency)
 	want := FIFOLimit(s.Rate, latency)
 	s.Limit = min(want, m.lang.FIFOLimit)
 	m.because(field(d, "limit"), count(s.Limit), say(reason.FIFODerived, "rate_bps", s.Rate, "segment", segment, "time_ms", latency).
@@ -264,7 +264,7 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 		m.warning(say(reason.FIFOTooLong, "direction", d, "packets", want, "platform", m.lang.Platform, "most", s.Limit))
 	}
 	adds := min(latency, s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
-	if goal := m.goal(); m.wishes.Latency == 0 && adds > goal {
+	if goal := m.goal(); m.preferences.Latency == 0 && adds > goal {
 		m.warning(say(reason.FIFOMissesGoal, "direction", d, "time_ms", adds, "goal_ms", goal))
 	}
 }

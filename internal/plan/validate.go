@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,25 +13,6 @@ const MinRate = 8 * unit.KbitPerSecond
 
 // maxTime bounds CoDel's times: dummynet takes no longer interval.
 const maxTime = 100 * time.Second
-
-// Parse reads a plan's JSON and validates it by the language of its platform,
-// which find looks up. Unknown fields are ignored, so that an older program
-// reads a newer plan.
-func Parse(b []byte, find func(platform string) (*Language, error)) (Plan, error) {
-	var p Plan
-	if err := json.Unmarshal(b, &p); err != nil {
-		return Plan{}, fmt.Errorf("read plan: %w", err)
-	}
-	if p.Schema != Schema {
-		return p, p.Validate(nil)
-	}
-	lang, err := find(p.Platform)
-	if err != nil {
-		return p, err
-	}
-	p = p.In(lang)
-	return p, p.Validate(lang)
-}
 
 // In returns a plan that was read, with the language of its platform, which is
 // not part of its JSON: only then can it be made again for other rates.
@@ -293,7 +272,7 @@ func checkPreferences(w Preferences) error {
 		errs = append(errs, fieldError("side", "%q is not one of ifb, lan and in", w.Side))
 	}
 	if !slices.Contains([]Style{StyleDefault, StyleArticle}, w.Style) {
-		errs = append(errs, fieldError("style", "%q is unknown; there is \"seed\"", w.Style))
+		errs = append(errs, fieldError("style", "%q is unknown; there is \"article\"", w.Style))
 	}
 	if !slices.Contains([]Direction{"", DirectionDown, DirectionUp}, w.Only) {
 		errs = append(errs, fieldError("only", "%q is neither down nor up", w.Only))
@@ -315,7 +294,7 @@ func checkPreferences(w Preferences) error {
 // checkPreferencesFit refuses wishes that the chosen AQM has no word for, and
 // numbers that the platform would change behind one's back.
 func (m *maker) checkPreferencesFit() error {
-	w, refuse := m.wishes, func(name, why string) error {
+	w, refuse := m.preferences, func(name, why string) error {
 		return fieldError(name, "%s %s", m.aqm, why)
 	}
 	switch {

@@ -39,8 +39,8 @@ func martian() *reason.Language {
 	return l
 }
 
-// wishes are those whose plans say much.
-func wishes(t *testing.T) []Preferences {
+// talkative returns preferences whose plans give many reasons.
+func talkative(t *testing.T) []Preferences {
 	t.Helper()
 	yes := true
 	rules := ClassPreferences{DSCP: DSCPPreference{TrustHome: true}}
@@ -60,7 +60,7 @@ func TestNoWordsInPlans(t *testing.T) {
 	l, word := martian(), regexp.MustCompile(`[A-Za-z]{2,}`)
 	units := []string{"ms", "bit", "kbit", "Mbit", "Gbit", "kB", "MB", "down", "up"}
 	for _, platform := range all.Names() {
-		for _, w := range wishes(t) {
+		for _, w := range talkative(t) {
 			f, err := all.Assume(platform, "", "")
 			if err != nil {
 				t.Fatal(err)
@@ -109,12 +109,12 @@ func TestReasonsAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := mustMake(t, Line{Down: 25 * mbit, Up: mbit}, f, Preferences{AQM: SFQ, Classes: wishes(t)[5].Classes})
+	p := mustMake(t, Line{Down: 25 * mbit, Up: mbit}, f, Preferences{AQM: SFQ, Classes: talkative(t)[5].Classes})
 	b, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Parse(b, func(string) (*Language, error) { return f.Language, nil })
+	back, err := parse(b)
 	if err != nil {
 		t.Fatal(err)
 	}
