@@ -63,8 +63,8 @@ func anyInput(t *rapid.T) (Line, Capabilities, Preferences) {
 	return l, f, w
 }
 
-// A plan that is made is valid, below the line, patient enough for one packet,
-// survives JSON, and is what WithRates makes of it again.
+// Every plan of Make is valid, stays below the line's rate, has a target of at
+// least one packet's time, survives JSON, and is what WithRates makes of it.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f, w := anyInput(t)
@@ -224,8 +224,8 @@ func TestIFBName(t *testing.T) {
 	}
 }
 
-// What a platform can do with either direction, but not alone, or not under
-// that name, is refused when the plan is made.
+// Make refuses a single direction, and interface names, that the platform's shaper
+// cannot do.
 func TestWholePlans(t *testing.T) {
 	for says, c := range map[string]struct {
 		platform, wan string

@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// shapersJSON is the part of a plan's JSON that a mechanism renders.
+// shapersJSON is the part of a plan's JSON that is rendered.
 func shapersJSON(t *testing.T, p Plan) []byte {
 	b, err := json.MarshalIndent(map[string]any{"down": p.Down, "up": p.Up, "offloads": p.Offloads, "goal": p.Goal}, "", " ")
 	if err != nil {
@@ -190,8 +190,8 @@ func TestLowRateRules(t *testing.T) {
 	}
 }
 
-// A download's queue that is to suit many connections has room for two packets
-// of each; one that is not has none for them, nor has the upload.
+// A download planned for many connections has a queue with room for two packets of
+// each; other downloads and the upload have not.
 func TestQueueForManyDownloads(t *testing.T) {
 	for _, c := range []struct {
 		flows    int
@@ -248,7 +248,7 @@ func TestLadder(t *testing.T) {
 			t.Errorf("%v: %s", c.have, p.AQM)
 		}
 	}
-	// A FIFO is no remedy: who wants one asks for it.
+	// A FIFO is used only if it is asked for.
 	var none *NoAQMError
 	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Preferences{}); !errors.As(err, &none) || !slices.Equal(none.Lacks, []AQM{CAKE, FQCoDel}) || !strings.Contains(err.Error(), "--aqm fifo") {
 		t.Errorf("neither CAKE nor FQ-CoDel: %v", err)

@@ -8,7 +8,7 @@ import (
 	"unbloat/unit"
 )
 
-// ackFilterFrom is the share of the uplink from which ACKs are worth thinning.
+// ackFilterFrom is the share of the upload above which thinning ACKs pays off.
 const ackFilterFrom = 0.20
 
 // cake sets CAKE's keywords. CAKE derives target, quantum and limit by itself.
@@ -44,16 +44,17 @@ func (m *maker) cake(d Direction, s *Shaper) {
 	}
 }
 
-// patience returns the rtt for CAKE whose target, a twentieth of it, is the
-// queue that keeps one CUBIC flow's share of the line busy when it backs off to
-// 0.7 of its window (RFC 9438): 1/0.7 − 1 = 3/7 of the round trip. At most
-// 300 ms, since a patient CoDel is also slow to stop a download's first burst.
+// patience returns an rtt for CAKE that keeps the line busy when a single CUBIC
+// flow backs off to 0.7 of its window (RFC 9438): that takes a queue of
+// 1/0.7 − 1 = 3/7 of the round trip, and CAKE's target is a twentieth of its rtt.
+// It is at most 300 ms, since a long interval also reacts late to the first burst
+// of a download.
 func patience(rtt time.Duration) time.Duration {
 	d := rtt * 20 * 3 / 7
 	return min(d+time.Millisecond-1, 3*usualInterval).Truncate(time.Millisecond)
 }
 
-// cakeInterval sets CAKE's rtt where its default is known not to fit.
+// cakeInterval sets CAKE's rtt where the default is known to be wrong.
 func (m *maker) cakeInterval(d Direction, s *Shaper) {
 	interval, why := m.preferences.Interval, say(reason.AsWished)
 	switch rtt := m.line.RTT; {
@@ -78,7 +79,7 @@ func (m *maker) cakeInterval(d Direction, s *Shaper) {
 	m.because(field(d, "interval"), value, why)
 }
 
-// cakeAckFilter decides whether redundant ACKs are thinned on the way up.
+// cakeAckFilter decides whether CAKE thins redundant ACKs in the upload.
 func (m *maker) cakeAckFilter(s *Shaper) {
 	if w := m.preferences.AckFilter; w != nil {
 		s.AckFilter = *w
@@ -137,8 +138,8 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	}
 }
 
-// becauseAlone records why a queue has a value that a class's queue does not use
-// where WF2Q+ serves the classes.
+// becauseAlone records the reason of a value that only a queue without classes
+// uses: with WF2Q+ the queue of a class has CoDel only.
 func (m *maker) becauseAlone(d Direction, name string, value, why reason.Reason) {
 	if m.divides(d) && m.lang.Weights {
 		why = say(reason.NumberUnused)
@@ -159,8 +160,8 @@ func whyQuantum(s *Shaper) reason.Reason {
 func (m *maker) codel(d Direction, s *Shaper) {
 	packet := s.Rate.Time(s.WireSize(unit.Size(m.mtu())))
 	if !m.lang.NoCoDel.IsZero() {
-		if wished := m.preferences.Target; wished != 0 && wished != usualTarget {
-			m.warning(say(reason.TargetUntold, "direction", d, "target_ms", wished).With(m.lang.NoCoDel))
+		if asked := m.preferences.Target; asked != 0 && asked != usualTarget {
+			m.warning(say(reason.TargetUntold, "direction", d, "target_ms", asked).With(m.lang.NoCoDel))
 		} else if packet > usualTarget {
 			m.warning(say(reason.TargetTooShort, "direction", d, "packet_ms", packet, "rate_bps", s.Rate).With(m.lang.NoCoDel))
 		}
@@ -209,7 +210,7 @@ func whyTarget(packet, target time.Duration) reason.Reason {
 	return say(reason.TargetUsual, "packet_ms", packet)
 }
 
-// ecn decides whether packets are marked instead of dropped.
+// ecn decides whether fq_codel marks packets instead of dropping them.
 func (m *maker) ecn(d Direction, s *Shaper) {
 	switch {
 	case !m.lang.NoECN.IsZero():
@@ -228,7 +229,7 @@ func (m *maker) ecn(d Direction, s *Shaper) {
 	}
 }
 
-// fqLimit sets how many packets fq_codel may hold at most.
+// fqLimit sets the packet limit of fq_codel.
 func (m *maker) fqLimit(d Direction, s *Shaper) {
 	switch {
 	case m.preferences.Limit > 0:
@@ -247,7 +248,7 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 	}
 }
 
-// fifo sets the length of a FIFO from the wished latency.
+// fifo sets the length of a FIFO from the latency that it may add.
 func (m *maker) fifo(d Direction, s *Shaper) {
 	if m.preferences.Limit > 0 {
 		s.Limit = m.preferences.Limit
@@ -269,8 +270,7 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 	}
 }
 
-// fifoOfEach adds to what is said of one queue for everybody that each class
-// has its own.
+// fifoOfEach adds to the reason of a single queue that each class has its own.
 func (m *maker) fifoOfEach(d Direction, one reason.Reason) []reason.Reason {
 	if !m.divides(d) {
 		return []reason.Reason{one}
@@ -278,7 +278,7 @@ func (m *maker) fifoOfEach(d Direction, one reason.Reason) []reason.Reason {
 	return []reason.Reason{one, say(reason.FIFOOfEachClass)}
 }
 
-// warn says what the platform cannot do with this plan.
+// warn adds a warning if the plan uses SFQ.
 func (m *maker) warn() {
 	for _, s := range []*Shaper{m.plan.Down, m.plan.Up} {
 		if s != nil && s.AQM == SFQ {
