@@ -44,7 +44,7 @@ func German() *Language {
 		},
 	}
 	maps.Copy(l.Words, germanTables())
-	maps.Copy(l.Words, englishPlan()) // nobody has said plans in German yet
+	maps.Copy(l.Words, englishPlan()) // plans are not translated into German yet
 	maps.Copy(l.Names, englishPlanNames())
 	return l
 }

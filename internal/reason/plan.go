@@ -1,7 +1,7 @@
 package reason
 
-// Codes of a plan for a router: why each setting has its value, and what is to
-// be known besides. A language may leave these out as a whole; English stands in.
+// Codes of a plan: why each setting has its value, and warnings. A language that has
+// no texts for any of them uses the English ones.
 
 // Words of a plan as a whole.
 const (
