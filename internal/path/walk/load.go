@@ -30,7 +30,7 @@ const (
 	DirBoth = "both"
 )
 
-// stopWithin bounds the end of a load that is interrupted.
+// stopWithin limits the time to stop a load that is interrupted.
 const stopWithin = 5 * time.Second
 
 // start starts the flows.
@@ -49,7 +49,7 @@ func (l *Load) start(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the flows and reports what they got through from from to to.
+// stop ends the flows and returns their goodput between from and to.
 func (l *Load) stop(ctx context.Context, from, to unit.Instant) (*path.Load, error) {
 	if ctx.Err() != nil {
 		var cancel func()
@@ -75,7 +75,7 @@ func (l *Load) stop(ctx context.Context, from, to unit.Instant) (*path.Load, err
 	return out, errors.Join(errs...)
 }
 
-// report says what the load is; what it got through is not known yet.
+// report describes the load; its goodput is not known yet.
 func (l *Load) report() *path.Load {
 	return &path.Load{Server: l.Client.Server(), Direction: l.Direction, Flows: l.Flows}
 }
