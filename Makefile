@@ -2,8 +2,8 @@
 SHELL   := /bin/bash
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# One way to compile for builds, checks and tests: with another one Go compiles
-# every package once more.
+# The same flags for builds, checks and tests: with other flags Go compiles every
+# package again.
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 BUILD   := $(GO) build -ldflags '-s -w -X main.version=$(VERSION)'
@@ -13,11 +13,10 @@ GOTESTSUM   := $(GO) run gotest.tools/gotestsum@v1.13.0
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-# Tests are of two kinds, by name. One that ends in Alone measures in real time,
-# and nothing runs beside it. The others may run beside each other: many wait for
-# deadlines rather than for a processor, so four packages run at once, and those
-# begin first that take longest. Of the lab's guests there is one on each processor.
-# `make lint` has vetted what is tested.
+# A test whose name ends in Alone measures in real time, and runs alone. The others
+# run in parallel: many wait for deadlines, not for a processor, so four packages
+# run at once, and the slowest packages start first. The lab runs one guest on each
+# processor. Tests are not vetted again, since `make lint` does that.
 FIRST  := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure
 BESIDE := -vet=off -p 4 -skip 'Alone$$'
 ALONE  := -vet=off -p 1 -run 'Alone$$'
@@ -48,7 +47,7 @@ setup-demo setup-test:
 	@scripts/setup $(@:setup-%=%)
 setup-router: # without them the sizes are estimates
 	@scripts/setup router || true
-setup-bench: # the comparison with ns-3 says SKIPPED where it cannot be had
+setup-bench: # without ns-3 the comparison with it says SKIPPED
 	@scripts/setup bench || echo "setup: ns-3 is missing; the comparison with it will be SKIPPED"
 
 .PHONY: check

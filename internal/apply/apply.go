@@ -1,11 +1,11 @@
-// Package apply is the one transaction by which unbloat changes a router:
-// snapshot → arm a watchdog → apply → read back → commit or revert. It knows no
-// platform: a Backend observes, says what is wanted and compares; this package
-// runs the commands, keeps the journal, and undoes.
+// Package apply changes a router in a transaction: snapshot → start a watchdog →
+// apply → read back → commit or revert. It knows no platform. A Backend reads the
+// router's state, computes the wanted state and compares; this package runs the
+// commands, keeps the journal, and undoes.
 //
-// Undoing compares what is there with the snapshot and repairs until they are
-// equal. It follows no log of inverse commands, so it works from any half state
-// and may itself be interrupted and repeated.
+// An undo compares the router's state with the snapshot, and repairs it until they
+// are equal. There is no log of inverse commands, so an undo works from any
+// partial state, and can be interrupted and repeated.
 package apply
 
 import (
@@ -23,48 +23,50 @@ import (
 	"unbloat/internal/platform"
 )
 
-// A Backend is one platform. It changes nothing itself.
+// A Backend knows the state of one platform. It changes nothing itself.
 type Backend interface {
-	// Observe reads what the plan could touch, and what an earlier state knew of.
+	// Observe reads everything that the plan could change, and everything that is
+	// in an earlier state.
 	Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error)
-	// Desire returns the state that the plan asks for, or says what stands in the
-	// way. What an earlier plan changed and this one doesn't is as origin had it.
+	// Desire returns the state that the plan asks for, or an error that says what
+	// prevents it. What an earlier plan changed and this one does not is restored
+	// from origin.
 	Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error)
-	// Baseline returns the state without unbloat: as origin had it (nil: not
-	// known), and for what origin doesn't know, as now is without what is ours.
+	// Baseline returns the state without unbloat: that of origin (nil: not known),
+	// and for everything that origin does not contain, now without our changes.
 	Baseline(ctx context.Context, now, origin platform.State) (platform.State, error)
-	// Compare returns the steps from actual to wanted, and the differences in
-	// words; for equal states it returns neither.
+	// Compare returns the steps from actual to wanted, and the differences as text;
+	// both are empty if the states are equal.
 	Compare(actual, wanted platform.State) (steps []platform.Step, differences []string, err error)
-	// Explain turns a failed step's error into one that says what to do.
+	// Explain turns the error of a failed step into one that says what to do.
 	Explain(err error) error
 }
 
-// An Engine carries out transactions on one router.
+// An Engine runs transactions on one router.
 type Engine struct {
 	Backend      Backend
 	Runner       platform.Runner
-	Dir          string               // where journals are kept; must not outlive a reboot
-	WatchdogArgv []string             // argv of the watchdog; the journal's path is appended
-	Watchdog     Watchdog             // what undoes it if nobody can; nil: a watchdog process on this machine
-	WatchdogAt   string               // where Watchdog is reached; for the journal, so that whoever finds it looks there
+	Dir          string               // where journals are kept; a reboot must empty it
+	WatchdogArgv []string             // command of the watchdog process; the journal's path is appended
+	Watchdog     Watchdog             // undoes the change if this process cannot; nil: a process on this machine
+	WatchdogAt   string               // address of Watchdog, for the journal, so that a later process finds it
 	Uptime       func() time.Duration // nil: proc.Uptime
-	OnStep       func(platform.Step)  // called before each command that changes something; may be nil
+	OnStep       func(platform.Step)  // called before each command that changes the router; may be nil
 
-	arm func(wan, journal string) error // tests: instead of starting a watchdog
+	arm func(wan, journal string) error // set by tests: replaces the start of a watchdog process
 }
 
 // Options of a transaction.
 type Options struct {
-	Confirm time.Duration // after which the watchdog undoes it
-	Hold    bool          // the caller stays: undo as soon as it is gone
-	Lease   bool          // with Hold: no deadline once it is applied, however long the caller stays
+	Confirm time.Duration // time until the watchdog undoes the change
+	Hold    bool          // the caller keeps running: undo as soon as it ends
+	Lease   bool          // with Hold: no deadline once the change is applied
 }
 
 // A BusyError says that another transaction is open on the same WAN.
 type BusyError struct {
 	WAN  string
-	Left time.Duration // until the watchdog undoes it; 0: a process is at work right now
+	Left time.Duration // until the watchdog undoes it; 0: a process is changing the WAN right now
 }
 
 func (e *BusyError) Error() string {
@@ -74,7 +76,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("change %s: an earlier change waits for confirmation for another %s; run `unbloat confirm` or `unbloat revert` first", e.WAN, e.Left.Round(time.Second))
 }
 
-// A VerifyError says that the router does not show what was asked for.
+// A VerifyError says that the state read back is not the state asked for.
 type VerifyError struct {
 	WAN         string
 	Differences []string
@@ -91,10 +93,10 @@ type Transaction struct {
 	journal Journal
 	path    string
 	options Options
-	// Ran is the commands that changed something so far.
+	// Ran are the commands so far that changed the router.
 	Ran []platform.Step
-	// Unchanged says that everything was as the plan wants it already: nothing
-	// was run, and there is no watchdog.
+	// Unchanged means that the router was already as the plan wants it: nothing was
+	// run, and there is no watchdog.
 	Unchanged bool
 }
 
@@ -111,9 +113,10 @@ func (e *Engine) Preview(ctx context.Context, p plan.Plan) ([]platform.Step, err
 	return x.steps, err
 }
 
-// Rehearse finds out, without changing anything, whether Begin could carry out
-// the plan now: whether the journal can be kept, nothing else is open on the WAN,
-// and nothing is missing or in the way. Who is about to load a line asks first.
+// Rehearse checks, without changing anything, whether Begin could apply the plan
+// now: that the journal can be written, no other transaction is open on the WAN,
+// and nothing is missing or in the way. A caller that measures the line first
+// calls it before.
 func (e *Engine) Rehearse(ctx context.Context, p plan.Plan) error {
 	if err := checkName(p.WAN); err != nil {
 		return err
@@ -140,7 +143,7 @@ type outlook struct {
 	steps               []platform.Step
 }
 
-// prepare reads what is there and works out what to do about it.
+// prepare reads the router's state and computes the steps.
 func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error) {
 	rec, err := e.Record(p.WAN)
 	if err != nil {
@@ -163,9 +166,9 @@ func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error
 	return x, err
 }
 
-// Begin applies the plan and verifies it by reading it back. If it returns an
-// error, everything is as it was. Otherwise the caller commits, reverts, or
-// leaves it to the watchdog, and calls Close.
+// Begin applies the plan and reads the result back. If it returns an error, the
+// router is as before. Otherwise the caller commits, reverts, or leaves the change
+// to the watchdog, and then calls Close.
 func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transaction, err error) {
 	if err := checkName(p.WAN); err != nil {
 		return nil, err
@@ -197,7 +200,7 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 		return nil, err
 	}
 	err = e.watchdog().Arm(ctx, &t.journal)
-	if errors.Is(err, platform.ErrUnreachable) { // what is left of it is taken away by whoever comes next
+	if errors.Is(err, platform.ErrUnreachable) { // the next process removes what is left of it
 		return nil, err
 	}
 	if err != nil {
@@ -209,12 +212,12 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	return t, nil
 }
 
-// applyTime is the least that a change of a router elsewhere may take: each of
-// its commands goes there and back. Its watchdog acts long before, should the
-// way there be lost.
+// applyTime is the shortest time limit for a change over the network, where each
+// command takes a round trip. If the connection is lost, the watchdog on the
+// router acts long before.
 const applyTime = 2 * time.Minute
 
-// timeToApply bounds the change itself; the time to confirm begins after it.
+// timeToApply limits the change itself; the time to confirm starts after it.
 func (e *Engine) timeToApply(o Options) time.Duration {
 	if e.Watchdog != nil {
 		return max(o.Confirm, applyTime)
@@ -222,11 +225,11 @@ func (e *Engine) timeToApply(o Options) time.Duration {
 	return o.Confirm
 }
 
-// Retune changes the plan of an open transaction, in place where the platform
-// can. If it returns an error, the transaction has been reverted as a whole.
+// Retune changes the plan of an open transaction, in place where the platform can.
+// If it returns an error, the whole transaction has been reverted.
 func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	if extra := beyond(p, t.journal.Plan); extra != "" {
-		return t.giveUp(ctx, fmt.Errorf("retune %s: the new plan also touches %s, which the transaction has no snapshot of; begin a new one", t.journal.WAN, extra))
+		return t.giveUp(ctx, fmt.Errorf("retune %s: the new plan also changes %s, which is not in the transaction's snapshot; begin a new transaction", t.journal.WAN, extra))
 	}
 	if err := t.stillOurs(); err != nil {
 		t.Close()
@@ -244,7 +247,7 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	if err != nil {
 		return t.giveUp(ctx, err)
 	}
-	if err := t.stillOurs(); err != nil { // observing takes its time
+	if err := t.stillOurs(); err != nil { // reading the state takes time
 		return t.giveUp(ctx, err)
 	}
 	t.journal.Plan, t.journal.Wanted = p, wanted
@@ -261,7 +264,7 @@ func (t *Transaction) Retune(ctx context.Context, p plan.Plan) error {
 	return t.carryOut(ctx, steps)
 }
 
-// carryOut runs the steps, verifies what they led to and opens the confirmation.
+// carryOut runs the steps, verifies the result and starts the time to confirm.
 func (t *Transaction) carryOut(ctx context.Context, steps []platform.Step) error {
 	for _, s := range steps {
 		if err := t.run(ctx, s); err != nil {
@@ -296,8 +299,8 @@ func (t *Transaction) carryOut(ctx context.Context, steps []platform.Step) error
 	return nil
 }
 
-// orUndone returns a failure with its reason before it, if that is a watchdog
-// elsewhere which has not heard of us and has begun to undo.
+// orUndone returns the failure. If a watchdog on the router caused it, because it
+// did not hear from us and started to undo, that reason comes first.
 func (t *Transaction) orUndone(ctx context.Context, failure error) error {
 	if ctx.Err() != nil || errors.Is(failure, platform.ErrUnreachable) {
 		return failure
@@ -308,7 +311,7 @@ func (t *Transaction) orUndone(ctx context.Context, failure error) error {
 	return failure
 }
 
-// renew writes the journal and tells the watchdog of it.
+// renew writes the journal and passes it to the watchdog.
 func (t *Transaction) renew(ctx context.Context) error {
 	if err := t.write(); err != nil {
 		return err
@@ -316,7 +319,7 @@ func (t *Transaction) renew(ctx context.Context) error {
 	return t.engine.watchdog().Renew(ctx, &t.journal)
 }
 
-// run runs one step, unless the watchdog has begun to undo meanwhile.
+// run runs one step, unless the watchdog has started to undo.
 func (t *Transaction) run(ctx context.Context, s platform.Step) error {
 	if err := t.stillOurs(); err != nil {
 		return err
@@ -331,7 +334,7 @@ func (t *Transaction) run(ctx context.Context, s platform.Step) error {
 	return runStep(ctx, t.engine.Runner, s)
 }
 
-// stillOurs reads the journal again: the watchdog may have fired.
+// stillOurs reads the journal again, since the watchdog may have acted.
 func (t *Transaction) stillOurs() error {
 	j, err := readJournal(t.path)
 	switch {
@@ -339,14 +342,14 @@ func (t *Transaction) stillOurs() error {
 		return err
 	case j == nil || j.ID != t.journal.ID || j.Phase == Undoing:
 		return fmt.Errorf("change %s: the watchdog has undone it, because the deadline passed; try again, with a longer --confirm", t.journal.WAN)
-	case j.late(t.engine.uptime()): // the watchdog is about to: nothing may be written any more
+	case j.late(t.engine.uptime()): // the watchdog is about to act, so nothing may be written
 		return fmt.Errorf("change %s: the deadline has passed, so the watchdog undoes it; try again, with a longer --confirm", t.journal.WAN)
 	}
 	return nil
 }
 
-// giveUp undoes the transaction because of cause and returns it, with what the
-// undo had to say.
+// giveUp undoes the transaction. It returns the cause, with the error of the undo if
+// there is one.
 func (t *Transaction) giveUp(ctx context.Context, cause error) error {
 	ctx = context.WithoutCancel(ctx) // an interrupt must not stop the undo
 	err := t.Revert(ctx)
@@ -357,7 +360,7 @@ func (t *Transaction) giveUp(ctx context.Context, cause error) error {
 	return cause
 }
 
-// Extend moves the deadline to d from now: the heartbeat of a long tuning.
+// Extend moves the deadline to d from now. A long tuning calls it regularly.
 func (t *Transaction) Extend(d time.Duration) error {
 	if t.Unchanged {
 		return nil
@@ -369,7 +372,7 @@ func (t *Transaction) Extend(d time.Duration) error {
 	return t.renew(context.Background())
 }
 
-// deadline is d from now; a lease has none.
+// deadline returns d from now, or Lease if the transaction has no deadline.
 func (t *Transaction) deadline(d time.Duration) time.Duration {
 	if t.options.Hold && t.options.Lease {
 		return Lease
@@ -380,7 +383,7 @@ func (t *Transaction) deadline(d time.Duration) time.Duration {
 // Left returns how long the watchdog will still wait.
 func (t *Transaction) Left() time.Duration { return t.journal.Deadline - t.engine.uptime() }
 
-// Commit makes the change the state that the next revert goes back from.
+// Commit keeps the change; a later revert undoes it.
 func (t *Transaction) Commit() error {
 	if t.Unchanged {
 		return t.engine.writeRecord(t.journal)
@@ -391,7 +394,7 @@ func (t *Transaction) Commit() error {
 	return t.engine.keep(context.Background(), &t.journal)
 }
 
-// Revert goes back to the state before Begin and verifies that it is reached.
+// Revert restores the state before Begin and verifies it.
 func (t *Transaction) Revert(ctx context.Context) error {
 	if t.Unchanged {
 		return nil
@@ -399,8 +402,8 @@ func (t *Transaction) Revert(ctx context.Context) error {
 	return t.engine.undo(ctx, &t.journal)
 }
 
-// Close releases the lock of the WAN. It neither commits nor reverts; the watchdog
-// still waits for the deadline.
+// Close releases the WAN's lock. It neither commits nor reverts; the watchdog keeps
+// waiting for the deadline.
 func (t *Transaction) Close() { t.lock.Unlock() }
 
 func (t *Transaction) write() error {
@@ -410,7 +413,7 @@ func (t *Transaction) write() error {
 	return nil
 }
 
-// beyond names a device that p touches and q does not.
+// beyond returns the name of a device that p changes and q does not.
 func beyond(p, q plan.Plan) string {
 	have := devices(q)
 	for _, d := range devices(p) {
@@ -434,7 +437,7 @@ func devices(p plan.Plan) []string {
 	return out
 }
 
-// checkName refuses a WAN whose name would lead out of the state directory.
+// checkName refuses a WAN name that is a path out of the state directory.
 func checkName(wan string) error {
 	if wan == "" || wan != filepath.Base(wan) || wan[0] == '.' {
 		return fmt.Errorf("change %q: not the name of an interface", wan)
@@ -465,7 +468,7 @@ func runStep(ctx context.Context, r platform.Runner, s platform.Step) error {
 	}
 	_, errOut, err := r.Run(ctx, s.Argv, in)
 	var pre *platform.PreconditionError
-	if errors.As(err, &pre) { // the way to the router, not the command
+	if errors.As(err, &pre) { // the connection failed, not the command
 		return err
 	}
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"unbloat/internal/platform"
 )
 
-// A Drifter is a Backend that itself tells what was applied from what is there
-// now: where the state that was wanted holds more than what must last, or where
-// a device that is gone has to be told of.
+// A Drifter is a Backend with its own comparison of the router's state with what
+// was applied. It needs one if the wanted state contains more than what must stay,
+// or if a missing device has to be reported.
 type Drifter interface {
-	// Drift says in words where now is not what was applied of p; nil if it is.
+	// Drift returns the differences between now and what was applied of p, as text;
+	// nil if there are none.
 	Drift(p plan.Plan, now, applied platform.State) ([]string, error)
 }
 
-// Drift compares what is in force on wan, kept or waiting for confirmation, with
-// what the router shows, and says the differences in words. It changes nothing.
-// It returns nil if there are none, if nothing is in force, and while another
-// process is at work there.
+// Drift compares what was applied on wan, confirmed or not, with the router's state,
+// and returns the differences as text. It changes nothing. It returns nil if there
+// are none, if nothing was applied, and while another process changes the WAN.
 func (e *Engine) Drift(ctx context.Context, wan string) ([]string, error) {
 	f, err := e.inForce(wan)
 	if err != nil || f == nil {
@@ -34,21 +34,21 @@ func (e *Engine) Drift(ctx context.Context, wan string) ([]string, error) {
 	if err != nil || len(diffs) == 0 {
 		return nil, err
 	}
-	// Looking takes its time: what another process has changed meanwhile is no drift.
+	// Reading takes time: what another process has changed meanwhile is not drift.
 	if again, err := e.inForce(wan); err != nil || again == nil || again.id != f.id || !bytes.Equal(again.wanted, f.wanted) {
 		return nil, err
 	}
 	return diffs, nil
 }
 
-// A force is what should be there.
+// A force is the change that is in force on a WAN.
 type force struct {
 	id             string
 	plan           plan.Plan
 	origin, wanted platform.State
 }
 
-// inForce returns what should be there on wan, nil if nothing should, or if that
+// inForce returns the change that is in force on wan, or nil if there is none or it
 // is just being changed.
 func (e *Engine) inForce(wan string) (*force, error) {
 	if j, err := e.Pending(wan); err != nil || j != nil {
@@ -64,9 +64,9 @@ func (e *Engine) inForce(wan string) (*force, error) {
 	return &force{r.ID, r.Plan, r.Origin, r.Wanted}, nil
 }
 
-// drifted compares what should be there with now. Where a platform's settings
-// share their files with others', the plan is worked out again on what is there,
-// so that what others have changed in them since is none of it.
+// drifted compares the change in force with now. It computes the wanted state again
+// from now: a platform's settings may share a file with other settings, and
+// changes of those are not drift.
 func (e *Engine) drifted(ctx context.Context, f *force, now platform.State) ([]string, error) {
 	if d, ok := e.Backend.(Drifter); ok {
 		return d.Drift(f.plan, now, f.wanted)

@@ -23,38 +23,38 @@ import (
 const JournalSchema = "unbloat.journal/1"
 
 // A Journal is a transaction on disk. It is written before the first change, so
-// that any process that comes later can finish or undo it.
+// that a later process can finish or undo it.
 type Journal struct {
 	Schema     string         `json:"schema"`
 	ID         string         `json:"id"`
 	WAN        string         `json:"wan"`
 	Phase      Phase          `json:"phase"`
-	Boot       string         `json:"boot"`        // which boot the deadline belongs to
-	Deadline   time.Duration  `json:"deadline_ns"` // uptime at which the watchdog undoes it; Lease: never, while the owner lives
+	Boot       string         `json:"boot"`        // the boot in which Deadline counts
+	Deadline   time.Duration  `json:"deadline_ns"` // uptime at which the watchdog undoes it; Lease: none, as long as the owner runs
 	Plan       plan.Plan      `json:"plan"`
-	Before     platform.State `json:"before"` // what an undo goes back to
-	Origin     platform.State `json:"origin"` // what was there before unbloat came
+	Before     platform.State `json:"before"` // what an undo restores
+	Origin     platform.State `json:"origin"` // the state before unbloat
 	Wanted     platform.State `json:"wanted"`
-	WatchdogAt string         `json:"deadman_at,omitempty"` // where the watchdog is, if it is not where the engine would look
-	Failure    string         `json:"failure,omitempty"`    // why an undo has not succeeded yet
+	WatchdogAt string         `json:"deadman_at,omitempty"` // address of the watchdog, if it is not on this machine
+	Failure    string         `json:"failure,omitempty"`    // why the last undo failed
 }
 
-// Lease is the deadline of a transaction whose owner stays as long as it likes.
+// Lease is the deadline of a transaction that has none while its owner runs.
 const Lease time.Duration = math.MaxInt64
 
 // late reports whether the deadline has passed.
 func (j *Journal) late(uptime time.Duration) bool { return uptime >= j.Deadline }
 
-// bootID tells this boot of the machine from others.
+// bootID identifies this boot of the machine.
 func bootID() string { return proc.BootID() }
 
-// A Record is what has been committed last on a WAN: what `revert` goes back
-// to, and what the next transaction must not forget.
+// A Record is the last committed change of a WAN. `revert` and the next transaction
+// need it.
 type Record struct {
 	Schema string         `json:"schema"`
 	ID     string         `json:"id"`
 	WAN    string         `json:"wan"`
-	Time   string         `json:"time"` // RFC 3339, when it was committed
+	Time   string         `json:"time"` // of the commit, RFC 3339
 	Plan   plan.Plan      `json:"plan"`
 	Origin platform.State `json:"origin"`
 	Wanted platform.State `json:"wanted"`
@@ -74,12 +74,12 @@ const (
 func (e *Engine) journalPath(wan string) string { return filepath.Join(e.Dir, wan+journalSuffix) }
 func (e *Engine) recordPath(wan string) string  { return filepath.Join(e.Dir, wan+recordSuffix) }
 
-// readJournal returns nil if there is none.
+// readJournal returns nil if there is no journal.
 func readJournal(path string) (*Journal, error) {
 	var j Journal
 	found, err := readJSON(path, &j)
 	if err == nil && found && j.Schema != JournalSchema {
-		err = fmt.Errorf("read journal %s: its schema is %q, not %q; another version of unbloat wrote it, use that one to revert", path, j.Schema, JournalSchema)
+		err = fmt.Errorf("read journal %s: its schema is %q, not %q; another version of unbloat wrote it; revert with that version", path, j.Schema, JournalSchema)
 	}
 	if err != nil || !found {
 		return nil, err
@@ -87,7 +87,7 @@ func readJournal(path string) (*Journal, error) {
 	return &j, nil
 }
 
-// Record returns what was last committed on wan, nil if nothing was.
+// Record returns the last committed change on wan, or nil.
 func (e *Engine) Record(wan string) (*Record, error) {
 	var r Record
 	found, err := readJSON(e.recordPath(wan), &r)
@@ -97,7 +97,7 @@ func (e *Engine) Record(wan string) (*Record, error) {
 	return &r, nil
 }
 
-// Pending returns the journal of the transaction that is open on wan, nil if none is.
+// Pending returns the journal of the open transaction on wan, or nil.
 func (e *Engine) Pending(wan string) (*Journal, error) { return readJournal(e.journalPath(wan)) }
 
 // WANs returns the interfaces that have an open transaction or a record.
@@ -126,13 +126,13 @@ func readJSON(path string, v any) (found bool, err error) {
 		return false, fmt.Errorf("read %s: %w", path, err)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return false, fmt.Errorf("read %s: %w; remove the file if you know what it was about", path, err)
+		return false, fmt.Errorf("read %s: %w; if you do not need it, remove the file", path, err)
 	}
 	return true, nil
 }
 
-// writeJSON replaces the file at path: whoever reads it, whenever the machine
-// stops, finds the old or the new content.
+// writeJSON replaces the file at path. A reader finds either the old or the new
+// content, even if the machine stops in between.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -141,8 +141,8 @@ func writeJSON(path string, v any) error {
 	return WriteFile(path, append(b, '\n'), 0o600)
 }
 
-// WriteFile replaces the file at path in one step: it writes and syncs a
-// temporary one beside it, renames it, and syncs the directory.
+// WriteFile replaces the file at path in one step: it writes and syncs a temporary
+// file in the same directory, renames it, and syncs the directory.
 func WriteFile(path string, b []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, ".unbloat-*")
@@ -167,7 +167,7 @@ func syncDir(dir string) error {
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
 	defer d.Close()
-	_ = d.Sync() // some file systems can't; the rename is then as durable as it gets
+	_ = d.Sync() // some file systems cannot sync a directory
 	return nil
 }
 

@@ -106,8 +106,8 @@ func wantExit(t testing.TB, cmd *exec.Cmd, code int, says string) {
 	}
 }
 
-// TestMissingModule hides a kind of qdisc behind a tc that doesn't get it: the
-// emulated kernel has everything.
+// TestMissingModule uses a tc without a kind of qdisc, since the emulated kernel has
+// all of them.
 func TestMissingModule(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -240,7 +240,7 @@ func TestDeadlineAndPersist(t *testing.T) {
 	}
 }
 
-// TestRevertWithoutJournal: what carries our handles is found and removed.
+// TestRevertWithoutJournal: qdiscs with our handles are found and removed.
 func TestRevertWithoutJournal(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -277,8 +277,8 @@ func watchdogOf(t testing.TB, dir string) int {
 	return 0
 }
 
-// TestWatchdog: neither the end of the terminal nor an interrupt stops it; if it is
-// killed itself, the next command sees to it.
+// TestWatchdog: neither the end of the terminal nor an interrupt stops it. If it is
+// killed, the next command undoes the change.
 func TestWatchdog(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -303,7 +303,7 @@ func TestWatchdog(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	out := run(0, append(plain, "--aqm", "fq_codel", "--yes")...) // undoes first what nobody watchdogs
+	out := run(0, append(plain, "--aqm", "fq_codel", "--yes")...) // undoes first the change without a watchdog
 	if !strings.Contains(out, "fq_codel") {
 		t.Errorf("it ran %s", out)
 	}

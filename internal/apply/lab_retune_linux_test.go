@@ -162,8 +162,8 @@ func TestRetuneInPlace(t *testing.T) {
 	}
 }
 
-// TestKilledTuner: a process that holds a transaction and is killed is undone at
-// once, long before the deadline that its heartbeat keeps moving.
+// TestKilledTuner: if a process that holds a transaction is killed, the change is
+// undone at once, long before the deadline that the process kept moving.
 func TestKilledTuner(t *testing.T) {
 	if dir := os.Getenv(tunerEnv); dir != "" {
 		tuner(t, dir)

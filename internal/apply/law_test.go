@@ -164,8 +164,7 @@ func TestFailureEverywhere(t *testing.T) {
 	})
 }
 
-// dies is a Runner whose process is killed: after the nth changing command it
-// never answers again.
+// dies is a Runner whose process is killed after the nth changing command.
 type dies struct {
 	*fakekernel.Kernel
 	left int
@@ -185,8 +184,8 @@ func (d *dies) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 	return out, errOut, err
 }
 
-// TestRecovery: a process dies after any command, and its watchdog with it; the
-// next command finds the journal and undoes first.
+// TestRecovery: a process and its watchdog die after any command; the next command
+// finds the journal and undoes first.
 func TestRecovery(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := fakekernel.New()
@@ -250,7 +249,7 @@ func TestBusyAndConfirm(t *testing.T) {
 	}
 }
 
-// TestForeignAndMissing: what stands in the way is a typed error, and nothing is run.
+// TestForeignAndMissing: an obstacle is a typed error, and nothing is run.
 func TestForeignAndMissing(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
 		plan.Preferences{Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
@@ -301,7 +300,8 @@ func (f *flapping) Run(ctx context.Context, argv []string, stdin []byte) ([]byte
 	return f.Kernel.Run(ctx, argv, stdin)
 }
 
-// TestInterfaceInTheWay: absent, down or flapping, each says so and changes nothing.
+// TestInterfaceInTheWay: an interface that is absent, down or flapping is an error, and
+// nothing is changed.
 func TestInterfaceInTheWay(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
 		plan.Preferences{Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
@@ -372,8 +372,8 @@ func TestRetuneAndExtend(t *testing.T) {
 	}
 }
 
-// TestRetuneBeyond: a plan for devices of which there is no snapshot is refused,
-// and then nothing of the transaction is left: neither shaping nor lock.
+// TestRetuneBeyond: a plan for devices that are not in the snapshot is refused, and
+// then the transaction leaves neither shaping nor a lock.
 func TestRetuneBeyond(t *testing.T) {
 	k := fakekernel.New()
 	start := k.Text()
@@ -399,8 +399,8 @@ func TestRetuneBeyond(t *testing.T) {
 	again.Close()
 }
 
-// TestLease: an owner who stays has no deadline, however often it retunes and
-// however long it takes; once it is gone, whoever comes next takes the change back.
+// TestLease: a running owner has no deadline, however often and long it retunes; once
+// it has ended, the next command undoes the change.
 func TestLease(t *testing.T) {
 	k := fakekernel.New()
 	start := k.Text()

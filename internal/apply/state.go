@@ -2,13 +2,13 @@ package apply
 
 import "fmt"
 
-// Phase is the state of a transaction, as its journal stores it.
+// Phase is the state of a transaction. Its journal stores it.
 type Phase string
 
-// States of a transaction. Applying and Held belong to a living process: once it
-// is gone the change is undone at once. Armed waits for `confirm` until the
-// deadline. Closing has told a watchdog elsewhere to end, and not yet heard
-// whether that was in time. A journal that is gone is a transaction that is over.
+// States of a transaction. Applying and Held belong to a running process; if it
+// ends, the change is undone at once. Armed waits for `confirm` until the deadline.
+// Closing has asked a watchdog on the router to stop, and waits for the answer. A
+// closed transaction has no journal.
 const (
 	Applying  Phase = "applying"
 	Held      Phase = "held"
@@ -18,7 +18,7 @@ const (
 	Committed Phase = "committed"
 )
 
-// following lists the states that a transaction may go to from each.
+// following lists the next states that each state allows.
 //
 //	Applying ── verified ──> Held, Armed ── retuned ──> Applying
 //	Held, Armed ── commit ──> Closing (a watchdog elsewhere) ──> Committed
@@ -34,8 +34,8 @@ func following() map[Phase][]Phase {
 	}
 }
 
-// enter changes the state. A way that following does not list is a mistake of
-// this program, which must not reach the router.
+// enter changes the state. It fails if following does not allow that: this would be
+// a bug of this program, and must not reach the router.
 func (j *Journal) enter(p Phase) error {
 	for _, next := range following()[j.Phase] {
 		if next == p {
@@ -46,28 +46,28 @@ func (j *Journal) enter(p Phase) error {
 	return fmt.Errorf("change %s: a transaction that is %s can't become %s", j.WAN, j.Phase, p)
 }
 
-// A finding is what whoever comes upon a journal sees around it.
+// A finding is the situation in which a process finds a journal.
 type finding struct {
-	Owner    bool // the process that made the transaction is alive
-	Watchdog bool // something undoes it at the deadline
-	SameBoot bool // as when the journal was written
+	Owner    bool // the process that made the transaction still runs
+	Watchdog bool // a watchdog runs that undoes it at the deadline
+	SameBoot bool // the machine has not rebooted since
 	Late     bool // the deadline has passed
 }
 
-// An action is what whoever comes upon a journal has to do about it.
+// An action is what a process does about a journal that it finds.
 type action string
 
 // Actions.
 const (
-	leave    action = "leave"  // its owner is at work
+	leave    action = "leave"  // its owner is working on it
 	await    action = "await"  // it waits for confirmation
-	finish   action = "finish" // it is committed, but for the rest of the bookkeeping
-	askAgain action = "ask"    // whether the watchdog elsewhere ended in time
+	finish   action = "finish" // it is committed, but the record is not written
+	askAgain action = "ask"    // whether the watchdog on the router stopped in time
 	takeBack action = "undo"
 )
 
-// decide says what is to be done about a transaction. Everybody who comes upon
-// one goes by it: the next command, confirm, and the watchdog.
+// decide returns what to do about a transaction. All who find one use it: the next
+// command, confirm, and the watchdog.
 func decide(p Phase, f finding) action {
 	current := f.SameBoot && !f.Late
 	switch p {
@@ -90,7 +90,7 @@ func decide(p Phase, f finding) action {
 	return takeBack
 }
 
-// found looks around a journal.
+// found returns the situation of a journal.
 func (e *Engine) found(j *Journal, owner, watchdog bool) finding {
 	return finding{Owner: owner, Watchdog: watchdog, SameBoot: j.Boot == bootID(), Late: j.late(e.uptime())}
 }

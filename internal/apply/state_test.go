@@ -6,8 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDecide: what is to be done about a transaction, in each state and whatever
-// is found around it.
+// TestDecide: what to do about a transaction, in each state and situation.
 func TestDecide(t *testing.T) {
 	fresh := finding{Owner: true, Watchdog: true, SameBoot: true}
 	gone, unwatched, rebooted, late := fresh, fresh, fresh, fresh
@@ -35,8 +34,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestStates: however a transaction goes, what is undone or committed stays so,
-// and nothing is committed that is being undone.
+// TestStates: a transaction that is undone or committed stays so, and one that is
+// being undone is never committed.
 func TestStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := &Journal{WAN: "wan", Phase: Applying}

@@ -12,7 +12,7 @@ import (
 	"unbloat/internal/platform"
 )
 
-// An UndoError says that a router could not be brought back to its old state.
+// An UndoError says that the router's old state could not be restored.
 type UndoError struct {
 	WAN         string
 	Differences []string // what still differs
@@ -21,9 +21,9 @@ type UndoError struct {
 
 func (e *UndoError) Error() string {
 	if errors.Is(e.Err, platform.ErrUnreachable) {
-		return fmt.Sprintf("undo on %s: %v; the watchdog undoes what was changed; run `unbloat revert` when the router can be reached again, to be sure", e.WAN, e.Err)
+		return fmt.Sprintf("undo on %s: %v; the watchdog on the router undoes the change; to be sure, run `unbloat revert` once the router can be reached again", e.WAN, e.Err)
 	}
-	msg := fmt.Sprintf("undo on %s: the old state is not reached", e.WAN)
+	msg := fmt.Sprintf("undo on %s: the old state is not restored", e.WAN)
 	if len(e.Differences) > 0 {
 		msg += ": " + strings.Join(e.Differences, "; ")
 	}
@@ -36,9 +36,9 @@ func (e *UndoError) Error() string {
 // Unwrap returns the last failure.
 func (e *UndoError) Unwrap() error { return e.Err }
 
-// restore repairs what is there until it equals target, in at most `rounds`
-// rounds. A step that fails does not stop the others: the next round sees what
-// is left to do.
+// restore repairs the router's state until it equals target, in at most `rounds`
+// rounds. A step that fails does not stop the others; the next round tries again
+// what is left.
 func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State, rounds int) error {
 	var last error
 	var diffs []string
@@ -70,7 +70,7 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State,
 	return &UndoError{WAN: j.WAN, Differences: diffs, Err: last}
 }
 
-// undo brings the WAN back to what it was before j's transaction, and closes it.
+// undo restores the WAN's state before j's transaction and closes the transaction.
 // The caller holds the lock.
 func (e *Engine) undo(ctx context.Context, j *Journal) error {
 	if err := j.enter(Undoing); err != nil {
@@ -79,18 +79,18 @@ func (e *Engine) undo(ctx context.Context, j *Journal) error {
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 		return err
 	}
-	_ = e.watchdog().Renew(ctx, j) // what it can't be told, it does itself
+	_ = e.watchdog().Renew(ctx, j) // a watchdog that cannot be reached undoes by itself
 	if err := e.restore(ctx, j, j.Before, 3); err != nil {
 		j.Failure = err.Error()
 		return errors.Join(err, writeJSON(e.journalPath(j.WAN), j))
 	}
-	_ = e.watchdog().Close(ctx, j) // what it would undo is undone
+	_ = e.watchdog().Close(ctx, j) // the undo is done, with or without it
 	return removeFile(e.journalPath(j.WAN))
 }
 
-// keep ends the watchdog and commits. If that is too late, nothing is kept. If
-// no answer comes from a watchdog elsewhere, the journal says so, and whoever
-// finds it asks again.
+// keep stops the watchdog and commits. If the watchdog has already undone the
+// change, nothing is kept. If a watchdog on the router does not answer, the journal
+// stays in Closing, and the next process asks again.
 func (e *Engine) keep(ctx context.Context, j *Journal) error {
 	if e.Watchdog != nil {
 		if err := j.enter(Closing); err != nil {
@@ -110,8 +110,8 @@ func (e *Engine) keep(ctx context.Context, j *Journal) error {
 	return e.commit(j)
 }
 
-// commit turns the journal into a record. It may be interrupted anywhere: from
-// the moment the journal says committed, whoever finds it finishes the job.
+// commit turns the journal into a record. It may be interrupted anywhere: once the
+// journal says committed, the next process finishes it.
 func (e *Engine) commit(j *Journal) error {
 	if err := j.enter(Committed); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (e *Engine) writeRecord(j Journal) error {
 		Time: time.Now().UTC().Format(time.RFC3339), Origin: j.Origin, Wanted: j.Wanted})
 }
 
-// watchdogAlive reports whether a watchdog watches over wan: it holds its own lock.
+// watchdogAlive reports whether a watchdog process for wan runs: it holds a lock.
 func (e *Engine) watchdogAlive(wan string) bool {
 	l, err := proc.TryLock(e.watchdogLock(wan))
 	if err != nil {
@@ -142,8 +142,8 @@ func (e *Engine) watchdogAlive(wan string) bool {
 
 func (e *Engine) watchdogLock(wan string) string { return filepath.Join(e.Dir, wan+".watchdog") }
 
-// recoverStale finishes what an earlier process left behind. The caller holds
-// the lock, so no other process is at work.
+// recoverStale finishes or undoes a transaction that an earlier process left. The
+// caller holds the lock, so no other process is changing the WAN.
 func (e *Engine) recoverStale(ctx context.Context, wan string) error {
 	j, err := e.Pending(wan)
 	if err != nil || j == nil {
@@ -164,8 +164,8 @@ func (e *Engine) recoverStale(ctx context.Context, wan string) error {
 	return e.undo(ctx, j)
 }
 
-// Confirm commits the transaction that waits for it on wan. before, if not nil,
-// is called with the plan while it can still fail without a trace.
+// Confirm commits the transaction that waits for confirmation on wan. before, if not
+// nil, is called with the journal first; if it fails, the transaction stays open.
 func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) error) (*Journal, error) {
 	l, err := e.lock(wan)
 	if err != nil {
@@ -192,7 +192,7 @@ func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) 
 		}
 	}
 	if j == nil || what == takeBack {
-		return nil, &platform.PreconditionError{Doing: "confirm the change of " + wan, What: "none is waiting: it was undone at its deadline, reverted, or kept already",
+		return nil, &platform.PreconditionError{Doing: "confirm the change of " + wan, What: "no change is waiting: it was undone at its deadline, reverted, or already kept",
 			Remedy: "see `unbloat status`, and apply again if you want it"}
 	}
 	if before != nil {
@@ -203,16 +203,16 @@ func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) 
 	return j, e.keep(ctx, j)
 }
 
-// A Reverted says what a revert went back to.
+// A Reverted says what a revert undid.
 type Reverted struct {
 	WAN      string   `json:"wan"`
-	Was      string   `json:"was"`      // "pending": not yet confirmed; "committed"; "unknown": ours, without a record
-	Commands []string `json:"commands"` // that were run
+	Was      string   `json:"was"`      // "pending": an unconfirmed change; "committed"; "unknown": ours, but not recorded
+	Commands []string `json:"commands"` // the commands it ran
 }
 
-// Revert undoes the open transaction on wan, or else the committed one, back to
-// the state before unbloat. p names what to look at if nothing is on record.
-// done is false if there was nothing to undo.
+// Revert undoes the open transaction on p.WAN. If none is open it restores the state
+// before unbloat; p.Plan names what to look at if nothing is recorded. done is
+// false if there was nothing to undo.
 func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, err error) {
 	wan := p.WAN
 	if err := checkName(wan); err != nil {
@@ -248,7 +248,7 @@ func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, 
 	return r, true, counting.revertRecord(ctx, &r, p)
 }
 
-// revertRecord goes back to the state before unbloat.
+// revertRecord restores the state before unbloat.
 func (e *Engine) revertRecord(ctx context.Context, r *Reverted, p Journal) error {
 	rec, err := e.Record(p.WAN)
 	if err != nil {

@@ -14,34 +14,34 @@ import (
 	"unbloat/internal/apply/proc"
 )
 
-// The watchdog is a process of its own: it undoes a transaction whose deadline
-// passes, or whose process is gone before it was done, whatever has become of
-// the terminal. It says `armed` on its standard output once it watches.
+// The watchdog is a separate process, which survives the end of the terminal. It
+// undoes a transaction when the deadline passes, or when the process that applies
+// it ends early. It prints `armed` once it watches.
 const (
 	watchdogArmed    = "armed"
-	watchdogStart    = 10 * time.Second       // to say so
+	watchdogStart    = 10 * time.Second       // time to print it
 	watchdogPoll     = 200 * time.Millisecond // between looks at the journal
 	watchdogRetry    = time.Second            // between attempts to undo
-	watchdogPatience = 5 * time.Second        // for a process that holds the lock past the deadline
+	watchdogPatience = 5 * time.Second        // how long a process may hold the lock past the deadline
 )
 
-// ErrTooLate says that the watchdog has undone the change already.
-var ErrTooLate = errors.New("the change has been undone meanwhile, because it was not confirmed in time or the way to the router was lost")
+// ErrTooLate says that the watchdog has already undone the change.
+var ErrTooLate = errors.New("the change has been undone meanwhile, because it was not confirmed in time or the connection to the router was lost")
 
-// A Watchdog undoes an open transaction that nobody confirms in time. It runs
-// where it still can when this process, or the way to the router, is gone.
+// A Watchdog undoes an open transaction that nobody confirms in time. It runs where
+// the end of this process, or of the connection to the router, does not stop it.
 type Watchdog interface {
-	// Arm starts it, before anything is changed, and returns once it watches.
+	// Arm starts it before the first change, and returns once it watches.
 	Arm(ctx context.Context, j *Journal) error
-	// Renew tells it of a new phase or deadline; of Undoing, so that it leaves that
-	// to us, or has ended its own undo on return. An error says that it has begun
-	// to undo, or can't be reached.
+	// Renew passes it a new phase or deadline. With the phase Undoing it leaves the
+	// undo to us, or has finished its own when Renew returns. An error says that it
+	// has started to undo, or cannot be reached.
 	Renew(ctx context.Context, j *Journal) error
 	// Alive reports whether it watches.
 	Alive(ctx context.Context, j *Journal) bool
-	// Close ends it, so that nothing is undone any more; asked again it answers the
-	// same. The error is ErrTooLate if it has undone the change, and another if it
-	// can't be reached.
+	// Close stops it, so that nothing is undone any more. Repeated calls give the
+	// same answer. The error is ErrTooLate if it has undone the change, and another
+	// error if it cannot be reached.
 	Close(ctx context.Context, j *Journal) error
 }
 
@@ -52,7 +52,7 @@ func (e *Engine) watchdog() Watchdog {
 	return localWatchdog{e}
 }
 
-// localWatchdog is the watchdog process on this machine, which reads the journal by itself.
+// localWatchdog is the watchdog process on this machine. It reads the journal.
 type localWatchdog struct{ e *Engine }
 
 func (g localWatchdog) Arm(_ context.Context, j *Journal) error {
@@ -67,7 +67,7 @@ func (g localWatchdog) Renew(context.Context, *Journal) error     { return nil }
 func (g localWatchdog) Alive(_ context.Context, j *Journal) bool  { return g.e.watchdogAlive(j.WAN) }
 func (g localWatchdog) Close(_ context.Context, _ *Journal) error { return nil }
 
-// startWatchdog starts a watchdog and waits until it watches. Nothing has been changed yet.
+// startWatchdog starts a watchdog process and waits until it watches.
 func (e *Engine) startWatchdog(wan, journal string) error {
 	argv := append(append([]string(nil), e.WatchdogArgv...), journal)
 	_, out, err := proc.Detach(argv, filepath.Join(e.Dir, wan+".watchdog.log"))
@@ -88,8 +88,8 @@ func (e *Engine) startWatchdog(wan, journal string) error {
 	return nil
 }
 
-// Watch is the watchdog's work: it waits at the journal until the transaction is
-// closed, or until it is to be undone, and then undoes it until that succeeds.
+// Watch is what the watchdog process runs. It polls the journal until the
+// transaction is closed or has to be undone; it repeats the undo until it succeeds.
 // It writes `armed` to out once it watches.
 func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) error {
 	j, err := readJournal(path)
@@ -127,8 +127,8 @@ func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) err
 	}
 }
 
-// waitWatchdogLock takes the watchdog's lock; a predecessor that has nothing left to
-// watch may need a moment to go.
+// waitWatchdogLock takes the watchdog's lock. The watchdog of an earlier transaction
+// may need a moment to end.
 func (e *Engine) waitWatchdogLock(ctx context.Context, wan string) (*proc.Lock, error) {
 	until := e.uptime() + watchdogStart/2
 	for {
@@ -143,10 +143,10 @@ func (e *Engine) waitWatchdogLock(ctx context.Context, wan string) (*proc.Lock, 
 }
 
 // due reports whether the watchdog must act: the deadline has passed, or the
-// process that was at work is gone.
+// process that applied the change has ended.
 func (e *Engine) due(j *Journal) bool {
 	owner := true
-	if j.Phase != Armed { // which has no owner; whoever confirms it wants the lock
+	if j.Phase != Armed { // Armed has no owner, and `confirm` takes the lock
 		if l, err := proc.TryLock(filepath.Join(e.Dir, j.WAN+".lock")); err == nil {
 			l.Unlock()
 			owner = false
@@ -156,9 +156,9 @@ func (e *Engine) due(j *Journal) bool {
 	return what != leave && what != await
 }
 
-// fire closes the transaction: forward if it was committed, back otherwise. A
-// process that still holds the lock long after the deadline hangs: the journal
-// is then marked, which stops it at its next step, and undone all the same.
+// fire finishes a committed transaction and undoes any other. If a process still
+// holds the lock long after the deadline, it hangs: fire then undoes without the
+// lock, and the journal stops that process at its next step.
 func (e *Engine) fire(ctx context.Context, path, id, wan string) error {
 	until := e.uptime() + watchdogPatience
 	var l *proc.Lock

@@ -95,8 +95,8 @@ func TestWatchdogOfAHolderThatIsGone(t *testing.T) {
 	})
 }
 
-// TestWatchdogStopsAHolderThatHangs: past the deadline the watchdog undoes even while
-// somebody holds the lock, and that process finds out at its next step.
+// TestWatchdogStopsAHolderThatHangs: past the deadline the watchdog undoes even if a
+// process holds the lock; that process stops at its next step.
 func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := fakekernel.New()
@@ -124,8 +124,8 @@ func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
 	})
 }
 
-// TestKilledWhileCommitting: from the moment that the journal says committed,
-// whoever finds it goes forward, not back.
+// TestKilledWhileCommitting: once the journal says committed, the next process
+// finishes the commit and does not undo.
 func TestKilledWhileCommitting(t *testing.T) {
 	for _, next := range []string{"apply", "confirm", "revert"} {
 		k := fakekernel.New()

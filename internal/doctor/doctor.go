@@ -1,5 +1,5 @@
-// Package doctor looks for what stands in the way of shaping on a router, or of
-// an honest measurement. It only reads; nothing visible changes.
+// Package doctor looks for problems on a router that prevent shaping or falsify
+// measurements. It only reads, and changes nothing.
 package doctor
 
 import (
@@ -26,8 +26,8 @@ type Report struct {
 	LAN      string             `json:"lan,omitempty"`
 	OK       bool               `json:"ok"` // nothing is in the way
 	Findings []platform.Finding `json:"findings"`
-	Checked  []string           `json:"checked"` // what was looked at and is in order
-	Skipped  []string           `json:"skipped"` // what could not be looked at, and why
+	Checked  []string           `json:"checked"` // checks without findings
+	Skipped  []string           `json:"skipped"` // checks that could not be made, and why
 }
 
 // A Config says what is examined.
@@ -39,18 +39,18 @@ type Config struct {
 	LinkLayer plan.LinkLayer // of the line, if it was given
 	Now       time.Time      // this machine's clock
 	Far       bool           // the router is another machine
-	// Shapers, if set, returns what shapes on the router, as its platform explains it.
+	// Shapers, if set, returns the shapers on the router.
 	Shapers func(ctx context.Context) ([]platform.Shaped, error)
-	// LostClasses, if set, says where the rules that divide traffic are not what
-	// was applied; nil if they are, or none should be there.
+	// LostClasses, if set, returns differences between the rules that divide traffic
+	// and those that were applied; nil if there are none.
 	LostClasses func(ctx context.Context) []string
-	// Drifts, if set, says for each WAN where it is not what was applied there.
+	// Drifts, if set, returns for each WAN the differences from what was applied.
 	Drifts func(ctx context.Context) ([]platform.Drift, error)
 	// Rehearse, if set, tries a change without making it.
 	Rehearse func(ctx context.Context) error
 }
 
-// Examine looks at everything. It fails only if the router can't be asked at all.
+// Examine makes all checks. It fails only if the router cannot be asked at all.
 func Examine(ctx context.Context, c Config) (*Report, error) {
 	e := &platform.Examination{Ctx: ctx, Runner: c.Runner, WAN: c.WAN, LAN: c.LAN, Down: c.Down, Up: c.Up, LinkLayer: c.LinkLayer, Now: c.Now, Far: c.Far,
 		Explain: c.Shapers, LostClasses: c.LostClasses, Drifts: c.Drifts, Findings: []platform.Finding{}, Checked: []string{}, Skipped: []string{}}
@@ -67,8 +67,8 @@ func Examine(ctx context.Context, c Config) (*Report, error) {
 
 func blocking(f platform.Finding) bool { return f.Blocking }
 
-// rehearse tries a change without making it. An obstacle becomes a finding,
-// unless a check has found one already.
+// rehearse tries a change without making it. An obstacle becomes a finding, unless a
+// check has already found one.
 func rehearse(e *platform.Examination, try func(ctx context.Context) error) {
 	err := try(e.Ctx)
 	var pre *platform.PreconditionError
@@ -78,7 +78,7 @@ func rehearse(e *platform.Examination, try func(ctx context.Context) error) {
 		return
 	}
 	if slices.ContainsFunc(e.Findings, blocking) {
-		return // it would say the same again
+		return // it is the same finding again
 	}
 	f := platform.Finding{ID: "rehearsal", Blocking: true, What: err.Error(), Why: "`unbloat apply` would refuse", Remedy: "see there"}
 	switch {

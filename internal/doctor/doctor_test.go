@@ -182,7 +182,7 @@ func found(r *doctor.Report) string {
 	return strings.Join(ids, " ")
 }
 
-// TestTwins: each thing beside its harmless twin, which is not found.
+// TestTwins: for each problem a similar but harmless case, which is not a finding.
 func TestTwins(t *testing.T) {
 	type spoil = func(o *fake.OpenWrt, c *doctor.Config)
 	files := func(pairs ...string) spoil {
@@ -288,8 +288,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestFlowTables: one in hardware is in the way of all shaping, one in software of
-// classes alone, once there are any.
+// TestFlowTables: a flow table in hardware prevents all shaping, one in software only
+// classes, if there are any.
 func TestFlowTables(t *testing.T) {
 	const (
 		software = "table inet fw {\n flowtable ft {\n  devices = { lan, wan }\n }\n chain forward {\n  flow add @ft\n }\n}\n"
@@ -318,8 +318,8 @@ func TestFlowTables(t *testing.T) {
 	}
 }
 
-// TestOwnDownload: what unbloat itself makes to shape a download is nothing that
-// stands in its way: an ifb has TSO and GSO, but nobody sends by it.
+// TestOwnDownload: what unbloat itself makes for a download is not a finding: its ifb
+// has TSO and GSO, but nothing is sent through it that they could merge.
 func TestOwnDownload(t *testing.T) {
 	o := router()
 	e := &apply.Engine{Backend: &linux.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}
@@ -367,7 +367,7 @@ func TestOwnDownload(t *testing.T) {
 	}
 }
 
-// nobody is a watchdog who never acts.
+// nobody is a watchdog that never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }

@@ -7,7 +7,7 @@ import (
 	"unbloat/unit"
 )
 
-// A Codec writes probes and reads what comes back about them.
+// A Codec writes probes and reads the answers.
 //
 // Every probe of a run has the same addresses and, with ICMP, the same
 // checksum: the payload begins with the complement of the sequence number. So
@@ -15,9 +15,9 @@ import (
 // Paris traceroute, Augustin et al., IMC 2006).
 type Codec struct {
 	UDP    bool       // UDP probes, one port a sequence number; else ICMP echo
-	Target netip.Addr // the destination; its family is that of the probes
+	Target netip.Addr // the destination; probes use its address family
 	ID     uint16     // identifier of ICMP echo
-	AnyID  bool       // do not look at ID in answers: a ping socket sets its own, and gets only its own answers
+	AnyID  bool       // ignore the ID in answers: a ping socket sets its own, and receives only its own answers
 	Token  uint32     // of the run, in every payload
 	Size   unit.Size  // of the whole packet, IP header included
 }
@@ -25,7 +25,7 @@ type Codec struct {
 // BasePort is the UDP port of sequence number 0, as with traceroute.
 const BasePort = 33434
 
-// DefaultSize is mtr's packet, so that serialisation on a slow line compares.
+// DefaultSize is the size of mtr's probes, so that figures on slow lines compare.
 const DefaultSize unit.Size = 64
 
 // Bounds of a probe's size.
@@ -84,17 +84,17 @@ func (c *Codec) Append(b []byte, seq uint16) []byte {
 // Port returns the UDP port of a sequence number.
 func (c *Codec) Port(seq uint16) uint16 { return BasePort + seq }
 
-// A Form says what a Heard is.
+// A Form is the kind of a Heard.
 type Form uint8
 
 // Forms.
 const (
 	Message  Form = iota + 1 // Data is a whole ICMP message
 	Error                    // an ICMP error of Type and Code; Data is what it quotes of the probe
-	Datagram                 // Data is a UDP payload: a program listens there
+	Datagram                 // Data is a UDP payload: a program answered
 )
 
-// A Heard is something that came back through a socket.
+// A Heard is a message that a socket received.
 type Heard struct {
 	Form       Form
 	From       netip.Addr
@@ -103,7 +103,7 @@ type Heard struct {
 	Data       []byte
 }
 
-// Parse reads what came back. It is false for what is not about a probe of this run.
+// Parse reads a message. It returns false if it is not about a probe of this run.
 func (c *Codec) Parse(h Heard) (Reply, bool) {
 	switch h.Form {
 	case Message:
@@ -147,7 +147,7 @@ func (c *Codec) echo(b []byte, kind byte) (seq uint16, ok bool) {
 	return seq, seq < SeqSpace && c.marked(b[icmpHeader:], seq)
 }
 
-// marked reports whether a payload, cut short perhaps, is that of a probe.
+// marked reports whether a payload, perhaps cut, is that of a probe.
 func (c *Codec) marked(payload []byte, seq uint16) bool {
 	var mark [markSize]byte
 	binary.BigEndian.PutUint16(mark[:], ^seq)

@@ -14,16 +14,16 @@ import (
 const (
 	// MinAnswers is how many answers a hop needs, in each phase, to be compared.
 	MinAnswers = 5
-	// Threshold is the increase from which on a hop counts as slower: the goal
-	// that the program has for the whole line.
+	// Threshold is the increase from which a hop counts as slower: the goal for the
+	// whole line.
 	Threshold = 5 * time.Millisecond
-	// minLoad is a load that a line would notice.
+	// minLoad is the smallest load that is worth a judgement.
 	minLoad = 100 * unit.KbitPerSecond
-	// minLossRise is the rise of loss that is spoken of.
+	// minLossRise is the smallest rise of loss that is reported.
 	minLossRise = 0.05
 )
 
-// Capabilities are what Judge needs besides the hops.
+// Capabilities have what Judge needs besides the hops.
 type Capabilities struct {
 	Time     time.Time
 	Host     string
@@ -41,7 +41,7 @@ type Capabilities struct {
 	Notes    []string
 }
 
-// Judge says what the hops mean.
+// Judge finds where the increase starts, from the figures of the hops.
 func Judge(hops []Hop, f Capabilities) *Result {
 	r := &Result{
 		Schema: Schema, Time: f.Time.UTC().Format(time.RFC3339), Host: f.Host, Address: f.Target.String(),
@@ -92,7 +92,7 @@ func (r *Result) hop(h Hop, names map[netip.Addr]string) HopFigures {
 	return out
 }
 
-// place is that of the link that leads to a hop.
+// place returns the place of the link that leads to a hop.
 func (r *Result) place(hop int) Place {
 	switch {
 	case hop <= r.HomeHops:
@@ -104,17 +104,17 @@ func (r *Result) place(hop int) Place {
 }
 
 // GuessHome guesses how many hops belong to the home: the first, which is the
-// router, and whatever of 192.168.0.0/16 or of IPv6's local addresses follows.
-// Of other private addresses beyond the first hop nothing is known: providers
-// use them too. On a machine whose own address is not a home's (it is the
-// router itself, or hangs on a bare modem) the home has no hop.
+// router, and hops after it with addresses of 192.168.0.0/16 or local IPv6
+// addresses. Other private addresses beyond the first hop may be the provider's.
+// If this machine's own address is not a home's, because it is the router itself or
+// is connected to a modem, the home has no hop.
 func GuessHome(source netip.Addr, hops []Hop) int {
 	if s := source.Unmap(); s.Is4() && !s.IsPrivate() && !s.IsLoopback() && !s.IsLinkLocalUnicast() {
 		return 0
 	}
 	last := len(hops)
 	if last > 0 && hops[last-1].Destination {
-		last-- // the destination may be in the home, but then nothing lies behind it
+		last-- // the destination may be in the home, but has no hop behind it
 	}
 	home := 1
 	for home < last && inHome(hops[home].Addr()) {
@@ -131,8 +131,8 @@ func inHome(a netip.Addr) bool {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168}), 16).Contains(a)
 }
 
-// confirm computes what of each hop's increase all hops behind it share. A
-// router that is slow to answer but quick to forward delays no traffic.
+// confirm computes the part of each hop's increase that all hops behind it have too.
+// A router that answers slowly but forwards quickly does not delay traffic.
 func (r *Result) confirm() {
 	least := Increase{math.Inf(1), math.Inf(1)}
 	for i := len(r.Hops) - 1; i >= 0; i-- {
@@ -145,7 +145,7 @@ func (r *Result) confirm() {
 	}
 }
 
-// validate lists what makes the trace worthless.
+// validate lists the reasons why the trace is invalid.
 func (r *Result) validate() {
 	bad := func(format string, args ...any) {
 		r.InvalidReasons = append(r.InvalidReasons, fmt.Sprintf(format, args...))
@@ -181,8 +181,8 @@ func (r *Result) validate() {
 	r.Valid = len(r.InvalidReasons) == 0
 }
 
-// begins finds the link that adds most, by the medians if these rise at all,
-// else by the p95: a queue that comes and goes.
+// begins finds the link that adds most: by the medians if they rise, else by the p95,
+// which shows a queue that comes and goes.
 func (r *Result) begins() *Beginning {
 	for _, s := range statistics() {
 		if b := r.largestStep(s); b != nil {
@@ -192,8 +192,8 @@ func (r *Result) begins() *Beginning {
 	return nil
 }
 
-// A statistic is a way to look at increases. An idle path may have peaks of its
-// own, so a p95 counts only beyond twice the idle one's.
+// A statistic is a measure of increases. An idle path may have peaks of its own, so
+// a p95 counts only above twice the idle p95.
 type statistic struct {
 	name string
 	of   func(Increase) float64
@@ -238,8 +238,8 @@ func (r *Result) largestStep(s statistic) *Beginning {
 	return best
 }
 
-// linkPlace is the place of a link that may span silent hops: of the home only
-// if all of it is, of the provider only if none of it is the uplink.
+// linkPlace returns the place of a link that may span silent hops. It is in the home
+// only if all of it is, and the provider's only if the uplink is not part of it.
 func (r *Result) linkPlace(after, hop int) Place {
 	switch {
 	case hop <= r.HomeHops:

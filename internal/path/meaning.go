@@ -17,7 +17,7 @@ func (c *Codec) meaning(kind, code uint8, from netip.Addr) (Kind, string, bool) 
 	case kind != unreachable:
 		return 0, "", false
 	case from == c.Target.WithZone(""):
-		return Arrived, "", true // it refuses the probe, and so it is there
+		return Arrived, "", true // it refuses the probe, so it is reachable
 	}
 	text, ok := why(code)
 	return Refused, text, ok

@@ -1,7 +1,7 @@
-// Package path finds out where on the way to a host latency and loss begin:
-// what mtr shows of every hop, idle and under load, and which link the
-// increase belongs to. It is pure: the Tracer says when to send which probe and
-// receives what came back; package walk drives it with sockets.
+// Package path finds where on the path to a host latency and loss start. It has
+// mtr's figures of every hop, idle and under load, and the link that causes the
+// increase. It is pure: the Tracer decides when to send which probe, and receives
+// the answers; package walk runs it with sockets.
 //
 // The way of a probe: Tracer.Poll → Codec.Append → socket → Codec.Parse →
 // Tracer.Receive → Tracer.Hops → Judge → Result → Write (text) or JSON.

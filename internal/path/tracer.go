@@ -49,7 +49,7 @@ type Counts struct {
 	Foreign    int // not about a probe of ours
 	Duplicates int // a second answer to the same probe
 	TooLate    int // after Grace
-	Skipped    int // probes that were due but never left, because the machine was busy elsewhere
+	Skipped    int // probes that were due but not sent, because the machine was busy
 }
 
 // hop is what is known of one TTL.
@@ -68,8 +68,8 @@ func New(cfg Config, now unit.Instant) *Tracer {
 	return t
 }
 
-// Begin says that probes sent from now on belong to the phase, and starts the
-// schedule anew: a phase of whole intervals has as many probes to every hop.
+// Begin starts a phase: probes sent from now on belong to it. It restarts the
+// schedule, so that a phase of whole intervals has equally many probes to each hop.
 func (t *Tracer) Begin(p Phase, now unit.Instant) {
 	t.phase = p
 	for i := range t.hops {
@@ -126,7 +126,7 @@ func (t *Tracer) Poll(now unit.Instant) (p Probe, due bool, next unit.Instant) {
 	return p, true, now
 }
 
-// depart books a probe that leaves.
+// depart records a probe that is sent.
 func (t *Tracer) depart(p Probe, now unit.Instant, late time.Duration) {
 	t.nextSeq = (t.nextSeq + 1) % SeqSpace
 	f := &t.flights[p.Seq]
@@ -144,7 +144,7 @@ func (t *Tracer) lose(f *flight) {
 	}
 }
 
-// Receive files an answer that arrived at the given instant.
+// Receive records an answer that arrived at the given instant.
 func (t *Tracer) Receive(at unit.Instant, r Reply) {
 	if int(r.Seq) >= len(t.flights) || !t.flights[r.Seq].used || !r.From.IsValid() {
 		t.counts.Foreign++
@@ -184,12 +184,11 @@ func (t *Tracer) learnEnd(f *flight, at unit.Instant, r Reply) {
 	}
 }
 
-// patience is how long answers are waited for: four times the slowest round
-// trip so far, and a second.
+// patience is how long to wait for answers: four times the slowest round trip so
+// far, and a second.
 func (t *Tracer) patience() time.Duration { return min(4*t.slowest+time.Second, Grace) }
 
-// Settled reports whether no more answers are to be expected of the probes
-// under way.
+// Settled reports whether no more answers are expected to the probes under way.
 func (t *Tracer) Settled(now unit.Instant) bool {
 	patience := t.patience()
 	for i := range t.flights {
@@ -201,8 +200,8 @@ func (t *Tracer) Settled(now unit.Instant) bool {
 	return true
 }
 
-// Close counts the probes under way as lost, but for those whose answers might
-// have come yet: if it is not Settled, their fate is not known.
+// Close counts the probes under way as lost. Those whose answers could still arrive,
+// if it is not Settled, are not counted.
 func (t *Tracer) Close(now unit.Instant) {
 	patience := t.patience()
 	for i := range t.flights {
@@ -212,7 +211,7 @@ func (t *Tracer) Close(now unit.Instant) {
 	}
 }
 
-// Counts returns what is in no hop's figures.
+// Counts returns what the figures of hops do not contain.
 func (t *Tracer) Counts() Counts { return t.counts }
 
 // Lateness returns how late the probes of a phase left, in the order they did.

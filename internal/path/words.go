@@ -28,8 +28,8 @@ func (r *Result) sentence() string {
 		b.Place.Words(), hopWords(b.After, b.AfterAddr), hopWords(b.Hop, b.Address), gapWords(b.After, b.Hop), b.Place.advice())
 }
 
-// idleSentence is the verdict without a load of ours. What the household does
-// meanwhile may still show.
+// idleSentence is the verdict without a load. Traffic of the household may still
+// show.
 func (r *Result) idleSentence() string {
 	last := -1
 	for i, h := range r.Hops {
@@ -93,7 +93,7 @@ func (p Place) Words() string {
 	return "in the provider's network or beyond"
 }
 
-// advice says what can be done there.
+// advice says what the user can do about it.
 func (p Place) advice() string {
 	switch p {
 	case Home:
@@ -114,7 +114,7 @@ func (l *Load) words() string {
 	return "upload and download"
 }
 
-// moved says what the load got through.
+// moved describes the goodput of the load.
 func (l *Load) moved() string {
 	down, up := unit.Rate(l.GoodputDownBps).Short()+" down", unit.Rate(l.GoodputUpBps).Short()+" up"
 	switch l.Direction {
@@ -133,7 +133,7 @@ func hopWords(hop int, address string) string {
 	return fmt.Sprintf("hop %d (%s)", hop, address)
 }
 
-// gapWords say that silent hops lie between two.
+// gapWords mention silent hops between two hops.
 func gapWords(after, hop int) string {
 	switch hop - after {
 	case 1:

@@ -4,18 +4,18 @@ import (
 	"unbloat/unit"
 )
 
-// A Share is what one class may have of one direction.
+// A Share is what one class gets of one direction.
 type Share struct {
 	Class     Class     `json:"class"`
 	Tin       Tin       `json:"tin,omitempty"`           // of CAKE's `precedence`; 0 behind HTB
-	First     unit.Rate `json:"first_bps"`               // up to this it goes before the classes below
-	Guarantee unit.Rate `json:"guarantee_bps,omitempty"` // HTB: what it has whatever the others want
-	Limit     unit.Rate `json:"limit_bps,omitempty"`     // HTB: what it never exceeds; 0: the line
+	First     unit.Rate `json:"first_bps"`               // up to this rate it has priority over the classes below
+	Guarantee unit.Rate `json:"guarantee_bps,omitempty"` // HTB: its guaranteed rate
+	Limit     unit.Rate `json:"limit_bps,omitempty"`     // HTB: its ceiling; 0: the line
 }
 
-// Classes divide the traffic of a plan. A packet's class is decided by the
-// first explicit rule that fits; else by its mark, where marks are trusted; else
-// by how its flow behaves.
+// Classes divide the traffic of a plan. The first explicit rule that matches a
+// packet decides its class. Without one it is the packet's DSCP, where that is
+// trusted, and else the behaviour of its flow.
 type Classes struct {
 	Up        []Share        `json:"up,omitempty"` // first to last; nil: the direction has no classes
 	Down      []Share        `json:"down,omitempty"`
@@ -24,24 +24,24 @@ type Classes struct {
 	DSCP      DSCPPreference `json:"dscp,omitzero"`
 }
 
-// A SharePreference bounds one class by hand.
+// A SharePreference sets the guarantee and limit of one class by hand.
 type SharePreference struct {
 	Class     Class          `json:"class" toml:"name"`
 	Direction Direction      `json:"direction,omitempty" toml:"direction"` // "": both
-	Guarantee RatePreference `json:"guarantee,omitzero" toml:"guarantee"`  // a rate, or a share of the shaped one
+	Guarantee RatePreference `json:"guarantee,omitzero" toml:"guarantee"`  // a rate, or a share of the shaped rate
 	Limit     RatePreference `json:"limit,omitzero" toml:"limit"`
 }
 
-// Values of ClassPreferences.Use. The zero value lets the plan decide: classes
-// wherever the platform has them, but not under an article's own settings, nor
-// where a queue discipline or its tins are wished for by name.
+// Values of ClassPreferences.Use. With the zero value the plan has classes where
+// the platform supports them, but not in the article's style, nor with tins or
+// fq_codel chosen by hand.
 const (
 	ClassesAuto = ""
 	ClassesOn   = "on"
 	ClassesOff  = "off"
 )
 
-// ClassPreferences are what somebody wants of the classes.
+// ClassPreferences are the user's choices for the classes.
 type ClassPreferences struct {
 	Use        string            `json:"use,omitempty" toml:"use"`
 	Rules      []Rule            `json:"rules,omitempty" toml:"rule"`
@@ -50,7 +50,7 @@ type ClassPreferences struct {
 	FirstBytes unit.Size         `json:"first_bytes,omitempty" toml:"first_bytes"` // 0: by the line
 }
 
-// IsZero reports whether nothing is wished.
+// IsZero reports whether everything is left to the plan.
 func (w ClassPreferences) IsZero() bool {
 	return w.Use == "" && w.Rules == nil && w.Shares == nil && w.DSCP == DSCPPreference{} && w.FirstBytes == 0
 }

@@ -35,7 +35,7 @@ direction = "up"
 limit = "80%"
 `
 
-// A class file is read into wishes, and they survive JSON.
+// A class file is read, and survives JSON.
 func TestParseClasses(t *testing.T) {
 	w, err := plan.ParseClasses("home.toml", []byte(classFile))
 	if err != nil {
@@ -58,7 +58,7 @@ func TestParseClasses(t *testing.T) {
 	}
 }
 
-// What cannot be is refused, with the place that is wrong.
+// Invalid files are refused, and the error names the place.
 func TestParseClassesRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"[[rule]]\nclas = \"voice\"":                                                               "f:2: rule.clas",
@@ -91,8 +91,8 @@ func TestParseClassesRefuses(t *testing.T) {
 	}
 }
 
-// Acknowledgements are bounded where one for every packet of the download would
-// take more than a ninth of the upload, and never below one for every four.
+// ACKs are limited if one for every packet of the download would take more than a
+// ninth of the upload, and never to less than one for every four packets.
 func TestAcknowledgements(t *testing.T) {
 	for _, x := range []struct {
 		down, up unit.Rate
@@ -120,8 +120,8 @@ func TestAcknowledgements(t *testing.T) {
 	}
 }
 
-// A limit that CAKE has no word for is refused with what has one, and one that
-// no class can have is said to be lost.
+// A limit is refused with CAKE, which has none, and the error names fq_codel. A
+// limit without classes gives a warning.
 func TestLimitsThatCannotBe(t *testing.T) {
 	line := plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}
 	facts := plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}
@@ -143,8 +143,8 @@ func TestLimitsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A rule that never decides is named, and one that takes all from behaviour;
-// those that only overlap are not.
+// A plan warns of a rule that can never match, and notes one that matches
+// everything; rules that only overlap are fine.
 func TestRulesThatNeverDecide(t *testing.T) {
 	for _, x := range []struct {
 		rules []string

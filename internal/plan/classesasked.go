@@ -8,7 +8,7 @@ import (
 	"unbloat/internal/reason"
 )
 
-// noClasses says why there are none: as a warning where somebody asked for them.
+// noClasses says why the plan has no classes, with a warning if they were asked for.
 func (m *maker) noClasses(asked bool) division {
 	why := m.lang.ClassesUnasked
 	if why.IsZero() {
@@ -27,8 +27,8 @@ func (m *maker) noClasses(asked bool) division {
 	return division{warning: say(reason.ClassesUntold, "platform", m.lang.Platform, "aqm", m.aqm).With(why)}
 }
 
-// explicitAlone leaves of the classes what a platform knows that goes by
-// explicit rules alone, and says what it does not know.
+// explicitAlone removes from the classes what a platform with explicit rules only
+// does not support, and warns of each rule that it leaves out.
 func (m *maker) explicitAlone(c *Classes) {
 	c.Behaviour = Behaviour{}
 	c.Rules = slices.DeleteFunc(c.Rules, func(r Rule) bool {
@@ -72,7 +72,7 @@ func (m *maker) explicitAlone(c *Classes) {
 	}
 }
 
-// partOf says which packets a rule that is kept does not find.
+// partOf warns if a rule that is kept misses some packets.
 func (m *maker) partOf(r Rule) {
 	switch {
 	case m.lang.Rules.OpenedOutside && r.Direction != DirectionDown && slices.ContainsFunc(r.Home, HiddenByNAT):
@@ -85,19 +85,19 @@ func (m *maker) partOf(r Rule) {
 	}
 }
 
-// isUnmarked reports whether a code point is 0.
+// isUnmarked reports whether a DSCP is 0.
 func isUnmarked(s string) bool {
 	n, err := ParseDSCP(s)
 	return err == nil && n == 0
 }
 
-// unnamedDSCP reports whether OPNsense's model doesn't have a mark.
+// unnamedDSCP reports whether OPNsense has no name for a DSCP.
 func unnamedDSCP(s string) bool {
 	n, err := ParseDSCP(s)
 	return err != nil || n != 0 && n != 46 && n&7 != 0 && (n&1 != 0 || n>>3 > 4 || n>>3 < 1 || n>>1&3 == 0)
 }
 
-// explainExplicit gives each class its sentence where there are rules alone.
+// explainExplicit explains each class on a platform with explicit rules only.
 func (m *maker) explainExplicit(c *Classes) {
 	what := map[Class]reason.Code{
 		Voice:       reason.VoiceByRule,
@@ -120,10 +120,10 @@ func (m *maker) explainExplicit(c *Classes) {
 	m.because("classes.behaviour", word("none"), m.lang.ClassesLost)
 }
 
-// checkReserve refuses guarantees that the platform's own engine does not take,
-// and says what becomes of what it gives no class.
+// checkReserve refuses guarantees that the platform's own engine cannot give, and
+// warns of the traffic that it does not classify.
 func (m *maker) checkReserve(c *Classes) error {
-	if m.aqm != SFQ || c.Up == nil || c.Down == nil { // one direction alone is refused anyway
+	if m.aqm != SFQ || c.Up == nil || c.Down == nil { // a single direction is refused anyway
 		return nil
 	}
 	e := m.lang.Engine
@@ -137,7 +137,7 @@ func (m *maker) checkReserve(c *Classes) error {
 			sum += max(int(sh.Guarantee*100/d.s.Rate), least)
 		}
 		if most := e.reserve(d.s.Rate); sum > most {
-			return fieldError("class.guarantee", "the classes are guaranteed %d %% of the rate, with what is theirs unless you say otherwise (30, 30, 25 and 10 %%); %s has %d %% to give", sum, e.Name, most)
+			return fieldError("class.guarantee", "the guarantees add up to %d %% of the rate, with the defaults of the other classes (30, 30, 25 and 10 %%); %s can guarantee %d %%; guarantee less", sum, e.Name, most)
 		}
 		if least > 1 {
 			m.because(field(d.way, "bands"), say(reason.PercentValue, "percent", least), say(reason.BandsLeast, "bands", e.Bands).With(e.BandWhy))

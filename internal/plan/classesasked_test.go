@@ -11,7 +11,7 @@ import (
 	"unbloat/unit"
 )
 
-// A platform that cannot divide traffic says why, and plans without.
+// A platform that cannot divide traffic says why, and plans without classes.
 func TestClassesThatCannotBe(t *testing.T) {
 	rule := plan.Rule{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}
 	for platform, why := range map[string]reason.Code{
@@ -21,7 +21,7 @@ func TestClassesThatCannotBe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, rules := range [][]plan.Rule{nil, {rule}} { // who asks for none is told too
+		for _, rules := range [][]plan.Rule{nil, {rule}} { // with and without rules of the user's
 			p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, facts,
 				plan.Preferences{Classes: plan.ClassPreferences{Rules: rules}})
 			if err != nil {
@@ -37,8 +37,8 @@ func TestClassesThatCannotBe(t *testing.T) {
 	}
 }
 
-// Where rules alone can divide traffic, who names none is told why there are no
-// classes, and who names some what of them is lost.
+// On a platform with explicit rules only, a plan without rules says why it has no
+// classes, and a plan with rules says what they lack.
 func TestClassesOfRulesAlone(t *testing.T) {
 	rules := []plan.Rule{
 		{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}},
@@ -86,9 +86,8 @@ func TestClassesOfRulesAlone(t *testing.T) {
 	}
 }
 
-// What of a rule a platform does not see is said: pf takes a mark of 0 for any
-// and looks at a connection's first packet alone, and NAT hides machines and
-// changes ports.
+// The plan warns of what a rule misses: pf takes DSCP 0 for any and looks at a
+// connection's first packet only, and NAT hides machines and changes ports.
 func TestPartsOfRules(t *testing.T) {
 	ssh := []plan.PortRange{{From: 22, To: 22}}
 	for _, c := range []struct {
@@ -132,9 +131,8 @@ func TestPartsOfRules(t *testing.T) {
 	}
 }
 
-// What somebody asks to be guaranteed is: our own bounds and guarantees make room
-// for it. Together the guarantees are never more than there is, since HTB would
-// send them all.
+// Guarantees that the user asks for are kept: the default limits and guarantees
+// make room for them. The sum never exceeds the rate, since HTB would send it all.
 func TestGuaranteesFit(t *testing.T) {
 	for _, platform := range []string{"linux", "openwrt", "openbsd", "openbsd-altq", "freebsd", "opnsense", "pfsense"} {
 		for _, c := range []struct {

@@ -7,13 +7,13 @@ import (
 	"unbloat/unit"
 )
 
-// validate checks the classes of a plan that was read from somewhere.
+// validate checks the classes of a plan that was read from a file.
 func (c *Classes) validate(p Plan) error {
 	if c == nil {
 		return nil
 	}
 	b := c.Behaviour
-	if b == (Behaviour{}) { // the platform goes by rules alone
+	if b == (Behaviour{}) { // a platform with explicit rules only
 		b = (&maker{}).behaviour()
 	}
 	errs := []error{
@@ -36,7 +36,7 @@ func (c *Classes) validate(p Plan) error {
 	for i, r := range c.Rules {
 		for _, h := range r.Home {
 			if kind, _ := KindOfHost(h); kind == HostName {
-				errs = append(errs, fieldError(fmt.Sprintf("classes.rules[%d].home", i), "%q is a name, which only `unbloat plan` looks up", h))
+				errs = append(errs, fieldError(fmt.Sprintf("classes.rules[%d].home", i), "%q is a name, which only `unbloat plan` looks up; give an address or a MAC address", h))
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func validShares(at string, shares []Share, s *Shaper) error {
 			within(at+".guarantee_bps", int64(sh.Guarantee), 0, int64(s.Rate)), within(at+".limit_bps", int64(sh.Limit), 0, int64(s.Rate)))
 	}
 	if sure > s.Rate {
-		errs = append(errs, fieldError(at, "the classes are guaranteed %s together, more than the %s that there are; guarantee less", sure.Short(), s.Rate.Short()))
+		errs = append(errs, fieldError(at, "the guarantees add up to %s, more than the rate of %s; guarantee less", sure.Short(), s.Rate.Short()))
 	}
 	if s.AQM == CAKE && s.Tins != tinsForRules {
 		errs = append(errs, fieldError(at, "need cake with %s", tinsForRules))

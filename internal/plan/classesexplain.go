@@ -7,7 +7,7 @@ import (
 	"unbloat/internal/reason"
 )
 
-// explainClasses gives each class its sentence.
+// explainClasses explains each class.
 func (m *maker) explainClasses(c *Classes) {
 	if m.lang.ClassesAsked != "" {
 		m.explainExplicit(c)
@@ -43,7 +43,7 @@ func (m *maker) explainClasses(c *Classes) {
 	}
 }
 
-// explainDomains says who tells the rules that name domains of their addresses.
+// explainDomains says where rules for domains get their addresses from.
 func (m *maker) explainDomains(c *Classes) {
 	switch named := slices.ContainsFunc(c.Rules, func(r Rule) bool { return len(r.Domain) > 0 }); {
 	case !named:
@@ -56,7 +56,7 @@ func (m *maker) explainDomains(c *Classes) {
 	}
 }
 
-// bounds says what a class may have.
+// bounds explains the guarantee and limit of a class.
 func (c Classes) bounds(class Class) reason.Reason {
 	var parts []reason.Reason
 	for _, d := range []struct {

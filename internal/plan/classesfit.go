@@ -6,9 +6,9 @@ import (
 	"unbloat/internal/reason"
 )
 
-// wash decides who clears the marks of a direction that is to have none. CAKE
-// does it as packets come in, which is before nftables sees what arrives over an
-// ifb; where marks mean something there, and behind HTB, nftables does it last.
+// wash decides whether CAKE or nftables clears the DSCPs of a direction. CAKE clears
+// them when a packet enters its queue. On an ifb that is before nftables sees the
+// packet, so nftables clears them last where it still needs them, and with HTB.
 func (m *maker) wash(c *Classes) {
 	if m.plan.Up != nil {
 		m.plan.Up.Wash = c.DSCP.WashUp && m.plan.Up.AQM == CAKE
@@ -19,8 +19,8 @@ func (m *maker) wash(c *Classes) {
 	}
 }
 
-// explainRules says of rules that never decide which one does, and of one that
-// takes all that behaviour decides nothing.
+// explainRules warns of rules that can never match because an earlier rule takes
+// their packets, and notes a rule that leaves nothing to behaviour.
 func (m *maker) explainRules(c *Classes) {
 	for j, r := range c.Rules {
 		if r.NoFamily() {

@@ -10,8 +10,8 @@ import (
 	"unbloat/unit"
 )
 
-// How a flow behaves, where the line doesn't say otherwise. G.711 sends 50
-// packets and 10 kB a second, games up to 128 packets of 100 bytes.
+// Limits by which a flow's behaviour is judged, unless the line requires others.
+// G.711 sends 50 packets and 10 kB a second, games up to 128 packets of 100 bytes.
 const (
 	calmPackets = 160
 	calmRate    = 200 * unit.KbitPerSecond
@@ -27,34 +27,34 @@ const (
 	flowsKept   = 8192
 	// Of the classes' queues: see patientClasses and patientTins.
 	patientPackets = 128
-	manyDownloads  = 32 // at once, which never slow down together
-	leastWindow    = 2  // packets of a connection (RFC 5681)
+	manyDownloads  = 32 // at once; so many never slow down together
+	leastWindow    = 2  // a TCP connection's smallest window in packets (RFC 5681)
 	mostTins       = 100 * time.Millisecond
 	cakeTargets    = 20 // CAKE's interval, in targets
 	mostPatient    = 60 * time.Millisecond
 	mostFlows      = 1 << 18
 )
 
-// A division is what was decided about classes before anything is said.
+// A division says whether the plan has classes, and why not.
 type division struct {
 	on      bool
-	why     reason.Reason // why there are none; none if nobody could expect any
-	warning reason.Reason // the same, where somebody asked for them
+	why     reason.Reason // why there are none; zero if nobody expects any
+	warning reason.Reason // the same, if they were asked for
 }
 
-// wantClasses decides whether the plan divides traffic.
+// wantClasses decides whether the plan has classes.
 func (m *maker) wantClasses() division {
-	w := m.wishes.Classes
+	w := m.preferences.Classes
 	asked := w.Use == ClassesOn || len(w.Rules) > 0 || len(w.Shares) > 0 || w.DSCP != DSCPPreference{}
 	able := m.aqm == CAKE || m.aqm == FQCoDel
 	switch {
 	case w.Use == ClassesOff:
 		return division{}
-	case !asked && (m.wishes.Style == StyleArticle || m.wishes.Tins != "" || m.aqm == FQCoDel && m.wishes.AQM != ""):
+	case !asked && (m.preferences.Style == StyleArticle || m.preferences.Tins != "" || m.aqm == FQCoDel && m.preferences.AQM != ""):
 		return division{}
 	case m.lang.ClassesAsked == m.aqm && asked:
 		return division{on: true}
-	case m.lang.ClassesAsked == m.aqm: // one queue does more for who names nothing
+	case m.lang.ClassesAsked == m.aqm: // a single queue is better without rules
 		return division{why: m.lang.ClassesUnasked}
 	case !m.lang.Classes || !able:
 		return m.noClasses(asked)
@@ -68,7 +68,7 @@ func (m *maker) wantClasses() division {
 	return division{on: true}
 }
 
-// divides reports whether a direction that is shaped has classes.
+// divides reports whether a shaped direction has classes.
 func (m *maker) divides(d Direction) bool {
 	return m.division.on && !(d == DirectionDown && m.side == SideIFB && m.facts.NoMarks)
 }
@@ -83,9 +83,9 @@ func (m *maker) sayUndivided() {
 	}
 }
 
-// classes divides the traffic of the plan, once its shapers are there.
+// classes adds the classes to a plan that has its shapers.
 func (m *maker) classes() error {
-	c := &Classes{Rules: slices.Clone(m.wishes.Classes.Rules), DSCP: m.wishes.Classes.DSCP, Behaviour: m.behaviour()}
+	c := &Classes{Rules: slices.Clone(m.preferences.Classes.Rules), DSCP: m.preferences.Classes.DSCP, Behaviour: m.behaviour()}
 	for i, r := range c.Rules {
 		home, err := m.resolve(fmt.Sprintf("rule[%d].home", i), r.Home)
 		if err != nil {
@@ -119,15 +119,15 @@ func (m *maker) classes() error {
 	return nil
 }
 
-// behaviour derives the meters from the line, not from the shaper's rate: a
-// tuner that tries rates then leaves the meters, and what they know, alone.
+// behaviour derives the meters from the line, not from the shaper's rate, so that
+// a tuner that tries rates does not reset them.
 func (m *maker) behaviour() Behaviour {
 	down, up := m.line.Down, m.line.Up
 	if down == 0 {
-		down = m.wishes.Down.Rate
+		down = m.preferences.Down.Rate
 	}
 	if up == 0 {
-		up = m.wishes.Up.Rate
+		up = m.preferences.Up.Rate
 	}
 	line := max(down, up)
 	b := Behaviour{
@@ -140,7 +140,7 @@ func (m *maker) behaviour() Behaviour {
 		HeavyOfHost: heavyOfHost, Peers: swarmPeers, Names: namesASec, Flows: flowsKept,
 		Acks: acknowledgements(down, up),
 	}
-	if w := m.wishes.Classes.FirstBytes; w > 0 {
+	if w := m.preferences.Classes.FirstBytes; w > 0 {
 		b.FirstBytes, b.FirstUp = w, w
 		b.HeavyBytes = max(b.HeavyBytes, w)
 		b.LongBytes = max(b.LongBytes, w)
@@ -148,19 +148,19 @@ func (m *maker) behaviour() Behaviour {
 	return b
 }
 
-// Sizes on an Ethernet line of a TCP segment that is full, and of one that only
-// acknowledges, with timestamps.
+// Sizes on an Ethernet line of a full TCP segment and of a pure ACK, both with
+// timestamps.
 const (
 	fullSegment = 1514
 	ackSegment  = 66
 )
 
-// acknowledgements returns how many a second may go up of TCP connections that
-// acknowledge each packet by itself, as they do where their packets come far
-// apart; 0 means all. RFC 9293 asks for one for every two packets. A hundred
-// downloads that share a line send one for each, which takes a fifth of an
-// upload of a sixth of the download's rate. They get a ninth of it, but never
-// less than one for every four full packets of the download.
+// acknowledgements limits the ACKs per second of TCP connections that acknowledge
+// every packet, as receivers do when packets arrive far apart; 0 means no limit.
+// RFC 9293 requires one for every two packets. A hundred downloads that share a
+// line send one for each packet: a fifth of the upload, if that has a sixth of the
+// download's rate. The limit is a ninth of the upload, but at least one ACK for
+// every four full packets of the download.
 func acknowledgements(down, up unit.Rate) int {
 	most := int(down / (8 * fullSegment))
 	allowed := max(int(up/(9*8*ackSegment)), most/4)
@@ -170,10 +170,10 @@ func acknowledgements(down, up unit.Rate) int {
 	return allowed
 }
 
-// whole rounds up to whole kB, for people.
+// whole rounds up to whole kB, which reads better.
 func whole(n unit.Size) unit.Size { return (n + unit.KB - 1) / unit.KB * unit.KB }
 
-// resolve replaces names of machines by what the router knows of them.
+// resolve replaces names of machines by the addresses that the router knows.
 func (m *maker) resolve(field string, home []string) ([]string, error) {
 	var out []string
 	for _, h := range home {
@@ -191,7 +191,7 @@ func (m *maker) resolve(field string, home []string) ([]string, error) {
 	return out, nil
 }
 
-// Share returns what a class has of a direction.
+// Share returns what a class gets of a direction.
 func (c *Classes) Share(d Direction, class Class) (Share, bool) {
 	if c == nil {
 		return Share{}, false

@@ -12,10 +12,10 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Most rules that a plan may have: each costs every packet a comparison.
+// mostRules limits the rules of a plan: every packet is compared with each.
 const mostRules = 128
 
-// ParseClasses reads a file of class wishes (TOML):
+// ParseClasses reads a class file (TOML):
 //
 //	first_bytes = "64 kB"          # optional
 //	[dscp]
@@ -30,7 +30,7 @@ const mostRules = 128
 //	direction = "up"
 //	limit = "80%"
 //
-// file names it in errors, which say the line where there is one.
+// file is the name for errors, which give the line number if they can.
 func ParseClasses(file string, text []byte) (ClassPreferences, error) {
 	var w ClassPreferences
 	d := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
@@ -40,7 +40,7 @@ func ParseClasses(file string, text []byte) (ClassPreferences, error) {
 		switch {
 		case errors.As(err, &strict) && len(strict.Errors) > 0:
 			line, _ := strict.Errors[0].Position()
-			return w, fmt.Errorf("%s:%d: %s is no key of a class file; see docs/classes.md", file, line, strings.Join(strict.Errors[0].Key(), "."))
+			return w, fmt.Errorf("%s:%d: %s is not a key of a class file; see docs/classes.md", file, line, strings.Join(strict.Errors[0].Key(), "."))
 		case errors.As(err, &at):
 			line, _ := at.Position()
 			return w, fmt.Errorf("%s:%d: %s", file, line, meant(at))
@@ -53,7 +53,7 @@ func ParseClasses(file string, text []byte) (ClassPreferences, error) {
 	return w, nil
 }
 
-// meant says of a value of the wrong kind what its key takes, in TOML's words.
+// meant explains which type of value a key takes, after one of the wrong type.
 func meant(e *toml.DecodeError) string {
 	said := strings.TrimPrefix(e.Error(), "toml: ")
 	path := e.Key()
@@ -72,15 +72,15 @@ func meant(e *toml.DecodeError) string {
 	return key + " takes a text in quotes"
 }
 
-// listKeys are the keys of a rule that take several values.
+// listKeys are the keys of a rule that take a list.
 func listKeys() []string {
 	return []string{"port", "home_port", "far_port", "home", "far", "domain", "dscp"}
 }
 
 var tableShape = regexp.MustCompile(`^(rule|class)\[(\d+)\]`)
 
-// lineOf returns the file with the line at which the first table begins that an
-// error is about, or the file alone where it is about none.
+// lineOf returns "file:line" of the table that an error is about, or only the file
+// if it is about none.
 func lineOf(file string, text []byte, err error) string {
 	var of *FieldError
 	if !errors.As(err, &of) {
@@ -124,7 +124,7 @@ func ParseRule(s string) (Rule, error) {
 	if err := toml.NewDecoder(strings.NewReader(b.String())).DisallowUnknownFields().Decode(&r); err != nil {
 		var strict *toml.StrictMissingError
 		if errors.As(err, &strict) && len(strict.Errors) > 0 {
-			return r, fmt.Errorf("rule %q: there is no key %s; there are class, name, direction, protocol, port, home_port, far_port, home, far, domain, dscp, from_bytes and below_bytes",
+			return r, fmt.Errorf("rule %q: there is no key %s; the keys are class, name, direction, protocol, port, home_port, far_port, home, far, domain, dscp, from_bytes and below_bytes",
 				s, strings.Join(strict.Errors[0].Key(), "."))
 		}
 		return r, fmt.Errorf("rule %q: %s", s, strings.TrimPrefix(err.Error(), "toml: "))
@@ -141,14 +141,14 @@ var (
 	domainShape = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 )
 
-// validate refuses wishes that mean nothing on any platform.
+// validate refuses preferences that are invalid on every platform.
 func (w ClassPreferences) validate() error {
 	var errs []error
 	if !slices.Contains([]string{ClassesAuto, ClassesOn, ClassesOff}, w.Use) {
 		errs = append(errs, fieldError("use", "%q is neither on nor off", w.Use))
 	}
 	if len(w.Rules) > mostRules {
-		errs = append(errs, fieldError("rule", "there are %d; at most %d, since each costs every packet a comparison", len(w.Rules), mostRules))
+		errs = append(errs, fieldError("rule", "there are %d, at most %d are allowed: every packet is compared with each", len(w.Rules), mostRules))
 	}
 	for i, r := range w.Rules {
 		errs = append(errs, validRule(fmt.Sprintf("rule[%d]", i), r))
@@ -161,7 +161,7 @@ func (w ClassPreferences) validate() error {
 		case g.IsZero() && l.IsZero():
 			errs = append(errs, fieldError(at, "says neither limit nor guarantee"))
 		case l.Rate > 0 && g.Rate > l.Rate, l.Rate == 0 && l.Fraction > 0 && g.Rate == 0 && g.Fraction > l.Fraction:
-			errs = append(errs, fieldError(at+".guarantee", "%s is more than the limit of %s; a class cannot be sure of what it may not have", g, l))
+			errs = append(errs, fieldError(at+".guarantee", "%s is more than the limit of %s; guarantee at most the limit", g, l))
 		}
 		for j, o := range w.Shares[:i] {
 			if o.Class == s.Class && (o.Direction == s.Direction || o.Direction == "" || s.Direction == "") {
@@ -175,7 +175,7 @@ func (w ClassPreferences) validate() error {
 	return errors.Join(errs...)
 }
 
-// validRule refuses a rule that no router could hold.
+// validRule refuses a rule that no router supports.
 func validRule(at string, r Rule) error {
 	errs := []error{checkClass(at+".class", r.Class), checkDirection(at+".direction", r.Direction)}
 	bad := func(key, format string, args ...any) { errs = append(errs, fieldError(at+"."+key, format, args...)) }
@@ -193,17 +193,17 @@ func validRule(at string, r Rule) error {
 	}
 	for _, h := range r.Home {
 		if kind, _ := KindOfHost(h); kind == HostName && !nameShape.MatchString(h) {
-			bad("home", "%q is no address, network, MAC address or name", h)
+			bad("home", "%q is not an address, network, MAC address or name", h)
 		}
 	}
 	for _, h := range r.Far {
 		if kind, _ := KindOfHost(h); kind != HostAddr {
-			bad("far", "%q is no address or network; by name there is domain", h)
+			bad("far", "%q is not an address or network; for names use domain", h)
 		}
 	}
 	for _, d := range r.Domain {
 		if !domainShape.MatchString(d) || !strings.Contains(d, ".") {
-			bad("domain", "%q is no domain name such as zoom.us: in lower case, with a dot, and without * (what is below it is meant too)", d)
+			bad("domain", "%q is not a domain name such as zoom.us: write it in lower case, with a dot, and without * (its subdomains are included)", d)
 		}
 	}
 	for _, d := range r.DSCP {
@@ -218,7 +218,7 @@ func validRule(at string, r Rule) error {
 		bad("from_bytes", "must be below below_bytes")
 	}
 	if strings.ContainsAny(r.Name, "\"\\\n\r") || len(r.Name) > 64 {
-		bad("name", "%q is no name: at most 64 characters, no quotes", r.Name)
+		bad("name", "%q is not a valid name: at most 64 characters, no quotes", r.Name)
 	}
 	return errors.Join(errs...)
 }

@@ -7,9 +7,9 @@ import (
 	"unbloat/unit"
 )
 
-// tins of CAKE's `precedence` by class. Each goes before those below it up to
-// its share: 7/8 of the one below. So voice has two fifths of the line, bulk at
-// least as much if nobody but ordinary traffic is there.
+// tins of CAKE's `precedence` by class. Each has priority over those below it up to
+// its share, which is 7/8 of the share below. So voice gets up to two fifths of
+// the line, and bulk gets at least as much beside normal traffic only.
 func tinOf(c Class) Tin {
 	switch c {
 	case Voice:
@@ -22,10 +22,9 @@ func tinOf(c Class) Tin {
 	return 1
 }
 
-// AckTin returns the tin of acknowledgements without data: they are of the
-// interactive class, but where there is a tin between that and voice it is
-// theirs, so that a hundred connections that begin to send do not hold up the
-// acknowledgements of others.
+// AckTin returns the tin of pure ACKs. They belong to the interactive class, but
+// have a tin of their own above it where there is one, so that a hundred new
+// connections that start to send do not delay the ACKs of others.
 func AckTin(shares []Share) Tin {
 	var voice, lane Tin
 	for _, s := range shares {
@@ -42,7 +41,7 @@ func AckTin(shares []Share) Tin {
 	return lane
 }
 
-// firstOf returns up to which rate a tin goes first.
+// firstOf returns the rate up to which a tin has priority.
 func firstOf(r unit.Rate, t Tin) unit.Rate {
 	for range t - 1 {
 		r = r * 7 / 8
@@ -50,7 +49,7 @@ func firstOf(r unit.Rate, t Tin) unit.Rate {
 	return r
 }
 
-// shares divides one direction.
+// shares divides one direction among the classes.
 func (m *maker) shares(d Direction, s *Shaper) []Share {
 	var out []Share
 	asked := map[Class]bool{}
@@ -58,25 +57,25 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 		sh := Share{Class: c, Tin: tinOf(c)}
 		sh.First = firstOf(s.Rate, sh.Tin)
 		if s.AQM != CAKE {
-			// HTB serves what each is guaranteed first, and the rest by priority.
+			// HTB serves the guarantees first, and the rest by priority.
 			sh.Guarantee = s.Rate * htbShare(c) / 100
 			if (c == Voice || c == Interactive) && !m.lang.Weights {
 				sh.Limit = sh.First
 			}
 		}
-		for _, w := range m.wishes.Classes.Shares {
+		for _, w := range m.preferences.Classes.Shares {
 			if w.Class != c || w.Direction != "" && w.Direction != d {
 				continue
 			}
 			if !w.Guarantee.IsZero() {
 				sh.Guarantee, asked[c] = min(w.Guarantee.of(s.Rate, 0), s.Rate), true
-				if sh.Limit > 0 { // ours, which must not take from what is asked for
+				if sh.Limit > 0 { // our own limit must not cut what the user asks for
 					sh.Limit = max(sh.Limit, sh.Guarantee)
 				}
 			}
 			switch {
 			case w.Limit.IsZero():
-			case m.lang.Weights && d == DirectionDown && m.plan.Up != nil && w.Direction == "": // said for the upload
+			case m.lang.Weights && d == DirectionDown && m.plan.Up != nil && w.Direction == "": // the upload has said it
 			case m.lang.Weights:
 				m.warning(say(reason.LimitLeftOut, "class", c))
 			default:
@@ -102,16 +101,16 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 	return out
 }
 
-// mostSure is what the classes are guaranteed together unless somebody asks for
-// more, in per cent: what htbShare adds up to.
+// mostSure is the sum of the default guarantees in per cent: what htbShare adds up
+// to.
 const mostSure = 95
 
-// fit takes from the guarantees that nobody asked for what those that somebody
-// did take too much, and then from these: behind HTB classes whose guarantees
-// are more than the line send more than it holds, and elsewhere each has less
+// fit reduces the guarantees until their sum fits the line: first the defaults,
+// then those that the user asked for. If the sum were more than the line, HTB
+// would send faster than the line, and other shapers would give each class less
 // than the plan says.
 func (m *maker) fit(d Direction, shares []Share, r unit.Rate, asked map[Class]bool) {
-	var sum [2]unit.Rate // of those that nobody asked for, and of the others
+	var sum [2]unit.Rate // of the defaults, and of those asked for
 	of := func(sh Share) int {
 		if asked[sh.Class] {
 			return 1
@@ -136,15 +135,15 @@ func (m *maker) fit(d Direction, shares []Share, r unit.Rate, asked map[Class]bo
 	}
 }
 
-// patientClasses lets the queues of a download's classes stand longer than
-// fq_codel alone could afford. HTB does not charge what is dropped, which has
-// crossed the line already: a hundred connections below their two packets lose
-// so many that what arrives is more than the line carries, and a call waits in
-// the provider's queue. Calm flows have queues of their own here, so they don't
-// wait for those that stand. It returns false where the target without classes
-// (alone) is as long.
+// patientClasses gives the queues of a download's classes a longer target than a
+// single fq_codel could have. Dropped packets have already crossed the line, and
+// HTB does not count them. A hundred connections with two packets each cannot slow
+// down: they lose so many packets that more arrives than the line carries, and
+// calls wait in the provider's queue. Calm flows have queues of their own here, so
+// a longer queue does not delay them. It returns false if the target without
+// classes (alone) is long enough.
 func (m *maker) patientClasses(d Direction, s *Shaper, alone time.Duration) bool {
-	if d != DirectionDown || !m.divides(d) || !m.lang.HTB || m.wishes.Target != 0 || m.wishes.Interval != 0 {
+	if d != DirectionDown || !m.divides(d) || !m.lang.HTB || m.preferences.Target != 0 || m.preferences.Interval != 0 {
 		return false
 	}
 	target := min(s.Rate.Time(s.WireSize(fullIP)*patientPackets), mostPatient).Truncate(time.Millisecond)
@@ -157,18 +156,19 @@ func (m *maker) patientClasses(d Direction, s *Shaper, alone time.Duration) bool
 	return true
 }
 
-// patientTins suits a download's queue to many connections. One below a packet
-// a round trip cannot slow down: its least window is two full packets, and a
-// CoDel that wants a shorter queue than those of all drops what has crossed the
-// line already. What an upload drops has not crossed it. With more than that
-// each, senders do slow down, and never all at once: the patience that a single
+// patientTins sets CAKE's interval for a download of many connections. The smallest
+// window of a connection is two full packets. If each has less than one packet
+// per round trip on the line, it cannot slow down, and a CoDel with a shorter
+// queue than all those windows only drops packets that have already crossed the
+// line. (In an upload, dropped packets have not.) With more than that, the senders
+// do slow down, but never all at once, and the long interval that a single
 // download needs (alone) would only keep their bursts in front of the line. It
-// returns false where the interval without classes fits.
+// returns false if the interval without classes fits.
 func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
-	if d != DirectionDown || !m.divides(d) || m.wishes.Interval != 0 {
+	if d != DirectionDown || !m.divides(d) || m.preferences.Interval != 0 {
 		return false
 	}
-	n := m.wishes.FlowsDown
+	n := m.preferences.FlowsDown
 	full := s.Rate.Time(s.WireSize(fullIP))
 	if each := full * time.Duration(n); each <= m.line.RTT {
 		if n < manyDownloads || m.line.RTT > usualInterval || alone <= usualInterval {
@@ -187,12 +187,12 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 	return true
 }
 
-// later records a reason that is said with the direction's classes.
+// later records a reason that is given with the direction's classes.
 func (m *maker) later(d Direction, name string, value, why reason.Reason) {
 	m.patient[d] = append(m.patient[d], Reason{Field: field(d, name), Value: value, Why: why})
 }
 
-// htbShare is what HTB guarantees each class, in per cent of the line.
+// htbShare is the default guarantee of each class under HTB, in per cent of the line.
 func htbShare(c Class) unit.Rate {
 	return map[Class]unit.Rate{Voice: 30, Interactive: 30, Normal: 25, Bulk: 10}[c]
 }

@@ -2,7 +2,7 @@ package plan
 
 import "unbloat/internal/classify"
 
-// What a plan says of classes in the words of package classify, which decides by it.
+// Types of package classify, which a plan uses for its classes.
 type (
 	Class          = classify.Class
 	Behaviour      = classify.Limits
@@ -21,7 +21,7 @@ const (
 	Bulk        = classify.Bulk
 )
 
-// Kinds of names of machines.
+// Ways to name a machine.
 const (
 	HostName = classify.HostName
 	HostAddr = classify.HostAddr
@@ -31,24 +31,24 @@ const (
 // AllClasses returns the classes, first to last.
 func AllClasses() []Class { return classify.AllClasses() }
 
-// Protocols are those that a rule may name.
+// Protocols returns the protocols that a rule may name.
 func Protocols() []string { return classify.Protocols() }
 
-// KindOfHost tells what a machine is named by; see classify.KindOfHost.
+// KindOfHost returns how a machine is named; see classify.KindOfHost.
 func KindOfHost(s string) (HostKind, string) { return classify.KindOfHost(s) }
 
-// HiddenByNAT reports whether an address or network of the home is one that the
-// WAN does not show.
+// HiddenByNAT reports whether NAT hides an address or network of the home on the
+// WAN.
 func HiddenByNAT(home string) bool { return classify.HiddenByNAT(home) }
 
-// IsIPv4 reports whether an address or network of a rule is one of IPv4.
+// IsIPv4 reports whether an address or network of a rule is IPv4.
 func IsIPv4(s string) bool { return classify.IsIPv4(s) }
 
 // ParseDSCP reads the name of a code point or its number; see classify.ParseDSCP.
 func ParseDSCP(s string) (uint8, error) { return classify.ParseDSCP(s) }
 
-// Policy is what the plan's classes decide by; the zero one if it has none. It
-// knows nothing of what the shapers do with them.
+// Policy returns the rules and limits that classify the plan's traffic; it is zero
+// if the plan has no classes. It does not contain what the shapers do with a class.
 func (p Plan) Policy() classify.Policy {
 	c := p.Classes
 	if c == nil {

@@ -14,9 +14,9 @@ const (
 	usualTarget   = 5 * time.Millisecond
 	usualInterval = 100 * time.Millisecond
 	usualFlows    = 1024
-	usualLatency  = 100 * time.Millisecond // of a FIFO: seed 002
-	segment       = 1460                   // seed 002's packet: an Ethernet TCP segment without options
-	noECNBelow    = 4 * unit.MbitPerSecond // uplinks: the bufferbloat wiki, quoted by seed 003
+	usualLatency  = 100 * time.Millisecond // of a FIFO, as in the ALTQ article
+	segment       = 1460                   // that article's packet: an Ethernet TCP segment without options
+	noECNBelow    = 4 * unit.MbitPerSecond // uploads; advice of the bufferbloat wiki
 	splitBelow    = 100 * unit.MbitPerSecond
 	leastLimit    = 1001 // sqm-scripts
 	mostLimit     = 10240
@@ -24,8 +24,8 @@ const (
 	mostQuantum   = 1514
 )
 
-// codelTarget returns the larger of 5 ms and 1.5 times a full packet's time,
-// rounded up to a whole millisecond, which every platform can express.
+// codelTarget returns the larger of 5 ms and 1.5 times a full packet's time. It
+// rounds up to a whole millisecond, which every platform can express.
 func codelTarget(r unit.Rate, full unit.Size) time.Duration {
 	t := max(usualTarget, (r.Time(full)*3+1)/2)
 	return (t + time.Millisecond - 1).Truncate(time.Millisecond)
@@ -36,9 +36,9 @@ func codelInterval(target time.Duration) time.Duration {
 	return usualInterval - usualTarget + target
 }
 
-// flowQuantum returns CAKE's clamp(bytes/s >> 12, 300, 1514) for fq_codel: at
-// low rates a small packet waits for 300 bytes of every other flow instead of
-// a full packet of each.
+// flowQuantum returns a quantum for fq_codel by CAKE's formula: clamp(bytes/s >>
+// 12, 300, 1514). At low rates a small packet then waits for 300 bytes of every
+// other flow, not for a full packet of each.
 func flowQuantum(r unit.Rate) unit.Size {
 	return min(max(unit.Size(r/8)>>12, leastQuantum), mostQuantum)
 }
@@ -49,23 +49,23 @@ func packetLimit(r unit.Rate) int {
 	return int(min(max((r/8+mostQuantum-1)/mostQuantum, leastLimit), mostLimit))
 }
 
-// FIFOLimit returns seed 002's length of a FIFO whose wait is at most latency:
-// rate / 8 / 1460 × latency, rounded up, and at least 2, since a queue that
-// holds one packet leaves the line idle.
+// FIFOLimit returns the length in packets of a FIFO that adds at most the given
+// latency, by the formula of the ALTQ article: rate / 8 / 1460 × latency, rounded
+// up. It is at least 2, since a queue of one packet leaves the line idle.
 func FIFOLimit(r unit.Rate, latency time.Duration) int {
 	bytes := int64(r.Bytes(latency))
 	return int(max((bytes+segment-1)/segment, 2))
 }
 
-// htbBurst returns sqm-scripts' bucket: a full packet in ATM cells, or what
-// the rate carries in 1 ms, whichever is more.
+// htbBurst returns HTB's bucket as sqm-scripts computes it: a full packet in ATM
+// cells, or 1 ms at the rate, whichever is larger.
 func htbBurst(r unit.Rate, mtu int) unit.Size {
 	cells := (unit.Size(mtu) + 48 + 47) / 48 * 53
 	return max(cells, r.Bytes(time.Millisecond))
 }
 
-// ackShare returns how much of the uplink the ACKs of a full download take:
-// one of 66 bytes for every two full packets (RFC 5681 §4.2).
+// ackShare returns the share of the upload that the ACKs of a full download take:
+// 66 bytes for every two full packets (RFC 5681 §4.2).
 func ackShare(down, up unit.Rate) float64 {
 	if up <= 0 {
 		return 0
@@ -82,7 +82,7 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 	m.plan = Plan{
 		Schema: Schema, Platform: m.lang.Platform, WAN: m.facts.WAN, LAN: m.facts.LAN,
 		DownBps: down, UpBps: up, AQM: m.aqm, Goal: m.goal(),
-		Basis: &Basis{Line: m.line, Capabilities: m.facts, Preferences: m.wishes},
+		Basis: &Basis{Line: m.line, Capabilities: m.facts, Preferences: m.preferences},
 	}
 	m.division, m.patient = m.wantClasses(), map[Direction][]Reason{}
 	if m.division.on && m.lang.Weights {
@@ -117,14 +117,14 @@ func (m *maker) because(field string, value, why reason.Reason) {
 	m.plan.Reasons = append(m.plan.Reasons, Reason{Field: field, Value: value, Why: why})
 }
 
-// warning records what the platform cannot do, or what looks wrong.
+// warning adds a warning to the plan.
 func (m *maker) warning(w reason.Reason) {
 	m.plan.Warnings = append(m.plan.Warnings, w)
 }
 
 func (m *maker) goal() time.Duration {
-	if m.wishes.Goal > 0 {
-		return m.wishes.Goal
+	if m.preferences.Goal > 0 {
+		return m.preferences.Goal
 	}
 	return DefaultGoal(m.line)
 }
@@ -158,17 +158,17 @@ func field(d Direction, name string) string { return string(d) + "." + name }
 
 // whyRate explains a rate by the measured one.
 func (m *maker) whyRate(d Direction, r unit.Rate) reason.Reason {
-	measured, wish, start := m.line.Up, m.wishes.Up, StartUp
+	measured, asked, start := m.line.Up, m.preferences.Up, StartUp
 	why := []reason.Reason{say(reason.RateBelowUp)}
 	if d == DirectionDown {
-		measured, wish, start = m.line.Down, m.wishes.Down, StartDown
+		measured, asked, start = m.line.Down, m.preferences.Down, StartDown
 		why[0] = say(reason.RateBelowDown)
 	}
 	if measured == 0 {
 		return say(reason.RateUnmeasured)
 	}
 	share := say(reason.RateShare, "share", float64(r)/float64(measured), "measured_bps", measured)
-	if r == measured && m.wishes.Style == StyleArticle && m.lang.Article.Down == 1 {
+	if r == measured && m.preferences.Style == StyleArticle && m.lang.Article.Down == 1 {
 		m.warning(say(reason.RateOfArticle, "direction", d))
 		return share.With(say(reason.RateItself))
 	}
@@ -176,16 +176,16 @@ func (m *maker) whyRate(d Direction, r unit.Rate) reason.Reason {
 		m.warning(say(reason.RateAboveLine, "direction", d, "rate_bps", r, "measured_bps", measured))
 		return share.With(say(reason.AsWished))
 	}
-	if wish.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.wishes.Style == StyleDefault {
+	if asked.IsZero() && r == m.wholeSteps(measured.Scale(start)) && m.preferences.Style == StyleDefault {
 		why = append(why, say(reason.RateToTune))
 	}
-	if wish.IsZero() && m.wishes.Style == StyleArticle && m.lang.Article.Rounds {
+	if asked.IsZero() && m.preferences.Style == StyleArticle && m.lang.Article.Rounds {
 		why = append(why, say(reason.RateTwoDigits))
 	}
 	return share.With(why...)
 }
 
-// placeDownload says where the download is shaped.
+// placeDownload sets the device on which the download is shaped.
 func (m *maker) placeDownload(s *Shaper) {
 	switch m.side {
 	case SideIFB:
@@ -201,8 +201,8 @@ func (m *maker) placeDownload(s *Shaper) {
 	}
 }
 
-// frame explains the arithmetic of packet sizes, or gives it up where the
-// platform, or the article, has none.
+// frame explains the overhead and mpu, or drops them where the platform has no
+// setting for them, or the article does not use it.
 func (m *maker) frame(d Direction, s *Shaper) {
 	f := field(d, "overhead")
 	switch {
@@ -212,7 +212,7 @@ func (m *maker) frame(d Direction, s *Shaper) {
 		}
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 		m.because(f, count(s.Overhead), m.lang.NoOverhead)
-	case m.wishes.Style == StyleArticle:
+	case m.preferences.Style == StyleArticle:
 		s.Overhead, s.MPU, s.LinkLayer = s.HeaderLen, 0, Ethernet
 	default:
 		m.because(f, count(s.Overhead), say(reason.OverheadOf, "bytes", s.WireSize(fullIP)).With(say(m.framing.why)))
@@ -224,7 +224,7 @@ func (m *maker) frame(d Direction, s *Shaper) {
 
 // htb sets the numbers of the HTB class.
 func (m *maker) htb(d Direction, s *Shaper) {
-	if m.wishes.Style == StyleArticle {
+	if m.preferences.Style == StyleArticle {
 		if !m.lang.Article.NoQuantum {
 			s.ClassQ = mostQuantum
 			m.because(field(d, "class_q"), inBytes(s.ClassQ), say(reason.ClassQuantumOfArticle))
@@ -242,9 +242,9 @@ func (m *maker) mtu() int {
 	return int(fullIP)
 }
 
-// offloads lists what has to be off for HTB to see packets as the line does.
+// offloads lists the offloads to switch off, so that HTB sees single packets.
 func (m *maker) offloads() {
-	if !m.lang.HTB || m.aqm == CAKE || m.wishes.Style == StyleArticle {
+	if !m.lang.HTB || m.aqm == CAKE || m.preferences.Style == StyleArticle {
 		return
 	}
 	need := func(device, feature string) {
@@ -259,7 +259,7 @@ func (m *maker) offloads() {
 		slow = s.Rate
 		need(m.facts.WAN, "tso")
 		need(m.facts.WAN, "gso")
-		need(m.facts.LAN, "gro") // what the LAN merges leaves the WAN merged
+		need(m.facts.LAN, "gro") // packets that the LAN merges leave the WAN merged
 	}
 	if s := m.plan.Down; s != nil && s.Rate < splitBelow {
 		if slow == 0 || s.Rate < slow {
@@ -276,7 +276,7 @@ func (m *maker) offloads() {
 	}
 }
 
-// offloadsOff prints what is switched off, as in "eth0 tso gso gro, eth1 gro".
+// offloadsOff prints the offloads that are switched off, as in "eth0 tso gso gro, eth1 gro".
 func (m *maker) offloadsOff() reason.Reason {
 	var devices []string
 	features := map[string]string{}

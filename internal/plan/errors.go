@@ -12,7 +12,7 @@ import (
 // ErrNothingToShape is returned when neither direction has a rate.
 var ErrNothingToShape = errors.New("no rate is known in either direction; measure the line, or give --down and --up")
 
-// A FieldError says which field of a plan, line or wish cannot be, and why.
+// A FieldError says which field of a plan, line or preference is invalid, and why.
 type FieldError struct {
 	Field string // as in "up.target"
 	Why   string
@@ -25,30 +25,30 @@ func fieldError(field, format string, args ...any) error {
 	return &FieldError{Field: field, Why: fmt.Sprintf(format, args...)}
 }
 
-// A SwappedError says that the wished rates fit the line only if download and
-// upload are exchanged.
+// A SwappedError says that the rates asked for fit the line only if download and
+// upload are swapped.
 type SwappedError struct {
 	MeasuredDown, MeasuredUp, PreferredDown, PreferredUp unit.Rate
 }
 
 func (e *SwappedError) Error() string {
-	return fmt.Sprintf("download and upload look swapped: wished %s down and %s up, but the line measured %s down and %s up; exchange them, or measure again",
+	return fmt.Sprintf("download and upload look swapped: you asked for %s down and %s up, but the line measured %s down and %s up; swap them, or measure again",
 		e.PreferredDown, e.PreferredUp, e.MeasuredDown, e.MeasuredUp)
 }
 
-// An AboveLineError says that a wished rate is so far above the measured one
-// that the queue would stay in the modem, where no shaper reaches it.
+// An AboveLineError says that a rate asked for is far above the measured one. The
+// queue would then stay in the modem, out of the shaper's reach.
 type AboveLineError struct {
-	Direction        Direction
-	Wished, Measured unit.Rate
+	Direction       Direction
+	Asked, Measured unit.Rate
 }
 
 func (e *AboveLineError) Error() string {
-	return fmt.Sprintf("%s: %s is more than twice the %s that the line measured, so the modem would go on queueing; wish for less, or measure again",
-		e.Direction, e.Wished, e.Measured)
+	return fmt.Sprintf("%s: %s is more than twice the %s that the line measured, so the modem would go on queueing; ask for less, or measure again",
+		e.Direction, e.Asked, e.Measured)
 }
 
-// An UnsupportedAQMError says that the router lacks the wished queue discipline.
+// An UnsupportedAQMError says that the router lacks the queue discipline asked for.
 type UnsupportedAQMError struct {
 	AQM      AQM
 	Platform string
@@ -71,11 +71,11 @@ func (e *UnsupportedAQMError) Error() string {
 	return fmt.Sprintf("%s: this %s router has no %s, only %s; %s", e.AQM, e.Platform, e.AQM, strings.Join(have, ", "), remedy)
 }
 
-// A NoAQMError says that the router has nothing that keeps a queue short, and
-// that nobody asked for the FIFO that it may have.
+// A NoAQMError says that the router has no AQM. A FIFO, which it may have, is used
+// only on request.
 type NoAQMError struct {
 	Platform string
-	Lacks    []AQM // any of which would do
+	Lacks    []AQM // any of these would be enough
 	Have     []AQM
 }
 
@@ -86,12 +86,12 @@ func (e *NoAQMError) Error() string {
 	}
 	msg := fmt.Sprintf("this %s router has no %s; load or install a kernel module", e.Platform, strings.Join(lacks, " and no "))
 	if slices.Contains(e.Have, FIFO) {
-		msg += ", or ask for a short FIFO (--aqm fifo), in which everybody waits for everybody"
+		msg += ", or ask for a short FIFO (--aqm fifo), in which all flows wait for each other"
 	}
 	return msg
 }
 
-// A NoIngressError says that the download cannot be shaped on the wished side.
+// A NoIngressError says that the download cannot be shaped on this side.
 type NoIngressError struct {
 	Platform string
 	Side     Side

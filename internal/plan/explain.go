@@ -8,17 +8,17 @@ import (
 	"unbloat/internal/reason"
 )
 
-// Sections of a plan besides its directions, as the fields of reasons have them:
-// "classes.voice" is of one, "aqm" of none.
+// Sections of a plan other than its directions, by the fields of reasons:
+// "classes.voice" belongs to SectionClasses, "aqm" to Whole.
 const (
 	Whole          = ""
 	SectionClasses = "classes"
 )
 
-// Explain returns the plan in English words: a line a number, with its reason.
+// Explain returns the plan as English text: one line for each number, with its reason.
 func (p Plan) Explain() string { return p.ExplainIn(reason.English()) }
 
-// ExplainIn returns the plan in the words of a language.
+// ExplainIn returns the plan as text in a language.
 func (p Plan) ExplainIn(l *reason.Language) string {
 	var b strings.Builder
 	line := func(code reason.Code, args ...any) { b.WriteString(in(l, code, args...)) }
@@ -53,7 +53,7 @@ func (p Plan) ExplainIn(l *reason.Language) string {
 	return b.String()
 }
 
-// in says a code in a language.
+// in returns the text of a code in a language.
 func in(l *reason.Language, code reason.Code, args ...any) string {
 	return say(code, args...).Text(l, reason.Terminal)
 }
@@ -67,8 +67,8 @@ func (p Plan) explain(b *strings.Builder, l *reason.Language, section string) {
 	w.Flush()
 }
 
-// ReasonsOf returns the reasons of a direction or of SectionClasses, their
-// fields without its name; of Whole, those of no section.
+// ReasonsOf returns the reasons of a section: a direction, SectionClasses or Whole.
+// Their fields come without the section's name.
 func (p Plan) ReasonsOf(section string) []Reason {
 	var out []Reason
 	for _, r := range p.Reasons {
@@ -83,13 +83,13 @@ func (p Plan) ReasonsOf(section string) []Reason {
 	return out
 }
 
-// OfDirection reports whether the reason is about one direction alone.
+// OfDirection reports whether the reason is about a single direction.
 func (r Reason) OfDirection() bool {
 	of, _, has := strings.Cut(r.Field, ".")
 	return has && (of == string(DirectionDown) || of == string(DirectionUp))
 }
 
-// Title says in a line of English what the plan is.
+// Title describes the plan in one line of English.
 func (p Plan) Title() string {
 	return in(reason.English(), reason.PlanTitle, "platform", p.Platform, "aqm", p.AQM, "goal_ms", p.Goal)
 }
@@ -104,8 +104,8 @@ func (p Plan) Why(field string) (Reason, bool) {
 	return Reason{}, false
 }
 
-// Differences lists the numbers in which other differs from p, with other's
-// reason: how the article's plan and ours differ.
+// Differences lists the settings of other that p does not have or has with another
+// value, with other's reasons: how the article's plan and ours differ.
 func (p Plan) Differences(other Plan) []reason.Reason {
 	var out []reason.Reason
 	for _, r := range other.Reasons {

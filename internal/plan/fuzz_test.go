@@ -7,8 +7,8 @@ import (
 	"unbloat/internal/plan"
 )
 
-// FuzzWords: the small words of flags and class files are refused, or mean
-// something that is printed and read back as the same.
+// FuzzWords: a value of a flag or class file is refused, or is the same after it
+// was printed and read again.
 func FuzzWords(f *testing.F) {
 	for _, s := range []string{"19302-19309", "ef", "af41", "cs6", "46", "95%", "29.1 Mbit/s", "+3%", "0x2e", "le"} {
 		f.Add(s)

@@ -14,100 +14,100 @@ import (
 // MaxRate is the highest rate that any shaper here can hold.
 const MaxRate unit.Rate = 1e12
 
-// A Language is what a platform's own configuration can say, and what its
-// shaper makes of it. It is data: each platform gives its own, and this package
-// knows none of them. A reason in it says what the language lacks; the zero one,
-// that it lacks nothing.
+// A Language describes what a platform's configuration can express, and the
+// limits of its shaper. It is data: each platform provides its own, and this
+// package knows none of them. A reason in it says why something is missing; a
+// zero reason means that it is not missing.
 type Language struct {
 	Platform       string // the platform's name
-	WAN, LAN       string // what interfaces are usually called
-	OwnNames       bool   // interfaces have the router's own names (wan, lan, opt1 …), not the kernel's
-	AQMs           []AQM  // what its current release has, best first
-	Modules        bool   // an AQM that is missing may be a kernel module that is not loaded
-	Sides          []Side // how a download can be shaped, the usual one first
+	WAN, LAN       string // usual names of the interfaces
+	OwnNames       bool   // the configuration names interfaces wan, lan, opt1 …, not as the kernel does
+	AQMs           []AQM  // what its current release supports, best first
+	Modules        bool   // a missing AQM may be a kernel module that is not loaded
+	Sides          []Side // where a download can be shaped, the usual side first
 	Step           unit.Rate
 	MaxRate        unit.Rate
-	Limit          int           // most packets of a fq_codel
-	FIFOLimit      int           // most packets of a FIFO
-	FIFOLeast      int           // fewest; 0: one
-	Target         time.Duration // most; 0: 100 s
-	Interval       time.Duration // most; 0: 100 s
-	Flows          int           // most queues of a fq_codel
-	Quantum        unit.Size     // most bytes
+	Limit          int           // largest limit of a fq_codel, in packets
+	FIFOLimit      int           // largest limit of a FIFO, in packets
+	FIFOLeast      int           // smallest; 0: one
+	Target         time.Duration // largest; 0: 100 s
+	Interval       time.Duration // largest; 0: 100 s
+	Flows          int           // largest number of queues of a fq_codel
+	Quantum        unit.Size     // largest, in bytes
 	HTB            bool          // the shaper is Linux's HTB: burst, class quantum, offloads
-	PacketRules    bool          // single packets can be given a tin by what they are
-	Classes        bool          // flows can be divided into classes by how they behave
-	Weights        bool          // a class is a weight: it has no limit, and one queue for all its flows
-	ClassesAsked   AQM           // with this one, by explicit rules alone, and only where somebody asks
-	ClassesUnasked reason.Reason // why there are none where nobody asks
-	ClassesLost    reason.Reason // why they cannot be, or what of them cannot be told
+	PacketRules    bool          // a filter can put single packets into a tin of CAKE
+	Classes        bool          // flows can be classified by their behaviour
+	Weights        bool          // a class is a weight: it has no limit, and a single queue for its flows
+	ClassesAsked   AQM           // this AQM has classes by explicit rules only, and only on request
+	ClassesUnasked reason.Reason // why there are no classes unless asked for
+	ClassesLost    reason.Reason // why there can be no classes, or what they lack
 	NoCoDel        reason.Reason // why CoDel's target and interval cannot be set
 	NoECN          reason.Reason // why ECN cannot be set
-	NoOverhead     reason.Reason // why overhead cannot be told
-	Rates          reason.Reason // which rates can be told; zero: any
-	RatesWhy       reason.Reason // why no others
+	NoOverhead     reason.Reason // why overhead cannot be set
+	Rates          reason.Reason // which rates can be set; zero: any
+	RatesWhy       reason.Reason // why no other rates
 	NotAlone       reason.Reason // why the download cannot be shaped without the upload
-	Engine         *Engine       // the platform's own shaper, beside the one that we bring; nil: none
+	Engine         *Engine       // the platform's own shaper, which we can use instead of ours; nil: none
 	Rules          RuleLimits
 	Article        Article
 }
 
-// An Engine is a shaper of the platform's own, which queues in SFQ and is used
-// where that is asked for.
+// An Engine is the platform's own shaper. It queues in SFQ, and is used only on
+// request.
 type Engine struct {
 	Name     string        // as in "its own engine"
-	NotAlone reason.Reason // why it shapes no direction alone
-	Names    reason.Reason // which names of interfaces it takes, if letters and digits alone
-	// It divides a direction into bands by per cent, of which some have no class.
+	NotAlone reason.Reason // why it cannot shape a single direction
+	Names    reason.Reason // set if it accepts only interface names of letters and digits
+	// It divides a direction into bands by per cent. Some of them have no class.
 	Bands    int
-	BandRate unit.Rate     // the least that a band may have
-	BandWhy  reason.Reason // why no less
-	NoIPv6   reason.Reason // where all IPv6 goes, whatever its class
+	BandRate unit.Rate     // smallest rate of a band
+	BandWhy  reason.Reason // why not less
+	NoIPv6   reason.Reason // which band all IPv6 goes to
 }
 
-// BandShare returns the least part of a rate that a band may have, in per cent
-// rounded up.
+// BandShare returns the smallest share that a band may have of a rate, in per
+// cent, rounded up.
 func (e *Engine) BandShare(r unit.Rate) int { return int((100*e.BandRate + r - 1) / r) }
 
-// reserve returns how many per cent of a rate the classes may be guaranteed
-// together.
+// reserve returns the largest sum of the classes' guarantees, in per cent of a
+// rate.
 func (e *Engine) reserve(r unit.Rate) int {
 	return 100 - (e.Bands-len(AllClasses()))*e.BandShare(r)
 }
 
-// RuleLimits say what an explicit rule can't mean on a platform that has no
-// classes by behaviour. Each reason is what follows the platform's name in "… is
+// RuleLimits are the limits of explicit rules on a platform that does not classify
+// by behaviour. The text of each reason follows the platform's name, as in "… is
 // left out: NAME knows addresses, not names".
 type RuleLimits struct {
 	Domains         reason.Reason // of rules that name domains
-	DSCP            reason.Reason // of rules that go by a mark
-	Unmarked        reason.Reason // of rules for the mark 0
-	UnnamedDSCP     reason.Reason // of marks other than be, ef, af11 … af43 and cs1 … cs7
+	DSCP            reason.Reason // of rules that match a DSCP
+	Unmarked        reason.Reason // of rules that match DSCP 0
+	UnnamedDSCP     reason.Reason // of DSCPs other than be, ef, af11 … af43 and cs1 … cs7
 	IPv6            reason.Reason // of rules with IPv6 addresses
 	Direction       reason.Reason // of rules for one direction
-	SCTP            reason.Reason // of rules for that protocol
-	HomeDown        reason.Reason // of rules for a download by the home's address, which NAT hides
-	HomeDownAlone   reason.Reason // that such a rule counts for the upload alone
-	AcksFirst       bool          // acknowledgements without data are interactive without a rule
-	SecondQueue     bool          // a connection's acknowledgements, and packets that ask for low delay, have a queue of their own
-	ByConnection    bool          // a rule is matched once, by a connection's first packet
-	HomeNAT         reason.Reason // of rules for a machine of the home, whose address NAT hides
-	OpenedOutside   bool          // rules by a machine of the home do not find connections opened from outside
-	TranslatedPorts bool          // home ports are those that NAT gave
+	SCTP            reason.Reason // of rules for SCTP
+	HomeDown        reason.Reason // of download rules that match the home's address, which NAT hides
+	HomeDownAlone   reason.Reason // why such a rule applies to the upload only
+	AcksFirst       bool          // pure ACKs are interactive without a rule
+	SecondQueue     bool          // a connection's pure ACKs and low-delay packets have a queue of their own
+	ByConnection    bool          // rules match a connection's first packet only
+	HomeNAT         reason.Reason // of rules that match a machine of the home, whose address NAT hides
+	OpenedOutside   bool          // rules for a machine of the home miss connections opened from outside
+	TranslatedPorts bool          // home ports are matched after NAT
 }
 
-// An Article is how the platform's article shapes, for StyleArticle.
+// An Article describes how the platform's article shapes, for StyleArticle.
 type Article struct {
 	Down, Up  float64 // of the measured rates
 	AQM       AQM
 	Rounds    bool // it rounds its rates to two digits
-	NoQuantum bool // it leaves HTB's class quantum alone
+	NoQuantum bool // it does not set HTB's class quantum
 }
 
-// Assume returns what a current router of the platform has, for planning
-// without access to one. Empty interface names become the platform's usual ones.
+// Assume returns the capabilities of a current router of the platform, to plan
+// without asking a router. Empty interface names become the platform's usual ones.
 func (l *Language) Assume(wan, lan string) Capabilities {
-	f := Capabilities{Platform: l.Platform, Language: l, WAN: wan, LAN: lan, AQMs: l.AQMs, IFB: true}
+	f := Capabilities{Platform: l.Platform, Language: l, WAN: wan, LAN: lan, AQMs: l.AQMs, Assumed: true, IFB: true}
 	if f.WAN == "" {
 		f.WAN = l.WAN
 	}
@@ -124,12 +124,12 @@ func bareIP(device string) bool {
 	return slices.ContainsFunc([]string{"ppp", "tun", "wg"}, func(prefix string) bool { return strings.HasPrefix(device, prefix) })
 }
 
-// MaxInterfaceName is how long Linux lets a device's name be (IFNAMSIZ − 1).
+// MaxInterfaceName is the longest name of a device on Linux (IFNAMSIZ − 1).
 const MaxInterfaceName = 15
 
-// IFBName returns the name of the ifb device that takes wan's ingress: "ifb4"
-// and the name, or a hash of it where that is too long. A truncated name might
-// be another device's.
+// IFBName returns the name of the ifb device for wan's ingress: "ifb4" and the
+// name, or a hash of the name if that is too long. Two long names could be equal
+// when cut.
 func IFBName(wan string) string {
 	if name := "ifb4" + wan; len(name) <= MaxInterfaceName {
 		return name
@@ -139,8 +139,8 @@ func IFBName(wan string) string {
 	return fmt.Sprintf("ifb-%08x", h.Sum32())
 }
 
-// checkName refuses what no kernel takes as a device's name, and what could be
-// read as something else on a command line.
+// checkName refuses device names that no kernel accepts, and those that a command
+// line could take for something else.
 func checkName(field, name string) error {
 	switch {
 	case name == "":

@@ -13,6 +13,7 @@ import (
 	. "unbloat/internal/plan"
 	"unbloat/internal/platform/all"
 	"unbloat/internal/platform/linux"
+	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
@@ -20,6 +21,20 @@ func anyRate(t *rapid.T, label string) unit.Rate {
 	// From 64 kbit/s to 10 Gbit/s, evenly over the orders of magnitude.
 	of := rapid.SampledFrom([]unit.Rate{kbit, 10 * kbit, 100 * kbit, mbit, 10 * mbit, 100 * mbit, gbit}).Draw(t, label+" order")
 	return max(64*kbit, unit.Rate(rapid.Int64Range(int64(of), 10*int64(of)).Draw(t, label)))
+}
+
+// parse reads a plan as `unbloat apply` does, and validates it.
+func parse(b []byte) (Plan, error) {
+	var p Plan
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, err
+	}
+	lang, err := all.Language(p.Platform)
+	if err != nil {
+		return p, err
+	}
+	p = p.In(lang)
+	return p, p.Validate(lang)
 }
 
 func anyInput(t *rapid.T) (Line, Capabilities, Preferences) {
@@ -48,8 +63,8 @@ func anyInput(t *rapid.T) (Line, Capabilities, Preferences) {
 	return l, f, w
 }
 
-// A plan that is made is valid, below the line, patient enough for one packet,
-// survives JSON, and is what WithRates makes of it again.
+// Every plan of Make is valid, stays below the line's rate, has a target of at
+// least one packet's time, survives JSON, and is what WithRates makes of it.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f, w := anyInput(t)
@@ -89,7 +104,7 @@ func TestLaws(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := Parse(b, all.Language)
+		back, err := parse(b)
 		if err != nil {
 			t.Fatalf("read back: %v", err)
 		}
@@ -99,7 +114,7 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// A retune to other rates gives what Make gives when they are wished.
+// A retune to other rates gives what Make gives for these rates.
 func TestRetuneIsMake(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f, w := anyInput(t)
@@ -142,7 +157,7 @@ func TestRetuneByHand(t *testing.T) {
 	}
 }
 
-// Whatever Parse accepts, Explain prints and WithRates retunes without a panic.
+// Whatever is read and valid, Explain prints and WithRates retunes without a panic.
 func FuzzParse(f *testing.F) {
 	for _, platform := range all.Names() {
 		facts, _ := all.Assume(platform, "", "")
@@ -155,7 +170,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(`{"schema":"unbloat.plan/1","platform":"linux","wan":"eth0","up_bps":-1,"up":{"device":"eth0","rate_bps":-1}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := Parse(b, all.Language)
+		p, err := parse(b)
 		if err != nil {
 			return
 		}
@@ -173,13 +188,13 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(again, all.Language); err != nil {
+		if _, err := parse(again); err != nil {
 			t.Errorf("its own JSON is refused: %v", err)
 		}
 	})
 }
 
-func TestRateWish(t *testing.T) {
+func TestRatePreference(t *testing.T) {
 	for s, want := range map[string]RatePreference{
 		"": {}, "950 kbit/s": {Rate: 950 * kbit}, "95%": {Fraction: 0.95}, "95 %": {Fraction: 0.95}, "0.95": {Fraction: 0.95}, "1": {Fraction: 1},
 	} {
@@ -209,12 +224,12 @@ func TestIFBName(t *testing.T) {
 	}
 }
 
-// What a platform can do with either direction, but not alone, or not under
-// that name, is refused when the plan is made.
+// Make refuses a single direction, and interface names, that the platform's shaper
+// cannot do.
 func TestWholePlans(t *testing.T) {
 	for says, c := range map[string]struct {
 		platform, wan string
-		wishes        Preferences
+		preferences   Preferences
 	}{
 		"only beside one for the upload": {"pfsense", "", Preferences{Only: DirectionDown}},
 		"in one direction only":          {"clearos", "", Preferences{Only: DirectionUp, Style: StyleArticle}},
@@ -233,12 +248,52 @@ func TestWholePlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := Line{Down: 100 * mbit, Up: 10 * mbit}
-		if c.wishes.Up.Rate != 0 {
-			l.Up = c.wishes.Up.Rate
+		if c.preferences.Up.Rate != 0 {
+			l.Up = c.preferences.Up.Rate
 		}
 		var field *FieldError
-		if _, err := Make(l, f, c.wishes); !errors.As(err, &field) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s, %+v: %v, want %q", c.platform, c.wishes, err, says)
+		if _, err := Make(l, f, c.preferences); !errors.As(err, &field) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s, %+v: %v, want %q", c.platform, c.preferences, err, says)
+		}
+	}
+}
+
+// "seed", as the article's style was called, is still read from flags and plans.
+func TestOldNameOfArticle(t *testing.T) {
+	facts, err := all.Assume("linux", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Line{Down: 30 * mbit, Up: 5 * mbit}
+	want := mustMake(t, l, facts, Preferences{Style: StyleArticle})
+	if d := cmp.Diff(want.Reasons, mustMake(t, l, facts, Preferences{Style: "seed"}).Reasons); d != "" {
+		t.Errorf("-article +seed:\n%s", d)
+	}
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(b), `"style":"article"`, `"style":"seed"`, 1)
+	if old == string(b) {
+		t.Fatalf("the plan does not name its style: %s", b)
+	}
+	p, err := parse([]byte(old))
+	if err != nil || p.Basis.Preferences.Style != StyleArticle {
+		t.Errorf("an older plan: style %q, %v", p.Basis.Preferences.Style, err)
+	}
+}
+
+// A plan says what this kernel has only if somebody asked the kernel.
+func TestAssumedKernel(t *testing.T) {
+	facts, err := all.Assume("linux", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for assumed, want := range map[bool]reason.Code{true: reason.AQMCakeAssumed, false: reason.AQMCake} {
+		facts.Assumed = assumed
+		p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, facts, Preferences{})
+		if r, _ := p.Why("aqm"); r.Why.Code != want {
+			t.Errorf("assumed %v: the reason for CAKE is %s, want %s", assumed, r.Why.Code, want)
 		}
 	}
 }

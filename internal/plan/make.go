@@ -10,21 +10,21 @@ import (
 	"unbloat/unit"
 )
 
-// Fractions of the measured rates that a plan starts from; `unbloat tune` finds
-// better ones. The upload's queue is in our own hands, the download's only once
-// the sender has reacted, so it needs more room.
+// Fractions of the measured rates that a plan starts with; `unbloat tune` finds
+// better ones. We control the upload's queue directly. The download's shrinks
+// only when the senders slow down, so it needs more headroom.
 const (
 	StartUp   = 0.95
 	StartDown = 0.90
 )
 
-// leastGoal is the goal where the line is fast enough for any.
+// leastGoal is the default goal of a fast line.
 const leastGoal = 5 * time.Millisecond
 
-// DefaultGoal returns the p95 increase of the round trip that is aimed at: the
-// larger of 5 ms and 1.5 times a full packet's time up plus 1.5 times that down,
-// since no scheduler can interrupt a packet that is on the wire. A direction
-// whose rate is not known adds nothing.
+// DefaultGoal returns the p95 increase of the round trip to aim for: 1.5 times a
+// full packet's time up plus 1.5 times its time down, and at least 5 ms. No
+// scheduler can interrupt a packet that is being sent. A direction whose rate is
+// not known adds nothing.
 func DefaultGoal(l Line) time.Duration {
 	f := l.framing(EthernetHeader, false)
 	full := wireSize(f.layer, f.overhead, f.mpu, fullIP)
@@ -37,35 +37,35 @@ func DefaultGoal(l Line) time.Duration {
 	return max(leastGoal, sum)
 }
 
-// Make plans the shaping of line on a router with these capabilities. Every number in
-// the plan has a Reason. Errors are *FieldError, *SwappedError,
+// Make plans the shaping of a line on a router with these capabilities. Every
+// number in the plan has a Reason. Errors are *FieldError, *SwappedError,
 // *AboveLineError, *NoAQMError, *UnsupportedAQMError, *NoIngressError or
 // ErrNothingToShape.
-func Make(line Line, facts Capabilities, wishes Preferences) (Plan, error) {
-	m, err := newMaker(line, facts, wishes)
+func Make(line Line, facts Capabilities, preferences Preferences) (Plan, error) {
+	m, err := newMaker(line, facts, preferences)
 	if err != nil {
 		return Plan{}, err
 	}
 	down, up := m.rates()
-	if err := checkRates(line, wishes, down, up); err != nil {
+	if err := checkRates(line, preferences, down, up); err != nil {
 		return Plan{}, err
 	}
 	return m.make(down, up)
 }
 
-// wide is a rate far above any line's: a shaper at it shapes nothing.
+// wide is a rate far above any line's, so that a shaper at it has no effect.
 const wide = 10 * unit.GbitPerSecond
 
-// WideOpen plans a shaper as fast as the platform holds, up to 10 Gbit/s, so
-// that the line itself is what limits. It switches off the offloads that a slow
-// shaper needs off, so that WithRates touches no other device at any rate.
-func WideOpen(facts Capabilities, wishes Preferences) (Plan, error) {
-	m, err := newMaker(Line{}, facts, wishes)
+// WideOpen plans a shaper at the platform's highest rate, up to 10 Gbit/s, so that
+// the line is the bottleneck. It switches off the offloads that a slow shaper
+// needs off, so that WithRates changes no other device at any rate.
+func WideOpen(facts Capabilities, preferences Preferences) (Plan, error) {
+	m, err := newMaker(Line{}, facts, preferences)
 	if err != nil {
 		return Plan{}, err
 	}
 	at := func(rate unit.Rate) (Plan, error) {
-		w := wishes
+		w := preferences
 		w.Down, w.Up = RatePreference{Rate: rate}, RatePreference{Rate: rate}
 		return Make(Line{}, facts, w)
 	}
@@ -78,12 +78,12 @@ func WideOpen(facts Capabilities, wishes Preferences) (Plan, error) {
 	return p, err
 }
 
-// WithRates returns the plan for other rates: all that depends on a rate is
-// derived again, with its reason. It gives what Make gives for the same rates;
-// 0 leaves a direction unshaped. The rates are not compared with the measured
-// ones, since a tuner tries what it likes; rates that no shaper can hold are
-// for Validate to refuse. A plan made or edited by hand keeps its numbers but
-// for the rate, and a target and burst too small for it.
+// WithRates returns the plan for other rates: everything that depends on a rate is
+// derived again, with its reason, as Make does. A rate of 0 leaves the direction
+// unshaped. The rates are not compared with the measured ones, so that a tuner
+// can try any; Validate refuses rates that no shaper can hold. In a plan that was
+// written or edited by hand only the rates change, and a target or a burst that
+// is too small for them.
 func (p Plan) WithRates(down, up unit.Rate) Plan {
 	if now, err := p.remake(p.DownBps, p.UpBps); err == nil && reflect.DeepEqual(now.Down, p.Down) && reflect.DeepEqual(now.Up, p.Up) {
 		if q, err := p.remake(down, up); err == nil {
@@ -93,7 +93,7 @@ func (p Plan) WithRates(down, up unit.Rate) Plan {
 	return p.withRatesByHand(down, up)
 }
 
-// remake makes the plan anew from its basis.
+// remake makes the plan again from its basis.
 func (p Plan) remake(down, up unit.Rate) (Plan, error) {
 	if p.Basis == nil {
 		return Plan{}, fieldError("basis", "is missing")
@@ -105,7 +105,7 @@ func (p Plan) remake(down, up unit.Rate) (Plan, error) {
 	return m.make(down, up)
 }
 
-// withRatesByHand is WithRates for a plan whose origin is not known.
+// withRatesByHand is WithRates for a plan that cannot be made again.
 func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
 	retune := func(s *Shaper, r unit.Rate) *Shaper {
 		if s == nil || r == 0 {
@@ -130,32 +130,32 @@ func (p Plan) withRatesByHand(down, up unit.Rate) Plan {
 
 // A maker makes one plan.
 type maker struct {
-	line    Line
-	facts   Capabilities
-	wishes  Preferences
-	lang    *Language
-	aqm     AQM
-	aqmWhy  reason.Reason
-	side    Side
-	sideWhy reason.Reason
-	framing framing
-	plan    Plan
+	line        Line
+	facts       Capabilities
+	preferences Preferences
+	lang        *Language
+	aqm         AQM
+	aqmWhy      reason.Reason
+	side        Side
+	sideWhy     reason.Reason
+	framing     framing
+	plan        Plan
 
 	division division
-	patient  map[Direction][]Reason // why its classes' queues are longer than one without; said with them
+	patient  map[Direction][]Reason // why the queues of its classes are longer than a single queue; given with the classes
 }
 
-// newMaker checks what a plan is to be made from, and chooses AQM and side.
-func newMaker(line Line, facts Capabilities, wishes Preferences) (*maker, error) {
+// newMaker checks the inputs and chooses the AQM.
+func newMaker(line Line, facts Capabilities, preferences Preferences) (*maker, error) {
 	lang := facts.Language
 	if lang == nil {
 		return nil, fieldError("platform", "%q is unknown: nothing says what its configuration can express", facts.Platform)
 	}
-	facts.Platform = lang.Platform
-	if err := checkInputs(line, facts, wishes, lang); err != nil {
+	facts.Platform, preferences.Style = lang.Platform, preferences.Style.current()
+	if err := checkInputs(line, facts, preferences, lang); err != nil {
 		return nil, err
 	}
-	m := &maker{line: line, facts: facts, wishes: wishes, lang: lang}
+	m := &maker{line: line, facts: facts, preferences: preferences, lang: lang}
 	m.framing = line.framing(m.headerLen(), facts.PointToPoint && isPPP(facts.WAN))
 	if err := m.chooseAQM(); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func isPPP(device string) bool {
 	return len(device) > 3 && device[:3] == "ppp" || len(device) > 5 && device[:5] == "pppoe"
 }
 
-// headerLen is how many bytes beyond the IP packet the shaper's kernel counts.
+// headerLen is the number of bytes that the router's kernel counts besides the IP packet.
 func (m *maker) headerLen() int {
 	if m.facts.PointToPoint || m.lang.Sides[0] == SideIn {
 		return 0 // dummynet sees IP packets alone
@@ -182,9 +182,9 @@ func (m *maker) chooseAQM() error {
 		have = m.lang.AQMs
 	}
 	usable := func(a AQM) bool { return slices.Contains(have, a) && slices.Contains(m.lang.AQMs, a) }
-	bounded := len(m.wishes.Classes.Shares) > 0 && m.wishes.Classes.Use != ClassesOff
+	bounded := len(m.preferences.Classes.Shares) > 0 && m.preferences.Classes.Use != ClassesOff
 	noWord := fieldError("class", "CAKE has no word for the guarantee or limit of a class; let HTB with fq_codel do it (--aqm fq_codel, modules sch_htb and sch_fq_codel), or leave them out")
-	if a := m.wishes.AQM; a != "" {
+	if a := m.preferences.AQM; a != "" {
 		if !usable(a) {
 			return &UnsupportedAQMError{AQM: a, Platform: m.lang.Platform, Have: have, Module: m.lang.Modules && a != SFQ}
 		}
@@ -195,11 +195,11 @@ func (m *maker) chooseAQM() error {
 		return nil
 	}
 	ladder := m.lang.AQMs
-	if m.wishes.Style == StyleArticle {
+	if m.preferences.Style == StyleArticle {
 		ladder = append([]AQM{m.lang.Article.AQM}, ladder...)
 	}
 	for _, a := range ladder {
-		// A FIFO delays everybody alike: only who asks for it has it in place of better.
+		// A FIFO delays all flows, so a better AQM is never replaced by it unasked.
 		if !usable(a) || a == CAKE && bounded || a == FIFO && m.lang.AQMs[0] != FIFO {
 			continue
 		}
@@ -215,10 +215,12 @@ func (m *maker) chooseAQM() error {
 
 func (m *maker) whyAQM(a AQM) reason.Reason {
 	switch {
-	case m.wishes.Style == StyleArticle:
+	case m.preferences.Style == StyleArticle:
 		return say(reason.AQMOfArticle)
 	case m.facts.Untried != "":
 		return say(reason.AQMAssumed, "why", m.facts.Untried)
+	case a == CAKE && m.facts.Assumed:
+		return say(reason.AQMCakeAssumed, "platform", m.lang.Platform)
 	case a == CAKE:
 		return say(reason.AQMCake)
 	case a == FQCoDel:
@@ -232,14 +234,14 @@ func (m *maker) whyAQM(a AQM) reason.Reason {
 
 // chooseSide decides where the download is shaped.
 func (m *maker) chooseSide() error {
-	side, why := m.wishes.Side, say(reason.AsWished)
+	side, why := m.preferences.Side, say(reason.AsWished)
 	if m.aqm == SFQ {
 		m.side, m.sideWhy = SideIn, say(reason.SideOfEngine, "engine", m.lang.Engine.Name)
 		return nil
 	}
 	if side == "" {
 		side, why = m.lang.Sides[0], say(reason.SideUsual)
-		if m.wishes.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
+		if m.preferences.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
 			side, why = SideLAN, say(reason.SideOfArticle)
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, say(reason.SideNoIFB)
@@ -261,30 +263,30 @@ func (m *maker) chooseSide() error {
 	return nil
 }
 
-// rates resolves the wished rates; 0 leaves a direction unshaped.
+// rates returns the rates to shape to; 0 leaves a direction unshaped.
 func (m *maker) rates() (down, up unit.Rate) {
 	startDown, startUp := StartDown, StartUp
-	if m.wishes.Style == StyleArticle {
+	if m.preferences.Style == StyleArticle {
 		startDown, startUp = m.lang.Article.Down, m.lang.Article.Up
 	}
 	rate := func(w RatePreference, measured unit.Rate, start float64) unit.Rate {
 		r := w.of(measured, start)
-		if w.IsZero() && m.wishes.Style == StyleArticle && m.lang.Article.Rounds {
+		if w.IsZero() && m.preferences.Style == StyleArticle && m.lang.Article.Rounds {
 			return twoDigits(r)
 		}
 		return r
 	}
-	if m.wishes.Only != DirectionUp {
-		down = rate(m.wishes.Down, m.line.Down, startDown)
+	if m.preferences.Only != DirectionUp {
+		down = rate(m.preferences.Down, m.line.Down, startDown)
 	}
-	if m.wishes.Only != DirectionDown {
-		up = rate(m.wishes.Up, m.line.Up, startUp)
+	if m.preferences.Only != DirectionDown {
+		up = rate(m.preferences.Up, m.line.Up, startUp)
 	}
 	return down, up
 }
 
-// twoDigits rounds to the nearest rate of two digits, as people write them:
-// 12.75 Mbit/s is 13. That is at most 4.8 % more, so it stays below the line.
+// twoDigits rounds to the nearest rate of two digits, as people write rates:
+// 12.75 Mbit/s becomes 13. That adds at most 4.8 %.
 func twoDigits(r unit.Rate) unit.Rate {
 	of := unit.Rate(1)
 	for r/of >= 100 {
@@ -293,8 +295,8 @@ func twoDigits(r unit.Rate) unit.Rate {
 	return (r + of/2) / of * of
 }
 
-// wholeSteps rounds a rate down to what the platform's language can say; a rate
-// below that stays as it is, for Validate to refuse.
+// wholeSteps rounds a rate down to a multiple of the platform's step. A rate below
+// one step stays as it is, and Validate refuses it.
 func (m *maker) wholeSteps(r unit.Rate) unit.Rate {
 	if r < m.lang.Step {
 		return r
@@ -303,31 +305,31 @@ func (m *maker) wholeSteps(r unit.Rate) unit.Rate {
 }
 
 // checkRates compares the rates with the measured ones.
-func checkRates(line Line, wishes Preferences, down, up unit.Rate) error {
-	if wishes.Down.Fraction != 0 && line.Down == 0 {
-		return fieldError("down", "%s of a rate that was not measured", wishes.Down)
+func checkRates(line Line, preferences Preferences, down, up unit.Rate) error {
+	if preferences.Down.Fraction != 0 && line.Down == 0 {
+		return fieldError("down", "%s of a rate that was not measured", preferences.Down)
 	}
-	if wishes.Up.Fraction != 0 && line.Up == 0 {
-		return fieldError("up", "%s of a rate that was not measured", wishes.Up)
+	if preferences.Up.Fraction != 0 && line.Up == 0 {
+		return fieldError("up", "%s of a rate that was not measured", preferences.Up)
 	}
-	if line.Down > 0 && line.Up > 0 && wishes.Down.Rate > 0 && wishes.Up.Rate > 0 {
-		a, b := wishes.Down.Rate, wishes.Up.Rate
+	if line.Down > 0 && line.Up > 0 && preferences.Down.Rate > 0 && preferences.Up.Rate > 0 {
+		a, b := preferences.Down.Rate, preferences.Up.Rate
 		if fitsSwapped(line.Down, line.Up, a, b) || fitsSwapped(line.Up, line.Down, b, a) {
 			return &SwappedError{MeasuredDown: line.Down, MeasuredUp: line.Up, PreferredDown: a, PreferredUp: b}
 		}
 	}
 	if line.Down > 0 && down > 2*line.Down {
-		return &AboveLineError{Direction: DirectionDown, Wished: down, Measured: line.Down}
+		return &AboveLineError{Direction: DirectionDown, Asked: down, Measured: line.Down}
 	}
 	if line.Up > 0 && up > 2*line.Up {
-		return &AboveLineError{Direction: DirectionUp, Wished: up, Measured: line.Up}
+		return &AboveLineError{Direction: DirectionUp, Asked: up, Measured: line.Up}
 	}
 	return nil
 }
 
-// fitsSwapped reports whether wishes for the fast and the slow direction of an
-// asymmetric line are the wrong way round: the fast one gets no more than the
-// slow one can carry, and the slow one clearly more than it can.
-func fitsSwapped(fast, slow, wishFast, wishSlow unit.Rate) bool {
-	return fast > slow+slow/2 && wishFast <= slow+slow/20 && wishSlow > slow+slow/2
+// fitsSwapped reports whether the rates asked for on an asymmetric line look
+// swapped: the one for the fast direction would fit the slow one, and the one for
+// the slow direction is far above what it carries.
+func fitsSwapped(fast, slow, askedFast, askedSlow unit.Rate) bool {
+	return fast > slow+slow/2 && askedFast <= slow+slow/20 && askedSlow > slow+slow/2
 }

@@ -5,8 +5,8 @@ import (
 	"unbloat/unit"
 )
 
-// A Match names a kind of packet by what can be seen of it alone: no
-// connection is tracked and no mark is trusted.
+// A Match is a kind of packet. It is recognised by the packet itself, without
+// connection tracking and without its DSCP.
 type Match string
 
 // Matches.
@@ -19,16 +19,16 @@ const (
 	MatchSmallUDP Match = "small-udp"
 )
 
-// Lengths of IP packets, header and all, that the matches are of packets below.
+// Lengths of IP packets with their headers. A match takes only shorter packets.
 const (
 	AckBelow      unit.Size = 128 // MatchTCPAck
 	SmallUDPBelow unit.Size = 256 // MatchSmallUDP
 )
 
-// A Tin is one of CAKE's, from 1; under `precedence` a higher one goes first as
-// long as it takes no more than its share of the rate: 7/8 for the second,
-// 49/64 for the third. (diffserv4's voice tin has a quarter; on a slow uplink two
-// calls take that, and then wait for longer than without any precedence.)
+// A Tin is one of CAKE's tins, from 1. With `precedence` a higher tin has priority
+// up to its share of the rate: 7/8 for the second, 49/64 for the third. diffserv4
+// gives its voice tin a quarter; on a slow upload two calls take more than that,
+// and then wait longer than without any priority.
 type Tin int
 
 // The tins that rules use.
@@ -38,19 +38,19 @@ const (
 	TinCalls Tin = 3
 )
 
-// A PacketRule gives packets of one kind a tin. What no rule matches goes to TinRest,
-// whatever its DSCP says.
+// A PacketRule puts packets of one kind into a tin. All other packets go to
+// TinRest, whatever their DSCP.
 type PacketRule struct {
 	Match Match `json:"match"`
 	Tin   Tin   `json:"tin"`
 }
 
-// tinsForRules are the tins that a PacketRule chooses from.
+// tinsForRules is the keyword of CAKE for the tins of PacketRules.
 const tinsForRules = "precedence"
 
-// firstUp sets what goes first in the upload. A full packet holds a slow uplink
-// for milliseconds: ACKs that wait for several of them come back as bursts of
-// download, which then stand at the modem; and a call waits behind those.
+// firstUp gives ACKs and small UDP packets priority in the upload. A full packet
+// occupies a slow upload for milliseconds. ACKs that wait for several of them
+// cause bursts of download, which queue in front of the modem and delay calls.
 func (m *maker) firstUp(s *Shaper) {
 	s.Tins = tinsForRules
 	s.PacketRules = []PacketRule{{MatchTCPAck, TinAcks}, {MatchSmallUDP, TinCalls}}

@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// shapersJSON is the part of a plan's JSON that a mechanism renders.
+// shapersJSON is the part of a plan's JSON that is rendered.
 func shapersJSON(t *testing.T, p Plan) []byte {
 	b, err := json.MarshalIndent(map[string]any{"down": p.Down, "up": p.Up, "offloads": p.Offloads, "goal": p.Goal}, "", " ")
 	if err != nil {
@@ -135,10 +135,10 @@ func TestSeedNumbers(t *testing.T) {
 func TestLimitsAreExplained(t *testing.T) {
 	yes := true
 	for _, c := range []struct {
-		platform string
-		down, up unit.Rate
-		wishes   Preferences
-		says     []string
+		platform    string
+		down, up    unit.Rate
+		preferences Preferences
+		says        []string
 	}{
 		{"openbsd", 20 * mbit, 2 * mbit, Preferences{ECN: &yes, Target: 15 * time.Millisecond}, []string{"drop and never mark", "ECN cannot be had", "no word for CoDel's target", "target of 15 ms cannot be had", "Ethernet frames"}},
 		{"openbsd", 20 * mbit, mbit, Preferences{}, []string{"drop and never mark", "longer than the target"}},
@@ -154,7 +154,7 @@ func TestLimitsAreExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := mustMake(t, Line{Down: c.down, Up: c.up}, f, c.wishes).Explain()
+		text := mustMake(t, Line{Down: c.down, Up: c.up}, f, c.preferences).Explain()
 		for _, want := range c.says {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q:\n%s", c.platform, want, text)
@@ -190,8 +190,8 @@ func TestLowRateRules(t *testing.T) {
 	}
 }
 
-// A download's queue that is to suit many connections has room for two packets
-// of each; one that is not has none for them, nor has the upload.
+// A download planned for many connections has a queue with room for two packets of
+// each; other downloads and the upload have not.
 func TestQueueForManyDownloads(t *testing.T) {
 	for _, c := range []struct {
 		flows    int
@@ -248,7 +248,7 @@ func TestLadder(t *testing.T) {
 			t.Errorf("%v: %s", c.have, p.AQM)
 		}
 	}
-	// A FIFO is no remedy: who wants one asks for it.
+	// A FIFO is used only if it is asked for.
 	var none *NoAQMError
 	if _, err := Make(Line{Up: mbit}, linuxHas(FIFO), Preferences{}); !errors.As(err, &none) || !slices.Equal(none.Lacks, []AQM{CAKE, FQCoDel}) || !strings.Contains(err.Error(), "--aqm fifo") {
 		t.Errorf("neither CAKE nor FQ-CoDel: %v", err)

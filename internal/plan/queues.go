@@ -8,7 +8,7 @@ import (
 	"unbloat/unit"
 )
 
-// ackFilterFrom is the share of the uplink from which ACKs are worth thinning.
+// ackFilterFrom is the share of the upload above which thinning ACKs pays off.
 const ackFilterFrom = 0.20
 
 // cake sets CAKE's keywords. CAKE derives target, quantum and limit by itself.
@@ -16,8 +16,8 @@ func (m *maker) cake(d Direction, s *Shaper) {
 	s.ECN, s.Tins = true, "besteffort"
 	if m.divides(d) {
 		s.Tins = tinsForRules // the classes say why
-	} else if m.wishes.Tins != "" {
-		s.Tins = m.wishes.Tins
+	} else if m.preferences.Tins != "" {
+		s.Tins = m.preferences.Tins
 		m.because(field(d, "tins"), symbol(s.Tins), say(reason.AsWished))
 	} else if d == DirectionUp && m.lang.PacketRules && m.facts.NoRules {
 		m.because(field(d, "tins"), symbol(s.Tins), say(reason.TinsNoRules))
@@ -44,18 +44,19 @@ func (m *maker) cake(d Direction, s *Shaper) {
 	}
 }
 
-// patience returns the rtt for CAKE whose target, a twentieth of it, is the
-// queue that keeps one CUBIC flow's share of the line busy when it backs off to
-// 0.7 of its window (RFC 9438): 1/0.7 − 1 = 3/7 of the round trip. At most
-// 300 ms, since a patient CoDel is also slow to stop a download's first burst.
+// patience returns an rtt for CAKE that keeps the line busy when a single CUBIC
+// flow backs off to 0.7 of its window (RFC 9438): that takes a queue of
+// 1/0.7 − 1 = 3/7 of the round trip, and CAKE's target is a twentieth of its rtt.
+// It is at most 300 ms, since a long interval also reacts late to the first burst
+// of a download.
 func patience(rtt time.Duration) time.Duration {
 	d := rtt * 20 * 3 / 7
 	return min(d+time.Millisecond-1, 3*usualInterval).Truncate(time.Millisecond)
 }
 
-// cakeInterval sets CAKE's rtt where its default is known not to fit.
+// cakeInterval sets CAKE's rtt where the default is known to be wrong.
 func (m *maker) cakeInterval(d Direction, s *Shaper) {
-	interval, why := m.wishes.Interval, say(reason.AsWished)
+	interval, why := m.preferences.Interval, say(reason.AsWished)
 	switch rtt := m.line.RTT; {
 	case interval > 0:
 	case d == DirectionDown && s.Ingress && patience(rtt) > usualInterval && rtt <= usualInterval:
@@ -78,9 +79,9 @@ func (m *maker) cakeInterval(d Direction, s *Shaper) {
 	m.because(field(d, "interval"), value, why)
 }
 
-// cakeAckFilter decides whether redundant ACKs are thinned on the way up.
+// cakeAckFilter decides whether CAKE thins redundant ACKs in the upload.
 func (m *maker) cakeAckFilter(s *Shaper) {
-	if w := m.wishes.AckFilter; w != nil {
+	if w := m.preferences.AckFilter; w != nil {
 		s.AckFilter = *w
 		m.because("up.ack_filter", word(yes(s.AckFilter)), say(reason.AsWished))
 		return
@@ -112,10 +113,10 @@ func yes(b bool) string {
 func (m *maker) fqCodel(d Direction, s *Shaper) {
 	m.codel(d, s)
 	m.ecn(d, s)
-	seed := m.wishes.Style == StyleArticle
+	seed := m.preferences.Style == StyleArticle
 	switch {
-	case m.wishes.Quantum > 0:
-		s.Quantum = m.wishes.Quantum
+	case m.preferences.Quantum > 0:
+		s.Quantum = m.preferences.Quantum
 		m.becauseAlone(d, "quantum", inBytes(s.Quantum), say(reason.AsWished))
 	case seed && !m.dummynet():
 		// the article leaves it to the kernel: MTU + 14, or MTU + 64 in pf
@@ -128,8 +129,8 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	}
 	m.fqLimit(d, s)
 	switch {
-	case m.wishes.Flows > 0:
-		s.Flows = m.wishes.Flows
+	case m.preferences.Flows > 0:
+		s.Flows = m.preferences.Flows
 		m.becauseAlone(d, "flows", count(s.Flows), say(reason.AsWished))
 	case !seed || !m.lang.HTB:
 		s.Flows = usualFlows
@@ -137,8 +138,8 @@ func (m *maker) fqCodel(d Direction, s *Shaper) {
 	}
 }
 
-// becauseAlone records why a queue has a value that a class's queue does not use
-// where WF2Q+ serves the classes.
+// becauseAlone records the reason of a value that only a queue without classes
+// uses: with WF2Q+ the queue of a class has CoDel only.
 func (m *maker) becauseAlone(d Direction, name string, value, why reason.Reason) {
 	if m.divides(d) && m.lang.Weights {
 		why = say(reason.NumberUnused)
@@ -159,16 +160,16 @@ func whyQuantum(s *Shaper) reason.Reason {
 func (m *maker) codel(d Direction, s *Shaper) {
 	packet := s.Rate.Time(s.WireSize(unit.Size(m.mtu())))
 	if !m.lang.NoCoDel.IsZero() {
-		if wished := m.wishes.Target; wished != 0 && wished != usualTarget {
-			m.warning(say(reason.TargetUntold, "direction", d, "target_ms", wished).With(m.lang.NoCoDel))
+		if asked := m.preferences.Target; asked != 0 && asked != usualTarget {
+			m.warning(say(reason.TargetUntold, "direction", d, "target_ms", asked).With(m.lang.NoCoDel))
 		} else if packet > usualTarget {
 			m.warning(say(reason.TargetTooShort, "direction", d, "packet_ms", packet, "rate_bps", s.Rate).With(m.lang.NoCoDel))
 		}
 		m.because(field(d, "target"), ms(usualTarget), m.lang.NoCoDel)
 		return
 	}
-	article, why := m.wishes.Style == StyleArticle, reason.Reason{}
-	target := m.wishes.Target
+	article, why := m.preferences.Style == StyleArticle, reason.Reason{}
+	target := m.preferences.Target
 	switch {
 	case target > 0:
 		why = say(reason.TargetWished, "packet_ms", packet, "rate_bps", s.Rate)
@@ -189,8 +190,8 @@ func (m *maker) codel(d Direction, s *Shaper) {
 		m.because(field(d, "target"), ms(target), why)
 	}
 	switch {
-	case m.wishes.Interval > 0:
-		s.Interval = m.wishes.Interval
+	case m.preferences.Interval > 0:
+		s.Interval = m.preferences.Interval
 		m.because(field(d, "interval"), ms(s.Interval), say(reason.AsWished))
 	case article && !m.dummynet():
 	case article:
@@ -209,16 +210,16 @@ func whyTarget(packet, target time.Duration) reason.Reason {
 	return say(reason.TargetUsual, "packet_ms", packet)
 }
 
-// ecn decides whether packets are marked instead of dropped.
+// ecn decides whether fq_codel marks packets instead of dropping them.
 func (m *maker) ecn(d Direction, s *Shaper) {
 	switch {
 	case !m.lang.NoECN.IsZero():
-		if m.wishes.ECN != nil && *m.wishes.ECN {
+		if m.preferences.ECN != nil && *m.preferences.ECN {
 			m.warning(say(reason.ECNUntold, "direction", d).With(m.lang.NoECN))
 		}
 		m.because(field(d, "ecn"), word("no"), m.lang.NoECN)
-	case m.wishes.ECN != nil:
-		s.ECN = *m.wishes.ECN
+	case m.preferences.ECN != nil:
+		s.ECN = *m.preferences.ECN
 		m.because(field(d, "ecn"), word(yes(s.ECN)), say(reason.AsWished))
 	case d == DirectionUp && s.Rate < noECNBelow:
 		m.because(field(d, "ecn"), word("no"), say(reason.ECNSlowUplink))
@@ -228,14 +229,14 @@ func (m *maker) ecn(d Direction, s *Shaper) {
 	}
 }
 
-// fqLimit sets how many packets fq_codel may hold at most.
+// fqLimit sets the packet limit of fq_codel.
 func (m *maker) fqLimit(d Direction, s *Shaper) {
 	switch {
-	case m.wishes.Limit > 0:
-		s.Limit = m.wishes.Limit
+	case m.preferences.Limit > 0:
+		s.Limit = m.preferences.Limit
 		m.becauseAlone(d, "limit", count(s.Limit), say(reason.AsWished))
-	case m.wishes.Style == StyleArticle && m.lang.HTB:
-	case m.wishes.Style == StyleArticle && m.dummynet():
+	case m.preferences.Style == StyleArticle && m.lang.HTB:
+	case m.preferences.Style == StyleArticle && m.dummynet():
 		s.Limit = mostLimit
 		m.becauseAlone(d, "limit", count(s.Limit), say(reason.TheDefault))
 	case !m.lang.NoCoDel.IsZero():
@@ -247,15 +248,15 @@ func (m *maker) fqLimit(d Direction, s *Shaper) {
 	}
 }
 
-// fifo sets the length of a FIFO from the wished latency.
+// fifo sets the length of a FIFO from the latency that it may add.
 func (m *maker) fifo(d Direction, s *Shaper) {
-	if m.wishes.Limit > 0 {
-		s.Limit = m.wishes.Limit
+	if m.preferences.Limit > 0 {
+		s.Limit = m.preferences.Limit
 		holds := say(reason.FIFOHolds, "time_ms", s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
 		m.because(field(d, "limit"), count(s.Limit), say(reason.FIFOWished).With(m.fifoOfEach(d, holds)...))
 		return
 	}
-	latency := cmp.Or(m.wishes.Latency, m.wishes.Goal, usualLatency)
+	latency := cmp.Or(m.preferences.Latency, m.preferences.Goal, usualLatency)
 	want := FIFOLimit(s.Rate, latency)
 	s.Limit = min(want, m.lang.FIFOLimit)
 	m.because(field(d, "limit"), count(s.Limit), say(reason.FIFODerived, "rate_bps", s.Rate, "segment", segment, "time_ms", latency).
@@ -264,13 +265,12 @@ func (m *maker) fifo(d Direction, s *Shaper) {
 		m.warning(say(reason.FIFOTooLong, "direction", d, "packets", want, "platform", m.lang.Platform, "most", s.Limit))
 	}
 	adds := min(latency, s.Rate.Time(s.WireSize(fullIP)*unit.Size(s.Limit)))
-	if goal := m.goal(); m.wishes.Latency == 0 && adds > goal {
+	if goal := m.goal(); m.preferences.Latency == 0 && adds > goal {
 		m.warning(say(reason.FIFOMissesGoal, "direction", d, "time_ms", adds, "goal_ms", goal))
 	}
 }
 
-// fifoOfEach adds to what is said of one queue for everybody that each class
-// has its own.
+// fifoOfEach adds to the reason of a single queue that each class has its own.
 func (m *maker) fifoOfEach(d Direction, one reason.Reason) []reason.Reason {
 	if !m.divides(d) {
 		return []reason.Reason{one}
@@ -278,7 +278,7 @@ func (m *maker) fifoOfEach(d Direction, one reason.Reason) []reason.Reason {
 	return []reason.Reason{one, say(reason.FIFOOfEachClass)}
 }
 
-// warn says what the platform cannot do with this plan.
+// warn adds a warning if the plan uses SFQ.
 func (m *maker) warn() {
 	for _, s := range []*Shaper{m.plan.Down, m.plan.Up} {
 		if s != nil && s.AQM == SFQ {

@@ -10,16 +10,16 @@ import (
 	"unbloat/unit"
 )
 
-// A Reason says why one field of the plan has its value. In JSON the value and
-// the reason are given as English text, and the reason's code and figures beside
-// it; a value that is more than a word of the router's has them in value_is.
+// A Reason says why one field of the plan has its value. JSON has the value and the
+// reason as English text, and the reason's code and figures. If the value has a
+// code too, it is in value_is.
 type Reason struct {
 	Field string // as in "up.rate"
 	Value reason.Reason
 	Why   reason.Reason
 }
 
-// reasonText are the members of a Reason's JSON besides its code and figures.
+// reasonText are the members of a Reason's JSON other than its code and figures.
 type reasonText struct {
 	Field   string         `json:"field"`
 	Value   string         `json:"value"`
@@ -38,8 +38,8 @@ func (r Reason) MarshalJSON() ([]byte, error) {
 	return reason.Object(append(members, r.Why.Members()...))
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Text without a code, as older
-// programs wrote it, is kept as it is.
+// UnmarshalJSON reads what MarshalJSON wrote. Older programs wrote text without a
+// code; that text is kept.
 func (r *Reason) UnmarshalJSON(b []byte) error {
 	var text reasonText
 	if err := json.Unmarshal(b, &text); err != nil {
@@ -67,7 +67,7 @@ func (r *Reason) UnmarshalJSON(b []byte) error {
 // planAlone is a plan without its methods.
 type planAlone Plan
 
-// planJSON is a plan as JSON has it: warnings are text, and their codes beside it.
+// planJSON is the JSON of a plan. Warnings are text; their codes are a separate list.
 type planJSON struct {
 	*planAlone
 	Warnings []string        `json:"warnings,omitempty"`
@@ -75,13 +75,13 @@ type planJSON struct {
 	Basis    *Basis          `json:"basis,omitempty"`
 }
 
-// MarshalJSON writes the plan; text in it is English.
+// MarshalJSON writes the plan, with texts in English.
 func (p Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(planJSON{planAlone: (*planAlone)(&p), Warnings: reason.Texts(p.Warnings), Codes: p.Warnings, Basis: p.Basis})
 }
 
-// UnmarshalJSON reads a plan. Warnings without codes, as older programs wrote
-// them, are kept as they are.
+// UnmarshalJSON reads a plan. Older programs wrote warnings without codes; their
+// text is kept.
 func (p *Plan) UnmarshalJSON(b []byte) error {
 	from := planJSON{planAlone: (*planAlone)(p)}
 	if err := json.Unmarshal(b, &from); err != nil {
@@ -96,8 +96,8 @@ func (p *Plan) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// say makes a reason; args are names and values by turns. Rates become bit/s,
-// times milliseconds, sizes bytes.
+// say makes a reason from a code and pairs of names and values. It converts rates
+// to bit/s, times to milliseconds and sizes to bytes.
 func say(code reason.Code, args ...any) reason.Reason {
 	for i := 1; i < len(args); i += 2 {
 		switch v := args[i].(type) {
@@ -117,13 +117,13 @@ func say(code reason.Code, args ...any) reason.Reason {
 	return reason.Of(code, args...)
 }
 
-// symbol is a value that is the router's own word, the same in every language.
+// symbol is a value that is a keyword of the router, the same in every language.
 func symbol(s string) reason.Reason { return reason.Written(s) }
 
-// word is a value that every language has its word for.
+// word is a value that languages translate.
 func word(s string) reason.Reason { return say(reason.WordValue, "word", s) }
 
-// ms is a time as a value, count a number, inBytes a size as kernels take it.
+// ms, count and inBytes are values: a time, a number, and a size in bytes.
 func ms(d time.Duration) reason.Reason  { return say(reason.TimeValue, "time_ms", d) }
 func count(n int) reason.Reason         { return say(reason.CountValue, "count", n) }
 func inBytes(n unit.Size) reason.Reason { return say(reason.BytesValue, "bytes", n) }

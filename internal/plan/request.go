@@ -6,9 +6,9 @@ import (
 	"unbloat/unit"
 )
 
-// A Request is a shaping that somebody chose by hand, field for field as a
-// scenario's case gives it (scenario.Fix converts to it): what is zero is
-// planned, but a direction without a rate is not shaped at all.
+// A Request is a shaping whose numbers are set by hand. Its fields are those of a
+// scenario's case, which converts to it (scenario.Fix). A zero field is left to
+// the plan, except for the rates: a direction without a rate is not shaped.
 type Request struct {
 	AQM      string
 	Down     unit.Rate
@@ -23,8 +23,8 @@ type Request struct {
 	Classes  string // on or off; "": by the rest
 }
 
-// Preferences returns what Make needs to give the request on a line that was
-// measured, or on one of which nothing is known.
+// Preferences returns the preferences with which Make plans the request. The line
+// need not be measured.
 func (r Request) Preferences() Preferences {
 	w := Preferences{
 		AQM: AQM(r.AQM), Side: Side(r.Side),

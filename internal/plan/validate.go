@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,30 +11,11 @@ import (
 // MinRate is the lowest rate a plan may have: a full packet then takes 1.5 s.
 const MinRate = 8 * unit.KbitPerSecond
 
-// maxTime bounds CoDel's times: dummynet takes no longer interval.
+// maxTime is the longest target and interval: dummynet accepts no longer ones.
 const maxTime = 100 * time.Second
 
-// Parse reads a plan's JSON and validates it by the language of its platform,
-// which find looks up. Unknown fields are ignored, so that an older program
-// reads a newer plan.
-func Parse(b []byte, find func(platform string) (*Language, error)) (Plan, error) {
-	var p Plan
-	if err := json.Unmarshal(b, &p); err != nil {
-		return Plan{}, fmt.Errorf("read plan: %w", err)
-	}
-	if p.Schema != Schema {
-		return p, p.Validate(nil)
-	}
-	lang, err := find(p.Platform)
-	if err != nil {
-		return p, err
-	}
-	p = p.In(lang)
-	return p, p.Validate(lang)
-}
-
-// In returns a plan that was read, with the language of its platform, which is
-// not part of its JSON: only then can it be made again for other rates.
+// In returns a plan that was read from JSON with the language of its platform,
+// which JSON does not have. WithRates needs it.
 func (p Plan) In(lang *Language) Plan {
 	if p.Basis != nil {
 		b := *p.Basis
@@ -46,8 +25,8 @@ func (p Plan) In(lang *Language) Plan {
 	return p
 }
 
-// RuleLimits returns what explicit rules can't mean on the plan's platform, if
-// the plan was made or read with its language.
+// RuleLimits returns the limits of explicit rules on the plan's platform. They are
+// known if the plan has its platform's language.
 func (p Plan) RuleLimits() RuleLimits {
 	if p.Basis == nil || p.Basis.Capabilities.Language == nil {
 		return RuleLimits{}
@@ -55,9 +34,9 @@ func (p Plan) RuleLimits() RuleLimits {
 	return p.Basis.Capabilities.Language.Rules
 }
 
-// Validate reports everything that makes a plan one that no router can hold, so
-// that a plan read from a file is as good as one that Make made. Each problem
-// is a *FieldError. lang is that of its platform.
+// Validate reports everything in a plan that its platform cannot do, so that a plan
+// read from a file is as good as one from Make. Each problem is a *FieldError.
+// lang is the language of the plan's platform.
 func (p Plan) Validate(lang *Language) error {
 	if p.Schema != Schema {
 		return fieldError("schema", "is %q, not %q; is this a plan?", p.Schema, Schema)
@@ -78,7 +57,7 @@ func (p Plan) Validate(lang *Language) error {
 	for _, o := range p.Offloads {
 		errs = append(errs, checkDevice("offloads", o.Device, lang))
 		if !slices.Contains([]string{"tso", "gso", "gro", "lro", "ufo"}, o.Feature) {
-			errs = append(errs, fieldError("offloads", "%q is not a feature of ethtool(8) that matters here", o.Feature))
+			errs = append(errs, fieldError("offloads", "%q is not an offload that unbloat switches off; it knows tso, gso, gro, lro and ufo", o.Feature))
 		}
 	}
 	errs = append(errs, p.Classes.validate(p),
@@ -90,7 +69,7 @@ func (p Plan) Validate(lang *Language) error {
 	return errors.Join(append(errs, p.checkWhole(lang))...)
 }
 
-// checkWhole refuses what a platform can do with either direction, but not so.
+// checkWhole refuses combinations of the two directions that the platform cannot do.
 func (p Plan) checkWhole(lang *Language) error {
 	switch {
 	case !lang.NotAlone.IsZero() && p.Up == nil && p.Down != nil:
@@ -113,13 +92,13 @@ func lettersAndDigits(name string) bool {
 	return true
 }
 
-// checkDevice is checkName, or the check of an OPNsense interface's name.
+// checkDevice is checkName, and also checks the platform's own interface names.
 func checkDevice(field, name string, lang *Language) error {
 	if err := checkName(field, name); err != nil {
 		return err
 	}
 	if lang.OwnNames && name != "wan" && name != "lan" && !optN(name) {
-		return fieldError(field, "%q: %s wants the interface's own name there: wan, lan, opt1 …", name, lang.Platform)
+		return fieldError(field, "%q: %s calls its interfaces wan, lan, opt1 …; give that name", name, lang.Platform)
 	}
 	return nil
 }
@@ -183,7 +162,7 @@ func (s *Shaper) checkMost(at func(string) string, lang *Language) error {
 	return nil
 }
 
-// mostLimit returns the most packets that the queue may be told to hold.
+// mostLimit returns the largest packet limit of the queue.
 func (s *Shaper) mostLimit(lang *Language) int {
 	if s.AQM == FIFO {
 		return lang.FIFOLimit
@@ -191,7 +170,7 @@ func (s *Shaper) mostLimit(lang *Language) int {
 	return lang.Limit
 }
 
-// checkCake checks the words that reach CAKE's command line.
+// checkCake checks the keywords for CAKE's command line.
 func (s *Shaper) checkCake(at func(string) string) error {
 	if !slices.Contains(cakeTins(), s.Tins) {
 		return fieldError(at("tins"), "%q is not one of %q", s.Tins, cakeTins())
@@ -220,8 +199,8 @@ func checkRate(field string, r unit.Rate, lang *Language) error {
 	return nil
 }
 
-// checkQuantum refuses a quantum that kernels change behind one's back: Linux
-// raises it to 256 bytes.
+// checkQuantum refuses a quantum below 256 bytes, which Linux would silently raise
+// to 256, and one that the platform cannot set.
 func checkQuantum(field string, q unit.Size, lang *Language) error {
 	if q == 0 {
 		return nil
@@ -236,7 +215,7 @@ func checkTimes(at func(string) string, target, interval time.Duration) error {
 	case interval < 0 || interval > maxTime:
 		return fieldError(at("interval"), "%v is not within 0…%v", interval, maxTime)
 	case target > 0 && interval > 0 && target > interval:
-		return fieldError(at("target"), "%v is above the interval of %v; CoDel would never see a good one", target, interval)
+		return fieldError(at("target"), "%v is above the interval of %v; CoDel needs a target below its interval", target, interval)
 	}
 	return nil
 }
@@ -248,7 +227,7 @@ func within[T int | int64 | unit.Size](field string, v, least, most T) error {
 	return nil
 }
 
-// checkInputs refuses what no plan can be made from.
+// checkInputs refuses inputs that no plan can be made from.
 func checkInputs(l Line, f Capabilities, w Preferences, lang *Language) error {
 	errs := []error{checkDevice("wan", f.WAN, lang)}
 	if f.LAN != "" {
@@ -286,14 +265,14 @@ func checkInputs(l Line, f Capabilities, w Preferences, lang *Language) error {
 	return errors.Join(append(errs, checkPreferences(w))...)
 }
 
-// checkPreferences refuses wishes that mean nothing on any platform.
+// checkPreferences refuses preferences that are invalid on every platform.
 func checkPreferences(w Preferences) error {
 	errs := []error{w.Classes.validate()}
 	if !slices.Contains([]Side{"", SideIFB, SideLAN, SideIn}, w.Side) {
 		errs = append(errs, fieldError("side", "%q is not one of ifb, lan and in", w.Side))
 	}
 	if !slices.Contains([]Style{StyleDefault, StyleArticle}, w.Style) {
-		errs = append(errs, fieldError("style", "%q is unknown; there is \"seed\"", w.Style))
+		errs = append(errs, fieldError("style", "%q is unknown; there is \"article\"", w.Style))
 	}
 	if !slices.Contains([]Direction{"", DirectionDown, DirectionUp}, w.Only) {
 		errs = append(errs, fieldError("only", "%q is neither down nor up", w.Only))
@@ -312,10 +291,10 @@ func checkPreferences(w Preferences) error {
 	return errors.Join(append(errs, checkTimes(func(s string) string { return s }, w.Target, w.Interval))...)
 }
 
-// checkPreferencesFit refuses wishes that the chosen AQM has no word for, and
-// numbers that the platform would change behind one's back.
+// checkPreferencesFit refuses preferences that the chosen AQM has no setting for,
+// and numbers that the platform would silently change.
 func (m *maker) checkPreferencesFit() error {
-	w, refuse := m.wishes, func(name, why string) error {
+	w, refuse := m.preferences, func(name, why string) error {
 		return fieldError(name, "%s %s", m.aqm, why)
 	}
 	switch {
@@ -324,11 +303,11 @@ func (m *maker) checkPreferencesFit() error {
 	case m.aqm != FQCoDel && w.Quantum != 0:
 		return refuse("quantum", "takes no quantum")
 	case m.aqm != FQCoDel && w.Flows != 0:
-		return refuse("flows", "has a number of flows of its own")
+		return refuse("flows", "has a fixed number of flows")
 	case m.aqm != FQCoDel && m.aqm != CAKE && w.Interval != 0:
 		return refuse("interval", "takes no interval")
 	case m.aqm == CAKE && w.Limit != 0:
-		return refuse("limit", "is limited in bytes, by itself")
+		return refuse("limit", "sets its own limit, in bytes")
 	case m.aqm == CAKE && w.ECN != nil && !*w.ECN:
 		return refuse("ecn", "always marks what can be marked")
 	case m.aqm != CAKE && (w.Tins != "" || w.AckFilter != nil):

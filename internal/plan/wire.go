@@ -5,8 +5,8 @@ import (
 	"unbloat/unit"
 )
 
-// EthernetHeader is what Linux counts of a packet on an Ethernet device beyond
-// its IP packet: two addresses and a type, without the frame check sequence.
+// EthernetHeader is the number of bytes that Linux counts besides the IP packet on
+// an Ethernet device: two addresses and a type, without the frame check sequence.
 const EthernetHeader = 14
 
 // A full TCP segment on plain Ethernet: 1500 bytes of IP of which 1448 are
@@ -16,8 +16,8 @@ const (
 	fullPayload unit.Size = 1448
 )
 
-// StabOverhead returns the bytes that tc-stab(8) must add to the kernel's own
-// count of a packet; 0 means that the kernel counts right by itself.
+// StabOverhead returns the bytes that tc-stab(8) must add to the kernel's own count
+// of a packet; 0 means that the kernel's count is right.
 func (s Shaper) StabOverhead() int { return s.Overhead - s.HeaderLen }
 
 // WireSize returns how many bytes an IP packet of n bytes occupies on the line.
@@ -39,15 +39,15 @@ func wireSize(layer LinkLayer, overhead, mpu int, n unit.Size) unit.Size {
 	}
 }
 
-// framing is how a line wraps packets, and why that is assumed.
+// framing is the framing of a line, and why it is assumed.
 type framing struct {
 	layer         LinkLayer
 	overhead, mpu int
 	why           reason.Code
 }
 
-// framing fills in what is not known of the line. headerLen is what the kernel
-// counts by itself, pppoe says that the WAN is a PPPoE session of this router.
+// framing fills in what is not known of the line's framing. headerLen is what the
+// kernel already counts; pppoe means that the router runs a PPPoE session itself.
 func (l Line) framing(headerLen int, pppoe bool) framing {
 	f := framing{layer: l.LinkLayer, overhead: l.Overhead, mpu: l.MPU, why: reason.AsGiven}
 	if f.layer == "" {
@@ -77,9 +77,9 @@ func (l Line) framing(headerLen int, pppoe bool) framing {
 	return f
 }
 
-// FromGoodput returns the line rate at which full TCP segments carry bps of
-// payload, rounded down: on plain Ethernet bps × 1514/1448. It returns 0 for
-// what is not a positive number.
+// FromGoodput returns the line rate that carries a goodput of bps in full TCP
+// segments, rounded down: on plain Ethernet bps × 1514/1448. It returns 0 unless
+// bps is a positive number.
 func (l Line) FromGoodput(bps float64) unit.Rate {
 	if !(bps > 0) {
 		return 0

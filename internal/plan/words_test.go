@@ -14,8 +14,8 @@ import (
 	"unbloat/internal/reason"
 )
 
-// martian is English with every word of it taken out, so that what is left of a
-// plan in it is what the router calls things.
+// martian is English without its words. A plan in it has only the router's own
+// names.
 func martian() *reason.Language {
 	l := reason.English()
 	words, figure := regexp.MustCompile(`[A-Za-z]+`), regexp.MustCompile(`\{[^}]*\}`)
@@ -39,8 +39,8 @@ func martian() *reason.Language {
 	return l
 }
 
-// wishes are those whose plans say much.
-func wishes(t *testing.T) []Preferences {
+// talkative returns preferences whose plans give many reasons.
+func talkative(t *testing.T) []Preferences {
 	t.Helper()
 	yes := true
 	rules := ClassPreferences{DSCP: DSCPPreference{TrustHome: true}}
@@ -54,20 +54,20 @@ func wishes(t *testing.T) []Preferences {
 	return []Preferences{{}, {Style: StyleArticle}, {AQM: FIFO}, {ECN: &yes}, {FlowsDown: 100}, {Classes: rules}, {AQM: SFQ, Classes: rules}}
 }
 
-// No word of a plan is made where the plan is: a language that has none shows
-// only what the router calls things.
+// All words of a plan come from its language: in a language without words only the
+// router's own names are left.
 func TestNoWordsInPlans(t *testing.T) {
 	l, word := martian(), regexp.MustCompile(`[A-Za-z]{2,}`)
 	units := []string{"ms", "bit", "kbit", "Mbit", "Gbit", "kB", "MB", "down", "up"}
 	for _, platform := range all.Names() {
-		for _, w := range wishes(t) {
+		for _, w := range talkative(t) {
 			f, err := all.Assume(platform, "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			p, err := Make(Line{Down: 25 * mbit, Up: 2 * mbit}, f, w)
 			if err != nil {
-				continue // what the platform does not have
+				continue // not supported on the platform
 			}
 			known := append(slices.Clone(units), platform, p.WAN, p.LAN, string(p.AQM))
 			for _, r := range p.Reasons {
@@ -102,19 +102,19 @@ func TestNoWordsInPlans(t *testing.T) {
 	}
 }
 
-// A plan is the same after a way through JSON, with codes and figures, and the
-// text in it is English; of an older program's plan the text is kept.
+// A plan survives JSON, which has codes, figures and English text. The text of an
+// older program's plan is kept.
 func TestReasonsAsJSON(t *testing.T) {
 	f, err := all.Assume("clearos", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := mustMake(t, Line{Down: 25 * mbit, Up: mbit}, f, Preferences{AQM: SFQ, Classes: wishes(t)[5].Classes})
+	p := mustMake(t, Line{Down: 25 * mbit, Up: mbit}, f, Preferences{AQM: SFQ, Classes: talkative(t)[5].Classes})
 	b, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Parse(b, func(string) (*Language, error) { return f.Language, nil })
+	back, err := parse(b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 // Schema names the JSON layout of a Result.
 const Schema = "unbloat.prove/1"
 
-// A Result is the outcome of a proof. Changes are of the second side against
-// the first.
+// A Result is the outcome of a proof. Changes are those of the second side compared
+// with the first.
 type Result struct {
 	Schema  string    `json:"schema"`
 	Time    string    `json:"time"` // RFC 3339, when it began
@@ -23,7 +23,7 @@ type Result struct {
 	WAN     string    `json:"wan"`
 	Between [2]string `json:"between"`
 	verdict.Proof
-	Sentence    string         `json:"sentence"` // a person understands it
+	Sentence    string         `json:"sentence"` // the outcome in plain words
 	PairsWanted int            `json:"pairs_wanted"`
 	PairsUsed   int            `json:"pairs_used"`
 	Phase       string         `json:"phase"` // what was loaded: download, upload or both
@@ -54,7 +54,7 @@ type PairResult struct {
 	With           *verdict.Phase `json:"with"`
 }
 
-// conclude works out what the pairs prove, and says it.
+// conclude computes what the pairs prove, and the sentence.
 func (r *Result) conclude() {
 	var pairs []verdict.Pair
 	for _, p := range r.Pairs {
@@ -97,7 +97,7 @@ func medianOf(pairs []verdict.Pair, leg func(verdict.Pair) *verdict.Phase, f fun
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// sentence says in words what was proved.
+// sentence describes the outcome in words.
 func (r *Result) sentence() string {
 	a, b := wording(r.Sides[0]), wording(r.Sides[1])
 	if r.Outcome == verdict.Unproved && r.PairsUsed >= r.PairsWanted {
@@ -121,7 +121,7 @@ func (r *Result) sentence() string {
 		a, b, signed(c.Median), interval, price)
 }
 
-// price says what became of the goodput.
+// price describes the change of the goodput.
 func (r *Result) price() string {
 	out := ""
 	for _, d := range []struct {

@@ -9,14 +9,13 @@ import (
 	"unbloat/internal/platform"
 )
 
-// hold bounds how long a side may stay: should this process hang, the watchdog
-// undoes everything then. If it dies, the watchdog undoes it at once.
+// hold limits how long a side may stay: if this process hangs, the watchdog undoes
+// everything after it. If the process ends, the watchdog undoes it at once.
 const hold = 10 * time.Minute
 
-// A Held is this machine as the proof sees it: one transaction, held open from
-// the first Switch to Revert, in which sides are exchanged. A side without
-// shaping is the router without unbloat, as it was before the first apply, not
-// a shaper opened wide. It implements Router.
+// A Held switches between the sides in one transaction, which is open from the first
+// Switch to Revert. A side without shaping is the router's state before unbloat, not
+// a shaper at a very high rate. It implements Router.
 type Held struct {
 	engine  apply.Engine
 	backend *sideBackend
@@ -25,19 +24,19 @@ type Held struct {
 	open    *apply.Transaction
 }
 
-// NewHeld returns a Router that works through the engine on the WAN. The sides
-// must be those that Switch will be given; load is how long each stays.
+// NewHeld returns a Router that uses the engine on the WAN. The sides must be those
+// of later calls of Switch; load is how long each stays.
 func NewHeld(e *apply.Engine, wan string, sides [2]Side, load time.Duration) *Held {
 	h := &Held{engine: *e, backend: &sideBackend{Backend: e.Backend}, scope: scope(wan, sides), hold: hold + 2*load}
 	h.engine.Backend = h.backend
 	return h
 }
 
-// Switch puts the side into effect, in place where the platform can, and reads
-// it back. After an error, Revert leaves everything as before the first Switch.
+// Switch applies the side, in place where the platform can, and reads it back. After
+// an error, Revert restores the state before the first Switch.
 func (h *Held) Switch(ctx context.Context, s Side) error {
 	if h.open == nil {
-		// The snapshot is taken with the scope of both sides, before either.
+		// The snapshot covers both sides.
 		h.backend.side = nil
 		t, err := h.engine.Begin(ctx, h.scope, apply.Options{Confirm: h.hold, Hold: true})
 		if err != nil {
@@ -47,7 +46,7 @@ func (h *Held) Switch(ctx context.Context, s Side) error {
 	}
 	h.backend.side = s.Plan
 	if err := h.open.Retune(ctx, h.scope); err != nil {
-		h.open = nil // it has been reverted as a whole
+		h.open = nil // the whole transaction has been reverted
 		return err
 	}
 	return h.open.Extend(h.hold)
@@ -65,8 +64,8 @@ func (h *Held) Revert(ctx context.Context) error {
 	return err
 }
 
-// scope returns a plan that touches what the two sides touch together, for the
-// transaction's snapshot: what one of them changes, the other must find as it was.
+// scope returns a plan that covers everything that the two sides change, for the
+// transaction's snapshot: what one side changes is restored for the other.
 func scope(wan string, sides [2]Side) plan.Plan {
 	out := plan.Plan{Schema: plan.Schema, WAN: wan}
 	for _, s := range sides {
@@ -80,8 +79,8 @@ func scope(wan string, sides [2]Side) plan.Plan {
 	return out
 }
 
-// A sideBackend desires the side that is to be shown, whatever plan the
-// transaction was given for its scope.
+// A sideBackend wants the state of the present side; the transaction's own plan is
+// only the scope.
 type sideBackend struct {
 	apply.Backend
 	side *plan.Plan // nil: no shaping

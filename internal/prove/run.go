@@ -1,7 +1,7 @@
-// Package prove finds out whether one way of shaping a line is better than another:
-// interleaved pairs of measurements, in an order that favours neither, and an
-// interval of what changed. The schedule, the sides and the result are pure;
-// Run joins them to a measuring client and a router.
+// Package prove compares two ways of shaping a line. It measures them in interleaved
+// pairs, in an order that favours neither, and gives a confidence interval of the
+// change. The schedule, the sides and the result are pure; Run connects them to a
+// measuring client and a router.
 package prove
 
 import (
@@ -22,16 +22,16 @@ type Meter interface {
 	Judge(label string, raws []measure.RawPhase) *verdict.Test
 }
 
-// A Router puts one side or the other into effect. Revert goes back to what was
-// there before the first Switch; it does nothing if there was none.
+// A Router applies one side or the other. Revert restores the state before the first
+// Switch; without one it does nothing.
 type Router interface {
 	Switch(context.Context, Side) error
 	Revert(context.Context) error
 }
 
-// A Config says what to prove. Zero values take the defaults.
+// A Config says what to compare. Zero values take the defaults.
 type Config struct {
-	Sides              [2]Side       // the second is judged against the first
+	Sides              [2]Side       // the second is compared with the first
 	WAN, Label         string        // for the result
 	Pairs              int           // at least verdict.MinPairs, the default
 	Load               time.Duration // of each leg; 6 s
@@ -51,7 +51,7 @@ const (
 	DefaultIdle = 4 * time.Second
 )
 
-// Edges of a leg, at most: what is cut away before anything is counted.
+// Longest parts of a leg that are cut off at its start and end.
 const (
 	mostHead = 2 * time.Second
 	mostTail = 250 * time.Millisecond
@@ -94,9 +94,9 @@ func defaultFlows(loaded bool) int {
 	return 0
 }
 
-// Run measures the pairs and concludes. Whatever happens, the router is as it
-// was when it returns. The result is returned as far as it got, also with an
-// error; a proof that is invalid because too many pairs were is no error.
+// Run measures the pairs and evaluates them. When it returns, the router is always as
+// before. The result is as complete as possible, also with an error. A result that
+// is invalid because too many pairs were invalid is not an error.
 func Run(ctx context.Context, c Config, m Meter, r Router) (*Result, error) {
 	c = c.withDefaults()
 	p := &proving{Config: c, meter: m, router: r, rng: rand.New(rand.NewPCG(c.Seed, 0))}
@@ -133,7 +133,7 @@ func (p *proving) run(ctx context.Context) error {
 	}
 	used := 0
 	for attempt := 0; used < p.Pairs; {
-		// Replaced pairs keep the balance as well as they can: a new schedule.
+		// Replacements of invalid pairs get a balanced schedule of their own.
 		for _, secondFirst := range Schedule(p.Pairs-used, p.rng) {
 			attempt++
 			pair, err := p.pair(ctx, secondFirst, fmt.Sprintf("pair %d of %d", used+1, p.Pairs))
@@ -147,14 +147,14 @@ func (p *proving) run(ctx context.Context) error {
 				p.Say("this pair does not count: " + pair.InvalidReasons[0])
 			}
 			if attempt-used > p.Pairs/2 {
-				return nil // conclude finds too few
+				return nil // conclude reports that there are too few
 			}
 		}
 	}
 	return nil
 }
 
-// baseline measures the idle line as it is, once.
+// baseline measures the idle line once, without changing the router.
 func (p *proving) baseline(ctx context.Context) error {
 	p.Say("measuring the idle line")
 	raw, err := p.meter.Phase(ctx, measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: p.Idle, Progress: p.Progress})
@@ -198,7 +198,7 @@ func (p *proving) pair(ctx context.Context, secondFirst bool, name string) (*Pai
 	return out, nil
 }
 
-// leg puts a side into effect and loads the line.
+// leg applies a side and loads the line.
 func (p *proving) leg(ctx context.Context, side Side) (*verdict.Phase, []string, error) {
 	if err := p.router.Switch(ctx, side); err != nil {
 		return nil, nil, err

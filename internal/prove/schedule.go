@@ -3,9 +3,9 @@ package prove
 import "math/rand/v2"
 
 // Schedule returns for each pair whether its second side is measured first.
-// Pairs come in twos of opposite order, at random which one leads (A B B A or
-// B A A B), so that neither a line that drifts nor a leg that suffers from the
-// one before it favours a side; an odd last pair is at random.
+// Two pairs in a row have opposite orders, at random which comes first (A B B A or
+// B A A B). So neither a drifting line nor the effect of one leg on the next favours
+// a side. The order of an odd last pair is random.
 func Schedule(pairs int, rng *rand.Rand) []bool {
 	order := make([]bool, pairs)
 	for i := range order {

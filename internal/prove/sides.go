@@ -11,11 +11,11 @@ import (
 const (
 	SideNone  = "none"  // no shaping at all
 	SidePlan  = "plan"  // the plan as it is
-	SideECN   = "ecn"   // the plan on fq_codel that marks
-	SideNoECN = "noecn" // and on one that drops
+	SideECN   = "ecn"   // the plan with fq_codel and ECN
+	SideNoECN = "noecn" // the plan with fq_codel without ECN
 )
 
-// DefaultBetween is what is compared unless something else is asked for.
+// DefaultBetween are the sides that are compared by default.
 const DefaultBetween = SideNone + "," + SidePlan
 
 // A Side is one of the two things that are compared.
@@ -34,8 +34,8 @@ func (e *SideError) Error() string {
 	return fmt.Sprintf("compare %q: %s", e.Between, e.Why)
 }
 
-// SideNames returns the two names in "none,plan". A *SideError says what is
-// wrong with it.
+// SideNames returns the two names in a text such as "none,plan". Errors are
+// *SideError.
 func SideNames(between string) (names [2]string, err error) {
 	parts := strings.Split(between, ",")
 	if len(parts) != 2 {
@@ -55,8 +55,8 @@ func SideNames(between string) (names [2]string, err error) {
 // NeedPlan reports whether one of the sides is made from a plan.
 func NeedPlan(names [2]string) bool { return names[0] != SideNone || names[1] != SideNone }
 
-// Sides makes the two sides from a plan: the same rates, the same everything
-// but for what the names say. Errors are *SideError, or those of plan.Make.
+// Sides makes the two sides from a plan. They have the same rates, and differ only
+// as their names say. Errors are *SideError, or those of plan.Make.
 func Sides(names [2]string, base plan.Plan) (sides [2]Side, err error) {
 	for i, name := range names {
 		sides[i].Name = name
@@ -84,13 +84,13 @@ func sameDevices(a, b *plan.Shaper) bool {
 	return a.Device == b.Device && a.IngressOf == b.IngressOf
 }
 
-// variant makes the plan anew with another AQM, or with and without ECN.
+// variant makes the plan again with another AQM, or with or without ECN.
 func variant(name string, base plan.Plan) (plan.Plan, error) {
 	b := base.Basis
 	if b == nil {
 		return plan.Plan{}, &SideError{name, "the plan does not say what it was made from, so it can't be made anew; give it as `unbloat plan --json` prints it, or --down and --up"}
 	}
-	// Preferences for one AQM's numbers mean nothing to another.
+	// Numbers chosen for one AQM do not fit another.
 	w := plan.Preferences{
 		Goal: b.Preferences.Goal, Side: b.Preferences.Side, Only: b.Preferences.Only,
 		Down: plan.RatePreference{Rate: base.DownBps}, Up: plan.RatePreference{Rate: base.UpBps},

@@ -8,7 +8,7 @@ import (
 	"unbloat/unit"
 )
 
-// A Surface is where a sentence is shown: only a terminal has flags to advise.
+// A Surface is where a text is shown. Only texts for a terminal mention flags.
 type Surface int
 
 // Surfaces.
@@ -17,28 +17,28 @@ const (
 	Page
 )
 
-// A Language is the words of one language. In a template {name:verb} stands for
-// a figure: verbs are d, s, q, and as fmt has them .0f to .2f; pct and pct1 (a
-// share in per cent), rate (bit/s, three digits) and exact (bit/s, all digits),
-// size (bytes), ms (three digits) and ms4 (up to four), times (how often), name
-// (as Names has it); {--flag:flag} for a flag where there are flags; {causes} for
-// all that led to the reason, {1:cause} for the first of that.
+// A Language has the texts of one language, as templates. In a template {name:verb}
+// is a figure. Verbs are d, s, q, and .0f to .2f as in fmt; pct and pct1 (a share
+// in per cent); rate (bit/s, three digits) and exact (bit/s, all digits); size
+// (bytes); ms (three digits) and ms4 (up to four); times (a count of times); name
+// (from Names). {--flag:flag} is a flag, shown on a terminal only. {causes} are all
+// causes of the reason, {1:cause} is the first.
 type Language struct {
 	Tag     string // BCP 47: "en"
-	Self    string // what it calls itself
-	Decimal string // between a number and its fraction
+	Self    string // its own name for itself
+	Decimal string // decimal separator
 	Column  int    // width of the names in the table of before and after
 	Words   map[Code]string
 	Advice  map[Code]string   // what to do about a reason, where there is something
-	Names   map[string]string // of what args name: directions, and others that templates give with verb name
+	Names   map[string]string // translations of values with the verb name, such as directions
 	Times   func(n int) string
 }
 
-// Languages returns those that there are, English first.
+// Languages returns all languages, English first.
 func Languages() []*Language { return []*Language{English(), German()} }
 
 // Choose returns the language of a tag or locale such as "de", "de-AT" or
-// "de_DE.UTF-8"; English where there is none of it.
+// "de_DE.UTF-8", or English if there is no such language.
 func Choose(tag string) *Language {
 	if l, ok := Find(tag); ok {
 		return l
@@ -46,7 +46,7 @@ func Choose(tag string) *Language {
 	return English()
 }
 
-// Find returns the language of a tag or locale; ok is false if there is none of it.
+// Find returns the language of a tag or locale; ok is false if there is none.
 func Find(tag string) (l *Language, ok bool) {
 	base, _, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(tag, "_", "-")), "-")
 	base, _, _ = strings.Cut(base, ".")
@@ -69,8 +69,8 @@ func FromEnvironment(get func(name string) string) *Language {
 	return English()
 }
 
-// Accept returns the language that an Accept-Language header (RFC 9110, 12.5.4)
-// likes best of those that there are; English if it likes none.
+// Accept returns the language with the highest weight in an Accept-Language header
+// (RFC 9110, 12.5.4), or English if the header has none of the languages.
 func Accept(header string) *Language {
 	best, weight := English(), 0.0
 	for part := range strings.SplitSeq(header, ",") {
@@ -89,7 +89,7 @@ func Accept(header string) *Language {
 	return best
 }
 
-// Say fills the words of a code with figures, as Of takes them.
+// Say returns the text of a code with figures, which are given as for Of.
 func (l *Language) Say(code Code, args ...any) string { return Of(code, args...).words(l, Terminal) }
 
 // ToDo says what to do about a reason, or about the first of its causes for which
@@ -125,7 +125,7 @@ func (l *Language) Name(s string) string {
 	return s
 }
 
-// Number writes v as fmt does, with the language's decimal sign.
+// Number formats v as fmt does, with the language's decimal separator.
 func (l *Language) Number(format string, v float64) string {
 	s := fmt.Sprintf(format, v)
 	if strings.Contains(s, "-") && !strings.ContainsAny(s, "123456789") { // it rounds to nothing, which has no sign
@@ -134,7 +134,7 @@ func (l *Language) Number(format string, v float64) string {
 	return l.Numeral(s)
 }
 
-// Numeral gives a number that was written with a point the language's sign.
+// Numeral replaces the decimal point of a formatted number by the language's separator.
 func (l *Language) Numeral(s string) string { return strings.Replace(s, ".", l.Decimal, 1) }
 
 // Rate writes a rate in bit/s with three digits and its unit.

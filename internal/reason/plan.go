@@ -1,7 +1,7 @@
 package reason
 
-// Codes of a plan for a router: why each setting has its value, and what is to
-// be known besides. A language may leave these out as a whole; English stands in.
+// Codes of a plan: why each setting has its value, and warnings. A language that has
+// no texts for any of them uses the English ones.
 
 // Words of a plan as a whole.
 const (
@@ -40,23 +40,24 @@ const (
 
 // Why a plan sets what it sets: the queue discipline and the side.
 const (
-	AsWished      Code = "as_wished"
-	AsGiven       Code = "as_given"
-	TheDefault    Code = "the_default"
-	AQMOfArticle  Code = "aqm_of_article"
-	AQMAssumed    Code = "aqm_assumed"
-	AQMCake       Code = "aqm_cake"
-	AQMFQCodel    Code = "aqm_fq_codel"
-	AQMOfEngine   Code = "aqm_of_engine"
-	AQMFIFO       Code = "aqm_fifo"
-	AQMWeights    Code = "aqm_weights"
-	SideOfEngine  Code = "side_of_engine"
-	SideUsual     Code = "side_usual"
-	SideOfArticle Code = "side_of_article"
-	SideNoIFB     Code = "side_no_ifb"
-	SideDummynet  Code = "side_dummynet"
-	DeviceIFB     Code = "device_ifb"
-	DeviceLAN     Code = "device_lan"
+	AsWished       Code = "as_wished"
+	AsGiven        Code = "as_given"
+	TheDefault     Code = "the_default"
+	AQMOfArticle   Code = "aqm_of_article"
+	AQMAssumed     Code = "aqm_assumed"
+	AQMCake        Code = "aqm_cake"
+	AQMCakeAssumed Code = "aqm_cake_assumed"
+	AQMFQCodel     Code = "aqm_fq_codel"
+	AQMOfEngine    Code = "aqm_of_engine"
+	AQMFIFO        Code = "aqm_fifo"
+	AQMWeights     Code = "aqm_weights"
+	SideOfEngine   Code = "side_of_engine"
+	SideUsual      Code = "side_usual"
+	SideOfArticle  Code = "side_of_article"
+	SideNoIFB      Code = "side_no_ifb"
+	SideDummynet   Code = "side_dummynet"
+	DeviceIFB      Code = "device_ifb"
+	DeviceLAN      Code = "device_lan"
 )
 
 // Why: rates.

@@ -1,6 +1,6 @@
-// Package reason carries why something is so as data: a code, what it is about,
-// and figures with their units. Programs decide by codes; sentences are made
-// where they are shown, in the reader's language. It is pure.
+// Package reason has reasons as data: a code, its subject, and figures with their
+// units. Programs decide by the code. The text is made where it is shown, in the
+// reader's language. The package is pure.
 package reason
 
 import (
@@ -15,8 +15,8 @@ import (
 // A Code names a reason, as in "load_not_full". Codes are part of the JSON.
 type Code string
 
-// Why a measurement must not be believed. What each carries is in English's
-// words; names of figures end in their unit, a share is within 0…1.
+// Why a measurement is invalid. The English text of a code shows which figures it
+// has. Their names end in their unit; a share is within 0…1.
 const (
 	NoIdlePhase     Code = "no_idle_phase"
 	CPUBusy         Code = "cpu_busy"          // of this machine
@@ -43,12 +43,12 @@ const (
 	PageProbesLate  Code = "page_probes_late"  // by a browser's p95
 )
 
-// A Reason is one code with what it is about.
+// A Reason is a code with its figures and causes.
 type Reason struct {
 	Code   Code
-	Phase  string // of the measurement; "": of the whole
+	Phase  string // phase of the measurement; "": all of it
 	Args   []Arg
-	Causes []Reason // what led to it
+	Causes []Reason // the reasons behind it
 }
 
 // An Arg is a named figure or word: a float64, an int or a string.
@@ -57,7 +57,7 @@ type Arg struct {
 	Value any
 }
 
-// Of makes a reason; args are names and values by turns.
+// Of makes a reason from a code and pairs of names and values.
 func Of(code Code, args ...any) Reason {
 	if len(args)%2 != 0 {
 		panic("reason: a name without a value")
@@ -69,22 +69,22 @@ func Of(code Code, args ...any) Reason {
 	return r
 }
 
-// Written returns a reason in words of elsewhere, as those that a program printed.
+// Written returns a reason whose text is given, such as the output of a program.
 func Written(text string) Reason { return Of(AsWritten, "text", text) }
 
 // IsZero reports whether there is no reason.
 func (r Reason) IsZero() bool { return r.Code == "" }
 
-// With returns the reason with what led to it.
+// With returns the reason with the reasons behind it.
 func (r Reason) With(causes ...Reason) Reason {
 	r.Causes = causes
 	return r
 }
 
-// String says the reason in English, as a terminal shows it.
+// String returns the text in English, as a terminal shows it.
 func (r Reason) String() string { return r.Text(English(), Terminal) }
 
-// In returns the reason as one of a phase.
+// In returns the reason with its phase set.
 func (r Reason) In(phase string) Reason {
 	r.Phase = phase
 	return r
@@ -100,14 +100,14 @@ func (r Reason) arg(name string) (any, bool) {
 	return nil, false
 }
 
-// MarshalJSON writes the code, the phase and the figures side by side, and the
-// sentence in English.
+// MarshalJSON writes the code, the phase, the figures and the text in English as
+// members of one object.
 func (r Reason) MarshalJSON() ([]byte, error) {
 	return Object(append(r.Members(), Arg{"text", r.Text(English(), Terminal)}))
 }
 
-// Members returns the code, the phase, the figures and what led to the reason as
-// the members of a JSON object, for whoever writes them beside others.
+// Members returns the code, the phase, the figures and the causes as members of a
+// JSON object, which may have others too.
 func (r Reason) Members() []Arg {
 	out := []Arg{{"code", r.Code}}
 	if r.Phase != "" {
@@ -120,7 +120,7 @@ func (r Reason) Members() []Arg {
 	return out
 }
 
-// Object writes a JSON object with its members in this order.
+// Object writes a JSON object with its members in the given order.
 func Object(members []Arg) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -139,11 +139,11 @@ func Object(members []Arg) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Equal reports whether two reasons say the same of the same figures.
+// Equal reports whether two reasons have the same code, figures and causes.
 func (r Reason) Equal(other Reason) bool { return reflect.DeepEqual(r, other) }
 
-// UnmarshalJSON reads what MarshalJSON wrote; the sentence is left out, since it
-// is made anew. Figures come back as float64.
+// UnmarshalJSON reads what MarshalJSON wrote, but not the text, which is made again
+// from the code. Figures are read as float64.
 func (r *Reason) UnmarshalJSON(b []byte) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -176,7 +176,7 @@ func (r *Reason) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Text says the reason as a sentence without its end, after its phase.
+// Text returns the reason as a sentence without a full stop, after its phase.
 func (r Reason) Text(l *Language, where Surface) string {
 	text := r.words(l, where)
 	if r.Phase != "" {
@@ -185,7 +185,7 @@ func (r Reason) Text(l *Language, where Surface) string {
 	return text
 }
 
-// words fills the language's words for the code.
+// words fills in the language's template of the code.
 func (r Reason) words(l *Language, where Surface) string {
 	template, ok := l.Words[r.Code]
 	if !ok {
@@ -223,10 +223,10 @@ func (r Reason) words(l *Language, where Surface) string {
 	}
 }
 
-// Texts says several reasons, in English, as a terminal shows them.
+// Texts returns the texts of several reasons in English, as a terminal shows them.
 func Texts(rs []Reason) []string { return TextsIn(rs, English(), Terminal) }
 
-// TextsIn says several reasons in a language.
+// TextsIn returns the texts of several reasons in a language.
 func TextsIn(rs []Reason, l *Language, where Surface) []string {
 	out := make([]string, len(rs))
 	for i, r := range rs {

@@ -17,7 +17,7 @@ func placeholders(template string) []string {
 	return out
 }
 
-// Every language has words for every code, and says every figure that English says.
+// Every language has a text for every code, with all figures of the English text.
 func TestLanguagesAreWhole(t *testing.T) {
 	english := English()
 	for _, l := range Languages() {

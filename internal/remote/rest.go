@@ -1,5 +1,5 @@
-// Package remote reaches routers from elsewhere: commands over SSH, with a
-// watchdog that runs on the router itself, and requests over HTTPS.
+// Package remote reaches routers over the network: with commands over SSH and a
+// watchdog on the router itself, and with requests over HTTPS.
 package remote
 
 import (
@@ -23,7 +23,7 @@ import (
 	"unbloat/internal/platform"
 )
 
-// errAnswer stands for an answer that is a refusal; what it said is beside it.
+// errAnswer is the error of a refusal by the router, whose text is on standard error.
 var errAnswer = errors.New("the router refused")
 
 // A REST runner sends requests to a router's API: argv is the method and the
@@ -35,16 +35,16 @@ type REST struct {
 	secret string
 }
 
-// NewREST returns a runner for the API at base with this key and secret. The
-// certificate is checked; with a fingerprint (SHA-256 of it, hex, colons or not)
-// it must be that very one instead.
+// NewREST returns a runner for the API at base with this key and secret. It verifies
+// the certificate, or, if a fingerprint is given (SHA-256 in hexadecimal, colons or
+// not), compares it with that.
 func NewREST(base, key, secret, fingerprint string) (*REST, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return nil, &AddressError{Why: "the router's address must be opnsense+https://HOST[:PORT], with key and secret elsewhere"}
 	}
 	if key == "" || secret == "" {
-		return nil, &platform.PreconditionError{Doing: "reach " + u.Host, What: "the API's key and secret are not known",
+		return nil, &platform.PreconditionError{Doing: "reach " + u.Host, What: "the API's key or secret is missing",
 			Remedy: "make a key in System: Access: Users, and give the downloaded file with --api-key-file, or set OPNSENSE_KEY and OPNSENSE_SECRET"}
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -74,7 +74,7 @@ const restTimeout = 30 * time.Second
 // String never prints the secret.
 func (r *REST) String() string { return r.Base }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer limits the bytes read of an answer.
 const maxAnswer = 32 << 20
 
 // Run implements platform.Runner.
@@ -102,10 +102,10 @@ func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, st
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return body, []byte(answer.Status), &platform.PreconditionError{Doing: "ask " + r.Base, What: "key and secret are not accepted (" + answer.Status + ")",
+		return body, []byte(answer.Status), &platform.PreconditionError{Doing: "ask " + r.Base, What: "the router refused the key and secret (" + answer.Status + ")",
 			Remedy: "check them; their user needs the privilege Firewall: Shaper"}
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return body, []byte(answer.Status), &platform.PreconditionError{Doing: "ask " + r.Base, What: "it sends us to " + answer.Header.Get("Location") + ", where the key is not sent",
+		return body, []byte(answer.Status), &platform.PreconditionError{Doing: "ask " + r.Base, What: "it redirects to " + answer.Header.Get("Location") + ", where the key is not sent",
 			Remedy: "give that address, if it is the router's"}
 	default:
 		return body, []byte(answer.Status + ": " + strings.TrimSpace(string(body))), errAnswer
@@ -118,13 +118,13 @@ func (r *REST) Run(ctx context.Context, argv []string, stdin []byte) (stdout, st
 	return body, nil, nil
 }
 
-// done are the answers that say that a change was made.
+// done reports whether an answer says that the change was made.
 func done(result, status string) bool {
 	return slices.Contains([]string{"saved", "deleted", "Enabled", "Disabled"}, result) || result == "" && status == "ok"
 }
 
-// refusal returns what an answer of status 200 says that does not say that the
-// change was made.
+// refusal returns the message of an answer that has status 200, but does not say
+// that the change was made.
 func refusal(body []byte) error {
 	var a struct {
 		Result      string                     `json:"result"`
@@ -142,7 +142,7 @@ func refusal(body []byte) error {
 	return e
 }
 
-// said reads what is said of a field: one sentence, or a list of them.
+// said reads the messages about a field: a string or a list of strings.
 func said(raw json.RawMessage) []string {
 	var one string
 	if json.Unmarshal(raw, &one) == nil {
@@ -155,7 +155,7 @@ func said(raw json.RawMessage) []string {
 	return []string{string(raw)}
 }
 
-// explain says what to do about a router that can't be asked.
+// explain says what to do about a router that cannot be reached.
 func (r *REST) explain(err error) error {
 	var unknown *tls.CertificateVerificationError
 	if errors.As(err, &unknown) {

@@ -21,15 +21,15 @@ import (
 	"unbloat/internal/platform"
 )
 
-// A Target is where a router is reached: ssh://user@host[:port].
+// A Target is the SSH address of a router: ssh://user@host[:port].
 type Target struct {
 	User string
 	Host string
 	Port int
 }
 
-// ParseTarget reads ssh://[user@]host[:port]; without a user it is root. A
-// password in it is refused: it would end up in histories and logs.
+// ParseTarget reads ssh://[user@]host[:port]; the default user is root. It refuses a
+// password, which would end up in shell histories and logs.
 func ParseTarget(s string) (Target, error) {
 	u, err := url.Parse(s)
 	bad := func(why string) (Target, error) {
@@ -37,16 +37,16 @@ func ParseTarget(s string) (Target, error) {
 	}
 	switch {
 	case err != nil:
-		return bad("that is no address") // err would quote it, and with it a password
+		return bad("that is not an address") // err would quote it, and with it a password
 	case u.Scheme != "ssh" || u.Hostname() == "":
 		return bad("that is not an address of a router")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "":
-		return bad("there is something behind the host")
+		return bad("an address has nothing after the host and port")
 	}
 	t := Target{User: "root", Host: u.Hostname(), Port: 22}
 	if u.User != nil {
 		if _, has := u.User.Password(); has {
-			return bad("no password may be in it; use a key, or ssh-agent")
+			return bad("it must not contain a password; use a key, or ssh-agent")
 		}
 		if name := u.User.Username(); name != "" {
 			t.User = name
@@ -54,13 +54,13 @@ func ParseTarget(s string) (Target, error) {
 	}
 	if p := u.Port(); p != "" {
 		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {
-			return bad("the port is no port")
+			return bad("the port must be a number from 1 to 65535")
 		}
 	}
 	return t, nil
 }
 
-// An AddressError says that what was given to reach a router by is wrong in itself.
+// An AddressError says that the address given for a router is invalid.
 type AddressError struct{ Why string }
 
 func (e *AddressError) Error() string { return "reach the router: " + e.Why }
@@ -72,8 +72,8 @@ func (t Target) String() string {
 
 func (t Target) address() string { return net.JoinHostPort(t.Host, strconv.Itoa(t.Port)) }
 
-// SSHOptions say how to reach it. The zero value is what ssh(1) does: the user's
-// and the system's known_hosts, the agent, and the usual key files.
+// SSHOptions are the options of a connection. The zero value does as ssh(1): the
+// known_hosts of the user and the system, the agent, and the usual key files.
 type SSHOptions struct {
 	KnownHosts []string
 	Identities []string // private key files
@@ -81,8 +81,8 @@ type SSHOptions struct {
 	Path       string   // PATH on the router; "": the usual directories
 }
 
-// usualPath is where the tools of every platform are; what a shell of the router
-// adds is not asked for, since there is none.
+// usualPath has the directories of every platform's tools. No login shell sets PATH
+// for our commands.
 const usualPath = "/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin"
 
 // Times of a connection.
@@ -92,8 +92,8 @@ const (
 	aliveTimeout = 15 * time.Second
 )
 
-// SSH runs commands on a router, one session a command. A connection that is
-// lost is made again with the next command. It implements platform.Runner.
+// SSH runs commands on a router, each in a session of its own. If the connection is
+// lost, the next command connects again. It implements platform.Runner.
 type SSH struct {
 	target  Target
 	options SSHOptions
@@ -101,7 +101,7 @@ type SSH struct {
 	mu     sync.Mutex
 	client *ssh.Client
 	done   chan struct{} // closed when client's watcher has ended
-	become []string      // in front of every command: sudo -n
+	become []string      // prefix of every command, such as sudo -n
 }
 
 // DialSSH connects. Errors are *platform.PreconditionError and say what to do.
@@ -128,10 +128,10 @@ func DialSSH(ctx context.Context, t Target, o SSHOptions) (*SSH, error) {
 	return s, s.findRoot(ctx)
 }
 
-// String prints where it leads.
+// String prints the target.
 func (s *SSH) String() string { return s.target.String() }
 
-// findRoot looks for a way to become root, if the user isn't.
+// findRoot looks for a way to become root, if the user is not root.
 func (s *SSH) findRoot(ctx context.Context) error {
 	id, err := platform.Output(ctx, s, "id", "-u")
 	if err != nil {
@@ -146,14 +146,14 @@ func (s *SSH) findRoot(ctx context.Context) error {
 			return nil
 		}
 	}
-	return nil // reading may be all that is wanted; a change says what is missing
+	return nil // reading may be enough; a change that needs root fails and says so
 }
 
 func (s *SSH) fail(what, remedy string, err error) error {
 	return &platform.PreconditionError{Doing: "reach " + s.target.String(), What: what, Remedy: remedy, Err: errors.Join(platform.ErrUnreachable, err)}
 }
 
-// connected returns the connection, and makes one if there is none.
+// connected returns the connection, and connects if there is none.
 func (s *SSH) connected(ctx context.Context) (*ssh.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +240,8 @@ func (s *SSH) drop(c *ssh.Client) {
 	}
 }
 
-// Run implements platform.Runner. No shell takes part but the one that SSH insists
-// on, for which every word is quoted.
+// Run implements platform.Runner. SSH always uses the user's login shell, so every
+// word is quoted for it.
 func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if len(argv) == 0 {
 		return nil, nil, errors.New("run: no command")
@@ -266,7 +266,7 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	go func() { ended <- session.Run(forLogin(words)) }() // ends with the command, or with the connection
 	select {
 	case err = <-ended:
-	case <-ctx.Done(): // the command is asked to end, and not waited for
+	case <-ctx.Done(): // ask the command to end, and do not wait for it
 		_ = session.Signal(ssh.SIGTERM)
 		return nil, nil, ctx.Err()
 	}
@@ -283,7 +283,7 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	return nil, nil, s.lost(argv, err)
 }
 
-// exitNotFound is env(1)'s exit code for a program that it can't find.
+// exitNotFound is the exit code of env(1) if it does not find the program.
 const exitNotFound = 127
 
 func (s *SSH) lost(argv []string, err error) error {
@@ -300,9 +300,9 @@ func Quote(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// forLogin writes words so that any login shell runs them: csh, which was root's
-// on FreeBSD and is on pfSense, reads ! and a line's end even within quotes. Such
-// words go to a POSIX shell in octal.
+// forLogin writes words so that any login shell runs them. csh, root's shell on
+// pfSense and on older FreeBSD, interprets ! and line ends even within quotes.
+// Words with these go to a POSIX shell, written in octal.
 func forLogin(words []string) string {
 	line := Quote(words)
 	if !strings.ContainsAny(line, "!\n\r") {
@@ -325,13 +325,13 @@ func (s *SSH) knownHosts() (ssh.HostKeyCallback, error) {
 	}
 	check, err := knownhosts.New(files...)
 	if err != nil {
-		return nil, s.fail("known_hosts can't be read: "+err.Error(), "mend that line", err)
+		return nil, s.fail("known_hosts can't be read: "+err.Error(), "correct that line", err)
 	}
 	return check, nil
 }
 
-// algorithms are those of the keys that are known for the router: a server has
-// several keys, and must show one of them.
+// algorithms returns the algorithms of the router's known host keys: a server has
+// several keys, and must present one that is known.
 func (s *SSH) algorithms(known ssh.HostKeyCallback) []string {
 	var e *knownhosts.KeyError
 	if !errors.As(known(s.target.address(), &net.TCPAddr{}, noKey{}), &e) {
@@ -355,7 +355,7 @@ func (noKey) Type() string                        { return "none" }
 func (noKey) Marshal() []byte                     { return nil }
 func (noKey) Verify([]byte, *ssh.Signature) error { return errors.New("no key") }
 
-// methods are the agent's keys and those in files, the agent's first.
+// methods returns the agent's keys and then those in files.
 func (s *SSH) methods() (out []ssh.AuthMethod, done func(), err error) {
 	done = func() {}
 	if s.options.Agent != "" && s.options.Agent != "-" {
@@ -386,14 +386,14 @@ func (s *SSH) methods() (out []ssh.AuthMethod, done func(), err error) {
 	if len(out) == 0 {
 		done()
 		if locked != "" {
-			return nil, nil, s.fail(locked+" has a passphrase", "hand it to the agent first: ssh-add "+locked, nil)
+			return nil, nil, s.fail(locked+" has a passphrase", "add it to the agent first: ssh-add "+locked, nil)
 		}
 		return nil, nil, s.fail("there is no key: neither an agent nor one of "+strings.Join(s.options.Identities, ", "), "make one (ssh-keygen) and put it on the router (ssh-copy-id), or name one with --identity", nil)
 	}
 	return out, done, nil
 }
 
-// explain says what to do about a connection that was not made.
+// explain says what to do about a connection that failed.
 func (s *SSH) explain(err error) error {
 	var key *knownhosts.KeyError
 	var revoked *knownhosts.RevokedError
@@ -403,8 +403,8 @@ func (s *SSH) explain(err error) error {
 	case errors.As(err, &key) && len(key.Want) == 0:
 		return s.fail("its host key is not known", fmt.Sprintf("compare it with the router's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub there), then connect once with: ssh -p %d %s@%s", s.target.Port, s.target.User, s.target.Host), err)
 	case errors.As(err, &key):
-		return s.fail("its host key is NOT the one that is known ("+key.Want[0].String()+"): it was reinstalled, or somebody is in between",
-			"find out which; if it was reinstalled: ssh-keygen -R "+knownhosts.Normalize(s.target.address()), err)
+		return s.fail("its host key is NOT the one that is known ("+key.Want[0].String()+"): the router was reinstalled, or somebody intercepts the connection",
+			"find out which; if the router was reinstalled: ssh-keygen -R "+knownhosts.Normalize(s.target.address()), err)
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		return s.fail("it accepts none of our keys for "+s.target.User, "put one there: ssh-copy-id -p "+strconv.Itoa(s.target.Port)+" "+s.target.User+"@"+s.target.Host+", or name another with --identity", err)
 	}

@@ -19,47 +19,48 @@ import (
 //go:embed watchdog.sh
 var watchdogScript string
 
-// Times of the watchdog. While a process is at work it beats; if that ends, or
-// the way to the router does, the router undoes the change after patience.
+// Times of the watchdog. While a process works on a change it sends heartbeats. If
+// they stop, because the process or the connection is gone, the router undoes the
+// change after patience.
 const (
 	patience   = 20 * time.Second
-	beats      = 4                      // in the time of patience
-	undoing    = time.Minute            // for an undo of ours, before the router begins its own
-	settleFor  = 30 * time.Second       // for an undo of the router's
-	settlePoll = 500 * time.Millisecond // between looks at it
+	beats      = 4                      // heartbeats within patience
+	undoing    = time.Minute            // time for our own undo, before the router starts its own
+	settleFor  = 30 * time.Second       // longest wait for the router's undo
+	settlePoll = 500 * time.Millisecond // between checks of it
 	closeTries = 3
-	closePause = time.Second // between attempts to end it
+	closePause = time.Second // between attempts to stop it
 )
 
-// A Restorer is a backend that can lead back to a snapshot blindly.
+// A Restorer is a backend that can restore a snapshot without reading the state.
 type Restorer interface {
 	Restore(before platform.State) ([]platform.Step, error)
 }
 
-// A Watchdog undoes a change from the router itself: a shell script there, which
+// A Watchdog undoes a change from the router itself. It is a shell script there, which
 // needs neither this program nor a connection. It implements apply.Watchdog.
 type Watchdog struct {
 	Runner  platform.Runner
 	Backend Restorer
-	Uptime  func() time.Duration // of the engine, by which deadlines are told
+	Uptime  func() time.Duration // the engine's clock, in which deadlines are given
 	Path    string               // PATH on the router; "": the usual directories
-	Folder  string               // where watchdogs are on the router; "": /tmp, which a reboot empties
-	// Patience is how long the watchdog waits for a maker that it no longer hears; 0: 20 s.
+	Folder  string               // directory of the watchdogs on the router; "": /tmp, which a reboot empties
+	// Patience is the time without a heartbeat after which the watchdog acts; 0: 20 s.
 	Patience time.Duration
-	// Translate, if set, turns a step of the backend into a command of the router's
-	// shell; files are put beside the script, which finds them at dir.
+	// Translate, if set, turns a step of the backend into a command for the router's
+	// shell. Files are written to the script's directory dir.
 	Translate func(dir string, s platform.Step) platform.Step
 	Files     map[string]string
 
-	telling  sync.Mutex // one beat at a time, in the order of their numbers
+	telling  sync.Mutex // one heartbeat at a time, in the order of their numbers
 	mu       sync.Mutex
 	beat     int
-	deadline time.Duration      // beyond which nothing beats
-	stop     context.CancelFunc // ends the heart
-	done     chan struct{}      // closed when it has ended
+	deadline time.Duration      // heartbeats extend no further than this
+	stop     context.CancelFunc // stops the heartbeats
+	done     chan struct{}      // closed when they have stopped
 }
 
-// prefix is where the folders of all watchdogs begin.
+// prefix is the beginning of the paths of all watchdogs' directories.
 func (d *Watchdog) prefix() string {
 	if d.Folder != "" {
 		return d.Folder + "/unbloat-watchdog-"
@@ -69,8 +70,8 @@ func (d *Watchdog) prefix() string {
 
 func (d *Watchdog) dir(j *apply.Journal) string { return d.prefix() + j.ID }
 
-// Arm implements apply.Watchdog: it puts the script and what it needs on the
-// router, starts it, and begins to beat.
+// Arm implements apply.Watchdog: it writes the script and its files to the router,
+// starts it, and starts the heartbeats.
 func (d *Watchdog) Arm(ctx context.Context, j *apply.Journal) error {
 	steps, err := d.Backend.Restore(j.Before)
 	if err != nil {
@@ -82,7 +83,7 @@ func (d *Watchdog) Arm(ctx context.Context, j *apply.Journal) error {
 	if err := d.arm(ctx, j, steps); err != nil {
 		d.stopHeart()
 		ctx := context.WithoutCancel(ctx)
-		if e := d.call(ctx, j, "close"); !errors.Is(e, platform.ErrUnreachable) { // should it watch after all
+		if e := d.call(ctx, j, "close"); !errors.Is(e, platform.ErrUnreachable) { // in case it watches after all
 			_, _ = platform.Output(ctx, d.Runner, "rm", "-rf", d.dir(j))
 		}
 		return fmt.Errorf("start the watchdog on the router: %w; nothing was changed", err)
@@ -113,18 +114,18 @@ func (d *Watchdog) arm(ctx context.Context, j *apply.Journal, steps []platform.S
 		err = d.call(ctx, j, "alive")
 	}
 	if err != nil || strings.TrimSpace(string(out)) != "armed" {
-		return fmt.Errorf("it did not say that it watches (%q): %w", out, err)
+		return fmt.Errorf("it did not confirm that it watches (%q): %w", out, err)
 	}
 	d.startHeart(j)
 	return nil
 }
 
-// watchdogs prints the folder of each watchdog that watches over the WAN $1; $2 is
-// where they begin.
+// watchdogs prints the directory of each running watchdog for the WAN $1; $2 is the
+// beginning of their paths.
 const watchdogs = `for d in "$2"*; do [ "$(cat "$d/wan" 2>/dev/null)" != "$1" ] || ! sh "$d/watchdog" alive 2>/dev/null || echo "$d"; done`
 
-// alone refuses a WAN over which another machine's watchdog watches: its undo would
-// take our change away, or ours bring back its.
+// alone refuses a WAN that has a watchdog of another machine: its undo would remove
+// our change, or ours would restore its change.
 func (d *Watchdog) alone(ctx context.Context, j *apply.Journal) error {
 	out, err := platform.Output(ctx, d.Runner, "sh", "-c", watchdogs, "sh", j.WAN, d.prefix())
 	if err != nil {
@@ -137,7 +138,7 @@ func (d *Watchdog) alone(ctx context.Context, j *apply.Journal) error {
 	return nil
 }
 
-// call runs one verb of the watchdog.
+// call runs one command of the watchdog's script.
 func (d *Watchdog) call(ctx context.Context, j *apply.Journal, verb ...string) error {
 	_, err := platform.Output(ctx, d.Runner, append([]string{"sh", d.dir(j) + "/watchdog"}, verb...)...)
 	return err
@@ -151,7 +152,7 @@ func (d *Watchdog) put(ctx context.Context, path, text string) error {
 	return nil
 }
 
-// script writes the steps into the watchdog's script, and what they read into files.
+// script writes the steps into the watchdog's script, and their input into files.
 func (d *Watchdog) script(at string, steps []platform.Step) (text string, files map[string]string) {
 	files = map[string]string{}
 	var undo strings.Builder
@@ -174,7 +175,7 @@ func (d *Watchdog) script(at string, steps []platform.Step) (text string, files 
 	return strings.NewReplacer("@PATH@", path, "@UNDO@\n", undo.String()).Replace(watchdogScript), files
 }
 
-// renew gives the watchdog this long from now.
+// renew extends the watchdog's time to left from now.
 func (d *Watchdog) renew(ctx context.Context, j *apply.Journal, left time.Duration) error {
 	d.telling.Lock()
 	defer d.telling.Unlock()
@@ -183,17 +184,17 @@ func (d *Watchdog) renew(ctx context.Context, j *apply.Journal, left time.Durati
 	n := d.beat
 	d.mu.Unlock()
 	seconds := strconv.Itoa(int((left + time.Second - 1) / time.Second))
-	// A number that differs from any before it, also from another process's.
+	// A number that is unique, also among the numbers of other processes.
 	number := j.ID + "." + strconv.FormatInt(int64(d.Uptime()), 36) + "." + strconv.Itoa(n)
 	if err := d.call(ctx, j, "renew", number, seconds); err != nil {
-		return fmt.Errorf("tell the watchdog on the router: %w; it has undone the change, or will as soon as it is due", err)
+		return fmt.Errorf("renew the watchdog on the router: %w; it has undone the change, or will when its time is over", err)
 	}
 	return nil
 }
 
-// Renew implements apply.Watchdog. An armed transaction waits for its deadline;
-// any other lives as long as we beat. An undo of ours gets its time, and waits
-// for one that the router has begun.
+// Renew implements apply.Watchdog. An armed transaction lasts until its deadline,
+// any other as long as we send heartbeats. For our own undo it asks the router to
+// wait; if the router has started its own, it waits for that to end.
 func (d *Watchdog) Renew(ctx context.Context, j *apply.Journal) error {
 	switch j.Phase {
 	case apply.Undoing:
@@ -217,7 +218,8 @@ func (d *Watchdog) Renew(ctx context.Context, j *apply.Journal) error {
 	return d.renew(ctx, j, left)
 }
 
-// settle waits until the router's own undo has ended; a watchdog that is gone has.
+// settle waits until the router's own undo has ended. A watchdog that is gone has
+// ended it.
 func (d *Watchdog) settle(ctx context.Context, j *apply.Journal) {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
@@ -234,7 +236,7 @@ func (d *Watchdog) settle(ctx context.Context, j *apply.Journal) {
 	}
 }
 
-// left returns how long the watchdog waits for the next beat; it keeps the deadline.
+// left returns the watchdog's time until the next heartbeat, and stores the deadline.
 func (d *Watchdog) left(j *apply.Journal) time.Duration {
 	d.mu.Lock()
 	d.deadline = j.Deadline
@@ -255,7 +257,7 @@ func (d *Watchdog) patience() time.Duration {
 	return patience
 }
 
-// startHeart beats until stopHeart.
+// startHeart sends heartbeats until stopHeart.
 func (d *Watchdog) startHeart(j *apply.Journal) {
 	d.stopHeart()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -273,9 +275,9 @@ func (d *Watchdog) startHeart(j *apply.Journal) {
 			case <-ctx.Done():
 				return
 			case <-t.C:
-				// A beat that fails needs no words: the watchdog acts, and the next
-				// thing that is done on the router meets that. One that is on its
-				// way is waited for, lest it overtake a longer one.
+				// A failed heartbeat is not reported: the watchdog acts, and the next
+				// command on the router finds that out. One under way is not
+				// cancelled, so that it cannot arrive after a later, longer one.
 				_ = d.renew(context.WithoutCancel(ctx), &own, d.leftNow())
 			}
 		}
@@ -298,8 +300,8 @@ func (d *Watchdog) Alive(ctx context.Context, j *apply.Journal) bool {
 	return d.call(ctx, j, "alive") == nil
 }
 
-// Close implements apply.Watchdog. An answer that was lost on the way is asked
-// for again; the watchdog's first word stands.
+// Close implements apply.Watchdog. If the answer is lost, it asks again; the watchdog
+// repeats its first answer.
 func (d *Watchdog) Close(ctx context.Context, j *apply.Journal) error {
 	d.stopHeart()
 	err := d.call(ctx, j, "close")
@@ -314,12 +316,12 @@ func (d *Watchdog) Close(ctx context.Context, j *apply.Journal) error {
 	}
 	switch {
 	case errors.Is(err, platform.ErrUnreachable):
-		return fmt.Errorf("end the watchdog on the router: %w; whether it has kept or undone the change is known only there: run `unbloat confirm` again when it can be reached", err)
-	case err == nil || j.Phase == apply.Undoing: // it forgets by itself, later
+		return fmt.Errorf("stop the watchdog on the router: %w; only the router knows whether the change was kept or undone: run `unbloat confirm` again when it can be reached", err)
+	case err == nil || j.Phase == apply.Undoing: // otherwise it removes itself later
 		_ = d.call(ctx, j, "forget")
 	}
 	if err != nil {
-		return fmt.Errorf("end the watchdog on the router: %w (%w)", apply.ErrTooLate, err)
+		return fmt.Errorf("stop the watchdog on the router: %w (%w)", apply.ErrTooLate, err)
 	}
 	return nil
 }

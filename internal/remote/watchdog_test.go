@@ -303,10 +303,10 @@ func changes(argv []string) bool {
 	return argv[0] != "cat" && !(argv[0] == "sh" && (argv[1] == "-c" || argv[2] == "alive" || argv[2] == "settled"))
 }
 
-// TestCutAtEveryStep: the connection is cut at every single command of a change
-// that is made and kept: the router ends as it began, by itself and while nobody
-// can reach it, unless it was told to keep the change; and whoever asks once the
-// way is back hears which of the two it is.
+// TestCutAtEveryStep: the connection is cut at every single command of a change that
+// is made and kept. The router restores its old state by itself, unless it got the
+// command to keep the change. Once it can be reached again, it answers which of the
+// two happened.
 func TestCutAtEveryStep(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

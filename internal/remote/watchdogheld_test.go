@@ -15,8 +15,9 @@ import (
 	"unbloat/internal/remote"
 )
 
-// hindered is a rig whose router has a cat(1) that reads a watchdog's beat as the
-// script says, whose $hint is a file that the test makes; sh is the shell.
+// hindered is a rig whose router has a script for cat(1), which decides how a
+// watchdog's heartbeat is read. Its $hint is a file that the test makes; sh is the
+// shell.
 func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
 	t.Helper()
 	path, err := exec.LookPath(sh)
@@ -44,9 +45,9 @@ func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
 // an empty word is the number 0.
 var watchdogShells = []string{"dash", "bash", "mksh"}
 
-// TestWatchdogHoldsOn: a watchdog that can't read the beat for a while, on a router
-// that is out of memory or of processes, waits for it, and does not undo what
-// its maker holds.
+// TestWatchdogHoldsOn: if a watchdog cannot read the heartbeat for a while, on a router
+// that is out of memory or processes, it waits, and does not undo a change that is
+// still renewed.
 func TestWatchdogHoldsOn(t *testing.T) {
 	t.Parallel()
 	for _, sh := range watchdogShells {
@@ -71,9 +72,8 @@ func TestWatchdogHoldsOn(t *testing.T) {
 	}
 }
 
-// TestWatchdogIsForgottenWhole: a change is kept, and its watchdog taken away, while
-// that is between two looks into its folder: it must not take what it can't read
-// any more for the end of its time.
+// TestWatchdogIsForgottenWhole: a change is kept, and its watchdog removed between two
+// reads of its directory: files that are gone must not count as the end of its time.
 func TestWatchdogIsForgottenWhole(t *testing.T) {
 	t.Parallel()
 	for _, sh := range watchdogShells {
@@ -104,8 +104,8 @@ func TestWatchdogIsForgottenWhole(t *testing.T) {
 	}
 }
 
-// A mute is a runner that loses its maker's beats while it is told to, and holds
-// the daemon's pause until the watchdog has undone the change.
+// A mute is a runner that drops heartbeats while it is set to, and blocks until the
+// watchdog has undone the change.
 type mute struct {
 	*remote.SSH
 	silent   atomic.Bool
@@ -124,8 +124,8 @@ func (m *mute) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 	return m.SSH.Run(ctx, argv, stdin)
 }
 
-// TestWatchdogIsNamed: where the router's own watchdog has undone a change that was
-// still being made, that is the reason that is given, beside what it led to.
+// TestWatchdogIsNamed: if the router's watchdog undoes a change that is still being
+// made, the error says so first, and then what failed because of it.
 func TestWatchdogIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))

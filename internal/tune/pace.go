@@ -6,8 +6,8 @@ import (
 	"unbloat/unit"
 )
 
-// A pace is how long the parts of a tuning take: phases and trials with what is
-// cut off their beginning, and all of it together, at most.
+// A pace has the durations of a tuning: of phases and trials, of what is cut off
+// their beginning, and the most for all of it.
 type pace struct {
 	head, load, trial time.Duration
 	reserve           time.Duration // connecting, commands, draining
@@ -28,25 +28,23 @@ const (
 	reserve    = 3 * time.Second
 )
 
-// Many downloads that begin together send ten packets each before they know
-// anything of the line (RFC 6928), and none goes below two on the way. That
-// fills the queue in front of the line, where no shaper of ours reaches, and a
-// few big ones giving way is not what empties it: it drains by what the shaper
-// leaves of the line alone. Phases are longer then, by that, and since the p95
-// of so many flows' bursts needs more probes to be sure of.
+// Many downloads that start together send ten packets each at first (RFC 6928), and
+// none goes below a window of two. That fills the queue at the provider, which our
+// shaper does not control. It drains only by the rate that the shaper leaves
+// unused. So phases are longer with many connections, also because the p95 of so
+// many flows' bursts needs more probes.
 const (
 	manyFlows  = 32
 	manyTime   = 10 * time.Second
 	manyBudget = 210 * time.Second
-	manyRest   = 12 * time.Second        // as reserve: hundreds of connections take longer to connect and to end
-	drainTime  = 4750 * time.Millisecond // within which the queue is to be empty again …
-	leastDrain = 0.80                    // … if that leaves so much of the line; else it takes longer,
-	mostDrain  = 15 * time.Second        // but no longer than this is waited for it
+	manyRest   = 12 * time.Second        // instead of reserve: hundreds of connections take longer to open and close
+	drainTime  = 4750 * time.Millisecond // the queue should be empty after this …
+	leastDrain = 0.80                    // … unless that needs a lower rate than this; then it takes longer,
+	mostDrain  = 15 * time.Second        // but the tuning waits at most this long
 )
 
-// manyTopUp is where the search of the upload begins with many uploads: what
-// they bring together is steadier than what a few bring, so what was measured is
-// nearer to what the line carries, and never above.
+// manyTopUp is where the search starts for many uploads. Their sum is steadier than
+// that of a few, so the measured rate is closer to the line's, and never above it.
 const manyTopUp = 0.998
 
 func paceOf(flowsDown, flowsUp int) pace {
@@ -56,17 +54,16 @@ func paceOf(flowsDown, flowsUp int) pace {
 	return pace{head, manyTime, manyTime, manyRest, manyBudget}
 }
 
-// MostTime is the longest that a tuning with so many downloads and uploads at
-// once occupies the line.
+// MostTime returns the longest time that a tuning loads the line, for numbers of
+// parallel downloads and uploads.
 func MostTime(flowsDown, flowsUp int) time.Duration { return paceOf(flowsDown, flowsUp).budget }
 
-// firstFlight is how many full frames each connection sends before it knows
-// anything of the line.
+// firstFlight is the initial window of a connection in full frames (RFC 6928).
 const firstFlight = 10
 
-// settling is how long what many uploads send at first takes on the line: a
-// shaper that drops most of it has them try again after a second and more, and
-// until then the load is not what it will be.
+// settling returns the time that the first packets of many uploads take on the line.
+// A shaper drops most of them, and they are sent again after a second or more; only
+// then is the load steady.
 func settling(flowsUp int, up unit.Rate) time.Duration {
 	if flowsUp < manyFlows {
 		return 0
@@ -74,8 +71,8 @@ func settling(flowsUp int, up unit.Rate) time.Duration {
 	return time.Duration(flowsUp*firstFlight) * up.Time(fullFrame)
 }
 
-// topOf returns where the search begins. With many downloads that is low enough
-// for a queue of that length to drain within drainTime, but not below leastDrain.
+// topOf returns where the search starts. With many downloads it is low enough that
+// the given queue drains within drainTime, but not below leastDrain.
 func topOf(flowsDown, flowsUp int, queue time.Duration) shares {
 	top := shares{topDown, topUp}
 	if flowsDown >= manyFlows {
@@ -87,14 +84,13 @@ func topOf(flowsDown, flowsUp int, queue time.Duration) shares {
 	return top
 }
 
-// draining is how long a queue takes to drain behind a shaper of the given share
-// of the line.
+// draining returns the time in which a queue drains, with a shaper at the given share
+// of the line's rate.
 func draining(queue time.Duration, share float64) time.Duration {
 	return time.Duration(float64(queue) / (1 - share))
 }
 
-// waiting returns the pace of phases that wait first, but not for longer than
-// mostDrain.
+// waiting returns the pace of phases that wait first, for at most mostDrain.
 func (p pace) waiting(wait time.Duration) pace {
 	wait = min(mostDrain, wait)
 	p.head, p.load, p.trial = p.head+wait, p.load+wait, p.trial+wait

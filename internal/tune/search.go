@@ -13,25 +13,25 @@ type Rates struct {
 	Up   unit.Rate `json:"up_bps"`
 }
 
-// shares are parts of what the line carries, each way.
+// shares are fractions of the line's rates.
 type shares struct{ down, up float64 }
 
-// Where the search begins with a few connections. The upload's queue is ours
-// alone; the download's forms at the provider first, and needs room to drain.
+// Where the search starts with a few connections. We control the upload's queue. The
+// download's queue is at the provider first, and needs headroom to drain.
 const (
 	topDown = 0.98
 	topUp   = 0.99
 )
 
-// steps are the search's ladder below the top, as shares of it. The last one is
-// as much as a few connections may lose (leastShare).
+// steps are the rates that the search tries, as fractions of the top. The last one
+// is the lowest that leaves a few connections leastShare of their goodput.
 var steps = [...]float64{
 	1, 0.99, 0.98, 0.97, 0.96, 0.945, 0.93, 0.915, 0.90, 0.88, 0.86, 0.84, 0.82,
 	0.80, 0.77, 0.74,
 }
 
-// near is how much more delay than the least found, as a share of the goal, still
-// counts as equal: the higher rates win.
+// near is the difference in delay that counts as equal, as a fraction of the goal.
+// Between equal delays the higher rates win.
 const near = 0.5
 
 // An Observation is what a trial of some rates showed.
@@ -40,10 +40,10 @@ type Observation struct {
 	Down, Up time.Duration // its share each way, p95 over idle
 }
 
-// A Search looks for the highest rates, both directions at once, whose p95
-// increase stays within the goal. It goes down the ladder of steps, faster
-// while the goal is far, and then halves the gap; the direction that holds the
-// delay is the one that gives way. It is pure: the caller measures.
+// A Search looks for the highest rates, in both directions at once, whose p95
+// increase stays within the goal. It goes down the steps, faster while the delay is
+// far above the goal, and then halves the gap. It lowers the direction that causes
+// the delay. It is pure: the caller measures.
 type Search struct {
 	line       Rates
 	top        shares // of the line, where it begins
@@ -51,7 +51,7 @@ type Search struct {
 	down, up   axis
 	best       Rates
 	passed     bool
-	failed     []trial       // while nothing passed, from the highest rates on
+	failed     []trial       // trials before the first that passed, in order
 	downFloor  time.Duration // a full packet's time: delay that no shaper can avoid
 	upFloor    time.Duration
 	trialsLeft int
@@ -75,8 +75,8 @@ type axis struct {
 // fullFrame is an Ethernet frame of 1500 bytes of IP, without its check.
 const fullFrame = 1514
 
-// NewSearch starts a search on a line that carries the given rates, which begins
-// where it does with a few connections, and never goes above.
+// NewSearch starts a search on a line with the given rates. It starts at topDown and
+// topUp, and never goes above.
 func NewSearch(line Rates, goal time.Duration, trials int) *Search {
 	a := axis{fail: -1, pass: len(steps), jump: 1}
 	return &Search{
@@ -85,7 +85,7 @@ func NewSearch(line Rates, goal time.Duration, trials int) *Search {
 	}
 }
 
-// Next returns the rates to try, or false when there is nothing left to learn.
+// Next returns the rates to try, or false if the search is finished.
 func (s *Search) Next() (Rates, bool) {
 	if s.trialsLeft <= 0 || s.down.fixed && s.up.fixed {
 		return Rates{}, false
@@ -97,7 +97,7 @@ func (s *Search) rates() Rates {
 	return Rates{s.line.Down.Scale(s.top.down * steps[s.down.at]), s.line.Up.Scale(s.top.up * steps[s.up.at])}
 }
 
-// Observe takes in what the rates of the last Next showed.
+// Observe records the result of the rates of the last Next.
 func (s *Search) Observe(o Observation) {
 	s.trialsLeft--
 	if o.Increase <= s.goal {
@@ -120,8 +120,7 @@ func (s *Search) Observe(o Observation) {
 	}
 }
 
-// nearest returns the highest of the rates that came about as near to the goal
-// as any did.
+// nearest returns the highest rates whose delay was about as low as the lowest.
 func (s *Search) nearest() Rates {
 	least := s.failed[0].increase
 	for _, t := range s.failed {
@@ -131,21 +130,20 @@ func (s *Search) nearest() Rates {
 	return s.failed[slices.IndexFunc(s.failed, func(t trial) bool { return t.increase <= enough })].rates
 }
 
-// Exhausted reports whether lower rates than the best were tried, and came no
-// nearer to the goal.
+// Exhausted reports whether rates below the best were tried without a lower delay.
 func (s *Search) Exhausted() bool {
 	return !s.passed && len(s.failed) > 0 && s.failed[len(s.failed)-1].rates != s.best
 }
 
-// blame says which directions hold too much of the delay: those above half the
-// goal, beyond the time of one packet; else the larger one.
+// blame returns which directions cause the delay: those with more than half the goal,
+// not counting one packet's time, or else the one with the larger delay.
 func (s *Search) blame(o Observation) (down, up bool) {
 	d, u := o.Down-s.downFloor, o.Up-s.upFloor
 	down, up = d > s.goal/2, u > s.goal/2
 	if !down && !up {
 		down, up = o.Down >= o.Up, o.Down < o.Up
 	}
-	// A direction that cannot give way any more leaves it to the other.
+	// If a direction cannot go lower, the other has to.
 	if down && s.down.last() {
 		down, up = false, !s.up.last()
 		s.down.fixed = true
@@ -161,9 +159,9 @@ func (s *Search) blame(o Observation) (down, up bool) {
 // and the rates are then the highest that came about as near as any.
 func (s *Search) Best() (r Rates, ok bool) { return s.best, s.passed }
 
-// Bounds are the rates between which the search is still looking, of one
-// direction: From is known to hold or is the lowest that it would try, To is
-// known to be too high or is where it began.
+// Bounds are the rates of one direction between which the search looks. From is known
+// to hold the goal, or is the lowest rate that it would try. To is known to be too
+// high, or is where the search started.
 type Bounds struct{ From, To unit.Rate }
 
 // Bounds returns the present search interval of both directions.
@@ -175,8 +173,8 @@ func (s *Search) Bounds() (down, up Bounds) {
 	return of(s.down, s.line.Down, s.top.down), of(s.up, s.line.Up, s.top.up)
 }
 
-// Lower makes the search go on below the rates that it took for the best, after
-// a longer look showed that they do not hold the goal.
+// Lower continues the search below its best rates, after a longer measurement showed
+// that they do not hold the goal.
 func (s *Search) Lower(o Observation, trials int) {
 	s.trialsLeft = trials
 	s.passed, s.failed = false, nil

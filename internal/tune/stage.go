@@ -21,10 +21,10 @@ type Stage struct {
 	AsFound  float64       // p95 increase of the line as it is, in ms; 0: not known yet
 	Line     Rates         // what it carries; zero: not known yet
 	Trials   []Trial       // so far
-	Down, Up Bounds        // where the best is still looked for; zero: not begun
+	Down, Up Bounds        // the search's present bounds; zero: not started
 }
 
-// watch tells whoever watches what is done now.
+// watch reports what the tuning does now.
 func (t *tuning) watch(d Doing, rates Rates) {
 	s := Stage{Doing: d, Rates: rates, Goal: t.Goal, Line: Rates{t.result.LineDownBps, t.result.LineUpBps}, Trials: t.result.Trials}
 	if t.result.Before != nil {

@@ -13,7 +13,7 @@ import (
 	"unbloat/unit"
 )
 
-// try tries rates under load both ways, which is the hardest, until the
+// try tries rates with load in both directions, which is the hardest case, until the
 // search has found the best or time runs short.
 func (t *tuning) try(ctx context.Context, p plan.Plan) error {
 	for {
@@ -45,7 +45,7 @@ func (t *tuning) try(ctx context.Context, p plan.Plan) error {
 		}
 		t.note(rates, o, test.InvalidReasons)
 		if err != nil {
-			o.Increase = max(o.Increase, t.Goal+1) // it may rise with the rates
+			o.Increase = max(o.Increase, t.Goal+1) // its load did not fill the line, so it passes nothing
 		}
 		t.search.Observe(o)
 	}
@@ -96,8 +96,8 @@ func (t *tuning) checked(test *verdict.Test) Observation {
 	return o
 }
 
-// note files a trial and tells of it; unproven says why its load proves
-// nothing, such as rates that still rise.
+// note records and reports a trial. unproven says why its load is not enough, such
+// as rates that were still rising.
 func (t *tuning) note(rates Rates, o Observation, unproven []string) {
 	tr := Trial{
 		Rates: rates, IncreaseMs: unit.Ms(o.Increase), DownMs: unit.Ms(o.Down), UpMs: unit.Ms(o.Up),
@@ -124,8 +124,8 @@ func observe(p *verdict.Phase) Observation {
 	return Observation{unit.FromMs(l.IncreaseMs.P95), unit.FromMs(l.DownMs.P95), unit.FromMs(l.UpMs.P95)}
 }
 
-// check measures all phases at the best rates. If one does not hold the goal,
-// it looks below once more as long as there is time.
+// check measures all phases at the best rates. If one misses the goal, it tries
+// lower rates as long as there is time.
 func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 	s := t.search
 	for {
@@ -160,7 +160,7 @@ func (t *tuning) check(ctx context.Context, p plan.Plan) error {
 	}
 }
 
-// decide keeps the shaping if it is better, beyond what chance may do.
+// decide keeps the shaping if it is better with statistical confidence.
 func (t *tuning) decide(ctx context.Context) error {
 	res := t.result
 	if err := valid(res.After); err != nil {

@@ -1,6 +1,6 @@
-// Package tune finds the shaping that holds the latency goal at the highest
-// rates, and keeps it only if it proves better. The search (search.go) is pure;
-// Run joins it to a measuring client and a router.
+// Package tune finds the highest rates that hold the latency goal, and keeps the
+// shaping only if a final test shows that it is better. The search (search.go) is
+// pure; Run connects it to a measuring client and a router.
 package tune
 
 import (
@@ -39,14 +39,14 @@ type Result struct {
 	ImprovementMs *verdict.Interval `json:"improvement_ms,omitempty"` // of the worst phase's p95, 95 % interval
 }
 
-// because adds to why it was kept, or not.
+// because adds a reason why the shaping was kept, or not.
 func (r *Result) because(why reason.Reason) {
 	r.Reasons = append(r.Reasons, why)
 	r.Reason = strings.Join(reason.Texts(r.Reasons), "; ")
 }
 
-// Why returns why it was kept, or not, in a language. An error's words, and
-// those of a result that carries no reasons as data, are in English.
+// Why returns in a language why the shaping was kept, or not. It is in English for an
+// error, and for a result without reasons as data.
 func (r *Result) Why(l *reason.Language) string {
 	if len(r.Reasons) == 0 {
 		return r.Reason
@@ -70,8 +70,8 @@ type Meter interface {
 	Judge(label string, raws []measure.RawPhase) *verdict.Test
 }
 
-// A Router carries out plans. Shape may be called again and again; what it did
-// is undone by Revert, and also if this process dies, until Commit.
+// A Router applies plans. Shape may be called repeatedly. Until Commit, Revert undoes
+// it, and so does the end of this process.
 type Router interface {
 	Shape(context.Context, plan.Plan) error
 	Commit(context.Context, plan.Plan) error
@@ -93,17 +93,16 @@ type Config struct {
 }
 
 const (
-	leastShare  = 2.0 / 3 // of the goodput, below which faster calls are too dear
+	leastShare  = 2.0 / 3 // of the goodput, which tuned shaping must leave
 	payloadIn   = 1448    // of a full TCP segment with timestamps
 	payloadFrom = 1514    // of the frame that carries it
 )
 
-// ErrInvalid is wrapped when a measurement cannot be trusted, so that nothing
-// can be decided.
+// ErrInvalid is wrapped if a measurement is invalid, so that nothing can be decided.
 var ErrInvalid = errors.New("the measurement is not valid")
 
-// Run tunes. On any error, and if the result is no better, the router is as it
-// was. The result is returned as far as it got, also with an error.
+// Run tunes. After an error, and if the result is not better, the router is as
+// before. The result is as complete as possible, also with an error.
 func Run(ctx context.Context, c Config, m Meter, r Router) (*Result, error) {
 	t := newTuning(c, m, r)
 	err := t.run(ctx)
@@ -128,7 +127,7 @@ type tuning struct {
 	idle   measure.RawPhase
 	result *Result
 	search *Search                         // nil: it has not begun
-	up     struct{ before, after float64 } // what the upload delivered, bit/s
+	up     struct{ before, after float64 } // the upload's goodput, bit/s
 }
 
 func newTuning(c Config, m Meter, r Router) *tuning {
@@ -178,8 +177,8 @@ func (t *tuning) run(ctx context.Context) error {
 	return t.decide(ctx)
 }
 
-// begin begins the search, and lets every phase behind the shaper wait for what
-// many downloads leave in front of the line, and what many uploads begin with.
+// begin starts the search. It makes every shaped phase wait until the queue that many
+// downloads leave at the provider has drained, and the first burst of many uploads.
 func (t *tuning) begin(line Rates) {
 	queue := unit.FromMs(t.result.Before.Download.Latency.DownMs.P95)
 	if !t.oneWay() { // a download alone leaves nearly all of it there
@@ -198,7 +197,7 @@ func (t *tuning) begin(line Rates) {
 	t.pace = t.pace.waiting(wait)
 }
 
-// baseline measures the line as it is, and from it what it carries.
+// baseline measures the unshaped line and derives its rates.
 func (t *tuning) baseline(ctx context.Context) error {
 	t.Say("measuring the line as it is")
 	t.watch(AsItIs, Rates{})
@@ -236,9 +235,8 @@ func (t *tuning) judge(label string, raws []measure.RawPhase) *verdict.Test {
 	return test
 }
 
-// carried returns what the line carries of full frames when it brings a given
-// goodput: the payload with its headers, and the probes that came through beside
-// it. While a queue grows they are fewer than were sent meanwhile.
+// carried returns the line rate at a given goodput: full frames with their headers,
+// and the probes that arrived. While a queue grows, fewer arrive than are sent.
 func carried(goodput float64, raw measure.RawPhase) unit.Rate {
 	const probeFrame = 74 * 8
 	var probes float64
@@ -253,9 +251,9 @@ func carried(goodput float64, raw measure.RawPhase) unit.Rate {
 	return unit.Rate(goodput*payloadFrom/payloadIn + probes)
 }
 
-// delivered returns what the senders of an upload delivered, or the receiver's
-// goodput where the system does not tell. For a download the receiver's is
-// better: its acknowledgements may queue in a narrow upload.
+// delivered returns the goodput of an upload by its senders' count of acknowledged
+// bytes, or the receiver's goodput if the system has no such count. For a download
+// the receiver's goodput is better: ACKs may queue in a slow upload.
 func delivered(goodput float64, raw measure.RawPhase) float64 {
 	if bps, ok := verdict.Delivered(raw.UpSenders, raw.From, raw.To); ok {
 		return bps
@@ -297,7 +295,7 @@ func (t *tuning) phase(ctx context.Context, spec measure.PhaseSpec) (*measure.Ra
 	return t.meter.Phase(ctx, spec)
 }
 
-// plan makes the plan whose rates the search will vary.
+// plan makes the plan whose rates the search varies.
 func (t *tuning) plan(line Rates) (plan.Plan, error) {
 	l := t.Line
 	l.Down, l.Up = line.Down, line.Up

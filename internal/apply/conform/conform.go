@@ -1,7 +1,8 @@
-// Package conform is the contract that every apply.Backend keeps, as tests that
-// each runs in a few lines: the backend itself changes nothing, B after A is B,
-// twice is once, what was applied is what status then shows, an undo leads back
-// to the byte, from a failure at any step too, and so does a long random walk.
+// Package conform has the tests that every apply.Backend must pass: the backend
+// itself changes nothing; plan B after plan A gives the same as B alone; applying
+// twice changes nothing more; status shows what was applied; an undo restores the
+// old state exactly, also after a failure at any step; and so does a long random
+// walk.
 package conform
 
 import (
@@ -25,11 +26,12 @@ import (
 // A Router is a stand-in for one platform's router.
 type Router interface {
 	platform.Runner
-	// Text prints all that a change can touch.
+	// Text prints everything that a change can affect.
 	Text() string
 	// Commands returns the commands that changed something since the last call.
 	Commands() []string
-	// SetFail sets what is asked before each command that changes something.
+	// SetFail sets a function that decides for each changing command whether it
+	// fails, and whether after its effect.
 	SetFail(func(argv []string) (fail, after bool))
 }
 
@@ -40,9 +42,9 @@ type Case struct {
 	Plan func(t *rapid.T, name string) plan.Plan
 }
 
-// AnyPreferences draws wishes that every platform can be asked for: rates from 64
-// kbit/s to most, to the bit or in whole units, one direction or both, AQM among
-// those given.
+// AnyPreferences draws preferences that every platform supports: rates from 64
+// kbit/s to most, exact or in whole units, one direction or both, and one of the
+// given AQMs.
 func AnyPreferences(t *rapid.T, name string, most unit.Rate, aqms ...plan.AQM) plan.Preferences {
 	rate := func(which string) plan.RatePreference {
 		of := rapid.SampledFrom([]unit.Rate{unit.BitPerSecond, unit.KbitPerSecond, unit.MbitPerSecond, unit.GbitPerSecond}).Draw(t, name+" unit of "+which)
@@ -65,12 +67,12 @@ func AnyPreferences(t *rapid.T, name string, most unit.Rate, aqms ...plan.AQM) p
 // Run runs the contract.
 func Run(t *testing.T, c Case) {
 	t.Run("laws", func(t *testing.T) { check(t, 40, c.laws) })
-	t.Run("failures", func(t *testing.T) { check(t, 20, c.failures) }) // each breaks a plan at every command in turn
+	t.Run("failures", func(t *testing.T) { check(t, 20, c.failures) }) // each fails a plan at every command in turn
 	t.Run("walk", c.walk)
 }
 
-// check runs a law for so many random cases; with UNBLOAT_LONG=1 for as many as
-// -rapid.checks says, which are 100 by default.
+// check runs a law for the given number of random cases, or with UNBLOAT_LONG=1 for
+// the number in -rapid.checks, which is 100 by default.
 func check(t *testing.T, cases int, law func(t *rapid.T)) {
 	t.Helper()
 	if checks := flag.Lookup("rapid.checks"); os.Getenv("UNBLOAT_LONG") == "" && checks.Value.String() == checks.DefValue {
@@ -96,7 +98,7 @@ func (c Case) engine(t interface{ Fatal(...any) }) (*apply.Engine, Router) {
 	return &apply.Engine{Backend: b, Runner: r, Dir: dir, Watchdog: nobody{}}, r
 }
 
-// nobody is a watchdog who never acts.
+// nobody is a watchdog that never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -153,13 +155,13 @@ func (c Case) laws(t *rapid.T) {
 	}
 }
 
-// An explainer says what shapes on its router: what `unbloat status` prints.
+// An explainer lists the shapers on its router, as `unbloat status` prints them.
 type explainer interface {
 	Shapers(ctx context.Context, wan string) ([]platform.Shaped, error)
 }
 
-// explained wants the plan's rates among those that the router itself shows as
-// ours, within 1 %: ALTQ shows two decimals.
+// explained expects the plan's rates among the shapers of ours that the router
+// shows, within 1 %: ALTQ shows two decimals.
 func explained(t fataler, b apply.Backend, p plan.Plan) {
 	x, ok := b.(explainer)
 	if !ok {
@@ -184,8 +186,8 @@ func explained(t fataler, b apply.Backend, p plan.Plan) {
 	}
 }
 
-// drifts wants no drift where nothing was touched, some once somebody has taken
-// away what was applied, and none any more when the plan is applied again.
+// drifts expects no drift if nothing was touched, drift after the applied state was
+// removed, and none after the plan was applied again.
 func drifts(t fataler, e *apply.Engine, p plan.Plan) {
 	drift := func() []string {
 		diffs, err := e.Drift(context.Background(), p.WAN)
@@ -221,8 +223,8 @@ func revert(t fataler, e *apply.Engine, wan string) {
 	}
 }
 
-// failures lets each command in turn fail, without and with effect, and some of
-// the undo's too.
+// failures makes each command in turn fail, before or after its effect, and some
+// commands of the undo too.
 func (c Case) failures(t *rapid.T) {
 	e, r := c.engine(t)
 	defer os.RemoveAll(e.Dir)
@@ -251,7 +253,7 @@ func (c Case) failures(t *rapid.T) {
 			t.Fatalf("no command failed, and yet: %v", err)
 		}
 		var undo *apply.UndoError
-		if errors.As(err, &undo) { // three rounds were not enough: the next command goes on
+		if errors.As(err, &undo) { // three rounds were not enough: the next revert goes on
 			revert(t, e, c.WAN)
 		}
 		if r.Text() != start {
@@ -294,7 +296,7 @@ func (c Case) walk(t *testing.T) {
 	}
 }
 
-// stumble applies a plan of which one command fails.
+// stumble applies a plan and makes one command fail.
 func (c Case) stumble(t *rapid.T, e *apply.Engine, r Router) {
 	before := r.Text()
 	n, count := rapid.IntRange(1, 8).Draw(t, "fails at"), 0

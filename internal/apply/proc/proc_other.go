@@ -4,8 +4,8 @@ package proc
 
 import "time"
 
-// Uptime returns the wall clock's time, since there is no clock here that both
-// runs during sleep and can be compared between processes.
+// Uptime returns the wall clock's time. This system has no other clock that counts
+// during sleep and is the same in all processes.
 func Uptime() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 // BootID is not known here.

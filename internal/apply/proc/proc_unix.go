@@ -31,13 +31,13 @@ func TryLock(path string) (*Lock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// release gives the lock up at once. Closing the file is not enough: a child that
-// this process is just starting has a copy of it until its program runs.
+// release releases the lock at once. Closing the file is not enough: a child that
+// is just being started has a copy of it until its exec.
 func release(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
-// Detach starts argv in a session of its own, so that neither the end of this
-// process nor of its terminal reaches it. Its errors go to the file log. The
-// returned pipe is its standard output.
+// Detach starts argv in a new session, so that it survives the end of this process
+// and of its terminal. Its standard error goes to the file log. The returned pipe
+// is its standard output.
 func Detach(argv []string, log string) (pid int, stdout io.ReadCloser, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -63,7 +63,7 @@ func Detach(argv []string, log string) (pid int, stdout io.ReadCloser, err error
 	return pid, r, nil
 }
 
-// IgnoreHangup makes this process deaf to the end of its terminal and to ^C.
+// IgnoreHangup makes this process ignore the end of its terminal and ^C.
 func IgnoreHangup() {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGTERM)
 }

@@ -58,7 +58,7 @@ func (l *Load) start(ctx context.Context, lasting time.Duration) error {
 	return nil
 }
 
-// stop ends the flows and reports what they got through from from to to.
+// stop ends the flows and returns their goodput between from and to.
 func (l *Load) stop(ctx context.Context, from, to unit.Instant) (*path.Load, error) {
 	if l.load == nil {
 		return nil, errors.New("stop a load that was not started")
@@ -82,7 +82,7 @@ func (l *Load) stop(ctx context.Context, from, to unit.Instant) (*path.Load, err
 	return out, err
 }
 
-// report says what the load is; what it got through is not known yet.
+// report describes the load; its goodput is not known yet.
 func (l *Load) report() *path.Load {
 	return &path.Load{Server: l.Client.Server(), Direction: l.Direction, Flows: l.Flows}
 }

@@ -14,7 +14,7 @@ import (
 	"unbloat/internal/netio"
 )
 
-// lookupWithin bounds every question to the DNS: the network may be broken.
+// lookupWithin limits every DNS query: the network may be broken.
 const lookupWithin = 5 * time.Second
 
 // ErrUnknownHost is wrapped by errors of Resolve about a host that does not exist.
@@ -46,7 +46,7 @@ func Resolve(ctx context.Context, network, host string) (netip.Addr, error) {
 
 // names asks for the names of addresses in the background.
 type names struct {
-	ctx    context.Context // nil: no names are wanted
+	ctx    context.Context // nil: names are not looked up
 	cancel func()
 	wg     sync.WaitGroup
 
@@ -87,7 +87,7 @@ func (n *names) want(a netip.Addr) {
 	})
 }
 
-// printable drops what a terminal would obey: the name is a stranger's.
+// printable drops control characters: the name comes from a stranger.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -122,7 +122,7 @@ func (n *names) finish(ctx context.Context) {
 	<-done
 }
 
-// close drops the questions under way.
+// close drops the queries under way.
 func (n *names) close() {
 	n.cancel()
 	n.wg.Wait()

@@ -1,5 +1,5 @@
-// Package walk drives a path.Tracer with sockets, and with a load if one is
-// asked for: it is all of `unbloat path` but flags and output.
+// Package walk runs a path.Tracer with sockets, and with a load if one is asked for.
+// It is `unbloat path` without flags and output.
 package walk
 
 import (
@@ -52,7 +52,7 @@ type Progress struct {
 
 const (
 	progressEvery = 250 * time.Millisecond
-	// readEvery is how often arrivals are read; when they came, the kernel says.
+	// readEvery is how often arrivals are read; the kernel has their times.
 	readEvery = 20 * time.Millisecond
 	// warmUp is the share of the loaded phase, and its most, that is given to the
 	// load to fill the line before probes count.
@@ -100,7 +100,7 @@ type walker struct {
 	clock  *netio.Clock
 	socket netio.HopSocket
 	sleep  *netio.Sleeper
-	stop   func() bool // of the watch on ctx
+	stop   func() bool // stops watching ctx
 	codec  path.Codec
 	tracer *path.Tracer
 	names  *names
@@ -193,7 +193,7 @@ func (w *walker) underLoad(ctx context.Context) error {
 	return nil
 }
 
-// unless drops an error that comes of an interruption.
+// unless drops an error that an interruption caused.
 func (w *walker) unless(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -209,7 +209,7 @@ func (w *walker) counted(name string, p path.Phase, d time.Duration) error {
 		return err
 	}
 	w.facts.Lateness = append(w.facts.Lateness, w.tracer.Lateness(p)...)
-	if busy, err := cpu.Busiest(); err == nil { // where it cannot be told, nothing is held against it
+	if busy, err := cpu.Busiest(); err == nil { // where the load is not known, it does not count against the trace
 		w.facts.CPU = max(w.facts.CPU, busy)
 	}
 	return w.settle()
@@ -280,7 +280,7 @@ func form(f netio.HopForm) path.Form {
 	return path.Datagram
 }
 
-// settle waits until no more answers are to be expected.
+// settle waits until no more answers are expected.
 func (w *walker) settle() error {
 	for !w.interrupted {
 		now := w.clock.Now()

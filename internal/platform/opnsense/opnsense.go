@@ -305,7 +305,7 @@ func check(p plan.Plan, it dummynet.Items, s state) error {
 	}
 	for _, r := range it.Rules {
 		if r.Source == dummynet.RouterAddress {
-			return &platform.InputError{Why: "the article's rule for DNS needs the router's own address, which a plan doesn't know; plan without --style seed, or paste what `unbloat plan --style seed` prints"}
+			return &platform.InputError{Why: "the article's rule for DNS needs the router's own address, which a plan doesn't know; plan without --style article, or paste what `unbloat plan --style article` prints"}
 		}
 	}
 	return nil
