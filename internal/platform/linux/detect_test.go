@@ -5,7 +5,7 @@ import (
 
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/internal/reason"
 	"unbloat/unit"
 )
@@ -14,7 +14,7 @@ import (
 // it has them.
 func TestDetectRules(t *testing.T) {
 	for _, missing := range []bool{false, true} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		if missing {
 			k.Missing = []string{"skbedit"}
 		}
@@ -40,7 +40,7 @@ func TestDetectRules(t *testing.T) {
 // does without what needs it, and says so.
 func TestDetectClasses(t *testing.T) {
 	for missing, want := range map[string]struct{ up, down bool }{"": {true, true}, "ctinfo": {true, false}, "nft": {false, false}} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		k.Missing = []string{missing}
 		f, err := linux.Detect(t.Context(), k, "wan", "lan")
 		if err != nil {

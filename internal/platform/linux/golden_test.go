@@ -17,7 +17,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
@@ -30,7 +30,7 @@ type input struct {
 }
 
 // run carries out commands on the fake kernel and returns them as text.
-func run(t testing.TB, k *fakekernel.Kernel, cs []tc.Command) string {
+func run(t testing.TB, k *linuxfake.Kernel, cs []tc.Command) string {
 	t.Helper()
 	var out strings.Builder
 	for _, c := range cs {
@@ -43,7 +43,7 @@ func run(t testing.TB, k *fakekernel.Kernel, cs []tc.Command) string {
 }
 
 // look observes the devices of p.
-func look(t testing.TB, k *fakekernel.Kernel, p plan.Plan) tc.State {
+func look(t testing.TB, k *linuxfake.Kernel, p plan.Plan) tc.State {
 	t.Helper()
 	b := linux.Backend{Runner: k}
 	raw, err := b.Observe(t.Context(), p, nil)
@@ -76,7 +76,7 @@ func TestGolden(t *testing.T) {
 			if err := dec.Decode(&in); err != nil {
 				t.Fatal(err)
 			}
-			k := fakekernel.New()
+			k := linuxfake.New()
 			facts, err := linux.Detect(t.Context(), k, "wan", "lan")
 			if err != nil {
 				t.Fatal(err)
@@ -145,7 +145,7 @@ func compareGolden(t *testing.T, path string, ar *txtar.Archive, got map[string]
 // was wanted; and from any plan to any other the diff leads exactly there.
 func TestParseOfRender(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		for i := range 3 {
 			rate := rapid.Int64Range(64_000, 3_000_000_000)
 			w := plan.Preferences{
@@ -220,7 +220,7 @@ func TestKeeper(t *testing.T) {
 
 // TestDetect: what the kernel really has, read without a trace.
 func TestDetect(t *testing.T) {
-	k := fakekernel.New()
+	k := linuxfake.New()
 	k.Missing = []string{"cake", "ifb"}
 	start := k.Text()
 	f, err := linux.Detect(t.Context(), k, "wan", "lan")

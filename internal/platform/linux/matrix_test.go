@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/internal/platform/verify"
 )
 
@@ -17,7 +17,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		for _, d := range k.Devices {
 			switch d.Name {
 			case "wan":

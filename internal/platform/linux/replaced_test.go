@@ -7,14 +7,14 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
 // A rule that somebody replaces, moves or puts in changes nothing of how many there
 // are, or little; what is read back tells it, and the plan applied again mends it.
 func TestReplacedRule(t *testing.T) {
-	k, ctx := fakekernel.New(), t.Context()
+	k, ctx := linuxfake.New(), t.Context()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
@@ -157,19 +157,19 @@ func TestUnknownFormUntried(t *testing.T) {
 }
 
 // unknownForm is a router whose nft(8) lists the length of a packet by another name.
-func unknownForm(t *testing.T) (*fakekernel.Kernel, *linux.Backend, plan.Plan) {
+func unknownForm(t *testing.T) (*linuxfake.Kernel, *linux.Backend, plan.Plan) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := fakekernel.New()
+	k := linuxfake.New()
 	k.Lists = func(table string) string { return strings.ReplaceAll(table, "meta length", "packet size") }
 	return k, &linux.Backend{Runner: k}, p
 }
 
 // bring applies a plan and returns the state that it asked for.
-func bring(t *testing.T, k *fakekernel.Kernel, b *linux.Backend, p plan.Plan) platform.State {
+func bring(t *testing.T, k *linuxfake.Kernel, b *linux.Backend, p plan.Plan) platform.State {
 	t.Helper()
 	before, err := b.Observe(t.Context(), p, nil)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package fakekernel is a Linux router in memory, for tests: it takes the
+// Package fake is a Linux router in memory, for tests: it takes the
 // commands of tc(8), ip(8), ethtool(8), cat(1) and unshare(1) that unbloat
 // uses, holds what the kernel would hold, with its rounding, and prints it as
 // iproute2 6.1 does. It refuses what the kernel refuses, such as a second root
 // qdisc, a class without its parent or a change of fq_codel's flows.
-package fakekernel
+package fake
 
 import (
 	"context"
