@@ -23,7 +23,7 @@ import (
 	opnsensefake "unbloat/internal/platform/opnsense/fake"
 )
 
-// run runs commands, a line each, and expects each to succeed.
+// run runs one command per line; all must succeed.
 func run(t *testing.T, r platform.Runner, lines string) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -37,7 +37,7 @@ func run(t *testing.T, r platform.Runner, lines string) {
 	}
 }
 
-// rest is the part of an OPNsense's Runner that status needs.
+// rest is the part of OPNsense's API Runner that status needs.
 type rest struct{ o *opnsensefake.Router }
 
 func (r rest) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
@@ -66,8 +66,8 @@ type explainer interface {
 	Shapers(ctx context.Context, wan string) ([]platform.Shaped, error)
 }
 
-// TestStatusByHand: the articles' own configurations, and other people's, are
-// explained on each system, as somebody else's.
+// TestStatusByHand: on each system status explains configurations made by hand,
+// the articles' and others, as not unbloat's.
 func TestStatusByHand(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -48,7 +48,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is written is read back as the same, and as the same arrays.
+// TestParseIsInverse: Parse reads back the same nodes and arrays that were
+// written.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var node func(depth int) *Node

@@ -70,7 +70,8 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// Parse reads back exactly what was rendered, from the file and from `uci show`.
+// TestParseIsInverse: Parse reads back exactly what was rendered, from the file
+// and from `uci show`.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label)) }

@@ -10,8 +10,8 @@ import (
 	"unbloat/unit"
 )
 
-// TestDetectRules: without skbedit a plan has no rules and says why; with it,
-// it has them.
+// TestDetectRules: a plan has rules only if the kernel has skbedit, and
+// otherwise says why not.
 func TestDetectRules(t *testing.T) {
 	for _, missing := range []bool{false, true} {
 		k := linuxfake.New()
@@ -36,8 +36,8 @@ func TestDetectRules(t *testing.T) {
 	}
 }
 
-// TestDetectClasses: where nftables or the ctinfo action is missing, the plan
-// does without what needs it, and says so.
+// TestDetectClasses: without nftables or the ctinfo action the plan leaves out
+// what needs them, and says so.
 func TestDetectClasses(t *testing.T) {
 	for missing, want := range map[string]struct{ up, down bool }{"": {true, true}, "ctinfo": {true, false}, "nft": {false, false}} {
 		k := linuxfake.New()

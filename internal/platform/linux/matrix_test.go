@@ -9,8 +9,8 @@ import (
 )
 
 // TestMatrix applies the matrix of plans: rates, styles, classes and names of
-// interfaces. The kernel in memory takes each, it is read back equal, and nothing
-// of it stays.
+// interfaces. The fake kernel accepts each one, it is read back equal, and
+// revert leaves nothing.
 func TestMatrix(t *testing.T) {
 	cases, err := verify.Matrix(linux.Name)
 	if err != nil {

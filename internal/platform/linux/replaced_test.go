@@ -11,8 +11,8 @@ import (
 	"unbloat/unit"
 )
 
-// A rule that somebody replaces, moves or puts in changes nothing of how many there
-// are, or little; what is read back tells it, and the plan applied again mends it.
+// TestReplacedRule: a rule replaced, moved or inserted by hand is found in the
+// readback, not by counting rules, and applying the plan again repairs it.
 func TestReplacedRule(t *testing.T) {
 	k, ctx := linuxfake.New(), t.Context()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
@@ -83,9 +83,9 @@ func TestReplacedRule(t *testing.T) {
 	}
 }
 
-// An nft(8) that lists rules in a form which nobody here knows: the plan is applied and
-// read back equal, a second time there is nothing to do, and status has nothing to
-// say; whatever is changed by hand is found nevertheless, and the plan's text is not taken for it.
+// TestUnknownForm: with an nft(8) that lists rules in an unknown form the plan
+// is applied and read back equal, a second time there is nothing to do, and
+// status reports nothing. A change by hand is still found.
 func TestUnknownForm(t *testing.T) {
 	k, b, p := unknownForm(t)
 	ctx := t.Context()
@@ -133,8 +133,8 @@ func TestUnknownForm(t *testing.T) {
 	}
 }
 
-// The same where nothing can be tried in a namespace: what is read back is taken for
-// a difference, and it says what to do.
+// TestUnknownFormUntried: the same without scratch namespaces: the readback
+// counts as different, and the message says what to do.
 func TestUnknownFormUntried(t *testing.T) {
 	k, b, p := unknownForm(t)
 	k.Missing = append(k.Missing, "unshare")
@@ -156,7 +156,8 @@ func TestUnknownFormUntried(t *testing.T) {
 	}
 }
 
-// unknownForm is a router whose nft(8) lists the length of a packet by another name.
+// unknownForm returns a router whose nft(8) lists the packet length under
+// another name.
 func unknownForm(t *testing.T) (*linuxfake.Kernel, *linux.Backend, plan.Plan) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})

@@ -11,8 +11,8 @@ import (
 	"unbloat/unit"
 )
 
-// TestWhyByPacket: without classes an upload still has filters that put small
-// packets first, and why says so; where there are none, all are alike.
+// TestWhyByPacket: an upload without classes still has filters that put small
+// packets first, and why says so; without them all packets are equal.
 func TestWhyByPacket(t *testing.T) {
 	k := linuxfake.New()
 	facts, err := linux.Detect(t.Context(), k, "wan", "lan")
