@@ -132,25 +132,6 @@ func (n *Node) Array() any {
 	return out
 }
 
-// From makes a node of what Array returns; a map's keys come in the order of keys.
-func From(name string, v any, keys func(map[string]any) []string) []*Node {
-	switch x := v.(type) {
-	case []any:
-		var out []*Node
-		for _, e := range x {
-			out = append(out, From(name, e, keys)...)
-		}
-		return out
-	case map[string]any:
-		n := &Node{Name: name}
-		for _, k := range keys(x) {
-			n.Children = append(n.Children, From(k, x[k], keys)...)
-		}
-		return []*Node{n}
-	}
-	return []*Node{{Name: name, Text: fmt.Sprint(v)}}
-}
-
 // String writes the element as pfSense does: indented with tabs, descriptions
 // as CDATA.
 func (n *Node) String() string {

@@ -114,7 +114,7 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 	}
 	var queues, rules strings.Builder
 	for _, q := range c.Queues {
-		queues.WriteString(q.Shown() + "\n")
+		queues.WriteString(ShownQueue(q) + "\n")
 	}
 	for _, r := range c.Rules {
 		rules.WriteString(r.Shown() + "\n")

@@ -12,13 +12,6 @@ import (
 	"unbloat/unit"
 )
 
-// Shown writes a pipe's first line of `dnctl pipe show` (FreeBSD's
-// sbin/ipfw/dummynet.c): the rate with three decimals, so that what is read back
-// is no more exact than that.
-func (p Pipe) Shown() string {
-	return fmt.Sprintf("%05d: %s %4d ms burst %d", p.Number, ShownRate(p.Bandwidth), 0, 0)
-}
-
 // ShownRate prints a rate as dnctl(8) does.
 func ShownRate(r unit.Rate) string {
 	f := float64(r)
@@ -49,19 +42,6 @@ func (s Sched) Shown() string {
 			cmp.Or(s.Quantum, 1514), cmp.Or(s.Limit, 10240), cmp.Or(s.Flows, 1024), ecn)
 	}
 	return out
-}
-
-// Shown writes the queue's line of `dnctl queue show`.
-func (q Queue) Shown() string {
-	slots := q.Slots
-	if slots == 0 {
-		slots = DefaultSlots
-	}
-	drops := "droptail"
-	if q.CoDel != "" {
-		drops = " AQM CoDel " + q.codelShown()
-	}
-	return fmt.Sprintf("q%05d %3d sl. 0 flows (1 buckets) sched %d weight %d lmax 0 pri 0 %s", q.Number, slots, q.Sched, q.Weight, drops)
 }
 
 // codelShown writes CoDel's parameters as dnctl(8) shows them.

@@ -1,6 +1,7 @@
 package pfqueue_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -80,12 +81,52 @@ match in on em0 proto udp from any port 19302:19309 to any set ( queue em0_voice
 	}
 	var shown strings.Builder
 	for _, q := range rs.Queues {
-		shown.WriteString(q.Shown() + "\n")
+		shown.WriteString(shownQueue(q) + "\n")
 	}
 	loaded, err := ParseShown(shown.String())
 	if err != nil || !slices.Equal(loaded, rs.Queues) {
 		t.Errorf("shown and read: %v, %v", loaded, err)
 	}
+}
+
+// shownQueue writes a queue as `pfctl -vsq` does (print_queuespec of OpenBSD's
+// pfctl_parser.c): other order, commas, and a blank where a rate has no unit.
+func shownQueue(q Queue) string {
+	s := "queue " + q.Name
+	switch {
+	case q.Parent != "":
+		s += " parent " + q.Parent
+	case q.Device != "":
+		s += " on " + q.Device
+	}
+	if q.Flows != 0 {
+		s += fmt.Sprintf(" flows %d", q.Flows)
+		if q.Quantum != 0 {
+			s += fmt.Sprintf(" quantum %d", q.Quantum)
+		}
+	}
+	rate := func(before, text string) string {
+		if !strings.ContainsAny(text, "KMG") {
+			text += " "
+		}
+		return before + text
+	}
+	if q.Bandwidth != 0 {
+		s += rate(" bandwidth ", Rate(q.Bandwidth))
+		if q.Min != 0 {
+			s += rate(", min ", Rate(q.Min))
+		}
+		if q.Max != 0 {
+			s += rate(", max ", Rate(q.Max))
+		}
+	}
+	if q.Default {
+		s += " default"
+	}
+	if q.Qlimit != 0 {
+		s += fmt.Sprintf(" qlimit %d", q.Qlimit)
+	}
+	return s
 }
 
 // TestEnds: a rule for a home port also matches connections from outside. Rules

@@ -217,13 +217,6 @@ func (s Section) Rates() (down, up unit.Rate, err error) {
 	return down, up, err
 }
 
-// Targets returns fq_codel's targets, 0 where sqm-scripts chooses.
-func (s Section) Targets() (down, up time.Duration) {
-	down, _ = unit.ParseDuration(s.Get("itarget"))
-	up, _ = unit.ParseDuration(s.Get("etarget"))
-	return down, up
-}
-
 // String writes the section in the format of /etc/config/sqm.
 func (s Section) String() string {
 	var b strings.Builder
