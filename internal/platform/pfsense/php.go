@@ -51,6 +51,7 @@ func deletions(a, w []conf.Fact) (out []platform.Step) {
 }
 
 // Scripts for pfSense's PHP shell. Their arguments are in $unbloat.
+//
 //go:embed php
 var scripts embed.FS
 
