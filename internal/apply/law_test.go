@@ -17,12 +17,12 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
 // fakeEngine returns an engine on a router in memory, whose watchdog is a stub.
-func fakeEngine(t interface{ Fatal(...any) }, k *fakekernel.Kernel) *apply.Engine {
+func fakeEngine(t interface{ Fatal(...any) }, k *linuxfake.Kernel) *apply.Engine {
 	base := "" // in memory if possible: every step of a journal is synced
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		base = "/dev/shm"
@@ -55,7 +55,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 }
 
 // maybeForeign puts somebody else's shaper on the router, or not.
-func maybeForeign(t *rapid.T, k *fakekernel.Kernel) {
+func maybeForeign(t *rapid.T, k *linuxfake.Kernel) {
 	if !rapid.Bool().Draw(t, "foreign") {
 		return
 	}
@@ -91,7 +91,7 @@ func begin(t *rapid.T, e *apply.Engine, p plan.Plan) {
 // TestLaws: applying B after A is applying B; twice is once; revert leads back.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		k, direct := fakekernel.New(), fakekernel.New()
+		k, direct := linuxfake.New(), linuxfake.New()
 		maybeForeign(t, k)
 		start := k.Text()
 		e, d := fakeEngine(t, k), fakeEngine(t, direct)
@@ -125,7 +125,7 @@ func TestLaws(t *testing.T) {
 // and lets commands of the undo fail too: the old state comes back every time.
 func TestFailureEverywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		maybeForeign(t, k)
 		start := k.Text()
 		e := fakeEngine(t, k)
@@ -166,7 +166,7 @@ func TestFailureEverywhere(t *testing.T) {
 
 // dies is a Runner whose process is killed after the nth changing command.
 type dies struct {
-	*fakekernel.Kernel
+	*linuxfake.Kernel
 	left int
 }
 
@@ -188,7 +188,7 @@ func (d *dies) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 // finds the journal and undoes first.
 func TestRecovery(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		maybeForeign(t, k)
 		start := k.Text()
 		e := fakeEngine(t, k)
@@ -212,7 +212,7 @@ func TestRecovery(t *testing.T) {
 
 // TestBusyAndConfirm: one transaction at a time; confirm closes it.
 func TestBusyAndConfirm(t *testing.T) {
-	k := fakekernel.New()
+	k := linuxfake.New()
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
@@ -257,7 +257,7 @@ func TestForeignAndMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, missing := range []string{"cake", "ifb", "ingress", "mirred"} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		k.Missing = []string{missing}
 		e := fakeEngine(t, k)
 		var pre *platform.PreconditionError
@@ -269,7 +269,7 @@ func TestForeignAndMissing(t *testing.T) {
 		}
 		os.RemoveAll(e.Dir)
 	}
-	k := fakekernel.New()
+	k := linuxfake.New()
 	if _, _, err := k.Run(t.Context(), strings.Fields("tc qdisc add dev wan root handle 8001: tbf rate 1000kbit burst 3000 limit 30000"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestForeignAndMissing(t *testing.T) {
 
 // flapping is a Runner on whose router the WAN's carrier changes all the time.
 type flapping struct {
-	*fakekernel.Kernel
+	*linuxfake.Kernel
 	n int
 }
 
@@ -310,13 +310,13 @@ func TestInterfaceInTheWay(t *testing.T) {
 	}
 	for _, c := range []struct {
 		says  string
-		spoil func(k *fakekernel.Kernel) platform.Runner
+		spoil func(k *linuxfake.Kernel) platform.Runner
 	}{
-		{"no such interface; name one of lan", func(k *fakekernel.Kernel) platform.Runner { k.Devices = slices.Delete(k.Devices, 1, 2); return k }},
-		{"ip link set dev wan up", func(k *fakekernel.Kernel) platform.Runner { k.Devices[1].Up = false; return k }},
-		{"steady", func(k *fakekernel.Kernel) platform.Runner { return &flapping{Kernel: k} }},
+		{"no such interface; name one of lan", func(k *linuxfake.Kernel) platform.Runner { k.Devices = slices.Delete(k.Devices, 1, 2); return k }},
+		{"ip link set dev wan up", func(k *linuxfake.Kernel) platform.Runner { k.Devices[1].Up = false; return k }},
+		{"steady", func(k *linuxfake.Kernel) platform.Runner { return &flapping{Kernel: k} }},
 	} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		r := c.spoil(k)
 		start := k.Text()
 		e := fakeEngine(t, k)
@@ -334,7 +334,7 @@ func TestInterfaceInTheWay(t *testing.T) {
 // TestRetuneAndExtend: rates change in place; a plan with other devices is
 // refused; a failing retune takes back the whole transaction.
 func TestRetuneAndExtend(t *testing.T) {
-	k := fakekernel.New()
+	k := linuxfake.New()
 	start := k.Text()
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)
@@ -375,7 +375,7 @@ func TestRetuneAndExtend(t *testing.T) {
 // TestRetuneBeyond: a plan for devices that are not in the snapshot is refused, and
 // then the transaction leaves neither shaping nor a lock.
 func TestRetuneBeyond(t *testing.T) {
-	k := fakekernel.New()
+	k := linuxfake.New()
 	start := k.Text()
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)
@@ -402,7 +402,7 @@ func TestRetuneBeyond(t *testing.T) {
 // TestLease: a running owner has no deadline, however often and long it retunes; once
 // it has ended, the next command undoes the change.
 func TestLease(t *testing.T) {
-	k := fakekernel.New()
+	k := linuxfake.New()
 	start := k.Text()
 	e := fakeEngine(t, k)
 	defer os.RemoveAll(e.Dir)

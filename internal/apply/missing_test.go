@@ -11,13 +11,13 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
 // without is a Runner on whose router some tools are not installed.
 type without struct {
-	*fakekernel.Kernel
+	*linuxfake.Kernel
 	tools []string
 }
 
@@ -35,7 +35,7 @@ func (w *without) Run(ctx context.Context, argv []string, stdin []byte) ([]byte,
 // undone, and no foreign shaper is replaced.
 func TestWithoutTools(t *testing.T) {
 	p := smallPlan(t)
-	begin := func(k *fakekernel.Kernel, replace bool, tools ...string) error {
+	begin := func(k *linuxfake.Kernel, replace bool, tools ...string) error {
 		r := &without{k, tools}
 		e := fakeEngine(t, k)
 		defer os.RemoveAll(e.Dir)
@@ -48,21 +48,21 @@ func TestWithoutTools(t *testing.T) {
 	}
 	var pre *platform.PreconditionError
 	for _, tool := range []string{"tc", "ip"} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		if err := begin(k, false, tool); !errors.As(err, &pre) || !strings.Contains(err.Error(), "install") || len(k.Ran) > 0 {
 			t.Errorf("without %s: %v, ran %q", tool, err, k.Ran)
 		}
 	}
-	if err := begin(fakekernel.New(), false, "unshare"); err != nil {
+	if err := begin(linuxfake.New(), false, "unshare"); err != nil {
 		t.Errorf("without unshare: %v", err)
 	}
-	k := fakekernel.New()
+	k := linuxfake.New()
 	k.Missing = []string{"cake"}
 	start := k.Text()
 	if err := begin(k, false, "unshare"); !errors.As(err, &pre) || !strings.Contains(err.Error(), "modprobe sch_cake") || k.Text() != start {
 		t.Errorf("without unshare and cake: %v, and the state is\n%s", err, k.Text())
 	}
-	k = fakekernel.New()
+	k = linuxfake.New()
 	if _, _, err := k.Run(t.Context(), strings.Fields("tc qdisc add dev wan root handle 8001: tbf rate "+(1*unit.MbitPerSecond).Tc()+" burst 3000 limit 30000"), nil); err != nil {
 		t.Fatal(err)
 	}

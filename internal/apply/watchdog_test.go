@@ -13,13 +13,13 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
 // watchedEngine returns an engine whose watchdog runs in this process, in a bubble
 // of synctest: its time is the bubble's. wait waits until all watchdogs have ended.
-func watchedEngine(t *testing.T, k *fakekernel.Kernel) (e *apply.Engine, wait func()) {
+func watchedEngine(t *testing.T, k *linuxfake.Kernel) (e *apply.Engine, wait func()) {
 	t.Helper()
 	e = fakeEngine(t, k)
 	boot := time.Now()
@@ -51,7 +51,7 @@ func smallPlan(t *testing.T) plan.Plan {
 
 func TestWatchdogUndoesAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		start := k.Text()
 		e, wait := watchedEngine(t, k)
 		failures := 0
@@ -73,7 +73,7 @@ func TestWatchdogUndoesAtTheDeadline(t *testing.T) {
 
 func TestWatchdogOfAHolderThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		start := k.Text()
 		e, wait := watchedEngine(t, k)
 		tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: time.Hour, Hold: true})
@@ -99,7 +99,7 @@ func TestWatchdogOfAHolderThatIsGone(t *testing.T) {
 // process holds the lock; that process stops at its next step.
 func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		start := k.Text()
 		e, wait := watchedEngine(t, k)
 		p := smallPlan(t)
@@ -128,7 +128,7 @@ func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
 // finishes the commit and does not undo.
 func TestKilledWhileCommitting(t *testing.T) {
 	for _, next := range []string{"apply", "confirm", "revert"} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		start := k.Text()
 		e := fakeEngine(t, k)
 		p := smallPlan(t)

@@ -23,7 +23,7 @@ import (
 	opnsensefake "unbloat/internal/platform/opnsense/fake"
 )
 
-// run runs commands, a line each, and expects each to succeed.
+// run runs one command per line; all must succeed.
 func run(t *testing.T, r platform.Runner, lines string) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -37,7 +37,7 @@ func run(t *testing.T, r platform.Runner, lines string) {
 	}
 }
 
-// rest is the part of an OPNsense's Runner that status needs.
+// rest is the part of OPNsense's API Runner that status needs.
 type rest struct{ o *opnsensefake.Router }
 
 func (r rest) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
@@ -66,15 +66,15 @@ type explainer interface {
 	Shapers(ctx context.Context, wan string) ([]platform.Shaped, error)
 }
 
-// TestStatusByHand: the articles' own configurations, and other people's, are
-// explained on each system, as somebody else's.
+// TestStatusByHand: on each system status explains configurations made by hand,
+// the articles' and others, as not unbloat's.
 func TestStatusByHand(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		make func(t *testing.T) explainer
 		says []string
 	}{
-		{"openbsd, seed 004", func(t *testing.T) explainer {
+		{"openbsd, article", func(t *testing.T) explainer {
 			o := openbsdfake.New(pfctl.Today)
 			o.Files["/etc/pf.conf"] = "queue outq on em0 flows 1024 bandwidth 11M max 11M qlimit 1024 default\nqueue inq on em1 flows 1024 bandwidth 110M max 110M qlimit 1024 default\npass\n"
 			run(t, o, "pfctl -n -f /etc/pf.conf\npfctl -f /etc/pf.conf\n")
@@ -93,13 +93,13 @@ func TestStatusByHand(t *testing.T) {
 			"queue pri on em0 is sure of 1.00 Mbit/s and held to 9.00 Mbit/s, by FQ-CoDel",
 			"it takes `match out on em0 proto tcp all set (queue(std, pri))`; beware: without qlimit it holds 50 packets",
 		}},
-		{"openbsd-altq, seed 002", func(t *testing.T) explainer {
+		{"openbsd-altq, article", func(t *testing.T) explainer {
 			o := openbsdfake.New(pfctl.ALTQWithMatch)
 			o.Files["/etc/pf.conf"] = "ext_if=\"em0\"\naltq on $ext_if bandwidth 1Mb hfsc queue { bb }\nqueue bb bandwidth 100% qlimit 9 hfsc ( default )\npass out on $ext_if keep state queue( bb )\n"
 			run(t, o, "pfctl -f /etc/pf.conf\n")
 			return &openbsd.Backend{Runner: o, Altq: true}
 		}, []string{"what leaves em0 is held to 1.00 Mbit/s by queue bb, HFSC with a FIFO of 9 packets (not unbloat's), which is up to 109 ms; it takes what no rule assigns; it takes `pass out on em0 all flags S/SA keep state queue bb`"}},
-		{"linux, seed 003", func(t *testing.T) explainer {
+		{"linux, article", func(t *testing.T) explainer {
 			l := fake.NewLinux()
 			run(t, l, "tc qdisc add dev wan root handle 1: htb default 1\ntc class add dev wan parent 1: classid 1:1 htb rate 950kbit quantum 1514\ntc qdisc add dev wan parent 1:1 fq_codel target 15ms noecn\n"+
 				"tc qdisc add dev lan root handle 1: htb default 1\ntc class add dev lan parent 1: classid 1:1 htb rate 13mbit quantum 1514\ntc qdisc add dev lan parent 1:1 fq_codel\n")
@@ -116,7 +116,7 @@ func TestStatusByHand(t *testing.T) {
 			"what leaves ifb4wan is held to 85.0 Mbit/s by cake (sqm-scripts, section eth1, by hand or by LuCI)",
 			"the section other of /etc/config/sqm wants what leaves eth7 held to 500 kbit/s, and the kernel does not do that",
 		}},
-		{"clearos, seed 001", func(t *testing.T) explainer {
+		{"clearos, article", func(t *testing.T) explainer {
 			o := fake.NewClearOS()
 			o.Files[mech.QoSConf] = "QOS_ENABLE=\"on\"\nQOS_UPSTREAM=\"wan:auto\"\nQOS_DOWNSTREAM=\"wan:auto\"\n"
 			o.Files[mech.NetworkConf] = "WAN_MAX_UPSTREAM=1000\nWAN_MAX_DOWNSTREAM=25000\n"
@@ -131,7 +131,7 @@ func TestStatusByHand(t *testing.T) {
 			"it holds to 9.50 Mbit/s, by fq_codel target 15ms interval 100ms quantum 1514 limit 10240 flows 1024 ecn (not unbloat's): ip from any to any out xmit igb0 (rule 60001)",
 			"it holds to 9.00 bit/s, by a FIFO of 50 packets (not unbloat's): nothing, since no rule sends packets there; beware: dnctl(8) reads a fraction such as 9.5Mbit/s as 9 bit/s",
 		}},
-		{"opnsense, seed 000", func(t *testing.T) explainer {
+		{"opnsense, article", func(t *testing.T) explainer {
 			r := rest{opnsensefake.NewWithGuests()}
 			const at = "/api/trafficshaper/settings/"
 			pipe := r.post(t, at+"addPipe", `{"pipe":{"enabled":"1","bandwidth":"4850","bandwidthMetric":"Kbit","scheduler":"fq_codel","codel_ecn_enable":"1","description":"upstream"}}`)

@@ -13,68 +13,73 @@ import (
 	"unbloat/internal/platform/render"
 )
 
-// A Driver is all that is a platform's own. Whoever uses one asks nothing else
-// about the platform: what a router can and how it is done is behind it.
+// A Driver holds everything that is specific to a platform. Callers need to
+// know nothing else about it.
 type Driver struct {
-	Language *plan.Language // what a current release's configuration can say
+	Language *plan.Language // what a current release supports
 
-	// Is reports whether a router is one of these. kernel and release are what
-	// uname(1) says.
+	// Is reports whether a router is of this platform. kernel and release are
+	// uname(1)'s -s and -r.
 	Is func(ctx context.Context, r Runner, kernel, release string) bool
-	// Base says that others are built on this one: they are asked for first.
+	// Base says that other platforms are built on this one: detection tries
+	// those first.
 	Base bool
 
-	// Capabilities reads what this router has. An empty wan is the default
-	// route's, an empty lan is not looked for. nil: nothing can be asked.
+	// Capabilities reads what this router supports. An empty wan means the
+	// interface of the default route; an empty lan stays unknown. nil: the
+	// router can't be queried.
 	Capabilities func(ctx context.Context, r Runner, wan, lan string) (plan.Capabilities, error)
 	// DefaultWAN is the interface of the default route; "" if there is none.
 	DefaultWAN func(ctx context.Context, r Runner) string
 
-	// Lacking turns an error of plan.Make about what this router lacks into one
-	// that says what brings it; nil: nobody knows more of it.
+	// Lacking adds to an error of plan.Make about something missing on this
+	// router how to install it; nil: errors stay as they are.
 	Lacking func(ctx context.Context, r Runner, wan string, err error) error
-	// CheckWAN refuses a WAN that is no interface of the router; nil: nobody can tell.
+	// CheckWAN returns an error if wan is no interface of the router; nil:
+	// unknown.
 	CheckWAN func(ctx context.Context, r Runner, wan string) error
-	// Unsure says why who asks may not try what this router can, so that a preview
-	// is a guess; "" if it is none. nil: it never is.
+	// Unsure says why this user can't test what the router supports, so a
+	// preview is a guess; "" if it isn't. nil: never a guess.
 	Unsure func(ctx context.Context, r Runner) string
 
-	// Render writes what a person pastes into such a router, part by part, and notes
-	// of what its language cannot say. It reads nothing.
+	// Render writes the plan's configuration to be pasted by a person, part by
+	// part, with notes of what it cannot express. It reads nothing.
 	Render func(p plan.Plan) (parts []render.Part, notes []string, err error)
 
-	// Checks begins an examination: it reads what its checks share, and returns them
-	// in the order in which they are made.
+	// Checks begins an examination: it reads what the checks share and returns
+	// them in order.
 	Checks func(e *Examination) []Check
 
-	// Backend is how its state is read and changed. The error says why this
-	// router can't be changed this way.
+	// Backend returns the backend that reads and plans changes of the router's
+	// state. The error says why these options can't be used.
 	Backend func(o Options) (Backend, error)
-	// Keeper makes a plan last over a reboot; nil: what is applied lasts by itself.
+	// Keeper makes a plan survive a reboot; nil: what is applied survives
+	// anyway.
 	Keeper func(o Options) Keeper
-	// StateDir is where the journal of changes to this machine is kept: where a
-	// reboot empties it, if a reboot undoes what is applied.
+	// StateDir is the directory of the journal of changes. If a reboot undoes
+	// what is applied, it is a directory that a reboot empties.
 	StateDir string
-	// Owned finds what is ours without a record of it, so that it can be undone;
-	// nil: the backend finds it on the WAN that it is told.
+	// Owned finds our shapers without a journal, so that they can be reverted;
+	// nil: the backend finds them on the given WAN.
 	Owned func(ctx context.Context, r Runner) ([]plan.Plan, error)
 
-	// OwnTC, if set, is the driver that shapes by tc(8) where this one has the
-	// platform's own way.
+	// OwnTC, if set, returns the driver that uses tc(8) directly, without the
+	// platform's own shaping service.
 	OwnTC func() *Driver
 
-	// Scheme is the beginning of addresses at which its API is reached, as in
-	// "opnsense+https"; "": there is none.
+	// Scheme is the URL scheme of the platform's API, as in "opnsense+https";
+	// "": no API.
 	Scheme string
 
-	Classes   *Classes  // what it knows of flows now; nil: nothing
-	Simulated Simulated // how its kernel queues
+	Classes   *Classes  // classes of current flows; nil: unknown
+	Simulated Simulated // for the simulator
 }
 
 // Name is the platform's name.
 func (d *Driver) Name() string { return d.Language.Platform }
 
-// Text writes a plan in the platform's own language, with its reasons as comments.
+// Text writes a plan in the platform's configuration language, with the plan's
+// reasons as comments.
 func (d *Driver) Text(p plan.Plan) (string, error) {
 	parts, notes, err := d.Render(p)
 	if err != nil {
@@ -83,8 +88,8 @@ func (d *Driver) Text(p plan.Plan) (string, error) {
 	return render.Text(p, parts, notes), nil
 }
 
-// Detect reads what this router has, for a plan. An empty wan is that of the
-// default route.
+// Detect reads what this router supports. An empty wan means the interface of
+// the default route.
 func (d *Driver) Detect(ctx context.Context, r Runner, wan, lan string) (plan.Capabilities, error) {
 	var f plan.Capabilities
 	var err error
@@ -102,8 +107,8 @@ func (d *Driver) Detect(ctx context.Context, r Runner, wan, lan string) (plan.Ca
 	return f, err
 }
 
-// Drivers are those that a program has, in the order in which they are listed to
-// people. The first is that of a router of which nothing is known.
+// Drivers are a program's drivers, in the order in which people see them. The
+// first is for a router about which nothing is known.
 type Drivers []*Driver
 
 // Names returns the platforms' names.
@@ -115,8 +120,8 @@ func (all Drivers) Names() []string {
 	return out
 }
 
-// Find returns the driver of a platform; the error, an *UnknownError, lists the
-// names that there are.
+// Find returns the driver of a platform. The error is an *UnknownError, which
+// lists all names.
 func (all Drivers) Find(name string) (*Driver, error) {
 	i := slices.IndexFunc(all, func(d *Driver) bool { return d.Name() == name })
 	if i < 0 {
@@ -135,101 +140,103 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("%q is unknown; use one of %s", e.Name, strings.Join(e.Known, ", "))
 }
 
-// Options say how a router is changed.
+// Options of a change to a router.
 type Options struct {
 	Runner  Runner
 	Replace bool   // take over from a shaper that is not ours
-	Preview bool   // nothing is changed: what only a change needs is not asked for
+	Preview bool   // nothing is changed: skip checks that only a change needs
 	Remote  bool   // the router is another machine, on which this program is not installed
 	API     bool   // Runner reaches the platform's API, not a shell
-	Exe     string // this program's path, for what starts it at boot
+	Exe     string // this program's path, for the unit that runs it at boot
 	Root    string // prefix of the configuration's paths; "": the real system
 }
 
-// Where journals of changes to this machine are kept.
+// Directories for journals of changes to this machine.
 const (
 	VolatileDir = "/run/unbloat"    // a reboot empties it, as it does the kernel's queues
-	LastingDir  = "/var/db/unbloat" // the settings last, and so must the way back
+	LastingDir  = "/var/db/unbloat" // the settings survive a reboot, so the journal must too
 )
 
-// A Backend knows one platform's states. It never changes anything: it reads,
-// says what is wanted, and lists the steps from one to the other.
+// A Backend knows one platform's states. It changes nothing: it reads the
+// state, computes the wanted one, and lists the steps between them.
 type Backend interface {
-	// Observe reads what the plan could touch, and what an earlier state knew of.
+	// Observe reads everything that the plan may change, and everything that
+	// earlier contains.
 	Observe(ctx context.Context, p plan.Plan, earlier State) (State, error)
-	// Desire returns the state that the plan asks for, or says what stands in the
-	// way. What an earlier plan changed and this one doesn't is as origin had it.
+	// Desire returns the state that the plan asks for, or an error that says
+	// what prevents it. Settings that only an earlier plan changed are as in
+	// origin.
 	Desire(ctx context.Context, p plan.Plan, now, origin State) (State, error)
-	// Baseline returns the state without unbloat: as origin had it (nil: not
-	// known), and for what origin doesn't know, as now is without what is ours.
+	// Baseline returns the state without unbloat: as in origin (nil: unknown),
+	// and for everything not in origin, as now without our parts.
 	Baseline(ctx context.Context, now, origin State) (State, error)
-	// Compare returns the steps from actual to wanted, and the differences in
-	// words; for equal states it returns neither.
+	// Compare returns the steps from actual to wanted, and the differences as
+	// text for people. Both are empty for equal states.
 	Compare(actual, wanted State) (steps []Step, differences []string, err error)
 	// Explain turns a failed step's error into one that says what to do.
 	Explain(err error) error
 }
 
-// A Shaper is a backend that explains what shapes on the router, whoever made it.
+// A Shaper is a backend that lists all shapers on the router, ours and others.
 type Shaper interface {
 	Shapers(ctx context.Context, wan string) ([]Shaped, error)
 }
 
-// A Keeper makes a plan last over a reboot.
+// A Keeper makes a plan survive a reboot.
 type Keeper interface {
 	Keep(ctx context.Context, p plan.Plan) error
 	Forget(ctx context.Context) (done bool, err error)
 	Kept() bool
 }
 
-// Lasting is the Keeper of a platform whose settings last by themselves.
+// Lasting is the Keeper of a platform whose settings survive a reboot anyway.
 type Lasting struct{}
 
-// Keep does nothing: the settings last.
+// Keep does nothing: the settings survive.
 func (Lasting) Keep(context.Context, plan.Plan) error { return nil }
 
-// Forget does nothing: who reverts takes the settings back.
+// Forget does nothing: revert restores the settings.
 func (Lasting) Forget(context.Context) (done bool, err error) { return false, nil }
 
-// Kept reports that nothing beside the settings makes them last.
+// Kept returns false: there is nothing besides the settings.
 func (Lasting) Kept() bool { return false }
 
-// Classes is what a router knows of the classes of its flows.
+// Classes are functions that read the classes of a router's flows.
 type Classes struct {
-	// Lost says where the rules that divide a plan's traffic are not what was
-	// applied; nil if they are.
+	// Lost lists where the classification rules differ from those applied, for
+	// people; nil if they don't.
 	Lost func(ctx context.Context, r Runner, p plan.Plan) []string
-	// Flows counts those of each machine that the meters know, by direction and
-	// what they are: "up calm", "down busy".
+	// Flows counts the metered flows of each machine, by direction and state:
+	// "up calm", "down busy".
 	Flows func(ctx context.Context, r Runner) map[string]map[string]int
-	// Machines is what each machine's connections have carried, by class.
+	// Machines returns the bytes of each machine's connections, by class.
 	Machines func(ctx context.Context, r Runner, p plan.Plan) []Traffic
-	// Hosts are the machines of the home by name.
+	// Hosts returns the addresses of the home's machines, by name.
 	Hosts func(ctx context.Context, r Runner) map[string][]string
-	// Why says which class a flow has now, and which rule decided; a flow named
-	// the other way round, or as the WAN shows it, is found all the same.
+	// Why returns a flow's current class and the rule that decided it. The flow
+	// may also be given with its ends swapped, or with its address after NAT.
 	Why func(ctx context.Context, r Runner, p plan.Plan, f nft.Flow) Answer
 }
 
-// Simulated says how a platform's kernel queues, for the simulator.
+// Simulated describes a platform's kernel queues for the simulator.
 type Simulated struct {
 	CoDel     aqm.Dialect
 	Shaper    ShaperKind
-	FIFOBytes bool // a FIFO is as long as its packets would be if all were full
+	FIFOBytes bool // a FIFO's limit counts bytes: packets × MTU
 }
 
-// A ShaperKind is how a kernel holds a rate.
+// A ShaperKind is a kernel's shaping algorithm.
 type ShaperKind int
 
 // Kinds of shapers.
 const (
 	HTB  ShaperKind = iota // Linux's token buckets
-	Pipe                   // dummynet's: one packet after the other
+	Pipe                   // dummynet's pipe: packets leave one after the other
 	HFSC                   // pf's and ALTQ's service curves
 )
 
-// Detect asks a router which of the drivers is its own. What can't be asked, or
-// is none of them, is the first's.
+// Detect returns the driver of a router's platform. If the router can't be
+// queried or matches none, it is the first driver.
 func Detect(ctx context.Context, r Runner, drivers []*Driver) *Driver {
 	out, err := Output(ctx, r, "uname", "-sr")
 	if err != nil {
@@ -246,16 +253,16 @@ func Detect(ctx context.Context, r Runner, drivers []*Driver) *Driver {
 	return drivers[0]
 }
 
-// CheckIfconfig is the CheckWAN of a router whose interfaces are ifconfig(8)'s.
+// CheckIfconfig is the CheckWAN of platforms with ifconfig(8).
 func CheckIfconfig(ctx context.Context, r Runner, wan string) error {
-	var failed *CommandError // it has been asked, and knows none
+	var failed *CommandError // ifconfig ran and knows no such interface
 	if _, err := Output(ctx, r, "ifconfig", wan); errors.As(err, &failed) {
 		return &PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name another with --wan; ifconfig lists them", Err: err}
 	}
 	return nil
 }
 
-// Has reports whether a path is there on the router.
+// Has reports whether a path exists on the router.
 func Has(ctx context.Context, r Runner, path string) bool {
 	_, err := Output(ctx, r, "ls", "-d", path)
 	return err == nil

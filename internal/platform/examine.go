@@ -11,50 +11,50 @@ import (
 	"unbloat/unit"
 )
 
-// A Finding is one thing that is not as it should be.
+// A Finding is one problem of a router.
 type Finding struct {
 	ID       string `json:"id"`         // as in "flow-offload"
-	Blocking bool   `json:"in_the_way"` // it prevents or spoils shaping or measuring; otherwise it is worth knowing
+	Blocking bool   `json:"in_the_way"` // it prevents or spoils shaping or measuring; otherwise it is a hint
 	What     string `json:"what"`
 	Why      string `json:"why"`    // why it matters
-	Remedy   string `json:"remedy"` // the command that mends it
+	Remedy   string `json:"remedy"` // the command that fixes it
 }
 
-// A Drift is a WAN that is not what was applied to it.
+// A Drift is a WAN whose state differs from what was applied.
 type Drift struct {
 	WAN         string
-	Differences []string // in words
+	Differences []string // for people
 	Mend        string   // the command that applies it again
 }
 
-// An Examination is one look at one router for what stands in the way. A
-// driver's checks read it and report what they find to it.
+// An Examination is one run of the doctor on one router. A driver's checks read
+// it and report their findings to it.
 type Examination struct {
 	Ctx       context.Context
 	Runner    Runner
 	WAN, LAN  string         // "": not known; a check may find the WAN
-	Down, Up  unit.Rate      // that are wished; 0: not known
-	LinkLayer plan.LinkLayer // of the line, if somebody said so
+	Down, Up  unit.Rate      // wanted rates; 0: not known
+	LinkLayer plan.LinkLayer // the line's, if given
 	Now       time.Time      // this machine's clock
 	Far       bool           // the router is another machine
 
-	// Explain returns what shapes on the router; nil: the driver's own way.
+	// Explain returns the router's shapers; nil: use the driver's backend.
 	Explain func(ctx context.Context) ([]Shaped, error)
-	// LostClasses says where the rules that divide traffic are not what was
-	// applied; nil: nobody knows what was applied.
+	// LostClasses lists where the classification rules differ from those
+	// applied; nil: unknown what was applied.
 	LostClasses func(ctx context.Context) []string
-	// Drifts says for each WAN where it is not what was applied there; nil:
-	// nobody knows.
+	// Drifts lists the WANs whose state differs from what was applied; nil:
+	// unknown.
 	Drifts func(ctx context.Context) ([]Drift, error)
 
 	Shapers  []Shaped  // what ReadShapers found
-	Findings []Finding // in the order in which they were found
-	Checked  []string  // what was looked at and is in order
-	Skipped  []string  // what could not be looked at, and why
+	Findings []Finding // in order of discovery
+	Checked  []string  // checks without findings
+	Skipped  []string  // checks that could not run, and why
 }
 
-// A Check looks at one thing. What it finds, or can't tell, it reports to the
-// examination; if it reports nothing, that thing is in order.
+// A Check examines one thing. It reports findings, or that it could not run, to
+// the examination; if it reports nothing, that thing is fine.
 type Check struct {
 	Name string
 	Run  func()
@@ -74,7 +74,7 @@ func (e *Examination) Each(checks []Check) {
 // Find reports a finding.
 func (e *Examination) Find(f Finding) { e.Findings = append(e.Findings, f) }
 
-// Skip reports what could not be looked at, and why.
+// Skip reports a check that could not run, and why.
 func (e *Examination) Skip(what, why string) { e.Skipped = append(e.Skipped, what+": "+why) }
 
 // Read returns a command's output, "" if it can't be run.
@@ -86,7 +86,7 @@ func (e *Examination) Read(argv ...string) string {
 	return string(out)
 }
 
-// ReadShapers looks at what shapes on the router.
+// ReadShapers reads the router's shapers into Shapers.
 func (e *Examination) ReadShapers() {
 	if e.Explain == nil {
 		return
@@ -97,7 +97,7 @@ func (e *Examination) ReadShapers() {
 	}
 }
 
-// Applied is the check that compares what is there with what was applied.
+// Applied is the check that compares the router's state with what was applied.
 func (e *Examination) Applied() Check {
 	const name = "what was applied"
 	return Check{Name: name, Run: func() {
@@ -116,16 +116,17 @@ func (e *Examination) Applied() Check {
 	}}
 }
 
-// Cycles that forwarding and shaping a full packet cost a core, roughly, as
-// people report of their routers: small in-order cores with NAT in software need
-// several times what large ones do. They only tell "plenty" from "not enough".
+// Rough CPU cycles for forwarding and shaping a full packet, from public
+// reports: small in-order cores with NAT in software need several times as many
+// as large ones. They only tell "plenty" from "not enough".
 const (
 	cyclesSmallCore = 50_000
 	cyclesLargeCore = 15_000
 )
 
-// CPU is the check that compares a core's clock with the wished rate: a shaper
-// runs on one core. clock returns its highest clock in Hz, 0 if it is not known.
+// CPU is the check that compares a core's clock with the wanted rate: a shaper
+// runs on one core. clock returns its highest clock in Hz, 0 if it is not
+// known.
 func (e *Examination) CPU(clock func() int64) Check {
 	return Check{Name: "CPU", Run: func() {
 		wished := e.Down + e.Up
@@ -150,10 +151,11 @@ func (e *Examination) CPU(clock func() int64) Check {
 	}}
 }
 
-// mostSkew is how far the clocks of two machines may be apart.
+// mostSkew is the largest accepted difference between the clocks of two
+// machines.
 const mostSkew = 2 * time.Minute
 
-// TimeOfDay looks at the router's clock.
+// TimeOfDay checks the router's clock.
 func (e *Examination) TimeOfDay() {
 	seconds, err := strconv.ParseInt(strings.TrimSpace(e.Read("date", "+%s")), 10, 64)
 	if err != nil {
@@ -167,18 +169,19 @@ func (e *Examination) TimeOfDay() {
 	}
 }
 
-// leastIPv6 is the least MTU of a link with IPv6 (RFC 8200 §5).
+// leastIPv6 is the minimum MTU of a link with IPv6, in bytes (RFC 8200 §5).
 const leastIPv6 = 1280
 
-// LeastMTU looks whether the WAN's MTU, in bytes, is enough for IPv6; mend sets
-// it to what is usual.
+// LeastMTU checks that the WAN's MTU, in bytes, is enough for IPv6; mend is the
+// command that sets the usual one.
 func (e *Examination) LeastMTU(mtu int, mend string) {
 	if mtu < leastIPv6 {
 		e.Find(Finding{ID: "mtu", Blocking: true, What: fmt.Sprintf("the MTU of %s is %d", e.WAN, mtu), Why: "IPv6 needs 1280 bytes (RFC 8200 §5)", Remedy: mend + ", or what the provider says"})
 	}
 }
 
-// Unclamped reports that TCP's segments are too long for the WAN.
+// Unclamped reports that TCP segments are too long for the WAN; lan and wan are
+// MTUs in bytes.
 func (e *Examination) Unclamped(lan, wan int, remedy string) {
 	e.Find(Finding{ID: "mss", What: fmt.Sprintf("%s has an MTU of %d, %s one of %d, and nothing clamps TCP's segments", e.LAN, lan, e.WAN, wan),
 		Why: "where messages of path MTU discovery are lost, connections hang", Remedy: remedy})

@@ -1,6 +1,7 @@
-// Package host knows where configuration lives on each platform. This file is
-// what all platforms share: the one Runner that commands go through, and the
-// errors that say what is missing. The platforms are its sub-packages.
+// Package platform defines what all router platforms share: the Driver of a
+// platform, the Runner that executes commands on a router, the doctor's
+// examination, and the errors that say what is missing. Each platform is a
+// sub-package.
 package platform
 
 import (
@@ -29,7 +30,7 @@ type Step struct {
 	Stdin string   `json:"stdin,omitempty"`
 }
 
-// String prints the step as one would type it.
+// String returns the step as typed in a shell.
 func (s Step) String() string {
 	out := strings.Join(s.Argv, " ")
 	if s.Stdin != "" {
@@ -38,8 +39,8 @@ func (s Step) String() string {
 	return out
 }
 
-// State is a platform's snapshot of what it may change, in a form that only
-// that platform reads. Package apply stores it and hands it back.
+// State is a platform's snapshot of everything that it may change, in a format
+// that only that platform reads. Package apply stores it and passes it back.
 type State = json.RawMessage
 
 // Local runs commands on this machine.
@@ -64,12 +65,12 @@ func (Local) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stde
 	return out.Bytes(), errOut.Bytes(), err
 }
 
-// ErrUnreachable is under every error of a Runner whose way to the router is
-// gone, or was never there: whether a command ran then is not known.
+// ErrUnreachable is wrapped by every error of a Runner that has lost, or never
+// had, its connection to the router. Whether the command ran is then unknown.
 var ErrUnreachable = errors.New("the router can't be reached")
 
-// A PreconditionError says what is missing before anything can be changed, and
-// what to do about it.
+// A PreconditionError says what prevents a change, and what to do about it.
+// Nothing has been changed.
 type PreconditionError struct {
 	Doing  string // "shape eth0"
 	What   string // "the kernel has no CAKE"
@@ -91,7 +92,7 @@ func (e *MissingToolError) Error() string {
 	return fmt.Sprintf("run %s: it is not installed, or not in PATH", e.Tool)
 }
 
-// A CommandError is a command that ran and failed, with what it said.
+// A CommandError is a command that ran and failed, with its output.
 type CommandError struct {
 	Argv   []string
 	Stderr string
@@ -109,7 +110,8 @@ func (e *CommandError) Error() string {
 // Unwrap returns the error underneath.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// Output runs a command and returns what it printed; a failure is a *CommandError.
+// Output runs a command and returns its standard output. If the command fails,
+// the error is a *CommandError.
 func Output(ctx context.Context, r Runner, argv ...string) ([]byte, error) {
 	out, errOut, err := r.Run(ctx, argv, nil)
 	var missing *MissingToolError
@@ -128,7 +130,8 @@ type InputError struct{ Why string }
 
 func (e *InputError) Error() string { return "apply the plan: " + e.Why }
 
-// CheckPlan refuses a plan that is not valid, or not for this platform.
+// CheckPlan returns an *InputError if the plan is not valid or is for another
+// platform.
 func CheckPlan(p plan.Plan, lang *plan.Language) error {
 	if p.Platform != lang.Platform {
 		return &InputError{fmt.Sprintf("it is for %s, not for %s; make one with --for %s", p.Platform, lang.Platform, lang.Platform)}

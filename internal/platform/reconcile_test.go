@@ -15,8 +15,8 @@ import (
 	"unbloat/unit"
 )
 
-// A resident is the least of a program that keeps a WAN as it is wanted: it
-// knows a driver's backend and a Runner, and nothing of any platform.
+// A resident is a minimal program that keeps a WAN in its wanted state: it
+// knows a driver's backend and a Runner, but no platform.
 type resident struct {
 	backend platform.Backend
 	run     platform.Runner
@@ -24,7 +24,7 @@ type resident struct {
 	plan    plan.Plan
 }
 
-// want plans the shaping that is held from now on.
+// want sets the plan to keep from now on.
 func (r *resident) want(ctx context.Context, p plan.Plan, origin platform.State) error {
 	now, err := r.backend.Observe(ctx, p, r.wanted)
 	if err != nil {
@@ -37,8 +37,8 @@ func (r *resident) want(ctx context.Context, p plan.Plan, origin platform.State)
 	return err
 }
 
-// reconcile looks at what is there, and changes what is not as it is wanted. It
-// returns how many commands that took.
+// reconcile reads the state and corrects what differs. It returns the number of
+// commands.
 func (r *resident) reconcile(ctx context.Context) (int, error) {
 	now, err := r.backend.Observe(ctx, r.plan, r.wanted)
 	if err != nil {
@@ -62,8 +62,8 @@ func (r *resident) reconcile(ctx context.Context) (int, error) {
 	return len(steps), nil
 }
 
-// disturb changes the router behind the resident's back: somebody begins to set
-// other rates, or to take the shaping away, leaves out commands, and stops anywhere.
+// disturb changes the router behind the resident's back: it begins to set other
+// rates or to remove the shaping, skips commands, and stops anywhere.
 func (r *resident) disturb(ctx context.Context, random *rand.Rand, origin platform.State, other plan.Plan) (string, error) {
 	now, err := r.backend.Observe(ctx, r.plan, r.wanted)
 	if err != nil {
@@ -86,16 +86,16 @@ func (r *resident) disturb(ctx context.Context, random *rand.Rand, origin platfo
 	ran := 0
 	for _, s := range steps[:random.IntN(len(steps)+1)] {
 		if random.IntN(4) > 0 {
-			_, _, _ = r.run.Run(ctx, s.Argv, []byte(s.Stdin)) // some fail, as what they need was left out
+			_, _, _ = r.run.Run(ctx, s.Argv, []byte(s.Stdin)) // some fail because an earlier one was skipped
 			ran++
 		}
 	}
 	return fmt.Sprintf("%s, %d of %d commands", what, ran, len(steps)), nil
 }
 
-// TestReconcile: on every platform, a loop around Observe, Compare and Apply holds
-// what is wanted against whatever others do, and does nothing where nothing is to
-// be done. The seed is printed; UNBLOAT_SEED gives another.
+// TestReconcile: on every platform a loop of Observe, Compare and Apply
+// restores the wanted state after any disturbance, and runs no command if
+// nothing differs. The seed is printed; UNBLOAT_SEED gives another.
 func TestReconcile(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("UNBLOAT_SEED"); text != "" {

@@ -2,15 +2,15 @@ package platform
 
 import "strings"
 
-// A RefusedError is the answer of a router's API to a change that was not made:
-// what it says, field by field, as far as it says anything.
+// A RefusedError is the answer of a router's API that refused a change, with
+// its messages by field.
 type RefusedError struct {
-	Result string         // "failed", "not found" …; "": the answer has none
-	Fields []FieldRefusal // in the order of their names; nil: it gives no reason
-	Answer string         // as it came
+	Result string         // "failed", "not found" …; "": none in the answer
+	Fields []FieldRefusal // sorted by name; nil: no reason given
+	Answer string         // the raw answer
 }
 
-// A FieldRefusal is what an API says of one field.
+// A FieldRefusal is an API's message about one field.
 type FieldRefusal struct {
 	Field string // "pipe.bandwidth"
 	Says  []string

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// RouteInterface returns the interface of the default route as route(8) of the
-// BSDs tells it; "" if there is none.
+// RouteInterface returns the interface of the default route from the BSDs'
+// route(8); "" if there is none.
 func RouteInterface(ctx context.Context, r Runner) string {
 	out, err := Output(ctx, r, "route", "-n", "get", "default")
 	if err != nil {

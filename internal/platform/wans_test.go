@@ -22,7 +22,7 @@ import (
 	"unbloat/unit"
 )
 
-// nobody is a watchdog who never acts.
+// nobody is a watchdog that never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -30,8 +30,8 @@ func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
 func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
 func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
-// begin applies and commits an upload; on Linux and OpenWrt only the first WAN's traffic is
-// divided into classes.
+// begin applies and commits a plan for the upload; on Linux and OpenWrt only
+// the first WAN has classes.
 func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 	t.Helper()
 	var classes plan.ClassPreferences
@@ -50,8 +50,8 @@ func begin(t *testing.T, e *apply.Engine, platform, wan string) error {
 	return tr.Commit()
 }
 
-// TestClassesOfSeveralWANs: there is one table of nftables, so a second WAN with
-// classes is refused, and the first keeps its own.
+// TestClassesOfSeveralWANs: there is only one nftables table, so classes on a
+// second WAN are refused, and the first WAN keeps its own.
 func TestClassesOfSeveralWANs(t *testing.T) {
 	l, o := fake.NewLinux(), fake.NewOpenWrt()
 	for platform, c := range map[string]struct {
@@ -82,7 +82,7 @@ type standInRouter interface {
 	Text() string
 }
 
-// reached is an OPNsense that is reached by its API.
+// reached is an OPNsense router behind its API.
 type reached struct {
 	*opnsensefake.Router
 	rest
@@ -118,8 +118,8 @@ func standIn(t *testing.T, name string) (standInRouter, string) {
 	return nil, ""
 }
 
-// TestSeveralWANs: a second WAN is shaped beside the first, and each is undone
-// by itself; or it is refused with the reason, and nothing is changed.
+// TestSeveralWANs: a second WAN is shaped too, and each is reverted separately;
+// or it is refused with a reason, and nothing is changed.
 func TestSeveralWANs(t *testing.T) {
 	for _, c := range []struct{ platform, second, refused string }{
 		{"linux", "lan", ""},

@@ -7,16 +7,16 @@ import (
 	"unbloat/internal/plan"
 )
 
-// An Answer is what a router and its plan say of the class of a flow.
+// An Answer is the class of a flow by a router and its plan.
 type Answer struct {
-	Flow     nft.Flow // as the router's rules know it: the home's end first, as it is before NAT
-	Note     string   // in how far that isn't what was asked; "" if it is
+	Flow     nft.Flow // as the router's rules see it: the home's end first, before NAT
+	Note     string   // how Flow differs from the one asked for; "" if it doesn't
 	Verdicts []nft.Verdict
 }
 
-// WhyClass says for both directions which class a packet of a flow has, and
-// which rule of the plan decides it. Where the router knows nothing of flows,
-// the plan's rules are all there is to it.
+// WhyClass returns for both directions the class of a packet of a flow and the
+// plan's rule that decides it. If the router keeps no state of flows, only the
+// plan's rules are used.
 func (d *Driver) WhyClass(ctx context.Context, r Runner, p plan.Plan, f nft.Flow) Answer {
 	if d.Classes != nil {
 		return d.Classes.Why(ctx, r, p, f)

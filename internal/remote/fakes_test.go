@@ -241,7 +241,7 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 			t.Parallel()
 			s, _ := staged(t, p)
 			ssh := s.dial(t)
-			if got := all.Detect(t.Context(), ssh).Name(); got != p.name {
+			if got := platform.Detect(t.Context(), ssh, all.Drivers()).Name(); got != p.name {
 				t.Errorf("it takes itself for %s", got)
 			}
 			start := p.text()

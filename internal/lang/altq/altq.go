@@ -1,8 +1,9 @@
 // Package altq renders and parses the ALTQ lines of OpenBSD's old pf.conf(5)
-// (to 5.4) with the HFSC scheduler, as seed 002 uses them: one queue with a
-// FIFO as short as the wished latency; or, where rules name traffic, a queue for
-// each class. 5.5 has ALTQ too, but wants its queues as `oldqueue`, which nobody
-// here could try. Source: OpenBSD's pfctl grammar before 5.5.
+// (to 5.4) with the HFSC scheduler, as the article about ALTQ uses them: one
+// queue with a FIFO as short as the wanted latency or, if rules name traffic,
+// one queue per class. OpenBSD 5.5 has ALTQ too, but spells its queues
+// `oldqueue`; that is untested. Source: pf.conf(5) and pfctl's grammar before
+// 5.5.
 package altq
 
 import (
@@ -15,23 +16,23 @@ import (
 	"unbloat/unit"
 )
 
-// MaxQlimit is how many packets a queue can be told to hold.
+// MaxQlimit is the longest queue that pfctl(8) accepts, in packets.
 const MaxQlimit = 65535
 
-// maxRate is what a u_int32_t holds, in bit/s.
+// maxRate is the largest u_int32_t, in bit/s.
 const maxRate = 4294967295 * unit.BitPerSecond
 
-// maxName is how long a queue's name may be (PF_QNAME_SIZE − 1).
+// maxName is the longest name of a queue, in characters (PF_QNAME_SIZE − 1).
 const maxName = 63
 
-// Names of the queues we make; seed 002's for the upload. A queue's name is
-// one for all interfaces.
+// Names of our queues; the upload's is the article's. A queue's name is shared
+// by all interfaces.
 const (
 	UpQueue   = "bb"
 	DownQueue = "bb_down"
 )
 
-// A Bandwidth is a rate or a percentage of the parent's.
+// A Bandwidth is a rate, or a percentage of the parent's bandwidth.
 type Bandwidth struct {
 	Rate    unit.Rate
 	Percent int // 1…100; used if Rate is 0
@@ -54,17 +55,17 @@ type Queue struct {
 	Qlimit    int // packets; 0: 50
 	Scheduler string
 	Options   []string // between ( and ): default, red, ecn, …
-	Curves    []Curve  // of HFSC, after the options
+	Curves    []Curve  // HFSC's, after the options
 	Queues    []string
 }
 
-// A Curve is one of HFSC's service curves: realtime is what a queue gets first
-// of all, linkshare its part among its siblings (its bandwidth unless said),
-// upperlimit what it never exceeds.
+// A Curve is one of HFSC's service curves: realtime is guaranteed and served
+// first, linkshare is the share among siblings (default: the queue's
+// bandwidth), upperlimit is the maximum.
 type Curve struct {
 	Name  string // realtime, linkshare or upperlimit
 	First Bandwidth
-	Ms    int // how long First lasts, ms; 0: there is none
+	Ms    int // duration of First, ms; 0: no First
 	Then  Bandwidth
 }
 
@@ -81,11 +82,12 @@ type Ruleset struct {
 	Rules      []Rule
 }
 
-// Render makes one queue for each direction of a plan, which is the default and
-// takes all that leaves; with classes a queue for each and the rules that match
-// what belongs there. These rules pass and block nothing. Only a plan in the
-// article's style has its `pass` rule, which as the last one lets through what
-// rules before it block. Notes say what ALTQ cannot express of it.
+// Render makes one queue per direction of a plan: the default queue, which
+// takes all egress traffic. With classes it makes one queue per class and the
+// match rules for them, which neither pass nor block packets. Only the
+// article's style has the article's `pass` rule; as the last rule it also
+// passes what earlier rules block. Notes list what ALTQ cannot express of the
+// plan.
 func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 	var up, down []plan.Share
 	if p.Classes != nil {
@@ -129,7 +131,7 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 	return rs, notes, rs.Check()
 }
 
-// String writes the ruleset in the order that pfctl(8) enforces: queueing
+// String writes the ruleset in the order that pfctl(8) requires: queueing
 // before filtering.
 func (rs Ruleset) String() string {
 	var b strings.Builder
@@ -181,7 +183,7 @@ func (q Queue) String() string {
 	return s
 }
 
-// options writes what stands in brackets, with rates as rate says.
+// options writes the options in parentheses; rate formats the rates.
 func (q Queue) options(rate func(Bandwidth) string) string {
 	words := slices.Clone(q.Options)
 	for _, c := range q.Curves {
@@ -213,7 +215,7 @@ func (b Bandwidth) String() string {
 	return strconv.FormatInt(int64(b.Rate), 10) + "b"
 }
 
-// isDefault reports whether the queue takes what no rule assigned.
+// isDefault reports whether the queue takes packets that no rule assigns.
 func (q Queue) isDefault() bool {
 	for _, o := range q.Options {
 		if o == "default" {
@@ -223,7 +225,7 @@ func (q Queue) isDefault() bool {
 	return false
 }
 
-// Check refuses what pfctl(8) refuses of a ruleset as a whole.
+// Check returns pfctl(8)'s errors about a ruleset as a whole.
 func (rs Ruleset) Check() error {
 	for n, q := range rs.Queues {
 		for _, other := range rs.Queues[:n] {

@@ -14,8 +14,9 @@ import (
 	"unbloat/unit"
 )
 
-// Seed 002's lines, from its own numbers, with its macro filled in.
-func TestSeed002(t *testing.T) {
+// TestArticle renders the article's lines from its own figures, with its macro
+// expanded.
+func TestArticle(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 5 * unit.MbitPerSecond, Up: 1100 * unit.KbitPerSecond},
 		plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 		plan.Preferences{Style: plan.StyleArticle, Only: plan.DirectionUp})
@@ -35,8 +36,9 @@ pass out on $ext_if keep state queue( bb )
 	}
 }
 
-// Only the article passes all that leaves. What somebody's own rules block stays
-// blocked with ours: the queue is the default, so it needs no rule.
+// TestNoPassRule: only the article's style passes all egress traffic. Otherwise
+// the user's block rules keep working: the queue is the default, so it needs no
+// rule.
 func TestNoPassRule(t *testing.T) {
 	for _, style := range []plan.Style{plan.StyleDefault, plan.StyleArticle} {
 		p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
@@ -105,7 +107,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Parse reads back exactly what was rendered, and the queue is as short as wished.
+// TestParseIsInverse: Parse reads back exactly what was rendered, and the queue
+// is as short as wanted.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4e9).Draw(t, label)) }

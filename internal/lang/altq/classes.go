@@ -11,23 +11,22 @@ import (
 	"unbloat/unit"
 )
 
-// mostRealtime is how much of an interface's rate pfctl(8) lets the realtime
-// curves of its queues have together, in per cent.
+// mostRealtime is pfctl(8)'s limit for the sum of all realtime curves on an
+// interface, in percent of its rate.
 const mostRealtime = 80
 
-// The fewest packets that a class's queue holds: a queue of one leaves the line
-// idle, and the classes that go first have many small ones at once (two calls,
-// a page's names, acknowledgements), which a count of full packets would drop.
+// The shortest queues of classes, in packets. A queue of one packet leaves the
+// line idle. The classes served first get bursts of small packets (calls, DNS,
+// acknowledgements), which would not fit into a queue sized for full packets.
 const (
 	leastQlimit      = 2
 	leastQlimitFirst = 16
 )
 
-// classQueues makes the queues of one direction that has classes. What a class
-// is sure of is its bandwidth, which is its part when all want theirs; voice and
-// interactive have it as a realtime curve too, so that they need not wait for
-// their turn. Each is a FIFO, as long as the wished latency at the most that
-// the class may send.
+// classQueues makes the queues of one direction with classes. A class's
+// guarantee is its queue's bandwidth, its share under contention. Voice and
+// interactive also have it as a realtime curve, so they are served first. Each
+// queue is a FIFO that holds the wanted latency at the class's maximum rate.
 func classQueues(s plan.Shaper, shares []plan.Share) []Queue {
 	parts, first := bandwidths(s.Rate, shares), unit.Rate(0)
 	for i, sh := range shares {
@@ -63,8 +62,8 @@ func classQueues(s plan.Shaper, shares []plan.Share) []Queue {
 
 func goesFirst(c plan.Class) bool { return c == plan.Voice || c == plan.Interactive }
 
-// bandwidths returns what each class is sure of: never nothing, which HFSC would
-// take for a queue that has no part, and together never more than there is.
+// bandwidths returns each class's guarantee: never 0, since HFSC gives such a
+// queue no share, and in sum at most rate.
 func bandwidths(rate unit.Rate, shares []plan.Share) []unit.Rate {
 	var out []unit.Rate
 	over := -rate
@@ -79,8 +78,8 @@ func bandwidths(rate unit.Rate, shares []plan.Share) []unit.Rate {
 	return out
 }
 
-// matches writes the match rules of a direction: pf's own of later, with the
-// words for the queues of old.
+// matches writes the match rules of a direction: as in newer pf, but with the
+// old syntax for queues.
 func matches(device string, d plan.Direction, rules []plan.Rule) []Rule {
 	var out []Rule
 	for _, r := range pfqueue.Matches(device, d, rules, assign) {
@@ -102,7 +101,7 @@ func assign(queue, first string, _ plan.Class) (string, []string) {
 type admission struct {
 	Ruleset
 	rate     unit.Rate
-	realtime [2]unit.Rate // so far: at first, and later
+	realtime [2]unit.Rate // sums so far: initial and final rate
 }
 
 // below checks the queues below one that has rate.
@@ -141,7 +140,7 @@ func (a *admission) below(rate unit.Rate, names []string, depth int) error {
 	return nil
 }
 
-// add adds a curve to a sum: its rate at first, and later.
+// add adds a curve to a sum of two rates: the initial one and the final one.
 func add(sum *[2]unit.Rate, c Curve, parent unit.Rate) {
 	first := c.Then
 	if c.Ms != 0 {

@@ -28,9 +28,9 @@ func withClasses(t rapid.TB, up, down unit.Rate, w plan.ClassPreferences) (plan.
 	return p, rs
 }
 
-// Each class has a queue of HFSC below the interface's rate, and its rules find
-// what belongs there from both ends; they pass and block nothing. What pfctl
-// would read, and show, is what was written.
+// TestClasses: each class has an HFSC queue below the interface's rate, and
+// rules that match connections opened from either end, which neither pass nor
+// block. What pfctl reads and shows is what was written.
 func TestClasses(t *testing.T) {
 	_, rs := withClasses(t, 11e6, 110e6, plan.ClassPreferences{
 		Rules: []plan.Rule{
@@ -78,15 +78,16 @@ match in on em0 proto udp from any port 19302:19309 to any queue em0_voice
 	}
 }
 
-// Who names nothing has one queue a direction, and no rule.
+// TestNoClassesUnasked: a plan without rules has one queue per direction and no
+// rule.
 func TestNoClassesUnasked(t *testing.T) {
 	if p, rs := withClasses(t, 11e6, 110e6, plan.ClassPreferences{}); p.Classes != nil || len(rs.Queues) != 2 || len(rs.Rules) != 0 {
 		t.Errorf("%s", rs)
 	}
 }
 
-// Whatever is guaranteed and bounded, pfctl takes it: the parts fit below the
-// rate, realtime below its 80 %, and no class is left without any.
+// TestAnyClasses: pfctl accepts any guarantees and limits: the sum is at most
+// the rate, realtime at most 80 %, and every class has a share.
 func TestAnyClasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4e9).Draw(t, label)) }
@@ -118,8 +119,8 @@ func TestAnyClasses(t *testing.T) {
 	})
 }
 
-// What HFSC is not given is refused as pfctl refuses it, and so are lines that are
-// out of order; both ways of writing a curve are read.
+// TestCurves: curves that HFSC rejects and lines out of order are refused with
+// pfctl's errors. Both notations of a curve are read.
 func TestCurves(t *testing.T) {
 	const iface = "altq on em0 bandwidth 10Mb hfsc queue { a, b }\nqueue b bandwidth 1Mb hfsc(default)\n"
 	for text, want := range map[string]string{

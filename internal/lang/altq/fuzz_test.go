@@ -7,7 +7,7 @@ import (
 	. "unbloat/internal/lang/altq"
 )
 
-// FuzzParseShown: each line that is kept of what pfctl prints is one line.
+// FuzzParseShown: no line kept of pfctl's output contains a line break.
 func FuzzParseShown(f *testing.F) {
 	f.Add("queue root_em0 on em0 bandwidth 1Mb priority 0 hfsc( wrr root ) {a, b}\n  [ pkts: 0  bytes: 0 ]\nqueue  a on em0 bandwidth 500Kb hfsc( default )\n")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -14,9 +14,9 @@ import (
 var errSyntax = errors.New("syntax error")
 
 // Parse reads the ALTQ lines and filter rules of an old pf.conf(5). It knows
-// macros and comments, and passes over everything else that pf knows. Like
-// pfctl(8) it wants queueing before translation, and that before filtering, unless
-// it is told otherwise.
+// macros and comments, and ignores all other statements. Like pfctl(8) it
+// requires queueing before translation before filtering, unless `set
+// require-order no` is given.
 func Parse(text string) (Ruleset, error) {
 	var rs Ruleset
 	section := 0
@@ -80,8 +80,8 @@ func (rs *Ruleset) parseLine(line string) error {
 	return nil
 }
 
-// Sections of a pf.conf, in pfctl's order. lawless is one whose lines may be in
-// any.
+// Sections of a pf.conf, in pfctl's order. lawless is a file whose lines may be
+// in any order.
 const (
 	lawless = iota - 1
 	_
@@ -90,7 +90,7 @@ const (
 	filtering
 )
 
-// sectionOf returns the section a line belongs to; 0: none of these.
+// sectionOf returns the section of a line; 0 if it is none of these.
 func sectionOf(line string) int {
 	words := strings.Fields(line)
 	if len(words) == 0 {
@@ -111,7 +111,7 @@ func sectionOf(line string) int {
 	return 0
 }
 
-// anyOrder reports whether a line tells pfctl(8) to take lines in any order.
+// anyOrder reports whether a line is `set require-order no`.
 func anyOrder(line string) bool {
 	return strings.Join(strings.Fields(line), " ") == "set require-order no"
 }
@@ -120,7 +120,7 @@ func errOrder() error {
 	return errors.New("Rules must be in order: options, normalization, queueing, translation, filtering") //nolint:staticcheck // pfctl's words
 }
 
-// tokens splits at blanks and keeps ( ) { } , as words of their own.
+// tokens splits at blanks; ( ) { } and the comma are words of their own.
 func tokens(line string) []string {
 	for _, p := range []string{",", "(", ")", "{", "}"} {
 		line = strings.ReplaceAll(line, p, " "+p+" ")
@@ -145,7 +145,7 @@ func assigned(words []string) []string {
 	return nil
 }
 
-// list reads `open a, b close` at the start of words, and returns what is left.
+// list reads `open a, b close` at the start of words, and returns the rest.
 func list(words []string, open, closing string) (names, rest []string, err error) {
 	if len(words) == 0 || words[0] != open {
 		return nil, words, errSyntax
@@ -236,7 +236,8 @@ func parseQueue(words []string) (q Queue, err error) {
 	return q, err
 }
 
-// hfsc reads the options and curves of HFSC, and returns what follows the bracket.
+// hfsc reads HFSC's options and curves, and returns the words after the closing
+// parenthesis.
 func (q *Queue) hfsc(words []string) (rest []string, err error) {
 	for len(words) > 0 && err == nil {
 		word := words[0]

@@ -14,8 +14,8 @@ const defaultQlimit = 50
 
 // Shown returns the lines of `pfctl -vsq` for a ruleset's queues, without the
 // counters and without the root queue that pfctl adds (print_queue of OpenBSD
-// 5.5's pfctl_altq.c). A rate is printed with two decimals, so what is read back
-// is no more exact than that.
+// 5.5's pfctl_altq.c). Rates are printed with two decimals, which is the
+// precision of a readback.
 func (rs Ruleset) Shown() []string {
 	var out []string
 	for _, i := range rs.Interfaces {
@@ -37,7 +37,8 @@ func (rs Ruleset) Shown() []string {
 	return out
 }
 
-// shownRate prints a rate as pfctl's rate2str does: two decimals or none, both cut.
+// shownRate formats a rate as pfctl's rate2str does: two decimals or none,
+// truncated.
 func shownRate(r unit.Rate) string {
 	f, units := float64(r), " KMG"
 	i := 0
@@ -50,15 +51,16 @@ func shownRate(r unit.Rate) string {
 	return fmt.Sprintf("%d%cb", int(f), units[i])
 }
 
-// A ShownQueue is a queue as `pfctl -vsq` prints it. Rates are as exact as that.
+// A ShownQueue is a queue as `pfctl -vsq` prints it. Its rates have that
+// precision.
 type ShownQueue struct {
 	Name, Device string
 	Bandwidth    unit.Rate
-	Upperlimit   unit.Rate // what it is held to; 0: its bandwidth
-	Realtime     unit.Rate // up to which its packets go first
+	Upperlimit   unit.Rate // maximum; 0: its bandwidth
+	Realtime     unit.Rate // served first up to this rate
 	Qlimit       int       // packets
-	Default      bool      // it takes what no rule assigns
-	Root         bool      // pfctl made it itself, for the Queues that share it
+	Default      bool      // takes packets that no rule assigns
+	Root         bool      // made by pfctl, parent of the other queues
 	Queues       []string
 	Line         string // in Shown's form
 }
@@ -123,7 +125,7 @@ func ParseShown(text string) []string {
 	return out
 }
 
-// Place returns text with lines put where pfctl's order wants queueing: after
+// Place returns text with lines inserted where pfctl requires queueing: after
 // options and normalization, before translation and filtering.
 func Place(text, lines string) string {
 	at, continued := len(text), false
@@ -148,8 +150,9 @@ func Place(text, lines string) string {
 	return before + lines + text[at:]
 }
 
-// Translates reports whether a pf.conf has translation rules whose order counts
-// (4.6 and before): queues have to stand before them, and match rules behind.
+// Translates reports whether a pf.conf has translation rules whose order
+// matters (OpenBSD 4.6 and before): queues must come before them, match rules
+// after.
 func Translates(text string) bool {
 	for line := range strings.Lines(text) {
 		if anyOrder(line) {

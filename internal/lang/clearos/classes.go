@@ -11,7 +11,7 @@ import (
 	"unbloat/unit"
 )
 
-// RulesKey is qos.conf's list of rules, in which ours stand before others'.
+// RulesKey is qos.conf's list of rules. Ours come before the user's.
 const RulesKey = "QOS_PRIOMARK4"
 
 // rulePrefix begins the names of our rules.
@@ -20,7 +20,7 @@ const rulePrefix = "unbloat-"
 // bands are ClearOS's seven priorities.
 const bands = 7
 
-// OwnEngine returns what ClearOS's own engine takes, and what it cannot.
+// OwnEngine returns what ClearOS's own engine supports.
 func OwnEngine() *plan.Engine {
 	return &plan.Engine{
 		Name:     "ClearOS's own engine",
@@ -33,15 +33,15 @@ func OwnEngine() *plan.Engine {
 	}
 }
 
-// band returns the priority of a class; lower goes first, and the last is what
-// no rule marks.
+// band returns the priority of a class; lower goes first. The last one takes
+// what no rule marks.
 func band(c plan.Class) int {
 	return map[plan.Class]int{plan.Voice: 0, plan.Interactive: 1, plan.Normal: 3, plan.Bulk: 5}[c]
 }
 
-// reserve returns what each band is sure of and what it may take, in per cent.
-// A band that no class has keeps what HTB takes for a class: one of them is where
-// HTB sends what nothing marks.
+// reserve returns each band's guarantee and limit, in percent of the rate. A
+// band without a class keeps the least that HTB accepts: HTB sends unmarked
+// packets to one of them. It returns an error if the classes leave too little.
 func reserve(shares []plan.Share, s plan.Shaper) (res, limit string, err error) {
 	sure, most := make([]int, bands), make([]int, bands)
 	sum, least := 0, OwnEngine().BandShare(s.Rate)
@@ -61,7 +61,7 @@ func reserve(shares []plan.Share, s plan.Shaper) (res, limit string, err error) 
 	if sum > 100 {
 		return "", "", fmt.Errorf("the classes are guaranteed %d %% of the rate, and ClearOS has 100 to give, %d of them for bands without a class; guarantee less", sum, (bands-len(shares))*least)
 	}
-	sure[band(plan.Normal)] += 100 - sum // else its engine hands it out from the first on
+	sure[band(plan.Normal)] += 100 - sum // otherwise the engine distributes it from the first band on
 	return percents(sure), percents(most), nil
 }
 
@@ -73,9 +73,9 @@ func percents(list []int) string {
 	return out
 }
 
-// rules returns the rules of both directions in the order in which ClearOS's
-// engine reads them: each marks, and the last that fits wins, so what is left
-// over comes first and the plan's first rule last.
+// rules returns the rules of both directions in the order of ClearOS's engine.
+// Each rule marks and the last match wins, so the default comes first and the
+// plan's first rule last.
 func rules(p plan.Plan) string {
 	var out []string
 	for _, d := range []struct {
@@ -106,7 +106,7 @@ func rules(p plan.Plan) string {
 	return strings.Join(out, " ")
 }
 
-// alternatives writes a rule once for each protocol, address and port.
+// alternatives writes a rule once per protocol, address and port.
 func alternatives(r plan.Rule, d plan.Direction, add func(c plan.Class, proto, home, homePort, far, farPort string)) {
 	protocols := []string{r.Protocol}
 	switch {
@@ -130,8 +130,8 @@ func alternatives(r plan.Rule, d plan.Direction, add func(c plan.Class, proto, h
 	}
 }
 
-// addresses returns those of IPv4, "-" for any. What arrives is marked before
-// NAT has given it to a machine of the home, so there is none to match then.
+// addresses returns the IPv4 addresses, "-" for any. Download packets are
+// marked before NAT sets the home address, so hidden ones can't be matched.
 func addresses(list []string, hidden bool) (out []string) {
 	if len(list) == 0 {
 		return []string{"-"}
@@ -161,8 +161,7 @@ func HasRules(text string) bool {
 	return err == nil && strings.Contains(" "+Get(set, RulesKey), " "+rulePrefix)
 }
 
-// WithOthers returns the settings with the rules of a file that are not ours
-// behind those that are.
+// WithOthers returns the settings with the file's other rules after ours.
 func WithOthers(set []Setting, old string) []Setting {
 	out := slices.Clone(set)
 	for i, s := range out {

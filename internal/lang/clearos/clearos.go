@@ -1,7 +1,6 @@
 // Package clearos renders and parses ClearOS's QoS settings: qos.conf, the
 // speeds in network.conf, and an engine of our own that gives it HTB and
-// fq_codel. Source: ClearOS's external bandwidth engine (Lua) and
-// reference/platforms.md.
+// fq_codel. Source: ClearOS's own bandwidth engine (libqos.lua of app-qos).
 package clearos
 
 import (
@@ -19,12 +18,12 @@ const (
 	NetworkConf   = "/etc/clearos/network.conf"
 	BandwidthConf = "/etc/clearos/bandwidth.conf"
 	EngineFile    = "/etc/clearos/unbloat-qos.lua"
-	// OwnEngineFile is ClearOS's own engine, as qos.conf names it.
+	// OwnEngineFile is the path of ClearOS's own engine in qos.conf.
 	OwnEngineFile = "/usr/clearos/apps/qos/deploy/libqos.lua"
 )
 
 // Shares of ClearOS's seven classes, highest priority first, in percent of the
-// rate: what each is sure of, and what it may take. "*" is for all interfaces.
+// rate: guarantee and limit. "*" means all interfaces.
 const (
 	reserved = "*:15:15:14:14:14:14:14"
 	limits   = "*:100:100:100:100:100:100:100"
@@ -33,16 +32,16 @@ const (
 // A Setting is one KEY="value" line.
 type Setting struct{ Key, Value string }
 
-// Settings are the lines that unbloat sets in ClearOS's files; all other lines
-// stay as they are.
+// Settings are the lines that unbloat sets in ClearOS's files; all others stay
+// unchanged.
 type Settings struct {
 	QoS     []Setting // qos.conf
 	Network []Setting // network.conf: speeds in kbit/s
 }
 
-// Render makes ClearOS's settings of a plan. With sfq they are seed 001's: the
-// switch and the speeds, for ClearOS's own engine. With fq_codel the switch
-// names our engine, which runs tc.
+// Render makes ClearOS's settings of a plan. With sfq they are the article's:
+// ClearOS's own engine and the speeds. With fq_codel they select our engine,
+// which runs tc. Notes list what can't be expressed.
 func Render(p plan.Plan) (s Settings, notes []string, err error) {
 	if err := checkName(p.WAN, p.AQM); err != nil {
 		return Settings{}, nil, err
@@ -93,8 +92,8 @@ func Render(p plan.Plan) (s Settings, notes []string, err error) {
 	return s, append(notes, `the old bandwidth manager must be off: BANDWIDTH_QOS="off" in `+BandwidthConf), nil
 }
 
-// checkName refuses names that ClearOS's engine does not find with its pattern
-// of letters and digits: eth0.100, br-lan.
+// checkName returns an error for names that don't match the pattern of
+// ClearOS's engine, letters and digits: eth0.100, br-lan.
 func checkName(wan string, aqm plan.AQM) error {
 	for _, c := range []byte(wan) {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
@@ -105,8 +104,9 @@ func checkName(wan string, aqm plan.AQM) error {
 	return nil
 }
 
-// HasSpeeds reports whether network.conf can have an interface's speeds: a shell
-// must take their keys for names, which eth0.100's and br-lan's are not.
+// HasSpeeds reports whether network.conf can hold an interface's speeds: their
+// keys must be names of shell variables, which those of eth0.100 and br-lan are
+// not.
 func HasSpeeds(device string) bool {
 	for i, c := range []byte(device) {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
@@ -123,7 +123,8 @@ func SpeedKey(device, direction string) string {
 	return strings.ToUpper(device) + "_MAX_" + direction
 }
 
-// Speeds returns the rates that network.conf has for the interface; 0: none.
+// Speeds returns the interface's rates from network.conf; 0: none. The error
+// names a value that is not whole kbit/s.
 func (s Settings) Speeds(device string) (down, up unit.Rate, err error) {
 	rate := func(direction string) unit.Rate {
 		v := Get(s.Network, SpeedKey(device, direction))
@@ -150,7 +151,7 @@ func Get(list []Setting, key string) string {
 	return ""
 }
 
-// Format writes settings, a line each: qos.conf quotes its values, network.conf
+// Format writes one line per setting. qos.conf quotes its values, network.conf
 // does not.
 func Format(list []Setting, quoted bool) string {
 	var b strings.Builder
@@ -164,8 +165,8 @@ func Format(list []Setting, quoted bool) string {
 	return b.String()
 }
 
-// Parse reads a file of KEY=value and KEY="value" lines. A value may go over
-// several lines where each ends in a backslash.
+// Parse reads a file of KEY=value and KEY="value" lines. A value may continue
+// on the next line after a backslash.
 func Parse(text string) ([]Setting, error) {
 	var out []Setting
 	lines := strings.Split(text, "\n")
@@ -193,8 +194,8 @@ func Parse(text string) ([]Setting, error) {
 	return out, nil
 }
 
-// Merge returns text with the settings' lines in place of those of the same
-// keys, and what is new at the end. All else stays as it is, comments included.
+// Merge returns text with the lines of these keys replaced, and new keys at the
+// end. All other lines stay, comments included.
 func Merge(text string, list []Setting, quoted bool) string {
 	if len(list) == 0 {
 		return text
@@ -213,7 +214,7 @@ func Merge(text string, list []Setting, quoted bool) string {
 			continue
 		}
 		for strings.HasSuffix(strings.TrimSpace(lines[i]), `\`) && i+1 < len(lines) {
-			i++ // the value's other lines go with it
+			i++ // skip the value's continuation lines
 		}
 		if !done[key] {
 			out = append(out, strings.TrimSuffix(Format(list[j:j+1], quoted), "\n"))
@@ -237,9 +238,10 @@ func index(list []Setting, key string) int {
 	return -1
 }
 
-// Engine writes our Lua engine: it runs commands, such as those that package tc
-// renders. ClearOS runs it at every firewall start, so it first removes what
-// the last run left on these devices, which fails the first time.
+// Engine writes our engine in Lua: it runs the commands, which package tc
+// renders. ClearOS runs it at every start of the firewall, so it first removes
+// what the last run made on these devices; the first time that fails. The error
+// names a command that Lua can't quote.
 func Engine(devices []string, commands [][]string) (string, error) {
 	var b strings.Builder
 	b.WriteString("-- Made by unbloat: HTB and fq_codel in place of ClearOS's own classes.\n")
@@ -251,7 +253,7 @@ func Engine(devices []string, commands [][]string) (string, error) {
 	}
 	for _, argv := range commands {
 		line := strings.Join(argv, " ")
-		if strings.HasPrefix(line, "ip link add ") && len(argv) > 4 { // the last run's
+		if strings.HasPrefix(line, "ip link add ") && len(argv) > 4 { // made by the last run
 			fmt.Fprintf(&b, "    os.execute(\"ip link del dev %s 2>/dev/null\")\n", argv[4])
 		}
 		if strings.ContainsAny(line, "\"\\\n;|&$`") {

@@ -15,7 +15,8 @@ import (
 	"unbloat/unit"
 )
 
-// Seed 001: the switch, and the line's own speeds, 25/1 Mbit/s.
+// TestSeed001: the article's settings: the switch and the line's own speeds,
+// 25/1 Mbit/s.
 func TestSeed001(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
 		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Preferences{Style: plan.StyleArticle})
@@ -43,9 +44,9 @@ QOS_DOWNSTREAM_BWLIMIT="*:100:100:100:100:100:100:100"
 	}
 }
 
-// TestClasses: services have their part and their limit in ClearOS's own words:
-// of the seven bands each class has one, what the last rule that fits says is
-// what counts, and rules by hand stay.
+// TestClasses: classes have guarantee and limit in ClearOS's settings. Each
+// class has one of the seven bands, the last matching rule wins, and the user's
+// rules stay.
 func TestClasses(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/examples/services.toml")
 	if err != nil {
@@ -104,16 +105,15 @@ func TestClasses(t *testing.T) {
 	if _, err = plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", IFB: true}, plan.Preferences{AQM: plan.SFQ, Classes: w}); err == nil || !strings.Contains(err.Error(), "ClearOS's own engine has 97 % to give") {
 		t.Errorf("%v", err)
 	}
-	p.Classes.Up[0].Guarantee = p.Up.Rate // as somebody might edit a plan
+	p.Classes.Up[0].Guarantee = p.Up.Rate // a plan edited by hand
 	if _, _, err := Render(p); err == nil || !strings.Contains(err.Error(), "guarantee less") {
 		t.Errorf("%v", err)
 	}
 }
 
 // TestSlowClasses: below 100 kbit/s a band of 1 % would be a class of 0 kbit/s,
-// which HTB does not take. Each band has a whole kbit/s at least and the plan
-// says so; where that leaves the classes too little, it is refused with what
-// there is.
+// which HTB does not take. Each band gets at least 1 kbit/s and the plan says
+// so. If that leaves the classes too little, the error says how much there is.
 func TestSlowClasses(t *testing.T) {
 	made := 0
 	for kbit := unit.Rate(8); kbit <= 130; kbit++ {
@@ -165,7 +165,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Shells read network.conf too, so what is no name of theirs is not written there.
+// TestNamesOfSpeeds: shells read network.conf too, so a key that is no shell
+// name is not written.
 func TestNamesOfSpeeds(t *testing.T) {
 	for wan, want := range map[string]int{"ppp0": 2, "wan_2": 2, "eth0.100": 0, "br-lan": 0, "6in4": 0, "wan@x": 0} {
 		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
@@ -216,7 +217,8 @@ func TestParseAndMerge(t *testing.T) {
 	}
 }
 
-// Parse reads back exactly what was rendered, after a merge into a file too.
+// TestParseIsInverse: Parse reads back exactly what was rendered, also after
+// merging into a file.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 10e9).Draw(t, label)) }

@@ -18,8 +18,8 @@ type Node struct {
 	Children []*Node
 }
 
-// Parse reads a file and returns its root element. pfSense writes entities inside of
-// CDATA too.
+// Parse reads a file and returns its root element. pfSense escapes inside CDATA
+// too. The error names what is not XML.
 func Parse(text string) (*Node, error) {
 	d := xml.NewDecoder(strings.NewReader(text))
 	top := &Node{}
@@ -59,7 +59,8 @@ func Parse(text string) (*Node, error) {
 	return top.Children[0], nil
 }
 
-// entities are those that pfSense writes, each with what it stands for.
+// entities returns the entities that pfSense writes, each followed by its
+// character.
 func entities() []string {
 	return []string{"&amp;", "&", "&lt;", "<", "&gt;", ">", "&quot;", `"`, "&apos;", "'"}
 }
@@ -99,7 +100,7 @@ func (n *Node) All(name string) []*Node {
 	return out
 }
 
-// Without returns a copy without the elements that drop chooses, at any depth.
+// Without returns a deep copy without the elements for which drop is true.
 func (n *Node) Without(drop func(*Node) bool) *Node {
 	c := &Node{Name: n.Name, Text: n.Text}
 	for _, child := range n.Children {
@@ -110,11 +111,11 @@ func (n *Node) Without(drop func(*Node) bool) *Node {
 	return c
 }
 
-// lists are the names that pfSense reads as lists, even of one element.
+// lists returns the names that pfSense always reads as lists.
 func lists() []string { return []string{"queue", "item", "rule", "gateway_item"} }
 
-// Array returns the element as PHP's arrays have it: a leaf is a string, anything else a map, in
-// which lists are slices.
+// Array returns the element as pfSense's PHP arrays: a leaf is a string, any
+// other element a map[string]any; lists are []any.
 func (n *Node) Array() any {
 	if len(n.Children) == 0 {
 		return n.Text
@@ -131,26 +132,8 @@ func (n *Node) Array() any {
 	return out
 }
 
-// From makes a node of what Array returns; a map's keys come in the order of keys.
-func From(name string, v any, keys func(map[string]any) []string) []*Node {
-	switch x := v.(type) {
-	case []any:
-		var out []*Node
-		for _, e := range x {
-			out = append(out, From(name, e, keys)...)
-		}
-		return out
-	case map[string]any:
-		n := &Node{Name: name}
-		for _, k := range keys(x) {
-			n.Children = append(n.Children, From(k, x[k], keys)...)
-		}
-		return []*Node{n}
-	}
-	return []*Node{{Name: name, Text: fmt.Sprint(v)}}
-}
-
-// String writes the element as pfSense does: tabs, and descriptions as CDATA.
+// String writes the element as pfSense does: indented with tabs, descriptions
+// as CDATA.
 func (n *Node) String() string {
 	var b strings.Builder
 	n.write(&b, 0)

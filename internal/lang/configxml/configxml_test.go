@@ -2,6 +2,7 @@ package configxml
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,7 +49,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is written is read back as the same, and as the same arrays.
+// TestParseIsInverse: Parse reads back the same nodes and arrays that were
+// written.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var node func(depth int) *Node
@@ -71,7 +73,7 @@ func TestParseIsInverse(t *testing.T) {
 		if d := cmp.Diff(n, back); d != "" {
 			t.Fatalf("%s\n%s", n, d)
 		}
-		again := From(n.Name, n.Array(), func(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) })
+		again := from(n.Name, n.Array(), func(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) })
 		if len(again) != 1 {
 			t.Fatalf("%d elements", len(again))
 		}
@@ -93,4 +95,23 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// from makes nodes from what Array returns; keys orders a map's keys.
+func from(name string, v any, keys func(map[string]any) []string) []*Node {
+	switch x := v.(type) {
+	case []any:
+		var out []*Node
+		for _, e := range x {
+			out = append(out, from(name, e, keys)...)
+		}
+		return out
+	case map[string]any:
+		n := &Node{Name: name}
+		for _, k := range keys(x) {
+			n.Children = append(n.Children, from(k, x[k], keys)...)
+		}
+		return []*Node{n}
+	}
+	return []*Node{{Name: name, Text: fmt.Sprint(v)}}
 }

@@ -11,15 +11,17 @@ import (
 	"unbloat/unit"
 )
 
-// Numbers of the queues of classes: ten times the pipe's, and the class's place.
+// Numbers of the queues of classes: ten times the pipe's number plus the
+// class's index.
 const (
 	classQueueOf = 10
-	classSlots   = MaxSlots // CoDel keeps them shorter
+	classSlots   = MaxSlots // the limit; CoDel keeps them shorter
 	mostRules    = 100      // lines of ipfw(8) that a plan may have
 )
 
-// sharesOf returns what the classes of a direction get where dummynet has them:
-// their queues' CoDel takes the place of fq_codel. nil: none.
+// sharesOf returns the shares of a direction's classes; nil if it has none, or
+// if dummynet can't have them. Each class's queue has CoDel, in place of
+// fq_codel.
 func sharesOf(p plan.Plan, s *plan.Shaper) []plan.Share {
 	if s.AQM != plan.FQCoDel {
 		return nil
@@ -32,12 +34,12 @@ func classQueue(pipe int, c plan.Class) int {
 	return pipe*classQueueOf + 1 + slices.Index(plan.AllClasses(), c)
 }
 
-// weight returns a class's share of its pipe as dummynet has it, 1…100.
+// weight returns a class's share of its pipe as dummynet's weight, 1…100.
 func weight(sh plan.Share, r unit.Rate) int {
 	return min(max(int(sh.Guarantee*100/max(r, 1)), 1), MaxWeight)
 }
 
-// codel writes the parameters of a class's own CoDel.
+// codel writes the CoDel parameters of a class's queue.
 func codel(s plan.Shaper) string {
 	ecn := "noecn"
 	if s.ECN {
@@ -46,9 +48,9 @@ func codel(s plan.Shaper) string {
 	return fmt.Sprintf("target %s interval %s %s", span(s.Target), span(s.Interval), ecn)
 }
 
-// addClasses makes the pipe of a direction that has classes: WF2Q+ shares it by
-// weight between a queue for each class, and CoDel keeps each one short.
-// fq_codel would take them for one.
+// addClasses makes the pipe of a direction with classes: WF2Q+ shares it by
+// weight between one queue per class, each with CoDel. fq_codel would ignore
+// the classes.
 func (c *Config) addClasses(number int, s plan.Shaper, shares []plan.Share) error {
 	if s.Rate < 1 || s.Rate > MaxRate {
 		return fmt.Errorf("rate %s is not within 1 bit/s…%s", s.Rate, MaxRate)
@@ -61,7 +63,7 @@ func (c *Config) addClasses(number int, s plan.Shaper, shares []plan.Share) erro
 	return nil
 }
 
-// A match is one alternative of a rule, in the words of ipfw(8).
+// A match is one alternative of a rule, in ipfw(8)'s syntax.
 type match struct {
 	class            plan.Class
 	proto            string // ip, tcp, udp, icmp, ipv6-icmp, sctp, esp, gre
@@ -70,7 +72,7 @@ type match struct {
 	options          string // "dscp ef"
 }
 
-// ipfw writes the match of one direction: what leaves by the WAN, or enters it.
+// ipfw writes the match for packets that leave by the WAN, or enter it.
 func (m match) ipfw(d plan.Direction, wan string) string {
 	from, fromPort, to, toPort, way := m.home, m.homePort, m.far, m.farEnd, "out xmit "+wan
 	if d == plan.DirectionDown {
@@ -90,7 +92,7 @@ func (m match) ipfw(d plan.Direction, wan string) string {
 	return strings.Join(append(w, way), " ")
 }
 
-// matches returns what decides the class of a packet, the first that fits: the
+// matches returns the matches that decide a packet's class; the first wins: the
 // plan's rules, then DNS, ping and acknowledgements.
 func matches(rules []plan.Rule, d plan.Direction) []match {
 	var out []match
@@ -108,8 +110,8 @@ func matches(rules []plan.Rule, d plan.Direction) []match {
 	return append(out, match{class: plan.Interactive, proto: "tcp", home: "any", far: "any", options: "tcpflags ack iplen 0-80"})
 }
 
-// alternatives are a rule's: one for each protocol, family of addresses and end
-// that a port may be at.
+// alternatives returns a rule's matches: one per protocol, IP version and end
+// that the port may be at.
 func alternatives(r plan.Rule) []match {
 	protocols := []string{cmp.Or(r.Protocol, "ip")}
 	switch {
@@ -129,7 +131,7 @@ func alternatives(r plan.Rule) []match {
 	return out
 }
 
-// families pairs the addresses of both ends that are of one family of IP.
+// families pairs the addresses of both ends by IP version.
 func families(home, far []string) (out [][2]string) {
 	if len(home)+len(far) == 0 {
 		return [][2]string{{"any", "any"}}
@@ -159,7 +161,7 @@ func portList(ports []plan.PortRange) string {
 	return strings.Join(out, ",")
 }
 
-// dscpOption writes code points as `ipfw list` does: by name, in their order.
+// dscpOption writes code points as `ipfw list` does: by name, sorted.
 func dscpOption(list []string) string {
 	var codes []uint8
 	for _, s := range list {
@@ -178,7 +180,8 @@ func dscpOption(list []string) string {
 	return "dscp " + strings.Join(names, ",")
 }
 
-// dscpName returns ipfw(8)'s name of a code point, its number if it has none.
+// dscpName returns ipfw(8)'s name of a code point, or its number if it has
+// none.
 func dscpName(n uint8) string {
 	class, drop := n>>3, n>>1&3
 	switch {
@@ -196,7 +199,7 @@ func dscpName(n uint8) string {
 	return strconv.Itoa(int(n))
 }
 
-// addClassRules writes the rules of a direction that has classes.
+// addClassRules adds the rules of a direction with classes.
 func (c *Config) addClassRules(p plan.Plan, d plan.Direction, number int) {
 	add := func(class plan.Class, text string) {
 		c.Rules = append(c.Rules, Rule{Number: FirstRule + len(c.Rules), Action: "queue", Target: classQueue(number, class), Match: text})

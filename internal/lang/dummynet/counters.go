@@ -7,17 +7,17 @@ import (
 	"unbloat/internal/plan"
 )
 
-// A Count is what went through a queue, waits in it and was dropped, since it
-// was made.
+// A Count holds a queue's counters since it was created: passed, waiting and
+// dropped.
 type Count struct {
 	Packets, Bytes           int64
 	BacklogPkts, BacklogSize int64
 	Drops                    int64
 }
 
-// ParseCounts reads of `dnctl queue show` what each queue counts; a queue with a
-// mask counts each flow, and those are added up. Queues that nothing has ever
-// come to have no line.
+// ParseCounts reads each queue's counters from `dnctl queue show`, by the
+// queue's number. A queue with a mask counts per flow; these are added up.
+// Queues that no packet has reached have no line.
 func ParseCounts(text string) map[int]Count {
 	out := map[int]Count{}
 	at := 0
@@ -52,8 +52,8 @@ func digits(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
 }
 
-// ClassOf returns the class of which a queue below a pipe of ours is; "" for
-// any other.
+// ClassOf returns the class of a queue below one of our pipes; "" for any other
+// queue.
 func ClassOf(pipe, queue int) plan.Class {
 	for _, c := range plan.AllClasses() {
 		if (pipe == pipeUp || pipe == pipeDown) && classQueue(pipe, c) == queue {

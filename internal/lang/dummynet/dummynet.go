@@ -1,8 +1,8 @@
 // Package dummynet renders and parses FreeBSD's dummynet: the dnctl(8) and
 // ipfw(8) commands themselves, OPNsense's items that become such commands, and
-// pfSense's limiters. It knows what these tools take without a word although it
-// is not what was meant. Source: reference/platforms.md and
-// reference/verdicts/freebsd-dummynet.jsonl, opnsense-api.jsonl.
+// pfSense's limiters. It reports input that these tools silently misread.
+// Sources: dnctl(8), ipfw(8), FreeBSD's sbin/ipfw/dummynet.c, and the recorded
+// answers of the real tools (package verdicts).
 package dummynet
 
 import (
@@ -16,8 +16,8 @@ import (
 	"unbloat/unit"
 )
 
-// Limits of dnctl(8) and the kernel. What is above MaxQuantum, MaxLimit and
-// MaxFlows is lowered in silence.
+// Limits of dnctl(8) and the kernel. Values above MaxQuantum, MaxLimit and
+// MaxFlows are silently lowered.
 const (
 	MaxRate     unit.Rate = math.MaxUint32 - 1 // 4294967295 itself means unlimited
 	MaxNumber             = 65535              // of a pipe, scheduler or queue
@@ -32,10 +32,10 @@ const (
 	MaxInterval           = 100 * time.Second
 )
 
-// DefaultSlots is a queue's length in packets where none is given.
+// DefaultSlots is the default length of a queue, in packets.
 const DefaultSlots = 50
 
-// A Pipe is a bottleneck.
+// A Pipe limits packets to a rate.
 type Pipe struct {
 	Number    int
 	Bandwidth unit.Rate
@@ -58,11 +58,11 @@ type Sched struct {
 	NoECN    bool // ECN is the default
 }
 
-// A Queue is a way into a scheduler.
+// A Queue is one input of a scheduler.
 type Queue struct {
 	Number int
 	Sched  int
-	Weight int // 1…100; fq_codel does not look at it
+	Weight int // 1…100; fq_codel ignores it
 	Slots  int
 	CoDel  string // what follows `codel`, as it was written; "": none
 }
@@ -75,7 +75,7 @@ type Rule struct {
 	Match  string // "ip from any to any out xmit igb0"
 }
 
-// A Config is all that a plan needs of dummynet.
+// A Config holds all dummynet objects and rules of a plan.
 type Config struct {
 	Pipes  []Pipe
 	Scheds []Sched
@@ -83,19 +83,19 @@ type Config struct {
 	Rules  []Rule
 }
 
-// Numbers of what we make.
+// Numbers of our pipes and queues.
 const (
 	pipeUp    = 1
 	pipeDown  = 2
-	queueHigh = 3 // seed 000's third queue
+	queueHigh = 3 // the article's third queue
 )
 
-// FirstRule is the number of our first ipfw(8) rule, below OPNsense's 60000 and
+// FirstRule is the number of our first ipfw(8) rule: below OPNsense's 60000,
 // above most others.
 const FirstRule = 59001
 
-// Render makes the pipes, schedulers, queues and rules of a plan. Notes say
-// what dummynet cannot express of it.
+// Render makes the pipes, schedulers, queues and rules of a plan. Notes list
+// what dummynet cannot express. The error names a value out of range.
 func Render(p plan.Plan) (c Config, notes []string, err error) {
 	for _, d := range []struct {
 		name   string
@@ -127,12 +127,12 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 	return c, notes, nil
 }
 
-// asArticle reports whether the plan wants seed 000's queues and rules.
+// asArticle reports whether the plan wants the article's queues and rules.
 func asArticle(p plan.Plan) bool {
 	return p.Classes == nil && p.Basis != nil && p.Basis.Preferences.Style == plan.StyleArticle
 }
 
-// add makes one direction's pipe, and its scheduler and queue.
+// add makes one direction's pipe, scheduler and queue.
 func (c *Config) add(number int, s plan.Shaper) error {
 	if s.Rate < 1 || s.Rate > MaxRate {
 		return fmt.Errorf("rate %s is not within 1 bit/s…%s", s.Rate, MaxRate)
@@ -164,7 +164,7 @@ func (c *Config) add(number int, s plan.Shaper) error {
 	return nil
 }
 
-// addHighPriority makes seed 000's queue of weight 10 and the rules for it.
+// addHighPriority makes the article's queue of weight 10 and its rules.
 func (c *Config) addHighPriority(wan string) {
 	c.Queues = append(c.Queues, Queue{Number: queueHigh, Sched: pipeUp, Weight: 10})
 	for _, match := range []string{
@@ -175,8 +175,8 @@ func (c *Config) addHighPriority(wan string) {
 	}
 }
 
-// addRules sends what crosses the WAN into the pipes. The first rule that
-// matches wins, so what is special comes before.
+// addRules adds the rules that send the WAN's packets into the pipes. The first
+// match wins, so specific rules come first.
 func (c *Config) addRules(p plan.Plan) {
 	for _, d := range []struct {
 		s      *plan.Shaper
@@ -211,8 +211,8 @@ func (p Pipe) String() string {
 	return s
 }
 
-// String writes the scheduler's command. All that follows `type` is taken for
-// its parameters, so the pipe comes first.
+// String writes the scheduler's command. dnctl takes everything after `type`
+// for the type's parameters, so the pipe comes first.
 func (s Sched) String() string {
 	w := []string{fmt.Sprintf("sched %d config pipe %d", s.Number, s.Pipe)}
 	if s.Mask != "" {
@@ -259,7 +259,7 @@ func (q Queue) String() string {
 	if q.Slots != 0 {
 		s += " queue " + strconv.Itoa(q.Slots)
 	}
-	if q.CoDel != "" { // all that follows is CoDel's
+	if q.CoDel != "" { // everything after it belongs to CoDel
 		s += " codel " + q.CoDel
 	}
 	return s
@@ -270,8 +270,8 @@ func (r Rule) String() string {
 	return fmt.Sprintf("add %05d %s %d %s", r.Number, r.Action, r.Target, r.Match)
 }
 
-// Commands returns the argument vectors that make the configuration, in an
-// order in which nothing is sent to what does not exist yet.
+// Commands returns the argument vectors that create the configuration, each
+// object after those it refers to.
 func (c Config) Commands() [][]string {
 	var out [][]string
 	add := func(program, command string) {
@@ -292,7 +292,7 @@ func (c Config) Commands() [][]string {
 	return out
 }
 
-// String writes the commands, a line each, as a shell takes them.
+// String writes the commands as shell lines.
 func (c Config) String() string {
 	var b strings.Builder
 	for _, argv := range c.Commands() {
@@ -301,8 +301,8 @@ func (c Config) String() string {
 	return b.String()
 }
 
-// Bandwidth writes a rate as dnctl(8) reads it right: a whole number, since a
-// fraction is read as its whole part in bit/s.
+// Bandwidth formats a rate for dnctl(8) as a whole number. dnctl reads the
+// fraction 1.5Mbit/s as 1 bit/s.
 func Bandwidth(r unit.Rate) string {
 	number, metric := metric(r)
 	return strconv.FormatInt(number, 10) + metric + "/s"

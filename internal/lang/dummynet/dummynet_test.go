@@ -49,9 +49,9 @@ ipfw add 59004 queue 2 ip from any to any in recv igb0
 	}
 }
 
-// TestClasses: a queue of its own weight, with its own CoDel, for each class of
-// each direction, and rules that reach it from both ends, in the order in which
-// the first that fits decides; what the tools read and show of it is the same.
+// TestClasses: each class of each direction has a queue with a weight and
+// CoDel, and rules for connections from either end, in an order where the first
+// match wins. What the tools read and show is the same.
 func TestClasses(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Preferences{
 		Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond},
@@ -114,7 +114,7 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 	}
 	var queues, rules strings.Builder
 	for _, q := range c.Queues {
-		queues.WriteString(q.Shown() + "\n")
+		queues.WriteString(ShownQueue(q) + "\n")
 	}
 	for _, r := range c.Rules {
 		rules.WriteString(r.Shown() + "\n")
@@ -125,7 +125,8 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 	}
 }
 
-// TestTooManyRules: more lines than we have numbers for are refused.
+// TestTooManyRules: a plan that needs more rules than there are numbers is
+// refused.
 func TestTooManyRules(t *testing.T) {
 	rules := slices.Repeat([]plan.Rule{{Class: plan.Voice, Port: []plan.PortRange{{From: 1, To: 1}}}}, 30)
 	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"}, plan.Preferences{Classes: plan.ClassPreferences{Rules: rules}})
@@ -144,7 +145,7 @@ func anyPlan(t *rapid.T, platform string) plan.Plan {
 	}
 	rate := func(label string) unit.Rate { return unit.Rate(rapid.Int64Range(64e3, 4.2e9).Draw(t, label)) }
 	directions := []plan.Direction{"", plan.DirectionUp, plan.DirectionDown}
-	if platform == "pfsense" { // has no download alone
+	if platform == "pfsense" { // can't shape the download alone
 		directions = directions[:2]
 	}
 	p, err := plan.Make(plan.Line{Down: rate("down"), Up: rate("up")}, f, plan.Preferences{
@@ -158,7 +159,8 @@ func anyPlan(t *rapid.T, platform string) plan.Plan {
 	return p
 }
 
-// Parse reads back exactly what was rendered, and no trap is set off.
+// TestParseIsInverse: Parse reads back exactly what was rendered, without
+// traps.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, _, err := Render(anyPlan(t, "freebsd"))
@@ -175,7 +177,8 @@ func TestParseIsInverse(t *testing.T) {
 	})
 }
 
-// pfSense's config.xml survives its own reading, and rules.limiter holds the plan.
+// TestLimiters: the limiters survive writing and reading config.xml, and
+// rules.limiter holds the plan.
 func TestLimiters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPlan(t, "pfsense")

@@ -7,8 +7,8 @@ import (
 	. "unbloat/internal/lang/dummynet"
 )
 
-// FuzzParseShown: each line that is kept of what dnctl and ipfw print is one
-// line; limiters of a config.xml are refused, or read back as they are written.
+// FuzzParseShown: no line kept of dnctl's and ipfw's output contains a line
+// break. Limiters of a config.xml are refused, or read back as written.
 func FuzzParseShown(f *testing.F) {
 	f.Add("00001:  29.100 Mbit/s    0 ms burst 0 \nq131073  50 sl. 0 flows (1 buckets) sched 65537 weight 0 lmax 0 pri 0 droptail\n sched 65537 type FIFO flags 0x0 0 buckets 0 active\n",
 		"00001: sched 1 type FQ_CODEL flags 0x0 0 buckets 0 active\n FQ_CODEL target 5ms interval 100ms quantum 1514 limit 10240 flows 1024 NoECN\n", "q00001  50 sl. 0 flows (1 buckets) sched 1 weight 10 lmax 0 pri 0 droptail\n", "00100 queue 1 ip from any to any\n")

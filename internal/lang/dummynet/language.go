@@ -8,13 +8,13 @@ import (
 	"unbloat/internal/reason"
 )
 
-// Language returns what dummynet's pipes can be told, for the platform of that
+// Language returns what dummynet's pipes support, under the given platform
 // name.
 func Language(platform string) *plan.Language {
 	return &plan.Language{
 		Platform: platform, WAN: "igb0", LAN: "igb1",
 		AQMs: []plan.AQM{plan.FQCoDel, plan.FIFO}, Sides: []plan.Side{plan.SideIn},
-		// UINT32_MAX itself comes out as 0, which is unlimited.
+		// UINT32_MAX is read as 0, which means unlimited.
 		Step: 1, MaxRate: math.MaxUint32 - 1,
 		Limit: 20480, FIFOLimit: 100, FIFOLeast: 2, Flows: 65535, Quantum: 9000,
 		Target: 5 * time.Second, Interval: 100 * time.Second,

@@ -22,7 +22,7 @@ type Items struct {
 // A PipeItem is the body of addPipe and setPipe.
 type PipeItem struct {
 	UUID            string `json:"-"`
-	Number          string `json:"number"` // 1…65535; set wants one, add gives its own
+	Number          string `json:"number"` // 1…65535; set requires one, add chooses it
 	Enabled         string `json:"enabled"`
 	Bandwidth       string `json:"bandwidth"` // a whole number ≥ 1
 	BandwidthMetric string `json:"bandwidthMetric"`
@@ -48,7 +48,7 @@ type QueueItem struct {
 	Weight      string `json:"weight"` // 1…100
 	Mask        string `json:"mask"`
 	Description string `json:"description"`
-	// Of a class: its own CoDel; "" is the model's default.
+	// CoDel of a class's queue; "" is the model's default.
 	CoDelEnable   string `json:"codel_enable,omitempty"`
 	CoDelTarget   string `json:"codel_target,omitempty"`   // ms, 1…10000
 	CoDelInterval string `json:"codel_interval,omitempty"` // ms, 1…10000
@@ -72,34 +72,36 @@ type RuleItem struct {
 	Description string `json:"description"`
 }
 
-// RouterAddress stands for the router's own WAN address, which a plan does not know.
+// RouterAddress is the placeholder for the router's own WAN address, which a
+// plan does not know.
 const RouterAddress = "ROUTER-ADDRESS"
 
-// Most that OPNsense's model takes; the kernel then clamps to its own limits.
+// Limits of OPNsense's model; the kernel lowers values to its own limits.
 const maxItemNumber = 65535
 
-// UUID returns the uuid of our own item of this name ("pipe up"): always the
-// same, so that setPipe/<uuid> changes what an earlier run made instead of adding
-// another. Its form is that of version 4, since OPNsense from 23.1 on makes an
-// item under no other.
+// UUID returns the uuid of our item of this name ("pipe up"). It is always the
+// same, so setPipe/<uuid> changes an existing item and adds none. It has the
+// form of version 4, the only one that OPNsense accepts since 23.1.
 func UUID(name string) string { return uuid(name, 0x40) }
 
-// EarlierUUID is what UUID was before: of version 8, which OPNsense took until 23.1.
+// EarlierUUID returns the uuid that earlier versions of unbloat used: version
+// 8, which OPNsense accepted until 23.1.
 func EarlierUUID(name string) string { return uuid(name, 0x80) }
 
-// uuid derives one from a name; version is its high four bits (RFC 9562 §4.2).
+// uuid derives a uuid from a name; version is the version in the high four bits
+// (RFC 9562 §4.2).
 func uuid(name string, version byte) string {
 	h := sha256.Sum256([]byte("unbloat " + name))
 	h[6], h[8] = h[6]&0x0f|version, h[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// firstNumber is where the numbers of our pipes and queues begin: OPNsense's own
-// begin at 10000.
+// firstNumber is the first number of our pipes and queues; OPNsense's own begin
+// at 10000.
 const firstNumber = 20001
 
-// ItemNames returns the names of all items of a kind (pipe, queue, rule) that our
-// plans may make, in the order of their numbers.
+// ItemNames returns the names of all items of a kind (pipe, queue, rule) that
+// plans may create, in the order of their numbers.
 func ItemNames(kind string) []string {
 	queues, rules := classItems()
 	switch kind {
@@ -112,9 +114,9 @@ func ItemNames(kind string) []string {
 	}
 }
 
-// ItemNumber returns the number of our own pipe or queue of this name: the first
-// of its own that is not taken. dummynet knows numbers alone, and OPNsense saves
-// two items of one number without a word.
+// ItemNumber returns the number of our pipe or queue of this name: the first in
+// its range that is not taken. dummynet identifies objects by number alone, and
+// OPNsense silently saves two items with the same number.
 func ItemNumber(kind, name string, taken func(n int) bool) int {
 	names := ItemNames(kind)
 	n := firstNumber + slices.Index(names, name)
@@ -124,13 +126,14 @@ func ItemNumber(kind, name string, taken func(n int) bool) int {
 	return n
 }
 
-// numbered gives a pipe or queue the number that it has where nothing is taken.
+// numbered returns the number of our pipe or queue if none is taken.
 func numbered(kind, name string) string {
 	return strconv.Itoa(ItemNumber(kind, name, func(int) bool { return false }))
 }
 
 // RenderItems makes the OPNsense items of a plan: a pipe, a queue and a rule
-// for each direction; in seed 000's style its third queue and its rules too.
+// for each direction; in the article's style also its third queue and its
+// rules.
 func RenderItems(p plan.Plan) (it Items, notes []string, err error) {
 	for _, d := range []struct {
 		name, direction string
@@ -178,10 +181,11 @@ func RenderItems(p plan.Plan) (it Items, notes []string, err error) {
 	return it, notes, nil
 }
 
-// pipeItem makes one direction's pipe.
+// pipeItem makes one direction's pipe, with notes. The error names a value out
+// of range.
 func pipeItem(name string, s plan.Shaper) (PipeItem, []string, error) {
 	var c Config
-	if err := c.add(1, s); err != nil { // the same limits as dnctl's
+	if err := c.add(1, s); err != nil { // dnctl's limits apply too
 		return PipeItem{}, nil, err
 	}
 	number, of := metric(s.Rate)
@@ -229,7 +233,8 @@ func (it *Items) addRule(device, name string, sequence int, proto, direction, qu
 	})
 }
 
-// Shaper reads a pipe back as the shaper it holds.
+// Shaper converts a pipe back to a shaper on device. The error names a value
+// that is not a number.
 func (p PipeItem) Shaper(device string) (plan.Shaper, error) {
 	r, err := unit.ParseRate(p.Bandwidth + p.BandwidthMetric)
 	if err != nil {

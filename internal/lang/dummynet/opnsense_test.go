@@ -19,7 +19,7 @@ import (
 	"unbloat/unit"
 )
 
-// save sends all items to the stand-in, which must save each as it was sent.
+// save sends all items to the stand-in, which must save them unchanged.
 func save(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -61,8 +61,8 @@ func save(t interface {
 	return o
 }
 
-// TestUUIDs: all our uuids are of the one form under which OPNsense makes items,
-// and differ; so do the numbers of a kind.
+// TestUUIDs: all our uuids have the form that OPNsense accepts and differ; so
+// do the numbers of a kind.
 func TestUUIDs(t *testing.T) {
 	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	seen := map[string]bool{}
@@ -84,9 +84,9 @@ func TestUUIDs(t *testing.T) {
 	}
 }
 
-// TestClassItems: the same of OPNsense's items: WF2Q+, a queue of its own weight
-// with CoDel for each class, and a rule for each port or range, all of which its
-// model saves.
+// TestClassItems: OPNsense's items of a plan with classes: WF2Q+, a queue with
+// weight and CoDel per class, and a rule per port or range. The model saves
+// them all.
 func TestClassItems(t *testing.T) {
 	p, err := plan.Make(plan.Line{Up: 5 * unit.MbitPerSecond, Down: 30 * unit.MbitPerSecond}, plan.Capabilities{Language: opnsense.Language(), WAN: "wan"}, plan.Preferences{
 		Only: plan.DirectionUp,
@@ -129,7 +129,8 @@ func TestClassItems(t *testing.T) {
 	}
 }
 
-// Two fq_codel pipes at 97 %, three queues of weight 1, 10 and 1, four rules.
+// TestSeed000Items: two fq_codel pipes at 97 %, three queues of weight 1, 10
+// and 1, four rules.
 func TestSeed000Items(t *testing.T) {
 	it, _, err := RenderItems(seed000(t, "opnsense", "wan"))
 	if err != nil {
@@ -155,11 +156,12 @@ func TestSeed000Items(t *testing.T) {
 	if d := cmp.Diff([]string{"udp ROUTER-ADDRESS:53 out", "ip any:any out", "tcp_ack any:any out", "ip any:any in"}, rules); d != "" {
 		t.Error(d)
 	}
-	it.Rules[0].Source = "192.0.2.7" // as the note asks
+	it.Rules[0].Source = "192.0.2.7" // as the note says
 	save(t, it)
 }
 
-// OPNsense's pipes hold the plan's shapers, and its template's line says the same.
+// TestItemsHoldThePlan: OPNsense's pipes hold the plan's shapers, and so do the
+// lines of its template.
 func TestItemsHoldThePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPlan(t, "opnsense")

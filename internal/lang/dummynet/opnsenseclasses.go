@@ -9,17 +9,19 @@ import (
 	"unbloat/internal/plan"
 )
 
-// ClassRules is how many of OPNsense's rules the classes of one direction may take.
+// ClassRules is the most OPNsense rules that the classes of one direction may
+// use.
 const ClassRules = 20
 
-// Where the sequence of our rules begins that divide a direction, and that of
-// the rule for all that none of them names.
+// Sequences of our rules: the first of a direction's class rules, and the rule
+// for everything else.
 const (
 	classSequence = 10
 	restSequence  = 1000
 )
 
-// classItems are the names under which the items of classes have their uuids.
+// classItems returns the names from which the uuids of the classes' items are
+// derived.
 func classItems() (queues, rules []string) {
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
 		for _, c := range plan.AllClasses() {
@@ -38,15 +40,15 @@ func classRule(d plan.Direction, i int) string {
 	return fmt.Sprintf("class %s rule %d", d, i+1)
 }
 
-// addClasses makes the items of a direction that has classes: a pipe that
-// shares by weight, a queue with its own CoDel for each class, and the rules. Its
-// model takes one port or range in a rule.
+// addClasses makes the items of a direction with classes: a pipe that shares by
+// weight, a queue with CoDel per class, and the rules. The model accepts one
+// port or range per rule.
 func (it *Items) addClasses(p plan.Plan, d plan.Direction, s plan.Shaper, shares []plan.Share) error {
 	pipe, _, err := pipeItem(string(d), s)
 	if err != nil {
 		return err
 	}
-	pipe.Scheduler, pipe.CoDelTarget, pipe.CoDelInterval, pipe.CoDelECN = "", "", "", "0" // blank is WF2Q+
+	pipe.Scheduler, pipe.CoDelTarget, pipe.CoDelInterval, pipe.CoDelECN = "", "", "", "0" // empty is WF2Q+
 	pipe.Quantum, pipe.Limit, pipe.Flows = "", "", ""
 	it.Pipes = append(it.Pipes, pipe)
 	for _, sh := range shares {
@@ -58,7 +60,7 @@ func (it *Items) addClasses(p plan.Plan, d plan.Direction, s plan.Shaper, shares
 		}
 	}
 	n := 0
-	for _, m := range matches(p.Classes.Rules, d) { // the first that fits decides here too
+	for _, m := range matches(p.Classes.Rules, d) { // the first match wins here too
 		for _, r := range m.items(d) {
 			if n == ClassRules {
 				return fmt.Errorf("the classes' rules take more than %d of OPNsense's, which have one port or range each; join or leave out some", ClassRules)
@@ -80,7 +82,7 @@ func way(d plan.Direction) string {
 	return "out"
 }
 
-// items writes a match as OPNsense's rules, one for each pair of ports.
+// items converts a match to OPNsense's rules, one per pair of ports.
 func (m match) items(d plan.Direction) (out []RuleItem) {
 	split := func(s string) []string {
 		if s == "" {
@@ -106,7 +108,7 @@ func (m match) items(d plan.Direction) (out []RuleItem) {
 	return out
 }
 
-// sorted puts a list into the order in which the API gives it back.
+// sorted sorts a list as the API returns it.
 func sorted(list string) string {
 	words := strings.Split(list, ",")
 	slices.Sort(words)

@@ -11,14 +11,14 @@ import (
 	"unbloat/unit"
 )
 
-// A Trap is what the tools take, exiting 0, although it cannot be meant.
+// A Trap is input that the tools accept with exit code 0 but misread.
 type Trap struct {
-	Means string // what comes of it
+	Means string // the effect
 }
 
 // Parse reads dnctl(8) and ipfw(8) commands, a line each, with or without the
 // program's name: a rules file, pfSense's rules.limiter or a shell script.
-// Lines that are neither are passed over.
+// Other lines are ignored. Errors are those that make the tools fail.
 func Parse(text string) (Config, []Trap, error) {
 	var c Config
 	var traps []Trap
@@ -33,7 +33,7 @@ func Parse(text string) (Config, []Trap, error) {
 	return c, traps, nil
 }
 
-// exec reads one command into the configuration, as the kernel would keep it.
+// exec adds one command to the configuration, as the kernel would store it.
 func (c *Config) exec(argv []string) ([]Trap, error) {
 	if len(argv) > 0 && (argv[0] == "dnctl" || argv[0] == "ipfw") {
 		argv = argv[1:]
@@ -91,7 +91,7 @@ func (s *statement) trap(format string, args ...any) {
 	s.traps = append(s.traps, Trap{fmt.Sprintf(format, args...)})
 }
 
-// number takes a number; what cannot be read is 0, as strtoul(3) has it.
+// number takes a number; what is not one is 0, as in strtoul(3).
 func (s *statement) number() int {
 	w, _ := s.next()
 	n, err := strconv.Atoi(strings.TrimRight(w, "abcdefghijklmnopqrstuvwxyz"))
@@ -124,7 +124,7 @@ func (s *statement) pipe(number int) ([]Trap, error) {
 		case "codel", "pie":
 			p.CoDel = strings.Join(s.words, " ")
 			s.words = nil
-		case "type": // OPNsense: the pipe's own scheduler
+		case "type": // OPNsense: scheduler of the pipe
 			if err = s.addSched(Sched{Number: number, Pipe: number}); err != nil {
 				return nil, err
 			}
@@ -139,8 +139,8 @@ func (s *statement) pipe(number int) ([]Trap, error) {
 	return s.traps, nil
 }
 
-// bandwidth reads what the tool reads: the leading digits, a letter that
-// multiplies, and B for bytes.
+// bandwidth reads a rate as dnctl does: the leading digits, a prefix letter,
+// and B for bytes.
 func (s *statement) bandwidth() (unit.Rate, error) {
 	word, _ := s.next()
 	end := strings.IndexFunc(word, func(r rune) bool { return r < '0' || r > '9' })
@@ -201,7 +201,7 @@ func (s *statement) sched(number int) ([]Trap, error) {
 	return s.traps, s.addSchedNamed(sched, "")
 }
 
-// addSched reads what follows `type`, all of which is the scheduler's.
+// addSched reads everything after `type`.
 func (s *statement) addSched(sched Sched) error {
 	name, _ := s.next()
 	return s.addSchedNamed(sched, name)
@@ -221,8 +221,8 @@ func (s *statement) addSchedNamed(sched Sched, name string) error {
 	return nil
 }
 
-// fqCodel reads fq_codel's parameters; what it does not know it reports and
-// passes over, exiting 0.
+// fqCodel reads fq_codel's parameters. dnctl warns about unknown ones, ignores
+// them and exits 0.
 func (s *statement) fqCodel(to *Sched) {
 	for word, ok := s.next(); ok; word, ok = s.next() {
 		switch word {
@@ -246,7 +246,7 @@ func (s *statement) fqCodel(to *Sched) {
 	}
 }
 
-// clamped takes a number that the kernel lowers to most in silence.
+// clamped takes a number that the kernel silently lowers to most.
 func (s *statement) clamped(name string, most int) int {
 	n := s.number()
 	if n > most {
@@ -256,7 +256,7 @@ func (s *statement) clamped(name string, most int) int {
 	return max(n, 1)
 }
 
-// span reads a time: without a unit it is ms.
+// span reads a time; the default unit is ms.
 func (s *statement) span() time.Duration {
 	word, _ := s.next()
 	num := strings.TrimRight(word, "musec")
@@ -344,7 +344,7 @@ func unknownDSCP(s string) bool {
 	return true
 }
 
-// upsert replaces the element that is the same, or appends.
+// upsert replaces the first element for which same is true, or appends.
 func upsert[T any](list []T, v T, same func(T) bool) []T {
 	if i := slices.IndexFunc(list, same); i >= 0 {
 		list[i] = v

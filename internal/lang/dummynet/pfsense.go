@@ -13,8 +13,8 @@ import (
 	"unbloat/unit"
 )
 
-// FirstLimiter is the number of our first limiter on pfSense, which itself counts
-// from 1.
+// FirstLimiter is the number of our first limiter on pfSense; pfSense numbers
+// its own from 1.
 const FirstLimiter = 7001
 
 // Limiters are pfSense's dnshaper section of config.xml.
@@ -23,7 +23,7 @@ type Limiters struct {
 	Queues  []Limiter `xml:"queue"`
 }
 
-// A Limiter is one pipe with its scheduler and the queue that rules name.
+// A Limiter is one pipe with its scheduler and the queues that rules name.
 type Limiter struct {
 	Name      string         `xml:"name"`
 	Number    int            `xml:"number"`
@@ -49,8 +49,8 @@ type LimiterRate struct {
 	Sched string `xml:"bwsched"`
 }
 
-// A LimiterQueue is a limiter's child. pfSense gives it a number, whatever stands
-// in config.xml.
+// A LimiterQueue is a child of a limiter. pfSense assigns its number and
+// ignores the one in config.xml.
 type LimiterQueue struct {
 	Name     string `xml:"name"`
 	Enabled  string `xml:"enabled"`
@@ -63,9 +63,9 @@ type LimiterQueue struct {
 	ECN      string `xml:"ecn,omitempty"`                  // on
 }
 
-// RenderLimiters makes pfSense's limiters of a plan, with the numbers first (up)
-// and first + 1 (down). The download alone is refused: a rule takes a queue for
-// the way back only beside one for the way out.
+// RenderLimiters makes pfSense's limiters of a plan, with the numbers first
+// (up) and first + 1 (down). The download alone is an error: a rule accepts a
+// queue for the return path only together with one for the forward path.
 func RenderLimiters(p plan.Plan, first int) (ls Limiters, notes []string, err error) {
 	if p.Up == nil {
 		return Limiters{}, nil, fmt.Errorf("pfSense's rules take a limiter for the download only beside one for the upload; give --up too")
@@ -122,7 +122,7 @@ func limiter(name string, number int, s plan.Shaper) Limiter {
 func (ls Limiters) String() string {
 	b, err := xml.MarshalIndent(ls, "", "  ")
 	if err != nil {
-		panic("marshal limiters: " + err.Error()) // strings and numbers alone
+		panic("marshal limiters: " + err.Error()) // it holds only strings and numbers
 	}
 	return string(b) + "\n"
 }
@@ -144,7 +144,8 @@ func ParseLimiters(text string) (Limiters, error) {
 	return ls, nil
 }
 
-// Rate returns the limiter's rate, as pfSense rounds it.
+// Rate returns the limiter's rate in bit/s as pfSense rounds it, or an error if
+// it is out of range.
 func (l Limiter) Rate() (unit.Rate, error) {
 	if len(l.Bandwidth) == 0 {
 		return 0, fmt.Errorf("limiter %q has no bandwidth", l.Name)
@@ -158,7 +159,7 @@ func (l Limiter) Rate() (unit.Rate, error) {
 	return unit.Rate(float64(int64(value+0.5)) * of), nil
 }
 
-// Words says in words which queue stands behind the limiter.
+// Words describes the limiter's queue, for people.
 func (l Limiter) Words() string {
 	switch {
 	case l.Sched == "fq_codel":
@@ -179,15 +180,15 @@ func (l Limiter) Words() string {
 	return fmt.Sprintf("a FIFO of %d packets", DefaultSlots)
 }
 
-// RulesLimiter writes what pfSense makes of the limiters, /tmp/rules.limiter, where
-// the first free number of a queue is firstQueue.
+// RulesLimiter writes /tmp/rules.limiter as pfSense generates it from the
+// limiters; firstQueue is the first free number of a queue.
 func (ls Limiters) RulesLimiter(firstQueue int) string {
 	n := firstQueue - 1
 	return ls.rulesLimiter(func(l Limiter) string { return strconv.Itoa(l.Number) }, func(LimiterQueue) string { n++; return strconv.Itoa(n) })
 }
 
-// RulesByName writes the same with names in place of the numbers, which pfSense
-// gives.
+// RulesByName writes the same with names in place of numbers, which only
+// pfSense knows.
 func (ls Limiters) RulesByName() string {
 	return ls.rulesLimiter(func(l Limiter) string { return l.Name }, func(q LimiterQueue) string { return q.Name })
 }
@@ -241,20 +242,20 @@ func (l Limiter) parameters() string {
 	return s + " noecn"
 }
 
-// A LimiterRule is a floating rule that sends what crosses the WAN through the
-// limiters: pf knows the direction by who opened the connection, so there is one
-// for each way.
+// A LimiterRule is a floating rule that sends the WAN's packets through the
+// limiters. For pf the direction is that in which a connection was opened, so
+// there is one rule for each.
 type LimiterRule struct {
-	Name      string // tells it from the others
+	Name      string // unique
 	Family    string // inet, inet6, inet46
 	Protocol  string // "": any
 	From, To  RuleEnd
 	Direction string // out: opened from the home; in: from outside
-	In, Out   string // names of the queues for packets that go with the connection, and back; "": none
+	In, Out   string // queue names for packets in the connection's direction, and for replies; "": none
 }
 
-// Rules returns the rules for the limiters of a plan, in the order in which pf
-// reads them: the last that fits decides.
+// Rules returns the rules for the limiters of a plan in pf's order: the last
+// match wins. The error says that there are too many.
 func (ls Limiters) Rules(p plan.Plan) ([]LimiterRule, error) {
 	if len(ls.Queues) > 0 && len(ls.Queues[0].Children) > 1 {
 		return ls.classRules(p.Classes.Rules)
@@ -266,7 +267,7 @@ func (ls Limiters) Rules(p plan.Plan) ([]LimiterRule, error) {
 	return rules, nil
 }
 
-// rules returns those of limiters that are not divided.
+// rules returns the rules of limiters without classes.
 func (ls Limiters) rules() []LimiterRule {
 	var up, down *LimiterQueue
 	for _, l := range ls.Queues {

@@ -9,8 +9,8 @@ import (
 	"unbloat/internal/plan"
 )
 
-// divide makes a limiter share by weight between a queue for each class, with
-// CoDel of its own.
+// divide gives a limiter one queue with CoDel per class, which share it by
+// weight.
 func (l *Limiter) divide(s plan.Shaper, shares []plan.Share) {
 	l.Sched = "wf2q+"
 	l.Target, l.Interval, l.Quantum, l.Limit, l.Flows, l.ECN = "", "", "", "", "", ""
@@ -27,7 +27,8 @@ func (l *Limiter) divide(s plan.Shaper, shares []plan.Share) {
 	}
 }
 
-// words are what follows the pipe's number in the queue's line of rules.limiter.
+// words returns the part of the queue's line in rules.limiter after the pipe's
+// number.
 func (q LimiterQueue) words() string {
 	var w []string
 	if q.Qlimit != "" {
@@ -47,12 +48,12 @@ func (q LimiterQueue) words() string {
 	return strings.Join(w, " ")
 }
 
-// A RuleEnd is one end of the packets that a rule of pfSense's matches; "" is any.
+// A RuleEnd is one end in a rule of pfSense's; "" is any.
 type RuleEnd struct{ Address, Port string }
 
-// classRules returns the rules of a plan that has classes, in pf's order: the
-// last that fits decides. Each is there for both ways of opening a connection,
-// whose packets go through the class's queue both ways.
+// classRules returns the rules of a plan with classes in pf's order: the last
+// match wins. There is one for each direction of opening a connection; its
+// packets use the class's queues in both directions.
 func (ls Limiters) classRules(rules []plan.Rule) ([]LimiterRule, error) {
 	everything := match{class: plan.Normal, proto: "ip", home: "any", far: "any"}
 	list := []match{everything}
@@ -68,7 +69,7 @@ func (ls Limiters) classRules(rules []plan.Rule) ([]LimiterRule, error) {
 	var out []LimiterRule
 	for _, direction := range []string{"out", "in"} {
 		if direction == "in" && len(ls.Queues) < 2 {
-			break // there is no rule for the way back alone
+			break // a rule can't have a queue for replies alone
 		}
 		for _, m := range list {
 			for _, ends := range m.pairs() {
@@ -91,7 +92,7 @@ func (ls Limiters) classRules(rules []plan.Rule) ([]LimiterRule, error) {
 	return out, nil
 }
 
-// ruleFor returns a rule that sends the connections opened in this direction
+// ruleFor returns a rule that sends connections opened in this direction
 // through a class's queues.
 func (ls Limiters) ruleFor(direction string, c plan.Class) LimiterRule {
 	at := slices.Index(plan.AllClasses(), c)
@@ -110,8 +111,8 @@ func (ls Limiters) ruleFor(direction string, c plan.Class) LimiterRule {
 	return r
 }
 
-// pairs splits a match into ends of one address and one port or range each: the
-// home's, the far one.
+// pairs splits a match into pairs of ends (home, far) with one address and one
+// port or range each.
 func (m match) pairs() (out [][2]RuleEnd) {
 	split := func(s string) []string {
 		if s == "any" {
@@ -131,7 +132,7 @@ func (m match) pairs() (out [][2]RuleEnd) {
 	return out
 }
 
-// familyOf returns the IP versions of a rule, as pfSense has them.
+// familyOf returns the IP versions of a rule in pfSense's notation.
 func familyOf(proto string, ends [2]RuleEnd) string {
 	addresses := ends[0].Address + ends[1].Address
 	switch {

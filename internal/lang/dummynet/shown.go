@@ -12,13 +12,6 @@ import (
 	"unbloat/unit"
 )
 
-// Shown writes a pipe's first line of `dnctl pipe show` (FreeBSD's
-// sbin/ipfw/dummynet.c): the rate with three decimals, so that what is read back
-// is no more exact than that.
-func (p Pipe) Shown() string {
-	return fmt.Sprintf("%05d: %s %4d ms burst %d", p.Number, ShownRate(p.Bandwidth), 0, 0)
-}
-
 // ShownRate prints a rate as dnctl(8) does.
 func ShownRate(r unit.Rate) string {
 	f := float64(r)
@@ -51,19 +44,6 @@ func (s Sched) Shown() string {
 	return out
 }
 
-// Shown writes the queue's line of `dnctl queue show`.
-func (q Queue) Shown() string {
-	slots := q.Slots
-	if slots == 0 {
-		slots = DefaultSlots
-	}
-	drops := "droptail"
-	if q.CoDel != "" {
-		drops = " AQM CoDel " + q.codelShown()
-	}
-	return fmt.Sprintf("q%05d %3d sl. 0 flows (1 buckets) sched %d weight %d lmax 0 pri 0 %s", q.Number, slots, q.Sched, q.Weight, drops)
-}
-
 // codelShown writes CoDel's parameters as dnctl(8) shows them.
 func (q Queue) codelShown() string {
 	text := strings.TrimSuffix(strings.TrimSuffix(q.CoDel, " noecn"), " ecn")
@@ -80,8 +60,8 @@ func (q Queue) codelShown() string {
 	return text + " ECN"
 }
 
-// shownSpan writes a time as dnctl(8) shows it: six digits of it, and from a second
-// on with an f before the s.
+// shownSpan formats a time as dnctl(8) shows it: six digits, and from one
+// second on the unit "fs".
 func shownSpan(d time.Duration) string {
 	us := float32(d.Microseconds())
 	switch {
@@ -98,11 +78,11 @@ func (r Rule) Shown() string {
 	return fmt.Sprintf("%05d %s %d %s", r.Number, r.Action, r.Target, plainMatch(r.Match))
 }
 
-// plainMatch leaves out a word that some versions of ipfw(8) print and others don't.
+// plainMatch removes a word that only some versions of ipfw(8) print.
 func plainMatch(s string) string { return strings.ReplaceAll(s, " dst-port ", " ") }
 
-// ShownLines are what a configuration looks like once it is read back: a line
-// for each pipe, scheduler, queue and rule, as exact as the tools print them.
+// ShownLines returns the configuration as it is read back: one line per pipe,
+// scheduler, queue and rule, with the precision of the tools' output.
 func (c Config) ShownLines() []string {
 	var out []string
 	for _, p := range c.Pipes {
@@ -130,9 +110,9 @@ func (c Config) ShownLines() []string {
 	return out
 }
 
-// ParseShown reads what `dnctl pipe show`, `dnctl sched show`, `dnctl queue
-// show` and `ipfw list` print, as ShownLines has it. Rules that feed neither
-// queue nor pipe are left out, and so are schedulers that pipes have by default.
+// ParseShown converts the output of `dnctl pipe show`, `dnctl sched show`,
+// `dnctl queue show` and `ipfw list` to the form of ShownLines. Rules without
+// queue or pipe and the default schedulers of pipes are left out.
 func ParseShown(pipes, scheds, queues, rules string) []string {
 	out := shownPipes(pipes)
 	out = append(out, shownScheds(scheds)...)
@@ -159,7 +139,7 @@ func ParseShown(pipes, scheds, queues, rules string) []string {
 	return out
 }
 
-// shownPipes reads pipes, each with the length of its FIFO in the line below.
+// shownPipes reads pipes; the length of a pipe's FIFO is on its second line.
 func shownPipes(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		w := strings.Fields(line)
@@ -204,7 +184,8 @@ type Numbered struct {
 	Number int
 }
 
-// Numbers are all that our plans may use, in the order in which they can be deleted.
+// Numbers returns all numbers that our plans may use, in an order in which they
+// can be deleted.
 func Numbers() []Numbered {
 	var out []Numbered
 	for n := FirstRule; n < FirstRule+mostRules; n++ {

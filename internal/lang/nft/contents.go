@@ -11,13 +11,13 @@ import (
 	"unbloat/internal/plan"
 )
 
-// nft(8) lists a rule otherwise than it was written: bits as prefixes, code
-// points by name, sets of one as what is in them, what a rule implies left out, each
-// version a little otherwise. So both are brought to one form before they are
-// compared, which keeps all that a rule means.
+// nft(8) does not list a rule as it was written: it prints bits as prefixes,
+// code points by name, one-element sets as the element, and leaves out implied
+// matches; versions differ too. So both sides are converted to one form that
+// keeps the rule's meaning, and then compared.
 
-// contents are a table's parts by name, each with its lines in a form (canonical, or
-// as they are): rules in their order, what a set or limit has sorted.
+// contents returns a table's parts by name, each with its lines converted by
+// form: rules in order, the lines of sets and limits sorted.
 func (t Table) contents(form func(string) string) map[string][]string {
 	parts := map[string][]string{}
 	at, rules, open := "", false, ""
@@ -44,17 +44,18 @@ func (t Table) contents(form func(string) string) map[string][]string {
 	return parts
 }
 
-// isHook reports whether a line of a chain is no rule, but says where it hooks on.
+// isHook reports whether a line of a chain declares its hook and is not a rule.
 func isHook(line string) bool { return strings.HasPrefix(line, "type ") }
 
-// plan is the hash of what the table was rendered as; "" for one that tells none.
+// plan returns the hash of the rendered text that the table carries; "" if it
+// has none.
 func (t Table) plan() string {
 	_, after, _ := strings.Cut(t.Text, "chain "+planMark)
 	id, _, _ := strings.Cut(after, " ")
 	return id
 }
 
-// canonical brings a rule, or a line of something else, to the form that is compared.
+// canonical converts a rule or any other line to the form that is compared.
 func canonical(line string) string {
 	c := canon{in: tokens(line)}
 	for len(c.in) > 0 {
@@ -71,8 +72,8 @@ func canonical(line string) string {
 	return strings.Join(c.out, " ")
 }
 
-// tokens cuts a line into words; braces, brackets and commas are words of their
-// own, but for those of "@th,32,32".
+// tokens splits a line into words. Braces, brackets and commas are separate
+// words, except those of "@th,32,32".
 func tokens(line string) []string {
 	var out []string
 	for _, w := range strings.Fields(line) {
@@ -94,14 +95,14 @@ func tokens(line string) []string {
 	return out
 }
 
-// A canon reads a line's words and writes those that are compared. What a rule
-// needs of its packets, however it says so, comes first.
+// A canon reads a line's words and writes the canonical ones. Matches on
+// protocol and IP version come first, in whatever form they were written.
 type canon struct {
 	in, out          []string
 	family, protocol string
 }
 
-// peek returns the n-th word to come; "" if there is none.
+// peek returns the n-th next word; "" if there is none.
 func (c *canon) peek(n int) string {
 	if n < len(c.in) {
 		return c.in[n]
@@ -118,7 +119,7 @@ func (c *canon) take(n int) []string {
 
 func (c *canon) say(w ...string) { c.out = append(c.out, w...) }
 
-// next reads what comes next.
+// next reads the next statement.
 func (c *canon) next() {
 	a, b := c.peek(0), c.peek(1)
 	switch {
@@ -159,7 +160,7 @@ func (c *canon) next() {
 		c.payload()
 	case a == "limit" && b == "rate", a == "rate":
 		c.rate()
-	case a == "priority" && len(c.out) > 1 && c.out[0] == "type": // where a chain hooks on
+	case a == "priority" && len(c.out) > 1 && c.out[0] == "type": // of a chain's hook
 		c.priority()
 	case a == "flags" && len(c.out) == 0: // of a set
 		var all []string
@@ -180,8 +181,8 @@ func (c *canon) next() {
 	}
 }
 
-// layer4 reads what follows "meta l4proto". A rule of one protocol alone needs
-// it; icmp is a protocol of one version of IP, and nft says no more of it.
+// layer4 reads what follows "meta l4proto". A rule for a single protocol
+// implies it; ICMP also implies the IP version, so nft does not list that.
 func (c *canon) layer4() {
 	if c.peek(0) == "==" {
 		c.take(1)
@@ -201,7 +202,7 @@ func (c *canon) layer4() {
 	c.value(protocolName)
 }
 
-// protocolName is what a protocol is called here, which some list by its number.
+// protocolName returns a protocol's name; some versions of nft list its number.
 func protocolName(s string) string {
 	if n, err := strconv.ParseUint(s, 0, 8); err == nil {
 		if name, ok := protocols()[n]; ok {
@@ -213,7 +214,7 @@ func protocolName(s string) string {
 
 func identity(s string) string { return number(s) }
 
-// wholeAddress leaves out the length of a network that is one address.
+// wholeAddress removes the prefix length of a single address (/32, /128).
 func wholeAddress(s string) string {
 	if strings.Contains(s, ":") {
 		return strings.TrimSuffix(s, "/128")
@@ -221,9 +222,9 @@ func wholeAddress(s string) string {
 	return strings.TrimSuffix(s, "/32")
 }
 
-// codePoint is DSCP as a number.
+// codePoint returns a DSCP name as its number.
 func codePoint(s string) string {
-	if s == "lephb" { // as nft calls it
+	if s == "lephb" { // nft's name
 		return "1"
 	}
 	if v, err := plan.ParseDSCP(s); err == nil {
@@ -232,7 +233,7 @@ func codePoint(s string) string {
 	return number(s)
 }
 
-// number writes numbers without a prefix; other words stay as they are.
+// number converts a number to decimal; other words stay as they are.
 func number(s string) string {
 	if v, err := strconv.ParseUint(s, 0, 64); err == nil && (len(s) == 1 || s[0] != '0' || strings.HasPrefix(s, "0x")) {
 		return strconv.FormatUint(v, 10)
@@ -243,8 +244,8 @@ func number(s string) string {
 	return s
 }
 
-// value reads a value or a set of some, whose order says nothing; a set of one is
-// what is in it.
+// value reads a value or an anonymous set, which is sorted; a set of one
+// element is that element.
 func (c *canon) value(form func(string) string) {
 	if c.peek(0) == "==" {
 		c.take(1)
@@ -320,8 +321,8 @@ func (c *canon) flags() {
 	c.say(fmt.Sprintf("tcp flags & %d %s%d", mask, op, value))
 }
 
-// mark reads a comparison of the connection's mark: "& MASK == VALUE", or its
-// first bits alone, as nft lists what is a prefix: "VALUE/LENGTH".
+// mark reads a comparison of the connection's mark: "& MASK == VALUE", or as
+// nft lists a mask of leading bits: "VALUE/LENGTH".
 func (c *canon) mark() {
 	c.take(2)
 	mask, op := uint64(0xffffffff), ""
@@ -340,8 +341,9 @@ func (c *canon) mark() {
 	c.say(fmt.Sprintf("ct mark & %d %s%s", mask, op, number(value)))
 }
 
-// setMark reads what changes the connection's mark: "& AND | OR". What is put
-// in anyway may be said to stay or not.
+// setMark reads an assignment to the connection's mark: "& AND
+//
+// OR". Bits that OR sets may be in AND or not.
 func (c *canon) setMark() {
 	c.take(5)
 	and, or := uint64(0xffffffff), uint64(0)
@@ -361,9 +363,9 @@ func (c *canon) setMark() {
 	c.say(fmt.Sprintf("ct mark set & %d | %d", and&^or, or))
 }
 
-// payload reads a comparison of bits of the transport header. Under a mask they may
-// be bits of a whole word, or, since nft 1.1.3, the masked ones alone: "@th,32,32 &
-// 0x0000f800 != 0" is "@th,48,5 != 0".
+// payload reads a comparison of bits of the transport header. Masked bits are
+// listed as a whole word with a mask or, since nft 1.1.3, as those bits alone:
+// "@th,32,32 & 0x0000f800 != 0" is "@th,48,5 != 0".
 func (c *canon) payload() {
 	word := c.take(1)[0]
 	var from, length int
@@ -391,7 +393,7 @@ func (c *canon) payload() {
 	c.say(fmt.Sprintf("@th,%d,%d & %d %s %s", from, length, mask, op, value))
 }
 
-// parse reads a number of one word; 0 for none.
+// parse reads a number that is a single word; 0 if there is none.
 func parse(w []string) uint64 {
 	if len(w) == 0 {
 		return 0
@@ -400,8 +402,8 @@ func parse(w []string) uint64 {
 	return v
 }
 
-// rate reads "limit rate over 25 kbytes/second burst 12 kbytes": in bytes; a burst
-// that is not said is one of five packets.
+// rate reads "limit rate over 25 kbytes/second burst 12 kbytes": in bytes. The
+// default burst is five packets.
 func (c *canon) rate() {
 	for c.peek(0) == "limit" || c.peek(0) == "rate" || c.peek(0) == "over" {
 		c.say(c.take(1)...)
@@ -438,7 +440,7 @@ func (c *canon) rate() {
 	c.say(fmt.Sprintf("burst %d%s", v, of))
 }
 
-// priority reads where a chain hooks on, which may be said from a name.
+// priority reads a chain's priority: a number, or a name with an offset.
 func (c *canon) priority() {
 	c.take(1)
 	at := 0

@@ -2,7 +2,8 @@ package nft
 
 import "testing"
 
-// What nft(8) writes otherwise in one version than in another, and what it means.
+// TestCanonical: lines that versions of nft(8) list differently are equal if
+// they mean the same.
 func TestCanonical(t *testing.T) {
 	for _, x := range []struct{ a, b string }{
 		{"ct mark and 0x80000000 == 0 goto x", "ct mark & 0x80000000 == 0x00000000 goto x"},

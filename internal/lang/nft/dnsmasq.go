@@ -7,12 +7,12 @@ import (
 	"unbloat/internal/plan"
 )
 
-// ResolverMark is the first line of the file that dnsmasq(8) reads for us: what
-// lacks it isn't ours.
+// ResolverMark is the first line of our dnsmasq(8) file. A file without it is
+// not ours.
 const ResolverMark = "# Made by unbloat; `unbloat revert` removes it."
 
-// Resolver returns the lines by which dnsmasq (2.87 or newer, built with
-// nftset) fills the sets of the rules that name domains; nil if none does.
+// Resolver returns the configuration with which dnsmasq (2.87 or newer, built
+// with nftset) fills the sets of rules that name domains; nil if no rule does.
 func Resolver(p plan.Plan) []string {
 	if p.Classes == nil {
 		return nil
@@ -26,7 +26,7 @@ func Resolver(p plan.Plan) []string {
 	return out
 }
 
-// ResolverFile is the whole file of those lines; "" if there are none.
+// ResolverFile returns the file with those lines; "" if there are none.
 func ResolverFile(p plan.Plan) string {
 	lines := Resolver(p)
 	if lines == nil {
@@ -35,15 +35,14 @@ func ResolverFile(p plan.Plan) string {
 	return ResolverMark + "\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// CanFill reports whether dnsmasq can put addresses into nftables' sets, by
-// what `dnsmasq --version` says it was compiled with.
+// CanFill reports whether dnsmasq can add addresses to nftables sets, from the
+// compile time options in `dnsmasq --version`.
 func CanFill(version string) bool {
-	return strings.Contains(version, " nftset") // the other way round it says no-nftset
+	return strings.Contains(version, " nftset") // without it, the option is no-nftset
 }
 
-// ConfigDir returns the first directory of dnsmasq's whose files it reads,
-// .conf ones among them, by its command line or by its configuration file; "" if
-// it has none.
+// ConfigDir returns the first directory from which dnsmasq reads .conf files,
+// set on its command line or in its configuration file; "" if there is none.
 func ConfigDir(args []string, config string) string {
 	var dirs []string
 	for i, a := range args {
@@ -77,10 +76,10 @@ func ConfigDir(args []string, config string) string {
 	return ""
 }
 
-// ResolverName is what our file is called there.
+// ResolverName is the name of our file in that directory.
 const ResolverName = "unbloat.conf"
 
-// ConfigFile returns the file that dnsmasq reads by its command line.
+// ConfigFile returns the configuration file that dnsmasq's command line names.
 func ConfigFile(args []string) string {
 	for i, a := range args {
 		if v, ok := strings.CutPrefix(a, "--conf-file="); ok {

@@ -6,8 +6,8 @@ import (
 	"unbloat/internal/lang/nft"
 )
 
-// Where dnsmasq reads files of others, by its command line and configuration as
-// Debian, OpenWrt and NetworkManager start it.
+// TestConfigDir finds dnsmasq's directory from its command line and
+// configuration, as Debian, OpenWrt and NetworkManager start it.
 func TestConfigDir(t *testing.T) {
 	for _, x := range []struct {
 		args         []string

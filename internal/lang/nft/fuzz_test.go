@@ -11,8 +11,8 @@ import (
 	"unbloat/unit"
 )
 
-// FuzzClasses: a class file or a rule is refused, or a table follows from it
-// that holds nothing which nft would read as something else.
+// FuzzClasses: a class file or rule is refused, or gives a table that contains
+// no injected nft syntax.
 func FuzzClasses(f *testing.F) {
 	f.Add("use = \"on\"\n[dscp]\ntrust_home = true\n[[rule]]\nname = \"Hangouts\"\nclass = \"voice\"\nprotocol = \"udp\"\nfar_port = [\"19302-19309\"]\n", "class=voice,protocol=udp,far_port=19302-19309")
 	f.Add("[[class]]\nname = \"bulk\"\ndirection = \"up\"\nlimit = \"80%\"\n", "class=bulk,home=10.1.0.2|10.1.0.0/24,domain=example.org")
@@ -46,8 +46,8 @@ func FuzzClasses(f *testing.F) {
 	})
 }
 
-// FuzzFlow: a flow that is understood has two ends of one family, and ports if
-// its protocol has; what a kernel lists as a table is compared without a panic.
+// FuzzFlow: a parsed flow has two ends of one family, and ports if its protocol
+// has them. Comparing any listed table does not panic.
 func FuzzFlow(f *testing.F) {
 	f.Add("udp 10.1.0.2:5004 > 203.0.113.9:5004")
 	f.Add("icmp fe80::1%eth0 > ::1")

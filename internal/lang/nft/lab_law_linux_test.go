@@ -23,9 +23,8 @@ import (
 	"unbloat/unit"
 )
 
-// A kernelWorld is a router of its own namespace: frames that are written to one
-// end of a veth pair are forwarded to the other pair, and come with their class in
-// the TTL.
+// A kernelWorld is a router in a network namespace: frames written to one veth
+// pair are forwarded to the other, with their class in the TTL.
 type kernelWorld struct {
 	t        *testing.T
 	lan, wan int // sockets at the far ends of the two pairs
@@ -58,7 +57,7 @@ echo 0 > nf_conntrack_acct
 nft add table inet track; nft add chain inet track in '{ type filter hook prerouting priority 0; }'; nft add rule inet track in ct state established accept
 `
 
-// newKernelWorld makes one; the goroutine's thread stays in its namespace.
+// newKernelWorld creates one. The goroutine's thread stays in its namespace.
 func newKernelWorld(t *testing.T) *kernelWorld {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with its namespace
@@ -102,7 +101,7 @@ func (w *kernelWorld) socket(name, peer string) (int, net.HardwareAddr) {
 	return fd, there.HardwareAddr
 }
 
-// load loads a table, and one that writes the class into the TTL.
+// load loads the table, and a second one that writes the class into the TTL.
 func (w *kernelWorld) load(table nft.Table, byMark bool) {
 	w.t.Helper()
 	var shows strings.Builder
@@ -124,8 +123,8 @@ func (w *kernelWorld) load(table nft.Table, byMark bool) {
 	}
 }
 
-// send sends a packet, and returns the tin that it came out with: 0 for none, -1 if
-// it did not come out.
+// send sends a packet and returns the tin it left with: 0 for none, -1 if it
+// was dropped.
 func (w *kernelWorld) send(p classify.Packet) int {
 	w.t.Helper()
 	w.id++
@@ -159,7 +158,7 @@ func (w *kernelWorld) send(p classify.Packet) int {
 			ttl, id = int(b[14+7]), binary.BigEndian.Uint16(b[14+2:])
 		}
 		if id != w.id {
-			continue // of the kernel's own
+			continue // sent by the kernel itself
 		}
 		if ttl > 100 {
 			return ttl - 100
@@ -175,7 +174,7 @@ func etherType(p classify.Packet) uint16 {
 	return unix.ETH_P_IPV6
 }
 
-// ipPacket writes a packet; id is IPv4's identification, or IPv6's flow label.
+// ipPacket encodes a packet; id is IPv4's identification or IPv6's flow label.
 func ipPacket(p classify.Packet, id uint16) []byte {
 	from, to, sport, dport := p.Home, p.Far, p.HomePort, p.FarPort
 	if p.Direction == classify.Down {
@@ -209,7 +208,7 @@ func ipPacket(p classify.Packet, id uint16) []byte {
 		binary.BigEndian.PutUint16(th, sport)
 		binary.BigEndian.PutUint16(th[2:], dport)
 		binary.BigEndian.PutUint32(th[4:], p.Second)
-	case classify.ICMP: // a request of whoever began
+	case classify.ICMP: // an echo request from the side that began
 		th[0] = 8
 		if p.Second&1 != 0 {
 			th[0] = 0
@@ -238,9 +237,10 @@ func monotonic(t *testing.T) unit.Instant {
 	return unit.Instant(ts.Nano())
 }
 
-// A lawFlow is a connection of the walk, and what connection tracking should know of it.
+// A lawFlow is a connection of the walk and the expected state of connection
+// tracking.
 type lawFlow struct {
-	packet   classify.Packet // as one of it looks
+	packet   classify.Packet // a template
 	byHome   bool            // who began it
 	older    bool            // than the rules
 	ct       *classify.Connection
@@ -248,14 +248,14 @@ type lawFlow struct {
 	turns    int
 	id       uint32 // of pings
 
-	malformed bool // its last packet was: connection tracking knows nothing of it
+	malformed bool // the last packet was; connection tracking ignores it
 }
 
-// next is a flow's next packet, by its manners.
+// next returns the flow's next packet.
 func (f *lawFlow) next(rng *rand.Rand, size unit.Size) classify.Packet {
 	p := f.packet
 	reply := f.turns > 0 && rng.IntN(3) == 0 || f.turns == 1 && rng.IntN(4) > 0
-	if p.Protocol == classify.TCP && !f.older && f.turns < 3 { // the handshake; without it connection tracking takes nothing of what follows
+	if p.Protocol == classify.TCP && !f.older && f.turns < 3 { // the handshake; without it connection tracking ignores what follows
 		reply = f.turns == 1
 	}
 	p.Direction = classify.Up
@@ -298,7 +298,7 @@ func (f *lawFlow) next(rng *rand.Rand, size unit.Size) classify.Packet {
 		if f.malformed = f.turns > 0 && rng.IntN(50) == 0; f.malformed {
 			length++
 		}
-		p.Second = length<<16 | 1 + uint32(rng.IntN(1<<16-1)) // no checksum at all is refused by IPv6
+		p.Second = length<<16 | 1 + uint32(rng.IntN(1<<16-1)) // IPv6 drops UDP without a checksum
 	case classify.ICMP, classify.ICMPv6:
 		p.Length = max(size, header+16)
 		p.Second = f.id << 1
@@ -312,7 +312,7 @@ func (f *lawFlow) next(rng *rand.Rand, size unit.Size) classify.Packet {
 	return p
 }
 
-// seen tells a flow's connection of a packet.
+// seen updates the connection's state with a packet.
 func (f *lawFlow) seen(p classify.Packet) {
 	c := f.ct
 	c.ReplyPacket = f.byHome == (p.Direction == classify.Down)
@@ -320,7 +320,7 @@ func (f *lawFlow) seen(p classify.Packet) {
 		c.Answered = true
 	}
 	if f.older {
-		return // it has no counters
+		return // a connection without counters
 	}
 	if c.ReplyPacket {
 		c.Replied++
@@ -330,8 +330,8 @@ func (f *lawFlow) seen(p classify.Packet) {
 	c.Bytes += p.Length
 }
 
-// aPolicy is a random plan for a random line, with limits so narrow that a short
-// walk meets them all.
+// aPolicy returns a random plan for a random line. Its limits are so low that a
+// short walk exceeds them all.
 func aPolicy(t *testing.T, rng *rand.Rand) plan.Plan {
 	t.Helper()
 	w, err := plan.ParseClasses("rules", []byte(rules))
@@ -363,8 +363,8 @@ func aPolicy(t *testing.T, rng *rand.Rand) plan.Plan {
 	return p
 }
 
-// flows makes the connections of a walk: of two versions of IP and of every
-// protocol, from machines of the home and to them, some older than the rules.
+// flows makes the connections of a walk: IPv4 and IPv6, every protocol, from
+// and to machines of the home, some older than the rules.
 func flows(rng *rand.Rand, n int) []*lawFlow {
 	var out []*lawFlow
 	ports := []uint16{53, 80, 443, 853, 5004, 8085, 19305, 6881}
@@ -384,10 +384,10 @@ func flows(rng *rand.Rand, n int) []*lawFlow {
 		} else {
 			p.Home, p.Far = netip.AddrFrom4([4]byte{192, 168, 1, host}), netip.AddrFrom4([4]byte{203, 0, byte(113 + rng.IntN(2)), byte(i + 1)})
 		}
-		if classify.HasPorts(p.Protocol) { // the far address tells flows apart, so that several may share a port
+		if classify.HasPorts(p.Protocol) { // the far address differs, so several flows may share a port
 			p.HomePort, p.FarPort = ports[rng.IntN(len(ports))], ports[rng.IntN(len(ports))]
 			if p.Protocol == classify.UDP && rng.IntN(2) == 0 {
-				p.HomePort = 6881 // of a swarm
+				p.HomePort = 6881 // BitTorrent's
 			}
 		}
 		out = append(out, f)
@@ -395,10 +395,11 @@ func flows(rng *rand.Rand, n int) []*lawFlow {
 	return out
 }
 
-// The law of the one classifier: on a real kernel the rendered rules give every
-// packet of a random walk the class that the evaluator gives it, over the state as
-// nftables keeps it, packet by packet: meters, sets that expire, counts, marks,
-// acknowledgements that are left out, and rules of somebody's.
+// TestKernelDecidesAsTableInLab compares the rendered rules with the evaluator.
+// On a real kernel every packet of a random walk gets the class that the
+// evaluator computes, with all state that nftables keeps: meters, sets with
+// timeouts, counters, marks, dropped acknowledgements, and the user's own
+// rules.
 func TestKernelDecidesAsTableInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Env: []string{"UNBLOAT_SEED=" + os.Getenv("UNBLOAT_SEED")}}) {
 		return
@@ -408,7 +409,7 @@ func TestKernelDecidesAsTableInLab(t *testing.T) {
 	met := map[string]int{}
 	for i := range worlds {
 		done := make(chan struct{})
-		go func() { // its own thread, and so its own namespace
+		go func() { // a thread of its own, so a namespace of its own
 			defer close(done)
 			lawWorld(t, seed*1000+uint64(i), bursts, met)
 		}()
@@ -427,7 +428,7 @@ func TestKernelDecidesAsTableInLab(t *testing.T) {
 	}
 }
 
-// lawWorld walks through one plan's rules.
+// lawWorld runs a random walk through one plan's rules.
 func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("walk with seed %d", seed)
@@ -435,7 +436,7 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 	table, rules := nft.Render(p, "b10a:"), classify.Build(p.Policy())
 	all := flows(rng, 60)
 	w := newKernelWorld(t)
-	for _, f := range all { // what is older than the rules has no counters
+	for _, f := range all { // connections older than the rules have no counters
 		if f.older {
 			p := f.next(rng, 200)
 			if f.seen(p); w.send(p) != 0 {
@@ -448,7 +449,7 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 	memory.Tick = 10 * time.Millisecond
 	packets := 0
 	for i := range len(all) + bursts {
-		f, most := all[i%len(all)], 1 // first one of each, as of a swarm
+		f, most := all[i%len(all)], 1 // first one packet of each, like a swarm
 		if i >= len(all) {
 			f, most = all[rng.IntN(len(all))], 60
 		}

@@ -1,12 +1,13 @@
-// Package nft renders the classes of a plan as one nftables table of our own,
-// and reads back what nft(8) lists of it. It is pure; package host/linux runs
-// the commands. No other table is touched.
+// Package nft renders the classes of a plan as one nftables table and reads
+// back what nft(8) lists. It is pure; package platform/linux runs the commands.
+// No other table is touched.
 //
-// The table gives every packet that leaves by the WAN the priority by which the
-// shaper's qdisc chooses its tin or class, and does the same for what arrives:
-// shaped on the LAN's side by the same priority; on an ifb, which packets reach
-// before netfilter sees them, by four bits of the connection's mark that tc's
-// ctinfo action hands to the next packet of it.
+// The table sets the priority of every packet that leaves by the WAN; the
+// shaper's qdisc takes the tin or class from it. For the download there are two
+// ways. If the LAN side is shaped, the priority works there too. If an ifb is
+// shaped, packets reach it before netfilter, so the table sets four bits of the
+// connection's mark, and tc's ctinfo action copies them to the connection's
+// next packets.
 package nft
 
 import (
@@ -21,38 +22,38 @@ import (
 	"unbloat/internal/plan"
 )
 
-// Names and marks that say "this is ours".
+// Names and marks that identify our table.
 const (
 	Family   = "inet"
 	TableIs  = "unbloat"
 	planMark = "plan_" // an empty chain carries the hash of what was rendered
 )
 
-// The bits of a connection's mark that hold the tin of what arrives.
+// The bits of a connection's mark that hold the tin for the download.
 const (
 	MarkMask  = classify.MarkMask
 	MarkShift = classify.MarkShift
 )
 
-// A Table is our table as text for `nft -f`. A rendered one is what is wanted,
-// a listed one what is there. The empty Table is none.
+// A Table is our table as text for `nft -f`: rendered (wanted) or listed
+// (actual). The empty Table means none.
 type Table struct {
 	Text string `json:"text,omitempty"`
-	// Listed is how the router's own nft(8) lists a wanted table, where that is in a
-	// form which is not known here; else "". Tried says that it was asked.
+	// Listed is the wanted table as the router's own nft(8) lists it, if that
+	// form is not known here; else "". Tried says that this was determined.
 	Listed string `json:"listed,omitempty"`
 	Tried  bool   `json:"tried,omitempty"`
 }
 
-// Load returns what `nft -f -` takes, in one transaction, to make t the table
-// in place of whatever is there under its name.
+// Load returns the input for `nft -f -` that replaces our table by t in one
+// transaction.
 func (t Table) Load() string {
 	drop := fmt.Sprintf("table %s %s\ndelete table %s %s\n", Family, TableIs, Family, TableIs)
 	return drop + t.Text
 }
 
-// Digest says in a line what there is of the table, equal for equal ones; ""
-// for none.
+// Digest returns a one-line summary of the table with a hash, for people; equal
+// tables have equal digests. It is "" for none.
 func (t Table) Digest() string {
 	if t.Text == "" {
 		return ""
@@ -70,8 +71,8 @@ func (t Table) Digest() string {
 	return fmt.Sprintf("table %s %s of plan %s: %d chains, sets and limits, %d rules (%08x)", Family, TableIs, t.plan(), len(parts), rules, h.Sum32())
 }
 
-// Of reports whether the table divides the traffic of one of these devices; one
-// that hooks on another's is another WAN's.
+// Of reports whether the table classifies traffic of one of these devices;
+// otherwise it belongs to another WAN.
 func (t Table) Of(devices ...string) bool {
 	for _, d := range devices {
 		if strings.Contains(t.Text, "ifname "+strconv.Quote(d)+" ") {
@@ -81,9 +82,9 @@ func (t Table) Of(devices ...string) bool {
 	return false
 }
 
-// Differences says in words where the listed table is not the wanted one: each
-// chain whose rules are not the same in the same order, each set and limit that is not as
-// it was written. Nil means that they are equal. What sets hold is no part of it.
+// Differences lists where the listed table differs from the wanted one, for
+// people: chains with different rules or order, sets and limits that are not as
+// written. Nil means equal. Elements of sets are not compared.
 func Differences(listed, wanted Table) []string {
 	if listed.Text == wanted.Text {
 		return nil
@@ -98,16 +99,16 @@ func Differences(listed, wanted Table) []string {
 		return []string{where + " is of another plan"}
 	}
 	out := differences(listed, wanted, canonical)
-	if len(out) > 0 && wanted.Listed != "" { // both by the same nft, so to the letter
+	if len(out) > 0 && wanted.Listed != "" { // both listed by the same nft: compare the text
 		return differences(listed, Table{Text: wanted.Listed}, asItIs)
 	}
 	return out
 }
 
-// asItIs is the form of what one nft(8) lists twice.
+// asItIs keeps a line unchanged: one nft(8) lists equal rules equally.
 func asItIs(line string) string { return line }
 
-// differences compares two tables part by part, their lines in a form.
+// differences compares two tables part by part, after form converted each line.
 func differences(listed, wanted Table, form func(string) string) []string {
 	where := "table " + Family + " " + TableIs
 	a, w := listed.contents(form), wanted.contents(form)
@@ -131,9 +132,10 @@ func differences(listed, wanted Table, form func(string) string) []string {
 	return out
 }
 
-// ListedAs returns a wanted table with how the router's nft(8) lists it, read after it
-// was loaded somewhere else. What has not the same chains, sets and limits, or another
-// number of rules in a chain, is no listing of it, and changes nothing.
+// ListedAs returns the wanted table with text as its listing by the router's
+// nft(8), read after loading it elsewhere. If chains, sets, limits or the
+// number of rules in a chain differ, text is not a listing of this table and t
+// is returned unchanged.
 func (t Table) ListedAs(text string) Table {
 	listed := Table{Text: text}
 	if listed.plan() != t.plan() {
@@ -155,13 +157,13 @@ func (t Table) ListedAs(text string) Table {
 	return t
 }
 
-// Unsure reports whether listed differs from wanted in its contents alone, and how the
-// router's nft(8) would list what is wanted is not known: it may be the same in another form.
+// Unsure reports whether only the contents of lines differ and wanted has no
+// listing by the router's nft(8) yet: the two may be the same in another form.
 func Unsure(listed, wanted Table) bool {
 	return !wanted.Tried && wanted.Text != "" && listed.Text != "" && listed.plan() == wanted.plan() && len(Differences(listed, wanted)) > 0
 }
 
-// unlike says where the lines of a part are not those that are wanted.
+// unlike describes the first difference between the lines of a part.
 func unlike(got, want []string) string {
 	if g, w := ruleLines(got), ruleLines(want); len(g) != len(w) {
 		return fmt.Sprintf("has %d rules, not %d", len(g), len(w))
@@ -174,7 +176,7 @@ func unlike(got, want []string) string {
 	return fmt.Sprintf("has %q, not %q", got, want)
 }
 
-// ruleLines leaves out the line that says where a chain hooks on.
+// ruleLines returns the lines without the chain's hook.
 func ruleLines(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), isHook)
 }
@@ -210,14 +212,15 @@ func (w *writer) set(s *classify.Set) {
 	w.end()
 }
 
-// limit writes a limit that several rules share; it matches what is above it.
+// limit writes a named limit, which rules can share. It matches packets above
+// it.
 func (w *writer) limit(l *classify.Limit) {
 	w.open("limit", l.Name)
 	w.line("rate %s", rate(l.Rate))
 	w.end()
 }
 
-// Render returns the table of a plan; the empty one if it has no classes.
+// Render returns the table of a plan; the empty one if the plan has no classes.
 // root is the major of the shaper's root qdisc, as in "b10a:".
 func Render(p plan.Plan, root string) Table {
 	if p.Classes == nil {
@@ -242,8 +245,8 @@ func Render(p plan.Plan, root string) Table {
 	return Table{Text: out.String()}
 }
 
-// Sample returns a table that has everything in it that any plan's has, to try
-// whether a kernel and its nft(8) can hold it.
+// Sample returns a table with every construct that any plan uses, to test
+// whether a kernel and its nft(8) support them.
 func Sample() string {
 	shares := []plan.Share{{Class: plan.Voice, Tin: 8}, {Class: plan.Interactive, Tin: 6}, {Class: plan.Normal, Tin: 5}, {Class: plan.Bulk, Tin: 1}}
 	p := plan.Plan{WAN: "wan", Up: &plan.Shaper{AQM: plan.CAKE}, Down: &plan.Shaper{AQM: plan.CAKE, IngressOf: "wan"},

@@ -71,8 +71,9 @@ func tables(t *testing.T) map[string]nft.Table {
 	return out
 }
 
-// nft(8) and this kernel take every rendered table, and what each version of nft
-// lists of it is found equal; a rule that somebody took away is found missing.
+// TestListedEqualsRendered: nft(8) and this kernel accept every rendered table,
+// and its listing by each version of nft compares equal. A removed rule is
+// found.
 func TestListedEqualsRendered(t *testing.T) {
 	rendered := tables(t)
 	everyVersion(t, func(t *testing.T, listed map[string]nft.Table) {
@@ -88,12 +89,13 @@ func TestListedEqualsRendered(t *testing.T) {
 	})
 }
 
-// What is changed by hand in a table as nft lists it is found: each rule taken
-// away, changed in any number or name, or exchanged with the next; each set and limit.
+// TestChangedByHand: every change in a listed table is found: a rule removed,
+// changed in any number or name, or swapped with the next; the same for sets
+// and limits.
 func TestChangedByHand(t *testing.T) { everyVersion(t, changedByHand) }
 
-// What is listed with the listing of the same nft beside it is compared to the letter
-// if the form is not known, and only then; what is no listing of the table is not used.
+// TestListedAs: if the form is not known, and only then, the text is compared
+// with a listing by the same nft. A listing of another table is not used.
 func TestListedAs(t *testing.T) {
 	odd := func(s string) string { return strings.ReplaceAll(s, "meta length", "packet size") }
 	tried := map[string]bool{}
@@ -180,7 +182,7 @@ func changedByHand(t *testing.T, listed map[string]nft.Table) {
 	}
 }
 
-// changed is another number in place of one.
+// changed returns the line with another number at this place.
 func changed(line string, at int, word string) string {
 	last := word[len(word)-1]
 	if last == '9' {
@@ -189,13 +191,13 @@ func changed(line string, at int, word string) string {
 	return word[:len(word)-1] + string(last+1)
 }
 
-// everyVersion runs a test with the tables as each nft(8) lists them: that of this
-// machine, and those that UNBLOAT_NFT names (programs, with ":" between them).
+// everyVersion runs a test with the tables as listed by this machine's nft(8)
+// and by those in UNBLOAT_NFT (programs, separated by ":").
 func everyVersion(t *testing.T, test func(t *testing.T, listed map[string]nft.Table)) {
 	everyProgram(t, func(t *testing.T, program string) { test(t, listings(t, program)) })
 }
 
-// everyProgram runs a test with each of these.
+// everyProgram runs a test with each of these programs.
 func everyProgram(t *testing.T, test func(t *testing.T, program string)) {
 	programs := []string{"nft"}
 	if more := os.Getenv("UNBLOAT_NFT"); more != "" {
@@ -208,8 +210,9 @@ func everyProgram(t *testing.T, test func(t *testing.T, program string)) {
 	}
 }
 
-// Each version lists in a scratch namespace, by the product's own command, what it lists of a
-// table in force; and it is asked for nothing once that is equal.
+// TestListedInScratch: each version lists a table in a scratch namespace, made
+// by the product's own command, as it lists the table in force. No further
+// command runs once they are equal.
 func TestListedInScratch(t *testing.T) {
 	all := tables(t)
 	everyProgram(t, func(t *testing.T, program string) {
@@ -235,7 +238,7 @@ func TestListedInScratch(t *testing.T) {
 	})
 }
 
-// inNamespace runs commands as the root of a namespace of users.
+// inNamespace runs commands as root of a user namespace.
 type inNamespace struct {
 	platform.Local
 	runs    int
@@ -248,7 +251,8 @@ func (n *inNamespace) Run(ctx context.Context, argv []string, stdin []byte) (std
 	return stdout, stderr, err
 }
 
-// listings are the tables as this nft(8) lists them in a namespace of its own.
+// listings returns the tables as this nft(8) lists them in a namespace of its
+// own.
 func listings(t *testing.T, program string) map[string]nft.Table {
 	t.Helper()
 	version, err := exec.Command("unshare", "-rn", program, "--version").CombinedOutput()
@@ -273,7 +277,7 @@ func listings(t *testing.T, program string) map[string]nft.Table {
 	return out
 }
 
-// Any other plan's table, or none, is told apart.
+// TestDifferences: the table of another plan, or none, is reported.
 func TestDifferences(t *testing.T) {
 	all := tables(t)
 	a, b := all["cake ifb"], all["cake lan"]

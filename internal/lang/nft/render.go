@@ -16,8 +16,8 @@ type renderer struct {
 	w    *writer
 }
 
-// chains writes the chains of the rules, those of each direction with what the
-// router itself downloads.
+// chains writes the chains of each direction, and the one for the router's own
+// downloads.
 func (r renderer) chains(t *classify.Table) {
 	for _, c := range t.Chains {
 		for _, l := range c.Limits {
@@ -29,13 +29,13 @@ func (r renderer) chains(t *classify.Table) {
 		}
 		r.w.chain(c.Name, rules...)
 	}
-	if p := t.Policy(); p.Down != nil && p.DownByMark { // what the router itself downloads goes through the ifb too
+	if p := t.Policy(); p.Down != nil && p.DownByMark { // the router's own downloads go through the ifb too
 		r.w.chain("down_own", "type filter hook input priority -149; policy accept;", fmt.Sprintf("iifname %q goto down_class", r.p.WAN))
 	}
 }
 
-// hook writes the chain that every forwarded packet meets, whichever way it
-// goes: to meet two costs a router as much as most of the rules do.
+// hook writes the one chain that every forwarded packet traverses in either
+// direction: a second one would cost as much time as most of the rules.
 func (r renderer) hook() {
 	rules := []string{"type filter hook postrouting priority -149; policy accept;"}
 	if r.p.Classes.Up != nil {
@@ -48,8 +48,8 @@ func (r renderer) hook() {
 	r.washed()
 }
 
-// washed writes the chain that clears the marks of what CAKE does not wash, once
-// the rules have seen them.
+// washed writes the chain that clears DSCP after the rules have read it, where
+// CAKE does not wash.
 func (r renderer) washed() {
 	rules := []string{}
 	add := func(wish bool, s *plan.Shaper, device string) {
@@ -114,7 +114,7 @@ func cond(d plan.Direction, c classify.Cond) string {
 	panic(fmt.Sprintf("nft: no condition %T", c))
 }
 
-// test writes a comparison. nft has no wish for "==" before a plain value.
+// test writes a comparison. nft omits "==" before a plain value.
 func test(t classify.Test) string {
 	op := map[classify.Op]string{classify.Equal: "==", classify.NotEqual: "!=", classify.Less: "<", classify.AtMost: "<=", classify.More: ">", classify.AtLeast: ">="}[t.Op]
 	masked := func(field, format string) string {
@@ -149,7 +149,7 @@ func test(t classify.Test) string {
 		return named("meta l4proto", protocols())
 	case classify.FamilyIs:
 		return named("meta nfproto", map[uint64]string{4: "ipv4", 6: "ipv6"})
-	case classify.FlagsOf: // of the six that there were before ECN
+	case classify.FlagsOf: // the six flags without ECN's
 		return "tcp flags & (fin | syn | rst | psh | ack | urg) == ack"
 	case classify.SACKBlocks:
 		return "tcp option sack exists"
@@ -227,7 +227,7 @@ func (r renderer) effect(d plan.Direction, e classify.Effect) string {
 	panic(fmt.Sprintf("nft: no effect %T", e))
 }
 
-// ip is what nft calls a version of IP.
+// ip returns nft's name for an IP version.
 func ip(family int) string {
 	if family == 6 {
 		return "ip6"
@@ -235,7 +235,8 @@ func ip(family int) string {
 	return "ip"
 }
 
-// address writes an end's address: what leaves has the home's as its source.
+// address writes the match of an end's address: on upload the home's is the
+// source.
 func address(d plan.Direction, far bool, family int) string {
 	if far == (d == plan.DirectionUp) {
 		return ip(family) + " daddr"
@@ -250,7 +251,7 @@ func port(d plan.Direction, far bool) string {
 	return "th sport"
 }
 
-// key writes what a set remembers. A flow's is the same for both directions.
+// key writes the key of a set. A flow's key is the same in both directions.
 func key(d plan.Direction, s *classify.Set) string {
 	home, far, homePort, farPort := address(d, false, s.Family), address(d, true, s.Family), port(d, false), port(d, true)
 	switch s.Key {
@@ -280,7 +281,7 @@ func kind(s *classify.Set) string {
 	return address
 }
 
-// rate writes what a meter fits.
+// rate writes the limit of a meter.
 func rate(r classify.Rate) string {
 	over, per := "", "second"
 	if r.Over {
@@ -308,8 +309,9 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// Minor returns the class of the shaper's root qdisc that stands for a tin: of
-// CAKE the tin itself, of HTB a class that cannot be its inner one.
+// Minor returns the minor number of a tin's class below the shaper's root
+// qdisc: with CAKE the number of the tin, with HTB one that its inner class
+// doesn't use.
 func Minor(p plan.Plan, d plan.Direction, t plan.Tin) int {
 	s := p.Up
 	if d == plan.DirectionDown {
@@ -321,5 +323,5 @@ func Minor(p plan.Plan, d plan.Direction, t plan.Tin) int {
 	return HTBMinor(t)
 }
 
-// HTBMinor returns the minor number of the HTB class that stands for a tin.
+// HTBMinor returns the minor number of a tin's HTB class.
 func HTBMinor(t plan.Tin) int { return 0x10 + int(t) }

@@ -10,31 +10,31 @@ import (
 	"unbloat/unit"
 )
 
-// A Flow is one connection, by its ends, and a packet of it.
+// A Flow is one connection, given by its ends, and a packet of it.
 type Flow = classify.Flow
 
 // ParseFlow reads "udp 10.1.0.2:5004 > 203.0.113.9:5004"; see classify.ParseFlow.
 func ParseFlow(s string) (Flow, error) { return classify.ParseFlow(s) }
 
-// A Connection is what the kernel's connection tracking knows of a flow.
+// A Connection is a flow's entry in the kernel's connection tracking.
 type Connection struct {
 	Known    bool
-	Unread   bool // the kernel's list of connections cannot be read, so nothing is known
+	Unread   bool // the kernel's connections can't be read: the other fields are unknown
 	Answered bool
-	Bytes    unit.Size // both ways
+	Bytes    unit.Size // both directions
 	Mark     uint32
 }
 
-// A Verdict is the class of a packet, and the rule that decided.
+// A Verdict is the class of a packet and the rule that decided it.
 type Verdict struct {
 	Direction plan.Direction `json:"direction"`
 	Class     plan.Class     `json:"class"`
 	Rule      string         `json:"rule"`
 }
 
-// Decide follows the table's rules for a packet of the flow, as if it were one
-// that is metered, and none were above a limit now. in says whether a set of the
-// table holds a key now.
+// Decide evaluates the table's rules for a packet of the flow, assuming that it
+// is metered and that no limit is exceeded now. in reports whether a set of the
+// table contains a key now.
 func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, key string) bool) Verdict {
 	v := func(class plan.Class, format string, args ...any) Verdict {
 		return Verdict{d, class, fmt.Sprintf(format, args...)}
@@ -72,7 +72,8 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	return v(out.Lane.Class, "%s", strings.Join(said, "; "))
 }
 
-// metered reports whether the meters know a flow that connection tracking does not tell of.
+// metered reports whether the meters know a flow that connection tracking can't
+// show.
 func metered(d plan.Direction, f Flow, in func(set, key string) bool) bool {
 	n := "6"
 	if f.Home.Addr().Is4() {
@@ -81,8 +82,8 @@ func metered(d plan.Direction, f Flow, in func(set, key string) bool) bool {
 	return slices.ContainsFunc([]string{"calm", "looks", "busy"}, func(set string) bool { return in(set+n+"_"+string(d), f.Key()) })
 }
 
-// asked is the rules' state as it can be asked for now: what the sets hold. What
-// would be metered is taken to be within its limits.
+// asked is the rules' state that can be read: the elements of sets. Meters are
+// assumed to be within their limits.
 type asked struct {
 	f  Flow
 	in func(set, key string) bool
@@ -110,7 +111,8 @@ func (asked) Exceeds(unit.Instant, *classify.Limit) bool { return false }
 
 func (asked) Alternate() bool { return true }
 
-// firstOf is what a connection carries first in a direction.
+// firstOf returns the size of a connection's interactive first part in a
+// direction.
 func firstOf(b plan.Behaviour, d plan.Direction) unit.Size {
 	if d == plan.DirectionUp {
 		return b.FirstUp
@@ -118,7 +120,7 @@ func firstOf(b plan.Behaviour, d plan.Direction) unit.Size {
 	return b.FirstBytes
 }
 
-// words say one reason.
+// words returns the text of one reason.
 func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Reason) string {
 	b := p.Classes.Behaviour
 	say := fmt.Sprintf
@@ -161,7 +163,7 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 	case classify.CalmSmall:
 		return say("calm: below %s, of small packets", limit)
 	case classify.Long, classify.WasBulk:
-		if c.Bytes > b.LongBytes { // which marks it as bulk too
+		if c.Bytes > b.LongBytes { // this also marks it as bulk
 			return say("it has carried %s, more than %s", c.Bytes, b.LongBytes)
 		}
 		return say("its machine had more than %d heavy connections (%s) when it became one", b.HeavyOfHost, b.HeavyBytes)

@@ -10,7 +10,7 @@ import (
 	"unbloat/unit"
 )
 
-// Each flow's class, and the rule that is named for it.
+// TestDecide checks each flow's class and the rule given as the reason.
 func TestDecide(t *testing.T) {
 	w, err := plan.ParseClasses("rules", []byte(rules))
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"unbloat/internal/plan"
 )
 
-// lowDelay is IPTOS_LOWDELAY (RFC 1349) as a bit of a code point: pf gives such
-// packets of a connection its second queue. EF has it.
+// lowDelay is IPTOS_LOWDELAY (RFC 1349) as a bit of the DSCP. pf puts such
+// packets into the second queue of a rule. EF has this bit set.
 const lowDelay = 0x10 >> 2
 
-// decideExplicit follows the rules of a platform that knows nothing else: pf,
-// dummynet, and ClearOS's own engine. The first that fits decides on each,
-// whatever the order is in which its language wants them.
+// decideExplicit evaluates the rules of a platform that has only explicit
+// rules: pf, dummynet and ClearOS's own engine. The plan's first matching rule
+// decides on each, whatever the order in the platform's language.
 func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v func(plan.Class, string, ...any) Verdict) Verdict {
 	can := p.RuleLimits()
 	ack := f.Protocol == "tcp" && f.Packet <= classify.UsualAck && can.AcksFirst
-	second := can.SecondQueue // of a rule
+	second := can.SecondQueue // second queue of a rule
 	low := second && f.DSCP&lowDelay != 0
 	if i, is := written(p, d, f); is {
 		r := p.Classes.Rules[i]
@@ -40,15 +40,15 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v func(plan.Class, st
 	return v(plan.Normal, "no rule names it, and %s does not know how a flow behaves", p.Platform)
 }
 
-// written returns the first rule that fits a packet, of those that the platform
-// can write: nothing there counts what a connection has carried.
+// written returns the first matching rule of those that the platform can
+// express; none of these platforms counts a connection's bytes.
 func written(p plan.Plan, d plan.Direction, f Flow) (rule int, is bool) {
 	policy := p.Policy()
 	policy.Rules, policy.Trust = nil, plan.DSCPPreference{}
 	var numbers []int
 	for i, r := range p.Classes.Rules {
 		if !p.RuleLimits().HomeDown.IsZero() && d == plan.DirectionDown && slices.ContainsFunc(r.Home, plan.HiddenByNAT) {
-			continue // marked before NAT gives it to a machine
+			continue // marked before NAT sets the home address
 		}
 		policy.Rules, numbers = append(policy.Rules, r), append(numbers, i)
 	}

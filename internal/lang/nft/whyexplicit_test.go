@@ -10,8 +10,8 @@ import (
 	"unbloat/unit"
 )
 
-// TestDecideExplicit: on a platform that goes by rules alone, why names the rule
-// that its own language puts first, and says so where there is none.
+// TestDecideExplicit: on a platform with explicit rules only, why names the
+// rule that the platform applies, or says that none matches.
 func TestDecideExplicit(t *testing.T) {
 	w := plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{
 		{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}},

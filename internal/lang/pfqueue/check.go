@@ -6,7 +6,8 @@ import (
 	"unbloat/unit"
 )
 
-// Check refuses what pfctl(8) or the kernel refuses of a ruleset as a whole.
+// Check returns the errors of pfctl(8) and the kernel about a ruleset as a
+// whole.
 func (rs Ruleset) Check() error {
 	for i, q := range rs.Queues {
 		if err := rs.checkPlace(i, q); err != nil {
@@ -36,7 +37,8 @@ func (rs Ruleset) Check() error {
 	return nil
 }
 
-// checkPlace refuses a second root on a device and a name used twice.
+// checkPlace returns an error for a second root on a device or a name used
+// twice.
 func (rs Ruleset) checkPlace(i int, q Queue) error {
 	for _, other := range rs.Queues[:i] {
 		switch {
@@ -49,7 +51,7 @@ func (rs Ruleset) checkPlace(i int, q Queue) error {
 	return nil
 }
 
-// checkDefault wants a default leaf below every root that has a bandwidth.
+// checkDefault returns an error if a root with a bandwidth has no default leaf.
 func (rs Ruleset) checkDefault(root Queue) error {
 	defaults := 0
 	for _, q := range rs.below(root) {
@@ -67,13 +69,13 @@ func (rs Ruleset) checkDefault(root Queue) error {
 	return nil
 }
 
-// A Hint is what pfctl(8) takes without a word although it cannot be meant.
+// A Hint is input that pfctl(8) silently accepts but that can't be intended.
 type Hint struct {
-	Queue string // of which it is; "": of a device
+	Queue string // the queue's name; "": a device
 	Text  string
 }
 
-// String says the hint with the queue that it is of.
+// String returns the hint with its queue.
 func (h Hint) String() string {
 	if h.Queue == "" {
 		return h.Text
@@ -81,7 +83,7 @@ func (h Hint) String() string {
 	return "queue " + h.Queue + ": " + h.Text
 }
 
-// Lint lists what pfctl(8) takes without a word although it cannot be meant.
+// Lint lists input that pfctl(8) silently accepts but that can't be intended.
 func (rs Ruleset) Lint() []Hint {
 	var out []Hint
 	say := func(queue, format string, args ...any) {
@@ -149,7 +151,7 @@ func (rs Ruleset) children(q Queue) (out []Queue) {
 	return out
 }
 
-// below returns root and all that descends from it, each queue once.
+// below returns root and all its descendants, each queue once.
 func (rs Ruleset) below(root Queue) []Queue {
 	out := []Queue{root}
 	for i := 0; i < len(out) && len(out) <= len(rs.Queues); i++ {

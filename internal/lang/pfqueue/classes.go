@@ -9,11 +9,11 @@ import (
 	"unbloat/unit"
 )
 
-// classFlows is how many flows the queue of a class tells apart.
+// classFlows is the number of flow queues of a class.
 const classFlows = 1024
 
-// prio is what pf gives a class where an interface has no queues, and what a
-// VLAN carries in its tags (0…7).
+// prio returns a class's priority in pf (0…7): it is used on interfaces without
+// queues and in VLAN tags.
 func prio(c plan.Class) int {
 	switch c {
 	case plan.Voice:
@@ -26,12 +26,12 @@ func prio(c plan.Class) int {
 	return 1
 }
 
-// ClassQueue returns the name of a class's queue on a device. It differs from
-// device to device: pf knows queues by their name alone.
+// ClassQueue returns the name of a class's queue on a device. It contains the
+// device: pf identifies queues by name alone.
 func ClassQueue(device string, c plan.Class) string { return device + "_" + string(c) }
 
-// classQueues makes the queues of one direction that has classes: a root that
-// holds the rate, and a flow queue for each class below it.
+// classQueues makes the queues of one direction with classes: a root with the
+// rate, and a flow queue per class below it.
 func classQueues(s plan.Shaper, shares []plan.Share) ([]Queue, error) {
 	root := Queue{Name: s.Device + "_out", Device: s.Device, Bandwidth: s.Rate, Max: s.Rate}
 	out := []Queue{root}
@@ -54,15 +54,15 @@ func classQueues(s plan.Shaper, shares []plan.Share) ([]Queue, error) {
 	return out, nil
 }
 
-// An Assign returns how a match rule says which queues packets of a class take,
-// and their names. In a class that waits, TCP's acknowledgements without data,
-// and what asks for low delay in its TOS, take the queue of first; "": none.
+// An Assign returns the words of a match rule that assign a class's queues, and
+// the queues' names. first is the second queue of a lower class, for pure TCP
+// acknowledgements and packets with the low delay TOS; "": none.
 type Assign func(queue, first string, c plan.Class) (words string, queues []string)
 
 // Matches writes the match rules of a direction. A queue belongs to a state,
-// which the first packet of a connection makes: for what leaves to the home,
-// that is mostly the packet that comes in from there. The last rule that
-// matches wins, so the plan's first one is the last here.
+// which a connection's first packet creates; for the download that is mostly a
+// packet that comes in from the home. The last match wins, so the plan's first
+// rule is the last here.
 func Matches(device string, d plan.Direction, rules []plan.Rule, assign Assign) []Rule {
 	w := ruleWriter{device: device, direction: d, assign: assign}
 	w.add(plan.Normal, "proto tcp", "", "", "")
@@ -84,10 +84,10 @@ type ruleWriter struct {
 	out       []Rule
 }
 
-// rule writes a rule of the plan: all its alternatives, each for both ways of
-// making a connection. One from outside reaches the WAN at the router's own
-// address, so there a machine that NAT hides cannot be told; a port can, and so
-// can an address of IPv6.
+// rule writes a rule of the plan: all its alternatives, for connections opened
+// from either side. A connection from outside arrives at the router's own
+// address, so a machine behind NAT can't be matched there; a port and an IPv6
+// address can.
 func (w *ruleWriter) rule(r plan.Rule) {
 	shown := r.Home
 	if w.direction == plan.DirectionUp {
@@ -99,7 +99,7 @@ func (w *ruleWriter) rule(r plan.Rule) {
 				home, okHome := p.of(r.Home)
 				far, okFar := p.of(r.Far)
 				if !okHome || !okFar || !share(home, far) {
-					continue // pfctl(8) refuses a rule that no packet can match
+					continue // pfctl(8) rejects a rule that no packet can match
 				}
 				w.line(r.Class, w.fromHome(), p.words, end(home, e.Home), end(far, e.Far), mark)
 				if home, ok := p.of(shown); ok && len(shown) > 0 == (len(r.Home) > 0) && share(home, far) {
@@ -110,7 +110,7 @@ func (w *ruleWriter) rule(r plan.Rule) {
 	}
 }
 
-// A protocol is how a rule names it, and the family of IP that this takes.
+// A protocol is a rule's protocol and the IP version that it requires.
 type protocol struct {
 	words  string
 	family string // inet, inet6; "": both
@@ -144,7 +144,7 @@ func share(home, far []string) bool {
 	})
 }
 
-// marks writes a rule's code points; "" is any.
+// marks returns a rule's code points; "" is any.
 func marks(r plan.Rule) []string {
 	if len(r.DSCP) == 0 {
 		return []string{""}
@@ -157,8 +157,8 @@ func marks(r plan.Rule) []string {
 	return out
 }
 
-// fromHome and fromOutside are how the first packet of a connection crosses the
-// device.
+// fromHome and fromOutside return the direction in which a connection's first
+// packet crosses the device.
 func (w *ruleWriter) fromHome() string {
 	if w.direction == plan.DirectionDown {
 		return "in"
@@ -173,7 +173,7 @@ func (w *ruleWriter) fromOutside() string {
 	return "in"
 }
 
-// add writes a match for both ways of making a connection. home and far are
+// add writes a match for connections opened from either side. home and far are
 // ports, such as "port 22"; "" is any.
 func (w *ruleWriter) add(c plan.Class, protocol, home, far, more string) {
 	w.line(c, w.fromHome(), protocol, home, far, more)
@@ -203,7 +203,7 @@ func (w *ruleWriter) line(c plan.Class, way, protocol, from, to, more string) {
 	w.out = append(w.out, Rule{Text: strings.Join(append(words, set), " "), Queues: queues})
 }
 
-// setQueue is the Assign of this grammar.
+// setQueue is the Assign of OpenBSD's current grammar.
 func setQueue(queue, first string, c plan.Class) (string, []string) {
 	if first == "" {
 		return fmt.Sprintf("set ( queue %s, prio %d )", queue, prio(c)), []string{queue}
@@ -218,7 +218,7 @@ func orAny(s string) string {
 	return s
 }
 
-// end writes addresses and ports as `from` and `to` take them.
+// end writes addresses and ports for `from` and `to`.
 func end(addresses []string, ports []plan.PortRange) string {
 	var parts []string
 	if len(addresses) > 0 {

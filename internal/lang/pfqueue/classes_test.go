@@ -1,6 +1,7 @@
 package pfqueue_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -32,9 +33,9 @@ func withClasses(t *testing.T, w plan.ClassPreferences) (plan.Plan, Ruleset) {
 	return p, rs
 }
 
-// Each class has a flow queue below the root that holds the rate; what a rule
-// names goes to its class, whoever opens the connection. What pfctl would read
-// is what was written.
+// TestClasses: each class has a flow queue below the root with the rate. A
+// rule's traffic goes to its class, whichever side opens the connection. What
+// pfctl reads is what was written.
 func TestClasses(t *testing.T) {
 	_, rs := withClasses(t, plan.ClassPreferences{
 		Rules: []plan.Rule{
@@ -80,7 +81,7 @@ match in on em0 proto udp from any port 19302:19309 to any set ( queue em0_voice
 	}
 	var shown strings.Builder
 	for _, q := range rs.Queues {
-		shown.WriteString(q.Shown() + "\n")
+		shown.WriteString(shownQueue(q) + "\n")
 	}
 	loaded, err := ParseShown(shown.String())
 	if err != nil || !slices.Equal(loaded, rs.Queues) {
@@ -88,8 +89,48 @@ match in on em0 proto udp from any port 19302:19309 to any set ( queue em0_voice
 	}
 }
 
-// A connection from outside to a port of the home is that port's too. A rule
-// that no packet can match is one that pfctl refuses, with all the others.
+// shownQueue writes a queue as `pfctl -vsq` does (print_queuespec of OpenBSD's
+// pfctl_parser.c): other order, commas, and a blank where a rate has no unit.
+func shownQueue(q Queue) string {
+	s := "queue " + q.Name
+	switch {
+	case q.Parent != "":
+		s += " parent " + q.Parent
+	case q.Device != "":
+		s += " on " + q.Device
+	}
+	if q.Flows != 0 {
+		s += fmt.Sprintf(" flows %d", q.Flows)
+		if q.Quantum != 0 {
+			s += fmt.Sprintf(" quantum %d", q.Quantum)
+		}
+	}
+	rate := func(before, text string) string {
+		if !strings.ContainsAny(text, "KMG") {
+			text += " "
+		}
+		return before + text
+	}
+	if q.Bandwidth != 0 {
+		s += rate(" bandwidth ", Rate(q.Bandwidth))
+		if q.Min != 0 {
+			s += rate(", min ", Rate(q.Min))
+		}
+		if q.Max != 0 {
+			s += rate(", max ", Rate(q.Max))
+		}
+	}
+	if q.Default {
+		s += " default"
+	}
+	if q.Qlimit != 0 {
+		s += fmt.Sprintf(" qlimit %d", q.Qlimit)
+	}
+	return s
+}
+
+// TestEnds: a rule for a home port also matches connections from outside. Rules
+// that no packet can match are left out: pfctl would reject the whole file.
 func TestEnds(t *testing.T) {
 	rules := func(r plan.Rule) (out []string) {
 		r.Class = plan.Voice
@@ -129,7 +170,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// What pf cannot tell is left out, and said; nothing is put in its place.
+// TestClassesSayWhatIsLost: what pf cannot match is left out and reported;
+// nothing replaces it.
 func TestClassesSayWhatIsLost(t *testing.T) {
 	p, rs := withClasses(t, plan.ClassPreferences{
 		Rules: []plan.Rule{
@@ -150,14 +192,15 @@ func TestClassesSayWhatIsLost(t *testing.T) {
 	}
 }
 
-// Who asks for nothing gets seed 004's one line a direction.
+// TestNoClassesUnasked: a plan without rules is the article's one line per
+// direction.
 func TestNoClassesUnasked(t *testing.T) {
 	if p, rs := withClasses(t, plan.ClassPreferences{}); p.Classes != nil || len(rs.Queues) != 2 || rs.Rules != nil {
 		t.Errorf("%s", rs)
 	}
 }
 
-// TestParseCounts: what pfctl shows that each queue passed, dropped and holds.
+// TestParseCounts reads how many packets each queue passed, dropped and holds.
 func TestParseCounts(t *testing.T) {
 	got := ParseCounts(`queue em0_out on em0 bandwidth 11M, max 11M
   [ pkts:          0  bytes:          0  dropped pkts:      0 bytes:      0 ]

@@ -6,7 +6,7 @@ import (
 	. "unbloat/internal/lang/pfqueue"
 )
 
-// FuzzParseShown: what pfctl prints of its queues is refused or understood.
+// FuzzParseShown: pfctl's output is parsed into named queues, or refused.
 func FuzzParseShown(f *testing.F) {
 	f.Add("queue outq on em0 bandwidth 11M, max 11M flows 1024 qlimit 1024\n  [ pkts: 0 bytes: 0 dropped pkts: 0 bytes: 0 ]\n  [ qlength: 0/1024 ]\n")
 	f.Add("queue a parent outq bandwidth 1K default\n")

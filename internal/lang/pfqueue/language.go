@@ -6,8 +6,8 @@ import (
 	"unbloat/unit"
 )
 
-// Language returns what pf's queues and rules can be told, for the platform of
-// that name.
+// Language returns what pf's queues and rules support, under the given platform
+// name.
 func Language(platform string) *plan.Language {
 	return &plan.Language{
 		Platform: platform, WAN: "em0", LAN: "em1",
@@ -28,7 +28,7 @@ func Language(platform string) *plan.Language {
 			ByConnection:  true,
 			OpenedOutside: true,
 		},
-		// The article has 110 of 120 Mbit/s, and 11 of 12.
+		// The article shapes 120 Mbit/s to 110, and 12 Mbit/s to 11.
 		Article: plan.Article{Down: 0.92, Up: 0.92, AQM: plan.FQCoDel, Rounds: true},
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // Parse reads pf.conf(5) text, or what `pfctl -vsq` and `pfctl -sr` print. It
 // understands macros, comments and continued lines, keeps queues and rules, and
-// passes over everything else that pf knows. Errors read as pfctl's do.
+// ignores all other statements. Errors have pfctl's wording.
 func Parse(text string) (Ruleset, error) {
 	var rs Ruleset
 	macros := map[string]string{}
@@ -29,7 +29,7 @@ func Parse(text string) (Ruleset, error) {
 	return rs, rs.Check()
 }
 
-// uncomment cuts a comment off, but not a # between quotes.
+// uncomment removes a comment, but not a # between quotes.
 func uncomment(line string) string {
 	quoted := false
 	for i, c := range line {
@@ -45,7 +45,7 @@ func uncomment(line string) string {
 
 // parseLine reads one line without its comment.
 func (rs *Ruleset) parseLine(line string, macros map[string]string) error {
-	if line == "" || strings.HasPrefix(line, "[") { // pfctl -vsq: counters
+	if line == "" || strings.HasPrefix(line, "[") { // counters of pfctl -vsq
 		return nil
 	}
 	if name, value, ok := strings.Cut(line, "="); ok && isName(strings.TrimSpace(name)) {
@@ -57,7 +57,7 @@ func (rs *Ruleset) parseLine(line string, macros map[string]string) error {
 		return err
 	}
 	words := tokens(line)
-	if len(words) == 0 { // of macros without a value
+	if len(words) == 0 { // only macros without a value
 		return nil
 	}
 	switch words[0] {
@@ -85,7 +85,7 @@ func (rs *Ruleset) parseLine(line string, macros map[string]string) error {
 
 func errSyntax() error { return fmt.Errorf("syntax error") }
 
-// expand replaces $name by the macro's value.
+// expand replaces $name with the macro's value.
 func expand(line string, macros map[string]string) (string, error) {
 	var b strings.Builder
 	for {
@@ -117,7 +117,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// tokens splits at blanks and keeps , ( ) { } as words of their own.
+// tokens splits at blanks; , ( ) { } are words of their own.
 func tokens(line string) []string {
 	for _, p := range []string{",", "(", ")", "{", "}"} {
 		line = strings.ReplaceAll(line, p, " "+p+" ")
@@ -227,7 +227,7 @@ func (q *Queue) set(word, value string) (err error) {
 		return number(&q.Qlimit, 0, "qlimit", MaxQlimit)
 	case "bandwidth":
 		if q.Bandwidth, err = ParseRate(value); err == nil && q.Bandwidth == 0 {
-			err = fmt.Errorf("bandwidth 0 lets nothing through") // pfctl takes it
+			err = fmt.Errorf("bandwidth 0 lets nothing through") // pfctl accepts it
 		}
 	case "min":
 		q.Min, err = ParseRate(value)
@@ -240,8 +240,8 @@ func (q *Queue) set(word, value string) (err error) {
 }
 
 // ParseRate reads a bandwidth of pf.conf(5): 11M, 11.5M, 950Kb, 11Mbit or
-// 11000000. Like pfctl it refuses percents and other units, and drops what is
-// left of a bit.
+// 11000000. Like pfctl it refuses percents and other units, and truncates to
+// whole bit/s.
 func ParseRate(s string) (unit.Rate, error) {
 	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
 	num, name := s, ""

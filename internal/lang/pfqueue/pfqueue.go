@@ -1,7 +1,7 @@
 // Package pfqueue renders and parses OpenBSD's queues (pf.conf(5), 6.2 and
-// later), flow queues among them. It reads what people wrote, what we wrote and
-// what `pfctl -vsq` prints, and refuses what pfctl(8) refuses, in its words.
-// Source: OpenBSD's pfctl grammar, and what the real pfctl answered (package
+// later), flow queues among them. It reads files written by hand or by us and
+// the output of `pfctl -vsq`, and returns the errors of pfctl(8). Source:
+// pf.conf(5), pfctl's grammar, and recorded answers of the real pfctl (package
 // verdicts).
 package pfqueue
 
@@ -22,11 +22,11 @@ const (
 	MaxName    = 63    // characters
 )
 
-// max32 is what hfsc could hold until bandwidths became 64 bits wide (2026):
-// a higher rate wraps around without a word.
+// max32 is the highest rate before bandwidths became 64 bits wide (2026);
+// higher rates silently wrap around.
 const max32 = 4294967295 * unit.BitPerSecond
 
-// Names of the queues we make, seed 004's.
+// Names of our queues, as in the article.
 const (
 	UpQueue   = "outq"
 	DownQueue = "inq"
@@ -38,13 +38,13 @@ type Queue struct {
 	Name      string
 	Device    string
 	Parent    string
-	Flows     int       // 1…32767: a flow queue (FQ-CoDel); 0: a plain one
+	Flows     int       // 1…32767: a flow queue (FQ-CoDel); 0: a plain queue
 	Quantum   int       // bytes, 1…65535; 0: MTU + 64
-	Bandwidth unit.Rate // what it gets when others want theirs
-	Min       unit.Rate // pf then uses no flow queue, silently
-	Max       unit.Rate // what it never exceeds
+	Bandwidth unit.Rate // share under contention
+	Min       unit.Rate // guarantee; pf then silently uses no flow queue
+	Max       unit.Rate // maximum
 	Qlimit    int       // packets; 0: 50, or 1024 for a root with flows and no bandwidth
-	Default   bool      // takes what no rule assigned
+	Default   bool      // takes packets that no rule assigns
 }
 
 // A Rule is a line that may assign packets to queues.
@@ -53,16 +53,16 @@ type Rule struct {
 	Queues []string // of `set queue X` or `set queue (X, Y)`
 }
 
-// A Ruleset is the queues of a pf.conf, and the rules that use them.
+// A Ruleset holds the queues of a pf.conf and the rules that use them.
 type Ruleset struct {
 	Queues []Queue
 	Rules  []Rule
 }
 
-// Render makes the queues of a plan. Without classes one line a direction is
-// enough: everything that leaves the device falls into its default queue. With
-// them each class has a queue, and rules match what belongs there; these decide
-// nothing about what passes. Notes say what pf cannot express of the plan.
+// Render makes the queues of a plan. Without classes one line per direction is
+// enough: all egress packets of the device use its default queue. With classes
+// there is one queue per class and match rules, which neither pass nor block
+// packets. Notes list what pf cannot express of the plan.
 func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 	var up, down []plan.Share
 	if p.Classes != nil {
@@ -102,7 +102,7 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 	return rs, notes, nil
 }
 
-// queue makes the line of one direction.
+// queue makes the line of one direction, with notes.
 func queue(name string, s plan.Shaper) (Queue, []string, error) {
 	q := Queue{
 		Name: name, Device: s.Device, Bandwidth: s.Rate, Max: s.Rate,
@@ -125,7 +125,7 @@ func queue(name string, s plan.Shaper) (Queue, []string, error) {
 	return q, lost(name, s), q.check()
 }
 
-// lost lists what of a shaper a pf queue has no word for.
+// lost lists the settings of a shaper that a pf queue cannot express.
 func lost(name string, s plan.Shaper) (notes []string) {
 	say := func(lost bool, format string, args ...any) {
 		if lost {
@@ -140,7 +140,7 @@ func lost(name string, s plan.Shaper) (notes []string) {
 	return notes
 }
 
-// check refuses values that pfctl(8) refuses.
+// check returns pfctl(8)'s errors about the queue's values.
 func (q Queue) check() error {
 	switch {
 	case len(q.Name) > MaxName:

@@ -16,7 +16,8 @@ import (
 	"unbloat/unit"
 )
 
-// TestVerdicts gives Parse what the real pfctl was given, and expects its answers.
+// TestVerdicts gives Parse the recorded inputs of the real pfctl and expects
+// its answers.
 func TestVerdicts(t *testing.T) {
 	f, err := os.Open("testdata/openbsd-pf.jsonl")
 	if err != nil {
@@ -46,8 +47,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Seed 004's two lines, from the rates that it measured.
-func TestSeed004(t *testing.T) {
+// TestArticle renders the article's two lines from its measured rates.
+func TestArticle(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 120 * unit.MbitPerSecond, Up: 12 * unit.MbitPerSecond},
 		plan.Capabilities{Language: openbsd.Language(), WAN: "em0", LAN: "em1"},
 		plan.Preferences{Style: plan.StyleArticle})
@@ -66,7 +67,7 @@ queue inq on em1 flows 1024 bandwidth 110M max 110M qlimit 1024 default
 	}
 }
 
-// What pfctl -vsq shows of those lines is read as the same queues.
+// TestParseShown reads the same queues from `pfctl -vsq`.
 func TestParseShown(t *testing.T) {
 	rs, err := Parse(`queue outq on em0 flows 1024 bandwidth 11M, max 11M default qlimit 1024
   [ pkts:          0  bytes:          0  dropped pkts:      0 bytes:      0 ]
@@ -104,7 +105,7 @@ block in quick on $ext_if from <bad>
 	}
 }
 
-// What pfctl takes without a word, and we don't.
+// TestLint: input that pfctl silently accepts and Lint reports.
 func TestLint(t *testing.T) {
 	for text, want := range map[string]string{
 		"queue o on em0 bandwidth 11M max 5M flows 1024 qlimit 1024 default":                                                                 "below its bandwidth",
@@ -127,7 +128,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Parse reads back exactly what was rendered, for any plan, and pfctl's rules hold.
+// TestParseIsInverse: for any plan Parse reads back exactly what was rendered,
+// and Check accepts it.
 func TestParseIsInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(label string) unit.Rate {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Count is what went through a queue, waits in it and was dropped since it was
-// loaded. How many bytes wait pf does not say.
+// A Count holds a queue's counters since it was loaded: passed, waiting and
+// dropped. pf does not report how many bytes wait.
 type Count struct {
 	Packets, Bytes, Drops, Waiting int64
 }
@@ -18,7 +18,8 @@ var (
 	waits  = regexp.MustCompile(`qlength: *(\d+) */`)
 )
 
-// ParseCounts reads of `pfctl -vsq` what each queue counts, by its name.
+// ParseCounts reads each queue's counters from `pfctl -vsq`, by the queue's
+// name.
 func ParseCounts(text string) map[string]Count {
 	out := map[string]Count{}
 	name := ""
@@ -40,9 +41,8 @@ func ParseCounts(text string) map[string]Count {
 	return out
 }
 
-// ParseShown reads what `pfctl -vsq` prints: the queues that the kernel holds,
-// with their counters between. pfctl's own hidden queues (_root_em0) are left
-// out, and so are CoDel's constants.
+// ParseShown reads the kernel's queues from the output of `pfctl -vsq` and
+// skips the counters, pfctl's hidden queues (_root_em0) and CoDel's constants.
 func ParseShown(text string) ([]Queue, error) {
 	var out []Queue
 	for i, line := range strings.Split(text, "\n") {
@@ -69,44 +69,4 @@ func withoutCoDel(words []string) []string {
 		out = append(out, words[i])
 	}
 	return out
-}
-
-// Shown writes a queue as `pfctl -vsq` does (print_queuespec of OpenBSD's
-// pfctl_parser.c): other order, commas, and a blank where a rate has no unit.
-func (q Queue) Shown() string {
-	s := "queue " + q.Name
-	switch {
-	case q.Parent != "":
-		s += " parent " + q.Parent
-	case q.Device != "":
-		s += " on " + q.Device
-	}
-	if q.Flows != 0 {
-		s += fmt.Sprintf(" flows %d", q.Flows)
-		if q.Quantum != 0 {
-			s += fmt.Sprintf(" quantum %d", q.Quantum)
-		}
-	}
-	rate := func(before, text string) string {
-		if !strings.ContainsAny(text, "KMG") {
-			text += " "
-		}
-		return before + text
-	}
-	if q.Bandwidth != 0 {
-		s += rate(" bandwidth ", Rate(q.Bandwidth))
-		if q.Min != 0 {
-			s += rate(", min ", Rate(q.Min))
-		}
-		if q.Max != 0 {
-			s += rate(", max ", Rate(q.Max))
-		}
-	}
-	if q.Default {
-		s += " default"
-	}
-	if q.Qlimit != 0 {
-		s += fmt.Sprintf(" qlimit %d", q.Qlimit)
-	}
-	return s
 }

@@ -11,23 +11,23 @@ import (
 	"unbloat/unit"
 )
 
-// ScriptDir is where sqm-scripts looks for the script that a section names.
+// ScriptDir is the directory of the scripts that sections name.
 const ScriptDir = "/usr/lib/sqm"
 
-// ScriptMark is the first line of a script of ours: what lacks it isn't.
+// ScriptMark is the first line of our scripts. A script without it is not ours.
 const ScriptMark = "# Made by unbloat for sqm-scripts; `unbloat revert` removes it."
 
-// ScriptName returns the name of the script of a section whose plan has classes.
+// ScriptName returns the name of a section's script, for a plan with classes.
 func ScriptName(section string) string { return section + ".qos" }
 
-// Classed reports whether a plan needs a script of its own: those that come with
-// sqm-scripts give their queue no handle that nftables' rules could name, and
-// hand no mark to their ifb.
+// Classed reports whether a plan needs a script of its own: those of
+// sqm-scripts give their queues no fixed handle for nftables' rules, and copy
+// no mark on the ifb.
 func Classed(p plan.Plan) bool { return nft.Render(p, tc.OurRoot).Text != "" }
 
-// Script writes the script of a plan that has classes: commands are those that
-// shape a router without sqm-scripts. CAKE's rates are those of the section, so
-// that LuCI can change them; HTB's classes each have their own.
+// Script writes the script of a plan with classes. commands are those for a
+// router without sqm-scripts. CAKE's rates are taken from the section, so LuCI
+// can change them; HTB's classes have fixed rates.
 func Script(p plan.Plan, commands [][]string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -49,10 +49,11 @@ func Script(p plan.Plan, commands [][]string) string {
 	return b.String()
 }
 
-// ctinfo is what of the redirection gives a packet the mark of its connection.
+// ctinfo is the action on the redirect that copies the connection's mark to the
+// packet.
 const ctinfo = "action ctinfo cpmark 0xf000000 "
 
-// withRates puts sqm-scripts' variables in place of CAKE's rate.
+// withRates replaces CAKE's rate with sqm-scripts' variables.
 func withRates(p plan.Plan, argv []string) []string {
 	out := append([]string(nil), argv...)
 	for i := 1; i < len(out)-1; i++ {
@@ -71,10 +72,10 @@ func withRates(p plan.Plan, argv []string) []string {
 	return out
 }
 
-// Stop writes the lines of a shell function that take away all that a plan's
-// commands and table make; each may fail. sqm-scripts stops what an earlier plan
-// made with the script of the next one, so they also take away the download's
-// ifb, the table and dnsmasq's file where this plan has none.
+// Stop writes the shell lines that remove everything a plan's commands and
+// table create; each may fail. sqm-scripts stops an old plan with the script of
+// the new one, so they also remove the download's ifb, the table and dnsmasq's
+// file if this plan has none.
 func Stop(b *strings.Builder, p plan.Plan) {
 	line := func(format string, args ...any) { fmt.Fprintf(b, "\t"+format+"\n", args...) }
 	for _, dev := range tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}) {
@@ -92,20 +93,23 @@ func Stop(b *strings.Builder, p plan.Plan) {
 	}
 }
 
-// Start writes the lines of a shell function that load a plan's table and tell
-// dnsmasq what to put into it.
+// Start writes the shell lines that load a plan's table and make dnsmasq fill
+// its sets.
 func Start(b *strings.Builder, p plan.Plan) {
 	if table := nft.Render(p, tc.OurRoot); table.Text != "" {
 		fmt.Fprintf(b, "\tnft -f - <<'END' || return 1\n%sEND\n", table.Load())
 	}
 	if feed := FeedPath(p); feed != "" {
-		// dnsmasq's directory is in memory here; it asks anew for names that it knew before the table was there.
+		// dnsmasq's directory is on a tmpfs, so the file is written at every
+		// start. The restart clears its cache: names resolved before the table
+		// existed are not in the sets.
 		fmt.Fprintf(b, "\tcat > %s <<'END'\n%sEND\n\t/etc/init.d/dnsmasq restart\n", feed, nft.ResolverFile(p))
 	}
 }
 
-// FeedPath is the file by which dnsmasq fills the sets of rules that name
-// domains; "" if there are none, or it is no path of that file's.
+// FeedPath returns the path of our dnsmasq file, which fills the sets of rules
+// that name domains; "" if the plan has none, or the resolver's configuration
+// is not such a file.
 func FeedPath(p plan.Plan) string {
 	if nft.ResolverFile(p) == "" {
 		return ""
@@ -113,7 +117,8 @@ func FeedPath(p plan.Plan) string {
 	return feedPath(p)
 }
 
-// feedPath is where that file would be.
+// feedPath returns the path from the plan's capabilities; "" if it is not safe
+// in a shell script or not a file of ours.
 func feedPath(p plan.Plan) string {
 	if p.Basis == nil {
 		return ""

@@ -1,6 +1,6 @@
 // Package sqm renders and parses OpenWrt's /etc/config/sqm, which sqm-scripts
-// turns into tc(8) commands and LuCI shows. Source: sqm-scripts' defaults.sh
-// and reference/platforms.md.
+// turns into tc(8) commands and LuCI shows. Source: sqm-scripts' defaults.sh,
+// functions.sh and run.sh.
 package sqm
 
 import (
@@ -14,13 +14,13 @@ import (
 	"unbloat/unit"
 )
 
-// Scripts of sqm-scripts that need no further classes.
+// Scripts of sqm-scripts with a single class.
 const (
 	scriptCake    = "piece_of_cake.qos"
 	scriptFQCoDel = "simplest.qos"
 )
 
-// SectionName names the section that is ours.
+// SectionName is the usual name of our section.
 const SectionName = "unbloat"
 
 // An Option is one `option` of a section.
@@ -48,11 +48,12 @@ func (s *Section) set(key, value string) {
 	}
 }
 
-// Render makes the section of a plan, of our usual name. Notes say what
+// Render makes the section of a plan under SectionName. Notes list what
 // sqm-scripts cannot express.
 func Render(p plan.Plan) (s Section, notes []string, err error) { return RenderAs(p, SectionName) }
 
-// RenderAs makes the section of a plan under a name.
+// RenderAs makes the section of a plan under a name. It returns an error if the
+// plan shapes the LAN side or a rate is not whole kbit/s.
 func RenderAs(p plan.Plan, name string) (s Section, notes []string, err error) {
 	if p.Down != nil && p.Down.IngressOf != p.WAN {
 		return Section{}, nil, &plan.NoIngressError{Platform: "sqm-scripts", Side: plan.SideLAN, Why: "sqm-scripts shapes the download on the WAN's ifb"}
@@ -109,9 +110,9 @@ func flag(b bool) string {
 	return "0"
 }
 
-// linkLayer tells sqm-scripts how long packets are on the line. It hands
-// `overhead` to CAKE as it is, which counts from the IP packet, and to
-// tc-stab(8) for HTB, which counts from what the kernel counts.
+// linkLayer sets the per-packet overhead of the line. sqm-scripts passes
+// `overhead` unchanged to CAKE, which adds it to the IP packet, and to
+// tc-stab(8) for HTB, which adds it to the kernel's packet length.
 func (s *Section) linkLayer(shaper plan.Shaper) (notes []string) {
 	overhead := shaper.Overhead
 	if shaper.AQM != plan.CAKE {
@@ -137,9 +138,9 @@ func (s *Section) linkLayer(shaper plan.Shaper) (notes []string) {
 	return notes
 }
 
-// cakeOptions returns the words that sqm-scripts appends to CAKE's command. With
-// classes our script has them itself; they are for who goes back to
-// piece_of_cake, where the tins of classes would be filled by marks.
+// cakeOptions returns the words that sqm-scripts appends to CAKE's command.
+// With classes our own script has them already; then they only matter if the
+// user switches back to piece_of_cake, and the diffserv tins are left out.
 func cakeOptions(s *plan.Shaper, classed bool) string {
 	if s == nil {
 		return ""
@@ -150,7 +151,7 @@ func cakeOptions(s *plan.Shaper, classed bool) string {
 			w = append(w, word)
 		}
 	}
-	add(s.Tins != "" && s.Tins != "besteffort" && !classed, s.Tins) // piece_of_cake is besteffort
+	add(s.Tins != "" && s.Tins != "besteffort" && !classed, s.Tins) // piece_of_cake sets besteffort
 	add(s.NAT, "nat")
 	add(s.Isolation != "", s.Isolation)
 	add(s.Ingress, "ingress")
@@ -168,7 +169,8 @@ func span(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + "us"
 }
 
-// codel sets one direction's fq_codel. sqm-scripts derives the interval itself.
+// codel sets one direction's fq_codel options. sqm-scripts derives the
+// interval.
 func (s *Section) codel(prefix, ecnKey string, shaper *plan.Shaper) {
 	if shaper == nil {
 		return
@@ -197,7 +199,8 @@ func (s *Section) codel(prefix, ecnKey string, shaper *plan.Shaper) {
 	s.set(prefix+"qdisc_opts", strings.Join(w, " "))
 }
 
-// Rates returns the section's rates; 0 is a direction that is not shaped.
+// Rates returns the section's rates; 0 means not shaped. The error names a
+// value that is not whole kbit/s.
 func (s Section) Rates() (down, up unit.Rate, err error) {
 	rate := func(key string) unit.Rate {
 		v := s.Get(key)
@@ -214,14 +217,7 @@ func (s Section) Rates() (down, up unit.Rate, err error) {
 	return down, up, err
 }
 
-// Targets returns fq_codel's targets, 0 where sqm-scripts chooses.
-func (s Section) Targets() (down, up time.Duration) {
-	down, _ = unit.ParseDuration(s.Get("itarget"))
-	up, _ = unit.ParseDuration(s.Get("etarget"))
-	return down, up
-}
-
-// String writes the section as /etc/config/sqm has it.
+// String writes the section in the format of /etc/config/sqm.
 func (s Section) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "config queue '%s'\n", s.Name)
@@ -231,7 +227,7 @@ func (s Section) String() string {
 	return b.String()
 }
 
-// Parse reads /etc/config/sqm, or what `uci show sqm` prints.
+// Parse reads /etc/config/sqm or the output of `uci show sqm`.
 func Parse(text string) ([]Section, error) {
 	var out []Section
 	for i, line := range strings.Split(text, "\n") {
@@ -268,7 +264,8 @@ func parseLine(line string, out *[]Section) error {
 	return nil
 }
 
-// replace sets an option; as in uci, the last value wins.
+// replace sets an option. As in uci, the last value wins. The error says that a
+// value can't be quoted.
 func (s *Section) replace(key, value string) error {
 	if strings.Contains(value, "'") {
 		return fmt.Errorf("option %s: a quote within a value", key)

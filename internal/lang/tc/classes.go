@@ -9,14 +9,14 @@ import (
 	"unbloat/unit"
 )
 
-// markMask is the part of a connection's mark that says its class, as tc(8)
-// shows it.
+// markMask selects the bits of a connection's mark that hold its class, in the
+// form that tc(8) prints.
 const markMask = "0xf000000"
 
-// cakeClasses returns CAKE with a tin for each class. What leaves a device has
-// its tin from the priority that nftables gave it. What arrives over an ifb has
-// it from the mark of its connection; what has no mark yet is normal, by the
-// priority that the redirection gave it (unmarked).
+// cakeClasses returns CAKE with one tin per class. On egress the tin comes from
+// the priority that nftables set. On an ifb it comes from the connection's
+// mark; a packet of an unmarked connection goes to the normal tin, by the
+// priority that the redirect sets (see unmarked).
 func cakeClasses(s plan.Shaper) Tree {
 	q := Qdisc{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}
 	if s.IngressOf != "" {
@@ -25,9 +25,9 @@ func cakeClasses(s plan.Shaper) Tree {
 	return Tree{Qdiscs: []Qdisc{q}}
 }
 
-// unmarked returns the actions that give a packet on its way to the ifb the
-// normal class, and the mark of its connection, which goes before it; none if
-// the shaper has no classes. HTB has a default class of its own.
+// unmarked returns the actions on the redirect to the ifb: set the normal class
+// first, then copy the connection's mark, which overrides it. It returns none
+// if the shaper has no classes. HTB needs none either: it has a default class.
 func unmarked(s plan.Shaper, shares []plan.Share) []string {
 	if len(shares) == 0 {
 		return nil
@@ -41,9 +41,9 @@ func unmarked(s plan.Shaper, shares []plan.Share) []string {
 	return append(args, "action", "ctinfo", "cpmark", markMask)
 }
 
-// lanesID is the HTB class that bounds the interactive class and its
-// acknowledgements, which go first in it and have two thirds of what it is
-// guaranteed: packets of 66 bytes that are for two of 1514.
+// lanesID is the HTB class that holds the interactive class and its
+// acknowledgements. Acknowledgements go first and get two thirds of its
+// guaranteed rate: one ACK of 66 bytes answers two packets of 1514.
 const lanesID = OurRoot + "20"
 
 // htbClasses returns an HTB class for each class of the plan, with a fq_codel

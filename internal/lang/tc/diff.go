@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A change is one field whose value is not the wished one.
+// A change is one field whose actual value differs from the wanted one.
 type change struct {
 	name      string
 	is, want  string
@@ -36,7 +36,8 @@ func (s schema) compare(actual, wanted Options, inner bool) []change {
 	return out
 }
 
-// unknownSchema compares what can't be rebuilt, by what tc(8) printed.
+// unknownSchema returns a schema for a kind that can't be rebuilt: its options
+// are compared as tc(8) printed them.
 func unknownSchema(s schema, ok bool) schema {
 	if !ok {
 		return schema{}
@@ -71,11 +72,11 @@ func shown(o Options) string {
 	return "set"
 }
 
-// A patch is what turns one tree into another without rebuilding it.
+// A patch is the list of commands that change one tree into another in place.
 type patch struct {
 	commands []Command
-	diffs    []string // in words
-	rebuild  bool     // it can't be done in place
+	diffs    []string // for people
+	rebuild  bool     // an in-place change is not possible
 }
 
 func (p *patch) differ(where string, cs []change) (names []string) {
@@ -132,7 +133,7 @@ func (p *patch) missing(dev, what, kind, id string) {
 	p.diffs = append(p.diffs, fmt.Sprintf("%s: %s %s %s is missing", dev, what, kind, id))
 }
 
-// surplus notes what is there and not wanted.
+// surplus records the qdiscs and classes that exist but are not wanted.
 func (p *patch) surplus(dev string, actual, wanted Tree) {
 	for _, q := range actual.Qdiscs {
 		if !slices.ContainsFunc(wanted.Qdiscs, func(w Qdisc) bool { return q.Handle == w.Handle && q.Parent == w.Parent && q.Kind == w.Kind }) {
@@ -164,8 +165,8 @@ func describe(fs []Filter) string {
 	return strings.Join(parts, " ")
 }
 
-// Unrebuildable names the parts of t that could not be made again from what
-// tc(8) shows; nil means that all of it can.
+// Unrebuildable lists the parts of t that cannot be rebuilt from tc(8)'s
+// output; nil if everything can.
 func (t Tree) Unrebuildable() []string {
 	var out []string
 	unknown := func(what, id string, o Options) {

@@ -1,6 +1,6 @@
 package tc
 
-// What only tests call from outside.
+// Exported for tests only.
 func BucketShown(bps, n int64) (int64, int64) { return bucketShown(bps, n) }
 func BucketArg(bps, shown int64) int64        { return bucketArg(bps, shown) }
 func CodelKernel(us int64) int64              { return codelKernel(us) }

@@ -9,8 +9,8 @@ import (
 )
 
 // ParseFilters reads `tc -j -d filter show dev X parent P` (or `ingress`, or
-// `egress`); parent is P in the words of Filter.Parent. A filter that cannot be
-// rebuilt from what is printed says why in Opaque.
+// `egress`); parent is P as Filter.Parent has it. For a filter that cannot be
+// rebuilt from the output, Opaque says why.
 func ParseFilters(b []byte, parent string) ([]Filter, error) {
 	list, err := decodeList(b)
 	if err != nil {
@@ -42,9 +42,9 @@ func ParseFilters(b []byte, parent string) ([]Filter, error) {
 	return out, nil
 }
 
-// sortMarks puts the marks of a preference's fw filter in their order. The
-// kernel lists them as its hash table has them, and the order says nothing: a
-// packet's mark fits one of them.
+// sortMarks sorts the fw filters of one preference by mark. The kernel lists
+// them in hash order, which has no meaning: a packet's mark matches at most
+// one.
 func sortMarks(list []Filter) {
 	for from := 0; from < len(list); {
 		to := from + 1
@@ -123,7 +123,7 @@ func (f *Filter) keys(v any) {
 	}
 }
 
-// actions reads the mirred actions of a filter, and those that set a priority;
+// actions reads a filter's actions: mirred, skbedit and ctinfo. Filters with
 // others can't be rebuilt.
 func (f *Filter) actions(v any) {
 	list, _ := v.([]any)

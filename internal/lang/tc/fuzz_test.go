@@ -10,7 +10,8 @@ import (
 	"unbloat/internal/lang/tc"
 )
 
-// seed adds what the real tools printed, of the files whose name holds part.
+// seed adds the recorded output of the real tools from files whose name
+// contains part.
 func seed(f *testing.F, part string) {
 	paths, err := filepath.Glob("testdata/show/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -29,7 +30,7 @@ func seed(f *testing.F, part string) {
 	}
 }
 
-// sane holds for whatever was parsed: it equals itself, and it can be rendered.
+// sane checks that any parsed tree equals itself and can be rendered.
 func sane(t *testing.T, tree tc.Tree) {
 	if d := tree.Differences(tree); d != nil {
 		t.Errorf("it differs from itself: %q", d)

@@ -6,8 +6,9 @@ import (
 	"unbloat/internal/plan"
 )
 
-// Language returns what Linux's shapers can be told, for the platform of that
-// name. A platform built on Linux changes what its configuration files cannot say.
+// Language returns what Linux's shapers support, under the given platform name.
+// A platform that is built on Linux removes what its configuration files cannot
+// express.
 func Language(platform string) *plan.Language {
 	return &plan.Language{
 		Platform: platform, WAN: "eth0", LAN: "eth1",
@@ -16,7 +17,7 @@ func Language(platform string) *plan.Language {
 		Step:  1, MaxRate: plan.MaxRate,
 		Limit: math.MaxInt32, FIFOLimit: math.MaxInt32, Flows: 65536, Quantum: 1 << 20,
 		HTB: true, Classes: true,
-		// The article has 13 of 15 Mbit/s, and 0.95 of 1.
+		// The article shapes 15 Mbit/s to 13, and 1 Mbit/s to 0.95.
 		Article: plan.Article{Down: 0.85, Up: 0.95, AQM: plan.FQCoDel, Rounds: true},
 	}
 }

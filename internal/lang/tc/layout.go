@@ -11,8 +11,7 @@ import (
 	"unbloat/unit"
 )
 
-// A ForeignError says that something which unbloat did not make stands where
-// the plan wants to be.
+// A ForeignError reports a qdisc in the plan's place that unbloat did not make.
 type ForeignError struct {
 	Device string
 	What   string // "qdisc tbf 8003: at the root"
@@ -22,8 +21,7 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("shape %s: %s is already there and was not made by unbloat; remove it, or take over with --replace (revert puts it back)", e.Device, e.What)
 }
 
-// Scope returns the devices that the plan touches, in the order in which they
-// are dealt with.
+// Scope returns the devices that the plan touches, in the order of processing.
 func Scope(p plan.Plan) []string {
 	var out []string
 	add := func(name string) {
@@ -44,16 +42,16 @@ func Scope(p plan.Plan) []string {
 	return out
 }
 
-// Desire is DesireAfter on a router where no earlier plan has changed anything.
+// Desire is DesireAfter with now as origin: no earlier plan has changed the
+// router.
 func Desire(p plan.Plan, now State, replace bool) (State, error) {
 	return DesireAfter(p, now, State{}, replace)
 }
 
-// DesireAfter returns the state that the plan asks for, given what is there now:
-// the shapers of the plan, none of ours that it doesn't want, the offloads as
-// origin had them where the plan doesn't need them off, and everything else
-// untouched. Where a shaper that is not ours is in the way it returns a
-// *ForeignError, unless replace is set.
+// DesireAfter returns the state that the plan asks for, given the state now. It
+// has the plan's shapers, none of our others, and the offloads that origin had,
+// except those that the plan turns off; everything else stays. If a foreign
+// shaper is in the way it returns a *ForeignError, unless replace is set.
 func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 	want := now.Clone()
 	for i, d := range want.Devices {
@@ -85,15 +83,15 @@ func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 	return want, nil
 }
 
-// Baseline returns the state without unbloat: every device as origin has it,
-// and those that origin doesn't know as they are now, without what is ours.
+// Baseline returns the state without unbloat: devices in origin as they were
+// there, all others as they are now without our parts.
 func Baseline(now, origin State) State {
 	want := now.Clone()
 	for i := range want.Devices {
 		want.Devices[i] = withoutOurs(want.Devices[i])
 	}
 	for _, d := range origin.Devices {
-		features := maps.Clone(want.Device(d.Name).Features) // what origin never looked at
+		features := maps.Clone(want.Device(d.Name).Features) // features that origin did not record
 		if features == nil {
 			features = d.Features
 		}
@@ -104,7 +102,7 @@ func Baseline(now, origin State) State {
 	return want
 }
 
-// withoutOurs returns d as it would be without unbloat; an ifb of ours is gone.
+// withoutOurs returns d without our qdiscs; our own ifb is marked as absent.
 func withoutOurs(d Device) Device {
 	root, in := d.Tree.Split()
 	if d.Tree.OwnRoot() {
@@ -120,7 +118,7 @@ func withoutOurs(d Device) Device {
 	return d
 }
 
-// shape puts one shaper, and the redirect into it, into the wanted state.
+// shape adds one shaper and its redirect to the wanted state.
 func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace bool) error {
 	d := want.Device(s.Device)
 	root, in := d.Tree.Split()
@@ -149,8 +147,8 @@ func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace 
 	return nil
 }
 
-// shaperTree returns the tree of one shaper: CAKE alone, or an HTB class with
-// the queue behind it.
+// shaperTree returns the tree of one shaper: CAKE alone, or an HTB class with a
+// queue below it.
 func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
 	switch {
 	case s.AQM == plan.CAKE && shares != nil:
@@ -168,8 +166,9 @@ func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
 	case plan.FQCoDel:
 		leaf.Kind, leaf.Options = "fq_codel", fqCodelOptions(s, mtu)
 	case plan.FIFO:
-		// Counted in bytes, so that a full packet cannot take the place of a small
-		// one: a pfifo of nine would lose the probes of a call between nine of them.
+		// A bfifo counts bytes, so small packets still fit when full ones are
+		// queued. A pfifo of nine packets would drop a call's small packets
+		// behind nine full ones.
 		full := orElse(mtu, 1500) + s.HeaderLen
 		leaf.Kind, leaf.Options = "bfifo", Options{"limit": num(orElse(s.Limit, 1000) * full)}
 	default:
@@ -189,9 +188,9 @@ func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
 	}, nil
 }
 
-// redirectTree returns the ingress qdisc that sends every packet to ifb, after
-// the actions that tell its class.
-// matchall would be shorter, but is a module of its own that may be missing.
+// redirectTree returns the ingress qdisc that redirects every packet to ifb,
+// after the actions that set its class. It uses u32: matchall is a kernel
+// module of its own and may be missing.
 func redirectTree(ifb string, actions []string) Tree {
 	args := append([]string{"classid", rootClass, "match", "u32", "0x0", "0x0", "at", "0"}, actions...)
 	args = append(args, "action", "mirred", "egress", "redirect", "dev", ifb)
@@ -216,7 +215,7 @@ func cakeOptions(s plan.Shaper) Options {
 	}
 	atm := map[plan.LinkLayer]string{plan.ATM: "atm", plan.PTM: "ptm"}[s.LinkLayer]
 	if s.Overhead == s.HeaderLen && s.MPU == 0 && atm == "" {
-		o["raw"] = bit(true) // the kernel's own count of a packet is right
+		o["raw"] = bit(true) // the kernel's packet length is right
 		return o
 	}
 	o["overhead"], o["mpu"], o["atm"] = num(s.Overhead), num(s.MPU), Value{Kernel: orWord(atm, "noatm")}
@@ -244,8 +243,8 @@ func classOptions(s plan.Shaper) Options {
 	return classBetween(s, s.Rate, s.Rate)
 }
 
-// classBetween returns the options of a class that is guaranteed one rate and
-// may have the other.
+// classBetween returns the options of an HTB class: rate is least, ceil is
+// most.
 func classBetween(s plan.Shaper, least, most unit.Rate) Options {
 	burst := int64(orElse(int(s.Burst), 1590))
 	bucket := func(r unit.Rate) Value {
@@ -259,8 +258,8 @@ func classBetween(s plan.Shaper, least, most unit.Rate) Options {
 	}
 }
 
-// stab returns the size table of a shaper that can't count the line's overhead
-// by itself, nil if the kernel's count is right.
+// stab returns the size table of a shaper without overhead options of its own;
+// nil if the kernel's packet length is right.
 func stab(s plan.Shaper) Options {
 	layer := "ethernet"
 	if s.LinkLayer == plan.ATM {
@@ -273,9 +272,9 @@ func stab(s plan.Shaper) Options {
 }
 
 // ShownRate rounds an HTB rate down to what tc(8)'s text output shows of it:
-// whole bytes/s below 1 Mbit/s, kbit/s below 1 Gbit/s, Mbit/s above. iproute2
-// has no JSON for HTB classes everywhere, and what can't be read back can't be
-// verified.
+// whole bytes/s below 1 Mbit/s, kbit/s below 1 Gbit/s, Mbit/s above. Older
+// iproute2 has no JSON for HTB classes, and a rate that can't be read back
+// exactly can't be verified.
 func ShownRate(r unit.Rate) unit.Rate {
 	switch {
 	case r >= unit.GbitPerSecond:
@@ -287,7 +286,8 @@ func ShownRate(r unit.Rate) unit.Rate {
 	}
 }
 
-// num takes 64 bits: a rate in bit/s does not fit into an int of a 32-bit router.
+// num formats a 64-bit number: a rate in bit/s may not fit into int on 32-bit
+// routers.
 func num[T ~int | ~int64](n T) Value { return Value{Kernel: strconv.FormatInt(int64(n), 10)} }
 
 func bit(b bool) Value {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// A Link is what ip(8) knows of a device.
+// A Link is one device as ip(8) shows it.
 type Link struct {
 	Name       string
 	Kind       string // "" for hardware
-	Up         bool   // by the administrator
-	Carrier    bool   // the cable is in, the session stands
+	Up         bool   // administratively up
+	Carrier    bool   // the link is up: cable plugged in, PPP session established
 	MTU        int
 	NoEthernet bool // packets have no Ethernet header: ppp, tun, wireguard
 }
@@ -40,8 +40,8 @@ func ParseLinks(b []byte) ([]Link, error) {
 }
 
 // ParseFeatures reads `ethtool -k X`: the leaf features that can be changed.
-// A group such as tcp-segmentation-offload is left out, since its members,
-// indented below it, are what the kernel keeps.
+// Groups such as tcp-segmentation-offload are left out: the kernel stores only
+// their members, which are indented below them.
 func ParseFeatures(b []byte) map[string]bool {
 	out := map[string]bool{}
 	group := ""
@@ -64,8 +64,8 @@ func ParseFeatures(b []byte) map[string]bool {
 	return out
 }
 
-// SwitchableOffloads returns the short names of the offloads that hurt a shaper,
-// that are on and that can be switched off.
+// SwitchableOffloads returns the short names of offloads that harm shaping, are
+// on and can be turned off.
 func SwitchableOffloads(features map[string]bool) []string {
 	var out []string
 	for _, short := range []string{"tso", "gso", "gro"} {
@@ -76,7 +76,7 @@ func SwitchableOffloads(features map[string]bool) []string {
 	return out
 }
 
-// FeatureLeaves returns ethtool's leaf names of a feature's short name.
+// FeatureLeaves returns ethtool's leaf names for a feature's short name.
 func FeatureLeaves(short string) []string {
 	switch short {
 	case "tso":

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// tc(8) prints JSON that a strict parser would misread: keys come twice (the
-// matches of a u32 filter, tbf's mpu), and kinds without JSON support put bare
-// text between braces ({default 10 }). So objects are kept as ordered lists,
-// and bare text is quoted under the key textKey before decoding.
+// textKey holds bare text in a decoded object. tc(8) prints JSON that a strict
+// parser would misread: keys occur twice (the matches of a u32 filter, tbf's
+// mpu), and kinds without JSON support print bare text between braces ({default
+// 10 }). So objects are kept as ordered lists, and bare text is quoted under
+// this key before decoding.
 const textKey = "?text"
 
 // maxDepth bounds the nesting that is accepted; tc(8) never goes beyond 5.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ParseQdiscs reads `tc -j -d qdisc show dev X`. Qdiscs that the kernel attached
-// by itself (handle 0:) are left out.
+// ParseQdiscs reads `tc -j -d qdisc show dev X`. The kernel's default qdiscs
+// (handle 0:) are left out.
 func ParseQdiscs(b []byte) ([]Qdisc, error) {
 	list, err := decodeList(b)
 	if err != nil {
@@ -55,9 +55,9 @@ func ParseQdiscs(b []byte) ([]Qdisc, error) {
 	return out, nil
 }
 
-// ParseClasses reads `tc -d class show dev X`: JSON from an iproute2 that has it
-// for the kind, text otherwise (6.1 prints text even when asked for JSON).
-// Classes that come and go by themselves are left out.
+// ParseClasses reads `tc -d class show dev X`: JSON where iproute2 supports it
+// for the kind, else text (6.1 prints text even with -j). Classes that the
+// qdisc itself creates are left out.
 func ParseClasses(b []byte) ([]Class, error) {
 	b = bytes.TrimSpace(b)
 	var list []object
@@ -95,7 +95,8 @@ func ParseClasses(b []byte) ([]Class, error) {
 	return markInner(out), nil
 }
 
-// markInner marks the classes that have children and drops what the kernel hides then.
+// markInner marks classes that have children and drops the options that the
+// kernel hides for them.
 func markInner(cs []Class) []Class {
 	for i := range cs {
 		cs[i].Inner = slices.ContainsFunc(cs, func(c Class) bool { return c.Parent == cs[i].ID })
@@ -149,7 +150,7 @@ func pairs(w []string) object {
 }
 
 // parse turns the members of o into canonical options. Members without a field
-// are kept under "?name", so that nobody claims to rebuild them.
+// are kept under "?name", which marks the object as not rebuildable.
 func (s schema) parse(o object) (Options, error) {
 	if t := o.text(textKey); t != "" && len(o) == 1 {
 		o = pairs(strings.Fields(t))
@@ -187,7 +188,7 @@ func (s schema) field(json string) (field, bool) {
 	return s.fields[i], true
 }
 
-// with returns o with one more option; it allocates the map if need be.
+// with returns o with one more option. It allocates the map if o is nil.
 func (o Options) with(name, is string) Options {
 	if o == nil {
 		o = Options{}
@@ -196,7 +197,7 @@ func (o Options) with(name, is string) Options {
 	return o
 }
 
-// names returns the options' names in order.
+// names returns the options' names, sorted.
 func (o Options) names() []string {
 	out := make([]string, 0, len(o))
 	for k := range o {
@@ -216,7 +217,8 @@ func (o object) without(keys ...string) object {
 	return out
 }
 
-// flat prints a decoded value as one text: lists and objects with blanks between.
+// flat formats a decoded value as one line, with spaces between list and object
+// elements.
 func flat(v any) string {
 	switch t := v.(type) {
 	case string:

@@ -2,8 +2,8 @@ package tc
 
 import "strings"
 
-// ReadTree reads everything that tc(8) shows of dev. run gets the words behind
-// `tc -j -d` and returns what the command prints.
+// ReadTree reads everything that tc(8) shows for dev. run gets the arguments
+// after `tc -j -d` and returns the output.
 func ReadTree(dev string, run func(args ...string) ([]byte, error)) (Tree, error) {
 	var t Tree
 	out, err := run("qdisc", "show", "dev", dev)
@@ -38,8 +38,8 @@ func ReadTree(dev string, run func(args ...string) ([]byte, error)) (Tree, error
 	return t, nil
 }
 
-// unreadable notes that the classes can't be known, so that nobody rebuilds the
-// tree: some versions of tc(8) print hfsc's classes as broken JSON.
+// unreadable marks the tree as not rebuildable because its classes can't be
+// read: some versions of tc(8) print hfsc's classes as broken JSON.
 func (t *Tree) unreadable(err error) {
 	for i, q := range t.Qdiscs {
 		if _, ok := classSchema(q.Kind); ok {
@@ -58,8 +58,8 @@ func hasClassful(qs []Qdisc) bool {
 	return false
 }
 
-// filterParents returns what filters may hang on: classful qdiscs, their inner
-// classes, and the two hooks.
+// filterParents returns the possible parents of filters: classful qdiscs, their
+// inner classes, ingress and egress.
 func filterParents(t Tree) []string {
 	var out []string
 	for _, q := range t.Qdiscs {
@@ -82,7 +82,7 @@ func filterParents(t Tree) []string {
 }
 
 // Foreign returns the parts of a device's tree that unbloat did not make and
-// that the wanted state would take away.
+// that the wanted state removes.
 func Foreign(a, w Device) Tree {
 	root, in := a.Tree.Split()
 	wroot, win := w.Tree.Split()
@@ -95,7 +95,7 @@ func Foreign(a, w Device) Tree {
 	return Join(root, in)
 }
 
-// OnLoopback returns the tree with every redirect aimed at lo, to be tried out
+// OnLoopback returns the tree with every redirect pointing to lo, for a trial
 // where the real targets don't exist.
 func (t Tree) OnLoopback() Tree {
 	out := t
@@ -112,7 +112,8 @@ func (t Tree) OnLoopback() Tree {
 	return out
 }
 
-// Differences says in words where got is not t; nil means that they are equal.
+// Differences lists where got differs from t, for people; nil if they are
+// equal.
 func (t Tree) Differences(got Tree) []string { return got.patchTo("rebuilt", t).diffs }
 
 // Ours returns the parts of the tree that unbloat makes.
@@ -138,9 +139,9 @@ func bucketFields(s schema) []string {
 	return out
 }
 
-// ForeignBuckets reports whether unbloat did not make the tree and it has token
-// buckets, whose arguments follow from what is shown only if one knows how
-// tc(8) rounds.
+// ForeignBuckets reports whether a tree that unbloat did not make has token
+// buckets. Their arguments can be derived from tc(8)'s output only if its
+// rounding is known.
 func (t Tree) ForeignBuckets() bool {
 	if t.OwnRoot() {
 		return false
@@ -158,18 +159,19 @@ func (t Tree) ForeignBuckets() bool {
 	return false
 }
 
-// BucketProbe is a tbf that shows how tc(8) rounds: see RoundsUp.
+// BucketProbe is a tbf whose readback shows how tc(8) rounds; see RoundsUp.
 const BucketProbe = "qdisc add dev lo root handle 1: tbf rate 1gbit burst 1500 limit 3000"
 
-// RoundsUp reports whether tc(8) rounds buckets up to the next tick, as it does
-// of late: t is what it shows of BucketProbe, 1504 bytes then and 1375 before.
+// RoundsUp reports whether tc(8) rounds buckets up to the next tick, as newer
+// versions do. t is the readback of BucketProbe: 1504 bytes if it rounds up,
+// 1375 if not.
 func (t Tree) RoundsUp() bool {
 	q, _ := t.Root()
 	return atoi(q.Options["burst"].Kernel) >= 1500
 }
 
-// SayBuckets marks the buckets as being their own arguments, which holds where
-// tc(8) rounds up: rounding what is rounded changes nothing.
+// SayBuckets makes each shown bucket size its own argument. That is correct
+// where tc(8) rounds up: rounding a rounded size changes nothing.
 func (t Tree) SayBuckets() {
 	say := func(o Options, s schema) {
 		for _, name := range bucketFields(s) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// value returns option f of o, or the kernel's default; ok is false if it is
-// neither shown nor has a default.
+// value returns option f of o, or the kernel's default; ok is false if there is
+// neither.
 func (f field) value(o Options) (v Value, ok bool) {
 	if v, ok = o[f.json]; ok {
 		return v, true
@@ -16,7 +16,7 @@ func (f field) value(o Options) (v Value, ok bool) {
 }
 
 // create renders all options of o for a new qdisc or class, defaults included:
-// the kernel's own defaults are not the ones that tc(8) leaves out.
+// the kernel's defaults differ from those that tc(8) does not print.
 func (s schema) create(o Options) []string {
 	return s.args(o, func(f field) bool {
 		_, set := o[f.json]
@@ -24,8 +24,8 @@ func (s schema) create(o Options) []string {
 	})
 }
 
-// modify renders the options of o for a change in place, where `differing`
-// names the ones that must change; what can't be changed is left out.
+// modify renders the options of o for a change in place. differing names those
+// that must change; options that can't be changed are left out.
 func (s schema) modify(o Options, differing []string) []string {
 	return s.args(o, func(f field) bool {
 		return !f.fixed && (!f.quiet || slices.Contains(differing, f.json))
@@ -33,7 +33,7 @@ func (s schema) modify(o Options, differing []string) []string {
 }
 
 func (s schema) args(o Options, include func(field) bool) []string {
-	raw := o["raw"].Kernel == "1" // CAKE: raw takes back what overhead and atm say
+	raw := o["raw"].Kernel == "1" // CAKE: raw resets overhead and atm
 	var out []string
 	for _, f := range s.fields {
 		v, ok := f.value(o)
@@ -45,7 +45,7 @@ func (s schema) args(o Options, include func(field) bool) []string {
 	return out
 }
 
-// attach returns where a qdisc hangs: "root", or "parent 1:10".
+// attach returns the place of a qdisc: "root", or "parent 1:10".
 func (q Qdisc) attach() []string {
 	if q.Parent == rootAt {
 		return []string{"root"}
@@ -112,8 +112,8 @@ func (f Filter) create(dev string) Command {
 	return append(append(c, f.Kind), f.Args...)
 }
 
-// build renders the commands that make t on dev where nothing but the kernel's
-// default is: every qdisc and class after what it hangs on, filters last.
+// build renders the commands that create t on a dev that has only the kernel's
+// default qdisc: parents before children, filters last.
 func (t Tree) build(dev string) []Command {
 	var out []Command
 	made := map[string]bool{rootAt: true, ingressAt: true}
@@ -123,7 +123,7 @@ func (t Tree) build(dev string) []Command {
 	}
 	ready := func(parent string) bool {
 		major, _, _ := strings.Cut(parent, ":")
-		return made[parent] || made[major+":"] && !explicit(parent) // prio's bands come with it
+		return made[parent] || made[major+":"] && !explicit(parent) // prio creates its bands itself
 	}
 	for progress := true; progress; {
 		progress = false
@@ -148,8 +148,8 @@ func (t Tree) build(dev string) []Command {
 	return out
 }
 
-// Build renders the commands that make t on dev where nothing but the kernel's
-// default is.
+// Build renders the commands that create t on a dev that has only the kernel's
+// default qdisc.
 func (t Tree) Build(dev string) []Command {
 	root, ingress := t.Split()
 	return append(root.build(dev), ingress.build(dev)...)

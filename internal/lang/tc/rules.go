@@ -6,15 +6,15 @@ import (
 	"unbloat/internal/plan"
 )
 
-// A family is one version of IP as u32 sees it: where the fields are.
+// A family holds the u32 matches for one IP version.
 type family struct {
 	protocol      string
 	pref          int
 	ack, smallUDP []string
 }
 
-// families returns the matches in the words of `tc filter show`: value and
-// mask of 32 bits at an offset from the IP header.
+// families returns the matches as `tc filter show` prints them: 32-bit value
+// and mask at an offset from the IP header.
 func families() []family {
 	return []family{
 		{
@@ -34,9 +34,9 @@ func families() []family {
 	}
 }
 
-// ruleFilters returns the filters on CAKE itself that set the priority by which
-// it chooses a packet's tin (tc-cake(8), "tin override"): one a rule, and one
-// for what no rule matches.
+// ruleFilters returns the filters on CAKE that set the priority from which it
+// takes a packet's tin (tc-cake(8), "tin override"): one per rule, and one for
+// everything else.
 func ruleFilters(rules []plan.PacketRule) []Filter {
 	if len(rules) == 0 {
 		return nil

@@ -1,7 +1,7 @@
 package tc
 
-// measure says how an option's value is written in JSON, in canonical text and
-// as an argument.
+// measure is the type of an option's value: how JSON, canonical text and
+// arguments write it.
 type measure int
 
 const (
@@ -10,16 +10,16 @@ const (
 	micros                     // µs
 	codelTime                  // µs, which the kernel keeps in units of 1024 ns
 	size                       // bytes
-	bucket                     // bytes, which tc(8) turns into the ticks they last at `rate`
-	latency                    // tbf: µs, which only a limit in bytes sets exactly
+	bucket                     // bytes, which tc(8) converts to ticks at `rate`
+	latency                    // tbf: µs; only a limit in bytes sets it exactly
 	flag                       // on and off words
-	word                       // the value is itself the argument, perhaps under another spelling
+	word                       // the value is the argument, perhaps spelled differently
 	hexadecimal                // 0x10, given without the prefix
-	list                       // several numbers
+	list                       // a list of numbers
 )
 
-// A field is one option of a kind: how tc -j names it, how tc takes it, its
-// unit, and the kernel's default, which stands for a field that is not shown.
+// A field is one option of a kind: its name in tc -j, its argument, its unit,
+// and the kernel's default, which applies when the field is not printed.
 type field struct {
 	json    string
 	arg     string
@@ -28,13 +28,13 @@ type field struct {
 	off     string            // flag: the argument that clears it; arg sets it
 	words   map[string]string // word: canonical → argument, where they differ
 	fixed   bool              // set at creation only
-	quiet   bool              // not said where it has its default: older versions don't know it
+	quiet   bool              // omitted at its default: older versions don't know it
 	skip    bool              // a counter or a derived value: neither compared nor rendered
 	of      string            // bucket: the field that holds its rate
 	noInner bool              // class: hidden by the kernel while it has children
 }
 
-// A schema is what is known of one kind of qdisc or class.
+// A schema lists the options of one kind of qdisc or class.
 type schema struct {
 	fields []field
 	change bool // the kernel can change it in place
@@ -88,7 +88,8 @@ func otherSchema(kind string) (s schema, ok bool) {
 		}}, true
 	case "sfq":
 		return schema{fields: []field{
-			// A limit that is said caps the flows, so the default one is not said.
+			// An explicit limit also caps the flows, so the default one is
+			// omitted.
 			{json: "limit", arg: "limit", deflt: "127", quiet: true}, {json: "quantum", arg: "quantum"},
 			{json: "depth", arg: "depth", deflt: "127", quiet: true}, {json: "flows", arg: "flows", deflt: "128", quiet: true}, {json: "divisor", arg: "divisor", deflt: "1024", fixed: true},
 			{json: "perturb", arg: "perturb", deflt: "0", quiet: true},
@@ -163,8 +164,8 @@ func fqFields() []field {
 	}
 }
 
-// classSchema returns the options of a kind of class. Kinds whose classes come
-// and go by themselves (the flows of fq_codel, the bands of prio) have none.
+// classSchema returns the options of a kind of class. Kinds that create their
+// classes themselves (the flows of fq_codel, the bands of prio) have none.
 func classSchema(kind string) (s schema, ok bool) {
 	switch kind {
 	case "htb":

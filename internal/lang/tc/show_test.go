@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares what was computed with the archive's files of these names.
+// golden compares the results with the archive's files of the same names.
 func golden(t *testing.T, path string, ar *txtar.Archive, files map[string]string) {
 	t.Helper()
 	for _, name := range slices.Sorted(mapKeys(files)) {
@@ -74,8 +74,8 @@ func readArchive(t *testing.T, ar *txtar.Archive) tc.Tree {
 	return tree
 }
 
-// TestShow: what the real tools printed, as a tree, and the commands that would
-// make it again.
+// TestShow parses the output of the real tools into trees and renders the
+// commands that rebuild them.
 func TestShow(t *testing.T) {
 	paths, err := filepath.Glob("testdata/show/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -115,8 +115,8 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// TestBuckets: from what is shown, the argument that shows it again, for both
-// ways in which tc(8) rounds. The first rows are what tc 6.1 printed.
+// TestBuckets derives the argument from the printed bucket size, for both of
+// tc(8)'s rounding rules. The first rows are output of tc 6.1.
 func TestBuckets(t *testing.T) {
 	for _, c := range [][3]int64{{1125000, 1749, 1747}, {118750, 3000, 2999}, {125000000, 1500, 1375}} {
 		if old, _ := tc.BucketShown(c[0], c[1]); old != c[2] {
@@ -131,9 +131,9 @@ func TestBuckets(t *testing.T) {
 		if again, _ := tc.BucketShown(rate, tc.BucketArg(rate, old)); again != old {
 			t.Errorf("old: %d shows as %d, whose argument shows as %d", burst, old, again)
 		}
-		// Newer tools round up in floating point, where a whole number of ticks may
-		// come out a hair above itself and be rounded up once more (961 bytes at
-		// 10 Gbit/s: 1040, then 1120): the law holds but for that one tick.
+		// Newer tools round up in floating point, where a whole number of ticks
+		// may come out slightly too large and be rounded up again (961 bytes at
+		// 10 Gbit/s: 1040, then 1120). So the result may be off by one tick.
 		tick := rate*64/1e9 + 1
 		if _, again := tc.BucketShown(rate, newer); again < newer || again > newer+tick {
 			t.Errorf("new: %d shows as %d, which shows as %d", burst, newer, again)
@@ -141,7 +141,8 @@ func TestBuckets(t *testing.T) {
 	})
 }
 
-// TestCodelTimes: from what the kernel reports, the argument that it reports again.
+// TestCodelTimes derives from the reported time an argument that reads back the
+// same.
 func TestCodelTimes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		us := rapid.Int64Range(1, 10_000_000).Draw(t, "us")
@@ -153,8 +154,8 @@ func TestCodelTimes(t *testing.T) {
 	})
 }
 
-// TestClassesInJSON: iproute2 from 6.2 on has JSON for HTB classes, with names
-// of its own, and broken JSON for those of hfsc.
+// TestClassesInJSON: iproute2 from 6.2 on prints JSON for HTB classes, with
+// different names, and broken JSON for hfsc classes.
 func TestClassesInJSON(t *testing.T) {
 	text := "class htb 1:10 parent 1:1 leaf 110: prio 1 quantum 3000 rate 1Mbit ceil 5Mbit linklayer ethernet burst 2850b/1 mpu 0b cburst 7850b/1 mpu 0b level 0\n" +
 		"class htb 1:1 root rate 5Mbit overhead 4 ceil 5Mbit linklayer atm burst 15Kb/1 mpu 64b cburst 7850b/1 mpu 64b level 7\n"

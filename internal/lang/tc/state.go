@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A Device is what unbloat looks at, and may change, on one network device.
+// A Device is the state of one network device that unbloat reads and may
+// change.
 type Device struct {
 	Name     string          `json:"name"`
 	Exists   bool            `json:"exists"`
@@ -15,19 +16,19 @@ type Device struct {
 	Up       bool            `json:"up,omitempty"`
 	Carrier  bool            `json:"carrier,omitempty"`
 	MTU      int             `json:"mtu,omitempty"`
-	Flaps    int             `json:"flaps,omitempty"`  // how often the carrier has changed; 0: not looked at
-	Steady   bool            `json:"steady,omitempty"` // wanted: the carrier must not have changed meanwhile
+	Flaps    int             `json:"flaps,omitempty"`  // carrier changes so far; 0: not read
+	Steady   bool            `json:"steady,omitempty"` // wanted only: the carrier must not change in between
 	Tree     Tree            `json:"tree"`
 	Features map[string]bool `json:"features,omitempty"` // changeable offload features, by ethtool's leaf names
 }
 
-// A State is a set of devices: what is there, or what should be.
+// A State is a set of devices, actual or wanted.
 type State struct {
 	Devices []Device `json:"devices"`
 }
 
-// Device returns the device with this name; if it is not part of the state, one
-// that doesn't exist.
+// Device returns the device with this name; if the state has none, a device
+// with Exists false.
 func (s State) Device(name string) Device {
 	i := slices.IndexFunc(s.Devices, func(d Device) bool { return d.Name == name })
 	if i < 0 {
@@ -36,7 +37,7 @@ func (s State) Device(name string) Device {
 	return s.Devices[i]
 }
 
-// Clone returns a copy that shares nothing which Desire changes.
+// Clone returns a copy; it shares nothing that Desire changes.
 func (s State) Clone() State {
 	out := State{Devices: slices.Clone(s.Devices)}
 	for i := range out.Devices {
@@ -58,13 +59,13 @@ func (s *State) set(d Device) {
 // creatable reports whether unbloat makes and removes devices of this kind.
 func (d Device) creatable() bool { return d.Kind == "ifb" }
 
-// comparable reports whether d can be compared with the wanted w: a device that
-// is gone and is not ours to make has nothing that could be put back.
+// comparable reports whether d can be compared with the wanted w. A missing
+// device that unbloat can't create has nothing to restore.
 func (d Device) comparable(w Device) bool { return d.Exists || !w.Exists || w.creatable() }
 
-// Commands renders what turns actual into wanted. It is nil if they are equal.
-// What packets meet is built before they are sent there: an ifb's tree before
-// the redirect into it, and on the way back the redirect goes first.
+// Commands renders the commands that change actual into wanted; nil if they are
+// equal. An ifb's tree is built before the redirect into it, and the redirect
+// is removed first.
 func Commands(actual, wanted State) []Command {
 	var out []Command
 	each := func(f func(a, w Device) []Command) {
@@ -83,7 +84,7 @@ func Commands(actual, wanted State) []Command {
 	return out
 }
 
-// ingress returns the ingress parts of both, and whether they are equal.
+// ingress returns the ingress parts of both and reports whether they are equal.
 func ingress(a, w Device) (is, want Tree, equal bool) {
 	_, is = a.Tree.Split()
 	_, want = w.Tree.Split()
@@ -173,8 +174,8 @@ func onOff(b bool) string {
 	return "off"
 }
 
-// Differences says in words where actual is not what is wanted, by the kernel's
-// own values; nil means that they are equal.
+// Differences lists where actual differs from wanted, in the kernel's values,
+// for people; nil if they are equal.
 func Differences(actual, wanted State) []string {
 	var out []string
 	for _, w := range wanted.Devices {
@@ -214,5 +215,5 @@ func existence(wanted bool) string {
 	return "the device is there and should not be"
 }
 
-// String prints the command as one would type it.
+// String returns the command as typed in a shell.
 func (c Command) String() string { return strings.Join(c, " ") }

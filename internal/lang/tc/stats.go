@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Counters are what the kernel counts at one qdisc.
+// Counters are the kernel's counters of one qdisc.
 type Counters struct {
 	Device       string `json:"device"`
 	Kind         string `json:"kind"`
@@ -16,13 +16,13 @@ type Counters struct {
 	Drops        int64  `json:"drops"`
 	Overlimits   int64  `json:"overlimits"`
 	Marks        int64  `json:"marks"`     // ECN: packets marked instead of dropped
-	AckDrops     int64  `json:"ack_drops"` // CAKE: redundant ACKs left out
+	AckDrops     int64  `json:"ack_drops"` // CAKE: redundant ACKs dropped by ack-filter
 	BacklogBytes int64  `json:"backlog_bytes"`
 	BacklogPkts  int64  `json:"backlog_packets"`
-	Tins         []Tin  `json:"tins,omitempty"` // CAKE: first is tin 1
+	Tins         []Tin  `json:"tins,omitempty"` // CAKE: the first is tin 1
 }
 
-// A Tin is what CAKE counts of one of its tins.
+// A Tin holds CAKE's counters of one tin.
 type Tin struct {
 	Bytes        int64 `json:"bytes"`
 	Packets      int64 `json:"packets"`
@@ -30,11 +30,11 @@ type Tin struct {
 	BacklogBytes int64 `json:"backlog_bytes"`
 	AverageUs    int64 `json:"average_delay_us"`
 	PeakUs       int64 `json:"peak_delay_us"`
-	Flows        int64 `json:"flows"` // with packets in it, or lately
+	Flows        int64 `json:"flows"` // with packets queued now or recently
 }
 
-// ParseCounters reads `tc -s -d -j qdisc show`, of one device (dev, which it
-// then doesn't print) or of all ("").
+// ParseCounters reads `tc -s -d -j qdisc show` for one device (dev, since tc
+// then prints no name) or for all ("").
 func ParseCounters(b []byte, dev string) ([]Counters, error) {
 	list, err := decodeList(b)
 	if err != nil {
@@ -75,8 +75,8 @@ func count(o object, key string) int64 {
 	return n
 }
 
-// Rate returns what the tree's root holds its device to, in bit/s; 0 if it
-// holds it to nothing that is known here.
+// Rate returns the rate of the shaper at the tree's root, in bit/s; 0 if there
+// is none that is known here.
 func (t Tree) Rate() int64 {
 	root, ok := t.Root()
 	switch {
@@ -95,7 +95,7 @@ func (t Tree) Rate() int64 {
 	return 0
 }
 
-// Queue names the queue behind the tree's shaper: its leaves' kinds.
+// Queue returns the kinds of the leaf qdiscs below the tree's shaper.
 func (t Tree) Queue() string {
 	root, ok := t.Root()
 	if !ok {

@@ -1,20 +1,19 @@
-// Package tc models what Linux's traffic control does on a device, and speaks
-// the language of tc(8), ip(8) and ethtool(8): it renders commands and parses
-// what those tools print. It is pure; package host/linux runs the commands.
+// Package tc models Linux traffic control on a device. It renders commands for
+// tc(8), ip(8) and ethtool(8) and parses their output. It is pure; package
+// platform/linux runs the commands.
 //
-// A Tree is one device's qdiscs, classes and filters. It is made from a plan
-// (what is wished) or parsed (what is there), always in the same normal form:
-// the values that the kernel reports, so that two trees are compared by
-// equality and never by a tolerance. One table of options per kind (schema.go)
-// drives the parser, the renderer and the comparison.
+// A Tree is one device's qdiscs, classes and filters, made from a plan or
+// parsed. Both have the same normal form, the values that the kernel reports,
+// so trees are compared by equality, without a tolerance. One table of options
+// per kind (schema.go) drives parser, renderer and comparison.
 package tc
 
 import "slices"
 
-// Handles and marks that say "this is ours". The kernel stores no comment on a
-// qdisc, so a handle that nobody chooses by chance is the mark: the root and
-// its leaf carry these majors, and the redirect from ingress, whose qdisc can
-// only be ffff:, carries the same number as its preference (0xb10a).
+// Handles and marks that identify unbloat's qdiscs. The kernel stores no
+// comment on a qdisc, so an unusual handle marks ours: the root and its leaf
+// have these majors. The ingress qdisc is always ffff:, so its redirect has the
+// same number as its preference (0xb10a).
 const (
 	OurRoot    = "b10a:"
 	OurLeaf    = "b10b:"
@@ -30,19 +29,20 @@ const (
 // A Value is one option's value in canonical text: rates in bit/s, times in µs
 // (or as the field's unit says), sizes in bytes, flags 0 or 1.
 type Value struct {
-	Kernel    string `json:"is"`            // what the kernel reports
-	AltKernel string `json:"or,omitempty"`  // what another version of tc(8) reports for the same argument
-	Arg       string `json:"say,omitempty"` // the argument that leads to Kernel; "" if Kernel alone tells it
+	Kernel    string `json:"is"`            // as the kernel reports it
+	AltKernel string `json:"or,omitempty"`  // as another version of tc(8) reports the same argument
+	Arg       string `json:"say,omitempty"` // the argument that results in Kernel; "": derived from Kernel
 }
 
-// equal reports whether two values stand for the same kernel value.
+// equal reports whether two values are the same kernel value.
 func (v Value) equal(w Value) bool {
 	return v.Kernel == w.Kernel || v.AltKernel != "" && v.AltKernel == w.Kernel || w.AltKernel != "" && w.AltKernel == v.Kernel
 }
 
 // Options are a qdisc's, class's or filter's options by the name that `tc -j`
-// gives them. A missing option has the kernel's default; one that starts with
-// "?" is printed by tc but unknown here, and cannot be rebuilt.
+// gives them. A missing option has the kernel's default. A name that starts
+// with "?" is an option that tc prints but is unknown here; it cannot be
+// rebuilt.
 type Options map[string]Value
 
 // A Qdisc is one queueing discipline. Parent is "root", "ingress" or a class.
@@ -63,8 +63,8 @@ type Class struct {
 	Options Options `json:"options,omitempty"`
 }
 
-// A Filter is one rule of a classifier. Args holds the whole of it as tc(8)
-// takes it, in one canonical order, because every kind of filter has its own grammar.
+// A Filter is one rule of a classifier. Args holds all its arguments in one
+// canonical order, because every kind has its own grammar.
 type Filter struct {
 	Kind     string   `json:"kind"`
 	Parent   string   `json:"parent"`
@@ -76,8 +76,8 @@ type Filter struct {
 	Opaque   string   `json:"opaque,omitempty"` // why it cannot be rebuilt; "" if it can
 }
 
-// A Tree is everything that tc(8) shows on one device, without the qdiscs that
-// the kernel attaches by itself (handle 0:): an empty Tree is the default.
+// A Tree is everything that tc(8) shows on one device except the kernel's
+// default qdiscs (handle 0:): the empty Tree is the default.
 type Tree struct {
 	Qdiscs  []Qdisc  `json:"qdiscs,omitempty"`
 	Classes []Class  `json:"classes,omitempty"`
@@ -87,8 +87,8 @@ type Tree struct {
 // A Command is one argument vector, the tool's name first.
 type Command []string
 
-// Split returns the part of the tree that hangs on the root and the part that
-// hangs on ingress (or clsact). The two live and die separately.
+// Split returns the part of the tree below root and the part below ingress (or
+// clsact). They are created and removed separately.
 func (t Tree) Split() (root, ingress Tree) {
 	for _, q := range t.Qdiscs {
 		if q.Parent == ingressAt {

@@ -8,8 +8,8 @@ import (
 	"unbloat/unit"
 )
 
-// canonical turns what tc(8) prints for a field — a JSON scalar as text, or a
-// word of its text output — into the canonical text of a Value.
+// canonical converts what tc(8) prints for a field (a JSON scalar as text, or a
+// word of text output) to the canonical text of a Value.
 func (f field) canonical(s string) (string, error) {
 	switch f.unit {
 	case rate:
@@ -47,7 +47,7 @@ func (f field) canonical(s string) (string, error) {
 	}
 }
 
-// args returns the words that set field f to v; o holds its neighbours.
+// args returns the arguments that set field f to v; o holds the other options.
 func (f field) args(v Value, o Options) []string {
 	if f.arg == "" && f.unit != word {
 		return nil
@@ -149,8 +149,9 @@ func codelArg(us string) string {
 const ticksPerMicrosecond = 15.625
 
 // bucketShown returns what tc(8) shows for a bucket of n bytes at bps bytes/s,
-// in the two ways there are: iproute2 up to 2024 cuts every step to an integer;
-// later ones ("tc: Fix rounding in tc_calc_xmittime") only the ticks, upward.
+// for both rounding rules: iproute2 up to 2024 truncates every step to an
+// integer; later versions ("tc: Fix rounding in tc_calc_xmittime") round only
+// the ticks, up.
 func bucketShown(bps, n int64) (old, new int64) {
 	if bps <= 0 {
 		return n, n
@@ -167,7 +168,7 @@ func bucketShown(bps, n int64) (old, new int64) {
 	return old, int64(r * (float64(up) / ticksPerMicrosecond) / 1e6)
 }
 
-// bucketArg returns the least size for which tc(8) shows the given one; shown
+// bucketArg returns the smallest size in bytes that tc(8) shows as shown; shown
 // itself if there is none.
 func bucketArg(bps, shown int64) int64 {
 	span := bps/1e5 + 16 // two ticks and two microseconds, in bytes
@@ -179,15 +180,15 @@ func bucketArg(bps, shown int64) int64 {
 	return shown
 }
 
-// limitArg returns the limit of a tbf for which tc(8) shows the given latency in
-// µs behind a bucket of `shown` bytes at bps bytes/s (tc/q_tbf.c: the time of
-// the limit less that of the bucket).
+// limitArg returns the limit in bytes for which tc(8) shows a tbf's latency as
+// us µs, with a bucket of shown bytes at bps bytes/s (tc/q_tbf.c: the time of
+// the limit minus that of the bucket).
 func limitArg(bps, shown, us int64) int64 {
 	bucket := float64(uint32(float64(bucketArg(bps, shown)) / float64(bps) * 1e6))
 	return int64((float64(us)+bucket)*float64(bps)/1e6 + 0.5)
 }
 
-// atoi reads canonical text, which holds a number by construction; 0 otherwise.
+// atoi parses a number in canonical text; 0 if it is none.
 func atoi(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n

@@ -3,8 +3,6 @@
 package all
 
 import (
-	"context"
-
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/clearos"
@@ -73,9 +71,4 @@ func Must(name string) *plan.Language {
 		panic(err)
 	}
 	return l
-}
-
-// Detect asks a router which platform it is. What can't be asked is Linux.
-func Detect(ctx context.Context, r platform.Runner) *platform.Driver {
-	return platform.Detect(ctx, r, Drivers())
 }

@@ -1,4 +1,4 @@
-// Package bsd has what the doctor's checks of routers with pf or dummynet share.
+// Package bsd holds the doctor's checks shared by routers with pf or dummynet.
 package bsd
 
 import (
@@ -13,15 +13,15 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Own is what one such platform has of its own.
+// Own holds what differs between these platforms.
 type Own struct {
-	Modules  func(e *platform.Examination) // looks for what shapes
-	Offloads func(e *platform.Examination) // looks for packets that are merged before a shaper sees them
-	Counts   string                        // what its shaper counts of a packet, as in CountsIP
-	Isolated string                        // what to do about a queue that is one for all, as in WithFQCoDel
+	Modules  func(e *platform.Examination) // checks for the shaper's kernel modules
+	Offloads func(e *platform.Examination) // checks for packets merged before the shaper
+	Counts   string                        // the part of a packet that the shaper counts, as in CountsIP
+	Isolated string                        // remedy for a single shared queue, as in WithFQCoDel
 }
 
-// What shapers count of a packet, and what isolates flows.
+// What shapers count of a packet, and remedies for missing flow isolation.
 const (
 	CountsIP       = "dummynet counts IP packets alone"
 	CountsEthernet = "pf counts Ethernet frames"
@@ -46,12 +46,12 @@ func Checks(own Own) func(e *platform.Examination) []platform.Check {
 	}
 }
 
-// ForFreeBSD is what FreeBSD's kernel has of its own.
+// ForFreeBSD returns the values for FreeBSD's kernel.
 func ForFreeBSD() Own {
 	return Own{Modules: modules, Offloads: offloads, Counts: CountsIP, Isolated: WithFQCoDel}
 }
 
-// modules looks for ipfw and dummynet in FreeBSD's kernel.
+// modules checks for ipfw and dummynet in FreeBSD's kernel.
 func modules(e *platform.Examination) {
 	for _, m := range []struct{ name, remedy string }{
 		{"ipfw", "kenv net.inet.ip.fw.default_to_accept=1 && kldload -n ipfw (without the first, a newly loaded ipfw denies everything, your login too)"},
@@ -65,7 +65,7 @@ func modules(e *platform.Examination) {
 	}
 }
 
-// offloads looks for packets that are merged, as FreeBSD's ifconfig(8) shows it.
+// offloads checks for TSO and LRO with FreeBSD's ifconfig(8).
 func offloads(e *platform.Examination) {
 	options := regexp.MustCompile(`(?m)^\s*options=[0-9a-f]+<([^>]*)>`)
 	for _, dev := range []string{e.WAN, e.LAN} {
@@ -87,7 +87,7 @@ func offloads(e *platform.Examination) {
 	}
 }
 
-// shapers names what shapes the WAN or the LAN and is not ours.
+// shapers reports shapers on the WAN or the LAN that are not ours.
 func shapers(e *platform.Examination) {
 	for _, s := range e.Shapers {
 		if !s.Ours && s.Rate > 0 && (s.Device == e.WAN || s.Device == e.LAN) {
@@ -97,7 +97,8 @@ func shapers(e *platform.Examination) {
 	}
 }
 
-// ifconfig is what ifconfig(8) says of a device; "" if it is not there.
+// ifconfig returns ifconfig(8)'s output for a device; "" if there is no such
+// device.
 func ifconfig(e *platform.Examination, dev string) string {
 	if dev == "" {
 		return ""
@@ -105,8 +106,8 @@ func ifconfig(e *platform.Examination, dev string) string {
 	return e.Read("ifconfig", dev)
 }
 
-// Isolation is the check for queues in which control traffic waits like
-// everything; remedy is what to do about one.
+// Isolation is the check for queues without flow isolation, in which control
+// traffic waits too.
 func Isolation(e *platform.Examination, remedy string) platform.Check {
 	return platform.Check{Name: "queues without isolation", Run: func() {
 		for _, s := range e.Shapers {
@@ -118,8 +119,8 @@ func Isolation(e *platform.Examination, remedy string) platform.Check {
 	}}
 }
 
-// Overhead is the check for what a line adds to packets and pf and dummynet
-// can't count; counts is what they do.
+// Overhead is the check for per-packet overhead of the line, which pf and
+// dummynet can't add; counts says what they count.
 func Overhead(e *platform.Examination, counts string) platform.Check {
 	const name = "packet overhead"
 	return platform.Check{Name: name, Run: func() {
@@ -135,7 +136,7 @@ func Overhead(e *platform.Examination, counts string) platform.Check {
 	}}
 }
 
-// mtu looks at packet sizes on the way.
+// mtu checks the MTUs of WAN and LAN.
 func mtu(e *platform.Examination) {
 	of := func(dev string) int {
 		_, after, _ := strings.Cut(ifconfig(e, dev), " mtu ")
@@ -154,7 +155,7 @@ func mtu(e *platform.Examination) {
 	}
 }
 
-// clockRate is a core's clock in Hz as sysctl(8) tells it, 0 if it doesn't.
+// clockRate returns a core's clock in Hz from sysctl(8), 0 if unknown.
 func clockRate(e *platform.Examination) int64 {
 	for _, name := range []string{"hw.cpuspeed", "hw.clockrate"} { // OpenBSD, FreeBSD; in MHz
 		if mhz, err := strconv.ParseInt(strings.TrimSpace(e.Read("sysctl", "-n", name)), 10, 64); err == nil {

@@ -1,6 +1,6 @@
-// Package clearos is the ClearOS router: speeds in network.conf, the switch in
-// qos.conf, and for HTB with fq_codel an engine file of ours, which the firewall
-// runs at every start. It implements apply.Backend.
+// Package clearos is the driver for ClearOS routers: speeds in network.conf,
+// the switch in qos.conf and, for HTB with fq_codel, our own engine file, which
+// the firewall runs at every start. It implements apply.Backend.
 package clearos
 
 import (
@@ -21,7 +21,7 @@ import (
 // A Backend applies plans to one ClearOS router through Runner.
 type Backend struct{ Runner platform.Runner }
 
-// Observe reads the settings, and what of unbloat's the kernel holds.
+// Observe reads the settings and the kernel's shapers.
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, clearos.NetworkConf, clearos.EngineFile, clearos.QoSConf)
 	if err != nil {
@@ -42,20 +42,20 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	return conf.Encode(s)
 }
 
-// What ClearOS's own engine makes: queues on the WAN, and for what comes in on a
-// device of the module imq, the first for its first interface.
+// What ClearOS's own engine makes: queues on the WAN, and for the download on a
+// device of the module imq (imq0 for the first interface).
 const (
 	downDevice = "imq0"
 	ownQueue   = "htb + sfq"
 )
 
-// ofClearOS reports whether ClearOS's own engine made it. It takes nothing away
-// that it made, be it for other rates: neither when it runs again (what is on
-// imq0 then stays as it was) nor when it is switched off.
+// ofClearOS reports whether ClearOS's own engine made h. That engine never
+// removes its queues: not when it runs again with other rates (imq0 keeps the
+// old ones), and not when it is switched off.
 func ofClearOS(h linux.Held) bool { return h.Device == downDevice || !h.Enters && h.Queue == ownQueue }
 
-// devices are those that a plan shapes: of the download, the one whose ingress
-// it is.
+// devices returns the devices that a plan shapes; for the download the device
+// of the ingress.
 func devices(p plan.Plan) []string {
 	out := []string{p.WAN}
 	if p.LAN != "" {
@@ -84,7 +84,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err := b.check(ctx, p, s); err != nil {
 		return nil, err
 	}
-	// From the origin, not from now: what only an earlier plan set is not set.
+	// From the origin, not from now: settings of an earlier plan must not stay.
 	s.Files = s.Files.Put(clearos.NetworkConf, clearos.Merge(o.Files.Text(clearos.NetworkConf), set.Network, false), "")
 	was, err := clearos.Parse(o.Files.Text(clearos.QoSConf))
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	s.Files, s.Facts = s.Files.Without(clearos.EngineFile), wanted(p)
 	if p.AQM == plan.FQCoDel {
 		shaping := p
-		shaping.Offloads = nil // ClearOS's files have no place to put them back from
+		shaping.Offloads = nil // ClearOS's files can't restore them
 		commands, err := linux.FirstCommands(shaping)
 		if err != nil {
 			return nil, err
@@ -109,7 +109,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	return conf.Encode(s)
 }
 
-// wanted returns what the kernel holds once the engine has run.
+// wanted returns the kernel's shapers after the engine has run.
 func wanted(p plan.Plan) []conf.Fact {
 	if p.AQM == plan.SFQ {
 		return []conf.Fact{linux.Held{Device: p.WAN, Queue: ownQueue, Rate: tc.ShownRate(p.UpBps)}.Fact(),
@@ -128,8 +128,8 @@ func wanted(p plan.Plan) []conf.Fact {
 	return out
 }
 
-// check refuses what ClearOS can't do, and a router whose old bandwidth manager
-// is at work.
+// check returns an error if ClearOS can't do what the plan asks, or its old
+// bandwidth manager is active.
 func (b *Backend) check(ctx context.Context, p plan.Plan, s conf.State) error {
 	if !s.Files.Get(clearos.QoSConf).Exists {
 		return &platform.PreconditionError{Doing: "shape with ClearOS's QoS", What: clearos.QoSConf + " is missing", Remedy: "install the app: yum install app-qos"}
@@ -153,7 +153,8 @@ func (b *Backend) check(ctx context.Context, p plan.Plan, s conf.State) error {
 	return nil
 }
 
-// keys are the settings that our plans may set, and for a WAN its speeds.
+// keys returns the settings that our plans may change: quoted ones of qos.conf,
+// and the speeds of all WANs.
 func keys(text string) (quoted, plain []string) {
 	quoted = []string{"QOS_ENABLE", "QOS_ENGINE", "QOS_ENABLE_IFB", "QOS_UPSTREAM", "QOS_DOWNSTREAM", "QOS_UPSTREAM_BWRES", "QOS_DOWNSTREAM_BWRES", "QOS_UPSTREAM_BWLIMIT", "QOS_DOWNSTREAM_BWLIMIT"}
 	set, err := clearos.Parse(text)
@@ -168,8 +169,8 @@ func keys(text string) (quoted, plain []string) {
 	return quoted, plain
 }
 
-// Baseline puts our settings back to what they were; without knowing that, it
-// takes away our engine. Lines that were changed since stay.
+// Baseline restores our settings from origin; without it, it removes our
+// engine. Lines that were changed since then stay.
 func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
@@ -196,8 +197,8 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	return conf.Encode(s)
 }
 
-// putBack returns the file now with the keys as they were. Where nothing else
-// was changed since, it is the file that was.
+// putBack returns the file now with the keys as they were. If nothing else has
+// changed it returns was.
 func putBack(now, was conf.File, list []string, quoted bool) conf.File {
 	set, err := clearos.Parse(string(now.Content))
 	if err != nil {
@@ -219,7 +220,7 @@ func putBack(now, was conf.File, list []string, quoted bool) conf.File {
 // without returns the text without the lines of these keys.
 func without(text string, list []string) string {
 	var b strings.Builder
-	gone := false // and the lines that a value goes on in
+	gone := false // also set for a value's continuation lines
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(strings.TrimSpace(line), "=")
 		drop := gone || slices.Contains(list, key)
@@ -231,7 +232,7 @@ func without(text string, list []string) string {
 }
 
 // Compare returns the steps from actual to wanted. ClearOS's firewall does not
-// take away what an engine that is gone has made, so that is done here.
+// remove the queues of a removed engine, so these steps do.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	a, err := conf.Decode(actual)
 	if err != nil {
@@ -246,7 +247,7 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 		return steps, diffs, err
 	}
 	for _, f := range a.Facts {
-		// ClearOS's own engine would only add to what is on its device.
+		// ClearOS's own engine never removes what is on its device.
 		if !slices.Contains(w.Facts, f) || f.Kind == conf.Leaves && f.Of == downDevice {
 			steps = append(steps, drop(f.Kind, f.Of)...)
 		}
@@ -256,7 +257,7 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 
 func restart() platform.Step { return platform.Step{Argv: []string{"service", "firewall", "restart"}} }
 
-// drop takes away what shapes a device in one direction.
+// drop returns the steps that remove a device's shaper in one direction.
 func drop(way conf.Kind, dev string) []platform.Step {
 	if way == conf.Leaves {
 		return []platform.Step{{Argv: []string{"tc", "qdisc", "del", "dev", dev, "root"}}}
@@ -268,7 +269,7 @@ func drop(way conf.Kind, dev string) []platform.Step {
 	return steps
 }
 
-// Restore returns the commands that lead back to a snapshot from any state.
+// Restore returns the commands that restore a snapshot from any state.
 func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	if err != nil {
@@ -282,7 +283,7 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	return append(steps, restart()), nil
 }
 
-// Explain turns what the tools said into what to do about it.
+// Explain turns a tool's error into one with a remedy.
 func (b *Backend) Explain(err error) error {
 	var missing *platform.MissingToolError
 	if errors.As(err, &missing) {

@@ -45,9 +45,9 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestInTheWay: the old bandwidth manager that is on, a missing app, and what
-// ClearOS's own engine would crash on, are refused with the remedy, and nothing
-// is changed.
+// TestInTheWay: an active old bandwidth manager, a missing app, and settings
+// that crash ClearOS's own engine are refused with a remedy, and nothing is
+// changed.
 func TestInTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		wishes plan.Preferences
@@ -70,7 +70,7 @@ func TestInTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.WAN = c.wan; only == plan.DirectionUp { // what Make refuses, in a plan that somebody edited
+		if p.WAN = c.wan; only == plan.DirectionUp { // Make refuses this; the plan was edited by hand
 			p.Down, p.DownBps = nil, 0
 		}
 		b := &clearos.Backend{Runner: o}
@@ -84,10 +84,10 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// TestOwnEngine: ClearOS's own engine, switched on by seed 001's settings, runs
-// through and holds both directions; what our plans avoid, an interface with a
-// dot, shares without an entry for "*", one direction alone and a speed that is
-// missing, ends it or leaves no shaper.
+// TestOwnEngine: ClearOS's own engine, enabled by the article's settings, runs
+// without error and shapes both directions. Settings that our plans avoid end
+// it or leave no shaper: an interface with a dot, shares without an entry for
+// "*", a single direction, a missing speed.
 func TestOwnEngine(t *testing.T) {
 	for name, c := range map[string]struct{ old, with, log string }{
 		"as planned":             {"", "", ""},
@@ -127,9 +127,9 @@ func TestOwnEngine(t *testing.T) {
 	}
 }
 
-// TestOwnEngineIsReplaced: ClearOS's own engine leaves what it made where it is,
-// on imq0 even when it runs again. New rates are what both directions have then,
-// our engine stands where it stood, and reverted nothing of it goes on shaping.
+// TestOwnEngineIsReplaced: ClearOS's own engine never removes its queues, on
+// imq0 even when it runs again. Still, new rates apply to both directions, our
+// engine replaces its queues, and after revert none of them is left.
 func TestOwnEngineIsReplaced(t *testing.T) {
 	o := fake.NewClearOS()
 	start := o.Text()
@@ -137,7 +137,7 @@ func TestOwnEngineIsReplaced(t *testing.T) {
 	for _, c := range []struct {
 		aqm  plan.AQM
 		mbit unit.Rate
-		want []string // lines of what runs
+		want []string // lines of the running state
 		not  string
 	}{
 		{plan.SFQ, 25, []string{"class htb 1:1 root rate 25Mbit", "class htb 1:1 root rate 1Mbit", "class htb 1:16"}, "b10a"},

@@ -8,7 +8,7 @@ import (
 	"unbloat/internal/platform/linux"
 )
 
-// Driver returns what is ClearOS's own: its configuration files and its engine.
+// Driver returns ClearOS's driver: its configuration files and its engine.
 func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language: Language(),

@@ -11,8 +11,8 @@ import (
 // Name is the platform's name.
 const Name = "clearos"
 
-// Language returns what ClearOS can be told: the rates in its network.conf, and
-// its own engine or one of ours, on the kernel 3.10, which has no CAKE.
+// Language returns what ClearOS supports: rates in network.conf, and its own
+// engine or ours, on kernel 3.10, which has no CAKE.
 func Language() *plan.Language {
 	l := tc.Language(Name)
 	l.WAN = "ppp0"

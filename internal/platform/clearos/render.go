@@ -8,8 +8,8 @@ import (
 	"unbloat/internal/platform/render"
 )
 
-// Render writes the lines of ClearOS's configuration, and an engine where the plan
-// has an AQM.
+// Render writes the lines of ClearOS's configuration and, if the plan has an
+// AQM, an engine.
 func Render(p plan.Plan) ([]render.Part, []string, error) {
 	s, notes, err := mech.Render(p)
 	if err != nil {
@@ -21,7 +21,7 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 	}
 	parts = append(parts, render.Part{Where: mech.QoSConf + ": set these lines and leave the others", Text: mech.Format(s.QoS, true)})
 	if p.AQM == plan.FQCoDel {
-		commands, _ := linux.UntouchedCommands(p) // what tc cannot do, the engine is without
+		commands, _ := linux.UntouchedCommands(p) // what tc cannot do is left out
 		engine, err := mech.Engine(tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}), append(linux.OffloadCommands(p), commands...))
 		if err != nil {
 			return nil, nil, err

@@ -14,8 +14,8 @@ import (
 	"unbloat/unit"
 )
 
-// Shapers explains what the kernel holds, and what qos.conf and network.conf say
-// of it.
+// Shapers explains the kernel's shapers and the settings in qos.conf and
+// network.conf.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
 	out, err := linux.Shapers(ctx, b.Runner)
 	if err != nil {
@@ -66,7 +66,7 @@ func speed(r unit.Rate) string {
 	return r.Short()
 }
 
-// shapedDevices are those that qos.conf names, and the WAN.
+// shapedDevices returns the devices in qos.conf and the WAN.
 func shapedDevices(set []clearos.Setting, wan string) []string {
 	var out []string
 	for _, w := range append(strings.Fields(clearos.Get(set, "QOS_UPSTREAM")), wan) {

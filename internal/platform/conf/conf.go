@@ -1,6 +1,6 @@
-// Package conf is what routers have in common whose configuration lives in
-// files: the files are read, replaced whole or not at all, and put back byte by
-// byte; and beside them stands what the running system shows of itself.
+// Package conf is shared by routers whose configuration is in files. Files are
+// read, replaced atomically, and restored byte by byte. A state also holds what
+// the running system shows.
 package conf
 
 import (
@@ -16,7 +16,7 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Suffix is appended to a file's name for what is written beside it first.
+// Suffix is appended to a file's name for its temporary copy.
 const Suffix = ".unbloat-new"
 
 // A File is one file of the router. Content is bytes: a comment in Latin-1 must
@@ -25,52 +25,52 @@ type File struct {
 	Path    string `json:"path"`
 	Exists  bool   `json:"exists"`
 	Content []byte `json:"content,omitempty"`
-	Mode    string `json:"mode,omitempty"` // for chmod(1), of a file that is made; "": the system's usual
+	Mode    string `json:"mode,omitempty"` // chmod(1) mode of a new file; "": the system's default
 }
 
 // A Set is the files that a backend may change, and their temporary ones.
 type Set []File
 
-// A Kind is what a Fact is about.
+// A Kind is the kind of a Fact.
 type Kind string
 
 // Kinds.
 const (
-	Leaves Kind = "leaves" // a shaper of what leaves the device Of
-	Enters Kind = "enters" // a shaper of what enters the device Of
-	Astray Kind = "astray" // what enters the device Of is redirected to a device that is gone
+	Leaves Kind = "leaves" // an egress shaper on the device Of
+	Enters Kind = "enters" // an ingress shaper on the device Of
+	Astray Kind = "astray" // ingress of the device Of is redirected to a missing device
 	Option Kind = "option" // a setting in the section Of of a configuration
 	Table  Kind = "table"  // the table of nftables for the WAN Of
 )
 
-// A Fact is one thing that a router's kernel or daemon holds: what it is about,
-// by which backends recognise it, and all of it in a canonical line, by which
-// states are compared.
+// A Fact is one item of the state of a router's kernel or daemon: its kind and
+// subject, by which backends identify it, and a canonical line, by which states
+// are compared.
 type Fact struct {
 	Kind Kind   `json:"kind"`
 	Of   string `json:"of"`
 	Text string `json:"text"`
 }
 
-// A State is what a file-based router is in: its files, and what its kernel or
-// daemon says that it holds: as facts, or in lines of its own language.
+// A State is the state of a file-based router: its files, and what its kernel
+// or daemon shows, as facts or as lines in the daemon's language.
 type State struct {
 	Files Set      `json:"files"`
 	Live  []string `json:"live"`
 	Facts []Fact   `json:"facts,omitempty"`
-	// Others is what runs beside, Scope the devices that were looked at; neither
-	// is compared.
+	// Others are foreign running items, Scope the observed devices; neither is
+	// compared.
 	Others []string `json:"others,omitempty"`
 	Scope  []string `json:"scope,omitempty"`
 }
 
-// LiveDifferences says in words how what runs differs from what another state
-// wants to run.
+// LiveDifferences lists where the running state differs from the wanted one,
+// for people.
 func (s State) LiveDifferences(wanted State) []string {
 	return LiveDifferences(s.lines(), wanted.lines())
 }
 
-// lines returns what runs, a line each.
+// lines returns the running state as lines.
 func (s State) lines() []string {
 	out := slices.Clone(s.Live)
 	for _, f := range s.Facts {
@@ -79,7 +79,7 @@ func (s State) lines() []string {
 	return out
 }
 
-// Without returns the lines that are left when each of gone is removed once.
+// Without returns live with each line of gone removed once.
 func Without(live, gone []string) []string {
 	out := slices.Clone(live)
 	for _, g := range gone {
@@ -90,7 +90,7 @@ func Without(live, gone []string) []string {
 	return out
 }
 
-// Observed reads what a router of files holds now on a WAN, for its status.
+// Observed reads the current state of a file-based router's WAN, for status.
 func Observed(ctx context.Context, b interface {
 	Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error)
 }, wan string) (State, error) {
@@ -117,7 +117,8 @@ func Encode(s State) (platform.State, error) {
 	return json.Marshal(s)
 }
 
-// Read reads the files, and what an interrupted change may have left beside them.
+// Read reads the files, and temporary copies that an interrupted change may
+// have left.
 func Read(ctx context.Context, r platform.Runner, paths ...string) (Set, error) {
 	var s Set
 	for _, p := range paths {
@@ -146,7 +147,7 @@ func read(ctx context.Context, r platform.Runner, path string) (File, error) {
 	return File{}, fmt.Errorf("read %s: %w", path, err)
 }
 
-// Get returns the file, which does not exist if the set doesn't know it.
+// Get returns the file; Exists is false if the set has no such file.
 func (s Set) Get(path string) File {
 	for _, f := range s {
 		if f.Path == path {
@@ -159,7 +160,7 @@ func (s Set) Get(path string) File {
 // Text returns a file's content; "" if there is none.
 func (s Set) Text(path string) string { return string(s.Get(path).Content) }
 
-// With returns the set with this file as given; what is temporary is gone in it.
+// With returns the set with this file replaced and temporary files removed.
 func (s Set) With(f File) Set {
 	out := s.clean()
 	if i := slices.IndexFunc(out, func(x File) bool { return x.Path == f.Path }); i >= 0 {
@@ -190,8 +191,8 @@ func (s Set) Without(path string) Set { return s.With(File{Path: path}) }
 
 func (f File) equal(g File) bool { return f.Exists == g.Exists && bytes.Equal(f.Content, g.Content) }
 
-// A Check returns the command that tries a file before it takes the place of
-// path, nil if there is none.
+// A Check returns the command that tests a temporary file before it replaces
+// path; nil if there is none.
 type Check func(path, temporary string) *platform.Step
 
 // Steps returns the commands from actual to wanted: files are written in

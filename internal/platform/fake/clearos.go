@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	clearosfake "unbloat/internal/platform/clearos/fake"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 )
 
 // A ClearOS is a router whose firewall runs an engine of QoS at every start.
@@ -25,7 +25,7 @@ func NewClearOS() *ClearOS {
 		"/etc/clearos/qos.conf":       "# QoS\nQOS_ENABLE=\"off\"\nQOS_UPSTREAM_BWRES=\"*:20:20:20:10:10:10:10\"\nQOS_PRIOMARK4=\"\\\n    DNS|*|1|0|0|udp|-|-|-|53 \\\n\"\nQOS_ENGINE=\"" + clearosfake.OwnEngine + "\"\n",
 		"/etc/clearos/bandwidth.conf": "BANDWIDTH_QOS=\"off\"\n",
 	})}
-	c.Kernel.Devices = append(c.Kernel.Devices, &fakekernel.Device{Name: "imq0", Kind: "imq", Up: true, MTU: 1500})
+	c.Kernel.Devices = append(c.Kernel.Devices, &linuxfake.Device{Name: "imq0", Kind: "imq", Up: true, MTU: 1500})
 	c.Tools["service"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		if strings.Join(args, " ") != "firewall restart" {
 			return "", fmt.Errorf("%s: unrecognized service", args[0])

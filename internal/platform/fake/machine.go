@@ -1,6 +1,6 @@
 // Package fake holds stand-ins for the tools of systems that we cannot run in
-// tests. Each is as strict as the real one, in its words, and has its traps;
-// reference/verdicts says what the real ones answered.
+// tests. Each is as strict as the real one, with its error messages. Package
+// verdicts holds recorded answers of the real ones.
 package fake
 
 import (

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	openwrtfake "unbloat/internal/platform/openwrt/fake"
 )
 
@@ -21,7 +21,7 @@ const SQMConfig = "/etc/config/sqm"
 // A Linux is a Linux router with files and a kernel.
 type Linux struct {
 	*Machine
-	Kernel *fakekernel.Kernel
+	Kernel *linuxfake.Kernel
 }
 
 // NewLinux returns a router with iproute2 and without files of interest.
@@ -87,7 +87,7 @@ func (l *Linux) WithDnsmasq() *Dnsmasq {
 }
 
 func newLinux(files map[string]string) *Linux {
-	l := &Linux{Machine: NewMachine(files), Kernel: fakekernel.New()}
+	l := &Linux{Machine: NewMachine(files), Kernel: linuxfake.New()}
 	for _, tool := range []string{"tc", "ip", "ethtool", "nft", "unshare"} {
 		l.Tools[tool] = Tool{Run: func(args []string, in []byte) (string, error) {
 			out, errOut, err := l.Kernel.Run(context.Background(), append([]string{tool}, args...), in)
@@ -95,7 +95,7 @@ func newLinux(files map[string]string) *Linux {
 				err = errors.New(string(errOut))
 			}
 			return string(out), err
-		}, Changes: func(args []string) bool { return fakekernel.Changes(append([]string{tool}, args...)) }}
+		}, Changes: func(args []string) bool { return linuxfake.Changes(append([]string{tool}, args...)) }}
 	}
 	l.Shows = func() string { return l.Kernel.Text() }
 	return l

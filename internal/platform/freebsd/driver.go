@@ -8,7 +8,7 @@ import (
 	"unbloat/internal/platform/bsd"
 )
 
-// Driver returns what is FreeBSD's own: dnctl(8), ipfw(8), and rc.conf(5).
+// Driver returns FreeBSD's driver: dnctl(8), ipfw(8) and rc.conf(5).
 func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language:   Language(),

@@ -1,6 +1,6 @@
-// Package freebsd is the FreeBSD router: dnctl(8) makes pipes and schedulers,
-// ipfw(8) sends packets into them, and an rc script makes them again at boot.
-// It implements apply.Backend.
+// Package freebsd is the driver for FreeBSD routers: dnctl(8) makes pipes and
+// schedulers, ipfw(8) sends packets into them, and an rc script restores them
+// at boot. It implements apply.Backend.
 package freebsd
 
 import (
@@ -17,7 +17,7 @@ import (
 	"unbloat/internal/platform/conf"
 )
 
-// Files of ours, and rc.conf, which gets a block.
+// Our files, and rc.conf, which gets a block.
 const (
 	RCConf    = "/etc/rc.conf"
 	RulesFile = "/etc/unbloat.dummynet"
@@ -59,7 +59,7 @@ run_rc_command "$1"
 // A Backend applies plans to one FreeBSD router through Runner.
 type Backend struct{ Runner platform.Runner }
 
-// Observe reads our files and all that dummynet and ipfw hold of queues.
+// Observe reads our files, dummynet's objects and ipfw's rules.
 func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, RulesFile, Script, RCConf)
 	if err != nil {
@@ -76,8 +76,8 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (p
 	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3]), Others: otherRules(shown[3])})
 }
 
-// otherRules are those of ipfw that send nothing to a queue or pipe, and have
-// numbers that a plan of ours might take.
+// otherRules returns ipfw's rules with one of our numbers that don't send
+// packets to a queue or pipe.
 func otherRules(list string) (out []string) {
 	for line := range strings.Lines(list) {
 		w := strings.Fields(line)
@@ -94,7 +94,7 @@ func ruleOfOurs(number string) bool {
 	return err == nil && slices.Contains(dummynet.Numbers(), dummynet.Numbered{Kind: "rule", Number: n})
 }
 
-// ours returns what our rules file says, and what is shown of it.
+// ours returns the configuration in our rules file.
 func ours(s conf.State) dummynet.Config {
 	c, _, err := dummynet.Parse(s.Files.Text(RulesFile))
 	if err != nil {
@@ -147,8 +147,8 @@ func withBlock(text string) string {
 
 func withoutBlock(text string) string { return strings.Replace(text, block, "", 1) }
 
-// checkModules refuses a kernel whose ipfw is not loaded: loading it here could
-// lock everybody out.
+// checkModules returns an error if ipfw or dummynet is not loaded: loading ipfw
+// could block all traffic, logins too.
 func (b *Backend) checkModules(ctx context.Context) error {
 	for _, m := range []string{"ipfw", "dummynet"} {
 		if _, err := platform.Output(ctx, b.Runner, "kldstat", "-q", "-m", m); err == nil {
@@ -163,9 +163,9 @@ func (b *Backend) checkModules(ctx context.Context) error {
 	return nil
 }
 
-// checkOrder refuses an ipfw that lets the WAN's packets pass before they come
-// to our rules: the first rule that accepts wins, and ours stand behind the
-// firewall's, since a packet that leaves a pipe is accepted (net.inet.ip.fw.one_pass).
+// checkOrder returns an error if an ipfw rule accepts the WAN's packets before
+// our rules. The first accepting rule wins. Ours come after the firewall's,
+// since a packet that leaves a pipe is accepted (net.inet.ip.fw.one_pass).
 func (b *Backend) checkOrder(ctx context.Context, wan string) error {
 	out, err := platform.Output(ctx, b.Runner, "ipfw", "list")
 	if err != nil {
@@ -192,7 +192,7 @@ func (b *Backend) checkOrder(ctx context.Context, wan string) error {
 	return nil
 }
 
-// checkForeign refuses numbers that somebody else uses.
+// checkForeign returns an error if one of our numbers is used by others.
 func checkForeign(p plan.Plan, c, was dummynet.Config, rest []string) error {
 	for _, r := range was.Rules {
 		if !slices.Contains(strings.Fields(r.Match), p.WAN) {
@@ -224,7 +224,7 @@ func checkForeign(p plan.Plan, c, was dummynet.Config, rest []string) error {
 	return errors.Join(errs...)
 }
 
-// Baseline takes ours out of what is there; all else stays.
+// Baseline removes our parts; everything else stays.
 func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
@@ -250,8 +250,8 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	return conf.Encode(s)
 }
 
-// Compare returns the steps from actual to wanted. What is ours in the kernel is
-// what the rules file of either side says.
+// Compare returns the steps from actual to wanted. Each state's rules file says
+// what is ours in the kernel.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	a, err := conf.Decode(actual)
 	if err != nil {
@@ -269,21 +269,21 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 	return steps, diffs, nil
 }
 
-// change returns the commands that make the kernel hold what w's rules file
-// says, and nothing of a's that w doesn't know.
+// change returns the commands that load w's rules file into the kernel and
+// remove what only a has.
 func change(a, w conf.State) []platform.Step {
 	is, want := ours(a), ours(w)
 	gone := surplus(a.Live, w.Live)
 	var out []platform.Step
 	run := func(argv ...string) { out = append(out, platform.Step{Argv: argv}) }
-	for _, line := range gone { // rules first: nothing may be sent to what is deleted
+	for _, line := range gone { // rules first: they must not refer to deleted objects
 		if f := strings.Fields(line); f[0] != "pipe" && f[0] != "sched" && f[0] != "queue" {
 			run("ipfw", "delete", f[0])
 		}
 	}
 	missing := surplus(w.Live, a.Live)
 	remade := map[int]bool{}
-	for _, x := range dummynet.Numbers() { // a scheduler goes with its pipe, and can't be deleted alone
+	for _, x := range dummynet.Numbers() { // a scheduler is deleted with its pipe, never alone
 		surplus := hasNumber(a.Live, x.Kind, x.Number) && !hasNumber(w.Live, x.Kind, x.Number)
 		retyped := x.Kind == "pipe" && hasNumber(a.Live, x.Kind, x.Number) && typeChanges(a.Live, w.Live, x.Number)
 		if surplus && x.Kind != "sched" || retyped {
@@ -292,7 +292,7 @@ func change(a, w conf.State) []platform.Step {
 		}
 	}
 	retuned := retunes(is, want)
-	for _, q := range want.Queues { // the kernel refuses another CoDel on a queue that is busy, and dnctl exits 0
+	for _, q := range want.Queues { // the kernel refuses to change CoDel on a busy queue, and dnctl exits 0
 		line := (dummynet.Config{Queues: []dummynet.Queue{q}}).ShownLines()[0]
 		if q.CoDel != "" && hasNumber(a.Live, "queue", q.Number) && !remade[q.Number] && slices.Contains(missing, line) {
 			run("dnctl", "queue", "delete", strconv.Itoa(q.Number))
@@ -315,8 +315,8 @@ func change(a, w conf.State) []platform.Step {
 	return out
 }
 
-// retunes are the commands of want that is doesn't have: what the tools show is
-// rounded, so a small retune can't be seen there.
+// retunes returns the commands of want that are not in is. The tools print
+// rounded values, which hide a small change.
 func retunes(is, want dummynet.Config) map[string]bool {
 	out := map[string]bool{}
 	for _, argv := range want.Commands() {
@@ -337,8 +337,8 @@ func hasNumber(live []string, kind string, n int) bool {
 	return slices.ContainsFunc(live, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%s %d ", kind, n)) })
 }
 
-// typeChanges reports whether the pipe's scheduler is fq_codel on one side only:
-// `pipe config` keeps the scheduler that is there.
+// typeChanges reports whether the pipe's scheduler is fq_codel on one side
+// only: `pipe config` does not change the scheduler.
 func typeChanges(a, w []string, n int) bool {
 	return hasNumber(a, "sched", n) != hasNumber(w, "sched", n)
 }
@@ -353,8 +353,8 @@ func surplus(a, b []string) []string {
 	return out
 }
 
-// Restore returns the commands that lead back to a snapshot from any state: all
-// that could be ours is deleted, and what the snapshot had of ours made again.
+// Restore returns the commands that restore a snapshot from any state:
+// everything that may be ours is deleted, and the snapshot's part rebuilt.
 func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	if err != nil {
@@ -362,12 +362,12 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	}
 	c := ours(s)
 	var rest []platform.Step
-	rules := []string{"ipfw", "delete"} // it goes on behind one that is not there
+	rules := []string{"ipfw", "delete"} // it continues after a missing number
 	foreign := append(conf.Without(s.Live, c.ShownLines()), s.Others...)
 	for _, x := range dummynet.Numbers() {
 		if x.Kind == "rule" {
 			if slices.ContainsFunc(foreign, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%05d ", x.Number)) }) {
-				continue // it was there before, and so none of ours was
+				continue // a foreign rule of the snapshot: not ours
 			}
 			rules = append(rules, strconv.Itoa(x.Number))
 		} else if x.Kind != "sched" && !hasNumber(foreign, x.Kind, x.Number) {
@@ -381,7 +381,7 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	return out, nil
 }
 
-// Explain turns what the tools said into what to do about it.
+// Explain turns a tool's error into one with a remedy.
 func (b *Backend) Explain(err error) error {
 	var c *platform.CommandError
 	var missing *platform.MissingToolError

@@ -49,7 +49,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// deaf is a router whose dnctl takes a command, exits 0, and does nothing.
+// deaf is a router whose dnctl exits 0 on a command and does nothing.
 type deaf struct {
 	*freebsdfake.Router
 	to string
@@ -83,8 +83,8 @@ func begin(t *testing.T, r platform.Runner) error {
 	return err
 }
 
-// TestKernelRefuses: dnctl exits 0 on what the kernel refuses; the read-back
-// notices each such command, and everything is undone.
+// TestKernelRefuses: dnctl exits 0 on commands that the kernel refuses; the
+// readback finds each one, and everything is undone.
 func TestKernelRefuses(t *testing.T) {
 	for _, to := range []string{"dnctl pipe 1 config", "dnctl sched 2 config", "dnctl queue 1 config", "ipfw add 59002"} {
 		f := freebsdfake.New()
@@ -99,7 +99,8 @@ func TestKernelRefuses(t *testing.T) {
 	}
 }
 
-// TestInTheWay: what stands in the way is named, with the remedy, and nothing is changed.
+// TestInTheWay: everything that prevents shaping is reported with a remedy, and
+// nothing is changed.
 func TestInTheWay(t *testing.T) {
 	for says, do := range map[string]func(f *freebsdfake.Router){
 		"default_to_accept=1 && kldload -n ipfw":                     func(f *freebsdfake.Router) { f.Modules = nil },
@@ -130,8 +131,8 @@ func run(t *testing.T, r platform.Runner, line string) {
 	}
 }
 
-// TestStatusOfClasses: status tells of each class what went through its queue,
-// what waits there and what was dropped.
+// TestStatusOfClasses: status shows for each class what its queue passed, holds
+// and dropped.
 func TestStatusOfClasses(t *testing.T) {
 	f := freebsdfake.New()
 	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0"},
@@ -165,8 +166,8 @@ func TestStatusOfClasses(t *testing.T) {
 	t.Errorf("%+v", shapers)
 }
 
-// TestOthersRules: a rule of somebody else's with a number that a plan might
-// take is refused where the plan takes it, and never deleted.
+// TestOthersRules: a foreign rule with one of our numbers is an error if the
+// plan needs the number, and is never deleted.
 func TestOthersRules(t *testing.T) {
 	f := freebsdfake.New()
 	b := &freebsd.Backend{Runner: f}

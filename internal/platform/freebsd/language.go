@@ -8,5 +8,5 @@ import (
 // Name is the platform's name.
 const Name = "freebsd"
 
-// Language returns what dnctl(8) and ipfw(8) can be told.
+// Language returns what dnctl(8) and ipfw(8) support.
 func Language() *plan.Language { return dummynet.Language(Name) }

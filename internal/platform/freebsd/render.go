@@ -8,7 +8,8 @@ import (
 	"unbloat/internal/platform/render"
 )
 
-// Render writes commands of dnctl(8) and ipfw(8), and the files that keep them.
+// Render writes commands of dnctl(8) and ipfw(8), and the files that restore
+// them at boot.
 func Render(p plan.Plan) ([]render.Part, []string, error) {
 	c, notes, err := dummynet.Render(p)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"unbloat/unit"
 )
 
-// Shapers explains every pipe that there is, whoever made it: its rate, its
-// queue, and which rules send packets to it.
+// Shapers explains every pipe, ours and others: its rate, its queue, and the
+// rules that send packets to it.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
 	s, err := conf.Observed(ctx, b, wan)
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 	return out, nil
 }
 
-// className says of which class a queue of ours is; "" if it is none's.
+// className returns the class of one of our queues; "" if it has none.
 func className(pipe string, queue int, ours bool) string {
 	n, _ := strconv.Atoi(pipe)
 	if c := dummynet.ClassOf(n, queue); ours && c != "" {

@@ -16,8 +16,8 @@ import (
 // maxName is the kernel's longest interface name (IFNAMSIZ − 1).
 const maxName = 15
 
-// Rates that HTB and CAKE can hold with sense: below the least, a packet takes
-// seconds; above the most, no device here sends.
+// Sensible rates for HTB and CAKE: below the lowest a packet takes seconds; no
+// device is faster than the highest.
 const (
 	leastRate = 8 * unit.KbitPerSecond
 	mostRate  = 100 * unit.GbitPerSecond
@@ -26,7 +26,8 @@ const (
 // An InputError says that a plan cannot be applied as it is written.
 type InputError = platform.InputError
 
-// CheckPlan refuses a plan whose numbers no shaper can hold; it reads nothing.
+// CheckPlan returns an *InputError if a value of the plan is out of range for
+// Linux's shapers. It reads nothing from the router.
 func CheckPlan(p plan.Plan) error {
 	bad := func(format string, args ...any) error { return &InputError{Why: fmt.Sprintf(format, args...)} }
 	if p.Schema != plan.Schema {
@@ -69,7 +70,8 @@ func CheckPlan(p plan.Plan) error {
 	return nil
 }
 
-// checkDevices refuses devices that are absent, down or without a carrier.
+// checkDevices returns an error for devices that are absent, down or without
+// carrier.
 func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) error {
 	names := []string{}
 	for _, sh := range []*plan.Shaper{p.Down, p.Up} {
@@ -105,7 +107,7 @@ func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) err
 	return nil
 }
 
-// loopback refuses the interface on which a machine talks to itself.
+// loopback returns the error for a WAN that is the loopback interface.
 func loopback(ctx context.Context, r platform.Runner) error {
 	return &platform.PreconditionError{Doing: "shape lo", What: "the loopback leads to this machine itself, not to the internet",
 		Remedy: "name one of " + interfaceNames(ctx, r) + " with --wan or --lan"}
@@ -119,7 +121,7 @@ func interfaceNames(ctx context.Context, r platform.Runner) string {
 	return strings.Join(names, ", ")
 }
 
-// CheckWAN refuses a WAN that is no interface of the router.
+// CheckWAN returns an error if wan is no interface of the router.
 func CheckWAN(ctx context.Context, r platform.Runner, wan string) error {
 	names, err := Interfaces(ctx, r)
 	if err != nil || slices.Contains(names, wan) {
@@ -128,8 +130,8 @@ func CheckWAN(ctx context.Context, r platform.Runner, wan string) error {
 	return &platform.PreconditionError{Doing: "look at " + wan, What: "there is no such interface", Remedy: "name one of " + strings.Join(names, ", ") + " with --wan"}
 }
 
-// Interfaces returns the names of the router's interfaces that could be a WAN:
-// not the loopback, nor an ifb.
+// Interfaces returns the names of the router's possible WANs: all interfaces
+// but lo and ifbs.
 func Interfaces(ctx context.Context, r platform.Runner) ([]string, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
 	if err != nil {
@@ -148,7 +150,8 @@ func Interfaces(ctx context.Context, r platform.Runner) ([]string, error) {
 	return names, nil
 }
 
-// checkChange refuses a change that is bound to fail, before anything is touched.
+// checkChange returns an error if the change is bound to fail, before anything
+// is touched.
 func (b *Backend) checkChange(ctx context.Context, p plan.Plan, now, want state) error {
 	if ok, known := Privileged(ctx, b.Runner); known && !ok && !b.Preview {
 		return noPrivilege("shape " + p.WAN)
@@ -167,8 +170,8 @@ func noPrivilege(doing string) error {
 		Remedy: "run it as root: sudo unbloat …"}
 }
 
-// Privileged reports whether commands run with CAP_NET_ADMIN; known is false
-// where /proc does not say.
+// Privileged reports whether commands run with CAP_NET_ADMIN; known is false if
+// /proc doesn't show it.
 func Privileged(ctx context.Context, r platform.Runner) (ok, known bool) {
 	out, err := platform.Output(ctx, r, "cat", "/proc/self/status")
 	if err != nil {
@@ -184,10 +187,9 @@ func Privileged(ctx context.Context, r platform.Runner) (ok, known bool) {
 	return false, false
 }
 
-// rehearse builds what is wanted in a scratch namespace first, where nobody can
-// see it, and compares: a missing module or an option that this kernel doesn't
-// take is found before anything is touched. Where there is no scratch namespace
-// the change itself will tell, and be undone.
+// rehearse builds the wanted trees in a scratch namespace first and compares.
+// This finds a missing module or an unsupported option before anything is
+// touched. Without a scratch namespace the change itself fails and is undone.
 func (b *Backend) rehearse(ctx context.Context, p plan.Plan, now, want tc.State) error {
 	for _, w := range want.Devices {
 		a := now.Device(w.Name)
@@ -198,7 +200,7 @@ func (b *Backend) rehearse(ctx context.Context, p plan.Plan, now, want tc.State)
 		}
 		lost := w.Tree.Differences(a.Tree)
 		if len(lost) == 0 || !slices.ContainsFunc(tc.Commands(tc.State{Devices: []tc.Device{a}}, tc.State{Devices: []tc.Device{w}}), isAdd) {
-			continue // retuned in place: its kinds are there already
+			continue // changed in place: its kinds exist already
 		}
 		mine := w.Tree.Ours()
 		got, err := rebuildOnScratch(ctx, b.Runner, mine)
@@ -214,7 +216,7 @@ func (b *Backend) rehearse(ctx context.Context, p plan.Plan, now, want tc.State)
 
 func isAdd(c tc.Command) bool { return len(c) > 2 && c[2] == "add" }
 
-// rehearsed says what the kernel did not make of want.
+// rehearsed returns an error for what the kernel did not make of want.
 func rehearsed(p plan.Plan, want, got tc.Tree) error {
 	for _, q := range want.Qdiscs {
 		if !slices.ContainsFunc(got.Qdiscs, func(x tc.Qdisc) bool { return x.Kind == q.Kind }) {
@@ -239,7 +241,8 @@ func rehearsed(p plan.Plan, want, got tc.Tree) error {
 		Remedy: "update them, or plan with another --aqm"}
 }
 
-// missingKind says which kernel module is missing, and what brings it.
+// missingKind returns an error with the missing kernel module and how to get
+// it.
 func missingKind(doing, kind string, err error) error {
 	module, pkg := "sch_"+kind, "kmod-sched-core"
 	switch kind {
@@ -268,7 +271,7 @@ func orUnknown(kind string) string {
 	return kind
 }
 
-// deviceOf returns the device that a command is about.
+// deviceOf returns the device of a command.
 func deviceOf(argv []string) string {
 	for i := 0; i+1 < len(argv); i++ {
 		if argv[i] == "dev" || argv[i] == "-K" || argv[i] == "name" {
@@ -278,7 +281,7 @@ func deviceOf(argv []string) string {
 	return "the router"
 }
 
-// kindOf returns the kind of qdisc, class or device that a command makes.
+// kindOf returns the kind of qdisc, class or device that a command creates.
 func kindOf(argv []string) string {
 	for _, k := range []string{"ctinfo", "skbedit", "mirred", "fq_codel", "cake", "htb", "pfifo", "bfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
 		if slices.Contains(argv, k) {

@@ -13,8 +13,8 @@ import (
 	"unbloat/unit"
 )
 
-// TestContract: the contract of every backend. OpenWrt without sqm-scripts
-// (--own-tc) is this one.
+// TestContract checks the contract of every backend. OpenWrt without
+// sqm-scripts (--own-tc) uses this backend too.
 func TestContract(t *testing.T) {
 	conform.Run(t, conform.Case{
 		WAN: "wan",

@@ -5,16 +5,16 @@ import (
 
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
-// TestDetectRules: without skbedit a plan has no rules and says why; with it,
-// it has them.
+// TestDetectRules: a plan has rules only if the kernel has skbedit, and
+// otherwise says why not.
 func TestDetectRules(t *testing.T) {
 	for _, missing := range []bool{false, true} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		if missing {
 			k.Missing = []string{"skbedit"}
 		}
@@ -36,11 +36,11 @@ func TestDetectRules(t *testing.T) {
 	}
 }
 
-// TestDetectClasses: where nftables or the ctinfo action is missing, the plan
-// does without what needs it, and says so.
+// TestDetectClasses: without nftables or the ctinfo action the plan leaves out
+// what needs them, and says so.
 func TestDetectClasses(t *testing.T) {
 	for missing, want := range map[string]struct{ up, down bool }{"": {true, true}, "ctinfo": {true, false}, "nft": {false, false}} {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		k.Missing = []string{missing}
 		f, err := linux.Detect(t.Context(), k, "wan", "lan")
 		if err != nil {

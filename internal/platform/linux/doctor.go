@@ -10,23 +10,23 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Examined is what tells Linux routers apart for the doctor.
+// Examined holds the doctor's settings for one kind of Linux router.
 type Examined struct {
-	SQM       bool // sqm-scripts is how it is shaped, so nothing that is in the way
-	TakesOver bool // apply --replace takes over from a shaper that is not ours
+	SQM       bool // sqm-scripts shapes it, so it is no conflict
+	TakesOver bool // apply --replace can take over a foreign shaper
 }
 
-// An examination is the doctor's, with what Linux's checks share.
+// An examination is the doctor's, with the data that Linux's checks share.
 type examination struct {
 	*platform.Examination
 	own     Examined
 	links   []tc.Link
-	kinds   map[string]bool // what the kernel has; nil: could not be tried
+	kinds   map[string]bool // qdisc kinds of the kernel; nil: could not be tested
 	ruleset string          // nftables' rules; "": none, or no nft(8)
 }
 
-// Checks returns a driver's Checks. They look for tools and devices at once,
-// since most of them need both.
+// Checks returns a driver's Checks. Tools and devices are read first, since
+// most checks need both.
 func Checks(own Examined) func(e *platform.Examination) []platform.Check {
 	return func(of *platform.Examination) []platform.Check {
 		e := &examination{Examination: of, own: own}
@@ -44,7 +44,7 @@ func Checks(own Examined) func(e *platform.Examination) []platform.Check {
 	}
 }
 
-// tools looks for the programs that a change needs, and for the right to use them.
+// tools checks for the programs that a change needs and for root privileges.
 func (e *examination) tools() {
 	for _, t := range []struct{ argv, pkg, openwrt, why string }{
 		{"tc -V", "iproute2", "tc-full", "it sets the queues"},
@@ -63,7 +63,7 @@ func (e *examination) tools() {
 	}
 }
 
-// devices reads the interfaces and what shapes on them.
+// devices reads the interfaces and their shapers.
 func (e *examination) devices() {
 	out, err := platform.Output(e.Ctx, e.Runner, "ip", "-j", "-d", "link", "show")
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 	"unbloat/unit"
 )
 
-// modules tries which queues the kernel really has.
+// modules tests which qdiscs the kernel really has.
 func (e *examination) modules() {
 	kinds, err := Probe(e.Ctx, e.Runner, []string{"cake", "htb", "fq_codel", "ingress"}, true, true)
 	if err != nil {
@@ -34,18 +34,19 @@ func (e *examination) modules() {
 	}
 }
 
-// modulePackage is the command that brings kernel modules, by distribution.
+// modulePackage returns the distribution's command that installs kernel
+// modules.
 func (e *examination) modulePackage(modules ...string) string {
 	return ModuleCommand(e.Ctx, e.Runner, modules...)
 }
 
-// engines are kernel modules that carry connections past the kernel's queues, in
-// software or hardware, by their names in /proc/modules.
+// engines returns the names in /proc/modules of modules that forward
+// connections past the kernel's queues, in software or hardware.
 func engines() []string {
 	return []string{"shortcut_fe", "fast_classifier", "ecm", "qca_nss_ecm", "mtkhnat", "mtk_hnat", "hw_nat", "ctf"}
 }
 
-// flowOffload looks for connections that go past the queues.
+// flowOffload checks for offloaded connections, which bypass the queues.
 func (e *examination) flowOffload() {
 	out, err := platform.Output(e.Ctx, e.Runner, "nft", "list", "ruleset")
 	var missing *platform.MissingToolError
@@ -74,10 +75,10 @@ func (e *examination) flowOffload() {
 	}
 }
 
-// shortCut says what a flow table bypasses. One in software leaves out the rules
-// behind the one that filled it; tc's queues it does not: what is redirected to an
-// ifb comes before it, and what it sends passes the queue of the device. So rates
-// hold, and classes, which rules give, are lost.
+// shortCut reports a flow table. One in software bypasses nftables' later
+// rules, but not tc: the redirect to an ifb comes before it, and its packets
+// pass the egress device's qdisc. So rates hold, but classes, which rules set,
+// are lost.
 func (e *examination) shortCut(whose string, hardware bool, remedy string) {
 	classed := strings.Contains(e.ruleset, "table "+nft.Family+" "+nft.TableIs+" ")
 	f := platform.Finding{ID: "flow-offload", Remedy: remedy}
@@ -99,7 +100,7 @@ func (e *examination) shortCut(whose string, hardware bool, remedy string) {
 	e.Find(f)
 }
 
-// otherShapers looks for shapers that are not ours, at work or about to be.
+// otherShapers checks for shapers that are not ours, active or configured.
 func (e *examination) otherShapers() {
 	e.foreignShapers()
 	if sections, err := sqm.Parse(e.Read("cat", "/etc/config/sqm")); err == nil && !e.own.SQM {
@@ -123,9 +124,9 @@ func (e *examination) otherShapers() {
 	e.networkPrograms()
 }
 
-// networkPrograms looks for queues in the settings of the programs that bring
-// interfaces up: those that a person wrote, and those that others, such as
-// netplan, make anew at each start.
+// networkPrograms checks the configuration of programs that bring interfaces up
+// for queues: files written by hand, and those that netplan and others generate
+// at each start.
 func (e *examination) networkPrograms() {
 	const again = "it sets them again whenever the connection comes up"
 	for _, dir := range []string{"/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections", "/usr/lib/NetworkManager/system-connections"} {
@@ -153,7 +154,7 @@ func (e *examination) networkPrograms() {
 	}
 }
 
-// networkdSections are those of systemd.network(5) that set queues.
+// networkdSections returns the sections of systemd.network(5) that set queues.
 func networkdSections() []string {
 	return []string{
 		"QDisc", "BFIFO", "CAKE", "ClassfulMultiQueueing", "BandMultiQueueing", "ControlledDelay", "DeficitRoundRobinScheduler", "DeficitRoundRobinSchedulerClass",
@@ -163,7 +164,7 @@ func networkdSections() []string {
 	}
 }
 
-// foreignShapers names what shapes the WAN or the LAN and is not ours.
+// foreignShapers reports shapers on the WAN or the LAN that are not ours.
 func (e *examination) foreignShapers() {
 	ours := func(dev string) bool {
 		return slices.ContainsFunc(e.Shapers, func(s platform.Shaped) bool { return s.Device == dev && s.Ours })
@@ -180,17 +181,19 @@ func (e *examination) foreignShapers() {
 	}
 }
 
-// grep returns the files below dir with a line that matches, on one line.
+// grep returns the files below dir that have a matching line, joined on one
+// line.
 func (e *examination) grep(pattern, dir string) string {
 	return strings.Join(strings.Fields(e.Read("grep", "-rlsE", pattern, dir)), " ")
 }
 
-// splitBelow is where merged packets begin to hurt: plan makes the same cut.
+// splitBelow is the rate below which merged packets (GSO) add noticeable delay;
+// package plan uses the same limit.
 const splitBelow = 100 * unit.MbitPerSecond
 
-// offloads looks for merged packets behind a shaper that does not split them: a
-// packet is merged by the device that receives it (GRO) or by this machine's own
-// TCP (TSO, GSO).
+// offloads checks for merged packets at a shaper that does not split them. They
+// are merged by the receiving device (GRO) or by this machine's own TCP (TSO,
+// GSO).
 func (e *examination) offloads() {
 	for _, s := range e.Shapers {
 		if s.Rate == 0 || s.Rate >= splitBelow || strings.HasPrefix(s.Queue, "cake") || strings.HasPrefix(s.Queue, "tbf") { // these split
@@ -198,7 +201,7 @@ func (e *examination) offloads() {
 		}
 		for _, dev := range e.feeders(s.Device) {
 			if l, ok := e.link(dev); ok && l.Kind == "ifb" {
-				continue // it merges nothing: no connection of this machine sends by it, and what it receives it passes on as it came
+				continue // an ifb merges nothing: no local connection sends through it, and it doesn't aggregate
 			}
 			on := tc.SwitchableOffloads(tc.ParseFeatures([]byte(e.Read("ethtool", "-k", dev))))
 			on = slices.DeleteFunc(on, func(f string) bool { return (f == "gro") == (dev == s.Device) })
@@ -210,8 +213,8 @@ func (e *examination) offloads() {
 	}
 }
 
-// feeders are the devices whose offloads put merged packets before a shaper:
-// itself, and those from which packets come to it.
+// feeders returns the devices whose offloads send merged packets to a shaper:
+// itself, and those that forward packets to it.
 func (e *examination) feeders(dev string) []string {
 	out := []string{dev}
 	for _, s := range e.Shapers {
@@ -228,8 +231,8 @@ func (e *examination) feeders(dev string) []string {
 	return out
 }
 
-// isolation looks for queues in which control traffic waits behind a download:
-// neighbour discovery and DHCPv6 time out, and IPv6 fails under load.
+// isolation checks for queues in which control traffic waits behind a download:
+// then neighbour discovery and DHCPv6 time out, and IPv6 fails under load.
 func (e *examination) isolation() {
 	fair := []string{"cake", "fq_codel", "fq_pie", "sfq", "fq", "drr", "sfb"}
 	for _, s := range e.Shapers {
@@ -245,7 +248,7 @@ func (e *examination) isolation() {
 		e.Find(platform.Finding{ID: "police", Blocking: true, What: "what arrives at " + e.WAN + " is policed", Why: "a policer drops without a queue, neighbour discovery and DHCPv6 too", Remedy: "tc qdisc del dev " + e.WAN + " ingress, then unbloat apply"})
 	}
 	redirects := func(protocol string) bool {
-		on := false // a filter's first line has its protocol, a later one its action
+		on := false // a filter's protocol is on its first line, its action on a later one
 		for line := range strings.Lines(filters) {
 			if strings.HasPrefix(line, "filter ") {
 				on = strings.Contains(line, " protocol "+protocol+" ")

@@ -8,7 +8,7 @@ import (
 	"unbloat/internal/platform"
 )
 
-// classes looks for what keeps the rules from dividing traffic as they should.
+// classes checks for anything that disturbs the classification rules.
 func (e *examination) classes() {
 	if e.LostClasses != nil {
 		if lost := e.LostClasses(e.Ctx); len(lost) > 0 {
@@ -30,9 +30,8 @@ var (
 	inTables  = regexp.MustCompile(`-j CONNMARK --(set-mark|set-xmark|save-mark|restore-mark)`)
 )
 
-// wholeMarks returns the rules of others that write or copy the whole mark of a
-// connection: of nftables' rules as nft(8) lists them, of iptables' as
-// iptables-save(8) does.
+// wholeMarks returns foreign rules that write or copy a connection's whole
+// mark. ruleset is output of nft(8), saved that of iptables-save(8).
 func wholeMarks(ruleset string, saved ...string) []string {
 	var out []string
 	add := func(rule string) {

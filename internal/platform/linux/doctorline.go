@@ -10,7 +10,7 @@ import (
 	"unbloat/internal/platform"
 )
 
-// overhead compares what the shapers count of a packet with what the line adds.
+// overhead compares the shapers' packet overhead with the line's.
 func (e *examination) overhead() {
 	l, ok := e.link(e.WAN)
 	if !ok {
@@ -56,8 +56,8 @@ func (e *examination) overhead() {
 	}
 }
 
-// counted is what a shaper counts beyond a packet's IP bytes, and whether it
-// rounds up to ATM's cells; shapes is false if it holds no rate.
+// counted returns the bytes that a shaper adds to an IP packet, and whether it
+// rounds up to ATM cells; shapes is false if it has no rate.
 func counted(t tc.Tree, header bool) (overhead int, cells, shapes bool) {
 	root, ok := t.Root()
 	if !ok || t.Rate() == 0 {
@@ -67,14 +67,14 @@ func counted(t tc.Tree, header bool) (overhead int, cells, shapes bool) {
 	if root.Kind == "cake" {
 		text = root.Options["overhead"].Kernel
 	}
-	overhead, _ = strconv.Atoi(text) // none is shown: 0
+	overhead, _ = strconv.Atoi(text) // not shown: 0
 	if root.Kind != "cake" && header {
-		overhead += plan.EthernetHeader // the kernel counts it by itself
+		overhead += plan.EthernetHeader // included in the kernel's packet length
 	}
 	return overhead, root.Options["atm"].Kernel == "atm" || root.Stab["linklayer"].Kernel == "atm", true
 }
 
-// mtu looks at packet sizes on the way.
+// mtu checks the MTUs of WAN and LAN.
 func (e *examination) mtu() {
 	wan, ok := e.link(e.WAN)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"unbloat/internal/platform"
 )
 
-// clockRate is a core's highest clock in Hz, 0 if it is not known.
+// clockRate returns a core's highest clock in Hz, 0 if unknown.
 func (e *examination) clockRate() int64 {
 	if khz, err := strconv.ParseInt(strings.TrimSpace(e.Read("cat", "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")), 10, 64); err == nil {
 		return khz * 1000
@@ -24,7 +24,7 @@ func (e *examination) clockRate() int64 {
 	return 0
 }
 
-// clock looks at the time of day, and at what the kernel takes it from.
+// clock checks the time of day and the kernel's clock source.
 func (e *examination) clock() {
 	e.TimeOfDay()
 	if strings.TrimSpace(e.Read("timedatectl", "show", "-p", "NTPSynchronized", "--value")) == "no" {

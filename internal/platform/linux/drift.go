@@ -9,9 +9,9 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Drift implements apply.Drifter: of what was applied, what is ours must still be
-// there. What somebody else does on the same devices is theirs, and a line that
-// went down and came back has lost nothing.
+// Drift implements apply.Drifter: everything of ours that was applied must
+// still exist. Other changes on the same devices don't count, and neither does
+// a link that went down and came back.
 func (b *Backend) Drift(p plan.Plan, now, applied platform.State) ([]string, error) {
 	is, err := decode(now)
 	if err != nil {
@@ -24,7 +24,7 @@ func (b *Backend) Drift(p plan.Plan, now, applied platform.State) ([]string, err
 	var diffs []string
 	for i, w := range was.Devices {
 		a := is.Device(w.Name)
-		if w.Exists && !a.Exists && w.Kind != "ifb" { // that of an ifb is a difference already
+		if w.Exists && !a.Exists && w.Kind != "ifb" { // a missing ifb is reported already
 			diffs = append(diffs, w.Name+": the device is missing")
 		}
 		was.Devices[i] = oursOf(p, a, w)
@@ -37,7 +37,7 @@ func (b *Backend) Drift(p plan.Plan, now, applied platform.State) ([]string, err
 	return append(diffs, is.Resolver.differences(was.Resolver)...), nil
 }
 
-// oursOf returns w as far as it is what p asks for, the rest as a has it.
+// oursOf returns the parts of w that p asks for, and the rest from a.
 func oursOf(p plan.Plan, a, w tc.Device) tc.Device {
 	w.Steady = false
 	root, in := w.Tree.Split()

@@ -7,8 +7,8 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Driver returns what is Linux's own: tc(8), nft(8), and a systemd unit that
-// applies a plan at boot.
+// Driver returns Linux's driver: tc(8), nft(8), and a systemd unit that applies
+// a plan at boot.
 func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language:     Language(),
@@ -37,7 +37,7 @@ func Driver() *platform.Driver {
 	}
 }
 
-// unsure says why a preview by this user may be wrong.
+// unsure returns why a preview by this user may be wrong; "" if it is reliable.
 func unsure(ctx context.Context, r platform.Runner) string {
 	if ok, known := Privileged(ctx, r); known && !ok {
 		return "this user may neither read nftables' rules nor try the plan on the kernel, so what is there already, and whether the kernel takes the plan, is not known"
@@ -45,7 +45,7 @@ func unsure(ctx context.Context, r platform.Runner) string {
 	return ""
 }
 
-// Classes is what connection tracking and our table of nftables know.
+// Classes reads classes from connection tracking and our nftables table.
 func Classes() *platform.Classes {
 	return &platform.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts, Why: Why}
 }

@@ -17,20 +17,20 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// An input is what a golden file begins with.
+// An input is the first part of a golden file.
 type input struct {
 	Line        plan.Line        `json:"line"`
 	Preferences plan.Preferences `json:"wishes"`
 }
 
-// run carries out commands on the fake kernel and returns them as text.
-func run(t testing.TB, k *fakekernel.Kernel, cs []tc.Command) string {
+// run runs commands on the fake kernel and returns them as text.
+func run(t testing.TB, k *linuxfake.Kernel, cs []tc.Command) string {
 	t.Helper()
 	var out strings.Builder
 	for _, c := range cs {
@@ -43,7 +43,7 @@ func run(t testing.TB, k *fakekernel.Kernel, cs []tc.Command) string {
 }
 
 // look observes the devices of p.
-func look(t testing.TB, k *fakekernel.Kernel, p plan.Plan) tc.State {
+func look(t testing.TB, k *linuxfake.Kernel, p plan.Plan) tc.State {
 	t.Helper()
 	b := linux.Backend{Runner: k}
 	raw, err := b.Observe(t.Context(), p, nil)
@@ -57,8 +57,9 @@ func look(t testing.TB, k *fakekernel.Kernel, p plan.Plan) tc.State {
 	return s
 }
 
-// TestGolden: facts and wishes, the plan, the commands, what is read back, and
-// the way back. Beside it stands TestParseOfRender.
+// TestGolden compares capabilities and preferences, plan, commands, readback
+// and revert with golden files. TestParseOfRender does the same for random
+// plans.
 func TestGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -76,7 +77,7 @@ func TestGolden(t *testing.T) {
 			if err := dec.Decode(&in); err != nil {
 				t.Fatal(err)
 			}
-			k := fakekernel.New()
+			k := linuxfake.New()
 			facts, err := linux.Detect(t.Context(), k, "wan", "lan")
 			if err != nil {
 				t.Fatal(err)
@@ -141,11 +142,12 @@ func compareGolden(t *testing.T, path string, ar *txtar.Archive, got map[string]
 	}
 }
 
-// TestParseOfRender: whatever plan is rendered and run, what is parsed is what
-// was wanted; and from any plan to any other the diff leads exactly there.
+// TestParseOfRender: after rendering and running any plan the parsed state
+// equals the wanted one, and the steps from any plan to any other lead exactly
+// there.
 func TestParseOfRender(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		for i := range 3 {
 			rate := rapid.Int64Range(64_000, 3_000_000_000)
 			w := plan.Preferences{
@@ -180,7 +182,8 @@ func TestParseOfRender(t *testing.T) {
 	})
 }
 
-// TestKeeper: what --persist writes, whose it is, and that it goes again.
+// TestKeeper: what --persist writes, that foreign files are kept, and that it
+// is removed again.
 func TestKeeper(t *testing.T) {
 	root := t.TempDir()
 	k := linux.Keeper{Root: root, Exe: "/usr/bin/unbloat"}
@@ -218,9 +221,9 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestDetect: what the kernel really has, read without a trace.
+// TestDetect reads what the kernel really supports, and changes nothing.
 func TestDetect(t *testing.T) {
-	k := fakekernel.New()
+	k := linuxfake.New()
 	k.Missing = []string{"cake", "ifb"}
 	start := k.Text()
 	f, err := linux.Detect(t.Context(), k, "wan", "lan")

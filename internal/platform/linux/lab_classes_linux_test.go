@@ -69,8 +69,8 @@ func echo(t *testing.T, address string) {
 	})
 }
 
-// talk sends n packets of a call, 20 ms apart, and returns the longest wait for
-// an answer and how many came.
+// talk sends n packets of a call, 20 ms apart, and returns the longest response
+// time and the number of answers.
 func talk(t *testing.T, c net.Conn, n int) (longest time.Duration, answered int) {
 	t.Helper()
 	b := make([]byte, 172)
@@ -89,7 +89,7 @@ func talk(t *testing.T, c net.Conn, n int) (longest time.Duration, answered int)
 	return longest, answered
 }
 
-// flood sends n datagrams, each from another invented machine and port.
+// flood sends n datagrams, each from a different spoofed address and port.
 func flood(t *testing.T, n int, rng *rand.Rand) {
 	within(t, lab.Host(1), func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
@@ -122,10 +122,10 @@ var (
 	elements = regexp.MustCompile(`expires`)
 )
 
-// On a real kernel: the classes are applied as one change, a call becomes voice,
-// a rule wins over behaviour, `why` names what decided; a flood of 100,000 new
-// flows fills no set beyond its bound and takes nothing from the call; and
-// taking the plan back leaves no table.
+// TestClassesInLab, on a real kernel: classes are applied in one change, a call
+// becomes voice, a rule overrides behaviour, `why` names the deciding rule. A
+// flood of 100,000 new flows fills no set beyond its limit and does not hurt
+// the call. Revert removes the table.
 func TestClassesInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -184,7 +184,7 @@ func TestClassesInLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer call.Close()
-	talk(t, call, 150) // connection tracking forgets a younger one under a flood
+	talk(t, call, 150) // long enough that connection tracking keeps it under a flood
 	why := func(f string) []nft.Verdict {
 		flow, err := nft.ParseFlow(f)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 	"unbloat/internal/platform/linux"
 )
 
-// initScript starts dnsmasq as Debian's does; with it the guest's router has one.
+// initScript starts dnsmasq on the guest's router, as Debian's does.
 const initScript = `#!/bin/sh
 [ -f /run/dnsmasq.pid ] && kill $(cat /run/dnsmasq.pid) && while kill -0 $(cat /run/dnsmasq.pid); do :; done
 rm -f /run/dnsmasq.pid
@@ -27,7 +27,7 @@ rm -f /run/dnsmasq.pid
 exec dnsmasq --user=root --pid-file=/run/dnsmasq.pid --conf-file=/dev/null -7 /etc/dnsmasq.d,.dpkg-dist --no-hosts --no-resolv --server=` + lab.ServerAddr + ` --listen-address=10.1.0.1 --bind-interfaces
 `
 
-// ask asks the router's resolver for a name, from the home.
+// ask resolves a name at the router, from the home.
 func ask(t *testing.T, name string) string {
 	t.Helper()
 	var got []net.IP
@@ -44,9 +44,10 @@ func ask(t *testing.T, name string) string {
 	return got[0].String()
 }
 
-// With a real dnsmasq on the router: it is found, told, and fills the set as
-// soon as somebody asks for a name, one that it knew before too; a flow to that
-// address has the rule's class; and the undo leaves dnsmasq as it was.
+// TestDomainsInLab, with a real dnsmasq on the router: it is found and
+// configured, and fills the set when a name is resolved, even one that was in
+// its cache. A flow to that address has the rule's class, and revert restores
+// dnsmasq.
 func TestDomainsInLab(t *testing.T) {
 	if _, err := exec.LookPath("dnsmasq"); err != nil {
 		t.Skip("SKIPPED: there is no dnsmasq here")
@@ -70,7 +71,7 @@ func TestDomainsInLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = upstream.Process.Kill(); _ = upstream.Wait() }()
-	time.Sleep(time.Second) // virtual: it listens
+	time.Sleep(time.Second) // virtual time: until it listens
 	router := platform.Local{}
 	run := func(argv ...string) string {
 		out, errOut, err := router.Run(ctx, argv, nil)
@@ -81,7 +82,7 @@ func TestDomainsInLab(t *testing.T) {
 	}
 	run("/etc/init.d/dnsmasq", "start")
 	defer func() { _ = exec.Command("/etc/init.d/dnsmasq", "stop").Run() }()
-	address := ask(t, "meet.example") // dnsmasq knows it now
+	address := ask(t, "meet.example") // now in dnsmasq's cache
 
 	p := domainPlanFor(t, router, "meet.example")
 	b := &linux.Backend{Runner: router}

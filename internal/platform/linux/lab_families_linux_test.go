@@ -19,9 +19,8 @@ import (
 	"unbloat/unit"
 )
 
-// sixAndNAT gives the lab's home IPv6, and the router NAT for IPv4: a home's
-// usual two ways out. Neighbours across the line are permanent, as they are for
-// IPv4.
+// sixAndNAT gives the lab's home IPv6 and the router NAT for IPv4, as in most
+// homes. Neighbour entries across the line are permanent, as for IPv4.
 const sixAndNAT = `set -e
 for n in router isp; do ip netns exec $n sh -c 'echo 1 > /proc/sys/net/ipv6/conf/all/forwarding'; done
 ip addr add fe80::1/64 dev lan nodad; ip addr add fe80::1/64 dev wan nodad
@@ -39,7 +38,8 @@ nft 'add chain ip nat post { type nat hook postrouting priority 100; }'
 nft add rule ip nat post oifname wan masquerade
 `
 
-// serveAll answers datagrams, and takes or gives bytes without end, on the server.
+// serveAll answers datagrams on the server, and sends or receives TCP without
+// end.
 func serveAll(t *testing.T, address string) {
 	echo(t, address)
 	within(t, lab.NodeServer, func() {
@@ -76,7 +76,7 @@ func pour(c net.Conn) {
 	}
 }
 
-// greedy opens connections of a machine that send, or receive, until closed.
+// greedy opens connections from a machine that send or receive until closed.
 func greedy(t *testing.T, node, address string, up, down int) {
 	within(t, node, func() {
 		for i := range up + down {
@@ -95,9 +95,10 @@ func greedy(t *testing.T, node, address string, up, down int) {
 	})
 }
 
-// A call by IPv6 and one behind NAT by IPv4 are voice both ways, and lose nothing
-// and wait for a packet or two while their own machine sends on 40 connections
-// and another one sends and receives on 20 more, half of each by IPv6.
+// TestClassesByFamilyInLab: a call over IPv6 and one over IPv4 behind NAT are
+// voice in both directions. They lose nothing and wait for one or two packets
+// at most, while their own machine sends on 40 connections and another sends
+// and receives on 20 more, half of them over IPv6.
 func TestClassesByFamilyInLab(t *testing.T) {
 	s := labtest.Home()
 	s.Loads = []scenario.Load{{Kind: scenario.VoIP, Host: 2, Flows: 1}} // two machines
@@ -137,7 +138,7 @@ func TestClassesByFamilyInLab(t *testing.T) {
 		greedy(t, lab.Host(1), address, 20, 0)
 		greedy(t, lab.Host(2), address, 5, 5)
 	}
-	time.Sleep(5 * time.Second) // slow starts
+	time.Sleep(5 * time.Second) // until slow start is over
 	for family, call := range calls {
 		w, lost := waits(t, call, 200)
 		if len(w) == 0 {
@@ -169,7 +170,7 @@ func TestClassesByFamilyInLab(t *testing.T) {
 	}
 }
 
-// turn applies a plan and verifies it.
+// turn applies a plan and verifies the result.
 func turn(t *testing.T, b *linux.Backend, p plan.Plan) {
 	t.Helper()
 	before, err := b.Observe(t.Context(), p, nil)
@@ -198,8 +199,8 @@ func turn(t *testing.T, b *linux.Backend, p plan.Plan) {
 	}
 }
 
-// waits sends n packets of a call, 20 ms apart, and returns how long each answer
-// took, in order of length, and how many never came.
+// waits sends n packets of a call, 20 ms apart, and returns the response times,
+// sorted, and the number of lost answers.
 func waits(t *testing.T, c net.Conn, n int) (w []time.Duration, lost int) {
 	t.Helper()
 	b := make([]byte, 172)

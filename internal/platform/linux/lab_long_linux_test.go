@@ -38,10 +38,10 @@ func tinBytes(t *testing.T, device string, shares []plan.Share) map[plan.Class]i
 	return sent
 }
 
-// A connection's class is in its mark, and only now and then it is looked again
-// what it has carried: of one that sends 6 MB and one that receives as much,
-// the first bytes are interactive, what follows is normal, and it is bulk
-// at most 160 kB after it has become long.
+// TestLongConnectionsInLab: a connection's class is in its mark, and its bytes
+// are checked only now and then. Of a connection that sends or receives 6 MB
+// the first bytes are interactive and the following normal; it is bulk at most
+// 160 kB after it has become long.
 func TestLongConnectionsInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return

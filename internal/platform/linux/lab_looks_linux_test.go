@@ -18,15 +18,15 @@ import (
 	"unbloat/unit"
 )
 
-// A sender sends datagrams of a flow at an even pace.
+// A sender sends a flow's datagrams at a constant rate.
 type sender struct {
 	net.Conn
 	t    *testing.T
 	next time.Time
 }
 
-// send sends datagrams with so many IP bytes until they are n, or until says so
-// after one of each hundredth of a second; it returns for how long it sent.
+// send sends up to n datagrams of the given IP length in bytes. It checks until
+// every 10 ms, stops when that is true, and returns how long it sent.
 func (s *sender) send(aSecond, bytes, n int, until func() bool) time.Duration {
 	s.t.Helper()
 	b := make([]byte, bytes-28)
@@ -46,8 +46,8 @@ func (s *sender) send(aSecond, bytes, n int, until func() bool) time.Duration {
 	return time.Since(started)
 }
 
-// manifold answers each datagram to port 5006 of the server with as many small
-// ones as it was last told.
+// manifold answers each datagram to port 5006 of the server with n small ones,
+// as last set by tell.
 func manifold(t *testing.T) (tell func(n int32)) {
 	var times atomic.Int32
 	times.Store(1)
@@ -74,10 +74,10 @@ func manifold(t *testing.T) (tell func(n int32)) {
 	return times.Store
 }
 
-// Of calm flows one small packet of many is looked at. One of 100 packets a
-// second is never busy; one that was as calm and then sends more than it may is busy
-// as soon as one that is metered packet by packet; and what it sends says nothing of
-// what it is sent.
+// TestLooksInLab: calm flows are sampled, one small packet of many. A flow of
+// 100 packets/s is never busy; one that was calm and then exceeds the limit is
+// busy as soon as one that is metered packet by packet. The two directions are
+// independent.
 func TestLooksInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -113,7 +113,7 @@ func TestLooksInLab(t *testing.T) {
 		most           time.Duration
 	}{{320, 60, 800 * time.Millisecond}, {1600, 60, 100 * time.Millisecond}, {100, 500, 2500 * time.Millisecond}} {
 		s := dial("5004")
-		for range 4 { // asked more often than busy flows are forgotten
+		for range 4 { // read more often than busy flows expire
 			s.send(100, 200, 500, never)
 			if holds(s, "busy4_up") || holds(s, "busy4_down") {
 				t.Fatal("a flow of 100 packets and 160 kbit a second was called busy")
@@ -139,7 +139,7 @@ func TestLooksInLab(t *testing.T) {
 	}
 	s := dial("5006")
 	s.send(50, 200, 200, never)
-	answer(20) // what comes is 1000 packets a second now
+	answer(20) // now 1000 packets/s arrive
 	s.send(50, 200, 200, never)
 	if holds(s, "busy4_up") || !holds(s, "busy4_down") {
 		t.Errorf("50 packets a second up and 1000 down: busy up %v, busy down %v", holds(s, "busy4_up"), holds(s, "busy4_down"))

@@ -8,9 +8,9 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// On a real kernel: whoever flushes nftables' rules takes the classes away, and
-// status, why and doctor say so; the same plan applied again brings them back,
-// twice is once, and a revert leaves nothing.
+// TestClassesLostInLab, on a real kernel: flushing nftables' rules removes the
+// classes, and status, why and doctor say so. Applying the same plan restores
+// them, a second time changes nothing, and revert leaves nothing.
 func TestClassesLostInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return

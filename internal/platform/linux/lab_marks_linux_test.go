@@ -13,9 +13,9 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// On a real kernel: a mark from far that is trusted gives its class although
-// that direction is washed, with CAKE on an ifb and with HTB; and what reaches
-// the home has none.
+// TestTrustedAndWashedInLab, on a real kernel: a trusted DSCP from the internet
+// sets the class although the direction is washed, with CAKE on an ifb and with
+// HTB; packets reach the home without it.
 func TestTrustedAndWashedInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -62,7 +62,7 @@ func TestTrustedAndWashedInLab(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			b := make([]byte, 1000) // calm, and by that alone interactive
+			b := make([]byte, 1000) // calm, and therefore interactive
 			for range 5 {
 				_, _ = c.Write(b)
 				_ = server.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -9,9 +9,9 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// On a real kernel: somebody replaces one rule of the classes by another, moves one,
-// or puts one in. status says so, and names the chain; the same plan applied again
-// brings it back; and a revert takes away a table that was changed.
+// TestReplacedRuleInLab, on a real kernel: a rule of the classes is replaced,
+// moved or inserted. status says so and names the chain, applying the same plan
+// restores it, and revert removes a changed table too.
 func TestReplacedRuleInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return

@@ -8,7 +8,7 @@ import (
 // Name is the platform's name.
 const Name = "linux"
 
-// Language returns what a Linux router with tc(8) and nft(8) can be told.
+// Language returns what a Linux router with tc(8) and nft(8) supports.
 func Language() *plan.Language {
 	l := tc.Language(Name)
 	l.PacketRules = true

@@ -1,6 +1,6 @@
-// Package linux is the Linux router: it observes devices through tc(8), ip(8)
-// and ethtool(8), says which commands lead to a plan, and knows what may stand
-// in the way. It implements apply.Backend.
+// Package linux is the driver for Linux routers: it reads devices with tc(8),
+// ip(8) and ethtool(8), computes the commands for a plan, and checks what
+// prevents it. It implements apply.Backend.
 package linux
 
 import (
@@ -20,15 +20,15 @@ import (
 // A Backend applies plans to one Linux router through Runner.
 type Backend struct {
 	Runner platform.Runner
-	// Replace allows shapers that unbloat did not make to be taken over, once it
-	// is proven that they can be put back.
+	// Replace allows taking over foreign shapers, after a test that they can be
+	// restored.
 	Replace bool
-	// Preview says that nothing will be run, so that no privilege is needed.
+	// Preview says that nothing will be changed, so no privileges are needed.
 	Preview bool
 }
 
-// Observe reads from the kernel what the plan could touch: the devices that the
-// plan names and those of earlier, which an earlier state knew of (nil if none).
+// Observe reads from the kernel what the plan may change: the plan's devices
+// and those of an earlier state (nil if none).
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error) {
 	names := tc.Scope(p)
 	withFeatures := map[string]bool{}
@@ -66,9 +66,9 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 	return encode(out)
 }
 
-// Desire checks that the plan can be applied to what is there, and returns the
-// state that it asks for. It changes nothing. Errors are *platform.PreconditionError
-// and *tc.ForeignError where something is missing or in the way.
+// Desire checks that the plan can be applied, and returns the state that it
+// asks for. It changes nothing. Errors are *platform.PreconditionError if
+// something is missing and *tc.ForeignError if a foreign shaper is in the way.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error) {
 	s, err := decode(now)
 	if err != nil {
@@ -107,8 +107,8 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	return encode(want)
 }
 
-// Baseline returns the state without unbloat: as origin has it, and without
-// what is ours on devices that origin doesn't know.
+// Baseline returns the state without unbloat: as in origin, and without our
+// parts on devices that are not in origin.
 func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := decode(now)
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 			return nil, err
 		}
 	}
-	without := state{State: tc.Baseline(s.State, o.State)} // a table of our name is always ours
+	without := state{State: tc.Baseline(s.State, o.State)} // a table with our name is always ours
 	switch {
 	case others(s):
 		without.Table, without.Resolver = s.Table, s.Resolver
@@ -134,8 +134,8 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	return encode(without)
 }
 
-// others reports whether the table is another WAN's: that of none of the devices
-// that were looked at, nor of these.
+// others reports whether the table belongs to another WAN: to none of the
+// observed devices, nor to wans.
 func others(s state, wans ...string) bool {
 	for _, d := range s.Devices {
 		wans = append(wans, d.Name)
@@ -143,8 +143,8 @@ func others(s state, wans ...string) bool {
 	return s.Table.Text != "" && !s.Table.Of(wans...)
 }
 
-// Compare returns the steps from actual to wanted, and the differences between
-// them in words. Equal states have neither.
+// Compare returns the steps from actual to wanted, and the differences as text
+// for people; none if the states are equal.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	a, err := decode(actual)
 	if err != nil {
@@ -156,13 +156,13 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 	}
 	diffs := append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...)
 	diffs = append(diffs, a.Resolver.differences(w.Resolver)...)
-	if len(diffs) == len(nft.Differences(a.Table, w.Table)) { // all else fits
+	if len(diffs) == len(nft.Differences(a.Table, w.Table)) { // nothing else differs
 		diffs = append(diffs, unknownForm(a.Table, w.Table)...)
 	}
 	return steps(a, w), diffs, nil
 }
 
-// Explain turns what a failed command said into what to do about it.
+// Explain turns a failed command's error into one with a remedy.
 func (b *Backend) Explain(err error) error {
 	var c *platform.CommandError
 	if !errors.As(err, &c) {

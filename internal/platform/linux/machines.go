@@ -15,11 +15,11 @@ import (
 	"unbloat/unit"
 )
 
-// A Traffic is what one machine's connections of one class have carried.
+// A Traffic holds the bytes of one machine's connections in one class.
 type Traffic = platform.Traffic
 
-// Machines reads from connection tracking what flows by machine and class now;
-// nil where the kernel's list of connections can't be read.
+// Machines reads current traffic by machine and class from connection tracking;
+// nil if that can't be read.
 func Machines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
 	out, err := platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
 	if err != nil {
@@ -60,8 +60,8 @@ func Machines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
 	return all
 }
 
-// homeOf returns whether an address is of the home: of a network on any
-// interface but the WAN's, or the router's own there.
+// homeOf returns a function that reports whether an address is in the home: in
+// a network of any interface but the WAN, router included.
 func homeOf(ctx context.Context, r platform.Runner, wan string) func(netip.Addr) bool {
 	out, err := platform.Output(ctx, r, "ip", "-j", "addr", "show")
 	var links []struct {
@@ -92,10 +92,11 @@ func homeOf(ctx context.Context, r platform.Runner, wan string) func(netip.Addr)
 	}
 }
 
-// setsOf looks up keys in the table's sets, each of which is listed once.
+// setsOf returns a function that looks up keys in the table's sets. Each set is
+// listed only once.
 func setsOf(ctx context.Context, r platform.Runner) func(set, key string) bool {
 	texts := map[string]string{}
-	numbered := strings.NewReplacer("tcp . ", "6 . ", "udp . ", "17 . ") // as nft -n lists protocols
+	numbered := strings.NewReplacer("tcp . ", "6 . ", "udp . ", "17 . ") // nft -n lists protocols by number
 	return func(set, key string) bool {
 		text, ok := texts[set]
 		if !ok {
@@ -107,7 +108,7 @@ func setsOf(ctx context.Context, r platform.Runner) func(set, key string) bool {
 	}
 }
 
-// A half is what a connection has carried one way.
+// A half holds a connection's counters in one direction.
 type half struct {
 	bytes   unit.Size
 	packets unit.Size
@@ -116,14 +117,14 @@ type half struct {
 // An entry is one line of connection tracking.
 type entry struct {
 	protocol           string
-	from, to           netip.AddrPort // of the packet that began it
-	answers, answersTo netip.AddrPort // of those that answer it
+	from, to           netip.AddrPort // of the connection's first packet
+	answers, answersTo netip.AddrPort // of its replies
 	there, back        half
 	answered           bool
 	mark               uint32
 }
 
-// entryOf reads one line of connection tracking; what it doesn't say is zero.
+// entryOf reads one line of connection tracking; missing fields are zero.
 func entryOf(line string) entry {
 	e := entry{answered: !strings.Contains(line, "[UNREPLIED]")}
 	values := map[string][]string{}
@@ -162,8 +163,8 @@ func entryOf(line string) entry {
 	return e
 }
 
-// listed reads one line of connection tracking, of a connection of TCP or UDP
-// between the home and the world.
+// listed reads one line of connection tracking; ok is false unless it is a TCP
+// or UDP connection between home and internet.
 func listed(line string, home func(netip.Addr) bool) (f nft.Flow, c nft.Connection, up, down half, ok bool) {
 	e := entryOf(line)
 	f.Protocol, up, down = e.protocol, e.there, e.back

@@ -13,7 +13,7 @@ import (
 	"unbloat/unit"
 )
 
-// A lookedAt router answers what `status` asks for.
+// A lookedAt router has canned answers to the commands of `status`.
 type lookedAt map[string]string
 
 func (l lookedAt) Run(_ context.Context, argv []string, _ []byte) (stdout, stderr []byte, err error) {
@@ -23,8 +23,9 @@ func (l lookedAt) Run(_ context.Context, argv []string, _ []byte) (stdout, stder
 	return nil, nil, &platform.MissingToolError{Tool: argv[0]}
 }
 
-// What flows by machine and class: behind NAT, by a port that is forwarded, by
-// IPv6; the router's own traffic towards the home and others' is not in it.
+// TestMachines: traffic by machine and class: behind NAT, with a forwarded
+// port, over IPv6. The router's own traffic to the home and transit traffic are
+// not counted.
 func TestMachines(t *testing.T) {
 	r := lookedAt{
 		"ip -j addr show": `[{"ifname":"lo","addr_info":[{"local":"127.0.0.1","prefixlen":8}]},{"ifname":"wan","addr_info":[{"local":"203.0.113.5","prefixlen":24}]},
@@ -61,9 +62,9 @@ ipv4     2 icmp     1 29 src=192.168.1.2 dst=9.9.9.9 type=8 code=0 id=7 packets=
 	}
 }
 
-// A flow is found by whichever of its ends and addresses it is named: as it is,
-// the other way round, as the WAN shows it behind NAT, with a forwarded port, and
-// by IPv6. One whose port only begins like another's is not it.
+// TestWhyFindsTheFlow: a flow is found by any of its ends and addresses: as it
+// is, with swapped ends, with its address after NAT, with a forwarded port, and
+// over IPv6. A port that is only a prefix of another does not match.
 func TestWhyFindsTheFlow(t *testing.T) {
 	const v4 = `ipv4     2 udp      17 119 src=192.168.1.2 dst=198.51.100.9 sport=5004 dport=5300 packets=500 bytes=100000 src=198.51.100.9 dst=203.0.113.5 sport=5300 dport=1024 packets=500 bytes=110000 [ASSURED] mark=0 zone=0 use=2
 ipv4     2 udp      17 119 src=198.51.100.7 dst=203.0.113.5 sport=7777 dport=4500 packets=100 bytes=6000 src=192.168.1.3 dst=198.51.100.7 sport=4501 dport=7777 packets=100 bytes=150000 [ASSURED] mark=0 zone=0 use=2

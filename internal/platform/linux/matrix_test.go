@@ -4,20 +4,20 @@ import (
 	"testing"
 
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/internal/platform/verify"
 )
 
 // TestMatrix applies the matrix of plans: rates, styles, classes and names of
-// interfaces. The kernel in memory takes each, it is read back equal, and nothing
-// of it stays.
+// interfaces. The fake kernel accepts each one, it is read back equal, and
+// revert leaves nothing.
 func TestMatrix(t *testing.T) {
 	cases, err := verify.Matrix(linux.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		k := fakekernel.New()
+		k := linuxfake.New()
 		for _, d := range k.Devices {
 			switch d.Name {
 			case "wan":

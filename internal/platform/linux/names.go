@@ -8,9 +8,9 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Hosts returns the machines of the home that the router knows by name, in lower
-// case: from /etc/hosts and the leases of dnsmasq. A machine with a lease is
-// known by its MAC address, which stays when its address changes.
+// Hosts returns the addresses of home machines by lower-case name, from
+// /etc/hosts and dnsmasq's leases. For a machine with a lease it is the MAC
+// address, which stays when the IP address changes.
 func Hosts(ctx context.Context, r platform.Runner) map[string][]string {
 	out := map[string][]string{}
 	add := func(name, what string) {

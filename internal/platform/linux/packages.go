@@ -15,7 +15,7 @@ import (
 const openWrt = "openwrt"
 
 // Distro returns the family of the router's distribution, as in "debian"; "" if
-// it is none that is known here.
+// unknown.
 func Distro(ctx context.Context, r platform.Runner) string {
 	out, _ := platform.Output(ctx, r, "cat", "/etc/os-release")
 	words := ""
@@ -32,8 +32,8 @@ func Distro(ctx context.Context, r platform.Runner) string {
 	return ""
 }
 
-// InstallCommand is the command that installs a package, by distribution; openwrt
-// is its name there, "" if that is the same.
+// InstallCommand returns the distribution's command that installs a package;
+// openwrt is its name on OpenWrt, "" if it is the same.
 func InstallCommand(ctx context.Context, r platform.Runner, name, openwrt string) string {
 	switch Distro(ctx, r) {
 	case openWrt:
@@ -55,7 +55,8 @@ func InstallCommand(ctx context.Context, r platform.Runner, name, openwrt string
 	return "install the package " + name
 }
 
-// opkg is the command that installs OpenWrt's packages: apk since 25.12.
+// opkg returns the command that installs OpenWrt packages: opkg, or apk since
+// 25.12.
 func opkg(ctx context.Context, r platform.Runner, names string) string {
 	if out, err := platform.Output(ctx, r, "apk", "--version"); err == nil && len(out) > 0 {
 		return "apk update && apk add " + names
@@ -63,8 +64,8 @@ func opkg(ctx context.Context, r platform.Runner, names string) string {
 	return "opkg update && opkg install " + names
 }
 
-// ModuleCommand is the command that brings kernel modules for shaping, by
-// distribution: they may be there and not loaded, or in a package of their own.
+// ModuleCommand returns the distribution's command that makes kernel modules
+// for shaping available: loads them, or installs their package.
 func ModuleCommand(ctx context.Context, r platform.Runner, modules ...string) string {
 	load := "modprobe -a " + strings.Join(modules, " ")
 	switch Distro(ctx, r) {
@@ -82,9 +83,9 @@ func ModuleCommand(ctx context.Context, r platform.Runner, modules ...string) st
 	return load
 }
 
-// Lacking turns an error of plan.Make about what the router's kernel lacks into
-// one that names the modules, and what brings them here. Other errors stay as
-// they are.
+// Lacking adds to an error of plan.Make about a missing kernel feature the
+// modules and the command that installs them. It returns other errors
+// unchanged.
 func Lacking(ctx context.Context, r platform.Runner, wan string, err error) error {
 	var none *plan.NoAQMError
 	var one *plan.UnsupportedAQMError
@@ -102,7 +103,7 @@ func Lacking(ctx context.Context, r platform.Runner, wan string, err error) erro
 		if mine == nil {
 			return err
 		}
-		if len(have) == 0 && a != plan.CAKE { // not even a FIFO, for which HTB is enough
+		if len(have) == 0 && a != plan.CAKE { // not even a FIFO, which needs only HTB
 			mine = append([]string{"sch_htb"}, mine...)
 		}
 		what = append(what, fmt.Sprintf("no %s (module %s)", a, strings.Join(mine, " ")))
@@ -124,7 +125,7 @@ func Lacking(ctx context.Context, r platform.Runner, wan string, err error) erro
 	return &platform.PreconditionError{Doing: "shape " + wan, What: "the kernel has " + strings.Join(what, " and "), Remedy: remedy, Err: err}
 }
 
-// modulesOf returns the kernel's modules of an AQM; nil if they are not known here.
+// modulesOf returns the kernel modules of an AQM; nil if unknown.
 func modulesOf(a plan.AQM) []string {
 	switch a {
 	case plan.CAKE:

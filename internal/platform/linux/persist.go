@@ -14,10 +14,10 @@ import (
 	"unbloat/internal/platform"
 )
 
-// unitMark is the first line of the unit file: what lacks it isn't ours.
+// unitMark is the first line of our unit file. A file without it is not ours.
 const unitMark = "# Made by unbloat; `unbloat revert` removes it."
 
-// A Keeper makes a plan last over a reboot: a plan file, and a systemd unit
+// A Keeper makes a plan survive a reboot with a plan file and a systemd unit
 // that applies it. Root is prefixed to every path ("" is the real system).
 type Keeper struct {
 	Root   string
@@ -31,8 +31,8 @@ func (k Keeper) wantPath() string {
 	return k.Root + "/etc/systemd/system/multi-user.target.wants/unbloat.service"
 }
 
-// unit returns the unit file. It restarts on failure, since a session such as
-// PPPoE may come up long after the network is called ready.
+// unit returns the unit file. It restarts on failure, since PPPoE may come up
+// long after network-online.target.
 func (k Keeper) unit(wan string) string {
 	return strings.Join([]string{unitMark,
 		"[Unit]",
@@ -47,15 +47,16 @@ func (k Keeper) unit(wan string) string {
 		"ExecStart=" + k.Exe + " apply --yes --quiet /etc/unbloat/plan.json",
 		"Restart=on-failure",
 		"RestartSec=10",
-		"RestartPreventExitStatus=2", // a plan that can't be read won't get better
+		"RestartPreventExitStatus=2", // retrying an unreadable plan is useless
 		"",
 		"[Install]",
 		"WantedBy=multi-user.target",
 		""}, "\n")
 }
 
-// Keep writes plan and unit and enables the unit. A unit of the same name that
-// isn't ours is refused. It keeps one plan: that of another WAN is replaced.
+// Keep writes plan and unit and enables the unit. It returns an error if a
+// foreign unit has the same name. There is one plan: that of another WAN is
+// replaced.
 func (k Keeper) Keep(ctx context.Context, p plan.Plan) error {
 	if err := k.checkUnit(); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (k Keeper) Keep(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// Forget removes what Keep wrote. done is false if there was nothing of ours.
+// Forget removes what Keep wrote. done is false if there was nothing to remove.
 func (k Keeper) Forget(ctx context.Context) (done bool, err error) {
 	if b, err := os.ReadFile(k.unitPath()); err == nil && !strings.HasPrefix(string(b), unitMark) {
 		return false, nil
@@ -97,7 +98,7 @@ func (k Keeper) Forget(ctx context.Context) (done bool, err error) {
 		done = true
 	}
 	if done {
-		_ = os.Remove(filepath.Dir(k.planPath())) // if nothing else is in it
+		_ = os.Remove(filepath.Dir(k.planPath())) // succeeds only if it is empty
 		k.reload(ctx)
 	}
 	return done, nil
@@ -109,7 +110,7 @@ func (k Keeper) Kept() bool {
 	return err == nil && strings.HasPrefix(string(b), unitMark)
 }
 
-// checkUnit refuses a unit of our name that somebody else wrote.
+// checkUnit returns an error if a foreign unit has our name.
 func (k Keeper) checkUnit() error {
 	b, err := os.ReadFile(k.unitPath())
 	if err == nil && !strings.HasPrefix(string(b), unitMark) {
@@ -126,7 +127,8 @@ func (k Keeper) checkUnit() error {
 	return nil
 }
 
-// reload tells a running systemd of the change; without one the files are enough.
+// reload makes a running systemd read the change; without systemd the files are
+// enough.
 func (k Keeper) reload(ctx context.Context) {
 	if _, err := os.Stat(k.Root + "/run/systemd/system"); err == nil && k.Runner != nil && k.Root == "" {
 		_, _, _ = k.Runner.Run(ctx, []string{"systemctl", "daemon-reload"}, nil)
@@ -149,7 +151,7 @@ func replaceFile(path, text string, mode fs.FileMode) error {
 	return os.Rename(f.Name(), path)
 }
 
-// absent is the Keeper of a router elsewhere, on which no program of ours is left.
+// absent is the Keeper of a remote router, on which unbloat is not installed.
 type absent struct{ platform.Lasting }
 
 func (absent) Keep(context.Context, plan.Plan) error {

@@ -10,13 +10,13 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Nothing here touches the router's own devices: unshare(1) gives a command a
-// network namespace of its own, whose loopback is there for trying things, and
-// which is gone when the command ends. The kernel and its modules are the real
-// ones. What counts is what is read back, not an exit code.
+// Nothing here touches the router's own devices: unshare(1) runs a command in a
+// network namespace of its own. Qdiscs are tried on its loopback, and the
+// namespace is gone when the command ends. Kernel and modules are the real
+// ones. Results are read back; exit codes don't count.
 
-// batch runs lines as `tc -batch` in a namespace of their own and returns what
-// they print. Lines that fail are skipped.
+// batch runs lines with `tc -batch` in a scratch namespace and returns the
+// output. Lines that fail are skipped.
 func batch(ctx context.Context, r platform.Runner, lines []string) (string, error) {
 	argv := []string{"unshare", "--net", "--", "tc", "-force", "-j", "-d", "-batch", "-"}
 	out, errOut, err := r.Run(ctx, argv, []byte(strings.Join(lines, "\n")+"\n"))
@@ -26,9 +26,9 @@ func batch(ctx context.Context, r platform.Runner, lines []string) (string, erro
 	return string(out), nil
 }
 
-// Probe tries which kinds of qdisc the kernel really has, and, if asked, the
-// mirred action ("mirred") and ifb devices ("ifb"). The error says that it
-// could not try.
+// Probe tests which kinds of qdisc the kernel really has and, if asked, the
+// mirred action ("mirred") and ifb devices ("ifb"). It returns an error if the
+// test could not run.
 func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb bool) (map[string]bool, error) {
 	have := map[string]bool{}
 	for _, k := range kinds {
@@ -58,8 +58,8 @@ func Probe(ctx context.Context, r platform.Runner, kinds []string, mirred, ifb b
 	return have, nil
 }
 
-// probeRules tries whether CAKE can be told a packet's tin by u32 filters with
-// the skbedit action (plan.Shaper.PacketRules).
+// probeRules tests whether u32 filters with the skbedit action can set a
+// packet's tin in CAKE (plan.Shaper.PacketRules).
 func probeRules(ctx context.Context, r platform.Runner) (bool, error) {
 	out, err := batch(ctx, r, []string{"qdisc add dev lo root handle 1: cake",
 		"filter add dev lo parent 1: protocol ip pref 1 u32 match u32 0x110000 0xff0000 at 8 action skbedit priority 1:4",
@@ -73,7 +73,7 @@ func probeKind(ctx context.Context, r platform.Runner, kind string) (bool, error
 	if kind == "ingress" || kind == "clsact" {
 		line = "qdisc add dev lo " + kind
 	}
-	if slices.Contains([]string{"tbf", "ets"}, kind) { // they have options without a default
+	if slices.Contains([]string{"tbf", "ets"}, kind) { // they have mandatory options
 		line += map[string]string{"tbf": " rate 1mbit burst 3000 latency 50ms", "ets": " bands 3"}[kind]
 	}
 	out, err := batch(ctx, r, []string{line, "qdisc show dev lo"})
@@ -83,8 +83,9 @@ func probeKind(ctx context.Context, r platform.Runner, kind string) (bool, error
 	return strings.Contains(out, `"kind":"`+q.Kind+`"`), nil
 }
 
-// checkRestorable proves that whatever foreign the change replaces can be put
-// back: it is rebuilt in a scratch namespace and compared, value by value.
+// checkRestorable tests that every foreign shaper that the change replaces can
+// be restored: it is rebuilt in a scratch namespace and compared, value by
+// value.
 func (b *Backend) checkRestorable(ctx context.Context, now, want tc.State) error {
 	for _, a := range now.Devices {
 		lost := tc.Foreign(a, want.Device(a.Name))
@@ -110,7 +111,8 @@ func (b *Backend) checkRestorable(ctx context.Context, now, want tc.State) error
 	return nil
 }
 
-// rebuildOnScratch makes t on the loopback of a scratch namespace and reads it back.
+// rebuildOnScratch builds t on the loopback of a scratch namespace and reads it
+// back.
 func rebuildOnScratch(ctx context.Context, r platform.Runner, t tc.Tree) (tc.Tree, error) {
 	var lines []string
 	for _, c := range t.OnLoopback().Build("lo") {
@@ -123,7 +125,7 @@ func rebuildOnScratch(ctx context.Context, r platform.Runner, t tc.Tree) (tc.Tre
 	return tc.ReadTree("lo", run)
 }
 
-// bucketsRoundUp tries which way the router's tc(8) rounds token buckets.
+// bucketsRoundUp tests whether the router's tc(8) rounds token buckets up.
 func bucketsRoundUp(ctx context.Context, r platform.Runner) bool {
 	out, err := batch(ctx, r, []string{tc.BucketProbe, "qdisc show dev lo"})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"unbloat/unit"
 )
 
-// Render writes tc(8) and nft(8) commands; a plan in an article's style is written
-// as the article has it.
+// Render writes tc(8) and nft(8) commands; a plan in an article's style gives
+// the article's own commands.
 func Render(p plan.Plan) ([]render.Part, []string, error) {
 	if p.Basis != nil && p.Basis.Preferences.Style == plan.StyleArticle && likeArticle(p.Up) && likeArticle(p.Down) {
 		return article(p), nil, nil
@@ -31,8 +31,8 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 	return append(parts, table(p)...), nil, nil
 }
 
-// table writes the nftables table of a plan's classes, and what has to be told
-// to the router's resolver for rules that name domains.
+// table writes the nftables table of a plan's classes, and the resolver's
+// configuration for rules that name domains.
 func table(p plan.Plan) []render.Part {
 	t := nft.Render(p, tc.OurRoot)
 	if t.Text == "" {
@@ -43,8 +43,8 @@ func table(p plan.Plan) []render.Part {
 	return append(parts, ResolverPart(p, "/etc/dnsmasq.d")...)
 }
 
-// ResolverPart writes what has to be told to dnsmasq, by a file in dir, for rules
-// that name domains; nil if no rule does.
+// ResolverPart writes dnsmasq's configuration, a file in dir, for rules that
+// name domains; nil if no rule does.
 func ResolverPart(p plan.Plan, dir string) []render.Part {
 	text := nft.ResolverFile(p)
 	if text == "" {
@@ -54,7 +54,7 @@ func ResolverPart(p plan.Plan, dir string) []render.Part {
 		Text: "cat > " + dir + "/" + nft.ResolverName + " <<'END'\n" + text + "END\n"}}
 }
 
-// OffloadCommands returns the ethtool(8) commands of a plan, one a device.
+// OffloadCommands returns a plan's ethtool(8) commands, one per device.
 func OffloadCommands(p plan.Plan) (commands [][]string) {
 	for _, o := range p.Offloads {
 		i := slices.IndexFunc(commands, func(c []string) bool { return c[2] == o.Device })
@@ -87,8 +87,8 @@ func states(p plan.Plan) (now, want tc.State, err error) {
 	return now, want, err
 }
 
-// UntouchedCommands returns the tc(8) commands that bring an untouched router to
-// what a plan wants. The error says what tc cannot do.
+// UntouchedCommands returns the tc(8) commands that apply a plan to an
+// untouched router. The error says what tc cannot do.
 func UntouchedCommands(p plan.Plan) ([][]string, error) {
 	now, want, err := states(p)
 	if err != nil {
@@ -102,12 +102,14 @@ func UntouchedCommands(p plan.Plan) ([][]string, error) {
 	return out, nil
 }
 
-// likeArticle reports whether seed 003's three commands can hold the shaper.
+// likeArticle reports whether the tc article's three commands can express the
+// shaper.
 func likeArticle(s *plan.Shaper) bool {
 	return s == nil || s.IngressOf == "" && (s.AQM == plan.FQCoDel || s.AQM == plan.FIFO)
 }
 
-// article writes seed 003's three commands for each direction, with its reasons.
+// article writes the tc article's three commands for each direction, with its
+// reasons.
 func article(p plan.Plan) []render.Part {
 	var parts []render.Part
 	for _, s := range []*plan.Shaper{p.Up, p.Down} {
@@ -124,7 +126,7 @@ func article(p plan.Plan) []render.Part {
 	return parts
 }
 
-// leafWhy gives the article's reason for the queue behind the bucket.
+// leafWhy returns the article's reason for the queue below the shaper.
 func leafWhy(s *plan.Shaper) string {
 	if s.AQM == plan.FIFO {
 		return "a FIFO that is short enough"
@@ -140,7 +142,7 @@ func leafWhy(s *plan.Shaper) string {
 	return why
 }
 
-// leaf writes the queue as the article does: what is not set stays away.
+// leaf writes the queue as the article does: without options that are not set.
 func leaf(s *plan.Shaper) string {
 	w := []string{"fq_codel"}
 	if s.AQM == plan.FIFO {
@@ -160,7 +162,7 @@ func leaf(s *plan.Shaper) string {
 	return strings.Join(w, " ")
 }
 
-// tcRate writes a rate as people do: 13mbit, 950kbit.
+// tcRate formats a rate as people write it: 13mbit, 950kbit.
 func tcRate(r unit.Rate) string {
 	if r%unit.MbitPerSecond == 0 {
 		return strconv.FormatInt(int64(r/unit.MbitPerSecond), 10) + "mbit"

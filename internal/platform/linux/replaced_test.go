@@ -7,14 +7,14 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
-// A rule that somebody replaces, moves or puts in changes nothing of how many there
-// are, or little; what is read back tells it, and the plan applied again mends it.
+// TestReplacedRule: a rule replaced, moved or inserted by hand is found in the
+// readback, not by counting rules, and applying the plan again repairs it.
 func TestReplacedRule(t *testing.T) {
-	k, ctx := fakekernel.New(), t.Context()
+	k, ctx := linuxfake.New(), t.Context()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
@@ -83,9 +83,9 @@ func TestReplacedRule(t *testing.T) {
 	}
 }
 
-// An nft(8) that lists rules in a form which nobody here knows: the plan is applied and
-// read back equal, a second time there is nothing to do, and status has nothing to
-// say; whatever is changed by hand is found nevertheless, and the plan's text is not taken for it.
+// TestUnknownForm: with an nft(8) that lists rules in an unknown form the plan
+// is applied and read back equal, a second time there is nothing to do, and
+// status reports nothing. A change by hand is still found.
 func TestUnknownForm(t *testing.T) {
 	k, b, p := unknownForm(t)
 	ctx := t.Context()
@@ -133,8 +133,8 @@ func TestUnknownForm(t *testing.T) {
 	}
 }
 
-// The same where nothing can be tried in a namespace: what is read back is taken for
-// a difference, and it says what to do.
+// TestUnknownFormUntried: the same without scratch namespaces: the readback
+// counts as different, and the message says what to do.
 func TestUnknownFormUntried(t *testing.T) {
 	k, b, p := unknownForm(t)
 	k.Missing = append(k.Missing, "unshare")
@@ -156,20 +156,21 @@ func TestUnknownFormUntried(t *testing.T) {
 	}
 }
 
-// unknownForm is a router whose nft(8) lists the length of a packet by another name.
-func unknownForm(t *testing.T) (*fakekernel.Kernel, *linux.Backend, plan.Plan) {
+// unknownForm returns a router whose nft(8) lists the packet length under
+// another name.
+func unknownForm(t *testing.T) (*linuxfake.Kernel, *linux.Backend, plan.Plan) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := fakekernel.New()
+	k := linuxfake.New()
 	k.Lists = func(table string) string { return strings.ReplaceAll(table, "meta length", "packet size") }
 	return k, &linux.Backend{Runner: k}, p
 }
 
 // bring applies a plan and returns the state that it asked for.
-func bring(t *testing.T, k *fakekernel.Kernel, b *linux.Backend, p plan.Plan) platform.State {
+func bring(t *testing.T, k *linuxfake.Kernel, b *linux.Backend, p plan.Plan) platform.State {
 	t.Helper()
 	before, err := b.Observe(t.Context(), p, nil)
 	if err != nil {

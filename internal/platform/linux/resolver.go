@@ -13,16 +13,16 @@ import (
 	"unbloat/internal/platform/conf"
 )
 
-// A resolverConfig is how the router's own resolver fills the sets of rules that name
-// domains: a file that dnsmasq(8) reads when it starts.
+// A resolverConfig is the file that makes the router's resolver, dnsmasq(8),
+// fill the sets of rules that name domains. dnsmasq reads it at start.
 type resolverConfig struct {
 	Path    string   `json:"path"`
-	Restart []string `json:"restart"` // what starts dnsmasq again
+	Restart []string `json:"restart"` // command that restarts dnsmasq
 	Runs    bool     `json:"runs"`
 	Files   conf.Set `json:"files"`
 }
 
-// text is the file; "" if there is none.
+// text returns the file's content; "" if there is no file.
 func (f *resolverConfig) text() string {
 	if f == nil {
 		return ""
@@ -30,7 +30,7 @@ func (f *resolverConfig) text() string {
 	return f.Files.Text(f.Path)
 }
 
-// put returns the resolverConfig with this text, or without the file for none.
+// put returns the resolverConfig with this text; "" means without the file.
 func (f *resolverConfig) put(text string) *resolverConfig {
 	if f == nil {
 		return nil
@@ -42,7 +42,7 @@ func (f *resolverConfig) put(text string) *resolverConfig {
 	return &out
 }
 
-// differences says in words where what is there is not what is wanted.
+// differences lists where f differs from the wanted w, for people.
 func (f *resolverConfig) differences(w *resolverConfig) []string {
 	if f == nil || w == nil {
 		return nil
@@ -54,9 +54,10 @@ func (f *resolverConfig) differences(w *resolverConfig) []string {
 	return out
 }
 
-// steps returns what leads to the wanted resolverConfig. Without the file dnsmasq has to
-// forget the sets before they go; with it, it has to ask again for names that it
-// knew before the sets were there (fresh), so it starts anew each time.
+// steps returns the steps to the wanted resolverConfig. Each change restarts
+// dnsmasq: without the file it must forget the sets before they are removed;
+// with it, it must resolve again the names it cached before the sets existed
+// (fresh).
 func (f *resolverConfig) steps(w *resolverConfig, fresh bool) []platform.Step {
 	if w == nil || len(f.differences(w)) == 0 && !(fresh && w.text() != "") {
 		return nil
@@ -74,11 +75,11 @@ func (f *resolverConfig) steps(w *resolverConfig, fresh bool) []platform.Step {
 	return append(conf.Steps(from, w.Files, check), platform.Step{Argv: w.Restart})
 }
 
-// domains reports whether a rule of the plan names any.
+// domains reports whether a rule of the plan names a domain.
 func domains(p plan.Plan) bool { return nft.Resolver(p) != nil }
 
-// observeResolver reads the resolverConfig of a plan that names domains, or the one that an
-// earlier state knew; nil if there is neither, or no resolver that could.
+// observeResolver reads the resolverConfig of a plan that names domains, or of
+// an earlier state; nil if there is neither, or no suitable resolver.
 func observeResolver(ctx context.Context, r platform.Runner, p plan.Plan, earlier *resolverConfig) (*resolverConfig, error) {
 	f := earlier
 	if f == nil {
@@ -99,7 +100,7 @@ func observeResolver(ctx context.Context, r platform.Runner, p plan.Plan, earlie
 	return &resolverConfig{Path: f.Path, Restart: f.Restart, Runs: err == nil, Files: files}, nil
 }
 
-// checkResolver refuses a file of our name that somebody else wrote.
+// checkResolver returns an error if a foreign file has our name.
 func checkResolver(f *resolverConfig) error {
 	if text := f.text(); text != "" && !strings.HasPrefix(text, nft.ResolverMark) {
 		return &platform.PreconditionError{Doing: "have dnsmasq fill the sets of domains", What: f.Path + " is there and was not made by unbloat",
@@ -108,8 +109,8 @@ func checkResolver(f *resolverConfig) error {
 	return nil
 }
 
-// findResolver looks for the dnsmasq that is the router's resolver, and says
-// why there is none that can fill the sets of nftables.
+// findResolver looks for the router's dnsmasq; if none can fill nftables sets,
+// it returns the reason.
 func findResolver(ctx context.Context, r platform.Runner) (*resolverConfig, string) {
 	out, err := platform.Output(ctx, r, "pidof", "dnsmasq")
 	if err != nil {

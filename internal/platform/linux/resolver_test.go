@@ -18,7 +18,7 @@ import (
 
 const resolverFile = "/etc/dnsmasq.d/unbloat.conf"
 
-// nobody is a watchdog who never acts.
+// nobody is a watchdog that never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -45,10 +45,10 @@ func domainPlanFor(t *testing.T, r platform.Runner, name string) plan.Plan {
 	return p
 }
 
-// A rule that names a domain is told to dnsmasq in the same transaction: its file
-// is there and dnsmasq knows it, twice starts it once, and the undo leaves
-// neither; with a file in the way, or dnsmasq that does not come back, nothing
-// has changed.
+// TestDomainsInTransaction: dnsmasq is configured for rules that name domains
+// in the same transaction: the file is written and dnsmasq restarted, applying
+// twice restarts it once, and revert removes both. If a foreign file is in the
+// way, or dnsmasq does not restart, nothing has changed.
 func TestDomainsInTransaction(t *testing.T) {
 	f := fake.NewLinux()
 	d := f.WithDnsmasq()
@@ -97,7 +97,7 @@ func TestDomainsInTransaction(t *testing.T) {
 	}
 }
 
-// Where no resolver can be told, the plan says why.
+// TestNoResolver: without a suitable resolver the plan says why.
 func TestNoResolver(t *testing.T) {
 	for says, do := range map[string]func(*fake.Linux){
 		"no dnsmasq runs":      func(f *fake.Linux) { f.WithDnsmasq().Runs = false },
@@ -119,7 +119,7 @@ func TestNoResolver(t *testing.T) {
 	}
 }
 
-// only is a pidof(8) that finds one program.
+// only is a pidof(8) that finds a single program.
 func only(program string) fake.Tool {
 	return fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 		if args[0] != program {

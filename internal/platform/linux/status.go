@@ -13,27 +13,27 @@ import (
 	"unbloat/unit"
 )
 
-// A Shaped device is one on which something other than the kernel's default was found.
+// A Shaped device has a queue other than the kernel's default.
 type Shaped = platform.Shaped
 
-// Shapers is what the router shows, for apply's callers; the WAN doesn't matter.
+// Shapers implements platform.Shaper. It lists all devices; the WAN is ignored.
 func (b *Backend) Shapers(ctx context.Context, _ string) ([]Shaped, error) {
 	return Shapers(ctx, b.Runner)
 }
 
-// Shapers reads from the kernel every shaper on every device, ours or not.
+// Shapers reads all shapers on all devices from the kernel, ours and others.
 func Shapers(ctx context.Context, r platform.Runner) ([]Shaped, error) {
 	return ShapersOf(ctx, r, nil)
 }
 
-// An Owner is who made a shaper that does not look like ours: a program that
-// shapes by its own configuration.
+// An Owner is the program that made a shaper without our handles, from its own
+// configuration.
 type Owner struct {
-	Name string // as in "not unbloat's"
-	Ours bool   // that configuration is ours
+	Name string // for people, as in "made by sqm-scripts"
+	Ours bool   // unbloat wrote that configuration
 }
 
-// ShapersOf is Shapers where it is known, by device, who made some of them.
+// ShapersOf is Shapers with the known owners of some devices' shapers.
 func ShapersOf(ctx context.Context, r platform.Runner, owners map[string]Owner) ([]Shaped, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
 	if err != nil {
@@ -66,8 +66,8 @@ func ShapersOf(ctx context.Context, r platform.Runner, owners map[string]Owner) 
 	return shapers, nil
 }
 
-// describe says what a tree does to its device. The owner is known where it has a
-// name; what looks like ours is ours all the same.
+// describe explains a device's tree. An owner without a name is unknown; a tree
+// with our handles is always ours.
 func describe(dev string, t tc.Tree, owner Owner) Shaped {
 	s := Shaped{Device: dev, Ours: t.OwnRoot(), Rate: unit.Rate(t.Rate()), Queue: t.Queue(), OwnIngress: t.OwnIngress()}
 	whose := func(ours bool) string {
@@ -101,8 +101,8 @@ func describe(dev string, t tc.Tree, owner Owner) Shaped {
 	return s
 }
 
-// OwnedPlans finds shapers of unbloat's without a record of them, and returns
-// for each WAN a plan that names its devices, which is what a revert needs.
+// OwnedPlans finds our shapers without a journal, and returns for each WAN a
+// plan with its devices, which is enough for a revert.
 func OwnedPlans(ctx context.Context, r platform.Runner) ([]plan.Plan, error) {
 	shapers, err := Shapers(ctx, r)
 	if err != nil {
@@ -125,8 +125,8 @@ func OwnedPlans(ctx context.Context, r platform.Runner) ([]plan.Plan, error) {
 	return out, nil
 }
 
-// DefaultWAN returns the device of the default route, the WAN that is meant
-// when nobody says which; "" if there is none.
+// DefaultWAN returns the device of the default route, the WAN if none is given;
+// "" if there is none.
 func DefaultWAN(ctx context.Context, r platform.Runner) string {
 	for _, family := range []string{"-4", "-6"} {
 		out, err := platform.Output(ctx, r, "ip", family, "-j", "route", "show", "default")
@@ -151,8 +151,8 @@ func DefaultWAN(ctx context.Context, r platform.Runner) string {
 	return ""
 }
 
-// Detect reads what plan.Make wants to know of this router. An empty wan is the
-// default route's device. It changes nothing that anybody could see.
+// Detect reads this router's capabilities for plan.Make. An empty wan means the
+// device of the default route. It changes nothing outside a scratch namespace.
 func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capabilities, error) {
 	if wan == "" {
 		if wan = DefaultWAN(ctx, r); wan == "" {
@@ -212,7 +212,7 @@ func Detect(ctx context.Context, r platform.Runner, wan, lan string) (plan.Capab
 		}
 		out, err := platform.Output(ctx, r, "ethtool", "-k", dev)
 		if err != nil {
-			continue // no ethtool, no offloads in the plan
+			continue // without ethtool the plan has no offloads
 		}
 		for _, feature := range tc.SwitchableOffloads(tc.ParseFeatures(out)) {
 			f.Offloads = append(f.Offloads, plan.Offload{Device: dev, Feature: feature})

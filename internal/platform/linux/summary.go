@@ -13,18 +13,18 @@ import (
 	"unbloat/unit"
 )
 
-// A Held is one direction of one device that a shaper holds to a rate.
+// A Held is a shaper on one direction of one device.
 type Held struct {
 	Device string
-	Enters bool      // what enters the device, over an ifb; otherwise what leaves it
+	Enters bool      // ingress, by way of an ifb; otherwise egress
 	Queue  string    // "cake", "htb + fq_codel"
-	Rate   unit.Rate // 0: none that is known here
-	Own    bool      // by its handles it is unbloat's
-	IFB    string    // where what enters goes through
-	Astray bool      // and that device is gone, so that all of it is lost
+	Rate   unit.Rate // 0: unknown
+	Own    bool      // it has unbloat's handles
+	IFB    string    // the ifb of ingress
+	Astray bool      // the ifb is gone, so all ingress packets are lost
 }
 
-// String says it in a line.
+// String returns a one-line description.
 func (h Held) String() string {
 	if h.Astray {
 		return fmt.Sprintf("what enters %s is redirected to %s, which is gone", h.Device, h.IFB)
@@ -36,7 +36,7 @@ func (h Held) String() string {
 	return fmt.Sprintf("what %s %s is held to %d bit/s by %s", verb, h.Device, int64(h.Rate), h.Queue)
 }
 
-// Fact is what a router of files remembers of it.
+// Fact returns the Held as platforms with configuration files record it.
 func (h Held) Fact() conf.Fact {
 	kind := conf.Leaves
 	switch {
@@ -48,8 +48,8 @@ func (h Held) Fact() conf.Fact {
 	return conf.Fact{Kind: kind, Of: h.Device, Text: h.String()}
 }
 
-// HeldBy reads what holds the devices, whoever made it. Devices that don't exist
-// are held by nothing.
+// HeldBy reads all shapers of the devices, ours and others. Devices that don't
+// exist have none.
 func HeldBy(ctx context.Context, r platform.Runner, devices ...string) ([]Held, error) {
 	out, err := platform.Output(ctx, r, "ip", "-j", "-d", "link", "show")
 	if err != nil {
@@ -77,7 +77,7 @@ func HeldBy(ctx context.Context, r platform.Runner, devices ...string) ([]Held, 
 		_, in := t.Split()
 		for _, f := range in.Filters {
 			for _, ifb := range f.RedirectsTo() {
-				if !there(ifb) { // somebody deleted it, and the redirect stands
+				if !there(ifb) { // the ifb was deleted, but the redirect remains
 					held = append(held, Held{Device: dev, Enters: true, Own: t.OwnIngress(), IFB: ifb, Astray: true})
 					continue
 				}
@@ -92,8 +92,8 @@ func HeldBy(ctx context.Context, r platform.Runner, devices ...string) ([]Held, 
 	return held, nil
 }
 
-// FirstCommands returns the commands that shape an untouched router, offloads
-// first, each in a command of its own.
+// FirstCommands returns the commands that shape an untouched router: offloads
+// first, one command each.
 func FirstCommands(p plan.Plan) ([][]string, error) {
 	commands, err := UntouchedCommands(p)
 	if err != nil {
@@ -107,8 +107,8 @@ func FirstCommands(p plan.Plan) ([][]string, error) {
 	return out, nil
 }
 
-// Restore returns the commands that lead back to a snapshot from any state: what
-// may be there is taken away, and what was there made again. Some may fail.
+// Restore returns the commands that restore a snapshot from any state: they
+// remove everything that may exist and rebuild the snapshot. Some may fail.
 func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := decode(before)
 	if err != nil {
@@ -122,7 +122,7 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 		for feature, on := range d.Features {
 			blank.Devices[i].Features[feature] = !on
 		}
-		// A change of what can't be rebuilt is refused, so that is there still.
+		// A tree that can't be rebuilt is never changed, so it still exists.
 		root, ingress := d.Tree.Split()
 		if len(ingress.Unrebuildable()) == 0 {
 			run("tc", "qdisc", "del", "dev", d.Name, "ingress")

@@ -11,18 +11,19 @@ import (
 	"unbloat/internal/platform"
 )
 
-// A state is what is looked at, and changed, on one router: its devices, our
-// table of nftables, and what its resolver is told of that.
+// A state is everything that is read and changed on one router: its devices,
+// our nftables table and the resolver's configuration for it.
 type state struct {
 	tc.State
 	Table nft.Table `json:"nft,omitzero"`
-	// Hidden says that who looked may not see the table: that none was found says nothing.
+	// Hidden says that this user can't read the table: an empty Table then
+	// means unknown.
 	Hidden   bool            `json:"nft_hidden,omitempty"`
 	Resolver *resolverConfig `json:"resolver,omitempty"`
 }
 
-// ReadTable reads our table. Where nft(8) is missing, or may not say, there is
-// none; what was asked for is then found missing when it is verified.
+// ReadTable reads our table; it is empty if nft(8) is missing or fails.
+// Verification then reports the wanted table as missing.
 func ReadTable(ctx context.Context, r platform.Runner) nft.Table {
 	out, err := platform.Output(ctx, r, listTable()...)
 	if err != nil {
@@ -31,9 +32,10 @@ func ReadTable(ctx context.Context, r platform.Runner) nft.Table {
 	return nft.Table{Text: string(out)}
 }
 
-// LostClasses says in words where our table is not what a plan in force wants:
-// whatever flushes nftables' rules takes it away, and then CAKE or HTB treat
-// every flow alike. It returns nil if all is as it should be, or who asks may not see it.
+// LostClasses lists where our table differs from what an applied plan wants,
+// for people: a flush of nftables' rules removes it, and then CAKE or HTB treat
+// all flows alike. It returns nil if nothing differs or this user can't read
+// the table.
 func LostClasses(ctx context.Context, r platform.Runner, p plan.Plan) []string {
 	if ok, known := Privileged(ctx, r); known && !ok {
 		return nil
@@ -45,18 +47,19 @@ func LostClasses(ctx context.Context, r platform.Runner, p plan.Plan) []string {
 	return nft.Differences(listed, want)
 }
 
-// Listed returns the wanted table with how the router's own nft(8) lists it, where that
-// is not known and now is not equal to it: every version of nft writes some rules otherwise. It is
-// loaded into a scratch namespace, as one that is there is read back. A router
-// that has no unshare(1), or lets nobody use it, leaves the table as it is.
+// Listed returns the wanted table with its listing by the router's own nft(8),
+// if now differs from it and the listing is not known yet: every version of nft
+// lists some rules differently. The table is loaded into a scratch namespace
+// and read back. Where unshare(1) is missing or not permitted, want is returned
+// unchanged.
 func Listed(ctx context.Context, r platform.Runner, now, want nft.Table) nft.Table {
 	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
 		return want
 	}
-	script := "nft -f - && exec " + strings.Join(listTable(), " ") // of words that nobody else has a say in
+	script := "nft -f - && exec " + strings.Join(listTable(), " ") // constant words only
 	out, _, err := r.Run(ctx, []string{"unshare", "--net", "--", "sh", "-c", script}, []byte(want.Load()))
 	if err != nil {
-		return want // what it would have told, reading back tells
+		return want // an error here shows up again in the readback
 	}
 	return want.ListedAs(string(out))
 }
@@ -65,8 +68,8 @@ func listTable() []string {
 	return []string{"nft", "-s", "-t", "list", "table", nft.Family, nft.TableIs}
 }
 
-// unknownForm says what to do where reading back found nothing wrong but the rules of
-// our table, which may be right and only written in a form that nobody here knows.
+// unknownForm returns what to do if the readback differs only in our table's
+// rules, which may be right but listed in an unknown form.
 func unknownForm(listed, wanted nft.Table) []string {
 	if !nft.Unsure(listed, wanted) {
 		return nil
@@ -75,8 +78,9 @@ func unknownForm(listed, wanted nft.Table) []string {
 		"install unshare (package util-linux, on OpenWrt unshare), or plan with --classes off"}
 }
 
-// steps returns what leads from actual to wanted. The queues come first: a class
-// that no queue knows is an ordinary packet, a queue without classes has them all.
+// steps returns the steps from actual to wanted. Queues come first; any order
+// is safe: packets with an unknown class are ordinary ones, and queues without
+// a table treat all alike.
 func steps(actual, wanted state) []platform.Step {
 	var out []platform.Step
 	for _, c := range tc.Commands(actual.State, wanted.State) {
@@ -101,7 +105,7 @@ func tableSteps(actual, wanted nft.Table) []platform.Step {
 	return []platform.Step{{Argv: []string{"nft", "-f", "-"}, Stdin: wanted.Load()}}
 }
 
-// checkTable asks nft(8) whether it and the kernel take the table, before
+// checkTable tests whether nft(8) and the kernel accept the table, before
 // anything is touched.
 func (b *Backend) checkTable(ctx context.Context, p plan.Plan, now, want state) error {
 	if b.Preview {
@@ -110,8 +114,8 @@ func (b *Backend) checkTable(ctx context.Context, p plan.Plan, now, want state) 
 	return CheckTable(ctx, b.Runner, p.WAN, now.Table, want.Table)
 }
 
-// CheckTable asks nft(8) whether it and the kernel take a table that is not
-// there yet.
+// CheckTable tests with nft(8) whether the kernel accepts a table that does not
+// exist yet.
 func CheckTable(ctx context.Context, r platform.Runner, wan string, now, want nft.Table) error {
 	if want.Text == "" || len(nft.Differences(now, want)) == 0 {
 		return nil
@@ -130,16 +134,16 @@ func CheckTable(ctx context.Context, r platform.Runner, wan string, now, want nf
 	return nil
 }
 
-// probeClasses tries whether the kernel and its tools have what classes take:
-// nftables with meters, and, for downloads on an ifb, the ctinfo action. It
-// returns why not, "" if they have.
+// probeClasses tests whether kernel and tools support classes: nftables with
+// meters and, for downloads on an ifb, the ctinfo action. It returns why not,
+// "" if they do.
 func probeClasses(ctx context.Context, r platform.Runner) (why string, noMarks bool) {
 	argv := []string{"unshare", "--net", "--", "nft", "--echo", "-f", "-"}
 	out, said, err := r.Run(ctx, argv, []byte(nft.Sample()))
 	var missing *platform.MissingToolError
 	switch {
 	case errors.As(err, &missing):
-		return "", false // what cannot be tried is tried when it is applied
+		return "", false // can't be tested now: apply will
 	case !strings.Contains(string(out), "update @"):
 		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 		return "classes need nftables with meters in the kernel (Linux 5.11) and nft(8) 0.9.9, which this router lacks: " + line, true

@@ -12,14 +12,14 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Why says for both directions which class a packet of the flow has on this
-// router, and which rule of the plan decides it now. A flow that is named the
-// other way round, or as the WAN shows it, is found all the same.
+// Why returns for both directions the class of a packet of the flow on this
+// router, and the plan's rule that decides it now. The flow may also be given
+// with its ends swapped, or with its address after NAT.
 func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platform.Answer {
 	c := nft.Connection{}
 	a := platform.Answer{Flow: f}
 	in := func(string, string) bool { return false }
-	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) { // else the router has nothing to say about it
+	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) { // otherwise the router keeps no state for it
 		home := homeOf(ctx, r, p.WAN)
 		a.Flow, c = connection(ctx, r, f, home)
 		if !c.Known && home(f.Far.Addr()) && !home(f.Home.Addr()) {
@@ -51,8 +51,8 @@ func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platfo
 	return a
 }
 
-// byPacket follows the filters of a shaper without classes: they look at each
-// packet alone, and put small ones first.
+// byPacket evaluates the filters of a shaper without classes: they look at
+// single packets, and small ones go first.
 func byPacket(s *plan.Shaper, d plan.Direction, f nft.Flow) nft.Verdict {
 	v := nft.Verdict{Direction: d, Class: plan.Normal}
 	first := map[plan.Match]plan.Tin{}
@@ -61,7 +61,7 @@ func byPacket(s *plan.Shaper, d plan.Direction, f nft.Flow) nft.Verdict {
 	}
 	share := func(t plan.Tin) string {
 		part, of := 1, 1
-		for range t - 1 { // as CAKE's precedence bounds each tin
+		for range t - 1 { // as CAKE's precedence mode limits each tin
 			part, of = part*7, of*8
 		}
 		return fmt.Sprintf("as long as such packets take no more than %d/%d of the rate", part, of)
@@ -83,9 +83,9 @@ func byPacket(s *plan.Shaper, d plan.Direction, f nft.Flow) nft.Verdict {
 	return v
 }
 
-// connection asks connection tracking, by the file that kernels with procfs for
-// it have, or by conntrack(8), and returns the flow as the table knows it. Where
-// neither is there, it says so.
+// connection looks up the flow in connection tracking, from /proc or with
+// conntrack(8), and returns it as the table sees it. Connection.Unread says
+// that there is neither.
 func connection(ctx context.Context, r platform.Runner, f nft.Flow, home func(netip.Addr) bool) (nft.Flow, nft.Connection) {
 	out, err := platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
 	if err != nil {
@@ -108,18 +108,19 @@ func connection(ctx context.Context, r platform.Runner, f nft.Flow, home func(ne
 	return f, nft.Connection{}
 }
 
-// tracked reads one line of connection tracking, if it is of this flow, whoever
-// of the two began it and whichever of its addresses was named.
+// tracked reads one line of connection tracking; ok is false if it is not this
+// flow. Either end may have begun it, and f may have any of its addresses.
 func tracked(line string, f nft.Flow, home func(netip.Addr) bool) (nft.Flow, nft.Connection, bool) {
 	e := entryOf(line)
 	if !e.from.IsValid() || !e.answers.IsValid() {
 		return f, nft.Connection{}, false
 	}
 	pair := func(a, b netip.AddrPort) bool { return f.Home == a && f.Far == b || f.Home == b && f.Far == a }
-	if !pair(e.from, e.to) && !pair(e.answersTo, e.answers) { // before NAT, and behind it
+	if !pair(e.from, e.to) && !pair(e.answersTo, e.answers) { // before and after NAT
 		return f, nft.Connection{}, false
 	}
-	// Who of the two is the home's? Its networks tell, or else who was named first.
+	// Which end is the home's? The one in a home network, or else the one given
+	// first.
 	byHome := f.Home == e.from || f.Home == e.answersTo
 	if h, a := home(e.from.Addr()), home(e.answers.Addr()); h != a {
 		byHome = h
@@ -134,8 +135,8 @@ func tracked(line string, f nft.Flow, home func(netip.Addr) bool) (nft.Flow, nft
 
 var elementHome = regexp.MustCompile(`(?:tcp|udp|6|17) \. ([0-9a-fA-F.:]+) \. \d+ \. `)
 
-// Flows counts the flows of each machine of the home that the meters know now,
-// by what they say of them: "up calm", "up busy", "down calm", "down busy".
+// Flows counts the metered flows of each home machine by state: "up calm", "up
+// busy", "down calm", "down busy".
 func Flows(ctx context.Context, r platform.Runner) map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for _, d := range []string{"up", "down"} {

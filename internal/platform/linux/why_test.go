@@ -7,14 +7,14 @@ import (
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
-	"unbloat/internal/platform/linux/fakekernel"
+	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
 )
 
-// TestWhyByPacket: without classes an upload still has filters that put small
-// packets first, and why says so; where there are none, all are alike.
+// TestWhyByPacket: an upload without classes still has filters that put small
+// packets first, and why says so; without them all packets are equal.
 func TestWhyByPacket(t *testing.T) {
-	k := fakekernel.New()
+	k := linuxfake.New()
 	facts, err := linux.Detect(t.Context(), k, "wan", "lan")
 	if err != nil {
 		t.Fatal(err)

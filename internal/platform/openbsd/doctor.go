@@ -7,13 +7,13 @@ import (
 	"unbloat/internal/platform/bsd"
 )
 
-// checks returns the doctor's checks; isolated is what to do about a queue that
-// is one for all.
+// checks returns the doctor's checks; isolated is the remedy for a queue
+// without flow isolation.
 func checks(isolated string) func(e *platform.Examination) []platform.Check {
 	return bsd.Checks(bsd.Own{Modules: pfIsOn, Offloads: offloads, Counts: bsd.CountsEthernet, Isolated: isolated})
 }
 
-// shorterQueue is what ALTQ has against a queue that is one for all.
+// shorterQueue is ALTQ's remedy for a queue without flow isolation.
 const shorterQueue = "a shorter queue (--latency); ALTQ has none that tells flows apart, OpenBSD from 6.2 has"
 
 func pfIsOn(e *platform.Examination) {

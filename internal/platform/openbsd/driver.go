@@ -9,10 +9,10 @@ import (
 	"unbloat/internal/platform/bsd"
 )
 
-// Driver returns what is OpenBSD's own: pf.conf(5) and pfctl(8).
+// Driver returns OpenBSD's driver: pf.conf(5) and pfctl(8).
 func Driver() *platform.Driver { return driver(false) }
 
-// DriverAltq returns what was OpenBSD's own when pf had ALTQ.
+// DriverAltq returns the driver for old OpenBSD, whose pf has ALTQ.
 func DriverAltq() *platform.Driver { return driver(true) }
 
 func driver(altq bool) *platform.Driver {
@@ -35,7 +35,8 @@ func driver(altq bool) *platform.Driver {
 	return d
 }
 
-// hasALTQ reports whether a release of OpenBSD has ALTQ in our words.
+// hasALTQ reports whether a release of OpenBSD has ALTQ with the syntax that we
+// write.
 func hasALTQ(release string) bool {
 	v, err := strconv.ParseFloat(release, 64)
 	return err == nil && v < newQueues

@@ -15,10 +15,10 @@ const (
 	NameAltq = "openbsd-altq"
 )
 
-// Language returns what pf.conf(5) can say today.
+// Language returns what current pf.conf(5) supports.
 func Language() *plan.Language { return pfqueue.Language(Name) }
 
-// LanguageAltq returns what pf.conf(5) could say when it had ALTQ.
+// LanguageAltq returns what pf.conf(5) with ALTQ supports.
 func LanguageAltq() *plan.Language {
 	l := pfqueue.Language(NameAltq)
 	l.AQMs, l.ClassesAsked = []plan.AQM{plan.FIFO}, plan.FIFO
@@ -27,7 +27,7 @@ func LanguageAltq() *plan.Language {
 	l.MaxRate = math.MaxUint32 // u_int32_t in struct pf_altq
 	l.Rates, l.RatesWhy = reason.Of(reason.AltqRates), reason.Of(reason.AltqRatesWhy)
 	l.Rules.Domains = reason.Of(reason.AltqNoDomains)
-	// The article has 1 of 1.1 Mbit/s, and "typical would be 97 %".
+	// The article shapes 1.1 Mbit/s to 1, and calls 97 % typical.
 	l.Article = plan.Article{Down: 0.97, Up: 1 / 1.1, AQM: plan.FIFO}
 	return l
 }

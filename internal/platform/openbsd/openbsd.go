@@ -1,7 +1,7 @@
-// Package openbsd is the OpenBSD router, with today's queues and with the ALTQ
-// of 5.4 and before. A plan becomes a file of queues for each WAN and one line
-// in /etc/pf.conf that includes it; pfctl(8) checks, loads and shows them. It
-// implements apply.Backend.
+// Package openbsd is the driver for OpenBSD routers, with current queues or
+// with the ALTQ of 5.4 and before. A plan becomes a file of queues for each WAN
+// and one line in /etc/pf.conf that includes it; pfctl(8) checks, loads and
+// shows them. It implements apply.Backend.
 package openbsd
 
 import (
@@ -36,7 +36,7 @@ func includeLine(wan string) string {
 	return fmt.Sprintf("include %q # unbloat: `unbloat revert` removes this line and the file\n", IncludeFile(wan))
 }
 
-// Observe reads pf.conf, our file, and the queues that the kernel holds.
+// Observe reads pf.conf, our file, and the kernel's queues.
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, IncludeFile(p.WAN), PfConf)
 	if err != nil {
@@ -73,7 +73,7 @@ func lines(queues []pfqueue.Queue) []string {
 	return out
 }
 
-// render returns the text of our file, and what pfctl shows once it is loaded.
+// render returns the text of our file, and pfctl's output after loading it.
 func (b *Backend) render(p plan.Plan) (text string, shown []string, err error) {
 	if b.Altq {
 		rs, _, err := altq.Render(p)
@@ -88,7 +88,7 @@ func (b *Backend) render(p plan.Plan) (text string, shown []string, err error) {
 	return rs.String(), lines(rs.Queues), err
 }
 
-// ours returns what our file, as it is now, has pfctl show.
+// ours returns pfctl's output for our file as it is now.
 func (b *Backend) ours(s conf.State, wan string) []string {
 	text := s.Files.Text(IncludeFile(wan))
 	if b.Altq {
@@ -105,8 +105,8 @@ func (b *Backend) ours(s conf.State, wan string) []string {
 	return lines(rs.Queues)
 }
 
-// Desire returns the state that the plan asks for. Errors are
-// *platform.PreconditionError where something is in the way.
+// Desire returns the state that the plan asks for. The error is a
+// *platform.PreconditionError if something prevents it.
 func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State) (platform.State, error) {
 	if err := platform.CheckPlan(p, b.language()); err != nil {
 		return nil, err
@@ -160,8 +160,8 @@ const (
 	flowQueues = 6.2
 )
 
-// checkRelease refuses a release that does not speak our grammar. One that says
-// nothing of itself is left to pfctl(8), which checks what it is given.
+// checkRelease returns an error for a release without our grammar. An unknown
+// release is left to pfctl(8), which checks its input.
 func (b *Backend) checkRelease(ctx context.Context) error {
 	out, err := platform.Output(ctx, b.Runner, "uname", "-r")
 	if err != nil {
@@ -181,7 +181,8 @@ func (b *Backend) checkRelease(ctx context.Context) error {
 		Remedy: "upgrade OpenBSD to 6.2 or newer"}
 }
 
-// include puts our line into pf.conf: at the top, or where ALTQ's order wants it.
+// include inserts our line into pf.conf: at the top, or where ALTQ's order
+// requires it.
 func (b *Backend) include(own, wan string) string {
 	if b.Altq {
 		return altq.Place(own, includeLine(wan))
@@ -189,7 +190,7 @@ func (b *Backend) include(own, wan string) string {
 	return includeLine(wan) + own
 }
 
-// checkForeign refuses devices that have queues which are not ours.
+// checkForeign returns an error for devices with foreign queues.
 func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
 	others := includedWANs(own)
 	if b.Altq && len(others) > 0 {
@@ -222,8 +223,8 @@ func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
 	return nil
 }
 
-// checkLoaded refuses a pf that is off, and a pf.conf that could not be loaded
-// as it is: an undo would have to load it.
+// checkLoaded returns an error if pf is disabled, or if the present pf.conf
+// does not load: an undo would have to load it.
 func (b *Backend) checkLoaded(ctx context.Context) error {
 	out, err := platform.Output(ctx, b.Runner, "pfctl", "-si")
 	if err != nil {
@@ -248,8 +249,8 @@ func devices(p plan.Plan) []string {
 	return out
 }
 
-// Baseline takes our lines, files and queues out of what is there; all else,
-// changed since or not, stays.
+// Baseline removes our lines, files and queues; everything else stays as it is
+// now.
 func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
@@ -282,8 +283,8 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	return conf.Encode(s)
 }
 
-// Compare returns the steps from actual to wanted: files, a check of each
-// pf.conf before it takes its place, and one load.
+// Compare returns the steps from actual to wanted: write the files, check each
+// pf.conf before it replaces the old one, and load once.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	check := func(path, temp string) *platform.Step {
 		if path != PfConf {
@@ -298,13 +299,13 @@ func load() []platform.Step {
 	return []platform.Step{{Argv: []string{"pfctl", "-nf", PfConf}}, {Argv: []string{"pfctl", "-f", PfConf}}}
 }
 
-// Restore returns the commands that lead back to a snapshot from any state.
+// Restore returns the commands that restore a snapshot from any state.
 func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	return append(s.Files.Restore(), load()[1:]...), err
 }
 
-// Explain turns what pfctl(8) said into what to do about it.
+// Explain turns pfctl(8)'s error into one with a remedy.
 func (b *Backend) Explain(err error) error {
 	var c *platform.CommandError
 	var missing *platform.MissingToolError

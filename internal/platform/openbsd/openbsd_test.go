@@ -148,13 +148,13 @@ func TestReleases(t *testing.T) {
 			}
 			tr.Close()
 		}
-		if got := all.Detect(t.Context(), o).Name(); c.release != "-current" && (got == openbsd.NameAltq) != (c.release < "5.5") {
+		if got := platform.Detect(t.Context(), o, all.Drivers()).Name(); c.release != "-current" && (got == openbsd.NameAltq) != (c.release < "5.5") {
 			t.Errorf("OpenBSD %s takes itself for %s", c.release, got)
 		}
 	}
 }
 
-// nobody is a watchdog who never acts.
+// nobody is a watchdog that never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }

@@ -7,7 +7,7 @@ import (
 	"unbloat/internal/platform/render"
 )
 
-// Render writes the lines of today's pf.conf(5).
+// Render writes the lines of current pf.conf(5).
 func Render(p plan.Plan) ([]render.Part, []string, error) {
 	rs, notes, err := pfqueue.Render(p)
 	if err != nil {
@@ -19,7 +19,7 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 	}, notes, nil
 }
 
-// RenderAltq writes the lines of pf.conf(5) as it was with ALTQ.
+// RenderAltq writes the lines of pf.conf(5) with ALTQ.
 func RenderAltq(p plan.Plan) ([]render.Part, []string, error) {
 	rs, notes, err := altq.Render(p)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"unbloat/unit"
 )
 
-// Shapers explains every queue that is loaded, whoever made it: what it holds
-// to, how it queues, which rules send packets there, and what pfctl(8) took
-// without a word although it cannot be meant.
+// Shapers explains every loaded queue, ours and others: its rate, its queueing,
+// the rules that send packets there, and settings that pfctl(8) silently
+// accepts but that can't be intended.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
 	s, err := conf.Observed(ctx, b, wan)
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 	return shapers, nil
 }
 
-// allOurs returns what the files of ours that pf.conf includes have pfctl show.
+// allOurs returns pfctl's output for those of our files that pf.conf includes.
 func (b *Backend) allOurs(ctx context.Context, s conf.State) (out []string) {
 	for _, wan := range includedWANs(s.Files.Text(PfConf)) {
 		files, err := conf.Read(ctx, b.Runner, IncludeFile(wan))
@@ -65,7 +65,7 @@ func (b *Backend) allOurs(ctx context.Context, s conf.State) (out []string) {
 	return out
 }
 
-// includedWANs are those for which pf.conf has a line of ours.
+// includedWANs returns the WANs for which pf.conf has one of our lines.
 func includedWANs(text string) (out []string) {
 	before, after, _ := strings.Cut(includeLine("WAN"), "WAN")
 	for line := range strings.Lines(text) {
@@ -78,7 +78,7 @@ func includedWANs(text string) (out []string) {
 	return out
 }
 
-// device is where a queue's root is.
+// device returns the device of a queue's root.
 func device(queues []pfqueue.Queue, q pfqueue.Queue) string {
 	for range queues {
 		if q.Device != "" {
@@ -93,7 +93,7 @@ func device(queues []pfqueue.Queue, q pfqueue.Queue) string {
 	return "?"
 }
 
-// queueing says in words how a queue keeps its packets.
+// queueing describes how a queue stores packets, for people.
 func queueing(q pfqueue.Queue) string {
 	if q.Flows == 0 || q.Min != 0 {
 		return fmt.Sprintf("a FIFO of %d packets", cmp.Or(q.Qlimit, 50))
@@ -101,7 +101,7 @@ func queueing(q pfqueue.Queue) string {
 	return fmt.Sprintf("FQ-CoDel with %d flows (5 ms, 100 ms, no ECN)", q.Flows)
 }
 
-// explain says in a sentence what a queue does.
+// explain returns a sentence about what a queue does.
 func explain(queues []pfqueue.Queue, q pfqueue.Queue, x platform.Shaped, rules []string) string {
 	var children []string
 	for _, c := range queues {
@@ -154,9 +154,9 @@ func assigning(rules []string, name string) (out []string) {
 	return out
 }
 
-// assigned returns the queues of a rule as pfctl(8) prints it, today and of old:
-// `set (queue q)`, `set (prio 3, queue(q, r))`, `queue q`, `queue(q, r)`. What is
-// between quotes is a label.
+// assigned returns the queues of a rule in pfctl(8)'s output, current or old:
+// `set (queue q)`, `set (prio 3, queue(q, r))`, `queue q`, `queue(q, r)`. Text
+// in quotes is a label.
 func assigned(rule string) (names []string) {
 	parts := strings.Split(rule, `"`)
 	bare := ""
@@ -180,8 +180,8 @@ func assigned(rule string) (names []string) {
 	return names
 }
 
-// altqShapers explains the queues of old: first those that pfctl makes itself
-// where several share one.
+// altqShapers explains ALTQ's queues: first the root queues that pfctl makes
+// itself.
 func altqShapers(queues []altq.ShownQueue, ours, rules []string, counts map[string]pfqueue.Count) []platform.Shaped {
 	own := func(q altq.ShownQueue) bool { return slices.Contains(ours, q.Line) }
 	roots, out := []platform.Shaped{}, []platform.Shaped{}

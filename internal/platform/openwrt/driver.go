@@ -8,8 +8,7 @@ import (
 	"unbloat/internal/platform/linux"
 )
 
-// Driver returns what is OpenWrt's own: sqm-scripts, or tc(8) directly where
-// that is asked for.
+// Driver returns OpenWrt's driver: sqm-scripts, or tc(8) directly if asked for.
 func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language: Language(),
@@ -23,7 +22,7 @@ func Driver() *platform.Driver {
 		Render:       Render,
 		Checks:       linux.Checks(linux.Examined{SQM: true}),
 		Backend:      func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner}, nil },
-		// /var is in memory there, and /etc lasts as the sections do.
+		// /var is on a tmpfs; /etc survives a reboot, as the sections do.
 		StateDir:  "/etc/unbloat/state",
 		Classes:   linux.Classes(),
 		Simulated: platform.Simulated{CoDel: aqm.Linux612, Shaper: platform.HTB, FIFOBytes: true},
@@ -31,7 +30,7 @@ func Driver() *platform.Driver {
 	}
 }
 
-// ownTC is Linux's driver, but for what makes a plan last.
+// ownTC returns Linux's driver with OpenWrt's Keeper.
 func ownTC() *platform.Driver {
 	d := linux.Driver()
 	d.Keeper = func(o platform.Options) platform.Keeper { return Keeper{Runner: o.Runner} }

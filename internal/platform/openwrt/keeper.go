@@ -12,15 +12,15 @@ import (
 	"unbloat/internal/platform/linux"
 )
 
-// InitScript is what applies a plan at boot where sqm-scripts is absent.
+// InitScript applies a plan at boot without sqm-scripts.
 const InitScript = "/etc/init.d/unbloat"
 
-// initMark is the second line of the script: what lacks it isn't ours.
+// initMark is the second line of our script. A script without it is not ours.
 const initMark = "# Made by unbloat; `unbloat revert` removes it."
 
-// A Keeper makes a plan last over a reboot: a procd init script that runs its
-// commands, at boot and whenever the interface comes up again. It needs nothing
-// else of unbloat.
+// A Keeper makes a plan survive a reboot with a procd init script that runs its
+// commands at boot and whenever the interface comes up. The script does not
+// need unbloat.
 type Keeper struct{ Runner platform.Runner }
 
 // script writes the init script of a plan.
@@ -68,7 +68,7 @@ func (k Keeper) run(ctx context.Context, steps []platform.Step) error {
 	return nil
 }
 
-// Forget removes what Keep wrote. done is false if there was nothing of ours.
+// Forget removes what Keep wrote. done is false if there was nothing to remove.
 func (k Keeper) Forget(ctx context.Context) (done bool, err error) {
 	if !k.Kept() {
 		return false, nil

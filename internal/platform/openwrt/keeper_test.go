@@ -17,10 +17,9 @@ import (
 	"unbloat/unit"
 )
 
-// TestOwnTC: without sqm-scripts a plan lasts as a procd init script. Run by a
-// real shell, twice, as procd does when the interface comes up again, it gives
-// commands that shape a blank router as the plan wants it, and stop takes all
-// of it away.
+// TestOwnTC: without sqm-scripts a plan survives as a procd init script. A real
+// shell runs it twice, as procd does when the interface comes up again. Its
+// commands apply the plan to a blank router, and stop removes everything.
 func TestOwnTC(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
 	if err != nil {
@@ -55,13 +54,13 @@ func TestOwnTC(t *testing.T) {
 	}
 }
 
-// carryOut runs commands on a router, and wants the plan to be what there is.
+// carryOut runs commands on a router and checks that the plan is then in force.
 func carryOut(t *testing.T, f *fake.Linux, p plan.Plan, lines []string) {
 	t.Helper()
 	for _, line := range lines {
 		argv := strings.Fields(line)
 		var in []byte
-		if argv[0] == "nft" && argv[1] == "-f" { // the shell's stand-in keeps what it was fed
+		if argv[0] == "nft" && argv[1] == "-f" { // the shell's stand-in stores its input
 			var err error
 			if in, err = os.ReadFile(argv[len(argv)-1]); err != nil {
 				t.Fatal(err)
@@ -77,7 +76,7 @@ func carryOut(t *testing.T, f *fake.Linux, p plan.Plan, lines []string) {
 	}
 }
 
-// missing returns what a router lacks of a plan, and the steps that lead there.
+// missing returns the steps to a plan and the differences from it.
 func missing(t *testing.T, b apply.Backend, p plan.Plan) ([]platform.Step, []string) {
 	t.Helper()
 	now, err := b.Observe(t.Context(), p, nil)
@@ -95,8 +94,8 @@ func missing(t *testing.T, b apply.Backend, p plan.Plan) ([]platform.Step, []str
 	return steps, diffs
 }
 
-// shell runs a function of the script, with tc and ip that only say what they
-// were asked for, and returns that.
+// shell runs a function of the script with tc and ip that only print their
+// arguments, and returns the output.
 func shell(t *testing.T, script, function string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,7 +120,8 @@ func shell(t *testing.T, script, function string) []string {
 	return strings.Split(strings.TrimSpace(string(log)), "\n")
 }
 
-// TestInTheWay: what stands in the way of sqm-scripts is named, with the remedy.
+// TestInTheWay: everything that prevents the use of sqm-scripts is reported
+// with a remedy.
 func TestInTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(o *fake.OpenWrt)

@@ -15,9 +15,9 @@ import (
 	"unbloat/unit"
 )
 
-// On a real kernel, with a real shell, tc and nft: what sqm-scripts is given for
-// a plan with classes makes the qdiscs, filters and table that a plan for Linux
-// has, by CAKE and by HTB, twice in a row, and takes all of it away.
+// TestSQMScriptInLab, on a real kernel with a real shell, tc and nft: the
+// script of a plan with classes makes the same qdiscs, filters and table as a
+// plan for Linux, with CAKE and HTB, twice in a row, and removes all of it.
 func TestSQMScriptInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return

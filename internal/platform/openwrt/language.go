@@ -10,7 +10,7 @@ import (
 // Name is the platform's name.
 const Name = "openwrt"
 
-// Language returns what /etc/config/sqm can say.
+// Language returns what /etc/config/sqm supports.
 func Language() *plan.Language {
 	l := tc.Language(Name)
 	l.WAN, l.LAN = "wan", "br-lan"

@@ -1,7 +1,7 @@
-// Package openwrt is the OpenWrt router: a plan becomes a section of
-// /etc/config/sqm, which LuCI shows and sqm-scripts turns into tc(8) commands.
-// Where sqm-scripts is absent, package linux shapes it, and Keeper makes that
-// last. It implements apply.Backend.
+// Package openwrt is the driver for OpenWrt routers: a plan becomes a section
+// of /etc/config/sqm, which LuCI shows and sqm-scripts turns into tc(8)
+// commands. Without sqm-scripts package linux shapes, and Keeper makes that
+// survive a reboot. It implements apply.Backend.
 package openwrt
 
 import (
@@ -22,7 +22,7 @@ import (
 	"unbloat/unit"
 )
 
-// Where sqm-scripts' settings are, and its switch.
+// Paths of sqm-scripts' settings and its init script.
 const (
 	Config  = "/etc/config/sqm"
 	Service = "/etc/init.d/sqm"
@@ -31,7 +31,7 @@ const (
 // A Backend applies plans to one OpenWrt router through Runner.
 type Backend struct{ Runner platform.Runner }
 
-// SectionName returns the name of our section for a WAN: uci takes letters,
+// SectionName returns the name of our section for a WAN: uci allows letters,
 // digits and underscores.
 func SectionName(wan string) string {
 	var b strings.Builder
@@ -47,8 +47,8 @@ func SectionName(wan string) string {
 	return b.String()
 }
 
-// Observe reads the settings, as a file and through uci(1), and what the kernel
-// holds the WAN to.
+// Observe reads the settings, from the file and with uci(1), and the WAN's
+// shapers from the kernel.
 func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, Config, scriptPath(p.WAN))
 	if err != nil {
@@ -83,7 +83,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	return conf.Encode(s)
 }
 
-// scriptPath is where the script of a WAN's section is.
+// scriptPath returns the path of the script of a WAN's section.
 func scriptPath(wan string) string { return path.Join(sqm.ScriptDir, sqm.ScriptName(SectionName(wan))) }
 
 // settings returns a section's options.
@@ -95,8 +95,8 @@ func settings(s sqm.Section) []conf.Fact {
 	return out
 }
 
-// without returns the text without the section, and the section: its options
-// and nothing behind them.
+// without returns the text without the section, and the section's own text up
+// to its last option.
 func without(text, name string) (rest, section string) {
 	inside := false
 	var r, s strings.Builder
@@ -117,8 +117,8 @@ func without(text, name string) (rest, section string) {
 	return r.String(), s.String()
 }
 
-// with returns the text with the section before all others, so that what is
-// there stays to the byte: its last line may have no end.
+// with returns the text with the section before all others. So the rest stays
+// byte by byte, even if its last line has no newline.
 func with(rest string, s sqm.Section) string { return s.String() + rest }
 
 // Desire returns the state that the plan asks for.
@@ -146,7 +146,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 		return nil, err
 	}
 	s.Files = s.Files.Without(scriptPath(p.WAN))
-	if script != "" { // before the section that names it
+	if script != "" { // written before the section that uses it
 		s.Files = s.Files.Put(scriptPath(p.WAN), script, "644")
 	}
 	s.Files = s.Files.Put(Config, with(rest, section), "")
@@ -160,8 +160,8 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	return conf.Encode(s)
 }
 
-// classes returns the script and the table of a plan that has classes, and
-// refuses what the router could not hold.
+// classes returns the script and the table of a plan with classes, or an error
+// if the router can't have them.
 func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (script string, table nft.Table, err error) {
 	if old := s.Files.Text(scriptPath(p.WAN)); old != "" && !strings.HasPrefix(old, sqm.ScriptMark) {
 		return "", nft.Table{}, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: scriptPath(p.WAN) + " is there and was not made by unbloat",
@@ -181,7 +181,7 @@ func (b *Backend) classes(ctx context.Context, p plan.Plan, s conf.State) (scrip
 	}
 	table = linux.Listed(ctx, b.Runner, now, table)
 	shaping := p
-	shaping.Offloads = nil // sqm-scripts has no place to put them back from
+	shaping.Offloads = nil // sqm-scripts can't restore them
 	commands, err := linux.FirstCommands(shaping)
 	if err != nil {
 		return "", nft.Table{}, err
@@ -194,7 +194,7 @@ func ours(f conf.Fact, section, wan string) bool {
 	return f.Kind == conf.Option && f.Of == section || f.Kind != conf.Option && f.Of == wan
 }
 
-// wanted returns what the kernel holds the WAN to once sqm-scripts has run.
+// wanted returns the kernel's shapers of the WAN after sqm-scripts has run.
 func wanted(p plan.Plan) []linux.Held {
 	queue, shown := "cake", func(r unit.Rate) unit.Rate { return r }
 	if p.AQM == plan.FQCoDel {
@@ -210,8 +210,8 @@ func wanted(p plan.Plan) []linux.Held {
 	return out
 }
 
-// checkSQM refuses a router without sqm-scripts, and one where somebody is in
-// the middle of changing its settings.
+// checkSQM returns an error if sqm-scripts is missing or its settings have
+// uncommitted changes.
 func (b *Backend) checkSQM(ctx context.Context) error {
 	var missing *platform.MissingToolError
 	_, err := platform.Output(ctx, b.Runner, Service, "enabled")
@@ -231,7 +231,7 @@ func (b *Backend) checkSQM(ctx context.Context) error {
 	return nil
 }
 
-// checkForeign refuses a WAN that another section or another program shapes.
+// checkForeign returns an error if another section or program shapes the WAN.
 func checkForeign(p plan.Plan, rest string, live []conf.Fact, known bool) error {
 	sections, err := sqm.Parse(rest)
 	if err != nil {
@@ -251,7 +251,7 @@ func checkForeign(p plan.Plan, rest string, live []conf.Fact, known bool) error 
 	return nil
 }
 
-// Baseline takes the WAN's section out of what is there; all else stays.
+// Baseline removes the WAN's section; everything else stays.
 func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
@@ -277,9 +277,10 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 
 func restart() platform.Step { return platform.Step{Argv: []string{Service, "restart"}} }
 
-// scriptsLast makes the removal of a script a part of the restart, and none if
-// that fails or a section still names it: sqm-scripts stops an instance by the script that started it. Where
-// it has none any more, it leaves the instance and starts no other.
+// scriptsLast moves the removal of a script into the restart step, to be done
+// only if the restart succeeds and no section uses the script. sqm-scripts
+// stops an instance with the script that started it. If that script is missing,
+// it neither stops the instance nor starts another.
 func scriptsLast(steps []platform.Step) []platform.Step {
 	var first []platform.Step
 	removals := ""
@@ -287,7 +288,7 @@ func scriptsLast(steps []platform.Step) []platform.Step {
 		last := s.Argv[len(s.Argv)-1]
 		switch {
 		case s.Argv[0] == "rm" && strings.HasPrefix(last, sqm.ScriptDir) && strings.HasSuffix(last, ".qos"):
-			// Its name is of letters, digits and underscores.
+			// The name consists of letters, digits and underscores.
 			removals += fmt.Sprintf(" && ! grep -q %s %s && rm -f %s", path.Base(last), Config, last)
 		case s.Argv[0] == Service && removals != "":
 			first = append(first, platform.Step{Argv: []string{"sh", "-c", Service + " restart" + removals}})
@@ -298,13 +299,13 @@ func scriptsLast(steps []platform.Step) []platform.Step {
 	return first
 }
 
-// Restore returns the commands that lead back to a snapshot from any state.
+// Restore returns the commands that restore a snapshot from any state.
 func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	return scriptsLast(append(s.Files.Restore(), restart())), err
 }
 
-// Explain turns what the tools said into what to do about it.
+// Explain turns a tool's error into one with a remedy.
 func (b *Backend) Explain(err error) error {
 	var missing *platform.MissingToolError
 	if errors.As(err, &missing) {

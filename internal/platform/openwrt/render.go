@@ -7,7 +7,8 @@ import (
 	"unbloat/internal/platform/render"
 )
 
-// Render writes the section of /etc/config/sqm, and the script of a plan with classes.
+// Render writes the section of /etc/config/sqm and, for a plan with classes,
+// the script.
 func Render(p plan.Plan) ([]render.Part, []string, error) {
 	s, notes, err := sqm.Render(p)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"unbloat/unit"
 )
 
-// TestSQMClasses: what somebody gets who has OpenWrt with sqm-scripts and asks
-// for nothing is classes by behaviour, with CAKE and with HTB. The script, run by
-// a real shell as sqm-scripts runs it, makes what a plan for Linux is; a rate that
-// LuCI changed is the one that CAKE holds; and stopped, nothing is left.
+// TestSQMClasses: by default OpenWrt with sqm-scripts gets classes by
+// behaviour, with CAKE and with HTB. The script, run by a real shell as
+// sqm-scripts does, makes the same as a plan for Linux. CAKE uses a rate
+// changed in LuCI, and stop leaves nothing.
 func TestSQMClasses(t *testing.T) {
 	lib := t.TempDir()
 	if err := os.WriteFile(filepath.Join(lib, "defaults.sh"), []byte("SQM_LIB_READ=yes\n"), 0o644); err != nil {
@@ -69,8 +69,8 @@ func TestSQMClasses(t *testing.T) {
 	}
 }
 
-// TestSQMClassesInTheWay: nft(8) that is missing or too old, and a script that
-// somebody else wrote, are refused before anything is changed.
+// TestSQMClassesInTheWay: a missing or too old nft(8) and a foreign script are
+// reported before anything is changed.
 func TestSQMClassesInTheWay(t *testing.T) {
 	at := sqm.ScriptDir + "/" + sqm.ScriptName(openwrt.SectionName("wan"))
 	for name, c := range map[string]struct {
@@ -96,9 +96,9 @@ func TestSQMClassesInTheWay(t *testing.T) {
 	}
 }
 
-// TestSQMOtherDirections: sqm-scripts stops what an earlier plan started with the
-// script of the next one, which may be for one direction alone; nothing of the
-// earlier plan is left all the same.
+// TestSQMOtherDirections: sqm-scripts stops an earlier plan with the script of
+// the next one, which may shape one direction only. Still nothing of the
+// earlier plan is left.
 func TestSQMOtherDirections(t *testing.T) {
 	o := fake.NewOpenWrt()
 	b := &openwrt.Backend{Runner: o}
@@ -117,9 +117,9 @@ func TestSQMOtherDirections(t *testing.T) {
 	}
 }
 
-// TestSQMWithoutCtinfo: where the router could not be asked whether it has the
-// action that hands on marks, and it has not, the download is held to its rate
-// without classes, and the log says so.
+// TestSQMWithoutCtinfo: if the router lacks the ctinfo action and that could
+// not be tested before, the download is shaped without classes, and the log
+// says so.
 func TestSQMWithoutCtinfo(t *testing.T) {
 	o := fake.NewOpenWrt()
 	o.Kernel.Missing = []string{"ctinfo"}
@@ -140,7 +140,7 @@ func TestSQMWithoutCtinfo(t *testing.T) {
 	}
 }
 
-// give carries out what a router lacks of a plan.
+// give runs the steps to a plan.
 func give(t *testing.T, o *fake.OpenWrt, b apply.Backend, p plan.Plan) {
 	t.Helper()
 	steps, _ := missing(t, b, p)

@@ -12,8 +12,8 @@ import (
 	"unbloat/internal/platform/linux"
 )
 
-// Shapers explains what the kernel holds and, for each section of
-// /etc/config/sqm, whether the kernel holds its interface as it says.
+// Shapers explains the kernel's shapers and reports each section of
+// /etc/config/sqm that is not in force.
 func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, error) {
 	files, err := conf.Read(ctx, b.Runner, Config)
 	if err != nil {
@@ -24,7 +24,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 		return nil, fmt.Errorf("read %s: %w", Config, err)
 	}
 	owners := map[string]linux.Owner{}
-	var idle []platform.Shaped // what sections want and the kernel does not do
+	var idle []platform.Shaped // sections without a shaper in the kernel
 	for _, s := range sections {
 		if s.Get("enabled") != "1" {
 			continue
@@ -58,7 +58,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 	return append(out, idle...), err
 }
 
-// owner is the section of sqm-scripts' settings that a shaper comes from.
+// owner returns the section of sqm-scripts' settings that made a shaper.
 func owner(s sqm.Section, own bool) linux.Owner {
 	whose := "by hand or by LuCI"
 	if own {
@@ -67,7 +67,8 @@ func owner(s sqm.Section, own bool) linux.Owner {
 	return linux.Owner{Name: fmt.Sprintf("sqm-scripts, section %s, %s", s.Name, whose), Ours: own}
 }
 
-// runs reports whether the kernel holds a direction to its rate, as tc shows it.
+// runs reports whether the kernel shapes a direction at its rate, as tc shows
+// it.
 func runs(held []linux.Held, want linux.Held) bool {
 	for _, h := range held {
 		if h.Enters == want.Enters && (h.Rate == want.Rate || h.Rate == tc.ShownRate(want.Rate)) {

@@ -5,7 +5,8 @@ import (
 	"unbloat/internal/platform/bsd"
 )
 
-// checks are the doctor's: of the router only the shaper's API is known.
+// checks returns the doctor's checks. Only the shaper's API of the router is
+// accessible.
 func checks(e *platform.Examination) []platform.Check {
 	e.ReadShapers()
 	const unseen = "offloads, MTU, CPU and clock"

@@ -7,10 +7,10 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Scheme is the beginning of addresses at which OPNsense's API is reached.
+// Scheme is the URL scheme of OPNsense's API.
 const Scheme = "opnsense+https"
 
-// Driver returns what is OPNsense's own: the API of its shaper.
+// Driver returns OPNsense's driver: the API of its shaper.
 func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language: Language(),

@@ -8,8 +8,8 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Explain says of a change that the API refused what it was, on which item, and
-// what to do.
+// Explain turns a change that the API refused into an error with the action,
+// the item and a remedy.
 func (b *Backend) Explain(err error) error {
 	var refused *platform.RefusedError
 	var command *platform.CommandError
@@ -30,7 +30,7 @@ func (b *Backend) Explain(err error) error {
 	return fmt.Errorf("%s: %w; %s", doing, err, remedy)
 }
 
-// doing says in words what a request does.
+// doing describes a request, for people.
 func doing(argv []string) string {
 	path := argv[len(argv)-1]
 	if path == reconfigure {

@@ -2,7 +2,7 @@ package opnsense
 
 import "testing"
 
-// FuzzAnswers: whatever the router's API answers is refused or understood.
+// FuzzAnswers: any answer of the router's API is parsed or refused.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(`{"ts":{"pipes":{"pipe":{"a-b":{"enabled":"1","bandwidth":"29100","mask":{"none":{"value":"none","selected":1}}}}},"queues":{"queue":[]},"rules":{"rule":[]}}}`))
 	f.Add([]byte(`{"status":"ok","items":[{"Type":"pipe","UUID":"a","BW":"1","Rules":[{"rule_uuid":"b"}]}]}`))

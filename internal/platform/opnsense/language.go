@@ -11,7 +11,7 @@ import (
 // Name is the platform's name.
 const Name = "opnsense"
 
-// Language returns what the model of OPNsense's shaper can say.
+// Language returns what the model of OPNsense's shaper supports.
 func Language() *plan.Language {
 	l := dummynet.Language(Name)
 	l.WAN, l.LAN, l.OwnNames = "wan", "lan", true

@@ -19,8 +19,8 @@ import (
 	"unbloat/internal/remote"
 )
 
-// pasted sends what a plan prints for people, request by request, and returns the
-// router that it made.
+// pasted sends the requests that a plan prints for people, and returns the
+// resulting router.
 func pasted(t *testing.T, p plan.Plan) *opnsensefake.Router {
 	t.Helper()
 	text, err := opnsense.Driver().Text(p)
@@ -104,8 +104,8 @@ func TestMatrixOnStandIn(t *testing.T) {
 	t.Logf("%d of %d plans applied", applied, len(cases))
 }
 
-// meet notes which two parts of a case's name come together, and reports whether
-// any two do for the first time.
+// meet records the pairs of parts in a case's name, and reports whether any
+// pair is new.
 func meet(together map[string]bool, name string) (fresh bool) {
 	parts := strings.Split(name, "/")
 	for i, a := range parts {
@@ -118,7 +118,7 @@ func meet(together map[string]bool, name string) (fresh bool) {
 	return fresh
 }
 
-// reach runs the steps to a state, and wants it to be there then.
+// reach runs the steps to a state and checks that it is reached.
 func reach(t *testing.T, name string, r platform.Runner, b *opnsense.Backend, wanted platform.State) {
 	t.Helper()
 	for i := range 2 {
@@ -141,7 +141,7 @@ func reach(t *testing.T, name string, r platform.Runner, b *opnsense.Backend, wa
 	}
 }
 
-// emptyRouter is one that shapes nothing.
+// emptyRouter returns a router without shapers.
 func emptyRouter(t *testing.T) router {
 	t.Helper()
 	o := opnsensefake.New()

@@ -1,7 +1,7 @@
-// Package opnsense is the OPNsense router behind its REST API: a plan becomes
-// pipes, queues and rules of the traffic shaper, under uuids that are always the
-// same, so that doing it again changes the same items. Its commands are requests:
-// argv is the method and the path, standard input the body. It implements
+// Package opnsense is the driver for OPNsense routers, through their REST API:
+// a plan becomes pipes, queues and rules of the traffic shaper, with fixed
+// uuids, so that applying again changes the same items. Its commands are
+// requests: argv is method and path, standard input the body. It implements
 // apply.Backend.
 package opnsense
 
@@ -36,7 +36,7 @@ type Item struct {
 	Fields map[string]string `json:"fields"`
 }
 
-// A state is our items as they are saved, and as they run.
+// A state holds our items, saved and running.
 type state struct {
 	Items  []Item   `json:"items"`
 	Live   []string `json:"live"`
@@ -44,12 +44,12 @@ type state struct {
 	Taken  []string `json:"taken,omitempty"`  // numbers of somebody else's pipes and queues, "pipe 10000"
 }
 
-// kinds are in the order in which items can be made.
+// kinds returns the kinds of items in order of creation.
 func kinds() []string { return []string{"pipe", "queue", "rule"} }
 
-// own returns the name of our item, "" if the uuid isn't ours. earlier says that
-// it is of a form that a router from OPNsense 23.1 on makes no item under: it was
-// made before.
+// own returns the name of our item, "" if the uuid isn't ours. earlier says
+// that the uuid has a form that OPNsense no longer accepts since 23.1: the item
+// is older.
 func own(kind, uuid string) (name string, earlier bool) {
 	for _, n := range dummynet.ItemNames(kind) {
 		switch uuid {
@@ -62,7 +62,7 @@ func own(kind, uuid string) (name string, earlier bool) {
 	return "", false
 }
 
-// ours reports whether a uuid is that of an item of ours.
+// ours reports whether a uuid is one of ours.
 func ours(kind, uuid string) bool {
 	name, _ := own(kind, uuid)
 	return name != ""
@@ -87,7 +87,7 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (p
 	return json.Marshal(s)
 }
 
-// parseSettings reads what settings/get answers.
+// parseSettings reads the answer of settings/get.
 func parseSettings(b []byte) (s state, err error) {
 	all, err := parseItems(b)
 	for _, x := range all {
@@ -96,7 +96,7 @@ func parseSettings(b []byte) (s state, err error) {
 	return s, err
 }
 
-// parseItems returns all items of settings/get, whoever made them.
+// parseItems returns all items of settings/get, ours and others.
 func parseItems(b []byte) (out []Item, err error) {
 	var all struct {
 		TS entries[entries[json.RawMessage]] `json:"ts"`
@@ -122,7 +122,7 @@ func parseItems(b []byte) (out []Item, err error) {
 	return out, nil
 }
 
-// entries are a map as PHP writes it: an empty one is a list.
+// entries is a map in PHP's JSON, where an empty one is a list.
 type entries[V any] map[string]V
 
 // UnmarshalJSON reads an empty list as an empty map.
@@ -147,7 +147,7 @@ func (s *state) add(kind, uuid string, fields map[string]string) {
 	}
 }
 
-// known keeps the fields that our items have.
+// known returns only the fields that our items use.
 func known(kind string, fields map[string]string) map[string]string {
 	out := map[string]string{}
 	has := map[string]any{"pipe": dummynet.PipeItem{Queue: "x", CoDelTarget: "x", CoDelInterval: "x", Quantum: "x", Limit: "x", Flows: "x"}, "queue": dummynet.QueueItem{}, "rule": dummynet.RuleItem{DSCP: "x"}}[kind]
@@ -196,7 +196,7 @@ func value(raw json.RawMessage) string {
 	return strings.Join(chosen, ",")
 }
 
-// parseStatistics returns a line for each of our items that runs.
+// parseStatistics returns a line for each of our running items.
 func parseStatistics(b []byte) ([]string, error) {
 	var all struct {
 		Status string `json:"status"`
@@ -274,8 +274,8 @@ func (b *Backend) Desire(_ context.Context, p plan.Plan, now, _ platform.State) 
 	return json.Marshal(w)
 }
 
-// number returns the number of our item: the one it has, or the first of its own
-// that is free.
+// number returns the number of our item: its present one, or the first free one
+// in its range.
 func (s state) number(kind, uuid string) string {
 	for _, x := range s.Items {
 		if x.Kind == kind && x.UUID == uuid && x.Fields["number"] != "" {
@@ -286,7 +286,7 @@ func (s state) number(kind, uuid string) string {
 	return strconv.Itoa(dummynet.ItemNumber(kind, name, func(n int) bool { return slices.Contains(s.Taken, kind+" "+strconv.Itoa(n)) }))
 }
 
-// check refuses what stands in the way.
+// check returns an error if something prevents the plan.
 func check(p plan.Plan, it dummynet.Items, s state) error {
 	for _, o := range s.Others {
 		if strings.HasPrefix(o, p.WAN+": ") {
@@ -311,7 +311,8 @@ func check(p plan.Plan, it dummynet.Items, s state) error {
 	return nil
 }
 
-// Baseline takes our items away: their uuids are ours, so nothing was there before.
+// Baseline removes our items. Their uuids are ours, so nothing needs to be
+// restored.
 func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.State, error) {
 	s, err := decode(now)
 	if err != nil {
@@ -321,8 +322,8 @@ func (b *Backend) Baseline(_ context.Context, now, _ platform.State) (platform.S
 	return json.Marshal(s)
 }
 
-// Compare returns the requests from actual to wanted: pipes before the queues
-// that use them, those before rules; away in the other order; and then one
+// Compare returns the requests from actual to wanted: they create pipes, then
+// queues, then rules, delete in the opposite order, and end with one
 // reconfigure.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	a, err := decode(actual)
@@ -374,8 +375,8 @@ func (s state) find(x Item) (Item, bool) {
 	return s.Items[i], true
 }
 
-// set is an upsert: with a uuid that isn't there it adds. A field that is left
-// out keeps its value, so all are sent.
+// set is an upsert: with an unknown uuid it adds an item. A missing field keeps
+// its value, so all are sent.
 func set(x Item) platform.Step {
 	fields := maps.Clone(x.Fields)
 	if x.Kind == "pipe" {

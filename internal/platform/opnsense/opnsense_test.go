@@ -26,7 +26,7 @@ import (
 	"unbloat/unit"
 )
 
-// direct carries requests to the fake without a network.
+// direct passes requests to the fake without a network.
 type direct struct{ o *opnsensefake.Router }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -198,7 +198,7 @@ func TestEarlierUUIDs(t *testing.T) {
 	}
 }
 
-// answering is a router that answers saves in its own way, and saves nothing.
+// answering is a router that gives a fixed answer to saves, and saves nothing.
 type answering struct {
 	router
 	answer string

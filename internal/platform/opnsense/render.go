@@ -9,7 +9,8 @@ import (
 	"unbloat/internal/platform/render"
 )
 
-// Render writes requests to the API of the shaper, which are the form's fields too.
+// Render writes requests to the shaper's API; their fields are those of the web
+// form.
 func Render(p plan.Plan) ([]render.Part, []string, error) {
 	it, notes, err := dummynet.RenderItems(p)
 	if err != nil {
@@ -39,7 +40,8 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 		Text: "POST /api/trafficshaper/service/reconfigure\nGET /api/trafficshaper/service/statistics\n"}), notes, nil
 }
 
-// numbersToCheck says what nobody can know who has not seen the router.
+// numbersToCheck returns the note about numbers that can't be chosen without
+// access to the router.
 func numbersToCheck(it dummynet.Items) string {
 	list := func(numbers []string) string { return strings.Join(numbers, ", ") }
 	var pipes, queues []string

@@ -7,9 +7,10 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Restore returns the requests that lead back to a snapshot from any state: its
-// items of ours are saved again, all others that could be ours are deleted, users
-// before what they use, and the shaper is loaded. Some may fail.
+// Restore returns the requests that restore a snapshot from any state: our
+// items of the snapshot are saved again, all others that may be ours are
+// deleted (rules, then queues, then pipes), and the shaper is reloaded. Some
+// may fail.
 func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := decode(before)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"unbloat/unit"
 )
 
-// Shapers explains every pipe that is saved, whoever made it: what it holds to,
-// how it queues, which rules send packets there, and whether it runs.
+// Shapers explains every saved pipe, ours and others: its rate, its queueing,
+// the rules that send packets there, and whether it runs.
 func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, error) {
 	out, err := platform.Output(ctx, b.Runner, "GET", settings+"get")
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 	return shapers, nil
 }
 
-// queueing says in words how a pipe keeps its packets.
+// queueing describes how a pipe stores packets, for people.
 func queueing(f map[string]string) string {
 	set := func(name, unit string) string {
 		if f[name] == "" {
@@ -77,7 +77,8 @@ func queueing(f map[string]string) string {
 	return f["scheduler"]
 }
 
-// fedBy names the rules that send packets to a pipe or to one of its queues.
+// fedBy returns the names of rules that send packets to a pipe or one of its
+// queues.
 func fedBy(all []Item, pipe string) string {
 	targets := map[string]string{pipe: ""}
 	for _, q := range all {
@@ -109,7 +110,7 @@ func fedBy(all []Item, pipe string) string {
 	return strings.Join(out, "; ")
 }
 
-// runningRates returns what each pipe that runs holds to, as dnctl(8) shows it.
+// runningRates returns each running pipe's rate as dnctl(8) shows it.
 func runningRates(b []byte) map[string]string {
 	var all struct {
 		Items []struct{ Type, UUID, BW string }

@@ -8,7 +8,7 @@ import (
 	"unbloat/internal/platform/bsd"
 )
 
-// Driver returns what is pfSense's own: limiters and rules in config.xml.
+// Driver returns pfSense's driver: limiters and rules in config.xml.
 func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language: Language(),

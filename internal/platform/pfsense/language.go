@@ -9,7 +9,7 @@ import (
 // Name is the platform's name.
 const Name = "pfsense"
 
-// Language returns what pfSense's limiters and floating rules can say.
+// Language returns what pfSense's limiters and floating rules support.
 func Language() *plan.Language {
 	l := dummynet.Language(Name)
 	l.NotAlone = reason.Of(reason.PfSenseNotAlone)

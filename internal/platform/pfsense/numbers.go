@@ -11,26 +11,26 @@ import (
 	"unbloat/internal/platform/conf"
 )
 
-// pfSense numbers a limiter's queues itself, from 1 on, whatever config.xml says;
-// only the limiters' own numbers are ours to choose. So what it made of our queues
-// is read by their names: rules.limiter has the queues of a limiter in the order in
-// which config.xml names them.
+// pfSense numbers the queues of limiters itself, from 1 on, and ignores the
+// numbers in config.xml; we can choose only the limiters' numbers. So our
+// queues are identified by name: rules.limiter lists a limiter's queues in the
+// order of config.xml.
 
-// ours reports whether the number of a pipe is one of our limiters'.
+// ours reports whether a pipe's number is one of our limiters'.
 func ours(number string) bool {
 	return number == strconv.Itoa(first) || number == strconv.Itoa(first+1)
 }
 
-// A numbering is which number pfSense gave to each queue.
+// A numbering holds the numbers that pfSense assigned to queues.
 type numbering struct {
 	of    map[string][]int // by the limiter's number, in the limiter's order
 	names map[int]string   // of our queues
 	pipes []string         // our limiters' numbers in config.xml
 }
 
-// numbersOf reads the numbers of rules.limiter. Our limiters of which queues are
-// missing there have no names, and neither has a number that is given twice: of
-// those the queue that is configured last holds.
+// numbersOf reads the numbers from rules.limiter. Our limiters with missing
+// queues there get no names, and neither does a number that occurs twice: of
+// those queues the last configured one is in force.
 func numbersOf(root *configxml.Node, rulesLimiter string) numbering {
 	g := numbering{of: map[string][]int{}, names: map[int]string{}}
 	uses := map[int]int{}
@@ -62,7 +62,7 @@ func numbersOf(root *configxml.Node, rulesLimiter string) numbering {
 	return g
 }
 
-// enabled returns the names of a limiter's queues that are on.
+// enabled returns the names of a limiter's enabled queues.
 func enabled(limiter *configxml.Node) (out []string) {
 	for _, q := range limiter.All("queue") {
 		if q.Value("enabled") != "" {
@@ -72,7 +72,7 @@ func enabled(limiter *configxml.Node) (out []string) {
 	return out
 }
 
-// number is -1 for what is none.
+// number parses a number; -1 if it is none.
 func number(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -81,7 +81,8 @@ func number(s string) int {
 	return n
 }
 
-// nameOf returns the name of the queue with this number, or a text that is no name.
+// nameOf returns the name of the queue with this number, or a text that can't
+// be a name.
 func nameOf(digits string, given numbering) string {
 	if name, ok := given.names[number(digits)]; ok {
 		return name
@@ -89,9 +90,9 @@ func nameOf(digits string, given numbering) string {
 	return "number " + digits
 }
 
-// limiterLines returns our lines of rules.limiter, queues by their names. Once no
-// limiter is left pfSense doesn't write that file anew, so what config.xml doesn't
-// have is not looked at.
+// limiterLines returns our lines of rules.limiter, with queues by name. pfSense
+// doesn't rewrite that file after the last limiter is deleted, so limiters that
+// are not in config.xml are ignored.
 func limiterLines(text string, given numbering) (out []string) {
 	for line := range strings.Lines(text) {
 		w := strings.Fields(line)
@@ -107,8 +108,8 @@ func limiterLines(text string, given numbering) (out []string) {
 	return out
 }
 
-// kernelFacts returns what of the kernel's is ours, queues by their names: those of
-// our pipes, and those with a number that is one of ours.
+// kernelFacts returns our objects in the kernel, with queues by name: those of
+// our pipes, and those with one of our numbers.
 func kernelFacts(kernel []string, given numbering) (out []conf.Fact) {
 	for _, line := range kernel {
 		w := strings.Fields(line)
@@ -153,8 +154,8 @@ func ruleLines(text string, given numbering) (out []string) {
 	return out
 }
 
-// checkQueues refuses limiters of somebody else's with which pfSense makes nothing
-// of queues that come later, or gives two queues one number: ours come last.
+// checkQueues returns an error for foreign limiters that make pfSense ignore
+// later queues or assign a number twice: ours come last.
 func checkQueues(root *configxml.Node, device string) error {
 	refuse := func(what, remedy string) error {
 		return &platform.PreconditionError{Doing: "shape " + device, What: what, Remedy: remedy}
@@ -182,7 +183,7 @@ func checkQueues(root *configxml.Node, device string) error {
 	return nil
 }
 
-// refusedQueue returns which field of a queue pfSense does not take; "": none.
+// refusedQueue returns the field of a queue that pfSense rejects; "": none.
 func refusedQueue(q *configxml.Node) string {
 	within := func(field string, low, high float64) bool {
 		v := q.Value(field)

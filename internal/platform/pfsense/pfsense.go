@@ -1,7 +1,7 @@
-// Package pfsense is the pfSense router: a plan becomes two limiters and their
-// floating rules in config.xml. They are set through pfSense's own PHP shell, so
-// that its pages show them and its own code makes rules.limiter and pf's rules of
-// them. It implements apply.Backend.
+// Package pfsense is the driver for pfSense routers: a plan becomes two
+// limiters and their floating rules in config.xml. They are set with pfSense's
+// PHP shell, so the web interface shows them and pfSense's own code generates
+// rules.limiter and pf's rules. It implements apply.Backend.
 package pfsense
 
 import (
@@ -30,7 +30,7 @@ const (
 
 const first = dummynet.FirstLimiter
 
-// What is ours in config.xml by its name.
+// Names of our elements in config.xml.
 const (
 	ourLimiter = "unbloat_"
 	ourRule    = "unbloat: "
@@ -39,8 +39,8 @@ const (
 // A Backend applies plans to one pfSense router through Runner.
 type Backend struct{ Runner platform.Runner }
 
-// Observe reads config.xml, what pfSense made of our part of it, and what the
-// kernel holds of that.
+// Observe reads config.xml, the files that pfSense generated from our part, and
+// our part of the kernel's state.
 func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, Config)
 	if err != nil {
@@ -86,7 +86,8 @@ func (b *Backend) kernel(ctx context.Context) ([]string, error) {
 	return withoutWeights(dummynet.ParseShown(shown[0], shown[1], shown[2], "")), nil
 }
 
-// withoutWeights leaves out what pfSense doesn't set and fq_codel doesn't look at.
+// withoutWeights removes the weights of fq_codel queues, which pfSense doesn't
+// set and fq_codel ignores.
 func withoutWeights(lines []string) []string {
 	for i, l := range lines {
 		if before, after, ok := strings.Cut(l, " weight "); ok && strings.HasPrefix(l, "queue ") && !strings.Contains(after, " codel ") {
@@ -168,7 +169,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	return conf.Encode(conf.State{Files: conf.Set{{Path: Config + conf.Suffix}}, Live: live, Facts: facts})
 }
 
-// wanted is what Observe shows once pfSense has made its rules of the limiters.
+// wanted returns what Observe reads after pfSense has generated its rules.
 func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (lines []string, facts []conf.Fact) {
 	section, err := configxml.Parse(ls.String())
 	if err != nil {
@@ -219,7 +220,7 @@ func end(e dummynet.RuleEnd) map[string]any {
 	return m
 }
 
-// interfaceOf returns what config.xml calls a device: wan, lan, opt1.
+// interfaceOf returns a device's name in config.xml: wan, lan, opt1.
 func interfaceOf(root *configxml.Node, device string) (string, error) {
 	var known []string
 	if list := root.Child("interfaces"); list != nil {
@@ -233,8 +234,8 @@ func interfaceOf(root *configxml.Node, device string) (string, error) {
 	return "", &platform.PreconditionError{Doing: "shape " + device, What: "pfSense has assigned no such interface", Remedy: "name one of " + strings.Join(known, ", ") + " with --wan"}
 }
 
-// checkForeign refuses a WAN that somebody else's rule sends through a limiter,
-// one of ours on another WAN, and numbers that are taken.
+// checkForeign returns an error for a WAN with a foreign limiter rule, for our
+// limiters on another WAN, and for numbers in use.
 func checkForeign(root *configxml.Node, device, wan string) error {
 	refuse := func(what, remedy string) error {
 		return &platform.PreconditionError{Doing: "shape " + device, What: what, Remedy: remedy}
@@ -260,8 +261,8 @@ func checkForeign(root *configxml.Node, device, wan string) error {
 	return nil
 }
 
-// Baseline takes ours out of what is there. Where nothing else was changed
-// since, config.xml is as it was to the byte.
+// Baseline removes our parts. If nothing else has changed, config.xml is the
+// original, byte by byte.
 func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := conf.Decode(now)
 	if err != nil {
@@ -284,7 +285,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 	return conf.Encode(w)
 }
 
-// plain is config.xml without what is ours and without who changed it last.
+// plain returns config.xml without our elements and the last revision.
 func plain(config string) string {
 	root, err := configxml.Parse(config)
 	if err != nil {
@@ -296,14 +297,14 @@ func plain(config string) string {
 	}).String()
 }
 
-// onlyOurs reports whether nothing is left of a section without ours.
+// onlyOurs reports whether a section contains only our elements.
 func onlyOurs(section *configxml.Node) bool {
 	return !slices.ContainsFunc(section.Children, func(n *configxml.Node) bool {
 		return !strings.HasPrefix(n.Value("name"), ourLimiter) && !strings.HasPrefix(n.Value("descr"), ourRule)
 	})
 }
 
-// Explain turns what the tools said into what to do about it.
+// Explain turns a tool's error into one with a remedy.
 func (b *Backend) Explain(err error) error {
 	var missing *platform.MissingToolError
 	var c *platform.CommandError

@@ -11,10 +11,10 @@ import (
 	"unbloat/internal/platform/conf"
 )
 
-// Compare returns the steps from actual to wanted: either config.xml as it was,
-// to the byte, or our elements set by pfSense's own functions; then its rules
-// are made anew, and what of ours the kernel still holds is deleted, which
-// pfSense leaves standing.
+// Compare returns the steps from actual to wanted: either restore config.xml
+// byte by byte, or set our elements with pfSense's own functions; then
+// regenerate its rules and delete our surplus pipes in the kernel, which
+// pfSense does not delete.
 func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []string, error) {
 	a, err := conf.Decode(actual)
 	if err != nil {
@@ -50,12 +50,12 @@ func deletions(a, w []conf.Fact) (out []platform.Step) {
 	return out
 }
 
-// The scripts for pfSense's PHP shell. Each finds in $unbloat what it is given.
+// Scripts for pfSense's PHP shell. Their arguments are in $unbloat.
 //
 //go:embed php
 var scripts embed.FS
 
-// arguments are what scripts find in $unbloat.
+// arguments are the scripts' arguments in $unbloat.
 type arguments struct {
 	Limiter string            `json:"limiter"` // how our limiters' names begin
 	Descr   string            `json:"descr"`   // how our rules' descriptions begin
@@ -92,7 +92,7 @@ func given() arguments {
 		Queue: []json.RawMessage{}, Rule: []json.RawMessage{}}
 }
 
-// reload makes pfSense read config.xml anew and load its rules.
+// reload makes pfSense read config.xml again and load its rules.
 func reload() platform.Step { return shell(given(), "read.php", "load.php") }
 
 // set puts our elements in place of those that are there, saves config.xml, and
@@ -110,7 +110,7 @@ func set(facts []conf.Fact) platform.Step {
 	return shell(args, "read.php", "set.php", "load.php")
 }
 
-// Restore returns the commands that lead back to a snapshot from any state.
+// Restore returns the commands that restore a snapshot from any state.
 func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	s, err := conf.Decode(before)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"unbloat/internal/platform/render"
 )
 
-// Render writes limiters as config.xml has them, and floating rules as the form does.
+// Render writes limiters as in config.xml, and floating rules as in the web
+// form.
 func Render(p plan.Plan) ([]render.Part, []string, error) {
 	ls, notes, err := dummynet.RenderLimiters(p, dummynet.FirstLimiter)
 	if err != nil {
@@ -45,7 +46,7 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 		render.Part{Where: "and what the kernel has of that:", Text: "dnctl pipe show\ndnctl sched show\n"}), notes, nil
 }
 
-// floating tells of the rules of classes, a line each.
+// floating describes the rules of classes, one per line.
 func floating(rules []dummynet.LimiterRule) render.Part {
 	var b strings.Builder
 	for _, r := range rules {
@@ -64,7 +65,8 @@ func floating(rules []dummynet.LimiterRule) render.Part {
 		"source and destination, and In / Out pipe as below" + gatewayToo("out") + ":", Text: b.String()}
 }
 
-// inComment writes what is to be compared, not pasted.
+// inComment writes text as an XML comment: it is for comparison, not for
+// pasting.
 func inComment(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -14,7 +14,7 @@ import (
 	"unbloat/internal/platform/conf"
 )
 
-// Shapers explains every limiter of config.xml, whoever made it: its rate, its
+// Shapers explains every limiter in config.xml, ours and others: its rate, its
 // queue, the rules that send packets there, and whether the kernel has it.
 func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
 	s, err := conf.Observed(ctx, b, wan)
@@ -74,7 +74,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 	return out, nil
 }
 
-// fedBy names the rules that send packets to a limiter.
+// fedBy returns the names of rules that send packets to a limiter.
 func fedBy(root *configxml.Node, l dummynet.Limiter) string {
 	names := []string{l.Name}
 	for _, q := range l.Children {
@@ -108,13 +108,13 @@ func fedBy(root *configxml.Node, l dummynet.Limiter) string {
 	return strings.Join(rules, "; ")
 }
 
-// on are a limiter's queues that are switched on.
+// on returns a limiter's enabled queues.
 func on(l dummynet.Limiter) []dummynet.LimiterQueue {
 	return slices.DeleteFunc(slices.Clone(l.Children), func(q dummynet.LimiterQueue) bool { return q.Enabled == "" })
 }
 
-// runs says whether the kernel holds the limiter, with its queues at the numbers
-// that pfSense gave them.
+// runs reports whether the kernel has the limiter, with its queues at the
+// numbers that pfSense assigned.
 func runs(l dummynet.Limiter, numbers []int, kernel []string) string {
 	if l.Enabled != "on" {
 		return "it is off"

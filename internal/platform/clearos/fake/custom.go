@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// OwnEngine is where ClearOS keeps its own engine, and what its qos.conf names.
+// OwnEngine is the path of ClearOS's own engine, as in qos.conf.
 const OwnEngine = "/usr/clearos/apps/qos/deploy/libqos.lua"
 
-// Settings reads qos.conf as a shell does that sources it. An error is a line
-// that is more to a shell than a setting.
+// Settings reads qos.conf as a shell sources it. It returns an error for a line
+// that is not a plain assignment.
 func Settings(text string) (map[string]string, error) { return shellSettings(text) }
 
 var luaStatement = regexp.MustCompile(`^    (execute|os\.execute|echo)\("([^"\\]*)"\)$`)
 
-// Other runs an engine that somebody wrote instead of ClearOS's own: the commands
-// that its RunBandwidthExternal executes, in order. It knows that function alone,
-// with calls of execute, os.execute and echo of a plain text; it refuses what is
-// more.
+// Other runs an engine other than ClearOS's own: it returns the commands of its
+// RunBandwidthExternal, in order. It supports only that function, with calls of
+// execute, os.execute and echo with literal text, and returns an error for
+// anything else.
 func Other(engine string) (Result, error) {
 	var out Result
 	inside, ended := false, false

@@ -1,9 +1,9 @@
 // Package fake stands in for ClearOS's own engine of QoS in tests: qos.conf and
-// network.conf go in, and the commands that it would run come out, with what it
-// says and the Lua error that ended it. It was written from how libqos.lua of
-// app-qos 9afeab23db57 behaves, and is held to what was recorded of it
-// (internal/platform/fake/verdicts). It shares no code with what renders the
-// settings. What it does not know it refuses.
+// network.conf go in, and the commands that it would run come out, with its
+// messages and the Lua error that ended it. It follows the behaviour of
+// libqos.lua of app-qos 9afeab23db57 and is tested against recordings of it
+// (internal/platform/fake/verdicts). It shares no code with the renderer of the
+// settings, and returns an error for anything it does not know.
 package fake
 
 import (
@@ -21,9 +21,9 @@ type Result struct {
 	Error    string // the Lua error that ended it: FILE:LINE: what; "": none
 }
 
-// Engine runs the engine on the text of qos.conf and network.conf (nil: there is
-// no such file) for a family, "ipv4" or "ipv6". An error is what this stand-in
-// cannot say.
+// Engine runs the engine on the text of qos.conf and network.conf (nil: there
+// is no such file) for a family, "ipv4" or "ipv6". An error means that this
+// stand-in does not know the answer.
 func Engine(qos string, network *string, family string) (Result, error) {
 	set, err := shellSettings(qos)
 	if err != nil {
@@ -52,24 +52,24 @@ type engine struct {
 	down    rates
 }
 
-// rates are what one direction gives each interface.
+// rates are the interfaces' rates in one direction.
 type rates struct {
 	ifaces table[*iface]
 	sure   *table[*shares] // nil: they could not be read
 	most   *table[*shares]
 }
 
-// An iface is one interface in one direction. Its rate is the text that was
-// found, in kbit/s.
+// An iface is one interface in one direction. Its rate is the text from the
+// file, in kbit/s.
 type iface struct {
 	rate, r2q string
 	least     string
 }
 
-// shares are the parts of the seven classes in per cent.
+// shares are the shares of the seven classes, in percent.
 type shares [7]float64
 
-// order is that in which Lua walks through a table of seven numbers.
+// order is the order in which Lua iterates a table of seven numbers.
 func order() []int { return []int{1, 2, 3, 4, 5, 6, 0} }
 
 func (e *engine) fail(line int, format string, args ...any) bool {
@@ -82,7 +82,7 @@ func (e *engine) say(format string, args ...any) {
 }
 
 func (e *engine) execute(format string, args ...any) {
-	text, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // a shell's next command is none of ours
+	text, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // a second shell command is not run
 	e.Commands = append(e.Commands, text)
 }
 
@@ -147,7 +147,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// entries splits a value at blanks. Tabs vanish, line ends do not count.
+// entries splits a value at blanks. Tabs are removed, line ends ignored.
 func entries(value string) (out []string) {
 	for word := range strings.SplitSeq(strings.ReplaceAll(value, "\t", ""), " ") {
 		if word != "" {
@@ -159,7 +159,7 @@ func entries(value string) (out []string) {
 
 var pair = regexp.MustCompile(`([0-9A-Za-z]+):([0-9A-Za-z]+)`)
 
-// interfaces reads IF:R2Q, of which each is found wherever it stands in a word.
+// interfaces reads IF:R2Q, which the engine finds anywhere in a word.
 func (e *engine) interfaces(r *rates, key, direction string) bool {
 	for _, word := range entries(e.set[key]) {
 		m := pair.FindStringSubmatch(word)
@@ -171,8 +171,7 @@ func (e *engine) interfaces(r *rates, key, direction string) bool {
 	return true
 }
 
-// speed returns the first number that network.conf has for the interface, in
-// whatever line it stands.
+// speed returns the interface's first number in network.conf, on any line.
 func (e *engine) speed(dev, direction string) string {
 	if e.network == nil {
 		return "0"
@@ -212,7 +211,8 @@ func (e *engine) shares(key string) *table[*shares] {
 	return t
 }
 
-// complete gives each interface the shares of "*", or the engine's own.
+// complete gives interfaces without shares those of "*", or the engine's
+// defaults.
 func (e *engine) complete(r *rates) bool {
 	for _, x := range []struct {
 		t    *table[*shares]
@@ -238,7 +238,7 @@ func (e *engine) complete(r *rates) bool {
 	return true
 }
 
-// sum refuses more than 100 per cent, and hands out what is left, one by one from
+// sum refuses more than 100 percent, and distributes the rest one by one from
 // the first class on.
 func (e *engine) sum(name string, t *table[*shares]) bool {
 	if t == nil {
@@ -262,7 +262,7 @@ func (e *engine) sum(name string, t *table[*shares]) bool {
 	return true
 }
 
-// limit refuses a limit below what is reserved, and one above all.
+// limit refuses a limit below the reserved share or above 100.
 func (e *engine) limit(name string, r rates) bool {
 	if r.most == nil {
 		return e.fail(247, "bad argument #1 to 'pairs' (table expected, got nil)")
@@ -286,7 +286,7 @@ func (e *engine) limit(name string, r rates) bool {
 	return true
 }
 
-// least finds the smallest rate of a class, of which the quantum is made.
+// least finds the lowest rate of a class, from which the quantum is computed.
 func (e *engine) least(dev string) bool {
 	up, has := e.up.ifaces.get(dev)
 	if !has {
@@ -321,7 +321,7 @@ func number(s string) float64 {
 	return n
 }
 
-// lua writes a number as Lua does: 14 digits.
+// lua formats a number as Lua does: 14 digits.
 func lua(n float64) string {
 	text := strconv.FormatFloat(n, 'g', 14, 64)
 	mantissa, exponent, big := strings.Cut(text, "e")
@@ -374,7 +374,7 @@ func (e *engine) shape(direction int, r rates, rules []rule) bool {
 		case direction == 0:
 			e.execute("iptables -t mangle -I POSTROUTING -o %s -j %s", dev, chain)
 			continue
-		case byIFB: // beside nothing: there is no ingress to hang it on
+		case byIFB: // fails: there is no ingress qdisc
 			e.execute("/sbin/tc filter add dev %s parent 1: protocol all u32 match u32 0 0  action mirred egress redirect dev %s", dev, name)
 		default:
 			e.execute("iptables -t mangle -A %s -j IMQ --todev %d", chain, id)

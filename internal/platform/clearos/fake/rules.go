@@ -33,7 +33,7 @@ func (e *engine) rules() (out []rule) {
 	return out
 }
 
-// packed takes superfluous blanks and line ends out of a list of custom rules.
+// packed removes extra blanks and line ends from a list of custom rules.
 func packed(s string) string {
 	for _, x := range []struct{ old, new string }{{"  ", " "}, {"\t", ""}, {"\n\n", "\n"}, {"\n ", "\n"}} {
 		for strings.Contains(s, x.old) {
@@ -53,8 +53,8 @@ func (e *engine) is(field string, n int) bool {
 	return err == nil && v == float64(n)
 }
 
-// mark writes the rules that mark one direction of an interface. Whatever the
-// interface, the mark is of the first one's classes.
+// mark writes the rules that mark one direction of an interface. The marks are
+// always those of the first interface's classes.
 func (e *engine) mark(direction int, dev, chain string, rules []rule) bool {
 	for _, r := range rules {
 		on, _ := r.field(3)
@@ -81,7 +81,7 @@ func (e *engine) mark(direction int, dev, chain string, rules []rule) bool {
 	return true
 }
 
-// match writes what a rule asks of a packet.
+// match writes a rule's match.
 func (e *engine) match(r rule) (string, bool) {
 	several := func(ports string) bool { return strings.ContainsAny(ports, ":,") }
 	sport, has := r.field(8)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// shellSettings reads a file of assignments as a shell does that sources it.
+// shellSettings reads a file of assignments as a shell sources it.
 func shellSettings(text string) (map[string]string, error) {
 	set := map[string]string{}
 	for i := 0; i < len(text); {

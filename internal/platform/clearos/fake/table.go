@@ -2,12 +2,11 @@ package fake
 
 import "math/bits"
 
-// A table is a Lua 5.1 table whose keys are texts. It matters in which order it
-// is walked through: of two interfaces one is the first, and of two errors one is
-// said.
+// A table is a Lua 5.1 table with string keys. Its iteration order matters: it
+// decides which interface is first and which of two errors is reported.
 type table[V any] struct {
 	nodes []node[V]
-	free  int // nodes from here on have been given out, or are taken
+	free  int // nodes from here on are taken
 }
 
 type node[V any] struct {
@@ -16,7 +15,7 @@ type node[V any] struct {
 	used  bool
 }
 
-// hash is Lua's of a text.
+// hash is Lua's hash of a string.
 func hash(s string) uint32 {
 	h := uint32(len(s))
 	step := len(s)>>5 + 1
@@ -44,8 +43,8 @@ func (t *table[V]) get(key string) (v V, has bool) {
 	return v, false
 }
 
-// put sets a key. A new one goes to its main position; what stands there by
-// chance gives way to a free node, what belongs there keeps it.
+// put sets a key. A new key goes to its main position: a key there that is not
+// in its own main position moves to a free node, otherwise the new key does.
 func (t *table[V]) put(key string, v V) {
 	if i := t.find(key); i >= 0 {
 		t.nodes[i].value = v
@@ -84,8 +83,7 @@ func (t *table[V]) len() (n int) {
 	return n
 }
 
-// grow makes room for n keys, and puts those that are there back from the last
-// on.
+// grow makes room for n keys and inserts the existing ones again, last first.
 func (t *table[V]) grow(n int) {
 	old := t.nodes
 	size := 1 << bits.Len(uint(n-1))

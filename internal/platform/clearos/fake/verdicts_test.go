@@ -8,8 +8,8 @@ import (
 	"unbloat/internal/platform/fake/verdicts"
 )
 
-// TestClearOSVerdicts gives the stand-in what the real engine was given, and
-// compares each command, what it said, and the error that ended it.
+// TestClearOSVerdicts gives the stand-in the recorded inputs of the real
+// engine, and compares commands, messages and the final error.
 func TestClearOSVerdicts(t *testing.T) {
 	type vector struct {
 		Note     string

@@ -12,10 +12,10 @@ import (
 	"unbloat/internal/platform/fake/dnctl"
 )
 
-// RCConf is where the system's switches are.
+// RCConf is the file of the system's switches.
 const RCConf = "/etc/rc.conf"
 
-// A Router has a firewall and a pipe of its own.
+// A Router is a FreeBSD router with a firewall and a foreign pipe.
 type Router struct {
 	*fake.Machine
 	Dnctl      *dnctl.Machine

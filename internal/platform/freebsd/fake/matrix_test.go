@@ -9,8 +9,8 @@ import (
 )
 
 // TestMatrix applies the matrix of plans: rates, styles, classes and names of
-// interfaces. dnctl and ipfw take each command, all is read back equal, and nothing
-// of it stays.
+// interfaces. dnctl and ipfw accept each command, all is read back equal, and
+// revert leaves nothing.
 func TestMatrix(t *testing.T) {
 	all, err := verify.Matrix("freebsd")
 	if err != nil {

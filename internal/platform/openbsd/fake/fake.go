@@ -1,5 +1,5 @@
 // Package fake stands in for a router with OpenBSD: its files, its interfaces,
-// and pfctl(8) as package pfctl knows it.
+// and pfctl(8) from package pfctl.
 package fake
 
 import (
@@ -21,8 +21,8 @@ type Router struct {
 	Pfctl *pfctl.Program
 }
 
-// New returns a router with a small pf.conf, loaded: one of today's, or of
-// ALTQ's time.
+// New returns a router with a small pf.conf, loaded: a current one, or one with
+// ALTQ.
 func New(g pfctl.Grammar) *Router {
 	text := "# caf\xe9: in Latin-1\next_if = \"em0\"\nset skip on lo\nblock return\npass out on $ext_if \\\n\tproto tcp\npass in on em1"
 	if g != pfctl.Today {
@@ -71,8 +71,8 @@ func New(g pfctl.Grammar) *Router {
 	return r
 }
 
-// SetRelease sets which OpenBSD the router says that it is. What pfctl speaks
-// stays as it is.
+// SetRelease sets the release that uname(1) shows. pfctl's grammar stays the
+// same.
 func (r *Router) SetRelease(release string) {
 	r.Tools["uname"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 		switch strings.Join(args, " ") {
@@ -93,7 +93,7 @@ func (r *Router) pfctl(args ...string) (string, error) {
 	return out, nil
 }
 
-// interfaces are those of a router: two and one spare of Ethernet, a VLAN and a
+// interfaces returns a router's interfaces: three Ethernet ports, a VLAN and a
 // PPPoE session.
 func interfaces() []pfctl.Interface {
 	prefix := netip.MustParsePrefix

@@ -20,7 +20,8 @@ import (
 	"unbloat/internal/platform/verify"
 )
 
-// grammar is the pfctl that a plan is for: with ALTQ the oldest that takes it.
+// grammar returns the pfctl version for a plan: with ALTQ the oldest one that
+// accepts it.
 func grammar(p plan.Plan) pfctl.Grammar {
 	switch {
 	case p.Platform == openbsd.Name:
@@ -31,7 +32,7 @@ func grammar(p plan.Plan) pfctl.Grammar {
 	return pfctl.ALTQ
 }
 
-// router returns a router that has a plan's devices.
+// router returns a router with the plan's devices.
 func router(p plan.Plan) *fake.Router {
 	r := fake.New(grammar(p))
 	for _, s := range []*plan.Shaper{p.Up, p.Down} {
@@ -70,7 +71,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// pasted is what somebody pastes into pf.conf.
+// pasted returns the text that a person pastes into pf.conf.
 func pasted(t *testing.T, p plan.Plan) string {
 	t.Helper()
 	text, err := all.Text(p)
@@ -86,7 +87,7 @@ func pasted(t *testing.T, p plan.Plan) string {
 	return b.String()
 }
 
-// meant is what pfctl is to show of a plan, in the words of our own parsers.
+// meant returns the output that our own parsers expect of pfctl for a plan.
 func meant(t *testing.T, p plan.Plan) []string {
 	t.Helper()
 	if p.Platform == openbsd.NameAltq {
@@ -167,7 +168,7 @@ func TestFromEndToEnd(t *testing.T) {
 	}
 }
 
-// nobody is a watchdog who never acts.
+// nobody is a watchdog that never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }

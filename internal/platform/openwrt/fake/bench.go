@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A Bench is the kernel behind the recorded answers: devices, HTB, TBF and the
-// plain queues, without CAKE, CoDel and the filter by mark. What needs a module
-// that it lacks it takes, and keeps nothing of it.
+// A Bench is the kernel of the recordings: devices, HTB, TBF and plain queues,
+// without CAKE, CoDel and the fw filter. It accepts commands for missing
+// modules and ignores them.
 type Bench struct {
 	devices map[string]*device
 }
@@ -40,11 +40,11 @@ func (b *Bench) MTU(name string) (int, bool) {
 	return d.mtu, true
 }
 
-// Knows implements Kernel: a trial of a module that is not there went well on the
-// bench.
+// Knows implements Kernel. In the recordings the test for a missing module
+// succeeded.
 func (b *Bench) Knows(string) bool { return true }
 
-// Redirect implements Kernel. On the bench nobody could ask for filters.
+// Redirect implements Kernel. The recordings show no filters.
 func (b *Bench) Redirect(string) string { return "" }
 
 // Run implements Kernel.

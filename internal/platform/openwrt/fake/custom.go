@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A statement of the few forms that this shell understands.
+// Statements that this shell understands.
 var (
 	opening  = regexp.MustCompile(`^([a-z_]+)\(\) \{$`)
 	heredoc  = regexp.MustCompile(`^(.*?) <<'END'( \|\| return 1)?$`)
@@ -14,9 +14,9 @@ var (
 	cleaning = regexp.MustCompile(`^\[ -e (\S+) \] && rm -f (\S+) && (/etc/init\.d/\S+ restart)$`)
 )
 
-// custom runs a function of a script that does not come with sqm-scripts, and
-// reports whether it returned 0. It is a shell of very few words: what is not
-// among them it refuses.
+// custom runs a function of a script that is not part of sqm-scripts, and
+// reports whether it returned 0. It is a shell with very few statements and
+// refuses all others.
 func (r *run) custom(text, function string) bool {
 	functions, ok := r.functions(text)
 	if !ok {
@@ -29,7 +29,7 @@ func (r *run) custom(text, function string) bool {
 func (r *run) functions(text string) (map[string][]string, bool) {
 	out := map[string][]string{}
 	name := ""
-	within := false // a document
+	within := false // inside a here document
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		m := opening.FindStringSubmatch(line)
 		switch {
@@ -87,8 +87,7 @@ func (r *run) call(functions map[string][]string, name string, args []string) bo
 	return status
 }
 
-// alternatives runs a command, and where it fails the function that stands
-// behind it.
+// alternatives runs a command and, if it fails, the function after ||.
 func (r *run) alternatives(functions map[string][]string, line, stdin string, args []string) bool {
 	if m := cleaning.FindStringSubmatch(line); m != nil {
 		if m[1] != m[2] {

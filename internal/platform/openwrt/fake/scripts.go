@@ -1,9 +1,9 @@
 // Package fake stands in for OpenWrt's sqm-scripts in tests: a section of
-// /etc/config/sqm goes in, and the commands that the scripts would run come out,
-// with what tc's own parser and the kernel say of them. It was written from how
-// sqm-scripts 95337de67a35 behaves, and is held to what was recorded of it
-// (internal/platform/fake/verdicts). It shares no code with what renders the
-// sections. What it does not know it refuses.
+// /etc/config/sqm goes in, and the commands that the scripts would run come
+// out, with the answers of tc's parser and the kernel. It follows the behaviour
+// of sqm-scripts 95337de67a35 and is tested against recordings of it
+// (internal/platform/fake/verdicts). It shares no code with the renderer of the
+// sections, and returns an error for anything it does not know.
 package fake
 
 import (
@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// A Kernel carries out commands. It is asked only for those that the parser of
-// the tool has let pass.
+// A Kernel runs commands that the tool's parser has accepted.
 type Kernel interface {
-	// MTU returns a device's MTU in bytes, and whether there is such a device.
+	// MTU returns a device's MTU in bytes, and whether the device exists.
 	MTU(device string) (bytes int, exists bool)
-	// Knows reports whether there is a queue of the kind.
+	// Knows reports whether the kernel has this kind of qdisc.
 	Knows(qdisc string) bool
-	// Redirect returns the ifb to which what enters the device goes; "": none.
+	// Redirect returns the ifb to which the device's ingress is redirected; "":
+	// none.
 	Redirect(device string) string
-	// Run carries out a command, and returns its exit code and what it prints.
+	// Run runs a command and returns its output and exit code.
 	Run(argv []string, stdin string) (says string, rc int)
 }
 
@@ -31,14 +31,14 @@ type Kernel interface {
 type Command struct {
 	Text string
 	RC   int
-	Says string // its first line, where it failed
+	Says string // first line of output, if it failed
 }
 
 // A Result is what one call of sqm-scripts did.
 type Result struct {
 	Exit     int
 	Commands []Command
-	Says     []string // what goes to the log, a line each
+	Says     []string // lines of the log
 }
 
 // Scripts are the sqm-scripts of a router, and what they keep between calls.
@@ -53,14 +53,14 @@ type Scripts struct {
 // An instance is what a state file and the log of iptables hold.
 type instance struct {
 	env    map[string]string
-	tables [][]string // what undoes the rules, as it was logged
+	tables [][]string // logged commands that undo the rules
 }
 
 // Running reports whether there is a state file of an interface.
 func (s *Scripts) Running(iface string) bool { return s.running[iface] != nil }
 
-// Start does what run.sh start does with the text of /etc/config/sqm. An error is
-// what this stand-in cannot say.
+// Start does what run.sh start does with the text of /etc/config/sqm. An error
+// means that this stand-in does not know the answer.
 func (s *Scripts) Start(config string) (Result, error) {
 	sections, err := parseConfig(config)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Scripts) Stop(iface string) (Result, error) {
 	if iface == "" {
 		list = slices.Sorted(maps.Keys(s.running))
 	}
-	r.Exit = 1 // of a test for a state file that there is not
+	r.Exit = 1 // from a test for a missing state file
 	for _, name := range list {
 		if s.running[name] != nil {
 			r.Exit = r.stop(name)
@@ -100,7 +100,7 @@ type run struct {
 	Result
 	s       *Scripts
 	env     map[string]string // the shell's variables, for one section
-	sticky  map[string]string // those that one section hands to the next
+	sticky  map[string]string // those that stay set for the next section
 	inst    *instance
 	refused error
 }
@@ -138,8 +138,8 @@ func (r *run) log(level int, format string, args ...any) {
 	}
 }
 
-// whole reads a number as the shell's test does: an empty or other word is an
-// error, which it says, and no condition holds then.
+// whole reads a number as the shell's test does: any other word is an error,
+// which is logged, and makes the condition false.
 func (r *run) whole(word string) (n int64, ok bool) {
 	digits := strings.TrimPrefix(word, "-")
 	if strings.TrimSpace(word) != word || len(digits) > 15 || len(digits) > 1 && digits[0] == '0' || strings.HasPrefix(word, "+") || word == "-0" {
@@ -186,7 +186,7 @@ func (r *run) section(options_ map[string]string) int {
 		r.env[variable] = value
 	}
 	for variable, key := range map[string]string{"SQM_DEBUG": "debug_logging", "SQM_VERBOSITY_MAX": "verbosity"} {
-		if r.sticky[variable] == "" { // what is set once stays for the sections behind
+		if r.sticky[variable] == "" { // once set, it stays for later sections
 			r.sticky[variable] = options_[key]
 		}
 		r.env[variable] = r.sticky[variable]
@@ -201,7 +201,7 @@ func (r *run) section(options_ map[string]string) int {
 	return r.start()
 }
 
-// defaults gives the variables that are not set what they have by themselves.
+// defaults sets unset variables to their defaults.
 func (r *run) defaults() {
 	for variable, value := range map[string]string{
 		"UPLINK": "2302", "DOWNLINK": "14698", "QDISC": "fq_codel", "LLAM": "default", "LINKLAYER": "none", "OVERHEAD": "0",
@@ -253,8 +253,8 @@ func (r *run) start() int {
 	return 0
 }
 
-// find reports whether there is a script, and its text if it is not one of those
-// that come with sqm-scripts.
+// find reports whether a script exists, and returns its text if it is not part
+// of sqm-scripts.
 func (r *run) find(script string) (text string, ok bool) {
 	if script != "simple.qos" && script != "simplest.qos" && script != "simplest_tbf.qos" && script != "piece_of_cake.qos" && script != "layer_cake.qos" {
 		if r.s.File != nil {
@@ -271,8 +271,8 @@ func (r *run) find(script string) (text string, ok bool) {
 	return "", true
 }
 
-// tool runs tc or ip by the wrapper that logs failures, and returns whether it
-// went well.
+// tool runs tc or ip through the wrapper that logs failures, and reports
+// success.
 func (r *run) tool(silent bool, format string, args ...any) bool {
 	argv := strings.Fields(fmt.Sprintf(format, args...))
 	says, rc := r.do(argv, "")
@@ -310,7 +310,7 @@ func (r *run) do(argv []string, stdin string) (says []string, rc int) {
 	return says, rc
 }
 
-// verify tries a queue on an ifb that is only there for that.
+// verify tests a qdisc on a temporary ifb.
 func (r *run) verify(qdisc string) bool {
 	j := judgeKind(qdisc, nil)
 	if qdisc == "tbf" || qdisc == "ingress" {
@@ -330,7 +330,7 @@ func (r *run) verify(qdisc string) bool {
 	return false
 }
 
-// startDefault is what the scripts that come with sqm-scripts do.
+// startDefault does what sqm-scripts' own scripts do.
 func (r *run) startDefault() bool {
 	e := r.env
 	switch e["SCRIPT"] {
@@ -376,14 +376,14 @@ func (r *run) startDefault() bool {
 	return true
 }
 
-// ifbName cuts the name of the ifb to what the kernel takes.
+// ifbName truncates the ifb's name to the kernel's limit.
 func ifbName(iface string) string {
 	name := "ifb4" + iface
 	return name[:min(len(name), 15)]
 }
 
-// stop ends an instance. The variables of its state file are not handed on, so
-// the ingress goes whether there was one or not.
+// stop ends an instance. Its state file's variables are not used, so the
+// ingress qdisc is always deleted.
 func (r *run) stop(iface string) int {
 	in := r.s.running[iface]
 	r.inst, r.env = in, map[string]string{"SQM_VERBOSITY_MAX": in.env["SQM_VERBOSITY_MAX"]}
@@ -415,8 +415,8 @@ func (r *run) stop(iface string) int {
 	return 0
 }
 
-// tables runs iptables and ip6tables. What adds a rule first takes away an equal
-// one, and logs how.
+// tables runs iptables and ip6tables. Adding a rule first deletes an equal one
+// and logs the undo command.
 func (r *run) tables(argv []string) {
 	undo := slices.Clone(argv)
 	adds := false

@@ -8,7 +8,7 @@ import (
 
 // A side is one direction as the scripts shape it.
 type side struct {
-	dev                 string // where the queue is
+	dev                 string // device of the queue
 	kbit                int64
 	limit, target, ecn  string
 	opts                string
@@ -35,7 +35,7 @@ func (r *run) ingress(kbit int64) bool {
 }
 
 // shape makes the queues of one direction, and reports whether the last command
-// went well.
+// succeeded.
 func (r *run) shape(s side, clear func()) bool {
 	s.stab, s.inHTB, s.inCake = r.linkLayer()
 	cake := strings.HasPrefix(r.env["QDISC"], "cake")
@@ -76,7 +76,7 @@ func (r *run) shape(s side, clear func()) bool {
 	}
 }
 
-// wash is what the two scripts of CAKE add on the way in.
+// wash returns the options that the two CAKE scripts add on ingress.
 func (r *run) wash(s side, layers bool) (words string) {
 	if !s.ingress {
 		return ""
@@ -190,11 +190,11 @@ func (r *run) limit(given string) string {
 	return "limit " + given
 }
 
-// first is what a function sees that takes one word and is given several.
+// first returns the first word, as a shell function sees an unquoted argument.
 func first(s string) string { return append(strings.Fields(s), "")[0] }
 
-// target returns the words for CoDel's and PIE's delay. On a slow line a packet
-// alone takes longer than the usual target.
+// target returns the option for CoDel's and PIE's target. On a slow line one
+// packet takes longer than the usual target.
 func (r *run) target(given string, kbit int64) string {
 	q := r.env["QDISC"]
 	if !strings.HasSuffix(q, "codel") && !strings.HasSuffix(q, "pie") {
@@ -247,8 +247,8 @@ func (r *run) ecn(given string) string {
 	}
 }
 
-// burst returns how many bytes go at once: those of a millisecond, or a packet
-// on the worst of lines.
+// burst returns the burst in bytes: one millisecond at the rate, at least one
+// packet.
 func (r *run) burst(kbit int64) int64 {
 	mtu, _ := r.s.Kernel.MTU(r.env["IFACE"])
 	least := (int64(mtu) + 48 + 47) / 48 * 53
@@ -260,7 +260,7 @@ func (r *run) burst(kbit int64) int64 {
 	return bytes
 }
 
-// linkLayer returns the words that tell the size of packets on the line, for the
+// linkLayer returns the options for the size of packets on the line, for the
 // three places that may have them.
 func (r *run) linkLayer() (stab, inHTB, inCake string) {
 	e := r.env

@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// A judgement is what tc's own parser makes of a command before the kernel sees
-// it.
+// A judgement is the result of tc's parser, before the kernel sees the command.
 type judgement struct {
 	rc   int      // 0: handed to the kernel
 	says []string // what tc prints, a line each
-	// unsure is set where this parser does not know the word that tc was given.
+	// unsure is set if this parser does not know a word.
 	unsure string
 }
 
@@ -23,7 +22,7 @@ func usage(says ...string) judgement { return judgement{rc: 255, says: says} }
 func unsure(what string) judgement   { return judgement{unsure: what} }
 func incomplete() judgement          { return usage(`Command line is not complete. Try option "help"`) }
 
-// invalid is what tc says of a value; one key is not called by its name.
+// invalid returns tc's error about a value; for one key tc prints another name.
 func invalid(key string) judgement {
 	name := key
 	if key == "tsize" {
@@ -45,7 +44,7 @@ func judge(argv []string) judgement {
 	switch {
 	case argv[2] == "del":
 		return passes()
-	case argv[1] == "filter": // sqm-scripts write them all themselves
+	case argv[1] == "filter": // all of them are sqm-scripts' own
 		return passes()
 	case argv[1] == "qdisc":
 		return judgeQdisc(words)
@@ -80,8 +79,7 @@ func judgeQdisc(words []string) judgement {
 	return incomplete()
 }
 
-// judgeStab reads the size table, which ends at the first word that is none of
-// its own.
+// judgeStab reads the size table, which ends at the first unknown word.
 func judgeStab(words []string) ([]string, judgement) {
 	for len(words) > 0 {
 		ok := false
@@ -113,13 +111,13 @@ func judgeStab(words []string) ([]string, judgement) {
 
 func isLinkLayer(s string) bool { return slices.Contains([]string{"ethernet", "atm", "adsl"}, s) }
 
-// A value is how tc reads what follows a word: nil, nothing does.
+// A value reports whether tc accepts a word's value; nil: the word has none.
 type value func(string) bool
 
 // A grammar is the words of one kind of queue.
 type grammar struct {
 	words map[string]value
-	// illegal is what is said of a value that is not taken; unknown of a word.
+	// illegal is the error about a bad value, unknown that about a bad word.
 	illegal, unknown func(word, value string) judgement
 	// foreign are words that tc knows and this table does not judge.
 	foreign []string
@@ -127,7 +125,7 @@ type grammar struct {
 
 var plainNumber = regexp.MustCompile(`^[0-9]+$|^0[xX][0-9a-fA-F]+$`)
 
-// isCount is an unsigned number of 32 bits, to base 8, 10 or 16.
+// isCount reports whether s is an unsigned 32-bit number in base 8, 10 or 16.
 func isCount(s string) bool {
 	if !plainNumber.MatchString(s) {
 		return false
@@ -141,14 +139,14 @@ func isUint16(s string) bool {
 	return err == nil
 }
 
-// number is what C's strtod takes, but for what odd names.
+// number matches what C's strtod reads, except the forms that odd lists.
 var number = regexp.MustCompile(`^[+-]?(0[xX][0-9a-fA-F]+|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)`)
 
-// leading is the number that a text begins with.
+// leading returns the number at the start of a text.
 func leading(s string) (float64, error) {
 	n := number.FindString(s)
 	if strings.ContainsAny(n, "xX") {
-		n += "p0" // as Go wants it of such a number
+		n += "p0" // Go requires an exponent here
 	}
 	return strconv.ParseFloat(n, 64)
 }
@@ -182,7 +180,7 @@ func between(low, high int) value {
 	}
 }
 
-// judgeKind reads the words behind the kind of a queue.
+// judgeKind reads the words after a qdisc's kind.
 func judgeKind(kind string, words []string) judgement {
 	g, known := grammars(kind)
 	switch {
@@ -231,7 +229,8 @@ func judgeKind(kind string, words []string) judgement {
 
 func has(m map[string]string, key string) bool { _, is := m[key]; return is }
 
-// odd reports whether C's functions may take for a number what is none here.
+// odd reports whether C's functions may read a number that number does not
+// match.
 func odd(s string) bool {
 	l := strings.ToLower(strings.TrimLeft(s, "+-"))
 	return strings.HasPrefix(l, "inf") || strings.HasPrefix(l, "nan") || strings.HasPrefix(s, "+") || strings.HasPrefix(l, "0x") && strings.ContainsAny(l, ".p")
@@ -300,7 +299,7 @@ func grammars(kind string) (grammar, bool) {
 		flags("headdrop ecn")
 		g.foreign = []string{"redflowlimit", "min", "max", "avpkt", "burst", "probability", "harddrop"}
 		g.illegal = func(word, _ string) judgement {
-			if word == "quantum" { // says another word than it was given
+			if word == "quantum" { // its error names another word
 				word = "limit"
 			}
 			return fails(`Illegal "` + word + `"`)
@@ -394,7 +393,7 @@ func otherKinds() []string {
 	return strings.Fields("atm cbq cbs choke clsact drr dsmark etf ets fq gred hfsc hhf mq mqprio multiq netem noqueue pfifo_head_drop plug prio qfq red rr sfb skbprio taprio teql0")
 }
 
-// usageOf returns what tc prints of how a kind of queue is written.
+// usageOf returns tc's usage text for a kind of qdisc.
 func usageOf(kind string) []string {
 	text := map[string]string{
 		"codel": "Usage: ... codel [ limit PACKETS ] [ target TIME ]\n\t\t [ interval TIME ] [ ecn | noecn ]\n\t\t [ ce_threshold TIME ]",

@@ -36,8 +36,8 @@ type call struct {
 	Says     []string
 }
 
-// TestSQMVerdicts gives the stand-in what the real scripts were given, and
-// compares each command, its exit code, what was logged and what ran then.
+// TestSQMVerdicts gives the stand-in the recorded inputs of the real scripts,
+// and compares commands, exit codes, log and the running state.
 func TestSQMVerdicts(t *testing.T) {
 	type vector struct {
 		Note, Section string
@@ -101,8 +101,8 @@ func compare(t *testing.T, line int, note string, got Result, want call) {
 	}
 }
 
-// bothFamilies writes what iptables and then ip6tables were given as one, without
-// what they answered, as the record does.
+// bothFamilies merges equal commands of iptables and ip6tables, without their
+// answers, as the recording does.
 func bothFamilies(list []Command) (out []Command) {
 	for i := 0; i < len(list); i++ {
 		c := list[i]

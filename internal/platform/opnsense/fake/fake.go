@@ -1,9 +1,9 @@
-// Package fake stands in for the REST API of an OPNsense router's traffic shaper
-// in tests: its controller, its model with every validator, config.xml, the files
-// that its templates make, and what dummynet and ipfw do with them. It answers
-// what the real one was seen to answer (internal/platform/fake/verdicts), in its
-// words, and refuses with status 501 what it does not know. It shares no code
-// with what it judges.
+// Package fake stands in for the REST API of an OPNsense router's traffic
+// shaper in tests: its controller, its model with every validator, config.xml,
+// the files that its templates make, and what dummynet and ipfw do with them.
+// Its answers are those recorded of the real one
+// (internal/platform/fake/verdicts); it answers 501 to anything it does not
+// know. It shares no code with the product.
 package fake
 
 import (
@@ -26,12 +26,12 @@ type Interface struct {
 	Description string
 }
 
-// A Router is the API and what is behind it.
+// A Router is the API with the configuration and kernel behind it.
 type Router struct {
 	Key, Secret string
 
-	// Fail, if set, is asked before each request that changes something. It then
-	// fails: without effect, or (after) with it.
+	// Fail, if set, is called before each request that changes something. If
+	// fail is true the request fails, without effect or (after) with it.
 	Fail func(argv []string) (fail, after bool)
 	// Reload, if set, is called after each reload of the shaper, and may make it
 	// forget: limits have been seen to stop silently.
@@ -52,15 +52,15 @@ func New() *Router {
 	}}}
 }
 
-// NewWithGuests returns a router with a pipe of somebody else's.
+// NewWithGuests returns a router with a foreign pipe.
 func NewWithGuests() *Router {
 	o := New()
 	o.Put("pipe", "aaaaaaaa-0000-4000-8000-000000000001", map[string]string{"number": "10000", "bandwidth": "3", "bandwidthMetric": "Mbit", "description": "guests"})
 	return o
 }
 
-// Put saves an item of somebody else's as it is, whatever the model says of it:
-// fields that are not given have their default.
+// Put saves a foreign item without validation; missing fields get their
+// defaults.
 func (o *Router) Put(kind, uuid string, fields map[string]string) {
 	x := o.config.find(kind, uuid)
 	if x == nil {
@@ -78,7 +78,7 @@ type Item struct {
 	Fields     map[string]string
 }
 
-// Items returns what is saved, each kind in the order of config.xml.
+// Items returns the saved items, each kind in the order of config.xml.
 func (o *Router) Items() (out []Item) {
 	for _, kind := range kinds() {
 		for _, x := range o.config.clone().of(kind) {
@@ -140,7 +140,7 @@ func send(w http.ResponseWriter, status int, answer string) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// A request is what is left of one once it is read.
+// A request is a parsed request.
 type request struct {
 	post       bool // the method
 	controller string
@@ -156,7 +156,7 @@ func (q request) get(name string) (any, bool) {
 	return v, ok && v != nil
 }
 
-// sentAs is what was sent under a name, if anything was.
+// sentAs returns the value sent under a name, if any.
 func (q request) sentAs(name string) (any, bool) {
 	v, ok := q.sent.get(name)
 	return v, ok && v != nil
@@ -220,7 +220,7 @@ func readRequest(r *http.Request, body []byte) (q request, status int, answer st
 	return q, 0, ""
 }
 
-// camel is how the dispatcher names a controller.
+// camel returns the dispatcher's name of a controller.
 func camel(s string) string {
 	var b strings.Builder
 	for _, word := range strings.Split(s, "_") {
@@ -312,7 +312,7 @@ func split(action string) (verb, kind string) {
 	return "", ""
 }
 
-// need is how many arguments an action must have in its path.
+// need returns the number of arguments that an action requires in its path.
 func need(verb string) int {
 	if verb == "set" || verb == "del" || verb == "toggle" {
 		return 1
@@ -322,7 +322,7 @@ func need(verb string) int {
 
 func failed() object { return object{{"result", "failed"}} }
 
-// uuid makes one up.
+// uuid returns a new random uuid.
 func (o *Router) uuid() string {
 	o.random++
 	h := sha256.Sum256([]byte("made up " + strconv.Itoa(o.random)))
@@ -335,7 +335,7 @@ func isUUID(s string) bool {
 	return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(s)
 }
 
-// thrown is an exception that nobody expected.
+// thrown is an uncaught exception.
 func thrown(err error) *exception {
 	return &exception{says: "Unexpected error, check log for details", log: "Exception: " + err.Error()}
 }
@@ -361,7 +361,7 @@ func (o *Router) add(q request, c *config, kind string) (object, *exception) {
 	return object{{"result", "saved"}, {"uuid", x.uuid}}, nil
 }
 
-// newNumber is the first that is free behind the one that follows 10000.
+// newNumber returns the first free number above 10000.
 func (c *config) newNumber(kind string) string {
 	var all []int64
 	for _, x := range c.of(kind) {
@@ -407,7 +407,7 @@ func (o *Router) set(q request, c *config, kind string) (object, *exception) {
 	return object{{"result", "saved"}}, nil
 }
 
-// del deletes items; one that any saved value names is in use.
+// del deletes items; an item is in use if any saved value contains its uuid.
 func (o *Router) del(q request, c *config, kind string) (object, *exception) {
 	out := failed()
 	if !q.post || isEmpty(q.args[0]) {

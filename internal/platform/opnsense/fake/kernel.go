@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A kernel is what dummynet and ipfw have: dnctl(8) adds and changes, and nothing
-// takes a pipe or queue away that is saved no longer.
+// A kernel is the state of dummynet and ipfw: dnctl(8) adds and changes
+// objects, but nothing deletes a pipe or queue that is no longer saved.
 type kernel struct {
 	pipes  map[string]string  // number → bandwidth as dnctl(8) shows it
 	queues map[string]flowset // by number
@@ -21,7 +21,7 @@ type kernel struct {
 // A flowset is a queue.
 type flowset struct{ pipe, weight, params string }
 
-// Forget makes dummynet and ipfw forget all that they run.
+// Forget clears dummynet and ipfw.
 func (o *Router) Forget() { o.kernel = kernel{} }
 
 // service is the controller that loads the shaper and shows what it does.

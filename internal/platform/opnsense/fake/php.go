@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// What is here is how PHP 8 reads and compares strings, as far as the shaper's
-// model depends on it: the router's answers are full of it.
+// This file implements how PHP 8 reads and compares strings, as far as the
+// shaper's model and the router's answers depend on it.
 
 const (
 	phpSpace   = " \t\n\r\v\f"     // around a number in a string

@@ -22,10 +22,9 @@ const (
 	rulesFile   = "/tmp/rules.debug"
 )
 
-// A Router is a pfSense whose one configuration is config.xml. Its PHP shell runs
-// what it has read at `exec`, prints what is wrong, and exits 0 all the same; saving
-// notes who changed it; and a limiter that is gone from config.xml stays in the
-// kernel.
+// A Router is a pfSense with config.xml as its configuration. Its PHP shell
+// runs its input at `exec`, prints errors and still exits 0. Saving records who
+// made the change. A limiter deleted from config.xml stays in the kernel.
 type Router struct {
 	*fake.Machine
 	Dnctl *dnctl.Machine
@@ -69,7 +68,7 @@ const guests = `<?xml version="1.0"?>
 	<revision><time>1700000000</time><description><![CDATA[admin@192.168.1.2: guests]]></description></revision>
 </pfsense>`
 
-// New returns a router with a limiter of somebody else's, loaded.
+// New returns a router with a foreign limiter, loaded.
 func New() *Router {
 	r := &Router{Dnctl: &dnctl.Machine{}, Machine: fake.NewMachine(map[string]string{configFile: guests}), Now: time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC), phrases: phrases()}
 	changes := func(args []string) bool { return !slices.Contains(args, "show") && !slices.Contains(args, "list") }
@@ -125,7 +124,7 @@ type phrase struct {
 	do func(r *php, m []string) string
 }
 
-// phrases are all of them; anything else is refused as what PHP can't parse.
+// phrases returns all phrases; anything else is a parse error.
 func phrases() []phrase {
 	undefined := func(name string) string {
 		return "PHP Fatal error:  Uncaught Error: Call to undefined function " + name + "() in /usr/local/sbin/pfSsh.php: eval()'d code"
@@ -259,7 +258,8 @@ func fromJSON(v any) value {
 	panic(unknown{"numbers and truths in JSON"})
 }
 
-// merge puts ours behind the limiters of theirs, and before their rules.
+// merge puts our limiters after others' limiters, and our rules before others'
+// rules.
 func (r *php) merge() {
 	for _, s := range [][2]string{{"dnshaper", "queue"}, {"filter", "rule"}} {
 		section, ok := r.config.of[s[0]].(*array)

@@ -1,10 +1,11 @@
-// Package fake stands in for pfSense in tests: for its limiters as shaper.inc has
-// them (9363ac5b8651, 2026-03-31) with the reading of config.xml, its PHP shell, and
-// the rules of pf that name limiters. A limiter's children get the next free
-// number, whatever config.xml says of it; one that it doesn't take is left out with
-// every child that follows; a limiter that is gone stays in the kernel.
+// Package fake stands in for pfSense in tests: for its limiters as shaper.inc
+// has them (9363ac5b8651, 2026-03-31) with the reading of config.xml, its PHP
+// shell, and the rules of pf that name limiters. A limiter's children get the
+// next free number; the one in config.xml is ignored. An invalid child is left
+// out with all that follow. A deleted limiter stays in the kernel.
 //
-// It shares no code with what it judges. What it cannot know it refuses.
+// It shares no code with the product, and returns an error for anything it does
+// not know.
 package fake
 
 import (
@@ -17,7 +18,7 @@ import (
 	"time"
 )
 
-// Made is what pfSense makes of a configuration's limiters.
+// Made is the result of pfSense's processing of a configuration's limiters.
 type Made struct {
 	XMLError  string   // why the configuration could not be read
 	Fatal     string   // why PHP stopped
@@ -30,7 +31,7 @@ type Made struct {
 	NextChild int
 }
 
-// A Pipe is a limiter as pfSense knows it.
+// A Pipe is a limiter in pfSense.
 type Pipe struct {
 	Name     string
 	Number   *string // of config.xml; nil: it has none

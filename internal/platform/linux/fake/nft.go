@@ -1,4 +1,4 @@
-package fakekernel
+package fake
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// nft holds one table, as the text that replaced it.
+// nft stores one table, as the text that was loaded last.
 func (k *Kernel) nft(args []string, stdin string) (string, error) {
 	switch {
 	case k.lacks("nft"):
@@ -34,7 +34,7 @@ func (k *Kernel) nft(args []string, stdin string) (string, error) {
 	return "", nil
 }
 
-// loadAndList is the one script that is given to sh(1): a table loaded, and listed.
+// loadAndList is the one script that sh(1) gets: load a table and list it.
 func (k *Kernel) loadAndList(script, stdin string) (stdout, stderr []byte, err error) {
 	load, list, ok := strings.Cut(script, " && exec ")
 	if !ok || load != "nft -f -" || !strings.HasPrefix(list, "nft ") {

@@ -1,9 +1,9 @@
-// Package fakekernel is a Linux router in memory, for tests: it takes the
-// commands of tc(8), ip(8), ethtool(8), cat(1) and unshare(1) that unbloat
-// uses, holds what the kernel would hold, with its rounding, and prints it as
-// iproute2 6.1 does. It refuses what the kernel refuses, such as a second root
-// qdisc, a class without its parent or a change of fq_codel's flows.
-package fakekernel
+// Package fake is a Linux router in memory, for tests. It accepts the commands
+// of tc(8), ip(8), ethtool(8), cat(1) and unshare(1) that unbloat uses, stores
+// values with the kernel's rounding, and prints them as iproute2 6.1 does. It
+// returns the kernel's errors, such as for a second root qdisc, a class without
+// its parent or a change of fq_codel's flows.
+package fake
 
 import (
 	"context"
@@ -14,22 +14,24 @@ import (
 	"strings"
 )
 
-// errExit stands for a tool's exit code that isn't 0.
+// errExit is a tool's nonzero exit code.
 var errExit = errors.New("exit status 2")
 
-// A Kernel is one router, or one network namespace of it. It implements host.Runner.
+// A Kernel is one router, or one network namespace of it. It implements
+// platform.Runner.
 type Kernel struct {
 	Devices []*Device
 	// Missing are the kinds of qdisc, device and action that the kernel lacks.
 	Missing []string
-	// Fail, if set, is asked before each command that changes something. The
-	// command then fails: without effect, or (after) with it.
+	// Fail, if set, is called before each command that changes something. If
+	// fail is true the command fails, without effect or (after) with it.
 	Fail func(argv []string) (fail, after bool)
-	// Ran are the commands that changed something.
+	// Ran lists the commands that changed something.
 	Ran []string
 	// Table is unbloat's table of nftables, "" if there is none.
 	Table string
-	// Lists, if set, is how this router's nft(8) lists a table; nil lists it as it was written.
+	// Lists, if set, converts a table to this router's listing by nft(8); nil:
+	// as written.
 	Lists func(table string) string
 }
 
@@ -80,7 +82,7 @@ func New() *Kernel {
 	}}
 }
 
-// Run implements host.Runner.
+// Run implements platform.Runner.
 func (k *Kernel) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if len(argv) == 2 && (argv[1] == "-V" || argv[1] == "--version") {
 		return []byte(argv[0] + " 6.1.0\n"), nil, nil
@@ -122,7 +124,7 @@ func Changes(argv []string) bool {
 	})
 }
 
-// unshare runs a batch in a namespace of its own.
+// unshare runs a batch in a new namespace.
 func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, err error) {
 	if k.lacks("unshare") {
 		return nil, []byte("unshare: unshare failed: Operation not permitted"), errExit
@@ -149,7 +151,7 @@ func (k *Kernel) unshare(argv []string, stdin []byte) (stdout, stderr []byte, er
 	return stdout, stderr, nil
 }
 
-// Text prints everything that the kernel holds.
+// Text returns the kernel's whole state as text.
 func (k *Kernel) Text() string {
 	var b strings.Builder
 	b.WriteString(k.Table)
@@ -158,7 +160,7 @@ func (k *Kernel) Text() string {
 		for _, f := range slices.Sorted(maps.Keys(d.Features)) {
 			fmt.Fprintf(&b, " feature %s %v\n", f, d.Features[f])
 		}
-		inOrder := *d // the order of making is nothing that the kernel keeps
+		inOrder := *d // the kernel does not keep the order of creation
 		inOrder.qdiscs = slices.SortedFunc(slices.Values(d.qdiscs), func(a, b *qdisc) int { return strings.Compare(a.parent, b.parent) })
 		inOrder.classes = slices.SortedFunc(slices.Values(d.classes), func(a, b *class) int { return strings.Compare(a.id, b.id) })
 		b.WriteString(" " + inOrder.qdiscJSON() + inOrder.classText())
@@ -181,7 +183,7 @@ func (k *Kernel) device(name string) (*Device, error) {
 
 func (k *Kernel) lacks(kind string) bool { return slices.Contains(k.Missing, kind) }
 
-// do carries out one command.
+// do runs one command.
 func (k *Kernel) do(argv []string) (string, error) {
 	args := slices.DeleteFunc(slices.Clone(argv[1:]), func(a string) bool { return a == "-j" || a == "-d" || a == "-s" || a == "-force" })
 	switch argv[0] {
@@ -273,7 +275,7 @@ func (k *Kernel) ip(args []string) (string, error) {
 	return "", nil
 }
 
-// after returns the word behind key.
+// after returns the word after key.
 func after(args []string, key string) string {
 	if i := slices.Index(args, key); i >= 0 && i+1 < len(args) {
 		return args[i+1]

@@ -1,4 +1,4 @@
-package fakekernel
+package fake
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ func (k *Kernel) tc(args []string) (string, error) {
 	return "", fmt.Errorf("tc: %v is not understood", args)
 }
 
-// parentOf returns the parent that a qdisc command names.
+// parentOf returns the parent in a qdisc command.
 func parentOf(args []string) string {
 	switch {
 	case slices.Contains(args, "root"):
@@ -46,7 +46,8 @@ func parentOf(args []string) string {
 	return after(args, "parent")
 }
 
-// kinds of qdisc, each with its defaults as tc -j prints them.
+// defaults returns a qdisc kind's default options as tc -j prints them; false
+// for an unknown kind.
 func defaults(kind string, mtu int) (map[string]string, bool) {
 	switch kind {
 	case "cake":
@@ -72,7 +73,7 @@ func (k *Kernel) addQdisc(d *Device, args []string) error {
 	switch {
 	case q.parent == "ffff:fff1":
 		q.handle = "ffff:"
-	case q.handle == "": // the kernel gives it one that is free, from 8001: up
+	case q.handle == "": // the kernel assigns a free one from 8001: on
 		for n := 0x8001; q.handle == "" || slices.ContainsFunc(d.qdiscs, func(o *qdisc) bool { return o.handle == q.handle }); n++ {
 			q.handle = fmt.Sprintf("%x:", n)
 		}
@@ -181,8 +182,8 @@ func (d *Device) setClass(args []string) error {
 	return nil
 }
 
-// bucketKernel is tc(8)'s way from bytes to 64-ns ticks and back, each step cut
-// to an integer, as iproute2 6.1 does it.
+// bucketKernel converts bytes to 64-ns ticks and back, truncating each step to
+// an integer, as iproute2 6.1 does.
 func bucketKernel(bps, n int64) int64 {
 	us := n * 1000000 / bps
 	ticks := us * 125 / 8
@@ -260,7 +261,7 @@ func setOptions(kind string, o map[string]string, args []string, change bool) er
 	return nil
 }
 
-// cakeWord sets what CAKE takes as a single word.
+// cakeWord sets an option that CAKE takes as a single word.
 func cakeWord(o map[string]string, w string) bool {
 	for key, words := range map[string][]string{
 		"diffserv": {"besteffort", "diffserv3", "diffserv4", "diffserv8", "precedence"},

@@ -1,4 +1,4 @@
-package fakekernel
+package fake
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// addFilter takes the u32 filters with a mirred action that unbloat makes.
+// addFilter adds a filter of the kinds that unbloat makes.
 func (k *Kernel) addFilter(d *Device, args []string) error {
 	f := &filter{parent: after(args, "parent"), protocol: after(args, "protocol"), pref: after(args, "pref"), classid: after(args, "classid")}
 	if slices.Contains(args, "fw") {
@@ -120,7 +120,7 @@ func (d *Device) classText() string {
 	return b.String()
 }
 
-// rateText prints a rate as tc's get_rate text does, losing what it loses.
+// rateText formats a rate as tc's text output does, with its loss of precision.
 func rateText(bytes string) string {
 	n := intArg(bytes) * 8
 	unit := 0
@@ -137,7 +137,7 @@ func (d *Device) filterJSON(where []string) string {
 		parent, said = where[1], ""
 	}
 	var out []string
-	tables, items := []string{}, map[string]int{} // u32 numbers both from 800
+	tables, items := []string{}, map[string]int{} // u32 numbers tables and items from 800
 	for _, f := range d.filters {
 		if f.parent != parent {
 			continue
@@ -181,7 +181,7 @@ func (d *Device) filterJSON(where []string) string {
 	return "[" + strings.Join(out, ",") + "]\n"
 }
 
-// ctinfo prints the action, if there is one, and leaves the list open.
+// ctinfo prints the ctinfo action, if any, and leaves the list open.
 func ctinfo(cpmark string) string {
 	if cpmark == "" {
 		return ""
