@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package pgtest runs a PostgreSQL server of this machine's own for a test: in
 // a scratch folder, on a Unix socket and a port of the loopback, and as another
 // user where the test is root, as whom PostgreSQL refuses to run. A test says

@@ -247,8 +247,8 @@ func (e *engine) sum(name string, t *table[*shares]) bool {
 	for _, dev := range t.keys() {
 		s, _ := t.get(dev)
 		left := 100.0
-		for _, n := range s {
-			left -= n
+		for i := range len(s) { // not over s: Go 1.26 for mips breaks off there
+			left -= s[i]
 		}
 		if left < 0 {
 			e.say("%s bandwidth overflow (>100%%) for interface: %s", name, dev)
