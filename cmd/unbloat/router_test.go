@@ -203,7 +203,7 @@ func TestOPNsenseRefused(t *testing.T) {
 	l.runWith(without("--api-key-file"), exitPrecondition, "--api-key-file", "status")
 	l.runWith(append(without("--fingerprint"), "--fingerprint", strings.Repeat("00", 32)), exitPrecondition, "not the one that was given", "status")
 	l.runWith(append(without("--router"), "--router", "opnsense+https://key:"+apiSecret+"@router"), exitUsage, "elsewhere", "status")
-	l.runWith(append(without("--router"), "--router", "ssh://root:"+apiSecret+"@router"), exitUsage, "no password", "status")
+	l.runWith(append(without("--router"), "--router", "ssh://root:"+apiSecret+"@router"), exitUsage, "must not contain a password", "status")
 	l.run(exitUsage, "opnsense", "status", "--for", "linux")
 	l.run(exitUsage, "ssh://", "status", "--watchdog", "router")
 	if strings.Contains(l.said.String(), apiSecret) {

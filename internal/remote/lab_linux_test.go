@@ -198,7 +198,7 @@ func (g *gate) cutOff(start string) {
 	t.Logf("cut off in the middle, the router undid it by itself after %.1f s", time.Since(cut).Seconds())
 	err := cmd.Wait()
 	t.Logf("the machine of the home noticed after %.1f s, and said: %s", time.Since(cut).Seconds(), out.String())
-	if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(out.String(), "the watchdog undoes") {
+	if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(out.String(), "the watchdog on the router undoes") {
 		t.Errorf("cut off, it ended with %v", err)
 	}
 	link("del", "dev", "eth0", "root")

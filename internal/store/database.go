@@ -77,6 +77,10 @@ func migrations(t types) []string {
 			day       {integer} PRIMARY KEY,
 			secret    {blob} NOT NULL
 		 ) {strict}`,
+		`CREATE TABLE withdrawn (
+			id        {text} PRIMARY KEY,
+			time_ms   {integer} NOT NULL
+		) {strict}`,
 	}
 	for i := range out {
 		out[i] = name.Replace(out[i])

@@ -29,6 +29,9 @@ func (*Store) Close() error { return nil }
 // Add returns ErrOmitted.
 func (*Store) Add(context.Context, []Record) (int, error) { return 0, ErrOmitted }
 
+// Deliver returns ErrOmitted.
+func (*Store) Deliver(context.Context, []Record) error { return ErrOmitted }
+
 // Trim returns ErrOmitted.
 func (*Store) Trim(context.Context, int) (int, error) { return 0, ErrOmitted }
 

@@ -224,6 +224,21 @@ func TestDeletion(t *testing.T) {
 			if err := s.Withdraw(t.Context(), records[0].ID, "mine"); !errors.Is(err, ErrNotFound) {
 				t.Errorf("twice: %v", err)
 			}
+			if err := s.Deliver(t.Context(), records[:2]); err != nil { // by a server that did not hear that they had arrived
+				t.Error(err)
+			}
+			left(5)
+			if err := s.Delete(t.Context(), records[1].ID); err != nil {
+				t.Error(err)
+			}
+			left(4)
+			if err := s.Deliver(t.Context(), records[:2]); err != nil {
+				t.Error(err)
+			}
+			left(4)
+			if n, err := s.Add(t.Context(), records[1:2]); n != 1 || err != nil { // who imports it wants it
+				t.Errorf("%d added, %v", n, err)
+			}
 			if err := s.Delete(t.Context(), records[1].ID); err != nil {
 				t.Error(err)
 			}

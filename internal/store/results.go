@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -210,10 +211,26 @@ func (s *Store) Delete(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.db.exec(ctx, "DELETE FROM results WHERE id = ?", id); err != nil {
+	err = s.db.transact(ctx, func() error {
+		if _, err := s.db.exec(ctx, "DELETE FROM results WHERE id = ?", id); err != nil {
+			return err
+		}
+		return s.remember(ctx, id)
+	})
+	if err != nil {
 		return s.db.explain("delete from", err)
 	}
 	return nil
+}
+
+// remember notes that a result was withdrawn, for Deliver.
+func (s *Store) remember(ctx context.Context, id string) error {
+	now := time.Now()
+	if _, err := s.db.exec(ctx, "DELETE FROM withdrawn WHERE time_ms < ?", now.Add(-withdrawnFor).UnixMilli()); err != nil {
+		return err
+	}
+	_, err := s.db.exec(ctx, "INSERT INTO withdrawn (id, time_ms) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", id, now.UnixMilli())
+	return err
 }
 
 // Withdraw removes the one result whose id begins with prefix, for whoever has
@@ -223,14 +240,48 @@ func (s *Store) Withdraw(ctx context.Context, prefix, token string) error {
 	if err != nil {
 		return err
 	}
-	n, err := s.db.exec(ctx, "DELETE FROM results WHERE id = ? AND owner = ? AND owner <> ''", id, OwnerOf(token))
-	if err != nil {
+	err = s.db.transact(ctx, func() error {
+		n, err := s.db.exec(ctx, "DELETE FROM results WHERE id = ? AND owner = ? AND owner <> ''", id, OwnerOf(token))
+		if err == nil && n == 0 {
+			err = ErrNotOwner
+		}
+		if err != nil {
+			return err
+		}
+		return s.remember(ctx, id)
+	})
+	switch {
+	case errors.Is(err, ErrNotOwner):
+		return fmt.Errorf("delete result %.8s: %w", id, ErrNotOwner)
+	case err != nil:
 		return s.db.explain("delete from", err)
 	}
-	if n == 0 {
-		return fmt.Errorf("delete result %.8s: %w", id, ErrNotOwner)
-	}
 	return nil
+}
+
+// withdrawnFor is for how long it is known that a result was withdrawn: longer
+// than any server keeps one that it believes to be undelivered.
+const withdrawnFor = 90 * 24 * time.Hour
+
+// Deliver adds results that have waited, but those that were withdrawn since: a
+// server that did not hear that one had arrived delivers it again.
+func (s *Store) Deliver(ctx context.Context, records []Record) error {
+	ids := make([]any, len(records))
+	for i, r := range records {
+		ids[i] = r.ID
+	}
+	gone := map[string]bool{}
+	if len(ids) > 0 {
+		err := s.db.query(ctx, "SELECT id FROM withdrawn WHERE id IN "+placeholders(1, len(ids)), ids, func(r row) error {
+			gone[r.text(0)] = true
+			return nil
+		})
+		if err != nil {
+			return s.db.explain("read", err)
+		}
+	}
+	_, err := s.Add(ctx, slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return gone[r.ID] }))
+	return err
 }
 
 // List returns the results that pass the filter, the newest first.

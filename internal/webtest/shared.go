@@ -77,10 +77,7 @@ func (s *shared) deliver(ctx context.Context) {
 				return err
 			}
 		}
-		n, err := s.spool.Deliver(ctx, func(ctx context.Context, r []store.Record) error {
-			_, err := db.Add(ctx, r)
-			return err
-		})
+		n, err := s.spool.Deliver(ctx, db.Deliver)
 		if n > 0 {
 			s.mu.Lock()
 			close(s.news)

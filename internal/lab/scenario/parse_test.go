@@ -103,7 +103,7 @@ func TestParseNamesTheLine(t *testing.T) {
 		{`kind = "voip"`, "kind = \"imap\"\nflows = 2", 18, "one client"},
 		{`kind = "voip"`, "kind = \"imap\"\nmessages = 0", 18, "outside"},
 		{`kind = "voip"`, "kind = \"game\"\npps = 5000", 18, "outside"},
-		{`kind = "voip"`, "kind = \"web\"\nthink = \"2\"", 18, "write it like"},
+		{`kind = "voip"`, "kind = \"web\"\nthink = \"2\"", 18, "no unit; write"},
 		{`kind = "voip"`, "kind = \"ssh\"\ninterval = \"1us\"", 18, "below 1 ms"},
 		{`kind = "voip"`, "kind = \"voip\"\nstart = \"30s\"", 18, "not before the end"},
 		{`target = "15 ms"`, `target = "-15 ms"`, 25, "negative"},
