@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"strings"
 
 	"unbloat/internal/report/fonts"
@@ -204,4 +205,8 @@ func (f *figure) place(x, y float64, g *figure) {
 		}
 		f.marks = append(f.marks, moved)
 	}
+}
+
+func unitCircle(i, n int) (sin, cos float64) {
+	return math.Sincos(2 * math.Pi * float64(i) / float64(n))
 }

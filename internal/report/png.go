@@ -1,3 +1,5 @@
+//go:build !omit_tui
+
 package report
 
 import (
@@ -186,8 +188,4 @@ func (p *painter) write(m *mark, c color.Color) {
 	}
 	d.Dot = fixed.Point26_6{X: fixed.Int26_6(x * 64), Y: fixed.Int26_6(m.at.y * p.scale * 64)}
 	d.DrawString(m.text)
-}
-
-func unitCircle(i, n int) (sin, cos float64) {
-	return math.Sincos(2 * math.Pi * float64(i) / float64(n))
 }

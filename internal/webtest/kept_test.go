@@ -107,7 +107,7 @@ func TestKeptForeign(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Repeat([]byte("not a database "), 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenKept(t.Context(), Keeping{Place: file, Most: 10}); !errors.Is(err, store.ErrDamaged) {
+	if _, err := OpenKept(t.Context(), Keeping{Place: file, Most: 10}); !errors.Is(err, store.ErrNoStore) {
 		t.Errorf("a file of text: %v", err)
 	}
 }

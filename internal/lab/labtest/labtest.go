@@ -171,7 +171,7 @@ var build = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	cmd := exec.Command("go", "build", "-o", fresh, "./cmd/unbloat")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", fresh, "./cmd/unbloat")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -23,7 +23,7 @@ func TestRatesAndNames(t *testing.T) {
 		"em0": "", "eth0.100": "", "vlan4094": "", "pppoe-wan": "", "ppp0": "", "br-lan": "", long15: "",
 		long16: "at most 15", strings.Repeat("x", 63): "at most 15", "": "", "eth0;reboot": "has the character", "-eth0": "not an interface's name",
 	}
-	ownNames := map[string]string{"wan": "", "opt12": "", "lan2": "wants the interface's own name", "igb0": "wants the interface's own name"}
+	ownNames := map[string]string{"wan": "", "opt12": "", "lan2": "give that name", "igb0": "give that name"}
 	rates := []string{"64kbit", "64000bit", "0.064mbit", "950 kbit/s", "29.1 Mbit/s", "1gbit", "1000 Mbps", "4.29gbit", "4294967294bit", "4.294967295Gbit/s", "10gbit", "10000mbit", "0.01tbit"}
 	most := map[string]unit.Rate{"opnsense": 4294967294, "freebsd": 4294967294, "pfsense": 4294967294, "openbsd-altq": 4294967295}
 	for _, platform := range all.Names() {

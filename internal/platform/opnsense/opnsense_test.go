@@ -93,7 +93,7 @@ func TestCertificate(t *testing.T) {
 		{"unknown", "", "s3cr3t", "--fingerprint"},
 		{"pinned", pin, "s3cr3t", ""},
 		{"another", strings.Repeat("00", 32), "s3cr3t", "not the one that was given"},
-		{"wrong secret", pin, "s3cr3t2", "not accepted"},
+		{"wrong secret", pin, "s3cr3t2", "refused the key and secret"},
 	} {
 		r, err := remote.NewREST(server.URL, "key", c.secret, c.pin)
 		if err != nil {

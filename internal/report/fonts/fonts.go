@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	xfont "golang.org/x/image/font"
-	"golang.org/x/image/font/gofont/gobold"
 	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/opentype"
 )
@@ -21,7 +20,7 @@ const measureSize = 100
 
 // NewRuler returns a ruler of the fonts that are part of the program.
 func NewRuler() *Ruler {
-	r := &Ruler{regular: mustParse(goregular.TTF), bold: mustParse(gobold.TTF)}
+	r := &Ruler{regular: mustParse(goregular.TTF), bold: mustParse(bold())}
 	r.wide[0], r.wide[1] = mustFace(r.regular, measureSize), mustFace(r.bold, measureSize)
 	return r
 }
