@@ -18,7 +18,7 @@ GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 # run at once, and the slowest packages start first. The lab runs one guest on each
 # processor. Tests are not vetted again, since `make lint` does that.
 FIRST  := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure
-BESIDE := -vet=off -p 4 -skip 'Alone$$'
+BESIDE := -vet=off -p 2 -skip 'Alone$$'
 ALONE  := -vet=off -p 1 -run 'Alone$$'
 
 .PHONY: help

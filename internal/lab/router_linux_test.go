@@ -57,7 +57,7 @@ func routerImage(t *testing.T) (file, key string) {
 // on a machine that may be busy, so bounds are far from what was measured: 2948
 // ms of increase before and 16 to 29 ms shaped, on two cores that twenty
 // processes wanted.
-func TestRealRouter(t *testing.T) {
+func TestRealRouterAlone(t *testing.T) {
 	needRouter(t)
 	file, key := routerImage(t)
 	text, err := os.ReadFile("testdata/real-router.toml")
