@@ -14,7 +14,7 @@ STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # A test whose name ends in Alone measures in real time, and runs alone. The others
-# run in parallel: many wait for deadlines, not for a processor, so four packages
+# run in parallel: many wait for deadlines, not for a processor, so two packages
 # run at once, and the slowest packages start first. The lab runs one guest on each
 # processor. Tests are not vetted again, since `make lint` does that.
 FIRST  := ./internal/lab ./internal/remote ./internal/apply ./internal/protocol ./cmd/unbloat ./internal/measure

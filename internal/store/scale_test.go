@@ -46,7 +46,7 @@ func fill(t *testing.T, s *Store) {
 // A hundred pages of a list of a million results take no longer than 100 ms, from
 // either database, and both plans read an index in its order: nothing is sorted,
 // no table is read through.
-func TestHundredPagesOfAMillion(t *testing.T) {
+func TestHundredPagesOfAMillionAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it makes two databases with a million results")
 	}
