@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -168,13 +167,7 @@ type storyWriter struct {
 }
 
 func newStoryWriter(w io.Writer) *storyWriter {
-	s := &storyWriter{w: w, last: time.Now()}
-	if f, ok := w.(interface{ Stat() (os.FileInfo, error) }); ok {
-		if info, err := f.Stat(); err == nil {
-			s.terminal = info.Mode()&os.ModeCharDevice != 0
-		}
-	}
-	return s
+	return &storyWriter{w: w, last: time.Now(), terminal: isTerminal(w)}
 }
 
 func (s *storyWriter) Write(b []byte) (int, error) {

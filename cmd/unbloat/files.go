@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/charmbracelet/x/term"
 )
@@ -98,4 +99,17 @@ func terminalWidth(w io.Writer) int {
 		return 0
 	}
 	return width
+}
+
+// readKey reads a server's key: the first line of a file.
+func readKey(file string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the server's key: %w", err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	if line = strings.TrimSpace(line); line == "" {
+		return "", fmt.Errorf("read the server's key from %s: its first line is empty", file)
+	}
+	return line, nil
 }

@@ -30,7 +30,6 @@ import (
 	"unbloat/internal/reason"
 	"unbloat/internal/report"
 	"unbloat/internal/result"
-	"unbloat/internal/screen"
 	"unbloat/internal/store"
 	"unbloat/internal/tune"
 	"unbloat/unit"
@@ -283,7 +282,7 @@ func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 	if f.json {
 		return printJSON(c.OutOrStdout(), listed{"unbloat.history/1", entries, next})
 	}
-	if err := printEntries(c.OutOrStdout(), entries, screen.Width(c.OutOrStdout())); err != nil || next == "" {
+	if err := printEntries(c.OutOrStdout(), entries, terminalWidth(c.OutOrStdout())); err != nil || next == "" {
 		return err
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "There are more; --after %.16s shows the next ones.\n", next)
@@ -469,7 +468,7 @@ func (f *historyFlags) show(c *cobra.Command, id string) error {
 		if err := json.Unmarshal(r.Result, &p); err != nil {
 			return fmt.Errorf("show %.8s: %w", r.ID, err)
 		}
-		return path.Write(w, &p, screen.Width(w))
+		return path.Write(w, &p, terminalWidth(w))
 	}
 	tests, err := result.Parse(r.Result)
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/platform"
-	"unbloat/internal/screen"
 	"unbloat/internal/verdict"
 )
 
@@ -71,7 +70,7 @@ func runLead(c *cobra.Command, f leadFlags) error {
 		return fmt.Errorf("make a folder for the results: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	l := &leader{leadFlags: f, ctx: c.Context(), in: bufio.NewReader(c.InOrStdin()), out: fit(c.OutOrStdout(), screen.Width(c.OutOrStdout())), exe: exe, dir: dir}
+	l := &leader{leadFlags: f, ctx: c.Context(), in: bufio.NewReader(c.InOrStdin()), out: fit(c.OutOrStdout(), terminalWidth(c.OutOrStdout())), exe: exe, dir: dir}
 	err = l.lead()
 	if errors.Is(err, errStopped) {
 		return nil
@@ -96,9 +95,9 @@ func (l *leader) lead() error {
 		}
 	}
 	l.say("\nWhat would be done:")
-	plan := append([]string{"plan", "--result", l.file("before"), "--here", "--wan", l.wan}, l.where()...)
-	if l.router != "" {
-		plan = append([]string{"plan", "--result", l.file("before"), "--wan", l.wan}, l.where()...)
+	plan := append([]string{"plan", "--result", l.file("before"), "--wan", l.wan}, l.where()...)
+	if l.router == "" {
+		plan = append(plan, "--here")
 	}
 	if l.lan != "" {
 		plan = append(plan, "--lan", l.lan)

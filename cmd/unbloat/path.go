@@ -16,7 +16,6 @@ import (
 	"unbloat/internal/netio"
 	"unbloat/internal/path"
 	"unbloat/internal/path/walk"
-	"unbloat/internal/screen"
 	"unbloat/internal/store"
 	"unbloat/unit"
 )
@@ -133,7 +132,7 @@ func runPath(c *cobra.Command, host string, o pathFlags) error {
 	if o.json {
 		err = printJSON(c.OutOrStdout(), r)
 	} else {
-		err = path.Write(c.OutOrStdout(), r, screen.Width(c.OutOrStdout()))
+		err = path.Write(c.OutOrStdout(), r, terminalWidth(c.OutOrStdout()))
 	}
 	if err != nil {
 		return fmt.Errorf("path: print the result: %w", err)

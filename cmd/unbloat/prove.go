@@ -250,7 +250,7 @@ func undoTrouble(err error) string {
 // printProof prints the proof for a terminal.
 func printProof(w io.Writer, r *prove.Result) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", wrapWords(r.Sentence, 78))
+	b.WriteString(brokenLine(r.Sentence+"\n", 78, 0) + "\n")
 	fmt.Fprintf(&b, "%-10s %11s %11s %12s %12s %7s\n", "", "p95", "over idle", "download", "upload", "lost")
 	for _, s := range r.Sides {
 		fmt.Fprintf(&b, "%-10s %8.1f ms %8.1f ms %12s %12s %5.1f %%\n", s.Name, s.P95Ms, s.IncreaseMs,
@@ -270,25 +270,4 @@ func printProof(w io.Writer, r *prove.Result) error {
 	fmt.Fprintf(&b, "\nMedians of %d pairs, %s load, %.0f s in all; order by seed %d.\n", r.PairsUsed, r.Phase, r.LineSeconds, r.Seed)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// wrapWords breaks a sentence into lines of at most width runes.
-func wrapWords(s string, width int) string {
-	var b strings.Builder
-	col := 0
-	for i, word := range strings.Fields(s) {
-		n := len([]rune(word))
-		switch {
-		case i == 0:
-		case col+1+n > width:
-			b.WriteByte('\n')
-			col = 0
-		default:
-			b.WriteByte(' ')
-			col++
-		}
-		b.WriteString(word)
-		col += n
-	}
-	return b.String()
 }

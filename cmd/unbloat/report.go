@@ -16,7 +16,6 @@ import (
 	"unbloat/internal/plan"
 	"unbloat/internal/report"
 	"unbloat/internal/result"
-	"unbloat/internal/screen"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 )
@@ -97,7 +96,7 @@ func (o *reportOptions) run(c *cobra.Command, names []string) error {
 		if i > 0 || page.After != nil {
 			fmt.Fprintln(out)
 		}
-		if err := path.Write(out, r, screen.Width(out)); err != nil {
+		if err := path.Write(out, r, terminalWidth(out)); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 
@@ -25,15 +24,11 @@ func serverKey(key string, given bool, file string, getenv func(string) (string,
 	case given:
 		return key, nil
 	case file != "":
-		b, err := os.ReadFile(file)
+		key, err := readKey(file)
 		if err != nil {
 			return "", usageError("serve: --key-file: %w", err)
 		}
-		line, _, _ := strings.Cut(string(b), "\n")
-		if line = strings.TrimSpace(line); line == "" {
-			return "", usageError("serve: --key-file %s: its first line is empty, and would let anybody in", file)
-		}
-		return line, nil
+		return key, nil
 	}
 	if env, set := getenv("UNBLOAT_KEY"); set {
 		if env == "" {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 	"unbloat/internal/probe"
 	"unbloat/internal/protocol"
 	"unbloat/internal/reason"
-	"unbloat/internal/screen"
 	"unbloat/internal/store"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -170,7 +168,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 			return err
 		}
 	} else {
-		printTest(c.OutOrStdout(), l, test, screen.Width(c.OutOrStdout()))
+		printTest(c.OutOrStdout(), l, test, terminalWidth(c.OutOrStdout()))
 	}
 	if o.out != "" { // last: what was measured is printed and kept if this fails
 		if err := writeTest(o.out, test); err != nil {
@@ -300,13 +298,7 @@ func progressTo(w io.Writer, quiet bool) *progressLine {
 	if quiet {
 		return &progressLine{}
 	}
-	p := &progressLine{w: w, last: -plainEvery}
-	if f, ok := w.(interface{ Stat() (os.FileInfo, error) }); ok {
-		if info, err := f.Stat(); err == nil {
-			p.terminal = info.Mode()&os.ModeCharDevice != 0
-		}
-	}
-	return p
+	return &progressLine{w: w, last: -plainEvery, terminal: isTerminal(w)}
 }
 
 func (p *progressLine) show(e measure.Event) {

@@ -98,19 +98,6 @@ func checkLanguage(tag string) error {
 	return nil
 }
 
-// readKey reads a server's key: the first line of a file.
-func readKey(file string) (string, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read the server's key: %w", err)
-	}
-	line, _, _ := strings.Cut(string(b), "\n")
-	if line = strings.TrimSpace(line); line == "" {
-		return "", fmt.Errorf("read the server's key from %s: its first line is empty", file)
-	}
-	return line, nil
-}
-
 // options returns how a session is opened.
 func (f *serverFlags) options(agent string, spec measure.ProbeSpec) protocol.Options {
 	return protocol.Options{Probe: spec, Agent: agent, Ping: f.ping, Pin: f.pin, Insecure: f.insecure, Key: f.key}

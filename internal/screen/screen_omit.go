@@ -5,7 +5,6 @@
 package screen
 
 import (
-	"io"
 	"os"
 	"time"
 
@@ -34,6 +33,3 @@ func Open(Config) *Screen { return &Screen{} }
 
 // Close does nothing.
 func (s *Screen) Close() {}
-
-// Width is not known in this build.
-func Width(io.Writer) int { return 0 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"unbloat/internal/netio"
@@ -20,14 +19,8 @@ import (
 // iperf3Server serves iperf3's clients over TCP. Unlike iperf3's own it runs
 // many tests at once: their cookies tell them apart.
 type iperf3Server struct {
-	server *Server
-	tcp    *net.TCPListener
-	wg     sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	conns  map[*net.TCPConn]bool
-	tests  map[iperf3.Cookie]*iperf3Test
+	*tcpSide
+	tests map[iperf3.Cookie]*iperf3Test // under tcpSide's lock
 }
 
 // iperf3Test is one test.
@@ -39,7 +32,7 @@ type iperf3Test struct {
 	over    chan struct{}     // closed when nobody takes streams any more
 }
 
-// An iperf3Stream is a connection and the how manieth of this server it is. The
+// An iperf3Stream is a connection and its place in the order of acceptance. The
 // client opens its streams one after the other, and which way each goes depends
 // on that; their cookies may be read in another order.
 type iperf3Stream struct {
@@ -48,81 +41,18 @@ type iperf3Stream struct {
 }
 
 func listenIperf3(s *Server, address, key string) (*iperf3Server, error) {
-	if key != "" {
-		return nil, errNoKeys
-	}
-	a, err := net.ResolveTCPAddr("tcp", address)
+	side, err := listenTCPSide(s, protocolIperf3, address, key)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.sockets.stream(a)
-	if err != nil {
-		return nil, err
-	}
-	return &iperf3Server{
-		server: s, tcp: l, conns: map[*net.TCPConn]bool{}, tests: map[iperf3.Cookie]*iperf3Test{},
-	}, nil
+	return &iperf3Server{tcpSide: side, tests: map[iperf3.Cookie]*iperf3Test{}}, nil
 }
 
-func (p *iperf3Server) name() string { return protocolIperf3 }
-
-func (p *iperf3Server) addr() netip.AddrPort { return p.tcp.Addr().(*net.TCPAddr).AddrPort() }
-
-func (p *iperf3Server) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	p.tcp.Close()
-	for c := range p.conns {
-		c.Close()
-	}
-}
-
-func (p *iperf3Server) serve() error {
-	defer p.wg.Wait()
-	for nth := uint64(0); ; nth++ {
-		c, err := p.tcp.AcceptTCP()
-		if err != nil {
-			if retry(err) {
-				continue
-			}
-			if errors.Is(err, net.ErrClosed) {
-				return nil
-			}
-			return err
-		}
-		if err := p.track(c); err != nil {
-			p.server.log.Debug("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
-			c.Close()
-			continue
-		}
-		p.wg.Go(func() { p.greet(c, nth) })
-	}
-}
-
-// track remembers a connection that close must end, if there are not too many.
-func (p *iperf3Server) track(c *net.TCPConn) error {
-	if err := p.server.connect(clientAddr(c), protocolIperf3); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		c.Close()
-	}
-	p.conns[c] = true
-	return nil
-}
-
-func (p *iperf3Server) untrack(c *net.TCPConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.conns, c)
-}
+func (p *iperf3Server) serve() error { return p.accept(p.greet) }
 
 // greet reads a connection's cookie: of a test that waits for it, or of a new one.
 func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
-	defer p.untrack(c)
+	defer p.forget(c)
 	s := p.server
 	_ = c.SetDeadline(time.Now().Add(s.limits.Handshake))
 	var b [iperf3.CookieSize]byte
@@ -132,7 +62,7 @@ func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 		cookie, err = iperf3.ParseCookie(b[:])
 	}
 	if err != nil {
-		s.log.Debug("refused", "protocol", protocolIperf3, "from", c.RemoteAddr(), "reason", err)
+		p.refuse(c.RemoteAddr(), err)
 		s.refusals.add(protocolIperf3, iperf3Reason(err))
 		c.Close()
 		return

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"unbloat/internal/netio"
@@ -51,90 +50,28 @@ func ParsePortRange(s string) (PortRange, error) {
 // which it asks for a test, and is told a port for that test's data. Only the
 // address that asked for a test is listened to there.
 type netperfServer struct {
-	server *Server
-	tcp    *net.TCPListener
-	host   string // to listen on for data
-	ports  PortRange
-	wg     sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	open   map[io.Closer]bool // what close must end
-	next   int                // where in the range of ports the search for a free one begins
+	*tcpSide
+	host  string // to listen on for data
+	ports PortRange
+	next  int // where in the range of ports the search for a free one begins; under tcpSide's lock
 }
 
 func listenNetperf(s *Server, address, key string, ports PortRange) (*netperfServer, error) {
-	if key != "" {
-		return nil, errNoKeys
-	}
-	a, err := net.ResolveTCPAddr("tcp", address)
+	side, err := listenTCPSide(s, protocolNetperf, address, key)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.sockets.stream(a)
-	if err != nil {
-		return nil, err
-	}
-	return &netperfServer{server: s, tcp: l, host: hostOf(address), ports: ports, open: map[io.Closer]bool{}}, nil
+	return &netperfServer{tcpSide: side, host: hostOf(address), ports: ports}, nil
 }
 
-func (p *netperfServer) name() string { return protocolNetperf }
-
-func (p *netperfServer) addr() netip.AddrPort { return p.tcp.Addr().(*net.TCPAddr).AddrPort() }
-
-func (p *netperfServer) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	p.tcp.Close()
-	for c := range p.open {
-		c.Close()
-	}
-}
-
-// hold has close end c too, until release.
-func (p *netperfServer) hold(c io.Closer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		c.Close()
-	}
-	p.open[c] = true
+func (p *netperfServer) serve() error {
+	return p.accept(func(c *net.TCPConn, _ uint64) { p.control(c) })
 }
 
 // release closes c.
 func (p *netperfServer) release(c io.Closer) {
-	p.mu.Lock()
-	delete(p.open, c)
-	p.mu.Unlock()
+	p.forget(c)
 	c.Close()
-}
-
-func (p *netperfServer) serve() error {
-	defer p.wg.Wait()
-	for {
-		c, err := p.tcp.AcceptTCP()
-		if err != nil {
-			if retry(err) {
-				continue
-			}
-			if errors.Is(err, net.ErrClosed) {
-				return nil
-			}
-			return err
-		}
-		if err := p.server.connect(clientAddr(c), protocolNetperf); err != nil {
-			p.refuse(c.RemoteAddr(), err)
-			c.Close()
-			continue
-		}
-		p.hold(c)
-		p.wg.Go(func() { p.control(c) })
-	}
-}
-
-func (p *netperfServer) refuse(from net.Addr, err error) {
-	p.server.log.Debug("refused", "protocol", protocolNetperf, "from", from, "reason", err)
 }
 
 // control serves one control connection: requests for tests, one after the

@@ -323,8 +323,8 @@ func iperf3Reads(s *Server, c net.Conn) bool {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for held := range p.conns {
-			if held.RemoteAddr().String() == c.LocalAddr().String() {
+		for held := range p.open {
+			if held, is := held.(net.Conn); is && held.RemoteAddr().String() == c.LocalAddr().String() {
 				return true
 			}
 		}

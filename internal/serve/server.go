@@ -47,7 +47,7 @@ type Limits struct {
 	AddressBytes unit.Size     // moved within an hour; 0: the default, but as much as it likes to this machine itself
 	AddressTime  time.Duration // of sessions that ended within an hour, summed
 
-	ownUnbounded bool // AddressBytes does not hold for the loopback, which takes no line
+	ownUnbounded bool // the loopback is exempt from AddressBytes
 }
 
 // DefaultLimits are for a server that anybody may reach. A session has room

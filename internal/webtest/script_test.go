@@ -34,5 +34,5 @@ func Script(t *testing.T, limit time.Duration, args ...string) []byte {
 	return out.Bytes()
 }
 
-// What is embedded is what the sources make.
+// The embedded page is built from its sources.
 func TestDistMatchesSources(t *testing.T) { Script(t, 2*time.Minute, "check") }

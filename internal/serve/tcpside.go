@@ -1,0 +1,99 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// A tcpSide is what the servers of other programs' protocols over TCP have in
+// common: the listener, the accounts of who connects, and what ends with it.
+type tcpSide struct {
+	server   *Server
+	protocol string
+	tcp      *net.TCPListener
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	open   map[io.Closer]bool // what close ends
+}
+
+// listenTCPSide listens at an address. Clients of these protocols cannot prove
+// that they know a key: errNoKeys if there is one.
+func listenTCPSide(s *Server, protocol, address, key string) (*tcpSide, error) {
+	if key != "" {
+		return nil, errNoKeys
+	}
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.sockets.stream(a)
+	if err != nil {
+		return nil, err
+	}
+	return &tcpSide{server: s, protocol: protocol, tcp: l, open: map[io.Closer]bool{}}, nil
+}
+
+func (p *tcpSide) name() string { return p.protocol }
+
+func (p *tcpSide) addr() netip.AddrPort { return p.tcp.Addr().(*net.TCPAddr).AddrPort() }
+
+func (p *tcpSide) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.tcp.Close()
+	for c := range p.open {
+		c.Close()
+	}
+}
+
+// accept handles each connection that is within the limits in a goroutine of its
+// own, until close. nth is its place in the order in which they were accepted.
+// close ends the connection, until handle forgets it.
+func (p *tcpSide) accept(handle func(c *net.TCPConn, nth uint64)) error {
+	defer p.wg.Wait()
+	for nth := uint64(0); ; nth++ {
+		c, err := p.tcp.AcceptTCP()
+		if err != nil {
+			if retry(err) {
+				continue
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		if err := p.server.connect(clientAddr(c), p.protocol); err != nil {
+			p.refuse(c.RemoteAddr(), err)
+			c.Close()
+			continue
+		}
+		p.hold(c)
+		p.wg.Go(func() { handle(c, nth) })
+	}
+}
+
+// hold has close end c too, until forget.
+func (p *tcpSide) hold(c io.Closer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		c.Close()
+	}
+	p.open[c] = true
+}
+
+func (p *tcpSide) forget(c io.Closer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+func (p *tcpSide) refuse(from net.Addr, err error) {
+	p.server.log.Debug("refused", "protocol", p.protocol, "from", from, "reason", err)
+}
