@@ -54,7 +54,7 @@ func TestMistyped(t *testing.T) {
 		{"plan --down 30MBPS", exitUsage, "bits and for bytes"},
 		{"test --server x --interval 10", exitUsage, "write 10ms for milliseconds or 10s"},
 		{"path 127.0.0.1 --idle 3", exitUsage, "--idle 5s or more"},
-		{"path no-such-host.invalid", exitPrecondition, "no-such-host.invalid"},
+		{"path no..such.host", exitPrecondition, "no..such.host"},
 		{"history --store /etc/passwd", exitFailed, "name another file with --store"},
 	} {
 		out, errs, code := asTyped(t, strings.Fields(c.args)...)

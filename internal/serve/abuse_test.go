@@ -200,6 +200,9 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	for _, c := range held {
 		c.Close()
 	}
+	await.Until(t, 10*time.Second, "all connections but the second address's to be off the books", func() bool {
+		return connections(s) <= 1
+	})
 	await.Until(t, 10*time.Second, "a freed place to be given", func() bool {
 		r, err := http.Get("http://" + s.Web().String() + "/empty")
 		if err == nil {

@@ -52,7 +52,6 @@ func (p *iperf3Server) serve() error { return p.accept(p.greet) }
 
 // greet reads a connection's cookie: of a test that waits for it, or of a new one.
 func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
-	defer p.forget(c)
 	s := p.server
 	_ = c.SetDeadline(time.Now().Add(s.limits.Handshake))
 	var b [iperf3.CookieSize]byte
@@ -64,7 +63,7 @@ func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 	if err != nil {
 		p.refuse(c.RemoteAddr(), err)
 		s.refusals.add(protocolIperf3, iperf3Reason(err))
-		c.Close()
+		p.end(c)
 		return
 	}
 	p.mu.Lock()
@@ -80,16 +79,17 @@ func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 		return
 	}
 	select {
-	case t.streams <- iperf3Stream{c, nth}: // the test owns it
+	case t.streams <- iperf3Stream{c, nth}:
+		p.forget(c) // the test ends it
 	case <-t.over:
-		c.Close()
+		p.end(c)
 	}
 }
 
 // control runs a test to its end.
 func (p *iperf3Server) control(cookie iperf3.Cookie, t *iperf3Test) {
 	s := p.server
-	defer t.control.Close()
+	defer p.end(t.control)
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -201,19 +201,18 @@ func (p *iperf3Server) gather(t *iperf3Test) (conns []*net.TCPConn, err error) {
 func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 	s := p.server
 	streams, err := p.setup(t)
-	if err != nil {
+	defer func() {
 		for _, c := range streams {
-			c.Close()
+			p.end(c)
 		}
+	}()
+	if err != nil {
 		return 0, err
 	}
 	up, down := streams[:t.params.Up()], streams[t.params.Up():]
 	budget := netio.Budget{Time: s.limits.Load, Bytes: s.limits.Bytes}
 	began, meter := s.clock.Now(), netio.NewCPUMeter()
 	if err := t.say(iperf3.TestStart, iperf3.TestRunning); err != nil {
-		for _, c := range streams {
-			c.Close()
-		}
 		return 0, err
 	}
 	account := func(n unit.Size) bool { return s.spend(t.from, n) }

@@ -78,8 +78,7 @@ func (p *netperfServer) release(c io.Closer) {
 // other. The first one makes it a session.
 func (p *netperfServer) control(c *net.TCPConn) {
 	s, from := p.server, clientAddr(c)
-	defer s.disconnect(from, 1)
-	defer p.release(c)
+	defer p.end(c)
 	request, err := p.request(c, s.limits.Handshake)
 	if err == nil {
 		if err = s.admit(from, protocolNetperf); err != nil {
@@ -245,8 +244,7 @@ func (t *netperfTest) data() (netperf.Results, error) {
 	if err != nil {
 		return netperf.Results{}, err
 	}
-	defer t.server.disconnect(t.from, 1)
-	defer t.release(c)
+	defer t.end(c)
 	began := t.server.clock.Now()
 	var r netperf.Results
 	switch t.request.Test {

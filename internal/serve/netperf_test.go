@@ -177,6 +177,8 @@ func TestNetperf(t *testing.T) {
 	if n, err := io.Copy(io.Discard, c); n != 0 || err != nil {
 		t.Errorf("the control connection ends with %d bytes, %v", n, err)
 	}
+	s.accounts.mu.Lock()
+	defer s.accounts.mu.Unlock()
 	least := int64(up + 1_234_567 + 1_000_500 + 5*(20+10+2*datagramOverhead) + int(down))
 	if s.accounts.total < least || s.accounts.total > least+16<<20 {
 		t.Errorf("%d bytes are booked, of %d", s.accounts.total, least)

@@ -331,3 +331,44 @@ func iperf3Reads(s *Server, c net.Conn) bool {
 	}
 	return false
 }
+
+// Every connection of an iperf3 test is off the books when it has ended, however it did.
+func TestIperf3LeavesNoConnection(t *testing.T) {
+	s := startAll(t, Limits{Handshake: 300 * time.Millisecond}, "")
+	params, err := iperf3.Frame(iperf3.Params{TCP: true, Time: 1, Parallel: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect := func(says ...[]byte) *net.TCPConn {
+		c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(s.Iperf3()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		for _, b := range says {
+			if _, err := c.Write(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c
+	}
+	for i, streams := range []int{0, 1, 2} {
+		cookie := iperf3.MakeCookie([iperf3.CookieSize - 1]byte{byte(i)})
+		control := connect(cookie[:], params)
+		if _, err := io.ReadFull(control, make([]byte, 2)); err != nil { // it wants the parameters, then the streams
+			t.Fatal(err)
+		}
+		for range streams {
+			connect(cookie[:])
+		}
+		if streams == 2 {
+			if _, err := io.ReadFull(control, make([]byte, 1)); err != nil { // it has begun
+				t.Fatal(err)
+			}
+			control.Close()
+		}
+	}
+	connect([]byte("GET / HTTP/1.1\r\n\r\nno cookie of iperf3's, and as long as one"))
+	connect()
+	await.Until(t, 20*time.Second, "all connections to be off the books", func() bool { return connections(s) == 0 })
+}

@@ -54,7 +54,7 @@ func (p *tcpSide) close() {
 
 // accept handles each connection that is within the limits in a goroutine of its
 // own, until close. nth is its place in the order in which they were accepted.
-// close ends the connection, until handle forgets it.
+// Who has the connection last must end it.
 func (p *tcpSide) accept(handle func(c *net.TCPConn, nth uint64)) error {
 	defer p.wg.Wait()
 	for nth := uint64(0); ; nth++ {
@@ -86,6 +86,14 @@ func (p *tcpSide) hold(c io.Closer) {
 		c.Close()
 	}
 	p.open[c] = true
+}
+
+// end closes a connection. It is off the books before the client can see the
+// end, and connect again.
+func (p *tcpSide) end(c *net.TCPConn) {
+	p.forget(c)
+	p.server.disconnect(clientAddr(c), 1)
+	c.Close()
 }
 
 func (p *tcpSide) forget(c io.Closer) {
