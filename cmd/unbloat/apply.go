@@ -247,7 +247,7 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	classes, err := f.classFlags.wishes()
+	classes, err := f.classFlags.preferences()
 	if err != nil {
 		return plan.Plan{}, err
 	}

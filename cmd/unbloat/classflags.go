@@ -41,8 +41,8 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// wishes reads the file and the rules.
-func (f *classFlags) wishes() (plan.ClassPreferences, error) {
+// preferences reads the file and the rules.
+func (f *classFlags) preferences() (plan.ClassPreferences, error) {
 	var w plan.ClassPreferences
 	switch f.classes {
 	case "", plan.ClassesOn, plan.ClassesOff:

@@ -42,8 +42,8 @@ func newDoctorCommand() *cobra.Command {
 	fs.StringVar(&f.wan, "wan", "", "`IF`, the interface towards the internet (default: that of the default route)")
 	fs.StringVar(&f.lan, "lan", "", "`IF`, the interface towards the home")
 	fs.StringVar(&f.linkLayer, "link-layer", "", "what the line is: ethernet, docsis, atm or ptm")
-	rateFlag(fs, &f.down, "down", "the download that is wished")
-	rateFlag(fs, &f.up, "up", "the upload that is wished")
+	rateFlag(fs, &f.down, "down", "the download rate that is wanted")
+	rateFlag(fs, &f.up, "up", "the upload rate that is wanted")
 	return c
 }
 
@@ -105,7 +105,7 @@ func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]platform.Drift, 
 	return out, nil
 }
 
-// rehearse works out a change at the wished rates, or at usual ones.
+// rehearse works out a change at the rates that were asked for, or at usual ones.
 func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	facts, err := r.facts(ctx, f.wan, f.lan)
 	if err != nil {

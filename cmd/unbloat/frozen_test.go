@@ -70,7 +70,7 @@ func TestFrozenPlans(t *testing.T) {
 			for _, args := range []string{
 				"--down 30mbit --up 5mbit",
 				"--down 120mbit --up 12mbit --link-layer docsis --aqm fifo",
-				"--up 1mbit --style seed --only up",
+				"--up 1mbit --style article --only up",
 				"--down 25mbit --up 5mbit --rule class=voice,protocol=udp,far_port=19302-19309 --rule class=bulk,far=198.51.100.0/24",
 			} {
 				out, code, err := runPlanCommand(t, "", append(strings.Fields(args), "--for", platform, "--json")...)

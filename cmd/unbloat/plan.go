@@ -21,21 +21,21 @@ import (
 // planFlags are those of `unbloat plan`.
 type planFlags struct {
 	classFlags
-	platform  string
-	wan, lan  string
-	result    string
-	linkLayer string
-	line      plan.Line
-	wishes    plan.Preferences
-	ecn       string
-	mtu       int
-	here      bool
-	explain   bool
-	commands  bool
-	json      bool
-	quiet     bool
-	predict   bool
-	where     targetFlags
+	platform    string
+	wan, lan    string
+	result      string
+	linkLayer   string
+	line        plan.Line
+	preferences plan.Preferences
+	ecn         string
+	mtu         int
+	here        bool
+	explain     bool
+	commands    bool
+	json        bool
+	quiet       bool
+	predict     bool
+	where       targetFlags
 }
 
 func newPlanCommand() *cobra.Command {
@@ -50,7 +50,7 @@ needs neither privilege nor access to the router, and changes nothing; with
 --router it asks the router what it has.
 
 --down and --up are what the line carries, as measured; the plan starts a little
-below, and "unbloat tune" finds the best. --shape-down and --shape-up wish for
+below, and "unbloat tune" finds the best. --shape-down and --shape-up ask for
 a rate (950kbit) or a share of the measured one (97%). Without --aqm the best
 that the platform has is chosen.
 
@@ -95,7 +95,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 // registerPreferences adds the flags that say what is wanted.
 func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	f.classFlags.register(fs)
-	w := &f.wishes
+	w := &f.preferences
 	durationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
 	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
@@ -158,12 +158,12 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 	case "":
 	case "on", "off":
 		on := f.ecn == "on"
-		f.wishes.ECN = &on
+		f.preferences.ECN = &on
 	default:
 		return plan.Plan{}, fmt.Errorf("--ecn %q is neither on nor off", f.ecn)
 	}
 	var err error
-	if f.wishes.Classes, err = f.classFlags.wishes(); err != nil {
+	if f.preferences.Classes, err = f.classFlags.preferences(); err != nil {
 		return plan.Plan{}, err
 	}
 	f.line.LinkLayer = plan.LinkLayer(f.linkLayer)
@@ -179,7 +179,7 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 	if f.mtu != 0 || f.where.router == "" && !f.here {
 		facts.MTU = f.mtu
 	}
-	return plan.Make(f.line, facts, f.wishes)
+	return plan.Make(f.line, facts, f.preferences)
 }
 
 // facts are those of the router, if it can be asked, or what is usual.

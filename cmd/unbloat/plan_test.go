@@ -109,7 +109,7 @@ func TestPlanGivesTheArticlesLines(t *testing.T) {
 		if err != nil || !strings.Contains(seed, "# This is the article's way. unbloat's own plan (without --style article) differs in:") {
 			t.Errorf("%s: %v: the difference is not explained\n%s", args, err, seed)
 		}
-		if _, _, err := runPlanCommand(t, "", strings.Fields(strings.ReplaceAll(args, " --style seed", ""))...); err != nil {
+		if _, _, err := runPlanCommand(t, "", strings.Fields(strings.ReplaceAll(args, " --style article", ""))...); err != nil {
 			t.Errorf("%s, in our own way: %v", args, err)
 		}
 	}

@@ -133,13 +133,13 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	if f.persist {
 		router.keeper = where.keeper
 	}
-	classes, err := f.classFlags.wishes()
+	classes, err := f.classFlags.preferences()
 	if err != nil {
 		return err
 	}
 	where.names(ctx, classes, &facts)
-	wishes := plan.Preferences{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
-	wide, err := plan.WideOpen(facts, wishes)
+	prefs := plan.Preferences{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
+	wide, err := plan.WideOpen(facts, prefs)
 	if err == nil {
 		err = where.engine.Rehearse(ctx, wide)
 	}
@@ -160,12 +160,12 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		return testError("tune", err)
 	}
 	defer client.Close()
-	if err := router.open(ctx, facts, wishes); err != nil {
+	if err := router.open(ctx, facts, prefs); err != nil {
 		return changeError(err)
 	}
 	view := viewLine(c, live.NewTune(server.server, tune.MostTime(f.flowsDown, f.flowsUp)), f.quiet, f.plain)
 	result, err := tune.Run(c.Context(), tune.Config{
-		Goal: f.goal, Capabilities: facts, Preferences: wishes,
+		Goal: f.goal, Capabilities: facts, Preferences: prefs,
 		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Progress: view.observe, Say: view.say, Watch: view.watch,
 	}, client, router)

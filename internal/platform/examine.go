@@ -129,11 +129,11 @@ const (
 // known.
 func (e *Examination) CPU(clock func() int64) Check {
 	return Check{Name: "CPU", Run: func() {
-		wished := e.Down + e.Up
+		asked := e.Down + e.Up
 		hz := clock()
 		switch {
-		case wished == 0:
-			e.Skip("CPU", "no rate is wished; give --down and --up")
+		case asked == 0:
+			e.Skip("CPU", "no rate was given; add --down and --up")
 			return
 		case hz == 0:
 			e.Skip("CPU", "its clock is not known")
@@ -144,8 +144,8 @@ func (e *Examination) CPU(clock func() int64) Check {
 			cycles = cyclesSmallCore
 		}
 		most := unit.Rate(hz / cycles * 1514 * 8)
-		if wished > most {
-			e.Find(Finding{ID: "cpu", What: fmt.Sprintf("a core of %d MHz shapes about %s, and %s are wished", hz/1e6, most.Short(), wished.Short()),
+		if asked > most {
+			e.Find(Finding{ID: "cpu", What: fmt.Sprintf("a core of %d MHz shapes about %s, and %s are asked for", hz/1e6, most.Short(), asked.Short()),
 				Why: "when the core is busy, packets wait outside the queues that are kept short; the estimate is rough", Remedy: "unbloat tune measures what this router can do; fq_codel needs less than cake"})
 		}
 	}}

@@ -245,12 +245,12 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 				t.Errorf("it takes itself for %s", got)
 			}
 			start := p.text()
-			wishes := plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}}
+			prefs := plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}}
 			lang, err := all.Language(p.name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			made, err := plan.Make(plan.Line{}, plan.Capabilities{Language: lang, WAN: p.wan, LAN: map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan], IFB: true, Offloads: []plan.Offload{}}, wishes)
+			made, err := plan.Make(plan.Line{}, plan.Capabilities{Language: lang, WAN: p.wan, LAN: map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan], IFB: true, Offloads: []plan.Offload{}}, prefs)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,8 +52,8 @@ func (r renderer) hook() {
 // CAKE does not wash.
 func (r renderer) washed() {
 	rules := []string{}
-	add := func(wish bool, s *plan.Shaper, device string) {
-		if wish && s != nil && !s.Wash {
+	add := func(wanted bool, s *plan.Shaper, device string) {
+		if wanted && s != nil && !s.Wash {
 			for _, ip := range []string{"ip", "ip6"} {
 				rules = append(rules, fmt.Sprintf("%s %q %s dscp != 0x00 %s dscp set 0x00", device, r.p.WAN, ip, ip))
 			}

@@ -18,7 +18,7 @@ import (
 	"unbloat/unit"
 )
 
-// anyPreferences draws what somebody might wish, sensible or not.
+// anyPreferences draws what somebody might ask for, sensible or not.
 func anyPreferences(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 	w := plan.Preferences{
 		AQM:   rapid.SampledFrom(append(aqms, "")).Draw(t, "aqm"),
@@ -26,7 +26,7 @@ func anyPreferences(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 		Only:  rapid.SampledFrom([]plan.Direction{"", "", plan.DirectionUp, plan.DirectionDown}).Draw(t, "only"),
 		Side:  rapid.SampledFrom([]plan.Side{"", "", plan.SideIFB, plan.SideLAN, plan.SideIn}).Draw(t, "side"),
 	}
-	maybe := func(name string) bool { return rapid.IntRange(0, 5).Draw(t, "wish "+name) == 0 }
+	maybe := func(name string) bool { return rapid.IntRange(0, 5).Draw(t, "ask for "+name) == 0 }
 	if maybe("limit") {
 		w.Limit = rapid.SampledFrom([]int{1, 2, 50, 100, 101, 1001, 20480, 20481, 65535, 65536, 1 << 30}).Draw(t, "limit")
 	}
@@ -61,7 +61,7 @@ func anyPreferences(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 	return w
 }
 
-// Every plan that can be made, whatever was wished, can be pasted; comments fit
+// Every plan that can be made, whatever was asked for, can be pasted; comments fit
 // their width, and what is not a comment is read back by the platform's own
 // grammar. So a limit of the platform is in the plan's own checks.
 func TestEveryPlanIsWritten(t *testing.T) {

@@ -50,10 +50,10 @@ func TestContract(t *testing.T) {
 // changed.
 func TestInTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
-		wishes plan.Preferences
-		wan    string
-		do     func(o *fake.ClearOS)
-		says   string
+		prefs plan.Preferences
+		wan   string
+		do    func(o *fake.ClearOS)
+		says  string
 	}{
 		"bandwidth manager": {plan.Preferences{}, "wan", func(o *fake.ClearOS) { o.Files[mech.BandwidthConf] = "# old\nBANDWIDTH_QOS=\"on\"\n" }, `set BANDWIDTH_QOS="off"`},
 		"no app":            {plan.Preferences{}, "wan", func(o *fake.ClearOS) { delete(o.Files, mech.QoSConf) }, "yum install app-qos"},
@@ -64,9 +64,9 @@ func TestInTheWay(t *testing.T) {
 		o := fake.NewClearOS()
 		c.do(o)
 		before := o.Text()
-		only := c.wishes.Only
-		c.wishes.Only = ""
-		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}}, c.wishes)
+		only := c.prefs.Only
+		c.prefs.Only = ""
+		p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", IFB: true, Offloads: []plan.Offload{}}, c.prefs)
 		if err != nil {
 			t.Fatal(err)
 		}

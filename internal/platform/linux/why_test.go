@@ -19,13 +19,13 @@ func TestWhyByPacket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes := plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}, Classes: plan.ClassPreferences{Use: plan.ClassesOff}}
-	p, err := plan.Make(plan.Line{}, facts, wishes)
+	prefs := plan.Preferences{Up: plan.RatePreference{Rate: 5 * unit.MbitPerSecond}, Down: plan.RatePreference{Rate: 30 * unit.MbitPerSecond}, Classes: plan.ClassPreferences{Use: plan.ClassesOff}}
+	p, err := plan.Make(plan.Line{}, facts, prefs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts.NoRules = true
-	alike, err := plan.Make(plan.Line{}, facts, wishes)
+	alike, err := plan.Make(plan.Line{}, facts, prefs)
 	if err != nil {
 		t.Fatal(err)
 	}

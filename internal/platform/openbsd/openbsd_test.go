@@ -36,11 +36,11 @@ func TestContract(t *testing.T) {
 					return o, &openbsd.Backend{Runner: o, Altq: old}
 				},
 				Plan: func(t *rapid.T, name string) plan.Plan {
-					wishes := conform.AnyPreferences(t, name, most, plan.FIFO)
+					prefs := conform.AnyPreferences(t, name, most, plan.FIFO)
 					if rapid.Bool().Draw(t, name+" classes") {
-						wishes.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
+						prefs.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
 					}
-					p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(of), WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")}, wishes)
+					p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: all.Must(of), WAN: "em0", LAN: rapid.SampledFrom([]string{"em1", "vlan100"}).Draw(t, name+" lan")}, prefs)
 					if err != nil {
 						t.Fatal(err)
 					}

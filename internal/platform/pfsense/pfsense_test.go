@@ -39,7 +39,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	return p
 }
 
-// classes are wishes of them: a range of ports, a network, and what voice is sure of.
+// classes asks for some of all kinds: a range of ports, a network, and what voice is sure of.
 func classes(far string, voice float64) plan.ClassPreferences {
 	return plan.ClassPreferences{
 		Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
@@ -115,9 +115,9 @@ func TestPHP(t *testing.T) {
 	const empty = "<?xml version=\"1.0\"?>\n<pfsense><interfaces><wan><if>igb0</if></wan></interfaces><filter></filter><dnshaper></dnshaper><revision><time>1</time></revision></pfsense>"
 	for name, c := range map[string]struct {
 		config string
-		wishes plan.Preferences
-	}{"beside another limiter": {}, "the first limiter": {config: empty}, "classes": {wishes: plan.Preferences{Classes: classes("2001:db8::/32", 0.4)}}} {
-		f, steps := router(t, c.config, c.wishes)
+		prefs  plan.Preferences
+	}{"beside another limiter": {}, "the first limiter": {config: empty}, "classes": {prefs: plan.Preferences{Classes: classes("2001:db8::/32", 0.4)}}} {
+		f, steps := router(t, c.config, c.prefs)
 		before, err := configxml.Parse(f.Files[pfsense.Config])
 		if err != nil {
 			t.Fatal(err)
