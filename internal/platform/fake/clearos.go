@@ -11,14 +11,14 @@ import (
 	linuxfake "unbloat/internal/platform/linux/fake"
 )
 
-// A ClearOS is a router whose firewall runs an engine of QoS at every start.
+// A ClearOS is a router whose firewall runs a QoS engine each time it starts.
 type ClearOS struct {
 	*Linux
-	Log []string // what the engine said, for its exit code says nothing
+	Log []string // messages of the engine, whose exit code is always 0
 }
 
-// NewClearOS returns a router with QoS installed and off, and the device of the
-// module imq, up since its own engine ran the first time.
+// NewClearOS returns a router with QoS installed but off. The device of the
+// module imq exists and is up, as after the first run of ClearOS's own engine.
 func NewClearOS() *ClearOS {
 	c := &ClearOS{Linux: newLinux(map[string]string{
 		"/etc/clearos/network.conf":   "# Network mode\nMODE=\"gateway\"\nEXTIF=\"wan\"\nWAN_MAX_UPSTREAM=777\nLANIF=\"lan\"",
@@ -35,9 +35,10 @@ func NewClearOS() *ClearOS {
 	return c
 }
 
-// restart runs the engine that qos.conf names. It leaves standing what an engine
-// has made that is no longer there, and passes over commands that fail. An error
-// is what the stand-in does not know.
+// restart runs the engine that qos.conf names. As on the real router, what an
+// engine has made stays after the engine's file was removed, and failing
+// commands are skipped. An error means that this stand-in does not know the
+// answer.
 func (c *ClearOS) restart() error {
 	set, err := clearosfake.Settings(c.Files["/etc/clearos/qos.conf"])
 	if err != nil {
@@ -47,7 +48,8 @@ func (c *ClearOS) restart() error {
 	if set["QOS_ENABLE"] != "on" {
 		return nil
 	}
-	// The firewall runs once for each family; of the second time only the rules count.
+	// The firewall runs once for each address family. Only the rules of the
+	// second run matter.
 	var got clearosfake.Result
 	switch engine := set["QOS_ENGINE"]; engine {
 	case "", clearosfake.OwnEngine:
@@ -78,13 +80,14 @@ func (c *ClearOS) restart() error {
 	return nil
 }
 
-// noRate is a class that tc does not take.
+// noRate matches a class without a rate, which tc refuses.
 var noRate = regexp.MustCompile(`^tc class add .* htb rate 0kbit`)
 
-// ratio is the stand-in's word for the quantum that the firewall computes.
+// ratio matches the placeholder for the quantum that the firewall computes.
 var ratio = regexp.MustCompile(`<r2q of [^>]*>`)
 
-// execute runs a line of the engine by a shell, and logs what fails and says so.
+// execute runs one line of the engine as a shell does, and logs errors that the
+// line does not silence.
 func (c *ClearOS) execute(line string) {
 	silent := false
 	for _, end := range []string{" >/dev/null 2>&1", " 2>/dev/null"} {
@@ -100,7 +103,7 @@ func (c *ClearOS) execute(line string) {
 		err = errors.New(`"rate" is required`)
 	case argv[0] == "modprobe" || argv[0] == "iptables" || slices.Contains(argv, "qlen"):
 		return
-	case line == "ip link set "+argv[len(argv)-2]+" up": // without dev
+	case line == "ip link set "+argv[len(argv)-2]+" up": // the engine leaves out the word dev
 		_, err = c.kernel([]string{"ip", "link", "set", "dev", argv[3], "up"}, "")
 	default:
 		_, err = c.kernel(argv, "")

@@ -1,6 +1,6 @@
-// Package fake holds stand-ins for the tools of systems that we cannot run in
-// tests. Each is as strict as the real one, with its error messages. Package
-// verdicts holds recorded answers of the real ones.
+// Package fake has stand-ins for programs of systems that we cannot run in
+// tests. Each is as strict as the real program, with its error messages.
+// Package verdicts has recorded answers of the real ones.
 package fake
 
 import (
@@ -14,27 +14,27 @@ import (
 	"unbloat/internal/platform"
 )
 
-// errExit stands for a tool's exit code that isn't 0.
+// errExit is a tool's exit code that is not 0.
 var errExit = errors.New("exit status 1")
 
-// A Tool is one program of a Machine. What it returns as an error is what it
-// prints to standard error before it fails.
+// A Tool is one program of a Machine. It prints the text of an error that it
+// returns to standard error, and fails.
 type Tool struct {
 	Run     func(args []string, stdin []byte) (string, error)
 	Changes func(args []string) bool // whether this call changes something; nil: never
 }
 
-// A Machine is a router in memory: its files, and the programs that it has. It
-// implements platform.Runner.
+// A Machine is a router in memory: files and programs. It implements
+// platform.Runner.
 type Machine struct {
 	Files map[string]string
 	Tools map[string]Tool
-	// Fail, if set, is asked before each command that changes something. The
-	// command then fails: without effect, or (after) with it.
+	// Fail, if set, is called before each command that changes something. If
+	// fail is true the command fails, without effect or (after) with it.
 	Fail func(argv []string) (fail, after bool)
-	// Ran are the commands that changed something.
+	// Ran lists the commands that changed something.
 	Ran []string
-	// Shows prints what runs, for Text.
+	// Shows returns the running state, for Text.
 	Shows func() string
 }
 
@@ -108,7 +108,7 @@ func (m *Machine) Run(ctx context.Context, argv []string, stdin []byte) (stdout,
 	return []byte(out), nil, nil
 }
 
-// SetFail sets what fails.
+// SetFail sets which commands fail.
 func (m *Machine) SetFail(f func(argv []string) (fail, after bool)) { m.Fail = f }
 
 // Commands returns the commands that changed something since the last call.
@@ -118,7 +118,8 @@ func (m *Machine) Commands() []string {
 	return ran
 }
 
-// Text prints all that a change can touch, so that equal texts are equal machines.
+// Text returns everything that a change can touch: equal texts are equal
+// machines.
 func (m *Machine) Text() string {
 	var b strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(m.Files)) {

@@ -15,7 +15,7 @@ import (
 	openwrtfake "unbloat/internal/platform/openwrt/fake"
 )
 
-// SQMConfig is where sqm-scripts' settings are.
+// SQMConfig is the path of sqm-scripts' settings.
 const SQMConfig = "/etc/config/sqm"
 
 // A Linux is a Linux router with files and a kernel.
@@ -24,20 +24,20 @@ type Linux struct {
 	Kernel *linuxfake.Kernel
 }
 
-// NewLinux returns a router with iproute2 and without files of interest.
+// NewLinux returns a router with iproute2 and no files of interest.
 func NewLinux() *Linux { return newLinux(map[string]string{}) }
 
-// A Dnsmasq is the resolver of a Linux router: it knows what the files of its
-// directory said when it started, and does not start with a line that it does
-// not understand.
+// A Dnsmasq is the resolver of a Linux router. It uses the files of its
+// directory as they were when it started, and does not start if it does not
+// understand a line.
 type Dnsmasq struct {
 	Runs   bool
 	Knows  string
 	Starts int
 }
 
-// WithDnsmasq gives the router a resolver that reads /etc/dnsmasq.d, as Debian's
-// does, and an init script that starts it again.
+// WithDnsmasq gives the router a resolver that reads /etc/dnsmasq.d, as on
+// Debian, and an init script that restarts it.
 func (l *Linux) WithDnsmasq() *Dnsmasq {
 	const dir = "/etc/dnsmasq.d/"
 	d := &Dnsmasq{Runs: true}
@@ -101,8 +101,8 @@ func newLinux(files map[string]string) *Linux {
 	return l
 }
 
-// kernel runs a command that other programs than unbloat may write: the words of
-// the same meaning are those that the kernel's stand-in knows.
+// kernel runs a command that may come from another program than unbloat. It
+// translates other spellings into those that the kernel's stand-in knows.
 func (l *Linux) kernel(argv []string, stdin string) (string, error) {
 	words := slices.Clone(argv)
 	switch text := strings.Join(argv, " "); {
@@ -136,13 +136,14 @@ func (l *Linux) kernel(argv []string, stdin string) (string, error) {
 // An OpenWrt is a router with uci(1) and sqm-scripts.
 type OpenWrt struct {
 	*Linux
-	Staged string   // what `uci changes` says
-	Log    []string // what sqm-scripts say, for their exit code says nothing
+	Staged string   // the changes that `uci changes` shows
+	Log    []string // messages of sqm-scripts, whose exit code is always 0
 
 	scripts *openwrtfake.Scripts
 }
 
-// NewOpenWrt returns a router with sqm-scripts as it comes: one section, off.
+// NewOpenWrt returns a router with sqm-scripts as installed: one section,
+// disabled.
 func NewOpenWrt() *OpenWrt {
 	o := &OpenWrt{Linux: newLinux(map[string]string{SQMConfig: "# by hand\nconfig queue 'eth1'\n\toption enabled '0'\n\toption interface 'eth1'\n\toption download '85000'\n\toption upload '10000'"})}
 	o.scripts = &openwrtfake.Scripts{Kernel: sqmKernel{o}, File: func(name string) (string, bool) {
@@ -199,9 +200,8 @@ func (o *OpenWrt) uci(args []string, _ []byte) (string, error) {
 	return b.String(), nil
 }
 
-// uciWords splits a line of a UCI file: words between blanks, quoted where they
-// hold blanks themselves, and nothing from a # on. ok is false where a quote is
-// not closed.
+// uciWords splits a line of a UCI file at blanks. Words with blanks are quoted,
+// and # begins a comment. ok is false if a quote is not closed.
 func uciWords(line string) (words []string, ok bool) {
 	word, begun, quote := "", false, rune(0)
 	end := func() {
@@ -231,8 +231,9 @@ func uciWords(line string) (words []string, ok bool) {
 	return words, quote == 0
 }
 
-// restart stops every instance and starts those that are enabled. What fails is a
-// line in the log, and exit code 0; an error is what the stand-in does not know.
+// restart stops every instance and starts those that are enabled. What fails is
+// logged, and the exit code is 0. An error means that this stand-in does not
+// know the answer.
 func (o *OpenWrt) restart() error {
 	for _, do := range []func() (openwrtfake.Result, error){
 		func() (openwrtfake.Result, error) { return o.scripts.Stop("") },
@@ -249,7 +250,7 @@ func (o *OpenWrt) restart() error {
 // A sqmKernel is the router as its sqm-scripts see it.
 type sqmKernel struct{ o *OpenWrt }
 
-// MTU implements the stand-in's Kernel.
+// MTU implements openwrt/fake.Kernel.
 func (k sqmKernel) MTU(name string) (int, bool) {
 	for _, d := range k.o.Kernel.Devices {
 		if d.Name == name {
@@ -259,12 +260,12 @@ func (k sqmKernel) MTU(name string) (int, bool) {
 	return 0, false
 }
 
-// Knows implements the stand-in's Kernel.
+// Knows implements openwrt/fake.Kernel.
 func (k sqmKernel) Knows(qdisc string) bool { return !slices.Contains(k.o.Kernel.Missing, qdisc) }
 
 var ifbWord = regexp.MustCompile(`"(ifb[^"]*)"`)
 
-// Redirect implements the stand-in's Kernel.
+// Redirect implements openwrt/fake.Kernel.
 func (k sqmKernel) Redirect(device string) string {
 	out, err := k.o.kernel([]string{"tc", "filter", "show", "dev", device, "parent", "ffff:"}, "")
 	if m := ifbWord.FindStringSubmatch(out); err == nil && m != nil {
@@ -273,7 +274,7 @@ func (k sqmKernel) Redirect(device string) string {
 	return ""
 }
 
-// Run implements the stand-in's Kernel.
+// Run implements openwrt/fake.Kernel.
 func (k sqmKernel) Run(argv []string, stdin string) (string, int) {
 	var err error
 	switch argv[0] {

@@ -1,7 +1,7 @@
-// Package render writes a plan as a person pastes it into a router: commands and
-// files in the platform's own language, with the reason of each number as
-// comments. What is pasted is the platform's to say, the rest is the same for all.
-// It is pure; nothing is looked up on this machine.
+// Package render writes a plan as text to paste into a router: the platform's
+// commands and files, with the reason of each number in comments. The
+// platform's driver provides the commands and files; the comments are the same
+// for all. It is pure: it looks nothing up on this machine.
 package render
 
 import (
@@ -11,14 +11,14 @@ import (
 	"unbloat/internal/reason"
 )
 
-// A Part is one file, or commands, of what is pasted.
+// A Part is one file, or one list of commands, to paste.
 type Part struct {
-	Where string // what to do with it: becomes a comment
+	Where string // what to do with it, shown as a comment
 	Text  string // complete lines, or ""
 }
 
-// Text writes a plan and its parts. It is a comment but for what is to be pasted.
-// Notes say what the platform's language could not express.
+// Text writes a plan and its parts. Everything but the parts is comments. Notes
+// say what the platform's language cannot express.
 func Text(p plan.Plan, parts []Part, notes []string) string {
 	var b strings.Builder
 	head(&b, p, notes)
@@ -82,7 +82,7 @@ func difference(p plan.Plan) []reason.Reason {
 	return p.Differences(ours)
 }
 
-// Width is where comments are wrapped, in characters.
+// Width is the width of comments in characters.
 const Width = 100
 
 func comment(b *strings.Builder, text string) { wrap(b, "# ", "# ", text) }
@@ -91,7 +91,8 @@ func setting(b *strings.Builder, r plan.Reason) {
 	b.WriteString(Item(reason.Of(reason.SettingIs, "field", r.Field).With(r.Value, r.Why).String()))
 }
 
-// wrap writes text in lines of at most Width characters, words permitting.
+// wrap writes text in lines of at most Width characters. A longer word gets a
+// line of its own.
 func wrap(b *strings.Builder, first, rest, text string) {
 	line := first
 	for i, word := range strings.Fields(text) {
@@ -108,14 +109,14 @@ func wrap(b *strings.Builder, first, rest, text string) {
 	b.WriteString(line + "\n")
 }
 
-// Item returns a comment of one item in a list, wrapped.
+// Item returns a comment that is one item of a list, wrapped.
 func Item(text string) string {
 	var b strings.Builder
 	wrap(&b, "#   ", "#     ", text)
 	return b.String()
 }
 
-// Lines writes commands as a shell takes them, one a line.
+// Lines writes commands for a shell, one a line.
 func Lines(commands [][]string) string {
 	var b strings.Builder
 	for _, argv := range commands {
@@ -128,7 +129,7 @@ func Lines(commands [][]string) string {
 	return b.String()
 }
 
-// shellWord quotes a word that a shell would take apart.
+// shellWord quotes a word if a shell would split or expand it.
 func shellWord(w string) string {
 	if w != "" && !strings.ContainsAny(w, " \t\n'\"\\$`|&;<>()*?[]#~{}!") {
 		return w

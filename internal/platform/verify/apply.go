@@ -8,7 +8,7 @@ import (
 	"unbloat/internal/platform"
 )
 
-// A Backend is what Apply needs of apply.Backend.
+// A Backend is the part of apply.Backend that Apply needs.
 type Backend interface {
 	Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error)
 	Desire(ctx context.Context, p plan.Plan, now, origin platform.State) (platform.State, error)
@@ -16,11 +16,11 @@ type Backend interface {
 	Compare(actual, wanted platform.State) ([]platform.Step, []string, error)
 }
 
-// Apply brings a plan onto a router and takes it away again. It returns what was
-// not as wanted when it was read back (diffs), and what was left behind at the end:
-// neither, if the plan was accepted, stored and read back equal. Between the two it
-// calls applied. An error is a router that could not be read or a plan that was
-// refused.
+// Apply applies a plan to a router, calls applied, and takes the plan back. It
+// returns how the state that was read back differed from the wanted one
+// (diffs), and what was left at the end: both are empty if the plan was
+// accepted, stored and read back equal. The error is about a router that could
+// not be read or a plan that was refused.
 func Apply(ctx context.Context, b Backend, r platform.Runner, c Case, applied func()) (diffs, left []string, err error) {
 	fail := func(doing string, err error) ([]string, []string, error) {
 		return nil, nil, fmt.Errorf("%s: %s: %w", c.Name, doing, err)
@@ -52,7 +52,7 @@ func Apply(ctx context.Context, b Backend, r platform.Runner, c Case, applied fu
 	return nil, left, err
 }
 
-// reach runs the steps to a state, and returns what is not as it says then.
+// reach runs the steps to a state, and returns the differences that remain.
 func reach(ctx context.Context, b Backend, r platform.Runner, c Case, want platform.State) ([]string, error) {
 	now, err := b.Observe(ctx, c.Plan, nil)
 	if err != nil {

@@ -22,8 +22,9 @@ import (
 	"unbloat/internal/platform/linux"
 )
 
-// TestClearOSMatrix gives the settings of every plan to what stands in for
-// ClearOS's engine and its firewall: what they run is what the plan means.
+// TestClearOSMatrix gives the settings of every plan to the stand-ins of
+// ClearOS's engine and firewall. The commands that they run must be what the
+// plan means.
 func TestClearOSMatrix(t *testing.T) {
 	own, ours := 0, 0
 	for _, c := range matrix(t, hostclearos.Name) {
@@ -49,8 +50,8 @@ func TestClearOSMatrix(t *testing.T) {
 	t.Logf("%d plans for ClearOS's own engine, %d for ours", own, ours)
 }
 
-// TestClearOS gives the settings of every plan to libqos.lua, and our engine to
-// Lua 5.1 as ClearOS's firewall does.
+// TestClearOS gives the settings of every plan to the real libqos.lua, and runs
+// our engine in Lua 5.1 as ClearOS's firewall does.
 func TestClearOS(t *testing.T) {
 	dir := given(t, "UNBLOAT_CLEAROS", "a checkout of ClearOS's app-qos repository")
 	lua := luaOf(t)
@@ -80,8 +81,9 @@ func TestClearOS(t *testing.T) {
 	t.Logf("libqos.lua took %d configurations, for IPv4 and for IPv6; Lua ran our engine for %d", own, ours)
 }
 
-// TestClearOSStandIn gives settings at random to libqos.lua and to what stands in
-// for it: both run the same commands, say the same, and end with the same error.
+// TestClearOSStandIn gives random settings to the real libqos.lua and to its
+// stand-in. Both must run the same commands and report the same messages and
+// error.
 func TestClearOSStandIn(t *testing.T) {
 	dir := given(t, "UNBLOAT_CLEAROS", "a checkout of ClearOS's app-qos repository")
 	lua := luaOf(t)
@@ -113,7 +115,7 @@ func luaOf(t *testing.T) string {
 	return lua
 }
 
-// runLua runs an engine by the shim in testdata.
+// runLua runs an engine with the shim in testdata.
 func runLua(t *testing.T, lua, engine, qos string, network *string, family string) (out fake.Result) {
 	t.Helper()
 	work := t.TempDir()
@@ -152,8 +154,8 @@ func runLua(t *testing.T, lua, engine, qos string, network *string, family strin
 	return out
 }
 
-// clearOSFiles returns the files that a plan asks for; engine is "" where it is
-// ClearOS's own.
+// clearOSFiles returns the files that a plan asks for. engine is "" for
+// ClearOS's own engine.
 func clearOSFiles(t *testing.T, c Case) (qos, network, engine string) {
 	t.Helper()
 	s, _, err := clearos.Render(c.Plan)
@@ -172,7 +174,8 @@ func clearOSDevices(p plan.Plan) []string {
 	return tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down})
 }
 
-// commandsOf are those that shape a router by tc alone.
+// commandsOf returns the commands by which a plain Linux router would be
+// shaped.
 func commandsOf(t *testing.T, c Case) [][]string {
 	t.Helper()
 	p := c.Plan
@@ -184,8 +187,8 @@ func commandsOf(t *testing.T, c Case) [][]string {
 	return out
 }
 
-// ourEngineFaults reports where our engine runs other commands than the plan's,
-// behind those that take away what was there.
+// ourEngineFaults reports where our engine's commands differ from the plan's.
+// The ones that first remove the old state are ignored.
 func ourEngineFaults(t *testing.T, c Case, got []string) {
 	t.Helper()
 	var want, ran []string
@@ -206,10 +209,10 @@ func ourEngineFaults(t *testing.T, c Case, got []string) {
 
 var ownClass = regexp.MustCompile(`^/sbin/tc class add dev (\S+) parent (1:1?) classid 1:(\d+) htb rate (\d+)kbit(?: ceil (\d+)kbit prio (\d))?$`)
 
-// ownEngineFaults reports where ClearOS's own engine runs other than the plan
-// means: it ends well, each direction has its rate and seven classes that HTB
-// takes, together no more than the line, each class of the plan what it is
-// guaranteed and its limit, and the rules are such as iptables takes.
+// ownEngineFaults reports where ClearOS's own engine does not do what the plan
+// means. It must end without an error; each direction has its rate and seven
+// classes that HTB accepts and that together do not exceed the line; each class
+// of the plan has its guarantee and its limit; and iptables accepts the rules.
 func ownEngineFaults(t *testing.T, c Case, family string, got fake.Result) {
 	t.Helper()
 	bad := func(format string, args ...any) {
@@ -271,7 +274,7 @@ func ownEngineFaults(t *testing.T, c Case, family string, got fake.Result) {
 		}
 		for _, sh := range d.shares {
 			x := of["1"+map[plan.Class]string{plan.Voice: "0", plan.Interactive: "1", plan.Normal: "3", plan.Bulk: "5"}[sh.Class]]
-			least := int64(sh.Guarantee*100/d.s.Rate) * kbit / 100 // whole per cent, whole kbit/s
+			least := int64(sh.Guarantee*100/d.s.Rate) * kbit / 100 // rounded to whole percents and whole kbit/s
 			if most := int64(sh.Limit) / 1000; x.rate < least || sh.Limit > 0 && x.ceil < most-1 || sh.Limit == 0 && x.ceil != kbit {
 				bad("%s: %s has %d kbit/s and at most %d; the plan says %s and %s", d.dev, sh.Class, x.rate, x.ceil, sh.Guarantee, sh.Limit)
 			}
@@ -282,7 +285,7 @@ func ownEngineFaults(t *testing.T, c Case, family string, got fake.Result) {
 	}
 }
 
-// anyClearOS draws settings, most of them such as somebody might write.
+// anyClearOS draws settings. Most of them are realistic.
 func anyClearOS(r *rapid.T) (qos string, network *string, family string) {
 	pick := func(name string, list ...string) string { return rapid.SampledFrom(list).Draw(r, name) }
 	shares := func(name string) string {

@@ -12,8 +12,9 @@ import (
 	"unbloat/internal/platform/fake/dnctl"
 )
 
-// TestFreeBSD gives every command of every plan to a dnctl(8), which with -n parses
-// and changes nothing, and to the stand-in: both take it, in the same words.
+// TestFreeBSD gives every command of every plan to a real dnctl(8), which with
+// -n parses and changes nothing, and to the stand-in. Both must accept it and
+// print the same.
 func TestFreeBSD(t *testing.T) {
 	program := given(t, "UNBLOAT_DNCTL", "FreeBSD's dnctl(8)")
 	seen := map[string]bool{}

@@ -39,17 +39,17 @@ const configXML = `<?xml version="1.0"?>
 </opnsense>
 `
 
-// A realOPNsense is the API of a checkout, in PHP.
+// A realOPNsense runs the API of an OPNsense checkout, in PHP.
 type realOPNsense struct {
 	t   *testing.T
 	dir string
 	in  io.WriteCloser
 	out *bufio.Reader
 
-	kernel *fake.Router // what runs
+	kernel *fake.Router // the running state
 }
 
-// newOPNsense boots a checkout's API with an empty configuration.
+// newOPNsense starts a checkout's API with an empty configuration.
 func newOPNsense(t *testing.T) *realOPNsense {
 	t.Helper()
 	core := given(t, "UNBLOAT_OPNSENSE_CORE", "a checkout of OPNsense's core repository")
@@ -90,7 +90,7 @@ func newOPNsense(t *testing.T) *realOPNsense {
 	return r
 }
 
-// ask gives the shim one line, and reads its answer into v.
+// ask sends the shim one line, and decodes its answer into v.
 func (r *realOPNsense) ask(line any, v any) {
 	r.t.Helper()
 	b, err := json.Marshal(line)
@@ -117,7 +117,7 @@ func (r *realOPNsense) reset() {
 	}
 }
 
-// A stored is what config.xml holds.
+// A stored is the shaper's part of config.xml.
 type stored map[string][]struct {
 	UUID   string
 	Fields map[string]string
@@ -132,7 +132,7 @@ func (s stored) items() (out []fake.Item) {
 	return out
 }
 
-// An answer of the real controller, and what config.xml holds behind it.
+// An answer is one of the real controller, with config.xml after it.
 type answer struct {
 	HTTP      int
 	Body, Log string
@@ -159,7 +159,7 @@ func standIn(o *fake.Router, method, uri, body string) (status int, answer strin
 	return w.Code, w.Body.String()
 }
 
-// same tells whether two answers are the same but for uuids that were made up.
+// same reports whether two answers are equal except for new uuids.
 func same(a, b string) string {
 	var x, y any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
@@ -173,8 +173,8 @@ func same(a, b string) string {
 	return cmp.Diff(x, y)
 }
 
-// TestOPNsenseStandIn sends random requests, sensible and not, to the real
-// controller and to the stand-in: both answer, and save, the same.
+// TestOPNsenseStandIn sends random requests, valid and invalid, to the real
+// controller and to the stand-in. Both must answer and save the same.
 func TestOPNsenseStandIn(t *testing.T) {
 	r := newOPNsense(t)
 	seed := rand.Uint64()
@@ -203,7 +203,7 @@ func TestOPNsenseStandIn(t *testing.T) {
 		after, realAfter := o.Items(), a.Items.items()
 		was := before
 		before = slices.Clone(realAfter)
-		if strings.Contains(uri, "/add") { // the uuid is made up
+		if strings.Contains(uri, "/add") { // each makes its own uuid
 			for _, list := range [][]fake.Item{after, realAfter} {
 				for i := range list {
 					if !strings.Contains(fmt.Sprint(was), list[i].UUID) {
@@ -227,7 +227,7 @@ func TestOPNsenseStandIn(t *testing.T) {
 	t.Logf("%d requests; %d made an item; %d the stand-in did not know", n, saved, refused)
 }
 
-// A generator makes requests.
+// A generator makes random requests.
 type generator struct{ *rand.Rand }
 
 func pick[T any](g generator, list ...T) T { return list[g.IntN(len(list))] }
@@ -237,7 +237,7 @@ func (g generator) uuid(kind string) string {
 	return fmt.Sprintf("%08d-0000-4000-8000-%012d", n, n)
 }
 
-// odd is a value that no field asks for.
+// odd returns a value that no field expects.
 func (g generator) odd() any {
 	return pick[any](g, "", " ", "0", "1", "-1", "+1", "1.5", "1e3", " 7", "7 ", "007", "0x10", "abc", "a,b", ",", "1\n", "\n", true, false, nil, 5, 1.5, math.Copysign(0, -1), 1e17, 1e16, 0.0001, 0.00001,
 		12345678901234567890.0, json.Number("18446744073709551616"), []any{}, []any{"x"}, map[string]any{"a": "b"}, "é☃", "<b>&\"'/", "a b", "A", "00", "01", "9223372036854775807", "9223372036854775808", "-0", "1-2", "\t5", "5\f", "\u00a05")
@@ -299,7 +299,7 @@ func (g generator) port() any {
 	return pick[any](g, "any", "ANY", " any ", n(), n()+"-"+n(), n()+"-"+n(), n()+"-"+n()+"-"+n(), n()+","+n(), n()+"-"+n()+","+n()+"-"+n(), "http", "HTTPS", "afs3-fileserver", "aol", "domain-s", "nat-stun-port", "wins", "telnet ", 80, true, "httpx", "AFS3-fileserver")
 }
 
-// value is one for a field: mostly of those that it asks for.
+// value returns a value for a field, mostly of the kind that it expects.
 func (g generator) value(name string) any {
 	if g.IntN(8) == 0 {
 		return g.odd()
@@ -357,7 +357,7 @@ func (g generator) value(name string) any {
 	return "x"
 }
 
-// usual are the fields that make an item that is saved.
+// usual returns fields of an item that the controller accepts.
 func (g generator) usual(kind string) map[string]any {
 	switch kind {
 	case "pipe":
@@ -378,7 +378,8 @@ func fieldsOf(kind string) []string {
 	return strings.Fields("enabled sequence interface interface2 proto iplen source source_not src_port destination destination_not dst_port dscp direction target description origin")
 }
 
-// request makes one. Most change a little of an item that would be saved.
+// request returns a request. Most change a few fields of an item that would be
+// accepted.
 func (g generator) request(before []fake.Item) (method, uri, body string) {
 	const base = "/api/trafficshaper/settings/"
 	kind := pick(g, "pipe", "pipe", "queue", "rule", "rule")
@@ -390,7 +391,7 @@ func (g generator) request(before []fake.Item) (method, uri, body string) {
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // the values are ours
+			panic(err) // cannot happen: the values are ours
 		}
 		return string(b)
 	}
@@ -417,7 +418,7 @@ func (g generator) request(before []fake.Item) (method, uri, body string) {
 		return "POST", base + pick(g, "set"+title+"/"+uuid, "add"+title), pick(g, "{}", "[]", "x", `{"`+kind+`":null}`, `{"`+kind+`":"x"}`, `{"`+kind+`":[]}`, `{"`+kind+`":{}}`, `{"`+kind+`":5}`, `"`+kind+`"`, `{"x":{}}`, "", "0", `{"`+kind+`":{"description":"\ud800"}}`, `{"`+kind+`":""}`, `{"`+kind+`":false}`)
 	}
 	fields := g.usual(kind)
-	if g.IntN(3) == 0 { // a part
+	if g.IntN(3) == 0 { // only some of the fields
 		for name := range fields {
 			if g.IntN(3) == 0 {
 				delete(fields, name)
@@ -435,8 +436,8 @@ func (g generator) request(before []fake.Item) (method, uri, body string) {
 	return "POST", base + action, encode(map[string]any{kind: fields})
 }
 
-// RoundTrip carries the backend's requests to the real controller; what belongs
-// to the kernel is answered by a stand-in that has what config.xml holds.
+// RoundTrip sends the backend's requests to the real controller. Requests about
+// the kernel are answered by a stand-in with the items of config.xml.
 func (r *realOPNsense) RoundTrip(q *http.Request) (*http.Response, error) {
 	body := ""
 	if q.Body != nil {
@@ -469,8 +470,8 @@ func (r *realOPNsense) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // TestOPNsense applies plans to the real controller: each item is accepted,
-// stored, and read back equal, and all are gone when the plan is taken back.
-// Every plan of the matrix that asks for other items than one before it is tried.
+// stored and read back equal, and all are gone after revert. It tries every
+// plan of the matrix whose items differ from those of the plans before it.
 func TestOPNsense(t *testing.T) {
 	r := newOPNsense(t)
 	c, err := remote.NewREST("https://router", "key", "secret", "")
@@ -509,7 +510,7 @@ func TestOPNsense(t *testing.T) {
 	for _, x := range matrix(t, opnsense.Name) {
 		wanted, err := b.Desire(t.Context(), x.Plan, empty, empty)
 		var input *platform.InputError
-		if errors.As(err, &input) { // the article's rule wants the router's own address
+		if errors.As(err, &input) { // the article's rule needs the router's own address
 			skipped++
 			continue
 		}
@@ -542,7 +543,7 @@ func TestOPNsense(t *testing.T) {
 	t.Logf("%d different configurations accepted, stored, and read back equal; every tenth taken back; %d plans want the router's address and are pasted only", applied, skipped)
 }
 
-// items returns what config.xml holds.
+// items returns the items in config.xml.
 func (r *realOPNsense) items() []fake.Item {
 	r.t.Helper()
 	var all struct{ Items stored }

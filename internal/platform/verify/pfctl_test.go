@@ -14,9 +14,9 @@ import (
 	"unbloat/internal/platform/openbsd"
 )
 
-// TestPfctl gives every plan to a pfctl(8) that somebody has, with -nf: nothing
-// is loaded. Which grammar it speaks is asked of it. pfctl wants interfaces that
-// exist: the machine's own, or two that UNBLOAT_PFCTL_INTERFACES names ("em0 em1").
+// TestPfctl gives every plan to a real pfctl(8) with -nf, so nothing is loaded.
+// The test finds out which grammar it has. pfctl needs interfaces that exist:
+// the machine's own, or two that UNBLOAT_PFCTL_INTERFACES names ("em0 em1").
 func TestPfctl(t *testing.T) {
 	program := given(t, "UNBLOAT_PFCTL", "pfctl of OpenBSD, which may open /dev/pf")
 	devices := strings.Fields(os.Getenv("UNBLOAT_PFCTL_INTERFACES"))
@@ -55,7 +55,7 @@ func TestPfctl(t *testing.T) {
 		_, err := check(probe + "match out on " + devices[0] + " tos 0x10\n")
 		match := err == nil
 		for _, c := range matrix(t, platform) {
-			if c.Plan.Classes != nil && !match { // ALTQ before 4.6
+			if c.Plan.Classes != nil && !match { // ALTQ before 4.6 has no match rules
 				continue
 			}
 			text := pfConf(t, c.Plan, devices)
@@ -73,7 +73,7 @@ func TestPfctl(t *testing.T) {
 	t.Logf("%d plans", tried)
 }
 
-// pfConf is a plan as it is pasted, on interfaces that there are.
+// pfConf returns a plan's text to paste, on interfaces that exist.
 func pfConf(t *testing.T, p plan.Plan, devices []string) string {
 	t.Helper()
 	p.WAN = devices[0]

@@ -25,8 +25,8 @@ import (
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
 )
 
-// A php is one process of PHP with pfSense's own files, which many routers use one
-// after the other.
+// A php is one process of PHP with pfSense's own files. Many routers use it,
+// one after the other.
 type php struct {
 	work string
 	in   io.WriteCloser
@@ -59,7 +59,7 @@ func startPHP(t *testing.T, checkout string) *php {
 	return p
 }
 
-// run gives lines to the shell, up to its `exit`, and returns what PHP prints.
+// run sends lines to the shell, up to its `exit`, and returns what PHP prints.
 func (p *php) run(lines string) (string, error) {
 	if _, err := io.WriteString(p.in, "begin\n"+lines); err != nil {
 		return "", err
@@ -77,13 +77,14 @@ func (p *php) run(lines string) (string, error) {
 	}
 }
 
-// A realPfSense is a router whose PHP is pfSense's own: its shell runs a checkout's
-// shaper.inc and filter.inc on config.xml in a directory. Its kernel is a stand-in.
+// A realPfSense is a router with pfSense's own PHP: its shell runs a checkout's
+// shaper.inc and filter.inc on a config.xml in a directory. The kernel is a
+// stand-in.
 type realPfSense struct {
 	*hostfake.Machine
 	kernel *dnctl.Machine
 	php    *php
-	said   string // what PHP and dnctl printed
+	said   string // output of PHP and dnctl
 }
 
 // newRealPfSense starts with this config.xml, loaded.
@@ -99,8 +100,8 @@ func newRealPfSense(t *testing.T, p *php, config string) *realPfSense {
 	return r
 }
 
-// shell runs pfSense's PHP shell in the directory, and the commands that it ran in
-// the stand-in's kernel.
+// shell runs pfSense's PHP shell in the directory, and the commands that this
+// ran in the stand-in's kernel.
 func (r *realPfSense) shell(_ []string, in []byte) (string, error) {
 	path := func(name string) string { return filepath.Join(r.php.work, name) }
 	inside := map[string]string{pfsense.Config: "config.xml", pfsense.RulesLimiter: "rules.limiter", pfsense.RulesDebug: "rules.debug"}
@@ -142,13 +143,13 @@ func (r *realPfSense) shell(_ []string, in []byte) (string, error) {
 	return out, nil
 }
 
-// enabledWAN is a config.xml with somebody else's limiter, and with the interface
-// that a plan shapes.
+// enabledWAN returns a config.xml with a foreign limiter, and with the
+// interface that a plan shapes.
 func enabledWAN(wan string) string {
 	return strings.Replace(pfsensefake.New().Files[pfsense.Config], "igb0", wan, 1)
 }
 
-// applyTo is Apply to a pfSense, which must not fail.
+// applyTo is Apply to a pfSense. Errors fail the test.
 func applyTo(t *testing.T, r platform.Runner, c Case, applied func()) (diffs, left []string) {
 	t.Helper()
 	diffs, left, err := Apply(t.Context(), &pfsense.Backend{Runner: r}, r, c, applied)
@@ -158,9 +159,9 @@ func applyTo(t *testing.T, r platform.Runner, c Case, applied func()) (diffs, le
 	return diffs, left
 }
 
-// TestPfSense applies every plan to a router that is pfSense's own PHP, and to the
-// stand-in: it is accepted, stored, read back equal and taken away again, and
-// both routers hold the same on the way.
+// TestPfSense applies every plan to a router with pfSense's own PHP, and to the
+// stand-in. The plan is accepted, stored, read back equal and taken back, and
+// both routers have the same state in between.
 func TestPfSense(t *testing.T) {
 	checkout := given(t, "UNBLOAT_PFSENSE", "a checkout of pfSense's repository")
 	if _, err := exec.LookPath("php"); err != nil {
@@ -203,7 +204,7 @@ func TestPfSense(t *testing.T) {
 	t.Logf("%d plans accepted, stored, read back equal and taken away again", sides)
 }
 
-// oursOf are our rules of those that pf was given.
+// oursOf returns our rules among those that pf was given.
 func oursOf(rules string) (out string) {
 	for line := range strings.Lines(rules) {
 		if strings.Contains(line, "unbloat: ") {
@@ -213,8 +214,8 @@ func oursOf(rules string) (out string) {
 	return out
 }
 
-// TestPfSenseLimiters gives limiters of all sorts, sensible and not, to pfSense's
-// own shaper.inc and to the stand-in, which make the same of them.
+// TestPfSenseLimiters gives random limiters, valid and invalid, to pfSense's
+// own shaper.inc and to the stand-in. Both must make the same of them.
 func TestPfSenseLimiters(t *testing.T) {
 	checkout := given(t, "UNBLOAT_PFSENSE", "a checkout of pfSense's repository")
 	if _, err := exec.LookPath("php"); err != nil {
@@ -245,7 +246,7 @@ func TestPfSenseLimiters(t *testing.T) {
 	}
 }
 
-// anyLimiters writes a dnshaper section.
+// anyLimiters returns a random dnshaper section.
 func anyLimiters(random *rand.Rand) string {
 	of := func(list ...string) string { return list[random.IntN(len(list))] }
 	field := func(name string, chance float64, list ...string) string {

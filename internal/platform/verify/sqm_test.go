@@ -21,9 +21,9 @@ import (
 	"unbloat/internal/platform/openwrt/fake"
 )
 
-// TestSQMMatrix gives the section and the script of every plan to what stands in
-// for sqm-scripts: what they run is what the plan means, and stopping takes all
-// of it away.
+// TestSQMMatrix gives the section and the script of every plan to the stand-in
+// of sqm-scripts. The commands must be what the plan means, and stopping must
+// remove everything.
 func TestSQMMatrix(t *testing.T) {
 	ran := map[string]int{}
 	for _, c := range matrix(t, hostopenwrt.Name) {
@@ -43,7 +43,8 @@ func TestSQMMatrix(t *testing.T) {
 	t.Logf("sqm-scripts' stand-in ran %v", ran)
 }
 
-// kindOf is a section's script, or that it is one of ours.
+// kindOf returns a section's script. All scripts of ours with the same qdisc are
+// one kind.
 func kindOf(s sqm.Section) string {
 	if strings.HasPrefix(s.Get("script"), sqm.SectionName) {
 		return "our script, " + s.Get("qdisc")
@@ -51,7 +52,7 @@ func kindOf(s sqm.Section) string {
 	return s.Get("script")
 }
 
-// TestSQM gives the same to the real sqm-scripts.
+// TestSQM does the same with the real sqm-scripts.
 func TestSQM(t *testing.T) {
 	r := realSQM(t)
 	ran, seen := map[string]int{}, map[string]bool{}
@@ -72,9 +73,9 @@ func TestSQM(t *testing.T) {
 	t.Logf("sqm-scripts ran %v; tc and ip: %s", ran, r.tools())
 }
 
-// TestSQMStandIn gives sections at random to the real sqm-scripts and to what
-// stands in for them: both run the same commands, say the same and leave the same
-// running.
+// TestSQMStandIn gives random sections to the real sqm-scripts and to their
+// stand-in. Both must run the same commands, log the same, and leave the same
+// instances running.
 func TestSQMStandIn(t *testing.T) {
 	r := realSQM(t)
 	if !r.namespace {
@@ -107,7 +108,7 @@ func TestSQMStandIn(t *testing.T) {
 	t.Logf("%d sections at random, of which the stand-in refused %d", asked, refused)
 }
 
-// sqmFiles returns what a plan asks for: a section, and a script if it has
+// sqmFiles returns the section that a plan asks for, and the script if it has
 // classes.
 func sqmFiles(t *testing.T, c Case) (section sqm.Section, script string) {
 	t.Helper()
@@ -121,7 +122,7 @@ func sqmFiles(t *testing.T, c Case) (section sqm.Section, script string) {
 	return section, script
 }
 
-// sqmFaults reports where sqm-scripts run other than the plan means.
+// sqmFaults reports where sqm-scripts do not do what the plan means.
 func sqmFaults(t *testing.T, c Case, section sqm.Section, running bool, got fake.Result) {
 	t.Helper()
 	bad := func(format string, args ...any) {
@@ -146,7 +147,7 @@ func sqmFaults(t *testing.T, c Case, section sqm.Section, running bool, got fake
 			bad("it says %q", line)
 		}
 	}
-	if kindOf(section) != section.Get("script") { // ours, with classes and so with a table
+	if kindOf(section) != section.Get("script") { // a script of ours: with classes, so with a table
 		var want []string
 		for _, argv := range commandsOf(t, c) {
 			want = append(want, strings.Join(argv, " "))
@@ -182,8 +183,8 @@ func sqmFaults(t *testing.T, c Case, section sqm.Section, running bool, got fake
 	}
 }
 
-// queueFaults compares the commands that shape one direction with the plan. Of
-// words that exclude each other tc takes the last.
+// queueFaults compares the commands that shape one direction with the plan. If
+// words contradict each other, tc uses the last one.
 func queueFaults(lines []string, s plan.Shaper) (out []string) {
 	bad := func(what string, got, want any) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -242,7 +243,7 @@ func queueFaults(lines []string, s plan.Shaper) (out []string) {
 	bad("the rate", last("rate"), kbit)
 	bad("the ceiling", last("ceil"), kbit)
 	bad("the queue", oneOf("", "fq_codel"), "fq_codel")
-	left := func(what, got string, want int64) { // 0: the platform's own
+	left := func(what, got string, want int64) { // 0: the platform's default
 		if want != 0 {
 			bad(what, got, want)
 		}
@@ -272,9 +273,10 @@ func orElse(s, other string) string {
 	return s
 }
 
-// A realScripts is the person's sqm-scripts, with our shims under them.
+// A realScripts is a person's copy of sqm-scripts, with our shims for the
+// programs that it calls.
 type realScripts struct {
-	dir       string // of the person's
+	dir       string // of the copy
 	namespace bool
 }
 
@@ -295,7 +297,7 @@ func (r realScripts) tools() string {
 	return "stubs that write down what they are given"
 }
 
-// run starts and stops sqm-scripts on a device of its own.
+// run starts and stops sqm-scripts on a new device.
 func (r realScripts) run(t *testing.T, config string, scripts map[string]string, dev string, mtu int) (start fake.Result, running bool, stop fake.Result) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "unbloat-sqm-")
@@ -374,7 +376,7 @@ func (r realScripts) run(t *testing.T, config string, scripts map[string]string,
 	result := func(name string) fake.Result {
 		var out fake.Result
 		out.Exit, _ = strconv.Atoi(strings.TrimSpace(read(filepath.Join(dir, name+".rc"))))
-		text, _ := os.ReadFile(filepath.Join(dir, name+".log")) // none: nothing was run
+		text, _ := os.ReadFile(filepath.Join(dir, name+".log")) // no log: no command was run
 		for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
 			if f := strings.SplitN(line, "\t", 3); len(f) == 3 {
 				rc, _ := strconv.Atoi(f[0])
@@ -405,7 +407,7 @@ func lookPath(t *testing.T, name string) string {
 	return at
 }
 
-// shellConfig writes what our shim of UCI reads.
+// shellConfig writes the file that our shim of UCI reads.
 func shellConfig(t *testing.T, config string) string {
 	t.Helper()
 	sections, err := sqm.Parse(config)
@@ -423,7 +425,7 @@ func shellConfig(t *testing.T, config string) string {
 	return b.String() + "SECTIONS='" + names + "'\n"
 }
 
-// anySection draws a section, most of them such as somebody might write.
+// anySection draws a section. Most of them are realistic.
 func anySection(r *rapid.T) (text, dev string, mtu int) {
 	pick := func(name string, list ...string) string { return rapid.SampledFrom(list).Draw(r, name) }
 	dev = pick("device", "eth0", "eth0", "wan", "eth0.2", "pppoe-wan", "abcdefghijklmno")

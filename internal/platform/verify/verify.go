@@ -1,8 +1,8 @@
-// Package verify makes the plans that every platform is tried with: rates from
-// slow ADSL to as much as the platform holds, our own style and the articles',
-// without and with classes, on interfaces of several names. The tests of the
-// stand-ins render them all; this package's own tests give what is rendered to
-// the real programs, where a person has them (`make verify-platforms`).
+// Package verify makes the plans with which every platform is tested: rates
+// from slow ADSL to the platform's maximum, unbloat's own style and the
+// articles', with and without classes, on several names of interfaces. The
+// tests of the stand-ins render all of them. This package's own tests give the
+// result to the real programs, if a person has them (`make verify-platforms`).
 package verify
 
 import (
@@ -16,15 +16,15 @@ import (
 
 // A Case is one plan of the matrix.
 type Case struct {
-	Name string // "29.1mbit-4.85mbit/own/rules/wan", for messages and -run
+	Name string // such as "29.1mbit-4.85mbit/own/rules/wan", for messages and -run
 	Plan plan.Plan
 }
 
-// A pair is a line's rates; 0: that direction is not shaped.
+// A pair has a line's rates; 0: that direction is not shaped.
 type pair struct{ down, up unit.Rate }
 
-// pairs are rates to the bit and in whole units, equal and lopsided, both
-// directions and one.
+// pairs are rates exact to the bit and in whole units, symmetric and
+// asymmetric, with both directions and with one.
 func pairs() []pair {
 	const k, m, g = unit.KbitPerSecond, unit.MbitPerSecond, unit.GbitPerSecond
 	return []pair{
@@ -36,9 +36,9 @@ func pairs() []pair {
 	}
 }
 
-// rules name traffic in each way that a language may have to say: ports of
-// either end, ranges and lists of them, addresses of both IPs, marks, one
-// direction alone.
+// rules name traffic in each way that a language may have to express: ports of
+// either end, ranges and lists of them, IPv4 and IPv6 addresses, marks, a
+// single direction.
 func rules() []plan.Rule {
 	port := func(from, to uint16) plan.PortRange { return plan.PortRange{From: from, To: to} }
 	return []plan.Rule{
@@ -52,7 +52,7 @@ func rules() []plan.Rule {
 	}
 }
 
-// shares give each class something that is not its usual part.
+// shares give some classes other guarantees and limits than the defaults.
 func shares() []plan.SharePreference {
 	return []plan.SharePreference{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: 0.3}}, {Class: plan.Bulk, Limit: plan.RatePreference{Fraction: 0.8}}}
 }
@@ -63,12 +63,12 @@ type choice struct {
 	set  func(*plan.Preferences)
 }
 
-// styles are whose habits the plan follows, and the queues that the platform has
-// beside its best.
+// styles are unbloat's own style and the article's, and all AQMs of the
+// platform but its best.
 func styles(l *plan.Language) []choice {
 	out := []choice{
 		{"own", func(*plan.Preferences) {}},
-		{"seed", func(w *plan.Preferences) { w.Style = plan.StyleArticle }},
+		{"article", func(w *plan.Preferences) { w.Style = plan.StyleArticle }},
 	}
 	for _, q := range l.AQMs[1:] {
 		out = append(out, choice{string(q), func(w *plan.Preferences) { w.AQM = q }})
@@ -79,13 +79,13 @@ func styles(l *plan.Language) []choice {
 func classes() []choice {
 	return []choice{
 		{"none", func(w *plan.Preferences) { w.Classes.Use = plan.ClassesOff }},
-		{"behaviour", func(*plan.Preferences) {}}, // where the platform can; what it does unasked elsewhere
+		{"behaviour", func(*plan.Preferences) {}}, // the default: by behaviour if the platform can
 		{"rules", func(w *plan.Preferences) { w.Classes.Rules = rules() }},
 		{"shares", func(w *plan.Preferences) { w.Classes.Rules, w.Classes.Shares = rules()[:2], shares() }},
 	}
 }
 
-// interfaces are names that a WAN has on the platform.
+// interfaces are names that a WAN may have on the platform.
 func interfaces(l *plan.Language) []string {
 	switch {
 	case l.OwnNames:
@@ -97,8 +97,8 @@ func interfaces(l *plan.Language) []string {
 	}
 }
 
-// Matrix returns the plans of one platform, which are always the same. An error
-// is a plan that cannot be made, although it should be.
+// Matrix returns the plans for one platform, always the same ones. It returns
+// an error if a plan that should be possible cannot be made.
 func Matrix(platform string) ([]Case, error) {
 	l, err := all.Language(platform)
 	if err != nil {
@@ -134,9 +134,9 @@ func Matrix(platform string) ([]Case, error) {
 	return out, nil
 }
 
-// unmakeable says which wishes a platform refuses: some shape no download alone,
-// and a platform's own engine shapes both directions, and only on interfaces
-// whose names it takes.
+// unmakeable reports whether a platform refuses these preferences: some cannot
+// shape only the download, and a platform's own engine shapes both directions,
+// and only interfaces with certain names.
 func unmakeable(l *plan.Language, wan string, w plan.Preferences) bool {
 	if !l.NotAlone.IsZero() && w.Only == plan.DirectionDown {
 		return true

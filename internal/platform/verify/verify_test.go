@@ -10,7 +10,7 @@ import (
 )
 
 // TestMatrix: every platform has a matrix with each rate pair, style and kind
-// of classes on each interface, and no plan is there twice.
+// of classes on each interface, and no plan twice.
 func TestMatrix(t *testing.T) {
 	if n := len(pairs()); n < 20 {
 		t.Errorf("%d rate pairs", n)
@@ -46,8 +46,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// given returns the file or directory that an environment variable names, or
-// skips the test. A relative path starts at the module's root.
+// given returns the file or directory in an environment variable, or skips the
+// test. A relative path starts at the module's root.
 func given(t *testing.T, variable, what string) string {
 	t.Helper()
 	name := os.Getenv(variable)
@@ -67,7 +67,7 @@ func given(t *testing.T, variable, what string) string {
 	return abs
 }
 
-// matrix is Matrix, which must not fail.
+// matrix is Matrix. Errors fail the test.
 func matrix(t *testing.T, platform string) []Case {
 	t.Helper()
 	m, err := Matrix(platform)

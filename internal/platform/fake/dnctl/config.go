@@ -19,7 +19,7 @@ const (
 	pieScale = 1 << 13
 )
 
-// A statement is the rest of one `config`.
+// A statement is the part of a command after `config`.
 type statement struct {
 	*run
 	av     []string
@@ -31,7 +31,7 @@ type statement struct {
 	bw     bool // a bandwidth was given
 }
 
-// take returns the next word; without one the run ends with this message.
+// take returns the next word. Without one it ends the run with the message.
 func (s *statement) take(missing string) string {
 	if len(s.av) == 0 {
 		s.fail(exitUsage, "%s", missing)
@@ -41,7 +41,8 @@ func (s *statement) take(missing string) string {
 	return w
 }
 
-// need ends the run unless the command has the part that an option is for.
+// need ends the run unless the command has the object that an option belongs
+// to.
 func (s *statement) need(has bool, message string) {
 	if !has {
 		s.fail(exitUsage, "%s", message)
@@ -75,7 +76,7 @@ func (r *run) config(kind int, av []string) {
 	s.send()
 }
 
-// send hands over what was read, in dnctl's order.
+// send hands the objects to the kernel, in dnctl's order.
 func (s *statement) send() {
 	if s.testOnly {
 		return
@@ -172,7 +173,8 @@ func (s *statement) option(word string) {
 	}
 }
 
-// begins is how the tool looks for "by", which any word may go on behind.
+// begins matches a unit by its beginning, as the tool does: "by" and any
+// letters after it mean bytes.
 func (s *statement) begins(word, with, whole string) bool {
 	if !strings.HasPrefix(word, with) {
 		return false
@@ -183,8 +185,8 @@ func (s *statement) begins(word, with, whole string) bool {
 	return true
 }
 
-// bandwidth reads digits, a letter that multiplies, and B for bytes. What follows
-// is not looked at.
+// bandwidth reads digits, a prefix such as M, and B for bytes. It ignores what
+// follows.
 func (s *statement) bandwidth(word string) {
 	if s.bw {
 		s.warn("duplicate token, override bandwidth value!")
@@ -208,7 +210,8 @@ func (s *statement) bandwidth(word string) {
 	s.link.Bandwidth, s.bw = uint32(n), n != math.MaxUint32
 }
 
-// burst reads a number as expand_number(3) does, which looks at one letter behind it.
+// burst reads a number as expand_number(3) does, with at most one letter of
+// unit.
 func (s *statement) burst(word string) {
 	n, rest := strtoul(word)
 	shift := 0
@@ -224,8 +227,9 @@ func (s *statement) burst(word string) {
 	s.link.Burst = n << shift
 }
 
-// schedulerType reads the name behind `type`. fq_codel and fq_pie are left for the
-// loop, which finds them as options; in capitals they are none.
+// schedulerType reads the name after `type`. It leaves fq_codel and fq_pie to
+// the loop over the options, which reads their parameters too. The loop does
+// not know them in capitals.
 func (s *statement) schedulerType() {
 	s.need(s.sch != nil, "type is only for schedulers")
 	name := s.take("type needs a string")
@@ -268,7 +272,8 @@ func (s *statement) red(kind, word string) {
 	}
 }
 
-// mask reads which bits tell flows apart, up to the first word that is none.
+// mask reads which bits tell flows apart. It ends at the first word that is not
+// a field.
 func (s *statement) mask() {
 	m := &s.fs.Mask
 	flags := &s.fs.Flags
@@ -350,7 +355,8 @@ func (s *statement) mask() {
 	}
 }
 
-// check is what dnctl itself refuses once it has read all.
+// check makes the checks that dnctl makes itself, after it has read the whole
+// command.
 func (s *statement) check() {
 	if s.link != nil {
 		if s.link.Delay > 10000 {
@@ -386,10 +392,10 @@ func (s *statement) check() {
 	}
 }
 
-// atoi is C's: what cannot be read is 0.
+// atoi is C's: it returns 0 for what is not a number.
 func atoi(s string) int { return int(int32(strtolBase(s, 10))) }
 
-// strtol reads digits of any base, as an int.
+// strtol reads a number of any base, cut to an int.
 func strtol(s string) int { return int(int32(strtolBase(s, 0))) }
 
 func strtolBase(s string, base int) int64 {
@@ -397,8 +403,8 @@ func strtolBase(s string, base int) int64 {
 	return int64(n)
 }
 
-// strtoul is C's with base 0: it returns what follows the digits too. A sign
-// negates, and what is too large is the largest.
+// strtoul is C's with base 0. It also returns what follows the digits. A minus
+// negates, and a number that is too large becomes the largest one.
 func strtoul(s string) (n uint64, rest string) { return strtoulBase(s, 0) }
 
 func strtoulBase(s string, base int) (uint64, string) {
@@ -440,7 +446,7 @@ func strtoulBase(s string, base int) (uint64, string) {
 	return n, t[end:]
 }
 
-// strtod reads the number that a word begins with, 0 if there is none.
+// strtod returns the number at the beginning of a word, or 0.
 func strtod(s string) float64 {
 	for end := len(s); end > 0; end-- {
 		if f, err := strconv.ParseFloat(s[:end], 64); err == nil && !strings.Contains(s[:end], "_") {

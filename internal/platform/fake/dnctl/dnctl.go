@@ -1,12 +1,12 @@
 // Package dnctl stands in for FreeBSD's dnctl(8), ipfw(8) and the kernel's
-// dummynet, in the tests of what talks to them. It reads command lines as
-// sbin/ipfw does (dummynet.c, ipfw2.c and main.c of 14-CURRENT), ends with its
-// exit codes and words, and keeps what the kernel (ip_dummynet.c) would keep: what
-// is not understood is passed over where the real one passes over it, numbers are
-// lowered, and what is shown of a rate is rounded.
+// dummynet in tests. It reads command lines as sbin/ipfw does (dummynet.c,
+// ipfw2.c and main.c of 14-CURRENT), with the same messages and exit codes, and
+// stores what the kernel (ip_dummynet.c) would store. Words that the real
+// program ignores are ignored here, values above a limit are lowered, and
+// listed rates are rounded.
 //
-// It shares no code with what it judges. What it cannot know it refuses, with exit
-// code 70 and words that begin with "stand-in".
+// It shares no code with the product. What it does not know it refuses with
+// exit code 70 and a message that begins with "stand-in".
 package dnctl
 
 import (
@@ -15,30 +15,32 @@ import (
 	"strings"
 )
 
-// Exit codes of sysexits(3); 1 is what the tools take for the kernel's refusals.
+// Exit codes of sysexits(3). The tools exit with 1 when the kernel refuses
+// something.
 const (
 	exitUsage       = 64
 	exitData        = 65
 	exitNoHost      = 68
 	exitUnavailable = 69
-	exitUnknown     = 70 // the stand-in's own
+	exitUnknown     = 70 // only the stand-in's
 )
 
-// A Result is what one run of a program leaves.
+// A Result is the exit code and the output of one run.
 type Result struct {
 	Exit           int
 	Stdout, Stderr string
 }
 
-// A Machine is a kernel with dummynet and ipfw, and the two programs that talk to
-// it. The zero value is empty.
+// A Machine is a kernel with dummynet and ipfw, and the two programs that
+// configure it. The zero value has no pipes and no rules.
 type Machine struct {
-	// SlotLimit is net.inet.ip.dummynet.pipe_slot_limit; 0 stands for 100.
+	// SlotLimit is net.inet.ip.dummynet.pipe_slot_limit; 0 means 100.
 	SlotLimit int
-	// Told, if set, is given each message in the kernel's place: nothing is kept,
-	// clamped or refused. What it returns is printed.
+	// Told, if set, gets each message instead of the kernel, and its result is
+	// printed. Nothing is stored, clamped or refused then.
 	Told func(Message) string
-	// Counted is what `dnctl queue show` counts, by the queue's number.
+	// Counted are the counters that `dnctl queue show` prints, by the queue's
+	// number.
 	Counted map[int]Count
 
 	scheds   map[int]*scheduler
@@ -46,23 +48,23 @@ type Machine struct {
 	rules    []rule
 }
 
-// A Count is what went through a queue, waits in it and was dropped.
+// A Count is what went through a queue, what waits in it, and what was dropped.
 type Count struct{ Packets, Bytes, BacklogPackets, BacklogBytes, Drops int64 }
 
-// A run is one run of a program, until it ends.
+// A run is one run of a program.
 type run struct {
 	*Machine
 	program         string // dnctl or ipfw
-	name            string // what its messages begin with
+	name            string // the prefix of its messages
 	testOnly, quiet bool
 	out, errOut     strings.Builder
 }
 
-// An exit ends a run, wherever it is.
+// An exit is the panic that ends a run from anywhere.
 type exit struct{ code int }
 
-// Run runs dnctl or ipfw (argv[0]). If its last argument is an absolute path it is
-// a file of commands, which read gives the text of.
+// Run runs dnctl or ipfw (argv[0]). If the last argument is an absolute path,
+// it is a file of commands, whose text read returns.
 func (m *Machine) Run(argv []string, read func(path string) (string, bool)) (result Result) {
 	r := &run{Machine: m, program: argv[0], name: argv[0]}
 	defer func() {
@@ -100,12 +102,12 @@ func (r *run) warn(format string, args ...any) {
 	r.errOut.WriteString(r.name + ": " + fmt.Sprintf(format, args...) + "\n")
 }
 
-// unknown ends a run because of what the stand-in can't know.
+// unknown ends a run that needs something this stand-in does not know.
 func (r *run) unknown(format string, args ...any) {
 	r.fail(exitUnknown, "stand-in: does not know "+format, args...)
 }
 
-// file runs the commands of a file, up to the first that ends the program.
+// file runs the commands of a file, up to the first one that ends the program.
 func (r *run) file(argv []string, read func(string) (string, bool)) {
 	flags := map[string]string{"dnctl": "nq", "ipfw": "cfNnqS"}[r.program]
 	path := argv[len(argv)-1]
@@ -142,8 +144,8 @@ func (r *run) file(argv []string, read func(string) (string, bool)) {
 	}
 }
 
-// words splits a line of a file: a comment ends it, and blanks behind a comma are
-// no separators.
+// words splits a line of a file into words. A # begins a comment, and blanks
+// after a comma do not separate words.
 func words(line string) []string {
 	line, _, _ = strings.Cut(line, "#")
 	var out []string
@@ -157,8 +159,9 @@ func words(line string) []string {
 	return out
 }
 
-// joined are the arguments of a command line. One alone is split like a line of a
-// file; of several, one that ends with a comma is joined to the next.
+// joined returns the arguments of a command line. A single argument is split
+// like a line of a file. Of several, one that ends with a comma is joined with
+// the next.
 func joined(args []string) []string {
 	if len(args) == 1 {
 		return words(args[0])
@@ -176,7 +179,7 @@ func joined(args []string) []string {
 	return out
 }
 
-// line runs one command and reports whether there was none.
+// line runs one command. It reports whether the line was empty.
 func (r *run) line(av []string) (none bool) {
 	if len(av) == 0 {
 		return true

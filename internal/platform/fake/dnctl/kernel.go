@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A scheduler is one of the kernel's, with its link. The FIFO behind a pipe has
-// the pipe's number and 65536.
+// A scheduler is one of the kernel's, with its link. The FIFO of a pipe has the
+// pipe's number plus 65536.
 type scheduler struct {
 	number   int
 	kind     string // wf2q+, fq_codel …
@@ -17,25 +17,25 @@ type scheduler struct {
 	mask     Mask
 	link     Link
 	linked   bool
-	internal int // its own flow set; 0: none
+	internal int // number of its own flow set; 0: none
 	par      [10]int64
 }
 
-// A flowset is a queue, or a scheduler's internal one.
+// A flowset is a queue, or the internal queue of a scheduler.
 type flowset struct {
 	FlowSet
 	aqm string
 	par [10]int64
 }
 
-// types are the schedulers of the kernel: whether each has a queue for each flow
-// set, which is what the kernel calls multi-queue.
+// types are the kernel's schedulers, each with whether it has a queue for each
+// flow set, which the kernel calls multi-queue.
 func types() map[string]bool {
 	return map[string]bool{"wf2q+": true, "rr": true, "qfq": true, "prio": true, "fifo": false, "fq_codel": false, "fq_pie": false}
 }
 
-// configure is what the kernel does with a command's messages. It reports whether
-// it takes them; what came before the one that it refuses stays.
+// configure processes the messages of one command, as the kernel does. It
+// returns false when the kernel refuses one; those before it stay in effect.
 func (m *Machine) configure(all []Message) bool {
 	if m.scheds == nil {
 		m.scheds, m.flowsets = map[int]*scheduler{}, map[int]*flowset{}
@@ -72,7 +72,7 @@ func (m *Machine) configureSched(x Sched, par *Params) bool {
 	x.Flags &^= FlagPipe
 	s := m.scheds[x.Number]
 	switch {
-	case kind == "" && s != nil && byPipe: // the pipe's scheduler stays as it is
+	case kind == "" && s != nil && byPipe: // the pipe keeps its scheduler
 	case kind == "" && s == nil && byPipe:
 		m.place(x.Number, "wf2q+", Sched{}, nil)
 	case kind == "" && s == nil:
@@ -88,7 +88,7 @@ func (m *Machine) configureSched(x Sched, par *Params) bool {
 	return true
 }
 
-// place makes a scheduler, or makes it anew; its link stays.
+// place creates or replaces a scheduler, and keeps its link.
 func (m *Machine) place(number int, kind string, x Sched, par *Params) {
 	s := m.scheds[number]
 	if s == nil || s.kind != kind {
@@ -137,7 +137,7 @@ func (m *Machine) place(number int, kind string, x Sched, par *Params) {
 	}
 }
 
-// codelPar are CoDel's parameters as the kernel keeps them.
+// codelPar returns CoDel's parameters as the kernel stores them.
 func codelPar(given [10]int64, mostInterval int64) (par [10]int64) {
 	par[0] = bound(or(given[0], 5000), 1, 1, 5e6)
 	par[1] = bound(or(given[1], 100000), 1, 1, mostInterval)
@@ -145,7 +145,7 @@ func codelPar(given [10]int64, mostInterval int64) (par [10]int64) {
 	return par
 }
 
-// or is v, or the default if that was not given.
+// or returns v, or the default if v was not given.
 func or(v, deflt int64) int64 {
 	if v < 0 {
 		return deflt
@@ -153,7 +153,7 @@ func or(v, deflt int64) int64 {
 	return v
 }
 
-// bound is v within its limits; what is too low becomes the default.
+// bound limits v to low and high. What is too low becomes the default.
 func bound[T int | int64 | uint32](v, deflt, low, high T) T {
 	if v < low {
 		return min(max(deflt, low), high)
@@ -225,22 +225,23 @@ func (m *Machine) configureFlowSet(x FlowSet, par *Params) bool {
 	}
 	m.flowsets[x.Number] = fs
 	m.attach(fs)
-	// what feeds a FIFO by `pipe config` is that scheduler's own
+	// a flow set that `pipe config` gives to a FIFO is that scheduler's
+	// internal one
 	if s := m.scheds[fs.Sched]; s != nil && !types()[s.kind] && x.Number == s.number+maxID {
 		s.internal = x.Number
 	}
 	return true
 }
 
-// attach gives a flow set what its scheduler makes of its weight.
+// attach limits the weight of a flow set as its scheduler does.
 func (m *Machine) attach(fs *flowset) {
 	if s := m.scheds[fs.Sched]; s != nil && s.kind == "wf2q+" {
 		fs.Par[0] = bound(fs.Par[0], 1, 1, 100)
 	}
 }
 
-// remove runs `pipe|queue|sched delete N…` and `ipfw delete N…`. Without a
-// terminal, as here, what is not there is reported, and the exit code is 0.
+// remove runs `pipe|queue|sched delete N…` and `ipfw delete N…`. What does not
+// exist is reported, but the exit code is 0, as without a terminal.
 func (r *run) remove(kind int, av []string) {
 	if len(av) == 0 {
 		r.fail(exitUsage, "missing rule specification")
@@ -266,8 +267,8 @@ func (r *run) remove(kind int, av []string) {
 	}
 }
 
-// removeNumber reports whether the kernel says that all of it was there. A pipe is
-// its scheduler and the FIFO; a scheduler can't be deleted alone.
+// removeNumber deletes an object and reports whether all of it existed. A pipe
+// is a scheduler and a FIFO; a scheduler cannot be deleted alone.
 func (m *Machine) removeNumber(kind, n int) bool {
 	switch kind {
 	case pipeCommand:
@@ -292,7 +293,7 @@ func (m *Machine) removeNumber(kind, n int) bool {
 	return false
 }
 
-// flush empties dummynet, or ipfw's list up to its last rule.
+// flush deletes all of dummynet, or all rules of ipfw but the last.
 func (r *run) flush(kind int) {
 	switch {
 	case kind != 0:
@@ -339,8 +340,8 @@ func (r *run) list(kind int, av []string) {
 	}
 }
 
-// shownScheduler writes a pipe or a scheduler: its link, the internal flow set,
-// itself and the queues below it.
+// shownScheduler prints a pipe or a scheduler: its link, its internal flow set,
+// the scheduler, and its queues.
 func (r *run) shownScheduler(s *scheduler) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%05d: %s %4d ms burst %s\n", s.number%maxID, shownRate(float64(s.link.Bandwidth)), s.link.Delay, shownBurst(r, s.link.Burst))
@@ -373,7 +374,7 @@ func (r *run) shownScheduler(s *scheduler) string {
 	return b.String()
 }
 
-// shown writes a flow set.
+// shown prints a flow set.
 func (fs *flowset) shown() string {
 	size := fmt.Sprintf("%3d sl.", fs.Size)
 	if fs.Flags&FlagBytes != 0 {
@@ -438,7 +439,7 @@ func shownRate(bits float64) string {
 	return fmt.Sprintf("%7.3f bit/s ", bits)
 }
 
-// shownBurst writes what humanize_number(3) makes of small numbers.
+// shownBurst prints a burst as humanize_number(3) does, small ones only.
 func shownBurst(r *run, bytes uint64) string {
 	if bytes >= 1000 {
 		r.unknown("how a burst of %d bytes is shown", bytes)
@@ -446,7 +447,8 @@ func shownBurst(r *run, bytes uint64) string {
 	return fmt.Sprintf("%d", bytes)
 }
 
-// shownTime writes µs as the tool does; a second and more have an f before the s.
+// shownTime prints a time in µs as the tool does: from one second on with an f
+// before the s.
 func shownTime(us int64) string {
 	switch {
 	case us < 0:
@@ -461,7 +463,7 @@ func shownTime(us int64) string {
 	return general(float32(us)/1e6) + "fs"
 }
 
-// general is C's %g.
+// general prints a float as C's %g does.
 func general(f float32) string {
 	s := fmt.Sprintf("%.6g", f)
 	if !strings.Contains(s, "e") && strings.Contains(s, ".") {
@@ -470,8 +472,8 @@ func general(f float32) string {
 	return s
 }
 
-// State prints all that the kernel holds, to the bit where what is shown is
-// rounded, without what nothing looks at: equal texts are equal kernels.
+// State prints everything that the kernel stores and uses, unrounded: two
+// kernels with equal texts are equal.
 func (m *Machine) State() string {
 	var b strings.Builder
 	for _, n := range slices.Sorted(maps.Keys(m.scheds)) {
@@ -488,7 +490,7 @@ func (m *Machine) State() string {
 			continue
 		}
 		if s != nil && !types()[s.kind] {
-			fs.Par = [3]int{} // the scheduler shares without weights
+			fs.Par = [3]int{} // this scheduler has no weights
 		}
 		fmt.Fprintf(&b, "%+v\n", fs)
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Flags of PIE, in its seventh parameter.
+// Flags of PIE, which are its seventh parameter.
 const (
 	pieECN = 1 << iota
 	pieCapDrop
@@ -20,8 +20,8 @@ func unset() (par [10]int64) {
 	return par
 }
 
-// parameters reads those of an AQM or scheduler, which are all words that are
-// left: what is none of them is reported on standard output and passed over.
+// parameters reads the parameters of an AQM or scheduler, up to the end of the
+// command. An unknown word is reported on standard output and skipped.
 func (s *statement) parameters(p *Params) {
 	if strings.EqualFold(p.Name, "codel") || strings.EqualFold(p.Name, "fq_codel") {
 		s.codel(p)
@@ -30,7 +30,7 @@ func (s *statement) parameters(p *Params) {
 	s.pie(p)
 }
 
-// span takes a time.
+// span reads a time.
 func (s *statement) span(of string) int64 {
 	if len(s.av) > 0 {
 		if us := microseconds(s.av[0]); us >= 0 {
@@ -42,7 +42,8 @@ func (s *statement) span(of string) int64 {
 	return 0
 }
 
-// number takes a number without a sign; fixed is how often it is counted.
+// number reads a number without a sign. If fixed is not 0 the number may have a
+// fraction, and is multiplied by it.
 func (s *statement) number(of string, fixed float64) int64 {
 	if len(s.av) == 0 || strings.Trim(s.av[0], "0123456789.") != "" || strings.Count(s.av[0], ".") > 1 {
 		s.fail(exitData, "%s needs number\n", of)
@@ -131,7 +132,8 @@ func (s *statement) pie(p *Params) {
 	}
 }
 
-// microseconds reads a time: without a unit it is ms. -1: it is none.
+// microseconds reads a time, in ms if it has no unit. It returns -1 for
+// anything else.
 func microseconds(word string) int64 {
 	if len(word) > 15 {
 		return -1

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// lastRule is the number of the rule that the kernel has by itself.
+// lastRule is the number of the kernel's own default rule.
 const lastRule = 65535
 
-// A rule is one of ipfw's list, as ipfw prints it.
+// A rule is one rule of ipfw, as ipfw prints it.
 type rule struct {
 	number int
 	text   string
 }
 
-// A body is the part of a rule behind its number. What of the language isn't here
+// A body is the part of a rule after its number. Syntax that is not known here
 // ends the run.
 type body struct {
 	*run
 	av                 []string
 	action             string
-	justOptions        bool // it has no "proto from … to …"
+	justOptions        bool // no "proto from … to …"
 	proto              string
 	from, to           string
 	fromPorts, toPorts []string
@@ -32,7 +32,7 @@ type body struct {
 	comment            string
 }
 
-// add runs `add [N] action …` and prints the rule, as the kernel gives it back.
+// add runs `add [N] action …` and prints the rule as the kernel returns it.
 func (r *run) add(av []string) {
 	number := 0
 	if len(av) > 0 && digit(av[0]) {
@@ -61,8 +61,7 @@ func (r *run) add(av []string) {
 	}
 }
 
-// Load adds a rule to ipfw's list, as it is there printed: one that was there
-// before.
+// Load adds an existing rule, as ipfw lists it.
 func (m *Machine) Load(text string) {
 	n, err := strconv.Atoi(strings.Fields(text)[0])
 	if err != nil {
@@ -85,7 +84,7 @@ func (r *run) removeRule(n int) {
 	}
 }
 
-// next takes a word; missing is what is said without one.
+// next returns the next word. Without one it ends the run with the message.
 func (b *body) next(missing string) string {
 	if len(b.av) == 0 {
 		b.fail(exitUsage, "%s", missing)
@@ -128,7 +127,7 @@ func (b *body) readAction() {
 	}
 }
 
-// plain refuses blocks of alternatives.
+// plain refuses lists of alternatives.
 func (b *body) plain(w string) string {
 	if strings.ContainsAny(w, "({") && !strings.HasPrefix(w, "table(") || w == "or" {
 		b.unknown("alternatives in brackets")
@@ -136,7 +135,7 @@ func (b *body) plain(w string) string {
 	return w
 }
 
-// negation takes `not`.
+// negation reads an optional `not`.
 func (b *body) negation() string {
 	if len(b.av) > 0 && b.matches(b.av[0], "not") {
 		b.av = b.av[1:]
@@ -145,8 +144,8 @@ func (b *body) negation() string {
 	return ""
 }
 
-// readBody reads "proto from A [ports] to B [ports]", or nothing if there is no
-// protocol.
+// readBody reads "proto from A [ports] to B [ports]", or nothing if the next
+// word is no protocol.
 func (b *body) readBody() {
 	if len(b.av) == 0 {
 		b.fail(exitUsage, "missing protocol")
@@ -178,7 +177,7 @@ func (b *body) readBody() {
 	b.to, b.toPorts = b.end("dst", "")
 }
 
-// end reads an address and the ports behind it.
+// end reads an address and the ports after it.
 func (b *body) end(which, until string) (address string, ports []string) {
 	not := b.negation()
 	w := b.plain(b.next("missing " + which + " address"))
@@ -197,7 +196,7 @@ func (b *body) end(which, until string) (address string, ports []string) {
 	return address, ports
 }
 
-// protocol returns how ipfw prints a protocol, by name where it has one.
+// protocol returns how ipfw prints a protocol: by name if it has one.
 func protocol(w string) (string, bool) {
 	if w != "" && strings.HasPrefix("all", w) {
 		return "ip", true
@@ -275,7 +274,8 @@ func (b *body) address(w string) string {
 	return strings.Join(out, ",")
 }
 
-// ports returns how ipfw prints a list of ports and ranges; false if it is none.
+// ports returns how ipfw prints a list of ports and ranges, or false if the
+// word is no such list.
 func (b *body) ports(w string) (string, bool) {
 	var out []string
 	one := func(s string) (string, bool) {
@@ -309,7 +309,7 @@ func (b *body) ports(w string) (string, bool) {
 	return strings.Join(out, ","), true
 }
 
-// readOptions reads the rest, in which options keep their order.
+// readOptions reads the options, which keep their order.
 func (b *body) readOptions() {
 	not := ""
 	add := func(format string, args ...any) {
@@ -393,7 +393,7 @@ func (b *body) readOptions() {
 	}
 }
 
-// way adds in or out; `not in` is out.
+// way adds the direction, in or out; `not in` is out.
 func (b *body) way(not *string, is, else_ string) {
 	if *not != "" {
 		is = else_
@@ -402,7 +402,7 @@ func (b *body) way(not *string, is, else_ string) {
 	b.options = append(b.options, is)
 }
 
-// dscp returns code points as ipfw prints them: by name, in their order.
+// dscp returns code points as ipfw prints them: by name, in ascending order.
 func (b *body) dscp(list string) string {
 	var set [64]bool
 	for s := range strings.SplitSeq(list, ",") {
@@ -413,7 +413,7 @@ func (b *body) dscp(list string) string {
 					n = code
 				}
 			}
-			if s == "va" { // newer than the source that was read; older tools say Unknown DSCP code
+			if s == "va" { // not in the source that this follows; older tools answer Unknown DSCP code
 				n = 44
 			}
 			if n < 0 {
@@ -435,7 +435,7 @@ func (b *body) dscp(list string) string {
 	return strings.Join(out, ",")
 }
 
-// codePoint is ipfw's name of a code point, "" if it has none.
+// codePoint returns ipfw's name of a code point, or "".
 func codePoint(n int) string {
 	switch {
 	case n == 0:
@@ -493,7 +493,7 @@ func (b *body) macTypes(list string) string {
 	return strings.Join(out, ",")
 }
 
-// text writes the rule behind its number.
+// text prints the rule without its number.
 func (b *body) text() string {
 	w := []string{b.action}
 	if !b.justOptions {

@@ -11,7 +11,7 @@ import (
 	"unbloat/internal/platform/fake/verdicts"
 )
 
-// printed writes a message as the recorded kernel did, which only printed.
+// printed prints a message as the recorder did that stood in for the kernel.
 func printed(m Message) string {
 	switch m := m.(type) {
 	case *Params:
@@ -34,14 +34,15 @@ func printed(m Message) string {
 	return fmt.Sprintf("%T", m)
 }
 
-// A said is what a recorded program left.
+// A said is the output and the exit code of a recorded program.
 type said struct {
 	Exit   int
 	Stdout []string
 	Stderr string
 }
 
-// runFile gives a file to a program on a machine whose kernel only prints.
+// runFile runs a program with a file of commands. The kernel only prints what
+// it is told.
 func runFile(argv []string, slots int, text string) said {
 	m := &Machine{SlotLimit: slots, Told: func(x Message) string { return printed(x) + "\n" }}
 	r := m.Run(append(argv, "/file"), func(string) (string, bool) { return text, true })
@@ -56,8 +57,8 @@ func lines(s string) []string {
 	return strings.Split(s, "\n")
 }
 
-// TestOPNsenseFilesVerdicts gives dnctl and ipfw the files that OPNsense's own
-// templates made, and expects what the real programs made of them.
+// TestOPNsenseFilesVerdicts gives dnctl and ipfw files that OPNsense's own
+// templates made, and compares with what the real programs answered.
 func TestOPNsenseFilesVerdicts(t *testing.T) {
 	type vector struct {
 		Name  string
@@ -75,8 +76,9 @@ func TestOPNsenseFilesVerdicts(t *testing.T) {
 	})
 }
 
-// TestPfSenseFilesVerdicts gives dnctl what pfSense's shaper.inc wrote. There the
-// real one's messages began with its name, as it was built without setprogname(3).
+// TestPfSenseFilesVerdicts gives dnctl files that pfSense's shaper.inc made.
+// The recorded program was built without setprogname(3), so its messages begin
+// with its own name.
 func TestPfSenseFilesVerdicts(t *testing.T) {
 	type vector struct {
 		Note     string
@@ -97,8 +99,8 @@ func TestPfSenseFilesVerdicts(t *testing.T) {
 	})
 }
 
-// kept writes what a command tells the kernel and what that makes of it, as it was
-// recorded: words for the messages, and how numbers are lowered.
+// kept prints a command's messages and what the kernel stores of them, in the
+// words of the recording.
 func kept(m *Machine, told []Message) (out []string) {
 	say := func(format string, args ...any) { out = append(out, "kernel: "+fmt.Sprintf(format, args...)) }
 	aqm, sch := "", (*Params)(nil)
@@ -177,8 +179,8 @@ func (m *Machine) attachAs(fs *flowset, kind string) {
 	(&Machine{scheds: map[int]*scheduler{fs.Sched: {kind: kind}}}).attach(fs)
 }
 
-// TestDnctlVerdicts runs single commands, each on an empty kernel. The messages of
-// the recorded programs began with ipfw's name.
+// TestDnctlVerdicts runs single commands, each on an empty kernel. The messages
+// of the recorded programs begin with ipfw's name.
 func TestDnctlVerdicts(t *testing.T) {
 	type vector struct {
 		Command string
@@ -194,7 +196,7 @@ func TestDnctlVerdicts(t *testing.T) {
 		out := lines(r.Stdout)
 		out = append(out, kept(m, told)...)
 		out = append(out, lines(strings.ReplaceAll(r.Stderr, "dnctl: ", "ipfw: "))...)
-		if len(v.Output) == 4 { // four lines were kept
+		if len(v.Output) == 4 { // the recording has at most four lines
 			out = out[:min(4, len(out))]
 		}
 		if d := cmp.Diff(v.Output, out); d != "" || r.Exit != v.Exit {

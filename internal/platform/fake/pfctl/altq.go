@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Schedulers of ALTQ; noScheduler where a queue has its interface's.
+// ALTQ's schedulers. A queue with noScheduler uses its interface's scheduler.
 const (
 	noScheduler = ""
 	cbq         = "cbq"
@@ -15,13 +15,13 @@ const (
 	hfsc        = "hfsc"
 )
 
-// What ALTQ takes where nothing is said.
+// ALTQ's default values.
 const (
 	altqQlimit   = 50
 	altqPriority = 1
 )
 
-// A share is a bandwidth as it was written.
+// A share is a bandwidth as written: a rate, or a percentage of the parent's.
 type share struct {
 	rate    uint32
 	percent uint32
@@ -34,13 +34,13 @@ func (s share) of(parent uint32) uint32 {
 	return parent / 100 * s.percent
 }
 
-// A service is one of HFSC's curves: m1 for d ms, then m2.
+// A serviceCurve is one of HFSC's curves: m1 bit/s for d ms, then m2.
 type serviceCurve struct {
 	m1, m2 uint32
 	d      int64
 }
 
-// A schedulerSpec is a scheduler with its options as they were written.
+// A schedulerSpec is a scheduler with its options as written.
 type schedulerSpec struct {
 	kind   string
 	flags  map[string]bool
@@ -52,7 +52,7 @@ type spec struct {
 	d      int64
 }
 
-// An altq is a queue of ALTQ, or (without a name) what an interface has.
+// An altq is a queue of ALTQ or, if it has no name, an interface.
 type altq struct {
 	name, iface, parent string
 	kind                string
@@ -66,7 +66,7 @@ type altq struct {
 	curves              map[string]serviceCurve
 }
 
-// altqOptions are what may follow an interface or a queue.
+// altqOptions are the options of an interface or a queue.
 type altqOptions struct {
 	bandwidth share
 	scheduler schedulerSpec
@@ -75,7 +75,7 @@ type altqOptions struct {
 	qlimit    int64
 }
 
-// A slot is a queue that an interface or another queue announces.
+// A slot is a queue name that an interface or another queue listed.
 type slot struct{ name, parent, iface, kind string }
 
 // altqInterface reads `altq on …`.
@@ -111,7 +111,8 @@ func (p *parser) altqInterface() {
 	}
 }
 
-// addInterface gives an interface a scheduler, a root queue and places for names.
+// addInterface gives an interface a scheduler and a root queue, and remembers
+// the names of its queues.
 func (p *parser) addInterface(name string, names []string, o altqOptions) bool {
 	ok := true
 	a := altq{iface: name, kind: o.scheduler.kind, qlimit: o.qlimit, tbrsize: o.tbrsize}
@@ -169,7 +170,7 @@ func (p *parser) interfaceRate(a *altq, o altqOptions) (ok bool) {
 	return ok
 }
 
-// altqQueue reads `queue NAME …` of ALTQ's time.
+// altqQueue reads `queue NAME …` as in ALTQ's grammar.
 func (p *parser) altqQueue() {
 	p.take()
 	q := altq{name: p.name()}
@@ -192,7 +193,7 @@ func (p *parser) altqQueue() {
 	}
 }
 
-// addALTQQueue puts a queue where interfaces and queues announced it.
+// addALTQQueue adds a queue wherever an interface or a queue listed its name.
 func (p *parser) addALTQQueue(q altq, ifaces []iface, below []string, o altqOptions) bool {
 	if len(p.run.slots) == 0 {
 		p.errorf("queue %s has no parent", q.name)
@@ -200,7 +201,7 @@ func (p *parser) addALTQQueue(q altq, ifaces []iface, below []string, o altqOpti
 	}
 	found, ok := 0, true
 	for _, i := range orOne(ifaces, iface{}) {
-		for n := 0; n < len(p.run.slots); n++ { // it grows
+		for n := 0; n < len(p.run.slots); n++ { // the loop appends to slots
 			s := p.run.slots[n]
 			if s.name != q.name || i.name != "" && (i.name == s.iface) == i.not {
 				continue
@@ -310,7 +311,7 @@ func (p *parser) evaluate(q *altq, bandwidth share, scheduler schedulerSpec) boo
 	return r.evaluateHFSC(q, parent)
 }
 
-// take sets a queue's options, with percents of what is above it.
+// take sets a queue's options. Percentages are of the parent's rate.
 func (q *altq) take(s schedulerSpec, above uint32) {
 	q.flags, q.curves = s.flags, map[string]serviceCurve{}
 	for name, c := range s.curves {
@@ -353,9 +354,9 @@ func (r *run) evaluatePRIQ(q *altq) bool {
 	return true
 }
 
-// evaluateHFSC is HFSC's admission control: what queues are sure of in real time
-// fits into four fifths of the interface's rate, siblings' parts into what their
-// parent has, and nobody's bound is above the interface's rate.
+// evaluateHFSC is HFSC's admission control. The sum of real-time curves must
+// fit into 80 % of the interface's rate, the link shares of siblings into their
+// parent's, and no upper limit may exceed the interface's rate.
 func (r *run) evaluateHFSC(q, parent *altq) bool {
 	if q.parent == "" {
 		q.curves["linkshare"] = serviceCurve{m1: q.rate, m2: q.rate}
@@ -415,7 +416,7 @@ func (r *run) evaluateHFSC(q, parent *altq) bool {
 	return true
 }
 
-// at is what a curve has given after x.
+// at returns the curve's integral after x ms.
 func (c serviceCurve) at(x float64) float64 {
 	d := float64(c.d)
 	if x <= d {
@@ -424,7 +425,7 @@ func (c serviceCurve) at(x float64) float64 {
 	return d*float64(c.m1) + (x-d)*float64(c.m2)
 }
 
-// under reports whether the sum of curves is nowhere above most.
+// under reports whether the sum of the curves never exceeds most.
 func under(curves []serviceCurve, most serviceCurve) bool {
 	points := []float64{0}
 	slope := 0.0
@@ -453,8 +454,8 @@ func under(curves []serviceCurve, most serviceCurve) bool {
 	return slope <= float64(most.m2) && (last >= float64(most.d) || slope <= float64(most.m1) || sum(float64(most.d)) <= most.at(float64(most.d)))
 }
 
-// checkALTQ is what pfctl(8) checks of each interface in the end: a default
-// queue, which is a leaf. What it found on the last interface counts.
+// checkALTQ makes pfctl's last check: every interface needs one default queue,
+// which is a leaf. As in pfctl, only the last interface's result counts.
 func (r *run) checkALTQ() bool {
 	ok := true
 	for _, on := range r.next.altqs {
@@ -509,7 +510,8 @@ func (r *run) findALTQ(name, iface string) (*altq, bool) {
 	return nil, false
 }
 
-// queueNames reads what a queue or an interface announces; nil: nothing.
+// queueNames reads the list of queues of an interface or a queue; nil: it has
+// none.
 func (p *parser) queueNames() (out []string) {
 	if !p.is("{") && p.peek().kind != str {
 		return nil
@@ -524,7 +526,7 @@ func (p *parser) queueNames() (out []string) {
 	return out
 }
 
-// altqOptions reads what may follow an interface or a queue, in any order.
+// altqOptions reads the options of an interface or a queue, in any order.
 func (p *parser) altqOptions() altqOptions {
 	o := altqOptions{bandwidth: share{percent: 100}, priority: altqPriority, qlimit: altqQlimit}
 	seen := map[string]bool{}
@@ -564,8 +566,8 @@ func (p *parser) altqOptions() altqOptions {
 	}
 }
 
-// altqBandwidth reads 1Mb, 950Kb, 100% or 1000. 32 bits hold it; what is more
-// wraps around.
+// altqBandwidth reads 1Mb, 950Kb, 100% or 1000. The rate has 32 bits, and
+// overflows as in pfctl.
 func (p *parser) altqBandwidth() share {
 	if t := p.peek(); t.kind == number {
 		p.take()
@@ -597,7 +599,7 @@ func (p *parser) altqBandwidth() share {
 	return share{rate: uint32(int64(v))}
 }
 
-// scheduler reads cbq, priq or hfsc, with options in brackets.
+// scheduler reads cbq, priq or hfsc, with options in parentheses.
 func (p *parser) scheduler() schedulerSpec {
 	s := schedulerSpec{kind: p.take().text, flags: map[string]bool{}, curves: map[string]spec{}}
 	if !p.is("(") {
@@ -643,7 +645,7 @@ func (p *parser) serviceCurve(curves map[string]spec) {
 	curves[name] = c
 }
 
-// interfaceText prints an interface's line, up to its queues.
+// interfaceText prints the line of an interface, without its list of queues.
 func (q altq) interfaceText(written *share, s schedulerSpec) string {
 	if q.name != "" {
 		return q.queueText(0, written, true, s)
@@ -667,8 +669,8 @@ func (q altq) interfaceText(written *share, s schedulerSpec) string {
 	return text + fmt.Sprintf("tbrsize %d ", q.tbrsize)
 }
 
-// queueText prints a queue; written is its bandwidth as it was written, nil as
-// it is loaded.
+// queueText prints a queue. written is the bandwidth as in pf.conf, or nil for
+// a queue that is loaded.
 func (q altq) queueText(level int, written *share, named bool, s schedulerSpec) string {
 	text := "queue " + strings.Repeat(" ", level) + q.name + " "
 	if named {
@@ -695,7 +697,7 @@ func (q altq) queueText(level int, written *share, named bool, s schedulerSpec) 
 	return text + q.optionsText(&s)
 }
 
-// optionsText prints a scheduler's options; nothing where it has none.
+// optionsText prints a scheduler's options, or nothing if it has none.
 func (q altq) optionsText(s *schedulerSpec) string {
 	var words []string
 	for _, f := range []string{"red", "ecn", "rio", "borrow"} {
@@ -741,7 +743,7 @@ func curveText(name string, c serviceCurve, written spec) string {
 	return fmt.Sprintf("%s(%s %d %s)", name, one(c.m1, written.m1), c.d, one(c.m2, written.m2))
 }
 
-// rate2str prints a rate with two decimals, or none.
+// rate2str prints a rate with two decimals, or with none if it is whole.
 func rate2str(rate float64) string {
 	i := 0
 	for ; rate >= 1000 && i <= 3; i++ {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// filterOptions reads what follows the addresses of a rule, in any order.
+// filterOptions reads the options after the addresses of a rule, in any order.
 func (p *parser) filterOptions() filterOptions {
 	o := filterOptions{seen: map[string]bool{}, prio: -1, rtable: -1, setTOS: -1}
 	for p.filterOption(&o) {
@@ -16,7 +16,7 @@ func (p *parser) filterOptions() filterOptions {
 	return o
 }
 
-// once refuses what was said already.
+// once refuses an option that was given before.
 func (p *parser) once(o *filterOptions, key, message string) {
 	if o.seen[key] {
 		p.fail("%s", message)
@@ -24,7 +24,7 @@ func (p *parser) once(o *filterOptions, key, message string) {
 	o.seen[key] = true
 }
 
-// filterOption reads one; false: there is none.
+// filterOption reads one option. It returns false if the next word is none.
 func (p *parser) filterOption(o *filterOptions) bool {
 	t := p.peek()
 	if t.kind != word {
@@ -117,7 +117,8 @@ func (p *parser) filterOption(o *filterOptions) bool {
 	return true
 }
 
-// filterOptionOfToday reads what ALTQ's time did not have.
+// filterOptionOfToday reads the options that the grammar with ALTQ does not
+// have.
 func (p *parser) filterOptionOfToday(o *filterOptions, w string) bool {
 	switch w {
 	case "prio":
@@ -169,7 +170,7 @@ func (p *parser) filterOptionOfToday(o *filterOptions, w string) bool {
 	return true
 }
 
-// setItem reads what a rule sets of its packets.
+// setItem reads one item of `set ( … )`.
 func (p *parser) setItem(o *filterOptions) {
 	switch {
 	case p.accept("prio"):
@@ -217,8 +218,8 @@ func (p *parser) prioValue(n int64) int {
 	return int(n)
 }
 
-// assigned reads the queues of a rule. Today they must be there, and have a
-// parent; in ALTQ's time nobody looked.
+// assigned reads the queues of a rule. Today's pfctl requires that they are
+// defined and have a parent; ALTQ's does not check.
 func (p *parser) assigned(o *filterOptions) {
 	var queue, first string
 	two := false
@@ -261,7 +262,7 @@ func (p *parser) tos() int {
 		if n, ok := tosWords(p.old)[key]; ok {
 			v = n
 		} else if hex, ok := strings.CutPrefix(t.text, "0x"); ok {
-			if p.old { // strtoul stops where it likes
+			if p.old { // strtoul stops at the first character that is no digit
 				hex = hex[:hexDigits(hex)]
 			}
 			if n, err := strconv.ParseUint(hex, 16, 32); err == nil {
@@ -361,8 +362,8 @@ func (p *parser) icmpItem(af int) icmpSpec {
 	return spec
 }
 
-// ugid reads a user or a group: a number, root or wheel, or unknown. What others
-// are called only the router knows.
+// ugid reads a user or a group: a number, root, wheel, or unknown. It refuses
+// other names, which only the router could look up.
 func (p *parser) ugid(what string) ugid {
 	one := func() int64 {
 		if t := p.peek(); t.kind == number {
@@ -452,7 +453,7 @@ func (p *parser) positive(n ...int64) {
 	}
 }
 
-// stateOption reads one of those in brackets behind `keep state`.
+// stateOption reads one option in the parentheses after `keep state`.
 func (p *parser) stateOption() stateOption {
 	t := p.peek()
 	if t.kind == str {
@@ -520,7 +521,8 @@ func (p *parser) stateOption() stateOption {
 	return stateOption{}
 }
 
-// checkStates refuses what was said twice of states, or cannot be.
+// checkStates refuses options of states that are given twice or contradict each
+// other.
 func (p *parser) checkStates(r *rule) {
 	seen := map[string]stateOption{}
 	lock := false
@@ -574,7 +576,7 @@ func (p *parser) checkStates(r *rule) {
 	}
 }
 
-// redirect reads what nat-to or rdr-to lead to: one address or interface.
+// redirect reads the target of nat-to or rdr-to: one address or interface.
 func (p *parser) redirect() *redirect {
 	if p.is("{") {
 		p.unknown("pools of addresses")
@@ -608,7 +610,8 @@ func (p *parser) redirect() *redirect {
 	}
 }
 
-// redirected sets a rule's family by where it leads to.
+// redirected sets a rule's address family to that of its nat-to or rdr-to
+// target.
 func (p *parser) redirected(r *rule) (bad int) {
 	for _, to := range []*redirect{r.opts.rdrTo, r.opts.natTo} {
 		if to == nil {
@@ -629,7 +632,8 @@ func (p *parser) redirected(r *rule) (bad int) {
 	return bad
 }
 
-// scrubOption reads one of scrub's; false: there is none.
+// scrubOption reads one option of scrub. It returns false if the next word is
+// none.
 func (p *parser) scrubOption(s *scrubOptions, seen map[string]bool) bool {
 	ranged := func(w string, most int64, to *int64) {
 		n := p.number()
@@ -680,8 +684,8 @@ func (p *parser) scrubOption(s *scrubOptions, seen map[string]bool) bool {
 	return true
 }
 
-// cFloat reads the number at the start of s as strtod(3) does; rest is what
-// follows it.
+// cFloat reads the number at the start of s as strtod(3) does, and returns the
+// rest of s.
 func cFloat(s string) (v float64, rest string) {
 	n := 0
 	digits := func() (any bool) {

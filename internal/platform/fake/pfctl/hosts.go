@@ -10,26 +10,27 @@ import (
 // An Interface is what pfctl(8) asks the kernel about a network interface.
 type Interface struct {
 	Name  string
-	Speed uint64 // bit/s; 0: it does not know
+	Speed uint64 // bit/s; 0: unknown
 	MTU   int    // bytes
-	// Addresses with the length of their network, such as 192.168.1.1/24.
+	// Addresses have the prefix lengths of their networks, such as
+	// 192.168.1.1/24.
 	Addresses []netip.Prefix
 }
 
-// A place is what kind of address a rule names.
+// A place is a kind of address in a rule.
 type place int
 
 const (
-	masked  place = iota // an address and a mask; neither: any
-	dynamic              // (em0): what the interface has when a packet comes
+	masked  place = iota // an address and a mask; without both: any
+	dynamic              // (em0): the address that the interface has when a packet arrives
 	inTable
 	noRoute
 	noReverse // urpf-failed
 	labelled
-	spread // from one address to another
+	spread // a range of addresses
 )
 
-// A host is one address of a rule.
+// A host is one address in a rule.
 type host struct {
 	place place
 	af    int // 4, 6; 0: both
@@ -41,11 +42,11 @@ type host struct {
 	not   bool
 }
 
-// modifiers are what may follow an interface's name, in the order in which they
-// are printed.
+// modifiers are the words that may follow an interface's name, in the order in
+// which pfctl prints them.
 func modifiers() []string { return []string{"network", "broadcast", "peer", "0"} }
 
-// hostOrFail reads an address, or gives up the statement.
+// hostOrFail reads an address, and fails if it cannot.
 func (p *parser) hostOrFail(s string) []host {
 	h := p.host(s)
 	if h == nil {
@@ -54,8 +55,8 @@ func (p *parser) hostOrFail(s string) []host {
 	return h
 }
 
-// host reads an address as it is written: of an interface, or a number. Names
-// are not looked up.
+// host reads an address: the name of an interface, or a number. It looks no
+// host names up.
 func (p *parser) host(s string) []host {
 	name, length, masked := s, "", false
 	if i := strings.IndexByte(s, '/'); i >= 0 {
@@ -93,7 +94,7 @@ func (p *parser) host(s string) []host {
 	return h
 }
 
-// ofInterface returns the addresses that an interface has now.
+// ofInterface returns the current addresses of an interface.
 func (p *parser) ofInterface(name string, mask int) []host {
 	base, mods, ok := splitModifiers(name)
 	if !ok {
@@ -129,7 +130,8 @@ func (p *parser) ofInterface(name string, mask int) []host {
 	return out
 }
 
-// splitModifiers takes :network and the like from a name; false: it has another.
+// splitModifiers splits :network and the like off a name. ok is false for an
+// unknown modifier.
 func splitModifiers(name string) (base string, mods []string, ok bool) {
 	for {
 		i := strings.LastIndexByte(name, ':')
@@ -207,7 +209,7 @@ func (p *parser) numeric(s string, mask int) []host {
 	return []host{h}
 }
 
-// setMask sets the mask, and clears what of the address is behind it.
+// setMask sets the prefix length, and clears the host bits of the address.
 func (h *host) setMask(bits int) {
 	h.bits = bits
 	if h.place != masked || !h.addr.IsValid() || bits > h.addr.BitLen() {
@@ -218,7 +220,7 @@ func (h *host) setMask(bits int) {
 	}
 }
 
-// any reports whether every address is meant.
+// any reports whether the host stands for every address.
 func (h host) any() bool {
 	return h.place == masked && h.bits == 0 && (!h.addr.IsValid() || h.addr.IsUnspecified())
 }
@@ -334,7 +336,7 @@ func (p *parser) hostRange(from, to []host) []host {
 	return from
 }
 
-// dynamicHost reads what is between ( and ): an interface, with modifiers.
+// dynamicHost reads the part inside ( ): an interface, with modifiers.
 func (p *parser) dynamicHost(s string) host {
 	if s == "" || !isAlnum(int(s[0])) || isDigit(int(s[0])) {
 		p.fail("invalid interface name '%s'", s)
@@ -358,7 +360,7 @@ func (p *parser) dynamicHost(s string) host {
 	return host{place: dynamic, name: name, mods: mods, bits: 128}
 }
 
-// hosts reads an address or a list in { }.
+// hosts reads an address, or a list in { }.
 func (p *parser) hosts() []host {
 	if !p.is("{") {
 		return p.hostItem()

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A kind is what sort of token a word of pf.conf(5) is.
+// A kind is a kind of token.
 type kind int
 
 const (
 	end     kind = iota // no more text
-	str                 // a word that pf does not know, or one in quotes
-	number              // digits, up to what may end a number
-	word                // one of pf's own words, or punctuation
-	invalid             // what ends a line that cannot be read
+	str                 // a word that is no keyword, or a quoted string
+	number              // digits
+	word                // a keyword or punctuation
+	invalid             // the line could not be read
 )
 
 // A token is one word of pf.conf(5).
@@ -25,39 +25,40 @@ type token struct {
 	number int64
 }
 
-// A source is one file that is being read: text not read yet, with what was put
-// back in front of it.
+// A source is a file that is being read: the rest of its text, and the bytes
+// that were pushed back.
 type source struct {
 	name  string
 	text  string
-	back  []byte // last is next
+	back  []byte // the last byte is read first
 	line  int
-	ended bool // its end was shown as the end of a line
+	ended bool // the line end after the last line was returned
 }
 
-// eof is what is read where nothing is left.
+// eof is returned after the last byte.
 const eof = -1
 
-// longest is how many characters a word may have.
+// longest is the maximum length of a word in characters.
 const longest = 8094
 
-// expansion marks the end of a macro's value in what was put back.
+// expansion is pushed back after a macro's value, to mark its end.
 const expansion = 2
 
-// A lexer takes files apart. Old and new pfctl differ in small ways.
+// A lexer splits files into tokens. The old and the current pfctl differ in
+// small ways.
 type lexer struct {
 	old      bool
 	words    map[string]bool
 	files    []*source
 	macros   map[string]string
-	macro    bool // inside of a macro's value, where no other is expanded
+	macro    bool // in a macro's value, where macros are not expanded
 	line     int  // of the last token
 	complain func(format string, args ...any)
 }
 
 func (l *lexer) file() *source { return l.files[len(l.files)-1] }
 
-// raw reads a byte as it is in the file.
+// raw reads the next byte of the file.
 func (l *lexer) raw() int {
 	for {
 		f := l.file()
@@ -79,8 +80,8 @@ func (l *lexer) raw() int {
 	}
 }
 
-// get reads a byte: continued lines are one, and a file's end leads back to the
-// one that includes it.
+// get reads the next byte. It joins continued lines, and returns from an
+// included file to the one that included it.
 func (l *lexer) get() int {
 	c := l.raw()
 	for c == '\\' {
@@ -109,7 +110,7 @@ func (l *lexer) get() int {
 	return c
 }
 
-// getQuoted reads a byte between quotes.
+// getQuoted reads the next byte inside quotes.
 func (l *lexer) getQuoted(quote int) int {
 	c := l.raw()
 	if c == eof {
@@ -136,7 +137,7 @@ func (l *lexer) unget(c int) {
 	}
 }
 
-// skipLine passes over the rest of a line that cannot be read.
+// skipLine skips the rest of a line that cannot be read.
 func (l *lexer) skipLine() token {
 	for {
 		switch c := l.get(); c {
@@ -226,7 +227,7 @@ func (l *lexer) next() token {
 	return token{kind: word, text: string([]byte{byte(c)})}
 }
 
-// operator reads what has two characters.
+// operator reads punctuation of two characters.
 func (l *lexer) operator(c int) (token, bool) {
 	next := l.get()
 	two := string([]byte{byte(c), byte(next)})
@@ -278,7 +279,8 @@ func (l *lexer) quoted(quote int) token {
 	}
 }
 
-// number reads digits. What goes on in letters is a word and no number.
+// number reads a number. Digits that are followed by letters are a word
+// instead.
 func (l *lexer) number(c int) (token, bool) {
 	b := []byte{byte(c)}
 	next := l.get()
@@ -305,7 +307,7 @@ func (l *lexer) number(c int) (token, bool) {
 	return token{}, false
 }
 
-// include begins a file in the middle of the one that is read.
+// include starts reading a file in the middle of the current one.
 func (l *lexer) include(name, text string) {
 	line := 0
 	if l.old || len(l.files) == 0 {
@@ -317,7 +319,7 @@ func (l *lexer) include(name, text string) {
 	}
 }
 
-// where is the position of the last token, for messages.
+// where returns the position of the last token, for messages.
 func (l *lexer) where() string { return fmt.Sprintf("%s:%d", l.file().name, l.line) }
 
 func isDigit(c int) bool { return c >= '0' && c <= '9' }
@@ -326,7 +328,7 @@ func isAlnum(c int) bool {
 	return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// inString reports whether a word goes on with c.
+// inString reports whether c may be part of a word.
 func inString(c int) bool {
 	return isAlnum(c) || c > ' ' && c < 0x7f && strings.IndexByte("(){}<>!=/#,", byte(c)) < 0
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Lengths that names may have.
+// Maximum lengths of names.
 const (
 	maxInterface = 15
 	maxQueue     = 63
@@ -13,8 +13,7 @@ const (
 	maxLabel     = 63
 )
 
-// keywords are the words that mean something in today's pf.conf(5), and in that
-// of ALTQ's time.
+// keywords are the keywords of pf.conf(5) in this grammar.
 func keywords(g Grammar) map[string]bool {
 	both := `all allow-opts anchor antispoof any bandwidth bitmask block block-policy code debug divert-reply divert-to drop
 		dup-to file fingerprints flags floating flush for fragment from global group hostid icmp-type icmp6-type if-bound in
@@ -45,7 +44,7 @@ func keywords(g Grammar) map[string]bool {
 	return out
 }
 
-// protocols are those of protocols(5) that have a name.
+// protocols are the protocols that have a name in protocols(5).
 func protocols() map[string]int {
 	return map[string]int{
 		"ip": 0, "hopopt": 0, "icmp": 1, "igmp": 2, "ggp": 3, "ipencap": 4, "st": 5, "tcp": 6, "egp": 8, "igp": 9, "pup": 12, "udp": 17, "hmp": 20,
@@ -78,7 +77,7 @@ func protocolNumber(name string) (int, bool) {
 }
 
 func protocolName(n int) string {
-	switch n { // most rules have one of these
+	switch n { // the usual ones, without a search
 	case tcp:
 		return "tcp"
 	case udp:
@@ -94,8 +93,8 @@ func protocolName(n int) string {
 	return ""
 }
 
-// services is services(5) of a Linux machine, which the recorded answers come
-// from: a name, a port, and tcp or udp where it is one of them only.
+// services is the services(5) of the Linux machine on which the answers were
+// recorded: name/port, and /tcp or /udp if the service has only that one.
 const services = `tcpmux/1/tcp echo/7 discard/9 systat/11/tcp daytime/13 netstat/15/tcp qotd/17/tcp chargen/19 ftp-data/20/tcp ftp/21/tcp
 	fsp/21/udp ssh/22/tcp telnet/23/tcp smtp/25/tcp time/37 whois/43/tcp tacacs/49 domain/53 bootps/67/udp bootpc/68/udp
 	tftp/69/udp gopher/70/tcp finger/79/tcp http/80/tcp kerberos/88 iso-tsap/102/tcp acr-nema/104/tcp pop3/110/tcp sunrpc/111
@@ -133,7 +132,7 @@ const services = `tcpmux/1/tcp echo/7 discard/9 systat/11/tcp daytime/13 netstat
 	amidxtape/10083/tcp sgi-cmsd/17001/udp sgi-crsd/17002/udp sgi-gcd/17003/udp sgi-cad/17004/tcp binkp/24554/tcp asp/27374
 	csync2/30865/tcp dircproxy/57000/tcp tfido/60177/tcp fido/60179/tcp`
 
-// eachService calls f with every service, until it returns false.
+// eachService calls f with every service until f returns false.
 func eachService(f func(name string, port int, over string) bool) {
 	for entry := range strings.FieldsSeq(services) {
 		name, rest, _ := strings.Cut(entry, "/")
@@ -175,7 +174,7 @@ func serviceName(port int, over string) (name string) {
 	return name
 }
 
-// tosWords are the names of tos(4) values. Those of ALTQ's time are three.
+// tosWords are the names of tos(4) values. ALTQ's grammar has three.
 func tosWords(old bool) map[string]int {
 	if old {
 		return map[string]int{"lowdelay": 0x10, "throughput": 0x08, "reliability": 0x04}
@@ -187,7 +186,7 @@ func tosWords(old bool) map[string]int {
 	}
 }
 
-// icmpTypes are the names of ICMP's types, for IPv4 and IPv6.
+// icmpTypes are the names of ICMP types, for IPv4 (af 4) or IPv6 (af 6).
 func icmpTypes(af int) map[string]int {
 	if af == 6 {
 		return map[string]int{
@@ -202,7 +201,7 @@ func icmpTypes(af int) map[string]int {
 	}
 }
 
-// icmpTypeName returns the name that is printed for a type.
+// icmpTypeName returns the name that pfctl prints for a type.
 func icmpTypeName(af, number int) string {
 	if af == 6 {
 		switch number {
@@ -222,7 +221,7 @@ func icmpTypeName(af, number int) string {
 	return ""
 }
 
-// unreachCodes are the codes of `unreach` for IPv4 and IPv6.
+// unreachCodes are the codes of `unreach`, for IPv4 (af 4) or IPv6 (af 6).
 func unreachCodes(af int) map[string]int {
 	if af == 6 {
 		return map[string]int{"noroute-unr": 0, "admin-unr": 1, "beyond-unr": 2, "addr-unr": 3, "port-unr": 4}
@@ -242,8 +241,7 @@ func unreachName(af, code int) string {
 	return ""
 }
 
-// timeouts are the names that timeouts and states' timeouts may have, in the
-// order in which they are printed.
+// timeouts are the names of timeouts, in the order in which pfctl prints them.
 func timeouts() []string {
 	return []string{
 		"tcp.first", "tcp.opening", "tcp.established", "tcp.closing", "tcp.finwait", "tcp.closed", "udp.first", "udp.single",

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sections of a pf.conf, in the order that ALTQ's time wanted.
+// Sections of a pf.conf, in the order that ALTQ's grammar requires.
 const (
 	settings = iota + 1
 	normalization
@@ -17,8 +17,8 @@ const (
 	filtering
 )
 
-// inSection wants that a statement stands where its kind belongs. Today any
-// order will do.
+// inSection checks that a statement is in its section. Today's grammar allows
+// any order.
 func (p *parser) inSection(s int) {
 	if !p.old {
 		return
@@ -292,7 +292,7 @@ func (p *parser) table() {
 	}
 }
 
-// tableHosts reads addresses up to the } of a table.
+// tableHosts reads the addresses of a table, up to the }.
 func (p *parser) tableHosts() (text string) {
 	for {
 		not := p.accept("!")
@@ -330,7 +330,7 @@ func (p *parser) tableHosts() (text string) {
 	}
 }
 
-// anchorRule reads `anchor …`, with its own rules in { } perhaps.
+// anchorRule reads `anchor …`, with or without rules in { }.
 func (p *parser) anchorRule() {
 	p.take()
 	r := rule{action: "anchor"}
@@ -370,7 +370,7 @@ func (p *parser) anchorRule() {
 	p.expand(r, ifaces, protos, from)
 }
 
-// block reads the rules of an anchor up to its }.
+// block reads the rules of an anchor, up to the }.
 func (p *parser) block() *[]rule {
 	body := []rule{}
 	outer := p.rules
@@ -397,7 +397,7 @@ func (p *parser) block() *[]rule {
 	return &body
 }
 
-// load reads `load anchor …`: the file must be there.
+// load reads `load anchor …`. The file must exist.
 func (p *parser) load() {
 	p.take()
 	p.expect("anchor")
@@ -413,7 +413,7 @@ func (p *parser) load() {
 	p.unknown("anchors of other files")
 }
 
-// antispoof makes the rules that block what pretends to come from a network.
+// antispoof makes rules that block packets with a forged source address.
 func (p *parser) antispoof() {
 	p.take()
 	head := rule{action: "block", block: "drop", dir: "in"}
@@ -465,8 +465,8 @@ func (p *parser) antispoof() {
 	}
 }
 
-// translation reads what stood before filter rules in ALTQ's time: scrub, nat
-// and rdr.
+// translation reads the statements that come before the filter rules in ALTQ's
+// grammar: scrub, nat and rdr.
 func (p *parser) translation() {
 	no := p.accept("no")
 	r := rule{}
@@ -607,7 +607,7 @@ func (p *parser) natRule(r rule) {
 	p.expand(r, ifaces, protos, from)
 }
 
-// target prints where a translation leads to.
+// target prints the target of a translation.
 func (p *parser) target(to []host, af int, at port, static bool) string {
 	var names []string
 	pool := len(to) > 1

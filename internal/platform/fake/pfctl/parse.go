@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// gaveUp ends the reading of a statement, stopped that of the program.
+// gaveUp is the panic that ends a statement, stopped the one that ends the
+// program.
 type (
 	gaveUp  struct{}
 	stopped struct{}
 )
 
-// A parser reads pf.conf(5) statement by statement, and goes on behind one that
-// is wrong. As the parser of pfctl(8), which yacc(1) made, it is silent about
-// syntax until three tokens were right again.
+// A parser reads pf.conf(5) statement by statement, and continues after one
+// with an error. Like yacc(1)'s parser in pfctl(8), it reports no syntax error
+// until three tokens in a row were right.
 type parser struct {
 	lexer
 	run    *run
@@ -22,11 +23,12 @@ type parser struct {
 	errors int
 
 	options
-	anchor int // how deep in anchors
+	anchor int // nesting depth of anchors
 	rules  *[]rule
 }
 
-// options are those of pf.conf's `set` that change what is read after them.
+// options are the settings of pf.conf's `set` that affect what is read after
+// them.
 type options struct {
 	blockReturn bool
 	ifBound     bool
@@ -43,7 +45,7 @@ func (p *parser) peek() token {
 	return *p.ahead
 }
 
-// take takes a token that fits.
+// take returns the next token and moves on.
 func (p *parser) take() token {
 	t := p.peek()
 	p.ahead = nil
@@ -53,7 +55,7 @@ func (p *parser) take() token {
 	return t
 }
 
-// is reports whether one of pf's own words comes next.
+// is reports whether the next token is one of these keywords.
 func (p *parser) is(words ...string) bool {
 	t := p.peek()
 	for _, w := range words {
@@ -78,7 +80,7 @@ func (p *parser) expect(w string) {
 	}
 }
 
-// name takes a word that is none of pf's, or one in quotes.
+// name reads a word that is no keyword, or a quoted string.
 func (p *parser) name() string {
 	if p.peek().kind != str {
 		p.syntax()
@@ -93,7 +95,7 @@ func (p *parser) number() int64 {
 	return p.take().number
 }
 
-// text takes one or several words: a tag, a macro's value.
+// text reads one or more words: a tag, or the value of a macro.
 func (p *parser) text() string {
 	s := p.name()
 	for p.peek().kind == str {
@@ -102,7 +104,7 @@ func (p *parser) text() string {
 	return s
 }
 
-// syntax gives up a statement whose next token has no place in it.
+// syntax reports a syntax error at the next token and ends the statement.
 func (p *parser) syntax() {
 	p.peek()
 	if p.silent == 0 {
@@ -111,27 +113,27 @@ func (p *parser) syntax() {
 	panic(gaveUp{})
 }
 
-// lineEnd wants that nothing follows. Where more could follow, pfctl(8) looks
-// before it judges what it has read.
+// lineEnd requires the end of the line. pfctl(8) reads that far before it
+// checks the values of some statements.
 func (p *parser) lineEnd() {
 	if !p.is("\n") {
 		p.syntax()
 	}
 }
 
-// errorf says what is wrong.
+// errorf reports an error.
 func (p *parser) errorf(format string, args ...any) {
 	p.errors++
 	fmt.Fprintf(&p.run.stderr, "%s: %s\n", p.where(), fmt.Sprintf(format, args...))
 }
 
-// fail says what is wrong and gives up the statement.
+// fail reports an error and ends the statement.
 func (p *parser) fail(format string, args ...any) {
 	p.errorf(format, args...)
 	panic(gaveUp{})
 }
 
-// unknown refuses what pfctl(8) may take and this stand-in does not know.
+// unknown refuses what pfctl(8) may accept but this stand-in does not know.
 func (p *parser) unknown(what string) {
 	p.fail("the stand-in does not know %s", what)
 }
@@ -146,8 +148,8 @@ func (p *parser) parse() {
 	}
 }
 
-// line reads a statement up to the end of its line; false: nothing is left to go
-// on with.
+// line reads one statement with its line end. It returns false at the end of
+// the text.
 func (p *parser) line() (more bool) {
 	defer func() {
 		switch e := recover().(type) {
@@ -163,7 +165,7 @@ func (p *parser) line() (more bool) {
 	return true
 }
 
-// resume goes on behind the line.
+// resume skips to the next line after an error.
 func (p *parser) resume() bool {
 	p.silent = 3
 	for !p.is("\n") {
@@ -256,7 +258,7 @@ func (p *parser) included() {
 	p.lexer.include(name, text)
 }
 
-// newlines passes over the ends of lines inside of { }.
+// newlines skips line ends inside { }.
 func (p *parser) newlines() {
 	for p.accept("\n") {
 	}
@@ -279,7 +281,7 @@ func (p *parser) list(item func()) {
 	}
 }
 
-// words reads what stands between brackets, with or without commas.
+// bracketed reads items in parentheses, with or without commas.
 func (p *parser) bracketed(item func()) {
 	p.expect("(")
 	for {

@@ -1,15 +1,14 @@
-// Package pfctl stands in for OpenBSD's pfctl(8): today's, with queues and flow
-// queues, and that of ALTQ's time. It reads a pf.conf(5) as the real program
-// does, says the same of what is wrong, and prints what it would load in the
-// same form. It knows pf.conf from pf.conf(5) and from what the real programs
-// answered (package verdicts), and shares no code with what it judges. What it
-// does not know it refuses.
+// Package pfctl stands in for OpenBSD's pfctl(8): the current one, with queues
+// and flow queues, and the old one with ALTQ. It reads a pf.conf(5) as the real
+// program does, reports the same errors, and prints what it would load in the
+// same form. It follows pf.conf(5) and the recorded answers of the real
+// programs (package verdicts), shares no code with the product, and refuses
+// what it does not know.
 //
-// Not known: fingerprints, pools of addresses, diverted packets, route-to,
-// binat, tables and anchors in files, names that a resolver would have to look
-// up, users other than root. Rules are printed as they were written: the
-// optimizer of pfctl(8), which drops and reorders rules without changing what
-// they do, is left out.
+// Not known are: fingerprints, pools of addresses, diverted packets, route-to,
+// binat, tables and anchors in files, host names, and users other than root.
+// Rules are printed in the order in which they were written: pfctl's optimizer,
+// which drops and reorders rules without changing what they do, is left out.
 package pfctl
 
 import (
@@ -17,36 +16,37 @@ import (
 	"strings"
 )
 
-// A Grammar is a time in the life of pf.conf(5).
+// A Grammar is a generation of pf.conf(5).
 type Grammar int
 
 const (
-	// Today is OpenBSD's of 7.6 and 7.7.
+	// Today is the grammar of OpenBSD 7.6 and 7.7.
 	Today Grammar = iota
-	// ALTQ is that of OpenBSD 4.5 and before, as recorded: no match rules.
+	// ALTQ is that of OpenBSD 4.5 and before, without match rules, as recorded.
 	ALTQ
-	// ALTQWithMatch is ALTQ's with the match rules that 4.6 brought. Nothing of
-	// it was recorded.
+	// ALTQWithMatch is ALTQ's with the match rules of OpenBSD 4.6. There are no
+	// recordings of it.
 	ALTQWithMatch
 )
 
-// A Count is what a queue counts.
+// A Count holds a queue's counters.
 type Count struct{ Packets, Bytes, Drops, DroppedBytes, Waiting int64 }
 
-// A Program is pfctl(8) on one router, and what of its kernel it sees.
+// A Program is pfctl(8) on one router, and the state of the kernel that it
+// shows.
 type Program struct {
 	Grammar    Grammar
 	Interfaces []Interface
-	// File returns a file's text; false: it is not there.
+	// File returns a file's text, and false if the file does not exist.
 	File func(path string) (string, bool)
-	// Counts returns what a queue has counted; nil: nothing.
+	// Counts returns a queue's counters; nil: all are 0.
 	Counts   func(queue string) Count
 	Disabled bool // pf is off
 
 	loaded ruleset
 }
 
-// A ruleset is what is loaded.
+// A ruleset is what the kernel has loaded.
 type ruleset struct {
 	roots, children []*flow
 	altqs           []altq
@@ -56,7 +56,7 @@ type ruleset struct {
 	rules           []rule
 }
 
-// A run is one call of the program.
+// A run is one run of the program.
 type run struct {
 	*Program
 	verbose, noAction bool
@@ -67,7 +67,7 @@ type run struct {
 }
 
 // Run runs pfctl with arguments and returns what it prints and its exit code.
-// What changes nothing in the kernel (-n) leaves the program as it was.
+// With -n it changes nothing.
 func (p *Program) Run(args []string) (stdout, stderr string, exit int) {
 	r := &run{Program: p}
 	defer func() {
@@ -118,8 +118,8 @@ func (p *Program) Run(args []string) (stdout, stderr string, exit int) {
 	return r.stdout.String(), r.stderr.String(), 0
 }
 
-// load reads a pf.conf and, without -n, puts it in place of what is loaded: all
-// of it or nothing.
+// load reads a pf.conf. Without -n the new rules replace the loaded ones: all
+// of them, or none after an error.
 func (r *run) load(path string) {
 	old := r.Grammar != Today
 	text, ok := r.File(path)
@@ -165,7 +165,7 @@ func (r *run) load(path string) {
 	r.loaded = r.next
 }
 
-// rulesText prints rules, those of anchors deeper.
+// rulesText prints rules. Those of anchors are indented.
 func rulesText(list []rule, old bool, depth int) string {
 	var b strings.Builder
 	for _, one := range list {
@@ -242,7 +242,8 @@ func (p *Program) find(name string) (Interface, bool) {
 
 func (p *Program) exists(name string) bool { _, ok := p.find(name); return ok }
 
-// mtu is how large an interface's packets are. It stops where there is none.
+// mtu returns the MTU of an interface in bytes. It ends the program if the
+// interface does not exist.
 func (r *run) mtu(name string) int {
 	i, ok := r.find(name)
 	if !ok {
@@ -251,7 +252,7 @@ func (r *run) mtu(name string) int {
 	return i.MTU
 }
 
-// print prints; say does so with -v only.
+// print writes to standard output, say only with -v.
 func (r *run) print(format string, args ...any) { fmt.Fprintf(&r.stdout, format, args...) }
 
 func (r *run) say(format string, args ...any) {
@@ -260,19 +261,20 @@ func (r *run) say(format string, args ...any) {
 	}
 }
 
-// errln and warn write to standard error, warn with the program's name.
+// errln and warn write to standard error, warn with the program's name before
+// the message.
 func (r *run) errln(format string, args ...any) { fmt.Fprintf(&r.stderr, format+"\n", args...) }
 
 func (r *run) warn(format string, args ...any) { r.errln("pfctl: "+format, args...) }
 
-// stop ends the program with what is wrong.
+// stop prints a message and ends the program.
 func (r *run) stop(format string, args ...any) {
 	r.warn(format, args...)
 	panic(stopped{})
 }
 
-// failed ends the program after what is wrong was said; why is added where
-// something should have been loaded.
+// failed ends the program after an error was reported. Without -n it first
+// prints why nothing is loaded.
 func (r *run) failed(why string) {
 	if !r.noAction {
 		r.warn("%s", why)

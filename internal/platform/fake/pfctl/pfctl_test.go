@@ -5,15 +5,16 @@ import (
 	"testing"
 )
 
-// with returns the recorded machine with these files.
+// with returns the machine of the recordings with these files.
 func with(g Grammar, files map[string]string) *Program {
 	p := recorded(g, "")
 	p.File = func(path string) (string, bool) { text, ok := files[path]; return text, ok }
 	return p
 }
 
-// TestGoesOnBehindErrors: each line that is wrong is named, in the file that it
-// is in; syntax is complained of again only after three right tokens.
+// TestGoesOnBehindErrors: each wrong line is reported with its file and line
+// number. After a syntax error the next one is reported only after three right
+// tokens.
 func TestGoesOnBehindErrors(t *testing.T) {
 	files := map[string]string{
 		"pf.conf": "include \"a.conf\" # ours\nqueue o on em0 bandwith 1M\nx\ny\npass in on em0 nonsense\nqueue p on em1 bandwidth 1Q default\n",
@@ -30,8 +31,8 @@ func TestGoesOnBehindErrors(t *testing.T) {
 	}
 }
 
-// TestLoadsAllOrNothing: what is loaded stays until something right takes its
-// place; -n loads nothing.
+// TestLoadsAllOrNothing: a pf.conf with an error leaves the loaded rules in
+// place, and -n loads nothing.
 func TestLoadsAllOrNothing(t *testing.T) {
 	files := map[string]string{
 		"good":  "queue up on em0 bandwidth 10M max 10M\nqueue std parent up bandwidth 10M flows 1024 qlimit 100 default\nmatch out on em0 proto { tcp udp } to port 53 set queue std\n",
@@ -65,8 +66,8 @@ func TestLoadsAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestALTQShown: the queues of an interface are a tree, with root queues that
-// nobody wrote.
+// TestALTQShown: the queues of an interface are shown as a tree, with the root
+// queues that pfctl adds.
 func TestALTQShown(t *testing.T) {
 	p := with(ALTQ, map[string]string{"pf.conf": "altq on em0 bandwidth 10Mb hfsc queue { a, b }\nqueue a bandwidth 3300Kb qlimit 9 hfsc ( default realtime 2Mb )\nqueue b bandwidth 60% { c }\nqueue c bandwidth 50%\n"})
 	if _, errs, exit := p.Run([]string{"-f", "pf.conf"}); exit != 0 {
@@ -82,7 +83,8 @@ func TestALTQShown(t *testing.T) {
 	}
 }
 
-// TestRefusesWhatItDoesNotKnow: better a refusal that is wrong than a yes.
+// TestRefusesWhatItDoesNotKnow: the stand-in must not accept what the real
+// program may refuse.
 func TestRefusesWhatItDoesNotKnow(t *testing.T) {
 	for text, g := range map[string]Grammar{
 		"pass in on em0 from any os Linux\n":              Today,
@@ -108,8 +110,8 @@ func TestRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// FuzzRun: whatever the text, the program ends, an exit code of 1 has its
-// reason, and the same text is always answered the same.
+// FuzzRun: with any text the program ends, an exit code of 1 comes with a
+// message, and the same text gets the same answer.
 func FuzzRun(f *testing.F) {
 	f.Add("a=b\nqueue r on em0 bandwidth 10M, max 10M\nqueue s parent r bandwidth 1M burst 2M for 10ms flows 10 default\nmatch out on em0 proto { tcp udp } to port { 53 5060:5061 } tos ef set ( queue s, prio (3, 5) )\n", byte(0))
 	f.Add("altq on { em0 em1 } bandwidth 10Mb hfsc queue { a, b }\nqueue a bandwidth 80% hfsc ( default realtime (2Mb 10 1Mb) )\nqueue b bandwidth 20%\npass out on em0 keep state queue( a, b )\n", byte(1))

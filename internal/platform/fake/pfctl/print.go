@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// text prints the rule as `pfctl -sr` and `pfctl -nv` do. With addresses'
-// families, defaults and the order of the words it is never as it was written.
+// text prints the rule as `pfctl -sr` and `pfctl -nv` do: with address families
+// and defaults, and the words in pfctl's order.
 func (r rule) text(old bool) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -58,7 +58,7 @@ func (r rule) text(old bool) string {
 	return b.String() + r.target + r.translated()
 }
 
-// head prints what the rule does.
+// head prints the action of the rule.
 func (r rule) head() string {
 	s := r.action
 	if r.pass {
@@ -102,7 +102,7 @@ func (r rule) ends(old bool) string {
 	return " from " + one(r.src, r.srcPort) + " to " + one(r.dst, r.dstPort)
 }
 
-// text prints a port; in ALTQ's time by its name.
+// text prints a port, in ALTQ's grammar by its name.
 func (o port) text(proto int, old bool) string {
 	a, b := strconv.Itoa(o.a), strconv.Itoa(o.b)
 	switch o.op {
@@ -134,7 +134,7 @@ func (u ugid) text(what string) string {
 	return " " + what + " " + u.op + " " + show(u.a)
 }
 
-// conditions prints what old and new pf print the same.
+// conditions prints what the old and the current pfctl print alike.
 func (r rule) conditions(old bool) string {
 	var b strings.Builder
 	o := r.opts
@@ -185,7 +185,7 @@ func (r rule) conditions(old bool) string {
 	return b.String()
 }
 
-// sets prints what a rule of today sets.
+// sets prints the values that a rule of today's grammar sets.
 func (o filterOptions) sets() string {
 	var list []string
 	if o.setPrio != nil {
@@ -212,7 +212,7 @@ func (o filterOptions) sets() string {
 	return " set (" + strings.Join(list, ", ") + ")"
 }
 
-// tail prints the rest of a rule of today.
+// tail prints the rest of a rule in today's grammar.
 func (r rule) tail() string {
 	o := r.opts
 	s := ""
@@ -281,7 +281,7 @@ func (s scrubOptions) text() string {
 	return strings.Join(list, " ")
 }
 
-// oldTail prints the rest of a rule of ALTQ's time.
+// oldTail prints the rest of a rule in ALTQ's grammar.
 func (r rule) oldTail() string {
 	o := r.opts
 	s := ""
@@ -326,7 +326,7 @@ func (r rule) oldTail() string {
 	return s + r.tags()
 }
 
-// states prints the options of a rule's states.
+// states prints the state options of a rule.
 func (r rule) states() string {
 	seen := map[string]stateOption{}
 	for _, s := range r.opts.state {
@@ -390,7 +390,7 @@ func (r rule) states() string {
 	return " (" + strings.Join(list, ", ") + ")"
 }
 
-// translated prints where nat-to and rdr-to lead to.
+// translated prints the targets of nat-to and rdr-to.
 func (r rule) translated() string {
 	ports := func(o port) string {
 		switch o.op {

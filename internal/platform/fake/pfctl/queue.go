@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A flow is a queue of today's pf.
+// A flow is a queue of today's grammar.
 type flow struct {
 	name, iface, parent     string
 	share, least, most      curve
@@ -18,7 +18,7 @@ type flow struct {
 	below                   []*flow
 }
 
-// A curve is a rate, and another one for a while at first.
+// A curve is a rate, with a higher or lower one for the first ms.
 type curve struct {
 	rate  uint64
 	burst uint64
@@ -80,7 +80,7 @@ func (p *parser) queue() {
 	}
 }
 
-// bounds reads `min` and `max` behind a bandwidth, in either order.
+// bounds reads `min` and `max` after a bandwidth, in either order.
 func (p *parser) bounds() (least, most curve) {
 	comma := p.accept(",")
 	if !comma && !p.is("min", "max") {
@@ -166,7 +166,7 @@ func (p *parser) bandwidth() (rate uint64, percent bool) {
 	return uint64(v), false
 }
 
-// addQueue keeps the queue, for each interface.
+// addQueue adds the queue, once for each interface.
 func (p *parser) addQueue(q *flow, ifaces []iface, hasParent bool) {
 	if len(ifaces) == 0 && !hasParent {
 		p.fail("root queue without interface")
@@ -209,10 +209,11 @@ func (p *parser) addQueue(q *flow, ifaces []iface, hasParent bool) {
 	}
 }
 
-// isRoot reports whether a queue holds a class of HFSC's root.
+// isRoot reports whether a queue is a root class of HFSC.
 func (q *flow) isRoot() bool { return q.parent == "" && q.hasBandwidth }
 
-// findChildren hangs the queues below q; it reports whether one is the default.
+// findChildren puts queues below their parent q. It reports whether one of them
+// is the default.
 func (r *run) findChildren(q *flow) (hasDefault bool) {
 	hasDefault = q.isDefault
 	for _, c := range r.next.children {
@@ -256,7 +257,8 @@ func (r *run) findChildren(q *flow) (hasDefault bool) {
 	return hasDefault
 }
 
-// checkQueues is what pfctl(8) checks of all queues together; false: it fails.
+// checkQueues makes pfctl's checks of all queues together. It returns false if
+// one fails without ending the program.
 func (r *run) checkQueues() bool {
 	for _, q := range r.next.roots {
 		hasDefault := r.findChildren(q)
@@ -294,7 +296,8 @@ func (r *run) checkQueues() bool {
 	return true
 }
 
-// all returns the queues in the order in which they are loaded.
+// all returns the queue and those below it, in the order in which they are
+// loaded.
 func (q *flow) all(iface string) []*flow {
 	one := *q
 	one.iface = iface
@@ -339,8 +342,8 @@ func (c curve) text(before string) string {
 	return s
 }
 
-// rateText prints a rate in the largest unit that it is a whole number of; bits
-// have a blank for their unit.
+// rateText prints a rate in the largest unit in which it is a whole number.
+// Below 1000 the unit is a blank.
 func rateText(before string, rate uint64) string {
 	if rate == 0 {
 		return ""

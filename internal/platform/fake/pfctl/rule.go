@@ -11,7 +11,7 @@ import (
 // A rule is one filter rule, after lists were expanded.
 type rule struct {
 	action    string // pass, block, match, scrub, nat, rdr, anchor …
-	block     string // how a block answers
+	block     string // the answer of a block rule
 	returnRST bool
 	dir       string // in, out
 	log       string
@@ -33,12 +33,12 @@ type rule struct {
 	label     string
 	tag       string
 	tagged    string
-	target    string // what a translation leads to
+	target    string // of a translation
 	pass      bool   // of a translation
 	scrub     scrubOptions
 }
 
-// An iface is what follows `on`.
+// An iface is the interface after `on`.
 type iface struct {
 	name   string
 	not    bool
@@ -59,7 +59,7 @@ type ugid struct {
 
 type icmpSpec struct{ af, kind, code int } // code −1: any
 
-// filterOptions are what may follow the addresses of a rule.
+// filterOptions are the options that may follow the addresses of a rule.
 type filterOptions struct {
 	seen      map[string]bool
 	users     []ugid
@@ -76,7 +76,7 @@ type filterOptions struct {
 	allowOpts bool
 	label     string
 	queue     string
-	first     string // the queue of what asks for low delay
+	first     string // the queue of packets that ask for low delay
 	tag       string
 	tagged    string
 	taggedNot bool
@@ -100,14 +100,14 @@ type scrubOptions struct {
 	fragments                  string
 }
 
-// A redirect is what nat-to and rdr-to lead to.
+// A redirect is the target of nat-to or rdr-to.
 type redirect struct {
 	hosts  []host
 	port   port
 	static bool
 }
 
-// A stateOption is one of those in brackets behind `keep state`.
+// A stateOption is one option in the parentheses after `keep state`.
 type stateOption struct {
 	name  string
 	a, b  int64
@@ -115,7 +115,7 @@ type stateOption struct {
 	flush string
 }
 
-// filterRule reads `pass`, `block` or `match` and what belongs to it.
+// filterRule reads a rule that begins with `pass`, `block` or `match`.
 func (p *parser) filterRule() {
 	r := rule{action: p.take().text}
 	if r.action == "block" {
@@ -138,7 +138,7 @@ func (p *parser) filterRule() {
 	p.expand(r, ifaces, protos, from)
 }
 
-// blockAnswer reads how a block answers.
+// blockAnswer reads the answer of a block rule.
 func (p *parser) blockAnswer(r *rule) {
 	code := func(af int) int {
 		t := p.peek()
@@ -189,7 +189,7 @@ func (p *parser) blockAnswer(r *rule) {
 	case p.accept("return-icmp"):
 		if p.accept("(") {
 			icmpCodes[0] = code(4)
-			icmpCodes[1] = 3 // as pfctl(8) has it: IPv4's default, printed as IPv6's
+			icmpCodes[1] = 3 // pfctl(8) uses IPv4's default here, printed as IPv6's
 			if !p.is(")") {
 				p.accept(",")
 				icmpCodes[1] = code(6)
@@ -275,7 +275,7 @@ func (p *parser) logOptions() string {
 	return " (" + strings.Join(out, ", ") + ")"
 }
 
-// interfaces reads what follows `on`; nil: all.
+// interfaces reads the interfaces after `on`; nil: all.
 func (p *parser) interfaces() (out []iface) {
 	if !p.accept("on") {
 		return nil
@@ -317,7 +317,7 @@ func (p *parser) family() int {
 	return 0
 }
 
-// protos reads what follows `proto`; nil: all.
+// protos reads the protocols after `proto`; nil: all.
 func (p *parser) protos() (out []int) {
 	if !p.accept("proto") {
 		return nil
@@ -345,7 +345,7 @@ func (p *parser) protos() (out []int) {
 	return out
 }
 
-// ends are what a rule says of source and destination.
+// ends are a rule's sources and destinations.
 type ends struct {
 	src, dst         []host
 	srcPort, dstPort []port
@@ -382,7 +382,7 @@ func (p *parser) hostsAndPorts() (hosts []host, ports []port) {
 	return hosts, ports
 }
 
-// compare reads a comparison in front of a port or a user.
+// compare reads a comparison operator before a port or a user.
 func (p *parser) compare() string {
 	for _, op := range []string{"!=", "<=", ">="} {
 		if p.accept(op) {
@@ -436,7 +436,7 @@ func (p *parser) port() port {
 	return port{op: ":", a: a, b: b}
 }
 
-// portRange reads one port, or two with : between; b −1: one.
+// portRange reads one port, or two with : between them; b is −1 for one port.
 func (p *parser) portRange(ranges bool) (a, b int) {
 	t := p.peek()
 	if t.kind != str && t.kind != number {
@@ -461,7 +461,7 @@ func (p *parser) service(s string) int {
 	digits, negative := strings.CutPrefix(s, "-")
 	if v, err := strconv.ParseUint(cNumber(digits), 0, 64); err == nil && !strings.ContainsAny(s, "_oObB") {
 		if negative {
-			v = -v // as strtoul(3) has it
+			v = -v // as in strtoul(3)
 		}
 		if v > 65535 {
 			p.fail("illegal port value %d", v)
@@ -475,7 +475,7 @@ func (p *parser) service(s string) int {
 	return n
 }
 
-// cNumber writes an octal number as Go reads it.
+// cNumber converts an octal number of C to Go's syntax.
 func cNumber(s string) string {
 	if len(s) > 1 && s[0] == '0' && isDigit(int(s[1])) {
 		return "0o" + s[1:]
@@ -483,7 +483,7 @@ func cNumber(s string) string {
 	return s
 }
 
-// checkOptions is what pfctl(8) checks of a rule before its lists are expanded.
+// checkOptions makes pfctl's checks of a rule before its lists are expanded.
 func (p *parser) checkOptions(r *rule, protos []int) {
 	o := &r.opts
 	if o.once && r.action != "pass" && r.action != "block" {
@@ -517,7 +517,8 @@ func (p *parser) checkTags(o filterOptions) {
 	}
 }
 
-// stateful sets how a rule keeps states: pass rules do unless they say no.
+// stateful sets how a rule keeps states. Pass rules do unless they say `no
+// state`.
 func (p *parser) stateful(r *rule) {
 	o := &r.opts
 	r.keep = o.keep
@@ -534,7 +535,7 @@ func (p *parser) stateful(r *rule) {
 	}
 }
 
-// expand makes a rule for each combination of what stands in lists.
+// expand makes a rule for each combination of the items in lists.
 func (p *parser) expand(r rule, ifaces []iface, protos []int, e ends) {
 	decide := func(list []host) {
 		if r.af != 0 || len(list) == 0 {
@@ -579,7 +580,7 @@ func (p *parser) expand(r rule, ifaces []iface, protos []int, e ends) {
 	}
 }
 
-// combine calls f with every pair of ends, in the order of old or new.
+// combine calls f with every pair of ends, in the grammar's order.
 func (p *parser) combine(e ends, f func(src, dst host, srcPort, dstPort port)) {
 	any := host{}
 	for _, s := range orOne(e.src, any) {
@@ -610,7 +611,8 @@ func orOne[T any](list []T, none T) []T {
 	return list
 }
 
-// one checks one combination and keeps it; fits: the ends are of one family.
+// one checks one combination and adds it. fits is false if the addresses are of
+// different families.
 func (p *parser) one(r *rule) (ok, fits bool) {
 	bad := 0
 	if r.opts.natTo != nil || r.opts.rdrTo != nil {
@@ -651,7 +653,7 @@ func (p *parser) one(r *rule) (ok, fits bool) {
 	return true, true
 }
 
-// inconsistent says what of a rule contradicts itself, and counts it.
+// inconsistent reports the contradictions in a rule and counts them.
 func (p *parser) inconsistent(r *rule) (n int) {
 	say := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -704,7 +706,7 @@ func (p *parser) inconsistent(r *rule) (n int) {
 	return n
 }
 
-// expandLabel fills in what a label or tag says of its rule.
+// expandLabel replaces the macros in a label or tag, such as $if.
 func (p *parser) expandLabel(s string, r *rule) string {
 	if !strings.Contains(s, "$") {
 		return s
@@ -749,7 +751,7 @@ func (p *parser) expandLabel(s string, r *rule) string {
 	return s
 }
 
-// probability is printed in per cent.
+// probability prints a probability in percent.
 func probability(n uint32) string {
 	s := strconv.FormatFloat(float64(n)*100/(math.MaxUint32+1.0), 'f', 6, 64)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")

@@ -10,7 +10,7 @@ import (
 	"unbloat/internal/platform/fake/verdicts"
 )
 
-// A vector is what the real program made of a pf.conf.
+// A vector is a pf.conf with the answer of the real program.
 type vector struct {
 	Config     string
 	Accepted   bool
@@ -19,7 +19,7 @@ type vector struct {
 	Normalised *[]string
 }
 
-// recorded is the machine on which the vectors were recorded.
+// recorded returns the machine on which the vectors were recorded.
 func recorded(g Grammar, config string) *Program {
 	prefix := netip.MustParsePrefix
 	gbit := func(name string, a ...netip.Prefix) Interface {
@@ -36,14 +36,14 @@ func recorded(g Grammar, config string) *Program {
 	}
 }
 
-// judge gives a vector's pf.conf to the stand-in.
+// judge gives the pf.conf of a vector to the stand-in and compares the answers.
 func judge(t *testing.T, g Grammar, line int, v vector) {
 	t.Helper()
 	out, errs, exit := recorded(g, v.Config+"\n").Run([]string{"-nvf", "pf.conf"})
 	if (exit == 0) != v.Accepted || v.Exit != nil && *v.Exit != exit {
 		t.Errorf("%d: %s\nexit %d, want accepted %v\n%s", line, v.Config, exit, v.Accepted, errs)
 	}
-	if v.Normalised == nil { // only what is said of it was kept
+	if v.Normalised == nil { // the recording has only the messages
 		for _, m := range v.Message {
 			if !strings.Contains(errs, m) {
 				t.Errorf("%d: %s\n%q is not said in %q", line, v.Config, m, errs)
@@ -66,14 +66,14 @@ func lines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// TestPfVerdicts gives the stand-in what today's pfctl was given.
+// TestPfVerdicts compares with the recorded answers of the current pfctl.
 func TestPfVerdicts(t *testing.T) {
 	for _, file := range []string{"pf.jsonl", "openbsd-pf.jsonl"} {
 		verdicts.Each(t, file, func(t *testing.T, line int, v vector) { judge(t, Today, line, v) })
 	}
 }
 
-// TestALTQVerdicts does the same with the pfctl of ALTQ's time.
+// TestALTQVerdicts compares with the recorded answers of the pfctl with ALTQ.
 func TestALTQVerdicts(t *testing.T) {
 	verdicts.Each(t, "altq.jsonl", func(t *testing.T, line int, v vector) { judge(t, ALTQ, line, v) })
 }

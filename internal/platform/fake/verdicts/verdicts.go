@@ -1,5 +1,5 @@
-// Package verdicts reads what the real routers' own programs answered, for the
-// tests that hold the stand-ins to it. testdata/README.md names the programs.
+// Package verdicts reads recorded answers of the real routers' own programs,
+// for the tests of the stand-ins. testdata/README.md names the programs.
 package verdicts
 
 import (
@@ -12,8 +12,8 @@ import (
 )
 
 // Each calls f with every vector of a file in testdata: one JSON object a line,
-// decoded into a V whose fields must be those of the file that the test needs.
-// It reads whatever the file holds, and fails if that is nothing.
+// decoded into a V, which has the fields that the test needs. A file without
+// vectors fails the test.
 func Each[V any](t *testing.T, file string, f func(t *testing.T, line int, v V)) {
 	t.Helper()
 	text, err := os.ReadFile(path(t, file))
@@ -39,7 +39,8 @@ func Each[V any](t *testing.T, file string, f func(t *testing.T, line int, v V))
 	t.Logf("%s: %d vectors", file, n)
 }
 
-// path finds a file of this package from whatever package's test is running.
+// path returns the path of a file of this package, in whichever package the
+// test runs.
 func path(t *testing.T, file string) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// An Interface of the router, as config.xml has it.
+// An Interface is one of the router's, as in config.xml.
 type Interface struct {
 	Name        string // wan, lan, opt1 …
 	Device      string // igb0
@@ -41,7 +41,7 @@ type Router struct {
 	kernel kernel
 	log    string   // of the last exception
 	ran    []string // requests that changed something
-	random int      // how many uuids were made up
+	random int      // uuids generated so far
 }
 
 // New returns a router with the interfaces wan, lan, opt1 and opt2, and nothing
@@ -162,8 +162,8 @@ func (q request) sentAs(name string) (any, bool) {
 	return v, ok && v != nil
 }
 
-// readRequest reads the path as the router's dispatcher does, and the body; a
-// status is an answer already.
+// readRequest reads the path as the router's dispatcher does, and the body. A
+// status other than 0 means that the request is answered already.
 func readRequest(r *http.Request, body []byte) (q request, status int, answer string) {
 	uri := r.RequestURI
 	if uri == "" {
@@ -220,7 +220,7 @@ func readRequest(r *http.Request, body []byte) (q request, status int, answer st
 	return q, 0, ""
 }
 
-// camel returns the dispatcher's name of a controller.
+// camel returns the dispatcher's name for a controller.
 func camel(s string) string {
 	var b strings.Builder
 	for _, word := range strings.Split(s, "_") {
@@ -290,14 +290,14 @@ func (o *Router) serve(q request) (status int, answer string) {
 		if e.title != "" {
 			body = append(body, pair{"errorTitle", e.title})
 		}
-		// Errors are escaped as for a page, whoever asked.
+		// Errors are escaped for HTML, even for clients of the API.
 		return http.StatusInternalServerError, strings.NewReplacer("&#34;", `"`, "&#39;", "'").Replace(html.EscapeString(encode(body, true)))
 	}
 	o.config = *next
 	return http.StatusOK, encode(v, false)
 }
 
-// split takes an action apart.
+// split splits an action into verb and kind of item.
 func split(action string) (verb, kind string) {
 	for _, kind := range kinds() {
 		for _, verb := range []string{"add", "set", "del", "toggle", "get"} {
@@ -330,17 +330,17 @@ func (o *Router) uuid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// isUUID is what a new item may be called.
+// isUUID reports whether s may be the uuid of a new item.
 func isUUID(s string) bool {
 	return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(s)
 }
 
-// thrown is an uncaught exception.
+// thrown returns the answer to an uncaught exception.
 func thrown(err error) *exception {
 	return &exception{says: "Unexpected error, check log for details", log: "Exception: " + err.Error()}
 }
 
-// add makes an item under a uuid and a number of the router's own.
+// add makes an item, with a uuid and a number that the router chooses.
 func (o *Router) add(q request, c *config, kind string) (object, *exception) {
 	sent, ok := q.sentAs(kind)
 	if !q.post || !ok {
@@ -382,7 +382,7 @@ func (c *config) newNumber(kind string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// set changes an item, or makes it where its uuid is one of version 4.
+// set changes an item, or makes it if its uuid is of version 4.
 func (o *Router) set(q request, c *config, kind string) (object, *exception) {
 	sent, ok := q.sentAs(kind)
 	if !q.post || !ok {
@@ -434,7 +434,7 @@ func (o *Router) del(q request, c *config, kind string) (object, *exception) {
 	return out, nil
 }
 
-// users lists the items of which a value contains the text.
+// users lists the items with a value that contains the text.
 func (c *config) users(token string) string {
 	var b strings.Builder
 	for _, kind := range kinds() {
@@ -453,7 +453,7 @@ func (c *config) users(token string) string {
 	return b.String()
 }
 
-// toggle switches items on or off, or to the other state.
+// toggle enables or disables items, or inverts their state.
 func (o *Router) toggle(q request, c *config, kind string) (object, *exception) {
 	out := failed()
 	if !q.post {

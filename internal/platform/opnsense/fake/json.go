@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// A pair is one entry of a PHP array: JSON's objects keep their order there.
+// A pair is one entry of a PHP array, whose entries keep their order.
 type pair struct {
 	key   string
 	value any
 }
 
-// An object is a PHP array with names. An empty one is written as [], as PHP
-// cannot tell it from a list.
+// An object is a PHP array with string keys. An empty one is written as [],
+// since PHP cannot distinguish it from a list.
 type object []pair
 
 func (o object) get(key string) (any, bool) {
@@ -28,7 +28,7 @@ func (o object) get(key string) (any, bool) {
 	return nil, false
 }
 
-// set changes an entry where it is, or appends it.
+// set changes an entry in place, or appends it.
 func (o *object) set(key string, value any) {
 	for i, p := range *o {
 		if p.key == key {
@@ -39,10 +39,10 @@ func (o *object) set(key string, value any) {
 	*o = append(*o, pair{key, value})
 }
 
-// A list is a PHP array without names.
+// A list is a PHP array without string keys.
 type list []any
 
-// decode is json_decode($body, true): nil if it cannot be read.
+// decode is json_decode($body, true): nil for invalid JSON.
 func decode(body []byte) any {
 	if !utf8.Valid(body) || loneSurrogate(body) {
 		return nil
@@ -53,14 +53,14 @@ func decode(body []byte) any {
 	if err != nil || d.More() {
 		return nil
 	}
-	if _, err := d.Token(); err == nil { // something is behind it
+	if _, err := d.Token(); err == nil { // more text follows
 		return nil
 	}
 	return v
 }
 
-// loneSurrogate reports half of a pair of \u escapes, which PHP refuses and Go
-// replaces.
+// loneSurrogate reports whether a \u escape is only half of a surrogate pair.
+// PHP refuses that; Go replaces it.
 func loneSurrogate(body []byte) bool {
 	for i := 0; i+1 < len(body); i++ {
 		if body[i] != '\\' {
@@ -185,12 +185,12 @@ func encodeInto(b *strings.Builder, v any, slashes bool) {
 	case int, int64, bool:
 		fmt.Fprint(b, v)
 	default:
-		panic(fmt.Sprintf("a %T in an answer", v)) // what we make is of the types above
+		panic(fmt.Sprintf("a %T in an answer", v)) // we only make the types above
 	}
 }
 
-// quote writes a string as json_encode() does: ASCII alone, and slashes escaped
-// unless they are left as they are.
+// quote writes a string as json_encode() does: ASCII only, and with slashes
+// escaped unless slashes is set.
 func quote(b *strings.Builder, s string, slashes bool) {
 	b.WriteByte('"')
 	for _, r := range s {

@@ -24,7 +24,7 @@ type flowset struct{ pipe, weight, params string }
 // Forget clears dummynet and ipfw.
 func (o *Router) Forget() { o.kernel = kernel{} }
 
-// service is the controller that loads the shaper and shows what it does.
+// service is the controller that loads the shaper and shows its statistics.
 func (o *Router) service(q request) (status int, answer string) {
 	switch q.action {
 	case "reconfigure":
@@ -49,8 +49,9 @@ func (o *Router) service(q request) (status int, answer string) {
 	return http.StatusNotFound, notFound
 }
 
-// reconfigure loads the files; false where what dnctl(8) makes of them is not
-// known. A value with a space in it ends dnctl's reading, and the API says ok.
+// reconfigure loads the files. It returns false if this stand-in does not know
+// what dnctl(8) makes of them. At a value with a space dnctl stops reading, and
+// the API still answers ok.
 func (o *Router) reconfigure() bool {
 	c := &o.config
 	k := kernel{pipes: maps.Clone(o.kernel.pipes), queues: maps.Clone(o.kernel.queues)}
@@ -67,7 +68,8 @@ func (o *Router) reconfigure() bool {
 	return true
 }
 
-// load is dnctl(8) reading its file, to the end or to a word that it refuses.
+// load reads the file as dnctl(8) does, to the end or to a word that it
+// refuses.
 func (k *kernel) load(c *config) bool {
 	clean := func(f map[string]string, names ...string) (read, known bool) {
 		for _, name := range names {
@@ -109,7 +111,7 @@ func (k *kernel) load(c *config) bool {
 	return true
 }
 
-// shownBandwidth prints a rate as dnctl(8) lists it, in bit/s and thousands.
+// shownBandwidth prints a rate as dnctl(8) lists it, with a decimal prefix.
 func shownBandwidth(number, metric string) string {
 	f, _ := strconv.ParseFloat(number, 64)
 	f *= map[string]float64{"bit": 1, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}[metric]
@@ -124,13 +126,13 @@ func shownBandwidth(number, metric string) string {
 	return strings.TrimSpace(fmt.Sprintf("%7.3f bit/s ", f))
 }
 
-// byNumber is in the order in which the kernel lists.
+// byNumber returns the keys in the order in which the kernel lists objects.
 func byNumber[V any](m map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return int(toInt(a) - toInt(b)) })
 }
 
-// named is the first saved item with a number, whose name and uuid the statistics
-// show: the kernel knows numbers alone.
+// named returns name and uuid of the first saved item with this number, as the
+// statistics do: the kernel only knows numbers.
 func (o *Router) named(kind, number string) object {
 	for _, x := range o.config.of(kind) {
 		if loose(x.fields["number"], number) == 0 {
@@ -140,7 +142,7 @@ func (o *Router) named(kind, number string) object {
 	return object{{"description", ""}}
 }
 
-// byDescription sorts what is listed.
+// byDescription sorts objects by their description.
 func byDescription(all []object) {
 	slices.SortStableFunc(all, func(a, b object) int {
 		x, _ := a.get("description")
@@ -149,7 +151,7 @@ func byDescription(all []object) {
 	})
 }
 
-// statistics show what runs.
+// statistics returns what runs.
 func (o *Router) statistics() object {
 	var pipes, queues []object
 	for _, n := range byNumber(o.kernel.pipes) {
@@ -189,7 +191,7 @@ func (o *Router) statistics() object {
 		}
 	}
 	stray := false
-	for _, q := range queues { // of a pipe that is not there
+	for _, q := range queues { // queues whose pipe does not exist
 		sched, _ := q.get("sched_nr")
 		if _, there := o.kernel.pipes[sched.(string)]; there || len(pipes) == 0 {
 			continue
@@ -203,7 +205,7 @@ func (o *Router) statistics() object {
 	return object{{"status", "ok"}, {"items", items}}
 }
 
-// key is a number as a key of PHP's arrays.
+// key converts a number to a key of a PHP array.
 func key(s string) any {
 	if n, err := strconv.Atoi(s); err == nil && strconv.Itoa(n) == s {
 		return n
@@ -220,7 +222,7 @@ func (o *Router) listed(q object, pipe string) object {
 	return append(slices.Clone(q), pair{"type", "queue"}, pair{"id", pipe + "." + fmt.Sprint(key(nr.(string)))}, pair{"rules", o.attached("queue", nr.(string))})
 }
 
-// attached are the rules that send packets to a pipe or queue.
+// attached returns the rules that send packets to a pipe or queue.
 func (o *Router) attached(action, number string) list {
 	out := list{}
 	for _, r := range o.kernel.rules {
@@ -237,9 +239,9 @@ func (o *Router) attached(action, number string) list {
 	return out
 }
 
-// Text prints all that a change of ours can touch: what is saved, and what runs
-// of it. Somebody else's runs at last once we reload, and dummynet keeps pipes
-// that no rule leads to; neither is anybody's change.
+// Text returns everything that a change by unbloat can touch: what is saved,
+// and the running part of it. It leaves out foreign objects that start to run
+// with our reload, and pipes in dummynet that no rule uses.
 func (o *Router) Text() string {
 	saved := map[string]map[string]map[string]string{}
 	running := map[string]string{}
@@ -270,7 +272,7 @@ func (o *Router) Text() string {
 	}
 	b, err := json.MarshalIndent(map[string]any{"saved": saved, "running": running}, "", " ")
 	if err != nil {
-		panic("marshal the stand-in: " + err.Error()) // strings alone
+		panic("marshal the stand-in: " + err.Error()) // cannot happen: all are strings
 	}
 	return string(b)
 }

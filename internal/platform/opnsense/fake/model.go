@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A kind of field, by the class that the model's XML names.
+// A fieldKind is a kind of field, named by its class in the model's XML.
 type fieldKind int
 
 const (
@@ -17,26 +17,26 @@ const (
 	booleanField
 	optionField
 	interfaceField
-	relationField // to pipes, and to queues where both is set
+	relationField // to pipes; if both is set, to queues too
 	networkField
 	portField
 	originField
 	descriptionField
 )
 
-// An option of an optionField.
+// An option is one choice of an optionField.
 type option struct{ value, says string }
 
-// A field of the model (TrafficShaper.xml, version 1.0.3).
+// A field is one of the model's (TrafficShaper.xml, version 1.0.3).
 type field struct {
 	name     string
 	kind     fieldKind
 	required bool
-	value    string // of a new item
+	value    string // the default
 	min, max int64  // of an integerField; max 0: none
-	says     string // what is said of a wrong value; "": the kind's own words
+	says     string // the message about a wrong value; "": the kind's own
 	options  []option
-	blank    string // what no option is called
+	blank    string // the label of no option
 	multiple bool   // options joined by commas
 	both     bool
 }
@@ -48,7 +48,7 @@ func options(pairs ...string) (out []option) {
 	return out
 }
 
-// names are options that are called what they are.
+// plain returns options whose labels are their values.
 func plain(names ...string) (out []option) {
 	for _, n := range names {
 		out = append(out, option{n, n})
@@ -79,7 +79,7 @@ func buckets() field {
 	return integer("buckets", 1, 65535, "Bucket size should be between 1 and 65535.")
 }
 
-// model returns the fields of a kind of item, in their order.
+// model returns the fields of a kind of item, in order.
 func model(kind string) []field {
 	switch kind {
 	case "pipe":
@@ -134,10 +134,10 @@ func model(kind string) []field {
 			{name: "description", kind: descriptionField}, origin(),
 		}
 	}
-	panic("there is no item called " + kind) // the kinds are ours
+	panic("there is no item called " + kind) // kinds are constants of ours
 }
 
-// kinds of items, in the order of the model.
+// kinds are the kinds of items, in the order of the model.
 func kinds() []string { return []string{"pipe", "queue", "rule"} }
 
 // An item is one pipe, queue or rule.
@@ -146,7 +146,7 @@ type item struct {
 	fields     map[string]string
 }
 
-// newItem has what a new item has.
+// newItem returns an item with the default values.
 func newItem(kind, uuid string) *item {
 	x := &item{kind, uuid, map[string]string{}}
 	for _, f := range model(kind) {
@@ -155,9 +155,9 @@ func newItem(kind, uuid string) *item {
 	return x
 }
 
-// A config is the shaper's part of config.xml, and the interfaces.
+// A config is the shaper's part of config.xml, with the interfaces.
 type config struct {
-	items      []*item // of a kind in their order
+	items      []*item // those of one kind are in order
 	interfaces []Interface
 }
 
@@ -194,14 +194,14 @@ func (c *config) equal(o *config) bool {
 	})
 }
 
-// An arrayError is a list where one value is expected.
+// An arrayError is the error of a list where one value is expected.
 type arrayError struct{ name string }
 
 func (e *arrayError) Error() string {
 	return "Invalid input type for " + e.name + ": expected a single value"
 }
 
-// assign sets what was sent of an item; what it does not know is passed over.
+// assign sets the fields that were sent, and ignores unknown ones.
 func (x *item) assign(sent any) error {
 	given, ok := sent.(object)
 	if !ok {
@@ -221,7 +221,7 @@ func (x *item) assign(sent any) error {
 	return nil
 }
 
-// normal is what a field makes of a value that it is given.
+// normal returns a value as the field stores it.
 func (f field) normal(v string) string {
 	switch f.kind {
 	case networkField:
@@ -234,8 +234,8 @@ func (f field) normal(v string) string {
 	return v
 }
 
-// messages are what a value is refused with, each field's in the order in which
-// the validators say them.
+// messages are the error messages of the fields. Those of one field are in the
+// order of its validators.
 type messages struct {
 	fields []string
 	of     map[string][]string
@@ -254,8 +254,8 @@ func (m *messages) add(name string, says ...string) {
 	m.of[name] = append(m.of[name], says...)
 }
 
-// answer writes them as the controller does: one message as text, more as a list
-// in which each is once.
+// answer returns the messages as the controller does: a single one as text,
+// several as a list without duplicates.
 func (m *messages) answer(kind string) object {
 	out := object{}
 	for _, name := range m.fields {
@@ -275,7 +275,7 @@ func (m *messages) answer(kind string) object {
 	return out
 }
 
-// validate asks every validator of an item's fields.
+// validate runs every validator of an item's fields.
 func (c *config) validate(x *item) messages {
 	var m messages
 	both := !isEmpty(x.fields["codel_enable"]) && !isEmpty(x.fields["pie_enable"])
@@ -283,7 +283,8 @@ func (c *config) validate(x *item) messages {
 	for _, f := range model(x.kind) {
 		v := x.fields[f.name]
 		if both && (f.name == "codel_enable" || f.name == "pie_enable") {
-			// The constraint of either is said of the first.
+			// Both fields have this constraint, but it is reported for the
+			// first one.
 			m.add("codel_enable", exclusive)
 		}
 		if f.required && v == "" {
@@ -313,7 +314,7 @@ func (c *config) validate(x *item) messages {
 	return m
 }
 
-// refusals are what a value that is not empty is refused with.
+// refusals returns the messages about a value that is not empty.
 func (c *config) refusals(f field, v string) (out []string) {
 	switch f.kind {
 	case integerField:
@@ -382,15 +383,15 @@ func notInList(f field, v string) string {
 	return "Option [" + v + "] not in list."
 }
 
-// matches is preg_match() of a whole value: a newline may be behind it where PHP
-// takes the value for the same number without.
+// matches is preg_match() on a whole value. A newline at the end is allowed if
+// PHP compares the value as the same number without it.
 func matches(pattern, v string) bool {
 	m := regexp.MustCompile(pattern).FindString(strings.TrimSuffix(v, "\n"))
 	found := regexp.MustCompile(pattern).MatchString(strings.TrimSuffix(v, "\n"))
 	return found && loose(m, v) == 0
 }
 
-// network is NetworkField's check of one address or network.
+// network is NetworkField's check of a single address or network.
 func network(s string) bool {
 	if addr, bits, is := strings.Cut(s, "/"); is {
 		if bits == "" || strings.Trim(bits, "0123456789") != "" {
@@ -408,9 +409,9 @@ func network(s string) bool {
 	return filterIP(s)
 }
 
-// services are the names that PortField knows, in its order. Its list of options
-// is 'any' and these, joined as PHP joins lists: by their places, so that 'any'
-// stands where the first name would.
+// services are the names that PortField knows, in its order. Its list of
+// options is 'any' + services with PHP's + on lists, which keeps 'any' in the
+// place of the first name.
 func services() []string {
 	return strings.Fields("afs3-fileserver aol auth avt-profile-1 cvsup domain domain-s ftp hbci http https igmpv3lite imap imaps ipsec-msft ipsec-nat-t isakmp " +
 		"l2f ldap ldaps microsoft-ds ms-streaming ms-wbt-server msnp nat-stun-port netbios-dgm netbios-ns netbios-ssn nntp ntp openvpn pop3 pop3s pptp radius " +
@@ -440,7 +441,7 @@ func port(s string) bool {
 	return okA && okB && a >= 1 && b <= 65535 && a < b
 }
 
-// optionsOf are what a field of a choice can be, sorted as its list is shown.
+// optionsOf returns the choices of a field, sorted as they are shown.
 func (c *config) optionsOf(f field) (out []option) {
 	switch f.kind {
 	case interfaceField:
@@ -454,7 +455,7 @@ func (c *config) optionsOf(f field) (out []option) {
 		if f.both {
 			for _, x := range c.of("queue") {
 				at := slices.IndexFunc(out, func(o option) bool { return o.value == x.uuid })
-				if at >= 0 { // a pipe of the same uuid: its entry is overwritten
+				if at >= 0 { // a pipe has the same uuid: its entry is overwritten
 					out[at].says = x.fields["description"]
 					continue
 				}

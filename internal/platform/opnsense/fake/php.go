@@ -13,20 +13,20 @@ import (
 // shaper's model and the router's answers depend on it.
 
 const (
-	phpSpace   = " \t\n\r\v\f"     // around a number in a string
-	trimmed    = " \t\n\r\x00\x0b" // what trim() takes away
-	filterTrim = " \t\r\v\n"       // what filter_var() takes away
+	phpSpace   = " \t\n\r\v\f"     // allowed around a number in a string
+	trimmed    = " \t\n\r\x00\x0b" // removed by trim()
+	filterTrim = " \t\r\v\n"       // removed by filter_var()
 )
 
-// A number is a numeric string's value: a whole one, or a float.
+// A number is the value of a numeric string: an integer or a float.
 type number struct {
 	whole bool
 	n     int64
 	f     float64
 }
 
-// numberPrefix reads the number that a string begins with, spaces before it
-// allowed, and what is behind it.
+// numberPrefix reads the number at the beginning of a string, after optional
+// spaces, and returns the rest of the string.
 func numberPrefix(s string) (v number, rest string, ok bool) {
 	s = strings.TrimLeft(s, phpSpace)
 	i := 0
@@ -70,13 +70,14 @@ func numberPrefix(s string) (v number, rest string, ok bool) {
 	return number{f: f}, s[i:], true
 }
 
-// numeric is is_numeric(): a number, and nothing but space around it.
+// numeric is is_numeric(): a number with optional space around it.
 func numeric(s string) (number, bool) {
 	v, rest, ok := numberPrefix(s)
 	return v, ok && strings.Trim(rest, phpSpace) == ""
 }
 
-// toInt is (int)$s: the number at the beginning, the nearest where it has no room.
+// toInt is (int)$s: the number at the beginning, limited to the range of an
+// int.
 func toInt(s string) int64 {
 	v, _, ok := numberPrefix(s)
 	switch {
@@ -92,7 +93,7 @@ func toInt(s string) int64 {
 	return int64(v.f)
 }
 
-// compare is <=> of two numbers: whole ones exactly, else as floats.
+// compare is <=> of two numbers: exact for integers, otherwise as floats.
 func (a number) compare(b number) int {
 	if a.whole && b.whole {
 		switch {
@@ -130,8 +131,8 @@ func loose(a, b string) int {
 	if !x.whole && !y.whole && math.IsInf(x.f, 0) && x.f == y.f {
 		return strings.Compare(a, b)
 	}
-	// Two whole numbers that are both too long for an integer, and equal as
-	// floats, are compared as text.
+	// Two integers that are too long for an int, and equal as floats, are
+	// compared as text.
 	if !x.whole && !y.whole && x.f == y.f && tooLong(a) && tooLong(b) {
 		return strings.Compare(a, b)
 	}
@@ -171,7 +172,7 @@ func filterIP(s string) bool {
 // isEmpty is empty($s).
 func isEmpty(s string) bool { return s == "" || s == "0" }
 
-// lower is strtolower(): ASCII alone.
+// lower is strtolower(), which only changes ASCII.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -191,7 +192,7 @@ func sanitizeInt(s string) int64 {
 	}, s))
 }
 
-// floatText is (string)$f, of 14 digits as php.ini has it.
+// floatText is (string)$f with php.ini's precision of 14 digits.
 func floatText(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -231,7 +232,7 @@ func natural(a, b string) int {
 		return min(max(len(a)-len(b), -1), 1)
 	}
 	i, j := 0, 0
-	// Zeros before the first digits do not count.
+	// Leading zeros do not count.
 	for i+1 < len(a) && a[i] == '0' && digit(a[i+1]) {
 		i++
 	}
@@ -295,8 +296,8 @@ func natural(a, b string) int {
 	}
 }
 
-// compareRight compares two numbers without zeros before them: the longer is
-// larger, else the first digit that differs decides.
+// compareRight compares two numbers without leading zeros: the longer one is
+// larger; of the same length the first differing digit decides.
 func compareRight(a string, i int, b string, j int) (r, ii, jj int) {
 	bias := 0
 	for ; ; i, j = i+1, j+1 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Files are what the templates make of what is saved, by their paths: what a
-// reload writes. A value that is empty is one that is not there.
+// Files returns the files that a reload writes from the templates, by path. An
+// empty value in config.xml counts as missing.
 func (o *Router) Files() map[string]string {
 	c := &o.config
 	rules, _ := c.ipfw()
@@ -28,17 +28,18 @@ func yes(is bool) string {
 	return "NO"
 }
 
-// shapes reports whether a pipe is on.
+// shapes reports whether any pipe is enabled.
 func (c *config) shapes() bool {
 	return slices.ContainsFunc(c.of("pipe"), func(x *item) bool { return x.fields["enabled"] == "1" })
 }
 
-// sorts reports whether a rule is on.
+// sorts reports whether any rule is enabled.
 func (c *config) sorts() bool {
 	return slices.ContainsFunc(c.of("rule"), func(x *item) bool { return x.fields["enabled"] == "1" })
 }
 
-// byUUID finds what has a uuid, of whatever kind: the last in config.xml.
+// byUUID returns the item of any kind with this uuid, the last one in
+// config.xml if there are several.
 func (c *config) byUUID(uuid string) *item {
 	var found *item
 	for _, kind := range kinds() {
@@ -51,7 +52,7 @@ func (c *config) byUUID(uuid string) *item {
 	return found
 }
 
-// setIf is " word value" where there is a value.
+// setIf returns " word value", or "" if the value is empty.
 func setIf(word, value, after string) string {
 	if value == "" {
 		return ""
@@ -69,7 +70,7 @@ func masked(f map[string]string) string {
 	return ""
 }
 
-// codel is what the templates write of CoDel's own words.
+// codel returns the options of CoDel.
 func codel(f map[string]string) string {
 	s := setIf("target", f["codel_target"], " ") + setIf("interval", f["codel_interval"], " ")
 	if f["codel_ecn_enable"] == "1" {
@@ -83,7 +84,8 @@ func bar(title string) string {
 	return line + "# " + title + "\n" + line
 }
 
-// dnctlConf is the file that dnctl(8) reads: what is off is there too.
+// dnctlConf returns the file for dnctl(8). It includes disabled pipes and
+// queues.
 func (c *config) dnctlConf() string {
 	var b strings.Builder
 	b.WriteString(bar("define dummynet pipes"))
@@ -140,7 +142,7 @@ type shaped struct {
 	target, uuid string
 }
 
-// sorted are the rules in the order in which they are numbered.
+// sorted returns the rules in the order of their numbers.
 func (c *config) sorted() []*item {
 	rules := c.of("rule")
 	slices.SortStableFunc(rules, func(a, b *item) int {
@@ -151,7 +153,7 @@ func (c *config) sorted() []*item {
 	return rules
 }
 
-// ipfw is the file that ipfw(8) reads, and its rules that shape.
+// ipfw returns the file for ipfw(8), and those of its rules that shape.
 func (c *config) ipfw() (text string, out []shaped) {
 	var b strings.Builder
 	b.WriteString("\n" + bar("flush ruleset") + "flush\n\n" + bar("general purpose rules 1...1000") +
@@ -183,7 +185,7 @@ func (c *config) ipfw() (text string, out []shaped) {
 	return b.String(), out
 }
 
-// device is an interface's device, or its name where it has none.
+// device returns an interface's device, or the name if it has none.
 func (c *config) device(name string) string {
 	for _, i := range c.interfaces {
 		if i.Name == name {
@@ -193,7 +195,7 @@ func (c *config) device(name string) string {
 	return name
 }
 
-// address is one end of a rule: a list is a table of its own.
+// address returns one end of a rule. A list of addresses is a table of its own.
 func (x *item) address(name string) string {
 	s := ""
 	if x.fields[name+"_not"] == "1" {
@@ -205,8 +207,8 @@ func (x *item) address(name string) string {
 	return s + x.fields[name]
 }
 
-// ruleLines is a rule behind its action: once, or for each direction where two
-// interfaces are named.
+// ruleLines returns a rule without number and action: one line, or one per
+// direction if the rule names two interfaces.
 func (c *config) ruleLines(x, target *item) (out []string) {
 	f := x.fields
 	parts := append(strings.Split(f["proto"], "_"), "", "")
@@ -240,7 +242,7 @@ func (c *config) ruleLines(x, target *item) (out []string) {
 	return out
 }
 
-// tables is the file of the tables that rules with lists of addresses use.
+// tables returns the file of the tables for lists of addresses.
 func (c *config) tables() string {
 	var b strings.Builder
 	for i, x := range c.sorted() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// nodes is the whole model, as get shows it.
+// nodes returns the whole model, as the action get does.
 func (c *config) nodes() object {
 	out := object{}
 	for _, kind := range kinds() {
@@ -20,7 +20,8 @@ func (c *config) nodes() object {
 	return out
 }
 
-// node is one item: a field with options is the list of them.
+// node returns one item. The value of a field with options is the list of
+// options.
 func (c *config) node(x *item) object {
 	out := object{}
 	for _, f := range model(x.kind) {
@@ -62,7 +63,7 @@ func choice(says string, selected bool) object {
 	return object{{"value", says}, {"selected", n}}
 }
 
-// getItem shows an item, or what a new one would have.
+// getItem returns an item, or the defaults of a new one.
 func (c *config) getItem(q request, kind string) (object, *exception) {
 	out := object{}
 	if len(q.args) == 0 {
@@ -83,7 +84,7 @@ func (c *config) getItem(q request, kind string) (object, *exception) {
 	return out, nil
 }
 
-// describe is what a value is called.
+// describe returns the label of a value.
 func (c *config) describe(f field, v string) string {
 	switch f.kind {
 	case optionField, interfaceField, relationField:
@@ -104,14 +105,14 @@ func (c *config) describe(f field, v string) string {
 	return strings.Join(out, ", ")
 }
 
-// A row of a search's answer.
+// A row is one row in a search's answer.
 type row struct {
 	fields object
-	key    string // what it is sorted by
+	key    string // sort key
 }
 
-// search lists items, filtered, sorted and cut into pages. known is false where
-// it was asked for in a way that is not known.
+// search returns items, filtered, sorted and split into pages. known is false
+// if this stand-in does not know the answer to the request.
 func (c *config) search(q request, kind string) (out object, known bool) {
 	page := func(name string, unset int64) (int64, bool) {
 		v, ok := q.get(name)
@@ -212,7 +213,7 @@ func (c *config) row(x *item, by []string) row {
 	return r
 }
 
-// contains reports whether each token is in some field, by what it is called.
+// contains reports whether each token occurs in some field's label.
 func (r row) contains(tokens []string) bool {
 	byUUID := slices.ContainsFunc(tokens, isUUID)
 	return !slices.ContainsFunc(tokens, func(token string) bool {

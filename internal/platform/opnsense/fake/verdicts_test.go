@@ -17,7 +17,7 @@ import (
 	"unbloat/internal/platform/opnsense/fake"
 )
 
-// A call is a request of a vector.
+// A call is one request in a vector.
 type call struct {
 	Method, Call string
 	Body         json.RawMessage
@@ -48,7 +48,7 @@ func do(t *testing.T, o *fake.Router, c call) (int, any) {
 	return w.Code, v
 }
 
-// replay makes the calls that lead to a state, which all succeed.
+// replay sends the calls that lead to a state. All must succeed.
 func replay(t *testing.T, calls []call) *fake.Router {
 	t.Helper()
 	o := fake.New()
@@ -60,8 +60,8 @@ func replay(t *testing.T, calls []call) *fake.Router {
 	return o
 }
 
-// brief is an item as the vectors have it: without empty values, flags that are
-// off, and the mask "none".
+// brief returns an item as the vectors have it: without empty values, flags
+// that are 0, and the mask "none".
 func brief(fields map[string]string) map[string]string {
 	out := maps.Clone(fields)
 	maps.DeleteFunc(out, func(name, v string) bool {
@@ -70,12 +70,12 @@ func brief(fields map[string]string) map[string]string {
 	return out
 }
 
-// TestSetVerdicts gives the stand-in what the real controller was given, each
-// call from a state that it had, and compares status, answer and what is saved.
+// TestSetVerdicts replays requests to the real controller, each from its
+// recorded state, and compares status, answer and what is saved.
 func TestSetVerdicts(t *testing.T) {
 	type vector struct {
 		State  string
-		Calls  []call // of a state
+		Calls  []call // which lead to a state
 		Method string
 		Call   string
 		Body   json.RawMessage
@@ -144,7 +144,7 @@ func TestSetVerdicts(t *testing.T) {
 	})
 }
 
-// TestRenderVerdicts compares the files that the templates make of what is saved.
+// TestRenderVerdicts compares the files that the templates make.
 func TestRenderVerdicts(t *testing.T) {
 	type vector struct {
 		Name  string
@@ -161,7 +161,7 @@ func TestRenderVerdicts(t *testing.T) {
 	})
 }
 
-// TestAPIVerdicts compares answers and files of an earlier recording.
+// TestAPIVerdicts compares answers and files with an earlier recording.
 func TestAPIVerdicts(t *testing.T) {
 	type vector struct {
 		Case  string
@@ -196,7 +196,8 @@ func TestAPIVerdicts(t *testing.T) {
 				t.Errorf("line %d: %s: -real +stand-in\n%s", line, v.Case, d)
 			}
 		}
-		// The recording left out blank lines and comments, and ends early where dnctl(8) had much to say.
+		// The recording has no blank lines and comments, and is cut short where
+		// dnctl(8) printed much.
 		sections := map[string][]string{}
 		section := ""
 		for _, l := range v.Output {
@@ -220,7 +221,7 @@ func TestAPIVerdicts(t *testing.T) {
 			"ipfw.rules (shaper part)": lines("/usr/local/etc/ipfw.rules", "authorized traffic\n", "add"),
 		} {
 			want := sections[name]
-			if name == section { // the recording ends somewhere in here
+			if name == section { // the recording ends in this section
 				got = got[:min(len(want), len(got))]
 			} else if !slices.Contains(v.Output, "== "+name) {
 				continue

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// PipeErrors is what the form of a limiter says of what was entered.
+// PipeErrors returns the errors that a limiter's form shows for these entries.
 func PipeErrors(post map[string]string) []string {
 	return pipeErrors(entered(post))
 }
 
-// ChildErrors is what the form of a limiter's queue says.
+// ChildErrors returns those of the form of a limiter's queue.
 func ChildErrors(post map[string]string) []string {
 	return childErrors(entered(post))
 }
@@ -23,7 +23,7 @@ func entered(post map[string]string) *array {
 	return a
 }
 
-// commonErrors are those of both forms.
+// commonErrors returns the errors that both forms have.
 func commonErrors(d *array) (out []string) {
 	field := func(name string) string { return text(d.of[name]) }
 	if v := field("plr"); truth(v) && (!isNumeric(v) || than(v, 0) < 0 || than(v, 1) > 0) {
@@ -49,8 +49,8 @@ func commonErrors(d *array) (out []string) {
 	return out
 }
 
-// properName reports whether a name is of letters, digits, _ and -; PHP's $ lets a
-// line's end pass behind it.
+// properName reports whether a name has only letters, digits, _ and -. PHP's $
+// also matches before a newline at the end.
 func properName(s string) bool {
 	s = strings.TrimSuffix(s, "\n")
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
@@ -61,7 +61,7 @@ func childErrors(d *array) []string {
 	if v := text(d.of["aqm"]); truth(v) && !offered(aqms(), v) {
 		out = append(out, "Selected AQM not recognized.")
 	}
-	if v := text(d.of["weight"]); truth(v) && !isNumeric(v) { // its limits are never looked at
+	if v := text(d.of["weight"]); truth(v) && !isNumeric(v) { // the range is never checked
 		out = append(out, "Weight must be an integer between 1 and 100.")
 	}
 	return out

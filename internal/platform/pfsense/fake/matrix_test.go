@@ -9,7 +9,9 @@ import (
 	"unbloat/internal/platform/verify"
 )
 
-// TestMatrix applies the matrix of plans: rates, styles, classes and names of interfaces. The stand-in takes it, it is read back equal, and nothing of it stays.
+// TestMatrix applies the matrix of plans: rates, styles, classes and names of
+// interfaces. Each must be accepted, read back equal, and leave nothing after
+// revert.
 func TestMatrix(t *testing.T) {
 	all, err := verify.Matrix("pfsense")
 	if err != nil {

@@ -28,15 +28,15 @@ const (
 type Router struct {
 	*fake.Machine
 	Dnctl *dnctl.Machine
-	// Old makes it pfSense 2.8 or older, which has parse_config() and writes pf's
-	// rules in older words.
+	// Old makes it pfSense 2.8 or older, which has parse_config() and older
+	// syntax for pf's rules.
 	Old bool
-	// Now is the time that schedules see.
+	// Now is the current time for schedules.
 	Now time.Time
-	// Log is what pfSense logged since it started.
+	// Log is what pfSense has logged since it started.
 	Log []string
 
-	config  *array // what PHP believes config.xml to be
+	config  *array // config.xml as PHP has read it
 	phrases []phrase
 }
 
@@ -79,7 +79,7 @@ func New() *Router {
 	return r
 }
 
-// Load is what happens at boot: PHP reads config.xml and makes its rules of it.
+// Load does what happens at boot: PHP reads config.xml and makes its rules.
 func (r *Router) Load() {
 	v, err := readXML(r.Files[configFile], "pfsense")
 	if err != nil {
@@ -92,12 +92,12 @@ func (r *Router) Load() {
 // A php is one run of the PHP shell.
 type php struct {
 	*Router
-	given    *array // what $variable was decoded to
+	given    *array // the decoded value of $variable
 	variable string
-	theirs   [2]string // what begins with these isn't
+	theirs   [2]string // prefixes of our names
 	required map[string]bool
-	numbered []string // queues that pfSense has
-	ends     bool     // an error that nobody caught
+	numbered []string // queues in pfSense's configuration
+	ends     bool     // after an uncaught error
 }
 
 func (r *Router) shell(_ []string, in []byte) (string, error) {
@@ -115,10 +115,10 @@ func (r *Router) shell(_ []string, in []byte) (string, error) {
 			buffer = append(buffer, line)
 		}
 	}
-	return strings.Join(out, "\n"), nil // what was not executed is lost
+	return strings.Join(out, "\n"), nil // lines after the last exec are not run
 }
 
-// A phrase is a statement of PHP that the stand-in knows.
+// A phrase is a PHP statement that the stand-in knows.
 type phrase struct {
 	re *regexp.Regexp
 	do func(r *php, m []string) string
@@ -194,8 +194,8 @@ func phrases() []phrase {
 	}
 }
 
-// eval parses the whole text before it runs any of it. A statement goes on in
-// the next line.
+// eval parses the whole text before it runs any of it. A statement may span
+// several lines.
 func (r *php) eval(lines []string) (out []string) {
 	for i, line := range lines {
 		lines[i] = strings.TrimSpace(line)
@@ -225,7 +225,7 @@ func (r *php) eval(lines []string) (out []string) {
 	return out
 }
 
-// undefined ends the run if a variable is not the one that has been set.
+// undefined ends the run if a variable is not the one that was set.
 func (r *php) undefined(names ...string) string {
 	for _, name := range names {
 		if name != r.variable {
@@ -236,8 +236,8 @@ func (r *php) undefined(names ...string) string {
 	return ""
 }
 
-// fromJSON makes PHP's values; the order of an object's keys is that of the
-// alphabet, in which they were written.
+// fromJSON converts to PHP's values. Keys of an object are in alphabetical
+// order, in which the JSON was written.
 func fromJSON(v any) value {
 	switch x := v.(type) {
 	case map[string]any:
@@ -258,8 +258,8 @@ func fromJSON(v any) value {
 	panic(unknown{"numbers and truths in JSON"})
 }
 
-// merge puts our limiters after others' limiters, and our rules before others'
-// rules.
+// merge puts our limiters after the foreign ones, and our rules before the
+// foreign ones.
 func (r *php) merge() {
 	for _, s := range [][2]string{{"dnshaper", "queue"}, {"filter", "rule"}} {
 		section, ok := r.config.of[s[0]].(*array)
@@ -290,7 +290,7 @@ func (r *php) merge() {
 	}
 }
 
-// write saves config.xml with who changed it, and reads it again.
+// write saves config.xml with the reason of the change, and reads it again.
 func (r *php) write(why string) string {
 	revision := newArray()
 	revision.set("time", "1700000060")
@@ -306,7 +306,8 @@ func (r *php) write(why string) string {
 	return ""
 }
 
-// sweep deletes the queues of some pipes that pfSense doesn't have.
+// sweep deletes those queues of some pipes that are not in pfSense's
+// configuration.
 func (r *php) sweep() {
 	var pipes []string
 	if list, ok := get(r.given, "pipes").(*array); ok {
@@ -323,15 +324,15 @@ func (r *php) sweep() {
 	}
 }
 
-// read makes pfSense's limiters of what PHP believes.
+// read makes limiters from the configuration that PHP has read.
 func (r *Router) read() *shaper {
 	s := &shaper{now: r.Now, config: r.config}
 	s.read()
 	return s
 }
 
-// numbers are those of all limiters and queues that are on, by name: "2" of a
-// limiter, "?5" of a queue.
+// numbers returns the numbers of all enabled limiters and queues by name: "2"
+// for a limiter, "?5" for a queue.
 func (r *Router) numbers(s *shaper) map[string]string {
 	out := map[string]string{}
 	for _, p := range s.pipes {
@@ -350,8 +351,9 @@ func (r *Router) numbers(s *shaper) map[string]string {
 	return out
 }
 
-// configure makes rules.limiter and rules.debug of what PHP believes, and loads
-// them. With no limiter on it leaves rules.limiter as it was.
+// configure writes rules.limiter and rules.debug from the configuration that
+// PHP has read, and loads them. If no limiter is enabled rules.limiter is not
+// changed.
 func (r *Router) configure() {
 	s := r.read()
 	if rules, slots := s.build(); rules != "" {
@@ -403,7 +405,7 @@ func (r *Router) rule(rule *array, numbers map[string]string) string {
 		if back := field("pdnpipe"); back != "" {
 			n := numbers[back]
 			if strings.HasPrefix(open, " dnqueue") && n != "" {
-				n = n[1:] // whatever stands first
+				n = n[1:] // filter.inc removes the first character, whatever it is
 			}
 			queues += "," + n
 		}

@@ -18,41 +18,41 @@ import (
 	"time"
 )
 
-// Made is the result of pfSense's processing of a configuration's limiters.
+// Made is what pfSense makes of a configuration's limiters.
 type Made struct {
 	XMLError  string   // why the configuration could not be read
-	Fatal     string   // why PHP stopped
-	Rules     *string  // rules.limiter; nil: none was written
+	Fatal     string   // the error that stopped PHP
+	Rules     *string  // rules.limiter; nil: not written
 	Runs      []string // commands that were run
-	MaxSlots  string   // what net.inet.ip.dummynet.pipe_slot_limit was set to
+	MaxSlots  string   // value set for net.inet.ip.dummynet.pipe_slot_limit
 	Log       []string
 	Pipes     []Pipe
-	NextPipe  int // the number that the next new limiter would get; 0: PHP would stop
+	NextPipe  int // number for the next new limiter; 0: PHP would stop
 	NextChild int
 }
 
-// A Pipe is a limiter in pfSense.
+// A Pipe is a limiter.
 type Pipe struct {
 	Name     string
-	Number   *string // of config.xml; nil: it has none
+	Number   *string // as in config.xml; nil: none
 	Enabled  bool
 	Children []Child
 }
 
-// A Child is a queue of a limiter, with the number that pfSense gave it.
+// A Child is a queue of a limiter, with the number that pfSense chose.
 type Child struct {
 	Name    string
 	Number  int
 	Enabled bool
 }
 
-// A shaper is one run over a configuration.
+// A shaper is one pass over a configuration.
 type shaper struct {
 	now    time.Time
 	config value
 	pipes  []*pipe
 	log    []string
-	errors []string // of every child so far
+	errors []string // of all children so far
 }
 
 // A pipe is a limiter with its configuration.
@@ -67,8 +67,8 @@ type child struct {
 	config *array
 }
 
-// Limiters makes rules.limiter of a configuration whose root element is pfsense,
-// with the schedules as they are now.
+// Limiters makes rules.limiter from a configuration whose root element is
+// pfsense, with the schedules as at the time now.
 func Limiters(config string, now time.Time) (made Made) {
 	s := &shaper{now: now}
 	root, err := readXML(config, "pfsense")
@@ -109,8 +109,8 @@ func (s *shaper) made() (m Made) {
 	return m
 }
 
-// read makes the limiters of the configuration. Of two with one name the second
-// takes the first's place.
+// read makes the limiters of the configuration. If two have the same name, the
+// second replaces the first.
 func (s *shaper) read() {
 	list, _ := get(s.config, "dnshaper", "queue").(*array)
 	if list == nil {
@@ -146,7 +146,7 @@ func (s *shaper) read() {
 	}
 }
 
-// name is that of a limiter or child.
+// name returns the name of a limiter or child.
 func name(conf *array) string {
 	if truth(conf.of["newname"]) {
 		return trim(text(conf.of["newname"]))
@@ -154,8 +154,8 @@ func name(conf *array) string {
 	return trim(text(conf.of["name"]))
 }
 
-// addChild adds a queue to a limiter, unless something was ever wrong: errors are
-// never forgotten.
+// addChild adds a queue to a limiter. After the first error it adds no more
+// queues at all, as pfSense keeps the list of errors.
 func (s *shaper) addChild(p *pipe, q *array) {
 	c := &child{config: q, Child: Child{Name: name(q), Enabled: text(q.of["enabled"]) != ""}}
 	s.errors = append(s.errors, childErrors(q)...)
@@ -175,8 +175,8 @@ func (s *shaper) addChild(p *pipe, q *array) {
 	p.children = append(p.children, c)
 }
 
-// nextChild is the lowest number that no child of a limiter has which is on. Names
-// are the key, so that of two children with one name only the last counts.
+// nextChild returns the lowest number that no enabled child has. Children are
+// found by name: of two with the same name only the last counts.
 func (s *shaper) nextChild() int {
 	used := map[string]int{}
 	for _, p := range s.pipes {
@@ -204,7 +204,7 @@ func (s *shaper) nextPipe() int {
 		if p.Number != nil {
 			n, ok := number(*p.Number)
 			if !ok {
-				return 0 // PHP can't subtract from it
+				return 0 // PHP stops at the subtraction
 			}
 			f = n
 		}
@@ -213,8 +213,8 @@ func (s *shaper) nextPipe() int {
 	return gap(numbers)
 }
 
-// gap is the number before the first that is more than one above the one before
-// it, or the one after the last.
+// gap returns the number below the first one that exceeds its predecessor by
+// more than 1, or the number after the last one.
 func gap(numbers []float64) int {
 	sort.Float64s(numbers)
 	last := 0.0
@@ -227,7 +227,7 @@ func gap(numbers []float64) int {
 	return int(last) + 1
 }
 
-// build writes the rules of all limiters that are on, and the longest queue.
+// build returns the rules of all enabled limiters, and the longest queue.
 func (s *shaper) build() (rules, slots string) {
 	slots = "100"
 	longest := func(v value) {
@@ -292,8 +292,8 @@ func (s *shaper) rules(p *pipe) string {
 	return b.String()
 }
 
-// bandwidth writes what a limiter's entries say: those whose schedule runs, up to
-// the first that has none.
+// bandwidth returns the bandwidths of a limiter: those whose schedule is
+// active, up to the first one without a schedule.
 func (s *shaper) bandwidth(v value) string {
 	items, _ := get(v, "item").(*array)
 	out := ""
@@ -332,7 +332,7 @@ func (s *shaper) bandwidth(v value) string {
 	return out
 }
 
-// runs reports whether one of a schedule's ranges holds now.
+// runs reports whether one of a schedule's ranges includes the current time.
 func (s *shaper) runs(schedule *array) bool {
 	ranges, _ := schedule.of["timerange"].(*array)
 	if ranges == nil {
@@ -354,7 +354,7 @@ func (s *shaper) runs(schedule *array) bool {
 	return false
 }
 
-// among reports whether a list has a number; nothing has all of them.
+// among reports whether a list contains a number. An empty list contains all.
 func among(v value, n int) bool {
 	if !truth(v) {
 		return true
@@ -367,7 +367,7 @@ func among(v value, n int) bool {
 	return false
 }
 
-// within reports whether it is within "16:00-19:00".
+// within reports whether the current time is in a range such as "16:00-19:00".
 func (s *shaper) within(v value) bool {
 	if !truth(v) {
 		return true
@@ -393,7 +393,7 @@ func (s *shaper) within(v value) bool {
 	return now >= at[0] && now < at[1]
 }
 
-// maskWords write which bits tell flows apart.
+// maskWords returns the options that tell flows apart.
 func maskWords(conf *array) string {
 	kind := text(conf.of["mask"])
 	if kind == "" || kind == "0" || kind == "none" {
@@ -430,12 +430,12 @@ func orDefault(v value, deflt string) string {
 // An algorithm is a scheduler or AQM that pfSense offers.
 type algorithm struct {
 	name       string
-	format     string      // of its parameters' values
-	parameters [][2]string // names, and what stands where none is given
+	format     string      // of the parameters
+	parameters [][2]string // names and defaults
 	ecn, pie   bool
 }
 
-// words writes an algorithm with its parameters.
+// words returns an algorithm with its parameters.
 func (a algorithm) words(conf *array) string {
 	values := []any{}
 	for _, p := range a.parameters {
@@ -444,8 +444,8 @@ func (a algorithm) words(conf *array) string {
 	return fmt.Sprintf(a.format, values...)
 }
 
-// schedulers are those that pfSense offers, with the sysctls of dummynet as they
-// are on a new system.
+// schedulers are the ones that pfSense offers, with dummynet's sysctls as on a
+// new system.
 func schedulers() map[string]algorithm {
 	queues := [][2]string{{"quantum", "1514"}, {"limit", "10240"}, {"flows", "1024"}}
 	out := map[string]algorithm{
@@ -463,7 +463,7 @@ func pieParameters() [][2]string {
 	return [][2]string{{"target", "15"}, {"tupdate", "15"}, {"alpha", "0.125"}, {"beta", "1.25"}, {"max_burst", "150"}, {"max_ecnth", "0.099"}}
 }
 
-// aqms are the ways to drop.
+// aqms are the AQMs that pfSense offers.
 func aqms() map[string]algorithm {
 	red := [][2]string{{"w_q", "1"}, {"min_th", "0"}, {"max_th", "1"}, {"max_p", "1"}}
 	return map[string]algorithm{
@@ -475,7 +475,8 @@ func aqms() map[string]algorithm {
 	}
 }
 
-// aqmWords write a queue's AQM; PIE's flags are for children alone.
+// aqmWords returns the options of a queue's AQM. Only children have PIE's
+// flags.
 func aqmWords(conf *array, child bool) string {
 	of, ok := aqms()[orDefault(conf.of["aqm"], "droptail")]
 	if !ok {
@@ -499,7 +500,7 @@ func ecnWords(conf *array) string {
 	return " noecn"
 }
 
-// pieWords write PIE's flags. There is no blank before onoff.
+// pieWords returns PIE's flags. As in pfSense there is no blank before onoff.
 func pieWords(conf *array) string {
 	s := ""
 	for _, f := range [][3]string{{"pie_onoff", "onoff", ""}, {"pie_capdrop", " capdrop", " nocapdrop"}, {"pie_qdelay", " ts", " dre"}, {"pie_pderand", " derand", " noderand"}} {

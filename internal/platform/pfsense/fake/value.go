@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// A value is one of PHP's, as config.xml makes them: nil, string or *array.
+// A value is a PHP value as read from config.xml: nil, string or *array.
 type value any
 
-// An array is PHP's, which keeps the order of its keys.
+// An array is a PHP array, which keeps the order of its keys.
 type array struct {
 	keys []string
 	of   map[string]value
@@ -19,7 +19,7 @@ type array struct {
 
 func newArray() *array { return &array{of: map[string]value{}} }
 
-// set sets an element, at its place or at the end.
+// set changes an element in place, or appends it.
 func (a *array) set(key string, v value) {
 	if _, ok := a.of[key]; !ok {
 		a.keys = append(a.keys, key)
@@ -32,7 +32,7 @@ func (a *array) remove(key string) {
 	delete(a.of, key)
 }
 
-// list are the elements, in order.
+// list returns the elements in order.
 func (a *array) list() (out []value) {
 	for _, k := range a.keys {
 		out = append(out, a.of[k])
@@ -40,7 +40,7 @@ func (a *array) list() (out []value) {
 	return out
 }
 
-// get returns an element; nil if there is none, or no array.
+// get returns an element, or nil if it or an array on the way is missing.
 func get(v value, keys ...string) value {
 	for _, k := range keys {
 		a, ok := v.(*array)
@@ -52,12 +52,12 @@ func get(v value, keys ...string) value {
 	return v
 }
 
-// An unknown is what the stand-in can't tell of the real one.
+// An unknown is the panic for behaviour that this stand-in does not know.
 type unknown struct{ what string }
 
 func (u unknown) Error() string { return "stand-in: does not know " + u.what }
 
-// text returns a leaf's text, "" for null.
+// text returns the text of an element, "" for null.
 func text(v value) string {
 	switch v := v.(type) {
 	case nil:
@@ -68,7 +68,7 @@ func text(v value) string {
 	panic(unknown{"what becomes of an element where a text belongs"})
 }
 
-// truth is PHP's: "" and "0" are false.
+// truth is PHP's conversion to bool: "", "0" and empty arrays are false.
 func truth(v value) bool {
 	a, ok := v.(*array)
 	if ok {
@@ -78,7 +78,7 @@ func truth(v value) bool {
 	return s != "" && s != "0"
 }
 
-// number reads a numeric string: blanks around it count for nothing.
+// number reads a numeric string, with optional blanks around it.
 func number(s string) (float64, bool) {
 	t := strings.Trim(s, " \t\n\r\v\f")
 	if t == "" || strings.ContainsAny(t, "xXpP_iInN") {
@@ -93,7 +93,7 @@ func number(s string) (float64, bool) {
 
 func isNumeric(s string) bool { _, ok := number(s); return ok }
 
-// compare is PHP's comparison of two strings: as numbers if both are some.
+// compare is PHP's comparison of two strings: as numbers if both are numeric.
 func compare(a, b string) int {
 	x, okA := number(a)
 	y, okB := number(b)
@@ -108,7 +108,7 @@ func compare(a, b string) int {
 	return 0
 }
 
-// than compares a string with a number: as strings if it is none itself.
+// than compares a string with a number: as strings if s is not numeric.
 func than(s string, n float64) int {
 	if x, ok := number(s); ok {
 		switch {
@@ -125,7 +125,7 @@ func than(s string, n float64) int {
 // trim is PHP's trim().
 func trim(s string) string { return strings.Trim(s, " \n\r\t\v\x00") }
 
-// rounded writes round($s, 0), with 14 digits as PHP prints numbers.
+// rounded is round($s, 0), with 14 digits as PHP prints numbers.
 func rounded(s string) string {
 	f, ok := number(s)
 	if !ok {
@@ -149,10 +149,10 @@ func rounded(s string) string {
 	return mantissa + "E+" + strings.TrimLeft(exponent, "+0")
 }
 
-// A fatal is an error that nobody caught: PHP stops.
+// A fatal is the panic for an uncaught error, which stops PHP.
 type fatal struct{ message string }
 
 func (f fatal) Error() string { return f.message }
 
-// quoted shows a PHP string in a message of ours.
+// quoted quotes a PHP string for a message.
 func quoted(s string) string { return fmt.Sprintf("%q", s) }

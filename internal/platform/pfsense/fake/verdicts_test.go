@@ -11,8 +11,8 @@ import (
 	"unbloat/internal/platform/pfsense/fake"
 )
 
-// noon is when the schedules of the recordings were asked: one always runs, the
-// other never.
+// noon is the time at which the recordings evaluated the schedules: one is
+// always active, the other never.
 var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 
 // A vector is a recorded configuration, or a recorded form.
@@ -35,9 +35,9 @@ type vector struct {
 	Errors   []string
 }
 
-// TestShaperVerdicts gives the stand-in what pfSense's own shaper.inc was given:
-// configurations, of which rules.limiter, the numbers, the log and PHP's last words
-// are compared, and the entries of its forms.
+// TestShaperVerdicts gives the recorded inputs of pfSense's own shaper.inc to
+// the stand-in. It compares rules.limiter, the numbers, the log, PHP's fatal
+// errors, and the errors of forms.
 func TestShaperVerdicts(t *testing.T) {
 	verdicts.Each(t, "pfsense.jsonl", func(t *testing.T, _ int, v vector) {
 		switch v.Validate {

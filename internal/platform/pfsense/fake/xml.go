@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// listTags are the elements that pfSense reads as lists, even of one.
+// listTags are the elements that pfSense always reads as lists, even a single
+// one.
 func listTags() map[string]bool {
 	const names = `acls alias aliasurl allowedip allowedhostname authserver bridged build_port_path ca cacert cert crl clone config
 container columnitem checkipservice depends_on_package disk dnsserver dnsupdate domainoverrides dyndns earlyshellcmd element
@@ -27,13 +28,13 @@ wolentry widget xmldatafile`
 	return out
 }
 
-// An xmlError is why pfSense can't read its configuration.
+// An xmlError is the reason why pfSense cannot read its configuration.
 type xmlError struct{ message string }
 
 func (e xmlError) Error() string { return e.message }
 
-// readXML makes PHP's arrays of a configuration as xmlparse.inc does, and returns
-// what is below the element root.
+// readXML converts a configuration to PHP's arrays as xmlparse.inc does, and
+// returns the content of the element root.
 func readXML(text, root string) (value, error) {
 	p := &xmlParser{lists: listTags(), top: newArray()}
 	if err := p.parse(text); err != nil {
@@ -46,7 +47,8 @@ func readXML(text, root string) (value, error) {
 	return v, nil
 }
 
-// An xmlParser is at one place of the tree. path are the keys that lead there.
+// An xmlParser is the state of the parser. path has the keys from top to the
+// open element.
 type xmlParser struct {
 	lists    map[string]bool
 	top      *array
@@ -93,7 +95,7 @@ func (p *xmlParser) parse(text string) error {
 	}
 }
 
-// pieces are how the parser hands text over: what an entity stands for comes alone.
+// pieces splits text as the parser does: each entity is a piece of its own.
 func pieces(raw, text string) (out []string) {
 	if strings.HasPrefix(raw, "<![CDATA[") || !strings.Contains(raw, "&") {
 		return []string{text}
@@ -113,7 +115,8 @@ func pieces(raw, text string) (out []string) {
 	return out
 }
 
-// decoded replaces XML's entities, once more than XML has them.
+// decoded replaces XML's entities. pfSense does this a second time, after the
+// parser.
 func decoded(s string) string {
 	if !strings.Contains(s, "&") {
 		return s
@@ -135,7 +138,7 @@ func decoded(s string) string {
 	})
 }
 
-// name is the element that is open.
+// name returns the open element.
 func (p *xmlParser) name() string {
 	last := p.path[len(p.path)-1]
 	if _, err := strconv.Atoi(last); err == nil && len(p.path) > 1 && p.lists[p.path[len(p.path)-2]] {
@@ -144,7 +147,7 @@ func (p *xmlParser) name() string {
 	return last
 }
 
-// at returns the value at the path, which is made up to its last key.
+// at returns the value at the path, and creates what is missing on the way.
 func (p *xmlParser) at() (holder *array, key string, v value) {
 	holder = p.top
 	for i, k := range p.path {
@@ -187,8 +190,8 @@ func (p *xmlParser) start(name string, line int) error {
 	return nil
 }
 
-// end closes an element: one without content is "", and an empty one of a list is
-// taken out again.
+// end closes an element. An element without content becomes "", and an empty
+// one in a list is removed.
 func (p *xmlParser) end() {
 	name := p.name()
 	if p.haveData == p.depth {
@@ -226,8 +229,8 @@ func (p *xmlParser) data(s string) {
 	}
 }
 
-// writeXML writes a configuration as pfSense saves it: tabs, and descriptions as
-// CDATA in which entities stand all the same.
+// writeXML writes a configuration as pfSense saves it: indented with tabs, and
+// descriptions as CDATA, inside of which entities are escaped too.
 func writeXML(root *array, name string) string {
 	var b strings.Builder
 	b.WriteString("<?xml version=\"1.0\"?>\n<" + name + ">\n")
@@ -264,7 +267,7 @@ func writeElements(b *strings.Builder, of *array, lists map[string]bool, depth i
 	}
 }
 
-// entities writes what XML must not have as it is. PHP names ' so, too.
+// entities escapes special characters as PHP does, the apostrophe included.
 func entities(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(s)
 }

@@ -1,6 +1,6 @@
-// Package toy is a platform that nobody has: a driver and a router in memory, in
-// one directory. Tests run the program on it, to show that a platform needs no
-// more than this and one line in a list of drivers.
+// Package toy is a platform that nobody has: a driver and a router in memory,
+// in one directory. A test runs the program on it, to show that a platform
+// needs no more than this and one line in the list of drivers.
 package toy
 
 import (
@@ -26,7 +26,7 @@ import (
 // Name is the platform's name.
 const Name = "toy"
 
-// Driver returns what is the toy's own: toyctl(8).
+// Driver returns the toy's driver. The toy is configured by toyctl(8).
 func Driver() *platform.Driver {
 	return &platform.Driver{
 		Language:   Language(),
@@ -47,7 +47,7 @@ func Driver() *platform.Driver {
 	}
 }
 
-// Language returns what toyctl can be told: a rate and a FIFO.
+// Language returns what toyctl can express: a rate and a FIFO.
 func Language() *plan.Language {
 	return &plan.Language{
 		Platform: Name, WAN: "t0", LAN: "t1", AQMs: []plan.AQM{plan.FIFO}, Sides: []plan.Side{plan.SideIn},
@@ -58,7 +58,7 @@ func Language() *plan.Language {
 	}
 }
 
-// shapes returns what a plan wants, by "DEVICE DIRECTION".
+// shapes returns the shapers that a plan asks for, by "DEVICE DIRECTION".
 func shapes(p plan.Plan) map[string]string {
 	out := map[string]string{}
 	for way, s := range map[plan.Direction]*plan.Shaper{plan.DirectionUp: p.Up, plan.DirectionDown: p.Down} {
@@ -82,10 +82,10 @@ func set(key, value string) []string {
 	return append([]string{"toyctl", "set"}, strings.Fields(key+" "+value)...)
 }
 
-// A Backend changes a toy.
+// A Backend configures a toy.
 type Backend struct{ Runner platform.Runner }
 
-type state map[string]string // what shapes, by "DEVICE DIRECTION"
+type state map[string]string // shapers by "DEVICE DIRECTION"
 
 func (s state) ours(key string) bool { return strings.HasSuffix(s[key], " unbloat") }
 
@@ -97,7 +97,7 @@ func decode(raw platform.State) (state, error) {
 	return s, json.Unmarshal(raw, &s)
 }
 
-// Observe reads all that shapes.
+// Observe reads all shapers.
 func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (platform.State, error) {
 	s, err := b.read(ctx)
 	if err != nil {
@@ -122,7 +122,8 @@ func (b *Backend) read(ctx context.Context) (state, error) {
 	return s, nil
 }
 
-// Desire returns what the plan asks for, and the rest as origin had it.
+// Desire returns the state with the plan's shapers; all others are as in
+// origin.
 func (b *Backend) Desire(_ context.Context, p plan.Plan, now, origin platform.State) (platform.State, error) {
 	s, err := b.without(now, origin)
 	if err != nil {
@@ -132,7 +133,7 @@ func (b *Backend) Desire(_ context.Context, p plan.Plan, now, origin platform.St
 	return json.Marshal(s)
 }
 
-// Baseline returns the toy without what is ours.
+// Baseline returns the state without unbloat's shapers.
 func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platform.State, error) {
 	s, err := b.without(now, origin)
 	if err != nil {
@@ -180,10 +181,10 @@ func (b *Backend) Compare(actual, wanted platform.State) (steps []platform.Step,
 	return steps, differences, nil
 }
 
-// Explain has nothing to add.
+// Explain returns the error as it is.
 func (b *Backend) Explain(err error) error { return err }
 
-// Shapers explains what shapes.
+// Shapers describes the current shapers.
 func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, error) {
 	s, err := b.read(ctx)
 	if err != nil {
@@ -207,7 +208,7 @@ func (b *Backend) Shapers(ctx context.Context, _ string) ([]platform.Shaped, err
 	return out, nil
 }
 
-// NewRouter returns a toy that shapes its guests already.
+// NewRouter returns a toy that already has a shaper for guests.
 func NewRouter() *fake.Machine {
 	const spring = "/toy/spring"
 	shapers := map[string]string{"guests up": "3000000 50 parents"}
