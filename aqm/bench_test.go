@@ -23,8 +23,8 @@ func busy(tb testing.TB, d Dialect) (*FQCoDel, unit.Instant) {
 	return q, now
 }
 
-// cpuTime returns what this process has used of processors, in ns: on a shared
-// machine the clock on the wall tells about the others.
+// cpuTime returns the processor time that this process has used, in ns. Unlike
+// the elapsed time it does not grow while other processes run.
 func cpuTime() int64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -34,9 +34,9 @@ func cpuTime() int64 {
 }
 
 // BenchmarkFQCoDel1024 measures one enqueue and one dequeue with 1024 busy
-// flows. The promise is at most 60 ns of the processor and no allocation; the
-// best of turns of a millisecond has to keep it, because neighbours that want the
-// same caches disturb the rest.
+// flows. The promise is at most 60 ns of processor time and no allocation. It
+// must hold for the best of many turns of a millisecond: other processes that
+// use the same caches disturb the rest.
 func BenchmarkFQCoDel1024(b *testing.B) {
 	const turn = 20_000
 	q, now := busy(b, Linux612)

@@ -21,8 +21,8 @@ func newCake(t testing.TB, rate unit.Rate, change func(*CakeParams)) *Cake {
 	return q
 }
 
-// saturate keeps six packets of each flow queued, for that long, and returns
-// the bytes each got through.
+// saturate keeps six packets of each flow queued for the given time, and
+// returns how many bytes of each were sent.
 func saturate(q Queue, flows []Packet, during time.Duration) []unit.Size {
 	served := make([]unit.Size, len(flows))
 	add := func(now unit.Instant, i int) {
@@ -42,15 +42,16 @@ func saturate(q Queue, flows []Packet, during time.Duration) []unit.Size {
 			served[p.ID] += p.Size
 			add(now, int(p.ID))
 		}
-		for range q.Stats().Dropped - dropped { // somebody lost one; all refill a little
+		for range q.Stats().Dropped - dropped { // a flow lost a packet: refill them all a little
 			add(now, int(now)%len(flows))
 		}
 	}
 	return served
 }
 
-// TestCakeHostFairness: one host with one flow and one with nine. Isolating
-// flows gives the nine 9/10; sharing by source host gives them half.
+// TestCakeHostFairness: one host has one flow and another nine. With isolation
+// by flow the nine get 9/10 of the rate; with isolation by source host they get
+// half.
 func TestCakeHostFairness(t *testing.T) {
 	var flows []Packet
 	for i := range uint32(10) {
@@ -72,8 +73,8 @@ func TestCakeHostFairness(t *testing.T) {
 	}
 }
 
-// TestCakeTinsShare: under load from all tins voice keeps its quarter, bulk
-// its sixteenth, and best effort gets the rest.
+// TestCakeTinsShare: with load in all tins voice keeps its quarter and bulk its
+// sixteenth, and best effort gets the rest.
 func TestCakeTinsShare(t *testing.T) {
 	q := newCake(t, 16*unit.MbitPerSecond, func(p *CakeParams) { p.Tins = Diffserv4 })
 	served := saturate(q, []Packet{
@@ -88,7 +89,7 @@ func TestCakeTinsShare(t *testing.T) {
 	}
 }
 
-// TestCakeTinTables holds the code points to the kernel's tables.
+// TestCakeTinTables compares the tins of code points with the kernel's tables.
 func TestCakeTinTables(t *testing.T) {
 	for tins, want := range map[Tins]string{
 		BestEffort: strings.Repeat("0", 64),
@@ -107,7 +108,8 @@ func TestCakeTinTables(t *testing.T) {
 	}
 }
 
-// TestCakeParametersFollowTheRate: target, interval and quantum of the kernel.
+// TestCakeParametersFollowTheRate: target, interval and quantum are the
+// kernel's at each rate.
 func TestCakeParametersFollowTheRate(t *testing.T) {
 	for _, c := range []struct {
 		rate             unit.Rate
@@ -127,8 +129,8 @@ func TestCakeParametersFollowTheRate(t *testing.T) {
 	}
 }
 
-// TestSetAssociativeHashHardlyCollides: of 100 random flows a plain table of
-// 1024 makes about 9 share a place (algorithms.md); eight ways, next to none.
+// TestSetAssociativeHashHardlyCollides: of 100 random flows about 9 share a
+// queue in a plain table of 1024. With eight ways almost none do.
 func TestSetAssociativeHashHardlyCollides(t *testing.T) {
 	q := newCake(t, 0, func(p *CakeParams) { p.Tins, p.Isolation = BestEffort, IsolateFlows })
 	key := uint32(12345)
@@ -147,7 +149,7 @@ func TestSetAssociativeHashHardlyCollides(t *testing.T) {
 }
 
 // TestCakeCountsBulkFlows: however flows come, go and collide, each host's
-// count is that of its bulk flows.
+// count is the number of its bulk flows.
 func TestCakeCountsBulkFlows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := DefaultCake(unit.MbitPerSecond)
@@ -162,7 +164,7 @@ func TestCakeCountsBulkFlows(t *testing.T) {
 		for range rapid.IntRange(1, 800).Draw(t, "steps") {
 			x := rapid.Uint32().Draw(t, "x")
 			now += unit.Instant(x % 5_000_000)
-			// Keys of one set only, so that its eight ways overflow.
+			// The keys are of one set only, so that its eight ways overflow.
 			flow := x >> 8 % span * setPlaces
 			q.Enqueue(now, Packet{Flow: flow, Source: x >> 16 % 40 * setPlaces, Destination: x >> 20 % 3, Size: 700})
 			q.Dequeue(now)
@@ -188,8 +190,8 @@ func TestCakeCountsBulkFlows(t *testing.T) {
 	})
 }
 
-// TestCakeIngressChargesDrops: an unresponsive flood through CAKE ingress
-// takes the shaper's time even for what is dropped.
+// TestCakeIngressChargesDrops: with CAKE's ingress mode an unresponsive flood
+// takes shaper time even for dropped packets.
 func TestCakeIngressChargesDrops(t *testing.T) {
 	sent := map[bool]uint64{}
 	for _, ingress := range []bool{false, true} {
@@ -210,8 +212,8 @@ func TestCakeIngressChargesDrops(t *testing.T) {
 	}
 }
 
-// TestCobaltAgainstUnresponsiveFlood: BLUE and CoDel together hold a flood at
-// twice the rate to a short queue.
+// TestCobaltAgainstUnresponsiveFlood: with a flood at twice the rate BLUE and
+// CoDel together keep the queue short.
 func TestCobaltAgainstUnresponsiveFlood(t *testing.T) {
 	q := newCake(t, 10*unit.MbitPerSecond, func(p *CakeParams) { p.Tins, p.Isolation, p.Memory = BestEffort, NoIsolation, 512<<10 })
 	late, n := 0, 0
@@ -232,7 +234,7 @@ func TestCobaltAgainstUnresponsiveFlood(t *testing.T) {
 	}
 }
 
-// TestCobaltRoots: the remembered roots are exact, later ones nearly so.
+// TestCobaltRoots: the cached roots are exact, and later ones nearly so.
 func TestCobaltRoots(t *testing.T) {
 	p := newCobaltParams(5e6, 100e6, 0)
 	c := cobaltState{}

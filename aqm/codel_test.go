@@ -11,13 +11,13 @@ import (
 )
 
 // TestGapAgainstPlainFormula compares each dialect's interval/√count with the
-// real thing: exact to a tick where the dialect is exact, and off by what is
-// known where it is not.
+// exact value: equal to a tick where the dialect is exact, and off by the known
+// error where it is not.
 func TestGapAgainstPlainFormula(t *testing.T) {
 	for _, c := range []struct {
 		dialect Dialect
-		within  float64 // relative error allowed from count 1 on
-		shift   float64 // counts the table is ahead by
+		within  float64 // allowed relative error from count 1 on
+		shift   float64 // how many counts the table is ahead
 	}{{RFC, 1e-7, 0}, {OpenBSD80, 1e-7, 0}, {OpenBSD78, 1e-7, 1}, {Linux612, 0.30, 0}, {FreeBSD, 0.10, 0}} {
 		law, err := newCoDelLaw(DefaultCoDel(c.dialect), 1514)
 		if err != nil {
@@ -38,18 +38,18 @@ func TestGapAgainstPlainFormula(t *testing.T) {
 	}
 }
 
-// TestGapsOfNote pins the deviations that users feel.
+// TestGapsOfNote checks the deviations that users can notice.
 func TestGapsOfNote(t *testing.T) {
 	for _, c := range []struct {
 		dialect Dialect
 		count   uint32
 		want    time.Duration
 	}{
-		{OpenBSD78, 1, 70710678},               // its first gap is the second of everybody else
+		{OpenBSD78, 1, 70710678},               // its first gap is every other dialect's second
 		{OpenBSD80, 1, 100 * time.Millisecond}, //
-		{OpenBSD80, 398, 5012547},              // the table's last but one
-		{OpenBSD80, 60000, 5006262},            // and its last, for ever
-		{Linux612, 2, 48829 << 10},             // one Newton step: half, where 1/√2 is 0.707
+		{OpenBSD80, 398, 5012547},              // the last but one of the table
+		{OpenBSD80, 60000, 5006262},            // the last, used for all higher counts
+		{Linux612, 2, 48829 << 10},             // one Newton step: 0.5 instead of 1/√2 = 0.707
 		{RFC, 2, 70710678},
 		{FreeBSD, 2, 70698 * time.Microsecond},
 	} {
@@ -72,7 +72,7 @@ func TestGapsOfNote(t *testing.T) {
 	}
 }
 
-// TestIsqrt holds the integer root to its definition.
+// TestIsqrt checks the definition of the integer root.
 func TestIsqrt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := rapid.Uint64().Draw(t, "x")
@@ -83,8 +83,9 @@ func TestIsqrt(t *testing.T) {
 	})
 }
 
-// TestLinuxForgetsAboveWhenEmpty: two packets of a sparse flow, each alone and
-// late, 200 ms apart. Linux before March 2026 dropped the second (815980fe6dbb).
+// TestLinuxForgetsAboveWhenEmpty: a sparse flow has two packets, 200 ms apart,
+// each alone in the queue and late. Linux before March 2026 dropped the second
+// (fixed by 815980fe6dbb).
 func TestLinuxForgetsAboveWhenEmpty(t *testing.T) {
 	q := newCoDel(t, DefaultCoDel(Linux612))
 	for i := range unit.Instant(4) {
@@ -101,7 +102,8 @@ func TestLinuxForgetsAboveWhenEmpty(t *testing.T) {
 	}
 }
 
-// TestParametersAreChecked refuses what no implementation can run with.
+// TestParametersAreChecked: parameters that no implementation can use are
+// refused.
 func TestParametersAreChecked(t *testing.T) {
 	for name, change := range map[string]func(*FQCoDelParams){
 		"no flows":          func(p *FQCoDelParams) { p.Flows = 0 },
@@ -132,7 +134,8 @@ func TestParametersAreChecked(t *testing.T) {
 	}
 }
 
-// TestCEThreshold marks what waited too long, and only that.
+// TestCEThreshold: packets that waited longer than the threshold are marked,
+// and no others.
 func TestCEThreshold(t *testing.T) {
 	p := DefaultCoDel(Linux612)
 	p.CEThreshold = time.Millisecond
@@ -147,7 +150,8 @@ func TestCEThreshold(t *testing.T) {
 	}
 }
 
-// TestLinux73BoundsItsDrops: 7.3 drops at most 256 packets in one dequeue.
+// TestLinux73BoundsItsDrops: Linux 7.3 drops at most 256 packets in one
+// dequeue.
 func TestLinux73BoundsItsDrops(t *testing.T) {
 	for dialect, want := range map[Dialect]uint64{Linux612: 5000, Linux73: 258} {
 		p := DefaultCoDel(dialect)
@@ -166,7 +170,8 @@ func TestLinux73BoundsItsDrops(t *testing.T) {
 	}
 }
 
-// TestLinuxTakesLeastQuantum: a quantum below 256 bytes is 256 (fq_codel_change).
+// TestLinuxTakesLeastQuantum: a quantum below 256 bytes becomes 256
+// (fq_codel_change).
 func TestLinuxTakesLeastQuantum(t *testing.T) {
 	order := func(d Dialect) (out string) {
 		p := DefaultFQCoDel(d)
@@ -193,8 +198,9 @@ func TestLinuxTakesLeastQuantum(t *testing.T) {
 	}
 }
 
-// TestLinuxClockWraps: half a turn of the 32-bit clock after dropping was left,
-// codel_time_before takes the time since for long past, not for still ahead.
+// TestLinuxClockWraps: codel_time_before compares 32-bit times by their signed
+// difference. So the time since drop_next counts as long until half a turn of
+// the clock after the 16th interval, and as short from then on.
 func TestLinuxClockWraps(t *testing.T) {
 	for _, c := range []struct {
 		since int64 // ticks from drop_next to now

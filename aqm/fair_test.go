@@ -8,8 +8,8 @@ import (
 	"unbloat/unit"
 )
 
-// TestDeficitRoundRobinIsFair: among flows that never run dry, any two have
-// been served the same but for a quantum a round and the packet that oversteps it.
+// TestDeficitRoundRobinIsFair: of flows that always have packets, any two have
+// sent the same number of bytes, except for a quantum per round and one packet.
 func TestDeficitRoundRobinIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dialect := Dialect(rapid.IntRange(0, int(NS3)).Draw(t, "dialect"))
@@ -27,7 +27,7 @@ func TestDeficitRoundRobinIsFair(t *testing.T) {
 		}
 		served := make([]unit.Size, flows)
 		for {
-			p, ok := q.Dequeue(2) // at once: no delay for CoDel to act on
+			p, ok := q.Dequeue(2) // at the same instant: CoDel sees no delay
 			if !ok {
 				t.Fatal("ran dry")
 			}
@@ -47,8 +47,8 @@ func TestDeficitRoundRobinIsFair(t *testing.T) {
 }
 
 // TestStartTimeIsFair: the same for start-time fair queueing, within two
-// packets whatever their sizes (Goyal et al., theorem 1), and the MTU that
-// a flow may start early.
+// packets of any size (Goyal et al., theorem 1) and the MTU by which a flow may
+// start early.
 func TestStartTimeIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := DefaultStartTime(RFC)
@@ -81,8 +81,8 @@ func TestStartTimeIsFair(t *testing.T) {
 	})
 }
 
-// voip sends a 214-byte packet every 20 ms beside greedy flows on a line of
-// 5 Mbit/s, for two seconds, and returns its longest wait.
+// voip sends a 214-byte packet every 20 ms for two seconds beside greedy flows,
+// on a line of 5 Mbit/s. It returns the longest wait of such a packet.
 func voip(t *testing.T, q Queue, greedy int) unit.Instant {
 	t.Helper()
 	const rate = 5 * unit.MbitPerSecond
@@ -109,16 +109,16 @@ func voip(t *testing.T, q Queue, greedy int) unit.Instant {
 		if p.Flow == call {
 			worst = max(worst, now-p.Enqueued)
 		} else {
-			add(now, p.Flow, 1514) // greedy: one more for each that went
+			add(now, p.Flow, 1514) // a greedy flow sends one packet for each that left
 		}
 		now = now.Add(rate.Time(p.Size))
 	}
 	return worst
 }
 
-// TestStartTimeBoundsASparseFlowsWait: a call under its fair share waits for
-// about one packet (2.4 ms here) beside 40 greedy flows; under deficit round
-// robin it waits for a round (algorithms.md: 77.6 ms and 2.8 ms).
+// TestStartTimeBoundsASparseFlowsWait: beside 40 greedy flows, a call below its
+// fair share waits for about one packet (2.4 ms). With deficit round robin it
+// waits for a round of all flows (77.6 ms; with start times 2.8 ms at most).
 func TestStartTimeBoundsASparseFlowsWait(t *testing.T) {
 	for _, greedy := range []int{10, 20, 40, 50} {
 		st, err := NewStartTime(DefaultStartTime(Linux612))
@@ -140,8 +140,8 @@ func TestStartTimeBoundsASparseFlowsWait(t *testing.T) {
 	}
 }
 
-// TestNothingAllocatesOnceGrown: no queue allocates for a packet after it has
-// held its load once.
+// TestNothingAllocatesOnceGrown: once a queue has held its full load, it
+// allocates no more memory per packet.
 func TestNothingAllocatesOnceGrown(t *testing.T) {
 	for _, s := range subjects() {
 		q, err := s.make(nil)
@@ -170,8 +170,8 @@ func TestNothingAllocatesOnceGrown(t *testing.T) {
 	}
 }
 
-// TestStartTimeGivesNothingForPausing: a flow that always lets its queue run
-// empty before it sends again gets no more than its share and an MTU.
+// TestStartTimeGivesNothingForPausing: a flow that sends only when its queue is
+// empty gets no more than its share and an MTU.
 func TestStartTimeGivesNothingForPausing(t *testing.T) {
 	q, err := NewStartTime(DefaultStartTime(RFC))
 	if err != nil {

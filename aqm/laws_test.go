@@ -11,19 +11,20 @@ import (
 	"unbloat/unit"
 )
 
-// subject is one kind of queue under the laws.
+// A subject is a queue to which the laws apply.
 type subject struct {
 	name string
 	make func(drop DropFunc) (Queue, error)
-	rate unit.Rate // 0: it never holds a packet back
-	// burst is what may exceed rate × time on the wire.
+	rate unit.Rate // 0: it does not shape
+	// burst is how much it may send at once beyond the rate.
 	burst   unit.Size
 	framing Framing
-	// byTin: a flow's packets may overtake each other across tins.
+	// byTin: packets of one flow may overtake each other if they are in
+	// different tins.
 	byTin bool
 }
 
-// subjects returns every queue of the package, in the variants that differ.
+// subjects returns every queue of the package, in all variants.
 func subjects() []subject {
 	var out []subject
 	add := func(s subject) { out = append(out, s) }
@@ -75,7 +76,7 @@ func shapers() (out []subject) {
 		name   string
 		bucket Bucket
 		burst  unit.Size
-		owed   unit.Size // a packet that HTB and HFSC send on credit
+		owed   unit.Size // what HTB and HFSC may send in debt
 	}{{"token bucket", TBF, 3000, 0}, {"htb", HTB, 3000, 1514}, {"hfsc", HFSC, 0, 1514}} {
 		out = append(out, subject{name: b.name, rate: rate, burst: b.burst + b.owed, make: func(d DropFunc) (Queue, error) {
 			p := DefaultFQCoDel(Linux612)
@@ -90,13 +91,13 @@ func shapers() (out []subject) {
 	return out
 }
 
-// ledger follows every packet of a run and holds a queue to the laws.
+// A ledger follows every packet of a run and checks the laws.
 type ledger struct {
 	t     *rapid.T
 	s     subject
 	q     Queue
 	fate  map[uint64]string
-	last  map[[2]uint32]uint64 // by flow and code point: the last one sent, plus 1
+	last  map[[2]uint32]uint64 // by flow and code point: number of the last one sent, plus 1
 	in    int
 	start unit.Instant
 	wire  unit.Size // sent since start
@@ -128,7 +129,8 @@ func (l *ledger) sent(now unit.Instant, p Packet) {
 	}
 }
 
-// conserve checks offered = sent + dropped + queued, by our count and by its own.
+// conserve checks offered = sent + dropped + queued, by our own count and by
+// the queue's.
 func (l *ledger) conserve() {
 	count := map[string]int{}
 	for _, f := range l.fate {
@@ -144,7 +146,7 @@ func (l *ledger) conserve() {
 	}
 }
 
-// dequeue takes what Next promises, if it is due.
+// dequeue takes a packet at the time that Next returned, if that has come.
 func (l *ledger) dequeue(now unit.Instant) {
 	before := l.q.Len()
 	at, some := l.q.Next(now)
@@ -156,8 +158,8 @@ func (l *ledger) dequeue(now unit.Instant) {
 		l.sent(now, p)
 		return
 	}
-	// Work conserving: nothing comes out only if nothing is left, or a
-	// shaper says when.
+	// An empty answer is right if the queue is empty, or if a shaper says when
+	// the next packet may go.
 	if l.s.rate == 0 {
 		if l.q.Len() > 0 {
 			l.t.Fatalf("%s: idle with %d packets", l.s.name, l.q.Len())
@@ -169,9 +171,9 @@ func (l *ledger) dequeue(now unit.Instant) {
 	}
 }
 
-// TestLaws drives every queue with random traffic: what goes in comes out, is
-// dropped or is still there, once; flows stay in order; shapers keep the rate;
-// no queue idles with packets in it.
+// TestLaws drives every queue with random traffic: each packet is sent, dropped
+// or still queued, exactly once; flows stay in order; shapers keep the rate; no
+// queue is idle while it has packets to send.
 func TestLaws(t *testing.T) {
 	for _, s := range subjects() {
 		t.Run(s.name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { obey(t, s) }) })
@@ -210,7 +212,7 @@ func obey(t *rapid.T, s subject) {
 		l.q.Enqueue(now, p)
 	}
 	l.conserve()
-	for range 20000 { // drain, at the instants the queue names
+	for range 20000 { // drain, at the times that Next returns
 		at, some := q.Next(now)
 		if !some {
 			break
@@ -227,7 +229,7 @@ func obey(t *rapid.T, s subject) {
 	}
 }
 
-// FuzzLaws is TestLaws under Go's fuzzer, for all queues at once.
+// FuzzLaws is TestLaws with Go's fuzzer, for all queues at once.
 func FuzzLaws(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
 		all := subjects()

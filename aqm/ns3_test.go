@@ -7,9 +7,9 @@ import (
 	"unbloat/unit"
 )
 
-// The tests in this file are ns-3's published cases for CoDel and FqCoDel
-// (codel-queue-disc-test-suite.cc, fq-codel-queue-disc-test-suite.cc), asked
-// of our NS3 dialect.
+// The tests in this file are the cases of ns-3's own tests of CoDel and FqCoDel
+// (codel-queue-disc-test-suite.cc, fq-codel-queue-disc-test-suite.cc), for our
+// NS3 dialect.
 
 const ms = unit.Instant(time.Millisecond)
 
@@ -33,8 +33,8 @@ func newCoDel(t testing.TB, p CoDelParams) *CoDel {
 	return q
 }
 
-// TestNS3CoDelBasicDrop: 20 packets of 1000 bytes, dequeued at 10, 210, 210
-// and 420 ms. The last dequeue drops once for each time drop_next moves on.
+// TestNS3CoDelBasicDrop: 20 packets of 1000 bytes, dequeued at 10, 210, 210 and
+// 420 ms. The last dequeue drops a packet each time that drop_next advances.
 func TestNS3CoDelBasicDrop(t *testing.T) {
 	q := newCoDel(t, DefaultCoDel(NS3))
 	for range 20 {
@@ -45,7 +45,7 @@ func TestNS3CoDelBasicDrop(t *testing.T) {
 		switch i {
 		case 1:
 			want = 1
-		case 3: // count the updates by the plain formula, in ticks of 1024 ns
+		case 3: // count the steps by the exact formula, in ticks of 1024 ns
 			root, count := uint16(0xffff), uint32(1)
 			for next := uint32(210*ms>>10) + 97655; next <= uint32(420*ms>>10); want++ {
 				count++
@@ -69,8 +69,8 @@ func TestNS3CoDelBasicDrop(t *testing.T) {
 	}
 }
 
-// TestNS3CoDelBasicMark is the same with packets that understand ECN: one mark
-// where there was a drop, and one for each dequeue, however many are due.
+// TestNS3CoDelBasicMark is the same with packets that support ECN: a mark
+// instead of the drop, and one mark per dequeue, however many are due.
 func TestNS3CoDelBasicMark(t *testing.T) {
 	p := DefaultCoDel(NS3)
 	p.ECN = true
@@ -89,7 +89,7 @@ func TestNS3CoDelBasicMark(t *testing.T) {
 	}
 }
 
-// TestNS3CoDelBasicOverflow: 503 packets into 500 places.
+// TestNS3CoDelBasicOverflow: 503 packets into a queue for 500.
 func TestNS3CoDelBasicOverflow(t *testing.T) {
 	p := DefaultCoDel(NS3)
 	p.Packets = 500
@@ -102,7 +102,8 @@ func TestNS3CoDelBasicOverflow(t *testing.T) {
 	}
 }
 
-// TestNS3CoDelEnqueueDequeue: six packets in, the same six out, in order.
+// TestNS3CoDelEnqueueDequeue: six packets come out in the order in which they
+// went in.
 func TestNS3CoDelEnqueueDequeue(t *testing.T) {
 	p := DefaultCoDel(NS3)
 	p.MTU, p.Interval, p.Target = 1000, 50*time.Millisecond, 4*time.Millisecond
@@ -120,8 +121,8 @@ func TestNS3CoDelEnqueueDequeue(t *testing.T) {
 	}
 }
 
-// TestNS3FqCoDelPacketLimit: limit 4, flows of 3 and 2 packets. The fifth
-// packet costs the fat flow two: half of its 300 bytes.
+// TestNS3FqCoDelPacketLimit: the limit is 4, flows have 3 and 2 packets. The
+// fifth packet makes the larger flow lose two, half of its 300 bytes.
 func TestNS3FqCoDelPacketLimit(t *testing.T) {
 	q := newFQ(t, func(p *FQCoDelParams) { p.CoDel.Packets, p.Quantum = 4, 1500 })
 	for _, flow := range []uint32{0, 0, 0, 1} {
@@ -179,8 +180,8 @@ func TestNS3FqCoDelDeficit(t *testing.T) {
 	}
 }
 
-// TestNS3FqCoDelECN: five flows of 20 packets, one dequeue each 110 ms. Three
-// flows understand ECN and get 6 marks each; two don't and lose 4 packets each.
+// TestNS3FqCoDelECN: five flows of 20 packets, one dequeue every 110 ms. Three
+// flows support ECN and get 6 marks each; the other two lose 4 packets each.
 func TestNS3FqCoDelECN(t *testing.T) {
 	drops := map[uint32]int{}
 	q := newFQ(t, func(p *FQCoDelParams) {

@@ -7,7 +7,7 @@ import (
 	"unbloat/unit"
 )
 
-// TestFraming compares wire lengths with sums done by hand.
+// TestFraming compares the length on the line with sums calculated by hand.
 func TestFraming(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -40,7 +40,7 @@ func bigFIFO(t testing.TB) *FIFO {
 	return q
 }
 
-// TestTokenBucketRate: the burst at once, then the rate.
+// TestTokenBucketRate: first the burst at once, then the rate.
 func TestTokenBucketRate(t *testing.T) {
 	b, err := NewTokenBucket(TokenBucketParams{Rate: 12 * unit.MbitPerSecond, Burst: 15000}, bigFIFO(t))
 	if err != nil {
@@ -70,7 +70,7 @@ func TestTokenBucketRate(t *testing.T) {
 	}
 }
 
-// TestBuckets: what each kind lets go at once, and when the next packet goes.
+// TestBuckets: what each kind sends at once, and when it sends the next packet.
 func TestBuckets(t *testing.T) {
 	for _, c := range []struct {
 		bucket Bucket
@@ -79,7 +79,7 @@ func TestBuckets(t *testing.T) {
 		next   unit.Instant
 	}{
 		{TBF, 3000, 2, ms},
-		{HTB, 3000, 3, ms}, // the third is owed
+		{HTB, 3000, 3, ms}, // the third is sent in debt
 		{HTB, 1500, 2, ms},
 		{HFSC, 0, 1, ms},
 	} {
@@ -124,7 +124,7 @@ func TestShapersKeepTheRate(t *testing.T) {
 	}
 }
 
-// TestTokenBucketRefuses names what is no shaper.
+// TestTokenBucketRefuses: rates and bursts that make no shaper are refused.
 func TestTokenBucketRefuses(t *testing.T) {
 	const m = unit.MbitPerSecond
 	for name, p := range map[string]TokenBucketParams{

@@ -36,8 +36,8 @@ func asTyped(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
-// What a person mistypes is refused with what to do, on standard error, and
-// nothing is printed that looks like a result.
+// Mistyped commands are refused with a message on standard error that says what
+// to do. Standard output stays empty.
 func TestMistyped(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -67,7 +67,8 @@ func TestMistyped(t *testing.T) {
 	}
 }
 
-// Rates are what people write; what was not in bits is said.
+// Rates are read in the usual spellings. If one was not in bits, the program
+// says how it was read.
 func TestRatesAsWritten(t *testing.T) {
 	for written, want := range map[string]struct {
 		bps  float64
@@ -96,7 +97,7 @@ func TestRatesAsWritten(t *testing.T) {
 	}
 }
 
-// With --json a failure is an object too, unless a result was printed.
+// With --json an error is an object too, unless a result was printed.
 func TestFailureIsJSON(t *testing.T) {
 	for args, want := range map[string]failure{
 		"plan --down 30 --json":                       {Code: "usage", Exit: exitUsage},
@@ -112,8 +113,8 @@ func TestFailureIsJSON(t *testing.T) {
 	}
 }
 
-// TestHelpIsWhole: every command that people run has examples, and every flag's
-// placeholder is one word of capitals.
+// TestHelpIsWhole: every command has examples, and the placeholder of every
+// flag is one word in capitals.
 func TestHelpIsWhole(t *testing.T) {
 	placeholder := regexp.MustCompile(`^[A-Z0-9:|]+$`)
 	var walk func(c *cobra.Command)
@@ -138,7 +139,7 @@ func TestHelpIsWhole(t *testing.T) {
 	walk(newRootCommand())
 }
 
-// What is not valid proves no change.
+// A comparison with an invalid result proves no change.
 func TestCompareInvalid(t *testing.T) {
 	file, ids := aHistory(t)
 	out, code := cli(t, "", "compare", ids["A"], ids["BAD"], "--store", file)
@@ -154,7 +155,7 @@ func TestCompareInvalid(t *testing.T) {
 	}
 }
 
-// A scenario whose measurement is not valid says so, and ends with 4.
+// An invalid measurement of a scenario is reported, and the exit code is 4.
 func TestLabRunInvalid(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "dead.toml")
@@ -171,7 +172,7 @@ func TestLabRunInvalid(t *testing.T) {
 	}
 }
 
-// An export is packed as its name says, and comes back either way.
+// An export is compressed as its file name says, and each kind can be imported.
 func TestExportAsNamed(t *testing.T) {
 	file, _ := aHistory(t)
 	dir := t.TempDir()
@@ -190,8 +191,8 @@ func TestExportAsNamed(t *testing.T) {
 	}
 }
 
-// TestFitLaw: lines that are broken are no wider than the terminal, but for a
-// word that is wider itself, and say what they said.
+// TestFitLaw: wrapped lines are no wider than the terminal, unless a single
+// word is, and have the same words as before.
 func TestFitLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-zé]{1,70}`)
@@ -258,7 +259,7 @@ func TestTablesFit(t *testing.T) {
 	}
 }
 
-// A change that rounds to nothing has no minus.
+// A change that rounds to 0 has no minus sign.
 func TestSigned(t *testing.T) {
 	for v, want := range map[float64]string{-0.04: "+0.0", 0.04: "+0.0", -0.06: "-0.1", 0: "+0.0", -12.34: "-12.3"} {
 		if got := signed(v); got != want {

@@ -46,12 +46,13 @@ func ran(t *testing.T, env []string, argv ...string) (code int, out, errs string
 	return code, o.String(), e.String()
 }
 
-// packages returns those of ours and of others that a build is made of.
+// packages returns all packages of a build, ours and others.
 func packages(t *testing.T, tags string) []string {
 	return strings.Fields(goTool(t, "list", "-deps", "-tags", tags, "./cmd/unbloat"))
 }
 
-// has says which of the packages, with all below them, are among a build's.
+// has returns which packages of a build are among the forbidden ones, or below
+// them.
 func has(build []string, forbidden ...string) (found []string) {
 	for _, p := range build {
 		if slices.ContainsFunc(forbidden, func(f string) bool { return p == f || strings.HasPrefix(p, f+"/") }) {
@@ -61,13 +62,14 @@ func has(build []string, forbidden ...string) (found []string) {
 	return found
 }
 
-// laboratory are the packages that a build without it has none of. Package aqm is
-// not among them: a driver says which of its dialects the platform speaks.
+// laboratory returns the packages that a build without the laboratory must not
+// have. Package aqm is allowed: drivers name the dialect of their platform.
 func laboratory() []string {
 	return []string{"unbloat/internal/lab", "unbloat/scenarios", "unbloat/sim"}
 }
 
-// The whole program builds without the laboratory, has nothing of it, and says so.
+// The program builds without the laboratory, contains nothing of it, and says
+// so when asked for it.
 func TestBuildWithoutLaboratory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short links no other program; `make test` does")
@@ -87,8 +89,8 @@ func TestBuildWithoutLaboratory(t *testing.T) {
 	}
 }
 
-// The two programs for routers have nothing in them that a router has no room
-// for, and do what the whole program does.
+// The two programs for routers contain nothing for which a router has no room,
+// and behave as the whole program does.
 func TestBuildsForRouters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short links no other program; `make test` does")

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// written writes a configuration, has it read by what runs until the test's end,
-// and returns its file.
+// written writes a configuration file, which commands read until the end of the
+// test, and returns its path.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.toml")
@@ -24,7 +24,8 @@ func written(t *testing.T, text string) string {
 	return file
 }
 
-// What no command takes is refused, with its line.
+// A key that no command uses, and a wrong value, is refused with its line
+// number.
 func TestConfigRefuses(t *testing.T) {
 	for text, says := range map[string]string{
 		"server = \"a\"\nsever = \"b\"\n":                  "config.toml:2: there is no key \"sever\", only server, key_file, router, wan, language",
@@ -52,7 +53,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// presetOf returns what a command's flags are once the configuration is read.
+// presetOf returns the values of a command's flags after the configuration was
+// read.
 func presetOf(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	root := newRootCommand()
@@ -77,8 +79,9 @@ func presetOf(t *testing.T, args ...string) map[string]string {
 	return out
 }
 
-// Each command takes what is its own, and flags win. The key goes to no other
-// server, and the WAN to no other router.
+// Each command takes the keys that it has flags for, and flags override them.
+// The key is not sent to another server, and the WAN is not used for another
+// router.
 func TestConfigPresets(t *testing.T) {
 	file := written(t, "server = \"test.example.net\"\nkey_file = \"key\"\nrouter = \"ssh://root@192.0.2.1\"\nwan = \"eth0\"\nlanguage = \"de\"\n")
 	key := filepath.Join(filepath.Dir(file), "key")
@@ -105,7 +108,8 @@ func TestConfigPresets(t *testing.T) {
 	}
 }
 
-// The file is where people look for it, and nowhere if nobody wants it.
+// The file is at the usual place, or at that of an environment variable; if
+// that is empty no file is read.
 func TestConfigFile(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -124,7 +128,7 @@ func TestConfigFile(t *testing.T) {
 	}
 }
 
-// A key's file without a key, or beside a key, is refused.
+// A key file without a key, and one in addition to a key, is refused.
 func TestKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"good": "secret\n", "empty": "\n"} {

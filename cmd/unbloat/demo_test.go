@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// Where there is no kernel to run, the demo simulates, says so wherever its
-// figures stand, and tells the same story; asked for a kernel, it does not.
+// Without a kernel to run, the demo simulates, says so wherever it shows
+// figures, and tells the same story. If a kernel is asked for by a flag, it
+// fails.
 func TestDemoWithoutKernel(t *testing.T) {
 	demo := func(args ...string) (string, int) {
 		c := exec.Command(os.Args[0], append([]string{"demo"}, args...)...)
@@ -50,8 +51,8 @@ func TestDemoWithoutKernel(t *testing.T) {
 	}
 }
 
-// Where the kernel that is there breaks off, as one does that is older than the
-// processor, the demo simulates and says why.
+// If the kernel stops at once, such as one that needs a newer processor, the
+// demo simulates and says why.
 func TestDemoWithoutRunningKernel(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "linux.uml"), []byte("#!/bin/sh\n[ \"$1\" = --version ] && { echo 6.1.0; exit; }\nkill -ABRT $$\n"), 0o755); err != nil {
@@ -60,7 +61,7 @@ func TestDemoWithoutRunningKernel(t *testing.T) {
 	c := exec.Command(os.Args[0], "demo", "--report", filepath.Join(dir, "r.html"))
 	c.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+dir, "HOME="+dir)
 	out, err := c.CombinedOutput()
-	busy := strings.Contains(string(out), "Simulated, not measured: this machine is too busy for an emulated line in real time") // beside other tests
+	busy := strings.Contains(string(out), "Simulated, not measured: this machine is too busy for an emulated line in real time") // because of other tests
 	if err != nil || !busy && !strings.Contains(string(out), "Simulated, not measured: the kernel does not run on this machine") {
 		t.Errorf("%v:\n%s", err, out)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every command line of the documents is one that this program takes: the command
-// is there, with these flags, values that parse, and as many arguments. A flag that
-// a text names alone is a flag of some command.
+// Every command line in the documents must be valid: the command exists, with
+// these flags and arguments, and the values parse. A flag that is named on its
+// own must be a flag of some command.
 func TestDocumentsCommands(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/evidence/*.md", "../../docs/examples/*.toml"} {
@@ -26,7 +26,7 @@ func TestDocumentsCommands(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
-	flags := map[string]bool{"hmac": true, "help": true} // irtt's and cobra's, and those of all commands
+	flags := map[string]bool{"hmac": true, "help": true} // flags of irtt and cobra
 	var collect func(c *cobra.Command)
 	collect = func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
@@ -57,7 +57,7 @@ func TestDocumentsCommands(t *testing.T) {
 				continue
 			}
 			if m := whole.FindStringSubmatch(line); m != nil && (fenced || strings.HasSuffix(page, ".toml")) {
-				command, _, _ := strings.Cut(m[1], "     ") // a comment stands behind
+				command, _, _ := strings.Cut(m[1], "     ") // a comment follows
 				command, _, _ = strings.Cut(command, " #")
 				checked++
 				if err := takes(command, true); err != nil {
@@ -65,7 +65,7 @@ func TestDocumentsCommands(t *testing.T) {
 				}
 			}
 			if !fenced {
-				prose.WriteString(line + " ") // a command may be broken over two lines
+				prose.WriteString(line + " ") // a command may span two lines
 			}
 		}
 		for _, m := range inline.FindAllStringSubmatch(prose.String(), -1) {
@@ -85,14 +85,14 @@ func TestDocumentsCommands(t *testing.T) {
 	}
 }
 
-// takes says why the program would refuse a command line, before it does anything.
-// One in the middle of a sentence may lack what its command needs.
+// takes returns the reason why the program would refuse a command line. If
+// complete is false, as within a sentence, required arguments may be missing.
 func takes(line string, complete bool) error {
 	var args []string
 	line = regexp.MustCompile(`\$(\(\(.*?\)\)|\w+)`).ReplaceAllString(line, "1") // a script's variables
 	for _, m := range regexp.MustCompile(`"([^"]*)"|(\S+)`).FindAllStringSubmatch(line, -1) {
 		if strings.ContainsAny(m[2], "|>&") {
-			break // the shell's
+			break // from here on it is the shell's
 		}
 		args = append(args, m[1]+m[2])
 	}

@@ -14,11 +14,11 @@ import (
 	"unbloat/internal/platform/all"
 )
 
-// What commands print and how they end is frozen as files, so that a change of
-// how it is made changes none of it by accident. A commit that changes one on
+// The output and the exit codes of commands are frozen in files, so that no
+// change of the code changes them by accident. A commit that changes one on
 // purpose says so; -update rewrites them.
 
-// frozen compares what was printed with a file of testdata/frozen, one section
+// frozen compares output with a file of testdata/frozen, which has a section
 // for each command.
 func frozen(t *testing.T, name string, got []txtar.File) {
 	t.Helper()
@@ -47,7 +47,7 @@ func frozen(t *testing.T, name string, got []txtar.File) {
 	}
 }
 
-// steady replaces what no two runs have in common.
+// steady replaces what differs from run to run.
 func steady(text string) string {
 	for _, c := range []struct{ is, becomes string }{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, "TIME"},
@@ -84,12 +84,12 @@ func TestFrozenPlans(t *testing.T) {
 	}
 }
 
-// TestFrozenCommands: what a person reads who changes a router, on the platforms
-// whose router is in memory.
+// TestFrozenCommands: what commands print that change a router, on the
+// platforms that can be tested in memory.
 func TestFrozenCommands(t *testing.T) {
 	for _, p := range stages() {
 		if p.platform == "openbsd-altq" || p.platform == "freebsd" {
-			continue // as openbsd and pfsense; each takes a second of programs
+			continue // like openbsd and pfsense; each takes a second
 		}
 		t.Run(p.platform, func(t *testing.T) {
 			s := p.make(t)

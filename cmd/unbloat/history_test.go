@@ -45,7 +45,7 @@ func cli(t *testing.T, stdin string, args ...string) (string, int) {
 	return out.String() + "unbloat: " + err.Error() + "\n", exitFailed
 }
 
-// testOf makes a test whose upload rises by ms.
+// testOf returns a result whose upload adds ms of latency.
 func testOf(label, at string, ms float64) *verdict.Test {
 	phase := func(up, ms float64) *verdict.Phase {
 		s := &verdict.Timeline{EndS: 10, BinS: 0.1, TS: []float64{}, RTTMs: []*float64{}, DownMbps: []float64{}, UpMbps: []float64{}}
@@ -69,7 +69,7 @@ func testOf(label, at string, ms float64) *verdict.Test {
 	return t
 }
 
-// aPath is a trace whose increase begins at the uplink.
+// aPath returns a trace in which the latency begins to rise at the uplink.
 func aPath() *path.Result {
 	figures := func(p50, p95 float64) *path.Figures {
 		return &path.Figures{Sent: 10, Received: 10, LastMs: p50, AvgMs: p50, BestMs: p50, WorstMs: p95, RTTMs: verdict.Quantiles{Min: p50, P50: p50, P95: p95, Max: p95}}
@@ -86,7 +86,7 @@ func aPath() *path.Result {
 	}
 }
 
-// aHistory keeps one result of each kind, and returns their ids and the file.
+// aHistory saves one result of each kind, and returns their ids and the file.
 func aHistory(t *testing.T) (file string, ids map[string]string) {
 	t.Helper()
 	file, ids = filepath.Join(t.TempDir(), "results.db"), map[string]string{}
@@ -125,8 +125,8 @@ func aHistory(t *testing.T) (file string, ids map[string]string) {
 	return file, ids
 }
 
-// TestHistoryGolden runs the commands of each golden file's comment on aHistory;
-// $A stands for an id's first digits.
+// TestHistoryGolden runs the commands in the comment of each golden file on
+// aHistory. $A stands for the first digits of an id.
 func TestHistoryGolden(t *testing.T) {
 	path, ids := aHistory(t)
 	t.Setenv("UNBLOAT_STORE", path)
@@ -164,7 +164,8 @@ func TestHistoryGolden(t *testing.T) {
 	}
 }
 
-// TestHistoryFiles: what needs files: export, import, and compare of files.
+// TestHistoryFiles tests the commands that use files: export, import, and
+// compare.
 func TestHistoryFiles(t *testing.T) {
 	from, ids := aHistory(t)
 	dir := t.TempDir()
@@ -226,7 +227,8 @@ func TestHistoryFiles(t *testing.T) {
 	}
 }
 
-// TestKeep: failing to keep a result is a warning, and --no-store keeps nothing.
+// TestKeep: if a result cannot be saved the program warns, and with --no-store
+// it saves nothing.
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.db")
@@ -275,7 +277,7 @@ func TestParseSince(t *testing.T) {
 	}
 }
 
-// TestProveUsage: wrong use of `prove` is told before anything is touched.
+// TestProveUsage: wrong use of `prove` is reported before it changes anything.
 func TestProveUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "--server is missing"},

@@ -19,7 +19,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// said is what a program has printed so far.
+// A said is what a program has printed so far.
 type said struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -37,8 +37,8 @@ func (s *said) String() string {
 	return s.b.String()
 }
 
-// interrupted runs the program until it has printed what is wanted, sends it
-// SIGINT, and returns what it printed and its exit code.
+// interrupted runs the program until it has printed what the test waits for,
+// sends SIGINT, and returns the output and exit code.
 func interrupted(t *testing.T, env []string, until func(out, errs string) bool, args ...string) (out, errs string, code int) {
 	t.Helper()
 	c := exec.Command(os.Args[0], args...)
@@ -55,11 +55,11 @@ func interrupted(t *testing.T, env []string, until func(out, errs string) bool, 
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.Wait() // the exit code tells
+	_ = c.Wait() // the exit code is returned
 	return stdout.String(), stderr.String(), c.ProcessState.ExitCode()
 }
 
-// Ctrl-C keeps the phases of a test that were measured, and says so.
+// Ctrl-C ends a test, which keeps its finished phases and says so.
 func TestInterruptedTest(t *testing.T) {
 	server := serveHere(t)
 	out, errs, code := interrupted(t, nil, func(_, errs string) bool { return strings.Contains(errs, "download") },
@@ -74,7 +74,7 @@ func TestInterruptedTest(t *testing.T) {
 	}
 }
 
-// A key that is wrong is not one that is missing.
+// A wrong key and a missing key have different errors.
 func TestWrongKey(t *testing.T) {
 	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0", Key: "secret"})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// status writes no escapes where nobody sees a terminal, and nothing if told so.
+// status writes no escape sequences into a pipe, and nothing with --quiet.
 func TestStatusInPipes(t *testing.T) {
 	p := stages()[0]
 	s := p.make(t)
@@ -112,7 +112,7 @@ func TestStatusInPipes(t *testing.T) {
 	}
 }
 
-// prove proves on any router, as tune does, and leaves it as it was.
+// prove runs on every platform, as tune does, and leaves the router as it was.
 func TestProveOnAnotherRouter(t *testing.T) {
 	p := stages()[0]
 	s := p.make(t)

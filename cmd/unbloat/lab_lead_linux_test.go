@@ -23,11 +23,11 @@ import (
 	"unbloat/unit"
 )
 
-// A person at a terminal answers questions.
+// A person answers questions at a terminal.
 type person struct {
 	t    *testing.T
 	term *screentest.Terminal
-	read int // of what was shown
+	read int // how much of the output was read
 }
 
 // answers waits for a question and types an answer.
@@ -46,15 +46,17 @@ func (p *person) answers(question, answer string) {
 	}
 }
 
-// transcriptMark begins the line with which the guest hands its transcript over.
+// transcriptMark begins the line in which the guest passes the transcript to
+// the host.
 const transcriptMark = "transcript of a first use: "
 
-// documented compares what was asked and done with docs/first-use.md.
+// documented compares the questions and commands with those in
+// docs/first-use.md.
 func documented(t *testing.T, output string) {
 	t.Helper()
 	_, rest, found := strings.Cut(output, transcriptMark)
 	if !found {
-		return // it has failed, or was skipped, and said so
+		return // it failed or was skipped, and has said so
 	}
 	line, _, _ := strings.Cut(rest, "\n")
 	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line))
@@ -71,7 +73,7 @@ func documented(t *testing.T, output string) {
 	head, rest, _ := strings.Cut(string(was), begin)
 	shown, tail, _ := strings.Cut(rest, end)
 	digits := regexp.MustCompile(`[0-9][0-9.,]*`)
-	asked := func(text string) (out []string) { // and done: what is measured in between is not the same to the last sentence
+	asked := func(text string) (out []string) { // the questions and commands: the figures between them differ from run to run
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "$ unbloat") || strings.Contains(line, "[Y/n]") || strings.Contains(line, "[y/N]") {
 				out = append(out, strings.TrimSpace(digits.ReplaceAllString(line, "N")))
@@ -90,8 +92,9 @@ func documented(t *testing.T, output string) {
 	}
 }
 
-// TestFirstUse: `unbloat` alone, on a router's terminal, leads from bloat to a
-// line that is cured and stays so; and an answer "no" takes everything back.
+// TestFirstUse: `unbloat` without arguments, on a router's terminal, leads a
+// user from bufferbloat to a line without it, permanently. The answer "no"
+// undoes everything.
 func TestFirstUse(t *testing.T) {
 	output, inside := labtest.Output(t, labtest.Options{Server: true, Scenario: &scenario.Scenario{
 		Name:  "first use",

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// What is wrong with `lab run --router-image` is told before anything boots, and
-// what has to be installed has the exit code of preconditions, and its package.
+// Errors in the use of `lab run --router-image` are reported before anything
+// boots. A missing program has the exit code of preconditions, and its package
+// is named.
 func TestRouterImageExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {

@@ -11,11 +11,12 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// TestLabShell: a shell in the lab gives a prompt, where Ctrl-C ends what runs and
-// not the shell; in the end, and after it was killed, the terminal is as it was.
+// TestLabShell: a shell in the lab shows a prompt. Ctrl-C ends the running
+// command, not the shell. After it ends, or is killed, the terminal is as
+// before.
 func TestLabShell(t *testing.T) {
 	labtest.NeedKernel(t)
-	p, cmd := programOnTerminal(t, labtest.Binary(t), nil, "lab", "shell", "exact-link") // its guest runs it too
+	p, cmd := programOnTerminal(t, labtest.Binary(t), nil, "lab", "shell", "exact-link") // the guest runs this binary too
 	shown := func(what string) {
 		t.Helper()
 		await.Until(t, 3*time.Minute, "the shell to show "+what, func() bool { return strings.Contains(p.Text(), what) })

@@ -16,8 +16,9 @@ import (
 	"unbloat/internal/lab"
 )
 
-// Without names `lab compare` takes what has the last case, and what that is
-// compared with; a name that has none of the cases is wrong usage.
+// Without names `lab compare` takes all scenarios that have the last case, and
+// the cases that it is compared with. Naming a scenario without any of the
+// cases is wrong usage.
 func TestLabCompareChooses(t *testing.T) {
 	names := func(given []string, cases ...string) []string {
 		t.Helper()
@@ -58,8 +59,8 @@ func TestLabCompareChooses(t *testing.T) {
 	}
 }
 
-// A comparison becomes a page of its own, in the simulator as on a kernel; no
-// other kind of file can hold it.
+// A comparison is written as a self-contained page, with the simulator and with
+// a kernel. Other types of files are refused.
 func TestLabComparePage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "compare.html")
@@ -90,11 +91,10 @@ func TestLabComparePage(t *testing.T) {
 	}
 }
 
-// Every scenario that is compared is in one file of docs/evidence, and the files
-// that are there are what the subjects make: nobody wrote one by hand, and none is
-// left of a subject that is gone.
+// Every compared scenario is in exactly one file of docs/evidence. The files
+// there are exactly those of the subjects, as the program writes them.
 func TestEvidenceOfEverySubject(t *testing.T) {
-	in := map[string]string{} // a scenario's file
+	in := map[string]string{} // scenario → file
 	for _, sub := range subjects() {
 		for _, name := range sub.scenarios {
 			if in[name] != "" {
@@ -139,8 +139,9 @@ func TestEvidenceOfEverySubject(t *testing.T) {
 	}
 }
 
-// A comparison over several seeds keeps each result: what is in the file is taken
-// from it, also by a table of other cases, and a line that was cut off is run again.
+// With several seeds a comparison keeps each result in a file: results in the
+// file are not measured again, also for a table of other cases. A line that is
+// cut short is measured again.
 func TestLabCompareResumes(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "kept.jsonl")
 	compare := func(args ...string) (stdout, stderr string, err error) {
@@ -199,8 +200,8 @@ func TestLabCompareResumes(t *testing.T) {
 	}
 }
 
-// The files of the subjects come from the tables, and the cases of a scenario that
-// is in two of them stand together.
+// The files of the subjects are made from the tables. If a scenario is in two
+// tables its cases are in one table of the file.
 func TestEvidenceOfTables(t *testing.T) {
 	runs := labRuns{engine: lab.Sim}
 	var tables []comparedTable

@@ -20,7 +20,7 @@ import (
 	"unbloat/unit"
 )
 
-// aTest is a result with everything that a table may show.
+// aTest returns a result with everything that a table may show.
 func aTest(added float64) *verdict.Test {
 	phase := func(rtt, plus float64) *verdict.Phase {
 		q := func(v float64) verdict.Quantiles {
@@ -46,7 +46,7 @@ func aTest(added float64) *verdict.Test {
 	return t
 }
 
-// spoilt is the same result, invalid for three reasons.
+// spoilt returns the same result, invalid for three reasons.
 func spoilt() *verdict.Test {
 	t := aTest(310)
 	full := reason.Of(reason.LoadNotFull).In(verdict.PhaseUpload)
@@ -65,8 +65,9 @@ func aTuning() *tune.Result {
 	return r
 }
 
-// The tables in every language are as the files have them, every figure of
-// English is in German too, with its comma, and a tuning's fit into 78 columns.
+// The tables of every language match the golden files. Every figure of the
+// English one is in the German one too, with a decimal comma, and a tuning's
+// table fits into 78 columns.
 func TestTablesInEveryLanguage(t *testing.T) {
 	figures := regexp.MustCompile(`\d+([.,]\d+)?`)
 	said := map[string][]string{}
@@ -103,7 +104,7 @@ func TestTablesInEveryLanguage(t *testing.T) {
 			if d := cmp.Diff(string(want), b.String()); d != "" {
 				t.Errorf("%s (-update rewrites it): %s", file, d)
 			}
-			table := b.String() // what follows it are whole sentences
+			table := b.String() // whole sentences follow
 			if i := strings.LastIndex(table, "\n\n"); name == "tune" {
 				table = table[:i]
 			}
@@ -129,8 +130,8 @@ func TestTablesInEveryLanguage(t *testing.T) {
 	}
 }
 
-// The flag goes before the environment, which decides as POSIX has it; what
-// nobody speaks is refused of the flag and English of the environment.
+// The flag overrides the environment, which is read as POSIX says. An unknown
+// language is an error as a flag, and means English in the environment.
 func TestLanguageIsChosen(t *testing.T) {
 	for _, c := range []struct{ flag, all, messages, lang, want string }{
 		{"", "", "", "", "en"},

@@ -12,7 +12,8 @@ import (
 	"unbloat/internal/platform/fake"
 )
 
-// newLinux is a Linux router whose programs are a fake's, and root at it.
+// newLinux returns a Linux router in memory whose programs are in PATH, used by
+// root.
 func newLinux(t *testing.T) (*stage, *fake.Linux) {
 	t.Helper()
 	f := fake.NewLinux()
@@ -20,7 +21,7 @@ func newLinux(t *testing.T) (*stage, *fake.Linux) {
 	return newStage(t, f.Machine, f, f.Text), f
 }
 
-// wants runs the program and wants an exit code, and words in what it says.
+// wants runs the program and expects an exit code, and words in the output.
 func (s *stage) wants(t *testing.T, code int, says string, args ...string) string {
 	t.Helper()
 	out, is := s.run(t, append(args, "--for", "linux")...)
@@ -30,7 +31,7 @@ func (s *stage) wants(t *testing.T, code int, says string, args ...string) strin
 	return out
 }
 
-// byHand runs a command on the router, as somebody does.
+// byHand runs a command on the router, as a person would.
 func (s *stage) byHand(t *testing.T, line string) {
 	t.Helper()
 	s.Lock()
@@ -40,8 +41,8 @@ func (s *stage) byHand(t *testing.T, line string) {
 	}
 }
 
-// TestNoAQM: on a kernel without CAKE and FQ-CoDel apply says what is missing and
-// what brings it, and changes nothing; who wants a FIFO asks for it.
+// TestNoAQM: on a kernel without CAKE and FQ-CoDel apply names what is missing
+// and what installs it, and changes nothing. A FIFO must be asked for.
 func TestNoAQM(t *testing.T) {
 	s, f := newLinux(t)
 	f.Kernel.Missing = []string{"cake", "fq_codel"}
@@ -66,8 +67,8 @@ func TestNoAQM(t *testing.T) {
 	s.wants(t, exitDone, "fq_codel", apply...)
 }
 
-// TestDrift: status and doctor say in what the router is no longer what was
-// applied, and the command that they name mends it.
+// TestDrift: status and doctor report how the router differs from what was
+// applied, and name a command that repairs it.
 func TestDrift(t *testing.T) {
 	s, _ := newLinux(t)
 	again := "unbloat apply --again --yes --wan wan"
@@ -114,8 +115,8 @@ func TestDrift(t *testing.T) {
 	s.wants(t, exitPrecondition, "there is no such interface; name one of wan, lan", "status", "--wan", "nope")
 }
 
-// TestGuess: a preview by somebody who may not try the kernel says that it
-// guesses; root's does not.
+// TestGuess: a preview by a user who may not test the kernel's features says
+// that it guesses. A preview by root does not.
 func TestGuess(t *testing.T) {
 	s, f := newLinux(t)
 	f.Kernel.Missing = []string{"cake"}
@@ -142,8 +143,8 @@ func TestGuess(t *testing.T) {
 	s.wants(t, exitDone, "This is a guess: this user may neither", preview...)
 }
 
-// TestBeforeLoad: what keeps tune and prove from their end is found before the
-// server hears of them.
+// TestBeforeLoad: conditions that would stop tune and prove are found before
+// they contact the server.
 func TestBeforeLoad(t *testing.T) {
 	s, f := newLinux(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -203,7 +204,7 @@ func TestBeforeLoad(t *testing.T) {
 	f.Files["/proc/self/status"] = "CapEff:\t000001ffffffffff\n"
 	s.Unlock()
 	for _, command := range [][]string{tune, prove} {
-		wants(exitPrecondition, "no test server answers", command...) // it hangs up
+		wants(exitPrecondition, "no test server answers", command...) // the server closes the connection
 	}
 	if heard.Load() == 0 {
 		t.Error("nothing was in the way any more, and yet the server was not asked")

@@ -13,13 +13,15 @@ import (
 	"unbloat/internal/platform/testdata/toy"
 )
 
-// asProgram is set where the test's binary is to be the program itself.
+// asProgram is the environment variable with which the test binary acts as the
+// program.
 const asProgram = "UNBLOAT_TEST_AS_PROGRAM"
 
-// withToy is set where the program has a driver more, that of package toy.
+// withToy is the environment variable with which the program also has the
+// driver of package toy.
 const withToy = "UNBLOAT_TEST_TOY"
 
-// TestMain keeps what the tests measure out of the user's own results.
+// TestMain keeps results of tests away from the user's own.
 func TestMain(m *testing.M) {
 	if self, err := os.Executable(); err == nil && os.Getenv(onStage) != "" && filepath.Base(os.Args[0]) != filepath.Base(self) {
 		os.Exit(act(os.Getenv(onStage)))
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		main()
 	}
-	time.Local = time.UTC // golden files have times
+	time.Local = time.UTC // golden files contain times
 	os.Setenv("TZ", "UTC")
 	dir, err := os.MkdirTemp("", "unbloat-test-")
 	if err != nil {
@@ -61,7 +63,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, []string{"frobnicate"}},
 		{exitUsage, []string{"lab", "frobnicate"}},
 		{exitUsage, []string{"why", "udp 10.1.0.2:5004 > 203.0.113.9:5004", "--bytes", "-5"}},
-		{exitUsage, []string{"lab", "shell", "exact-link"}}, // not a terminal
+		{exitUsage, []string{"lab", "shell", "exact-link"}}, // standard input is no terminal
 		{exitUsage, []string{"sim", "frobnicate"}},
 		{exitUsage, []string{"plan", "--down", "30"}},
 		{exitUsage, []string{"plan", "--down", "0mbit", "--up", "1mbit"}},
@@ -98,8 +100,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// A result that standard output does not take is an error, and what -o names is
-// a file of its own or stays what it is.
+// A result that cannot be written to standard output is an error. A file named
+// by -o is written completely, or left as it was.
 func TestFullOutput(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestPathUsage(t *testing.T) {
 	}
 }
 
-// A server of the load that is not there is a missing precondition.
+// A missing load server has the exit code of preconditions.
 func TestPathNoServer(t *testing.T) {
 	_, errs, code := runPathCommand(t, "127.0.0.1", "--load", "127.0.0.1:1")
 	if code != exitPrecondition || !strings.Contains(errs, "unbloat serve") {
@@ -74,7 +74,8 @@ func TestPathNoServer(t *testing.T) {
 	}
 }
 
-// On this machine itself: one hop, as text and as JSON. UDP probes need no privilege on Linux.
+// On this machine itself: one hop, as text and as JSON. UDP probes need no
+// privileges on Linux.
 func TestPathLoopback(t *testing.T) {
 	s, err := netio.DialHops(netio.NewClock(), netip.MustParseAddr("127.0.0.1"), netio.HopAuto)
 	if err != nil {

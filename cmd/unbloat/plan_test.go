@@ -80,9 +80,9 @@ func TestPlanGolden(t *testing.T) {
 	}
 }
 
-// The articles' own lines, as their texts have them: from the rates that they
-// measured comes what they wrote, nothing else of the kind, with the reasons,
-// and with what our own plan does otherwise.
+// The articles' own lines: from the rates that an article measured follows the
+// configuration that it gives, and nothing else of the kind, with the reasons
+// and with the differences from our own plan.
 func TestPlanGivesTheArticlesLines(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/articles.txtar")
 	if err != nil {
@@ -119,7 +119,7 @@ const planResult = `{"schema":"unbloat.test/1","valid":true,
  "idle":{"latency":{"rtt_ms":{"p50":20}}},
  "download":{"goodput_down_bps":28960000},"upload":{"goodput_up_bps":4826666.67}}`
 
-// A test's result gives the line: goodput × 1514/1448.
+// A test's result gives the line's rates: goodput × 1514/1448.
 func TestPlanFromResult(t *testing.T) {
 	out, _, err := runPlanCommand(t, planResult, "--result", "-", "--json")
 	if err != nil {

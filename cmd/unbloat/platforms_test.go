@@ -25,11 +25,11 @@ import (
 	pfsensefake "unbloat/internal/platform/pfsense/fake"
 )
 
-// onStage names the socket behind which a fake router answers. With it, this
-// binary under another name is one of the router's programs.
+// onStage is the environment variable with the socket of a fake router. With it
+// this binary, under another name, is one of the router's programs.
 const onStage = "UNBLOAT_TEST_PLATFORM"
 
-// A call is a program that was run on the router, an answer what became of it.
+// A call is a run of one of the router's programs, an answer its result.
 type call struct {
 	Argv  []string
 	Stdin []byte
@@ -40,7 +40,7 @@ type answer struct {
 	Failed   bool
 }
 
-// act is one of the router's programs: it asks the fake.
+// act runs as one of the router's programs: it asks the fake.
 func act(socket string) int {
 	in, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -66,7 +66,7 @@ func act(socket string) int {
 	return 0
 }
 
-// A stage is a fake router whose programs are found in PATH.
+// A stage is a fake router whose programs are in PATH.
 type stage struct {
 	sync.Mutex
 	router platform.Runner
@@ -75,7 +75,7 @@ type stage struct {
 	state  string
 }
 
-// newStage puts the fake's programs into a PATH of their own.
+// newStage creates a directory with the fake's programs, and puts it into PATH.
 func newStage(t *testing.T, m *fake.Machine, r platform.Runner, text func() string) *stage {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,14 +123,14 @@ func (s *stage) answer(c net.Conn) {
 	_ = json.NewEncoder(c).Encode(answer{out, errOut, err != nil})
 }
 
-// Text is what the router holds.
+// Text returns the state of the router.
 func (s *stage) Text() string {
 	s.Lock()
 	defer s.Unlock()
 	return s.text()
 }
 
-// run runs the program on the router.
+// run runs unbloat on the router.
 func (s *stage) run(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -149,13 +149,13 @@ func (s *stage) run(t *testing.T, args ...string) (string, int) {
 	return out.String(), c.ProcessState.ExitCode()
 }
 
-// A place is a platform's router in memory.
+// A place is a platform with its router in memory.
 type place struct {
 	platform, wan, lan string
 	make               func(t *testing.T) *stage
 }
 
-// stages are the routers whose programs can be found in PATH.
+// stages returns the routers whose programs can be in PATH.
 func stages() []place {
 	return []place{
 		{"openbsd", "em0", "em1", func(t *testing.T) *stage { f := openbsdfake.New(pfctl.Today); return newStage(t, f.Machine, f, f.Text) }},
@@ -169,8 +169,8 @@ func stages() []place {
 	}
 }
 
-// TestPlatforms: plan, apply, status, confirm and revert as a person types them,
-// with the real watchdog, on a router whose programs are the fake's.
+// TestPlatforms: plan, apply, status, confirm and revert as a person types
+// them, with the real watchdog, on a router in memory.
 func TestPlatforms(t *testing.T) {
 	for _, c := range stages() {
 		t.Run(c.platform, func(t *testing.T) {
@@ -213,11 +213,11 @@ func TestPlatforms(t *testing.T) {
 			if out := done(exitPrecondition, "revert"); !strings.Contains(out, "name the interface with --wan") {
 				t.Errorf("with no record and no default route: %s", out)
 			}
-			if c.platform != "openbsd" && c.platform != "pfsense" { // the watchdog is one for all
+			if c.platform != "openbsd" && c.platform != "pfsense" { // the watchdog is the same for all
 				return
 			}
 			out, code := s.run(t, "apply", file, "--confirm", "1s", "--for", c.platform)
-			if code != 0 && !strings.Contains(out, "the deadline has passed") { // before it was done, on a busy machine
+			if code != 0 && !strings.Contains(out, "the deadline has passed") { // on a busy machine the deadline may pass before apply ends
 				t.Fatalf("exit %d: %s", code, out)
 			}
 			if !await.True(time.Minute, func() bool { return s.Text() == start }) {
@@ -230,8 +230,8 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// TestPlatformsDrift: on each of them status and doctor say that what was applied
-// was taken away, and the command that they name puts it back.
+// TestPlatformsDrift: on each platform, after the change was removed by hand,
+// status and doctor say so, and the command that they name applies it again.
 func TestPlatformsDrift(t *testing.T) {
 	for _, c := range stages() {
 		t.Run(c.platform, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestPlatformsDrift(t *testing.T) {
 				}
 				return out
 			}
-			text := func() string { // a setting may have moved within its file
+			text := func() string { // the position of a setting in its file may have changed
 				return strings.Join(slices.Sorted(strings.Lines(s.Text())), "")
 			}
 			done(0, "apply", "--yes", "--shape-down", "50mbit", "--shape-up", "10mbit", "--wan", c.wan, "--lan", c.lan)
@@ -252,7 +252,8 @@ func TestPlatformsDrift(t *testing.T) {
 			if out := done(0, "status", "--wan", c.wan); strings.Contains(out, "WARNING") {
 				t.Errorf("nobody touched it:\n%s", out)
 			}
-			// Somebody takes it away, whom the record here knows nothing of.
+			// It is removed by an unbloat with another state directory, of
+			// which this one has no record.
 			elsewhere := filepath.Join(t.TempDir(), "state")
 			if err := os.CopyFS(elsewhere, os.DirFS(s.state)); err != nil {
 				t.Fatal(err)
@@ -274,7 +275,7 @@ func TestPlatformsDrift(t *testing.T) {
 	}
 }
 
-// TestNoSuchInterface: status of an interface that is not there is no answer.
+// TestNoSuchInterface: status fails for an interface that does not exist.
 func TestNoSuchInterface(t *testing.T) {
 	f := freebsdfake.New()
 	f.Tools["ifconfig"] = fake.Tool{Run: func(args []string, _ []byte) (string, error) {

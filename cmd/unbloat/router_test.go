@@ -24,18 +24,18 @@ import (
 	opnsensefake "unbloat/internal/platform/opnsense/fake"
 )
 
-// A laptop is where the program runs; its router is an OPNsense elsewhere.
+// A laptop runs the program. Its router is an OPNsense elsewhere.
 type laptop struct {
 	t     *testing.T
 	flags []string
 	state string
-	said  bytes.Buffer // all that was printed
+	said  bytes.Buffer // everything that was printed
 
 	mu     sync.Mutex
 	router *opnsensefake.Router
 	web    *httptest.Server
-	cut    atomic.Bool  // the laptop's way to it; the router's own stays
-	lost   atomic.Int64 // requests while it was cut
+	cut    atomic.Bool  // the laptop's connection is cut; the router's own is not
+	lost   atomic.Int64 // requests while the connection was cut
 }
 
 const apiSecret = "s3cr3t-w1th+all=sorts"
@@ -72,7 +72,7 @@ func (l *laptop) text() string {
 	return l.router.Text()
 }
 
-// run runs the program and expects an exit code and what it says.
+// run runs the program, and expects an exit code and words in the output.
 func (l *laptop) run(code int, says string, args ...string) {
 	l.t.Helper()
 	l.runWith(l.flags, code, says, args...)
@@ -101,8 +101,8 @@ func (l *laptop) wait(what string, ok func() bool) {
 	await.Until(l.t, 40*time.Second, what, ok)
 }
 
-// secretless fails if the secret is in what was printed or kept, or in the
-// arguments of any process.
+// secretless fails if the secret was printed or saved, or is in the arguments
+// of any process.
 func (l *laptop) secretless() {
 	l.t.Helper()
 	if strings.Contains(l.said.String(), apiSecret) {
@@ -114,7 +114,7 @@ func (l *laptop) secretless() {
 	}
 	watchdogs := 0
 	for _, path := range lines {
-		b, _ := os.ReadFile(path) // one that has ended says nothing
+		b, _ := os.ReadFile(path) // empty for a process that has ended
 		if bytes.Contains(b, []byte(apiSecret)) {
 			l.t.Errorf("the secret is among the arguments %q", b)
 		}
@@ -128,7 +128,7 @@ func (l *laptop) secretless() {
 	files := 0
 	err = filepath.WalkDir(l.state, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil // removed meanwhile
+			return nil // removed in the meantime
 		}
 		files++
 		if b, _ := os.ReadFile(path); bytes.Contains(b, []byte(apiSecret)) {
@@ -141,9 +141,9 @@ func (l *laptop) secretless() {
 	}
 }
 
-// TestOPNsenseFromLaptop: every command reaches an OPNsense through its API; the
-// watchdog on this machine undoes what nobody confirms, as soon as the router can be
-// reached; and the secret is nowhere to be seen.
+// TestOPNsenseFromLaptop: every command works on an OPNsense through its API.
+// The watchdog on this machine undoes an unconfirmed change as soon as it can
+// reach the router. The secret appears nowhere.
 func TestOPNsenseFromLaptop(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t)
@@ -187,7 +187,8 @@ func TestOPNsenseFromLaptop(t *testing.T) {
 	l.run(exitPrecondition, "", "confirm")
 }
 
-// TestOPNsenseRefused: what is missing or wrong about the way there.
+// TestOPNsenseRefused: each missing or wrong part of the access to the router
+// is reported.
 func TestOPNsenseRefused(t *testing.T) {
 	l := newLaptop(t)
 	without := func(name string) []string {
@@ -265,8 +266,9 @@ func (l *laptop) withShell() (address string) {
 	return "ssh://root@127.0.0.1:" + port
 }
 
-// TestOPNsenseWatchdog: with --watchdog the router itself undoes what nobody confirms,
-// while the laptop is gone; a confirmation finds that watchdog by the journal.
+// TestOPNsenseWatchdog: with --watchdog the router itself undoes an unconfirmed
+// change while the laptop is away. A confirmation finds that watchdog by the
+// journal.
 func TestOPNsenseWatchdog(t *testing.T) {
 	t.Parallel()
 	l := newLaptop(t)

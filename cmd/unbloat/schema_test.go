@@ -51,12 +51,12 @@ func printed() map[string]reflect.Type {
 	}
 }
 
-// schemaFile is where a schema is kept: docs/schema/test-1.json.
+// schemaFile returns the path of a schema: docs/schema/test-1.json.
 func schemaFile(name string) string {
 	return filepath.Join("..", "..", "docs", "schema", strings.NewReplacer("unbloat.", "", "/", "-", ".", "-").Replace(name)+".json")
 }
 
-// schemaOf is the JSON Schema of a type that commands print.
+// schemaOf returns the JSON Schema of a type that commands print.
 func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
 	t.Helper()
 	text := &jsonschema.Schema{Type: "string"}
@@ -74,7 +74,7 @@ func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
 		reflect.TypeFor[unit.Size]():           {Type: "integer", Description: "bytes"},
 		reflect.TypeFor[time.Duration]():       {Type: "integer", Description: "ns"},
 	}
-	for other, nested := range printed() { // has a file of its own
+	for other, nested := range printed() { // it has a file of its own
 		if nested != of && (name != "unbloat.lab/1" || other != tune.Schema) { // lab's tuning has more members
 			known[nested] = &jsonschema.Schema{Ref: filepath.Base(schemaFile(other))}
 		}
@@ -95,12 +95,12 @@ func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
 		return s
 	}
 	s := infer(of, "")
-	if name == plan.Schema { // which writes its warnings as text and as codes
+	if name == plan.Schema { // it has warnings as text and as codes
 		s.Properties["warnings"] = &jsonschema.Schema{Type: "array", Items: text}
 		s.Properties["warning_reasons"] = &jsonschema.Schema{Type: "array", Items: known[reflect.TypeFor[reason.Reason]()]}
 	}
 	s.Defs = map[string]*jsonschema.Schema{}
-	for again := true; again; { // what is shared may share too
+	for again := true; again; { // definitions may refer to further ones
 		again = false
 		b, err := json.Marshal(s)
 		if err != nil {
@@ -121,8 +121,7 @@ func schemaOf(t *testing.T, name string, of reflect.Type) []byte {
 	return append(b, '\n')
 }
 
-// nullable gives a pointer to what is defined elsewhere the meaning that it has:
-// that, or null.
+// nullable changes a pointer to a definition into: that, or null.
 func nullable(s *jsonschema.Schema) {
 	if s.Ref != "" && s.Type+strings.Join(s.Types, "") != "" {
 		*s = jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "null"}, {Ref: s.Ref}}}
@@ -139,8 +138,7 @@ func nullable(s *jsonschema.Schema) {
 	}
 }
 
-// TestSchemas: docs/schema has the schema of each object that a command prints
-// with --json, as the program's types are.
+// TestSchemas: the schemas in docs/schema are those of the program's types.
 func TestSchemas(t *testing.T) {
 	kept, err := filepath.Glob(filepath.Join("..", "..", "docs", "schema", "*.json"))
 	if err != nil {
@@ -204,7 +202,7 @@ func valid(t *testing.T, doing, object string) {
 	}
 }
 
-// TestJSONIsAsItsSchema: what commands print is what docs/schema says.
+// TestJSONIsAsItsSchema: the JSON that commands print is valid by docs/schema.
 func TestJSONIsAsItsSchema(t *testing.T) {
 	file, ids := aHistory(t)
 	for _, args := range [][]string{

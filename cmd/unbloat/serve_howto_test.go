@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A key comes from a flag, a file or the environment; an empty one is refused.
+// A key is read from a flag, a file or the environment. An empty one is
+// refused.
 func TestServerKey(t *testing.T) {
 	file, empty := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "empty")
 	for name, text := range map[string]string{file: "secret\nmore\n", empty: "\n"} {
@@ -44,7 +45,7 @@ func TestServerKey(t *testing.T) {
 	}
 }
 
-// The server says how it is used, by an address that others reach.
+// The server prints how to use it, with an address that others can reach.
 func TestHowTo(t *testing.T) {
 	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("192.0.2.7")}
 	var b bytes.Buffer

@@ -25,8 +25,8 @@ import (
 	"unbloat/internal/webtest"
 )
 
-// startServe runs `unbloat serve` and returns where its page is. stop ends it
-// as a service manager would.
+// startServe runs `unbloat serve` and returns the address of its page. stop
+// ends it as a service manager would.
 func startServe(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
 	c := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--irtt", "", "--iperf3", "", "--web", "127.0.0.1:0", "--drain", "1s"}, args...)...)
@@ -45,7 +45,7 @@ func startServe(t *testing.T, args ...string) (url string, stop func()) {
 			t.Errorf("serve ended with: %v", err)
 		}
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("serve ended %v after it was told to", took) // a session is open meanwhile
+			t.Errorf("serve ended %v after it was told to", took) // a session is still open
 		}
 	}
 	found := make(chan string, 1)
@@ -70,7 +70,7 @@ func startServe(t *testing.T, args ...string) (url string, stop func()) {
 	return url, stop
 }
 
-// aSession opens a test on the page, as a browser does.
+// aSession opens a test as the page does.
 func aSession(t *testing.T, url string, header http.Header) (webtest.Hello, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -94,8 +94,8 @@ func aSession(t *testing.T, url string, header http.Header) (webtest.Hello, int)
 	return hello, http.StatusSwitchingProtocols
 }
 
-// What an address may take counts on the page too: its loads end where the
-// budget does, and then it is told so.
+// An address's budget counts on the page too: a load ends when the budget is
+// used up, and the page is told.
 func TestPageBudget(t *testing.T) {
 	url, stop := startServe(t, "--state-dir", t.TempDir(), "--keep-results", "0", "--max-bytes-per-address", "3MB")
 	defer stop()
@@ -126,7 +126,7 @@ func TestPageBudget(t *testing.T) {
 	}
 }
 
-// measured is a result of an idle line, as the page hands it in.
+// measured returns a result of an idle line, as the page submits it.
 func measured(t *testing.T) string {
 	t.Helper()
 	p := webtest.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []webtest.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
@@ -160,9 +160,9 @@ func fetch(t *testing.T, r *http.Request) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// The program serves the pages, offers datagrams, and has a result at the same
-// address after it was stopped and started; with a key, results stay free, and
-// nothing else.
+// The program serves the pages and offers datagrams, and a result keeps its
+// address after a restart. With a key, results can still be read by anybody,
+// and nothing else.
 func TestServePage(t *testing.T) {
 	dir := t.TempDir()
 	state := []string{"--state-dir", dir}

@@ -17,8 +17,8 @@ func sweepArgs(more ...string) []string {
 	return append([]string{"sim", "sweep", "seed-003", "--quiet", "--case", "before", "--vary", "up=1mbit,2mbit", "--vary", "seconds=2s,3s", "--seeds", "2"}, more...)
 }
 
-// Parts of a sweep, merged, are what the whole gives; a file that is cut is
-// completed; and wrong usage ends with 2.
+// Merged parts of a sweep equal the whole sweep, a file that was cut short is
+// completed, and wrong usage has exit code 2.
 func TestSimSweep(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -59,8 +59,8 @@ func TestSimSweep(t *testing.T) {
 	expect(exitUsage, "sim", "merge")
 }
 
-// The job files of docs/sweeps.md, run as Slurm and Kubernetes would run them but
-// with fewer and shorter runs, give shards that merge into the unsplit sweep.
+// The job files of docs/sweeps.md, run as Slurm and Kubernetes would run them
+// but with fewer and shorter runs, give shards that merge into the whole sweep.
 func TestSweepJobFiles(t *testing.T) {
 	text, err := os.ReadFile("../../docs/sweeps.md")
 	if err != nil {

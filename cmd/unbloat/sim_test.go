@@ -84,8 +84,8 @@ func TestSimReplay(t *testing.T) {
 	}
 }
 
-// TestLabRunFor: the articles' routers are simulated in their own system's
-// dialect, as the result says.
+// TestLabRunFor: the articles' routers are simulated with their own system's
+// dialect, and the result says so.
 func TestLabRunFor(t *testing.T) {
 	for _, c := range []struct{ scenario, platform, queue string }{
 		{"seed-000", "opnsense", "fq_codel"}, {"seed-002", "openbsd-altq", "fifo"}, {"seed-004", "openbsd", "fq_codel"},

@@ -24,7 +24,7 @@ func runTestCommand(t *testing.T, args ...string) (out, progress string, code in
 	return runTestCommandIn(t.Context(), args...)
 }
 
-// runTestCommandIn is runTestCommand with a context of its own.
+// runTestCommandIn is runTestCommand with a given context.
 func runTestCommandIn(ctx context.Context, args ...string) (out, progress string, code int, err error) {
 	c := newTestCommand()
 	var stdout, stderr bytes.Buffer
@@ -64,7 +64,7 @@ func serveHere(t *testing.T) string {
 	return s.Addr().String()
 }
 
-// A loopback has no line to judge: the result is invalid (4), or good (0).
+// The loopback has no line to judge: the result is invalid (4), or good (0).
 func TestTestCommand(t *testing.T) {
 	server := serveHere(t)
 	file := filepath.Join(t.TempDir(), "x.json")
@@ -132,7 +132,7 @@ func TestPrintTest(t *testing.T) {
 	}
 }
 
-// A server ends cleanly when its context does, and says so.
+// A server ends cleanly when its context ends, and says so.
 func TestServeCommand(t *testing.T) {
 	c := newServeCommand()
 	var log bytes.Buffer
@@ -146,7 +146,7 @@ func TestServeCommand(t *testing.T) {
 	if !strings.Contains(log.String(), "serving") || !strings.Contains(log.String(), "stopped") {
 		t.Errorf("log %q", log.String())
 	}
-	for address, code := range map[string]int{"nonsense": exitUsage, "192.0.2.1:0": exitPrecondition} { // not one of ours
+	for address, code := range map[string]int{"nonsense": exitUsage, "192.0.2.1:0": exitPrecondition} { // not an address of this machine
 		c = newServeCommand()
 		c.SilenceErrors, c.SilenceUsage = true, true
 		c.SetArgs([]string{"--listen", address, "--web", "", "--irtt", "", "--iperf3", ""})
@@ -157,8 +157,8 @@ func TestServeCommand(t *testing.T) {
 	}
 }
 
-// The table hides no loss where probes do not tell the ways apart, and makes no
-// figure of what was never answered.
+// The table does not hide loss if probes cannot tell the directions apart, and
+// shows no figure if nothing was answered.
 func TestPrintLosses(t *testing.T) {
 	print := func(l verdict.Latency) string {
 		var b bytes.Buffer

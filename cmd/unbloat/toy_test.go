@@ -16,8 +16,8 @@ import (
 )
 
 // TestToy: a ninth platform is one directory and one line in the list of
-// drivers. The program finds out that this router is one, plans for it, applies,
-// shows, examines and reverts, and nothing else of it knows of toys.
+// drivers. The program detects this router, plans for it, applies, shows,
+// examines and reverts, and has no other code for it.
 func TestToy(t *testing.T) {
 	m := toy.NewRouter()
 	s := newStage(t, m, m, m.Text)
@@ -29,7 +29,7 @@ func TestToy(t *testing.T) {
 		}
 		return out
 	}
-	done(exitUsage, "plan", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name) // without the line
+	done(exitUsage, "plan", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name) // without the line in the list
 	t.Setenv(withToy, "1")
 	start := s.Text()
 	if out := done(exitDone, "plan", "--commands", "--down", "50mbit", "--up", "10mbit", "--for", toy.Name); !strings.Contains(out, "\ntoyctl set t0 up 9500000 ") || !strings.Contains(out, "# wind it up") {
@@ -74,7 +74,7 @@ func TestToy(t *testing.T) {
 	}
 }
 
-// TestToyContract: the contract of every backend holds for it too.
+// TestToyContract: the toy's backend keeps the contract of all backends.
 func TestToyContract(t *testing.T) {
 	conform.Run(t, conform.Case{
 		WAN: "t0",

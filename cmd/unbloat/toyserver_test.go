@@ -14,9 +14,9 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// TestToyServer: a further kind of test server is one directory and one line in
-// the list of protocols. The program reads its addresses and measures against
-// it, and nothing else of it knows of toys.
+// TestToyServer: a new kind of test server is one directory and one line in the
+// list of protocols. The program reads its addresses and measures with it, and
+// has no other code for it.
 func TestToyServer(t *testing.T) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -40,7 +40,7 @@ func TestToyServer(t *testing.T) {
 		t.Errorf("known are %q", known)
 	}
 	out, _, code, err := runTestCommandIn(with, args...)
-	if code != exitDone && code != exitInvalid { // a busy machine makes a measurement that is not valid
+	if code != exitDone && code != exitInvalid { // on a busy machine the measurement may be invalid
 		t.Fatalf("exit code %d, %v", code, err)
 	}
 	var got verdict.Test

@@ -26,7 +26,7 @@ import (
 	"unbloat/internal/tune/tunetest"
 )
 
-// nobody is a watchdog who never acts.
+// nobody is a watchdog that never acts.
 type nobody struct{}
 
 func (nobody) Arm(context.Context, *apply.Journal) error   { return nil }
@@ -34,7 +34,7 @@ func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
 func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
 func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
-// An opnsenseRouter is the fake, reached by the real client through TLS.
+// An opnsenseRouter is a fake that the real client reaches by TLS.
 type opnsenseRouter struct {
 	*opnsensefake.Router
 	*remote.REST
@@ -56,9 +56,9 @@ func newOPNsense(t *testing.T) opnsenseRouter {
 	return opnsenseRouter{o, api}
 }
 
-// TestTuneOnEveryPlatform: a tuning is kept; another one begins with the line
-// itself, not with what the first shaped; one that is no better changes nothing;
-// and what was kept is undone to the byte.
+// TestTuneOnEveryPlatform: a tuning is kept; a second one starts at the line's
+// own rates, not at those of the first; one without improvement changes
+// nothing; and revert undoes what was kept, to the byte.
 func TestTuneOnEveryPlatform(t *testing.T) {
 	for _, c := range []struct {
 		platform, wan, lan string
@@ -82,13 +82,13 @@ func TestTuneOnEveryPlatform(t *testing.T) {
 	}
 }
 
-// A tunable is a router that shows all that a change can touch.
+// A tunable is a router that can show everything that a change touches.
 type tunable interface {
 	platform.Runner
 	Text() string
 }
 
-// tuneOn tunes a router three times and undoes it.
+// tuneOn tunes a router three times, and then reverts.
 func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 	t.Helper()
 	where := &router{driver: driver, runner: r}
@@ -134,7 +134,7 @@ func tuneOn(t *testing.T, driver *platform.Driver, wan, lan string, r tunable) {
 	}
 }
 
-// TestTuneOnToy: a platform of which nothing here knows but its driver.
+// TestTuneOnToy: the same on a platform that is only a driver.
 func TestTuneOnToy(t *testing.T) {
 	tuneOn(t, toy.Driver(), "t0", "t1", toy.NewRouter())
 }

@@ -18,9 +18,9 @@ import (
 	"unbloat/internal/probe"
 )
 
-// activated runs `unbloat serve` with sockets as systemd hands them over: from
-// descriptor 3 on, and with the process's own number in the environment. It
-// returns once the program is serving.
+// activated runs `unbloat serve` with sockets as systemd passes them: as
+// descriptors from 3 on, and with the process's own id in the environment. It
+// returns when the program serves.
 func activated(t *testing.T, sockets []*os.File, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0], "serve", "--irtt", "", "--iperf3", ""}, args...)...)
@@ -56,7 +56,8 @@ func activated(t *testing.T, sockets []*os.File, args ...string) *exec.Cmd {
 	return c
 }
 
-// A client by hand: the control connection of a session.
+// A control is the control connection of a session, without the rest of a
+// client.
 type control struct {
 	t    *testing.T
 	conn net.Conn
@@ -92,10 +93,9 @@ func (c *control) ask(q probe.Request) probe.Reply {
 
 func hello() probe.Request { return probe.Request{Op: probe.OpHello, Versions: []int{probe.Version}} }
 
-// While one program is exchanged for the next, the sockets of the service
-// manager stay open: a session that runs is measured to its end, nobody who
-// comes in between is turned away by a closed port, and the next program serves
-// them.
+// While one version of the program is replaced by the next, the service manager
+// keeps the sockets open. A running session is measured to its end, no new
+// client meets a closed port, and the next program serves them.
 func TestUpgradeKeepsThePort(t *testing.T) {
 	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestUpgradeKeepsThePort(t *testing.T) {
 		}
 		sockets = append(sockets, f)
 	}
-	tcp.Close() // the copies in sockets keep them open, as systemd's do
+	tcp.Close() // the copies in sockets stay open, as with systemd
 	udp.Close()
 	web.Close()
 	args := []string{"--listen", address, "--web", web.Addr().String(), "--state-dir", t.TempDir(), "--drain", "20s"}
@@ -158,7 +158,7 @@ func TestUpgradeKeepsThePort(t *testing.T) {
 		t.Errorf("the first program ended with %v", err)
 	}
 
-	between := controlTo(t, address) // the kernel takes it for whoever comes next
+	between := controlTo(t, address) // the kernel accepts it for the next program
 	second := activated(t, sockets, args...)
 	if r := between.ask(hello()); r.Token == "" {
 		t.Errorf("who came in between: %+v", r)
@@ -172,8 +172,8 @@ func TestUpgradeKeepsThePort(t *testing.T) {
 	}
 }
 
-// A list is signed, handed out, and chosen from; who signs it with another key
-// is not believed.
+// A list of servers is signed, downloaded, and used to choose one. A list that
+// is signed with another key is refused.
 func TestServerList(t *testing.T) {
 	dir := t.TempDir()
 	program := func(args ...string) (string, error) {

@@ -31,7 +31,8 @@ func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (
 	cmd.Env = append(os.Environ(), append([]string{asProgram + "=1", "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.TTY, p.TTY, p.TTY
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	// What runs under nohup(1) ignores SIGHUP, and so does what it starts, unless it hears the signal itself.
+	// A program under nohup(1) ignores SIGHUP, and so do its children, unless
+	// the program handles the signal.
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
 	err := cmd.Start()
@@ -40,14 +41,14 @@ func programOnTerminal(t *testing.T, exe string, env []string, args ...string) (
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has ended, unless the test failed
+		_ = cmd.Process.Kill() // it has ended already, unless the test failed
 		_ = cmd.Wait()
 	})
 	return p, cmd
 }
 
-// However a test on a terminal ends, the terminal is as it was; at its own end
-// the result stands below, where it can be scrolled to.
+// However a test on a terminal ends, the terminal is as before. After a normal
+// end the result is below, where it can be scrolled to.
 func TestViewGivesTheTerminalBack(t *testing.T) {
 	server := serveHere(t)
 	for _, end := range []string{"key", "SIGINT", "SIGTERM", "SIGHUP", "done"} {
@@ -71,10 +72,10 @@ func TestViewGivesTheTerminalBack(t *testing.T) {
 			}
 		}
 		asked := time.Now()
-		_ = cmd.Wait() // its exit code is looked at below
+		_ = cmd.Wait() // the exit code is checked below
 		t.Logf("%s: ended within %v", end, time.Since(asked))
 		p.Wait("\x1b[?1049l")
-		if now := p.State(); now != p.Fresh { // not what it is by now: a program may be fast
+		if now := p.State(); now != p.Fresh { // as it was then: a fast program may have changed it by now
 			t.Errorf("%s: the terminal was %+v and is %+v", end, p.Fresh, now)
 		}
 		rest := p.Text()[strings.LastIndex(p.Text(), "\x1b[?1049l"):]
@@ -88,11 +89,11 @@ func TestViewGivesTheTerminalBack(t *testing.T) {
 	}
 }
 
-// Where no view can be shown, or none is wanted, there are lines.
+// Without a terminal, or with the view switched off, the program prints lines.
 func TestNoView(t *testing.T) {
 	for _, c := range []struct{ env, flag string }{{"TERM=dumb", "-4"}, {"A=B", "--plain"}} {
 		p, cmd := onTerminal(t, []string{c.env}, "path", "127.0.0.1", "--idle", "1", "--interval", "200ms", c.flag)
-		_ = cmd.Wait() // what it printed tells
+		_ = cmd.Wait() // its output is checked
 		if s := p.Text(); strings.Contains(s, "\x1b[?1049h") || !strings.Contains(s, "idle ") {
 			t.Errorf("%s %s: %q", c.env, c.flag, s)
 		}

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// program builds a small static program in place of the server's.
+// program builds a small static program instead of the server.
 func program(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func made(t *testing.T, program string) string {
 	return dir
 }
 
-// blob reads what a descriptor points to, and checks its length and digest.
+// blob reads the file of a descriptor, and checks its length and digest.
 func blob(t *testing.T, dir string, d descriptor) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "blobs", "sha256", strings.TrimPrefix(d.Digest, "sha256:")))
@@ -69,8 +69,8 @@ func decode(t *testing.T, b []byte, into any) {
 	}
 }
 
-// The layout is what the image specification says, every digest and size is
-// right, and the program runs as nobody's user.
+// The layout follows the image specification, every digest and size is right,
+// and the program runs as an unprivileged user.
 func TestLayout(t *testing.T) {
 	p := program(t)
 	dir := made(t, p)
@@ -125,13 +125,14 @@ func TestLayout(t *testing.T) {
 		t.Errorf("%d files", len(seen))
 	}
 	again := made(t, p)
-	other, err := os.ReadFile(filepath.Join(again, "index.json")) // which has the digests of all
+	other, err := os.ReadFile(filepath.Join(again, "index.json")) // the index has the digests of all files
 	if err != nil || !bytes.Equal(b, other) {
 		t.Errorf("made again it is another image: %v", err)
 	}
 }
 
-// Debian's skopeo reads it, umoci unpacks it, and runc runs it, as far as they are here.
+// Debian's skopeo reads the image, umoci unpacks it, and runc runs it, if they
+// are installed.
 func TestOthers(t *testing.T) {
 	dir := made(t, program(t))
 	run := func(name string, args ...string) (string, bool) {
@@ -164,7 +165,7 @@ func TestOthers(t *testing.T) {
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)
 	}
-	// umoci's bundle wants a terminal and networks of its own.
+	// umoci's bundle asks for a terminal and for network namespaces.
 	config := filepath.Join(bundle, "config.json")
 	b, err := os.ReadFile(config)
 	if err != nil {
@@ -186,8 +187,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// confined runs the image's program as a container's start does, but for the
-// namespaces: in its own root, as its own user.
+// confined runs the image's program as a container would, but without
+// namespaces: with its own root directory, as its own user.
 func confined(t *testing.T, root string) ([]byte, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/unbloat", "serve", "--state-dir", "/var/lib/unbloat")

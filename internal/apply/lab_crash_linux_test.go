@@ -48,7 +48,8 @@ func labPlan(t testing.TB, aqm plan.AQM, down, up unit.Rate) plan.Plan {
 
 var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?`)
 
-// fullState is everything that a change could leave behind, as the tools print it.
+// fullState returns everything that a change could leave behind, as the tools
+// print it.
 func fullState(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder
@@ -100,7 +101,7 @@ func sameState(t testing.TB, what, before, after string) {
 	}
 }
 
-// changes counts the commands that change something.
+// changes reports whether a command changes something.
 func changes(argv []string) bool {
 	s := strings.Join(argv, " ")
 	return argv[0] != "unshare" && (strings.Contains(s, " add ") || strings.Contains(s, " del ") || strings.Contains(s, " change ") ||
@@ -119,7 +120,7 @@ func (c *crasher) Run(ctx context.Context, argv []string, stdin []byte) ([]byte,
 	if c.all || changes(argv) {
 		if c.n++; c.n == c.after {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // until it arrives
+			select {} // until the signal arrives
 		}
 	}
 	return out, errOut, err
@@ -131,7 +132,7 @@ const crashEnv = "UNBLOAT_TEST_CRASH" // "DIR AQM AFTER all|changes replace|"
 func TestCrashHelper(t *testing.T) {
 	spec := strings.Fields(os.Getenv(crashEnv))
 	if len(spec) != 5 {
-		return // it is a child of the crash tests, and nothing by itself
+		return // it only acts as a child of the crash tests
 	}
 	after, _ := strconv.Atoi(spec[2])
 	r := &crasher{after: after, all: spec[3] == "all"}
@@ -146,7 +147,7 @@ func TestCrashHelper(t *testing.T) {
 }
 
 // crashEverywhere kills the applying process after each command in turn, until
-// one run comes through, and wants the old state each time.
+// one run succeeds. After each kill the old state must return.
 func crashEverywhere(t *testing.T, aqm plan.AQM, which, replace string) {
 	before := fullState(t)
 	for n := 1; ; n++ {
@@ -192,7 +193,7 @@ func TestKilledAfterEachCommandHTB(t *testing.T) {
 	crashEverywhere(t, plan.FQCoDel, "changes", "-")
 }
 
-// foreignShaper puts a shaper of somebody else's on the WAN.
+// foreignShaper puts a foreign shaper on the WAN.
 func foreignShaper(t testing.TB) {
 	t.Helper()
 	for _, c := range []string{
@@ -238,7 +239,8 @@ func TestForeignShaper(t *testing.T) {
 	t.Log(unbloat(0, "revert"))
 	sameState(t, "after the revert", before, fullState(t))
 	crashEverywhere(t, plan.CAKE, "changes", "replace")
-	// What can't be rebuilt is refused by name, with nothing changed.
+	// A shaper that cannot be restored is named and refused, and nothing is
+	// changed.
 	if b, err := exec.Command("tc", "filter", "add", "dev", "wan", "parent", "1:", "protocol", "ip", "prio", "9", "u32", "match", "ip", "dport", "80", "0xffff",
 		"police", "rate", "1mbit", "burst", "10k", "drop", "flowid", "1:20").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, b)
@@ -251,7 +253,7 @@ func TestForeignShaper(t *testing.T) {
 	sameState(t, "after the refused take-over", before, fullState(t))
 }
 
-// runUnbloat runs the program and wants its exit code.
+// runUnbloat runs the program and expects an exit code.
 func runUnbloat(t testing.TB, want int, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(labtest.Unbloat(), args...)
@@ -265,7 +267,7 @@ func runUnbloat(t testing.TB, want int, args ...string) string {
 	return out.String()
 }
 
-// counter counts the commands that change something.
+// A counter counts the commands that change something.
 type counter struct{ ran []string }
 
 func (c *counter) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {

@@ -24,8 +24,8 @@ func ip(t testing.TB, args ...string) {
 	}
 }
 
-// TestRefusals: each missing precondition is named with its remedy, has its exit
-// code, and nothing is changed.
+// TestRefusals: each missing precondition is named with its remedy and has its
+// exit code, and nothing is changed.
 func TestRefusals(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -77,8 +77,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: it says %q, without %q", c.name, out, c.says)
 		}
 	}
-	// As nobody, and without tc in PATH.
-	program, err := os.ReadFile(labtest.Unbloat()) // its own directory is root's
+	// As an unprivileged user, and without tc in PATH.
+	program, err := os.ReadFile(labtest.Unbloat()) // only root can read its directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,8 @@ func wantExit(t testing.TB, cmd *exec.Cmd, code int, says string) {
 	}
 }
 
-// TestMissingModule uses a tc without a kind of qdisc, since the emulated kernel has
-// all of them.
+// TestMissingModule uses a tc that lacks a kind of qdisc, since the lab's
+// kernel has all of them.
 func TestMissingModule(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -117,7 +117,7 @@ func TestMissingModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a kernel without sch_cake does, for commands and for batches.
+	// It behaves as on a kernel without sch_cake, for commands and for batches.
 	script := "#!/bin/bash\nin=\nfor a in \"$@\"; do [ \"$a\" = cake ] && { echo 'Error: Specified qdisc kind is unknown.' >&2; exit 2; }; [ \"$a\" = -batch ] && in=1; done\n" +
 		"if [ -n \"$in\" ]; then sed 's/ cake.*/ nosuchqdisc/' | exec " + real + " \"$@\"; else exec " + real + " \"$@\"; fi\n"
 	if err := os.WriteFile(filepath.Join(dir, "tc"), []byte(script), 0o755); err != nil {
@@ -137,7 +137,7 @@ func TestMissingModule(t *testing.T) {
 		t.Errorf("it says %q, without the remedy", out)
 	}
 	sameState(t, "without sch_cake", before, fullState(t))
-	// Without a plan, the ladder falls to fq_codel.
+	// Without a plan, apply falls back to fq_codel.
 	out := runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--state-dir", dir)
 	if !strings.Contains(out, "fq_codel") || strings.Contains(out, "cake") {
 		t.Errorf("it ran %s", out)
@@ -165,8 +165,8 @@ func TestLongName(t *testing.T) {
 	sameState(t, "after the revert", before, fullState(t))
 }
 
-// onRouter returns the router's state, a folder that stands for its disk, and
-// what runs the program there.
+// onRouter returns the router's state, a directory in place of its disk, and a
+// function that runs the program there.
 func onRouter(t *testing.T) (before, dir string, run func(code int, args ...string) string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -190,7 +190,7 @@ func TestDeadlineAndPersist(t *testing.T) {
 	waitWatchdog(t, dir)
 	sameState(t, "after the deadline", before, fullState(t))
 	run(5, "confirm")
-	// A watchdog outlives the terminal: its session is its own.
+	// The watchdog has its own session, so it survives the terminal.
 	run(0, append(plain, "--confirm", "20s")...)
 	if out := run(5, append(plain, "--confirm", "20s")...); !strings.Contains(out, "unbloat confirm") {
 		t.Errorf("a second apply says %q", out)
@@ -203,7 +203,7 @@ func TestDeadlineAndPersist(t *testing.T) {
 	if err := os.WriteFile(unitPath, []byte("[Unit]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	run(5, "confirm", "--persist") // somebody else's unit
+	run(5, "confirm", "--persist") // a foreign unit
 	if err := os.Remove(unitPath); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestRevertWithoutJournal(t *testing.T) {
 	}
 	before, dir, run := onRouter(t)
 	for _, aqm := range []string{"fq_codel", "cake"} {
-		run(0, "apply", "--wan", "wan", "--shape-down", "200mbit", "--shape-up", "140mbit", "--yes", "--aqm", aqm) // too fast to need offloads off
+		run(0, "apply", "--wan", "wan", "--shape-down", "200mbit", "--shape-up", "140mbit", "--yes", "--aqm", aqm) // too fast for offloads to be switched off
 		if err := os.Remove(filepath.Join(dir, "wan.committed.json")); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +259,7 @@ func TestRevertWithoutJournal(t *testing.T) {
 	}
 }
 
-// watchdogOf returns the process id of the watchdog of dir.
+// watchdogOf returns the process id of the watchdog for dir.
 func watchdogOf(t testing.TB, dir string) int {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -277,8 +277,8 @@ func watchdogOf(t testing.TB, dir string) int {
 	return 0
 }
 
-// TestWatchdog: neither the end of the terminal nor an interrupt stops it. If it is
-// killed, the next command undoes the change.
+// TestWatchdog: neither closing the terminal nor an interrupt stops it. If it
+// is killed, the next command undoes the change.
 func TestWatchdog(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -303,7 +303,7 @@ func TestWatchdog(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	out := run(0, append(plain, "--aqm", "fq_codel", "--yes")...) // undoes first the change without a watchdog
+	out := run(0, append(plain, "--aqm", "fq_codel", "--yes")...) // first undoes the change without a watchdog
 	if !strings.Contains(out, "fq_codel") {
 		t.Errorf("it ran %s", out)
 	}

@@ -22,9 +22,9 @@ import (
 	"unbloat/unit"
 )
 
-// The load of TestRetuneInPlace: bursts that stand in CAKE's queue while it is
-// retuned. The packets say that they may be marked (ECT), so that CAKE's AQM has
-// no reason of its own to drop any.
+// The load of TestRetuneInPlace: bursts that are in CAKE's queue while it is
+// retuned. The packets are ECN-capable (ECT), so that CAKE marks instead of
+// dropping them.
 const (
 	loadEnv    = "UNBLOAT_TEST_LOAD" // "send" or "receive"
 	loadAddr   = lab.ServerAddr + ":9999"
@@ -120,13 +120,13 @@ func TestRetuneInPlace(t *testing.T) {
 	defer tr.Close()
 	r.ran = nil
 	rx, heard := startLoad(t, t.Context(), lab.NodeServer, "receive")
-	time.Sleep(2 * time.Second) // the modem's bridge forwards a second after boot
+	time.Sleep(2 * time.Second) // the modem's bridge starts forwarding a second after boot
 	tx, said := startLoad(t, t.Context(), "home1", "send")
 	backlog := false
 	for i := range 100 {
 		rate := 4*unit.MbitPerSecond + unit.Rate(i%7)*100*unit.KbitPerSecond
 		if i%7 == 0 {
-			rate += 50 * unit.KbitPerSecond // never the rate of the time before
+			rate += 50 * unit.KbitPerSecond // different from the previous rate
 		}
 		if err := tr.Retune(t.Context(), p.WithRates(down, rate)); err != nil {
 			t.Fatal(err)
@@ -162,8 +162,8 @@ func TestRetuneInPlace(t *testing.T) {
 	}
 }
 
-// TestKilledTuner: if a process that holds a transaction is killed, the change is
-// undone at once, long before the deadline that the process kept moving.
+// TestKilledTuner: if a process that holds a transaction is killed, the change
+// is undone at once, long before the deadline.
 func TestKilledTuner(t *testing.T) {
 	if dir := os.Getenv(tunerEnv); dir != "" {
 		tuner(t, dir)
@@ -190,7 +190,7 @@ func TestKilledTuner(t *testing.T) {
 	if s := fullState(t); !holds || !strings.Contains(s, "b10a:") {
 		t.Fatal("the tuner has not shaped anything")
 	}
-	runUnbloat(t, 5, "apply", "--wan", "wan", "--shape-up", "1mbit", "--yes", "--state-dir", dir) // it is busy
+	runUnbloat(t, 5, "apply", "--wan", "wan", "--shape-up", "1mbit", "--yes", "--state-dir", dir) // the WAN is locked
 	runUnbloat(t, 5, "revert", "--state-dir", dir)
 	runUnbloat(t, 5, "confirm", "--state-dir", dir)
 	killed := time.Now()
@@ -207,7 +207,7 @@ func TestKilledTuner(t *testing.T) {
 
 const (
 	tunerEnv = "UNBLOAT_TEST_TUNER"
-	tunes    = "it tunes" // it says, once it has
+	tunes    = "it tunes" // printed when the transaction is open
 )
 
 func tuner(t *testing.T, dir string) {

@@ -23,7 +23,7 @@ import (
 
 // fakeEngine returns an engine on a router in memory, whose watchdog is a stub.
 func fakeEngine(t interface{ Fatal(...any) }, k *linuxfake.Kernel) *apply.Engine {
-	base := "" // in memory if possible: every step of a journal is synced
+	base := "" // in memory if possible: every step of a journal is synced to disk
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		base = "/dev/shm"
 	}
@@ -36,7 +36,7 @@ func fakeEngine(t interface{ Fatal(...any) }, k *linuxfake.Kernel) *apply.Engine
 	return e
 }
 
-// anyPlan draws a plan that Linux can hold.
+// anyPlan draws a plan that Linux can apply.
 func anyPlan(t *rapid.T, name string) plan.Plan {
 	rate := rapid.Int64Range(int64(64*unit.KbitPerSecond), int64(2*unit.GbitPerSecond))
 	w := plan.Preferences{
@@ -54,7 +54,7 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	return p
 }
 
-// maybeForeign puts somebody else's shaper on the router, or not.
+// maybeForeign puts a foreign shaper on the router, or not.
 func maybeForeign(t *rapid.T, k *linuxfake.Kernel) {
 	if !rapid.Bool().Draw(t, "foreign") {
 		return
@@ -88,7 +88,8 @@ func begin(t *rapid.T, e *apply.Engine, p plan.Plan) {
 	}
 }
 
-// TestLaws: applying B after A is applying B; twice is once; revert leads back.
+// TestLaws: applying B after A equals applying B; applying twice equals once;
+// revert restores the origin.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k, direct := linuxfake.New(), linuxfake.New()
@@ -121,8 +122,9 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// TestFailureEverywhere lets each command in turn fail, without and with effect,
-// and lets commands of the undo fail too: the old state comes back every time.
+// TestFailureEverywhere lets each command in turn fail, without and with
+// effect, and lets commands of the undo fail too. The old state must return
+// every time.
 func TestFailureEverywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := linuxfake.New()
@@ -149,7 +151,7 @@ func TestFailureEverywhere(t *testing.T) {
 				t.Fatalf("no command failed, and yet: %v", err)
 			}
 			var undo *apply.UndoError
-			if errors.As(err, &undo) { // three rounds were not enough: the next command goes on
+			if errors.As(err, &undo) { // three attempts were not enough: the next command continues
 				if _, _, err := e.Revert(context.Background(), apply.Journal{WAN: "wan"}); err != nil {
 					t.Fatalf("revert after a failed undo: %v", err)
 				}
@@ -184,8 +186,8 @@ func (d *dies) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []
 	return out, errOut, err
 }
 
-// TestRecovery: a process and its watchdog die after any command; the next command
-// finds the journal and undoes first.
+// TestRecovery: a process and its watchdog die after any command. The next
+// command finds the journal and first undoes the change.
 func TestRecovery(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := linuxfake.New()
@@ -210,7 +212,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestBusyAndConfirm: one transaction at a time; confirm closes it.
+// TestBusyAndConfirm: only one transaction at a time is possible, and confirm
+// ends it.
 func TestBusyAndConfirm(t *testing.T) {
 	k := linuxfake.New()
 	e := fakeEngine(t, k)
@@ -249,7 +252,8 @@ func TestBusyAndConfirm(t *testing.T) {
 	}
 }
 
-// TestForeignAndMissing: an obstacle is a typed error, and nothing is run.
+// TestForeignAndMissing: an obstacle is reported as a typed error, and nothing
+// is run.
 func TestForeignAndMissing(t *testing.T) {
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true},
 		plan.Preferences{Down: plan.RatePreference{Rate: 20 * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: 4 * unit.MbitPerSecond}})
@@ -286,7 +290,8 @@ func TestForeignAndMissing(t *testing.T) {
 	}
 }
 
-// flapping is a Runner on whose router the WAN's carrier changes all the time.
+// flapping is a Runner on whose router the WAN's link goes up and down all the
+// time.
 type flapping struct {
 	*linuxfake.Kernel
 	n int
@@ -332,7 +337,7 @@ func TestInterfaceInTheWay(t *testing.T) {
 }
 
 // TestRetuneAndExtend: rates change in place; a plan with other devices is
-// refused; a failing retune takes back the whole transaction.
+// refused; a failing retune undoes the whole transaction.
 func TestRetuneAndExtend(t *testing.T) {
 	k := linuxfake.New()
 	start := k.Text()
@@ -372,8 +377,8 @@ func TestRetuneAndExtend(t *testing.T) {
 	}
 }
 
-// TestRetuneBeyond: a plan for devices that are not in the snapshot is refused, and
-// then the transaction leaves neither shaping nor a lock.
+// TestRetuneBeyond: a plan for devices that are not in the snapshot is refused,
+// and the transaction then leaves neither shaping nor a lock.
 func TestRetuneBeyond(t *testing.T) {
 	k := linuxfake.New()
 	start := k.Text()
@@ -399,8 +404,8 @@ func TestRetuneBeyond(t *testing.T) {
 	again.Close()
 }
 
-// TestLease: a running owner has no deadline, however often and long it retunes; once
-// it has ended, the next command undoes the change.
+// TestLease: while its owner runs a transaction has no deadline, however often
+// it is retuned. After the owner has ended, the next command undoes the change.
 func TestLease(t *testing.T) {
 	k := linuxfake.New()
 	start := k.Text()
@@ -427,7 +432,7 @@ func TestLease(t *testing.T) {
 	if _, err := e.Begin(t.Context(), p, apply.Options{Confirm: time.Minute}); err == nil || k.Text() != shaped {
 		t.Errorf("while the owner lives: %v", err)
 	}
-	tr.Close() // as its death does
+	tr.Close() // as when its process dies
 	if _, done, err := e.Revert(t.Context(), apply.Journal{WAN: p.WAN}); err != nil || !done || k.Text() != start {
 		t.Errorf("once it is gone: %v, %v\n%s", done, err, k.Text())
 	}

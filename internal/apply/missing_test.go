@@ -30,9 +30,9 @@ func (w *without) Run(ctx context.Context, argv []string, stdin []byte) ([]byte,
 	return w.Kernel.Run(ctx, argv, stdin)
 }
 
-// TestWithoutTools: the error names a missing tool. Without unshare(1) nothing can
-// be tried before, so a missing module shows only during the change, which is then
-// undone, and no foreign shaper is replaced.
+// TestWithoutTools: the error names a missing tool. Without unshare(1) features
+// cannot be tested in advance, so a missing module shows only during the
+// change, which is then undone, and no foreign shaper is replaced.
 func TestWithoutTools(t *testing.T) {
 	p := smallPlan(t)
 	begin := func(k *linuxfake.Kernel, replace bool, tools ...string) error {

@@ -59,7 +59,7 @@ func TestWatchdogUndoesAtTheDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.Fail = func([]string) (bool, bool) { failures++; return failures < 9, false } // it tries until it succeeds
+		k.Fail = func([]string) (bool, bool) { failures++; return failures < 9, false } // the watchdog tries until it succeeds
 		tr.Close()
 		wait()
 		if k.Text() != start {
@@ -84,7 +84,7 @@ func TestWatchdogOfAHolderThatIsGone(t *testing.T) {
 		if k.Text() == start {
 			t.Fatal("the watchdog fired while the holder was there")
 		}
-		tr.Close() // as its death would
+		tr.Close() // as when its process dies
 		wait()
 		if k.Text() != start {
 			t.Errorf("the watchdog left\n%s", k.Text())
@@ -95,8 +95,9 @@ func TestWatchdogOfAHolderThatIsGone(t *testing.T) {
 	})
 }
 
-// TestWatchdogStopsAHolderThatHangs: past the deadline the watchdog undoes even if a
-// process holds the lock; that process stops at its next step.
+// TestWatchdogStopsAHolderThatHangs: past the deadline the watchdog undoes the
+// change even if another process holds the lock. That process stops at its next
+// step.
 func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := linuxfake.New()
@@ -125,7 +126,7 @@ func TestWatchdogStopsAHolderThatHangs(t *testing.T) {
 }
 
 // TestKilledWhileCommitting: once the journal says committed, the next process
-// finishes the commit and does not undo.
+// completes the commit and does not undo it.
 func TestKilledWhileCommitting(t *testing.T) {
 	for _, next := range []string{"apply", "confirm", "revert"} {
 		k := linuxfake.New()

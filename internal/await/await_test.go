@@ -23,7 +23,7 @@ func TestTrue(t *testing.T) {
 	})
 }
 
-// failing is a test that notes whether it failed.
+// failing is a test that records whether it failed.
 type failing struct {
 	testing.TB
 	failed bool

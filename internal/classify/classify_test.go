@@ -10,7 +10,7 @@ import (
 	"unbloat/unit"
 )
 
-// aPolicy is one of both directions with limits that are easy to count with.
+// aPolicy has both directions, and limits with round numbers.
 func aPolicy() classify.Policy {
 	var lanes []classify.Lane
 	for i, c := range classify.AllClasses() {
@@ -24,16 +24,17 @@ func aPolicy() classify.Policy {
 	}}
 }
 
-// Rates are held as nftables holds them: a bucket of packets has its burst, one of
-// bytes a second's bytes more; and what is over a rate is what is not within it.
+// Rates are metered as nftables does: a bucket of packets holds its burst, one
+// of bytes holds its burst and a second's bytes. A packet is over the rate if
+// it is not within it.
 func TestMeters(t *testing.T) {
 	table := classify.Build(aPolicy())
 	set := table.Sets[0]
 	for _, x := range []struct {
 		rate  classify.Rate
 		bytes unit.Size
-		fits  int // packets at once
-		more  int // after a second of nothing
+		fits  int // packets that pass at once
+		more  int // packets that pass after a second without traffic
 	}{
 		{classify.Rate{N: 10, Per: time.Second, Burst: 5}, 100, 5, 5},
 		{classify.Rate{N: 60, Per: time.Minute, Burst: 5}, 100, 5, 1},
@@ -64,8 +65,8 @@ func TestMeters(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded: a full set takes no newcomer until something in
-// it has expired, and is no less sure of those in it.
+// Memory is bounded: a full set accepts no new entry until one has expired, and
+// keeps the entries that it has.
 func TestMemoryIsBounded(t *testing.T) {
 	table := classify.Build(aPolicy())
 	set, m := table.Sets[0], classify.NewMemory(table, 0)
@@ -84,8 +85,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Whether every packet is metered or one of many is looked at, a call stays voice
-// for as long as it is calm, and is it no longer within the second that it is not.
+// Whether the rules look at every packet or only at one of many: a call stays
+// voice as long as it is calm, and loses that class within a second after it
+// stops being calm.
 func TestLooksFindTheSame(t *testing.T) {
 	for _, every := range []bool{true, false} {
 		policy := aPolicy()
@@ -120,8 +122,9 @@ func TestLooksFindTheSame(t *testing.T) {
 	}
 }
 
-// Every packet of a direction with classes has one, whatever it is and whatever
-// is remembered; a table that knows one direction says nothing of the other.
+// Every packet of a direction with classes has a class, whatever it is and
+// whatever the sets contain. A table for one direction gives no class in the
+// other.
 func TestEveryPacketHasAClass(t *testing.T) {
 	const seed = 7
 	t.Logf("seed %d", seed)
@@ -152,7 +155,7 @@ func TestEveryPacketHasAClass(t *testing.T) {
 	}
 }
 
-// Every chain is reached from another, or is where packets come in.
+// Every chain is called by another, or is an entry point.
 func TestNoChainIsIdle(t *testing.T) {
 	for _, policy := range []classify.Policy{aPolicy(), func() classify.Policy { p := aPolicy(); p.EveryPacket, p.DownByMark = true, true; return p }()} {
 		to := map[string]bool{"up_class": true, "down_class": true}

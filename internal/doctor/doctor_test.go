@@ -25,7 +25,7 @@ import (
 	"unbloat/unit"
 )
 
-// router is a Linux router of fakes, on which everything is in order.
+// router returns a Linux router in memory with no problems.
 func router() *fake.OpenWrt {
 	o := fake.NewOpenWrt()
 	o.Files["/etc/os-release"] = "ID=debian\n"
@@ -52,7 +52,7 @@ func examine(t *testing.T, o *fake.OpenWrt, change func(c *doctor.Config)) *doct
 	return r
 }
 
-// TestFindings: each thing in the way is found on its own, with its remedy.
+// TestFindings: each problem is found by itself, with its remedy.
 func TestFindings(t *testing.T) {
 	if r := examine(t, router(), nil); !r.OK || len(r.Findings) > 0 {
 		t.Errorf("in order: %+v", r.Findings)
@@ -132,7 +132,8 @@ func says(text string) fake.Tool {
 	return fake.Tool{Run: func([]string, []byte) (string, error) { return text, nil }}
 }
 
-// htb is HTB with fq_codel on the WAN, as one would make it by hand.
+// htb returns the commands for HTB with fq_codel on the WAN, as a person would
+// run them.
 func htb(stab string) []string {
 	return []string{
 		"tc qdisc add dev wan root handle 1: " + stab + "htb default 10",
@@ -141,7 +142,7 @@ func htb(stab string) []string {
 	}
 }
 
-// grepping is grep(1) -rlsE over the fake's files.
+// grepping is grep(1) -rlsE on the files of the fake.
 func grepping(o *fake.OpenWrt) fake.Tool {
 	return fake.Tool{Run: func(args []string, _ []byte) (string, error) {
 		re, out := regexp.MustCompile("(?m)"+args[len(args)-2]), ""
@@ -157,7 +158,7 @@ func grepping(o *fake.OpenWrt) fake.Tool {
 	}}
 }
 
-// ingress lets tc(8) show these filters of what arrives at the WAN.
+// ingress makes tc(8) show these filters on the WAN's ingress.
 func ingress(o *fake.OpenWrt, text string) {
 	real := o.Tools["tc"]
 	o.Tools["tc"] = fake.Tool{Changes: real.Changes, Run: func(args []string, in []byte) (string, error) {
@@ -170,7 +171,7 @@ func ingress(o *fake.OpenWrt, text string) {
 
 const redirect = "filter protocol %[1]s pref 10 u32 chain 0 \nfilter protocol %[1]s pref 10 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 *flowid 1:1 not_in_hw \n  match 00000000/00000000 at 0\n\taction order 1: mirred (Egress Redirect to device ifb0) stolen\n"
 
-// found are the ids of what is found, in the way or not.
+// found returns the ids of all findings, blocking or not.
 func found(r *doctor.Report) string {
 	var ids []string
 	for _, f := range r.Findings {
@@ -182,7 +183,8 @@ func found(r *doctor.Report) string {
 	return strings.Join(ids, " ")
 }
 
-// TestTwins: for each problem a similar but harmless case, which is not a finding.
+// TestTwins: for each problem there is a similar but harmless case, which must
+// not be a finding.
 func TestTwins(t *testing.T) {
 	type spoil = func(o *fake.OpenWrt, c *doctor.Config)
 	files := func(pairs ...string) spoil {
@@ -288,8 +290,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestFlowTables: a flow table in hardware prevents all shaping, one in software only
-// classes, if there are any.
+// TestFlowTables: a hardware flow table prevents all shaping; a software one
+// only prevents classes, if there are any.
 func TestFlowTables(t *testing.T) {
 	const (
 		software = "table inet fw {\n flowtable ft {\n  devices = { lan, wan }\n }\n chain forward {\n  flow add @ft\n }\n}\n"
@@ -318,8 +320,8 @@ func TestFlowTables(t *testing.T) {
 	}
 }
 
-// TestOwnDownload: what unbloat itself makes for a download is not a finding: its ifb
-// has TSO and GSO, but nothing is sent through it that they could merge.
+// TestOwnDownload: unbloat's own setup for the download is not a finding: its
+// ifb has TSO and GSO, but receives nothing that they could merge.
 func TestOwnDownload(t *testing.T) {
 	o := router()
 	e := &apply.Engine{Backend: &linux.Backend{Runner: o}, Runner: o, Dir: t.TempDir(), Watchdog: nobody{}}
@@ -356,7 +358,7 @@ func TestOwnDownload(t *testing.T) {
 	if r := examine(t, o, drifts); found(r) != "" {
 		t.Errorf("found %+v", r.Findings)
 	}
-	o.Kernel.Devices[1].Features["generic-receive-offload"] = true // of the WAN: what the ifb gets is merged now
+	o.Kernel.Devices[1].Features["generic-receive-offload"] = true // the WAN's: packets arrive merged at the ifb now
 	if r := examine(t, o, drifts); found(r) != "drift offloads" || !strings.Contains(r.Findings[1].What, "wan merges packets (gro)") {
 		t.Errorf("with GRO on the WAN: %+v", r.Findings)
 	}
@@ -375,7 +377,7 @@ func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
 func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
 func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
-// off switches the features of a device off whose names begin so.
+// off switches off the features of a device with these prefixes.
 func off(o *fake.OpenWrt, dev string, names ...string) {
 	for _, d := range o.Kernel.Devices {
 		for feature := range d.Features {
@@ -386,8 +388,8 @@ func off(o *fake.OpenWrt, dev string, names ...string) {
 	}
 }
 
-// TestHalfShaped: merged packets behind HTB, from both sides, and a shaper that
-// doesn't know of the cable modem; with each of them mended it is gone.
+// TestHalfShaped: merged packets behind HTB, in both directions, and a shaper
+// without the cable modem's overhead. After the remedy each finding is gone.
 func TestHalfShaped(t *testing.T) {
 	o := router()
 	tc(t, o, htb("")...)
@@ -412,7 +414,7 @@ func TestHalfShaped(t *testing.T) {
 	}
 }
 
-// TestBSD: what stands in the way on FreeBSD and OpenBSD, and behind an API.
+// TestBSD: the problems on FreeBSD and OpenBSD, and on routers with an API.
 func TestBSD(t *testing.T) {
 	type free = *freebsdfake.Router
 	ifconfig := func(options string, mtu int) fake.Tool {

@@ -12,8 +12,8 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// run runs `unbloat doctor --json` in the router, expects an exit code, and
-// returns what it found to be in the way, and what it merely notes.
+// run runs `unbloat doctor --json` on the router and expects an exit code. It
+// returns the blocking findings and the others.
 func run(t *testing.T, code int, args ...string) (inWay, notes []string, r doctor.Report) {
 	t.Helper()
 	cmd := exec.Command(labtest.Unbloat(), append([]string{"doctor", "--json", "--wan", "wan", "--lan", "lan", "--state-dir", t.TempDir()}, args...)...)
@@ -45,8 +45,9 @@ func sh(t *testing.T, line string) {
 	}
 }
 
-// TestDoctor examines a real kernel: as it is, nothing is in the way; each thing
-// put in the way is found, and gone once its own remedy has been run.
+// TestDoctor examines a real kernel: at first no finding is blocking. Each
+// problem that the test creates is found, and is gone after its own remedy was
+// run.
 func TestDoctor(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -96,7 +97,8 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("our own shaper: %v", in)
 	}
 
-	// Both directions, by HTB: its ifb has TSO and GSO, which merge nothing there.
+	// Both directions are shaped with HTB. The ifb has TSO and GSO, which merge
+	// nothing there.
 	state := []string{"--state-dir", t.TempDir()}
 	unbloat := func(args string) {
 		t.Helper()

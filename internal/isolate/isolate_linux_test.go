@@ -14,9 +14,9 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// Other hosts are held back while it lasts, the router itself is not; they
-// pass again after Stop, after the death of the program, and by themselves when
-// nobody is left to renew the lease.
+// Other hosts' traffic is held back while isolation lasts, but not the router's
+// own. It passes again after Stop, after the program's death, and when nobody
+// renews the lease.
 func TestIsolate(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -31,7 +31,7 @@ func TestIsolate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * Lease / 2) // renewed meanwhile
+	time.Sleep(3 * Lease / 2) // renewed in the meantime
 	if reaches() {
 		t.Error("the home's traffic passes")
 	}
@@ -54,7 +54,7 @@ func TestIsolate(t *testing.T) {
 	if !noneLeft(t) {
 		t.Error("left behind by a program that died")
 	}
-	if err := nft(t.Context(), ruleset()); err != nil { // as if the shell had died too
+	if err := nft(t.Context(), ruleset()); err != nil { // as after the death of the shell
 		t.Fatal(err)
 	}
 	if reaches() {
@@ -66,7 +66,7 @@ func TestIsolate(t *testing.T) {
 	}
 }
 
-// noneLeft waits a second at most for the rule's table to be gone.
+// noneLeft waits at most a second until the rule's table is gone.
 func noneLeft(t *testing.T) bool {
 	t.Helper()
 	return await.True(time.Second, func() bool {
@@ -78,7 +78,8 @@ func noneLeft(t *testing.T) bool {
 	})
 }
 
-// dieHolding starts a program that holds others back, and kills it.
+// dieHolding starts a program that holds back other hosts' traffic, and kills
+// it.
 func dieHolding(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestHolder$", "-test.v")

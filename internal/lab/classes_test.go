@@ -2,9 +2,9 @@ package lab_test
 
 import "testing"
 
-// A hundred connections each way, and a call's packets on the same machine: what
-// the articles left open. Without classes the packets are lost or wait; with
-// them they wait for a full packet or two.
+// A hundred connections in each direction, and a call's packets on the same
+// machine: the articles' open problem. Without classes packets of the call are
+// lost or wait; with classes they wait for a full packet or two.
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "many")
@@ -13,8 +13,8 @@ func TestManyConnections(t *testing.T) {
 	atMost(t, "loss", ours.Latency.Loss, 0)
 	atLeast(t, "goodput down, of the line", ours.GoodputDownBps/30e6, 0.78)
 	atLeast(t, "goodput up, of the line", ours.GoodputUpBps/5e6, 0.80)
-	// What the tuner finds is as good: with the seeds 1 to 4 5.8 to 6.6 ms, 78.3 %
-	// down or more, 81.0 % up or more.
+	// The tuner's result is as good: with the seeds 1 to 4 5.8 to 6.6 ms, and
+	// 78.3 % of the download and 81.0 % of the upload, or more.
 	keptRates(t, cases["tuned"])
 	if !cases["tuned"].Tune.GoalHeld {
 		t.Errorf("tuning did not hold its goal: %s", cases["tuned"].Tune.Reason)
@@ -30,7 +30,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// A hundred uploads on 1 Mbit/s: a full packet takes 12.7 ms, and nothing can
+// A hundred uploads at 1 Mbit/s: a full packet takes 12.7 ms, and no packet can
 // interrupt it.
 func TestSlowMany(t *testing.T) {
 	t.Parallel()
@@ -40,14 +40,15 @@ func TestSlowMany(t *testing.T) {
 	atMost(t, "p95 increase, ms", ours.Latency.IncreaseMs.P95, 15)
 	atMost(t, "loss", ours.Latency.Loss, 0)
 	for name, loss := range map[string]float64{"fq_codel": 0.02, "cake": 0.9} {
-		// Which flows share the probe's bucket decides: 775 to 3557 ms seen.
+		// It depends on which flows share the probe's bucket: 775 to 3557 ms
+		// were seen.
 		atLeast(t, name+": p95 increase, ms", cases[name].Test.Loaded.Latency.IncreaseMs.P95, 300)
 		atLeast(t, name+": loss", cases[name].Test.Loaded.Latency.Loss, loss)
 	}
 }
 
-// The same where CAKE is missing: a class of HTB each, with a fq_codel of its
-// own, and one for acknowledgements.
+// The same without CAKE: each class is an HTB class with its own fq_codel, and
+// one more is for acknowledgements.
 func TestManyHTB(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "many-htb")
@@ -67,7 +68,7 @@ func TestManyHTB(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("%d calls, not 2", calls)
 	}
-	flat := cases["fq_codel"].Test.Loaded.Latency // which flows share its buckets decides: 106 and 248 ms seen, 5 % and 13 % lost
+	flat := cases["fq_codel"].Test.Loaded.Latency // it depends on which flows share its buckets: 106 and 248 ms, 5 % and 13 % lost were seen
 	atLeast(t, "fq_codel: p95 increase, ms", flat.IncreaseMs.P95, 50)
 	atLeast(t, "fq_codel: loss", flat.Loss, 0.02)
 }

@@ -12,8 +12,8 @@ import (
 	"unbloat/unit"
 )
 
-// The table that `unbloat lab compare` prints: a row a scenario, a column a
-// case; what everybody got through, and the worst of the calls.
+// The table of `unbloat lab compare` has a row for each scenario and a column
+// for each case, with the total rate and the worst call.
 func TestWriteTable(t *testing.T) {
 	s := &scenario.Scenario{
 		Name: "home",

@@ -20,8 +20,8 @@ import (
 	"unbloat/unit"
 )
 
-// costRouter builds router $1 between a home and a far end that drop what they
-// are sent.
+// costRouter builds router $1 between a home and a far end that drop all
+// packets.
 const costRouter = `set -e
 a=a$1 r=r$1 z=z$1
 for n in $a $r $z; do ip netns add $n; done
@@ -33,16 +33,16 @@ tc -n $z qdisc add dev far clsact; tc -n $z filter add dev far ingress matchall 
 ip -n $r link set lo up; ip -n $r link set lan up; ip -n $r link set wan up
 `
 
-// costThrow builds the ends $1 of a line that nobody is on: what they send is
-// thrown away at once.
+// costThrow builds the ends $1 of a line where nobody receives: what they send
+// is dropped at once.
 const costThrow = `set -e
 for n in a$1 z$1; do ip netns add $n; done
 ip -n a$1 link add home type dummy; ip -n z$1 link add far type dummy
 ip -n a$1 link set home up; ip -n z$1 link set far up
 `
 
-// costForward makes router $1 forward behind NAT, and plans its shaping with
-// classes $2 and without.
+// costForward makes router $1 forward with NAT, and plans its shaping with
+// classes $2.
 const costForward = `set -e
 r=r$1
 ip -n $r addr add 192.168.9.1/24 dev lan; ip -n $r addr add 198.51.100.1/24 dev wan
@@ -54,8 +54,8 @@ ip netns exec $r sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/s
 ip netns exec $r ` + lab.GuestBinary + ` plan --wan wan --lan lan --down 2gbit --up 400mbit --classes $2 --json > /run/cost-$1.json
 `
 
-// TestForwardInGuest sends the packets of the connections through the routers. It
-// runs where measureCost boots it.
+// TestForwardInGuest sends packets of many connections through the routers.
+// measureCost runs it in a guest.
 func TestForwardInGuest(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv(costInside))
 	if err != nil {
@@ -84,12 +84,12 @@ func TestForwardInGuest(t *testing.T) {
 			changePlan(t, "/run/cost-"+n+".json", change)
 			run("ip netns exec r$1 "+lab.GuestBinary+" apply --yes --state-dir /run/cost-$1 /run/cost-$1.json", n)
 		}
-		if os.Getenv(costTins) != "" && name == costWith { // the rules go on, and CAKE does not listen to them
+		if os.Getenv(costTins) != "" && name == costWith { // the rules still run, but CAKE ignores their marks
 			run("for d in wan ifb4wan; do ip netns exec r$1 tc qdisc change dev $d root handle b10a: cake besteffort; done", n)
 		}
 		lines[i] = newPackets(os.Getenv(costOf), opened(t, "a"+n, "home"), opened(t, "z"+n, "far"))
 		lines[i].begin(t)
-		lines[i].carry(t) // what a connection needs once
+		lines[i].carry(t) // once, so that conntrack and the sets know each connection
 	}
 	forwarded := func(i int) (wan, lan int) {
 		if costRouters[i] == costAside {
@@ -109,7 +109,7 @@ func TestForwardInGuest(t *testing.T) {
 			if turn%2 == 1 {
 				i = len(costRouters) - 1 - k
 			}
-			lines[i].round(t, 1) // what it touches comes into the caches
+			lines[i].round(t, 1) // fills the caches
 			mark(t, n, costRouters[i])
 			lines[i].carry(t)
 			mark(t, n+1, costRouters[i])
@@ -119,7 +119,7 @@ func TestForwardInGuest(t *testing.T) {
 	for i, name := range costRouters {
 		w, l := forwarded(i)
 		w, l = w-wan[i], l-lan[i]
-		sent := turns * costFlows * (costRounds*3/4 + 1) // each way
+		sent := turns * costFlows * (costRounds*3/4 + 1) // in each direction
 		if through := min(w, l) >= sent; through == (name == costAside) {
 			t.Errorf("%s: %d and %d packets were forwarded of %d sent each way", name, w, l, sent)
 		}
@@ -129,7 +129,8 @@ func TestForwardInGuest(t *testing.T) {
 // withoutRules takes the filters for small packets out of a plan without classes.
 func withoutRules(p *plan.Plan) { p.Up.PacketRules, p.Up.Tins = nil, p.Down.Tins }
 
-// among makes the flows what they are to be, slow as they are sent.
+// among raises the limits of a plan's classes, so that the flows get the wanted
+// class although they are sent slowly.
 func among(of string) func(p *plan.Plan) {
 	return func(p *plan.Plan) {
 		if b := &p.Classes.Behaviour; of == costQUIC || of == costMix { // busy, heavy, and not so many that they are bulk
@@ -157,8 +158,9 @@ func changePlan(t *testing.T, file string, change func(p *plan.Plan)) {
 	}
 }
 
-// mark tells the host that a slice begins or ends, and waits until it has seen it:
-// in a loop, for to ask the kernel all the time would be at its expense.
+// mark tells the host that a slice begins or ends, and waits until the host has
+// seen it. It mostly computes while it waits, so that the kernel's time is not
+// used for it.
 func mark(t *testing.T, n int, name string) {
 	at := filepath.Join(filepath.Dir(lab.GuestBinary), fmt.Sprintf("mark-%d", n))
 	err := os.WriteFile(at+".new", []byte(name), 0o644)
@@ -181,16 +183,16 @@ func mark(t *testing.T, n int, name string) {
 	}
 }
 
-// packets are those of the connections through one router, made once.
+// packets are the prepared packets of the connections through one router.
 type packets struct {
 	home, far wire
-	of        string     // what they are
-	sent      int        // rounds
-	data      [][]byte   // each connection's full packet
-	rounds    [2][]burst // without acknowledgements, and with
+	of        string     // the kind of traffic
+	sent      int        // rounds so far
+	data      [][]byte   // a full packet of each connection
+	rounds    [2][]burst // without and with acknowledgements
 }
 
-// A burst is what some connections send at the same time, from both ends.
+// A burst is what several connections send at the same time, from both ends.
 type burst struct{ homes, fars []message }
 
 // burstOf is how many connections send at the same time.
@@ -232,7 +234,7 @@ func newPackets(of string, home, far wire) *packets {
 	return p
 }
 
-// kind is what a flow is.
+// kind returns the kind of connection i.
 func (p *packets) kind(i int) string {
 	if p.of != costMix {
 		return p.of
@@ -246,7 +248,7 @@ func (p *packets) kind(i int) string {
 	return costTCP
 }
 
-// bursts are what of says that each connection sends.
+// bursts collects the packets that of returns for each connection.
 func bursts(of func(i int) (homes, fars [][]byte)) (out []burst) {
 	for i := 0; i < costFlows; i += burstOf {
 		var b burst
@@ -267,7 +269,7 @@ func (p *packets) begin(t *testing.T) {
 	if p.of == costTCP {
 		return
 	}
-	for k := range 64 { // so that the rules do not look at all at once
+	for k := range 64 { // so that the rules do not look at all of them at the same time
 		p.send(t, bursts(func(i int) (h, f [][]byte) {
 			if p.kind(i) == costTCP || i/2%64 <= k {
 				return nil, nil
@@ -277,21 +279,22 @@ func (p *packets) begin(t *testing.T) {
 	}
 }
 
-// carry sends the data and the acknowledgements of one slice.
+// carry sends one slice: data, and acknowledgements every second round.
 func (p *packets) carry(t *testing.T) {
 	for round := range costRounds {
 		p.round(t, round%2)
 	}
 }
 
-// round sends a full packet of each connection, and acknowledgements or none.
-// Each has its place in its connection, by which the rules choose when to look at it.
+// round sends a full packet of each connection, with or without
+// acknowledgements. It then advances sequence numbers and checksums, by which
+// the rules choose the packets that they look at.
 func (p *packets) round(t *testing.T, which int) {
 	p.send(t, p.rounds[which])
 	p.sent++
 	for i, f := range p.data {
 		seq := f[14+20+4:]
-		if p.kind(i) != costTCP { // a checksum, which is not 0
+		if p.kind(i) != costTCP { // a UDP checksum, which must not be 0
 			binary.BigEndian.PutUint16(seq[2:], uint16(p.sent*40503+i)|1)
 			continue
 		}
@@ -299,7 +302,7 @@ func (p *packets) round(t *testing.T, which int) {
 	}
 }
 
-// send sends bursts, as many as pass at 300 Mbit/s.
+// send sends bursts at a pace that fits 300 Mbit/s.
 func (p *packets) send(t *testing.T, bursts []burst) {
 	for _, b := range bursts {
 		p.home.send(t, b.homes)
@@ -322,8 +325,8 @@ func (p *packets) down(i int, flags byte, payload int) []byte {
 	return p.frame(p.kind(i), [6]byte{2, 0, 0, 0, 2, 1}, [4]byte{198, 51, 100, 2}, [4]byte{198, 51, 100, 1}, 443, uint16(10000+i), flags, payload)
 }
 
-// frame is one packet of TCP with timestamps, as Linux sends them, or one of UDP
-// that is as long.
+// frame returns a TCP packet with timestamps, as Linux sends it, or a UDP
+// packet of the same length.
 func (p *packets) frame(kind string, mac [6]byte, src, dst [4]byte, sport, dport uint16, flags byte, payload int) []byte {
 	b := make([]byte, 14+20+32+payload)
 	copy(b, mac[:])
@@ -354,7 +357,7 @@ func (p *packets) frame(kind string, mac [6]byte, src, dst [4]byte, sport, dport
 	return b
 }
 
-// A wire sends frames out of one interface.
+// opened returns a wire on an interface of another namespace.
 type wire int
 
 // opened returns the way out of an interface of another namespace.

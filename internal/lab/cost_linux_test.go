@@ -16,47 +16,50 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// What the cost of the classes is measured with: costFlows flows of one
-// machine behind NAT, half of them uploads and half downloads. In a slice,
-// costRounds packets of each and an answer to every second are sent
+// How the cost of the classes is measured: costFlows flows of one machine
+// behind NAT, half of them uploads and half downloads. In a slice one router
+// forwards costRounds packets of each flow, and an answer to every second one.
+// A turn is a slice of each router.
 // through one router; a turn is a slice of each router.
 const (
 	costFlows  = 1000
 	costRounds = 4
 	costFull   = 1448 // bytes that a full packet carries
 	costInside = "UNBLOAT_COST_TURNS"
-	costOf     = "UNBLOAT_COST_OF"   // what the flows are
-	costTins   = "UNBLOAT_COST_FLAT" // not empty: CAKE has one tin with the rules too
+	costOf     = "UNBLOAT_COST_OF"   // the kind of traffic
+	costTins   = "UNBLOAT_COST_FLAT" // not empty: CAKE has one tin, although the rules run
 )
 
-// What the flows are.
+// Kinds of traffic.
 const (
-	costTCP   = "tcp"   // connections' full packets, and their acknowledgements
-	costCalls = "calls" // 200 bytes of UDP both ways, calm
+	costTCP   = "tcp"   // full packets of connections, and their acknowledgements
+	costCalls = "calls" // 200 bytes of UDP in both directions, calm
 	costQUIC  = "quic"  // full packets of UDP and short answers, busy
-	costMix   = "mix"   // of ten six are of TCP, three of QUIC, and one is a call
+	costMix   = "mix"   // of ten flows six are TCP, three QUIC, and one a call
 )
 
-// costMost is how much of forwarding the rules may take, %.
+// costMost is by how much the rules may increase the cost of forwarding, in
+// percent.
 const costMost = 15
 
-// What a router does.
+// Kinds of routers.
 const (
 	costWith    = "with"    // forwards and shapes, with the rules
-	costWithout = "without" // the same without them
-	costAside   = "aside"   // is not there: what is sent is thrown away
+	costWithout = "without" // the same without the rules
+	costAside   = "aside"   // no router: what is sent is dropped at once
 )
 
-// costRouters stand side by side in one guest. Of each kind there are two, since
-// one that was made earlier has other places in memory, and is a little slower.
+// costRouters are the routers in one guest. There are two of each kind, since
+// one that was created earlier has other places in memory, and is a little
+// slower.
 var costRouters = [...]string{costWith, costWithout, costAside, costWithout, costWith}
 
-// BenchmarkClasses is what the classes cost: by how much the processor time that
-// a router takes to forward 1000 flows through CAKE both ways, behind NAT,
-// grows by them: of TCP; of a line as they are mixed; and as if all were of
-// QUIC, or calls. The rules alone are what is left where CAKE has one tin for all.
-// The routers have their slices of milliseconds in turns, so what else
-// the machine does meets all alike. It fails where the interval is above what it may be.
+// BenchmarkClasses measures what the classes cost: by how much they increase
+// the processor time of a router that forwards 1000 flows through CAKE in both
+// directions, behind NAT. The flows are TCP; a usual mix; only QUIC; or only
+// calls. With one tin for all, the cost is that of the rules alone. The routers
+// take turns of a few milliseconds, so other load on the machine affects all
+// alike. It fails if the whole confidence interval is above the limit.
 func BenchmarkClasses(b *testing.B) {
 	for _, x := range []struct {
 		name, of, flat string
@@ -87,13 +90,13 @@ func reportCost(b *testing.B, most float64, env ...string) {
 	b.ReportMetric(c.hi, "%-more-to")
 }
 
-// A cost is what the rules take of the processor.
+// A cost is the processor time that the rules take.
 type cost struct {
-	without      float64 // µs a packet that is forwarded without the rules
-	more, lo, hi float64 // % more with them, and its 95 % interval
+	without      float64 // µs per forwarded packet without the rules
+	more, lo, hi float64 // % more with the rules, and the 95 % interval
 }
 
-// measureCost boots a guest that forwards so many turns.
+// measureCost boots a guest that forwards for this number of turns.
 func measureCost(t testing.TB, turns int, env ...string) cost {
 	kernel := labtest.NeedKernel(t)
 	self, err := os.Executable()
@@ -129,8 +132,8 @@ func measureCost(t testing.TB, turns int, env ...string) cost {
 	return c
 }
 
-// compareSlices compares those of each turn, and takes the median; the interval is
-// from turns drawn again.
+// compareSlices compares the slices of each turn, and returns the median. The
+// interval is by bootstrap over the turns.
 func compareSlices(turns int, spent map[string][]float64) cost {
 	var more, without []float64
 	for i := range turns {
@@ -158,8 +161,9 @@ func compareSlices(turns int, spent map[string][]float64) cost {
 	return c
 }
 
-// watchSlices follows the guest's slices, whose ends it marks in the folder that it
-// shares, and adds to spent the µs of the kernel's processor time that each took a packet.
+// watchSlices follows the slices of the guest, which marks their ends in the
+// shared directory. It adds to spent the kernel's processor time of each slice,
+// in µs per packet.
 func watchSlices(ctx context.Context, spent map[string][]float64) error {
 	var began time.Duration
 	pid, dir := 0, ""
@@ -192,8 +196,8 @@ func watchSlices(ctx context.Context, spent map[string][]float64) error {
 	}
 }
 
-// guestProcess returns the guest among this process's children, and the folder
-// that it shares.
+// guestProcess returns the guest among this process's children, and the
+// directory that it shares.
 func guestProcess() (pid int, dir string) {
 	tasks, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, t := range tasks {
@@ -210,8 +214,8 @@ func guestProcess() (pid int, dir string) {
 	return 0, ""
 }
 
-// kernelTime is the processor time of the guest's kernel; its programs are
-// processes of their own.
+// kernelTime returns the processor time of the guest's kernel. Its programs are
+// separate processes.
 func kernelTime(pid int) (sum time.Duration, err error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if len(tasks) == 0 {

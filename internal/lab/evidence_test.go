@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// The page of a subject: medians and ranges of five seeds, a case that is not
-// valid with one of them, and a load that ended in two ways.
+// The page of a subject has medians and ranges over five seeds. One case is
+// invalid with one seed, and one load ends in two ways.
 func TestWriteEvidence(t *testing.T) {
 	home := &scenario.Scenario{
 		Name: "home", Title: "A home",
@@ -77,7 +77,8 @@ func TestWriteEvidence(t *testing.T) {
 	}
 }
 
-// The median, the least and the most; what looks the same is written once.
+// A spread is the median, the least and the most. Values that print alike are
+// written once.
 func TestSpread(t *testing.T) {
 	whole := func(v float64) string { return strings.Repeat("i", int(v)) }
 	for _, c := range []struct {

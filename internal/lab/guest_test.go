@@ -13,7 +13,8 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// The home is wired as the scenario says: idle pings take the line's round trip.
+// The home is wired as in the scenario: idle pings take the line's round trip
+// time.
 func TestGuestPing(t *testing.T) {
 	t.Parallel()
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
@@ -39,7 +40,7 @@ func TestGuestTimeIsVirtual(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := labtest.Home()
-		r, wall, err := lab.Boot(t.Context(), kernel, lab.Guest{ // wall is without the wait for a processor
+		r, wall, err := lab.Boot(t.Context(), kernel, lab.Guest{ // wall excludes the wait for a processor
 			Engine: kernel.Engine, Scenario: s, Case: s.Cases[0].Name, Node: lab.NodeRouter, Binary: labtest.Binary(t), Dir: "/", Seed: labtest.Seed(t),
 			Command: []string{self, "-test.run", "^" + t.Name() + "$", "-test.v"}, Env: []string{inside + "=1"},
 		}, nil)
@@ -64,8 +65,7 @@ func TestGuestTimeIsVirtual(t *testing.T) {
 	}
 }
 
-// A guest may write, overwrite and delete whatever it likes: outside, nothing
-// changes.
+// A guest may write, overwrite and delete any file without changing the host's.
 func TestGuestChangesNothing(t *testing.T) {
 	dir := os.Getenv("UNBLOAT_TEST_VICTIM")
 	if dir == "" {

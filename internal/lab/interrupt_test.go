@@ -16,7 +16,8 @@ import (
 	"unbloat/internal/tune"
 )
 
-// routerState is all that a tuning could change, as the tools show it.
+// routerState returns everything that a tuning could change, as the tools show
+// it.
 func routerState(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -40,8 +41,8 @@ func routerState(t *testing.T) string {
 	return b.String()
 }
 
-// A tuning that is interrupted, or whose process is killed, at any time leaves
-// the router as it was.
+// A tuning that is interrupted or killed at any time leaves the router as it
+// was.
 func TestTuneInterrupted(t *testing.T) {
 	t.Parallel()
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
@@ -65,20 +66,21 @@ func TestTuneInterrupted(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			if signal == syscall.SIGKILL {
-				time.Sleep(3 * time.Second) // the watchdog's turn
+				time.Sleep(3 * time.Second) // for the watchdog
 			} else if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(said.String(), "as it was") {
 				t.Errorf("%v after %v: exit code %d, said %q", signal, after, code, said.String())
 			}
 			if now := routerState(t); now != before {
 				t.Errorf("%v after %v left a change (-before +now):\n%s", signal, after, cmp.Diff(before, now))
 			}
-			time.Sleep(5 * time.Second) // the queues drain
+			time.Sleep(5 * time.Second) // for the queues to drain
 		}
 	}
 }
 
-// A second tuning starts from the line, not from what the first one shaped; it
-// ends where the first did, and a line that is good is left alone.
+// A second tuning starts at the line's rates, not at those that the first one
+// shaped. It ends at the same rates, and changes nothing on a line that is good
+// already.
 func TestTuneAgain(t *testing.T) {
 	t.Parallel()
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
@@ -97,8 +99,8 @@ func TestTuneAgain(t *testing.T) {
 		atLeast(t, "second tuning over first", r, 0.98)
 		atMost(t, "second tuning over first", r, 1.02)
 	}
-	// A goal that any line holds: nothing is better than nothing, exit 3, and
-	// the shaping of before is back.
+	// A goal that any line meets without shaping: no shaping is better than
+	// none, the exit code is 3, and the earlier shaping is back.
 	shaped := routerState(t)
 	third, code := tuneOnce(t, "--goal", "10s")
 	if code != 3 || third.Kept {

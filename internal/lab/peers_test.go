@@ -17,9 +17,9 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// What nobody here wrote agrees with us: ping and irtt see the same round trip
-// at the same time, and iperf3 the same throughput, on the line as it is and on
-// the shaped one.
+// Other programs agree with our measurements: ping and irtt see the same round
+// trip times at the same time, and iperf3 the same throughput, on the unshaped
+// line and on the shaped one.
 func TestPeersAgree(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"ping", "iperf3", "irtt"} {
@@ -78,7 +78,7 @@ func peersAgree(ctx context.Context, t *testing.T, when string) {
 	p := c.Judge(when, []measure.RawPhase{*idle, *raw}).Upload
 	same(t, when+": p50 of ping against ours, ms", median(ping), p.Latency.RTTMs.P50, 1, 0.05)
 	same(t, when+": p50 of irtt against ours, ms", median(irtt), p.Latency.RTTMs.P50, 1, 0.05)
-	time.Sleep(3 * time.Second) // the queue drains
+	time.Sleep(3 * time.Second) // for the queue to drain
 	same(t, when+": goodput of iperf3 against ours, Mbit/s", iperf3Upload(ctx, t)/1e6, p.GoodputUpBps/1e6, 0, 0.03)
 	time.Sleep(3 * time.Second)
 }

@@ -36,16 +36,16 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// Addresses of the world beyond the lab's line.
+// Addresses of public servers, on the other side of the lab's line.
 const (
-	worldFree  = lab.ServerAddr // Cloudflare's, and LibreSpeed's servers
-	worldLists = "10.3.0.3"     // the locate service, and LibreSpeed's list
-	worldMLab  = "10.3.0.4"     // M-Lab's server, which wants an access token
-	worldToken = "tok.en"       // that the locate service hands out
+	worldFree  = lab.ServerAddr // Cloudflare's and LibreSpeed's servers
+	worldLists = "10.3.0.3"     // the locate service and LibreSpeed's list
+	worldMLab  = "10.3.0.4"     // M-Lab's server, which requires an access token
+	worldToken = "tok.en"       // from the locate service
 )
 
-// A world is the public test servers as this program knows them: by our own
-// servers, under the real ones' names, with certificates of a test authority.
+// A world has the public test servers that this program knows: our own servers
+// under the real ones' names, with certificates of a test authority.
 type world struct {
 	dir string
 
@@ -54,7 +54,7 @@ type world struct {
 	asked map[string]int    // requests to worldLists, by host
 }
 
-// authority makes a test authority and a certificate of names, as PEM files:
+// authority makes a test authority and a certificate for names, as PEM files:
 // ca.pem, cert.pem and key.pem.
 func (w *world) authority(t *testing.T, names ...string) {
 	t.Helper()
@@ -93,7 +93,7 @@ func (w *world) authority(t *testing.T, names ...string) {
 	}
 }
 
-// beyond calls open, which opens sockets, in the server's namespace.
+// beyond calls open in the server's namespace, for its sockets.
 func beyond(t *testing.T, open func() error) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -114,7 +114,7 @@ func beyond(t *testing.T, open func() error) {
 	}
 }
 
-// answer answers a question of the DNS.
+// answer answers a DNS query.
 func (w *world) answer(q []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(q); err != nil || len(m.Questions) != 1 {
@@ -135,7 +135,7 @@ func (w *world) answer(q []byte) ([]byte, error) {
 	return r.Pack()
 }
 
-// lists is the locate service and LibreSpeed's list.
+// lists serves the locate service and LibreSpeed's list.
 func (w *world) lists(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.asked[r.Host]++
@@ -171,7 +171,7 @@ func (w *world) lists(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin has the world be there until the test ends.
+// begin starts the world. It runs until the test ends.
 func (w *world) begin(t *testing.T) {
 	t.Helper()
 	w.names = map[string]string{
@@ -206,7 +206,7 @@ func (w *world) begin(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		web := &http.Server{Handler: http.HandlerFunc(w.lists), ErrorLog: log.New(io.Discard, "", 0)} // distances are told by handshakes that end
+		web := &http.Server{Handler: http.HandlerFunc(w.lists), ErrorLog: log.New(io.Discard, "", 0)} // no log: the program measures distances by handshakes, which it breaks off
 		t.Cleanup(func() { dns.Close(); web.Close() })
 		go func() { _ = web.Serve(l) }() // until the cleanup
 		go func() {
@@ -234,13 +234,13 @@ func (w *world) begin(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // killed
+			_ = cmd.Wait() // it was killed
 		})
 	}
 	time.Sleep(2 * time.Second)
 }
 
-// unbloat runs the program, which trusts the test authority alone.
+// unbloat runs the program, which only trusts the test authority.
 func (w *world) unbloat(t *testing.T, args ...string) (out, said string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), labtest.Unbloat(), args...)
@@ -253,7 +253,7 @@ func (w *world) unbloat(t *testing.T, args ...string) (out, said string, code in
 	return o.String(), e.String(), cmd.ProcessState.ExitCode()
 }
 
-// forget takes names off the DNS.
+// forget removes names from the DNS.
 func (w *world) forget(names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,9 +262,10 @@ func (w *world) forget(names ...string) {
 	}
 }
 
-// Without a server of one's own: Cloudflare's, LibreSpeed's and M-Lab's are found
-// by their names, with the system's authorities, and measured against; auto goes
-// on to the next when one is gone, and to M-Lab only if somebody agrees.
+// A user without a server: Cloudflare's, LibreSpeed's and M-Lab's servers are
+// found by name, trusted by the system's authorities, and used for a
+// measurement. auto uses the next one if one cannot be reached, and M-Lab only
+// if the user agrees.
 func TestPublicServers(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Scenario: narrow()}) {
 		return
@@ -304,13 +305,15 @@ func TestPublicServers(t *testing.T) {
 	w.forget("speed.cloudflare.com")
 	measured("auto", "A Sponsor (Lab, Nowhere)", sponsored)
 
-	// Nobody can be asked whether M-Lab may publish: it is not used.
+	// Standard input is no terminal, so nobody can agree that M-Lab publishes
+	// the result: it is not used.
 	w.forget("librespeed.org")
 	before := w.asked["locate.measurementlab.net"]
 	if _, said, code := w.unbloat(t, "test"); code != 5 || !strings.Contains(said, "--server mlab agrees to that") || w.asked["locate.measurementlab.net"] != before {
 		t.Errorf("M-Lab unasked: exit %d: %s", code, said)
 	}
-	// It is not for many tests, and another authority is not trusted.
+	// M-Lab is not used for commands with many tests, and a certificate of
+	// another authority is refused.
 	if _, said, code := w.unbloat(t, "path", lab.ServerAddr, "--load", "mlab"); code != 5 || !strings.Contains(said, "for single tests") {
 		t.Errorf("path against M-Lab: exit %d: %s", code, said)
 	}

@@ -22,7 +22,7 @@ import (
 	"unbloat/unit"
 )
 
-// needRouter skips a test where no router's image can be run.
+// needRouter skips a test if this machine cannot run a router's image.
 func needRouter(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -36,8 +36,8 @@ func needRouter(t *testing.T) {
 	}
 }
 
-// routerImage builds a router's disk image by the script that users have, and
-// returns it and the key that gets in.
+// routerImage builds a router's disk image with the script that users have, and
+// returns the file and its SSH key.
 func routerImage(t *testing.T) (file, key string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,11 +52,12 @@ func routerImage(t *testing.T) (file, key string) {
 	return filepath.Join(dir, "router.img"), filepath.Join(dir, "id_ed25519")
 }
 
-// operstate is what the kernel says of a link some time after its other end is up.
+// operstate matches what the kernel shows about a link only some time after the
+// other end is up.
 var operstate = regexp.MustCompile(`NO-CARRIER,|,LOWER_UP| state (UNKNOWN|DOWN|UP)`)
 
-// settled leaves out of the lines that are gone (-) and new (+) what differs only
-// in a link that has come up since the first look.
+// settled leaves out removed (-) and added (+) lines that differ only because a
+// link has come up since the first look.
 func settled(lines []string) (left []string) {
 	count := map[string]int{}
 	same := func(line string) string { return operstate.ReplaceAllString(line[1:], "") }
@@ -71,12 +72,12 @@ func settled(lines []string) (left []string) {
 	return left
 }
 
-// A real router between the home and the modem: its image boots under QEMU, the
-// program reaches it by SSH as users do, the line's seconds of queueing are gone
-// while it shapes, and it is as it was when that is undone. This is in real time,
-// on a machine that may be busy, so bounds are far from what was measured: 2948
-// ms of increase before and 16 to 29 ms shaped, on two cores that twenty
-// processes wanted.
+// A real router between the home and the modem: its image boots in QEMU, the
+// program reaches it by SSH as users do, shaping removes the line's seconds of
+// queueing, and revert restores the router. The test runs in real time on a
+// possibly busy machine, so the bounds are wide. Measured were 2948 ms of
+// increase before and 16 to 29 ms with shaping, on two cores with twenty busy
+// processes.
 func TestRealRouterAlone(t *testing.T) {
 	needRouter(t)
 	file, key := routerImage(t)
@@ -114,7 +115,8 @@ func TestRealRouterAlone(t *testing.T) {
 			t.Errorf("%s: status after it was undone has %v", c.Name, got)
 		}
 		for _, line := range settled(c.Router.Left) {
-			// Loading the module ifb makes these two, which do nothing.
+			// ip prints these two, which the module ifb creates when it is
+			// loaded.
 			if !strings.Contains(line, ": ifb0: ") && !strings.Contains(line, ": ifb1: ") {
 				t.Errorf("%s: the router is not as it was: %s", c.Name, line)
 			}
@@ -129,12 +131,12 @@ func TestRealRouterAlone(t *testing.T) {
 	}
 }
 
-// A run that is killed, even without a word, leaves no process: neither QEMU nor
-// what ran in the namespaces.
+// A killed run, even with SIGKILL, leaves no process: neither QEMU nor those in
+// the namespaces.
 func TestRealRouterKilled(t *testing.T) {
 	needRouter(t)
 	dir := t.TempDir()
-	file, key := filepath.Join(dir, "endless.img"), filepath.Join(dir, "key") // a boot sector that does nothing, for ever
+	file, key := filepath.Join(dir, "endless.img"), filepath.Join(dir, "key") // with a boot sector that loops for ever
 	sector := make([]byte, 512)
 	copy(sector, "\xeb\xfe")
 	copy(sector[510:], "\x55\xaa")
@@ -153,7 +155,7 @@ func TestRealRouterKilled(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	defer func() { _ = cmd.Process.Kill(); <-ended }()
-	running := func(program string) (n int) { // what was started for this run, by a program of that name
+	running := func(program string) (n int) { // processes of this run with that program name
 		paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +192,7 @@ func TestRealRouterKilled(t *testing.T) {
 	wait("no process is left", func() bool { return running("") == 0 })
 }
 
-// loadedPhase is the phase of a case in which its loads ran.
+// loadedPhase returns the phase of a case in which its loads ran.
 func loadedPhase(t *testing.T, c lab.CaseResult) *verdict.Phase {
 	t.Helper()
 	for _, p := range c.Test.Phases() {
@@ -202,7 +204,8 @@ func loadedPhase(t *testing.T, c lab.CaseResult) *verdict.Phase {
 	return nil
 }
 
-// ownRates are the devices that `unbloat status` says are shaped by unbloat, and to what.
+// ownRates returns the devices that unbloat shapes, with their rates, by
+// `unbloat status`.
 func ownRates(t *testing.T, status json.RawMessage) map[string]unit.Rate {
 	t.Helper()
 	var s struct {

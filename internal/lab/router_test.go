@@ -17,8 +17,8 @@ import (
 	"unbloat/unit"
 )
 
-// What somebody chose by hand becomes flags of `unbloat plan`, and what has no
-// flag is refused before a router is booted for it.
+// A case's fix becomes flags of `unbloat plan`. A setting without a flag is
+// refused before a router is booted.
 func TestFixArguments(t *testing.T) {
 	off := false
 	got, err := fixArguments(scenario.Line{RTT: 24 * time.Millisecond}, &scenario.Fix{
@@ -36,7 +36,7 @@ func TestFixArguments(t *testing.T) {
 	}
 }
 
-// What a router still has, or has no more, is told line by line.
+// What a router has gained or lost is reported line by line.
 func TestDifferences(t *testing.T) {
 	before, after := "a\nb\nb\nc\n", "c\na\nb\nd\n"
 	if got, want := differences(before, after), []string{"+d", "-b"}; !slices.Equal(got, want) {
@@ -47,7 +47,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// What cannot work is refused before anything is started, with the right kind of error.
+// Impossible requests are refused before anything starts, with the right type
+// of error.
 func TestRouterRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "router.img")
 	if err := os.WriteFile(file, make([]byte, 512), 0o600); err != nil {
@@ -78,8 +79,8 @@ func TestRouterRefused(t *testing.T) {
 	}
 }
 
-// With a router's image the home has no node for the router, and its machines are
-// in the router's own network.
+// With a router's image the home has no node for the router, and its machines
+// are in the router's own network.
 func TestRouterWiring(t *testing.T) {
 	s := &scenario.Scenario{Line: scenario.Line{Down: unit.MbitPerSecond, Up: unit.MbitPerSecond, BufferDown: 9 * unit.KB, BufferUp: 9 * unit.KB},
 		Loads: []scenario.Load{{Host: 2}}}
@@ -104,7 +105,8 @@ func TestRouterWiring(t *testing.T) {
 	}
 }
 
-// frames is a device that gives what is sent on it, and ends when it is closed.
+// frames is a device that returns the frames sent to it, and ends when it is
+// closed.
 type frames chan []byte
 
 func (f frames) Read(b []byte) (int, error) {
@@ -120,7 +122,8 @@ func (f frames) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Frames come in their order, half a round trip later each, however close they are.
+// Frames arrive in order, each half a round trip later, however closely they
+// follow each other.
 func TestDistance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, out := make(frames), make(frames)

@@ -10,22 +10,23 @@ import (
 	"unbloat/unit"
 )
 
-// What a G.711 call and the probe take of a direction, with all headers.
+// The rates of a G.711 call and of the probe in one direction, with all
+// headers.
 const (
 	callWire  = 50 * 214 * 8
 	probeWire = 50 * 142 * 8
-	// payloadShare is what of a full packet on the wire is a TCP connection's own.
+	// payloadShare is the TCP payload's share of a full packet on the line.
 	payloadShare = 1448.0 / 1514
 )
 
-// keptRates checks that a case's rates are those that the tuner found on this
-// line and kept.
+// keptRates checks that a case's rates are the ones that the tuner found on
+// this line and kept.
 func keptRates(t *testing.T, c lab.CaseResult) {
 	t.Helper()
 	keptWithin(t, c, 4)
 }
 
-// keptWithin is keptRates where so many uploads at once were to be tuned for.
+// keptWithin is keptRates for a line that is tuned with this number of uploads.
 func keptWithin(t *testing.T, c lab.CaseResult, flowsUp int) {
 	t.Helper()
 	r := c.Tune
@@ -36,7 +37,8 @@ func keptWithin(t *testing.T, c lab.CaseResult, flowsUp int) {
 	atMost(t, c.Name+": line time of the tuning, s", r.LineSeconds, tune.MostTime(c.Plan.Basis.Preferences.FlowsDown, flowsUp).Seconds())
 }
 
-// clear checks that every call of a case sounds as it should, and lost nothing.
+// clear checks that every call of a case has at least this MOS and lost
+// nothing.
 func clear(t *testing.T, name string, c lab.CaseResult, mos float64) {
 	t.Helper()
 	worst, ok := lab.WorstCall(c)
@@ -51,7 +53,7 @@ func clear(t *testing.T, name string, c lab.CaseResult, mos float64) {
 	}
 }
 
-// poor checks that a case's worst call is as bad as it was found to be.
+// poor checks that the worst call of a case has at most this MOS.
 func poor(t *testing.T, name string, c lab.CaseResult, mos float64) {
 	t.Helper()
 	worst, _ := lab.WorstCall(c)
@@ -70,12 +72,12 @@ func loadOf(t *testing.T, c lab.CaseResult, kind string) lab.LoadResult {
 	return lab.LoadResult{}
 }
 
-// fairShare is the payload that TCP brings out of half of a shaped uplink, when
-// a call has taken what it needs, which is less than its own share.
+// fairShare returns the goodput of TCP with half of a shaped uplink, beside a
+// call that takes less than its own share.
 func fairShare(up unit.Rate) float64 { return (float64(up) - callWire) / 2 * payloadShare }
 
-// Two hundred uploads and a call on the same machine, which is above its fair
-// share of 5 Mbit/s: no fair queue saves it, a class does.
+// Two hundred uploads and a call on the same machine. The call needs more than
+// its fair share of 5 Mbit/s, so fair queues do not help it, but a class does.
 func TestBulk200(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "bulk-200", "fq_codel", "cake", "ours")
@@ -91,8 +93,8 @@ func TestBulk200(t *testing.T) {
 	}
 }
 
-// A call, pages and an upload on 1 Mbit/s: the call is clear, and pages come
-// nearly as soon as on the same line when nobody else is on it.
+// A call, pages and an upload at 1 Mbit/s: the call is clear, and pages load
+// almost as fast as on the idle line.
 func TestSlowUplink(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "slow-uplink", "fq_codel", "cake", "ours")
@@ -104,7 +106,7 @@ func TestSlowUplink(t *testing.T) {
 	atMost(t, "pages that failed", float64(web.Failed), 0)
 	atMost(t, "page load time, p50, of the idle line's", web.LoadMs.P50/idle.LoadMs.P50, 1.5)
 	atMost(t, "page load time, mean, of the idle line's", web.LoadMs.Mean/idle.LoadMs.Mean, 1.5)
-	atMost(t, "page load time, p90, of the idle line's", web.LoadMs.P90/idle.LoadMs.P90, 1.5) // of 17 pages: the p95 is the slowest
+	atMost(t, "page load time, p90, of the idle line's", web.LoadMs.P90/idle.LoadMs.P90, 1.5) // of 17 pages the p95 would be the slowest
 	poor(t, "fq_codel", cases["fq_codel"], 4)
 	call := func(name string) float64 { return loadOf(t, cases[name], scenario.VoIP).Latency.RTTMs.P95 }
 	for _, name := range []string{"fq_codel", "cake"} {
@@ -113,8 +115,8 @@ func TestSlowUplink(t *testing.T) {
 	}
 }
 
-// A UDP flood of ten times the uplink: another machine's upload has its share,
-// and the call of a third is clear.
+// A UDP flood at ten times the uplink's rate: another machine's upload gets its
+// share, and a third machine's call is clear.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	ours := run(t, "flood", "ours")["ours"]
@@ -123,8 +125,8 @@ func TestFlood(t *testing.T) {
 	atLeast(t, "the upload, of its fair share", loadOf(t, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
 }
 
-// Fifty flows of one machine, each as calm as a call and answered as one: they
-// gain nothing over another machine's upload, and take nothing from a call.
+// Fifty flows of one machine, each calm and answered like a call: they get no
+// more than another machine's upload, and do not disturb a call.
 func TestAbuser(t *testing.T) {
 	t.Parallel()
 	ours := run(t, "abuser", "ours")["ours"]
@@ -133,8 +135,8 @@ func TestAbuser(t *testing.T) {
 	atLeast(t, "the upload, of its fair share", loadOf(t, ours, scenario.Upload).GoodputBps/fairShare(ours.Plan.UpBps), 0.9)
 }
 
-// A mail client that fetches 5000 messages: the calls are clear, and it is done
-// nearly as soon as without shaping.
+// A mail client fetches 5000 messages: the calls are clear, and it takes almost
+// the same time as without shaping.
 func TestMailAndCall(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "imap", "before", "ours")
@@ -149,8 +151,8 @@ func TestMailAndCall(t *testing.T) {
 	poor(t, "before", cases["before"], 4.1)
 }
 
-// A swarm of forty on 25/1 Mbit/s: calls are clear on the same machine and on
-// another, and it still gets what the calls leave.
+// A swarm of forty at 25/1 Mbit/s: calls are clear on the same machine and on
+// another one, and the swarm still gets the rest of the rate.
 func TestTorrentAndCall(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"tcp", "utp"} {
@@ -163,11 +165,11 @@ func TestTorrentAndCall(t *testing.T) {
 			atMost(t, "loss", ours.Test.Loaded.Latency.Loss, 0)
 			atMost(t, "p95 increase, ms", ours.Test.Loaded.Latency.IncreaseMs.P95, 15)
 			poor(t, "fq_codel", cases["fq_codel"], 4)
-			// What is left of the uplink is what the calls and the probe do not take
-			// of it; what the swarm takes are its pieces and its acknowledgements.
+			// The swarm can use the part of the uplink that the calls and the
+			// probe leave, for pieces and acknowledgements.
 			const others = 2*callWire + probeWire
 			atLeast(t, "what the swarm takes of what is left of the uplink", (ours.LineUpBps-others)/(1e6-others), 0.9)
-			if os.Getenv("UNBLOAT_LONG") != "" { // figures to know, which promise nothing
+			if os.Getenv("UNBLOAT_LONG") != "" { // figures for information only
 				alone := loadOf(t, run(t, "torrent-"+transport+"-alone")["before"], scenario.Torrent)
 				swarm, left := loadOf(t, ours, scenario.Torrent), 1-others/1e6
 				t.Logf("payload down, of what it moves alone and unshaped: %.2f", swarm.GoodputDownBps/alone.GoodputDownBps)

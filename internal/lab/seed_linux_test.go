@@ -8,9 +8,9 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// What is random in a guest comes from its seed: one of the same seed has the
-// same kernel's random numbers and the same time, to the nanosecond, another
-// has not.
+// All randomness in a guest comes from its seed: with the same seed the kernel
+// has the same random numbers and the same time to the nanosecond, with another
+// seed it has not.
 func TestSameSeedSameGuest(t *testing.T) {
 	t.Parallel()
 	kernel := labtest.NeedKernel(t)
@@ -37,8 +37,8 @@ func TestSameSeedSameGuest(t *testing.T) {
 	}
 }
 
-// The same scenario measures the same again, to the last bit, and something
-// else with another seed.
+// The same scenario gives the same figures, to the last bit, and other figures
+// with another seed.
 func TestSameSeedSameFigures(t *testing.T) {
 	t.Parallel()
 	labtest.NeedKernel(t)

@@ -13,16 +13,16 @@ import (
 	"unbloat/scenarios"
 )
 
-// cells are the cases that were run, by scenario and seed. A guest of the same
-// seed gives the same figures to the last digit (TestSameSeedSameFigures), so two
-// tests that ask for the same case share its result.
+// cells are the cases that were run, by scenario and seed. A guest with the
+// same seed gives the same figures (TestSameSeedSameFigures), so tests that
+// need the same case share its result.
 type cells struct {
 	mu   sync.Mutex
 	runs map[string]*cell
 }
 
 type cell struct {
-	mu    sync.Mutex // held while its cases run
+	mu    sync.Mutex // held while cases run
 	cases map[string]lab.CaseResult
 }
 
@@ -38,8 +38,8 @@ func (c *cells) of(scenario string, seed uint64) *cell {
 
 var ran = cells{runs: map[string]*cell{}}
 
-// run runs an embedded scenario on the virtual engine, with the unbloat of this
-// tree: all of its cases, or the named ones.
+// run runs a scenario on the virtual engine, with the unbloat of this tree: all
+// cases, or the named ones.
 func run(t *testing.T, name string, only ...string) map[string]lab.CaseResult {
 	t.Helper()
 	return runSeed(t, labtest.Seed(t), name, only...)
@@ -79,13 +79,13 @@ func runSeed(t *testing.T, seed uint64, name string, only ...string) map[string]
 		c := cell.cases[name]
 		cases[name] = c
 		if c.Tune != nil && c.Tune.Plan != nil && len(s.Line.Vary) == 0 {
-			// Above the line its own queue would grow, however slowly.
+			// At a rate above the line's, the modem's queue would grow.
 			atMost(t, c.Name+": tuned rate down, of the line", float64(c.Tune.Plan.DownBps)/float64(s.Line.Down), 1)
 			atMost(t, c.Name+": tuned rate up, of the line", float64(c.Tune.Plan.UpBps)/float64(s.Line.Up), 1)
 			atMost(t, c.Name+": the line up as measured, of what it is", float64(c.Tune.LineUpBps)/float64(s.Line.Up), 1.002)
 		}
-		// Behind a queue that loses nine packets of ten a load may never settle;
-		// what its probes saw is true nevertheless.
+		// With a queue that drops nine packets of ten a load may never settle.
+		// The probes' figures are right even then.
 		other := c.Name == "fq_codel" || c.Name == "cake"
 		if !c.Test.Valid && !(other && c.Test.OnlyUnsaturated()) {
 			t.Errorf("case %s is not valid: %v", c.Name, c.Test.InvalidReasons)
@@ -94,15 +94,15 @@ func runSeed(t *testing.T, seed uint64, name string, only ...string) map[string]
 	return cases
 }
 
-// A seed is one article: what its line did before, what its own fix gives, and
-// what the tuner must.
+// A seed is the line of one article, with what must be measured: before, with
+// the article's own fix, and tuned.
 type seed struct {
 	name   string
-	before map[string]float64              // least p95 of the round trip, by phase, ms
-	fixed  func(*testing.T, *verdict.Test) // the article's own fix, rendered by us
+	before map[string]float64              // minimum p95 of the round trip time by phase, ms
+	fixed  func(*testing.T, *verdict.Test) // checks the article's own fix, as we render it
 }
 
-// The table of the seeds: SPECIFICATION.md, "Seeds".
+// The table of the articles' lines: SPECIFICATION.md, "Seeds".
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	loaded := verdict.PhaseLoaded
@@ -163,8 +163,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// tunedWell checks a tuned case against the line as it was: the increase within
-// the goal in all phases, at 97 % of the throughput, kept, within two minutes.
+// tunedWell checks a tuned case against the unshaped line: the increase meets
+// the goal in all phases, with 97 % of the throughput, and the tuning took at
+// most two minutes and was kept.
 func tunedWell(t *testing.T, before, tuned lab.CaseResult) {
 	t.Helper()
 	r := tuned.Tune
@@ -179,8 +180,9 @@ func tunedWell(t *testing.T, before, tuned lab.CaseResult) {
 			}
 			atMost(t, what+": "+p.Name+" p95 increase", p.Latency.IncreaseMs.P95, r.GoalMs)
 			was := phaseOf(line, p.Name)
-			// In the phase both, an unshaped uplink full of uploads starves the
-			// download of acknowledgements: there is no goodput to compare with.
+			// In the phase both, the uploads on the unshaped uplink delay the
+			// download's acknowledgements so much that there is no goodput to
+			// compare with.
 			if p.Name == verdict.PhaseBoth {
 				continue
 			}
@@ -192,7 +194,8 @@ func tunedWell(t *testing.T, before, tuned lab.CaseResult) {
 	within("the tuner's own check", r.After, r.Before)
 }
 
-// Small packets first is what holds the goal of 5 ms with four flows each way.
+// Small packets must go first to meet the goal of 5 ms with four flows in each
+// direction.
 func TestSmallFirst(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "small-first", "besteffort", "small-first")
@@ -203,7 +206,7 @@ func TestSmallFirst(t *testing.T) {
 	atLeast(t, "goodput up, over besteffort's", small.GoodputUpBps/best.GoodputUpBps, 0.97)
 }
 
-// One download of a line's own round trip keeps its goodput.
+// A single download with the line's own round trip time keeps its goodput.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "patience")
@@ -213,8 +216,8 @@ func TestPatience(t *testing.T) {
 	atMost(t, "p95 increase as planned", cases["planned"].Test.Download.Latency.IncreaseMs.P95, 5)
 }
 
-// A call beside an upload, on the same machine and on another: unbearable on
-// the line as it is, clear behind either queue.
+// A call beside an upload, on the same machine and on another one: it is
+// unusable on the unshaped line, and clear with either queue.
 func TestCall(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "call")
@@ -226,8 +229,9 @@ func TestCall(t *testing.T) {
 			case l.Kind == scenario.VoIP:
 				atMost(t, name+": the call's loss", l.Latency.Loss, 0)
 				atMost(t, name+": the call's p95 increase", l.Latency.IncreaseMs.P95, 16) // a full packet takes 12.7 ms
-			case l.Kind == scenario.UDP && name != "before": // there its start waits in the queue too
-				// What a datagram stream brings is its payload's share of its rate.
+			case l.Kind == scenario.UDP && name != "before": // there the start of the stream waits in the queue too
+				// Goodput of a datagram stream is the payload's share of its
+				// rate.
 				atLeast(t, name+": datagrams down, bit/s", l.GoodputBps, 0.98*500e3*1200/1242)
 				atMost(t, name+": datagrams down, bit/s", l.GoodputBps, 1.02*500e3*1200/1242)
 			}
@@ -235,7 +239,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// A line that changes while it is measured changes what is measured.
+// If the line changes during a test, so do the figures.
 func TestVary(t *testing.T) {
 	t.Parallel()
 	cases := run(t, "vary")
@@ -254,8 +258,8 @@ func TestVary(t *testing.T) {
 	atLeast(t, "Mbit/s after the change", median(late), 4.4)
 }
 
-// Two runs of the tuner end at the same rates, within 2 %: of two seeds, since
-// two runs of one seed are the same run.
+// Two runs of the tuner end at the same rates, within 2 %. They have two seeds,
+// since with the same seed they would be the same run.
 func TestTuneIsRepeatable(t *testing.T) {
 	t.Parallel()
 	var rates [2]struct{ down, up float64 }
@@ -272,7 +276,7 @@ func TestTuneIsRepeatable(t *testing.T) {
 	}
 }
 
-// Behind a plain link of 20 ms the measured median is the link's.
+// On a plain link of 20 ms the measured median is the link's.
 func TestExactLink(t *testing.T) {
 	t.Parallel()
 	l := run(t, "exact-link")["before"].Test.Loaded.Latency
@@ -281,8 +285,8 @@ func TestExactLink(t *testing.T) {
 	atMost(t, "loss", l.Loss, 0)
 }
 
-// A FIFO of 125 kB at 1 Mbit/s holds 82 full frames, which take 993 ms; the
-// line itself takes 20. Goodput is the rate less what headers and probes take.
+// A FIFO of 125 kB at 1 Mbit/s holds 82 full frames, which take 993 ms, and the
+// line itself takes 20 ms. Goodput is the rate without headers and probes.
 func TestExactFIFO(t *testing.T) {
 	t.Parallel()
 	c := run(t, "exact-fifo")["before"]

@@ -14,14 +14,14 @@ import (
 	"unbloat/unit"
 )
 
-// narrow is a line whose packets are few, so that its seconds pass quickly.
+// narrow returns a slow line: with few packets, virtual seconds pass quickly.
 func narrow() *scenario.Scenario {
 	s := labtest.Home()
 	s.Line = scenario.Line{Down: 12 * unit.MbitPerSecond, Up: 3 * unit.MbitPerSecond, RTT: 20 * time.Millisecond, BufferDown: 750 * unit.KB, BufferUp: 200 * unit.KB}
 	return s
 }
 
-// tuneAgainst tunes once, and takes it back.
+// tuneAgainst tunes once, and reverts.
 func tuneAgainst(t *testing.T, server string) *tune.Result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), labtest.Unbloat(), "tune", "--server", server, "--wan", lab.RouterWAN, "--lan", lab.RouterLAN, "--json", "--insecure", "--goal", "10ms")
@@ -42,8 +42,8 @@ func tuneAgainst(t *testing.T, server string) *tune.Result {
 	return &r
 }
 
-// A tuning ends at the same rates, whatever protocol the server speaks: within
-// 3 % of what it finds against our own.
+// A tuning ends at the same rates with every server protocol: within 3 % of
+// those with our own.
 func TestTuneAgainstOtherServers(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true, Scenario: narrow()}) {
 		return

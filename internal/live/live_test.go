@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden screens anew")
 
-// play feeds a phase to a line, five events a second: probes every 20 ms whose
-// round trip grows to idle + queue within a second, at the given rates.
+// play feeds a phase to a line, five events a second: probes every 20 ms, whose
+// round trip time grows to idle + queue within a second, at the given rates.
 func play(l *Line, now time.Duration, name string, d, queue time.Duration, down, up unit.Rate) time.Duration {
 	const every, idle = 200 * time.Millisecond, 20 * time.Millisecond
 	e := measure.Event{Phase: name, Duration: max(d, 4*time.Second), Head: d / 4}
@@ -49,7 +49,7 @@ func play(l *Line, now time.Duration, name string, d, queue time.Duration, down,
 	return now + d
 }
 
-// testUnder is a test in its third phase.
+// testUnder returns a test in its third phase.
 func testUnder() (*Line, time.Duration) {
 	l := NewTest("test.example.net:7676", 5*time.Second, 10*time.Second, 1)
 	now := play(l, 300*time.Millisecond, verdict.PhaseIdle, 5*time.Second, 0, 0, 0)
@@ -57,7 +57,7 @@ func testUnder() (*Line, time.Duration) {
 	return l, play(l, now, verdict.PhaseUpload, 4*time.Second, 950*time.Millisecond, 0, 4730*unit.KbitPerSecond)
 }
 
-// tuneUnder is a tuning in its third trial.
+// tuneUnder returns a tuning in its third trial.
 func tuneUnder() (*Line, time.Duration) {
 	const mb = unit.MbitPerSecond
 	l := NewTune("test.example.net", tune.MostTime(4, 4))
@@ -84,7 +84,8 @@ func tuneUnder() (*Line, time.Duration) {
 	return l, now
 }
 
-// pathUnder is a trace under load, with a silent hop and a router that answers slowly.
+// pathUnder returns a trace under load, with a silent hop and a router that
+// answers slowly.
 func pathUnder() (*Path, time.Duration) {
 	figures := func(n int, best, p50, p95 float64) *path.Figures {
 		return &path.Figures{Sent: n, Received: n, LastMs: p50, AvgMs: p50, BestMs: best, WorstMs: p95, StDevMs: (p95 - best) / 4, RTTMs: verdict.Quantiles{Min: best, P50: p50, P95: p95, Max: p95}}
@@ -125,7 +126,7 @@ func views() map[string]func() (drawer, time.Duration) {
 	}
 }
 
-// The screens are those that were looked at.
+// The screens match the golden files.
 func TestGolden(t *testing.T) {
 	for name, view := range views() {
 		for _, o := range []Options{{80, 24, false, false}, {40, 20, false, false}, {200, 50, false, false}, {80, 24, true, false}, {80, 24, false, true}} {
@@ -154,8 +155,8 @@ func TestGolden(t *testing.T) {
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// Whatever the size: nothing is wider or higher than the screen, colour is
-// never the only sign, and ASCII is ASCII.
+// At any size: nothing is wider or higher than the screen, colour is never the
+// only sign, and ASCII mode prints only ASCII.
 func TestLaws(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -193,8 +194,8 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// What the table says is what the answers say: slow start is not counted, and
-// the idle median is what the others are over.
+// The figures of the table follow from the answers: slow start does not count,
+// and increases are over the idle median.
 func TestFigures(t *testing.T) {
 	l, now := testUnder()
 	q := l.newest(verdict.PhaseUpload).quantiles()
@@ -202,7 +203,7 @@ func TestFigures(t *testing.T) {
 	for _, p := range l.phases[2:] {
 		counted = append(counted, p.answers...)
 	}
-	if want := verdict.Summarise(counted); len(counted) != 75 || q != want || q.Min < 800 { // 1.5 s of them
+	if want := verdict.Summarise(counted); len(counted) != 75 || q != want || q.Min < 800 { // for 1.5 s
 		t.Errorf("%d answers, %+v, want %+v", len(counted), q, want)
 	}
 	if over, ok := l.over(q.P95); !ok || over < 930 || over > 952 {
@@ -216,7 +217,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// Texts from outside cannot reach the terminal.
+// Escape sequences in texts from outside do not reach the terminal.
 func TestHostile(t *testing.T) {
 	l := NewTest("evil\x1b]0;title\x07\u202e世界", time.Second, time.Second, 1)
 	s := l.Draw(0, Options{Width: 80, Height: 24, Colour: true})

@@ -13,8 +13,8 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// soakRuns is how often TestLoopback measures: UNBLOAT_SOAK=100 (make soak)
-// measures as often as the promise says.
+// soakRuns returns how often TestLoopback measures: few times, or as often as
+// UNBLOAT_SOAK says (make soak: 100, as promised).
 func soakRuns(t *testing.T, few int) int {
 	t.Helper()
 	text := os.Getenv("UNBLOAT_SOAK")
@@ -28,13 +28,13 @@ func soakRuns(t *testing.T, few int) int {
 	return n
 }
 
-// A loopback has no queue worth a grade below A, whatever the machine is doing:
-// each measurement is right, or it is called invalid and says why.
+// A loopback has no queue that deserves a grade below A. However busy the
+// machine is: each measurement is right, or it is invalid and says why.
 func TestLoopback(t *testing.T) {
-	server := startWith(t, serve.Limits{AddressBytes: 1 << 60, AddressTime: 1000 * time.Hour}) // a loopback moves much
+	server := startWith(t, serve.Limits{AddressBytes: 1 << 60, AddressTime: 1000 * time.Hour}) // high limits: a loopback moves many bytes
 	for _, c := range []struct {
 		name string
-		busy int // processes that do nothing but take a processor's time
+		busy int // processes that only use processor time
 	}{{"idle", 0}, {"busy", runtime.NumCPU()}} {
 		t.Run(c.name, func(t *testing.T) {
 			for range c.busy {
@@ -65,7 +65,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// measureBriefly runs short phases, with enough probes in each to be judged.
+// measureBriefly runs short phases, with just enough probes to be judged.
 func measureBriefly(t *testing.T, server string) *verdict.Test {
 	t.Helper()
 	c, err := measure.Dial(t.Context(), server, measure.Options{})
@@ -80,7 +80,7 @@ func measureBriefly(t *testing.T, server string) *verdict.Test {
 	return got
 }
 
-// kind is a reason without its figures.
+// kind returns a reason without its figures.
 func kind(reason string) string {
 	var out []rune
 	for _, r := range reason {
@@ -108,6 +108,6 @@ func spin(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // it was killed
 	})
 }

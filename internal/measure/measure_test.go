@@ -22,8 +22,8 @@ import (
 	"unbloat/unit"
 )
 
-// Nothing here asserts a time or a rate: the machine that runs it may be busy.
-// The lab asserts them, in virtual time.
+// These tests check no times or rates, since the machine may be busy. The lab
+// checks them, in virtual time.
 
 // start runs a server until the test ends, and checks that no goroutine is left.
 func start(t *testing.T) string { return startWith(t, serve.Limits{}) }
@@ -92,7 +92,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %d events", p.Name, events[p.Name])
 		}
 	}
-	// A bare loopback has no queue of its own: what it shows is this machine.
+	// A loopback has no queue of its own: any increase is this machine's.
 	if got.Valid && got.Grade != "A+" && got.Grade != "A" {
 		t.Errorf("a bare loopback is valid and has grade %s: %s", got.Grade, got.Verdict)
 	}
@@ -161,8 +161,8 @@ func TestFlowsAndProbesApart(t *testing.T) {
 	}
 }
 
-// TestCheckCC: a congestion control is tried at both ends without a load, and the
-// session goes on afterwards.
+// TestCheckCC: a congestion control is tried at both ends without a load, and
+// the session can be used afterwards.
 func TestCheckCC(t *testing.T) {
 	c := dial(t, start(t))
 	if err := netio.CheckCC("no-such-control"); err == nil {
@@ -213,7 +213,7 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// impostor answers every connection's first line with the same text.
+// impostor answers the first line of every connection with the same text.
 func impostor(t *testing.T, answer string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -248,7 +248,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A server that dies in the middle is an error, not a measurement.
+// A server that dies during a measurement is an error, not a result.
 func TestServerDies(t *testing.T) {
 	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0"})
 	if err != nil {

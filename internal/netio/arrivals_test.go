@@ -9,9 +9,10 @@ import (
 	"unbloat/unit"
 )
 
-// Law: on a link that loses segments, what is booked rises, is never less than
-// what is in order, sums up to it, and while holes get filled before the end it
-// is what really arrived, whatever was held back and whatever came twice.
+// Law: on a link that loses segments the counted bytes never decrease, are
+// never fewer than those in order, and end at the same sum. If all holes get
+// filled before the end, they are what really arrived, in spite of reordering
+// and duplicates.
 func TestArrivalsSeeBehindHoles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const mss = 1448

@@ -10,8 +10,8 @@ import (
 	"unbloat/unit"
 )
 
-// Answers leave with the DSCP that the handler wants: over IPv4 and IPv6, on a
-// socket for both.
+// Answers are sent with the DSCP that the handler asks for, over IPv4 and IPv6,
+// and on a dual-stack socket.
 func TestMark(t *testing.T) {
 	const dscp = 46
 	for _, c := range []struct{ listen, dial, host string }{
@@ -37,7 +37,7 @@ func TestMark(t *testing.T) {
 		}
 		_ = raw.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1) // one of the two is of another family
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1) // one of the two options is of another address family
 		})
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 		if _, err := conn.Write([]byte{1}); err != nil {

@@ -10,8 +10,8 @@ import (
 	"unbloat/internal/await"
 )
 
-// echo is an ICMP echo request with the given identifier; the checksum only
-// matters to raw IPv4 sockets.
+// echo returns an ICMP echo request with the given identifier. The checksum
+// only matters to raw IPv4 sockets.
 func echo(six bool, id uint16) []byte {
 	b := []byte{8, 0, 0, 0, 0, 0, 0, 1, 'h', 'o', 'p', 's'}
 	if six {
@@ -28,7 +28,7 @@ func echo(six bool, id uint16) []byte {
 	return b
 }
 
-// heard drains until want has come, for at most twenty seconds.
+// heard reads events until one satisfies want, for at most twenty seconds.
 func heard(t *testing.T, s HopSocket, want func(HopEvent) bool) {
 	t.Helper()
 	await.Until(t, 20*time.Second, "what comes back", func() (found bool) {
@@ -39,8 +39,8 @@ func heard(t *testing.T, s HopSocket, want func(HopEvent) bool) {
 	})
 }
 
-// Every way that is allowed here hears of a probe to this machine itself. The
-// lab tests hops and privileges.
+// Every kind of socket that is allowed here receives the answer to a probe to
+// this machine itself. The lab tests hops and privileges.
 func TestHopsLoopback(t *testing.T) {
 	for _, to := range []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")} {
 		for _, way := range []HopWay{HopICMP, HopRaw, HopUDP, HopAuto} {
@@ -60,7 +60,7 @@ func TestHopsLoopback(t *testing.T) {
 	}
 }
 
-// loopback sends a probe and waits for what comes of it.
+// loopback sends a probe and waits for the answer.
 func loopback(t *testing.T, s HopSocket, clock *Clock, to netip.Addr) {
 	t.Helper()
 	const port = 33434
@@ -89,7 +89,7 @@ func loopback(t *testing.T, s HopSocket, clock *Clock, to netip.Addr) {
 	})
 }
 
-// The way of systems other than Linux works here too.
+// The sockets for systems other than Linux work here too.
 func TestPortableHops(t *testing.T) {
 	for _, to := range []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")} {
 		clock := NewClock()
@@ -117,8 +117,8 @@ func TestDialHopsRefuses(t *testing.T) {
 	}
 }
 
-// The error queue's messages come from the kernel, but what they quote is the
-// network's.
+// The messages in the error queue come from the kernel, but the packets that
+// they quote come from the network.
 func FuzzExtendedError(f *testing.F) {
 	four := binary.NativeEndian.AppendUint16([]byte{113, 0, 0, 0, 2, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, linuxAFInet)
 	four = append(four, 0, 0, 10, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)

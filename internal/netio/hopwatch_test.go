@@ -2,7 +2,8 @@ package netio
 
 import "testing"
 
-// A path that stays changed is one change; paths that alternate are none.
+// A path that stays changed counts as one change; alternating paths count as
+// none.
 func TestHopWatch(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -9,7 +9,7 @@ import (
 	"unbloat/unit"
 )
 
-// Datagrams are collected only while many come.
+// Datagrams are only collected while many arrive.
 func TestModeration(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -35,7 +35,7 @@ func TestModeration(t *testing.T) {
 			if c.rests && rested < rounds*9/10 || !c.rests && rested > 0 {
 				t.Errorf("rested %d times of %d", rested, rounds)
 			}
-			for range 3 { // it is over
+			for range 3 { // the flood is over
 				now = now.Add(moderateWindow)
 				if rested = 0; m.rest(now, 0) > 0 {
 					rested++
@@ -48,8 +48,8 @@ func TestModeration(t *testing.T) {
 	}
 }
 
-// In a flood each datagram is answered once, to who sent it, with the instant
-// of its arrival and not of its reading; after it everything is as before.
+// In a flood each datagram is answered once, to its sender, with the time of
+// its arrival and not of its reading. Afterwards everything is as before.
 func TestFlood(t *testing.T) {
 	c := NewClock()
 	s, err := ListenPackets(c, "127.0.0.1:0")

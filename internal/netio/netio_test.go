@@ -16,7 +16,8 @@ import (
 	"unbloat/unit"
 )
 
-// Law: bins hold all that arrived after their start, whatever the times.
+// Law: the bins together hold everything that arrived after their start, at any
+// times.
 func TestBinsKeepEveryByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := Bins{Start: 1000, Width: time.Duration(rapid.Int64Range(1, 500).Draw(t, "width"))}
@@ -45,7 +46,7 @@ func TestBinsKeepEveryByte(t *testing.T) {
 func TestBinsSplitInProportion(t *testing.T) {
 	b := Bins{Start: 100, Width: 10}
 	b.Add(105, 125, 2000)
-	b.Add(90, 110, 200) // half of it before the start
+	b.Add(90, 110, 200) // half of the time is before the start
 	if len(b.Bytes) != 3 || b.Bytes[0] != 600 || b.Bytes[1] != 1000 || b.Bytes[2] != 500 || b.Total != 2200 {
 		t.Errorf("%+v", b)
 	}
@@ -58,7 +59,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, c := range must(parseStat(b)) {
 			if c.busy > c.total {
-				t.Skip("counters that overflow") // eight of them may
+				t.Skip("counters that overflow") // eight counters may overflow
 			}
 		}
 	})
@@ -80,7 +81,8 @@ func TestBusiest(t *testing.T) {
 	}
 }
 
-// A clock that is set shows once two looks agree, and stamps follow it.
+// A changed clock is believed after two readings that agree, and time stamps
+// follow it.
 func TestStamper(t *testing.T) {
 	base := time.Now()
 	c := &Clock{base: base}
@@ -91,7 +93,7 @@ func TestStamper(t *testing.T) {
 	if s.steps != 0 || s.instant(int64(now)-5, now) != now-5 {
 		t.Errorf("no step: %d steps, stamp moved by %v", s.steps, now.Sub(s.instant(int64(now)-5, now)))
 	}
-	s.step, s.suspect = -time.Minute, -time.Minute // as if it had been set back earlier, and now forth again
+	s.step, s.suspect = -time.Minute, -time.Minute // set back earlier, and now forward again
 	s.look()
 	if s.steps != 0 {
 		t.Error("one look is taken for a step")
@@ -131,7 +133,7 @@ func TestSleeper(t *testing.T) {
 	s.Close()
 }
 
-// A datagram there and back carries stamps of the kernel that lie in between.
+// A datagram there and back has kernel time stamps between our own.
 func TestDatagrams(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
 		t.Run(listen, func(t *testing.T) {
@@ -171,7 +173,7 @@ func TestDatagrams(t *testing.T) {
 				return got != ""
 			})
 			if got != "hello" {
-				t.Errorf("answer %q", got) // from 127.0.0.2, or the connected socket would not take it
+				t.Errorf("answer %q", got) // it must come from 127.0.0.2, or the connected socket drops it
 			}
 			if err := errors.Join(d.Close(), s.Close(), <-done); err != nil {
 				t.Error(err)
@@ -235,7 +237,7 @@ func TestSenderToReceiver(t *testing.T) {
 	}
 }
 
-// An orderly end and a break are told apart from our own stopping.
+// A closed connection, a broken one, and our own stop are distinguished.
 func TestReceiverErrors(t *testing.T) {
 	c := NewClock()
 	a, b := pairs(t, 2)
@@ -259,14 +261,14 @@ func TestReceiverErrors(t *testing.T) {
 	}
 }
 
-// broken returns how many flows have broken so far.
+// broken returns how many flows have failed so far.
 func (s *Sender) broken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.errors)
 }
 
-// Budgets end flows at either end.
+// Budgets end flows at both ends.
 func TestBudget(t *testing.T) {
 	c := NewClock()
 	a, b := pairs(t, 1)

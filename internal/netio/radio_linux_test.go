@@ -9,7 +9,7 @@ import (
 	"github.com/mdlayher/wifi"
 )
 
-// What nl80211 says is translated; the average signal is preferred.
+// nl80211's attributes are converted. The average signal is preferred.
 func TestRadioSample(t *testing.T) {
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	got := radioSample(&wifi.StationInfo{
@@ -26,7 +26,8 @@ func TestRadioSample(t *testing.T) {
 	}
 }
 
-// A watch hears at once and a last time at its end; a link that is down is no sample.
+// A watch takes a sample at its start and at its end. A link that is down gives
+// none.
 func TestRadioWatch(t *testing.T) {
 	n, closed := 0, false
 	w := watchRadio(NewClock(), "wlan9", func() (RadioSample, error) {

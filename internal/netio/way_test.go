@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// This machine reaches itself through the loopback, whatever that is called.
+// This machine reaches itself through the loopback, whatever its name is.
 func TestInterfaceTo(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		name, err := InterfaceTo(t.Context(), host)

@@ -17,8 +17,8 @@ var (
 	router6 = netip.MustParseAddr("2001:db8:1::1")
 )
 
-// quote is an ICMP error about a probe as a router sends it, with room bytes of
-// the probe's transport part.
+// quote returns an ICMP error about a probe as a router sends it, with room
+// bytes of the probe's transport part.
 func quote(c *Codec, kind, code byte, probe []byte, room int) []byte {
 	probe = probe[:min(room, len(probe))]
 	b := []byte{kind, code, 0, 0, 0, 0, 0, 0}
@@ -32,8 +32,8 @@ func quote(c *Codec, kind, code byte, probe []byte, room int) []byte {
 	return append(append(b, h...), probe...)
 }
 
-// A probe is known again in whatever comes back about it, however little of it
-// routers quote, by every way of hearing of it.
+// A probe is recognised in every answer to it, however little of it routers
+// quote, and with every kind of socket.
 func TestCodecRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Codec{
@@ -78,8 +78,9 @@ func TestCodecRoundTrip(t *testing.T) {
 	})
 }
 
-// Routers that spread load by the first words of the ICMP message see the same
-// in all probes but the sequence number: the checksum is constant.
+// Routers that balance load by the first words of the ICMP message see the same
+// words in all probes, except for the sequence number: the checksum is
+// constant.
 func TestCodecConstantChecksum(t *testing.T) {
 	c := Codec{Target: target4, ID: 0xabcd, Token: 0x01020304}
 	want := binary.BigEndian.Uint16(c.Append(nil, 0)[2:])
@@ -91,7 +92,7 @@ func TestCodecConstantChecksum(t *testing.T) {
 	}
 }
 
-// What is not about our probes is refused.
+// Packets that are not about our probes are refused.
 func TestCodecForeign(t *testing.T) {
 	c := Codec{Target: target4, ID: 1, Token: 2}
 	other, elsewhere := c, c
@@ -133,7 +134,7 @@ func TestCodecForeign(t *testing.T) {
 	}
 }
 
-// Whatever comes from the network: no panic, and never a number out of bounds.
+// Whatever the network sends: no panic, and never a number out of bounds.
 func FuzzCodec(f *testing.F) {
 	four, six := Codec{Target: target4, ID: 1, Token: 2}, Codec{Target: target6, ID: 1, Token: 2}
 	p4, p6 := four.Append(nil, 3), six.Append(nil, 3)

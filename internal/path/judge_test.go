@@ -20,10 +20,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// ms is a number of milliseconds.
+// ms converts milliseconds.
 func ms(f float64) time.Duration { return time.Duration(f * 1e6) }
 
-// steady are twenty probes around a round trip, and some lost.
+// steady returns twenty probes around a round trip time, some of them lost.
 func steady(around float64, lost int) Stats {
 	s := Stats{Sent: 20, Lost: lost}
 	for i := range 20 - lost {
@@ -32,7 +32,8 @@ func steady(around float64, lost int) Stats {
 	return s
 }
 
-// line makes hops of addresses ("" is silent) with medians idle and under load.
+// line returns hops with these addresses ("": silent) and these medians, idle
+// and under load.
 func line(addrs []string, idle, loaded []float64) []Hop {
 	var out []Hop
 	for i, a := range addrs {
@@ -64,7 +65,7 @@ func facts(source string, load bool) Capabilities {
 
 var wanHops = []string{"192.168.1.1", "100.64.0.1", "203.0.113.9", "198.51.100.1", "198.51.100.7"}
 
-// judged are the cases of the golden file and what must be found in each.
+// judged is a case of the golden file, with what must be found in it.
 type judged struct {
 	name  string
 	hops  []Hop
@@ -119,7 +120,7 @@ func cases() []judged {
 	}
 }
 
-// Each case names the right link, and prints what the golden file holds.
+// Each case names the right link, and prints the text of the golden file.
 func TestJudge(t *testing.T) {
 	var got txtar.Archive
 	for _, c := range cases() {
@@ -158,8 +159,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Wherever a queue is put in a simulated network, that link is found, whatever
-// single routers do on their own.
+// Wherever a simulated network has a queue, that link is found, whatever single
+// routers do on their own.
 func TestJudgeFindsTheQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hops := drawHops(t)
@@ -187,12 +188,12 @@ func TestJudgeFindsTheQueue(t *testing.T) {
 	})
 }
 
-// The tables of 2013 that this project began with: mtr on the router itself,
-// its first hop the provider's, quiet and while a file was uploaded.
+// The tables of an article of 2013: mtr on the router itself, so that the first
+// hop is the provider's, idle and during an upload.
 func TestJudgeSeed(t *testing.T) {
 	quiet := [][3]float64{{6.0, 7.3, 13.9}, {7.0, 10.0, 11.9}, {6.7, 12.5, 92.9}, {7.2, 13.1, 58.2}, {7.1, 12.4, 47.7}, {7.1, 8.7, 11.2}, {26.1, 27.1, 28.4}, {31.1, 32.3, 33.1}, {32.0, 33.9, 38.5}, {31.9, 37.9, 45.9}, {29.0, 34.6, 59.1}}
 	upload := [][3]float64{{36.9, 830.8, 3691}, {41.8, 854.1, 3661}, {37.5, 867.1, 3762}, {43.1, 821.9, 3799}, {38.7, 796.9, 3972}, {47.5, 861.7, 4101}, {59.5, 829.9, 4168}, {61.9, 844.9, 4077}, {63.5, 890.5, 3988}, {50.1, 846.7, 3900}, {64.1, 897.9, 3807}}
-	of := func(v [3]float64) Stats { // best, average and worst are all that is known
+	of := func(v [3]float64) Stats { // only best, average and worst are known
 		s := Stats{Sent: 25, RTTs: []time.Duration{ms(v[0]), ms(v[2])}}
 		for range 23 {
 			s.RTTs = append(s.RTTs, ms(v[1]))
@@ -209,7 +210,7 @@ func TestJudgeSeed(t *testing.T) {
 	}
 }
 
-// A queue that comes and goes shows in the p95 only.
+// A queue that comes and goes only shows in the p95.
 func TestJudgeBursts(t *testing.T) {
 	hops := line(wanHops, []float64{1, 8, 9, 12, 14}, []float64{1, 8, 9, 12, 14})
 	for i := 1; i < len(hops); i++ {
@@ -223,7 +224,7 @@ func TestJudgeBursts(t *testing.T) {
 	}
 }
 
-// What varies while nothing of ours loads the line is spoken of.
+// Latency that varies without our load is mentioned.
 func TestJudgeIdleVaries(t *testing.T) {
 	hops := line(wanHops, []float64{1, 8, 9, 12, 14}, nil)
 	for i := 1; i < len(hops); i++ {

@@ -1,5 +1,6 @@
-// Package validate checks the files beside it against the formats' own types.
-// It is a module of its own, so that the program does not depend on them.
+// Package validate checks the files in the directory above with the formats'
+// own types. It is a module of its own, so that the program does not depend on
+// those.
 package validate
 
 import (
@@ -18,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The compose file is valid by compose's own schema: five servers, each with an
-// address and a volume of its own, none of them with rights.
+// The compose file is valid by compose's own schema: five servers, each with
+// its own address and volume, and none with privileges.
 func TestCompose(t *testing.T) {
 	const file = "../compose.yaml"
 	b, err := os.ReadFile(file)
@@ -67,8 +68,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Every object of the manifest is valid by Kubernetes' own types, without a
-// field that they do not know, and the objects fit together.
+// Every object of the manifest is valid by Kubernetes' own types, without
+// unknown fields, and the objects match each other.
 func TestKubernetes(t *testing.T) {
 	b, err := os.ReadFile("../kubernetes.yaml")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestUnlockBesideAStartingChild: what is unlocked can be locked at once, though a
-// child between its fork and its exec still has a copy of the file.
+// TestUnlockBesideAStartingChild: a released lock can be taken at once, even if
+// a child between fork and exec still has a copy of the file descriptor.
 func TestUnlockBesideAStartingChild(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	l, err := TryLock(path)

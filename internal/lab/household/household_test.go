@@ -9,14 +9,14 @@ import (
 	"unbloat/internal/lab/scenario"
 )
 
-// home runs loads on a line of 25/1 Mbit/s and 34 ms, as it is, on the virtual
-// engine with the unbloat of this tree, and returns what became of them.
+// home runs loads on an unshaped line of 25/1 Mbit/s and 34 ms, on the virtual
+// engine with the unbloat of this tree, and returns their results.
 func home(t *testing.T, d time.Duration, loads ...scenario.Load) []lab.LoadResult {
 	t.Helper()
 	labtest.NeedKernel(t)
 	s := labtest.Home()
 	s.Line.Down, s.Line.Up, s.Line.RTT = 25e6, 1e6, 34*time.Millisecond
-	s.Line.BufferUp = 125e3 // a second of it
+	s.Line.BufferUp = 125e3 // a second
 	s.Test.Seconds, s.Test.Idle = d, 2*time.Second
 	s.Loads = loads
 	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Binary: labtest.Binary(t), Seed: labtest.Seed(t)})
@@ -36,11 +36,11 @@ func between(t *testing.T, what string, got, least, most float64) {
 	}
 }
 
-// What takes little of the line, all at once on an idle one. A call is G.711,
-// 50 packets of 172 bytes a second each way, and sounds as well as G.711 can. A
-// game's packets are each measured. Names are resolved by dnsmasq on the
-// router, which asks across the line what it does not know: the median is its
-// own, the tail is the line's. Keys come back after a round trip.
+// Small loads all at once on an idle line. A call is G.711, 50 packets of 172
+// bytes a second in each direction, with the best quality that G.711 has. Each
+// packet of a game is measured. dnsmasq on the router resolves names, and asks
+// across the line for those that it does not know: the median is dnsmasq's own,
+// the tail is the line's. Keys are echoed after a round trip.
 func TestSmallLoads(t *testing.T) {
 	r := home(t, 12*time.Second,
 		scenario.Load{Kind: scenario.VoIP, Flows: 1, Host: 2},
@@ -64,7 +64,7 @@ func TestSmallLoads(t *testing.T) {
 	between(t, "ssh: p50, ms", keys.EchoMs.P50, 34, 38)
 }
 
-// Pages take what their bytes and round trips take on an idle line.
+// On an idle line pages take the time of their bytes and round trips.
 func TestWeb(t *testing.T) {
 	r := home(t, 16*time.Second, scenario.Load{Kind: scenario.Web, Flows: 1, Host: 1, Objects: 80, Think: time.Second})[0].Web
 	between(t, "pages", float64(r.Pages), 5, 12)
@@ -72,8 +72,8 @@ func TestWeb(t *testing.T) {
 	between(t, "p50, ms", r.LoadMs.P50, 500, 1500)
 }
 
-// Beside an upload that fills the modem all of them feel its queue: the call
-// is no call, keys take a second, and hardly a page comes.
+// Beside an upload that fills the modem's queue, all loads suffer: the call is
+// unusable, keys take a second, and few pages load.
 func TestBesideUpload(t *testing.T) {
 	r := home(t, 16*time.Second,
 		scenario.Load{Kind: scenario.Upload, Flows: 4, Host: 2},
@@ -81,12 +81,13 @@ func TestBesideUpload(t *testing.T) {
 		scenario.Load{Kind: scenario.SSH, Flows: 1, Host: 1, Interval: 100 * time.Millisecond},
 		scenario.Load{Kind: scenario.Web, Flows: 1, Host: 1, Objects: 80, Think: time.Second})
 	between(t, "call: MOS", r[1].Voice.MOS, 1, 2.5)
-	between(t, "ssh: p50, ms", r[2].Shell.EchoMs.P50, 900, 1500) // p95 is of keys that were lost, and depends on how often
+	between(t, "ssh: p50, ms", r[2].Shell.EchoMs.P50, 900, 1500) // p95 depends on how many keys were lost
 	between(t, "pages", float64(r[3].Web.Pages), 0, 2)
 }
 
-// A torrent runs both ways, and is at the end connected to almost every peer
-// (libtorrent changes one now and then). Either transport fills the modem.
+// A torrent uses both directions, and is connected to almost every peer at the
+// end (libtorrent changes one now and then). Either transport fills the modem's
+// queue.
 func TestTorrent(t *testing.T) {
 	for _, transport := range []string{"tcp", "utp"} {
 		loads := home(t, 20*time.Second, scenario.Load{Kind: scenario.Torrent, Flows: 1, Host: 1, Peers: 40, Transport: transport},
@@ -99,8 +100,8 @@ func TestTorrent(t *testing.T) {
 	}
 }
 
-// A film plays without a stall on the idle line, in the quality that it
-// carries, and stalls beside a download that leaves it nothing.
+// A film plays without a stall on the idle line, in the best quality that fits,
+// and stalls beside a download that takes all the bandwidth.
 func TestVideo(t *testing.T) {
 	r := home(t, 30*time.Second, scenario.Load{Kind: scenario.Video, Flows: 1, Host: 1})[0].Video
 	between(t, "stalls", float64(r.Stalls), 0, 0)
@@ -109,7 +110,7 @@ func TestVideo(t *testing.T) {
 	between(t, "played, s", r.PlayedS, 29, 30)
 }
 
-// A mailbox comes whole and at the line's rate.
+// A whole mailbox is downloaded at the line's rate.
 func TestIMAP(t *testing.T) {
 	r := home(t, 16*time.Second, scenario.Load{Kind: scenario.IMAP, Flows: 1, Host: 1, Messages: 1000})[0]
 	if !r.Mail.Done {

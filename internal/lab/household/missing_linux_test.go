@@ -9,12 +9,12 @@ import (
 	"unbloat/internal/lab/scenario"
 )
 
-// A load whose program is not there says which package brings it, and never
-// makes something else in its place.
+// A load whose program is missing names the package to install, and runs
+// nothing else instead.
 func TestMissingPrograms(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	const ip = "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'libtorrent'\" >&2\nexit 1\n" // runs python, which has no such module
+	const ip = "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'libtorrent'\" >&2\nexit 1\n" // stands in for python, without the module
 	if err := os.WriteFile(filepath.Join(dir, "ip"), []byte(ip), 0o700); err != nil {
 		t.Fatal(err)
 	}

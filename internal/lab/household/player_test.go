@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// play lets a player fetch from a line of so many bit/s for d; rate may change.
+// play runs a player on a line of rate bit/s for d; the rate may change.
 func play(d time.Duration, rate func(time.Duration) float64) *VideoResult {
 	var p Player
 	now := time.Duration(0)
@@ -26,8 +26,9 @@ func play(d time.Duration, rate func(time.Duration) float64) *VideoResult {
 	return p.Result()
 }
 
-// A steady line never stalls and shows the best quality below it; one that
-// breaks down stalls, and everything adds up to the time that passed.
+// With a steady rate the player never stalls and shows the best quality below
+// the rate. If the rate collapses it stalls. All times add up to the time that
+// passed.
 func TestPlayer(t *testing.T) {
 	steady := play(2*time.Minute, func(time.Duration) float64 { return 7e6 })
 	if steady.Stalls != 0 || steady.QualityBps < 4e6 || steady.QualityBps > 5e6 || steady.StartupMs < 200 || steady.StartupMs > 250 {
@@ -53,10 +54,11 @@ func TestPlayer(t *testing.T) {
 	}
 }
 
-// On a line that is too slow the picture stands still for what the segments take
-// longer than they play: 4 s of 400 kbit/s take 5.33 s at 300 kbit/s, so 22
-// segments come within two minutes, and each but the first is awaited for 1.33 s.
-// A line that brings not even the first segment shows no picture, and says so.
+// On a line that is too slow the player stalls for the time by which segments
+// take longer to load than to play: 4 s of 400 kbit/s take 5.33 s at 300
+// kbit/s, so 22 segments arrive within two minutes, with a stall of 1.33 s
+// before each but the first. If not even the first segment arrives, the result
+// says that nothing was shown.
 func TestPlayerOnASlowLine(t *testing.T) {
 	slow := *play(2*time.Minute, func(time.Duration) float64 { return 300e3 })
 	if slow.Segments != 22 || slow.Stalls != 21 || math.Abs(slow.StartupMs-5333.3) > 1 || math.Abs(slow.StalledS-21*4.0/3) > 0.01 || math.Abs(slow.PlayedS-(21*4+120-22*16.0/3)) > 0.01 {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// What is no image that can be booted is refused, with what to do.
+// A file that is not a bootable image is refused, with what to do.
 func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -61,8 +61,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// The LAN is the first card, a comma in a name is no option of QEMU, and nothing
-// is written to the image.
+// The LAN is the first card, a comma in a file name does not start an option of
+// QEMU, and nothing is written to the image.
 func TestArguments(t *testing.T) {
 	args, err := arguments(Options{File: "/a,b.img", MAC: [cards]string{"02:00:00:00:03:01", "02:00:00:00:00:01"}}, QCOW2, "tcg")
 	if err != nil {
@@ -76,7 +76,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A kernel may have /dev/kvm where the processor has no hypervisor.
+// A kernel may have /dev/kvm although the processor has no virtualization.
 func TestHypervisor(t *testing.T) {
 	for text, want := range map[string]bool{
 		"processor\t: 0\nflags\t\t: fpu vmx sse\n": true,
@@ -90,7 +90,7 @@ func TestHypervisor(t *testing.T) {
 	}
 }
 
-// A console is kept to its end, without what moves a cursor.
+// The last lines of a console are kept, without escape sequences.
 func TestTail(t *testing.T) {
 	var c tail
 	for range 5000 {
@@ -105,8 +105,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// A router that does not answer yet is waited for, and its key is what a client
-// finds in known_hosts later.
+// A router that does not answer yet is tried again, and its key is stored where
+// a client looks for it in known_hosts.
 func TestHostKey(t *testing.T) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -127,7 +127,7 @@ func TestHostKey(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if !first { // the first finds a server that is not up yet
+			if !first { // the first attempt comes before the server is up
 				c := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, errors.New("no") }}
 				c.AddHostKey(signer)
 				_, _, _, _ = ssh.NewServerConn(conn, c)
@@ -146,7 +146,7 @@ func TestHostKey(t *testing.T) {
 	}
 }
 
-// The fingerprint is that of the certificate that the router shows.
+// The fingerprint is that of the certificate that the router presents.
 func TestFingerprint(t *testing.T) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
@@ -160,7 +160,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// Who waits in vain hears why the last try failed.
+// If the wait is in vain the error is that of the last attempt.
 func TestReachedNobody(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,30 +20,30 @@ import (
 	"unbloat/unit"
 )
 
-// These tests offer the same packets to a real kernel's queue, in the lab's
-// virtual time, and to package aqm, and compare what becomes of each.
+// These tests give the same packets to a real kernel's queue, in the lab's
+// virtual time, and to package aqm, and compare the fate of each packet.
 //
-// Frames leave one end of a veth pair, whose queue is under test, at instants
-// that the sender reads from the clock; the kernel stamps them at the other end,
-// which they reach in the instant in which they are dequeued.
+// Frames leave one end of a veth pair, which has the queue under test. The
+// sender reads the clock for each. The kernel stamps them at the other end,
+// where they arrive at the instant in which they are dequeued.
 
-// linkRate is what the queue's link carries, and kernelSeconds how long it is
-// offered packets.
+// linkRate is the rate of the queue's link, and kernelSeconds how long packets
+// are sent.
 const (
 	linkRate      = 5 * unit.MbitPerSecond
 	kernelSeconds = 20
 )
 
-// An arrival is one frame that is offered. Its number is its place in the list.
+// An arrival is a frame that is sent. Its number is its index in the list.
 type arrival struct {
-	at   unit.Instant // of the kernel's monotonic clock, once it was sent
+	at   unit.Instant // kernel's monotonic time of sending
 	flow int
 	size int
 	ect  bool
 	dscp uint8
 }
 
-// A departure is one frame that came out.
+// A departure is a frame that left the queue.
 type departure struct {
 	id int
 	at unit.Instant
@@ -51,7 +51,7 @@ type departure struct {
 }
 
 // arrivals draws flows that come and go: calls, full packets at steady rates,
-// and bursts. Together they want about one and a half times the rate.
+// and bursts. Together they send about one and a half times the rate.
 func arrivals(seed uint64, flows int) []arrival {
 	random := rand.New(rand.NewPCG(seed, 7))
 	var out []arrival
@@ -80,7 +80,7 @@ func arrivals(seed uint64, flows int) []arrival {
 	return out
 }
 
-// frame is an Ethernet frame with a UDP datagram that carries its number.
+// frame returns an Ethernet frame with a UDP datagram that contains its number.
 func frame(a arrival, id int) []byte {
 	b := make([]byte, a.size)
 	copy(b, []byte{2, 0, 0, 0, 9, 2, 2, 0, 0, 0, 9, 1, 8, 0})
@@ -105,10 +105,10 @@ func frame(a arrival, id int) []byte {
 	return b
 }
 
-// host says which of three machines sends a flow.
+// host returns which of three machines sends a flow.
 func host(flow int) int { return 1 + flow%3 }
 
-// Numbers of linux/socket.h and linux/time.h that package syscall has not.
+// Constants of linux/socket.h and linux/time.h that package syscall lacks.
 const (
 	soSndBufForce, soRcvBufForce, soPriority, soTimestampNS = 32, 33, 12, 35
 	clockRealtime, clockMonotonic, timerAbstime             = 0, 1, 1
@@ -153,9 +153,9 @@ func run(t *testing.T, command string) {
 }
 
 // throughKernel sends the arrivals through the qdiscs that the commands make,
-// and fills in when each was offered. It returns what came out, in order.
-// With buckets, flow f asks for the bucket f modulo buckets of the qdisc with
-// handle 10, so that the kernel's own hash has no say; without, it has.
+// and sets the time of each arrival. It returns the frames that left, in order.
+// If buckets is not 0, flow f is put into the bucket f modulo buckets of the
+// qdisc with handle 10, instead of the one by the kernel's own hash.
 func throughKernel(t *testing.T, list []arrival, buckets int, commands ...string) []departure {
 	t.Helper()
 	run(t, "ip link add qa address 02:00:00:00:09:01 type veth peer name qb address 02:00:00:00:09:02")
@@ -181,7 +181,7 @@ func throughKernel(t *testing.T, list []arrival, buckets int, commands ...string
 	defer runtime.UnlockOSThread()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	before, wall, after := read(t, clockMonotonic), read(t, clockRealtime), read(t, clockMonotonic)
-	offset := wall - (before+after)/2 // each reading costs the same
+	offset := wall - (before+after)/2 // both readings take the same time
 	begin := after + 1e9
 	sleepUntil := func(at unit.Instant) {
 		ts := syscall.NsecToTimespec(int64(at))
@@ -196,15 +196,15 @@ func throughKernel(t *testing.T, list []arrival, buckets int, commands ...string
 		b := frame(list[id], id)
 		sleepUntil(begin + list[id].at)
 		list[id].at = read(t, clockMonotonic)
-		if _, err := syscall.Write(out[list[id].flow], b); err != nil && err != syscall.ENOBUFS { // dropped at once
+		if _, err := syscall.Write(out[list[id].flow], b); err != nil && err != syscall.ENOBUFS { // ENOBUFS: dropped at once
 			t.Fatalf("send frame %d: %v", id, err)
 		}
 	}
-	sleepUntil(read(t, clockMonotonic) + 10e9) // for what still waits
+	sleepUntil(read(t, clockMonotonic) + 10e9) // for the packets that still wait
 	return received(t, in, offset)
 }
 
-// received reads what has come, with the kernel's stamps.
+// received reads the frames that arrived, with the kernel's time stamps.
 func received(t *testing.T, in int, offset unit.Instant) []departure {
 	t.Helper()
 	var out []departure
@@ -227,7 +227,7 @@ func received(t *testing.T, in int, offset unit.Instant) []departure {
 	}
 }
 
-// packetOf is an arrival as package aqm sees it.
+// packetOf returns an arrival as a packet of package aqm.
 func packetOf(a arrival, id int) aqm.Packet {
 	p := aqm.Packet{ID: uint64(id), Size: unit.Size(a.size), Flow: uint32(a.flow), DSCP: a.dscp,
 		Source: uint32(host(a.flow)), Destination: uint32(1000 + a.flow)}
@@ -237,10 +237,10 @@ func packetOf(a arrival, id int) aqm.Packet {
 	return p
 }
 
-// throughQueue offers the arrivals to a queue, which is asked for a packet at
-// the instants at which the kernel's gave one. A frame that is offered in that
-// instant came after, unless it was the one that left: what was due while the
-// sender looked at the clock came before the answer.
+// throughQueue gives the arrivals to a queue, and dequeues at the times at
+// which the kernel did. A frame that arrived at such a time is enqueued after
+// the dequeue, unless it is the one that left: the kernel's dequeue was due
+// before the sender had read the clock.
 func throughQueue(q aqm.Queue, list []arrival, kernel []departure) []departure {
 	var out []departure
 	next := 0
@@ -258,10 +258,10 @@ func throughQueue(q aqm.Queue, list []arrival, kernel []departure) []departure {
 	return out
 }
 
-// agree counts the packets whose fate, mark and place in the order are the same.
+// agree counts the packets with the same fate, mark and place in the order.
 func agree(list []arrival, kernel, ours []departure) (same int, first string) {
 	fate := func(out []departure) []departure {
-		all := make([]departure, len(list)) // id: the place, from 1; 0 is dropped
+		all := make([]departure, len(list)) // place in the order by id, from 1; 0: dropped
 		for place, d := range out {
 			all[d.id] = departure{place + 1, d.at, d.ce}
 		}
@@ -288,7 +288,7 @@ func marks(out []departure) (n int) {
 }
 
 // sch_codel and sch_fq_codel of the lab's kernel drop, mark and order packets
-// as package aqm does: at least 99.9 % of them have the same fate.
+// as package aqm does: at least 99.9 % have the same fate.
 func TestAgainstKernelCoDel(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -347,14 +347,16 @@ func TestAgainstKernelCoDel(t *testing.T) {
 	}
 }
 
-// cakeSeeds is with how many seeds package aqm's CAKE is run. CAKE rolls dice
-// (BLUE, and the rounding of shared quanta), and so does the kernel: with the
-// ingress keyword and several bulk flows on a host, these alone move a flow's
+// cakeSeeds is the number of seeds with which package aqm's CAKE is run. CAKE
+// uses random numbers (in BLUE, and to round shared quanta), and so does the
+// kernel's: in ingress mode, with several bulk flows per host, they alone
+// change a flow's throughput by 2.5 %. So the kernel's single run is compared
+// with the nearest of ours.
 // throughput by 2.5 %. So the kernel's one roll is held against the nearest.
 const cakeSeeds = 10
 
-// sch_cake of the lab's kernel and package aqm's: the number of drops and each
-// flow's throughput are within 2 %.
+// The lab kernel's sch_cake and package aqm's drop the same number of packets
+// and give each flow the same throughput, within 2 %.
 func TestAgainstKernelCake(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -411,7 +413,7 @@ func TestAgainstKernelCake(t *testing.T) {
 	}
 }
 
-// byItself offers the arrivals to a queue that holds the rate by itself.
+// byItself gives the arrivals to a queue that shapes.
 func byItself(q aqm.Queue, list []arrival) []departure {
 	var out []departure
 	until := func(end unit.Instant) {
@@ -438,7 +440,7 @@ func byItself(q aqm.Queue, list []arrival) []departure {
 	return out
 }
 
-// near says whether one of the counts is within 2 % of the first.
+// near reports whether one of the counts is within 2 % of want.
 func near(want int, got []int) bool {
 	return slices.ContainsFunc(got, func(g int) bool { return max(want-g, g-want)*50 <= want })
 }

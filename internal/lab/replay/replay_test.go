@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestGoldenTraces replays every trace of the corpus: 24 arrival patterns
-// under Linux 6.12, OpenBSD 1.16 and OpenBSD 1.21. Each packet must agree.
+// TestGoldenTraces replays every trace of the corpus: 24 arrival patterns with
+// Linux 6.12, OpenBSD 1.16 and OpenBSD 1.21. Every packet must agree.
 func TestGoldenTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt.gz")
 	if err != nil || len(files) != 72 {
@@ -62,8 +62,8 @@ func TestPlainTextAgreesToo(t *testing.T) {
 	}
 }
 
-// TestAlteredTraceDiffers changes one packet's outcome at a time: the replay
-// must not follow the trace's answers.
+// TestAlteredTraceDiffers changes the fate of one packet at a time: the replay
+// must find the difference.
 func TestAlteredTraceDiffers(t *testing.T) {
 	text := golden(t, "1002-linux-6.12.txt.gz")
 	for _, c := range []struct{ name, from, to string }{
@@ -88,7 +88,8 @@ func TestAlteredTraceDiffers(t *testing.T) {
 	}
 }
 
-// TestLeftPackets cuts a trace short: what it has not sent by then is left.
+// TestLeftPackets cuts a trace short: packets that were not sent by then are
+// still queued.
 func TestLeftPackets(t *testing.T) {
 	const trace = `# {"implementation": "linux-6.12", "rate_bps": 8000000}
 0 0 1 1000 sent 0
@@ -101,7 +102,7 @@ func TestLeftPackets(t *testing.T) {
 	}
 }
 
-// TestBadTraces checks that what is not a trace is refused, with its line.
+// TestBadTraces: text that is not a trace is refused, with its line number.
 func TestBadTraces(t *testing.T) {
 	const head = `# {"implementation": "linux-6.12", "rate_bps": 1000000}` + "\n"
 	for _, c := range []struct{ name, text, want string }{
@@ -136,7 +137,7 @@ func TestBadTraces(t *testing.T) {
 	}
 }
 
-// cutGzip is the text in gzip's form, without that form's end.
+// cutGzip compresses the text, and cuts off the end of the result.
 func cutGzip(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -150,8 +151,8 @@ func cutGzip(t *testing.T, text string) string {
 	return b.String()
 }
 
-// FuzzRun feeds arbitrary bytes: no input may crash the reader or the replay,
-// and a trace rewritten with the replay's own answers must agree with itself.
+// FuzzRun: no input may crash the reader or the replay, and a trace with the
+// replay's own answers must agree with the replay.
 func FuzzRun(f *testing.F) {
 	for _, name := range []string{"1007-linux-6.12.txt.gz", "1007-openbsd-1.16.txt.gz", "1007-openbsd-1.21.txt.gz"} {
 		text := golden(f, name)
@@ -172,7 +173,7 @@ func FuzzRun(f *testing.F) {
 		}
 		for i := range tr.Packets {
 			if tr.Packets[i].Outcome.Fate == Left {
-				return // the cut-off moves with the answers
+				return // the end of the trace moves with the answers
 			}
 			tr.Packets[i].Outcome = got[i]
 		}

@@ -70,7 +70,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A load that would stop after its phase ends with it.
+// A load that would outlast its phase ends with it.
 func TestStopAfterPhase(t *testing.T) {
 	for stop, want := range map[string]time.Duration{"20s": 20 * time.Second, "30s": 30 * time.Second, "1h": 0} {
 		s, err := Parse("x.toml", []byte(strings.Replace(good, `kind = "voip"`, "kind = \"voip\"\nstop = \""+stop+"\"", 1)))
@@ -83,7 +83,7 @@ func TestStopAfterPhase(t *testing.T) {
 	}
 }
 
-// Each fault is named with the line where it stands.
+// Each error names its line.
 func TestParseNamesTheLine(t *testing.T) {
 	for _, c := range []struct {
 		old, new string

@@ -10,7 +10,7 @@ import (
 	"unbloat/unit"
 )
 
-// aClassifier has the classes that a plan for 30/5 Mbit/s gives.
+// aClassifier returns the classes of a plan for 30/5 Mbit/s.
 func aClassifier(t *testing.T) (*classifier, plan.Plan) {
 	t.Helper()
 	s := &scenario.Scenario{Line: scenario.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond, RTT: 20 * time.Millisecond}}
@@ -25,10 +25,10 @@ func aClassifier(t *testing.T) (*classifier, plan.Plan) {
 	return k, p
 }
 
-// aSecond is when tests begin.
+// aSecond is the time at which tests begin.
 const aSecond = unit.Instant(time.Second)
 
-// A connection has the classes that docs/classes.md gives it, one after the other.
+// A connection goes through the classes that docs/classes.md describes.
 func TestClassesOfConnections(t *testing.T) {
 	k, p := aClassifier(t)
 	b, up, down := p.Classes.Behaviour, k.mark(sim.Up), k.mark(sim.Down)
@@ -57,7 +57,7 @@ func TestClassesOfConnections(t *testing.T) {
 		t.Errorf("an acknowledgement: %d, not %d", got, want)
 	}
 
-	// A packet from the line has the class of the one before it.
+	// A packet from the line has the class of the packet before it.
 	data.Flow, sent = 2, 0
 	for ; sent+1500 <= b.FirstBytes; sent += 1500 {
 		down(aSecond, data)
@@ -68,8 +68,8 @@ func TestClassesOfConnections(t *testing.T) {
 	}
 }
 
-// A call is voice once it has been answered, and while it is calm; the many
-// partners of one port are a swarm, and all of that is bulk.
+// A call is voice once it was answered, as long as it is calm. A port with many
+// partners is a swarm, and all its traffic is bulk.
 func TestClassesOfDatagrams(t *testing.T) {
 	k, p := aClassifier(t)
 	b, up, down, tins := p.Classes.Behaviour, k.mark(sim.Up), k.mark(sim.Down), k.tins[sim.Up]
@@ -108,9 +108,8 @@ func TestClassesOfDatagrams(t *testing.T) {
 	expect("a call of the same machine", up(now, call), plan.Normal)
 }
 
-// What the rules do and the simulator once did not: many calls of one machine are
-// a crowd and gain nothing together, and its heavy connections of both protocols are
-// counted for it alone.
+// Limits of a machine: many calls of one machine gain nothing together, and its
+// heavy connections of both protocols count for this machine alone.
 func TestClassesOfMachines(t *testing.T) {
 	k, p := aClassifier(t)
 	up, down, tins := k.mark(sim.Up), k.mark(sim.Down), k.tins[sim.Up]
@@ -122,7 +121,7 @@ func TestClassesOfMachines(t *testing.T) {
 		if got := up(now, call); i >= 2000 && got == tins[plan.Voice] {
 			crowd++
 		}
-		now = now.Add(time.Second / 3000) // 50 packets a second of each: 4.8 Mbit/s of all
+		now = now.Add(time.Second / 3000) // 50 packets a second of each flow, 4.8 Mbit/s in all
 	}
 	if crowd > 0 {
 		t.Errorf("%d packets of sixty calls of one machine, %s in all, were voice", crowd, p.Classes.Behaviour.CalmOfUp)

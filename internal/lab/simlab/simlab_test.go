@@ -46,8 +46,8 @@ func run(t *testing.T, s *scenario.Scenario, o Options) *verdict.Test {
 	return r.Cases[0].Test
 }
 
-// Every scenario that comes with unbloat can be simulated, and every case of it
-// is a valid measurement.
+// Every embedded scenario can be simulated, and every case is a valid
+// measurement.
 func TestEveryScenario(t *testing.T) {
 	files, err := filepath.Glob("../../../scenarios/*.toml")
 	if err != nil || len(files) == 0 {
@@ -64,8 +64,9 @@ func TestEveryScenario(t *testing.T) {
 			t.Errorf("%s: %d cases, want %d", f, len(r.Cases), len(s.Cases))
 		}
 		for _, c := range r.Cases {
-			// A FIFO counted in bytes that small datagrams keep full never has room
-			// for a full segment: nothing arrives, and the judgement says so.
+			// If small datagrams keep a FIFO with a limit in bytes full, it
+			// never has room for a full segment: nothing arrives, and the
+			// result says so.
 			lockedOut := s.Name == "abuser" && c.Name == "before"
 			if c.Test.Valid == lockedOut {
 				t.Errorf("%s, case %s: valid %t, %v", f, c.Name, c.Test.Valid, c.Test.InvalidReasons)
@@ -96,8 +97,8 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 }
 
-// What the real kernel measured (make compare-sim prints all of it): the modem
-// queues for three seconds, and the article's three commands take that away.
+// As measured on the real kernel (make compare-sim prints all figures): the
+// modem queues for three seconds, and the article's three commands remove that.
 func TestSeed003(t *testing.T) {
 	s := seed(t, "seed-003")
 	before := run(t, s, Options{Cases: []string{"before"}, Seed: 1}).Loaded
@@ -113,7 +114,7 @@ func TestSeed003(t *testing.T) {
 	}
 }
 
-// Other systems' routers are carried out in their own dialect.
+// Routers of other systems are simulated with their own dialect.
 func TestPlatforms(t *testing.T) {
 	for scenario, platform := range map[string]string{
 		"seed-000": "opnsense", "seed-002": "openbsd-altq", "seed-004": "openbsd", "seed-003": "openwrt",
@@ -198,7 +199,7 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// Loads that are not greedy, and a line that changes meanwhile.
+// Loads that are not greedy, and a line that changes during the test.
 func TestLoads(t *testing.T) {
 	s, err := scenario.Parse("loads", []byte(`
 name = "loads"
@@ -262,10 +263,11 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A household of every kind feels in the simulator what it felt in the lab, on
-// the same scenario behind fq_codel on 22 November 2026 (testdata/household.toml):
-// 14 pages with a median of 0.90 s, a film of 2.7 Mbit/s without a stall, mail in
-// 22.4 s, a call of MOS 4.37, round trips of 22.9 ms (p50) and 121 ms (p95).
+// A household with all kinds of loads has about the same experience in the
+// simulator as in the lab, in the same scenario with fq_codel on 22 November
+// 2026 (testdata/household.toml): 14 pages with a median of 0.90 s, a film of
+// 2.7 Mbit/s without a stall, mail in 22.4 s, a call of MOS 4.37, round trips
+// of 22.9 ms (p50) and 121 ms (p95).
 func TestHousehold(t *testing.T) {
 	s := read(t, "testdata/household.toml")
 	for seed := uint64(1); seed <= 3; seed++ {
@@ -301,8 +303,8 @@ func TestHousehold(t *testing.T) {
 	}
 }
 
-// Datagrams and keys have answers, a lost one after the sender's timeout; the
-// swarm takes both directions.
+// Datagrams and keys are answered, after the sender's timeout if the first was
+// lost. The swarm uses both directions.
 func TestSmallLoads(t *testing.T) {
 	s, err := scenario.Parse("small", []byte(`
 name = "small"

@@ -13,7 +13,7 @@ import (
 	"unbloat/unit"
 )
 
-// seed000 is the line of scenario seed-000, with a question about it.
+// seed000 returns the line of scenario seed-000, with a question about it.
 func seed000(queue string, h Household) WhatIf {
 	return WhatIf{
 		Line: scenario.Line{
@@ -24,13 +24,14 @@ func seed000(queue string, h Household) WhatIf {
 	}
 }
 
-// The queues differ as they do on a real kernel, and a picture has curves that
-// fit its figures.
+// The queues differ as on a real kernel, and the curves of a chart match its
+// figures.
 func TestWhatIf(t *testing.T) {
 	busy := Household{Downloads: 4, Uploads: 4, Calls: 1, Web: 1, Video: 1}
-	// p95 of what is added, ms. What the connections of a page (up to 36) send
-	// at once still waits in the modem, whatever the queue: beside such a reader
-	// the lab has 101 ms with fq_codel and 81 with CAKE on this line, at 93 % of it.
+	// p95 of the added latency, ms. The up to 36 connections of a page burst
+	// into the modem's queue with any of the shapers: with such a reader at
+	// home the lab measured 101 ms with fq_codel and 81 with CAKE on this line,
+	// at 93 % of its rate.
 	for queue, want := range map[string]struct{ least, most float64 }{
 		QueueNone: {800, 1300}, "fifo": {150, 450}, "fq_codel": {0, 130}, "cake": {0, 100}, QueueSparseFirst: {0, 130},
 	} {
@@ -56,9 +57,9 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
-// A first look at a fast line costs an eighth of the whole answer at most, and
-// agrees with it: a queue keeps order, without one the modem fills, and the rates
-// are those of the line that was asked about.
+// A quick answer for a fast line takes at most an eighth of the time of a full
+// one, and agrees with it: an AQM keeps latency low, without one the modem's
+// queue fills, and the rates are those of the line in question.
 func TestWhatIfQuick(t *testing.T) {
 	for _, queue := range []string{QueueNone, "fq_codel", "cake"} {
 		var packets [2]float64
@@ -88,7 +89,7 @@ func TestWhatIfQuick(t *testing.T) {
 	}
 }
 
-// Nobody at home: nothing is added.
+// With nobody at home nothing is added.
 func TestWhatIfIdle(t *testing.T) {
 	p, err := seed000(QueueNone, Household{}).Answer(t.Context(), nil)
 	if err != nil || p.Grade != "A+" || p.DownMbps > 0.1 {
@@ -96,7 +97,7 @@ func TestWhatIfIdle(t *testing.T) {
 	}
 }
 
-// The same question has the same answer, byte for byte.
+// The same question gets the same answer, byte for byte.
 func TestWhatIfIsDeterministic(t *testing.T) {
 	text := func(queue string) string {
 		p, err := seed000(queue, Household{Downloads: 3, Torrent: 10, Web: 2}).Answer(t.Context(), func() {})
@@ -119,7 +120,8 @@ func TestWhatIfIsDeterministic(t *testing.T) {
 	}
 }
 
-// A question ends with its context, and nonsense is refused.
+// The computation ends when its context does, and invalid questions are
+// refused.
 func TestWhatIfEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
@@ -144,7 +146,7 @@ func TestWhatIfEnds(t *testing.T) {
 	}
 }
 
-// BenchmarkWhatIf is the longest that a question may take: the fastest line,
+// BenchmarkWhatIf measures the longest question: the fastest line, with
 // everybody at home.
 func BenchmarkWhatIf(b *testing.B) {
 	for name, w := range map[string]WhatIf{

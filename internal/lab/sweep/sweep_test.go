@@ -45,7 +45,7 @@ func small(t *testing.T) *Spec {
 	return spec
 }
 
-// do runs a shard from the first line on.
+// do runs a shard from the start.
 func do(t *testing.T, s *Spec, shard Shard, cores int) []byte {
 	t.Helper()
 	header, err := s.Header(shard)
@@ -80,7 +80,7 @@ func TestMergedEqualsUnsplit(t *testing.T) {
 	}
 }
 
-// However far a file came, going on makes it whole, with the same bytes.
+// A file that was cut off anywhere is completed with the same bytes.
 func TestResume(t *testing.T) {
 	s := small(t)
 	shard := Shard{2, 2}
@@ -112,7 +112,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A sweep that is stopped leaves whole lines.
+// A sweep that is stopped leaves only whole lines.
 func TestStopped(t *testing.T) {
 	s := small(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -166,8 +166,8 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// Shards cut every sweep into parts that do not overlap and leave nothing out,
-// and every index is another run.
+// Shards split every sweep into parts that do not overlap and leave nothing
+// out, and every index is a different run.
 func TestShardsPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runs, of := rapid.IntRange(0, 200).Draw(t, "runs"), rapid.IntRange(1, 70).Draw(t, "of")

@@ -7,7 +7,7 @@ import (
 	"unbloat/unit"
 )
 
-// sparse returns the candidate that the goals are about.
+// sparse returns the candidate of the goals.
 func sparse(t *testing.T) candidate {
 	t.Helper()
 	for _, c := range candidates() {
@@ -20,8 +20,8 @@ func sparse(t *testing.T) candidate {
 }
 
 // A call at 5 Mbit/s loses nothing and its 99th percentile is at most 4 ms,
-// whatever it shares the line with; flows of bulk keep half of what they would
-// have alone against 1 to 50 that abuse the guarantee.
+// whatever shares the line. Bulk flows keep at least half of the rate that they
+// would have alone, against 1 to 50 flows that abuse the guarantee.
 func TestSparseFirstHoldsItsGoals(t *testing.T) {
 	queue := sparse(t)
 	seeds := []uint64{1, 2}
@@ -35,10 +35,10 @@ func TestSparseFirstHoldsItsGoals(t *testing.T) {
 	}
 	for _, s := range all {
 		if s.rate != 5*unit.MbitPerSecond {
-			continue // a full packet alone takes longer than 4 ms
+			continue // a full packet takes longer than 4 ms
 		}
 		if s.abusers > 0 && s.pace < 0.9 {
-			continue // these send less than the call: nothing can tell them from one
+			continue // these send less than the call, and cannot be distinguished from one
 		}
 		for _, seed := range seeds {
 			o, err := measure(s, queue, seed)
