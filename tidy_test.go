@@ -1,9 +1,10 @@
 // Package unbloat_test holds the rules of this repository as tests: which
-// package may know which, what pure packages may touch, that everything public is
-// documented, that every promise of docs/SPECIFICATION.md names a test that
-// exists, that tests wait for events and that make test runs them all, that
-// ARCHITECTURE.md's map is the packages that are there, and that the documents'
-// links and figures are true. Sizes are a reviewer's business: a file is one subject.
+// package may import which; what pure packages may use; that everything public
+// is documented; that every promise of docs/SPECIFICATION.md names an existing
+// test; that tests wait for events; that make test runs all tests; that the map
+// in ARCHITECTURE.md lists exactly the packages; and that links and figures in
+// the documents are right. Sizes are for reviewers to judge: a file is one
+// subject.
 package unbloat_test
 
 import (
@@ -29,7 +30,7 @@ import (
 
 // A source is one parsed Go file.
 type source struct {
-	path string // slashes, from the module's root
+	path string // slash-separated, from the module's root
 	dir  string
 	file *ast.File
 	text []byte
@@ -72,8 +73,8 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 	return set, out
 }
 
-// below says which of our packages a package may import; a package that is not
-// listed may import any. "x/..." stands for x and all below it.
+// below lists which of our packages a package may import. A package that is not
+// listed may import any. "x/..." stands for x and everything below it.
 func below() map[string][]string {
 	return map[string][]string{
 		"unit":                  {},
@@ -103,7 +104,7 @@ func below() map[string][]string {
 
 const module = "unbloat/"
 
-// Lower layers know nothing of higher ones.
+// Lower layers do not import higher ones.
 func TestLayers(t *testing.T) {
 	_, all := sources(t)
 	for _, s := range all {
@@ -125,15 +126,15 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// The laboratory is apart: nothing of the product imports it but the command, and
-// that only in files that the build tag omit_lab leaves out.
+// The laboratory is apart: nothing of the product imports it except the
+// command, and that only in files that the build tag omit_lab leaves out.
 func TestLaboratoryApart(t *testing.T) {
 	_, all := sources(t)
 	apart := []string{"internal/lab", "scenarios"}
 	of := func(dir string) bool {
 		return slices.ContainsFunc(apart, func(a string) bool { return dir == a || strings.HasPrefix(dir, a+"/") })
 	}
-	left := false // a file that omit_lab leaves out
+	left := false // omit_lab leaves the file out
 	for _, s := range all {
 		if s.test() || of(s.dir) {
 			continue
@@ -157,7 +158,7 @@ func TestLaboratoryApart(t *testing.T) {
 	}
 }
 
-// builds says whether a file is part of a build on this system with one tag.
+// builds reports whether a file is part of a build on this system with one tag.
 func builds(t *testing.T, s source, tag string) bool {
 	t.Helper()
 	for line := range strings.Lines(string(s.text)) {
@@ -173,8 +174,8 @@ func builds(t *testing.T, s source, tag string) bool {
 	return true
 }
 
-// A stand-in shares no code with what it judges: of ours it imports other
-// stand-ins, and what a router's commands go through.
+// A stand-in shares no code with what it tests: of our packages it only imports
+// other stand-ins and the interfaces for a router's commands.
 func TestStandInsAreIndependent(t *testing.T) {
 	standIn := func(p string) bool {
 		return strings.HasPrefix(p, "internal/platform/fake/") || strings.HasSuffix(p, "/fake")
@@ -198,8 +199,8 @@ func TestStandInsAreIndependent(t *testing.T) {
 	}
 }
 
-// Pure packages read no clock, file, environment or randomness: `now` and a
-// seeded source come in.
+// Pure packages read no clock, file, environment or randomness: they are given
+// the time and a seeded source.
 func TestPurity(t *testing.T) {
 	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
@@ -231,7 +232,7 @@ func TestPurity(t *testing.T) {
 	}
 }
 
-// Every package and everything public says what it is; nothing happens at
+// Every package and everything public is documented, and nothing runs at
 // program start.
 func TestDocs(t *testing.T) {
 	_, all := sources(t)
@@ -266,7 +267,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// obvious says that a method does what every Go reader knows of its name.
+// obvious reports whether a method's name alone tells every Go reader what it
+// does.
 func obvious(f *ast.FuncDecl) bool {
 	return f.Recv != nil && slices.Contains([]string{"Error", "Unwrap", "Is", "String", "Write", "Read", "Close", "Len", "Less", "Swap", "Set", "Type",
 		"MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "Push", "Pop"}, f.Name.Name)
@@ -287,24 +289,24 @@ func publicReceiver(f *ast.FuncDecl) bool {
 	return ok && id.IsExported()
 }
 
-// A platform is named in its own directories alone; whoever uses one asks its
+// A platform is named only in its own directories; other packages ask the
 // driver. A name is a string that equals it, or the constant of its package.
 func TestPlatformsNamedAtHome(t *testing.T) {
 	at := map[string]string{} // each platform's directory
 	for _, name := range all.Names() {
 		at[name] = strings.TrimSuffix(name, "-altq")
 	}
-	// What is no platform's name, though it is written like one. Each has to be
+	// allowed are strings that only look like a platform's name. Each must be
 	// needed, so that the list only gets shorter.
 	allowed := map[string]string{
-		"aqm/dialect.go":                      "freebsd",    // the CoDel of FreeBSD's kernel, in the words of its own tables
+		"aqm/dialect.go":                      "freebsd",    // FreeBSD's kernel's CoDel, as its own tables name it
 		"internal/platform/linux/packages.go": "openwrt",    // the ID of a distribution, which --own-tc shapes as Linux
-		"internal/lab/build_linux.go":         "linux",      // the file that the kernel's make leaves
+		"internal/lab/build_linux.go":         "linux",      // the file that the kernel's make produces
 		"internal/lab/kernel.go":              "linux",      // the same
 		"internal/lab/labtest/seccomp.go":     "linux",      // runtime.GOOS
 		"internal/screen/screen.go":           "linux",      // TERM of the console
 		"internal/lab/print.go":               "linux.Name", // the lab's guests are Linux
-		"internal/lab/simlab/simlab.go":       "linux.Name", // the simulator has the lab's router if no other is asked for
+		"internal/lab/simlab/simlab.go":       "linux.Name", // the default router of the simulator is the lab's
 		"internal/lab/simlab/whatif.go":       "linux.Name", // the same
 		"internal/lab/sweep/spec.go":          "linux.Name", // the same
 	}
@@ -314,7 +316,7 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 		if s.test() {
 			continue
 		}
-		packages := map[string]string{} // that are imported here: a platform's directory by name
+		packages := map[string]string{} // imported packages that are platforms: name → directory
 		for _, imp := range s.file.Imports {
 			dir, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+"internal/platform/")
 			if is {
@@ -359,10 +361,10 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 	}
 }
 
-// sleeps are the files of tests that may call time.Sleep, how often, and why. The
-// list gets shorter only: a test waits for what happens (package await), or runs in
-// a bubble of testing/synctest, where sleeping is exact and takes no time. So it is
-// in the lab's guests, whose time is virtual.
+// sleeps lists the test files that may call time.Sleep, how often, and why. The
+// list may only get shorter: a test waits for an event (package await), or runs
+// in a bubble of testing/synctest, where sleeping is exact and takes no time.
+// The same is true in the lab's guests, whose time is virtual.
 func sleeps() map[string]struct {
 	times int
 	why   string
@@ -409,7 +411,8 @@ func sleeps() map[string]struct {
 	}
 }
 
-// Tests wait for what happens, and not for so long that it should have.
+// Tests wait for events, not for a time after which something should have
+// happened.
 func TestSleeps(t *testing.T) {
 	_, all := sources(t)
 	found := map[string]int{}
@@ -434,8 +437,8 @@ func TestSleeps(t *testing.T) {
 	}
 }
 
-// slept counts the calls of time.Sleep in a file, without those in the function
-// that synctest.Test is given.
+// slept counts the calls of time.Sleep in a file, except in functions that are
+// passed to synctest.Test.
 func slept(n ast.Node) (times int) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -453,7 +456,7 @@ func slept(n ast.Node) (times int) {
 	return times
 }
 
-// called is the name of a function of a package that is called.
+// called returns the package and name of a called function.
 func called(c *ast.CallExpr) string {
 	if f, ok := c.Fun.(*ast.SelectorExpr); ok {
 		if p, ok := f.X.(*ast.Ident); ok {
@@ -463,8 +466,8 @@ func called(c *ast.CallExpr) string {
 	return ""
 }
 
-// make test runs every test: those whose names end in Alone alone, the others
-// beside each other.
+// make test runs every test: those whose names end in Alone one by one, the
+// others in parallel.
 func TestEveryTestIsRun(t *testing.T) {
 	text, err := os.ReadFile("Makefile")
 	if err != nil {
@@ -494,7 +497,7 @@ func TestEveryTestIsRun(t *testing.T) {
 	}
 }
 
-// Every promise names the test or benchmark that holds it, and that one exists.
+// Every promise names an existing test or benchmark that checks it.
 func TestSpecification(t *testing.T) {
 	text, err := os.ReadFile("docs/SPECIFICATION.md")
 	if err != nil {
@@ -502,7 +505,7 @@ func TestSpecification(t *testing.T) {
 	}
 	names := testNames(t)
 	promise := namedTest()
-	first := map[string]int{} // the line of each promise
+	first := map[string]int{} // promise → line
 	for i, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "| S") {
 			continue
@@ -527,12 +530,13 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-// namedTest finds a test's name in a document: `internal/lab.TestSeeds`.
+// namedTest matches a test's name in a document: `internal/lab.TestSeeds`.
 func namedTest() *regexp.Regexp {
 	return regexp.MustCompile("`([a-z0-9/_]+)\\.((?:Test|Benchmark|Fuzz)[A-Za-z0-9]+)`")
 }
 
-// testNames are all functions of tests, with their packages.
+// testNames returns all tests, fuzz targets and benchmarks, with their
+// packages.
 func testNames(t *testing.T) map[string]bool {
 	names := map[string]bool{}
 	_, all := sources(t)
@@ -546,7 +550,7 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// What the documents tell people to run is there: tests, and targets of make.
+// Tests and make targets that documents mention exist.
 func TestDocumentsNameWhatIsThere(t *testing.T) {
 	names := testNames(t)
 	makefile, err := os.ReadFile("Makefile")
@@ -557,7 +561,7 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 	target := regexp.MustCompile("(?m)(?:`|^)make ([a-z][a-z0-9-]*)")
 	for _, d := range documents(t) {
 		if d.path == "CHANGELOG.md" {
-			continue // tells of what was, too
+			continue // it also describes the past
 		}
 		for _, m := range namedTest().FindAllStringSubmatch(d.text, -1) {
 			if !names[m[1]+"."+m[2]] {
@@ -592,7 +596,7 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 
 // A document is one Markdown file for people.
 type document struct {
-	path string // slashes, from the module's root
+	path string // slash-separated, from the module's root
 	text string
 }
 
@@ -622,8 +626,8 @@ func documents(t *testing.T) []document {
 	return out
 }
 
-// The map of ARCHITECTURE.md has every package once, and none that is not there.
-// X in a path stands for any one name.
+// The map in ARCHITECTURE.md lists every package once, and no other. X in a
+// path stands for any single name.
 func TestMap(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
@@ -634,7 +638,7 @@ func TestMap(t *testing.T) {
 		t.Fatal("ARCHITECTURE.md has no code map")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	rows := map[string]int{} // how many packages each row is of
+	rows := map[string]int{} // number of packages for each row
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
 		if _, twice := rows[m[1]]; twice {
 			t.Errorf("ARCHITECTURE.md: %s is in the map twice", m[1])
@@ -767,8 +771,8 @@ func TestReadmeHasEveryPage(t *testing.T) {
 	}
 }
 
-// A table under a paragraph that links to a file of docs/evidence has its figures
-// from there: each cell with a figure is a cell of that file.
+// If the paragraph before a table links to a file of docs/evidence, each cell
+// with a figure must be a cell of that file.
 func TestFiguresAreEvidence(t *testing.T) {
 	source := regexp.MustCompile(`\]\(((?:docs/)?evidence/[a-z]+\.md)\)`)
 	cells := func(row string) []string {

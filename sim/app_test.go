@@ -7,7 +7,7 @@ import (
 	"unbloat/unit"
 )
 
-// On an idle line pages, films and mail are quick; beside an upload behind a
+// On an idle line pages, films and mail are quick. Beside an upload through a
 // modem that queues for seconds they are not.
 func TestApps(t *testing.T) {
 	mean := func(a *App) (sum time.Duration) {
@@ -33,7 +33,7 @@ func TestApps(t *testing.T) {
 		n.RunUntil(120e9)
 		for k, a := range apps {
 			took[busy][k] = mean(a)
-			if len(a.Fetches()) < 3 { // of pages beside an upload
+			if len(a.Fetches()) < 3 { // pages beside an upload
 				t.Errorf("busy %d: activity %d got only %d things done", busy, k, len(a.Fetches()))
 			}
 		}
@@ -41,7 +41,8 @@ func TestApps(t *testing.T) {
 	for k := range took[0] {
 		t.Logf("activity %d: %v idle, %v beside an upload", k, took[0][k], took[1][k])
 	}
-	// Five exchanges are five round trips, and the first has one more before it.
+	// Five exchanges are five round trips, and the connection's setup is one
+	// more.
 	if got := took[0][IMAP]; got < 150*time.Millisecond || got > 500*time.Millisecond {
 		t.Errorf("mail takes %v on an idle line, want five round trips of 30 ms and some queueing", got)
 	}
@@ -61,7 +62,7 @@ func (steady) Took(_ unit.Instant, took time.Duration) time.Duration {
 	return max(4*time.Second-took, 0)
 }
 
-// A mailbox is fetched once, as fast as the line allows, and is complete.
+// A mailbox is fetched once, completely, at the line's rate.
 func TestMailbox(t *testing.T) {
 	n := line(t, 8e6, 1e6, 30*time.Millisecond, 200e3, 50e3, 3)
 	a, err := n.AddApp(AppParams{Activity: IMAP, Host: 1, Messages: 200})

@@ -30,8 +30,8 @@ func shapeBoth(tb testing.TB, n *Network, down, up unit.Rate) {
 	}
 }
 
-// cpuTime returns what this process has used of processors: on a shared machine
-// the clock on the wall tells about the others.
+// cpuTime returns the processor time that this process has used. Unlike the
+// elapsed time it does not grow while other processes run.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -40,13 +40,13 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkMinute is a minute of four downloads and four uploads at 100/20
-// Mbit/s, with the router idle and shaping. The target is 0.5 s.
+// BenchmarkMinute simulates a minute of four downloads and four uploads at
+// 100/20 Mbit/s, without and with shaping. The target is 0.5 s.
 func BenchmarkMinute(b *testing.B) {
 	for _, shaped := range []bool{false, true} {
 		b.Run(fmt.Sprintf("shaped=%v", shaped), func(b *testing.B) {
 			b.ReportAllocs()
-			best := time.Hour // of the processor: what others do disturbs the rest
+			best := time.Hour // of processor time: other processes disturb the other runs
 			for b.Loop() {
 				began := cpuTime()
 				n := line(b, 100e6, 20e6, 20*time.Millisecond, 2.5e6, 1e6, 1)
@@ -69,19 +69,19 @@ func BenchmarkMinute(b *testing.B) {
 	}
 }
 
-// BenchmarkFlows shows how the cost of a packet depends on how many flows
-// there are. Every flow has 1 Mbit/s of the line, so that each does the same:
-// with a line that is the same for all, ten thousand flows would live by
-// timeouts, which is other work. The numbers of flows take turns, many times a
-// second, because what else a machine does makes the same work take twice as
-// long from one second to the next; each turn is compared with those beside it.
+// BenchmarkFlows measures how the cost of a packet depends on the number of
+// flows. Every flow has 1 Mbit/s of the line, so that each does the same work:
+// on a line of the same rate for all, ten thousand flows would mostly have
+// timeouts. The numbers of flows take turns, many times a second, since other
+// load can double the time of the same work from one second to the next. Each
+// turn is compared with its neighbours.
 func BenchmarkFlows(b *testing.B) {
 	for _, shaped := range []bool{false, true} {
 		b.Run(fmt.Sprintf("shaped=%v", shaped), func(b *testing.B) { flowCosts(b, shaped) })
 	}
 }
 
-// flowCosts measures what a packet costs with 10 to 10 000 flows.
+// flowCosts measures the cost of a packet with 10 to 10 000 flows.
 func flowCosts(b *testing.B, shaped bool) {
 	numbers := []int{10, 100, 1000, 10000}
 	var nets []*Network
@@ -95,10 +95,10 @@ func flowCosts(b *testing.B, shaped bool) {
 		for i := range flows {
 			addConn(b, n, ConnParams{Direction: Down, Start: unit.Instant(i) * unit.Instant(time.Second) / unit.Instant(flows)})
 		}
-		n.RunUntil(3e9) // everything has grown to its size
+		n.RunUntil(3e9) // until all memory is allocated
 		nets = append(nets, n)
 	}
-	costs := make([][]float64, len(numbers)) // ns a packet
+	costs := make([][]float64, len(numbers)) // ns per packet
 	turns := 0
 	for b.Loop() {
 		for range 25 {
@@ -120,7 +120,7 @@ func flowCosts(b *testing.B, shaped bool) {
 	}
 }
 
-// costOf lets a network run on and returns what a packet took of the processor, ns.
+// costOf continues a network and returns the processor time per packet, in ns.
 func costOf(n *Network, d unit.Instant) float64 {
 	sent := func() uint64 { return n.Bottleneck(Down).Sent + n.Bottleneck(Up).Sent }
 	before, began := sent(), cpuTime()

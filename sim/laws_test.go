@@ -14,7 +14,7 @@ import (
 	"unbloat/unit"
 )
 
-// transcript runs a busy home for a while and returns all that can be seen.
+// transcript runs a busy home for a while and returns everything observable.
 func transcript(t testing.TB, seed uint64) string {
 	n := line(t, 20e6, 3e6, 25*time.Millisecond, 300e3, 100e3, seed)
 	n.wires[Up][0].Jitter, n.wires[Down][0].Loss = time.Millisecond, 0.001
@@ -48,9 +48,9 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 }
 
-// Whatever happens: what a link was offered, it sent, dropped or holds; it never
-// sends more than its rate allows; no segment arrives that was not sent; and
-// when everybody has stopped, nothing is left on its way.
+// Always: everything offered to a link was sent, dropped or is queued; a link
+// never exceeds its rate; no segment arrives that was not sent; and when
+// everybody has stopped, nothing stays on the way.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := func(name string) unit.Rate { return unit.Rate(rapid.Int64Range(200e3, 50e6).Draw(t, name)) }
@@ -122,7 +122,7 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// checkEmpty lets a network in which everybody has stopped run dry.
+// checkEmpty runs a network in which everybody has stopped until it is empty.
 func checkEmpty(t *rapid.T, n *Network, s *Stream, stop unit.Instant) {
 	n.RunUntil(stop + 60e9)
 	if k := n.packets.inUse(); k != 0 {
@@ -136,7 +136,7 @@ func checkEmpty(t *rapid.T, n *Network, s *Stream, stop unit.Instant) {
 	}
 }
 
-// shapeBothRapid is shapeBoth under rapid.
+// shapeBothRapid is shapeBoth for rapid tests.
 func shapeBothRapid(t *rapid.T, n *Network, down, up unit.Rate) {
 	for d, rate := range []unit.Rate{up, down} {
 		err := n.Shape(Direction(d), Shaping{Queue: func(drop aqm.DropFunc) (aqm.Queue, error) {
@@ -150,12 +150,12 @@ func shapeBothRapid(t *rapid.T, n *Network, down, up unit.Rate) {
 	}
 }
 
-// Timers come in the order of their instants, and equal ones in the order in
-// which they were set, also when some are set while others come.
+// Timers fire in the order of their times, and those of the same time in the
+// order in which they were set, even if some are set while others fire.
 func TestTimersAreOrdered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h timers
-		var want []timer // that are set, in order
+		var want []timer // the pending timers, in order
 		set, now := uint64(0), unit.Instant(0)
 		span := rapid.SampledFrom([]int64{20, 5e6, 3e8, 1e10}).Draw(t, "span")
 		take := func() {
@@ -172,7 +172,7 @@ func TestTimersAreOrdered(t *testing.T) {
 				set++
 				e := timer{now + unit.Instant(after), set, 7, taskTick}
 				h.push(e.at, e.owner, e.task)
-				want = append(want, e) // set last: behind all others of its instant
+				want = append(want, e) // the newest: after all others of the same time
 				slices.SortStableFunc(want, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
 			} else if len(want) > 0 {
 				take()
@@ -187,7 +187,7 @@ func TestTimersAreOrdered(t *testing.T) {
 	})
 }
 
-// Steady traffic allocates nothing.
+// Steady traffic allocates no memory.
 func TestNothingAllocatesOnceGrown(t *testing.T) {
 	n := line(t, 50e6, 50e6, 20*time.Millisecond, 250e3, 250e3, 1)
 	shapeBoth(t, n, 45e6, 45e6)

@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// dumbbellSeconds is how long the dumbbell runs in both simulators.
+// dumbbellSeconds is the duration of the dumbbell in both simulators.
 const dumbbellSeconds = 10
 
-// outcome is what one simulator made of the dumbbell.
+// An outcome is the result of one simulator's run.
 type outcome struct {
-	packets  uint64  // that left one of the two ends of the bottleneck
-	down, up float64 // payload that arrived, in Mbit/s
+	packets  uint64  // that left the bottleneck, in both directions
+	down, up float64 // goodput in Mbit/s
 	cpu      time.Duration
 }
 
 func (o outcome) rate() float64 { return float64(o.packets) / o.cpu.Seconds() }
 
-// ns3Dumbbell compiles and runs testdata/ns3/dumbbell.cc, or says why it cannot.
+// ns3Dumbbell compiles and runs testdata/ns3/dumbbell.cc, or returns why it
+// cannot.
 func ns3Dumbbell(ctx context.Context, dir string) (outcome, error) {
 	if _, err := os.Stat("/usr/include/ns3/core-module.h"); err != nil {
 		return outcome{}, fmt.Errorf("ns-3 is not installed (Debian: libns3-dev): %w", err)
@@ -51,8 +52,8 @@ func ns3Dumbbell(ctx context.Context, dir string) (outcome, error) {
 	return o, nil
 }
 
-// ourDumbbell runs the same: fq_codel before a link of 20 Mbit/s up and of 100
-// down, 20 ms there and back, 4 + 4 CUBIC flows.
+// ourDumbbell runs the same: fq_codel before a link of 20 Mbit/s up and 100
+// down, a round trip time of 20 ms, 4 + 4 CUBIC flows.
 func ourDumbbell(b *testing.B) outcome {
 	n := line(b, 1e9, 1e9, 20*time.Millisecond, 10e6, 10e6, 1)
 	shapeBoth(b, n, 100e6, 20e6)
@@ -77,9 +78,10 @@ func ourDumbbell(b *testing.B) outcome {
 	return o
 }
 
-// BenchmarkDumbbell compares the packet rate with ns-3's on the same dumbbell
-// with fq_codel, both on one core, in one run, in time of the processor. The
-// promise is 50 times. That it is the same dumbbell, the goodputs show.
+// BenchmarkDumbbell compares the rate of packets with ns-3's on the same
+// dumbbell with fq_codel, both on one core, in one run, by processor time. The
+// promise is 50 times as many. The goodputs show that the dumbbells are the
+// same.
 func BenchmarkDumbbell(b *testing.B) {
 	peer, err := ns3Dumbbell(b.Context(), b.TempDir())
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"unbloat/unit"
 )
 
-// Whatever a window does, each segment that is out is found with what was noted of
-// it, also by BBR.
+// With any movement of the window, each outstanding segment is found with its
+// data, including BBR's.
 func TestSegmentsFollowTheWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &Conn{segments: make([]segment, fewSegments)}
@@ -34,7 +34,7 @@ func TestSegmentsFollowTheWindow(t *testing.T) {
 	})
 }
 
-// A place in the slab is one packet's at a time, however packets come and go.
+// Each place in the slab belongs to one packet at a time.
 func TestPlacesOfPackets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s slab

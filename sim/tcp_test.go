@@ -44,7 +44,7 @@ func addStream(t testing.TB, n *Network, p StreamParams) *Stream {
 	return s
 }
 
-// between returns the goodput of a connection from one second to another, in bit/s.
+// between returns the goodput of a connection between two seconds, in bit/s.
 func between(c *Conn, from, to int) float64 {
 	_, bin, bytes := c.Goodput()
 	per := int(time.Second / bin)
@@ -60,7 +60,8 @@ func probes(t testing.TB, n *Network) *Stream {
 	return addStream(t, n, StreamParams{Direction: Up, Interval: 10 * time.Millisecond, Frame: 74, Echo: true})
 }
 
-// roundTrips returns those of the probes sent from one second to another.
+// roundTrips returns the round trip times of the probes sent between two
+// seconds.
 func roundTrips(s *Stream, from, to int) []time.Duration {
 	var out []time.Duration
 	all := s.Sent()
@@ -72,8 +73,8 @@ func roundTrips(s *Stream, from, to int) []time.Duration {
 	return out
 }
 
-// One flow fills the link to within 1 % of what its headers leave, 3 % with
-// BBR, which empties the queue for 0.2 s every ten.
+// One flow fills the link to within 1 % of the rate without headers, 3 % with
+// BBR, which drains the queue for 0.2 s every ten seconds.
 func TestOneFlowFillsTheLink(t *testing.T) {
 	for _, cc := range Controls() {
 		for _, d := range []Direction{Up, Down} {
@@ -94,7 +95,7 @@ func TestOneFlowFillsTheLink(t *testing.T) {
 	}
 }
 
-// A buffer that is full delays by its size over the rate.
+// A full buffer adds its size divided by the rate.
 func TestDelayIsBufferOverRate(t *testing.T) {
 	n := line(t, 20e6, 1e6, 24*time.Millisecond, 1e6, 375e3, 1)
 	addConn(t, n, ConnParams{Direction: Up})
@@ -110,7 +111,8 @@ func TestDelayIsBufferOverRate(t *testing.T) {
 	}
 }
 
-// A queue of a real link adds a frame's own time, the lab's modem does not.
+// A real link's queue adds the time of the frame itself; the lab's modem does
+// not.
 func TestIdleRoundTrip(t *testing.T) {
 	for burst, want := range map[unit.Size]time.Duration{
 		1600: 24 * time.Millisecond,
@@ -132,7 +134,7 @@ func TestIdleRoundTrip(t *testing.T) {
 	}
 }
 
-// Every segment that is lost is sent again once, and no other.
+// Every lost segment is sent again once, and no other.
 func TestNothingIsResentInVain(t *testing.T) {
 	n := line(t, 20e6, 20e6, 30*time.Millisecond, 10e6, 10e6, 4)
 	n.wires[Up][0].Loss = 0.002
@@ -145,7 +147,7 @@ func TestNothingIsResentInVain(t *testing.T) {
 	if vain := s.Retransmits - s.Lost; vain > 2+s.Lost/50 || vain < -5 {
 		t.Errorf("%d lost, %d sent again", s.Lost, s.Retransmits)
 	}
-	// Mathis et al.: rate = MSS / RTT × sqrt(3/2) / sqrt(loss), with an
+	// Mathis et al.: rate = MSS / RTT × sqrt(3/2) / sqrt(loss); with an
 	// acknowledgement for every second segment sqrt(3/4).
 	want := 1448 * 8 / 0.030 * math.Sqrt(0.75*2/0.002) // Linux counts bytes, not acknowledgements
 	if got := between(c, 10, 60); got < 0.7*want || got > 1.3*want {
@@ -153,7 +155,7 @@ func TestNothingIsResentInVain(t *testing.T) {
 	}
 }
 
-// Jitter keeps the order, so nothing is taken for lost.
+// Jitter keeps the order, so no packet is taken for lost.
 func TestJitterKeepsTheOrder(t *testing.T) {
 	n := line(t, 20e6, 20e6, 30*time.Millisecond, 10e6, 10e6, 4)
 	n.wires[Up][0].Jitter, n.wires[Down][0].Jitter = 10*time.Millisecond, 10*time.Millisecond
@@ -164,8 +166,8 @@ func TestJitterKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// The nearer of two flows gets more with Reno; CUBIC is fairer at these rates
-// only beyond Reno's region, so no flow starves with either.
+// With Reno the flow with the shorter round trip gets more. CUBIC is fairer
+// only above Reno's range, so it only must not starve a flow at these rates.
 func TestNearAndFar(t *testing.T) {
 	for _, cc := range []Control{Reno, Cubic} {
 		n := line(t, 50e6, 50e6, 20*time.Millisecond, 250e3, 250e3, 2)
@@ -198,8 +200,8 @@ func TestEqualFlowsShare(t *testing.T) {
 	}
 }
 
-// LEDBAT gives way to another flow where there is a long queue; it keeps its
-// own below its target.
+// LEDBAT yields to another flow if the queue is long enough, and keeps its own
+// queue below its target.
 func TestLEDBATGivesWay(t *testing.T) {
 	n := line(t, 20e6, 5e6, 30*time.Millisecond, 1e6, 300e3, 2)
 	polite := addConn(t, n, ConnParams{Direction: Up, Control: LEDBAT})
@@ -217,7 +219,7 @@ func TestLEDBATGivesWay(t *testing.T) {
 	}
 }
 
-// ECN tells senders without losing anything.
+// ECN signals congestion without losses.
 func TestECN(t *testing.T) {
 	n := line(t, 20e6, 20e6, 30*time.Millisecond, 1e6, 1e6, 2)
 	err := n.Shape(Down, Shaping{Queue: func(drop aqm.DropFunc) (aqm.Queue, error) {
@@ -243,7 +245,7 @@ func TestECN(t *testing.T) {
 	}
 }
 
-// Merged acknowledgements cost the uplink less, and the download nothing.
+// Merged acknowledgements use less of the uplink, and do not slow the download.
 func TestMergeAcks(t *testing.T) {
 	var sent [2]uint64
 	for i, merge := range []bool{false, true} {

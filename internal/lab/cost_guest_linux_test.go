@@ -357,10 +357,10 @@ func (p *packets) frame(kind string, mac [6]byte, src, dst [4]byte, sport, dport
 	return b
 }
 
-// opened returns a wire on an interface of another namespace.
+// A wire is a socket that sends frames out of one interface.
 type wire int
 
-// opened returns the way out of an interface of another namespace.
+// opened returns a wire on an interface of another namespace.
 func opened(t *testing.T, node, device string) wire {
 	t.Helper()
 	type made struct {
@@ -417,7 +417,7 @@ func messages(frames [][]byte) (out []message) {
 	return out
 }
 
-// send hands over frames with one system call: a guest's are dear.
+// send sends frames with one system call, since system calls are slow in a guest.
 func (w wire) send(t *testing.T, m []message) {
 	for len(m) > 0 {
 		n, _, e := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(w), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), 0, 0, 0)

@@ -20,7 +20,6 @@ import (
 // behind NAT, half of them uploads and half downloads. In a slice one router
 // forwards costRounds packets of each flow, and an answer to every second one.
 // A turn is a slice of each router.
-// through one router; a turn is a slice of each router.
 const (
 	costFlows  = 1000
 	costRounds = 4

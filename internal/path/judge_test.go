@@ -267,7 +267,7 @@ func TestGuessHome(t *testing.T) {
 	}
 }
 
-// On a terminal of 80 columns the two phases stand below each other, and nothing wraps.
+// On a terminal of 80 columns the two phases are printed below each other, and no line wraps.
 func TestWriteNarrow(t *testing.T) {
 	for _, c := range cases() {
 		r := Judge(c.hops, c.facts)
@@ -286,7 +286,7 @@ func TestWriteNarrow(t *testing.T) {
 	}
 }
 
-// The table's columns stand under their heads, whatever the figures.
+// The table's columns are aligned with their heads, with any figures.
 func TestTableAligned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hops := line(wanHops, []float64{1, 2, 3, 4, 5}, []float64{1, 2, 3, 4, 5})

@@ -10,26 +10,26 @@ import (
 	"unbloat/unit"
 )
 
-// simHop is one step of a simulated path; the last is the destination.
+// A simHop is one hop of a simulated path. The last one is the destination.
 type simHop struct {
 	addr   netip.Addr
-	oneWay time.Duration // from the hop before
-	queue  time.Duration // under load, on the way to it
-	own    time.Duration // by which its answers are late, and nothing else
-	limit  time.Duration // it answers once in so long; 0: always
+	oneWay time.Duration // from the previous hop
+	queue  time.Duration // under load, on the way to the hop
+	own    time.Duration // delay of its own answers only
+	limit  time.Duration // it answers at most once per limit; 0: always
 	silent bool
 	last   unit.Instant
 }
 
-// simNet carries probes, through the wire format of a raw socket, and answers them.
+// simNet carries probes in the wire format of a raw socket, and answers them.
 type simNet struct {
 	codec     Codec
 	hops      []simHop
 	rng       *rand.Rand
-	loss      float64 // of each answer
+	loss      float64 // probability for each answer
 	duplicate float64
-	jitter    time.Duration // of each answer: they overtake each other
-	noise     float64       // foreign packets with each probe
+	jitter    time.Duration // of each answer, which may reorder them
+	noise     float64       // probability of a foreign packet with each probe
 	loaded    bool
 	now       unit.Instant
 	arriving  []arriving
@@ -54,7 +54,7 @@ func newSimNet(seed int64, hops ...simHop) *simNet {
 	}
 }
 
-// send carries a probe and schedules what comes of it.
+// send carries a probe and schedules the answer, if any.
 func (n *simNet) send(p Probe) {
 	n.sent = append(n.sent, departed{n.now, p})
 	probe := n.codec.Append(nil, p.Seq)
@@ -68,7 +68,7 @@ func (n *simNet) send(p Probe) {
 	}
 	h := &n.hops[at]
 	back := way
-	if n.loaded { // the queue is in one direction
+	if n.loaded { // the queue is in one direction only
 		for _, h := range n.hops[:at+1] {
 			back -= h.queue
 		}
@@ -92,7 +92,7 @@ func (n *simNet) send(p Probe) {
 
 func (n *simNet) arrive(at unit.Instant, h Heard) { n.arriving = append(n.arriving, arriving{at, h}) }
 
-// answer is what a hop answers to a probe.
+// answer returns a hop's answer to a probe.
 func (n *simNet) answer(probe []byte, arrived bool) []byte {
 	if arrived {
 		return sealed(append([]byte{echoReply4, 0, 0, 0}, probe[4:]...))
@@ -107,7 +107,7 @@ func sealed(b []byte) []byte {
 	return b
 }
 
-// quoteHeader is an IPv4 header as routers quote it.
+// quoteHeader returns an IPv4 header as routers quote it.
 func quoteHeader(target netip.Addr) []byte {
 	h := make([]byte, ipv4Header)
 	h[0], h[8], h[9] = 0x45, 1, protoICMP4
@@ -117,12 +117,12 @@ func quoteHeader(target netip.Addr) []byte {
 	return h
 }
 
-// foreign is a packet that looks like ours and is not: of another process, of
-// another run, to somewhere else, or damaged.
+// foreign returns a packet that looks like one of ours but is not: of another
+// process, of another run, to another destination, or damaged.
 func (n *simNet) foreign(b []byte) Heard {
 	b = slices.Clone(b)
 	switch n.rng.Intn(4) {
-	case 0: // another identifier, wherever it stands
+	case 0: // another identifier, at any place
 		i := 4
 		if b[0] == exceeded4 {
 			i = icmpHeader + ipv4Header + 4
@@ -137,7 +137,7 @@ func (n *simNet) foreign(b []byte) Heard {
 		b[i] ^= 1
 		b = sealed(b)
 	case 2:
-		b[len(b)/2] ^= 0x10 // the checksum no longer fits
+		b[len(b)/2] ^= 0x10 // the checksum is wrong now
 	case 3:
 		b = sealed([]byte{echo4, 0, 0, 0, 0x12, 0x34, 0, 1, 0xff, 0xfe, 0xde, 0xad, 0xbe, 0xef})
 	}

@@ -20,8 +20,8 @@ func drawHops(t *rapid.T) []simHop {
 	return hops
 }
 
-// Over a path that loses nothing every hop is found, with its exact round trip,
-// and every hop gets as many probes as there are intervals.
+// On a path without loss every hop is found with its exact round trip time, and
+// every hop gets one probe per interval.
 func TestTracerExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hops := drawHops(t)
@@ -49,8 +49,8 @@ func TestTracerExact(t *testing.T) {
 	})
 }
 
-// Whatever the network does: every probe is answered or lost, exactly once, and
-// no hop is sent more than the limit of a Linux router allows.
+// Whatever the network does: every probe is either answered or lost, and no hop
+// gets more probes than a Linux router answers.
 func TestTracerConserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hops := drawHops(t)
@@ -80,8 +80,8 @@ func TestTracerConserves(t *testing.T) {
 	})
 }
 
-// paced checks that no TTL is probed more often than an answer an interval and
-// a burst of two allow (Linux allows six).
+// paced checks that no TTL is probed more often than once per interval, with
+// bursts of at most two. (Linux allows six.)
 func paced(t *rapid.T, sent []departed, interval time.Duration) {
 	per := map[int][]departed{}
 	for _, d := range sent {
@@ -96,7 +96,7 @@ func paced(t *rapid.T, sent []departed, interval time.Duration) {
 	}
 }
 
-// Duplicates and foreign ICMP change no figure.
+// Duplicates and foreign ICMP messages change no figure.
 func TestTracerIgnoresNoise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hops := drawHops(t)
@@ -119,8 +119,8 @@ func TestTracerIgnoresNoise(t *testing.T) {
 	})
 }
 
-// Silent hops up to MaxUnknown in a row are passed; a destination that is
-// silent is not reached, and the path ends with the last that answers.
+// Up to MaxUnknown silent hops in a row are skipped. A silent destination
+// counts as not reached, and the path ends with the last hop that answers.
 func TestTracerSilent(t *testing.T) {
 	hops := make([]simHop, 12)
 	for i := range hops {
@@ -139,7 +139,7 @@ func TestTracerSilent(t *testing.T) {
 	}
 }
 
-// A path that grows, or shrinks, is followed.
+// The tracer follows a path that becomes longer or shorter.
 func TestTracerFollows(t *testing.T) {
 	hops := make([]simHop, 6)
 	for i := range hops {
@@ -162,7 +162,7 @@ func TestTracerFollows(t *testing.T) {
 	}
 }
 
-// A refusal ends the path without reaching it.
+// A refusal ends the path, and the destination counts as not reached.
 func TestTracerRefused(t *testing.T) {
 	tr := New(Config{}, 0)
 	p, _, _ := tr.Poll(0)
@@ -173,7 +173,8 @@ func TestTracerRefused(t *testing.T) {
 	}
 }
 
-// An answer after Grace does not count, nor does one to a number never sent.
+// An answer after Grace does not count, nor does one to a probe that was never
+// sent.
 func TestTracerLate(t *testing.T) {
 	tr := New(Config{}, 0)
 	tr.Begin(Idle, 0)
@@ -186,7 +187,7 @@ func TestTracerLate(t *testing.T) {
 	}
 }
 
-// A tracer that was not polled for long catches up without a burst.
+// A tracer that was not polled for a long time continues without a burst.
 func TestTracerSkips(t *testing.T) {
 	tr := New(Config{MaxHops: 3}, 0)
 	now := unitInstant(100 * time.Second)
@@ -202,7 +203,8 @@ func TestTracerSkips(t *testing.T) {
 	}
 }
 
-// A trace that ends before its last answers came does not call them lost.
+// Probes without an answer at the end of a trace do not count as lost if the
+// answer may still come.
 func TestTracerClose(t *testing.T) {
 	tr := New(Config{}, 0)
 	tr.Begin(Idle, 0)
@@ -215,7 +217,7 @@ func TestTracerClose(t *testing.T) {
 	if tr.Settled(now) {
 		t.Error("settled")
 	}
-	tr.Close(now) // the slowest answer took 1 s: the four probes of the last 5 s are open
+	tr.Close(now) // the slowest answer took 1 s, so the four probes of the last 5 s are open
 	if s := tr.Hops(now)[0].Idle; s.Sent != 9 || s.Lost != 4 || len(s.RTTs) != 1 || s.Loss() != 0.8 {
 		t.Errorf("%+v", s)
 	}

@@ -258,7 +258,8 @@ func TestWholePlans(t *testing.T) {
 	}
 }
 
-// "seed", as the article's style was called, is still read from flags and plans.
+// "seed", the old name of the article's style, can still be read from flags and
+// plans.
 func TestOldNameOfArticle(t *testing.T) {
 	facts, err := all.Assume("linux", "", "")
 	if err != nil {
@@ -283,7 +284,7 @@ func TestOldNameOfArticle(t *testing.T) {
 	}
 }
 
-// A plan says what this kernel has only if somebody asked the kernel.
+// A plan only states what this kernel has if the kernel was asked.
 func TestAssumedKernel(t *testing.T) {
 	facts, err := all.Assume("linux", "", "")
 	if err != nil {

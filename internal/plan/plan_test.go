@@ -100,7 +100,7 @@ func mustMake(t *testing.T, l Line, f Capabilities, w Preferences) Plan {
 	return p
 }
 
-// The numbers of the five articles, from Preferences alone.
+// The settings of the five articles, from Preferences alone.
 func TestSeedNumbers(t *testing.T) {
 	no := false
 	p := mustMake(t, Line{Down: 30 * mbit, Up: 5 * mbit}, linuxHas(),
@@ -190,19 +190,19 @@ func TestLowRateRules(t *testing.T) {
 	}
 }
 
-// A download planned for many connections has a queue with room for two packets of
-// each; other downloads and the upload have not.
+// A download that is planned for many connections has a queue with room for two
+// packets of each. Other downloads, and the upload, do not.
 func TestQueueForManyDownloads(t *testing.T) {
 	for _, c := range []struct {
 		flows    int
 		down     unit.Rate
-		interval time.Duration // 0: as for a few
+		interval time.Duration // 0: the one for few connections
 	}{
 		{0, 26 * mbit, 0},
 		{4, 26 * mbit, 0},
 		{100, 26 * mbit, 1863 * time.Millisecond}, // 20 × 100 × 2 × 1514 bytes
 		{100, 5 * mbit, 2 * time.Second},          // at most 100 ms of queue
-		{40, 26 * mbit, 0},                        // 1.1 packets of each on the way: their bursts are not waited for
+		{40, 26 * mbit, 0},                        // with 1.1 packets of each on the way, the queue need not hold their bursts
 		{1000, gbit, 0},                           // 1.65
 	} {
 		line := Line{Down: c.down * 2, Up: 5 * mbit, RTT: 20 * time.Millisecond}

@@ -12,15 +12,16 @@ import (
 
 const ms = time.Millisecond
 
-// wire is a path that keeps the order: what becomes of each probe is given.
+// wire is a path that keeps the order of packets. The test chooses the fate of
+// each probe.
 type wire struct {
 	session   *Session
 	reflector *Reflector
-	offset    time.Duration // server's clock less client's
+	offset    time.Duration // server's clock minus client's
 }
 
-// run sends n probes. fate tells what becomes of each: its one-way times, and
-// whether it or its answer is lost.
+// run sends n probes. fate returns the one-way times of each, and whether it or
+// its answer is lost.
 func (w *wire) run(n int, fate func(i int) (up, down time.Duration, lostUp, lostDown bool)) {
 	type reply struct {
 		at unit.Instant
@@ -54,9 +55,9 @@ func newWire(offset time.Duration) *wire {
 	}
 }
 
-// Law: whatever is lost, sent ≥ received by the server ≥ answered, the fates
-// add up, every answered probe's round trip is the path's, and on a path that
-// keeps the order the split of the loss is exact.
+// Law: with any losses, sent ≥ received by the server ≥ answered, the numbers
+// add up, and the round trip time of every answered probe is the path's. On a
+// path that keeps the order the directions of losses are exact.
 func TestSessionLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWire(time.Duration(rapid.Int64Range(-1e15, 1e15).Draw(t, "offset")))
@@ -93,7 +94,7 @@ func TestSessionLaws(t *testing.T) {
 	})
 }
 
-// Law: bytes of any kind change nothing but what a genuine reply may change.
+// Short, foreign and unexpected packets are refused, and duplicates are counted.
 func TestSessionIgnoresStrangers(t *testing.T) {
 	w := newWire(0)
 	w.run(3, func(int) (time.Duration, time.Duration, bool, bool) { return ms, ms, true, false })
@@ -130,8 +131,8 @@ func TestSessionIgnoresStrangers(t *testing.T) {
 	}
 }
 
-// Probes leave on schedule whether or not any answer comes: a queue of many
-// seconds is measured, not waited for.
+// Probes are sent on schedule, without waiting for answers, so that a queue of
+// many seconds can be measured.
 func TestIsochronous(t *testing.T) {
 	s := NewSession(Config{Interval: 10 * ms, Start: 100, End: unit.Instant(100).Add(time.Second)})
 	if b, next := s.Poll(99); b != nil || next != 100 {
@@ -153,7 +154,8 @@ func TestIsochronous(t *testing.T) {
 	}
 }
 
-// A sender that was held up sends a few probes at once and admits to the rest.
+// A sender that was held up sends a few probes at once and counts the others as
+// skipped.
 func TestHeldUp(t *testing.T) {
 	s := NewSession(Config{Interval: 10 * ms})
 	s.Poll(0)
@@ -178,7 +180,8 @@ func TestHeldUp(t *testing.T) {
 func TestSettled(t *testing.T) {
 	const grace = 10 * time.Second
 	w := newWire(0)
-	// The fifth of ten is lost; the last answer comes 3 s after the first question.
+	// The fifth of ten is lost. The last answer arrives 3 s after the first
+	// probe.
 	w.run(10, func(i int) (time.Duration, time.Duration, bool, bool) { return 1500 * ms, 1500 * ms, i == 4, false })
 	last := unit.Instant(3*time.Second + 90*ms)
 	at := func(d time.Duration) unit.Instant { return unit.Instant(d) }
@@ -210,7 +213,7 @@ func TestSettled(t *testing.T) {
 func TestClockOffset(t *testing.T) {
 	w := newWire(-time.Hour)
 	w.run(50, func(i int) (time.Duration, time.Duration, bool, bool) {
-		return 10*ms + time.Duration(i%7)*ms, 10 * ms, false, false // a queue upward, sometimes
+		return 10*ms + time.Duration(i%7)*ms, 10 * ms, false, false // sometimes a queue in the upload
 	})
 	got, ok := ClockOffset(w.session.Samples(0, 1<<62))
 	if !ok || got != -time.Hour {
@@ -221,12 +224,12 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// No allocation per packet, but for one block every chunkLen probes.
+// No allocation per packet, except for one block every chunkLen probes.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	s, r := NewSession(Config{Interval: ms, Token: 1}), NewReflector(1)
 	now := unit.Instant(0)
 	out := make([]byte, MaxSize)
-	s.Poll(now) // the first block
+	s.Poll(now) // allocates the first block
 	n := testing.AllocsPerRun(chunkLen/2, func() {
 		now = now.Add(ms)
 		b, _ := s.Poll(now)

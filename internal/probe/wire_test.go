@@ -69,7 +69,8 @@ func FuzzParseHeader(f *testing.F) {
 		if !bytes.Equal(out, in[:MinSize]) {
 			t.Errorf("put(parse(%x)) = %x", in[:MinSize], out)
 		}
-		// Whatever arrives, neither end panics, and no answer is longer than its question.
+		// No input makes either end panic, and no answer is longer than the
+		// request.
 		r := NewReflector(h.Token)
 		reply := make([]byte, len(in))
 		n, err := r.Reflect(5, 6, in, reply)

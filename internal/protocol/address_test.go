@@ -11,8 +11,8 @@ import (
 	"unbloat/internal/measure"
 )
 
-// FuzzServer: whatever is given as --server or --ping is refused as wrong usage
-// or has a host and a port that can be dialled.
+// FuzzServer: any value of --server or --ping is refused as wrong usage, or has
+// a host and a port to dial.
 func FuzzServer(f *testing.F) {
 	for _, s := range []string{"h", "192.0.2.1:7676", "irtt://[::1]:2112", "iperf3://h", "ndt7+wss://h/x?access_token=y", "cloudflare+https://h", "rpm+http://h:80", "icmp://h", "udp://h:53", "tcp://[fe80::1%eth0]:443"} {
 		f.Add(s)

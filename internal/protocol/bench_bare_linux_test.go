@@ -13,7 +13,7 @@ import (
 
 const bareEnv = "UNBLOAT_BARE_ECHO"
 
-// bareProcess runs TestBareEcho on the address, and returns its process's number.
+// bareProcess runs TestBareEcho on the address, and returns the process id.
 func bareProcess(b *testing.B, address string) int {
 	b.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestBareEcho$", "-test.timeout", "5m")
@@ -25,9 +25,9 @@ func bareProcess(b *testing.B, address string) int {
 	return cmd.Process.Pid
 }
 
-// TestBareEcho is the least that a server of datagrams can do: it sends back what
-// comes, unread, in batches, and rests for as long as ours does. What it takes is
-// the kernel's work, below which no server gets.
+// TestBareEcho is the simplest possible server of datagrams: it returns them
+// unread, in batches, and sleeps as long between them as ours does. It shows
+// the processor time of the kernel's part, which no server can avoid.
 func TestBareEcho(t *testing.T) {
 	at := os.Getenv(bareEnv)
 	if at == "" {
@@ -42,7 +42,7 @@ func TestBareEcho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const batch, rest = 128, 2 * time.Millisecond // as package netio does
+	const batch, rest = 128, 2 * time.Millisecond // as in package netio
 	var msgs [batch]struct {
 		hdr unix.Msghdr
 		len uint32

@@ -14,18 +14,18 @@ import (
 	"unbloat/internal/probe"
 )
 
-// Tests of capacity: so many clients, each with a line of this rate.
+// Number of clients in tests of capacity, and the rate of each client's line.
 const (
 	capacityClients = 10
 	capacityRate    = 100e6 / 8 // bytes a second
 	capacityTime    = 5 * time.Second
 )
 
-// BenchmarkConcurrentTests tells what share of one processor `unbloat serve`
-// takes for one test at 100 Mbit/s, each way, with several at once; and how many
-// two processors take from that. The clients' lines are imitated by their own
-// reading and writing, so that the server sees what it sees of real ones: a
-// socket that is full, or not. The loopback costs no driver of a network card.
+// BenchmarkConcurrentTests measures which share of one processor `unbloat
+// serve` needs for a test at 100 Mbit/s, in each direction, with several at
+// once, and so how many tests two processors can serve. The clients limit their
+// rates by slow reads and writes, so that the server sees sockets that fill up,
+// as with real lines. The loopback does not include a network card's driver.
 func BenchmarkConcurrentTests(b *testing.B) {
 	address := freeAddress(b)
 	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--web", "")
@@ -41,8 +41,8 @@ func BenchmarkConcurrentTests(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// concurrent runs a load of every client at once, and returns how many
-// processors the server took and how many bytes a second were moved.
+// concurrent runs a load with all clients at once, and returns how many
+// processors the server used and how many bytes a second it moved.
 func concurrent(b *testing.B, server int, address, dir string) (cores, rate float64) {
 	b.Helper()
 	var conns []net.Conn
@@ -66,7 +66,7 @@ func concurrent(b *testing.B, server int, address, dir string) (cores, rate floa
 			mu.Unlock()
 		})
 	}
-	time.Sleep(500 * time.Millisecond) // until the queues of the start are gone
+	time.Sleep(500 * time.Millisecond) // until the first burst has drained
 	before, began := runtimeOf(b, server), time.Now()
 	time.Sleep(capacityTime)
 	took := time.Since(began)
@@ -76,7 +76,7 @@ func concurrent(b *testing.B, server int, address, dir string) (cores, rate floa
 	return cpu.Seconds() / took.Seconds(), float64(moved) / (took.Seconds() + 0.5)
 }
 
-// paced moves bytes at a client's rate until it is told to stop.
+// paced moves bytes at a client's rate until stop is closed.
 func paced(c net.Conn, dir string, stop chan struct{}) (moved int64) {
 	buf := make([]byte, 64<<10)
 	for began := time.Now(); ; {
@@ -98,7 +98,7 @@ func paced(c net.Conn, dir string, stop chan struct{}) (moved int64) {
 	}
 }
 
-// capacityDial connects, with a receive buffer as a line of 20 ms needs.
+// capacityDial connects, with the receive buffer for a line of 20 ms.
 func capacityDial(b *testing.B, address string) (net.Conn, *bufio.Reader) {
 	b.Helper()
 	var c net.Conn

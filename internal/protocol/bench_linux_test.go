@@ -43,7 +43,8 @@ func benchServer(b *testing.B, o serve.Options) *serve.Server {
 	return s
 }
 
-// cpuOf returns the processor time a process has taken, in seconds (proc_pid_stat(5)).
+// cpuOf returns the processor time that a process has used, in seconds
+// (proc_pid_stat(5)).
 func cpuOf(b *testing.B, pid int) float64 {
 	b.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -64,8 +65,8 @@ func cpuOf(b *testing.B, pid int) float64 {
 
 const benchTime = 3 * time.Second
 
-// rounds is how often the two that are compared take turns: the machine may be
-// busy with something else now and then, so the medians count.
+// rounds is how often the two programs take turns. The machine may sometimes be
+// busy with other things, so the medians are compared.
 const rounds = 5
 
 // median returns the median of some figures.
@@ -74,14 +75,15 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// plenty are limits that no benchmark reaches.
+// plenty returns limits that no benchmark reaches.
 func plenty() serve.Limits {
 	return serve.Limits{AddressBytes: 1e6 * unit.GB, AddressTime: 1000 * time.Hour, PerAddress: 4096, Sessions: 4096, AddressConns: 8192, Conns: 8192}
 }
 
-// BenchmarkTCPAgainstIperf3 compares one TCP flow over the loopback, our client
-// and server in this process, with iperf3 -c and -s: the ratio of the rates, and
-// of processor time per bit. They take turns; the medians of the ratios count.
+// BenchmarkTCPAgainstIperf3 compares one TCP flow over the loopback, with our
+// client and server in this process, to iperf3 -c and -s: the ratios of rate,
+// and of processor time per bit. The two take turns, and the medians are
+// reported.
 func BenchmarkTCPAgainstIperf3(b *testing.B) {
 	path, err := exec.LookPath("iperf3")
 	if err != nil {
@@ -110,7 +112,7 @@ func BenchmarkTCPAgainstIperf3(b *testing.B) {
 }
 
 // oursRun returns the rate of one flow of ours in bit/s, and the processor time
-// of both its ends.
+// of both ends.
 func oursRun(b *testing.B, c *measure.Client) (rate, cpu float64) {
 	b.Helper()
 	before := cpuOf(b, os.Getpid())
@@ -126,7 +128,8 @@ func oursRun(b *testing.B, c *measure.Client) (rate, cpu float64) {
 	return float64(r.Goodput()), cpuOf(b, os.Getpid()) - before
 }
 
-// iperf3Run returns iperf3's rate in bit/s, and the processor time of both its ends.
+// iperf3Run returns iperf3's rate in bit/s, and the processor time of both
+// ends.
 func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,7 +153,7 @@ func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
 	if err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	_ = server.Wait() // it served one test
+	_ = server.Wait() // it ends after one test
 	var r struct {
 		End struct {
 			Received struct {
@@ -168,7 +171,7 @@ func iperf3Run(b *testing.B, path string) (rate, cpu float64) {
 }
 
 // serveProcess runs `unbloat serve` with limits that no benchmark reaches, and
-// returns its process's number.
+// returns its process id.
 func serveProcess(b *testing.B, argv ...string) int {
 	b.Helper()
 	argv = append([]string{"serve", "--quiet", "--max-sessions-per-address", "2000", "--max-connections-per-address", "4000",
@@ -181,12 +184,12 @@ func serveProcess(b *testing.B, argv ...string) int {
 	return server.Process.Pid
 }
 
-// BenchmarkThousandProbers tells what share of one processor `unbloat serve`
-// takes, in a process of its own, to answer 1000 sessions with 100 probes a
-// second each, every session from a socket of its own; and what the kernel alone
-// takes to receive and to send as many (TestBareEcho), which takes turns with it.
-// Whatever else the machine does adds to both by fighting for their caches, so
-// beside the medians the least of a second is told.
+// BenchmarkThousandProbers measures which share of one processor `unbloat
+// serve`, in its own process, needs to answer 1000 sessions with 100 probes a
+// second each, each from its own socket. It also measures what the kernel alone
+// needs to receive and send as many (TestBareEcho); the two take turns. Other
+// load on the machine makes both slower, as they compete for caches, so the
+// least of all seconds is reported beside the medians.
 func BenchmarkThousandProbers(b *testing.B) {
 	address, bare := freeAddress(b), freeAddress(b)
 	server := serveProcess(b, "--listen", address, "--irtt", "", "--iperf3", "", "--web", "")
@@ -209,8 +212,8 @@ func BenchmarkThousandProbers(b *testing.B) {
 
 const proberSessions, proberRate = 1000, 100
 
-// probed sends the probes to a server's process for some seconds, and returns
-// for each how many processors it takes for all that are sent a second.
+// probed sends the probes to a server process for some seconds, and returns for
+// each second how many processors the server used, scaled to the full rate.
 func probed(b *testing.B, server int, address string, probes [][]byte) (cores []float64) {
 	const senders, seconds = 10, 3
 	var answered atomic.Int64
@@ -232,8 +235,8 @@ func probed(b *testing.B, server int, address string, probes [][]byte) (cores []
 	return cores
 }
 
-// runtimeOf returns the processor time all threads of a process have taken, to
-// the nanosecond (Documentation/scheduler/sched-stats.rst).
+// runtimeOf returns the processor time that all threads of a process have used,
+// to the nanosecond (Documentation/scheduler/sched-stats.rst).
 func runtimeOf(b *testing.B, pid int) (sum time.Duration) {
 	b.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
@@ -256,7 +259,7 @@ func runtimeOf(b *testing.B, pid int) (sum time.Duration) {
 }
 
 // openProbes opens sessions with one stream of echoes each, and returns a probe
-// of each stream.
+// for each stream.
 func openProbes(b *testing.B, address string, n int) [][]byte {
 	b.Helper()
 	var out [][]byte
@@ -292,10 +295,10 @@ func openProbes(b *testing.B, address string, n int) [][]byte {
 	return out
 }
 
-// ask sends each probe so many times a second from a socket of its own, and
-// counts the answers of a socket when it next sends: nobody waits for them,
-// because a reader's waking up on this machine would be the server's work, which
-// clients elsewhere are not.
+// ask sends each probe rate times a second from its own socket, and counts the
+// socket's answers when it sends the next one. It does not wait for answers:
+// waking up a reader on the same machine would count as the server's work, but
+// real clients are on other machines.
 func ask(ctx context.Context, b *testing.B, address string, probes [][]byte, rate int, answered *atomic.Int64) {
 	to := netip.MustParseAddrPort(address)
 	var fds []int
@@ -325,7 +328,7 @@ func ask(ctx context.Context, b *testing.B, address string, probes [][]byte, rat
 			fd := fds[i%len(fds)]
 			for {
 				if _, _, err := unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT); err != nil {
-					break // no more for now
+					break // no more answers for now
 				}
 				answered.Add(1)
 			}

@@ -13,9 +13,9 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// BenchmarkNDT7AgainstNDTServer compares the download of one flow of ndt7
-// without TLS over the loopback from our server and from M-Lab's, by the same
-// client: the ratio of the rates. They take turns.
+// BenchmarkNDT7AgainstNDTServer compares ndt7 downloads without TLS over the
+// loopback, from our server and from M-Lab's, with the same client and one
+// flow: the ratio of the rates. The two take turns.
 func BenchmarkNDT7AgainstNDTServer(b *testing.B) {
 	program := mlab(b, "github.com/m-lab/ndt-server")
 	dir, address := b.TempDir(), freeAddress(b)
@@ -28,7 +28,7 @@ func BenchmarkNDT7AgainstNDTServer(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	ours := freeAddress(b) // in a process of its own too, or the client would be slower beside it
+	ours := freeAddress(b) // in its own process like M-Lab's, or it would slow the client down
 	serveProcess(b, "--listen", freeAddress(b), "--irtt", "", "--iperf3", "", "--web", ours, "--state-dir", dir)
 	for b.Loop() {
 		var mine, theirs, ratios []float64
@@ -43,7 +43,7 @@ func BenchmarkNDT7AgainstNDTServer(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// ndt7Rate downloads for a while and returns the rate in bit/s.
+// ndt7Rate downloads for some time and returns the rate in bit/s.
 func ndt7Rate(b *testing.B, address string) (rate float64) {
 	b.Helper()
 	var err error

@@ -37,9 +37,9 @@ type inChromium struct {
 	}
 }
 
-// M-Lab's and Cloudflare's own clients for browsers, @m-lab/ndt7 and
-// @cloudflare/speedtest, measure against our server, in a real browser and over
-// TLS, from a page of another origin.
+// M-Lab's and Cloudflare's own browser clients, @m-lab/ndt7 and
+// @cloudflare/speedtest, measure with our server, in a real browser, over TLS,
+// from a page of another origin.
 func TestBrowserClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: a test of ndt7 takes 20 s")
@@ -83,8 +83,9 @@ func TestBrowserClients(t *testing.T) {
 	}
 }
 
-// browserClients returns the folder of the clients' modules, as its lock file
-// has them; they are fetched once. Without npm the test is skipped.
+// browserClients returns the directory with the clients' modules in the
+// versions of the lock file. It installs them once. Without npm the test is
+// skipped.
 func browserClients(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join("testdata", "browser")

@@ -15,12 +15,12 @@ import (
 	"unbloat/internal/serve"
 )
 
-// Debian's flent runs its ping test against our irtt server: Debian's irtt asks
-// first whether anybody answers, and then sends filled probes.
+// Debian's flent runs its ping test with our irtt server. Debian's irtt first
+// checks for an answer, and then sends probes with filled payloads.
 func TestFlentPing(t *testing.T) {
 	flent := program(t, "flent")
 	program(t, "irtt")
-	const host = "127.0.0.76" // flent knows irtt's own port only; nobody else listens on it here
+	const host = "127.0.0.76" // flent can only use irtt's own port; no other server uses it on this address
 	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0", Irtt: host + ":2112"})
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)
@@ -28,7 +28,7 @@ func TestFlentPing(t *testing.T) {
 	serveUntilEnd(t, s)
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), flent, "ping", "-H", host, "-l", "3", "-s", "0.05", "--data-dir", dir, "-x")
-	cmd.Dir = dir // flent takes a file or folder of the name for its test
+	cmd.Dir = dir // flent runs a test from a file or directory of that name, if there is one
 	cmd.Env = append(os.Environ(), "HOME="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -54,14 +54,15 @@ func TestFlentPing(t *testing.T) {
 	}
 }
 
-// Debian's flent runs rrul against our servers of netperf and irtt: four loads
-// each way and three pings, each with a DSCP of its own that the answers carry.
+// Debian's flent runs rrul with our netperf and irtt servers: four loads in
+// each direction and three pings, each with its own DSCP, which the answers
+// must have too.
 func TestFlentRrul(t *testing.T) {
 	flent := program(t, "flent")
 	program(t, "irtt")
 	program(t, "fping")
 	netperf := netperfProgram(t)
-	const host = "127.0.0.76" // flent knows the protocols' own ports only; nobody else listens on them here
+	const host = "127.0.0.76" // flent can only use the protocols' own ports; no other server uses them on this address
 	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0", Irtt: host + ":2112", Netperf: host + ":12865"})
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)
@@ -99,7 +100,7 @@ func TestFlentRrul(t *testing.T) {
 			if m.UpTOS != tos || m.DownTOS != tos {
 				t.Errorf("%s: marked %#x and %#x, not %#x", series, m.UpTOS, m.DownTOS, tos)
 			}
-			// What was under way at the end counts at one side only.
+			// At the end, bytes on the way are only counted at one side.
 			if came < sent*9/10-8<<20 || came > sent*11/10+8<<20 || m.Congestion == "" {
 				t.Errorf("%s: %d bytes sent, %d came, by %q", series, sent, came, m.Congestion)
 			}
@@ -108,8 +109,8 @@ func TestFlentRrul(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// netperfProgram returns netperf's client: an installed one, or what
-// scripts/setup-netperf has fetched.
+// netperfProgram returns netperf's client: the installed one, or the one that
+// scripts/setup-netperf has downloaded.
 func netperfProgram(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("netperf"); err == nil {
@@ -126,8 +127,7 @@ func netperfProgram(t *testing.T) string {
 	return ""
 }
 
-// Debian's netperf itself: each test that is served, and the numbers that it
-// is told for those that are not.
+// Debian's netperf: each supported test, and the error numbers for the others.
 func TestNetperfProgram(t *testing.T) {
 	program := netperfProgram(t)
 	s, err := serve.Listen(serve.Options{Listen: "127.0.0.1:0", Netperf: "127.0.0.1:0"})
@@ -152,7 +152,7 @@ func TestNetperfProgram(t *testing.T) {
 		args := append([]string{"-H", "127.0.0.1", "-p", port, "-P", "0", "-v", "0"}, c.args...)
 		args = append(args, "--", "-k", "THROUGHPUT,DIRECTION,PROTOCOL,REMOTE_BYTES_SENT,REMOTE_BYTES_RECVD")
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		out, _ := exec.CommandContext(ctx, program, args...).CombinedOutput() // what it says is what counts
+		out, _ := exec.CommandContext(ctx, program, args...).CombinedOutput() // the output is checked instead
 		cancel()
 		if !strings.Contains(string(out), c.want) {
 			t.Errorf("%s: no %q in\n%s", c.name, c.want, out)

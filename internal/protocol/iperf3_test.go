@@ -15,7 +15,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// loaded runs the four phases and checks that load and probes were seen in each.
+// loaded runs the four phases and checks that each has load and probes.
 func loaded(t *testing.T, c measure.Tester) *verdict.Test {
 	t.Helper()
 	got, err := measure.Run(t.Context(), c, measure.Config{Idle: time.Second, Load: time.Second, Flows: 2})
@@ -39,7 +39,7 @@ func loaded(t *testing.T, c measure.Tester) *verdict.Test {
 	return got
 }
 
-// iperf3Ping is a way to probe that works without any right.
+// iperf3Ping returns a kind of probe that needs no privileges.
 func iperf3Ping(t *testing.T) string {
 	s := serving(t, serve.Options{Irtt: "127.0.0.1:0"})
 	return "irtt://" + s.Irtt().String()
@@ -61,13 +61,14 @@ func portOf(t *testing.T, address string) string {
 	return strconv.Itoa(int(to.Port()))
 }
 
-// Our client against our own server, and handshakes as probes.
+// Our client with our own server, with TCP handshakes as probes.
 func TestIperf3Ours(t *testing.T) {
 	s := serving(t, serve.Options{Iperf3: "127.0.0.1:0"})
 	loaded(t, dialed(t, "iperf3://"+s.Iperf3().String(), protocol.Options{Ping: "tcp://" + s.Addr().String()}))
 }
 
-// Debian's iperf3 client against our server: up, down, both, several at once.
+// Debian's iperf3 client with our server: upload, download, both, and several
+// flows.
 func TestIperf3ClientOfDebian(t *testing.T) {
 	iperf3 := program(t, "iperf3")
 	s := serving(t, serve.Options{Iperf3: "127.0.0.1:0"})
@@ -77,7 +78,8 @@ func TestIperf3ClientOfDebian(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Six clients at full speed on two processors are a test of the scheduler.
+			// Six clients at full speed on two processors would only test the
+			// scheduler.
 			argv := append([]string{"-c", "127.0.0.1", "-p", port, "-J", "-t", "1", "-b", "300M"}, more...)
 			if name == "bytes" {
 				argv = append([]string{"-c", "127.0.0.1", "-p", port, "-J"}, more...)
@@ -86,7 +88,7 @@ func TestIperf3ClientOfDebian(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			if i := bytes.IndexByte(out, '{'); i > 0 { // a busy client warns before it prints
+			if i := bytes.IndexByte(out, '{'); i > 0 { // it prints a warning first if it is busy
 				t.Logf("%s", out[:i])
 				out = out[i:]
 			}
@@ -104,7 +106,7 @@ func TestIperf3ClientOfDebian(t *testing.T) {
 			if r.Error != "" || r.End.Received.Bytes <= 0 || name != "later" && r.End.Sent.Bytes < r.End.Received.Bytes*9/10 {
 				t.Errorf("%+v", r)
 			}
-			if n := r.End.Sent.Retransmits; n < 0 || n > 1e6 { // -1 or 2³²-1 is what iperf3 makes of "unknown"
+			if n := r.End.Sent.Retransmits; n < 0 || n > 1e6 { // iperf3 prints -1 or 2³²-1 if it does not know
 				t.Errorf("%d segments were sent again", n)
 			}
 		})
@@ -114,7 +116,8 @@ func TestIperf3ClientOfDebian(t *testing.T) {
 	}
 }
 
-// A busy iperf3 server, nobody, and something else: each says what it is.
+// A busy iperf3 server, no server, and another kind of server: the errors say
+// which.
 func TestIperf3Errors(t *testing.T) {
 	s := serving(t, serve.Options{Limits: serve.Limits{Handshake: time.Second}})
 	c := dialed(t, "iperf3://"+s.Addr().String(), protocol.Options{Ping: "tcp://" + s.Addr().String()})

@@ -19,8 +19,8 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// Nothing here asserts a time or a rate: the machine that runs it may be busy.
-// The lab asserts them, in virtual time.
+// These tests check no times or rates, since the machine may be busy. The lab
+// checks them, in virtual time.
 
 // serving runs our servers until the test ends.
 func serving(t *testing.T, o serve.Options) *serve.Server {
@@ -48,7 +48,7 @@ func serveUntilEnd(t *testing.T, s *serve.Server) {
 	})
 }
 
-// program finds a real peer, or skips the test.
+// program returns the path of another project's program, or skips the test.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -58,7 +58,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// freePort returns an address of the loopback that nobody listens on.
+// freePort returns an unused address of the loopback.
 func freePort(t *testing.T, network string) string {
 	t.Helper()
 	if network == "tcp" {
@@ -72,7 +72,7 @@ func freePort(t *testing.T, network string) string {
 	return c.LocalAddr().String()
 }
 
-// freeAddress returns a TCP address of the loopback that nobody listens on.
+// freeAddress returns an unused TCP address of the loopback.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +83,7 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// running runs a real peer's server until the test ends.
+// running runs another project's server until the test ends.
 func running(t *testing.T, argv ...string) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -92,7 +92,7 @@ func running(t *testing.T, argv ...string) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // it was killed
 	})
 }
 
@@ -108,7 +108,7 @@ func dialed(t *testing.T, server string, o protocol.Options) measure.Tester {
 	return c
 }
 
-// idle measures one idle phase and checks that probes were answered.
+// idle measures an idle phase and checks that probes were answered.
 func idle(t *testing.T, c measure.Tester) *verdict.Phase {
 	t.Helper()
 	raw, err := c.Phase(t.Context(), measure.PhaseSpec{Name: verdict.PhaseIdle, Duration: time.Second})
@@ -122,7 +122,7 @@ func idle(t *testing.T, c measure.Tester) *verdict.Phase {
 	return p
 }
 
-// Our client against Debian's irtt server.
+// Our client with Debian's irtt server.
 func TestIrttServerOfDebian(t *testing.T) {
 	for _, key := range []string{"", "secret"} {
 		address := freePort(t, "udp")
@@ -134,7 +134,7 @@ func TestIrttServerOfDebian(t *testing.T) {
 	}
 }
 
-// Debian's irtt client against our server.
+// Debian's irtt client with our server.
 func TestIrttClientOfDebian(t *testing.T) {
 	irtt := program(t, "irtt")
 	for _, key := range []string{"", "secret"} {
@@ -165,14 +165,15 @@ func TestIrttClientOfDebian(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	// Who does not know the key gets nothing.
+	// A client without the key gets no answer.
 	s := serving(t, serve.Options{Irtt: "127.0.0.1:0", Key: "secret"})
 	if out, err := exec.CommandContext(t.Context(), irtt, "client", "-d", "100ms", "--timeouts=200ms,200ms", s.Irtt().String()).CombinedOutput(); err == nil {
 		t.Errorf("answered without the key: %s", out)
 	}
 }
 
-// An irtt server takes no load: the test is an idle phase and says why.
+// An irtt server supports no load: the test is a single idle phase, and says
+// why.
 func TestIrttRun(t *testing.T) {
 	s := serving(t, serve.Options{Irtt: "127.0.0.1:0"})
 	c := dialed(t, "irtt://"+s.Irtt().String(), protocol.Options{})

@@ -25,7 +25,7 @@ import (
 	"unbloat/unit"
 )
 
-// home is a line for the accuracy gate: it queues for a fifth of a second each way.
+// home is a line for TestAccuracy, with a queue of 0.2 s in each direction.
 func home(down, up unit.Rate, loss float64) labtest.Options {
 	s := labtest.Home()
 	fifth := func(r unit.Rate) unit.Size { return max(unit.Size(int64(r)/8/5), 30*unit.KB) }
@@ -33,9 +33,9 @@ func home(down, up unit.Rate, loss float64) labtest.Options {
 	return labtest.Options{Node: lab.Host(1), Scenario: s, Server: true}
 }
 
-// The accuracy gate: from 1 to 300 Mbit/s, idle and under load, what we say is
-// what the line is and what Debian's irtt sees at the same time: p50 ± 1 ms,
-// p95 ± 2 ms or 3 %, goodput ± 2 %.
+// From 1 to 300 Mbit/s, idle and under load, our figures match the line and
+// what Debian's irtt measures at the same time: p50 ± 1 ms, p95 ± 2 ms or 3 %,
+// goodput ± 2 %.
 func TestAccuracy(t *testing.T) {
 	program(t, "irtt")
 	for _, c := range []struct{ down, up unit.Rate }{
@@ -54,11 +54,13 @@ func TestAccuracy(t *testing.T) {
 
 func accuracy(t *testing.T, down, up unit.Rate) {
 	const idle, load = 4 * time.Second, 10 * time.Second
-	const mine, irtts = 74, 102 // bytes of the probes of both, on Ethernet
-	// irtt's are longer, and so is their way: at 1 Mbit/s by 0.45 ms there and back.
+	const mine, irtts = 74, 102 // bytes of both programs' probes, on Ethernet
+	// irtt's probes are longer, so their round trip takes longer: by 0.45 ms at
+	// 1 Mbit/s.
 	longer := unit.Ms(down.Time(irtts-mine) + up.Time(irtts-mine))
 	file := filepath.Join(t.TempDir(), "irtt.json")
-	// As often as our own probes: at half of that its median is off by a millisecond itself.
+	// As often as our own probes. With half as many, irtt's median would be off
+	// by a millisecond.
 	watch := exec.Command("irtt", "client", "-q", "-i", "10ms", "-d", (idle + 2*load + 8*time.Second).String(), "-o", file,
 		fmt.Sprintf("%s:%d", lab.ServerAddr, irtt.Port))
 	if err := watch.Start(); err != nil {
@@ -104,14 +106,14 @@ func accuracy(t *testing.T, down, up unit.Rate) {
 			rate    unit.Rate
 			goodput float64
 		}{{verdict.PhaseDownload, down, p.GoodputDownBps}, {verdict.PhaseUpload, up, p.GoodputUpBps}} {
-			const probes = (mine + irtts) * 8 * 100 // of both, a second
+			const probes = (mine + irtts) * 8 * 100 // of both, bits a second
 			if want := (float64(d.rate) - probes) * 1448 / 1514; p.Name == d.name && math.Abs(d.goodput/want-1) > 0.02 {
 				t.Errorf("%s: goodput %.0f bit/s, the line carries %.0f", p.Name, d.goodput, want)
 			}
 		}
 	}
-	if idle := got.Idle.Latency.RTTMs; math.Abs(idle.P50-20) > 1 || math.Abs(idle.P95-20) > 2 { // and the line's 20 ms
-		if up > unit.MbitPerSecond { // on 1 Mbit/s a probe itself takes 0.6 ms each way
+	if idle := got.Idle.Latency.RTTMs; math.Abs(idle.P50-20) > 1 || math.Abs(idle.P95-20) > 2 { // the line has 20 ms
+		if up > unit.MbitPerSecond { // at 1 Mbit/s a probe itself takes 0.6 ms in each direction
 			t.Errorf("idle: p50 %.2f, p95 %.2f ms, the line has 20", idle.P50, idle.P95)
 		}
 	}
@@ -122,7 +124,7 @@ type seen struct {
 	rtt time.Duration
 }
 
-// readIrtt reads the round trips that irtt wrote.
+// readIrtt reads the round trip times that irtt wrote.
 func readIrtt(t *testing.T, file string) []seen {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -156,8 +158,8 @@ func readIrtt(t *testing.T, file string) []seen {
 	return out
 }
 
-// The loss we tell is what the kernel dropped, each way, ± 0.2 points; by our
-// own protocol and by irtt's.
+// The measured loss is what the kernel dropped, in each direction, ± 0.2
+// points, with our own protocol and with irtt's.
 func TestLossAccuracy(t *testing.T) {
 	if !labtest.Inside(t, home(30*unit.MbitPerSecond, 5*unit.MbitPerSecond, 0.03)) {
 		return
@@ -183,7 +185,7 @@ func TestLossAccuracy(t *testing.T) {
 		from, before := clock.Now(), drops(t)
 		time.Sleep(30 * time.Second)
 		to, after := clock.Now(), drops(t)
-		time.Sleep(2 * time.Second) // for the answers under way
+		time.Sleep(2 * time.Second) // for answers on the way
 		samples, _ := p.Samples(from, to)
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
@@ -198,7 +200,7 @@ func TestLossAccuracy(t *testing.T) {
 	}
 }
 
-// drops returns what the line has dropped, upward and downward.
+// drops returns the line's drops in the upload and the download.
 func drops(t *testing.T) (out [2]int) {
 	t.Helper()
 	for i, dev := range []string{"net", "home"} {

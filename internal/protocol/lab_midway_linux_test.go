@@ -16,8 +16,8 @@ import (
 	"unbloat/unit"
 )
 
-// A clock that is set and a path that changes in the middle of a load make the
-// measurement invalid, and say so; without them the same line is valid.
+// If a clock is set or the path changes during a load, the measurement is
+// invalid and says why. Without such a change the same line is valid.
 func TestChangesMidway(t *testing.T) {
 	if !labtest.Inside(t, home(30*unit.MbitPerSecond, 5*unit.MbitPerSecond, 0)) {
 		return
@@ -36,7 +36,7 @@ func TestChangesMidway(t *testing.T) {
 			now.Sec += 3600
 			return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 		}, "clock was set"},
-		{"path", func() error { // as if three more routers were in between
+		{"path", func() error { // as with three more routers on the path
 			return labtest.In(t.Context(), lab.NodeServer, "sysctl", "-qw", "net.ipv4.ip_default_ttl=61").Run()
 		}, "path to the server changed"},
 	} {

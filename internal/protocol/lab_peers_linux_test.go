@@ -15,8 +15,8 @@ import (
 	"unbloat/unit"
 )
 
-// Every protocol with load finds the same line, and believes itself: goodput
-// ± 3 %, and the fifth of a second that its buffers hold.
+// Every protocol with load measures the same line, and its results are valid:
+// goodput ± 3 %, and the 0.2 s of the line's buffers.
 func TestProtocolsAgree(t *testing.T) {
 	if !labtest.Inside(t, home(30*unit.MbitPerSecond, 5*unit.MbitPerSecond, 0)) {
 		return
@@ -48,8 +48,8 @@ func TestProtocolsAgree(t *testing.T) {
 	}
 }
 
-// What another program of this host downloads meanwhile is counted, and makes
-// the test invalid.
+// A download by another program on this host is noticed, and makes the test
+// invalid.
 func TestOthersAreSeen(t *testing.T) {
 	if !labtest.Inside(t, home(30*unit.MbitPerSecond, 5*unit.MbitPerSecond, 0)) {
 		return
@@ -85,8 +85,9 @@ func TestOthersAreSeen(t *testing.T) {
 	}
 }
 
-// Forty connections each way, with three seconds of queue before the
-// acknowledgements: what waits behind holes at the end is no traffic of others.
+// Forty connections in each direction, and three seconds of queue delay the
+// acknowledgements: data that waits behind holes at the end is not counted as
+// other traffic.
 func TestManyHolesAreNotOthers(t *testing.T) {
 	o := home(25*unit.MbitPerSecond, unit.MbitPerSecond, 0)
 	o.Scenario.Line.RTT, o.Scenario.Line.BufferDown, o.Scenario.Line.BufferUp = 34*time.Millisecond, 1500*unit.KB, 375*unit.KB
@@ -110,7 +111,7 @@ func TestManyHolesAreNotOthers(t *testing.T) {
 	blind := *load
 	blind.Wire.OwnKnown = false
 	t.Logf("by the goodput alone: %q", c.Judge("", []measure.RawPhase{*idle, blind}).InvalidReasons)
-	if w := load.Wire; !w.OwnKnown || w.OwnDown < 0.97*w.Down || w.OwnDown > 1.06*w.Down || w.OwnUp < 0.97*w.Up || w.OwnUp > 1.73*w.Up { // acknowledgements of 66 to 114 bytes
+	if w := load.Wire; !w.OwnKnown || w.OwnDown < 0.97*w.Down || w.OwnDown > 1.06*w.Down || w.OwnUp < 0.97*w.Up || w.OwnUp > 1.73*w.Up { // an acknowledgement has 66 to 114 bytes
 		t.Errorf("the kernel's count of our segments is not the interface's: %+v", w)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"unbloat/internal/serve"
 )
 
-// The load of every protocol tells what its connections moved over the
-// interface: no less than the payload, also over a connection's end.
+// The load of every protocol counts the bytes of its connections on the
+// interface: no fewer than the payload, also after a connection has ended.
 func TestLoadsCountTheirBytes(t *testing.T) {
 	address := freeAddress(t)
 	s, _ := secure(t, serve.Options{Iperf3: address})
@@ -28,7 +28,7 @@ func TestLoadsCountTheirBytes(t *testing.T) {
 		}
 		var down, up, in, out int64
 		var ok bool
-		counted := await.True(10*time.Second, func() bool { // what a sender has handed over is on its way for a moment
+		counted := await.True(10*time.Second, func() bool { // sent bytes are on the way for a moment
 			down, up = load.Moved(measure.Down), load.Moved(measure.Up)
 			in, out, ok = load.(measure.ByteCounter).Passed()
 			return !ok || down > 0 && up > 0 && in >= down && out >= up/2

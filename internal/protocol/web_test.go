@@ -21,7 +21,7 @@ import (
 	"unbloat/internal/visitor"
 )
 
-// secure runs our servers with a certificate of their own.
+// secure runs our servers with a new certificate.
 func secure(t *testing.T, o serve.Options) (*serve.Server, *tls.Certificate) {
 	t.Helper()
 	cert, err := serve.OwnCertificate(t.TempDir(), time.Now())
@@ -32,8 +32,9 @@ func secure(t *testing.T, o serve.Options) (*serve.Server, *tls.Certificate) {
 	return serving(t, o), cert
 }
 
-// Our clients against our servers: each of the HTTP family, with TLS pinned
-// and without TLS, with latency on separate and on the loaded connections.
+// Our clients with our servers: each HTTP protocol, with a pinned TLS
+// certificate and without TLS, with latency on separate and on the loaded
+// connections.
 func TestWebOurs(t *testing.T) {
 	s, cert := secure(t, serve.Options{Key: "k"})
 	for _, scheme := range []string{"librespeed+https", "cloudflare+https", "rpm+https", "ndt7+wss", "rpm+http", "ndt7+ws"} {
@@ -47,7 +48,8 @@ func TestWebOurs(t *testing.T) {
 	}
 }
 
-// Who is not trusted, has no key or is somebody else says so.
+// A wrong certificate, a missing key and another kind of server have different
+// errors.
 func TestWebErrors(t *testing.T) {
 	s, cert := secure(t, serve.Options{Key: "k"})
 	for name, c := range map[string]struct {
@@ -84,7 +86,7 @@ func TestWebErrors(t *testing.T) {
 	}
 }
 
-// M-Lab's ndt7 client against our server. Its result is four summary lines.
+// M-Lab's ndt7 client with our server. It prints a summary of four lines.
 func TestNDT7ClientOfMLab(t *testing.T) {
 	client := mlab(t, "github.com/m-lab/ndt7-client-go/cmd/ndt7-client")
 	s, _ := secure(t, serve.Options{})
@@ -106,7 +108,7 @@ func TestNDT7ClientOfMLab(t *testing.T) {
 	}
 }
 
-// Our client against M-Lab's ndt-server.
+// Our client with M-Lab's ndt-server.
 func TestNDT7ServerOfMLab(t *testing.T) {
 	server := mlab(t, "github.com/m-lab/ndt-server")
 	dir, address := t.TempDir(), freePort(t, "tcp")
@@ -122,7 +124,7 @@ func TestNDT7ServerOfMLab(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // it was killed
 		if t.Failed() {
 			t.Logf("%.2000s", log.String())
 		}
@@ -130,8 +132,8 @@ func TestNDT7ServerOfMLab(t *testing.T) {
 	loaded(t, dialed(t, "ndt7+ws://"+address, protocol.Options{}))
 }
 
-// mlab builds one of M-Lab's programs as testdata/mlab/go.mod has it, or skips
-// the test with the reason. Go's cache makes it cheap.
+// mlab builds one of M-Lab's programs in the version of testdata/mlab/go.mod, or
+// skips the test with the reason. Go's cache makes a second build fast.
 func mlab(t testing.TB, pkg string) string {
 	t.Helper()
 	if testing.Short() {
@@ -140,14 +142,14 @@ func mlab(t testing.TB, pkg string) string {
 	out := filepath.Join(t.TempDir(), "peer")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", out, pkg)
 	cmd.Dir = filepath.Join("testdata", "mlab")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=") // its reading of TCP_INFO is in C
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=") // it reads TCP_INFO in C
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Skipf("SKIPPED: %s cannot be built here: %v: %.300s", pkg, err, text)
 	}
 	return out
 }
 
-// curl speaks to every endpoint of ours as browsers' clients do.
+// curl gets the same answers from our endpoints as browsers' clients.
 func TestCurl(t *testing.T) {
 	curl := program(t, "curl")
 	s, _ := secure(t, serve.Options{})

@@ -31,7 +31,7 @@ import (
 
 // These tests run on a real kernel in virtual time, as root on the router.
 
-// slowHome is a line whose packets are few, so that its seconds pass quickly.
+// slowHome is a slow line: with few packets, virtual seconds pass quickly.
 func slowHome() labtest.Options {
 	return labtest.Options{Server: true, Scenario: &scenario.Scenario{
 		Name: "prove",
@@ -58,11 +58,12 @@ func labEngine(dir string) *apply.Engine {
 		WatchdogArgv: []string{labtest.Unbloat(), "watchdog", "--state-dir", dir}}
 }
 
-// volatile is the address that the kernel gives to each new ifb device, and the
-// flows that have packets in a queue.
+// volatile matches what always differs: the address that the kernel gives a new
+// ifb device, and the flows with packets in a queue.
 var volatile = regexp.MustCompile(`(?m)(ifb\S+ +\S+ +)[0-9a-f:]{17}|^class (?:cake|fq_codel) .*\n`)
 
-// queues is what a proof could leave behind, as the tools print it.
+// queues returns everything that a proof could leave behind, as the tools print
+// it.
 func queues(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -91,8 +92,9 @@ func unbloat(t *testing.T, dir string, want int, args ...string) (stdout, stderr
 	return out.String(), errs.String()
 }
 
-// TestHeldSides: each side is really there, one without shaping is the router as
-// it was, offloads come back between AQMs, and in the end nothing is left.
+// TestHeldSides: each side is really in effect; on a side without shaping the
+// router is as before; offloads are restored between AQMs; and in the end
+// nothing is left.
 func TestHeldSides(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -135,7 +137,7 @@ func TestHeldSides(t *testing.T) {
 	}
 }
 
-// TestECNSides: the two sides of ecn,noecn differ in just that.
+// TestECNSides: the two sides of ecn,noecn differ only in ECN.
 func TestECNSides(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -166,8 +168,9 @@ func TestECNSides(t *testing.T) {
 	}
 }
 
-// TestProveInLab: the whole command: a real improvement is found with its
-// price, an interrupt leaves everything as it was, and what is missing is told.
+// TestProveInLab: the whole command. A real improvement is found, with its
+// costs; an interrupt leaves everything as it was; and missing preconditions
+// are named.
 func TestProveInLab(t *testing.T) {
 	if !labtest.Inside(t, slowHome()) {
 		return
@@ -217,7 +220,7 @@ func TestProveInLab(t *testing.T) {
 		}
 	}
 
-	// What is committed is what is proved, and is there again at the end.
+	// A committed shaper is the one that is proved, and is back at the end.
 	unbloat(t, dir, 0, "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "3600kbit", "--shape-up", "900kbit", "--yes")
 	kept := queues(t)
 	unbloat(t, dir, 0, base...)
@@ -230,8 +233,9 @@ func TestProveInLab(t *testing.T) {
 	}
 }
 
-// unchanged proves n times on a line on which nothing changes, and returns how
-// often an improvement was claimed. Every other time a shaper is on both sides.
+// unchanged proves n times on a line where nothing changes, and returns how
+// often an improvement was claimed. In every other proof both sides have a
+// shaper.
 func unchanged(t *testing.T, from, n int) (claims int) {
 	c, err := measure.Dial(t.Context(), lab.Server(), measure.Options{Agent: "prove", Probe: measure.ProbeSpec{Interval: 20 * time.Millisecond}})
 	if err != nil {
@@ -262,8 +266,9 @@ func unchanged(t *testing.T, from, n int) (claims int) {
 	return count[verdict.Improved]
 }
 
-// TestUnchangedInLab: a few proofs on an unchanged line. Were the share of false
-// claims 5 %, more than 2 of 6 would be seen in 2 of 1000 such tests (binomial).
+// TestUnchangedInLab: a few proofs on an unchanged line. If 5 % of proofs made
+// false claims, more than 2 of 6 would be seen in 2 of 1000 runs of this test
+// (binomial).
 func TestUnchangedInLab(t *testing.T) {
 	if labtest.Inside(t, slowHome()) {
 		if claims := unchanged(t, 0, 6); claims > 2 {
@@ -272,8 +277,8 @@ func TestUnchangedInLab(t *testing.T) {
 	}
 }
 
-// TestUnchangedInLab100 is the promise: of 100 trials at most 5 claim an
-// improvement. UNBLOAT_LONG=1 runs it, and so does `make prove-100`.
+// TestUnchangedInLab100 checks the promise: of 100 proofs at most 5 claim an
+// improvement. It runs with UNBLOAT_LONG=1 and in `make prove-100`.
 func TestUnchangedInLab100(t *testing.T) {
 	if os.Getenv("UNBLOAT_LONG") == "" && labtest.Unbloat() == "" {
 		t.Skip("SKIPPED: it takes a quarter of an hour; UNBLOAT_LONG=1 runs it")

@@ -10,16 +10,17 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// A proof needs no server of ours: the delay is that of pings, and the outcome
-// the same.
+// A proof works with any server: latency is measured by pings, and the result
+// is the same.
 func TestProveAgainstOthersInLab(t *testing.T) {
 	if !labtest.Inside(t, slowHome()) {
 		return
 	}
 	for _, c := range []struct{ server, load string }{
 		{"ndt7+ws://" + lab.ServerAddr + ":7680", verdict.PhaseBoth},
-		// Four downloads on so slow a line lose a tenth of their packets in the shaper,
-		// of which an iperf3 server does not tell: others seem to use the line.
+		// Four downloads on such a slow line lose a tenth of their packets in
+		// the shaper. An iperf3 server does not report these, so they would
+		// look like others' traffic.
 		{"iperf3://" + lab.ServerAddr, verdict.PhaseUpload},
 	} {
 		dir := t.TempDir()

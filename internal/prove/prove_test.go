@@ -21,9 +21,8 @@ import (
 	"unbloat/unit"
 )
 
-// A fakeLine is a line, a client and a router in one: leg k of the session
-// brings the round trips that the noise gives it, and more by what the side is
-// worth.
+// A fakeLine is a line, a client and a router in one: leg k of the session has
+// the round trip times of the noise, plus the gain of its side.
 type fakeLine struct {
 	rng     *rand.Rand
 	noise   func(rng *rand.Rand, leg int) func(i int) float64 // ms at probe i
@@ -33,7 +32,7 @@ type fakeLine struct {
 	samples int // per leg
 
 	invalid  func(leg int) string // why leg k is not valid; may be nil
-	failAt   int                  // the leg at which measuring fails; 0: never
+	failAt   int                  // the leg whose measurement fails; 0: none
 	switches []string
 	reverted int
 }
@@ -123,7 +122,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunUndoes: whatever ends a proof, the router is as it was.
+// TestRunUndoes: however a proof ends, the router is as before.
 func TestRunUndoes(t *testing.T) {
 	for leg := 1; leg <= 2*verdict.MinPairs; leg++ {
 		f := &fakeLine{rng: rand.New(rand.NewPCG(1, 2)), noise: calm, failAt: leg}
@@ -140,7 +139,8 @@ func TestRunUndoes(t *testing.T) {
 	}
 }
 
-// TestRunReplaces: a pair that is not valid is measured again, but not for ever.
+// TestRunReplaces: an invalid pair is measured again, but only a limited number
+// of times.
 func TestRunReplaces(t *testing.T) {
 	fresh := func(bad func(int) string) *fakeLine {
 		return &fakeLine{rng: rand.New(rand.NewPCG(1, 2)), noise: calm, gain: map[string]float64{SidePlan: 100}, invalid: bad}
@@ -162,7 +162,8 @@ func TestRunReplaces(t *testing.T) {
 	}
 }
 
-// Laws of the schedule: twos of opposite order, each side first as often.
+// Laws of the schedule: pairs of opposite order, and each side is first equally
+// often.
 func TestScheduleLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 40).Draw(t, "pairs")
@@ -183,8 +184,9 @@ func TestScheduleLaws(t *testing.T) {
 	})
 }
 
-// Noises of a line on which nothing changes, each of them nasty in another way.
-// Probes 10 ms apart share a queue, so all are autocorrelated.
+// noises are kinds of noise on a line where nothing changes, each difficult in
+// another way. Probes 10 ms apart meet the same queue, so all are
+// autocorrelated.
 func noises() map[string]func(*rand.Rand, int) func(int) float64 {
 	ar := func(rng *rand.Rand, phi, sd float64) func() float64 {
 		x := rng.NormFloat64() * sd
@@ -228,8 +230,8 @@ func noises() map[string]func(*rand.Rand, int) func(int) float64 {
 	}
 }
 
-// TestUnchangedLines: of proofs on lines on which nothing changed, at most 5 in
-// 100 claim an improvement, whatever their noise and however many pairs.
+// TestUnchangedLines: on lines where nothing changes at most 5 proofs in 100
+// claim an improvement, with any noise and any number of pairs.
 func TestUnchangedLines(t *testing.T) {
 	trials, counts := 100, []int{5}
 	if os.Getenv("UNBLOAT_LONG") != "" {
@@ -261,7 +263,7 @@ func TestUnchangedLines(t *testing.T) {
 	}
 }
 
-// TestPower: an improvement worth having is found in nearly every proof.
+// TestPower: a relevant improvement is found in nearly every proof.
 func TestPower(t *testing.T) {
 	found := 0
 	for i := range 100 {

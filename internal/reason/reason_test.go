@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// placeholders are the names and verbs of a template, sorted.
+// placeholders returns the names and verbs of a template, sorted.
 func placeholders(template string) []string {
 	out := regexp.MustCompile(`\{[^}]*\}`).FindAllString(template, -1)
 	slices.Sort(out)
@@ -45,7 +45,8 @@ func full() Reason {
 	return r
 }
 
-// The same reason in two languages, and on a page, which has no flags.
+// The same reason in two languages, and on a page, where flags are not
+// mentioned.
 func TestText(t *testing.T) {
 	for _, c := range []struct {
 		r     Reason
@@ -98,7 +99,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// FuzzJSON: whatever is read as a reason can be said and written again.
+// FuzzJSON: whatever is accepted as a reason can be printed and written again.
 func FuzzJSON(f *testing.F) {
 	b, _ := json.Marshal(full())
 	f.Add(b)
@@ -116,7 +117,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// The best weight wins, the first of equals; what nobody speaks does not count.
+// The language with the highest weight wins, among equals the first; unknown
+// languages do not count.
 func TestAccept(t *testing.T) {
 	for header, want := range map[string]string{
 		"": "en", "de": "de", "de-AT,de;q=0.9,en;q=0.8": "de", "fr, de;q=0.3": "de", "en;q=0.5, de;q=0.7": "de",

@@ -36,16 +36,16 @@ import (
 	"unbloat/unit"
 )
 
-// A stage is a fake router behind a real SSH server: the programs in front of its
-// PATH are this test's own binary, which hands each call to the fake, where the
-// test runs. So one real way of commands, quoting, standard input and exit codes
-// leads to every platform.
+// A stage is a fake router behind a real SSH server. The programs in its PATH
+// are this test binary, which passes each call to the fake in the test's own
+// process. So every platform is tested with the real handling of commands,
+// quoting, standard input and exit codes.
 
-// stageEnv names the socket behind which the fake answers; it marks this binary
-// as one of the router's programs.
+// stageEnv is the environment variable with the socket of the fake. If it is
+// set, this binary acts as one of the router's programs.
 const stageEnv = "UNBLOAT_TEST_STAGE"
 
-// A call is a program that ran on the router; an answer is what became of it.
+// A call is a run of a program on the router; an answer is its result.
 type call struct {
 	Argv  []string
 	Stdin []byte
@@ -60,7 +60,8 @@ func TestMain(m *testing.M) {
 	if socket := os.Getenv(stageEnv); socket != "" {
 		os.Exit(act(socket))
 	}
-	// They wait for deadlines, mostly: more of them run at once than there are processors.
+	// The tests mostly wait for deadlines, so more of them run at once than
+	// there are processors.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -68,7 +69,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// act is one of the router's programs.
+// act runs as one of the router's programs.
 func act(socket string) int {
 	argv := append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...)
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "/unbloat-watchdog-") }) {
@@ -92,7 +93,7 @@ func act(socket string) int {
 	return a.Code
 }
 
-// pass is the real program of that name.
+// pass runs the real program of that name.
 func pass(argv []string) int {
 	path, err := exec.LookPath("/usr/bin/" + argv[0])
 	if err == nil {
@@ -102,8 +103,8 @@ func pass(argv []string) int {
 	return 126
 }
 
-// newStage serves a fake's programs in dir/bin until the test ends, one call at a
-// time under the lock.
+// newStage serves a fake's programs in dir/bin until the test ends. The lock
+// one lets one call at a time run.
 func newStage(t *testing.T, dir string, programs []string, r platform.Runner, one *sync.Mutex) {
 	t.Helper()
 	self, err := os.Executable()
@@ -150,10 +151,10 @@ func newStage(t *testing.T, dir string, programs []string, r platform.Runner, on
 	t.Cleanup(func() { l.Close(); all.Wait() })
 }
 
-// An offered is a fake router, and what it is asked.
+// An offered is a fake router, and what the test asks of it.
 type offered struct {
 	name    string
-	uname   string // what uname -sr says
+	uname   string // output of uname -sr
 	marks   []string
 	machine *fake.Machine
 	show    func() string
@@ -163,7 +164,7 @@ type offered struct {
 	lock *sync.Mutex
 }
 
-// text is all that a change can touch.
+// text returns everything that a change can touch.
 func (p offered) text() string {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -182,8 +183,9 @@ func platforms() []offered {
 	}
 }
 
-// outdoors makes the fake's machine answer as a whole router: who is asking, and
-// what it is. Programs that it calls by their path are links to the stage.
+// outdoors gives the fake the programs of a whole router: which user and which
+// system it is. It returns the paths of programs that are called by path; they
+// become links to the stage.
 func (p offered) outdoors() []string {
 	say := func(text string) fake.Tool {
 		return fake.Tool{Run: func([]string, []byte) (string, error) { return text + "\n", nil }}
@@ -204,8 +206,8 @@ func (p offered) outdoors() []string {
 	return names
 }
 
-// byPath lets the machine's programs that are called by their path be called by
-// their last name too: the stage hands over that.
+// byPath makes programs that are called by path also available by their base
+// name, which is what the stage passes on.
 func (p offered) byPath() (paths []string) {
 	for name, tool := range p.machine.Tools {
 		if strings.Contains(name, "/") {
@@ -216,10 +218,11 @@ func (p offered) byPath() (paths []string) {
 	return paths
 }
 
-// staged runs sshd so that it finds the stage's programs, at their paths too.
+// staged runs sshd so that it finds the programs of the stage, also at their
+// paths.
 func staged(t *testing.T, p offered) (*server, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "stage") // a socket's path is short
+	dir, err := os.MkdirTemp("", "stage") // in /tmp, since a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,9 +234,9 @@ func staged(t *testing.T, p offered) (*server, string) {
 	return s, dir
 }
 
-// TestEveryPlatformOverSSH: the same way leads to every platform. A plan is
-// applied, read back, kept and reverted to the byte; unconfirmed and out of
-// reach, the router's own watchdog leads back to the byte.
+// TestEveryPlatformOverSSH: on every platform a plan is applied, read back,
+// kept, and reverted to the byte. If it is not confirmed while the router
+// cannot be reached, the router's own watchdog restores it to the byte.
 func TestEveryPlatformOverSSH(t *testing.T) {
 	t.Parallel()
 	for _, p := range platforms() {
@@ -255,8 +258,9 @@ func TestEveryPlatformOverSSH(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := p.backend(ssh)
-			// The watchdog is patient: nothing here waits for it to lose its maker, and on a
-			// busy machine a beat through these programs takes long.
+			// The watchdog is patient: no test here waits until it misses its
+			// holder, and on a busy machine a heartbeat through these programs
+			// takes long.
 			e := &apply.Engine{Backend: b, Runner: ssh, Dir: t.TempDir(),
 				Watchdog: &remote.Watchdog{Runner: ssh, Backend: b.(remote.Restorer), Uptime: proc.Uptime, Path: s.options.Path, Folder: watchdogFolder(t), Patience: time.Minute}}
 			tr, err := e.Begin(t.Context(), made, apply.Options{Confirm: time.Minute, Hold: true})

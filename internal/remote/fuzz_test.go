@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzTarget: what is given as --router is refused, without its password in the
-// message, or names a host, a port and a user.
+// FuzzTarget: a value of --router is refused, with a message that does not
+// contain its password, or names a host, a port and a user.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"ssh://root@192.0.2.1:22", "ssh://h", "ssh://u:secret@h", "ssh://[fe80::1%25eth0]", "ssh://@h", "ssh://-oProxyCommand=x", "opnsense+https://h"} {
 		f.Add(s)

@@ -25,12 +25,13 @@ import (
 	"unbloat/unit"
 )
 
-// A gate is the lab's router with an SSH server, as a machine of the home sees it.
+// A gate is the lab's router with an SSH server, as seen from a machine of the
+// home.
 type gate struct {
 	t     *testing.T
 	flags []string
 	state string
-	// before are the watchdogs of others: the guest sees the host's /tmp.
+	// before are watchdogs of other tests: the guest sees the host's /tmp.
 	before []string
 }
 
@@ -75,7 +76,7 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// from is a command of a machine of the home.
+// from returns a command that runs on a machine of the home.
 func (g *gate) from(args ...string) *exec.Cmd {
 	argv := append([]string{labtest.Unbloat(), args[0]}, g.flags...)
 	return labtest.In(g.t.Context(), "home1", append(argv, args[1:]...)...)
@@ -96,7 +97,7 @@ func (g *gate) run(code int, says string, args ...string) string {
 	return string(out)
 }
 
-// queues prints what is shaped on the router.
+// queues returns the shapers on the router.
 func queues(t *testing.T) string {
 	t.Helper()
 	out := ""
@@ -111,14 +112,15 @@ func queues(t *testing.T) string {
 	return out
 }
 
-// watchdogs returns what watchdogs have left behind since this one was made.
+// watchdogs returns what watchdogs have left behind since the gate was created.
 func (g *gate) watchdogs() []string {
 	found, _ := filepath.Glob("/tmp/unbloat-watchdog-*")
 	return slices.DeleteFunc(found, func(f string) bool { return slices.Contains(g.before, f) })
 }
 
-// TestRouterFromHome: a machine of the home changes a real router over SSH: kept,
-// reverted, not confirmed while the router's clock jumps, and cut off in the middle.
+// TestRouterFromHome: a machine of the home changes a real router over SSH. The
+// change is kept; reverted; not confirmed while the router's clock jumps; and
+// cut off in the middle.
 func TestRouterFromHome(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter}) {
 		return
@@ -141,8 +143,8 @@ func TestRouterFromHome(t *testing.T) {
 	if q := queues(t); q != start {
 		t.Errorf("reverted, it has %s\nbefore: %s", q, start)
 	}
-	// Nobody confirms, and meanwhile the router learns the time: a day ahead, then
-	// two days back.
+	// The change is not confirmed, and meanwhile the router's clock is set: a
+	// day ahead, then two days back.
 	g.run(0, "undone in 8s", "apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--confirm", "8s", "--aqm", "fq_codel")
 	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 24 * time.Hour} {
 		at := unix.NsecToTimeval(time.Now().Add(jump).UnixNano())
@@ -162,7 +164,7 @@ func TestRouterFromHome(t *testing.T) {
 	}
 }
 
-// byHand changes the router's queues as its owner would.
+// byHand changes the router's queues as a person would.
 func byHand(t *testing.T, args ...string) {
 	t.Helper()
 	if b, err := exec.Command("tc", append([]string{"qdisc"}, args...)...).CombinedOutput(); err != nil {
@@ -170,7 +172,7 @@ func byHand(t *testing.T, args ...string) {
 	}
 }
 
-// cutOff takes the way to the router away in the middle of a change.
+// cutOff cuts the connection to the router in the middle of a change.
 func (g *gate) cutOff(start string) {
 	t := g.t
 	link := func(args ...string) {
@@ -179,7 +181,8 @@ func (g *gate) cutOff(start string) {
 			t.Fatalf("%v: %v: %s", argv, err, b)
 		}
 	}
-	// In virtual time a command on the router takes none; its way there does.
+	// In virtual time commands on the router take no time, but the way to it
+	// does.
 	link("add", "dev", "eth0", "root", "netem", "delay", "50ms")
 	cmd := g.from("apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--aqm", "fq_codel")
 	var out bytes.Buffer
@@ -208,8 +211,8 @@ func (g *gate) cutOff(start string) {
 	}
 }
 
-// TestTuneFromHome: a tuning from a machine of the home, the router reached by
-// SSH, ends as the router's own does: the same rates within 1 %.
+// TestTuneFromHome: a tuning by a machine of the home, over SSH, ends at the
+// same rates as one on the router, within 1 %.
 func TestTuneFromHome(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
 		return
@@ -245,7 +248,7 @@ func TestTuneFromHome(t *testing.T) {
 	}
 }
 
-// tuned runs a tuning, which is to keep something.
+// tuned runs a tuning, which must keep a result.
 func tuned(t *testing.T, cmd *exec.Cmd) tune.Result {
 	t.Helper()
 	var r tune.Result

@@ -25,11 +25,12 @@ import (
 	"unbloat/unit"
 )
 
-// An apiRouter is an OPNsense whose API answers at a port, to us and to itself.
+// An apiRouter is an OPNsense whose API can be reached on a port, by us and by
+// itself.
 type apiRouter struct {
 	*opnsensefake.Router
 	mu  sync.Mutex
-	cut atomic.Bool // our way to it
+	cut atomic.Bool // our connection to it is cut
 }
 
 func (a *apiRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -47,9 +48,10 @@ func (a *apiRouter) text() string {
 	return a.Text()
 }
 
-// TestWatchdogOfAnAPI: a change through the API, with the watchdog on the router: it is
-// undone there, by the router's own requests to itself, when its maker is gone;
-// confirmed it stays. The key that the watchdog was given is gone with it.
+// TestWatchdogOfAnAPI: with the watchdog on the router, a change through the
+// API is undone by the router's own requests to itself when its holder is gone.
+// If it is confirmed it stays. The API key that the watchdog had is removed
+// with it.
 func TestWatchdogOfAnAPI(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -121,8 +123,8 @@ func TestWatchdogOfAnAPI(t *testing.T) {
 	}
 }
 
-// TestAPIRefusals: what the API's client does not do: follow another address with
-// the key, speak without TLS, or take an answer that is cut short for one.
+// TestAPIRefusals: the API's client does not follow redirects with the key,
+// does not work without TLS, and does not accept truncated answers.
 func TestAPIRefusals(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it went there") }))
 	defer elsewhere.Close()

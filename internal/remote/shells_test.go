@@ -13,14 +13,15 @@ import (
 	"unbloat/internal/platform"
 )
 
-// smallest are the programs that a router needs for us beside those of its own
-// platform; timeout, setsid, nohup, pgrep and bash are not among them.
+// smallest returns the programs that a router must have for us, in addition to
+// those of its platform. timeout, setsid, nohup, pgrep and bash are not among
+// them.
 func smallest() []string {
 	return []string{"sh", "env", "id", "cat", "tee", "cp", "mv", "rm", "ln", "mkdir", "chmod", "sleep", "printf", "true", "false"}
 }
 
-// smallRouter is a router with the smallest programs alone, its shell among them.
-// Where all is busybox, that has its other applets too.
+// smallRouter returns a router with only these programs and a shell. If all are
+// busybox, its other applets are there too.
 func smallRouter(t *testing.T, shell string) *server {
 	t.Helper()
 	path, err := exec.LookPath(shell)
@@ -47,9 +48,9 @@ func smallRouter(t *testing.T, shell string) *server {
 	return s
 }
 
-// TestSmallRouters: on a router that has little (busybox alone; or none of
-// timeout, setsid, nohup and bash) a change is kept, undone at its deadline, and
-// undone when its maker is gone.
+// TestSmallRouters: on a minimal router (only busybox; or without timeout,
+// setsid, nohup and bash) a change is kept, undone at its deadline, and undone
+// when its holder is gone.
 func TestSmallRouters(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"busybox", "dash"} {
@@ -85,8 +86,8 @@ func TestSmallRouters(t *testing.T) {
 	}
 }
 
-// TestLoginShells: words arrive as they were given, and a watchdog does its work,
-// whatever the user's shell is.
+// TestLoginShells: arguments arrive unchanged, and a watchdog works, with any
+// login shell.
 func TestLoginShells(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"tcsh", "dash", "bash"} {

@@ -22,8 +22,8 @@ import (
 	"unbloat/internal/remote"
 )
 
-// TestSSHRun: words arrive as they were given, with standard input, output,
-// errors and exit code; a program that is missing is named.
+// TestSSHRun: arguments, standard input, output, errors and the exit code
+// arrive unchanged. A missing program is named.
 func TestSSHRun(t *testing.T) {
 	s := startServer(t)
 	r := s.dial(t)
@@ -53,7 +53,7 @@ func TestSSHRun(t *testing.T) {
 	}
 }
 
-// TestQuote: what a shell makes of quoted words is the words.
+// TestQuote: a shell turns quoted words into the original words.
 func TestQuote(t *testing.T) {
 	s := startServer(t)
 	r := s.dial(t)
@@ -66,8 +66,9 @@ func TestQuote(t *testing.T) {
 	})
 }
 
-// TestHostKeys: a key that isn't known and one that has changed are refused, each
-// with what to do; a key that is refused and no key at all too.
+// TestHostKeys: an unknown host key and a changed one are refused, and the
+// error says what to do; so are a user's key that the server refuses, and no
+// key at all.
 func TestHostKeys(t *testing.T) {
 	s := startServer(t)
 	try := func(change func(o *remote.SSHOptions, target *remote.Target)) error {
@@ -104,7 +105,7 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// lockedKey writes a private key that has a passphrase.
+// lockedKey writes a private key with a passphrase.
 func lockedKey(t *testing.T, path, passphrase string) string {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -121,7 +122,7 @@ func lockedKey(t *testing.T, path, passphrase string) string {
 	return path
 }
 
-// TestAgent: a key that only the agent has is enough.
+// TestAgent: a key that only the agent has is sufficient.
 func TestAgent(t *testing.T) {
 	s := startServer(t)
 	b, err := os.ReadFile(filepath.Join(s.dir, "user"))
@@ -160,7 +161,7 @@ func TestAgent(t *testing.T) {
 	r.Close()
 }
 
-// TestTarget: addresses, and what is refused; a password is never repeated.
+// TestTarget: addresses are parsed or refused. A password is never repeated.
 func TestTarget(t *testing.T) {
 	for in, want := range map[string]string{
 		"ssh://root@192.0.2.1": "ssh://root@192.0.2.1:22", "ssh://gate": "ssh://root@gate:22", "ssh://me@[2001:db8::1]:2222": "ssh://me@[2001:db8::1]:2222",
@@ -181,7 +182,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestReconnect: after a cut, the next command connects again.
+// TestReconnect: after the connection was cut, the next command connects again.
 func TestReconnect(t *testing.T) {
 	s := startServer(t)
 	r := s.dial(t)

@@ -27,25 +27,26 @@ import (
 	"unbloat/internal/remote"
 )
 
-// A server is a real OpenSSH server on loopback, with a way to it that can be cut.
+// A server is a real OpenSSH server on the loopback, behind a connection that
+// can be cut.
 type server struct {
 	dir     string
-	port    int // its own, past the cable
+	port    int // the server's own, behind the cable
 	hostKey ssh.PublicKey
 	target  remote.Target
 	options remote.SSHOptions
 	cable   *cable
 }
 
-// startServer runs sshd as a child on a free port, with keys of its own, and
-// more lines of sshd_config.
+// startServer runs sshd as a child on a free port, with its own keys and
+// further lines of sshd_config.
 func startServer(t *testing.T, more ...string) *server {
 	t.Helper()
 	return startServerIn(t, nil, "", append(more, "SetEnv SHLVL=2")...)
 }
 
-// startServerIn runs it where the programs at these paths are links to those of
-// the same name in dir/bin: in a mount namespace of its own.
+// startServerIn runs it in its own mount namespace, where the programs at these
+// paths are links to those of the same name in dir/bin.
 func startServerIn(t *testing.T, paths []string, dir string, more ...string) *server {
 	t.Helper()
 	stage := dir
@@ -90,7 +91,8 @@ func startServerIn(t *testing.T, paths []string, dir string, more ...string) *se
 	return s.beside(t)
 }
 
-// apart is what starts a command in a mount namespace in which the paths are links.
+// apart returns a command that starts another in a mount namespace in which the
+// paths are links.
 func apart(t *testing.T, paths []string, stage string) []string {
 	t.Helper()
 	if len(paths) == 0 {
@@ -100,13 +102,13 @@ func apart(t *testing.T, paths []string, stage string) []string {
 		t.Skip("SKIPPED: programs at fixed paths need a mount namespace, and that root")
 	}
 	script := "set -e; "
-	for _, p := range paths { // a folder of its own over the one that may hold it
+	for _, p := range paths { // a new directory over the one that may have it
 		script += fmt.Sprintf("mkdir -p %[1]s; mount -t tmpfs stage %[1]s; ln -s %[2]s/bin/%[3]s %[4]s; ", filepath.Dir(p), stage, filepath.Base(p), p)
 	}
 	return []string{"unshare", "--mount", "sh", "-c", script + `exec "$@"`, "sh"}
 }
 
-// beside returns the same server behind a cable of its own.
+// beside returns the same server behind another cable.
 func (s *server) beside(t *testing.T) *server {
 	t.Helper()
 	own := &server{dir: s.dir, port: s.port, hostKey: s.hostKey, cable: newCable(t, s.port)}
@@ -121,7 +123,7 @@ func (s *server) beside(t *testing.T) *server {
 	return own
 }
 
-// newKey writes a private key, and returns its public one.
+// newKey writes a private key, and returns the public one.
 func newKey(t *testing.T, path string) ssh.PublicKey {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -149,15 +151,15 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// nextPort is where freePort goes on; processes begin at different places.
+// nextPort is where freePort continues. Processes begin at different ports.
 var nextPort = func() *atomic.Int32 {
 	n := &atomic.Int32{}
 	n.Store(int32(os.Getpid() * 37))
 	return n
 }()
 
-// freePort is below the ports that the kernel gives to whoever asks for any, so
-// that no connection of another test takes it before its server listens.
+// freePort returns a port below the range that the kernel assigns, so that no
+// connection of another test gets it before the server listens.
 func freePort(t *testing.T) int {
 	t.Helper()
 	const first, last = 12000, 32000
@@ -177,7 +179,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	await.Until(t, 40*time.Second, what, ok)
 }
 
-// A cable carries connections to the server until it is cut: then what is on the
+// A cable forwards connections to the server until it is cut. Then data on the
 // way is lost, and nobody can connect.
 type cable struct {
 	port int
@@ -223,7 +225,7 @@ func newCable(t *testing.T, to int) *cable {
 	return c
 }
 
-// set cuts the cable, or mends it.
+// set cuts the cable, or repairs it.
 func (c *cable) set(cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

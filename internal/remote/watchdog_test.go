@@ -22,8 +22,8 @@ import (
 	"unbloat/unit"
 )
 
-// A daemon is the smallest router of files: settings that `cp` loads. Its files
-// are real, and reached by SSH.
+// A daemon is a minimal router: a settings file, and another that `cp` loads.
+// The files are real, and accessed by SSH.
 type daemon struct {
 	r   platform.Runner
 	dir string
@@ -76,25 +76,26 @@ func (d daemon) Restore(before platform.State) ([]platform.Step, error) {
 
 func (d daemon) Explain(err error) error { return err }
 
-// A rig is an engine whose router is reached by SSH.
+// A rig is an engine with a router behind SSH.
 type rig struct {
 	*server
 	daemon    daemon
 	ssh       *remote.SSH
 	engine    *apply.Engine
 	plan      plan.Plan
-	watchdogs string // the folder of watchdogs
+	watchdogs string // directory of the watchdogs
 }
 
 const (
 	before = "by hand, caf\xe9 'quoted'\n$HOME\n"
 	after  = "up 5 Mbit/s"
-	// A watchdog of the tests waits so long for a maker that it no longer hears: long
-	// against a command on a busy machine, short against the tests' own patience.
+	// watchdogWaits is how long a watchdog in these tests waits without a
+	// heartbeat: long compared with a command on a busy machine, short compared
+	// with the tests' timeouts.
 	watchdogWaits = 10 * time.Second
 )
 
-// watchdogFolder is a folder of the test's own for watchdogs, which may still be writing
+// watchdogFolder returns a directory for watchdogs, which may still be writing
 // when the test ends.
 func watchdogFolder(t *testing.T) string {
 	t.Helper()
@@ -106,7 +107,7 @@ func watchdogFolder(t *testing.T) string {
 	return dir
 }
 
-// newRig makes a router behind the server.
+// newRig returns a rig with a router behind the server.
 func newRig(t *testing.T, s *server) *rig {
 	t.Helper()
 	r := &rig{server: s, ssh: s.dial(t)}
@@ -114,7 +115,7 @@ func newRig(t *testing.T, s *server) *rig {
 	return r
 }
 
-// configure makes the engine, whose commands go through runner.
+// configure creates the engine, whose commands go through runner.
 func (r *rig) configure(t *testing.T, runner platform.Runner) {
 	t.Helper()
 	r.daemon, r.watchdogs = daemon{runner, t.TempDir()}, watchdogFolder(t)
@@ -132,7 +133,7 @@ func (r *rig) watchdog() *remote.Watchdog {
 	return &remote.Watchdog{Runner: r.daemon.r, Backend: r.daemon, Uptime: proc.Uptime, Path: r.options.Path, Folder: r.watchdogs, Patience: watchdogWaits}
 }
 
-// text is what the router's files say if they agree, both otherwise.
+// text returns the router's settings if the loaded ones agree, otherwise both.
 func (r *rig) text() string {
 	a, errA := os.ReadFile(r.daemon.settings())
 	b, errB := os.ReadFile(r.daemon.loaded())
@@ -154,7 +155,7 @@ func (r *rig) is(t *testing.T, want string) {
 
 func (r *rig) restored() bool { return r.text() == before }
 
-// noWatchdog fails if the watchdog has left something behind.
+// noWatchdog fails if the watchdog has left anything behind.
 func (r *rig) noWatchdog(t *testing.T, id string) {
 	t.Helper()
 	waitFor(t, "the watchdog to clean up", func() bool {
@@ -183,9 +184,10 @@ func (r *rig) revert(t *testing.T) {
 	}
 }
 
-// TestConfirmOverSSH: applied, read back and kept; the watchdog is gone; a revert
-// leads back to the byte. Meanwhile nobody else changes the same WAN: not from
-// this machine, and not from another, which knows nothing of our journal.
+// TestConfirmOverSSH: a change is applied, read back and kept; the watchdog is
+// gone; revert restores the old state to the byte. During the change nobody
+// else can change the same WAN: not from this machine, and not from another
+// one, which has no journal of it.
 func TestConfirmOverSSH(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))
@@ -206,7 +208,7 @@ func TestConfirmOverSSH(t *testing.T) {
 	_, err = elsewhere.Begin(t.Context(), another, apply.Options{Confirm: time.Minute})
 	contains(t, err, "from another machine waits for confirmation")
 	r.is(t, after)
-	// Another process confirms: it knows of the watchdog by the journal alone.
+	// Another process confirms. It knows the watchdog only from the journal.
 	other := &apply.Engine{Backend: r.daemon, Runner: r.ssh, Dir: r.engine.Dir, Watchdog: r.watchdog()}
 	if _, err := other.Confirm(t.Context(), r.plan.WAN, nil); err != nil {
 		t.Fatal(err)
@@ -216,8 +218,8 @@ func TestConfirmOverSSH(t *testing.T) {
 	r.revert(t)
 }
 
-// TestDeadlineOverSSH: nobody confirms and the way to the router is gone, so the
-// router undoes it by itself, and a late confirmation is told so.
+// TestDeadlineOverSSH: the change is not confirmed and the connection is cut,
+// so the router undoes it by itself. A late confirmation is told so.
 func TestDeadlineOverSSH(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))
@@ -244,8 +246,8 @@ func TestDeadlineOverSSH(t *testing.T) {
 	r.noWatchdog(t, id)
 }
 
-// TestHeldOverSSH: a change that is held lives while its process beats, longer
-// than the watchdog would wait without, and no longer.
+// TestHeldOverSSH: a held change stays while its process sends heartbeats,
+// longer than the watchdog would wait without them. Then it is undone.
 func TestHeldOverSSH(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t))
@@ -266,18 +268,18 @@ func TestHeldOverSSH(t *testing.T) {
 	r.revert(t)
 }
 
-// A cutter is the runner of a rig, whose cable is cut at one command: before it
+// A cutter is the runner of a rig that cuts the cable at one command: before it
 // reaches the router, or after it has run there, so that its answer is lost.
 type cutter struct {
 	*remote.SSH
-	direct *remote.SSH // a way of its own
+	direct *remote.SSH // a connection that is not cut
 	cable  *cable
-	at     int  // counted from 1; a watchdog's beats don't count, since their number is chance
-	late   bool // after it has run
+	at     int  // counted from 1, without heartbeats, since their number varies
+	late   bool // after the command has run
 
 	mu    sync.Mutex
 	n     int
-	argvs [][]string // the commands that counted
+	argvs [][]string // the counted commands
 }
 
 func (c *cutter) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
@@ -303,10 +305,10 @@ func changes(argv []string) bool {
 	return argv[0] != "cat" && !(argv[0] == "sh" && (argv[1] == "-c" || argv[2] == "alive" || argv[2] == "settled"))
 }
 
-// TestCutAtEveryStep: the connection is cut at every single command of a change that
-// is made and kept. The router restores its old state by itself, unless it got the
-// command to keep the change. Once it can be reached again, it answers which of the
-// two happened.
+// TestCutAtEveryStep: the connection is cut at each command of a change that is
+// made and kept. The router restores its old state by itself, unless it
+// received the command to keep the change. When it can be reached again, it
+// answers which of the two happened.
 func TestCutAtEveryStep(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -15,9 +15,9 @@ import (
 	"unbloat/internal/remote"
 )
 
-// hindered is a rig whose router has a script for cat(1), which decides how a
-// watchdog's heartbeat is read. Its $hint is a file that the test makes; sh is the
-// shell.
+// hindered returns a rig whose router has a script for cat(1), which reads a
+// watchdog's heartbeat. The script's $hint is a file that the test creates. sh
+// is the shell.
 func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
 	t.Helper()
 	path, err := exec.LookPath(sh)
@@ -41,13 +41,13 @@ func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
 	return newRig(t, s), hint
 }
 
-// watchdogShells are those that routers have: OpenBSD's is a Korn shell, for which
-// an empty word is the number 0.
+// watchdogShells are shells of routers. OpenBSD's is a Korn shell, in which an
+// empty word is the number 0.
 var watchdogShells = []string{"dash", "bash", "mksh"}
 
-// TestWatchdogHoldsOn: if a watchdog cannot read the heartbeat for a while, on a router
-// that is out of memory or processes, it waits, and does not undo a change that is
-// still renewed.
+// TestWatchdogHoldsOn: if a watchdog cannot read the heartbeat for some time,
+// because the router lacks memory or processes, it waits, and does not undo a
+// change that is still renewed.
 func TestWatchdogHoldsOn(t *testing.T) {
 	t.Parallel()
 	for _, sh := range watchdogShells {
@@ -72,8 +72,9 @@ func TestWatchdogHoldsOn(t *testing.T) {
 	}
 }
 
-// TestWatchdogIsForgottenWhole: a change is kept, and its watchdog removed between two
-// reads of its directory: files that are gone must not count as the end of its time.
+// TestWatchdogIsForgottenWhole: a change is kept, and its watchdog removed
+// between two reads of its directory. Missing files must not look like the end
+// of its time.
 func TestWatchdogIsForgottenWhole(t *testing.T) {
 	t.Parallel()
 	for _, sh := range watchdogShells {
@@ -93,7 +94,7 @@ func TestWatchdogIsForgottenWhole(t *testing.T) {
 			if err := tr.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			write(t, r.daemon.settings(), "not loaded yet") // an undo, even of a part, would load it
+			write(t, r.daemon.settings(), "not loaded yet") // any undo would load it
 			write(t, hint+".go", "")
 			waitFor(t, "the watchdog to look for nothing", says("seen"))
 			await.Stays(t, 2*time.Second, "the router has what was kept", func() bool {
@@ -104,8 +105,8 @@ func TestWatchdogIsForgottenWhole(t *testing.T) {
 	}
 }
 
-// A mute is a runner that drops heartbeats while it is set to, and blocks until the
-// watchdog has undone the change.
+// A mute is a runner that drops heartbeats while it is told to, and blocks
+// until the watchdog has undone the change.
 type mute struct {
 	*remote.SSH
 	silent   atomic.Bool

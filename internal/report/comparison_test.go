@@ -12,7 +12,7 @@ import (
 )
 
 // The page of a comparison has every scenario with all of its cases, in order,
-// and a picture for wide and for narrow pages; strings cannot break out of it.
+// and charts for wide and for narrow pages. Strings cannot inject HTML.
 func TestComparison(t *testing.T) {
 	c := Comparison{Title: "Ours beside others", Notes: []string{"in one run"}, Tables: []ComparisonTable{{Title: "Households", Rows: []ComparisonRow{
 		{"many", "30/5 Mbit/s", []ComparisonCase{{"fq_codel", fakeTest(before()), "+171 ms, 3.9 % lost", false}, {"ours", fakeTest(after()), "+6.1 ms", true}}},

@@ -82,7 +82,8 @@ func fakeTest(l fakeLine) *verdict.Test {
 	return t
 }
 
-// fill computes a phase's figures from its series, less lead and tail seconds.
+// fill computes a phase's figures from its series, without lead and tail
+// seconds.
 func fill(p *verdict.Phase, idle *float64, lead, tail float64) {
 	var v []float64
 	s := p.Series

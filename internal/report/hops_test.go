@@ -11,8 +11,8 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// fakePath is a trace under an upload that fills the router's uplink, with a
-// silent hop and one that loses probes.
+// fakePath returns a trace under an upload that fills the router's uplink. One
+// hop is silent, and one loses probes.
 func fakePath() *path.Result {
 	figures := func(n, received int, best, p50, p95, worst float64) *path.Figures {
 		q := verdict.Quantiles{Min: best, Mean: p50, P50: p50, P90: p95, P95: p95, P99: worst, Max: worst}
@@ -34,8 +34,8 @@ func fakePath() *path.Result {
 	}
 }
 
-// A trace is in every format that can hold one, alone or beside tests; what was
-// written as JSON is read again.
+// A trace can be written in every format for traces, alone or with tests, and
+// its JSON can be read again.
 func TestHops(t *testing.T) {
 	r := fakePath()
 	both := Page{Before: fakeTest(before()), After: fakeTest(after()), Paths: []*path.Result{r}}

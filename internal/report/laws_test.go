@@ -12,7 +12,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// wild draws numbers as broken inputs hold them.
+// wild draws numbers as in broken inputs.
 func wild(t *rapid.T, name string) float64 {
 	return rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 5000),
 		rapid.SampledFrom([]float64{0, -1, 1e-300, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)})).Draw(t, name)
@@ -52,7 +52,8 @@ func wildTest(t *rapid.T) *verdict.Test {
 		Idle: wildPhase(t), Download: wildPhase(t), Upload: wildPhase(t), Both: wildPhase(t), Loaded: wildPhase(t)}
 }
 
-// TestAnythingIsReported: no input makes a writer panic, and pictures stay well-formed.
+// TestAnythingIsReported: no input makes a writer panic, and charts stay
+// well-formed.
 func TestAnythingIsReported(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Page{Title: rapid.String().Draw(t, "title"), After: wildTest(t)}
@@ -75,7 +76,7 @@ func TestAnythingIsReported(t *testing.T) {
 		}
 		for _, f := range []Format{FormatSVG, FormatCSV, FormatJSON} {
 			b.Reset()
-			if err := Write(f, &b, p); err != nil && f != FormatJSON { // JSON has no NaN
+			if err := Write(f, &b, p); err != nil && f != FormatJSON { // JSON cannot represent NaN
 				t.Fatal(err)
 			}
 			if f == FormatSVG {
@@ -112,7 +113,7 @@ func TestFewSamples(t *testing.T) {
 	}
 }
 
-// TestScales: a scale covers what it was asked to and keeps order.
+// TestScales: a scale covers its range and is monotonic.
 func TestScales(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lo, hi := rapid.Float64Range(0.02, 5000).Draw(t, "lo"), rapid.Float64Range(0.02, 5000).Draw(t, "hi")

@@ -12,8 +12,8 @@ import (
 	"unbloat/unit"
 )
 
-// TestSamples writes sample reports in every format: to $REPORT_LOOK, to be
-// looked at in a browser, or to a scratch directory.
+// TestSamples writes sample reports in every format: to the directory
+// $REPORT_LOOK, for a look in a browser, or to a temporary one.
 func TestSamples(t *testing.T) {
 	dir := os.Getenv("REPORT_LOOK")
 	if dir == "" {

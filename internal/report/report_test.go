@@ -98,7 +98,8 @@ func TestPageShowsTheTestsFigures(t *testing.T) {
 	}
 }
 
-// TestChartsDrawTheCountedSamples: the figures and the curves are the same samples.
+// TestChartsDrawTheCountedSamples: figures and curves come from the same
+// samples.
 func TestChartsDrawTheCountedSamples(t *testing.T) {
 	for _, p := range fakeTest(before()).Phases() {
 		pr := probesOf(p.Phase)
@@ -249,7 +250,7 @@ func TestSentence(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestTablesGolden: what a terminal shows, to the letter.
+// TestTablesGolden: the tables for a terminal match the golden files.
 func TestTablesGolden(t *testing.T) {
 	var got bytes.Buffer
 	b, a := fakeTest(before()), fakeTest(after())
@@ -366,7 +367,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// contrast is the WCAG 2.1 contrast ratio of two opaque colours, 1–21.
+// contrast returns the WCAG 2.1 contrast ratio of two opaque colours, 1–21.
 func contrast(a, b color.RGBA) float64 {
 	x, y := luminance(a), luminance(b)
 	if x < y {

@@ -14,8 +14,8 @@ import (
 	"unbloat/internal/screen/screentest"
 )
 
-// The view is shown, a key asks for the end, and the terminal is as it was
-// before, with the cursor and the screen of its own.
+// A key ends the view, and the terminal is as before, with its cursor and its
+// own screen.
 func TestScreenGivesTheTerminalBack(t *testing.T) {
 	for _, key := range []string{"\x03", "q", ""} {
 		p := screentest.Open(t, 60, 15)
@@ -41,7 +41,7 @@ func TestScreenGivesTheTerminalBack(t *testing.T) {
 			}
 		}
 		s.Close()
-		s.Close() // again does nothing
+		s.Close() // a second Close does nothing
 		p.Wait("\x1b[?1049l")
 		if after := p.State(); after != before {
 			t.Errorf("key %q: the terminal was %+v and is %+v", key, before, after)
@@ -53,7 +53,7 @@ func TestScreenGivesTheTerminalBack(t *testing.T) {
 	}
 }
 
-// Where a view can be shown, and with what.
+// On which terminals a view can be shown, and how.
 func TestSuitable(t *testing.T) {
 	p := screentest.Open(t, 80, 24)
 	env := func(vars ...string) func(string) string {
@@ -71,7 +71,7 @@ func TestSuitable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for _, c := range []struct{ in, out *os.File }{{file, p.TTY}, {p.TTY, file}, {p.TTY, p.TTY}} { // the last is not this process's own terminal
+	for _, c := range []struct{ in, out *os.File }{{file, p.TTY}, {p.TTY, file}, {p.TTY, p.TTY}} { // the last one is not this process's own terminal
 		if Suitable(c.in, c.out, env("TERM=xterm")) {
 			t.Errorf("%s to %s is suitable", c.in.Name(), c.out.Name())
 		}

@@ -25,7 +25,7 @@ import (
 	"unbloat/unit"
 )
 
-// notes is a log that tests read.
+// notes is a log that tests can read.
 type notes struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -43,7 +43,7 @@ func (n *notes) String() string {
 	return n.b.String()
 }
 
-// logged runs all servers, and keeps what they log.
+// logged runs all servers, and returns their log.
 func logged(t *testing.T, l Limits) (*Server, *notes) {
 	t.Helper()
 	const any = "127.0.0.1:0"
@@ -68,8 +68,8 @@ func logged(t *testing.T, l Limits) (*Server, *notes) {
 	return s, log
 }
 
-// Slow, half-open, truncated, oversized and hostile connections end alone, and
-// each leaves its reason in the log and in the metrics.
+// Slow, half-open, truncated, oversized and hostile connections affect no
+// other, and the reason of each is in the log and in the metrics.
 func TestHostileConnections(t *testing.T) {
 	s, log := logged(t, Limits{Handshake: 300 * time.Millisecond, Idle: 300 * time.Millisecond})
 	cookie := iperf3.MakeCookie([iperf3.CookieSize - 1]byte{1, 2, 3})
@@ -82,8 +82,8 @@ func TestHostileConnections(t *testing.T) {
 	for _, c := range []struct {
 		name, to string
 		say      string
-		drip     bool // a byte at a time, without end
-		hangUp   bool // after what was said
+		drip     bool // one byte at a time, endlessly
+		hangUp   bool // after sending
 		protocol string
 		reason   string // in the metrics
 	}{
@@ -121,7 +121,7 @@ func TestHostileConnections(t *testing.T) {
 			}
 		})
 	}
-	dial(t, s).must(hello) // and the server lives
+	dial(t, s).must(hello) // the server still works
 	s.refusals.sum(s.log)
 	for _, want := range []string{"handshake too slow", "malformed", "truncated", "silent", "no request"} {
 		if !strings.Contains(log.String(), want) {
@@ -130,14 +130,15 @@ func TestHostileConnections(t *testing.T) {
 	}
 }
 
-// refused returns what the metrics say of one protocol and reason.
+// refused returns the metric of one protocol and reason.
 func refused(s *Server, protocol, reason string) int64 {
 	s.refusals.mu.Lock()
 	defer s.refusals.mu.Unlock()
 	return s.refusals.counts[refusedKind{protocol, reason}]
 }
 
-// noise says something to a server and waits until that hangs up.
+// noise sends text to a server and waits until the server closes the
+// connection.
 func noise(t *testing.T, to, say string, drip, hangUp bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", to)
@@ -146,12 +147,12 @@ func noise(t *testing.T, to, say string, drip, hangUp bool) {
 	}
 	defer conn.Close()
 	if !drip {
-		_, _ = io.WriteString(conn, say) // the server may have hung up already
+		_, _ = io.WriteString(conn, say) // the server may have closed it already
 	} else {
 		go func() {
 			for i := range len(say) {
 				if _, err := io.WriteString(conn, say[i:i+1]); err != nil {
-					return // the server has hung up, or the test has
+					return // the server or the test has closed it
 				}
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -166,7 +167,7 @@ func noise(t *testing.T, to, say string, drip, hangUp bool) {
 	}
 }
 
-// One address may not take all connections, however little it says on them;
+// One address cannot take all connections, even if it sends little on them:
 // another one still gets in.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	const most = 20
@@ -212,14 +213,14 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	})
 }
 
-// connections returns how many the accounts hold.
+// connections returns the number of connections in the accounts.
 func connections(s *Server) int {
 	s.accounts.mu.Lock()
 	defer s.accounts.mu.Unlock()
 	return s.accounts.conns
 }
 
-// A site of IPv6 is one customer, whichever of its addresses it uses.
+// An IPv6 site is one customer, whichever of its addresses it uses.
 func TestCustomer(t *testing.T) {
 	for _, c := range []struct{ a, b string }{
 		{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9"}, {"fe80::1%eth0", "fe80::2%eth1"}, {"192.0.2.1", "::ffff:192.0.2.1"},
@@ -233,8 +234,8 @@ func TestCustomer(t *testing.T) {
 	}
 }
 
-// The default of bytes an hour protects a line, which the loopback takes none
-// of; what was asked for holds for everybody.
+// The default limit of bytes per hour protects a line, so it does not apply to
+// the loopback. A limit that was set explicitly applies to all.
 func TestOwnMachineMovesMore(t *testing.T) {
 	for _, c := range []struct {
 		limit unit.Size
@@ -257,7 +258,8 @@ func TestOwnMachineMovesMore(t *testing.T) {
 	}
 }
 
-// Datagrams count: a downward stream ends where the budget does, and echoes too.
+// Datagrams count: a downstream stream ends when the budget is used up, and so
+// do echoes.
 func TestDatagramBudget(t *testing.T) {
 	s := start(t, Limits{AddressBytes: 300_000})
 	p := dial(t, s)
@@ -286,8 +288,8 @@ func TestDatagramBudget(t *testing.T) {
 	}
 }
 
-// A load books what it moves while it runs: flows of several sessions do not
-// get the budget of an address once each.
+// A load is charged while it runs: flows of several sessions share an address's
+// budget.
 func TestBudgetIsShared(t *testing.T) {
 	const most = 64 << 20
 	s := start(t, Limits{AddressBytes: most})
@@ -302,7 +304,7 @@ func TestBudgetIsShared(t *testing.T) {
 		sessions, flows = append(sessions, p), append(flows, d)
 	}
 	for i, d := range flows {
-		// The first may have used the budget up before the last begins.
+		// The first may have used up the budget before the last begins.
 		if r, ok := sessions[i].ask(`{"op":"start","group":1,"flows":1}`); !ok || r.Error != "" && !strings.Contains(r.Error, "limit") {
 			t.Errorf("flow %d: answered %v, error %q", i, ok, r.Error)
 			continue
@@ -327,12 +329,13 @@ func TestBudgetIsShared(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if total < most/2 || total > 3*most { // each flow asks every 16 MiB
+	if total < most/2 || total > 3*most { // each flow is charged every 16 MiB
 		t.Errorf("%d bytes moved with a budget of %d", total, most)
 	}
 }
 
-// Who forges addresses fills no session: requests to open push each other out.
+// Forged addresses cannot fill the sessions: requests to open replace each
+// other.
 func TestIrttForgedOpens(t *testing.T) {
 	s, _ := logged(t, Limits{})
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(s.Irtt()))
@@ -347,7 +350,7 @@ func TestIrttForgedOpens(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("%d requests were granted", granted)
 		}
-		for range 2 { // the second pays for the answer
+		for range 2 { // the second request pays for the answer
 			if _, err := c.Write(irtt.OpenRequest(p, nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -363,7 +366,7 @@ func TestIrttForgedOpens(t *testing.T) {
 	}
 }
 
-// TLS that never gets to a request is cut off, and counted.
+// A TLS handshake that never ends in a request is closed, and counted.
 func TestSlowTLS(t *testing.T) {
 	s, _ := logged(t, Limits{Handshake: 300 * time.Millisecond})
 	c, err := tls.Dial("tcp", s.Web().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})

@@ -9,8 +9,8 @@ import (
 	"unbloat/unit"
 )
 
-// BenchmarkDatagram is what one probe costs beside the kernel's work, with a
-// thousand sessions that send in turn.
+// BenchmarkDatagram measures the cost of a probe without the kernel's part,
+// with a thousand sessions that send in turn.
 func BenchmarkDatagram(b *testing.B) {
 	s, err := Listen(Options{Listen: "127.0.0.1:0"})
 	if err != nil {

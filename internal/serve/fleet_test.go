@@ -38,8 +38,8 @@ import (
 	"unbloat/unit"
 )
 
-// A wire is the way from one server to the database. When it is cut, what is
-// sent either way is lost without a word, as behind a router that was unplugged.
+// A wire connects one server with the database. When it is cut, data is lost
+// silently in both directions, as if a router was unplugged.
 type wire struct {
 	l  net.Listener
 	to string
@@ -75,7 +75,7 @@ func (w *wire) carry(c net.Conn) {
 	cut := w.cut
 	w.mu.Unlock()
 	if cut {
-		return // it is heard by nobody
+		return // data goes nowhere
 	}
 	d, err := net.Dial("tcp", w.to)
 	if err != nil {
@@ -93,10 +93,10 @@ func (w *wire) carry(c net.Conn) {
 			cut := w.cut
 			w.mu.Unlock()
 			if cut {
-				return // and neither end hears of it
+				return // neither end is told
 			}
 			if n > 0 {
-				_, _ = to.Write(b[:n]) // its own reader hears of an error
+				_, _ = to.Write(b[:n]) // an error shows at the other end's reader
 			}
 			if err != nil {
 				to.Close()
@@ -117,7 +117,7 @@ func (w *wire) setCut(cut bool) {
 	}
 }
 
-// reset ends the connections of before.
+// reset closes the old connections.
 func (w *wire) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,7 +192,8 @@ func (m *member) at() (native, irtt, iperf3, web, metrics string) {
 	return m.native, m.irtt, m.iperf3, m.web, m.metrics
 }
 
-// waiting returns how many results wait for the database, -1 if it does not say.
+// waiting returns how many results wait for the database, or -1 if the server
+// does not say.
 func (m *member) waiting() int {
 	_, _, _, _, metrics := m.at()
 	resp, err := http.Get("http://" + metrics + "/metrics")
@@ -227,7 +228,7 @@ func (c client) dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// http returns a client of HTTP that comes from the client's address.
+// http returns an HTTP client that uses the client's address.
 func (c client) http() *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return c.dial(ctx, address) },
@@ -294,7 +295,7 @@ func (c client) native(ctx context.Context, m *member) error {
 	return err
 }
 
-// echo sends a datagram until something comes back.
+// echo sends a datagram until it gets an answer.
 func (c client) echo(to string, b []byte) error {
 	conn, err := net.DialUDP("udp", &net.UDPAddr{IP: c.from.AsSlice()}, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to)))
 	if err != nil {
@@ -305,7 +306,7 @@ func (c client) echo(to string, b []byte) error {
 	return err
 }
 
-// hear sends b until an answer comes, and returns that.
+// hear sends b until it gets an answer, and returns that.
 func hear(conn *net.UDPConn, b []byte) ([]byte, error) {
 	buf := make([]byte, 2000)
 	var last error
@@ -323,7 +324,7 @@ func hear(conn *net.UDPConn, b []byte) ([]byte, error) {
 	return nil, last
 }
 
-// irtt opens a connection and has a probe answered.
+// irtt opens a connection and gets a probe answered.
 func (c client) irtt(_ context.Context, m *member) error {
 	_, at, _, _, _ := m.at()
 	conn, err := net.DialUDP("udp", &net.UDPAddr{IP: c.from.AsSlice()}, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(at)))
@@ -420,7 +421,7 @@ func (c client) iperf3(ctx context.Context, m *member) error {
 	return await(iperf3.DisplayResults)
 }
 
-// web downloads, uploads, and begins a download of ndt7.
+// web downloads, uploads, and starts a download with ndt7.
 func (c client) web(ctx context.Context, m *member) error {
 	_, _, _, at, _ := m.at()
 	h := c.http()
@@ -452,8 +453,8 @@ func (c client) web(ctx context.Context, m *member) error {
 
 var errShort = errors.New("too short")
 
-// page runs a session of the page and hands a result in, which no other client
-// has. It returns the ticket if the server says that it keeps it.
+// page runs a session of the page and submits a result that no other client
+// has. It returns the ticket if the server says that the result is saved.
 func (c client) page(ctx context.Context, m *member, try int) (webtest.Saved, error) {
 	_, _, _, at, _ := m.at()
 	h := c.http()
@@ -490,7 +491,7 @@ func (c client) page(ctx context.Context, m *member, try int) (webtest.Saved, er
 	return saved, nil
 }
 
-// submission is a result of an idle line, as the page hands it in.
+// submission returns a result of an idle line, as the page submits it.
 func submission(n, try int) string {
 	p := webtest.RawPhase{Name: verdict.PhaseIdle, EndUs: 3_000_000, BinUs: 100_000, Skips: []webtest.Skip{}, DownByte: []int64{}, UpByte: []int64{}}
 	for i := range int64(150) {
@@ -504,16 +505,16 @@ func submission(n, try int) string {
 		Schema: webtest.SubmissionSchema, IntervalUs: 20_000, TickUs: 5, Protocol: "http/1.1", Transport: webtest.OverWebSocket, Phases: []webtest.RawPhase{p},
 	})
 	if err != nil {
-		panic(err) // plain figures always marshal
+		panic(err) // figures can always be marshalled
 	}
 	return string(text)
 }
 
-// Three servers and one database serve 500 clients of all protocols, while the
-// database is killed and brought back, one server loses it without a word, and
-// another server is killed and started again. Every result that a server said it
-// keeps is in the database once, is read from every server, and nothing says
-// where a client was.
+// Three servers and one database serve 500 clients of all protocols. Meanwhile
+// the database is killed and restarted, one server silently loses its
+// connection to it, and another server is killed and restarted. Every result
+// that a server said is saved is in the database once, can be read from every
+// server, and nothing stores a client's address.
 func TestFleet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it takes half a minute and runs PostgreSQL")
@@ -537,7 +538,7 @@ func TestFleet(t *testing.T) {
 	began := time.Now()
 	at := func(d time.Duration) { time.Sleep(time.Until(began.Add(d))) }
 	var all sync.WaitGroup
-	all.Go(func() { // what goes wrong, one after the other
+	all.Go(func() { // the failures, one after the other
 		at(3 * time.Second)
 		db.Kill()
 		at(5 * time.Second)
@@ -565,7 +566,7 @@ func TestFleet(t *testing.T) {
 			c := newClient(i)
 			at(time.Duration(i) * lasting / clients)
 			var err error
-			for try := range 12 { // a client that is turned away goes to the next server of that name
+			for try := range 12 { // a client that is refused tries the next server of that name
 				m := members[(i+try)%len(members)]
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				switch i % len(kinds) {
@@ -683,8 +684,8 @@ func readEverywhere(t *testing.T, members []*member, accepted map[string]webtest
 	}
 }
 
-// budgetsAreShared has one address use its hour's bytes up at one server, and
-// then be refused by the others.
+// budgetsAreShared uses up an address's budget of an hour at one server. Then
+// the others must refuse the address.
 func budgetsAreShared(t *testing.T, members []*member) {
 	t.Helper()
 	c := newClient(999)
@@ -695,7 +696,7 @@ func budgetsAreShared(t *testing.T, members []*member) {
 			return 0
 		}
 		defer resp.Body.Close()
-		_, _ = io.Copy(io.Discard, resp.Body) // it is cut off where the budget ends
+		_, _ = io.Copy(io.Discard, resp.Body) // it ends when the budget is used up
 		return resp.StatusCode
 	}
 	get(members[0], 40*unit.MB)

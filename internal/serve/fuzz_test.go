@@ -15,7 +15,7 @@ import (
 	"unbloat/unit"
 )
 
-// forFuzzing listens, and serves nothing: targets call the handlers themselves.
+// forFuzzing listens but does not serve: the fuzz targets call the handlers.
 func forFuzzing(f *testing.F, l Limits) *Server {
 	f.Helper()
 	const any = "127.0.0.1:0"
@@ -38,9 +38,9 @@ func beside[T sideServer](f *testing.F, s *Server) T {
 	panic("not reached")
 }
 
-// FuzzIrtt: whatever datagrams one address sends, altogether it gets no more
-// bytes than it sent, and nobody is made a session by requests to open alone.
-// The input is datagrams, each with its length in two bytes before it.
+// FuzzIrtt: whatever datagrams one address sends, it gets no more bytes in
+// total than it sent, and requests to open alone create no session. The input
+// is datagrams, each after its length in two bytes.
 func FuzzIrtt(f *testing.F) {
 	p := irtt.Params{Version: 1, Duration: time.Minute, Interval: time.Second, Stats: 3, StampAt: 3, Clock: 3, Length: 100}
 	opening := irtt.OpenRequest(p, nil)
@@ -49,7 +49,7 @@ func FuzzIrtt(f *testing.F) {
 	i := beside[*irttServer](f, forFuzzing(f, Limits{}))
 	from := uint32(0)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		from++ // an address of its own, with nothing to its credit
+		from++ // a new address without credit
 		a := netip.AddrFrom4([4]byte{10, byte(from >> 16), byte(from >> 8), byte(from)})
 		peer := &netio.Peer{Addr: netip.AddrPortFrom(a, 7)}
 		in, out := 0, 0
@@ -74,8 +74,8 @@ func framed(datagrams ...[]byte) (out []byte) {
 	return out
 }
 
-// FuzzDatagram: the native protocol answers a datagram with no more than it
-// has, and only with a token.
+// FuzzDatagram: the native protocol's answer to a datagram is no longer than
+// the datagram, and only sent for a valid token.
 func FuzzDatagram(f *testing.F) {
 	s := forFuzzing(f, Limits{})
 	ses, err := s.open(netip.MustParseAddr("192.0.2.1"))
@@ -111,7 +111,7 @@ func FuzzDatagram(f *testing.F) {
 	})
 }
 
-// FuzzSession: no request, in whatever order, ends more than itself.
+// FuzzSession: no request, in any order, affects another session.
 func FuzzSession(f *testing.F) {
 	s := forFuzzing(f, Limits{})
 	f.Add([]byte(`{"op":"udp","dir":"down","interval_ns":1,"limit_ns":5}` + "\n" + `{"op":"report","stream":1}` + "\n" + `{"op":"end","stream":1}`))
@@ -142,7 +142,7 @@ func FuzzSession(f *testing.F) {
 // errEnough ends downloads early.
 var errEnough = errors.New("enough")
 
-// short takes no more than a little of an answer.
+// short is a ResponseWriter that accepts only a few bytes.
 type short struct {
 	*httptest.ResponseRecorder
 }
@@ -154,8 +154,8 @@ func (s short) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// FuzzWeb: every request over HTTP is answered or cut off, and takes no session
-// beyond its end.
+// FuzzWeb: every HTTP request is answered or cut off, and leaves no session
+// behind.
 func FuzzWeb(f *testing.F) {
 	s := forFuzzing(f, Limits{AddressBytes: 1 << 50})
 	h := beside[*webServer](f, s).mux()
@@ -178,7 +178,7 @@ func FuzzWeb(f *testing.F) {
 			}()
 			h.ServeHTTP(rec, r)
 		}()
-		if rec.Code >= 500 && rec.Code != http.StatusNotImplemented { // which is what WebSockets say of a recorder
+		if rec.Code >= 500 && rec.Code != http.StatusNotImplemented { // WebSockets answer that to a recorder
 			t.Errorf("%s %q: %d %s", method, uri, rec.Code, rec.Body)
 		}
 		s.accounts.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"unbloat/unit"
 )
 
-// start runs a server until the test ends, and then checks that it ends
-// cleanly and leaves no goroutine.
+// start runs a server until the test ends, and then checks that it ends cleanly
+// and leaves no goroutine.
 func start(t *testing.T, l Limits) *Server {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -26,7 +26,7 @@ func start(t *testing.T, l Limits) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // after the server has ended
+	t.Cleanup(func() { // runs after the server has ended
 		if !await.True(10*time.Second, func() bool { return runtime.NumGoroutine() <= before }) {
 			buf := make([]byte, 1<<16)
 			t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
@@ -55,7 +55,7 @@ func serveUntilEnd(t *testing.T, s *Server) {
 	})
 }
 
-// peer is a client made by hand.
+// A peer is a client without the client library.
 type peer struct {
 	t *testing.T
 	*net.TCPConn
@@ -73,10 +73,11 @@ func dial(t *testing.T, s *Server) *peer {
 	return &peer{t, c, bufio.NewReader(c)}
 }
 
-// ask sends a line and returns the reply, or false if the server hung up.
+// ask sends a line and returns the reply, or false if the server closed the
+// connection.
 func (p *peer) ask(line string) (probe.Reply, bool) {
 	p.t.Helper()
-	_, _ = io.WriteString(p, line+"\n") // if it fails, so will reading
+	_, _ = io.WriteString(p, line+"\n") // an error shows when reading
 	b, err := p.in.ReadBytes('\n')
 	if err != nil {
 		return probe.Reply{}, false
@@ -97,7 +98,7 @@ func (p *peer) must(line string) probe.Reply {
 	return r
 }
 
-// over checks that the server has hung up.
+// over checks that the server has closed the connection.
 func (p *peer) over() {
 	p.t.Helper()
 	if _, err := io.Copy(io.Discard, p.in); err != nil && strings.Contains(err.Error(), "timeout") {
@@ -143,19 +144,20 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := dial(t, s)
-			// An oversized line may be answered by a reset, because it is not read to its end.
+			// An oversized line may be answered by a reset, because the server
+			// does not read it to the end.
 			if r, ok := p.ask(c.line); ok && !strings.Contains(r.Error, c.why) || !ok && c.name != "oversized" {
 				t.Errorf("answered %v, error %q, want %q", ok, r.Error, c.why)
 			}
 			p.over()
 		})
 	}
-	dial(t, s).must(hello) // and the server lives
+	dial(t, s).must(hello) // the server still works
 }
 
 func dialSession(t *testing.T, s *Server) string { return dial(t, s).must(hello).Token }
 
-// Requests in a wrong order end nothing but themselves.
+// Requests in the wrong order end only their own session.
 func TestDisorder(t *testing.T) {
 	s := start(t, Limits{})
 	p := dial(t, s)
@@ -171,10 +173,10 @@ func TestDisorder(t *testing.T) {
 	if r, ok := p.ask("rubbish"); !ok || r.Error == "" {
 		t.Errorf("rubbish: answered %v, error %q", ok, r.Error)
 	}
-	p.over() // a client that does not speak the protocol is not kept
+	p.over() // a client that does not speak the protocol is disconnected
 }
 
-// A group starts once, with all its connections, in one direction.
+// A group is started once, with all its connections, in one direction.
 func TestGroups(t *testing.T) {
 	s := start(t, Limits{Flows: 3})
 	p := dial(t, s)
@@ -186,7 +188,7 @@ func TestGroups(t *testing.T) {
 		group int
 		dir   string
 		ok    bool
-	}{{1, "down", true}, {1, "up", false}, {1, "down", true}, {2, "up", true}, {2, "up", false}} { // the last is beyond the limit
+	}{{1, "down", true}, {1, "up", false}, {1, "down", true}, {2, "up", true}, {2, "up", false}} { // the last exceeds the limit
 		if r, ok := data(c.group, c.dir); !ok || (r.Error == "") != c.ok {
 			t.Errorf("%d: answered %v, error %q", i, ok, r.Error)
 		}
@@ -212,7 +214,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// When the control connection dies, so does all that hangs on it.
+// When the control connection ends, so does the whole session.
 func TestControlDies(t *testing.T) {
 	s := start(t, Limits{})
 	p := dial(t, s)
@@ -237,10 +239,10 @@ func TestLimits(t *testing.T) {
 	if r, ok := dial(t, s).ask(hello); !ok || !strings.Contains(r.Error, "busy") {
 		t.Errorf("a third session: answered %v, error %q", ok, r.Error)
 	}
-	dial(t, s).over() // says nothing
+	dial(t, s).over() // sends nothing
 	half := dial(t, s)
 	_, _ = io.WriteString(half, `{"op":`)
-	half.over() // says half a word
+	half.over() // sends half a line
 	a.over()    // is idle
 	b.over()
 	c := dial(t, s)
@@ -268,8 +270,8 @@ func TestByteBudget(t *testing.T) {
 	}
 }
 
-// Datagrams are answered only to who has a token, and never with more bytes
-// than they had.
+// Datagrams are only answered if they have a valid token, and never with more
+// bytes.
 func TestNoAmplification(t *testing.T) {
 	s := start(t, Limits{})
 	p := dial(t, s)
@@ -296,16 +298,16 @@ func TestNoAmplification(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// None of these is answered …
+	// None of these is answered,
 	send(1400, probe.Header{Kind: probe.KindEcho, Token: token + 1})
 	send(1400, probe.Header{Kind: probe.KindCount, Token: token})
 	send(1400, probe.Header{Kind: probe.KindReply, Token: token})
 	send(1400, probe.Header{Kind: probe.KindStream, Token: token})
 	send(1400, probe.Header{Kind: probe.KindListen, Token: token})
 	send(20, probe.Header{Kind: probe.KindEcho, Token: token})
-	send(100, probe.Header{Kind: probe.KindListen, Token: downToken}) // from an address that is not the client's
+	send(100, probe.Header{Kind: probe.KindListen, Token: downToken}) // from another address than the client's
 	send(0, probe.Header{})
-	// … and this one is, so that the first answer that comes is the only one.
+	// but this one is, so the first answer must be to it.
 	send(100, probe.Header{Kind: probe.KindEcho, Token: token, Seq: 77})
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	buf := make([]byte, 2000)

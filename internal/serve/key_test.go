@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What the key opens over HTTP, and what is free: the page's files and stored
-// results. The page gets a cookie for the key, which opens nothing else.
+// What needs the key over HTTP, and what is free: the page's files and stored
+// results. The page gets a cookie for the key, which is valid for nothing else.
 func TestKeyOverHTTP(t *testing.T) {
 	s := startAll(t, Limits{}, "secret")
 	base := "http://" + s.Web().String()
@@ -53,12 +53,12 @@ func TestKeyOverHTTP(t *testing.T) {
 		{"GET", "/garbage", "", 401},
 		{"GET", "/__down?bytes=1&access_token=wrong", "", 401},
 		{"GET", "/__down?bytes=1&access_token=secret", "", 200},
-		{"OPTIONS", "/__down?bytes=1", "", 204}, // a browser's question, which carries no key
-		{"POST", "/api/key", "secret", 204},     // gives the cookie …
+		{"OPTIONS", "/__down?bytes=1", "", 204}, // a browser's preflight request, which has no key
+		{"POST", "/api/key", "secret", 204},     // returns the cookie,
 		{"GET", "/api/key", "", 204},
 		{"GET", "/api/probe", "", 200},
 		{"POST", "/api/results", "", 200},
-		{"GET", "/garbage", "", 401}, // … which is for the page alone
+		{"GET", "/garbage", "", 401}, // which is valid for the page only
 	} {
 		if got := ask(c.method, c.path, c.bearer); got != c.want {
 			t.Errorf("%s %s with %q: %d, want %d", c.method, c.path, c.bearer, got, c.want)
@@ -72,7 +72,7 @@ func TestKeyOverHTTP(t *testing.T) {
 	awaitMetric(t, s, `unbloat_refused_total{protocol="web",reason="key"} 8`)
 }
 
-// Nobody gets past the key by a protocol that has none.
+// With a key, protocols that cannot send one are refused.
 func TestKeyKeepsIperf3Out(t *testing.T) {
 	s, err := Listen(Options{Listen: "127.0.0.1:0", Iperf3: "127.0.0.1:0", Key: "secret"})
 	if err == nil {

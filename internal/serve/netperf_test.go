@@ -21,7 +21,7 @@ type netperfClient struct {
 	*net.TCPConn
 }
 
-// netperfServed runs a server of netperf's clients alone.
+// netperfServed runs a server for netperf's clients only.
 func netperfServed(t *testing.T, o Options) *Server {
 	t.Helper()
 	o.Listen, o.Netperf = "127.0.0.1:0", "127.0.0.1:0"
@@ -65,7 +65,7 @@ func (c *netperfClient) ask(r netperf.Request) netperf.Setup {
 	return s
 }
 
-// begin asks for a test and connects for its data.
+// begin requests a test and opens its data connection.
 func (c *netperfClient) begin(r netperf.Request) net.Conn {
 	c.t.Helper()
 	s := c.ask(r)
@@ -100,8 +100,8 @@ func (c *netperfClient) results() netperf.Results {
 	return r
 }
 
-// Every test, one after the other on one control connection: what the server
-// counted is what the client moved, and is booked.
+// All tests, one after the other on one control connection: the server counts
+// what the client moved, and charges it.
 func TestNetperf(t *testing.T) {
 	s := netperfServed(t, Options{})
 	c := dialNetperf(t, s)
@@ -188,7 +188,7 @@ func TestNetperf(t *testing.T) {
 	}
 }
 
-// Two clients at once are served each its own.
+// Two clients at once each get their own test.
 func TestNetperfAtOnce(t *testing.T) {
 	s := netperfServed(t, Options{NetperfData: freeRange(t, 4)})
 	a, b := dialNetperf(t, s), dialNetperf(t, s)
@@ -203,7 +203,7 @@ func TestNetperfAtOnce(t *testing.T) {
 	}
 }
 
-// freeRange returns n ports that nobody seems to listen on.
+// freeRange returns n ports that seem to be unused.
 func freeRange(t *testing.T, n uint16) PortRange {
 	t.Helper()
 	for first := uint16(20000); first < 60000; first += 97 {
@@ -222,8 +222,8 @@ func freeRange(t *testing.T, n uint16) PortRange {
 	return PortRange{}
 }
 
-// The data go through the ports of the range, and where none is free the
-// client is told that the server is busy.
+// Data connections use the ports of the range. If none is free the client is
+// told that the server is busy.
 func TestNetperfPorts(t *testing.T) {
 	ports := freeRange(t, 2)
 	s := netperfServed(t, Options{NetperfData: ports})
@@ -250,14 +250,14 @@ func TestNetperfPorts(t *testing.T) {
 	}
 }
 
-// Beside a shared key netperf is not served: its clients cannot show one.
+// With a shared key netperf is not served, since its clients cannot send one.
 func TestNetperfKey(t *testing.T) {
 	if _, err := Listen(Options{Listen: "127.0.0.1:0", Netperf: "127.0.0.1:0", Key: "k"}); !errors.Is(err, errNoKeys) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Only the address that asked for a test is listened to on that test's port.
+// On a test's port only the address that requested the test is accepted.
 func TestNetperfStrangers(t *testing.T) {
 	o := Options{Listen: "127.0.0.1:0", Netperf: "0.0.0.0:0"}
 	s, err := Listen(o)
@@ -300,7 +300,7 @@ func TestNetperfStrangers(t *testing.T) {
 		t.Error("a stranger's datagram is answered")
 	}
 	_ = d.SetDeadline(time.Now().Add(10 * time.Second))
-	_, _ = d.Write(nil) // and does not end the test
+	_, _ = d.Write(nil) // and the test goes on
 	own, err := net.Dial("udp", (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String())
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,8 @@ func TestNetperfStrangers(t *testing.T) {
 	}
 }
 
-// Slow, cut off and hostile control connections end alone, and are counted.
+// Slow, truncated and hostile control connections affect no other, and are
+// counted.
 func TestNetperfHostile(t *testing.T) {
 	log := &notes{}
 	s := netperfServed(t, Options{Limits: Limits{Handshake: 300 * time.Millisecond, Idle: 300 * time.Millisecond}, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -351,7 +352,7 @@ func TestNetperfHostile(t *testing.T) {
 	}
 }
 
-// A client that goes during the data ends its test, whatever the test is.
+// A client that disconnects during a test ends it, with every kind of test.
 func TestNetperfCutOff(t *testing.T) {
 	s := netperfServed(t, Options{})
 	for _, test := range []netperf.Test{netperf.TCPStream, netperf.TCPMaerts, netperf.TCPRR, netperf.UDPRR} {
@@ -381,8 +382,8 @@ func sessionsNow(s *Server) int {
 	return s.accounts.sessions
 }
 
-// What an address may move, how many sessions it may have, and how long a test
-// may last hold for netperf's clients as for all.
+// The limits of an address's bytes and sessions, and of a test's duration,
+// apply to netperf's clients too.
 func TestNetperfLimits(t *testing.T) {
 	s := netperfServed(t, Options{Limits: Limits{AddressBytes: 2 * unit.MB, PerAddress: 1, Load: time.Second}})
 	request := netperf.Request{Test: netperf.TCPRR, Duration: time.Hour, RequestSize: 1000, ResponseSize: 100_000, TOS: -1}
@@ -422,7 +423,7 @@ func TestNetperfLimits(t *testing.T) {
 	}
 }
 
-// FuzzNetperf: whatever control connections say, they end, and leave no session.
+// FuzzNetperf: control connections with any content end, and leave no session.
 func FuzzNetperf(f *testing.F) {
 	s, err := Listen(Options{Listen: "127.0.0.1:0", Netperf: "127.0.0.1:0", Limits: Limits{Handshake: 20 * time.Millisecond, Idle: 20 * time.Millisecond}})
 	if err != nil {
@@ -455,7 +456,7 @@ func FuzzNetperf(f *testing.F) {
 		p.hold(c)
 		_, _ = client.Write(b)
 		client.Close()
-		p.control(c) // returns
+		p.control(c) // must return
 		if n := sessionsNow(s); n != 0 {
 			t.Fatalf("%d sessions are left", n)
 		}

@@ -54,7 +54,7 @@ func metrics(t *testing.T, s *Server) string {
 	return string(b)
 }
 
-// awaitMetric waits until a line of the metrics shows.
+// awaitMetric waits until the metrics contain a line.
 func awaitMetric(t *testing.T, s *Server, line string) {
 	t.Helper()
 	var text string
@@ -63,7 +63,7 @@ func awaitMetric(t *testing.T, s *Server, line string) {
 	}
 }
 
-// A thousand sessions at once, each with a stream of probes that is answered.
+// A thousand sessions at once, each with a stream of probes, all answered.
 func TestThousandSessions(t *testing.T) {
 	const n = 1000
 	s := start(t, Limits{Sessions: n, PerAddress: n, Conns: 2 * n, AddressConns: 2 * n})
@@ -101,7 +101,7 @@ func TestThousandSessions(t *testing.T) {
 	}
 }
 
-// Who does not know the key has no session, whatever the protocol.
+// Without the key no session is opened, with any protocol.
 func TestSharedKey(t *testing.T) {
 	s := startAll(t, Limits{}, "secret")
 	for _, auth := range []string{"", "00", probe.Authenticate("other", "x")} {
@@ -122,8 +122,8 @@ func TestSharedKey(t *testing.T) {
 	awaitMetric(t, s, `unbloat_refused_total{protocol="unbloat",reason="key"} 3`)
 }
 
-// irtt answers with no more bytes than came, whoever asks; hostile datagrams
-// get nothing and are counted.
+// irtt's answers have no more bytes than the requests, for any sender. Hostile
+// datagrams get no answer and are counted.
 func TestIrttNoAmplification(t *testing.T) {
 	s := startAll(t, Limits{PerAddress: 3}, "")
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(s.Irtt()))
@@ -137,7 +137,7 @@ func TestIrttNoAmplification(t *testing.T) {
 		id, _, f, err := irtt.ParseOpenReply(b, nil)
 		return id, err == nil && !f.Has(irtt.FlagClose)
 	}
-	hear := func(b []byte, wait time.Duration) []byte { // what answers b; nil after wait
+	hear := func(b []byte, wait time.Duration) []byte { // returns the answer to b; nil after wait
 		if _, err := c.Write(b); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestIrttNoAmplification(t *testing.T) {
 			}
 			if _, late := opened(buf[:n]); !late || len(b) > 3 && b[3]&1 != 0 {
 				return buf[:n]
-			} // else it answers a request to open from before
+			} // otherwise it is the answer to an earlier request to open
 		}
 	}
 	say := func(b []byte) []byte { return hear(b, 50*time.Millisecond) }
@@ -188,7 +188,7 @@ func TestIrttNoAmplification(t *testing.T) {
 	if r := hear(long, 10*time.Second); len(r) != 400 {
 		t.Errorf("%d bytes", len(r))
 	}
-	for _, other := range tokens[1:5] { // the limit is 3 sessions of an address
+	for _, other := range tokens[1:5] { // the limit is 3 sessions per address
 		irtt.PutRequest(long, other, 1, nil)
 		if r := hear(long, 10*time.Second); len(r) != 400 {
 			t.Errorf("%d bytes", len(r))
@@ -206,7 +206,8 @@ func TestIrttNoAmplification(t *testing.T) {
 	}
 }
 
-// What an address may move within an hour ends its loads, and is counted.
+// When an address has used up its bytes of an hour its loads end, and are
+// counted.
 func TestAddressBudget(t *testing.T) {
 	s := startAll(t, Limits{AddressBytes: 3 << 20}, "")
 	url := "http://" + s.Web().String() + "/garbage?ckSize=2"
@@ -227,7 +228,7 @@ func TestAddressBudget(t *testing.T) {
 	}
 }
 
-// A certificate of our own is made once, and only its owner reads its key.
+// A self-signed certificate is made once, and only its owner can read the key.
 func TestOwnCertificate(t *testing.T) {
 	dir := t.TempDir()
 	a, err := OwnCertificate(dir, time.Now())
@@ -249,8 +250,8 @@ func TestOwnCertificate(t *testing.T) {
 	}
 }
 
-// What an iperf3 client wants left out at the start is in no figure; what is
-// not known of our own streams is not said to be known.
+// The seconds that an iperf3 client omits at the start are in no figure, and
+// figures that we do not know of our own streams are marked as unknown.
 func TestIperf3Results(t *testing.T) {
 	clock := netio.NewClock()
 	own, err := net.Dial("tcp", start(t, Limits{}).Addr().String())
@@ -270,8 +271,8 @@ func TestIperf3Results(t *testing.T) {
 	}
 }
 
-// Which way a stream of iperf3 goes is told by the order in which the client
-// opened them, not by whose cookie was read first.
+// The direction of an iperf3 stream depends on the order in which the client
+// opened the streams, not on whose cookie was read first.
 func TestIperf3StreamsInOrder(t *testing.T) {
 	s := startAll(t, Limits{}, "")
 	connect := func() *net.TCPConn {
@@ -314,7 +315,8 @@ func TestIperf3StreamsInOrder(t *testing.T) {
 	}
 }
 
-// iperf3Reads reports whether the server still waits for what a connection says first.
+// iperf3Reads reports whether the server still waits for a connection's first
+// bytes.
 func iperf3Reads(s *Server, c net.Conn) bool {
 	for _, side := range s.others {
 		p, ok := side.(*iperf3Server)

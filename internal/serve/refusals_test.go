@@ -16,8 +16,8 @@ import (
 	"unbloat/internal/await"
 )
 
-// Of an attack that lasts 12 s, on which 46,000 things are refused, the log has
-// one line a minute and kind, and no kind or count is lost.
+// For an attack of 12 s with 46,000 refusals the log has one line per minute
+// and kind, and no kind and no count is lost.
 func TestRefusalsInSums(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &notes{}
@@ -46,8 +46,8 @@ func TestRefusalsInSums(t *testing.T) {
 	})
 }
 
-// Garbage on every port leaves no line for each piece, and no address of whoever
-// sent it.
+// Garbage on every port does not make a line in the log for each piece, and the
+// log does not contain the sender's address.
 func TestGarbageIsNotLogged(t *testing.T) {
 	s, log := logged(t, Limits{Handshake: time.Second})
 	before := strings.Count(log.String(), "\n")
@@ -96,8 +96,8 @@ func TestGarbageIsNotLogged(t *testing.T) {
 	}
 }
 
-// A server that drains refuses new sessions, lets one that runs go on with new
-// data connections, and ends when that ends, or after the time it was given.
+// A server that drains refuses new sessions, lets a running one open new data
+// connections, and ends when that ends, or after the given time.
 func TestDrain(t *testing.T) {
 	const any = "127.0.0.1:0"
 	begin := func(t *testing.T, drain time.Duration) (s *Server, stop func(), done chan error) {
@@ -164,7 +164,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// ready asks whether a server takes new sessions.
+// ready asks the server whether it takes new sessions.
 func ready(t *testing.T, s *Server) (code int, text string) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Metrics().String())

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A table finds what a map finds, whatever is put and removed, and with tokens
-// that share a bucket.
+// A stream table finds the same as a map after any insertions and removals,
+// also for tokens in the same bucket.
 func TestStreamTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table streamTable

@@ -32,8 +32,8 @@ func made(t testing.TB, now time.Time) (text []byte, public string) {
 	return text, public
 }
 
-// A list is used only with the signature of the key that the client was given,
-// and only while it is good.
+// A list is only used if it is signed with the key that the client was given,
+// and not expired.
 func TestSignature(t *testing.T) {
 	now := time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC)
 	text, public := made(t, now)
@@ -90,7 +90,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// Whatever byte of the file is changed, another list never comes out.
+// Changing any byte of the file never gives another list.
 func TestAlteredByte(t *testing.T) {
 	now := time.Now()
 	text, public := made(t, now)
@@ -109,7 +109,8 @@ func TestAlteredByte(t *testing.T) {
 	})
 }
 
-// The nearest server that answers is chosen; the key comes with the address.
+// The nearest server that answers is chosen, and its key is returned with its
+// address.
 func TestFetchAndChoose(t *testing.T) {
 	now := time.Now()
 	text, public := made(t, now)

@@ -12,8 +12,9 @@ import (
 	"unbloat/internal/store/pgtest"
 )
 
-// Each server learns what an address takes of the others, whatever is written
-// twice; rows end with their window, and nothing in the database is an address.
+// Each server learns what an address used at the others, even if a row is
+// written twice. Rows expire with their window, and the database contains no
+// address.
 func TestBudgets(t *testing.T) {
 	db := pgtest.Start(t, "fsync=off")
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -41,7 +42,7 @@ func TestBudgets(t *testing.T) {
 	}
 	say(0, use(100, time.Second))
 	say(1, use(30, time.Minute))
-	say(1, use(50, time.Minute)) // it has grown: not a sum of both
+	say(1, use(50, time.Minute)) // it has grown: the larger value counts, not the sum
 	say(1, use(50, time.Minute)) // the same again
 	if got := say(2, nil)(a); got.Bytes != 150 || got.Busy != 61*time.Second {
 		t.Errorf("the third server hears %+v", got)

@@ -56,8 +56,8 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// FuzzReadExport: whatever the file, reading it ends, and what it accepts is
-// read back from an export of it.
+// FuzzReadExport: reading any file ends, and what it accepts can be exported
+// and read back.
 func FuzzReadExport(f *testing.F) {
 	r, err := aRecord(f).normal()
 	if err != nil {

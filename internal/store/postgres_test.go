@@ -20,12 +20,12 @@ import (
 	"unbloat/internal/store/pgtest"
 )
 
-// Laws: what PostgreSQL keeps comes back as it was; lists, exports and figures
-// are those of SQLite, byte for byte; import and export between the two lose
-// nothing, who may delete a result included.
+// Laws: PostgreSQL returns results unchanged; lists, exports and figures are
+// byte for byte those of SQLite; import and export between the two lose
+// nothing, including who may delete a result.
 func TestPostgresAsSQLite(t *testing.T) {
 	server := pgtest.Start(t, "fsync=off")
-	dir, n := "/dev/shm", 0 // no disk is asked to keep what each case makes
+	dir, n := "/dev/shm", 0 // a memory file system, so that syncs are fast
 	if _, err := os.Stat(dir); err != nil {
 		dir = os.TempDir()
 	}
@@ -95,8 +95,8 @@ func TestPostgresAsSQLite(t *testing.T) {
 	})
 }
 
-// Pages of a list, one after the other, are the list, whatever the filter and
-// however many results were taken at the same instant.
+// The pages of a list together are the list, with any filter, and even if many
+// results have the same time.
 func TestPages(t *testing.T) {
 	server := pgtest.Start(t, "fsync=off")
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -139,7 +139,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Programs that find an empty database at the same time make its tables once.
+// If several programs find an empty database at the same time, the tables are
+// created once.
 func TestPostgresMadeOnce(t *testing.T) {
 	server := pgtest.Start(t, "fsync=off")
 	var all sync.WaitGroup
@@ -186,8 +187,8 @@ func TestPostgresMadeOnce(t *testing.T) {
 	}
 }
 
-// A result is deleted by whoever has its token, or the store; old ones expire;
-// the newest stay when it is trimmed.
+// A result can be deleted by anybody who has its token, and by the owner of the
+// store. Old ones expire, and trimming keeps the newest.
 func TestDeletion(t *testing.T) {
 	server := pgtest.Start(t, "fsync=off")
 	for _, place := range []string{filepath.Join(t.TempDir(), "x.db"), server.URL()} {
@@ -224,7 +225,7 @@ func TestDeletion(t *testing.T) {
 			if err := s.Withdraw(t.Context(), records[0].ID, "mine"); !errors.Is(err, ErrNotFound) {
 				t.Errorf("twice: %v", err)
 			}
-			if err := s.Deliver(t.Context(), records[:2]); err != nil { // by a server that did not hear that they had arrived
+			if err := s.Deliver(t.Context(), records[:2]); err != nil { // by a server that did not get the answer to its delivery
 				t.Error(err)
 			}
 			left(5)
@@ -236,7 +237,7 @@ func TestDeletion(t *testing.T) {
 				t.Error(err)
 			}
 			left(4)
-			if n, err := s.Add(t.Context(), records[1:2]); n != 1 || err != nil { // who imports it wants it
+			if n, err := s.Add(t.Context(), records[1:2]); n != 1 || err != nil { // an import restores it
 				t.Errorf("%d added, %v", n, err)
 			}
 			if err := s.Delete(t.Context(), records[1].ID); err != nil {

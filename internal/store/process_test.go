@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// These tests use the file from other processes: this test binary, which finds
-// its task in the environment: "PATH FIRST COUNT BYTES".
+// These tests use the file from other processes: this test binary, with its
+// task in the environment: "PATH FIRST COUNT BYTES".
 const saverEnv = "UNBLOAT_TEST_SAVER"
 
-// TestSaverHelper saves results until it is done, and prints each id once it is kept.
+// TestSaverHelper saves results, and prints the id of each when it is saved.
 func TestSaverHelper(t *testing.T) {
 	task := strings.Fields(os.Getenv(saverEnv))
 	if len(task) != 4 {
@@ -41,7 +41,8 @@ func TestSaverHelper(t *testing.T) {
 	os.Exit(0)
 }
 
-// nthRecord returns the i-th record, whose result does not compress below size bytes.
+// nthRecord returns the i-th record. Its result has at least size bytes when
+// compressed.
 func nthRecord(i, size int) Record {
 	var b strings.Builder
 	for x := uint64(i); b.Len() < size; {
@@ -62,7 +63,7 @@ func saver(ctx context.Context, path string, first, count, size int) (*exec.Cmd,
 	return cmd, &out
 }
 
-// keptIDs returns the ids that a saver said are kept.
+// keptIDs returns the ids that a saver printed.
 func keptIDs(out string) []string {
 	var ids []string
 	for _, l := range strings.SplitAfter(out, "\n") {
@@ -73,7 +74,7 @@ func keptIDs(out string) []string {
 	return ids
 }
 
-// wantKept checks that all of ids can be read, and nothing is damaged.
+// wantKept checks that all ids can be read, and that the file is not damaged.
 func wantKept(t *testing.T, path string, ids []string) {
 	t.Helper()
 	withStore(t, path, func(s *Store) {
@@ -94,23 +95,23 @@ func wantKept(t *testing.T, path string, ids []string) {
 	})
 }
 
-// TestKilled: kill -9 in the middle of saving leaves a file that is whole, and
-// every result that was said to be kept is in it.
+// TestKilled: kill -9 while saving leaves an intact file, with every result
+// whose id was printed.
 func TestKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.db")
 	var ids []string
 	rounds := 0
 	delay := 20 * time.Millisecond
 	for ; rounds < 20 || len(ids) == 0 && delay < 30*time.Second; delay += 7 * time.Millisecond {
-		if rounds >= 20 { // this machine takes longer until the first is kept
+		if rounds >= 20 { // on this machine it takes longer until the first is saved
 			delay *= 2
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), delay) // the moment of death; every one must do
+		ctx, cancel := context.WithTimeout(t.Context(), delay) // the time of death; any must do
 		cmd, out := saver(ctx, path, 1000*rounds, 1000, 20_000)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // it was killed
 		cancel()
 		if strings.Contains(out.String(), "FAILED") {
 			t.Fatalf("round %d: %s", rounds, out)
@@ -151,8 +152,8 @@ func TestSideBySide(t *testing.T) {
 	wantKept(t, path, ids)
 }
 
-// TestDiskFull: when the disk is full, saving says so, the process lives, and
-// what was kept before can still be read. It needs a file system of its own,
+// TestDiskFull: if the disk is full, saving returns an error, the process goes
+// on, and saved results can still be read. The test needs its own file system,
 // which an unprivileged user gets in a user namespace.
 func TestDiskFull(t *testing.T) {
 	if runtime.GOOS != "linux" {

@@ -15,8 +15,8 @@ import (
 
 const million = 1_000_000
 
-// fill makes a million results in the database itself: lists read no more of a
-// result than what stands here.
+// fill creates a million results inside the database. They have only the
+// columns that lists read.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
 	const figures = `{"valid":true,"grade":"B","increase_p95_ms":12.5,"goodput_down_bps":9.4e7,"goodput_up_bps":2.1e7,"outcome":""}`
@@ -43,9 +43,9 @@ func fill(t *testing.T, s *Store) {
 	t.Logf("%s: a million results made in %v", s.name, time.Since(began).Round(time.Millisecond))
 }
 
-// A hundred pages of a list of a million results take no longer than 100 ms, from
-// either database, and both plans read an index in its order: nothing is sorted,
-// no table is read through.
+// A hundred pages of a list of a million results take at most 100 ms with
+// either database. Both query plans use an index in its order: nothing is
+// sorted, and no table is scanned.
 func TestHundredPagesOfAMillionAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it makes two databases with a million results")
@@ -54,14 +54,14 @@ func TestHundredPagesOfAMillionAlone(t *testing.T) {
 	check := func(t *testing.T, place, explain string, bad ...string) {
 		withStore(t, place, func(s *Store) {
 			fill(t, s)
-			if explain == "EXPLAIN " { // as autovacuum does, within a minute
+			if explain == "EXPLAIN " { // as autovacuum does within a minute
 				if _, err := s.db.exec(t.Context(), "ANALYZE results"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, f := range []Filter{{Limit: 20}, {Limit: 20, Label: "browser"}, {Limit: 20, Kind: KindTest}} {
 				var took []time.Duration
-				for range 3 { // another program may be at work on this machine
+				for range 3 { // other programs may be busy on this machine
 					f.After = ""
 					began, n := time.Now(), 0
 					for range pages {

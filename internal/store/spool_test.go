@@ -28,9 +28,9 @@ func identified(t testing.TB, i int) Record {
 	return r
 }
 
-// Whatever the order in which results come, deliveries fail, answers are lost
-// and programs begin anew: what was put arrives, and in the database each is
-// there once.
+// In whatever order results arrive, deliveries fail, answers are lost and
+// programs restart: everything that was put into the spool arrives, and is in
+// the database once.
 func TestSpoolLosesNothing(t *testing.T) {
 	away := errors.New("away")
 	base := t.TempDir()
@@ -50,7 +50,7 @@ func TestSpoolLosesNothing(t *testing.T) {
 					return away
 				}
 				for _, r := range some {
-					kept[r.ID] = 1 // by its id: ON CONFLICT DO NOTHING
+					kept[r.ID] = 1 // by id: ON CONFLICT DO NOTHING
 				}
 				if how == "answer lost" {
 					return away
@@ -93,9 +93,9 @@ func TestSpoolLosesNothing(t *testing.T) {
 	})
 }
 
-// A folder that is full takes no more, whether by number or by bytes; a result
-// that the database refuses, or that is damaged on the disk, is laid aside and
-// holds up no other.
+// A directory that has reached its limit of files or bytes accepts no more. A
+// result that the database refuses, or that is damaged on the disk, is set
+// aside and does not block the others.
 func TestSpoolBounds(t *testing.T) {
 	dir := t.TempDir()
 	s, err := OpenSpool(dir, 3, 1<<20)
@@ -145,8 +145,8 @@ func TestSpoolBounds(t *testing.T) {
 
 const spoolerEnv = "UNBLOAT_TEST_SPOOLER"
 
-// TestSpoolerHelper has results wait until it is killed, and prints each id once
-// it is on the disk.
+// TestSpoolerHelper puts results into the spool until it is killed, and prints
+// the id of each when it is on the disk.
 func TestSpoolerHelper(t *testing.T) {
 	dir := os.Getenv(spoolerEnv)
 	if dir == "" {
@@ -168,7 +168,8 @@ func TestSpoolerHelper(t *testing.T) {
 	}
 }
 
-// kill -9 at any moment leaves every result that was put, whole, and nothing else.
+// kill -9 at any time leaves every result that was put, intact, and nothing
+// else.
 func TestSpoolKilled(t *testing.T) {
 	dir := t.TempDir()
 	var ids []string

@@ -66,8 +66,8 @@ func drawRecord(t *rapid.T) Record {
 	return r
 }
 
-// Laws: what is kept comes back as it was; a second time changes nothing;
-// import∘export is the identity, also in bytes.
+// Laws: results are returned unchanged; saving one a second time changes
+// nothing; import∘export is the identity, also in bytes.
 func TestRoundTrip(t *testing.T) {
 	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -230,7 +230,7 @@ func TestLinkKind(t *testing.T) {
 	}
 }
 
-// TestMigration: a file of each older layout is read after it was brought up to date.
+// TestMigration: a file of each older layout is upgraded and read.
 func TestMigration(t *testing.T) {
 	want, err := aRecord(t).normal()
 	if err != nil {
@@ -268,8 +268,8 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// TestNotOurs: files that are not ours, damaged, or of the future are refused,
-// and are afterwards byte for byte what they were.
+// TestNotOurs: foreign, damaged and newer files are refused, and not changed by
+// a byte.
 func TestNotOurs(t *testing.T) {
 	dir := t.TempDir()
 	make := func(name string, sql string) string {
@@ -307,9 +307,9 @@ func TestNotOurs(t *testing.T) {
 	}
 }
 
-// TestDamaged: whatever byte of the file flips, reading either gives what was
-// kept, or says that the file is damaged; it never gives something else, and
-// other results can still be read where SQLite can.
+// TestDamaged: if any byte of the file is changed, reading returns the saved
+// result or says that the file is damaged, but never anything else. Other
+// results can still be read if SQLite can read them.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.db")
 	kept := map[string]Record{}

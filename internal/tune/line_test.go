@@ -10,13 +10,14 @@ import (
 	"unbloat/unit"
 )
 
-// A queue that grows lets fewer probes through than are sent meanwhile, and the
-// load has their place: what the line carries counts those that came through.
+// While a queue grows fewer probes leave it than are sent, and the load uses
+// the difference: the rate that the line carries includes only the probes that
+// came through.
 func TestCarriedCountsProbesThatCameThrough(t *testing.T) {
 	const (
 		interval = 10 * time.Millisecond
 		line     = 1e6
-		grows    = 0.2 // seconds of queue a second
+		grows    = 0.2 // seconds of queue per second
 	)
 	raw := measure.RawPhase{Start: 0, From: unit.Instant(2e9), To: unit.Instant(8e9), End: unit.Instant(8e9), Interval: interval}
 	for at := raw.Start; at.Before(raw.End); at = at.Add(interval) {
@@ -31,8 +32,8 @@ func TestCarriedCountsProbesThatCameThrough(t *testing.T) {
 	}
 }
 
-// The upload's senders know what arrived, holes or not; where they do not, the
-// receiver's goodput is what there is.
+// For the upload the senders' counts include data behind holes. Without them
+// the receiver's goodput is used.
 func TestDeliveredOrGoodput(t *testing.T) {
 	raw := measure.RawPhase{From: 0, To: unit.Instant(8e9)}
 	if got := delivered(8e5, raw); got != 8e5 {

@@ -9,11 +9,11 @@ import (
 	"unbloat/unit"
 )
 
-// A model is a line whose delay each way is small up to a share of its rate, and
-// grows above it.
+// A model is a line whose latency in each direction is small up to a share of
+// its rate, and grows above that.
 type model struct {
 	line       Rates
-	kneeDown   float64 // share of the line from which its queue stands
+	kneeDown   float64 // share of the line from which on its queue grows
 	kneeUp     float64
 	slope      time.Duration // per percent above the knee
 	floor      time.Duration
@@ -43,7 +43,7 @@ func drawModel(t *rapid.T) *model {
 	}
 }
 
-// few is where a search with a few connections begins.
+// few returns the shares with which a search with few connections begins.
 func few() shares { return topOf(4, 4, time.Second) }
 
 func (m *model) search(top shares, trials int) *Search {
@@ -55,9 +55,9 @@ func (m *model) search(top shares, trials int) *Search {
 	return s
 }
 
-// Whatever the line, the search makes no more trials than it may, stays below
-// the line's rate and above half of it, and calls nothing good that it did not
-// see hold the goal.
+// On any line the search makes no more trials than allowed, stays below the
+// line's rate and above its lower limit, and reports success only if the rates
+// meet the goal.
 func TestSearchLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)
@@ -78,12 +78,12 @@ func TestSearchLaws(t *testing.T) {
 	})
 }
 
-// With enough trials the rate that gives way is found to one step.
+// With enough trials the rate is found to one step.
 func TestSearchFindsTheStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)
-		m.floor, m.kneeUp = 0, 1.1                 // only the download has to give way,
-		m.kneeDown = max(m.kneeDown, topDown*0.74) // and not below what may be kept
+		m.floor, m.kneeUp = 0, 1.1                 // only the download has to be reduced,
+		m.kneeDown = max(m.kneeDown, topDown*0.74) // and stays above its lower limit
 		s := m.search(few(), 20)
 		best, ok := s.Best()
 		if !ok {
@@ -92,7 +92,7 @@ func TestSearchFindsTheStep(t *testing.T) {
 		if best.Up != m.line.Up.Scale(topUp) {
 			t.Fatalf("the upload gave way to %v, though it held no delay", best.Up)
 		}
-		// One step more must be too much, unless there is none.
+		// One step more must be too much, if there is one.
 		for i, f := range steps {
 			if m.line.Down.Scale(topDown*f) == best.Down && i > 0 {
 				next := Rates{m.line.Down.Scale(topDown * steps[i-1]), best.Up}
@@ -104,7 +104,7 @@ func TestSearchFindsTheStep(t *testing.T) {
 	})
 }
 
-// A line that holds the goal at the top needs one trial.
+// A line that meets the goal at the highest rates needs one trial.
 func TestSearchAtTheTop(t *testing.T) {
 	m := &model{line: Rates{30e6, 5e6}, kneeDown: 1.1, kneeUp: 1.1, slope: time.Millisecond}
 	s := m.search(few(), 5)
@@ -113,9 +113,10 @@ func TestSearchAtTheTop(t *testing.T) {
 	}
 }
 
-// Where nothing holds the goal, a little less delay is not worth much of the
-// line: the highest rates that came about as near as any are the best, and what
-// could not be kept is not tried. Figures of 5/5 Mbit/s, four connections each way.
+// If no rates meet the goal, a little less latency is not worth a large part of
+// the line: the best rates are the highest ones whose latency is about as low
+// as any. Rates that may not be kept are not tried. The figures are of 5/5
+// Mbit/s, with four connections in each direction.
 func TestSearchGivesUpNoMoreThanItGains(t *testing.T) {
 	const goal = 7267 * time.Microsecond
 	seen := []time.Duration{110571, 15889, 9107, 7917, 7450}
@@ -137,7 +138,8 @@ func TestSearchGivesUpNoMoreThanItGains(t *testing.T) {
 	if least := tried[len(tried)-1]; least.Down < unit.Rate(4.99e6).Scale(leastShare) {
 		t.Errorf("%v was tried, which would be too dear", least)
 	}
-	// While lower rates still come much nearer, there is more to find below.
+	// If lower rates still give a much lower latency, the search continues
+	// below them.
 	s = NewSearch(Rates{4999761, 5000136}, goal, 2)
 	for _, us := range []time.Duration{110571, 30000} {
 		s.Observe(Observation{Increase: us * time.Microsecond, Down: us * time.Microsecond})
@@ -147,7 +149,8 @@ func TestSearchGivesUpNoMoreThanItGains(t *testing.T) {
 	}
 }
 
-// After a longer look that failed, the search goes on below.
+// After a longer measurement that failed, the search continues with lower
+// rates.
 func TestSearchLower(t *testing.T) {
 	m := &model{line: Rates{30e6, 5e6}, kneeDown: 1.1, kneeUp: 1.1, slope: time.Millisecond}
 	s := m.search(few(), 5)
@@ -159,8 +162,9 @@ func TestSearchLower(t *testing.T) {
 	}
 }
 
-// Many downloads begin where their queue drains in time, and give up a fifth of
-// the line for that at most; many uploads begin higher than a few.
+// A search with many downloads begins at a rate at which their queue drains in
+// time, at most a fifth below the line. One with many uploads begins higher
+// than with few.
 func TestTopOf(t *testing.T) {
 	for _, c := range []struct {
 		down, up int
@@ -184,7 +188,8 @@ func TestTopOf(t *testing.T) {
 	if p := paceOf(100, 4).waiting(draining(time.Minute, 0.8)); p.head != head+mostDrain {
 		t.Errorf("a minute of queue is waited for for %v", p.head)
 	}
-	// A hundred uploads begin with a thousand packets, of 12.1 ms each here.
+	// A hundred uploads begin with a thousand packets, which take 12.1 ms each
+	// here.
 	if w := settling(100, 1e6); w.Round(10*time.Millisecond) != 12110*time.Millisecond || settling(31, 1e6) != 0 || paceOf(4, 100) != paceOf(100, 4) {
 		t.Errorf("a hundred uploads settle in %v, a few in %v", w, settling(31, 1e6))
 	}

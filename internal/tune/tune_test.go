@@ -16,14 +16,14 @@ import (
 	"unbloat/unit"
 )
 
-// A fakeLine is a router, and the line behind it, on which things go wrong.
+// A fakeLine is a router and the line behind it, with failures.
 type fakeLine struct {
 	tunetest.Line
 	shaped bool
-	fail   error // of the phase named failAt
+	fail   error // of the phase failAt
 	failAt string
 	shapes int
-	rates  Rates // shaped to
+	rates  Rates // the shaped rates
 	specs  []measure.PhaseSpec
 	calls  []string
 	commit error
@@ -74,7 +74,7 @@ func TestRunKeepsWhatIsBetter(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong, the last thing that happens is the undoing.
+// Whatever goes wrong, undoing is the last thing that happens.
 func TestRunUndoes(t *testing.T) {
 	broken := errors.New("the line is gone")
 	for name, f := range map[string]*fakeLine{
@@ -110,7 +110,7 @@ func TestRunStopsWhenInterrupted(t *testing.T) {
 	}
 }
 
-// risesAbove is a line whose rates have not settled when a phase ends while the
+// risesAbove returns a line whose rates still rise at the end of a phase if the
 // download is shaped to more than the given rate.
 func risesAbove(most unit.Rate) *fakeLine {
 	f := &fakeLine{}
@@ -118,8 +118,8 @@ func risesAbove(most unit.Rate) *fakeLine {
 	return f
 }
 
-// Rates that still rise in a trial prove nothing of it, and don't end the
-// tuning: it goes on below.
+// A trial with rates that still rise proves nothing, but does not end the
+// tuning: it continues with lower rates.
 func TestRunGoesOnBelowWhatIsNotSettled(t *testing.T) {
 	r, err := tuneFake(risesAbove(28.8e6))
 	if err != nil || !r.Kept || !r.GoalHeld || r.Plan.DownBps > 28.8e6 {
@@ -132,8 +132,9 @@ func TestRunGoesOnBelowWhatIsNotSettled(t *testing.T) {
 	}
 }
 
-// Where the probes tell the round trip only, a trial that holds too much is
-// measured one way at a time, and the way that holds it is the one that gives way.
+// If probes only show the round trip time, a trial with too much latency is
+// repeated with one direction at a time, and the direction that has the latency
+// is reduced.
 func TestRunFindsTheWayByLoadingOne(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -175,9 +176,9 @@ func TestRunFindsTheWayByLoadingOne(t *testing.T) {
 
 func share(r, line unit.Rate) float64 { return float64(r) / float64(line) }
 
-// With many downloads the search begins where their queue, half of the second
-// that this line holds, drains within five seconds, and every phase behind the
-// shaper waits for that; with a few nothing waits.
+// With many downloads the search begins at a rate at which their queue (half of
+// the second of buffer that this line has) drains within five seconds, and
+// every phase with a shaper waits for that. With few downloads nothing waits.
 func TestRunWaitsForManyToDrain(t *testing.T) {
 	f := &fakeLine{}
 	r, err := tuneMany(f, 100)

@@ -8,15 +8,15 @@ import (
 	"unbloat/unit"
 )
 
-// judged is a test whose upload rises by so many ms, with probes of all phases
-// leaving late by so many.
+// judged returns a test whose upload adds riseMs, while the probes of all
+// phases were sent lateMs late.
 func judged(riseMs, lateMs float64) *Test {
 	late := unit.FromMs(lateMs)
 	return judge(fake{name: PhaseIdle, rtt: always(ms20), late: late}, fake{name: PhaseUpload, rtt: always(ms20 + unit.FromMs(riseMs)), up: 5e6, late: late})
 }
 
-// What is late counts against what is measured: 1.35 ms void a rise of 5 ms, and
-// say nothing of one of 1000 ms but by how much it may be wrong.
+// Late probes reduce what is certain: with 1.35 ms an increase of 5 ms is
+// invalid, and one of 1000 ms only gets a wider error bound.
 func TestLatenessBound(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -41,7 +41,7 @@ func TestLatenessBound(t *testing.T) {
 	}
 }
 
-// Of a test that is not valid it is said what is certain, unless nothing is.
+// Of an invalid test the certain part is reported, if there is any.
 func TestCertain(t *testing.T) {
 	test := judged(1000, 25)
 	c := test.Certain()

@@ -13,7 +13,8 @@ import (
 	"unbloat/unit"
 )
 
-// Seed 003: 1 Mbit/s up behind a modem that holds 3 s is 375 kB, 250 packets.
+// Seed 003: 1 Mbit/s up and a modem that holds 3 s, which is 375 kB or 250
+// packets.
 func TestQueueOfSeed003(t *testing.T) {
 	p := &Phase{FlowsUp: 4, GoodputUpBps: 1e6 * payload / frame, Latency: Latency{Received: 100, UpMs: Quantiles{P50: 3000}}}
 	q := queue(p)
@@ -29,8 +30,8 @@ func TestQueueOfSeed003(t *testing.T) {
 	}
 }
 
-// A call of short delay is as good as G.711 gets; more of anything bad never
-// makes it better.
+// A call with a short delay has the best quality of G.711, and worse figures
+// never improve it.
 func TestVoice(t *testing.T) {
 	if v := Call(Latency{Received: 1, RTTMs: Quantiles{P95: 20}}); v.R < 92 || v.MOS < 4.35 || v.MOS > 4.5 {
 		t.Errorf("good: %+v", v)
@@ -39,7 +40,7 @@ func TestVoice(t *testing.T) {
 		t.Errorf("bad: %+v", v)
 	}
 	if v := Call(Latency{Received: 1, RTTMs: Quantiles{P95: 20}, LossUp: 0.05}); v.MOS > 4 || v.MOS < 3 {
-		t.Errorf("5 %% loss: %+v", v) // G.711 with concealment: R 77
+		t.Errorf("5 %% loss: %+v", v) // G.711 with loss concealment: R 77
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a := Latency{Received: 1, RTTMs: Quantiles{P95: rapid.Float64Range(0, 2000).Draw(t, "rtt")}, LossDown: rapid.Float64Range(0, 1).Draw(t, "loss")}
@@ -52,8 +53,8 @@ func TestVoice(t *testing.T) {
 	})
 }
 
-// The draft's figure: fresh and loaded connections weigh the same; without
-// them it is the probes'.
+// The draft's figure: fresh and loaded connections have equal weight. Without
+// them the probes count.
 func TestRPM(t *testing.T) {
 	raw := Raw{From: 0, To: 1000}
 	for i := range 20 {
@@ -72,8 +73,8 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// Others above a twentieth of the load make a phase invalid; our own headers,
-// acknowledgements and probes do not.
+// Other traffic of more than a twentieth of the load makes a phase invalid; our
+// own headers, acknowledgements and probes do not.
 func TestOthers(t *testing.T) {
 	p := &Phase{GoodputDownBps: 100e6, Seconds: 10}
 	for _, c := range []struct {
@@ -88,8 +89,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// What an upload put into a queue beyond the interface is ours, also where the
-// probes do not tell the ways apart; what is beyond that is not.
+// The part of an upload in a queue beyond the interface is ours, even if the
+// probes cannot tell the directions apart. The rest is other traffic.
 func TestOthersIsNotTheQueue(t *testing.T) {
 	second := Quantiles{Max: 1000}
 	for name, l := range map[string]Latency{"stamped": {UpMs: second}, "round trips": {IncreaseMs: second, OneWayUnknown: true}} {
@@ -108,11 +109,11 @@ func TestOthersIsNotTheQueue(t *testing.T) {
 	}
 }
 
-// Where the kernel counts the load's own segments, holes that are still open at
-// its end are no traffic of others; what is beyond the count is.
+// If the kernel counts the load's own segments, holes that are open at its end
+// do not count as other traffic. Bytes beyond that count do.
 func TestOthersIsNotBehindAHole(t *testing.T) {
 	p := &Phase{GoodputDownBps: 6.7e6, GoodputUpBps: 0.8e6, Seconds: 7.75}
-	const wire = 8e6 // of which a million waits behind holes
+	const wire = 8e6 // of which a million bytes wait behind holes
 	for _, c := range []struct {
 		own  bool
 		more float64
@@ -126,7 +127,7 @@ func TestOthersIsNotBehindAHole(t *testing.T) {
 	}
 }
 
-// The median of several runs is one of them, and half must be valid.
+// The median of several runs is one of them, and half of them must be valid.
 func TestMedianRun(t *testing.T) {
 	run := func(valid bool, increase float64) *Test {
 		r := &Test{Valid: valid, Idle: &Phase{}, Upload: &Phase{Latency: Latency{IncreaseMs: Quantiles{P95: increase}}}}
@@ -146,8 +147,7 @@ func TestMedianRun(t *testing.T) {
 	}
 }
 
-// What makes a path another one, and how a wireless link is told, invalidates
-// or notes.
+// A changed path makes a test invalid. A wireless link is noted.
 func TestPathChange(t *testing.T) {
 	why := invalid(Raw{Name: PhaseDownload, PathChanges: 1}, &Phase{Latency: Latency{Received: 100}}, MaxLatenessMs)
 	if len(why) != 1 || !strings.Contains(why[0].Text(reason.English(), reason.Terminal), "path") {

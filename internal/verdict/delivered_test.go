@@ -9,8 +9,8 @@ import (
 	"unbloat/unit"
 )
 
-// senders returns the samples of a group every half second, of which of tells
-// what was acknowledged and what lay behind a hole after so many seconds.
+// senders returns samples of a group every half second. of returns the
+// acknowledged bytes, and those behind a hole, after s seconds.
 func senders(start unit.Instant, n int, of func(s float64) (acked, sacked int64)) []probe.SenderSample {
 	var out []probe.SenderSample
 	for i := range n {
@@ -22,13 +22,13 @@ func senders(start unit.Instant, n int, of func(s float64) (acked, sacked int64)
 	return out
 }
 
-// A hole that is filled just before the end of what counts brings six seconds of
-// data in order at once; what is delivered is the line's.
+// A hole that is filled just before the end brings six seconds of data in order
+// at once. The delivered rate is the line's even then.
 func TestDeliveredBehindAHole(t *testing.T) {
 	const start, rate = unit.Instant(1e9), 125000.0 // bytes a second
 	g := senders(start, 21, func(s float64) (int64, int64) {
 		all := int64(rate * s)
-		if s > 1.5 && s < 7.5 { // lost at 1.5 s, sent again when its duplicates come
+		if s > 1.5 && s < 7.5 { // lost at 1.5 s, sent again at 7.5 s
 			return int64(rate * 1.5), all - int64(rate*1.5)
 		}
 		return all, 0
@@ -38,7 +38,7 @@ func TestDeliveredBehindAHole(t *testing.T) {
 	if want := 2 * 8 * rate; !ok || math.Abs(got/want-1) > 1e-4 {
 		t.Errorf("two groups delivered %.0f bit/s (%v), want %.0f", got, ok, want)
 	}
-	// What was acknowledged in order alone says something else.
+	// The bytes acknowledged in order alone give another figure.
 	for i := range g {
 		g[i].Sacked = 0
 	}
@@ -47,7 +47,8 @@ func TestDeliveredBehindAHole(t *testing.T) {
 	}
 }
 
-// Nothing is said where the system does not tell, or has told too little.
+// No figure is given if the system does not provide the counts, or too few of
+// them.
 func TestDeliveredUnknown(t *testing.T) {
 	const start = unit.Instant(1e9)
 	steady := func(s float64) (int64, int64) { return int64(125000 * s), 0 }
@@ -68,9 +69,9 @@ func TestDeliveredUnknown(t *testing.T) {
 	}
 }
 
-// A receiver that cannot tell what waits behind holes from what came twice knows
-// of a rise that there is none of; the senders know better. A rate that rises
-// for both does rise.
+// A receiver that cannot distinguish data behind holes from duplicates may see
+// a rise where there is none, but the senders' counts show the truth. A rate
+// that rises for both is rising.
 func TestRisingByTheSendersToo(t *testing.T) {
 	const start = unit.Instant(1e9)
 	raw := Raw{From: start, To: start.Add(9 * time.Second), Greedy: true, Up: []Series{{Start: start, Bin: time.Second}}}

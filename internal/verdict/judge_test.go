@@ -12,7 +12,7 @@ import (
 	"unbloat/unit"
 )
 
-// A phase for tests: 10 s at one probe every 10 ms.
+// A fake describes a phase of 10 s with one probe every 10 ms.
 type fake struct {
 	name     string
 	rtt      func(i int) time.Duration
@@ -124,7 +124,7 @@ func TestInvalid(t *testing.T) {
 		name   string
 		phases []fake
 		reason string // "" is valid
-		// unsaturated: nothing else speaks against it
+		// unsaturated: it is the only reason
 		unsaturated bool
 	}{
 		{"sound", []fake{idle, down}, "", false},
@@ -153,7 +153,7 @@ func TestInvalid(t *testing.T) {
 		{"held back, no queue", []fake{idle, with(down, held)}, "held back by their own buffers", true},
 		{"held back, a queue", []fake{idle, {name: PhaseDownload, rtt: always(40 * time.Millisecond), down: 1e6, edit: func(r *Raw) {
 			held(r)
-			for i := range r.Samples { // the queue is in the down direction
+			for i := range r.Samples { // the queue is in the download
 				r.Samples[i].ServerReceived -= unit.Instant(ms20)
 				r.Samples[i].ServerSent -= unit.Instant(ms20)
 			}
@@ -196,7 +196,7 @@ func TestGradeFalls(t *testing.T) {
 	})
 }
 
-// Law: the split of the loss explains the whole of it, and no more is received
+// Law: the losses by direction add up to the total, and no more is received
 // than was sent.
 func TestLossSplits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -218,7 +218,8 @@ func TestLossSplits(t *testing.T) {
 	})
 }
 
-// Law: cutting a window in two changes nothing, and the whole window holds all.
+// Law: splitting a window in two changes nothing, and the whole window includes
+// everything.
 func TestSeriesBetween(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Series{Start: 1000, Bin: time.Duration(rapid.Int64Range(1, 1000).Draw(t, "bin"))}

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// leg makes a phase of 2 s at a probe every 10 ms, all of which counts.
+// leg returns a phase of 2 s with a probe every 10 ms, all of which count.
 func leg(rtt func(i int) float64, down, up float64) *Phase {
 	s := &Timeline{StartS: 10, EndS: 12, BinS: 0.1}
 	for i := range 200 {
@@ -56,8 +56,9 @@ func TestProveKnown(t *testing.T) {
 	}
 }
 
-// Laws: what was measured is in its interval, swapping the sides mirrors the
-// median, shifting both sides alike changes nothing, and it is repeatable.
+// Laws: the measured value is in its interval, swapping the sides mirrors the
+// median, shifting both sides alike changes nothing, and the result is
+// repeatable.
 func TestProveLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := rapid.Float64Range(1, 500)

@@ -13,8 +13,8 @@ func durations(t *rapid.T) []time.Duration {
 	return rapid.SliceOfN(rapid.Map(rapid.Int64Range(0, 1e10), func(n int64) time.Duration { return time.Duration(n) }), 1, 200).Draw(t, "values")
 }
 
-// Law: nearest-rank is what its definition says: a member, that at least q of
-// all values do not exceed, and no smaller member has that.
+// Law: nearest-rank follows its definition: the smallest value that at least
+// the share q of all values do not exceed.
 func TestRankIsNearestRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := durations(t)

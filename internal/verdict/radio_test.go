@@ -9,23 +9,23 @@ import (
 	"unbloat/unit"
 )
 
-// heard makes samples of a link that stays as it is for ten seconds.
+// heard returns samples of a link that stays the same for ten seconds.
 func heard(s RadioSample) []RadioSample {
 	first := RadioSample{Station: s.Station, SignalDBm: s.SignalDBm, Down: s.Down, Up: s.Up, Legacy: s.Legacy}
 	s.At = unit.Instant(10 * time.Second)
 	return []RadioSample{first, s}
 }
 
-// The first is recorded: iperf3 over an RTL8812BU (lwfinger/rtw88, issue 224).
-// The others' rates are what each standard carries at its best, by the rule of
-// 65 % of the link's rate, and 45 % before 802.11n.
+// The first case was recorded: iperf3 over an RTL8812BU (lwfinger/rtw88, issue
+// 224). The others have the best rates of each standard, by the rule of 65 % of
+// the link's rate, and 45 % before 802.11n.
 func TestRadioIsTheBottleneck(t *testing.T) {
 	const mbit = unit.MbitPerSecond
 	for _, c := range []struct {
 		name     string
 		down, up float64 // goodput, Mbit/s
 		s        RadioSample
-		want     string // of the reason; "": the link is not the bottleneck
+		want     string // in the reason; "": the link is not the bottleneck
 	}{
 		{"RTL8812BU, 80 MHz, two streams, to the access point", 0, 566, RadioSample{SignalDBm: -25, Down: 866700000, Up: 866700000}, "itself full"},
 		{"802.11ac, 1300 Mbit/s, before a line of 300", 300, 0, RadioSample{SignalDBm: -50, Down: 1300 * mbit, Up: 1300 * mbit}, ""},
@@ -56,8 +56,8 @@ func TestRadioIsTheBottleneck(t *testing.T) {
 	}
 }
 
-// A station that changes its access point has another path; its counters begin
-// anew and are not compared. The phase is invalid and says so.
+// A station that changes its access point has another path. Its counters start
+// again and are not compared. The phase is invalid and says why.
 func TestRadioRoams(t *testing.T) {
 	s := heard(RadioSample{Station: "02:00:00:00:00:01", Down: 1e9, Up: 1e9, Frames: 100})
 	s[1].Station, s[1].Frames, s[1].Failed = "02:00:00:00:00:02", 5, 5

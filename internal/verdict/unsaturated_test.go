@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// What the load did not fill is said for each direction: starved by the queue
-// of the other one, or not filled for another reason.
+// A load that did not fill the line is reported for each direction: because the
+// queue of the other direction delayed its acknowledgements, or for another
+// reason.
 func TestUnfilled(t *testing.T) {
 	idle := fake{name: PhaseIdle, rtt: always(ms20)}
-	lazy := func(r *Raw) { // the download's senders wait for acknowledgements most of the time
+	lazy := func(r *Raw) { // the download's senders mostly wait for acknowledgements
 		for i := range r.DownSenders[0] {
 			r.DownSenders[0][i].Busy /= 3
 		}
@@ -46,7 +47,7 @@ func TestUnfilled(t *testing.T) {
 			t.Errorf("%s: valid %v: %q", c.name, got.Valid, got.InvalidReasons)
 		}
 	}
-	old := &Phase{FlowsDown: 4, FlowsUp: 4} // of a file that does not say which
+	old := &Phase{FlowsDown: 4, FlowsUp: 4} // from a file that does not contain the direction
 	if s := old.FillWords(); !strings.Contains(s, "in each direction") {
 		t.Error(s)
 	}

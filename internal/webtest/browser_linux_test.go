@@ -23,7 +23,7 @@ import (
 	"unbloat/unit"
 )
 
-// options are those of web/test/browser.mjs.
+// options are the options of web/test/browser.mjs.
 type options struct {
 	Width  int    `json:"width"`
 	Height int    `json:"height"`
@@ -40,7 +40,7 @@ type options struct {
 	Blocked bool `json:"blocked"`
 }
 
-// found is what web/test/browser.mjs saw.
+// found is what web/test/browser.mjs observed.
 type found struct {
 	Errors         []string
 	Spills         []string
@@ -59,12 +59,12 @@ type found struct {
 }
 
 // visit runs a test in a headless Chromium behind a shaped line. With
-// UNBLOAT_SHOTS=DIR it leaves pictures there.
+// UNBLOAT_SHOTS=DIR it writes screenshots there.
 func visit(t *testing.T, line shape, o options) found {
 	t.Helper()
 	h := webtest.New(webtest.Options{Name: "shaped"})
 	server := httptest.NewUnstartedServer(h)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the browser first tries without its exception for the certificate
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the browser's first attempt comes before its exception for the certificate
 	scheme := "http"
 	if o.TLS {
 		scheme, server.EnableHTTP2 = "https", true
@@ -110,7 +110,7 @@ func visit(t *testing.T, line shape, o options) found {
 		t.Errorf("probes did not travel %s: %q", way, f.Test.Notes)
 	}
 	f.Said = slices.DeleteFunc(slices.Compact(f.Said), func(s string) bool { return s == "" })
-	if n := len(f.Said); n > 12 { // a test that was stopped, and one of three loads: a sentence for each step
+	if n := len(f.Said); n > 12 { // a stopped test, and one of three loads, has one sentence per step
 		t.Errorf("a screen reader was told %d times: %q", n, f.Said)
 	}
 	if f.Focus != "go" {
@@ -131,8 +131,8 @@ func visit(t *testing.T, line shape, o options) found {
 	return f
 }
 
-// near fails unless a phase's median round trip is within 5 ms of what the line
-// makes it.
+// near fails unless a phase's median round trip time is within 5 ms of the
+// line's.
 func near(t *testing.T, name string, p *verdict.Phase, want time.Duration) {
 	t.Helper()
 	if p == nil {
@@ -149,8 +149,8 @@ func rateNear(t *testing.T, name string, got float64, want unit.Rate) {
 	}
 }
 
-// In a real browser, behind a line whose queues are known to the byte, the page
-// measures p50 within 5 ms, and grades as the line deserves.
+// In a real browser, behind a line with exactly known queues, the page measures
+// p50 within 5 ms, and gives the right grade.
 func TestBrowserAlone(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	for _, c := range []struct {
@@ -196,7 +196,7 @@ func TestBrowserAlone(t *testing.T) {
 	}
 }
 
-// A test during which the page was not in front is invalid, and says so.
+// A test is invalid, and says so, if the page was in the background.
 func TestBrowserHidden(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 10 * 1024, windowUp: 4 * 1024}
@@ -206,8 +206,8 @@ func TestBrowserHidden(t *testing.T) {
 	}
 }
 
-// Behind the same line, the page's medians are within 5 ms of those of `unbloat
-// test`, and its grades are the same.
+// With the same line, the page's medians are within 5 ms of those of `unbloat
+// test`, and the grades are the same.
 func TestBrowserAgreesWithTestAlone(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	line := shape{rtt: 24 * time.Millisecond, down: 16 * unit.MbitPerSecond, up: 4 * unit.MbitPerSecond, windowDown: 20 * 1024, windowUp: 60 * 1024, late: &lateness{}}
@@ -240,7 +240,8 @@ func TestBrowserAgreesWithTestAlone(t *testing.T) {
 	near(t, "idle", f.Test.Idle, unit.FromMs(native.Idle.Latency.RTTMs.P50))
 	near(t, "download", f.Test.Download, unit.FromMs(native.Download.Latency.RTTMs.P50))
 	near(t, "upload", f.Test.Upload, unit.FromMs(native.Upload.Latency.RTTMs.P50))
-	// A busy machine makes the native test invalid long before its p95 is wrong.
+	// On a busy machine the native test becomes invalid long before its p95 is
+	// wrong.
 	if a, b := f.Test.GradeDown, verdict.GradeOf(native.Download); a != b {
 		t.Errorf("grade of the download: page %s, unbloat test %s", a, b)
 	}
@@ -249,8 +250,8 @@ func TestBrowserAgreesWithTestAlone(t *testing.T) {
 	}
 }
 
-// busy ends a test whose measurement is invalid: SKIPPED if this machine had
-// more to do than to measure, which the page found out.
+// busy ends a test whose measurement is invalid: SKIPPED if the page found that
+// this machine was too busy.
 func busy(t *testing.T, got verdict.Test) {
 	t.Helper()
 	for _, r := range got.InvalidReasons {
@@ -261,9 +262,9 @@ func busy(t *testing.T, got verdict.Test) {
 	t.Fatalf("not valid: %q", got.InvalidReasons)
 }
 
-// Over TLS a browser speaks HTTP/2: all loads share one connection, and the
-// result says so. Probes are datagrams beside it, so what the line loses of them
-// is lost, and nobody waits for it.
+// Over TLS a browser uses HTTP/2: all loads share one connection, and the
+// result says so. Probes are separate datagrams, so losses on the line are
+// losses of probes, without retransmissions.
 func TestBrowserHTTP2Alone(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	line := shape{rtt: 20 * time.Millisecond, down: 20 * unit.MbitPerSecond, up: 8 * unit.MbitPerSecond, windowDown: 200 * 1024, windowUp: 100 * 1024, loseEvery: 40, late: &lateness{}}
@@ -275,8 +276,8 @@ func TestBrowserHTTP2Alone(t *testing.T) {
 		busy(t, f.Test)
 	}
 	line.late.punctual(t)
-	// What is lost is a probe or what acknowledges answers, as it falls: of some
-	// 700 probes 18 ± 3.
+	// Probes are lost, or acknowledgements of answers, at random: of some 700
+	// probes 18 ± 3.
 	var sent, received int
 	for _, p := range f.Test.Phases() {
 		sent, received = sent+p.Latency.Sent, received+p.Latency.Received

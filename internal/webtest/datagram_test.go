@@ -23,7 +23,7 @@ import (
 	"github.com/quic-go/webtransport-go"
 )
 
-// serveDatagrams is serve with datagrams, and returns their address too.
+// serveDatagrams is serve with datagrams. It returns their address too.
 func serveDatagrams(t *testing.T, o Options) (url, address string) {
 	t.Helper()
 	h, url := serve(t, o)
@@ -34,7 +34,7 @@ func serveDatagrams(t *testing.T, o Options) (url, address string) {
 	return url, a.String()
 }
 
-// pinned trusts the one certificate of a hash, as browsers do.
+// pinned trusts only the certificate with this hash, as browsers do.
 func pinned(hash string) *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h3"}, VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 		if sum := sha256.Sum256(raw[0]); hex.EncodeToString(sum[:]) != hash {
@@ -65,8 +65,8 @@ func probeOf(seq uint32, length int) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, seq), make([]byte, length-4)...)
 }
 
-// Datagrams of a session are answered as its WebSocket's probes are, by a server
-// that shows the certificate of which the WebSocket told the hash.
+// Datagrams of a session are answered like probes on its WebSocket. The server
+// presents the certificate whose hash the WebSocket has announced.
 func TestDatagrams(t *testing.T) {
 	url, address := serveDatagrams(t, Options{})
 	c, hello := open(t, url)
@@ -92,7 +92,7 @@ func TestDatagrams(t *testing.T) {
 		}
 		before = sent
 	}
-	// Its clock is the WebSocket's.
+	// The datagrams' clock is the WebSocket's.
 	if _, received, _, _ := ask(t, c, 1); received < before || received > before+5*time.Second {
 		t.Errorf("over the WebSocket it is %v, by datagram it was %v", received, before)
 	}
@@ -107,7 +107,8 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// Who has no session gets no datagrams, and not many are waited for at once.
+// Without a session no datagrams are answered, and only few clients may wait at
+// once.
 func TestDatagramsForStrangers(t *testing.T) {
 	url, address := serveDatagrams(t, Options{})
 	_, hello := open(t, url)
@@ -138,7 +139,7 @@ func TestDatagramsForStrangers(t *testing.T) {
 	}
 }
 
-// A session may not send more probes by two ways than by one.
+// A session may send no more probes by two ways than by one.
 func TestDatagramsAreCounted(t *testing.T) {
 	url, address := serveDatagrams(t, Options{})
 	_, hello := open(t, url)
@@ -153,7 +154,7 @@ func TestDatagramsAreCounted(t *testing.T) {
 			break
 		}
 		if sent%16 == 0 {
-			time.Sleep(time.Millisecond) // else the sender's own queue drops most of them
+			time.Sleep(time.Millisecond) // otherwise the sender's own queue drops most of them
 		}
 	}
 	if s.Context().Err() == nil {
@@ -161,8 +162,8 @@ func TestDatagramsAreCounted(t *testing.T) {
 	}
 }
 
-// What is no QUIC, or comes from an address that proves nothing, gets no more
-// back than it sent, and no certificate.
+// Packets that are not QUIC, or from an unverified address, are answered with
+// no more bytes than they had, and without a certificate.
 func TestDatagramsAmplifyNothing(t *testing.T) {
 	_, address := serveDatagrams(t, Options{})
 	const seed = 20261122
@@ -179,7 +180,7 @@ func TestDatagramsAmplifyNothing(t *testing.T) {
 		for j := range b {
 			b[j] = byte(rng.Uint32())
 		}
-		if i%3 == 0 && len(b) > 5 { // a long header of version 1, or of an unknown one
+		if i%3 == 0 && len(b) > 5 { // a long header of version 1, or of an unknown version
 			b[0] |= 0xc0
 			binary.BigEndian.PutUint32(b[1:], uint32(1+i%2))
 		}
@@ -203,7 +204,7 @@ func TestDatagramsAmplifyNothing(t *testing.T) {
 	}
 }
 
-// The certificate is one that browsers take by its hash, today and a year on.
+// The certificate is one that browsers accept by its hash, today and in a year.
 func TestShortCert(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	c, err := newShortCert(func() time.Time { return now })

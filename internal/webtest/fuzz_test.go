@@ -8,7 +8,7 @@ import (
 )
 
 // FuzzQuestion: a question of the sliders is refused, or has a canonical form
-// that asks for the same.
+// with the same meaning.
 func FuzzQuestion(f *testing.F) {
 	const all = "&down=30&up=5&rtt=20&buffer_down=100.004&buffer_up=1000&downloads=1&uploads=2&calls=3&web=0&video=0&torrent=60&share=95.5"
 	f.Add("queue=" + noQueue + all)
@@ -29,7 +29,7 @@ func FuzzQuestion(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q → %q: %v", s, canonical, err)
 		}
-		if !again.Has("share") { // which means nothing without a queue
+		if !again.Has("share") { // without a queue it means nothing
 			again.Set("share", "100")
 		}
 		if _, twice, err := question(again, simlab.Queues()); err != nil || twice != canonical {

@@ -17,7 +17,7 @@ import (
 	"unbloat/unit"
 )
 
-// cases are measurements of every kind that the rules tell apart.
+// cases returns measurements of every kind that the rules distinguish.
 func cases() map[string]*Submission {
 	good := fakeLine{rttUs: 20_000, jitterUs: 900, downUs: 3_000, upUs: 12_000, downBps: 50e6, upBps: 10e6}
 	lines := map[string]fakeLine{}
@@ -58,8 +58,8 @@ func cases() map[string]*Submission {
 	return out
 }
 
-// A result says the same in every language, of the same figures; only English
-// words are in the result itself.
+// A result has the same meaning and the same figures in every language. The
+// result itself has only English words.
 func TestWordsInEveryLanguage(t *testing.T) {
 	for name, s := range cases() {
 		got := Judge(s, verdict.Meta{Label: "browser"})
@@ -117,8 +117,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A line that adds a given latency gets the grade of that latency, as `unbloat
-// test` would give it, whatever the idle round trip.
+// A line that adds a given latency gets the grade of that latency, as with
+// `unbloat test`, at any idle round trip time.
 func TestGradeIsOfTheIncrease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		add := rapid.Int64Range(0, 600_000).Draw(t, "added µs")
@@ -146,7 +146,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// What the page must refuse, each a good result with one thing wrong.
+// The page's submissions that must be refused: each is a good one with a single
+// error.
 func TestDecodeRefuses(t *testing.T) {
 	text, err := json.Marshal(cases()["both"])
 	if err != nil {
@@ -204,12 +205,12 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Whatever is submitted, nothing panics, and what is accepted has a result that
-// can be written, and read back, within its laws.
+// Whatever is submitted, nothing panics, and what is accepted makes a result
+// that can be written, and read back, within its laws.
 func FuzzDecode(f *testing.F) {
 	for _, name := range []string{"good", "idle only", "lossy"} {
 		s := cases()[name]
-		for i := range s.Phases { // small, so that mutations hit what matters
+		for i := range s.Phases { // a small one, so that mutations reach the important parts
 			p := &s.Phases[i]
 			p.Probes = Probes{p.Probes.DueUs[:3], p.Probes.SentUs[:3], p.Probes.ReceivedUs[:3], p.Probes.ServerUs[:3], p.Probes.HeldUs[:3]}
 			p.DownByte, p.UpByte = p.DownByte[:min(2, len(p.DownByte))], p.UpByte[:min(2, len(p.UpByte))]

@@ -17,7 +17,7 @@ import (
 	"unbloat/internal/store"
 )
 
-// submit runs a test as far as the server sees one: a session, and its result.
+// submit runs a test as the server sees it: a session, and its result.
 func submit(t *testing.T, url string, sub *Submission) Saved {
 	t.Helper()
 	_, hello := open(t, url)
@@ -33,9 +33,9 @@ func submit(t *testing.T, url string, sub *Submission) Saved {
 	return saved
 }
 
-// A result has the same address, and the same bytes, when the server has been
-// started anew; only the newest are kept; who knows the beginning of an address
-// gets nothing.
+// After a restart of the server a result has the same address and the same
+// bytes. Only the newest are kept. The beginning of an address is not enough to
+// get a result.
 func TestKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.db")
 	fetch := func(t *testing.T, url, id string) (int, string) {
@@ -48,7 +48,7 @@ func TestKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { // after the handler has ended
+		t.Cleanup(func() { // runs after the handler has ended
 			if err := k.Close(); err != nil {
 				t.Error(err)
 			}
@@ -101,7 +101,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// The file of another program is refused and left alone.
+// Another program's file is refused and not changed.
 func TestKeptForeign(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.db")
 	if err := os.WriteFile(file, bytes.Repeat([]byte("not a database "), 100), 0o600); err != nil {
@@ -112,7 +112,7 @@ func TestKeptForeign(t *testing.T) {
 	}
 }
 
-// One address may fill the store a little, not push everybody else's results out.
+// One address may save a few results, but not push out everybody else's.
 func TestKeepingIsLimited(t *testing.T) {
 	m := NewMemory(10_000)
 	_, url := serve(t, Options{Store: m, Limits: Limits{Sessions: 1000, PerAddress: 1000}})

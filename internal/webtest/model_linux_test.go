@@ -14,7 +14,7 @@ import (
 	"unbloat/internal/webtest"
 )
 
-// modelFound is what web/test/model.mjs saw.
+// modelFound is what web/test/model.mjs observed.
 type modelFound struct {
 	Errors, Spills, Faint, Unnamed, Small, Said []string
 	Asked, Linked                               bool
@@ -24,7 +24,7 @@ type modelFound struct {
 }
 
 // served runs the whole server with its page, as `unbloat serve` does, and
-// returns where the page is.
+// returns the page's address.
 func served(t *testing.T, key string) string {
 	t.Helper()
 	people := webtest.New(webtest.Options{Name: "here", Simulator: webtest.TheSimulator{}})
@@ -54,8 +54,8 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// The sliders work by keyboard, at once, say what they do, and their address
-// brings the same picture back; on a server with a key they ask for it first.
+// The sliders work at once, by keyboard, and have labels; their address leads
+// to the same chart again. On a server with a key they first ask for it.
 func TestModelPage(t *testing.T) {
 	labtest.NeedSeccomp(t)
 	for _, c := range []struct {

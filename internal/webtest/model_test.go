@@ -12,7 +12,7 @@ import (
 	"unbloat/internal/lab/simlab"
 )
 
-// aQuestion is a query that the model answers, with changes.
+// aQuestion returns a valid query of the model, with changes.
 func aQuestion(change ...string) string {
 	q := url.Values{}
 	for _, kv := range []string{
@@ -29,8 +29,8 @@ func aQuestion(change ...string) string {
 	return q.Encode()
 }
 
-// A question is answered with the simulator's own picture, a second time from
-// memory; nonsense and other sites' questions are refused.
+// A question is answered with the simulator's own chart, the second time from
+// memory. Nonsense and questions by other sites are refused.
 func TestModel(t *testing.T) {
 	h, u := serve(t, Options{Simulator: TheSimulator{}})
 	status, text, header := request(t, "GET", u+"/api/model?"+aQuestion(), nil)
@@ -50,7 +50,7 @@ func TestModel(t *testing.T) {
 	if err != nil || got.Grade != want.Grade || got.AddedMs != want.AddedMs || got.DownMbps != want.DownMbps || len(got.Loaded.TS) != len(want.Loaded.TS) {
 		t.Errorf("%v: served %+v\nwant %+v", err, got.AddedMs, want.AddedMs)
 	}
-	h.model.turn <- struct{}{} // from now on nothing can be simulated
+	h.model.turn <- struct{}{} // nothing can be simulated from now on
 	if status, again, _ := request(t, "GET", u+"/api/model?"+aQuestion("rtt=20.001"), nil); status != http.StatusOK || again != text {
 		t.Errorf("a known question while another is simulated: %d", status)
 	}
@@ -78,8 +78,9 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// One address may ask only so often, one question is simulated at a time, those
-// that would wait too long are sent away, and little is remembered.
+// One address may ask only a limited number of questions, one question is
+// simulated at a time, too long waits are refused, and few answers are
+// remembered.
 func TestModelIsBounded(t *testing.T) {
 	h, u := serve(t, Options{Simulator: TheSimulator{}})
 	h.model.turn <- struct{}{}

@@ -91,7 +91,7 @@ func request(t *testing.T, method, url string, body io.Reader, headers ...string
 }
 
 // Probes are answered with their number, the server's times, and the bytes that
-// uploads brought.
+// uploads have delivered.
 func TestProbe(t *testing.T) {
 	_, url := serve(t, Options{Name: "here"})
 	c, hello := open(t, url)
@@ -119,7 +119,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// Loads and results exist only for a session, and within its limits.
+// Loads and results need a session, and have its limits.
 func TestLimits(t *testing.T) {
 	h, url := serve(t, Options{Limits: Limits{PerAddress: 2, Bytes: 2 * unit.MB, Session: time.Minute, Result: 100 * unit.KB}})
 	for _, path := range []string{"/api/down?bytes=1", "/api/down?bytes=1&session=x"} {
@@ -171,7 +171,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Too many probes end the session; so does its time; and with it its loads.
+// Too many probes end the session and its loads, and so does the end of its
+// time.
 func TestSessionEnds(t *testing.T) {
 	_, url := serve(t, Options{Limits: Limits{Session: 2 * time.Second}})
 	c, _ := open(t, url)
@@ -198,7 +199,7 @@ func TestSessionEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() // not read: the server's write blocks
+	defer resp.Body.Close() // not read, so that the server's write blocks
 	if _, _, err := c.Read(ctx); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 		t.Errorf("the session's time was up: %v", err)
 	}
@@ -207,7 +208,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// A result is judged, kept, and found again under its address.
+// A result is judged, saved, and found again at its address.
 func TestResults(t *testing.T) {
 	at := time.Date(2026, 11, 21, 20, 0, 30, 0, time.UTC)
 	_, url := serve(t, Options{Name: "here", Now: func() time.Time { return at }})
@@ -267,7 +268,8 @@ func (fullStore) Save(context.Context, *verdict.Test) (Ticket, error) {
 	return Ticket{}, errors.New("no space left on /secret/path")
 }
 
-// A result that cannot be kept is shown all the same, without the server's inside.
+// A result that cannot be saved is shown all the same, without internal errors
+// of the server.
 func TestStoreFails(t *testing.T) {
 	_, url := serve(t, Options{Store: fullStore{NewMemory(1)}})
 	_, hello := open(t, url)
@@ -312,8 +314,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Every answer forbids what is inline, foreign, framed or sniffed; another
-// site's page gets no WebSocket.
+// Every answer forbids inline and foreign content, framing and sniffing.
+// Another site's page gets no WebSocket.
 func TestSecurity(t *testing.T) {
 	_, url := serve(t, Options{})
 	for _, path := range []string{"/", "/nowhere", "/r/x", "/api/nothing", "/api/results/x", "/api/down"} {
@@ -340,9 +342,9 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-// The page's files are served with their types, gzipped, and those whose names
-// tell their content forever. Nothing in them is inline or foreign, and all of
-// it is small.
+// The page's files are served with their types, gzipped; those with a hash in
+// the name can be cached forever. Nothing in them is inline or foreign, and the
+// total is small.
 func TestSite(t *testing.T) {
 	files := web.Files()
 	if files == nil {

@@ -6,7 +6,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// A fakeLine makes Submissions as a browser would behind a line of these figures.
+// A fakeLine makes Submissions as a browser behind a line with these figures.
 type fakeLine struct {
 	rttUs, jitterUs  int64
 	downUs, upUs     int64 // added under load

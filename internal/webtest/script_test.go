@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Script runs scripts/web; the test is skipped if that lacks something.
+// Script runs scripts/web. The test is skipped if that lacks a program.
 func Script(t *testing.T, limit time.Duration, args ...string) []byte {
 	t.Helper()
 	if testing.Short() {

@@ -14,26 +14,26 @@ import (
 	"unbloat/unit"
 )
 
-// A shape is a line that a test draws over the loopback: a round trip, and each
-// way one FIFO bottleneck that all connections share. window bounds what one
-// connection may have in the FIFO, as its congestion window would, so that n
-// greedy flows add n × window / rate of queueing, exactly.
+// A shape is a line that a test emulates on the loopback: a round trip time,
+// and in each direction one FIFO bottleneck that all connections share. window
+// limits what one connection may have in the FIFO, like a congestion window, so
+// n greedy flows add exactly n × window / rate of latency.
 type shape struct {
 	rtt                  time.Duration
 	down, up             unit.Rate
 	windowDown, windowUp unit.Size
-	loseEvery            int  // of a client's datagrams one in about so many is lost; 0: none
-	noUDP                bool // as a firewall has it that lets nothing but TCP through
+	loseEvery            int  // one of about this many of a client's datagrams is lost; 0: none
+	noUDP                bool // as behind a firewall that only lets TCP through
 	late                 *lateness
 }
 
-// lateness is how well a shape kept its own time: on a busy machine it does not,
-// and then what is measured is that.
+// lateness counts how well a shape kept its schedule. On a busy machine it does
+// not, and then the test would measure that.
 type lateness struct{ parcels, late atomic.Int64 }
 
 const (
 	lateBy    = 3 * time.Millisecond
-	mostLate  = 0.02 // of what a shape carries, for figures of the 95th percentile to stand
+	mostLate  = 0.02 // share of late parcels up to which figures of the 95th percentile are right
 	leastSeen = 1000 // parcels
 )
 
@@ -44,7 +44,7 @@ func (l *lateness) note(due time.Time) {
 	}
 }
 
-// punctual skips the test if the line was not what it was to be.
+// punctual skips the test if the emulated line was too late too often.
 func (l *lateness) punctual(t *testing.T) {
 	t.Helper()
 	n, late := l.parcels.Load(), l.late.Load()
@@ -62,8 +62,8 @@ func added(n int, window unit.Size, rate unit.Rate) time.Duration {
 // proxy forwards TCP and UDP to the same port of target through the shape, until the test ends.
 func (s shape) proxy(t *testing.T, target string) (address string) {
 	t.Helper()
-	// Segments of the loopback's size would give the browser's socket megabytes
-	// of send buffer, which drain long after an upload is over.
+	// With segments of the loopback's size the browser's socket would get
+	// megabytes of send buffer, which takes long to drain after an upload.
 	small := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) {
@@ -97,7 +97,8 @@ func (s shape) proxy(t *testing.T, target string) (address string) {
 				c.Close()
 				continue
 			}
-			// What is not read yet must not wait in the kernel, which probes do not see.
+			// Unread data must not wait in the kernel, where probes would not
+			// meet it.
 			_ = c.(*net.TCPConn).SetReadBuffer(32 << 10)
 			_ = d.(*net.TCPConn).SetReadBuffer(32 << 10)
 			keep(c)
@@ -119,32 +120,32 @@ func (s shape) proxy(t *testing.T, target string) (address string) {
 	return l.Addr().String()
 }
 
-// A bottleneck is one way of the line.
+// A bottleneck is one direction of the line.
 type bottleneck struct {
 	rate   unit.Rate
 	window unit.Size
 	delay  time.Duration
 	queue  chan parcel
-	late   *lateness // nil: nobody asks
+	late   *lateness // nil: not counted
 	quit   chan struct{}
 }
 
-// A parcel is what one read brought; one without data is the last of its flow.
+// A parcel is the data of one read. One without data is the last of its flow.
 type parcel struct {
 	data []byte
-	in   time.Time     // when it came
+	in   time.Time     // when it arrived
 	at   time.Time     // when it leaves the far end
-	room chan struct{} // what it occupies of its flow's window
+	room chan struct{} // its part of its flow's window
 	to   chan parcel   // the far end
 }
 
 const piece = 2 << 10 // bytes
 
-// carry brings what src sends to dst. When src ends, so does dst, after all
-// that is on its way; when dst breaks, src is closed at once.
+// carry forwards what src sends to dst. When src ends dst is closed, after
+// everything that is on the way; when dst fails src is closed at once.
 func (b *bottleneck) carry(wg *sync.WaitGroup, dst io.WriteCloser, src io.ReadCloser) {
 	room := make(chan struct{}, max(int(b.window)/piece, 1))
-	to := make(chan parcel, 8192) // what flies: more than rate × delay
+	to := make(chan parcel, 8192) // data on the way: more than rate × delay
 	wg.Go(func() { b.deliver(dst, src, to) })
 	for {
 		select {
@@ -197,7 +198,7 @@ func (b *bottleneck) run() {
 	for {
 		select {
 		case p := <-b.queue:
-			if free.Before(p.in) { // the queue was empty; a late timer is made good
+			if free.Before(p.in) { // the queue was empty; compensates for a late timer
 				free = p.in
 			}
 			free = free.Add(b.rate.Time(unit.Size(len(p.data))))
@@ -241,31 +242,32 @@ func datagrams(t *testing.T, wg *sync.WaitGroup, address, target string, loseEve
 				return
 			}
 			wg.Go(func() { <-quit; far.Close() })
-			// What does not keep to a window only has to fit.
+			// Datagrams have no window, they only must fit into the queue.
 			u, d := *up, *down
 			u.window, d.window = 1<<20, 1<<20
 			wg.Go(func() { u.carry(wg, far, p) })
 			wg.Go(func() { d.carry(wg, p, far) })
 		}
 		if p.seen++; loseEvery > 0 && p.seen > p.lose {
-			// Where a probe and an acknowledgement take turns, an even stride hits one kind alone.
+			// If probes and acknowledgements alternate, a fixed interval would
+			// hit only one kind.
 			p.lose += loseEvery/2 + random.IntN(loseEvery+1)
 			continue
 		}
 		select {
 		case p.in <- data[:n]:
-		default: // as a full socket buffer would
+		default: // dropped, as with a full socket buffer
 		}
 	}
 }
 
-// A peer is a client of UDP.
+// A peer is a UDP client.
 type peer struct {
 	local net.PacketConn
 	addr  net.Addr
 	in    chan []byte
 	seen  int // datagrams from it
-	lose  int // the next after so many is lost
+	lose  int // datagrams until the next loss
 	quit  chan struct{}
 }
 

@@ -22,9 +22,9 @@ func nthVisit(n int) *verdict.Test {
 	return Judge(cases()["good"], verdict.Meta{Time: time.Now().UTC().Format(time.RFC3339), Label: fmt.Sprint("visitor ", n), Server: "here"})
 }
 
-// While the database is away results are kept on the disk, at once, and read
-// from there; once it is back they are in it, once each, also if the server was
-// started anew meanwhile. Nothing is deleted that may come back.
+// While the database is away results are saved on the disk at once, and read
+// from there. When it is back each is in it once, even if the server was
+// restarted meanwhile. Results that may come back are not deleted.
 func TestSharedWhileDatabaseIsAway(t *testing.T) {
 	db := pgtest.Start(t)
 	k := Keeping{Place: db.URL(), Spool: filepath.Join(t.TempDir(), "waiting"), Tool: "v1"}
@@ -101,7 +101,7 @@ func TestSharedWhileDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// Results that are older than they are kept for are not shown, and are removed.
+// Results older than the retention time are not shown, and are removed.
 func TestRetention(t *testing.T) {
 	db := pgtest.Start(t, "fsync=off")
 	for _, place := range []string{db.URL(), filepath.Join(t.TempDir(), "x.db")} {
@@ -142,8 +142,9 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// BenchmarkSharedSave tells how many results a second one server keeps in a
-// PostgreSQL of this machine, of so many visitors at once, on the disk at both.
+// BenchmarkSharedSave measures how many results a second one server saves in a
+// PostgreSQL on this machine, from many visitors at once, synced to disk at
+// both.
 func BenchmarkSharedSave(b *testing.B) {
 	db := pgtest.Start(b)
 	kept, err := OpenKept(b.Context(), Keeping{Place: db.URL(), Spool: b.TempDir()})

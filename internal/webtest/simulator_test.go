@@ -10,7 +10,7 @@ import (
 	"unbloat/internal/lab/simlab"
 )
 
-// TheSimulator is the laboratory's, as cmd/unbloat hands it to the page.
+// TheSimulator is the laboratory's, as cmd/unbloat provides it to the page.
 type TheSimulator struct{}
 
 // Queues implements Simulator.
@@ -28,8 +28,8 @@ func whatIf(q Question) simlab.WhatIf {
 	}
 }
 
-// Without a simulator there are no sliders: no page, no answer, no link to them.
-// With one there are all three.
+// Without a simulator there are no sliders: no page, no answer, no link to
+// them. With a simulator there are all three.
 func TestSlidersNeedASimulator(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write web/src/wire.gen.ts")
 
-// What the page and the server say to each other is declared once, in Go:
-// web/src/wire.gen.ts is made from it, and the page is compiled against that.
+// The messages between page and server are declared once, in Go:
+// web/src/wire.gen.ts is generated from it, and the page is compiled with that.
 func TestTypesOfThePage(t *testing.T) {
 	s := script{
 		unions: map[string][]string{
@@ -64,11 +64,11 @@ func TestTypesOfThePage(t *testing.T) {
 	}
 }
 
-// A script is TypeScript that declares what encoding/json makes of Go types.
+// A script is TypeScript that declares the JSON of Go types.
 type script struct {
-	unions map[string][]string     // types of strings that Go has no type for
-	fields map[string]string       // the type of a field that is not its Go type's
-	types  map[reflect.Type]string // those that marshal themselves
+	unions map[string][]string     // string types with a fixed set of values
+	fields map[string]string       // types of fields that differ from Go's
+	types  map[reflect.Type]string // types with their own MarshalJSON
 
 	declared map[string]reflect.Type
 	out      []string
@@ -92,7 +92,7 @@ func (s *script) text() string {
 	return b.String()
 }
 
-// name returns the name of a type and declares what it needs.
+// name returns the name of a type, and declares the types that it needs.
 func (s *script) name(t reflect.Type) (string, error) {
 	if own, ok := s.types[t]; ok {
 		return t.Name(), s.declare(t, "export type "+t.Name()+" = "+own+";\n")
@@ -124,7 +124,7 @@ func (s *script) name(t reflect.Type) (string, error) {
 	return "", fmt.Errorf("%v: the page cannot be given a %v", t, t.Kind())
 }
 
-// element returns the name of what a list holds: a pointer there may be null.
+// element returns the type of a list's elements. A pointer there may be null.
 func (s *script) element(t reflect.Type) (string, error) {
 	if t.Kind() != reflect.Pointer {
 		return s.name(t)
@@ -145,7 +145,7 @@ func (s *script) declare(t reflect.Type, text string) error {
 	return nil
 }
 
-// structure declares a struct. A pointer in it is there always, unless omitempty.
+// structure declares a struct. A pointer in it is never null, unless omitempty.
 func (s *script) structure(t reflect.Type) error {
 	if other, there := s.declared[t.Name()]; there && other == t {
 		return nil

@@ -352,7 +352,6 @@ func TestAgainstKernelCoDel(t *testing.T) {
 // kernel's: in ingress mode, with several bulk flows per host, they alone
 // change a flow's throughput by 2.5 %. So the kernel's single run is compared
 // with the nearest of ours.
-// throughput by 2.5 %. So the kernel's one roll is held against the nearest.
 const cakeSeeds = 10
 
 // The lab kernel's sch_cake and package aqm's drop the same number of packets

@@ -8,9 +8,9 @@ import (
 	"unbloat/internal/lab/labtest"
 )
 
-// The load of any server will do, whatever protocol it speaks: the increase
-// begins at the same link, and what got through is what the line carries. A test
-// of ndt7 ends after ten seconds, so that its flows begin anew twice meanwhile.
+// Any server can be used for the load, with any protocol: the increase begins
+// at the same link, and the throughput is the line's. An ndt7 test ends after
+// ten seconds, so its flows start again twice.
 func TestLabPathOtherServers(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -29,6 +29,6 @@ func TestLabPathOtherServers(t *testing.T) {
 		if up := r.Load.GoodputUpBps; up < c.least || up > 5e6 || r.Load.GoodputDownBps != 0 || r.Load.Server != c.server {
 			t.Errorf("the load of %s moved %v up, %v down", r.Load.Server, up, r.Load.GoodputDownBps)
 		}
-		time.Sleep(5 * time.Second) // the queue drains
+		time.Sleep(5 * time.Second) // for the queue to drain
 	}
 }

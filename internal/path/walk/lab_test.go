@@ -42,7 +42,7 @@ func trace(t *testing.T, change func(*exec.Cmd), args ...string) *path.Result {
 	return &r
 }
 
-// wake waits until the home's interfaces have come up and neighbours are known.
+// wake waits until the home's interfaces are up and neighbours are known.
 func wake(t *testing.T, address string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "ping", "-c", "2", "-w", "20", address).CombinedOutput(); err != nil {
@@ -50,7 +50,8 @@ func wake(t *testing.T, address string) {
 	}
 }
 
-// way checks that the path is that of the lab's home, and every probe answered.
+// way checks that the path is that of the lab's home, and that every probe was
+// answered.
 func way(t *testing.T, r *path.Result, addresses ...string) {
 	t.Helper()
 	if !r.Valid || !r.Reached || len(r.Hops) != len(addresses) {
@@ -68,8 +69,8 @@ func way(t *testing.T, r *path.Result, addresses ...string) {
 
 func home4() []string { return []string{"10.1.0.1", "10.2.0.1", lab.ServerAddr} }
 
-// near checks idle medians, in ms: the lab's provider adds 10 ms each way, and
-// answers for itself over one of them.
+// near checks idle medians, in ms: the lab's provider adds 10 ms in each
+// direction, and delays its own answers by one of them.
 func near(t *testing.T, r *path.Result, want ...float64) {
 	t.Helper()
 	for i, h := range r.Hops {
@@ -79,8 +80,8 @@ func near(t *testing.T, r *path.Result, want ...float64) {
 	}
 }
 
-// Under an upload the increase begins at the uplink: the router answers as
-// before, the provider's side and the server later by the modem's queue.
+// With an upload the increase begins at the uplink: the router answers as
+// before, the provider's router and the server later, by the modem's queue.
 func TestLabPathUpload(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -94,7 +95,7 @@ func TestLabPathUpload(t *testing.T) {
 	}
 }
 
-// A download fills the queue on the same link, in the other direction.
+// A download fills the queue of the same link in the other direction.
 func TestLabPathDownload(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -104,8 +105,8 @@ func TestLabPathDownload(t *testing.T) {
 	loaded(t, r, 667)
 }
 
-// loaded checks that the uplink is named, and that the increase is between
-// half of the queue and all of it, in ms.
+// loaded checks that the uplink is named, and that the increase is between half
+// of the queue and all of it, in ms.
 func loaded(t *testing.T, r *path.Result, queue float64) {
 	t.Helper()
 	b := r.Begins
@@ -125,7 +126,8 @@ func loaded(t *testing.T, r *path.Result, queue float64) {
 	}
 }
 
-// Ctrl-C in the loaded phase ends the load and reports what was seen.
+// Ctrl-C in the loaded phase ends the load, and prints what was measured until
+// then.
 func TestLabPathInterrupted(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -144,8 +146,8 @@ func TestLabPathInterrupted(t *testing.T) {
 	}
 }
 
-// A slow Wi-Fi, between the router and the home, is told from the line: here a
-// queue of the router's towards the home.
+// A slow Wi-Fi between the router and the home is distinguished from a slow
+// line. Here it is a queue on the router towards the home.
 func TestLabPathHome(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -158,7 +160,7 @@ func TestLabPathHome(t *testing.T) {
 	}
 }
 
-// So is a queue in the provider's network.
+// A queue in the provider's network is distinguished too.
 func TestLabPathProvider(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -172,7 +174,7 @@ func TestLabPathProvider(t *testing.T) {
 	}
 }
 
-// A router that answers once in three seconds loses nothing.
+// A router that answers only once in three seconds shows no loss.
 func TestLabPathRateLimited(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -187,8 +189,8 @@ func TestLabPathRateLimited(t *testing.T) {
 	}
 }
 
-// On the router itself the home has no hop, which it is told here: its address
-// is private in the lab.
+// On the router itself the path has no hop in the home. A flag says so here,
+// since the lab's addresses are private.
 func TestLabPathRouter(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter, Server: true}) {
 		return
@@ -200,8 +202,8 @@ func TestLabPathRouter(t *testing.T) {
 	}
 }
 
-// Nobody needs a privilege: as another user, through ping sockets where the
-// system allows them and through the error queue of UDP where it does not.
+// No privileges are needed: another user's probes use ping sockets where the
+// system allows them, otherwise the error queue of UDP sockets.
 func TestLabPathUnprivileged(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
 		return
@@ -236,7 +238,7 @@ func TestLabPathUnprivileged(t *testing.T) {
 	}
 }
 
-// copyForAll copies the binary to where another user may run it.
+// copyForAll copies the binary to a place where another user may run it.
 func copyForAll(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(labtest.Unbloat())
@@ -250,7 +252,7 @@ func copyForAll(t *testing.T) string {
 	return to
 }
 
-// The same with IPv6, by each way.
+// The same with IPv6, with each kind of socket.
 func TestLabPathIPv6(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
 		return
@@ -284,8 +286,8 @@ func run(ctx context.Context, t *testing.T, node string, argv ...string) {
 	}
 }
 
-// Debian's mtr sees the same, idle: loss, sent, average, best and worst within
-// 1 ms or 5 %.
+// Debian's mtr measures the same on the idle line: loss, sent, average, best
+// and worst within 1 ms or 5 %.
 func TestLabPathMtr(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1)}) {
 		return
@@ -310,9 +312,9 @@ func TestLabPathMtr(t *testing.T) {
 	}
 }
 
-// So it does while something loads the line. The two cannot probe at the same
-// time (routers would answer neither fully), so each sees its own twenty
-// seconds of the queue's saw-tooth: the averages agree within a tenth.
+// It does under load too. The two cannot probe at the same time, since routers
+// limit their answers, so each measures its own twenty seconds of a queue that
+// grows and shrinks: the averages agree within 10 %.
 func TestLabPathMtrLoaded(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{Node: lab.Host(1), Server: true}) {
 		return
@@ -329,7 +331,7 @@ func TestLabPathMtrLoaded(t *testing.T) {
 	if _, err := client.StartFlows(t.Context(), measure.FlowSpec{Dir: measure.Up, Flows: 4}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Second) // virtual: until the queue is full
+	time.Sleep(5 * time.Second) // virtual time, until the queue is full
 	ours := trace(t, nil, lab.ServerAddr, "--idle", "20")
 	out, err := exec.CommandContext(t.Context(), mtr, "-r", "-c", "20", "-n", "-j", lab.ServerAddr).Output()
 	if err != nil {

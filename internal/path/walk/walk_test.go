@@ -14,8 +14,8 @@ import (
 	"unbloat/internal/path"
 )
 
-// Nothing here asserts a time: the machine that runs it may be busy. The lab
-// asserts them, in virtual time.
+// These tests check no times, since the machine may be busy. The lab checks
+// them, in virtual time.
 
 func here(t *testing.T) Config {
 	t.Helper()
@@ -30,7 +30,7 @@ func here(t *testing.T) Config {
 	}
 }
 
-// On this machine itself there is one hop. Every goroutine ends.
+// On this machine itself the path has one hop. Every goroutine ends.
 func TestRun(t *testing.T) {
 	cfg := here(t)
 	cfg.Names = true
@@ -49,7 +49,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// An interruption before anything was measured is an error; later the trace
+// An interruption before anything was measured is an error. Later, the trace
 // ends early and says so.
 func TestRunInterrupted(t *testing.T) {
 	cfg := here(t)
@@ -84,7 +84,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A name from the DNS moves no cursor.
+// A name from the DNS cannot send escape sequences to the terminal.
 func TestPrintable(t *testing.T) {
 	if got := printable("core\x1b[2J1.example\u202e net"); got != "core[2J1.examplenet" {
 		t.Errorf("%q", got)

@@ -14,12 +14,12 @@ import (
 )
 
 // TestRatesAndNames: for every platform, rates from 64 kbit/s to 10 Gbit/s in
-// all units, and names of VLANs, PPPoE and of 15, 16 and 63 characters, are
-// written so that the platform's own grammar reads them back, or refused with
-// the reason. What is refused is listed here, so nothing is refused in silence.
+// all units, and names of VLANs, PPPoE and with 15, 16 and 63 characters, are
+// either written so that the platform's own grammar reads them back, or refused
+// with the reason. The test lists all that are refused.
 func TestRatesAndNames(t *testing.T) {
 	const long15, long16 = "enp0s31f6np1.10", "enp0s31f6np1.100"
-	names := map[string]string{ // what is said of it; "": written
+	names := map[string]string{ // with the error; "": accepted
 		"em0": "", "eth0.100": "", "vlan4094": "", "pppoe-wan": "", "ppp0": "", "br-lan": "", long15: "",
 		long16: "at most 15", strings.Repeat("x", 63): "at most 15", "": "", "eth0;reboot": "has the character", "-eth0": "not an interface's name",
 	}
@@ -54,7 +54,8 @@ func TestRatesAndNames(t *testing.T) {
 	}
 }
 
-// written plans a rate in both directions, and wants it written or refused.
+// written plans a rate in both directions. The plan must be written, or refused
+// with the error.
 func written(t *testing.T, f plan.Capabilities, r unit.Rate, refused string) {
 	t.Helper()
 	p, err := plan.Make(plan.Line{}, f, plan.Preferences{Down: plan.RatePreference{Rate: r}, Up: plan.RatePreference{Rate: r}})
@@ -95,7 +96,8 @@ func written(t *testing.T, f plan.Capabilities, r unit.Rate, refused string) {
 	}
 }
 
-// TestQueueNames: pf's queues may have 63 characters, of today and of old.
+// TestQueueNames: names of pf's queues may have 63 characters, in both
+// grammars.
 func TestQueueNames(t *testing.T) {
 	for n, ok := range map[int]bool{15: true, 63: true, 64: false} {
 		name := strings.Repeat("q", n)

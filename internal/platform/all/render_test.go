@@ -18,7 +18,7 @@ import (
 	"unbloat/unit"
 )
 
-// anyPreferences draws what somebody might ask for, sensible or not.
+// anyPreferences draws preferences, sensible ones and others.
 func anyPreferences(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 	w := plan.Preferences{
 		AQM:   rapid.SampledFrom(append(aqms, "")).Draw(t, "aqm"),
@@ -61,9 +61,9 @@ func anyPreferences(t *rapid.T, aqms []plan.AQM) plan.Preferences {
 	return w
 }
 
-// Every plan that can be made, whatever was asked for, can be pasted; comments fit
-// their width, and what is not a comment is read back by the platform's own
-// grammar. So a limit of the platform is in the plan's own checks.
+// Every plan that can be made can be written as text to paste: comments keep
+// their width, and the platform's own grammar reads back the rest. So every
+// limit of a platform is checked when the plan is made.
 func TestEveryPlanIsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		platform := rapid.SampledFrom(all.Names()).Draw(t, "platform")
@@ -82,7 +82,7 @@ func TestEveryPlanIsWritten(t *testing.T) {
 		}
 		p, err := plan.Make(l, f, anyPreferences(t, f.AQMs))
 		if err != nil {
-			return // what is refused is for package plan's tests
+			return // package plan tests what is refused
 		}
 		text, err := all.Text(p)
 		if err != nil {
@@ -104,7 +104,7 @@ func TestEveryPlanIsWritten(t *testing.T) {
 	})
 }
 
-// readBack gives what was written to the platform's parser.
+// readBack parses the text with the platform's parser.
 func readBack(platform, code string) error {
 	var err error
 	switch platform {
@@ -126,7 +126,8 @@ func before(text, word string) string {
 }
 
 // TestClassExamples: the class files of the documents are written for every
-// platform: the article's ports for calls, and reserve and limit by service.
+// platform: the article's ports for calls, and guarantees and limits by
+// service.
 func TestClassExamples(t *testing.T) {
 	ports := map[string]string{"linux": "udp th sport { 19302-19309 }", "openwrt": "udp th sport { 19302-19309 }", "openbsd": "port 19302:19309", "openbsd-altq": "port 19302:19309 queue em0_interactive", "freebsd": "dst-port 19302-19309",
 		"opnsense": `"dst_port":"19302-19309"`, "pfsense": "from any to any port 19302-19309", "clearos": "19302:19309"}

@@ -51,9 +51,9 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestOldClasses: with ALTQ, too, each class has its queue, which status explains
-// and counts, and which goes as it came. Where pf's order leaves its rules no
-// place, nothing is begun.
+// TestOldClasses: with ALTQ, too, each class has its queue, which status
+// explains and counts, and which revert removes. If the order of the pf.conf
+// leaves no place for our rules, nothing is changed.
 func TestOldClasses(t *testing.T) {
 	p, err := plan.Make(plan.Line{Down: 20 * unit.MbitPerSecond, Up: 2 * unit.MbitPerSecond}, plan.Capabilities{Language: openbsd.LanguageAltq(), WAN: "em0", LAN: "em1"},
 		plan.Preferences{Up: plan.RatePreference{Rate: 2e6}, Classes: plan.ClassPreferences{Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 5060, To: 5061}}}}}})
@@ -111,14 +111,14 @@ func TestOldClasses(t *testing.T) {
 	tr.Close()
 }
 
-// TestReleases: between ALTQ as we write it and flow queues there are releases
-// that speak neither; there, and where the grammar is not the release's, nothing
-// is begun and the reason is said.
+// TestReleases: releases between the ALTQ grammar that we write and flow queues
+// support neither. On these, and if pfctl's grammar does not fit the release,
+// nothing is changed and the error says why.
 func TestReleases(t *testing.T) {
 	for _, c := range []struct {
 		release string
 		altq    bool
-		says    string // "": it is begun
+		says    string // "": the plan is applied
 	}{
 		{"4.6", true, ""}, {"5.4", true, ""}, {"5.5", true, "upgrade OpenBSD to 6.2"}, {"5.6", true, "upgrade OpenBSD to 6.2"},
 		{"6.1", true, "upgrade OpenBSD to 6.2"}, {"6.2", true, "--for openbsd"}, {"7.8", true, "--for openbsd"},

@@ -55,11 +55,11 @@ func pasted(t *testing.T, p plan.Plan) *opnsensefake.Router {
 	return o
 }
 
-// TestMatrixOnStandIn: what every plan of the matrix prints to be pasted is saved
-// by a router as strict as the real one. Enough of them that all rates, styles, kinds
-// of classes and interfaces meet in pairs (UNBLOAT_LONG=1: a third more, on each
-// interface in turn) are applied too: it makes the same items, they run, and the router is as
-// before when it is undone.
+// TestMatrixOnStandIn: every plan of the matrix is printed as requests to
+// paste, and a router as strict as the real one accepts them. Some plans are
+// applied too, so many that all rates, styles, kinds of classes and interfaces
+// occur in all pairs (UNBLOAT_LONG=1: a third more, each on another interface):
+// the items are the same, they run, and after revert the router is as before.
 func TestMatrixOnStandIn(t *testing.T) {
 	cases, err := verify.Matrix(opnsense.Name)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestMatrixOnStandIn(t *testing.T) {
 		}
 		wanted, err := b.Desire(t.Context(), c.Plan, now, now)
 		var input *platform.InputError
-		if errors.As(err, &input) { // the article's rule wants the router's address
+		if errors.As(err, &input) { // the article's rule needs the router's address
 			continue
 		}
 		if err != nil {

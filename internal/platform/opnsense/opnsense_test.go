@@ -81,8 +81,9 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestCertificate: an unknown certificate is refused, a pinned one is taken, and
-// another than the pinned one is not; neither key nor secret is in any error.
+// TestCertificate: an unknown certificate is refused, a pinned one is accepted,
+// and one other than the pinned one is refused. No error contains the key or
+// the secret.
 func TestCertificate(t *testing.T) {
 	o := opnsensefake.NewWithGuests()
 	o.Secret = "s3cr3t"
@@ -111,7 +112,8 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestInTheWay: a rule of somebody else's on the WAN is named, and nothing is sent.
+// TestInTheWay: a foreign rule on the WAN is named in the error, and no request
+// is sent.
 func TestInTheWay(t *testing.T) {
 	r := newRouter(t)
 	r.Put("rule", "aaaaaaaa-0000-4000-8000-000000000003", map[string]string{"description": "mine", "target": "aaaaaaaa-0000-4000-8000-000000000001"})
@@ -137,8 +139,8 @@ func (nobody) Renew(context.Context, *apply.Journal) error { return nil }
 func (nobody) Alive(context.Context, *apply.Journal) bool  { return true }
 func (nobody) Close(context.Context, *apply.Journal) error { return nil }
 
-// TestSilentReload: limits that are saved and don't run are noticed in the
-// statistics, and undone.
+// TestSilentReload: if saved limits do not run, the statistics show it, and the
+// change is undone.
 func TestSilentReload(t *testing.T) {
 	r := newRouter(t)
 	r.Reload = r.Forget

@@ -39,7 +39,8 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 	return p
 }
 
-// classes asks for some of all kinds: a range of ports, a network, and what voice is sure of.
+// classes asks for some of each kind: a range of ports, a network, and a
+// guarantee for voice.
 func classes(far string, voice float64) plan.ClassPreferences {
 	return plan.ClassPreferences{
 		Rules: []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}},
@@ -60,8 +61,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// router returns a fake with this config.xml, or its own if that is empty, and
-// the steps that lead it to a plan.
+// router returns a fake with this config.xml, or with its own if that is empty,
+// and the steps to a plan.
 func router(t *testing.T, config string, w plan.Preferences) (*pfsensefake.Router, []platform.Step) {
 	t.Helper()
 	f := pfsensefake.New()
@@ -105,9 +106,9 @@ function get_unique_dnqueue_list() { return array("guests" => "1", "guests_q" =>
 function mwexec($command) {}
 `
 
-// TestPHP runs what is given to pfSense's PHP shell in the real PHP, with
-// pfSense's functions as stubs, and compares what it saves with what the fake
-// makes of the same lines.
+// TestPHP runs the lines for pfSense's PHP shell in the real PHP, with stubs of
+// pfSense's functions, and compares the saved configuration with that of the
+// fake.
 func TestPHP(t *testing.T) {
 	if _, err := exec.LookPath("php"); err != nil {
 		t.Skip("SKIPPED: there is no php (scripts/setup test installs php-cli)")
@@ -168,7 +169,7 @@ func TestPHP(t *testing.T) {
 	}
 }
 
-// TestPHPSyntax has PHP read each script as the file that it is.
+// TestPHPSyntax: the real PHP can parse each script file.
 func TestPHPSyntax(t *testing.T) {
 	if _, err := exec.LookPath("php"); err != nil {
 		t.Skip("SKIPPED: there is no php (scripts/setup test installs php-cli)")
@@ -184,8 +185,8 @@ func TestPHPSyntax(t *testing.T) {
 	}
 }
 
-// TestShellIsStrict: what is no PHP, or is never executed, changes nothing, and
-// the exit code says nothing of it; the read-back does.
+// TestShellIsStrict: lines that are not PHP, or are never executed, change
+// nothing. The exit code is 0 even then, so only the readback finds it.
 func TestShellIsStrict(t *testing.T) {
 	f, steps := router(t, "", plan.Preferences{})
 	i := slices.IndexFunc(steps, func(s platform.Step) bool { return s.Argv[0] == pfsense.Shell })
@@ -218,7 +219,7 @@ func TestShellIsStrict(t *testing.T) {
 	}
 }
 
-// TestRefused: what stands in the way is named.
+// TestRefused: obstacles are named in the error.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		says     string
@@ -252,8 +253,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStatus: a limiter made by hand is explained, with what feeds it; after an
-// apply so are ours; and one that the kernel does not have is said to be missing.
+// TestStatus: status explains a limiter that was made by hand, with the rules
+// that use it, and our own after apply. It says so if the kernel lacks a
+// limiter.
 func TestStatus(t *testing.T) {
 	f, steps := router(t, "", plan.Preferences{})
 	b := &pfsense.Backend{Runner: f}
@@ -291,10 +293,10 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestClasses: what pfSense makes of a plan with classes: pf's rules in the order
-// in which the last that fits decides, for both ways of opening a connection, and
-// a queue of its own weight with CoDel for each class, which status explains. The
-// plan without classes takes them out of the kernel again.
+// TestClasses: pfSense's rules for a plan with classes: in an order for pf,
+// where the last match decides, for connections opened from either side. Each
+// class has a queue with its own weight and CoDel, which status explains. A
+// plan without classes removes them from the kernel again.
 func TestClasses(t *testing.T) {
 	f, steps := router(t, "", plan.Preferences{Classes: classes("2001:db8::/32", 0.4)})
 	run := func(steps []platform.Step) {
@@ -315,7 +317,7 @@ func TestClasses(t *testing.T) {
 			rules = append(rules, strings.Fields(line)[1]+" "+strings.Join(strings.Fields(before), " ")+": "+strings.TrimSpace(numbers))
 		}
 	}
-	want := []string{ // the guests' queue is number 1
+	want := []string{ // queue 1 is the guests'
 		"out inet from any to any: 4,8", "out inet6 from any to any: 4,8",
 		"out inet proto icmp from any to any: 2,6", "out inet6 proto ipv6-icmp from any to any: 2,6",
 		"out inet proto udp from any to any port 53: 2,6", "out inet6 proto udp from any to any port 53: 2,6",
@@ -385,9 +387,9 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestNumbersByName: pfSense numbers queues itself, behind those that are there, so
-// what it made of ours is read by name; nobody else's number changes, and a number
-// that moves later is followed.
+// TestNumbersByName: pfSense numbers queues itself, after the existing ones, so
+// ours are found by name. No foreign number changes, and later changes of our
+// numbers are noticed.
 func TestNumbersByName(t *testing.T) {
 	f, steps := router(t, "", plan.Preferences{})
 	for _, s := range steps {

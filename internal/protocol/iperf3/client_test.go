@@ -10,7 +10,8 @@ import (
 	"unbloat/internal/protocol"
 )
 
-// denying is an iperf3 server that refuses so many tests as one too many.
+// denying is an iperf3 server that refuses the given number of tests because it
+// is busy.
 func denying(t *testing.T, times int) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +29,7 @@ func denying(t *testing.T, times int) string {
 			if i < times {
 				answer = AccessDenied
 			}
-			_, _ = io.ReadFull(c, make([]byte, CookieSize)) // if it fails, so does the client
+			_, _ = io.ReadFull(c, make([]byte, CookieSize)) // an error shows in the client too
 			_, _ = c.Write([]byte{byte(answer)})
 			_, _ = io.Copy(io.Discard, c)
 			c.Close()
@@ -37,8 +38,8 @@ func denying(t *testing.T, times int) string {
 	return l.Addr().String()
 }
 
-// A server that is tidying up after a test says that it is busy: it is asked
-// again for a moment, and then believed.
+// A server that cleans up after a test says that it is busy: the client tries
+// again for a short time, and then reports it.
 func TestBusyForAMoment(t *testing.T) {
 	for _, c := range []struct {
 		times int

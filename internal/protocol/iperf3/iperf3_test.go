@@ -40,8 +40,8 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// FuzzControl: whatever comes on a control connection, nothing panics, and
-// what is accepted keeps its bounds.
+// FuzzControl: no input on a control connection panics, and accepted values are
+// within bounds.
 func FuzzControl(f *testing.F) {
 	for _, v := range []any{Params{TCP: true, Parallel: 4, Time: 10}, Results{Streams: []StreamResult{{ID: 1, Bytes: 7}}}} {
 		b, err := Frame(v)

@@ -44,8 +44,8 @@ func TestParamsLaw(t *testing.T) {
 	})
 }
 
-// Law: an echo says what was put into it, as far as the parameters have a
-// place for it, and request and answer have one length.
+// Law: an echo contains what was put into it, as far as the parameters provide
+// a field for it, and request and answer have the same length.
 func TestEchoLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, key := drawParams(t), drawKey(t)
@@ -93,7 +93,7 @@ func placed(s Stamp, p Params, at int) Stamp {
 	return s
 }
 
-// The bytes of a request to open, and who is refused.
+// The bytes of an open request, and the requests that are refused.
 func TestOpen(t *testing.T) {
 	b := OpenRequest(Params{Version: 1, Duration: time.Second, Interval: 10 * time.Millisecond, Stats: 3, StampAt: 3, Clock: 3}, nil)
 	if !bytes.HasPrefix(b, []byte{0x14, 0xa7, 0x5b, 1, 1, 2, 2}) || !bytes.HasSuffix(b, []byte{5, 6, 6, 6, 7, 6}) {
@@ -125,7 +125,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// FuzzDatagram: no datagram makes a parser panic, and what Open checked is unchanged.
+// FuzzDatagram: no datagram makes a parser panic, and Open leaves checked
+// datagrams unchanged.
 func FuzzDatagram(f *testing.F) {
 	p := Params{Version: 1, Duration: time.Minute, Interval: time.Second, Stats: 3, StampAt: 3, Clock: 3, Fill: "rand"}
 	f.Add(OpenRequest(p, nil), "")

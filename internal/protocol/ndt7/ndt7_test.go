@@ -8,8 +8,8 @@ import (
 	"unbloat/unit"
 )
 
-// Law: messages double, never beyond the bound, and only when a sixteenth of
-// what was sent pays for them.
+// Law: message sizes double, up to the limit, and only when a message is at
+// most a sixteenth of what was sent.
 func TestNextMessageLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := MinMessage << rapid.IntRange(0, 7).Draw(t, "doublings")

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorded returns a message as netperf 2.7.0 sent it. The file has its words
-// that are not 0, each with its number before it, so that it can be read.
+// recorded returns a message of netperf 2.7.0. The file lists only the words
+// that are not 0, each with its index.
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".words"))
@@ -33,7 +33,7 @@ func recorded(t testing.TB, name string) []byte {
 	return b
 }
 
-// Requests that netperf 2.7.0's client sent, and what they mean.
+// Requests of netperf 2.7.0's client, and what they mean.
 func TestRecordedRequests(t *testing.T) {
 	for name, want := range map[string]Request{
 		"stream":       {Test: TCPStream, Duration: 2 * time.Second, ClientPort: 46125, TOS: 0x28},
@@ -59,7 +59,7 @@ func TestRecordedRequests(t *testing.T) {
 	}
 }
 
-// Requests for what is not served.
+// Requests for tests that are not supported.
 func TestUnsupported(t *testing.T) {
 	for _, name := range []string{"tcp-crr", "udp-stream", "udp-rr-longer"} {
 		if _, err := ParseRequest(recorded(t, name)); !errors.Is(err, ErrUnsupported) {
@@ -82,7 +82,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// Replies that netperf 2.7.0's server sent, and what they mean.
+// Replies of netperf 2.7.0's server, and what they mean.
 func TestRecordedReplies(t *testing.T) {
 	s, err := ParseSetup(recorded(t, "stream-setup"))
 	want := Setup{Port: 45647, SendBuffer: 16384, ReceiveBuffer: 131072, SendSize: -1, ReceiveSize: 131072, TOS: 0x28}
@@ -129,7 +129,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// FuzzRequest: what is accepted is within the bounds, and is the same when it is sent again.
+// FuzzRequest: accepted requests are within bounds, and are the same when they
+// are sent again.
 func FuzzRequest(f *testing.F) {
 	for _, name := range []string{"stream", "maerts", "tcp-rr", "udp-rr", "amount", "tcp-crr"} {
 		f.Add(recorded(f, name))

@@ -10,8 +10,8 @@ import (
 	"unbloat/internal/probe"
 )
 
-// Law: what a peer sends back is the answer to what was asked, and the
-// checksum of a request verifies.
+// Law: the answer that a host returns is recognised as the answer to the
+// request, and the request's checksum is right.
 func TestRoundTripLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nonce, seq := rapid.Uint32().Draw(t, "nonce"), rapid.Uint32().Draw(t, "seq")
@@ -53,7 +53,7 @@ func TestRoundTripLaw(t *testing.T) {
 	})
 }
 
-// FuzzAnswer: nothing that arrives makes a codec panic or changes the datagram.
+// FuzzAnswer: no packet makes a codec panic, or is changed by it.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{0x45, 0, 0, 36}, uint32(1))
 	f.Add(bytes.Repeat([]byte{0x4f}, 100), uint32(0x4f4f4f4f))

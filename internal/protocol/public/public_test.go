@@ -18,10 +18,10 @@ import (
 	"unbloat/internal/measure"
 )
 
-// A network is one TLS server that all names lead to.
+// A network is one TLS server to which all names resolve.
 type network struct {
 	*httptest.Server
-	gone map[string]bool // hosts that nobody reaches
+	gone map[string]bool // hosts that cannot be reached
 }
 
 func newNetwork(t *testing.T, handle http.HandlerFunc) *network {
@@ -31,8 +31,8 @@ func newNetwork(t *testing.T, handle http.HandlerFunc) *network {
 	return &network{s, map[string]bool{}}
 }
 
-// finder returns a Finder that knows this network alone. Its certificate is of
-// example.com, whatever it is asked for.
+// finder returns a Finder that only knows this network. The certificate is for
+// example.com, whatever name is asked for.
 func (n *network) finder(t *testing.T) *Finder {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -62,7 +62,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Cloudflare's server is there, limits us, or is gone.
+// Cloudflare's server is up, limits us, or is down.
 func TestCloudflare(t *testing.T) {
 	status := http.StatusOK
 	n := newNetwork(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -87,8 +87,8 @@ func TestCloudflare(t *testing.T) {
 	}
 }
 
-// The locate service's answers: servers, none, an error, nonsense. Access is
-// renewed when it grows old, for the same machine.
+// The locate service's answers: servers, none, an error, nonsense. An old
+// access token is renewed, for the same server.
 func TestMLab(t *testing.T) {
 	var asked atomic.Int32
 	status, body := http.StatusOK, ""
@@ -126,7 +126,7 @@ func TestMLab(t *testing.T) {
 	if s.URL != "ndt7+wss://ndt-b.example" || s.Place != "Hamburg, DE" || !s.Publishes || !strings.Contains(s.Terms, "privacy") || strings.Contains(s.URL, "one") {
 		t.Errorf("%+v", s)
 	}
-	for range 3 { // while it is young, nobody is asked
+	for range 3 { // as long as it is young no request is sent
 		at, err := s.Endpoints(t.Context())
 		if err != nil || at.Down != "https://ndt-b.example/ndt/v7/download?access_token=one" || at.Up != "https://ndt-b.example/ndt/v7/upload?access_token=one" || at.Small != "" {
 			t.Errorf("%+v, %v", at, err)
@@ -171,8 +171,8 @@ func TestMLab(t *testing.T) {
 	}
 }
 
-// Of LibreSpeed's list the servers that answer and begin to send are left, with
-// the names that the list has for their parts, and the sponsor's terms.
+// From LibreSpeed's list those servers are chosen that answer and start to
+// send, with the paths in the list, and the sponsor's terms.
 func TestLibreSpeed(t *testing.T) {
 	body := `[{"name":"Gone","server":"//gone.example","dlURL":"garbage.php","ulURL":"empty.php","pingURL":"empty.php"},
 	{"name":"Full","server":"//full.example/","dlURL":"garbage.php","ulURL":"empty.php","pingURL":"empty.php"},

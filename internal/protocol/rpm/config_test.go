@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzParse: nothing panics, and what is accepted has three URLs.
+// FuzzParse: no input panics, and accepted ones have three URLs.
 func FuzzParse(f *testing.F) {
 	b, err := json.Marshal(Make("https://example.net"))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"unbloat/internal/netio"
 )
 
-// hasty is a transport that tells of the answer before it tells of the question.
+// hasty is a transport that reports the answer before it reports that the
+// request was sent.
 type hasty struct{ wait time.Duration }
 
 func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -25,8 +26,8 @@ func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Status: "200 OK", Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 }
 
-// On a busy machine the answer may be there before the transport tells that
-// the question was written: it is timed nevertheless.
+// On a busy machine the answer may arrive before the transport has reported
+// that the request was sent. It is timed even then.
 func TestSmallGetOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 20 * time.Millisecond
