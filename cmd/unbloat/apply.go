@@ -21,16 +21,16 @@ import (
 // defaultStateDir is emptied by a reboot, as the kernel's queues are.
 const defaultStateDir = platform.VolatileDir
 
-// routerFlags are what the commands that change the router have in common.
+// routerFlags are the flags of commands that change the router.
 type routerFlags struct {
 	targetFlags
 	stateDir string
-	finalDir bool // stateDir is the router's own: a watchdog is told so
+	finalDir bool // stateDir is final: the watchdog gets it as it is
 	root     string
 	json     bool
 	quiet    bool
 	replace  bool
-	preview  bool // only look
+	preview  bool // do not change anything
 }
 
 func (f *routerFlags) register(c *cobra.Command) {
@@ -42,7 +42,7 @@ func (f *routerFlags) register(c *cobra.Command) {
 	fs.BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
 }
 
-// stateDirOf is where the journal is kept if no flag says where.
+// stateDirOf returns the default directory of the journal.
 func stateDirOf(getenv func(string) string) string {
 	if dir := getenv("UNBLOAT_STATE_DIR"); dir != "" {
 		return dir
@@ -63,9 +63,9 @@ func (f *routerFlags) engine(d *platform.Driver, r platform.Runner, api bool) (*
 	return &apply.Engine{Backend: b, Runner: r, Dir: f.stateDir, WatchdogArgv: []string{o.Exe, "watchdog", "--state-dir", f.stateDir}}, nil
 }
 
-// options are what a driver wants to know to change a router.
+// options returns what a driver needs to know to change a router.
 func (f *routerFlags) options(r platform.Runner, api bool) platform.Options {
-	exe, _ := os.Executable() // "": engine refuses
+	exe, _ := os.Executable() // "": the engine refuses to start
 	return platform.Options{Runner: r, API: api, Replace: f.replace, Preview: f.preview, Remote: f.router != "", Exe: exe, Root: f.root}
 }
 
@@ -98,7 +98,7 @@ func changeError(err error) error {
 	return &exitError{exitFailed, err}
 }
 
-// applyFlags are those of `unbloat apply`.
+// applyFlags are the flags of `unbloat apply`.
 type applyFlags struct {
 	routerFlags
 	classFlags
@@ -198,8 +198,8 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	return f.report(c, state, p, t.Ran, "")
 }
 
-// guess says why a preview of the plan is not certain to be what a privileged
-// user gets; "" if it is.
+// guess returns why a preview may differ from the plan that a privileged user
+// would get, or "".
 func (r *router) guess(ctx context.Context, p plan.Plan) string {
 	if p.Basis != nil && p.Basis.Capabilities.Untried != "" {
 		return fmt.Sprintf("what the kernel has could not be tried, so the plan assumes what a current %s router has (%s)", p.Platform, p.Basis.Capabilities.Untried)
@@ -210,7 +210,7 @@ func (r *router) guess(ctx context.Context, p plan.Plan) string {
 	return r.driver.Unsure(ctx, r.runner)
 }
 
-// checkSource wants a plan, or rates to make one from.
+// checkSource requires a plan, or rates to make one from.
 func (f *applyFlags) checkSource(args []string) error {
 	switch {
 	case f.again && (len(args) == 1 || f.rateFlags.given() || f.aqm != "" || f.lan != ""):
@@ -224,8 +224,8 @@ func (f *applyFlags) checkSource(args []string) error {
 	return nil
 }
 
-// keep commits the transaction, and before that makes it last if asked to: what
-// fails then is still undone.
+// keep makes the change persistent if asked to, and commits the transaction. If
+// making it persistent fails, the change can still be undone.
 func (f *applyFlags) keep(ctx context.Context, k platform.Keeper, t *apply.Transaction, p plan.Plan) error {
 	if f.persist {
 		if err := k.Keep(ctx, p); err != nil {
@@ -256,7 +256,7 @@ func (f *applyFlags) plan(ctx context.Context, r *router, stdin io.Reader, args 
 	return p, r.lacking(ctx, facts.WAN, err)
 }
 
-// lastPlan returns the plan that was kept last.
+// lastPlan returns the plan that was committed last.
 func (f *applyFlags) lastPlan(r *router) (plan.Plan, error) {
 	var known []string
 	for _, wan := range r.engine.WANs() {
@@ -324,7 +324,7 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps [
 	if f.quiet {
 		return nil
 	}
-	if state == "dry-run" || !isTerminal(w) { // hundreds of lines are nothing to read
+	if state == "dry-run" || !isTerminal(w) { // hundreds of lines are of no use to a person
 		for _, c := range out.Commands {
 			fmt.Fprintln(w, c)
 		}
@@ -334,7 +334,7 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps [
 		if len(steps) == 0 {
 			fmt.Fprintf(w, "%s is as the plan wants it: there is nothing to run.\n", p.WAN)
 		}
-		if guess != "" { // apart from the commands, which may be kept in a file
+		if guess != "" { // not among the commands, which may be saved in a file
 			fmt.Fprintf(c.ErrOrStderr(), "This is a guess: %s. Run it as root to see what would be done.\n", guess)
 		}
 	case "armed":

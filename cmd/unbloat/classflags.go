@@ -12,7 +12,7 @@ import (
 	"unbloat/unit"
 )
 
-// classFlags say how traffic is divided.
+// classFlags are the flags about classes of traffic.
 type classFlags struct {
 	classes string
 	rules   []string
@@ -23,11 +23,11 @@ func (f *classFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.rules, "rule", nil, "a `RULE` that gives traffic a class, as in class=voice,protocol=udp,far_port=19302-19309 (may be repeated)")
 }
 
-// mostClassFile is the size of the largest file of rules that is read: of 128
-// rules with some hundred thousand addresses.
+// mostClassFile is the maximum size of a file of rules: enough for 128 rules
+// with some hundred thousand addresses.
 const mostClassFile = 4_000_000
 
-// readAtMost reads a file that is not larger than most bytes.
+// readAtMost reads a file of at most most bytes.
 func readAtMost(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *classFlags) preferences() (plan.ClassPreferences, error) {
 	return w, nil
 }
 
-// names looks up on the router the machines that the rules name.
+// names resolves on the router the names of machines in the rules.
 func (r *router) names(ctx context.Context, w plan.ClassPreferences, facts *plan.Capabilities) {
 	for _, rule := range w.Rules {
 		for _, h := range rule.Home {

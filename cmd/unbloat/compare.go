@@ -56,7 +56,7 @@ interval here knows; "unbloat prove" measures that too.`,
 	return c
 }
 
-// load returns a result by its file or its id, for a command. A file's has no
+// load returns a result by file name or id. A result from a file has no
 // conditions.
 func (f *storeFlag) load(c *cobra.Command, command, arg string) (r store.Record, err error) {
 	_, statErr := os.Stat(arg)
@@ -114,7 +114,7 @@ func newCompared(name string, r store.Record) (compared, error) {
 	return out, nil
 }
 
-// A comparedJSON is what `compare --json` says of one result.
+// A comparedJSON is one result in the output of `compare --json`.
 type comparedJSON struct {
 	ID        string        `json:"id"` // "": from a file
 	Time      string        `json:"time"`
@@ -195,7 +195,8 @@ func printComparison(w io.Writer, s [2]compared, asJSON bool) error {
 	return cannot
 }
 
-// changeOf returns the interval by which the p95 of A's worst loaded phase fell.
+// changeOf returns the interval of the change of the p95 in A's worst loaded
+// phase.
 func changeOf(a, b *verdict.Test) (phase string, _ *verdict.Interval) {
 	var before, after *verdict.Phase
 	for _, p := range a.Phases() {
@@ -211,7 +212,7 @@ func changeOf(a, b *verdict.Test) (phase string, _ *verdict.Interval) {
 	return phase, verdict.ImprovementP95(before, after)
 }
 
-// words says under which conditions a result was taken.
+// words describes the conditions of a result.
 func (s compared) words() []string {
 	r := s.record
 	if r.ID == "" {
@@ -221,7 +222,7 @@ func (s compared) words() []string {
 	return slices.Concat([]string{r.ID[:8]}, conditionWords(r))
 }
 
-// conditionWords says what is known of a result's conditions.
+// conditionWords describes the known conditions of a result.
 func conditionWords(r store.Record) []string {
 	e := store.Entry{Label: r.Label, Server: r.Server, Interface: r.Interface, Link: r.Link}
 	var out []string
@@ -244,8 +245,9 @@ func conditionWords(r store.Record) []string {
 	return out
 }
 
-// differences says which conditions the two results do not share, where both
-// are known: the plan is what is to be compared.
+// differences returns the conditions in which the two results differ, as far as
+// both are known. The plan is not among them, since it is what a comparison is
+// about.
 func differences(a, b compared) []string {
 	out := []string{}
 	for _, c := range []struct{ name, a, b string }{

@@ -16,8 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A config is what a person says once instead of at every command. Flags win
-// over it.
+// A config has defaults for flags of many commands. Flags override it.
 type config struct {
 	Server   string `toml:"server"`   // as --server
 	KeyFile  string `toml:"key_file"` // as --key-file; for that server alone
@@ -26,16 +25,18 @@ type config struct {
 	Language string `toml:"language"` // as --lang
 }
 
-// configEnv names the file, instead of the usual one; empty: none is read.
+// configEnv is the environment variable with the path of the file; if it is
+// empty no file is read.
 const configEnv = "UNBLOAT_CONFIG"
 
-// configFile returns where the file is, which need not exist; "": nowhere.
+// configFile returns the path of the file, which need not exist, or "" for
+// none.
 func configFile(lookup func(string) (string, bool)) string {
 	if file, ok := lookup(configEnv); ok {
 		return file
 	}
 	dir, _ := lookup("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(dir) { // what is relative is ignored (XDG Base Directory Specification)
+	if !filepath.IsAbs(dir) { // a relative path is ignored (XDG Base Directory Specification)
 		home, ok := lookup("HOME")
 		if !ok || home == "" {
 			return ""
@@ -45,8 +46,8 @@ func configFile(lookup func(string) (string, bool)) string {
 	return filepath.Join(dir, "unbloat", "config.toml")
 }
 
-// readConfig reads the file; one that is not there says nothing. Errors name the
-// file and the line.
+// readConfig reads the file. A missing file is an empty configuration. Errors
+// name the file and the line.
 func readConfig(ctx context.Context, file string) (config, error) {
 	var c config
 	if file == "" {
@@ -79,11 +80,11 @@ func readConfig(ctx context.Context, file string) (config, error) {
 	return c, c.check(ctx, file, text)
 }
 
-// configKeys are the keys that there are.
+// configKeys are the valid keys.
 func configKeys() []string { return []string{"server", "key_file", "router", "wan", "language"} }
 
-// check refuses values that no command takes, and completes the name of the
-// key's file, which is relative to the configuration's.
+// check refuses values that the commands would refuse, and makes the path of
+// the key's file relative to the configuration file.
 func (c *config) check(ctx context.Context, file string, text []byte) error {
 	bad := func(key string, err error) error {
 		return fmt.Errorf("read the configuration: %s:%d: %s: %w", file, lineOf(text, key), key, err)
@@ -120,7 +121,7 @@ func (c *config) check(ctx context.Context, file string, text []byte) error {
 	return nil
 }
 
-// lineOf returns the line of a key's value, from 1; 0 if it is not found.
+// lineOf returns the line number of a key's value, or 0 if it is not found.
 func lineOf(text []byte, key string) int {
 	var p unstable.Parser
 	p.Reset(text)
@@ -137,8 +138,8 @@ func lineOf(text []byte, key string) int {
 	return 0
 }
 
-// withConfig has every command below root read the configuration before it runs.
-// The watchdog does not: who starts it says all that it needs.
+// withConfig makes every command below root read the configuration before it
+// runs, except the watchdog, which gets everything from whoever starts it.
 func withConfig(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if c.Name() == "watchdog" {
@@ -156,7 +157,7 @@ func withConfig(root *cobra.Command) {
 	}
 }
 
-// configured are the commands that take something from the configuration.
+// configured reports which keys of the configuration a command uses.
 func configured(c *cobra.Command) (server, router, wan bool) {
 	switch c.Name() {
 	case "test":
@@ -171,8 +172,8 @@ func configured(c *cobra.Command) (server, router, wan bool) {
 	return false, false, false
 }
 
-// configure gives a command's flags what the configuration says, if nobody gave
-// them anything.
+// configure sets a command's flags from the configuration, unless they were
+// given.
 func configure(c *cobra.Command) error {
 	fs := c.Flags()
 	server, router, wan := configured(c)
@@ -188,13 +189,14 @@ func configure(c *cobra.Command) error {
 		if err := preset(fs, "server", o.Server); err != nil {
 			return err
 		}
-		if !given("key") { // for no other server
+		if !given("key") { // only for the configured server
 			if err := preset(fs, "key-file", o.KeyFile); err != nil {
 				return err
 			}
 		}
 	}
-	// The WAN is the configured router's, and of no plan for another platform.
+	// The WAN is the configured router's, so it does not apply to a plan for
+	// another platform.
 	if wan && !given("router") && !(given("for") && c.Name() == "plan") {
 		if err := preset(fs, "wan", o.WAN); err != nil {
 			return err
@@ -208,7 +210,7 @@ func configure(c *cobra.Command) error {
 	return preset(fs, "lang", o.Language)
 }
 
-// preset gives a flag a value, if there is such a flag and nobody gave it one.
+// preset sets a flag, if the command has it and it was not given.
 func preset(fs *pflag.FlagSet, name, value string) error {
 	f := fs.Lookup(name)
 	if f == nil || f.Changed || value == "" {

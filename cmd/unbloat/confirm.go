@@ -55,7 +55,7 @@ func newConfirmCommand() *cobra.Command {
 	return c
 }
 
-// pendingWAN returns the WAN whose change waits for confirmation.
+// pendingWAN returns the WAN with a change that waits for confirmation.
 func pendingWAN(e *apply.Engine, wan string) (string, error) {
 	if wan != "" {
 		return wan, nil

@@ -27,7 +27,7 @@ type demoFlags struct {
 	quiet      bool
 }
 
-// demoScenario is the line whose story the demo tells.
+// demoScenario is the line of the demo.
 const demoScenario = "seed-000"
 
 func newDemoCommand() *cobra.Command {
@@ -95,24 +95,25 @@ func runDemo(c *cobra.Command, f demoFlags) error {
 	return nil
 }
 
-// How long the demo looks whether this machine keeps time, and how late it may be:
-// what a measurement may be (verdict.MaxLatenessMs), for a guest is later still.
+// How long the demo checks whether this machine is fast enough for real time,
+// and how late it may be: as late as a valid measurement
+// (verdict.MaxLatenessMs), since a guest will be later still.
 const (
 	watchTime = 2 * time.Second
 	mostLate  = time.Millisecond
 )
 
-// A tale is what the tuner on the emulated router found, and on what.
+// A tale is the tuner's result on the emulated router.
 type tale struct {
 	result *lab.TuneResult
 	engine lab.Engine
-	kernel string   // its version
-	notes  []string // what has to be known beside the figures
+	kernel string   // version
+	notes  []string // remarks to show with the figures
 }
 
-// tellTale has the emulated router tuned. Left to choose, it takes the
-// simulator where there is no kernel to run, or where the machine does not keep
-// up with one in real time, and says so: what was not measured is not shown as if.
+// tellTale tunes the emulated router. If no engine was asked for, it uses the
+// simulator when there is no kernel to run or the machine is too slow for real
+// time, and says so, so that nobody takes the figures for measured ones.
 func tellTale(ctx context.Context, s *scenario.Scenario, asked lab.Engine, console io.Writer) (tale, error) {
 	if asked == lab.Sim {
 		return simulatedTale(ctx, s, "")
@@ -142,8 +143,8 @@ func tellTale(ctx context.Context, s *scenario.Scenario, asked lab.Engine, conso
 	return tale{result: r, engine: kernel.Engine, kernel: kernel.Version}, nil
 }
 
-// simulatedTale is the same tuner against the simulator's line. why tells a
-// reader who did not ask for that.
+// simulatedTale runs the same tuner on a line in the simulator. why is the
+// reason if the user did not ask for the simulator, else "".
 func simulatedTale(ctx context.Context, s *scenario.Scenario, why string) (tale, error) {
 	r, err := simlab.Tune(ctx, s, simlab.Options{Seed: 1})
 	if err != nil {
@@ -156,14 +157,14 @@ func simulatedTale(ctx context.Context, s *scenario.Scenario, why string) (tale,
 	return tale{result: r, engine: lab.Sim, notes: []string{note + "."}}, nil
 }
 
-// A storyWriter passes on what the guest prints: every step of the tuner, and of
-// its progress (indented lines) no more than one a second.
+// A storyWriter prints what the guest prints: every step of the tuner, but its
+// progress (indented lines) at most once a second.
 type storyWriter struct {
 	w        io.Writer
 	terminal bool
 	line     bytes.Buffer
 	last     time.Time
-	pending  bool // a line that rewrites itself stands there
+	pending  bool // the current line is one that rewrites itself
 }
 
 func newStoryWriter(w io.Writer) *storyWriter {

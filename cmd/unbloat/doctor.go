@@ -16,7 +16,7 @@ import (
 	"unbloat/unit"
 )
 
-// doctorFlags are those of `unbloat doctor`.
+// doctorFlags are the flags of `unbloat doctor`.
 type doctorFlags struct {
 	routerFlags
 	wan, lan, linkLayer string
@@ -66,7 +66,7 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 		LostClasses: func(ctx context.Context) []string {
 			p, err := r.appliedPlan(wan)
 			if err != nil {
-				return nil // none is in force
+				return nil // no plan is in force
 			}
 			return r.lostClasses(ctx, p)
 		},
@@ -85,8 +85,8 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 	return nil
 }
 
-// drifts compares every WAN with what was applied to it; the rules of classes
-// that are lost are a finding of their own.
+// drifts compares every WAN with what was applied to it. Lost rules of classes
+// are left to another check.
 func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]platform.Drift, error) {
 	var out []platform.Drift
 	for _, wan := range r.engine.WANs() {
@@ -105,7 +105,7 @@ func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]platform.Drift, 
 	return out, nil
 }
 
-// rehearse works out a change at the rates that were asked for, or at usual ones.
+// rehearse works out a change at the given rates, or at usual ones.
 func (f *doctorFlags) rehearse(ctx context.Context, r *router) error {
 	facts, err := r.facts(ctx, f.wan, f.lan)
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
 		return nil
 	}
 	out := fit(w, terminalWidth(w))
-	defer out.Flush() // who owns w remembers its errors
+	defer out.Flush() // w keeps its errors
 	w = out
 	for _, x := range r.Findings {
 		mark := "note"

@@ -7,10 +7,10 @@ import (
 	"unbloat/internal/platform/all"
 )
 
-// driversKey is where a context has the drivers that commands use.
+// driversKey is the context's key for the drivers.
 type driversKey struct{}
 
-// withDrivers gives commands other drivers than all that there are.
+// withDrivers replaces the drivers that commands use.
 func withDrivers(ctx context.Context, drivers platform.Drivers) context.Context {
 	return context.WithValue(ctx, driversKey{}, drivers)
 }

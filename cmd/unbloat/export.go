@@ -55,7 +55,7 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 		return export(c.OutOrStdout())
 	}
 	write := export
-	if !strings.HasSuffix(output, ".gz") { // its name says that it is not packed
+	if !strings.HasSuffix(output, ".gz") { // the file name says: not compressed
 		write = func(w io.Writer) error { return unpacked(w, export) }
 	}
 	if err := writeStream(output, write); err != nil {
@@ -69,7 +69,7 @@ func (f *storeFlag) export(c *cobra.Command, ids []string, output string) error 
 	return nil
 }
 
-// unpacked writes an export without its packing.
+// unpacked writes an export uncompressed.
 func unpacked(w io.Writer, export func(io.Writer) error) error {
 	r, packed := io.Pipe()
 	go func() { packed.CloseWithError(export(packed)) }() // ends at the latest when r is closed
@@ -81,8 +81,8 @@ func unpacked(w io.Writer, export func(io.Writer) error) error {
 	return err
 }
 
-// writeStream writes an export, as a file that appears whole or not at all, however long it
-// is: a million results do not fit into memory.
+// writeStream writes an export to a file, completely or not at all. It streams,
+// since a million results do not fit into memory.
 func writeStream(path string, write func(io.Writer) error) error {
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -95,7 +95,7 @@ func writeStream(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return fmt.Errorf("export: write %s: %w", path, err)
 	}
-	defer os.Remove(f.Name()) // of no effect once it is renamed
+	defer os.Remove(f.Name()) // no effect after the rename
 	if err := write(f); err != nil {
 		f.Close()
 		return err

@@ -13,8 +13,9 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// writeFile writes a file whole or not at all: beside it first, then moved.
-// What is no regular file, such as /dev/null or a pipe, is written to and stays.
+// writeFile writes a file completely or not at all: to a temporary file that is
+// then renamed. If path is not a regular file, such as /dev/null or a pipe, it
+// writes into that.
 func writeFile(path string, text []byte, mode fs.FileMode) error {
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
 		return writeInto(path, text)
@@ -40,14 +41,14 @@ func writeFile(path string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// checkWritable refuses a file that could not be written in the end, before
-// anything is measured for it. What is there stays as it is.
+// checkWritable refuses a path that cannot be written, before a measurement is
+// made for it. It changes no existing file.
 func checkWritable(path string) error {
 	fi, err := os.Stat(path)
 	switch {
 	case err == nil && fi.IsDir():
 		return fmt.Errorf("write %s: it is a directory", path)
-	case err == nil && !fi.Mode().IsRegular(): // written to as it is; opening a pipe would wait for its reader
+	case err == nil && !fi.Mode().IsRegular(): // opening a pipe would wait for its reader
 		return nil
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
@@ -78,7 +79,7 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// isTerminal reports whether what is written to w is seen at once.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(interface{ Stat() (fs.FileInfo, error) })
 	if !ok {
@@ -88,7 +89,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && fi.Mode()&fs.ModeCharDevice != 0
 }
 
-// terminalWidth is how many columns the terminal has that w is; 0 if it is none.
+// terminalWidth returns the width of the terminal w in columns; 0 if w is none.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(interface{ Fd() uintptr })
 	if !ok {

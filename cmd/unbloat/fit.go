@@ -7,20 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// narrowest is the width below which text is no longer fitted: words would stand
-// alone.
+// narrowest is the width below which text is not wrapped, as there would be one
+// word per line.
 const narrowest = 40
 
-// fit returns a writer that breaks long lines between words where a terminal
-// would break them anywhere. What continues a line is indented deeper than its
-// beginning. A width of 0 is no terminal, and nothing is broken. Flush writes a
-// last line that has no end.
+// fit returns a writer that wraps long lines between words. Continued lines are
+// indented by two more columns. A width of 0 means no terminal: nothing is
+// wrapped. Flush writes a last line without a line end.
 func fit(w io.Writer, width int) *fitted { return &fitted{w: w, width: width, hang: 2} }
 
 type fitted struct {
 	w     io.Writer
 	width int
-	hang  int // how much deeper
+	hang  int // additional indent of continued lines
 	line  bytes.Buffer
 }
 
@@ -40,15 +39,15 @@ func (f *fitted) Write(b []byte) (int, error) {
 	}
 }
 
-// Flush writes what has no end of line yet.
+// Flush writes a last line without a line end.
 func (f *fitted) Flush() error {
 	_, err := io.WriteString(f.w, brokenLine(f.line.String(), f.width, f.hang))
 	f.line.Reset()
 	return err
 }
 
-// brokenLine breaks a line into lines of at most width columns, the next ones
-// indented deeper by hang. A word that is longer stays whole, so that it can be
+// brokenLine wraps a line at width columns, with hang columns of additional
+// indent. A word that is longer than a line stays whole, so that it can be
 // copied.
 func brokenLine(line string, width, hang int) string {
 	if width < narrowest || utf8.RuneCountInString(strings.TrimRight(line, "\n")) <= width {

@@ -13,14 +13,14 @@ import (
 	"unbloat/unit"
 )
 
-// Flags that mean the same on every command. A command takes those it needs.
+// Flags that mean the same in every command.
 
 // rateFlag adds a flag that takes a rate such as 950kbit or "29.1 Mbit/s".
 func rateFlag(f *pflag.FlagSet, r *unit.Rate, name, usage string) {
 	f.Var(&rateValue{rate: r}, name, usage)
 }
 
-// rateFlags are what the line carries, and what the shaper is to hold.
+// rateFlags are the rates of the line, and those of the shaper.
 type rateFlags struct {
 	line               plan.Line
 	shapeDown, shapeUp plan.RatePreference
@@ -33,7 +33,7 @@ func (f *rateFlags) register(fs *pflag.FlagSet) {
 	preferenceFlag(fs, &f.shapeUp, "shape-up", "hold the upload to this rate, or to this share of --up")
 }
 
-// given reports whether there is anything to make a plan from.
+// given reports whether any rate is given, so that a plan can be made.
 func (f *rateFlags) given() bool {
 	return f.line.Down != 0 || f.line.Up != 0 || f.shapeDown != plan.RatePreference{} || f.shapeUp != plan.RatePreference{}
 }
@@ -74,7 +74,7 @@ func durationFlag(f *pflag.FlagSet, d *time.Duration, name string, value time.Du
 
 type rateValue struct {
 	rate *unit.Rate
-	as   string // how it was written
+	as   string // as the user wrote it
 }
 
 func (v *rateValue) Set(s string) error {
@@ -89,8 +89,7 @@ func (v *rateValue) String() string {
 	return v.rate.String()
 }
 
-// understood says what a rate was taken for where its unit was not of bits; ""
-// where nobody can mean anything else.
+// understood returns how a rate was read, if its unit was not in bits, else "".
 func (v *rateValue) understood() string {
 	lower := strings.ToLower(v.as)
 	if v.as == "" || strings.Contains(lower, "bit") || strings.HasSuffix(lower, "bps") && !strings.Contains(v.as, "B") {
@@ -99,7 +98,7 @@ func (v *rateValue) understood() string {
 	return fmt.Sprintf("%s is %s", v.as, v.rate)
 }
 
-// sayRates prints what the rates among a command's flags were taken for.
+// sayRates prints how the rates among a command's flags were read.
 func sayRates(c *cobra.Command) {
 	if quiet, err := c.Flags().GetBool("quiet"); err == nil && quiet {
 		return
@@ -128,12 +127,12 @@ func (v *durationValue) String() string {
 	return time.Duration(*v).String()
 }
 
-// usageError is an error of the person at the keyboard: exit code 2.
+// usageError returns an error of usage: exit code 2.
 func usageError(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// exactArgs is cobra.ExactArgs with our exit code and a pointer to the help.
+// exactArgs is cobra.ExactArgs with our exit code and a hint to the help.
 func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -143,14 +142,15 @@ func exactArgs(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// signed writes a change with its sign and one decimal; one that rounds to
-// nothing is "+0.0".
+// signed prints a change with its sign and one decimal. A change that rounds to
+// 0 is "+0.0".
 func signed(v float64) string { return reason.English().Number("%+.1f", v) }
 
-// localMinute writes a time for a person: theirs, with its zone. JSON has UTC.
+// localMinute prints a time in the local zone, for a person. JSON has UTC.
 func localMinute(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
 
-// localText writes a time of RFC 3339 for a person; what is none stays as it is.
+// localText prints a time in RFC 3339 format for a person. Any other text is
+// returned unchanged.
 func localText(s string) string {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// An entry is a word that unbloat uses and does not explain where it stands.
+// An entry is a word that unbloat's output uses without explanation.
 type entry struct{ name, says string }
 
-// glossary returns the words in the order of the alphabet.
+// glossary returns the words in alphabetical order.
 func glossary() []entry {
 	entries := []entry{
 		{"AQM", "Active queue management: a queue that drops or marks packets early, before it is long. CoDel, FQ-CoDel and CAKE are such queues."},

@@ -35,7 +35,7 @@ import (
 	"unbloat/unit"
 )
 
-// storeFlag says where results are kept.
+// storeFlag is the flag for the file of saved results.
 type storeFlag struct{ file string }
 
 func (f *storeFlag) register(fs *pflag.FlagSet) {
@@ -49,8 +49,8 @@ func (f *storeFlag) path() (string, error) {
 	return store.Path(os.Getenv)
 }
 
-// with opens the file of results for use. A file that is not there yet is
-// opened as an empty one if made is set, else use is called with nil.
+// with opens the file of results for use. If the file does not exist it is
+// created when made is set; otherwise use is called with nil.
 func (f *storeFlag) with(ctx context.Context, made bool, use func(*store.Store) error) error {
 	path, err := f.path()
 	if err != nil {
@@ -83,7 +83,7 @@ func storeError(err error) error {
 	return err
 }
 
-// keepFlags are those of commands that keep their result.
+// keepFlags are the flags of commands that save their result.
 type keepFlags struct {
 	storeFlag
 	noStore bool
@@ -94,15 +94,15 @@ func (f *keepFlags) register(c *cobra.Command) {
 	c.Flags().BoolVar(&f.noStore, "no-store", false, "do not keep the result for \"unbloat history\"")
 }
 
-// conditions are what a result does not say itself.
+// conditions are facts about a measurement that the result does not contain.
 type conditions struct {
 	iface    string     // "": the one towards the result's server
 	plan     *plan.Plan // the shaping in force; nil: what is committed on iface, if anything
-	stateDir string     // where that is looked up; "": it is not
+	stateDir string     // where the committed plan is looked up; "": nowhere
 }
 
-// keep keeps a result, unless --no-store. That it can't is a warning only: the
-// measurement was made.
+// keep saves a result, unless --no-store is given. An error is only a warning,
+// since the measurement succeeded.
 func (f *keepFlags) keep(c *cobra.Command, kind string, result any, at conditions) {
 	if f.noStore {
 		return
@@ -142,16 +142,17 @@ func (f *keepFlags) save(ctx context.Context, r store.Record, at conditions) err
 }
 
 // interfaceTo returns the interface through which this machine reaches the
-// server; "" if that can't be told.
+// server, or "" if it is unknown.
 func interfaceTo(ctx context.Context, server string) string {
 	name, err := netio.InterfaceTo(ctx, protocolsOf(ctx).HostOf(server))
 	if err != nil {
-		return "" // a result without it is kept all the same
+		return "" // the result is saved without it
 	}
 	return name
 }
 
-// toolVersion is what --version says; of a build that was not told, what Go noted.
+// toolVersion returns the output of --version. If the build did not set a
+// version, it is the one that Go recorded.
 func toolVersion() string {
 	if version != "unknown" {
 		return version
@@ -170,7 +171,7 @@ func systemVersion(ctx context.Context) string {
 	return runtime.GOOS
 }
 
-// historyFlags are those of `unbloat history`.
+// historyFlags are the flags of `unbloat history`.
 type historyFlags struct {
 	storeFlag
 	kind, label, server, wan, since, after string
@@ -230,8 +231,8 @@ of them side by side. With --delete it removes that result for good, and with
 	return c
 }
 
-// A listed object is what `history --json` prints, a shown one what it prints of
-// one result.
+// A listed object is the output of `history --json`, a shown one that of one
+// result.
 type (
 	listed struct {
 		Schema  string        `json:"schema"`
@@ -247,7 +248,7 @@ type (
 func (f *historyFlags) list(c *cobra.Command, now time.Time) error {
 	filter := store.Filter{Kind: f.kind, Label: f.label, Server: f.server, Interface: f.wan, Limit: f.limit, After: f.after}
 	if f.limit > 0 {
-		filter.Limit++ // one more tells whether there is a further page
+		filter.Limit++ // one more shows whether there is a further page
 	}
 	if c.Flags().Changed("shaped") {
 		filter.Shaped = &f.shaped
@@ -322,7 +323,7 @@ func (f *historyFlags) expireOld(c *cobra.Command, now time.Time) error {
 	return err
 }
 
-// parseSince reads a length of time before now, or a time.
+// parseSince parses a duration before now, or a time.
 func parseSince(s string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -345,11 +346,11 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// wholeEntry is how wide a row of the list is with what it was taken of.
+// wholeEntry is the width of a row of the list with all columns.
 const wholeEntry = 110
 
-// printEntries prints the list, on a terminal so wide; 0 is no terminal. On a
-// narrow one what a result was taken of has a line of its own.
+// printEntries prints the list for a terminal of this width; 0 is no terminal.
+// On a narrow one the server or host of a result has a line of its own.
 func printEntries(w io.Writer, entries []store.Entry, width int) error {
 	if len(entries) == 0 {
 		_, err := fmt.Fprintln(w, "No results are kept that fit.")
@@ -376,7 +377,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 	}
 	for _, e := range entries {
 		grade, p95 := e.Grade, signed(e.IncreaseMs)+" ms"
-		if e.Kind == store.KindPath && e.IncreaseMs == 0 { // nothing was loaded, or nothing rose
+		if e.Kind == store.KindPath && e.IncreaseMs == 0 { // nothing was loaded, or the latency did not rise
 			p95 = "–"
 		}
 		if !e.Valid {
@@ -391,7 +392,7 @@ func printEntries(w io.Writer, entries []store.Entry, width int) error {
 	return err
 }
 
-// entryWords says what a result was taken of.
+// entryWords describes what a result was measured with.
 func entryWords(e store.Entry) string {
 	var parts []string
 	add := func(format, s string) {
@@ -414,7 +415,7 @@ func entryWords(e store.Entry) string {
 	return strings.Join(parts, ", ")
 }
 
-// printable makes a kept string safe for a terminal, and not endlessly long.
+// printable makes a stored string safe for a terminal, and limits its length.
 func printable(s string) string {
 	const most = 60
 	var b strings.Builder

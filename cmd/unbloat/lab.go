@@ -74,7 +74,8 @@ type labRunFlags struct {
 	router   labRouterFlags
 }
 
-// labRouterFlags say which router's own image takes the place of the lab's.
+// labRouterFlags are the flags for a real router's image in place of the lab's
+// router.
 type labRouterFlags struct {
 	image, address, user, wan, lan string
 	identity, apiKeyFile           string
@@ -92,7 +93,7 @@ func (f *labRouterFlags) register(fs *pflag.FlagSet) {
 	durationFlag(fs, &f.boot, "router-boot", lab.DefaultBoot, "with --router-image: how long it may take until it answers")
 }
 
-// router is what the flags say; nil without --router-image.
+// router returns the router of the flags; nil without --router-image.
 func (f *labRouterFlags) router(c *cobra.Command, platform string) (*lab.Router, error) {
 	if f.image == "" {
 		var err error
@@ -131,8 +132,8 @@ func (f *labRouterFlags) router(c *cobra.Command, platform string) (*lab.Router,
 	return r, err
 }
 
-// apiScheme is the beginning of addresses of a platform's API, "" if it has none;
-// of no platform in particular, that of the one that has.
+// apiScheme returns the scheme of addresses of a platform's API, or "" if it
+// has none. Without a platform it returns that of the platform that has one.
 func apiScheme(platform string) (string, error) {
 	if platform != "" {
 		d, err := all.Find(platform)
@@ -149,7 +150,7 @@ func apiScheme(platform string) (string, error) {
 	return "", nil
 }
 
-// usualIdentity is the first private key that a user usually has; "" if there is none.
+// usualIdentity returns the first private key at a usual path, or "".
 func usualIdentity() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -254,7 +255,7 @@ func runLab(c *cobra.Command, name string, f labRunFlags) error {
 }
 
 // runScenario runs a scenario on a real kernel, or in the simulator, where the
-// router may be any platform's; "" is Linux.
+// router may be of any platform; "" is Linux.
 func runScenario(ctx context.Context, s *scenario.Scenario, o lab.Options, platform string) (*lab.Result, error) {
 	if o.Engine != lab.Sim {
 		return lab.Run(ctx, s, o)
@@ -312,7 +313,7 @@ func newLabKernelCommand() *cobra.Command {
 	}
 }
 
-// loadScenario reads a scenario by the name of an embedded one or by a file's path.
+// loadScenario reads an embedded scenario by its name, or a file by its path.
 func loadScenario(name string) (*scenario.Scenario, error) {
 	if strings.ContainsAny(name, "/.") {
 		text, err := os.ReadFile(name)
@@ -332,7 +333,7 @@ func loadScenario(name string) (*scenario.Scenario, error) {
 	return scenario.Parse("scenarios/"+name+".toml", text)
 }
 
-// labError gives the lab's typed errors their exit codes.
+// labError gives the lab's errors their exit codes.
 func labError(err error) error {
 	var (
 		missing     *lab.MissingError
@@ -350,14 +351,14 @@ func labError(err error) error {
 	return err
 }
 
-// newLabInsideCommands are what runs inside the guest: its first process, the
-// agent, and the processes of the household.
+// newLabInsideCommands returns the commands that run in the guest: its first
+// process, the agent, and the processes of the household.
 func newLabInsideCommands() []*cobra.Command {
 	hidden := func(name string, run func(c *cobra.Command, args []string) error) *cobra.Command {
 		return &cobra.Command{Use: name, Hidden: true, Args: cobra.MinimumNArgs(1), RunE: run}
 	}
-	// withGuest reads the guest's task from the file that is the first argument; a
-	// second is handed on.
+	// withGuest reads the guest's task from the file in the first argument, and
+	// passes on an optional second argument.
 	withGuest := func(run func(c *cobra.Command, g lab.Guest, more string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])

@@ -27,8 +27,8 @@ type labCompareFlags struct {
 	quiet    bool
 }
 
-// seedCases are the columns of the articles' lines: as they were, with their
-// authors' own fix, and tuned.
+// seedCases are the cases of the articles' lines: unshaped, with the author's
+// own fix, and tuned.
 func seedCases() []string { return []string{"before", "seed", "tuned"} }
 
 // A comparedTable is one table of a run: its title, columns and scenarios.
@@ -112,7 +112,8 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 			tables[i].rows = append(tables[i].rows, lab.Row{Scenario: s})
 		}
 	}
-	// Seeds come first, so that a run that was stopped has some of every figure.
+	// The outer loop is over seeds, so that a run that is stopped has some
+	// results for every figure.
 	for seed := range uint64(f.seeds) {
 		for _, t := range tables {
 			for k := range t.rows {
@@ -162,7 +163,7 @@ func comparison(tables []comparedTable) report.Comparison {
 		out := report.ComparisonTable{Title: t.title}
 		for _, r := range t.rows {
 			row := report.ComparisonRow{Name: r.Scenario.Name, Setting: r.Setting()}
-			first := r.Results[0] // the one that is drawn
+			first := r.Results[0] // the one in the charts
 			for _, name := range lab.Chosen(r.Scenario, t.cases) {
 				for _, c := range first.Cases {
 					if c.Name == name {
@@ -183,7 +184,7 @@ func comparison(tables []comparedTable) report.Comparison {
 	return page
 }
 
-// under says what a result was measured on.
+// under describes what a result was measured on.
 func under(r *lab.Result) string {
 	if r.Engine == lab.Sim {
 		return "in the simulator"
@@ -191,13 +192,13 @@ func under(r *lab.Result) string {
 	return fmt.Sprintf("on Linux %s in %s time", r.Kernel, r.Engine)
 }
 
-// toCompare returns the named scenarios; without names, the embedded ones that
-// have the last of the cases, and after each those whose names begin with its
-// name and a dash: what it is compared with.
+// toCompare returns the named scenarios. Without names it returns the embedded
+// ones that have the last of the cases, each followed by those it is compared
+// with: their names begin with its name and a dash.
 func toCompare(names, cases []string) ([]*scenario.Scenario, error) {
 	all := len(names) == 0
 	if all {
-		names = slices.Sorted(slices.Values(scenarios.Names())) // NAME comes before NAME-…
+		names = slices.Sorted(slices.Values(scenarios.Names())) // NAME sorts before NAME-…
 	}
 	var out []*scenario.Scenario
 	for _, name := range names {

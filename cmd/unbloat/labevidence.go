@@ -19,7 +19,7 @@ import (
 	"unbloat/internal/lab/scenario"
 )
 
-// A subject is one file of docs/evidence: the scenarios that answer one question.
+// A subject is one file of docs/evidence: the scenarios about one question.
 type subject struct {
 	file      string // without .md
 	title     string
@@ -30,8 +30,8 @@ type subject struct {
 // evidenceCommand writes docs/evidence, as `make compare` does.
 const evidenceCommand = "unbloat lab compare --seeds %d --markdown docs/evidence"
 
-// subjects are the files of docs/evidence. Each scenario of `unbloat lab compare`
-// is in one of them.
+// subjects are the files of docs/evidence. Each scenario of `unbloat lab
+// compare` is in exactly one of them.
 func subjects() []subject {
 	return []subject{
 		{"lines", "Lines that people wrote about",
@@ -52,7 +52,8 @@ func subjects() []subject {
 	}
 }
 
-// evidence returns the pages of docs/evidence from the tables of a run, by file.
+// evidence returns the pages of docs/evidence from the tables of a run, by file
+// name.
 func evidence(tables []comparedTable) map[string]lab.Evidence {
 	out := map[string]lab.Evidence{}
 	for _, sub := range subjects() {
@@ -76,7 +77,7 @@ func evidence(tables []comparedTable) map[string]lab.Evidence {
 	return out
 }
 
-// merged puts the cases of b to those of a, seed by seed.
+// merged adds the cases of b to those of a, seed by seed.
 func merged(a, b []*lab.Result) []*lab.Result {
 	if a == nil {
 		return b
@@ -90,7 +91,8 @@ func merged(a, b []*lab.Result) []*lab.Result {
 	return out
 }
 
-// writeEvidence writes the files of all subjects into a folder, which it makes.
+// writeEvidence writes the files of all subjects into a directory, which it
+// creates.
 func writeEvidence(dir string, tables []comparedTable) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder for the tables: %w", err)
@@ -115,8 +117,8 @@ type labRuns struct {
 	kept     []*lab.Result
 }
 
-// resume reads the results that a file has; a file that is not there has none. A
-// last line that was cut off is written over.
+// resume reads the results in a file; a missing file has none. A last line that
+// is cut short is overwritten.
 func (l *labRuns) resume(file string) error {
 	if l.file = file; file == "" {
 		return nil
@@ -147,8 +149,8 @@ func (l *labRuns) resume(file string) error {
 	return nil
 }
 
-// result returns what the cases of a scenario gave with a seed, in the order of
-// cases: from what is kept, else by running them.
+// result returns the results of cases of a scenario with a seed, in the order
+// of cases: saved ones, or by running them.
 func (l *labRuns) result(ctx context.Context, s *scenario.Scenario, cases []string, seed uint64) (*lab.Result, error) {
 	found := map[string]lab.CaseResult{}
 	out := lab.Result{}

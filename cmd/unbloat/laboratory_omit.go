@@ -16,7 +16,7 @@ func newLaboratoryCommands() []*cobra.Command {
 	return leftOut("omit_lab", withLaboratory, "demo", "lab", "sim")
 }
 
-// predict says that there is no simulator to ask.
+// predict returns an error: this build has no simulator.
 func predict(*cobra.Command, *planFlags, plan.Plan) error {
 	return &exitError{exitPrecondition, errors.New("plan --predict: this build has no simulator (build tag omit_lab); " + withLaboratory)}
 }

@@ -24,7 +24,7 @@ func languageTags() []string {
 	return tags
 }
 
-// language returns the language that the flag asks for, or else the environment.
+// language returns the language of the flag, or else of the environment.
 func language(command, tag string) (*reason.Language, error) {
 	if tag == "" {
 		return reason.FromEnvironment(os.Getenv), nil

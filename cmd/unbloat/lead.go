@@ -21,14 +21,15 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// leadFlags are those of `unbloat` alone, which leads from a bad line to a good one.
+// leadFlags are the flags of `unbloat` without a command, which guides from a
+// bad line to a good one.
 type leadFlags struct {
 	yes                      bool
 	server, router, wan, lan string
 }
 
-// registerLead makes the root command lead through the cure where there is a
-// terminal to ask on, or --yes.
+// registerLead makes the root command guide the user if there is a terminal to
+// ask on, or with --yes.
 func registerLead(root *cobra.Command) {
 	var f leadFlags
 	fs := root.Flags()
@@ -46,18 +47,18 @@ func registerLead(root *cobra.Command) {
 	}
 }
 
-// A leader goes through the cure step by step. Whatever it does is a command of
-// its own, which it shows.
+// A leader guides step by step. Each step runs a command of this program, and
+// shows it.
 type leader struct {
 	leadFlags
 	ctx context.Context
 	in  *bufio.Reader
 	out io.Writer
 	exe string
-	dir string // of what was measured
+	dir string // of the measurements
 }
 
-// errStopped ends the way because somebody wanted no more; nothing is wrong.
+// errStopped ends the guide because the user answered no. It is not a failure.
 var errStopped = errors.New("stopped")
 
 func runLead(c *cobra.Command, f leadFlags) error {
@@ -78,7 +79,7 @@ func runLead(c *cobra.Command, f leadFlags) error {
 	return err
 }
 
-// lead is the whole way.
+// lead runs all steps.
 func (l *leader) lead() error {
 	may, err := l.findRouter()
 	if err != nil {
@@ -125,7 +126,7 @@ func (l *leader) lead() error {
 	return l.keepIfBetter()
 }
 
-// keepIfBetter measures what was applied, and keeps it or takes it back.
+// keepIfBetter measures the applied change, and keeps or reverts it.
 func (l *leader) keepIfBetter() error {
 	revert := append([]string{"revert", "--wan", l.wan}, l.where()...)
 	after, err := l.measure("after", "Is it better? Measured again, the same way.")
@@ -171,13 +172,13 @@ func (l *leader) keepIfBetter() error {
 	return nil
 }
 
-// takeBack undoes what was applied, even if somebody has interrupted.
+// takeBack reverts the applied change, even after an interrupt.
 func (l *leader) takeBack(err error, revert []string) error {
 	l.ctx = context.WithoutCancel(l.ctx)
 	return errors.Join(err, l.must(revert...))
 }
 
-// worstRise is the largest p95 increase of a test's loads, in ms.
+// worstRise returns the largest p95 increase of a test's loads, in ms.
 func worstRise(t *verdict.Test) float64 {
 	worst := 0.0
 	for _, p := range t.Phases() {
@@ -188,8 +189,8 @@ func worstRise(t *verdict.Test) float64 {
 	return worst
 }
 
-// findRouter says which router and which interface it is about. may is why it
-// cannot be changed from here; nil if it can.
+// findRouter finds the router and its interface. may is the reason why it
+// cannot be changed from here, or nil.
 func (l *leader) findRouter() (may, err error) {
 	f := routerFlags{targetFlags: targetFlags{router: l.router}, stateDir: stateDirOf(os.Getenv), preview: true}
 	r, err := f.open(l.ctx)
@@ -220,7 +221,7 @@ func (l *leader) findRouter() (may, err error) {
 	return nil, nil
 }
 
-// where are the flags that lead other commands to the same router.
+// where returns the flags by which other commands reach the same router.
 func (l *leader) where() []string {
 	if l.router == "" {
 		return nil
@@ -230,8 +231,8 @@ func (l *leader) where() []string {
 
 func (l *leader) file(name string) string { return filepath.Join(l.dir, name+".json") }
 
-// measure runs a test and returns its result. One that is not valid ends the way:
-// nothing can be decided by it.
+// measure runs a test and returns its result. An invalid one ends the guide,
+// since nothing can be decided by it.
 func (l *leader) measure(label, why string) (*verdict.Test, error) {
 	l.say("\n%s", why)
 	if err := l.goOn("Measure now?", true); err != nil {
@@ -261,7 +262,7 @@ func (l *leader) result(label string) (*verdict.Test, error) {
 
 func (l *leader) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }
 
-// goOn asks a question, and ends the way if the answer is no.
+// goOn asks a question, and ends the guide if the answer is no.
 func (l *leader) goOn(question string, usual bool) error {
 	yes, err := l.ask(question, usual)
 	if err == nil && !yes {
@@ -271,7 +272,7 @@ func (l *leader) goOn(question string, usual bool) error {
 	return err
 }
 
-// ask returns the answer to a question, or the usual one to an empty line.
+// ask returns the answer to a question. An empty line is the default answer.
 func (l *leader) ask(question string, usual bool) (bool, error) {
 	choice := map[bool]string{true: "[Y/n]", false: "[y/N]"}[usual]
 	fmt.Fprintf(l.out, "%s %s ", question, choice)
@@ -322,7 +323,8 @@ func (l *leader) run(args ...string) (int, error) {
 	return exitDone, nil
 }
 
-// must runs a command whose failure ends the way, with its exit code; it has said why.
+// must runs a command. If it fails the guide ends with its exit code; the
+// command has printed why.
 func (l *leader) must(args ...string) error {
 	code, err := l.run(args...)
 	if err == nil && code != exitDone {
@@ -342,8 +344,8 @@ func (l *leader) output(args ...string) ([]byte, error) {
 	return text, nil
 }
 
-// command is a run of this program that ends by itself, and cleanly, when ours is
-// to end: it hears the terminal's interrupt too.
+// command returns a run of this program that ends cleanly by itself when we are
+// interrupted, since it gets the terminal's interrupt too.
 func (l *leader) command(args []string) *exec.Cmd {
 	cmd := exec.CommandContext(l.ctx, l.exe, args...)
 	cmd.Stdin = os.Stdin

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// leftOut makes commands that say that this build does not have them.
+// leftOut returns commands that fail, and say that this build lacks them.
 func leftOut(tag, instead string, names ...string) []*cobra.Command {
 	var out []*cobra.Command
 	for _, name := range names {

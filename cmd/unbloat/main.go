@@ -18,9 +18,9 @@ import (
 // Exit codes of the contract.
 const (
 	exitDone         = 0
-	exitFailed       = 1 // and what was changed is undone
+	exitFailed       = 1 // any change was undone
 	exitUsage        = 2 // wrong usage or bad input
-	exitNoBetter     = 3 // measured, but no better, so nothing was kept
+	exitNoBetter     = 3 // not better, so nothing was kept
 	exitInvalid      = 4 // the measurement is invalid
 	exitPrecondition = 5 // a precondition is missing
 )
@@ -34,14 +34,14 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// version is set by the build.
+// version is set at build time.
 var version = "unknown"
 
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int { return runWith(context.Background(), args) }
 
-// runWith runs the program in a context, which may bring drivers of its own.
+// runWith runs the program with a context, which may contain other drivers.
 func runWith(ctx context.Context, args []string) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,7 +63,7 @@ func runWith(ctx context.Context, args []string) int {
 	return code
 }
 
-// A failure is what a command with --json prints that has no result to print.
+// A failure is what a command with --json prints instead of a result.
 type failure struct {
 	Schema string `json:"schema"`
 	Code   string `json:"code"` // failed, usage, no_better, invalid or precondition
@@ -74,7 +74,7 @@ type failure struct {
 // failureCodes name the exit codes.
 var failureCodes = map[int]string{exitFailed: "failed", exitUsage: "usage", exitNoBetter: "no_better", exitInvalid: "invalid", exitPrecondition: "precondition"}
 
-// errorText is what standard error says of an error.
+// errorText returns what is printed to standard error.
 func errorText(err error) string {
 	var e *exitError
 	if errors.As(err, &e) {
@@ -86,8 +86,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// misspelt refuses a command that there is not, whatever flags follow it: cobra
-// reads the flags first, and would complain of those.
+// misspelt refuses an unknown command whatever flags follow it: cobra checks
+// the flags first, and would complain about those.
 func misspelt(root *cobra.Command, args []string) error {
 	at := root
 	for _, a := range args {
@@ -106,7 +106,7 @@ func misspelt(root *cobra.Command, args []string) error {
 	return nil
 }
 
-// noCommand is the error of a word that is no command of a family's.
+// noCommand returns the error for an unknown subcommand.
 func noCommand(c *cobra.Command, word string) error {
 	hint := ""
 	if near := c.SuggestionsFor(word); len(near) > 0 {
@@ -119,8 +119,8 @@ func noCommand(c *cobra.Command, word string) error {
 	return usageError("%sthere is no command %q%s (see `%s --help`)", of, word, hint, c.CommandPath())
 }
 
-// nameOf is a command as errors name it, without the program's name, which
-// stands before every error.
+// nameOf returns a command's name for errors, without the program's name, which
+// precedes every error.
 func nameOf(c *cobra.Command) string {
 	if !c.HasParent() {
 		return c.Name()
@@ -128,8 +128,8 @@ func nameOf(c *cobra.Command) string {
 	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 }
 
-// standardOutput remembers that something could not be written, such as on a
-// full disk, so that nobody who prints need ask.
+// standardOutput remembers the first write error, such as a full disk, so that
+// printing code need not check each write.
 type standardOutput struct {
 	*os.File
 	err  error // the first
@@ -145,8 +145,8 @@ func (o *standardOutput) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// exitCode prints err, if any, and returns the code it stands for. This is the
-// one place where errors become exit codes.
+// exitCode prints err, if any, and returns its exit code. This is the only
+// place where errors become exit codes.
 func exitCode(err error) int {
 	if err == nil {
 		return exitDone
@@ -161,7 +161,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// family makes a command that has only subcommands refuse words that are none.
+// family makes a command that only has subcommands refuse unknown ones.
 func family(c *cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.SuggestionsMinimumDistance = 2
@@ -205,7 +205,7 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// newHelpCommand is cobra's help command, but a topic that there is not is an error.
+// newHelpCommand is cobra's help command, but an unknown topic is an error.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",

@@ -4,8 +4,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newMeasuringCommands are those that measure, and those that show what was
-// measured.
+// newMeasuringCommands returns the commands that measure, and those that show
+// results.
 func newMeasuringCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newTestCommand(), newTuneCommand(), newProveCommand(), newPathCommand(),

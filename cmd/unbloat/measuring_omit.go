@@ -4,7 +4,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// registerLead has nothing to lead with: this build does not measure.
+// registerLead does nothing: this build cannot measure.
 func registerLead(*cobra.Command) {}
 
 func newMeasuringCommands() []*cobra.Command {

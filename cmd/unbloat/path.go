@@ -20,10 +20,10 @@ import (
 	"unbloat/unit"
 )
 
-// pathFlags are what `unbloat path` takes.
+// pathFlags are the flags of `unbloat path`.
 type pathFlags struct {
 	keepFlags
-	server                               serverFlags // of the load
+	server                               serverFlags // for the load
 	direction, cc, way                   string
 	flows, maxHops, homeHops, size       int
 	idle, loaded, interval               time.Duration
@@ -71,7 +71,7 @@ count: routers give such probes low priority.`,
 	return cmd
 }
 
-// check refuses what makes no trace.
+// check refuses flags with which no trace is possible.
 func (o *pathFlags) check(ctx context.Context) error {
 	switch {
 	case o.direction != walk.DirUp && o.direction != walk.DirDown && o.direction != walk.DirBoth:
@@ -108,7 +108,7 @@ func (o *pathFlags) check(ctx context.Context) error {
 	return o.server.check(ctx, "path")
 }
 
-// network is the address family asked for, as package net calls it.
+// network returns the requested address family, as package net calls it.
 func (o *pathFlags) network() string {
 	switch {
 	case o.ip4:
@@ -184,7 +184,7 @@ func pathError(host string, err error) error {
 		code = exitUsage
 	case errors.Is(err, walk.ErrUnknownHost):
 		code = exitPrecondition
-		if _, e := netip.ParseAddr(host); e == nil { // an address of the other kind
+		if _, e := netip.ParseAddr(host); e == nil { // an address of the other family
 			code = exitUsage
 		}
 	case errors.Is(err, measure.ErrUnreachable):

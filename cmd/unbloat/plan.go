@@ -18,7 +18,7 @@ import (
 	"unbloat/unit"
 )
 
-// planFlags are those of `unbloat plan`.
+// planFlags are the flags of `unbloat plan`.
 type planFlags struct {
 	classFlags
 	platform    string
@@ -92,7 +92,7 @@ func (f *planFlags) registerLine(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.predict, "predict", false, "simulate the line without and with the plan, and print what to expect")
 }
 
-// registerPreferences adds the flags that say what is wanted.
+// registerPreferences adds the flags for preferences.
 func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	f.classFlags.register(fs)
 	w := &f.preferences
@@ -131,7 +131,8 @@ func runPlan(c *cobra.Command, f *planFlags) error {
 	return f.print(c.OutOrStdout(), driversOf(c.Context()), p)
 }
 
-// sayGuess says which interfaces nobody named and nobody looked for.
+// sayGuess prints which interfaces were assumed because they were neither given
+// nor detected.
 func (f *planFlags) sayGuess(c *cobra.Command, p plan.Plan) {
 	if f.quiet || f.where.router != "" || f.here {
 		return
@@ -182,7 +183,8 @@ func (f *planFlags) make(c *cobra.Command) (plan.Plan, error) {
 	return plan.Make(f.line, facts, f.preferences)
 }
 
-// facts are those of the router, if it can be asked, or what is usual.
+// facts returns the router's capabilities, or the usual ones if it cannot be
+// asked.
 func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 	if f.where.router == "" && !f.here {
 		d, err := driversOf(c.Context()).Find(f.platform)
@@ -204,7 +206,7 @@ func (f *planFlags) facts(c *cobra.Command) (plan.Capabilities, error) {
 	return facts, changeError(err)
 }
 
-// readResult takes from a test's result what no flag gave.
+// readResult sets from a test's result what no flag has set.
 func (f *planFlags) readResult(stdin io.Reader) error {
 	in := stdin
 	if f.result != "-" {
@@ -238,7 +240,7 @@ func (f *planFlags) readResult(stdin io.Reader) error {
 	return nil
 }
 
-// print writes the plan as it was asked for.
+// print writes the plan in the requested format.
 func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) error {
 	switch {
 	case f.json:
@@ -267,7 +269,7 @@ func (f *planFlags) print(w io.Writer, drivers platform.Drivers, p plan.Plan) er
 	return err
 }
 
-// withoutComments drops comment lines and empty ones.
+// withoutComments drops comment lines and empty lines.
 func withoutComments(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

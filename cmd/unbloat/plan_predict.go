@@ -16,11 +16,12 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// predictSeeds is with how many seeds a prediction is made: its first is shown,
-// all of them say how far to trust it.
+// predictSeeds is the number of seeds of a prediction. The figures are those of
+// the first; all of them show how certain they are.
 const predictSeeds = 5
 
-// predict prints what the simulator expects of the plan, before anything is touched.
+// predict prints what the simulator expects of the plan, without changing
+// anything.
 func predict(c *cobra.Command, f *planFlags, p plan.Plan) error {
 	line := scenario.Line{Down: f.line.Down, Up: f.line.Up, RTT: f.line.RTT}
 	var all []*lab.Result

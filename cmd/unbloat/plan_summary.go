@@ -11,15 +11,15 @@ import (
 	"unbloat/unit"
 )
 
-// queueName is a queue as people call them.
+// queueName returns the usual name of a queue.
 func queueName(a plan.AQM) string {
 	return map[plan.AQM]string{plan.CAKE: "CAKE", plan.FQCoDel: "FQ-CoDel", plan.FIFO: "a short FIFO", plan.SFQ: "SFQ"}[a]
 }
 
-// printSummary says in a paragraph and a short table what a plan does. args are
-// those that led to it.
+// printSummary prints a paragraph and a short table about a plan. args are the
+// arguments that led to it.
 func (f *planFlags) printSummary(out io.Writer, p plan.Plan, width int) error {
-	if width == 0 { // a file or a pipe
+	if width == 0 { // not a terminal
 		width = 78
 	}
 	w := fit(out, min(width, 90))
@@ -70,7 +70,7 @@ func (f *planFlags) printSummary(out io.Writer, p plan.Plan, width int) error {
 	return w.Flush()
 }
 
-// summaryOf is the paragraph.
+// summaryOf returns the paragraph.
 func summaryOf(p plan.Plan) string {
 	var what []string
 	for _, d := range []struct {

@@ -9,15 +9,15 @@ import (
 	"unbloat/internal/protocol/all"
 )
 
-// protocolsKey is where a context has the kinds of test servers that commands know.
+// protocolsKey is the context's key for the kinds of test servers.
 type protocolsKey struct{}
 
-// withProtocols gives commands other kinds of test servers than all that there are.
+// withProtocols replaces the kinds of test servers that commands use.
 func withProtocols(ctx context.Context, protocols protocol.Protocols) context.Context {
 	return context.WithValue(ctx, protocolsKey{}, protocols)
 }
 
-// protocolsOf returns the kinds of test servers that commands know.
+// protocolsOf returns the kinds of test servers that commands use.
 func protocolsOf(ctx context.Context) protocol.Protocols {
 	if ctx != nil {
 		if p, ok := ctx.Value(protocolsKey{}).(protocol.Protocols); ok {

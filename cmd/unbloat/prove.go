@@ -22,7 +22,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// proveFlags are what `unbloat prove` takes.
+// proveFlags are the flags of `unbloat prove`.
 type proveFlags struct {
 	routerFlags
 	keepFlags
@@ -84,7 +84,7 @@ ecn, noecn. ECN shows only if the machines at both ends use it.`,
 	return c
 }
 
-// Bounds of what a proof may be asked for.
+// maxPairs is the largest number of pairs.
 const maxPairs = 100
 
 func (f *proveFlags) check(ctx context.Context) (names [2]string, err error) {
@@ -136,7 +136,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 		return changeError(err)
 	}
 	sides, err := f.sides(c.InOrStdin(), names, facts, engine)
-	for _, s := range sides { // before the line is loaded for nothing
+	for _, s := range sides { // before the line is loaded
 		if err == nil && s.Plan != nil {
 			err = engine.Rehearse(ctx, *s.Plan)
 		}
@@ -171,7 +171,7 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	return f.finish(c, result, err)
 }
 
-// sides makes the two sides from the plan that the flags name.
+// sides makes the two sides from the plan of the flags.
 func (f *proveFlags) sides(stdin io.Reader, names [2]string, facts plan.Capabilities, engine *apply.Engine) ([2]prove.Side, error) {
 	var base plan.Plan
 	if prove.NeedPlan(names) {
@@ -210,7 +210,7 @@ func (f *proveFlags) base(stdin io.Reader, facts plan.Capabilities, engine *appl
 	return rec.Plan, nil
 }
 
-// finish prints and keeps what came of it, and gives it its exit code.
+// finish prints and saves the result, and returns the error for its exit code.
 func (f *proveFlags) finish(c *cobra.Command, r *prove.Result, err error) error {
 	switch {
 	case err != nil && c.Context().Err() != nil:
@@ -238,7 +238,7 @@ func (f *proveFlags) finish(c *cobra.Command, r *prove.Result, err error) error 
 	return &exitError{exitNoBetter, fmt.Errorf("prove: %s", r.Outcome)}
 }
 
-// undoTrouble says what an undo had to say; "" if it succeeded.
+// undoTrouble returns the error of an undo as text; "" if it succeeded.
 func undoTrouble(err error) string {
 	var undo *apply.UndoError
 	if errors.As(err, &undo) {

@@ -21,24 +21,25 @@ import (
 	"unbloat/unit"
 )
 
-// publicNames are the values of --server that name no server, but who has some.
+// publicNames are the values of --server that stand for an operator of public
+// servers.
 func publicNames() string {
 	return strings.Join(append([]string{public.Auto}, public.Order(public.Auto)...), ", ")
 }
 
-// isPublic says whether a --server value stands for public servers.
+// isPublic reports whether a --server value stands for public servers.
 func isPublic(server string) bool { return len(public.Order(server)) > 0 }
 
-// defaultServer is what is measured against if no server is named.
+// defaultServer is used if no server is named.
 const defaultServer = public.Auto
 
-// A chosenServer is the one that is measured against.
+// A chosenServer is the server to measure with.
 type chosenServer struct {
 	server string         // as protocol.Dial takes it
-	public *public.Server // nil: one that was named
+	public *public.Server // nil: the server was named by the user
 }
 
-// options returns the session's, as the server wants them.
+// options adds to a session's options what the server needs.
 func (s chosenServer) options(o protocol.Options) protocol.Options {
 	if s.public != nil {
 		o.Key = ""
@@ -47,7 +48,7 @@ func (s chosenServer) options(o protocol.Options) protocol.Options {
 	return o
 }
 
-// remarks are what a result says of its server.
+// remarks returns the remarks of a result about its server.
 func (s chosenServer) remarks() []reason.Reason {
 	p := s.public
 	if p == nil {
@@ -56,7 +57,7 @@ func (s chosenServer) remarks() []reason.Reason {
 	return []reason.Reason{reason.Of(reason.PublicServer, "operator", operator(p), "rtt_ms", unit.Ms(p.RTT), "terms", p.Terms)}
 }
 
-// operator says whose a server is, and where.
+// operator describes who runs a server, and where.
 func operator(p *public.Server) string {
 	if p.Place == "" {
 		return printable(p.Operator)
@@ -64,17 +65,17 @@ func operator(p *public.Server) string {
 	return printable(p.Operator + " (" + p.Place + ")")
 }
 
-// A use is what a command wants of a public server.
+// A use is what a command does with a public server.
 type use struct {
 	c       *cobra.Command
 	command string
-	often   bool // it loads the line again and again
+	often   bool // it loads the line many times
 	quiet   bool
 	public.Finder
 }
 
-// each calls measure with the server that is named; of public ones with one after
-// the other, until one can be measured against.
+// each calls measure with the named server. With public ones it tries one after
+// the other, until a measurement is possible.
 func (f *serverFlags) each(u use, measure func(chosenServer) error) error {
 	if !isPublic(f.server) {
 		return measure(chosenServer{server: f.server})
@@ -112,7 +113,7 @@ func (f *serverFlags) each(u use, measure func(chosenServer) error) error {
 		u.command, strings.Join(failed, "; "), f.flag)}
 }
 
-// unfit says why a source's servers are not for what the command does; "" if they are.
+// unfit returns why a source's servers must not be used for the command, or "".
 func (u *use) unfit(source string, named bool) string {
 	if source != public.MLab {
 		return ""
@@ -126,8 +127,8 @@ func (u *use) unfit(source string, named bool) string {
 	return ""
 }
 
-// announce says which server is measured against. Where results are published,
-// it asks, unless the source was named: that agrees to it.
+// announce prints the server that is used. If it publishes results, the user is
+// asked to agree, unless the source was named, which counts as agreement.
 func (u *use) announce(p *public.Server, named bool) bool {
 	u.say("measuring against %s, %.1f ms away: %s; its terms: %s", operator(p), unit.Ms(p.RTT), p.URL, p.Terms)
 	if !p.Publishes {
@@ -152,13 +153,13 @@ func (u *use) say(format string, args ...any) {
 	}
 }
 
-// terminal says whether somebody can be asked.
+// terminal reports whether the user can be asked.
 func (u *use) terminal() bool {
 	in, ok := u.c.InOrStdin().(*os.File)
 	return ok && !u.quiet && term.IsTerminal(in.Fd())
 }
 
-// unusable says whether an error means that another server may do.
+// unusable reports whether after this error another server should be tried.
 func unusable(ctx context.Context, err error) bool {
 	return ctx.Err() == nil &&
 		(errors.Is(err, measure.ErrUnreachable) || errors.Is(err, measure.ErrRefused) || errors.Is(err, protocol.ErrCertificate))

@@ -9,7 +9,7 @@ import (
 	"unbloat/internal/reason"
 )
 
-// Public servers speak HTTP, which this build has not.
+// Public servers need HTTP, which this build lacks.
 
 func publicNames() string { return "none in this build (omit_http)" }
 
@@ -17,21 +17,21 @@ func isPublic(string) bool { return false }
 
 const defaultServer = ""
 
-// A chosenServer is the one that is measured against.
+// A chosenServer is the server to measure with.
 type chosenServer struct{ server string }
 
 func (s chosenServer) options(o protocol.Options) protocol.Options { return o }
 
 func (s chosenServer) remarks() []reason.Reason { return nil }
 
-// A use is what a command wants of a server.
+// A use is what a command does with a server.
 type use struct {
 	c            *cobra.Command
 	command      string
 	often, quiet bool
 }
 
-// each calls measure with the server that is named.
+// each calls measure with the named server.
 func (f *serverFlags) each(_ use, measure func(chosenServer) error) error {
 	return measure(chosenServer{server: f.server})
 }

@@ -159,7 +159,7 @@ func readTuning(data []byte) (*tune.Result, error) {
 		Schema string `json:"schema"`
 	}
 	if json.Unmarshal(data, &head) != nil || head.Schema != tune.Schema {
-		return nil, nil // whoever reads it next says what is wrong with it
+		return nil, nil // the next reader reports the error
 	}
 	t := new(tune.Result)
 	if err := json.Unmarshal(data, t); err != nil {

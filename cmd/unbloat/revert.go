@@ -93,8 +93,8 @@ func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bo
 	return nil
 }
 
-// revertTargets lists what there is to undo: what is on record, and shapers of
-// ours that no record knows of.
+// revertTargets lists what can be undone: recorded changes, and shapers of ours
+// without a record.
 func revertTargets(ctx context.Context, r *router, wan string) ([]apply.Journal, error) {
 	var out []apply.Journal
 	known := r.engine.WANs()

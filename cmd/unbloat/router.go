@@ -14,7 +14,8 @@ import (
 	"unbloat/internal/platform"
 )
 
-// targetFlags say which router is meant; the zero value is this machine.
+// targetFlags are the flags that name the router; the zero value is this
+// machine.
 type targetFlags struct {
 	router      string
 	platform    string
@@ -34,7 +35,7 @@ func (f *targetFlags) register(c *cobra.Command) {
 	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
 }
 
-// argv returns the flags that lead another process to the same router.
+// argv returns the flags by which another process reaches the same router.
 func (f *targetFlags) argv() []string {
 	var out []string
 	for _, x := range []struct{ name, value string }{{"--router", f.router}, {"--for", f.platform}, {"--identity", f.identity},
@@ -51,15 +52,15 @@ func (f *targetFlags) argv() []string {
 
 // A router is one router as the commands see it.
 type router struct {
-	driver *platform.Driver // that of an OpenWrt shaped by tc is Linux's
+	driver *platform.Driver // Linux's for an OpenWrt that is shaped with tc
 	runner platform.Runner
 	engine *apply.Engine
 	keeper platform.Keeper
-	far    bool // the watchdog is on this machine, the router is not
+	far    bool // the router is not this machine, but the watchdog is on it
 	Close  func()
 }
 
-// open reaches the router that the flags name.
+// open connects to the router of the flags.
 func (f *routerFlags) open(ctx context.Context) (*router, error) {
 	r := &router{runner: platform.Local{}, Close: func() {}}
 	if d := byScheme(driversOf(ctx), f.router); d != nil {
@@ -94,7 +95,7 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 	return r, nil
 }
 
-// byScheme returns the driver whose API is at an address; nil if it is none's.
+// byScheme returns the driver whose API has this kind of address, or nil.
 func byScheme(drivers platform.Drivers, address string) *platform.Driver {
 	for _, d := range drivers {
 		if d.Scheme != "" && strings.HasPrefix(address, d.Scheme+"://") {
@@ -104,8 +105,8 @@ func byScheme(drivers platform.Drivers, address string) *platform.Driver {
 	return nil
 }
 
-// configure gives the router its backend, its keeper, and what undoes a change.
-// api says that the runner reaches the platform's API, not a shell.
+// configure sets the router's backend, keeper and watchdog. api says that the
+// runner uses the platform's API, not a shell.
 func (f *routerFlags) configure(r *router, api bool) error {
 	engine, err := f.engine(r.driver, r.runner, api)
 	if err != nil {
@@ -123,15 +124,16 @@ func (f *routerFlags) configure(r *router, api bool) error {
 	return nil
 }
 
-// watchdog is the command that undoes a change of this router.
+// watchdog returns the command that undoes a change of this router.
 func (f *routerFlags) watchdog(r *router) []string {
 	same := f.targetFlags
 	same.platform = r.driver.Name()
 	return append([]string{r.engine.WatchdogArgv[0], "watchdog", "--state-dir", r.engine.Dir, "--dir-is-final"}, same.argv()...)
 }
 
-// journalDir is where the journal is kept: for this machine where a reboot
-// empties it, if a reboot empties the shapers too; for another one among our own.
+// journalDir returns the directory of the journal. If a reboot removes this
+// machine's shapers, it is one that a reboot empties. For another router it is
+// one of our own.
 func (f *routerFlags) journalDir(r *router) string {
 	if f.finalDir {
 		return f.stateDir
@@ -154,8 +156,8 @@ func (f *routerFlags) journalDir(r *router) string {
 	return r.driver.StateDir
 }
 
-// lacking says of an error of plan.Make what brings what the router lacks, where
-// that is known.
+// lacking adds to an error of plan.Make how to install what the router lacks,
+// if that is known.
 func (r *router) lacking(ctx context.Context, wan string, err error) error {
 	if err == nil || r.driver.Lacking == nil {
 		return err
@@ -163,7 +165,7 @@ func (r *router) lacking(ctx context.Context, wan string, err error) error {
 	return r.driver.Lacking(ctx, r.runner, wan, err)
 }
 
-// facts are what plan.Make wants to know of the router.
+// facts returns the router's capabilities.
 func (r *router) facts(ctx context.Context, wan, lan string) (plan.Capabilities, error) {
 	return r.driver.Detect(ctx, r.runner, wan, lan)
 }
@@ -171,8 +173,9 @@ func (r *router) facts(ctx context.Context, wan, lan string) (plan.Capabilities,
 // defaultWAN is the interface of the default route, "" if there is none.
 func (r *router) defaultWAN(ctx context.Context) string { return r.driver.DefaultWAN(ctx, r.runner) }
 
-// checkWAN refuses a WAN that is no interface of the router, where that can be
-// seen, unless something was applied to it: then status says that it is gone.
+// checkWAN refuses a WAN that is no interface of the router, if that can be
+// checked. If something was applied to it, status reports that it is gone
+// instead.
 func (r *router) checkWAN(ctx context.Context, wan string) error {
 	if wan == "" || slices.Contains(r.engine.WANs(), wan) {
 		return nil
@@ -183,7 +186,7 @@ func (r *router) checkWAN(ctx context.Context, wan string) error {
 	return r.driver.CheckWAN(ctx, r.runner, wan)
 }
 
-// shapers explains what shapes on the router, whoever made it.
+// shapers describes all shapers on the router, foreign ones too.
 func (r *router) shapers(ctx context.Context, wan string) ([]platform.Shaped, error) {
 	if wan == "" {
 		wan = r.defaultWAN(ctx)
@@ -191,7 +194,7 @@ func (r *router) shapers(ctx context.Context, wan string) ([]platform.Shaped, er
 	return r.engine.Backend.(platform.Shaper).Shapers(ctx, wan)
 }
 
-// ownedPlans finds what is ours without a record of it.
+// ownedPlans returns plans of ours that are in force without a record.
 func (r *router) ownedPlans(ctx context.Context, wan string) ([]plan.Plan, error) {
 	if r.driver.Owned != nil {
 		return r.driver.Owned(ctx, r.runner)

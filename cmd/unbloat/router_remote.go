@@ -17,7 +17,7 @@ import (
 	"unbloat/internal/remote"
 )
 
-// registerWay adds the flags that lead to a router elsewhere.
+// registerWay adds the flags for a router elsewhere.
 func (f *targetFlags) registerWay(fs *pflag.FlagSet) {
 	fs.StringVar(&f.router, "router", "", "reach the router at `ADDRESS`: ssh://user@host[:port] or opnsense+https://host[:port] (default: this machine)")
 	fs.StringVar(&f.identity, "identity", "", "private key `FILE` for SSH (default: the agent's, and ~/.ssh/id_*)")
@@ -26,14 +26,15 @@ func (f *targetFlags) registerWay(fs *pflag.FlagSet) {
 	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
 }
 
-// registerWatchdog adds the flag that says where a change elsewhere is undone from.
+// registerWatchdog adds the flag for where the watchdog of a router elsewhere
+// runs.
 func (f *targetFlags) registerWatchdog(fs *pflag.FlagSet) {
 	fs.StringVar(&f.watchdogAt, "watchdog", "", "opnsense+https: keep the watchdog on the router itself, reached at `ADDRESS` ssh://user@host[:port] (default: on this machine)")
-	fs.StringVar(&f.watchdogAt, "guard", "", "what --watchdog was called") // scripts have it
+	fs.StringVar(&f.watchdogAt, "guard", "", "what --watchdog was called") // scripts use it
 	_ = fs.MarkHidden("guard")
 }
 
-// dial reaches a shell at an address.
+// dial connects to a shell at an address.
 func (f *targetFlags) dial(ctx context.Context, address string) (*remote.SSH, error) {
 	t, err := remote.ParseTarget(address)
 	if err != nil {
@@ -49,7 +50,7 @@ func (f *targetFlags) dial(ctx context.Context, address string) (*remote.SSH, er
 	return remote.DialSSH(ctx, t, o)
 }
 
-// reach has the router run its commands over SSH.
+// reach makes the router run its commands over SSH.
 func (f *targetFlags) reach(ctx context.Context, r *router) error {
 	ssh, err := f.dial(ctx, f.router)
 	if err != nil {
@@ -59,20 +60,20 @@ func (f *targetFlags) reach(ctx context.Context, r *router) error {
 	return nil
 }
 
-// watchdogThere has what undoes a change run on a router elsewhere.
+// watchdogThere makes the watchdog run on the router itself.
 func watchdogThere(r *router) {
 	if b, ok := r.engine.Backend.(remote.Restorer); ok {
 		r.engine.Watchdog = &remote.Watchdog{Runner: r.runner, Backend: b, Uptime: proc.Uptime}
 	}
 }
 
-// badAddress says whether an error is about the address of a router.
+// badAddress reports whether an error is about a router's address.
 func badAddress(err error) bool {
 	var e *remote.AddressError
 	return errors.As(err, &e)
 }
 
-// openREST reaches the API of a router.
+// openREST connects to a router's API.
 func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router, error) {
 	if f.platform != "" && f.platform != d.Name() {
 		return nil, usageError("--for %s: what answers at %s:// is %s", f.platform, d.Scheme, d.Name())
@@ -110,8 +111,8 @@ func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router
 	return r, nil
 }
 
-// watchdogOf is where the watchdog of an open change is reached; "" if there is none,
-// or if it is on this machine.
+// watchdogOf returns the location of an open change's watchdog; "" if there is
+// none, or if it is on this machine.
 func watchdogOf(e *apply.Engine) string {
 	for _, wan := range e.WANs() {
 		if j, err := e.Pending(wan); err == nil && j != nil {
@@ -121,8 +122,9 @@ func watchdogOf(e *apply.Engine) string {
 	return ""
 }
 
-// apiKey reads the key and the secret from the file that OPNsense lets people
-// download (key=…, secret=…), or from the environment. They are never arguments.
+// apiKey reads the key and the secret from the file that OPNsense offers for
+// download (key=…, secret=…), or from the environment. They are never
+// arguments, which other users could see.
 func apiKey(path string) (key, secret string, err error) {
 	if path == "" {
 		return os.Getenv("OPNSENSE_KEY"), os.Getenv("OPNSENSE_SECRET"), nil

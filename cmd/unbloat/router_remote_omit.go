@@ -11,8 +11,8 @@ import (
 	"unbloat/internal/platform"
 )
 
-// registerWay adds no flags: this build knows the router that it runs on, and no
-// other.
+// registerWay adds no flags: this build can only change the router on which it
+// runs.
 func (f *targetFlags) registerWay(*pflag.FlagSet) {}
 
 func (f *targetFlags) registerWatchdog(*pflag.FlagSet) {}

@@ -27,7 +27,7 @@ import (
 	"unbloat/unit"
 )
 
-// serveFlags are what `unbloat serve` takes.
+// serveFlags are the flags of `unbloat serve`.
 type serveFlags struct {
 	options        serve.Options
 	cert, certKey  string
@@ -113,7 +113,7 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.stateDir, "state-dir", "", "`DIR` where a certificate of its own and the page's results are kept (default: $XDG_STATE_HOME/unbloat)")
 	f.StringVar(&o.store, "store", "", "`FILE` in which the page's results are kept, or postgres://… that servers share (default: page.db in --state-dir)")
 	f.StringVar(&o.store, "results", "", "the former name of --store")
-	_ = f.MarkHidden("results") // it is there
+	_ = f.MarkHidden("results") // only for old scripts
 	f.IntVar(&o.keep, "keep-results", 1000, "how many of the page's results are kept, the newest; 0: in memory only; in a database: any number")
 	f.Var(&o.keepFor, "keep", "for how long the page's results are kept, such as 90d (default: for ever)")
 	durationFlag(f, &o.drain, "drain", 90*time.Second, "how long sessions may go on after SIGTERM, while no new ones are taken")
@@ -138,8 +138,8 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.quiet, "quiet", false, "log warnings only")
 }
 
-// check refuses what no server can be run with: a limit that lets nobody in, an
-// address that is none, half a certificate.
+// check refuses values with which no server can run: a limit that admits
+// nobody, an invalid address, half a certificate.
 func (o *serveFlags) check(f *pflag.FlagSet) error {
 	key, err := serverKey(o.options.Key, f.Changed("key"), o.keyFile, os.LookupEnv)
 	if err != nil {
@@ -180,12 +180,12 @@ func (o *serveFlags) check(f *pflag.FlagSet) error {
 	return err
 }
 
-// defaults has the other protocols listen where --listen does, and lets one go
-// whose port is taken, unless its address was asked for.
+// defaults sets the addresses of the other protocols to that of --listen. If a
+// port is in use, the protocol is left out, unless its address was given.
 func (o *serveFlags) defaults(f *pflag.FlagSet) {
 	host, _, err := net.SplitHostPort(o.options.Listen)
 	if err != nil {
-		return // listening will say it
+		return // listening returns the error
 	}
 	o.options.Lenient = true
 	for name, address := range map[string]*string{"irtt": &o.options.Irtt, "iperf3": &o.options.Iperf3, "netperf": &o.options.Netperf, "web": &o.options.Web} {
@@ -196,7 +196,7 @@ func (o *serveFlags) defaults(f *pflag.FlagSet) {
 		}
 	}
 	if o.options.Key != "" && !f.Changed("iperf3") {
-		o.options.Iperf3 = "" // its clients cannot show the key
+		o.options.Iperf3 = "" // its clients cannot send the key
 	}
 	if o.options.Key != "" && !f.Changed("netperf") {
 		o.options.Netperf = "" // nor can these
@@ -269,7 +269,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	if err != nil {
 		return &exitError{exitPrecondition, err}
 	}
-	account.Server = s // nobody is served before Serve
+	account.Server = s // no request comes before Serve
 	if people != nil && s.Web().IsValid() {
 		if err := listenDatagrams(people, s.Web(), p.Sockets); err != nil {
 			log.Warn("the page's probes travel over TCP only", "reason", err)
@@ -287,7 +287,7 @@ func runServe(c *cobra.Command, o *serveFlags) error {
 	return err
 }
 
-// listenDatagrams has the page's probes travel as datagrams too.
+// listenDatagrams listens for the page's probes as datagrams.
 func listenDatagrams(people *webtest.Handler, at netip.AddrPort, sockets *serve.Sockets) error {
 	c, err := sockets.Datagrams(net.UDPAddrFromAddrPort(at))
 	if err == nil {
@@ -296,7 +296,7 @@ func listenDatagrams(people *webtest.Handler, at netip.AddrPort, sockets *serve.
 	return err
 }
 
-// withoutClients leaves out of the log where clients are.
+// withoutClients removes clients' addresses from the log.
 func withoutClients(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == "from" || a.Key == "to" {
 		return slog.Attr{}
@@ -304,8 +304,8 @@ func withoutClients(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// hurried returns a channel that is closed when the server is told to end at
-// once: by Ctrl-C, or by any second signal.
+// hurried returns a channel that is closed when the server must end at once: by
+// Ctrl-C, or by any second signal.
 func hurried() (hurry <-chan struct{}, stop func()) {
 	signals, done, closed := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -325,10 +325,10 @@ func hurried() (hurry <-chan struct{}, stop func()) {
 	return closed, func() { signal.Stop(signals); close(done) }
 }
 
-// pageAccount is the server's, which is made after the page.
+// pageAccount is the server, which is created after the page.
 type pageAccount struct{ *serve.Server }
 
-// openResults opens the file of the page's results; nil keeps them in memory.
+// openResults opens the store of the page's results; nil keeps them in memory.
 func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest.Kept, func(), error) {
 	none := func() {}
 	file, database := o.store, store.IsDatabase(o.store)
@@ -370,7 +370,7 @@ func (o *serveFlags) openResults(ctx context.Context, log *slog.Logger) (webtest
 	}, nil
 }
 
-// certificate returns the user's certificate, or our own.
+// certificate returns the user's certificate, or a self-signed one.
 func (o *serveFlags) certificate() (*tls.Certificate, error) {
 	if o.cert != "" || o.certKey != "" {
 		cert, err := tls.LoadX509KeyPair(o.cert, o.certKey)
@@ -386,7 +386,7 @@ func (o *serveFlags) certificate() (*tls.Certificate, error) {
 	return serve.OwnCertificate(dir, time.Now())
 }
 
-// dir returns where the server keeps what outlives it.
+// dir returns the directory for what the server keeps across restarts.
 func (o *serveFlags) dir() (string, error) {
 	if o.stateDir != "" {
 		return o.stateDir, nil
@@ -402,7 +402,7 @@ func (o *serveFlags) dir() (string, error) {
 	return filepath.Join(base, "unbloat"), nil
 }
 
-// sizeValue is a flag that takes a size such as 50GB.
+// sizeValue is a flag for a size such as 50GB.
 type sizeValue unit.Size
 
 func (v *sizeValue) Set(s string) error { return (*unit.Size)(v).UnmarshalText([]byte(s)) }
@@ -414,7 +414,7 @@ func (v *sizeValue) String() string {
 	return unit.Size(*v).String()
 }
 
-// daysValue is a flag that takes a time such as 90d, 12w or 36h.
+// daysValue is a flag for a duration such as 90d, 12w or 36h.
 type daysValue time.Duration
 
 func (v *daysValue) Set(s string) error {

@@ -13,8 +13,8 @@ import (
 	"rsc.io/qr"
 )
 
-// serverKey is the key that clients must know: that of --key, of --key-file, or of
-// UNBLOAT_KEY. One that is given and empty is an error: it would let anybody in.
+// serverKey returns the key that clients must have: from --key, --key-file, or
+// UNBLOAT_KEY. An empty one is an error, since it would admit anybody.
 func serverKey(key string, given bool, file string, getenv func(string) (string, bool)) (string, error) {
 	switch {
 	case given && file != "":
@@ -39,8 +39,8 @@ func serverKey(key string, given bool, file string, getenv func(string) (string,
 	return "", nil
 }
 
-// printHowTo says how the server is used from another machine, with a QR code of
-// the page's address for a phone.
+// printHowTo prints how to use the server from another machine, with a QR code
+// of the page's address for a phone.
 func printHowTo(w io.Writer, own, web netip.AddrPort, addresses []netip.Addr, key bool) {
 	host := own.Addr()
 	if host.IsUnspecified() {
@@ -74,8 +74,8 @@ func printHowTo(w io.Writer, own, web netip.AddrPort, addresses []netip.Addr, ke
 	fmt.Fprintln(w, "Ctrl-C ends it.")
 }
 
-// halfBlocks draws a code, dark on light whatever the terminal's colours are, two
-// rows of it in a row of characters.
+// halfBlocks draws a code, dark on light in any terminal, with two rows of
+// modules in a row of characters.
 func halfBlocks(code *qr.Code) string {
 	const quiet = 2 // modules of margin
 	var b strings.Builder
@@ -99,7 +99,7 @@ func halfBlocks(code *qr.Code) string {
 	return b.String()
 }
 
-// ownAddresses are those of this machine's interfaces.
+// ownAddresses returns the addresses of this machine's interfaces.
 func ownAddresses() []netip.Addr {
 	var out []netip.Addr
 	found, err := net.InterfaceAddrs()

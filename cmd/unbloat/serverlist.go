@@ -14,8 +14,8 @@ import (
 	"unbloat/unit"
 )
 
-// nearest returns the server to measure against: a --server value as it is, or
-// the nearest of the list that it names, which is said to w.
+// nearest returns the server to measure with: a --server value unchanged, or
+// the nearest server of the list that it names, which it prints to w.
 func nearest(ctx context.Context, w io.Writer, server string) (string, error) {
 	if !strings.HasPrefix(server, servers.Prefix) {
 		return server, nil

@@ -7,6 +7,6 @@ import (
 	"io"
 )
 
-// nearest returns a --server value as it is: lists come over HTTP, which this
-// build leaves out.
+// nearest returns a --server value unchanged: lists need HTTP, which this build
+// lacks.
 func nearest(_ context.Context, _ io.Writer, server string) (string, error) { return server, nil }

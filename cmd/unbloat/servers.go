@@ -15,8 +15,8 @@ import (
 	"unbloat/internal/servers"
 )
 
-// newServerList returns what answers /servers.json. The file is read anew for
-// each question, so that a new list needs no restart.
+// newServerList returns the handler of /servers.json. It reads the file for
+// each request, so a new list needs no restart.
 func newServerList(file string, log *slog.Logger) (http.Handler, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -38,11 +38,11 @@ func newServerList(file string, log *slog.Logger) (http.Handler, error) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "max-age=300")
-		_, _ = w.Write(text) // a client that is gone is no error of ours
+		_, _ = w.Write(text) // a client that is gone is not our error
 	}), nil
 }
 
-// newServersCommand makes and signs lists of servers.
+// newServersCommand returns the commands that make and sign lists of servers.
 func newServersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "servers",

@@ -4,7 +4,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newServingCommands are what others measure against.
+// newServingCommands returns the commands of test servers.
 func newServingCommands() []*cobra.Command {
 	return []*cobra.Command{newServeCommand(), newServersCommand()}
 }

@@ -14,7 +14,7 @@ import (
 	"unbloat/internal/lab/replay"
 )
 
-// newSimCommand is `unbloat sim`, the parent of what needs no network at all.
+// newSimCommand is `unbloat sim`, whose subcommands need no network.
 func newSimCommand() *cobra.Command {
 	c := family(&cobra.Command{
 		Use:     "sim",
@@ -71,7 +71,7 @@ type replayReport struct {
 	Files  []replayFile `json:"files"`
 }
 
-// replayFile is one file of it; Error stands alone when the file is no trace.
+// replayFile is one file of it. If it is no trace only Error is set.
 type replayFile struct {
 	Name           string             `json:"name"`
 	Implementation string             `json:"implementation,omitempty"`
@@ -81,7 +81,7 @@ type replayFile struct {
 	Error          string             `json:"error,omitempty"`
 }
 
-// replayDifference is one packet that met another fate than in the trace.
+// replayDifference is a packet whose fate differs from the trace.
 type replayDifference struct {
 	Line  int    `json:"line"`
 	Seq   uint64 `json:"seq"`
@@ -89,8 +89,8 @@ type replayDifference struct {
 	Ours  string `json:"replay"`
 }
 
-// simReplay replays every file and prints how each fared. Files that cannot be
-// read do not keep the others from being checked.
+// simReplay replays every file and prints the results. A file that cannot be
+// read does not stop the others.
 func simReplay(out io.Writer, in io.Reader, names []string, first int, asJSON bool) error {
 	report := replayReport{Schema: "unbloat.sim.replay/1"}
 	var bad []error
@@ -138,7 +138,7 @@ func replayOne(in io.Reader, name string, first int) (replay.Result, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return replay.Result{}, errors.Unwrap(err) // the name is in the caller's message
+		return replay.Result{}, errors.Unwrap(err) // the caller's message has the name
 	}
 	defer f.Close()
 	return replay.Run(f, first)

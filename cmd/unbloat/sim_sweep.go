@@ -108,7 +108,7 @@ func simSweep(c *cobra.Command, name string, f sweepFlags) error {
 	return nil
 }
 
-// spec reads the flags.
+// spec returns the sweep of the flags.
 func (f *sweepFlags) spec(name string) (*sweep.Spec, sweep.Shard, error) {
 	var shard sweep.Shard
 	s, err := loadScenario(name)
@@ -144,7 +144,7 @@ func (f *sweepFlags) spec(name string) (*sweep.Spec, sweep.Shard, error) {
 	return spec, shard, err
 }
 
-// open opens the file, finds what is complete in it, and cuts off what is not.
+// open opens the file, finds the complete lines in it, and cuts off the rest.
 func (f *sweepFlags) open(stdout io.Writer, spec *sweep.Spec, shard sweep.Shard) (io.Writer, int, error) {
 	header, err := spec.Header(shard)
 	if err != nil {
@@ -175,7 +175,8 @@ func (f *sweepFlags) open(stdout io.Writer, spec *sweep.Spec, shard sweep.Shard)
 	return file, skip, nil
 }
 
-// progress returns what prints how far a sweep is, at most five times a second.
+// progress returns a function that prints how far a sweep is, at most five
+// times a second.
 func (f *sweepFlags) progress(w io.Writer, skip int) func(complete, of int) {
 	if f.quiet {
 		return nil

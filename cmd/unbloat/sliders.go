@@ -10,10 +10,10 @@ import (
 	"unbloat/internal/webtest"
 )
 
-// newSimulator is what answers the page of sliders.
+// newSimulator returns the simulator for the page of sliders.
 func newSimulator() webtest.Simulator { return sliders{} }
 
-// sliders is the laboratory's simulator, as the page asks it.
+// sliders is the laboratory's simulator with the page's interface.
 type sliders struct{}
 
 // Queues implements webtest.Simulator.

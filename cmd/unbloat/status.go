@@ -20,8 +20,8 @@ import (
 	"unbloat/unit"
 )
 
-// A routerStatus is what `status --json` prints: all of it is read from the
-// kernel, but for what the journal says about a transaction.
+// A routerStatus is the output of `status --json`. Everything is read from the
+// kernel, except for the state of a transaction, which is in the journal.
 type routerStatus struct {
 	Schema    string            `json:"schema"`
 	Platform  string            `json:"platform"`
@@ -29,15 +29,16 @@ type routerStatus struct {
 	Pending   []pendingState    `json:"pending"`
 	Committed []keptState       `json:"committed"`
 	AtBoot    bool              `json:"at_boot"` // a plan is applied at every boot
-	// LostClasses says of each WAN where the rules that divide its traffic are
-	// not what was applied.
+	// LostClasses describes for each WAN how the rules of its classes differ
+	// from what was applied.
 	LostClasses map[string][]string `json:"lost_classes,omitempty"`
-	// Drift says of each WAN in what the router is not as it was applied there.
+	// Drift describes for each WAN how the router differs from what was
+	// applied.
 	Drift []drift `json:"drift,omitempty"`
-	// Flows are those of each machine that the classes' meters know now, by
-	// direction and what they are: "up calm", "down busy".
+	// Flows counts for each machine the flows in the classes' meters, by
+	// direction and state: "up calm", "down busy".
 	Flows map[string]map[string]int `json:"flows,omitempty"`
-	// Machines is what each machine's connections have carried, by class.
+	// Machines is the traffic of each machine's connections, by class.
 	Machines []platform.Traffic `json:"machines,omitempty"`
 }
 
@@ -148,7 +149,7 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 	return s, nil
 }
 
-// verdict is an error if what is there is not what was applied.
+// verdict returns an error if the router differs from what was applied.
 func (s *routerStatus) verdict() error {
 	var wans, mend []string
 	for _, d := range s.Drift {
@@ -165,7 +166,7 @@ func (s *routerStatus) verdict() error {
 	return &exitError{exitFailed, fmt.Errorf("status: %s: what is there is not what was applied; put it back with: %s", strings.Join(wans, ", "), strings.Join(mend, "; "))}
 }
 
-// mend is the command that applies again what is in force on a WAN.
+// mend returns the command that applies again what is in force on a WAN.
 func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 	where := f.targetFlags.argv()
 	if f.stateDir != stateDirOf(os.Getenv) {
@@ -174,7 +175,7 @@ func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 	command := func(args ...string) string {
 		return strings.Join(append(append([]string{"unbloat"}, args...), where...), " ")
 	}
-	if j, err := r.engine.Pending(wan); err == nil && j != nil { // the watchdog takes it back anyway
+	if j, err := r.engine.Pending(wan); err == nil && j != nil { // the watchdog will undo it anyway
 		return command("revert", "--wan", wan) + ", then apply it again"
 	}
 	again := []string{"apply", "--again", "--yes", "--wan", wan}
@@ -193,7 +194,8 @@ func (f *routerFlags) mend(ctx context.Context, r *router, wan string) string {
 	return command(again...)
 }
 
-// watchStatus redraws the status each second, with the rates since the last time.
+// watchStatus prints the status every second, with the rates since the last
+// time.
 func (f *routerFlags) watchStatus(ctx context.Context, r *router, wan string, w io.Writer) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -276,7 +278,7 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 	return nil
 }
 
-// rateSince returns how fast a qdisc has sent since the last look.
+// rateSince returns a qdisc's rate since the last time.
 func rateSince(last *routerStatus, dev string, i int, handle string, bytes int64, since time.Duration) (unit.Rate, bool) {
 	if last == nil || since <= 0 {
 		return 0, false

@@ -15,7 +15,7 @@ import (
 	"unbloat/unit"
 )
 
-// plans are those in force.
+// plans returns the plans in force.
 func (s *routerStatus) plans() []plan.Plan {
 	var out []plan.Plan
 	for _, p := range s.Pending {
@@ -27,7 +27,7 @@ func (s *routerStatus) plans() []plan.Plan {
 	return out
 }
 
-// classed says that a plan in force divides traffic.
+// classed reports whether a plan in force has classes.
 func (s *routerStatus) classed() bool {
 	return slices.ContainsFunc(s.plans(), func(p plan.Plan) bool { return p.Classes != nil })
 }
@@ -44,8 +44,8 @@ func (s *routerStatus) shares(device string) []plan.Share {
 	return nil
 }
 
-// printClasses says what flows, waits and is dropped in each class of a device:
-// CAKE's tins; behind HTB each class has a queue of its own, which is named.
+// printClasses prints what each class of a device sends, holds and drops. With
+// CAKE classes are tins; with HTB each class has a queue of its own.
 func (s *routerStatus) printClasses(w io.Writer, device string, c tc.Counters) {
 	shares := s.shares(device)
 	for _, sh := range lanes(shares) {
@@ -64,8 +64,8 @@ func (s *routerStatus) printClasses(w io.Writer, device string, c tc.Counters) {
 	}
 }
 
-// lanes returns the classes, and after voice that of acknowledgements where it
-// is one of its own.
+// lanes returns the classes and, after voice, that of acknowledgements if it is
+// separate.
 func lanes(shares []plan.Share) []plan.Share {
 	out := slices.Clone(shares)
 	if acks := plan.AckTin(shares); len(out) > 1 && out[1].Tin != acks {
@@ -78,9 +78,9 @@ func inMs(us int64) string {
 	return fmt.Sprintf("%.1f ms", unit.Ms(time.Duration(us)*time.Microsecond))
 }
 
-// printHosts says what flows of each machine of the home in each class, and how
-// many calm and busy flows it has. What waits and is dropped is counted by the
-// class alone: the queues tell no machines apart in what they report.
+// printHosts prints the rate of each machine of the home in each class, and how
+// many calm and busy flows it has. What waits and is dropped is only known by
+// class, since the queues do not report it by machine.
 func (s *routerStatus) printHosts(w io.Writer, last *routerStatus, since time.Duration) {
 	for _, t := range s.Machines {
 		fmt.Fprintf(w, "%s, %s: %d connections, %s up, %s down", t.Home, t.Class, t.Flows, t.Up.Short(), t.Down.Short())
@@ -98,9 +98,8 @@ func (s *routerStatus) printHosts(w io.Writer, last *routerStatus, since time.Du
 	}
 }
 
-// machineRate returns how fast a machine's connections of a class have carried
-// since the last look; connections that changed class or ended meanwhile make it
-// unknown.
+// machineRate returns the rate of a machine's connections in a class since the
+// last time. It is unknown if connections changed class or ended in between.
 func (s *routerStatus) machineRate(t platform.Traffic, last *routerStatus, since time.Duration) (up, down unit.Rate, ok bool) {
 	if last == nil || since <= 0 {
 		return 0, 0, false

@@ -26,7 +26,7 @@ import (
 	"unbloat/unit"
 )
 
-// testFlags are what `unbloat test` takes.
+// testFlags are the flags of `unbloat test`.
 type testFlags struct {
 	keepFlags
 	serverFlags
@@ -91,7 +91,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	return cmd
 }
 
-// Bounds of what a test may be asked for.
+// Bounds of the flags.
 const (
 	minLoad, maxLoad   = time.Second, 10 * time.Minute
 	minProbe, maxProbe = time.Millisecond, time.Second
@@ -99,7 +99,7 @@ const (
 	maxRuns            = 99
 )
 
-// check refuses what makes no measurement.
+// check refuses flags with which no measurement is possible.
 func (o *testFlags) check(ctx context.Context) error {
 	switch {
 	case o.flows < 1 || o.flows > maxFlows:
@@ -155,7 +155,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 			test.Remark(server.remarks()...)
 		}
 		if interrupted = err != nil && test != nil; interrupted {
-			return nil // no other server is tried: somebody wants no more
+			return nil // the user has stopped: no other server is tried
 		}
 		return err
 	})
@@ -170,7 +170,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 	} else {
 		printTest(c.OutOrStdout(), l, test, terminalWidth(c.OutOrStdout()))
 	}
-	if o.out != "" { // last: what was measured is printed and kept if this fails
+	if o.out != "" { // last, since the result is printed and saved even if this fails
 		if err := writeTest(o.out, test); err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func runTest(c *cobra.Command, o testFlags) error {
 	switch {
 	case interrupted:
 		return &exitError{exitFailed, fmt.Errorf("test against %s: interrupted; what was measured before is above and kept", test.Server)}
-	case !test.Valid && !o.json: // the reasons are above
+	case !test.Valid && !o.json: // the reasons are printed above
 		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid", test.Server)}
 	case !test.Valid:
 		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s%s", test.Server, test.InvalidReasons[0], reason.English().MoreReasons(len(test.InvalidReasons)-1))}
@@ -186,7 +186,8 @@ func runTest(c *cobra.Command, o testFlags) error {
 	return nil
 }
 
-// measureIsolated measures, other hosts' traffic held back if so asked.
+// measureIsolated measures, while other hosts' traffic is held back if asked
+// for.
 func measureIsolated(ctx context.Context, o testFlags, server chosenServer, view *lineView) (test *verdict.Test, err error) {
 	if o.isolate {
 		hold, herr := isolate.Start(ctx)
@@ -198,8 +199,8 @@ func measureIsolated(ctx context.Context, o testFlags, server chosenServer, view
 	return measureAll(ctx, o, server, view)
 }
 
-// measureAll measures as often as asked for, and returns the median run. What is
-// whole when ctx ends is returned beside the error.
+// measureAll measures as often as asked for, and returns the median run. If ctx
+// ends it returns the finished part and the error.
 func measureAll(ctx context.Context, o testFlags, server chosenServer, view *lineView) (*verdict.Test, error) {
 	var runs []*verdict.Test
 	for range o.runs {
@@ -210,15 +211,15 @@ func measureAll(ctx context.Context, o testFlags, server chosenServer, view *lin
 			continue
 		case ctx.Err() == nil:
 			return nil, err
-		case len(runs) > 0: // whole runs are better than a part of one
+		case len(runs) > 0: // complete runs are better than a part of one
 			return median(runs), err
 		}
-		return t, err // what is whole of it; nil if nothing is
+		return t, err // the finished part; nil if there is none
 	}
 	return median(runs), nil
 }
 
-// median is the median run, or the only one.
+// median returns the median run, or the only one.
 func median(runs []*verdict.Test) *verdict.Test {
 	if len(runs) == 1 {
 		return runs[0]
@@ -248,8 +249,8 @@ func measureOnce(ctx context.Context, o testFlags, server chosenServer, view *li
 	})
 }
 
-// testError gives an error of a measurement its exit code, and says which
-// command measured.
+// testError gives an error of a measurement its exit code, and adds the
+// command's name.
 func testError(command string, err error) error {
 	if known := (*exitError)(nil); errors.As(err, &known) {
 		return err
@@ -281,14 +282,14 @@ func writeTest(file string, t *verdict.Test) error {
 	return nil
 }
 
-// A progressLine shows how a test goes: one line that rewrites itself on a
-// terminal, a line every two seconds elsewhere.
+// A progressLine shows the progress of a test: one line that rewrites itself on
+// a terminal, otherwise a line every two seconds.
 type progressLine struct {
 	w        io.Writer // nil: quiet
 	terminal bool
-	last     time.Duration // of the test, when a line was printed
+	last     time.Duration // time within the test of the last line
 	phase    string
-	before   time.Duration // the phases before this one
+	before   time.Duration // duration of the phases before this one
 	elapsed  time.Duration
 }
 
@@ -335,7 +336,7 @@ func (p *progressLine) clear() {
 	}
 }
 
-// secondsFlag adds a flag that takes seconds, as 10 or 10s.
+// secondsFlag adds a flag for seconds, such as 10 or 10s.
 func secondsFlag(f *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
 	*d = value
 	f.Var((*secondsValue)(d), name, usage)

@@ -11,25 +11,25 @@ import (
 	"unbloat/unit"
 )
 
-// A speaker prints tables in a language.
+// A speaker prints tables in one language.
 type speaker struct {
 	*reason.Language
 	w io.Writer
 }
 
-// line prints a line: the words of a code, after an indent.
+// line prints the words of a code as a line, after an indent.
 func (s speaker) line(indent string, code reason.Code, args ...any) {
 	fmt.Fprintln(s.w, indent+s.Say(code, args...))
 }
 
-// wholeTable is how wide the table of a test is with all its columns.
+// wholeTable is the width of a test's table with all columns.
 const wholeTable = 93
 
-// printTest prints the table that people read, on a terminal so wide; 0 is no
-// terminal. A narrow one has the columns that matter most.
+// printTest prints the table of a test for a terminal of this width; 0 is no
+// terminal. A narrow one gets the most important columns.
 func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int) {
 	w := fit(out, width)
-	defer w.Flush() // who owns out remembers its errors
+	defer w.Flush() // out keeps its errors
 	s := speaker{l, w}
 	narrow := width >= narrowest && width < wholeTable
 	if t.Label != "" {
@@ -77,8 +77,8 @@ func printTest(out io.Writer, l *reason.Language, t *verdict.Test, width int) {
 	s.conditions(t)
 }
 
-// invalid says why a test must not be believed, each reason once with what to do
-// about it, and what is certain all the same.
+// invalid prints why a test is invalid, each reason once with its remedy, and
+// what is certain all the same.
 func (s speaker) invalid(t *verdict.Test) {
 	s.line("", reason.NotValidFor)
 	for i, why := range t.WhyInvalid(s.Language, reason.Terminal) {
@@ -94,7 +94,8 @@ func (s speaker) invalid(t *verdict.Test) {
 	}
 }
 
-// losses says what was lost each way, or in all where the ways are not told apart.
+// losses returns the loss by direction, or the total if the directions cannot
+// be told apart.
 func (s speaker) losses(l verdict.Latency) string {
 	if l.OneWayUnknown {
 		return s.Say(reason.LostInAll, "loss", l.Loss)
@@ -102,7 +103,7 @@ func (s speaker) losses(l verdict.Latency) string {
 	return s.Number("%6.1f%%", 100*l.LossUp) + " " + s.Number("%6.1f%%", 100*l.LossDown)
 }
 
-// msOrNone says milliseconds, if anything was answered.
+// msOrNone prints milliseconds, or that nothing was answered.
 func (s speaker) msOrNone(l verdict.Latency, ms float64) string {
 	if l.Received == 0 {
 		return "–"
@@ -110,8 +111,8 @@ func (s speaker) msOrNone(l verdict.Latency, ms float64) string {
 	return s.Number("%.1f", ms)
 }
 
-// conditions prints what else is known: the queue, calls, round trips a
-// minute, further probes, and under which conditions it was measured.
+// conditions prints further results: the queue, calls, round trips per minute,
+// further probes, and the conditions of the measurement.
 func (s speaker) conditions(t *verdict.Test) {
 	if t.Valid && t.RPM > 0 && t.Voice != nil {
 		s.line("", reason.WorstLoad, "rpm", t.RPM, "r", t.Voice.R, "mos", t.Voice.MOS)
@@ -144,7 +145,7 @@ func (s speaker) conditions(t *verdict.Test) {
 	}
 }
 
-// mbitOrNone says a rate in Mbit/s without its unit.
+// mbitOrNone prints a rate in Mbit/s without the unit.
 func (s speaker) mbitOrNone(bps float64) string {
 	if bps <= 0 {
 		return "–"

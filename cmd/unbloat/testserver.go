@@ -16,15 +16,15 @@ import (
 	"unbloat/internal/reason"
 )
 
-// serverFlags say which test server is measured against, and how it is reached.
+// serverFlags are the flags that name the test server and how to reach it.
 type serverFlags struct {
-	flag              string // that names the server, as in "server"
+	flag              string // name of the flag, such as "server"
 	server, ping      string
 	pin, key, keyFile string
 	insecure          bool
 }
 
-// register adds the flags; the one that names the server is called flag.
+// register adds the flags. The one that names the server is called flag.
 func (f *serverFlags) register(fs *pflag.FlagSet, flag, usage string) {
 	f.flag = flag
 	fs.StringVar(&f.server, flag, "", usage)
@@ -34,17 +34,17 @@ func (f *serverFlags) register(fs *pflag.FlagSet, flag, usage string) {
 	fs.BoolVar(&f.insecure, "insecure", false, "accept any TLS certificate")
 }
 
-// registerPing adds the flag that says what is probed besides.
+// registerPing adds the flag for an additional probe.
 func (f *serverFlags) registerPing(fs *pflag.FlagSet) {
 	fs.StringVar(&f.ping, "ping", "", "probe `HOST` too, or instead where the server answers no probes")
 }
 
-// serverUsage describes what --server takes.
+// serverUsage describes the values of --server.
 func serverUsage() string {
 	return "test server: `SERVER` is HOST[:PORT], a URL (" + strings.Join(protocolsOf(context.Background()).Schemes(), ", ") + "), list:URL#KEY for the nearest of a signed list, or a public one: " + publicNames()
 }
 
-// check refuses what names no server, and reads the key's file.
+// check refuses an invalid server, and reads the key's file.
 func (f *serverFlags) check(ctx context.Context, command string) error {
 	if f.server == "" && defaultServer != "" {
 		return usageError("%s: --%s is missing: run `unbloat serve` at the other end of the line, and name it here; or use a public server: --%s %s", command, f.flag, f.flag, defaultServer)
@@ -82,7 +82,7 @@ func (f *serverFlags) check(ctx context.Context, command string) error {
 	return nil
 }
 
-// checkServer refuses what is no --server value, without asking anybody.
+// checkServer refuses an invalid --server value, without using the network.
 func checkServer(ctx context.Context, server string) error {
 	if isPublic(server) {
 		return nil
@@ -90,7 +90,7 @@ func checkServer(ctx context.Context, server string) error {
 	return protocolsOf(ctx).Check(server, "")
 }
 
-// checkLanguage refuses what --lang does.
+// checkLanguage refuses an unknown language.
 func checkLanguage(tag string) error {
 	if _, ok := reason.Find(tag); !ok {
 		return fmt.Errorf("%q: must be %s", tag, strings.Join(languageTags(), " or "))
@@ -98,13 +98,14 @@ func checkLanguage(tag string) error {
 	return nil
 }
 
-// options returns how a session is opened.
+// options returns the options of a session.
 func (f *serverFlags) options(agent string, spec measure.ProbeSpec) protocol.Options {
 	return protocol.Options{Probe: spec, Agent: agent, Ping: f.ping, Pin: f.pin, Insecure: f.insecure, Key: f.key}
 }
 
-// dialSteady opens a session for who compares many measurements of one line:
-// delay is probed by ping where the server's own probes are requests over TCP.
+// dialSteady opens a session for commands that compare many measurements of one
+// line. If the server's own probes are requests over TCP, it probes with ping
+// instead.
 func (f *serverFlags) dialSteady(ctx context.Context, s chosenServer, agent, cc string) (measure.Tester, error) {
 	o := s.options(f.options(agent, measure.ProbeSpec{}))
 	if o.Ping == "" {
@@ -121,8 +122,8 @@ func (f *serverFlags) dialSteady(ctx context.Context, s chosenServer, agent, cc 
 	return client, nil
 }
 
-// checkCC returns an error if this machine or the server cannot send with a
-// congestion control. Of a server that cannot be asked, this machine answers.
+// checkCC returns an error if this machine or the server lacks a congestion
+// control. If the server cannot be asked, only this machine is checked.
 func checkCC(ctx context.Context, client measure.Tester, cc string) error {
 	if c, ok := client.(*measure.Client); ok {
 		return c.CheckCC(ctx, cc)

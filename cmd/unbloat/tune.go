@@ -143,7 +143,7 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	if err == nil {
 		err = where.engine.Rehearse(ctx, wide)
 	}
-	if err != nil { // before the line is loaded for nothing
+	if err != nil { // before the line is loaded
 		return changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
 	}
 	var client measure.Tester
@@ -180,7 +180,7 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	return f.finish(c, result, err)
 }
 
-// finish prints and reports what came of it, and gives it its exit code.
+// finish prints and saves the result, and returns the error for its exit code.
 func (f *tuneFlags) finish(c *cobra.Command, r *tune.Result, err error) error {
 	if f.reportFile != "" && r.Before != nil {
 		if e := report.WriteFile(f.reportFile, tunePage(r)); e != nil {
@@ -235,7 +235,7 @@ func tunePage(r *tune.Result) report.Page {
 	return p
 }
 
-// printTune prints the before → after table and what became of it.
+// printTune prints the before → after table and the outcome.
 func printTune(w io.Writer, l *reason.Language, r *tune.Result) error {
 	switch {
 	case r.Before == nil:
@@ -258,20 +258,19 @@ func printTune(w io.Writer, l *reason.Language, r *tune.Result) error {
 	return err
 }
 
-// tuneHold bounds a tuning: should this process hang, the watchdog undoes it then.
-// If the process dies, the watchdog undoes it at once.
+// tuneHold limits a tuning: if this process hangs, the watchdog undoes the
+// change after that time. If the process dies, the watchdog undoes it at once.
 const tuneHold = 10 * time.Minute
 
-// tunedRouter is this machine as the tuner sees it: one transaction, held open
-// until the end.
+// tunedRouter is the router for the tuner: one transaction, open until the end.
 type tunedRouter struct {
 	engine *apply.Engine
-	keeper platform.Keeper // nil: the shaping need not last
+	keeper platform.Keeper // nil: the shaping need not be persistent
 	held   *apply.Transaction
 }
 
-// open begins with a shaper that unbloat committed before, if there is one, and
-// opens it wide, so that the line itself is measured.
+// open raises the rates of a shaper that unbloat has committed before far above
+// the line's, so that the line itself is measured.
 func (r *tunedRouter) open(ctx context.Context, facts plan.Capabilities, w plan.Preferences) error {
 	rec, err := r.engine.Record(facts.WAN)
 	if err != nil || rec == nil {
@@ -284,12 +283,13 @@ func (r *tunedRouter) open(ctx context.Context, facts plan.Capabilities, w plan.
 	return r.Shape(ctx, p)
 }
 
-// Shape applies the plan, in place once something is applied.
+// Shape applies the plan. From the second time on it changes the shaper in
+// place.
 func (r *tunedRouter) Shape(ctx context.Context, p plan.Plan) error {
 	if r.held != nil {
 		err := r.held.Retune(ctx, p)
 		if err != nil {
-			r.held = nil // it has been reverted as a whole
+			r.held = nil // it was reverted completely
 		}
 		return err
 	}
@@ -300,7 +300,7 @@ func (r *tunedRouter) Shape(ctx context.Context, p plan.Plan) error {
 	return err
 }
 
-// Commit keeps what is applied; what fails on the way is undone by Revert.
+// Commit keeps the applied plan. If that fails, Revert undoes it.
 func (r *tunedRouter) Commit(ctx context.Context, p plan.Plan) error {
 	if r.keeper != nil {
 		if err := r.keeper.Keep(ctx, p); err != nil {
@@ -315,7 +315,7 @@ func (r *tunedRouter) Commit(ctx context.Context, p plan.Plan) error {
 	return nil
 }
 
-// Revert undoes everything since the start; it does nothing if nothing was done.
+// Revert undoes everything since the start, if anything was changed.
 func (r *tunedRouter) Revert(ctx context.Context) error {
 	if r.held == nil {
 		return nil

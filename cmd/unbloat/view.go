@@ -20,23 +20,23 @@ import (
 	"unbloat/internal/tune"
 )
 
-// plainFlag adds the flag that asks for lines where a view could be shown.
+// plainFlag adds the flag for lines instead of a view.
 func plainFlag(f *pflag.FlagSet, plain *bool) {
 	f.BoolVar(plain, "plain", false, "show progress as lines, also on a terminal (as TERM=dumb does)")
 }
 
-// A drawn view is what a screen shows: it is fed by what is measured, and drawn
-// by the screen, at the same time.
+// A drawn view is shown on a screen. The measurement feeds it while the screen
+// draws it.
 type drawn struct {
 	mu     sync.Mutex
 	began  time.Time
-	screen *screen.Screen // nil: there is none
-	stop   func() bool    // of the watch on the command's context
+	screen *screen.Screen // nil: none
+	stop   func() bool    // stops the watch on the command's context
 }
 
-// open shows a view on the terminal that standard error is, until close. False
-// if it is none. An interrupt at the keyboard then ends the command's context,
-// and ending is told.
+// open shows a view on the terminal that is standard error, until close. It
+// returns false if that is no terminal. An interrupt from the keyboard ends the
+// command's context, and ending is called.
 func (d *drawn) open(c *cobra.Command, draw func(time.Duration, live.Options) string, ending func(string)) bool {
 	out, ok := c.ErrOrStderr().(*os.File)
 	if !ok || !screen.Suitable(os.Stdin, out, os.Getenv) {
@@ -61,7 +61,8 @@ func (d *drawn) open(c *cobra.Command, draw func(time.Duration, live.Options) st
 	return true
 }
 
-// feed calls use with the time since the view began; not if there is none.
+// feed calls use with the time since the view began; it does nothing without a
+// view.
 func (d *drawn) feed(use func(now time.Duration)) {
 	if d.screen == nil {
 		return
@@ -71,7 +72,7 @@ func (d *drawn) feed(use func(now time.Duration)) {
 	use(time.Since(d.began))
 }
 
-// close gives the terminal back.
+// close restores the terminal.
 func (d *drawn) close() {
 	if d.screen != nil {
 		d.stop()
@@ -80,18 +81,17 @@ func (d *drawn) close() {
 	}
 }
 
-// A lineView shows how a test or a tuning goes: as a view on a terminal, as
-// lines elsewhere.
+// A lineView shows the progress of a test or a tuning: as a view on a terminal,
+// otherwise as lines.
 type lineView struct {
 	drawn
 	line  *live.Line
 	lines *progressLine
 	errs  io.Writer // nil: quiet
-	said  []string  // while the view was shown
+	said  []string  // lines held back while the view is shown
 }
 
-// viewLine begins to show what l is fed with. Who calls it closes it before
-// anything is printed.
+// viewLine starts to show l. The caller closes it before it prints anything.
 func viewLine(c *cobra.Command, l *live.Line, quiet, plain bool) *lineView {
 	v := &lineView{line: l, lines: progressTo(c.ErrOrStderr(), quiet)}
 	if quiet {
@@ -115,7 +115,7 @@ func (v *lineView) watch(s tune.Stage) {
 	v.feed(func(time.Duration) { v.line.Tuning(s) })
 }
 
-// say prints a line, once the view is gone.
+// say prints a line, after the view has ended.
 func (v *lineView) say(line string) {
 	switch {
 	case v.screen != nil:
@@ -135,8 +135,8 @@ func (v *lineView) close() {
 	v.said = nil
 }
 
-// A pathView shows how a trace goes: a live table on a terminal, a line every
-// two seconds elsewhere.
+// A pathView shows the progress of a trace: a live table on a terminal,
+// otherwise a line every two seconds.
 type pathView struct {
 	drawn
 	path  *live.Path
@@ -145,7 +145,7 @@ type pathView struct {
 	last  time.Duration
 }
 
-// viewPath begins to show a trace to host.
+// viewPath starts to show a trace to host.
 func viewPath(c *cobra.Command, host string, quiet, plain bool) *pathView {
 	v := &pathView{path: live.NewPath(host), last: -plainEvery}
 	if quiet {

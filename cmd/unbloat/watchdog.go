@@ -9,13 +9,13 @@ import (
 	"unbloat/internal/apply/proc"
 )
 
-// newWatchdogCommand is the process that undoes a change which nobody confirms.
-// `apply` starts it; people never do.
+// newWatchdogCommand is the process that undoes a change if nobody confirms it.
+// `apply` starts it; people do not.
 func newWatchdogCommand() *cobra.Command {
 	var f routerFlags
 	c := &cobra.Command{
 		Use:     "watchdog JOURNAL",
-		Aliases: []string{"guard"}, // what an earlier binary, replaced meanwhile, starts
+		Aliases: []string{"guard"}, // the name that an older binary uses
 		Short:   "Undo a change at its deadline",
 		Hidden:  true,
 		Args:    exactArgs(1, "one JOURNAL"),

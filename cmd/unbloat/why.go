@@ -14,7 +14,7 @@ import (
 	"unbloat/unit"
 )
 
-// An explained flow is what `why --json` prints.
+// An explained flow is the output of `why --json`.
 type explained struct {
 	Schema   string        `json:"schema"`
 	Flow     string        `json:"flow"`
@@ -87,7 +87,7 @@ func newWhyCommand() *cobra.Command {
 	return c
 }
 
-// isAlso returns a flow as the rules know it, "" if it is as it was asked.
+// isAlso returns a flow as the rules see it, or "" if that is as it was asked.
 func isAlso(a platform.Answer) string {
 	if a.Note == "" {
 		return ""
@@ -95,8 +95,8 @@ func isAlso(a platform.Answer) string {
 	return a.Flow.String()
 }
 
-// lostClasses says in words where the rules that divide the traffic of a plan
-// in force are not what was applied; nil if they are.
+// lostClasses describes how the rules of a plan in force differ from what was
+// applied; nil: not at all.
 func (r *router) lostClasses(ctx context.Context, p plan.Plan) []string {
 	if r.driver.Classes == nil {
 		return nil
@@ -105,7 +105,7 @@ func (r *router) lostClasses(ctx context.Context, p plan.Plan) []string {
 }
 
 // appliedPlan returns the plan that is in force on a WAN: one that waits for
-// confirmation, or the last that was kept.
+// confirmation, or the last one that was committed.
 func (r *router) appliedPlan(wan string) (plan.Plan, error) {
 	for _, w := range r.engine.WANs() {
 		if wan != "" && w != wan {
