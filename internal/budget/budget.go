@@ -1,12 +1,12 @@
-// Package budget holds what servers and the database that they share tell each
-// other about what an address takes.
+// Package budget has the data about the use of addresses that servers share
+// through their database.
 package budget
 
 import "time"
 
-// A Use is what one address took of a server since its window began.
+// A Use is what one address has used of a server since its window began.
 type Use struct {
 	Since time.Time     // when the window began
-	Bytes int64         // moved, both ways together
-	Busy  time.Duration // of sessions that ended
+	Bytes int64         // in both directions together
+	Busy  time.Duration // total of ended sessions
 }

@@ -1,5 +1,5 @@
-// Package result reads the results that commands print with --json, whatever
-// kind they are of. They may be anybody's files: what contradicts itself is
+// Package result reads the results that commands print with --json, of any
+// kind. Files may come from anybody, so results that contradict themselves are
 // refused.
 package result
 
@@ -21,7 +21,8 @@ const ReportSchema = "unbloat.report/1"
 // labSchema names the JSON that `unbloat lab run` prints.
 const labSchema = "unbloat.lab/1"
 
-// Parse reads the tests of a result as Read does; one that holds none is an error.
+// Parse reads the tests of a result as Read does. A result without tests is an
+// error.
 func Parse(data []byte) ([]*verdict.Test, error) {
 	tests, _, err := Read(data)
 	if err == nil && len(tests) == 0 {
@@ -30,10 +31,10 @@ func Parse(data []byte) ([]*verdict.Test, error) {
 	return tests, err
 }
 
-// Read reads the tests of a result: one of `unbloat test --json`, every case
-// of `unbloat lab run --json`, or those of an earlier report in JSON; and the
-// trace of `unbloat path --json`. A case's name labels its test. Errors say what
-// is wrong with the data, not where it came from.
+// Read reads the tests of a result: of `unbloat test --json`, every case of
+// `unbloat lab run --json`, or those of an earlier report in JSON; and the
+// trace of `unbloat path --json`. A case's name labels its test. Errors
+// describe the fault in the data, without the name of its source.
 func Read(data []byte) (tests []*verdict.Test, paths []*path.Result, _ error) {
 	var head struct {
 		Schema *string         `json:"schema"`
@@ -93,7 +94,7 @@ func Read(data []byte) (tests []*verdict.Test, paths []*path.Result, _ error) {
 	return tests, paths, checkAll(tests, paths)
 }
 
-// checkAll refuses what contradicts itself.
+// checkAll refuses results that contradict themselves.
 func checkAll(tests []*verdict.Test, paths []*path.Result) error {
 	for i, t := range tests {
 		if err := check(t); err != nil {
@@ -108,7 +109,7 @@ func checkAll(tests []*verdict.Test, paths []*path.Result) error {
 	return nil
 }
 
-// unmarshal reads one JSON value and says in words what is wrong with it.
+// unmarshal reads one JSON value. Its errors are for people.
 func unmarshal(data []byte, v any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errors.New("is empty")
@@ -171,7 +172,8 @@ func checkPath(r *path.Result) error {
 
 func ordered(q verdict.Quantiles) bool { return q.Min <= q.P50 && q.P50 <= q.P95 && q.P95 <= q.Max }
 
-// short cuts a word of an input for an error message, and keeps it printable.
+// short shortens a word of the input for an error message, and makes it
+// printable.
 func short(s string) string {
 	const most = 60
 	if r := []rune(strings.ToValidUTF8(s, "\uFFFD")); len(r) > most {

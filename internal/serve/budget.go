@@ -16,16 +16,16 @@ import (
 // budgetWindow is the time over which an address's bytes and seconds are counted.
 const budgetWindow = time.Hour
 
-// An account is what one client address takes, whatever protocols it speaks.
+// An account is what one client address uses, with all protocols.
 type account struct {
 	sessions int // now
 	conns    int // TCP connections now
 	since    unit.Instant
-	bytes    int64         // since then
+	bytes    int64         // since the start of the window
 	time     time.Duration // of sessions that ended since then
 
-	others budget.Use // of the servers that share budgets with this one
-	shared budget.Use // what these were told last
+	others budget.Use // at the servers that share budgets with this one
+	shared budget.Use // what those were told last
 }
 
 // accounts are the accounts of all addresses.
@@ -35,23 +35,25 @@ type accounts struct {
 	sessions int // of all
 	conns    int
 	total    int64
-	served   map[string]int64 // sessions by protocol, ever
+	served   map[string]int64 // sessions by protocol since the start
 	of       map[netip.Addr]*account
 	shut     bool
-	draining bool          // no further sessions
-	empty    chan struct{} // closed when there are no sessions any more; nil: nobody waits
+	draining bool          // no new sessions
+	empty    chan struct{} // closed when there are no sessions left; nil: nobody waits
 
-	elsewhere func(netip.Addr) budget.Use // what an address takes of other servers; nil: nothing
+	elsewhere func(netip.Addr) budget.Use // use of an address at other servers; nil: none
 }
 
-// maxAccounts bounds the memory: beyond it accounts without sessions are forgotten.
+// maxAccounts limits the memory: above it accounts without sessions are
+// removed.
 const maxAccounts = 1 << 16
 
 func newAccounts(l Limits) *accounts {
 	return &accounts{limits: l, served: map[string]int64{}, of: map[netip.Addr]*account{}}
 }
 
-// find returns the account of an address, its window renewed.
+// find returns the account of an address, and starts a new window if the old
+// one has ended.
 func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
 	from = visitor.Of(from)
 	c := a.of[from]
@@ -75,7 +77,7 @@ func (a *accounts) find(from netip.Addr, now unit.Instant) *account {
 	return c
 }
 
-// errDraining refuses a session of a server that is about to end.
+// errDraining refuses a session while the server is about to end.
 var errDraining = errors.New("this server is about to be restarted; try again in a minute")
 
 // admit opens a session of an address, within the limits.
@@ -102,7 +104,7 @@ func (s *Server) admit(from netip.Addr, protocol string) error {
 	})
 }
 
-// connect takes a TCP connection of an address in, within the limits.
+// connect counts a new TCP connection of an address, within the limits.
 func (s *Server) connect(from netip.Addr, protocol string) error {
 	return s.enter(from, protocol, func(a *accounts, c *account) (string, error) {
 		l := a.limits
@@ -118,7 +120,7 @@ func (s *Server) connect(from netip.Addr, protocol string) error {
 	})
 }
 
-// enter books something of an address, or counts why it was refused.
+// enter changes the account of an address, or counts why that was refused.
 func (s *Server) enter(from netip.Addr, protocol string, book func(*accounts, *account) (reason string, err error)) error {
 	a := s.accounts
 	a.mu.Lock()
@@ -133,7 +135,7 @@ func (s *Server) enter(from netip.Addr, protocol string, book func(*accounts, *a
 	return err
 }
 
-// disconnect books the end of n TCP connections of an address.
+// disconnect counts the end of n TCP connections of an address.
 func (s *Server) disconnect(from netip.Addr, n int) {
 	a := s.accounts
 	a.mu.Lock()
@@ -142,7 +144,7 @@ func (s *Server) disconnect(from netip.Addr, n int) {
 	a.find(from, s.clock.Now()).conns -= n
 }
 
-// leave ends a session of an address, which lasted so long.
+// leave ends a session of an address, and charges its duration.
 func (s *Server) leave(from netip.Addr, lasted time.Duration) {
 	a := s.accounts
 	a.mu.Lock()
@@ -157,7 +159,7 @@ func (s *Server) leave(from netip.Addr, lasted time.Duration) {
 	}
 }
 
-// spend books bytes of an address; false if it has none left.
+// spend charges bytes to an address. It returns false if its budget is used up.
 func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 	a := s.accounts
 	a.mu.Lock()
@@ -168,8 +170,8 @@ func (s *Server) spend(from netip.Addr, n unit.Size) bool {
 	return !a.limits.spent(from, c.bytes+c.others.Bytes)
 }
 
-// Enter opens a session of the page for a client, within what its address may
-// take of all protocols together; leave must follow.
+// Enter opens a session of the page for a client, within the limits of its
+// address for all protocols together. The caller must call leave at the end.
 func (s *Server) Enter(from netip.Addr) (leave func(), err error) {
 	if err := s.admit(from, protocolWeb); err != nil {
 		s.log.Debug("refused", "protocol", protocolWeb, "from", from, "reason", err)
@@ -179,7 +181,8 @@ func (s *Server) Enter(from netip.Addr) (leave func(), err error) {
 	return func() { s.leave(from, s.clock.Now().Sub(began)) }, nil
 }
 
-// Spend books bytes of the page's loads; false if the address has none left.
+// Spend charges bytes of the page's loads. It returns false if the address's
+// budget is used up.
 func (s *Server) Spend(from netip.Addr, n unit.Size) bool {
 	if s.spend(from, n) {
 		return true
@@ -189,8 +192,8 @@ func (s *Server) Spend(from netip.Addr, n unit.Size) bool {
 	return false
 }
 
-// bookings returns what a netio.Budget asks: it books what was moved since it
-// was asked before, and says whether the budget allows more.
+// bookings returns a function for netio.Budget: it charges the bytes since its
+// last call, and reports whether the budget allows more.
 func bookings(spend func(unit.Size) bool) func(moved int64) bool {
 	var mu sync.Mutex
 	booked := int64(0)
@@ -203,7 +206,7 @@ func bookings(spend func(unit.Size) bool) func(moved int64) bool {
 	}
 }
 
-// shut refuses every further session.
+// close refuses all further sessions.
 func (a *accounts) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

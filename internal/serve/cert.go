@@ -14,12 +14,12 @@ import (
 	"unbloat/internal/visitor"
 )
 
-// certYears is how long a certificate of our own is valid.
+// certYears is the validity of a self-signed certificate.
 const certYears = 10
 
-// OwnCertificate returns the certificate kept in dir, and makes it if there is
-// none: self-signed, for this host's name and addresses. The key is readable
-// by its owner only.
+// OwnCertificate returns the certificate in dir, and makes it if it is missing:
+// self-signed, for this host's name and addresses. Only its owner can read the
+// key.
 func OwnCertificate(dir string, now time.Time) (*tls.Certificate, error) {
 	file := filepath.Join(dir, "serve.pem")
 	if cert, err := tls.LoadX509KeyPair(file, file); err == nil {
@@ -34,11 +34,11 @@ func OwnCertificate(dir string, now time.Time) (*tls.Certificate, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep the server's certificate: %w", err)
 	}
-	fresh, err := os.CreateTemp(dir, "serve-*.pem") // 0600
+	fresh, err := os.CreateTemp(dir, "serve-*.pem") // mode 0600
 	if err != nil {
 		return nil, fmt.Errorf("keep the server's certificate: %w", err)
 	}
-	defer os.Remove(fresh.Name()) // nothing, once it is renamed
+	defer os.Remove(fresh.Name()) // no effect after the rename
 	_, err = fresh.Write(b)
 	if err = errors.Join(err, fresh.Close()); err == nil {
 		err = os.Rename(fresh.Name(), file)
@@ -49,13 +49,13 @@ func OwnCertificate(dir string, now time.Time) (*tls.Certificate, error) {
 	return cert, nil
 }
 
-// makeCertificate makes a certificate for this host, as PEM too.
+// makeCertificate makes a certificate for this host, and returns it as PEM too.
 func makeCertificate(now time.Time) (*tls.Certificate, []byte, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
-	addrs, _ := net.InterfaceAddrs() // without any it has to be pinned
+	addrs, _ := net.InterfaceAddrs() // without addresses clients must pin it
 	cert, err := visitor.Certificate{
 		Subject: pkix.Name{CommonName: host, Organization: []string{"unbloat serve"}}, Names: []string{host, "localhost"},
 		Networks: addrs, From: now.Add(-time.Hour), To: now.AddDate(certYears, 0, 0),

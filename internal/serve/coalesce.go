@@ -8,15 +8,16 @@ import (
 	"unbloat/internal/netio"
 )
 
-// coalescing is a response whose connection, once taken over by a WebSocket,
-// sends a large frame's head and its payload by one system call: apart, the
-// head would be a packet of its own. Frames of bulk are sent without copying it.
+// coalescing is a response for WebSockets: on the connection that was taken
+// over, a large frame's head and its payload are sent by one system call.
+// Otherwise the head would be a packet of its own. Bulk frames are sent without
+// being copied.
 type coalescing struct {
 	http.ResponseWriter
 	bulk *netio.Bulk
 }
 
-// Unwrap lets http.ResponseController reach what is inside.
+// Unwrap gives http.ResponseController the inner ResponseWriter.
 func (w coalescing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Hijack implements http.Hijacker.
@@ -27,21 +28,21 @@ func (w coalescing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	p, ok := c.(*peeked)
 	if !ok {
-		return c, rw, nil // TLS makes records of its own
+		return c, rw, nil // TLS makes its own records
 	}
 	return &headed{peeked: p, bulk: w.bulk}, rw, nil
 }
 
-// headed holds the head of a large frame back until its payload comes. Writes
-// are of one goroutine at a time.
+// headed holds the head of a large frame back until its payload comes. Only one
+// goroutine at a time writes.
 type headed struct {
 	*peeked
 	bulk *netio.Bulk
 	head []byte
 }
 
-// bigFrame is the head of a binary frame without mask whose length takes 8
-// bytes (RFC 6455 section 5.2): its payload is written next, by itself.
+// bigFrame reports whether b is the head of a binary frame without mask, with a
+// length of 8 bytes (RFC 6455 section 5.2). Its payload is the next write.
 func bigFrame(b []byte) bool { return len(b) == 10 && b[0] == 0x82 && b[1] == 127 }
 
 func (h *headed) Write(b []byte) (int, error) {

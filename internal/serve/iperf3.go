@@ -16,8 +16,8 @@ import (
 	"unbloat/unit"
 )
 
-// iperf3Server serves iperf3's clients over TCP. Unlike iperf3's own it runs
-// many tests at once: their cookies tell them apart.
+// iperf3Server serves iperf3's clients over TCP. Unlike iperf3's own server it
+// runs many tests at once, and distinguishes them by their cookies.
 type iperf3Server struct {
 	*tcpSide
 	tests map[iperf3.Cookie]*iperf3Test // under tcpSide's lock
@@ -28,13 +28,13 @@ type iperf3Test struct {
 	control *net.TCPConn
 	from    netip.Addr
 	params  iperf3.Params
-	streams chan iperf3Stream // their cookies read
-	over    chan struct{}     // closed when nobody takes streams any more
+	streams chan iperf3Stream // with their cookies read
+	over    chan struct{}     // closed when no more streams are taken
 }
 
-// An iperf3Stream is a connection and its place in the order of acceptance. The
-// client opens its streams one after the other, and which way each goes depends
-// on that; their cookies may be read in another order.
+// An iperf3Stream is a connection with its number in the order of acceptance.
+// The client opens its streams one after the other, and the direction of each
+// depends on the order. Their cookies may be read in another order.
 type iperf3Stream struct {
 	conn *net.TCPConn
 	nth  uint64
@@ -50,7 +50,8 @@ func listenIperf3(s *Server, address, key string) (*iperf3Server, error) {
 
 func (p *iperf3Server) serve() error { return p.accept(p.greet) }
 
-// greet reads a connection's cookie: of a test that waits for it, or of a new one.
+// greet reads a connection's cookie, which is that of a waiting test, or of a
+// new one.
 func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 	s := p.server
 	_ = c.SetDeadline(time.Now().Add(s.limits.Handshake))
@@ -80,7 +81,7 @@ func (p *iperf3Server) greet(c *net.TCPConn, nth uint64) {
 	}
 	select {
 	case t.streams <- iperf3Stream{c, nth}:
-		p.forget(c) // the test ends it
+		p.forget(c) // from here on the test closes it
 	case <-t.over:
 		p.end(c)
 	}
@@ -113,7 +114,7 @@ func (p *iperf3Server) control(cookie iperf3.Cookie, t *iperf3Test) {
 		"lasted", s.clock.Now().Sub(began).Round(time.Millisecond), "end", end)
 }
 
-// iperf3Reason sorts what ended a test, for the metrics.
+// iperf3Reason returns the metrics' name of the error that ended a test.
 func iperf3Reason(err error) string {
 	switch {
 	case errors.Is(err, iperf3.ErrMalformed):
@@ -137,11 +138,11 @@ func (t *iperf3Test) say(states ...iperf3.State) error {
 	return err
 }
 
-// errUnsupported is answered with iperf3's own number for it.
+// errUnsupported is reported with iperf3's own error number.
 var errUnsupported = errors.New("only TCP is served to iperf3's clients")
 
-// refusal is the server's error state, with iperf3's number for what a server
-// does not support (IEUNIMP) and no errno.
+// refusal returns the server's error state, with iperf3's number for
+// unsupported requests (IEUNIMP) and no errno.
 func refusal() []byte { return []byte{0xfe, 0, 0, 0, 13, 0, 0, 0, 0} }
 
 // setup reads the parameters and collects the streams.
@@ -178,7 +179,8 @@ func (p *iperf3Server) setup(t *iperf3Test) (streams []*net.TCPConn, err error) 
 	return streams, err
 }
 
-// gather waits for a test's streams, and returns them in the client's order.
+// gather waits for a test's streams, and returns them in the order in which the
+// client opened them.
 func (p *iperf3Server) gather(t *iperf3Test) (conns []*net.TCPConn, err error) {
 	var streams []iperf3Stream
 	deadline, want := time.After(p.server.limits.Handshake), t.params.Up()+t.params.Down()
@@ -197,7 +199,7 @@ func (p *iperf3Server) gather(t *iperf3Test) (conns []*net.TCPConn, err error) {
 	return conns, err
 }
 
-// run runs a test, and returns how many bytes it moved.
+// run runs a test, and returns the bytes it moved.
 func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 	s := p.server
 	streams, err := p.setup(t)
@@ -247,28 +249,29 @@ func (p *iperf3Server) run(t *iperf3Test) (moved int64, err error) {
 	}
 	sender.Pause()
 	for _, c := range down {
-		// The client reads whole blocks: what ends in the middle of one must be
-		// seen to end, or it waits there and never reads what comes next here.
+		// The client reads whole blocks. If the last one is incomplete, it must
+		// see the end of the stream, or it would never read the results that
+		// follow.
 		_ = c.CloseWrite()
 	}
-	cpu, _ := meter.Busiest() // where the system does not tell, 0
+	cpu, _ := meter.Busiest() // 0 if the system does not provide it
 	last := moment()
 	select {
 	case from := <-first:
 		return 0, t.exchange(t.results(s.clock, from, last, down, cpu))
-	default: // ended within what the client wants left out
+	default: // it ended within the seconds that the client omits
 		return 0, t.exchange(t.results(s.clock, last, last, down, cpu))
 	}
 }
 
-// An iperf3Moment is how many bytes the streams of a test had moved at an instant.
+// An iperf3Moment has the bytes of a test's streams at one time.
 type iperf3Moment struct {
 	at    unit.Instant
 	bytes []int64 // first the client's streams, then ours
 }
 
-// results are what this end says of the test between two moments. How often
-// was sent again is known of the streams that this end sent on.
+// results returns this end's results between two times. Retransmissions are
+// known only of streams on which this end sent.
 func (t *iperf3Test) results(clock *netio.Clock, from, to iperf3Moment, down []*net.TCPConn, cpu float64) iperf3.Results {
 	r := iperf3.Results{HasRetransmits: -1, CongestionUsed: t.params.Congestion, CPUTotal: 100 * cpu}
 	for i := range to.bytes {
@@ -287,7 +290,7 @@ func (t *iperf3Test) results(clock *netio.Clock, from, to iperf3Moment, down []*
 	return r
 }
 
-// exchange swaps results and waits for the client's farewell.
+// exchange exchanges results, and waits for the client's last message.
 func (t *iperf3Test) exchange(mine iperf3.Results) error {
 	_ = t.control.SetDeadline(time.Now().Add(replyPatience))
 	if err := t.say(iperf3.ExchangeResults); err != nil {
@@ -311,6 +314,6 @@ func (t *iperf3Test) exchange(mine iperf3.Results) error {
 		return err
 	}
 	var state [1]byte
-	_, _ = io.ReadFull(t.control, state[:]) // its farewell; without one it is gone too
+	_, _ = io.ReadFull(t.control, state[:]) // the last message; without it the client is gone too
 	return nil
 }

@@ -17,8 +17,9 @@ import (
 
 // irttServer answers the probes of irtt's clients. A connection's token is
 // bound to the address and port that opened it. irtt's answer to a request to
-// open is 8 bytes longer than the request; the ledger answers only when the
-// requests of that address have paid for it, which is the client's second try.
+// open is 8 bytes longer than the request. To prevent amplification, the ledger
+// answers only when the requests from that address add up to the answer's
+// length, which is at the client's second try.
 type irttServer struct {
 	server *Server
 	udp    *netio.PacketServer
@@ -28,12 +29,12 @@ type irttServer struct {
 
 	mu    sync.Mutex
 	conns map[uint64]*irttConn
-	queue []uint64 // tokens of connections that were pending, as they were opened
+	queue []uint64 // tokens of pending connections, oldest first
 	swept unit.Instant
 }
 
-// irttConn is one connection. Until its first probe has come it is pending: it
-// takes no session, because who asked for it may have forged the address.
+// irttConn is one connection. It is pending until its first probe arrives:
+// until then it does not count as a session, because the address may be forged.
 type irttConn struct {
 	from   netip.AddrPort
 	live   bool
@@ -47,12 +48,12 @@ type irttConn struct {
 	bytes  int64
 }
 
-// What an irtt connection may take.
+// Limits of an irtt connection.
 const (
-	irttInterval = 5 * time.Millisecond // mean distance of probes
-	irttBurst    = 20                   // probes that a queue may have bunched up
-	irttExpiry   = time.Minute          // of a connection that is not used
-	irttPending  = 1 << 12              // connections without a probe, the oldest of which go first
+	irttInterval = 5 * time.Millisecond // mean interval between probes
+	irttBurst    = 20                   // probes that may arrive at once out of a queue
+	irttExpiry   = time.Minute          // of an unused connection
+	irttPending  = 1 << 12              // connections without a probe; above it the oldest are removed
 )
 
 func listenIrtt(s *Server, address, key string) (*irttServer, error) {
@@ -96,7 +97,8 @@ func (i *irttServer) datagram(from *netio.Peer, at unit.Instant, b []byte) []byt
 	return i.echo(from, c, token, seq, at, b)
 }
 
-// open makes a connection, if its request is sound and paid for.
+// open creates a connection, if the request is valid and its bytes cover the
+// answer.
 func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags, rest []byte, size int) []byte {
 	s := i.server
 	p, err := irtt.ParseParams(rest)
@@ -106,11 +108,11 @@ func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags
 	}
 	p.Duration = min(p.Duration, s.limits.Session)
 	p.Length = min(p.Length, irtt.MaxSize)
-	p.Fill = "" // answers carry none
+	p.Fill = "" // answers have no fill
 	if p.DSCP < 0 || p.DSCP > math.MaxUint8 || !netio.CanMark {
 		p.DSCP = 0
 	}
-	if flags.Has(irtt.FlagClose) { // a client that only asks what would be granted
+	if flags.Has(irtt.FlagClose) { // the client only asks for the parameters
 		out := irtt.OpenReply(0, p, irtt.FlagClose, i.key)
 		if !i.ledger.trade(from.Addr(), size, len(out)) {
 			return nil
@@ -118,7 +120,7 @@ func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags
 		return out
 	}
 	var t [8]byte
-	_, _ = rand.Read(t[:]) // never fails, it would rather end the program
+	_, _ = rand.Read(t[:]) // never fails: Go ends the program instead
 	token := binary.LittleEndian.Uint64(t[:]) | 1
 	out := irtt.OpenReply(token, p, 0, i.key)
 	if !i.ledger.trade(from.Addr(), size, len(out)) {
@@ -132,7 +134,7 @@ func (i *irttServer) open(from netip.AddrPort, at unit.Instant, flags irtt.Flags
 	return out
 }
 
-// forget forgets a connection if it is still pending.
+// forget removes a connection if it is still pending.
 func (i *irttServer) forget(token uint64, why string) {
 	c := i.conns[token]
 	if c == nil || c.live {
@@ -143,7 +145,7 @@ func (i *irttServer) forget(token uint64, why string) {
 	i.server.refusals.add(protocolIrtt, "no probe")
 }
 
-// enliven makes a pending connection a session, within the limits.
+// enliven makes a session of a pending connection, within the limits.
 func (i *irttServer) enliven(c *irttConn) bool {
 	if c.live {
 		return true
@@ -188,7 +190,7 @@ func (i *irttServer) echo(from *netio.Peer, c *irttConn, token uint64, seq uint3
 	return out
 }
 
-// receive books the sequence number of a request.
+// receive records the sequence number of a request.
 func (c *irttConn) receive(seq uint32) {
 	c.count++
 	ahead := int32(seq - c.last)
@@ -202,7 +204,7 @@ func (c *irttConn) receive(seq uint32) {
 	}
 }
 
-// drop forgets a connection.
+// drop removes a connection.
 func (i *irttServer) drop(token uint64, c *irttConn, why string) {
 	if !c.live {
 		i.forget(token, why)
@@ -214,7 +216,7 @@ func (i *irttServer) drop(token uint64, c *irttConn, why string) {
 		"lasted", c.used.Sub(c.opened).Round(time.Millisecond), "end", why)
 }
 
-// sweep forgets, now and then, the connections that are not used any more.
+// sweep removes unused connections, at intervals.
 func (i *irttServer) sweep(now unit.Instant) {
 	if now.Sub(i.swept) < irttExpiry/4 {
 		return

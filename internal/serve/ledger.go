@@ -5,25 +5,24 @@ import (
 	"sync"
 )
 
-// A ledger keeps who has sent how many bytes and has got how many, so that no
-// source address, which a stranger may have forged, is ever sent more than came
-// from it.
+// A ledger counts the bytes from and to each address, so that no address, which
+// may be forged, is sent more than came from it.
 type ledger struct {
 	mu      sync.Mutex
 	balance map[netip.Addr]int
 }
 
 const (
-	// maxLedger bounds the memory: beyond it all is forgotten, to the cost of
-	// who has a credit.
+	// maxLedger limits the memory: above it all entries are removed, and with
+	// them unused credits.
 	maxLedger = 1 << 16
-	maxCredit = 4 << 10 // bytes an address may save up
+	maxCredit = 4 << 10 // bytes of unused credit of an address
 )
 
 func newLedger() *ledger { return &ledger{balance: map[netip.Addr]int{}} }
 
-// trade books in received bytes from an address and, if they and what it has
-// saved up pay for it, out sent bytes; false if they do not.
+// trade records received bytes of an address. It also records out sent bytes
+// and returns true, if they are covered by what was received.
 func (l *ledger) trade(a netip.Addr, in, out int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

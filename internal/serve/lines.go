@@ -16,8 +16,8 @@ type lines struct {
 	in   *bufio.Reader
 }
 
-// replyPatience is how long a reply may take to be taken: under the load that
-// is being measured, the way back may be seconds long.
+// replyPatience is the time limit for sending a reply: under the measured load,
+// the way back may take seconds.
 const replyPatience = time.Minute
 
 func newLines(c *net.TCPConn) *lines {
@@ -47,7 +47,7 @@ func (l *lines) write(r probe.Reply) error {
 	return err
 }
 
-// refuse tells the client why; whether it hears it does not matter.
+// refuse tells the client why. Errors in sending are ignored.
 func (l *lines) refuse(err error) {
 	_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = l.conn.Write(probe.AppendLine(nil, probe.Reply{Error: err.Error()}))

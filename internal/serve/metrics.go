@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// metricsServer serves /metrics in Prometheus's text format, on a port of its
-// own that need not face the internet.
+// metricsServer serves /metrics in Prometheus's text format on its own port,
+// which need not be reachable from the internet.
 type metricsServer struct {
 	l    net.Listener
 	http *http.Server
@@ -49,8 +49,8 @@ func (m *metricsServer) addr() netip.AddrPort { return m.l.Addr().(*net.TCPAddr)
 
 func (m *metricsServer) name() string { return protocolMetrics }
 
-// writeMetrics writes what the server did and what it refused. Whether the
-// reader hears it to its end does not matter.
+// writeMetrics writes what the server did and what it refused. Errors in
+// sending are ignored.
 func (s *Server) writeMetrics(w io.Writer) {
 	head := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
 	a := s.accounts
@@ -86,7 +86,7 @@ func (s *Server) writeMetrics(w io.Writer) {
 	}
 }
 
-// ready says whether the server takes new sessions, for what sends clients to it.
+// ready reports whether the server takes new sessions, for load balancers.
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	s.accounts.mu.Lock()
 	ending := s.accounts.draining || s.accounts.shut

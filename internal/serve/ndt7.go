@@ -39,7 +39,7 @@ func (w *webServer) ndt7(run func(context.Context, *ndt7Test) error) http.Handle
 		})
 		if err != nil {
 			w.server.refusals.add(protocolWeb, "malformed")
-			return // Accept has answered
+			return // Accept has sent an error
 		}
 		defer c.CloseNow()
 		c.SetReadLimit(int64(ndt7.MaxAccept))
@@ -51,7 +51,7 @@ func (w *webServer) ndt7(run func(context.Context, *ndt7Test) error) http.Handle
 		t.conn = c
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), ndt7.MaxDuration)
 		defer cancel()
-		go func() { // ends with ctx: a server that stops ends the test
+		go func() { // ends with ctx; a server that stops ends the test
 			select {
 			case <-w.front.done:
 				cancel()
@@ -64,7 +64,7 @@ func (w *webServer) ndt7(run func(context.Context, *ndt7Test) error) http.Handle
 	}
 }
 
-// ndt7Download sends binary messages, and a measurement now and then.
+// ndt7Download sends binary messages, and sometimes a measurement.
 func (w *webServer) ndt7Download(ctx context.Context, t *ndt7Test) error {
 	heard := make(chan error, 1)
 	go func() { heard <- t.listen(ctx, false) }()
@@ -93,7 +93,7 @@ func (w *webServer) ndt7Download(ctx context.Context, t *ndt7Test) error {
 	return t.conn.Close(websocket.StatusNormalClosure, "")
 }
 
-// ndt7Upload takes binary messages in, and tells now and then how many.
+// ndt7Upload receives binary messages, and sometimes sends a measurement.
 func (w *webServer) ndt7Upload(ctx context.Context, t *ndt7Test) error {
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
@@ -112,7 +112,7 @@ func (w *webServer) ndt7Upload(ctx context.Context, t *ndt7Test) error {
 					return
 				}
 				if now.Sub(t.began) >= ndt7.Duration {
-					_ = t.conn.Close(websocket.StatusNormalClosure, "") // the reader hears of it
+					_ = t.conn.Close(websocket.StatusNormalClosure, "") // the reader gets an error
 					return
 				}
 			}
@@ -121,7 +121,7 @@ func (w *webServer) ndt7Upload(ctx context.Context, t *ndt7Test) error {
 	return t.listen(ctx, true)
 }
 
-// listen reads messages until the end; count says whether they are the load.
+// listen reads messages until the end. If count is set, they are the load.
 func (t *ndt7Test) listen(ctx context.Context, count bool) error {
 	buf := make([]byte, 64<<10)
 	for {

@@ -17,8 +17,8 @@ import (
 	"unbloat/unit"
 )
 
-// A PortRange is the ports from First to Last. The zero value is whichever port
-// the system gives.
+// A PortRange is the ports from First to Last. The zero value lets the system
+// choose.
 type PortRange struct{ First, Last uint16 }
 
 // String returns the range as ParsePortRange reads it; "" for the zero value.
@@ -47,13 +47,13 @@ func ParsePortRange(s string) (PortRange, error) {
 }
 
 // netperfServer serves netperf's clients. Each has a control connection, on
-// which it asks for a test, and is told a port for that test's data. Only the
-// address that asked for a test is listened to there.
+// which it requests a test and gets a port for its data. On that port only the
+// address that requested the test is accepted.
 type netperfServer struct {
 	*tcpSide
-	host  string // to listen on for data
+	host  string // for data ports
 	ports PortRange
-	next  int // where in the range of ports the search for a free one begins; under tcpSide's lock
+	next  int // where in the range the search for a free port begins; under tcpSide's lock
 }
 
 func listenNetperf(s *Server, address, key string, ports PortRange) (*netperfServer, error) {
@@ -74,8 +74,8 @@ func (p *netperfServer) release(c io.Closer) {
 	c.Close()
 }
 
-// control serves one control connection: requests for tests, one after the
-// other. The first one makes it a session.
+// control serves one control connection: tests, one after the other. The first
+// request makes it a session.
 func (p *netperfServer) control(c *net.TCPConn) {
 	s, from := p.server, clientAddr(c)
 	defer p.end(c)
@@ -112,8 +112,8 @@ func (p *netperfServer) control(c *net.TCPConn) {
 		"lasted", s.clock.Now().Sub(began).Round(time.Millisecond), "end", end)
 }
 
-// request reads the next request for a test. One that is not served is
-// answered with a number that the client shows.
+// request reads the next request for a test. An unsupported one is answered
+// with an error number that the client prints.
 func (p *netperfServer) request(c *net.TCPConn, patience time.Duration) (netperf.Request, error) {
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	b := make([]byte, netperf.MessageSize)
@@ -130,13 +130,13 @@ func (p *netperfServer) request(c *net.TCPConn, patience time.Duration) (netperf
 	return r, err
 }
 
-// answer tells the client why there is no test; whether it hears it does not matter.
+// answer tells the client why there is no test. Errors in sending are ignored.
 func (p *netperfServer) answer(c *net.TCPConn, why netperf.Errno) {
 	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = c.Write(netperf.Setup{Errno: why}.Message())
 }
 
-// netperfReason sorts what ended a connection, for the metrics.
+// netperfReason returns the metrics' name of the error that ended a connection.
 func netperfReason(err error) string {
 	switch {
 	case errors.Is(err, netperf.ErrMalformed):
@@ -153,7 +153,7 @@ func netperfReason(err error) string {
 	return "other"
 }
 
-// bind listens for data, on a port of the range.
+// bind opens a data port of the range.
 func (p *netperfServer) bind(listen func(address string) error) error {
 	at := func(port int) error { return listen(net.JoinHostPort(p.host, strconv.Itoa(port))) }
 	if p.ports.First == 0 {
@@ -179,8 +179,8 @@ type netperfTest struct {
 	control *net.TCPConn
 	from    netip.Addr
 	request netperf.Request
-	moved   int64         // bytes of data, both ways together
-	gone    chan struct{} // closed when the client has left, or speaks out of turn
+	moved   int64         // bytes of data, both directions together
+	gone    chan struct{} // closed when the client has left, or sent something unexpected
 }
 
 // run runs the test, from its first reply to its results.
@@ -198,11 +198,11 @@ func (t *netperfTest) run() error {
 	return err
 }
 
-// errLeft ends a test whose client does not wait for the results.
+// errLeft ends a test whose client left before the results.
 var errLeft = errors.New("the client left during the test")
 
-// watch notices if the client leaves during the test. What it returns ends the
-// watch, and says what it saw.
+// watch notices if the client leaves during the test. The returned function
+// ends the watch, and returns what it has seen.
 func (t *netperfTest) watch() (stop func() error) {
 	t.gone = make(chan struct{})
 	_ = t.control.SetReadDeadline(time.Time{})
@@ -227,7 +227,7 @@ func (t *netperfTest) watch() (stop func() error) {
 	}
 }
 
-// time returns how long the test may last: what was asked for, within the limit.
+// time returns how long the test may last: as requested, within the limit.
 func (t *netperfTest) time() time.Duration {
 	if t.request.Duration > 0 {
 		return min(t.request.Duration, t.server.limits.Load)
@@ -259,7 +259,7 @@ func (t *netperfTest) data() (netperf.Results, error) {
 	return r, err
 }
 
-// setup answers the request: the data go to that port.
+// setup answers the request with the data port.
 func (t *netperfTest) setup(port uint16) error {
 	r := t.request
 	orOurs := func(n int) int {
@@ -336,10 +336,11 @@ func (t *netperfTest) connection() (*net.TCPConn, error) {
 	}
 }
 
-// errStranger refuses a data connection.
+// errStranger refuses a data connection from another address.
 var errStranger = errors.New("another address asked for the test of this port")
 
-// left returns errLeft if the client has left, which is then why err came, and else err.
+// left returns errLeft if the client has left, since that caused err; otherwise
+// err.
 func (t *netperfTest) left(err error) error {
 	select {
 	case <-t.gone:
@@ -349,19 +350,19 @@ func (t *netperfTest) left(err error) error {
 	}
 }
 
-// Sizes of socket buffers that a client may ask for, in bytes.
+// Limits of the socket buffers that a client may request, in bytes.
 const (
 	netperfLeastBuffer = 4 << 10
 	netperfMostBuffer  = 4 << 20
 )
 
-// tune gives the connection the settings that the client asked for, as far as
-// they are to be had here.
+// tune sets the options that the client requested, as far as this system
+// supports them.
 func (t *netperfTest) tune(c *net.TCPConn) {
 	r := t.request
 	_ = netio.SetTCP(c, netio.TCPOptions{DSCP: max(r.TOS, 0) >> 2})
 	if r.Congestion != "" {
-		_ = netio.SetTCP(c, netio.TCPOptions{CC: r.Congestion}) // the results say which one it is
+		_ = netio.SetTCP(c, netio.TCPOptions{CC: r.Congestion}) // the results name the one in use
 	}
 	if r.SendBuffer > 0 {
 		_ = c.SetWriteBuffer(min(max(r.SendBuffer, netperfLeastBuffer), netperfMostBuffer))
@@ -371,7 +372,7 @@ func (t *netperfTest) tune(c *net.TCPConn) {
 	}
 }
 
-// tcpResults are the results of a connection, without what was counted.
+// tcpResults returns the results of a connection without the counters.
 func (t *netperfTest) tcpResults(c *net.TCPConn) netperf.Results {
 	r := netperf.Results{
 		Congestion: netio.Congestion(c), Retransmits: -1, SendBuffer: t.request.SendBuffer, ReceiveBuffer: t.request.ReceiveBuffer,
@@ -382,17 +383,18 @@ func (t *netperfTest) tcpResults(c *net.TCPConn) netperf.Results {
 	return r
 }
 
-// spend books bytes; false if the address has none left.
+// spend charges bytes. It returns false if the address's budget is used up.
 func (t *netperfTest) spend(n unit.Size) bool { return t.server.spend(t.from, n) }
 
-// netperfLook is how often an upload is asked whether it has ended.
+// netperfLook is how often an upload is checked for its end.
 const netperfLook = 10 * time.Millisecond
 
-// receive takes in what the client sends until it has sent all.
+// receive receives what the client sends until the end of the stream.
 func (t *netperfTest) receive(c *net.TCPConn) (netperf.Results, error) {
 	s := t.server
 	allowed := bookings(t.spend)
-	// The client ends the test; the time is for one that forgets, or whose line is slow.
+	// The client ends the test. The time limit is for one that does not, or
+	// whose line is slow.
 	budget := netio.Budget{Time: t.time() + replyPatience, Bytes: s.limits.Bytes, Allowed: allowed}
 	receiver := netio.NewReceiver(s.clock, time.Second, budget, []*net.TCPConn{c})
 	look := time.NewTicker(netperfLook)
@@ -406,7 +408,7 @@ func (t *netperfTest) receive(c *net.TCPConn) (netperf.Results, error) {
 		}
 	}
 	r := t.tcpResults(c)
-	_ = c.CloseWrite() // both ways in order: the client waits for the end, and a reset would be an error to it
+	_ = c.CloseWrite() // the client waits for an orderly end in both directions; a reset would be an error to it
 	_, errs := receiver.Stop()
 	t.moved = receiver.Total()
 	within := allowed(t.moved)
@@ -426,14 +428,14 @@ func (t *netperfTest) receive(c *net.TCPConn) (netperf.Results, error) {
 	return r, nil
 }
 
-// netperfCall is about how many bytes one system call moves, for the count of
-// calls that clients may print.
+// netperfCall is the approximate number of bytes per system call, for the
+// number of calls that clients may print.
 const netperfCall = 128 << 10
 
-// send sends for the time of the test, or as much as was asked for.
+// send sends for the time of the test, or the requested amount.
 func (t *netperfTest) send(c *net.TCPConn) (netperf.Results, error) {
 	s := t.server
-	closed := make(chan struct{}) // by the client: it has stopped, or left
+	closed := make(chan struct{}) // closed when the client has stopped, or left
 	go func() {                   // ends when c is closed
 		defer close(closed)
 		_, _ = io.Copy(io.Discard, c)
@@ -458,7 +460,8 @@ func (t *netperfTest) send(c *net.TCPConn) (netperf.Results, error) {
 	sender.Pause()
 	r := t.tcpResults(c)
 	if err == nil {
-		// The client has to see the connection end in order, or that is an error to it.
+		// The client must see an orderly end of the connection; otherwise it
+		// reports an error.
 		_ = c.CloseWrite()
 		err = t.await(closed)
 	}
@@ -473,7 +476,7 @@ func (t *netperfTest) send(c *net.TCPConn) (netperf.Results, error) {
 	return r, err
 }
 
-// await waits until the client has closed its side, but not for long.
+// await waits a short time until the client has closed its side.
 func (t *netperfTest) await(closed <-chan struct{}) error {
 	patience := time.NewTimer(netio.Overrun)
 	defer patience.Stop()
@@ -486,7 +489,7 @@ func (t *netperfTest) await(closed <-chan struct{}) error {
 	return nil
 }
 
-// sendAmount sends so many bytes.
+// sendAmount sends the requested number of bytes.
 func (t *netperfTest) sendAmount(c *net.TCPConn, closed <-chan struct{}) (r netperf.Results, err error) {
 	defer func() {
 		c.Close()
@@ -517,7 +520,7 @@ func (t *netperfTest) sendAmount(c *net.TCPConn, closed <-chan struct{}) (r netp
 	return r, t.leftOr(err)
 }
 
-// leftOr is left, where there is an error.
+// leftOr returns left if err is not nil.
 func (t *netperfTest) leftOr(err error) error {
 	if err == nil {
 		return nil
@@ -525,9 +528,9 @@ func (t *netperfTest) leftOr(err error) error {
 	return t.left(err)
 }
 
-// book returns what counts bytes and books them with the address in large
-// pieces, or, asked with 0, all that is left to book. It fails when the
-// address, or the session, has none left.
+// book returns a function that counts bytes and charges them in large pieces;
+// called with 0, it charges the rest. It fails when the budget of the address
+// or of the session is used up.
 func (t *netperfTest) book() func(n int) error {
 	unbooked := unit.Size(0)
 	return func(n int) error {
@@ -562,7 +565,7 @@ func (t *netperfTest) untilGone(c io.Closer) (stop func()) {
 	}
 }
 
-// exchangeBuffer is what one read or write of an exchange handles at most.
+// exchangeBuffer is the largest read or write of an exchange.
 const exchangeBuffer = 64 << 10
 
 // exchange answers requests with responses until the client closes.
@@ -597,7 +600,7 @@ func (t *netperfTest) exchange(c *net.TCPConn) (r netperf.Results, err error) {
 	r = t.tcpResults(c)
 	r.Received, r.ReceiveCalls, r.Sent, r.SendCalls, r.Transactions = counted.Received, counted.ReceiveCalls, counted.Sent, counted.SendCalls, counted.Transactions
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
-		err = nil // the client is done, or out of time
+		err = nil // the client has closed, or the time is up
 	}
 	if left := book(0); err == nil {
 		err = left
@@ -605,8 +608,8 @@ func (t *netperfTest) exchange(c *net.TCPConn) (r netperf.Results, err error) {
 	return r, t.leftOr(err)
 }
 
-// datagramOverhead is what is booked for a datagram besides its payload: the
-// headers of IPv6 and UDP. Many small datagrams cost a line as much as a few
+// datagramOverhead is charged for each datagram in addition to its payload: the
+// headers of IPv6 and UDP. Many small datagrams use as much of a line as a few
 // large ones.
 const datagramOverhead = 48
 
@@ -623,7 +626,7 @@ func (t *netperfTest) datagrams() (netperf.Results, error) {
 		return netperf.Results{}, err
 	}
 	t.hold(udp)
-	_ = udp.SetDSCP(max(t.request.TOS, 0) >> 2) // best effort
+	_ = udp.SetDSCP(max(t.request.TOS, 0) >> 2) // an error does not matter
 	a := &netperfAnswers{test: t, book: t.book(), over: make(chan struct{})}
 	served := make(chan struct{})
 	go func() { // ends when udp is closed
@@ -633,7 +636,7 @@ func (t *netperfTest) datagrams() (netperf.Results, error) {
 	began := t.server.clock.Now()
 	err = t.setup(udp.Addr().Port())
 	if err == nil {
-		// The datagrams that end the test may be lost.
+		// The client's datagrams that end the test may be lost.
 		end := time.NewTimer(t.time() + netio.Overrun)
 		select {
 		case <-end.C:
@@ -657,7 +660,7 @@ func (t *netperfTest) datagrams() (netperf.Results, error) {
 type netperfAnswers struct {
 	test    *netperfTest
 	book    func(n int) error
-	peer    netip.AddrPort // once the client has sent something
+	peer    netip.AddrPort // after the client's first datagram
 	results netperf.Results
 	err     error
 	ended   bool

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// A refusedKind is what is counted together: whoever attacks a server decides how
-// often something is refused, but not how many kinds of refusal there are.
+// A refusedKind is a kind of refusal with one counter. An attacker can cause
+// any number of refusals, but only a limited number of kinds.
 type refusedKind struct{ protocol, reason string }
 
-// refusals counts what was refused.
+// refusals counts refusals by kind.
 type refusals struct {
 	mu     sync.Mutex
-	counts map[refusedKind]int64 // ever
-	told   map[refusedKind]int64 // of these, in the log
+	counts map[refusedKind]int64 // since the start
+	told   map[refusedKind]int64 // of these, in the log already
 }
 
 func newRefusals() *refusals {
@@ -33,7 +33,7 @@ func (r *refusals) add(protocol, reason string) {
 	r.counts[refusedKind{protocol, reason}]++
 }
 
-// all returns how often each was refused, sorted.
+// all returns how often each kind was refused, sorted.
 func (r *refusals) all() (kinds []refusedKind, counts map[refusedKind]int64) {
 	r.mu.Lock()
 	counts = maps.Clone(r.counts)
@@ -44,10 +44,11 @@ func (r *refusals) all() (kinds []refusedKind, counts map[refusedKind]int64) {
 	return kinds, counts
 }
 
-// tellEvery is how often the log says what was refused.
+// tellEvery is the interval of the log's lines about refusals.
 const tellEvery = time.Minute
 
-// tell logs what was refused, in sums, until ctx is done, and the rest then.
+// tell logs the numbers of refusals at intervals until ctx is done, and the
+// rest then.
 func (r *refusals) tell(ctx context.Context, log *slog.Logger) {
 	t := time.NewTicker(tellEvery)
 	defer t.Stop()
@@ -71,8 +72,8 @@ func (r *refusals) sum(log *slog.Logger) {
 	}
 }
 
-// httpLog takes the lines of package http's server, of which every stranger can
-// cause as many as he likes, and counts them.
+// httpLog returns a logger for package http's server. It counts the lines
+// instead of logging them, as every client can cause any number.
 func (r *refusals) httpLog(l *slog.Logger) *log.Logger {
 	return log.New(lineCounter{r, l}, "", 0)
 }
@@ -88,8 +89,8 @@ func (c lineCounter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// plain returns what an error says without the addresses of a connection's ends,
-// which are nobody's to keep.
+// plain returns an error's text without the addresses of the connection, which
+// must not be stored.
 func plain(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -1,8 +1,9 @@
-// Package serve holds the servers of the test protocols. So far it speaks
-// unbloat's own (package probe): control and data connections on TCP, probes on
-// UDP, one port for both. A client can only end its own session: every line is
-// bounded, every wait has a deadline, no datagram without a session's token is
-// answered, and no answer is longer than its question.
+// Package serve has the servers of the test protocols: unbloat's own (package
+// probe), with control and data connections on TCP and probes on UDP, all on
+// one port; and other programs' protocols on ports of their own. A client can
+// only end its own session: every line has a maximum length, every wait has a
+// deadline, no datagram without a session's token is answered, and no answer is
+// longer than its request.
 package serve
 
 import (
@@ -29,33 +30,33 @@ import (
 	"unbloat/unit"
 )
 
-// Limits bound what clients can take. A zero value takes the default.
+// Limits limit what clients can use. A zero value means the default.
 type Limits struct {
 	Sessions   int           // at once
 	PerAddress int           // sessions of one client address at once
-	Conns      int           // TCP connections at once, of all protocols but metrics
+	Conns      int           // TCP connections at once, of all protocols except metrics
 	Flows      int           // data connections of one session
 	Streams    int           // streams of datagrams of one session
-	Bytes      unit.Size     // that one session may move over TCP, both ways together; 0: no limit
-	Load       time.Duration // of one group of flows, or of one downward stream
-	Idle       time.Duration // after which a session that does nothing is closed
+	Bytes      unit.Size     // bytes of one session over TCP, both directions together; 0: no limit
+	Load       time.Duration // of one group of flows, or of one downstream stream
+	Idle       time.Duration // after which an inactive session is closed
 	Session    time.Duration // of one session
 	Handshake  time.Duration // for the first line of a connection
 
-	// Of one address (IPv6: of one /64), all protocols together.
+	// Of one address (IPv6: of one /64), with all protocols together.
 	AddressConns int           // TCP connections at once
-	AddressBytes unit.Size     // moved within an hour; 0: the default, but as much as it likes to this machine itself
-	AddressTime  time.Duration // of sessions that ended within an hour, summed
+	AddressBytes unit.Size     // bytes within an hour; 0: the default, without a limit for this machine itself
+	AddressTime  time.Duration // total of sessions that ended within an hour
 
 	ownUnbounded bool // the loopback is exempt from AddressBytes
 }
 
-// DefaultLimits are for a server that anybody may reach. A session has room
-// for 256 flows each way, and an address for two such sessions, or for the
-// requests of a few browsers. 100 GB are twenty tests at 1 Gbit/s, or two at
-// 10 Gbit/s. Four hours of sessions an hour are four monitors that never stop,
-// or hundreds of tests. A handshake may take long, because a line that needs a
-// cure may queue for seconds and lose the first packet.
+// DefaultLimits are for a server that anybody may use. A session may have 256
+// flows in each direction, and an address two such sessions, or the requests of
+// a few browsers. 100 GB are twenty tests at 1 Gbit/s, or two at 10 Gbit/s.
+// Four hours of sessions per hour are four clients that measure all the time,
+// or hundreds of tests. A handshake may take long, because a bloated line may
+// queue for seconds and lose the first packet.
 func DefaultLimits() Limits {
 	return Limits{
 		Sessions: 1024, PerAddress: 64, Conns: 8192, Flows: 512, Streams: 64,
@@ -69,7 +70,7 @@ func (l Limits) withDefaults() Limits {
 	return visitor.Defaults(l, DefaultLimits())
 }
 
-// spent reports whether an address that has moved so much has used up its bytes.
+// spent reports whether an address has used up its bytes.
 func (l Limits) spent(from netip.Addr, moved int64) bool {
 	return moved > int64(l.AddressBytes) && !(l.ownUnbounded && from.Unmap().IsLoopback())
 }
@@ -80,33 +81,38 @@ type Options struct {
 	Irtt    string // host:port for irtt's UDP; "": not served
 	Iperf3  string // host:port for iperf3's TCP; "": not served
 	Netperf string // host:port for netperf's control connections, TCP; "": not served
-	// NetperfData are the ports for the data of netperf's tests, TCP and UDP, one a test.
+	// NetperfData are the ports for the data of netperf's tests, TCP and UDP,
+	// one for each test.
 	NetperfData PortRange
 	Web         string           // host:port for HTTP and HTTPS; "": not served
-	Page        http.Handler     // the page for people, at / of Web's port; nil: none
+	Page        http.Handler     // the page, at / of Web's port; nil: none
 	Cert        *tls.Certificate // of HTTPS; nil: HTTP only
 	Metrics     string           // host:port for Prometheus; "": not served
-	// Lenient serves on when an address of another protocol than our own is taken.
+	// Lenient keeps the server running if the address of a protocol other than
+	// our own is in use.
 	Lenient bool
-	// Key is shared with the clients; "": everybody may. With a key Iperf3 and Netperf are refused.
+	// Key is the key that clients must have; "": none. With a key, Iperf3 and
+	// Netperf are refused.
 	Key    string
 	Limits Limits       // zero values take the defaults
-	Log    *slog.Logger // nil: no log; what is refused is told once a minute, in sums
+	Log    *slog.Logger // nil: no log. Refusals are logged once a minute, by number
 
-	// Drain is how long sessions may go on when the server is told to end;
-	// meanwhile it takes no new ones. 0: they are ended at once.
+	// Drain is how long running sessions may continue after the server was told
+	// to end. New ones are refused then. 0: they end at once.
 	Drain time.Duration
-	// Hurry, once closed, ends a server that drains. nil: nothing does.
+	// Hurry, if closed, ends a draining server at once; nil: never.
 	Hurry <-chan struct{}
-	// Stopping is called when sessions are to end at last; nil: nobody is told.
+	// Stopping is called when the remaining sessions must end; nil: nothing is
+	// called.
 	Stopping func()
-	Sockets  *Sockets // of a service manager; nil: none
-	// Budgets say what an address takes of other servers; nil: there are none.
+	Sockets  *Sockets // from a service manager; nil: none
+	// Budgets know what an address has used at other servers; nil: there are
+	// none.
 	Budgets Budgets
-	// Waiting tells the metrics how many results wait for the database, and how
-	// many it refuses; nil: there is none.
+	// Waiting returns for the metrics how many results wait for the database,
+	// and how many it has refused; nil: there is no database.
 	Waiting func() (waiting, refused int)
-	// Servers answers /servers.json of Web's port; nil: there is no such list.
+	// Servers answers /servers.json on Web's port; nil: there is no list.
 	Servers http.Handler
 }
 
@@ -136,7 +142,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	closed   bool
-	conns    map[*net.TCPConn]bool // being shaken hands with, or control
+	conns    map[*net.TCPConn]bool // in the handshake, or control connections
 	sessions map[string]*session   // by token
 	streams  streamTable           // changed under mu
 }
@@ -232,12 +238,12 @@ func hostOf(address string) string {
 	return host
 }
 
-// Addr returns the address listened on.
+// Addr returns the server's address.
 func (s *Server) Addr() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).AddrPort() }
 
-// Serve answers clients until ctx is done, lets the sessions that run go on for
-// as long as Options.Drain says, then ends them and waits for their goroutines.
-// It returns nil after such an orderly end.
+// Serve answers clients until ctx is done. It then lets running sessions
+// continue for Options.Drain, ends them, and waits for their goroutines. It
+// returns nil after such an orderly end.
 func (s *Server) Serve(ctx context.Context) error {
 	s.wg.Go(func() { _ = s.udp.Serve(s.datagram) }) // ends when closed
 	for _, side := range s.others {
@@ -267,7 +273,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// drain takes no more sessions, and waits until those that run have ended.
+// drain refuses new sessions, and waits until the running ones have ended.
 func (s *Server) drain() {
 	if s.drainFor <= 0 {
 		return
@@ -337,8 +343,8 @@ func (s *Server) accept() error {
 	}
 }
 
-// retry reports whether accepting may be tried again after err, such as too
-// many open files, and waits a little before it says so.
+// retry reports whether accepting can be tried again after err, such as too
+// many open files. It waits a short time before it returns true.
 func retry(err error) bool {
 	var temporary interface{ Temporary() bool }
 	if !errors.As(err, &temporary) || !temporary.Temporary() {
@@ -348,7 +354,8 @@ func retry(err error) bool {
 	return true
 }
 
-// track remembers a connection that Close must end, if there are not too many.
+// track records a connection that Close must close. It fails if there are too
+// many.
 func (s *Server) track(c *net.TCPConn) error {
 	if err := s.connect(clientAddr(c), protocolNative); err != nil {
 		return err
@@ -368,14 +375,15 @@ func (s *Server) untrack(c *net.TCPConn) {
 	s.disconnect(clientAddr(c), 1)
 }
 
-// handOver forgets a connection that a session owns from here on.
+// handOver removes a connection that a session owns from here on.
 func (s *Server) handOver(c *net.TCPConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 }
 
-// greet reads a connection's first line and gives it to whom it is for.
+// greet reads a connection's first line, and passes the connection to its
+// session or to a new one.
 func (s *Server) greet(c *net.TCPConn) {
 	l := newLines(c)
 	req, err := l.read(time.Now().Add(s.limits.Handshake))
@@ -400,7 +408,7 @@ func (s *Server) greet(c *net.TCPConn) {
 	c.Close()
 }
 
-// refusalReason sorts what ended a handshake, for the metrics.
+// refusalReason returns the metrics' name of the error that ended a handshake.
 func refusalReason(err error) string {
 	switch {
 	case errors.Is(err, probe.ErrRequest):
@@ -415,15 +423,15 @@ func refusalReason(err error) string {
 	return "other"
 }
 
-// isCutOff reports whether the other end ended a connection before its time.
+// isCutOff reports whether the other end closed the connection too early.
 func isCutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// errToken refuses a data connection of nobody.
+// errToken refuses a data connection without a session.
 var errToken = errors.New("no session has this token")
 
-// attach hands a data connection to its session.
+// attach passes a data connection to its session.
 func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 	s.mu.Lock()
 	ses := s.sessions[req.Token]
@@ -439,7 +447,7 @@ func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 	}
 	s.handOver(c)
 	if err := l.write(probe.Reply{}); err != nil {
-		c.Close() // which the group will notice
+		c.Close() // the group will notice
 	}
 	return nil
 }
@@ -447,11 +455,11 @@ func (s *Server) attach(c *net.TCPConn, l *lines, req probe.Request) error {
 // newToken returns 128 random bits, hexadecimal.
 func newToken() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, it would rather end the program
+	_, _ = rand.Read(b[:]) // never fails: Go ends the program instead
 	return hex.EncodeToString(b[:])
 }
 
-// clientAddr returns who is at the other end.
+// clientAddr returns the address at the other end.
 func clientAddr(c *net.TCPConn) netip.Addr {
 	a, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -460,16 +468,16 @@ func clientAddr(c *net.TCPConn) netip.Addr {
 	return a.AddrPort().Addr().Unmap()
 }
 
-// Irtt returns the address on which irtt is served; the zero value if it is not.
+// Irtt returns irtt's address; the zero value if it is not served.
 func (s *Server) Irtt() netip.AddrPort { return s.side(protocolIrtt) }
 
-// Iperf3 returns the address on which iperf3 is served; the zero value if it is not.
+// Iperf3 returns iperf3's address; the zero value if it is not served.
 func (s *Server) Iperf3() netip.AddrPort { return s.side(protocolIperf3) }
 
-// Netperf returns the address on which netperf is served; the zero value if it is not.
+// Netperf returns netperf's address; the zero value if it is not served.
 func (s *Server) Netperf() netip.AddrPort { return s.side(protocolNetperf) }
 
-// Web returns the address on which HTTP is served; the zero value if it is not.
+// Web returns HTTP's address; the zero value if it is not served.
 func (s *Server) Web() netip.AddrPort { return s.side(protocolWeb) }
 
 // Metrics returns the address of the metrics; the zero value if they are not served.

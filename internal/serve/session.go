@@ -16,7 +16,8 @@ import (
 	"unbloat/unit"
 )
 
-// A session is one client's control connection and all that hangs on it.
+// A session is a client's control connection with its streams and groups of
+// flows.
 type session struct {
 	server *Server
 	token  string
@@ -77,7 +78,8 @@ var (
 	errWrongKey = errors.New("the shared key (--key) is wrong")
 )
 
-// challenge has the client prove that it knows the shared key, where there is one.
+// challenge lets the client prove that it knows the shared key, if there is
+// one.
 func (s *Server) challenge(l *lines) error {
 	if s.key == "" {
 		return nil
@@ -101,7 +103,7 @@ func (s *Server) challenge(l *lines) error {
 	return nil
 }
 
-// endReason says why a session ended.
+// endReason returns the reason for the end of a session, for the log.
 func endReason(err error) string {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
@@ -129,7 +131,7 @@ func (s *Server) open(from netip.Addr) (*session, error) {
 	return ses, nil
 }
 
-// end ends everything of a session.
+// end ends everything that belongs to a session.
 func (s *Server) end(ses *session) {
 	s.mu.Lock()
 	delete(s.sessions, ses.token)
@@ -149,7 +151,7 @@ func (s *Server) end(ses *session) {
 	s.leave(ses.from, s.clock.Now().Sub(ses.began))
 }
 
-// release books the end of n data connections.
+// release counts the end of n data connections.
 func (ses *session) release(n int) {
 	ses.mu.Lock()
 	ses.flows -= n
@@ -186,7 +188,7 @@ func (ses *session) run(l *lines) error {
 	}
 }
 
-// spend books bytes; false if the session's budget has none left.
+// spend charges bytes. It returns false if the session's budget is used up.
 func (ses *session) spend(n unit.Size) bool {
 	if !ses.server.spend(ses.from, n) {
 		return false
@@ -198,7 +200,7 @@ func (ses *session) spend(n unit.Size) bool {
 	return limit == 0 || ses.bytes <= int64(limit)
 }
 
-// active reports whether probes of the session arrived lately.
+// active reports whether probes of the session have arrived recently.
 func (ses *session) active() bool {
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
@@ -251,7 +253,7 @@ func (ses *session) attach(c *net.TCPConn, req probe.Request) error {
 	return nil
 }
 
-// maxBins bounds the length of a reported series.
+// maxBins limits the length of a reported series.
 const maxBins = 8192
 
 // start starts the load of a group.
@@ -285,7 +287,7 @@ func (ses *session) start(req probe.Request) (probe.Reply, error) {
 	return probe.Reply{Now: ses.server.clock.Now()}, nil
 }
 
-// stop ends a group and reports.
+// stop ends a group and returns its report.
 func (ses *session) stop(req probe.Request) (probe.Reply, error) {
 	ses.mu.Lock()
 	g := ses.groups[req.Group]
@@ -299,7 +301,7 @@ func (ses *session) stop(req probe.Request) (probe.Reply, error) {
 	return probe.Reply{Now: ses.server.clock.Now(), Load: report}, nil
 }
 
-// A group is flows of one direction that start and stop together.
+// A group is the flows of one direction that start and stop together.
 type group struct {
 	clock *netio.Clock
 	dir   string
@@ -347,7 +349,7 @@ func (g *group) start(flows int, bin time.Duration, budget netio.Budget, payload
 		g.sender = netio.NewSender(g.clock, payload, budget, conns)
 		return nil
 	}
-	budget.Time += replyPatience // the client ends it; this is for one that forgets
+	budget.Time += replyPatience // the client ends it; this is for one that does not
 	g.receiver = netio.NewReceiver(g.clock, bin, budget, conns)
 	return nil
 }
@@ -368,7 +370,7 @@ func (g *group) stop() *probe.LoadReport {
 	if g.began == 0 {
 		return g.report
 	}
-	g.report.CPU, _ = g.cpu.Busiest() // where the system does not tell, 0
+	g.report.CPU, _ = g.cpu.Busiest() // 0 if the system does not provide it
 	var errs []netio.FlowError
 	moved := int64(0)
 	if g.sender != nil {
@@ -378,7 +380,7 @@ func (g *group) stop() *probe.LoadReport {
 		var bins []netio.Bins
 		bins, errs = g.receiver.Stop()
 		for _, b := range bins {
-			g.report.Start = b.Start // the same of all
+			g.report.Start = b.Start // the same for all
 			g.report.Flows = append(g.report.Flows, b.Bytes)
 			moved += b.Total
 		}

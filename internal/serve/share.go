@@ -8,27 +8,27 @@ import (
 	"unbloat/internal/budget"
 )
 
-// Budgets are what servers behind one name tell each other, so that an address
-// has one budget of all of them.
+// Budgets connects the servers behind one name, so that an address has one
+// budget for all of them.
 type Budgets interface {
-	// Exchange tells what addresses took of this server since their windows
-	// began, and returns what any address takes of the others.
+	// Exchange reports what addresses have used of this server since their
+	// windows began, and returns what any address has used of the others.
 	Exchange(ctx context.Context, own map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error)
 }
 
 const (
-	// BudgetWindow is the time over which what an address takes is counted.
+	// BudgetWindow is the time over which the use of an address is counted.
 	BudgetWindow = budgetWindow
 
-	// shareEvery is how often servers tell each other. An address that uses
-	// several at once may move more than its budget by what it moves meanwhile.
+	// shareEvery is the interval of exchanges. An address that uses several
+	// servers at once can exceed its budget by what it moves in between.
 	shareEvery = 5 * time.Second
-	// sharePatience bounds one exchange.
+	// sharePatience is the time limit of one exchange.
 	sharePatience = 10 * time.Second
 )
 
-// share tells the other servers what addresses took, again and again. While the
-// others cannot be reached, what they said last counts.
+// share exchanges budgets at intervals. While the others cannot be reached,
+// their last answer counts.
 func (s *Server) share() {
 	t := time.NewTicker(shareEvery)
 	defer t.Stop()
@@ -50,7 +50,7 @@ func (s *Server) share() {
 		select {
 		case <-t.C:
 		case <-s.ctx.Done():
-			_ = s.exchange() // so that the others know what was taken last; they live without it
+			_ = s.exchange() // so that the others get the last figures; an error does not matter
 			return
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"unbloat/internal/netio"
 )
 
-// Sockets are those that a service manager opened and keeps open while the
-// program is exchanged for a newer one (sd_listen_fds(3)). Each is used for the
-// address that has its port. A nil *Sockets has none.
+// Sockets are opened by a service manager, which keeps them open while the
+// program is replaced by a newer version (sd_listen_fds(3)). Each is used for
+// the address with its port. A nil *Sockets is empty.
 type Sockets struct {
 	listeners []*net.TCPListener
 	datagrams []*net.UDPConn
@@ -22,8 +22,8 @@ type Sockets struct {
 // firstSocket is the descriptor of the first one.
 const firstSocket = 3
 
-// InheritSockets takes over what a service manager opened for this process;
-// nil if there is nothing. getenv is os.Getenv.
+// InheritSockets takes the sockets that a service manager opened for this
+// process; nil if there are none. getenv is os.Getenv.
 func InheritSockets(getenv func(string) string) (*Sockets, error) {
 	if getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return nil, nil
@@ -35,7 +35,7 @@ func InheritSockets(getenv func(string) string) (*Sockets, error) {
 	s := &Sockets{}
 	for fd := firstSocket; fd < firstSocket+n; fd++ {
 		f := os.NewFile(uintptr(fd), "socket "+strconv.Itoa(fd))
-		l, notStream := net.FileListener(f) // a copy, that child processes do not get
+		l, notStream := net.FileListener(f) // a copy, which child processes do not inherit
 		if tcp, ok := l.(*net.TCPListener); ok {
 			s.listeners = append(s.listeners, tcp)
 			f.Close()
@@ -52,8 +52,8 @@ func InheritSockets(getenv func(string) string) (*Sockets, error) {
 	return s, nil
 }
 
-// stream returns a socket that listens on a TCP address: an inherited one, or
-// one that is opened here.
+// stream returns a listening socket for a TCP address: an inherited one, or a
+// new one.
 func (s *Sockets) stream(a *net.TCPAddr) (*net.TCPListener, error) {
 	if s != nil && a.Port != 0 {
 		for i, l := range s.listeners {
@@ -92,8 +92,8 @@ func (s *Sockets) packets(clock *netio.Clock, address string) (*netio.PacketServ
 	return netio.NewPacketServer(clock, c)
 }
 
-// Unused returns the addresses of the inherited sockets that no protocol of
-// this server listens on.
+// Unused returns the addresses of inherited sockets on which no protocol of
+// this server listens.
 func (s *Sockets) Unused() []string {
 	var out []string
 	if s != nil {

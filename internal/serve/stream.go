@@ -23,16 +23,16 @@ type stream struct {
 	mu        sync.Mutex
 	seen      unit.Instant
 	reflector probe.Reflector
-	unbooked  unit.Size // of datagrams, both ways
+	unbooked  unit.Size // of datagrams, both directions
 	spent     bool      // the budget is used up
 
-	// of a downward stream
+	// for a downstream stream
 	config  probe.Config
 	limit   time.Duration
 	source  *probe.Source
 	sleeper *netio.Sleeper
 	closed  bool
-	done    chan struct{} // closed when its goroutine has ended; nil if there is none
+	done    chan struct{} // closed when its goroutine has ended; nil without one
 }
 
 func (st *stream) lastSeen() unit.Instant {
@@ -41,10 +41,10 @@ func (st *stream) lastSeen() unit.Instant {
 	return st.seen
 }
 
-// minStreamInterval bounds the rate of a downward stream to 118 Mbit/s.
+// minStreamInterval limits the rate of a downstream stream to 118 Mbit/s.
 const minStreamInterval = 100 * time.Microsecond
 
-// openStream makes a stream and gives the client its token.
+// openStream creates a stream and returns its token to the client.
 func (ses *session) openStream(req probe.Request) (probe.Reply, error) {
 	s := ses.server
 	st := &stream{ses: ses, dir: req.Dir, seen: s.clock.Now()}
@@ -73,7 +73,7 @@ func (ses *session) openStream(req probe.Request) (probe.Reply, error) {
 	defer s.mu.Unlock()
 	for st.token == 0 || s.streams.find(st.token) != nil {
 		var b [8]byte
-		_, _ = rand.Read(b[:]) // never fails, it would rather end the program
+		_, _ = rand.Read(b[:]) // never fails: Go ends the program instead
 		st.token = binary.BigEndian.Uint64(b[:])
 	}
 	st.reflector = *probe.NewReflector(st.token)
@@ -82,7 +82,7 @@ func (ses *session) openStream(req probe.Request) (probe.Reply, error) {
 	return probe.Reply{Stream: st.id, StreamToken: probe.FormatToken(st.token), Now: s.clock.Now()}, nil
 }
 
-// report tells what was received of a stream, and closes it if so asked.
+// report returns what was received of a stream, and closes it if asked to.
 func (ses *session) report(req probe.Request) (probe.Reply, error) {
 	ses.mu.Lock()
 	st := ses.streams[req.Stream]
@@ -107,7 +107,7 @@ func (ses *session) report(req probe.Request) (probe.Reply, error) {
 	return probe.Reply{Now: ses.server.clock.Now(), UDP: r}, nil
 }
 
-// closeStream forgets a stream and waits for its goroutine.
+// closeStream removes a stream and waits for its goroutine.
 func (s *Server) closeStream(st *stream) {
 	s.mu.Lock()
 	s.streams.remove(st.token)
@@ -127,11 +127,11 @@ func (s *Server) closeStream(st *stream) {
 	}
 }
 
-// bookEvery is how many bytes of datagrams are booked at once.
+// bookEvery is the number of bytes of datagrams that are charged at once.
 const bookEvery = 64 * unit.KB
 
-// book counts bytes of datagrams; false if the budget has none left. The
-// caller holds st.mu.
+// book charges bytes of datagrams. It returns false if the budget is used up.
+// The caller holds st.mu.
 func (st *stream) book(n int) bool {
 	if st.unbooked += unit.Size(n); st.unbooked >= bookEvery && !st.spent {
 		if !st.ses.spend(st.unbooked) {
@@ -143,8 +143,8 @@ func (st *stream) book(n int) bool {
 	return !st.spent
 }
 
-// datagram answers one datagram, or returns nil. It is the only caller of
-// reflectors, and answers in the datagram's own memory.
+// datagram answers one datagram, or returns nil. No other function calls
+// reflectors. The answer is written into the datagram's memory.
 func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	h, err := probe.ParseHeader(b)
 	if err != nil {
@@ -176,8 +176,8 @@ func (s *Server) datagram(from *netio.Peer, at unit.Instant, b []byte) []byte {
 	return b[:n]
 }
 
-// listen starts a downward stream, once, and only towards the address whose
-// control connection asked for it: nobody can aim it at a third.
+// listen starts a downstream stream, once, and only to the address of the
+// session's control connection, so that it cannot be sent to anybody else.
 func (s *Server) listen(st *stream, from *netio.Peer) {
 	if st.dir != probe.DirDown || st.closed || st.done != nil || from.Addr.Addr().Unmap() != st.ses.from {
 		return
@@ -200,7 +200,7 @@ func (s *Server) listen(st *stream, from *netio.Peer) {
 	}()
 }
 
-// send sends a downward stream until its end.
+// send sends a downstream stream until its end.
 func (st *stream) send(s *Server, to *netio.Peer) {
 	for {
 		st.mu.Lock()

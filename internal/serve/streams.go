@@ -2,16 +2,16 @@ package serve
 
 import "sync/atomic"
 
-// A streamTable finds streams by their tokens. Finding takes no lock, because it
-// is done for every datagram; putting and removing are done by one goroutine at a
-// time. Tokens are random, so that their lowest bits spread evenly.
+// A streamTable finds streams by their tokens. Finding takes no lock, since
+// every datagram needs it. Only one goroutine at a time may put and remove.
+// Tokens are random, so their lowest bits choose the bucket.
 type streamTable struct {
 	buckets [streamBuckets]atomic.Pointer[streamLink]
 	n       int
 }
 
-// streamBuckets is a power of two, and more than there are streams most of the
-// time.
+// streamBuckets is a power of two, and mostly larger than the number of
+// streams.
 const streamBuckets = 1 << 13
 
 // A streamLink is never changed once it is in the table.

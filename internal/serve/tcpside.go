@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A tcpSide is what the servers of other programs' protocols over TCP have in
-// common: the listener, the accounts of who connects, and what ends with it.
+// A tcpSide is the common part of servers for other programs' TCP protocols:
+// the listener, the accounts of clients, and what must be closed at the end.
 type tcpSide struct {
 	server   *Server
 	protocol string
@@ -18,11 +18,11 @@ type tcpSide struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[io.Closer]bool // what close ends
+	open   map[io.Closer]bool // what close closes
 }
 
-// listenTCPSide listens at an address. Clients of these protocols cannot prove
-// that they know a key: errNoKeys if there is one.
+// listenTCPSide listens on an address. Clients of these protocols cannot prove
+// that they know a key, so it returns errNoKeys if there is one.
 func listenTCPSide(s *Server, protocol, address, key string) (*tcpSide, error) {
 	if key != "" {
 		return nil, errNoKeys
@@ -78,7 +78,7 @@ func (p *tcpSide) accept(handle func(c *net.TCPConn, nth uint64)) error {
 	}
 }
 
-// hold has close end c too, until forget.
+// hold makes close close c too, until forget.
 func (p *tcpSide) hold(c io.Closer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +88,8 @@ func (p *tcpSide) hold(c io.Closer) {
 	p.open[c] = true
 }
 
-// end closes a connection. It is off the books before the client can see the
-// end, and connect again.
+// end closes a connection. It leaves the accounts first, before the client can
+// see the end and connect again.
 func (p *tcpSide) end(c *net.TCPConn) {
 	p.forget(c)
 	p.server.disconnect(clientAddr(c), 1)

@@ -20,8 +20,8 @@ import (
 	"unbloat/internal/visitor"
 )
 
-// webServer serves all that browsers and HTTP clients measure with, HTTP and
-// HTTPS on one port: ndt7, LibreSpeed, Cloudflare's and networkQuality's.
+// webServer serves all protocols over HTTP, with HTTP and HTTPS on one port:
+// ndt7, LibreSpeed, Cloudflare's and networkQuality's.
 type webServer struct {
 	server  *Server
 	front   *front
@@ -32,7 +32,7 @@ type webServer struct {
 	bulk    *netio.Bulk // the longest message of ndt7
 }
 
-// connKey is where a request's context holds its connection.
+// connKey is the context's key for a request's connection.
 type connKey struct{}
 
 func listenWeb(s *Server, address string, o Options) (*webServer, error) {
@@ -66,7 +66,7 @@ func (w *webServer) addr() netip.AddrPort { return w.front.l.Addr().(*net.TCPAdd
 
 func (w *webServer) close() {
 	w.front.Close()
-	_ = w.http.Close() // ends every connection
+	_ = w.http.Close() // closes every connection
 }
 
 func (w *webServer) serve() error {
@@ -81,7 +81,8 @@ func (w *webServer) serve() error {
 	return err
 }
 
-// mux routes every endpoint. LibreSpeed's have as many names as it has backends.
+// mux routes every endpoint. LibreSpeed's have several names, as its backends
+// do.
 func (w *webServer) mux() http.Handler {
 	m := http.NewServeMux()
 	for _, base := range []string{"/", "/backend/"} {
@@ -97,7 +98,7 @@ func (w *webServer) mux() http.Handler {
 	m.HandleFunc("/__down", w.cloudflareDown)
 	m.HandleFunc("/__up", w.cloudflareUp)
 	m.HandleFunc("GET "+rpm.WellKnown, w.nqConfig)
-	m.HandleFunc("GET /config", w.nqConfig) // where older servers have it
+	m.HandleFunc("GET /config", w.nqConfig) // the path of older servers
 	m.HandleFunc("GET /nq/small", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, 1) })
 	m.HandleFunc("GET /nq/large", func(rw http.ResponseWriter, r *http.Request) { w.send(rw, r, nqLarge) })
 	m.HandleFunc("/nq/upload", w.swallow)
@@ -114,7 +115,7 @@ func (w *webServer) mux() http.Handler {
 			h := rw.Header()
 			h.Set("Access-Control-Allow-Origin", "*")
 			h.Set("Access-Control-Allow-Headers", "*")
-			h.Set("Access-Control-Expose-Headers", "Server-Timing") // which Cloudflare's client subtracts
+			h.Set("Access-Control-Expose-Headers", "Server-Timing") // Cloudflare's client subtracts it
 			h.Set("Timing-Allow-Origin", "*")
 			h.Set("Cache-Control", "no-store, no-transform")
 		}
@@ -128,7 +129,7 @@ func (w *webServer) mux() http.Handler {
 		case !(people && w.key.free(r)) && !w.key.allows(r):
 			w.refused(r)
 			w.key.refuse(rw)
-		case people: // with its own, strict headers, and its own limits
+		case people: // with its own strict headers and limits
 			seen := &answered{ResponseWriter: rw}
 			w.page.ServeHTTP(seen, r)
 			if seen.status == http.StatusTooManyRequests || seen.status == http.StatusServiceUnavailable {
@@ -140,7 +141,7 @@ func (w *webServer) mux() http.Handler {
 	})
 }
 
-// forPeople reports whether a path is the page's, and not a protocol's.
+// forPeople reports whether a path belongs to the page, and not to a protocol.
 func forPeople(path string) bool {
 	if path == "/" || path == "/model" || path == "/favicon.svg" {
 		return true
@@ -153,17 +154,17 @@ func forPeople(path string) bool {
 	return false
 }
 
-// refused books a request without the key.
+// refused counts a request without the key.
 func (w *webServer) refused(r *http.Request) {
 	w.server.log.Debug("refused", "protocol", protocolWeb, "from", r.RemoteAddr, "path", r.URL.Path, "reason", errNoKey)
 	w.server.refusals.add(protocolWeb, "key")
 }
 
-// remote returns who asks.
+// remote returns the client's address.
 func remote(r *http.Request) netip.Addr { return visitor.Source(r.RemoteAddr) }
 
-// A front accepts connections and finds out by their first byte whether they
-// speak TLS, each in a goroutine of its own, so that a silent one holds up none.
+// A front accepts connections and detects TLS by the first byte. Each
+// connection has its own goroutine, so that a silent one does not delay others.
 type front struct {
 	server   *Server
 	l        *net.TCPListener
@@ -182,7 +183,7 @@ func newFront(s *Server, l *net.TCPListener, config *tls.Config, secure bool) *f
 	}
 }
 
-// accept takes connections in until the front is closed.
+// accept accepts connections until the front is closed.
 func (f *front) accept() {
 	for {
 		c, err := f.l.AcceptTCP()
@@ -202,12 +203,12 @@ func (f *front) accept() {
 	}
 }
 
-// sniff reads the first byte and hands the connection on.
+// sniff reads the first byte and passes the connection on.
 func (f *front) sniff(c *net.TCPConn) {
 	_ = c.SetReadDeadline(time.Now().Add(f.server.limits.Handshake))
 	stop := make(chan struct{})
 	defer close(stop)
-	f.wg.Go(func() { // Close ends the waiting
+	f.wg.Go(func() { // Close ends the wait
 		select {
 		case <-stop:
 		case <-f.done:
@@ -216,7 +217,7 @@ func (f *front) sniff(c *net.TCPConn) {
 	})
 	p := &peeked{TCPConn: c, server: f.server}
 	if n, err := c.Read(p.first[:]); n < 1 {
-		if !errors.Is(err, io.EOF) { // browsers open connections in advance, and close them unused
+		if !errors.Is(err, io.EOF) { // browsers open connections in advance, and may close them unused
 			f.server.log.Debug("refused", "protocol", protocolWeb, "from", c.RemoteAddr(), "reason", fmt.Errorf("said nothing: %w", err))
 			f.server.refusals.add(protocolWeb, "silent")
 		}
@@ -257,7 +258,7 @@ func (f *front) Close() error {
 // Addr implements net.Listener.
 func (f *front) Addr() net.Addr { return f.l.Addr() }
 
-// peeked is a connection of which one byte has been read already.
+// peeked is a connection whose first byte was read already.
 type peeked struct {
 	*net.TCPConn
 	first [1]byte
@@ -265,7 +266,7 @@ type peeked struct {
 	once  sync.Once
 
 	server *Server
-	asked  atomic.Bool // a whole request came
+	asked  atomic.Bool // a whole request has arrived
 }
 
 func (p *peeked) Read(b []byte) (int, error) {
@@ -277,14 +278,14 @@ func (p *peeked) Read(b []byte) (int, error) {
 	return p.TCPConn.Read(b)
 }
 
-// ReadFrom keeps the kernel's copying where it is to be had.
+// ReadFrom lets the kernel copy, where it can.
 func (p *peeked) ReadFrom(r io.Reader) (int64, error) { return p.TCPConn.ReadFrom(r) }
 
 func (p *peeked) Close() error {
 	p.once.Do(func() {
 		s := p.server
 		s.disconnect(clientAddr(p.TCPConn), 1)
-		if !p.asked.Load() { // too slow, cut off, too large, or nothing like HTTP
+		if !p.asked.Load() { // too slow, cut off, too large, or not HTTP
 			s.log.Debug("refused", "protocol", protocolWeb, "from", p.RemoteAddr(), "reason", "no whole request came")
 			s.refusals.add(protocolWeb, "no request")
 		}
@@ -292,13 +293,13 @@ func (p *peeked) Close() error {
 	return p.TCPConn.Close()
 }
 
-// answered notes the status of an answer.
+// answered records the status of an answer.
 type answered struct {
 	http.ResponseWriter
 	status int
 }
 
-// Unwrap lets http.ResponseController reach what is inside.
+// Unwrap gives http.ResponseController the inner ResponseWriter.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.

@@ -20,9 +20,10 @@ const (
 	garbageMax     = 1024
 	cloudflareMax  = 10 * unit.GB
 	nqLarge        = 10 * unit.GB
-	// freeSize is what may be asked for without opening a session: probes.
+	// freeSize is the size of requests that need no session: probes.
 	freeSize = 4 * unit.KB
-	// stall is how long a client may take nothing, or bring nothing.
+	// stall is the time after which a client that receives or sends nothing is
+	// cut off.
 	stall = 30 * time.Second
 )
 
@@ -40,10 +41,10 @@ func (w *webServer) garbage(rw http.ResponseWriter, r *http.Request) {
 func (w *webServer) whoAmI(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/json")
 	b, err := json.Marshal(map[string]string{"processedString": remote(r).String(), "rawIspInfo": ""})
-	if err != nil { // a map of strings always marshals
+	if err != nil { // cannot happen: a map of strings
 		panic("serve: marshal: " + err.Error())
 	}
-	_, _ = rw.Write(b) // the client is gone, or hears it
+	_, _ = rw.Write(b) // the client may be gone
 }
 
 // cloudflareDown is Cloudflare's download.
@@ -58,7 +59,7 @@ func (w *webServer) cloudflareDown(rw http.ResponseWriter, r *http.Request) {
 	w.send(rw, r, unit.Size(n))
 }
 
-// cloudflareUp is Cloudflare's upload: the answer comes after the whole body.
+// cloudflareUp is Cloudflare's upload: the answer follows the whole body.
 func (w *webServer) cloudflareUp(rw http.ResponseWriter, r *http.Request) {
 	began := w.server.clock.Now()
 	if !w.take(rw, r) {
@@ -68,32 +69,32 @@ func (w *webServer) cloudflareUp(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(http.StatusOK)
 }
 
-// swallow takes an upload in and answers with an empty body: the uploads of
-// LibreSpeed and networkQuality, and LibreSpeed's ping.
+// swallow reads an upload and answers with an empty body: for the uploads of
+// LibreSpeed and networkQuality, and for LibreSpeed's ping.
 func (w *webServer) swallow(rw http.ResponseWriter, r *http.Request) {
 	if w.take(rw, r) {
 		rw.WriteHeader(http.StatusOK)
 	}
 }
 
-// nqConfig tells networkQuality's clients where the endpoints are.
+// nqConfig returns the endpoints for networkQuality's clients.
 func (w *webServer) nqConfig(rw http.ResponseWriter, r *http.Request) {
 	scheme := "http://"
 	if r.TLS != nil {
 		scheme = "https://"
 	}
 	b, err := json.Marshal(rpm.Make(scheme + r.Host))
-	if err != nil { // plain structs of strings always marshal
+	if err != nil { // cannot happen: structs of strings
 		panic("serve: marshal: " + err.Error())
 	}
 	rw.Header().Set("Content-Type", "application/json")
-	_, _ = rw.Write(b) // the client is gone, or hears it
+	_, _ = rw.Write(b) // the client may be gone
 }
 
-// errBudget ends a request that goes on for too long or moves too much.
+// errBudget ends a request that takes too long or moves too many bytes.
 var errBudget = errors.New("the time of a request or the bytes of this address are used up")
 
-// bodyReason sorts what ended a body, for the metrics.
+// bodyReason returns the metrics' name of the error that ended a body.
 func bodyReason(err error) string {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return "stalled"
@@ -107,7 +108,7 @@ func (w *webServer) cut(r *http.Request, reason string, err error) {
 	w.server.refusals.add(protocolWeb, reason)
 }
 
-// enter opens a session for a request, or answers why not.
+// enter opens a session for a request, or answers why that was refused.
 func (w *webServer) enter(rw http.ResponseWriter, r *http.Request) (leave func(moved int64), ok bool) {
 	s, from, began := w.server, remote(r), w.server.clock.Now()
 	if err := s.admit(from, protocolWeb); err != nil {
@@ -144,7 +145,7 @@ func (w *webServer) send(rw http.ResponseWriter, r *http.Request, n unit.Size) {
 		part := bulk[:min(int64(n)-moved, int64(len(bulk)))]
 		if time.Now().After(end) || !s.spend(remote(r), unit.Size(len(part))) {
 			w.cut(r, "budget during a session", errBudget)
-			panic(http.ErrAbortHandler) // cuts the body off, as its length was promised
+			panic(http.ErrAbortHandler) // cuts the body off, since its length was announced
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(stall))
 		k, err := rw.Write(part)
@@ -153,12 +154,13 @@ func (w *webServer) send(rw http.ResponseWriter, r *http.Request, n unit.Size) {
 			w.cut(r, "stalled", err)
 		}
 		if err != nil {
-			return // the client has enough
+			return // the client has closed
 		}
 	}
 }
 
-// take takes in a request's body; false if it answered the request itself.
+// take reads a request's body. It returns false if it has answered the request
+// itself.
 func (w *webServer) take(rw http.ResponseWriter, r *http.Request) bool {
 	if r.ContentLength == 0 {
 		return true

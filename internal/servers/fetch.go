@@ -15,12 +15,12 @@ import (
 // Prefix begins a --server value that names a list.
 const Prefix = "list:"
 
-// fetchPatience bounds the fetching of a list.
+// fetchPatience is the time limit for downloading a list.
 const fetchPatience = 15 * time.Second
 
-// Fetch gets the list that a --server value names, such as
-// list:https://test.example.net/servers.json#KEY, and checks it against the
-// public key after the #.
+// Fetch downloads the list of a --server value such as
+// list:https://test.example.net/servers.json#KEY, and checks it with the public
+// key after the #.
 func Fetch(ctx context.Context, value string, now time.Time) (List, error) {
 	u, err := url.Parse(strings.TrimPrefix(value, Prefix))
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment == "" {

@@ -1,5 +1,6 @@
-// Package servers is a signed list of test servers: what /servers.json holds,
-// how it is signed and checked, and how a client chooses one of it by delay.
+// Package servers has signed lists of test servers: the content of
+// /servers.json, how it is signed and checked, and how a client chooses a
+// server of the list by its delay.
 package servers
 
 import (
@@ -29,10 +30,10 @@ const (
 	maxServers = 1000
 	maxName    = 200 // bytes
 	maxLife    = 366 * 24 * time.Hour
-	clockSlack = 24 * time.Hour // by which a client's clock may be behind
+	clockSlack = 24 * time.Hour // how far a client's clock may be behind
 )
 
-// Reasons why a list is not used; errors wrap them.
+// Reasons why a list is not used. Errors wrap them.
 var (
 	ErrSignature = errors.New("the signature is not by the key that was given")
 	ErrOld       = errors.New("the list is too old")
@@ -46,15 +47,15 @@ type Server struct {
 	Address string `json:"address"` // HOST:PORT of unbloat's own protocol
 }
 
-// A List is what is signed.
+// A List is the signed content.
 type List struct {
 	Made    time.Time `json:"made"`
 	Until   time.Time `json:"until"` // it is refused after that
 	Servers []Server  `json:"servers"`
 }
 
-// signed is the file: the list as a string, so that what is signed is exactly
-// what is read.
+// signed is the file: it has the list as a string, so that exactly the signed
+// bytes are read.
 type signed struct {
 	Schema    string `json:"schema"`
 	List      string `json:"list"`
@@ -64,7 +65,7 @@ type signed struct {
 
 func message(list string) []byte { return []byte(Schema + "\n" + list) }
 
-// check refuses a list that nobody should sign or use.
+// check refuses a list that must not be signed or used.
 func (l List) check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
@@ -87,7 +88,7 @@ func (l List) check() error {
 	return nil
 }
 
-// Sign returns the file that a server hands out.
+// Sign returns the file that a server serves.
 func Sign(key ed25519.PrivateKey, l List) ([]byte, error) {
 	l.Made, l.Until = l.Made.UTC().Truncate(time.Second), l.Until.UTC().Truncate(time.Second)
 	if err := l.check(); err != nil {
@@ -123,8 +124,8 @@ func Open(text []byte, key ed25519.PublicKey, now time.Time) (List, error) {
 	return l, nil
 }
 
-// Read reads a file and returns whose signature is on it, whoever that is.
-// Errors wrap ErrSignature or ErrMalformed.
+// Read reads a file, and returns the key that has signed it, whatever key that
+// is. Errors wrap ErrSignature or ErrMalformed.
 func Read(text []byte) (List, ed25519.PublicKey, error) {
 	fail := func(err error) (List, ed25519.PublicKey, error) {
 		return List{}, nil, fmt.Errorf("check the list of servers: %w", err)
@@ -165,7 +166,8 @@ func ParseKey(s string) (ed25519.PublicKey, error) {
 
 const pemType = "PRIVATE KEY"
 
-// NewKey makes a key to sign with, as a PEM file, and the public key of it.
+// NewKey makes a signing key, and returns it as a PEM file, with its public
+// key.
 func NewKey() (file []byte, public string, err error) {
 	pub, secret, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -178,8 +180,8 @@ func NewKey() (file []byte, public string, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}), hex.EncodeToString(pub), nil
 }
 
-// ReadKey reads a PEM file of NewKey, or of any program that makes keys of
-// Ed25519 (openssl genpkey -algorithm ed25519).
+// ReadKey reads a PEM file by NewKey, or by any other program that makes
+// Ed25519 keys (openssl genpkey -algorithm ed25519).
 func ReadKey(file []byte) (ed25519.PrivateKey, error) {
 	block, _ := pem.Decode(file)
 	if block == nil || block.Type != pemType {
@@ -196,19 +198,19 @@ func ReadKey(file []byte) (ed25519.PrivateKey, error) {
 	return secret, nil
 }
 
-// A Delay says how far away a server is.
+// A Delay is the distance of a server.
 type Delay struct {
 	Server
-	Least time.Duration // of several tries; 0 if Err is set
-	Err   error         // why it was not reached
+	Least time.Duration // of several attempts; 0 if Err is set
+	Err   error         // why it could not be reached
 }
 
-// askAtOnce is how many servers are asked at the same time: more would queue on
-// a slow line, and each other's delay would be measured.
+// askAtOnce is how many servers are probed at the same time: more would queue
+// on a slow line and delay each other.
 const askAtOnce = 8
 
-// Choose asks every server of a list how far away it is, and returns what they
-// said, the nearest first; if none answers, an error that wraps ErrNobody.
+// Choose probes every server of a list, and returns their delays, the nearest
+// first. If none answers, the error wraps ErrNobody.
 func Choose(ctx context.Context, l List, ask func(context.Context, string) (time.Duration, error)) ([]Delay, error) {
 	out := make([]Delay, len(l.Servers))
 	var all sync.WaitGroup
@@ -239,14 +241,14 @@ func Choose(ctx context.Context, l List, ask func(context.Context, string) (time
 	return out, nil
 }
 
-// Tries of one server, and how long each may take.
+// Attempts per server, and the time limit of each.
 const (
 	tries       = 3
 	tryPatience = 2 * time.Second
 )
 
-// Handshake returns the least of a few TCP handshakes with a server: a round
-// trip, which the server's kernel answers.
+// Handshake returns the shortest of a few TCP handshakes with a server: a round
+// trip, which is answered by the server's kernel.
 func Handshake(ctx context.Context, address string) (least time.Duration, err error) {
 	d := net.Dialer{Timeout: tryPatience}
 	resolved := address
@@ -255,7 +257,7 @@ func Handshake(ctx context.Context, address string) (least time.Duration, err er
 		c, e := d.DialContext(ctx, "tcp", resolved)
 		if e != nil {
 			err = e
-			if resolved == address { // nothing answers there
+			if resolved == address { // no server answers there
 				return 0, err
 			}
 			continue
@@ -264,7 +266,7 @@ func Handshake(ctx context.Context, address string) (least time.Duration, err er
 		first := resolved == address
 		resolved = c.RemoteAddr().String()
 		c.Close()
-		if first && resolved != address { // the first one asked a name server too
+		if first && resolved != address { // the first one included a DNS query
 			continue
 		}
 		if least == 0 || took < least {

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// A Certificate says what a self-signed certificate is to hold.
+// A Certificate describes a self-signed certificate.
 type Certificate struct {
 	Subject  pkix.Name
 	Names    []string   // DNS names
-	Networks []net.Addr // as interfaces have them: the address of each *net.IPNet is in it
+	Networks []net.Addr // as from net.Interface.Addrs: the address of each *net.IPNet is included
 	From, To time.Time  // of validity
 }
 
-// Make makes a key, on the curve P-256, and its certificate. An error says which
-// of the two could not be made.
+// Make makes a P-256 key and its certificate. The error says which of the two
+// failed.
 func (c Certificate) Make() (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -63,7 +63,8 @@ func PEM(c *tls.Certificate) ([]byte, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})...), nil
 }
 
-// Fingerprint returns the SHA-256 of a certificate, hexadecimal, as clients pin it.
+// Fingerprint returns the SHA-256 of a certificate in hexadecimal, by which
+// clients pin it.
 func Fingerprint(c *tls.Certificate) string {
 	sum := sha256.Sum256(c.Certificate[0])
 	return hex.EncodeToString(sum[:])

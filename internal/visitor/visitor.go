@@ -1,6 +1,5 @@
-// Package visitor holds what servers that anybody may reach have in common: whose
-// account the use of an address is booked on, limits with defaults, and
-// certificates that no authority has signed.
+// Package visitor has what public servers have in common: to which account an
+// address is charged, limits with defaults, and self-signed certificates.
 package visitor
 
 import (
@@ -8,8 +7,8 @@ import (
 	"reflect"
 )
 
-// Of returns the address on whose account the use of one is booked: a site has
-// at least a /64 of IPv6, which counts as one.
+// Of returns the address that is charged for a client: a site has at least a
+// /64 of IPv6, which counts as one.
 func Of(from netip.Addr) netip.Addr {
 	from = from.Unmap().WithZone("")
 	if from.Is6() {
@@ -20,8 +19,8 @@ func Of(from netip.Addr) netip.Addr {
 	return from
 }
 
-// Source returns the address of an HTTP request's RemoteAddr, with a port or
-// without; the zero value if it has none.
+// Source returns the address of an HTTP request's RemoteAddr, with or without a
+// port, or the zero value if it has none.
 func Source(remote string) netip.Addr {
 	if a, err := netip.ParseAddrPort(remote); err == nil {
 		return a.Addr().Unmap().WithZone("")
@@ -33,8 +32,8 @@ func Source(remote string) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// Defaults returns limits, which are a struct of whole numbers, in which every
-// exported one that is zero or negative takes its default.
+// Defaults replaces the exported fields of limits that are zero or negative with
+// their defaults. Exported fields must be integers.
 func Defaults[L any](limits, defaults L) L {
 	have, standard := reflect.ValueOf(&limits).Elem(), reflect.ValueOf(defaults)
 	for i := range have.NumField() {
