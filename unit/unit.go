@@ -100,6 +100,12 @@ func (r Rate) String() string {
 
 // Short prints the rate with three significant digits, for people: "29.1 Mbit/s".
 func (r Rate) Short() string {
+	figure, name := r.ShortParts()
+	return figure + " " + name
+}
+
+// ShortParts returns the figure and the unit that Short prints.
+func (r Rate) ShortParts() (figure, name string) {
 	f, name := float64(r), "bit/s"
 	switch {
 	case f >= 999.5e6:
@@ -109,7 +115,7 @@ func (r Rate) Short() string {
 	case f >= 999.5:
 		f, name = f/1e3, "kbit/s"
 	}
-	return short(f) + " " + name
+	return short(f), name
 }
 
 // Tc prints the rate as one word that tc(8) accepts, exact to the bit.

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"unbloat/internal/verdict"
 )
@@ -158,11 +157,6 @@ func barMiddle(each float64, l layout) float64 {
 		return 25
 	}
 	return each / 2
-}
-
-// number prints a latency without its unit.
-func number(v float64) string {
-	return strings.TrimSuffix(ms(v), " ms")
 }
 
 // goalAt returns where the idle median plus the goal stands, and whether there

@@ -100,7 +100,7 @@ func (h page) header(p Page) {
 		h.raw(`<div class="alert" role="note"><b>`)
 		h.text("Invalid measurement: " + r.heading())
 		h.raw("</b><ul>")
-		for _, why := range strings.Split(english().reasons(r.test), "; ") {
+		for _, why := range english().listReasons(r.test) {
 			h.el("li", why)
 		}
 		h.raw("</ul></div>\n")
@@ -128,14 +128,14 @@ func (h page) tiles(p Page) {
 	}
 	name, _ := worstPhase(ref)
 	h.raw(`<ul class="tiles">`)
-	h.tile("Grade", tests, english().grade)
+	h.tile("Grade", tests, func(t *verdict.Test) quantity { return quantity{figure: english().grade(t)} })
 	if name != "" {
-		h.tile("Added latency, p95, "+while(name), tests, func(t *verdict.Test) string { return ms(added(phase(t, name))) })
+		h.tile("Added latency, p95, "+while(name), tests, func(t *verdict.Test) quantity { return latency(added(phase(t, name))) })
 	}
 	for _, d := range []direction{download, upload} {
-		value := func(t *verdict.Test) string {
+		value := func(t *verdict.Test) quantity {
 			down, up := speeds(t)
-			return rate([...]float64{down, up}[d])
+			return speed([...]float64{down, up}[d])
 		}
 		if down, up := speeds(ref); !math.IsNaN([...]float64{down, up}[d]) {
 			h.tile(d.String()+" speed", tests, value)
@@ -145,19 +145,17 @@ func (h page) tiles(p Page) {
 }
 
 // tile writes one figure, before → after if there are two tests.
-func (h page) tile(what string, tests []*verdict.Test, value func(*verdict.Test) string) {
+func (h page) tile(what string, tests []*verdict.Test, value func(*verdict.Test) quantity) {
 	h.raw("<li>")
 	h.el(`span class="what"`, what)
 	h.raw(`<span class="num">`)
 	if len(tests) > 1 {
 		a, b := value(tests[0]), value(tests[1])
-		s := arrow(a, b)
-		from, to, _ := strings.Cut(s, " → ")
-		h.el(`span class="from"`, from)
+		h.el(`span class="from"`, a.before(b))
 		h.text(" → ")
-		h.el(`span class="to"`, to)
+		h.el(`span class="to"`, b.String())
 	} else {
-		h.el(`span class="to"`, value(tests[0]))
+		h.el(`span class="to"`, value(tests[0]).String())
 	}
 	h.raw("</span></li>\n")
 }
@@ -187,8 +185,7 @@ func (h page) charts(p Page) error {
 			return err
 		}
 		h.raw("</div>")
-		id, _, _ := strings.Cut(c.id, "-")
-		h.el("figcaption", captions[id])
+		h.el("figcaption", captions[c.kind])
 		h.raw("</figure>\n</section>\n")
 		if i == 0 {
 			h.table(p)

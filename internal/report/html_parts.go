@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"unbloat/internal/plan"
@@ -21,7 +20,7 @@ func (h page) steps(p Page) {
 		if s.Test != nil {
 			_, worst := worstPhase(s.Test)
 			down, up := speeds(s.Test)
-			plus, got = ms(added(worst)), both(rate(down), rate(up))
+			plus, got = ms(added(worst)), both(speed(down), speed(up))
 		}
 		h.row(clean(s.Name), both(shaped(s.Down), shaped(s.Up)), plus, got)
 		if o := clean(s.Outcome); o != "" {
@@ -33,24 +32,21 @@ func (h page) steps(p Page) {
 	h.raw("</tbody></table></div></section>\n")
 }
 
-// both joins the rates of the two directions, naming a shared unit once.
-func both(down, up string) string {
+// both prints the rates of the two directions. A unit that both have is printed
+// once.
+func both(down, up quantity) string {
 	if down == up && down == shaped(0) {
-		return down
+		return down.String()
 	}
-	dn, du, _ := strings.Cut(down, " ")
-	if _, uu, _ := strings.Cut(up, " "); uu == du {
-		return dn + " / " + up
-	}
-	return down + " / " + up
+	return down.before(up) + " / " + up.String()
 }
 
 // shaped prints a shaper's rate; zero is none.
-func shaped(r unit.Rate) string {
+func shaped(r unit.Rate) quantity {
 	if r <= 0 {
-		return "not shaped"
+		return quantity{figure: "not shaped"}
 	}
-	return r.Short()
+	return speed(float64(r))
 }
 
 // plan writes what was set on the router, and why.

@@ -176,17 +176,19 @@ func (l language) invalid(before, after *verdict.Test) string {
 }
 
 // reasons joins why a test is invalid.
-func (l language) reasons(t *verdict.Test) string {
-	var out []string
+func (l language) reasons(t *verdict.Test) string { return strings.Join(l.listReasons(t), "; ") }
+
+// listReasons returns why a test is invalid, at least one reason.
+func (l language) listReasons(t *verdict.Test) (out []string) {
 	for _, r := range t.WhyInvalid(l.Language, reason.Terminal) {
 		if r = strings.TrimSuffix(clean(r), "."); r != "" {
 			out = append(out, r)
 		}
 	}
 	if len(out) == 0 {
-		return l.Say(reason.NoReasonKept)
+		return []string{l.Say(reason.NoReasonKept)}
 	}
-	return strings.Join(out, "; ")
+	return out
 }
 
 func (l language) incomparable(name string, before, after *verdict.Phase) string {
@@ -224,10 +226,10 @@ func (l language) speedWords(before, after *verdict.Test) string {
 	d2, u2 := speeds(after)
 	s := ""
 	if !math.IsNaN(d1 + d2) {
-		s += l.Say(reason.DownloadSpeed, "speeds", arrow(l.rate(d1), l.rate(d2))) + l.drop(d1, d2)
+		s += l.Say(reason.DownloadSpeed, "speeds", fromTo(l.speed(d1), l.speed(d2))) + l.drop(d1, d2)
 	}
 	if !math.IsNaN(u1 + u2) {
-		s += l.Say(reason.UploadSpeed, "speeds", arrow(l.rate(u1), l.rate(u2))) + l.drop(u1, u2)
+		s += l.Say(reason.UploadSpeed, "speeds", fromTo(l.speed(u1), l.speed(u2))) + l.drop(u1, u2)
 	}
 	return s
 }
@@ -240,12 +242,5 @@ func (l language) drop(a, b float64) string {
 	return l.Say(reason.SpeedLost, "lost", (a-b)/a)
 }
 
-// arrow joins two quantities, naming a shared unit once.
-func arrow(a, b string) string {
-	an, au, _ := strings.Cut(a, " ")
-	_, bu, _ := strings.Cut(b, " ")
-	if au == bu && au != "" {
-		return an + " → " + b
-	}
-	return a + " → " + b
-}
+// fromTo prints a change from a to b. A unit that both have is printed once.
+func fromTo(a, b quantity) string { return a.before(b) + " → " + b.String() }

@@ -53,28 +53,30 @@ func sheet(p Page) *figure {
 
 // chart is a figure with the heading it stands under.
 type chart struct {
-	id, title string
-	fig       *figure
+	kind  string // such as "hops", for the caption
+	id    string // unique in the page
+	title string
+	fig   *figure
 }
 
 // charts draws what the page's data allows, in the order it is shown.
 func charts(p Page, l layout) []chart {
 	var out []chart
-	add := func(id, title string, f *figure) {
+	add := func(kind, id, title string, f *figure) {
 		if f != nil {
-			out = append(out, chart{id, title, f})
+			out = append(out, chart{kind, id, title, f})
 		}
 	}
-	add("range", "Latency of each phase", rangeChart(p.runs(), p.goal(), l))
-	add("latency", "Latency over time", latencyChart(p.ends(), l))
-	add("distribution", "Distribution of latency", ecdfChart(p.ends(), l))
-	add("throughput", "Throughput over time", rateChart(p.ends(), l))
+	add("range", "range", "Latency of each phase", rangeChart(p.runs(), p.goal(), l))
+	add("latency", "latency", "Latency over time", latencyChart(p.ends(), l))
+	add("distribution", "distribution", "Distribution of latency", ecdfChart(p.ends(), l))
+	add("throughput", "throughput", "Throughput over time", rateChart(p.ends(), l))
 	for i, t := range p.Paths {
 		id, title := "hops", "Latency of each hop"
 		if len(p.Paths) > 1 {
 			id, title = fmt.Sprintf("hops-%d", i+1), title+": "+pathHeading(t)
 		}
-		add(id, title, hopChart(t, l))
+		add("hops", id, title, hopChart(t, l))
 	}
 	return out
 }

@@ -45,17 +45,43 @@ func clean(s string) string {
 	return strings.TrimSpace(b.String())
 }
 
+// A quantity is a figure as it is printed, and its unit, "" if it has none.
+type quantity struct{ figure, unit string }
+
+// String returns the figure with its unit.
+func (q quantity) String() string {
+	if q.unit == "" {
+		return q.figure
+	}
+	return q.figure + " " + q.unit
+}
+
+// before returns q for a place before another quantity: without the unit if that
+// has the same.
+func (q quantity) before(next quantity) string {
+	if q.unit == next.unit {
+		return q.figure
+	}
+	return q.String()
+}
+
 // ms prints a latency: one decimal below 100 ms.
-func ms(v float64) string {
+func ms(v float64) string { return latency(v).String() }
+
+// number prints a latency without its unit.
+func number(v float64) string { return latency(v).figure }
+
+// latency returns what ms prints.
+func latency(v float64) quantity {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return none
+		return quantity{figure: none}
 	case math.Abs(v) < 99.95:
-		return fmt.Sprintf("%.1f ms", roundTo(v, 1)+0) // + 0: no "-0.0"
+		return quantity{fmt.Sprintf("%.1f", roundTo(v, 1)+0), "ms"} // + 0: no "-0.0"
 	case math.Abs(v) < 1e7:
-		return fmt.Sprintf("%.0f ms", v)
+		return quantity{fmt.Sprintf("%.0f", v), "ms"}
 	}
-	return fmt.Sprintf("%.2g ms", v)
+	return quantity{fmt.Sprintf("%.2g", v), "ms"}
 }
 
 // shortMs prints a latency for a sentence: no decimals from 10 ms on.
@@ -70,11 +96,15 @@ func shortMs(v float64) string {
 }
 
 // rate prints bit/s for people, three digits.
-func rate(bps float64) string {
+func rate(bps float64) string { return speed(bps).String() }
+
+// speed returns what rate prints.
+func speed(bps float64) quantity {
 	if math.IsNaN(bps) || math.IsInf(bps, 0) {
-		return none
+		return quantity{figure: none}
 	}
-	return unit.Rate(math.Round(clamp(bps, 0, 1e15))).Short()
+	figure, name := unit.Rate(math.Round(clamp(bps, 0, 1e15))).ShortParts()
+	return quantity{figure, name}
 }
 
 // percent prints a fraction as a percentage; a small one is not rounded to nothing.
@@ -117,9 +147,13 @@ type language struct{ *reason.Language }
 func english() language { return language{reason.English()} }
 
 // These are the figures of the functions of the same name, as the language writes them.
-func (l language) ms(v float64) string      { return l.Numeral(ms(v)) }
-func (l language) number(v float64) string  { return l.Numeral(number(v)) }
-func (l language) rate(bps float64) string  { return l.Numeral(rate(bps)) }
+func (l language) ms(v float64) string     { return l.Numeral(ms(v)) }
+func (l language) number(v float64) string { return l.Numeral(number(v)) }
+func (l language) rate(bps float64) string { return l.speed(bps).String() }
+func (l language) speed(bps float64) quantity {
+	q := speed(bps)
+	return quantity{l.Numeral(q.figure), q.unit}
+}
 func (l language) mbit(bps float64) string  { return l.Numeral(mbit(bps)) }
 func (l language) percent(f float64) string { return l.Numeral(percent(f)) }
 func (l language) shortMs(v float64) string {
