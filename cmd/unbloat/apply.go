@@ -117,7 +117,8 @@ func newApplyCommand() *cobra.Command {
 		Short:   "Change the router as one transaction that undoes itself unless confirmed",
 		GroupID: "main",
 		Long: "Applies a plan, read from the file PLAN or from standard input (-), or made from --down and --up.\n" +
-			"A watchdog process undoes it after --confirm unless `unbloat confirm` comes; --yes keeps it at once.",
+			"A watchdog process undoes it after the time of --confirm, unless you run `unbloat confirm`;\n" +
+			"--yes keeps it at once.",
 		Example: `  unbloat apply --down 30mbit --up 5mbit
   unbloat plan --down 30mbit --up 5mbit --json | unbloat apply - --dry-run
   unbloat apply --shape-down 28mbit --shape-up 4.6mbit --yes --persist
@@ -143,7 +144,7 @@ func newApplyCommand() *cobra.Command {
 	fs.BoolVar(&f.persist, "persist", false, "with --yes: apply it at every boot")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the commands that would run now, and change nothing")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
-	fs.BoolVar(&f.again, "again", false, "what was applied last, for when \"status\" says that it is no longer there")
+	fs.BoolVar(&f.again, "again", false, "apply the last plan again, if \"status\" says that it is no longer in force")
 	return c
 }
 

@@ -30,10 +30,11 @@ func newCompareCommand() *cobra.Command {
 		Short:   "Set two results side by side, with the interval of what changed",
 		Long: `Sets two results side by side: A is the before, B the after. Each is the ID of a
 kept result, or a file of "unbloat test --json", "tune --json" or "lab run
---json"; of a tuning its after counts, of a scenario its last case.
+--json". Of a tuning the measurement after it is compared, of a scenario the last
+case.
 
-Two single runs also differ by what changed on the line between them, which no
-interval here knows; "unbloat prove" measures that too.`,
+Two single runs also differ because the line changes between them, which the
+interval does not include; "unbloat prove" measures that too.`,
 		Example: `  unbloat compare 3fa9c1 88b2
   unbloat compare before.json after.json --json`,
 		Args: exactArgs(2, "two results, each an ID or a FILE"),

@@ -29,8 +29,8 @@ func newDoctorCommand() *cobra.Command {
 		Use:     "doctor",
 		Short:   "Look for what stands in the way of shaping, or of an honest measurement",
 		GroupID: "main",
-		Long: "Examines the router and changes nothing. Each finding says what it is, why it matters,\n" +
-			"and the command that mends it. It ends with 5 if something is in the way, else with 0.",
+		Long: "Examines the router and changes nothing. Each finding says what is wrong, why it matters,\n" +
+			"and which command repairs it. The exit code is 5 if something prevents shaping, else 0.",
 		Example: `  unbloat doctor --wan eth0 --down 250mbit --up 40mbit
   unbloat doctor --router ssh://root@192.168.1.1 --json`,
 		Args: exactArgs(0, "no arguments"),

@@ -115,7 +115,7 @@ func newImportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "import FILE",
 		GroupID: "main",
-		Short:   "Keep the results of an export; those that are there already stay as they are",
+		Short:   "Keep the results of an export; existing ones are not changed",
 		Example: "  unbloat import results.jsonl.gz",
 		Args:    exactArgs(1, "one FILE, or - for standard input"),
 		RunE: func(c *cobra.Command, args []string) error {

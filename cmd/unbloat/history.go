@@ -188,10 +188,10 @@ func newHistoryCommand() *cobra.Command {
 		Use:     "history [ID]",
 		GroupID: "main",
 		Short:   "List earlier results, or show one of them",
-		Long: `Lists the results that were kept, the newest first. With an ID, or as much of it
-as no other result begins with, it shows that result. "unbloat compare" sets two
-of them side by side. With --delete it removes that result for good, and with
---expire all that are older than a time.`,
+		Long: `Lists the kept results, the newest first. With an ID, or the beginning of one, it
+shows that result. "unbloat compare" sets two of them side by side. With --delete
+it removes that result for good, and with --expire all that are older than a
+time.`,
 		Example: `  unbloat history --label before --since 7d
   unbloat history --wan eth0 --shaped
   unbloat history 3fa9c1`,
@@ -223,7 +223,7 @@ of them side by side. With --delete it removes that result for good, and with
 	fs.StringVar(&f.wan, "wan", "", "only those through this interface")
 	fs.BoolVar(&f.shaped, "shaped", false, "only those with a plan of ours in force; --shaped=false: without")
 	fs.StringVar(&f.since, "since", "", "only those since a `TIME`: 12h, 7d, 2w, 2026-03-01 or 2026-03-01T10:00:00Z")
-	fs.IntVar(&f.limit, "limit", 20, "at most so many; 0: all")
+	fs.IntVar(&f.limit, "limit", 20, "how many to list at most; 0: all")
 	fs.StringVar(&f.after, "after", "", "only those that are listed after the result with this `ID`: the next page")
 	fs.BoolVar(&f.remove, "delete", false, "remove the result with the ID")
 	fs.StringVar(&f.expire, "expire", "", "remove all results from before a `TIME`: 90d, 12w or 2026-03-01")

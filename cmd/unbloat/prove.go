@@ -46,8 +46,8 @@ func newProveCommand() *cobra.Command {
 		Long: `Measures the line in pairs, without and with the shaping, in an order that
 favours neither, and says with a 95 % interval how the p95 round trip under
 load changed, and what it costs in throughput. It says "improved" only if the
-whole interval does. Everything is undone at the end, also if it is interrupted
-or this process dies; what was committed before is there again.
+whole interval is better. Everything is undone at the end, also if it is
+interrupted or this process dies; what was committed before is restored.
 
 The shaping is that of --plan FILE, of --down and --up, or what is committed on
 the interface. --between names the two sides: none, plan, cake, fq_codel, fifo,

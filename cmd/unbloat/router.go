@@ -30,7 +30,7 @@ type targetFlags struct {
 func (f *targetFlags) register(c *cobra.Command) {
 	fs := c.Flags()
 	f.registerWay(fs)
-	fs.StringVar(&f.platform, "for", "", "the router's `PLATFORM` (default: it is asked)")
+	fs.StringVar(&f.platform, "for", "", "the router's `PLATFORM` (default: detected)")
 	f.registerWatchdog(fs)
 	fs.BoolVar(&f.ownTC, "own-tc", false, "OpenWrt: shape with tc directly, without sqm-scripts")
 }

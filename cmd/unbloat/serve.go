@@ -60,29 +60,29 @@ LibreSpeed's, Cloudflare's and networkQuality's clients.
 Open the ports in the firewall; the page's is TCP and, where browsers know
 WebTransport, UDP. netperf's tests move their data on further ports
 (--netperf-data), TCP and UDP. HTTPS uses --cert and --cert-key, or a
-certificate of its own, made at the first start; its fingerprint is logged, for
-clients to pin. Datagrams that carry no session's token are not answered, and no
-answer is longer than its question.
+self-signed certificate, which is made at the first start; its fingerprint is
+logged, for clients to pin. Datagrams without a session's token are not answered,
+and no answer is longer than its request.
 
-With --key clients must know it too: unbloat's and irtt's prove it (irtt
---hmac=KEY), HTTP's send it ("Authorization: Bearer KEY", or access_token=KEY in
-the query, as ndt7's do), and the page asks for it. iperf3's and netperf's
-clients cannot, so these two are not served then.
+With --key clients need the key: unbloat's and irtt's prove that they know it
+(irtt --hmac=KEY), HTTP's send it ("Authorization: Bearer KEY", or
+access_token=KEY in the query, as ndt7's do), and the page asks for it. iperf3's
+and netperf's clients cannot send a key, so these two are not served then.
 
-What one address (of IPv6: one /64) may take is limited. The defaults have room
-for a household or an office: twenty tests an hour at 1 Gbit/s (100 GB), four
-monitors that never stop (4 h of sessions an hour), two tests at once with 256
-flows each way (1100 connections). Who tests faster lines raises
---max-bytes-per-address; who pays for traffic lowers it. A connection has 30 s
-to say what it wants, because a line to be measured may queue for seconds. What
-was refused, and why, is counted in /metrics (--metrics), and logged in sums
-once a minute. Clients' addresses are neither kept nor logged (--log-clients).
+Each address (of IPv6: each /64) has limits. The defaults are enough for a
+household or an office: twenty tests an hour at 1 Gbit/s (100 GB), four clients
+that measure all the time (4 h of sessions an hour), two tests at once with 256
+flows in each direction (1100 connections). Raise --max-bytes-per-address for
+faster lines; lower it if you pay for traffic. A new connection has 30 s for its
+first request, because the line that is measured may queue for seconds. Refusals
+are counted by reason in /metrics (--metrics), and logged by number once a
+minute. Clients' addresses are neither stored nor logged (--log-clients).
 
 With --store postgres://… several servers behind one name share the page's
-results and what an address may take. While the database is away results wait in
---state-dir. Told to end by SIGTERM, the server takes no new sessions and lets
-those that run go on for --drain; sockets of systemd stay open meanwhile.
-docs/running-a-server.md tells how to run one server, or five.`,
+results and the limits of addresses. While the database is away results wait in
+--state-dir. After SIGTERM the server takes no new sessions, and lets running
+ones continue for --drain; sockets of systemd stay open meanwhile.
+docs/running-a-server.md describes how to run one server, or five.`,
 		Example: "  unbloat serve\n  unbloat serve --key SECRET --metrics 127.0.0.1:7677\n  unbloat serve --web :443 --cert fullchain.pem --cert-key privkey.pem --irtt \"\"",
 		Args:    exactArgs(0, "no arguments"),
 	}
@@ -110,7 +110,7 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&p.Metrics, "metrics", "", "`ADDRESS` for /metrics, such as 127.0.0.1:7677")
 	f.StringVar(&o.cert, "cert", "", "PEM `FILE` with the certificate of HTTPS")
 	f.StringVar(&o.certKey, "cert-key", "", "PEM `FILE` with its key")
-	f.StringVar(&o.stateDir, "state-dir", "", "`DIR` where a certificate of its own and the page's results are kept (default: $XDG_STATE_HOME/unbloat)")
+	f.StringVar(&o.stateDir, "state-dir", "", "`DIR` where the self-signed certificate and the page's results are kept (default: $XDG_STATE_HOME/unbloat)")
 	f.StringVar(&o.store, "store", "", "`FILE` in which the page's results are kept, or postgres://… that servers share (default: page.db in --state-dir)")
 	f.StringVar(&o.store, "results", "", "the former name of --store")
 	_ = f.MarkHidden("results") // only for old scripts
@@ -128,11 +128,11 @@ func (o *serveFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&p.Limits.AddressConns, "max-connections-per-address", d.AddressConns, "TCP connections of one address at once")
 	f.IntVar(&p.Limits.Flows, "max-flows", d.Flows, "data connections of one session, both ways together")
 	f.IntVar(&p.Limits.Streams, "max-streams", d.Streams, "streams of datagrams of one session")
-	durationFlag(f, &p.Limits.Handshake, "max-handshake", d.Handshake, "how long a connection may take to say what it wants")
-	durationFlag(f, &p.Limits.Idle, "max-idle", d.Idle, "after what time a session that does nothing is ended")
+	durationFlag(f, &p.Limits.Handshake, "max-handshake", d.Handshake, "how long a new connection may take for its first request")
+	durationFlag(f, &p.Limits.Idle, "max-idle", d.Idle, "after what time an inactive session is closed")
 	durationFlag(f, &p.Limits.Session, "max-session", d.Session, "how long one session may last")
 	durationFlag(f, &p.Limits.Load, "max-load", d.Load, "how long one load may last")
-	durationFlag(f, &p.Limits.AddressTime, "max-time-per-address", d.AddressTime, "how long the sessions of one address may last within an hour, summed")
+	durationFlag(f, &p.Limits.AddressTime, "max-time-per-address", d.AddressTime, "how long the sessions of one address may last within an hour, in total")
 	f.Var(&o.bytes, "max-bytes", "what one session may move, such as 50GB (default: no limit)")
 	f.Var(&o.perHour, "max-bytes-per-address", fmt.Sprintf("what one address may move within an hour (default %s; no limit for this machine itself)", d.AddressBytes))
 	f.BoolVar(&o.quiet, "quiet", false, "log warnings only")

@@ -72,8 +72,8 @@ func newStatusCommand() *cobra.Command {
 		Use:     "status",
 		Short:   "Show the shapers that are really there, and what they do",
 		GroupID: "main",
-		Long: "Reads what shapes on the router, whoever made it, and compares it with what was applied.\n" +
-			"It ends with 1 if what is there is not what was applied, and says how to put it back.",
+		Long: "Shows all shapers on the router, whoever made them, and compares them with what was applied.\n" +
+			"If they differ it says how to repair that, and the exit code is 1.",
 		Example: "  unbloat status\n  unbloat status --watch\n  unbloat status --router ssh://root@192.168.1.1 --json",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -51,14 +51,15 @@ Without --server it measures against a public server, and says which, how far it
 is and whose terms it has: Cloudflare's, else one of LibreSpeed's list, else one
 of M-Lab, which publishes results with this line's public address and is used
 only if you agree or ask for it (--server mlab). A server of your own is better,
-as it tells the two ways apart: run ` + "`unbloat serve`" + ` on a machine at the other end
-of the line. Others do too that speak irtt, iperf3, ndt7, LibreSpeed's,
-Cloudflare's or networkQuality's protocol. While the test runs, nothing else
-should use the line; what others use is counted and reported.
+as it shows the two directions apart: run ` + "`unbloat serve`" + ` on a machine at the
+other end of the line. Servers of irtt, iperf3, ndt7, LibreSpeed, Cloudflare and
+networkQuality can be used too. During the test nothing else should use the
+line; what others use is counted and reported.
 
-Where a server answers no probes of its own, --ping says what does: HOST or
-icmp://HOST, udp://HOST:PORT (an echo service; on port 53 a name server),
-tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
+If a server answers no latency probes, --ping says what to probe instead: HOST
+or icmp://HOST, udp://HOST:PORT (an echo service; on port 53 a name server),
+tcp://HOST:PORT (handshakes) or irtt://HOST. With other servers it is probed in
+addition.`,
 		Example: "  unbloat test\n  unbloat test --server test.example.net\n  unbloat test --server 192.0.2.1:7676 --json -o before.json --label before\n  unbloat test --server cloudflare+https://speed.cloudflare.com --runs 3\n  unbloat test --server iperf3://192.0.2.1 --ping 192.0.2.1",
 		Args:    exactArgs(0, "no arguments"),
 	}
@@ -68,7 +69,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	o.serverFlags.registerPing(f)
 	f.IntVar(&o.runs, "runs", 1, "how often to measure; the median run is reported")
 	f.StringVar(&o.profile, "profile", "", "kind of load: rrul (4 up and 4 down in CS0, CS1, CS5 and EF, beside UDP and ICMP probes), single or many")
-	f.BoolVar(&o.isolate, "isolate", false, "on a router: hold back other hosts' traffic meanwhile (nftables; ends by itself if the program dies)")
+	f.BoolVar(&o.isolate, "isolate", false, "on a router: hold back other hosts' traffic during the test (nftables; ends by itself if the program dies)")
 	f.StringVar(&o.label, "label", "", "what to call this measurement")
 	f.StringVarP(&o.out, "output", "o", "", "also write the JSON to `FILE`")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -79,7 +80,7 @@ tcp://HOST:PORT (handshakes) or irtt://HOST. Elsewhere it probes beside.`,
 	f.StringVar(&o.cc, "cc", "", "congestion control of the senders, such as cubic or bbr (default: each system's own)")
 	secondsFlag(f, &o.load, "seconds", measure.DefaultLoad, "how long each loaded phase lasts")
 	secondsFlag(f, &o.idle, "idle", measure.DefaultIdle, "how long the idle phase lasts")
-	durationFlag(f, &o.interval, "interval", measure.DefaultInterval, "distance of latency probes")
+	durationFlag(f, &o.interval, "interval", measure.DefaultInterval, "time between latency probes")
 	f.IntVar(&o.size, "probe-bytes", int(probe.MinSize), "UDP payload of a latency probe")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		o.ownInterval = f.Changed("interval")

@@ -50,14 +50,14 @@ func newTuneCommand() *cobra.Command {
 		Long: `Measures the line as it is, searches the highest rates whose latency under load
 stays within the goal, checks them against the start, and keeps them only if
 they are better. It occupies the line for at most two minutes, or three and a
-half with 32 downloads or more at once (--flows-down). Interrupt it at any time:
-everything is as it was; so it is if this process dies.
+half with 32 downloads or more at once (--flows-down). If you interrupt it, or
+this process dies, everything is as before.
 
-Any server that takes load will do, as for ` + "`unbloat test --server`" + `. Best is
-` + "`unbloat serve`" + ` at the other end, as its probes tell the two ways apart: with others
-each way is loaded alone where a trial holds too much delay, to find out which
-one holds it. Where a server's own probes are requests over TCP, its host is
-pinged instead if it answers.`,
+Any server for ` + "`unbloat test --server`" + ` that can be loaded may be used. The best is
+` + "`unbloat serve`" + ` at the other end, as its probes show the two directions apart. With
+other servers, after a trial with too much delay each direction is loaded alone,
+to find out which one has it. If a server's own probes are requests over TCP,
+its host is pinged instead, if it answers.`,
 		Example: `  unbloat tune --server test.example.net --wan eth0
   unbloat tune --server 192.0.2.1 --wan ppp0 --lan br-lan --persist --report before-after.html
   unbloat tune --server 192.0.2.1 --wan eth0 --goal 10ms --json`,

@@ -30,8 +30,8 @@ func newWhyCommand() *cobra.Command {
 		Use:     "why FLOW",
 		Short:   "Tell which class a flow has on this router now, and which rule decided",
 		GroupID: "main",
-		Long: "Follows the rules of the plan that was applied, with what the router's meters and its\n" +
-			"connection tracking know of the flow now. FLOW is a protocol, the home's end and the far end.",
+		Long: "Shows which rule of the applied plan decides the class of a flow, with the current state of\n" +
+			"the router's meters and connection tracking. FLOW is a protocol, the home's end and the far end.",
 		Example: `  unbloat why "udp 10.1.0.2:5004 > 203.0.113.9:5004"
   unbloat why "tcp 192.168.1.7:50122 > 203.0.113.9:443" --bytes 1500
   unbloat why "icmp 192.168.1.7 > 203.0.113.9" --json`,
