@@ -1,7 +1,7 @@
-// Package isolate holds back other hosts' traffic through this router for the
-// length of a test, and ends it twice over if the program dies, however it
-// dies: a shell that waits for that removes the rule, and the rule works only
-// while an element of a set lives, which expires in the kernel after Lease.
+// Package isolate holds back other hosts' traffic through this router during a
+// test. Two things end that if the program dies in any way: a shell that waits
+// for its end and removes the rule, and the rule itself, which only works while
+// an element of a set exists that expires in the kernel after Lease.
 package isolate
 
 import (
@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Lease is how long the rule outlives the program.
+// Lease is how long the rule works after the program has died.
 const Lease = 10 * time.Second
 
-// table is the rule's own table; nothing else is touched.
+// table is the rule's table. Nothing else is changed.
 const table = "unbloat_isolate"
 
-// ruleset returns what nft(8) reads: it drops all that this machine forwards,
-// as long as the set has the packet's protocol. What the machine itself sends
-// and receives passes.
+// ruleset returns the input of nft(8): everything that this machine forwards is
+// dropped as long as the set contains the packet's protocol. The machine's own
+// traffic passes.
 func ruleset() string {
 	return fmt.Sprintf(`table inet %[1]s
 delete table inet %[1]s
@@ -38,12 +38,13 @@ table inet %[1]s {
 `, table) + renewal()
 }
 
-// renewal returns what renews the lease.
+// renewal returns the commands that renew the lease.
 func renewal() string {
 	return fmt.Sprintf("add element inet %[1]s armed { ipv4 timeout %[2]ds, ipv6 timeout %[2]ds }\n", table, int(Lease.Seconds()))
 }
 
-// forget returns what empties the set, so that its elements may be added afresh.
+// forget returns the command that empties the set, so that its elements can be
+// added again.
 func forget() string { return fmt.Sprintf("flush set inet %s armed\n", table) }
 
 // nft runs a ruleset as one transaction.
@@ -56,19 +57,20 @@ func nft(ctx context.Context, rules string) error {
 	return nil
 }
 
-// A Hold is other hosts' traffic held back.
+// A Hold holds back other hosts' traffic.
 type Hold struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	remove *exec.Cmd // removes the rule once life is closed
-	life   io.Closer // which the system does when the program dies
+	life   io.Closer // closed by the system when the program dies
 	output *bytes.Buffer
 }
 
-// Start holds other hosts' traffic back until Stop or the death of the program.
+// Start holds back other hosts' traffic until Stop or the death of the program.
 func Start(ctx context.Context) (*Hold, error) {
 	h := &Hold{done: make(chan struct{}), output: &bytes.Buffer{}}
-	// Neither ctx nor a signal ends it: it outlives whatever ends the program.
+	// Neither ctx nor a signal ends it: it must run after anything has ended
+	// the program.
 	h.remove = exec.Command("sh", "-c", "trap '' HUP INT QUIT TERM; cat >/dev/null; exec nft delete table inet "+table)
 	h.remove.Stdout, h.remove.Stderr = h.output, h.output
 	life, err := h.remove.StdinPipe()
@@ -93,14 +95,14 @@ func Start(ctx context.Context) (*Hold, error) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				_ = nft(ctx, forget()+renewal()) // else the rule ends by itself
+				_ = nft(ctx, forget()+renewal()) // if this fails the rule ends by itself
 			}
 		}
 	}()
 	return h, nil
 }
 
-// Stop releases the traffic.
+// Stop lets the traffic pass again.
 func (h *Hold) Stop() error {
 	h.stop()
 	<-h.done

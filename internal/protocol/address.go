@@ -13,7 +13,7 @@ import (
 	"unbloat/internal/measure"
 )
 
-// An Address is a --server value that was understood.
+// An Address is a parsed --server value.
 type Address struct {
 	Host string  // host:port
 	URL  url.URL // of a protocol over HTTP
@@ -22,11 +22,11 @@ type Address struct {
 // Base returns the URL without a final slash.
 func (a Address) Base() string { return strings.TrimSuffix(a.URL.String(), "/") }
 
-// Protocols are all that a program knows. An address without a scheme is the
-// first one's, and a --ping value without a scheme goes the first Way of all.
+// Protocols are all protocols of a program. An address without a scheme is of
+// the first one, and a --ping value without a scheme uses the first Way.
 type Protocols []Protocol
 
-// Schemes lists what Dial understands, for help texts.
+// Schemes lists the schemes that Dial accepts, for help texts.
 func (all Protocols) Schemes() (out []string) {
 	for _, p := range all {
 		if len(p.Schemes) > 0 {
@@ -129,8 +129,8 @@ func (all Protocols) way(ping string) (Way, string, error) {
 	return bad(fmt.Sprintf("no way %q of probing is known", name))
 }
 
-// HostPort is the Host of a Way to a port of TCP or UDP: standard where none is
-// named, which must not be if standard is 0.
+// HostPort returns a function for a Way to a TCP or UDP port. If no port is
+// given it is standard, unless that is 0: then it is an error.
 func HostPort(standard int) func(string) (string, error) {
 	return func(host string) (string, error) {
 		_, port, err := net.SplitHostPort(host)
@@ -146,8 +146,8 @@ func HostPort(standard int) func(string) (string, error) {
 	}
 }
 
-// Check reports whether server and ping are well formed, without asking
-// anybody. Its errors are *measure.AddressError.
+// Check reports whether server and ping are well formed, without using the
+// network. Its errors are *measure.AddressError.
 func (all Protocols) Check(server, ping string) error {
 	if _, _, err := all.find(server); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (all Protocols) Check(server, ping string) error {
 	return err
 }
 
-// HostOf returns the host of a --server value, "" of one that is malformed.
+// HostOf returns the host of a --server value, or "" if that is malformed.
 func (all Protocols) HostOf(server string) string {
 	_, a, err := all.find(server)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"unbloat/unit"
 )
 
-// answersWithin is how long a host has to answer a first ping: idle lines take a
-// tenth of it.
+// answersWithin is the time limit for the answer to the first ping. Idle lines
+// need a tenth of it.
 const answersWithin = 2 * time.Second
 
-// PingBeside returns what is better probed than an HTTP server's own small
-// requests, as a --ping value: its host, if it answers the first Way. A lost
-// datagram is a lost probe; a lost request is one that TCP repeats, which looks
-// like delay. It returns "" of a server that has better probes of its own, and of
-// one that answers no ping.
+// PingBeside returns what to probe in place of an HTTP server's own small
+// requests, as a --ping value: the server's host, if it answers pings of the
+// first Way. A lost datagram is a lost probe, but a lost request is repeated by
+// TCP and looks like delay. It returns "" for a server with better probes of
+// its own, and for one that answers no ping.
 func (all Protocols) PingBeside(ctx context.Context, server string) string {
 	_, a, err := all.find(server)
 	if err != nil || a.URL.Scheme == "" {
@@ -43,7 +43,7 @@ func (all Protocols) PingBeside(ctx context.Context, server string) string {
 	return host
 }
 
-// answers says whether something answers probes to a --ping value.
+// answers reports whether probes to a --ping value are answered.
 func (s *Session) answers(ctx context.Context, ping string) bool {
 	began := s.Clock.Now()
 	p, err := s.Probe(ctx, ping)

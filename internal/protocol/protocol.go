@@ -1,7 +1,7 @@
-// Package protocol is what all kinds of test servers have in common. Each kind
-// has a directory of its own below, with its codec and its client, and one line
-// in internal/protocol/all. A client is a measure.Source, so that one and the
-// same measure.PhaseRunner runs the phases against any of them.
+// Package protocol has what all kinds of test servers have in common. Each kind
+// has its own directory below, with its codec and its client, and one line in
+// internal/protocol/all. A client is a measure.Source, so that the same
+// measure.PhaseRunner runs the phases with any of them.
 package protocol
 
 import (
@@ -19,12 +19,12 @@ import (
 
 // A Protocol is one kind of test server.
 type Protocol struct {
-	// Schemes are what its addresses begin with; the first is shown in help
-	// texts. None: there is no server of this kind, only Ways to probe.
+	// Schemes are the schemes of its addresses; help texts show the first.
+	// None: there are no servers of this kind, only Ways to probe.
 	Schemes []Scheme
-	// Parse reads a --server value in the protocol's own way and returns
+	// Parse reads a --server value in the protocol's own syntax and returns
 	// host:port. Its errors are *measure.AddressError. Nil: an address is
-	// scheme://host[:port], with a path where the scheme has an URL.
+	// scheme://host[:port], with a path if the scheme has an URL.
 	Parse func(server string) (host string, err error)
 	// Dial opens a session. Errors wrap measure.ErrUnreachable or
 	// measure.ErrRefused.
@@ -33,27 +33,27 @@ type Protocol struct {
 	Ways []Way
 }
 
-// A Scheme is what an address begins with.
+// A Scheme is the beginning of an address.
 type Scheme struct {
 	Name string // before "://"
-	Port int    // where the address names none
-	URL  string // "http" or "https", which the address stands for; "": it has no path
+	Port int    // the default
+	URL  string // "http" or "https", if the address stands for such a URL; "": it has no path
 }
 
-// A Way is how --ping has probes travel.
+// A Way is a kind of probe for --ping.
 type Way struct {
 	Scheme string                            // before "://"
 	Usage  string                            // such as "tcp://HOST:PORT"
-	Host   func(host string) (string, error) // checks what follows the scheme, and completes it
-	Least  time.Duration                     // between two probes
-	// Start starts probes to a host that Host returned.
+	Host   func(host string) (string, error) // checks and completes what follows the scheme
+	Least  time.Duration                     // smallest interval between two probes
+	// Start starts probes to a host as returned by Host.
 	Start func(ctx context.Context, p Probing) (measure.Prober, error)
 }
 
-// Probing is where a Way is to send probes, and how.
+// Probing tells a Way where to send probes, and how.
 type Probing struct {
 	Clock    *netio.Clock
-	Host     string // as the Way's Host returned it
+	Host     string // as returned by the Way's Host
 	Interval time.Duration
 	Options  Options
 }
@@ -61,41 +61,42 @@ type Probing struct {
 // Options of a session. Zero values take the defaults.
 type Options struct {
 	Timeout  time.Duration     // for connecting; 10 s
-	Probe    measure.ProbeSpec // an Interval of 0 takes the protocol's own
-	Agent    string            // what servers log
-	Ping     string            // further probes, or the only ones of a server that has none
+	Probe    measure.ProbeSpec // an Interval of 0 means the protocol's own
+	Agent    string            // name for the server's log
+	Ping     string            // further probes, or the only ones if the server has none
 	Key      string            // shared with the server
-	Insecure bool              // any TLS certificate will do
+	Insecure bool              // accept any TLS certificate
 	Pin      string            // SHA-256 of the server's certificate, hexadecimal; it then needs no authority
 
-	// Endpoints tells where an HTTP server's tests are. It is asked at first, and
-	// anew before each load, as access may last for a short time only. nil: where
-	// the server's URL leads.
+	// Endpoints returns the URLs of an HTTP server's tests. It is called at
+	// first and again before each load, as access may be valid for a short time
+	// only. nil: the URLs are below the server's.
 	Endpoints func(context.Context) (Endpoints, error)
 }
 
-// Endpoints are the URLs where an HTTP server takes load and answers probes.
+// Endpoints are the URLs of an HTTP server for load and probes.
 type Endpoints struct {
-	Small    string // of next to nothing, for probes; "": there is none
+	Small    string // with almost no content, for probes; "": there is none
 	Down, Up string // of the load
 }
 
-// What clients of several protocols agree on.
+// Constants that clients of several protocols share.
 const (
-	Patience     = time.Minute            // for one step of opening a load: it may travel through the bloat
+	Patience     = time.Minute            // for one step of opening a load, which may wait in the line's queue
 	GoodputBin   = 100 * time.Millisecond // of the series of bytes
-	PingInterval = 20 * time.Millisecond  // between probes, unless asked otherwise
-	CallInterval = 50 * time.Millisecond  // at least, between probes that cost somebody else work
+	PingInterval = 20 * time.Millisecond  // default between probes
+	CallInterval = 50 * time.Millisecond  // minimum between probes that cause work elsewhere
 )
 
-// ErrCertificate is wrapped by errors of a server that is there, but whose
-// certificate no authority vouches for, or is not the one that was named.
+// ErrCertificate is wrapped by errors of a server that answers, but whose
+// certificate is not signed by a trusted authority, or is not the pinned one.
 var ErrCertificate = errors.New("the server's certificate is not trusted")
 
-// ErrNoHTTP is wrapped by errors of a build that leaves out the protocols over HTTP.
+// ErrNoHTTP is wrapped by errors of a build without the protocols over HTTP.
 var ErrNoHTTP = errors.New("this build has no HTTP (build tag omit_http), which that protocol needs; measure against unbloat, irtt or iperf3, or use the whole program")
 
-// Unreachable marks an error of connecting, unless it is marked already.
+// Unreachable makes err wrap measure.ErrUnreachable, unless it wraps one of our
+// errors already.
 func Unreachable(what string, err error) error {
 	for _, known := range []error{ErrCertificate, measure.ErrUnreachable, measure.ErrRefused} {
 		if errors.Is(err, known) {
@@ -106,7 +107,8 @@ func Unreachable(what string, err error) error {
 }
 
 // ParsePin reads the SHA-256 of a certificate as tools print it: 64 hexadecimal
-// digits, in groups divided by colons or not. It returns small digits alone.
+// digits, with or without colons between groups. It returns lower-case digits
+// without colons.
 func ParsePin(s string) (string, error) {
 	pin := strings.ToLower(strings.ReplaceAll(s, ":", ""))
 	if b, err := hex.DecodeString(pin); err != nil || len(b) != sha256.Size {

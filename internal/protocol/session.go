@@ -11,12 +11,12 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// A Session is what a protocol's Dial is given of the session it opens.
+// A Session is the session that a protocol's Dial opens.
 type Session struct {
 	Clock   *netio.Clock
 	Options Options // with a Timeout
 	Address Address
-	Server  string // as it was asked for
+	Server  string // the --server value
 
 	all Protocols
 }
@@ -54,8 +54,8 @@ func (s *Session) Probe(ctx context.Context, ping string) (measure.SecondaryProb
 	return p, err
 }
 
-// Runner returns what runs phases against a source whose probes are a server's
-// own, with those of --ping besides if they are asked for.
+// Runner returns a Tester that runs phases with a source whose probes are the
+// server's own, in addition to those of --ping if asked for.
 func (s *Session) Runner(ctx context.Context, source measure.Source, interval time.Duration) (measure.Tester, error) {
 	o := measure.RunnerOptions{Server: s.Server, Interval: interval, Peer: s.peer(ctx)}
 	if s.Options.Ping != "" {
@@ -69,25 +69,25 @@ func (s *Session) Runner(ctx context.Context, source measure.Source, interval ti
 	return measure.NewPhaseRunner(s.Clock, source, o), nil
 }
 
-// ProbedRunner returns what runs phases against a source whose probes are
-// graded, further ones being secondary.
+// ProbedRunner returns a Tester that runs phases with a source and these
+// probes: graded ones, and further ones as secondary.
 func (s *Session) ProbedRunner(ctx context.Context, source measure.Source, graded measure.SecondaryProbe, further ...measure.SecondaryProbe) measure.Tester {
 	return measure.NewPhaseRunner(s.Clock, source, measure.RunnerOptions{
 		Server: s.Server, Peer: s.peer(ctx), Interval: graded.Interval, Probe: graded.Name, Requests: graded.Requests, Secondary: further,
 	})
 }
 
-// peer returns the server's address, if it can be looked up.
+// peer returns the server's address, if it can be resolved.
 func (s *Session) peer(ctx context.Context) netip.Addr {
 	a, err := Resolve(ctx, s.Address.Host)
 	if err != nil {
-		return netip.Addr{} // connecting will report it
+		return netip.Addr{} // connecting will report the error
 	}
 	return a.Addr()
 }
 
-// Acked returns the series of flows of which only the sum is known: it is
-// booked on the first, so that their number is right too.
+// Acked returns the series of flows of which only the sum is known. The first
+// one has the sum, so that the number of flows is right too.
 func Acked(samples []probe.SenderSample, flows int) []verdict.Series {
 	out := make([]verdict.Series, flows)
 	out[0] = measure.AckedSeries(samples, GoodputBin)

@@ -4,5 +4,5 @@ package screen
 
 import "os"
 
-// foreground says whether this process may change the terminal.
+// foreground reports whether this process may change the terminal.
 func foreground(*os.File) bool { return true }

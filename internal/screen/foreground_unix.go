@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// foreground says whether this process may change the terminal: one in the
-// background would be stopped.
+// foreground reports whether this process may change the terminal. A process in
+// the background would be stopped.
 func foreground(in *os.File) bool {
 	group, err := unix.IoctlGetInt(int(in.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()

@@ -1,8 +1,8 @@
 //go:build !omit_tui
 
-// Package screen shows a view on the terminal while something runs, and gives
-// the terminal back as it was. What is drawn comes from package live. A build
-// with the tag omit_tui shows none (screen_omit.go).
+// Package screen shows a view on the terminal while something runs, and then
+// restores the terminal. Package live draws the view. A build with the tag
+// omit_tui has no view (screen_omit.go).
 package screen
 
 import (
@@ -20,18 +20,18 @@ import (
 	"unbloat/internal/live"
 )
 
-// redrawEvery is how often the screen is drawn anew.
+// redrawEvery is the interval at which the screen is drawn.
 const redrawEvery = 100 * time.Millisecond
 
-// Suitable says whether a view can be shown: in and out are terminals, and the
-// terminal type (TERM) can position text.
+// Suitable reports whether a view can be shown: in and out are terminals, and
+// the terminal type (TERM) can position text.
 func Suitable(in, out *os.File, getenv func(string) string) bool {
 	kind := getenv("TERM")
 	return kind != "" && kind != "dumb" && term.IsTerminal(in.Fd()) && term.IsTerminal(out.Fd()) && foreground(in)
 }
 
-// OptionsOf returns what the terminal can show besides its size: no colour with
-// NO_COLOR, no more than ASCII on the console and where the locale is not UTF-8.
+// OptionsOf returns what the terminal can show, except its size: no colour with
+// NO_COLOR, only ASCII on the console and if the locale is not UTF-8.
 func OptionsOf(getenv func(string) string) live.Options {
 	locale := getenv("LC_ALL")
 	for _, name := range []string{"LC_CTYPE", "LANG"} {
@@ -75,13 +75,14 @@ func Open(c Config) *Screen {
 	s.stop = stop
 	go func() {
 		defer close(s.done)
-		_, _ = s.program.Run() // without a view, what runs still runs, and its result is printed
+		_, _ = s.program.Run() // without a view the command still runs and prints its result
 	}()
 	go hangUp(ctx, c.Interrupt)
 	return s
 }
 
-// hangUp ends what runs when its terminal goes away, unless that is ignored (nohup).
+// hangUp interrupts the command when its terminal is closed, unless that is
+// ignored (nohup).
 func hangUp(ctx context.Context, interrupt func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return
@@ -96,14 +97,14 @@ func hangUp(ctx context.Context, interrupt func()) {
 	}
 }
 
-// Close takes the view away and gives the terminal back. It may be called again.
+// Close removes the view and restores the terminal. It may be called again.
 func (s *Screen) Close() {
 	s.stop()
 	s.program.Quit()
 	<-s.done
 }
 
-// model is the view as bubbletea drives it.
+// model is the view as a bubbletea model.
 type model struct {
 	Config
 	began time.Time

@@ -16,16 +16,16 @@ import (
 	"unbloat/internal/budget"
 )
 
-// Budgets tell several servers what one address takes of all of them. In the
-// database an address is a hash that is keyed with a secret of the day; a row is
-// removed when its window is over, and the secret with the day, so that nothing
-// that was an address outlives them.
+// Budgets tell several servers what one address uses of all of them. In the
+// database an address is a hash keyed with a secret of the day. Rows are
+// removed when their window is over, and the secret at the end of the day, so
+// that no trace of an address remains.
 //
-// Each server writes what it alone has given, never a difference: a write that
-// may not have arrived is repeated without being counted twice.
+// Each server writes its own total, never a difference: a write that may have
+// been lost can be repeated without being counted twice.
 type Budgets struct {
 	store  *Store
-	server string // random: a server that was started anew is another one
+	server string // random, and new after each start
 	window time.Duration
 	now    func() time.Time
 
@@ -33,7 +33,8 @@ type Budgets struct {
 	secret []byte
 }
 
-// mostUses bounds what is read of other servers, and budgetRows one statement.
+// mostUses limits what is read of other servers, and budgetRows the rows of one
+// statement.
 const (
 	mostUses   = 1 << 16
 	budgetRows = 500
@@ -52,8 +53,8 @@ func OpenBudgets(place string, window time.Duration, now func() time.Time) (*Bud
 // Close ends the use of the database.
 func (b *Budgets) Close() error { return b.store.Close() }
 
-// Exchange writes what addresses took of this server, and returns what any
-// address takes of all the others.
+// Exchange writes what addresses have used of this server, and returns what any
+// address has used of all others.
 func (b *Budgets) Exchange(ctx context.Context, own map[netip.Addr]budget.Use) (func(netip.Addr) budget.Use, error) {
 	elsewhere := map[string]budget.Use{}
 	err := b.store.db.transact(ctx, func() error {
@@ -88,7 +89,7 @@ func (b *Budgets) today(ctx context.Context) error {
 	}
 	db := b.store.db
 	fresh := make([]byte, sha256.Size)
-	_, _ = rand.Read(fresh) // never fails, it would rather end the program
+	_, _ = rand.Read(fresh) // never fails: Go ends the program instead
 	if _, err := db.exec(ctx, "DELETE FROM budget_secrets WHERE day < ?", day); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (b *Budgets) today(ctx context.Context) error {
 	})
 }
 
-// who returns what stands for an address.
+// who returns the hash of an address.
 func who(secret []byte, a netip.Addr) string {
 	h := hmac.New(sha256.New, secret)
 	h.Write(a.AsSlice())

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// LinkKind returns what kind of link an interface is, as Linux's /sys (sys)
-// tells: wifi, wwan, ppp, wireguard, bridge, vlan, tunnel, loopback, ethernet;
-// "" where that is not known, as on other systems.
+// LinkKind returns the kind of link of an interface, by Linux's /sys (sys):
+// wifi, wwan, ppp, wireguard, bridge, vlan, tunnel, loopback, ethernet; "" if
+// it is unknown, as on other systems.
 func LinkKind(sys fs.FS, iface string) string {
 	dir := "class/net/" + iface
 	if iface == "" || strings.Contains(iface, "/") || !fs.ValidPath(dir) {

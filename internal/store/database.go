@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// A database runs SQL. The statements are those that SQLite and PostgreSQL both
-// understand, with ? for each argument. Arguments are string, int, int64, []byte
-// or nil. Methods are called by one goroutine at a time.
+// A database runs SQL. The statements are valid for both SQLite and PostgreSQL,
+// with ? for each argument. Arguments are string, int, int64, []byte or nil.
+// Only one goroutine may use it at a time.
 type database interface {
 	// exec runs a statement, and returns how many rows it changed.
 	exec(ctx context.Context, sql string, args ...any) (changed int64, err error)
 	// query calls each for every row.
 	query(ctx context.Context, sql string, args []any, each func(row) error) error
-	// transact does all of do in one transaction, or nothing.
+	// transact runs do in one transaction.
 	transact(ctx context.Context, do func() error) error
-	// explain says what an error means for the person at the keyboard.
+	// explain returns an error for people, with what to do.
 	explain(doing string, err error) error
 	// owns reports whether an error is the database's.
 	owns(err error) bool
@@ -34,14 +34,15 @@ type row interface {
 	null(i int) bool
 }
 
-// types are the names that a database has for what our tables hold.
+// types are the database's names for the types of our columns.
 type types struct {
 	text, integer, blob string
-	strict              string // what ends the definition of a table
+	strict              string // the end of a table's definition
 }
 
-// migrations lead from an empty database to today's layout; its version is how
-// many of them it has behind it. They are only ever added to.
+// migrations lead from an empty database to the current layout. A database's
+// version is the number of migrations that were run. New ones are only added at
+// the end.
 func migrations(t types) []string {
 	name := strings.NewReplacer("{text}", t.text, "{integer}", t.integer, "{blob}", t.blob, "{strict}", t.strict)
 	out := []string{
@@ -88,11 +89,11 @@ func migrations(t types) []string {
 	return out
 }
 
-// figuresSince is the layout that brought the figures of results: those of an
-// older one are filled in.
+// figuresSince is the layout that has the figures of results. When an older one
+// is upgraded they are computed.
 const figuresSince = 2
 
-// migrate brings the layout from a version up to date. It runs in a transaction.
+// migrate upgrades the layout from a version. It runs in a transaction.
 func (s *Store) migrate(ctx context.Context, all []string, have int) error {
 	for _, m := range all[min(have, len(all)):] {
 		if _, err := s.db.exec(ctx, m); err != nil {
@@ -105,7 +106,7 @@ func (s *Store) migrate(ctx context.Context, all []string, have int) error {
 	return nil
 }
 
-// refigure takes the figures of all results anew.
+// refigure computes the figures of all results again.
 func (s *Store) refigure(ctx context.Context) error {
 	var ids []string
 	err := s.db.query(ctx, "SELECT id FROM results", nil, func(r row) error {
@@ -131,14 +132,15 @@ func (s *Store) refigure(ctx context.Context) error {
 	return err
 }
 
-// A Store is open results, in a file or in a PostgreSQL database. It belongs to
-// one goroutine. A file should be closed soon: other processes wait meanwhile.
+// A Store is open results, in a file or in a PostgreSQL database. Only one
+// goroutine may use it. A file should be closed soon, since other processes
+// wait for it.
 type Store struct {
 	db   database
-	name string // as messages name it, without a password
+	name string // for messages, without a password
 }
 
-// Close ends the use of the results.
+// Close closes the results.
 func (s *Store) Close() error {
 	if err := s.db.close(); err != nil {
 		return s.db.explain("close", err)
@@ -146,9 +148,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Open opens the results at place: a file, which is made if there is none, or
-// the URL of a PostgreSQL database (postgres://…). An older layout is brought up
-// to date.
+// Open opens the results at place: a file, which is created if it is missing,
+// or the URL of a PostgreSQL database (postgres://…). An older layout is
+// upgraded.
 func Open(ctx context.Context, place string) (*Store, error) {
 	if IsDatabase(place) {
 		return openPostgres(ctx, place)
@@ -156,7 +158,7 @@ func Open(ctx context.Context, place string) (*Store, error) {
 	return openFile(ctx, place)
 }
 
-// OpenExisting is Open, but a file that is not there is an error that wraps
+// OpenExisting is Open, but a missing file is an error that wraps
 // fs.ErrNotExist.
 func OpenExisting(ctx context.Context, place string) (*Store, error) {
 	if IsDatabase(place) {
@@ -165,7 +167,7 @@ func OpenExisting(ctx context.Context, place string) (*Store, error) {
 	return openExistingFile(ctx, place)
 }
 
-// one returns the one integer that a query yields, 0 if it yields nothing.
+// one returns the integer that a query returns, or 0 without a row.
 func (s *Store) one(ctx context.Context, sql string, args ...any) (n int64, err error) {
 	err = s.db.query(ctx, sql, args, func(r row) error {
 		n = r.number(0)
@@ -174,7 +176,7 @@ func (s *Store) one(ctx context.Context, sql string, args ...any) (n int64, err 
 	return n, err
 }
 
-// placeholders returns n groups of ?, each of so many.
+// placeholders returns n groups of each ?.
 func placeholders(n, each int) string {
 	group := "(" + strings.TrimSuffix(strings.Repeat("?, ", each), ", ") + ")"
 	return strings.TrimSuffix(strings.Repeat(group+", ", n), ", ")

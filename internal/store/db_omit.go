@@ -58,7 +58,7 @@ func (*Store) Import(context.Context, io.Reader) (read, added int, err error) {
 // Export returns ErrOmitted.
 func (*Store) Export(context.Context, io.Writer, []string) (int, error) { return 0, ErrOmitted }
 
-// Budgets are shared by nobody in this build.
+// Budgets do nothing in this build.
 type Budgets struct{}
 
 // OpenBudgets returns ErrOmitted.

@@ -10,16 +10,16 @@ import (
 	"io"
 )
 
-// ExportSchema names the layout of an export: this schema on the first line,
-// then a Record a line; gzipped.
+// ExportSchema names the layout of an export: the schema on the first line,
+// then one Record per line, all gzipped.
 const ExportSchema = "unbloat.export/1"
 
-// Bounds of what is imported: what a hostile file may make of this machine. A
-// file of results packs to about a tenth; one that unpacks to far more is none.
+// Limits of an import, as the file may be hostile. Results can be compressed to
+// about a tenth; a file that expands much more is refused.
 const (
 	maxLine     = maxResult + 1<<20
-	leastImport = 1 << 30 // bytes that every file may unpack to
-	mostRatio   = 200     // unpacked bytes for each packed one, beyond that
+	leastImport = 1 << 30 // expanded bytes that are always allowed
+	mostRatio   = 200     // expanded bytes per compressed byte, above that
 )
 
 // A tally counts what is read through it.
@@ -38,7 +38,7 @@ type exportHead struct {
 	Schema string `json:"schema"`
 }
 
-// A LineError says which line of an import is refused, and why.
+// A LineError names the line of an import that is refused, and the reason.
 type LineError struct {
 	Line int
 	Err  error
@@ -46,7 +46,7 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns what is wrong with the line.
+// Unwrap returns the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // A Writer writes an export, a Record at a time.
@@ -68,12 +68,12 @@ func (w *Writer) Write(r Record) error {
 	return err
 }
 
-// Close ends the export; without it the export is not whole.
+// Close ends the export, which is incomplete without it.
 func (w *Writer) Close() error { return w.packer.Close() }
 
-// ReadExport calls each for every record of an export, packed or not. A line
-// that is not exactly a record with its own id is refused with a *LineError, and
-// so is one that each returns an error for.
+// ReadExport calls each for every record of an export, compressed or not. A
+// line that is not exactly a record with its own id is refused with a
+// *LineError, and so is one for which each returns an error.
 func ReadExport(r io.Reader, each func(Record) error) error {
 	packed := &tally{from: r}
 	in := bufio.NewReaderSize(packed, 1<<16)
@@ -137,7 +137,7 @@ func checkHead(text []byte) error {
 	return nil
 }
 
-// parseLine reads one record and proves that it is what its id says.
+// parseLine reads one record and checks its id.
 func parseLine(text []byte) (Record, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -7,7 +7,7 @@ import (
 	"unbloat/internal/verdict"
 )
 
-// Figures are what a list shows of a result, taken from its JSON.
+// Figures are what a list shows of a result, from its JSON.
 type Figures struct {
 	Valid      bool    `json:"valid"`
 	Grade      string  `json:"grade"`           // "" where there is none

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// connectPatience bounds connecting to a database that does not answer.
+	// connectPatience is the time limit for connecting.
 	connectPatience = 5 * time.Second
-	// statementPatience bounds one statement: a connection whose other end is
-	// gone without a word is given up after it.
+	// statementPatience is the time limit of one statement. After it the
+	// connection is closed, as the other end may be gone.
 	statementPatience = 20 * time.Second
-	// layoutLock keeps two programs from bringing one database up to date at
-	// the same time: "unbl".
+	// layoutLock keeps two programs from upgrading one database at the same
+	// time: "unbl".
 	layoutLock = 0x756e626c
 )
 
@@ -31,17 +31,17 @@ func postgresTypes() types {
 	return types{text: `TEXT COLLATE "C"`, integer: "BIGINT", blob: "BYTEA"}
 }
 
-// postgres is a connection to a PostgreSQL database. One that was lost is
-// opened anew by the next statement outside a transaction.
+// postgres is a connection to a PostgreSQL database. A lost connection is
+// opened again by the next statement outside a transaction.
 type postgres struct {
 	config *pgx.ConnConfig
 	name   string // the URL without its password
 	conn   *pgx.Conn
 	store  *Store
-	inside bool // a transaction
+	inside bool // in a transaction
 }
 
-// openPostgres connects to a database and brings its layout up to date.
+// openPostgres connects to a database and upgrades its layout.
 func openPostgres(ctx context.Context, place string) (*Store, error) {
 	s, err := attach(place)
 	if err != nil {
@@ -54,7 +54,7 @@ func openPostgres(ctx context.Context, place string) (*Store, error) {
 	return s, nil
 }
 
-// attach prepares the use of a database without asking it anything.
+// attach prepares the use of a database without connecting.
 func attach(place string) (*Store, error) {
 	name := "postgres"
 	if u, err := url.Parse(place); err == nil {
@@ -62,7 +62,7 @@ func attach(place string) (*Store, error) {
 		name = u.Redacted()
 	}
 	config, err := pgx.ParseConfig(place)
-	if err != nil { // its text leaves the password out
+	if err != nil { // its text does not contain the password
 		return nil, fmt.Errorf("read the address of the database: %w; write it like postgres://USER@HOST:5432/NAME", err)
 	}
 	if config.ConnectTimeout == 0 {
@@ -73,7 +73,7 @@ func attach(place string) (*Store, error) {
 	return p.store, nil
 }
 
-// connect opens the connection and brings the layout up to date.
+// connect opens the connection and upgrades the layout.
 func (p *postgres) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementPatience)
 	defer cancel()
@@ -88,8 +88,8 @@ func (p *postgres) connect(ctx context.Context) error {
 	return err
 }
 
-// migrate looks at the version first: most of the time there is nothing to do,
-// and the right to make tables is needed only once.
+// migrate reads the version first: mostly there is nothing to do, and the right
+// to create tables is needed only once.
 func (p *postgres) migrate(ctx context.Context) error {
 	all := migrations(postgresTypes())
 	version := func() (int, error) {
@@ -116,7 +116,7 @@ func (p *postgres) migrate(ctx context.Context) error {
 		if _, err := p.exec(ctx, "CREATE TABLE IF NOT EXISTS unbloat_layout (version BIGINT NOT NULL)"); err != nil {
 			return err
 		}
-		have, err := version() // another program may have done it meanwhile
+		have, err := version() // another program may have done it
 		if err != nil || have >= len(all) {
 			return err
 		}
@@ -136,12 +136,12 @@ func (p *postgres) migrate(ctx context.Context) error {
 	return err
 }
 
-// drop gives the connection up. It does not wait for the other end.
+// drop closes the connection, without waiting for the other end.
 func (p *postgres) drop() {
 	if p.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = p.conn.Close(ctx) // it is of no use any more
+		_ = p.conn.Close(ctx) // an error does not matter
 		p.conn = nil
 	}
 }
@@ -151,7 +151,7 @@ func (p *postgres) close() error {
 	return nil
 }
 
-// ready opens the connection if it was lost.
+// ready opens the connection again if it was lost.
 func (p *postgres) ready(ctx context.Context) error {
 	if p.conn != nil && !p.conn.IsClosed() {
 		return nil
@@ -163,7 +163,7 @@ func (p *postgres) ready(ctx context.Context) error {
 	return p.connect(ctx)
 }
 
-// errAway is why a statement fails whose connection was lost before it.
+// errAway is the error of a statement whose connection was lost before it.
 var errAway = errors.New("the connection was lost")
 
 func (p *postgres) transact(ctx context.Context, do func() error) error {
@@ -174,7 +174,7 @@ func (p *postgres) transact(ctx context.Context, do func() error) error {
 		if !p.conn.IsClosed() || ctx.Err() != nil {
 			return err
 		}
-		// It was lost while nothing was done; nothing has been done yet either.
+		// It was lost between statements, so it can be opened again.
 		if err := p.ready(ctx); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (p *postgres) query(ctx context.Context, sql string, args []any, each func(
 	if err == nil || rows > 0 || p.inside || ctx.Err() != nil || p.conn == nil || !p.conn.IsClosed() {
 		return err
 	}
-	return p.queryOnce(ctx, sql, args, count) // the connection was lost while nothing was asked
+	return p.queryOnce(ctx, sql, args, count) // the connection was lost between statements
 }
 
 func (p *postgres) queryOnce(ctx context.Context, sql string, args []any, each func(row) error) error {
@@ -303,16 +303,16 @@ func (r postgresRow) bytes(i int) []byte {
 
 func (r postgresRow) null(i int) bool { return r[i] == nil }
 
-// owns reports whether an error is the database's, or of the way to it.
+// owns reports whether an error is the database's, or of the connection to it.
 func (p *postgres) owns(err error) bool {
 	var wrong *pgconn.PgError
 	var connect *pgconn.ConnectError
 	return errors.As(err, &wrong) || errors.As(err, &connect) || errors.Is(err, errAway) || pgconn.Timeout(err) || p.conn == nil || p.conn.IsClosed()
 }
 
-// explain says what PostgreSQL's error means for the person at the keyboard. An
-// error wraps ErrAway where trying again later may help, and ErrRefused where a
-// result is one that the database never takes.
+// explain returns PostgreSQL's error for people. It wraps ErrAway if a later
+// attempt may succeed, and ErrRefused if the database will never accept the
+// result.
 func (p *postgres) explain(doing string, err error) error {
 	kind, remedy := error(nil), ""
 	class := ""

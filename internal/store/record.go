@@ -25,14 +25,14 @@ const (
 // Kinds returns all kinds.
 func Kinds() []string { return []string{KindTest, KindTune, KindProve, KindLab, KindPath} }
 
-// Bounds of what is kept.
+// Limits of what is stored.
 const (
-	maxText   = 1000      // bytes of a label and the like
+	maxText   = 1000      // bytes of a label and other texts
 	maxResult = 128 << 20 // bytes of JSON
 )
 
-// A Record is one result with the conditions it was taken under. Its JSON is a
-// line of an export.
+// A Record is one result with the conditions of its measurement. Its JSON is
+// one line of an export.
 type Record struct {
 	ID        string          `json:"id,omitempty"` // hash of all else but Owner, in hexadecimal
 	Time      time.Time       `json:"time"`         // UTC, whole milliseconds
@@ -48,7 +48,7 @@ type Record struct {
 	Owner     string          `json:"owner,omitempty"`     // who may delete it: see OwnerOf
 }
 
-// An Entry is a kept result without its JSON, and its figures.
+// An Entry is a stored result without its JSON, with its figures.
 type Entry struct {
 	ID        string    `json:"id"`
 	Time      time.Time `json:"time"`
@@ -64,7 +64,7 @@ type Entry struct {
 }
 
 // NewRecord returns the record of a result that is printed as v. Its time,
-// label and server are what the result says, now where it says no time.
+// label and server are those in the result; without a time it is now.
 func NewRecord(kind string, v any, now time.Time) (Record, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -75,7 +75,7 @@ func NewRecord(kind string, v any, now time.Time) (Record, error) {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return Record{}, fmt.Errorf("keep the result: %w", err)
 	}
-	if h.Before != nil && h.Time == "" { // a tuning says it of its tests
+	if h.Before != nil && h.Time == "" { // a tuning has it in its tests
 		h.Time, h.Label, h.Server = h.Before.Time, "", h.Before.Server
 	}
 	if at, err := time.Parse(time.RFC3339, h.Time); err == nil {
@@ -88,7 +88,7 @@ func NewRecord(kind string, v any, now time.Time) (Record, error) {
 	return r, nil
 }
 
-// Identified returns the record as it will be kept, with its id.
+// Identified returns the record as it will be stored, with its id.
 func (r Record) Identified() (Record, error) {
 	r, err := r.normal()
 	if err != nil {
@@ -97,7 +97,8 @@ func (r Record) Identified() (Record, error) {
 	return r, nil
 }
 
-// normal returns the record in its one form, with its id, or says what is wrong.
+// normal returns the record in its normal form, with its id, or an error if it
+// is invalid.
 func (r Record) normal() (Record, error) {
 	owner := r.Owner
 	if len(owner) != 0 && len(owner) != hex.EncodedLen(sha256.Size) || strings.ContainsFunc(owner, notHex) {
@@ -145,11 +146,11 @@ func (r Record) normal() (Record, error) {
 	return r, nil
 }
 
-// notHex reports whether a character is no digit of an id.
+// notHex reports whether a character cannot be in an id.
 func notHex(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') }
 
-// compact returns JSON of one object without spaces between its parts, nil for
-// none and for null.
+// compact returns the JSON of one object without spaces, or nil for none and
+// for null.
 func compact(name string, text json.RawMessage) (json.RawMessage, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 || string(text) == "null" {
@@ -171,8 +172,8 @@ func compact(name string, text json.RawMessage) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// line returns the record as one line of JSON, without the line's end. Embedded
-// JSON stays byte for byte as it is.
+// line returns the record as one line of JSON, without the line end. Embedded
+// JSON is not changed by a byte.
 func line(r Record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -183,7 +184,7 @@ func line(r Record) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// short cuts a string of an input for an error message.
+// short shortens a string of the input for an error message.
 func short(s string) string {
 	const most = 60
 	if r := []rune(strings.ToValidUTF8(s, "\uFFFD")); len(r) > most {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Add keeps the records, all or none of them, and returns how many of them were
-// new. Their ids are not believed but made.
+// Add stores the records, all or none of them, and returns how many of them
+// were new. It computes their ids itself.
 func (s *Store) Add(ctx context.Context, records []Record) (added int, err error) {
 	err = s.db.transact(ctx, func() error {
 		k := keeper{store: s, ctx: ctx}
@@ -36,9 +36,8 @@ func (s *Store) Add(ctx context.Context, records []Record) (added int, err error
 	return added, nil
 }
 
-// Import keeps the results of an export, all or none of them, and returns how
-// many there were and how many of them were new. What is wrong with the export
-// is a *LineError, if it is in a line.
+// Import stores the results of an export, all or none of them, and returns how
+// many there were and how many were new. An error in a line is a *LineError.
 func (s *Store) Import(ctx context.Context, r io.Reader) (read, added int, err error) {
 	err = s.db.transact(ctx, func() error {
 		k := keeper{store: s, ctx: ctx}
@@ -62,8 +61,8 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (read, added int, err e
 	return read, added, nil
 }
 
-// Export writes the results whose ids begin so, all of them if none is given,
-// the oldest first, and returns how many.
+// Export writes the results whose ids begin with one of the prefixes, or all if
+// there is none, the oldest first, and returns their number.
 func (s *Store) Export(ctx context.Context, w io.Writer, prefixes []string) (n int, err error) {
 	out, err := NewWriter(w)
 	if err != nil {
@@ -87,11 +86,11 @@ func (s *Store) Export(ctx context.Context, w io.Writer, prefixes []string) (n i
 	return n, out.Close()
 }
 
-// exportPage is how many results are in memory at once while all are exported.
+// exportPage is the number of results in memory when all are exported.
 const exportPage = 100
 
-// exportAll writes all results, page by page: other programs may use the
-// database meanwhile.
+// exportAll writes all results, page by page, so that other programs can use
+// the database in between.
 func (s *Store) exportAll(ctx context.Context, out *Writer) (n int, err error) {
 	last, id := int64(-1), ""
 	for {
@@ -128,7 +127,7 @@ type keeper struct {
 	added int
 }
 
-// Bounds of one statement that adds records, and the columns that it fills.
+// Limits of one statement that adds records, and its columns.
 const (
 	keeperRows    = 200
 	keeperBytes   = 8 << 20
@@ -160,7 +159,7 @@ func (k *keeper) add(r Record) error {
 	return k.flush()
 }
 
-// flush adds what has been collected.
+// flush adds the collected records.
 func (k *keeper) flush() error {
 	if k.rows == 0 {
 		return nil
@@ -173,7 +172,7 @@ func (k *keeper) flush() error {
 }
 
 // Trim removes the oldest results until at most n are left, and returns how
-// many it removed. A file does not shrink, but their room is used again.
+// many it removed. A file does not shrink, but its space is used again.
 func (s *Store) Trim(ctx context.Context, n int) (removed int, err error) {
 	err = s.db.transact(ctx, func() error {
 		var last int64
@@ -195,7 +194,8 @@ func (s *Store) Trim(ctx context.Context, n int) (removed int, err error) {
 	return removed, nil
 }
 
-// Expire removes the results that were taken before a time, and returns how many.
+// Expire removes the results that were taken before a time, and returns their
+// number.
 func (s *Store) Expire(ctx context.Context, before time.Time) (removed int, err error) {
 	n, err := s.db.exec(ctx, "DELETE FROM results WHERE time_ms < ?", before.UnixMilli())
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *Store) Delete(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// remember notes that a result was withdrawn, for Deliver.
+// remember records that a result was withdrawn, for Deliver.
 func (s *Store) remember(ctx context.Context, id string) error {
 	now := time.Now()
 	if _, err := s.db.exec(ctx, "DELETE FROM withdrawn WHERE time_ms < ?", now.Add(-withdrawnFor).UnixMilli()); err != nil {
@@ -233,8 +233,8 @@ func (s *Store) remember(ctx context.Context, id string) error {
 	return err
 }
 
-// Withdraw removes the one result whose id begins with prefix, for whoever has
-// its token. Errors wrap ErrNotFound, ErrAmbiguous or ErrNotOwner.
+// Withdraw removes the one result whose id begins with prefix, if the token is
+// right. Errors wrap ErrNotFound, ErrAmbiguous or ErrNotOwner.
 func (s *Store) Withdraw(ctx context.Context, prefix, token string) error {
 	id, err := s.find(ctx, prefix)
 	if err != nil {
@@ -259,12 +259,13 @@ func (s *Store) Withdraw(ctx context.Context, prefix, token string) error {
 	return nil
 }
 
-// withdrawnFor is for how long it is known that a result was withdrawn: longer
-// than any server keeps one that it believes to be undelivered.
+// withdrawnFor is how long a withdrawal is remembered: longer than any server
+// keeps a result that it could not deliver.
 const withdrawnFor = 90 * 24 * time.Hour
 
-// Deliver adds results that have waited, but those that were withdrawn since: a
-// server that did not hear that one had arrived delivers it again.
+// Deliver adds results that have waited, except those that were withdrawn in
+// the meantime: a server that did not get the answer to a delivery delivers the
+// result again.
 func (s *Store) Deliver(ctx context.Context, records []Record) error {
 	ids := make([]any, len(records))
 	for i, r := range records {
@@ -345,7 +346,7 @@ func (f Filter) where() (terms []string, args []any) {
 	if f.Label != "" {
 		add("label = ?", f.Label)
 	}
-	if f.Server != "" { // with any port: between "name:" and "name;", which is next to it
+	if f.Server != "" { // with any port: between "name:" and "name;", the next character
 		add("(server = ? OR server >= ? AND server < ?)", f.Server, f.Server+":", f.Server+";")
 	}
 	if f.Interface != "" {
@@ -367,7 +368,7 @@ func (f Filter) where() (terms []string, args []any) {
 // find returns the id of the one result whose id begins with prefix.
 func (s *Store) find(ctx context.Context, prefix string) (string, error) {
 	var found []string
-	// "g" follows every digit of an id
+	// "g" sorts after every digit of an id
 	err := s.db.query(ctx, "SELECT id FROM results WHERE id >= ? AND id < ? LIMIT 2", []any{prefix, prefix + "g"}, func(r row) error {
 		found = append(found, r.text(0))
 		return nil

@@ -14,7 +14,7 @@ import (
 	"unbloat/internal/protocol/rpm"
 )
 
-// Protocols returns all of them, in the order in which they are listed to people.
+// Protocols returns all of them, in the order of help texts.
 func Protocols() protocol.Protocols {
 	return protocol.Protocols{
 		native.Protocol(),

@@ -23,15 +23,15 @@ func Protocol() protocol.Protocol {
 	return protocol.Protocol{Schemes: []protocol.Scheme{{Name: "iperf3", Port: Port}}, Dial: dial}
 }
 
-// source is a server that takes load and answers no probes: these go to
-// --ping HOST, or by ICMP to the server.
+// source is a server that takes load but answers no probes. Probes go to the
+// host of --ping, or to the server by ICMP.
 type source struct {
 	s       *protocol.Session
 	prober  measure.Prober
 	payload []byte
 }
 
-// dial opens a session with an iperf3 server. The server hears of it with
+// dial opens a session with an iperf3 server. It contacts the server only with
 // the first load.
 func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
 	to := s.Options.Ping
@@ -61,14 +61,14 @@ type load struct {
 	params  Params
 	up      []*net.TCPConn
 	down    []*net.TCPConn
-	options []netio.TCPOptions // of the streams upward
+	options []netio.TCPOptions // of the upload's streams
 	start   unit.Instant
 	sender  *netio.Sender
 	receive *netio.Receiver
 }
 
-// Open opens the control connection and all streams but the last: with that
-// one the server starts.
+// Open opens the control connection and all streams but the last, because the
+// server starts when it has all.
 func (s *source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Load, error) {
 	l := &load{source: s, params: Params{TCP: true, ClientVersion: "3.12"}}
 	for _, spec := range specs {
@@ -82,7 +82,7 @@ func (s *source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Lo
 		}
 		l.params.Reverse = true
 		l.params.Parallel += spec.Flows
-		l.params.TOS = max(l.params.TOS, spec.DSCP<<2) // one for all
+		l.params.TOS = max(l.params.TOS, spec.DSCP<<2) // there is one value for all
 	}
 	if l.params.Reverse && len(l.options) > 0 {
 		l.params.Reverse, l.params.Bidirectional = false, true
@@ -98,16 +98,16 @@ func (s *source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Lo
 	return l, nil
 }
 
-// betweenTests is how long a refusal is not believed: iperf3's own server says
-// that it is busy until it has tidied up after a test, closes its port, and
-// opens it again.
+// betweenTests is how long a refusal is not final: after a test iperf3's own
+// server answers that it is busy until it has cleaned up, and then closes its
+// port and opens it again.
 const betweenTests = 2 * time.Second
 
-// errBusy is the server's refusal of a second test at once.
+// errBusy is the server's refusal because another test is running.
 var errBusy = errors.New(AccessDenied.String())
 
-// greet connects to the server, which may be between two tests, and shows it
-// the cookie.
+// greet connects to the server, again if it is between two tests, and sends the
+// cookie.
 func (l *load) greet(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := l.knock(ctx)
@@ -122,7 +122,7 @@ func (l *load) greet(ctx context.Context) error {
 	}
 }
 
-// knock is one try of greet's.
+// knock is one attempt of greet.
 func (l *load) knock(ctx context.Context) (err error) {
 	if l.control != nil {
 		l.control.Close()
@@ -141,7 +141,7 @@ func (l *load) knock(ctx context.Context) (err error) {
 
 func (l *load) open(ctx context.Context) error {
 	var random [CookieSize - 1]byte
-	_, _ = rand.Read(random[:]) // never fails, it would rather end the program
+	_, _ = rand.Read(random[:]) // never fails: Go ends the program instead
 	l.cookie = MakeCookie(random)
 	if err := l.greet(ctx); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (l *load) open(ctx context.Context) error {
 	return nil
 }
 
-// within gives a step of the control connection its time.
+// within limits the time of a step on the control connection.
 func (l *load) within(ctx context.Context, step func() error) error {
 	if err := l.control.SetDeadline(time.Now().Add(protocol.Patience)); err != nil {
 		return err
@@ -198,7 +198,8 @@ func (l *load) expect(want State) error {
 	}
 }
 
-// stream opens the next stream: first those upward, then those downward.
+// stream opens the next stream: first those of the upload, then those of the
+// download.
 func (l *load) stream(ctx context.Context) error {
 	up := len(l.up) < l.params.Up()
 	var o netio.TCPOptions
@@ -218,7 +219,7 @@ func (l *load) stream(ctx context.Context) error {
 	return err
 }
 
-// Begin opens the last stream, with which the server starts.
+// Begin opens the last stream, after which the server starts.
 func (l *load) Begin(ctx context.Context) (unit.Instant, error) {
 	err := l.stream(ctx)
 	if err == nil {

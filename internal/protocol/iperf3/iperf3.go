@@ -30,7 +30,7 @@ import (
 // Port is iperf3's TCP port.
 const Port = 5201
 
-// State is one byte that moves the test on.
+// A State is one byte that starts the next step of a test.
 type State int8
 
 // The states.
@@ -78,8 +78,7 @@ func MakeCookie(random [CookieSize - 1]byte) Cookie {
 	return c
 }
 
-// ErrMalformed is wrapped by the errors of everything that reads what the other
-// end said.
+// ErrMalformed is wrapped by errors about input from the other end.
 var ErrMalformed = errors.New("malformed")
 
 // ParseCookie checks a cookie.
@@ -159,7 +158,7 @@ func (p Params) Down() int {
 	return 0
 }
 
-// Results are what one end says of a test.
+// Results are one end's results of a test.
 type Results struct {
 	CPUTotal       float64        `json:"cpu_util_total"`
 	CPUUser        float64        `json:"cpu_util_user"`
@@ -169,7 +168,7 @@ type Results struct {
 	Streams        []StreamResult `json:"streams"`
 }
 
-// A StreamResult is what one end says of one stream.
+// A StreamResult is one end's result of one stream.
 type StreamResult struct {
 	ID          int     `json:"id"`
 	Bytes       int64   `json:"bytes"`

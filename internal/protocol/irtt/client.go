@@ -31,7 +31,7 @@ type source struct{ prober measure.Prober }
 func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
 	interval := s.Options.Probe.Interval
 	if interval <= 0 {
-		interval = protocol.PingInterval // twice what its server allows by default: bunches are not dropped
+		interval = protocol.PingInterval // twice what its server allows by default, so that probes that arrive together are not dropped
 	}
 	p, err := start(ctx, protocol.Probing{Clock: s.Clock, Host: s.Address.Host, Interval: interval, Options: s.Options})
 	if err != nil {
@@ -48,8 +48,7 @@ func (s *source) Open(context.Context, []measure.FlowSpec) (measure.Load, error)
 
 func (s *source) Close() error { return s.prober.Close() }
 
-// openTries are how long an answer to a request to open is waited for, as long
-// as irtt's own client does.
+// openTries are the timeouts of the requests to open, as in irtt's own client.
 func openTries() []time.Duration {
 	return []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}
 }
@@ -92,7 +91,7 @@ func start(ctx context.Context, p protocol.Probing) (measure.Prober, error) {
 	})
 }
 
-// open asks for a connection until an answer comes.
+// open asks for a connection until it gets an answer.
 func open(ctx context.Context, conn *netio.Datagram, want Params, key []byte) (*Codec, error) {
 	request := OpenRequest(want, key)
 	codec := &Codec{Key: key}

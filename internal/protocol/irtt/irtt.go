@@ -142,8 +142,8 @@ func OpenRequest(p Params, key []byte) []byte {
 	return b
 }
 
-// OpenReply returns the answer to a request to open; more says whether the
-// connection is closed at once.
+// OpenReply returns the answer to a request to open. more may close the
+// connection at once.
 func OpenReply(token uint64, p Params, more Flags, key []byte) []byte {
 	b := make([]byte, headSize(key)+8, headSize(key)+8+maxParams)
 	binary.LittleEndian.PutUint64(begin(b, FlagOpen|FlagReply|more, key), token)
@@ -193,7 +193,7 @@ type Stamp struct {
 	Mono time.Duration // since the server began
 }
 
-// An Echo is the contents of an answered probe.
+// An Echo is the content of the answer to a probe.
 type Echo struct {
 	Flags         Flags
 	Token         uint64

@@ -17,7 +17,8 @@ import (
 	"unbloat/unit"
 )
 
-// A full TLS record and what it costs (RFC 8446 section 5.2: head, type and tag).
+// The size of a full TLS record, and its overhead (RFC 8446 section 5.2: head,
+// type and tag).
 const (
 	tlsRecord = 16384.0
 	tlsHead   = 5 + 1 + 16
@@ -37,15 +38,16 @@ func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
 	})
 }
 
-// load opens a WebSocket a flow. ndt7 ends each test after ten seconds; then the
-// flow opens the next one.
+// load opens a WebSocket for each flow. ndt7 ends each test after ten seconds;
+// the flow then starts the next one.
 func load(ctx context.Context, s *web.Source, specs []measure.FlowSpec) (measure.Load, error) {
 	l := web.NewLoad(s)
 	for _, spec := range specs {
 		for range spec.Flows {
 			f := l.Add(spec)
-			// A message counts when it is written whole, too coarse to tell the
-			// payload's share by; heads of frames are next to nothing.
+			// A message counts when it is written whole, which is too coarse to
+			// derive the payload's share from it. Heads of frames are
+			// negligible.
 			f.Share = 1
 			if s.Session.Address.URL.Scheme == "https" {
 				f.Share = tlsRecord / (tlsRecord + tlsHead)
@@ -56,7 +58,7 @@ func load(ctx context.Context, s *web.Source, specs []measure.FlowSpec) (measure
 				l.Abandon()
 				return nil, web.Unreachable("open an ndt7 test", err)
 			}
-			current := make(chan *websocket.Conn, 1) // the one that is probed
+			current := make(chan *websocket.Conn, 1) // the one with the probes
 			f.Ping = func(ctx context.Context) (time.Duration, error) {
 				select {
 				case c := <-current:
@@ -116,7 +118,8 @@ func open(ctx context.Context, s *web.Source, f *web.Flow, client *http.Client) 
 	return c, nil
 }
 
-// test runs one test; ended says that its time was over, in an orderly way.
+// test runs one test. ended reports whether it ended in order because its time
+// was over.
 func test(ctx context.Context, s *web.Source, f *web.Flow, c *websocket.Conn) (ended bool, err error) {
 	began := s.Session.Clock.Now()
 	read := func() error {
@@ -130,7 +133,7 @@ func test(ctx context.Context, s *web.Source, f *web.Flow, c *websocket.Conn) (e
 					f.Count(n)
 				}
 			}
-			if r == nil { // not merely the message has ended
+			if r == nil { // the connection has ended, not only the message
 				return err
 			}
 		}
@@ -153,7 +156,7 @@ func test(ctx context.Context, s *web.Source, f *web.Flow, c *websocket.Conn) (e
 	} else {
 		err = read()
 	}
-	// An orderly end comes after about ten seconds, whatever it looks like.
+	// Any end after about ten seconds is an orderly one.
 	ended = err == nil || websocket.CloseStatus(err) == websocket.StatusNormalClosure || s.Session.Clock.Now().Sub(began) >= Duration-time.Second
 	if ended {
 		err = nil

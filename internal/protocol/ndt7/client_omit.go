@@ -10,7 +10,7 @@ import (
 	"unbloat/internal/protocol/web"
 )
 
-// dial says that this build has no HTTP.
+// dial returns an error: this build has no HTTP.
 func dial(ctx context.Context, s *protocol.Session) (measure.Tester, error) {
 	return web.Open(ctx, s, web.Kind{})
 }

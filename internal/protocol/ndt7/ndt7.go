@@ -1,6 +1,6 @@
-// Package ndt7 is M-Lab's ndt7 (ndt7 protocol specification, version 0.9): what is
-// said over its WebSocket, which is paths, message sizes and the JSON of its
-// measurements, and a client.
+// Package ndt7 is M-Lab's ndt7 (ndt7 protocol specification, version 0.9):
+// paths, message sizes and the JSON of measurements on its WebSocket, and a
+// client.
 package ndt7
 
 import (
@@ -18,27 +18,27 @@ func Protocol() protocol.Protocol {
 	}}
 }
 
-// What the specification fixes.
+// Values that the specification gives.
 const (
 	DownloadPath = "/ndt/v7/download"
 	UploadPath   = "/ndt/v7/upload"
 	Subprotocol  = "net.measurementlab.ndt.v7"
 
-	MinMessage unit.Size = 1 << 13 // of binary messages
-	MaxMessage unit.Size = 1 << 20 // to which a sender scales them
-	MaxAccept  unit.Size = 1 << 24 // that must be accepted
+	MinMessage unit.Size = 1 << 13 // first binary messages
+	MaxMessage unit.Size = 1 << 20 // largest that a sender scales to
+	MaxAccept  unit.Size = 1 << 24 // must be accepted
 
 	Duration    = 10 * time.Second // of a test
-	MaxDuration = 15 * time.Second // after which it is cut
+	MaxDuration = 15 * time.Second // after which it is cut off
 	MeasureMin  = 250 * time.Millisecond
 )
 
-// scale is the part of what was sent that a message may be.
+// scale limits a message to this fraction of what was sent.
 const scale = 16
 
-// NextMessage returns the size of the next binary message after sent bytes, of
-// which the last had the given size: it doubles as long as it is at most a
-// sixteenth of what was sent.
+// NextMessage returns the size of the next binary message, when sent bytes were
+// sent and the last message had the given size. It doubles if the last was at
+// most a sixteenth of what was sent.
 func NextMessage(size, sent unit.Size) unit.Size {
 	if size < MaxMessage && size <= sent/scale {
 		return size * 2

@@ -21,16 +21,16 @@ import (
 const (
 	listURL         = "https://librespeed.org/backend-servers/servers.php"
 	libreSpeedTerms = "https://librespeed.org"
-	mostListed      = 100 // servers of the list that are asked how far they are
+	mostListed      = 100 // servers of the list whose distance is measured
 	askedAtOnce     = 8
-	nearestOf       = 3 // servers that are left to be tried
-	// listedWithin is how long a listed server has for the handshakes: one that
-	// needs more is no use.
+	nearestOf       = 3 // servers that are tried
+	// listedWithin is the time limit for a listed server's handshakes. A slower
+	// server is of no use.
 	listedWithin = 3 * time.Second
 )
 
 // A listed is one server of LibreSpeed's list. Its URLs are relative to Server,
-// which may leave out the scheme.
+// which may lack the scheme.
 type listed struct {
 	Name        string `json:"name"`
 	Server      string `json:"server"`
@@ -41,7 +41,7 @@ type listed struct {
 	SponsorURL  string `json:"sponsorURL"`
 }
 
-// libreSpeed reads the list, and returns the nearest of its servers that begin
+// libreSpeed reads the list, and returns the nearest of its servers that start
 // to send.
 func (f *Finder) libreSpeed(ctx context.Context) ([]Server, error) {
 	b, err := f.get(ctx, listURL)
@@ -66,7 +66,7 @@ func (f *Finder) libreSpeed(ctx context.Context) ([]Server, error) {
 		if err == nil {
 			err = f.sends(ctx, ends.Down)
 		}
-		if err != nil { // the next one may do
+		if err != nil { // try the next one
 			last = err
 			continue
 		}
@@ -78,8 +78,8 @@ func (f *Finder) libreSpeed(ctx context.Context) ([]Server, error) {
 	return out, nil
 }
 
-// near asks the listed servers how far they are, and returns those that answer,
-// the nearest first.
+// near measures the distance of the listed servers, and returns those that
+// answer, the nearest first.
 func (f *Finder) near(ctx context.Context, list []listed) ([]Server, error) {
 	list = list[:min(len(list), mostListed)]
 	found, errs := make([]Server, len(list)), make([]error, len(list))

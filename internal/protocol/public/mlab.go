@@ -19,11 +19,12 @@ import (
 const (
 	locateURL = "https://locate.measurementlab.net/v2/nearest/ndt/ndt7"
 	mlabTerms = "https://www.measurementlab.net/privacy/ and https://www.measurementlab.net/aup/"
-	// tokenFor is how long an access token is used. M-Lab's are valid for a minute.
+	// tokenFor is how long an access token is used. M-Lab's are valid for one
+	// minute.
 	tokenFor = 30 * time.Second
 )
 
-// A nearest is what the locate service answers (version 2).
+// A nearest is the answer of the locate service (version 2).
 type nearest struct {
 	Error *struct {
 		Type   string `json:"type"`
@@ -34,7 +35,7 @@ type nearest struct {
 	Results []target `json:"results"`
 }
 
-// A target is one server, with URLs that carry access tokens.
+// A target is one server, with URLs that contain access tokens.
 type target struct {
 	Machine  string `json:"machine"`
 	Hostname string `json:"hostname"`
@@ -62,7 +63,7 @@ func (f *Finder) mlab(ctx context.Context) ([]Server, error) {
 	var last error
 	for _, t := range targets {
 		s, err := f.mlabServer(ctx, t, at)
-		if err != nil { // the next one may do
+		if err != nil { // try the next one
 			last = err
 			continue
 		}
@@ -90,7 +91,7 @@ func (f *Finder) locate(ctx context.Context) ([]target, error) {
 	return n.Results, nil
 }
 
-// endpoints returns where a target takes load, and the host of both URLs.
+// endpoints returns a target's URLs for load, and the host of both.
 func (t target) endpoints() (at protocol.Endpoints, host string, err error) {
 	for _, x := range []struct {
 		key  string
@@ -130,7 +131,7 @@ func (f *Finder) mlabServer(ctx context.Context, t target, at time.Time) (Server
 	return s, nil
 }
 
-// A lease keeps the access tokens of one machine fresh.
+// A lease renews the access tokens of one server.
 type lease struct {
 	finder  *Finder
 	machine string
@@ -140,8 +141,8 @@ type lease struct {
 	at   time.Time // when the tokens were made
 }
 
-// get returns URLs whose tokens are valid, of the same machine: what is measured
-// against another one cannot be compared.
+// get returns URLs with valid tokens, always of the same server: measurements
+// with another one could not be compared.
 func (l *lease) get(ctx context.Context) (protocol.Endpoints, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

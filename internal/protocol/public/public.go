@@ -1,8 +1,9 @@
 //go:build !omit_http
 
-// Package public finds test servers that anybody may use: Cloudflare's, those of
-// Measurement Lab by its locate service, and those of LibreSpeed's list. It asks
-// which there are, how far they are, and whose terms they have; it loads no line.
+// Package public finds test servers that anybody may use: Cloudflare's, those
+// of Measurement Lab by its locate service, and those of LibreSpeed's list. It
+// finds out which servers there are, their distance, and whose terms apply. It
+// does not load the line.
 package public
 
 import (
@@ -24,7 +25,7 @@ import (
 	"unbloat/internal/protocol"
 )
 
-// Names of the sources, as --server takes them.
+// Names of the sources in --server.
 const (
 	Auto       = "auto"
 	Cloudflare = "cloudflare"
@@ -32,9 +33,9 @@ const (
 	LibreSpeed = "librespeed"
 )
 
-// Order returns the sources that a --server value stands for, in the order in
-// which they are tried; none of a value that names no public server. M-Lab comes
-// last, since it publishes what is measured.
+// Order returns the sources for a --server value, in the order in which they
+// are tried, or none if the value names no public servers. M-Lab comes last,
+// since it publishes results.
 func Order(server string) []string {
 	switch server {
 	case Auto:
@@ -45,40 +46,41 @@ func Order(server string) []string {
 	return nil
 }
 
-// A Server is a public test server that was found and that answered.
+// A Server is a public test server that has answered.
 type Server struct {
 	Source    string        // Cloudflare, MLab or LibreSpeed
-	Operator  string        // whose it is, as in "Cloudflare"
-	Place     string        // where it is, as in "Hamburg, DE"; "" if nobody says
+	Operator  string        // such as "Cloudflare"
+	Place     string        // such as "Hamburg, DE"; "" if unknown
 	URL       string        // as protocol.Dial takes it, without tokens
-	RTT       time.Duration // of a TCP handshake, the least of a few
+	RTT       time.Duration // of the fastest of a few TCP handshakes
 	Terms     string        // URL of the operator's terms
 	Publishes bool          // results are published, with this line's public address
-	// Endpoints is for protocol.Options; nil where the URL leads to them.
+	// Endpoints is for protocol.Options; nil if the URL suffices.
 	Endpoints func(context.Context) (protocol.Endpoints, error)
 }
 
-// A Finder finds public servers. Its zero value asks the real ones.
+// A Finder finds public servers. Its zero value uses the real ones.
 type Finder struct {
-	Dial  func(ctx context.Context, network, address string) (net.Conn, error) // nil: the system's way
+	Dial  func(ctx context.Context, network, address string) (net.Conn, error) // nil: the system's
 	Roots *x509.CertPool                                                       // nil: the system's authorities
-	Agent string                                                               // what servers log, as in "unbloat test"
+	Agent string                                                               // name for the servers' logs, such as "unbloat test"
 
-	name string // of every certificate; "": the host's
+	name string // expected in every certificate; "": the host's
 }
 
-// ErrNone is wrapped by errors of Find when a source has no server for us now.
+// ErrNone is wrapped by errors of Find if a source has no server for us at
+// present.
 var ErrNone = errors.New("it has no test server for us now")
 
 const (
-	answerWithin = 10 * time.Second // of a small request
-	mostAnswer   = 1 << 20          // bytes of one
-	handshakes   = 3                // of which the quickest is the distance
+	answerWithin = 10 * time.Second // time limit of a small request
+	mostAnswer   = 1 << 20          // bytes of an answer
+	handshakes   = 3                // the fastest is the distance
 )
 
 // Find returns a source's servers, the nearest first. All have answered a TCP
-// handshake; those of Cloudflare and LibreSpeed have begun to send a load too.
-// Errors wrap ErrNone, measure.ErrRefused or measure.ErrUnreachable.
+// handshake; those of Cloudflare and LibreSpeed have also started to send a
+// load. Errors wrap ErrNone, measure.ErrRefused or measure.ErrUnreachable.
 func (f *Finder) Find(ctx context.Context, source string) ([]Server, error) {
 	var found []Server
 	var err error
@@ -107,7 +109,7 @@ const (
 	cloudflareURL  = "cloudflare+https://" + cloudflareHost
 )
 
-// cloudflare has one name, which leads to the nearest server.
+// cloudflare returns the one server name, which resolves to the nearest server.
 func (f *Finder) cloudflare(ctx context.Context) ([]Server, error) {
 	rtt, err := f.distance(ctx, net.JoinHostPort(cloudflareHost, "443"))
 	if err != nil {
@@ -119,7 +121,7 @@ func (f *Finder) cloudflare(ctx context.Context) ([]Server, error) {
 	return []Server{{Source: Cloudflare, Operator: "Cloudflare", URL: cloudflareURL, RTT: rtt, Terms: "https://www.cloudflare.com/website-terms/"}}, nil
 }
 
-// client returns an HTTP client of the finder's own.
+// client returns an HTTP client of the finder.
 func (f *Finder) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: f.dial, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.Roots, ServerName: f.name},
@@ -134,7 +136,7 @@ func (f *Finder) dial(ctx context.Context, network, address string) (net.Conn, e
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// ask sends a request, and hands its answer on to be read.
+// ask sends a request, and calls read with the answer.
 func (f *Finder) ask(ctx context.Context, url string, read func(*http.Response) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -159,7 +161,7 @@ func (f *Finder) ask(ctx context.Context, url string, read func(*http.Response) 
 	return fmt.Errorf("%w: GET %s: %s", measure.ErrUnreachable, url, resp.Status)
 }
 
-// get fetches a small thing.
+// get downloads a small resource.
 func (f *Finder) get(ctx context.Context, url string) (b []byte, err error) {
 	err = f.ask(ctx, url, func(r *http.Response) error {
 		if b, err = io.ReadAll(io.LimitReader(r.Body, mostAnswer)); err != nil {
@@ -170,8 +172,8 @@ func (f *Finder) get(ctx context.Context, url string) (b []byte, err error) {
 	return b, err
 }
 
-// sends checks that a server begins to send a load when it is asked for one:
-// those that limit who loads them say so here, and not amid a measurement.
+// sends checks that a server starts to send a load. Servers that limit clients
+// refuse here already, and not in the middle of a measurement.
 func (f *Finder) sends(ctx context.Context, url string) error {
 	return f.ask(ctx, url, func(r *http.Response) error {
 		if _, err := io.ReadFull(r.Body, make([]byte, 1024)); err != nil {
@@ -181,8 +183,8 @@ func (f *Finder) sends(ctx context.Context, url string) error {
 	})
 }
 
-// distance returns how long a TCP handshake with host:port takes, without
-// looking up its name: the least of a few.
+// distance returns the duration of a TCP handshake with host:port without the
+// DNS query, the least of a few.
 func (f *Finder) distance(ctx context.Context, address string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -200,7 +202,7 @@ func (f *Finder) distance(ctx context.Context, address string) (time.Duration, e
 }
 
 func (f *Finder) handshake(ctx context.Context, address string) (time.Duration, error) {
-	var mu sync.Mutex // both families may be tried at once
+	var mu sync.Mutex // both address families may be tried at once
 	begun := map[string]time.Time{}
 	var took time.Duration
 	trace := &httptrace.ClientTrace{

@@ -10,11 +10,11 @@ import (
 	"net/url"
 )
 
-// WellKnown is where a server's configuration is.
+// WellKnown is the path of a server's configuration.
 const WellKnown = "/.well-known/nq"
 
 // A Config is a server's configuration. Old clients read the first three URLs,
-// those of the draft the last three.
+// clients of the draft the last three.
 type Config struct {
 	Version int  `json:"version"`
 	URLs    URLs `json:"urls"`
@@ -36,8 +36,8 @@ func Make(base string) Config {
 	return Config{1, URLs{small, large, up, small, large, up}}
 }
 
-// Parse reads a configuration; of both spellings the draft's counts, and all
-// three are absolute URLs.
+// Parse reads a configuration. If it has both spellings the draft's counts. All
+// three must be absolute URLs.
 func Parse(b []byte) (Config, error) {
 	var c Config
 	if err := json.Unmarshal(b, &c); err != nil {

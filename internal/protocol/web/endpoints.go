@@ -1,6 +1,6 @@
 // Package web is what the clients of the protocols over HTTP share: requests as
-// load, small requests as probes, and trust in a server's certificate. The build
-// tag omit_http leaves it out; sessions then fail with protocol.ErrNoHTTP.
+// load, small requests as probes, and trust in a server's certificate. A build
+// with the tag omit_http lacks it; sessions then fail with protocol.ErrNoHTTP.
 package web
 
 import (
@@ -10,16 +10,16 @@ import (
 	"unbloat/internal/protocol"
 )
 
-// Endpoints are where an HTTP server takes load and answers probes.
+// Endpoints are the URLs of an HTTP server for load and probes.
 type Endpoints = protocol.Endpoints
 
-// Get fetches the small thing at an URL.
+// Get downloads a small resource.
 type Get func(url string) ([]byte, error)
 
 // Find asks a server for its endpoints.
 type Find func(s *protocol.Session, get Get) (Endpoints, error)
 
-// Protocol returns one over HTTPS and HTTP, whose load is requests.
+// Protocol returns a protocol over HTTPS and HTTP whose load is requests.
 func Protocol(name string, find Find) protocol.Protocol {
 	return protocol.Protocol{
 		Schemes: []protocol.Scheme{{Name: name + "+https", Port: 443, URL: "https"}, {Name: name + "+http", Port: 80, URL: "http"}},

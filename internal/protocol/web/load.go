@@ -22,15 +22,15 @@ import (
 	"unbloat/unit"
 )
 
-// A Load is what one phase moves: connections, and what follows on each.
+// A Load is one phase's connections, with the requests on each.
 type Load struct {
 	s      *Source
 	flows  []*Flow
 	start  unit.Instant
-	ctx    context.Context // of everything that runs
+	ctx    context.Context // of all goroutines
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	apart  *wires // fresh connections, tried beside the load
+	apart  *wires // fresh connections, tested beside the load
 
 	mu     sync.Mutex
 	onLoad map[measure.Direction][]probe.Sample
@@ -38,12 +38,12 @@ type Load struct {
 	looks  []probe.SenderSample
 }
 
-// A Flow is one connection and the requests that follow each other on it.
+// A Flow is one connection, with the requests on it, one after the other.
 type Flow struct {
 	Spec  measure.FlowSpec
-	Run   func(ctx context.Context) error                  // moves bytes until ctx ends; broken, if it returns an error before
-	Ping  func(ctx context.Context) (time.Duration, error) // the round trip on this connection; nil: it can't be asked for
-	Share float64                                          // of the bytes on the wire that are payload; 0: as counted
+	Run   func(ctx context.Context) error                  // moves bytes until ctx ends; an error before that means that the flow is broken
+	Ping  func(ctx context.Context) (time.Duration, error) // the round trip on this connection; nil: cannot be measured
+	Share float64                                          // payload's share of the bytes on the line; 0: as counted
 
 	session *protocol.Session
 	wires   *wires
@@ -52,11 +52,11 @@ type Flow struct {
 	mu     sync.Mutex
 	bins   netio.Bins
 	last   unit.Instant
-	over   bool // what a transport still reads of a body is not counted
+	over   bool // what a transport still reads of a body does not count
 	broken string
 }
 
-// Count books bytes that were moved since the last time.
+// Count adds bytes that were moved since the last call.
 func (f *Flow) Count(n int) {
 	f.moved.Add(int64(n))
 	now := f.session.Clock.Now()
@@ -99,7 +99,7 @@ func NewLoad(s *Source) *Load {
 	return l
 }
 
-// Add adds a flow, which its caller opens.
+// Add adds a flow, which the caller opens.
 func (l *Load) Add(spec measure.FlowSpec) *Flow {
 	f := &Flow{Spec: spec, session: l.s.Session, wires: newWires()}
 	if spec.Dir == measure.Up {
@@ -130,7 +130,7 @@ func (l *Load) Begin(context.Context) (unit.Instant, error) {
 	return l.start, nil
 }
 
-// download fetches the large thing over and over.
+// download requests the large resource again and again.
 func download(ctx context.Context, client *http.Client, url string, f *Flow) error {
 	buf := make([]byte, 256<<10)
 	for ctx.Err() == nil {
@@ -161,7 +161,7 @@ func download(ctx context.Context, client *http.Client, url string, f *Flow) err
 // uploadSize is the body of one upload; servers limit it (Cloudflare to 100 MB).
 const uploadSize = 90 * unit.MB
 
-// upload sends bodies over and over.
+// upload sends bodies again and again.
 func upload(ctx context.Context, client *http.Client, s *Source, f *Flow) error {
 	for ctx.Err() == nil {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.At.Up, &body{f: f, payload: s.Payload, left: uploadSize})
@@ -201,11 +201,12 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// onLoadEvery is the distance of probes on the loaded connections, and of the
-// handshakes of fresh ones.
+// onLoadEvery is the interval of probes on the loaded connections, and of
+// handshakes on fresh ones.
 const onLoadEvery = 100 * time.Millisecond
 
-// probeLoaded probes the loaded connections in turn, and every fifth time a fresh one.
+// probeLoaded probes the loaded connections in turn, and every fifth time a
+// fresh connection.
 func (l *Load) probeLoaded() {
 	tick := time.NewTicker(onLoadEvery)
 	defer tick.Stop()
@@ -223,7 +224,7 @@ func (l *Load) probeLoaded() {
 		select {
 		case slots <- struct{}{}:
 		default:
-			continue // 64 wait already
+			continue // 64 are pending already
 		}
 		l.wg.Go(func() {
 			defer func() { <-slots }()
@@ -242,7 +243,7 @@ func (l *Load) probeLoaded() {
 	}
 }
 
-// fresh times the parts of a request on a fresh connection.
+// fresh measures the parts of a request on a fresh connection.
 func (l *Load) fresh(dir measure.Direction) {
 	clock, w := l.s.Session.Clock, l.apart
 	client := newClient(l.s.Session, w)
@@ -339,8 +340,8 @@ func (l *Load) Moved(d measure.Direction) (sum int64) {
 	return sum
 }
 
-// Passed implements measure.ByteCounter: what the load's connections have moved,
-// and those of the requests beside it.
+// Passed implements measure.ByteCounter: the bytes of the load's connections,
+// and of the requests beside it.
 func (l *Load) Passed() (in, out int64, ok bool) {
 	all := []*wires{l.s.wires, l.apart}
 	for _, f := range l.flows {
@@ -407,10 +408,10 @@ func (l *Load) Stop(ctx context.Context) ([]measure.FlowReport, error) {
 	return out, nil
 }
 
-// series returns what arrived. Of a download it is what the kernel saw arriving,
-// less the share that is no payload: what waits behind a hole is read only when
-// the hole is closed, which may be after the phase. whole is the same with what
-// carries the payload; nil where the system does not tell.
+// series returns the payload that arrived. For a download that is what the
+// kernel received, minus the overhead: data behind a hole is read only when the
+// hole is closed, which may be after the phase. whole includes the overhead; it
+// is nil if the system does not provide the counts.
 func (f *Flow) series() (payload verdict.Series, whole *verdict.Series) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -430,11 +431,11 @@ func (f *Flow) series() (payload verdict.Series, whole *verdict.Series) {
 	return payload, &verdict.Series{Start: b.Start, Bin: b.Width, Bytes: b.Bytes}
 }
 
-// holesWithin is how long the flows go on for what waits behind holes to be
+// holesWithin is how long the flows continue so that data behind holes is
 // counted: a round trip or two through a full queue.
 const holesWithin = 2 * time.Second
 
-// closeHoles lets the flows go on until no download has a hole open.
+// closeHoles lets the flows continue until no download has a hole.
 func (l *Load) closeHoles(ctx context.Context, end unit.Instant) error {
 	for l.s.Session.Clock.Now().Sub(end) < holesWithin {
 		waiting := false
@@ -452,7 +453,7 @@ func (l *Load) closeHoles(ctx context.Context, end unit.Instant) error {
 	return nil
 }
 
-// scale turns bytes on the wire into payload, of which they are a part.
+// scale converts bytes on the line to payload.
 func scale(s []verdict.Series, by float64) []verdict.Series {
 	for i := range s {
 		for j := range s[i].Bytes {

@@ -10,12 +10,12 @@ import (
 	"unbloat/internal/protocol"
 )
 
-// Kind is what one protocol over HTTP does in its own way.
+// Kind is what is special to one protocol over HTTP.
 type Kind struct {
 	Find Find
 }
 
-// Open says that this build has no HTTP, so none of the protocols over it.
+// Open returns an error: this build has no protocols over HTTP.
 func Open(_ context.Context, s *protocol.Session, _ Kind) (measure.Tester, error) {
 	return nil, fmt.Errorf("open %s: %w", s.Server, protocol.ErrNoHTTP)
 }

@@ -25,15 +25,16 @@ import (
 	"unbloat/unit"
 )
 
-// Kind is what one protocol over HTTP does in its own way.
+// Kind is what is special to one protocol over HTTP.
 type Kind struct {
 	Find Find
-	// Load opens the flows of a phase; nil: requests, one connection a flow.
+	// Load opens the flows of a phase; nil: requests, with one connection for
+	// each flow.
 	Load func(ctx context.Context, s *Source, specs []measure.FlowSpec) (measure.Load, error)
 }
 
-// A Source is an HTTP server: probes are small requests on a connection of their
-// own, and on the loaded ones.
+// A Source is an HTTP server. Probes are small requests on a separate
+// connection and on the loaded ones.
 type Source struct {
 	Session *protocol.Session
 	At      Endpoints
@@ -59,7 +60,7 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 		return nil, fmt.Errorf("open %s: %w", s.Server, err)
 	}
 	own := measure.SecondaryProbe{Interval: max(s.Options.Probe.Interval, protocol.CallInterval)}
-	if s.Options.Ping != "" { // they are for comparison then, and take a part of the line
+	if s.Options.Ping != "" { // then they are for comparison, and share the line
 		own.Interval = max(own.Interval, besideInterval)
 	}
 	p := protocol.Probing{Clock: s.Clock, Host: s.Address.Host, Interval: own.Interval, Options: s.Options}
@@ -69,7 +70,7 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 		own.Prober, err = ping.StartCalls(p, func(ctx context.Context, _ unit.Instant) (time.Duration, error) {
 			return smallGet(ctx, s.Clock, client, small)
 		})
-	} else { // the server has no small URL: TCP handshakes
+	} else { // without a small URL: TCP handshakes
 		own.Name = "tcp " + p.Host
 		own.Prober, err = ping.StartTCP(ctx, p)
 	}
@@ -80,7 +81,7 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 	if s.Options.Ping == "" {
 		return s.ProbedRunner(ctx, source, own), nil
 	}
-	asked, err := s.Probe(ctx, s.Options.Ping) // these are graded then
+	asked, err := s.Probe(ctx, s.Options.Ping) // then these are graded
 	if err != nil {
 		source.Close()
 		return nil, err
@@ -89,10 +90,10 @@ func Open(ctx context.Context, s *protocol.Session, k Kind) (measure.Tester, err
 	return s.ProbedRunner(ctx, source, asked, own), nil
 }
 
-// besideInterval is how far requests are apart that run beside better probes.
+// besideInterval is the interval of requests beside better probes.
 const besideInterval = 250 * time.Millisecond
 
-// find asks the server for its endpoints, as long as connecting may take.
+// find asks the server for its endpoints, within the time limit for connecting.
 func find(ctx context.Context, s *protocol.Session, k Kind, client *http.Client) (Endpoints, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Options.Timeout)
 	defer cancel()
@@ -107,7 +108,7 @@ func (s *Source) Probe(context.Context) (measure.Prober, error) { return s.probe
 
 // Open implements measure.Source.
 func (s *Source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Load, error) {
-	if s.Session.Options.Endpoints != nil { // probes go on where they were
+	if s.Session.Options.Endpoints != nil { // the probes stay with the first ones
 		at, err := s.Session.Options.Endpoints(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("open %s: %w", s.Session.Server, err)
@@ -120,8 +121,9 @@ func (s *Source) Open(ctx context.Context, specs []measure.FlowSpec) (measure.Lo
 // Close implements measure.Source.
 func (s *Source) Close() error { return s.prober.Close() }
 
-// Unreachable marks an error of connecting, unless it is marked already; one of
-// a certificate that no authority vouches for wraps protocol.ErrCertificate.
+// Unreachable makes err wrap measure.ErrUnreachable, unless it wraps one of our
+// errors already. An untrusted certificate's error wraps
+// protocol.ErrCertificate.
 func Unreachable(what string, err error) error {
 	var unknown *tls.CertificateVerificationError
 	if errors.As(err, &unknown) {
@@ -130,8 +132,8 @@ func Unreachable(what string, err error) error {
 	return protocol.Unreachable(what, err)
 }
 
-// tlsConfig returns the TLS settings of a session: any certificate, a pinned one,
-// or those of known authorities.
+// tlsConfig returns the TLS settings of a session: to accept any certificate, a
+// pinned one, or those of trusted authorities.
 func tlsConfig(o protocol.Options) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure || o.Pin != ""}
 	if pin := o.Pin; pin != "" {
@@ -147,8 +149,8 @@ func tlsConfig(o protocol.Options) *tls.Config {
 	return c
 }
 
-// wires are the TCP connections under a client, so that the kernel can be
-// asked about them and bytes on the wire be counted.
+// wires are the TCP connections of a client, so that bytes on the line can be
+// counted and the kernel's figures read.
 type wires struct {
 	mu    sync.Mutex
 	conns []*net.TCPConn
@@ -156,16 +158,16 @@ type wires struct {
 	o     netio.TCPOptions
 	clock *netio.Clock // of arrivals
 
-	// What connections that have ended moved over the interface, and the ends
+	// The bytes of ended connections on the interface, and the connections
 	// themselves; see passed.
 	ended      map[*net.TCPConn]bool
 	in, out    int64
-	unreadable bool // of one that ended it is not known
+	unreadable bool // the count of an ended connection is not known
 
-	arrivals map[*net.TCPConn]*netio.Arrivals // nil: nobody asks
+	arrivals map[*net.TCPConn]*netio.Arrivals // nil: not wanted
 }
 
-// watch has the connections' arrivals watched, those to come too.
+// watch starts to record the arrivals of all connections, future ones too.
 func (w *wires) watch(clock *netio.Clock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +177,7 @@ func (w *wires) watch(clock *netio.Clock) {
 	}
 }
 
-// mark notes what has arrived by now.
+// mark records what has arrived by now.
 func (w *wires) mark() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,7 +188,7 @@ func (w *wires) mark() {
 	}
 }
 
-// waiting says whether a connection has a hole behind which data waits.
+// waiting reports whether a connection has data behind a hole.
 func (w *wires) waiting() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,8 +200,9 @@ func (w *wires) waiting() bool {
 	return false
 }
 
-// arrived returns the bytes that came in on all connections, in bins from start
-// on: payload, and what carries it above TCP. Nil where the system does not tell.
+// arrived returns the bytes that arrived on all connections, in bins from start
+// on: payload and everything above TCP. It is nil if the system does not
+// provide the counts.
 func (w *wires) arrived(start unit.Instant) *netio.Bins {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +234,7 @@ func (c wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection, whose bytes go on being counted.
+// Close closes the connection. Its bytes still count.
 func (c wire) Close() error {
 	c.w.mu.Lock()
 	if !c.w.ended[c.TCPConn] {
@@ -246,8 +249,8 @@ func (c wire) Close() error {
 	return c.TCPConn.Close()
 }
 
-// passed returns what the connections have moved over this machine's interface
-// so far; ok is false where the system does not tell.
+// passed returns the bytes of all connections on this machine's interface so
+// far. ok is false if the system does not provide the counts.
 func (w *wires) passed() (in, out int64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -283,7 +286,7 @@ func (w *wires) list() []*net.TCPConn {
 	return append([]*net.TCPConn(nil), w.conns...)
 }
 
-// newClient returns an HTTP client with one connection of its own.
+// newClient returns an HTTP client with a connection of its own.
 func newClient(s *protocol.Session, w *wires) *http.Client {
 	return &http.Client{Transport: keyed{s.Options, &http.Transport{
 		DialContext: w.dial, TLSClientConfig: tlsConfig(s.Options), ForceAttemptHTTP2: true, DisableCompression: true,
@@ -292,8 +295,8 @@ func newClient(s *protocol.Session, w *wires) *http.Client {
 	}}}
 }
 
-// ClientHTTP1 returns a client on the flow's own connection that speaks HTTP/1.1
-// only, as a WebSocket wants.
+// ClientHTTP1 returns a client on the flow's connection that only uses
+// HTTP/1.1, as WebSockets need.
 func (f *Flow) ClientHTTP1() *http.Client {
 	config := tlsConfig(f.session.Options)
 	config.NextProtos = []string{"http/1.1"}
@@ -302,7 +305,7 @@ func (f *Flow) ClientHTTP1() *http.Client {
 	}}}
 }
 
-// keyed adds what every request carries.
+// keyed adds the headers that every request has.
 type keyed struct {
 	o    protocol.Options
 	next *http.Transport
@@ -319,7 +322,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections is what http.Client calls on its transport.
 func (k keyed) CloseIdleConnections() { k.next.CloseIdleConnections() }
 
-// get fetches a small thing.
+// get downloads a small resource.
 func get(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -340,7 +343,8 @@ func get(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 	return b, err
 }
 
-// smallGet returns how long the first byte of an answer took after its question was written.
+// smallGet returns the time from the end of the request to the first byte of
+// the answer.
 func smallGet(ctx context.Context, clock *netio.Clock, c *http.Client, url string) (time.Duration, error) {
 	var begun, asked, answered atomic.Int64
 	trace := &httptrace.ClientTrace{
@@ -352,7 +356,7 @@ func smallGet(ctx context.Context, clock *netio.Clock, c *http.Client, url strin
 		return 0, err
 	}
 	from, to := asked.Load(), answered.Load()
-	if from == 0 || from > to { // the answer overtook the news of the writing
+	if from == 0 || from > to { // the answer arrived before the transport reported the request as sent
 		from = begun.Load()
 	}
 	if from == 0 || from > to {

@@ -1,4 +1,4 @@
-// Package screentest is for tests of what is shown on a terminal.
+// Package screentest is a terminal for tests.
 package screentest
 
 import (
@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Terminal is a pseudo-terminal, and what was written to it so far.
+// A Terminal is a pseudo-terminal with everything that was written to it.
 type Terminal struct {
 	t         *testing.T
-	Keys, TTY *os.File     // the keyboard's end, and the program's
-	Fresh     unix.Termios // its modes before any program had it
+	Keys, TTY *os.File     // the keyboard, and the program's end
+	Fresh     unix.Termios // the modes before a program used it
 	mu        sync.Mutex
 	seen      strings.Builder
 }
 
-// Open opens a terminal of that size until the test ends. Where there are none
-// the test is skipped.
+// Open opens a terminal of this size until the test ends. Without
+// pseudo-terminals the test is skipped.
 func Open(t *testing.T, w, h uint16) *Terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Package pgtest runs a PostgreSQL server of this machine's own for a test: in
-// a scratch folder, on a Unix socket and a port of the loopback, and as another
-// user where the test is root, as whom PostgreSQL refuses to run. A test says
-// SKIPPED where PostgreSQL is not installed.
+// Package pgtest runs a PostgreSQL server on this machine for a test: in a
+// temporary directory, on a Unix socket and a port of the loopback. If the test
+// is root, it runs as another user, since PostgreSQL refuses to run as root. A
+// test says SKIPPED if PostgreSQL is not installed.
 package pgtest
 
 import (
@@ -36,8 +36,8 @@ type Server struct {
 	ended   chan struct{} // closed when the process has ended
 }
 
-// Start makes a database in a scratch folder and runs the server until the test
-// ends. Settings are those of postgresql.conf, such as "fsync=off".
+// Start creates a database in a temporary directory and runs the server until
+// the test ends. Settings are those of postgresql.conf, such as "fsync=off".
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -138,23 +138,23 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(len(lines)-10, 0):], "\n")
 }
 
-// Kill ends all processes of the server at once, as a power failure does. What
-// was committed is there when it runs again.
+// Kill ends all processes of the server at once, like a power failure. After a
+// restart everything committed is still there.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return
 	}
 	pid := s.process.Process.Pid
-	_ = syscall.Kill(pid, syscall.SIGSTOP) // it begins no more of them
-	backends := childrenOf(pid)            // each has a group of its own
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // so that it starts no more backends
+	backends := childrenOf(pid)            // each has its own process group
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	for _, b := range backends {
 		_ = syscall.Kill(b, syscall.SIGKILL)
 	}
 	<-s.ended
 	s.process = nil
-	// They hold the shared memory until they are gone, and PostgreSQL does not begin
-	// before.
+	// They hold the shared memory until they have ended, and PostgreSQL does
+	// not start before that.
 	for end := time.Now().Add(30 * time.Second); slices.ContainsFunc(backends, runs); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("PostgreSQL's processes do not end: %v", backends)
@@ -169,7 +169,7 @@ func runs(pid int) bool {
 	return err == nil && ok && !strings.HasPrefix(rest, "Z")
 }
 
-// childrenOf returns the processes that a process has begun (proc_pid_stat(5)).
+// childrenOf returns the children of a process (proc_pid_stat(5)).
 func childrenOf(pid int) []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
