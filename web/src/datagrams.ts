@@ -1,5 +1,5 @@
-// Probes as QUIC datagrams, where the browser has WebTransport and lets this
-// page use it: only pages of HTTPS or of this machine may.
+// Probes as QUIC datagrams, if the browser has WebTransport and allows this
+// page to use it: only pages over HTTPS or from this machine may.
 import { clock } from "./wire";
 
 export interface Datagrams {

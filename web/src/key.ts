@@ -1,5 +1,5 @@
 // The shared key of a server that has one (unbloat serve --key): taken from a
-// link's #key=… or asked for. For it the browser gets a cookie.
+// link's #key=… or asked for. The browser gets a cookie for it.
 import { el, find } from "./dom";
 import { say } from "./lang";
 

@@ -1,5 +1,5 @@
-// The language of the page: what the visitor chose here, else the first of the
-// browser's that there is, else English.
+// The language of the page: the visitor's choice, else the first of the
+// browser's languages that we have, else English.
 import { el, find, type Child } from "./dom";
 import { de } from "./words/de";
 import { en, type Words } from "./words/en";

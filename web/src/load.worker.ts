@@ -1,5 +1,5 @@
-// One flow of load: a download whose bytes it counts as they come, or an upload,
-// whose bytes the server counts. Each has a thread of its own.
+// One flow of load: a download whose bytes it counts, or an upload, whose bytes
+// the server counts. Each has its own thread.
 import { clock, type FromLoad, type ToLoad } from "./wire";
 
 const downBytes = 2 ** 30; // of one request; another follows

@@ -1,6 +1,6 @@
-// Sends probes at fixed instants, as datagrams or else over the session's
-// WebSocket, and stamps their answers. It has a thread of its own, so that
-// neither drawing nor the loads delay it.
+// Sends probes at fixed times, as datagrams or else over the session's
+// WebSocket, and takes the times of their answers. It has its own thread, so
+// that neither drawing nor the loads delay it.
 import { datagrams, type Datagrams } from "./datagrams";
 import { clock, type Closed, type FromProbe, type Sample, type ToProbe } from "./wire";
 import type { Hello } from "./wire.gen";
@@ -99,7 +99,7 @@ function beat(): void {
   if (now >= due) {
     const missed = Math.floor((now - due) / interval);
     if (missed > 0) {
-      // Their time is over; sending them now in a bunch would measure the bunch.
+      // Their time is over. Sent now all at once, they would delay each other.
       skips.push({ at: due, probes: missed, late: now - due });
       due += missed * interval;
     }

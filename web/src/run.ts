@@ -1,5 +1,5 @@
-// Runs a test: phases, workers, and what they measured as a Submission. It
-// touches nothing of the page; the panels hear of it through Listener.
+// Runs a test: phases, workers, and the results as a Submission. It does not
+// touch the page; the panels are informed through Listener.
 import type { FromLoad, FromProbe, Sample, ToLoad, ToProbe } from "./wire";
 import type { Hello, PhaseName, RawPhase, Submission, Transport } from "./wire.gen";
 import { say } from "./lang";

@@ -10,7 +10,7 @@ const { context, close } = await launch(o);
 const found = { stopped: "", errors: [], spills: [], faint: [], unnamed: [], said: [] };
 try {
   const page = context.pages()[0] ?? (await context.newPage());
-  // That datagrams are tried in vain is something that the browser itself logs.
+  // The browser itself logs failed attempts at datagrams.
   page.on("console", (m) => m.type() === "error" && !(o.blocked && m.text().includes("/api/datagrams")) && found.errors.push(m.text()));
   page.on("pageerror", (e) => found.errors.push(String(e)));
   const look = async (name) => {
@@ -48,7 +48,8 @@ try {
   await page.waitForSelector('.steps li[data-phase="upload"][aria-current]', { timeout: 40_000 });
   await page.waitForTimeout(3000);
   if (o.hide) {
-    // Chromium does not hide a headless tab, so the page is told that it was.
+    // Chromium does not hide a headless tab, so the page is made to believe
+    // that it was hidden.
     await page.evaluate(() => {
       const set = (v) => Object.defineProperty(document, "visibilityState", { value: v, configurable: true });
       set("hidden");

@@ -50,7 +50,8 @@ try {
     new MutationObserver(() => globalThis.heard.push(say.textContent)).observe(say, { childList: true });
   });
   await look("none");
-  // From the address to the curve, as a visitor waits for it, on a question that nobody has asked yet.
+  // From the address to the curve, as a visitor waits for it, with a question
+  // that was not asked before.
   await tabTo(page, "knob-rtt");
   found.value = await page.locator("#knob-rtt").getAttribute("aria-valuetext");
   const before = await page.evaluate(() => performance.now());
@@ -59,7 +60,7 @@ try {
   await page.waitForFunction(() => document.documentElement.dataset.state === "shown", undefined, { polling: 5 });
   found.tookMs = (await page.evaluate(() => performance.now())) - before;
   await answer("rtt");
-  // A slider that is drawn along asks once it rests, and is heard of once.
+  // A slider that is dragged asks only when it rests, and is announced once.
   for (let i = 0; i < 8; i++) await page.keyboard.press("ArrowRight");
   await page.waitForTimeout(2500);
   found.said = await page.evaluate(() => globalThis.heard);
@@ -68,7 +69,7 @@ try {
   await page.waitForTimeout(300);
   await answer("cake");
   await look("cake");
-  // On a fast line there is a first look, and then the whole answer.
+  // On a fast line there is a quick answer first, and then the full one.
   const quick = await context.newPage();
   await quick.addInitScript(() => { // what is shown at each state, and when it is there first
     globalThis.states = {};
@@ -82,7 +83,7 @@ try {
   const { asking, first, shown: whole } = await quick.evaluate(() => globalThis.states);
   Object.assign(found, { first: first?.text, whole: whole.text, firstMs: first?.at - asking.at, wholeMs: whole.at - asking.at });
   await quick.close();
-  // Its address alone brings the same picture back.
+  // Its address alone shows the same picture again.
   const there = page.url();
   const again = await context.newPage();
   await again.goto(there, { waitUntil: "load" });

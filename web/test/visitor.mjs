@@ -1,5 +1,5 @@
-// What the scripts that drive a page have in common: a headless Chromium as a
-// visitor of that device would have it, and what to look for in every page.
+// What the scripts that drive a page have in common: a headless Chromium like a
+// visitor's on that device, and checks for every page.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -77,7 +77,7 @@ export function live(): Live {
       const bar = bars.get(current);
       if (bar !== undefined && length > 0) bar.value = Math.min(1, (performance.now() - since) / 1e3 / length);
       if (fresh.length > 0) {
-        // The slowest since the last time: what is short must not be overlooked.
+        // The slowest since the last time, so that short peaks are seen.
         show.latency = ms(Math.max(...fresh));
         fresh = [];
       }

@@ -1,4 +1,5 @@
-// The grade, the sentence, what spoils it, and the link to the stored result.
+// The grade, the sentence, what makes it invalid, and the link to the stored
+// result.
 import { el, find, type Child } from "../dom";
 import { mbit, ms, tone } from "../figure";
 import { say } from "../lang";
@@ -52,7 +53,7 @@ function links(t: Test, id: string, why: string): HTMLElement {
   row.append(
     el("a", { href: `/api/results/${id}`, download: `unbloat-${t.time.replaceAll(/[^0-9T]/g, "")}.json` }, say.save),
   );
-  // Absent on pages that were not fetched over TLS.
+  // Missing on pages that were not loaded over TLS.
   const clipboard = navigator.clipboard as Clipboard | undefined;
   if (clipboard !== undefined) {
     const copy = el("button", { type: "button" }, say.copy);
