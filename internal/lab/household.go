@@ -109,7 +109,8 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 		return err
 	}
 	d := h.scenario.LoadedFor()
-	running, err := h.connect(ctx, d)
+	head := min(d/4, loadedHead)
+	running, err := h.connect(ctx, d, head)
 	defer func() {
 		for _, l := range running {
 			l.end()
@@ -123,7 +124,6 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 			return err
 		}
 	}
-	head := min(d/4, loadedHead)
 	line := watchLine(ctx, h.router, d, head, loadedTail)
 	raw, err := h.client.Phase(ctx, measure.PhaseSpec{Name: verdict.PhaseLoaded, Duration: d, CutHead: head, CutTail: loadedTail})
 	if err != nil {
@@ -174,6 +174,9 @@ func file(l scenario.Load, o *household.Outcome, raw *measure.RawPhase, base ver
 		r.GoodputBps = float64(latency.Received) * float64(household.PacketBytes(l)) * 8 / raw.To.Sub(raw.From).Seconds()
 	case o.Down != nil || o.Up != nil:
 		moved(&r, o, raw)
+		if c := o.QoE.Call; c != nil {
+			r.Latency = c.Latency()
+		}
 	case l.Kind == scenario.UDP:
 		loss := 0.0
 		if o.Sent > 0 {
@@ -212,14 +215,14 @@ type runningLoad struct {
 
 // connect starts the processes of all loads, one after the other: some share
 // what the first of them starts, such as the router's resolver.
-func (h *homeProcess) connect(ctx context.Context, phase time.Duration) ([]*runningLoad, error) {
+func (h *homeProcess) connect(ctx context.Context, phase, head time.Duration) ([]*runningLoad, error) {
 	var out []*runningLoad
 	resolver, resolverAddr := NodeRouter, routerLAN4
 	if h.router != nil { // it may resolve nothing; the provider does
 		resolver, resolverAddr = NodeISP, ispHome4
 	}
 	for i, l := range h.scenario.Loads {
-		task, err := json.Marshal(household.Task{Load: l, Index: i, Phase: phase, Home: household.Home{
+		task, err := json.Marshal(household.Task{Load: l, Index: i, Phase: phase, From: head, To: phase - loadedTail, Home: household.Home{
 			Node: Host(l.Host), Server: Server(), ServerNode: NodeServer,
 			RouterNode: resolver, RouterAddr: resolverAddr,
 		}})

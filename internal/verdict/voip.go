@@ -32,14 +32,21 @@ func Call(l Latency) *Voice {
 	if l.OneWayUnknown {
 		loss = l.Loss
 	}
-	id := delaySlope * delay
-	if delay > knee {
-		id += kneeSlope * (delay - knee)
+	v := Sound(delay, loss)
+	return &v
+}
+
+// Sound rates speech that takes so many milliseconds from mouth to ear and of
+// which a share (0–1) is lost at random, by the E-model of ITU-T G.107.
+func Sound(delayMs, loss float64) Voice {
+	id := delaySlope * delayMs
+	if delayMs > knee {
+		id += kneeSlope * (delayMs - knee)
 	}
 	ie := 95 * (100 * loss) / (100*loss + robustness)
 	r := min(max(defaultR-id-ie, 0), 100)
 	mos := 1 + 0.035*r + r*(r-60)*(100-r)*7e-6
-	return &Voice{R: math.Round(r*10) / 10, MOS: math.Round(min(max(mos, 1), 4.5)*100) / 100}
+	return Voice{R: math.Round(r*10) / 10, MOS: math.Round(min(max(mos, 1), 4.5)*100) / 100}
 }
 
 // A Queue is an estimate of what waits in front of the bottleneck: the delay

@@ -140,6 +140,42 @@ func answers(ctx context.Context, addr string) error {
 // so that this process is both ends of what it loads the line with.
 func listen(node string, addrs ...string) ([]net.Listener, error) {
 	var out []net.Listener
+	err := inside(node, func() error {
+		for _, a := range addrs {
+			l, err := net.Listen("tcp4", a)
+			if err != nil {
+				return err
+			}
+			out = append(out, l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen in %s: %w", node, err)
+	}
+	return out, nil
+}
+
+// listenUDP is listen for datagrams, at one address.
+func listenUDP(node, addr string) (*net.UDPConn, error) {
+	var out *net.UDPConn
+	err := inside(node, func() error {
+		a, err := net.ResolveUDPAddr("udp4", addr)
+		if err != nil {
+			return err
+		}
+		out, err = net.ListenUDP("udp4", a)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen in %s: %w", node, err)
+	}
+	return out, nil
+}
+
+// inside runs a function in the network of another node of the home. What it
+// opens stays there.
+func inside(node string, f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -152,18 +188,8 @@ func listen(node string, addrs ...string) ([]net.Listener, error) {
 			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 				return err
 			}
-			for _, a := range addrs {
-				l, err := net.Listen("tcp4", a)
-				if err != nil {
-					return err
-				}
-				out = append(out, l)
-			}
-			return nil
+			return f()
 		}()
 	}()
-	if err := <-done; err != nil {
-		return nil, fmt.Errorf("listen in %s: %w", node, err)
-	}
-	return out, nil
+	return <-done
 }

@@ -25,6 +25,8 @@ type Task struct {
 	Load  scenario.Load `json:"load"`
 	Index int           `json:"index"` // of the load in its scenario, from 0
 	Phase time.Duration `json:"phase"` // how long the loaded phase lasts
+	From  time.Duration `json:"from"`  // since the phase began: what is counted
+	To    time.Duration `json:"to"`
 	Home  Home          `json:"home"`
 }
 

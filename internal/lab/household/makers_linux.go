@@ -19,6 +19,8 @@ func newMaker(t Task) maker {
 		return &shell{task: t}
 	case scenario.Video:
 		return &video{site{task: t}}
+	case scenario.WebRTC:
+		return &calls{task: t}
 	}
 	return nil
 }

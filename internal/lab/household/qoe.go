@@ -16,6 +16,7 @@ type QoE struct {
 	DNS     *DNSResult     `json:"dns,omitempty"`
 	Shell   *ShellResult   `json:"shell,omitempty"` // ssh
 	Video   *VideoResult   `json:"video,omitempty"`
+	Call    *CallResult    `json:"call,omitempty"` // webrtc
 }
 
 // TorrentResult is what a BitTorrent client got through.
@@ -95,5 +96,15 @@ func (f QoE) Sentences() []string {
 	} else if x != nil {
 		say("%.2g Mbit/s of picture, %d stalls of %.1f s together, started after %.1f s", x.QualityBps/1e6, x.Stalls, x.StalledS, x.StartupMs/1e3)
 	}
+	if x := f.Call; x != nil {
+		say("up %s", x.Up.words())
+		say("down %s", x.Down.words())
+	}
 	return out
+}
+
+// words says how one way of a call was.
+func (w CallWay) words() string {
+	return fmt.Sprintf("MOS %.2f, %.2f Mbit/s of video, %d freezes of %.1f s together, %d of %d frames late, %d not shown, %.1f %% of packets lost, %d key frames asked for",
+		w.MOS, w.VideoBps/1e6, w.Freezes, w.FrozenS, w.Late, w.Frames, w.Frames-w.Shown, 100*w.PacketLoss, w.KeysAsked)
 }

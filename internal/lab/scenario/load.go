@@ -3,6 +3,8 @@ package scenario
 import (
 	"slices"
 	"time"
+
+	"unbloat/unit"
 )
 
 // Limits and defaults of loads.
@@ -15,13 +17,16 @@ const (
 	defaultMessages = 1000
 	defaultObjects  = 80
 	defaultPPS      = 64
+	defaultBitrate  = 1500 * unit.KbitPerSecond // of a camera with 720 lines
+	leastBitrate    = 150 * unit.KbitPerSecond
+	mostBitrate     = 20 * unit.MbitPerSecond
 	defaultThink    = 2 * time.Second
 	defaultEvery    = 200 * time.Millisecond
 )
 
 // Kinds returns the kinds of load, in the order that documents list them.
 func Kinds() []string {
-	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video}
+	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video, WebRTC}
 }
 
 // within ends a load with the phase that it is to fill, and refuses one that
@@ -91,6 +96,14 @@ func (p *parser) household(t table, l *Load) {
 	}
 	if t.owned("pps", l.Kind, Game) {
 		l.PPS = t.integer("pps", defaultPPS, 1, 1000)
+	}
+	if t.owned("bitrate", l.Kind, WebRTC) {
+		if l.Bitrate = t.rate("bitrate", false); l.Bitrate == 0 {
+			l.Bitrate = defaultBitrate
+		}
+		if l.Bitrate < leastBitrate || l.Bitrate > mostBitrate {
+			p.fail(t.key("bitrate"), "%v is outside %v to %v", l.Bitrate, leastBitrate, mostBitrate)
+		}
 	}
 	if t.owned("interval", l.Kind, DNS, SSH) {
 		if l.Interval = t.durationOr("interval", defaultEvery, time.Minute); l.Interval < time.Millisecond {

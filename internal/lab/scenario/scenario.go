@@ -89,6 +89,7 @@ const (
 	DNS      = "dns"      // names being resolved
 	SSH      = "ssh"      // keystrokes and their echo
 	Video    = "video"    // segments fetched into a player's buffer
+	WebRTC   = "webrtc"   // a call with audio and video
 )
 
 // A Load is what one machine of the home does during a case.
@@ -109,6 +110,7 @@ type Load struct {
 	Think     time.Duration `json:"think,omitempty"`     // web: between a page and the next
 	PPS       int           `json:"pps,omitempty"`       // game: packets a second, each way
 	Interval  time.Duration `json:"interval,omitempty"`  // dns, ssh: between questions, between keys
+	Bitrate   unit.Rate     `json:"bitrate,omitempty"`   // webrtc: the most that its video sends
 }
 
 // A Case is one way to run the router.
