@@ -114,7 +114,11 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 func (a *agent) fix(ctx context.Context, f *scenario.Fix) (*plan.Plan, error) {
 	l := a.g.Scenario.Line
 	facts := plan.Capabilities{Language: linux.Language(), WAN: RouterWAN, LAN: RouterLAN, IFB: true}
-	p, err := plan.Make(plan.Line{RTT: l.RTT}, facts, plan.Request(*f).Preferences())
+	wanted, err := plan.Request(*f).Preferences()
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Make(plan.Line{RTT: l.RTT}, facts, wanted)
 	if err != nil {
 		return nil, err
 	}

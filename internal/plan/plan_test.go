@@ -100,6 +100,26 @@ func mustMake(t *testing.T, l Line, f Capabilities, w Preferences) Plan {
 	return p
 }
 
+func preferences(t *testing.T, r Request) Preferences {
+	t.Helper()
+	w, err := r.Preferences()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// A rule that cannot be read is refused, with the rule.
+func TestRequestRules(t *testing.T) {
+	w := preferences(t, Request{Up: mbit, Rules: []string{"class=interactive,protocol=udp,far_port=3478"}})
+	if len(w.Classes.Rules) != 1 || w.Classes.Rules[0].Class != Interactive {
+		t.Errorf("read as %+v", w.Classes.Rules)
+	}
+	if _, err := (Request{Up: mbit, Rules: []string{"class=first"}}).Preferences(); err == nil || !strings.Contains(err.Error(), "class=first") {
+		t.Errorf("a class that is none gave %v", err)
+	}
+}
+
 // The settings of the five articles, from Preferences alone.
 func TestSeedNumbers(t *testing.T) {
 	no := false
@@ -108,15 +128,15 @@ func TestSeedNumbers(t *testing.T) {
 	if p.DownBps != 29100*kbit || p.UpBps != 4850*kbit {
 		t.Errorf("seed 000: %s / %s", p.DownBps, p.UpBps)
 	}
-	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fifo", Up: mbit}.Preferences())
+	p = mustMake(t, Line{}, linuxHas(), preferences(t, Request{AQM: "fifo", Up: mbit}))
 	if p.Down != nil || p.Up.Limit != 9 {
 		t.Errorf("seed 002: limit %d", p.Up.Limit)
 	}
-	p = mustMake(t, Line{}, linuxHas(), Request{AQM: "fq_codel", Up: 950 * kbit, Target: 15 * time.Millisecond, ECN: &no}.Preferences())
+	p = mustMake(t, Line{}, linuxHas(), preferences(t, Request{AQM: "fq_codel", Up: 950 * kbit, Target: 15 * time.Millisecond, ECN: &no}))
 	if p.Down != nil || p.Up.Rate != 950*kbit || p.Up.Target != 15*time.Millisecond || p.Up.ECN || p.Up.Interval < 95*time.Millisecond {
 		t.Errorf("seed 003: %+v", p.Up)
 	}
-	p = mustMake(t, Line{Down: 15 * mbit, Up: mbit}, linuxHas(), Request{AQM: "fq_codel", Down: 13 * mbit, Side: "lan"}.Preferences())
+	p = mustMake(t, Line{Down: 15 * mbit, Up: mbit}, linuxHas(), preferences(t, Request{AQM: "fq_codel", Down: 13 * mbit, Side: "lan"}))
 	if p.Up != nil || p.Down.Device != "eth1" || p.Down.IngressOf != "" || p.Down.Rate != 13*mbit {
 		t.Errorf("seed 003, download: %+v", p.Down)
 	}

@@ -18,19 +18,27 @@ type Request struct {
 	ECN      *bool
 	Limit    int // packets
 	Quantum  unit.Size
-	Side     string // ifb or lan
-	Tins     string // cake only
-	Classes  string // on or off; "": by the rest
+	Side     string   // ifb or lan
+	Tins     string   // cake only
+	Classes  string   // on or off; "": by the rest
+	Rules    []string // as ParseRule reads them
 }
 
 // Preferences returns the preferences with which Make plans the request. The line
-// need not be measured.
-func (r Request) Preferences() Preferences {
+// need not be measured. It fails where a rule cannot be read.
+func (r Request) Preferences() (Preferences, error) {
 	w := Preferences{
 		AQM: AQM(r.AQM), Side: Side(r.Side),
 		Down: RatePreference{Rate: r.Down}, Up: RatePreference{Rate: r.Up},
 		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum, Tins: r.Tins,
 		Classes: ClassPreferences{Use: r.Classes},
+	}
+	for _, text := range r.Rules {
+		rule, err := ParseRule(text)
+		if err != nil {
+			return w, err
+		}
+		w.Classes.Rules = append(w.Classes.Rules, rule)
 	}
 	switch {
 	case r.Down == 0 && r.Up != 0:
@@ -38,5 +46,5 @@ func (r Request) Preferences() Preferences {
 	case r.Up == 0 && r.Down != 0:
 		w.Only = DirectionDown
 	}
-	return w
+	return w, nil
 }

@@ -39,6 +39,7 @@ const (
 	maxCases = 64
 	maxLoads = 64
 	maxBytes = 1 << 20
+	maxRules = 32
 )
 
 // Parse reads a scenario. file names it in errors, which are of type *Error.
@@ -106,6 +107,7 @@ func (p *parser) line(key string) int {
 
 var (
 	nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+	ruleShape = regexp.MustCompile(`^class=[a-z]+(,[a-z_]+=[^,=]+)*$`)
 	ccShape   = regexp.MustCompile(`^[a-z0-9_]{1,15}$`)
 )
 
@@ -208,6 +210,15 @@ func (p *parser) fix(t table) *Fix {
 		Side:     t.oneOf("side", "", "ifb", "lan"),
 		Tins:     t.oneOf("tins", "", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"),
 		Classes:  t.oneOf("classes", "", "on", "off"),
+		Rules:    t.texts("rules", maxRules),
+	}
+	for _, r := range f.Rules {
+		if !ruleShape.MatchString(r) {
+			p.fail(t.key("rules"), "%q is no rule; write it like \"class=interactive,protocol=udp,far_port=3478-3497\"", r)
+		}
+	}
+	if len(f.Rules) > 0 && f.Classes == "off" {
+		p.fail(t.key("rules"), "a rule needs classes, and classes is off")
 	}
 	if v := t.take("ecn"); v != nil {
 		b, ok := v.(bool)

@@ -145,6 +145,7 @@ type Fix struct {
 	Side     string        `json:"side,omitempty"`    // ifb or lan: where the download is shaped
 	Tins     string        `json:"tins,omitempty"`    // cake: besteffort, diffserv4, …
 	Classes  string        `json:"classes,omitempty"` // on or off; "": what the plan makes of the rest
+	Rules    []string      `json:"rules,omitempty"`   // that give traffic a class, as `unbloat plan --rule` takes them
 }
 
 // Hosts returns how many machines the home needs.

@@ -158,6 +158,25 @@ func (t table) durations(k string, mostEntries int, most time.Duration) (out []t
 	return out
 }
 
+// texts reads a list of texts.
+func (t table) texts(k string, most int) []string {
+	v := t.take(k)
+	if v == nil {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok || len(list) > most {
+		t.p.fail(t.key(k), "must be a list of at most %d texts in quotes", most)
+		return nil
+	}
+	out := make([]string, 0, len(list))
+	for i := range list {
+		one := table{p: t.p, m: map[string]any{"": list[i]}, path: fmt.Sprintf("%s[%d]", t.key(k), i)}
+		out = append(out, one.text(""))
+	}
+	return out
+}
+
 // parsed reads a text and hands it to parse.
 func (t table) parsed(k string, required bool, parse func(string) error) {
 	v, there := t.m[k]

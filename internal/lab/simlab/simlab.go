@@ -149,7 +149,11 @@ func fix(s *scenario.Scenario, platform string, f *scenario.Fix) (plan.Plan, err
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return plan.Make(plan.Line{RTT: s.Line.RTT}, known, plan.Request(*f).Preferences())
+	wanted, err := plan.Request(*f).Preferences()
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Make(plan.Line{RTT: s.Line.RTT}, known, wanted)
 }
 
 // tune lets the tuner find the shaping. What it keeps stays; without a better
