@@ -172,6 +172,13 @@ func file(l scenario.Load, o *household.Outcome, raw *measure.RawPhase, base ver
 			r.Voice = verdict.Call(latency)
 		}
 		r.GoodputBps = float64(latency.Received) * float64(household.PacketBytes(l)) * 8 / raw.To.Sub(raw.From).Seconds()
+	case o.Bodies != nil:
+		r.GoodputBps = verdict.Goodput(o.Bodies, raw.From, raw.To)
+		if l.Kind == scenario.QUICDownload {
+			raw.Down = append(raw.Down, o.Bodies...)
+		} else {
+			raw.Up = append(raw.Up, o.Bodies...)
+		}
 	case o.Down != nil || o.Up != nil:
 		moved(&r, o, raw)
 		if c := o.QoE.Call; c != nil {

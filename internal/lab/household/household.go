@@ -48,6 +48,7 @@ type Outcome struct {
 	Goodput  unit.Rate           `json:"goodput_bps,omitempty"` // of one-way streams
 	Down     *verdict.Series     `json:"down,omitempty"`        // bytes that arrived in the home
 	Up       *verdict.Series     `json:"up,omitempty"`          // bytes that arrived at the far side
+	Bodies   []verdict.Series    `json:"bodies,omitempty"`      // of QUIC flows, one each
 	QoE      QoE                 `json:"felt"`
 }
 

@@ -21,6 +21,8 @@ func newMaker(t Task) maker {
 		return &video{site{task: t}}
 	case scenario.WebRTC:
 		return &calls{task: t}
+	case scenario.QUICUpload, scenario.QUICDownload:
+		return &quicFlows{task: t}
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ type QoE struct {
 	Shell   *ShellResult   `json:"shell,omitempty"` // ssh
 	Video   *VideoResult   `json:"video,omitempty"`
 	Call    *CallResult    `json:"call,omitempty"` // webrtc
+	QUIC    *SharesResult  `json:"quic,omitempty"` // quic-upload, quic-download
 }
 
 // TorrentResult is what a BitTorrent client got through.
@@ -99,6 +100,9 @@ func (f QoE) Sentences() []string {
 	if x := f.Call; x != nil {
 		say("up %s", x.Up.words())
 		say("down %s", x.Down.words())
+	}
+	if x := f.QUIC; x != nil {
+		say("the flows have %.2f to %.2f Mbit/s, over 3 s at most %.2f", x.LeastBps/1e6, x.MostBps/1e6, x.PeakBps/1e6)
 	}
 	return out
 }

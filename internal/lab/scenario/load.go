@@ -26,7 +26,7 @@ const (
 
 // Kinds returns the kinds of load, in the order that documents list them.
 func Kinds() []string {
-	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video, WebRTC}
+	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video, WebRTC, QUICUpload, QUICDownload}
 }
 
 // within ends a load with the phase that it is to fill, and refuses one that

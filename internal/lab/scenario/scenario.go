@@ -90,6 +90,9 @@ const (
 	SSH      = "ssh"      // keystrokes and their echo
 	Video    = "video"    // segments fetched into a player's buffer
 	WebRTC   = "webrtc"   // a call with audio and video
+
+	QUICUpload   = "quic-upload"   // greedy flows by HTTP/3
+	QUICDownload = "quic-download" // the same, towards the home
 )
 
 // A Load is what one machine of the home does during a case.
