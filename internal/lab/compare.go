@@ -58,8 +58,10 @@ func (r Row) Setting() string {
 			what = fmt.Sprintf("%d %s peers", l.Peers, l.Transport)
 		case l.Kind == scenario.IMAP:
 			what = fmt.Sprintf("%d messages", l.Messages)
-		case l.Kind == scenario.UDP:
+		case l.Kind == scenario.UDP || l.Kind == scenario.CloudGame:
 			what += " of " + l.Rate.String()
+		case l.Kind == scenario.WebRTC:
+			what += " of " + l.Bitrate.String()
 		}
 		if l.Flows > 1 {
 			what = fmt.Sprintf("%d × %s", l.Flows, what)
@@ -113,15 +115,14 @@ func (r Row) Cell(name string) string {
 func WorstCall(c CaseResult) (mos float64, ok bool) {
 	mos = math.Inf(1)
 	for _, l := range c.Loads {
-		if l.Kind != scenario.VoIP {
-			continue
+		switch {
+		case l.Call != nil:
+			mos, ok = min(mos, l.Call.MOS()), true
+		case l.Kind == scenario.VoIP && l.Voice == nil:
+			mos, ok = 1, true
+		case l.Kind == scenario.VoIP:
+			mos, ok = min(mos, l.Voice.MOS), true
 		}
-		ok = true
-		if l.Voice == nil {
-			mos = 1
-			continue
-		}
-		mos = min(mos, l.Voice.MOS)
 	}
 	return mos, ok
 }

@@ -213,6 +213,20 @@ func gotOf(l LoadResult) (g got, ok bool) {
 		add(l.Video.QualityBps, showMbit)
 		add(float64(l.Video.Stalls), showWhole)
 		add(l.Video.StalledS, showTenths)
+	case l.Call != nil: // down/up, as everywhere; the picture is of the worse way
+		g.words = "video call %s/%s Mbit/s, frozen %s s, %s %% of frames late or lost"
+		add(l.Call.Down.VideoBps, showMbit)
+		add(l.Call.Up.VideoBps, showMbit)
+		add(max(l.Call.Down.FrozenS, l.Call.Up.FrozenS), showTenths)
+		add(100*max(l.Call.Down.Missed(), l.Call.Up.Missed()), showPercent)
+	case l.QUIC != nil:
+		g.words = strings.ReplaceAll(l.Kind, "%", "%%") + " %s Mbit/s, a flow at most %s over 3 s"
+		add(l.GoodputBps, showMbit)
+		add(l.QUIC.PeakBps, showMbit)
+	case l.Play != nil:
+		g.words = "cloud-game: %s %% of frames late or lost, frozen %s s"
+		add(100*l.Play.Missed(), showPercent)
+		add(l.Play.FrozenS, showTenths)
 	default:
 		g.words = strings.ReplaceAll(l.Kind, "%", "%%") + " %s Mbit/s"
 		add(l.GoodputBps, showMbit)
@@ -223,6 +237,7 @@ func gotOf(l LoadResult) (g got, ok bool) {
 func showMbit(bps float64) string     { return fmt.Sprintf("%.3g", bps/1e6) }
 func showHundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
 func showTenths(v float64) string     { return fmt.Sprintf("%.1f", v) }
+func showPercent(v float64) string    { return fmt.Sprintf("%.2g", v) }
 func showWhole(v float64) string      { return fmt.Sprintf("%.0f", v) }
 
 // showMs prints milliseconds with as many digits as people compare.

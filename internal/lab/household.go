@@ -171,7 +171,7 @@ func file(l scenario.Load, o *household.Outcome, raw *measure.RawPhase, base ver
 		if l.Kind == scenario.VoIP {
 			r.Voice = verdict.Call(latency)
 		}
-		r.GoodputBps = float64(latency.Received) * float64(household.PacketBytes(l)) * 8 / raw.To.Sub(raw.From).Seconds()
+		r.GoodputBps = float64(latency.Received) * float64(household.AnswerBytes(l)) * 8 / raw.To.Sub(raw.From).Seconds()
 	case o.Bodies != nil:
 		r.GoodputBps = verdict.Goodput(o.Bodies, raw.From, raw.To)
 		if l.Kind == scenario.QUICDownload {

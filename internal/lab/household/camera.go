@@ -31,11 +31,10 @@ const (
 type Camera struct {
 	Random *rand.Rand
 
-	debt   float64 // bytes by which the frames so far are above the rate
-	begun  bool
-	asked  bool
-	keyAt  time.Duration
-	frames int
+	debt  float64 // bytes by which the frames so far are above the rate
+	begun bool
+	asked bool
+	keyAt time.Duration
 }
 
 // AskKey has the next frame be a key frame, but at most one in 300 ms.
@@ -48,17 +47,16 @@ func (c *Camera) Frame(now time.Duration, rate unit.Rate) (size unit.Size, key b
 	mean := float64(rate) / 8 / framesPerS
 	since := now - c.keyAt
 	key = !c.begun || since >= keyEvery || c.asked && since >= keyLeastGap
-	c.frames++
 	bytes := mean
 	if key {
 		c.begun, c.asked, c.keyAt = true, false, now
 		bytes *= keyFactor
 	} else {
 		bytes *= 1 + frameSpread*(2*c.Random.Float64()-1)
-		bytes -= min(max(c.debt, 0), keyRepaid*mean)
+		bytes -= min(max(c.debt, -keyRepaid*mean), keyRepaid*mean)
 	}
 	bytes = max(bytes, frameSmallest)
-	c.debt = max(c.debt+bytes-mean, 0)
+	c.debt += bytes - mean
 	return unit.Size(bytes), key
 }
 

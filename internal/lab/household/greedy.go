@@ -173,3 +173,12 @@ func PacketBytes(l scenario.Load) unit.Size {
 	}
 	return sizeOf(l, gameBytes)
 }
+
+// AnswerBytes returns the UDP payload of the packets that answer a call's or a
+// game's.
+func AnswerBytes(l scenario.Load) unit.Size {
+	if l.BytesDown != 0 {
+		return unit.Size(l.BytesDown)
+	}
+	return PacketBytes(l)
+}

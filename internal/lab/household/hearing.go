@@ -86,6 +86,9 @@ type CallWay struct {
 // MOS is the call's audio in the worse direction.
 func (c CallResult) MOS() float64 { return min(c.Up.MOS, c.Down.MOS) }
 
+// Missed is the share of frames that were late or never shown.
+func (w CallWay) Missed() float64 { return share(w.Frames-w.Shown+w.Late, w.Frames) }
+
 // worse says whether a call was worse for its users than another.
 func (c CallResult) worse(than CallResult) bool {
 	if a, b := c.MOS(), than.MOS(); a != b {

@@ -5,8 +5,12 @@ import "unbloat/internal/lab/scenario"
 // newMaker returns what makes a load, nil for a kind that it does not know.
 func newMaker(t Task) maker {
 	switch t.Load.Kind {
-	case scenario.Upload, scenario.Download, scenario.VoIP, scenario.Game, scenario.UDP:
+	case scenario.Upload, scenario.Download, scenario.VoIP, scenario.UDP:
 		return &native{task: t}
+	case scenario.Game:
+		return newGame(t)
+	case scenario.CloudGame:
+		return &cloudGame{game{task: t}}
 	case scenario.Torrent:
 		return &torrent{task: t}
 	case scenario.IMAP:

@@ -18,6 +18,7 @@ type QoE struct {
 	Video   *VideoResult   `json:"video,omitempty"`
 	Call    *CallResult    `json:"call,omitempty"` // webrtc
 	QUIC    *SharesResult  `json:"quic,omitempty"` // quic-upload, quic-download
+	Play    *PlayResult    `json:"play,omitempty"` // cloud-game
 }
 
 // TorrentResult is what a BitTorrent client got through.
@@ -103,6 +104,10 @@ func (f QoE) Sentences() []string {
 	}
 	if x := f.QUIC; x != nil {
 		say("the flows have %.2f to %.2f Mbit/s, over 3 s at most %.2f", x.LeastBps/1e6, x.MostBps/1e6, x.PeakBps/1e6)
+	}
+	if x := f.Play; x != nil {
+		say("%d of %d frames late, %d not shown, %d freezes of %.1f s together, input p95 %.1f ms, %.1f %% of it lost",
+			x.Late, x.Frames, x.Frames-x.Shown, x.Freezes, x.FrozenS, x.InputMs.P95, 100*x.InputLoss)
 	}
 	return out
 }

@@ -19,6 +19,9 @@ const (
 	defaultPPS      = 64
 	defaultBitrate  = 1500 * unit.KbitPerSecond // of a camera with 720 lines
 	leastBitrate    = 150 * unit.KbitPerSecond
+	defaultGame     = 15 * unit.MbitPerSecond
+	leastGame       = unit.MbitPerSecond
+	mostGame        = 100 * unit.MbitPerSecond
 	mostBitrate     = 20 * unit.MbitPerSecond
 	defaultThink    = 2 * time.Second
 	defaultEvery    = 200 * time.Millisecond
@@ -26,7 +29,7 @@ const (
 
 // Kinds returns the kinds of load, in the order that documents list them.
 func Kinds() []string {
-	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video, WebRTC, QUICUpload, QUICDownload}
+	return []string{Upload, Download, UDP, VoIP, Torrent, IMAP, Web, Game, DNS, SSH, Video, WebRTC, QUICUpload, QUICDownload, CloudGame}
 }
 
 // within ends a load with the phase that it is to fill, and refuses one that
@@ -61,10 +64,19 @@ func (p *parser) load(t table) Load {
 			p.fail(t.key("cc"), "%q is no name of a congestion control", l.CC)
 		}
 	}
-	if t.owned("rate", l.Kind, UDP) {
-		if l.Rate = t.rate("rate", false); l.Rate == 0 {
+	if t.owned("rate", l.Kind, UDP, CloudGame) {
+		l.Rate = t.rate("rate", false)
+		switch {
+		case l.Kind == CloudGame && l.Rate == 0:
+			l.Rate = defaultGame
+		case l.Kind == CloudGame && (l.Rate < leastGame || l.Rate > mostGame):
+			p.fail(t.key("rate"), "%v is outside %v to %v", l.Rate, leastGame, mostGame)
+		case l.Rate == 0:
 			p.fail(t.key("rate"), "a udp load needs a rate")
 		}
+	}
+	if t.owned("bytes_down", l.Kind, Game) {
+		l.BytesDown = t.integer("bytes_down", 0, 4, 1472)
 	}
 	if t.owned("bytes", l.Kind, UDP, Game) {
 		l.Bytes = t.integer("bytes", 0, 0, 1472)

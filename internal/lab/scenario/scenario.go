@@ -91,6 +91,7 @@ const (
 	Video    = "video"    // segments fetched into a player's buffer
 	WebRTC   = "webrtc"   // a call with audio and video
 
+	CloudGame    = "cloud-game"    // a game that a server plays: pictures down, input up
 	QUICUpload   = "quic-upload"   // greedy flows by HTTP/3
 	QUICDownload = "quic-download" // the same, towards the home
 )
@@ -98,22 +99,23 @@ const (
 // A Load is what one machine of the home does during a case.
 type Load struct {
 	Kind      string        `json:"kind"`
-	Flows     int           `json:"flows"`               // at least 1: connections, calls, readers, players
-	Host      int           `json:"host"`                // which machine of the home, from 1
-	CC        string        `json:"cc,omitempty"`        // upload, download: TCP congestion control; "" is the kernel's default
-	Start     time.Duration `json:"start,omitempty"`     // since the loaded phase began
-	Stop      time.Duration `json:"stop,omitempty"`      // 0: at its end
-	Rate      unit.Rate     `json:"rate,omitempty"`      // udp: on the wire, each flow
-	Bytes     int           `json:"bytes,omitempty"`     // udp, game: payload of a packet; 0: the kind's own
-	Direction string        `json:"direction,omitempty"` // udp: "up" (default) or "down"
-	Peers     int           `json:"peers,omitempty"`     // torrent: how many others are in the swarm
-	Transport string        `json:"transport,omitempty"` // torrent: "tcp" or "utp"
-	Messages  int           `json:"messages,omitempty"`  // imap: in the mailbox
-	Objects   int           `json:"objects,omitempty"`   // web: of a page, beside its HTML
-	Think     time.Duration `json:"think,omitempty"`     // web: between a page and the next
-	PPS       int           `json:"pps,omitempty"`       // game: packets a second, each way
-	Interval  time.Duration `json:"interval,omitempty"`  // dns, ssh: between questions, between keys
-	Bitrate   unit.Rate     `json:"bitrate,omitempty"`   // webrtc: the most that its video sends
+	Flows     int           `json:"flows"`                // at least 1: connections, calls, readers, players
+	Host      int           `json:"host"`                 // which machine of the home, from 1
+	CC        string        `json:"cc,omitempty"`         // upload, download: TCP congestion control; "" is the kernel's default
+	Start     time.Duration `json:"start,omitempty"`      // since the loaded phase began
+	Stop      time.Duration `json:"stop,omitempty"`       // 0: at its end
+	Rate      unit.Rate     `json:"rate,omitempty"`       // udp: on the wire, each flow; cloud-game: of its pictures
+	Bytes     int           `json:"bytes,omitempty"`      // udp, game: payload of a packet; 0: the kind's own
+	BytesDown int           `json:"bytes_down,omitempty"` // game: payload of a packet down; 0: the same as up
+	Direction string        `json:"direction,omitempty"`  // udp: "up" (default) or "down"
+	Peers     int           `json:"peers,omitempty"`      // torrent: how many others are in the swarm
+	Transport string        `json:"transport,omitempty"`  // torrent: "tcp" or "utp"
+	Messages  int           `json:"messages,omitempty"`   // imap: in the mailbox
+	Objects   int           `json:"objects,omitempty"`    // web: of a page, beside its HTML
+	Think     time.Duration `json:"think,omitempty"`      // web: between a page and the next
+	PPS       int           `json:"pps,omitempty"`        // game: packets a second, each way
+	Interval  time.Duration `json:"interval,omitempty"`   // dns, ssh: between questions, between keys
+	Bitrate   unit.Rate     `json:"bitrate,omitempty"`    // webrtc: the most that its video sends
 }
 
 // A Case is one way to run the router.

@@ -186,7 +186,7 @@ func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.Lo
 		r.GoodputBps = r.GoodputDownBps
 	case scenario.VoIP, scenario.Game:
 		latency := verdict.EvaluateLatency(h.sampled(l, raw), base)
-		r.GoodputBps = float64(latency.Received) * float64(household.PacketBytes(l.Load)) * 8 / seconds
+		r.GoodputBps = float64(latency.Received) * float64(household.AnswerBytes(l.Load)) * 8 / seconds
 		if r.Latency = &latency; l.Kind == scenario.VoIP {
 			r.Voice = verdict.Call(latency)
 		}
