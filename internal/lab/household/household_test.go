@@ -5,18 +5,26 @@ import (
 	"time"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
+	"unbloat/unit"
 )
 
 // home runs loads on an unshaped line of 25/1 Mbit/s and 34 ms, on the virtual
 // engine with the unbloat of this tree, and returns their results.
 func home(t *testing.T, d time.Duration, loads ...scenario.Load) []lab.LoadResult {
 	t.Helper()
+	return homeAt(t, 1e6, d, loads...)
+}
+
+// homeAt is home with another uplink.
+func homeAt(t *testing.T, up unit.Rate, d time.Duration, loads ...scenario.Load) []lab.LoadResult {
+	t.Helper()
 	labtest.NeedKernel(t)
 	s := labtest.Home()
-	s.Line.Down, s.Line.Up, s.Line.RTT = 25e6, 1e6, 34*time.Millisecond
-	s.Line.BufferUp = 125e3 // a second
+	s.Line.Down, s.Line.Up, s.Line.RTT = 25e6, up, 34*time.Millisecond
+	s.Line.BufferUp = up.Bytes(time.Second)
 	s.Test.Seconds, s.Test.Idle = d, 2*time.Second
 	s.Loads = loads
 	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Binary: labtest.Binary(t), Seed: labtest.Seed(t)})
@@ -119,4 +127,58 @@ func TestIMAP(t *testing.T) {
 	between(t, "messages", float64(r.Mail.Messages), 1000, 1000)
 	between(t, "mean size, bytes", float64(r.Mail.Bytes)/1000, 12e3, 20e3)
 	between(t, "goodput, share of the line", r.GoodputBps/25e6, 0.5, 0.95)
+}
+
+// A video call on an idle line is as good as a call can be, both ways, and its
+// video has the rate that it may have. Beside four uploads behind a modem that
+// queues for a second nobody can talk: the call gives way, and the picture stops.
+func TestWebRTC(t *testing.T) {
+	call := scenario.Load{Kind: scenario.WebRTC, Flows: 1, Host: 1, Bitrate: 1500e3}
+	idle := homeAt(t, 5e6, 20*time.Second, call)[0]
+	for name, w := range map[string]household.CallWay{"up": idle.Call.Up, "down": idle.Call.Down} {
+		between(t, name+": MOS", w.MOS, 4.3, 4.42)
+		between(t, name+": freezes", float64(w.Freezes), 0, 0)
+		between(t, name+": video, Mbit/s", w.VideoBps/1e6, 1.4, 1.55)
+		between(t, name+": frames", float64(w.Frames), 441, 444)
+		between(t, name+": frames late or lost", w.Missed(), 0, 0)
+		between(t, name+": packets lost", w.PacketLoss, 0, 0)
+		between(t, name+": key frames asked for", float64(w.KeysAsked), 0, 0)
+	}
+	busy := homeAt(t, 5e6, 20*time.Second, call, scenario.Load{Kind: scenario.Upload, Flows: 4, Host: 2})[0].Call
+	between(t, "beside uploads, up: MOS", busy.Up.MOS, 1, 3)
+	between(t, "beside uploads, up: frames late or lost", busy.Up.Missed(), 0.5, 1)
+	between(t, "beside uploads, up: video, Mbit/s", busy.Up.VideoBps/1e6, 0, 1.3)
+	between(t, "beside uploads, down: MOS", busy.Down.MOS, 4.2, 4.42)
+	between(t, "beside uploads, down: frames late or lost", busy.Down.Missed(), 0, 0.02)
+}
+
+// Two calls of one machine are two calls, each with its own rate.
+func TestTwoCalls(t *testing.T) {
+	r := homeAt(t, 5e6, 16*time.Second, scenario.Load{Kind: scenario.WebRTC, Flows: 2, Host: 2, Bitrate: 800e3})[0]
+	between(t, "the worse call's MOS", r.Call.MOS(), 4.3, 4.42)
+	between(t, "goodput of both, up, Mbit/s", r.GoodputUpBps/1e6, 2*0.8, 2*0.93)
+	between(t, "goodput of both, down, Mbit/s", r.GoodputDownBps/1e6, 2*0.8, 2*0.93)
+}
+
+// QUIC fills the line either way, and its flows share it. A game that a server
+// plays suffers; on the idle line it does not.
+func TestQUICAndGames(t *testing.T) {
+	alone := homeAt(t, 5e6, 12*time.Second,
+		scenario.Load{Kind: scenario.CloudGame, Flows: 1, Host: 1, Rate: 15e6},
+		scenario.Load{Kind: scenario.Game, Flows: 1, Host: 2, PPS: 128, BytesDown: 600})
+	play := alone[0].Play
+	between(t, "cloud-game: frames", float64(play.Frames), 524, 526)
+	between(t, "cloud-game: frames late or lost", play.Missed(), 0, 0)
+	between(t, "cloud-game: input p95, ms", play.InputMs.P95, 17, 18.5)
+	between(t, "cloud-game: Mbit/s down", alone[0].GoodputDownBps/1e6, 14.5, 15.5)
+	between(t, "game: Mbit/s down", alone[1].GoodputBps/1e6, 0.99*128*600*8/1e6, 1.01*128*600*8/1e6)
+	between(t, "game: p95, ms", alone[1].Latency.RTTMs.P95, 34, 48)
+	up := homeAt(t, 5e6, 12*time.Second, scenario.Load{Kind: scenario.QUICUpload, Flows: 4, Host: 2})[0]
+	between(t, "QUIC up, share of the line", up.GoodputBps/5e6, 0.85, 0.97)
+	between(t, "QUIC up: the fastest flow, of its fair share", up.QUIC.MostBps/(5e6/4), 1, 2)
+	busy := homeAt(t, 5e6, 12*time.Second,
+		scenario.Load{Kind: scenario.QUICDownload, Flows: 4, Host: 2},
+		scenario.Load{Kind: scenario.CloudGame, Flows: 1, Host: 1, Rate: 15e6})
+	between(t, "QUIC down beside the game, Mbit/s", busy[0].GoodputBps/1e6, 5, 20)
+	between(t, "cloud-game beside QUIC: frames late or lost", busy[1].Play.Missed(), 0.1, 1)
 }
