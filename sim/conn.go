@@ -43,6 +43,7 @@ type ConnParams struct {
 	Stop      unit.Instant  // when both ends drop it; 0: never
 	Segments  int           // how many to send; 0: as many as the network takes
 	Payload   unit.Size     // of a segment; 0: 1448
+	Datagram  bool          // QUIC: a router sees datagrams, where TCP's are segments
 	ECN       bool          // both ends understand ECN
 	ExtraRTT  time.Duration // how much further away this server is than the nearest
 	QuickAcks int           // first segments that the receiver acknowledges one by one

@@ -28,7 +28,9 @@ type Seen struct {
 	Host     uint32    // key of the home's machine
 	Size     unit.Size // of the frame
 	Opened   Direction // in which the flow's first packet went
-	Datagram bool      // UDP, or uTP over it; else TCP
+	Datagram bool      // UDP, or QUIC or uTP over it; else TCP
+	Swarm    bool      // uTP: the home has one port for all of its peers
+	Port     uint16    // of the far end; 0: any
 	Ack      bool      // an acknowledgement without data
 }
 
@@ -58,10 +60,13 @@ const smallUDP = 256 + 14
 func (n *Network) see(p *packet, k *keys) Seen {
 	s := Seen{Flow: int64(p.owner), Host: k.source, Size: unit.Size(p.size), Opened: Up, Ack: p.kind == kindAck}
 	if p.kind == kindStream {
-		s.Flow, s.Opened, s.Datagram = ^s.Flow, n.streams[p.owner].params.Direction, true
+		x := n.streams[p.owner]
+		s.Flow, s.Opened, s.Datagram, s.Port = ^int64(x.flow), x.opened, true, x.port
 		return s
 	}
-	s.Datagram = n.conns[p.owner].params.Control == LEDBAT
+	c := &n.conns[p.owner].params
+	s.Swarm = c.Control == LEDBAT
+	s.Datagram = s.Swarm || c.Datagram
 	return s
 }
 

@@ -16,6 +16,7 @@ type StreamParams struct {
 	Interval  time.Duration // at least 1 µs
 	Frame     unit.Size     // bytes as aqm.Packet.Size: UDP payload + 42
 	Echo      bool          // the other end sends each one back
+	BackFrame unit.Size     // what it sends back; 0: as much as came
 	Start     unit.Instant
 	Stop      unit.Instant // 0: never
 	ExtraRTT  time.Duration
@@ -47,8 +48,13 @@ type Datagram struct {
 type Stream struct {
 	params StreamParams
 	index  uint32
+	flow   uint32 // index of the stream that stands for the flow: of a talk's two, the first
+	opened Direction
+	port   uint16 // of the far end; 0: any
 	keys   keys
 	sent   []Datagram
+
+	talker, listener Talker // of a talk: who sends, and who receives
 }
 
 // AddStream adds a stream of datagrams.
@@ -58,6 +64,8 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 		return nil, errors.New("sim: a stream needs an interval of at least 1 µs")
 	case p.Frame < 1 || p.Frame > 64<<10:
 		return nil, errors.New("sim: a stream's frames have 1 byte to 64 KiB")
+	case p.BackFrame < 0 || p.BackFrame > 64<<10:
+		return nil, errors.New("sim: a stream's answers have at most 64 KiB")
 	case p.Start < n.now:
 		return nil, errors.New("sim: a stream starts in the past")
 	}
@@ -65,7 +73,7 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{params: p, index: uint32(len(n.streams))}
+	s := &Stream{params: p, index: uint32(len(n.streams)), flow: uint32(len(n.streams)), opened: p.Direction}
 	s.keys = keys{p.FlowKey, hostKey(p.Host), n.hash(), uint8(w)}
 	if p.FlowKey == 0 {
 		s.keys.flow = n.hash()
@@ -78,6 +86,10 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 // tick sends the next datagram.
 func (s *Stream) tick(n *Network, e timer) {
 	if s.params.Stop > 0 && e.at >= s.params.Stop {
+		return
+	}
+	if s.talker != nil {
+		s.talk(n, e.at)
 		return
 	}
 	n.timers.push(e.at.Add(s.params.Interval), s.index, taskTick)
@@ -99,10 +111,17 @@ func (s *Stream) arrived(n *Network, id uint32) {
 	}
 	d.Turn, d.Fate = n.now, Arrived
 	if !s.params.Echo {
+		seq := p.seq
 		n.packets.put(id)
+		if s.listener != nil {
+			s.listener.Hear(n.now, int(seq))
+		}
 		return
 	}
 	p.notes |= noteBack
+	if s.params.BackFrame > 0 {
+		p.size = int32(s.params.BackFrame)
+	}
 	p.ecn = s.params.ECN
 	n.send(s.params.Direction.reverse(), id)
 }

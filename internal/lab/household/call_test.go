@@ -233,12 +233,12 @@ func TestCamera(t *testing.T) {
 		c := Camera{Random: rand.New(rand.NewPCG(4, 5))}
 		var sum unit.Size
 		keys := 0
-		for n := range 30 * framesPerS {
-			size, key := c.Frame(time.Duration(n)*frameLength, rate)
+		for n := range 30 * FramesPerSecond {
+			size, key := c.Frame(time.Duration(n)*FrameLength, rate)
 			sum += size
 			if key {
 				keys++
-				if want := float64(rate) / 8 / framesPerS * keyFactor; math.Abs(float64(size)-want) > 1 {
+				if want := float64(rate) / 8 / FramesPerSecond * keyFactor; math.Abs(float64(size)-want) > 1 {
 					t.Errorf("%v: a key frame of %d bytes, want %.0f", rate, size, want)
 				}
 			}
@@ -251,7 +251,7 @@ func TestCamera(t *testing.T) {
 	var keys []int
 	for n := range 60 {
 		c.AskKey()
-		if _, key := c.Frame(time.Duration(n)*frameLength, 1e6); key {
+		if _, key := c.Frame(time.Duration(n)*FrameLength, 1e6); key {
 			keys = append(keys, n)
 		}
 	}

@@ -10,20 +10,27 @@ import (
 // What the two sides of a call send. The microphone is Opus with a variable
 // rate, the camera's encoder one that keeps to a rate that changes.
 const (
-	soundLength   = 20 * time.Millisecond
-	soundLeast    = 80  // bytes of a packet of sound: 32 kbit/s
-	soundMost     = 160 // 64 kbit/s
-	framesPerS    = 30
-	frameLength   = time.Second / framesPerS
+	SoundLength     = 20 * time.Millisecond // of sound in a packet
+	FramesPerSecond = 30
+	FrameLength     = time.Second / FramesPerSecond
+	CallTick        = 5 * time.Millisecond // how often a side looks what is to be sent
+	CallPacing      = 2.5                  // packets of video leave at so many times the rate, as in libwebrtc
+
+	// CallLeast is the lowest rate of a call's video, and CallSound what the sound
+	// takes with RTP's headers, and the control packets.
+	CallLeast unit.Rate = 150e3
+	CallSound unit.Rate = 64e3
+)
+
+const (
+	soundLeast    = 80               // bytes of a packet of sound: 32 kbit/s
+	soundMost     = 160              // 64 kbit/s
 	keyFactor     = 10               // a key frame is so many mean frames: 60 kB at 1.5 Mbit/s
 	keyEvery      = 10 * time.Second // as when somebody joins the call
 	keyLeastGap   = 300 * time.Millisecond
 	keyRepaid     = 0.2  // what a frame after a key frame is smaller, until the rate is kept again
 	frameSpread   = 0.15 // of a frame's size, relative
 	frameSmallest = 100  // bytes
-
-	// CallLeast is the lowest rate of a call's video.
-	CallLeast unit.Rate = 150e3
 )
 
 // A Camera is the encoder of a call's video without its pictures: the sizes of
@@ -44,7 +51,7 @@ func (c *Camera) AskKey() { c.asked = true }
 // frame needs none before it, and is many times as large; the frames after it
 // make up for it.
 func (c *Camera) Frame(now time.Duration, rate unit.Rate) (size unit.Size, key bool) {
-	mean := float64(rate) / 8 / framesPerS
+	mean := float64(rate) / 8 / FramesPerSecond
 	since := now - c.keyAt
 	key = !c.begun || since >= keyEvery || c.asked && since >= keyLeastGap
 	bytes := mean
@@ -60,15 +67,11 @@ func (c *Camera) Frame(now time.Duration, rate unit.Rate) (size unit.Size, key b
 	return unit.Size(bytes), key
 }
 
-// soundSize is the size of one packet of sound.
-func soundSize(random *rand.Rand) int { return soundLeast + random.IntN(soundMost-soundLeast+1) }
+// SoundSize is the size of one packet of sound, in bytes.
+func SoundSize(random *rand.Rand) int { return soundLeast + random.IntN(soundMost-soundLeast+1) }
 
-// videoRate is what a call's video may take of what its congestion control
-// allows for all of it.
-func videoRate(target, most unit.Rate) unit.Rate {
-	return min(max(target-callSound, CallLeast), most)
+// VideoRate is what a call's video takes of what its congestion control allows
+// for all of it.
+func VideoRate(target, most unit.Rate) unit.Rate {
+	return min(max(target-CallSound, CallLeast), most)
 }
-
-// callSound is what a call's sound takes with RTP's headers, and what the
-// control packets take.
-const callSound unit.Rate = 64e3

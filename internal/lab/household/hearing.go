@@ -55,7 +55,7 @@ func hearOne(sounds []Heard, from, to unit.Instant) float64 {
 	best := 1.0
 	for i, d := range delays {
 		lost := 1 - float64(i+1)/float64(sent)
-		best = max(best, verdict.Sound(unit.Ms(d+soundLength), lost).MOS)
+		best = max(best, verdict.Sound(unit.Ms(d+SoundLength), lost).MOS)
 	}
 	return best
 }
@@ -89,8 +89,8 @@ func (c CallResult) MOS() float64 { return min(c.Up.MOS, c.Down.MOS) }
 // Missed is the share of frames that were late or never shown.
 func (w CallWay) Missed() float64 { return share(w.Frames-w.Shown+w.Late, w.Frames) }
 
-// worse says whether a call was worse for its users than another.
-func (c CallResult) worse(than CallResult) bool {
+// Worse says whether a call was worse for its users than another.
+func (c CallResult) Worse(than CallResult) bool {
 	if a, b := c.MOS(), than.MOS(); a != b {
 		return a < b
 	}

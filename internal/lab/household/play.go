@@ -10,8 +10,8 @@ import (
 
 // How a game that is played on a server is rated.
 const (
-	playFrames = 60 // a second
-	playLength = time.Second / playFrames
+	PlayFrames = 60 // a second: of the pictures of a game that a server plays
+	playLength = time.Second / PlayFrames
 	playLate   = 3 * playLength // behind the frame that came fastest
 )
 

@@ -271,7 +271,7 @@ func (p *played) moved(now unit.Instant, b []byte) {
 func (p *played) picture(n int, rate unit.Rate) [][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mean := float64(rate) / 8 / playFrames
+	mean := float64(rate) / 8 / PlayFrames
 	size := max(int(mean*(1+frameVaries*(2*p.random.Float64()-1))), 16)
 	var out [][]byte
 	for ; size > 0; size -= pieceBytes {

@@ -190,7 +190,7 @@ func Freezes(shown []unit.Instant, from, to unit.Instant) (count int, frozen tim
 		stood(from, to)
 		return count, frozen
 	}
-	if shown[0].Sub(from) > frameLength+freezeMore {
+	if shown[0].Sub(from) > FrameLength+freezeMore {
 		stood(from, shown[0])
 	}
 	var gaps []time.Duration // the last ones
@@ -198,7 +198,7 @@ func Freezes(shown []unit.Instant, from, to unit.Instant) (count int, frozen tim
 	for i, now := range append(shown[1:len(shown):len(shown)], to) {
 		since := shown[i]
 		gap := now.Sub(since)
-		mean := frameLength
+		mean := FrameLength
 		if len(gaps) > 0 {
 			mean = sum / time.Duration(len(gaps))
 		}

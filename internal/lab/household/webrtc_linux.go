@@ -28,8 +28,6 @@ import (
 // How a call's two peers behave, where Pion leaves it to them.
 const (
 	callPort     = 3478 // at both ends; each call has its own
-	callTick     = 5 * time.Millisecond
-	callPacing   = 2.5 // packets of video leave at so many times the rate, as in libwebrtc
 	callMTU      = 1200
 	nackInterval = 20 * time.Millisecond
 	nackBuffer   = 1024 // packets
@@ -96,7 +94,7 @@ func (c *calls) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 		}
 		up, down := one.home.record(), one.away.record()
 		r := &CallResult{Up: up.Way(from, to), Down: down.Way(from, to)}
-		if worst == nil || r.worse(*worst) {
+		if worst == nil || r.Worse(*worst) {
 			worst = r
 		}
 	}
@@ -273,12 +271,12 @@ func (p *peer) engines() (*webrtc.MediaEngine, *interceptor.Registry, error) {
 			return nil, nil, err
 		}
 	}
-	start := int(p.most + callSound)
+	start := int(p.most + CallSound)
 	control, err := cc.NewInterceptor(func() (cc.BandwidthEstimator, error) {
 		// A call begins at its most: libwebrtc finds it in the first second, by
 		// probes that Pion does not send.
 		return gcc.NewSendSideBWE(gcc.SendSideBWEInitialBitrate(start), gcc.SendSideBWEMaxBitrate(start),
-			gcc.SendSideBWEMinBitrate(int(CallLeast+callSound)), gcc.SendSideBWEPacer(gcc.NewNoOpPacer()))
+			gcc.SendSideBWEMinBitrate(int(CallLeast+CallSound)), gcc.SendSideBWEPacer(gcc.NewNoOpPacer()))
 	})
 	if err != nil {
 		return nil, nil, err
@@ -343,7 +341,7 @@ func (p *peer) speak(ctx context.Context) {
 	for i := range filler {
 		filler[i] = byte(p.random.Uint32())
 	}
-	ticker := time.NewTicker(callTick)
+	ticker := time.NewTicker(CallTick)
 	defer ticker.Stop()
 	var queue []*rtp.Packet
 	var credit float64 // bytes of video that may leave
@@ -355,14 +353,14 @@ func (p *peer) speak(ctx context.Context) {
 		case <-ticker.C:
 		}
 		now := time.Since(start)
-		rate := videoRate(unit.Rate(p.estimator.GetTargetBitrate()), p.most)
-		for ; time.Duration(sounds)*soundLength <= now; sounds++ {
-			p.write(p.audio, sound.Packetize(p.sound(sounds, filler), uint32(clockAudio*soundLength/time.Second))...)
+		rate := VideoRate(unit.Rate(p.estimator.GetTargetBitrate()), p.most)
+		for ; time.Duration(sounds)*SoundLength <= now; sounds++ {
+			p.write(p.audio, sound.Packetize(p.sound(sounds, filler), uint32(clockAudio*SoundLength/time.Second))...)
 		}
-		for ; time.Duration(frames)*frameLength <= now; frames++ {
-			queue = append(queue, picture.Packetize(p.frame(frames, now, rate, filler), clockVideo/framesPerS)...)
+		for ; time.Duration(frames)*FrameLength <= now; frames++ {
+			queue = append(queue, picture.Packetize(p.frame(frames, now, rate, filler), clockVideo/FramesPerSecond)...)
 		}
-		credit = min(credit+callPacing*float64(rate)/8*(now-last).Seconds(), callPacing*float64(rate)/8*callTick.Seconds()*2)
+		credit = min(credit+CallPacing*float64(rate)/8*(now-last).Seconds(), CallPacing*float64(rate)/8*CallTick.Seconds()*2)
 		last = now
 		for len(queue) > 0 && credit > 0 {
 			credit -= float64(len(queue[0].Payload))
@@ -386,7 +384,7 @@ func (p *peer) sound(n int, filler []byte) []byte {
 	defer p.mu.Unlock()
 	now := p.clock.Now()
 	p.spoken = append(p.spoken, now)
-	return stamp(filler[:soundSize(p.random)], false, n, now)
+	return stamp(filler[:SoundSize(p.random)], false, n, now)
 }
 
 // frame is the n-th picture of the camera.
@@ -462,7 +460,7 @@ func (p *peer) see(now unit.Instant, packet *rtp.Packet) {
 
 // watch asks for key frames when too much is missing.
 func (p *peer) watch(track *webrtc.TrackRemote) {
-	ticker := time.NewTicker(4 * callTick)
+	ticker := time.NewTicker(4 * CallTick)
 	defer ticker.Stop()
 	for range ticker.C {
 		p.mu.Lock()

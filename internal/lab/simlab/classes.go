@@ -85,8 +85,11 @@ func packetOf(d plan.Direction, p sim.Seen) classify.Packet {
 	out := classify.Packet{Direction: d, Protocol: classify.TCP, Home: address(p.Host), Far: address(uint32(p.Flow)),
 		HomePort: uint16(p.Flow), FarPort: farPort, Length: p.Size - plan.EthernetHeader, Flags: classify.ACK}
 	if p.Datagram {
-		if out.Protocol = classify.UDP; p.Flow >= 0 {
+		if out.Protocol = classify.UDP; p.Swarm {
 			out.HomePort = swarmPort
+		}
+		if p.Port != 0 {
+			out.FarPort = p.Port
 		}
 	}
 	if !p.Ack {

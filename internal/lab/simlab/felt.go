@@ -172,6 +172,23 @@ func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.Lo
 	switch l.Kind {
 	case scenario.Upload, scenario.Download:
 		r.GoodputBps = verdict.Goodput(l.groups[0].series(), raw.From, raw.To)
+	case scenario.QUICUpload, scenario.QUICDownload:
+		r.GoodputBps = verdict.Goodput(l.groups[0].series(), raw.From, raw.To)
+		r.QUIC = household.Shares(l.groups[0].series(), raw.From, raw.To)
+	case scenario.WebRTC:
+		r.Call = l.called(raw)
+		r.Latency = r.Call.Latency()
+		for _, c := range l.calls {
+			r.GoodputUpBps += verdict.Goodput([]verdict.Series{c[1].arrived}, raw.From, raw.To)
+			r.GoodputDownBps += verdict.Goodput([]verdict.Series{c[0].arrived}, raw.From, raw.To)
+		}
+		r.GoodputBps = r.GoodputUpBps + r.GoodputDownBps
+	case scenario.CloudGame:
+		r.Play = l.played(raw)
+		for _, s := range l.servers {
+			r.GoodputDownBps += verdict.Goodput([]verdict.Series{s.arrived}, raw.From, raw.To)
+		}
+		r.GoodputBps = r.GoodputDownBps
 	case scenario.Torrent:
 		r.GoodputDownBps = verdict.Goodput(l.groups[0].series(), raw.From, raw.To)
 		r.GoodputUpBps = verdict.Goodput(l.groups[1].series(), raw.From, raw.To)

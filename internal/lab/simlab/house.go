@@ -157,7 +157,7 @@ func (h *house) Phase(ctx context.Context, spec measure.PhaseSpec) (*measure.Raw
 			// receive takes another.
 			from = start.Add(h.scenario.Line.RTT * 3 / 2)
 		}
-		g, err := h.greedy(d.direction, d.flows, 1, spec.CC, from, raw.End)
+		g, err := h.greedy(d.direction, d.flows, 1, spec.CC, false, from, raw.End)
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ type group struct {
 }
 
 // greedy adds a group of greedy flows.
-func (h *house) greedy(d sim.Direction, flows, host int, cc string, start, stop unit.Instant) (*group, error) {
+func (h *house) greedy(d sim.Direction, flows, host int, cc string, datagram bool, start, stop unit.Instant) (*group, error) {
 	g := &group{direction: d, start: start}
 	// Linux acknowledges the first segments of a connection one by one, unless
 	// the receiver answers as well: servers have answered the request to upload.
@@ -40,7 +40,7 @@ func (h *house) greedy(d sim.Direction, flows, host int, cc string, start, stop 
 	}
 	for range flows {
 		c, err := h.net.AddConn(sim.ConnParams{
-			Direction: d, Host: host, Control: sim.Control(cc), QuickAcks: quick,
+			Direction: d, Host: host, Control: sim.Control(cc), QuickAcks: quick, Datagram: datagram,
 			ECN: h.scenario.Home.ECN, ExtraRTT: h.scenario.Home.AwayOf(host),
 			Start: start.Add(time.Duration(h.random.Int64N(int64(startSpan)))), Stop: stop,
 		})
@@ -92,6 +92,8 @@ type load struct {
 	streams     []*sim.Stream
 	apps        []*sim.App
 	films       []*film
+	calls       [][2]*caller // home, away
+	servers     []*server    // of games
 	start, stop unit.Instant
 }
 
@@ -107,14 +109,14 @@ func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
 	}
 	r := &load{Load: l, start: from, stop: stop}
 	greedy := func(d sim.Direction, flows int, cc string, at unit.Instant) error {
-		g, err := h.greedy(d, flows, l.Host, cc, at, stop)
+		g, err := h.greedy(d, flows, l.Host, cc, l.Kind == scenario.QUICUpload || l.Kind == scenario.QUICDownload, at, stop)
 		r.groups = append(r.groups, g)
 		return err
 	}
 	switch l.Kind {
-	case scenario.Download:
+	case scenario.Download, scenario.QUICDownload:
 		return r, greedy(sim.Down, l.Flows, l.CC, from)
-	case scenario.Upload:
+	case scenario.Upload, scenario.QUICUpload:
 		return r, greedy(sim.Up, l.Flows, l.CC, from.Add(h.scenario.Line.RTT/2)) // the server answers first
 	case scenario.Torrent:
 		cc := string(sim.LEDBAT)
@@ -124,13 +126,18 @@ func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
 		return r, errors.Join(greedy(sim.Down, l.Peers, cc, from), greedy(sim.Up, min(l.Peers, uploadSlots), cc, from))
 	case scenario.Web, scenario.Video, scenario.IMAP:
 		return r, h.activity(r)
+	case scenario.WebRTC:
+		return r, h.calls(r)
+	case scenario.CloudGame:
+		return r, h.cloudGames(r)
 	}
 	p := sim.StreamParams{Direction: sim.Up, Host: l.Host, Start: from, Stop: stop, Echo: true, ExtraRTT: h.scenario.Home.AwayOf(l.Host)}
 	switch l.Kind {
 	case scenario.VoIP:
 		p.Interval, p.Frame = voipInterval, unit.Size(household.PacketBytes(l))+udpHeaders
 	case scenario.Game:
-		p.Interval, p.Frame = time.Second/time.Duration(l.PPS), unit.Size(household.PacketBytes(l))+udpHeaders
+		p.Interval, p.Frame = time.Second/time.Duration(l.PPS), household.PacketBytes(l)+udpHeaders
+		p.BackFrame = household.AnswerBytes(l) + udpHeaders
 	case scenario.DNS:
 		p.Interval, p.Frame = time.Duration(float64(l.Interval)/freshShare), dnsFrame
 	case scenario.SSH:
@@ -181,6 +188,12 @@ func (h *house) loaded(ctx context.Context, d time.Duration) (*measure.RawPhase,
 		g.file(raw)
 	}
 	for _, l := range loads {
+		for _, c := range l.calls {
+			raw.Up, raw.Down = append(raw.Up, c[1].arrived), append(raw.Down, c[0].arrived)
+		}
+		for _, s := range l.servers {
+			raw.Down = append(raw.Down, s.arrived)
+		}
 		for _, a := range l.apps {
 			if l.Kind == scenario.IMAP {
 				continue

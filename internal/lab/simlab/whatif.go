@@ -220,7 +220,7 @@ func (w WhatIf) move(h *house, stop unit.Instant) (*workload, error) {
 	var err error
 	greedy := func(d sim.Direction, n int, cc sim.Control) {
 		if err == nil && n > 0 {
-			_, err = h.greedy(d, n, greedyHost, string(cc), now, stop)
+			_, err = h.greedy(d, n, greedyHost, string(cc), false, now, stop)
 		}
 	}
 	greedy(sim.Down, w.Household.Downloads, sim.Cubic)
