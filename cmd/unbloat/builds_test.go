@@ -65,7 +65,7 @@ func has(build []string, forbidden ...string) (found []string) {
 // laboratory returns the packages that a build without the laboratory must not
 // have. Package aqm is allowed: drivers name the dialect of their platform.
 func laboratory() []string {
-	return []string{"unbloat/internal/lab", "unbloat/scenarios", "unbloat/sim"}
+	return []string{"unbloat/internal/lab", "unbloat/scenarios", "unbloat/sim", "github.com/pion"}
 }
 
 // The program builds without the laboratory, contains nothing of it, and says

@@ -70,6 +70,21 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// What a load's kind has by itself, and what a case's rules are.
+func TestParseDefaults(t *testing.T) {
+	text := strings.Replace(good, `kind = "voip"`, "kind = \"webrtc\"\n[[load]]\nkind = \"cloud-game\"\n[[load]]\nkind = \"game\"", 1)
+	s, err := Parse("x.toml", []byte(strings.Replace(text, `ecn = false`, `rules = ["class=interactive,protocol=udp,far_port=3478-3497"]`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := s.Loads[1:]; l[0].Bitrate != 1500*unit.KbitPerSecond || l[1].Rate != 15*unit.MbitPerSecond || l[2].PPS != 64 || l[2].BytesDown != 0 {
+		t.Errorf("loads read as %+v", l)
+	}
+	if r := s.Cases[1].Router.Fix.Rules; len(r) != 1 || r[0] != "class=interactive,protocol=udp,far_port=3478-3497" {
+		t.Errorf("rules read as %q", r)
+	}
+}
+
 // A load that would outlast its phase ends with it.
 func TestStopAfterPhase(t *testing.T) {
 	for stop, want := range map[string]time.Duration{"20s": 20 * time.Second, "30s": 30 * time.Second, "1h": 0} {
@@ -106,6 +121,14 @@ func TestParseNamesTheLine(t *testing.T) {
 		{`kind = "voip"`, "kind = \"web\"\nthink = \"2\"", 18, "no unit; write"},
 		{`kind = "voip"`, "kind = \"ssh\"\ninterval = \"1us\"", 18, "below 1 ms"},
 		{`kind = "voip"`, "kind = \"voip\"\nstart = \"30s\"", 18, "not before the end"},
+		{`kind = "voip"`, "kind = \"webrtc\"\nbitrate = \"100 kbit/s\"", 18, "outside 150 kbit/s to 20 Mbit/s"},
+		{`kind = "voip"`, "kind = \"voip\"\nbitrate = \"1 Mbit/s\"", 18, "is of loads of kind webrtc, not of voip"},
+		{`kind = "voip"`, "kind = \"cloud-game\"\nrate = \"1 kbit/s\"", 18, "outside 1 Mbit/s to 100 Mbit/s"},
+		{`kind = "voip"`, "kind = \"quic-upload\"\ncc = \"bbr\"", 18, "upload and download"},
+		{`kind = "voip"`, "kind = \"game\"\nbytes_down = 2", 18, "outside 4 to 1472"},
+		{`ecn = false`, `rules = ["voice"]`, 25, "is no rule"},
+		{`ecn = false`, `rules = "class=voice"`, 25, "list of at most"},
+		{`ecn = false`, `classes = "off", rules = ["class=voice,protocol=udp"]`, 25, "classes is off"},
 		{`target = "15 ms"`, `target = "-15 ms"`, 25, "negative"},
 		{`up = "950 kbit/s",`, ``, 25, "shapes nothing"},
 		{`at = "20s"`, `at = "soon"`, 10, "write it like"},

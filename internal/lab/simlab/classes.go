@@ -13,7 +13,8 @@ import (
 // classify, over its own memory of sets and connections. Every packet is metered: what
 // the simulator shows of one has no sequence number by which a router looks at some
 // alone. Acknowledgements are not left out here, and what the simulator's loads
-// send fits no explicit rule, asks no name server and has no marks.
+// send asks no name server and has no marks; of what explicit rules look at it has
+// the protocol, and the far port of calls and games.
 type classifier struct {
 	table  *classify.Table
 	memory *classify.Memory

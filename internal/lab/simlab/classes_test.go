@@ -95,7 +95,7 @@ func TestClassesOfDatagrams(t *testing.T) {
 	now = now.Add(11 * time.Second)
 	expect("ten seconds after it", up(now, call), plan.Voice)
 
-	peer := sim.Seen{Host: 9, Size: 1514, Opened: sim.Up, Datagram: true}
+	peer := sim.Seen{Host: 9, Size: 1514, Opened: sim.Up, Datagram: true, Swarm: true}
 	for i := range b.Peers {
 		peer.Flow = 100 + int64(i)
 		expect("a few peers", up(now, peer), plan.Normal)

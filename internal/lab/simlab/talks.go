@@ -19,7 +19,8 @@ const (
 	reportEvery   = 100 * time.Millisecond
 	nackEvery     = 20 * time.Millisecond
 	nackMore      = 5 * time.Millisecond // beyond a round trip, before a packet is sent again once more
-	nackMost      = 1024                 // packets back
+	resendWindow  = 500 * time.Millisecond
+	nackMost      = 1024 // packets back
 	gamePort      = 3478
 	gamePiece     = 1200
 	inputInterval = time.Second / 128
@@ -52,24 +53,26 @@ type message struct {
 // A caller is one side of a call: package household's camera and viewer, with a
 // congestion control between them, and packets that are sent again.
 type caller struct {
-	most    unit.Rate
-	random  *rand.Rand
-	rtt     time.Duration // of the idle line
-	other   *caller
-	start   unit.Instant
-	control *gcc
-	camera  household.Camera
-	record  household.CallRecord // of what this side sends
-	out     []message            // the same, by the simulator's numbers
-	gone    []bool               // of them: came at the other side
-	seq     uint16
-	queue   []message // video that waits for its turn
-	resend  []message
-	kept    map[uint16]message // video that may be asked for again; sent is when it was last sent
-	credit  float64            // bytes of video that may leave
-	woken   unit.Instant
-	hearing hearing
-	arrived verdict.Series // at this side
+	most        unit.Rate
+	random      *rand.Rand
+	rtt         time.Duration // smoothed; at the beginning the idle line's
+	other       *caller
+	start       unit.Instant
+	control     *gcc
+	camera      household.Camera
+	record      household.CallRecord // of what this side sends
+	out         []message            // the same, by the simulator's numbers
+	gone        []bool               // of them: came at the other side
+	seq         uint16
+	queue       []message // video that waits for its turn
+	resend      []message
+	resent      []ack              // of the last half second
+	resentBytes unit.Size          // of them
+	kept        map[uint16]message // video that may be asked for again; sent is when it was last sent
+	credit      float64            // bytes of video that may leave
+	woken       unit.Instant
+	hearing     hearing
+	arrived     verdict.Series // at this side
 }
 
 // hearing is what a caller keeps of what it receives.
@@ -212,16 +215,34 @@ func (c *caller) told(now unit.Instant, m *message) {
 	}
 	if m.acks != nil {
 		c.control.report(now, m.acks, m.lost)
+		c.rtt += (now.Sub(m.acks[len(m.acks)-1].sent) - c.rtt) / 8
 	}
 	for _, seq := range m.missing {
 		k, ok := c.kept[seq]
 		if !ok || now.Sub(k.sent) < c.rtt+nackMore {
 			continue
 		}
+		if !c.mayResend(now, k.size) {
+			return
+		}
 		k.sent = now
 		c.kept[seq] = k
 		c.resend = append(c.resend, k)
 	}
+}
+
+// mayResend says whether another packet may be sent again: no more of them than
+// the congestion control allows for all of the call.
+func (c *caller) mayResend(now unit.Instant, size unit.Size) bool {
+	for len(c.resent) > 0 && now.Sub(c.resent[0].sent) > resendWindow {
+		c.resentBytes -= c.resent[0].size
+		c.resent = c.resent[1:]
+	}
+	if len(c.resent) > 0 && c.resentBytes+size > c.control.rate().Bytes(resendWindow) {
+		return false
+	}
+	c.resent, c.resentBytes = append(c.resent, ack{sent: now, size: size}), c.resentBytes+size
+	return true
 }
 
 // way sums up what this side sent.
