@@ -101,9 +101,9 @@ func (l *laptop) wait(what string, ok func() bool) {
 	await.Until(l.t, 40*time.Second, what, ok)
 }
 
-// secretless fails if the secret was printed or saved, or is in the arguments
+// checkSecret fails if the secret was printed or saved, or is in the arguments
 // of any process.
-func (l *laptop) secretless() {
+func (l *laptop) checkSecret() {
 	l.t.Helper()
 	if strings.Contains(l.said.String(), apiSecret) {
 		l.t.Error("the secret was printed")
@@ -169,7 +169,7 @@ func TestOPNsenseFromLaptop(t *testing.T) {
 	}
 
 	l.run(exitDone, "runs on this machine", append([]string{"apply", "--confirm", "30s"}, rates...)...)
-	l.secretless()
+	l.checkSecret()
 	l.run(exitPrecondition, "confirm", append([]string{"apply", "--yes"}, rates...)...)
 	l.run(exitDone, "Kept", "confirm")
 	l.run(exitDone, "as it was before", "revert")

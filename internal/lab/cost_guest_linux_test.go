@@ -72,14 +72,14 @@ func TestForwardInGuest(t *testing.T) {
 	var lines [len(costRouters)]*packets
 	for i, name := range costRouters {
 		n := strconv.Itoa(i)
-		if name == costAside {
+		if name == costNone {
 			run(costThrow, n)
 		} else {
 			run(costRouter, n)
 			run(costForward, n, map[string]string{costWith: "on", costWithout: "off"}[name])
 			change := withoutRules
 			if name == costWith {
-				change = among(os.Getenv(costOf))
+				change = raiseLimits(os.Getenv(costOf))
 			}
 			changePlan(t, "/run/cost-"+n+".json", change)
 			run("ip netns exec r$1 "+lab.GuestBinary+" apply --yes --state-dir /run/cost-$1 /run/cost-$1.json", n)
@@ -92,7 +92,7 @@ func TestForwardInGuest(t *testing.T) {
 		lines[i].carry(t) // once, so that conntrack and the sets know each connection
 	}
 	forwarded := func(i int) (wan, lan int) {
-		if costRouters[i] == costAside {
+		if costRouters[i] == costNone {
 			return 0, 0
 		}
 		fmt.Sscan(run("ip netns exec r$1 cat /sys/class/net/wan/statistics/tx_packets /sys/class/net/lan/statistics/tx_packets", strconv.Itoa(i)), &wan, &lan)
@@ -120,7 +120,7 @@ func TestForwardInGuest(t *testing.T) {
 		w, l := forwarded(i)
 		w, l = w-wan[i], l-lan[i]
 		sent := turns * costFlows * (costRounds*3/4 + 1) // in each direction
-		if through := min(w, l) >= sent; through == (name == costAside) {
+		if through := min(w, l) >= sent; through == (name == costNone) {
 			t.Errorf("%s: %d and %d packets were forwarded of %d sent each way", name, w, l, sent)
 		}
 	}
@@ -129,9 +129,9 @@ func TestForwardInGuest(t *testing.T) {
 // withoutRules takes the filters for small packets out of a plan without classes.
 func withoutRules(p *plan.Plan) { p.Up.PacketRules, p.Up.Tins = nil, p.Down.Tins }
 
-// among raises the limits of a plan's classes, so that the flows get the wanted
+// raiseLimits raises the limits of a plan's classes, so that the flows get the wanted
 // class although they are sent slowly.
-func among(of string) func(p *plan.Plan) {
+func raiseLimits(of string) func(p *plan.Plan) {
 	return func(p *plan.Plan) {
 		if b := &p.Classes.Behaviour; of == costQUIC || of == costMix { // busy, heavy, and not so many that they are bulk
 			b.CalmRate, b.HeavyBytes, b.HeavyOfHost = 12*unit.KbitPerSecond, 1500, 1e6

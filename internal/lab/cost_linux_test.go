@@ -45,13 +45,13 @@ const costMost = 15
 const (
 	costWith    = "with"    // forwards and shapes, with the rules
 	costWithout = "without" // the same without the rules
-	costAside   = "aside"   // no router: what is sent is dropped at once
+	costNone    = "none"    // no router: what is sent is dropped at once
 )
 
-// costRouters are the routers in one guest. There are two of each kind, since
-// one that was created earlier has other places in memory, and is a little
-// slower.
-var costRouters = [...]string{costWith, costWithout, costAside, costWithout, costWith}
+// costRouters are the routers in one guest. There are two with and two without
+// the rules, since one that was created earlier has other places in memory, and
+// is a little slower.
+var costRouters = [...]string{costWith, costWithout, costNone, costWithout, costWith}
 
 // BenchmarkClasses measures what the classes cost: by how much they increase
 // the processor time of a router that forwards 1000 flows through CAKE in both
@@ -122,7 +122,7 @@ func measureCost(t testing.TB, turns int, env ...string) cost {
 		t.Fatalf("exit code %d:\n%s", c.ExitCode, c.Output)
 	}
 	for _, name := range costRouters {
-		if n, want := len(spent[name]), turns*strings.Count(strings.Join(costRouters[:], ","), name); name == costAside && n != turns {
+		if n, want := len(spent[name]), turns*strings.Count(strings.Join(costRouters[:], ","), name); name == costNone && n != turns {
 			t.Fatalf("%d slices %s, not %d", n, name, want)
 		}
 	}
@@ -137,8 +137,8 @@ func compareSlices(turns int, spent map[string][]float64) cost {
 	var more, without []float64
 	for i := range turns {
 		with := (spent[costWith][2*i] + spent[costWith][2*i+1]) / 2
-		base := (spent[costWithout][2*i]+spent[costWithout][2*i+1])/2 - spent[costAside][i]
-		more = append(more, 100*((with-spent[costAside][i])/base-1))
+		base := (spent[costWithout][2*i]+spent[costWithout][2*i+1])/2 - spent[costNone][i]
+		more = append(more, 100*((with-spent[costNone][i])/base-1))
 		without = append(without, base)
 	}
 	of := func(pick func(i int) int) cost {

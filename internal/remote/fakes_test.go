@@ -151,8 +151,8 @@ func newStage(t *testing.T, dir string, programs []string, r platform.Runner, on
 	t.Cleanup(func() { l.Close(); all.Wait() })
 }
 
-// An offered is a fake router, and what the test asks of it.
-type offered struct {
+// A fakeRouter is a fake router, and what the test asks of it.
+type fakeRouter struct {
 	name    string
 	uname   string // output of uname -sr
 	marks   []string
@@ -165,15 +165,15 @@ type offered struct {
 }
 
 // text returns everything that a change can touch.
-func (p offered) text() string {
+func (p fakeRouter) text() string {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	return p.show()
 }
 
-func platforms() []offered {
+func platforms() []fakeRouter {
 	owrt, cos, bsd, sense, obsd, old := fake.NewOpenWrt(), fake.NewClearOS(), freebsdfake.New(), pfsensefake.New(), openbsdfake.New(pfctl.Today), openbsdfake.New(pfctl.ALTQWithMatch)
-	return []offered{
+	return []fakeRouter{
 		{"openwrt", "Linux 6.6.110", []string{"/etc/openwrt_release"}, owrt.Machine, owrt.Text, "wan", func(r platform.Runner) apply.Backend { return &openwrt.Backend{Runner: r} }, &sync.Mutex{}},
 		{"clearos", "Linux 3.10.0", []string{"/etc/clearos-release"}, cos.Machine, cos.Text, "wan", func(r platform.Runner) apply.Backend { return &clearos.Backend{Runner: r} }, &sync.Mutex{}},
 		{"freebsd", "FreeBSD 14.3-RELEASE", nil, bsd.Machine, bsd.Text, "igb0", func(r platform.Runner) apply.Backend { return &freebsd.Backend{Runner: r} }, &sync.Mutex{}},
@@ -183,10 +183,9 @@ func platforms() []offered {
 	}
 }
 
-// outdoors gives the fake the programs of a whole router: which user and which
-// system it is. It returns the paths of programs that are called by path; they
-// become links to the stage.
-func (p offered) outdoors() []string {
+// addSystem adds to the fake the programs that tell which user and which system
+// it is. It returns the names of all programs, except those called by path.
+func (p fakeRouter) addSystem() []string {
 	say := func(text string) fake.Tool {
 		return fake.Tool{Run: func([]string, []byte) (string, error) { return text + "\n", nil }}
 	}
@@ -208,7 +207,7 @@ func (p offered) outdoors() []string {
 
 // byPath makes programs that are called by path also available by their base
 // name, which is what the stage passes on.
-func (p offered) byPath() (paths []string) {
+func (p fakeRouter) byPath() (paths []string) {
 	for name, tool := range p.machine.Tools {
 		if strings.Contains(name, "/") {
 			paths = append(paths, name)
@@ -220,7 +219,7 @@ func (p offered) byPath() (paths []string) {
 
 // staged runs sshd so that it finds the programs of the stage, also at their
 // paths.
-func staged(t *testing.T, p offered) (*server, string) {
+func staged(t *testing.T, p fakeRouter) (*server, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stage") // in /tmp, since a socket's path must be short
 	if err != nil {
@@ -228,7 +227,7 @@ func staged(t *testing.T, p offered) (*server, string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	paths := p.byPath()
-	newStage(t, dir, p.outdoors(), p.machine, p.lock)
+	newStage(t, dir, p.addSystem(), p.machine, p.lock)
 	s := startServerIn(t, paths, dir, "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2")
 	s.options.Path = dir + "/bin:/usr/bin:/bin"
 	return s, dir

@@ -73,7 +73,7 @@ func startServerIn(t *testing.T, paths []string, dir string, more ...string) *se
 	port := freePort(t)
 	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n%s\n", port, dir, dir, strings.Join(more, "\n")))
 	var log bytes.Buffer
-	argv := append(apart(t, paths, stage), sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
+	argv := append(inNamespace(t, paths, stage), sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -91,9 +91,9 @@ func startServerIn(t *testing.T, paths []string, dir string, more ...string) *se
 	return s.beside(t)
 }
 
-// apart returns a command that starts another in a mount namespace in which the
+// inNamespace returns a command that starts another in a mount namespace in which the
 // paths are links.
-func apart(t *testing.T, paths []string, stage string) []string {
+func inNamespace(t *testing.T, paths []string, stage string) []string {
 	t.Helper()
 	if len(paths) == 0 {
 		return nil

@@ -15,10 +15,10 @@ import (
 	"unbloat/internal/remote"
 )
 
-// hindered returns a rig whose router has a script for cat(1), which reads a
+// rigWithCat returns a rig whose router has a script for cat(1), which reads a
 // watchdog's heartbeat. The script's $hint is a file that the test creates. sh
 // is the shell.
-func hindered(t *testing.T, sh, script string) (r *rig, hint string) {
+func rigWithCat(t *testing.T, sh, script string) (r *rig, hint string) {
 	t.Helper()
 	path, err := exec.LookPath(sh)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestWatchdogHoldsOn(t *testing.T) {
 	for _, sh := range watchdogShells {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
-			r, hint := hindered(t, sh, "exit 1")
+			r, hint := rigWithCat(t, sh, "exit 1")
 			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func TestWatchdogIsForgottenWhole(t *testing.T) {
 	for _, sh := range watchdogShells {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
-			r, hint := hindered(t, sh, `echo waits >$hint; while [ -e "$1" ] || [ ! -e $hint.go ]; do sleep 0.02; done; echo seen >$hint`)
+			r, hint := rigWithCat(t, sh, `echo waits >$hint; while [ -e "$1" ] || [ ! -e $hint.go ]; do sleep 0.02; done; echo seen >$hint`)
 			tr, err := r.engine.Begin(t.Context(), r.plan, apply.Options{Confirm: time.Minute, Hold: true})
 			if err != nil {
 				t.Fatal(err)
