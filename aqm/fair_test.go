@@ -117,8 +117,8 @@ func voip(t *testing.T, q Queue, greedy int) unit.Instant {
 }
 
 // TestStartTimeBoundsASparseFlowsWait: beside 40 greedy flows, a call below its
-// fair share waits for about one packet (2.4 ms). With deficit round robin it
-// waits for a round of all flows (77.6 ms; with start times 2.8 ms at most).
+// fair share waits for about one packet of 2.4 ms (the longest wait is 2.8 ms).
+// With deficit round robin it waits for a round of all flows (77.6 ms).
 func TestStartTimeBoundsASparseFlowsWait(t *testing.T) {
 	for _, greedy := range []int{10, 20, 40, 50} {
 		st, err := NewStartTime(DefaultStartTime(Linux612))

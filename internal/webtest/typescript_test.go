@@ -145,7 +145,8 @@ func (s *script) declare(t reflect.Type, text string) error {
 	return nil
 }
 
-// structure declares a struct. A pointer in it is never null, unless omitempty.
+// structure declares a struct. A pointer in it is always set, unless it has
+// omitempty.
 func (s *script) structure(t reflect.Type) error {
 	if other, there := s.declared[t.Name()]; there && other == t {
 		return nil

@@ -90,7 +90,7 @@ func TestHypervisor(t *testing.T) {
 	}
 }
 
-// The last lines of a console are kept, without escape sequences.
+// The last lines of a console are kept, without control characters.
 func TestTail(t *testing.T) {
 	var c tail
 	for range 5000 {
