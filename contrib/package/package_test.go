@@ -1,5 +1,5 @@
-// Package packaging checks the files from which the Debian package of the test
-// server is made, and the package itself.
+// Package packaging checks the sources of the test server's Debian package, and
+// the package itself.
 package packaging
 
 import (
@@ -25,7 +25,7 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-// systemd judges the unit to be exposed at most 1.8 of 10.
+// systemd rates the exposure of the unit at 1.8 of 10 at most.
 func TestExposure(t *testing.T) {
 	program, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// The sockets that systemd opens are those of the command's defaults.
+// The sockets of the unit are the command's default ports.
 func TestSockets(t *testing.T) {
 	var stream, datagram []string
 	for line := range strings.Lines(read(t, "unbloat-serve.socket")) {
@@ -73,7 +73,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// The maintainer's scripts are sound shell.
+// The maintainer scripts are valid shell.
 func TestScripts(t *testing.T) {
 	for _, name := range []string{"postinst", "prerm", "postrm"} {
 		if out, err := exec.CommandContext(t.Context(), "sh", "-n", name).CombinedOutput(); err != nil {
@@ -82,8 +82,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Built twice the package and the image are the same bytes, and the package
-// holds what it ought to. It is lintian's to find nothing, where that is here.
+// Two builds give the same bytes of package and image. The package contains the
+// right files, and lintian, if installed, finds no fault.
 func TestPackage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it builds the program")
@@ -120,7 +120,7 @@ func TestPackage(t *testing.T) {
 		t.Fatalf("%q, %v", images, err)
 	}
 	rest, err := filepath.Rel(one, images[0])
-	if err != nil || read(t, images[0]) != read(t, filepath.Join(two, rest)) { // it has the digests of all
+	if err != nil || read(t, images[0]) != read(t, filepath.Join(two, rest)) { // the index has the digests of all files
 		t.Errorf("the second image is another one: %v", err)
 	}
 	out, err := exec.CommandContext(t.Context(), "dpkg-deb", "-c", debs[0]).Output()
