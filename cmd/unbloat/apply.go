@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/daemon"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -81,6 +82,7 @@ func changeError(err error) error {
 		noIn    *plan.NoIngressError
 		input   *platform.InputError
 		field   *plan.FieldError
+		there   *daemon.Error
 		swapped *plan.SwappedError
 		above   *plan.AboveLineError
 		coded   *exitError
@@ -90,6 +92,8 @@ func changeError(err error) error {
 		return nil
 	case errors.As(err, &coded):
 		return err
+	case errors.As(err, &there):
+		return thereError(there)
 	case errors.As(err, &pre), errors.As(err, &tool), errors.As(err, &foreign), errors.As(err, &busy), errors.As(err, &noAQM), errors.As(err, &none), errors.As(err, &noIn):
 		return &exitError{exitPrecondition, err}
 	case errors.As(err, &input), errors.As(err, &field), errors.As(err, &swapped), errors.As(err, &above), errors.Is(err, plan.ErrNothingToShape), badAddress(err):
@@ -175,7 +179,10 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		if err != nil {
 			return changeError(err)
 		}
-		return f.report(c, "dry-run", p, steps, r.guess(ctx, p))
+		return f.report(c, "dry-run", p, typed(steps), r.guess(ctx, p))
+	}
+	if done, err := f.applyThere(c, p); done || err != nil {
+		return changeError(err)
 	}
 	t, err := engine.Begin(ctx, p, apply.Options{Confirm: max(f.confirm, time.Second), Hold: f.yes})
 	if err != nil {
@@ -196,7 +203,7 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 	if state == "armed" && r.far && !f.quiet {
 		fmt.Fprintln(c.ErrOrStderr(), "The watchdog that undoes it runs on this machine, since the router's API can't hold one: leave this machine on until you confirm.")
 	}
-	return f.report(c, state, p, t.Ran, "")
+	return f.report(c, state, p, typed(t.Ran), "")
 }
 
 // guess returns why a preview may differ from the plan that a privileged user
@@ -310,12 +317,18 @@ type applied struct {
 	Plan     plan.Plan `json:"plan"`
 }
 
-func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps []platform.Step, guess string) error {
-	w := c.OutOrStdout()
-	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: []string{}, Guess: guess, Plan: p}
+// typed returns steps as typed in a shell.
+func typed(steps []platform.Step) []string {
+	out := []string{}
 	for _, s := range steps {
-		out.Commands = append(out.Commands, s.String())
+		out = append(out, s.String())
 	}
+	return out
+}
+
+func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, commands []string, guess string) error {
+	w := c.OutOrStdout()
+	out := applied{Schema: "unbloat.apply/1", State: state, WAN: p.WAN, Commands: commands, Guess: guess, Plan: p}
 	if state == "armed" {
 		out.Confirm = f.confirm.Seconds()
 	}
@@ -332,7 +345,7 @@ func (f *applyFlags) report(c *cobra.Command, state string, p plan.Plan, steps [
 	}
 	switch state {
 	case "dry-run":
-		if len(steps) == 0 {
+		if len(commands) == 0 {
 			fmt.Fprintf(w, "%s is as the plan wants it: there is nothing to run.\n", p.WAN)
 		}
 		if guess != "" { // not among the commands, which may be saved in a file

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply"
+	"unbloat/internal/daemon"
+	"unbloat/internal/plan"
 )
 
 func newConfirmCommand() *cobra.Command {
@@ -31,6 +33,13 @@ func newConfirmCommand() *cobra.Command {
 			if wan, err = pendingWAN(engine, wan); err != nil {
 				return err
 			}
+			var there daemon.Applied
+			if done, err := f.askDaemon(c.Context(), daemon.MethodConfirm, wan, nil, &there); err != nil {
+				return changeError(err)
+			} else if done { // it applies it at boot too
+				f.sayNotes(c, there.Notes)
+				return f.reportConfirm(c, wan, there.Plan)
+			}
 			var before func(*apply.Journal) error
 			if persist {
 				before = func(j *apply.Journal) error { return r.keeper.Keep(c.Context(), j.Plan) }
@@ -39,13 +48,7 @@ func newConfirmCommand() *cobra.Command {
 			if err != nil {
 				return changeError(err)
 			}
-			switch {
-			case f.json:
-				return json.NewEncoder(c.OutOrStdout()).Encode(applied{Schema: "unbloat.apply/1", State: "committed", WAN: wan, Commands: []string{}, Plan: j.Plan})
-			case !f.quiet:
-				fmt.Fprintf(c.OutOrStdout(), "Kept on %s. To take it back: unbloat revert\n", wan)
-			}
-			return nil
+			return f.reportConfirm(c, wan, j.Plan)
 		},
 	}
 	f.register(c)
@@ -53,6 +56,16 @@ func newConfirmCommand() *cobra.Command {
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: the one that waits)")
 	c.Flags().BoolVar(&persist, "persist", false, "apply it at every boot")
 	return c
+}
+
+func (f *routerFlags) reportConfirm(c *cobra.Command, wan string, p plan.Plan) error {
+	switch {
+	case f.json:
+		return json.NewEncoder(c.OutOrStdout()).Encode(applied{Schema: "unbloat.apply/1", State: "committed", WAN: wan, Commands: []string{}, Plan: p})
+	case !f.quiet:
+		fmt.Fprintf(c.OutOrStdout(), "Kept on %s. To take it back: unbloat revert\n", wan)
+	}
+	return nil
 }
 
 // pendingWAN returns the WAN with a change that waits for confirmation.

@@ -187,7 +187,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", nameOf(c), err, c.CommandPath())}
 	})
-	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
+	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(), newDaemonCommand(),
 		newWatchdogCommand(), newDoctorCommand(), newGlossaryCommand())
 	root.AddCommand(newMeasuringCommands()...)
 	registerLead(root)

@@ -135,6 +135,11 @@ func runProve(c *cobra.Command, f *proveFlags) error {
 	if err != nil {
 		return changeError(err)
 	}
+	release, err := f.takeTurn(ctx, "prove", facts.WAN, false)
+	if err != nil {
+		return changeError(err)
+	}
+	defer release()
 	sides, err := f.sides(c.InOrStdin(), names, facts, engine)
 	for _, s := range sides { // before the line is loaded
 		if err == nil && s.Plan != nil {

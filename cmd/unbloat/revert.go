@@ -39,12 +39,22 @@ func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 	}
 	defer where.Close()
 	engine := where.engine
+	done, handled, forgot, err := f.revertThere(c, wan)
+	if err != nil {
+		return changeError(err)
+	}
+	if len(handled) > 0 && slices.Contains(handled, wan) {
+		return f.reportRevert(c.OutOrStdout(), done, forgot)
+	}
 	targets, err := revertTargets(ctx, where, wan)
 	if err != nil {
 		return changeError(err)
 	}
-	done := []apply.Reverted{}
-	pendingOnly := false
+	targets = slices.DeleteFunc(targets, func(t apply.Journal) bool { return slices.Contains(handled, t.WAN) })
+	if done == nil {
+		done = []apply.Reverted{}
+	}
+	pendingOnly := len(handled) > 0 // the daemon has looked after what is applied at boot
 	for _, t := range targets {
 		r, did, err := engine.Revert(ctx, t)
 		if err != nil {
@@ -55,7 +65,6 @@ func runRevert(c *cobra.Command, f *routerFlags, wan string) error {
 			pendingOnly = pendingOnly || r.Was == "pending"
 		}
 	}
-	forgot := false
 	if !pendingOnly {
 		if forgot, err = where.keeper.Forget(ctx); err != nil {
 			return changeError(err)

@@ -57,12 +57,14 @@ type router struct {
 	engine *apply.Engine
 	keeper platform.Keeper
 	far    bool // the router is not this machine, but the watchdog is on it
+	owned  bool // with tc(8) directly, beside the platform's own service
 	Close  func()
 }
 
 // open connects to the router of the flags.
 func (f *routerFlags) open(ctx context.Context) (*router, error) {
 	r := &router{runner: platform.Local{}, Close: func() {}}
+	f.asDaemon(ctx)
 	if d := byScheme(driversOf(ctx), f.router); d != nil {
 		return f.openREST(ctx, d)
 	}
@@ -86,7 +88,7 @@ func (f *routerFlags) open(ctx context.Context) (*router, error) {
 		r.driver = d
 	}
 	if f.ownTC && r.driver.OwnTC != nil {
-		r.driver = r.driver.OwnTC()
+		r.driver, r.owned = r.driver.OwnTC(), true
 	}
 	if err := f.configure(r, false); err != nil {
 		r.Close()

@@ -17,6 +17,12 @@ import (
 	"unbloat/internal/remote"
 )
 
+// reachesOthers says that this build reaches routers elsewhere.
+const reachesOthers = true
+
+// errNoRemote is the error of a build that does not.
+var errNoRemote error
+
 // registerWay adds the flags for a router elsewhere.
 func (f *targetFlags) registerWay(fs *pflag.FlagSet) {
 	fs.StringVar(&f.router, "router", "", "reach the router at `ADDRESS`: ssh://user@host[:port] or opnsense+https://host[:port] (default: this machine)")

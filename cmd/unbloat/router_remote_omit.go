@@ -11,6 +11,9 @@ import (
 	"unbloat/internal/platform"
 )
 
+// reachesOthers says that this build reaches no router elsewhere.
+const reachesOthers = false
+
 // registerWay adds no flags: this build can only change the router on which it
 // runs.
 func (f *targetFlags) registerWay(*pflag.FlagSet) {}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unbloat/internal/apply/proc"
+	"unbloat/internal/daemon"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -29,6 +30,8 @@ type routerStatus struct {
 	Pending   []pendingState    `json:"pending"`
 	Committed []keptState       `json:"committed"`
 	AtBoot    bool              `json:"at_boot"` // a plan is applied at every boot
+	// Daemon is what a running daemon says of the WANs that it keeps here.
+	Daemon *daemon.Status `json:"daemon,omitempty"`
 	// LostClasses describes for each WAN how the rules of its classes differ
 	// from what was applied.
 	LostClasses map[string][]string `json:"lost_classes,omitempty"`
@@ -134,6 +137,9 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		}
 	}
 	s.AtBoot = r.keeper.Kept()
+	if s.Daemon, err = f.kept(ctx); err != nil {
+		return nil, err
+	}
 	if known := r.driver.Classes; known != nil && s.classed() {
 		s.Flows = known.Flows(ctx, r.runner)
 		for _, p := range s.plans() {
@@ -263,6 +269,7 @@ func (f *routerFlags) printStatus(w io.Writer, s, last *routerStatus, since time
 		fmt.Fprintf(w, "  To put it back: %s\n", d.Mend)
 	}
 	s.printHosts(w, last, since)
+	s.printDaemon(w)
 	for _, p := range s.Pending {
 		fmt.Fprintf(w, "A change of %s is undone in %.0f s unless you run: unbloat confirm\n", p.WAN, max(p.Seconds, 0))
 		if p.Failure != "" {

@@ -145,6 +145,12 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err != nil {
 		return err
 	}
+	here := routerFlags{stateDir: stateDirOf(os.Getenv)}
+	release, err := here.takeTurn(c.Context(), "test", "", true) // nobody tunes meanwhile
+	if err != nil {
+		return changeError(err)
+	}
+	defer release()
 	var test *verdict.Test
 	interrupted := false
 	err = o.each(use{c: c, command: "test", quiet: o.quiet}, func(server chosenServer) error {

@@ -129,6 +129,11 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	if err != nil {
 		return changeError(err)
 	}
+	release, err := f.takeTurn(ctx, "tune", facts.WAN, false)
+	if err != nil {
+		return changeError(err)
+	}
+	defer release()
 	router := &tunedRouter{engine: where.engine}
 	if f.persist {
 		router.keeper = where.keeper

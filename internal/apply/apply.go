@@ -61,6 +61,7 @@ type Options struct {
 	Confirm time.Duration // time until the watchdog undoes the change
 	Hold    bool          // the caller keeps running: undo as soon as it ends
 	Lease   bool          // with Hold: no deadline once the change is applied
+	IfAny   bool          // with Hold: a router that is as it is wanted needs neither journal nor watchdog
 }
 
 // A BusyError says that another transaction is open on the same WAN.
@@ -98,6 +99,9 @@ type Transaction struct {
 	// Unchanged means that the router was already as the plan wants it: nothing was
 	// run, and there is no watchdog.
 	Unchanged bool
+	// Differed are the differences between the router and the plan before, as text
+	// for people.
+	Differed []string
 }
 
 func (e *Engine) uptime() time.Duration {
@@ -141,6 +145,7 @@ func (e *Engine) Rehearse(ctx context.Context, p plan.Plan) error {
 type outlook struct {
 	now, origin, wanted platform.State
 	steps               []platform.Step
+	differences         []string
 }
 
 // prepare reads the router's state and computes the steps.
@@ -162,7 +167,7 @@ func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error
 	if x.wanted, err = e.Backend.Desire(ctx, p, x.now, x.origin); err != nil {
 		return x, err
 	}
-	x.steps, _, err = e.Backend.Compare(x.now, x.wanted)
+	x.steps, x.differences, err = e.Backend.Compare(x.now, x.wanted)
 	return x, err
 }
 
@@ -192,7 +197,8 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	}
 	t.journal = Journal{Schema: JournalSchema, ID: newID(), WAN: p.WAN, Phase: Applying, Boot: proc.BootID(), WatchdogAt: e.WatchdogAt,
 		Deadline: e.uptime() + e.timeToApply(o), Plan: p, Before: x.now, Origin: x.origin, Wanted: x.wanted}
-	if len(x.steps) == 0 && !o.Hold {
+	t.Differed = x.differences
+	if len(x.steps) == 0 && (!o.Hold || o.IfAny) {
 		t.Unchanged = true
 		return t, nil
 	}

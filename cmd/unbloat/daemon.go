@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"unbloat/internal/daemon"
+	kept "unbloat/internal/daemon/config"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+)
+
+// daemonConfig is where the daemon's configuration is if no flag says where.
+const daemonConfig = "/etc/unbloat/unbloat.toml"
+
+// daemonFlags are those of `unbloat daemon`.
+type daemonFlags struct {
+	config, stateDir string
+	check            bool
+}
+
+func newDaemonCommand() *cobra.Command {
+	var f daemonFlags
+	c := &cobra.Command{
+		Use:     "daemon",
+		GroupID: "main",
+		Short:   "Keep the shaping in place",
+		Long: `Applies what the configuration says, and puts it back whenever something takes it
+away: a PPPoE line that reconnects, another program, a hand. What is in place already
+is not touched. It runs in the foreground, for systemd, procd or rc.d.
+
+While it runs, apply, confirm, revert, tune and prove go through it. What apply or
+tune keeps becomes the usual rates, in the configuration too. revert turns a WAN off,
+over restarts too, until the next apply. SIGHUP reads the configuration again.
+SIGTERM ends it; the shaping stays, or is taken back with on_stop = "revert".
+
+The least configuration:
+
+  [[wan]]
+  interface = "eth0"
+  down = "50 Mbit/s"
+  up   = "10 Mbit/s"
+
+All keys are explained in docs/daemon.md.`,
+		Example: `  unbloat daemon
+  unbloat daemon --config /etc/unbloat/unbloat.toml --check`,
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c, &f) },
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.config, "config", daemonConfig, "read the configuration from this `FILE`")
+	fs.BoolVar(&f.check, "check", false, "only check the configuration: what a platform can't do is refused")
+	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the socket and the journal are; must be emptied by a reboot")
+	return c
+}
+
+func runDaemon(c *cobra.Command, f *daemonFlags) error {
+	ctx := c.Context()
+	if f.check {
+		conf, err := daemon.Load(ctx, f.config, f.checker())
+		if err != nil {
+			return usageError("daemon: %w", err)
+		}
+		for _, w := range conf.WANs {
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, w.Says())
+		}
+		return nil
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	reload := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-hup:
+				select {
+				case reload <- struct{}{}:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	err := daemon.Run(ctx, daemon.Options{
+		File: f.config, Dir: f.stateDir, Memory: strings.TrimSuffix(f.config, filepath.Ext(f.config)) + ".state.json", Version: version,
+		Check: f.checker(), Open: f.open, Classify: codeOf,
+		Log: c.ErrOrStderr(), Reload: reload, Getenv: os.Getenv, Watch: daemon.Watch,
+	})
+	var bad *kept.Error
+	if errors.As(err, &bad) {
+		return usageError("daemon: %w", err)
+	}
+	return changeError(err)
+}
+
+// checker refuses a configuration that a platform can't do.
+func (f *daemonFlags) checker() func(context.Context, kept.Config) error {
+	return func(ctx context.Context, c kept.Config) error {
+		for _, w := range c.WANs {
+			if key, err := f.checkWAN(ctx, w); err != nil {
+				return w.At(f.config, key, err)
+			}
+		}
+		return nil
+	}
+}
+
+// checkWAN returns what is wrong with a WAN, and the key that is to blame.
+func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err error) {
+	var d *platform.Driver
+	switch {
+	case w.Router != "" && !reachesOthers:
+		return "router", errNoRemote
+	case w.Platform != "":
+		if d, err = driversOf(ctx).Find(w.Platform); err != nil {
+			return "platform", err
+		}
+	case w.Router != "":
+		d = byScheme(driversOf(ctx), w.Router) // over SSH the router is asked when it is reached
+	default:
+		d = platform.Detect(ctx, platform.Local{}, driversOf(ctx))
+	}
+	classes, err := classesOf(w)
+	if err != nil {
+		return "classes", err
+	}
+	if d == nil {
+		return "", nil
+	}
+	if d.OwnTC != nil {
+		d = d.OwnTC()
+	}
+	wishes := w.Preferences()
+	wishes.Classes = classes
+	_, err = plan.Make(w.PlanLine(), d.Language.Assume(w.Interface, w.LAN), wishes)
+	var aqm *plan.UnsupportedAQMError
+	var field *plan.FieldError
+	switch {
+	case errors.As(err, &aqm):
+		return "aqm", err
+	case errors.As(err, &field):
+		return field.Field[strings.LastIndexByte(field.Field, '.')+1:], err
+	}
+	return "", err
+}
+
+// classesOf reads the classes of a WAN, from a file if it names one.
+func classesOf(w kept.WAN) (plan.ClassPreferences, error) {
+	classes := classFlags{classes: w.Classes}
+	return classes.wishes()
+}
+
+// open reaches the router of a WAN.
+func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, error) {
+	at := routerFlags{targetFlags: targetFlags{router: w.Router, platform: w.Platform, ownTC: true}, stateDir: f.stateDir}
+	r, err := at.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	taking := at
+	taking.replace = true
+	b, err := r.driver.Backend(taking.options(r.runner, byScheme(driversOf(ctx), w.Router) != nil))
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	engine := *r.engine
+	engine.Backend = b
+	return &daemon.Router{Driver: r.driver, Engine: r.engine, Taking: &engine, Keeper: r.keeper, OwnTC: r.owned, Close: r.Close,
+		Plan: func(ctx context.Context, w kept.WAN) (plan.Plan, error) { return planOf(ctx, r, w) }}, nil
+}
+
+// planOf makes the plan of a WAN for its router.
+func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
+	facts, err := r.facts(ctx, w.Interface, w.LAN)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	wishes := w.Preferences()
+	if wishes.Classes, err = classesOf(w); err != nil {
+		return plan.Plan{}, err
+	}
+	r.names(ctx, wishes.Classes, &facts)
+	p, err := plan.Make(w.PlanLine(), facts, wishes)
+	return p, r.lacking(ctx, w.Interface, err)
+}
+
+// codeOf says for the daemon's clients what kind of error an error is.
+func codeOf(err error) daemon.Code {
+	var coded *exitError
+	if errors.As(changeError(err), &coded) {
+		switch coded.code {
+		case exitUsage:
+			return daemon.CodeUsage
+		case exitPrecondition:
+			return daemon.CodePrecondition
+		}
+	}
+	return daemon.CodeFailed
+}

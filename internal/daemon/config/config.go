@@ -1,0 +1,396 @@
+// Package config reads the daemon's configuration: which WANs it keeps shaped,
+// and to which rates. It is pure: it is given the file's text, and it can write
+// new rates into that text without touching anything else in it.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+// Stop says what the end of the daemon leaves behind.
+type Stop string
+
+// What the end of the daemon leaves behind.
+const (
+	StopKeep   Stop = "keep"   // the shaping stays
+	StopRevert Stop = "revert" // the routers are as they were before
+)
+
+// A Config is what the configuration says.
+type Config struct {
+	OnStop Stop
+	WANs   []WAN // at least one, each interface of a router once
+}
+
+// A WAN is one line that is kept shaped: a [[wan]] table of the file.
+type WAN struct {
+	Interface string // towards the internet
+	LAN       string // towards the home; "": the driver finds out, or needs none
+	Router    string // address of the router; "": this machine
+	Platform  string // "": the router is asked
+
+	Down, Up            unit.Rate           // what the line usually carries; 0: unknown
+	ShapeDown, ShapeUp  plan.RatePreference // the shaper itself; zero: by the plan
+	Follow              bool                // follow the line between the bounds
+	LeastDown, MostDown unit.Rate           // bounds; 0: none given
+	LeastUp, MostUp     unit.Rate
+	Reflectors          []netip.Addr // instead of the built-in ones
+
+	Classes   string // on, off or the path of a class file; "": by the plan
+	AQM       plan.AQM
+	Side      plan.Side
+	LinkLayer plan.LinkLayer
+	Overhead  int           // bytes; 0: the link layer's usual
+	Goal      time.Duration // p95 increase to aim at; 0: by the plan
+
+	lines map[string]int // line of each key; "" is the table itself
+}
+
+// Name is how people see a WAN: its interface, and its router if that is another
+// machine.
+func (w WAN) Name() string {
+	if w.Router == "" {
+		return w.Interface
+	}
+	return w.Interface + " of " + w.Router
+}
+
+// Says tells in a sentence what the WAN is to be.
+func (w WAN) Says() string {
+	says := w.Name() + ":"
+	for _, d := range []struct {
+		name  string
+		line  unit.Rate
+		shape plan.RatePreference
+	}{{"down", w.Down, w.ShapeDown}, {"up", w.Up, w.ShapeUp}} {
+		switch {
+		case d.shape.Rate != 0:
+			says += fmt.Sprintf(" %s shaped to %s,", d.name, d.shape.Rate)
+		case d.line != 0:
+			says += fmt.Sprintf(" %s carries %s,", d.name, d.line)
+		default:
+			says += fmt.Sprintf(" %s not shaped,", d.name)
+		}
+	}
+	return strings.TrimSuffix(says, ",")
+}
+
+// PlanLine returns the line as plan.Make takes it.
+func (w WAN) PlanLine() plan.Line {
+	return plan.Line{Down: w.Down, Up: w.Up, LinkLayer: w.LinkLayer, Overhead: w.Overhead}
+}
+
+// Preferences returns the preferences as plan.Make takes them. The classes of a
+// class file are the caller's to add, who reads it.
+func (w WAN) Preferences() plan.Preferences {
+	p := plan.Preferences{Goal: w.Goal, AQM: w.AQM, Side: w.Side, Down: w.ShapeDown, Up: w.ShapeUp}
+	if w.Classes == plan.ClassesOn || w.Classes == plan.ClassesOff {
+		p.Classes.Use = w.Classes
+	}
+	switch hasDown, hasUp := w.Down != 0 || !w.ShapeDown.IsZero(), w.Up != 0 || !w.ShapeUp.IsZero(); {
+	case hasDown && !hasUp:
+		p.Only = plan.DirectionDown
+	case hasUp && !hasDown:
+		p.Only = plan.DirectionUp
+	}
+	return p
+}
+
+// ClassFile returns the path of the WAN's class file; "" if it has none.
+func (w WAN) ClassFile() string {
+	if w.Classes == plan.ClassesOn || w.Classes == plan.ClassesOff {
+		return ""
+	}
+	return w.Classes
+}
+
+// An Error is what is wrong with a configuration, and where.
+type Error struct {
+	File string
+	Line int    // from 1; 0: the whole file
+	Key  string // "" for none
+	Err  error
+}
+
+func (e *Error) Error() string {
+	at := e.File
+	if e.Line > 0 {
+		at = fmt.Sprintf("%s:%d", e.File, e.Line)
+	}
+	if e.Key != "" {
+		at += ": " + e.Key
+	}
+	return at + ": " + e.Err.Error()
+}
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// At returns an *Error about a key of the WAN, or about the WAN as a whole if key
+// is "" or not in the file.
+func (w WAN) At(file, key string, err error) error {
+	line, ok := w.lines[key]
+	if !ok {
+		line = w.lines[""]
+	}
+	return &Error{File: file, Line: line, Key: key, Err: err}
+}
+
+// file is the file's layout.
+type file struct {
+	OnStop   string     `toml:"on_stop"`
+	WAN      []wanTable `toml:"wan"`
+	Server   any        `toml:"server"`
+	Metrics  any        `toml:"metrics"`
+	UI       any        `toml:"ui"`
+	History  any        `toml:"history"`
+	Schedule any        `toml:"schedule"`
+}
+
+type wanTable struct {
+	Interface  string   `toml:"interface"`
+	LAN        string   `toml:"lan"`
+	Router     string   `toml:"router"`
+	Platform   string   `toml:"platform"`
+	Down       string   `toml:"down"`
+	Up         string   `toml:"up"`
+	ShapeDown  string   `toml:"shape_down"`
+	ShapeUp    string   `toml:"shape_up"`
+	Follow     bool     `toml:"follow"`
+	LeastDown  string   `toml:"least_down"`
+	MostDown   string   `toml:"most_down"`
+	LeastUp    string   `toml:"least_up"`
+	MostUp     string   `toml:"most_up"`
+	Reflectors []string `toml:"reflectors"`
+	Classes    string   `toml:"classes"`
+	AQM        string   `toml:"aqm"`
+	Side       string   `toml:"side"`
+	LinkLayer  string   `toml:"link_layer"`
+	Overhead   int      `toml:"overhead"`
+	Goal       string   `toml:"goal"`
+}
+
+// Keys of the file's top level, and of [[wan]].
+func topKeys() []string { return []string{"on_stop", "wan"} }
+
+func wanKeys() []string {
+	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
+		"reflectors", "router", "platform", "classes", "aqm", "side", "link_layer", "overhead", "goal"}
+}
+
+// Parse reads a configuration. name is the file's, for errors, which are *Error.
+func Parse(name string, text []byte) (Config, error) {
+	var f file
+	d := toml.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return Config{}, decodeError(name, err)
+	}
+	at := positions(text)
+	for key, set := range map[string]any{"server": f.Server, "metrics": f.Metrics, "ui": f.UI, "history": f.History, "schedule": f.Schedule} {
+		if set != nil {
+			return Config{}, &Error{name, at.top[key], key, errors.New("this version of the daemon does not have it yet; remove it")}
+		}
+	}
+	c := Config{OnStop: Stop(f.OnStop)}
+	switch c.OnStop {
+	case "":
+		c.OnStop = StopKeep
+	case StopKeep, StopRevert:
+	default:
+		return c, &Error{name, at.top["on_stop"], "on_stop", fmt.Errorf("%q: must be %q (the shaping stays when the daemon ends) or %q", f.OnStop, StopKeep, StopRevert)}
+	}
+	if len(f.WAN) == 0 {
+		return c, &Error{File: name, Err: errors.New("there is no [[wan]]: give one for each line, with interface, down and up")}
+	}
+	if len(f.WAN) != len(at.wans) {
+		return c, &Error{File: name, Line: max(at.top["wan"], 1), Err: errors.New("each line is a table of its own, which begins with [[wan]]")}
+	}
+	for i, t := range f.WAN {
+		w := t.wan()
+		w.lines = at.wans[i]
+		if err := w.read(name, t); err != nil {
+			return c, err
+		}
+		if err := w.check(name, t); err != nil {
+			return c, err
+		}
+		for _, other := range c.WANs {
+			if other.Interface == w.Interface && other.Router == w.Router {
+				return c, w.At(name, "interface", fmt.Errorf("%s is in another [[wan]] already; give each interface once", w.Name()))
+			}
+		}
+		c.WANs = append(c.WANs, w)
+	}
+	return c, nil
+}
+
+// decodeError says in which line something is that is not as it must be.
+func decodeError(name string, err error) error {
+	var strict *toml.StrictMissingError
+	var bad *toml.DecodeError
+	switch {
+	case errors.As(err, &strict) && len(strict.Errors) > 0:
+		line, _ := strict.Errors[0].Position()
+		path := strict.Errors[0].Key()
+		known := topKeys()
+		if len(path) > 1 && path[0] == "wan" {
+			known = wanKeys()
+		}
+		return &Error{name, line, "", fmt.Errorf("there is no key %q here; the keys are %s", path[len(path)-1], strings.Join(known, ", "))}
+	case errors.As(err, &bad):
+		line, _ := bad.Position()
+		return &Error{File: name, Line: line, Err: errors.New(meant(bad))}
+	}
+	return &Error{File: name, Err: err}
+}
+
+// meant explains which value a key takes, after one of another type.
+func meant(e *toml.DecodeError) string {
+	said := strings.TrimPrefix(e.Error(), "toml: ")
+	path := e.Key()
+	if len(path) == 0 {
+		return said
+	}
+	key := path[len(path)-1]
+	rates := []string{"down", "up", "least_down", "most_down", "least_up", "most_up", "shape_down", "shape_up"}
+	mistyped := strings.Contains(said, "cannot decode") || strings.Contains(said, "cannot store")
+	switch {
+	case !mistyped:
+		return key + ": " + said
+	case slices.Contains(rates, key):
+		return fmt.Sprintf(`%s takes a rate with its unit in quotes, as in %s = "50 Mbit/s"`, key, key)
+	case key == "follow":
+		return "follow is true or false, without quotes"
+	case key == "overhead":
+		return "overhead takes a number of bytes without quotes"
+	case key == "reflectors":
+		return `reflectors takes a list of addresses, as in reflectors = ["192.0.2.1", "192.0.2.2"]`
+	case key == "wan":
+		return "wan is a table of its own for each line, which begins with [[wan]]"
+	}
+	return key + " takes a text in quotes"
+}
+
+func (t wanTable) wan() WAN {
+	return WAN{
+		Interface: t.Interface, LAN: t.LAN, Router: t.Router, Platform: t.Platform,
+		Follow: t.Follow, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead,
+	}
+}
+
+// read reads the values that are texts with a unit.
+func (w *WAN) read(name string, t wanTable) error {
+	for _, x := range []struct {
+		key, text string
+		to        *unit.Rate
+	}{{"down", t.Down, &w.Down}, {"up", t.Up, &w.Up}, {"least_down", t.LeastDown, &w.LeastDown}, {"most_down", t.MostDown, &w.MostDown},
+		{"least_up", t.LeastUp, &w.LeastUp}, {"most_up", t.MostUp, &w.MostUp}} {
+		if _, given := w.lines[x.key]; !given {
+			continue
+		}
+		r, err := unit.ParseRate(x.text)
+		if err == nil && r <= 0 {
+			err = errors.New("must be above 0; remove the key if it is not known")
+		}
+		if err != nil {
+			return w.At(name, x.key, err)
+		}
+		*x.to = r
+	}
+	for _, x := range []struct {
+		key, text string
+		to        *plan.RatePreference
+	}{{"shape_down", t.ShapeDown, &w.ShapeDown}, {"shape_up", t.ShapeUp, &w.ShapeUp}} {
+		var err error
+		if *x.to, err = plan.ParseRatePreference(x.text); err != nil {
+			return w.At(name, x.key, err)
+		}
+	}
+	if _, given := w.lines["goal"]; given {
+		var err error
+		if w.Goal, err = unit.ParseDuration(t.Goal); err == nil && w.Goal <= 0 {
+			err = errors.New("must be above 0")
+		}
+		if err != nil {
+			return w.At(name, "goal", err)
+		}
+	}
+	return nil
+}
+
+// check refuses what makes no sense on any platform.
+func (w *WAN) check(name string, t wanTable) error {
+	bad := func(key, format string, args ...any) error { return w.At(name, key, fmt.Errorf(format, args...)) }
+	if w.Interface == "" {
+		return bad("", "a [[wan]] needs interface = \"…\", the interface towards the internet, as in interface = \"eth0\"")
+	}
+	if strings.ContainsAny(w.Interface, "/ \t\n") || w.Interface[0] == '.' || w.Interface[0] == '-' || len(w.Interface) > 64 {
+		return bad("interface", "%q is not the name of an interface", w.Interface)
+	}
+	if w.Router != "" && !strings.Contains(w.Router, "://") {
+		return bad("router", "%q: must be ssh://user@host[:port] or opnsense+https://host[:port]", w.Router)
+	}
+	if w.Follow {
+		return bad("follow", "this version of the daemon can't follow a line yet; use follow = false, which holds the rates")
+	}
+	if w.Down == 0 && w.Up == 0 && w.ShapeDown.IsZero() && w.ShapeUp.IsZero() {
+		return bad("", "nothing says how fast the line is: give down and up, what the line usually carries")
+	}
+	for key, s := range map[string]struct {
+		share plan.RatePreference
+		of    unit.Rate
+		name  string
+	}{"shape_down": {w.ShapeDown, w.Down, "down"}, "shape_up": {w.ShapeUp, w.Up, "up"}} {
+		if s.share.Fraction != 0 && s.of == 0 {
+			return bad(key, "is a share of the line's rate, which nobody gave; add %s", s.name)
+		}
+	}
+	for _, d := range []struct {
+		name               string
+		least, usual, most unit.Rate
+	}{{"down", w.LeastDown, w.Down, w.MostDown}, {"up", w.LeastUp, w.Up, w.MostUp}} {
+		given := "least_" + d.name
+		if d.least == 0 {
+			given = "most_" + d.name
+		}
+		switch {
+		case d.least == 0 && d.most == 0:
+		case d.usual == 0:
+			return bad(given, "is a bound of %s, which nobody gave; add %s", d.name, d.name)
+		case d.least > d.usual:
+			return bad("least_"+d.name, "%s is more than the line usually carries (%s = %s); it must be at most that", d.least, d.name, d.usual)
+		case d.most != 0 && d.most < d.usual:
+			return bad("most_"+d.name, "%s is less than the line usually carries (%s = %s); it must be at least that", d.most, d.name, d.usual)
+		}
+	}
+	for _, s := range t.Reflectors {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.IsUnspecified() || a.IsMulticast() {
+			return bad("reflectors", "%q is not the address of a host; give addresses, not names", s)
+		}
+		if slices.Contains(w.Reflectors, a) {
+			return bad("reflectors", "%s is in the list twice", a)
+		}
+		w.Reflectors = append(w.Reflectors, a)
+	}
+	if !w.Follow {
+		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors"} {
+			if _, set := w.lines[key]; set {
+				return bad(key, "is for follow = true, and this [[wan]] holds its rates; remove it")
+			}
+		}
+	}
+	return nil
+}

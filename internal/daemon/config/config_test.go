@@ -1,0 +1,154 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"unbloat/internal/daemon/config"
+	"unbloat/internal/plan"
+	"unbloat/unit"
+)
+
+const whole = `# our home
+on_stop = "revert"
+[[wan]]
+interface = "eth0"        # the modem
+lan = "br-lan"
+down = "50 Mbit/s"        # what the provider sells
+up   = '10 Mbit/s'
+link_layer = "docsis"
+overhead = 18
+goal = "10ms"
+classes = "off"
+
+[[wan]]
+interface = "em0"
+router = "ssh://root@192.0.2.1"
+platform = "openbsd"
+shape_up = "4500 kbit/s"
+`
+
+func TestParse(t *testing.T) {
+	c, err := config.Parse("F", []byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := c.WANs[0]
+	if c.OnStop != config.StopRevert || len(c.WANs) != 2 || w.Interface != "eth0" || w.LAN != "br-lan" || w.Down != 50*unit.MbitPerSecond || w.Up != 10*unit.MbitPerSecond ||
+		w.LinkLayer != plan.DOCSIS || w.Overhead != 18 || w.Goal.Milliseconds() != 10 || w.Preferences().Classes.Use != plan.ClassesOff || w.Preferences().Only != "" {
+		t.Errorf("%+v", c)
+	}
+	if w := c.WANs[1]; w.Preferences().Only != plan.DirectionUp || w.Preferences().Up.Rate != 4500*unit.KbitPerSecond || w.Name() != "em0 of ssh://root@192.0.2.1" {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestRefused: every mistake is refused with its line and with what to do.
+func TestRefused(t *testing.T) {
+	const ok = "[[wan]]\ninterface = \"eth0\"\ndown = \"50mbit\"\nup = \"10mbit\"\n"
+	for _, c := range []struct{ text, says string }{
+		{"", "F: there is no [[wan]]"},
+		{"colour = \"red\"\n" + ok, `F:1: there is no key "colour" here; the keys are on_stop`},
+		{ok + "speed = 3\n", `F:5: there is no key "speed" here; the keys are interface, lan, down`},
+		{"[[wan]]\ninterface = \"eth0\"\ndown = 50\n", `F:3: down takes a rate with its unit in quotes`},
+		{"[[wan]]\ninterface = \"eth0\"\ndown = \"50\"\n", "F:3: down: "},
+		{"[[wan]]\ninterface = \"eth0\"\ndown = \"50mbit\"\nfollow = \"no\"\n", "F:4: follow is true or false"},
+		{"[[wan]]\ninterface = 3\n", "F:2: interface takes a text in quotes"},
+		{"[wan]\ninterface = \"eth0\"\n", "F:1: each line is a table of its own, which begins with [[wan]]"},
+		{"[[wan]]\ndown = \"50mbit\"\n", "F:1: a [[wan]] needs interface"},
+		{"[[wan]]\ninterface = \"../x\"\ndown = \"50mbit\"\n", "F:2: interface: \"../x\" is not the name of an interface"},
+		{"[[wan]]\ninterface = \"eth0\"\n", "F:1: nothing says how fast the line is"},
+		{"[[wan]]\ninterface = \"eth0\"\nup = \"1mbit\"\nshape_down = \"97%\"\n", "F:4: shape_down: is a share of the line's rate, which nobody gave; add down"},
+		{ok + ok, "F:6: interface: eth0 is in another [[wan]] already"},
+		{ok + "follow = true\n", "F:5: follow: this version of the daemon can't follow a line yet"},
+		{ok + "least_down = \"60mbit\"\n", "F:5: least_down: 60 Mbit/s is more than the line usually carries (down = 50 Mbit/s)"},
+		{ok + "most_up = \"2mbit\"\n", "F:5: most_up: 2 Mbit/s is less than the line usually carries (up = 10 Mbit/s)"},
+		{ok + "most_up = \"12mbit\"\n", "F:5: most_up: is for follow = true"},
+		{"[[wan]]\ninterface = \"eth0\"\nup = \"1mbit\"\nleast_down = \"1mbit\"\n", "F:4: least_down: is a bound of down, which nobody gave"},
+		{ok + "reflectors = [\"dns.example\"]\n", "F:5: reflectors: \"dns.example\" is not the address of a host"},
+		{ok + "reflectors = [\"192.0.2.1\", \"192.0.2.1\"]\n", "F:5: reflectors: 192.0.2.1 is in the list twice"},
+		{ok + "router = \"192.0.2.1\"\n", "F:5: router: \"192.0.2.1\": must be ssh://"},
+		{"on_stop = \"leave\"\n" + ok, `F:1: on_stop: "leave": must be "keep"`},
+		{"metrics = \"127.0.0.1:9836\"\n" + ok, "F:1: metrics: this version of the daemon does not have it yet"},
+		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\n", "F:5: ui: this version of the daemon does not have it yet"},
+		{"[[wan]\n", "F:1: "},
+		{"wan = [{interface = \"eth0\", down = \"5mbit\"}]\n", "F:1: each line is a table of its own"},
+		{"[[wan]]\ninterface = \"eth0\"\ndown = \"0mbit\"\n", "F:3: down: "},
+	} {
+		_, err := config.Parse("F", []byte(c.text))
+		var e *config.Error
+		if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), c.says) {
+			t.Errorf("%q\nis refused with %v\nnot with       %s", c.text, err, c.says)
+		}
+	}
+}
+
+// TestSet: new rates are written where they were, keys that are new are added, and
+// all else stays as it is.
+func TestSet(t *testing.T) {
+	got, err := config.Set("F", []byte(whole), 0, []config.Setting{{"down", "40 Mbit/s"}, {"up", "9 Mbit/s"}, {"shape_up", "8 Mbit/s"}, {"shape_down", ""}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.NewReplacer(`"50 Mbit/s"`, `"40 Mbit/s"`, `'10 Mbit/s'`, `"9 Mbit/s"`, "# the modem\n", "# the modem\nshape_up = \"8 Mbit/s\"\n").Replace(whole)
+	if string(got) != want {
+		t.Errorf("it is\n%s\nwant\n%s", got, want)
+	}
+	if got, err = config.Set("F", got, 0, []config.Setting{{"shape_up", ""}, {"down", "50 Mbit/s"}}); err != nil || string(got) != strings.Replace(whole, `'10 Mbit/s'`, `"9 Mbit/s"`, 1) {
+		t.Errorf("%v\n%s", err, got)
+	}
+	for _, unusual := range []string{
+		"[[wan]]\ninterface = \"eth0\"\ndown = \"\"\"\n5mbit\"\"\"\n",
+	} {
+		if got, err := config.Set("F", []byte(unusual), 0, []config.Setting{{"down", "4 Mbit/s"}}); err == nil || !strings.Contains(err.Error(), `change it by hand: down = "4 Mbit/s"`) {
+			t.Errorf("%q becomes %q: %v", unusual, got, err)
+		}
+	}
+}
+
+// TestSetLaw: whatever is written is read back, and everything else is as before.
+func TestSetLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b strings.Builder
+		n := rapid.IntRange(1, 4).Draw(t, "wans")
+		for i := range n {
+			fmt.Fprintf(&b, "%s[[wan]]\n", strings.Repeat("# note = \"x\"\n", rapid.IntRange(0, 2).Draw(t, "notes")))
+			lines := []string{fmt.Sprintf("interface = \"eth%d\"", i), `up="1 Mbit/s"# no more`, "lan = 'br-lan'"}
+			if rapid.Bool().Draw(t, "down") {
+				lines = append(lines, "\tdown  =  \"7mbit\"")
+			}
+			b.WriteString(strings.Join(rapid.Permutation(lines).Draw(t, "lines"), "\n"))
+			if i < n-1 || rapid.Bool().Draw(t, "newline") {
+				b.WriteString("\n")
+			}
+		}
+		i := rapid.IntRange(0, n-1).Draw(t, "which")
+		down := unit.Rate(rapid.Int64Range(100, 1e6).Draw(t, "rate")) * unit.KbitPerSecond
+		got, err := config.Set("F", []byte(b.String()), i, []config.Setting{{"down", down.String()}})
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, b.String())
+		}
+		c, err := config.Parse("F", got)
+		if err != nil || c.WANs[i].Down != down || strings.Count(string(got), "# no more") != n {
+			t.Fatalf("%v\n%s", err, got)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(whole))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := config.Parse("F", text)
+		var e *config.Error
+		if err != nil && !errors.As(err, &e) {
+			t.Fatalf("%T: %v", err, err)
+		}
+		if err == nil && len(c.WANs) == 0 {
+			t.Fatal("no WAN")
+		}
+	})
+}

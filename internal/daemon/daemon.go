@@ -1,0 +1,389 @@
+// Package daemon keeps WANs shaped: it compares what a router has with what is
+// wanted, and puts back what is missing. Each WAN has a loop of its own, whose
+// decisions are package keep's; people and commands reach it through a Unix socket.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"unbloat/internal/apply/proc"
+	"unbloat/internal/daemon/config"
+	"unbloat/internal/daemon/keep"
+)
+
+// Times between looks at a WAN of which nothing was heard.
+const (
+	pollDeaf    = 10 * time.Second // where nothing tells of changes
+	pollHearing = time.Minute      // where the kernel does
+)
+
+// mostStart is how long the daemon waits for its WANs before it says that it is
+// ready.
+const mostStart = 20 * time.Second
+
+// Options of a Daemon.
+type Options struct {
+	File    string // the configuration
+	Dir     string // directory of the socket and of the lock
+	Memory  string // file that remembers over reboots which WANs are off
+	Version string
+
+	// Check refuses a configuration that a platform cannot do; nil: it is only
+	// parsed. Errors are *config.Error.
+	Check func(ctx context.Context, c config.Config) error
+	// Open reaches the router of a WAN.
+	Open func(ctx context.Context, w config.WAN) (*Router, error)
+	// Classify says what kind of error a change's error is, for clients.
+	Classify func(error) Code
+
+	Log    io.Writer       // a line for each thing that happened
+	Reload <-chan struct{} // asks to read the configuration again
+	Getenv func(string) string
+	// Watch tells of changes of this machine's network until ctx ends, and then closes
+	// the channel; a nil channel says that nothing is told here.
+	Watch func(ctx context.Context, tell func(Event)) (ended <-chan struct{}, err error)
+}
+
+// A Daemon keeps the WANs of a configuration.
+type Daemon struct {
+	o      Options
+	since  time.Time
+	memory *memory
+	manage *notifier
+	poll   time.Duration // of this machine's WANs
+
+	fileMu sync.Mutex // the configuration file
+	logMu  sync.Mutex
+
+	mu      sync.Mutex
+	config  config.Config
+	failure string // why the configuration could not be read again
+	wans    map[string]*wan
+	routers map[string]chan struct{} // one change at a time on each router
+	wake    chan struct{}            // something is different, for the service manager
+	running context.Context          // ends when the daemon does
+	loops   sync.WaitGroup
+}
+
+// Load reads a configuration and checks it.
+func Load(ctx context.Context, file string, check func(context.Context, config.Config) error) (config.Config, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return config.Config{}, &config.Error{File: file, Err: fmt.Errorf("read the configuration: %w", errors.Unwrap(err))}
+	}
+	c, err := config.Parse(file, text)
+	if err == nil && check != nil {
+		err = check(ctx, c)
+	}
+	return c, err
+}
+
+// Run keeps the WANs until ctx ends. Then the shaping stays, or is taken back, as
+// the configuration says. An error says why the daemon could not start, or what
+// could not be taken back.
+func Run(ctx context.Context, o Options) error {
+	c, err := Load(ctx, o.File, o.Check)
+	if err != nil {
+		return err
+	}
+	d := &Daemon{o: o, since: time.Now(), config: c, wans: map[string]*wan{}, routers: map[string]chan struct{}{}, wake: make(chan struct{}, 1), poll: pollDeaf}
+	d.manage = newNotifier(o.Getenv, os.Getpid())
+	if d.memory, err = readMemory(o.Memory); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
+		return fmt.Errorf("start the daemon: %w; run it as root, or choose a directory with --state-dir", err)
+	}
+	lock, err := proc.TryLock(filepath.Join(o.Dir, "unbloatd.lock"))
+	if errors.Is(err, proc.ErrLocked) {
+		return fmt.Errorf("start the daemon: another one runs with the directory %s; stop it first, or reload it with SIGHUP", o.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("start the daemon: %w", err)
+	}
+	defer lock.Unlock()
+	l, err := listen(Socket(o.Dir))
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+
+	var cancel context.CancelFunc
+	d.running, cancel = context.WithCancel(ctx)
+	defer cancel()
+	unheard, err := o.Watch(d.running, d.event)
+	switch {
+	case err != nil:
+		d.log("%v; the WANs are looked at every %s", err, pollDeaf)
+	case unheard != nil:
+		d.poll = pollHearing
+	}
+	d.mu.Lock()
+	for _, w := range c.WANs {
+		d.start(w)
+	}
+	d.mu.Unlock()
+	clients := d.serve(d.running, l)
+	d.loop(d.running)
+
+	d.manage.send("STOPPING=1", "STATUS=ends")
+	l.Close()
+	cancel()
+	d.loops.Wait()
+	clients.Wait()
+	if unheard != nil {
+		<-unheard
+	}
+	return d.end()
+}
+
+// start begins the loop of a WAN. The caller holds d.mu.
+func (d *Daemon) start(c config.WAN) {
+	key := keyOf(c.Router, c.Interface)
+	poll := d.poll
+	if c.Router != "" {
+		poll = pollDeaf
+	}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), changed: make(chan change, 1), stopped: make(chan struct{})}
+	w.keeper = keep.New(time.Now(), poll, false, d.memory.isOff(key))
+	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.keeper.State(), Since: time.Now().UTC().Format(time.RFC3339)}
+	w.lastBeat = time.Now()
+	d.wans[key] = w
+	if d.routers[c.Router] == nil {
+		d.routers[c.Router] = make(chan struct{}, 1)
+	}
+	ctx, cancel := context.WithCancel(d.running)
+	w.cancel = cancel
+	d.loops.Go(func() { defer cancel(); w.run(ctx) })
+}
+
+// lockRouter waits until nobody else of this daemon changes the router.
+func (d *Daemon) lockRouter(ctx context.Context, router string) (unlock func(), err error) {
+	d.mu.Lock()
+	c := d.routers[router]
+	d.mu.Unlock()
+	select {
+	case c <- struct{}{}:
+		return func() { <-c }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for another WAN of the same router: %w", ctx.Err())
+	}
+}
+
+// loop is the control loop: it answers the service manager until ctx ends.
+func (d *Daemon) loop(ctx context.Context) {
+	every := 10 * time.Second
+	if d.manage.watchdog > 0 {
+		every = min(every, d.manage.watchdog/3)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	ready, start := false, time.Now()
+	var reloaded chan struct{} // nil: nobody reloads
+	defer func() {
+		if reloaded != nil {
+			<-reloaded
+		}
+	}()
+	for {
+		statuses, alive := d.statuses()
+		if !ready && (settled(statuses) || time.Since(start) > mostStart) {
+			ready = true
+			d.manage.send("READY=1")
+		}
+		d.manage.status(summary(statuses, d.failed()))
+		if alive {
+			d.manage.send("WATCHDOG=1")
+		}
+		asked := d.o.Reload
+		if reloaded != nil { // the next one waits
+			asked = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+			d.manage.send("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", monotonic()))
+			done := make(chan struct{})
+			reloaded = done
+			go func() { defer close(done); d.reload(ctx) }()
+		case <-reloaded:
+			reloaded = nil
+			d.manage.send("READY=1")
+		case <-d.wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// changed tells the control loop that a status may be different.
+func (d *Daemon) changed() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// settled reports whether every WAN has been looked at.
+func settled(all []WANStatus) bool {
+	return !slices.ContainsFunc(all, func(s WANStatus) bool { return s.State == keep.Starting })
+}
+
+// summary is what the service manager shows.
+func summary(all []WANStatus, failure string) string {
+	var says []string
+	if failure != "" {
+		says = append(says, "the configuration could not be read again: "+failure)
+	}
+	for _, s := range all {
+		says = append(says, s.Says())
+	}
+	return strings.Join(says, "; ")
+}
+
+// statuses returns the WANs in the configuration's order, and whether their loops
+// run. One that is inside an action is given the action's time.
+func (d *Daemon) statuses() (out []WANStatus, alive bool) {
+	alive = true
+	for _, w := range d.all() {
+		s, beat := w.snapshot()
+		out = append(out, s)
+		if time.Since(beat) > actionTime+2*time.Minute {
+			alive = false
+		}
+	}
+	return out, alive
+}
+
+// all returns the WANs in the configuration's order.
+func (d *Daemon) all() []*wan {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*wan
+	for _, c := range d.config.WANs {
+		if w := d.wans[keyOf(c.Router, c.Interface)]; w != nil {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (d *Daemon) failed() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failure
+}
+
+// reload reads the configuration again. One that is not valid changes nothing.
+func (d *Daemon) reload(ctx context.Context) {
+	c, err := Load(ctx, d.o.File, d.o.Check)
+	if err != nil {
+		d.log("reload: %v; the old configuration holds", err)
+		d.mu.Lock()
+		d.failure = err.Error()
+		d.mu.Unlock()
+		return
+	}
+	d.mu.Lock()
+	d.failure = ""
+	old := d.config
+	d.config = c
+	var gone []*wan
+	kept := map[string]bool{}
+	for _, x := range c.WANs {
+		kept[keyOf(x.Router, x.Interface)] = true
+	}
+	for key, w := range d.wans {
+		if !kept[key] {
+			gone = append(gone, w)
+			delete(d.wans, key)
+		}
+	}
+	d.mu.Unlock()
+	for _, w := range gone { // before others begin: they may need what it leaves
+		w.cancel()
+		<-w.stopped
+		if err := w.stop(ctx, old.OnStop); err != nil {
+			d.log("%s: %v", w.config.Name(), err)
+		}
+	}
+	for _, x := range c.WANs {
+		d.mu.Lock()
+		w := d.wans[keyOf(x.Router, x.Interface)]
+		if w == nil {
+			d.start(x)
+		}
+		d.mu.Unlock()
+		if w != nil {
+			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x); return nil, nil })
+		}
+	}
+	d.log("reloaded: %d WANs", len(c.WANs))
+}
+
+// end does to the shaping what the configuration says.
+func (d *Daemon) end() error {
+	var errs []error
+	for _, w := range d.all() {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTime)
+		if err := w.stop(ctx, d.config.OnStop); err != nil {
+			errs = append(errs, fmt.Errorf("end the daemon: %w", err))
+		}
+		cancel()
+	}
+	return errors.Join(errs...)
+}
+
+// event tells the WANs of this machine what has happened.
+func (d *Daemon) event(e Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.wans {
+		if w.routerName == "" {
+			w.tell(change{replaced: e.Replaced == w.name, by: e.By})
+		}
+	}
+}
+
+// Status returns what the daemon says of itself.
+func (d *Daemon) status() Status {
+	s := Status{Schema: StatusSchema, Version: d.o.Version, PID: os.Getpid(), Since: d.since.UTC().Format(time.RFC3339), Config: d.o.File, Failure: d.failed()}
+	s.WANs, _ = d.statuses()
+	return s
+}
+
+// log writes a line.
+func (d *Daemon) log(format string, args ...any) {
+	d.logMu.Lock()
+	defer d.logMu.Unlock()
+	if d.o.Log != nil {
+		fmt.Fprintf(d.o.Log, format+"\n", args...)
+	}
+}
+
+// listen makes the socket. One that an earlier daemon left is replaced: its lock is
+// gone.
+func listen(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("make the socket: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("make the socket: %w; a path may have about 100 characters", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("make the socket: %w", err)
+	}
+	return l, nil
+}

@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// A client is a connection to the socket.
+type client struct {
+	d    *Daemon
+	conn net.Conn
+	does string // the command that has a turn
+	turn []*wan
+}
+
+// serve answers clients until the listener is closed; the returned group ends when
+// all of them have.
+func (d *Daemon) serve(ctx context.Context, l *net.UnixListener) *sync.WaitGroup {
+	var all sync.WaitGroup
+	free := make(chan struct{}, mostClient)
+	all.Go(func() {
+		for {
+			select {
+			case free <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer func() { <-free }()
+				c := &client{d: d, conn: conn}
+				stop := context.AfterFunc(ctx, func() { conn.Close() })
+				defer stop()
+				c.run(ctx)
+			})
+		}
+	})
+	return &all
+}
+
+// run answers the requests of a client, one after the other.
+func (c *client) run(ctx context.Context) {
+	defer c.conn.Close()
+	defer c.leave()
+	in := bufio.NewReaderSize(c.conn, 4096)
+	for {
+		line, err := c.readLine(in)
+		if errors.Is(err, errLongLine) {
+			c.answer(Response{Error: &Error{CodeRequest, fmt.Sprintf("a request has at most %d bytes", MostLine)}})
+			return // where the next one begins is not known
+		}
+		if err != nil {
+			return
+		}
+		if len(line) == 0 {
+			continue
+		}
+		var r Request
+		if err := json.Unmarshal(line, &r); err != nil {
+			if !c.answer(Response{Error: &Error{CodeRequest, "a request is one JSON object on one line, as in {\"id\":1,\"method\":\"status\"}: " + err.Error()}}) {
+				return
+			}
+			continue
+		}
+		out := Response{ID: r.ID}
+		result, err := c.do(ctx, r)
+		if err == nil {
+			out.Result, err = json.Marshal(result)
+		}
+		if err != nil {
+			out.Result, out.Error = nil, errorFor(err, c.d.o.Classify)
+		}
+		if !c.answer(out) {
+			return
+		}
+	}
+}
+
+var errLongLine = errors.New("the line is too long")
+
+// readLine reads a line of at most MostLine bytes. A client may say nothing for a
+// long time, as long as it has the turn for ever; but it must finish a line that it
+// has begun.
+func (c *client) readLine(in *bufio.Reader) ([]byte, error) {
+	idle := time.Now().Add(mostIdle)
+	if c.turn != nil {
+		idle = time.Time{}
+	}
+	if err := c.conn.SetReadDeadline(idle); err != nil {
+		return nil, err
+	}
+	if _, err := in.Peek(1); err != nil {
+		return nil, err
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(mostSlow)); err != nil {
+		return nil, err
+	}
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > MostLine {
+			return nil, errLongLine
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return line, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// answer sends a line; it returns false if the client does not take it.
+func (c *client) answer(r Response) bool {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return false
+	}
+	_ = c.conn.SetWriteDeadline(time.Now().Add(mostSlow))
+	_, err = c.conn.Write(append(b, '\n'))
+	return err == nil
+}
+
+// do does what a request asks for.
+func (c *client) do(ctx context.Context, r Request) (any, error) {
+	switch r.Method {
+	case MethodStatus:
+		s := c.d.status()
+		if r.WAN == "" && r.Router == "" {
+			return s, nil
+		}
+		w, err := c.d.find(r)
+		if err != nil {
+			return nil, err
+		}
+		one, _ := w.snapshot()
+		s.WANs = []WANStatus{one}
+		return s, nil
+	case MethodApply:
+		var a ApplyParams
+		if err := params(r, &a); err != nil {
+			return nil, err
+		}
+		r.WAN = a.Plan.WAN
+		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.apply(ctx, c, a) })
+	case MethodConfirm:
+		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.confirm(ctx, c) })
+	case MethodRevert:
+		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.revert(ctx, c) })
+	case MethodTurn:
+		var p TurnParams
+		if err := params(r, &p); err != nil {
+			return nil, err
+		}
+		return c.take(ctx, r, p)
+	}
+	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s, %s, %s, %s and %s", r.Method, MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodTurn)}
+}
+
+func params(r Request, to any) error {
+	if len(r.Params) == 0 {
+		return &Error{CodeUsage, r.Method + " needs params"}
+	}
+	if err := json.Unmarshal(r.Params, to); err != nil {
+		return &Error{CodeUsage, fmt.Sprintf("params of %s: %v", r.Method, err)}
+	}
+	return nil
+}
+
+// on does something in the loop of the WAN that a request names.
+func (c *client) on(ctx context.Context, r Request, f func(context.Context, *wan) (any, error)) (any, error) {
+	w, err := c.d.find(r)
+	if err != nil {
+		return nil, err
+	}
+	return w.call(ctx, func(ctx context.Context) (any, error) { return f(ctx, w) })
+}
+
+// find returns the WAN that a request names; without a name, the only one.
+func (d *Daemon) find(r Request) (*wan, error) {
+	all := d.all()
+	var found []*wan
+	for _, w := range all {
+		if w.routerName == r.Router && (r.WAN == "" || w.name == r.WAN) {
+			found = append(found, w)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, &Error{CodeUsage, "several WANs are kept; say which with wan"}
+	}
+	return nil, &Error{CodeUnknownWAN, fmt.Sprintf("the daemon keeps no %s; its configuration is %s", keyOf(r.Router, r.WAN), d.o.File)}
+}
+
+// take gives a client the turn on a WAN, or on all of a router. It waits for what
+// is being done there.
+func (c *client) take(ctx context.Context, r Request, p TurnParams) (any, error) {
+	if c.turn != nil {
+		return nil, &Error{CodeUsage, "you have a turn already; it ends with the connection"}
+	}
+	if p.For == "" {
+		return nil, &Error{CodeUsage, "turn: say what for"}
+	}
+	c.does = p.For
+	out := Turn{WANs: []string{}}
+	for _, w := range c.d.all() {
+		if w.routerName != r.Router || r.WAN != "" && w.name != r.WAN {
+			continue
+		}
+		if _, err := w.call(ctx, func(context.Context) (any, error) { return w.turn(c, p.KeepOn) }); err != nil {
+			c.leave()
+			return nil, err
+		}
+		c.turn = append(c.turn, w)
+		out.WANs = append(out.WANs, w.name)
+	}
+	if len(c.turn) == 0 {
+		return nil, &Error{CodeUnknownWAN, fmt.Sprintf("the daemon keeps no %s; its configuration is %s", keyOf(r.Router, r.WAN), c.d.o.File)}
+	}
+	return out, nil
+}
+
+// leave gives back the turn.
+func (c *client) leave() {
+	for _, w := range c.turn {
+		_, _ = w.call(context.Background(), func(context.Context) (any, error) { w.release(c); return nil, nil })
+	}
+	c.turn = nil
+}

@@ -1,0 +1,654 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/daemon/config"
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/lang/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+)
+
+// A Router is an opened way to the router of a WAN.
+type Router struct {
+	Driver *platform.Driver
+	Engine *apply.Engine
+	Taking *apply.Engine   // the same, which takes over from another's shaper
+	Keeper platform.Keeper // of a plan that an earlier command applies at boot
+	OwnTC  bool            // with tc(8) directly, beside the platform's own service
+
+	// Plan reads the router's capabilities and makes the plan of a WAN.
+	Plan  func(ctx context.Context, w config.WAN) (plan.Plan, error)
+	Close func()
+}
+
+// actionTime bounds one look at a router with all that it changes.
+const actionTime = 2 * time.Minute
+
+// A wan is one WAN's loop. Its fields belong to the loop's goroutine, but for
+// those under mu.
+type wan struct {
+	d      *Daemon
+	key    string
+	cancel context.CancelFunc
+
+	name, routerName string // the interface and its router's address, which never change
+
+	config config.WAN
+	router *Router // nil: not reached yet
+	keeper *keep.Keeper
+	opened bool       // it was reached before
+	plan   *plan.Plan // nil: not made yet
+	record string     // ID of the last record that is known
+	holder *client    // who has the turn; nil: nobody
+	why    string
+	by     string // which program changed something last
+
+	calls   chan func()
+	changed chan change
+	stopped chan struct{}
+
+	mu       sync.Mutex
+	status   WANStatus
+	lastBeat time.Time
+}
+
+// A change is something that happened to a router.
+type change struct {
+	replaced bool   // the interface came, went or is another one
+	by       string // the program that did it; "": not known
+}
+
+// keyOf names a WAN among all.
+func keyOf(router, iface string) string {
+	if router == "" {
+		return iface
+	}
+	return router + " " + iface
+}
+
+// run is the loop. It ends when ctx does; the last action is finished before.
+func (w *wan) run(ctx context.Context) {
+	defer close(w.stopped)
+	defer w.close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		w.beat()
+		now := time.Now()
+		action, wake := w.keeper.Next(now)
+		if action.Look {
+			w.look(ctx, action)
+			w.publish()
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		w.publish()
+		pause := time.Minute
+		if !wake.IsZero() {
+			pause = min(pause, max(wake.Sub(now), time.Millisecond))
+		}
+		timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-w.calls:
+			f()
+		case c := <-w.changed:
+			w.note(c)
+		case <-timer.C:
+		}
+	}
+}
+
+// note tells the keeper of a change.
+func (w *wan) note(c change) {
+	if c.by != "" {
+		w.by = c.by
+	}
+	if c.replaced {
+		w.keeper.Replaced(time.Now())
+	} else {
+		w.keeper.Changed(time.Now())
+	}
+}
+
+// tell passes a change to the loop. If the loop has not taken the last one yet,
+// that one is enough.
+func (w *wan) tell(c change) {
+	select {
+	case w.changed <- c:
+	default:
+	}
+}
+
+// call runs f in the loop and waits for it. What f changes is finished even if the
+// caller goes away.
+func (w *wan) call(ctx context.Context, f func(ctx context.Context) (any, error)) (any, error) {
+	type outcome struct {
+		result any
+		err    error
+	}
+	done := make(chan outcome, 1)
+	run := func() {
+		if ctx.Err() != nil {
+			done <- outcome{nil, ctx.Err()}
+			return
+		}
+		c, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTime)
+		defer cancel()
+		r, err := f(c)
+		done <- outcome{r, err}
+	}
+	select {
+	case w.calls <- run:
+	case <-w.stopped:
+		return nil, &Error{CodeEnding, "the daemon ends, or no longer keeps " + w.key}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case o := <-done:
+		return o.result, o.err
+	case <-w.stopped:
+		return nil, &Error{CodeEnding, "the daemon ends"}
+	}
+}
+
+// look does what the keeper wants, and reports what came of it.
+func (w *wan) look(ctx context.Context, a keep.Action) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTime)
+	defer cancel()
+	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	if err != nil {
+		w.report(err, apply.Mended{})
+		return
+	}
+	defer unlock()
+	mended, err := w.mend(ctx, a)
+	w.report(err, mended)
+}
+
+// mend puts the WAN in place.
+func (w *wan) mend(ctx context.Context, a keep.Action) (m apply.Mended, err error) {
+	if err := w.open(ctx); err != nil {
+		return m, err
+	}
+	w.adopt()
+	if w.plan == nil || a.Replan {
+		p, err := w.router.Plan(ctx, w.config)
+		if err != nil {
+			return m, err
+		}
+		w.plan = &p
+	}
+	engine := w.router.Engine
+	if a.Take {
+		engine = w.router.Taking
+	}
+	return engine.Mend(ctx, *w.plan)
+}
+
+// open reaches the router.
+func (w *wan) open(ctx context.Context) error {
+	if w.router != nil {
+		return nil
+	}
+	r, err := w.d.o.Open(ctx, w.config)
+	if err != nil {
+		return err
+	}
+	w.router = r
+	if w.opened { // only its connection is new
+		return nil
+	}
+	w.opened = true
+	if rec, err := r.Engine.Record(w.config.Interface); err == nil && rec != nil {
+		w.record = rec.ID
+		w.keeper.Own()
+	}
+	return nil
+}
+
+// close lets go of the router.
+func (w *wan) close() {
+	if w.router != nil {
+		w.router.Close()
+		w.router = nil
+	}
+}
+
+// report tells the keeper what came of a look.
+func (w *wan) report(err error, m apply.Mended) {
+	now := time.Now()
+	mended := len(m.Ran) > 0
+	first := w.keeper.State() == keep.Starting
+	w.keeper.Report(now, resultOf(err), mended)
+	if w.router != nil {
+		if rec, e := w.router.Engine.Record(w.config.Interface); e == nil && rec != nil {
+			w.record = rec.ID
+		}
+	}
+	if errors.Is(err, platform.ErrUnreachable) {
+		w.close()
+	}
+	was := w.why
+	w.why = ""
+	if err != nil {
+		w.why = err.Error()
+	}
+	w.mu.Lock()
+	w.status.Looks++
+	if mended && err == nil {
+		w.status.Mends++
+		w.status.Mended, w.status.Was, w.status.By = now.UTC().Format(time.RFC3339), m.Differences, w.by
+	}
+	w.mu.Unlock()
+	switch {
+	case err != nil && w.why != was:
+		w.d.log("%s: %s", w.config.Name(), w.why)
+	case err == nil && mended && first:
+		w.d.log("%s: applied with %d commands", w.config.Name(), len(m.Ran))
+	case err == nil && mended:
+		w.d.log("%s: put back with %d commands%s: %s", w.config.Name(), len(m.Ran), blame(w.by), strings.Join(m.Differences, "; "))
+	case err == nil && was != "":
+		w.d.log("%s: in place again", w.config.Name())
+	case err == nil && first:
+		w.d.log("%s: it was in place; nothing was changed", w.config.Name())
+	}
+	if err == nil {
+		w.by = ""
+	}
+}
+
+func blame(by string) string {
+	if by == "" {
+		return ""
+	}
+	return ", after " + by + " changed something"
+}
+
+// resultOf says what an error of a look means for the keeper.
+func resultOf(err error) keep.Result {
+	var (
+		busy    *apply.BusyError
+		foreign *tc.ForeignError
+		pre     *platform.PreconditionError
+		tool    *platform.MissingToolError
+	)
+	switch {
+	case err == nil:
+		return keep.Done
+	case errors.As(err, &busy):
+		return keep.Locked
+	case errors.As(err, &foreign):
+		return keep.Occupied
+	case errors.Is(err, platform.ErrUnreachable), errors.As(err, &pre), errors.As(err, &tool):
+		return keep.Missing
+	}
+	return keep.Failed
+}
+
+// adopt takes over a plan that a command has kept on the WAN since the last look,
+// and writes its rates into the configuration.
+func (w *wan) adopt() (notes []string) {
+	rec, err := w.router.Engine.Record(w.config.Interface)
+	if err != nil || rec == nil || rec.ID == w.record {
+		return nil
+	}
+	w.record = rec.ID
+	p := rec.Plan.In(w.router.Driver.Language)
+	if w.plan != nil && samePlan(*w.plan, p) {
+		return nil
+	}
+	w.plan = &p
+	return w.keepRates(p)
+}
+
+func samePlan(a, b plan.Plan) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// keepRates writes the rates of a plan that was kept into the configuration, so
+// that they are the usual ones from now on.
+func (w *wan) keepRates(p plan.Plan) (notes []string) {
+	settings := ratesOf(p)
+	c, err := w.d.rewrite(w.config, settings)
+	if err != nil {
+		note := err.Error()
+		w.d.log("%s: %s", w.config.Name(), note)
+		return []string{note}
+	}
+	w.config = c
+	w.d.log("%s: %s", w.config.Name(), "the rates that were kept are in the configuration")
+	return nil
+}
+
+// ratesOf returns a plan's rates as settings of the configuration.
+func ratesOf(p plan.Plan) []config.Setting {
+	text := func(r fmt.Stringer, set bool) string {
+		if !set {
+			return ""
+		}
+		return r.String()
+	}
+	if p.Basis == nil { // the numbers were set by hand
+		return []config.Setting{{Key: "shape_down", Value: text(p.DownBps, p.DownBps != 0)}, {Key: "shape_up", Value: text(p.UpBps, p.UpBps != 0)}}
+	}
+	l, pref := p.Basis.Line, p.Basis.Preferences
+	out := []config.Setting{{Key: "shape_down", Value: pref.Down.String()}, {Key: "shape_up", Value: pref.Up.String()}}
+	if l.Down != 0 {
+		out = append(out, config.Setting{Key: "down", Value: l.Down.String()})
+	}
+	if l.Up != 0 {
+		out = append(out, config.Setting{Key: "up", Value: l.Up.String()})
+	}
+	return out
+}
+
+// busy returns an error if somebody else has the turn.
+func (w *wan) busy(asks *client) error {
+	if w.holder != nil && w.holder != asks {
+		return &Error{CodeBusy, fmt.Sprintf("change %s: `unbloat %s` is working on it; wait for it to end", w.config.Name(), w.holder.does)}
+	}
+	return nil
+}
+
+// apply applies a plan that a person gave.
+func (w *wan) apply(ctx context.Context, from *client, a ApplyParams) (any, error) {
+	if err := w.busy(from); err != nil {
+		return nil, err
+	}
+	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	engine := w.router.Engine
+	if a.Replace {
+		engine = w.router.Taking
+	}
+	p := a.Plan.In(w.router.Driver.Language)
+	t, err := engine.Begin(ctx, p, apply.Options{Confirm: max(time.Duration(a.Confirm*float64(time.Second)), time.Second), Hold: a.Yes})
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	out := Applied{State: "armed", WAN: p.WAN, Commands: commands(t.Ran), Plan: p}
+	if a.Yes || t.Unchanged {
+		if err := t.Commit(); err != nil {
+			return nil, err
+		}
+		out.State = "committed"
+		out.Notes = w.kept()
+	}
+	if len(t.Ran) == 0 {
+		out.State = "unchanged"
+	}
+	w.keeper.Changed(time.Now())
+	return out, nil
+}
+
+func commands(steps []platform.Step) []string {
+	out := []string{}
+	for _, s := range steps {
+		out = append(out, s.String())
+	}
+	return out
+}
+
+// kept goes on with what a person has kept.
+func (w *wan) kept() (notes []string) {
+	notes = w.adopt()
+	w.keeper.Own()
+	if err := w.d.memory.set(w.key, false); err != nil {
+		notes = append(notes, err.Error())
+	}
+	w.keeper.Resume(time.Now())
+	return append(notes, w.differs()...)
+}
+
+// differs says if the configuration makes another plan than the one that is kept:
+// the next start would change it.
+func (w *wan) differs() []string {
+	if w.plan == nil || w.plan.Basis == nil {
+		return nil
+	}
+	b := *w.plan.Basis
+	want, err := plan.Make(w.config.PlanLine(), b.Capabilities, w.config.Preferences())
+	if err != nil || w.config.ClassFile() != "" {
+		return nil
+	}
+	if want.AQM != w.plan.AQM || (want.Classes == nil) != (w.plan.Classes == nil) || want.DownBps != w.plan.DownBps || want.UpBps != w.plan.UpBps {
+		return []string{fmt.Sprintf("the configuration says something else than what is kept now (%s, %s down, %s up); when the daemon starts again or is reloaded, the configuration holds", want.AQM, want.DownBps, want.UpBps)}
+	}
+	return nil
+}
+
+// confirm keeps a change that waits for it.
+func (w *wan) confirm(ctx context.Context, from *client) (any, error) {
+	if err := w.busy(from); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	j, err := w.router.Engine.Confirm(ctx, w.config.Interface, nil)
+	if err != nil {
+		return nil, err
+	}
+	return Applied{State: "committed", WAN: j.WAN, Commands: []string{}, Plan: j.Plan, Notes: w.kept()}, nil
+}
+
+// revert takes back what is there, and leaves the WAN alone from then on unless
+// only an unconfirmed change was taken back.
+func (w *wan) revert(ctx context.Context, from *client) (any, error) {
+	if err := w.busy(from); err != nil {
+		return nil, err
+	}
+	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	out := Reverted{Reverted: []apply.Reverted{}}
+	pending, err := w.router.Engine.Pending(w.config.Interface)
+	if err != nil {
+		return nil, err
+	}
+	alone := pending != nil && pending.Phase == apply.Armed
+	if !alone {
+		w.keeper.Suspend()
+		out.Suspended = true
+		if err := w.d.memory.set(w.key, true); err != nil {
+			out.Notes = append(out.Notes, err.Error())
+		}
+	}
+	journal := apply.Journal{WAN: w.config.Interface, Plan: plan.Plan{Schema: plan.Schema, Platform: w.router.Driver.Name(), WAN: w.config.Interface}}
+	if w.plan != nil {
+		journal.Plan = *w.plan
+	}
+	r, done, err := w.router.Engine.Revert(ctx, journal)
+	if err != nil {
+		return nil, err
+	}
+	if done {
+		out.Reverted = append(out.Reverted, r)
+	}
+	w.record = ""
+	if alone {
+		w.plan = nil
+		w.keeper.Afresh(time.Now())
+		return out, nil
+	}
+	if w.router.Keeper != nil {
+		if out.Forgot, err = w.router.Keeper.Forget(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// turn gives the WAN to a client until it says that it is done, or goes away.
+func (w *wan) turn(from *client, keepOn bool) (any, error) {
+	if err := w.busy(from); err != nil {
+		return nil, err
+	}
+	w.holder = from
+	if !keepOn {
+		w.keeper.Hold()
+	}
+	return nil, nil
+}
+
+// release takes the WAN back.
+func (w *wan) release(from *client) {
+	if w.holder != from {
+		return
+	}
+	w.holder = nil
+	w.keeper.Release(time.Now())
+	if w.router == nil {
+		return
+	}
+	before := w.record
+	w.adopt()
+	if w.record != before { // what was kept turns a WAN on that was off
+		w.kept()
+	}
+}
+
+// stop ends the keeping: the shaping stays, or is taken back.
+func (w *wan) stop(ctx context.Context, how config.Stop) error {
+	if how != config.StopRevert || w.keeper.State() == keep.Suspended {
+		return nil
+	}
+	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	defer w.close()
+	_, _, err = w.router.Engine.Revert(ctx, apply.Journal{WAN: w.config.Interface, Plan: plan.Plan{Schema: plan.Schema, Platform: w.router.Driver.Name(), WAN: w.config.Interface}})
+	return err
+}
+
+// reload takes a new configuration of the same WAN.
+func (w *wan) reload(c config.WAN) {
+	again := c.Platform != w.config.Platform
+	w.config = c
+	if again {
+		w.close()
+	}
+	w.plan = nil
+	w.keeper.Afresh(time.Now())
+}
+
+func (w *wan) beat() {
+	w.mu.Lock()
+	w.lastBeat = time.Now()
+	w.mu.Unlock()
+}
+
+// publish makes the state known to those who ask.
+func (w *wan) publish() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := &w.status
+	if now := w.keeper.State(); now != s.State {
+		s.State, s.Since = now, time.Now().UTC().Format(time.RFC3339)
+	}
+	s.WAN, s.Router, s.Why = w.config.Interface, w.config.Router, w.why
+	if s.State == keep.Held {
+		s.Why = "`unbloat " + w.holder.does + "` is working on it"
+	}
+	if s.State == keep.Contested {
+		s.Why = contested(w.why, s.By)
+	}
+	if w.router != nil {
+		s.Platform, s.OwnTC = w.router.Driver.Name(), w.router.OwnTC
+	}
+	if w.plan != nil {
+		s.Down, s.Up = w.plan.DownBps, w.plan.UpBps
+	}
+	w.d.changed()
+}
+
+// contested says who fights, as far as that is known, and what to do.
+func contested(why, by string) string {
+	who := "another program"
+	if by != "" {
+		who = by
+	}
+	return fmt.Sprintf("%s put its own shaper there %d times, so unbloat has stopped (%s); stop that program, then run `unbloat apply --again --yes`, or reload the daemon", who, keep.MostTakeovers+1, why)
+}
+
+// snapshot returns the status.
+func (w *wan) snapshot() (WANStatus, time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.status
+	s.Was = append([]string(nil), s.Was...)
+	return s, w.lastBeat
+}
+
+// rewrite writes settings of a WAN into the configuration file, and returns the
+// WAN as it is there then.
+func (d *Daemon) rewrite(of config.WAN, settings []config.Setting) (config.WAN, error) {
+	d.fileMu.Lock()
+	defer d.fileMu.Unlock()
+	text, err := os.ReadFile(d.o.File)
+	if err != nil {
+		return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
+	}
+	c, err := config.Parse(d.o.File, text)
+	if err != nil {
+		return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
+	}
+	for i, w := range c.WANs {
+		if keyOf(w.Router, w.Interface) != keyOf(of.Router, of.Interface) {
+			continue
+		}
+		out, err := config.Set(d.o.File, text, i, settings)
+		if err != nil {
+			return of, err
+		}
+		if !bytes.Equal(out, text) {
+			mode := os.FileMode(0o644)
+			if info, err := os.Stat(d.o.File); err == nil {
+				mode = info.Mode().Perm()
+			}
+			if err := apply.WriteFile(d.o.File, out, mode); err != nil {
+				return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
+			}
+		}
+		if c, err = config.Parse(d.o.File, out); err != nil {
+			return of, err
+		}
+		return c.WANs[i], nil
+	}
+	return of, fmt.Errorf("write the new rates into the configuration: %s no longer has a [[wan]] of %s", d.o.File, of.Name())
+}

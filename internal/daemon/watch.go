@@ -1,0 +1,7 @@
+package daemon
+
+// An Event is something that changed in this machine's network.
+type Event struct {
+	Replaced string // an interface that came, went, or is another one under the same name; "": none
+	By       string // the program that did it, as far as that is known
+}
