@@ -169,6 +169,11 @@ func runApply(c *cobra.Command, f *applyFlags, args []string) error {
 		return changeError(err)
 	}
 	defer r.Close()
+	if f.again && !f.dryRun {
+		if done, err := f.onThere(c); done || err != nil {
+			return changeError(err)
+		}
+	}
 	p, err := f.plan(ctx, r, c.InOrStdin(), args)
 	if err != nil {
 		return changeError(err)

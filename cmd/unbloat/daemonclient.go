@@ -132,6 +132,34 @@ func (f *applyFlags) applyThere(c *cobra.Command, p plan.Plan) (done bool, err e
 	return true, f.report(c, out.State, out.Plan, out.Commands, "")
 }
 
+// onThere has a running daemon put its WAN in place again, and turn it on if it is
+// off; done is false if none keeps it.
+func (f *applyFlags) onThere(c *cobra.Command) (done bool, err error) {
+	s, err := f.kept(c.Context())
+	if err != nil || s == nil {
+		return false, err
+	}
+	s.WANs = slices.DeleteFunc(s.WANs, func(w daemon.WANStatus) bool { return f.wan != "" && w.WAN != f.wan })
+	switch len(s.WANs) {
+	case 0:
+		return false, nil
+	case 1:
+	default:
+		return false, usageError("apply: --again: the daemon keeps several WANs; say which with --wan")
+	}
+	var out daemon.WANStatus
+	if _, err := f.askDaemon(c.Context(), daemon.MethodOn, s.WANs[0].WAN, daemon.OnParams{Replace: f.replace}, &out); err != nil {
+		return true, err
+	}
+	if f.json {
+		return true, printJSON(c.OutOrStdout(), out)
+	}
+	if !f.quiet {
+		fmt.Fprintf(c.OutOrStdout(), "The daemon: %s.\n", out.Says())
+	}
+	return true, nil
+}
+
 // revertThere reverts through a running daemon what it keeps of the router: wan, or
 // all.
 func (f *routerFlags) revertThere(c *cobra.Command, wan string) (done []apply.Reverted, handled []string, forgot bool, err error) {

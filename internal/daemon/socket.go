@@ -161,6 +161,14 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.confirm(ctx, c) })
 	case MethodRevert:
 		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.revert(ctx, c) })
+	case MethodOn:
+		var p OnParams
+		if len(r.Params) > 0 {
+			if err := params(r, &p); err != nil {
+				return nil, err
+			}
+		}
+		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.on(ctx, c, p) })
 	case MethodTurn:
 		var p TurnParams
 		if err := params(r, &p); err != nil {
@@ -168,7 +176,7 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 		}
 		return c.take(ctx, r, p)
 	}
-	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s, %s, %s, %s and %s", r.Method, MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodTurn)}
+	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s, %s, %s, %s, %s and %s", r.Method, MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn)}
 }
 
 func params(r Request, to any) error {

@@ -44,15 +44,16 @@ type wan struct {
 
 	name, routerName string // the interface and its router's address, which never change
 
-	config config.WAN
-	router *Router // nil: not reached yet
-	keeper *keep.Keeper
-	opened bool       // it was reached before
-	plan   *plan.Plan // nil: not made yet
-	record string     // ID of the last record that is known
-	holder *client    // who has the turn; nil: nobody
-	why    string
-	by     string // which program changed something last
+	config  config.WAN
+	router  *Router // nil: not reached yet
+	keeper  *keep.Keeper
+	opened  bool       // it was reached before
+	plan    *plan.Plan // nil: not made yet
+	record  string     // ID of the last record that is known
+	holder  *client    // who has the turn; nil: nobody
+	failure error      // of the last look
+	why     string     // its text
+	by      string     // which program changed something last
 
 	calls   chan func()
 	changed chan change
@@ -245,7 +246,7 @@ func (w *wan) report(err error, m apply.Mended) {
 		w.close()
 	}
 	was := w.why
-	w.why = ""
+	w.why, w.failure = "", err
 	if err != nil {
 		w.why = err.Error()
 	}
@@ -507,6 +508,27 @@ func (w *wan) revert(ctx context.Context, from *client) (any, error) {
 		}
 	}
 	return out, nil
+}
+
+// on ends a suspension, and looks at the WAN at once: it is put in place, or the
+// error says why not.
+func (w *wan) on(ctx context.Context, from *client, p OnParams) (any, error) {
+	if err := w.busy(from); err != nil {
+		return nil, err
+	}
+	if err := w.d.memory.set(w.key, false); err != nil {
+		w.d.log("%s: %v", w.name, err)
+	}
+	w.keeper.Resume(time.Now())
+	a, _ := w.keeper.Next(time.Now())
+	a.Take = a.Take || p.Replace
+	w.look(ctx, a)
+	w.publish()
+	if w.failure != nil {
+		return nil, w.failure
+	}
+	s, _ := w.snapshot()
+	return s, nil
 }
 
 // turn gives the WAN to a client until it says that it is done, or goes away.

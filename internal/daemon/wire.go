@@ -49,6 +49,7 @@ const (
 	MethodApply   = "apply"   // ApplyParams → Applied
 	MethodConfirm = "confirm" // → Applied
 	MethodRevert  = "revert"  // → Reverted
+	MethodOn      = "on"      // OnParams → WANStatus, once the WAN has been looked at
 	MethodTurn    = "turn"    // TurnParams → Turn; it ends with the connection
 )
 
@@ -81,6 +82,11 @@ type ApplyParams struct {
 	Confirm float64   `json:"confirm_seconds,omitempty"` // until it is undone without a confirm
 	Yes     bool      `json:"yes,omitempty"`             // keep it at once
 	Replace bool      `json:"replace,omitempty"`         // take over from another's shaper
+}
+
+// OnParams are those of MethodOn, which need not be given.
+type OnParams struct {
+	Replace bool `json:"replace,omitempty"` // take over from another's shaper
 }
 
 // Applied is what became of an apply or a confirm.

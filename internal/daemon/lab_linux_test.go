@@ -1,0 +1,494 @@
+package daemon_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"unbloat/internal/daemon"
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/lab/labtest"
+)
+
+// The lab's tests run the program itself as a daemon on the router of an emulated
+// home, with the kernel's own traffic control and nftables.
+
+// A house is a router with a daemon.
+type house struct {
+	t      *testing.T
+	dir    string
+	config string
+	cmd    *exec.Cmd
+	said   *bytes.Buffer
+	notify *net.UnixConn
+	env    []string
+}
+
+func newHouse(t *testing.T, config string) *house {
+	t.Helper()
+	h := &house{t: t, dir: t.TempDir()}
+	h.config = filepath.Join(h.dir, "unbloat.toml")
+	if err := os.WriteFile(h.config, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	address := filepath.Join(h.dir, "notify")
+	var err error
+	if h.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.notify.Close() })
+	h.env = append(os.Environ(), "NOTIFY_SOCKET="+address, "WATCHDOG_USEC=3000000", "UNBLOAT_STATE_DIR="+h.dir, "UNBLOAT_CONFIG=")
+	h.start()
+	return h
+}
+
+// start starts the daemon and waits until it is ready.
+func (h *house) start() {
+	h.t.Helper()
+	h.said = &bytes.Buffer{}
+	h.cmd = exec.Command(labtest.Unbloat(), "daemon", "--config", h.config)
+	h.cmd.Env, h.cmd.Stderr = h.env, h.said
+	if err := h.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	cmd := h.cmd
+	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	h.hears("READY=1")
+}
+
+// hears waits until the daemon tells the service manager something.
+func (h *house) hears(line string) string {
+	h.t.Helper()
+	b := make([]byte, 4096)
+	end := time.Now().Add(20 * time.Second)
+	_ = h.notify.SetReadDeadline(end)
+	for {
+		n, err := h.notify.Read(b)
+		if err != nil {
+			h.t.Fatalf("the daemon does not say %q: %v\n%s", line, err, h.said)
+		}
+		if strings.Contains(string(b[:n]), line) {
+			return string(b[:n])
+		}
+	}
+}
+
+func (h *house) end(signal syscall.Signal) {
+	h.t.Helper()
+	if err := h.cmd.Process.Signal(signal); err != nil {
+		h.t.Fatal(err)
+	}
+	err := h.cmd.Wait()
+	if signal == syscall.SIGTERM && err != nil {
+		h.t.Fatalf("it ended with %v\n%s", err, h.said)
+	}
+}
+
+// status asks the daemon.
+func (h *house) status() daemon.Status {
+	h.t.Helper()
+	c, err := daemon.Dial(h.t.Context(), daemon.Socket(h.dir))
+	if err != nil {
+		h.t.Fatalf("%v\n%s", err, h.said)
+	}
+	defer c.Close()
+	var s daemon.Status
+	if err := c.Call(h.t.Context(), daemon.MethodStatus, "", "", nil, &s); err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+// unbloat runs a command on the router.
+func (h *house) unbloat(want int, args ...string) string {
+	h.t.Helper()
+	cmd := exec.Command(labtest.Unbloat(), args...)
+	cmd.Env = h.env
+	out, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != want {
+		h.t.Fatalf("unbloat %q: exit %d (%v), want %d\n%s\nthe daemon says\n%s", args, code, err, want, out, h.said)
+	}
+	return string(out)
+}
+
+func sh(t *testing.T, line string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", line).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+	return string(out)
+}
+
+// shaped is what is shaped on a device, without what counts.
+func shaped(devices ...string) string {
+	var all strings.Builder
+	for _, d := range devices {
+		for _, args := range [][]string{{"qdisc", "show", "dev", d}, {"class", "show", "dev", d}, {"filter", "show", "dev", d, "parent", "ffff:"}} {
+			out, _ := exec.Command("tc", args...).CombinedOutput()
+			all.WriteString(d + ": " + string(out))
+		}
+	}
+	out, _ := exec.Command("nft", "-t", "list", "ruleset").CombinedOutput()
+	all.Write(out)
+	return all.String()
+}
+
+// within waits until what is shaped is as wanted, and fails if it takes longer than
+// a second.
+func (h *house) within(what, want string, devices ...string) {
+	h.t.Helper()
+	start := time.Now()
+	for shaped(devices...) != want {
+		if time.Since(start) > time.Second {
+			h.t.Fatalf("%s: after %v it is\n%s\nwant\n%s\nthe daemon says\n%s", what, time.Since(start), shaped(devices...), want, h.said)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	h.t.Logf("%s: whole again after %v", what, time.Since(start).Round(time.Millisecond))
+}
+
+const oneWAN = `[[wan]]
+interface = "wan"   # the modem
+lan = "lan"
+down = "30 Mbit/s"
+up = "5 Mbit/s"
+`
+
+// ours are the devices of the lab's router that a plan touches.
+func ours() []string { return []string{"wan", "ifb4wan"} }
+
+// TestKeepsInLab: whatever takes the shaping away, it is whole again within a second;
+// what is right is not touched.
+func TestKeepsInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	h := newHouse(t, oneWAN)
+	if s := h.status().WANs[0]; s.State != keep.InPlace || s.Mends != 0 && s.Mends != 1 {
+		t.Fatalf("%+v\n%s", s, h.said)
+	}
+	want := shaped(ours()...)
+	if !strings.Contains(want, "cake") || !strings.Contains(want, "table inet unbloat") {
+		t.Fatalf("nothing is shaped:\n%s", want)
+	}
+	for _, damage := range []string{
+		"tc qdisc del dev wan root",
+		"tc qdisc del dev wan ingress || tc qdisc del dev wan clsact",
+		"ip link del ifb4wan",
+		"tc qdisc change dev wan root handle b10a: cake bandwidth 3mbit",
+		"nft delete table inet unbloat",
+		"nft flush ruleset; tc qdisc del dev wan root; ip link del ifb4wan",
+	} {
+		sh(t, damage)
+		h.within(damage, want, ours()...)
+	}
+	before := h.status().WANs[0]
+	sh(t, "ip addr add 192.0.2.77/24 dev wan; ip addr del 192.0.2.77/24 dev wan; ip route add 198.51.100.0/24 dev lan; ip link add other type ifb; ip link del other")
+	time.Sleep(time.Second)
+	if after := h.status().WANs[0]; after.Mends != before.Mends || shaped(ours()...) != want {
+		t.Errorf("addresses, routes and other links made it mend: %+v, before %+v\n%s", after, before, h.said)
+	}
+	h.hears("WATCHDOG=1")
+
+	// It dies, and the next one finds all as it should be.
+	counters := sh(t, "tc -s qdisc show dev wan")
+	h.end(syscall.SIGKILL)
+	time.Sleep(time.Second)
+	if got := shaped(ours()...); got != want {
+		t.Errorf("it was killed, and now it is\n%s", got)
+	}
+	h.start()
+	if s := h.status().WANs[0]; s.State != keep.InPlace || s.Mends != 0 {
+		t.Errorf("adopted: %+v", s)
+	}
+	if !strings.Contains(h.said.String(), "nothing was changed") {
+		t.Errorf("it says %s", h.said)
+	}
+	sent := func(s string) string { _, after, _ := strings.Cut(s, "Sent "); b, _, _ := strings.Cut(after, " "); return b }
+	if now := sh(t, "tc -s qdisc show dev wan"); len(sent(now)) < len(sent(counters)) {
+		t.Errorf("the queue began anew: %s, before %s", now, counters)
+	}
+	rss := sh(t, fmt.Sprintf("grep -E 'VmRSS|RssAnon' /proc/%d/status", h.cmd.Process.Pid))
+	t.Logf("memory: %s", strings.Join(strings.Fields(rss), " "))
+
+	h.end(syscall.SIGTERM)
+	if got := shaped(ours()...); got != want {
+		t.Errorf("it ended, and now it is\n%s", got)
+	}
+	if err := os.WriteFile(h.config, []byte("on_stop = \"revert\"\n"+oneWAN), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	h.end(syscall.SIGTERM)
+	if got := shaped(ours()...); strings.Contains(got, "cake") || strings.Contains(got, "unbloat") {
+		t.Errorf("it ended with on_stop = revert, and now it is\n%s", got)
+	}
+}
+
+// TestInterfaceComesBackInLab: an interface that goes and comes is shaped again
+// within a second; so is one that appears only after the start.
+func TestInterfaceComesBackInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	make := func() { sh(t, "ip link add ppp9 type ifb; ip link set ppp9 up") }
+	h := newHouse(t, "[[wan]]\ninterface = \"ppp9\"\nup = \"5 Mbit/s\"\n")
+	if s := h.status().WANs[0]; s.State != keep.Waiting || !strings.Contains(s.Why, "ppp9") {
+		t.Fatalf("%+v", s)
+	}
+	await := func(what string) {
+		t.Helper()
+		for start := time.Now(); !strings.Contains(shaped("ppp9"), "cake"); time.Sleep(10 * time.Millisecond) {
+			if time.Since(start) > time.Second {
+				t.Fatalf("%s: after a second it is %s\n%s", what, shaped("ppp9"), h.said)
+			}
+		}
+	}
+	make()
+	await("it appeared")
+	for range 3 {
+		sh(t, "ip link del ppp9")
+		for h.status().WANs[0].State != keep.Waiting {
+			time.Sleep(10 * time.Millisecond)
+		}
+		make()
+		await("it came back")
+	}
+	sh(t, "ip link set ppp9 down; ip link set ppp9 name ppp8; ip link set ppp8 mtu 1400; ip link set ppp8 name ppp9; ip link set ppp9 up")
+	await("it was renamed")
+}
+
+// TestContestInLab: a program that puts its own shaper there again and again is
+// left alone after the third time, and the daemon says so; doctor and status name
+// it, and apply --again takes the WAN back.
+func TestContestInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	h := newHouse(t, oneWAN)
+	want := shaped(ours()...)
+	for range keep.MostTakeovers {
+		sh(t, "tc qdisc del dev wan root; tc qdisc add dev wan root tbf rate 3mbit burst 5000 limit 30000")
+		h.within("a foreign shaper", want, ours()...)
+	}
+	sh(t, "tc qdisc del dev wan root; tc qdisc add dev wan root tbf rate 3mbit burst 5000 limit 30000")
+	for h.status().WANs[0].State != keep.Contested {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !strings.Contains(sh(t, "tc qdisc show dev wan"), "tbf") {
+		t.Error("it fights on")
+	}
+	if out := h.unbloat(1, "status"); !strings.Contains(out, "put its own shaper there 3 times") {
+		t.Errorf("status says %s", out)
+	}
+	h.unbloat(0, "apply", "--again", "--yes")
+	if got := shaped(ours()...); got != want {
+		t.Errorf("it is\n%s", got)
+	}
+}
+
+// TestCommandsInLab: apply, confirm, revert and apply again go through the daemon.
+func TestCommandsInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	h := newHouse(t, oneWAN)
+	start := shaped(ours()...)
+	h.unbloat(0, "apply", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan", "--confirm", "2s")
+	if h.status().WANs[0].State == keep.InPlace || shaped(ours()...) == start {
+		t.Errorf("%+v", h.status())
+	}
+	time.Sleep(3 * time.Second) // the watchdog takes it back
+	h.within("nobody confirmed", start, ours()...)
+	h.unbloat(0, "apply", "--shape-down", "20mbit", "--shape-up", "4mbit", "--wan", "wan", "--lan", "lan")
+	h.unbloat(0, "confirm")
+	text, _ := os.ReadFile(h.config)
+	if !strings.Contains(string(text), `shape_down = "20 Mbit/s"`) || !strings.Contains(string(text), "# the modem") {
+		t.Errorf("the configuration is\n%s", text)
+	}
+	kept := shaped(ours()...)
+	h.hears("STATUS=wan is kept at 20 Mbit/s down and 4 Mbit/s up")
+	sh(t, "tc qdisc del dev wan root")
+	h.within("what was kept", kept, ours()...)
+	if out := h.unbloat(0, "revert"); !strings.Contains(out, "wan is off") {
+		t.Errorf("revert says %s", out)
+	}
+	for range 2 {
+		time.Sleep(time.Second)
+		if got := shaped(ours()...); strings.Contains(got, "cake") || h.status().WANs[0].State != keep.Suspended {
+			t.Errorf("it is off, and %+v\n%s", h.status(), got)
+		}
+		h.end(syscall.SIGTERM)
+		h.start()
+	}
+	h.unbloat(0, "apply", "--again", "--yes")
+	h.within("it is on", kept, ours()...)
+
+	// A command that works on the WAN for long has the turn; another has to wait.
+	c, err := daemon.Dial(t.Context(), daemon.Socket(h.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Call(t.Context(), daemon.MethodTurn, "", "wan", daemon.TurnParams{For: "tune"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "tc qdisc del dev wan root")
+	out := h.unbloat(5, "revert")
+	time.Sleep(time.Second)
+	if !strings.Contains(out, "`unbloat tune` is working on it") || strings.Contains(shaped("wan"), "cake") {
+		t.Errorf("%s\n%s", out, shaped("wan"))
+	}
+	c.Close()
+	h.within("the turn is over", kept, ours()...)
+
+	// What it is asked to read again is valid, or changes nothing.
+	reload := func(text string) {
+		if err := os.WriteFile(h.config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		if said := h.hears("RELOADING=1"); !strings.Contains(said, "MONOTONIC_USEC=") {
+			t.Errorf("it says %q", said)
+		}
+		h.hears("READY=1")
+	}
+	reload("[[wan]]\ninterface = \"wan\"\nup = \"many\"\n")
+	h.within("a bad configuration", kept, ours()...)
+	if s := h.status(); !strings.Contains(s.Failure, "unbloat.toml:3: up") {
+		t.Errorf("%+v", s)
+	}
+	reload(oneWAN)
+	h.within("the first configuration", start, ours()...)
+}
+
+// TestTwoWANsInLab: two WANs are kept beside each other.
+func TestTwoWANsInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	sh(t, "ip link add wan2 type ifb; ip link set wan2 up")
+	h := newHouse(t, oneWAN+"[[wan]]\ninterface = \"wan2\"\nup = \"2 Mbit/s\"\nclasses = \"off\"\n")
+	devices := append(ours(), "wan2")
+	want := shaped(devices...)
+	if strings.Count(want, "cake b10a:") < 3 {
+		t.Fatalf("not both are shaped:\n%s\n%s", want, h.said)
+	}
+	for _, damage := range []string{"tc qdisc del dev wan root; tc qdisc del dev wan2 root", "ip link del wan2; ip link add wan2 type ifb; ip link set wan2 up", "nft flush ruleset"} {
+		sh(t, damage)
+		h.within(damage, want, devices...)
+	}
+	h.unbloat(0, "revert", "--wan", "wan2")
+	if got := shaped(devices...); strings.Contains(shaped("wan2"), "cake") || !strings.Contains(got, "table inet unbloat") {
+		t.Errorf("the second is off: %s", got)
+	}
+}
+
+// TestKilledInLab: the daemon is killed at random moments, some of them while it
+// puts things back; the next one makes all as it should be.
+func TestKilledInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	seed := labtest.Seed(t)
+	t.Logf("UNBLOAT_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 16))
+	h := newHouse(t, oneWAN)
+	want := shaped(ours()...)
+	damages := []string{"tc qdisc del dev wan root", "ip link del ifb4wan", "nft flush ruleset", "true"}
+	for i := range 15 {
+		damage := damages[random.IntN(len(damages))]
+		sh(t, damage)
+		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+		h.end(syscall.SIGKILL)
+		time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+		h.start()
+		h.within(fmt.Sprintf("killed %d times, after %s", i+1, damage), want, ours()...)
+	}
+	h.end(syscall.SIGTERM)
+	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		left, _ := filepath.Glob(filepath.Join(h.dir, "*.journal.json"))
+		if out, _ := exec.Command("pgrep", "-f", "unbloat watchdog").Output(); len(left) == 0 && len(out) == 0 {
+			break
+		} else if time.Since(start) > 5*time.Second {
+			t.Fatalf("left: %q, watchdogs %s", left, out)
+		}
+	}
+}
+
+// TestSocketInLab: garbage, long lines and clients that neither speak nor listen do
+// not keep others from an answer.
+func TestSocketInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	h := newHouse(t, oneWAN)
+	dial := func() net.Conn {
+		c, err := net.Dial("unix", daemon.Socket(h.dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	answer := func(c net.Conn, line string) (r daemon.Response) {
+		t.Helper()
+		if _, err := c.Write([]byte(line)); err != nil && !errors.Is(err, syscall.EPIPE) {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if err := json.NewDecoder(c).Decode(&r); err != nil {
+			t.Fatalf("%.40q: %v", line, err)
+		}
+		return r
+	}
+	c := dial()
+	for _, x := range []struct {
+		line string
+		code daemon.Code
+	}{
+		{"GET / HTTP/1.0\n", daemon.CodeRequest},
+		{"[]\n", daemon.CodeRequest},
+		{"{\"id\":1,\"method\":\"explode\"}\n", daemon.CodeMethod},
+		{"{\"id\":\"x\",\"method\":\"status\",\"wan\":\"eth9\"}\n", daemon.CodeUnknownWAN},
+		{"{\"id\":2,\"method\":\"apply\"}\n", daemon.CodeUsage},
+		{"{\"id\":2,\"method\":\"apply\",\"params\":{\"plan\":{\"wan\":\"wan\",\"platform\":\"beos\"}}}\n", daemon.CodeUsage},
+		{"{\"id\":2,\"method\":\"turn\",\"params\":{}}\n", daemon.CodeUsage},
+	} {
+		if r := answer(c, x.line); r.Error == nil || r.Error.Code != x.code {
+			t.Errorf("%q is answered with %+v", x.line, r)
+		}
+	}
+	if r := answer(c, "{\"id\":7,\"method\":\"status\"}\n"); string(r.ID) != "7" || r.Error != nil {
+		t.Errorf("after garbage: %+v", r)
+	}
+	for range 25 { // they begin a line and never end it, or never read
+		silent := dial()
+		fmt.Fprint(silent, `{"id":`)
+	}
+	if r := answer(dial(), "{\"id\":8,\"method\":\"status\",\"wan\":\"wan\"}\n"); r.Error != nil {
+		t.Errorf("beside silent clients: %+v", r)
+	}
+	long := dial()
+	if r := answer(long, strings.Repeat("x", daemon.MostLine+1)); r.Error == nil || r.Error.Code != daemon.CodeRequest {
+		t.Errorf("a long line: %+v", r)
+	}
+	if info, err := os.Stat(daemon.Socket(h.dir)); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("the socket is %v: %v", info.Mode(), err)
+	}
+	if out := h.unbloat(1, "daemon", "--config", h.config); !strings.Contains(out, "another one runs") {
+		t.Errorf("a second daemon: %s", out)
+	}
+}
