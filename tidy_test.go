@@ -77,28 +77,31 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 // listed may import any. "x/..." stands for x and everything below it.
 func below() map[string][]string {
 	return map[string][]string{
-		"unit":                  {},
-		"aqm":                   {"unit"},
-		"sim":                   {"unit", "aqm"},
-		"internal/lab/scenario": {"unit"},
-		"internal/probe":        {"unit"},
-		"internal/classify":     {"unit"},
-		"internal/plan":         {"unit", "internal/reason", "internal/classify"},
-		"internal/lang":         {"unit", "internal/reason", "internal/classify", "internal/plan", "internal/lang"},
-		"internal/reason":       {"unit"},
-		"internal/verdict":      {"unit", "internal/reason", "internal/probe"},
-		"internal/netio":        {"unit", "internal/probe"},
-		"internal/budget":       {},
-		"internal/visitor":      {},
-		"internal/measure":      {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
-		"internal/protocol":     {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
-		"internal/platform":     {"unit", "aqm", "internal/reason", "internal/classify", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
-		"internal/apply":        {"unit", "internal/reason", "internal/plan", "internal/platform", "internal/apply"},
-		"internal/path":         {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
-		"internal/result":       {"internal/reason", "internal/verdict", "internal/path"},
-		"internal/report":       {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
-		"internal/live":         {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
-		"internal/screen":       {"internal/live", "internal/screen"},
+		"unit":                   {},
+		"aqm":                    {"unit"},
+		"sim":                    {"unit", "aqm"},
+		"internal/lab/scenario":  {"unit"},
+		"internal/probe":         {"unit"},
+		"internal/classify":      {"unit"},
+		"internal/plan":          {"unit", "internal/reason", "internal/classify"},
+		"internal/lang":          {"unit", "internal/reason", "internal/classify", "internal/plan", "internal/lang"},
+		"internal/reason":        {"unit"},
+		"internal/verdict":       {"unit", "internal/reason", "internal/probe"},
+		"internal/netio":         {"unit", "internal/probe"},
+		"internal/budget":        {},
+		"internal/visitor":       {},
+		"internal/measure":       {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
+		"internal/protocol":      {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
+		"internal/platform":      {"unit", "aqm", "internal/reason", "internal/classify", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/platform", "internal/apply"},
+		"internal/daemon/keep":   {},
+		"internal/daemon/config": {"unit", "internal/plan"},
+		"internal/daemon":        {"unit", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon"},
+		"internal/path":          {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
+		"internal/result":        {"internal/reason", "internal/verdict", "internal/path"},
+		"internal/report":        {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
+		"internal/live":          {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
+		"internal/screen":        {"internal/live", "internal/screen"},
 	}
 }
 
@@ -202,7 +205,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)
@@ -383,6 +386,8 @@ func sleeps() map[string]struct {
 	}{
 		"internal/apply/lab_errors_linux_test.go":            {4, virtual},
 		"internal/apply/lab_retune_linux_test.go":            {4, virtual},
+		"internal/daemon/lab_linux_test.go":                  {12, virtual},
+		"internal/daemon/conform_test.go":                    {3, bubble},
 		"internal/isolate/isolate_linux_test.go":             {2, virtual},
 		"internal/lab/cost_guest_linux_test.go":              {1, virtual},
 		"internal/lab/interrupt_test.go":                     {4, virtual},

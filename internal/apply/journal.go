@@ -97,6 +97,34 @@ func (e *Engine) Record(wan string) (*Record, error) {
 	return &r, nil
 }
 
+// RecordID returns the ID of the last committed change on wan, or "". It reads no
+// more of the record than that, so it can be called often.
+func (e *Engine) RecordID(wan string) (string, error) {
+	f, err := os.Open(e.recordPath(wan))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the record of %s: %w", wan, err)
+	}
+	defer f.Close()
+	d := json.NewDecoder(f)
+	for {
+		name, err := d.Token()
+		if err != nil {
+			return "", fmt.Errorf("read the record of %s: %w", wan, err)
+		}
+		if name != "id" {
+			continue
+		}
+		id, err := d.Token()
+		if text, is := id.(string); is && err == nil {
+			return text, nil
+		}
+		return "", fmt.Errorf("read the record of %s: its id is no text (%v)", wan, err)
+	}
+}
+
 // Pending returns the journal of the open transaction on wan, or nil.
 func (e *Engine) Pending(wan string) (*Journal, error) { return readJournal(e.journalPath(wan)) }
 

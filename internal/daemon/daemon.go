@@ -96,9 +96,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	d := &Daemon{o: o, since: time.Now(), config: c, wans: map[string]*wan{}, routers: map[string]chan struct{}{}, wake: make(chan struct{}, 1), poll: pollDeaf}
-	d.manage = newNotifier(o.Getenv, os.Getpid())
-	if d.memory, err = readMemory(o.Memory); err != nil {
+	d, err := newDaemon(o, c)
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
@@ -145,6 +144,15 @@ func Run(ctx context.Context, o Options) error {
 		<-unheard
 	}
 	return d.end()
+}
+
+// newDaemon returns a daemon whose loops do not run yet.
+func newDaemon(o Options, c config.Config) (*Daemon, error) {
+	d := &Daemon{o: o, since: time.Now(), config: c, wans: map[string]*wan{}, routers: map[string]chan struct{}{}, wake: make(chan struct{}, 1), poll: pollDeaf}
+	d.manage = newNotifier(o.Getenv, os.Getpid())
+	var err error
+	d.memory, err = readMemory(o.Memory)
+	return d, err
 }
 
 // start begins the loop of a WAN. The caller holds d.mu.

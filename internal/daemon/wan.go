@@ -91,8 +91,12 @@ func (w *wan) run(ctx context.Context) {
 		if action.Look {
 			w.look(ctx, action)
 			w.publish()
-			if ctx.Err() != nil {
+			select { // whoever waits comes before the next look
+			case <-ctx.Done():
 				return
+			case f := <-w.calls:
+				f()
+			default:
 			}
 			continue
 		}
@@ -216,8 +220,8 @@ func (w *wan) open(ctx context.Context) error {
 		return nil
 	}
 	w.opened = true
-	if rec, err := r.Engine.Record(w.config.Interface); err == nil && rec != nil {
-		w.record = rec.ID
+	if id, err := r.Engine.RecordID(w.config.Interface); err == nil && id != "" {
+		w.record = id
 		w.keeper.Own()
 	}
 	return nil
@@ -238,8 +242,8 @@ func (w *wan) report(err error, m apply.Mended) {
 	first := w.keeper.State() == keep.Starting
 	w.keeper.Report(now, resultOf(err), mended)
 	if w.router != nil {
-		if rec, e := w.router.Engine.Record(w.config.Interface); e == nil && rec != nil {
-			w.record = rec.ID
+		if id, e := w.router.Engine.RecordID(w.config.Interface); e == nil && id != "" {
+			w.record = id
 		}
 	}
 	if errors.Is(err, platform.ErrUnreachable) {
@@ -305,8 +309,12 @@ func resultOf(err error) keep.Result {
 // adopt takes over a plan that a command has kept on the WAN since the last look,
 // and writes its rates into the configuration.
 func (w *wan) adopt() (notes []string) {
+	id, err := w.router.Engine.RecordID(w.config.Interface)
+	if err != nil || id == "" || id == w.record {
+		return nil
+	}
 	rec, err := w.router.Engine.Record(w.config.Interface)
-	if err != nil || rec == nil || rec.ID == w.record {
+	if err != nil || rec == nil {
 		return nil
 	}
 	w.record = rec.ID
@@ -339,7 +347,8 @@ func (w *wan) keepRates(p plan.Plan) (notes []string) {
 	return nil
 }
 
-// ratesOf returns a plan's rates as settings of the configuration.
+// ratesOf returns a plan's rates as settings of the configuration: what the line
+// carries, and the shaper's own rate, each as far as the plan was made from it.
 func ratesOf(p plan.Plan) []config.Setting {
 	text := func(r fmt.Stringer, set bool) string {
 		if !set {
@@ -348,17 +357,13 @@ func ratesOf(p plan.Plan) []config.Setting {
 		return r.String()
 	}
 	if p.Basis == nil { // the numbers were set by hand
-		return []config.Setting{{Key: "shape_down", Value: text(p.DownBps, p.DownBps != 0)}, {Key: "shape_up", Value: text(p.UpBps, p.UpBps != 0)}}
+		return []config.Setting{{Key: "down"}, {Key: "up"}, {Key: "shape_down", Value: text(p.DownBps, p.DownBps != 0)}, {Key: "shape_up", Value: text(p.UpBps, p.UpBps != 0)}}
 	}
 	l, pref := p.Basis.Line, p.Basis.Preferences
-	out := []config.Setting{{Key: "shape_down", Value: pref.Down.String()}, {Key: "shape_up", Value: pref.Up.String()}}
-	if l.Down != 0 {
-		out = append(out, config.Setting{Key: "down", Value: l.Down.String()})
+	return []config.Setting{
+		{Key: "down", Value: text(l.Down, l.Down != 0)}, {Key: "up", Value: text(l.Up, l.Up != 0)},
+		{Key: "shape_down", Value: pref.Down.String()}, {Key: "shape_up", Value: pref.Up.String()},
 	}
-	if l.Up != 0 {
-		out = append(out, config.Setting{Key: "up", Value: l.Up.String()})
-	}
-	return out
 }
 
 // busy returns an error if somebody else has the turn.

@@ -175,7 +175,6 @@ func (k *Keeper) Next(now time.Time) (Action, time.Time) {
 	}
 	k.looked = now
 	k.first, k.last, k.retry, k.take = time.Time{}, time.Time{}, time.Time{}, false
-	k.next = now.Add(k.poll)
 	return a, time.Time{}
 }
 
@@ -211,6 +210,7 @@ func (k *Keeper) due() time.Time {
 
 // Report says what came of the last action. mended: something had to be changed.
 func (k *Keeper) Report(now time.Time, r Result, mended bool) {
+	k.next = now.Add(k.poll) // from its end: a look may take longer than that
 	within := func(times []time.Time, window time.Duration) []time.Time {
 		return slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > window })
 	}

@@ -205,7 +205,11 @@ func TestLaw(t *testing.T) {
 				if a.Take && !owned && !k.owned {
 					t.Fatal("takes over what was never ours")
 				}
+				now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 50, 5000, 120_000}).Draw(t, "took")) * time.Millisecond)
 				k.Report(now, r, a.Take)
+				if again, wake := k.Next(now); r != Occupied && (again.Look || wake.IsZero()) {
+					t.Fatalf("after %v it looks again at once", r)
+				}
 				owned = owned || r == Done
 			}
 			recent := 0

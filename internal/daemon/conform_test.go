@@ -1,0 +1,449 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/daemon/config"
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/all"
+	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/fake/pfctl"
+	freebsdfake "unbloat/internal/platform/freebsd/fake"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	opnsensefake "unbloat/internal/platform/opnsense/fake"
+	pfsensefake "unbloat/internal/platform/pfsense/fake"
+	"unbloat/unit"
+)
+
+// api is a stand-in of OPNsense behind its API.
+type api struct{ o *opnsensefake.Router }
+
+func (a api) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
+	q := httptest.NewRequest(argv[0], argv[1], strings.NewReader(string(stdin)))
+	q.SetBasicAuth(a.o.Key, a.o.Secret)
+	if argv[0] == http.MethodPost {
+		q.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	a.o.ServeHTTP(w, q)
+	return w.Body.Bytes(), nil, nil
+}
+
+// standIns are the platforms' stand-ins, and their WANs.
+func standIns() map[string]func() (r platform.Runner, wan string) {
+	return map[string]func() (platform.Runner, string){
+		"linux":        func() (platform.Runner, string) { return fake.NewLinux(), "wan" },
+		"openwrt":      func() (platform.Runner, string) { return fake.NewOpenWrt(), "wan" },
+		"clearos":      func() (platform.Runner, string) { return fake.NewClearOS(), "wan" },
+		"openbsd":      func() (platform.Runner, string) { return openbsdfake.New(pfctl.Today), "em0" },
+		"openbsd-altq": func() (platform.Runner, string) { return openbsdfake.New(pfctl.ALTQWithMatch), "em0" },
+		"freebsd":      func() (platform.Runner, string) { return freebsdfake.New(), "igb0" },
+		"opnsense":     func() (platform.Runner, string) { return api{opnsensefake.NewWithGuests()}, "wan" },
+		"pfsense":      func() (platform.Runner, string) { return pfsensefake.New(), "igb0" },
+	}
+}
+
+// A mood is how a router behaves.
+type mood int
+
+const (
+	fine        mood = iota
+	gone             // it can't be reached
+	failing          // what would change it fails
+	lying            // what would change it succeeds, and nothing happens
+	stalling         // it does not answer until somebody loses patience
+	mostOfMoods = stalling
+)
+
+// A moody router is a stand-in that goes, fails, lies and stalls.
+type moody struct {
+	mu   sync.Mutex
+	is   mood
+	at   platform.Runner
+	ours func(argv []string) bool // a command that changes something
+}
+
+func (m *moody) set(is mood) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.is = is
+}
+
+var errGone = &platform.PreconditionError{Doing: "reach the router", What: "it does not answer", Remedy: "switch it on", Err: platform.ErrUnreachable}
+
+// answers returns an error if the router can't be reached.
+func (m *moody) answers() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.is == gone {
+		return errGone
+	}
+	return nil
+}
+
+func (m *moody) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, []byte, error) {
+	m.mu.Lock()
+	is := m.is
+	m.mu.Unlock()
+	switch changes := m.ours(argv); {
+	case is == gone:
+		return nil, nil, errGone
+	case is == stalling:
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	case is == failing && changes:
+		return nil, []byte("no such thing"), errors.New("exit status 1")
+	case is == lying && changes:
+		return nil, nil, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at.Run(ctx, argv, stdin)
+}
+
+// unwatched is a watchdog that never acts: the daemon's own is a process.
+type unwatched struct{}
+
+func (unwatched) Arm(context.Context, *apply.Journal) error   { return nil }
+func (unwatched) Renew(context.Context, *apply.Journal) error { return nil }
+func (unwatched) Alive(context.Context, *apply.Journal) bool  { return true }
+func (unwatched) Close(context.Context, *apply.Journal) error { return nil }
+
+// A town is a daemon that keeps one stand-in.
+type town struct {
+	t       *testing.T
+	driver  *platform.Driver
+	router  *moody
+	backend platform.Backend // past the moods
+	wan     string
+	dir     string
+	d       *Daemon
+	end     context.CancelFunc
+	random  *rand.Rand
+}
+
+func (x *town) config() config.Config {
+	c, err := config.Parse("F", x.text())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return c
+}
+
+func (x *town) file() string { return filepath.Join(x.dir, "unbloat.toml") }
+
+func (x *town) text() []byte {
+	b, err := os.ReadFile(x.file())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return b
+}
+
+// start starts the daemon, as after a crash.
+func (x *town) start() {
+	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: x.open}, x.config())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	d.poll = pollHearing
+	d.running, x.end = context.WithCancel(x.t.Context())
+	x.d = d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.config.WANs {
+		d.start(w)
+	}
+}
+
+func (x *town) stop() {
+	x.end()
+	x.d.loops.Wait()
+}
+
+func (x *town) open(_ context.Context, w config.WAN) (*Router, error) {
+	if err := x.router.answers(); err != nil {
+		return nil, err
+	}
+	b, err := x.driver.Backend(platform.Options{Runner: x.router, API: x.driver.Scheme != ""})
+	if err != nil {
+		return nil, err
+	}
+	taking, err := x.driver.Backend(platform.Options{Runner: x.router, API: x.driver.Scheme != "", Replace: true})
+	if err != nil {
+		return nil, err
+	}
+	e := &apply.Engine{Backend: b, Runner: x.router, Dir: x.dir, Watchdog: unwatched{}}
+	take := *e
+	take.Backend = taking
+	return &Router{Driver: x.driver, Engine: e, Taking: &take, Close: func() {},
+		Plan: func(_ context.Context, w config.WAN) (plan.Plan, error) {
+			return plan.Make(w.PlanLine(), x.driver.Language.Assume(w.Interface, w.LAN), w.Preferences())
+		}}, nil
+}
+
+func (x *town) only() *wan { return x.d.all()[0] }
+
+// differs says in what the router is not as it is wanted.
+func (x *town) differs() ([]string, error) {
+	p := x.only().plan
+	e := &apply.Engine{Backend: x.backend, Dir: x.dir}
+	rec, err := e.Record(x.wan)
+	if err != nil || rec == nil || p == nil {
+		return []string{"nothing is recorded"}, err
+	}
+	now, err := x.backend.Observe(x.t.Context(), *p, rec.Wanted)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := x.backend.Desire(x.t.Context(), *p, now, rec.Origin)
+	if err != nil {
+		return nil, err
+	}
+	_, differences, err := x.backend.Compare(now, wanted)
+	return differences, err
+}
+
+// damage takes away a part of the shaping, or sets other rates, as somebody does
+// who stops anywhere.
+func (x *town) damage() string {
+	ctx := x.t.Context()
+	e := &apply.Engine{Backend: x.backend, Dir: x.dir}
+	rec, err := e.Record(x.wan)
+	if err != nil || rec == nil {
+		return "nothing is there to be damaged"
+	}
+	now, err := x.backend.Observe(ctx, rec.Plan, rec.Wanted)
+	if err != nil {
+		return err.Error()
+	}
+	to, err := x.backend.Baseline(ctx, now, rec.Origin)
+	if x.random.IntN(2) == 0 {
+		to, err = x.backend.Desire(ctx, rec.Plan.In(x.driver.Language).WithRates(x.rate(), x.rate()), now, rec.Origin)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	steps, _, err := x.backend.Compare(now, to)
+	if err != nil {
+		return err.Error()
+	}
+	steps = steps[:x.random.IntN(len(steps)+1)]
+	x.router.mu.Lock()
+	defer x.router.mu.Unlock()
+	for _, s := range steps {
+		if x.random.IntN(4) > 0 {
+			_, _, _ = x.router.at.Run(ctx, s.Argv, []byte(s.Stdin))
+		}
+	}
+	return fmt.Sprintf("%d commands by hand", len(steps))
+}
+
+func (x *town) rate() unit.Rate { return unit.Rate(2+x.random.IntN(90)) * unit.MbitPerSecond }
+
+// happen does one random thing and says what.
+func (x *town) happen() string {
+	ctx, from := x.t.Context(), &client{does: "test"}
+	w := x.only()
+	call := func(f func(context.Context) (any, error)) string {
+		_, err := w.call(ctx, f)
+		return fmt.Sprint(err)
+	}
+	switch x.random.IntN(12) {
+	case 0:
+		is := mood(x.random.IntN(int(mostOfMoods) + 1))
+		x.router.set(is)
+		return fmt.Sprintf("the mood is %d", is)
+	case 1, 2:
+		x.router.set(fine)
+		return "the mood is fine"
+	case 3:
+		return "revert: " + call(func(ctx context.Context) (any, error) { return w.revert(ctx, from) })
+	case 4:
+		return "on: " + call(func(ctx context.Context) (any, error) { return w.on(ctx, from, OnParams{}) })
+	case 5:
+		p, err := plan.Make(plan.Line{}, x.driver.Language.Assume(x.wan, ""), plan.Preferences{Down: plan.RatePreference{Rate: x.rate()}, Up: plan.RatePreference{Rate: x.rate()}})
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		return "apply: " + call(func(ctx context.Context) (any, error) {
+			return w.apply(ctx, from, ApplyParams{Plan: p, Yes: x.random.IntN(2) == 0, Confirm: 5})
+		})
+	case 6:
+		return "confirm: " + call(func(ctx context.Context) (any, error) { return w.confirm(ctx, from) })
+	case 7:
+		x.stop()
+		x.start()
+		return "it was killed and starts"
+	case 8:
+		x.d.event(Event{Replaced: x.wan})
+		return "another interface"
+	default:
+		what := x.damage()
+		if x.random.IntN(2) == 0 {
+			x.d.event(Event{})
+		}
+		return what
+	}
+}
+
+// changing returns which commands change a platform's router: those that a plan's
+// steps begin with.
+func changing(steps []platform.Step) func([]string) bool {
+	var known []string
+	for _, s := range steps {
+		known = append(known, s.Argv[0])
+	}
+	return func(argv []string) bool {
+		if !slices.Contains(known, argv[0]) {
+			return false
+		}
+		joined := " " + strings.Join(argv, " ") + " "
+		return !slices.ContainsFunc([]string{" show ", " -j ", " -s", " -n ", " -k ", " list ", " get ", " -l "}, func(read string) bool { return strings.Contains(joined, read) })
+	}
+}
+
+// TestConformance: the daemon over every driver's stand-in, with damage, commands,
+// crashes and routers that go, fail, lie and stall. Whenever the router is fine for
+// long enough, what is there is what is wanted, or the daemon has said why not. The
+// seed is printed; UNBLOAT_SEED gives another, UNBLOAT_LONG=1 10,000 events each.
+func TestConformance(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("UNBLOAT_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events := 40
+	if os.Getenv("UNBLOAT_LONG") != "" {
+		events = 10_000
+	}
+	t.Logf("UNBLOAT_SEED=%d", seed)
+	if missing := slices.DeleteFunc(all.Names(), func(n string) bool { return standIns()[n] != nil }); len(missing) > 0 {
+		t.Errorf("%q have no stand-in here", missing)
+	}
+	for _, name := range slices.Sorted(maps.Keys(standIns())) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) { conforms(t, name, dir, seed, events) })
+		})
+	}
+}
+
+func conforms(t *testing.T, name, dir string, seed uint64, events int) {
+	driver, err := all.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if driver.OwnTC != nil { // as `unbloat daemon` does
+		driver = driver.OwnTC()
+	}
+	at, wan := standIns()[name]()
+	x := &town{t: t, driver: driver, wan: wan, dir: dir, random: rand.New(rand.NewPCG(seed, 3))}
+	if x.backend, err = driver.Backend(platform.Options{Runner: at, API: driver.Scheme != "", Replace: true}); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n", wan)
+	if err := os.WriteFile(x.file(), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// What changes a router is told by a plan's own steps.
+	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, driver.Language.Assume(wan, ""), plan.Preferences{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := (&apply.Engine{Backend: x.backend, Dir: dir}).Preview(t.Context(), p)
+	if err != nil || len(steps) == 0 {
+		t.Fatalf("%d steps: %v", len(steps), err)
+	}
+	x.router = &moody{at: at, ours: changing(steps)}
+	x.start()
+	defer func() { x.stop() }()
+
+	var story []string
+	states := map[keep.State]int{}
+	for i := range events {
+		what := x.happen()
+		pause := time.Duration(x.random.IntN(3000)) * time.Millisecond
+		story = append(story, fmt.Sprintf("%d: %s, then %v", i, what, pause))
+		time.Sleep(pause)
+		if x.random.IntN(4) > 0 {
+			continue
+		}
+		// The router is fine for longer than any retry, and an unconfirmed change is
+		// taken back as its watchdog would.
+		x.router.set(fine)
+		time.Sleep(actionTime + pollHearing + 5*time.Second)
+		w := x.only()
+		e := &apply.Engine{Backend: x.backend, Runner: at, Dir: dir, Watchdog: unwatched{}}
+		if j, err := e.Pending(wan); err == nil && j != nil {
+			if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {
+				t.Fatalf("take back what nobody confirmed: %v", err)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		synctest.Wait()
+		s, _ := w.snapshot()
+		states[s.State]++
+		tell := func(format string, args ...any) {
+			t.Helper()
+			t.Fatalf("%s\n%s\nthe last events:\n%s", fmt.Sprintf(format, args...), fmt.Sprintf("%+v", s), strings.Join(story[max(0, len(story)-12):], "\n"))
+		}
+		switch s.State {
+		case keep.InPlace:
+			if differences, err := x.differs(); err != nil || len(differences) > 0 {
+				tell("it says that it is in place, and %v %q", err, differences)
+			}
+		case keep.Suspended:
+			if !x.d.memory.isOff(wan) {
+				tell("it is off, and would not be after a restart")
+			}
+		default:
+			if s.Why == "" || name == "linux" || name == "openwrt" {
+				tell("the router is fine, and it is not in place")
+			}
+			// By hand somebody took away what told our parts from others', which the
+			// platform's driver does not touch then. The router is set to factory defaults,
+			// and what was recorded of it is thrown away.
+			x.stop()
+			for _, f := range []string{".journal.json", ".committed.json"} {
+				if err := os.Remove(filepath.Join(dir, wan+f)); err != nil && !errors.Is(err, os.ErrNotExist) {
+					t.Fatal(err)
+				}
+			}
+			x.router.mu.Lock()
+			fresh, _ := standIns()[name]()
+			x.router.at = fresh
+			x.router.mu.Unlock()
+			if x.backend, err = driver.Backend(platform.Options{Runner: fresh, API: driver.Scheme != "", Replace: true}); err != nil {
+				t.Fatal(err)
+			}
+			at = fresh
+			x.start()
+		}
+	}
+	t.Logf("%d events: %v", events, states)
+	if states[keep.InPlace] == 0 || states[keep.Suspended] == 0 && events >= 100 {
+		t.Errorf("that shows nothing: %v", states)
+	}
+}
