@@ -110,7 +110,7 @@ func TestBuildsForRouters(t *testing.T) {
 		lacks     []string // commands
 	}{
 		{"control", append(measuring, elsewhere...), []string{"demo", "lab", "sim", "serve", "test", "tune", "prove", "path", "report", "history"}},
-		{"measure", elsewhere, []string{"demo", "lab", "sim", "serve"}},
+		{"measure", elsewhere, []string{"demo", "lab", "sim", "serve", "daemon"}},
 	} {
 		t.Run(c.part, func(t *testing.T) {
 			code, out, errs := ran(t, nil, filepath.Join("..", "..", "scripts", "router"), "tags", c.part)

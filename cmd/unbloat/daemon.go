@@ -1,3 +1,5 @@
+//go:build !omit_daemon
+
 package main
 
 import (
@@ -26,6 +28,9 @@ type daemonFlags struct {
 	config, stateDir string
 	check            bool
 }
+
+// newResidentCommands are those that stay.
+func newResidentCommands() []*cobra.Command { return []*cobra.Command{newDaemonCommand()} }
 
 func newDaemonCommand() *cobra.Command {
 	var f daemonFlags

@@ -1,4 +1,4 @@
-//go:build omit_lab || omit_measure || omit_serve
+//go:build omit_lab || omit_measure || omit_serve || omit_daemon
 
 package main
 

@@ -187,8 +187,9 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", nameOf(c), err, c.CommandPath())}
 	})
-	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(), newDaemonCommand(),
+	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
 		newWatchdogCommand(), newDoctorCommand(), newGlossaryCommand())
+	root.AddCommand(newResidentCommands()...)
 	root.AddCommand(newMeasuringCommands()...)
 	registerLead(root)
 	root.AddCommand(newServingCommands()...)

@@ -490,7 +490,7 @@ func TestSocketInLab(t *testing.T) {
 		t.Errorf("beside silent clients: %+v", r)
 	}
 	long := dial()
-	if r := answer(long, strings.Repeat("x", daemon.MostLine+1)); r.Error == nil || r.Error.Code != daemon.CodeRequest {
+	if r := answer(long, strings.Repeat("x", daemon.MostLine+8192)); r.Error == nil || r.Error.Code != daemon.CodeRequest {
 		t.Errorf("a long line: %+v", r)
 	}
 	if info, err := os.Stat(daemon.Socket(h.dir)); err != nil || info.Mode().Perm() != 0o660 {

@@ -525,9 +525,14 @@ func (w *wan) on(ctx context.Context, from *client, p OnParams) (any, error) {
 		w.d.log("%s: %v", w.name, err)
 	}
 	w.keeper.Resume(time.Now())
-	a, _ := w.keeper.Next(time.Now())
-	a.Take = a.Take || p.Replace
-	w.look(ctx, a)
+	for { // a second time if another's shaper has to be taken over
+		a, _ := w.keeper.Next(time.Now())
+		if !a.Look {
+			break
+		}
+		a.Take = a.Take || p.Replace
+		w.look(ctx, a)
+	}
 	w.publish()
 	if w.failure != nil {
 		return nil, w.failure

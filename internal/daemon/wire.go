@@ -21,7 +21,7 @@ func Socket(dir string) string { return filepath.Join(dir, SocketName) }
 
 // Limits of the socket.
 const (
-	MostLine   = 4 << 20          // bytes of a request or an answer: a plan with thousands of rules has some hundred thousand
+	MostLine   = 1 << 20          // bytes of a request or an answer: a plan with thousands of rules has some hundred thousand
 	mostIdle   = 10 * time.Minute // until a client that says nothing is cut off
 	mostSlow   = 10 * time.Second // for the rest of a line that has begun, and for taking an answer
 	mostClient = 32               // at once; the next has to wait
