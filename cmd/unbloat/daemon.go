@@ -146,9 +146,9 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 	if d.OwnTC != nil {
 		d = d.OwnTC()
 	}
-	wishes := w.Preferences()
-	wishes.Classes = classes
-	_, err = plan.Make(w.PlanLine(), d.Language.Assume(w.Interface, w.LAN), wishes)
+	preferences := w.Preferences()
+	preferences.Classes = classes
+	_, err = plan.Make(w.PlanLine(), d.Language.Assume(w.Interface, w.LAN), preferences)
 	var aqm *plan.UnsupportedAQMError
 	var field *plan.FieldError
 	switch {
@@ -163,7 +163,7 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 // classesOf reads the classes of a WAN, from a file if it names one.
 func classesOf(w kept.WAN) (plan.ClassPreferences, error) {
 	classes := classFlags{classes: w.Classes}
-	return classes.wishes()
+	return classes.preferences()
 }
 
 // open reaches the router of a WAN.
@@ -192,12 +192,12 @@ func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	wishes := w.Preferences()
-	if wishes.Classes, err = classesOf(w); err != nil {
+	preferences := w.Preferences()
+	if preferences.Classes, err = classesOf(w); err != nil {
 		return plan.Plan{}, err
 	}
-	r.names(ctx, wishes.Classes, &facts)
-	p, err := plan.Make(w.PlanLine(), facts, wishes)
+	r.names(ctx, preferences.Classes, &facts)
+	p, err := plan.Make(w.PlanLine(), facts, preferences)
 	return p, r.lacking(ctx, w.Interface, err)
 }
 
