@@ -1,0 +1,174 @@
+package netio
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"unbloat/unit"
+)
+
+// A rawReflectors is a ReflectorSocket of raw sockets, one a family.
+type rawReflectors struct {
+	clock *Clock
+	stamp stamper
+	ends  [2]rawEnd // IPv4, IPv6
+	buf   [512]byte
+	oob   [128]byte
+}
+
+// A rawEnd is one raw socket.
+type rawEnd struct {
+	fd   int // -1: this system has no such family
+	hops int // that are set now; 0: the system's own
+}
+
+// ICMP messages that come back.
+const (
+	icmpEchoReplyType = 0
+	icmpExceededType  = 11
+	icmpStampReply    = 14
+	icmp6ExceededType = 3
+	icmp6EchoReply    = 129
+)
+
+func openReflectors(clock *Clock, device string) (ReflectorSocket, error) {
+	r := &rawReflectors{clock: clock, stamp: stamper{clock: clock}, ends: [2]rawEnd{{fd: -1}, {fd: -1}}}
+	var why []error
+	for i := range r.ends {
+		fd, err := openRaw(i == 1, device)
+		if err != nil {
+			why = append(why, err)
+			continue
+		}
+		r.ends[i].fd = fd
+	}
+	if len(why) == len(r.ends) {
+		return nil, fmt.Errorf("open raw sockets for probes: %w", errors.Join(why...))
+	}
+	return r, nil
+}
+
+func openRaw(six bool, device string) (int, error) {
+	family, proto := unix.AF_INET, unix.IPPROTO_ICMP
+	if six {
+		family, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	if err != nil {
+		return -1, allowed(HopRaw, err)
+	}
+	if six {
+		var f unix.ICMPv6Filter // set bits are blocked
+		for i := range f.Data {
+			f.Data[i] = ^uint32(0)
+		}
+		for _, t := range []uint{icmp6ExceededType, icmp6EchoReply} {
+			f.Data[t/32] &^= 1 << (t % 32)
+		}
+		err = unix.SetsockoptICMPv6Filter(fd, unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, &f)
+	} else {
+		const solRaw = 255
+		wanted := uint32(1<<icmpEchoReplyType | 1<<icmpExceededType | 1<<icmpStampReply)
+		err = unix.SetsockoptInt(fd, solRaw, unix.ICMP_FILTER, int(int32(^wanted)))
+	}
+	if err == nil && device != "" {
+		err = unix.BindToDevice(fd, device)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) // else: the time of reading
+	return fd, nil
+}
+
+func (r *rawReflectors) Send(to netip.Addr, hops int, b []byte) error {
+	to = to.Unmap()
+	e := &r.ends[0]
+	level, option := unix.IPPROTO_IP, unix.IP_TTL
+	if to.Is6() {
+		e = &r.ends[1]
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS
+	}
+	if e.fd < 0 {
+		return fmt.Errorf("send a probe to %s: %w by this system", to, ErrNotSupported)
+	}
+	if hops != e.hops {
+		value := hops
+		if value == 0 {
+			value = -1 // the system's own
+		}
+		if err := unix.SetsockoptInt(e.fd, level, option, value); err != nil {
+			return fmt.Errorf("limit a probe to %s to %d hops: %w", to, hops, err)
+		}
+		e.hops = hops
+	}
+	var sa unix.Sockaddr
+	if to.Is6() {
+		sa = &unix.SockaddrInet6{Addr: to.As16(), ZoneId: zoneIndex(to.Zone())}
+	} else {
+		sa = &unix.SockaddrInet4{Addr: to.As4()}
+	}
+	err := unix.Sendto(e.fd, b, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, sa)
+	switch {
+	case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
+		return nil
+	}
+	return fmt.Errorf("send a probe to %s: %w", to, noRoute(err))
+}
+
+func (r *rawReflectors) Drain(receive func(at unit.Instant, from netip.Addr, b []byte)) error {
+	r.stamp.look()
+	for i := range r.ends {
+		if err := r.drain(&r.ends[i], i == 1, receive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rawReflectors) drain(e *rawEnd, six bool, receive func(at unit.Instant, from netip.Addr, b []byte)) error {
+	if e.fd < 0 {
+		return nil
+	}
+	for range mostEvents {
+		n, oobn, _, from, err := unix.Recvmsg(e.fd, r.buf[:], r.oob[:], unix.MSG_DONTWAIT)
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.EAGAIN):
+			return nil
+		case errors.Is(err, unix.EBADF), errors.Is(err, unix.ENOTSOCK):
+			return fmt.Errorf("receive answers to probes: %w", err)
+		default:
+			continue // what is reported of an earlier probe, once
+		}
+		b := r.buf[:n]
+		var addr netip.Addr
+		switch sa := from.(type) {
+		case *unix.SockaddrInet4:
+			addr, b = netip.AddrFrom4(sa.Addr), stripIPv4(b)
+		case *unix.SockaddrInet6:
+			addr = netip.AddrFrom16(sa.Addr)
+		}
+		if b != nil && addr.IsValid() {
+			receive(r.stamp.instant(kernelStamp(r.oob[:oobn]), r.clock.Now()), addr, b)
+		}
+	}
+	return nil
+}
+
+func (r *rawReflectors) Steps() int { return r.stamp.steps }
+
+func (r *rawReflectors) Close() error {
+	var why error
+	for i := range r.ends {
+		if r.ends[i].fd >= 0 {
+			why = errors.Join(why, unix.Close(r.ends[i].fd))
+			r.ends[i].fd = -1
+		}
+	}
+	return why
+}
