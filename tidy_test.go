@@ -90,6 +90,7 @@ func below() map[string][]string {
 		"internal/netio":         {"unit", "internal/probe"},
 		"internal/delay":         {"unit", "internal/probe"},
 		"internal/gauge":         {"unit", "internal/probe", "internal/delay", "internal/netio", "internal/measure"},
+		"internal/metrics":       {"unit", "internal/metrics"},
 		"internal/budget":        {},
 		"internal/visitor":       {},
 		"internal/measure":       {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
@@ -207,7 +208,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

@@ -117,7 +117,7 @@ func TestHostileConnections(t *testing.T) {
 			before := refused(s, c.protocol, c.reason)
 			noise(t, c.to, c.say, c.drip, c.hangUp)
 			if !await.True(20*time.Second, func() bool { return refused(s, c.protocol, c.reason) > before }) {
-				t.Fatalf("not counted as %q:\n%s\n%s", c.reason, metrics(t, s), log)
+				t.Fatalf("not counted as %q:\n%s\n%s", c.reason, scrape(t, s), log)
 			}
 		})
 	}

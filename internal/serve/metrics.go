@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+
+	"unbloat/internal/metrics"
 )
 
 // metricsServer serves /metrics in Prometheus's text format on its own port,
@@ -29,7 +31,7 @@ func listenMetrics(s *Server, address string) (*metricsServer, error) {
 	}
 	m := http.NewServeMux()
 	m.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		w.Header().Set("Content-Type", metrics.ContentType)
 		s.writeMetrics(w)
 	})
 	m.HandleFunc("GET /ready", s.ready)
@@ -52,37 +54,35 @@ func (m *metricsServer) name() string { return protocolMetrics }
 // writeMetrics writes what the server did and what it refused. Errors in
 // sending are ignored.
 func (s *Server) writeMetrics(w io.Writer) {
-	head := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	t := metrics.NewText(w)
+	one := func(name, kind, help string, value float64) {
+		t.Head(name, kind, help)
+		t.Value(name, value)
+	}
 	a := s.accounts
 	a.mu.Lock()
 	sessions, total, addresses := a.sessions, a.total, len(a.of)
 	served := maps.Clone(a.served)
 	a.mu.Unlock()
-	head("unbloat_sessions", "gauge", "Sessions now, of all protocols.")
-	fmt.Fprintf(w, "unbloat_sessions %d\n", sessions)
-	head("unbloat_addresses", "gauge", "Client addresses with an account.")
-	fmt.Fprintf(w, "unbloat_addresses %d\n", addresses)
-	head("unbloat_bytes_total", "counter", "Bytes of load moved, both ways together.")
-	fmt.Fprintf(w, "unbloat_bytes_total %d\n", total)
-	head("unbloat_sessions_total", "counter", "Sessions opened.")
+	one("unbloat_sessions", metrics.Gauge, "Sessions now, of all protocols.", float64(sessions))
+	one("unbloat_addresses", metrics.Gauge, "Client addresses with an account.", float64(addresses))
+	one("unbloat_bytes_total", metrics.Counter, "Bytes of load moved, both ways together.", float64(total))
+	t.Head("unbloat_sessions_total", metrics.Counter, "Sessions opened.")
 	for _, p := range slices.Sorted(maps.Keys(served)) {
-		fmt.Fprintf(w, "unbloat_sessions_total{protocol=%q} %d\n", p, served[p])
+		t.Value("unbloat_sessions_total", float64(served[p]), "protocol", p)
 	}
-	head("unbloat_refused_total", "counter", "What was refused, and why.")
+	t.Head("unbloat_refused_total", metrics.Counter, "What was refused, and why.")
 	kinds, refused := s.refusals.all()
 	for _, k := range kinds {
-		fmt.Fprintf(w, "unbloat_refused_total{protocol=%q,reason=%q} %d\n", k.protocol, k.reason, refused[k])
+		t.Value("unbloat_refused_total", float64(refused[k]), "protocol", k.protocol, "reason", k.reason)
 	}
 	if s.waiting != nil {
 		waiting, aside := s.waiting()
-		head("unbloat_results_waiting", "gauge", "Results that wait for the database.")
-		fmt.Fprintf(w, "unbloat_results_waiting %d\n", waiting)
-		head("unbloat_results_refused", "gauge", "Results that the database refuses, which lie aside.")
-		fmt.Fprintf(w, "unbloat_results_refused %d\n", aside)
+		one("unbloat_results_waiting", metrics.Gauge, "Results that wait for the database.", float64(waiting))
+		one("unbloat_results_refused", metrics.Gauge, "Results that the database refuses, which lie aside.", float64(aside))
 	}
 	if s.shared != nil {
-		head("unbloat_budgets_shared_timestamp_seconds", "gauge", "When the budgets were last shared with the other servers; 0: never.")
-		fmt.Fprintf(w, "unbloat_budgets_shared_timestamp_seconds %d\n", s.sharedAt.Load())
+		one("unbloat_budgets_shared_timestamp_seconds", metrics.Gauge, "When the budgets were last shared with the other servers; 0: never.", float64(s.sharedAt.Load()))
 	}
 }
 

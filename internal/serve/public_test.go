@@ -40,7 +40,7 @@ func startAll(t *testing.T, l Limits, key string) *Server {
 }
 
 // metrics fetches /metrics.
-func metrics(t *testing.T, s *Server) string {
+func scrape(t *testing.T, s *Server) string {
 	t.Helper()
 	r, err := http.Get("http://" + s.Metrics().String() + "/metrics")
 	if err != nil {
@@ -58,7 +58,7 @@ func metrics(t *testing.T, s *Server) string {
 func awaitMetric(t *testing.T, s *Server, line string) {
 	t.Helper()
 	var text string
-	if !await.True(10*time.Second, func() bool { text = metrics(t, s); return strings.Contains(text, line+"\n") }) {
+	if !await.True(10*time.Second, func() bool { text = scrape(t, s); return strings.Contains(text, line+"\n") }) {
 		t.Errorf("no %q in:\n%s", line, text)
 	}
 }
@@ -174,7 +174,7 @@ func TestIrttNoAmplification(t *testing.T) {
 	if len(tokens) < 5 {
 		t.Fatalf("%d requests to open were granted", len(tokens))
 	}
-	if text := metrics(t, s); !strings.Contains(text, "unbloat_sessions 0\n") {
+	if text := scrape(t, s); !strings.Contains(text, "unbloat_sessions 0\n") {
 		t.Errorf("requests that may be forged took sessions:\n%s", text)
 	}
 	token := tokens[0]
@@ -198,7 +198,7 @@ func TestIrttNoAmplification(t *testing.T) {
 	if r := say(long); r != nil {
 		t.Error("an unknown token was answered")
 	}
-	text := metrics(t, s)
+	text := scrape(t, s)
 	for _, want := range []string{`reason="malformed"} `, `protocol="irtt",reason="short request"} 1`, `protocol="irtt",reason="unknown token"} 1`, `protocol="irtt",reason="sessions of address"} 2`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in:\n%s", want, text)
