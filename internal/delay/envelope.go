@@ -34,7 +34,7 @@ const (
 	// 250 ppm of a poor crystal that warms up.
 	mostSkew = 500e-6
 	// leastSpan is the time below which a slope is noise, in seconds.
-	leastSpan = 30
+	leastSpan = 60
 )
 
 // Add takes in an apparent one-way time, measured at an instant, and returns how
