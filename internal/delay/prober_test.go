@@ -15,13 +15,11 @@ import (
 
 // A reflector is a host as RFC 792, RFC 4443 and unbloat's own protocol have it.
 type reflector struct {
-	addr      netip.Addr
-	stamps    bool
-	clock     time.Duration // its clock less ours
-	hop       netip.Addr    // the router that answers when the hop limit ends
-	received  uint32
-	nonsense  bool // its stamps are no times of day
-	fourBytes bool
+	addr     netip.Addr
+	stamps   bool
+	clock    time.Duration // its clock less ours
+	hop      netip.Addr    // the router that answers when the hop limit ends
+	nonsense bool          // its stamps are no times of day
 }
 
 // answer returns what comes back, and from where; nil: nothing.
