@@ -359,6 +359,9 @@ func aPolicy(t *testing.T, rng *rand.Rand) plan.Plan {
 	b.LongBytes = b.HeavyBytes + unit.Size(rng.IntN(60000))
 	b.HeavyOfHost, b.Peers, b.Names, b.Acks = 1+rng.IntN(4), 1+rng.IntN(3), 1+rng.IntN(6), rng.IntN(30)
 	b.CalmPackets, b.CalmRate = 10+rng.IntN(100), unit.Rate(8000+rng.IntN(200_000))
+	steady := func() unit.Rate { return unit.Rate(rng.IntN(6)*8000 + rng.IntN(2)*rng.IntN(400_000)) }
+	b.Steady, b.SteadyUp = steady(), steady()
+	b.SteadyOfHost, b.SteadyOfHostUp = b.Steady+steady(), b.SteadyUp+steady()
 	b.CalmOfHost, b.CalmOfUp = unit.Rate(16000+rng.IntN(400_000)), unit.Rate(16000+rng.IntN(400_000))
 	return p
 }
