@@ -19,7 +19,9 @@ import (
 // swarm, of a flow that is busy, and no smaller than AckBelow. Known heavy flows
 // come with one packet of 32.
 //
-//	steady  flow → its meter. In it: the flow has the class. 20 s
+//	steady  flow. In it: the flow has the class. 20 s
+//	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
+//	        of an element also when a rule only asks whether it is there
 //	trial   home address. In it: a flow of this machine is being tried. 3 s
 //	lost    flow. It took too much. 30 s, which is more than steady's, so that a
 //	        flow that lost the class has to be tried again: no set needs deletion,
@@ -83,6 +85,7 @@ func (b *builder) hasSteady(d Direction) bool {
 func (b *builder) rememberSteady(f int, d Direction, n, few int) {
 	name := func(what string) string { return of(what, f) + "_" + string(d) }
 	b.set(name("steady"), FlowKey, f, steadyFor, n)
+	b.set(name("steady_flows"), FlowKey, f, steadyFor, n)
 	b.set(name("trial"), HomeAddress, f, trialFor, few)
 	b.set(name("lost"), FlowKey, f, lostFor, n)
 	b.set(name("struck"), FlowKey, f, struckFor, n)
@@ -138,8 +141,9 @@ func (w way) steady(f int) {
 		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
 		does(SetMark{And: ^uint32(known)}, mark(known)),
 		w.then(string(Interactive),
-			Meter{w.in("steady", f), []Rate{steadyRate(w.l.SteadyOf(w.d))}},
-			Meter{w.in("steady_hosts", f), []Rate{steadyRate(w.l.SteadyOfMachine(w.d))}}).because(Steady),
+			Meter{w.in("steady_flows", f), []Rate{steadyRate(w.l.SteadyOf(w.d))}},
+			Meter{w.in("steady_hosts", f), []Rate{steadyRate(w.l.SteadyOfMachine(w.d))}}).
+			does(Remember{w.in("steady", f), true}).because(Steady),
 		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),
 		does(Remember{w.in("struck", f), true}),
 		does(Remember{w.in("lost", f), true}),

@@ -454,7 +454,7 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 	for i := range len(all) + bursts {
 		f, most := all[i%len(all)], 1 // first one packet of each, like a swarm
 		if i >= len(all) {
-			f, most = all[rng.IntN(len(all))], 60
+			f, most = all[rng.IntN(len(all))], []int{60, 60, 60, 240}[rng.IntN(4)]
 		}
 		size := unit.Size([]int{52, 60, 100, 130, 200, 300, 511, 512, 900, 1500, 1500}[rng.IntN(11)])
 		gap := []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[rng.IntN(4)]
