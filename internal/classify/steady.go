@@ -23,6 +23,7 @@ import (
 //	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
 //	        of an element also when a rule only asks whether it is there
 //	trial   home address. In it: a flow of this machine is being tried. 3 s
+//	tried   flow. It is the one, or was. 5 s
 //	lost    flow. It took too much. 30 s, which is more than steady's, so that a
 //	        flow that lost the class has to be tried again: no set needs deletion,
 //	        which kernels before 6.5 do not do properly from a rule
@@ -35,11 +36,13 @@ import (
 //	steady?            no: lost? or greedy? or trial?  yes: no class
 //	  |                    none: the machine's trial is this flow's, go on
 //	kept: lost?        yes: no class
-//	  meter of the flow, then of the machine: both within → interactive
+//	  meter of the flow, then, if it is not in tried, of the machine:
+//	  within             → interactive
 //	  else               struck? → greedy; remember in struck and lost: no class
 //
 // One flow of a machine is tried at a time. So each is tried where it could have
-// more, and a call pays for no other flow. A waiting flow is as likely to be the next as its
+// more. What it takes then is not charged to its machine, so that a call does not
+// lose its class for what a trial found out. A waiting flow is as likely to be the next as its
 // packets are frequent, but of heavy ones only one of 32 counts, so a young call
 // comes before old uploads. While a flow is tried it can do no harm for long: above
 // the class's share it no longer goes first, and it is out once its bucket, that of
@@ -54,6 +57,7 @@ const (
 	struckFor = 10 * time.Minute
 	greedyFor = 5 * time.Minute
 	trialFor  = 3 * time.Second
+	triedFor  = 5 * time.Second
 	// picture is the least that the bucket of a steady flow's meter holds: the
 	// key frame of a video, in bytes, which is sent at once.
 	picture = 64_000
@@ -87,6 +91,7 @@ func (b *builder) rememberSteady(f int, d Direction, n, few int) {
 	b.set(name("steady"), FlowKey, f, steadyFor, n)
 	b.set(name("steady_flows"), FlowKey, f, steadyFor, n)
 	b.set(name("trial"), HomeAddress, f, trialFor, few)
+	b.set(name("tried"), FlowKey, f, triedFor, n)
 	b.set(name("lost"), FlowKey, f, lostFor, n)
 	b.set(name("struck"), FlowKey, f, struckFor, n)
 	b.set(name("greedy"), FlowKey, f, greedyFor, n)
@@ -135,19 +140,25 @@ func (w way) steady(f int) {
 		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
 		w.then(of("greedy", f), Member{w.in("greedy", f)}).because(TookMore),
 		w.then(of("rests", f), Member{w.in("trial", f)}).because(Waits),
-		w.then(of("kept", f)).does(Remember{Set: w.in("trial", f)}),
+		w.then(of("kept", f)).does(Remember{Set: w.in("trial", f)}, Remember{Set: w.in("tried", f)}),
 		w.then(of("rests", f)).because(Waits))
-	w.chain(of("kept", f),
-		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
-		does(SetMark{And: ^uint32(known)}, mark(known)),
-		w.then(string(Interactive),
-			Meter{w.in("steady_flows", f), []Rate{steadyRate(w.l.SteadyOf(w.d))}},
-			Meter{w.in("steady_hosts", f), []Rate{steadyRate(w.l.SteadyOfMachine(w.d))}}).
-			does(Remember{w.in("steady", f), true}).because(Steady),
+	within := func(set string, r unit.Rate) Cond { return Meter{w.in(set, f), []Rate{steadyRate(r)}} }
+	flow, machine := within("steady_flows", w.l.SteadyOf(w.d)), within("steady_hosts", w.l.SteadyOfMachine(w.d))
+	first := func(conds ...Cond) Step {
+		return w.then(string(Interactive), conds...).does(Remember{w.in("steady", f), true}).because(Steady)
+	}
+	above := []Step{
 		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),
 		does(Remember{w.in("struck", f), true}),
 		does(Remember{w.in("lost", f), true}),
-		w.then(of("rests", f)).because(TookMore))
+		w.then(of("rests", f)).because(TookMore),
+	}
+	w.chain(of("kept", f), append([]Step{
+		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		does(SetMark{And: ^uint32(known)}, mark(known)),
+		w.then(of("tried", f), Member{w.in("tried", f)}),
+		first(flow, machine)}, above...)...)
+	w.chain(of("tried", f), append([]Step{first(flow)}, above...)...)
 	// A connection that waits and has carried much is heavy, but not bulk for having
 	// run long. A greedy one is as any other.
 	w.chain(of("rests", f), append(slices.Clone(other),

@@ -37,7 +37,7 @@ func TestDecide(t *testing.T) {
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, known, "", plan.Interactive, "larger than"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, known, "busy4_up", plan.Interactive, "steady: below 1.88 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 100, known, "busy4_up", plan.Interactive, "as acknowledgements are"},
-		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up steady4_up", plan.Interactive, "1.4 Mbit/s, below 1.88 Mbit/s: goes first; would lose it above"},
+		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up steady4_up", plan.Interactive, "1.40 Mbit/s, below 1.88 Mbit/s: goes first; would lose it above"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up steady4_up lost4_up", plan.Normal, "took more than 1.88 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up lost4_up", plan.Normal, "took more than 1.88 Mbit/s"},
 		{"udp 10.1.0.2:5004 > 198.51.100.9:5004", 1200, talks, "busy4_up greedy4_up", plan.Normal, "took more than 1.88 Mbit/s"},
