@@ -91,9 +91,18 @@ func TestClassesOfDatagrams(t *testing.T) {
 		now = now.Add(time.Millisecond)
 		up(now, call)
 	}
-	expect("a flood", up(now.Add(5*time.Second), call), plan.Normal)
+	expect("a busy call", up(now.Add(5*time.Second), call), plan.Interactive)
 	now = now.Add(11 * time.Second)
-	expect("ten seconds after it", up(now, call), plan.Voice)
+	expect("ten seconds after it was busy", up(now, call), plan.Voice)
+	call.Size = 1214
+	for range 2000 { // twice the line's rate
+		now = now.Add(time.Millisecond)
+		up(now, call)
+	}
+	expect("a flood", up(now, call), plan.Normal)
+	now = now.Add(time.Minute)
+	call.Size = 214
+	expect("a minute after it", up(now, call), plan.Voice)
 
 	peer := sim.Seen{Host: 9, Size: 1514, Opened: sim.Up, Datagram: true, Swarm: true}
 	for i := range b.Peers {
