@@ -1,6 +1,7 @@
 package aqm
 
 import (
+	"errors"
 	"math/rand/v2"
 
 	"unbloat/unit"
@@ -89,17 +90,7 @@ func NewCake(p CakeParams) (*Cake, error) {
 	q.store = newStore(p.Drop)
 	for i, s := range shares {
 		t := &q.tins[i]
-		t.weight = s.weight
-		t.quantum = 1514
-		mtuTime := int64(0)
-		if q.shaped {
-			// A millisecond's worth at most, so that slow links take turns
-			// within a packet (sch_cake.c: rate in bytes >> 12).
-			t.quantum = int32(max(300, min(int64(s.rate/8)>>12, 1514)))
-			t.pace = newFixedRate(s.rate)
-			mtuTime = t.pace.time(p.MTU)
-		}
-		t.cobalt = newCobaltParams(int64(p.Target), int64(p.Interval), mtuTime)
+		t.configure(p, s)
 		for ring := uint16(ringNew); ring < ringEnd; ring++ {
 			t.flows[ring].before, t.flows[ring].next = ring, ring
 		}
@@ -265,3 +256,37 @@ func (t *cakeTin) leave(place uint16) {
 func (t *cakeTin) first(ring uint16) uint16 { return t.flows[ring].next }
 
 var _ Queue = (*Cake)(nil)
+
+// SetRate changes the rate in place, as `tc qdisc change` does: what waits stays. The
+// error names a rate that is not possible; then nothing has changed.
+func (q *Cake) SetRate(r unit.Rate) error {
+	p := q.params
+	p.Rate = r
+	if err := p.check(); err != nil {
+		return err
+	}
+	if !q.shaped || r == 0 {
+		return errors.New("cake: a queue with a rate stays one with a rate, and one without stays without")
+	}
+	q.params, q.memoryLimit = p, p.memoryLimit()
+	for i, s := range p.Tins.shares(r) {
+		q.tins[i].configure(p, s)
+	}
+	q.pace = q.tins[0].pace
+	return nil
+}
+
+// configure gives a tin its share of the rate, and what follows from it.
+func (t *cakeTin) configure(p CakeParams, s tinShare) {
+	t.weight = s.weight
+	t.quantum = 1514
+	mtuTime := int64(0)
+	if p.Rate > 0 {
+		// A millisecond's worth at most, so that slow links take turns
+		// within a packet (sch_cake.c: rate in bytes >> 12).
+		t.quantum = int32(max(300, min(int64(s.rate/8)>>12, 1514)))
+		t.pace = newFixedRate(s.rate)
+		mtuTime = t.pace.time(p.MTU)
+	}
+	t.cobalt = newCobaltParams(int64(p.Target), int64(p.Interval), mtuTime)
+}

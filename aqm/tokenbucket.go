@@ -99,6 +99,19 @@ func (b *TokenBucket) Dequeue(now unit.Instant) (Packet, bool) {
 	return p, ok
 }
 
+// SetRate changes the rate in place: what waits stays, and so does the credit or debt,
+// counted in bytes. The error names a rate that is not possible.
+func (b *TokenBucket) SetRate(r unit.Rate) error {
+	if r < 512 || r > 1e12 {
+		return fmt.Errorf("token bucket: rate of %d bit/s; 512 to 1e12 are possible", int64(r))
+	}
+	scale := float64(b.params.Rate) / float64(r)
+	b.params.Rate = r
+	b.full = tokensOf(r, b.params.Burst)
+	b.tokens = max(min(int64(float64(b.tokens)*scale), b.full), 1-maxTokens)
+	return nil
+}
+
 // cost returns the tokens of a packet. One longer than sch_tbf's bucket empties
 // it: sch_tbf would cut or drop it.
 func (b *TokenBucket) cost(p Packet) int64 {

@@ -8,6 +8,7 @@ import (
 // Bottleneck is the slowest link of the way in one direction, and the dumb
 // queue in front of it: a modem, or the provider's end of the line.
 type Bottleneck struct {
+	// Rate 0 is an outage: nothing passes, and what comes waits or is dropped.
 	Rate unit.Rate
 	// Buffer is how many bytes, counted by Framing, may wait; a packet that
 	// would exceed it is dropped.
@@ -44,6 +45,10 @@ type LinkStats struct {
 // configure takes new parameters; packets that wait stay.
 func (m *modem) configure(b Bottleneck) {
 	m.Bottleneck = b
+	if b.Rate == 0 {
+		m.full, m.tokens = 0, 0
+		return
+	}
 	m.full = int64(b.Rate.Time(b.Burst))
 	m.tokens = min(m.tokens, m.full)
 }
@@ -84,6 +89,10 @@ func (n *Network) enqueue(m *modem, id uint32) {
 // release lets all packets go whose time has come, and notes when the next
 // one's will.
 func (n *Network) release(m *modem) {
+	if m.Rate == 0 {
+		n.due[m.source] = never
+		return
+	}
 	for m.line.len > 0 {
 		id := *m.line.at(0)
 		p := &n.packets.all[id]

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+
 	"unbloat/aqm"
 	"unbloat/unit"
 )
@@ -110,6 +112,32 @@ func (n *Network) Shape(d Direction, s Shaping) error {
 	h.queue, h.merge, h.rules, h.marks = q, s.MergeAcks, s.Rules, s.Mark
 	n.due[h.source] = never
 	return nil
+}
+
+// A RateSetter is a queue whose rate can be changed in place, such as aqm.Cake.
+type RateSetter interface{ SetRate(unit.Rate) error }
+
+// SetRate changes the rate of a direction's shaper in place. What waits stays. The
+// error says that the direction has no shaper, or none that can.
+func (n *Network) SetRate(d Direction, r unit.Rate) error {
+	h := &n.shapers[d]
+	q, ok := h.queue.(RateSetter)
+	if !ok {
+		return fmt.Errorf("sim: the rate %s can't be changed in place", d)
+	}
+	if err := q.SetRate(r); err != nil {
+		return err
+	}
+	n.pump(h)
+	return nil
+}
+
+// Shaper returns the counters of a direction's shaper; they are zero without one.
+func (n *Network) Shaper(d Direction) aqm.Stats {
+	if q := n.shapers[d].queue; q != nil {
+		return q.Stats()
+	}
+	return aqm.Stats{}
 }
 
 // leaving returns the direction in which a packet travels.

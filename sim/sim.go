@@ -132,8 +132,8 @@ func (n *Network) wiresFor(extra time.Duration) (int, error) {
 
 // SetBottleneck changes a direction's rate or buffer. What waits stays.
 func (n *Network) SetBottleneck(d Direction, b Bottleneck) error {
-	if b.Rate < 512 || b.Rate > 1e12 {
-		return fmt.Errorf("sim: bottleneck %s: rate of %d bit/s; 512 to 1e12 are possible", d, int64(b.Rate))
+	if b.Rate != 0 && b.Rate < 512 || b.Rate > 1e12 {
+		return fmt.Errorf("sim: bottleneck %s: rate of %d bit/s; 0 and 512 to 1e12 are possible", d, int64(b.Rate))
 	}
 	if b.Buffer < 0 || b.Burst < 0 {
 		return fmt.Errorf("sim: bottleneck %s: a negative buffer or burst", d)
@@ -272,3 +272,6 @@ func (n *Network) lose(id uint32) {
 
 // hash returns a key that looks like the hash of an address.
 func (n *Network) hash() uint32 { return uint32(n.random.Uint64()) }
+
+// BottleneckRate returns the rate of a direction's bottleneck now.
+func (n *Network) BottleneckRate(d Direction) unit.Rate { return n.modems[d].Rate }

@@ -13,7 +13,7 @@ import (
 type StreamParams struct {
 	Direction Direction
 	Host      int           // which machine of the home, from 1
-	Interval  time.Duration // at least 1 µs
+	Interval  time.Duration // at least 1 µs; 0: only when Send is called
 	Frame     unit.Size     // bytes as aqm.Packet.Size: UDP payload + 42
 	Echo      bool          // the other end sends each one back
 	BackFrame unit.Size     // what it sends back; 0: as much as came
@@ -60,7 +60,7 @@ type Stream struct {
 // AddStream adds a stream of datagrams.
 func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 	switch {
-	case p.Interval < time.Microsecond:
+	case p.Interval != 0 && p.Interval < time.Microsecond:
 		return nil, errors.New("sim: a stream needs an interval of at least 1 µs")
 	case p.Frame < 1 || p.Frame > 64<<10:
 		return nil, errors.New("sim: a stream's frames have 1 byte to 64 KiB")
@@ -79,9 +79,14 @@ func (n *Network) AddStream(p StreamParams) (*Stream, error) {
 		s.keys.flow = n.hash()
 	}
 	n.streams = append(n.streams, s)
-	n.timers.push(p.Start, s.index, taskTick)
+	if p.Interval > 0 {
+		n.timers.push(p.Start, s.index, taskTick)
+	}
 	return s, nil
 }
+
+// Send sends a datagram of a stream now, beside those that its interval sends.
+func (n *Network) Send(s *Stream) { s.send(n) }
 
 // tick sends the next datagram.
 func (s *Stream) tick(n *Network, e timer) {
@@ -93,6 +98,10 @@ func (s *Stream) tick(n *Network, e timer) {
 		return
 	}
 	n.timers.push(e.at.Add(s.params.Interval), s.index, taskTick)
+	s.send(n)
+}
+
+func (s *Stream) send(n *Network) {
 	id, p := n.packets.take()
 	p.kind, p.owner, p.size, p.ecn = kindStream, s.index, int32(s.params.Frame), s.params.ECN
 	p.seq = int32(len(s.sent))
