@@ -320,7 +320,9 @@ func loadScenario(name string) (*scenario.Scenario, error) {
 		if err != nil {
 			return nil, usageError("read the scenario: %w", err)
 		}
-		s, err := scenario.Parse(name, text)
+		s, err := scenario.Read(name, text, func(trace string) ([]byte, error) {
+			return os.ReadFile(filepath.Join(filepath.Dir(name), trace))
+		})
 		if err != nil {
 			return nil, &exitError{exitUsage, err}
 		}

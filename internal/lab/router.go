@@ -133,7 +133,8 @@ func fixArguments(l scenario.Line, f *scenario.Fix) ([]string, error) {
 	return args, nil
 }
 
-// UnsupportedCaseError says that a case asks for what an image's router can't be told.
+// UnsupportedCaseError says that a case asks for what an image's router can't be told,
+// or what the lab's kernels do not run.
 type UnsupportedCaseError struct{ What, Why string }
 
 func (e *UnsupportedCaseError) Error() string {

@@ -47,6 +47,11 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range cases {
+		if c.Router.Mode == scenario.ModeDaemon {
+			return nil, &UnsupportedCaseError{"the daemon in case " + c.Name, "the lab's kernel does not run it yet, the simulator does: --engine sim"}
+		}
+	}
 	if err := o.findBinary(); err != nil {
 		return nil, err
 	}

@@ -256,6 +256,9 @@ func distance(l scenario.Line) string {
 	return d
 }
 
+// leastRate is a byte a second.
+const leastRate unit.Rate = 8
+
 // retune returns what changes the line's rates while it runs.
 func retune(l scenario.Line, c scenario.Change, engine Engine, r *Router) batch {
 	b := batch{tool: "tc", node: NodeModem}
@@ -263,11 +266,15 @@ func retune(l scenario.Line, c scenario.Change, engine Engine, r *Router) batch 
 	if r != nil {
 		at = "root"
 	}
-	if c.Down > 0 {
-		b.add("qdisc change dev m0 %s %s", at, bottleneck(l, c.Down, l.BufferDown, engine))
+	down, up := c.Down, c.Up
+	if c.Exact { // an outage is the least rate that tc knows
+		down, up = max(down, leastRate), max(up, leastRate)
 	}
-	if c.Up > 0 {
-		b.add("qdisc change dev m1 %s %s", at, bottleneck(l, c.Up, l.BufferUp, engine))
+	if down > 0 {
+		b.add("qdisc change dev m0 %s %s", at, bottleneck(l, down, l.BufferDown, engine))
+	}
+	if up > 0 {
+		b.add("qdisc change dev m1 %s %s", at, bottleneck(l, up, l.BufferUp, engine))
 	}
 	return b
 }

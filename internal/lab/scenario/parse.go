@@ -64,14 +64,7 @@ func Parse(file string, text []byte) (*Scenario, error) {
 }
 
 func (p *parser) home(t table) Home {
-	h := Home{Away: t.durations("away", maxHosts, time.Minute)}
-	if v := t.take("ecn"); v != nil {
-		on, ok := v.(bool)
-		if !ok {
-			p.fail(t.key("ecn"), "must be true or false")
-		}
-		h.ECN = on
-	}
+	h := Home{Away: t.durations("away", maxHosts, time.Minute), ECN: t.boolean("ecn")}
 	t.end()
 	return h
 }
@@ -108,7 +101,9 @@ func (p *parser) line(key string) int {
 var (
 	nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 	ruleShape = regexp.MustCompile(`^class=[a-z]+(,[a-z_]+=[^,=]+)*$`)
-	ccShape   = regexp.MustCompile(`^[a-z0-9_]{1,15}$`)
+	// No path: a scenario of elsewhere reads no file of elsewhere.
+	traceShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	ccShape    = regexp.MustCompile(`^[a-z0-9_]{1,15}$`)
 )
 
 func (p *parser) scenario(t table) *Scenario {
@@ -157,6 +152,14 @@ func (p *parser) accessLine(t table) Line {
 		l.Vary = append(l.Vary, Change{At: v.duration("at", true, time.Hour), Down: v.rate("down", false), Up: v.rate("up", false)})
 		v.end()
 	}
+	if l.Trace = t.text("trace"); l.Trace != "" {
+		switch {
+		case !traceShape.MatchString(l.Trace):
+			p.fail(t.key("trace"), "%q is no file's name: letters, digits, ., - and _, beside the scenario's file", l.Trace)
+		case l.Vary != nil:
+			p.fail(t.key("trace"), "the line changes by vary or by trace, not by both")
+		}
+	}
 	t.end()
 	return l
 }
@@ -192,11 +195,39 @@ func (p *parser) router(t table) Router {
 		}
 		p.fail(t.key("router"), `%q is unknown; give "none", "tune" or a table`, v)
 	case map[string]any:
+		if v["daemon"] != nil {
+			d := table{p: p, m: v, path: t.key("router")}
+			r := Router{Mode: ModeDaemon, Daemon: p.daemon(d.table("daemon", true))}
+			d.end()
+			return r
+		}
 		return Router{Mode: ModeFix, Fix: p.fix(table{p: p, m: v, path: t.key("router")})}
 	default:
 		p.fail(t.key("router"), `must be "none", "tune" or a table, not %T`, v)
 	}
 	return Router{}
+}
+
+// daemon reads the keys of [[wan]] that lab and simulator have a use for.
+func (p *parser) daemon(t table) *Daemon {
+	d := &Daemon{
+		Down: t.rate("down", true), Up: t.rate("up", true), Follow: t.boolean("follow"),
+		LeastDown: t.rate("least_down", false), MostDown: t.rate("most_down", false),
+		LeastUp: t.rate("least_up", false), MostUp: t.rate("most_up", false),
+	}
+	for _, b := range []struct {
+		key                string
+		least, usual, most unit.Rate
+	}{{"down", d.LeastDown, d.Down, d.MostDown}, {"up", d.LeastUp, d.Up, d.MostUp}} {
+		if !d.Follow && b.least+b.most > 0 {
+			p.fail(t.key(b.key), "bounds need follow = true")
+		}
+		if b.least > b.usual || b.most > 0 && b.most < b.usual {
+			p.fail(t.key(b.key), "%v is not between its bounds", b.usual)
+		}
+	}
+	t.end()
+	return d
 }
 
 func (p *parser) fix(t table) *Fix {

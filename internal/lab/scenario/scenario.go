@@ -35,13 +35,18 @@ type Line struct {
 	Overhead   int           `json:"overhead,omitempty"` // bytes a packet costs on the line beyond its Ethernet frame
 	LinkLayer  string        `json:"link_layer,omitempty"`
 	Vary       []Change      `json:"vary,omitempty"`
+	// Trace is the name of a file with the line's rates over time, beside the
+	// scenario's own; Scenario.SetTrace takes its text in, as changes.
+	Trace string `json:"trace,omitempty"`
 }
 
-// A Change of the line's rates while the case runs. A rate of zero stays as it was.
+// A Change of the line's rates while the case runs. A rate of zero stays as it was,
+// unless Exact is set: then the line carries nothing until the next change.
 type Change struct {
-	At   time.Duration `json:"at"` // since the measuring began
-	Down unit.Rate     `json:"down,omitempty"`
-	Up   unit.Rate     `json:"up,omitempty"`
+	At    time.Duration `json:"at"` // since the measuring began
+	Down  unit.Rate     `json:"down,omitempty"`
+	Up    unit.Rate     `json:"up,omitempty"`
+	Exact bool          `json:"exact,omitempty"`
 }
 
 // Probe says how latency is sampled. Zero values take the measuring defaults.
@@ -124,17 +129,31 @@ type Case struct {
 	Router Router `json:"router"`
 }
 
-// Router modes: nothing is done, unbloat finds the shaping, or a Fix is given.
+// Router modes: nothing is done, unbloat finds the shaping, a Fix is given, or the
+// daemon keeps it in place.
 const (
-	ModeNone = "none"
-	ModeTune = "tune"
-	ModeFix  = "fix"
+	ModeNone   = "none"
+	ModeTune   = "tune"
+	ModeFix    = "fix"
+	ModeDaemon = "daemon"
 )
 
 // A Router says what the home's router does in a case.
 type Router struct {
-	Mode string `json:"mode"`
-	Fix  *Fix   `json:"fix,omitempty"`
+	Mode   string  `json:"mode"`
+	Fix    *Fix    `json:"fix,omitempty"`
+	Daemon *Daemon `json:"daemon,omitempty"`
+}
+
+// A Daemon is what the configuration of `unbloat daemon` says of the WAN.
+type Daemon struct {
+	Down      unit.Rate `json:"down"` // what the line usually carries
+	Up        unit.Rate `json:"up"`
+	Follow    bool      `json:"follow,omitempty"`     // follow the line between these bounds
+	LeastDown unit.Rate `json:"least_down,omitempty"` // 0: a tenth of the usual rate
+	MostDown  unit.Rate `json:"most_down,omitempty"`  // 0: 1.2 times the usual rate
+	LeastUp   unit.Rate `json:"least_up,omitempty"`
+	MostUp    unit.Rate `json:"most_up,omitempty"`
 }
 
 // A Fix is a shaping chosen by hand: what is not given is planned.

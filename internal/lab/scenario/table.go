@@ -212,6 +212,15 @@ func (t table) integer(k string, fallback, least, most int) int {
 	return fallback
 }
 
+func (t table) boolean(k string) bool {
+	v := t.take(k)
+	on, ok := v.(bool)
+	if v != nil && !ok {
+		t.p.fail(t.key(k), "must be true or false")
+	}
+	return on
+}
+
 func (t table) fraction(k string) float64 {
 	var f float64
 	switch v := t.take(k).(type) {
