@@ -86,6 +86,7 @@ func below() map[string][]string {
 		"internal/plan":          {"unit", "internal/reason", "internal/classify"},
 		"internal/lang":          {"unit", "internal/reason", "internal/classify", "internal/plan", "internal/lang"},
 		"internal/reason":        {"unit"},
+		"internal/follow":        {"unit", "internal/reason"},
 		"internal/verdict":       {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":         {"unit", "internal/probe"},
 		"internal/delay":         {"unit", "internal/probe"},
@@ -208,7 +209,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

@@ -62,6 +62,7 @@ func German() *Language {
 		PageProbesLate:  "andere Tabs und Programme schließen oder `unbloat test` nehmen",
 	}
 	maps.Copy(l.Words, germanTables())
+	maps.Copy(l.Words, germanFollow())
 	maps.Copy(l.Words, englishPlan()) // plans are not translated into German yet
 	maps.Copy(l.Names, englishPlanNames())
 	return l

@@ -62,6 +62,7 @@ func English() *Language {
 		PageProbesLate:  "close other tabs and programs, or use `unbloat test`",
 	}
 	maps.Copy(l.Words, englishTables())
+	maps.Copy(l.Words, englishFollow())
 	maps.Copy(l.Words, englishPlan())
 	maps.Copy(l.Names, englishPlanNames())
 	return l

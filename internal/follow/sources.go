@@ -1,0 +1,478 @@
+package follow
+
+import (
+	"math"
+	"time"
+
+	"unbloat/unit"
+)
+
+// never is before all instants that callers give.
+const never = unit.Instant(math.MinInt64)
+
+// How sources are judged.
+const (
+	answerWithin = time.Second // a probe without an answer by then is a miss
+	missesDead   = 3           // in a row
+	hitsAlive    = 2           // in a row, of a dead one
+	deadEvery    = 5           // a dead one is asked in each so many rounds
+
+	baseWindow   = 30 * time.Second // of a least round trip, without load
+	baseLoaded   = 5 * time.Minute  // the same under load, which may hide it
+	baseSamples  = 4                // in a window, at least
+	oddLimit     = 20               // samples in a row away from the others: it has moved
+	mostFlows    = 32               // passive sources that are remembered
+	heardLately  = 40 * time.Second // longer than a round of probes without load
+	voteWindow   = 700 * time.Millisecond
+	sampleSlots  = 16
+	quietAround  = 300 * time.Millisecond // Starlink's
+	starlinkStep = 15 * time.Second
+	starlinkAt   = 12 * time.Second
+	noisyLine    = 0.002 // of the samples long without others: one more has to agree
+	noisySource  = 0.08
+	lossySource  = 0.25
+	quietSource  = 0.03
+)
+
+// source is a reflector or a flow.
+type source struct {
+	used, passive bool
+	id, operator  uint32
+	// Least round trips of this window and the one before.
+	least     [2]time.Duration
+	samples   int
+	began     unit.Instant
+	recent    time.Duration // about the least of the last samples
+	baseUp    time.Duration // what one-way delays up are without a queue, with the clocks' offset
+	oneWay    bool          // baseUp is known
+	asked     unit.Instant  // the oldest probe without an answer; never: none
+	lastAsked unit.Instant
+	heard     unit.Instant // never: not yet
+	misses    int
+	hits      int
+	dead      bool
+	odd       int     // samples in a row that lie away from the others
+	alone     float64 // share of its samples that were long without others
+	lost      float64 // share of the probes to it
+	noisy     bool    // more than others of them: it does not vote
+	sent, got uint64
+}
+
+// base returns the least round trip lately.
+func (s *source) base() time.Duration { return min(s.least[0], s.least[1]) }
+
+// sample is one delay, less what it is without queues.
+type sample struct {
+	at, sent unit.Instant
+	operator uint32
+	source   int
+	oneWay   bool
+	rtt      time.Duration
+	way      [2]time.Duration // by Direction
+}
+
+// sources are all sources, and the samples of the last moments.
+type sources struct {
+	reflectors int
+	all        [MostReflectors + mostFlows]source
+	ring       [sampleSlots]sample
+	n          uint64              // samples so far
+	judged     uint64              // of them that have been compared with the others
+	order      [MostReflectors]int // reflectors, so that operators take turns
+	turn       int                 // place in order
+	rounds     int
+	lastAsk    unit.Instant // never: none yet
+	noise      float64      // share of samples that stood out alone
+	spread     float64      // ns; mean of what samples without load exceed their least by
+}
+
+func (s *sources) start(p Params, now unit.Instant) {
+	s.reflectors = len(p.Reflectors)
+	for i, r := range p.Reflectors {
+		op := r.Operator
+		if op == 0 {
+			op = ^uint32(i)
+		}
+		s.all[i] = source{used: true, id: uint32(i), operator: op}
+	}
+	s.lastAsk = never
+	s.takeTurns()
+	s.forget()
+}
+
+// takeTurns puts the reflectors into an order in which neighbours are of different
+// operators, as far as there are any.
+func (s *sources) takeTurns() {
+	var taken [MostReflectors]bool
+	for n := 0; n < s.reflectors; {
+		for i := range s.reflectors {
+			if taken[i] {
+				continue
+			}
+			// The first of an operator that has had no turn in this round.
+			first := true
+			for j := range i {
+				first = first && (taken[j] || s.all[j].operator != s.all[i].operator)
+			}
+			if first {
+				s.order[n] = i
+				n++
+			}
+		}
+		for _, i := range s.order[:n] {
+			taken[i] = true
+		}
+	}
+}
+
+// forget drops what was learnt of the line behind the sources.
+func (s *sources) forget() {
+	for i := range s.all {
+		x := &s.all[i]
+		x.least = [2]time.Duration{math.MaxInt64, math.MaxInt64}
+		x.samples, x.oneWay, x.asked, x.heard, x.odd = 0, false, never, never, 0
+	}
+	s.n, s.judged = 0, 0
+}
+
+// due returns when the next probe is to be sent.
+func (s *sources) due(every time.Duration) unit.Instant {
+	if s.lastAsk == never {
+		return never
+	}
+	return s.lastAsk.Add(every)
+}
+
+// ask returns the reflector that is to be asked now, if one is due.
+func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
+	if s.reflectors == 0 || now < s.due(every) {
+		return 0, false
+	}
+	s.lastAsk = now
+	for range 2 * s.reflectors {
+		i := s.order[s.turn]
+		if s.turn++; s.turn >= s.reflectors {
+			s.turn = 0
+			s.rounds++
+		}
+		x := &s.all[i]
+		if x.dead && s.alive() > 0 && (s.rounds+i)%deadEvery != 0 {
+			continue
+		}
+		x.sent++
+		x.lastAsked = now
+		if x.asked == never {
+			x.asked = now
+		}
+		return i, true
+	}
+	return 0, false
+}
+
+// alive returns how many reflectors are believed to answer.
+func (s *sources) alive() int {
+	n := 0
+	for i := range s.reflectors {
+		if !s.all[i].dead {
+			n++
+		}
+	}
+	return n
+}
+
+// expire counts probes without an answer.
+func (s *sources) expire(now unit.Instant, most time.Duration) {
+	for i := range s.reflectors {
+		x := &s.all[i]
+		if x.asked == never || now.Sub(x.asked) < max(most, answerWithin) {
+			continue
+		}
+		x.asked, x.hits = never, 0
+		x.lost += (1 - x.lost) / 16
+		if x.misses++; x.misses >= missesDead {
+			x.dead = true
+		}
+	}
+}
+
+// find returns the place of a delay's source, making room for a new flow.
+func (s *sources) find(d Delay) int {
+	if !d.Passive {
+		if int(d.Source) >= s.reflectors {
+			return -1
+		}
+		return int(d.Source)
+	}
+	free, oldest := MostReflectors, unit.Instant(math.MaxInt64)
+	for i := MostReflectors; i < len(s.all); i++ {
+		x := &s.all[i]
+		if x.used && x.id == d.Source {
+			return i
+		}
+		if !x.used {
+			free, oldest = i, never
+		} else if x.heard < oldest {
+			free, oldest = i, x.heard
+		}
+	}
+	s.all[free] = source{used: true, passive: true, id: d.Source, operator: d.Operator, asked: never, heard: never,
+		least: [2]time.Duration{math.MaxInt64, math.MaxInt64}}
+	return free
+}
+
+// hear takes a delay in, and returns its sample; ok is false if it says nothing.
+func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
+	i := s.find(d)
+	if i < 0 || d.RTT <= 0 || d.RTT > time.Minute || s.n > 0 && d.At < s.last().at {
+		return x, false
+	}
+	f := &s.all[i]
+	f.got++
+	f.heard, f.misses = d.At, 0
+	f.lost -= f.lost / 16
+	if sent := d.At.Add(-d.RTT); f.asked != never && sent >= f.asked-unit.Instant(time.Millisecond) {
+		f.asked = never
+	}
+	if f.hits++; f.dead && f.hits >= hitsAlive {
+		f.dead = false
+	}
+	f.lower(d, busy)
+	x = sample{at: d.At, sent: d.At.Add(-d.RTT), operator: f.operator, source: i, rtt: d.RTT - f.base()}
+	if d.OneWay && d.Up+d.Down-d.RTT < 5*time.Millisecond && d.RTT-d.Up-d.Down < 5*time.Millisecond {
+		x.oneWay = true
+		x.way = f.split(d, x.rtt)
+	}
+	if !busy && !d.Passive && f.got > baseSamples {
+		s.spread += (min(float64(x.rtt), 4*s.spread+1e6) - s.spread) / 32
+	}
+	s.ring[s.n%sampleSlots] = x
+	s.n++
+	return x, !f.dead
+}
+
+// lower keeps the least round trip. It rises when two windows had none as short.
+func (f *source) lower(d Delay, busy bool) {
+	window := baseWindow
+	if busy {
+		window = baseLoaded
+	}
+	if f.samples == 0 {
+		f.began = d.At
+	}
+	if d.At.Sub(f.began) > window && f.samples >= baseSamples {
+		f.least[1], f.least[0] = f.least[0], math.MaxInt64
+		f.began, f.samples = d.At, 0
+	}
+	f.samples++
+	f.recent = min(d.RTT, max(f.recent, d.RTT-d.RTT/8))
+	f.least[0] = min(f.least[0], d.RTT)
+}
+
+// split parts the added round trip into the two ways. The clocks' offset is what
+// makes neither negative; where there is no queue it is set anew, so that clocks
+// which run apart do no harm.
+func (f *source) split(d Delay, added time.Duration) [2]time.Duration {
+	const still = 3 * time.Millisecond
+	if !f.oneWay {
+		f.oneWay, f.baseUp = true, d.Up-added/2
+	}
+	if added < still {
+		f.baseUp += (d.Up - added/2 - f.baseUp) / 4
+	}
+	up := d.Up - f.baseUp
+	if up < 0 {
+		f.baseUp, up = d.Up, 0
+	}
+	if up > added {
+		f.baseUp += up - added
+		up = added
+	}
+	return [2]time.Duration{Down: added - up, Up: up}
+}
+
+func (s *sources) last() *sample { return &s.ring[(s.n-1)%sampleSlots] }
+
+// vote is what the sources say together.
+type vote struct {
+	known  bool
+	oneWay bool // way is known; else only rtt
+	rtt    time.Duration
+	median time.Duration // of the round trips
+	way    [2]time.Duration
+	newest sample       // of the voters
+	oldest unit.Instant // when the probe of the oldest voter was sent
+}
+
+// most voters are heard; with noise one more.
+const mostVoters = 4
+
+// decide returns the median of the newest samples of different operators. Where
+// samples stand out without others, one voter more has to agree.
+func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
+	var voters [mostVoters]sample
+	operators := s.operators(now, false)
+	noisy := operators < 2 // better than nobody
+	if noisy {
+		operators = s.operators(now, true)
+	}
+	want := 3
+	if s.noise > noisyLine {
+		want = 4
+	}
+	n := 0
+	fresh := func(x *sample) bool {
+		for i := range voters[:n] {
+			if operators >= want && voters[i].operator == x.operator || operators > 1 && voters[i].source == x.source {
+				return false
+			}
+		}
+		return true
+	}
+	v := vote{oneWay: true}
+	for k := uint64(0); k < min(s.n, sampleSlots) && n < want; k++ {
+		x := s.ring[(s.n-1-k)%sampleSlots]
+		if now.Sub(x.at) > voteWindow {
+			break
+		}
+		if f := &s.all[x.source]; !f.dead && (noisy || !f.noisy) && fresh(&x) {
+			if n == 0 {
+				v.newest, v.oldest = x, x.sent
+			}
+			voters[n] = x
+			n++
+			v.oneWay = v.oneWay && x.oneWay
+			v.oldest = min(v.oldest, x.sent)
+		}
+	}
+	if n == 0 || n == 1 && operators > 1 {
+		return vote{}
+	}
+	v.known = true
+	// A probe that is late already says the same as a long answer.
+	late := s.late(now, v.newest.sent, threshold)
+	seconded := func(d Direction) {
+		for i := n - 1; i > 0 && i >= n-late; i-- {
+			if x := added(v.newest, d); x > threshold {
+				voters[i].way[d], voters[i].rtt = max(voters[i].way[d], x), max(voters[i].rtt, v.newest.rtt)
+			}
+		}
+	}
+	seconded(Down)
+	seconded(Up)
+	at := (n - 1) / 2 // of two the smaller
+	v.median = middle(voters[:n], at, func(x *sample) time.Duration { return x.rtt })
+	v.rtt = trust(v.median, v.newest.rtt, threshold)
+	for d := Down; d <= Up; d++ {
+		of := func(x *sample) time.Duration { return added(*x, d) }
+		v.way[d] = trust(middle(voters[:n], at, of), added(v.newest, d), threshold)
+	}
+	return v
+}
+
+// late returns how many probes sent after an instant should have been answered by now.
+func (s *sources) late(now, after unit.Instant, threshold time.Duration) int {
+	n := 0
+	for i := range s.reflectors {
+		if f := &s.all[i]; !f.dead && !f.noisy && f.asked != never && f.asked > after && f.heard != never && now.Sub(f.asked) > f.base()+threshold {
+			n++
+		}
+	}
+	return n
+}
+
+// judge compares the newest sample with the vote, which it may have been part of:
+// who is often long alone is noisy, and who always differs has moved.
+func (s *sources) judge(v vote, threshold time.Duration) {
+	if !v.known || s.n == s.judged {
+		return
+	}
+	for ; s.judged < s.n; s.judged++ {
+		if s.n-s.judged > sampleSlots {
+			continue
+		}
+		x := &s.ring[s.judged%sampleSlots]
+		f := &s.all[x.source]
+		alone := 0.0
+		if x.rtt > threshold && v.median < threshold/2 {
+			alone = 1
+			f.odd++
+		} else {
+			f.odd = 0
+		}
+		f.alone += (alone - f.alone) / 64
+		switch {
+		case f.alone > noisySource || f.lost > lossySource:
+			f.noisy = true
+		case f.alone < quietSource && f.lost < lossySource/2:
+			f.noisy = false
+		}
+		if !f.noisy {
+			s.noise += (alone - s.noise) / 512
+		}
+		if f.odd >= oddLimit {
+			f.least = [2]time.Duration{f.recent, f.recent}
+			f.odd, f.oneWay, f.alone, f.noisy = 0, false, 0, false
+		}
+	}
+}
+
+// trust returns the delay to go by. Noise only ever adds to a delay, so a short newest
+// sample proves that the queue is short; a long one counts when most others are long.
+func trust(median, newest, threshold time.Duration) time.Duration {
+	if median > threshold {
+		return min(newest, 4*median)
+	}
+	return min(median, newest)
+}
+
+// operators returns how many operators have been heard within the last seconds, with
+// noisy sources or without.
+func (s *sources) operators(now unit.Instant, noisy bool) int {
+	n := 0
+	counts := func(f *source) bool {
+		return f.used && !f.dead && (noisy || !f.noisy) && f.heard != never && now.Sub(f.heard) <= heardLately
+	}
+	for i := range s.all {
+		f := &s.all[i]
+		if !counts(f) {
+			continue
+		}
+		first := true
+		for j := range i {
+			if g := &s.all[j]; counts(g) && g.operator == f.operator {
+				first = false
+				break
+			}
+		}
+		if first {
+			n++
+		}
+	}
+	return n
+}
+
+// middle returns the value at a place of the sorted order. The voters are few.
+func middle(of []sample, at int, value func(*sample) time.Duration) time.Duration {
+	var sorted [mostVoters]time.Duration
+	for i := range of {
+		x := value(&of[i])
+		j := i
+		for ; j > 0 && sorted[j-1] > x; j-- {
+			sorted[j] = sorted[j-1]
+		}
+		sorted[j] = x
+	}
+	return sorted[at]
+}
+
+// quiet says whether an instant is next to one of Starlink's.
+func (p *Params) quiet(at unit.Instant) bool {
+	if !p.Starlink {
+		return false
+	}
+	into := (at.Sub(p.Minute) - starlinkAt) % starlinkStep
+	if into < 0 {
+		into += starlinkStep
+	}
+	return into < quietAround || into > starlinkStep-quietAround
+}
