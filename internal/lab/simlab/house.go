@@ -40,6 +40,9 @@ type house struct {
 	changes  []scenario.Change
 	changed  unit.Instant // origin of the changes' times
 	queues   uint64       // shapings so far: each has chance of its own
+	follower *follower    // nil: the rates stay
+	// changing is told of each change of the line, for tests; it may be nil.
+	changing func(scenario.Change) error
 }
 
 // newHouse builds the home and the line of a scenario.
@@ -78,25 +81,48 @@ func bottleneck(l scenario.Line, rate unit.Rate, buffer unit.Size) sim.Bottlenec
 	return b
 }
 
-// run lets time pass, with the line's changes.
+// run lets time pass, with the line's changes and what follows them.
 func (h *house) run(until unit.Instant) error {
-	for len(h.changes) > 0 && !until.Before(h.changed.Add(h.changes[0].At)) {
-		c := h.changes[0]
-		h.changes = h.changes[1:]
-		h.net.RunUntil(h.changed.Add(c.At))
-		l := h.scenario.Line
-		if c.Down > 0 {
-			if err := h.net.SetBottleneck(sim.Down, bottleneck(l, c.Down, l.BufferDown)); err != nil {
-				return err
-			}
+	for {
+		at := until
+		change := len(h.changes) > 0 && !at.Before(h.changed.Add(h.changes[0].At))
+		if change {
+			at = h.changed.Add(h.changes[0].At)
 		}
-		if c.Up > 0 {
-			if err := h.net.SetBottleneck(sim.Up, bottleneck(l, c.Up, l.BufferUp)); err != nil {
+		if h.follower != nil && h.follower.next < at {
+			h.net.RunUntil(h.follower.next)
+			if err := h.follower.step(h, h.follower.next); err != nil {
 				return err
 			}
+			continue
+		}
+		h.net.RunUntil(at)
+		if !change {
+			return nil
+		}
+		if err := h.change(h.changes[0]); err != nil {
+			return err
+		}
+		h.changes = h.changes[1:]
+	}
+}
+
+// change lets the line have other rates.
+func (h *house) change(c scenario.Change) error {
+	l := h.scenario.Line
+	if c.Down > 0 || c.Exact {
+		if err := h.net.SetBottleneck(sim.Down, bottleneck(l, c.Down, l.BufferDown)); err != nil {
+			return err
 		}
 	}
-	h.net.RunUntil(until)
+	if c.Up > 0 || c.Exact {
+		if err := h.net.SetBottleneck(sim.Up, bottleneck(l, c.Up, l.BufferUp)); err != nil {
+			return err
+		}
+	}
+	if h.changing != nil {
+		return h.changing(c)
+	}
 	return nil
 }
 

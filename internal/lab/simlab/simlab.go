@@ -77,6 +77,16 @@ func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Optio
 			return nil, err
 		}
 		return h.shaped(ctx, c.Name, &p, o.Series)
+	case scenario.ModeDaemon:
+		p, err := h.daemon(ctx, c.Router.Daemon)
+		if err != nil {
+			return nil, err
+		}
+		r, err := h.finish(ctx, c.Name, o.Series)
+		if err == nil {
+			r.Plan = p
+		}
+		return r, err
 	case scenario.ModeTune:
 		p, tuned, err := h.tune(ctx)
 		if err != nil {
