@@ -16,8 +16,9 @@ const (
 
 	ratesOver = 200 * time.Millisecond // the time over which rates are averaged
 	hungryFor = 150 * time.Millisecond // the same, to see that less arrives
-	loadedFor = 2 * time.Second        // a load that got light may be a line that fell
-	growth    = 5 * time.Millisecond   // of the delay at least: the queue grows
+	openFor   = 100 * time.Millisecond
+	loadedFor = 2 * time.Second      // a load that got light may be a line that fell
+	growth    = 5 * time.Millisecond // of the delay at least: the queue grows
 
 	// Where the capacity is not known.
 	blindCut   = 150 * time.Millisecond // between cuts, beside a round trip
@@ -118,6 +119,7 @@ type way struct {
 	nMarks    uint64
 	delay     time.Duration // added, without the floor
 	raw       time.Duration // with it
+	doubt     time.Duration // what it may be, where the ways can't be told apart
 	floor     time.Duration
 	floorEnd  unit.Instant
 	floorAt   unit.Instant
@@ -347,7 +349,7 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 			// One long delay is enough, since less arrives as well.
 			share[Down] = max(share[Down], min(v.newest.way[Down], time.Second))
 		}
-	case down.loaded && (c.starved || !up.loaded):
+	case down.loaded && (c.starved || !up.loaded || c.open()):
 		share[Down] = v.rtt
 	case up.loaded:
 		share[Up] = v.rtt
@@ -367,6 +369,10 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 			w.trial(now, v, c.p.Threshold)
 		}
 		w.delay = max(share[d]-w.floor, 0)
+		w.doubt = w.delay
+		if v.known && !v.oneWay {
+			w.doubt = max(v.rtt-w.floor, w.delay)
+		}
 	}
 }
 
@@ -379,6 +385,12 @@ func (c *Controller) hungry() bool {
 		return false
 	}
 	return bps < 0.9*w.rate && !c.history.waited(Down, 0, c.p.Packet)
+}
+
+// open says whether the shaper down has held nothing back for some readings: then it is
+// not what limits the load.
+func (c *Controller) open() bool {
+	return c.ways[Down].loaded && c.history.flowed(Down, openFor, 2*c.p.Packet)
 }
 
 // trial holds a floor against what has been heard since. With the rate of before the
@@ -409,6 +421,8 @@ func (c *Controller) follow(w *way, now unit.Instant, v vote, theta time.Duratio
 		c.cut(w, now, v, capacity, known, theta)
 	case w.episode.on && w.delay > theta/2:
 		c.drain(w, now, capacity, known, theta)
+	case w.episode.on && w.doubt > theta:
+		// The other direction has the blame now. Before more is tried the delay is to be gone.
 	case w.episode.on:
 		w.drained(now, capacity, known)
 	case known && w.delay > theta/3 && w.rate > capacity && w.failed > 0 && math.Abs(capacity-w.failed) < sameCapacity*w.failed:
@@ -416,7 +430,7 @@ func (c *Controller) follow(w *way, now unit.Instant, v vote, theta time.Duratio
 		// the queue is long.
 		c.alertAt = now
 		w.drained(now, capacity, known)
-	case w.full && w.delay < theta/3:
+	case w.full && w.doubt < theta/3:
 		c.rise(w, now)
 	}
 }
@@ -452,6 +466,9 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 	}
 	w.failed = max(e.capacity, 1)
 	next, cause := w.law(e.capacity, theta), Queue
+	if !known {
+		next = max(next, blindShare*w.rate)
+	}
 	if next > w.target {
 		cause = Draining
 	}

@@ -75,6 +75,11 @@ func (h *history) waited(d Direction, over time.Duration, least unit.Size) bool 
 	return h.all(over, func(c *Counters) bool { return c.Way[d].Backlog >= least })
 }
 
+// flowed says whether less waited at each of them.
+func (h *history) flowed(d Direction, over time.Duration, most unit.Size) bool {
+	return h.all(over, func(c *Counters) bool { return c.Way[d].Backlog < most })
+}
+
 func (h *history) all(over time.Duration, is func(*Counters) bool) bool {
 	for k := uint64(0); k < min(h.n, historySlots); k++ {
 		c := h.back(k)
