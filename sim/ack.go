@@ -31,6 +31,7 @@ func (c *Conn) acked(n *Network, p *packet) {
 		return
 	}
 	a := &n.ack
+	c.stampBack = p.sent
 	*a = ack{now: n.now, prior: c.inFlight(), oneWay: p.sent.Sub(p.echo), fack: c.fack, echo: p.echo, dup: p.has(noteDup)}
 	before := c.delivered
 	if p.seq > c.una {

@@ -118,6 +118,7 @@ func (n *Network) release(m *modem) {
 		if m.direction == Up {
 			n.carry(n.wires[Up][n.keysOf(p).wires], id)
 		} else {
+			n.tapped(Down, p)
 			n.shape(&n.shapers[Down], id)
 		}
 	}

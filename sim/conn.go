@@ -90,18 +90,19 @@ type Conn struct {
 	counts  ConnStats // but Delivered
 
 	// Receiver.
-	expected int32  // so many segments have arrived in order
-	highest  int32  // one beyond the highest segment seen
-	ranges   []span // out of order, the newest first; some if highest is beyond expected
-	pending  int32  // in-order segments not acknowledged yet
-	quick    int32  // segments that are acknowledged at once
-	echo     unit.Instant
-	ece      bool
-	copied   bool         // the next acknowledgement reports a copy
-	ackAlarm alarm        // for the acknowledgement that is owed
-	bins     []int64      // of goodput, those before the one under way
-	binEnd   unit.Instant // of the bin under way
-	binBytes int64        // in it
+	expected  int32  // so many segments have arrived in order
+	highest   int32  // one beyond the highest segment seen
+	ranges    []span // out of order, the newest first; some if highest is beyond expected
+	pending   int32  // in-order segments not acknowledged yet
+	quick     int32  // segments that are acknowledged at once
+	echo      unit.Instant
+	stampBack unit.Instant // when the last acknowledgement that the sender saw was sent
+	ece       bool
+	copied    bool         // the next acknowledgement reports a copy
+	ackAlarm  alarm        // for the acknowledgement that is owed
+	bins      []int64      // of goodput, those before the one under way
+	binEnd    unit.Instant // of the bin under way
+	binBytes  int64        // in it
 
 	// Sender. Segments are numbered from 0.
 	una, nxt, limit int32
@@ -291,7 +292,7 @@ func (c *Conn) transmit(n *Network, i int32, again bool) {
 		s.flags |= segLimited
 	}
 	id, p := n.packets.take()
-	p.kind, p.owner, p.seq, p.size, p.sent = kindData, c.index, i, c.frame, n.now
+	p.kind, p.owner, p.seq, p.size, p.sent, p.echo = kindData, c.index, i, c.frame, n.now, c.stampBack
 	if c.params.ECN && !again {
 		p.ecn = aqm.ECT
 	}

@@ -32,7 +32,7 @@ const (
 // their index, which the queues of package aqm carry as Packet.ID.
 type packet struct {
 	sent  unit.Instant // data: when it left its sender; ACK: when it left the receiver
-	echo  unit.Instant // ACK: sent of the segment that caused it (RFC 7323 timestamps)
+	echo  unit.Instant // sent of the segment that caused an ACK, or of the last ACK that a data's sender saw (RFC 7323 timestamps)
 	owner uint32       // index of the connection or stream
 	seq   int32        // data: segment; ACK: the segment expected next; stream: number
 	size  int32        // frame in bytes, as aqm.Packet.Size

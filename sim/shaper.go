@@ -248,8 +248,30 @@ func (n *Network) pump(s *shaper) {
 	}
 }
 
+// A Stamped is a TCP packet that passes the router's WAN, with its timestamps (RFC 7323).
+type Stamped struct {
+	Direction Direction
+	Flow      uint64
+	Sent      unit.Instant // when it left its sender
+	Echo      unit.Instant // Sent of what it answers; 0: nothing yet
+}
+
+// Tap lets f see every TCP packet on the WAN: those up as they leave the shaper, those
+// down as they come from the line. nil ends it.
+func (n *Network) Tap(f func(now unit.Instant, p Stamped)) { n.tap = f }
+
+// tapped shows a packet to the tap.
+func (n *Network) tapped(d Direction, p *packet) {
+	if n.tap != nil && p.kind != kindStream {
+		n.tap(n.now, Stamped{d, uint64(p.owner), p.sent, p.echo})
+	}
+}
+
 // pass hands a packet on from the router.
 func (n *Network) pass(s *shaper, id uint32) {
+	if s.direction == Up {
+		n.tapped(Up, &n.packets.all[id])
+	}
 	if s.direction == Up {
 		n.enqueue(&n.modems[Up], id)
 	} else {

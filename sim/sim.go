@@ -75,6 +75,7 @@ type Network struct {
 	apps    []*App
 	random  *rand.Rand
 	events  uint64
+	tap     func(unit.Instant, Stamped)
 	ack     ack // the one that is being dealt with
 }
 

@@ -31,7 +31,7 @@ const (
 	riseMost      = 0.25 // of the rate
 	riseVolatile  = 0.04 // of the rate at first, on a line that holds its capacity for a second
 	riseFirstMost = 0.10 // of the rate at first, on the most volatile line
-	riseBack      = 0.14 // of the rate, towards what was safe before the line fell
+	riseBack      = 0.10 // of the rate, towards what was safe before the line fell
 
 	// What failed.
 	nearFailed   = 0.97 // of the last failed capacity: up to it without waiting
@@ -87,18 +87,19 @@ func drains() [2]drainage {
 
 // A Controller follows one line. It is not safe for concurrent use.
 type Controller struct {
-	p       Params
-	sources sources
-	history history
-	ways    [2]way
-	now     unit.Instant
-	rtt     time.Duration // least round trip of the sources, lately
-	heard   unit.Instant  // the last sample that could vote
-	busyAt  unit.Instant  // the last time with load
-	arrived unit.Instant  // the last time that something arrived
-	alertAt unit.Instant  // the last time with a queue
-	starved bool          // less arrives than the shaper would let through
-	since   unit.Instant  // the line is this one since then
+	p         Params
+	sources   sources
+	history   history
+	ways      [2]way
+	now       unit.Instant
+	rtt       time.Duration // least round trip of the sources, lately
+	heard     unit.Instant  // the last sample that could vote
+	busyAt    unit.Instant  // the last time with load
+	arrived   unit.Instant  // the last time that something arrived
+	alertAt   unit.Instant  // the last time with a queue
+	reflected unit.Instant  // the last answer of a reflector
+	starved   bool          // less arrives than the shaper would let through
+	since     unit.Instant  // the line is this one since then
 }
 
 // way is one direction.
@@ -210,6 +211,12 @@ func (c *Controller) Delay(d Delay) {
 		return
 	}
 	c.heard, c.arrived = max(c.heard, d.At), max(c.arrived, d.At)
+	if d.Passive && d.At.Sub(c.reflected) < blindAfter {
+		return
+	}
+	if !d.Passive {
+		c.reflected = d.At
+	}
 	down, up := queued(x, Down), queued(x, Up)
 	if !x.oneWay {
 		if c.starved {

@@ -25,6 +25,8 @@ const (
 	heardLately  = 40 * time.Second // longer than a round of probes without load
 	voteWindow   = 700 * time.Millisecond
 	sampleSlots  = 16
+	flowWindow   = 400 * time.Millisecond
+	flowVoters   = 4
 	quietAround  = 300 * time.Millisecond // Starlink's
 	starlinkStep = 15 * time.Second
 	starlinkAt   = 12 * time.Second
@@ -76,8 +78,11 @@ type sources struct {
 	reflectors int
 	all        [MostReflectors + mostFlows]source
 	ring       [sampleSlots]sample
+	flows      [sampleSlots]sample // the same of flows
+	nFlows     uint64
 	n          uint64              // samples so far
 	judged     uint64              // of them that have been compared with the others
+	latest     unit.Instant        // when the newest was heard
 	order      [MostReflectors]int // reflectors, so that operators take turns
 	turn       int                 // place in order
 	rounds     int
@@ -132,7 +137,7 @@ func (s *sources) forget() {
 		x.least = [2]time.Duration{math.MaxInt64, math.MaxInt64}
 		x.samples, x.oneWay, x.asked, x.heard, x.odd = 0, false, never, never, 0
 	}
-	s.n, s.judged = 0, 0
+	s.n, s.judged, s.nFlows = 0, 0, 0
 }
 
 // due returns when the next probe is to be sent.
@@ -223,9 +228,10 @@ func (s *sources) find(d Delay) int {
 // hear takes a delay in, and returns its sample; ok is false if it says nothing.
 func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	i := s.find(d)
-	if i < 0 || d.RTT <= 0 || d.RTT > time.Minute || s.n > 0 && d.At < s.last().at {
+	if i < 0 || d.RTT <= 0 || d.RTT > time.Minute || d.At < s.latest {
 		return x, false
 	}
+	s.latest = d.At
 	f := &s.all[i]
 	f.got++
 	f.heard, f.misses = d.At, 0
@@ -244,6 +250,11 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	}
 	if !busy && !d.Passive && f.got > baseSamples {
 		s.spread += (min(float64(x.rtt), 4*s.spread+1e6) - s.spread) / 32
+	}
+	if d.Passive {
+		s.flows[s.nFlows%sampleSlots] = x
+		s.nFlows++
+		return x, true
 	}
 	s.ring[s.n%sampleSlots] = x
 	s.n++
@@ -290,8 +301,6 @@ func (f *source) split(d Delay, added time.Duration) [2]time.Duration {
 	return [2]time.Duration{Down: added - up, Up: up}
 }
 
-func (s *sources) last() *sample { return &s.ring[(s.n-1)%sampleSlots] }
-
 // vote is what the sources say together.
 type vote struct {
 	known  bool
@@ -307,8 +316,57 @@ type vote struct {
 const mostVoters = 4
 
 // decide returns the median of the newest samples of different operators. Where
-// samples stand out without others, one voter more has to agree.
+// samples stand out without others, one voter more has to agree. Flows, which know round
+// trips only, vote when no reflector has answered lately.
 func (s *sources) decide(now unit.Instant, threshold time.Duration) vote {
+	v := s.elect(now, threshold)
+	if v.known || s.nFlows == 0 {
+		return v
+	}
+	// A queue of the line delays all flows, and whatever else delays one only adds to
+	// it: the least of several is the line's.
+	var seen [flowVoters]int
+	n := 0
+	for k := uint64(0); k < min(s.nFlows, sampleSlots) && n < flowVoters; k++ {
+		x := s.flows[(s.nFlows-1-k)%sampleSlots]
+		if now.Sub(x.at) > flowWindow {
+			break
+		}
+		again := false
+		for _, i := range seen[:n] {
+			again = again || i == x.source
+		}
+		if again && (s.manyFlows(now) || n > 1) {
+			continue
+		}
+		if n == 0 {
+			v.newest, v.oldest, v.rtt = x, x.sent, x.rtt
+		}
+		seen[n] = x.source
+		n++
+		v.oldest, v.rtt = min(v.oldest, x.sent), min(v.rtt, x.rtt)
+	}
+	if n < 2 {
+		return vote{}
+	}
+	v.known, v.oneWay, v.median = true, false, v.rtt
+	v.way = [2]time.Duration{v.rtt, v.rtt}
+	return v
+}
+
+// manyFlows says whether there is more than one flow.
+func (s *sources) manyFlows(now unit.Instant) bool {
+	n := 0
+	for i := MostReflectors; i < len(s.all); i++ {
+		if f := &s.all[i]; f.used && f.heard != never && now.Sub(f.heard) < flowWindow {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// elect is decide with the reflectors alone.
+func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	var voters [mostVoters]sample
 	operators := s.operators(now, false)
 	noisy := operators < 2 // better than nobody

@@ -46,6 +46,9 @@ func (a *autorate) Ask(now unit.Instant) (int, bool) {
 }
 
 func (a *autorate) Delay(d follow.Delay) {
+	if d.Passive {
+		return
+	}
 	owd := unit.Ms(d.RTT) / 2
 	i := d.Source
 	if !a.heard[i] {

@@ -43,7 +43,9 @@ type follower struct {
 	seen   []int // datagrams of each that have been dealt with
 	next   unit.Instant
 	coarse bool // round trips only, as of echoes
-	sent   int  // probes
+	flows  follow.Flows
+	told   []follow.Delay // of flows, since the last step
+	sent   int            // probes
 	// For tests, where not nil.
 	bend func(reflector int, d *follow.Delay) bool // changes an answer; false loses it
 	note func(now unit.Instant, d follow.Decision)
@@ -108,8 +110,25 @@ func (h *house) followBy(b brain) error {
 		f.probes, f.seen = append(f.probes, s), append(f.seen, 0)
 	}
 	h.follower = f
+	h.net.Tap(f.pass)
 	return nil
 }
+
+// serverNet is the operator of all flows' far ends.
+const serverNet = 1000
+
+// pass takes note of a TCP packet on the WAN. Timestamps count milliseconds.
+func (f *follower) pass(now unit.Instant, p sim.Stamped) {
+	if p.Direction == sim.Up {
+		f.flows.Out(now, p.Flow, stampOf(p.Sent))
+	} else if p.Echo > 0 {
+		if d, ok := f.flows.In(now, p.Flow, serverNet, stampOf(p.Echo)); ok {
+			f.told = append(f.told, d)
+		}
+	}
+}
+
+func stampOf(at unit.Instant) uint32 { return uint32(at / unit.Instant(time.Millisecond)) }
 
 // step lets the follower do what is due now.
 func (f *follower) step(h *house, now unit.Instant) error {
@@ -142,8 +161,10 @@ func (f *follower) step(h *house, now unit.Instant) error {
 	return nil
 }
 
-// answers hands on the answers that have come, in the order in which they came.
+// answers hands on the answers that have come, and the flows' round trips, in the order
+// in which they came.
 func (f *follower) answers(h *house, now unit.Instant) {
+	told := f.told
 	for {
 		first, at := -1, now+1
 		for i, s := range f.probes {
@@ -155,7 +176,12 @@ func (f *follower) answers(h *house, now unit.Instant) {
 				first, at = i, all[k].Back
 			}
 		}
+		for len(told) > 0 && told[0].At < at {
+			f.brain.Delay(told[0])
+			told = told[1:]
+		}
 		if first < 0 {
+			f.told = f.told[:0]
 			return
 		}
 		g := f.probes[first].Sent()[f.seen[first]]

@@ -418,24 +418,38 @@ func TestFollowDeadReflectors(t *testing.T) {
 	x.changes, x.seconds = nil, 5*time.Minute
 	var dead unit.Instant
 	var before, low [2]unit.Rate
+	var sum [2]float64
+	steps := 0
 	x.note = func(now unit.Instant, _ *house, d follow.Decision) {
 		switch {
 		case dead == 0 && now > unit.Instant(60*time.Second):
 			dead, before, low = now, d.Rate, d.Rate
 		case dead > 0 && now.Sub(dead) < 30*time.Second:
+			steps++
 			for w := range low {
 				low[w] = min(low[w], d.Rate[w])
+				sum[w] += float64(d.Rate[w])
 			}
 		}
 	}
 	x.bend = func(unit.Instant, int, *follow.Delay) bool { return dead == 0 }
 	f := said(t, "no reflectors", byFollow, x.run(t, byFollow, 1))
 	for w := range low {
-		if float64(low[w]) < 0.9*float64(before[w]) {
-			t.Errorf("%v: cut from %v to %v within half a minute", follow.Direction(w), before[w], low[w])
+		if mean := sum[w] / float64(steps); math.Abs(mean/float64(before[w])-1) > 0.1 || float64(low[w]) < 0.5*float64(before[w]) {
+			t.Errorf("%v: %v before, and for half a minute %.1f Mbit/s on average, %v at least", follow.Direction(w), before[w], mean/1e6, low[w])
 		}
 	}
-	if f.down < 40 || f.up < 7 {
+	if f.down < 40 || f.up < 6 || f.p95 > 60 {
+		t.Errorf("%s", f)
+	}
+}
+
+// Without any reflector the flows' own round trips are followed.
+func TestFollowByFlowsAlone(t *testing.T) {
+	x := steps()
+	x.bend = func(at unit.Instant, _ int, _ *follow.Delay) bool { return at < unit.Instant(15*time.Second) }
+	f := said(t, "flows alone", byFollow, x.run(t, byFollow, 1))
+	if f.p95 > 100 || f.down+f.up < 28 {
 		t.Errorf("%s", f)
 	}
 }
