@@ -20,6 +20,10 @@ const (
 	loadedFor = 2 * time.Second      // a load that got light may be a line that fell
 	growth    = 5 * time.Millisecond // of the delay at least: the queue grows
 
+	// A short dip.
+	dipMost = 250 * time.Millisecond
+	dipBack = 0.7 // of the rate before
+
 	// Where the capacity is not known.
 	blindCut   = 150 * time.Millisecond // between cuts, beside a round trip
 	blindShare = 0.7                    // of the rate at least is taken for the capacity
@@ -158,6 +162,7 @@ type episode struct {
 	grown    time.Duration // the delay then
 	delay    time.Duration // at the last cut that was to be judged
 	judge    unit.Instant
+	began    unit.Instant
 	cutAt    unit.Instant // the last cut
 }
 
@@ -458,7 +463,7 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 	switch {
 	case !e.on:
 		w.goal = max(w.goal, min(w.rate, w.safe))
-		*e = episode{on: true, from: w.rate, capacity: capacity, grown: w.delay, judge: math.MaxInt64}
+		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.delay, judge: math.MaxInt64}
 	case capacity > e.capacity, limits, w.delay > e.grown+max(e.grown/8, growth):
 		// What is carried at the shaper's own rate says something of the line only
 		// while the queue grows.
@@ -531,6 +536,10 @@ func (w *way) drained(now unit.Instant, capacity float64, known bool) {
 		w.target = below * capacity
 	}
 	w.failed = max(capacity, w.target)
+	if e := &w.episode; e.on && now.Sub(e.began) < dipMost && w.goal > 0 {
+		// A queue that is gone so soon was from a dip, and the line is what it was.
+		w.target = max(w.target, dipBack*min(w.goal, e.from))
+	}
 	same := w.settled > 0 && math.Abs(w.failed-w.settled) < steadyBand*w.settled
 	if same || w.goal < w.failed {
 		w.goal = 0

@@ -273,7 +273,7 @@ func TestFollowSteps(t *testing.T) {
 		mean.down += f.down / seeds
 		mean.up += f.up / seeds
 	}
-	if mean.p95 > 60 || mean.mean > 39 || mean.down+mean.up < 35.5 {
+	if mean.p95 > 55 || mean.mean > 39 || mean.down+mean.up < 35.5 {
 		t.Errorf("on average of %d seeds p95 %.1f ms, mean %.1f ms, %.1f Mbit/s; the oracle: %s", seeds, mean.p95, mean.mean, mean.down+mean.up, oracle)
 	}
 	if mean.p95 > model.p95 || mean.down+mean.up < model.down+model.up {
@@ -301,7 +301,7 @@ func TestFollowOneDirection(t *testing.T) {
 			if low < x.bounds[other].Usual {
 				t.Errorf("%s alone, echoes %t: the rate %v was cut to %v", name, coarse, other, low)
 			}
-			if f.down+f.up < 0.85*(oracle.down+oracle.up) || f.p95 > 80 {
+			if f.down+f.up < 0.85*(oracle.down+oracle.up) || f.p95 > 90 {
 				t.Errorf("%s alone, echoes %t: %s", name, coarse, f)
 			}
 		}
@@ -309,7 +309,7 @@ func TestFollowOneDirection(t *testing.T) {
 }
 
 // better holds a comparison: better than the model in p95 and in goodput on all lines but
-// one, and on that one with at most 5 % more p95 and 8 % less goodput.
+// one, and on that one neither more than 5 % worse.
 func better(t *testing.T, names []string, of map[string]trial) {
 	t.Helper()
 	won := 0
@@ -322,7 +322,7 @@ func better(t *testing.T, names []string, of map[string]trial) {
 		if delay < 1 && goodput > 1 {
 			won++
 		}
-		if delay > 1.05 || goodput < 0.92 {
+		if delay > 1.05 || goodput < 0.95 {
 			t.Errorf("%s: %.2f times the p95 and %.2f times the goodput of the model of cake-autorate", name, delay, goodput)
 		}
 	}
