@@ -14,6 +14,8 @@ const (
 	fullShare = 0.8  // of the rate: more can be used
 	bound     = 0.97 // of the rate; where less is carried the line is what limits
 
+	rounded = 0.01 // of a rate, by the router
+
 	ratesOver = 200 * time.Millisecond // the time over which rates are averaged
 	hungryFor = 150 * time.Millisecond // the same, to see that less arrives
 	openFor   = 100 * time.Millisecond
@@ -256,15 +258,21 @@ func (c *Controller) Count(k Counters) {
 }
 
 // Applied says what rate the shaper of a direction really has. Without it the
-// controller goes on from the rate that it has asked for.
+// controller goes on from the rate that it has asked for. Routers round rates, so a
+// difference of a percent is taken over without a word.
 func (c *Controller) Applied(now unit.Instant, d Direction, rate unit.Rate) {
 	w := &c.ways[d]
-	if rate <= 0 || float64(rate) == w.rate {
+	if rate <= 0 {
 		return
 	}
+	off := math.Abs(float64(rate) - w.rate)
 	w.rate = float64(rate)
+	if off <= rounded*w.rate {
+		return
+	}
 	w.target = w.clamp(w.rate)
 	w.changed = now
+	w.episode, w.step, w.risen = episode{}, 0, now
 	w.say(now, Set, w.rate)
 }
 
@@ -371,12 +379,12 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 		if w.floor > 0 && now > w.floorEnd {
 			w.floor = 0
 		}
+		w.raw = share[d]
 		if d == Up && share[d] > 0 && w.capacity > 0 && now.Sub(w.measured) < time.Second {
-			// What has been sent since the probe is known: the queue as it is now.
+			// What has been sent since the probe is known, and so what has drained.
 			sent := (c.history.at(Up, now) - c.history.at(Up, v.newest.sent)) * 8
 			share[d] = max(share[d]+min(time.Duration(sent/w.capacity*1e9)-now.Sub(v.newest.sent), 0), 0)
 		}
-		w.raw = share[d]
 		if w.floor > 0 && v.known && (w.busy || w.episode.on) {
 			w.trial(now, v, c.p.Threshold)
 		}
@@ -457,17 +465,18 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 		}
 		capacity = min(max(w.carried, blindShare*w.rate), w.rate)
 	}
-	// Of round trips the way up is known less well.
-	limits := known && capacity < bound*w.rate && (v.oneWay || w.is == Down)
+	// The line is what limits if it passes on less than is sent, or than the shaper down
+	// would let through. Of round trips the way up is known less well.
+	limits := known && (w.is == Down && capacity < bound*w.rate || w.is == Up && v.oneWay && capacity < bound*w.carried)
 	e := &w.episode
 	switch {
 	case !e.on:
 		w.goal = max(w.goal, min(w.rate, w.safe))
-		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.delay, judge: math.MaxInt64}
-	case capacity > e.capacity, limits, w.delay > e.grown+max(e.grown/8, growth):
+		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.raw, judge: math.MaxInt64}
+	case capacity > e.capacity, limits, w.raw > e.grown+max(e.grown/8, growth):
 		// What is carried at the shaper's own rate says something of the line only
 		// while the queue grows.
-		e.capacity, e.grown = capacity, w.delay
+		e.capacity, e.grown = capacity, w.raw
 	}
 	e.cutAt = now
 	if v.oldest >= e.judge {
@@ -487,7 +496,7 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 	w.target = next
 	w.say(now, cause, next)
 	if e.judge == math.MaxInt64 {
-		e.delay = w.delay
+		e.delay = w.raw - w.floor
 		drain := float64(w.delay) / max(1-w.target/w.failed, 0.05)
 		e.judge = now.Add(min(time.Duration(drain), time.Second) + c.rtt)
 	}
@@ -498,7 +507,8 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 // it is the line's own, and the cut is taken back.
 func (c *Controller) noHelp(w *way, now unit.Instant) bool {
 	e := &w.episode
-	if w.delay < e.delay*6/10 || w.delay > e.delay*13/10 || w.raw > floorMost || now < w.noFloor {
+	delay := w.raw - w.floor
+	if delay < e.delay*6/10 || delay > e.delay*13/10 || w.raw > floorMost || now < w.noFloor {
 		return false
 	}
 	w.floor, w.floorAt, w.floorEnd, w.floorRate = w.raw, now, now.Add(floorFor), e.from
@@ -743,7 +753,8 @@ func (w *way) clamp(bps float64) float64 {
 // worth says whether the target differs enough from the rate to trouble the router.
 func (w *way) worth() bool {
 	off := math.Abs(w.target - w.rate)
-	return off > 0.005*w.rate || off > 0 && (w.target == float64(w.Least) || w.target == float64(w.Most) || w.target == float64(w.Usual))
+	end := w.target == float64(w.Least) || w.target == float64(w.Most) || w.target == float64(w.Usual)
+	return off > 0.005*w.rate || end && off > 0.0005*w.rate
 }
 
 func (w *way) say(now unit.Instant, cause Cause, to float64) {

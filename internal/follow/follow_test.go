@@ -186,24 +186,93 @@ func TestNoisyReflectors(t *testing.T) {
 // A line whose own delay grows by 40 ms under any load is used all the same.
 func TestRadioFloor(t *testing.T) {
 	for _, oneWay := range []bool{true, false} {
-		f := newFluid(t, usual())
-		f.oneWay = oneWay
-		f.run(5 * time.Second)
-		f.load[Down] = 1e9
-		f.answer = func(_ unit.Instant, _ int, d *Delay) bool {
-			d.RTT, d.Down, d.At = d.RTT+40*time.Millisecond, d.Down+40*time.Millisecond, d.At.Add(40*time.Millisecond)
-			return true
-		}
-		f.run(30 * time.Second)
-		if r := float64(f.last.Rate[Down]); r < 0.85*f.capacity[Down] {
-			t.Errorf("one way %t: after 30 s %v; the line carries %.0f Mbit/s", oneWay, f.last.Rate[Down], f.capacity[Down]/1e6)
-		}
-		f.capacity[Down] = 20e6 // a real fall is still seen
-		f.run(10 * time.Second)
-		if r := float64(f.last.Rate[Down]); r > 1.1*f.capacity[Down] {
-			t.Errorf("one way %t: %v on a line that fell to 20 Mbit/s", oneWay, f.last.Rate[Down])
+		for d := Down; d <= Up; d++ {
+			f := newFluid(t, usual())
+			f.oneWay = oneWay
+			f.run(5 * time.Second)
+			f.load[d] = 1e9
+			const floor = 40 * time.Millisecond
+			f.answer = func(_ unit.Instant, _ int, x *Delay) bool {
+				x.RTT, x.At = x.RTT+floor, x.At.Add(floor)
+				if d == Up {
+					x.Up += floor
+				} else {
+					x.Down += floor
+				}
+				return true
+			}
+			f.run(30 * time.Second)
+			if r := float64(f.last.Rate[d]); r < 0.85*f.capacity[d] {
+				t.Errorf("one way %t, %v: after 30 s %v; the line carries %.0f Mbit/s", oneWay, d, f.last.Rate[d], f.capacity[d]/1e6)
+			}
+			f.capacity[d] *= 0.4 // a real fall is still seen
+			f.run(10 * time.Second)
+			if r := float64(f.last.Rate[d]); r > 1.1*f.capacity[d] {
+				t.Errorf("one way %t, %v: %v on a line that fell to %.0f Mbit/s", oneWay, d, f.last.Rate[d], f.capacity[d]/1e6)
+			}
 		}
 	}
+}
+
+// Around Starlink's reconfigurations nothing is measured.
+func TestStarlinkQuiet(t *testing.T) {
+	p := Params{Starlink: true, Minute: unit.Instant(7 * time.Second)}
+	for after, want := range map[time.Duration]bool{
+		11600 * time.Millisecond: false, 11800 * time.Millisecond: true, 12 * time.Second: true, 12200 * time.Millisecond: true, 12400 * time.Millisecond: false,
+		27 * time.Second: true, 42 * time.Second: true, 57 * time.Second: true, 72 * time.Second: true, -3 * time.Second: true, 0: false, 20 * time.Second: false,
+	} {
+		if got := p.quiet(p.Minute.Add(after)); got != want {
+			t.Errorf("%v into the minute: %t", after, got)
+		}
+	}
+}
+
+// A value that comes back gives the round trip of its flow, and only of its flow.
+func TestFlows(t *testing.T) {
+	var f Flows
+	at := func(ms int64) unit.Instant { return unit.Instant(ms) * unit.Instant(time.Millisecond) }
+	var got []Delay
+	in := func(ms int64, flow uint64, echo uint32) {
+		if d, ok := f.In(at(ms), flow, 7, echo); ok {
+			got = append(got, d)
+		}
+	}
+	f.Out(at(0), 1, 100)
+	f.Out(at(1), 1, 100) // a second packet with the value
+	f.Out(at(0), 2, 100)
+	in(30, 3, 100) // nobody's
+	in(31, 1, 100)
+	in(32, 1, 100) // told already
+	f.Out(at(40), 1, 140)
+	in(65, 1, 140)
+	f.Out(at(70), 1, 170)
+	in(97, 1, 170)
+	if len(got) != 1 || got[0].RTT != 25*time.Millisecond || got[0].At != at(97) || !got[0].Passive || got[0].Operator != 7 || got[0].OneWay {
+		t.Errorf("it tells %+v", got)
+	}
+	if n := testing.AllocsPerRun(1000, func() { f.Out(at(200), 5, 1); f.In(at(210), 5, 7, 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// FuzzFlows: whatever passes, round trips are positive and no longer than what was seen.
+func FuzzFlows(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	f.Fuzz(func(t *testing.T, packets []byte) {
+		var x Flows
+		now := unit.Instant(0)
+		for p := range slices.Chunk(packets, 3) {
+			if len(p) < 3 {
+				break
+			}
+			now = now.Add(time.Duration(p[0]) * time.Millisecond)
+			if p[1]&1 == 0 {
+				x.Out(now, uint64(p[1]>>1), uint32(p[2]))
+			} else if d, ok := x.In(now, uint64(p[1]>>1), 1, uint32(p[2])); ok && (d.RTT <= 0 || d.RTT > time.Duration(now) || d.At != now) {
+				t.Fatalf("at %d: %+v", now, d)
+			}
+		}
+	})
 }
 
 // After an hour without load a greedy upload does not bloat for a second.
@@ -287,6 +356,15 @@ func TestApplied(t *testing.T) {
 	f.run(10 * time.Second)
 	if float64(f.last.Rate[Up]) < 9e6 {
 		t.Errorf("10 s later the rate is %v", f.last.Rate[Up])
+	}
+}
+
+// Routers round rates; that is nobody's doing.
+func TestAppliedRounded(t *testing.T) {
+	f := newFluid(t, usual())
+	f.c.Applied(0, Down, f.c.p.Rates[Down].Usual-7)
+	if b := f.c.Belief(Down); b.Rate != f.c.p.Rates[Down].Usual-7 || b.Why.Cause != Started {
+		t.Errorf("it believes that the shaper has %v, because of %v", b.Rate, b.Why.Cause)
 	}
 }
 
