@@ -35,7 +35,7 @@ const (
 	riseFirst     = 0.01 // of the rate, at first
 	riseFaster    = 1.28 // times the last
 	riseMost      = 0.25 // of the rate
-	riseVolatile  = 0.04 // of the rate at first, on a line that holds its capacity for a second
+	riseVolatile  = 0.06 // of the rate at first, on a line that holds its capacity for a second
 	riseFirstMost = 0.10 // of the rate at first, on the most volatile line
 	riseBack      = 0.10 // of the rate, towards what was safe before the line fell
 
@@ -546,7 +546,7 @@ func (w *way) drained(now unit.Instant, capacity float64, known bool) {
 		w.target = below * capacity
 	}
 	w.failed = max(capacity, w.target)
-	if e := &w.episode; e.on && now.Sub(e.began) < dipMost && w.goal > 0 {
+	if e := &w.episode; w.is == Down && e.on && now.Sub(e.began) < dipMost && w.goal > 0 {
 		// A queue that is gone so soon was from a dip, and the line is what it was.
 		w.target = max(w.target, dipBack*min(w.goal, e.from))
 	}

@@ -64,7 +64,7 @@ type Params struct {
 	// ProbeBusy and ProbeIdle are the times between two probes, to whichever reflector,
 	// with load and without; 120 ms and 5 s.
 	ProbeBusy, ProbeIdle time.Duration
-	// Threshold is the least added delay that is taken for a queue; 15 ms.
+	// Threshold is the least added delay that is taken for a queue; 12 ms.
 	Threshold time.Duration
 	// Packet is the size of a full packet on the wire; 1514 bytes.
 	Packet unit.Size
@@ -80,7 +80,7 @@ const (
 	DefaultEvery     = 50 * time.Millisecond
 	DefaultProbeBusy = 120 * time.Millisecond
 	DefaultProbeIdle = 5 * time.Second
-	DefaultThreshold = 15 * time.Millisecond
+	DefaultThreshold = 12 * time.Millisecond
 	DefaultPacket    = 1514
 )
 
