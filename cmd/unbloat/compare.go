@@ -53,6 +53,7 @@ interval does not include; "unbloat prove" measures that too.`,
 		},
 	}
 	f.register(c.Flags())
+	c.ValidArgsFunction = f.complete
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }

@@ -36,6 +36,7 @@ the name ends in .gz, and on standard output.`,
 		},
 	}
 	f.register(c.Flags())
+	c.ValidArgsFunction = f.complete
 	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE`, a .jsonl.gz or .jsonl; - is standard output")
 	return c
 }

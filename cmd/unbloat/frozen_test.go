@@ -126,7 +126,7 @@ func TestFrozenCommands(t *testing.T) {
 // TestFrozenHelp: the commands and their flags.
 func TestFrozenHelp(t *testing.T) {
 	var got []txtar.File
-	for _, name := range strings.Fields("demo test plan apply confirm revert status tune prove path report history compare export import serve doctor why daemon lab sim") {
+	for _, name := range strings.Fields("demo test plan apply confirm revert status tune prove path report history compare export import serve doctor why daemon lab sim version") {
 		root := newRootCommand()
 		var out strings.Builder
 		root.SetOut(&out)

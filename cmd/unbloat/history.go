@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,18 +150,6 @@ func interfaceTo(ctx context.Context, server string) string {
 	return name
 }
 
-// toolVersion returns the output of --version. If the build did not set a
-// version, it is the one that Go recorded.
-func toolVersion() string {
-	if version != "unknown" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
-}
-
 func systemVersion(ctx context.Context) string {
 	out, err := platform.Output(ctx, platform.Local{}, "uname", "-sr")
 	if s := strings.TrimSpace(string(out)); err == nil && s != "" {
@@ -228,7 +215,39 @@ time.`,
 	fs.BoolVar(&f.remove, "delete", false, "remove the result with the ID")
 	fs.StringVar(&f.expire, "expire", "", "remove all results from before a `TIME`: 90d, 12w or 2026-03-01")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
+	c.ValidArgsFunction = f.completeFirst
+	_ = c.RegisterFlagCompletionFunc("after", f.complete)
+	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(store.Kinds(), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// complete gives the ids of the newest results to the shell, each with what tells
+// it from others; where there are none, files.
+func (f *storeFlag) complete(c *cobra.Command, _ []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second) // a database may be far; a person waits at the Tab key
+	defer cancel()
+	err := f.with(ctx, false, func(s *store.Store) error {
+		if s == nil {
+			return nil
+		}
+		entries, err := s.List(ctx, store.Filter{Limit: 100})
+		for _, e := range entries {
+			ids = append(ids, cobra.CompletionWithDesc(fmt.Sprintf("%.16s", e.ID), strings.TrimSpace(e.Kind+" "+localMinute(e.Time)+" "+printable(e.Label))))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return ids, cobra.ShellCompDirectiveDefault
+}
+
+// completeFirst is complete for a command that takes one id.
+func (f *storeFlag) completeFirst(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.complete(c, args, typed)
 }
 
 // A listed object is the output of `history --json`, a shown one that of one

@@ -187,7 +187,27 @@ func newLabRunCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the JSON to this file")
 	f.router.register(c.Flags())
+	c.ValidArgsFunction = completeScenarios
+	_ = c.RegisterFlagCompletionFunc("case", completeCases)
 	return c
+}
+
+// completeScenarios gives the shell the names of the scenarios; where none begins
+// as what was typed, files.
+func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return scenarios.Names(), cobra.ShellCompDirectiveDefault
+}
+
+// completeCases gives the shell the cases of the scenario that is named.
+func completeCases(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		if s, err := loadScenario(args[0]); err == nil {
+			for _, k := range s.Cases {
+				names = append(names, k.Name)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func runLab(c *cobra.Command, name string, f labRunFlags) error {
@@ -293,6 +313,7 @@ func newLabShellCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&engine, "engine", "", "virtual or realtime: which kernel (time is real in either)")
 	c.Flags().StringVar(&node, "node", lab.NodeRouter, "where the prompt is: router, home1, modem, isp or server")
+	c.ValidArgsFunction = completeScenarios
 	return c
 }
 

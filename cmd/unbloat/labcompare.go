@@ -62,6 +62,7 @@ what is there instead of running it again.`,
   unbloat lab compare --seeds 5 --markdown evidence --resume results.jsonl`,
 		RunE: func(c *cobra.Command, args []string) error { return runLabCompare(c, args, f) },
 	}
+	c.ValidArgsFunction = completeScenarios
 	c.Flags().StringVar(&f.engine, "engine", "", "virtual, realtime or sim (default: the best that is installed)")
 	c.Flags().StringSliceVar(&f.cases, "case", lab.CompareCases(), "the table's columns")
 	c.Flags().IntVar(&f.seeds, "seeds", 1, "run each case with the seeds 1 to `N`")

@@ -188,7 +188,7 @@ func newRootCommand() *cobra.Command {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", nameOf(c), err, c.CommandPath())}
 	})
 	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
-		newWatchdogCommand(), newDoctorCommand(), newGlossaryCommand())
+		newWatchdogCommand(), newDoctorCommand(), newGlossaryCommand(), newVersionCommand())
 	root.AddCommand(newResidentCommands()...)
 	root.AddCommand(newMeasuringCommands()...)
 	registerLead(root)
@@ -202,6 +202,7 @@ func newRootCommand() *cobra.Command {
 		}
 	}
 	withConfig(root)
+	withValues(root)
 	root.AddGroup(&cobra.Group{ID: "main", Title: "Measure and cure:"}, &cobra.Group{ID: "lab", Title: "Try it safely:"})
 	return root
 }
@@ -212,6 +213,8 @@ func newHelpCommand() *cobra.Command {
 		Use:     "help [COMMAND]",
 		Short:   "Help about any command",
 		Example: "  unbloat help plan\n  unbloat help lab run",
+
+		ValidArgsFunction: completeCommands,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := misspelt(c.Root(), args); err != nil {
 				return err

@@ -49,6 +49,7 @@ test). Without -o, a table is printed.`,
 	}
 	f := c.Flags()
 	opt.storeFlag.register(f)
+	c.ValidArgsFunction = opt.complete
 	f.StringVarP(&opt.output, "output", "o", "", "write to `FILE`: .html, .svg, .png, .csv, .json or .flent.gz")
 	f.StringVar(&opt.title, "title", "", "heading of the report")
 	f.StringVar(&opt.plan, "plan", "", "`PLAN` that was applied, from \"unbloat plan --json\", to show with its reasons")

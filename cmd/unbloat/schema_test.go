@@ -48,6 +48,7 @@ func printed() map[string]reflect.Type {
 		"unbloat.compare/1":    reflect.TypeFor[comparisonJSON](),
 		"unbloat.sim.replay/1": reflect.TypeFor[replayReport](),
 		"unbloat.error/1":      reflect.TypeFor[failure](),
+		"unbloat.version/1":    reflect.TypeFor[built](),
 	}
 }
 
@@ -207,7 +208,7 @@ func TestJSONIsAsItsSchema(t *testing.T) {
 	file, ids := aHistory(t)
 	for _, args := range [][]string{
 		{"history", "--json", "--store", file}, {"history", ids["A"], "--json", "--store", file}, {"compare", ids["A"], ids["B"], "--json", "--store", file},
-		{"lab", "run", "exact-link", "--engine", "sim", "--json", "--quiet"}, {"doctor", "--json"}, {"plan", "--json"},
+		{"lab", "run", "exact-link", "--engine", "sim", "--json", "--quiet"}, {"doctor", "--json"}, {"plan", "--json"}, {"version", "--json"},
 	} {
 		out, errs, _ := asTyped(t, args...)
 		if out == "" {

@@ -52,8 +52,10 @@ Those of the router change the cases that shape with given numbers.`,
 		Args: exactArgs(1, "a scenario's name or file"),
 		RunE: func(c *cobra.Command, args []string) error { return simSweep(c, args[0], f) },
 	}
+	c.ValidArgsFunction = completeScenarios
 	c.Flags().StringArrayVar(&f.vary, "vary", nil, "a `PARAMETER` and its values, as in up=1mbit,2mbit (may be repeated)")
 	c.Flags().StringSliceVar(&f.cases, "case", nil, "only this case (may be repeated)")
+	_ = c.RegisterFlagCompletionFunc("case", completeCases)
 	c.Flags().IntVar(&f.seeds, "seeds", 10, "how many seeds")
 	c.Flags().StringVar(&f.shard, "shard", "1/1", "do only this part of the runs, as in 3/64")
 	c.Flags().StringVar(&f.platform, "for", "", "whose router: a platform (default linux)")
