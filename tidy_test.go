@@ -106,6 +106,7 @@ func below() map[string][]string {
 		"internal/report":        {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
 		"internal/live":          {"unit", "internal/reason", "internal/verdict", "internal/measure", "internal/tune", "internal/path"},
 		"internal/screen":        {"internal/live", "internal/screen"},
+		"internal/manual":        {},
 	}
 }
 
@@ -209,7 +210,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/manual"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

@@ -1,4 +1,4 @@
-//go:build omit_lab || omit_measure || omit_serve || omit_daemon
+//go:build omit_daemon || omit_lab || omit_manual || omit_measure || omit_serve
 
 package main
 

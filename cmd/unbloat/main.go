@@ -194,6 +194,7 @@ func newRootCommand() *cobra.Command {
 	registerLead(root)
 	root.AddCommand(newServingCommands()...)
 	root.AddCommand(newLaboratoryCommands()...)
+	root.AddCommand(newManualCommands()...)
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -61,7 +61,8 @@ Those of the router change the cases that shape with given numbers.`,
 	c.Flags().StringVar(&f.platform, "for", "", "whose router: a platform (default linux)")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "file to write, and to go on with (default: standard output)")
 	c.Flags().StringVar(&f.csv, "csv", "", "also write a table to this file at the end (needs --output)")
-	c.Flags().IntVar(&f.cores, "cores", runtime.NumCPU(), "how many runs side by side")
+	c.Flags().IntVar(&f.cores, "cores", runtime.NumCPU(), "how many runs side by side (default: one for each processor)")
+	c.Flags().Lookup("cores").DefValue = "0" // the same text on every machine
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
 	return c
 }
