@@ -6,7 +6,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # package again.
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
-BUILD   := $(GO) build -ldflags '-s -w -X main.version=$(VERSION)'
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+BUILD   := $(GO) build -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 TARGETS := linux/amd64 linux/arm64 linux/arm linux/mips linux/mipsle linux/riscv64 \
            freebsd/amd64 openbsd/amd64 darwin/arm64 windows/amd64
 GOTESTSUM   := $(GO) run gotest.tools/gotestsum@v1.13.0
@@ -61,11 +62,15 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel binaries race vuln laws prove-100 soak fuzz ## for the night: every binary linked, data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
+test-long: setup-test build kernel binaries release race vuln laws prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
 
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
+
+.PHONY: release
+release: ## packages of whole programs for several systems, made twice and compared; rpmlint, where it is installed
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong)$$' ./contrib/package
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector
@@ -91,9 +96,17 @@ router: setup-router ## the two programs for routers, which control and which me
 router-image: ## a small Linux router as a disk image, for `unbloat lab run --router-image` (docs/real-routers.md)
 	@scripts/router-image bin/router-image
 
+# The date of all that is in a package is the commit's.
+PACKAGE = $(GO) run ./contrib/package -version '$(VERSION)' -commit '$(COMMIT)' -epoch '$(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))'
+
+.PHONY: packages
+packages: ## tarballs, Debian and RPM packages, the server's, bills of materials and checksums, in bin/packages; KEY=FILE signs them (docs/install.md)
+	rm -rf bin/packages
+	$(PACKAGE) $(if $(KEY),-key '$(KEY)') $(TARGETS)
+
 .PHONY: package-serve
-package-serve: ## the test server as a Debian package and as a container image (OCI layout), in bin/packages
-	@GO='$(GO)' VERSION='$(VERSION)' scripts/package-serve
+package-serve: ## of these, the test server as a Debian package and as a container image (OCI layout); SERVERS='linux/amd64 linux/arm64' for two processors
+	$(PACKAGE) -make server $(SERVERS)
 
 .PHONY: check-deploy
 check-deploy: ## contrib/deploy's files against the formats' own types; a module of its own
