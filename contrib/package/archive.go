@@ -205,7 +205,7 @@ func (r *release) copyScript() error {
 }
 
 // sum writes SHA256SUMS of what was made, and signs it.
-func (r *release) sum(context.Context) error {
+func (r *release) sum() error {
 	var b strings.Builder
 	for _, f := range r.written {
 		s, err := sumOf(f)

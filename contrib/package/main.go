@@ -149,7 +149,7 @@ func (r *release) all(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return r.sum(ctx)
+	return r.sum()
 }
 
 func (r *release) makes(kind string) bool { return slices.Contains(r.make, kind) }

@@ -208,6 +208,7 @@ func TestPackages(t *testing.T) {
 		same(t, one.out, made(t, r).out)
 	})
 	t.Run("deb", func(t *testing.T) { holdsDeb(t, one) })
+	t.Run("dpkg", func(t *testing.T) { livesWithDpkg(t, one) })
 	t.Run("materials", func(t *testing.T) { namesMaterials(t, one) })
 	t.Run("install", func(t *testing.T) { installs(t, one) })
 	if os.Getenv("UNBLOAT_LONG") != "" {
@@ -271,6 +272,62 @@ func holdsDeb(t *testing.T, r release) {
 			t.Logf("lintian: SKIPPED: %v", err)
 		} else if out, err := exec.CommandContext(t.Context(), lintian, "--no-cfg", "--allow-root", "--fail-on", "error,warning", debs[0]).CombinedOutput(); err != nil {
 			t.Errorf("lintian: %v: %s", err, out)
+		}
+	}
+}
+
+// livesWithDpkg installs the Debian packages into a directory, installs them again
+// over a configuration that somebody has changed, removes and purges them.
+func livesWithDpkg(t *testing.T, r release) {
+	if _, err := exec.LookPath("dpkg"); err != nil || os.Getuid() != 0 {
+		t.Skipf("SKIPPED: it takes dpkg (%v) and root", err)
+	}
+	for name, c := range map[string]struct{ program, conffile string }{
+		"unbloat":       {"usr/bin/unbloat", ""},
+		"unbloat-serve": {"usr/lib/unbloat-serve/unbloat", "etc/unbloat/serve.env"},
+	} {
+		debs, err := filepath.Glob(filepath.Join(r.out, name+"_1.2.3_*.deb"))
+		if err != nil || len(debs) != 1 {
+			t.Fatalf("%q, %v", debs, err)
+		}
+		root := t.TempDir()
+		for _, f := range []string{"updates", "info", "triggers"} {
+			if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", f), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		dpkg := func(args ...string) {
+			t.Helper()
+			argv := append([]string{"--root=" + root, "--log=/dev/null", "--force-script-chrootless", "--force-depends", "--force-architecture", "--force-confold"}, args...)
+			if out, err := exec.CommandContext(t.Context(), "dpkg", argv...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: dpkg %q: %v: %s", name, args, err, out)
+			}
+		}
+		dpkg("--install", debs[0])
+		if read(t, filepath.Join(root, c.program)) != read(t, r.program) {
+			t.Errorf("%s: another program is installed", name)
+		}
+		if c.conffile != "" {
+			if err := os.WriteFile(filepath.Join(root, c.conffile), []byte("changed"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dpkg("--install", debs[0])
+		dpkg("--remove", name)
+		if _, err := os.Stat(filepath.Join(root, c.program)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the program is there after the removal: %v", name, err)
+		}
+		if c.conffile != "" && read(t, filepath.Join(root, c.conffile)) != "changed" {
+			t.Errorf("%s: the configuration is lost", name)
+		}
+		dpkg("--purge", name)
+		for _, dir := range []string{"etc", "usr", "lib"} {
+			if left := filesOf(t, filepath.Join(root, dir)); len(left) > 0 {
+				t.Errorf("%s: %q stays after it is purged", name, left)
+			}
 		}
 	}
 }
