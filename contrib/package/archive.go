@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -111,7 +112,11 @@ func (r *release) tarball(ctx context.Context, t target, program string) error {
 	if err != nil {
 		return err
 	}
-	return r.write(name+".tar.gz", gzipped(tarred(name, append(files, shared...), r.date), time.Time{}))
+	packed, err := tarred(name, append(files, shared...), r.date)
+	if err != nil {
+		return err
+	}
+	return r.write(name+".tar.gz", gzipped(packed, time.Time{}))
 }
 
 // write writes a file of what is made.
@@ -123,14 +128,13 @@ func (r *release) write(name string, text []byte) error {
 
 // tarred puts files into a tar archive below a directory, in the order of their
 // names, with the directories that they need.
-func tarred(root string, files []file, date time.Time) []byte {
+func tarred(root string, files []file, date time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
+	var failed error // a name too long for the format
 	entry := func(h tar.Header, text []byte) {
 		h.ModTime, h.Uname, h.Gname, h.Format = date, "root", "root", tar.FormatUSTAR
-		if err := w.WriteHeader(&h); err != nil {
-			panic(err) // a name too long for the format: of ours
-		}
+		failed = errors.Join(failed, w.WriteHeader(&h))
 		_, _ = w.Write(text) // to memory
 	}
 	made := map[string]bool{}
@@ -145,7 +149,7 @@ func tarred(root string, files []file, date time.Time) []byte {
 		entry(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(f.mode), Size: int64(len(f.text))}, f.text)
 	}
 	_ = w.Close()
-	return b.Bytes()
+	return b.Bytes(), failed
 }
 
 // zipped puts files into a zip archive below a directory.

@@ -23,6 +23,7 @@ import (
 
 // What can be made.
 const (
+	makeSource = "src"    // the source, with all modules, from which it is built without a network
 	makeTar    = "tar"    // a tarball for each target, and its bill of materials
 	makeDeb    = "deb"    // for Linux
 	makeRPM    = "rpm"    // for Linux
@@ -72,7 +73,7 @@ func main() {
 	flag.StringVar(&r.out, "out", "bin/packages", "`DIR` to write to")
 	flag.StringVar(&r.key, "key", "", "sign with minisign's secret key in `FILE`")
 	flag.StringVar(&r.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "`FILE` with the certificates of authorities, for the image")
-	what := flag.String("make", "tar,deb,rpm,server", "which `KINDS`: some of tar, deb, rpm, server")
+	what := flag.String("make", "src,tar,deb,rpm,server", "which `KINDS`: some of src, tar, deb, rpm, server")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: package [FLAGS] [OS/ARCH…]     in the module's root")
 		flag.PrintDefaults()
@@ -102,8 +103,8 @@ func (r *release) parse(epoch string, targets []string) error {
 	}
 	r.date = time.Unix(seconds, 0).UTC()
 	for _, kind := range r.make {
-		if !slices.Contains([]string{makeTar, makeDeb, makeRPM, makeServer}, kind) {
-			return fmt.Errorf("-make %q: must be some of tar, deb, rpm and server", kind)
+		if !slices.Contains([]string{makeSource, makeTar, makeDeb, makeRPM, makeServer}, kind) {
+			return fmt.Errorf("-make %q: must be some of src, tar, deb, rpm and server", kind)
 		}
 	}
 	if len(targets) > 0 {
@@ -132,10 +133,20 @@ func (r *release) all(ctx context.Context) (err error) {
 		return err
 	}
 	r.run = func(argv ...string) error { return r.command(ctx, nil, argv...) }
-	if err := r.describe(ctx); err != nil {
-		return err
+	if r.makes(makeSource) {
+		if err := r.source(ctx); err != nil {
+			return err
+		}
+	}
+	if r.makes(makeTar) || r.makes(makeDeb) || r.makes(makeRPM) {
+		if err := r.describe(ctx); err != nil {
+			return err
+		}
 	}
 	for _, t := range r.targets {
+		if len(r.make) == 1 && r.makes(makeSource) {
+			break
+		}
 		program, err := r.build(ctx, t)
 		if err != nil {
 			return err

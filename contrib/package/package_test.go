@@ -104,10 +104,17 @@ func TestOrdered(t *testing.T) {
 func TestArchives(t *testing.T) {
 	files := []file{{"bin/x", 0o755, []byte("program")}, {"share/a/b", 0o644, []byte("page")}, {"share/a.txt", 0o644, nil}}
 	date := time.Unix(1700000000, 0).UTC()
-	one, other := tarred("top", files, date), zipped("top", files, date)
+	one, err := tarred("top", files, date)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := zipped("top", files, date)
 	slices.Reverse(files)
-	if !bytes.Equal(one, tarred("top", files, date)) || !bytes.Equal(other, zipped("top", files, date)) {
+	if again, err := tarred("top", files, date); err != nil || !bytes.Equal(one, again) || !bytes.Equal(other, zipped("top", files, date)) {
 		t.Error("another order gives another archive")
+	}
+	if _, err := tarred("top", []file{{strings.Repeat("long", 100), 0o644, nil}}, date); err == nil {
+		t.Error("a name that the format can't hold is cut")
 	}
 	var got []string
 	for r := tar.NewReader(bytes.NewReader(one)); ; {
@@ -223,13 +230,28 @@ func TestReleaseLong(t *testing.T) {
 		t.Skip("SKIPPED: it builds the program six times; UNBLOAT_LONG=1 runs it")
 	}
 	t.Chdir(filepath.Join("..", ".."))
-	r := release{make: []string{makeTar, makeDeb, makeRPM}, targets: []target{{"linux", "arm64"}, {"openbsd", "amd64"}, {"windows", "amd64"}}}
+	r := release{make: []string{makeSource, makeTar, makeDeb, makeRPM}, targets: []target{{"linux", "arm64"}, {"openbsd", "amd64"}, {"windows", "amd64"}}}
 	one := made(t, r)
 	same(t, one.out, made(t, r).out)
 	for _, name := range []string{"unbloat-1.2.3-linux-arm64.tar.gz", "unbloat-1.2.3-1.aarch64.rpm", "unbloat_1.2.3_arm64.deb", "unbloat-1.2.3-openbsd-amd64.tar.gz", "unbloat-1.2.3-windows-amd64.zip"} {
 		if _, err := os.Stat(filepath.Join(one.out, name)); err != nil {
 			t.Error(err)
 		}
+	}
+	buildsAlone(t, one)
+}
+
+// buildsAlone builds the source tarball with nothing but what is in it.
+func buildsAlone(t *testing.T, r release) {
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "tar", "xzf", filepath.Join(r.out, "unbloat-1.2.3-src.tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	c := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "unbloat"), "./cmd/unbloat")
+	c.Dir = filepath.Join(dir, "unbloat-1.2.3-src")
+	c.Env = append(os.Environ(), "GOPROXY=off", "GOMODCACHE="+filepath.Join(dir, "none"), "GOFLAGS=-trimpath", "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("the source does not build: %v: %s", err, out)
 	}
 }
 
