@@ -224,9 +224,20 @@ func (r *release) sum() error {
 	if err := r.write("SHA256SUMS", []byte(b.String())); err != nil || r.key == "" {
 		return err
 	}
-	sums := filepath.Join(r.out, "SHA256SUMS")
-	r.written = append(r.written, sums+".minisig")
-	return r.run("minisign", "-S", "-s", r.key, "-m", sums, "-x", sums+".minisig", "-c", "signature of unbloat "+r.version, "-t", "unbloat "+r.version)
+	return r.sign(filepath.Join(r.out, "SHA256SUMS"))
+}
+
+// sign signs a file. minisign asks on the terminal for the key's password, if it
+// has one.
+func (r *release) sign(name string) error {
+	sig := name + ".minisig"
+	c := exec.Command("minisign", "-S", "-s", r.key, "-m", name, "-x", sig, "-c", "signature of unbloat "+r.version, "-t", "unbloat "+r.version)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stderr, os.Stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("sign %s with %s: minisign: %w", name, r.key, err)
+	}
+	r.written = append(r.written, sig)
+	return nil
 }
 
 // copied copies a file.

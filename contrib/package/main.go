@@ -214,23 +214,25 @@ func (r *release) command(ctx context.Context, env []string, argv ...string) err
 	return nil
 }
 
-// environment is this process's, without what would change what is built.
+// environment is this process's, without what would change what is built or what
+// the program says of itself.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"GOOS", "GOARCH", "GOARM", "GOMIPS", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT", "GODEBUG", "CGO_ENABLED", "LANG", "LC_ALL", "LANGUAGE"}, name)
-	})
+		return strings.HasPrefix(name, "UNBLOAT_") || slices.Contains([]string{"GOOS", "GOARCH", "GOARM", "GOMIPS", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT", "GODEBUG", "CGO_ENABLED", "LANG", "LC_ALL", "LANGUAGE"}, name)
+	}), "UNBLOAT_CONFIG=") // none is read
 }
 
 // plain is the version as file names and tarballs have it.
 func (r *release) plain() string { return strings.TrimPrefix(r.version, "v") }
 
 // ordered is the version as Debian and RPM order versions. They begin with a
-// digit; a build without a tag is older than any release.
+// digit; a build without a tag is older than any release, and 1.2.0-rc1 than 1.2.0.
 func (r *release) ordered() string {
 	v := r.plain()
 	if !regexp.MustCompile(`^[0-9]+\.`).MatchString(v) {
 		v = "0~" + r.date.Format("20060102150405") + "." + v
 	}
+	v = regexp.MustCompile(`-(alpha|beta|rc)`).ReplaceAllString(v, "~$1")
 	return strings.ReplaceAll(v, "-", "+")
 }

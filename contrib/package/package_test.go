@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 // TestOrdered: versions as Debian and RPM order them.
 func TestOrdered(t *testing.T) {
 	for version, want := range map[string]string{
-		"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3+4+gabcdef0", "v1.2.3-dirty": "1.2.3+dirty", "abcdef0": "0~20231114221320.abcdef0", "7abcdef-dirty": "0~20231114221320.7abcdef+dirty", "unknown": "0~20231114221320.unknown",
+		"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3+4+gabcdef0", "v1.2.3-dirty": "1.2.3+dirty", "v1.2.3-rc1": "1.2.3~rc1", "v1.2.3-rc1-4-gabcdef0": "1.2.3~rc1+4+gabcdef0", "abcdef0": "0~20231114221320.abcdef0", "7abcdef-dirty": "0~20231114221320.7abcdef+dirty", "unknown": "0~20231114221320.unknown",
 	} {
 		if got := (&release{version: version, date: time.Unix(1700000000, 0).UTC()}).ordered(); got != want {
 			t.Errorf("%s: %s, not %s", version, got, want)
