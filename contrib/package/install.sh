@@ -72,9 +72,12 @@ x86_64 | amd64) arch=amd64 ;;
 aarch64 | arm64) arch=arm64 ;;
 armv7* | armv8l) arch=arm ;;
 riscv64) arch=riscv64 ;;
-mips) # the same word for both orders of bytes
-	arch=mips
-	[ "$(printf '\1' | od -An -tx2 -N2 | tr -d ' ')" = 0100 ] || arch=mipsle
+mips) # the same word for both orders of bytes; the sixth byte of a program tells
+	case $(dd if=/bin/sh bs=1 skip=5 count=1 2>/dev/null | tr '\1\2' 'LB') in
+	L) arch=mipsle ;;
+	B) arch=mips ;;
+	*) die 5 "the order of this processor's bytes can't be told from /bin/sh" ;;
+	esac
 	;;
 mipsel) arch=mipsle ;;
 *) die 5 "there is no tarball for the processor $(uname -m)" ;;

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -530,6 +531,28 @@ func refused(t *testing.T, r release) {
 		}
 		if c.code != 0 && len(filesOf(t, prefix)) > 0 {
 			t.Errorf("%s: it is installed: %q", name, filesOf(t, prefix))
+		}
+	}
+}
+
+// TestMachines: install.sh asks for the tarball of the machine it runs on. The
+// last of these has this machine's order of bytes.
+func TestMachines(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "uname"), []byte("#!/bin/sh\n[ \"$1\" = -s ] && echo \"$SYSTEM\" || echo \"$MACHINE\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for machine, want := range map[string]string{
+		"Linux x86_64": "linux-amd64", "Linux aarch64": "linux-arm64", "Linux armv7l": "linux-arm", "Linux riscv64": "linux-riscv64", "Linux mipsel": "linux-mipsle",
+		"FreeBSD amd64": "freebsd-amd64", "OpenBSD amd64": "openbsd-amd64", "Darwin arm64": "darwin-arm64",
+		"Linux armv6l": "the processor armv6l", "Plan9 amd64": "no tarball for Plan9",
+		"Linux mips": map[bool]string{true: "linux-mipsle", false: "linux-mips."}[binary.NativeEndian.Uint16([]byte{1, 0}) == 1],
+	} {
+		system, processor, _ := strings.Cut(machine, " ")
+		c := exec.CommandContext(t.Context(), "sh", "install.sh", "--from", dir)
+		c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "SYSTEM="+system, "MACHINE="+processor)
+		if out, err := c.CombinedOutput(); err == nil || c.ProcessState.ExitCode() != 5 || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, not %s: %s", machine, err, want, out)
 		}
 	}
 }
