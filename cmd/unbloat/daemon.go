@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -97,6 +98,7 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 			}
 		}
 	}()
+	debug.SetGCPercent(20) // memory is scarcer on a router than the time to collect it
 	err := daemon.Run(ctx, daemon.Options{
 		File: f.config, Dir: f.stateDir, Memory: strings.TrimSuffix(f.config, filepath.Ext(f.config)) + ".state.json", Version: version,
 		Check: f.checker(), Open: f.open, Classify: codeOf,
@@ -188,6 +190,11 @@ func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, err
 
 // planOf makes the plan of a WAN for its router.
 func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
+	if r.driver.Contends != nil {
+		if err := r.driver.Contends(ctx, r.runner, w.Interface); err != nil {
+			return plan.Plan{}, err
+		}
+	}
 	facts, err := r.facts(ctx, w.Interface, w.LAN)
 	if err != nil {
 		return plan.Plan{}, err

@@ -12,7 +12,10 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/daemon"
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/doctor"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 )
 
 // Where a daemon runs, commands that change a router go through it, so that two
@@ -108,6 +111,35 @@ func (s *routerStatus) printDaemon(w io.Writer) {
 	if s.Daemon.Failure != "" {
 		fmt.Fprintf(w, "WARNING: the daemon could not read its configuration again: %s\n", s.Daemon.Failure)
 	}
+}
+
+// examineDaemon adds to a report what keeps a running daemon from its work.
+func (f *routerFlags) examineDaemon(ctx context.Context, r *doctor.Report) error {
+	s, err := f.kept(ctx)
+	if err != nil || s == nil {
+		return err
+	}
+	if s.Failure != "" {
+		r.Findings = append(r.Findings, platform.Finding{ID: "daemon-config", What: "the daemon could not read its configuration again: " + s.Failure,
+			Why: "it goes on with the old one, and would not start again", Remedy: "correct it; unbloat daemon --check --config " + s.Config + " checks it"})
+	}
+	for _, w := range s.WANs {
+		x := platform.Finding{ID: "daemon", Blocking: true, What: w.Says(), Why: "the daemon can't keep the shaping in place", Remedy: "see there; the daemon tries again by itself"}
+		switch w.State {
+		case keep.Contested:
+			x.ID, x.Remedy = "daemon-contested", "stop the other program; then: unbloat apply --again --yes --wan "+w.WAN
+		case keep.Foreign:
+			x.ID, x.Remedy = "daemon-foreign", "remove the other shaper, or take over from it: unbloat apply --again --yes --replace --wan "+w.WAN
+		case keep.Suspended:
+			x.ID, x.Blocking, x.Why, x.Remedy = "daemon-off", false, "nothing shapes it", "unbloat apply --again --yes --wan "+w.WAN
+		case keep.Waiting, keep.Failing:
+		default:
+			continue
+		}
+		r.Findings = append(r.Findings, x)
+		r.OK = r.OK && !x.Blocking
+	}
+	return nil
 }
 
 // sayNotes prints what the daemon says besides.

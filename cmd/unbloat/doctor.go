@@ -76,6 +76,9 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 	if err != nil {
 		return changeError(err)
 	}
+	if err := f.examineDaemon(ctx, report); err != nil {
+		return changeError(err)
+	}
 	if err := f.print(c.OutOrStdout(), report); err != nil {
 		return err
 	}

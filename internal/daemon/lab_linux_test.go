@@ -229,6 +229,10 @@ func TestKeepsInLab(t *testing.T) {
 	}
 	rss := sh(t, fmt.Sprintf("grep -E 'VmRSS|RssAnon' /proc/%d/status", h.cmd.Process.Pid))
 	t.Logf("memory: %s", strings.Join(strings.Fields(rss), " "))
+	kB := 0
+	if _, err := fmt.Sscanf(rss, "VmRSS: %d", &kB); err != nil || kB > 20_000 {
+		t.Errorf("it takes %d kB, more than 20 MB: %v", kB, err)
+	}
 
 	h.end(syscall.SIGTERM)
 	if got := shaped(ours()...); got != want {
@@ -299,6 +303,9 @@ func TestContestInLab(t *testing.T) {
 	}
 	if out := h.unbloat(1, "status"); !strings.Contains(out, "put its own shaper there 3 times") {
 		t.Errorf("status says %s", out)
+	}
+	if out := h.unbloat(5, "doctor", "--wan", "wan", "--lan", "lan"); !strings.Contains(out, "stop the other program") {
+		t.Errorf("doctor says %s", out)
 	}
 	h.unbloat(0, "apply", "--again", "--yes")
 	if got := shaped(ours()...); got != want {

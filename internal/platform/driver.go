@@ -67,6 +67,10 @@ type Driver struct {
 	// platform's own shaping service.
 	OwnTC func() *Driver
 
+	// Contends returns an error if a service of the platform shapes wan too, so that
+	// it can't be kept; nil: there is no such service.
+	Contends func(ctx context.Context, r Runner, wan string) error
+
 	// Scheme is the URL scheme of the platform's API, as in "opnsense+https";
 	// "": no API.
 	Scheme string

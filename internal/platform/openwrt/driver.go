@@ -2,8 +2,10 @@ package openwrt
 
 import (
 	"context"
+	"fmt"
 
 	"unbloat/aqm"
+	"unbloat/internal/lang/sqm"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
 )
@@ -33,6 +35,27 @@ func Driver() *platform.Driver {
 // ownTC returns Linux's driver with OpenWrt's Keeper.
 func ownTC() *platform.Driver {
 	d := linux.Driver()
+	d.Contends = contends
 	d.Keeper = func(o platform.Options) platform.Keeper { return Keeper{Runner: o.Runner} }
 	return d
+}
+
+// contends returns an error if sqm-scripts shapes wan at every start and hotplug
+// event.
+func contends(ctx context.Context, r platform.Runner, wan string) error {
+	text, err := platform.Output(ctx, r, "cat", Config)
+	if err != nil {
+		return nil // sqm-scripts is not installed
+	}
+	sections, err := sqm.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("look for sqm-scripts' shaper on %s: %w", wan, err)
+	}
+	for _, s := range sections {
+		if s.Get("enabled") == "1" && s.Get("interface") == wan {
+			return &platform.PreconditionError{Doing: "keep the shaping of " + wan, What: "sqm-scripts shapes it too (section " + s.Name + ")",
+				Remedy: "hand it over: uci set sqm." + s.Name + ".enabled=0; uci commit sqm; /etc/init.d/sqm restart"}
+		}
+	}
+	return nil
 }
