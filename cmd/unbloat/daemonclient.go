@@ -160,6 +160,9 @@ func (f *applyFlags) applyThere(c *cobra.Command, p plan.Plan) (done bool, err e
 	if err != nil || !done {
 		return done, err
 	}
+	if f.persist {
+		out.Notes = append(out.Notes, "the daemon applies it at every boot")
+	}
 	f.sayNotes(c, out.Notes)
 	return true, f.report(c, out.State, out.Plan, out.Commands, "")
 }

@@ -268,7 +268,7 @@ func (x *town) happen() string {
 		_, err := w.call(ctx, f)
 		return fmt.Sprint(err)
 	}
-	switch x.random.IntN(12) {
+	switch x.random.IntN(13) {
 	case 0:
 		is := mood(x.random.IntN(int(mostOfMoods) + 1))
 		x.router.set(is)
@@ -294,6 +294,13 @@ func (x *town) happen() string {
 		x.stop()
 		x.start()
 		return "it was killed and starts"
+	case 12:
+		if _, err := w.call(ctx, func(context.Context) (any, error) { return w.turn(from, false) }); err != nil {
+			return "a turn: " + err.Error()
+		}
+		said := x.tune()
+		time.Sleep(time.Second)
+		return said + call(func(context.Context) (any, error) { w.release(from); return nil, nil })
 	case 8:
 		x.d.event(Event{Replaced: x.wan})
 		return "another interface"
@@ -304,6 +311,24 @@ func (x *town) happen() string {
 		}
 		return what
 	}
+}
+
+// tune keeps other rates as a command does that has the turn.
+func (x *town) tune() string {
+	p, err := plan.Make(plan.Line{Down: x.rate(), Up: x.rate()}, x.driver.Language.Assume(x.wan, ""), plan.Preferences{})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	e := &apply.Engine{Backend: x.backend, Runner: x.router, Dir: x.dir, Watchdog: unwatched{}}
+	tr, err := e.Begin(x.t.Context(), p, apply.Options{Confirm: time.Minute, Hold: true})
+	if err != nil {
+		return "tune: " + err.Error()
+	}
+	defer tr.Close()
+	if x.random.IntN(3) == 0 {
+		return fmt.Sprint("tune, reverted: ", tr.Revert(x.t.Context()))
+	}
+	return fmt.Sprint("tune, kept: ", tr.Commit())
 }
 
 // changing returns which commands change a platform's router: those that a plan's

@@ -162,7 +162,7 @@ func (d *Daemon) start(c config.WAN) {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), changed: make(chan change, 1), stopped: make(chan struct{})}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{})}
 	w.keeper = keep.New(time.Now(), poll, false, d.memory.isOff(key))
 	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.keeper.State(), Since: time.Now().UTC().Format(time.RFC3339)}
 	w.lastBeat = time.Now()

@@ -56,13 +56,20 @@ type wan struct {
 	by      string     // which program changed something last
 
 	calls   chan func()
-	changed chan change
+	changed chan struct{} // there is news
 	stopped chan struct{}
 
 	mu       sync.Mutex
 	status   WANStatus
 	lastBeat time.Time
+	news     change    // what happened since the loop took the last news
+	acting   bool      // a look is being taken: changes may be its own
+	acted    time.Time // its end
 }
+
+// ownEcho is how long after a look the kernel may still tell of the look's own
+// changes.
+const ownEcho = 500 * time.Millisecond
 
 // A change is something that happened to a router.
 type change struct {
@@ -111,15 +118,19 @@ func (w *wan) run(ctx context.Context) {
 			return
 		case f := <-w.calls:
 			f()
-		case c := <-w.changed:
-			w.note(c)
+		case <-w.changed:
+			w.note()
 		case <-timer.C:
 		}
 	}
 }
 
-// note tells the keeper of a change.
-func (w *wan) note(c change) {
+// note tells the keeper of the news.
+func (w *wan) note() {
+	w.mu.Lock()
+	c := w.news
+	w.news = change{}
+	w.mu.Unlock()
 	if c.by != "" {
 		w.by = c.by
 	}
@@ -130,12 +141,27 @@ func (w *wan) note(c change) {
 	}
 }
 
-// tell passes a change to the loop. If the loop has not taken the last one yet,
-// that one is enough.
+// tell passes a change to the loop, joined with those that it has not taken yet.
 func (w *wan) tell(c change) {
+	w.mu.Lock()
+	w.news.replaced = w.news.replaced || c.replaced
+	if c.by != "" && !w.acting && time.Since(w.acted) > ownEcho { // we do not blame ourselves
+		w.news.by = c.by
+	}
+	w.mu.Unlock()
 	select {
-	case w.changed <- c:
-	default:
+	case w.changed <- struct{}{}:
+	default: // it knows that there is news
+	}
+}
+
+// act marks the beginning and the end of a look.
+func (w *wan) act(begins bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acting = begins
+	if !begins {
+		w.acted = time.Now()
 	}
 }
 
@@ -182,8 +208,10 @@ func (w *wan) look(ctx context.Context, a keep.Action) {
 		return
 	}
 	defer unlock()
+	w.act(true)
 	mended, err := w.mend(ctx, a)
 	w.report(err, mended)
+	w.act(false)
 }
 
 // mend puts the WAN in place.

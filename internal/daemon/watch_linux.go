@@ -208,7 +208,8 @@ func nftEvent(m message, tell func(Event)) {
 }
 
 // programOf names the program that has a process ID, and who started it: a script
-// says more than the tc(8) that it runs. It returns name if the process has ended.
+// says more than the tc(8) that it runs. It returns name if the process has ended, and
+// "" if it works for this daemon.
 func programOf(pid int, name string) string {
 	if pid <= 0 {
 		return name
@@ -217,7 +218,10 @@ func programOf(pid int, name string) string {
 	if comm == "" {
 		return name
 	}
-	if parent > 1 && parent != os.Getpid() {
+	if parent == os.Getpid() {
+		return "" // it works for us
+	}
+	if parent > 1 {
 		if of, _ := processOf(parent); of != "" {
 			return fmt.Sprintf("%s, started by %s (process %d)", comm, of, parent)
 		}
