@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -289,6 +290,9 @@ func (w *wan) report(err error, m apply.Mended) {
 		w.status.Mended, w.status.Was, w.status.By = now.UTC().Format(time.RFC3339), m.Differences, w.by
 	}
 	w.mu.Unlock()
+	if first || mended {
+		debug.FreeOSMemory() // routers have little, and the next change may be weeks away
+	}
 	switch {
 	case err != nil && w.why != was:
 		w.d.log("%s: %s", w.config.Name(), w.why)

@@ -1,0 +1,125 @@
+//go:build !omit_daemon
+
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"unbloat/internal/await"
+	"unbloat/internal/daemon"
+	"unbloat/internal/daemon/keep"
+)
+
+// daemon starts the daemon on a stage and returns its process.
+func (s *stage) daemon(t *testing.T, config string) (*exec.Cmd, *said) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, "daemon", "--config", config)
+	c.Env = append(os.Environ(), asProgram+"=1", "PATH="+s.path, "UNBLOAT_STATE_DIR="+s.state)
+	var out said
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return c, &out
+}
+
+// kept is how the daemon keeps the only WAN; its state is "" if it does not answer.
+func (s *stage) kept(ctx context.Context) daemon.WANStatus {
+	c, err := daemon.Dial(ctx, daemon.Socket(s.state))
+	if err != nil {
+		return daemon.WANStatus{}
+	}
+	defer c.Close()
+	var is daemon.Status
+	if err := c.Call(ctx, daemon.MethodStatus, "", "", nil, &is); err != nil || len(is.WANs) != 1 {
+		return daemon.WANStatus{}
+	}
+	return is.WANs[0]
+}
+
+// TestDaemon: the daemon as a person uses it, on the platforms whose router is in
+// memory: it applies its configuration, commands go through it, and what is there
+// when it is killed is there when it comes back.
+func TestDaemon(t *testing.T) {
+	for _, p := range stages() {
+		if p.platform == "openbsd-altq" || p.platform == "pfsense" {
+			continue // as openbsd and freebsd; each takes seconds of programs
+		}
+		t.Run(p.platform, func(t *testing.T) {
+			s := p.make(t)
+			start := s.Text()
+			config := filepath.Join(t.TempDir(), "unbloat.toml")
+			text := "[[wan]]\ninterface = \"" + p.wan + "\" # the modem\nlan = \"" + p.lan + "\"\nplatform = \"" + p.platform + "\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n"
+			if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			run := func(want int, says string, args ...string) {
+				t.Helper()
+				if out, code := s.run(t, args...); code != want || !strings.Contains(out, says) {
+					t.Fatalf("%q: exit %d, want %d with %q\n%s", args, code, want, says, out)
+				}
+			}
+			run(0, "down carries 50 Mbit/s", "daemon", "--check", "--config", config)
+			cmd, log := s.daemon(t, config)
+			is := func(what string, state keep.State) {
+				t.Helper()
+				await.Until(t, 40*time.Second, what, func() bool { return s.kept(t.Context()).State == state })
+			}
+			is("the daemon to apply its configuration", keep.InPlace)
+			applied := s.Text()
+			if applied == start {
+				t.Fatalf("it applied nothing:\n%s", log)
+			}
+			run(0, "The daemon: "+p.wan+" is kept at", "status", "--wan", p.wan, "--for", p.platform)
+			at := []string{"--wan", p.wan, "--for", p.platform}
+			rates := append([]string{"apply", "--down", "40mbit", "--up", "8mbit", "--lan", p.lan}, at...)
+			run(0, "undone in", rates...)
+			run(0, "Kept", append([]string{"confirm"}, at...)...)
+			kept := s.Text()
+			if text, err := os.ReadFile(config); err != nil || kept == applied || !strings.Contains(string(text), "down = \"40 Mbit/s\"") || !strings.Contains(string(text), "# the modem") {
+				t.Errorf("%v: it kept\n%s\nand the configuration is\n%s", err, kept, text)
+			}
+			again := func() {
+				t.Helper()
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				_ = cmd.Wait()
+				cmd, log = s.daemon(t, config)
+			}
+			again()
+			is("the daemon to find what it left", keep.InPlace)
+			if now := s.Text(); now != kept || !strings.Contains(log.String(), "nothing was changed") {
+				t.Errorf("it was killed, and now it is\n%s\nit was\n%s\nit says %s", now, kept, log)
+			}
+			run(0, "is off", append([]string{"revert"}, at...)...)
+			if now := s.Text(); now != start {
+				t.Errorf("reverted, it is\n%s\nit was\n%s", now, start)
+			}
+			again()
+			is("the daemon to know that it is off", keep.Suspended)
+			run(0, "is kept at", append([]string{"apply", "--again", "--yes"}, at...)...)
+			if s.Text() != kept {
+				t.Errorf("it is on, and it is\n%s", s.Text())
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil || s.Text() != kept {
+				t.Errorf("it ended with %v and left\n%s", err, s.Text())
+			}
+		})
+	}
+}
