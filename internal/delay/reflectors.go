@@ -57,12 +57,17 @@ func Choose(of []Target, four, six bool) []Target {
 			out[i] = t
 		}
 	}
-	for _, t := range out {
+	return WithFirstHop(out)
+}
+
+// WithFirstHop adds the first hop on the way to the first of the reflectors.
+func WithFirstHop(of []Target) []Target {
+	for _, t := range of {
 		if t.Kind == Echo {
-			return append(out, Target{Addr: t.Addr, Kind: FirstHop})
+			return append(of, Target{Addr: t.Addr, Kind: FirstHop})
 		}
 	}
-	return out
+	return of
 }
 
 // Configured returns targets for addresses that the user named. Who operates

@@ -6,6 +6,7 @@
 package gauge
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -24,10 +25,17 @@ type Config struct {
 	Device  string // the WAN's interface
 	Inbound string // the interface whose queue shapes the download, such as an ifb; "": none
 	// Targets are the reflectors, of which all Echo ones may be asked. At most one
-	// is Native, and only with Server.
+	// is Native, and only with Echo.
 	Targets []delay.Target
-	Server  string // of an unbloat serve, as measure.Dial takes it; "": none
-	Key     string // of that server
+	// Echo opens a stream of probes at an unbloat serve; nil: there is none.
+	Echo func(ctx context.Context) (Stream, error)
+}
+
+// A Stream is what a server has agreed to answer until Close.
+type Stream struct {
+	To    netip.AddrPort
+	Token uint64
+	Close func() error
 }
 
 // A Gauge measures one WAN. Its methods are for one goroutine.
@@ -89,7 +97,7 @@ func Open(c Config) (*Gauge, error) {
 	if g.icmp == nil && g.capture == nil {
 		return nil, errors.Join(fmt.Errorf("measure the delay on %s: %w", c.Device, errors.Join(g.missing...)), g.Close())
 	}
-	if i := nativeTarget(c.Targets); i >= 0 && c.Server != "" {
+	if i := nativeTarget(c.Targets); i >= 0 && c.Echo != nil {
 		g.native = startNative(c, i)
 	}
 	return g, nil

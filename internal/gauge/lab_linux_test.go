@@ -1,6 +1,7 @@
 package gauge_test
 
 import (
+	"context"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"unbloat/internal/gauge"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
+	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 )
 
@@ -94,6 +96,16 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
+// echo opens a stream at the lab's server.
+func echo(ctx context.Context) (gauge.Stream, error) {
+	c, err := measure.Dial(ctx, lab.Server(), measure.Options{})
+	if err != nil {
+		return gauge.Stream{}, err
+	}
+	to, token, err := c.OpenEcho(ctx)
+	return gauge.Stream{To: to, Token: token, Close: c.Close}, err
+}
+
 // Every source agrees with the truth on an idle line of 20 ms to within 1 ms, and
 // with each other on one that queues; the queue shows in the direction that it is
 // in; and the counters are those of the interface.
@@ -108,7 +120,7 @@ func TestSourcesInLab(t *testing.T) {
 		{Addr: server, Operator: "b", Kind: delay.Native},
 	}
 	clock := netio.NewClock()
-	g, err := gauge.Open(gauge.Config{Clock: clock, Device: lab.RouterWAN, Targets: targets, Server: lab.Server()})
+	g, err := gauge.Open(gauge.Config{Clock: clock, Device: lab.RouterWAN, Targets: targets, Echo: echo})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,12 @@ package gauge
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 	"time"
 
 	"unbloat/internal/delay"
-	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/unit"
 )
@@ -55,14 +55,14 @@ func startNative(c Config, target int) *native {
 // keep opens one session after the other.
 func (n *native) keep(ctx context.Context) {
 	for pause := redialLeast; ctx.Err() == nil; {
-		client, err := n.dial(ctx)
+		server, err := n.dial(ctx)
 		if err == nil {
 			pause = redialLeast
 			select {
 			case <-ctx.Done():
 			case <-n.silent:
 			}
-			_ = client.Close()
+			_ = server.Close()
 			continue
 		}
 		timer := time.NewTimer(pause)
@@ -75,30 +75,24 @@ func (n *native) keep(ctx context.Context) {
 	}
 }
 
-func (n *native) dial(ctx context.Context) (*measure.Client, error) {
+func (n *native) dial(ctx context.Context) (Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	client, err := measure.Dial(ctx, n.config.Server, measure.Options{Timeout: dialTime, Key: n.config.Key})
+	server, err := n.config.Echo(ctx)
 	if err != nil {
-		return nil, err
+		return server, err
 	}
-	to, token, err := client.OpenEcho(ctx)
+	socket, err := netio.DialDatagram(n.config.Clock, netip.AddrPortFrom(server.To.Addr().Unmap(), server.To.Port()), 0)
 	if err != nil {
-		_ = client.Close()
-		return nil, err
-	}
-	socket, err := netio.DialDatagram(n.config.Clock, netip.AddrPortFrom(to.Addr().Unmap(), to.Port()), 0)
-	if err != nil {
-		_ = client.Close()
-		return nil, err
+		return server, errors.Join(err, server.Close())
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.fresh != nil {
 		_ = n.fresh.socket.Close()
 	}
-	n.fresh = &stream{socket, token}
-	return client, nil
+	n.fresh = &stream{socket, server.Token}
+	return server, nil
 }
 
 // send sends a probe on the stream that is in use.

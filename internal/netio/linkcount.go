@@ -1,6 +1,11 @@
 package netio
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+
+	"unbloat/unit"
+)
 
 // LinkCounts are the counters of an interface, and of the queue that it sends
 // through.
@@ -20,6 +25,9 @@ type QueueCounts struct {
 	Drops   uint64
 	Backlog uint64 // bytes that wait now
 	Waiting uint64 // packets that wait now
+	// Rate is what CAKE shapes to; 0: it does not, or this is another kind, which keeps
+	// its rate in its classes.
+	Rate unit.Rate
 }
 
 // Numbers of rtnetlink(7), which the parsers need on every system: they are
@@ -35,6 +43,8 @@ const (
 	iflaIfname    = 3
 	iflaStats64   = 23
 	tcaKind       = 1
+	tcaOptions    = 2
+	cakeRate      = 2 // TCA_CAKE_BASE_RATE64, bytes a second
 	tcaStats2     = 7
 	tcaStatsBasic = 1
 	tcaStatsQueue = 3
@@ -85,10 +95,13 @@ func parseQdisc(b []byte) (index int, root bool, q QueueCounts, ok bool) {
 	index = int(int32(binary.NativeEndian.Uint32(b[4:])))
 	q.Handle = binary.NativeEndian.Uint32(b[8:])
 	root = binary.NativeEndian.Uint32(b[12:]) == tcRoot
+	var options []byte
 	eachAttribute(b[qdiscHeader:], func(kind uint16, v []byte) {
 		switch kind {
 		case tcaKind:
 			q.Kind = cString(v)
+		case tcaOptions:
+			options = v
 		case tcaStats2:
 			ok = true
 			eachAttribute(v, func(kind uint16, v []byte) {
@@ -106,6 +119,14 @@ func parseQdisc(b []byte) (index int, root bool, q QueueCounts, ok bool) {
 			})
 		}
 	})
+	if q.Kind == "cake" {
+		eachAttribute(options, func(kind uint16, v []byte) {
+			if kind == cakeRate && len(v) >= 8 {
+				const bits, most = 8, math.MaxInt64 / 8
+				q.Rate = unit.Rate(min(binary.NativeEndian.Uint64(v), most)) * bits
+			}
+		})
+	}
 	return index, root, q, ok
 }
 
