@@ -170,6 +170,9 @@ func (n *Network) shape(s *shaper, id uint32) {
 	}
 	key := *n.keysOf(p)
 	dscp := s.mark(p)
+	if dscp == 0 && p.kind == kindStream {
+		dscp = n.streams[p.owner].dscp
+	}
 	if s.marks != nil {
 		dscp = s.marks(n.now, n.see(p, &key))
 	}

@@ -51,6 +51,7 @@ type Stream struct {
 	flow   uint32 // index of the stream that stands for the flow: of a talk's two, the first
 	opened Direction
 	port   uint16 // of the far end; 0: any
+	dscp   uint8  // what the ends themselves mark with
 	keys   keys
 	sent   []Datagram
 

@@ -26,6 +26,7 @@ type TalkParams struct {
 	Stop       unit.Instant // after which neither is woken; 0: never
 	ExtraRTT   time.Duration
 	Port       uint16 // of the far end; 0: any
+	DSCP       uint8  // with which both ends mark; a shaper's rules come first
 }
 
 // AddTalk adds a flow of datagrams both ways.
@@ -47,7 +48,7 @@ func (n *Network) AddTalk(p TalkParams) error {
 		talk, hears Talker
 	}{{Up, p.Home, p.Away}, {Down, p.Away, p.Home}} {
 		s := &Stream{params: StreamParams{Direction: end.d, Host: p.Host, Start: p.Start, Stop: p.Stop},
-			index: flow + uint32(i), flow: flow, opened: Up, port: p.Port, keys: k, talker: end.talk, listener: end.hears}
+			index: flow + uint32(i), flow: flow, opened: Up, port: p.Port, dscp: p.DSCP, keys: k, talker: end.talk, listener: end.hears}
 		n.streams = append(n.streams, s)
 		n.timers.push(p.Start, s.index, taskTick)
 	}

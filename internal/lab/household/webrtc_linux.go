@@ -20,6 +20,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/pion/rtp/codecs"
 	"github.com/pion/webrtc/v4"
+	"golang.org/x/sys/unix"
 
 	"unbloat/internal/netio"
 	"unbloat/unit"
@@ -132,6 +133,11 @@ func (c *calls) connect(ctx context.Context, one *call, k int) (err error) {
 	if err != nil {
 		return err
 	}
+	for _, c := range []*net.UDPConn{away, home} {
+		if err := markAll(c, t.Load.CodePoint()); err != nil {
+			return err
+		}
+	}
 	seed := uint64(t.Index)<<16 + uint64(k)<<1
 	if one.home, err = newPeer(home, c.clock, c.down, t.Load.Bitrate, false, seed); err != nil {
 		return err
@@ -141,6 +147,22 @@ func (c *calls) connect(ctx context.Context, one *call, k int) (err error) {
 	}
 	one.home.other, one.away.other = one.away, one.home
 	return agree(ctx, one.home, one.away)
+}
+
+// markAll gives all packets of a socket a DSCP.
+func markAll(c *net.UDPConn, dscp uint8) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TOS, int(dscp)<<2) }); err != nil {
+		return err
+	}
+	if failed != nil {
+		return fmt.Errorf("mark the call's packets: %w", failed)
+	}
+	return nil
 }
 
 // agree exchanges the two descriptions of the call. It is the signalling, which

@@ -109,6 +109,9 @@ func (p *parser) household(t table, l *Load) {
 	if t.owned("pps", l.Kind, Game) {
 		l.PPS = t.integer("pps", defaultPPS, 1, 1000)
 	}
+	if t.owned("dscp", l.Kind, WebRTC) {
+		l.DSCP = t.oneOf("dscp", "", "af41", "nqb", "ef")
+	}
 	if t.owned("bitrate", l.Kind, WebRTC) {
 		if l.Bitrate = t.rate("bitrate", false); l.Bitrate == 0 {
 			l.Bitrate = defaultBitrate

@@ -122,6 +122,7 @@ func TestParseNamesTheLine(t *testing.T) {
 		{`kind = "voip"`, "kind = \"ssh\"\ninterval = \"1us\"", 18, "below 1 ms"},
 		{`kind = "voip"`, "kind = \"voip\"\nstart = \"30s\"", 18, "not before the end"},
 		{`kind = "voip"`, "kind = \"webrtc\"\nbitrate = \"100 kbit/s\"", 18, "outside 150 kbit/s to 20 Mbit/s"},
+		{`kind = "voip"`, "kind = \"webrtc\"\ndscp = \"high\"", 18, "af41, nqb, ef"},
 		{`kind = "voip"`, "kind = \"voip\"\nbitrate = \"1 Mbit/s\"", 18, "is of loads of kind webrtc, not of voip"},
 		{`kind = "voip"`, "kind = \"cloud-game\"\nrate = \"1 kbit/s\"", 18, "outside 1 Mbit/s to 100 Mbit/s"},
 		{`kind = "voip"`, "kind = \"quic-upload\"\ncc = \"bbr\"", 18, "upload and download"},

@@ -121,6 +121,20 @@ type Load struct {
 	PPS       int           `json:"pps,omitempty"`        // game: packets a second, each way
 	Interval  time.Duration `json:"interval,omitempty"`   // dns, ssh: between questions, between keys
 	Bitrate   unit.Rate     `json:"bitrate,omitempty"`    // webrtc: the most that its video sends
+	DSCP      string        `json:"dscp,omitempty"`       // webrtc: how both ends mark their packets; "": not
+}
+
+// CodePoint is the DSCP with which a load's packets are marked.
+func (l Load) CodePoint() uint8 {
+	switch l.DSCP {
+	case "af41":
+		return 34
+	case "nqb":
+		return 45
+	case "ef":
+		return 46
+	}
+	return 0
 }
 
 // A Case is one way to run the router.

@@ -264,7 +264,7 @@ func (h *house) calls(r *load) error {
 		home, away := newCaller(r.Bitrate, rtt, r.start, h.random), newCaller(r.Bitrate, rtt, r.start, h.random)
 		home.other, away.other = away, home
 		r.calls = append(r.calls, [2]*caller{home, away})
-		if err := h.net.AddTalk(sim.TalkParams{Host: r.Host, Home: home, Away: away, Start: r.start, Stop: r.stop,
+		if err := h.net.AddTalk(sim.TalkParams{Host: r.Host, Home: home, Away: away, Start: r.start, Stop: r.stop, DSCP: r.CodePoint(),
 			ExtraRTT: h.scenario.Home.AwayOf(r.Host), Port: uint16(gamePort + k)}); err != nil {
 			return err
 		}
