@@ -91,7 +91,14 @@ func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bo
 		for _, c := range r.Commands {
 			fmt.Fprintln(w, c)
 		}
-		fmt.Fprintf(w, "%s is as it was before, and read back.\n", r.WAN)
+		if len(r.Lost) == 0 {
+			fmt.Fprintf(w, "%s is as it was before, and read back.\n", r.WAN)
+			continue
+		}
+		fmt.Fprintf(w, "The settings of %s are as they were before, and it runs what they say. Before, it ran something else:\n", r.WAN)
+		for _, l := range r.Lost {
+			fmt.Fprintln(w, "  "+l)
+		}
 	}
 	if forgot {
 		fmt.Fprintln(w, "Nothing is applied at boot any more.")

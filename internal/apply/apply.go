@@ -405,7 +405,8 @@ func (t *Transaction) Revert(ctx context.Context) error {
 	if t.Unchanged {
 		return nil
 	}
-	return t.engine.undo(ctx, &t.journal)
+	_, err := t.engine.undo(ctx, &t.journal)
+	return err
 }
 
 // Close releases the WAN's lock. It neither commits nor reverts; the watchdog keeps

@@ -70,22 +70,53 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State,
 	return &UndoError{WAN: j.WAN, Differences: diffs, Err: last}
 }
 
+// A Settler is a Backend of a router that runs what it last loaded of its settings.
+// Somebody may have changed the settings and not loaded them, or have changed what
+// runs by hand. An undo loads the settings, so it can't bring such a state back.
+type Settler interface {
+	// Settled returns the state in which the router is once it has loaded the
+	// settings that it has in s; s itself if it runs what its settings say.
+	Settled(s platform.State) (platform.State, error)
+}
+
+// bringBack restores target. If target can't be restored because what ran in it was
+// not what its settings say, bringBack restores the settings and makes the router
+// run what they say. lost says then what differs from target, for people.
+func (e *Engine) bringBack(ctx context.Context, j *Journal, target platform.State) (lost []string, err error) {
+	cause := e.restore(ctx, j, target, 3)
+	s, ok := e.Backend.(Settler)
+	if cause == nil || !ok || ctx.Err() != nil || errors.Is(cause, platform.ErrUnreachable) {
+		return nil, cause
+	}
+	settled, err := s.Settled(target)
+	if err != nil {
+		return nil, cause
+	}
+	if _, lost, err = e.Backend.Compare(settled, target); err != nil || len(lost) == 0 {
+		return nil, cause
+	}
+	if e.restore(ctx, j, settled, 2) != nil {
+		return nil, cause
+	}
+	return lost, nil
+}
+
 // undo restores the WAN's state before j's transaction and closes the transaction.
-// The caller holds the lock.
-func (e *Engine) undo(ctx context.Context, j *Journal) error {
+// lost says what could not be brought back, see bringBack. The caller holds the lock.
+func (e *Engine) undo(ctx context.Context, j *Journal) (lost []string, err error) {
 	if err := j.enter(Undoing); err != nil {
-		return err
+		return nil, err
 	}
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
-		return err
+		return nil, err
 	}
 	_ = e.watchdog().Renew(ctx, j) // a watchdog that cannot be reached undoes by itself
-	if err := e.restore(ctx, j, j.Before, 3); err != nil {
+	if lost, err = e.bringBack(ctx, j, j.Before); err != nil {
 		j.Failure = err.Error()
-		return errors.Join(err, writeJSON(e.journalPath(j.WAN), j))
+		return nil, errors.Join(err, writeJSON(e.journalPath(j.WAN), j))
 	}
 	_ = e.watchdog().Close(ctx, j) // the undo is done, with or without it
-	return removeFile(e.journalPath(j.WAN))
+	return lost, removeFile(e.journalPath(j.WAN))
 }
 
 // keep stops the watchdog and commits. If the watchdog has already undone the
@@ -102,7 +133,8 @@ func (e *Engine) keep(ctx context.Context, j *Journal) error {
 	}
 	err := e.watchdog().Close(ctx, j)
 	if errors.Is(err, ErrTooLate) {
-		return errors.Join(err, e.undo(ctx, j))
+		_, undone := e.undo(ctx, j)
+		return errors.Join(err, undone)
 	}
 	if err != nil {
 		return err
@@ -161,7 +193,8 @@ func (e *Engine) recoverStale(ctx context.Context, wan string) error {
 	case await:
 		return &BusyError{WAN: wan, Left: j.Deadline - e.uptime()}
 	}
-	return e.undo(ctx, j)
+	_, err = e.undo(ctx, j)
+	return err
 }
 
 // Confirm commits the transaction that waits for confirmation on wan. before, if not
@@ -187,7 +220,7 @@ func (e *Engine) Confirm(ctx context.Context, wan string, before func(*Journal) 
 	case what == askAgain:
 		return j, e.keep(ctx, j)
 	case what == takeBack:
-		if err := e.undo(ctx, j); err != nil {
+		if _, err := e.undo(ctx, j); err != nil {
 			return nil, err
 		}
 	}
@@ -208,6 +241,10 @@ type Reverted struct {
 	WAN      string   `json:"wan"`
 	Was      string   `json:"was"`      // "pending": an unconfirmed change; "committed"; "unknown": ours, but not recorded
 	Commands []string `json:"commands"` // the commands it ran
+	// Lost says what ran before the change but was not in the router's settings, or
+	// was in them and did not run. The settings are as before, and the router runs
+	// what they say.
+	Lost []string `json:"lost,omitempty"`
 }
 
 // Revert undoes the open transaction on p.WAN. If none is open it restores the state
@@ -243,7 +280,8 @@ func (e *Engine) Revert(ctx context.Context, p Journal) (r Reverted, done bool, 
 	}
 	if j != nil {
 		r.Was = "pending"
-		return r, true, counting.undo(ctx, j)
+		r.Lost, err = counting.undo(ctx, j)
+		return r, true, err
 	}
 	return r, true, counting.revertRecord(ctx, &r, p)
 }
@@ -267,7 +305,7 @@ func (e *Engine) revertRecord(ctx context.Context, r *Reverted, p Journal) error
 	if err != nil {
 		return err
 	}
-	if err := e.restore(ctx, &Journal{WAN: p.WAN, Plan: p.Plan}, target, 3); err != nil {
+	if r.Lost, err = e.bringBack(ctx, &Journal{WAN: p.WAN, Plan: p.Plan}, target); err != nil {
 		return err
 	}
 	return removeFile(e.recordPath(p.WAN))

@@ -188,7 +188,8 @@ func (e *Engine) fire(ctx context.Context, path, id, wan string) error {
 	case finish:
 		return e.commit(j)
 	}
-	return e.undo(ctx, j)
+	_, err = e.undo(ctx, j)
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

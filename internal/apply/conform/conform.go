@@ -146,6 +146,7 @@ func (c Case) laws(t *rapid.T) {
 		t.Fatalf("B after A is not B alone:\n%s\nalone:\n%s", got, want)
 	}
 	explained(t, e.Backend, b)
+	settles(t, e.Backend, b)
 	if rapid.IntRange(0, 3).Draw(t, "somebody takes it away") == 0 { // it takes as long as the rest
 		drifts(t, d, b)
 	}
@@ -183,6 +184,28 @@ func explained(t fataler, b apply.Backend, p plan.Plan) {
 		if s.Device == "" || s.Says == "" {
 			t.Fatalf("status says nothing: %+v", s)
 		}
+	}
+}
+
+// settles expects that a router that runs what its settings say is settled.
+func settles(t fataler, b apply.Backend, p plan.Plan) {
+	s, ok := b.(apply.Settler)
+	if !ok {
+		return
+	}
+	now, err := b.Observe(context.Background(), p, nil)
+	if err != nil {
+		t.Fatalf("read the state: %v", err)
+	}
+	settled, err := s.Settled(now)
+	if err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	if _, diffs, err := b.Compare(now, settled); err != nil || len(diffs) > 0 {
+		t.Fatalf("nobody touched it, and yet it would be something else once it loads its settings: %v %q", err, diffs)
+	}
+	if _, diffs, err := b.Compare(settled, now); err != nil || len(diffs) > 0 {
+		t.Fatalf("nobody touched it, and yet it would be something else once it loads its settings: %v %q", err, diffs)
 	}
 }
 

@@ -5,6 +5,7 @@ package clearos
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -263,4 +264,54 @@ func Engine(devices []string, commands [][]string) (string, error) {
 	}
 	b.WriteString("end\n")
 	return b.String(), nil
+}
+
+// An EngineShaper is what an engine of ours holds to a rate.
+type EngineShaper struct {
+	Device string
+	Enters bool // ingress of Device, by way of an ifb; otherwise egress
+	Rate   unit.Rate
+}
+
+// EngineShapers returns what an engine that Engine wrote shapes when ClearOS runs it. Other
+// engines' text gives nothing. The error names a rate that can't be read.
+func EngineShapers(text string) ([]EngineShaper, error) {
+	rates := map[string]unit.Rate{}
+	var order []string
+	behind := map[string]string{} // by ifb: the device whose ingress it shapes
+	for line := range strings.Lines(text) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), `execute("`)
+		if !ok {
+			continue
+		}
+		w := strings.Fields(strings.TrimSuffix(command, `")`))
+		after := func(word string) string {
+			if i := slices.Index(w, word); i >= 0 && i+1 < len(w) {
+				return w[i+1]
+			}
+			return ""
+		}
+		dev := after("dev")
+		_, known := rates[dev]
+		switch {
+		case len(w) < 3 || w[0] != "tc" || w[2] != "add":
+		case w[1] == "class" && !known: // the first class is the root's
+			r, err := unit.ParseRate(after("rate"))
+			if err != nil {
+				return nil, fmt.Errorf("read %s: the rate of %s: %w", EngineFile, dev, err)
+			}
+			rates[dev], order = r, append(order, dev)
+		case w[1] == "filter" && w[len(w)-2] == "dev":
+			behind[w[len(w)-1]] = dev
+		}
+	}
+	var out []EngineShaper
+	for _, dev := range order {
+		e := EngineShaper{Device: dev, Rate: rates[dev]}
+		if of, is := behind[dev]; is {
+			e.Device, e.Enters = of, true
+		}
+		out = append(out, e)
+	}
+	return out, nil
 }

@@ -220,11 +220,11 @@ func parseStatistics(b []byte) ([]string, error) {
 		case x.Type == "pipe" && ours("pipe", x.UUID):
 			live = append(live, "pipe "+x.UUID+" bw "+strings.Join(strings.Fields(x.BW), " "))
 		case x.Type == "queue" && ours("queue", x.UUID):
-			live = append(live, "queue "+x.UUID+" weight "+x.Weight)
+			live = append(live, queueLine(x.UUID, x.Weight))
 		}
 		for _, r := range x.Rules {
 			if ours("rule", r.UUID) {
-				live = append(live, "rule "+r.UUID)
+				live = append(live, ruleLine(r.UUID))
 			}
 		}
 	}
@@ -260,15 +260,15 @@ func (b *Backend) Desire(_ context.Context, p plan.Plan, now, _ platform.State) 
 	for _, x := range it.Pipes {
 		add("pipe", x.UUID, x)
 		r, _ := x.Shaper(p.WAN)
-		w.Live = append(w.Live, "pipe "+x.UUID+" bw "+strings.Join(strings.Fields(dummynet.ShownRate(r.Rate)), " "))
+		w.Live = append(w.Live, pipeLine(x.UUID, r.Rate))
 	}
 	for _, x := range it.Queues {
 		add("queue", x.UUID, x)
-		w.Live = append(w.Live, "queue "+x.UUID+" weight "+x.Weight)
+		w.Live = append(w.Live, queueLine(x.UUID, x.Weight))
 	}
 	for _, x := range it.Rules {
 		add("rule", x.UUID, x)
-		w.Live = append(w.Live, "rule "+x.UUID)
+		w.Live = append(w.Live, ruleLine(x.UUID))
 	}
 	slices.Sort(w.Live)
 	return json.Marshal(w)

@@ -192,20 +192,34 @@ func wanted(ls dummynet.Limiters, rules []dummynet.LimiterRule, wan string) (lin
 			rule["protocol"] = r.Protocol
 		}
 		facts = append(facts, element(ruleElement, rule))
-		queues := r.In
-		if r.Out != "" {
-			queues += "," + r.Out
-		}
-		live = append(live, "rule: "+r.Direction+" dnqueue "+queues+" ("+r.Name+")")
+		live = append(live, ruleLine(r))
 	}
-	made := ls.RulesLimiter(1) // which numbers is all the same: they are compared by name
-	given := numbersOf(&configxml.Node{Children: []*configxml.Node{section}}, made)
-	lines = append(limiterLines(made, given), live...)
-	c, _, err := dummynet.Parse(made)
+	lines, kernel, err := generated(section, ls)
 	if err != nil {
 		panic("read our own rules.limiter: " + err.Error())
 	}
-	return lines, append(facts, kernelFacts(withoutWeights(c.ShownLines()), given)...)
+	return append(lines, live...), append(facts, kernel...)
+}
+
+// generated returns what Observe reads of rules.limiter and of the kernel after
+// pfSense has loaded the limiters ls, which are those of section.
+func generated(section *configxml.Node, ls dummynet.Limiters) (lines []string, kernel []conf.Fact, err error) {
+	made := ls.RulesLimiter(1) // which numbers is all the same: they are compared by name
+	given := numbersOf(&configxml.Node{Children: []*configxml.Node{section}}, made)
+	c, _, err := dummynet.Parse(made)
+	if err != nil {
+		return nil, nil, err
+	}
+	return limiterLines(made, given), kernelFacts(withoutWeights(c.ShownLines()), given), nil
+}
+
+// ruleLine is a rule's line in a state.
+func ruleLine(r dummynet.LimiterRule) string {
+	queues := r.In
+	if r.Out != "" {
+		queues += "," + r.Out
+	}
+	return "rule: " + r.Direction + " dnqueue " + queues + " (" + r.Name + ")"
 }
 
 // end is a rule's source or destination in config.xml.
