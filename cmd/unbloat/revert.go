@@ -95,7 +95,7 @@ func (f *routerFlags) reportRevert(w io.Writer, done []apply.Reverted, forgot bo
 			fmt.Fprintf(w, "%s is as it was before, and read back.\n", r.WAN)
 			continue
 		}
-		fmt.Fprintf(w, "The settings of %s are as they were before, and it runs what they say. Before, it ran something else:\n", r.WAN)
+		fmt.Fprintf(w, "The settings of %s are as they were before, and it runs what they say. Before the change it did not, so this differs from before:\n", r.WAN)
 		for _, l := range r.Lost {
 			fmt.Fprintln(w, "  "+l)
 		}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"unbloat/internal/apply"
+)
+
+// TestRevertSaysWhatIsLost: revert says of a router whether all is as before, or
+// only the settings are.
+func TestRevertSaysWhatIsLost(t *testing.T) {
+	for _, c := range []struct {
+		lost []string
+		want string
+	}{
+		{nil, "wan is as it was before, and read back.\n"},
+		{[]string{"it does not run `x`"}, "The settings of wan are as they were before, and it runs what they say. Before the change it did not, so this differs from before:\n  it does not run `x`\n"},
+	} {
+		var out strings.Builder
+		if err := new(routerFlags).reportRevert(&out, []apply.Reverted{{WAN: "wan", Lost: c.lost}}, false); err != nil || out.String() != c.want {
+			t.Errorf("%v: %q, want %q", err, out.String(), c.want)
+		}
+	}
+}
