@@ -14,17 +14,18 @@ const (
 	fullShare = 0.8  // of the rate: more can be used
 	bound     = 0.97 // of the rate; where less is carried the line is what limits
 
-	rounded = 0.01 // of a rate, by the router
+	rounded = 0.01 // of a rate: the router's rounding
 
 	ratesOver = 200 * time.Millisecond // the time over which rates are averaged
 	hungryFor = 150 * time.Millisecond // the same, to see that less arrives
-	openFor   = 100 * time.Millisecond
-	loadedFor = 2 * time.Second      // a load that got light may be a line that fell
-	growth    = 5 * time.Millisecond // of the delay at least: the queue grows
+	openFor   = 100 * time.Millisecond // nothing waited in the shaper for so long: it does not limit
+	blameFor  = 2 * time.Second        // cuts of the way up that changed nothing for so long were of the wrong way
+	loadedFor = 2 * time.Second        // a load that got light may be a line that fell
+	growth    = 5 * time.Millisecond   // of the delay at least: the queue grows
 
-	// A short dip.
-	dipMost = 250 * time.Millisecond
-	dipBack = 0.7 // of the rate before
+	// A dip of the line is over when its queue is.
+	dipMost = 250 * time.Millisecond // a longer queue is of a line that fell
+	dipBack = 0.7                    // of the rate before it
 
 	// Where the capacity is not known.
 	blindCut   = 150 * time.Millisecond // between cuts, beside a round trip
@@ -51,24 +52,26 @@ const (
 	volatile     = 2.0 // s; a line that holds its capacity for less is tried again at once
 
 	// Measuring the capacity between marks in the queue.
-	markQueued = 3 * time.Millisecond // of delay: the line is busy without a break
-	markSpan   = 120 * time.Millisecond
-	markLeast  = 60 * time.Millisecond
+	markQueued = 3 * time.Millisecond   // of delay: the line is busy without a break
+	markSpan   = 120 * time.Millisecond // between two marks, if there are two so far apart
+	markLeast  = 60 * time.Millisecond  // nearer ones tell too little
 
 	// Delay that is the line's own under load.
-	spreadMost  = 60 * time.Millisecond // of a noisy idle line
-	floorMost   = 120 * time.Millisecond
-	floorTrial  = 2 * time.Second
-	floorAgain  = 30 * time.Second
-	floorFor    = 10 * time.Minute
-	outageAfter = 250 * time.Millisecond
-	outageShare = 0.1 // of the rate before
+	spreadMost = 60 * time.Millisecond  // of a noisy idle line
+	floorMost  = 120 * time.Millisecond // more is a queue, whatever it looks like
+	floorTrial = 2 * time.Second        // for which it is held against what is heard at the former rate
+	floorAgain = 30 * time.Second       // after one that was none
+	floorFor   = 10 * time.Minute       // then it is looked for anew
+
+	// Nothing arrives.
+	outageAfter = 250 * time.Millisecond // and two round trips
+	outageShare = 0.1                    // of the rate before
 
 	// Nobody answers.
 	blindAfter = time.Second
-	blindMost  = 0.9 // of the rate; lower it is not set at once
-	blindHold  = 30 * time.Second
-	glideIn    = 30 * time.Second
+	blindMost  = 0.9              // of the rate; lower it is not set at once
+	blindHold  = 30 * time.Second // then it glides
+	glideIn    = 30 * time.Second // to what nearly always fits
 
 	// No load.
 	idleAfter  = 10 * time.Second
@@ -93,19 +96,20 @@ func drains() [2]drainage {
 
 // A Controller follows one line. It is not safe for concurrent use.
 type Controller struct {
-	p         Params
-	sources   sources
-	history   history
-	ways      [2]way
-	now       unit.Instant
-	rtt       time.Duration // least round trip of the sources, lately
-	heard     unit.Instant  // the last sample that could vote
-	busyAt    unit.Instant  // the last time with load
-	arrived   unit.Instant  // the last time that something arrived
-	alertAt   unit.Instant  // the last time with a queue
-	reflected unit.Instant  // the last answer of a reflector
-	starved   bool          // less arrives than the shaper would let through
-	since     unit.Instant  // the line is this one since then
+	p          Params
+	sources    sources
+	history    history
+	ways       [2]way
+	now        unit.Instant
+	rtt        time.Duration // least round trip of the sources, lately
+	heard      unit.Instant  // the last sample that could vote
+	busyAt     unit.Instant  // the last time with load
+	arrived    unit.Instant  // the last time that something arrived
+	alertAt    unit.Instant  // the last time with a queue
+	reflected  unit.Instant  // the last answer of a reflector
+	starved    bool          // less arrives than the shaper would let through
+	downBlamed bool          // a round trip's delay is taken for the way down's
+	since      unit.Instant  // the line is this one since then
 }
 
 // way is one direction.
@@ -127,6 +131,7 @@ type way struct {
 	delay     time.Duration // added, without the floor
 	raw       time.Duration // with it
 	doubt     time.Duration // what it may be, where the ways can't be told apart
+	over      time.Duration // raw when it became longer than the threshold; 0: it is not
 	floor     time.Duration
 	floorEnd  unit.Instant
 	floorAt   unit.Instant
@@ -226,11 +231,8 @@ func (c *Controller) Delay(d Delay) {
 	}
 	down, up := queued(x, Down), queued(x, Up)
 	if !x.oneWay {
-		if c.starved {
-			up = false
-		} else {
-			down = false
-		}
+		blamed := c.starved || !c.ways[Up].loaded
+		down, up = down && blamed, up && !blamed
 	}
 	c.ways[Down].mark(mark{x.at, x.at, down})
 	c.ways[Up].mark(mark{x.sent, x.sent.Add(added(x, Up)), up})
@@ -337,6 +339,9 @@ func (c *Controller) observe(now unit.Instant) {
 		w.carried = bps
 		w.busy = ok && (bps >= busyShare*w.rate || waits)
 		w.full = ok && (bps >= fullShare*w.rate || waits)
+		if w.doubt > c.p.Threshold && w.loaded && w.carried > w.rate/20 {
+			w.busyAt, c.busyAt = now, now // while the line queues it has load, however little it carries
+		}
 		if w.busy {
 			if c.asleep(now) {
 				c.alertAt = now
@@ -361,6 +366,11 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 	var share [2]time.Duration
 	down, up := &c.ways[Down], &c.ways[Up]
 	c.starved = c.hungry()
+	c.downBlamed = down.loaded && (c.starved || !up.loaded || c.open())
+	if v.known && !v.oneWay && !c.downBlamed && up.episode.on && now.Sub(up.episode.began) > blameFor && down.carried > down.rate/20 {
+		// The cuts of the way up have changed nothing.
+		c.downBlamed, down.loaded, down.busyAt = true, true, now
+	}
 	switch {
 	case !v.known:
 	case v.oneWay:
@@ -369,7 +379,7 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 			// One long delay is enough, since less arrives as well.
 			share[Down] = max(share[Down], min(v.newest.way[Down], time.Second))
 		}
-	case down.loaded && (c.starved || !up.loaded || c.open()):
+	case c.downBlamed:
 		share[Down] = v.rtt
 	case up.loaded:
 		share[Up] = v.rtt
@@ -428,15 +438,18 @@ func (w *way) trial(now unit.Instant, v vote, threshold time.Duration) {
 // follow is one direction's step.
 func (c *Controller) follow(w *way, now unit.Instant, v vote, theta time.Duration) {
 	capacity, known := w.measure(&c.history, now)
+	if w.delay < theta {
+		w.over = 0
+	}
 	switch {
 	case c.out(w, now):
 	case !w.loaded && now.Sub(w.busyAt) > idleAfter:
 		w.idle(now)
 	case !v.known:
 		c.blind(w, now)
-	case w.delay > theta && !w.episode.on && w.is == Down && c.history.waited(Down, stepBusy, 2*c.p.Packet):
+	case w.delay > theta && !w.episode.on && w.is == Down && c.history.waited(Down, stepBusy, 2*c.p.Packet) && w.flat():
 		// The shaper holds packets back, so the line carries more than its rate: the
-		// delay is not a queue that grows.
+		// delay is not a queue.
 	case w.delay > theta && (w.loaded || w.episode.on):
 		c.cut(w, now, v, capacity, known, theta)
 	case w.episode.on && w.delay > theta/2:
@@ -453,6 +466,14 @@ func (c *Controller) follow(w *way, now unit.Instant, v vote, theta time.Duratio
 	case w.full && w.doubt < theta/3:
 		c.rise(w, now)
 	}
+}
+
+// flat says whether the delay has hardly grown since it became long.
+func (w *way) flat() bool {
+	if w.over == 0 {
+		w.over = w.raw
+	}
+	return w.raw < w.over+max(w.over/4, growth)
 }
 
 // cut lowers the rate so far that the queue drains.
@@ -480,7 +501,7 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 	}
 	e.cutAt = now
 	if v.oldest >= e.judge {
-		if !limits && c.noHelp(w, now) {
+		if !limits && (v.oneWay || !c.ways[1-w.is].loaded) && c.noHelp(w, now) {
 			return
 		}
 		e.judge = math.MaxInt64
