@@ -362,11 +362,12 @@ func labError(err error) error {
 		missing     *lab.MissingError
 		unsupported *lab.UnsupportedError
 		impossible  *lab.UnsupportedCaseError
+		simulated   *lab.SimulatedOnlyError
 		input       *lab.InputError
 		file        *image.FileError
 	)
 	switch {
-	case errors.As(err, &missing), errors.As(err, &unsupported), errors.As(err, &impossible):
+	case errors.As(err, &missing), errors.As(err, &unsupported), errors.As(err, &impossible), errors.As(err, &simulated):
 		return &exitError{exitPrecondition, err}
 	case errors.As(err, &input), errors.As(err, &file):
 		return &exitError{exitUsage, err}

@@ -49,7 +49,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	}
 	for _, c := range cases {
 		if c.Router.Mode == scenario.ModeDaemon {
-			return nil, &UnsupportedCaseError{"the daemon in case " + c.Name, "the lab's kernel does not run it yet, the simulator does: --engine sim"}
+			return nil, &SimulatedOnlyError{c.Name}
 		}
 	}
 	if err := o.findBinary(); err != nil {
@@ -87,6 +87,13 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	}
 	result.WallSeconds = time.Since(start).Seconds()
 	return result, nil
+}
+
+// SimulatedOnlyError says that a case runs the daemon, which only the simulator does.
+type SimulatedOnlyError struct{ Case string }
+
+func (e *SimulatedOnlyError) Error() string {
+	return fmt.Sprintf("case %s: its router runs the daemon, which the simulator does and the lab's kernel does not yet; use --engine sim, or leave the case out (--case)", e.Case)
 }
 
 // Cases returns the cases of a scenario with the given names, in the scenario's
