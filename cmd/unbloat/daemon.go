@@ -99,11 +99,14 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 		}
 	}()
 	debug.SetGCPercent(20) // memory is scarcer on a router than the time to collect it
-	err := daemon.Run(ctx, daemon.Options{
+	o := daemon.Options{
 		File: f.config, Dir: f.stateDir, Memory: strings.TrimSuffix(f.config, filepath.Ext(f.config)) + ".state.json", Version: version,
 		Check: f.checker(), Open: f.open, Classify: codeOf,
 		Log: c.ErrOrStderr(), Reload: reload, Getenv: os.Getenv, Watch: daemon.Watch,
-	})
+	}
+	followLines(&o)
+	offerMetrics(&o)
+	err := daemon.Run(ctx, o)
 	var bad *kept.Error
 	if errors.As(err, &bad) {
 		return usageError("daemon: %w", err)
@@ -150,7 +153,12 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 	}
 	preferences := w.Preferences()
 	preferences.Classes = classes
-	_, err = plan.Make(w.PlanLine(), d.Language.Assume(w.Interface, w.LAN), preferences)
+	p, err := plan.Make(w.PlanLine(), d.Language.Assume(w.Interface, w.LAN), preferences)
+	if err == nil && w.Follow {
+		if err := canFollow(p); err != nil {
+			return "follow", err
+		}
+	}
 	var aqm *plan.UnsupportedAQMError
 	var field *plan.FieldError
 	switch {

@@ -19,6 +19,7 @@ import (
 	"unbloat/internal/apply/proc"
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/metrics"
 )
 
 // Times between looks at a WAN of which nothing was heard.
@@ -37,6 +38,7 @@ type Options struct {
 	Dir     string // directory of the socket and of the lock
 	Memory  string // file that remembers over reboots which WANs are off
 	Version string
+	Go      string // version of the compiler
 
 	// Check refuses a configuration that a platform cannot do; nil: it is only
 	// parsed. Errors are *config.Error.
@@ -45,6 +47,11 @@ type Options struct {
 	Open func(ctx context.Context, w config.WAN) (*Router, error)
 	// Classify says what kind of error a change's error is, for clients.
 	Classify func(error) Code
+
+	// Follow returns what follows a line; nil: this build has nothing that does.
+	Follow func(l Line) (Follower, error)
+	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
+	Metrics func(ctx context.Context, address string, now func() metrics.Snapshot) error
 
 	Log    io.Writer       // a line for each thing that happened
 	Reload <-chan struct{} // asks to read the configuration again
@@ -72,6 +79,7 @@ type Daemon struct {
 	routers map[string]chan struct{} // one change at a time on each router
 	wake    chan struct{}            // something is different, for the service manager
 	running context.Context          // ends when the daemon does
+	ports   map[uint32]bool          // netlink ports of followers: their changes are no news
 	loops   sync.WaitGroup
 }
 
@@ -132,6 +140,14 @@ func Run(ctx context.Context, o Options) error {
 		d.start(w)
 	}
 	d.mu.Unlock()
+	if c.Metrics != "" && o.Metrics == nil {
+		return &config.Error{File: o.File, Key: "metrics", Err: errors.New("this build of the daemon has none; use the full one, or remove the line")}
+	}
+	if c.Metrics != "" {
+		if err := o.Metrics(d.running, c.Metrics, d.metrics); err != nil {
+			return fmt.Errorf("start the daemon: serve its metrics: %w", err)
+		}
+	}
 	clients := d.serve(d.running, l)
 	d.loop(d.running)
 
@@ -148,7 +164,7 @@ func Run(ctx context.Context, o Options) error {
 
 // newDaemon returns a daemon whose loops do not run yet.
 func newDaemon(o Options, c config.Config) (*Daemon, error) {
-	d := &Daemon{o: o, since: time.Now(), config: c, wans: map[string]*wan{}, routers: map[string]chan struct{}{}, wake: make(chan struct{}, 1), poll: pollDeaf}
+	d := &Daemon{o: o, since: time.Now(), config: c, wans: map[string]*wan{}, routers: map[string]chan struct{}{}, ports: map[uint32]bool{}, wake: make(chan struct{}, 1), poll: pollDeaf}
 	d.manage = newNotifier(o.Getenv, os.Getpid())
 	var err error
 	d.memory, err = readMemory(o.Memory)
@@ -162,7 +178,7 @@ func (d *Daemon) start(c config.WAN) {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{})}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
 	w.keeper = keep.New(time.Now(), poll, false, d.memory.isOff(key))
 	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.keeper.State(), Since: time.Now().UTC().Format(time.RFC3339)}
 	w.lastBeat = time.Now()
@@ -336,6 +352,9 @@ func (d *Daemon) reload(ctx context.Context) {
 			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x); return nil, nil })
 		}
 	}
+	if c.Metrics != old.Metrics {
+		d.log("reload: metrics: another address holds when the daemon starts again")
+	}
 	d.log("reloaded: %d WANs", len(c.WANs))
 }
 
@@ -356,6 +375,9 @@ func (d *Daemon) end() error {
 func (d *Daemon) event(e Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if e.Port != 0 && d.ports[e.Port] {
+		return
+	}
 	for _, w := range d.wans {
 		if w.routerName == "" {
 			w.tell(change{replaced: e.Replaced == w.name, by: e.By})

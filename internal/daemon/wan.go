@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/apply"
@@ -60,12 +61,17 @@ type wan struct {
 	changed chan struct{} // there is news
 	stopped chan struct{}
 
-	mu       sync.Mutex
-	status   WANStatus
-	lastBeat time.Time
-	news     change    // what happened since the loop took the last news
-	acting   bool      // a look is being taken: changes may be its own
-	acted    time.Time // its end
+	line       atomic.Pointer[pursuit] // of its line; nil: it is not followed now. Only the loop changes it
+	unfollowed string                  // why it is not, as it was told last
+	cause      cause                   // of the next mending
+
+	mu         sync.Mutex
+	status     WANStatus
+	lastBeat   time.Time
+	news       change    // what happened since the loop took the last news
+	acting     bool      // a look is being taken: changes may be its own
+	acted      time.Time // its end
+	reconciled map[cause]uint64
 }
 
 // ownEcho is how long after a look the kernel may still tell of the look's own
@@ -90,6 +96,7 @@ func keyOf(router, iface string) string {
 func (w *wan) run(ctx context.Context) {
 	defer close(w.stopped)
 	defer w.close()
+	defer w.abandon()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -98,6 +105,7 @@ func (w *wan) run(ctx context.Context) {
 		action, wake := w.keeper.Next(now)
 		if action.Look {
 			w.look(ctx, action)
+			w.pursue()
 			w.publish()
 			select { // whoever waits comes before the next look
 			case <-ctx.Done():
@@ -108,6 +116,7 @@ func (w *wan) run(ctx context.Context) {
 			}
 			continue
 		}
+		w.pursue()
 		w.publish()
 		pause := time.Minute
 		if !wake.IsZero() {
@@ -136,6 +145,7 @@ func (w *wan) note() {
 		w.by = c.by
 	}
 	if c.replaced {
+		w.cause = causeReplaced
 		w.keeper.Replaced(time.Now())
 	} else {
 		w.keeper.Changed(time.Now())
@@ -226,7 +236,7 @@ func (w *wan) mend(ctx context.Context, a keep.Action) (m apply.Mended, err erro
 		if err != nil {
 			return m, err
 		}
-		w.plan = &p
+		w.plan = w.again(&p)
 	}
 	engine := w.router.Engine
 	if a.Take {
@@ -287,6 +297,14 @@ func (w *wan) report(err error, m apply.Mended) {
 	w.status.Looks++
 	if mended && err == nil {
 		w.status.Mends++
+		switch {
+		case first:
+			w.reconciled[causeStart]++
+		case w.cause != "":
+			w.reconciled[w.cause]++
+		default:
+			w.reconciled[causeChanged]++
+		}
 		w.status.Mended, w.status.Was, w.status.By = now.UTC().Format(time.RFC3339), m.Differences, w.by
 	}
 	w.mu.Unlock()
@@ -306,7 +324,7 @@ func (w *wan) report(err error, m apply.Mended) {
 		w.d.log("%s: it was in place; nothing was changed", w.config.Name())
 	}
 	if err == nil {
-		w.by = ""
+		w.by, w.cause = "", ""
 	}
 }
 
@@ -623,7 +641,8 @@ func (w *wan) stop(ctx context.Context, how config.Stop) error {
 // reload takes a new configuration of the same WAN.
 func (w *wan) reload(c config.WAN) {
 	again := c.Platform != w.config.Platform
-	w.config = c
+	w.abandon()
+	w.config, w.cause = c, causeStart
 	if again {
 		w.close()
 	}
@@ -676,6 +695,10 @@ func (w *wan) snapshot() (WANStatus, time.Time) {
 	defer w.mu.Unlock()
 	s := w.status
 	s.Was = append([]string(nil), s.Was...)
+	if l := w.line.Load(); l != nil {
+		line := l.Status()
+		s.Line, s.Down, s.Up = &line, line.Down.Rate, line.Up.Rate
+	}
 	return s, w.lastBeat
 }
 

@@ -4,4 +4,5 @@ package daemon
 type Event struct {
 	Replaced string // an interface that came, went, or is another one under the same name; "": none
 	By       string // the program that did it, as far as that is known
+	Port     uint32 // netlink port of who changed traffic control; 0: not known, or something else changed
 }

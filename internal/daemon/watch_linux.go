@@ -186,7 +186,7 @@ func (l links) route(m message, tell func(Event)) {
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		tell(Event{})
 	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC, unix.RTM_NEWTCLASS, unix.RTM_DELTCLASS, unix.RTM_NEWTFILTER, unix.RTM_DELTFILTER:
-		tell(Event{By: programOf(int(m.port), "")})
+		tell(Event{By: programOf(int(m.port), ""), Port: m.port})
 	}
 }
 

@@ -147,6 +147,8 @@ type WANStatus struct {
 	Mended   string     `json:"mended,omitempty"`      // when that was last, RFC 3339
 	Was      []string   `json:"mended_what,omitempty"` // what was different then
 	By       string     `json:"mended_by,omitempty"`   // which program had changed it, as far as that is known
+
+	Line *LineStatus `json:"line,omitempty"` // missing: the line is not followed now
 }
 
 // Says tells in a sentence how the WAN is kept.
@@ -158,6 +160,8 @@ func (s WANStatus) Says() string {
 	switch s.State {
 	case keep.InPlace:
 		switch {
+		case s.Line != nil:
+			return fmt.Sprintf("%s is followed, now %s down and %s up", name, s.Down.Short(), s.Up.Short())
 		case s.Down != 0 && s.Up != 0:
 			return fmt.Sprintf("%s is kept at %s down and %s up", name, s.Down, s.Up)
 		case s.Down != 0:

@@ -29,8 +29,9 @@ const (
 
 // A Config is what the configuration says.
 type Config struct {
-	OnStop Stop
-	WANs   []WAN // at least one, each interface of a router once
+	OnStop  Stop
+	Metrics string // address and port where Prometheus may ask; "": nowhere
+	WANs    []WAN  // at least one, each interface of a router once
 }
 
 // A WAN is one line that is kept shaped: a [[wan]] table of the file.
@@ -152,7 +153,7 @@ type file struct {
 	OnStop   string     `toml:"on_stop"`
 	WAN      []wanTable `toml:"wan"`
 	Server   any        `toml:"server"`
-	Metrics  any        `toml:"metrics"`
+	Metrics  string     `toml:"metrics"`
 	UI       any        `toml:"ui"`
 	History  any        `toml:"history"`
 	Schedule any        `toml:"schedule"`
@@ -182,7 +183,7 @@ type wanTable struct {
 }
 
 // Keys of the file's top level, and of [[wan]].
-func topKeys() []string { return []string{"on_stop", "wan"} }
+func topKeys() []string { return []string{"on_stop", "metrics", "wan"} }
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
@@ -198,7 +199,7 @@ func Parse(name string, text []byte) (Config, error) {
 		return Config{}, decodeError(name, err)
 	}
 	at := positions(text)
-	for key, set := range map[string]any{"server": f.Server, "metrics": f.Metrics, "ui": f.UI, "history": f.History, "schedule": f.Schedule} {
+	for key, set := range map[string]any{"server": f.Server, "ui": f.UI, "history": f.History, "schedule": f.Schedule} {
 		if set != nil {
 			return Config{}, &Error{name, at.top[key], key, errors.New("this version of the daemon does not have it yet; remove it")}
 		}
@@ -210,6 +211,12 @@ func Parse(name string, text []byte) (Config, error) {
 	case StopKeep, StopRevert:
 	default:
 		return c, &Error{name, at.top["on_stop"], "on_stop", fmt.Errorf("%q: must be %q (the shaping stays when the daemon ends) or %q", f.OnStop, StopKeep, StopRevert)}
+	}
+	if _, given := at.top["metrics"]; given {
+		if a, err := netip.ParseAddrPort(f.Metrics); err != nil || a.Port() == 0 {
+			return c, &Error{name, at.top["metrics"], "metrics", fmt.Errorf("%q: must be an address and a port, as in \"127.0.0.1:9836\"", f.Metrics)}
+		}
+		c.Metrics = f.Metrics
 	}
 	if len(f.WAN) == 0 {
 		return c, &Error{File: name, Err: errors.New("there is no [[wan]]: give one for each line, with interface, down and up")}
@@ -343,7 +350,14 @@ func (w *WAN) check(name string, t wanTable) error {
 		return bad("router", "%q: must be ssh://user@host[:port] or opnsense+https://host[:port]", w.Router)
 	}
 	if w.Follow {
-		return bad("follow", "this version of the daemon can't follow a line yet; use follow = false, which holds the rates")
+		switch {
+		case w.Router != "":
+			return bad("follow", "only the router itself can follow its line; run the daemon there, or use follow = false, which holds the rates")
+		case w.Down == 0 || w.Up == 0:
+			return bad("follow", "needs down and up, what the line usually carries")
+		case w.AQM != "" && w.AQM != plan.CAKE:
+			return bad("follow", "needs aqm = %q, the only one that takes another rate several times a second; use follow = false, which holds the rates", plan.CAKE)
+		}
 	}
 	if w.Down == 0 && w.Up == 0 && w.ShapeDown.IsZero() && w.ShapeUp.IsZero() {
 		return bad("", "nothing says how fast the line is: give down and up, what the line usually carries")

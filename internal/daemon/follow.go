@@ -1,0 +1,263 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/metrics"
+	"unbloat/internal/plan"
+	"unbloat/internal/reason"
+	"unbloat/unit"
+)
+
+// A Line is one that is to be followed. Arrays are by direction: down, up.
+type Line struct {
+	Device     string // the WAN's interface
+	Inbound    string // whose queue shapes the download
+	Rates      [2]Bounds
+	Reflectors []netip.Addr // none: the built-in ones
+	// Change has set called with each interface whose shaper is to have another
+	// rate, while nobody else changes the router.
+	Change func(ctx context.Context, rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error
+	// Own says that what comes from a netlink port is done by the follower itself.
+	Own  func(port uint32)
+	Tell func(text string) // what went wrong
+}
+
+// Bounds are the rates of a shaper: never less, usually, never more.
+type Bounds struct{ Least, Usual, Most unit.Rate }
+
+// A Follower follows a Line.
+type Follower interface {
+	Run(ctx context.Context) // until ctx ends
+	NewLine()                // the interface is another one
+	Rates() [2]unit.Rate
+	Status() LineStatus
+	Metrics(wan string) metrics.WAN // without how often it was put in place
+}
+
+// LineStatus is what a follower believes.
+type LineStatus struct {
+	Down       WayStatus         `json:"down"`
+	Up         WayStatus         `json:"up"`
+	Reflectors []ReflectorStatus `json:"reflectors"`
+	ProbeBytes uint64            `json:"probe_bytes"` // of Ethernet frames since the daemon began to follow
+	Blind      bool              `json:"blind,omitempty"`
+}
+
+// WayStatus is one direction of a LineStatus.
+type WayStatus struct {
+	Rate     unit.Rate     `json:"rate_bps"`
+	Capacity unit.Rate     `json:"capacity_bps"` // what the line is believed to carry; 0: not known yet
+	Carried  unit.Rate     `json:"carried_bps"`
+	DelayMs  float64       `json:"delay_ms"` // that the line's queue adds
+	FloorMs  float64       `json:"floor_ms"` // of it, what the line adds under any load
+	Why      reason.Reason `json:"why"`
+}
+
+// ReflectorStatus is what is known of a reflector.
+type ReflectorStatus struct {
+	Address  string  `json:"address"`
+	Operator string  `json:"operator,omitempty"`
+	Answers  bool    `json:"answers"`
+	Asked    uint64  `json:"asked"`
+	Answered uint64  `json:"answered"`
+	BaseMs   float64 `json:"base_ms,omitempty"` // least round trip lately
+}
+
+// A pursuit is a follower that runs.
+type pursuit struct {
+	Follower
+	plan   *plan.Plan // with the rates that it has set
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// pursue starts or ends the following of the line, as the WAN's state says. It
+// belongs to the loop.
+func (w *wan) pursue() {
+	p := w.line.Load()
+	wanted := w.config.Follow && w.plan != nil
+	switch w.keeper.State() {
+	case keep.InPlace:
+		if p != nil && (!wanted || p.plan != w.plan) { // somebody has given it another plan
+			w.abandon()
+			p = nil
+		}
+		if wanted && p == nil {
+			w.follow()
+		}
+	case keep.Suspended, keep.Held, keep.Foreign, keep.Contested:
+		w.abandon()
+	}
+}
+
+// follow starts to follow the line.
+func (w *wan) follow() {
+	l, err := w.followed()
+	var f Follower
+	if err == nil {
+		f, err = w.d.o.Follow(l)
+	}
+	if err != nil {
+		if text := err.Error(); text != w.unfollowed {
+			w.unfollowed = text
+			w.d.log("%s: %s", w.config.Name(), text)
+		}
+		return
+	}
+	w.unfollowed = ""
+	ctx, cancel := context.WithCancel(context.Background()) // abandon ends it
+	p := &pursuit{Follower: f, plan: w.plan, cancel: cancel, done: make(chan struct{})}
+	w.line.Store(p)
+	go func() {
+		defer close(p.done)
+		f.Run(ctx)
+	}()
+}
+
+// followed returns the line as a follower takes it.
+func (w *wan) followed() (Line, error) {
+	p, c := w.plan, w.config
+	switch {
+	case w.d.o.Follow == nil:
+		return Line{}, errors.New("follow the line: this build can't; use the full one, or follow = false")
+	}
+	if err := Followable(*p); err != nil {
+		return Line{}, fmt.Errorf("follow the line: %w; the rates are held", err)
+	}
+	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors}
+	for d, x := range [2]struct{ least, line, most, rate unit.Rate }{{c.LeastDown, c.Down, c.MostDown, p.DownBps}, {c.LeastUp, c.Up, c.MostUp, p.UpBps}} {
+		const unlessGiven = 10 // the least is this part of the usual rate
+		b := Bounds{Least: x.least, Usual: x.rate, Most: x.most}
+		if b.Least == 0 {
+			b.Least = x.rate / unlessGiven
+		}
+		if b.Most == 0 {
+			b.Most = max(x.line, x.rate)
+		}
+		b.Usual = min(max(b.Usual, b.Least), b.Most)
+		l.Rates[d] = b
+	}
+	l.Change = func(ctx context.Context, rates [2]unit.Rate, set func(string, unit.Rate) error) error {
+		_, err := w.call(ctx, func(context.Context) (any, error) { return nil, w.retune(rates, set) })
+		return err
+	}
+	l.Own = w.d.own
+	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
+	return l, nil
+}
+
+// Followable says why a line that is shaped by that plan can't be followed; nil: it
+// can.
+func Followable(p plan.Plan) error {
+	if !cakes(&p) {
+		return errors.New("it takes CAKE in both directions, the only shaper that gets another rate several times a second")
+	}
+	return nil
+}
+
+func cakes(p *plan.Plan) bool {
+	return p.Down != nil && p.Up != nil && p.Down.AQM == plan.CAKE && p.Up.AQM == plan.CAKE
+}
+
+// retune gives the shapers other rates. It belongs to the loop.
+func (w *wan) retune(rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error {
+	l := w.line.Load()
+	if l == nil || l.plan != w.plan || w.keeper.State() != keep.InPlace {
+		return fmt.Errorf("change the rates of %s: it is not in place now", w.config.Name())
+	}
+	p := retuned(w.plan, rates)
+	var why []error
+	for _, x := range [2]struct{ is, want *plan.Shaper }{{w.plan.Down, p.Down}, {w.plan.Up, p.Up}} {
+		if x.is.Rate == x.want.Rate {
+			continue
+		}
+		if err := set(x.want.Device, x.want.Rate); err != nil {
+			x.want.Rate = x.is.Rate
+			why = append(why, err)
+		}
+	}
+	p.DownBps, p.UpBps = p.Down.Rate, p.Up.Rate
+	w.plan, l.plan = &p, &p
+	if len(why) > 0 {
+		w.keeper.Changed(time.Now()) // it is not as it was thought to be
+	}
+	return errors.Join(why...)
+}
+
+// retuned returns a plan with other rates, whole bytes a second as the kernel has
+// them, and nothing else.
+func retuned(p *plan.Plan, rates [2]unit.Rate) plan.Plan {
+	const bits = 8
+	q, down, up := *p, *p.Down, *p.Up
+	down.Rate, up.Rate = rates[0]/bits*bits, rates[1]/bits*bits
+	q.DownBps, q.UpBps, q.Down, q.Up = down.Rate, up.Rate, &down, &up
+	return q
+}
+
+// again gives a plan that was made again, because the interface is another one, the
+// rates that the line was followed to.
+func (w *wan) again(p *plan.Plan) *plan.Plan {
+	l := w.line.Load()
+	if l == nil || !cakes(p) {
+		return p
+	}
+	q := retuned(p, l.Rates())
+	l.plan = &q
+	l.NewLine()
+	return &q
+}
+
+// abandon ends the following. The rates stay.
+func (w *wan) abandon() {
+	p := w.line.Swap(nil)
+	if p == nil {
+		return
+	}
+	p.cancel()
+	<-p.done
+}
+
+// own remembers a netlink port whose changes are no news.
+func (d *Daemon) own(port uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ports[port] = true
+}
+
+// Metrics returns what the daemon's metrics say now.
+func (d *Daemon) metrics() metrics.Snapshot {
+	out := metrics.Snapshot{Version: d.o.Version, Go: d.o.Go}
+	for _, w := range d.all() {
+		s, _ := w.snapshot()
+		m := metrics.WAN{Name: w.key, Way: [2]metrics.Way{{Rate: s.Down}, {Rate: s.Up}}}
+		if l := w.line.Load(); l != nil {
+			m = l.Metrics(w.key)
+		}
+		m.Reconciles = []metrics.Count{}
+		w.mu.Lock()
+		for _, c := range causes() {
+			m.Reconciles = append(m.Reconciles, metrics.Count{Cause: string(c), N: w.reconciled[c]})
+		}
+		w.mu.Unlock()
+		out.WANs = append(out.WANs, m)
+	}
+	return out
+}
+
+// A cause is why the shaping was put in place.
+type cause string
+
+// Causes.
+const (
+	causeStart    cause = "start"     // the daemon began, or its configuration changed
+	causeReplaced cause = "interface" // the interface came again
+	causeChanged  cause = "changed"   // something changed it
+)
+
+func causes() []cause { return []cause{causeStart, causeReplaced, causeChanged} }

@@ -1,0 +1,96 @@
+package daemon_test
+
+import (
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"unbloat/internal/daemon"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+)
+
+// A line of 30/5 Mbit/s that falls to 9/2 and comes back is followed: the rates go
+// down with it within seconds and up again, by netlink and without a look at the
+// router for each; and the metrics say so.
+func TestFollowInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Server: true}) {
+		return
+	}
+	h := newHouse(t, `metrics = "127.0.0.1:9836"
+[[wan]]
+interface = "wan"
+lan = "lan"
+down = "30 Mbit/s"
+up = "5 Mbit/s"
+follow = true
+least_down = "3 Mbit/s"
+most_down = "31 Mbit/s"
+least_up = "0.5 Mbit/s"
+most_up = "5.2 Mbit/s"
+reflectors = ["`+lab.ServerAddr+`"]
+`)
+	say := func(when string) daemon.WANStatus {
+		t.Helper()
+		s := h.status().WANs[0]
+		if s.Line == nil {
+			t.Fatalf("%s: the line is not followed: %+v\n%s", when, s, h.said)
+		}
+		t.Logf("%s: %v down of %v (%.1f ms, %s), %v up of %v (%.1f ms, %s); %d looks, %d probe bytes", when, s.Line.Down.Rate, s.Line.Down.Capacity, s.Line.Down.DelayMs, s.Line.Down.Why.Code,
+			s.Line.Up.Rate, s.Line.Up.Capacity, s.Line.Up.DelayMs, s.Line.Up.Why.Code, s.Looks, s.Line.ProbeBytes)
+		return s
+	}
+	load := labtest.In(t.Context(), lab.Host(1), labtest.Unbloat(), "test", "--server", lab.Server(), "--json", "--quiet", "--idle", "5", "--seconds", "40")
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = load.Process.Kill(); _ = load.Wait() }()
+	time.Sleep(20 * time.Second) // idle, then into the download
+	before := say("under load")
+	line := func(down, up string) {
+		for dev, r := range map[string]string{"m0": down, "m1": up} {
+			c := exec.CommandContext(t.Context(), "ip", "netns", "exec", lab.NodeModem, "tc", "qdisc", "change", "dev", dev, "parent", "2:1", "handle", "1:", "tbf", "rate", r, "burst", "1600", "limit", "1000000")
+			if b, err := c.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, b)
+			}
+		}
+	}
+	line("9mbit", "2mbit")
+	time.Sleep(5 * time.Second)
+	low := say("5 s after the fall")
+	if low.Line.Down.Rate > 9_500_000 || low.Line.Down.Rate < 4_000_000 || low.Line.Down.DelayMs > 60 {
+		t.Errorf("down %v, delay %v ms; the line carries 9 Mbit/s", low.Line.Down.Rate, low.Line.Down.DelayMs)
+	}
+	shown, err := exec.CommandContext(t.Context(), "tc", "qdisc", "show").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", shown)
+	line("30mbit", "5mbit")
+	time.Sleep(15 * time.Second)
+	back := say("15 s after it came back")
+	if back.Line.Down.Rate < 20_000_000 {
+		t.Errorf("down %v, 15 s after the line came back", back.Line.Down.Rate)
+	}
+	if n := back.Looks - before.Looks; n > 5 {
+		t.Errorf("%d looks at the router in 20 s", n)
+	}
+	r, err := http.Get("http://127.0.0.1:9836/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`unbloat_shaper_rate_bytes_per_second{wan="wan",direction="down"}`, `unbloat_rate_changes_total{wan="wan",direction="down",reason=`,
+		`unbloat_reconciles_total{wan="wan",cause="start"} 1`, `unbloat_reflector_up{wan="wan",reflector="10.3.0.2"} 1`, `unbloat_line_delay_seconds_count{wan="wan",direction="up"}`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the metrics do not say %s:\n%s", want, b)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+// Package steer follows one line on the router itself: it gives package follow's
+// controller what a gauge measures, and the shapers the rates that it decides.
+package steer
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"unbloat/internal/delay"
+	"unbloat/internal/follow"
+	"unbloat/internal/gauge"
+	"unbloat/internal/metrics"
+	"unbloat/internal/netio"
+	"unbloat/unit"
+)
+
+// A Gauge measures a line; *gauge.Gauge is one.
+type Gauge interface {
+	Ask(now unit.Instant, target int) error
+	Read(now unit.Instant, receive func(delay.Sample)) error
+	Count(now unit.Instant) (gauge.Counts, error)
+	Stats() gauge.Stats
+	Reset()
+	Close() error
+}
+
+// A Config says which line to follow.
+type Config struct {
+	Clock   *netio.Clock
+	Targets []delay.Target // the reflectors, in the gauge's order
+	Params  follow.Params  // without Reflectors; times between probes that are 0 are those of the budget
+	Open    func() (Gauge, error)
+	// Set gives the shapers new rates in place. It may refuse now; then it is asked
+	// again with the next change. Errors are reported once for each text.
+	Set func(ctx context.Context, rates [2]unit.Rate) error
+	// Tell is given what went wrong, and what was right again; nil: nobody.
+	Tell func(text string)
+}
+
+// A Follower follows one line.
+type Follower struct {
+	config     Config
+	controller *follow.Controller
+	gauge      Gauge
+	said       string
+	fresh      atomic.Bool // the line is another one
+
+	delays []follow.Delay // of one round, kept to save memory
+
+	mu      sync.Mutex
+	view    View
+	ring    *metrics.Ring
+	changes [2]map[string]uint64
+	delayed [2]metrics.Histogram
+}
+
+// A View is what a Follower believes and has done.
+type View struct {
+	Belief     [2]follow.Belief // by follow.Direction
+	Reflectors []Reflector
+	Stats      gauge.Stats
+	Blind      bool // the line cannot be measured now
+}
+
+// A Reflector is one, and what is known of it.
+type Reflector struct {
+	Target delay.Target
+	Health follow.Health
+}
+
+// New returns a follower whose shapers have the usual rates. The error names a bad
+// parameter.
+func New(c Config) (*Follower, error) {
+	busy, idle := delay.Pace(c.Targets)
+	if c.Params.ProbeBusy == 0 {
+		c.Params.ProbeBusy = busy
+	}
+	if c.Params.ProbeIdle == 0 {
+		c.Params.ProbeIdle = idle
+	}
+	c.Params.Reflectors = nil
+	for _, t := range c.Targets {
+		c.Params.Reflectors = append(c.Params.Reflectors, follow.Reflector{Operator: number(t.Operator)})
+	}
+	controller, err := follow.New(c.Params, c.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	f := &Follower{config: c, controller: controller, ring: metrics.NewRing(), changes: [2]map[string]uint64{{}, {}}}
+	f.look(f.config.Clock.Now())
+	return f, nil
+}
+
+// number returns a number for an operator's name; 0 for none.
+func number(name string) uint32 {
+	if name == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return max(h.Sum32(), 1)
+}
+
+// openEvery is how long after a failure the gauge is opened again.
+const openEvery = 5 * time.Second
+
+// Run follows the line until ctx ends. Nothing of what goes wrong meanwhile ends
+// it: the rates stay.
+func (f *Follower) Run(ctx context.Context) {
+	defer func() {
+		if f.gauge != nil {
+			_ = f.gauge.Close()
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(f.round(ctx))
+	}
+}
+
+// round measures and decides once, and returns how long to wait for the next.
+func (f *Follower) round(ctx context.Context) time.Duration {
+	now := f.config.Clock.Now()
+	if f.gauge == nil {
+		g, err := f.config.Open()
+		if err != nil {
+			f.tell(err)
+			f.look(now)
+			return openEvery
+		}
+		f.gauge = g
+	}
+	if f.fresh.Swap(false) {
+		f.controller.NewLine(now)
+		f.gauge.Reset()
+	}
+	var why []error
+	if i, due := f.controller.Ask(now); due {
+		why = append(why, f.gauge.Ask(now, i))
+	}
+	f.delays = f.delays[:0]
+	why = append(why, f.gauge.Read(now, func(s delay.Sample) { f.delays = append(f.delays, delayOf(s)) }))
+	slices.SortStableFunc(f.delays, func(a, b follow.Delay) int { return int(max(min(a.At-b.At, 1), -1)) })
+	for _, d := range f.delays {
+		f.controller.Delay(d)
+	}
+	counts, err := f.gauge.Count(now)
+	if err == nil && counts.Link.Index == 0 {
+		err = errors.New("the interface is away")
+	}
+	if why = append(why, err); err == nil {
+		f.count(now, counts)
+	}
+	d := f.controller.Step(now)
+	if d.Change[follow.Down] || d.Change[follow.Up] {
+		if err := f.config.Set(ctx, [2]unit.Rate{d.Rate[follow.Down], d.Rate[follow.Up]}); err != nil {
+			why = append(why, err)
+		} else {
+			f.changed(d)
+		}
+	}
+	f.tell(errors.Join(why...))
+	f.look(now)
+	return max(d.Next.Sub(f.config.Clock.Now()), time.Millisecond)
+}
+
+// delayOf returns a sample as the controller takes it.
+func delayOf(s delay.Sample) follow.Delay {
+	d := follow.Delay{At: s.At, Source: uint32(s.Index), RTT: s.RTT, OneWay: s.OneWay, Up: s.Up, Down: s.Down}
+	if s.Kind == delay.Passive {
+		d.Passive, d.Source, d.Operator = true, s.ID(), s.ID()
+	}
+	return d
+}
+
+// count gives the controller the counters, and what the shapers really have.
+func (f *Follower) count(now unit.Instant, c gauge.Counts) {
+	k := follow.Counters{At: c.At}
+	k.Way[follow.Up] = follow.Count{Bytes: unit.Size(c.Link.TxBytes), Backlog: unit.Size(c.Link.Queue.Backlog), Drops: c.Link.Queue.Drops}
+	k.Way[follow.Down] = follow.Count{Bytes: unit.Size(c.Link.RxBytes), Backlog: unit.Size(c.Inbound.Queue.Backlog), Drops: c.Inbound.Queue.Drops}
+	f.controller.Count(k)
+	for d, q := range map[follow.Direction]netio.QueueCounts{follow.Up: c.Link.Queue, follow.Down: c.Inbound.Queue} {
+		is, believed := float64(q.Rate), float64(f.controller.Belief(d).Rate)
+		if is > 0 && (is < believed*(1-sameRate) || is > believed*(1+sameRate)) {
+			f.controller.Applied(now, d, q.Rate)
+		}
+	}
+}
+
+// sameRate is how far a rate that is read back may be from the one that was set:
+// the kernel counts whole bytes.
+const sameRate = 0.002
+
+// changed counts the changes by reason.
+func (f *Follower) changed(d follow.Decision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for w, is := range d.Change {
+		if is {
+			f.changes[w][string(d.Why[w].Cause.Code())]++
+		}
+	}
+}
+
+// tell reports what went wrong, once for each text.
+func (f *Follower) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == f.said || f.config.Tell == nil {
+		return
+	}
+	if f.said = text; text == "" {
+		text = "the line is followed again"
+	}
+	f.config.Tell(text)
+}
+
+// look takes in what others may see.
+func (f *Follower) look(now unit.Instant) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := &f.view
+	v.Blind = f.gauge == nil
+	if f.gauge != nil {
+		v.Stats = f.gauge.Stats()
+	}
+	v.Reflectors = v.Reflectors[:0]
+	for i, t := range f.config.Targets {
+		v.Reflectors = append(v.Reflectors, Reflector{t, f.controller.Health(i)})
+	}
+	var m metrics.Moment
+	for d := follow.Down; d <= follow.Up; d++ {
+		b := f.controller.Belief(d)
+		v.Belief[d] = b
+		f.delayed[d].Add(b.Delay)
+		m.Way[d] = metrics.MomentWay{
+			Rate: float32(b.Rate), Capacity: float32(b.Capacity), Carried: float32(b.Carried),
+			Delay: float32(unit.Ms(b.Delay)), DelayMax: float32(unit.Ms(b.Delay)),
+		}
+	}
+	f.ring.Add(now, m)
+}
+
+// View returns what the follower believes now.
+func (f *Follower) View() View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.view
+	v.Reflectors = slices.Clone(v.Reflectors)
+	return v
+}
+
+// Rates returns the rates that the shapers are to have, by follow.Direction.
+func (f *Follower) Rates() [2]unit.Rate {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return [2]unit.Rate{f.view.Belief[follow.Down].Rate, f.view.Belief[follow.Up].Rate}
+}
+
+// Metrics returns the WAN's metrics, without how often it was put in place.
+func (f *Follower) Metrics(name string) metrics.WAN {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := metrics.WAN{Name: name, ProbeBytes: f.view.Stats.ProbeBytes}
+	for d := range w.Way { // metrics counts directions as follow does
+		h := f.delayed[d]
+		w.Way[d] = metrics.Way{Rate: f.view.Belief[d].Rate, Capacity: f.view.Belief[d].Capacity, Delay: &h}
+		for _, reason := range slices.Sorted(maps.Keys(f.changes[d])) {
+			w.Way[d].Changes = append(w.Way[d].Changes, metrics.Count{Cause: reason, N: f.changes[d][reason]})
+		}
+	}
+	for _, r := range f.view.Reflectors {
+		address := r.Target.Addr.String()
+		if r.Target.Kind == delay.FirstHop {
+			address = "first hop"
+		}
+		w.Reflectors = append(w.Reflectors, metrics.Reflector{Address: address, Up: r.Health.Alive})
+	}
+	return w
+}
+
+// Seconds calls f for each of the last seconds, oldest first: see metrics.Ring.
+func (f *Follower) Seconds(from, to unit.Instant, each func(unit.Instant, metrics.Moment)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ring.Seconds(from, to, each)
+}
+
+// Minutes is Seconds of minutes.
+func (f *Follower) Minutes(from, to unit.Instant, each func(unit.Instant, metrics.Moment)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ring.Minutes(from, to, each)
+}
+
+// NewLine says that the WAN's route, address or interface is another: what was
+// measured counts no longer. It may be called from any goroutine.
+func (f *Follower) NewLine() { f.fresh.Store(true) }

@@ -1,0 +1,211 @@
+package steer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"unbloat/internal/delay"
+	"unbloat/internal/follow"
+	"unbloat/internal/gauge"
+	"unbloat/internal/metrics"
+	"unbloat/internal/netio"
+	"unbloat/internal/steer"
+	"unbloat/unit"
+)
+
+// A line is one whose download is greedy, in a bubble of time: what the shaper lets
+// through beyond the capacity waits in the provider's queue.
+type line struct {
+	mu       sync.Mutex
+	clock    *netio.Clock
+	at       unit.Instant
+	capacity float64 // bit/s, of the download
+	rate     float64 // of its shaper
+	queue    float64 // bits
+	arrived  float64 // bytes
+	answers  []delay.Sample
+	asked    int
+	away     bool
+	resets   int
+	closed   int
+}
+
+// advance lets time pass.
+func (l *line) advance() {
+	now := l.clock.Now()
+	for ; l.at < now; l.at = l.at.Add(time.Millisecond) {
+		const step, more = 1e-3, 1.02 // senders far away keep to the shaper's rate, a little more
+		sent := l.rate * step * more
+		through := min(l.capacity*step, l.queue+sent)
+		l.queue = max(l.queue+sent-through, 0)
+		l.arrived += through / 8
+	}
+}
+
+func (l *line) Ask(now unit.Instant, target int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advance()
+	l.asked++
+	rtt := 20*time.Millisecond + time.Duration(l.queue/l.capacity*1e9)
+	l.answers = append(l.answers, delay.Sample{At: now.Add(rtt), Kind: delay.Echo, Index: target, RTT: rtt})
+	return nil
+}
+
+func (l *line) Read(now unit.Instant, receive func(delay.Sample)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers = slices.DeleteFunc(l.answers, func(s delay.Sample) bool {
+		if s.At <= now {
+			receive(s)
+		}
+		return s.At <= now
+	})
+	return nil
+}
+
+func (l *line) Count(now unit.Instant) (gauge.Counts, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advance()
+	if l.away {
+		return gauge.Counts{}, nil
+	}
+	c := gauge.Counts{At: now}
+	c.Link.Index, c.Link.RxBytes = 1, uint64(l.arrived)
+	c.Inbound.Queue.Rate = unit.Rate(l.rate)
+	if l.rate < l.capacity && l.queue == 0 {
+		c.Inbound.Queue.Backlog = 100_000
+	}
+	return c, nil
+}
+
+func (l *line) Stats() gauge.Stats { return gauge.Stats{ProbeBytes: uint64(l.asked) * 120} }
+func (l *line) Reset()             { l.resets++ }
+func (l *line) Close() error       { l.closed++; return nil }
+
+func (l *line) set(capacity float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advance()
+	l.capacity = capacity
+}
+
+func config(l *line, told *[]string) steer.Config {
+	l.clock = netio.NewClock()
+	l.at = l.clock.Now()
+	c := steer.Config{
+		Clock: l.clock, Open: func() (steer.Gauge, error) { return l, nil },
+		Set: func(_ context.Context, r [2]unit.Rate) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.advance()
+			l.rate = float64(r[follow.Down])
+			return nil
+		},
+		Tell: func(text string) { *told = append(*told, text) },
+	}
+	for i, a := range []string{"192.0.2.1", "198.51.100.1", "203.0.113.1"} {
+		c.Targets = append(c.Targets, delay.Target{Addr: netip.MustParseAddr(a), Operator: string(rune('a' + i)), Kind: delay.Echo})
+	}
+	c.Params.Rates[follow.Down] = follow.Bounds{Least: 2 * unit.MbitPerSecond, Usual: 28 * unit.MbitPerSecond, Most: 31 * unit.MbitPerSecond}
+	c.Params.Rates[follow.Up] = follow.Bounds{Least: unit.MbitPerSecond, Usual: 5 * unit.MbitPerSecond, Most: 6 * unit.MbitPerSecond}
+	return c
+}
+
+// The rate goes down with the line and comes back with it, and what others see says so.
+func TestFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{capacity: 30e6, rate: 28e6}
+		var told []string
+		f, err := steer.New(config(l, &told))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		if r := f.Rates(); r[0] < 25*unit.MbitPerSecond || r[1] != 5*unit.MbitPerSecond {
+			t.Errorf("on a steady line: %v", r)
+		}
+		l.set(10e6)
+		time.Sleep(5 * time.Second)
+		v := f.View()
+		if b := v.Belief[follow.Down]; b.Rate > 10_500_000 || b.Rate < 6*unit.MbitPerSecond || b.Delay > 30*time.Millisecond {
+			t.Errorf("5 s after the fall to 10 Mbit/s: %+v", b)
+		}
+		l.set(30e6)
+		time.Sleep(20 * time.Second)
+		if r := f.Rates(); r[0] < 20*unit.MbitPerSecond {
+			t.Errorf("20 s after it came back: %v", r)
+		}
+		var text bytes.Buffer
+		metrics.Write(&text, &metrics.Snapshot{WANs: []metrics.WAN{f.Metrics("eth0")}})
+		for _, want := range []string{`unbloat_rate_changes_total{wan="eth0",direction="down",reason="follow_queue"}`, `unbloat_reflector_up{wan="eth0",reflector="192.0.2.1"} 1`,
+			`unbloat_line_delay_seconds_bucket{wan="eth0",direction="down",le="0.03"}`} {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("there is no %s:\n%s", want, text.String())
+			}
+		}
+		n, worst := 0, float32(0)
+		f.Seconds(0, 1<<62, func(_ unit.Instant, m metrics.Moment) { n++; worst = max(worst, m.Way[0].DelayMax) })
+		if n < 34 || n > 36 || worst < 15 {
+			t.Errorf("%d seconds are kept, the worst delay is %v ms", n, worst)
+		}
+		f.NewLine()
+		time.Sleep(time.Second)
+		cancel()
+		<-done
+		if l.resets != 1 || l.closed != 1 || len(told) > 0 {
+			t.Errorf("%d resets, %d closed, told %q", l.resets, l.closed, told)
+		}
+	})
+}
+
+// What goes wrong is told once, and ends nothing.
+func TestTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{capacity: 30e6, rate: 28e6}
+		var told []string
+		c := config(l, &told)
+		open := c.Open
+		fails := 3
+		c.Open = func() (steer.Gauge, error) {
+			if fails--; fails >= 0 {
+				return nil, errors.New("no right to sockets")
+			}
+			return open()
+		}
+		f, err := steer.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go f.Run(t.Context())
+		time.Sleep(time.Second)
+		if v := f.View(); !v.Blind || len(told) != 1 || told[0] != "no right to sockets" {
+			t.Errorf("%+v %q", v, told)
+		}
+		time.Sleep(20 * time.Second)
+		l.mu.Lock()
+		l.away = true
+		l.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		l.mu.Lock()
+		l.away = false
+		l.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		want := []string{"no right to sockets", "the line is followed again", "the interface is away", "the line is followed again"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
