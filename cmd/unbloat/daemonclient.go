@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,8 +32,13 @@ func (f *routerFlags) dialDaemon(ctx context.Context) (*daemon.Client, error) {
 	return c, err
 }
 
+// daemonStatusTime bounds the question how a daemon is: it always answers at once.
+const daemonStatusTime = 10 * time.Second
+
 // kept are the WANs of the router that a daemon keeps; nil if none runs.
 func (f *routerFlags) kept(ctx context.Context) (*daemon.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, daemonStatusTime)
+	defer cancel()
 	c, err := f.dialDaemon(ctx)
 	if c == nil || err != nil {
 		return nil, err
