@@ -423,7 +423,9 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 		e := &apply.Engine{Backend: x.backend, Runner: at, Dir: dir, Watchdog: unwatched{}}
 		if j, err := e.Pending(wan); err == nil && j != nil {
 			if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {
-				t.Fatalf("take back what nobody confirmed: %v", err)
+				// What was half taken away by hand before the change can't be made
+				// again by every platform. The daemon must say so, below.
+				story = append(story, "take back what nobody confirmed: "+err.Error())
 			}
 			time.Sleep(2 * time.Minute)
 		}

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,10 +110,22 @@ func (h *house) status() daemon.Status {
 	return s
 }
 
+// becomes waits until the first WAN is in a state.
+func (h *house) becomes(s keep.State) {
+	h.t.Helper()
+	for start := time.Now(); h.status().WANs[0].State != s; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			h.t.Fatalf("it does not become %s: %+v\n%s", s, h.status(), h.said)
+		}
+	}
+}
+
 // unbloat runs a command on the router.
 func (h *house) unbloat(want int, args ...string) string {
 	h.t.Helper()
-	cmd := exec.Command(labtest.Unbloat(), args...)
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, labtest.Unbloat(), args...)
 	cmd.Env = h.env
 	out, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != want {
@@ -271,9 +284,7 @@ func TestInterfaceComesBackInLab(t *testing.T) {
 	await("it appeared")
 	for range 3 {
 		sh(t, "ip link del ppp9")
-		for h.status().WANs[0].State != keep.Waiting {
-			time.Sleep(10 * time.Millisecond)
-		}
+		h.becomes(keep.Waiting)
 		make()
 		await("it came back")
 	}
@@ -295,9 +306,7 @@ func TestContestInLab(t *testing.T) {
 		h.within("a foreign shaper", want, ours()...)
 	}
 	sh(t, "tc qdisc del dev wan root; tc qdisc add dev wan root tbf rate 3mbit burst 5000 limit 30000")
-	for h.status().WANs[0].State != keep.Contested {
-		time.Sleep(10 * time.Millisecond)
-	}
+	h.becomes(keep.Contested)
 	if !strings.Contains(sh(t, "tc qdisc show dev wan"), "tbf") {
 		t.Error("it fights on")
 	}
