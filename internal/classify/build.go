@@ -259,6 +259,7 @@ func (w way) meters() {
 	// What BitTorrent's peers tell each other by TCP is small and calm, and more than a call.
 	w.chain("is_calm",
 		w.then("interactive", is(ProtocolIs, TCP)).because(CalmTCP),
+		w.then("interactive", Test{Field: CtPackets, Op: Between, Value: 1, To: young}).because(Young),
 		w.then("voice", upTo(l.SmallPacket)).because(CalmSmall),
 		w.then("interactive").because(CalmLarge))
 	w.chain("data",

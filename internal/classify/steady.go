@@ -48,6 +48,9 @@ import (
 // the class's share it no longer goes first, and it is out once its bucket, that of
 // a second, is empty. A picture of 60 kB fits into any bucket.
 //
+// A steady flow stays busy until it is silent, so that all of its packets have one
+// class: its sender takes it for loss if small ones overtake large ones.
+//
 // Both directions are judged alone. The bit known, by which heavy flows have
 // class normal from their mark, is of both: it is not set while the flow is
 // steady in the other direction.
@@ -145,7 +148,7 @@ func (w way) steady(f int) {
 	within := func(set string, r unit.Rate) Cond { return Meter{w.in(set, f), []Rate{steadyRate(r)}} }
 	flow, machine := within("steady_flows", w.l.SteadyOf(w.d)), within("steady_hosts", w.l.SteadyOfMachine(w.d))
 	first := func(conds ...Cond) Step {
-		return w.then(string(Interactive), conds...).does(Remember{w.in("steady", f), true}).because(Steady)
+		return w.then(string(Interactive), conds...).does(Remember{w.in("steady", f), true}, Remember{w.in("busy", f), true}).because(Steady)
 	}
 	above := []Step{
 		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),

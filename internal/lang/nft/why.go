@@ -57,7 +57,7 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	policy := p.Policy()
 	policy.EveryPacket = true
 	packet := f.Of(d)
-	ct := classify.Connection{Sent: 2, Replied: 1, Bytes: c.Bytes, Answered: c.Answered, Mark: c.Mark}
+	ct := classify.Connection{Sent: usualPackets, Replied: usualPackets, Bytes: c.Bytes, Answered: c.Answered, Mark: c.Mark}
 	switch {
 	case c.Known:
 	case c.Unread, f.Protocol == "udp" && metered(d, f, in):
@@ -80,6 +80,10 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	}
 	return v(out.Lane.Class, "%s", strings.Join(said, "; "))
 }
+
+// usualPackets is how many packets a connection that is there is taken to have
+// had each way: it is no longer young.
+const usualPackets = 1000
 
 // metered reports whether the meters know a flow that connection tracking can't
 // show.
@@ -180,6 +184,8 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 		return say("it took more than %s, the most a steady flow may have, and is tried again after 30 s, the second time after 5 min", b.SteadyOf(d).Short())
 	case classify.Waits:
 		return "another flow of its machine is being tried; this one may go first after that"
+	case classify.Young:
+		return "calm so far; its first packets are interactive, whatever their length"
 	case classify.CalmTCP:
 		return say("calm: below %s, by TCP", limit)
 	case classify.CalmLarge:
