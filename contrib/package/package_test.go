@@ -32,23 +32,78 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-// systemd judges the unit to be exposed at most 1.8 of 10.
+// systemd judges how exposed the units are, of 10: the server's at most 1.8, the
+// daemon's, which changes the network, at most 2.5.
 func TestExposure(t *testing.T) {
 	program, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "security", "--offline=true", "--no-pager", "server/unbloat-serve.service").CombinedOutput()
-	if err != nil && !bytes.Contains(out, []byte("exposure level")) {
-		t.Skipf("SKIPPED: %v: %s", err, out)
+	for unit, most := range map[string]float64{"server/unbloat-serve.service": 1.8, "daemon/unbloatd.service": 2.5} {
+		out, err := exec.CommandContext(t.Context(), program, "security", "--offline=true", "--no-pager", unit).CombinedOutput()
+		if err != nil && !bytes.Contains(out, []byte("exposure level")) {
+			t.Skipf("SKIPPED: %v: %s", err, out)
+		}
+		m := regexp.MustCompile(`Overall exposure level for ` + regexp.QuoteMeta(filepath.Base(unit)) + `: ([0-9.]+)`).FindSubmatch(out)
+		if m == nil {
+			t.Fatalf("no judgement in %s", out)
+		}
+		level, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil || level > most {
+			t.Errorf("%s: exposed %s\n%s", unit, m[1], out)
+		}
 	}
-	m := regexp.MustCompile(`Overall exposure level for unbloat-serve\.service: ([0-9.]+)`).FindSubmatch(out)
-	if m == nil {
-		t.Fatalf("no judgement in %s", out)
+}
+
+// TestUnit: systemd finds nothing wrong with the daemon's unit, whose program is
+// one that is here.
+func TestUnit(t *testing.T) {
+	program, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
 	}
-	level, err := strconv.ParseFloat(string(m[1]), 64)
-	if err != nil || level > 1.8 {
-		t.Errorf("exposed %s\n%s", m[1], out)
+	unit := filepath.Join(t.TempDir(), "unbloatd.service")
+	text := strings.ReplaceAll(read(t, "daemon/unbloatd.service"), "ExecStart=/usr/bin/unbloat ", "ExecStart=/bin/sh ")
+	if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "verify", "--man=no", unit).CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("unbloatd")) {
+		t.Errorf("%v: %s", err, out)
+	}
+	// One with a word that there is not is noticed.
+	if err := os.WriteFile(unit, []byte(strings.ReplaceAll(text, "ProtectClock=", "ProtectClocks=")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := exec.CommandContext(t.Context(), program, "verify", "--man=no", unit).CombinedOutput(); !bytes.Contains(out, []byte("ProtectClocks")) {
+		t.Errorf("systemd-analyze finds nothing in a wrong unit: %s", out)
+	}
+}
+
+// TestDaemonConfiguration: the daemon takes the configuration that the package
+// brings, once its lines are written; before, it says what is missing.
+func TestDaemonConfiguration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it builds the program")
+	}
+	text := read(t, "daemon/unbloat.toml")
+	written := regexp.MustCompile(`(?m)^#(\[\[|[a-z])`).ReplaceAllString(text, "$1")
+	t.Chdir(filepath.Join("..", ".."))
+	program := small(t)
+	for name, c := range map[string]struct {
+		text string
+		code int
+		says string
+	}{"as it comes": {text, 2, "there is no [[wan]]"}, "written": {written, 0, "eth0"}} {
+		file := filepath.Join(t.TempDir(), "unbloat.toml")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), program, "daemon", "--check", "--config", file)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: exit code %d, not %d with %q: %s", name, code, c.code, c.says, out)
+		}
 	}
 }
 
@@ -82,7 +137,7 @@ func TestSockets(t *testing.T) {
 
 // The maintainer's scripts and install.sh are sound shell.
 func TestScripts(t *testing.T) {
-	for _, name := range []string{"server/postinst", "server/prerm", "server/postrm", "install.sh"} {
+	for _, name := range []string{"server/postinst", "server/prerm", "server/postrm", "daemon/postinst", "daemon/prerm", "daemon/postrm", "daemon/rpm-post", "daemon/rpm-preun", "daemon/rpm-postun", "install.sh"} {
 		if out, err := exec.CommandContext(t.Context(), "sh", "-n", name).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
@@ -266,7 +321,8 @@ func holdsDeb(t *testing.T, r release) {
 		conffiles string
 	}{
 		"unbloat_1.2.3_*.deb": {[]string{"./usr/bin/unbloat", "./usr/share/man/man1/unbloat.1.gz", "./usr/share/man/man1/unbloat-plan.1.gz", "./usr/share/bash-completion/completions/unbloat",
-			"./usr/share/zsh/vendor-completions/_unbloat", "./usr/share/fish/vendor_completions.d/unbloat.fish", "./usr/share/doc/unbloat/copyright", "./usr/share/doc/unbloat/changelog.gz", "./usr/share/doc/unbloat/THIRD-PARTY-NOTICES.gz"}, ""},
+			"./usr/share/zsh/vendor-completions/_unbloat", "./usr/share/fish/vendor_completions.d/unbloat.fish", "./usr/share/doc/unbloat/copyright", "./usr/share/doc/unbloat/changelog.gz", "./usr/share/doc/unbloat/THIRD-PARTY-NOTICES.gz",
+			"./usr/lib/systemd/system/unbloatd.service", "./etc/unbloat/unbloat.toml"}, "/etc/unbloat/unbloat.toml"},
 		"unbloat-serve_1.2.3_*.deb": {[]string{"./usr/lib/unbloat-serve/unbloat", "./usr/lib/systemd/system/unbloat-serve.service", "./usr/lib/systemd/system/unbloat-serve.socket", "./etc/unbloat/serve.env",
 			"./usr/share/doc/unbloat-serve/copyright", "./usr/share/doc/unbloat-serve/THIRD-PARTY-NOTICES.gz"}, "/etc/unbloat/serve.env"},
 	} {
@@ -306,7 +362,7 @@ func livesWithDpkg(t *testing.T, r release) {
 		t.Skipf("SKIPPED: it takes dpkg (%v) and root", err)
 	}
 	for name, c := range map[string]struct{ program, conffile string }{
-		"unbloat":       {"usr/bin/unbloat", ""},
+		"unbloat":       {"usr/bin/unbloat", "etc/unbloat/unbloat.toml"},
 		"unbloat-serve": {"usr/lib/unbloat-serve/unbloat", "etc/unbloat/serve.env"},
 	} {
 		debs, err := filepath.Glob(filepath.Join(r.out, name+"_1.2.3_*.deb"))

@@ -39,9 +39,11 @@ func (r *release) system(ctx context.Context, kind string, arch names, program s
 		return err
 	}
 	files = append(files, file{"share/doc/unbloat/THIRD-PARTY-NOTICES.gz", 0o644, gzipped(notices, time.Time{})})
-	more := map[string]string{"CHANGELOG.md": "share/doc/unbloat/CHANGELOG.md"}
-	if kind == makeDeb {
-		more = map[string]string{"contrib/package/copyright": "share/doc/unbloat/copyright", "contrib/package/lintian-overrides": "share/lintian/overrides/unbloat"}
+	more := map[string]string{"contrib/package/daemon/unbloatd.service": "lib/systemd/system/unbloatd.service"}
+	if kind == makeRPM {
+		more["CHANGELOG.md"] = "share/doc/unbloat/CHANGELOG.md"
+	} else {
+		more["contrib/package/copyright"], more["contrib/package/lintian-overrides"] = "share/doc/unbloat/copyright", "share/lintian/overrides/unbloat"
 		files = append(files, r.changelog("unbloat"))
 	}
 	for from, to := range more {
