@@ -111,6 +111,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		return fmt.Errorf("start the daemon: %w; run it as root, or choose a directory with --state-dir", err)
 	}
+	_ = os.Unsetenv("NOTIFY_SOCKET") // the programs that we run have nothing to tell the service manager
 	lock, err := proc.TryLock(filepath.Join(o.Dir, "unbloatd.lock"))
 	if errors.Is(err, proc.ErrLocked) {
 		return fmt.Errorf("start the daemon: another one runs with the directory %s; stop it first, or reload it with SIGHUP", o.Dir)
