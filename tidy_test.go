@@ -394,7 +394,7 @@ func sleeps() map[string]struct {
 		"internal/apply/lab_errors_linux_test.go":            {4, virtual},
 		"internal/apply/lab_retune_linux_test.go":            {4, virtual},
 		"internal/daemon/lab_follow_linux_test.go":           {3, virtual},
-		"internal/daemon/lab_linux_test.go":                  {11, virtual},
+		"internal/daemon/lab_linux_test.go":                  {12, virtual},
 		"internal/daemon/conform_test.go":                    {4, bubble},
 		"internal/gauge/lab_linux_test.go":                   {1, virtual},
 		"internal/isolate/isolate_linux_test.go":             {2, virtual},
