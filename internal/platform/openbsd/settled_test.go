@@ -1,0 +1,55 @@
+package openbsd_test
+
+import (
+	"strings"
+	"testing"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/apply/conform"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform/fake/pfctl"
+	"unbloat/internal/platform/openbsd"
+	openbsdfake "unbloat/internal/platform/openbsd/fake"
+	"unbloat/unit"
+)
+
+// TestUndoOfDamage: an unconfirmed change of a router that ran something else than
+// its pf.conf says is undone: the files are as before, and pf has the queues of the
+// files. The undo says which it had before.
+func TestUndoOfDamage(t *testing.T) {
+	for name, old := range map[string]bool{"today": false, "ALTQ": true} {
+		language, grammar := openbsd.Language(), pfctl.Today
+		if old {
+			language, grammar = openbsd.LanguageAltq(), pfctl.ALTQWithMatch
+		}
+		of := func(down, up unit.Rate) plan.Plan {
+			p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: language, WAN: "em0", LAN: "em1"},
+				plan.Preferences{Down: plan.RatePreference{Rate: down * unit.MbitPerSecond}, Up: plan.RatePreference{Rate: up * unit.MbitPerSecond}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		router := conform.Case{WAN: "em0", New: func() (conform.Router, apply.Backend) {
+			r := openbsdfake.New(grammar)
+			return r, &openbsd.Backend{Runner: r, Altq: old}
+		}}
+		fresh := openbsdfake.New(grammar).Files[openbsd.PfConf]
+		t.Run(name, func(t *testing.T) {
+			unloaded := func(r conform.Router) { r.(*openbsdfake.Router).Files[openbsd.PfConf] = fresh }
+			_, _, loaded, _ := router.AfterDamage(t, of(40, 8), of(20, 4), func(r conform.Router) {
+				unloaded(r)
+				if _, errOut, err := r.Run(t.Context(), []string{"pfctl", "-f", openbsd.PfConf}, nil); err != nil {
+					t.Fatalf("%v: %s", err, errOut)
+				}
+			})
+			_, _, undone, lost := router.AfterDamage(t, of(40, 8), of(20, 4), unloaded)
+			if undone != loaded {
+				t.Errorf("it is\n%s\nand not\n%s", undone, loaded)
+			}
+			if !strings.Contains(strings.Join(lost, "\n"), "on em0 ") {
+				t.Errorf("%q", lost)
+			}
+		})
+	}
+}
