@@ -108,8 +108,12 @@ func (m *moody) Run(ctx context.Context, argv []string, stdin []byte) ([]byte, [
 	case is == gone:
 		return nil, nil, errGone
 	case is == stalling:
-		<-ctx.Done()
-		return nil, nil, ctx.Err()
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-time.After(time.Minute): // an undo has no other limit
+			return nil, nil, errGone
+		}
 	case is == failing && changes:
 		return nil, []byte("no such thing"), errors.New("exit status 1")
 	case is == lying && changes:
