@@ -17,6 +17,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/apply/proc"
+	"unbloat/internal/await"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/opnsense"
@@ -97,7 +98,14 @@ func TestWatchdogOfAnAPI(t *testing.T) {
 		}
 		a.cut.Store(true)
 		s.cable.set(true)
-		waitFor(t, "the router to undo over "+over, func() bool { return a.text() == was })
+		defer func() {
+			if t.Failed() {
+				t.Logf("the watchdog's directory:\n%s\nthe router has\n%s\nbefore:\n%s", listing(filepath.Dir(key)), a.text(), was)
+			}
+		}()
+		// Each of its fifty requests is a process with a TLS handshake of its own: half a
+		// minute on a busy machine.
+		await.Until(t, 4*time.Minute, "the router to undo over "+over, func() bool { return a.text() == was })
 		a.cut.Store(false)
 		s.cable.set(false)
 		if err := tr.Commit(); !errors.Is(err, apply.ErrTooLate) {
@@ -121,6 +129,23 @@ func TestWatchdogOfAnAPI(t *testing.T) {
 	if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: "wan"}); err != nil || a.text() != start {
 		t.Errorf("reverted (%v), it has\n%s\nat the start:\n%s", err, a.text(), start)
 	}
+}
+
+// listing returns the small files of a directory, but for the key, with what is in them.
+func listing(dir string) string {
+	var b strings.Builder
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err.Error()
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if f.Name() == "key" || len(text) > 2000 {
+			text = nil
+		}
+		fmt.Fprintf(&b, "%s: %q %v\n", f.Name(), text, err)
+	}
+	return b.String()
 }
 
 // TestAPIRefusals: the API's client does not follow redirects with the key,
