@@ -114,6 +114,9 @@ func TestStatusInPipes(t *testing.T) {
 
 // prove runs on every platform, as tune does, and leaves the router as it was.
 func TestProveOnAnotherRouter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	p := stages()[0]
 	s := p.make(t)
 	start := s.Text()

@@ -70,6 +70,9 @@ func TestNoAQM(t *testing.T) {
 // TestDrift: status and doctor report how the router differs from what was
 // applied, and name a command that repairs it.
 func TestDrift(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	s, _ := newLinux(t)
 	again := "unbloat apply --again --yes --wan wan"
 	s.wants(t, exitPrecondition, "nothing was kept here", "apply", "--again", "--yes")

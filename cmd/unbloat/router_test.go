@@ -145,6 +145,9 @@ func (l *laptop) checkSecret() {
 // The watchdog on this machine undoes an unconfirmed change as soon as it can
 // reach the router. The secret appears nowhere.
 func TestOPNsenseFromLaptop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	t.Parallel()
 	l := newLaptop(t)
 	start := l.text()
@@ -270,6 +273,9 @@ func (l *laptop) withShell() (address string) {
 // change while the laptop is away. A confirmation finds that watchdog by the
 // journal.
 func TestOPNsenseWatchdog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	t.Parallel()
 	l := newLaptop(t)
 	watchdog := l.withShell()

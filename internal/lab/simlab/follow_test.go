@@ -333,6 +333,9 @@ func better(t *testing.T, names []string, of map[string]trial) {
 
 // Lines that vary as Starlink, cable, Wi-Fi and LTE do.
 func TestFollowVaryingLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	of := map[string]trial{}
 	var names []string
 	for _, k := range scenario.LineKinds() {
@@ -361,6 +364,9 @@ func TestFollowRecordedLines(t *testing.T) {
 
 // On a steady line nothing is lost against a plan that was tuned for it.
 func TestFollowSteady(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	x := steps()
 	x.changes, x.seconds = nil, 10*time.Minute
 	tuned := said(t, "steady", byOracle, x.run(t, byOracle, 1))

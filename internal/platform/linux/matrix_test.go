@@ -12,6 +12,9 @@ import (
 // interfaces. The fake kernel accepts each one, it is read back equal, and
 // revert leaves nothing.
 func TestMatrix(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	cases, err := verify.Matrix(linux.Name)
 	if err != nil {
 		t.Fatal(err)

@@ -61,6 +61,9 @@ func pasted(t *testing.T, p plan.Plan) *opnsensefake.Router {
 // occur in all pairs (UNBLOAT_LONG=1: a third more, each on another interface):
 // the items are the same, they run, and after revert the router is as before.
 func TestMatrixOnStandIn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	cases, err := verify.Matrix(opnsense.Name)
 	if err != nil {
 		t.Fatal(err)
