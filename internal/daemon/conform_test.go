@@ -7,8 +7,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,20 +32,6 @@ import (
 	"unbloat/unit"
 )
 
-// api is a stand-in of OPNsense behind its API.
-type api struct{ o *opnsensefake.Router }
-
-func (a api) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
-	q := httptest.NewRequest(argv[0], argv[1], strings.NewReader(string(stdin)))
-	q.SetBasicAuth(a.o.Key, a.o.Secret)
-	if argv[0] == http.MethodPost {
-		q.Header.Set("Content-Type", "application/json")
-	}
-	w := httptest.NewRecorder()
-	a.o.ServeHTTP(w, q)
-	return w.Body.Bytes(), nil, nil
-}
-
 // standIns are the platforms' stand-ins, and their WANs.
 func standIns() map[string]func() (r platform.Runner, wan string) {
 	return map[string]func() (platform.Runner, string){
@@ -57,7 +41,7 @@ func standIns() map[string]func() (r platform.Runner, wan string) {
 		"openbsd":      func() (platform.Runner, string) { return openbsdfake.New(pfctl.Today), "em0" },
 		"openbsd-altq": func() (platform.Runner, string) { return openbsdfake.New(pfctl.ALTQWithMatch), "em0" },
 		"freebsd":      func() (platform.Runner, string) { return freebsdfake.New(), "igb0" },
-		"opnsense":     func() (platform.Runner, string) { return api{opnsensefake.NewWithGuests()}, "wan" },
+		"opnsense":     func() (platform.Runner, string) { return opnsensefake.API{Router: opnsensefake.NewWithGuests()}, "wan" },
 		"pfsense":      func() (platform.Runner, string) { return pfsensefake.New(), "igb0" },
 	}
 }

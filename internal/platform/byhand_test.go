@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -37,19 +36,8 @@ func run(t *testing.T, r platform.Runner, lines string) {
 	}
 }
 
-// rest is the part of OPNsense's API Runner that status needs.
-type rest struct{ o *opnsensefake.Router }
-
-func (r rest) Run(_ context.Context, argv []string, stdin []byte) (stdout, stderr []byte, err error) {
-	q := httptest.NewRequest(argv[0], argv[1], strings.NewReader(string(stdin)))
-	q.SetBasicAuth(r.o.Key, r.o.Secret)
-	if argv[0] == http.MethodPost {
-		q.Header.Set("Content-Type", "application/json")
-	}
-	w := httptest.NewRecorder()
-	r.o.ServeHTTP(w, q)
-	return w.Body.Bytes(), nil, nil
-}
+// rest is an OPNsense behind its API.
+type rest struct{ opnsensefake.API }
 
 // post sends one item and returns its uuid.
 func (r rest) post(t *testing.T, path, body string) string {
@@ -132,7 +120,7 @@ func TestStatusByHand(t *testing.T) {
 			"it holds to 9.00 bit/s, by a FIFO of 50 packets (not unbloat's): nothing, since no rule sends packets there; beware: dnctl(8) reads a fraction such as 9.5Mbit/s as 9 bit/s",
 		}},
 		{"opnsense, article", func(t *testing.T) explainer {
-			r := rest{opnsensefake.NewWithGuests()}
+			r := rest{opnsensefake.API{Router: opnsensefake.NewWithGuests()}}
 			const at = "/api/trafficshaper/settings/"
 			pipe := r.post(t, at+"addPipe", `{"pipe":{"enabled":"1","bandwidth":"4850","bandwidthMetric":"Kbit","scheduler":"fq_codel","codel_ecn_enable":"1","description":"upstream"}}`)
 			queue := r.post(t, at+"addQueue", `{"queue":{"enabled":"1","pipe":"`+pipe+`","weight":"10","description":"high priority upstream"}}`)

@@ -110,7 +110,7 @@ func standIn(t *testing.T, name string) (standInRouter, string) {
 		return freebsdfake.New(), "igb0"
 	case "opnsense":
 		o := opnsensefake.NewWithGuests()
-		return reached{o, rest{o}}, "wan"
+		return reached{o, rest{opnsensefake.API{Router: o}}}, "wan"
 	case "pfsense":
 		return pfsensefake.New(), "igb0"
 	}

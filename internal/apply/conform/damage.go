@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,18 @@ func (c Case) AfterDamage(t *testing.T, a, b plan.Plan, damage func(Router)) (st
 		t.Fatalf("it is undone, and something is left to be undone: %v", err)
 	}
 	return start, applied, r.Text(), did.Lost
+}
+
+// CheckUndone compares what a router is after an undo with what it is to be, and
+// looks for a text among what the undo says that it could not bring back.
+func CheckUndone(t *testing.T, undone, want string, lost []string, says string) {
+	t.Helper()
+	if undone != want {
+		t.Errorf("it is\n%s\nand not\n%s", undone, want)
+	}
+	if !strings.Contains(strings.Join(lost, "\n"), says) {
+		t.Errorf("%q, want %q", lost, says)
+	}
 }
 
 // deaf is a router on which every command succeeds and has no effect.

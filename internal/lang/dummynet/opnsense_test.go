@@ -3,7 +3,6 @@ package dummynet_test
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,12 +30,8 @@ func save(t interface {
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		r := httptest.NewRequest(http.MethodPost, "/api/trafficshaper/settings/set"+kind+"/"+uuid, strings.NewReader(string(b)))
-		r.Header.Set("Content-Type", "application/json")
-		r.SetBasicAuth(o.Key, o.Secret)
-		w := httptest.NewRecorder()
-		if o.ServeHTTP(w, r); w.Body.String() != `{"result":"saved"}` {
-			t.Fatalf("%s: %s", b, w.Body)
+		if _, answer := o.Request(http.MethodPost, "/api/trafficshaper/settings/set"+kind+"/"+uuid, string(b)); answer != `{"result":"saved"}` {
+			t.Fatalf("%s: %s", b, answer)
 		}
 		var sent map[string]map[string]string
 		if err := json.Unmarshal(b, &sent); err != nil {

@@ -1,7 +1,6 @@
 package clearos_test
 
 import (
-	"strings"
 	"testing"
 
 	"unbloat/internal/apply"
@@ -58,12 +57,7 @@ func TestUndoOfDamage(t *testing.T) {
 			if c.asBefore {
 				want = start
 			}
-			if undone != want {
-				t.Errorf("it is\n%s\nand not\n%s", undone, want)
-			}
-			if !strings.Contains(strings.Join(lost, "\n"), c.lost) {
-				t.Errorf("%q, want %q", lost, c.lost)
-			}
+			conform.CheckUndone(t, undone, want, lost, c.lost)
 		})
 	}
 }

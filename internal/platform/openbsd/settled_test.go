@@ -1,7 +1,6 @@
 package openbsd_test
 
 import (
-	"strings"
 	"testing"
 
 	"unbloat/internal/apply"
@@ -44,12 +43,7 @@ func TestUndoOfDamage(t *testing.T) {
 				}
 			})
 			_, _, undone, lost := router.AfterDamage(t, of(40, 8), of(20, 4), unloaded)
-			if undone != loaded {
-				t.Errorf("it is\n%s\nand not\n%s", undone, loaded)
-			}
-			if !strings.Contains(strings.Join(lost, "\n"), "on em0 ") {
-				t.Errorf("%q", lost)
-			}
+			conform.CheckUndone(t, undone, loaded, lost, "on em0 ")
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -40,16 +39,8 @@ func pasted(t *testing.T, p plan.Plan) *opnsensefake.Router {
 		} else if method == http.MethodPost {
 			body = "{}"
 		}
-		r := httptest.NewRequest(method, path, strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		if method == http.MethodGet {
-			r.Header.Del("Content-Type")
-		}
-		r.SetBasicAuth(o.Key, o.Secret)
-		w := httptest.NewRecorder()
-		o.ServeHTTP(w, r)
-		if a := w.Body.String(); w.Code != http.StatusOK || method == http.MethodPost && a != `{"result":"saved"}` && a != `{"status":"ok"}` {
-			t.Fatalf("%s\n%s\n%d %s", line, body, w.Code, a)
+		if code, a := o.Request(method, path, body); code != http.StatusOK || method == http.MethodPost && a != `{"result":"saved"}` && a != `{"status":"ok"}` {
+			t.Fatalf("%s\n%s\n%d %s", line, body, code, a)
 		}
 	}
 	return o

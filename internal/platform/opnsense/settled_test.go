@@ -2,7 +2,6 @@ package opnsense_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"unbloat/internal/apply"
@@ -55,12 +54,7 @@ func TestUndoOfDamage(t *testing.T) {
 				post(r.(router), reconfigure, "{}")
 			})
 			_, _, undone, lost := shaper.AfterDamage(t, of(40, 8), of(20, 4), func(r conform.Router) { c.by(r.(router)) })
-			if undone != loaded {
-				t.Errorf("it is\n%s\nand not\n%s", undone, loaded)
-			}
-			if !strings.Contains(strings.Join(lost, "\n"), c.lost) {
-				t.Errorf("%q, want %q", lost, c.lost)
-			}
+			conform.CheckUndone(t, undone, loaded, lost, c.lost)
 		})
 	}
 }

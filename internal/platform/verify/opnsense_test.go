@@ -146,19 +146,6 @@ func (r *realOPNsense) do(method, uri, body string) (a answer) {
 	return a
 }
 
-// standIn sends the same request to the stand-in.
-func standIn(o *fake.Router, method, uri, body string) (status int, answer string) {
-	q := httptest.NewRequest(method, "/", strings.NewReader(body))
-	q.RequestURI = uri
-	if method == http.MethodPost {
-		q.Header.Set("Content-Type", "application/json")
-	}
-	q.SetBasicAuth(o.Key, o.Secret)
-	w := httptest.NewRecorder()
-	o.ServeHTTP(w, q)
-	return w.Code, w.Body.String()
-}
-
 // same reports whether two answers are equal except for new uuids.
 func same(a, b string) string {
 	var x, y any
@@ -193,7 +180,7 @@ func TestOPNsenseStandIn(t *testing.T) {
 			o.Put(x.Kind, x.UUID, x.Fields)
 		}
 		method, uri, body := g.request(before)
-		status, answer := standIn(o, method, uri, body)
+		status, answer := o.Request(method, uri, body)
 		if status == http.StatusNotImplemented {
 			refused++
 			continue
@@ -458,7 +445,7 @@ func (r *realOPNsense) RoundTrip(q *http.Request) (*http.Response, error) {
 		for _, x := range r.items() {
 			r.kernel.Put(x.Kind, x.UUID, x.Fields)
 		}
-		status, answer := standIn(r.kernel, q.Method, q.URL.Path, body)
+		status, answer := r.kernel.Request(q.Method, q.URL.Path, body)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, answer)
 		return w.Result(), nil
