@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,12 +55,20 @@ func TestWatchdogUndoesAtTheDeadline(t *testing.T) {
 		k := linuxfake.New()
 		start := k.Text()
 		e, wait := watchedEngine(t, k)
+		var applied atomic.Bool
 		failures := 0
+		k.Fail = func([]string) (bool, bool) { // the watchdog tries until it succeeds
+			if !applied.Load() {
+				return false, false
+			}
+			failures++
+			return failures < 9, false
+		}
 		tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.Fail = func([]string) (bool, bool) { failures++; return failures < 9, false } // the watchdog tries until it succeeds
+		applied.Store(true)
 		tr.Close()
 		wait()
 		if k.Text() != start {
