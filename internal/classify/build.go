@@ -66,6 +66,9 @@ func (b *builder) remember() {
 			b.set(name("names"), HomeAddress, f, time.Minute, few)
 			b.set(name("looks"), FlowKey, f, 20*time.Second, n)
 			b.set(name("host_looks"), HomeAddress, f, 20*time.Second, few)
+			if b.hasSteady(d) {
+				b.rememberSteady(f, d, n, few)
+			}
 		}
 		if b.policy.byMark(Down) && b.policy.Up != nil {
 			b.set(of("asked", f)+"_up", HomeAddress, f, time.Minute, few)
@@ -256,6 +259,7 @@ func (w way) meters() {
 	// What BitTorrent's peers tell each other by TCP is small and calm, and more than a call.
 	w.chain("is_calm",
 		w.then("interactive", is(ProtocolIs, TCP)).because(CalmTCP),
+		w.then("interactive", Test{Field: CtPackets, Op: Between, Value: 1, To: young}).because(Young),
 		w.then("voice", upTo(l.SmallPacket)).because(CalmSmall),
 		w.then("interactive").because(CalmLarge))
 	w.chain("data",
@@ -267,8 +271,10 @@ func (w way) meters() {
 		w.then("count", is(ProtocolIs, UDP), noMark(known)).does(setMark(known)).jumps(),
 		w.then("count", is(ProtocolIs, TCP), noMark(counted)).does(setMark(counted)).jumps(),
 		w.then("normal").because(Ordinary))
-	w.chain("busy", w.then(AcksLane, Test{Field: Length, Op: Less, Value: AckBelow}).because(BusySmall), w.then("data"))
 	for _, f := range families() {
+		if w.hasSteady(w.d) {
+			w.steady(f)
+		}
 		w.calmOf(f)
 		w.names(f)
 		w.chain(of("count", f), does(setMark(isBulk), Meter{w.sets[of("heavy", f)], []Rate{
@@ -324,8 +330,18 @@ func (w way) remarks() {
 	if !w.policy.EveryPacket {
 		w.chain("seen", does(setMark(w.calm), noMark(w.calm)), w.then("is_calm"))
 	}
-	for _, x := range [][2]string{{"crowded", "data"}, {"hasty", "busy"}, {"swarm", "bulk"}} {
-		w.chain(x[0], does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm)), w.then(x[1]))
+	for _, x := range []struct {
+		name string
+		to   []Step
+	}{
+		{"crowded", append(w.inCrowd(), w.then("data"))},
+		{"hasty", slices.Concat(
+			[]Step{w.then(AcksLane, Test{Field: Length, Op: Less, Value: AckBelow}).because(BusySmall)},
+			w.toSteady(),
+			[]Step{w.then("data")})},
+		{"swarm", []Step{w.then("bulk")}},
+	} {
+		w.chain(x.name, append([]Step{does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm))}, x.to...)...)
 	}
 }
 

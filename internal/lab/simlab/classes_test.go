@@ -82,18 +82,31 @@ func TestClassesOfDatagrams(t *testing.T) {
 	}
 	call := sim.Seen{Flow: -1, Host: 7, Size: 214, Opened: sim.Up, Datagram: true}
 	expect("a call that nobody has answered", up(now, call), plan.Normal)
-	for range 100 {
+	for i := range 100 {
 		down(now, call)
 		now = now.Add(20 * time.Millisecond)
-		expect("a call", up(now, call), plan.Voice)
+		if got := up(now, call); i < 31 {
+			expect("a young call", got, plan.Interactive)
+		} else {
+			expect("a call", got, plan.Voice)
+		}
 	}
 	for range b.CalmPackets {
 		now = now.Add(time.Millisecond)
 		up(now, call)
 	}
-	expect("a flood", up(now.Add(5*time.Second), call), plan.Normal)
-	now = now.Add(11 * time.Second)
-	expect("ten seconds after it", up(now, call), plan.Voice)
+	expect("a busy call", up(now.Add(5*time.Second), call), plan.Interactive)
+	now = now.Add(16 * time.Second)
+	expect("ten seconds after it was busy", up(now, call), plan.Voice)
+	call.Size = 1214
+	for range 2000 { // twice the line's rate
+		now = now.Add(time.Millisecond)
+		up(now, call)
+	}
+	expect("a flood", up(now, call), plan.Normal)
+	now = now.Add(time.Minute)
+	call.Size = 214
+	expect("a minute after it", up(now, call), plan.Voice)
 
 	peer := sim.Seen{Host: 9, Size: 1514, Opened: sim.Up, Datagram: true, Swarm: true}
 	for i := range b.Peers {
@@ -127,8 +140,13 @@ func TestClassesOfMachines(t *testing.T) {
 		t.Errorf("%d packets of sixty calls of one machine, %s in all, were voice", crowd, p.Classes.Behaviour.CalmOfUp)
 	}
 	one := sim.Seen{Flow: -100, Host: 8, Size: 214, Opened: sim.Up, Datagram: true}
-	down(now, one)
-	if got := up(now, one); got != tins[plan.Voice] {
+	var got uint8
+	for range 40 { // the first packets of a connection are interactive
+		down(now, one)
+		got = up(now, one)
+		now = now.Add(20 * time.Millisecond)
+	}
+	if got != tins[plan.Voice] {
 		t.Errorf("a call of another machine: code point %d, not voice", got)
 	}
 }
