@@ -113,10 +113,6 @@ const (
 	// is sampled: for 2 kB of each 64 kB that it sends. UDP has its checksum
 	// there, which samples one packet of 32.
 	lookAt = 0x0000f800
-	// young is how many packets of a connection, both ways, are interactive whatever
-	// their length. A call with video begins with small and large ones: two classes
-	// would turn their order round, which its sender takes for a loss of many.
-	young = 2*lookOf - 1
 	// gcInterval is how often a set is searched for expired elements, which costs
 	// as much for an empty set.
 	gcInterval = 5 * time.Second

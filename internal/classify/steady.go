@@ -19,6 +19,7 @@ import (
 // swarm, of a flow that is busy, and no smaller than AckBelow. Known heavy flows
 // come with one packet of 32.
 //
+//	mixed   flow. It is calm, and has sent a large packet. 2 s
 //	steady  flow. In it: the flow has the class. 20 s
 //	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
 //	        of an element also when a rule only asks whether it is there
@@ -51,6 +52,10 @@ import (
 // A steady flow stays busy until it is silent, so that all of its packets have one
 // class: its sender takes it for loss if small ones overtake large ones.
 //
+// The same holds before it is busy: a calm flow that has sent a large packet is
+// mixed, and its small ones are interactive too for as long as large ones come.
+// A call without pictures has none, and stays voice.
+//
 // Both directions are judged alone. The bit known, by which heavy flows have
 // class normal from their mark, is of both: it is not set while the flow is
 // steady in the other direction.
@@ -61,6 +66,7 @@ const (
 	greedyFor = 5 * time.Minute
 	trialFor  = 3 * time.Second
 	triedFor  = 5 * time.Second
+	mixedFor  = 2 * time.Second
 	// picture is the least that the bucket of a steady flow's meter holds: the
 	// key frame of a video, in bytes, which is sent at once.
 	picture = 64_000
@@ -91,6 +97,7 @@ func (b *builder) hasSteady(d Direction) bool {
 // rememberSteady makes the sets of a direction.
 func (b *builder) rememberSteady(f int, d Direction, n, few int) {
 	name := func(what string) string { return of(what, f) + "_" + string(d) }
+	b.set(name("mixed"), FlowKey, f, mixedFor, n)
 	b.set(name("steady"), FlowKey, f, steadyFor, n)
 	b.set(name("steady_flows"), FlowKey, f, steadyFor, n)
 	b.set(name("trial"), HomeAddress, f, trialFor, few)
@@ -132,8 +139,28 @@ func (w way) inCrowd() []Step {
 	return out
 }
 
-// steady makes the chains of steady flows.
+// isCalm and seen name the chains of calm packets: each version of IP has its own
+// where mixed flows are known.
+func (w way) isCalm(f int) string { return w.ofMixed("is_calm", f) }
+func (w way) seen(f int) string   { return w.ofMixed("seen", f) }
+
+func (w way) ofMixed(name string, f int) string {
+	if w.hasSteady(w.d) {
+		return of(name, f)
+	}
+	return name
+}
+
+// steady makes the chains of steady flows, and that of mixed ones.
 func (w way) steady(f int) {
+	w.chain(of("is_calm", f),
+		w.then("interactive", is(ProtocolIs, TCP)).because(CalmTCP),
+		w.then(of("mixed", f), upTo(w.l.SmallPacket)),
+		does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm)),
+		w.then("interactive").does(Remember{w.in("mixed", f), true}).because(CalmLarge))
+	w.chain(of("mixed", f),
+		w.then("interactive", Member{w.in("mixed", f)}).because(Mixed),
+		w.then("voice").because(CalmSmall))
 	var other []Step
 	if d := w.d.other(); w.hasSteady(d) {
 		other = append(other, w.then("normal", Member{w.sets[of("steady", f)+"_"+string(d)]}))

@@ -82,15 +82,23 @@ func TestClassesOfDatagrams(t *testing.T) {
 	}
 	call := sim.Seen{Flow: -1, Host: 7, Size: 214, Opened: sim.Up, Datagram: true}
 	expect("a call that nobody has answered", up(now, call), plan.Normal)
-	for i := range 100 {
+	for range 100 {
 		down(now, call)
 		now = now.Add(20 * time.Millisecond)
-		if got := up(now, call); i < 31 {
-			expect("a young call", got, plan.Interactive)
-		} else {
-			expect("a call", got, plan.Voice)
-		}
+		expect("a call", up(now, call), plan.Voice)
 	}
+	call.Size = 1214
+	expect("a picture", up(now, call), plan.Interactive)
+	call.Size = 214
+	for range 40 {
+		now = now.Add(20 * time.Millisecond)
+		expect("the sound beside it", up(now, call), plan.Interactive)
+	}
+	for range 100 {
+		now = now.Add(20 * time.Millisecond)
+		up(now, call)
+	}
+	expect("sound alone again", up(now, call), plan.Voice)
 	for range b.CalmPackets {
 		now = now.Add(time.Millisecond)
 		up(now, call)
@@ -140,13 +148,8 @@ func TestClassesOfMachines(t *testing.T) {
 		t.Errorf("%d packets of sixty calls of one machine, %s in all, were voice", crowd, p.Classes.Behaviour.CalmOfUp)
 	}
 	one := sim.Seen{Flow: -100, Host: 8, Size: 214, Opened: sim.Up, Datagram: true}
-	var got uint8
-	for range 40 { // the first packets of a connection are interactive
-		down(now, one)
-		got = up(now, one)
-		now = now.Add(20 * time.Millisecond)
-	}
-	if got != tins[plan.Voice] {
+	down(now, one)
+	if got := up(now, one); got != tins[plan.Voice] {
 		t.Errorf("a call of another machine: code point %d, not voice", got)
 	}
 }

@@ -82,7 +82,7 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 }
 
 // usualPackets is how many packets a connection that is there is taken to have
-// had each way: it is no longer young.
+// had each way.
 const usualPackets = 1000
 
 // metered reports whether the meters know a flow that connection tracking can't
@@ -184,8 +184,8 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 		return say("it took more than %s, the most a steady flow may have, and is tried again after 30 s, the second time after 5 min", b.SteadyOf(d).Short())
 	case classify.Waits:
 		return "another flow of its machine is being tried; this one may go first after that"
-	case classify.Young:
-		return "calm so far; its first packets are interactive, whatever their length"
+	case classify.Mixed:
+		return "calm, with large packets too; all of them are interactive, so that none overtakes another"
 	case classify.CalmTCP:
 		return say("calm: below %s, by TCP", limit)
 	case classify.CalmLarge:
