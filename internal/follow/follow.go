@@ -128,8 +128,8 @@ type Delay struct {
 	Operator uint32
 	Passive  bool // of a flow
 	RTT      time.Duration
-	// Up and Down are one-way times, if OneWay. The clocks at both ends need not
-	// agree, nor run at quite the same speed.
+	// Up and Down are one-way times, if OneWay, or by how much they exceed any fixed
+	// value. The clocks at both ends need not agree, nor run at quite the same speed.
 	OneWay   bool
 	Up, Down time.Duration
 }

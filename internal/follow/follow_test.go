@@ -144,11 +144,25 @@ func TestNoSignalNoJump(t *testing.T) {
 // Two of six reflectors are bad, a third moves, and one answer in a hundred is late: in
 // an hour of load hardly a cut comes of it.
 func TestNoisyReflectors(t *testing.T) {
+	const seeds = 5
+	total := 0
+	for seed := range uint32(seeds) {
+		cuts := noisyHour(t, seed+1)
+		t.Logf("seed %d: %d cuts", seed+1, cuts)
+		total += cuts
+	}
+	if total > seeds {
+		t.Errorf("%d cuts in %d hours", total, seeds)
+	}
+}
+
+// noisyHour returns how many cuts there were.
+func noisyHour(t *testing.T, noise uint32) int {
+	t.Helper()
 	p := usual()
 	p.Rates[Down].Most, p.Rates[Up].Most = 47*unit.MbitPerSecond, 9500*unit.KbitPerSecond
 	f := newFluid(t, p)
 	f.greedy()
-	noise := uint32(1)
 	random := func(n uint32) uint32 { noise = noise*1664525 + 1013904223; return noise >> 8 % n }
 	add := func(d *Delay, by time.Duration) {
 		d.RTT += by
@@ -178,9 +192,7 @@ func TestNoisyReflectors(t *testing.T) {
 			}
 		}
 	}
-	if cuts > 1 {
-		t.Errorf("%d cuts in an hour", cuts)
-	}
+	return cuts
 }
 
 // A line whose own delay grows by 40 ms under any load is used all the same.
@@ -225,54 +237,6 @@ func TestStarlinkQuiet(t *testing.T) {
 			t.Errorf("%v into the minute: %t", after, got)
 		}
 	}
-}
-
-// A value that comes back gives the round trip of its flow, and only of its flow.
-func TestFlows(t *testing.T) {
-	var f Flows
-	at := func(ms int64) unit.Instant { return unit.Instant(ms) * unit.Instant(time.Millisecond) }
-	var got []Delay
-	in := func(ms int64, flow uint64, echo uint32) {
-		if d, ok := f.In(at(ms), flow, 7, echo); ok {
-			got = append(got, d)
-		}
-	}
-	f.Out(at(0), 1, 100)
-	f.Out(at(1), 1, 100) // a second packet with the value
-	f.Out(at(0), 2, 100)
-	in(30, 3, 100) // nobody's
-	in(31, 1, 100)
-	in(32, 1, 100) // told already
-	f.Out(at(40), 1, 140)
-	in(65, 1, 140)
-	f.Out(at(70), 1, 170)
-	in(97, 1, 170)
-	if len(got) != 1 || got[0].RTT != 25*time.Millisecond || got[0].At != at(97) || !got[0].Passive || got[0].Operator != 7 || got[0].OneWay {
-		t.Errorf("it tells %+v", got)
-	}
-	if n := testing.AllocsPerRun(1000, func() { f.Out(at(200), 5, 1); f.In(at(210), 5, 7, 1) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// FuzzFlows: whatever passes, round trips are positive and no longer than what was seen.
-func FuzzFlows(f *testing.F) {
-	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9})
-	f.Fuzz(func(t *testing.T, packets []byte) {
-		var x Flows
-		now := unit.Instant(0)
-		for p := range slices.Chunk(packets, 3) {
-			if len(p) < 3 {
-				break
-			}
-			now = now.Add(time.Duration(p[0]) * time.Millisecond)
-			if p[1]&1 == 0 {
-				x.Out(now, uint64(p[1]>>1), uint32(p[2]))
-			} else if d, ok := x.In(now, uint64(p[1]>>1), 1, uint32(p[2])); ok && (d.RTT <= 0 || d.RTT > time.Duration(now) || d.At != now) {
-				t.Fatalf("at %d: %+v", now, d)
-			}
-		}
-	})
 }
 
 // After an hour without load a greedy upload does not bloat for a second.

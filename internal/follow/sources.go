@@ -15,7 +15,7 @@ const (
 	answerWithin = time.Second // a probe without an answer by then is a miss
 	missesDead   = 3           // in a row
 	hitsAlive    = 2           // in a row, of a dead one
-	deadEvery    = 5           // a dead one is asked in each so many rounds
+	deadEvery    = 5           // in each so many rounds those are asked that tell little: dead ones, and round trips beside ways
 
 	baseWindow   = 30 * time.Second // of a least round trip, without load
 	baseLoaded   = 5 * time.Minute  // the same under load, which may hide it
@@ -47,6 +47,7 @@ type source struct {
 	recent    time.Duration // about the least of the last samples
 	baseUp    time.Duration // what one-way delays up are without a queue, with the clocks' offset
 	oneWay    bool          // baseUp is known
+	tells     bool          // it tells the ways apart
 	asked     unit.Instant  // the oldest probe without an answer; never: none
 	lastAsked unit.Instant
 	heard     unit.Instant // never: not yet
@@ -135,7 +136,7 @@ func (s *sources) forget() {
 	for i := range s.all {
 		x := &s.all[i]
 		x.least = [2]time.Duration{math.MaxInt64, math.MaxInt64}
-		x.samples, x.oneWay, x.asked, x.heard, x.odd = 0, false, never, never, 0
+		x.samples, x.oneWay, x.tells, x.asked, x.heard, x.odd = 0, false, false, never, never, 0
 	}
 	s.n, s.judged, s.nFlows = 0, 0, 0
 }
@@ -161,7 +162,7 @@ func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
 			s.rounds++
 		}
 		x := &s.all[i]
-		if x.dead && s.alive() > 0 && (s.rounds+i)%deadEvery != 0 {
+		if (x.dead && s.alive() > 0 || !x.tells && x.heard != never && s.tellWays() >= mostVoters-1) && (s.rounds+i)%deadEvery != 0 {
 			continue
 		}
 		x.sent++
@@ -172,6 +173,22 @@ func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
 		return i, true
 	}
 	return 0, false
+}
+
+// tellWays returns how many operators have reflectors that answer, and tell the ways
+// apart.
+func (s *sources) tellWays() int {
+	n := 0
+	for i := range s.reflectors {
+		first := s.all[i].tells && !s.all[i].dead
+		for j := range i {
+			first = first && (s.all[j].operator != s.all[i].operator || !s.all[j].tells || s.all[j].dead)
+		}
+		if first {
+			n++
+		}
+	}
+	return n
 }
 
 // alive returns how many reflectors are believed to answer.
@@ -244,8 +261,8 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	}
 	f.lower(d, busy)
 	x = sample{at: d.At, sent: d.At.Add(-d.RTT), operator: f.operator, source: i, rtt: d.RTT - f.base()}
-	if d.OneWay && d.Up+d.Down-d.RTT < 5*time.Millisecond && d.RTT-d.Up-d.Down < 5*time.Millisecond {
-		x.oneWay = true
+	if d.OneWay {
+		x.oneWay, f.tells = true, true
 		x.way = f.split(d, x.rtt)
 	}
 	if !busy && !d.Passive && f.got > baseSamples {
@@ -377,6 +394,11 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	if s.noise > noisyLine {
 		want = 4
 	}
+	tell := s.tellWays()
+	ways := tell > 1 // then nobody is heard who tells round trips only
+	if tell == 2 {
+		operators = 2
+	}
 	n := 0
 	fresh := func(x *sample) bool {
 		for i := range voters[:n] {
@@ -392,7 +414,7 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 		if now.Sub(x.at) > voteWindow {
 			break
 		}
-		if f := &s.all[x.source]; !f.dead && (noisy || !f.noisy) && fresh(&x) {
+		if f := &s.all[x.source]; !f.dead && (noisy || !f.noisy) && (x.oneWay || !ways) && fresh(&x) {
 			if n == 0 {
 				v.newest, v.oldest = x, x.sent
 			}
