@@ -109,7 +109,19 @@ type Controller struct {
 	reflected  unit.Instant  // the last answer of a reflector
 	starved    bool          // less arrives than the shaper would let through
 	downBlamed bool          // a round trip's delay is taken for the way down's
+	trial      trial         // whether the way up is rightly blamed
+	cleared    unit.Instant  // until then it is not
+	clearedBy  float64       // bit/s that arrived then
 	since      unit.Instant  // the line is this one since then
+}
+
+// trial holds the delay of round trips against what is sent up: if the queue is there,
+// it gets shorter as less is sent.
+type trial struct {
+	on       bool
+	at       unit.Instant
+	delay    time.Duration
+	capacity float64
 }
 
 // way is one direction.
@@ -167,6 +179,7 @@ type episode struct {
 	from     float64       // the rate before it
 	capacity float64       // what the line carried when the queue last grew
 	grown    time.Duration // the delay then
+	guessed  bool          // capacity is no measurement
 	delay    time.Duration // at the last cut that was to be judged
 	judge    unit.Instant
 	began    unit.Instant
@@ -366,7 +379,8 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 	var share [2]time.Duration
 	down, up := &c.ways[Down], &c.ways[Up]
 	c.starved = c.hungry()
-	c.downBlamed = down.loaded && (c.starved || !up.loaded || c.open())
+	c.try(now, v)
+	c.downBlamed = down.loaded && (c.starved || !up.loaded || c.open() || now < c.cleared)
 	if v.known && !v.oneWay && !c.downBlamed && up.episode.on && now.Sub(up.episode.began) > blameFor && down.carried > down.rate/20 {
 		// The cuts of the way up have changed nothing.
 		c.downBlamed, down.loaded, down.busyAt = true, true, now
@@ -403,6 +417,37 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 		if v.known && !v.oneWay {
 			w.doubt = max(v.rtt-w.floor, w.delay)
 		}
+	}
+}
+
+// try finds out whether the way up was blamed wrongly for the delay of round trips.
+func (c *Controller) try(now unit.Instant, v vote) {
+	const (
+		clearFor   = 1500 * time.Millisecond // if the delay has not become as much shorter as it should
+		clearWhile = 0.75                    // of what arrived then at least arrives now
+	)
+	t, up := &c.trial, &c.ways[Up]
+	if c.ways[Down].carried < clearWhile*c.clearedBy {
+		c.cleared = 0 // less arrives than a line that queues passes on: it does not queue
+	}
+	if !v.known || v.oneWay || c.downBlamed || !up.episode.on || up.episode.guessed || v.newest.rtt < c.p.Threshold/2 {
+		t.on = false
+		return
+	}
+	if !t.on {
+		*t = trial{true, v.newest.sent, v.newest.rtt, up.episode.capacity}
+		return
+	}
+	sent := (c.history.at(Up, v.newest.sent) - c.history.at(Up, t.at)) * 8
+	due := v.newest.sent.Sub(t.at) - time.Duration(sent/t.capacity*1e9)
+	if due > max(c.p.Threshold/2, t.delay/4) && t.delay-v.newest.rtt < due/3 {
+		t.on = false
+		c.cleared = now.Add(clearFor)
+		c.clearedBy = c.ways[Down].carried
+		up.target = max(up.target, min(up.episode.from, below*t.capacity))
+		up.episode = episode{}
+		up.step, up.risen = 0, now
+		up.say(now, NoHelp, up.target)
 	}
 }
 
@@ -493,7 +538,9 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 	switch {
 	case !e.on:
 		w.goal = max(w.goal, min(w.rate, w.safe))
-		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.raw, judge: math.MaxInt64}
+		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.raw, guessed: !known, judge: math.MaxInt64}
+	case known && e.guessed:
+		e.capacity, e.grown, e.guessed = capacity, w.raw, false
 	case capacity > e.capacity, limits, w.raw > e.grown+max(e.grown/8, growth):
 		// What is carried at the shaper's own rate says something of the line only
 		// while the queue grows.
