@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 
+	"unbloat/internal/apply"
 	"unbloat/internal/daemon"
 	"unbloat/internal/delay"
 	"unbloat/internal/follow"
@@ -62,6 +64,12 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets})
 		},
 		Set: func(ctx context.Context, rates [2]unit.Rate) error { return l.Change(ctx, rates, setter.Set) },
+	}
+	if l.Learn != "" {
+		c.Memory = &steer.Memory{
+			Load: func() ([]byte, error) { return os.ReadFile(l.Learn) },
+			Save: func(b []byte) error { return apply.WriteFile(l.Learn, b, 0o644) },
+		}
 	}
 	for d, b := range l.Rates {
 		c.Params.Rates[d] = follow.Bounds{Least: b.Least, Usual: b.Usual, Most: b.Most}

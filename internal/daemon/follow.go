@@ -20,6 +20,7 @@ type Line struct {
 	Inbound    string // whose queue shapes the download
 	Rates      [2]Bounds
 	Reflectors []netip.Addr // none: the built-in ones
+	Learn      string       // file of the learned rates; "": none
 	// Change has set called with each interface whose shaper is to have another
 	// rate, while nobody else changes the router.
 	Change func(ctx context.Context, rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error
@@ -130,7 +131,7 @@ func (w *wan) followed() (Line, error) {
 	if err := Followable(*p); err != nil {
 		return Line{}, fmt.Errorf("follow the line: %w; the rates are held", err)
 	}
-	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors}
+	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Learn: c.Learn}
 	for d, x := range [2]struct{ least, line, most, rate unit.Rate }{{c.LeastDown, c.Down, c.MostDown, p.DownBps}, {c.LeastUp, c.Up, c.MostUp, p.UpBps}} {
 		const unlessGiven = 10 // the least is this part of the usual rate
 		b := Bounds{Least: x.least, Usual: x.rate, Most: x.most}

@@ -113,6 +113,11 @@ type Controller struct {
 	cleared    unit.Instant  // until then it is not
 	clearedBy  float64       // bit/s that arrived then
 	since      unit.Instant  // the line is this one since then
+	monday     unit.Instant  // at which a Monday began; if wall
+	wall       bool
+	studied    unit.Instant // the last time that something was learnt
+	learned    uint64
+	starlink   starlink
 }
 
 // trial holds the delay of round trips against what is sent up: if the queue is there,
@@ -163,6 +168,7 @@ type way struct {
 	low       float64 // a low quantile of the capacity; 0: not known
 	outage    bool
 	before    float64 // rate before the outage
+	proven    float64 // what the line was seen to carry since c.studied; 0: nothing
 	why       Why
 	whyAt     unit.Instant
 }
@@ -193,7 +199,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{p: p, now: now, heard: now, busyAt: now, arrived: now}
+	c := &Controller{p: p, now: now, heard: now, busyAt: now, arrived: now, studied: now}
 	c.sources.start(p, now)
 	for d := Down; d <= Up; d++ {
 		w := &c.ways[d]
@@ -228,7 +234,11 @@ func (c *Controller) asleep(now unit.Instant) bool { return now.Sub(c.busyAt) > 
 // Delay takes an answer or a flow's round trip in. Delays come in the order of At;
 // what cannot be is left out.
 func (c *Controller) Delay(d Delay) {
-	if d.At < 0 || d.RTT <= 0 || d.At.Add(-d.RTT) < c.since || c.p.quiet(d.At) {
+	if d.At < 0 || d.RTT <= 0 || d.At.Add(-d.RTT) < c.since {
+		return
+	}
+	if c.quiet(d.At) {
+		c.starlink.look(d.At, c.sources.late(d, c.p.Threshold))
 		return
 	}
 	x, ok := c.sources.hear(d, d.At.Sub(c.busyAt) < restAfter)
@@ -295,6 +305,7 @@ func (c *Controller) Applied(now unit.Instant, d Direction, rate unit.Rate) {
 func (c *Controller) NewLine(now unit.Instant) {
 	c.sources.forget()
 	c.history.n = 0
+	c.starlink, c.trial, c.cleared = starlink{}, trial{}, 0
 	c.heard, c.arrived, c.since = now, now, now
 	for d := Down; d <= Up; d++ {
 		w := &c.ways[d]
@@ -311,6 +322,7 @@ func (c *Controller) Step(now unit.Instant) Decision {
 	theta := c.threshold()
 	v := c.sources.decide(now, theta)
 	c.sources.judge(v, theta)
+	c.starlink.look(now, v.known && v.newest.rtt > theta)
 	c.sources.expire(now, 3*c.rtt+answerWithin)
 	c.blame(now, v)
 	out := Decision{Next: now.Add(stepIdle)}
@@ -330,7 +342,9 @@ func (c *Controller) Step(now unit.Instant) Decision {
 			out.Change[d], out.Rate[d] = true, unit.Rate(w.rate)
 		}
 		out.Why[d] = w.why
+		w.prove(now)
 	}
+	c.study(now)
 	return out
 }
 
@@ -489,7 +503,7 @@ func (c *Controller) follow(w *way, now unit.Instant, v vote, theta time.Duratio
 	switch {
 	case c.out(w, now):
 	case !w.loaded && now.Sub(w.busyAt) > idleAfter:
-		w.idle(now)
+		w.idle(now, c.learntUsual(w, now))
 	case !v.known:
 		c.blind(w, now)
 	case w.delay > theta && !w.episode.on && w.is == Down && c.history.waited(Down, stepBusy, 2*c.p.Packet) && w.flat():
@@ -675,13 +689,12 @@ func (c *Controller) rise(w *way, now unit.Instant) {
 	w.say(now, cause, next)
 }
 
-// idle goes back to the usual rate.
-func (w *way) idle(now unit.Instant) {
+// idle goes to the usual rate of this hour.
+func (w *way) idle(now unit.Instant, usual float64) {
 	if now.Sub(w.risen) < time.Second {
 		return
 	}
 	w.risen, w.step, w.episode = now, 0, episode{}
-	usual := float64(w.Usual)
 	by := idleShare * w.rate
 	switch {
 	case w.rate < usual:
@@ -711,10 +724,15 @@ func (c *Controller) blind(w *way, now unit.Instant) {
 		}
 		return
 	}
-	goal := min(w.rate, below*w.low)
-	if w.low == 0 {
-		goal = min(w.rate, float64(w.Usual))
+	low := c.learntLow(w, now)
+	switch {
+	case low > 0:
+	case w.low > 0:
+		low = below * w.low
+	default:
+		low = float64(w.Usual)
 	}
+	goal := min(w.rate, low)
 	if goal < w.rate && now.Sub(w.risen) >= time.Second {
 		left := max((blindHold + glideIn - since).Seconds(), 1)
 		w.risen = now

@@ -17,23 +17,20 @@ const (
 	hitsAlive    = 2           // in a row, of a dead one
 	deadEvery    = 5           // in each so many rounds those are asked that tell little: dead ones, and round trips beside ways
 
-	baseWindow   = 30 * time.Second // of a least round trip, without load
-	baseLoaded   = 5 * time.Minute  // the same under load, which may hide it
-	baseSamples  = 4                // in a window, at least
-	oddLimit     = 20               // samples in a row away from the others: it has moved
-	mostFlows    = 32               // passive sources that are remembered
-	heardLately  = 40 * time.Second // longer than a round of probes without load
-	voteWindow   = 700 * time.Millisecond
-	sampleSlots  = 16
-	flowWindow   = 400 * time.Millisecond
-	flowVoters   = 4
-	quietAround  = 300 * time.Millisecond // Starlink's
-	starlinkStep = 15 * time.Second
-	starlinkAt   = 12 * time.Second
-	noisyLine    = 0.002 // of the samples long without others: one more has to agree
-	noisySource  = 0.08
-	lossySource  = 0.25
-	quietSource  = 0.03
+	baseWindow  = 30 * time.Second // of a least round trip, without load
+	baseLoaded  = 5 * time.Minute  // the same under load, which may hide it
+	baseSamples = 4                // in a window, at least
+	oddLimit    = 20               // samples in a row away from the others: it has moved
+	mostFlows   = 32               // passive sources that are remembered
+	heardLately = 40 * time.Second // longer than a round of probes without load
+	voteWindow  = 700 * time.Millisecond
+	sampleSlots = 16
+	flowWindow  = 400 * time.Millisecond
+	flowVoters  = 4
+	noisyLine   = 0.002 // of the samples long without others: one more has to agree
+	noisySource = 0.08
+	lossySource = 0.25
+	quietSource = 0.03
 )
 
 // source is a reflector or a flow.
@@ -429,7 +426,7 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	}
 	v.known = true
 	// A probe that is late already says the same as a long answer.
-	late := s.late(now, v.newest.sent, threshold)
+	late := s.overdue(now, v.newest.sent, threshold)
 	seconded := func(d Direction) {
 		for i := n - 1; i > 0 && i >= n-late; i-- {
 			if x := added(v.newest, d); x > threshold {
@@ -449,8 +446,17 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	return v
 }
 
-// late returns how many probes sent after an instant should have been answered by now.
-func (s *sources) late(now, after unit.Instant, threshold time.Duration) int {
+// late says whether a delay that is not heard is longer than usual.
+func (s *sources) late(d Delay, threshold time.Duration) bool {
+	if d.Passive || int(d.Source) >= s.reflectors {
+		return false
+	}
+	f := &s.all[d.Source]
+	return f.heard != never && d.RTT-f.base() > threshold
+}
+
+// overdue returns how many probes sent after an instant should have been answered by now.
+func (s *sources) overdue(now, after unit.Instant, threshold time.Duration) int {
 	n := 0
 	for i := range s.reflectors {
 		if f := &s.all[i]; !f.dead && !f.noisy && f.asked != never && f.asked > after && f.heard != never && now.Sub(f.asked) > f.base()+threshold {
@@ -543,16 +549,4 @@ func middle(of []sample, at int, value func(*sample) time.Duration) time.Duratio
 		sorted[j] = x
 	}
 	return sorted[at]
-}
-
-// quiet says whether an instant is next to one of Starlink's.
-func (p *Params) quiet(at unit.Instant) bool {
-	if !p.Starlink {
-		return false
-	}
-	into := (at.Sub(p.Minute) - starlinkAt) % starlinkStep
-	if into < 0 {
-		into += starlinkStep
-	}
-	return into < quietAround || into > starlinkStep-quietAround
 }

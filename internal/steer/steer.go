@@ -39,6 +39,11 @@ type Config struct {
 	// Set gives the shapers new rates in place. It may refuse now; then it is asked
 	// again with the next change. Errors are reported once for each text.
 	Set func(ctx context.Context, rates [2]unit.Rate) error
+	// Memory keeps what is learnt of the line by the hour of the week. It is written at
+	// most once an hour. nil: that is known until Run ends.
+	Memory *Memory
+	// Wall returns the time in the zone of the people at the line; nil: time.Now.
+	Wall func() time.Time
 	// Tell is given what went wrong, and what was right again; nil: nobody.
 	Tell func(text string)
 }
@@ -48,6 +53,7 @@ type Follower struct {
 	config     Config
 	controller *follow.Controller
 	feed       *feed.Feed
+	notes      *notebook
 	gauge      Gauge
 	said       string
 	fresh      atomic.Bool // the line is another one
@@ -77,11 +83,13 @@ type Reflector struct {
 // parameter.
 func New(c Config) (*Follower, error) {
 	c.Params = feed.Params(c.Params, c.Targets)
+	notes := openNotebook(c.Memory, c.Wall, c.Clock.Now(), c.Tell)
+	c.Params.Learned = notes.learned
 	controller, err := follow.New(c.Params, c.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{config: c, controller: controller, feed: feed.New(controller), ring: metrics.NewRing(), changes: [2]map[string]uint64{{}, {}}}
+	f := &Follower{config: c, controller: controller, feed: feed.New(controller), notes: notes, ring: metrics.NewRing(), changes: [2]map[string]uint64{{}, {}}}
 	f.look(f.config.Clock.Now())
 	return f, nil
 }
@@ -93,6 +101,7 @@ const openEvery = 5 * time.Second
 // it: the rates stay.
 func (f *Follower) Run(ctx context.Context) {
 	defer func() {
+		f.notes.saving.Wait()
 		if f.gauge != nil {
 			_ = f.gauge.Close()
 		}
@@ -125,6 +134,7 @@ func (f *Follower) round(ctx context.Context) time.Duration {
 		f.controller.NewLine(now)
 		f.gauge.Reset()
 	}
+	f.notes.round(now, f.controller, f.config.Tell)
 	d, err := f.feed.Round(now, sources{f.gauge})
 	why := []error{err}
 	if d.Change[follow.Down] || d.Change[follow.Up] {

@@ -47,6 +47,7 @@ type WAN struct {
 	LeastDown, MostDown unit.Rate           // bounds; 0: none given
 	LeastUp, MostUp     unit.Rate
 	Reflectors          []netip.Addr // instead of the built-in ones
+	Learn               string       // file of the rates by the hour of the week; "": they are kept in memory
 
 	Classes   string // on, off or the path of a class file; "": by the plan
 	AQM       plan.AQM
@@ -174,6 +175,7 @@ type wanTable struct {
 	LeastUp    string   `toml:"least_up"`
 	MostUp     string   `toml:"most_up"`
 	Reflectors []string `toml:"reflectors"`
+	Learn      string   `toml:"learn"`
 	Classes    string   `toml:"classes"`
 	AQM        string   `toml:"aqm"`
 	Side       string   `toml:"side"`
@@ -187,7 +189,7 @@ func topKeys() []string { return []string{"on_stop", "metrics", "wan"} }
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
-		"reflectors", "router", "platform", "classes", "aqm", "side", "link_layer", "overhead", "goal"}
+		"reflectors", "learn", "router", "platform", "classes", "aqm", "side", "link_layer", "overhead", "goal"}
 }
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error.
@@ -236,6 +238,9 @@ func Parse(name string, text []byte) (Config, error) {
 		for _, other := range c.WANs {
 			if other.Interface == w.Interface && other.Router == w.Router {
 				return c, w.At(name, "interface", fmt.Errorf("%s is in another [[wan]] already; give each interface once", w.Name()))
+			}
+			if w.Learn != "" && other.Learn == w.Learn {
+				return c, w.At(name, "learn", fmt.Errorf("%s is the file of %s already; give each line its own", w.Learn, other.Name()))
 			}
 		}
 		c.WANs = append(c.WANs, w)
@@ -293,7 +298,7 @@ func meant(e *toml.DecodeError) string {
 func (t wanTable) wan() WAN {
 	return WAN{
 		Interface: t.Interface, LAN: t.LAN, Router: t.Router, Platform: t.Platform,
-		Follow: t.Follow, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead,
+		Follow: t.Follow, Learn: t.Learn, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead,
 	}
 }
 
@@ -399,8 +404,11 @@ func (w *WAN) check(name string, t wanTable) error {
 		}
 		w.Reflectors = append(w.Reflectors, a)
 	}
+	if _, set := w.lines["learn"]; set && !strings.HasPrefix(w.Learn, "/") {
+		return bad("learn", "%q: must be the whole path of a file, as in learn = \"/var/lib/unbloat/%s.rates\"", w.Learn, w.Interface)
+	}
 	if !w.Follow {
-		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors"} {
+		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors", "learn"} {
 			if _, set := w.lines[key]; set {
 				return bad(key, "is for follow = true, and this [[wan]] holds its rates; remove it")
 			}

@@ -73,6 +73,7 @@ func TestRefused(t *testing.T) {
 		{"[[wan]]\ninterface = \"eth0\"\nup = \"1mbit\"\nleast_down = \"1mbit\"\n", "F:4: least_down: is a bound of down, which nobody gave"},
 		{ok + "reflectors = [\"dns.example\"]\n", "F:5: reflectors: \"dns.example\" is not the address of a host"},
 		{ok + "reflectors = [\"192.0.2.1\", \"192.0.2.1\"]\n", "F:5: reflectors: 192.0.2.1 is in the list twice"},
+		{ok + "learn = \"rates\"\n", "F:5: learn: \"rates\": must be the whole path of a file"},
 		{ok + "router = \"192.0.2.1\"\n", "F:5: router: \"192.0.2.1\": must be ssh://"},
 		{"on_stop = \"leave\"\n" + ok, `F:1: on_stop: "leave": must be "keep"`},
 		{"metrics = \"9836\"\n" + ok, "F:1: metrics: \"9836\": must be an address and a port"},
