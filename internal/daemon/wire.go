@@ -51,7 +51,19 @@ const (
 	MethodRevert  = "revert"  // → Reverted
 	MethodOn      = "on"      // OnParams → WANStatus, once the WAN has been looked at
 	MethodTurn    = "turn"    // TurnParams → Turn; it ends with the connection
+
+	MethodDecisions = "decisions" // DecisionsParams → Decisions
+	MethodWhy       = "why"       // WhyParams → what `unbloat why --json` prints
+	MethodTune      = "tune"      // TuneParams → Started
+	MethodTest      = "test"      // TestParams → Started
+	MethodRun       = "run"       // RunParams → Run
+	MethodHistory   = "history"   // HistoryParams → History
 )
+
+// methods are all of them, as an error names them.
+func methods() []string {
+	return []string{MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn, MethodDecisions, MethodWhy, MethodTune, MethodTest, MethodRun, MethodHistory}
+}
 
 // A Code says what kind of error an Error is.
 type Code string
