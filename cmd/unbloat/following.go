@@ -63,6 +63,9 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 		Open: func() (steer.Gauge, error) {
 			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets})
 		},
+		Decided: func(w follow.Why) {
+			l.Decided(daemon.Decision{Direction: w.Direction.String(), From: w.From, To: w.To, Why: w.Reason()})
+		},
 		Set: func(ctx context.Context, rates [2]unit.Rate) error { return l.Change(ctx, rates, setter.Set) },
 	}
 	if l.Learn != "" {

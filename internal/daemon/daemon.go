@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/apply/proc"
@@ -50,6 +51,10 @@ type Options struct {
 
 	// Follow returns what follows a line; nil: this build has nothing that does.
 	Follow func(l Line) (Follower, error)
+	// Work does a job, and returns its result as the command of its name prints it in
+	// JSON, and that command's exit code; nil: this build can't. When ctx ends it undoes
+	// what it has changed.
+	Work func(ctx context.Context, j Job) (result any, exitCode int, err error)
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
 	Metrics func(ctx context.Context, address string, now func() metrics.Snapshot) error
 
@@ -81,6 +86,8 @@ type Daemon struct {
 	running context.Context          // ends when the daemon does
 	ports   map[uint32]bool          // netlink ports of followers: their changes are no news
 	loops   sync.WaitGroup
+	runs    runs
+	numbers atomic.Uint64 // of decisions
 }
 
 // Load reads a configuration and checks it.
@@ -149,6 +156,7 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("start the daemon: serve its metrics: %w", err)
 		}
 	}
+	d.loops.Go(func() { d.keepSchedule(d.running) })
 	clients := d.serve(d.running, l)
 	d.loop(d.running)
 
@@ -157,6 +165,7 @@ func Run(ctx context.Context, o Options) error {
 	cancel()
 	d.loops.Wait()
 	clients.Wait()
+	d.runs.close()
 	if unheard != nil {
 		<-unheard
 	}
@@ -179,7 +188,7 @@ func (d *Daemon) start(c config.WAN) {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.config.Schedule), calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
 	w.keeper = keep.New(time.Now(), poll, false, d.memory.isOff(key))
 	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.keeper.State(), Since: time.Now().UTC().Format(time.RFC3339)}
 	w.lastBeat = time.Now()
@@ -350,7 +359,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		if w != nil {
-			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x); return nil, nil })
+			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x, entriesOf(x, c.Schedule)); return nil, nil })
 		}
 	}
 	if c.Metrics != old.Metrics {

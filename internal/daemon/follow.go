@@ -24,6 +24,8 @@ type Line struct {
 	// Change has set called with each interface whose shaper is to have another
 	// rate, while nobody else changes the router.
 	Change func(ctx context.Context, rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error
+	// Decided is told of each change, with Direction, From, To and Why.
+	Decided func(Decision)
 	// Own says that what comes from a netlink port is done by the follower itself.
 	Own  func(port uint32)
 	Tell func(text string) // what went wrong
@@ -123,7 +125,7 @@ func (w *wan) follow() {
 
 // followed returns the line as a follower takes it.
 func (w *wan) followed() (Line, error) {
-	p, c := w.plan, w.config
+	p, c := w.plan, w.wanted()
 	switch {
 	case w.d.o.Follow == nil:
 		return Line{}, errors.New("follow the line: this build can't; use the full one, or follow = false")
@@ -148,7 +150,7 @@ func (w *wan) followed() (Line, error) {
 		_, err := w.call(ctx, func(context.Context) (any, error) { return nil, w.retune(rates, set) })
 		return err
 	}
-	l.Own = w.d.own
+	l.Own, l.Decided = w.d.own, w.decided
 	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
 	return l, nil
 }
@@ -259,6 +261,7 @@ const (
 	causeStart    cause = "start"     // the daemon began, or its configuration changed
 	causeReplaced cause = "interface" // the interface came again
 	causeChanged  cause = "changed"   // something changed it
+	causeSchedule cause = "schedule"  // the schedule says something else
 )
 
-func causes() []cause { return []cause{causeStart, causeReplaced, causeChanged} }
+func causes() []cause { return []cause{causeStart, causeReplaced, causeChanged, causeSchedule} }

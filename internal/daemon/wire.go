@@ -78,6 +78,7 @@ const (
 	CodeMethod       Code = "unknown_method"
 	CodeRequest      Code = "bad_request" // not a request at all
 	CodeEnding       Code = "ending"      // the daemon ends just now
+	CodeLeftOut      Code = "left_out"    // this build of the daemon does not have it
 )
 
 // An Error is why a request was not done.

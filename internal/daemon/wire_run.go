@@ -49,22 +49,24 @@ type WhyParams struct {
 // TuneParams are those of MethodTune. What is not given is as the WAN's [[wan]] and
 // the top level of the configuration say.
 type TuneParams struct {
-	Server     string  `json:"server,omitempty"` // as for `unbloat tune --server`
-	Ping       string  `json:"ping,omitempty"`   // a host to probe besides
-	Pin        string  `json:"pin,omitempty"`    // SHA-256 of the server's certificate
-	Key        string  `json:"key,omitempty"`    // of the server
-	Insecure   bool    `json:"insecure,omitempty"`
-	GoalMs     float64 `json:"goal_ms,omitempty"`
-	AQM        string  `json:"aqm,omitempty"`
-	Side       string  `json:"side,omitempty"`
-	LAN        string  `json:"lan,omitempty"`
-	Classes    string  `json:"classes,omitempty"`
-	LinkLayer  string  `json:"link_layer,omitempty"`
-	Overhead   int     `json:"overhead,omitempty"`
-	FlowsDown  int     `json:"flows_down,omitempty"`
-	FlowsUp    int     `json:"flows_up,omitempty"`
-	CC         string  `json:"cc,omitempty"`
-	Unattended bool    `json:"unattended,omitempty"` // see TestParams
+	Server     string   `json:"server,omitempty"` // as for `unbloat tune --server`
+	Ping       string   `json:"ping,omitempty"`   // a host to probe besides
+	Pin        string   `json:"pin,omitempty"`    // SHA-256 of the server's certificate
+	Key        string   `json:"key,omitempty"`    // of the server
+	Insecure   bool     `json:"insecure,omitempty"`
+	GoalMs     float64  `json:"goal_ms,omitempty"`
+	AQM        string   `json:"aqm,omitempty"`
+	Side       string   `json:"side,omitempty"`
+	LAN        string   `json:"lan,omitempty"`
+	Classes    string   `json:"classes,omitempty"`
+	LinkLayer  string   `json:"link_layer,omitempty"`
+	Overhead   int      `json:"overhead,omitempty"`
+	FlowsDown  int      `json:"flows_down,omitempty"`
+	FlowsUp    int      `json:"flows_up,omitempty"`
+	CC         string   `json:"cc,omitempty"`
+	Rules      []string `json:"rules,omitempty"`      // as for --rule
+	Replace    bool     `json:"replace,omitempty"`    // take over from another's shaper
+	Unattended bool     `json:"unattended,omitempty"` // see TestParams
 }
 
 // TestParams are those of MethodTest. What is not given is as the top level of the

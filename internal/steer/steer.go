@@ -44,6 +44,8 @@ type Config struct {
 	Memory *Memory
 	// Wall returns the time in the zone of the people at the line; nil: time.Now.
 	Wall func() time.Time
+	// Decided is told of each change that was made; nil: nobody.
+	Decided func(follow.Why)
 	// Tell is given what went wrong, and what was right again; nil: nobody.
 	Tell func(text string)
 }
@@ -176,6 +178,9 @@ func (f *Follower) changed(d follow.Decision) {
 	for w, is := range d.Change {
 		if is {
 			f.changes[w][string(d.Why[w].Cause.Code())]++
+			if f.config.Decided != nil {
+				f.config.Decided(d.Why[w])
+			}
 		}
 	}
 }
