@@ -58,6 +58,10 @@ type Options struct {
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
 	Metrics func(ctx context.Context, address string, now func() metrics.Snapshot) error
 
+	// Now is the machine's clock, which may be set; nil: time.Now. It is for what has to
+	// happen at a time of day, and for times that people read.
+	Now func() time.Time
+
 	Log    io.Writer       // a line for each thing that happened
 	Reload <-chan struct{} // asks to read the configuration again
 	Getenv func(string) string
@@ -188,7 +192,7 @@ func (d *Daemon) start(c config.WAN) {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.config.Schedule), calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.config.Schedule, d.now()), calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
 	w.keeper = keep.New(time.Now(), poll, false, d.memory.isOff(key))
 	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.keeper.State(), Since: time.Now().UTC().Format(time.RFC3339)}
 	w.lastBeat = time.Now()
@@ -359,7 +363,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		if w != nil {
-			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x, entriesOf(x, c.Schedule)); return nil, nil })
+			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x, entriesOf(x, c.Schedule, d.now())); return nil, nil })
 		}
 	}
 	if c.Metrics != old.Metrics {
@@ -393,6 +397,14 @@ func (d *Daemon) event(e Event) {
 			w.tell(change{replaced: e.Replaced == w.name, by: e.By})
 		}
 	}
+}
+
+// now is the machine's clock.
+func (d *Daemon) now() time.Time {
+	if d.o.Now != nil {
+		return d.o.Now()
+	}
+	return time.Now()
 }
 
 // Status returns what the daemon says of itself.

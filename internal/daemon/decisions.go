@@ -66,7 +66,7 @@ func (l *decisions) after(n uint64) []Decision {
 // decided takes in a decision of the WAN's follower.
 func (w *wan) decided(d Decision) {
 	d.WAN, d.Router = w.name, w.routerName
-	w.decisions.add(time.Now(), d, func() uint64 { return w.d.numbers.Add(1) })
+	w.decisions.add(w.d.now(), d, func() uint64 { return w.d.numbers.Add(1) })
 }
 
 // decisions returns the newest decisions of the WANs, oldest first.

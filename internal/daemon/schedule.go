@@ -26,15 +26,16 @@ type appointment struct {
 func (d *Daemon) keepSchedule(ctx context.Context) {
 	tick := time.NewTicker(scheduleEvery)
 	defer tick.Stop()
-	last := time.Now()
+	last := d.now()
 	var waiting []appointment
+	done := map[config.Entry]string{} // the day of the last time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := time.Now()
+		now := d.now()
 		d.mu.Lock()
 		entries := slices.Clone(d.config.Schedule)
 		d.mu.Unlock()
@@ -42,7 +43,9 @@ func (d *Daemon) keepSchedule(ctx context.Context) {
 			_, _ = w.call(ctx, func(context.Context) (any, error) { w.scheduled(holding(entries, now)); return nil, nil })
 		}
 		for _, e := range entries {
-			if e.Due(last.Round(0), now.Round(0)) { // by the wall clock
+			at, due := e.Due(last.Round(0), now.Round(0)) // by the wall clock, which may be set back
+			if day := at.Format(time.DateOnly); due && done[e] != day {
+				done[e] = day
 				waiting = append(waiting, appointment{e, now.Add(mostPostponed)})
 			}
 		}
@@ -56,9 +59,9 @@ func holding(entries []config.Entry, now time.Time) []config.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e config.Entry) bool { return !e.Holds(now) })
 }
 
-// entriesOf returns those of a WAN that hold now.
-func entriesOf(w config.WAN, all []config.Entry) []config.Entry {
-	return slices.DeleteFunc(holding(all, time.Now()), func(e config.Entry) bool { return e.WAN != w.Interface || e.Router != w.Router })
+// entriesOf returns those of a WAN that hold at a time.
+func entriesOf(w config.WAN, all []config.Entry, now time.Time) []config.Entry {
+	return slices.DeleteFunc(holding(all, now), func(e config.Entry) bool { return e.WAN != w.Interface || e.Router != w.Router })
 }
 
 // meets starts a test or a tuning. It returns false if that has to wait for

@@ -53,12 +53,7 @@ func (d *Daemon) serve(ctx context.Context, l *net.UnixListener) *sync.WaitGroup
 // run answers the requests of a client, one after the other.
 func (c *client) run(ctx context.Context) {
 	defer c.conn.Close()
-	defer c.leave()
-	defer func() {
-		for _, r := range c.runs {
-			r.cancel()
-		}
-	}()
+	defer c.goes()
 	in := bufio.NewReaderSize(c.conn, 4096)
 	for {
 		line, err := c.readLine(in)
@@ -317,6 +312,14 @@ func (c *client) take(ctx context.Context, r Request, p TurnParams) (any, error)
 		return nil, &Error{CodeUnknownWAN, fmt.Sprintf("the daemon keeps no %s; its configuration is %s", keyOf(r.Router, r.WAN), c.d.o.File)}
 	}
 	return out, nil
+}
+
+// goes ends what ends with the connection.
+func (c *client) goes() {
+	for _, r := range c.runs {
+		r.cancel()
+	}
+	c.leave()
 }
 
 // leave gives back the turn.

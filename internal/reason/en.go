@@ -65,5 +65,6 @@ func English() *Language {
 	maps.Copy(l.Words, englishFollow())
 	maps.Copy(l.Words, englishPlan())
 	maps.Copy(l.Names, englishPlanNames())
+	maps.Copy(l.Names, englishWatch())
 	return l
 }

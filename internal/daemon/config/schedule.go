@@ -73,21 +73,21 @@ func sinceMidnight(t time.Time) time.Duration {
 	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second
 }
 
-// Due reports whether the entry is to happen after one local time, and not after
-// another. Both are at most a few minutes apart; times that a clock has jumped over
+// Due returns when the entry is to happen, if that is after one local time and not
+// after another. Both are at most a few minutes apart; times that a clock has jumped over
 // are not made up for.
-func (e Entry) Due(after, now time.Time) bool {
+func (e Entry) Due(after, now time.Time) (at time.Time, due bool) {
 	const mostMissed = 10 * time.Minute
 	if e.Lasts() || !now.After(after) || now.Sub(after) > mostMissed {
-		return false
+		return at, false
 	}
 	for _, day := range []time.Time{after, now} {
-		at := time.Date(day.Year(), day.Month(), day.Day(), 0, int(e.From/time.Minute), 0, 0, day.Location())
+		at = time.Date(day.Year(), day.Month(), day.Day(), 0, int(e.From/time.Minute), 0, 0, day.Location())
 		if e.Days[day.Weekday()] && at.After(after) && !at.After(now) {
-			return true
+			return at, true
 		}
 	}
-	return false
+	return at, false
 }
 
 // During returns the WAN as it is to be while entries hold that are of it.
