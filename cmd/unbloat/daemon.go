@@ -110,6 +110,7 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 	}
 	followLines(&o)
 	offerWork(&o, f)
+	offerArchive(&o)
 	offerMetrics(&o)
 	err := daemon.Run(ctx, o)
 	var bad *kept.Error
@@ -127,10 +128,10 @@ func (f *daemonFlags) checker() func(context.Context, kept.Config) error {
 				return w.At(f.config, key, err)
 			}
 		}
-		if err := checkWork(ctx, c, f.config); err != nil {
+		if err := checkArchive(c, f.config); err != nil {
 			return err
 		}
-		return nil
+		return checkWork(ctx, c, f.config)
 	}
 }
 

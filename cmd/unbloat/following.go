@@ -52,14 +52,14 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 		return nil, fmt.Errorf("follow the line: %w", err)
 	}
 	l.Own(setter.Port())
-	clock := netio.NewClock()
+	clock := netio.ClockSince(l.Base)
 	four := hasIPv4(l)
 	targets := delay.Choose(delay.Resolvers(), four, !four)
 	if len(l.Reflectors) > 0 {
 		targets = delay.WithFirstHop(delay.Configured(l.Reflectors))
 	}
 	c := steer.Config{
-		Clock: clock, Targets: targets, Tell: l.Tell,
+		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring,
 		Open: func() (steer.Gauge, error) {
 			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets})
 		},

@@ -55,6 +55,8 @@ type Options struct {
 	// JSON, and that command's exit code; nil: this build can't. When ctx ends it undoes
 	// what it has changed.
 	Work func(ctx context.Context, j Job) (result any, exitCode int, err error)
+	// Archive keeps on a disk what lines did; nil: this build can't.
+	Archive Archive
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
 	Metrics func(ctx context.Context, address string, now func() metrics.Snapshot) error
 
@@ -90,6 +92,7 @@ type Daemon struct {
 	running context.Context          // ends when the daemon does
 	ports   map[uint32]bool          // netlink ports of followers: their changes are no news
 	loops   sync.WaitGroup
+	archive archiver
 	runs    runs
 	numbers atomic.Uint64 // of decisions
 }
@@ -161,6 +164,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	d.loops.Go(func() { d.keepSchedule(d.running) })
+	d.loops.Go(func() { d.keepHistory(d.running) })
 	clients := d.serve(d.running, l)
 	d.loop(d.running)
 

@@ -24,6 +24,8 @@ type Line struct {
 	// Change has set called with each interface whose shaper is to have another
 	// rate, while nobody else changes the router.
 	Change func(ctx context.Context, rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error
+	Ring   *metrics.Ring // takes in what is believed
+	Base   time.Time     // when the clock of Ring agreed with the machine's
 	// Decided is told of each change, with Direction, From, To and Why.
 	Decided func(Decision)
 	// Own says that what comes from a netlink port is done by the follower itself.
@@ -150,6 +152,7 @@ func (w *wan) followed() (Line, error) {
 		_, err := w.call(ctx, func(context.Context) (any, error) { return nil, w.retune(rates, set) })
 		return err
 	}
+	l.Ring, l.Base = w.past(), w.d.since
 	l.Own, l.Decided = w.d.own, w.decided
 	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
 	return l, nil

@@ -80,7 +80,10 @@ func (d *Daemon) begin(ctx context.Context, c *client, w *wan, method string, jo
 	}
 	job.WAN, _ = got.(config.WAN)
 	d.mu.Lock()
-	job.Server = d.config.Server
+	job.Server, job.Store = d.config.Server, d.config.History
+	if c != nil && !unattended { // whoever asks keeps it
+		job.Store = ""
+	}
 	d.mu.Unlock()
 	job.Report = r.report
 	working, cancel := context.WithCancel(d.running)

@@ -215,6 +215,13 @@ func (c *client) ask(ctx context.Context, r Request) (any, error) {
 			return nil, err
 		}
 		return c.runStatus(ctx, p)
+	case MethodHistory:
+		var p HistoryParams
+		w, err := c.one(r, &p)
+		if err != nil {
+			return nil, err
+		}
+		return w.history(ctx, p)
 	}
 	all := methods()
 	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s and %s", r.Method, strings.Join(all[:len(all)-1], ", "), all[len(all)-1])}

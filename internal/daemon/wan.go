@@ -17,6 +17,7 @@ import (
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/lang/tc"
+	"unbloat/internal/metrics"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 )
@@ -64,10 +65,11 @@ type wan struct {
 	changed chan struct{} // there is news
 	stopped chan struct{}
 
-	decisions  decisions               // of what follows the line
-	line       atomic.Pointer[pursuit] // of its line; nil: it is not followed now. Only the loop changes it
-	unfollowed string                  // why it is not, as it was told last
-	cause      cause                   // of the next mending
+	ring       atomic.Pointer[metrics.Ring] // nil: it was never followed. Only the loop sets it
+	decisions  decisions                    // of what follows the line
+	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
+	unfollowed string                       // why it is not, as it was told last
+	cause      cause                        // of the next mending
 
 	mu         sync.Mutex
 	status     WANStatus

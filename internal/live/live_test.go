@@ -151,8 +151,8 @@ func views() map[string]func() (drawer, time.Duration) {
 		"tune":       func() (drawer, time.Duration) { return tuneUnder() },
 		"path":       func() (drawer, time.Duration) { return pathUnder() },
 		"connecting": func() (drawer, time.Duration) { return NewTest("h", time.Second, time.Second, 1), 0 },
-		"wans":    func() (drawer, time.Duration) { return wansUnder(reason.English(), 1) },
-		"wans-de": func() (drawer, time.Duration) { return wansUnder(reason.German(), 2) },
+		"wans":       func() (drawer, time.Duration) { return wansUnder(reason.English(), 1) },
+		"wans-de":    func() (drawer, time.Duration) { return wansUnder(reason.German(), 2) },
 		"ending": func() (drawer, time.Duration) {
 			l, now := tuneUnder()
 			l.End("interrupted: putting everything back as it was")
@@ -258,5 +258,43 @@ func TestHostile(t *testing.T) {
 	s := l.Draw(0, Options{Width: 80, Height: 24, Colour: true})
 	if text := sgr.ReplaceAllString(s, ""); strings.ContainsAny(text, "\x1b\x07\u202e世") || !strings.Contains(text, "evil?]0;title?") {
 		t.Errorf("%q", text)
+	}
+}
+
+// The history of a line is drawn with its gaps, at any width.
+func TestPast(t *testing.T) {
+	from := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
+	p := Past{Name: "wwan0", From: from, To: from.Add(6 * time.Hour), Step: time.Minute}
+	for m := range 360 {
+		if m > 200 && m < 240 { // the daemon did not run
+			continue
+		}
+		s := PastStep{At: from.Add(time.Duration(m) * time.Minute)}
+		s.Way[0] = PastWay{Rate: 46e6, Capacity: 48e6, Carried: int64(m) * 1e5, DelayMs: 2, MostMs: float64(m%60) + 3}
+		s.Way[1] = PastWay{Rate: 9e6, Carried: 1e6, MostMs: 1}
+		if m > 100 {
+			s.Way[0].Rate, s.Way[0].Capacity = 14e6, 15e6
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	for _, c := range []struct {
+		width int
+		l     *reason.Language
+	}{{80, reason.English()}, {40, reason.German()}} {
+		got := DrawPast(c.l, p, Options{Width: c.width}, false) + "\n"
+		file := filepath.Join("testdata", fmt.Sprintf("past-%d.txt", c.width))
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(file); err != nil || string(want) != got {
+			t.Errorf("%s (%v): got\n%s", file, err, got)
+		}
+		for line := range strings.Lines(got) {
+			if width(strings.TrimSuffix(line, "\n")) > c.width || strings.Contains(line, "\x1b") {
+				t.Errorf("%q", line)
+			}
+		}
 	}
 }

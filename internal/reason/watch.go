@@ -27,6 +27,8 @@ func englishWatch() map[string]string {
 		"watch gone":      "the daemon does not answer; trying again",
 		"watch ends":      "q or Ctrl-C ends it",
 		"watch now":       "now",
+		"past rates":      "Mbit/s: shaper (line), what the line carries (dots), used (area)",
+		"past delay":      "ms that queues on the line added at most, ↓ and ↑",
 	}
 }
 
@@ -57,5 +59,7 @@ func germanWatch() map[string]string {
 		"watch gone":      "der Daemon antwortet nicht; neuer Versuch",
 		"watch ends":      "q oder Strg-C beendet es",
 		"watch now":       "jetzt",
+		"past rates":      "Mbit/s: Shaper (Linie), Leitung (Punkte), genutzt (Fläche)",
+		"past delay":      "ms, die Staus auf der Leitung höchstens hinzufügten, ↓ und ↑",
 	}
 }

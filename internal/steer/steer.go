@@ -44,6 +44,8 @@ type Config struct {
 	Memory *Memory
 	// Wall returns the time in the zone of the people at the line; nil: time.Now.
 	Wall func() time.Time
+	// Ring takes in what is believed; nil: one of its own.
+	Ring *metrics.Ring
 	// Decided is told of each change that was made; nil: nobody.
 	Decided func(follow.Why)
 	// Tell is given what went wrong, and what was right again; nil: nobody.
@@ -91,7 +93,10 @@ func New(c Config) (*Follower, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{config: c, controller: controller, feed: feed.New(controller), notes: notes, ring: metrics.NewRing(), changes: [2]map[string]uint64{{}, {}}}
+	if c.Ring == nil {
+		c.Ring = metrics.NewRing()
+	}
+	f := &Follower{config: c, controller: controller, feed: feed.New(controller), notes: notes, ring: c.Ring, changes: [2]map[string]uint64{{}, {}}}
 	f.look(f.config.Clock.Now())
 	return f, nil
 }

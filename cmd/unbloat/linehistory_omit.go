@@ -1,0 +1,20 @@
+//go:build !omit_measure && omit_tui
+
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// lineFlags have none: this build draws nothing.
+type lineFlags struct{ line bool }
+
+func (*lineFlags) register(*pflag.FlagSet) {}
+
+func (f *historyFlags) showLine(*cobra.Command, time.Time) error {
+	return &exitError{exitPrecondition, errors.New("history: this build draws no lines")}
+}
