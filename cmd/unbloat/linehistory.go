@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"unbloat/internal/daemon"
 	"unbloat/internal/live"
 	"unbloat/internal/platform"
+	"unbloat/internal/reason"
+	"unbloat/internal/report"
 	"unbloat/internal/screen"
 )
 
@@ -72,15 +75,27 @@ func (f *historyFlags) showLine(c *cobra.Command, now time.Time) error {
 	if len(h.At) == 0 {
 		return changeError(&platform.PreconditionError{Doing: "history: show the line", What: "nothing is known of " + h.WAN + " in that time", Remedy: "wait until the daemon has followed it for a while, or ask for a longer time with --since"})
 	}
+	return drawLine(c.OutOrStdout(), words, pastOf(h, from, now))
+}
+
+// drawLine draws what a line did, as wide as the terminal.
+func drawLine(out io.Writer, words *reason.Language, p live.Past) error {
 	const wide, most = 80, 160
 	o := screen.OptionsOf(os.Getenv)
 	o.Width = wide
-	w := terminalWidth(c.OutOrStdout())
+	w := terminalWidth(out)
 	if w > 0 {
 		o.Width = min(w, most)
 	}
-	_, err = fmt.Fprintln(c.OutOrStdout(), live.DrawPast(words, pastOf(h, from, now), o, w > 0))
+	_, err := fmt.Fprintln(out, live.DrawPast(words, p, o, w > 0))
 	return err
+}
+
+// printLine draws what a line did that was read from a file.
+func printLine(out io.Writer, l *report.Line) error {
+	h := daemon.History{WAN: l.WAN, Router: l.Router, Step: l.Step, At: l.At, Down: daemon.HistoryWay(l.Down), Up: daemon.HistoryWay(l.Up)}
+	step := time.Duration(l.Step) * time.Second
+	return drawLine(out, reason.FromEnvironment(os.Getenv), pastOf(h, time.UnixMilli(l.At[0]), time.UnixMilli(l.At[len(l.At)-1]).Add(step)))
 }
 
 // pastOf returns a history as the view takes it.

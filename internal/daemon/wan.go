@@ -624,6 +624,7 @@ func (w *wan) release(from *client) {
 	if w.record != before { // what was kept turns a WAN on that was off
 		w.kept()
 	}
+	w.publish()
 }
 
 // stop ends the keeping: the shaping stays, or is taken back.
