@@ -69,8 +69,8 @@ laws: ## the contract of every platform's driver, with all of its random cases
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
 
 .PHONY: release
-release: ## packages of whole programs for several systems, made twice and compared; rpmlint, where it is installed
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong)$$' ./contrib/package
+release: ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong|DebianLong)$$' ./contrib/package
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector

@@ -233,6 +233,51 @@ func TestOPNsenseSetup(t *testing.T) {
 	}
 }
 
+// TestOPNsenseActions: what configd's actions and OPNsense's events become. A daemon
+// that runs is started again for a new key alone.
+func TestOPNsenseActions(t *testing.T) {
+	dir := t.TempDir()
+	scripts := filepath.Join(dir, "scripts")
+	write(t, scripts, "control.sh", read(t, opnsenseScripts+"control.sh"))
+	setup := func(text string) {
+		write(t, scripts, "setup.php", "#!/bin/sh\n"+text+"\n")
+	}
+	note := func(name string) string { return write(t, dir, name, "#!/bin/sh\necho "+name+" \"$@\" >>'"+dir+"/noted'\n") }
+	env := []string{"UNBLOAT_ETC=" + dir, "UNBLOAT_PROGRAM=" + note("program"), "UNBLOAT_SERVICE=" + note("service")}
+	does := func(action string) string {
+		_ = os.Remove(filepath.Join(dir, "noted"))
+		if out, code := run(t, env, "sh", filepath.Join(scripts, "control.sh"), action); code != 0 {
+			t.Errorf("%s: %d %s", action, code, out)
+		}
+		return strings.TrimSpace(read(t, filepath.Join(dir, "noted")))
+	}
+	setup("echo KEY=1 >'" + dir + "/api.env'")
+	for _, c := range []struct{ action, want string }{{"start", "service start"}, {"stop", "service onestop"}, {"reload", "service reload"}, {"look", "program daemon --look"}} {
+		if got := does(c.action); got != c.want {
+			t.Errorf("%s: %s, not %s", c.action, got, c.want)
+		}
+	}
+	setup("echo KEY=2 >'" + dir + "/api.env'")
+	if got := does("reload"); got != "service restart" {
+		t.Errorf("with a new key: %s", got)
+	}
+	setup("exit 1")
+	if got := does("reload"); got != "service reload" {
+		t.Errorf("without a key: %s", got)
+	}
+	actions := read(t, "opnsense/src/opnsense/service/conf/actions.d/actions_unbloat.conf")
+	for _, m := range regexp.MustCompile(`unbloat (\w+)['"]`).FindAllStringSubmatch(read(t, "opnsense/src/etc/inc/plugins.inc.d/unbloat.inc")+read(t, opnsenseApp+"controllers/OPNsense/Unbloat/Api/StatusController.php")+read(t, opnsenseApp+"controllers/OPNsense/Unbloat/Api/ServiceController.php"), -1) {
+		if !strings.Contains(actions, "["+m[1]+"]\n") {
+			t.Errorf("configd has no action %s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`control\.sh (\w+)`).FindAllStringSubmatch(actions, -1) {
+		if !regexp.MustCompile(`(?m)^([a-z]+ \| )*`+m[1]+`( \| [a-z]+)*\)$`).MatchString(read(t, opnsenseScripts+"control.sh")) {
+			t.Errorf("the script can't %s", m[1])
+		}
+	}
+}
+
 // TestOPNsenseLives: from the settings of a router whose API is a stand-in to the
 // shaping that is kept. Its page's buttons turn it off and on.
 func TestOPNsenseLives(t *testing.T) {

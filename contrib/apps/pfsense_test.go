@@ -170,9 +170,6 @@ func TestPFSenseService(t *testing.T) {
 	if out := r.does(installed(on, fields{"enable": "on", "interface": "wan"}), "resync"); r.told() != "" || !strings.Contains(out, "nothing was changed") || !strings.Contains(read(t, file), "11 Mbit/s") {
 		t.Errorf("a wrong line changes something: %s", out)
 	}
-	if out := r.does(installed(on, fields{"enable": "on", "interface": "wan", "up": "11"}), "rules"); out != "" || r.told() != "status reload" {
-		t.Errorf("the daemon is not told of a new filter: %s", out)
-	}
 	r.does(installed(fields{}, fields{"enable": "on", "interface": "wan", "up": "11"}), "resync")
 	if _, err := os.Stat(file); err == nil || r.told() != "stop" {
 		t.Errorf("it is not off: %v", err)
@@ -211,7 +208,13 @@ func TestPFSensePage(t *testing.T) {
 	}
 	r.does(fields{}, "page", fields{"on": "igb0"})
 	r.does(fields{}, "page", fields{"on": "igb0; reboot"})
-	if got, want := read(t, filepath.Join(dir, "asked")), "status --json\nrevert --wan igb0\nstatus --json\napply --again --yes --wan igb0\nstatus --json\nstatus --json\n"; got != want {
+	// A new filter is told to the daemon, if it is on.
+	for _, settings := range []fields{{}, {"enable": "on"}} {
+		if out := r.does(installed(settings), "rules"); out != "" {
+			t.Errorf("there are rules of its own: %s", out)
+		}
+	}
+	if got, want := read(t, filepath.Join(dir, "asked")), "status --json\nrevert --wan igb0\nstatus --json\napply --again --yes --wan igb0\nstatus --json\nstatus --json\ndaemon --look\n"; got != want {
 		t.Errorf("the program was asked\n%swant\n%s", got, want)
 	}
 	r = newPFSense(t, "/nowhere/unbloat")

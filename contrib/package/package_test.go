@@ -202,7 +202,10 @@ func small(t *testing.T) string {
 // made makes a release in a directory of its own.
 func made(t *testing.T, r release) release {
 	t.Helper()
-	r.version, r.date, r.out, r.host, r.ca = "v1.2.3", time.Unix(1700000000, 0).UTC(), t.TempDir(), target{runtime.GOOS, runtime.GOARCH}, filepath.Join(t.TempDir(), "ca.crt")
+	if r.version == "" {
+		r.version = "v1.2.3"
+	}
+	r.date, r.out, r.host, r.ca = time.Unix(1700000000, 0).UTC(), t.TempDir(), target{runtime.GOOS, runtime.GOARCH}, filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(r.ca, []byte("authorities"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -50,8 +50,9 @@ reload)
 	if setup; then "$service" restart; else "$service" reload; fi
 	;;
 look)
-	# The daemon compares everything when it reads its configuration again.
-	"$service" onestatus >/dev/null && "$service" reload
+	# Where no daemon runs there is nothing to tell.
+	environment
+	"$program" daemon --look
 	;;
 check)
 	asked daemon --check --config "$etc/unbloat.toml"
