@@ -126,7 +126,7 @@ reloaded: active, enabled, same process, line in place, htb 7600Kbit
 killed: active, enabled, other process, line in place, htb 7600Kbit
 restarted: active, enabled, other process, line in place, htb 7600Kbit
 upgraded: active, enabled, other process, line in place, htb 7600Kbit
-removed: inactive, , no process, line not kept, htb 7600Kbit
+removed: inactive, masked, no process, line not kept, htb 7600Kbit
 done
 `
 	if diff := cmp.Diff(want, regexp.MustCompile(` +\n`).ReplaceAllString(string(said), "\n")); diff != "" {
