@@ -242,7 +242,9 @@ func TestOPNsenseActions(t *testing.T) {
 	setup := func(text string) {
 		write(t, scripts, "setup.php", "#!/bin/sh\n"+text+"\n")
 	}
-	note := func(name string) string { return write(t, dir, name, "#!/bin/sh\necho "+name+" \"$@\" >>'"+dir+"/noted'\n") }
+	note := func(name string) string {
+		return write(t, dir, name, "#!/bin/sh\necho "+name+" \"$@\" >>'"+dir+"/noted'\n")
+	}
 	env := []string{"UNBLOAT_ETC=" + dir, "UNBLOAT_PROGRAM=" + note("program"), "UNBLOAT_SERVICE=" + note("service")}
 	does := func(action string) string {
 		_ = os.Remove(filepath.Join(dir, "noted"))
@@ -272,7 +274,7 @@ func TestOPNsenseActions(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile(`control\.sh (\w+)`).FindAllStringSubmatch(actions, -1) {
-		if !regexp.MustCompile(`(?m)^([a-z]+ \| )*`+m[1]+`( \| [a-z]+)*\)$`).MatchString(read(t, opnsenseScripts+"control.sh")) {
+		if !regexp.MustCompile(`(?m)^([a-z]+ \| )*` + m[1] + `( \| [a-z]+)*\)$`).MatchString(read(t, opnsenseScripts+"control.sh")) {
 			t.Errorf("the script can't %s", m[1])
 		}
 	}

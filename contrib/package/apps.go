@@ -19,15 +19,15 @@ func (r *release) apps(ctx context.Context) error {
 		return err
 	}
 	service = []byte(strings.ReplaceAll(string(service), "%%PREFIX%%", "/usr/local"))
-	for _, a := range []struct{ name, from, service string }{
-		{"opnsense", "contrib/apps/opnsense/src", "etc/rc.d/unbloatd"},           // below /usr/local
-		{"pfsense", "contrib/apps/pfsense/files", "usr/local/etc/rc.d/unbloatd"}, // below /
+	for _, a := range []struct{ from, service string }{
+		{"contrib/apps/opnsense/src", "etc/rc.d/unbloatd"},            // below /usr/local
+		{"contrib/apps/pfsense/files", "usr/local/etc/rc.d/unbloatd"}, // below /
 	} {
 		files, err := r.tree(a.from)
 		if err != nil {
 			return err
 		}
-		name := "unbloat-" + a.name + "-" + r.plain()
+		name := "unbloat-" + path.Base(path.Dir(a.from)) + "-" + r.plain()
 		packed, err := tarred(name, append(files, file{a.service, 0o755, service}), r.date)
 		if err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"unbloat/internal/platform/fake"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -70,6 +72,9 @@ func stagedAtUsualPath(t *testing.T, p fakeRouter) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	if _, has := p.machine.Tools["ifconfig"]; !has { // status asks whether the interface is there
+		p.machine.Tools["ifconfig"] = fake.Tool{Run: func([]string, []byte) (string, error) { return p.wan + ": flags=8863<UP>\n", nil }}
+	}
 	paths := p.byPath()
 	newStage(t, dir, p.addSystem(), p.machine, p.lock)
 	write(t, dir+"/force", "#!/bin/sh\nexec /bin/sh -c \"$(printf '%s\\n' \"$SSH_ORIGINAL_COMMAND\" | sed 's#PATH=/usr/sbin:#PATH="+dir+"/bin:/usr/sbin:#')\"\n")

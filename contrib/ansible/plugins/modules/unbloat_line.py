@@ -182,8 +182,8 @@ class Program:
             answer = json.loads(out)
         except ValueError:
             answer = None
-        if answer is None or (code != 0 and args[0] != "status"):
-            self.module.fail_json(msg=err.strip() or "%s says nothing" % argv[0], rc=code, cmd=argv)
+        if answer is None or (code != 0 and (args[0] != "status" or "shapers" not in answer)):
+            self.module.fail_json(msg=err.strip() or out.strip() or "%s says nothing" % argv[0], rc=code, cmd=argv)
         return answer
 
     def status(self) -> dict[str, Any]:
