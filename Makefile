@@ -62,7 +62,7 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel binaries release race vuln laws prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
+test-long: setup-test build kernel binaries release ansible race vuln laws prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
 
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
@@ -71,6 +71,10 @@ laws: ## the contract of every platform's driver, with all of its random cases
 .PHONY: release
 release: ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong|DebianLong)$$' ./contrib/package
+
+.PHONY: ansible
+ansible: ## the Ansible collection with a real ansible-core, installed into your cache, against every platform's stand-in over SSH
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 30m -run '^TestAnsibleLong$$' ./internal/remote
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector

@@ -132,7 +132,7 @@ func TestAnsibleLong(t *testing.T) {
 	play := func(args ...string) map[string]shaped {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), filepath.Join(bin, "ansible-playbook"), append([]string{"-i", filepath.Join(dir, "inventory.yml"), filepath.Join(dir, "play.yml"), "--diff"}, args...)...)
-		c.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATH="+dir, "ANSIBLE_LOCAL_TEMP="+dir+"/tmp", "ANSIBLE_HOME="+dir+"/home", "ANSIBLE_REMOTE_TEMP="+dir+"/remote", "XDG_STATE_HOME="+dir+"/state", "SSH_AUTH_SOCK=", "LC_ALL=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1")
+		c.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATH="+dir, "ANSIBLE_FORKS=1" /* they have one /tmp */, "ANSIBLE_LOCAL_TEMP="+dir+"/tmp", "ANSIBLE_HOME="+dir+"/home", "ANSIBLE_REMOTE_TEMP="+dir+"/remote", "XDG_STATE_HOME="+dir+"/state", "SSH_AUTH_SOCK=", "LC_ALL=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v: %s", args, err, out)
 		}
@@ -161,7 +161,6 @@ func TestAnsibleLong(t *testing.T) {
 		{"check", []string{down, "--check"}, true, false, ""},
 		{"shape", []string{down}, true, true, "new"},
 		{"again", []string{down}, false, true, ""},
-		{"check other rates", []string{"-eline_down=40mbit", "--check"}, true, true, ""},
 		{"other rates", []string{"-eline_down=40mbit"}, true, true, "new"},
 		{"check removal", []string{"-eline_state=absent", "--check"}, true, true, ""},
 		{"remove", []string{"-eline_state=absent"}, true, false, "undone"},
