@@ -427,3 +427,42 @@ func TestOPNsenseRealAPI(t *testing.T) {
 		t.Errorf("%s\n%s", diff, text)
 	}
 }
+
+// TestOPNsenseWidget: the dashboard's widget tells the lines and what is wrong, as
+// text, and changes nothing on the page while nothing changes.
+func TestOPNsenseWidget(t *testing.T) {
+	needs(t, "node")
+	dir := t.TempDir()
+	widget := write(t, dir, "widget.mjs", read(t, "opnsense/src/opnsense/www/js/widgets/Unbloat.js"))
+	lines := `{"daemon":{"wans":[{"wan":"wan","state":"in place","down_bps":45000000,"up_bps":9500000},{"wan":"opt1","state":"suspended"},{"wan":"opt2","state":"waiting","why":"<b>gone</b>"}]}}`
+	out, code := run(t, nil, "node", "testdata/widget.mjs", widget, write(t, dir, "answers.json", `[`+lines+`,`+lines+`,{"error":"<i>no"},{"shapers":[]}]`))
+	want := `[["wan",["in place","45.0 Mbit/s down, 9.50 Mbit/s up"]],["opt1",["off"]],["opt2",["waiting","&lt;b&gt;gone&lt;/b&gt;"]]]
+"unchanged"
+[["&lt;i&gt;no",""]]
+[["not running",""]]
+`
+	if code != 0 || out != want {
+		t.Errorf("%s\nwant\n%s", out, want)
+	}
+	var metadata struct {
+		Widget struct {
+			Endpoints    []string `xml:"endpoints>endpoint"`
+			Translations struct {
+				Words []xmlElement `xml:",any"`
+			} `xml:"translations"`
+		} `xml:"Unbloat"`
+	}
+	if err := xml.Unmarshal([]byte(read(t, "opnsense/src/opnsense/www/js/widgets/Metadata/Unbloat.xml")), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range metadata.Widget.Translations.Words {
+		if name := word.XMLName.Local; name != "title" && !regexp.MustCompile(`(\bt|translations)\.`+name+`\b`).MatchString(read(t, widget)) {
+			t.Errorf("nothing shows the word %s", name)
+		}
+	}
+	if !slices.Equal(metadata.Widget.Endpoints, []string{"/api/unbloat/status/get"}) {
+		t.Errorf("%q", metadata.Widget.Endpoints)
+	}
+}
+
+type xmlElement struct{ XMLName xml.Name }
