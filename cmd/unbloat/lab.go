@@ -362,12 +362,11 @@ func labError(err error) error {
 		missing     *lab.MissingError
 		unsupported *lab.UnsupportedError
 		impossible  *lab.UnsupportedCaseError
-		simulated   *lab.SimulatedOnlyError
 		input       *lab.InputError
 		file        *image.FileError
 	)
 	switch {
-	case errors.As(err, &missing), errors.As(err, &unsupported), errors.As(err, &impossible), errors.As(err, &simulated):
+	case errors.As(err, &missing), errors.As(err, &unsupported), errors.As(err, &impossible):
 		return &exitError{exitPrecondition, err}
 	case errors.As(err, &input), errors.As(err, &file):
 		return &exitError{exitUsage, err}
@@ -406,6 +405,9 @@ func newLabInsideCommands() []*cobra.Command {
 		hidden("lab-household", withGuest(func(c *cobra.Command, g lab.Guest, _ string) error {
 			return lab.Household(c.Context(), g, lab.GuestBinary, c.OutOrStdout())
 		})),
+		hidden("lab-shapers", func(c *cobra.Command, args []string) error {
+			return lab.WatchShapers(c.Context(), args[0], c.InOrStdin(), c.OutOrStdout())
+		}),
 		hidden("lab-meet", withGuest(func(c *cobra.Command, g lab.Guest, dir string) error {
 			return lab.Meet(c.Context(), g, dir, c.OutOrStdout())
 		})),

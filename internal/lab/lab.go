@@ -67,6 +67,8 @@ type CaseResult struct {
 	LineDownBps    float64         `json:"line_down_bps,omitempty"` // what crossed the line while loads ran, in Ethernet frames, in the counted window
 	LineUpBps      float64         `json:"line_up_bps,omitempty"`
 	Tune           *TuneResult     `json:"tune,omitempty"`
+	Shapers        *ShaperRates    `json:"shapers,omitempty"`     // where the rates follow the line
+	ProbeBytes     uint64          `json:"probe_bytes,omitempty"` // that the daemon sent and received to follow it, in Ethernet frames
 	WallSeconds    float64         `json:"wall_seconds"`
 	VirtualSeconds float64         `json:"virtual_seconds"`
 	Commands       []CommandResult `json:"commands,omitempty"` // what a test had run inside
@@ -109,6 +111,7 @@ type Guest struct {
 	Dir      string             `json:"dir"`              // Command's working directory
 	Env      []string           `json:"env"`              // Command's environment, added to the guest's
 	Server   bool               `json:"server"`           // start `unbloat serve` for Command too
+	Autorate string             `json:"autorate"`         // absolute path of cake-autorate's folder, for cases that have it
 	Shell    bool               `json:"shell"`            // Command talks to the terminal
 	TuneOnly bool               `json:"tune_only"`        // leave it at what the tuner itself measures
 	Binary   string             `json:"binary"`           // absolute path of unbloat

@@ -170,10 +170,15 @@ func addresses(node string, cables []cable, engine Engine, r *Router) batch {
 		b.add("addr add %s/24 dev %s", ispHome4, ispHome)
 		b.add("addr add %s/24 dev net", ispNet4)
 		b.add("route add %s.0/24 via %s", lan, routerWAN4)
-		b.add("route add %s via %s", household.Internet, ServerAddr)
+		for _, net := range append(reflectorNets(), household.Internet) {
+			b.add("route add %s via %s", net, ServerAddr)
+		}
 		b.add("neigh replace %s lladdr %s dev home nud permanent", routerWAN4, mac(0, 0))
 	case NodeServer:
 		b.add("addr add %s/24 dev eth0", ServerAddr)
+		for _, a := range Reflectors() {
+			b.add("addr add %s/32 dev eth0", a)
+		}
 		b.add("route add default via %s", ispNet4)
 	case NodeModem, nodeSwitch:
 	default: // a host

@@ -38,6 +38,8 @@ type Line struct {
 	// Trace is the name of a file with the line's rates over time, beside the
 	// scenario's own; Scenario.SetTrace takes its text in, as changes.
 	Trace string `json:"trace,omitempty"`
+	// TraceFrom is when the trace begins, since the measuring began.
+	TraceFrom time.Duration `json:"trace_from,omitempty"`
 }
 
 // A Change of the line's rates while the case runs. A rate of zero stays as it was,
@@ -63,6 +65,7 @@ type Test struct {
 	FlowsDown int           `json:"flows_down,omitempty"` // where the scenario brings no loads
 	FlowsUp   int           `json:"flows_up,omitempty"`
 	Goal      time.Duration `json:"goal,omitempty"` // p95 increase
+	Whole     bool          `json:"whole,omitempty"` // count the phase with loads from its first instant on, slow start too
 }
 
 // Home says how the home's machines are.
@@ -143,20 +146,24 @@ type Case struct {
 	Router Router `json:"router"`
 }
 
-// Router modes: nothing is done, unbloat finds the shaping, a Fix is given, or the
-// daemon keeps it in place.
+// Router modes: nothing is done, unbloat finds the shaping, a Fix is given, the
+// daemon keeps it in place; and what the daemon is compared with: CAKE that always
+// knows what the line carries, and cake-autorate.
 const (
-	ModeNone   = "none"
-	ModeTune   = "tune"
-	ModeFix    = "fix"
-	ModeDaemon = "daemon"
+	ModeNone     = "none"
+	ModeTune     = "tune"
+	ModeFix      = "fix"
+	ModeDaemon   = "daemon"
+	ModeOracle   = "oracle"
+	ModeAutorate = "cake_autorate"
 )
 
 // A Router says what the home's router does in a case.
 type Router struct {
 	Mode   string  `json:"mode"`
 	Fix    *Fix    `json:"fix,omitempty"`
-	Daemon *Daemon `json:"daemon,omitempty"`
+	Daemon *Daemon `json:"daemon,omitempty"` // of ModeAutorate too: its rates and bounds
+	Oracle float64 `json:"oracle,omitempty"` // share of what the line carries that the shapers have, 0–1
 }
 
 // A Daemon is what the configuration of `unbloat daemon` says of the WAN.

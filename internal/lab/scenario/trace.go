@@ -82,7 +82,11 @@ func Read(file string, text []byte, read func(name string) ([]byte, error)) (*Sc
 }
 
 // SetTrace takes the text of the file that Line.Trace names.
-func (s *Scenario) SetTrace(text []byte) (err error) {
-	s.Line.Vary, err = ParseTrace(s.Line.Trace, text)
+func (s *Scenario) SetTrace(text []byte) error {
+	changes, err := ParseTrace(s.Line.Trace, text)
+	for i := range changes {
+		changes[i].At += s.Line.TraceFrom
+	}
+	s.Line.Vary = changes
 	return err
 }
