@@ -64,7 +64,7 @@ type Test struct {
 	Idle      time.Duration `json:"idle,omitempty"`
 	FlowsDown int           `json:"flows_down,omitempty"` // where the scenario brings no loads
 	FlowsUp   int           `json:"flows_up,omitempty"`
-	Goal      time.Duration `json:"goal,omitempty"` // p95 increase
+	Goal      time.Duration `json:"goal,omitempty"`  // p95 increase
 	Whole     bool          `json:"whole,omitempty"` // count the phase with loads from its first instant on, slow start too
 }
 
