@@ -52,7 +52,7 @@ func newLabListCommand() *cobra.Command {
 		Args:    exactArgs(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, name := range scenarios.Names() {
-				s, err := loadScenario(name)
+				s, err := embedded(name)
 				if err != nil {
 					return err
 				}
@@ -352,6 +352,20 @@ func loadScenario(name string) (*scenario.Scenario, error) {
 	text, err := scenarios.Text(name)
 	if err != nil {
 		return nil, usageError("%w; a file is given by its path, as in ./%s.toml", err, name)
+	}
+	s, err := scenario.Read("scenarios/"+name+".toml", text, scenarios.Trace)
+	var missing *scenarios.MissingTraceError
+	if errors.As(err, &missing) {
+		return nil, &exitError{exitPrecondition, fmt.Errorf("scenario %s: %w", name, missing)}
+	}
+	return s, err
+}
+
+// embedded reads an embedded scenario without its trace.
+func embedded(name string) (*scenario.Scenario, error) {
+	text, err := scenarios.Text(name)
+	if err != nil {
+		return nil, err
 	}
 	return scenario.Parse("scenarios/"+name+".toml", text)
 }

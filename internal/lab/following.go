@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/measure"
 	"unbloat/internal/netio"
 	"unbloat/internal/plan"
+	"unbloat/unit"
 )
 
 // AutorateEnv says in which folder cake-autorate is, which is no part of this
@@ -63,6 +66,21 @@ func Runnable(cases []scenario.Case) (can []scenario.Case, why []error) {
 		can = append(can, c)
 	}
 	return can, why
+}
+
+// Outages are the times in which a line carried nothing in one direction or the other.
+func Outages(l scenario.Line, began unit.Instant) (out []household.Freeze) {
+	for i, c := range l.Vary {
+		if !c.Exact || c.Down > 0 && c.Up > 0 {
+			continue
+		}
+		to := unit.Instant(math.MaxInt64)
+		if i+1 < len(l.Vary) {
+			to = began.Add(l.Vary[i+1].At)
+		}
+		out = append(out, household.Freeze{From: began.Add(c.At), To: to})
+	}
+	return out
 }
 
 // ShaperRates are the rates that the router's shapers had while a case was measured.

@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
+	"unbloat/unit"
 )
 
 // startServer starts `unbloat serve` on the far side of the line and waits
@@ -87,6 +88,7 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 	if a.g.TuneOnly {
 		return &CaseResult{Name: c.Name, Plan: shaped, Tune: tuned}, nil
 	}
+	began := unit.Instant(time.Now().UnixNano())
 	stop, err := a.vary(ctx, c.Router.Oracle)
 	if err != nil {
 		return nil, err
@@ -107,6 +109,11 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 		return nil, fmt.Errorf("read the household's result: %w", err)
 	}
 	r.Plan, r.Tune, r.Shapers = shaped, tuned, rates
+	for _, l := range r.Loads {
+		if l.Call != nil {
+			l.Call.LeaveOut(Outages(s.Line, began))
+		}
+	}
 	if c.Router.Mode == scenario.ModeDaemon && c.Router.Daemon.Follow {
 		said, err := askDaemon(ctx)
 		if err != nil {

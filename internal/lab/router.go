@@ -191,6 +191,11 @@ func (r *Router) check(s *scenario.Scenario) error {
 		}
 		f.Close()
 	}
+	for _, c := range s.Line.Vary {
+		if c.More > 0 || c.Silent {
+			return &UnsupportedCaseError{"changes of the provider's network (vary with more or silent)", "the lab's own distance is not there"}
+		}
+	}
 	if s.Home.Away != nil {
 		return &UnsupportedCaseError{"machines that are farther away than others (home.away)", "the distance is one for all of them"}
 	}

@@ -93,6 +93,11 @@ func (a *agent) changes(ctx context.Context, l scenario.Line, share float64, typ
 		if err := typists[0].run(retune(l, c, a.g.Engine, a.g.Router)); err != nil {
 			return err
 		}
+		for _, b := range surroundings(l, c) {
+			if err := runBatch(ctx, b); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
 		if share == 0 {
 			continue
 		}

@@ -284,6 +284,24 @@ func retune(l scenario.Line, c scenario.Change, engine Engine, r *Router) batch 
 	return b
 }
 
+// surroundings returns what changes the provider's network while the line runs.
+func surroundings(l scenario.Line, c scenario.Change) (out []batch) {
+	if c.More > 0 {
+		b := batch{tool: "tc", node: NodeISP}
+		l.RTT += 2 * c.More
+		b.add("qdisc change dev %s root netem %s", ispHome, distance(l))
+		out = append(out, b)
+	}
+	if c.Silent {
+		b := batch{tool: "ip", node: NodeISP}
+		for _, net := range reflectorNets() {
+			b.add("route replace blackhole %s", net)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
 // text is the batch as its tool reads it.
 func (b batch) text() string { return strings.Join(b.lines, "\n") + "\n" }
 

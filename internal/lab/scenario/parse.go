@@ -18,7 +18,11 @@ type Error struct {
 	Line int
 	Key  string
 	Why  string
+	Err  error // what the system said; may be nil
 }
+
+// Unwrap returns what the system said.
+func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
 	where := e.File
@@ -149,7 +153,10 @@ func (p *parser) accessLine(t table) Line {
 		LinkLayer: t.oneOf("link_layer", "", "ethernet", "docsis", "atm", "ptm"),
 	}
 	for _, v := range t.tables("vary", 1000) {
-		l.Vary = append(l.Vary, Change{At: v.duration("at", true, time.Hour), Down: v.rate("down", false), Up: v.rate("up", false)})
+		l.Vary = append(l.Vary, Change{
+			At: v.duration("at", true, time.Hour), Down: v.rate("down", false), Up: v.rate("up", false),
+			More: v.duration("more", false, 10*time.Second), Silent: v.boolean("silent"),
+		})
 		v.end()
 	}
 	if l.Trace = t.text("trace"); l.Trace != "" {

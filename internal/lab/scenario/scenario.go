@@ -42,13 +42,17 @@ type Line struct {
 	TraceFrom time.Duration `json:"trace_from,omitempty"`
 }
 
-// A Change of the line's rates while the case runs. A rate of zero stays as it was,
+// A Change of the line while the case runs. A rate of zero stays as it was,
 // unless Exact is set: then the line carries nothing until the next change.
 type Change struct {
 	At    time.Duration `json:"at"` // since the measuring began
 	Down  unit.Rate     `json:"down,omitempty"`
 	Up    unit.Rate     `json:"up,omitempty"`
 	Exact bool          `json:"exact,omitempty"`
+	// More is how much longer packets take to the home from now on; 0: as long as before.
+	More time.Duration `json:"more,omitempty"`
+	// Silent says that from now on nobody answers the router's pings.
+	Silent bool `json:"silent,omitempty"`
 }
 
 // Probe says how latency is sampled. Zero values take the measuring defaults.

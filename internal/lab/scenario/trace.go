@@ -76,7 +76,7 @@ func Read(file string, text []byte, read func(name string) ([]byte, error)) (*Sc
 	}
 	trace, err := read(s.Line.Trace)
 	if err != nil {
-		return nil, &Error{File: file, Key: "line.trace", Why: err.Error()}
+		return nil, &Error{File: file, Line: index(text)["line.trace"], Key: "line.trace", Why: err.Error(), Err: err}
 	}
 	return s, s.SetTrace(trace)
 }

@@ -167,16 +167,7 @@ func (x trial) prepare(t *testing.T, h *house, way string) {
 	}
 	switch way {
 	case byOracle:
-		h.changing = func(c scenario.Change) error {
-			for d, r := range map[sim.Direction]unit.Rate{sim.Down: c.Down, sim.Up: c.Up} {
-				if r > 0 || c.Exact {
-					if err := h.net.SetRate(d, max(r.Scale(0.95), 64*unit.KbitPerSecond)); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		}
+		h.changing = func(c scenario.Change) error { return h.reshape(c, 0.95) }
 		if err := h.changing(scenario.Change{Down: x.down, Up: x.up, Exact: true}); err != nil {
 			t.Fatal(err)
 		}
