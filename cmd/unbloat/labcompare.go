@@ -203,7 +203,11 @@ func toCompare(names, cases []string) ([]*scenario.Scenario, error) {
 	}
 	var out []*scenario.Scenario
 	for _, name := range names {
-		s, err := loadScenario(name)
+		read := loadScenario
+		if all {
+			read = embedded // not every trace is there
+		}
+		s, err := read(name)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +215,7 @@ func toCompare(names, cases []string) ([]*scenario.Scenario, error) {
 		switch {
 		case len(has) == 0 && !all:
 			return nil, usageError("scenario %s has none of the cases %s", name, strings.Join(cases, ", "))
-		case len(has) == 0:
+		case len(has) == 0, all && s.Line.Trace != "":
 		case !all || has[len(has)-1] == cases[len(cases)-1] || slices.ContainsFunc(out, func(o *scenario.Scenario) bool {
 			return strings.HasPrefix(name, o.Name+"-")
 		}):
