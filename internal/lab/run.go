@@ -141,9 +141,13 @@ func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*TuneResult, Ke
 	return r.Tune, kernel, nil
 }
 
+// spent is the time that a guest took.
+type spent struct{ wall, processor time.Duration }
+
 // Boot runs one guest to its end and returns what it found.
 func Boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (*CaseResult, time.Duration, error) {
-	text, wall, err := boot(ctx, k, g, console)
+	text, took, err := boot(ctx, k, g, console)
+	wall := took.wall
 	if err != nil {
 		return nil, wall, err
 	}
@@ -154,7 +158,7 @@ func Boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (*CaseResul
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, wall, fmt.Errorf("read the guest's result: %w", err)
 	}
-	r.WallSeconds = wall.Seconds()
+	r.WallSeconds, r.ProcessorSeconds = wall.Seconds(), took.processor.Seconds()
 	return &r, wall, nil
 }
 
