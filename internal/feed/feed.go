@@ -99,7 +99,7 @@ func Params(p follow.Params, targets []delay.Target) follow.Params {
 	}
 	p.Reflectors = nil
 	for _, t := range targets {
-		p.Reflectors = append(p.Reflectors, follow.Reflector{Operator: number(t.Operator)})
+		p.Reflectors = append(p.Reflectors, follow.Reflector{Operator: number(t.Operator), Last: t.Kind == delay.Native})
 	}
 	return p
 }

@@ -103,6 +103,7 @@ type Controller struct {
 	now        unit.Instant
 	rtt        time.Duration // least round trip of the sources, lately
 	heard      unit.Instant  // the last sample that could vote
+	others     unit.Instant  // the same of all but last resorts
 	busyAt     unit.Instant  // the last time with load
 	arrived    unit.Instant  // the last time that something arrived
 	alertAt    unit.Instant  // the last time with a queue
@@ -199,7 +200,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{p: p, now: now, heard: now, busyAt: now, arrived: now, studied: now}
+	c := &Controller{p: p, now: now, heard: now, others: now, busyAt: now, arrived: now, studied: now}
 	c.sources.start(p, now)
 	for d := Down; d <= Up; d++ {
 		w := &c.ways[d]
@@ -215,7 +216,8 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 // Ask returns the reflector to which a probe is to be sent now; ok is false while none
 // is due. The caller sends it at once.
 func (c *Controller) Ask(now unit.Instant) (reflector int, ok bool) {
-	return c.sources.ask(now, c.every(now))
+	resort := now.Sub(c.others) >= blindAfter && (!c.asleep(now) || c.sources.deadButLast())
+	return c.sources.ask(now, c.every(now), resort)
 }
 
 // every returns the time between two probes.
@@ -246,6 +248,9 @@ func (c *Controller) Delay(d Delay) {
 		return
 	}
 	c.heard, c.arrived = max(c.heard, d.At), max(c.arrived, d.At)
+	if !c.sources.all[x.source].last {
+		c.others = max(c.others, d.At)
+	}
 	if d.Passive && d.At.Sub(c.reflected) < blindAfter {
 		return
 	}
@@ -306,7 +311,7 @@ func (c *Controller) NewLine(now unit.Instant) {
 	c.sources.forget()
 	c.history.n = 0
 	c.starlink, c.trial, c.cleared = starlink{}, trial{}, 0
-	c.heard, c.arrived, c.since = now, now, now
+	c.heard, c.others, c.arrived, c.since = now, now, now, now
 	for d := Down; d <= Up; d++ {
 		w := &c.ways[d]
 		w.nMarks, w.capacity, w.variance, w.failed, w.floor, w.step = 0, 0, 0, 0, 0, 0

@@ -49,6 +49,9 @@ type Bounds struct {
 // tend to fail together.
 type Reflector struct {
 	Operator uint32 // a number for each operator; 0: one of its own
+	// Last is set for one that is asked only while neither other reflectors nor flows
+	// tell the delay, such as the user's own server.
+	Last bool
 }
 
 // MostReflectors is how many reflectors there may be.

@@ -726,3 +726,86 @@ func TestLearntRatesAreUsed(t *testing.T) {
 		}
 	}
 }
+
+// The user's own server is asked only when neither reflectors nor flows tell the delay,
+// and then the line is followed by it.
+func TestLastResort(t *testing.T) {
+	p := usual()
+	p.Reflectors = append(p.Reflectors, Reflector{Operator: 9, Last: true})
+	const server = 6
+	f := newFluid(t, p)
+	asked, mute := 0, false
+	f.answer = func(_ unit.Instant, i int, _ *Delay) bool {
+		if i == server {
+			asked++
+			return true
+		}
+		return !mute
+	}
+	f.run(time.Minute)
+	f.greedy()
+	f.run(30 * time.Second)
+	if asked > 0 {
+		t.Fatalf("while others answered the server was asked %d times", asked)
+	}
+	mute = true
+	flow := func(lasts time.Duration) { // two flows tell their round trips
+		for until := f.now.Add(lasts); f.now < until; {
+			f.run(50 * time.Millisecond)
+			for i := range uint32(2) {
+				f.c.Delay(Delay{At: f.now, Source: 100 + i, Operator: 100 + i, Passive: true, RTT: f.base + f.delay()})
+			}
+		}
+	}
+	flow(20 * time.Second)
+	if asked > 0 {
+		t.Fatalf("while flows told the delay the server was asked %d times", asked)
+	}
+	f.run(10 * time.Second)
+	f.capacity = [2]float64{15e6, 3e6}
+	f.run(10 * time.Second)
+	if asked < 50 || f.delay() > 40*time.Millisecond {
+		t.Errorf("asked %d times; 10 s after the line fell it queues for %v", asked, f.delay())
+	}
+	for d, want := range f.capacity {
+		if r := float64(f.last.Rate[d]); r < 0.8*want || r > 1.1*want {
+			t.Errorf("%v: %.1f Mbit/s on a line of %.1f", Direction(d), r/1e6, want/1e6)
+		}
+	}
+	mute = false
+	f.run(20 * time.Second)
+	asked = 0
+	f.run(20 * time.Second)
+	if asked > 0 {
+		t.Errorf("when others answered again the server was asked %d times", asked)
+	}
+}
+
+// All sources go while there is load: the rates hold, then glide; at no time do they
+// jump, least of all to the least.
+func TestNoJumpWhenAllGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := usual()
+		f := &fluid{capacity: [2]float64{50e6, 10e6}, base: 30 * time.Millisecond, oneWay: rapid.Bool().Draw(t, "one way")}
+		var err error
+		if f.c, err = New(p, 0); err != nil {
+			t.Fatal(err)
+		}
+		for d := range f.last.Rate {
+			f.last.Rate[d] = p.Rates[d].Usual
+		}
+		f.greedy()
+		f.run(time.Duration(rapid.IntRange(5, 40).Draw(t, "seconds before")) * time.Second)
+		f.answer = func(unit.Instant, int, *Delay) bool { return false }
+		f.run(2 * time.Second)
+		for range 120 {
+			before := f.last.Rate
+			f.run(time.Second)
+			for d, r := range f.last.Rate {
+				if float64(r) < 0.8*float64(before[d]) || float64(r) < 0.5*f.capacity[d] {
+					t.Fatalf("%v, %v: from %v to %v in a second", f.now, Direction(d), before[d], r)
+				}
+			}
+		}
+	})
+}

@@ -27,7 +27,7 @@ const (
 	sampleSlots = 16
 	flowWindow  = 400 * time.Millisecond
 	flowVoters  = 4
-	noisyLine   = 0.002 // of the samples long without others: one more has to agree
+	noisyLine   = 0.007 // of the samples long without others: one more has to agree
 	noisySource = 0.08
 	lossySource = 0.25
 	quietSource = 0.03
@@ -36,6 +36,7 @@ const (
 // source is a reflector or a flow.
 type source struct {
 	used, passive bool
+	last          bool // asked only while nobody else tells anything
 	id, operator  uint32
 	// Least round trips of this window and the one before.
 	least     [2]time.Duration
@@ -96,7 +97,7 @@ func (s *sources) start(p Params, now unit.Instant) {
 		if op == 0 {
 			op = ^uint32(i)
 		}
-		s.all[i] = source{used: true, id: uint32(i), operator: op}
+		s.all[i] = source{used: true, last: r.Last, id: uint32(i), operator: op}
 	}
 	s.lastAsk = never
 	s.takeTurns()
@@ -146,8 +147,9 @@ func (s *sources) due(every time.Duration) unit.Instant {
 	return s.lastAsk.Add(every)
 }
 
-// ask returns the reflector that is to be asked now, if one is due.
-func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
+// ask returns the reflector that is to be asked now, if one is due. resort says that
+// those of last resort may be.
+func (s *sources) ask(now unit.Instant, every time.Duration, resort bool) (int, bool) {
 	if s.reflectors == 0 || now < s.due(every) {
 		return 0, false
 	}
@@ -159,7 +161,8 @@ func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
 			s.rounds++
 		}
 		x := &s.all[i]
-		if (x.dead && s.alive() > 0 || !x.tells && x.heard != never && s.tellWays() >= mostVoters-1) && (s.rounds+i)%deadEvery != 0 {
+		tellsLittle := x.dead && s.alive() > 0 || !x.tells && x.heard != never && s.tellWays(now) >= mostVoters-1
+		if x.last && !resort || tellsLittle && (s.rounds+i)%deadEvery != 0 {
 			continue
 		}
 		x.sent++
@@ -172,20 +175,33 @@ func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
 	return 0, false
 }
 
-// tellWays returns how many operators have reflectors that answer, and tell the ways
-// apart.
-func (s *sources) tellWays() int {
+// tellWays returns how many operators have reflectors that answer lately, and tell the
+// ways apart.
+func (s *sources) tellWays(now unit.Instant) int {
+	tells := func(x *source) bool {
+		return x.tells && !x.dead && x.heard != never && now.Sub(x.heard) <= heardLately
+	}
 	n := 0
 	for i := range s.reflectors {
-		first := s.all[i].tells && !s.all[i].dead
+		first := tells(&s.all[i])
 		for j := range i {
-			first = first && (s.all[j].operator != s.all[i].operator || !s.all[j].tells || s.all[j].dead)
+			first = first && (s.all[j].operator != s.all[i].operator || !tells(&s.all[j]))
 		}
 		if first {
 			n++
 		}
 	}
 	return n
+}
+
+// deadButLast says whether all reflectors are dead, those of last resort aside.
+func (s *sources) deadButLast() bool {
+	for i := range s.reflectors {
+		if x := &s.all[i]; !x.dead && !x.last {
+			return false
+		}
+	}
+	return true
 }
 
 // alive returns how many reflectors are believed to answer.
@@ -391,15 +407,17 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	if s.noise > noisyLine {
 		want = 4
 	}
-	tell := s.tellWays()
+	tell := s.tellWays(now)
 	ways := tell > 1 // then nobody is heard who tells round trips only
 	if tell == 2 {
 		operators = 2
 	}
+	// Where there is no noise, two operators are enough; else samples of one do.
+	distinct := operators >= want || want < mostVoters && operators > 1
 	n := 0
 	fresh := func(x *sample) bool {
 		for i := range voters[:n] {
-			if operators >= want && voters[i].operator == x.operator || operators > 1 && voters[i].source == x.source {
+			if distinct && voters[i].operator == x.operator || operators > 1 && voters[i].source == x.source {
 				return false
 			}
 		}
@@ -511,14 +529,14 @@ func trust(median, newest, threshold time.Duration) time.Duration {
 	return min(median, newest)
 }
 
-// operators returns how many operators have been heard within the last seconds, with
-// noisy sources or without.
+// operators returns how many operators' reflectors have been heard within the last
+// seconds, with noisy ones or without.
 func (s *sources) operators(now unit.Instant, noisy bool) int {
 	n := 0
 	counts := func(f *source) bool {
 		return f.used && !f.dead && (noisy || !f.noisy) && f.heard != never && now.Sub(f.heard) <= heardLately
 	}
-	for i := range s.all {
+	for i := range s.reflectors {
 		f := &s.all[i]
 		if !counts(f) {
 			continue

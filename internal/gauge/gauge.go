@@ -25,7 +25,7 @@ type Config struct {
 	Device  string // the WAN's interface
 	Inbound string // the interface whose queue shapes the download, such as an ifb; "": none
 	// Targets are the reflectors, of which all Echo ones may be asked. At most one
-	// is Native, and only with Echo.
+	// is Native, and only with Echo; its server hears of us when it is first asked.
 	Targets []delay.Target
 	// Echo opens a stream of probes at an unbloat serve; nil: there is none.
 	Echo func(ctx context.Context) (Stream, error)
@@ -89,20 +89,7 @@ func Open(c Config) (*Gauge, error) {
 	if g.icmp == nil && g.capture == nil {
 		return nil, errors.Join(fmt.Errorf("measure the delay on %s: %w", c.Device, errors.Join(g.missing...)), g.Close())
 	}
-	if i := nativeTarget(c.Targets); i >= 0 && c.Echo != nil {
-		g.native = startNative(c, i)
-	}
 	return g, nil
-}
-
-// nativeTarget returns the place of the first Native target, or -1.
-func nativeTarget(of []delay.Target) int {
-	for i, t := range of {
-		if t.Kind == delay.Native {
-			return i
-		}
-	}
-	return -1
 }
 
 // Missing says which sources this system does not have, each with what to do
@@ -124,6 +111,9 @@ func (g *Gauge) watch() error {
 
 // Ask asks a target. What cannot be sent now is lost, as on the line.
 func (g *Gauge) Ask(now unit.Instant, i int) error {
+	if g.native == nil && g.config.Echo != nil && g.config.Targets[i].Kind == delay.Native {
+		g.native = startNative(g.config, i)
+	}
 	p, ok := g.prober.Ask(now, i)
 	switch {
 	case !ok:

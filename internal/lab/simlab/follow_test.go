@@ -478,6 +478,9 @@ func TestFollowByFlowsAlone(t *testing.T) {
 
 // As on most lines: some reflectors tell the ways apart, others round trips only.
 func TestFollowMixedReflectors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
 	for _, c := range []struct {
 		name   string
 		coarse func(int) bool
