@@ -58,10 +58,14 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 	if len(l.Reflectors) > 0 {
 		targets = delay.WithFirstHop(delay.Configured(l.Reflectors))
 	}
+	echo := echoOf(l.Server)
+	if echo != nil {
+		targets = append(targets, delay.Target{Operator: l.Server, Kind: delay.Native})
+	}
 	c := steer.Config{
 		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring,
 		Open: func() (steer.Gauge, error) {
-			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets})
+			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets, Echo: echo})
 		},
 		Decided: func(w follow.Why) {
 			l.Decided(daemon.Decision{Direction: w.Direction.String(), From: w.From, To: w.To, Why: w.Reason()})
@@ -118,8 +122,11 @@ func (f *lineFollower) Status() daemon.LineStatus {
 	}
 	for _, r := range v.Reflectors {
 		s := daemon.ReflectorStatus{Address: r.Target.Addr.String(), Operator: r.Target.Operator, Answers: r.Health.Alive, Asked: r.Health.Asked, Answered: r.Health.Answered, BaseMs: unit.Ms(r.Health.Base)}
-		if r.Target.Kind == delay.FirstHop {
+		switch r.Target.Kind {
+		case delay.FirstHop:
 			s.Address = "first hop"
+		case delay.Native:
+			s.Address, s.Operator = r.Target.Operator, ""
 		}
 		out.Reflectors = append(out.Reflectors, s)
 	}

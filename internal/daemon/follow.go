@@ -21,6 +21,7 @@ type Line struct {
 	Rates      [2]Bounds
 	Reflectors []netip.Addr // none: the built-in ones
 	Learn      string       // file of the learned rates; "": none
+	Server     string       // answers probes too, if it is an unbloat serve; "": none
 	// Change has set called with each interface whose shaper is to have another
 	// rate, while nobody else changes the router.
 	Change func(ctx context.Context, rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error
@@ -66,7 +67,7 @@ type WayStatus struct {
 
 // ReflectorStatus is what is known of a reflector.
 type ReflectorStatus struct {
-	Address  string  `json:"address"`
+	Address  string  `json:"address"` // of the server of the configuration: as it is there
 	Operator string  `json:"operator,omitempty"`
 	Answers  bool    `json:"answers"`
 	Asked    uint64  `json:"asked"`
@@ -152,10 +153,23 @@ func (w *wan) followed() (Line, error) {
 		_, err := w.call(ctx, func(context.Context) (any, error) { return nil, w.retune(rates, set) })
 		return err
 	}
-	l.Ring, l.Base = w.past(), w.d.since
+	l.Ring, l.Base, l.Server = w.past(), w.d.since, w.d.serverOf(w)
 	l.Own, l.Decided = w.d.own, w.decided
 	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
 	return l, nil
+}
+
+// serverOf returns the server that may tell the delay of a WAN: its probes go wherever
+// the routes lead, so with several WANs it would tell of any.
+func (d *Daemon) serverOf(w *wan) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.config.WANs {
+		if c.Router == "" && c.Interface != w.name {
+			return ""
+		}
+	}
+	return d.config.Server
 }
 
 // Followable says why a line that is shaped by that plan can't be followed; nil: it

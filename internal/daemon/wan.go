@@ -484,6 +484,9 @@ func (w *wan) kept() (notes []string) {
 		notes = append(notes, err.Error())
 	}
 	w.keeper.Resume(time.Now())
+	if w.plan != nil { // with all that a tuning has found, not the rates alone
+		w.keeper.Planned()
+	}
 	return append(notes, w.differs()...)
 }
 

@@ -261,8 +261,11 @@ func (f *Follower) Metrics(name string) metrics.WAN {
 	}
 	for _, r := range f.view.Reflectors {
 		address := r.Target.Addr.String()
-		if r.Target.Kind == delay.FirstHop {
+		switch r.Target.Kind {
+		case delay.FirstHop:
 			address = "first hop"
+		case delay.Native:
+			address = "server"
 		}
 		w.Reflectors = append(w.Reflectors, metrics.Reflector{Address: address, Up: r.Health.Alive})
 	}
