@@ -86,6 +86,7 @@ type Daemon struct {
 	mu      sync.Mutex
 	config  config.Config
 	failure string // why the configuration could not be read again
+	careful string // why no line is followed; "": those that are to be are
 	wans    map[string]*wan
 	routers map[string]chan struct{} // one change at a time on each router
 	wake    chan struct{}            // something is different, for the service manager
@@ -139,6 +140,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer l.Close()
+	if d.careful = careful(o.Dir); d.careful != "" {
+		d.log("WARNING: %s", d.careful)
+	}
 
 	var cancel context.CancelFunc
 	d.running, cancel = context.WithCancel(ctx)
@@ -177,6 +181,7 @@ func Run(ctx context.Context, o Options) error {
 	if unheard != nil {
 		<-unheard
 	}
+	forgetStarts(o.Dir)
 	return d.end()
 }
 
@@ -243,7 +248,7 @@ func (d *Daemon) loop(ctx context.Context) {
 			ready = true
 			d.manage.send("READY=1")
 		}
-		d.manage.status(summary(statuses, d.failed()))
+		d.manage.status(summary(statuses, d.failed(), d.isCareful()))
 		if alive {
 			d.manage.send("WATCHDOG=1")
 		}
@@ -282,8 +287,11 @@ func settled(all []WANStatus) bool {
 }
 
 // summary is what the service manager shows.
-func summary(all []WANStatus, failure string) string {
+func summary(all []WANStatus, failure, careful string) string {
 	var says []string
+	if careful != "" {
+		says = append(says, careful)
+	}
 	if failure != "" {
 		says = append(says, "the configuration could not be read again: "+failure)
 	}
@@ -320,6 +328,13 @@ func (d *Daemon) all() []*wan {
 	return out
 }
 
+// isCareful says why no line is followed; "" if those that are to be are.
+func (d *Daemon) isCareful() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.careful
+}
+
 func (d *Daemon) failed() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -337,7 +352,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		return
 	}
 	d.mu.Lock()
-	d.failure = ""
+	d.failure, d.careful = "", ""
 	old := d.config
 	d.config = c
 	var gone []*wan
@@ -413,7 +428,7 @@ func (d *Daemon) now() time.Time {
 
 // Status returns what the daemon says of itself.
 func (d *Daemon) status() Status {
-	s := Status{Schema: StatusSchema, Version: d.o.Version, PID: os.Getpid(), Since: d.since.UTC().Format(time.RFC3339), Config: d.o.File, Failure: d.failed()}
+	s := Status{Schema: StatusSchema, Version: d.o.Version, PID: os.Getpid(), Since: d.since.UTC().Format(time.RFC3339), Config: d.o.File, Failure: d.failed(), Careful: d.isCareful()}
 	s.WANs, _ = d.statuses()
 	return s
 }

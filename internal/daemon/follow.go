@@ -87,7 +87,7 @@ type pursuit struct {
 // belongs to the loop.
 func (w *wan) pursue() {
 	p := w.line.Load()
-	wanted := w.config.Follow && w.plan != nil
+	wanted := w.config.Follow && w.plan != nil && w.d.isCareful() == ""
 	switch w.keeper.State() {
 	case keep.InPlace:
 		if p != nil && (!wanted || p.plan != w.plan) { // somebody has given it another plan

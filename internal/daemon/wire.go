@@ -141,6 +141,7 @@ type Status struct {
 	Since   string      `json:"since"` // RFC 3339
 	Config  string      `json:"config"`
 	Failure string      `json:"failure,omitempty"` // why the configuration could not be read again
+	Careful string      `json:"careful,omitempty"` // why no line is followed, though the configuration says so
 	WANs    []WANStatus `json:"wans"`
 }
 
