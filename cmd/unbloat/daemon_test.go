@@ -16,6 +16,7 @@ import (
 	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/platform/fake"
 )
 
 // daemon starts the daemon on a stage and returns its process.
@@ -135,13 +136,9 @@ func TestDaemonThatKeepsDying(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	var s *stage
-	var wan, lan, platform string
-	for _, p := range stages() {
-		if p.platform == "openwrt" {
-			s, wan, lan, platform = p.make(t), p.wan, p.lan, p.platform
-		}
-	}
+	f := fake.NewLinux()
+	s := newStage(t, f.Machine, f, f.Text)
+	const wan, lan, platform = "wan", "lan", "linux"
 	config := filepath.Join(t.TempDir(), "unbloat.toml")
 	text := "[[wan]]\ninterface = \"" + wan + "\"\nlan = \"" + lan + "\"\nplatform = \"" + platform + "\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\nfollow = true\n"
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
