@@ -412,7 +412,12 @@ func (d *Daemon) event(e Event) {
 		return
 	}
 	for _, w := range d.wans {
-		if w.routerName == "" {
+		if w.routerName != "" {
+			continue
+		}
+		if e.Rerouted != nil { // nothing is to be rebuilt for that
+			w.rerouted(e.Rerouted)
+		} else {
 			w.tell(change{replaced: e.Replaced == w.name, by: e.By})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
@@ -105,6 +106,19 @@ reflectors = ["`+lab.ServerAddr+`"]
 	}
 	if lines := h.unbloat(0, "history", "--line", "--since", "5m"); !strings.Contains(lines, "wan, ") || strings.Count(lines, "\n") != 25 {
 		t.Errorf("history says\n%s", lines)
+	}
+	// The default route moves to another interface and back: what was measured counts no
+	// longer, and nothing is rebuilt.
+	queues, looks := shaped(ours()...), h.status().WANs[0].Looks
+	via := strings.Fields(sh(t, "ip route show default"))
+	sh(t, "ip route del default && ip route add default dev lan")
+	sh(t, "ip route del default && ip route add "+strings.Join(via, " "))
+	await.Until(t, 10*time.Second, "the daemon to hear of the route", func() bool { return h.status().WANs[0].Reroutes == 2 })
+	if s := h.status().WANs[0]; s.Line == nil || s.Looks != looks {
+		t.Errorf("after the route has moved: %+v", s)
+	}
+	if got := shaped("wan"); !strings.Contains(queues, got) {
+		t.Errorf("after the route has moved:\n%s", got)
 	}
 	r, err := http.Get("http://127.0.0.1:9836/metrics")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/lab"
@@ -41,7 +42,15 @@ func TestTuneInLab(t *testing.T) {
 	}
 
 	c, _, errs := tune()
-	time.Sleep(20 * time.Second)
+	await.Until(t, time.Minute, "the tuning to try rates", func() bool {
+		c, err := daemon.Dial(t.Context(), daemon.Socket(h.dir))
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		var is daemon.RunStatus
+		return c.Call(t.Context(), daemon.MethodRun, "", "", nil, &is) == nil && is.Stage != nil && is.Stage.Doing == daemon.RunTrying
+	})
 	if s := h.status().WANs[0]; s.State != keep.Held || !strings.Contains(s.Why, "unbloat tune") {
 		t.Errorf("while it is tuned: %+v", s)
 	}

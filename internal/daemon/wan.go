@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -169,6 +170,20 @@ func (w *wan) tell(c change) {
 	select {
 	case w.changed <- struct{}{}:
 	default: // it knows that there is news
+	}
+}
+
+// rerouted says that the default route has left interfaces, or come to them: what was
+// measured of a line that is one of them is of another way.
+func (w *wan) rerouted(devices []string) {
+	if !slices.Contains(devices, w.name) {
+		return
+	}
+	w.mu.Lock()
+	w.status.Reroutes++
+	w.mu.Unlock()
+	if l := w.line.Load(); l != nil {
+		l.NewLine()
 	}
 }
 

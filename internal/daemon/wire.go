@@ -162,6 +162,8 @@ type WANStatus struct {
 	Was      []string   `json:"mended_what,omitempty"` // what was different then
 	By       string     `json:"mended_by,omitempty"`   // which program had changed it, as far as that is known
 
+	Reroutes int `json:"reroutes,omitempty"` // how often the default route came to it or left it
+
 	Line *LineStatus `json:"line,omitempty"` // missing: the line is not followed now
 }
 
