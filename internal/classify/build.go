@@ -341,13 +341,14 @@ func (w way) remarks() {
 			w.chain("seen", seen, w.then("is_calm"))
 		}
 	}
+	w.chain("brief", append(w.keep(), w.then(AcksLane).because(BusySmall))...)
 	for _, x := range []struct {
 		name string
 		to   []Step
 	}{
-		{"crowded", append(w.inCrowd(), w.then("data"))},
+		{"crowded", append(w.keep(), w.then("data"))},
 		{"hasty", slices.Concat(
-			[]Step{w.then(AcksLane, Test{Field: Length, Op: Less, Value: AckBelow}).because(BusySmall)},
+			[]Step{w.then("brief", Test{Field: Length, Op: Less, Value: AckBelow})},
 			w.toSteady(),
 			[]Step{w.then("data")})},
 		{"swarm", []Step{w.then("bulk")}},

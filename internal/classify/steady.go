@@ -126,9 +126,10 @@ func (w way) toSteady() []Step {
 	return out
 }
 
-// inCrowd are the steps by which steady flows of a machine with too many calm
-// ones keep their class. No others are tried there.
-func (w way) inCrowd() []Step {
+// keep are the steps by which steady flows keep their class where no others are
+// tried: those of a machine with too many calm ones, and packets as small as
+// acknowledgements, which must not overtake the others of a call.
+func (w way) keep() []Step {
 	if !w.hasSteady(w.d) {
 		return nil
 	}
