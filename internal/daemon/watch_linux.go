@@ -37,11 +37,16 @@ func Watch(ctx context.Context, tell func(Event)) (ended <-chan struct{}, err er
 		sockets = append(sockets, nft)
 	}
 	defaults := defaultDevices()
-	links := knownLinks() // after the socket was bound, so that nothing is missed
+	links, ways := knownLinks(), knownWays() // after the socket was bound, so that nothing is missed
 	var readers sync.WaitGroup
 	for i, s := range sockets {
 		readers.Go(func() {
 			readMessages(s, func(m message) {
+				if i == 0 {
+					if x := ways.changed(m); x != 0 && links[x].name != "" {
+						tell(Event{Rerouted: []string{links[x].name}})
+					}
+				}
 				switch {
 				case i == 0 && isDefaultRoute(m):
 					now := defaultDevices()
