@@ -125,9 +125,9 @@ type Controller struct {
 // it gets shorter as less is sent.
 type trial struct {
 	on       bool
-	at       unit.Instant
-	delay    time.Duration
-	capacity float64
+	at       unit.Instant  // when the probe was sent that began it
+	delay    time.Duration // then
+	capacity float64       // bit/s, that the way up was taken to have
 }
 
 // way is one direction.
@@ -444,17 +444,18 @@ func (c *Controller) try(now unit.Instant, v vote) {
 	const (
 		clearFor   = 1500 * time.Millisecond // if the delay has not become as much shorter as it should
 		clearWhile = 0.75                    // of what arrived then at least arrives now
+		tryFor     = 2 * time.Second         // the counters' history is not much longer
 	)
 	t, up := &c.trial, &c.ways[Up]
 	if c.ways[Down].carried < clearWhile*c.clearedBy {
 		c.cleared = 0 // less arrives than a line that queues passes on: it does not queue
 	}
-	if !v.known || v.oneWay || c.downBlamed || !up.episode.on || up.episode.guessed || v.newest.rtt < c.p.Threshold/2 {
+	if !v.known || v.oneWay || c.downBlamed || !c.ways[Down].loaded || !up.episode.on || up.episode.guessed || v.newest.rtt < c.p.Threshold/2 {
 		t.on = false
 		return
 	}
-	if !t.on {
-		*t = trial{true, v.newest.sent, v.newest.rtt, up.episode.capacity}
+	if !t.on || v.newest.sent.Sub(t.at) > tryFor {
+		*t = trial{true, v.newest.sent, v.newest.rtt, max(up.episode.capacity, 1)}
 		return
 	}
 	sent := (c.history.at(Up, v.newest.sent) - c.history.at(Up, t.at)) * 8
@@ -466,7 +467,7 @@ func (c *Controller) try(now unit.Instant, v vote) {
 		up.target = max(up.target, min(up.episode.from, below*t.capacity))
 		up.episode = episode{}
 		up.step, up.risen = 0, now
-		up.say(now, NoHelp, up.target)
+		up.say(now, OtherWay, up.target)
 	}
 }
 

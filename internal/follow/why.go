@@ -20,6 +20,7 @@ const (
 	Room                    // the shaper is full and the line does not queue: more
 	NearFailed              // the same, slowly: a little more was too much lately
 	NoHelp                  // a cut did not shorten the delay: it is taken back
+	OtherWay                // a cut did not shorten the delay, which is the other direction's: it is taken back
 	Outage                  // nothing arrives: the modem is not to be filled meanwhile
 	Returned                // something arrives again
 	Idle                    // without load towards the usual rate
@@ -34,7 +35,7 @@ func (c Cause) Code() reason.Code {
 	codes := [causes]reason.Code{
 		Started: reason.FollowStarted, Holding: reason.FollowHolding, Queue: reason.FollowQueue,
 		Draining: reason.FollowDraining, Drained: reason.FollowDrained, Room: reason.FollowRoom,
-		NearFailed: reason.FollowNearFailed, NoHelp: reason.FollowNoHelp, Outage: reason.FollowOutage,
+		NearFailed: reason.FollowNearFailed, NoHelp: reason.FollowNoHelp, OtherWay: reason.FollowOtherWay, Outage: reason.FollowOutage,
 		Returned: reason.FollowReturned, Idle: reason.FollowIdle, Blind: reason.FollowBlind,
 		Gliding: reason.FollowGliding, Set: reason.FollowSet,
 	}

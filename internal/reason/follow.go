@@ -11,6 +11,7 @@ const (
 	FollowRoom       Code = "follow_room"
 	FollowNearFailed Code = "follow_near_failed"
 	FollowNoHelp     Code = "follow_no_help"
+	FollowOtherWay   Code = "follow_other_way"
 	FollowOutage     Code = "follow_outage"
 	FollowReturned   Code = "follow_returned"
 	FollowIdle       Code = "follow_idle"
@@ -30,6 +31,7 @@ func englishFollow() map[Code]string {
 		FollowRoom:       "{direction:name}: full without a queue on the line: raised from {from_bps:rate} to {to_bps:rate}",
 		FollowNearFailed: "{direction:name}: raised slowly from {from_bps:rate} to {to_bps:rate}, because a little more was too much lately",
 		FollowNoHelp:     "{direction:name}: the cut to {from_bps:rate} did not shorten the delay of {delay_ms:ms}, which is the line's own: back to {to_bps:rate}",
+		FollowOtherWay:   "{direction:name}: the cut to {from_bps:rate} did not shorten the delay of {delay_ms:ms}, so the other direction queues: back to {to_bps:rate}",
 		FollowOutage:     "{direction:name}: nothing arrives from the line: {to_bps:rate}, so that the modem does not fill up",
 		FollowReturned:   "{direction:name}: the line is back: {to_bps:rate}",
 		FollowIdle:       "{direction:name}: without load, {to_bps:rate} on the way to the usual rate",
@@ -50,6 +52,7 @@ func germanFollow() map[Code]string {
 		FollowRoom:       "{direction:name}: ausgelastet ohne Stau auf der Leitung: von {from_bps:rate} auf {to_bps:rate} angehoben",
 		FollowNearFailed: "{direction:name}: langsam von {from_bps:rate} auf {to_bps:rate} angehoben, denn etwas mehr war vor Kurzem zu viel",
 		FollowNoHelp:     "{direction:name}: die Senkung auf {from_bps:rate} hat die Verzögerung von {delay_ms:ms} nicht verkürzt, sie gehört zur Leitung: zurück auf {to_bps:rate}",
+		FollowOtherWay:   "{direction:name}: die Senkung auf {from_bps:rate} hat die Verzögerung von {delay_ms:ms} nicht verkürzt, der Stau ist in der Gegenrichtung: zurück auf {to_bps:rate}",
 		FollowOutage:     "{direction:name}: von der Leitung kommt nichts an: {to_bps:rate}, damit sich das Modem nicht füllt",
 		FollowReturned:   "{direction:name}: die Leitung ist wieder da: {to_bps:rate}",
 		FollowIdle:       "{direction:name}: ohne Last, {to_bps:rate} auf dem Weg zur üblichen Rate",
