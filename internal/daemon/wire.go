@@ -162,7 +162,7 @@ type WANStatus struct {
 	Was      []string   `json:"mended_what,omitempty"` // what was different then
 	By       string     `json:"mended_by,omitempty"`   // which program had changed it, as far as that is known
 
-	Reroutes int `json:"reroutes,omitempty"` // how often the default route came to it or left it
+	Reroutes int `json:"reroutes,omitempty"` // how often the default route came to it, left it or took another gateway, or it got an address
 
 	Line *LineStatus `json:"line,omitempty"` // missing: the line is not followed now
 }
