@@ -55,7 +55,7 @@ func subjects() []subject {
 		{"following", "Lines that vary",
 			"The daemon follows a line, beside fixed rates, cake-autorate (commit 94238be, unchanged, with fping) and CAKE that knows at every moment what the line carries, at 95 % of it: nobody can do better without knowing. Both programs are told the same rates and have the same six reflectors. The times are round trips of a probe of 100 bytes, 50 a second, over all of the time with load.",
 			[]string{"follow-steps", "follow-steps-down", "follow-steps-up", "follow-lte-tmobile", "follow-lte-att", "follow-lte-verizon", "follow-umts-tmobile",
-				"follow-starlink", "follow-cable", "follow-wifi", "follow-lte", "follow-steady", "follow-floor", "follow-silent",
+				"follow-starlink", "follow-cable", "follow-wifi", "follow-lte", "follow-floor", "follow-silent",
 				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile"}, lab.FollowCases()},
 	}
 }
