@@ -128,6 +128,16 @@ func (f *daemonFlags) checker() func(context.Context, kept.Config) error {
 				return w.At(f.config, key, err)
 			}
 		}
+		for _, e := range c.Schedule {
+			for _, w := range c.WANs {
+				if !e.Lasts() || w.Interface != e.WAN || w.Router != e.Router {
+					continue
+				}
+				if _, err := f.checkWAN(ctx, w.During([]kept.Entry{e})); err != nil {
+					return e.At(f.config, err)
+				}
+			}
+		}
 		if err := checkArchive(c, f.config); err != nil {
 			return err
 		}
@@ -168,6 +178,11 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 			return "follow", err
 		}
 	}
+	for _, r := range w.Rules { // of the schedule
+		if err == nil && (p.Classes == nil || !slices.ContainsFunc(p.Classes.Rules, func(x plan.Rule) bool { return x.String() == r.String() })) {
+			return "", fmt.Errorf("on %s a machine can't go first or last (%s)", d.Name(), r)
+		}
+	}
 	var aqm *plan.UnsupportedAQMError
 	var field *plan.FieldError
 	switch {
@@ -179,10 +194,13 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 	return "", err
 }
 
-// classesOf reads the classes of a WAN, from a file if it names one.
+// classesOf reads the classes of a WAN, from a file if it names one. What the schedule
+// says of machines comes first.
 func classesOf(w kept.WAN) (plan.ClassPreferences, error) {
 	classes := classFlags{classes: w.Classes}
-	return classes.preferences()
+	p, err := classes.preferences()
+	p.Rules = slices.Concat(w.Rules, p.Rules)
+	return p, err
 }
 
 // open reaches the router of a WAN.
@@ -221,7 +239,6 @@ func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
 	if preferences.Classes, err = classesOf(w); err != nil {
 		return plan.Plan{}, err
 	}
-	preferences.Classes.Rules = slices.Concat(w.Rules, preferences.Classes.Rules)
 	r.names(ctx, preferences.Classes, &facts)
 	p, err := plan.Make(w.PlanLine(), facts, preferences)
 	return p, r.lacking(ctx, w.Interface, err)

@@ -192,3 +192,39 @@ func TestDaemonThatKeepsDying(t *testing.T) {
 	}
 	await.Until(t, 40*time.Second, "the line to be followed again", func() bool { is := ask(); return is.Careful == "" && len(is.WANs) == 1 && is.WANs[0].Line != nil })
 }
+
+// TestDaemonSchedule: a machine that goes first by the schedule has a rule of its own
+// while that holds, and a reload without the schedule takes it away; what the platform
+// can't do is refused when the configuration is read.
+func TestDaemonSchedule(t *testing.T) {
+	f := fake.NewLinux()
+	s := newStage(t, f.Machine, f, f.Text)
+	config := filepath.Join(t.TempDir(), "unbloat.toml")
+	write := func(text string) {
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const line = "[[wan]]\ninterface = \"wan\"\nlan = \"lan\"\nplatform = \"linux\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n"
+	// Both together hold at any time.
+	const first = "[[schedule]]\ndo = \"first\"\nmachine = \"192.168.1.77\"\nfrom = \"00:00\"\nto = \"12:00\"\n[[schedule]]\ndo = \"first\"\nmachine = \"192.168.1.77\"\nfrom = \"12:00\"\nto = \"00:00\"\n"
+	write(line + first)
+	if out, code := s.run(t, "daemon", "--check", "--config", config); code != 0 || !strings.Contains(out, "wan: schedule: 192.168.1.77 goes first, every day from 00:00 to 12:00") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	cmd, log := s.daemon(t, config)
+	await.Until(t, 40*time.Second, "the machine's rule", func() bool {
+		return s.kept(t.Context()).State == keep.InPlace && strings.Contains(s.Text(), "192.168.1.77")
+	})
+	write(line)
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, 40*time.Second, "the rule to go", func() bool {
+		return s.kept(t.Context()).State == keep.InPlace && !strings.Contains(s.Text(), "192.168.1.77") && strings.Contains(log.String(), "reloaded")
+	})
+	write(strings.Replace(line, "linux", "pfsense", 1) + first)
+	if out, code := s.run(t, "daemon", "--check", "--config", config); code != exitUsage || !strings.Contains(out, "unbloat.toml:7: schedule: on pfsense a machine can't go first or last") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}

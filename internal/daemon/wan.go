@@ -512,7 +512,8 @@ func (w *wan) differs() []string {
 		return nil
 	}
 	b := *w.plan.Basis
-	want, err := plan.Make(w.config.PlanLine(), b.Capabilities, w.config.Preferences())
+	c := w.wanted()
+	want, err := plan.Make(c.PlanLine(), b.Capabilities, c.Preferences())
 	if err != nil || w.config.ClassFile() != "" {
 		return nil
 	}
