@@ -99,7 +99,7 @@ func TestConfigPresets(t *testing.T) {
 		{"apply --for linux", map[string]string{"router": "ssh://root@192.0.2.1", "wan": "eth0"}},
 		{"apply --wan ppp0", map[string]string{"router": "ssh://root@192.0.2.1", "wan": "ppp0"}},
 		{"revert", map[string]string{"router": "ssh://root@192.0.2.1"}},
-		{"history", map[string]string{}},
+		{"history", map[string]string{"lang": "de"}},
 		{"watchdog journal", map[string]string{}},
 	} {
 		if d := cmp.Diff(c.want, presetOf(t, strings.Fields(c.args)...)); d != "" {

@@ -42,10 +42,9 @@ type WatchedDecision struct {
 
 // WANs is the view of what a daemon keeps.
 type WANs struct {
-	words  *reason.Language
-	is     Watched
-	rates  map[string]*[2]rateCurves
-	ending string
+	words *reason.Language
+	is    Watched
+	rates map[string]*[2]rateCurves
 }
 
 // rateCurves are a direction's rates since the view began, in Mbit/s.
