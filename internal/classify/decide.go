@@ -95,6 +95,17 @@ const (
 	Unprotected       // nothing protects its protocol
 )
 
+// Name returns the code's name, as in "calm_tcp".
+func (c Code) Name() string {
+	names := [...]string{ByRule: "by_rule", ByDSCP: "by_dscp", Names: "names", ManyNames: "many_names", Swarm: "swarm", Unanswered: "unanswered",
+		Acknowledges: "acknowledges", First: "first_bytes", Crowd: "crowd", Busy: "busy", BusySmall: "busy_small", CalmTCP: "calm_tcp",
+		CalmSmall: "calm_small", CalmLarge: "calm_large", WasBulk: "was_bulk", Long: "long", Ordinary: "ordinary", Unprotected: "unprotected"}
+	if int(c) >= len(names) {
+		return ""
+	}
+	return names[c]
+}
+
 // resolve finds the chains that steps lead to.
 func (t *Table) resolve(chains map[string]*Chain) {
 	for _, c := range t.Chains {

@@ -217,6 +217,9 @@ type Classes struct {
 	Machines func(ctx context.Context, r Runner, p plan.Plan) []Traffic
 	// Hosts returns the addresses of the home's machines, by name.
 	Hosts func(ctx context.Context, r Runner) map[string][]string
+	// Sets returns a function that says whether a set of the rules has a key. Each set
+	// is read once, when it is first asked about.
+	Sets func(ctx context.Context, r Runner) func(set, key string) bool
 	// Why returns a flow's current class and the rule that decided it. The flow
 	// may also be given with its ends swapped, or with its address after NAT.
 	Why func(ctx context.Context, r Runner, p plan.Plan, f nft.Flow) Answer

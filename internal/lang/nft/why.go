@@ -54,18 +54,7 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	if p.Classes.Behaviour == (plan.Behaviour{}) {
 		return decideExplicit(p, d, f, v)
 	}
-	policy := p.Policy()
-	policy.EveryPacket = true
-	packet := f.Of(d)
-	ct := classify.Connection{Sent: usualPackets, Replied: usualPackets, Bytes: c.Bytes, Answered: c.Answered, Mark: c.Mark}
-	switch {
-	case c.Known:
-	case c.Unread, f.Protocol == "udp" && metered(d, f, in):
-		ct.Answered = true
-	default: // its first packet
-		ct = classify.Connection{Sent: 1, Bytes: f.Packet}
-	}
-	out := classify.Build(policy).Explain(0, &packet, &ct, asked{f, in})
+	out := NewDecider(p).explain(d, f, c, in)
 	if len(out.Why) == 0 || out.Lane == nil {
 		return v(plan.Normal, "the rules say nothing of it")
 	}

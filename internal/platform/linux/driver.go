@@ -47,5 +47,5 @@ func unsure(ctx context.Context, r platform.Runner) string {
 
 // Classes reads classes from connection tracking and our nftables table.
 func Classes() *platform.Classes {
-	return &platform.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts, Why: Why}
+	return &platform.Classes{Lost: LostClasses, Flows: Flows, Machines: Machines, Hosts: Hosts, Sets: setsOf, Why: Why}
 }
