@@ -31,6 +31,7 @@ const (
 type Config struct {
 	OnStop  Stop
 	Metrics string // address and port where Prometheus may ask; "": nowhere
+	UI      UI     // the router's page
 	WANs    []WAN  // at least one, each interface of a router once
 
 	// Server is the test server for tuning, and for delay where nothing else tells it;
@@ -62,7 +63,9 @@ type WAN struct {
 	Reflectors          []netip.Addr // instead of the built-in ones
 	Learn               string       // file of the rates by the hour of the week; "": they are kept in memory
 
-	Classes   string // on, off or the path of a class file; "": by the plan
+	Classes   string       // on, off or the path of a class file; "": by the plan
+	First     []netip.Addr // machines of the home whose traffic goes first
+	Last      []netip.Addr // machines of the home that get what the others leave
 	AQM       plan.AQM
 	Side      plan.Side
 	LinkLayer plan.LinkLayer
@@ -110,12 +113,13 @@ func (w WAN) PlanLine() plan.Line {
 }
 
 // Preferences returns the preferences as plan.Make takes them. The classes of a
-// class file are the caller's to add, who reads it.
+// class file are the caller's to add, who reads it; behind MachineRules.
 func (w WAN) Preferences() plan.Preferences {
 	p := plan.Preferences{Goal: w.Goal, AQM: w.AQM, Side: w.Side, Down: w.ShapeDown, Up: w.ShapeUp}
 	if w.Classes == plan.ClassesOn || w.Classes == plan.ClassesOff {
 		p.Classes.Use = w.Classes
 	}
+	p.Classes.Rules = w.MachineRules()
 	switch hasDown, hasUp := w.Down != 0 || !w.ShapeDown.IsZero(), w.Up != 0 || !w.ShapeUp.IsZero(); {
 	case hasDown && !hasUp:
 		p.Only = plan.DirectionDown
@@ -171,7 +175,7 @@ type file struct {
 	WAN      []wanTable      `toml:"wan"`
 	Server   string          `toml:"server"`
 	Metrics  string          `toml:"metrics"`
-	UI       any             `toml:"ui"`
+	UI       *uiTable        `toml:"ui"`
 	History  string          `toml:"history"`
 	Schedule []scheduleTable `toml:"schedule"`
 }
@@ -193,6 +197,8 @@ type wanTable struct {
 	Reflectors []string `toml:"reflectors"`
 	Learn      string   `toml:"learn"`
 	Classes    string   `toml:"classes"`
+	First      []string `toml:"first"`
+	Last       []string `toml:"last"`
 	AQM        string   `toml:"aqm"`
 	Side       string   `toml:"side"`
 	LinkLayer  string   `toml:"link_layer"`
@@ -206,12 +212,12 @@ const ClassifierNft = "nft"
 
 // Keys of the file's top level, and of [[wan]].
 func topKeys() []string {
-	return []string{"on_stop", "metrics", "server", "history", "wan", "schedule"}
+	return []string{"on_stop", "metrics", "server", "history", "ui", "wan", "schedule"}
 }
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
-		"reflectors", "learn", "router", "platform", "classes", "aqm", "side", "classifier", "link_layer", "overhead", "goal"}
+		"reflectors", "learn", "router", "platform", "classes", "first", "last", "aqm", "side", "classifier", "link_layer", "overhead", "goal"}
 }
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error.
@@ -223,11 +229,6 @@ func Parse(name string, text []byte) (Config, error) {
 		return Config{}, decodeError(name, err)
 	}
 	at := positions(text)
-	for key, set := range map[string]any{"ui": f.UI} {
-		if set != nil {
-			return Config{}, &Error{name, at.top[key], key, errors.New("this version of the daemon does not have it yet; remove it")}
-		}
-	}
 	c := Config{OnStop: Stop(f.OnStop), Server: f.Server, History: f.History, top: at.top}
 	switch c.OnStop {
 	case "":
@@ -241,6 +242,11 @@ func Parse(name string, text []byte) (Config, error) {
 			return c, &Error{name, at.top["metrics"], "metrics", fmt.Errorf("%q: must be an address and a port, as in \"127.0.0.1:9836\"", f.Metrics)}
 		}
 		c.Metrics = f.Metrics
+	}
+	if f.UI != nil {
+		if err := c.UI.read(name, *f.UI, at); err != nil {
+			return c, err
+		}
 	}
 	if _, given := at.top["server"]; given && (f.Server == "" || strings.ContainsAny(f.Server, " \t\n")) {
 		return c, c.At(name, "server", fmt.Errorf("%q: must be a test server, as in \"test.example.net\"; remove the key if you have none", f.Server))
@@ -295,10 +301,12 @@ func decodeError(name string, err error) error {
 		line, _ := strict.Errors[0].Position()
 		path := strict.Errors[0].Key()
 		known := topKeys()
-		if len(path) > 1 && path[0] == "wan" {
+		switch {
+		case len(path) > 1 && path[0] == "wan":
 			known = wanKeys()
-		}
-		if len(path) > 1 && path[0] == "schedule" {
+		case len(path) > 1 && path[0] == "ui":
+			known = uiKeys()
+		case len(path) > 1 && path[0] == "schedule":
 			known = scheduleKeys()
 		}
 		return &Error{name, line, "", fmt.Errorf("there is no key %q here; the keys are %s", path[len(path)-1], strings.Join(known, ", "))}
@@ -328,6 +336,16 @@ func meant(e *toml.DecodeError) string {
 		return "follow is true or false, without quotes"
 	case key == "overhead":
 		return "overhead takes a number of bytes without quotes"
+	case key == "tls":
+		return "tls is true or false, without quotes"
+	case key == "first", key == "last":
+		return key + ` takes a list of addresses of machines, as in ` + key + ` = ["192.168.1.7"]`
+	case key == "allow":
+		return `allow takes a list of networks, as in allow = ["10.8.0.0/24"]`
+	case key == "names":
+		return `names takes a list of names of this router, as in names = ["router.example"]`
+	case key == "ui":
+		return "ui is a table of its own, which begins with [ui]"
 	case key == "reflectors":
 		return `reflectors takes a list of addresses, as in reflectors = ["192.0.2.1", "192.0.2.2"]`
 	case key == "days":
@@ -451,6 +469,9 @@ func (w *WAN) check(name string, t wanTable) error {
 			return bad("reflectors", "%s is in the list twice", a)
 		}
 		w.Reflectors = append(w.Reflectors, a)
+	}
+	if err := w.machines(name, t); err != nil {
+		return err
 	}
 	if _, set := w.lines["learn"]; set && !strings.HasPrefix(w.Learn, "/") {
 		return bad("learn", "%q: must be the whole path of a file, as in learn = \"/var/lib/unbloat/%s.rates\"", w.Learn, w.Interface)

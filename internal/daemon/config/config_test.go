@@ -3,6 +3,7 @@ package config_test
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,15 @@ func TestRefused(t *testing.T) {
 		{"on_stop = \"leave\"\n" + ok, `F:1: on_stop: "leave": must be "keep"`},
 		{"metrics = \"9836\"\n" + ok, "F:1: metrics: \"9836\": must be an address and a port"},
 		{"metrics = 9836\n" + ok, "F:1: metrics takes a text in quotes"},
-		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\n", "F:5: ui: this version of the daemon does not have it yet"},
+		{ok + "[ui]\nlisten = \"7690\"\n", `F:6: listen: "7690": must be an address and a port`},
+		{ok + "[ui]\ntls = true\n", `F:5: listen: "": must be an address and a port`},
+		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\nallow = [\"lan\"]\n", `F:7: allow: "lan" is no network`},
+		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\nnames = [\"https://r\"]\n", `F:7: names: "https://r" is not the name of a machine`},
+		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\ntls = \"yes\"\n", "F:7: tls is true or false"},
+		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\nport = 3\n", `F:7: there is no key "port" here; the keys are listen, tls, allow, names`},
+		{ok + "first = [\"laptop\"]\n", `F:5: first: "laptop" is not the address of a machine`},
+		{ok + "first = [\"192.168.1.7\"]\nlast = [\"192.168.1.7\"]\n", "F:6: last: 192.168.1.7 is there twice"},
+		{ok + "classes = \"off\"\nlast = [\"192.168.1.7\"]\n", `F:6: last: needs classes, and classes = "off"`},
 		{"[[wan]\n", "F:1: "},
 		{"server = \"\"\n" + ok, "F:1: server: \"\": must be a test server"},
 		{"history = \"history.db\"\n" + ok, "F:1: history: \"history.db\": must be the whole path"},
@@ -174,6 +183,27 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("no WAN")
 		}
 	})
+}
+
+// TestSetOther: what is not a text is written as it must be, and a line that has it
+// keeps its comment.
+func TestSetOther(t *testing.T) {
+	const text = "[ui]\nlisten = \"127.0.0.1:7690\"\n\n[[wan]]\ninterface = \"eth0\"\ndown = \"50mbit\"\nup = \"9mbit\"\nfollow = false # not yet\nfirst = [\"192.168.1.7\"]\n"
+	got, err := config.Set("F", []byte(text), 0, []config.Setting{{"follow", "true"}, {"first", ""}, {"last", config.List([]netip.Addr{netip.MustParseAddr("192.168.1.7"), netip.MustParseAddr("2001:db8::1")})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "[ui]\nlisten = \"127.0.0.1:7690\"\n\n[[wan]]\ninterface = \"eth0\"\nlast = [\"192.168.1.7\", \"2001:db8::1\"]\ndown = \"50mbit\"\nup = \"9mbit\"\nfollow = true # not yet\n"
+	if string(got) != want {
+		t.Errorf("it is\n%s\nwant\n%s", got, want)
+	}
+	c, err := config.Parse("F", got)
+	if err != nil || !c.WANs[0].Follow || len(c.WANs[0].Last) != 2 || c.UI.Listen.Port() != 7690 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if rules := c.WANs[0].MachineRules(); len(rules) != 1 || rules[0].Class != plan.Bulk || rules[0].Home[1] != "2001:db8::1" {
+		t.Errorf("%+v", rules)
+	}
 }
 
 // TestSchedule: entries hold from a time to another on their days, over midnight too;

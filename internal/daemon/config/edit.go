@@ -9,11 +9,14 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"unbloat/internal/plan"
 )
 
 // placed says on which lines the keys of a file are, from 1.
 type placed struct {
 	top  map[string]int
+	ui   map[string]int   // of [ui]
 	wans []map[string]int // of each [[wan]]; the key "" is the line of the table's name
 	// schedule is the same of each [[schedule]].
 	schedule []map[string]int
@@ -43,6 +46,9 @@ func positions(text []byte) placed {
 		case e.Kind == unstable.ArrayTable && len(path) == 1 && path[0] == "wan":
 			in = map[string]int{"": line}
 			out.wans = append(out.wans, in)
+		case e.Kind == unstable.Table && len(path) == 1 && path[0] == "ui":
+			in = map[string]int{}
+			out.ui, out.top["ui"] = in, line
 		case e.Kind == unstable.ArrayTable && len(path) == 1 && path[0] == "schedule":
 			in = map[string]int{"": line}
 			out.schedule = append(out.schedule, in)
@@ -61,6 +67,29 @@ func positions(text []byte) placed {
 // A Setting is a key of a [[wan]] and its new value; "" removes the key.
 type Setting struct{ Key, Value string }
 
+// plainly says which keys take no text in quotes: their Value is written as it is.
+func plainly(key string) bool { return slices.Contains([]string{"follow", "first", "last"}, key) }
+
+// written is the value as it stands in the file.
+func (s Setting) written() string {
+	if plainly(s.Key) {
+		return s.Value
+	}
+	return fmt.Sprintf("%q", s.Value)
+}
+
+// List is the value of a key that takes a list of texts; "" if there are none.
+func List[T fmt.Stringer](of []T) string {
+	if len(of) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, x := range of {
+		texts = append(texts, fmt.Sprintf("%q", x.String()))
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
 // Set returns the file's text with new texts for keys of one [[wan]], the i-th.
 // All else stays as it is, comments too. It returns an error if the text is laid
 // out so unusually that the result would mean anything else.
@@ -72,9 +101,9 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 	failed := func(why string) error {
 		var want []string
 		for _, s := range settings {
-			want = append(want, fmt.Sprintf("%s = %q", s.Key, s.Value))
+			want = append(want, s.Key+" = "+s.written())
 		}
-		return fmt.Errorf("write the new rates to %s: %s; change it by hand: %s", name, why, strings.Join(want, ", "))
+		return fmt.Errorf("write the new settings to %s: %s; change it by hand: %s", name, why, strings.Join(want, ", "))
 	}
 	at := positions(text)
 	if i < 0 || i >= len(at.wans) || i >= len(before.WANs) {
@@ -87,19 +116,19 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 		n, there := keys[s.Key]
 		switch {
 		case there && s.Value == "":
-			if _, _, ok := value(lines[n-1]); !ok {
+			if _, _, ok := value(s.Key, lines[n-1]); !ok {
 				return nil, failed("the value of " + s.Key + " is not on one line")
 			}
 			lines[n-1] = nil
 		case there:
-			from, to, ok := value(lines[n-1])
+			from, to, ok := value(s.Key, lines[n-1])
 			if !ok {
-				return nil, failed("the value of " + s.Key + " is not a text on one line")
+				return nil, failed("the value of " + s.Key + " is not on one line")
 			}
 			l := lines[n-1]
-			lines[n-1] = fmt.Appendf(nil, "%s%q%s", l[:from], s.Value, l[to:])
+			lines[n-1] = fmt.Appendf(nil, "%s%s%s", l[:from], s.written(), l[to:])
 		case s.Value != "":
-			added = append(added, fmt.Appendf(nil, "%s = %q\n", s.Key, s.Value))
+			added = append(added, fmt.Appendf(nil, "%s = %s\n", s.Key, s.written()))
 		}
 	}
 	after := keys["interface"]
@@ -124,15 +153,19 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 	if err != nil {
 		return nil, failed(err.Error())
 	}
-	if err := onlyChanged(before, now, i); err != nil {
+	if err := onlyChanged(before, now, i, settings); err != nil {
 		return nil, failed(err.Error())
 	}
 	return out, nil
 }
 
-// onlyChanged returns an error if two configurations differ in more than the rates
-// of the i-th WAN.
-func onlyChanged(before, now Config, i int) error {
+// onlyChanged returns an error if two configurations differ in more than those
+// settings of the i-th WAN.
+func onlyChanged(before, now Config, i int, settings []Setting) error {
+	keys := map[string]bool{}
+	for _, s := range settings {
+		keys[s.Key] = true
+	}
 	same := func(c Config) Config {
 		c.top = nil
 		c.Schedule = slices.Clone(c.Schedule)
@@ -145,19 +178,29 @@ func onlyChanged(before, now Config, i int) error {
 		}
 		if i < len(ws) {
 			w := &ws[i]
-			w.Down, w.Up, w.ShapeDown, w.ShapeUp = 0, 0, before.WANs[i].ShapeDown, before.WANs[i].ShapeUp
+			for key, forget := range map[string]func(){
+				"down": func() { w.Down = 0 }, "up": func() { w.Up = 0 },
+				"shape_down": func() { w.ShapeDown = plan.RatePreference{} }, "shape_up": func() { w.ShapeUp = plan.RatePreference{} },
+				"least_down": func() { w.LeastDown = 0 }, "most_down": func() { w.MostDown = 0 }, "least_up": func() { w.LeastUp = 0 }, "most_up": func() { w.MostUp = 0 },
+				"reflectors": func() { w.Reflectors = nil },
+				"follow":     func() { w.Follow = false }, "first": func() { w.First = nil }, "last": func() { w.Last = nil },
+			} {
+				if keys[key] {
+					forget()
+				}
+			}
 		}
 		c.WANs = ws
 		return c
 	}
 	if !reflect.DeepEqual(same(before), same(now)) {
-		return errors.New("its layout is unusual, and more than the rates would change")
+		return errors.New("its layout is unusual, and more than that would change")
 	}
 	return nil
 }
 
-// value finds the text in quotes that is a line's value.
-func value(line []byte) (from, to int, ok bool) {
+// value finds a key's value, if it is on that line alone.
+func value(key string, line []byte) (from, to int, ok bool) {
 	eq := bytes.IndexByte(line, '=')
 	if eq < 0 {
 		return 0, 0, false
@@ -166,11 +209,26 @@ func value(line []byte) (from, to int, ok bool) {
 	for from < len(line) && (line[from] == ' ' || line[from] == '\t') {
 		from++
 	}
-	if from >= len(line) || line[from] != '"' && line[from] != '\'' {
+	if from >= len(line) {
 		return 0, 0, false
 	}
-	quote := line[from]
-	for to = from + 1; to < len(line) && line[to] != quote; to++ {
+	switch first := line[from]; {
+	case first == '"', first == '\'':
+		return quoted(line, from)
+	case first == '[':
+		return list(line, from)
+	case !plainly(key):
+		return 0, 0, false
+	}
+	for to = from; to < len(line) && !bytes.ContainsRune([]byte(" \t\r\n#"), rune(line[to])); to++ {
+	}
+	return from, to, to > from
+}
+
+// quoted finds the end of a text in quotes.
+func quoted(line []byte, from int) (int, int, bool) {
+	quote, to := line[from], from+1
+	for ; to < len(line) && line[to] != quote; to++ {
 		if line[to] == '\\' && quote == '"' {
 			to++
 		}
@@ -179,4 +237,23 @@ func value(line []byte) (from, to int, ok bool) {
 		return 0, 0, false // it goes on in the next line
 	}
 	return from, to + 1, true
+}
+
+// list finds the end of a list of texts.
+func list(line []byte, from int) (int, int, bool) {
+	for to := from + 1; to < len(line); to++ {
+		switch line[to] {
+		case ']':
+			return from, to + 1, true
+		case '"', '\'':
+			_, end, ok := quoted(line, to)
+			if !ok {
+				return 0, 0, false
+			}
+			to = end - 1
+		case '#', '\n':
+			return 0, 0, false
+		}
+	}
+	return 0, 0, false
 }
