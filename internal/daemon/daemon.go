@@ -60,6 +60,9 @@ type Options struct {
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
 	Metrics func(ctx context.Context, address string, now func() metrics.Snapshot) error
 
+	// UI serves the router's page until ctx ends, and returns how it is reached; nil:
+	// this build does not.
+	UI func(ctx context.Context, c config.Config, ask Caller, log func(format string, args ...any)) (page func(PageParams) Page, err error)
 	// Now is the machine's clock, which may be set; nil: time.Now. It is for what has to
 	// happen at a time of day, and for times that people read.
 	Now func() time.Time
@@ -94,6 +97,8 @@ type Daemon struct {
 	ports   map[uint32]bool          // netlink ports of followers: their changes are no news
 	loops   sync.WaitGroup
 	archive archiver
+	events  events
+	page    func(PageParams) Page // nil: there is none
 	runs    runs
 	numbers atomic.Uint64 // of decisions
 }
@@ -167,6 +172,9 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("start the daemon: serve its metrics: %w", err)
 		}
 	}
+	if err := d.offerPage(c); err != nil {
+		return err
+	}
 	d.loops.Go(func() { d.keepSchedule(d.running) })
 	d.loops.Go(func() { d.keepHistory(d.running) })
 	clients := d.serve(d.running, l)
@@ -183,6 +191,24 @@ func Run(ctx context.Context, o Options) error {
 	}
 	forgetStarts(o.Dir)
 	return d.end()
+}
+
+// offerPage serves the router's page, if the configuration asks for it.
+func (d *Daemon) offerPage(c config.Config) error {
+	switch {
+	case !c.UI.Listen.IsValid():
+		return nil
+	case d.o.UI == nil:
+		return &config.Error{File: d.o.File, Key: "ui", Err: errors.New("this build of the daemon has no page; use the full one, or remove [ui]")}
+	}
+	page, err := d.o.UI(d.running, c, d.ask, d.log)
+	if err != nil {
+		return fmt.Errorf("start the daemon: serve its page: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.page = page
+	return nil
 }
 
 // newDaemon returns a daemon whose loops do not run yet.
@@ -387,6 +413,9 @@ func (d *Daemon) reload(ctx context.Context) {
 	}
 	if c.Metrics != old.Metrics {
 		d.log("reload: metrics: another address holds when the daemon starts again")
+	}
+	if !c.UI.Equal(old.UI) {
+		d.log("reload: ui: the page is as it is now until the daemon starts again")
 	}
 	d.log("reloaded: %d WANs", len(c.WANs))
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/metrics"
 	"unbloat/internal/plan"
@@ -87,7 +88,7 @@ type pursuit struct {
 // belongs to the loop.
 func (w *wan) pursue() {
 	p := w.line.Load()
-	wanted := w.config.Follow && w.plan != nil && w.d.isCareful() == ""
+	wanted := w.config.Follow && w.plan != nil && w.d.isCareful() == "" && (w.pending == nil || !w.pending.armed)
 	switch w.keeper.State() {
 	case keep.InPlace:
 		if p != nil && (!wanted || p.plan != w.plan) { // somebody has given it another plan
@@ -136,7 +137,19 @@ func (w *wan) followed() (Line, error) {
 	if err := Followable(*p); err != nil {
 		return Line{}, fmt.Errorf("follow the line: %w; the rates are held", err)
 	}
-	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Learn: c.Learn}
+	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Learn: c.Learn, Rates: bounds(c, *p)}
+	l.Change = func(ctx context.Context, rates [2]unit.Rate, set func(string, unit.Rate) error) error {
+		_, err := w.call(ctx, func(context.Context) (any, error) { return nil, w.retune(rates, set) })
+		return err
+	}
+	l.Ring, l.Base, l.Server = w.past(), w.d.since, w.d.serverOf(w)
+	l.Own, l.Decided = w.d.own, w.decided
+	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
+	return l, nil
+}
+
+// bounds are the rates between which a line is followed.
+func bounds(c config.WAN, p plan.Plan) (out [2]Bounds) {
 	for d, x := range [2]struct{ least, line, most, rate unit.Rate }{{c.LeastDown, c.Down, c.MostDown, p.DownBps}, {c.LeastUp, c.Up, c.MostUp, p.UpBps}} {
 		const unlessGiven = 10 // the least is this part of the usual rate
 		b := Bounds{Least: x.least, Usual: x.rate, Most: x.most}
@@ -147,16 +160,9 @@ func (w *wan) followed() (Line, error) {
 			b.Most = max(x.line, x.rate)
 		}
 		b.Usual = min(max(b.Usual, b.Least), b.Most)
-		l.Rates[d] = b
+		out[d] = b
 	}
-	l.Change = func(ctx context.Context, rates [2]unit.Rate, set func(string, unit.Rate) error) error {
-		_, err := w.call(ctx, func(context.Context) (any, error) { return nil, w.retune(rates, set) })
-		return err
-	}
-	l.Ring, l.Base, l.Server = w.past(), w.d.since, w.d.serverOf(w)
-	l.Own, l.Decided = w.d.own, w.decided
-	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
-	return l, nil
+	return out
 }
 
 // serverOf returns the server that may tell the delay of a WAN: its probes go wherever

@@ -17,6 +17,7 @@ import (
 type client struct {
 	d    *Daemon
 	conn net.Conn
+	name string // for events; "": a command
 	does string // the command that has a turn
 	turn []*wan
 	runs []*run // that end with the connection
@@ -159,10 +160,22 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 		}
 		r.WAN = a.Plan.WAN
 		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.apply(ctx, c, a) })
-	case MethodConfirm:
-		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.confirm(ctx, c) })
-	case MethodRevert:
-		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.revert(ctx, c) })
+	case MethodConfirm, MethodRevert:
+		var p IDParams
+		if len(r.Params) > 0 {
+			if err := params(r, &p); err != nil {
+				return nil, err
+			}
+		}
+		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) {
+			switch err := w.waiting(p.Change); {
+			case err != nil:
+				return nil, err
+			case r.Method == MethodConfirm:
+				return w.confirm(ctx, c)
+			}
+			return w.revert(ctx, c)
+		})
 	case MethodOn:
 		var p OnParams
 		if err := optional(r, &p); err != nil {
@@ -222,6 +235,9 @@ func (c *client) ask(ctx context.Context, r Request) (any, error) {
 			return nil, err
 		}
 		return w.history(ctx, p)
+	}
+	if out, known, err := c.doPage(ctx, r); known {
+		return out, err
 	}
 	all := methods()
 	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s and %s", r.Method, strings.Join(all[:len(all)-1], ", "), all[len(all)-1])}

@@ -58,6 +58,7 @@ type wan struct {
 	plan    *plan.Plan // nil: not made yet
 	record  string     // ID of the last record that is known
 	holder  *client    // who has the turn; nil: nobody
+	pending *pending   // change that waits for its confirmation; nil: none
 	failure error      // of the last look
 	why     string     // its text
 	by      string     // which program changed something last
@@ -79,6 +80,9 @@ type wan struct {
 	acting     bool      // a look is being taken: changes may be its own
 	acted      time.Time // its end
 	reconciled map[cause]uint64
+	set        Settings
+	setPlan    *plan.Plan // that it is about
+	deadline   time.Time  // of set.Change
 }
 
 // ownEcho is how long after a look the kernel may still tell of the look's own
@@ -344,8 +348,25 @@ func (w *wan) report(err error, m apply.Mended) {
 	case err == nil && first:
 		w.d.log("%s: it was in place; nothing was changed", w.config.Name())
 	}
+	w.remember(err, was, mended, first, m)
 	if err == nil {
 		w.by, w.cause = "", ""
+	}
+}
+
+// remember keeps what came of a look as an event, if it is worth one.
+func (w *wan) remember(err error, was string, mended, first bool, m apply.Mended) {
+	switch {
+	case err != nil && w.why != was && resultOf(err) != keep.Locked:
+		w.happened(EventTrouble, w.by, UndoneNo, "", w.why)
+	case err == nil && mended && (first || w.cause == causeStart):
+		w.happened(EventStarted, "", UndoneNo, "")
+	case err == nil && mended && w.cause == causeReplaced:
+		w.happened(EventReplaced, w.by, UndoneNo, "")
+	case err == nil && mended:
+		w.happened(EventMended, w.by, UndoneYes, "", m.Differences...)
+	case err == nil && was != "":
+		w.happened(EventWell, "", UndoneNo, "")
 	}
 }
 
@@ -447,7 +468,7 @@ func (w *wan) busy(asks *client) error {
 
 // apply applies a plan that a person gave.
 func (w *wan) apply(ctx context.Context, from *client, a ApplyParams) (any, error) {
-	if err := w.busy(from); err != nil {
+	if err := errors.Join(w.busy(from), w.waits()); err != nil {
 		return nil, err
 	}
 	unlock, err := w.d.lockRouter(ctx, w.config.Router)
@@ -478,6 +499,8 @@ func (w *wan) apply(ctx context.Context, from *client, a ApplyParams) (any, erro
 	}
 	if len(t.Ran) == 0 {
 		out.State = "unchanged"
+	} else {
+		w.happened(EventApplied, from.by(), UndoneNo, "", t.Differed...)
 	}
 	w.keeper.Changed(time.Now())
 	return out, nil
@@ -528,6 +551,9 @@ func (w *wan) confirm(ctx context.Context, from *client) (any, error) {
 	if err := w.busy(from); err != nil {
 		return nil, err
 	}
+	if w.pending != nil {
+		return w.keepChange(ctx, w.pending)
+	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
@@ -535,6 +561,7 @@ func (w *wan) confirm(ctx context.Context, from *client) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.happened(EventConfirmed, from.by(), UndoneNo, "")
 	return Applied{State: "committed", WAN: j.WAN, Commands: []string{}, Plan: j.Plan, Notes: w.kept()}, nil
 }
 
@@ -543,6 +570,9 @@ func (w *wan) confirm(ctx context.Context, from *client) (any, error) {
 func (w *wan) revert(ctx context.Context, from *client) (any, error) {
 	if err := w.busy(from); err != nil {
 		return nil, err
+	}
+	if w.pending != nil {
+		return Reverted{Reverted: []apply.Reverted{}}, w.undoChange(ctx, w.pending, EventReverted, from.by())
 	}
 	unlock, err := w.d.lockRouter(ctx, w.config.Router)
 	if err != nil {
@@ -576,6 +606,11 @@ func (w *wan) revert(ctx context.Context, from *client) (any, error) {
 	if done {
 		out.Reverted = append(out.Reverted, r)
 	}
+	if alone {
+		w.happened(EventReverted, from.by(), UndoneNo, "")
+	} else {
+		w.happened(EventOff, from.by(), UndoneNo, "")
+	}
 	w.record = ""
 	if alone {
 		w.plan = nil
@@ -593,20 +628,16 @@ func (w *wan) revert(ctx context.Context, from *client) (any, error) {
 // on ends a suspension, and looks at the WAN at once: it is put in place, or the
 // error says why not.
 func (w *wan) on(ctx context.Context, from *client, p OnParams) (any, error) {
-	if err := w.busy(from); err != nil {
+	if err := errors.Join(w.busy(from), w.waits()); err != nil {
 		return nil, err
 	}
+	was := w.keeper.State()
 	if err := w.d.memory.set(w.key, false); err != nil {
 		w.d.log("%s: %v", w.name, err)
 	}
-	w.keeper.Resume(time.Now())
-	for { // a second time if another's shaper has to be taken over
-		a, _ := w.keeper.Next(time.Now())
-		if !a.Look {
-			break
-		}
-		a.Take = a.Take || p.Replace
-		w.look(ctx, a)
+	w.resume(p.Replace)
+	if was == keep.Suspended {
+		w.happened(EventOn, from.by(), UndoneNo, "")
 	}
 	w.publish()
 	if w.failure != nil {
@@ -618,7 +649,7 @@ func (w *wan) on(ctx context.Context, from *client, p OnParams) (any, error) {
 
 // turn gives the WAN to a client until it says that it is done, or goes away.
 func (w *wan) turn(from *client, keepOn bool) (any, error) {
-	if err := w.busy(from); err != nil {
+	if err := errors.Join(w.busy(from), w.waits()); err != nil {
 		return nil, err
 	}
 	w.holder = from
@@ -648,6 +679,11 @@ func (w *wan) release(from *client) {
 
 // stop ends the keeping: the shaping stays, or is taken back.
 func (w *wan) stop(ctx context.Context, how config.Stop) error {
+	if w.pending != nil {
+		if err := w.undoChange(ctx, w.pending, EventReverted, ""); err != nil {
+			return err
+		}
+	}
 	if how != config.StopRevert || w.keeper.State() == keep.Suspended {
 		return nil
 	}
@@ -666,6 +702,11 @@ func (w *wan) stop(ctx context.Context, how config.Stop) error {
 
 // reload takes a new configuration of the same WAN, with what its schedule says now.
 func (w *wan) reload(c config.WAN, entries []config.Entry) {
+	if w.pending != nil {
+		if err := w.undoChange(context.Background(), w.pending, EventReverted, ""); err != nil {
+			w.d.log("%s: %v", w.config.Name(), err)
+		}
+	}
 	again := c.Platform != w.config.Platform
 	w.abandon()
 	w.config, w.cause, w.entries = c, causeStart, entries
@@ -688,6 +729,9 @@ func (w *wan) publish() {
 	defer w.mu.Unlock()
 	s := &w.status
 	if now := w.keeper.State(); now != s.State {
+		if now == keep.Contested {
+			w.happened(EventContested, s.By, UndoneNo, "")
+		}
 		s.State, s.Since = now, time.Now().UTC().Format(time.RFC3339)
 	}
 	s.WAN, s.Router, s.Why = w.config.Interface, w.config.Router, w.why
@@ -702,6 +746,10 @@ func (w *wan) publish() {
 	}
 	if w.plan != nil {
 		s.Down, s.Up = w.plan.DownBps, w.plan.UpBps
+	}
+	w.set, w.setPlan = w.settings(), w.plan
+	if w.pending != nil {
+		w.deadline = w.pending.deadline
 	}
 	w.d.changed()
 }

@@ -62,7 +62,8 @@ const (
 
 // methods are all of them, as an error names them.
 func methods() []string {
-	return []string{MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn, MethodDecisions, MethodWhy, MethodTune, MethodTest, MethodRun, MethodHistory}
+	return []string{MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn, MethodDecisions, MethodWhy, MethodTune, MethodTest, MethodRun, MethodHistory,
+		MethodSettings, MethodChange, MethodEvents, MethodClasses, MethodPage}
 }
 
 // A Code says what kind of error an Error is.

@@ -1,0 +1,282 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/all"
+	"unbloat/unit"
+)
+
+// newTown starts a daemon that keeps a platform's stand-in.
+func newTown(t *testing.T, name, dir string) *town {
+	t.Helper()
+	driver, err := all.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if driver.OwnTC != nil {
+		driver = driver.OwnTC()
+	}
+	at, wan := standIns()[name]()
+	x := &town{t: t, driver: driver, wan: wan, dir: dir, router: &moody{at: at, ours: func([]string) bool { return false }}}
+	if x.backend, err = driver.Backend(platform.Options{Runner: at, API: driver.Scheme != "", Replace: true}); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("# ours\n[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\" # sold\nup = \"10 Mbit/s\"\n", wan)
+	if err := os.WriteFile(x.file(), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	x.start()
+	x.settled()
+	return x
+}
+
+func (x *town) settled() {
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+}
+
+func (x *town) set() Settings {
+	x.t.Helper()
+	var all []Settings
+	if err := x.d.ask(x.t.Context(), MethodSettings, "", "", nil, &all); err != nil || len(all) != 1 {
+		x.t.Fatalf("%v %v", all, err)
+	}
+	return all[0]
+}
+
+// shaped is how much the router itself lets through down.
+func (x *town) shaped() unit.Rate {
+	x.t.Helper()
+	s, _ := x.only().snapshot()
+	if s.State != keep.InPlace {
+		return 0
+	}
+	return s.Down
+}
+
+func (x *town) change(c ChangeParams) Change {
+	x.t.Helper()
+	var out Change
+	if err := x.d.ask(x.t.Context(), MethodChange, "", "", c, &out); err != nil {
+		x.t.Fatal(err)
+	}
+	return out
+}
+
+func is[T any](v T) *T { return &v }
+
+// changes are all kinds, and how one sees that they are in force.
+func changes() map[string]struct {
+	params ChangeParams
+	kind   ChangeKind
+	holds  func(x *town) bool
+	file   string // a line of the configuration once it is confirmed
+} {
+	off := func(x *town) bool { return x.only().keeper.State() == keep.Suspended }
+	return map[string]struct {
+		params ChangeParams
+		kind   ChangeKind
+		holds  func(x *town) bool
+		file   string
+	}{
+		"speeds": {ChangeParams{Down: is(30 * unit.MbitPerSecond)}, ChangeLine, func(x *town) bool {
+			j := x.pendingPlan()
+			return j != nil && j.DownBps < 30*unit.MbitPerSecond || x.shaped() > 0 && x.shaped() < 30*unit.MbitPerSecond
+		}, `down = "30 Mbit/s" # sold`},
+		"off": {ChangeParams{On: is(false)}, ChangeOff, off, ""},
+		"first": {ChangeParams{Machine: "192.168.1.7", Action: ActionFirst}, ChangeRule, func(x *town) bool {
+			return len(x.only().config.First) == 1 || x.pendingPlan() != nil && x.pendingPlan().Classes != nil && len(x.pendingPlan().Classes.Rules) == 1
+		}, `first = ["192.168.1.7"]`},
+	}
+}
+
+// pendingPlan is the plan that waits for its confirmation; nil: none.
+func (x *town) pendingPlan() *plan.Plan {
+	r, err := x.open(x.t.Context(), x.only().config)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	j, err := r.Engine.Pending(x.wan)
+	if err != nil || j == nil {
+		return nil
+	}
+	return &j.Plan
+}
+
+// A change is in force at once, and undone by itself unless it is confirmed; a
+// daemon that is killed before that starts with what was.
+func TestChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` does it")
+	}
+	for name, c := range changes() {
+		for _, end := range []string{"nobody comes back", "confirmed", "taken back", "killed", "reloaded"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				dir := t.TempDir()
+				synctest.Test(t, func(t *testing.T) {
+					x := newTown(t, "linux", dir)
+					defer func() { x.stop() }()
+					before, text := x.shaped(), string(x.text())
+					if before == 0 {
+						t.Fatal("it is not in place")
+					}
+					got := x.change(c.params)
+					x.settled()
+					if got.Kind != c.kind || got.ID == "" || got.By != byPage || got.Left <= 0 {
+						t.Errorf("%+v", got)
+					}
+					if p := x.set().Change; p == nil || p.ID != got.ID || p.Left >= got.Left {
+						t.Errorf("it waits as %+v", p)
+					}
+					if !c.holds(x) {
+						t.Errorf("it is not in force")
+					}
+					if string(x.text()) != text {
+						t.Errorf("it is kept before it is confirmed:\n%s", x.text())
+					}
+					var busy *Error
+					if err := x.d.ask(t.Context(), MethodChange, "", "", ChangeParams{Up: is(3 * unit.MbitPerSecond)}, nil); !errors.As(err, &busy) || busy.Code != CodeBusy {
+						t.Errorf("a second change: %v", err)
+					}
+					undone := UndoneYes
+					switch end {
+					case "nobody comes back":
+						time.Sleep(usualConfirm * time.Second)
+					case "confirmed":
+						if err := x.d.ask(t.Context(), MethodConfirm, "", "", IDParams{got.ID}, nil); err != nil {
+							t.Fatal(err)
+						}
+						undone = UndoneNo
+					case "taken back":
+						if err := x.d.ask(t.Context(), MethodRevert, "", "", IDParams{got.ID}, nil); err != nil {
+							t.Fatal(err)
+						}
+					case "killed":
+						x.end()
+						x.d.loops.Wait()
+						if p := x.pendingPlan(); p != nil { // as its watchdog would
+							r, _ := x.open(t.Context(), x.only().config)
+							if _, _, err := r.Engine.Revert(t.Context(), apply.Journal{WAN: x.wan, Plan: *p}); err != nil {
+								t.Fatal(err)
+							}
+						}
+						x.start()
+					case "reloaded":
+						x.d.reload(t.Context())
+					}
+					time.Sleep(3 * time.Minute) // longer than any deadline
+					x.settled()
+					if x.set().Change != nil || x.pendingPlan() != nil {
+						t.Errorf("it still waits")
+					}
+					if end == "confirmed" {
+						if !c.holds(x) || !strings.Contains(string(x.text()), c.file) || !strings.HasPrefix(string(x.text()), "# ours\n") {
+							t.Errorf("it is not kept:\n%s", x.text())
+						}
+						if x.d.memory.isOff(x.wan) != (name == "off") {
+							t.Error("off is not remembered, or on is")
+						}
+					} else {
+						if got := x.shaped(); got != before || string(x.text()) != text || x.d.memory.isOff(x.wan) {
+							t.Errorf("%v, want %v\n%s", got, before, x.text())
+						}
+						if c.holds(x) {
+							t.Error("it is in force still")
+						}
+					}
+					if differences, err := x.differs(); name != "off" && (err != nil || len(differences) > 0) {
+						t.Errorf("the router differs: %v %q", err, differences)
+					}
+					if end != "killed" {
+						var all []Happening
+						if err := x.d.ask(t.Context(), MethodEvents, "", "", nil, &all); err != nil {
+							t.Fatal(err)
+						}
+						i := slices.IndexFunc(all, func(h Happening) bool { return h.Change == got.ID })
+						if i < 0 || all[i].Kind != EventApplied || all[i].Undone != undone || all[i].By != byPage {
+							t.Errorf("the events are %+v", all)
+						}
+					}
+					var gone *Error
+					if err := x.d.ask(t.Context(), MethodConfirm, "", "", IDParams{got.ID}, nil); !errors.As(err, &gone) || gone.Code != CodeNoChange {
+						t.Errorf("a late confirmation: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is off is turned on with the same safety, and a mistake changes nothing.
+func TestChangesOfWhatIsOff(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		x := newTown(t, "linux", dir)
+		defer func() { x.stop() }()
+		if err := x.d.ask(t.Context(), MethodRevert, "", "", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		x.settled()
+		got := x.change(ChangeParams{On: is(true), Confirm: 10})
+		if got.Kind != ChangeOn || x.shaped() == 0 || !x.d.memory.isOff(x.wan) {
+			t.Errorf("%+v %v", got, x.shaped())
+		}
+		time.Sleep(11 * time.Second)
+		x.settled()
+		if x.set().On || x.shaped() != 0 {
+			t.Error("nobody confirmed it, and it is on")
+		}
+		got = x.change(ChangeParams{On: is(true), Confirm: 10})
+		if err := x.d.ask(t.Context(), MethodConfirm, "", "", IDParams{got.ID}, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if !x.set().On || x.shaped() == 0 || x.d.memory.isOff(x.wan) {
+			t.Error("it was confirmed, and it is not on")
+		}
+		text := string(x.text())
+		for _, c := range []struct {
+			params ChangeParams
+			code   Code
+		}{
+			{ChangeParams{On: is(true)}, CodeSame},
+			{ChangeParams{}, CodeSame},
+			{ChangeParams{Down: is(50 * unit.MbitPerSecond)}, CodeSame},
+			{ChangeParams{Down: is(unit.Rate(-1))}, CodeUsage},
+			{ChangeParams{Down: is(unit.Rate(1 << 60))}, CodeUsage},
+			{ChangeParams{On: is(false), Confirm: 1}, CodeUsage},
+			{ChangeParams{On: is(false), Confirm: 1e300}, CodeUsage},
+			{ChangeParams{Machine: "laptop", Action: ActionFirst}, CodeUsage},
+			{ChangeParams{Machine: "192.168.1.7\"]\non_stop = \"revert\"", Action: ActionFirst}, CodeUsage},
+			{ChangeParams{Machine: "192.168.1.7", Action: "best"}, CodeUsage},
+			{ChangeParams{Machine: "192.168.1.7", Action: ActionNone}, CodeSame},
+		} {
+			var e *Error
+			if err := x.d.ask(t.Context(), MethodChange, "", "", c.params, nil); !errors.As(err, &e) || e.Code != c.code {
+				t.Errorf("%+v: %v, want %s", c.params, err, c.code)
+			}
+		}
+		if x.set().Change != nil || string(x.text()) != text || x.shaped() == 0 {
+			t.Errorf("a mistake changed something:\n%s", x.text())
+		}
+		if err := os.Remove(filepath.Join(dir, "unbloat.toml")); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.d.ask(t.Context(), MethodChange, "", "", ChangeParams{Down: is(20 * unit.MbitPerSecond)}, nil); err == nil {
+			t.Error("a change without a configuration")
+		}
+	})
+}
