@@ -1,0 +1,401 @@
+package ui
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// secretsSchema names the layout of what is kept of passwords.
+const secretsSchema = "unbloat.ui/1"
+
+// Secrets are the passwords, as hashes of which a password cannot be found out.
+type secrets struct {
+	Schema string    `json:"schema"`
+	Admin  *verifier `json:"admin,omitempty"`
+	Viewer *verifier `json:"viewer,omitempty"`
+}
+
+// A verifier is the Argon2id hash of a password (RFC 9106), with its parameters.
+type verifier struct {
+	Salt   []byte `json:"salt"`
+	Hash   []byte `json:"hash"`
+	Passes uint32 `json:"passes"`
+	KiB    uint32 `json:"kib"`
+}
+
+// Parameters of new hashes. 7 MiB with five passes resist as much as 19 MiB with
+// two, which a router with 64 MB of memory may not have to spare.
+const (
+	hashPasses = 5
+	hashKiB    = 7 << 10
+	hashBytes  = 32
+	saltBytes  = 16
+	mostKiB    = 64 << 10 // of a file that somebody wrote
+	mostPasses = 100
+)
+
+func newVerifier(password string) *verifier {
+	v := &verifier{Salt: random(saltBytes), Passes: hashPasses, KiB: hashKiB}
+	v.Hash = v.of(password)
+	return v
+}
+
+func (v *verifier) of(password string) []byte {
+	return argon2.IDKey([]byte(password), v.Salt, v.Passes, v.KiB, 1, hashBytes)
+}
+
+func (v *verifier) check() error {
+	if v != nil && (len(v.Salt) < 8 || len(v.Hash) != hashBytes || v.Passes == 0 || v.Passes > mostPasses || v.KiB < 8 || v.KiB > mostKiB) {
+		return errors.New("its parameters are impossible")
+	}
+	return nil
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	return b
+}
+
+// Times and numbers of sessions.
+const (
+	sessionIdle = 12 * time.Hour      // without a request
+	sessionMost = 30 * 24 * time.Hour // in all
+	mostSession = 64
+)
+
+// A session is somebody who has logged in.
+type session struct {
+	key   [sha256.Size]byte // hash of the cookie: who reads our memory dump has no cookie
+	role  Role
+	csrf  string
+	began time.Time
+	used  time.Time
+	ended chan struct{} // closed when it is over
+}
+
+// auth knows passwords and sessions.
+type auth struct {
+	save func([]byte) error // keeps the secrets
+	now  func() time.Time
+
+	hashing sync.Mutex // one hash at a time: each takes memory and time
+
+	mu       sync.Mutex
+	secrets  secrets
+	token    string // of the first run, or to set a forgotten password; "": none
+	sessions map[[sha256.Size]byte]*session
+	wrong    wrongs
+}
+
+// newAuth reads the secrets; nil: there are none yet. Without an admin's password it
+// makes a token.
+func newAuth(kept []byte, save func([]byte) error, now func() time.Time) (*auth, error) {
+	a := &auth{save: save, now: now, sessions: map[[sha256.Size]byte]*session{}, wrong: wrongs{of: map[netip.Prefix]*bucket{}}}
+	if kept != nil {
+		err := json.Unmarshal(kept, &a.secrets)
+		if err == nil {
+			err = errors.Join(a.secrets.Admin.check(), a.secrets.Viewer.check())
+		}
+		if err == nil && a.secrets.Schema != secretsSchema {
+			err = fmt.Errorf("schema %q", a.secrets.Schema)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the page's passwords: %w; remove the file, and set a new password with the token of `unbloat ui token`", err)
+		}
+	}
+	if a.secrets.Admin == nil {
+		a.token = newToken()
+	}
+	return a, nil
+}
+
+// newToken returns 100 random bits as a person can type them: four groups of five.
+func newToken() string {
+	s := strings.ToLower(base32.StdEncoding.EncodeToString(random(13)))[:20]
+	return s[:5] + "-" + s[5:10] + "-" + s[10:15] + "-" + s[15:]
+}
+
+// plain is a token without what people add or leave out.
+func plain(token string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == ' ' || r == '\t' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(token))
+}
+
+// Token returns the token that sets the first password; "" if there is a password.
+// With again it makes one that sets another, for whoever has forgotten it.
+func (a *auth) Token(again bool) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if again && a.token == "" {
+		a.token = newToken()
+	}
+	return a.token
+}
+
+func (a *auth) state() (firstRun, viewer bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.secrets.Admin == nil, a.secrets.Viewer != nil
+}
+
+// good says if a password may be set.
+func good(password string) *Error {
+	if n := utf8.RuneCountInString(password); n < LeastPassword || len(password) > MostPassword || !utf8.ValidString(password) {
+		return &Error{Code: CodeWeak, Text: fmt.Sprintf("a password has %d characters at least and %d bytes at most", LeastPassword, MostPassword)}
+	}
+	return nil
+}
+
+// first sets the admin's password with the token.
+func (a *auth) first(from netip.Addr, token, password string) error {
+	if err := a.try(from); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	want := a.token
+	a.mu.Unlock()
+	if want == "" || subtle.ConstantTimeCompare([]byte(plain(token)), []byte(plain(want))) != 1 {
+		return &Error{Code: CodePassword, Text: "that is not the token; `unbloat ui token` on the router prints it"}
+	}
+	a.forgive(from)
+	if err := good(password); err != nil {
+		return err
+	}
+	return a.set(Admin, password)
+}
+
+// set sets a password, or with "" takes it away, and ends the sessions of its role.
+func (a *auth) set(role Role, password string) error {
+	var v *verifier
+	if password != "" {
+		a.hashing.Lock()
+		v = newVerifier(password)
+		a.hashing.Unlock()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := a.secrets
+	next.Schema = secretsSchema
+	if role == Admin {
+		next.Admin = v
+	} else {
+		next.Viewer = v
+	}
+	b, err := json.Marshal(next)
+	if err == nil {
+		err = a.save(b)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the password: %w; the old one holds", err)
+	}
+	a.secrets = next
+	if role == Admin {
+		a.token = ""
+	}
+	for _, s := range a.sessions {
+		if s.role == role {
+			a.end(s)
+		}
+	}
+	return nil
+}
+
+// login returns the role of a password.
+func (a *auth) login(from netip.Addr, password string) (Role, error) {
+	if err := a.try(from); err != nil {
+		return Nobody, err
+	}
+	if len(password) <= MostPassword {
+		a.mu.Lock()
+		held := a.secrets
+		a.mu.Unlock()
+		a.hashing.Lock()
+		defer a.hashing.Unlock()
+		role := Nobody
+		for _, x := range []struct {
+			role Role
+			v    *verifier
+		}{{Viewer, held.Viewer}, {Admin, held.Admin}} {
+			if x.v != nil && subtle.ConstantTimeCompare(x.v.of(password), x.v.Hash) == 1 {
+				role = x.role
+			}
+		}
+		if role != Nobody {
+			a.forgive(from)
+			return role, nil
+		}
+	}
+	return Nobody, &Error{Code: CodePassword, Text: "that is not the password"}
+}
+
+// begin makes a session, and returns it with its cookie's value.
+func (a *auth) begin(role Role) (*session, string) {
+	value := base64.RawURLEncoding.EncodeToString(random(32))
+	now := a.now()
+	s := &session{key: sha256.Sum256([]byte(value)), role: role, csrf: base64.RawURLEncoding.EncodeToString(random(24)), began: now, used: now, ended: make(chan struct{})}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expire(now)
+	for len(a.sessions) >= mostSession {
+		var oldest *session
+		for _, o := range a.sessions {
+			if oldest == nil || o.used.Before(oldest.used) {
+				oldest = o
+			}
+		}
+		a.end(oldest)
+	}
+	a.sessions[s.key] = s
+	return s, value
+}
+
+// session returns the session of a cookie's value; nil: none.
+func (a *auth) session(value string) *session {
+	if value == "" {
+		return nil
+	}
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expire(now)
+	s := a.sessions[sha256.Sum256([]byte(value))]
+	if s != nil {
+		s.used = now
+	}
+	return s
+}
+
+// logout ends a session.
+func (a *auth) logout(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s != nil {
+		a.end(s)
+	}
+}
+
+// expire ends the sessions that are over. The caller holds a.mu.
+func (a *auth) expire(now time.Time) {
+	for _, s := range a.sessions {
+		if now.Sub(s.used) > sessionIdle || now.Sub(s.began) > sessionMost {
+			a.end(s)
+		}
+	}
+}
+
+// end ends a session. The caller holds a.mu.
+func (a *auth) end(s *session) {
+	if a.sessions[s.key] == s {
+		delete(a.sessions, s.key)
+		close(s.ended)
+	}
+}
+
+// Wrong logins that are allowed: so many at once, then one in each time.
+const (
+	wrongBurst    = 5
+	wrongEvery    = 30 * time.Second
+	allWrongBurst = 30
+	allWrongEvery = 5 * time.Second
+	mostWrong     = 1024 // addresses that are remembered
+)
+
+// A bucket has room for wrong logins; it empties with time.
+type bucket struct {
+	full float64
+	at   time.Time
+}
+
+// drained returns what is in it now.
+func (b *bucket) drained(now time.Time, every time.Duration) float64 {
+	return max(0, b.full-float64(now.Sub(b.at))/float64(every))
+}
+
+func (b *bucket) add(now time.Time, every time.Duration) { b.full, b.at = b.drained(now, every)+1, now }
+
+// wait is how long until there is room again.
+func (b *bucket) wait(now time.Time, every time.Duration, burst float64) time.Duration {
+	over := b.drained(now, every) - (burst - 1)
+	return time.Duration(max(0, over) * float64(every))
+}
+
+// wrongs counts wrong logins, of each address (IPv6: each /64) and of all.
+type wrongs struct {
+	all bucket
+	of  map[netip.Prefix]*bucket
+}
+
+func groupOf(a netip.Addr) netip.Prefix {
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits)
+	return p
+}
+
+// try counts a login as wrong before its password is looked at, so that many at once
+// gain nothing; forgive takes that back. It is an error if there were too many.
+func (a *auth) try(from netip.Addr) error {
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait := a.wrong.all.wait(now, allWrongEvery, allWrongBurst)
+	if b := a.wrong.of[groupOf(from)]; b != nil {
+		wait = max(wait, b.wait(now, wrongEvery, wrongBurst))
+	}
+	if wait <= 0 {
+		a.count(now, groupOf(from))
+		return nil
+	}
+	seconds := int((wait + time.Second - 1) / time.Second)
+	return &Error{Code: CodeSlow, Text: fmt.Sprintf("there were too many wrong logins; try again in %d s", seconds), RetrySeconds: seconds}
+}
+
+// count counts a wrong login. The caller holds a.mu.
+func (a *auth) count(now time.Time, of netip.Prefix) {
+	a.wrong.all.add(now, allWrongEvery)
+	b := a.wrong.of[of]
+	if b == nil {
+		for k, o := range a.wrong.of {
+			if len(a.wrong.of) < mostWrong {
+				break
+			}
+			if o.drained(now, wrongEvery) == 0 || len(a.wrong.of) >= mostWrong {
+				delete(a.wrong.of, k)
+			}
+		}
+		b = &bucket{at: now}
+		a.wrong.of[of] = b
+	}
+	b.add(now, wrongEvery)
+}
+
+// forgive takes back one wrong login, which was none. The earlier ones stay: who
+// knows the viewer's password may not guess the admin's without end.
+func (a *auth) forgive(from netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wrong.all.full = max(0, a.wrong.all.full-1)
+	if b := a.wrong.of[groupOf(from)]; b != nil {
+		b.full = max(0, b.full-1)
+	}
+}

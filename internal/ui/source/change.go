@@ -1,0 +1,308 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"unbloat/internal/classify"
+	"unbloat/internal/daemon"
+	"unbloat/internal/ui"
+	"unbloat/unit"
+)
+
+// tinOf is the tin that a connection's mark says.
+func tinOf(mark uint32) uint8 { return uint8(mark & classify.MarkMask >> classify.MarkShift) }
+
+// waitFor is how long the page has to come back.
+const waitFor = 30 // seconds
+
+// SetLine implements ui.Router.
+func (s *Source) SetLine(ctx context.Context, l ui.SetLine) (ui.Change, error) {
+	var c daemon.Change
+	err := s.ask(ctx, daemon.MethodChange, l.WAN, daemon.ChangeParams{Down: l.Down, Up: l.Up, Follow: l.Follow, On: l.On, Confirm: waitFor}, &c)
+	return s.change(l.WAN, c), err
+}
+
+// SetRule implements ui.Router.
+func (s *Source) SetRule(ctx context.Context, r ui.SetRule) (ui.Change, error) {
+	action := map[ui.Action]string{ui.ActionFirst: daemon.ActionFirst, ui.ActionIdle: daemon.ActionLast, ui.ActionNone: daemon.ActionNone}[r.Action]
+	if action == "" {
+		return ui.Change{}, &ui.Error{Code: ui.CodeUsage, Text: fmt.Sprintf("action %q: must be first, idle or none", r.Action)}
+	}
+	var settings []daemon.Settings
+	if err := s.ask(ctx, daemon.MethodSettings, r.WAN, nil, &settings); err != nil {
+		return ui.Change{}, err
+	}
+	if r.WAN == "" && len(settings) == 1 {
+		r.WAN = keyOf(settings[0].Router, settings[0].WAN)
+	}
+	if len(settings) == 1 && settings[0].On && !settings[0].Classes && action != daemon.ActionNone {
+		return ui.Change{}, &ui.Error{Code: ui.CodeClasses, Text: "the line has no classes, so no machine can go first or last; they need classes = \"on\""}
+	}
+	var c daemon.Change
+	err := s.ask(ctx, daemon.MethodChange, r.WAN, daemon.ChangeParams{Machine: r.Address, Action: action, Confirm: waitFor}, &c)
+	return s.change(r.WAN, c), err
+}
+
+// Confirm implements ui.Router.
+func (s *Source) Confirm(ctx context.Context, change string) error {
+	wan, err := s.waiting(ctx, func(c daemon.Settings) bool { return c.Change.ID == change })
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, daemon.MethodConfirm, wan, daemon.IDParams{Change: change}, nil)
+}
+
+// Revert implements ui.Router.
+func (s *Source) Revert(ctx context.Context, wan string) error {
+	id := ""
+	wan, err := s.waiting(ctx, func(c daemon.Settings) bool {
+		id = c.Change.ID
+		return wan == "" || keyOf(c.Router, c.WAN) == wan
+	})
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, daemon.MethodRevert, wan, daemon.IDParams{Change: id}, nil)
+}
+
+// waiting returns the WAN whose change waits and is meant.
+func (s *Source) waiting(ctx context.Context, is func(daemon.Settings) bool) (string, error) {
+	var all []daemon.Settings
+	if err := s.ask(ctx, daemon.MethodSettings, "", nil, &all); err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(all, func(c daemon.Settings) bool { return c.Change != nil && is(c) })
+	if i < 0 {
+		return "", &ui.Error{Code: ui.CodeNoChange, Text: "no such change waits any more; it was confirmed, or undone"}
+	}
+	return keyOf(all[i].Router, all[i].WAN), nil
+}
+
+// Run implements ui.Router.
+func (s *Source) Run(ctx context.Context, r ui.Run) (ui.Running, error) {
+	var began daemon.Started
+	var err error
+	switch r.Kind {
+	case ui.RunTest:
+		err = s.ask(ctx, daemon.MethodTest, r.WAN, daemon.TestParams{Unattended: true}, &began)
+	case ui.RunTune:
+		err = s.ask(ctx, daemon.MethodTune, r.WAN, daemon.TuneParams{Unattended: true}, &began)
+	default:
+		err = &ui.Error{Code: ui.CodeUsage, Text: fmt.Sprintf("kind %q: must be test or tune", r.Kind)}
+	}
+	if err != nil {
+		return ui.Running{}, err
+	}
+	var is daemon.RunStatus
+	if err := s.ask(ctx, daemon.MethodRun, "", daemon.RunParams{Run: began.Run}, &is); err != nil {
+		return ui.Running{}, err
+	}
+	return runningOf(is), nil
+}
+
+// Stop implements ui.Router.
+func (s *Source) Stop(ctx context.Context, wan string) error {
+	var is daemon.RunStatus
+	if err := s.ask(ctx, daemon.MethodRun, "", nil, &is); err != nil {
+		return err
+	}
+	if is.State != daemon.RunGoing || wan != "" && keyOf(is.Router, is.WAN) != wan {
+		return &ui.Error{Code: ui.CodeNoChange, Text: "nothing is running there"}
+	}
+	return s.ask(ctx, daemon.MethodRun, "", daemon.RunParams{Run: is.Run, Stop: true}, nil)
+}
+
+// shownFor is how long what has ended is shown.
+const shownFor = time.Minute
+
+// running says of the WANs which of them is measured. That the page asks is what keeps
+// a test or a tuning going: it ends when nobody looks any more.
+func (s *Source) running(ctx context.Context, wans []ui.WAN) {
+	var is daemon.RunStatus
+	if s.o.Ask(ctx, daemon.MethodRun, "", "", daemon.RunParams{After: 1 << 30}, &is) != nil {
+		return
+	}
+	if t, err := time.Parse(time.RFC3339, is.Ended); err == nil && s.o.Now().Sub(t) > shownFor {
+		return
+	}
+	for i := range wans {
+		if wans[i].WAN == keyOf(is.Router, is.WAN) {
+			r := runningOf(is)
+			wans[i].Running = &r
+		}
+	}
+}
+
+// runningOf is a run as the page shows it.
+func runningOf(is daemon.RunStatus) ui.Running {
+	out := ui.Running{Kind: ui.RunKind(is.Method), RTTMs: -1, Round: 1, Ended: is.State != daemon.RunGoing, Seconds: is.Seconds}
+	if t, err := time.Parse(time.RFC3339, is.Began); err == nil {
+		out.BeganMs = t.UnixMilli()
+	}
+	if p := is.Phase; p != nil {
+		out.Step, out.Down, out.Up = p.Phase, p.Down, p.Up
+		if p.RTTMs > 0 {
+			out.RTTMs = finite(p.RTTMs)
+		}
+		if p.Duration > 0 {
+			out.Progress = min(max(p.Elapsed/p.Duration, 0), 1)
+		}
+		if out.Kind == ui.RunTest {
+			out.Progress = testProgress(p.Phase, out.Progress)
+		}
+	}
+	if st := is.Stage; st != nil {
+		out.Doing, out.Round = string(st.Doing), len(st.Trials)+1
+		out.TryDown, out.TryUp = st.Down, st.Up
+		out.Progress = tuneProgress(*st)
+	}
+	if out.Ended {
+		out.Progress = 1
+	}
+	if is.Error != nil {
+		out.Error = &ui.Error{Code: ui.Code(is.Error.Code), Text: is.Error.Text}
+	}
+	return out
+}
+
+// testProgress is how far a whole test is: it has four phases of about the same
+// length.
+func testProgress(phase string, of float64) float64 {
+	i := slices.Index([]string{"idle", "download", "upload", "both"}, phase)
+	if i < 0 {
+		return of
+	}
+	return (float64(i) + of) / 4
+}
+
+// tuneProgress is how far a tuning is, as far as its search can say: the line as it is
+// is an eighth, and the search ends where its bounds meet.
+func tuneProgress(st daemon.RunStage) float64 {
+	switch st.Doing {
+	case daemon.RunAsItIs:
+		return 0.05
+	case daemon.RunChecking:
+		return 0.8
+	case daemon.RunDeciding:
+		return 0.95
+	}
+	width := func(from, to, line unit.Rate) float64 {
+		if line <= 0 || to <= 0 {
+			return 1
+		}
+		return min(max(float64(to-from)/float64(line), 0), 1)
+	}
+	left := max(width(st.DownFrom, st.DownTo, st.LineDown), width(st.UpFrom, st.UpTo, st.LineUp))
+	return 0.125 + 0.6*(1-left)
+}
+
+// Events implements ui.Router.
+func (s *Source) Events(ctx context.Context) (ui.Events, error) {
+	out := ui.Events{Events: []ui.Event{}}
+	var all []daemon.Happening
+	if err := s.ask(ctx, daemon.MethodEvents, "", nil, &all); err != nil {
+		return out, err
+	}
+	for _, h := range all {
+		e := ui.Event{ID: h.N, WAN: keyOf(h.Router, h.WAN), Kind: ui.EventKind(h.Kind), By: h.By, What: append([]string{}, h.What...), Undone: ui.Undone(h.Undone)}
+		if t, err := time.Parse(time.RFC3339, h.Time); err == nil {
+			e.AtMs = t.UnixMilli()
+		}
+		out.Events = append(out.Events, e)
+	}
+	return out, nil
+}
+
+// Health implements ui.Router.
+func (s *Source) Health(ctx context.Context, wan string) (ui.Health, error) {
+	if s.o.Examine == nil {
+		return ui.Health{}, &ui.Error{Code: ui.CodeNotHere, Text: "this build has no doctor"}
+	}
+	var status daemon.Status
+	if err := s.ask(ctx, daemon.MethodStatus, "", nil, &status); err != nil {
+		return ui.Health{}, err
+	}
+	i := slices.IndexFunc(status.WANs, func(w daemon.WANStatus) bool { return wan == "" || keyOf(w.Router, w.WAN) == wan })
+	if i < 0 {
+		return ui.Health{}, &ui.Error{Code: ui.CodeUnknownWAN, Text: fmt.Sprintf("the daemon keeps no %s", wan)}
+	}
+	w := status.WANs[i]
+	r, err := s.o.Examine(ctx, w.Router, w.WAN)
+	if err != nil {
+		return ui.Health{}, err
+	}
+	out := ui.Health{WAN: keyOf(w.Router, w.WAN), OK: r.OK, AtMs: s.o.Now().UnixMilli(), Findings: []ui.Finding{}, Checked: len(r.Checked), Skipped: len(r.Skipped)}
+	for _, f := range r.Findings {
+		out.Findings = append(out.Findings, ui.Finding{Code: f.ID, Blocking: f.Blocking, What: f.What, Why: f.Why, Remedy: f.Remedy, Mend: mendable(f.ID)})
+	}
+	return out, nil
+}
+
+// mendable says which findings the daemon mends itself: what it had applied is not
+// there, or another's shaper is.
+func mendable(code string) bool {
+	return slices.Contains([]string{"drift", "classes-lost", "other-shaper"}, code)
+}
+
+// Mend implements ui.Router.
+func (s *Source) Mend(ctx context.Context, m ui.Mend) (ui.Health, error) {
+	if !mendable(m.Code) {
+		return ui.Health{}, &ui.Error{Code: ui.CodeUsage, Text: fmt.Sprintf("%q can't be mended from here; do what its remedy says", m.Code)}
+	}
+	if err := s.ask(ctx, daemon.MethodOn, m.WAN, daemon.OnParams{Replace: m.Code == "other-shaper"}, nil); err != nil {
+		return ui.Health{}, err
+	}
+	return s.Health(ctx, m.WAN)
+}
+
+// History implements ui.Router.
+func (s *Source) History(ctx context.Context, wan string) (ui.History, error) {
+	out := ui.History{Results: []ui.Result{}}
+	if s.o.Results == nil {
+		return out, &ui.Error{Code: ui.CodeNotHere, Text: "results are not kept here; `history` in the configuration says where"}
+	}
+	all, err := s.o.Results(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range all {
+		if wan == "" || r.WAN == wan || r.WAN == "" {
+			out.Results = append(out.Results, r)
+		}
+	}
+	return out, nil
+}
+
+// Compare implements ui.Router.
+func (s *Source) Compare(ctx context.Context, before, after string) (ui.Comparison, error) {
+	h, err := s.History(ctx, "")
+	if err != nil {
+		return ui.Comparison{}, err
+	}
+	var out ui.Comparison
+	for id, to := range map[string]*ui.Result{before: &out.Before, after: &out.After} {
+		i := slices.IndexFunc(h.Results, func(r ui.Result) bool { return r.ID == id })
+		if i < 0 {
+			return out, &ui.Error{Code: ui.CodeNotFound, Text: fmt.Sprintf("there is no result %q", id)}
+		}
+		*to = h.Results[i]
+	}
+	return out, nil
+}
+
+// errSchedule says that the daemon has none.
+func errSchedule() error {
+	return &ui.Error{Code: ui.CodeNotHere, Text: errors.New("this daemon has no schedule").Error()}
+}
+
+// Schedule implements ui.Router.
+func (s *Source) Schedule(context.Context) (ui.Schedule, error) { return ui.Schedule{}, errSchedule() }
+
+// SetSchedule implements ui.Router.
+func (s *Source) SetSchedule(context.Context, ui.Schedule) (ui.Schedule, error) {
+	return ui.Schedule{}, errSchedule()
+}
