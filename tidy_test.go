@@ -94,6 +94,8 @@ func below() map[string][]string {
 		"internal/steer":         {"unit", "internal/feed", "internal/follow", "internal/delay", "internal/gauge", "internal/metrics", "internal/netio"},
 		"internal/gauge":         {"unit", "internal/delay", "internal/netio"},
 		"internal/metrics":       {"unit", "internal/metrics"},
+		"internal/flows":         {"unit"},
+		"internal/ui":            {"unit", "internal/reason", "internal/verdict", "internal/classify", "internal/flows", "internal/daemon", "internal/doctor", "internal/platform", "internal/ui"},
 		"internal/budget":        {},
 		"internal/visitor":       {},
 		"internal/measure":       {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
@@ -102,7 +104,7 @@ func below() map[string][]string {
 		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/platform", "internal/apply"},
 		"internal/daemon/keep":   {},
 		"internal/daemon/config": {"unit", "internal/plan"},
-		"internal/daemon":        {"unit", "internal/reason", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon"},
+		"internal/daemon":        {"unit", "internal/reason", "internal/classify", "internal/metrics", "internal/plan", "internal/lang", "internal/platform", "internal/apply", "internal/daemon"},
 		"internal/path":          {"unit", "internal/reason", "internal/verdict", "internal/probe", "internal/path", "internal/measure", "internal/netio"},
 		"internal/result":        {"internal/reason", "internal/verdict", "internal/path"},
 		"internal/report":        {"unit", "internal/reason", "internal/plan", "internal/verdict", "internal/path", "internal/result", "internal/report"},
@@ -212,7 +214,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/feed", "internal/manual"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/feed", "internal/flows", "internal/manual"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)
@@ -413,6 +415,7 @@ func sleeps() map[string]struct {
 		"internal/platform/linux/lab_looks_linux_test.go":    {1, virtual},
 		"internal/protocol/lab_linux_test.go":                {2, virtual},
 		"internal/remote/lab_linux_test.go":                  {1, virtual},
+		"internal/daemon/change_test.go":                     {1, bubble},
 		"internal/protocol/web/small_test.go":                {2, bubble},
 		"internal/protocol/bench_bare_linux_test.go":         {2, paces},
 		"internal/protocol/bench_linux_test.go":              {4, figures},

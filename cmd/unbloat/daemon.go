@@ -112,6 +112,7 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 	offerWork(&o, f)
 	offerArchive(&o)
 	offerMetrics(&o)
+	offerPage(&o, f)
 	err := daemon.Run(ctx, o)
 	var bad *kept.Error
 	if errors.As(err, &bad) {
@@ -199,7 +200,7 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 func classesOf(w kept.WAN) (plan.ClassPreferences, error) {
 	classes := classFlags{classes: w.Classes}
 	p, err := classes.preferences()
-	p.Rules = slices.Concat(w.Rules, p.Rules)
+	p.Rules = slices.Concat(w.Rules, w.MachineRules(), p.Rules)
 	return p, err
 }
 

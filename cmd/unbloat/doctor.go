@@ -48,11 +48,25 @@ func newDoctorCommand() *cobra.Command {
 }
 
 func runDoctor(c *cobra.Command, f *doctorFlags) error {
-	ctx := c.Context()
+	report, err := f.examine(c.Context())
+	if err != nil {
+		return changeError(err)
+	}
+	if err := f.print(c.OutOrStdout(), report); err != nil {
+		return err
+	}
+	if !report.OK {
+		return &exitError{exitPrecondition, nil}
+	}
+	return nil
+}
+
+// examine looks at the router.
+func (f *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 	f.preview = true
 	r, err := f.open(ctx)
 	if err != nil {
-		return changeError(err)
+		return nil, err
 	}
 	defer r.Close()
 	wan := f.wan
@@ -74,18 +88,9 @@ func runDoctor(c *cobra.Command, f *doctorFlags) error {
 		Rehearse: func(ctx context.Context) error { return f.rehearse(ctx, r) },
 	})
 	if err != nil {
-		return changeError(err)
+		return nil, err
 	}
-	if err := f.examineDaemon(ctx, report); err != nil {
-		return changeError(err)
-	}
-	if err := f.print(c.OutOrStdout(), report); err != nil {
-		return err
-	}
-	if !report.OK {
-		return &exitError{exitPrecondition, nil}
-	}
-	return nil
+	return report, f.examineDaemon(ctx, report)
 }
 
 // drifts compares every WAN with what was applied to it. Lost rules of classes

@@ -1,0 +1,267 @@
+//go:build !omit_ui && !omit_daemon
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/daemon"
+	kept "unbloat/internal/daemon/config"
+	"unbloat/internal/doctor"
+	"unbloat/internal/flows"
+	"unbloat/internal/netio"
+	"unbloat/internal/platform"
+	"unbloat/internal/ui"
+	"unbloat/internal/ui/http1"
+	"unbloat/internal/ui/source"
+	"unbloat/unit"
+)
+
+// offerPage gives the daemon what serves the router's page.
+func offerPage(o *daemon.Options, f *daemonFlags) { o.UI = f.servePage }
+
+// besideConfig is the path of a file beside the daemon's configuration: what must
+// outlive a reboot.
+func besideConfig(config, suffix string) string {
+	return strings.TrimSuffix(config, filepath.Ext(config)) + suffix
+}
+
+// servePage serves the router's page until ctx ends.
+func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.Caller, log func(string, ...any)) (func(daemon.PageParams) daemon.Page, error) {
+	secrets := besideConfig(f.config, ".ui.json")
+	held, err := os.ReadFile(secrets)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read the page's passwords: %w", err)
+	}
+	around := &surroundings{wans: c.WANs}
+	app, err := ui.New(ui.Options{
+		Router: source.New(f.pageSource(c, ask, around)), Page: pageFiles(), Version: version, Names: append(ownNames(), c.UI.Names...),
+		Secrets: held, Save: func(b []byte) error { return apply.WriteFile(secrets, append(b, '\n'), 0o600) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	server := &http1.Server{Limits: http1.DefaultLimits(), Handle: app.Handle,
+		Admit:    func(from, at netip.Addr) bool { return ui.Admits(around.network(), c.UI.Allow, from, at) },
+		Panicked: func(p any) { log("page: a request failed: %v", p) },
+	}
+	scheme, fingerprint := "http", ""
+	if c.UI.TLS {
+		scheme = "https"
+		if server.TLS, fingerprint, err = pageTLS(besideConfig(f.config, ".ui.pem"), append(ownNames(), c.UI.Names...)); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", c.UI.Listen.String())
+	if err != nil {
+		return nil, err
+	}
+	urls := pageURLs(scheme, c.UI)
+	go func() {
+		if err := server.Serve(ctx, l); err != nil {
+			log("page: %v", err)
+		}
+	}()
+	log("page: %s", strings.Join(urls, " "))
+	if app.FirstRun() {
+		log("page: it has no password yet; `unbloat ui token` says how to set one")
+	}
+	return func(p daemon.PageParams) daemon.Page {
+		return daemon.Page{URLs: urls, Token: app.Token(p.NewToken), Fingerprint: fingerprint}
+	}, nil
+}
+
+// pageURLs are the addresses under which the page can be opened.
+func pageURLs(scheme string, c kept.UI) []string {
+	port := c.Listen.Port()
+	url := func(host string) string { return scheme + "://" + net.JoinHostPort(host, fmt.Sprint(port)) + "/" }
+	if !c.Listen.Addr().IsUnspecified() {
+		return append([]string{url(c.Listen.Addr().String())}, each(c.Names, url)...)
+	}
+	out := each(c.Names, url)
+	addrs, _ := net.InterfaceAddrs()
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && (n.IP.To4() != nil || c.Listen.Addr().Is6()) && !n.IP.IsLinkLocalUnicast() {
+			out = append(out, url(n.IP.String()))
+		}
+	}
+	return out
+}
+
+func each(of []string, f func(string) string) []string {
+	var out []string
+	for _, s := range of {
+		out = append(out, f(s))
+	}
+	return out
+}
+
+// ownNames are the names that this machine calls itself.
+func ownNames() []string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return nil
+	}
+	short, _, _ := strings.Cut(name, ".")
+	return slices.Compact([]string{name, short})
+}
+
+// pageSource is what the page shows.
+func (f *daemonFlags) pageSource(c kept.Config, ask daemon.Caller, around *surroundings) source.Options {
+	o := source.Options{Ask: ask, Leases: readLeases, Sight: sightOf,
+		Examine: func(ctx context.Context, router, wan string) (*doctor.Report, error) {
+			d := doctorFlags{routerFlags: routerFlags{targetFlags: targetFlags{router: router, ownTC: true}, stateDir: f.stateDir}, wan: wan}
+			for _, w := range c.WANs {
+				if w.Interface == wan && w.Router == router {
+					d.lan, d.down, d.up, d.linkLayer, d.platform = w.LAN, w.Down, w.Up, string(w.LinkLayer), w.Platform
+				}
+			}
+			return d.examine(ctx)
+		}}
+	home := func() func(netip.Addr) bool {
+		n := around.network()
+		return func(a netip.Addr) bool {
+			return slices.ContainsFunc(n.Home, func(p netip.Prefix) bool { return p.Contains(a) }) || slices.Contains(n.Lines, a)
+		}
+	}
+	o.Count = lineCounter()
+	o.Each = func(ctx context.Context, each func(flows.Flow)) error {
+		err := eachConnection(home(), each)
+		if !errors.Is(err, netio.ErrNotSupported) {
+			return err
+		}
+		out, err := platform.Output(ctx, platform.Local{}, "pfctl", "-ss", "-v")
+		if err == nil {
+			flows.States(string(out), home(), each)
+		}
+		return err
+	}
+	return o
+}
+
+// sightOf says why connections could not be read.
+func sightOf(err error) ui.Sight {
+	if errors.Is(err, netio.ErrNotAllowed) || errors.Is(err, os.ErrPermission) {
+		return ui.SightDenied
+	}
+	return ui.SightNone
+}
+
+// eachConnection reads the kernel's connections between the home and elsewhere.
+func eachConnection(home func(netip.Addr) bool, each func(flows.Flow)) error {
+	c, err := netio.OpenConnections()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Each(func(x netio.Connection) {
+		h, far, begun, ok := flows.HomeEnds(home, x.From, x.To, x.Answers)
+		if !ok {
+			return
+		}
+		f := flows.Flow{Protocol: x.Protocol, Home: h, Far: far, Up: unit.Size(x.Sent), Down: unit.Size(x.Returned), Packets: x.Packets, Answered: x.Answered, Mark: x.Mark}
+		if !begun {
+			f.Up, f.Down = f.Down, f.Up
+		}
+		each(f)
+	})
+}
+
+// lineCounter returns what reads the bytes of an interface of this machine.
+func lineCounter() func(device string) (received, sent uint64, ok bool) {
+	counter, err := netio.OpenLinkCounter()
+	if err != nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(device string) (uint64, uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		var out [1]netio.LinkCounts
+		if err := counter.Read([]string{device}, out[:]); err != nil || out[0].Index == 0 {
+			return 0, 0, false
+		}
+		return out[0].RxBytes, out[0].TxBytes, true
+	}
+}
+
+// readLeases reads what DHCP servers of this machine know.
+func readLeases() flows.Leases {
+	const most = 1 << 20
+	out := flows.Leases{}
+	for _, file := range flows.LeaseFiles() {
+		f, err := os.Open(file)
+		if err != nil {
+			continue
+		}
+		if b, err := io.ReadAll(io.LimitReader(f, most)); err == nil {
+			out.Read(string(b))
+		}
+		f.Close()
+	}
+	return out
+}
+
+// surroundings are this machine's networks, read now and then.
+type surroundings struct {
+	wans []kept.WAN
+
+	mu sync.Mutex
+	at time.Time
+	is ui.Network
+}
+
+// network returns them.
+func (s *surroundings) network() ui.Network {
+	const fresh = 5 * time.Second
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) < fresh {
+		return s.is
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		return s.is
+	}
+	var is ui.Network
+	for _, link := range links {
+		line := slices.ContainsFunc(s.wans, func(w kept.WAN) bool { return w.Router == "" && w.Interface == link.Name })
+		addrs, err := link.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			n, ok := a.(*net.IPNet)
+			if !ok {
+				continue
+			}
+			address, ok := netip.AddrFromSlice(n.IP)
+			if !ok {
+				continue
+			}
+			address = address.Unmap()
+			bits, _ := n.Mask.Size()
+			switch {
+			case line:
+				is.Lines = append(is.Lines, address)
+			case address.IsLoopback(), address.IsLinkLocalUnicast():
+			default:
+				is.Home = append(is.Home, netip.PrefixFrom(address, bits).Masked())
+			}
+		}
+	}
+	s.is, s.at = is, time.Now()
+	return is
+}

@@ -1,0 +1,8 @@
+//go:build !omit_ui && !omit_daemon
+
+package main
+
+import "io/fs"
+
+// pageFiles are those of the router's page.
+func pageFiles() fs.FS { return nil }
