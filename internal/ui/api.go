@@ -283,7 +283,7 @@ type ClassWhy struct {
 type Line struct {
 	WAN         string    `json:"wan"`
 	StepSeconds int       `json:"step_seconds"`
-	AtMs        []int64   `json:"at_ms"` // begin of each step of which something is known, ascending; the other lists have the same length
+	AtMs        []int64   `json:"at_ms"` // begin of each step of which something is known, ascending; the other lists have the same length. Empty if it was never followed
 	Down        SeriesWay `json:"down"`
 	Up          SeriesWay `json:"up"`
 }

@@ -403,7 +403,13 @@ func (s *Source) Line(ctx context.Context, wan string, day bool) (ui.Line, error
 	}
 	out := ui.Line{WAN: wan, StepSeconds: step, AtMs: []int64{}}
 	var h daemon.History
-	if err := s.ask(ctx, daemon.MethodHistory, wan, daemon.HistoryParams{From: s.o.Now().Add(-span).UTC().Format(time.RFC3339), Step: step}, &h); err != nil {
+	err := s.ask(ctx, daemon.MethodHistory, wan, daemon.HistoryParams{From: s.o.Now().Add(-span).UTC().Format(time.RFC3339), Step: step}, &h)
+	var refused *ui.Error
+	if errors.As(err, &refused) && refused.Code == ui.CodeNeeds { // nothing is known of a line that was never followed
+		out.Down, out.Up = seriesOf(daemon.HistoryWay{}, 0), seriesOf(daemon.HistoryWay{}, 0)
+		return out, nil
+	}
+	if err != nil {
 		return out, err
 	}
 	if h.Step > 0 {

@@ -324,7 +324,13 @@ func TestChangeOnThePage(t *testing.T) {
 	if got := strings.Join(told, ", "); !strings.HasPrefix(got, "reverted  page, ") || !strings.Contains(got, "applied yes page, ") || !strings.Contains(got, "confirmed  page, applied  page, started") {
 		t.Errorf("the events are %s", got)
 	}
-	for _, path := range []string{"/api/history", "/api/schedule", "/api/line?wan=wan&range=1h"} {
+	var did ui.Line
+	for _, span := range []string{"1h", "24h"} {
+		if code := p.do(t, "GET", "/api/line?wan=wan&range="+span, nil, &did); code != "" || did.WAN != "wan" || did.StepSeconds < 1 || len(did.AtMs) != len(did.Down.Rate) || len(did.AtMs) != len(did.Up.DelayMax) {
+			t.Errorf("%s: %s %+v", span, code, did)
+		}
+	}
+	for _, path := range []string{"/api/history", "/api/schedule"} {
 		if code := p.do(t, "GET", path, nil, nil); code != ui.CodeNotHere {
 			t.Errorf("%s, which this daemon does not have: %q", path, code)
 		}
