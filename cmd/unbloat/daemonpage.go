@@ -120,7 +120,7 @@ func ownNames() []string {
 
 // pageSource is what the page shows.
 func (f *daemonFlags) pageSource(c kept.Config, ask daemon.Caller, around *surroundings) source.Options {
-	o := source.Options{Ask: ask, Leases: readLeases, Sight: sightOf,
+	o := source.Options{Ask: ask, Leases: readLeases, Sight: sightOf, Results: pageResults(c.History),
 		Examine: func(ctx context.Context, router, wan string) (*doctor.Report, error) {
 			d := doctorFlags{routerFlags: routerFlags{targetFlags: targetFlags{router: router, ownTC: true}, stateDir: f.stateDir}, wan: wan}
 			for _, w := range c.WANs {
