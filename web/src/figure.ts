@@ -1,4 +1,4 @@
-// How figures are written, and what tone a grade has.
+// How figures are written.
 import { numeral } from "./lang";
 
 /** A figure in ms without its unit: no decimals from 100 on. */
@@ -9,10 +9,4 @@ export function ms(v: number): string {
 /** A rate in Mbit/s without its unit, three digits. */
 export function mbit(mbps: number): string {
   return numeral(mbps.toFixed(mbps >= 99.95 ? 0 : mbps >= 9.995 ? 1 : 2));
-}
-
-/** The tone of a grade, which chooses its colour. */
-export function tone(grade: string): "good" | "fair" | "bad" {
-  if (grade.startsWith("A")) return "good";
-  return grade === "B" || grade === "C" ? "fair" : "bad";
 }

@@ -4,8 +4,9 @@ import { el, find } from "./dom";
 import { admitted } from "./key";
 import { charts } from "./panels/charts";
 import { knobs } from "./panels/knobs";
-import { mbit, ms, tone } from "./figure";
+import { mbit, ms } from "./figure";
 import { numeral, say, translate } from "./lang";
+import { tone } from "./tone";
 import type { Picture } from "./wire.gen";
 
 const patience = 120; // ms for which the sliders must rest

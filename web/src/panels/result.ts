@@ -1,8 +1,9 @@
 // The grade, the sentence, what makes it invalid, and the link to the stored
 // result.
 import { el, find, type Child } from "../dom";
-import { mbit, ms, tone } from "../figure";
+import { mbit, ms } from "../figure";
 import { say } from "../lang";
+import { tone } from "../tone";
 import { phasesOf } from "../wire";
 import type { Saved, Test } from "../wire.gen";
 
