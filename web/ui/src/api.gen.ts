@@ -1,0 +1,295 @@
+// Made from internal/ui/api.go by `scripts/web types`; do not edit. The fields are
+// documented there.
+
+/** Why something is so: a code with its figures. */
+export type Reason = { code: string; text: string; [figure: string]: unknown };
+
+export type Role = "" | "admin" | "viewer";
+
+export type Code = "bad_request" | "login" | "password" | "weak" | "read_only" | "forged" | "outside" | "host" | "slow_down" | "crowded" | "not_found" | "failed" | "usage" | "precondition" | "busy" | "unknown_wan" | "unknown_method" | "ending" | "not_here" | "no_change" | "same" | "no_classes";
+
+export interface Error {
+  code: Code;
+  text: string;
+  retry_seconds?: number;
+}
+
+export interface Failure {
+  error: Error;
+}
+
+export interface Session {
+  user: Role;
+  first_run: boolean;
+  has_viewer: boolean;
+  csrf: string;
+  version: string;
+}
+
+export interface First {
+  token: string;
+  password: string;
+}
+
+export interface Login {
+  password: string;
+}
+
+export interface Password {
+  now: string;
+  role: Role;
+  new: string;
+}
+
+export type Kept = "starting" | "in place" | "waiting" | "failing" | "busy" | "held" | "suspended" | "foreign" | "contested";
+
+export interface State {
+  time_ms: number;
+  wans: WAN[];
+  machines: Machine[];
+  more: number;
+  flows: number;
+  sight: Sight;
+}
+
+export type Sight = "clear" | "none" | "denied" | "bytes" | "crowded";
+
+export interface WAN {
+  wan: string;
+  interface: string;
+  router: string;
+  platform: string;
+  on: boolean;
+  kept: Kept;
+  since_ms: number;
+  why: string;
+  by: string;
+  mends: number;
+  follow: boolean;
+  following: boolean;
+  can_follow: boolean;
+  blind: boolean;
+  classes: boolean;
+  down: Way;
+  up: Way;
+  grade: Grade;
+  pending: Change | null;
+  running: Running | null;
+}
+
+export interface Way {
+  line_bps: number;
+  least_bps: number;
+  most_bps: number;
+  rate_bps: number;
+  capacity_bps: number;
+  carried_bps: number;
+  delay_ms: number;
+  busy: boolean;
+  why: Reason | null;
+}
+
+export interface Grade {
+  grade: string;
+  p95_ms: number;
+  seconds: number;
+}
+
+export interface Machine {
+  address: string;
+  name: string;
+  mac: string;
+  class: string;
+  down_bps: number;
+  up_bps: number;
+  flows: number;
+  action: Action;
+}
+
+export type Action = "none" | "first" | "idle";
+
+export interface MachineFlows {
+  machine: Machine;
+  flows: Flow[];
+  more: number;
+  sight: Sight;
+}
+
+export interface Flow {
+  protocol: string;
+  home: string;
+  far: string;
+  down: FlowWay;
+  up: FlowWay;
+}
+
+export interface FlowWay {
+  rate_bps: number;
+  bytes: number;
+  class: string;
+  why: ClassWhy[];
+}
+
+export interface ClassWhy {
+  code: string;
+  rule?: string;
+}
+
+export interface Line {
+  wan: string;
+  step_seconds: number;
+  at_ms: number[];
+  down: SeriesWay;
+  up: SeriesWay;
+}
+
+export interface SeriesWay {
+  rate_bps: number[];
+  capacity_bps: number[];
+  carried_bps: number[];
+  delay_ms: number[];
+  delay_max_ms: number[];
+}
+
+export interface SetLine {
+  wan: string;
+  down_bps: number | null;
+  up_bps: number | null;
+  follow: boolean | null;
+  on: boolean | null;
+}
+
+export interface SetRule {
+  wan: string;
+  address: string;
+  action: Action;
+}
+
+export interface Change {
+  id: string;
+  wan: string;
+  kind: ChangeKind;
+  deadline_ms: number;
+  left_ms: number;
+  seconds: number;
+}
+
+export type ChangeKind = "line" | "follow" | "on" | "off" | "rule" | "other";
+
+export interface Confirm {
+  change: string;
+}
+
+export interface Revert {
+  wan: string;
+}
+
+export interface Done {
+  ok: boolean;
+}
+
+export type RunKind = "test" | "tune";
+
+export interface Run {
+  wan: string;
+  kind: RunKind;
+}
+
+export interface Stop {
+  wan: string;
+}
+
+export interface Running {
+  kind: RunKind;
+  began_ms: number;
+  step: string;
+  round: number;
+  progress: number;
+  down_bps: number;
+  up_bps: number;
+  rtt_ms: number;
+  ended: boolean;
+  result: string;
+  error: Error | null;
+}
+
+export interface Health {
+  wan: string;
+  ok: boolean;
+  at_ms: number;
+  findings: Finding[];
+  checked: number;
+  skipped: number;
+}
+
+export interface Finding {
+  code: string;
+  blocking: boolean;
+  what: string;
+  why: string;
+  remedy: string;
+  mend: boolean;
+}
+
+export interface Mend {
+  wan: string;
+  code: string;
+}
+
+export interface Events {
+  events: Event[];
+}
+
+export interface Event {
+  id: number;
+  at_ms: number;
+  wan: string;
+  kind: EventKind;
+  by: string;
+  what: string[];
+  undone: Undone;
+}
+
+export type EventKind = "applied" | "confirmed" | "timeout" | "reverted" | "off" | "on" | "mended" | "started" | "replaced" | "trouble" | "well" | "contested";
+
+export type Undone = "" | "yes" | "may";
+
+export interface History {
+  results: Result[];
+}
+
+export interface Result {
+  id: string;
+  at_ms: number;
+  wan: string;
+  kind: RunKind;
+  shaped: boolean;
+  valid: boolean;
+  grade: string;
+  down_bps: number;
+  up_bps: number;
+  idle_ms: number;
+  down_p95_ms: number;
+  up_p95_ms: number;
+  invalid: Reason[];
+}
+
+export interface Comparison {
+  before: Result;
+  after: Result;
+}
+
+export interface Schedule {
+  entries: Entry[];
+}
+
+export interface Entry {
+  wan: string;
+  do: EntryKind;
+  from: string;
+  to: string;
+  days: string[];
+  address: string;
+}
+
+export type EntryKind = "test" | "tune" | "first" | "idle";

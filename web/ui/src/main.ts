@@ -1,0 +1,519 @@
+// Joins the parts: asks the router, draws what it says, and has done what is tapped.
+import "./style.css";
+import { el, find } from "../../src/dom";
+import { translate } from "../../src/language";
+import type { Action, Change, Done, Entry, EntryKind, Events, Health, History, Line, MachineFlows, RunKind, Running, Schedule, Session, State, Way } from "./api.gen";
+import { entered, get, listen, post, Refused, type Link } from "./client";
+import { line, model, nameOf, views, type View } from "./model";
+import { languages, say } from "./say";
+import { morph } from "./tree";
+import { bars, left } from "./views/bars";
+import { door } from "./views/door";
+import { health } from "./views/health";
+import { lineView } from "./views/line";
+import { now, sentence } from "./views/now";
+import { who } from "./views/who";
+
+translate(say, languages);
+const view = find("view");
+const told = find("say");
+
+// --- Drawing -----------------------------------------------------------------
+
+let due = false;
+
+/** Draws once, soon. */
+function draw(): void {
+  if (due) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    paint();
+  });
+}
+
+function paint(): void {
+  const s = model.session;
+  find("pages").hidden = s === null || s.user === "";
+  morph(find("bars"), bars());
+  morph(find("session"), s === null || s.user === "" ? [] : [el("button", { type: "button", id: "out", "data-do": "logout" }, say.out)]);
+  if (s === null) return morph(view, [el("p", { class: "muted" }, model.link === "gone" ? say.goneShort : say.starting)]);
+  if (s.user === "") return morph(view, door(s));
+  morph(
+    find("pages"),
+    views.map((v) => el("a", { href: `#${v}`, "data-key": v, ...(v === model.view ? { "aria-current": "page" } : {}) }, say.fixed[v], ...badgeOf(v))),
+  );
+  const state = model.state;
+  const w = line();
+  if (state === null || w === undefined) return morph(view, [el("p", { class: "muted" }, say.starting)]);
+  const width = Math.floor(view.clientWidth);
+  const shown = { now: () => now(w, state, width), who: () => who(w, state), line: () => lineView(w, state, width), health: () => health(w) }[model.view]();
+  morph(view, [...choice(), el("div", { class: `view ${model.view}`, "data-key": `${model.view} ${w.wan}` }, ...shown)]);
+}
+
+/** A dot with a text where something wants attention. */
+function badgeOf(v: View): HTMLElement[] {
+  if (v === "line" && line()?.running?.ended === false) return [el("span", { class: "dot", "aria-label": say.running[line()?.running?.kind ?? "test"] }, " ●")];
+  if (v === "health" && model.health?.findings.some((f) => f.blocking) === true) return [el("span", { class: "dot bad", "aria-label": say.notHealthy }, " !")];
+  return [];
+}
+
+/** The choice among several lines. */
+function choice(): HTMLElement[] {
+  const all = model.state?.wans ?? [];
+  if (all.length < 2) return [];
+  const chosen = line()?.wan;
+  return [
+    el(
+      "div",
+      { class: "field inline", "data-key": "wans" },
+      el("label", { for: "wan" }, say.chooseWAN),
+      el("select", { id: "wan", "data-do": "wan", "data-still": `${all.map((w) => w.wan).join()} ${chosen}` }, ...all.map((w) => el("option", { value: w.wan, ...(w.wan === chosen ? { selected: "" } : {}) }, nameOf(w)))),
+    ),
+  ];
+}
+
+/** Tells a screen reader, once. */
+function announce(text: string): void {
+  told.textContent = text;
+}
+
+function notice(text: string, tone: "good" | "bad"): void {
+  model.notice = { text, tone };
+  announce(text);
+  draw();
+}
+
+// --- What the router says ----------------------------------------------------
+
+let lastSaid = "";
+let saidAt = -Infinity;
+const quietMs = 30_000; // between two sentences for a screen reader
+
+/** Tells how the line is when that has become something else, but not each second. */
+function tellSentence(): void {
+  const w = line();
+  if (w === undefined || model.state === null || model.view !== "now" || model.waiting !== null) return;
+  const text = sentence(w, model.state);
+  const kind = text.replace(/[\d.,]+/g, "#"); // figures alone are no news
+  if (kind === lastSaid || performance.now() - saidAt < quietMs) return;
+  lastSaid = kind;
+  saidAt = performance.now();
+  announce(text);
+}
+
+function heard(s: State): void {
+  model.state = s;
+  model.heardMs = Date.now();
+  follow(s);
+  waits(s);
+  reorder(s);
+  tellSentence();
+  const w = line();
+  if (w?.running?.ended === true && w.running.result !== "" && !(model.history?.results ?? []).some((r) => r.id === w.running?.result)) void refresh("history");
+  draw();
+}
+
+/** Keeps the change that waits, and says what became of it. */
+function waits(s: State): void {
+  const pending = s.wans.map((w) => w.pending).find((p) => p !== null) ?? null;
+  const before = model.waiting;
+  if (pending === null) {
+    model.waiting = null;
+    if (before !== null && !answered.has(before.change.id)) void became(before.change);
+    return;
+  }
+  model.waiting = { change: pending, ends: performance.now() + pending.left_ms };
+  if (before?.change.id !== pending.id) {
+    model.notice = null;
+    announce(`${changed(pending)} ${say.works} ${say.left(Math.ceil(pending.left_ms / 1000))}`);
+  }
+}
+
+const answered = new Set<string>(); // changes that were kept or undone here
+
+function changed(c: Change): string {
+  const w = model.state?.wans.find((x) => x.wan === c.wan);
+  return say.change[c.kind](w === undefined ? c.wan : nameOf(w));
+}
+
+/** Says what became of a change that nobody answered here. */
+async function became(c: Change): Promise<void> {
+  answered.add(c.id);
+  try {
+    model.events = await get<Events>("events");
+  } catch {
+    return; // it is shown under Health when the router is there again
+  }
+  const last = model.events.events.find((e) => e.wan === c.wan && (e.kind === "confirmed" || e.kind === "timeout" || e.kind === "reverted"));
+  if (last?.kind === "confirmed") notice(say.keptIt, "good");
+  else notice(last?.kind === "reverted" ? say.undidIt : say.timedOut, "bad");
+  // The forms show again what holds.
+  void refresh("schedule");
+}
+
+/** Adds the newest second to the curve, so that it need not be asked for again. */
+function follow(s: State): void {
+  for (const l of [model.hour]) {
+    const w = s.wans.find((x) => x.wan === l?.wan);
+    if (l === null || w === undefined || s.time_ms - (l.at_ms.at(-1) ?? 0) < l.step_seconds * 900) continue;
+    l.at_ms.push(s.time_ms);
+    const add = (to: Line["down"], way: Way): void => {
+      to.rate_bps.push(way.rate_bps);
+      to.capacity_bps.push(way.capacity_bps);
+      to.carried_bps.push(way.carried_bps);
+      to.delay_ms.push(way.delay_ms);
+      to.delay_max_ms.push(way.delay_ms);
+    };
+    add(l.down, w.down);
+    add(l.up, w.up);
+    const old = l.at_ms.findIndex((at) => at > s.time_ms - 3_700_000);
+    if (old > 600) for (const list of [l.at_ms, ...Object.values(l.down), ...Object.values(l.up)] as number[][]) list.splice(0, old);
+  }
+}
+
+let ordered = -Infinity;
+const orderMs = 5000;
+
+/** Orders the machines anew by their rates, but not under a finger or a focus. */
+function reorder(s: State): void {
+  const known = new Set(model.order);
+  const list = view.querySelector(".machines");
+  const inUse = list !== null && (list.matches(":hover") || list.contains(document.activeElement));
+  if (model.order.length === 0 || (!inUse && performance.now() - ordered > orderMs)) {
+    ordered = performance.now();
+    model.order = [...s.machines].sort((a, b) => b.down_bps + b.up_bps - a.down_bps - a.up_bps).map((m) => m.address);
+  } else {
+    model.order.push(...s.machines.filter((m) => !known.has(m.address)).map((m) => m.address));
+  }
+}
+
+let was: Link = "starting";
+
+function linked(l: Link): void {
+  if (l === was) return;
+  if (l === "gone") announce(`${say.goneShort}${model.waiting === null ? "" : ` ${say.leftGone(left())}`}`);
+  else if (was === "gone") {
+    announce(say.back);
+    void all(); // something may have happened meanwhile
+  }
+  was = model.link = l;
+  document.documentElement.dataset["link"] = l;
+  draw();
+}
+
+// --- What is asked besides ---------------------------------------------------
+
+type Part = "hour" | "day" | "health" | "events" | "history" | "schedule" | "flows";
+
+const parts: Record<View, Part[]> = { now: ["hour"], who: ["flows"], line: ["history", "schedule", "day"], health: ["health", "events"] };
+
+async function refresh(part: Part): Promise<void> {
+  const wan = line()?.wan;
+  if (wan === undefined || model.session === null || model.session.user === "") return;
+  const of = `wan=${encodeURIComponent(wan)}`;
+  try {
+    switch (part) {
+      case "hour":
+        model.hour = await get<Line>(`line?${of}&range=1h`);
+        break;
+      case "day":
+        model.day = await get<Line>(`line?${of}&range=24h`);
+        break;
+      case "health":
+        model.checking = true;
+        draw();
+        try {
+          model.health = await get<Health>(`health?${of}`);
+        } finally {
+          model.checking = false;
+        }
+        break;
+      case "events":
+        model.events = await get<Events>("events");
+        break;
+      case "history":
+        model.history = await get<History>(`history?${of}`);
+        break;
+      case "schedule":
+        model.schedule = await get<Schedule>("schedule");
+        break;
+      case "flows":
+        for (const address of model.open) model.flows.set(address, await get<MachineFlows>(`machine?address=${encodeURIComponent(address)}`));
+    }
+  } catch (e) {
+    if (e instanceof Refused && e.code === "login") void begin();
+    else if (e instanceof Refused && e.code !== "unreachable" && e.code !== "not_found") notice(say.failed(e.words()), "bad");
+    return;
+  }
+  draw();
+}
+
+async function all(): Promise<void> {
+  for (const p of parts[model.view]) await refresh(p);
+}
+
+function go(): void {
+  const name = location.hash.slice(1) as View;
+  const next = views.includes(name) ? name : "now";
+  const other = next !== model.view;
+  model.view = next;
+  document.title = `${say.fixed[next]} · ${say.fixed.title}`;
+  void all();
+  paint();
+  if (other) {
+    find("main").focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
+}
+
+// --- What is tapped ----------------------------------------------------------
+
+/** Does something, and says so if it does not work. */
+async function attempt(what: () => Promise<void>): Promise<void> {
+  if (model.busy) return;
+  model.busy = true;
+  model.notice = null;
+  document.documentElement.setAttribute("aria-busy", "true");
+  try {
+    await what();
+  } catch (e) {
+    if (!(e instanceof Refused)) throw e;
+    if (e.code === "login") await begin();
+    else notice(say.failed(e.words()), "bad");
+  } finally {
+    model.busy = false;
+    document.documentElement.removeAttribute("aria-busy");
+    draw();
+  }
+}
+
+/** A change that was made: it counts down from here. */
+function made(c: Change): void {
+  model.waiting = { change: c, ends: performance.now() + c.left_ms };
+  const w = model.state?.wans.find((x) => x.wan === c.wan);
+  if (w !== undefined) w.pending = c;
+  paint();
+  // From the heading a Tab leads to the question's buttons. Their own focus would
+  // let a second tap of Enter answer it.
+  document.getElementById("waiting-title")?.focus();
+  scrollTo({ top: 0 });
+  announce(`${changed(c)} ${say.works} ${say.left(Math.ceil(c.left_ms / 1000))}`);
+}
+
+const change = (body: object): Promise<void> => attempt(async () => made(await post<Change>("line", { wan: line()?.wan, down_bps: null, up_bps: null, follow: null, on: null, ...body })));
+
+async function settle(how: "keep" | "undo"): Promise<void> {
+  const waiting = model.waiting;
+  if (waiting === null) return;
+  await attempt(async () => {
+    if (how === "keep") await post<Done>("confirm", { change: waiting.change.id });
+    else await post<Done>("revert", { wan: waiting.change.wan });
+    answered.add(waiting.change.id);
+    model.waiting = null;
+    for (const w of model.state?.wans ?? []) if (w.pending?.id === waiting.change.id) w.pending = null;
+    notice(how === "keep" ? say.keptIt : say.undidIt, "good");
+    find("main").focus({ preventScroll: true });
+  });
+}
+
+const acts: Record<string, (e: HTMLElement) => unknown> = {
+  keep: () => settle("keep"),
+  undo: () => settle("undo"),
+  dismiss: () => {
+    model.notice = null;
+    draw();
+  },
+  logout: () => attempt(async () => opened(await post<Session>("logout", {}))),
+  open(e) {
+    const address = e.dataset["address"] ?? "";
+    if (!model.open.delete(address)) model.open.add(address);
+    draw();
+    void refresh("flows");
+  },
+  rule: (e) => attempt(async () => made(await post<Change>("rule", { wan: line()?.wan ?? "", address: e.dataset["address"] ?? "", action: e.dataset["action"] as Action }))),
+  on: () => change({ on: true }),
+  off: () => change({ on: false }),
+  run: (e) =>
+    attempt(async () => {
+      const w = line();
+      const r = await post<Running>("run", { wan: w?.wan ?? "", kind: e.dataset["kind"] as RunKind });
+      if (w !== undefined) w.running = r;
+      announce(say.running[r.kind]);
+    }),
+  stop: () => attempt(async () => void (await post<Done>("stop", { wan: line()?.wan ?? "" }))),
+  check: () => refresh("health"),
+  mend: (e) =>
+    attempt(async () => {
+      model.health = await post<Health>("mend", { wan: line()?.wan ?? "", code: e.dataset["code"] ?? "" });
+      notice(say.mended, "good");
+    }),
+  unplan: (e) =>
+    attempt(async () => {
+      const entries = (model.schedule?.entries ?? []).filter((_, i) => i !== Number(e.dataset["index"]));
+      model.schedule = await post<Schedule>("schedule", { entries });
+    }),
+};
+
+document.addEventListener("click", (e) => {
+  const from = e.target instanceof Element ? e.target.closest<HTMLElement>("button[data-do]") : null;
+  if (from !== null && !from.hasAttribute("disabled")) acts[from.dataset["do"] ?? ""]?.(from);
+});
+
+document.addEventListener("change", (e) => {
+  const from = e.target;
+  if (from instanceof HTMLInputElement && from.dataset["do"] === "follow") {
+    const wanted = from.value === "true";
+    void change({ follow: wanted }).then(() => {
+      // What was chosen holds only once the router says so.
+      const holds = line()?.follow === true;
+      for (const r of view.querySelectorAll<HTMLInputElement>('input[name="follow"]')) r.checked = (r.value === "true") === (model.waiting === null ? holds : wanted);
+    });
+  } else if (from instanceof HTMLSelectElement) {
+    if (from.dataset["do"] === "wan") {
+      model.wan = from.value;
+      model.hour = model.day = model.health = null;
+      void all();
+      draw();
+    } else if (from.dataset["do"] === "compare") {
+      model[from.id as "before" | "after"] = from.value;
+      draw();
+    } else if (from.id === "plan-do") {
+      const machine = from.value === "first" || from.value === "idle";
+      for (const f of view.querySelectorAll<HTMLElement>(".machine-only")) f.hidden = !machine;
+    }
+  }
+});
+
+/** A speed that was typed, in bit/s; NaN if it is none. */
+function typed(text: string): number {
+  const v = /^\s*\d+([.,]\d+)?\s*$/.test(text) ? Number(text.trim().replace(",", ".")) : NaN;
+  return v >= 0.1 && v <= 100_000 ? Math.round(v * 1e6) : NaN;
+}
+
+const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> = {
+  async first(data) {
+    if (data.get("password") !== data.get("again")) return wrong("door-wrong", say.notSame);
+    await enter("first", { token: String(data.get("token")), password: String(data.get("password")) });
+  },
+  login: (data) => enter("login", { password: String(data.get("password")) }),
+  speeds(data) {
+    const w = line();
+    const down = typed(String(data.get("down")));
+    const up = typed(String(data.get("up")));
+    wrong("speeds-wrong", "");
+    if (w === undefined) return;
+    if (Number.isNaN(down) || Number.isNaN(up)) return wrong("speeds-wrong", say.badSpeed);
+    if (down === w.down.line_bps && up === w.up.line_bps) return wrong("speeds-wrong", say.nothingNew);
+    return change({ down_bps: down, up_bps: up });
+  },
+  plan: (data, form) =>
+    attempt(async () => {
+      const kind = String(data.get("do")) as EntryKind;
+      const machine = kind === "first" || kind === "idle";
+      const entry: Entry = {
+        wan: line()?.wan ?? "",
+        do: kind,
+        from: String(data.get("plan-from")),
+        to: machine ? String(data.get("plan-to")) : "",
+        days: data.getAll("day").map(String),
+        address: machine ? String(data.get("machine") ?? "") : "",
+      };
+      model.schedule = await post<Schedule>("schedule", { entries: [...(model.schedule?.entries ?? []), entry] });
+      form.reset();
+      for (const f of form.querySelectorAll<HTMLElement>(".machine-only")) f.hidden = true;
+    }),
+  async password(data, form) {
+    wrong("password-wrong", "");
+    try {
+      opened(await post<Session>("password", { now: String(data.get("pw-now")), role: String(data.get("role")), new: String(data.get("pw-new")) }));
+      form.reset();
+      notice(say.passwordSet, "good");
+    } catch (e) {
+      if (!(e instanceof Refused)) throw e;
+      wrong("password-wrong", say.failed(e.words()));
+    }
+  },
+};
+
+function wrong(id: string, text: string): void {
+  const p = document.getElementById(id);
+  if (p !== null) p.textContent = text;
+}
+
+async function enter(path: "first" | "login", body: object): Promise<void> {
+  wrong("door-wrong", "");
+  try {
+    opened(await post<Session>(path, body));
+    find("main").focus({ preventScroll: true });
+  } catch (e) {
+    if (!(e instanceof Refused)) throw e;
+    wrong("door-wrong", say.failed(e.words()));
+  }
+}
+
+document.addEventListener("submit", (e) => {
+  const form = e.target as HTMLFormElement;
+  e.preventDefault();
+  void forms[form.dataset["do"] ?? ""]?.(new FormData(form), form);
+});
+
+// --- The beginning -----------------------------------------------------------
+
+let deaf: (() => void) | undefined;
+
+/** Takes over a session: with one the page listens, without one it shows the door. */
+function opened(s: Session): void {
+  model.session = entered(s);
+  if (s.user === "") {
+    deaf?.();
+    deaf = undefined;
+    // Nothing of the home stays behind the door.
+    Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, history: null, schedule: null, waiting: null, order: [] });
+    model.flows.clear();
+    model.open.clear();
+  } else if (deaf === undefined) {
+    let first = true;
+    deaf = listen({
+      state(state) {
+        heard(state);
+        if (first) void all();
+        first = false;
+      },
+      link: linked,
+      over: () => void begin(),
+    });
+  }
+  draw();
+}
+
+const retryMs = 3000;
+
+async function begin(): Promise<void> {
+  deaf?.();
+  deaf = undefined;
+  try {
+    opened(await get<Session>("session"));
+    if (model.link === "gone") linked("starting");
+  } catch (e) {
+    linked("gone");
+    setTimeout(() => void begin(), retryMs);
+    if (!(e instanceof Refused)) throw e;
+  }
+}
+
+addEventListener("hashchange", go);
+new ResizeObserver(draw).observe(view);
+setInterval(() => {
+  if (model.waiting === null) return;
+  if (left() === 10) announce(say.left(10));
+  draw();
+}, 1000);
+setInterval(() => {
+  if (model.view === "who" && model.open.size > 0 && model.link !== "gone") void refresh("flows");
+}, 2000);
+setInterval(() => {
+  if (model.link !== "gone" && document.visibilityState === "visible") for (const p of parts[model.view]) if (p !== "health" && p !== "flows") void refresh(p);
+}, 60_000);
+go();
+void begin();

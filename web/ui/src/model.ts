@@ -1,0 +1,76 @@
+// All that the page knows. The views draw it; main.ts changes it.
+import type { Change, Events, Health, History, Line, MachineFlows, Schedule, Session, State, WAN } from "./api.gen";
+import type { Link } from "./client";
+
+export const views = ["now", "who", "line", "health"] as const;
+export type View = (typeof views)[number];
+
+/** A change that waits, with its end by this browser's clock. */
+export interface Waiting {
+  change: Change;
+  ends: number; // of performance.now()
+}
+
+export interface Model {
+  session: Session | null;
+  state: State | null;
+  link: Link;
+  heardMs: number; // when the router was last heard, by this browser's clock
+  view: View;
+  wan: string; // "": the first
+  hour: Line | null;
+  day: Line | null;
+  open: Set<string>; // addresses of machines that are shown with their flows
+  flows: Map<string, MachineFlows>;
+  order: string[]; // of machines, so that they do not jump
+  health: Health | null;
+  checking: boolean;
+  events: Events | null;
+  history: History | null;
+  schedule: Schedule | null;
+  before: string; // IDs of the results to compare; "": the newest that fit
+  after: string;
+  waiting: Waiting | null;
+  notice: { text: string; tone: "good" | "bad" } | null;
+  busy: boolean; // a request is under way
+}
+
+export const model: Model = {
+  session: null,
+  state: null,
+  link: "starting",
+  heardMs: Date.now(),
+  view: "now",
+  wan: "",
+  hour: null,
+  day: null,
+  open: new Set(),
+  flows: new Map(),
+  order: [],
+  health: null,
+  checking: false,
+  events: null,
+  history: null,
+  schedule: null,
+  before: "",
+  after: "",
+  waiting: null,
+  notice: null,
+  busy: false,
+};
+
+/** The line that is shown. */
+export function line(): WAN | undefined {
+  const all = model.state?.wans ?? [];
+  return all.find((w) => w.wan === model.wan) ?? all[0];
+}
+
+/** Whether who looks may change things. */
+export function mayChange(): boolean {
+  return model.session?.user === "admin";
+}
+
+/** How people call a line. */
+export function nameOf(w: { interface: string; router: string }): string {
+  return w.router === "" ? w.interface : `${w.interface} @ ${w.router}`;
+}

@@ -1,0 +1,249 @@
+// Line: its speeds, on and off, follow or hold, measurements, and the schedule.
+import { el, type Child } from "../../../src/dom";
+import type { Entry, Result, Running, State, WAN } from "../api.gen";
+import { chart } from "../chart";
+import { mayChange, model } from "../model";
+import { day, clock, mbit, ms, numeral, rate, say } from "../say";
+
+const field = (id: string, label: string, attributes: Record<string, string>): HTMLElement =>
+  el("div", { class: "field" }, el("label", { for: id }, label), el("input", { id, name: id, ...attributes }));
+
+function speeds(w: WAN): HTMLElement {
+  const speed = (bps: number): string => (bps > 0 ? numeral(String(Math.round(bps / 1e4) / 100)) : "");
+  const number = { inputmode: "decimal", autocomplete: "off", required: "" };
+  const may = mayChange() && w.pending === null;
+  return el(
+    "form",
+    { "data-do": "speeds", "data-key": "speeds", "data-still": `${w.wan} ${w.down.line_bps} ${w.up.line_bps} ${may} ${say.tag}`, class: "block", novalidate: "" },
+    el("h2", {}, say.speeds),
+    el("p", { class: "muted" }, say.speedsLead),
+    el(
+      "div",
+      { class: "fields" },
+      field("down", say.downMbit, { ...number, value: speed(w.down.line_bps), ...(may ? {} : { disabled: "" }) }),
+      field("up", say.upMbit, { ...number, value: speed(w.up.line_bps), ...(may ? {} : { disabled: "" }) }),
+      ...(mayChange() ? [el("button", { type: "submit", class: "primary", ...(may ? {} : { disabled: "" }) }, say.setSpeeds)] : []),
+    ),
+    el("p", { class: "wrong", id: "speeds-wrong", role: "alert" }),
+  );
+}
+
+function shaping(w: WAN): HTMLElement {
+  const may = mayChange() && w.pending === null;
+  return el(
+    "section",
+    { class: "block", "data-key": "shaping" },
+    el("h2", { id: "shaping-title" }, say.shaping),
+    el(
+      "div",
+      { class: "fields" },
+      el("p", { class: "num" }, w.on ? say.on : say.off),
+      ...(mayChange()
+        ? [el("button", { type: "button", id: "onoff", "data-do": w.on ? "off" : "on", ...(w.on ? {} : { class: "primary" }), ...(may ? {} : { disabled: "" }) }, w.on ? say.turnOff : say.turnOn)]
+        : []),
+    ),
+    ...(w.kept === "in place" ? [] : [el("p", { class: "muted" }, say.kept[w.kept])]),
+  );
+}
+
+function following(w: WAN): HTMLElement {
+  const may = mayChange() && w.pending === null && w.can_follow;
+  const one = (follow: boolean, text: string, means: string): HTMLElement =>
+    el(
+      "label",
+      { class: "choice" },
+      el("input", { type: "radio", name: "follow", value: String(follow), "data-do": "follow", ...(w.follow === follow ? { checked: "" } : {}), ...(may ? {} : { disabled: "" }) }),
+      el("span", {}, el("strong", {}, text), el("br"), el("span", { class: "muted" }, means)),
+    );
+  const d = w.down;
+  const bounds = w.follow && d.most_bps > 0 ? ` (↓ ${say.bounds(mbit(d.least_bps), rate(d.most_bps))}, ↑ ${say.bounds(mbit(w.up.least_bps), rate(w.up.most_bps))})` : "";
+  return el(
+    "fieldset",
+    { class: "block", "data-key": "follow", "data-still": `${w.wan} ${w.follow} ${may} ${bounds}` },
+    el("legend", {}, say.fixedOrFollow),
+    one(false, say.fixedRate, say.fixedMeans),
+    one(true, say.follow, say.followMeans + bounds),
+    ...(w.can_follow ? [] : [el("p", { class: "muted" }, say.cannotFollow)]),
+  );
+}
+
+/** How a test or a tuning goes. */
+export function running(r: Running): HTMLElement {
+  const tile = (name: string, value: string, unit: string): HTMLElement =>
+    el("div", {}, el("dt", {}, name), el("dd", {}, el("span", { class: "num" }, value), el("span", { class: "unit" }, ` ${unit}`)));
+  const step = `${say.step[r.step] ?? r.step}${r.kind === "tune" && r.round > 0 ? `, ${say.round(r.round)}` : ""}`;
+  return el(
+    "div",
+    { class: "running", "data-key": "running" },
+    el("p", {}, el("strong", {}, say.running[r.kind]), ` ${step}`),
+    el("progress", { max: "1", value: r.progress.toFixed(3), "aria-label": say.running[r.kind] }),
+    el("dl", { class: "tiles three" }, tile(say.roundTrip, r.rtt_ms < 0 ? "–" : ms(r.rtt_ms), "ms"), tile(say.down, mbit(r.down_bps), say.mbit), tile(say.up, mbit(r.up_bps), say.mbit)),
+    ...(mayChange() ? [el("button", { type: "button", "data-do": "stop" }, say.stop)] : []),
+  );
+}
+
+function measure(w: WAN): HTMLElement {
+  const r = w.running;
+  const may = mayChange() && w.pending === null;
+  const parts: Child[] = [el("h2", {}, say.measure)];
+  if (r !== null && !r.ended) {
+    parts.push(running(r));
+  } else {
+    parts.push(el("p", { class: "muted" }, say.measureLead));
+    if (r !== null) parts.push(el("p", { class: r.error === null ? "hint" : "alert", "data-key": "ended" }, r.error === null ? say.ended[r.kind] : say.runFailed((say.error as Record<string, string>)[r.error.code] ?? r.error.text)));
+    if (mayChange()) {
+      const button = (kind: string, text: string): HTMLElement => el("button", { type: "button", id: `run-${kind}`, "data-do": "run", "data-kind": kind, ...(may ? {} : { disabled: "" }) }, text);
+      parts.push(el("div", { class: "fields" }, button("test", say.test), button("tune", say.tune)));
+    }
+  }
+  return el("section", { class: "block", "data-key": "measure" }, ...parts);
+}
+
+const addedMs = (r: Result): number => Math.max(r.down_p95_ms, r.up_p95_ms, 0);
+
+function compared(all: Result[]): HTMLElement {
+  const valid = all.filter((r) => r.valid);
+  const after = valid.find((r) => r.id === model.after) ?? valid.find((r) => r.shaped);
+  const before = valid.find((r) => r.id === model.before) ?? valid.find((r) => !r.shaped);
+  const parts: Child[] = [el("h2", { id: "compare-title" }, say.beforeAfter)];
+  if (before === undefined || after === undefined) {
+    parts.push(el("p", { class: "muted" }, say.needTwo));
+  } else {
+    const choose = (id: "before" | "after", chosen: Result): HTMLElement =>
+      el(
+        "div",
+        { class: "field" },
+        el("label", { for: id }, say[id]),
+        el("select", { id, "data-do": "compare", "data-still": `${chosen.id} ${valid.length}` }, ...valid.map((r) => el("option", { value: r.id, ...(r === chosen ? { selected: "" } : {}) }, `${day(r.at_ms)} ${clock(r.at_ms)}, ${r.shaped ? say.shaped : say.unshaped}`))),
+      );
+    const figures: [string, (r: Result) => string][] = [
+      [say.grade, (r) => r.grade],
+      [say.addedDown, (r) => ms(Math.max(0, r.down_p95_ms))],
+      [say.addedUp, (r) => ms(Math.max(0, r.up_p95_ms))],
+      [say.idleTrip, (r) => ms(r.idle_ms)],
+      [say.downMbit, (r) => mbit(r.down_bps)],
+      [say.upMbit, (r) => mbit(r.up_bps)],
+    ];
+    parts.push(
+      el("div", { class: "fields" }, choose("before", before), choose("after", after)),
+      el(
+        "div",
+        { class: "wrap" },
+        el(
+          "table",
+          { "aria-labelledby": "compare-title" },
+          el("thead", {}, el("tr", {}, el("th", { scope: "col" }, say.figure), el("th", { scope: "col" }, say.before), el("th", { scope: "col" }, say.after))),
+          el("tbody", {}, ...figures.map(([name, of]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, of(before)), el("td", {}, of(after))))),
+        ),
+      ),
+    );
+  }
+  return el("section", { class: "block", "data-key": "compare" }, ...parts);
+}
+
+function history(all: Result[]): HTMLElement {
+  const parts: Child[] = [el("h2", { id: "history-title" }, say.history)];
+  if (all.length === 0) parts.push(el("p", { class: "muted" }, say.noHistory));
+  const days = new Map<string, Result[]>();
+  for (const r of all) days.set(day(r.at_ms), [...(days.get(day(r.at_ms)) ?? []), r]);
+  for (const [name, results] of days) {
+    parts.push(
+      el(
+        "details",
+        { "data-key": name, ...(days.size === 1 ? { open: "" } : {}) },
+        el("summary", {}, `${name}: ${say.measurements(results.length)}, ${results.map((r) => r.grade).filter((g) => g !== "").join(", ")}`),
+        el(
+          "div",
+          { class: "wrap" },
+          el(
+            "table",
+            { "aria-label": name },
+            el("thead", {}, el("tr", {}, ...[say.time, say.kind, say.grade, say.added, "↓", "↑"].map((h) => el("th", { scope: "col" }, h)))),
+            el(
+              "tbody",
+              {},
+              ...results.map((r) =>
+                el(
+                  "tr",
+                  {},
+                  el("th", { scope: "row" }, clock(r.at_ms)),
+                  el("td", {}, `${say.kinds[r.kind]}, ${r.shaped ? say.shaped : say.unshaped}`),
+                  el("td", {}, r.valid ? r.grade : say.notValid),
+                  el("td", {}, r.valid ? ms(addedMs(r)) : "–"),
+                  el("td", {}, r.valid ? mbit(r.down_bps) : "–"),
+                  el("td", {}, r.valid ? mbit(r.up_bps) : "–"),
+                ),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+  return el("section", { class: "block", "data-key": "history", "data-still": `${all.map((r) => r.id).join()} ${say.tag}` }, ...parts);
+}
+
+/** What an entry of the schedule says. */
+function planned(e: Entry, s: State): string {
+  const machine = s.machines.find((m) => m.address === e.address)?.name || e.address;
+  const days = e.days.length === 0 ? say.everyDay : e.days.map((d) => say.days[d] ?? d).join(", ");
+  return `${say.does[e.do](e.from, e.to, machine)}, ${days}`;
+}
+
+function schedule(w: WAN, s: State): HTMLElement {
+  const entries = model.schedule?.entries ?? [];
+  const parts: Child[] = [el("h2", {}, say.schedule), el("p", { class: "muted" }, say.scheduleLead)];
+  const mine = entries.map((e, i) => ({ e, i })).filter(({ e }) => e.wan === w.wan);
+  if (mine.length === 0) parts.push(el("p", {}, say.noSchedule));
+  else {
+    parts.push(
+      el(
+        "ul",
+        { class: "plain-list" },
+        ...mine.map(({ e, i }) =>
+          el(
+            "li",
+            { class: "entry" },
+            el("span", {}, planned(e, s)),
+            ...(mayChange() ? [el("button", { type: "button", "data-do": "unplan", "data-index": String(i), "aria-label": say.removeThis(planned(e, s)) }, say.remove)] : []),
+          ),
+        ),
+      ),
+    );
+  }
+  if (mayChange()) {
+    const machines = s.machines.map((m) => `${m.address} ${m.name}`).sort();
+    parts.push(
+      el(
+        "details",
+        { "data-key": "plan" },
+        el("summary", {}, say.addTitle),
+        el(
+          "form",
+          { "data-do": "plan", "data-still": `${machines.join()} ${w.classes}`, class: "fields" },
+          el("div", { class: "field" }, el("label", { for: "plan-do" }, say.doWhat), el("select", { id: "plan-do", name: "do" }, ...Object.entries(say.options).filter(([k]) => w.classes || k === "test" || k === "tune").map(([k, t]) => el("option", { value: k }, t)))),
+          field("plan-from", say.at, { type: "time", required: "", value: "03:30" }),
+          el("div", { class: "field machine-only", hidden: "" }, el("label", { for: "plan-to" }, say.until), el("input", { id: "plan-to", name: "plan-to", type: "time", value: "17:00" })),
+          el("div", { class: "field machine-only", hidden: "" }, el("label", { for: "plan-machine" }, say.machine), el("select", { id: "plan-machine", name: "machine" }, ...s.machines.map((m) => el("option", { value: m.address }, m.name || m.address)))),
+          el("fieldset", { class: "days" }, el("legend", {}, say.onDays), ...Object.entries(say.days).map(([k, t]) => el("label", {}, el("input", { type: "checkbox", name: "day", value: k }), ` ${t}`))),
+          el("button", { type: "submit", class: "primary" }, say.add),
+        ),
+      ),
+    );
+  }
+  return el("section", { class: "block", "data-key": "schedule" }, ...parts);
+}
+
+/** Draws the view. */
+export function lineView(w: WAN, s: State, width: number): Child[] {
+  const out: Child[] = [shaping(w), speeds(w), following(w), measure(w)];
+  const results = (model.history?.results ?? []).filter((r) => r.wan === w.wan || r.wan === w.interface);
+  if (model.history !== null) out.push(compared(results), history(results));
+  if (model.day !== null && model.day.wan === w.wan) {
+    const c = chart(model.day, s.time_ms - 86_400_000, s.time_ms, width, say.dayTitle);
+    c.setAttribute("data-still", `${width} ${model.day.at_ms.at(-1) ?? 0}`);
+    out.push(c);
+  }
+  if (model.schedule !== null) out.push(schedule(w, s));
+  return out;
+}
