@@ -1,0 +1,329 @@
+// Drives the router's page in a headless Chromium as its people would, against the
+// stand-in, and prints what it found as JSON. web/ui's tests call it:
+//   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { faintTexts, launch, tabTo, unnamedControls } from "../../test/visitor.mjs";
+import { busyHome, idleHome, standIn } from "./standin.mjs";
+
+const o = { flow: "looks", width: 1280, height: 900, scheme: "light", motion: "reduce", language: "en-US", shots: "", ...JSON.parse(process.argv[2] ?? "{}") };
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const dist = new URL("../dist", import.meta.url).pathname;
+const server = await standIn(dist, o.flow === "idle" ? idleHome() : busyHome());
+const { context, close } = await launch(o);
+const found = { errors: [], axe: [], spills: [], faint: [], unnamed: [], small: [], said: [], steps: {}, looks: [] };
+const page = context.pages()[0] ?? (await context.newPage());
+const expected = /status of (401|403|409|429|503)|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RE|ERR_INCOMPLETE/; // the browser logs these itself
+page.on("console", (m) => m.type() === "error" && !expected.test(m.text()) && found.errors.push(m.text()));
+page.on("pageerror", (e) => found.errors.push(String(e)));
+await page.exposeFunction("heard", (t) => found.said.push(t));
+await page.addInitScript(() =>
+  document.addEventListener("DOMContentLoaded", () => {
+    const say = document.getElementById("say");
+    new MutationObserver(() => say.textContent !== "" && void globalThis.heard(say.textContent)).observe(say, { childList: true, characterData: true, subtree: true });
+  }),
+);
+
+/** Checks what is shown now. */
+async function look(name) {
+  await page.waitForTimeout(120); // one frame, and layouts that follow it
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  if (wide > 0) found.spills.push(`${name}: ${wide} px`);
+  found.faint.push(...(await page.evaluate(faintTexts)).map((t) => `${name}: ${t}`));
+  found.unnamed.push(...(await page.evaluate(unnamedControls)).map((t) => `${name}: ${t}`));
+  found.small.push(...(await page.evaluate(smallTargets)).map((t) => `${name}: ${t}`));
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  found.axe.push(...violations.flatMap((v) => v.nodes.map((n) => `${name}: ${v.id}: ${n.html.slice(0, 120)}: ${n.failureSummary?.replaceAll("\n", " ")}`)));
+  found.looks.push(name);
+  await shoot(name, true);
+}
+
+async function shoot(name, fullPage = false) {
+  if (o.shots) await page.screenshot({ path: join(o.shots, `${o.flow}-${o.width}-${o.scheme}-${o.language.slice(0, 2)}-${name}.png`), fullPage });
+}
+
+/** Controls too small for a finger (WCAG 2.2, 2.5.8: 24 px). Runs in the page. */
+function smallTargets() {
+  return [...document.querySelectorAll("button, input, select, summary, nav a")]
+    .filter((e) => e.checkVisibility())
+    .map((e) => [e, e.getBoundingClientRect()])
+    .filter(([, r]) => r.width < 20 || r.height < 20 || (r.width < 24 && r.height < 24))
+    .map(([e, r]) => `${e.id || e.outerHTML.slice(0, 60)}: ${r.width} × ${r.height}`);
+}
+
+const text = (selector) => page.locator(selector).first().innerText();
+const shown = (selector, timeout = 15_000) => page.waitForSelector(selector, { timeout });
+const until = (f, arg, timeout = 15_000) => page.waitForFunction(f, arg, { timeout });
+const step = (name, value) => (found.steps[name] = value);
+const focused = () => page.evaluate(() => document.activeElement?.id ?? "");
+const open = async (view) => {
+  await page.locator(`#pages a[href="#${view}"]`).click();
+  await shown(`.view.${view}`);
+};
+async function login(password = server.home.password) {
+  await page.goto(server.url, { waitUntil: "load" });
+  await shown("#password");
+  await page.fill("#password", password);
+  await page.keyboard.press("Enter");
+  await shown("#sentence");
+}
+
+const flows = {
+  // The page is new: the token of the router, a password, and then it shows the line.
+  async first() {
+    server.home.firstRun = true;
+    await page.goto(server.url, { waitUntil: "load" });
+    await shown("#token");
+    await look("first");
+    const go = async (token, password, again) => {
+      await page.fill("#token", token);
+      await page.fill("#password", password);
+      await page.fill("#again", again);
+      await page.keyboard.press("Enter");
+    };
+    await go("wrong", "long enough", "not the same");
+    await until(() => document.getElementById("door-wrong").textContent !== "");
+    step("different", await text("#door-wrong"));
+    await go("wrong", "long enough", "long enough");
+    await until((t) => ![t, ""].includes(document.getElementById("door-wrong").textContent), found.steps.different);
+    step("wrongToken", await text("#door-wrong"));
+    await go("ABCD EFGH IJKL".toLowerCase(), "long enough", "long enough");
+    await shown("#sentence");
+    step("sentence", await text("#sentence"));
+    await look("now");
+    await page.click("#out");
+    await shown("#password");
+    step("leftBehind", await page.evaluate(() => document.body.innerText.includes("laptop")));
+    await page.fill("#password", "not it");
+    await page.keyboard.press("Enter");
+    await until(() => document.getElementById("door-wrong").textContent !== "");
+    step("wrongPassword", await text("#door-wrong"));
+    await look("login");
+    await page.fill("#password", "long enough");
+    await page.keyboard.press("Enter");
+    await shown("#sentence");
+  },
+
+  // A bad line: shaping is off and calls break up. By keyboard: turn it on, keep it,
+  // and mend what the doctor finds.
+  async mend() {
+    Object.assign(server.home.wan, { on: false, kept: "suspended", grade: { grade: "F", p95_ms: 612, seconds: 600 } });
+    for (const w of ["down", "up"]) Object.assign(server.home.wan[w], { rate_bps: 0, capacity_bps: 0, why: null });
+    server.home.wan.up.delay_ms = 540;
+    await login();
+    step("bad", await text("#sentence"));
+    await look("bad");
+    await page.evaluate(() => document.activeElement?.blur());
+    await tabToText("Line");
+    await page.keyboard.press("Enter");
+    await shown("#onoff");
+    await tabTo(page, "onoff");
+    await page.keyboard.press("Enter");
+    await shown("#waiting");
+    step("focus", await focused());
+    step("question", await text("#waiting"));
+    await look("waiting");
+    server.home.wan.up.delay_ms = 4;
+    server.home.wan.grade = { grade: "A", p95_ms: 9, seconds: 60 };
+    await page.keyboard.press("Tab");
+    step("next", await focused());
+    await page.keyboard.press("Enter");
+    await shown("#notice");
+    step("kept", await text("#notice p"));
+    step("pending", server.home.wan.pending);
+    await open("health");
+    await shown('[data-do="mend"]');
+    await look("findings");
+    await page.click('[data-do="mend"]');
+    await until(() => document.querySelector('[data-do="mend"]') === null);
+    step("mended", await text('[data-key="doctor"]'));
+    await open("now");
+    step("good", await text("#sentence"));
+  },
+
+  // A wrong change: nobody answers, the router undoes it, and the page says so. Another
+  // is answered after the router was out of reach.
+  async undo() {
+    server.home.seconds = 5;
+    await login();
+    await open("line");
+    await page.fill("#up", "abc");
+    await page.click('form[data-do="speeds"] button');
+    await until(() => document.getElementById("speeds-wrong").textContent !== "");
+    step("noNumber", await text("#speeds-wrong"));
+    await page.fill("#up", "0,5");
+    await page.keyboard.press("Enter");
+    await shown("#waiting");
+    step("set", server.home.wan.up.line_bps);
+    const counts = new Set();
+    for (let i = 0; i < 12; i++) {
+      const t = await page.evaluate(() => document.getElementById("left")?.textContent ?? "");
+      if (t !== "") counts.add(t);
+      await page.waitForTimeout(250);
+    }
+    step("counts", [...counts]);
+    await shown("#notice.bad");
+    step("undone", await text("#notice p"));
+    step("again", server.home.wan.up.line_bps);
+    await until(() => document.getElementById("up")?.value === "5" && !document.getElementById("up").disabled);
+    await look("undone");
+    await page.click('[data-do="dismiss"]');
+    await open("health");
+    await until(() => document.querySelector(".events")?.textContent.includes("Nobody confirmed"));
+    step("event", await text(".events li"));
+  },
+
+  // The stream fails, then the router goes away with a change that waits, and comes back.
+  async gone() {
+    server.home.deaf = true;
+    await login();
+    await until(() => document.documentElement.dataset.link === "polling");
+    const before = server.home.asked.filter((a) => a === "GET state").length;
+    server.home.wan.up.carried_bps = 4.7e6;
+    await until(() => document.getElementById("sentence").textContent.includes("4.7 of"));
+    step("polls", server.home.asked.filter((a) => a === "GET state").length - before);
+    server.home.seconds = 8;
+    await open("who");
+    await page.click('[data-address="192.168.1.23"][data-action="idle"]');
+    await shown("#waiting");
+    server.leave();
+    await shown("#gone");
+    step("gone", await text("#gone"));
+    step("left", await text("#left"));
+    await look("gone");
+    await page.waitForTimeout(4000);
+    server.home.gone = server.home.deaf = false;
+    await until(() => document.getElementById("gone") === null);
+    await shown("#notice.bad");
+    step("notice", await text("#notice p"));
+    step("rule", server.home.machines[0].action);
+    // A router that is started again has forgotten the session.
+    await until(() => document.documentElement.dataset.link === "live", undefined, 30_000);
+  },
+
+  // Nobody uses the line: it must not look broken. And a screen reader hears little.
+  async idle() {
+    await login();
+    step("sentence", await text(".verdict"));
+    step("words", await text(".history"));
+    await look("idle");
+    await open("who");
+    step("who", await text("#view"));
+    await look("idle-who");
+    await open("now");
+    await page.waitForTimeout(5000);
+  },
+
+  // Who may only look.
+  async viewer() {
+    await login(server.home.viewer);
+    step("note", await text("#read-only"));
+    for (const v of ["now", "who", "line", "health"]) {
+      await open(v);
+      await page.waitForTimeout(300);
+      await look(v);
+    }
+    step("controls", await page.evaluate(() => [...document.querySelectorAll("#view [data-do]")].map((e) => e.dataset.do)));
+    step("posts", server.home.asked.filter((a) => a.startsWith("POST")));
+  },
+
+  // Every view, and what is in it, by keyboard.
+  async looks() {
+    await login();
+    await shown(".history svg");
+    step("sentence", await text("#sentence"));
+    step("chart", await page.locator(".history svg").first().getAttribute("aria-label"));
+    await look("now");
+    step("walk", await walk());
+    await open("who");
+    await shown(".machine");
+    const first = page.locator(".machine button.plain").first();
+    await first.focus();
+    await page.keyboard.press("Enter");
+    await shown(".flows li");
+    step("flows", await text(".flows"));
+    // Machines and their flows come anew each second; the focus stays.
+    await page.waitForTimeout(2500);
+    step("stays", await focused());
+    step("expanded", await first.getAttribute("aria-expanded"));
+    await look("who");
+    await page.locator('[data-address="192.168.1.40"][data-action="first"]').focus();
+    await page.keyboard.press("Enter");
+    await shown("#waiting");
+    step("rule", server.home.machines.find((m) => m.address === "192.168.1.40").action);
+    await page.waitForTimeout(1200);
+    await look("who-waiting");
+    await page.click("#undo");
+    await shown("#notice");
+    step("undid", server.home.machines.find((m) => m.address === "192.168.1.40").action);
+    await page.click('[data-do="dismiss"]');
+    await open("line");
+    await shown('[data-key="history"]');
+    await shown('[data-key="schedule"]');
+    await look("line");
+    await page.locator('[data-key="plan"] summary').click();
+    await page.selectOption("#plan-do", "idle");
+    await page.fill("#plan-from", "20:00");
+    await page.fill("#plan-to", "23:00");
+    await page.selectOption("#plan-machine", "192.168.1.40");
+    await page.check('input[name="day"][value="sat"]');
+    await look("plan");
+    await page.click('form[data-do="plan"] button');
+    await until(() => document.querySelectorAll(".entry").length === 3);
+    step("entry", server.home.entries.at(-1));
+    step("entryText", await page.locator(".entry span").last().innerText());
+    await page.click("#run-test");
+    await shown(".running");
+    await look("running");
+    await page.click('[data-do="stop"]');
+    await shown("#run-test");
+    await open("health");
+    await shown(".finding");
+    await look("health");
+  },
+};
+
+async function tabToText(name) {
+  for (let i = 0; i < 40; i++) {
+    await page.keyboard.press("Tab");
+    if ((await page.evaluate(() => document.activeElement?.innerText ?? "")).startsWith(name)) return;
+  }
+  throw new Error(`${name} cannot be reached by the keyboard`);
+}
+
+/** What a keyboard reaches, one after the other, and whether its focus is seen. */
+async function walk() {
+  await page.evaluate(() => {
+    document.activeElement?.blur();
+    scrollTo(0, 0);
+  });
+  const names = [];
+  for (let i = 0; i < 60; i++) {
+    await page.keyboard.press("Tab");
+    const at = await page.evaluate(() => {
+      const e = document.activeElement;
+      if (e === null || e === document.body) return "";
+      const style = getComputedStyle(e);
+      const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+      return `${e.innerText?.trim().split("\n")[0] || e.id || e.tagName}${seen ? "" : " (not seen)"}`;
+    });
+    if (at === "" || names.includes(at)) break;
+    names.push(at);
+  }
+  return names;
+}
+
+try {
+  await flows[o.flow]();
+  found.language = await page.evaluate(() => document.documentElement.lang);
+  console.log(JSON.stringify(found));
+} catch (e) {
+  if (o.shots) await shoot("failed", true);
+  console.error(JSON.stringify(found, null, 1));
+  throw e;
+} finally {
+  await close();
+  server.close();
+}
