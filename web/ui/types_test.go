@@ -24,7 +24,7 @@ func TestTypesOfTheRouterPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := script(api)
+	want, err := declarations(api)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +43,9 @@ func TestTypesOfTheRouterPage(t *testing.T) {
 	}
 }
 
-// script returns TypeScript that declares the JSON of a file's types. Strings with
+// declarations returns TypeScript that declares the JSON of a file's types. Strings with
 // constants become unions of these; a pointer may be null.
-func script(f *ast.File) ([]byte, error) {
+func declarations(f *ast.File) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString("// Made from internal/ui/api.go by `scripts/web types`; do not edit. The fields are\n// documented there.\n\n" +
 		"/** Why something is so: a code with its figures. */\nexport type Reason = { code: string; text: string; [figure: string]: unknown };\n")

@@ -93,14 +93,20 @@ export function chart(l: Line, from: number, to: number, width: number, title: s
       panel(wide, 130, most, (x, y) => [svg("path", { d: curve(delays, (i) => x(i, all.length), y), class: "delay" })], [], `${say.delayAdded}. ${told}`),
     );
   }
-  const most = above(Math.max(1e5, ...known.map((b) => Math.max(b.down, b.up, b.limitDown, b.limitUp))) / 1e6);
-  const drawn = (pick: (b: Bucket) => number, name: string) => (x: (i: number, n: number) => number, y: (v: number) => number) =>
-    svg("path", { d: curve(all.map((b) => (b === null ? null : pick(b) / 1e6 || (name.startsWith("limit") ? -1 : 0))), (i) => x(i, all.length), y), class: name });
-  const curves = [drawn((b) => b.limitDown, "limit down"), drawn((b) => b.limitUp, "limit up"), drawn((b) => b.down, "down"), drawn((b) => b.up, "up")];
+  parts.push(el("p", { class: "legend" }, el("span", { class: "key" }, say.carried), el("span", { class: "key limit" }, say.keyLimit)));
+  // Each direction has its own scale: a line that sends a tenth of what it receives is common.
+  const ways = [
+    { name: say.downMbit, ink: "down", used: (b: Bucket) => b.down, limit: (b: Bucket) => b.limitDown, times: [] as [number, string][] },
+    { name: say.upMbit, ink: "up", used: (b: Bucket) => b.up, limit: (b: Bucket) => b.limitUp, times },
+  ];
+  for (const { name, ink, used, limit, times } of ways) {
+    const most = above(Math.max(1e5, ...known.map((b) => Math.max(used(b), limit(b)))) / 1e6);
+    const drawn = (pick: (b: Bucket) => number | null, ink: string) => (x: (i: number, n: number) => number, y: (v: number) => number) =>
+      svg("path", { d: curve(all.map((b) => (b === null ? null : pick(b))), (i) => x(i, all.length), y), class: ink });
+    const curves = [drawn((b) => limit(b) / 1e6 || null, "limit"), drawn((b) => used(b) / 1e6, ink)];
+    parts.push(el("h3", {}, name), panel(wide, times.length > 0 ? 116 : 98, most, (x, y) => curves.map((c) => c(x, y)), times, `${name}. ${told}`));
+  }
   parts.push(
-    el("h3", {}, say.rates),
-    el("p", { class: "legend" }, el("span", { class: "key" }, say.keyDown), el("span", { class: "key up" }, say.keyUp), el("span", { class: "key limit" }, say.keyLimit)),
-    panel(wide, 140, most, (x, y) => curves.map((c) => c(x, y)), times, `${say.rates}. ${told}`),
     table(known, from, to, measured),
   );
   return el("section", { class: "history", "aria-labelledby": id, "data-key": id }, ...parts);

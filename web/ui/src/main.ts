@@ -48,7 +48,7 @@ function paint(): void {
   if (state === null || w === undefined) return morph(view, [el("p", { class: "muted" }, say.starting)]);
   const width = Math.floor(view.clientWidth);
   const shown = { now: () => now(w, state, width), who: () => who(w, state), line: () => lineView(w, state, width), health: () => health(w) }[model.view]();
-  morph(view, [...choice(), el("div", { class: `view ${model.view}`, "data-key": `${model.view} ${w.wan}` }, ...shown)]);
+  morph(view, [...choice(), el("div", { class: "view", "data-view": model.view, "data-key": `${model.view} ${w.wan}` }, ...shown)]);
 }
 
 /** A dot with a text where something wants attention. */
@@ -192,7 +192,7 @@ let was: Link = "starting";
 
 function linked(l: Link): void {
   if (l === was) return;
-  if (l === "gone") announce(`${say.goneShort}${model.waiting === null ? "" : ` ${say.leftGone(left())}`}`);
+  if (l === "gone") announce(model.waiting === null ? say.goneShort : say.leftGone(left()));
   else if (was === "gone") {
     announce(say.back);
     void all(); // something may have happened meanwhile
@@ -469,7 +469,8 @@ function opened(s: Session): void {
     deaf?.();
     deaf = undefined;
     // Nothing of the home stays behind the door.
-    Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, history: null, schedule: null, waiting: null, order: [] });
+    Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, history: null, schedule: null, waiting: null, notice: null, order: [] });
+    told.textContent = lastSaid = "";
     model.flows.clear();
     model.open.clear();
   } else if (deaf === undefined) {

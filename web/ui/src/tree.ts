@@ -59,6 +59,13 @@ function same(old: Node, fresh: Node): void {
   for (const { name } of [...old.attributes]) {
     if (!fresh.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name);
   }
-  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) === value) continue;
+    old.setAttribute(name, value);
+    // What was typed or chosen gives way to what holds now.
+    if (name === "value" && old instanceof HTMLInputElement) old.value = value;
+    if (name === "checked" && old instanceof HTMLInputElement) old.checked = true;
+    if (name === "selected" && old instanceof HTMLOptionElement) old.selected = true;
+  }
   morph(old, [...fresh.childNodes] as Node[]);
 }

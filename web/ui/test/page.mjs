@@ -28,8 +28,9 @@ await page.addInitScript(() =>
 /** Checks what is shown now. */
 async function look(name) {
   await page.waitForTimeout(120); // one frame, and layouts that follow it
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  if (wide > 0) found.spills.push(`${name}: ${wide} px`);
+  // A phone's window grows with what is too wide for it.
+  const wide = (await page.evaluate(() => Math.max(innerWidth, document.documentElement.scrollWidth))) - o.width;
+  if (wide > 0) found.spills.push(`${name}: ${wide} px: ${await page.evaluate(beyond, o.width)}`);
   found.faint.push(...(await page.evaluate(faintTexts)).map((t) => `${name}: ${t}`));
   found.unnamed.push(...(await page.evaluate(unnamedControls)).map((t) => `${name}: ${t}`));
   found.small.push(...(await page.evaluate(smallTargets)).map((t) => `${name}: ${t}`));
@@ -38,6 +39,11 @@ async function look(name) {
   found.axe.push(...violations.flatMap((v) => v.nodes.map((n) => `${name}: ${v.id}: ${n.html.slice(0, 120)}: ${n.failureSummary?.replaceAll("\n", " ")}`)));
   found.looks.push(name);
   await shoot(name, true);
+}
+
+/** What reaches beyond the window. Runs in the page. */
+function beyond(width) {
+  return [...document.querySelectorAll("main *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > width).map((e) => e.outerHTML.slice(0, 80)).at(-1);
 }
 
 async function shoot(name, fullPage = false) {
@@ -60,7 +66,7 @@ const step = (name, value) => (found.steps[name] = value);
 const focused = () => page.evaluate(() => document.activeElement?.id ?? "");
 const open = async (view) => {
   await page.locator(`#pages a[href="#${view}"]`).click();
-  await shown(`.view.${view}`);
+  await shown(`[data-view="${view}"]`);
 };
 async function login(password = server.home.password) {
   await page.goto(server.url, { waitUntil: "load" });
@@ -295,11 +301,8 @@ async function tabToText(name) {
 
 /** What a keyboard reaches, one after the other, and whether its focus is seen. */
 async function walk() {
-  await page.evaluate(() => {
-    document.activeElement?.blur();
-    scrollTo(0, 0);
-  });
-  const names = [];
+  await page.locator(".brand a").focus();
+  const names = ["unbloat"];
   for (let i = 0; i < 60; i++) {
     await page.keyboard.press("Tab");
     const at = await page.evaluate(() => {

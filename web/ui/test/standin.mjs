@@ -133,6 +133,7 @@ export async function standIn(dist, home) {
     clearTimeout(timer);
     Object.assign(s.home, s.home.kept); // what was before
     delete s.home.kept;
+    for (const e of s.home.events) if (e.undone === "may") e.undone = "yes";
     note(kind, kind === "timeout" ? "" : "page", []);
   };
   const change = (kind, apply, what) => {
@@ -177,6 +178,7 @@ export async function standIn(dist, home) {
       clearTimeout(timer);
       wan.pending = null;
       delete s.home.kept;
+      for (const e of s.home.events) if (e.undone === "may") e.undone = "";
       note("confirmed", "page", []);
       return { ok: true };
     },

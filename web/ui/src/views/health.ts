@@ -31,14 +31,21 @@ function doctor(w: WAN): HTMLElement {
   return el("section", { class: "block", "data-key": "doctor" }, ...parts);
 }
 
+/** What happened, in words. */
+function happened(e: Event): string {
+  const words = say.event[e.kind] ?? e.kind;
+  if (e.by === "" || e.kind === "timeout") return words;
+  if (e.kind === "mended") return say.mendedAfter(e.by);
+  if (e.kind === "contested") return say.foughtBy(e.by);
+  return `${words} ${say.by(say.who[e.by] ?? e.by)}`;
+}
+
 function event(e: Event, many: boolean): HTMLElement {
-  const what = say.event[e.kind] ?? e.kind;
-  const by = e.by === "" ? "" : ` ${say.by(say.who[e.by] ?? e.by)}`;
   const wan = model.state?.wans.find((w) => w.wan === e.wan);
   return el(
     "li",
     { "data-key": `e${e.id}` },
-    el("p", {}, el("span", { class: "muted" }, moment(e.at_ms)), ` ${what}${by}.`, ...(many ? [` ${wan === undefined ? e.wan : nameOf(wan)}.`] : []), ...(e.undone === "" ? [] : [" ", el("span", { class: "class rule" }, say.undone[e.undone])])),
+    el("p", {}, el("span", { class: "muted" }, moment(e.at_ms)), ` ${happened(e)}.`, ...(many ? [` ${wan === undefined ? e.wan : nameOf(wan)}.`] : []), ...(e.undone === "" ? [] : [" ", el("span", { class: "class rule" }, say.undone[e.undone])])),
     ...(e.what.length === 0 ? [] : [el("ul", { class: "muted", lang: "en" }, ...e.what.map((x) => el("li", {}, x)))]),
   );
 }

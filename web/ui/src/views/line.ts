@@ -151,7 +151,7 @@ function history(all: Result[]): HTMLElement {
       el(
         "details",
         { "data-key": name, ...(days.size === 1 ? { open: "" } : {}) },
-        el("summary", {}, `${name}: ${say.measurements(results.length)}, ${results.map((r) => r.grade).filter((g) => g !== "").join(", ")}`),
+        el("summary", {}, `${name}: ${[say.measurements(results.length), ...results.map((r) => r.grade).filter((g) => g !== "")].join(", ")}`),
         el(
           "div",
           { class: "wrap" },

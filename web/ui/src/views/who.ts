@@ -71,7 +71,7 @@ function row(w: WAN, m: Machine, most: number): HTMLElement {
       { class: "machine-head" },
       el("h3", {}, el("button", { type: "button", class: "plain", id: `m-${idOf(m.address)}`, "data-do": "open", "data-address": m.address, "aria-expanded": String(open), ...(open ? { "aria-controls": id } : {}) }, nameOf(m))),
       badge(m.class),
-      ...(m.action === "none" ? [] : [el("span", { class: "class rule" }, say.ruleOf[m.action])]),
+      ...(m.action === "none" || (mayChange() && w.classes) ? [] : [el("span", { class: "class rule" }, say.ruleOf[m.action])]),
       rates(m),
     ),
     el("progress", { max: "1", value: share.toFixed(3), "aria-hidden": "true" }),
