@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"unbloat/internal/lab/labtest"
-	"unbloat/web/script"
+	"unbloat/web/webscript"
 
 	"unbloat/internal/measure"
 	"unbloat/internal/reason"
@@ -85,7 +85,7 @@ func visit(t *testing.T, line shape, o options) found {
 		t.Fatal(err)
 	}
 	var f found
-	if err := json.Unmarshal(script.Run(t, 3*time.Minute, "browser", scheme+"://"+address+"/", string(text)), &f); err != nil {
+	if err := json.Unmarshal(webscript.Run(t, 3*time.Minute, "browser", scheme+"://"+address+"/", string(text)), &f); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range f.Test.Phases() {

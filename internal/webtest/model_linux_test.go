@@ -12,7 +12,7 @@ import (
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/serve"
 	"unbloat/internal/webtest"
-	"unbloat/web/script"
+	"unbloat/web/webscript"
 )
 
 // modelFound is what web/test/model.mjs observed.
@@ -74,7 +74,7 @@ func TestModelPage(t *testing.T) {
 				t.Fatal(err)
 			}
 			var f modelFound
-			if err := json.Unmarshal(script.Run(t, 2*time.Minute, "model", served(t, c.key), string(text)), &f); err != nil {
+			if err := json.Unmarshal(webscript.Run(t, 2*time.Minute, "model", served(t, c.key), string(text)), &f); err != nil {
 				t.Fatal(err)
 			}
 			t.Logf("from the key to the curve %.0f ms; %+v", f.TookMs, f.Answers)

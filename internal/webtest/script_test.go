@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"unbloat/web/script"
+	"unbloat/web/webscript"
 )
 
 // The embedded pages are built from their sources.
-func TestDistMatchesSources(t *testing.T) { script.Run(t, 2*time.Minute, "check") }
+func TestDistMatchesSources(t *testing.T) { webscript.Run(t, 2*time.Minute, "check") }

@@ -4,17 +4,22 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"flag"
+	"image/png"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"unbloat/internal/lab/labtest"
-	"unbloat/web/script"
+	"unbloat/web/webscript"
 	"unbloat/web/ui"
 )
+
+var update = flag.Bool("update", false, "write web/ui/src/api.gen.ts and the pictures of docs/page.md")
 
 // mostGzipped is how large the page may be, as it is sent.
 const mostGzipped = 80_000
@@ -88,13 +93,15 @@ func drive(t *testing.T, o map[string]any) found {
 	t.Helper()
 	t.Parallel() // they wait more than they work
 	labtest.NeedSeccomp(t)
-	o["shots"] = os.Getenv("UNBLOAT_SHOTS")
+	if o["shots"] == nil {
+		o["shots"] = os.Getenv("UNBLOAT_SHOTS")
+	}
 	text, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var f found
-	if err := json.Unmarshal(script.Run(t, 3*time.Minute, "ui", string(text)), &f); err != nil {
+	if err := json.Unmarshal(webscript.Run(t, 5*time.Minute, "ui", string(text)), &f); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []struct {
@@ -120,7 +127,15 @@ func phone(flow, scheme, language string) map[string]any {
 }
 
 func desktop(flow, scheme, language string) map[string]any {
-	return map[string]any{"flow": flow, "width": 1280, "height": 900, "scheme": scheme, "language": language}
+	return map[string]any{"flow": flow, "width": 1024, "height": 900, "scheme": scheme, "language": language}
+}
+
+// long skips a test that `make test` has no time for; `make test-long` runs it.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("UNBLOAT_LONG") == "" {
+		t.Skip("SKIPPED: it takes long; set UNBLOAT_LONG=1")
+	}
 }
 
 // Every view of the page has no findings of axe, fits its window, and works by
@@ -138,6 +153,9 @@ func TestRouterPageLooks(t *testing.T) {
 			"a rule says so (rule office)", "From 20:00 to 23:00 tv only when idle, Sat", "The same as a table"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.o["width"] != 360 {
+				long(t)
+			}
 			f := drive(t, c.o)
 			f.want(t, "sentence", c.sentence)
 			f.want(t, "chart", "8")
@@ -198,7 +216,7 @@ func TestRouterPageMends(t *testing.T) {
 
 // A wrong change that nobody keeps is undone, and the page counts down and says so.
 func TestRouterPageUndoes(t *testing.T) {
-	f := drive(t, desktop("undo", "dark", "en-US"))
+	f := drive(t, desktop("undo", "light", "en-US"))
 	f.want(t, "noNumber", "between 0.1 and 100000")
 	if f.Steps["set"] != 500_000.0 || f.Steps["again"] != 5e6 {
 		t.Errorf("set to %v, then %v", f.Steps["set"], f.Steps["again"])
@@ -213,6 +231,7 @@ func TestRouterPageUndoes(t *testing.T) {
 // Without its stream the page asks. When the daemon is gone it says so, and that a
 // change that waits is undone there; it comes back by itself.
 func TestRouterPageGone(t *testing.T) {
+	long(t)
 	f := drive(t, phone("gone", "dark", "en-US"))
 	f.want(t, "gone", "has not answered since")
 	f.want(t, "left", "undoes the change by itself in")
@@ -228,6 +247,7 @@ func TestRouterPageGone(t *testing.T) {
 
 // An idle line does not look broken, and a screen reader hears of it once.
 func TestRouterPageIdle(t *testing.T) {
+	long(t)
 	f := drive(t, phone("idle", "light", "en-US"))
 	f.want(t, "sentence", "Calls are clear. The line is idle.", "That is how it should look.")
 	f.want(t, "words", "a flat curve is right")
@@ -239,6 +259,7 @@ func TestRouterPageIdle(t *testing.T) {
 
 // Who may only look sees everything and finds nothing to change.
 func TestRouterPageViewer(t *testing.T) {
+	long(t)
 	f := drive(t, desktop("viewer", "light", "de-DE"))
 	f.want(t, "note", "nichts ändern")
 	for _, c := range f.Steps["controls"].([]any) {
@@ -248,5 +269,42 @@ func TestRouterPageViewer(t *testing.T) {
 	}
 	if posts := f.Steps["posts"].([]any); len(posts) != 1 {
 		t.Errorf("it posted %v", posts)
+	}
+}
+
+// The pictures of docs/page.md are there and small. -update makes them again.
+func TestRouterPagePictures(t *testing.T) {
+	dir, err := filepath.Abs(filepath.Join("..", "..", "docs", "page"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 150_000 // bytes
+	high := desktop("pictures", "light", "en-US")
+	high["height"] = 1120
+	for name, o := range map[string]map[string]any{
+		"phone.png": phone("pictures", "light", "en-US"), "phone-dark.png": phone("pictures", "dark", "en-US"),
+		"desktop.png": high, "dark.png": desktop("pictures", "dark", "en-US"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if *update {
+				o["shots"] = dir
+				drive(t, o)
+			}
+			f, err := os.Open(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			size, err := png.DecodeConfig(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := f.Stat(); err != nil || info.Size() > most {
+				t.Errorf("%s has %d bytes, at most %d: %v", name, info.Size(), most, err)
+			}
+			if size.Width != o["width"] || size.Height != o["height"] {
+				t.Errorf("%s is %d × %d", name, size.Width, size.Height)
+			}
+		})
 	}
 }

@@ -203,7 +203,11 @@ export interface Running {
   kind: RunKind;
   began_ms: number;
   step: string;
+  doing: string;
   round: number;
+  try_down_bps: number;
+  try_up_bps: number;
+  seconds: number;
   progress: number;
   down_bps: number;
   up_bps: number;
@@ -289,7 +293,9 @@ export interface Entry {
   from: string;
   to: string;
   days: string[];
-  address: string;
+  machine: string;
+  down_bps: number;
+  up_bps: number;
 }
 
-export type EntryKind = "test" | "tune" | "first" | "idle";
+export type EntryKind = "test" | "tune" | "first" | "idle" | "rates";

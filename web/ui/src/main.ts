@@ -379,8 +379,7 @@ document.addEventListener("change", (e) => {
       model[from.id as "before" | "after"] = from.value;
       draw();
     } else if (from.id === "plan-do") {
-      const machine = from.value === "first" || from.value === "idle";
-      for (const f of view.querySelectorAll<HTMLElement>(".machine-only")) f.hidden = !machine;
+      fieldsFor(from.value);
     }
   }
 });
@@ -407,22 +406,29 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
     if (down === w.down.line_bps && up === w.up.line_bps) return wrong("speeds-wrong", say.nothingNew);
     return change({ down_bps: down, up_bps: up });
   },
-  plan: (data, form) =>
-    attempt(async () => {
-      const kind = String(data.get("do")) as EntryKind;
-      const machine = kind === "first" || kind === "idle";
+  plan(data, form) {
+    const kind = String(data.get("do")) as EntryKind;
+    const machine = kind === "first" || kind === "idle";
+    const down = kind === "rates" ? typed(String(data.get("plan-down"))) : 0;
+    const up = kind === "rates" ? typed(String(data.get("plan-up"))) : 0;
+    wrong("plan-wrong", Number.isNaN(down) || Number.isNaN(up) ? say.badSpeed : "");
+    if (Number.isNaN(down) || Number.isNaN(up)) return;
+    return attempt(async () => {
       const entry: Entry = {
         wan: line()?.wan ?? "",
         do: kind,
         from: String(data.get("plan-from")),
-        to: machine ? String(data.get("plan-to")) : "",
+        to: machine || kind === "rates" ? String(data.get("plan-to")) : "",
         days: data.getAll("day").map(String),
-        address: machine ? String(data.get("machine") ?? "") : "",
+        machine: machine ? String(data.get("machine") ?? "") : "",
+        down_bps: down,
+        up_bps: up,
       };
       model.schedule = await post<Schedule>("schedule", { entries: [...(model.schedule?.entries ?? []), entry] });
       form.reset();
-      for (const f of form.querySelectorAll<HTMLElement>(".machine-only")) f.hidden = true;
-    }),
+      fieldsFor("test");
+    });
+  },
   async password(data, form) {
     wrong("password-wrong", "");
     try {
@@ -435,6 +441,11 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
     }
   },
 };
+
+/** Shows the fields that a kind of entry needs. */
+function fieldsFor(kind: string): void {
+  for (const f of view.querySelectorAll<HTMLElement>("[data-for]")) f.hidden = !(f.dataset["for"] ?? "").split(" ").includes(kind);
+}
 
 function wrong(id: string, text: string): void {
   const p = document.getElementById(id);

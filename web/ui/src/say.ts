@@ -22,9 +22,9 @@ export function mbit(bps: number): string {
   return numeral(text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 }
 
-/** A rate as in "4.1 Mbit/s". */
+/** A rate as in "4.1 Mbit/s", which stays on one line. */
 export function rate(bps: number): string {
-  return `${mbit(bps)} ${say.mbit}`;
+  return `${mbit(bps)}\u00a0${say.mbit}`;
 }
 
 /** Milliseconds without their unit: one decimal below 10. */

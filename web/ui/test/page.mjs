@@ -1,6 +1,6 @@
 // Drives the router's page in a headless Chromium as its people would, against the
 // stand-in, and prints what it found as JSON. web/ui's tests call it:
-//   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
+//   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer|pictures","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ const page = context.pages()[0] ?? (await context.newPage());
 const expected = /status of (401|403|409|429|503)|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RE|ERR_INCOMPLETE/; // the browser logs these itself
 page.on("console", (m) => m.type() === "error" && !expected.test(m.text()) && found.errors.push(m.text()));
 page.on("pageerror", (e) => found.errors.push(String(e)));
-await page.exposeFunction("heard", (t) => found.said.push(t));
+await page.exposeFunction("heard", (t) => found.said.push(t.replaceAll("\u00a0", " ")));
 await page.addInitScript(() =>
   document.addEventListener("DOMContentLoaded", () => {
     const say = document.getElementById("say");
@@ -59,9 +59,12 @@ function smallTargets() {
     .map(([e, r]) => `${e.id || e.outerHTML.slice(0, 60)}: ${r.width} × ${r.height}`);
 }
 
-const text = (selector) => page.locator(selector).first().innerText();
-const shown = (selector, timeout = 15_000) => page.waitForSelector(selector, { timeout });
-const until = (f, arg, timeout = 15_000) => page.waitForFunction(f, arg, { timeout });
+const far = 100_000; // a busy machine is slow
+page.setDefaultTimeout(far);
+const plain = (t) => t.replaceAll("\u00a0", " ");
+const text = async (selector) => plain(await page.locator(selector).first().innerText());
+const shown = (selector, timeout = far) => page.waitForSelector(selector, { timeout });
+const until = (f, arg, timeout = far) => page.waitForFunction(f, arg, { timeout });
 const step = (name, value) => (found.steps[name] = value);
 const focused = () => page.evaluate(() => document.activeElement?.id ?? "");
 const open = async (view) => {
@@ -152,7 +155,7 @@ const flows = {
   // A wrong change: nobody answers, the router undoes it, and the page says so. Another
   // is answered after the router was out of reach.
   async undo() {
-    server.home.seconds = 5;
+    server.home.seconds = 8;
     await login();
     await open("line");
     await page.fill("#up", "abc");
@@ -206,7 +209,7 @@ const flows = {
     step("notice", await text("#notice p"));
     step("rule", server.home.machines[0].action);
     // A router that is started again has forgotten the session.
-    await until(() => document.documentElement.dataset.link === "live", undefined, 30_000);
+    await until(() => document.documentElement.dataset.link === "live");
   },
 
   // Nobody uses the line: it must not look broken. And a screen reader hears little.
@@ -233,6 +236,31 @@ const flows = {
     }
     step("controls", await page.evaluate(() => [...document.querySelectorAll("#view [data-do]")].map((e) => e.dataset.do)));
     step("posts", server.home.asked.filter((a) => a.startsWith("POST")));
+  },
+
+  // The pictures of docs/page.md, each on its own device.
+  async pictures() {
+    await login();
+    const shot = async (file) => {
+      await page.mouse.move(0, 0);
+      await page.waitForTimeout(1500);
+      await page.screenshot({ path: join(o.shots, file), scale: "css" });
+      found.looks.push(file);
+    };
+    if (o.width > 600) {
+      await shown(".history svg");
+      if (o.scheme === "light") return shot("desktop.png");
+      await open("line");
+      await shown('[data-key="history"]');
+      return shot("dark.png");
+    }
+    if (o.scheme === "light") return shot("phone.png");
+    await open("who");
+    await page.locator("#m-192-168-1-23").click();
+    await shown(".flows li");
+    await page.click('[data-address="192.168.1.23"][data-action="idle"]');
+    await shown("#waiting");
+    await shot("phone-dark.png");
   },
 
   // Every view, and what is in it, by keyboard.

@@ -55,8 +55,8 @@ export function busyHome(now = Date.now()) {
       { ...result("r1", now - 55 * 3_600_000, "test", false, "", 40, 4, 14, 0, 0), valid: false, invalid: [{ code: "cpu_busy", text: "this machine was busy" }] },
     ],
     entries: [
-      { wan: "pppoe-wan", do: "test", from: "03:30", to: "", days: [], address: "" },
-      { wan: "pppoe-wan", do: "first", from: "08:00", to: "17:00", days: ["mon", "tue", "wed", "thu", "fri"], address: "192.168.1.31" },
+      { wan: "pppoe-wan", do: "test", from: "03:30", to: "", days: [], machine: "", down_bps: 0, up_bps: 0 },
+      { wan: "pppoe-wan", do: "first", from: "08:00", to: "17:00", days: ["mon", "tue", "wed", "thu", "fri"], machine: "192.168.1.31", down_bps: 0, up_bps: 0 },
     ],
   };
 }
@@ -187,7 +187,7 @@ export async function standIn(dist, home) {
       undo("reverted");
       return { ok: true };
     },
-    "POST run": (b) => (s.home.wan.running = { kind: b.kind, began_ms: Date.now(), step: "download", round: 1, progress: 0.34, down_bps: 44.2 * M, up_bps: 0.6 * M, rtt_ms: 21.4, ended: false, result: "", error: null }),
+    "POST run": (b) => (s.home.wan.running = { kind: b.kind, began_ms: Date.now(), step: "download", doing: b.kind === "tune" ? "trying" : "", round: 1, try_down_bps: 0, try_up_bps: b.kind === "tune" ? 4.6 * M : 0, seconds: 6, progress: 0.34, down_bps: 44.2 * M, up_bps: 0.6 * M, rtt_ms: 21.4, ended: false, result: "", error: null }),
     "POST stop": () => {
       s.home.wan.running = null;
       return { ok: true };

@@ -71,7 +71,9 @@ function following(w: WAN): HTMLElement {
 export function running(r: Running): HTMLElement {
   const tile = (name: string, value: string, unit: string): HTMLElement =>
     el("div", {}, el("dt", {}, name), el("dd", {}, el("span", { class: "num" }, value), el("span", { class: "unit" }, ` ${unit}`)));
-  const step = `${say.step[r.step] ?? r.step}${r.kind === "tune" && r.round > 0 ? `, ${say.round(r.round)}` : ""}`;
+  const tries = r.try_down_bps > 0 || r.try_up_bps > 0 ? ` (${say.tries(r.try_down_bps > 0 ? rate(r.try_down_bps) : "–", r.try_up_bps > 0 ? rate(r.try_up_bps) : "–")})` : "";
+  const tuning = r.kind === "tune" ? [`${say.doing[r.doing] ?? r.doing}${tries}`, ...(r.round > 0 ? [say.round(r.round)] : [])].filter((t) => t !== "") : [];
+  const step = [...tuning, say.step[r.step] ?? r.step].join(", ");
   return el(
     "div",
     { class: "running", "data-key": "running" },
@@ -185,7 +187,8 @@ function history(all: Result[]): HTMLElement {
 
 /** What an entry of the schedule says. */
 function planned(e: Entry, s: State): string {
-  const machine = s.machines.find((m) => m.address === e.address)?.name || e.address;
+  const speed = (bps: number): string => (bps > 0 ? rate(bps) : say.asUsual);
+  const machine = e.do === "rates" ? say.ratesAre(speed(e.down_bps), speed(e.up_bps)) : s.machines.find((m) => m.address === e.machine)?.name || e.machine;
   const days = e.days.length === 0 ? say.everyDay : e.days.map((d) => say.days[d] ?? d).join(", ");
   return `${say.does[e.do](e.from, e.to, machine)}, ${days}`;
 }
@@ -221,11 +224,13 @@ function schedule(w: WAN, s: State): HTMLElement {
         el(
           "form",
           { "data-do": "plan", "data-still": `${machines.join()} ${w.classes}`, class: "fields" },
-          el("div", { class: "field" }, el("label", { for: "plan-do" }, say.doWhat), el("select", { id: "plan-do", name: "do" }, ...Object.entries(say.options).filter(([k]) => w.classes || k === "test" || k === "tune").map(([k, t]) => el("option", { value: k }, t)))),
+          el("div", { class: "field" }, el("label", { for: "plan-do" }, say.doWhat), el("select", { id: "plan-do", name: "do" }, ...Object.entries(say.options).filter(([k]) => w.classes || k !== "first" && k !== "idle").map(([k, t]) => el("option", { value: k }, t)))),
           field("plan-from", say.at, { type: "time", required: "", value: "03:30" }),
-          el("div", { class: "field machine-only", hidden: "" }, el("label", { for: "plan-to" }, say.until), el("input", { id: "plan-to", name: "plan-to", type: "time", value: "17:00" })),
-          el("div", { class: "field machine-only", hidden: "" }, el("label", { for: "plan-machine" }, say.machine), el("select", { id: "plan-machine", name: "machine" }, ...s.machines.map((m) => el("option", { value: m.address }, m.name || m.address)))),
+          el("div", { class: "field", "data-for": "first idle rates", hidden: "" }, el("label", { for: "plan-to" }, say.until), el("input", { id: "plan-to", name: "plan-to", type: "time", value: "17:00" })),
+          el("div", { class: "fields", "data-for": "rates", hidden: "" }, field("plan-down", say.downMbit, { inputmode: "decimal", autocomplete: "off" }), field("plan-up", say.upMbit, { inputmode: "decimal", autocomplete: "off" })),
+          el("div", { class: "field", "data-for": "first idle", hidden: "" }, el("label", { for: "plan-machine" }, say.machine), el("select", { id: "plan-machine", name: "machine" }, ...s.machines.map((m) => el("option", { value: m.address }, m.name || m.address)))),
           el("fieldset", { class: "days" }, el("legend", {}, say.onDays), ...Object.entries(say.days).map(([k, t]) => el("label", {}, el("input", { type: "checkbox", name: "day", value: k }), ` ${t}`))),
+          el("p", { class: "wrong", id: "plan-wrong", role: "alert" }),
           el("button", { type: "submit", class: "primary" }, say.add),
         ),
       ),

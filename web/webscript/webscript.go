@@ -1,6 +1,6 @@
-// Package script runs scripts/web for tests: it builds the web pages and drives them
+// Package webscript runs scripts/web for tests: it builds the web pages and drives them
 // in a browser.
-package script
+package webscript
 
 import (
 	"bytes"
