@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"unbloat/internal/lab/labtest"
-	"unbloat/web/webscript"
 	"unbloat/web/ui"
+	"unbloat/web/webscript"
 )
 
 var update = flag.Bool("update", false, "write web/ui/src/api.gen.ts and the pictures of docs/page.md")
