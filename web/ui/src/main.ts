@@ -213,6 +213,7 @@ async function refresh(part: Part): Promise<void> {
   if (wan === undefined || model.session === null || model.session.user === "") return;
   const of = `wan=${encodeURIComponent(wan)}`;
   try {
+    model.absent.delete(part);
     switch (part) {
       case "hour":
         model.hour = await get<Line>(`line?${of}&range=1h`);
@@ -242,9 +243,10 @@ async function refresh(part: Part): Promise<void> {
         for (const address of model.open) model.flows.set(address, await get<MachineFlows>(`machine?address=${encodeURIComponent(address)}`));
     }
   } catch (e) {
-    if (e instanceof Refused && e.code === "login") void begin();
-    else if (e instanceof Refused && e.code !== "unreachable" && e.code !== "not_found") notice(say.failed(e.words()), "bad");
-    return;
+    if (!(e instanceof Refused)) throw e;
+    if (e.code === "login") void begin();
+    else if (e.code === "not_here") model.absent.add(part);
+    else if (e.code !== "unreachable" && e.code !== "not_found") notice(say.failed(e.words()), "bad");
   }
   draw();
 }
@@ -482,8 +484,7 @@ function opened(s: Session): void {
     // Nothing of the home stays behind the door.
     Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, history: null, schedule: null, waiting: null, notice: null, order: [] });
     told.textContent = lastSaid = "";
-    model.flows.clear();
-    model.open.clear();
+    for (const kept of [model.flows, model.open, model.absent]) kept.clear();
   } else if (deaf === undefined) {
     let first = true;
     deaf = listen({

@@ -30,6 +30,7 @@ export interface Model {
   schedule: Schedule | null;
   before: string; // IDs of the results to compare; "": the newest that fit
   after: string;
+  absent: Set<string>; // parts that this router does not have, when it was asked last
   waiting: Waiting | null;
   notice: { text: string; tone: "good" | "bad" } | null;
   busy: boolean; // a request is under way
@@ -54,6 +55,7 @@ export const model: Model = {
   schedule: null,
   before: "",
   after: "",
+  absent: new Set(),
   waiting: null,
   notice: null,
   busy: false,

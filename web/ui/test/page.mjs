@@ -1,76 +1,15 @@
 // Drives the router's page in a headless Chromium as its people would, against the
 // stand-in, and prints what it found as JSON. web/ui's tests call it:
 //   node page.mjs '{"flow":"first|mend|undo|gone|idle|looks|viewer|pictures","width":…,"height":…,"scheme":"light","language":"en-US","shots":"DIR"|""}'
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
-import { faintTexts, launch, tabTo, unnamedControls } from "../../test/visitor.mjs";
+import { tabTo } from "../../test/visitor.mjs";
+import { begin } from "./checks.mjs";
 import { busyHome, idleHome, standIn } from "./standin.mjs";
 
 const o = { flow: "looks", width: 1280, height: 900, scheme: "light", motion: "reduce", language: "en-US", shots: "", ...JSON.parse(process.argv[2] ?? "{}") };
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const dist = new URL("../dist", import.meta.url).pathname;
-const server = await standIn(dist, o.flow === "idle" ? idleHome() : busyHome());
-const { context, close } = await launch(o);
-const found = { errors: [], axe: [], spills: [], faint: [], unnamed: [], small: [], said: [], steps: {}, looks: [] };
-const page = context.pages()[0] ?? (await context.newPage());
-const expected = /status of (401|403|409|429|503)|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RE|ERR_INCOMPLETE/; // the browser logs these itself
-page.on("console", (m) => m.type() === "error" && !expected.test(m.text()) && found.errors.push(m.text()));
-page.on("pageerror", (e) => found.errors.push(String(e)));
-await page.exposeFunction("heard", (t) => found.said.push(t.replaceAll("\u00a0", " ")));
-await page.addInitScript(() =>
-  document.addEventListener("DOMContentLoaded", () => {
-    const say = document.getElementById("say");
-    new MutationObserver(() => say.textContent !== "" && void globalThis.heard(say.textContent)).observe(say, { childList: true, characterData: true, subtree: true });
-  }),
-);
+const server = await standIn(new URL("../dist", import.meta.url).pathname, o.flow === "idle" ? idleHome() : busyHome());
+const { page, found, close, shoot, shown, until, text, step, focused, open, look } = await begin(o);
 
-/** Checks what is shown now. */
-async function look(name) {
-  await page.waitForTimeout(120); // one frame, and layouts that follow it
-  // A phone's window grows with what is too wide for it.
-  const wide = (await page.evaluate(() => Math.max(innerWidth, document.documentElement.scrollWidth))) - o.width;
-  if (wide > 0) found.spills.push(`${name}: ${wide} px: ${await page.evaluate(beyond, o.width)}`);
-  found.faint.push(...(await page.evaluate(faintTexts)).map((t) => `${name}: ${t}`));
-  found.unnamed.push(...(await page.evaluate(unnamedControls)).map((t) => `${name}: ${t}`));
-  found.small.push(...(await page.evaluate(smallTargets)).map((t) => `${name}: ${t}`));
-  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-  found.axe.push(...violations.flatMap((v) => v.nodes.map((n) => `${name}: ${v.id}: ${n.html.slice(0, 120)}: ${n.failureSummary?.replaceAll("\n", " ")}`)));
-  found.looks.push(name);
-  await shoot(name, true);
-}
-
-/** What reaches beyond the window. Runs in the page. */
-function beyond(width) {
-  return [...document.querySelectorAll("main *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > width).map((e) => e.outerHTML.slice(0, 80)).at(-1);
-}
-
-async function shoot(name, fullPage = false) {
-  if (o.shots) await page.screenshot({ path: join(o.shots, `${o.flow}-${o.width}-${o.scheme}-${o.language.slice(0, 2)}-${name}.png`), fullPage });
-}
-
-/** Controls too small for a finger (WCAG 2.2, 2.5.8: 24 px). Runs in the page. */
-function smallTargets() {
-  return [...document.querySelectorAll("button, input, select, summary, nav a")]
-    .filter((e) => e.checkVisibility())
-    .map((e) => [e, e.getBoundingClientRect()])
-    .filter(([, r]) => r.width < 20 || r.height < 20 || (r.width < 24 && r.height < 24))
-    .map(([e, r]) => `${e.id || e.outerHTML.slice(0, 60)}: ${r.width} × ${r.height}`);
-}
-
-const far = 100_000; // a busy machine is slow
-page.setDefaultTimeout(far);
-const plain = (t) => t.replaceAll("\u00a0", " ");
-const text = async (selector) => plain(await page.locator(selector).first().innerText());
-const shown = (selector, timeout = far) => page.waitForSelector(selector, { timeout });
-const until = (f, arg, timeout = far) => page.waitForFunction(f, arg, { timeout });
-const step = (name, value) => (found.steps[name] = value);
-const focused = () => page.evaluate(() => document.activeElement?.id ?? "");
-const open = async (view) => {
-  await page.locator(`#pages a[href="#${view}"]`).click();
-  await shown(`[data-view="${view}"]`);
-};
 async function login(password = server.home.password) {
   await page.goto(server.url, { waitUntil: "load" });
   await shown("#password");

@@ -18,7 +18,9 @@ function finding(f: Finding): HTMLElement {
 function doctor(w: WAN): HTMLElement {
   const h = model.health;
   const parts: Child[] = [el("h2", {}, say.doctor)];
-  if (h === null || h.wan !== w.wan) {
+  if (model.absent.has("health")) {
+    parts.push(el("p", { class: "muted" }, say.notHere));
+  } else if (h === null || h.wan !== w.wan) {
     parts.push(el("p", { class: "muted" }, say.checking));
   } else {
     parts.push(
