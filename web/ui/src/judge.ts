@@ -13,6 +13,7 @@ export function calls(w: WAN): Calls {
 
 /** What uses the line. */
 export type Load =
+  | { is: "unknown" }
   | { is: "idle" }
   | { is: "room" }
   | { is: "busy"; direction: "down" | "up"; way: Way; machine: Machine | undefined };
@@ -21,6 +22,7 @@ const idleBps = 100_000;
 
 /** Says who fills the line, if it is full. */
 export function load(w: WAN, s: State): Load {
+  if (w.down.carried_bps < 0 && w.up.carried_bps < 0) return { is: "unknown" };
   const share = (way: Way): number => way.carried_bps / Math.max(1, top(way));
   const full = (["down", "up"] as const).filter((d) => w[d].busy).sort((a, b) => share(w[b]) - share(w[a]))[0];
   if (full !== undefined) {

@@ -260,6 +260,7 @@ function go(): void {
   const next = views.includes(name) ? name : "now";
   const other = next !== model.view;
   model.view = next;
+  if (other && model.notice?.tone === "good") model.notice = null;
   document.title = `${say.fixed[next]} · ${say.fixed.title}`;
   void all();
   paint();

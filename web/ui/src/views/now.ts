@@ -15,6 +15,9 @@ export function sentence(w: WAN, s: State): string {
   if (c !== "unknown") parts.push(say.calls[c]);
   const l = load(w, s);
   switch (l.is) {
+    case "unknown":
+      parts.push(say.loadUnknown);
+      break;
     case "idle":
       parts.push(say.idle);
       break;
@@ -42,8 +45,8 @@ function because(r: Reason | null): Child[] {
 
 function way(name: string, direction: "down" | "up", w: Way): HTMLElement {
   const most = top(w);
-  const share = most > 0 ? Math.min(1, w.carried_bps / most) : 0;
-  const figure = most > 0 ? say.ofLimit(mbit(w.carried_bps), mbit(most)) : say.unlimited(mbit(w.carried_bps));
+  const share = most > 0 ? Math.max(0, Math.min(1, w.carried_bps / most)) : 0;
+  const figure = w.carried_bps < 0 ? say.useUnknown : most > 0 ? say.ofLimit(mbit(w.carried_bps), mbit(most)) : say.unlimited(mbit(w.carried_bps));
   const facts: Child[] = [];
   const usual = w.line_bps;
   if (w.capacity_bps > 0) facts.push(say.lineBelieved(rate(w.capacity_bps), usual > 0 ? rate(usual) : say.unknown));
@@ -73,7 +76,8 @@ export function now(w: WAN, s: State, width: number): Child[] {
     el("span", { class: "visually-hidden" }, g.grade === "" ? say.noGrade : `${say.gradeOf(minutes)}: `),
     el("span", g.grade === "" ? { "aria-hidden": "true" } : {}, g.grade === "" ? "–" : g.grade),
   );
-  const meaning = g.grade === "" ? `${say.noGrade}. ${say.noGradeWhy}` : `${say.gradeOf(minutes)}: ${say.gradeWord[g.grade] ?? ""}. ${say.p95(ms(g.p95_ms))}.`;
+  // Nothing measures a line all the time but what follows it.
+  const meaning = g.grade === "" ? (w.following || g.seconds > 0 ? `${say.noGrade}. ${say.noGradeWhy}` : say.noGradeFixed) : `${say.gradeOf(minutes)}: ${say.gradeWord[g.grade] ?? ""}. ${say.p95(ms(g.p95_ms))}.`;
   const out: Child[] = [
     el("div", { class: "verdict" }, letter, el("div", {}, el("h2", { id: "sentence" }, sentence(w, s)), ...(idle ? [el("p", {}, say.idleMeans)] : []), el("p", { class: "muted" }, meaning))),
   ];
