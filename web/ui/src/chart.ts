@@ -84,7 +84,7 @@ export function chart(l: Line, from: number, to: number, width: number, title: s
   const measured = known.some((b) => b.delay >= 0);
   const told = words(l, known, measured);
   const span = to - from;
-  const times: [number, string][] = [0, 0.25, 0.5, 0.75, 1].map((s) => [s, clock(from + s * span)]);
+  const times: [number, string][] = (wide < 480 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((s) => [s, clock(from + s * span)]);
   const parts: Child[] = [head, el("p", { class: "muted" }, told)];
   if (measured) {
     const most = above(Math.max(20, ...known.map((b) => b.delay)));

@@ -169,7 +169,7 @@ export async function standIn(dist, home) {
             wan.kept = b.on ? "in place" : "suspended";
           }
         },
-        JSON.stringify(b),
+        [b.down_bps && `down = ${b.down_bps / M} Mbit/s`, b.up_bps && `up = ${b.up_bps / M} Mbit/s`, b.follow !== null && `follow = ${b.follow}`, b.on !== null && (b.on ? "on" : "off")].filter(Boolean).join(", "),
       ),
     "POST rule": (b) => change("rule", (h) => (h.machines.find((m) => m.address === b.address).action = b.action), `${b.address}: ${b.action}`),
     "POST confirm": (b) => {
