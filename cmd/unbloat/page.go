@@ -2,7 +2,11 @@
 
 package main
 
-import "io/fs"
+import (
+	"io/fs"
+
+	"unbloat/web/ui"
+)
 
 // pageFiles are those of the router's page.
-func pageFiles() fs.FS { return nil }
+func pageFiles() fs.FS { return ui.Files() }
