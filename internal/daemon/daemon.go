@@ -386,6 +386,14 @@ func (d *Daemon) event(e Event) {
 	}
 }
 
+// look has every WAN looked at soon, for hooks of systems that tell nothing by
+// netlink. replaced is an interface that came, went or is another one; "": none.
+func (d *Daemon) look(replaced string) {
+	for _, w := range d.all() {
+		w.tell(change{replaced: replaced != "" && replaced == w.name})
+	}
+}
+
 // Status returns what the daemon says of itself.
 func (d *Daemon) status() Status {
 	s := Status{Schema: StatusSchema, Version: d.o.Version, PID: os.Getpid(), Since: d.since.UTC().Format(time.RFC3339), Config: d.o.File, Failure: d.failed()}

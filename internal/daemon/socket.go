@@ -175,8 +175,11 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 			return nil, err
 		}
 		return c.take(ctx, r, p)
+	case MethodLook:
+		c.d.look(r.WAN)
+		return nil, nil
 	}
-	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s, %s, %s, %s, %s and %s", r.Method, MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn)}
+	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s, %s, %s, %s, %s, %s and %s", r.Method, MethodLook, MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn)}
 }
 
 func params(r Request, to any) error {

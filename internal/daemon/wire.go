@@ -51,6 +51,7 @@ const (
 	MethodRevert  = "revert"  // → Reverted
 	MethodOn      = "on"      // OnParams → WANStatus, once the WAN has been looked at
 	MethodTurn    = "turn"    // TurnParams → Turn; it ends with the connection
+	MethodLook    = "look"    // of a WAN: its interface came or went; without one: something has changed. → null, at once
 )
 
 // A Code says what kind of error an Error is.
