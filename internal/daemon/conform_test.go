@@ -353,6 +353,7 @@ func TestConformance(t *testing.T) {
 	events := 40
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		events = 10_000
+
 	}
 	t.Logf("UNBLOAT_SEED=%d", seed)
 	if missing := slices.DeleteFunc(all.Names(), func(n string) bool { return standIns()[n] != nil }); len(missing) > 0 {
@@ -360,13 +361,30 @@ func TestConformance(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(standIns())) {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			if events > 1000 {
+				t.Parallel()
+			}
+			dir := inMemory(t)
 			synctest.Test(t, func(t *testing.T) { conforms(t, name, dir, seed, events) })
 		})
 	}
 }
 
-func conforms(t *testing.T, name, dir string, seed uint64, events int) {
+// inMemory returns a directory in memory, if this machine has such a place: what is
+// written there many thousand times is synced each time.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "unbloat-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// newTown returns a town whose daemon does not run yet. Its router is fine.
+func newTown(t *testing.T, name, dir string, seed uint64) *town {
+	t.Helper()
 	driver, err := all.Find(name)
 	if err != nil {
 		t.Fatal(err)
@@ -393,6 +411,46 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 		t.Fatalf("%d steps: %v", len(steps), err)
 	}
 	x.router = &moody{at: at, ours: changing(steps)}
+	return x
+}
+
+// settle makes the router fine for longer than any retry, and takes back a change that
+// nobody confirmed, as its watchdog would. It says what went wrong with that.
+func (x *town) settle() error {
+	x.router.set(fine)
+	time.Sleep(actionTime + pollHearing + 5*time.Second)
+	e := &apply.Engine{Backend: x.backend, Runner: x.router.at, Dir: x.dir, Watchdog: unwatched{}}
+	var failed error
+	if j, err := e.Pending(x.wan); err == nil && j != nil {
+		_, _, failed = e.Revert(x.t.Context(), apply.Journal{WAN: x.wan})
+		time.Sleep(2 * time.Minute)
+	}
+	synctest.Wait()
+	return failed
+}
+
+// afresh gives the town a new router, of which nothing is recorded.
+func (x *town) afresh(name string) {
+	x.t.Helper()
+	x.stop()
+	for _, f := range []string{".journal.json", ".committed.json"} {
+		if err := os.Remove(filepath.Join(x.dir, x.wan+f)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			x.t.Fatal(err)
+		}
+	}
+	fresh, _ := standIns()[name]()
+	x.router.mu.Lock()
+	x.router.at = fresh
+	x.router.mu.Unlock()
+	var err error
+	if x.backend, err = x.driver.Backend(platform.Options{Runner: fresh, API: x.driver.Scheme != "", Replace: true}); err != nil {
+		x.t.Fatal(err)
+	}
+	x.start()
+}
+
+func conforms(t *testing.T, name, dir string, seed uint64, events int) {
+	x := newTown(t, name, dir, seed)
 	x.start()
 	defer func() { x.stop() }()
 
@@ -406,21 +464,12 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 		if x.random.IntN(4) > 0 {
 			continue
 		}
-		// The router is fine for longer than any retry, and an unconfirmed change is
-		// taken back as its watchdog would.
-		x.router.set(fine)
-		time.Sleep(actionTime + pollHearing + 5*time.Second)
-		w := x.only()
-		e := &apply.Engine{Backend: x.backend, Runner: at, Dir: dir, Watchdog: unwatched{}}
-		if j, err := e.Pending(wan); err == nil && j != nil {
-			if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {
-				// What was half taken away by hand before the change can't be made
-				// again by every platform. The daemon must say so, below.
-				story = append(story, "take back what nobody confirmed: "+err.Error())
-			}
-			time.Sleep(2 * time.Minute)
+		if err := x.settle(); err != nil {
+			// What was half taken away by hand before the change can't be made again by
+			// every platform. The daemon must say so, below.
+			story = append(story, "take back what nobody confirmed: "+err.Error())
 		}
-		synctest.Wait()
+		w := x.only()
 		s, _ := w.snapshot()
 		states[s.State]++
 		tell := func(format string, args ...any) {
@@ -433,7 +482,7 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 				tell("it says that it is in place, and %v %q", err, differences)
 			}
 		case keep.Suspended:
-			if !x.d.memory.isOff(wan) {
+			if !x.d.memory.isOff(x.wan) {
 				tell("it is off, and would not be after a restart")
 			}
 		default:
@@ -443,21 +492,7 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 			// By hand somebody took away what told our parts from others', which the
 			// platform's driver does not touch then. The router is set to factory defaults,
 			// and what was recorded of it is thrown away.
-			x.stop()
-			for _, f := range []string{".journal.json", ".committed.json"} {
-				if err := os.Remove(filepath.Join(dir, wan+f)); err != nil && !errors.Is(err, os.ErrNotExist) {
-					t.Fatal(err)
-				}
-			}
-			x.router.mu.Lock()
-			fresh, _ := standIns()[name]()
-			x.router.at = fresh
-			x.router.mu.Unlock()
-			if x.backend, err = driver.Backend(platform.Options{Runner: fresh, API: driver.Scheme != "", Replace: true}); err != nil {
-				t.Fatal(err)
-			}
-			at = fresh
-			x.start()
+			x.afresh(name)
 		}
 	}
 	t.Logf("%d events: %v", events, states)

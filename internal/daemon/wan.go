@@ -510,6 +510,7 @@ func (w *wan) confirm(ctx context.Context, from *client) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.keeper.Changed(time.Now()) // it no longer waits
 	return Applied{State: "committed", WAN: j.WAN, Commands: []string{}, Plan: j.Plan, Notes: w.kept()}, nil
 }
 
