@@ -180,7 +180,7 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 	preferences.Classes = classes
 	p, err := plan.Make(w.PlanLine(), d.Language.Assume(w.Interface, w.LAN), preferences)
 	if err == nil && w.Follow {
-		if err := canFollow(p); err != nil {
+		if err := canFollow(d, p); err != nil {
 			return "follow", err
 		}
 	}
@@ -217,7 +217,7 @@ func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, err
 	}
 	engine := *r.engine
 	engine.Backend = b
-	return &daemon.Router{Driver: r.driver, Engine: r.engine, Taking: &engine, Keeper: r.keeper, OwnTC: r.owned, Close: r.Close,
+	return &daemon.Router{Driver: r.driver, Here: platform.Local{}, Engine: r.engine, Taking: &engine, Keeper: r.keeper, OwnTC: r.owned, Close: r.Close,
 		Plan: func(ctx context.Context, w kept.WAN) (plan.Plan, error) { return planOf(ctx, r, w) }}, nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/metrics"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
@@ -127,6 +128,63 @@ type town struct {
 	d       *Daemon
 	end     context.CancelFunc
 	random  *rand.Rand
+	follows bool // its line is followed
+}
+
+// A puppet follows a line as the test says.
+type puppet struct {
+	line  Line
+	mu    sync.Mutex
+	rates [2]unit.Rate
+}
+
+func (p *puppet) Run(ctx context.Context)    { <-ctx.Done() }
+func (p *puppet) NewLine()                   {}
+func (p *puppet) Metrics(string) metrics.WAN { return metrics.WAN{} }
+func (p *puppet) Status() LineStatus {
+	r := p.Rates()
+	return LineStatus{Down: WayStatus{Rate: r[0]}, Up: WayStatus{Rate: r[1]}}
+}
+
+func (p *puppet) Rates() [2]unit.Rate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rates
+}
+
+// set gives the line's shapers other rates.
+func (p *puppet) set(ctx context.Context, rates [2]unit.Rate) error {
+	err := p.line.Change(ctx, rates, func(string, unit.Rate) error { return errors.New("there is no netlink here") })
+	if err == nil {
+		p.mu.Lock()
+		p.rates = rates
+		p.mu.Unlock()
+	}
+	return err
+}
+
+// slow reports whether a platform's rates are changed by programs.
+func slow(d *platform.Driver) bool { return d.Retune != nil && !d.Retune.Netlink }
+
+// here is the daemon's own machine, where it runs on OPNsense.
+type here struct{}
+
+func (here) Run(_ context.Context, argv []string, _ []byte) ([]byte, []byte, error) {
+	if slices.Equal(argv, []string{"cat", "/conf/config.xml"}) {
+		return []byte("<opnsense><interfaces><wan><if>igb0</if></wan></interfaces></opnsense>"), nil, nil
+	}
+	return nil, nil, &platform.MissingToolError{Tool: argv[0]}
+}
+
+// followRandomly gives a line that is followed other rates.
+func (x *town) followRandomly() string {
+	l := x.only().line.Load()
+	if l == nil {
+		return "the line is not followed now"
+	}
+	ctx, cancel := context.WithTimeout(x.t.Context(), actionTime)
+	defer cancel()
+	return fmt.Sprint("followed: ", l.Follower.(*puppet).set(ctx, [2]unit.Rate{x.rate(), x.rate()}))
 }
 
 func (x *town) config() config.Config {
@@ -149,7 +207,10 @@ func (x *town) text() []byte {
 
 // start starts the daemon, as after a crash.
 func (x *town) start() {
-	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: x.open}, x.config())
+	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: x.open,
+		Follow: func(l Line) (Follower, error) {
+			return &puppet{line: l, rates: [2]unit.Rate{l.Rates[0].Usual, l.Rates[1].Usual}}, nil
+		}}, x.config())
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -183,7 +244,7 @@ func (x *town) open(_ context.Context, w config.WAN) (*Router, error) {
 	e := &apply.Engine{Backend: b, Runner: x.router, Dir: x.dir, Watchdog: unwatched{}}
 	take := *e
 	take.Backend = taking
-	return &Router{Driver: x.driver, Engine: e, Taking: &take, Close: func() {},
+	return &Router{Driver: x.driver, Here: here{}, Engine: e, Taking: &take, Close: func() {},
 		Plan: func(_ context.Context, w config.WAN) (plan.Plan, error) {
 			return plan.Make(w.PlanLine(), x.driver.Language.Assume(w.Interface, w.LAN), w.Preferences())
 		}}, nil
@@ -202,6 +263,15 @@ func (x *town) differs() ([]string, error) {
 	now, err := x.backend.Observe(x.t.Context(), *p, rec.Wanted)
 	if err != nil {
 		return nil, err
+	}
+	if l := x.only().line.Load(); l != nil && l.now != nil {
+		r := x.backend.(platform.Retuner)
+		if steps, err := r.Retune(now, *p, *l.now); err != nil || len(steps) > 0 {
+			return []string{fmt.Sprintf("it does not have the rates to which it was followed: %q", steps)}, err
+		}
+		if now, err = r.Retuned(now, *l.now, *p); err != nil {
+			return nil, err
+		}
 	}
 	wanted, err := x.backend.Desire(x.t.Context(), *p, now, rec.Origin)
 	if err != nil {
@@ -256,7 +326,11 @@ func (x *town) happen() string {
 		_, err := w.call(ctx, f)
 		return fmt.Sprint(err)
 	}
-	switch x.random.IntN(13) {
+	things := 13
+	if x.follows {
+		things += 5
+	}
+	switch x.random.IntN(things) {
 	case 0:
 		is := mood(x.random.IntN(int(mostOfMoods) + 1))
 		x.router.set(is)
@@ -292,6 +366,8 @@ func (x *town) happen() string {
 	case 8:
 		x.d.event(Event{Replaced: x.wan})
 		return "another interface"
+	case 13, 14, 15, 16, 17:
+		return x.followRandomly()
 	default:
 		what := x.damage()
 		if x.random.IntN(2) == 0 {
@@ -398,6 +474,9 @@ func newTown(t *testing.T, name, dir string, seed uint64) *town {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n", wan)
+	if x.follows = slow(driver); x.follows {
+		text += "follow = true\n"
+	}
 	if err := os.WriteFile(x.file(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -409,6 +488,9 @@ func newTown(t *testing.T, name, dir string, seed uint64) *town {
 	steps, err := (&apply.Engine{Backend: x.backend, Dir: dir}).Preview(t.Context(), p)
 	if err != nil || len(steps) == 0 {
 		t.Fatalf("%d steps: %v", len(steps), err)
+	}
+	if x.follows {
+		steps = append(steps, platform.Step{Argv: []string{"dnctl"}})
 	}
 	x.router = &moody{at: at, ours: changing(steps)}
 	return x

@@ -36,6 +36,9 @@ type Config struct {
 	Targets []delay.Target // the reflectors, in the gauge's order
 	Params  follow.Params  // without Reflectors; times between probes that are 0 are those of the budget
 	Open    func() (Gauge, error)
+	// Unseen says that the system does not tell what waits in the shapers. Then a
+	// shaper that carries nearly its rate is taken to have something waiting.
+	Unseen bool
 	// Set gives the shapers new rates in place. It may refuse now; then it is asked
 	// again with the next change. Errors are reported once for each text.
 	Set func(ctx context.Context, rates [2]unit.Rate) error
@@ -52,6 +55,9 @@ type Follower struct {
 	fresh      atomic.Bool // the line is another one
 
 	delays []follow.Delay // of one round, kept to save memory
+
+	last follow.Counters // a moment ago, where backlogs are guessed
+	full [2]bool
 
 	mu      sync.Mutex
 	view    View
@@ -190,6 +196,9 @@ func (f *Follower) count(now unit.Instant, c gauge.Counts) {
 	k := follow.Counters{At: c.At}
 	k.Way[follow.Up] = follow.Count{Bytes: unit.Size(c.Link.TxBytes), Backlog: unit.Size(c.Link.Queue.Backlog), Drops: c.Link.Queue.Drops}
 	k.Way[follow.Down] = follow.Count{Bytes: unit.Size(c.Link.RxBytes), Backlog: unit.Size(c.Inbound.Queue.Backlog), Drops: c.Inbound.Queue.Drops}
+	if f.config.Unseen {
+		f.guess(&k)
+	}
 	f.controller.Count(k)
 	for d, q := range map[follow.Direction]netio.QueueCounts{follow.Up: c.Link.Queue, follow.Down: c.Inbound.Queue} {
 		is, believed := float64(q.Rate), float64(f.controller.Belief(d).Rate)
@@ -198,6 +207,37 @@ func (f *Follower) count(now unit.Instant, c gauge.Counts) {
 		}
 	}
 }
+
+// What stands in for a backlog that is not told.
+const (
+	fullShare = 0.92 // of a shaper's rate; it counts Ethernet's headers, or not
+	fullWaits = 16   // packets
+	fullOver  = 200 * time.Millisecond
+)
+
+// guess puts a backlog where a shaper carried nearly its rate since the reading of a
+// moment ago.
+func (f *Follower) guess(k *follow.Counters) {
+	packet := f.config.Params.Packet
+	if packet == 0 {
+		packet = usualPacket
+	}
+	since := k.At.Sub(f.last.At)
+	for d := range k.Way {
+		if f.last.At != 0 && since > 0 {
+			carried := float64(k.Way[d].Bytes-f.last.Way[d].Bytes) * 8 / since.Seconds()
+			f.full[d] = carried >= fullShare*float64(f.controller.Belief(follow.Direction(d)).Rate)
+		}
+		if f.full[d] {
+			k.Way[d].Backlog = fullWaits * packet
+		}
+	}
+	if f.last.At == 0 || since >= fullOver {
+		f.last = *k
+	}
+}
+
+const usualPacket = 1514 * unit.Byte
 
 // sameRate is how far a rate that is read back may be from the one that was set:
 // the kernel counts whole bytes.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -65,6 +66,24 @@ func (w WAN) Name() string {
 		return w.Interface
 	}
 	return w.Interface + " of " + w.Router
+}
+
+// here reports whether the router is this machine, reached through its own API.
+func (w WAN) here() bool {
+	scheme, rest, _ := strings.Cut(w.Router, "://")
+	if scheme == "ssh" {
+		return false
+	}
+	host := rest
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		host = host[at+1:]
+	}
+	host, _, _ = strings.Cut(host, "/")
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // Says tells in a sentence what the WAN is to be.
@@ -351,12 +370,12 @@ func (w *WAN) check(name string, t wanTable) error {
 	}
 	if w.Follow {
 		switch {
-		case w.Router != "":
-			return bad("follow", "only the router itself can follow its line; run the daemon there, or use follow = false, which holds the rates")
+		case w.Router != "" && !w.here():
+			return bad("follow", "only the router itself can follow its line: from here neither its counters nor the line's delay can be read often enough; run the daemon there, or use follow = false, which holds the rates")
 		case w.Down == 0 || w.Up == 0:
 			return bad("follow", "needs down and up, what the line usually carries")
-		case w.AQM != "" && w.AQM != plan.CAKE:
-			return bad("follow", "needs aqm = %q, the only one that takes another rate several times a second; use follow = false, which holds the rates", plan.CAKE)
+		case w.AQM == plan.FIFO:
+			return bad("follow", "needs a queue that holds its own delay down, so that the line's can be told from it: remove aqm, or use follow = false, which holds the rates")
 		}
 	}
 	if w.Down == 0 && w.Up == 0 && w.ShapeDown.IsZero() && w.ShapeUp.IsZero() {

@@ -173,7 +173,8 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 	if err := b.checkForeign(p, own, rest); err != nil {
 		return nil, err
 	}
-	if err := b.checkLoaded(ctx); err != nil {
+	lost := string(pf.Content) != own && !s.Files.Get(IncludeFile(p.WAN)).Exists
+	if err := b.checkLoaded(ctx, lost, own); err != nil {
 		return nil, err
 	}
 	s.Files = s.Files.Put(IncludeFile(p.WAN), "# Made by unbloat; `unbloat revert` removes it.\n"+text, "600")
@@ -261,14 +262,22 @@ func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
 }
 
 // checkLoaded returns an error if pf is disabled, or if the present pf.conf
-// does not load: an undo would have to load it.
-func (b *Backend) checkLoaded(ctx context.Context) error {
+// does not load: an undo would have to load it. If our own file is lost, which it
+// includes, what counts is the rest of it.
+func (b *Backend) checkLoaded(ctx context.Context, lost bool, own string) error {
 	out, err := platform.Output(ctx, b.Runner, "pfctl", "-si")
 	if err != nil {
 		return b.Explain(err)
 	}
 	if strings.Contains(string(out), "Status: Disabled") {
 		return &platform.PreconditionError{Doing: "shape with pf", What: "pf is off", Remedy: "switch it on with: pfctl -e"}
+	}
+	if lost {
+		_, said, err := b.Runner.Run(ctx, []string{"pfctl", "-nf", "-"}, []byte(own))
+		if err == nil || errors.Is(err, platform.ErrUnreachable) {
+			return err
+		}
+		return &platform.PreconditionError{Doing: "shape with pf", What: PfConf + " can't be loaded without our queues: " + strings.TrimSpace(string(said)), Remedy: "mend it first, until `pfctl -nf " + PfConf + "` says nothing", Err: err}
 	}
 	if _, err := platform.Output(ctx, b.Runner, "pfctl", "-nf", PfConf); err != nil {
 		return &platform.PreconditionError{Doing: "shape with pf", What: PfConf + " can't be loaded as it is now: " + err.Error(), Remedy: "mend it first, until `pfctl -nf " + PfConf + "` says nothing", Err: err}
