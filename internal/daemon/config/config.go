@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -74,16 +73,15 @@ func (w WAN) here() bool {
 	if scheme == "ssh" {
 		return false
 	}
-	host := rest
-	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		host = host[at+1:]
+	host, _, _ := strings.Cut(rest[strings.LastIndexByte(rest, '@')+1:], "/")
+	if at, err := netip.ParseAddrPort(host); err == nil {
+		return at.Addr().IsLoopback()
 	}
-	host, _, _ = strings.Cut(host, "/")
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	if at, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return at.IsLoopback()
 	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && addr.IsLoopback()
+	name, _, _ := strings.Cut(host, ":")
+	return name == "localhost"
 }
 
 // Says tells in a sentence what the WAN is to be.

@@ -156,3 +156,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestHere: a router is this machine if its API is asked at the loopback.
+func TestHere(t *testing.T) {
+	for router, want := range map[string]bool{
+		"opnsense+https://127.0.0.1": true, "opnsense+https://127.0.0.1:8443/": true, "opnsense+https://[::1]:443": true, "opnsense+https://[::1]": true,
+		"opnsense+https://localhost:8443": true, "opnsense+https://user@localhost": true,
+		"opnsense+https://192.0.2.1": false, "opnsense+https://127.0.0.1.example.net": false, "ssh://root@127.0.0.1": false, "opnsense+https://[2001:db8::1]:443": false,
+	} {
+		_, err := config.Parse("F", []byte("[[wan]]\ninterface = \"wan\"\ndown = \"50mbit\"\nup = \"10mbit\"\nrouter = \""+router+"\"\nfollow = true\n"))
+		if is := err == nil; is != want {
+			t.Errorf("%s is taken for this machine: %t (%v)", router, is, err)
+		}
+	}
+}
