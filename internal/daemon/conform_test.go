@@ -129,6 +129,11 @@ type town struct {
 	end     context.CancelFunc
 	random  *rand.Rand
 	follows bool // its line is followed
+	follow  func(Line) (Follower, error)
+}
+
+func newPuppet(l Line) (Follower, error) {
+	return &puppet{line: l, rates: [2]unit.Rate{l.Rates[0].Usual, l.Rates[1].Usual}}, nil
 }
 
 // A puppet follows a line as the test says.
@@ -208,9 +213,7 @@ func (x *town) text() []byte {
 // start starts the daemon, as after a crash.
 func (x *town) start() {
 	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: x.open,
-		Follow: func(l Line) (Follower, error) {
-			return &puppet{line: l, rates: [2]unit.Rate{l.Rates[0].Usual, l.Rates[1].Usual}}, nil
-		}}, x.config())
+		Follow: x.follow}, x.config())
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -469,7 +472,7 @@ func newTown(t *testing.T, name, dir string, seed uint64) *town {
 		driver = driver.OwnTC()
 	}
 	at, wan := standIns()[name]()
-	x := &town{t: t, driver: driver, wan: wan, dir: dir, random: rand.New(rand.NewPCG(seed, 3))}
+	x := &town{t: t, driver: driver, wan: wan, dir: dir, follow: newPuppet, random: rand.New(rand.NewPCG(seed, 3))}
 	if x.backend, err = driver.Backend(platform.Options{Runner: at, API: driver.Scheme != "", Replace: true}); err != nil {
 		t.Fatal(err)
 	}
