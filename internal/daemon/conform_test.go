@@ -125,6 +125,7 @@ type town struct {
 	backend platform.Backend // past the moods
 	wan     string
 	dir     string
+	journal string // directory of the daemon's journal
 	d       *Daemon
 	end     context.CancelFunc
 	random  *rand.Rand
@@ -244,7 +245,7 @@ func (x *town) open(_ context.Context, w config.WAN) (*Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &apply.Engine{Backend: b, Runner: x.router, Dir: x.dir, Watchdog: unwatched{}}
+	e := &apply.Engine{Backend: b, Runner: x.router, Dir: x.journal, Watchdog: unwatched{}}
 	take := *e
 	take.Backend = taking
 	return &Router{Driver: x.driver, Here: here{}, Engine: e, Taking: &take, Close: func() {},
@@ -472,7 +473,7 @@ func newTown(t *testing.T, name, dir string, seed uint64) *town {
 		driver = driver.OwnTC()
 	}
 	at, wan := standIns()[name]()
-	x := &town{t: t, driver: driver, wan: wan, dir: dir, follow: newPuppet, random: rand.New(rand.NewPCG(seed, 3))}
+	x := &town{t: t, driver: driver, wan: wan, dir: dir, journal: dir, follow: newPuppet, random: rand.New(rand.NewPCG(seed, 3))}
 	if x.backend, err = driver.Backend(platform.Options{Runner: at, API: driver.Scheme != "", Replace: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,15 @@ func (b *brook) Count(now unit.Instant) (gauge.Counts, error) {
 
 func (b *brook) Stats() gauge.Stats { return gauge.Stats{} }
 func (b *brook) Reset()             {}
-func (b *brook) Close() error       { b.opened--; return nil }
+func (b *brook) Close() error       { b.open(-1); return nil }
+
+// open counts gauges.
+func (b *brook) open(more int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.opened += more
+	return b.opened
+}
 
 // A wader is a steer.Follower as the daemon takes it.
 type wader struct{ *steer.Follower }
@@ -121,7 +129,7 @@ func (w wader) Status() LineStatus {
 
 // follow follows a daemon's line on the brook.
 func (b *brook) follow(l Line) (Follower, error) {
-	c := steer.Config{Clock: b.clock, Unseen: l.Slow, Tell: l.Tell, Open: func() (steer.Gauge, error) { b.opened++; return b, nil }}
+	c := steer.Config{Clock: b.clock, Unseen: l.Slow, Tell: l.Tell, Open: func() (steer.Gauge, error) { b.open(1); return b, nil }}
 	for i := range 6 {
 		c.Targets = append(c.Targets, delay.Target{Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), Operator: fmt.Sprint(i / 2), Kind: delay.Echo})
 	}
@@ -168,7 +176,7 @@ func (x *town) holds(b *brook) (h holds) {
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
-	h.heap, h.goroutines, h.gauges = m.HeapAlloc, runtime.NumGoroutine(), b.opened
+	h.heap, h.goroutines, h.gauges = m.HeapAlloc, runtime.NumGoroutine(), b.open(0)
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
 		h.files = len(open)
 	}
@@ -187,6 +195,9 @@ func (x *town) holds(b *brook) (h holds) {
 // memory, the goroutines, the descriptors and the files of the first hour. It is an
 // hour of one platform unless UNBLOAT_LONG=1.
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: it takes seconds")
+	}
 	names, hours := []string{"freebsd"}, 1
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		names, hours = []string{"freebsd", "openbsd", "opnsense", "pfsense", "linux"}, 24
