@@ -62,7 +62,7 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel binaries release race vuln laws prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
+test-long: setup-test build kernel binaries release ansible race vuln laws following prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, data races, known holes, all random cases, a hundred proofs, a hundred runs, every fuzz target
 
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
@@ -70,9 +70,17 @@ laws: ## the contract of every platform's driver, with all of its random cases
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Conformance|Soak)$$' ./internal/daemon
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^TestDaemonOverSSH$$' ./internal/remote
 
+.PHONY: following
+following: kernel ## lines that vary on the real kernel; CAKE_AUTORATE=DIR puts that program beside, UNBLOAT_TRACES=DIR has recorded lines (docs/lab.md)
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -v -run '^TestFollow.*InLab$$' ./internal/lab
+
 .PHONY: release
-release: ## packages of whole programs for several systems, made twice and compared; rpmlint, where it is installed
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong)$$' ./contrib/package
+release: ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong|DebianLong)$$' ./contrib/package
+
+.PHONY: ansible
+ansible: ## the Ansible collection with a real ansible-core, installed into your cache, against every platform's stand-in over SSH
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 30m -run '^TestAnsibleLong$$' ./internal/remote
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector
@@ -122,6 +130,7 @@ bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among 
 .PHONY: compare
 compare: build kernel ## docs/evidence: ours beside what others do, on the real kernel, five seeds each (half an hour on two cores); goes on where it was stopped
 	@bin/unbloat lab compare --seeds 5 --markdown docs/evidence -o bin/compare.html --resume bin/compare-$(VERSION).jsonl
+	@bin/unbloat lab compare --subject following --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
 	@echo "the figures are in docs/evidence, the same as a page in bin/compare.html"
 
 .PHONY: compare-sim

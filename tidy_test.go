@@ -90,7 +90,8 @@ func below() map[string][]string {
 		"internal/verdict":       {"unit", "internal/reason", "internal/probe"},
 		"internal/netio":         {"unit", "internal/probe"},
 		"internal/delay":         {"unit", "internal/probe"},
-		"internal/steer":         {"unit", "internal/follow", "internal/delay", "internal/gauge", "internal/metrics", "internal/netio"},
+		"internal/feed":          {"unit", "internal/delay", "internal/follow"},
+		"internal/steer":         {"unit", "internal/feed", "internal/follow", "internal/delay", "internal/gauge", "internal/metrics", "internal/netio"},
 		"internal/gauge":         {"unit", "internal/delay", "internal/netio"},
 		"internal/metrics":       {"unit", "internal/metrics"},
 		"internal/budget":        {},
@@ -211,7 +212,7 @@ func TestStandInsAreIndependent(t *testing.T) {
 // Pure packages read no clock, file, environment or randomness: they are given
 // the time and a seeded source.
 func TestPurity(t *testing.T) {
-	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/manual"}
+	pure := []string{"unit", "internal/reason", "aqm", "sim", "internal/probe", "internal/verdict", "internal/classify", "internal/plan", "internal/lang", "internal/platform/render", "internal/lab/scenario", "internal/live", "internal/daemon/keep", "internal/daemon/config", "internal/delay", "internal/metrics", "internal/follow", "internal/feed", "internal/manual"}
 	banned := []string{"os", "net", "os/exec", "syscall", "crypto/rand", "os/signal", "golang.org/x/sys/unix"}
 	impure := map[string][]string{"time": {"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc"}}
 	global := regexp.MustCompile(`\brand\.(Int|IntN|Int64N|Uint64|Float64|Perm|Shuffle|N|Read)\b`)

@@ -255,19 +255,35 @@ func (n *Network) pump(s *shaper) {
 type Stamped struct {
 	Direction Direction
 	Flow      uint64
+	Server    int          // flows with the same number go to servers that are equally far away
 	Sent      unit.Instant // when it left its sender
 	Echo      unit.Instant // Sent of what it answers; 0: nothing yet
+	Seq, Ack  uint32       // sequence number of its first byte, and of the next one that it expects
+	Length    uint32       // of its payload
 }
 
 // Tap lets f see every TCP packet on the WAN: those up as they leave the shaper, those
-// down as they come from the line. nil ends it.
+// down as they come from the line. QUIC's datagrams have no timestamps, and are not
+// shown. nil ends it.
 func (n *Network) Tap(f func(now unit.Instant, p Stamped)) { n.tap = f }
 
 // tapped shows a packet to the tap.
 func (n *Network) tapped(d Direction, p *packet) {
-	if n.tap != nil && p.kind != kindStream {
-		n.tap(n.now, Stamped{d, uint64(p.owner), p.sent, p.echo})
+	if n.tap == nil || p.kind == kindStream {
+		return
 	}
+	c := n.conns[p.owner]
+	if c.params.Datagram {
+		return
+	}
+	out := Stamped{Direction: d, Flow: uint64(p.owner), Server: int(c.keys.wires), Sent: p.sent, Echo: p.echo}
+	number := uint32(p.seq) * uint32(c.params.Payload) // wraps, as in TCP
+	if p.kind == kindData {
+		out.Seq, out.Length = number, uint32(c.params.Payload)
+	} else {
+		out.Ack = number
+	}
+	n.tap(n.now, out)
 }
 
 // pass hands a packet on from the router.

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -89,6 +90,9 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 		for _, w := range conf.WANs {
 			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, w.Says())
 		}
+		for _, e := range conf.Schedule {
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", f.config, e.Says())
+		}
 		return nil
 	}
 	hup := make(chan os.Signal, 1)
@@ -116,6 +120,8 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 		Log: c.ErrOrStderr(), Reload: reload, Getenv: os.Getenv, Watch: daemon.Watch,
 	}
 	followLines(&o)
+	offerWork(&o, f)
+	offerArchive(&o)
 	offerMetrics(&o)
 	err := daemon.Run(ctx, o)
 	var bad *kept.Error
@@ -147,7 +153,10 @@ func (f *daemonFlags) checker() func(context.Context, kept.Config) error {
 				return w.At(f.config, key, err)
 			}
 		}
-		return nil
+		if err := checkArchive(c, f.config); err != nil {
+			return err
+		}
+		return checkWork(ctx, c, f.config)
 	}
 }
 
@@ -218,6 +227,7 @@ func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, err
 	engine := *r.engine
 	engine.Backend = b
 	return &daemon.Router{Driver: r.driver, Here: platform.Local{}, Engine: r.engine, Taking: &engine, Keeper: r.keeper, OwnTC: r.owned, Close: r.Close,
+		Why:  func(ctx context.Context, p plan.Plan, w daemon.WhyParams) (any, error) { return whyThere(ctx, r, p, w) },
 		Plan: func(ctx context.Context, w kept.WAN) (plan.Plan, error) { return planOf(ctx, r, w) }}, nil
 }
 
@@ -236,6 +246,7 @@ func planOf(ctx context.Context, r *router, w kept.WAN) (plan.Plan, error) {
 	if preferences.Classes, err = classesOf(w); err != nil {
 		return plan.Plan{}, err
 	}
+	preferences.Classes.Rules = slices.Concat(w.Rules, preferences.Classes.Rules)
 	r.names(ctx, preferences.Classes, &facts)
 	p, err := plan.Make(w.PlanLine(), facts, preferences)
 	return p, r.lacking(ctx, w.Interface, err)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/platform/fake"
 )
 
 // daemon starts the daemon on a stage and returns its process.
@@ -153,4 +155,71 @@ func TestFollowRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", x.more, err, x.want)
 		}
 	}
+}
+
+// TestDaemonThatKeepsDying: killed at random moments again and again, the daemon comes
+// up with the rates of the configuration, follows no line and says so, until it is
+// reloaded; one that ends as it should is not counted.
+func TestDaemonThatKeepsDying(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short leaves out what takes seconds; `make test` has it")
+	}
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	f := fake.NewLinux()
+	s := newStage(t, f.Machine, f, f.Text)
+	const wan, lan, platform = "wan", "lan", "linux"
+	config := filepath.Join(t.TempDir(), "unbloat.toml")
+	text := "[[wan]]\ninterface = \"" + wan + "\"\nlan = \"" + lan + "\"\nplatform = \"" + platform + "\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\nfollow = true\n"
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (is daemon.Status) {
+		c, err := daemon.Dial(t.Context(), daemon.Socket(s.state))
+		if err != nil {
+			return is
+		}
+		defer c.Close()
+		_ = c.Call(t.Context(), daemon.MethodStatus, "", "", nil, &is)
+		return is
+	}
+	state := func() keep.State { return s.kept(t.Context()).State }
+	var log *said
+	cmd, _ := s.daemon(t, config)
+	await.Until(t, 40*time.Second, "the first start", func() bool { return state() == keep.InPlace })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		cmd, log = s.daemon(t, config)
+		await.Until(t, 40*time.Second, "the daemon to answer", func() bool { return ask().PID == cmd.Process.Pid })
+		if is := ask(); (is.Careful != "") != (i == 4) {
+			t.Fatalf("start %d: careful: %q", i+1, is.Careful)
+		}
+		if i == 4 {
+			break
+		}
+		for range random.IntN(200) { // each takes some milliseconds
+			ask()
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+	}
+	await.Until(t, 40*time.Second, "the daemon to shape the line", func() bool { return state() == keep.InPlace })
+	if is := ask(); is.WANs[0].Line != nil || !strings.Contains(log.String(), "was started 5 times within 10m0s") {
+		t.Errorf("%+v\n%s", is, log)
+	}
+	if out, _ := s.run(t, "status", "--wan", wan, "--for", platform); !strings.Contains(out, "WARNING: the daemon was started 5 times") {
+		t.Errorf("status says\n%s", out)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, 40*time.Second, "the line to be followed again", func() bool { is := ask(); return is.Careful == "" && len(is.WANs) == 1 && is.WANs[0].Line != nil })
 }

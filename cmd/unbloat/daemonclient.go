@@ -114,6 +114,9 @@ func (s *routerStatus) printDaemon(w io.Writer) {
 			fmt.Fprintf(w, "  It has put it back %d times, at %s the last time%s: %s\n", x.Mends, localText(x.Mended), by, strings.Join(x.Was, "; "))
 		}
 	}
+	if s.Daemon.Careful != "" {
+		fmt.Fprintf(w, "WARNING: %s\n", s.Daemon.Careful)
+	}
 	if s.Daemon.Failure != "" {
 		fmt.Fprintf(w, "WARNING: the daemon could not read its configuration again: %s\n", s.Daemon.Failure)
 	}
@@ -128,6 +131,9 @@ func (f *routerFlags) examineDaemon(ctx context.Context, r *doctor.Report) error
 	if s.Failure != "" {
 		r.Findings = append(r.Findings, platform.Finding{ID: "daemon-config", What: "the daemon could not read its configuration again: " + s.Failure,
 			Why: "it goes on with the old one, and would not start again", Remedy: "correct it; unbloat daemon --check --config " + s.Config + " checks it"})
+	}
+	if s.Careful != "" {
+		r.Findings = append(r.Findings, platform.Finding{ID: "daemon-crashes", What: s.Careful, Why: "the rates are held, so a line that varies has queues again", Remedy: "see the daemon's log; then reload it (SIGHUP)"})
 	}
 	for _, w := range s.WANs {
 		x := platform.Finding{ID: "daemon", Blocking: true, What: w.Says(), Why: "the daemon can't keep the shaping in place", Remedy: "see there; the daemon tries again by itself"}

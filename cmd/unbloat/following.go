@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 
+	"unbloat/internal/apply"
 	"unbloat/internal/daemon"
 	"unbloat/internal/delay"
 	"unbloat/internal/follow"
@@ -66,23 +68,36 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 		l.Own(setter.Port())
 		set = setter.Set
 	}
-	clock := netio.NewClock()
+	clock := netio.ClockSince(l.Base)
 	four := hasIPv4(l)
 	targets := delay.Choose(delay.Resolvers(), four, !four)
 	if len(l.Reflectors) > 0 {
 		targets = delay.WithFirstHop(delay.Configured(l.Reflectors))
 	}
+	echo := echoOf(l.Server)
+	if echo != nil {
+		targets = append(targets, delay.Target{Operator: l.Server, Kind: delay.Native})
+	}
 	c := steer.Config{
-		Clock: clock, Targets: targets, Tell: l.Tell, Unseen: l.Slow,
+		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring, Unseen: l.Slow,
 		Open: func() (steer.Gauge, error) {
 			if err := leavesBy(l.Device, targets); l.Slow && err != nil {
 				return nil, err
 			}
-			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets})
+			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets, Echo: echo})
+		},
+		Decided: func(w follow.Why) {
+			l.Decided(daemon.Decision{Direction: w.Direction.String(), From: w.From, To: w.To, Why: w.Reason()})
 		},
 		Set: func(ctx context.Context, rates [2]unit.Rate) error { return l.Change(ctx, rates, set) },
 	}
 	c.Params.Every = l.Every
+	if l.Learn != "" {
+		c.Memory = &steer.Memory{
+			Load: func() ([]byte, error) { return os.ReadFile(l.Learn) },
+			Save: func(b []byte) error { return apply.WriteFile(l.Learn, b, 0o644) },
+		}
+	}
 	for d, b := range l.Rates {
 		c.Params.Rates[d] = follow.Bounds{Least: b.Least, Usual: b.Usual, Most: b.Most}
 	}
@@ -161,8 +176,11 @@ func (f *lineFollower) Status() daemon.LineStatus {
 	}
 	for _, r := range v.Reflectors {
 		s := daemon.ReflectorStatus{Address: r.Target.Addr.String(), Operator: r.Target.Operator, Answers: r.Health.Alive, Asked: r.Health.Asked, Answered: r.Health.Answered, BaseMs: unit.Ms(r.Health.Base)}
-		if r.Target.Kind == delay.FirstHop {
+		switch r.Target.Kind {
+		case delay.FirstHop:
 			s.Address = "first hop"
+		case delay.Native:
+			s.Address, s.Operator = r.Target.Operator, ""
 		}
 		out.Reflectors = append(out.Reflectors, s)
 	}

@@ -165,8 +165,9 @@ type historyFlags struct {
 	shaped                                 bool
 	limit                                  int
 	json                                   bool
-	remove                                 bool
-	expire                                 string
+	lineFlags
+	remove bool
+	expire string
 }
 
 func newHistoryCommand() *cobra.Command {
@@ -178,10 +179,15 @@ func newHistoryCommand() *cobra.Command {
 		Long: `Lists the kept results, the newest first. With an ID, or the beginning of one, it
 shows that result. "unbloat compare" sets two of them side by side. With --delete
 it removes that result for good, and with --expire all that are older than a
-time.`,
+time.
+
+With --line it draws what a line did that "unbloat daemon" follows: the daemon
+knows the last day, and more if its configuration names a file (history). Without
+a running daemon the file is read.`,
 		Example: `  unbloat history --label before --since 7d
   unbloat history --wan eth0 --shaped
-  unbloat history 3fa9c1`,
+  unbloat history 3fa9c1
+  unbloat history --line --since 6h`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError("%s: takes one ID, not %d (see `%s --help`)", nameOf(c), len(args), c.CommandPath())
@@ -190,6 +196,10 @@ time.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
+			case f.line && len(args) > 0:
+				return usageError("history: --line takes no ID; it shows what the line did")
+			case f.line:
+				return f.showLine(c, time.Now())
 			case f.remove && len(args) == 0:
 				return usageError("history: --delete takes the ID of the result to remove; --expire TIME removes all that are older")
 			case f.remove:
@@ -215,6 +225,7 @@ time.`,
 	fs.BoolVar(&f.remove, "delete", false, "remove the result with the ID")
 	fs.StringVar(&f.expire, "expire", "", "remove all results from before a `TIME`: 90d, 12w or 2026-03-01")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
+	f.lineFlags.register(fs)
 	c.ValidArgsFunction = f.completeFirst
 	_ = c.RegisterFlagCompletionFunc("after", f.complete)
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(store.Kinds(), cobra.ShellCompDirectiveNoFileComp))

@@ -52,7 +52,7 @@ func newLabListCommand() *cobra.Command {
 		Args:    exactArgs(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, name := range scenarios.Names() {
-				s, err := loadScenario(name)
+				s, err := embedded(name)
 				if err != nil {
 					return err
 				}
@@ -353,6 +353,20 @@ func loadScenario(name string) (*scenario.Scenario, error) {
 	if err != nil {
 		return nil, usageError("%w; a file is given by its path, as in ./%s.toml", err, name)
 	}
+	s, err := scenario.Read("scenarios/"+name+".toml", text, scenarios.Trace)
+	var missing *scenarios.MissingTraceError
+	if errors.As(err, &missing) {
+		return nil, &exitError{exitPrecondition, fmt.Errorf("scenario %s: %w", name, missing)}
+	}
+	return s, err
+}
+
+// embedded reads an embedded scenario without its trace.
+func embedded(name string) (*scenario.Scenario, error) {
+	text, err := scenarios.Text(name)
+	if err != nil {
+		return nil, err
+	}
 	return scenario.Parse("scenarios/"+name+".toml", text)
 }
 
@@ -362,12 +376,11 @@ func labError(err error) error {
 		missing     *lab.MissingError
 		unsupported *lab.UnsupportedError
 		impossible  *lab.UnsupportedCaseError
-		simulated   *lab.SimulatedOnlyError
 		input       *lab.InputError
 		file        *image.FileError
 	)
 	switch {
-	case errors.As(err, &missing), errors.As(err, &unsupported), errors.As(err, &impossible), errors.As(err, &simulated):
+	case errors.As(err, &missing), errors.As(err, &unsupported), errors.As(err, &impossible):
 		return &exitError{exitPrecondition, err}
 	case errors.As(err, &input), errors.As(err, &file):
 		return &exitError{exitUsage, err}
@@ -406,6 +419,9 @@ func newLabInsideCommands() []*cobra.Command {
 		hidden("lab-household", withGuest(func(c *cobra.Command, g lab.Guest, _ string) error {
 			return lab.Household(c.Context(), g, lab.GuestBinary, c.OutOrStdout())
 		})),
+		hidden("lab-shapers", func(c *cobra.Command, args []string) error {
+			return lab.WatchShapers(c.Context(), args[0], c.InOrStdin(), c.OutOrStdout())
+		}),
 		hidden("lab-meet", withGuest(func(c *cobra.Command, g lab.Guest, dir string) error {
 			return lab.Meet(c.Context(), g, dir, c.OutOrStdout())
 		})),

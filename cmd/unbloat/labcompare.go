@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type labCompareFlags struct {
 	output   string
 	markdown string
 	resume   string
+	subject  string
 	seeds    int
 	json     bool
 	quiet    bool
@@ -36,6 +38,7 @@ type comparedTable struct {
 	title string
 	cases []string
 	rows  []lab.Row
+	left  []string // what could not be run here, a sentence each
 }
 
 func newLabCompareCommand() *cobra.Command {
@@ -68,6 +71,7 @@ what is there instead of running it again.`,
 	c.Flags().IntVar(&f.seeds, "seeds", 1, "run each case with the seeds 1 to `N`")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "also write the tables as a page to this .html `FILE`")
 	c.Flags().StringVar(&f.markdown, "markdown", "", "also write the tables of each subject as .md files into `DIR`")
+	c.Flags().StringVar(&f.subject, "subject", "", "run the scenarios and cases of this `FILE` of docs/evidence alone, such as following")
 	c.Flags().StringVar(&f.resume, "resume", "", "keep the results in `FILE`, and run only what is not in it")
 	c.Flags().BoolVar(&f.json, "json", false, "print the results as JSON, one a line (unbloat.lab/1)")
 	c.Flags().BoolVar(&f.quiet, "quiet", false, "no progress")
@@ -80,7 +84,12 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 		return &exitError{exitUsage, err}
 	}
 	whole := len(names) == 0 && !c.Flags().Changed("case")
+	i := slices.IndexFunc(subjects(), func(s subject) bool { return s.file == f.subject })
 	switch {
+	case f.subject != "" && !whole:
+		return usageError("--subject says which scenarios and cases to run; name no scenario and no --case with it")
+	case f.subject != "" && i < 0:
+		return usageError("--subject %s is not one of docs/evidence: %s", f.subject, strings.Join(subjectNames(), ", "))
 	case len(f.cases) == 0:
 		return usageError("--case names no case; write for example --case fq_codel,cake,ours")
 	case f.seeds < 1:
@@ -97,6 +106,14 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 	if whole {
 		tables = []comparedTable{{title: "Households", cases: f.cases}, {title: "Lines that people wrote about", cases: seedCases()}}
 	}
+	if f.subject != "" {
+		sub := subjects()[i]
+		names = sub.scenarios
+		tables = []comparedTable{{title: sub.title, cases: sub.cases}}
+		if sub.cases == nil {
+			tables = []comparedTable{{title: sub.title, cases: append(lab.CompareCases(), "seed", "tuned")}}
+		}
+	}
 	runs := labRuns{engine: engine}
 	if !f.quiet {
 		runs.progress = c.ErrOrStderr()
@@ -105,7 +122,9 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 		return err
 	}
 	for i := range tables {
-		compared, err := toCompare(names, tables[i].cases)
+		there, left := available(names, f.subject != "")
+		tables[i].left = left
+		compared, err := toCompare(there, tables[i].cases)
 		if err != nil {
 			return err
 		}
@@ -119,7 +138,7 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 		for _, t := range tables {
 			for k := range t.rows {
 				row := &t.rows[k]
-				r, err := runs.result(c.Context(), row.Scenario, lab.Chosen(row.Scenario, t.cases), seed+1)
+				r, err := runs.result(c.Context(), row.Scenario, runs.runnable(row.Scenario, t.cases), seed+1)
 				if err != nil {
 					return labError(err)
 				}
@@ -139,7 +158,7 @@ func runLabCompare(c *cobra.Command, names []string, f labCompareFlags) error {
 		}
 	}
 	if f.markdown != "" {
-		if err := writeEvidence(f.markdown, tables); err != nil {
+		if err := writeEvidence(f.markdown, tables, f.subject); err != nil {
 			return err
 		}
 	}
@@ -193,6 +212,28 @@ func under(r *lab.Result) string {
 	return fmt.Sprintf("on Linux %s in %s time", r.Kernel, r.Engine)
 }
 
+// available returns the scenarios whose traces are there, and says why the others are
+// left out. Where somebody named them, nothing is left out: toCompare says what is
+// missing.
+func available(names []string, leave bool) (there, left []string) {
+	for _, name := range names {
+		var missing *scenarios.MissingTraceError
+		if _, err := loadScenario(name); leave && errors.As(err, &missing) {
+			left = append(left, err.Error())
+			continue
+		}
+		there = append(there, name)
+	}
+	return there, left
+}
+
+func subjectNames() (names []string) {
+	for _, s := range subjects() {
+		names = append(names, s.file)
+	}
+	return names
+}
+
 // toCompare returns the named scenarios. Without names it returns the embedded
 // ones that have the last of the cases, each followed by those it is compared
 // with: their names begin with its name and a dash.
@@ -203,7 +244,11 @@ func toCompare(names, cases []string) ([]*scenario.Scenario, error) {
 	}
 	var out []*scenario.Scenario
 	for _, name := range names {
-		s, err := loadScenario(name)
+		read := loadScenario
+		if all {
+			read = embedded // not every trace is there
+		}
+		s, err := read(name)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +256,7 @@ func toCompare(names, cases []string) ([]*scenario.Scenario, error) {
 		switch {
 		case len(has) == 0 && !all:
 			return nil, usageError("scenario %s has none of the cases %s", name, strings.Join(cases, ", "))
-		case len(has) == 0:
+		case len(has) == 0, all && s.Line.Trace != "":
 		case !all || has[len(has)-1] == cases[len(cases)-1] || slices.ContainsFunc(out, func(o *scenario.Scenario) bool {
 			return strings.HasPrefix(name, o.Name+"-")
 		}):

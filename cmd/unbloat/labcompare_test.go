@@ -221,7 +221,7 @@ func TestEvidenceOfTables(t *testing.T) {
 		tables = append(tables, comparedTable{cases: cases, rows: []lab.Row{row}})
 	}
 	dir := filepath.Join(t.TempDir(), "new")
-	if err := writeEvidence(dir, tables); err != nil {
+	if err := writeEvidence(dir, tables, ""); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "connections.md"))

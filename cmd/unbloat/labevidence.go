@@ -25,6 +25,9 @@ type subject struct {
 	title     string
 	about     string
 	scenarios []string
+	// cases are the subject's own, and it is written alone (--subject); nil: those of
+	// every comparison.
+	cases []string
 }
 
 // evidenceCommand writes docs/evidence, as `make compare` does.
@@ -36,28 +39,44 @@ func subjects() []subject {
 	return []subject{
 		{"lines", "Lines that people wrote about",
 			"Five lines with bufferbloat: as they are, with the fix of the article that described each, and as `unbloat tune` leaves them. Nothing else runs on the line but the test.",
-			[]string{"seed-000", "seed-001", "seed-002", "seed-003", "seed-004"}},
+			[]string{"seed-000", "seed-001", "seed-002", "seed-003", "seed-004"}, nil},
 		{"connections", "Hundreds of connections",
 			"What a call's packets wait and lose while a hundred or two hundred connections fill the line.",
-			[]string{"many", "many-htb", "slow-many", "bulk-200"}},
+			[]string{"many", "many-htb", "slow-many", "bulk-200"}, nil},
 		{"household", "Mail, pages and calls",
 			"A mail client that fetches thousands of messages, and a slow upload beside somebody who reads pages, each with calls.",
-			[]string{"imap", "slow-uplink", "slow-uplink-idle"}},
+			[]string{"imap", "slow-uplink", "slow-uplink-idle"}, nil},
 		{"torrents", "BitTorrent",
 			"Forty peers of a swarm, by TCP and by uTP, beside two calls. libtorrent asks the processor itself for random numbers, so these figures differ from run to run with the same seed too.",
-			[]string{"torrent-tcp", "torrent-tcp-alone", "torrent-utp", "torrent-utp-alone"}},
+			[]string{"torrent-tcp", "torrent-tcp-alone", "torrent-utp", "torrent-utp-alone"}, nil},
 		{"abuse", "A machine that takes too much",
 			"One machine floods the uplink, or opens fifty flows that look like calls. The probe is on that machine; a call and an upload are on another.",
-			[]string{"flood", "abuser"}},
+			[]string{"flood", "abuser"}, nil},
+		{"following", "Lines that vary",
+			"The daemon follows a line, beside fixed rates, cake-autorate (commit 94238be, unchanged, with fping) and CAKE that knows at every moment what the line carries, at 95 % of it: nobody can do better without knowing. Both programs are told the same rates and have the same six reflectors. The times are round trips of a probe of 100 bytes, 50 a second, over all of the time with load.",
+			[]string{"follow-steps", "follow-steps-down", "follow-steps-up", "follow-lte-tmobile", "follow-lte-att", "follow-lte-verizon", "follow-umts-tmobile",
+				"follow-starlink", "follow-cable", "follow-wifi", "follow-lte", "follow-steady", "follow-floor", "follow-silent",
+				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile"}, lab.FollowCases()},
 	}
 }
 
 // evidence returns the pages of docs/evidence from the tables of a run, by file
-// name.
-func evidence(tables []comparedTable) map[string]lab.Evidence {
+// name: that of one subject, or those of all that are written together.
+func evidence(tables []comparedTable, only string) map[string]lab.Evidence {
 	out := map[string]lab.Evidence{}
 	for _, sub := range subjects() {
+		if sub.file != only && (only != "" || sub.cases != nil) {
+			continue
+		}
 		e := lab.Evidence{Title: sub.title, About: []string{sub.about}, Cases: append(slices.Clone(lab.CompareCases()), "seed", "tuned")}
+		command := evidenceCommand
+		if sub.cases != nil {
+			e.Cases, e.Lines = sub.cases, true
+			command += " --subject " + sub.file
+		}
+		for _, t := range tables {
+			e.Left = append(e.Left, t.left...)
+		}
 		for _, name := range sub.scenarios {
 			row := lab.Row{}
 			for _, t := range tables {
@@ -69,7 +88,7 @@ func evidence(tables []comparedTable) map[string]lab.Evidence {
 			}
 			if row.Scenario != nil {
 				e.Rows = append(e.Rows, row)
-				e.Command = fmt.Sprintf(evidenceCommand, len(row.Results))
+				e.Command = fmt.Sprintf(command, len(row.Results))
 			}
 		}
 		out[sub.file+".md"] = e
@@ -91,13 +110,13 @@ func merged(a, b []*lab.Result) []*lab.Result {
 	return out
 }
 
-// writeEvidence writes the files of all subjects into a directory, which it
-// creates.
-func writeEvidence(dir string, tables []comparedTable) error {
+// writeEvidence writes the files of all subjects, or of one, into a directory, which
+// it creates.
+func writeEvidence(dir string, tables []comparedTable, only string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder for the tables: %w", err)
 	}
-	for name, e := range evidence(tables) {
+	for name, e := range evidence(tables, only) {
 		var b bytes.Buffer
 		if err := lab.WriteEvidence(&b, e); err != nil {
 			return err
@@ -147,6 +166,29 @@ func (l *labRuns) resume(file string) error {
 		return os.Truncate(file, int64(whole))
 	}
 	return nil
+}
+
+// runnable returns the cases that a scenario has and that can be run here, or are kept
+// already. What it leaves out it says.
+func (l *labRuns) runnable(s *scenario.Scenario, cases []string) []string {
+	var out []string
+	for _, name := range lab.Chosen(s, cases) {
+		c, err := s.Case(name)
+		if err != nil {
+			continue
+		}
+		kept := slices.ContainsFunc(l.kept, func(r *lab.Result) bool {
+			return r.Scenario == s.Name && slices.ContainsFunc(r.Cases, func(k lab.CaseResult) bool { return k.Name == name })
+		})
+		if _, why := lab.Runnable([]scenario.Case{c}); len(why) > 0 && !kept {
+			if l.progress != nil {
+				fmt.Fprintf(l.progress, "%s: SKIPPED: %v\n", s.Name, why[0])
+			}
+			continue
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // result returns the results of cases of a scenario with a seed, in the order

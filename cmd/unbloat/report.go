@@ -30,15 +30,16 @@ func newReportCommand() *cobra.Command {
 		Use:     "report RESULT…",
 		GroupID: "main",
 		Short:   "Make a page, a picture or a table of one or more results",
-		Long: `Reads results of "test", "tune", "path" and "lab run", each with --json, and
-shows them. RESULT is a file, - for standard input, or the ID of a kept result
+		Long: `Reads results of "test", "tune", "path", "lab run" and "history --line", each with
+--json, and shows them. RESULT is a file, - for standard input, or the ID of a kept result
 (see "unbloat history"). Of several tests, the first is the before and the last
 the after; traces of "path" are shown beside them, hop by hop. The file's
 extension chooses what is made: .html, .svg, .png, .csv, .json or .flent.gz (one
 test). Without -o, a table is printed.`,
 		Example: `  unbloat report before.json after.json -o report.html
   unbloat report result.json -o result.flent.gz
-  unbloat report 3fa9c1 88b2 path.json -o report.html`,
+  unbloat report 3fa9c1 88b2 path.json -o report.html
+  unbloat history --line --json | unbloat report - -o line.svg`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError("%s: takes one or more results, as files of `unbloat test --json` (see `%s --help`)", nameOf(c), c.CommandPath())
@@ -93,8 +94,13 @@ func (o *reportOptions) run(c *cobra.Command, names []string) error {
 			return err
 		}
 	}
+	for _, l := range page.Lines {
+		if err := printLine(out, l); err != nil {
+			return err
+		}
+	}
 	for i, r := range page.Paths {
-		if i > 0 || page.After != nil {
+		if i > 0 || page.After != nil || len(page.Lines) > 0 {
 			fmt.Fprintln(out)
 		}
 		if err := path.Write(out, r, terminalWidth(out)); err != nil {
@@ -124,6 +130,12 @@ func (o *reportOptions) page(c *cobra.Command, names []string) (report.Page, err
 			if t.After != nil {
 				tests = append(tests, t.After)
 			}
+			continue
+		}
+		if l, err := readLine(kept.Result); err != nil {
+			return page, usageError("report: result %s: %w", name, err)
+		} else if l != nil {
+			page.Lines = append(page.Lines, l)
 			continue
 		}
 		got, paths, err := result.Read(kept.Result)
@@ -170,6 +182,21 @@ func readTuning(data []byte) (*tune.Result, error) {
 		return nil, errors.New("this tuning measured nothing")
 	}
 	return t, nil
+}
+
+// readLine reads what a line did; nil if it is another result.
+func readLine(data []byte) (*report.Line, error) {
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if json.Unmarshal(data, &head) != nil || head.Schema != report.LineSchema {
+		return nil, nil // the next reader reports the error
+	}
+	l := new(report.Line)
+	if err := json.Unmarshal(data, l); err != nil {
+		return nil, err
+	}
+	return l, l.Check()
 }
 
 // readResult reads a file, or standard input for "-".

@@ -29,7 +29,7 @@ func (f *targetFlags) registerWay(fs *pflag.FlagSet) {
 	fs.StringVar(&f.identity, "identity", "", "private key `FILE` for SSH (default: the agent's, and ~/.ssh/id_*)")
 	fs.StringVar(&f.knownHosts, "known-hosts", "", "`FILE` of host keys (default: ~/.ssh/known_hosts and the system's)")
 	fs.StringVar(&f.apiKeyFile, "api-key-file", "", "`FILE` with the API's key and secret, as OPNsense lets you download it (default: OPNSENSE_KEY and OPNSENSE_SECRET)")
-	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority")
+	fs.StringVar(&f.fingerprint, "fingerprint", "", "SHA-256 of the router's certificate, instead of a trusted authority (default: OPNSENSE_FINGERPRINT)")
 }
 
 // registerWatchdog adds the flag for where the watchdog of a router elsewhere
@@ -88,7 +88,11 @@ func (f *routerFlags) openREST(ctx context.Context, d *platform.Driver) (*router
 	if err != nil {
 		return nil, err
 	}
-	api, err := remote.NewREST(strings.TrimPrefix(f.router, "opnsense+"), key, secret, f.fingerprint)
+	fingerprint := f.fingerprint
+	if fingerprint == "" {
+		fingerprint = os.Getenv("OPNSENSE_FINGERPRINT")
+	}
+	api, err := remote.NewREST(strings.TrimPrefix(f.router, "opnsense+"), key, secret, fingerprint)
 	if err != nil {
 		return nil, err
 	}

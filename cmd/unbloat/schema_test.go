@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"unbloat/internal/daemon"
 	"unbloat/internal/doctor"
 	"unbloat/internal/lab"
 	"unbloat/internal/path"
@@ -43,6 +44,7 @@ func printed() map[string]reflect.Type {
 		"unbloat.revert/1":     reflect.TypeFor[reverted](),
 		"unbloat.status/1":     reflect.TypeFor[routerStatus](),
 		"unbloat.why/1":        reflect.TypeFor[explained](),
+		"unbloat.line/1":       reflect.TypeFor[daemon.History](),
 		"unbloat.history/1":    reflect.TypeFor[listed](),
 		"unbloat.record/1":     reflect.TypeFor[shown](),
 		"unbloat.compare/1":    reflect.TypeFor[comparisonJSON](),

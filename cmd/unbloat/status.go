@@ -70,13 +70,16 @@ type keptState struct {
 func newStatusCommand() *cobra.Command {
 	var f routerFlags
 	var watch bool
-	var wan string
+	var wan, tag string
 	c := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the shapers that are really there, and what they do",
 		GroupID: "main",
 		Long: "Shows all shapers on the router, whoever made them, and compares them with what was applied.\n" +
-			"If they differ it says how to repair that, and the exit code is 1.",
+			"If they differ it says how to repair that, and the exit code is 1.\n\n" +
+			"--watch shows what a running daemon believes of each line that it keeps, and why the\n" +
+			"shapers' rates are what they are: on a terminal in place, otherwise a line for each\n" +
+			"change. Without a daemon it shows the shapers again every second.",
 		Example: "  unbloat status\n  unbloat status --watch\n  unbloat status --router ssh://root@192.168.1.1 --json",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -96,13 +99,17 @@ func newStatusCommand() *cobra.Command {
 				}
 				return s.verdict()
 			}
+			if done, err := f.watchKept(c, wan, tag); done || err != nil {
+				return err
+			}
 			return f.watchStatus(c.Context(), r, wan, c.OutOrStdout())
 		},
 	}
 	f.register(c)
 	f.targetFlags.register(c)
 	c.Flags().StringVar(&wan, "wan", "", "interface towards the internet (default: that of the default route)")
-	c.Flags().BoolVar(&watch, "watch", false, "show it again every second until interrupted; on a terminal in place")
+	c.Flags().BoolVar(&watch, "watch", false, "go on showing it until interrupted; on a terminal in place")
+	c.Flags().StringVar(&tag, "lang", "", "`LANGUAGE` of --watch: en or de (default: LC_ALL, LC_MESSAGES or LANG, else en)")
 	return c
 }
 

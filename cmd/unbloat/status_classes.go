@@ -94,7 +94,8 @@ func (s *routerStatus) printHosts(w io.Writer, last *routerStatus, since time.Du
 	}
 	for _, h := range slices.Sorted(maps.Keys(s.Flows)) {
 		n := s.Flows[h]
-		fmt.Fprintf(w, "%s: %d calm and %d busy flows up, %d calm and %d busy down\n", h, n["up calm"], n["up busy"], n["down calm"], n["down busy"])
+		fmt.Fprintf(w, "%s: %d calm and %d busy flows up (%d of these steady), %d calm and %d busy down (%d steady)\n", h,
+			n["up calm"], n["up busy"], n["up steady"], n["down calm"], n["down busy"], n["down steady"])
 	}
 }
 

@@ -152,20 +152,8 @@ func runTest(c *cobra.Command, o testFlags) error {
 		return changeError(err)
 	}
 	defer release()
-	var test *verdict.Test
-	interrupted := false
-	err = o.each(use{c: c, command: "test", quiet: o.quiet}, func(server chosenServer) error {
-		view := viewLine(c, live.NewTest(server.server, o.idle, o.load, o.runs), o.quiet, o.plain)
-		defer view.close()
-		var err error
-		test, err = measureIsolated(c.Context(), o, server, view)
-		if test != nil {
-			test.Remark(server.remarks()...)
-		}
-		if interrupted = err != nil && test != nil; interrupted {
-			return nil // the user has stopped: no other server is tried
-		}
-		return err
+	test, interrupted, err := o.measure(c, func(server string) testView {
+		return viewLine(c, live.NewTest(server, o.idle, o.load, o.runs), o.quiet, o.plain)
 	})
 	if err != nil {
 		return testError("test", err)
@@ -194,9 +182,34 @@ func runTest(c *cobra.Command, o testFlags) error {
 	return nil
 }
 
+// A testView is shown how a test goes.
+type testView interface {
+	observe(measure.Event)
+	close()
+}
+
+// measure measures with c's streams and context. What was finished before it was
+// interrupted is a result too.
+func (o *testFlags) measure(c *cobra.Command, show func(server string) testView) (test *verdict.Test, interrupted bool, err error) {
+	err = o.each(use{c: c, command: "test", quiet: o.quiet}, func(server chosenServer) error {
+		view := show(server.server)
+		defer view.close()
+		var err error
+		test, err = measureIsolated(c.Context(), *o, server, view)
+		if test != nil {
+			test.Remark(server.remarks()...)
+		}
+		if interrupted = err != nil && test != nil; interrupted {
+			return nil // the user has stopped: no other server is tried
+		}
+		return err
+	})
+	return test, interrupted, err
+}
+
 // measureIsolated measures, while other hosts' traffic is held back if asked
 // for.
-func measureIsolated(ctx context.Context, o testFlags, server chosenServer, view *lineView) (test *verdict.Test, err error) {
+func measureIsolated(ctx context.Context, o testFlags, server chosenServer, view testView) (test *verdict.Test, err error) {
 	if o.isolate {
 		hold, herr := isolate.Start(ctx)
 		if herr != nil {
@@ -209,7 +222,7 @@ func measureIsolated(ctx context.Context, o testFlags, server chosenServer, view
 
 // measureAll measures as often as asked for, and returns the median run. If ctx
 // ends it returns the finished part and the error.
-func measureAll(ctx context.Context, o testFlags, server chosenServer, view *lineView) (*verdict.Test, error) {
+func measureAll(ctx context.Context, o testFlags, server chosenServer, view testView) (*verdict.Test, error) {
 	var runs []*verdict.Test
 	for range o.runs {
 		t, err := measureOnce(ctx, o, server, view)
@@ -236,7 +249,7 @@ func median(runs []*verdict.Test) *verdict.Test {
 }
 
 // measureOnce runs the four phases against a server.
-func measureOnce(ctx context.Context, o testFlags, server chosenServer, view *lineView) (*verdict.Test, error) {
+func measureOnce(ctx context.Context, o testFlags, server chosenServer, view testView) (*verdict.Test, error) {
 	spec := measure.ProbeSpec{Size: unit.Size(o.size)}
 	if o.ownInterval {
 		spec.Interval = o.interval

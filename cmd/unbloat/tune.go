@@ -38,6 +38,7 @@ type tuneFlags struct {
 	flowsDown, flowsUp  int
 	cc                  string
 	persist, plain      bool
+	hasTurn             bool // it works for the daemon, which waits
 	reportFile, lang    string
 }
 
@@ -119,28 +120,57 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	if err := f.check(c.Context()); err != nil {
 		return err
 	}
+	if done, err := f.tuneThere(c); done || err != nil {
+		return err
+	}
+	result, at, err := f.tune(c, func(server string) tuneView {
+		return viewLine(c, live.NewTune(server, f.mostTime()), f.quiet, f.plain)
+	})
+	if result == nil {
+		return err
+	}
+	f.save(c, result, at)
+	return f.finish(c, result, err)
+}
+
+func (f *tuneFlags) mostTime() time.Duration { return tune.MostTime(f.flowsDown, f.flowsUp) }
+
+// A tuneView is shown how a tuning goes.
+type tuneView interface {
+	observe(measure.Event)
+	watch(tune.Stage)
+	say(string)
+	close()
+}
+
+// tune tunes the router of the flags, with c's streams and context. An error
+// without a result has its exit code; one with a result is for outcome.
+func (f *tuneFlags) tune(c *cobra.Command, show func(server string) tuneView) (*tune.Result, conditions, error) {
+	var at conditions
 	ctx := c.Context()
 	where, err := f.open(ctx)
 	if err != nil {
-		return changeError(err)
+		return nil, at, changeError(err)
 	}
 	defer where.Close()
 	facts, err := where.facts(ctx, f.wan, f.lan)
 	if err != nil {
-		return changeError(err)
+		return nil, at, changeError(err)
 	}
-	release, err := f.takeTurn(ctx, "tune", facts.WAN, false)
-	if err != nil {
-		return changeError(err)
+	if !f.hasTurn {
+		release, err := f.takeTurn(ctx, "tune", facts.WAN, false)
+		if err != nil {
+			return nil, at, changeError(err)
+		}
+		defer release()
 	}
-	defer release()
 	router := &tunedRouter{engine: where.engine}
 	if f.persist {
 		router.keeper = where.keeper
 	}
 	classes, err := f.classFlags.preferences()
 	if err != nil {
-		return err
+		return nil, at, err
 	}
 	where.names(ctx, classes, &facts)
 	prefs := plan.Preferences{AQM: plan.AQM(f.aqm), Side: plan.Side(f.side), Classes: classes}
@@ -149,7 +179,7 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 		err = where.engine.Rehearse(ctx, wide)
 	}
 	if err != nil { // before the line is loaded
-		return changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
+		return nil, at, changeError(fmt.Errorf("tune: %w", where.lacking(ctx, facts.WAN, err)))
 	}
 	var client measure.Tester
 	var server chosenServer
@@ -160,33 +190,42 @@ func runTune(c *cobra.Command, f *tuneFlags) error {
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return errInterrupted()
+			return nil, at, errInterrupted()
 		}
-		return testError("tune", err)
+		return nil, at, testError("tune", err)
 	}
 	defer client.Close()
 	if err := router.open(ctx, facts, prefs); err != nil {
-		return changeError(err)
+		return nil, at, changeError(err)
 	}
-	view := viewLine(c, live.NewTune(server.server, tune.MostTime(f.flowsDown, f.flowsUp)), f.quiet, f.plain)
+	view := show(server.server)
 	result, err := tune.Run(c.Context(), tune.Config{
 		Goal: f.goal, Capabilities: facts, Preferences: prefs,
 		Line:      plan.Line{LinkLayer: plan.LinkLayer(f.linkLayer), Overhead: f.overhead},
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Progress: view.observe, Say: view.say, Watch: view.watch,
 	}, client, router)
 	view.close()
-	if result.After != nil {
-		at := conditions{iface: facts.WAN}
-		if result.Kept {
-			at.plan = result.Plan
-		}
-		f.keep(c, store.KindTune, result, at)
+	at.iface = facts.WAN
+	if result.Kept {
+		at.plan = result.Plan
 	}
-	return f.finish(c, result, err)
+	return result, at, err
 }
 
-// finish prints and saves the result, and returns the error for its exit code.
+// save keeps the result for `unbloat history`.
+func (f *tuneFlags) save(c *cobra.Command, r *tune.Result, at conditions) {
+	if r.After != nil {
+		f.keep(c, store.KindTune, r, at)
+	}
+}
+
+// finish prints the result, and returns the error for its exit code.
 func (f *tuneFlags) finish(c *cobra.Command, r *tune.Result, err error) error {
+	return errors.Join(f.print(c, r), tuneOutcome(c.Context(), r, err))
+}
+
+// print prints the result, and writes the report.
+func (f *tuneFlags) print(c *cobra.Command, r *tune.Result) (err error) {
 	if f.reportFile != "" && r.Before != nil {
 		if e := report.WriteFile(f.reportFile, tunePage(r)); e != nil {
 			err = errors.Join(err, e)
@@ -203,10 +242,15 @@ func (f *tuneFlags) finish(c *cobra.Command, r *tune.Result, err error) error {
 	} else if e := printTune(c.OutOrStdout(), l, r); e != nil {
 		err = errors.Join(err, e)
 	}
+	return err
+}
+
+// tuneOutcome returns the error for a tuning's exit code.
+func tuneOutcome(ctx context.Context, r *tune.Result, err error) error {
 	switch {
 	case errors.Is(err, tune.ErrInvalid):
 		return &exitError{exitInvalid, fmt.Errorf("tune: %w; nothing was kept", err)}
-	case err != nil && c.Context().Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return errInterrupted()
 	case err != nil:
 		return changeError(fmt.Errorf("tune: %w", err))

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"unbloat/internal/daemon"
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -20,6 +22,8 @@ type explained struct {
 	Flow     string        `json:"flow"`
 	Is       string        `json:"is,omitempty"` // as the rules know it, where that is not what was asked
 	Verdicts []nft.Verdict `json:"verdicts"`
+	Note     string        `json:"note,omitempty"`    // why Is is not Flow
+	Differs  []string      `json:"differs,omitempty"` // how the router is not what was applied
 }
 
 func newWhyCommand() *cobra.Command {
@@ -37,43 +41,27 @@ func newWhyCommand() *cobra.Command {
   unbloat why "icmp 192.168.1.7 > 203.0.113.9" --json`,
 		Args: exactArgs(1, "a flow"),
 		RunE: func(c *cobra.Command, args []string) error {
-			flow, err := nft.ParseFlow(args[0])
-			if err != nil {
-				return usageError("why: %w", err)
+			asked := daemon.WhyParams{Flow: args[0], Bytes: int(size), DSCP: dscp}
+			if size == 0 {
+				return usageError("why: --bytes 0: an IP packet has 20 to 65535")
 			}
-			if flow.Packet = unit.Size(size); size < 20 || size > 65535 {
-				return usageError("why: --bytes %d: an IP packet has 20 to 65535", size)
+			if _, err := flowOf(asked); err != nil {
+				return err
 			}
-			if dscp != "" {
-				if flow.DSCP, err = plan.ParseDSCP(dscp); err != nil {
-					return usageError("why: %w", err)
-				}
-			}
-			r, err := f.open(c.Context())
+			x, err := f.why(c.Context(), wan, asked)
 			if err != nil {
 				return changeError(err)
 			}
-			defer r.Close()
-			p, err := r.appliedPlan(wan)
-			if err != nil {
-				return changeError(err)
+			if len(x.Differs) > 0 {
+				fmt.Fprintf(c.ErrOrStderr(), "unbloat: warning: the router is not what was applied, and this is what the plan says: %s\n", strings.Join(x.Differs, "; "))
 			}
-			if lost := r.lostClasses(c.Context(), p); len(lost) > 0 {
-				return changeError(&platform.PreconditionError{Doing: "tell a flow's class", What: "the rules of the plan are not there as they were applied: " + strings.Join(lost, "; "),
-					Remedy: "apply the plan again, or take it back with `unbloat revert`"})
-			}
-			p = p.In(r.driver.Language)
-			if diffs, err := r.engine.Drift(c.Context(), p.WAN); err == nil && len(diffs) > 0 {
-				fmt.Fprintf(c.ErrOrStderr(), "unbloat: warning: %s is not what was applied, and this is what the plan says: %s\n", p.WAN, strings.Join(diffs, "; "))
-			}
-			a := r.driver.WhyClass(c.Context(), r.runner, p, flow)
 			if f.json {
-				return json.NewEncoder(c.OutOrStdout()).Encode(explained{"unbloat.why/1", args[0], isAlso(a), a.Verdicts})
+				return json.NewEncoder(c.OutOrStdout()).Encode(x)
 			}
-			if a.Note != "" {
-				fmt.Fprintf(c.OutOrStdout(), "This is %s (%s).\n", a.Flow, a.Note)
+			if x.Note != "" {
+				fmt.Fprintf(c.OutOrStdout(), "This is %s (%s).\n", x.Is, x.Note)
 			}
-			for _, v := range a.Verdicts {
+			for _, v := range x.Verdicts {
 				fmt.Fprintf(c.OutOrStdout(), "%-4s  %-11s  %s\n", v.Direction, v.Class, v.Rule)
 			}
 			return nil
@@ -85,6 +73,81 @@ func newWhyCommand() *cobra.Command {
 	c.Flags().Int64Var(&size, "bytes", 200, "IP bytes of the packet that is asked about")
 	c.Flags().StringVar(&dscp, "dscp", "", "the packet's mark")
 	return c
+}
+
+// flowOf reads the flow that is asked about.
+func flowOf(p daemon.WhyParams) (nft.Flow, error) {
+	const usual = 200 // bytes
+	flow, err := nft.ParseFlow(p.Flow)
+	if err != nil {
+		return flow, usageError("why: %w", err)
+	}
+	if p.Bytes == 0 {
+		p.Bytes = usual
+	}
+	if flow.Packet = unit.Size(p.Bytes); p.Bytes < 20 || p.Bytes > 65535 {
+		return flow, usageError("why: --bytes %d: an IP packet has 20 to 65535", p.Bytes)
+	}
+	if p.DSCP != "" {
+		if flow.DSCP, err = plan.ParseDSCP(p.DSCP); err != nil {
+			return flow, usageError("why: %w", err)
+		}
+	}
+	return flow, nil
+}
+
+// why asks the daemon that keeps the WAN, or the router.
+func (f *routerFlags) why(ctx context.Context, wan string, p daemon.WhyParams) (x explained, err error) {
+	s, err := f.kept(ctx)
+	if err != nil {
+		return x, err
+	}
+	if s != nil && len(s.WANs) == 1 && (wan == "" || s.WANs[0].WAN == wan) || s != nil && wan != "" {
+		at := wan
+		if at == "" {
+			at = s.WANs[0].WAN
+		}
+		done, err := f.askDaemon(ctx, daemon.MethodWhy, at, p, &x)
+		var refused *daemon.Error
+		if done && !(errors.As(err, &refused) && refused.Code == daemon.CodeMethod) { // an older daemon does not know it
+			return x, err
+		}
+	}
+	r, err := f.open(ctx)
+	if err != nil {
+		return x, err
+	}
+	defer r.Close()
+	in, err := r.appliedPlan(wan)
+	if err != nil {
+		return x, err
+	}
+	return explain(ctx, r, in, p)
+}
+
+// whyThere explains a flow for the daemon's clients.
+func whyThere(ctx context.Context, r *router, in plan.Plan, p daemon.WhyParams) (any, error) {
+	return explain(ctx, r, in, p)
+}
+
+// explain tells the class of a flow by a plan that is in force on a router.
+func explain(ctx context.Context, r *router, in plan.Plan, p daemon.WhyParams) (x explained, err error) {
+	flow, err := flowOf(p)
+	if err != nil {
+		return x, err
+	}
+	if lost := r.lostClasses(ctx, in); len(lost) > 0 {
+		return x, &platform.PreconditionError{Doing: "tell a flow's class", What: "the rules of the plan are not there as they were applied: " + strings.Join(lost, "; "),
+			Remedy: "apply the plan again, or take it back with `unbloat revert`"}
+	}
+	in = in.In(r.driver.Language)
+	x = explained{Schema: "unbloat.why/1", Flow: p.Flow}
+	if diffs, err := r.engine.Drift(ctx, in.WAN); err == nil {
+		x.Differs = diffs
+	}
+	a := r.driver.WhyClass(ctx, r.runner, in, flow)
+	x.Is, x.Note, x.Verdicts = isAlso(a), a.Note, a.Verdicts
+	return x, nil
 }
 
 // isAlso returns a flow as the rules see it, or "" if that is as it was asked.

@@ -28,6 +28,7 @@ const (
 	makeDeb    = "deb"    // for Linux
 	makeRPM    = "rpm"    // for Linux
 	makeServer = "server" // the test server's Debian package and image, for Linux
+	makeApps   = "apps"   // what routers' own web interfaces show: OPNsense, pfSense, ClearOS
 )
 
 // nfpm is the program that writes Debian and RPM packages.
@@ -73,7 +74,7 @@ func main() {
 	flag.StringVar(&r.out, "out", "bin/packages", "`DIR` to write to")
 	flag.StringVar(&r.key, "key", "", "sign with minisign's secret key in `FILE`")
 	flag.StringVar(&r.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "`FILE` with the certificates of authorities, for the image")
-	what := flag.String("make", "src,tar,deb,rpm,server", "which `KINDS`: some of src, tar, deb, rpm, server")
+	what := flag.String("make", "src,tar,deb,rpm,server,apps", "which `KINDS`: some of src, tar, deb, rpm, server, apps")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: package [FLAGS] [OS/ARCH…]     in the module's root")
 		flag.PrintDefaults()
@@ -103,8 +104,8 @@ func (r *release) parse(epoch string, targets []string) error {
 	}
 	r.date = time.Unix(seconds, 0).UTC()
 	for _, kind := range r.make {
-		if !slices.Contains([]string{makeSource, makeTar, makeDeb, makeRPM, makeServer}, kind) {
-			return fmt.Errorf("-make %q: must be some of src, tar, deb, rpm and server", kind)
+		if !slices.Contains([]string{makeSource, makeTar, makeDeb, makeRPM, makeServer, makeApps}, kind) {
+			return fmt.Errorf("-make %q: must be some of src, tar, deb, rpm, server and apps", kind)
 		}
 	}
 	if len(targets) > 0 {
@@ -143,8 +144,13 @@ func (r *release) all(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if r.makes(makeApps) {
+		if err := r.apps(ctx); err != nil {
+			return err
+		}
+	}
 	for _, t := range r.targets {
-		if len(r.make) == 1 && r.makes(makeSource) {
+		if !slices.ContainsFunc(r.make, func(kind string) bool { return kind != makeSource && kind != makeApps }) {
 			break
 		}
 		program, err := r.build(ctx, t)

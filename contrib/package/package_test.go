@@ -137,7 +137,7 @@ func TestSockets(t *testing.T) {
 
 // The maintainer's scripts and install.sh are sound shell.
 func TestScripts(t *testing.T) {
-	for _, name := range []string{"server/postinst", "server/prerm", "server/postrm", "daemon/postinst", "daemon/prerm", "daemon/postrm", "daemon/rpm-post", "daemon/rpm-preun", "daemon/rpm-postun", "install.sh"} {
+	for _, name := range []string{"server/postinst", "server/prerm", "server/postrm", "daemon/postinst", "daemon/prerm", "daemon/postrm", "daemon/rpm-post", "daemon/rpm-preun", "daemon/rpm-postun", "install.sh", "../apps/clearos/packaging/core-post", "../apps/clearos/packaging/core-preun", "../apps/clearos/app/deploy/install", "../apps/clearos/app/deploy/upgrade", "../apps/clearos/app/deploy/uninstall", "../apps/pfsense/files/pkg-install.in", "../apps/pfsense/files/pkg-deinstall.in"} {
 		if out, err := exec.CommandContext(t.Context(), "sh", "-n", name).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
@@ -202,7 +202,10 @@ func small(t *testing.T) string {
 // made makes a release in a directory of its own.
 func made(t *testing.T, r release) release {
 	t.Helper()
-	r.version, r.date, r.out, r.host, r.ca = "v1.2.3", time.Unix(1700000000, 0).UTC(), t.TempDir(), target{runtime.GOOS, runtime.GOARCH}, filepath.Join(t.TempDir(), "ca.crt")
+	if r.version == "" {
+		r.version = "v1.2.3"
+	}
+	r.date, r.out, r.host, r.ca = time.Unix(1700000000, 0).UTC(), t.TempDir(), target{runtime.GOOS, runtime.GOARCH}, filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(r.ca, []byte("authorities"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +256,7 @@ func TestPackages(t *testing.T) {
 		t.Skip("SKIPPED: packages are made on Linux")
 	}
 	t.Chdir(filepath.Join("..", ".."))
-	r := release{make: []string{makeTar, makeDeb, makeRPM, makeServer}, program: small(t)}
+	r := release{make: []string{makeTar, makeDeb, makeRPM, makeServer, makeApps}, program: small(t)}
 	if _, err := exec.LookPath("minisign"); err != nil {
 		t.Logf("signatures: SKIPPED: %v", err)
 	} else {
@@ -274,6 +277,7 @@ func TestPackages(t *testing.T) {
 	t.Run("dpkg", func(t *testing.T) { livesWithDpkg(t, one) })
 	t.Run("materials", func(t *testing.T) { namesMaterials(t, one) })
 	t.Run("install", func(t *testing.T) { installs(t, one) })
+	t.Run("apps", func(t *testing.T) { holdsApps(t, one) })
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		t.Run("rpm", func(t *testing.T) { holdsRPM(t, one) })
 	}
@@ -408,6 +412,61 @@ func livesWithDpkg(t *testing.T, r release) {
 				t.Errorf("%s: %q stays after it is purged", name, left)
 			}
 		}
+	}
+}
+
+// holdsApps looks into what routers' web interfaces show.
+func holdsApps(t *testing.T, r release) {
+	for name, want := range map[string][]string{
+		"opnsense": {"etc/rc.d/unbloatd", "etc/inc/plugins.inc.d/unbloat.inc", "opnsense/service/templates/OPNsense/Unbloat/+TARGETS", "opnsense/mvc/app/models/OPNsense/Unbloat/Unbloat.xml"},
+		"pfsense":  {"usr/local/etc/rc.d/unbloatd", "usr/local/etc/rc.d/unbloatd.sh", "usr/local/pkg/unbloat.xml", "etc/inc/priv/unbloat.priv.inc"},
+	} {
+		dir := t.TempDir()
+		top := "unbloat-" + name + "-1.2.3"
+		if out, err := exec.CommandContext(t.Context(), "tar", "xzf", filepath.Join(r.out, top+".tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, f := range want {
+			text := read(t, filepath.Join(dir, top, f))
+			if strings.Contains(text, "%%") {
+				t.Errorf("%s: %s has words that the ports tree replaces", name, f)
+			}
+		}
+		script := filepath.Join(dir, top, want[0])
+		if st, err := os.Stat(script); err != nil || st.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v %v", script, st, err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "sh", "-n", script).CombinedOutput(); err != nil {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	if _, err := exec.LookPath("rpm"); err != nil {
+		t.Skipf("ClearOS: SKIPPED: %v", err)
+	}
+	rpm := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "rpm", args...).Output()
+		if err != nil {
+			t.Fatalf("rpm %q: %v", args, err)
+		}
+		return string(out)
+	}
+	core, app := filepath.Join(r.out, "app-unbloat-core-1.2.3-1.noarch.rpm"), filepath.Join(r.out, "app-unbloat-1.2.3-1.noarch.rpm")
+	files := rpm("-qpl", core) + rpm("-qpl", app)
+	for _, want := range []string{"/usr/clearos/apps/unbloat/deploy/info.php", "/usr/clearos/apps/unbloat/libraries/Unbloat.php", "/usr/clearos/apps/unbloat/views/lines.php", "/usr/clearos/apps/unbloat/controllers/lines.php",
+		"/var/clearos/base/daemon/unbloatd.php", "/etc/sudoers.d/app-unbloat", "/usr/lib/systemd/system/unbloatd.service.d/clearos.conf"} {
+		if !strings.Contains(files, want+"\n") {
+			t.Errorf("no %s in\n%s", want, files)
+		}
+	}
+	if needs := rpm("-qpR", app); !strings.Contains(needs, "app-unbloat-core = 1.2.3-1\n") {
+		t.Error(needs)
+	}
+	if needs := rpm("-qpR", core); !strings.Contains(needs, "app-qos-core\n") || !strings.Contains(needs, "unbloat\n") {
+		t.Error(needs)
+	}
+	if modes := rpm("-qp", "--qf", "[%{FILEMODES:perms} %{FILENAMES}\n]", core); !strings.Contains(modes, "-r--r----- /etc/sudoers.d/app-unbloat\n") || !strings.Contains(modes, "-rwxr-xr-x /usr/clearos/apps/unbloat/deploy/uninstall\n") {
+		t.Error(modes)
 	}
 }
 

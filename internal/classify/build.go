@@ -66,6 +66,9 @@ func (b *builder) remember() {
 			b.set(name("names"), HomeAddress, f, time.Minute, few)
 			b.set(name("looks"), FlowKey, f, 20*time.Second, n)
 			b.set(name("host_looks"), HomeAddress, f, 20*time.Second, few)
+			if b.hasSteady(d) {
+				b.rememberSteady(f, d, n, few)
+			}
 		}
 		if b.policy.byMark(Down) && b.policy.Up != nil {
 			b.set(of("asked", f)+"_up", HomeAddress, f, time.Minute, few)
@@ -254,10 +257,12 @@ func (w way) firstBytes() Step {
 func (w way) meters() {
 	l := w.l
 	// What BitTorrent's peers tell each other by TCP is small and calm, and more than a call.
-	w.chain("is_calm",
-		w.then("interactive", is(ProtocolIs, TCP)).because(CalmTCP),
-		w.then("voice", upTo(l.SmallPacket)).because(CalmSmall),
-		w.then("interactive").because(CalmLarge))
+	if !w.hasSteady(w.d) {
+		w.chain("is_calm",
+			w.then("interactive", is(ProtocolIs, TCP)).because(CalmTCP),
+			w.then("voice", upTo(l.SmallPacket)).because(CalmSmall),
+			w.then("interactive").because(CalmLarge))
+	}
 	w.chain("data",
 		w.then("heavy", carried(l.HeavyBytes)),
 		w.then("normal").because(Ordinary))
@@ -267,8 +272,10 @@ func (w way) meters() {
 		w.then("count", is(ProtocolIs, UDP), noMark(known)).does(setMark(known)).jumps(),
 		w.then("count", is(ProtocolIs, TCP), noMark(counted)).does(setMark(counted)).jumps(),
 		w.then("normal").because(Ordinary))
-	w.chain("busy", w.then(AcksLane, Test{Field: Length, Op: Less, Value: AckBelow}).because(BusySmall), w.then("data"))
 	for _, f := range families() {
+		if w.hasSteady(w.d) {
+			w.steady(f)
+		}
 		w.calmOf(f)
 		w.names(f)
 		w.chain(of("count", f), does(setMark(isBulk), Meter{w.sets[of("heavy", f)], []Rate{
@@ -300,7 +307,7 @@ func (w way) calmOf(f int) {
 		w.then("hasty", Member{w.in("busy", f)}).because(Busy),
 		w.then("crowded", Meter{w.in("hosts", f), []Rate{{N: most, Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: true}}}).
 			does(Remember{w.in("crowd", f), true}).because(Crowd),
-		w.then("is_calm", Meter{w.in("calm", f), []Rate{
+		w.then(w.isCalm(f), Meter{w.in("calm", f), []Rate{
 			{N: int64(l.CalmPackets), Per: time.Second, Burst: int64(l.CalmPackets/2 + 1)},
 			{N: rate, Per: time.Second, Bytes: true, Burst: max(int64(l.CalmRate)/16, 3000)}}}),
 		does(Remember{Set: w.in("busy", f)}),
@@ -322,10 +329,30 @@ func (w way) names(f int) {
 // which every packet is looked at again.
 func (w way) remarks() {
 	if !w.policy.EveryPacket {
-		w.chain("seen", does(setMark(w.calm), noMark(w.calm)), w.then("is_calm"))
+		seen := does(setMark(w.calm), noMark(w.calm))
+		if w.hasSteady(w.d) {
+			for _, f := range families() {
+				w.chain(of("seen", f),
+					w.then("interactive", Member{w.in("mixed", f)}).because(Mixed),
+					seen,
+					w.then(of("is_calm", f)))
+			}
+		} else {
+			w.chain("seen", seen, w.then("is_calm"))
+		}
 	}
-	for _, x := range [][2]string{{"crowded", "data"}, {"hasty", "busy"}, {"swarm", "bulk"}} {
-		w.chain(x[0], does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm)), w.then(x[1]))
+	for _, x := range []struct {
+		name string
+		to   []Step
+	}{
+		{"crowded", append(w.inCrowd(), w.then("data"))},
+		{"hasty", slices.Concat(
+			[]Step{w.then(AcksLane, Test{Field: Length, Op: Less, Value: AckBelow}).because(BusySmall)},
+			w.toSteady(),
+			[]Step{w.then("data")})},
+		{"swarm", []Step{w.then("bulk")}},
+	} {
+		w.chain(x.name, append([]Step{does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm))}, x.to...)...)
 	}
 }
 
@@ -353,7 +380,7 @@ func (w way) look(f int) {
 		w.then("hasty", noMark(w.calm), Member{w.in("busy", f)}).because(Busy),
 		w.then("crowded", Meter{w.in("host_looks", f), []Rate{{N: max(most, 1), Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: true}}}).
 			does(Remember{w.in("crowd", f), true}).because(Crowd),
-		w.then("seen", Meter{w.in("looks", f), []Rate{
+		w.then(w.seen(f), Meter{w.in("looks", f), []Rate{
 			{N: int64(max(60*l.CalmPackets/lookOf, 1)), Per: time.Minute, Burst: int64(max((l.CalmPackets/2+1)/lookOf, 3))},
 			{N: max(rate, 1), Per: time.Second, Bytes: true, Burst: max(rate/2, int64(l.SmallPacket))}}}),
 		does(Remember{Set: w.in("busy", f)}),

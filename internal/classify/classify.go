@@ -42,6 +42,13 @@ const (
 	Up   Direction = "up"
 )
 
+func (d Direction) other() Direction {
+	if d == Up {
+		return Down
+	}
+	return Up
+}
+
 // Limits are what tells the class of a flow that no rule names. Rates count
 // IP packets. Every memory that they need is bounded by Flows.
 type Limits struct {
@@ -49,16 +56,23 @@ type Limits struct {
 	CalmRate    unit.Rate `json:"calm_bps"`            //
 	CalmOfHost  unit.Rate `json:"calm_of_host_bps"`    // a machine whose calm flows together receive more has none, so that many do not gain what one cannot
 	CalmOfUp    unit.Rate `json:"calm_of_host_up_bps"` // or send more
-	SmallPacket unit.Size `json:"small_packet"`        // IP bytes: calm datagrams up to this are voice, larger ones interactive; TCP has calm packets up to this alone
-	FirstBytes  unit.Size `json:"first_bytes"`         // of a connection, counted both ways: interactive on the way down
-	FirstUp     unit.Size `json:"first_bytes_up"`      // and on the way up
-	HeavyBytes  unit.Size `json:"heavy_bytes"`         // from here on a connection counts as heavy
-	LongBytes   unit.Size `json:"long_bytes"`          // and from here on it is bulk
-	HeavyOfHost int       `json:"heavy_connections"`   // more than this many heavy connections of one host: those above are bulk
-	Peers       int       `json:"peers"`               // more than this many new partners of one UDP port: a swarm, which is bulk
-	Names       int       `json:"names_per_second"`    // DNS queries and pings of one host that are voice
-	Acks        int       `json:"acks_per_second"`     // acknowledgements of slow TCP connections that go up; of more, only every second one with SACK blocks goes; 0: all go
-	Flows       int       `json:"flows"`               // most flows that are remembered, for each of IPv4 and IPv6 and each direction
+	// A busy flow of datagrams that stays below this is steady, and keeps class
+	// interactive; 0: none is. Those of one machine together have a bound of their own.
+	Steady         unit.Rate `json:"steady_bps,omitempty"`
+	SteadyUp       unit.Rate `json:"steady_up_bps,omitempty"`
+	SteadyOfHost   unit.Rate `json:"steady_of_host_bps,omitempty"`
+	SteadyOfHostUp unit.Rate `json:"steady_of_host_up_bps,omitempty"`
+
+	SmallPacket unit.Size `json:"small_packet"`      // IP bytes: calm datagrams up to this are voice, larger ones interactive; TCP has calm packets up to this alone
+	FirstBytes  unit.Size `json:"first_bytes"`       // of a connection, counted both ways: interactive on the way down
+	FirstUp     unit.Size `json:"first_bytes_up"`    // and on the way up
+	HeavyBytes  unit.Size `json:"heavy_bytes"`       // from here on a connection counts as heavy
+	LongBytes   unit.Size `json:"long_bytes"`        // and from here on it is bulk
+	HeavyOfHost int       `json:"heavy_connections"` // more than this many heavy connections of one host: those above are bulk
+	Peers       int       `json:"peers"`             // more than this many new partners of one UDP port: a swarm, which is bulk
+	Names       int       `json:"names_per_second"`  // DNS queries and pings of one host that are voice
+	Acks        int       `json:"acks_per_second"`   // acknowledgements of slow TCP connections that go up; of more, only every second one with SACK blocks goes; 0: all go
+	Flows       int       `json:"flows"`             // most flows that are remembered, for each of IPv4 and IPv6 and each direction
 }
 
 // CalmOf returns what the calm flows of one machine may have together in a direction.

@@ -82,6 +82,10 @@ const (
 	Crowd             // the calm flows of its machine had too much together
 	Busy              // it was not calm
 	BusySmall         // so, but it is as small as an acknowledgement
+	Steady            // it is busy, and stays below a bound
+	TookMore          // it took more than that
+	Waits             // so it may have, once other flows of its machine have been tried
+	Mixed             // it is calm, and its flow has large packets too
 	CalmTCP           // it is calm
 	CalmSmall         // so, and a small datagram
 	CalmLarge         // so, and a larger one

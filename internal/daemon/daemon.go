@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/apply/proc"
@@ -50,8 +51,18 @@ type Options struct {
 
 	// Follow returns what follows a line; nil: this build has nothing that does.
 	Follow func(l Line) (Follower, error)
+	// Work does a job, and returns its result as the command of its name prints it in
+	// JSON, and that command's exit code; nil: this build can't. When ctx ends it undoes
+	// what it has changed.
+	Work func(ctx context.Context, j Job) (result any, exitCode int, err error)
+	// Archive keeps on a disk what lines did; nil: this build can't.
+	Archive Archive
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
 	Metrics func(ctx context.Context, address string, now func() metrics.Snapshot) error
+
+	// Now is the machine's clock, which may be set; nil: time.Now. It is for what has to
+	// happen at a time of day, and for times that people read.
+	Now func() time.Time
 
 	Log    io.Writer       // a line for each thing that happened
 	Reload <-chan struct{} // asks to read the configuration again
@@ -75,12 +86,16 @@ type Daemon struct {
 	mu      sync.Mutex
 	config  config.Config
 	failure string // why the configuration could not be read again
+	careful string // why no line is followed; "": those that are to be are
 	wans    map[string]*wan
 	routers map[string]chan struct{} // one change at a time on each router
 	wake    chan struct{}            // something is different, for the service manager
 	running context.Context          // ends when the daemon does
 	ports   map[uint32]bool          // netlink ports of followers: their changes are no news
 	loops   sync.WaitGroup
+	archive archiver
+	runs    runs
+	numbers atomic.Uint64 // of decisions
 }
 
 // Load reads a configuration and checks it.
@@ -125,6 +140,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer l.Close()
+	if d.careful = careful(o.Dir); d.careful != "" {
+		d.log("WARNING: %s", d.careful)
+	}
 
 	var cancel context.CancelFunc
 	d.running, cancel = context.WithCancel(ctx)
@@ -149,6 +167,8 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("start the daemon: serve its metrics: %w", err)
 		}
 	}
+	d.loops.Go(func() { d.keepSchedule(d.running) })
+	d.loops.Go(func() { d.keepHistory(d.running) })
 	clients := d.serve(d.running, l)
 	d.loop(d.running)
 
@@ -157,9 +177,11 @@ func Run(ctx context.Context, o Options) error {
 	cancel()
 	d.loops.Wait()
 	clients.Wait()
+	d.runs.close()
 	if unheard != nil {
 		<-unheard
 	}
+	forgetStarts(o.Dir)
 	return d.end()
 }
 
@@ -179,7 +201,7 @@ func (d *Daemon) start(c config.WAN) {
 	if c.Router != "" {
 		poll = pollDeaf
 	}
-	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
+	w := &wan{d: d, key: key, name: c.Interface, routerName: c.Router, config: c, entries: entriesOf(c, d.config.Schedule, d.now()), calls: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}), reconciled: map[cause]uint64{}}
 	w.keeper = keep.New(time.Now(), poll, false, d.memory.isOff(key))
 	w.status = WANStatus{WAN: c.Interface, Router: c.Router, State: w.keeper.State(), Since: time.Now().UTC().Format(time.RFC3339)}
 	w.lastBeat = time.Now()
@@ -226,7 +248,7 @@ func (d *Daemon) loop(ctx context.Context) {
 			ready = true
 			d.manage.send("READY=1")
 		}
-		d.manage.status(summary(statuses, d.failed()))
+		d.manage.status(summary(statuses, d.failed(), d.isCareful()))
 		if alive {
 			d.manage.send("WATCHDOG=1")
 		}
@@ -265,8 +287,11 @@ func settled(all []WANStatus) bool {
 }
 
 // summary is what the service manager shows.
-func summary(all []WANStatus, failure string) string {
+func summary(all []WANStatus, failure, careful string) string {
 	var says []string
+	if careful != "" {
+		says = append(says, careful)
+	}
 	if failure != "" {
 		says = append(says, "the configuration could not be read again: "+failure)
 	}
@@ -303,6 +328,13 @@ func (d *Daemon) all() []*wan {
 	return out
 }
 
+// isCareful says why no line is followed; "" if those that are to be are.
+func (d *Daemon) isCareful() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.careful
+}
+
 func (d *Daemon) failed() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -320,7 +352,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		return
 	}
 	d.mu.Lock()
-	d.failure = ""
+	d.failure, d.careful = "", ""
 	old := d.config
 	d.config = c
 	var gone []*wan
@@ -350,7 +382,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		if w != nil {
-			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x); return nil, nil })
+			_, _ = w.call(ctx, func(context.Context) (any, error) { w.reload(x, entriesOf(x, c.Schedule, d.now())); return nil, nil })
 		}
 	}
 	if c.Metrics != old.Metrics {
@@ -380,7 +412,12 @@ func (d *Daemon) event(e Event) {
 		return
 	}
 	for _, w := range d.wans {
-		if w.routerName == "" {
+		if w.routerName != "" {
+			continue
+		}
+		if e.Rerouted != nil { // nothing is to be rebuilt for that
+			w.rerouted(e.Rerouted)
+		} else {
 			w.tell(change{replaced: e.Replaced == w.name, by: e.By})
 		}
 	}
@@ -394,9 +431,17 @@ func (d *Daemon) look(replaced string) {
 	}
 }
 
+// now is the machine's clock.
+func (d *Daemon) now() time.Time {
+	if d.o.Now != nil {
+		return d.o.Now()
+	}
+	return time.Now()
+}
+
 // Status returns what the daemon says of itself.
 func (d *Daemon) status() Status {
-	s := Status{Schema: StatusSchema, Version: d.o.Version, PID: os.Getpid(), Since: d.since.UTC().Format(time.RFC3339), Config: d.o.File, Failure: d.failed()}
+	s := Status{Schema: StatusSchema, Version: d.o.Version, PID: os.Getpid(), Since: d.since.UTC().Format(time.RFC3339), Config: d.o.File, Failure: d.failed(), Careful: d.isCareful()}
 	s.WANs, _ = d.statuses()
 	return s
 }

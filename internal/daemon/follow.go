@@ -24,9 +24,15 @@ type Line struct {
 	Slow       bool          // rates are changed by programs: Change takes no set and calls none
 	Rates      [2]Bounds
 	Reflectors []netip.Addr // none: the built-in ones
+	Learn      string       // file of the learned rates; "": none
+	Server     string       // answers probes too, if it is an unbloat serve; "": none
 	// Change has set called with each interface whose shaper is to have another
 	// rate, while nobody else changes the router. With Slow it changes them itself.
 	Change func(ctx context.Context, rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error
+	Ring   *metrics.Ring // takes in what is believed
+	Base   time.Time     // when the clock of Ring agreed with the machine's
+	// Decided is told of each change, with Direction, From, To and Why.
+	Decided func(Decision)
 	// Own says that what comes from a netlink port is done by the follower itself.
 	Own  func(port uint32)
 	Tell func(text string) // what went wrong
@@ -65,7 +71,7 @@ type WayStatus struct {
 
 // ReflectorStatus is what is known of a reflector.
 type ReflectorStatus struct {
-	Address  string  `json:"address"`
+	Address  string  `json:"address"` // of the server of the configuration: as it is there
 	Operator string  `json:"operator,omitempty"`
 	Answers  bool    `json:"answers"`
 	Asked    uint64  `json:"asked"`
@@ -86,7 +92,7 @@ type pursuit struct {
 // belongs to the loop.
 func (w *wan) pursue() {
 	p := w.line.Load()
-	wanted := w.config.Follow && w.plan != nil
+	wanted := w.config.Follow && w.plan != nil && w.d.isCareful() == ""
 	switch w.keeper.State() {
 	case keep.InPlace:
 		if p != nil && (!wanted || p.plan != w.plan) { // somebody has given it another plan
@@ -127,14 +133,14 @@ func (w *wan) follow() {
 
 // followed returns the line as a follower takes it.
 func (w *wan) followed() (Line, error) {
-	p, c, how := w.plan, w.config, w.router.Driver.Retune
+	p, c, how := w.plan, w.wanted(), w.router.Driver.Retune
 	if w.d.o.Follow == nil {
 		return Line{}, errors.New("follow the line: this build can't; use the full one, or follow = false")
 	}
 	if err := Followable(w.router.Driver, *p); err != nil {
 		return Line{}, fmt.Errorf("follow the line: %w; the rates are held", err)
 	}
-	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Every: how.Every, Slow: !how.Netlink}
+	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Learn: c.Learn, Every: how.Every, Slow: !how.Netlink}
 	if l.Slow {
 		l.Inbound = ""
 	}
@@ -167,9 +173,23 @@ func (w *wan) followed() (Line, error) {
 		})
 		return err
 	}
-	l.Own = w.d.own
+	l.Ring, l.Base, l.Server = w.past(), w.d.since, w.d.serverOf(w)
+	l.Own, l.Decided = w.d.own, w.decided
 	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
 	return l, nil
+}
+
+// serverOf returns the server that may tell the delay of a WAN: its probes go wherever
+// the routes lead, so with several WANs it would tell of any.
+func (d *Daemon) serverOf(w *wan) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.config.WANs {
+		if c.Router == "" && c.Interface != w.name {
+			return ""
+		}
+	}
+	return d.config.Server
 }
 
 // Followable says why a line that is shaped by that plan can't be followed on such a
@@ -336,6 +356,7 @@ const (
 	causeStart    cause = "start"     // the daemon began, or its configuration changed
 	causeReplaced cause = "interface" // the interface came again
 	causeChanged  cause = "changed"   // something changed it
+	causeSchedule cause = "schedule"  // the schedule says something else
 )
 
-func causes() []cause { return []cause{causeStart, causeReplaced, causeChanged} }
+func causes() []cause { return []cause{causeStart, causeReplaced, causeChanged, causeSchedule} }

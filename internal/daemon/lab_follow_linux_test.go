@@ -4,13 +4,16 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
+	"unbloat/internal/reason"
 )
 
 // A line of 30/5 Mbit/s that falls to 9/2 and comes back is followed: the rates go
@@ -21,6 +24,7 @@ func TestFollowInLab(t *testing.T) {
 		return
 	}
 	h := newHouse(t, `metrics = "127.0.0.1:9836"
+server = "`+lab.Server()+`"
 [[wan]]
 interface = "wan"
 lan = "lan"
@@ -75,8 +79,46 @@ reflectors = ["`+lab.ServerAddr+`"]
 	if back.Line.Down.Rate < 20_000_000 {
 		t.Errorf("down %v, 15 s after the line came back", back.Line.Down.Rate)
 	}
+	if !slices.ContainsFunc(back.Line.Reflectors, func(r daemon.ReflectorStatus) bool { return r.Address == lab.Server() && r.Answers && r.Answered > 20 }) {
+		t.Errorf("the server of the configuration does not answer probes: %+v", back.Line.Reflectors)
+	}
 	if n := back.Looks - before.Looks; n > 5 {
 		t.Errorf("%d looks at the router in 20 s", n)
+	}
+	var log daemon.Decisions
+	var past daemon.History
+	c, err := daemon.Dial(t.Context(), daemon.Socket(h.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Call(t.Context(), daemon.MethodDecisions, "", "", nil, &log); err != nil || len(log.Decisions) < 3 || log.Last < uint64(len(log.Decisions)) {
+		t.Errorf("%d decisions: %v", len(log.Decisions), err)
+	}
+	if !slices.ContainsFunc(log.Decisions, func(d daemon.Decision) bool {
+		return d.Direction == "down" && d.To < d.From && d.Why.Code == reason.FollowQueue
+	}) {
+		t.Errorf("the cut is not among the decisions: %+v", log.Decisions)
+	}
+	if err := c.Call(t.Context(), daemon.MethodHistory, "", "", daemon.HistoryParams{From: time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)}, &past); err != nil || len(past.At) < 35 || past.Step != 1 ||
+		slices.Max(past.Down.Rate) < 20_000_000 || slices.Min(past.Down.Rate) > 10_000_000 {
+		t.Errorf("the history has %d seconds: %v, %v", len(past.At), past.Down.Rate, err)
+	}
+	if lines := h.unbloat(0, "history", "--line", "--since", "5m"); !strings.Contains(lines, "wan, ") || strings.Count(lines, "\n") != 25 {
+		t.Errorf("history says\n%s", lines)
+	}
+	// The default route moves to another interface and back: what was measured counts no
+	// longer, and nothing is rebuilt.
+	queues, looks := shaped(ours()...), h.status().WANs[0].Looks
+	via := strings.Fields(sh(t, "ip route show default"))
+	sh(t, "ip route del default && ip route add default dev lan")
+	sh(t, "ip route del default && ip route add "+strings.Join(via, " "))
+	await.Until(t, 10*time.Second, "the daemon to hear of the route", func() bool { return h.status().WANs[0].Reroutes == 2 })
+	if s := h.status().WANs[0]; s.Line == nil || s.Looks != looks {
+		t.Errorf("after the route has moved: %+v", s)
+	}
+	if got := shaped("wan"); !strings.Contains(queues, got) {
+		t.Errorf("after the route has moved:\n%s", got)
 	}
 	r, err := http.Get("http://127.0.0.1:9836/metrics")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -18,6 +19,7 @@ type client struct {
 	conn net.Conn
 	does string // the command that has a turn
 	turn []*wan
+	runs []*run // that end with the connection
 }
 
 // serve answers clients until the listener is closed; the returned group ends when
@@ -51,7 +53,7 @@ func (d *Daemon) serve(ctx context.Context, l *net.UnixListener) *sync.WaitGroup
 // run answers the requests of a client, one after the other.
 func (c *client) run(ctx context.Context) {
 	defer c.conn.Close()
-	defer c.leave()
+	defer c.goes()
 	in := bufio.NewReaderSize(c.conn, 4096)
 	for {
 		line, err := c.readLine(in)
@@ -93,7 +95,7 @@ var errLongLine = errors.New("the line is too long")
 // has begun.
 func (c *client) readLine(in *bufio.Reader) ([]byte, error) {
 	idle := time.Now().Add(mostIdle)
-	if c.turn != nil {
+	if c.turn != nil || len(c.runs) > 0 {
 		idle = time.Time{}
 	}
 	if err := c.conn.SetReadDeadline(idle); err != nil {
@@ -163,10 +165,8 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.revert(ctx, c) })
 	case MethodOn:
 		var p OnParams
-		if len(r.Params) > 0 {
-			if err := params(r, &p); err != nil {
-				return nil, err
-			}
+		if err := optional(r, &p); err != nil {
+			return nil, err
 		}
 		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.on(ctx, c, p) })
 	case MethodTurn:
@@ -179,7 +179,84 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 		c.d.look(r.WAN)
 		return nil, nil
 	}
-	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s, %s, %s, %s, %s, %s and %s", r.Method, MethodLook, MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn)}
+	return c.ask(ctx, r)
+}
+
+// ask does what is asked for by the methods that change nothing themselves.
+func (c *client) ask(ctx context.Context, r Request) (any, error) {
+	switch r.Method {
+	case MethodDecisions:
+		var p DecisionsParams
+		of, err := c.named(r, &p)
+		if err != nil {
+			return nil, err
+		}
+		return c.d.decisions(of, p), nil
+	case MethodWhy:
+		var p WhyParams
+		if err := params(r, &p); err != nil {
+			return nil, err
+		}
+		return c.on(ctx, r, func(ctx context.Context, w *wan) (any, error) { return w.whyFlow(ctx, p) })
+	case MethodTune:
+		var p TuneParams
+		w, err := c.one(r, &p)
+		if err != nil {
+			return nil, err
+		}
+		return c.d.begin(ctx, c, w, MethodTune, Job{Tune: &p}, p.Unattended)
+	case MethodTest:
+		var p TestParams
+		w, err := c.one(r, &p)
+		if err != nil {
+			return nil, err
+		}
+		return c.d.begin(ctx, c, w, MethodTest, Job{Test: &p}, p.Unattended)
+	case MethodRun:
+		var p RunParams
+		if err := optional(r, &p); err != nil {
+			return nil, err
+		}
+		return c.runStatus(ctx, p)
+	case MethodHistory:
+		var p HistoryParams
+		w, err := c.one(r, &p)
+		if err != nil {
+			return nil, err
+		}
+		return w.history(ctx, p)
+	}
+	all := methods()
+	return nil, &Error{CodeMethod, fmt.Sprintf("there is no method %q; there are %s and %s", r.Method, strings.Join(all[:len(all)-1], ", "), all[len(all)-1])}
+}
+
+// named reads params that need not be given, and returns the WANs that the request
+// names; without a name, all.
+func (c *client) named(r Request, to any) ([]*wan, error) {
+	if err := optional(r, to); err != nil {
+		return nil, err
+	}
+	if r.WAN == "" && r.Router == "" {
+		return c.d.all(), nil
+	}
+	w, err := c.d.find(r)
+	return []*wan{w}, err
+}
+
+// one reads params that need not be given, and returns the WAN that the request names.
+func (c *client) one(r Request, to any) (*wan, error) {
+	if err := optional(r, to); err != nil {
+		return nil, err
+	}
+	return c.d.find(r)
+}
+
+// optional reads params that need not be given.
+func optional(r Request, to any) error {
+	if len(r.Params) == 0 {
+		return nil
+	}
+	return params(r, to)
 }
 
 func params(r Request, to any) error {
@@ -245,6 +322,14 @@ func (c *client) take(ctx context.Context, r Request, p TurnParams) (any, error)
 		return nil, &Error{CodeUnknownWAN, fmt.Sprintf("the daemon keeps no %s; its configuration is %s", keyOf(r.Router, r.WAN), c.d.o.File)}
 	}
 	return out, nil
+}
+
+// goes ends what ends with the connection.
+func (c *client) goes() {
+	for _, r := range c.runs {
+		r.cancel()
+	}
+	c.leave()
 }
 
 // leave gives back the turn.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/lang/tc"
+	"unbloat/internal/metrics"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 )
@@ -31,7 +33,9 @@ type Router struct {
 	Here   platform.Runner // commands on the daemon's own machine
 
 	// Plan reads the router's capabilities and makes the plan of a WAN.
-	Plan  func(ctx context.Context, w config.WAN) (plan.Plan, error)
+	Plan func(ctx context.Context, w config.WAN) (plan.Plan, error)
+	// Why tells a flow's class by a plan that is in force, as `unbloat why --json` does.
+	Why   func(ctx context.Context, p plan.Plan, w WhyParams) (any, error)
 	Close func()
 }
 
@@ -48,7 +52,8 @@ type wan struct {
 	name, routerName string // the interface and its router's address, which never change
 
 	config  config.WAN
-	router  *Router // nil: not reached yet
+	entries []config.Entry // of the schedule, that hold now
+	router  *Router        // nil: not reached yet
 	keeper  *keep.Keeper
 	opened  bool       // it was reached before
 	plan    *plan.Plan // nil: not made yet
@@ -62,9 +67,11 @@ type wan struct {
 	changed chan struct{} // there is news
 	stopped chan struct{}
 
-	line       atomic.Pointer[pursuit] // of its line; nil: it is not followed now. Only the loop changes it
-	unfollowed string                  // why it is not, as it was told last
-	cause      cause                   // of the next mending
+	ring       atomic.Pointer[metrics.Ring] // nil: it was never followed. Only the loop sets it
+	decisions  decisions                    // of what follows the line
+	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
+	unfollowed string                       // why it is not, as it was told last
+	cause      cause                        // of the next mending
 
 	mu         sync.Mutex
 	status     WANStatus
@@ -167,6 +174,20 @@ func (w *wan) tell(c change) {
 	}
 }
 
+// rerouted says that the default route has left interfaces, or come to them: what was
+// measured of a line that is one of them is of another way.
+func (w *wan) rerouted(devices []string) {
+	if !slices.Contains(devices, w.name) {
+		return
+	}
+	w.mu.Lock()
+	w.status.Reroutes++
+	w.mu.Unlock()
+	if l := w.line.Load(); l != nil {
+		l.NewLine()
+	}
+}
+
 // act marks the beginning and the end of a look.
 func (w *wan) act(begins bool) {
 	w.mu.Lock()
@@ -233,7 +254,7 @@ func (w *wan) mend(ctx context.Context, a keep.Action) (m apply.Mended, err erro
 	}
 	w.adopt()
 	if w.plan == nil || a.Replan {
-		p, err := w.router.Plan(ctx, w.config)
+		p, err := w.router.Plan(ctx, w.wanted())
 		if err != nil {
 			return m, err
 		}
@@ -483,6 +504,9 @@ func (w *wan) kept() (notes []string) {
 		notes = append(notes, err.Error())
 	}
 	w.keeper.Resume(time.Now())
+	if w.plan != nil { // with all that a tuning has found, not the rates alone
+		w.keeper.Planned()
+	}
 	return append(notes, w.differs()...)
 }
 
@@ -626,6 +650,7 @@ func (w *wan) release(from *client) {
 	if w.record != before { // what was kept turns a WAN on that was off
 		w.kept()
 	}
+	w.publish()
 }
 
 // stop ends the keeping: the shaping stays, or is taken back.
@@ -646,11 +671,11 @@ func (w *wan) stop(ctx context.Context, how config.Stop) error {
 	return err
 }
 
-// reload takes a new configuration of the same WAN.
-func (w *wan) reload(c config.WAN) {
+// reload takes a new configuration of the same WAN, with what its schedule says now.
+func (w *wan) reload(c config.WAN, entries []config.Entry) {
 	again := c.Platform != w.config.Platform
 	w.abandon()
-	w.config, w.cause = c, causeStart
+	w.config, w.cause, w.entries = c, causeStart, entries
 	if again {
 		w.close()
 	}
@@ -746,4 +771,18 @@ func (d *Daemon) rewrite(of config.WAN, settings []config.Setting) (config.WAN, 
 		return c.WANs[i], nil
 	}
 	return of, fmt.Errorf("write the new rates into the configuration: %s no longer has a [[wan]] of %s", d.o.File, of.Name())
+}
+
+// whyFlow tells a flow's class by what is in force.
+func (w *wan) whyFlow(ctx context.Context, p WhyParams) (any, error) {
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	in := w.plan
+	if j, err := w.router.Engine.Pending(w.config.Interface); err == nil && j != nil {
+		in = &j.Plan
+	} else if s := w.keeper.State(); in == nil || s == keep.Suspended || s == keep.Foreign || s == keep.Contested {
+		return nil, &platform.PreconditionError{Doing: "tell a flow's class", What: fmt.Sprintf("no plan is applied on %s: it is %s", w.config.Name(), s), Remedy: "turn it on with: unbloat apply --again --yes --wan " + w.config.Interface}
+	}
+	return w.router.Why(ctx, *in, p)
 }

@@ -24,11 +24,11 @@ const (
 	nfgenHeader    = 4  // bytes of struct nfgenmsg
 )
 
-// Watch tells of changes of links, addresses, traffic control and nftables until
-// ctx ends; then it closes the channel. Without nftables, or without the right to
+// Watch tells of changes of links, addresses, default routes, traffic control and
+// nftables until ctx ends; then it closes the channel. Without nftables, or without the right to
 // hear of it, it tells of the rest.
 func Watch(ctx context.Context, tell func(Event)) (ended <-chan struct{}, err error) {
-	route, err := netlinkSocket(unix.NETLINK_ROUTE, unix.RTMGRP_LINK|unix.RTMGRP_TC|unix.RTMGRP_IPV4_IFADDR|unix.RTMGRP_IPV6_IFADDR)
+	route, err := netlinkSocket(unix.NETLINK_ROUTE, unix.RTMGRP_LINK|unix.RTMGRP_TC|unix.RTMGRP_IPV4_IFADDR|unix.RTMGRP_IPV6_IFADDR|unix.RTMGRP_IPV4_ROUTE|unix.RTMGRP_IPV6_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("hear of changes of the network: %w", err)
 	}
@@ -36,14 +36,27 @@ func Watch(ctx context.Context, tell func(Event)) (ended <-chan struct{}, err er
 	if nft, err := netlinkSocket(unix.NETLINK_NETFILTER, 1<<(nftGroup-1)); err == nil {
 		sockets = append(sockets, nft)
 	}
+	defaults := defaultDevices()
 	links := knownLinks() // after the socket was bound, so that nothing is missed
 	var readers sync.WaitGroup
 	for i, s := range sockets {
 		readers.Go(func() {
 			readMessages(s, func(m message) {
-				if i == 0 {
+				switch {
+				case i == 0 && isDefaultRoute(m):
+					now := defaultDevices()
+					for d := range now {
+						if now[d] == "" { // it may come again
+							continue
+						}
+						if defaults[d] != "" && now[d] != defaults[d] {
+							tell(Event{Rerouted: []string{defaults[d], now[d]}})
+						}
+						defaults[d] = now[d]
+					}
+				case i == 0:
 					links.route(m, tell)
-				} else {
+				default:
 					nftEvent(m, tell)
 				}
 			}, func() { tell(Event{}) })
@@ -120,6 +133,43 @@ func attributes(b []byte, f func(kind uint16, value []byte)) {
 		f(binary.NativeEndian.Uint16(b[2:])&^unix.NLA_F_NESTED, b[unix.SizeofRtAttr:length])
 		b = b[min(align(length), len(b)):]
 	}
+}
+
+// isDefaultRoute reports whether a message is of a default route.
+func isDefaultRoute(m message) bool {
+	const toLength = 1 // place of rtm_dst_len
+	return (m.kind == unix.RTM_NEWROUTE || m.kind == unix.RTM_DELROUTE) && len(m.body) >= unix.SizeofRtMsg && m.body[toLength] == 0
+}
+
+// defaultDevices returns the interface of the default route that is used, of IPv4 and
+// of IPv6; "" if there is none.
+func defaultDevices() (out [2]string) {
+	for i, table := range []struct {
+		file                         string
+		to, mask, metric, flags, dev int // fields
+	}{{"/proc/net/route", 1, 7, 6, 3, 0}, {"/proc/net/ipv6_route", 0, 1, 5, 8, 9}} {
+		text, err := os.ReadFile(table.file)
+		if err != nil {
+			continue
+		}
+		base := [2]int{10, 16}[i] // of metrics
+		best := uint64(1 << 63)
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) < 10 || strings.Trim(f[table.to], "0") != "" || strings.Trim(f[table.mask], "0") != "" {
+				continue
+			}
+			flags, err := strconv.ParseUint(f[table.flags], 16, 64)
+			if err != nil || flags&unix.RTF_UP == 0 || flags&unix.RTF_REJECT != 0 {
+				continue
+			}
+			metric, err := strconv.ParseUint(f[table.metric], base, 64)
+			if err == nil && metric < best {
+				best, out[i] = metric, f[table.dev]
+			}
+		}
+	}
+	return out
 }
 
 // links are the interfaces as they were told last, by index.

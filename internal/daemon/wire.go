@@ -52,7 +52,19 @@ const (
 	MethodOn      = "on"      // OnParams → WANStatus, once the WAN has been looked at
 	MethodTurn    = "turn"    // TurnParams → Turn; it ends with the connection
 	MethodLook    = "look"    // of a WAN: its interface came or went; without one: something has changed. → null, at once
+
+	MethodDecisions = "decisions" // DecisionsParams → Decisions
+	MethodWhy       = "why"       // WhyParams → what `unbloat why --json` prints
+	MethodTune      = "tune"      // TuneParams → Started
+	MethodTest      = "test"      // TestParams → Started
+	MethodRun       = "run"       // RunParams → Run
+	MethodHistory   = "history"   // HistoryParams → History
 )
+
+// methods are all of them, as an error names them.
+func methods() []string {
+	return []string{MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn, MethodLook, MethodDecisions, MethodWhy, MethodTune, MethodTest, MethodRun, MethodHistory}
+}
 
 // A Code says what kind of error an Error is.
 type Code string
@@ -67,6 +79,7 @@ const (
 	CodeMethod       Code = "unknown_method"
 	CodeRequest      Code = "bad_request" // not a request at all
 	CodeEnding       Code = "ending"      // the daemon ends just now
+	CodeLeftOut      Code = "left_out"    // this build of the daemon does not have it
 )
 
 // An Error is why a request was not done.
@@ -129,6 +142,7 @@ type Status struct {
 	Since   string      `json:"since"` // RFC 3339
 	Config  string      `json:"config"`
 	Failure string      `json:"failure,omitempty"` // why the configuration could not be read again
+	Careful string      `json:"careful,omitempty"` // why no line is followed, though the configuration says so
 	WANs    []WANStatus `json:"wans"`
 }
 
@@ -148,6 +162,8 @@ type WANStatus struct {
 	Mended   string     `json:"mended,omitempty"`      // when that was last, RFC 3339
 	Was      []string   `json:"mended_what,omitempty"` // what was different then
 	By       string     `json:"mended_by,omitempty"`   // which program had changed it, as far as that is known
+
+	Reroutes int `json:"reroutes,omitempty"` // how often the default route came to it or left it
 
 	Line *LineStatus `json:"line,omitempty"` // missing: the line is not followed now
 }

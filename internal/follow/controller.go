@@ -103,13 +103,31 @@ type Controller struct {
 	now        unit.Instant
 	rtt        time.Duration // least round trip of the sources, lately
 	heard      unit.Instant  // the last sample that could vote
+	others     unit.Instant  // the same of all but last resorts
 	busyAt     unit.Instant  // the last time with load
 	arrived    unit.Instant  // the last time that something arrived
 	alertAt    unit.Instant  // the last time with a queue
 	reflected  unit.Instant  // the last answer of a reflector
 	starved    bool          // less arrives than the shaper would let through
 	downBlamed bool          // a round trip's delay is taken for the way down's
+	trial      trial         // whether the way up is rightly blamed
+	cleared    unit.Instant  // until then it is not
+	clearedBy  float64       // bit/s that arrived then
 	since      unit.Instant  // the line is this one since then
+	monday     unit.Instant  // at which a Monday began; if wall
+	wall       bool
+	studied    unit.Instant // the last time that something was learnt
+	learned    uint64
+	starlink   starlink
+}
+
+// trial holds the delay of round trips against what is sent up: if the queue is there,
+// it gets shorter as less is sent.
+type trial struct {
+	on       bool
+	at       unit.Instant
+	delay    time.Duration
+	capacity float64
 }
 
 // way is one direction.
@@ -151,6 +169,7 @@ type way struct {
 	low       float64 // a low quantile of the capacity; 0: not known
 	outage    bool
 	before    float64 // rate before the outage
+	proven    float64 // what the line was seen to carry since c.studied; 0: nothing
 	why       Why
 	whyAt     unit.Instant
 }
@@ -167,6 +186,7 @@ type episode struct {
 	from     float64       // the rate before it
 	capacity float64       // what the line carried when the queue last grew
 	grown    time.Duration // the delay then
+	guessed  bool          // capacity is no measurement
 	delay    time.Duration // at the last cut that was to be judged
 	judge    unit.Instant
 	began    unit.Instant
@@ -180,7 +200,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{p: p, now: now, heard: now, busyAt: now, arrived: now}
+	c := &Controller{p: p, now: now, heard: now, others: now, busyAt: now, arrived: now, studied: now}
 	c.sources.start(p, now)
 	for d := Down; d <= Up; d++ {
 		w := &c.ways[d]
@@ -196,7 +216,8 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 // Ask returns the reflector to which a probe is to be sent now; ok is false while none
 // is due. The caller sends it at once.
 func (c *Controller) Ask(now unit.Instant) (reflector int, ok bool) {
-	return c.sources.ask(now, c.every(now))
+	resort := now.Sub(c.others) >= blindAfter && (!c.asleep(now) || c.sources.deadButLast())
+	return c.sources.ask(now, c.every(now), resort)
 }
 
 // every returns the time between two probes.
@@ -215,7 +236,11 @@ func (c *Controller) asleep(now unit.Instant) bool { return now.Sub(c.busyAt) > 
 // Delay takes an answer or a flow's round trip in. Delays come in the order of At;
 // what cannot be is left out.
 func (c *Controller) Delay(d Delay) {
-	if d.At < 0 || d.RTT <= 0 || d.At.Add(-d.RTT) < c.since || c.p.quiet(d.At) {
+	if d.At < 0 || d.RTT <= 0 || d.At.Add(-d.RTT) < c.since {
+		return
+	}
+	if c.quiet(d.At) {
+		c.starlink.look(d.At, c.sources.late(d, c.p.Threshold))
 		return
 	}
 	x, ok := c.sources.hear(d, d.At.Sub(c.busyAt) < restAfter)
@@ -223,6 +248,9 @@ func (c *Controller) Delay(d Delay) {
 		return
 	}
 	c.heard, c.arrived = max(c.heard, d.At), max(c.arrived, d.At)
+	if !c.sources.all[x.source].last {
+		c.others = max(c.others, d.At)
+	}
 	if d.Passive && d.At.Sub(c.reflected) < blindAfter {
 		return
 	}
@@ -282,7 +310,8 @@ func (c *Controller) Applied(now unit.Instant, d Direction, rate unit.Rate) {
 func (c *Controller) NewLine(now unit.Instant) {
 	c.sources.forget()
 	c.history.n = 0
-	c.heard, c.arrived, c.since = now, now, now
+	c.starlink, c.trial, c.cleared = starlink{}, trial{}, 0
+	c.heard, c.others, c.arrived, c.since = now, now, now, now
 	for d := Down; d <= Up; d++ {
 		w := &c.ways[d]
 		w.nMarks, w.capacity, w.variance, w.failed, w.floor, w.step = 0, 0, 0, 0, 0, 0
@@ -298,6 +327,7 @@ func (c *Controller) Step(now unit.Instant) Decision {
 	theta := c.threshold()
 	v := c.sources.decide(now, theta)
 	c.sources.judge(v, theta)
+	c.starlink.look(now, v.known && v.newest.rtt > theta)
 	c.sources.expire(now, 3*c.rtt+answerWithin)
 	c.blame(now, v)
 	out := Decision{Next: now.Add(stepIdle)}
@@ -317,7 +347,9 @@ func (c *Controller) Step(now unit.Instant) Decision {
 			out.Change[d], out.Rate[d] = true, unit.Rate(w.rate)
 		}
 		out.Why[d] = w.why
+		w.prove(now)
 	}
+	c.study(now)
 	return out
 }
 
@@ -366,7 +398,8 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 	var share [2]time.Duration
 	down, up := &c.ways[Down], &c.ways[Up]
 	c.starved = c.hungry()
-	c.downBlamed = down.loaded && (c.starved || !up.loaded || c.open())
+	c.try(now, v)
+	c.downBlamed = down.loaded && (c.starved || !up.loaded || c.open() || now < c.cleared)
 	if v.known && !v.oneWay && !c.downBlamed && up.episode.on && now.Sub(up.episode.began) > blameFor && down.carried > down.rate/20 {
 		// The cuts of the way up have changed nothing.
 		c.downBlamed, down.loaded, down.busyAt = true, true, now
@@ -403,6 +436,37 @@ func (c *Controller) blame(now unit.Instant, v vote) {
 		if v.known && !v.oneWay {
 			w.doubt = max(v.rtt-w.floor, w.delay)
 		}
+	}
+}
+
+// try finds out whether the way up was blamed wrongly for the delay of round trips.
+func (c *Controller) try(now unit.Instant, v vote) {
+	const (
+		clearFor   = 1500 * time.Millisecond // if the delay has not become as much shorter as it should
+		clearWhile = 0.75                    // of what arrived then at least arrives now
+	)
+	t, up := &c.trial, &c.ways[Up]
+	if c.ways[Down].carried < clearWhile*c.clearedBy {
+		c.cleared = 0 // less arrives than a line that queues passes on: it does not queue
+	}
+	if !v.known || v.oneWay || c.downBlamed || !up.episode.on || up.episode.guessed || v.newest.rtt < c.p.Threshold/2 {
+		t.on = false
+		return
+	}
+	if !t.on {
+		*t = trial{true, v.newest.sent, v.newest.rtt, up.episode.capacity}
+		return
+	}
+	sent := (c.history.at(Up, v.newest.sent) - c.history.at(Up, t.at)) * 8
+	due := v.newest.sent.Sub(t.at) - time.Duration(sent/t.capacity*1e9)
+	if due > max(c.p.Threshold/2, t.delay/4) && t.delay-v.newest.rtt < due/3 {
+		t.on = false
+		c.cleared = now.Add(clearFor)
+		c.clearedBy = c.ways[Down].carried
+		up.target = max(up.target, min(up.episode.from, below*t.capacity))
+		up.episode = episode{}
+		up.step, up.risen = 0, now
+		up.say(now, NoHelp, up.target)
 	}
 }
 
@@ -444,7 +508,7 @@ func (c *Controller) follow(w *way, now unit.Instant, v vote, theta time.Duratio
 	switch {
 	case c.out(w, now):
 	case !w.loaded && now.Sub(w.busyAt) > idleAfter:
-		w.idle(now)
+		w.idle(now, c.learntUsual(w, now))
 	case !v.known:
 		c.blind(w, now)
 	case w.delay > theta && !w.episode.on && w.is == Down && c.history.waited(Down, stepBusy, 2*c.p.Packet) && w.flat():
@@ -493,7 +557,9 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 	switch {
 	case !e.on:
 		w.goal = max(w.goal, min(w.rate, w.safe))
-		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.raw, judge: math.MaxInt64}
+		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.raw, guessed: !known, judge: math.MaxInt64}
+	case known && e.guessed:
+		e.capacity, e.grown, e.guessed = capacity, w.raw, false
 	case capacity > e.capacity, limits, w.raw > e.grown+max(e.grown/8, growth):
 		// What is carried at the shaper's own rate says something of the line only
 		// while the queue grows.
@@ -628,13 +694,12 @@ func (c *Controller) rise(w *way, now unit.Instant) {
 	w.say(now, cause, next)
 }
 
-// idle goes back to the usual rate.
-func (w *way) idle(now unit.Instant) {
+// idle goes to the usual rate of this hour.
+func (w *way) idle(now unit.Instant, usual float64) {
 	if now.Sub(w.risen) < time.Second {
 		return
 	}
 	w.risen, w.step, w.episode = now, 0, episode{}
-	usual := float64(w.Usual)
 	by := idleShare * w.rate
 	switch {
 	case w.rate < usual:
@@ -664,10 +729,15 @@ func (c *Controller) blind(w *way, now unit.Instant) {
 		}
 		return
 	}
-	goal := min(w.rate, below*w.low)
-	if w.low == 0 {
-		goal = min(w.rate, float64(w.Usual))
+	low := c.learntLow(w, now)
+	switch {
+	case low > 0:
+	case w.low > 0:
+		low = below * w.low
+	default:
+		low = float64(w.Usual)
 	}
+	goal := min(w.rate, low)
 	if goal < w.rate && now.Sub(w.risen) >= time.Second {
 		left := max((blindHold + glideIn - since).Seconds(), 1)
 		w.risen = now

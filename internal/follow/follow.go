@@ -49,6 +49,9 @@ type Bounds struct {
 // tend to fail together.
 type Reflector struct {
 	Operator uint32 // a number for each operator; 0: one of its own
+	// Last is set for one that is asked only while neither other reflectors nor flows
+	// tell the delay, such as the user's own server.
+	Last bool
 }
 
 // MostReflectors is how many reflectors there may be.
@@ -68,11 +71,13 @@ type Params struct {
 	Threshold time.Duration
 	// Packet is the size of a full packet on the wire; 1514 bytes.
 	Packet unit.Size
-	// Starlink is set for lines that are reconfigured at the seconds 12, 27, 42 and
-	// 57 of each minute: what is measured within 300 ms of them does not count.
-	// Minute is an Instant at which a minute of the wall clock began.
+	// Starlink is set for lines that are reconfigured at the seconds 12, 27, 42 and 57
+	// of each minute: what is measured within 300 ms of them does not count. Where it is
+	// not set, it is found out by what is seen.
 	Starlink bool
-	Minute   unit.Instant
+	// Learned is what is known of the line from before, and learns more; nil: nothing is
+	// learnt. It belongs to the controller until nobody uses that any more.
+	Learned *Learned
 }
 
 // Defaults of Params.
@@ -128,8 +133,8 @@ type Delay struct {
 	Operator uint32
 	Passive  bool // of a flow
 	RTT      time.Duration
-	// Up and Down are one-way times, if OneWay. The clocks at both ends need not
-	// agree, nor run at quite the same speed.
+	// Up and Down are one-way times, if OneWay, or by how much they exceed any fixed
+	// value. The clocks at both ends need not agree, nor run at quite the same speed.
 	OneWay   bool
 	Up, Down time.Duration
 }

@@ -34,7 +34,7 @@ func usual() Params {
 			{Least: 5 * unit.MbitPerSecond, Usual: 47 * unit.MbitPerSecond, Most: 60 * unit.MbitPerSecond},
 			{Least: unit.MbitPerSecond, Usual: 9500 * unit.KbitPerSecond, Most: 12 * unit.MbitPerSecond},
 		},
-		Reflectors: []Reflector{{1}, {1}, {2}, {2}, {3}, {3}},
+		Reflectors: []Reflector{{Operator: 1}, {Operator: 1}, {Operator: 2}, {Operator: 2}, {Operator: 3}, {Operator: 3}},
 	}
 }
 

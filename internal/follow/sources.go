@@ -15,30 +15,28 @@ const (
 	answerWithin = time.Second // a probe without an answer by then is a miss
 	missesDead   = 3           // in a row
 	hitsAlive    = 2           // in a row, of a dead one
-	deadEvery    = 5           // a dead one is asked in each so many rounds
+	deadEvery    = 5           // in each so many rounds those are asked that tell little: dead ones, and round trips beside ways
 
-	baseWindow   = 30 * time.Second // of a least round trip, without load
-	baseLoaded   = 5 * time.Minute  // the same under load, which may hide it
-	baseSamples  = 4                // in a window, at least
-	oddLimit     = 20               // samples in a row away from the others: it has moved
-	mostFlows    = 32               // passive sources that are remembered
-	heardLately  = 40 * time.Second // longer than a round of probes without load
-	voteWindow   = 700 * time.Millisecond
-	sampleSlots  = 16
-	flowWindow   = 400 * time.Millisecond
-	flowVoters   = 4
-	quietAround  = 300 * time.Millisecond // Starlink's
-	starlinkStep = 15 * time.Second
-	starlinkAt   = 12 * time.Second
-	noisyLine    = 0.002 // of the samples long without others: one more has to agree
-	noisySource  = 0.08
-	lossySource  = 0.25
-	quietSource  = 0.03
+	baseWindow  = 30 * time.Second // of a least round trip, without load
+	baseLoaded  = 5 * time.Minute  // the same under load, which may hide it
+	baseSamples = 4                // in a window, at least
+	oddLimit    = 20               // samples in a row away from the others: it has moved
+	mostFlows   = 32               // passive sources that are remembered
+	heardLately = 40 * time.Second // longer than a round of probes without load
+	voteWindow  = 700 * time.Millisecond
+	sampleSlots = 16
+	flowWindow  = 400 * time.Millisecond
+	flowVoters  = 4
+	noisyLine   = 0.007 // of the samples long without others: one more has to agree
+	noisySource = 0.08
+	lossySource = 0.25
+	quietSource = 0.03
 )
 
 // source is a reflector or a flow.
 type source struct {
 	used, passive bool
+	last          bool // asked only while nobody else tells anything
 	id, operator  uint32
 	// Least round trips of this window and the one before.
 	least     [2]time.Duration
@@ -47,6 +45,7 @@ type source struct {
 	recent    time.Duration // about the least of the last samples
 	baseUp    time.Duration // what one-way delays up are without a queue, with the clocks' offset
 	oneWay    bool          // baseUp is known
+	tells     bool          // it tells the ways apart
 	asked     unit.Instant  // the oldest probe without an answer; never: none
 	lastAsked unit.Instant
 	heard     unit.Instant // never: not yet
@@ -98,7 +97,7 @@ func (s *sources) start(p Params, now unit.Instant) {
 		if op == 0 {
 			op = ^uint32(i)
 		}
-		s.all[i] = source{used: true, id: uint32(i), operator: op}
+		s.all[i] = source{used: true, last: r.Last, id: uint32(i), operator: op}
 	}
 	s.lastAsk = never
 	s.takeTurns()
@@ -135,7 +134,7 @@ func (s *sources) forget() {
 	for i := range s.all {
 		x := &s.all[i]
 		x.least = [2]time.Duration{math.MaxInt64, math.MaxInt64}
-		x.samples, x.oneWay, x.asked, x.heard, x.odd = 0, false, never, never, 0
+		x.samples, x.oneWay, x.tells, x.asked, x.heard, x.odd = 0, false, false, never, never, 0
 	}
 	s.n, s.judged, s.nFlows = 0, 0, 0
 }
@@ -148,8 +147,9 @@ func (s *sources) due(every time.Duration) unit.Instant {
 	return s.lastAsk.Add(every)
 }
 
-// ask returns the reflector that is to be asked now, if one is due.
-func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
+// ask returns the reflector that is to be asked now, if one is due. resort says that
+// those of last resort may be.
+func (s *sources) ask(now unit.Instant, every time.Duration, resort bool) (int, bool) {
 	if s.reflectors == 0 || now < s.due(every) {
 		return 0, false
 	}
@@ -161,7 +161,8 @@ func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
 			s.rounds++
 		}
 		x := &s.all[i]
-		if x.dead && s.alive() > 0 && (s.rounds+i)%deadEvery != 0 {
+		tellsLittle := x.dead && s.alive() > 0 || !x.tells && x.heard != never && s.tellWays(now) >= mostVoters-1
+		if x.last && !resort || tellsLittle && (s.rounds+i)%deadEvery != 0 {
 			continue
 		}
 		x.sent++
@@ -172,6 +173,35 @@ func (s *sources) ask(now unit.Instant, every time.Duration) (int, bool) {
 		return i, true
 	}
 	return 0, false
+}
+
+// tellWays returns how many operators have reflectors that answer lately, and tell the
+// ways apart.
+func (s *sources) tellWays(now unit.Instant) int {
+	tells := func(x *source) bool {
+		return x.tells && !x.dead && x.heard != never && now.Sub(x.heard) <= heardLately
+	}
+	n := 0
+	for i := range s.reflectors {
+		first := tells(&s.all[i])
+		for j := range i {
+			first = first && (s.all[j].operator != s.all[i].operator || !tells(&s.all[j]))
+		}
+		if first {
+			n++
+		}
+	}
+	return n
+}
+
+// deadButLast says whether all reflectors are dead, those of last resort aside.
+func (s *sources) deadButLast() bool {
+	for i := range s.reflectors {
+		if x := &s.all[i]; !x.dead && !x.last {
+			return false
+		}
+	}
+	return true
 }
 
 // alive returns how many reflectors are believed to answer.
@@ -244,8 +274,8 @@ func (s *sources) hear(d Delay, busy bool) (x sample, ok bool) {
 	}
 	f.lower(d, busy)
 	x = sample{at: d.At, sent: d.At.Add(-d.RTT), operator: f.operator, source: i, rtt: d.RTT - f.base()}
-	if d.OneWay && d.Up+d.Down-d.RTT < 5*time.Millisecond && d.RTT-d.Up-d.Down < 5*time.Millisecond {
-		x.oneWay = true
+	if d.OneWay {
+		x.oneWay, f.tells = true, true
 		x.way = f.split(d, x.rtt)
 	}
 	if !busy && !d.Passive && f.got > baseSamples {
@@ -377,10 +407,17 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	if s.noise > noisyLine {
 		want = 4
 	}
+	tell := s.tellWays(now)
+	ways := tell > 1 // then nobody is heard who tells round trips only
+	if tell == 2 {
+		operators = 2
+	}
+	// Where there is no noise, two operators are enough; else samples of one do.
+	distinct := operators >= want || want < mostVoters && operators > 1
 	n := 0
 	fresh := func(x *sample) bool {
 		for i := range voters[:n] {
-			if operators >= want && voters[i].operator == x.operator || operators > 1 && voters[i].source == x.source {
+			if distinct && voters[i].operator == x.operator || operators > 1 && voters[i].source == x.source {
 				return false
 			}
 		}
@@ -392,7 +429,7 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 		if now.Sub(x.at) > voteWindow {
 			break
 		}
-		if f := &s.all[x.source]; !f.dead && (noisy || !f.noisy) && fresh(&x) {
+		if f := &s.all[x.source]; !f.dead && (noisy || !f.noisy) && (x.oneWay || !ways) && fresh(&x) {
 			if n == 0 {
 				v.newest, v.oldest = x, x.sent
 			}
@@ -407,7 +444,7 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	}
 	v.known = true
 	// A probe that is late already says the same as a long answer.
-	late := s.late(now, v.newest.sent, threshold)
+	late := s.overdue(now, v.newest.sent, threshold)
 	seconded := func(d Direction) {
 		for i := n - 1; i > 0 && i >= n-late; i-- {
 			if x := added(v.newest, d); x > threshold {
@@ -427,8 +464,17 @@ func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
 	return v
 }
 
-// late returns how many probes sent after an instant should have been answered by now.
-func (s *sources) late(now, after unit.Instant, threshold time.Duration) int {
+// late says whether a delay that is not heard is longer than usual.
+func (s *sources) late(d Delay, threshold time.Duration) bool {
+	if d.Passive || int(d.Source) >= s.reflectors {
+		return false
+	}
+	f := &s.all[d.Source]
+	return f.heard != never && d.RTT-f.base() > threshold
+}
+
+// overdue returns how many probes sent after an instant should have been answered by now.
+func (s *sources) overdue(now, after unit.Instant, threshold time.Duration) int {
 	n := 0
 	for i := range s.reflectors {
 		if f := &s.all[i]; !f.dead && !f.noisy && f.asked != never && f.asked > after && f.heard != never && now.Sub(f.asked) > f.base()+threshold {
@@ -483,14 +529,14 @@ func trust(median, newest, threshold time.Duration) time.Duration {
 	return min(median, newest)
 }
 
-// operators returns how many operators have been heard within the last seconds, with
-// noisy sources or without.
+// operators returns how many operators' reflectors have been heard within the last
+// seconds, with noisy ones or without.
 func (s *sources) operators(now unit.Instant, noisy bool) int {
 	n := 0
 	counts := func(f *source) bool {
 		return f.used && !f.dead && (noisy || !f.noisy) && f.heard != never && now.Sub(f.heard) <= heardLately
 	}
-	for i := range s.all {
+	for i := range s.reflectors {
 		f := &s.all[i]
 		if !counts(f) {
 			continue
@@ -521,16 +567,4 @@ func middle(of []sample, at int, value func(*sample) time.Duration) time.Duratio
 		sorted[j] = x
 	}
 	return sorted[at]
-}
-
-// quiet says whether an instant is next to one of Starlink's.
-func (p *Params) quiet(at unit.Instant) bool {
-	if !p.Starlink {
-		return false
-	}
-	into := (at.Sub(p.Minute) - starlinkAt) % starlinkStep
-	if into < 0 {
-		into += starlinkStep
-	}
-	return into < quietAround || into > starlinkStep-quietAround
 }

@@ -25,7 +25,7 @@ type Config struct {
 	Device  string // the WAN's interface
 	Inbound string // the interface whose queue shapes the download, such as an ifb; "": none
 	// Targets are the reflectors, of which all Echo ones may be asked. At most one
-	// is Native, and only with Echo.
+	// is Native, and only with Echo; its server hears of us when it is first asked.
 	Targets []delay.Target
 	// Echo opens a stream of probes at an unbloat serve; nil: there is none.
 	Echo func(ctx context.Context) (Stream, error)
@@ -42,8 +42,7 @@ type Stream struct {
 type Gauge struct {
 	config  Config
 	prober  *delay.Prober
-	tracker *delay.Tracker
-	gate    delay.Gate
+	watcher *delay.Watch
 	icmp    netio.ReflectorSocket
 	capture *netio.Capture
 	links   *netio.LinkCounter
@@ -51,8 +50,6 @@ type Gauge struct {
 	names   []string
 	counts  []netio.LinkCounts
 	index   int // of the interface that capture watches
-	gated   unit.Instant
-	seen    uint64 // segments at the last look at the gate
 	steps   int
 	missing []error
 	retry   unit.Instant // when to try again to watch the interface
@@ -65,13 +62,8 @@ type Counts struct {
 	Inbound netio.LinkCounts // of the interface that shapes the download; zero: there is none
 }
 
-const (
-	// gateEvery is how often the share of segments that the kernel hands over is
-	// looked at.
-	gateEvery = time.Second
-	// retryEvery is how often an interface that could not be watched is tried again.
-	retryEvery = 5 * time.Second
-)
+// retryEvery is how often an interface that could not be watched is tried again.
+const retryEvery = 5 * time.Second
 
 // Open opens the sources of a WAN. A source that this system does not have or
 // does not allow is left out, and Missing says which; without reflectors and
@@ -82,7 +74,7 @@ func Open(c Config) (*Gauge, error) {
 	g := &Gauge{
 		config: c, names: []string{c.Device, c.Inbound}, counts: make([]netio.LinkCounts, 2),
 		prober:  delay.NewProber(c.Targets, binary.BigEndian.Uint16(random[:]), binary.BigEndian.Uint32(random[2:])),
-		tracker: delay.NewTracker(delay.TrackerConfig{Seed: uint32(random[6])<<8 | uint32(random[7])}),
+		watcher: delay.NewWatch(delay.TrackerConfig{Seed: uint32(random[6])<<8 | uint32(random[7])}),
 	}
 	var err error
 	if g.icmp, err = netio.OpenReflectors(c.Clock, c.Device); err != nil {
@@ -97,20 +89,7 @@ func Open(c Config) (*Gauge, error) {
 	if g.icmp == nil && g.capture == nil {
 		return nil, errors.Join(fmt.Errorf("measure the delay on %s: %w", c.Device, errors.Join(g.missing...)), g.Close())
 	}
-	if i := nativeTarget(c.Targets); i >= 0 && c.Echo != nil {
-		g.native = startNative(c, i)
-	}
 	return g, nil
-}
-
-// nativeTarget returns the place of the first Native target, or -1.
-func nativeTarget(of []delay.Target) int {
-	for i, t := range of {
-		if t.Kind == delay.Native {
-			return i
-		}
-	}
-	return -1
 }
 
 // Missing says which sources this system does not have, each with what to do
@@ -123,7 +102,7 @@ func (g *Gauge) watch() error {
 	if err != nil {
 		return err
 	}
-	if err := c.Filter(g.gate.Mask()); err != nil {
+	if err := c.Filter(g.watcher.Mask()); err != nil {
 		return errors.Join(err, c.Close())
 	}
 	g.capture = c
@@ -132,6 +111,9 @@ func (g *Gauge) watch() error {
 
 // Ask asks a target. What cannot be sent now is lost, as on the line.
 func (g *Gauge) Ask(now unit.Instant, i int) error {
+	if g.native == nil && g.config.Echo != nil && g.config.Targets[i].Kind == delay.Native {
+		g.native = startNative(g.config, i)
+	}
 	p, ok := g.prober.Ask(now, i)
 	switch {
 	case !ok:
@@ -172,25 +154,19 @@ func (g *Gauge) readSegments(now unit.Instant, receive func(delay.Sample)) error
 		if err := g.watch(); err != nil {
 			return nil // Missing has told it, or the interface is away
 		}
-		g.tracker.Reset()
+		g.watcher.Reset()
 	}
 	err := g.capture.Drain(func(p netio.Packet) {
 		if s, ok := delay.ParsePacket(p.Type, p.Data); ok {
-			g.tracker.Observe(p.At, p.Out, &s)
+			g.watcher.Observe(p.At, p.Out, &s)
 		}
 	})
 	if steps := g.capture.Steps(); steps != g.steps {
 		g.steps = steps
 		g.Reset()
 	}
-	g.tracker.Collect(now, receive)
-	if since := now.Sub(g.gated); since >= gateEvery {
-		segments := g.tracker.Stats().Segments
-		if g.gated != 0 && g.gate.Adjust(float64(segments-g.seen)/since.Seconds()) {
-			err = errors.Join(err, g.capture.Filter(g.gate.Mask()))
-			g.tracker.Sampled(g.gate.Period())
-		}
-		g.gated, g.seen = now, segments
+	if g.watcher.Collect(now, receive) {
+		err = errors.Join(err, g.capture.Filter(g.watcher.Mask()))
 	}
 	return err
 }
@@ -219,7 +195,7 @@ func (g *Gauge) Count(now unit.Instant) (Counts, error) {
 // Reset forgets what is under way: after the WAN's address or route has changed.
 func (g *Gauge) Reset() {
 	g.prober.Reset()
-	g.tracker.Reset()
+	g.watcher.Reset()
 }
 
 // A Stats counts what the sources did since Open.
@@ -232,7 +208,7 @@ type Stats struct {
 
 // Stats returns the counters.
 func (g *Gauge) Stats() Stats {
-	s := Stats{Tracker: g.tracker.Stats()}
+	s := Stats{Tracker: g.watcher.Stats()}
 	s.Probes, s.ProbeBytes = g.prober.Sent()
 	if g.capture != nil {
 		s.Dropped = g.capture.Dropped()

@@ -26,18 +26,18 @@ const (
 )
 
 // boot runs one guest to its end and returns what it wrote as its result, and
-// the wall time it took. console receives what the guest prints.
-func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) ([]byte, time.Duration, error) {
+// the time it took. console receives what the guest prints.
+func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (text []byte, took spent, err error) {
 	dir, err := shareDir(&g)
 	if dir != "" {
 		defer os.RemoveAll(dir)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("prepare the lab's guest: %w", err)
+		return nil, took, fmt.Errorf("prepare the lab's guest: %w", err)
 	}
 	cpu, err := takeCPU(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, took, err
 	}
 	defer cpu.release()
 
@@ -66,18 +66,21 @@ func boot(ctx context.Context, k Kernel, g Guest, console io.Writer) ([]byte, ti
 	}
 	start := time.Now()
 	err = runPinned(cmd, cpu.number, k.Engine)
-	wall := time.Since(start)
+	took.wall = time.Since(start)
+	if s := cmd.ProcessState; s != nil { // of the guest's processes too: its kernel waits for all of them
+		took.processor = s.UserTime() + s.SystemTime()
+	}
 	if ctx.Err() != nil {
-		return nil, wall, fmt.Errorf("lab guest of %s: ended after %v: %w", g.Scenario.Name, wall.Round(time.Second), context.Cause(ctx))
+		return nil, took, fmt.Errorf("lab guest of %s: ended after %v: %w", g.Scenario.Name, took.wall.Round(time.Second), context.Cause(ctx))
 	}
 	if text, e := os.ReadFile(filepath.Join(g.Out, errorName)); e == nil {
-		return nil, wall, errors.New(strings.TrimSpace(string(text)))
+		return nil, took, errors.New(strings.TrimSpace(string(text)))
 	}
 	text, e := os.ReadFile(filepath.Join(g.Out, resultName))
 	if e != nil && !g.Shell {
-		return nil, wall, &CrashedError{Scenario: g.Scenario.Name, Err: err, Tail: tail.String()}
+		return nil, took, &CrashedError{Scenario: g.Scenario.Name, Err: err, Tail: tail.String()}
 	}
-	return text, wall, nil
+	return text, took, nil
 }
 
 // shareDir makes the folder that host and guest share, with the task, the

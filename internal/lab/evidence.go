@@ -20,6 +20,8 @@ type Evidence struct {
 	Command string   // that gives these figures again
 	Cases   []string // in the order of a table's rows
 	Rows    []Row    // a table each
+	Lines   bool     // lines that vary: delays and rates of each case, instead of what it adds
+	Left    []string // what could not be run, a sentence each
 }
 
 // WriteEvidence writes the page of a subject in Markdown: what was run and where,
@@ -36,7 +38,17 @@ func WriteEvidence(w io.Writer, e Evidence) error {
 		e.Command, e.where(), e.seeds())
 	for _, r := range e.Rows {
 		fmt.Fprintf(&b, "\n## %s\n\n%s. Line and loads: %s.\n\n", r.Scenario.Name, r.Scenario.Title, r.Setting())
+		if e.Lines {
+			r.writeLines(&b, Chosen(r.Scenario, e.Cases))
+			continue
+		}
 		r.writeEvidence(&b, Chosen(r.Scenario, e.Cases))
+	}
+	if len(e.Left) > 0 {
+		b.WriteString("\n## SKIPPED\n\n")
+		for _, l := range e.Left {
+			fmt.Fprintf(&b, "- %s\n", l)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -105,6 +117,12 @@ func shownCase(name string) string {
 		return "unbloat"
 	case "tuned":
 		return "`unbloat tune`"
+	case caseFixed:
+		return "fixed rates"
+	case caseFollows:
+		return "unbloat, `follow = true`"
+	case caseOracle:
+		return "CAKE that knows the line"
 	}
 	return name
 }

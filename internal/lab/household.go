@@ -110,6 +110,9 @@ func (h *homeProcess) loaded(ctx context.Context, r *CaseResult) error {
 	}
 	d := h.scenario.LoadedFor()
 	head := min(d/4, loadedHead)
+	if h.scenario.Test.Whole {
+		head = 0
+	}
 	running, err := h.connect(ctx, d, head)
 	defer func() {
 		for _, l := range running {

@@ -60,17 +60,22 @@ type Result struct {
 
 // CaseResult is what one case of a scenario gave.
 type CaseResult struct {
-	Name           string          `json:"name"`
-	Plan           *plan.Plan      `json:"plan"` // null: the router did nothing
-	Test           *verdict.Test   `json:"test"`
-	Loads          []LoadResult    `json:"loads"`
-	LineDownBps    float64         `json:"line_down_bps,omitempty"` // what crossed the line while loads ran, in Ethernet frames, in the counted window
-	LineUpBps      float64         `json:"line_up_bps,omitempty"`
-	Tune           *TuneResult     `json:"tune,omitempty"`
-	WallSeconds    float64         `json:"wall_seconds"`
-	VirtualSeconds float64         `json:"virtual_seconds"`
-	Commands       []CommandResult `json:"commands,omitempty"` // what a test had run inside
-	Router         *RouterCase     `json:"router,omitempty"`   // what a router's own image said
+	Name           string        `json:"name"`
+	Plan           *plan.Plan    `json:"plan"` // null: the router did nothing
+	Test           *verdict.Test `json:"test"`
+	Loads          []LoadResult  `json:"loads"`
+	LineDownBps    float64       `json:"line_down_bps,omitempty"` // what crossed the line while loads ran, in Ethernet frames, in the counted window
+	LineUpBps      float64       `json:"line_up_bps,omitempty"`
+	Tune           *TuneResult   `json:"tune,omitempty"`
+	Shapers        *ShaperRates  `json:"shapers,omitempty"`     // where the rates follow the line
+	ProbeBytes     uint64        `json:"probe_bytes,omitempty"` // that the daemon sent and received to follow it, in Ethernet frames
+	WallSeconds    float64       `json:"wall_seconds"`
+	VirtualSeconds float64       `json:"virtual_seconds"`
+	// ProcessorSeconds are those of one core that the guest took, its kernel and all of
+	// its processes; 0 where it is not known.
+	ProcessorSeconds float64         `json:"processor_seconds,omitempty"`
+	Commands         []CommandResult `json:"commands,omitempty"` // what a test had run inside
+	Router           *RouterCase     `json:"router,omitempty"`   // what a router's own image said
 }
 
 // LoadResult is what one load of the household got through, and what its user
@@ -109,6 +114,7 @@ type Guest struct {
 	Dir      string             `json:"dir"`              // Command's working directory
 	Env      []string           `json:"env"`              // Command's environment, added to the guest's
 	Server   bool               `json:"server"`           // start `unbloat serve` for Command too
+	Autorate string             `json:"autorate"`         // absolute path of cake-autorate's folder, for cases that have it
 	Shell    bool               `json:"shell"`            // Command talks to the terminal
 	TuneOnly bool               `json:"tune_only"`        // leave it at what the tuner itself measures
 	Binary   string             `json:"binary"`           // absolute path of unbloat

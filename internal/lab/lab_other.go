@@ -17,8 +17,8 @@ func Agent(context.Context, string) error { return needLinux() }
 // BuildKernel needs Debian and its compiler.
 func BuildKernel(context.Context, func(string)) (Kernel, error) { return Kernel{}, needLinux() }
 
-func boot(context.Context, Kernel, Guest, io.Writer) ([]byte, time.Duration, error) {
-	return nil, 0, needLinux()
+func boot(context.Context, Kernel, Guest, io.Writer) ([]byte, spent, error) {
+	return nil, spent{}, needLinux()
 }
 
 // RunBesideImage runs around a router's image; only Linux can.

@@ -18,6 +18,7 @@ import (
 	"unbloat/internal/measure"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
+	"unbloat/unit"
 )
 
 // startServer starts `unbloat serve` on the far side of the line and waits
@@ -68,6 +69,13 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 		shaped, err = router.fix(ctx, c.Router.Fix)
 	case scenario.ModeTune:
 		shaped, tuned, err = router.tune(ctx)
+	case scenario.ModeDaemon:
+		err = a.daemon(ctx, c.Router.Daemon)
+	case scenario.ModeAutorate:
+		shaped, err = a.autorate(ctx, c.Router.Daemon)
+	case scenario.ModeOracle:
+		l := s.Line
+		shaped, err = a.fix(ctx, &scenario.Fix{AQM: string(plan.CAKE), Down: l.Down.Scale(c.Router.Oracle), Up: l.Up.Scale(c.Router.Oracle)})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("router of case %s: %w", c.Name, err)
@@ -80,26 +88,39 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 	if a.g.TuneOnly {
 		return &CaseResult{Name: c.Name, Plan: shaped, Tune: tuned}, nil
 	}
-	vary, stop := context.WithCancel(ctx)
-	defer stop()
-	for _, ch := range s.Line.Vary {
-		go func() {
-			if measure.Sleep(vary, ch.At) == nil {
-				if err := runBatch(vary, retune(s.Line, ch, a.g.Engine, a.g.Router)); err != nil {
-					fmt.Fprintln(os.Stderr, "vary the line:", err)
-				}
-			}
-		}()
+	began := unit.Instant(time.Now().UnixNano())
+	stop, err := a.vary(ctx, c.Router.Oracle)
+	if err != nil {
+		return nil, err
+	}
+	watched := func() (*ShaperRates, error) { return nil, nil }
+	if follows(c.Router.Mode) {
+		if watched, err = a.watchShapers(ctx); err != nil {
+			return nil, err
+		}
 	}
 	out, err := output(a.unbloat(ctx, Host(1), "lab-household", guestOut+"/"+specName))
-	if err != nil {
+	rates, watchErr := watched()
+	if err := errors.Join(err, watchErr, stop()); err != nil {
 		return nil, err
 	}
 	var r CaseResult
 	if err := json.Unmarshal(out, &r); err != nil {
 		return nil, fmt.Errorf("read the household's result: %w", err)
 	}
-	r.Plan, r.Tune = shaped, tuned
+	r.Plan, r.Tune, r.Shapers = shaped, tuned, rates
+	for _, l := range r.Loads {
+		if l.Call != nil {
+			l.Call.LeaveOut(Outages(s.Line, began))
+		}
+	}
+	if c.Router.Mode == scenario.ModeDaemon && c.Router.Daemon.Follow {
+		said, err := askDaemon(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("ask the daemon: %w", err)
+		}
+		r.ProbeBytes = said.Line.ProbeBytes
+	}
 	if foreign != nil {
 		if err := foreign.undo(ctx, shaped != nil && (tuned == nil || tuned.Kept)); err != nil {
 			return nil, err
@@ -107,6 +128,11 @@ func (a *agent) measure(ctx context.Context) (*CaseResult, error) {
 		r.Router = &foreign.after
 	}
 	return &r, nil
+}
+
+// follows says whether the router's rates change while it is measured.
+func follows(mode string) bool {
+	return mode == scenario.ModeDaemon || mode == scenario.ModeAutorate || mode == scenario.ModeOracle
 }
 
 // fix has the router carry out a shaping by hand, planned and applied by the

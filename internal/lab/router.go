@@ -191,6 +191,11 @@ func (r *Router) check(s *scenario.Scenario) error {
 		}
 		f.Close()
 	}
+	for _, c := range s.Line.Vary {
+		if c.More > 0 || c.Silent {
+			return &UnsupportedCaseError{"changes of the provider's network (vary with more or silent)", "the lab's own distance is not there"}
+		}
+	}
 	if s.Home.Away != nil {
 		return &UnsupportedCaseError{"machines that are farther away than others (home.away)", "the distance is one for all of them"}
 	}
@@ -218,15 +223,11 @@ func runRouter(ctx context.Context, s *scenario.Scenario, cases []scenario.Case,
 	if err := r.check(s); err != nil {
 		return nil, err
 	}
-	g := Guest{Engine: Realtime, Scenario: s, Binary: o.Binary, Seed: o.seed(), Router: &r}
-	for _, c := range cases {
-		g.Cases = append(g.Cases, c.Name)
-		if c.Router.Fix != nil {
-			if _, err := fixArguments(s.Line, c.Router.Fix); err != nil {
-				return nil, fmt.Errorf("case %s: %w", c.Name, err)
-			}
-		}
+	names, err := imageCases(cases, s.Line)
+	if err != nil {
+		return nil, err
 	}
+	g := Guest{Engine: Realtime, Scenario: s, Cases: names, Binary: o.Binary, Seed: o.seed(), Router: &r}
 	start := time.Now()
 	var console io.Writer
 	if o.Console != nil {
@@ -243,6 +244,24 @@ func runRouter(ctx context.Context, s *scenario.Scenario, cases []scenario.Case,
 	}
 	result.WallSeconds = time.Since(start).Seconds()
 	return result, nil
+}
+
+// imageCases returns the names of cases, or the error of one that a router's image
+// can't be given.
+func imageCases(cases []scenario.Case, l scenario.Line) (names []string, err error) {
+	for _, c := range cases {
+		names = append(names, c.Name)
+		switch c.Router.Mode {
+		case scenario.ModeDaemon, scenario.ModeOracle, scenario.ModeAutorate:
+			err = &UnsupportedCaseError{"rates that follow the line (" + c.Router.Mode + ")", "the lab's own router is"}
+		case scenario.ModeFix:
+			_, err = fixArguments(l, c.Router.Fix)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("case %s: %w", c.Name, err)
+		}
+	}
+	return names, nil
 }
 
 // besideResult is what the process in the namespaces hands back.

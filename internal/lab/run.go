@@ -47,16 +47,17 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range cases {
-		if c.Router.Mode == scenario.ModeDaemon {
-			return nil, &SimulatedOnlyError{c.Name}
-		}
-	}
 	if err := o.findBinary(); err != nil {
 		return nil, err
 	}
 	if o.Router != nil {
 		return runRouter(ctx, s, cases, o)
+	}
+	autorate := ""
+	if slices.ContainsFunc(cases, func(c scenario.Case) bool { return c.Router.Mode == scenario.ModeAutorate }) {
+		if autorate, err = FindAutorate(); err != nil {
+			return nil, err
+		}
 	}
 	kernel, err := FindKernel(o.Engine)
 	if err != nil {
@@ -69,7 +70,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	var wg sync.WaitGroup
 	for i, c := range cases {
 		wg.Go(func() {
-			g := Guest{Engine: kernel.Engine, Scenario: s, Case: c.Name, Binary: o.Binary, Server: true, Seed: o.seed()}
+			g := Guest{Engine: kernel.Engine, Scenario: s, Case: c.Name, Binary: o.Binary, Server: true, Seed: o.seed(), Autorate: autorate}
 			r, err := runCase(ctx, kernel, g, o)
 			if err != nil {
 				cancel(fmt.Errorf("case %s: %w", c.Name, err))
@@ -87,13 +88,6 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Result, error) 
 	}
 	result.WallSeconds = time.Since(start).Seconds()
 	return result, nil
-}
-
-// SimulatedOnlyError says that a case runs the daemon, which only the simulator does.
-type SimulatedOnlyError struct{ Case string }
-
-func (e *SimulatedOnlyError) Error() string {
-	return fmt.Sprintf("case %s: its router runs the daemon, which the simulator does and the lab's kernel does not yet; use --engine sim, or leave the case out (--case)", e.Case)
 }
 
 // Cases returns the cases of a scenario with the given names, in the scenario's
@@ -147,9 +141,13 @@ func Tune(ctx context.Context, s *scenario.Scenario, o Options) (*TuneResult, Ke
 	return r.Tune, kernel, nil
 }
 
+// spent is the time that a guest took.
+type spent struct{ wall, processor time.Duration }
+
 // Boot runs one guest to its end and returns what it found.
 func Boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (*CaseResult, time.Duration, error) {
-	text, wall, err := boot(ctx, k, g, console)
+	text, took, err := boot(ctx, k, g, console)
+	wall := took.wall
 	if err != nil {
 		return nil, wall, err
 	}
@@ -160,7 +158,7 @@ func Boot(ctx context.Context, k Kernel, g Guest, console io.Writer) (*CaseResul
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, wall, fmt.Errorf("read the guest's result: %w", err)
 	}
-	r.WallSeconds = wall.Seconds()
+	r.WallSeconds, r.ProcessorSeconds = wall.Seconds(), took.processor.Seconds()
 	return &r, wall, nil
 }
 

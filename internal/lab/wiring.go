@@ -170,10 +170,15 @@ func addresses(node string, cables []cable, engine Engine, r *Router) batch {
 		b.add("addr add %s/24 dev %s", ispHome4, ispHome)
 		b.add("addr add %s/24 dev net", ispNet4)
 		b.add("route add %s.0/24 via %s", lan, routerWAN4)
-		b.add("route add %s via %s", household.Internet, ServerAddr)
+		for _, net := range append(reflectorNets(), household.Internet) {
+			b.add("route add %s via %s", net, ServerAddr)
+		}
 		b.add("neigh replace %s lladdr %s dev home nud permanent", routerWAN4, mac(0, 0))
 	case NodeServer:
 		b.add("addr add %s/24 dev eth0", ServerAddr)
+		for _, a := range Reflectors() {
+			b.add("addr add %s/32 dev eth0", a)
+		}
 		b.add("route add default via %s", ispNet4)
 	case NodeModem, nodeSwitch:
 	default: // a host
@@ -277,6 +282,24 @@ func retune(l scenario.Line, c scenario.Change, engine Engine, r *Router) batch 
 		b.add("qdisc change dev m1 %s %s", at, bottleneck(l, up, l.BufferUp, engine))
 	}
 	return b
+}
+
+// surroundings returns what changes the provider's network while the line runs.
+func surroundings(l scenario.Line, c scenario.Change) (out []batch) {
+	if c.More > 0 {
+		b := batch{tool: "tc", node: NodeISP}
+		l.RTT += 2 * c.More
+		b.add("qdisc change dev %s root netem %s", ispHome, distance(l))
+		out = append(out, b)
+	}
+	if c.Silent {
+		b := batch{tool: "ip", node: NodeISP}
+		for _, net := range reflectorNets() {
+			b.add("route replace blackhole %s", net)
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // text is the batch as its tool reads it.

@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/measure"
 	"unbloat/internal/path"
 	"unbloat/internal/path/walk"
+	"unbloat/internal/reason"
 	"unbloat/internal/tune"
 	"unbloat/internal/verdict"
 	"unbloat/unit"
@@ -107,6 +108,38 @@ func pathUnder() (*Path, time.Duration) {
 	return v, now
 }
 
+// wansUnder returns the view of lines that are kept, the first of which is followed.
+func wansUnder(l *reason.Language, n int) (*WANs, time.Duration) {
+	v := NewWANs(l)
+	now := time.Duration(0)
+	why := func(code reason.Code, direction string, from, to, capacity, ms float64) reason.Reason {
+		return reason.Of(code, "direction", direction, "from_bps", from, "to_bps", to, "capacity_bps", capacity, "delay_ms", ms)
+	}
+	is := Watched{
+		WANs: []WatchedWAN{
+			{Name: "wwan0", State: "in place", Followed: true},
+			{Name: "eth1 of ssh://root@192.0.2.1", State: "failing", Why: "run tc on root@192.0.2.1: exit status 2: no such device", Way: [2]WatchedWay{{Rate: 47 * unit.MbitPerSecond}}},
+		}[:n],
+		Decisions: []WatchedDecision{
+			{"10:30:58", "wwan0", true, why(reason.FollowRoom, "up", 8e6, 9.1e6, 9.5e6, 1)},
+			{"10:31:07", "wwan0", false, why(reason.FollowQueue, "down", 46e6, 14.2e6, 15e6, 78)},
+			{"10:31:09", "wwan0", false, why(reason.FollowDrained, "down", 14.2e6, 14.6e6, 15e6, 4)},
+		},
+	}
+	for i := range 30 {
+		now += time.Second
+		is.WANs[0].Way = [2]WatchedWay{
+			{46 * unit.MbitPerSecond, 48200 * unit.KbitPerSecond, 44 * unit.MbitPerSecond, 3.1, 0.4, is.Decisions[2].Why},
+			{9100 * unit.KbitPerSecond, 9500 * unit.KbitPerSecond, 740 * unit.KbitPerSecond, 0, 0, is.Decisions[0].Why},
+		}
+		if i > 20 {
+			is.WANs[0].Way[0].Rate, is.WANs[0].Way[0].Capacity = 14600*unit.KbitPerSecond, 15*unit.MbitPerSecond
+		}
+		v.Observe(now, is)
+	}
+	return v, now
+}
+
 // A drawer is a view.
 type drawer interface {
 	Draw(now time.Duration, o Options) string
@@ -118,6 +151,8 @@ func views() map[string]func() (drawer, time.Duration) {
 		"tune":       func() (drawer, time.Duration) { return tuneUnder() },
 		"path":       func() (drawer, time.Duration) { return pathUnder() },
 		"connecting": func() (drawer, time.Duration) { return NewTest("h", time.Second, time.Second, 1), 0 },
+		"wans":       func() (drawer, time.Duration) { return wansUnder(reason.English(), 1) },
+		"wans-de":    func() (drawer, time.Duration) { return wansUnder(reason.German(), 2) },
 		"ending": func() (drawer, time.Duration) {
 			l, now := tuneUnder()
 			l.End("interrupted: putting everything back as it was")
@@ -223,5 +258,43 @@ func TestHostile(t *testing.T) {
 	s := l.Draw(0, Options{Width: 80, Height: 24, Colour: true})
 	if text := sgr.ReplaceAllString(s, ""); strings.ContainsAny(text, "\x1b\x07\u202e世") || !strings.Contains(text, "evil?]0;title?") {
 		t.Errorf("%q", text)
+	}
+}
+
+// The history of a line is drawn with its gaps, at any width.
+func TestPast(t *testing.T) {
+	from := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
+	p := Past{Name: "wwan0", From: from, To: from.Add(6 * time.Hour), Step: time.Minute}
+	for m := range 360 {
+		if m > 200 && m < 240 { // the daemon did not run
+			continue
+		}
+		s := PastStep{At: from.Add(time.Duration(m) * time.Minute)}
+		s.Way[0] = PastWay{Rate: 46e6, Capacity: 48e6, Carried: int64(m) * 1e5, DelayMs: 2, MostMs: float64(m%60) + 3}
+		s.Way[1] = PastWay{Rate: 9e6, Carried: 1e6, MostMs: 1}
+		if m > 100 {
+			s.Way[0].Rate, s.Way[0].Capacity = 14e6, 15e6
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	for _, c := range []struct {
+		width int
+		l     *reason.Language
+	}{{80, reason.English()}, {40, reason.German()}} {
+		got := DrawPast(c.l, p, Options{Width: c.width}, false) + "\n"
+		file := filepath.Join("testdata", fmt.Sprintf("past-%d.txt", c.width))
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(file); err != nil || string(want) != got {
+			t.Errorf("%s (%v): got\n%s", file, err, got)
+		}
+		for line := range strings.Lines(got) {
+			if width(strings.TrimSuffix(line, "\n")) > c.width || strings.Contains(line, "\x1b") {
+				t.Errorf("%q", line)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"unbloat/unit"
@@ -22,8 +23,9 @@ type MomentWay struct {
 }
 
 // A Ring keeps a WAN's last hours by the second and its last day by the minute, in
-// memory that NewRing takes. It is for one goroutine.
+// memory that NewRing takes. Several goroutines may use it.
 type Ring struct {
+	mu      sync.Mutex
 	seconds series
 	minutes series
 }
@@ -36,13 +38,15 @@ const (
 
 // NewRing returns an empty ring.
 func NewRing() *Ring {
-	return &Ring{newSeries(time.Second, RingSeconds), newSeries(time.Minute, RingMinutes)}
+	return &Ring{seconds: newSeries(time.Second, RingSeconds), minutes: newSeries(time.Minute, RingMinutes)}
 }
 
 // Add takes in a moment: those of one second, and of one minute, become one, with
 // the mean of each figure and the worst delay. Capacities that are not known do not
 // count. What is older than the newest moment is ignored.
 func (r *Ring) Add(now unit.Instant, m Moment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.seconds.add(now, m)
 	r.minutes.add(now, m)
 }
@@ -50,11 +54,15 @@ func (r *Ring) Add(now unit.Instant, m Moment) {
 // Seconds calls f for each second from one instant to before another of which
 // something is known, oldest first.
 func (r *Ring) Seconds(from, to unit.Instant, f func(unit.Instant, Moment)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.seconds.each(from, to, f)
 }
 
 // Minutes is Seconds of minutes.
 func (r *Ring) Minutes(from, to unit.Instant, f func(unit.Instant, Moment)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.minutes.each(from, to, f)
 }
 

@@ -26,6 +26,10 @@ type Clock struct{ base time.Time }
 // NewClock returns a clock that agrees with the machine's clock now.
 func NewClock() *Clock { return &Clock{base: time.Now()} }
 
+// ClockSince returns a clock that agrees with the machine's clock at a time that
+// time.Now has returned, so that clocks since the same time agree for ever.
+func ClockSince(base time.Time) *Clock { return &Clock{base: base} }
+
 // Now returns the current instant.
 func (c *Clock) Now() unit.Instant {
 	return unit.Instant(c.base.UnixNano()).Add(time.Since(c.base))

@@ -27,6 +27,9 @@ func (m *maker) explainClasses(c *Classes) {
 	for _, class := range AllClasses() {
 		m.because("classes."+string(class), c.bounds(class), what[class])
 	}
+	if b.Steady > 0 || b.SteadyUp > 0 {
+		m.because("classes.steady", symbol(string(Interactive)), say(reason.SteadyIs, "down_bps", b.Steady, "up_bps", b.SteadyUp))
+	}
 	for i, r := range c.Rules {
 		m.because("classes.rule "+strconv.Itoa(i+1), symbol(string(r.Class)), say(reason.RuleIs, "rule", r))
 	}

@@ -16,6 +16,8 @@ const (
 	calmPackets = 160
 	calmRate    = 200 * unit.KbitPerSecond
 	calmOfHost  = 400 * unit.KbitPerSecond // at least; else an eighth of the line
+	lowSteady   = 450 * unit.KbitPerSecond // for a steady flow, of a slow line
+	mostSteady  = 50 * unit.MbitPerSecond  // and of a fast one: a game that is played elsewhere, in 4K
 	smallPacket = 511
 	leastFirst  = 16 * unit.KB
 	mostFirst   = 128 * unit.KB
@@ -140,12 +142,26 @@ func (m *maker) behaviour() Behaviour {
 		HeavyOfHost: heavyOfHost, Peers: swarmPeers, Names: namesASec, Flows: flowsKept,
 		Acks: acknowledgements(down, up),
 	}
+	b.Steady, b.SteadyOfHost = steady(down)
+	b.SteadyUp, b.SteadyOfHostUp = steady(up)
 	if w := m.preferences.Classes.FirstBytes; w > 0 {
 		b.FirstBytes, b.FirstUp = w, w
 		b.HeavyBytes = max(b.HeavyBytes, w)
 		b.LongBytes = max(b.LongBytes, w)
 	}
 	return b
+}
+
+// steady returns what a steady flow may have of a direction, and those of one
+// machine together; 0 where that would be no more than what is calm. It is less
+// than class interactive's share of the line. A call needs the same on a slow line,
+// so there it may have more of it; and none needs more than mostSteady.
+func steady(line unit.Rate) (flow, machine unit.Rate) {
+	flow = min(max(line*3/8, min(lowSteady, line*9/20)), mostSteady)
+	if flow <= calmRate {
+		return 0, 0
+	}
+	return flow, min(flow*6/5, line/2)
 }
 
 // Sizes on an Ethernet line of a full TCP segment and of a pure ACK, both with

@@ -65,5 +65,6 @@ func German() *Language {
 	maps.Copy(l.Words, germanFollow())
 	maps.Copy(l.Words, englishPlan()) // plans are not translated into German yet
 	maps.Copy(l.Names, englishPlanNames())
+	maps.Copy(l.Names, germanWatch())
 	return l
 }

@@ -71,5 +71,6 @@ func newEnglish() *Language {
 	maps.Copy(l.Words, englishFollow())
 	maps.Copy(l.Words, englishPlan())
 	maps.Copy(l.Names, englishPlanNames())
+	maps.Copy(l.Names, englishWatch())
 	return l
 }

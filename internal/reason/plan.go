@@ -176,6 +176,7 @@ const (
 	InteractiveIs      Code = "interactive_is"
 	InteractiveThinned Code = "interactive_thinned"
 	NormalIs           Code = "normal_is"
+	SteadyIs           Code = "steady_is"
 	BulkIs             Code = "bulk_is"
 	VoiceByRule        Code = "voice_by_rule"
 	ClassByRule        Code = "class_by_rule"

@@ -171,6 +171,7 @@ func (h page) charts(p Page) error {
 		"latency":      "Every probe is in the picture; each column shows the fastest, the median and the slowest of its moment. The axis is logarithmic, the same for all panels.",
 		"distribution": "How many of 100 probes came back within a time. Steep and far left is good; a long slope to the right is what calls suffer from. Lost probes are not in the curves; the tables count them.",
 		"hops":         "Where a hop and all hops behind it get slower under load, the queue is in front of that hop. A single slow hop only gives its answers low priority, which delays no traffic.",
+		"line":         "Means of each step of time, and its worst delay. Where a curve has a gap, the line was not followed.",
 		"throughput":   "What arrived, without packet headers. Over each phase stands its mean, as in the tables.",
 	}
 	for i, c := range wide {
@@ -194,7 +195,7 @@ func (h page) charts(p Page) error {
 	if len(wide) == 0 {
 		h.el(`p class="alert"`, "There is nothing to draw: no probe was answered.")
 		h.table(p)
-	} else if len(wide) == 1 && len(p.Paths) == 0 {
+	} else if len(wide) == 1 && len(p.Paths)+len(p.Lines) == 0 {
 		h.el("p", "The result carries no series over time, so only its figures can be drawn.")
 	}
 	return nil

@@ -24,10 +24,11 @@ type document struct {
 	Steps   []Step          `json:"steps,omitempty"`
 	Tests   []*verdict.Test `json:"tests"` // before first, after last
 	Paths   []*path.Result  `json:"paths,omitempty"`
+	Lines   []*Line         `json:"lines,omitempty"`
 }
 
 func writeJSON(b *bytes.Buffer, p Page) error {
-	d := document{Schema: Schema, Title: p.title(), Verdict: p.sentence(), GoalMs: p.goal(), Plan: p.Plan, Notes: append([]string{}, p.notes()...), Steps: p.Steps, Tests: []*verdict.Test{}, Paths: p.Paths}
+	d := document{Schema: Schema, Title: p.title(), Verdict: p.sentence(), GoalMs: p.goal(), Plan: p.Plan, Notes: append([]string{}, p.notes()...), Steps: p.Steps, Tests: []*verdict.Test{}, Paths: p.Paths, Lines: p.Lines}
 	for _, r := range p.runs() {
 		d.Tests = append(d.Tests, r.test)
 	}

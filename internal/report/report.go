@@ -34,6 +34,7 @@ type Page struct {
 	Steps  []Step          // what the tuner tried, in order
 	Notes  []string        // sentences to print under the verdict
 	Paths  []*path.Result  // traces, hop by hop
+	Lines  []*Line         // what lines did over hours
 }
 
 // A Step is one trial of the tuner.
@@ -59,7 +60,7 @@ const (
 )
 
 // ErrNothing is returned when a page holds no test and no path.
-var ErrNothing = errors.New("nothing to report: no test and no path in the page")
+var ErrNothing = errors.New("nothing to report: no test, no path and no line in the page")
 
 // ErrUnsuitable is returned when a format cannot hold what the page holds.
 var ErrUnsuitable = errors.New("the format cannot hold this")
@@ -80,7 +81,7 @@ func FormatOf(path string) (Format, error) {
 
 // Write renders the page in format f to w. Nothing is written if rendering fails.
 func Write(f Format, w io.Writer, p Page) error {
-	if len(p.runs())+len(p.Paths) == 0 {
+	if len(p.runs())+len(p.Paths)+len(p.Lines) == 0 {
 		return ErrNothing
 	}
 	var b bytes.Buffer
@@ -93,7 +94,11 @@ func Write(f Format, w io.Writer, p Page) error {
 	case FormatPNG:
 		err = sheet(p).writePNG(&b, lightTheme(), 2)
 	case FormatCSV:
-		err = writeCSV(&b, p)
+		if len(p.runs())+len(p.Paths) == 0 {
+			err = writeLinesCSV(&b, p.Lines)
+		} else {
+			err = writeCSV(&b, p)
+		}
 	case FormatJSON:
 		err = writeJSON(&b, p)
 	case FormatFlent:
@@ -162,6 +167,9 @@ func (p Page) title() string {
 	r := p.runs()
 	if len(r) == 0 && len(p.Paths) > 0 {
 		return pathHeading(p.Paths[0])
+	}
+	if len(r) == 0 && len(p.Lines) > 0 {
+		return p.Lines[0].heading()
 	}
 	if len(r) == 1 {
 		if l := clean(r[0].test.Label); l != "" {

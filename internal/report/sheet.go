@@ -46,7 +46,11 @@ func sheet(p Page) *figure {
 		y += ch.fig.h
 	}
 	y += 14
-	lines("Added latency is over the idle line's median. p95: 95 of 100 probes were faster. Speeds are TCP payload. Made by unbloat.", 11.5, false, inkMuted)
+	about := "Added latency is over the idle line's median. p95: 95 of 100 probes were faster. Speeds are TCP payload. Made by unbloat."
+	if p.last() == nil && len(p.Paths) == 0 {
+		about = "Rates are means of each step of time, delays its worst. Made by unbloat."
+	}
+	lines(about, 11.5, false, inkMuted)
 	f.h = y + pad
 	return f
 }
@@ -78,6 +82,13 @@ func charts(p Page, l layout) []chart {
 		}
 		add("hops", id, title, hopChart(t, l))
 	}
+	for i, t := range p.Lines {
+		id, title := "line", "The line over time"
+		if len(p.Lines) > 1 {
+			id, title = fmt.Sprintf("line-%d", i+1), title+": "+t.heading()
+		}
+		add("line", id, title, lineChart(t, l))
+	}
 	return out
 }
 
@@ -85,6 +96,9 @@ func charts(p Page, l layout) []chart {
 func (p Page) sentence() string {
 	if p.last() == nil && len(p.Paths) > 0 {
 		return clean(p.Paths[0].Verdict)
+	}
+	if p.last() == nil && len(p.Lines) > 0 {
+		return p.Lines[0].says()
 	}
 	return Sentence(p.first(), p.last())
 }

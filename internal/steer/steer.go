@@ -5,7 +5,6 @@ package steer
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"unbloat/internal/delay"
+	"unbloat/internal/feed"
 	"unbloat/internal/follow"
 	"unbloat/internal/gauge"
 	"unbloat/internal/metrics"
@@ -42,6 +42,15 @@ type Config struct {
 	// Set gives the shapers new rates in place. It may refuse now; then it is asked
 	// again with the next change. Errors are reported once for each text.
 	Set func(ctx context.Context, rates [2]unit.Rate) error
+	// Memory keeps what is learnt of the line by the hour of the week. It is written at
+	// most once an hour. nil: that is known until Run ends.
+	Memory *Memory
+	// Wall returns the time in the zone of the people at the line; nil: time.Now.
+	Wall func() time.Time
+	// Ring takes in what is believed; nil: one of its own.
+	Ring *metrics.Ring
+	// Decided is told of each change that was made; nil: nobody.
+	Decided func(follow.Why)
 	// Tell is given what went wrong, and what was right again; nil: nobody.
 	Tell func(text string)
 }
@@ -50,11 +59,11 @@ type Config struct {
 type Follower struct {
 	config     Config
 	controller *follow.Controller
+	feed       *feed.Feed
+	notes      *notebook
 	gauge      Gauge
 	said       string
 	fresh      atomic.Bool // the line is another one
-
-	delays []follow.Delay // of one round, kept to save memory
 
 	last follow.Counters // a moment ago, where backlogs are guessed
 	full [2]bool
@@ -83,34 +92,19 @@ type Reflector struct {
 // New returns a follower whose shapers have the usual rates. The error names a bad
 // parameter.
 func New(c Config) (*Follower, error) {
-	busy, idle := delay.Pace(c.Targets)
-	if c.Params.ProbeBusy == 0 {
-		c.Params.ProbeBusy = busy
-	}
-	if c.Params.ProbeIdle == 0 {
-		c.Params.ProbeIdle = idle
-	}
-	c.Params.Reflectors = nil
-	for _, t := range c.Targets {
-		c.Params.Reflectors = append(c.Params.Reflectors, follow.Reflector{Operator: number(t.Operator)})
-	}
+	c.Params = feed.Params(c.Params, c.Targets)
+	notes := openNotebook(c.Memory, c.Wall, c.Clock.Now(), c.Tell)
+	c.Params.Learned = notes.learned
 	controller, err := follow.New(c.Params, c.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{config: c, controller: controller, ring: metrics.NewRing(), changes: [2]map[string]uint64{{}, {}}}
+	if c.Ring == nil {
+		c.Ring = metrics.NewRing()
+	}
+	f := &Follower{config: c, controller: controller, feed: feed.New(controller), notes: notes, ring: c.Ring, changes: [2]map[string]uint64{{}, {}}}
 	f.look(f.config.Clock.Now())
 	return f, nil
-}
-
-// number returns a number for an operator's name; 0 for none.
-func number(name string) uint32 {
-	if name == "" {
-		return 0
-	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(name)) // never fails
-	return max(h.Sum32(), 1)
 }
 
 // openEvery is how long after a failure the gauge is opened again.
@@ -120,6 +114,7 @@ const openEvery = 5 * time.Second
 // it: the rates stay.
 func (f *Follower) Run(ctx context.Context) {
 	defer func() {
+		f.notes.saving.Wait()
 		if f.gauge != nil {
 			_ = f.gauge.Close()
 		}
@@ -152,24 +147,9 @@ func (f *Follower) round(ctx context.Context) time.Duration {
 		f.controller.NewLine(now)
 		f.gauge.Reset()
 	}
-	var why []error
-	if i, due := f.controller.Ask(now); due {
-		why = append(why, f.gauge.Ask(now, i))
-	}
-	f.delays = f.delays[:0]
-	why = append(why, f.gauge.Read(now, func(s delay.Sample) { f.delays = append(f.delays, delayOf(s)) }))
-	slices.SortStableFunc(f.delays, func(a, b follow.Delay) int { return int(max(min(a.At-b.At, 1), -1)) })
-	for _, d := range f.delays {
-		f.controller.Delay(d)
-	}
-	counts, err := f.gauge.Count(now)
-	if err == nil && counts.Link.Index == 0 {
-		err = errors.New("the interface is away")
-	}
-	if why = append(why, err); err == nil {
-		f.count(now, counts)
-	}
-	d := f.controller.Step(now)
+	f.notes.round(now, f.controller, f.config.Tell)
+	d, err := f.feed.Round(now, sources{f.gauge, f})
+	why := []error{err}
 	if d.Change[follow.Down] || d.Change[follow.Up] {
 		if err := f.config.Set(ctx, [2]unit.Rate{d.Rate[follow.Down], d.Rate[follow.Up]}); err != nil {
 			why = append(why, err)
@@ -182,30 +162,30 @@ func (f *Follower) round(ctx context.Context) time.Duration {
 	return max(d.Next.Sub(f.config.Clock.Now()), time.Millisecond)
 }
 
-// delayOf returns a sample as the controller takes it.
-func delayOf(s delay.Sample) follow.Delay {
-	d := follow.Delay{At: s.At, Source: uint32(s.Index), RTT: s.RTT, OneWay: s.OneWay, Up: s.Up, Down: s.Down}
-	if s.Kind == delay.Passive {
-		d.Passive, d.Source, d.Operator = true, s.ID(), s.ID()
-	}
-	return d
+// sources are a gauge's, as a feed takes them.
+type sources struct {
+	Gauge
+	f *Follower
 }
 
-// count gives the controller the counters, and what the shapers really have.
-func (f *Follower) count(now unit.Instant, c gauge.Counts) {
-	k := follow.Counters{At: c.At}
-	k.Way[follow.Up] = follow.Count{Bytes: unit.Size(c.Link.TxBytes), Backlog: unit.Size(c.Link.Queue.Backlog), Drops: c.Link.Queue.Drops}
-	k.Way[follow.Down] = follow.Count{Bytes: unit.Size(c.Link.RxBytes), Backlog: unit.Size(c.Inbound.Queue.Backlog), Drops: c.Inbound.Queue.Drops}
-	if f.config.Unseen {
-		f.guess(&k)
+// Count implements feed.Sources.
+func (s sources) Count(now unit.Instant) (r feed.Reading, err error) {
+	c, err := s.Gauge.Count(now)
+	if err == nil && c.Link.Index == 0 {
+		err = errors.New("the interface is away")
 	}
-	f.controller.Count(k)
-	for d, q := range map[follow.Direction]netio.QueueCounts{follow.Up: c.Link.Queue, follow.Down: c.Inbound.Queue} {
-		is, believed := float64(q.Rate), float64(f.controller.Belief(d).Rate)
-		if is > 0 && (is < believed*(1-sameRate) || is > believed*(1+sameRate)) {
-			f.controller.Applied(now, d, q.Rate)
-		}
+	if err != nil {
+		return r, err
 	}
+	r.At = c.At
+	up, down := c.Link.Queue, c.Inbound.Queue
+	r.Way[follow.Up] = follow.Count{Bytes: unit.Size(c.Link.TxBytes), Backlog: unit.Size(up.Backlog), Drops: up.Drops}
+	r.Way[follow.Down] = follow.Count{Bytes: unit.Size(c.Link.RxBytes), Backlog: unit.Size(down.Backlog), Drops: down.Drops}
+	if s.f.config.Unseen {
+		s.f.guess(r.At, &r.Way)
+	}
+	r.Rates = [2]unit.Rate{follow.Down: down.Rate, follow.Up: up.Rate}
+	return r, nil
 }
 
 // What stands in for a backlog that is not told.
@@ -217,31 +197,27 @@ const (
 
 // guess puts a backlog where a shaper carried nearly its rate since the reading of a
 // moment ago.
-func (f *Follower) guess(k *follow.Counters) {
+func (f *Follower) guess(at unit.Instant, way *[2]follow.Count) {
 	packet := f.config.Params.Packet
 	if packet == 0 {
 		packet = usualPacket
 	}
-	since := k.At.Sub(f.last.At)
-	for d := range k.Way {
+	since := at.Sub(f.last.At)
+	for d := range way {
 		if f.last.At != 0 && since > 0 {
-			carried := float64(k.Way[d].Bytes-f.last.Way[d].Bytes) * 8 / since.Seconds()
+			carried := float64(way[d].Bytes-f.last.Way[d].Bytes) * 8 / since.Seconds()
 			f.full[d] = carried >= fullShare*float64(f.controller.Belief(follow.Direction(d)).Rate)
 		}
 		if f.full[d] {
-			k.Way[d].Backlog = fullWaits * packet
+			way[d].Backlog = fullWaits * packet
 		}
 	}
 	if f.last.At == 0 || since >= fullOver {
-		f.last = *k
+		f.last = follow.Counters{At: at, Way: *way}
 	}
 }
 
 const usualPacket = 1514 * unit.Byte
-
-// sameRate is how far a rate that is read back may be from the one that was set:
-// the kernel counts whole bytes.
-const sameRate = 0.002
 
 // changed counts the changes by reason.
 func (f *Follower) changed(d follow.Decision) {
@@ -250,6 +226,9 @@ func (f *Follower) changed(d follow.Decision) {
 	for w, is := range d.Change {
 		if is {
 			f.changes[w][string(d.Why[w].Cause.Code())]++
+			if f.config.Decided != nil {
+				f.config.Decided(d.Why[w])
+			}
 		}
 	}
 }
@@ -325,8 +304,11 @@ func (f *Follower) Metrics(name string) metrics.WAN {
 	}
 	for _, r := range f.view.Reflectors {
 		address := r.Target.Addr.String()
-		if r.Target.Kind == delay.FirstHop {
+		switch r.Target.Kind {
+		case delay.FirstHop:
 			address = "first hop"
+		case delay.Native:
+			address = "server"
 		}
 		w.Reflectors = append(w.Reflectors, metrics.Reflector{Address: address, Up: r.Health.Alive})
 	}

@@ -82,6 +82,22 @@ func migrations(t types) []string {
 			id        {text} PRIMARY KEY,
 			time_ms   {integer} NOT NULL
 		) {strict}`,
+		`CREATE TABLE lines (
+			wan           {text} NOT NULL,
+			at_s          {integer} NOT NULL,
+			step_s        {integer} NOT NULL,
+			rate_down     {integer} NOT NULL,
+			capacity_down {integer} NOT NULL,
+			carried_down  {integer} NOT NULL,
+			delay_down    {integer} NOT NULL,
+			most_down     {integer} NOT NULL,
+			rate_up       {integer} NOT NULL,
+			capacity_up   {integer} NOT NULL,
+			carried_up    {integer} NOT NULL,
+			delay_up      {integer} NOT NULL,
+			most_up       {integer} NOT NULL,
+			PRIMARY KEY (wan, at_s)
+		) {strict}`,
 	}
 	for i := range out {
 		out[i] = name.Replace(out[i])

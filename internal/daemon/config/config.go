@@ -32,6 +32,19 @@ type Config struct {
 	OnStop  Stop
 	Metrics string // address and port where Prometheus may ask; "": nowhere
 	WANs    []WAN  // at least one, each interface of a router once
+
+	// Server is the test server for tuning, and for delay where nothing else tells it;
+	// as for `unbloat test --server`. "": a public one for tuning, and none for delay.
+	Server   string
+	History  string // SQLite file of results and of what lines did; "": in memory alone
+	Schedule []Entry
+
+	top map[string]int // line of each key of the top level
+}
+
+// At returns an *Error about a key of the top level.
+func (c Config) At(file, key string, err error) error {
+	return &Error{File: file, Line: c.top[key], Key: key, Err: err}
 }
 
 // A WAN is one line that is kept shaped: a [[wan]] table of the file.
@@ -47,6 +60,7 @@ type WAN struct {
 	LeastDown, MostDown unit.Rate           // bounds; 0: none given
 	LeastUp, MostUp     unit.Rate
 	Reflectors          []netip.Addr // instead of the built-in ones
+	Learn               string       // file of the rates by the hour of the week; "": they are kept in memory
 
 	Classes   string // on, off or the path of a class file; "": by the plan
 	AQM       plan.AQM
@@ -54,6 +68,9 @@ type WAN struct {
 	LinkLayer plan.LinkLayer
 	Overhead  int           // bytes; 0: the link layer's usual
 	Goal      time.Duration // p95 increase to aim at; 0: by the plan
+
+	Classifier string      // what puts packets into classes: ClassifierNft, or "", which is the same
+	Rules      []plan.Rule // of the schedule, before those of Classes
 
 	lines map[string]int // line of each key; "" is the table itself
 }
@@ -167,13 +184,13 @@ func (w WAN) At(file, key string, err error) error {
 
 // file is the file's layout.
 type file struct {
-	OnStop   string     `toml:"on_stop"`
-	WAN      []wanTable `toml:"wan"`
-	Server   any        `toml:"server"`
-	Metrics  string     `toml:"metrics"`
-	UI       any        `toml:"ui"`
-	History  any        `toml:"history"`
-	Schedule any        `toml:"schedule"`
+	OnStop   string          `toml:"on_stop"`
+	WAN      []wanTable      `toml:"wan"`
+	Server   string          `toml:"server"`
+	Metrics  string          `toml:"metrics"`
+	UI       any             `toml:"ui"`
+	History  string          `toml:"history"`
+	Schedule []scheduleTable `toml:"schedule"`
 }
 
 type wanTable struct {
@@ -191,20 +208,27 @@ type wanTable struct {
 	LeastUp    string   `toml:"least_up"`
 	MostUp     string   `toml:"most_up"`
 	Reflectors []string `toml:"reflectors"`
+	Learn      string   `toml:"learn"`
 	Classes    string   `toml:"classes"`
 	AQM        string   `toml:"aqm"`
 	Side       string   `toml:"side"`
 	LinkLayer  string   `toml:"link_layer"`
 	Overhead   int      `toml:"overhead"`
 	Goal       string   `toml:"goal"`
+	Classifier string   `toml:"classifier"`
 }
 
+// ClassifierNft is the classifier of nftables.
+const ClassifierNft = "nft"
+
 // Keys of the file's top level, and of [[wan]].
-func topKeys() []string { return []string{"on_stop", "metrics", "wan"} }
+func topKeys() []string {
+	return []string{"on_stop", "metrics", "server", "history", "wan", "schedule"}
+}
 
 func wanKeys() []string {
 	return []string{"interface", "lan", "down", "up", "shape_down", "shape_up", "follow", "least_down", "most_down", "least_up", "most_up",
-		"reflectors", "router", "platform", "classes", "aqm", "side", "link_layer", "overhead", "goal"}
+		"reflectors", "learn", "router", "platform", "classes", "aqm", "side", "classifier", "link_layer", "overhead", "goal"}
 }
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error.
@@ -216,12 +240,12 @@ func Parse(name string, text []byte) (Config, error) {
 		return Config{}, decodeError(name, err)
 	}
 	at := positions(text)
-	for key, set := range map[string]any{"server": f.Server, "ui": f.UI, "history": f.History, "schedule": f.Schedule} {
+	for key, set := range map[string]any{"ui": f.UI} {
 		if set != nil {
 			return Config{}, &Error{name, at.top[key], key, errors.New("this version of the daemon does not have it yet; remove it")}
 		}
 	}
-	c := Config{OnStop: Stop(f.OnStop)}
+	c := Config{OnStop: Stop(f.OnStop), Server: f.Server, History: f.History, top: at.top}
 	switch c.OnStop {
 	case "":
 		c.OnStop = StopKeep
@@ -234,6 +258,12 @@ func Parse(name string, text []byte) (Config, error) {
 			return c, &Error{name, at.top["metrics"], "metrics", fmt.Errorf("%q: must be an address and a port, as in \"127.0.0.1:9836\"", f.Metrics)}
 		}
 		c.Metrics = f.Metrics
+	}
+	if _, given := at.top["server"]; given && (f.Server == "" || strings.ContainsAny(f.Server, " \t\n")) {
+		return c, c.At(name, "server", fmt.Errorf("%q: must be a test server, as in \"test.example.net\"; remove the key if you have none", f.Server))
+	}
+	if _, given := at.top["history"]; given && !strings.HasPrefix(f.History, "/") {
+		return c, c.At(name, "history", fmt.Errorf("%q: must be the whole path of a file on a disk, as in \"/var/lib/unbloat/history.db\"; without the key the last day is in memory", f.History))
 	}
 	if len(f.WAN) == 0 {
 		return c, &Error{File: name, Err: errors.New("there is no [[wan]]: give one for each line, with interface, down and up")}
@@ -254,8 +284,21 @@ func Parse(name string, text []byte) (Config, error) {
 			if other.Interface == w.Interface && other.Router == w.Router {
 				return c, w.At(name, "interface", fmt.Errorf("%s is in another [[wan]] already; give each interface once", w.Name()))
 			}
+			if w.Learn != "" && other.Learn == w.Learn {
+				return c, w.At(name, "learn", fmt.Errorf("%s is the file of %s already; give each line its own", w.Learn, other.Name()))
+			}
 		}
 		c.WANs = append(c.WANs, w)
+	}
+	if len(f.Schedule) != len(at.schedule) {
+		return c, &Error{File: name, Line: max(at.top["schedule"], 1), Key: "schedule", Err: errors.New("each entry is a table of its own, which begins with [[schedule]]")}
+	}
+	for i, t := range f.Schedule {
+		e, err := t.entry(name, at.schedule[i], c.WANs)
+		if err != nil {
+			return c, err
+		}
+		c.Schedule = append(c.Schedule, e)
 	}
 	return c, nil
 }
@@ -271,6 +314,9 @@ func decodeError(name string, err error) error {
 		known := topKeys()
 		if len(path) > 1 && path[0] == "wan" {
 			known = wanKeys()
+		}
+		if len(path) > 1 && path[0] == "schedule" {
+			known = scheduleKeys()
 		}
 		return &Error{name, line, "", fmt.Errorf("there is no key %q here; the keys are %s", path[len(path)-1], strings.Join(known, ", "))}
 	case errors.As(err, &bad):
@@ -301,6 +347,10 @@ func meant(e *toml.DecodeError) string {
 		return "overhead takes a number of bytes without quotes"
 	case key == "reflectors":
 		return `reflectors takes a list of addresses, as in reflectors = ["192.0.2.1", "192.0.2.2"]`
+	case key == "days":
+		return `days takes a list, as in days = ["mon", "tue"]`
+	case key == "schedule":
+		return "schedule is a table of its own for each entry, which begins with [[schedule]]"
 	case key == "wan":
 		return "wan is a table of its own for each line, which begins with [[wan]]"
 	}
@@ -310,7 +360,7 @@ func meant(e *toml.DecodeError) string {
 func (t wanTable) wan() WAN {
 	return WAN{
 		Interface: t.Interface, LAN: t.LAN, Router: t.Router, Platform: t.Platform,
-		Follow: t.Follow, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead,
+		Follow: t.Follow, Learn: t.Learn, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Classifier: t.Classifier,
 	}
 }
 
@@ -366,6 +416,9 @@ func (w *WAN) check(name string, t wanTable) error {
 	if w.Router != "" && !strings.Contains(w.Router, "://") {
 		return bad("router", "%q: must be ssh://user@host[:port] or opnsense+https://host[:port]", w.Router)
 	}
+	if _, given := w.lines["classifier"]; given && w.Classifier != ClassifierNft {
+		return bad("classifier", "%q: this version puts packets into classes with nftables alone; use classifier = %q, or remove the line", w.Classifier, ClassifierNft)
+	}
 	if w.Follow {
 		switch {
 		case w.Router != "" && !w.here():
@@ -416,8 +469,11 @@ func (w *WAN) check(name string, t wanTable) error {
 		}
 		w.Reflectors = append(w.Reflectors, a)
 	}
+	if _, set := w.lines["learn"]; set && !strings.HasPrefix(w.Learn, "/") {
+		return bad("learn", "%q: must be the whole path of a file, as in learn = \"/var/lib/unbloat/%s.rates\"", w.Learn, w.Interface)
+	}
 	if !w.Follow {
-		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors"} {
+		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors", "learn"} {
 			if _, set := w.lines[key]; set {
 				return bad(key, "is for follow = true, and this [[wan]] holds its rates; remove it")
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -74,12 +75,31 @@ func TestRefused(t *testing.T) {
 		{"[[wan]]\ninterface = \"eth0\"\nup = \"1mbit\"\nleast_down = \"1mbit\"\n", "F:4: least_down: is a bound of down, which nobody gave"},
 		{ok + "reflectors = [\"dns.example\"]\n", "F:5: reflectors: \"dns.example\" is not the address of a host"},
 		{ok + "reflectors = [\"192.0.2.1\", \"192.0.2.1\"]\n", "F:5: reflectors: 192.0.2.1 is in the list twice"},
+		{ok + "learn = \"rates\"\n", "F:5: learn: \"rates\": must be the whole path of a file"},
 		{ok + "router = \"192.0.2.1\"\n", "F:5: router: \"192.0.2.1\": must be ssh://"},
 		{"on_stop = \"leave\"\n" + ok, `F:1: on_stop: "leave": must be "keep"`},
 		{"metrics = \"9836\"\n" + ok, "F:1: metrics: \"9836\": must be an address and a port"},
 		{"metrics = 9836\n" + ok, "F:1: metrics takes a text in quotes"},
 		{ok + "[ui]\nlisten = \"127.0.0.1:7690\"\n", "F:5: ui: this version of the daemon does not have it yet"},
 		{"[[wan]\n", "F:1: "},
+		{"server = \"\"\n" + ok, "F:1: server: \"\": must be a test server"},
+		{"history = \"history.db\"\n" + ok, "F:1: history: \"history.db\": must be the whole path"},
+		{ok + "classifier = \"bpf\"\n", "F:5: classifier: \"bpf\": this version puts packets into classes with nftables alone"},
+		{ok + "classifier = \"\"\n", "F:5: classifier: \"\": this version"},
+		{ok + "[schedule]\ndo = \"test\"\n", "F:5: schedule: each entry is a table of its own"},
+		{"schedule = [{do = \"test\", at = \"03:30\"}]\n" + ok, "F:1: schedule: each entry is a table of its own"},
+		{ok + "[[schedule]]\ndo = \"test\"\nwhen = \"03:30\"\n", "F:7: there is no key \"when\" here; the keys are do, wan"},
+		{ok + "[[schedule]]\nat = \"03:30\"\n", "F:5: do: \"\": must be \"test\" or \"tune\""},
+		{ok + "[[schedule]]\ndo = \"test\"\n", "F:6: do: a [[schedule]] with do = \"test\" needs at"},
+		{ok + "[[schedule]]\ndo = \"test\"\nat = \"3 in the morning\"\n", "F:7: at: \"3 in the morning\": must be a time of day"},
+		{ok + "[[schedule]]\ndo = \"test\"\nat = \"03:30\"\nto = \"04:00\"\n", "F:8: to: goes not with do = \"test\""},
+		{ok + "[[schedule]]\ndo = \"test\"\nat = \"03:30\"\ndays = [\"monday\"]\n", "F:8: days: \"monday\": must be of mon, tue"},
+		{ok + "[[schedule]]\ndo = \"test\"\nat = \"03:30\"\nwan = \"eth9\"\n", "F:8: wan: there is no [[wan]] with interface = \"eth9\""},
+		{ok + "[[schedule]]\ndo = \"rates\"\nfrom = \"08:00\"\nto = \"17:00\"\n", "F:6: do: a [[schedule]] with do = \"rates\" needs down or up"},
+		{ok + "[[schedule]]\ndo = \"rates\"\nfrom = \"08:00\"\nto = \"08:00\"\ndown = \"5mbit\"\n", "F:8: to: is the same time as from"},
+		{ok + "[[schedule]]\ndo = \"first\"\nfrom = \"08:00\"\nto = \"17:00\"\nmachine = \"a b\"\n", "F:9: machine: \"a b\": must be the address"},
+		{ok + "classes = \"off\"\n[[schedule]]\ndo = \"first\"\nfrom = \"08:00\"\nto = \"17:00\"\nmachine = \"office\"\n", "F:10: machine: a machine can only go first or last where traffic has classes"},
+		{ok + ok[:0] + "[[wan]]\ninterface = \"eth1\"\ndown = \"5mbit\"\n[[schedule]]\ndo = \"tune\"\nat = \"03:30\"\n", "F:8: wan: there are several [[wan]]; say which"},
 		{"wan = [{interface = \"eth0\", down = \"5mbit\"}]\n", "F:1: each line is a table of its own"},
 		{"[[wan]]\ninterface = \"eth0\"\ndown = \"0mbit\"\n", "F:3: down: "},
 	} {
@@ -168,5 +188,108 @@ func TestHere(t *testing.T) {
 		if is := err == nil; is != want {
 			t.Errorf("%s is taken for this machine: %t (%v)", router, is, err)
 		}
+	}
+}
+
+// TestSchedule: entries hold from a time to another on their days, over midnight too;
+// and what happens at a time is due once, however often the clock is looked at.
+func TestSchedule(t *testing.T) {
+	c, err := config.Parse("F", []byte(whole+`
+[[schedule]] # the office
+do = "first"
+wan = "eth0"
+machine = "office"
+from = "08:00"
+to = "17:00"
+days = ["mon", "fri"]
+
+[[schedule]]
+do = "rates"
+wan = "eth0"
+from = "22:00"
+to = "06:00"
+days = ["fri"]
+down = "25 Mbit/s"
+
+[[schedule]]
+do = "tune"
+wan = "eth0"
+at = "23:59"
+`))
+	if err == nil || !strings.Contains(err.Error(), "F:22: machine: a machine can only go first") {
+		t.Errorf("classes are off, and %v", err)
+	}
+	c, err = config.Parse("F", []byte(strings.Replace(whole, "classes = \"off\"\n", "", 1)+`
+[[schedule]] # the office
+do = "first"
+wan = "eth0"
+machine = "office"
+from = "08:00"
+to = "17:00"
+days = ["mon", "fri"]
+
+[[schedule]]
+do = "rates"
+wan = "eth0"
+from = "22:00"
+to = "06:00"
+days = ["fri"]
+down = "25 Mbit/s"
+
+[[schedule]]
+do = "tune"
+wan = "eth0"
+at = "23:59"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(day int, clock string) time.Time { // 23 November 2026 is a Monday
+		x, err := time.Parse("15:04:05", clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Date(2026, 11, day, x.Hour(), x.Minute(), x.Second(), 0, time.Local)
+	}
+	for _, x := range []struct {
+		entry int
+		at    time.Time
+		holds bool
+	}{
+		{0, at(23, "07:59:59"), false}, {0, at(23, "08:00:00"), true}, {0, at(23, "16:59:59"), true}, {0, at(23, "17:00:00"), false}, {0, at(24, "12:00:00"), false},
+		{1, at(27, "21:59:59"), false}, {1, at(27, "22:00:00"), true}, {1, at(28, "05:59:59"), true}, {1, at(28, "06:00:00"), false}, {1, at(28, "22:00:00"), false}, {1, at(27, "05:00:00"), false},
+		{2, at(23, "23:59:00"), false},
+	} {
+		if c.Schedule[x.entry].Holds(x.at) != x.holds {
+			t.Errorf("%s: holds at %s: %t", c.Schedule[x.entry].Says(), x.at, !x.holds)
+		}
+	}
+	due := 0
+	for now := at(23, "23:50:00"); now.Before(at(25, "00:10:00")); now = now.Add(17 * time.Second) {
+		if when, is := c.Schedule[2].Due(now.Add(-17*time.Second), now); is {
+			if due++; when.Hour() != 23 || when.Minute() != 59 {
+				t.Errorf("due at %s", when)
+			}
+		}
+	}
+	if due != 2 {
+		t.Errorf("due %d times in two days", due)
+	}
+	if _, is := c.Schedule[2].Due(at(22, "00:00:00"), at(24, "00:00:00")); is {
+		t.Error("a clock that was set by two days makes up for what it has jumped over")
+	}
+	w := c.WANs[0].During(c.Schedule)
+	if w.Down != 25*unit.MbitPerSecond || w.Up != 10*unit.MbitPerSecond || len(w.Rules) != 1 || w.Rules[0].Class != plan.Voice || c.WANs[0].Rules != nil {
+		t.Errorf("%+v", w)
+	}
+	want := "eth0: schedule: office goes first, Mon, Fri from 08:00 to 17:00"
+	if got := c.Schedule[0].Says(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// New rates are written beside a schedule, too.
+	text := []byte(strings.Replace(whole, "classes = \"off\"\n", "", 1) + "[[schedule]]\ndo = \"rates\"\nwan = \"eth0\"\nfrom = \"22:00\"\nto = \"06:00\"\ndown = \"25 Mbit/s\"\n")
+	out, err := config.Set("F", text, 0, []config.Setting{{"down", "40 Mbit/s"}, {"shape_up", "8 Mbit/s"}})
+	if err != nil || !strings.Contains(string(out), "down = \"40 Mbit/s\"") || !strings.Contains(string(out), "down = \"25 Mbit/s\"") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

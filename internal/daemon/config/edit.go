@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -14,6 +15,8 @@ import (
 type placed struct {
 	top  map[string]int
 	wans []map[string]int // of each [[wan]]; the key "" is the line of the table's name
+	// schedule is the same of each [[schedule]].
+	schedule []map[string]int
 }
 
 // positions finds the keys of a file that has been decoded without an error.
@@ -40,6 +43,9 @@ func positions(text []byte) placed {
 		case e.Kind == unstable.ArrayTable && len(path) == 1 && path[0] == "wan":
 			in = map[string]int{"": line}
 			out.wans = append(out.wans, in)
+		case e.Kind == unstable.ArrayTable && len(path) == 1 && path[0] == "schedule":
+			in = map[string]int{"": line}
+			out.schedule = append(out.schedule, in)
 		case e.Kind == unstable.ArrayTable, e.Kind == unstable.Table:
 			in = map[string]int{}
 			if _, seen := out.top[path[0]]; !seen {
@@ -128,6 +134,11 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 // of the i-th WAN.
 func onlyChanged(before, now Config, i int) error {
 	same := func(c Config) Config {
+		c.top = nil
+		c.Schedule = slices.Clone(c.Schedule)
+		for k := range c.Schedule {
+			c.Schedule[k].line = 0
+		}
 		ws := append([]WAN(nil), c.WANs...)
 		for k := range ws {
 			ws[k].lines = nil

@@ -153,6 +153,10 @@ func (k *Keeper) Afresh(now time.Time) {
 	k.again(now)
 }
 
+// Planned says that the plan is what it is to be, though Afresh or Resume was called:
+// somebody has just applied it.
+func (k *Keeper) Planned() { k.replan = false }
+
 // Own says that what is there is ours now: somebody applied it through the daemon.
 func (k *Keeper) Own() { k.owned = true }
 

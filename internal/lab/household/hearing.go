@@ -68,19 +68,23 @@ type CallResult struct {
 
 // A CallWay is one direction of a call, in the counted window.
 type CallWay struct {
-	MOS        float64           `json:"mos"`       // of the audio, 1–4.5: mean of windows of 5 s
-	WorstMOS   float64           `json:"worst_mos"` // of the worst of them
-	AudioLoss  float64           `json:"audio_loss"`
-	AudioMs    verdict.Quantiles `json:"audio_ms"` // one way, network alone
-	VideoBps   float64           `json:"video_bps"`
-	Frames     int               `json:"frames"`      // that the camera made
-	Shown      int               `json:"shown"`       // of them
-	Late       int               `json:"late"`        // shown more than 200 ms after they were made
-	Freezes    int               `json:"freezes"`     // longer than max(3 × mean, mean + 150 ms) between two frames
-	FrozenS    float64           `json:"frozen_s"`    // together
-	KeysAsked  int               `json:"keys_asked"`  // key frames that the receiver had to ask for
-	Packets    int               `json:"packets"`     // RTP packets sent, with those sent again
-	PacketLoss float64           `json:"packet_loss"` // of them
+	MOS       float64           `json:"mos"`       // of the audio, 1–4.5: mean of windows of 5 s
+	WorstMOS  float64           `json:"worst_mos"` // of the worst of them
+	AudioLoss float64           `json:"audio_loss"`
+	AudioMs   verdict.Quantiles `json:"audio_ms"` // one way, network alone
+	VideoBps  float64           `json:"video_bps"`
+	Frames    int               `json:"frames"`   // that the camera made
+	Shown     int               `json:"shown"`    // of them
+	Late      int               `json:"late"`     // shown more than 200 ms after they were made
+	Freezes   int               `json:"freezes"`  // longer than max(3 × mean, mean + 150 ms) between two frames
+	FrozenS   float64           `json:"frozen_s"` // together
+	// RoutedS is FrozenS without the freezes of outages of the line, which no router
+	// can help: see CallResult.LeaveOut.
+	RoutedS    float64  `json:"frozen_beside_outages_s"`
+	Frozen     []Freeze `json:"frozen,omitempty"` // until LeaveOut
+	KeysAsked  int      `json:"keys_asked"`       // key frames that the receiver had to ask for
+	Packets    int      `json:"packets"`          // RTP packets sent, with those sent again
+	PacketLoss float64  `json:"packet_loss"`      // of them
 }
 
 // MOS is the call's audio in the worse direction.
@@ -95,6 +99,20 @@ func (c CallResult) Worse(than CallResult) bool {
 		return a < b
 	}
 	return c.Up.FrozenS+c.Down.FrozenS > than.Up.FrozenS+than.Down.FrozenS
+}
+
+// LeaveOut sets RoutedS: a freeze during which the line carried nothing, either way, is
+// left out whole. It needs Frozen no more.
+func (c *CallResult) LeaveOut(outages []Freeze) {
+	for _, w := range []*CallWay{&c.Up, &c.Down} {
+		w.RoutedS = 0
+		for _, f := range w.Frozen {
+			if !slices.ContainsFunc(outages, func(o Freeze) bool { return o.From < f.To && f.From < o.To }) {
+				w.RoutedS += f.To.Sub(f.From).Seconds()
+			}
+		}
+		w.Frozen = nil
+	}
 }
 
 // A CallRecord is all that one direction of a call did.
@@ -151,6 +169,7 @@ func (r CallRecord) Way(from, to unit.Instant) CallWay {
 	w.VideoBps = float64(bytes) * 8 / to.Sub(from).Seconds()
 	w.Frames, w.KeysAsked, w.Packets = count(r.Made), count(r.Asked), count(r.Packets)
 	w.PacketLoss = share(count(r.Lost), w.Packets)
+	w.Frozen = Frozen(shown, from, to)
 	n, frozen := Freezes(shown, from, to)
 	w.Freezes, w.FrozenS = n, frozen.Seconds()
 	return w

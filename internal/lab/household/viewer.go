@@ -176,19 +176,34 @@ const (
 	freezeTimes  = 3
 )
 
+// A Freeze is a time for which the picture stood still.
+type Freeze struct {
+	From unit.Instant `json:"from"`
+	To   unit.Instant `json:"to"`
+}
+
 // Freezes returns how often the picture stood still in [from, to), and for how
-// long together. The instants are those at which frames were shown, in order; a
-// picture that has not come at all stands still from the beginning.
+// long together: see Frozen.
 func Freezes(shown []unit.Instant, from, to unit.Instant) (count int, frozen time.Duration) {
+	all := Frozen(shown, from, to)
+	for _, f := range all {
+		frozen += f.To.Sub(f.From)
+	}
+	return len(all), frozen
+}
+
+// Frozen returns when the picture stood still in [from, to). The instants are those at
+// which frames were shown, in order; a picture that has not come at all stands still
+// from the beginning.
+func Frozen(shown []unit.Instant, from, to unit.Instant) (all []Freeze) {
 	stood := func(since, until unit.Instant) {
-		if d := min(until, to).Sub(max(since, from)); d > 0 {
-			count++
-			frozen += d
+		if f := (Freeze{max(since, from), min(until, to)}); f.To > f.From {
+			all = append(all, f)
 		}
 	}
 	if len(shown) == 0 {
 		stood(from, to)
-		return count, frozen
+		return all
 	}
 	if shown[0].Sub(from) > FrameLength+freezeMore {
 		stood(from, shown[0])
@@ -211,5 +226,5 @@ func Freezes(shown []unit.Instant, from, to unit.Instant) (count int, frozen tim
 			gaps = gaps[1:]
 		}
 	}
-	return count, frozen
+	return all
 }

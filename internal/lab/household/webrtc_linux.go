@@ -33,6 +33,7 @@ const (
 	nackInterval = 20 * time.Millisecond
 	nackBuffer   = 1024 // packets
 	connectLimit = 30 * time.Second
+	replayWindow = 1024 // packets, as in libwebrtc
 	// A call that hears nothing ends after that long; people hang up sooner.
 	callPatience = 10 * time.Minute
 
@@ -246,6 +247,9 @@ func newPeer(conn *net.UDPConn, clock *netio.Clock, got *meter, most unit.Rate, 
 	settings.SetLite(lite)
 	settings.SetICEUDPMux(p.mux)
 	settings.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4})
+	// Packets sent again come late. Pion's own window, of 64, has them dropped as
+	// replayed, asked for again, and taken for lost over and over.
+	settings.SetSRTPReplayProtectionWindow(replayWindow)
 	settings.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
 	settings.SetICETimeouts(callPatience, callPatience, 2*time.Second)
 	media, registry, err := p.engines()

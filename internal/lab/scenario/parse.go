@@ -18,7 +18,11 @@ type Error struct {
 	Line int
 	Key  string
 	Why  string
+	Err  error // what the system said; may be nil
 }
+
+// Unwrap returns what the system said.
+func (e *Error) Unwrap() error { return e.Err }
 
 func (e *Error) Error() string {
 	where := e.File
@@ -149,7 +153,10 @@ func (p *parser) accessLine(t table) Line {
 		LinkLayer: t.oneOf("link_layer", "", "ethernet", "docsis", "atm", "ptm"),
 	}
 	for _, v := range t.tables("vary", 1000) {
-		l.Vary = append(l.Vary, Change{At: v.duration("at", true, time.Hour), Down: v.rate("down", false), Up: v.rate("up", false)})
+		l.Vary = append(l.Vary, Change{
+			At: v.duration("at", true, time.Hour), Down: v.rate("down", false), Up: v.rate("up", false),
+			More: v.duration("more", false, 10*time.Second), Silent: v.boolean("silent"),
+		})
 		v.end()
 	}
 	if l.Trace = t.text("trace"); l.Trace != "" {
@@ -159,6 +166,9 @@ func (p *parser) accessLine(t table) Line {
 		case l.Vary != nil:
 			p.fail(t.key("trace"), "the line changes by vary or by trace, not by both")
 		}
+	}
+	if l.TraceFrom = t.duration("trace_from", false, time.Hour); l.TraceFrom > 0 && l.Trace == "" {
+		p.fail(t.key("trace_from"), "there is no trace")
 	}
 	t.end()
 	return l
@@ -180,6 +190,7 @@ func (p *parser) test(t table) Test {
 		FlowsDown: t.integer("flows_down", 0, 1, maxFlows),
 		FlowsUp:   t.integer("flows_up", 0, 1, maxFlows),
 		Goal:      t.duration("goal", false, 10*time.Second),
+		Whole:     t.boolean("whole"),
 	}
 	t.end()
 	return x
@@ -195,9 +206,22 @@ func (p *parser) router(t table) Router {
 		}
 		p.fail(t.key("router"), `%q is unknown; give "none", "tune" or a table`, v)
 	case map[string]any:
-		if v["daemon"] != nil {
-			d := table{p: p, m: v, path: t.key("router")}
-			r := Router{Mode: ModeDaemon, Daemon: p.daemon(d.table("daemon", true))}
+		d := table{p: p, m: v, path: t.key("router")}
+		var r Router
+		switch {
+		case v[ModeDaemon] != nil:
+			r = Router{Mode: ModeDaemon, Daemon: p.daemon(d.table(ModeDaemon, true))}
+		case v[ModeAutorate] != nil:
+			r = Router{Mode: ModeAutorate, Daemon: p.daemon(d.table(ModeAutorate, true))}
+			if b := r.Daemon; b.LeastDown*b.MostDown*b.LeastUp*b.MostUp == 0 {
+				p.fail(d.key(ModeAutorate), "it needs all bounds: least_down, most_down, least_up, most_up")
+			}
+		case v[ModeOracle] != nil:
+			if r = (Router{Mode: ModeOracle, Oracle: d.fraction(ModeOracle)}); r.Oracle == 0 {
+				p.fail(d.key(ModeOracle), "the share of the line that the shapers have must be above 0")
+			}
+		}
+		if r.Mode != "" {
 			d.end()
 			return r
 		}
@@ -208,7 +232,8 @@ func (p *parser) router(t table) Router {
 	return Router{}
 }
 
-// daemon reads the keys of [[wan]] that lab and simulator have a use for.
+// daemon reads the keys of [[wan]] that lab and simulator have a use for, also for
+// what is compared with the daemon.
 func (p *parser) daemon(t table) *Daemon {
 	d := &Daemon{
 		Down: t.rate("down", true), Up: t.rate("up", true), Follow: t.boolean("follow"),

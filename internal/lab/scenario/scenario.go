@@ -38,15 +38,21 @@ type Line struct {
 	// Trace is the name of a file with the line's rates over time, beside the
 	// scenario's own; Scenario.SetTrace takes its text in, as changes.
 	Trace string `json:"trace,omitempty"`
+	// TraceFrom is when the trace begins, since the measuring began.
+	TraceFrom time.Duration `json:"trace_from,omitempty"`
 }
 
-// A Change of the line's rates while the case runs. A rate of zero stays as it was,
+// A Change of the line while the case runs. A rate of zero stays as it was,
 // unless Exact is set: then the line carries nothing until the next change.
 type Change struct {
 	At    time.Duration `json:"at"` // since the measuring began
 	Down  unit.Rate     `json:"down,omitempty"`
 	Up    unit.Rate     `json:"up,omitempty"`
 	Exact bool          `json:"exact,omitempty"`
+	// More is how much longer packets take to the home from now on; 0: as long as before.
+	More time.Duration `json:"more,omitempty"`
+	// Silent says that from now on nobody answers the router's pings.
+	Silent bool `json:"silent,omitempty"`
 }
 
 // Probe says how latency is sampled. Zero values take the measuring defaults.
@@ -62,7 +68,8 @@ type Test struct {
 	Idle      time.Duration `json:"idle,omitempty"`
 	FlowsDown int           `json:"flows_down,omitempty"` // where the scenario brings no loads
 	FlowsUp   int           `json:"flows_up,omitempty"`
-	Goal      time.Duration `json:"goal,omitempty"` // p95 increase
+	Goal      time.Duration `json:"goal,omitempty"`  // p95 increase
+	Whole     bool          `json:"whole,omitempty"` // count the phase with loads from its first instant on, slow start too
 }
 
 // Home says how the home's machines are.
@@ -143,20 +150,24 @@ type Case struct {
 	Router Router `json:"router"`
 }
 
-// Router modes: nothing is done, unbloat finds the shaping, a Fix is given, or the
-// daemon keeps it in place.
+// Router modes: nothing is done, unbloat finds the shaping, a Fix is given, the
+// daemon keeps it in place; and what the daemon is compared with: CAKE that always
+// knows what the line carries, and cake-autorate.
 const (
-	ModeNone   = "none"
-	ModeTune   = "tune"
-	ModeFix    = "fix"
-	ModeDaemon = "daemon"
+	ModeNone     = "none"
+	ModeTune     = "tune"
+	ModeFix      = "fix"
+	ModeDaemon   = "daemon"
+	ModeOracle   = "oracle"
+	ModeAutorate = "cake_autorate"
 )
 
 // A Router says what the home's router does in a case.
 type Router struct {
 	Mode   string  `json:"mode"`
 	Fix    *Fix    `json:"fix,omitempty"`
-	Daemon *Daemon `json:"daemon,omitempty"`
+	Daemon *Daemon `json:"daemon,omitempty"` // of ModeAutorate too: its rates and bounds
+	Oracle float64 `json:"oracle,omitempty"` // share of what the line carries that the shapers have, 0–1
 }
 
 // A Daemon is what the configuration of `unbloat daemon` says of the WAN.

@@ -76,13 +76,17 @@ func Read(file string, text []byte, read func(name string) ([]byte, error)) (*Sc
 	}
 	trace, err := read(s.Line.Trace)
 	if err != nil {
-		return nil, &Error{File: file, Key: "line.trace", Why: err.Error()}
+		return nil, &Error{File: file, Line: index(text)["line.trace"], Key: "line.trace", Why: err.Error(), Err: err}
 	}
 	return s, s.SetTrace(trace)
 }
 
 // SetTrace takes the text of the file that Line.Trace names.
-func (s *Scenario) SetTrace(text []byte) (err error) {
-	s.Line.Vary, err = ParseTrace(s.Line.Trace, text)
+func (s *Scenario) SetTrace(text []byte) error {
+	changes, err := ParseTrace(s.Line.Trace, text)
+	for i := range changes {
+		changes[i].At += s.Line.TraceFrom
+	}
+	s.Line.Vary = changes
 	return err
 }

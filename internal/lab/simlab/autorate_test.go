@@ -45,6 +45,9 @@ func (a *autorate) Ask(now unit.Instant) (int, bool) {
 	return a.turn, true
 }
 
+// Applied is nothing to it: it takes its rates for set.
+func (a *autorate) Applied(unit.Instant, follow.Direction, unit.Rate) {}
+
 func (a *autorate) Delay(d follow.Delay) {
 	if d.Passive {
 		return

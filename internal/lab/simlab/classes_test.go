@@ -87,13 +87,34 @@ func TestClassesOfDatagrams(t *testing.T) {
 		now = now.Add(20 * time.Millisecond)
 		expect("a call", up(now, call), plan.Voice)
 	}
+	call.Size = 1214
+	expect("a picture", up(now, call), plan.Interactive)
+	call.Size = 214
+	for range 40 {
+		now = now.Add(20 * time.Millisecond)
+		expect("the sound beside it", up(now, call), plan.Interactive)
+	}
+	for range 100 {
+		now = now.Add(20 * time.Millisecond)
+		up(now, call)
+	}
+	expect("sound alone again", up(now, call), plan.Voice)
 	for range b.CalmPackets {
 		now = now.Add(time.Millisecond)
 		up(now, call)
 	}
-	expect("a flood", up(now.Add(5*time.Second), call), plan.Normal)
-	now = now.Add(11 * time.Second)
-	expect("ten seconds after it", up(now, call), plan.Voice)
+	expect("a busy call", up(now.Add(5*time.Second), call), plan.Interactive)
+	now = now.Add(16 * time.Second)
+	expect("ten seconds after it was busy", up(now, call), plan.Voice)
+	call.Size = 1214
+	for range 2000 { // twice the line's rate
+		now = now.Add(time.Millisecond)
+		up(now, call)
+	}
+	expect("a flood", up(now, call), plan.Normal)
+	now = now.Add(time.Minute)
+	call.Size = 214
+	expect("a minute after it", up(now, call), plan.Voice)
 
 	peer := sim.Seen{Host: 9, Size: 1514, Opened: sim.Up, Datagram: true, Swarm: true}
 	for i := range b.Peers {

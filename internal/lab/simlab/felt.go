@@ -177,6 +177,7 @@ func (h *house) outcome(l *load, raw *verdict.Raw, base verdict.Baseline) lab.Lo
 		r.QUIC = household.Shares(l.groups[0].series(), raw.From, raw.To)
 	case scenario.WebRTC:
 		r.Call = l.called(raw)
+		r.Call.LeaveOut(lab.Outages(h.scenario.Line, h.changed))
 		r.Latency = r.Call.Latency()
 		for _, c := range l.calls {
 			r.GoodputUpBps += verdict.Goodput([]verdict.Series{c[1].arrived}, raw.From, raw.To)

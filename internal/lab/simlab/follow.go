@@ -2,11 +2,17 @@ package simlab
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"time"
 
 	"unbloat/aqm"
+	"unbloat/internal/delay"
+	"unbloat/internal/feed"
 	"unbloat/internal/follow"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/plan"
@@ -20,35 +26,44 @@ const (
 	probeFrame   = 14 + 20 + 20
 	routerHost   = 200 // a number that no machine of the home has
 	reflectors   = 6
-	stampsOf     = time.Millisecond
 	farMost      = 12 * time.Millisecond // a reflector is so much further away than the server, at most
 	leastShare   = 10                    // the least rate is a tenth of the usual one
 	mostNum      = 12                    // the most is 12/10
 	followerSeed = 0x666f_6c6c_6f77_0000
 )
 
-// A brain decides the rates of a followed line: follow.Controller, and in tests what
-// it is compared with.
-type brain interface {
-	Ask(now unit.Instant) (reflector int, ok bool)
-	Delay(d follow.Delay)
-	Count(c follow.Counters)
-	Step(now unit.Instant) follow.Decision
+// follower is the part of the daemon that follows the line, on a simulated router. It
+// is its feed's Sources: package delay writes the probes and reads the segments here as
+// on a router, and only sockets are simulated.
+type follower struct {
+	net    *sim.Network
+	feed   *feed.Feed
+	prober *delay.Prober
+	watch  *delay.Watch
+	probes []*sim.Stream // to each target
+	asked  [][][]byte    // by target and number of the datagram; nil: dealt with
+	seen   []int         // datagrams of each that have been dealt with
+	next   unit.Instant
+	sent   int // probes
+	// For tests, where not nil.
+	coarse func(target int) bool            // it answers echoes only
+	bend   func(target int, a *answer) bool // changes an answer; false loses it
+	note   func(now unit.Instant, d follow.Decision)
 }
 
-// follower is the part of the daemon that follows the line, on a simulated router.
-type follower struct {
-	brain  brain
-	probes []*sim.Stream
-	seen   []int // datagrams of each that have been dealt with
-	next   unit.Instant
-	coarse bool // round trips only, as of echoes
-	flows  follow.Flows
-	told   []follow.Delay // of flows, since the last step
-	sent   int            // probes
-	// For tests, where not nil.
-	bend func(reflector int, d *follow.Delay) bool // changes an answer; false loses it
-	note func(now unit.Instant, d follow.Decision)
+// An answer is what a reflector sent back.
+type answer struct {
+	turned unit.Instant // when the probe was there
+	at     unit.Instant // when the answer is taken for having come
+}
+
+// targets are the reflectors of the simulated router: two of each operator.
+func targets() []delay.Target {
+	var out []delay.Target
+	for i := range reflectors {
+		out = append(out, delay.Target{Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + i)}), Operator: string(rune('a' + i/2)), Kind: delay.Echo})
+	}
+	return out
 }
 
 // boundsOf returns the shapers' bounds of a daemon's configuration. The usual rate is
@@ -84,21 +99,20 @@ func (h *house) daemon(ctx context.Context, d *scenario.Daemon) (*plan.Plan, err
 	if !d.Follow {
 		return &p, nil
 	}
-	params := follow.Params{Rates: bounds}
-	for i := range reflectors {
-		params.Reflectors = append(params.Reflectors, follow.Reflector{Operator: uint32(1 + i/2)})
-	}
-	c, err := follow.New(params, h.net.Now())
+	c, err := follow.New(feed.Params(follow.Params{Rates: bounds}, targets()), h.net.Now())
 	if err != nil {
 		return nil, err
 	}
 	return &p, h.followBy(c)
 }
 
-// followBy lets a brain follow the line from now on.
-func (h *house) followBy(b brain) error {
+// followBy lets a controller follow the line from now on.
+func (h *house) followBy(c feed.Controller) error {
 	random := rand.New(rand.NewPCG(h.random.Uint64(), followerSeed))
-	f := &follower{brain: b, next: h.net.Now()}
+	f := &follower{
+		net: h.net, feed: feed.New(c), next: h.net.Now(), asked: make([][][]byte, reflectors), seen: make([]int, reflectors),
+		prober: delay.NewProber(targets(), 1, 1), watch: delay.NewWatch(delay.TrackerConfig{}),
+	}
 	for range reflectors {
 		s, err := h.net.AddStream(sim.StreamParams{
 			Direction: sim.Up, Host: routerHost, Frame: probeFrame, Echo: true, Start: h.net.Now(), ECN: aqm.NotECT,
@@ -107,64 +121,65 @@ func (h *house) followBy(b brain) error {
 		if err != nil {
 			return err
 		}
-		f.probes, f.seen = append(f.probes, s), append(f.seen, 0)
+		f.probes = append(f.probes, s)
 	}
 	h.follower = f
 	h.net.Tap(f.pass)
 	return nil
 }
 
-// serverNet is the operator of all flows' far ends.
-const serverNet = 1000
-
-// pass takes note of a TCP packet on the WAN. Timestamps count milliseconds.
+// pass takes note of a TCP packet on the WAN, as a capture with the watch's filter does.
 func (f *follower) pass(now unit.Instant, p sim.Stamped) {
-	if p.Direction == sim.Up {
-		f.flows.Out(now, p.Flow, stampOf(p.Sent))
-	} else if p.Echo > 0 {
-		if d, ok := f.flows.In(now, p.Flow, serverNet, stampOf(p.Echo)); ok {
-			f.told = append(f.told, d)
-		}
+	// Stamps count milliseconds.
+	stamp := func(at unit.Instant) uint32 { return uint32(at / unit.Instant(time.Millisecond)) }
+	home := netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, 1}), uint16(1024+p.Flow%60000))
+	server := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(p.Server), 1}), 443)
+	from, to := home, server
+	if p.Direction == sim.Down {
+		from, to = server, home
+	}
+	s := delay.Segment{
+		Src: from.Addr(), Dst: to.Addr(), SrcPort: from.Port(), DstPort: to.Port(), Seq: p.Seq, Ack: p.Ack, Length: p.Length,
+		Flags: delay.FlagAck, HasStamp: true, TSval: stamp(p.Sent), TSecr: stamp(p.Echo),
+	}
+	if delay.Passes(f.watch.Mask(), &s) {
+		f.watch.Observe(now, p.Direction == sim.Up, &s)
 	}
 }
 
-func stampOf(at unit.Instant) uint32 { return uint32(at / unit.Instant(time.Millisecond)) }
-
 // step lets the follower do what is due now.
 func (f *follower) step(h *house, now unit.Instant) error {
-	f.answers(h, now)
-	f.brain.Count(counters(h.net, now))
-	d := f.brain.Step(now)
-	for {
-		i, ok := f.brain.Ask(now)
-		if !ok {
-			break
-		}
-		h.net.Send(f.probes[i])
-		f.sent++
-	}
+	d, err := f.feed.Round(now, f)
 	for _, w := range []struct {
 		of follow.Direction
 		is sim.Direction
 	}{{follow.Down, sim.Down}, {follow.Up, sim.Up}} {
-		if !d.Change[w.of] {
-			continue
+		if d.Change[w.of] {
+			err = errors.Join(err, h.net.SetRate(w.is, d.Rate[w.of]))
 		}
-		if err := h.net.SetRate(w.is, d.Rate[w.of]); err != nil {
-			return fmt.Errorf("follow the line: %w", err)
-		}
+	}
+	if err != nil {
+		return fmt.Errorf("follow the line: %w", err)
 	}
 	if f.note != nil {
 		f.note(now, d)
 	}
-	f.next = max(d.Next, now+1)
+	f.next = max(d.Next, now.Add(time.Millisecond))
 	return nil
 }
 
-// answers hands on the answers that have come, and the flows' round trips, in the order
-// in which they came.
-func (f *follower) answers(h *house, now unit.Instant) {
-	told := f.told
+// Ask implements feed.Sources.
+func (f *follower) Ask(now unit.Instant, i int) error {
+	if p, ok := f.prober.Ask(now, i); ok {
+		f.net.Send(f.probes[i])
+		f.asked[i] = append(f.asked[i], slices.Clone(p.Data))
+		f.sent++
+	}
+	return nil
+}
+
+// Read implements feed.Sources.
+func (f *follower) Read(now unit.Instant, receive func(delay.Sample)) error {
 	for {
 		first, at := -1, now+1
 		for i, s := range f.probes {
@@ -176,27 +191,51 @@ func (f *follower) answers(h *house, now unit.Instant) {
 				first, at = i, all[k].Back
 			}
 		}
-		for len(told) > 0 && told[0].At < at {
-			f.brain.Delay(told[0])
-			told = told[1:]
-		}
 		if first < 0 {
-			f.told = f.told[:0]
-			return
+			break
 		}
-		g := f.probes[first].Sent()[f.seen[first]]
+		k := f.seen[first]
 		f.seen[first]++
-		d := follow.Delay{At: g.Back, Source: uint32(first), RTT: g.Back.Sub(g.Sent)}
-		if !f.coarse {
-			// The far clock has an offset of its own, and milliseconds.
-			turn := g.Turn.Add(time.Duration(first+1) * 12345 * time.Microsecond)
-			turn -= turn % unit.Instant(stampsOf)
-			d.OneWay, d.Up, d.Down = true, turn.Sub(g.Sent), g.Back.Sub(turn)
+		g, asked := f.probes[first].Sent()[k], f.asked[first][k]
+		f.asked[first][k] = nil
+		a := answer{g.Turn, g.Back}
+		if f.bend != nil && !f.bend(first, &a) {
+			continue
 		}
-		if f.bend == nil || f.bend(first, &d) {
-			f.brain.Delay(d)
+		if b := f.reply(first, asked, a.turned); b != nil {
+			if s, ok := f.prober.ICMP(a.at, f.prober.Target(first).Addr, b); ok {
+				receive(s)
+			}
 		}
 	}
+	f.prober.Expire(now)
+	f.watch.Collect(now, receive)
+	return nil
+}
+
+// reply returns what a reflector answers to an ICMP message; nil: nothing.
+func (f *follower) reply(i int, asked []byte, at unit.Instant) []byte {
+	const echo, echoReply, stampReply, received, left = 8, 0, 14, 12, 16
+	b := slices.Clone(asked)
+	switch {
+	case b[0] == echo:
+		b[0] = echoReply
+	case f.coarse != nil && f.coarse(i):
+		return nil
+	default:
+		// The far clock has an offset of its own, and milliseconds.
+		const day = 24 * time.Hour
+		clock := uint32(at.Add(time.Duration(i+1)*12345*time.Microsecond) % unit.Instant(day) / unit.Instant(time.Millisecond))
+		b[0] = stampReply
+		binary.BigEndian.PutUint32(b[received:], clock)
+		binary.BigEndian.PutUint32(b[left:], clock)
+	}
+	return b
+}
+
+// Count implements feed.Sources.
+func (f *follower) Count(now unit.Instant) (feed.Reading, error) {
+	return feed.Reading{Counters: counters(f.net, now)}, nil
 }
 
 // counters reads the router's counters.

@@ -164,9 +164,13 @@ func (h *house) begin(l scenario.Load, start, end unit.Instant) (*load, error) {
 // loaded measures while every load of the household runs.
 func (h *house) loaded(ctx context.Context, d time.Duration) (*measure.RawPhase, []*load, error) {
 	start := h.net.Now()
+	head := min(d/4, loadedHead)
+	if h.scenario.Test.Whole {
+		head = 0
+	}
 	raw := &measure.RawPhase{
 		Name: verdict.PhaseLoaded, Interval: h.interval, Start: start, End: start.Add(d),
-		From: start.Add(min(d/4, loadedHead)), To: start.Add(d - loadedTail),
+		From: start.Add(head), To: start.Add(d - loadedTail),
 	}
 	var loads []*load
 	var groups []*group

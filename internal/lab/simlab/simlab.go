@@ -66,6 +66,11 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*lab.Result, err
 }
 
 func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Options) (*lab.CaseResult, error) {
+	for _, x := range s.Line.Vary {
+		if x.More > 0 || x.Silent {
+			return nil, fmt.Errorf("the simulator has no changes of the provider's network (line.vary with more or silent); use --engine virtual")
+		}
+	}
 	h, err := newHouse(s, o.Platform, o.Seed)
 	if err != nil {
 		return nil, err
@@ -87,6 +92,16 @@ func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Optio
 			r.Plan = p
 		}
 		return r, err
+	case scenario.ModeOracle:
+		l, share := s.Line, c.Router.Oracle
+		p, err := fix(s, o.Platform, &scenario.Fix{AQM: string(plan.CAKE), Down: l.Down.Scale(share), Up: l.Up.Scale(share)})
+		if err != nil {
+			return nil, err
+		}
+		h.changing = func(c scenario.Change) error { return h.reshape(c, share) }
+		return h.shaped(ctx, c.Name, &p, o.Series)
+	case scenario.ModeAutorate:
+		return nil, &lab.MissingError{What: "cake-autorate", Remedy: "it is a program, and the simulator runs none; leave the case out (--case), or use --engine virtual"}
 	case scenario.ModeTune:
 		p, tuned, err := h.tune(ctx)
 		if err != nil {

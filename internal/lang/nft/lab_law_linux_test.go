@@ -359,6 +359,9 @@ func aPolicy(t *testing.T, rng *rand.Rand) plan.Plan {
 	b.LongBytes = b.HeavyBytes + unit.Size(rng.IntN(60000))
 	b.HeavyOfHost, b.Peers, b.Names, b.Acks = 1+rng.IntN(4), 1+rng.IntN(3), 1+rng.IntN(6), rng.IntN(30)
 	b.CalmPackets, b.CalmRate = 10+rng.IntN(100), unit.Rate(8000+rng.IntN(200_000))
+	steady := func() unit.Rate { return unit.Rate(rng.IntN(6)*8000 + rng.IntN(2)*rng.IntN(400_000)) }
+	b.Steady, b.SteadyUp = steady(), steady()
+	b.SteadyOfHost, b.SteadyOfHostUp = b.Steady+steady(), b.SteadyUp+steady()
 	b.CalmOfHost, b.CalmOfUp = unit.Rate(16000+rng.IntN(400_000)), unit.Rate(16000+rng.IntN(400_000))
 	return p
 }
@@ -393,6 +396,16 @@ func flows(rng *rand.Rand, n int) []*lawFlow {
 		out = append(out, f)
 	}
 	return out
+}
+
+// neighbour returns another flow of datagrams of the same machine; f if it has none.
+func neighbour(all []*lawFlow, f *lawFlow) *lawFlow {
+	for _, g := range all {
+		if g != f && g.packet.Home == f.packet.Home && g.packet.Protocol == classify.UDP {
+			return g
+		}
+	}
+	return f
 }
 
 // TestKernelDecidesAsTableInLab compares the rendered rules with the evaluator.
@@ -451,11 +464,16 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 	for i := range len(all) + bursts {
 		f, most := all[i%len(all)], 1 // first one packet of each, like a swarm
 		if i >= len(all) {
-			f, most = all[rng.IntN(len(all))], 60
+			f, most = all[rng.IntN(len(all))], []int{60, 60, 60, 60, 60, 240}[rng.IntN(6)]
+		}
+		turns := [2]*lawFlow{f, f}
+		if rng.IntN(3) == 0 { // two flows of one machine at once
+			turns[1] = neighbour(all, f)
 		}
 		size := unit.Size([]int{52, 60, 100, 130, 200, 300, 511, 512, 900, 1500, 1500}[rng.IntN(11)])
 		gap := []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[rng.IntN(4)]
-		for range 1 + rng.IntN(most) {
+		for turn := range 1 + rng.IntN(most) {
+			f := turns[turn%2]
 			packet := f.next(rng, min(size+unit.Size(rng.IntN(2)), 1500))
 			fresh := *f.ct == classify.Connection{} && !f.older
 			ct := f.ct

@@ -251,6 +251,7 @@ func Sample() string {
 	shares := []plan.Share{{Class: plan.Voice, Tin: 8}, {Class: plan.Interactive, Tin: 6}, {Class: plan.Normal, Tin: 5}, {Class: plan.Bulk, Tin: 1}}
 	p := plan.Plan{WAN: "wan", Up: &plan.Shaper{AQM: plan.CAKE}, Down: &plan.Shaper{AQM: plan.CAKE, IngressOf: "wan"},
 		Classes: &plan.Classes{Up: shares, Down: shares, Behaviour: plan.Behaviour{CalmPackets: 1, CalmRate: 8000, CalmOfHost: 8000, CalmOfUp: 8000, SmallPacket: 64,
+			Steady: 8000, SteadyUp: 8000, SteadyOfHost: 8000, SteadyOfHostUp: 8000,
 			FirstBytes: 1, FirstUp: 1, HeavyBytes: 2, LongBytes: 3, HeavyOfHost: 1, Peers: 1, Names: 1, Acks: 1, Flows: 16}}}
 	return Render(p, "b10a:").Text
 }

@@ -23,6 +23,15 @@ type Connection struct {
 	Answered bool
 	Bytes    unit.Size // both directions
 	Mark     uint32
+	Up, Down unit.Rate // what it carries now; 0: unknown, or nothing
+}
+
+// Rate returns what the connection carries in a direction.
+func (c Connection) Rate(d plan.Direction) unit.Rate {
+	if d == plan.DirectionUp {
+		return c.Up
+	}
+	return c.Down
 }
 
 // A Verdict is the class of a packet and the rule that decided it.
@@ -48,7 +57,7 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	policy := p.Policy()
 	policy.EveryPacket = true
 	packet := f.Of(d)
-	ct := classify.Connection{Sent: 2, Replied: 1, Bytes: c.Bytes, Answered: c.Answered, Mark: c.Mark}
+	ct := classify.Connection{Sent: usualPackets, Replied: usualPackets, Bytes: c.Bytes, Answered: c.Answered, Mark: c.Mark}
 	switch {
 	case c.Known:
 	case c.Unread, f.Protocol == "udp" && metered(d, f, in):
@@ -71,6 +80,10 @@ func Decide(p plan.Plan, d plan.Direction, f Flow, c Connection, in func(set, ke
 	}
 	return v(out.Lane.Class, "%s", strings.Join(said, "; "))
 }
+
+// usualPackets is how many packets a connection that is there is taken to have
+// had each way.
+const usualPackets = 1000
 
 // metered reports whether the meters know a flow that connection tracking can't
 // show.
@@ -120,6 +133,15 @@ func firstOf(b plan.Behaviour, d plan.Direction) unit.Size {
 	return b.FirstBytes
 }
 
+// steady returns the text for a flow that has its class for being steady. now is
+// what it carries; 0: unknown.
+func steady(bound, machine, now unit.Rate) string {
+	if now == 0 {
+		return fmt.Sprintf("steady: below %s, it goes first; above that, or with all such flows of its machine above %s, it would lose that", bound.Short(), machine.Short())
+	}
+	return fmt.Sprintf("steady: %s, below %s: goes first; would lose it above, or with all such flows of its machine above %s", now.Short(), bound.Short(), machine.Short())
+}
+
 // words returns the text of one reason.
 func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Reason) string {
 	b := p.Classes.Behaviour
@@ -156,6 +178,14 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 		return say("busy: it was above %s within the last 10 s", limit)
 	case classify.BusySmall:
 		return "but a small packet, as acknowledgements are"
+	case classify.Steady:
+		return steady(b.SteadyOf(d), b.SteadyOfMachine(d), c.Rate(d))
+	case classify.TookMore:
+		return say("it took more than %s, the most a steady flow may have, and is tried again after 30 s, the second time after 5 min", b.SteadyOf(d).Short())
+	case classify.Waits:
+		return "another flow of its machine is being tried; this one may go first after that"
+	case classify.Mixed:
+		return "calm, with large packets too; all of them are interactive, so that none overtakes another"
 	case classify.CalmTCP:
 		return say("calm: below %s, by TCP", limit)
 	case classify.CalmLarge:

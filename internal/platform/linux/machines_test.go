@@ -2,9 +2,12 @@ package linux_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
@@ -35,11 +38,13 @@ ipv4     2 tcp      6 431999 ESTABLISHED src=192.168.1.2 dst=198.51.100.9 sport=
 ipv4     2 tcp      6 431999 ESTABLISHED src=192.168.1.2 dst=198.51.100.9 sport=40001 dport=443 packets=2000 bytes=3000000 src=198.51.100.9 dst=203.0.113.5 sport=443 dport=40001 packets=1000 bytes=52000 [ASSURED] mark=536870912 zone=0 use=2
 ipv4     2 tcp      6 431999 ESTABLISHED src=198.51.100.7 dst=203.0.113.5 sport=7777 dport=443 packets=100 bytes=6000 src=192.168.1.3 dst=198.51.100.7 sport=443 dport=7777 packets=100 bytes=150000 [ASSURED] mark=0 zone=0 use=2
 ipv4     2 udp      17 119 src=192.168.1.4 dst=198.51.100.9 sport=5004 dport=5004 packets=500 bytes=600000 src=198.51.100.9 dst=203.0.113.5 sport=5004 dport=1024 packets=500 bytes=110000 [ASSURED] mark=0 zone=0 use=2
+ipv4     2 udp      17 119 src=192.168.1.5 dst=198.51.100.9 sport=5004 dport=5004 packets=500 bytes=600000 src=198.51.100.9 dst=203.0.113.5 sport=5004 dport=1025 packets=500 bytes=110000 [ASSURED] mark=0 zone=0 use=2
 ipv6     10 udp      17 119 src=2001:0db8:0001:0000:0000:0000:0000:0002 dst=2001:0db8:0002:0000:0000:0000:0000:0001 sport=6881 dport=6881 packets=500 bytes=500000 src=2001:0db8:0002:0000:0000:0000:0000:0001 dst=2001:0db8:0001:0000:0000:0000:0000:0002 sport=6881 dport=6881 packets=500 bytes=110000 [ASSURED] mark=0 zone=0 use=2
 ipv4     2 tcp      6 431999 ESTABLISHED src=192.168.1.2 dst=192.168.1.1 sport=40002 dport=80 packets=10 bytes=1000 src=192.168.1.1 dst=192.168.1.2 sport=80 dport=40002 packets=10 bytes=1000 [ASSURED] mark=0 zone=0 use=2
 ipv4     2 icmp     1 29 src=192.168.1.2 dst=9.9.9.9 type=8 code=0 id=7 packets=1 bytes=84 src=9.9.9.9 dst=203.0.113.5 type=0 code=0 id=7 packets=1 bytes=84 mark=0 zone=0 use=2
 `,
-		"nft -n list set inet unbloat busy4_up": "table inet unbloat {\n\tset busy4_up {\n\t\telements = { 17 . 192.168.1.4 . 5004 . 198.51.100.9 . 5004 expires 9s }\n\t}\n}\n",
+		"nft -n list set inet unbloat busy4_up": "table inet unbloat {\n\tset busy4_up {\n\t\telements = { 17 . 192.168.1.4 . 5004 . 198.51.100.9 . 5004 expires 9s, 17 . 192.168.1.5 . 5004 . 198.51.100.9 . 5004 expires 9s }\n\t}\n}\n",
+		"nft -n list set inet unbloat lost4_up": "table inet unbloat {\n\tset lost4_up {\n\t\telements = { 17 . 192.168.1.4 . 5004 . 198.51.100.9 . 5004 expires 29s }\n\t}\n}\n",
 		"nft -n list set inet unbloat swarm6":   "table inet unbloat {\n\tset swarm6 {\n\t\telements = { 2001:db8:1::2 . 6881 expires 9m50s, 2001:db8:1::7 . 6881 expires 1s }\n\t}\n}\n",
 	}
 	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
@@ -51,7 +56,8 @@ ipv4     2 icmp     1 29 src=192.168.1.2 dst=9.9.9.9 type=8 code=0 id=7 packets=
 		{Home: "192.168.1.2", Class: plan.Normal, Flows: 1, Up: 3 * unit.MB, Down: 52 * unit.KB},
 		{Home: "192.168.1.2", Class: plan.Bulk, Flows: 1, Up: 3 * unit.MB, Down: 52 * unit.KB},
 		{Home: "192.168.1.3", Class: plan.Normal, Flows: 1, Up: 150 * unit.KB, Down: 6 * unit.KB},
-		{Home: "192.168.1.4", Class: plan.Normal, Flows: 1, Up: 600 * unit.KB, Down: 110 * unit.KB}, // busy
+		{Home: "192.168.1.4", Class: plan.Normal, Flows: 1, Up: 600 * unit.KB, Down: 110 * unit.KB},      // busy, and took too much
+		{Home: "192.168.1.5", Class: plan.Interactive, Flows: 1, Up: 600 * unit.KB, Down: 110 * unit.KB}, // busy, and steady
 		{Home: "2001:db8:1::2", Class: plan.Bulk, Flows: 1, Up: 500 * unit.KB, Down: 110 * unit.KB},
 	}
 	if got := linux.Machines(t.Context(), r, p); !reflect.DeepEqual(got, want) {
@@ -114,4 +120,41 @@ ipv4     2 udp      17 119 src=198.51.100.7 dst=203.0.113.5 sport=7777 dport=450
 			t.Errorf("%s: %s, %s; want %s, %s", x.asked, v.Class, v.Rule, x.class, x.rules)
 		}
 	}
+}
+
+// A talking router has one busy flow, which carries 175 kB a second up and 25 down.
+type talking struct{ since time.Time }
+
+func (r talking) Run(_ context.Context, argv []string, _ []byte) (stdout, stderr []byte, err error) {
+	n := int(time.Since(r.since) / time.Millisecond)
+	switch line := strings.Join(argv, " "); {
+	case line == "ip -j addr show":
+		return []byte(`[{"ifname":"wan","addr_info":[{"local":"203.0.113.5","prefixlen":24}]},{"ifname":"lan","addr_info":[{"local":"192.168.1.1","prefixlen":24}]}]`), nil, nil
+	case line == "cat /proc/net/nf_conntrack":
+		return fmt.Appendf(nil, "ipv4     2 udp      17 119 src=192.168.1.2 dst=198.51.100.9 sport=5004 dport=5300 packets=500 bytes=%d src=198.51.100.9 dst=203.0.113.5 sport=5300 dport=1024 packets=500 bytes=%d [ASSURED] mark=0 zone=0 use=2\n",
+			100_000+175*n, 110_000+25*n), nil, nil
+	case strings.HasPrefix(line, "nft get element") && (strings.Contains(line, " busy4_up ") || strings.Contains(line, " steady4_up ")):
+		return nil, nil, nil
+	}
+	return nil, nil, &platform.MissingToolError{Tool: argv[0]}
+}
+
+// TestWhySteady: a steady flow is told with its rate and what it may have.
+func TestWhySteady(t *testing.T) {
+	p, err := plan.Make(plan.Line{Down: 30 * unit.MbitPerSecond, Up: 5 * unit.MbitPerSecond}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true}, plan.Preferences{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := nft.ParseFlow("udp 192.168.1.2:5004 > 198.51.100.9:5300")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Packet = 1200
+	synctest.Test(t, func(t *testing.T) {
+		a := linux.Why(t.Context(), talking{time.Now()}, p, f)
+		const want = "steady: 1.40 Mbit/s, below 1.88 Mbit/s: goes first; would lose it above"
+		if v := a.Verdicts[0]; v.Class != plan.Interactive || !strings.Contains(v.Rule, want) {
+			t.Errorf("up: %s, %s; want %s, %s", v.Class, v.Rule, plan.Interactive, want)
+		}
+	})
 }

@@ -1,0 +1,112 @@
+//go:build !omit_measure && !omit_tui
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"unbloat/internal/daemon"
+	"unbloat/internal/live"
+	"unbloat/internal/platform"
+	"unbloat/internal/reason"
+	"unbloat/internal/report"
+	"unbloat/internal/screen"
+)
+
+// lineFlags say which line's history is meant.
+type lineFlags struct {
+	line                   bool
+	router, stateDir, lang string
+}
+
+func (f *lineFlags) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.line, "line", false, "show what the line did: rates, what it is believed to carry, and delay, over hours")
+	fs.StringVar(&f.router, "router", "", "with --line: `ADDRESS` of the router, as in the daemon's configuration (default: this machine)")
+	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "with --line: where the daemon's socket is")
+	langFlag(fs, &f.lang)
+}
+
+// usualLine is how far back a line is shown.
+const usualLine = 24 * time.Hour
+
+// read returns what a line did since a time: from the daemon, or from its file if it
+// does not run.
+func (f *lineFlags) read(ctx context.Context, wan, store string, from, to time.Time) (h daemon.History, err error) {
+	at := routerFlags{targetFlags: targetFlags{router: f.router}, stateDir: f.stateDir}
+	c, err := at.dialDaemon(ctx)
+	if err != nil {
+		return h, err
+	}
+	if c != nil {
+		defer c.Close()
+		p := daemon.HistoryParams{From: from.UTC().Format(time.RFC3339), To: to.UTC().Format(time.RFC3339)}
+		return h, c.Call(ctx, daemon.MethodHistory, f.router, wan, p, &h)
+	}
+	return f.readFile(ctx, wan, store, from, to)
+}
+
+// showLine draws what a line did.
+func (f *historyFlags) showLine(c *cobra.Command, now time.Time) error {
+	words, err := language("history", f.lang)
+	if err != nil {
+		return err
+	}
+	from := now.Add(-usualLine)
+	if f.since != "" {
+		if from, err = parseSince(f.since, now); err != nil {
+			return usageError("history: --since %w", err)
+		}
+	}
+	h, err := f.read(c.Context(), f.wan, f.file, from, now)
+	if err != nil {
+		return changeError(err)
+	}
+	if f.json {
+		return json.NewEncoder(c.OutOrStdout()).Encode(h)
+	}
+	if len(h.At) == 0 {
+		return changeError(&platform.PreconditionError{Doing: "history: show the line", What: "nothing is known of " + h.WAN + " in that time", Remedy: "wait until the daemon has followed it for a while, or ask for a longer time with --since"})
+	}
+	return drawLine(c.OutOrStdout(), words, pastOf(h, from, now))
+}
+
+// drawLine draws what a line did, as wide as the terminal.
+func drawLine(out io.Writer, words *reason.Language, p live.Past) error {
+	const wide, most = 80, 160
+	o := screen.OptionsOf(os.Getenv)
+	o.Width = wide
+	w := terminalWidth(out)
+	if w > 0 {
+		o.Width = min(w, most)
+	}
+	_, err := fmt.Fprintln(out, live.DrawPast(words, p, o, w > 0))
+	return err
+}
+
+// printLine draws what a line did that was read from a file.
+func printLine(out io.Writer, l *report.Line) error {
+	h := daemon.History{WAN: l.WAN, Router: l.Router, Step: l.Step, At: l.At, Down: daemon.HistoryWay(l.Down), Up: daemon.HistoryWay(l.Up)}
+	step := time.Duration(l.Step) * time.Second
+	return drawLine(out, reason.FromEnvironment(os.Getenv), pastOf(h, time.UnixMilli(l.At[0]), time.UnixMilli(l.At[len(l.At)-1]).Add(step)))
+}
+
+// pastOf returns a history as the view takes it.
+func pastOf(h daemon.History, from, to time.Time) live.Past {
+	p := live.Past{Name: nameOfWAN(daemon.WANStatus{WAN: h.WAN, Router: h.Router}), From: from.Local(), To: to.Local(), Step: time.Duration(h.Step) * time.Second}
+	for i, ms := range h.At {
+		at := live.PastStep{At: time.UnixMilli(ms)}
+		for d, w := range [2]daemon.HistoryWay{h.Down, h.Up} {
+			at.Way[d] = live.PastWay{Rate: w.Rate[i], Capacity: w.Capacity[i], Carried: w.Carried[i], DelayMs: w.Delay[i], MostMs: w.DelayMax[i]}
+		}
+		p.Steps = append(p.Steps, at)
+	}
+	return p
+}

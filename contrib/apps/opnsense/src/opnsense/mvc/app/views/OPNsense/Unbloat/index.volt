@@ -1,0 +1,194 @@
+{# SPDX-License-Identifier: Apache-2.0 #}
+<script>
+    $(document).ready(function () {
+        $("#grid-lines").UIBootgrid({
+            search: '/api/unbloat/settings/search_line',
+            get: '/api/unbloat/settings/get_line/',
+            set: '/api/unbloat/settings/set_line/',
+            add: '/api/unbloat/settings/add_line/',
+            del: '/api/unbloat/settings/del_line/',
+            toggle: '/api/unbloat/settings/toggle_line/'
+        });
+
+        mapDataToFormUI({'frm_settings': '/api/unbloat/settings/get'}).done(function () {
+            formatTokenizersUI();
+            $('.selectpicker').selectpicker('refresh');
+            updateServiceControlUI('unbloat');
+        });
+
+        $("#reconfigureAct").SimpleActionButton({
+            onPreAction: function () {
+                const saved = new $.Deferred();
+                saveFormToEndpoint('/api/unbloat/settings/set', 'frm_settings', function () { saved.resolve(); }, true, function () { saved.reject(); });
+                return saved;
+            },
+            onAction: function () {
+                updateServiceControlUI('unbloat');
+                show();
+            }
+        });
+
+        // What comes from the router is shown as text, never as markup.
+        const cell = (text) => $('<td/>').text(text);
+
+        const rate = (bps) => bps ? (bps / 1e6).toLocaleString(undefined, {maximumFractionDigits: 2}) + ' Mbit/s' : '–';
+
+        const states = {
+            'in place': ["{{ lang._('in place') }}", 'text-success'],
+            'suspended': ["{{ lang._('off') }}", 'text-muted'],
+            'starting': ["{{ lang._('being looked at') }}", 'text-muted'],
+        };
+
+        function turn(which, wan) {
+            ajaxCall('/api/unbloat/status/' + which + '/' + wan, {}, function (data) {
+                if (data.error || data.ok === false) {
+                    BootstrapDialog.show({type: BootstrapDialog.TYPE_DANGER, title: "{{ lang._('Queue control') }}", message: $('<span/>').text(data.error || data.says)});
+                }
+                show();
+            });
+        }
+
+        function showLines(daemon) {
+            const rows = (daemon ? daemon.wans : []).map(function (w) {
+                const [says, style] = states[w.state] || [w.state, 'text-danger'];
+                const off = w.state === 'suspended';
+                const why = [w.why];
+                if (w.mends) {
+                    why.push("{{ lang._('Put back:') }} " + w.mends + (w.mended_by ? ' (' + w.mended_by + ')' : '') + ' ' + (w.mended_what || []).join('; '));
+                }
+                const button = $('<button type="button" class="btn btn-xs btn-default"/>').text(off ? "{{ lang._('Turn on') }}" : "{{ lang._('Turn off') }}").on('click', () => turn(off ? 'on' : 'off', w.wan));
+                return $('<tr/>').append(cell(w.wan), cell(says).addClass(style), cell(rate(w.down_bps)), cell(rate(w.up_bps)), cell(why.filter(Boolean).join(' ')), $('<td/>').append(button));
+            });
+            $('#lines-now > tbody').empty().append(rows);
+            $('#daemon-missing').toggle(!daemon);
+            $('#daemon-failure').toggle(!!(daemon && daemon.failure)).text(daemon ? daemon.failure || '' : '');
+        }
+
+        function showQueues(shapers) {
+            const rows = [];
+            (shapers || []).forEach(function (s) {
+                rows.push($('<tr/>').append($('<th colspan="6"/>').text(s.device + ': ' + s.says)));
+                (s.counters || []).forEach((c) => rows.push($('<tr/>').append(cell(c.kind + ' ' + (c.handle || '')),
+                    cell((c.bytes || 0).toLocaleString()), cell((c.packets || 0).toLocaleString()), cell((c.drops || 0).toLocaleString()),
+                    cell((c.marks || 0).toLocaleString()), cell((c.backlog_packets || 0).toLocaleString()))));
+            });
+            $('#queues > tbody').empty().append(rows);
+        }
+
+        function show() {
+            ajaxGet('/api/unbloat/status/get', {}, function (data, status) {
+                const wrong = status !== 'success' || data.error;
+                $('#status-error').toggle(!!wrong).text(wrong ? data && data.error || "{{ lang._('The router does not answer.') }}" : '');
+                if (!wrong) {
+                    showLines(data.daemon);
+                    showQueues(data.shapers);
+                    $('#drift').toggle(!!(data.drift || []).length).text((data.drift || []).map((d) => d.wan + ': ' + d.differences.join('; ')).join(' '));
+                }
+            });
+        }
+
+        let timer = null;
+        $('#tab-status').on('shown.bs.tab', function () {
+            show();
+            timer = timer || setInterval(show, 3000);
+        }).on('hidden.bs.tab', function () {
+            clearInterval(timer);
+            timer = null;
+        });
+
+        if (window.location.hash !== '') {
+            $('a[href="' + CSS.escape(window.location.hash).replace('\\#', '#') + '"]').click();
+        }
+        $('.nav-tabs a').on('shown.bs.tab', function (e) {
+            history.pushState(null, null, e.target.hash);
+        });
+    });
+</script>
+
+<ul class="nav nav-tabs" data-tabs="tabs" id="maintabs">
+    <li class="active"><a data-toggle="tab" href="#lines">{{ lang._('Lines') }}</a></li>
+    <li><a data-toggle="tab" href="#settings">{{ lang._('Settings') }}</a></li>
+    <li><a data-toggle="tab" href="#status" id="tab-status">{{ lang._('Status') }}</a></li>
+</ul>
+<div class="tab-content content-box">
+    <div id="lines" class="tab-pane fade in active">
+        <table id="grid-lines" class="table table-condensed table-hover table-striped table-responsive" data-editDialog="DialogLine" data-editAlert="unbloatChangeMessage">
+            <thead>
+                <tr>
+                    <th data-column-id="uuid" data-type="string" data-identifier="true" data-visible="false">{{ lang._('ID') }}</th>
+                    <th data-column-id="enabled" data-width="6em" data-type="string" data-formatter="rowtoggle">{{ lang._('Enabled') }}</th>
+                    <th data-column-id="interface" data-type="string">{{ lang._('Interface') }}</th>
+                    <th data-column-id="down" data-type="string">{{ lang._('Download, Mbit/s') }}</th>
+                    <th data-column-id="up" data-type="string">{{ lang._('Upload, Mbit/s') }}</th>
+                    <th data-column-id="follow" data-type="string" data-formatter="boolean">{{ lang._('Follow') }}</th>
+                    <th data-column-id="description" data-type="string">{{ lang._('Description') }}</th>
+                    <th data-column-id="commands" data-width="7em" data-formatter="commands" data-sortable="false">{{ lang._('Commands') }}</th>
+                </tr>
+            </thead>
+            <tbody></tbody>
+            <tfoot>
+                <tr>
+                    <td></td>
+                    <td>
+                        <button data-action="add" type="button" class="btn btn-xs btn-primary" title="{{ lang._('Add a line') }}"><span class="fa fa-fw fa-plus"></span></button>
+                        <button data-action="deleteSelected" type="button" class="btn btn-xs btn-default" title="{{ lang._('Delete') }}"><span class="fa fa-fw fa-trash-o"></span></button>
+                    </td>
+                </tr>
+            </tfoot>
+        </table>
+    </div>
+    <div id="settings" class="tab-pane fade in">
+        {{ partial("layout_partials/base_form", ['fields': formSettings, 'id': 'frm_settings']) }}
+    </div>
+    <div id="status" class="tab-pane fade in">
+        <div id="status-error" class="alert alert-warning" role="alert" style="display: none"></div>
+        <div id="daemon-missing" class="alert alert-info" role="alert" style="display: none">{{ lang._('The service does not run: nothing keeps the lines shaped.') }}</div>
+        <div id="daemon-failure" class="alert alert-danger" role="alert" style="display: none"></div>
+        <div id="drift" class="alert alert-warning" role="alert" style="display: none"></div>
+        <table id="lines-now" class="table table-condensed table-striped">
+            <thead>
+                <tr>
+                    <th>{{ lang._('Line') }}</th>
+                    <th>{{ lang._('State') }}</th>
+                    <th>{{ lang._('Download') }}</th>
+                    <th>{{ lang._('Upload') }}</th>
+                    <th>{{ lang._('Why') }}</th>
+                    <th></th>
+                </tr>
+            </thead>
+            <tbody></tbody>
+        </table>
+        <table id="queues" class="table table-condensed table-striped">
+            <thead>
+                <tr>
+                    <th>{{ lang._('Queue') }}</th>
+                    <th>{{ lang._('Bytes') }}</th>
+                    <th>{{ lang._('Packets') }}</th>
+                    <th>{{ lang._('Dropped') }}</th>
+                    <th>{{ lang._('Marked') }}</th>
+                    <th>{{ lang._('Waiting') }}</th>
+                </tr>
+            </thead>
+            <tbody></tbody>
+        </table>
+    </div>
+</div>
+
+<section class="page-content-main">
+    <div class="content-box">
+        <div class="col-md-12">
+            <br/>
+            <div id="unbloatChangeMessage" class="alert alert-info" style="display: none" role="alert">
+                {{ lang._('Apply, so that the changes take effect.') }}
+            </div>
+            <button class="btn btn-primary" id="reconfigureAct" type="button"
+                    data-endpoint="/api/unbloat/service/reconfigure"
+                    data-label="{{ lang._('Apply') }}"
+                    data-service-widget="unbloat"
+                    data-error-title="{{ lang._('The settings were not applied') }}"></button>
+            <br/><br/>
+        </div>
+    </div>
+</section>
+
+{{ partial("layout_partials/base_dialog", ['fields': formLine, 'id': 'DialogLine', 'label': lang._('Line')]) }}

@@ -1,0 +1,468 @@
+package apps
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pelletier/go-toml/v2"
+
+	"unbloat/internal/await"
+	"unbloat/internal/platform/opnsense/fake"
+)
+
+// Places in OPNsense's tree.
+const (
+	opnsenseApp     = "opnsense/src/opnsense/mvc/app/"
+	opnsenseScripts = "opnsense/src/opnsense/scripts/OPNsense/Unbloat/"
+)
+
+// fieldsOf lists the fields of the model, as forms name them.
+func fieldsOf(t *testing.T) (fields []string) {
+	t.Helper()
+	var model struct {
+		Items struct {
+			General struct {
+				Fields []struct{ XMLName xml.Name } `xml:",any"`
+			} `xml:"general"`
+			Line struct {
+				Fields []struct{ XMLName xml.Name } `xml:",any"`
+			} `xml:"lines>line"`
+		} `xml:"items"`
+	}
+	if err := xml.Unmarshal([]byte(read(t, opnsenseApp+"models/OPNsense/Unbloat/Unbloat.xml")), &model); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range model.Items.General.Fields {
+		fields = append(fields, "unbloat.general."+f.XMLName.Local)
+	}
+	for _, f := range model.Items.Line.Fields {
+		fields = append(fields, "line."+f.XMLName.Local)
+	}
+	return fields
+}
+
+// TestOPNsenseForms: the page asks for every field of the model, and for no other;
+// what it asks for is in what the daemon reads.
+func TestOPNsenseForms(t *testing.T) {
+	var asked []string
+	for _, name := range []string{"settings", "line"} {
+		var form struct {
+			IDs []string `xml:"field>id"`
+		}
+		if err := xml.Unmarshal([]byte(read(t, opnsenseApp+"controllers/OPNsense/Unbloat/forms/"+name+".xml")), &form); err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, form.IDs...)
+	}
+	fields := fieldsOf(t)
+	slices.Sort(asked)
+	slices.Sort(fields)
+	if diff := cmp.Diff(fields, asked); diff != "" {
+		t.Errorf("the model's fields (-) and the forms' (+):\n%s", diff)
+	}
+	written := read(t, "opnsense/src/opnsense/service/templates/OPNsense/Unbloat/unbloat.toml") + read(t, "opnsense/src/opnsense/service/templates/OPNsense/Unbloat/rc.conf.d") + read(t, opnsenseScripts+"setup.php")
+	for _, f := range fields {
+		name := f[strings.LastIndexByte(f, '.')+1:]
+		if name != "description" && !regexp.MustCompile(`(general(\.|->)|line\.)`+name+`\b`).MatchString(written) {
+			t.Errorf("nothing is made of %s", f)
+		}
+	}
+}
+
+// opnsenseXML is a router's config.xml with these settings.
+func opnsenseXML(port string, certificate []byte, general map[string]string, lines ...map[string]string) string {
+	elements := func(m map[string]string) (s string) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			var b strings.Builder
+			_ = xml.EscapeText(&b, []byte(m[k]))
+			s += "<" + k + ">" + b.String() + "</" + k + ">"
+		}
+		return s
+	}
+	text := "<?xml version=\"1.0\"?>\n<opnsense><system><webgui><protocol>https</protocol><port>" + port + "</port><ssl-certref>62a0</ssl-certref></webgui></system>" +
+		"<cert><refid>0000</refid><crt/></cert><cert><refid>62a0</refid><crt>" + base64.StdEncoding.EncodeToString(certificate) + "</crt></cert>" +
+		"<OPNsense><unbloat version=\"0.1.0\"><general>" + elements(general) + "</general><lines>"
+	for i, l := range lines {
+		text += fmt.Sprintf("<line uuid=\"00000000-0000-4000-8000-%012d\">%s</line>", i, elements(l))
+	}
+	return text + "</lines></unbloat></OPNsense></opnsense>\n"
+}
+
+// rendered renders the templates with a config.xml, and returns the directory below
+// which their files are.
+func rendered(t *testing.T, config string) string {
+	t.Helper()
+	needs(t, "python3")
+	if out, code := run(t, nil, "python3", "-c", "import jinja2"); code != 0 {
+		t.Skipf("SKIPPED: python3 has no jinja2: %s", out)
+	}
+	root := t.TempDir()
+	argv := []string{"python3", "testdata/opnsense.py", "", config, root}
+	var err error
+	if argv[2], err = filepath.Abs("opnsense/src/opnsense/service"); err != nil {
+		t.Fatal(err)
+	}
+	if core := os.Getenv("UNBLOAT_OPNSENSE_CORE"); core != "" {
+		argv = append(argv, core)
+	}
+	if out, code := run(t, nil, argv...); code != 0 {
+		t.Fatal(out)
+	}
+	return root
+}
+
+// TestOPNsenseTemplate: what the page's settings become. The program takes it, or
+// says what it can't do.
+func TestOPNsenseTemplate(t *testing.T) {
+	if os.Getenv("UNBLOAT_OPNSENSE_CORE") == "" {
+		t.Log("OPNsense's own template.py: SKIPPED: UNBLOAT_OPNSENSE_CORE names no checkout; a stand-in renders")
+	}
+	type settings = map[string]string
+	full := settings{"enabled": "1", "interface": "opt2", "lan": "lan", "down": "50.5", "up": "9.75", "follow": "0", "shape_down": "97%", "shape_up": "9 Mbit/s",
+		"classes": "off", "aqm": "fq_codel", "link_layer": "ptm", "overhead": "34", "goal": "7.5", "reflectors": "192.0.2.1", "least_down": "5", "description": `a "line" \ with <signs>`}
+	follows := settings{"enabled": "1", "interface": "wan", "down": "50", "up": "10", "follow": "1", "least_down": "5", "most_down": "60", "least_up": "1", "most_up": "12", "reflectors": "192.0.2.1,2001:db8::1"}
+	for name, c := range map[string]struct {
+		general settings
+		lines   []settings
+		want    any
+		says    string // of a refusal
+	}{
+		"one line": {settings{"enabled": "1"}, []settings{{"enabled": "1", "interface": "wan", "down": "50", "up": "10", "follow": "0"}},
+			map[string]any{"wan": []any{map[string]any{"interface": "wan", "router": "opnsense+https://127.0.0.1:8443", "down": "50 Mbit/s", "up": "10 Mbit/s"}}}, ""},
+		"everything": {settings{"enabled": "1", "on_stop": "revert", "metrics": "127.0.0.1:9836"}, []settings{full, {"enabled": "0", "interface": "opt3", "up": "1"}},
+			map[string]any{"on_stop": "revert", "metrics": "127.0.0.1:9836", "wan": []any{map[string]any{"interface": "opt2", "router": "opnsense+https://127.0.0.1:8443", "lan": "lan", "down": "50.5 Mbit/s", "up": "9.75 Mbit/s",
+				"shape_down": "97%", "shape_up": "9 Mbit/s", "classes": "off", "aqm": "fq_codel", "link_layer": "ptm", "overhead": int64(34), "goal": "7.5ms"}}}, ""},
+		"no line": {settings{"enabled": "1"}, nil, map[string]any{}, "there is no [[wan]]"},
+		"off":     {settings{"enabled": "0"}, []settings{{"enabled": "0", "interface": "wan", "up": "10"}}, map[string]any{}, "there is no [[wan]]"},
+		"no rate": {settings{"enabled": "1"}, []settings{{"enabled": "1", "interface": "wan"}}, map[string]any{"wan": []any{map[string]any{"interface": "wan", "router": "opnsense+https://127.0.0.1:8443"}}}, "how fast the line is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := rendered(t, write(t, t.TempDir(), "config.xml", opnsenseXML("8443", nil, c.general, c.lines...)))
+			text := read(t, filepath.Join(root, "usr/local/etc/unbloat/unbloat.toml"))
+			var got any
+			if err := toml.Unmarshal([]byte(text), &got); err != nil {
+				t.Fatalf("%v in\n%s", err, text)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s\n%s", diff, text)
+			}
+			enable := `unbloatd_enable="YES"`
+			if c.general["enabled"] != "1" {
+				enable = `unbloatd_enable="NO"`
+			}
+			conf := filepath.Join(root, "etc/rc.conf.d/unbloatd")
+			if !strings.Contains(read(t, conf), enable+"\n") {
+				t.Errorf("no %s in %s", enable, read(t, conf))
+			}
+			if out, code := run(t, nil, "sh", "-n", conf); code != 0 {
+				t.Error(out)
+			}
+			out, code := run(t, nil, built(t), "daemon", "--check", "--config", filepath.Join(root, "usr/local/etc/unbloat/unbloat.toml"))
+			if c.says == "" && code != 0 || c.says != "" && (code != 2 || !strings.Contains(out, c.says)) {
+				t.Errorf("exit code %d: %s\n%s", code, out, text)
+			}
+		})
+	}
+	t.Run("follow", func(t *testing.T) {
+		root := rendered(t, write(t, t.TempDir(), "config.xml", opnsenseXML("443", nil, settings{"enabled": "1"}, follows)))
+		var got struct{ WAN []map[string]any }
+		if err := toml.Unmarshal([]byte(read(t, filepath.Join(root, "usr/local/etc/unbloat/unbloat.toml"))), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := []map[string]any{{"interface": "wan", "router": "opnsense+https://127.0.0.1:443", "down": "50 Mbit/s", "up": "10 Mbit/s", "follow": true, "least_down": "5 Mbit/s", "most_down": "60 Mbit/s",
+			"least_up": "1 Mbit/s", "most_up": "12 Mbit/s", "reflectors": []any{"192.0.2.1", "2001:db8::1"}}}
+		if diff := cmp.Diff(want, got.WAN); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestOPNsenseSetup: the way to the API is made of the router's own settings, and
+// only root reads it. What is missing is said.
+func TestOPNsenseSetup(t *testing.T) {
+	needs(t, "php")
+	if out, code := run(t, nil, "php", "-r", "exit(extension_loaded('simplexml') && extension_loaded('openssl') ? 0 : 1);"); code != 0 {
+		t.Skipf("SKIPPED: php lacks SimpleXML or openssl %s", out)
+	}
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	dir := t.TempDir()
+	setup := func(config string) (string, int) {
+		return run(t, nil, "php", opnsenseScripts+"setup.php", write(t, dir, "config.xml", config), filepath.Join(dir, "etc"))
+	}
+	general := map[string]string{"key": "a+/=", "secret": "s'e"}
+	for says, config := range map[string]string{
+		"no API key":           opnsenseXML("", certificate, map[string]string{"key": "a"}),
+		"certificate":          opnsenseXML("", nil, general),
+		"without encryption":   strings.Replace(opnsenseXML("", certificate, general), "https", "http", 1),
+		"config.xml can not":   "<opnsense>",
+		"there is no API key:": "<opnsense/>",
+	} {
+		if out, code := setup(config); code != 1 || !strings.Contains(out, says) {
+			t.Errorf("%s: %d %s", says, code, out)
+		}
+	}
+	if out, code := setup(opnsenseXML("", certificate, general)); code != 0 {
+		t.Fatal(out)
+	}
+	file := filepath.Join(dir, "etc", "api.env")
+	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", st.Mode(), err)
+	}
+	out, code := run(t, nil, "sh", "-c", `. "$0"; printf '%s\n' "$ROUTER" "$OPNSENSE_KEY" "$OPNSENSE_SECRET" "$OPNSENSE_FINGERPRINT"`, file)
+	want := fmt.Sprintf("opnsense+https://127.0.0.1:443\na+/=\ns'e\n%s\n", fingerprint(server))
+	if code != 0 || out != want {
+		t.Errorf("%s, not %s", out, want)
+	}
+}
+
+// TestOPNsenseActions: what configd's actions and OPNsense's events become. A daemon
+// that runs is started again for a new key alone.
+func TestOPNsenseActions(t *testing.T) {
+	dir := t.TempDir()
+	scripts := filepath.Join(dir, "scripts")
+	write(t, scripts, "control.sh", read(t, opnsenseScripts+"control.sh"))
+	setup := func(text string) {
+		write(t, scripts, "setup.php", "#!/bin/sh\n"+text+"\n")
+	}
+	note := func(name string) string {
+		return write(t, dir, name, "#!/bin/sh\necho "+name+" \"$@\" >>'"+dir+"/noted'\n")
+	}
+	env := []string{"UNBLOAT_ETC=" + dir, "UNBLOAT_PROGRAM=" + note("program"), "UNBLOAT_SERVICE=" + note("service")}
+	does := func(action string) string {
+		_ = os.Remove(filepath.Join(dir, "noted"))
+		if out, code := run(t, env, "sh", filepath.Join(scripts, "control.sh"), action); code != 0 {
+			t.Errorf("%s: %d %s", action, code, out)
+		}
+		return strings.TrimSpace(read(t, filepath.Join(dir, "noted")))
+	}
+	setup("echo KEY=1 >'" + dir + "/api.env'")
+	for _, c := range []struct{ action, want string }{{"start", "service start"}, {"stop", "service onestop"}, {"reload", "service reload"}, {"look", "program daemon --look"}} {
+		if got := does(c.action); got != c.want {
+			t.Errorf("%s: %s, not %s", c.action, got, c.want)
+		}
+	}
+	setup("echo KEY=2 >'" + dir + "/api.env'")
+	if got := does("reload"); got != "service restart" {
+		t.Errorf("with a new key: %s", got)
+	}
+	setup("exit 1")
+	if got := does("reload"); got != "service reload" {
+		t.Errorf("without a key: %s", got)
+	}
+	actions := read(t, "opnsense/src/opnsense/service/conf/actions.d/actions_unbloat.conf")
+	for _, m := range regexp.MustCompile(`unbloat (\w+)['"]`).FindAllStringSubmatch(read(t, "opnsense/src/etc/inc/plugins.inc.d/unbloat.inc")+read(t, opnsenseApp+"controllers/OPNsense/Unbloat/Api/StatusController.php")+read(t, opnsenseApp+"controllers/OPNsense/Unbloat/Api/ServiceController.php"), -1) {
+		if !strings.Contains(actions, "["+m[1]+"]\n") {
+			t.Errorf("configd has no action %s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`control\.sh (\w+)`).FindAllStringSubmatch(actions, -1) {
+		if !regexp.MustCompile(`(?m)^([a-z]+ \| )*` + m[1] + `( \| [a-z]+)*\)$`).MatchString(read(t, opnsenseScripts+"control.sh")) {
+			t.Errorf("the script can't %s", m[1])
+		}
+	}
+}
+
+// TestOPNsenseLives: from the settings of a router whose API is a stand-in to the
+// shaping that is kept. Its page's buttons turn it off and on.
+func TestOPNsenseLives(t *testing.T) {
+	needs(t, "php")
+	router := fake.New()
+	server := httptest.NewTLSServer(router)
+	defer server.Close()
+	address, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	config := write(t, t.TempDir(), "config.xml", opnsenseXML(address.Port(), certificate, map[string]string{"enabled": "1", "key": router.Key, "secret": router.Secret},
+		map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "0"}))
+	root := rendered(t, config)
+	etc := filepath.Join(root, "usr/local/etc/unbloat")
+	state := t.TempDir()
+	if out, code := run(t, []string{"UNBLOAT_STATE_DIR=" + state}, "php", opnsenseScripts+"setup.php", config, etc); code != 0 {
+		t.Fatal(out)
+	}
+	env := []string{"UNBLOAT_ETC=" + etc, "UNBLOAT_PROGRAM=" + built(t)}
+	control := func(args ...string) (out string, answer struct {
+		OK          bool
+		Says, Error string
+		Daemon      *struct {
+			WANs []struct{ WAN, State, Why string }
+		}
+		Shapers []struct {
+			Device string
+			Ours   bool
+			Rate   int `json:"rate_bps"`
+		}
+	}) {
+		t.Helper()
+		out, code := run(t, env, append([]string{"sh", opnsenseScripts + "control.sh"}, args...)...)
+		if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil {
+			t.Fatalf("%q: %d %v: %s", args, code, err, out)
+		}
+		return out, answer
+	}
+	if out, a := control("check"); !a.OK {
+		t.Fatal(out)
+	}
+	if out, a := control("show"); a.Daemon != nil || len(a.Shapers) > 0 {
+		t.Errorf("before the start: %s", out)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	daemon := exec.CommandContext(ctx, "sh", "-c", `set -a; . "$0/api.env"; exec "$1" daemon --config "$0/unbloat.toml"`, etc, built(t))
+	daemon.Cancel = func() error { return daemon.Process.Signal(os.Interrupt) }
+	var said strings.Builder
+	daemon.Stderr = &said
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = daemon.Wait()
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	}()
+	is := func(want string) {
+		t.Helper()
+		await.Until(t, 2*time.Minute, "the line is "+want, func() bool {
+			_, a := control("show")
+			return a.Daemon != nil && len(a.Daemon.WANs) == 1 && a.Daemon.WANs[0].State == want
+		})
+	}
+	is("in place")
+	if out, a := control("show"); len(a.Shapers) != 2 || !a.Shapers[0].Ours || a.Shapers[0].Rate+a.Shapers[1].Rate != 54_500_000 {
+		t.Errorf("the queues are not those of the settings: %s", out)
+	}
+	if out, a := control("off", "wan"); !a.OK {
+		t.Fatal(out)
+	}
+	is("suspended")
+	if out, a := control("on", "wan"); !a.OK {
+		t.Fatal(out)
+	}
+	is("in place")
+	if out, a := control("on", "opt7"); a.OK || a.Says == "" {
+		t.Errorf("a line that is not kept is turned on: %s", out)
+	}
+}
+
+// TestOPNsenseRealAPI: OPNsense's own model and controllers take the plugin: what is
+// added through its API is in config.xml, and from there in the daemon's configuration.
+func TestOPNsenseRealAPI(t *testing.T) {
+	core := os.Getenv("UNBLOAT_OPNSENSE_CORE")
+	if core == "" {
+		t.Skip("SKIPPED: UNBLOAT_OPNSENSE_CORE names no checkout of OPNsense's core repository")
+	}
+	needs(t, "php")
+	tree, dir := t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(tree, "src"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{filepath.Join(core, "src/opnsense"), "opnsense/src/opnsense"} {
+		if out, code := run(t, nil, "cp", "-a", from, filepath.Join(tree, "src")); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	config := write(t, dir, "conf/config.xml", `<?xml version="1.0"?><opnsense><system><backupcount>0</backupcount><webgui><protocol>https</protocol></webgui></system>
+<interfaces><wan><if>igb0</if><enable>1</enable><descr>WAN</descr></wan><lan><if>igb1</if><enable>1</enable><descr>LAN</descr></lan></interfaces></opnsense>`)
+	var requests strings.Builder
+	post := func(uri string, body any) {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := json.Marshal(map[string]string{"method": "POST", "uri": uri, "body": string(text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests.Write(append(line, '\n'))
+	}
+	line := map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "0", "aqm": "fq_codel", "link_layer": "ptm", "overhead": "34", "goal": "10", "reflectors": "192.0.2.1,192.0.2.2"}
+	post("/api/unbloat/settings/set", map[string]any{"unbloat": map[string]any{"general": map[string]string{"enabled": "1", "key": "abc", "secret": "def", "on_stop": "revert"}}})
+	post("/api/unbloat/settings/add_line", map[string]any{"line": line})
+	post("/api/unbloat/settings/search_line", map[string]any{})
+	requests.WriteString(`{"method":"GET","uri":"/api/unbloat/settings/get"}` + "\n")
+	c := exec.CommandContext(t.Context(), "php", "../../internal/platform/verify/testdata/opnsense.php", tree, dir)
+	c.Stdin = strings.NewReader(requests.String())
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	answers := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for i, want := range []string{`"result":"saved"`, `"result":"saved"`, `"interface":"wan"`, `"on_stop"`} {
+		if i >= len(answers) || !strings.Contains(strings.ReplaceAll(answers[i], `\"`, `"`), want) {
+			t.Fatalf("answer %d has no %s:\n%s", i, want, out)
+		}
+	}
+	if strings.Contains(answers[3], "def\\\"") {
+		t.Errorf("the secret is shown: %s", answers[3])
+	}
+	text := read(t, filepath.Join(rendered(t, config), "usr/local/etc/unbloat/unbloat.toml"))
+	var got any
+	if err := toml.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"on_stop": "revert", "wan": []any{map[string]any{"interface": "wan", "router": "opnsense+https://127.0.0.1:443", "lan": "lan", "down": "50 Mbit/s", "up": "10 Mbit/s",
+		"aqm": "fq_codel", "link_layer": "ptm", "overhead": int64(34), "goal": "10ms"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s\n%s", diff, text)
+	}
+}
+
+// TestOPNsenseWidget: the dashboard's widget tells the lines and what is wrong, as
+// text, and changes nothing on the page while nothing changes.
+func TestOPNsenseWidget(t *testing.T) {
+	needs(t, "node")
+	dir := t.TempDir()
+	widget := write(t, dir, "widget.mjs", read(t, "opnsense/src/opnsense/www/js/widgets/Unbloat.js"))
+	lines := `{"daemon":{"wans":[{"wan":"wan","state":"in place","down_bps":45000000,"up_bps":9500000},{"wan":"opt1","state":"suspended"},{"wan":"opt2","state":"waiting","why":"<b>gone</b>"}]}}`
+	out, code := run(t, nil, "node", "testdata/widget.mjs", widget, write(t, dir, "answers.json", `[`+lines+`,`+lines+`,{"error":"<i>no"},{"shapers":[]}]`))
+	want := `[["wan",["in place","45.0 Mbit/s down, 9.50 Mbit/s up"]],["opt1",["off"]],["opt2",["waiting","&lt;b&gt;gone&lt;/b&gt;"]]]
+"unchanged"
+[["&lt;i&gt;no",""]]
+[["not running",""]]
+`
+	if code != 0 || out != want {
+		t.Errorf("%s\nwant\n%s", out, want)
+	}
+	var metadata struct {
+		Widget struct {
+			Endpoints    []string `xml:"endpoints>endpoint"`
+			Translations struct {
+				Words []xmlElement `xml:",any"`
+			} `xml:"translations"`
+		} `xml:"Unbloat"`
+	}
+	if err := xml.Unmarshal([]byte(read(t, "opnsense/src/opnsense/www/js/widgets/Metadata/Unbloat.xml")), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range metadata.Widget.Translations.Words {
+		if name := word.XMLName.Local; name != "title" && !regexp.MustCompile(`(\bt|translations)\.`+name+`\b`).MatchString(read(t, widget)) {
+			t.Errorf("nothing shows the word %s", name)
+		}
+	}
+	if !slices.Equal(metadata.Widget.Endpoints, []string{"/api/unbloat/status/get"}) {
+		t.Errorf("%q", metadata.Widget.Endpoints)
+	}
+}
+
+type xmlElement struct{ XMLName xml.Name }

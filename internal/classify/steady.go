@@ -1,0 +1,201 @@
+package classify
+
+import (
+	"slices"
+	"time"
+
+	"unbloat/unit"
+)
+
+// Steady flows: how a call with video keeps the class of calls.
+//
+// A video call is one flow of datagrams of 0.5 to 3 Mbit/s, which is not calm. It
+// takes what its pictures need, and no more when it may. An upload by QUIC takes
+// all there is. That is what tells them apart: a busy flow of datagrams goes
+// first, in class interactive, for as long as it stays below a bound. One that
+// takes more loses that, for half a minute, and from the second time on for five.
+//
+// Only packets that have met the other rules come here: UDP, answered, in no
+// swarm, of a flow that is busy, and no smaller than AckBelow. Known heavy flows
+// come with one packet of 32.
+//
+//	mixed   flow. It is calm, and has sent a large packet. 2 s
+//	steady  flow. In it: the flow has the class. 20 s
+//	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
+//	        of an element also when a rule only asks whether it is there
+//	trial   home address. In it: a flow of this machine is being tried. 3 s
+//	tried   flow. It is the one, or was. 5 s
+//	lost    flow. It took too much. 30 s, which is more than steady's, so that a
+//	        flow that lost the class has to be tried again: no set needs deletion,
+//	        which kernels before 6.5 do not do properly from a rule
+//	struck  flow. It lost the class within the last 10 min
+//	greedy  flow. It lost it twice. 5 min
+//	steady_hosts  home address → its meter: what steady flows of a machine have together
+//
+// All are kept for each direction and version of IP. A packet goes this way:
+//
+//	steady?            no: lost? or greedy? or trial?  yes: no class
+//	  |                    none: the machine's trial is this flow's, go on
+//	kept: lost?        yes: no class
+//	  meter of the flow, then, if it is not in tried, of the machine:
+//	  within             → interactive
+//	  else               struck? → greedy; remember in struck and lost: no class
+//
+// One flow of a machine is tried at a time. So each is tried where it could have
+// more. What it takes then is not charged to its machine, so that a call does not
+// lose its class for what a trial found out. A waiting flow is as likely to be the next as its
+// packets are frequent, but of heavy ones only one of 32 counts, so a young call
+// comes before old uploads. While a flow is tried it can do no harm for long: above
+// the class's share it no longer goes first, and it is out once its bucket, that of
+// a second, is empty. A picture of 60 kB fits into any bucket.
+//
+// A steady flow stays busy until it is silent, so that all of its packets have one
+// class: its sender takes it for loss if small ones overtake large ones.
+//
+// The same holds before it is busy: a calm flow that has sent a large packet is
+// mixed, and its small ones are interactive too for as long as large ones come.
+// A call without pictures has none, and stays voice.
+//
+// Both directions are judged alone. The bit known, by which heavy flows have
+// class normal from their mark, is of both: it is not set while the flow is
+// steady in the other direction.
+const (
+	steadyFor = 20 * time.Second
+	lostFor   = 30 * time.Second
+	struckFor = 10 * time.Minute
+	greedyFor = 5 * time.Minute
+	trialFor  = 3 * time.Second
+	triedFor  = 5 * time.Second
+	mixedFor  = 2 * time.Second
+	// picture is the least that the bucket of a steady flow's meter holds: the
+	// key frame of a video, in bytes, which is sent at once.
+	picture = 64_000
+)
+
+// SteadyOf returns what a flow of datagrams may have in a direction and still be
+// steady; 0: none is.
+func (l Limits) SteadyOf(d Direction) unit.Rate {
+	if d == Up {
+		return l.SteadyUp
+	}
+	return l.Steady
+}
+
+// SteadyOfMachine returns what the steady flows of one machine may have together.
+func (l Limits) SteadyOfMachine(d Direction) unit.Rate {
+	if d == Up {
+		return l.SteadyOfHostUp
+	}
+	return l.SteadyOfHost
+}
+
+// hasSteady reports whether a direction has steady flows.
+func (b *builder) hasSteady(d Direction) bool {
+	return b.policy.lanes(d) != nil && b.policy.Limits.SteadyOf(d) > 0
+}
+
+// rememberSteady makes the sets of a direction.
+func (b *builder) rememberSteady(f int, d Direction, n, few int) {
+	name := func(what string) string { return of(what, f) + "_" + string(d) }
+	b.set(name("mixed"), FlowKey, f, mixedFor, n)
+	b.set(name("steady"), FlowKey, f, steadyFor, n)
+	b.set(name("steady_flows"), FlowKey, f, steadyFor, n)
+	b.set(name("trial"), HomeAddress, f, trialFor, few)
+	b.set(name("tried"), FlowKey, f, triedFor, n)
+	b.set(name("lost"), FlowKey, f, lostFor, n)
+	b.set(name("struck"), FlowKey, f, struckFor, n)
+	b.set(name("greedy"), FlowKey, f, greedyFor, n)
+	b.set(name("steady_hosts"), HomeAddress, f, steadyFor, few)
+}
+
+// steadyRate is a bucket that holds at least a picture.
+func steadyRate(r unit.Rate) Rate {
+	bytes := max(int64(r)/8, 1)
+	return Rate{N: bytes, Per: time.Second, Bytes: true, Burst: max(bytes/8, picture-bytes, 3000)}
+}
+
+// toSteady are the steps that lead busy datagrams on.
+func (w way) toSteady() []Step {
+	if !w.hasSteady(w.d) {
+		return nil
+	}
+	var out []Step
+	for _, f := range families() {
+		out = append(out, w.then(of("steady", f), is(ProtocolIs, UDP), is(FamilyIs, uint64(f))))
+	}
+	return out
+}
+
+// inCrowd are the steps by which steady flows of a machine with too many calm
+// ones keep their class. No others are tried there.
+func (w way) inCrowd() []Step {
+	if !w.hasSteady(w.d) {
+		return nil
+	}
+	var out []Step
+	for _, f := range families() {
+		out = append(out, w.then(of("kept", f), Member{w.in("steady", f)}))
+	}
+	return out
+}
+
+// isCalm and seen name the chains of calm packets: each version of IP has its own
+// where mixed flows are known.
+func (w way) isCalm(f int) string { return w.ofMixed("is_calm", f) }
+func (w way) seen(f int) string   { return w.ofMixed("seen", f) }
+
+func (w way) ofMixed(name string, f int) string {
+	if w.hasSteady(w.d) {
+		return of(name, f)
+	}
+	return name
+}
+
+// steady makes the chains of steady flows, and that of mixed ones.
+func (w way) steady(f int) {
+	w.chain(of("is_calm", f),
+		w.then("interactive", is(ProtocolIs, TCP)).because(CalmTCP),
+		w.then(of("mixed", f), upTo(w.l.SmallPacket)),
+		does(SetMark{And: ^w.calm}, is(ProtocolIs, UDP), mark(w.calm)),
+		w.then("interactive").does(Remember{w.in("mixed", f), true}).because(CalmLarge))
+	w.chain(of("mixed", f),
+		w.then("interactive", Member{w.in("mixed", f)}).because(Mixed),
+		w.then("voice").because(CalmSmall))
+	var other []Step
+	if d := w.d.other(); w.hasSteady(d) {
+		other = append(other, w.then("normal", Member{w.sets[of("steady", f)+"_"+string(d)]}))
+	}
+	w.chain(of("steady", f),
+		w.then(of("kept", f), Member{w.in("steady", f)}),
+		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		w.then(of("greedy", f), Member{w.in("greedy", f)}).because(TookMore),
+		w.then(of("rests", f), Member{w.in("trial", f)}).because(Waits),
+		w.then(of("kept", f)).does(Remember{Set: w.in("trial", f)}, Remember{Set: w.in("tried", f)}),
+		w.then(of("rests", f)).because(Waits))
+	within := func(set string, r unit.Rate) Cond { return Meter{w.in(set, f), []Rate{steadyRate(r)}} }
+	flow, machine := within("steady_flows", w.l.SteadyOf(w.d)), within("steady_hosts", w.l.SteadyOfMachine(w.d))
+	first := func(conds ...Cond) Step {
+		return w.then(string(Interactive), conds...).does(Remember{w.in("steady", f), true}, Remember{w.in("busy", f), true}).because(Steady)
+	}
+	above := []Step{
+		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),
+		does(Remember{w.in("struck", f), true}),
+		does(Remember{w.in("lost", f), true}),
+		w.then(of("rests", f)).because(TookMore),
+	}
+	w.chain(of("kept", f), append([]Step{
+		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		does(SetMark{And: ^uint32(known)}, mark(known)),
+		w.then(of("tried", f), Member{w.in("tried", f)}),
+		first(flow, machine)}, above...)...)
+	w.chain(of("tried", f), append([]Step{first(flow)}, above...)...)
+	// A connection that waits and has carried much is heavy, but not bulk for having
+	// run long. A greedy one is as any other.
+	w.chain(of("rests", f), append(slices.Clone(other),
+		w.then("bulk", mark(isBulk)).because(WasBulk),
+		w.then(of("count", f), carried(w.l.HeavyBytes), noMark(known)).does(setMark(known)).jumps(),
+		w.then("normal"))...)
+	w.chain(of("greedy", f), append(slices.Clone(other),
+		w.then("heavy", carried(w.l.HeavyBytes)),
+		w.then("normal"))...)
+}

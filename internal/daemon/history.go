@@ -1,0 +1,266 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"unbloat/internal/metrics"
+	"unbloat/unit"
+)
+
+// Times of the history.
+const (
+	archiveEvery = 5 * time.Minute // between two writes to a disk
+	mostSteps    = 1500            // of one answer
+)
+
+// An Archive keeps on a disk what lines did.
+type Archive interface {
+	// Add writes to a file what lines did, all or nothing, and thins what is old. What is
+	// there already is replaced.
+	Add(ctx context.Context, file string, did []Did) error
+	// Read calls each for what a line did from one time to before another, oldest first.
+	// A file that is not there has nothing.
+	Read(ctx context.Context, file, wan string, from, to time.Time, each func(Did)) error
+}
+
+// A Did is what a line did in one step of time.
+type Did struct {
+	WAN    string // as in keys of WANs: the interface, or the router and the interface
+	At     time.Time
+	Step   time.Duration
+	Moment metrics.Moment
+}
+
+// past returns the ring of the WAN.
+func (w *wan) past() *metrics.Ring {
+	r := w.ring.Load()
+	if r == nil {
+		r = metrics.NewRing()
+		w.ring.Store(r)
+	}
+	return r
+}
+
+// instant returns the instant of the rings that a time of the machine's clock is now.
+func (d *Daemon) instant(t time.Time) unit.Instant {
+	now := d.now()
+	return unit.Instant(d.since.UnixNano()).Add(time.Since(d.since) - now.Sub(t.Round(0)))
+}
+
+// clockAt returns the time that an instant of the rings was, by the machine's clock as
+// it is now: one that was set meanwhile was wrong before.
+func (d *Daemon) clockAt(i unit.Instant) time.Time {
+	ago := unit.Instant(d.since.UnixNano()).Add(time.Since(d.since)).Sub(i)
+	return d.now().Round(0).Add(-ago)
+}
+
+// An archiver writes the history of all WANs to a disk.
+type archiver struct {
+	mu   sync.Mutex
+	to   map[string]unit.Instant // until when a WAN's is written
+	said string
+}
+
+// keepHistory writes what lines did to the disk, if the configuration names a file,
+// until ctx ends, and then for the last time.
+func (d *Daemon) keepHistory(ctx context.Context) {
+	tick := time.NewTicker(archiveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			d.writeHistory(last)
+			return
+		case <-tick.C:
+			d.writeHistory(ctx)
+		}
+	}
+}
+
+// writeHistory writes the minutes that are over. What can't be written now is tried
+// again with the next, as long as it is in memory; the reason is told once.
+func (d *Daemon) writeHistory(ctx context.Context) {
+	d.mu.Lock()
+	file := d.config.History
+	d.mu.Unlock()
+	if file == "" || d.o.Archive == nil {
+		return
+	}
+	a := &d.archive
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.to == nil {
+		a.to = map[string]unit.Instant{}
+	}
+	var did []Did
+	now := d.instant(d.now())
+	over := now - now%unit.Instant(time.Minute)
+	for _, w := range d.all() {
+		r := w.ring.Load()
+		if r == nil {
+			continue
+		}
+		r.Minutes(a.to[w.key], over, func(i unit.Instant, m metrics.Moment) {
+			did = append(did, Did{w.key, d.clockAt(i).Truncate(time.Second), time.Minute, m})
+		})
+	}
+	if len(did) == 0 {
+		return
+	}
+	err := d.o.Archive.Add(ctx, file, did)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case text != "" && text != a.said:
+		d.log("history: %s; the last day stays in memory, and is written when that is possible again", text)
+	case text == "" && a.said != "":
+		d.log("history: written again")
+	}
+	a.said = text
+	if err == nil {
+		for _, w := range d.all() {
+			a.to[w.key] = over
+		}
+	}
+}
+
+// history returns what the line did.
+func (w *wan) history(ctx context.Context, p HistoryParams) (any, error) {
+	now := w.d.now()
+	from, to := now.Add(-metrics.RingMinutes), now
+	for _, x := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"from", p.From, &from}, {"to", p.To, &to}} {
+		if x.text == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339, x.text)
+		if err != nil {
+			return nil, &Error{CodeUsage, fmt.Sprintf("history: %s %q: must be a time as in 2026-11-23T08:00:00Z", x.name, x.text)}
+		}
+		*x.to = t
+	}
+	if !to.After(from) {
+		return nil, &Error{CodeUsage, "history: to must be after from"}
+	}
+	w.d.mu.Lock()
+	file := w.d.config.History
+	w.d.mu.Unlock()
+	in := newHistory(w.name, w.routerName, from, to, p.Step)
+	ring := w.ring.Load()
+	if file != "" && w.d.o.Archive != nil {
+		until := to
+		if ring != nil { // what is in memory is newer
+			ring.Minutes(0, math.MaxInt64, func(i unit.Instant, _ metrics.Moment) {
+				if t := w.d.clockAt(i); t.Before(until) {
+					until = t
+				}
+			})
+		}
+		if err := w.d.o.Archive.Read(ctx, file, w.key, from, until, func(x Did) { in.add(x.At, x.Moment) }); err != nil {
+			return nil, err
+		}
+	}
+	if ring == nil && file == "" {
+		return nil, &Error{CodePrecondition, fmt.Sprintf("tell what %s did: it is not followed, so nothing is known of it; follow = true in its [[wan]] makes the daemon look", w.key)}
+	}
+	if ring != nil {
+		each := ring.Minutes
+		if in.step < time.Minute && w.d.instant(from) >= w.d.instant(now.Add(-metrics.RingSeconds)) {
+			each = ring.Seconds
+		}
+		each(w.d.instant(from), w.d.instant(to), func(i unit.Instant, m metrics.Moment) { in.add(w.d.clockAt(i), m) })
+	}
+	return in.history(), nil
+}
+
+// ReadHistory returns what an archive knows of a line, as MethodHistory does. step is
+// in seconds; 0: as short as possible.
+func ReadHistory(ctx context.Context, a Archive, file, wan, router string, from, to time.Time, step int) (History, error) {
+	in := newHistory(wan, router, from, to, step)
+	err := a.Read(ctx, file, keyOf(router, wan), from, to, func(x Did) { in.add(x.At, x.Moment) })
+	return in.history(), err
+}
+
+// A historian joins moments to steps.
+type historian struct {
+	out   History
+	step  time.Duration
+	begin time.Time
+	n     uint32
+	known [2]uint32
+	now   int64 // number of the step
+	sum   metrics.Moment
+}
+
+// newHistory returns one whose steps are so long that an answer has mostSteps at
+// most. step is what was asked for in seconds; 0: as short as possible.
+func newHistory(wan, router string, from, to time.Time, step int) *historian {
+	least := int(to.Sub(from)/time.Second)/mostSteps + 1
+	for _, round := range []int{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 6 * 3600, 24 * 3600} {
+		if least <= round {
+			least = round
+			break
+		}
+	}
+	s := max(step, least)
+	h := &historian{step: time.Duration(s) * time.Second, begin: from}
+	h.out = History{Schema: HistorySchema, WAN: wan, Router: router, Step: s, At: []int64{}}
+	for _, w := range []*HistoryWay{&h.out.Down, &h.out.Up} {
+		*w = HistoryWay{Rate: []int64{}, Capacity: []int64{}, Carried: []int64{}, Delay: []float64{}, DelayMax: []float64{}}
+	}
+	return h
+}
+
+// add takes in a moment, which is not older than the one before.
+func (h *historian) add(t time.Time, m metrics.Moment) {
+	k := t.UnixMilli() / h.step.Milliseconds()
+	if h.n > 0 && k != h.now {
+		h.close()
+	}
+	h.now = k
+	h.n++
+	mean := func(of *float32, v float32, n uint32) { *of += (v - *of) / float32(n) }
+	for d := range m.Way {
+		in, to := m.Way[d], &h.sum.Way[d]
+		mean(&to.Rate, in.Rate, h.n)
+		mean(&to.Carried, in.Carried, h.n)
+		mean(&to.Delay, in.Delay, h.n)
+		to.DelayMax = max(to.DelayMax, in.DelayMax, in.Delay)
+		if in.Capacity > 0 {
+			h.known[d]++
+			mean(&to.Capacity, in.Capacity, h.known[d])
+		}
+	}
+}
+
+func (h *historian) close() {
+	h.out.At = append(h.out.At, h.now*h.step.Milliseconds())
+	for d, w := range []*HistoryWay{&h.out.Down, &h.out.Up} {
+		s := h.sum.Way[d]
+		w.Rate = append(w.Rate, int64(s.Rate))
+		w.Capacity = append(w.Capacity, int64(s.Capacity))
+		w.Carried = append(w.Carried, int64(s.Carried))
+		w.Delay = append(w.Delay, thousandths(s.Delay))
+		w.DelayMax = append(w.DelayMax, thousandths(s.DelayMax))
+	}
+	h.n, h.known, h.sum = 0, [2]uint32{}, metrics.Moment{}
+}
+
+func thousandths(v float32) float64 { return math.Round(float64(v)*1000) / 1000 }
+
+func (h *historian) history() History {
+	if h.n > 0 {
+		h.close()
+	}
+	return h.out
+}

@@ -1,0 +1,122 @@
+package daemon_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"unbloat/internal/await"
+	"unbloat/internal/daemon"
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/unit"
+)
+
+// TestTuneInLab: `unbloat tune` has the daemon tune a line whose rates in the
+// configuration are wrong. Nobody else changes the line meanwhile; interrupted, all is
+// as before; what is kept is in the configuration, and `why` knows it. A test that a
+// page has started goes on without its connection.
+func TestTuneInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Server: true}) {
+		return
+	}
+	h := newHouse(t, "server = \""+lab.Server()+"\"\n[[wan]]\ninterface = \"wan\" # the modem\nlan = \"lan\"\ndown = \"12 Mbit/s\"\nup = \"2 Mbit/s\"\n")
+	before := shaped(ours()...)
+	tune := func() (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), labtest.Unbloat(), "tune", "--server", lab.Server(), "--wan", "wan", "--lan", "lan", "--json", "--no-store")
+		c.Env = h.env
+		var out, errs bytes.Buffer
+		c.Stdout, c.Stderr = &out, &errs
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Process.Kill() })
+		return c, &out, &errs
+	}
+
+	c, _, errs := tune()
+	await.Until(t, time.Minute, "the tuning to try rates", func() bool {
+		c, err := daemon.Dial(t.Context(), daemon.Socket(h.dir))
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		var is daemon.RunStatus
+		return c.Call(t.Context(), daemon.MethodRun, "", "", nil, &is) == nil && is.Stage != nil && is.Stage.Doing == daemon.RunTrying
+	})
+	if s := h.status().WANs[0]; s.State != keep.Held || !strings.Contains(s.Why, "unbloat tune") {
+		t.Errorf("while it is tuned: %+v", s)
+	}
+	if out := h.unbloat(5, "revert"); !strings.Contains(out, "`unbloat tune` is working on it") {
+		t.Errorf("revert says %s", out)
+	}
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 1 {
+		t.Errorf("interrupted, it ends with %v\n%s", err, errs)
+	}
+	h.within("the tuning was interrupted", before, ours()...)
+
+	c, out, errs := tune()
+	if err := c.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s\nthe daemon says\n%s", err, out, errs, h.said)
+	}
+	var r struct {
+		Kept bool      `json:"kept"`
+		Down unit.Rate `json:"line_down_bps"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || !r.Kept || r.Down < 25*unit.MbitPerSecond || r.Down > 31*unit.MbitPerSecond {
+		t.Errorf("%v: %.300s", err, out)
+	}
+	if !strings.Contains(errs.String(), "download") {
+		t.Errorf("its progress is\n%s", errs)
+	}
+	text, err := os.ReadFile(h.config)
+	if err != nil || strings.Contains(string(text), `down = "12 Mbit/s"`) || !strings.Contains(string(text), "# the modem") {
+		t.Errorf("%v: the configuration is\n%s", err, text)
+	}
+	kept := shaped(ours()...)
+	if s := h.status().WANs[0]; kept == before || s.State != keep.InPlace || s.Down < 20*unit.MbitPerSecond {
+		t.Errorf("%+v\n%s", s, kept)
+	}
+	sh(t, "tc qdisc del dev wan root")
+	h.within("what was tuned", kept, ours()...)
+	if out := h.unbloat(0, "why", "udp 10.1.0.2:5004 > 203.0.113.9:5004", "--bytes", "200"); !strings.Contains(out, "up ") {
+		t.Errorf("why says %s", out)
+	}
+
+	ask := func(method string, params, result any) {
+		t.Helper()
+		c, err := daemon.Dial(t.Context(), daemon.Socket(h.dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Call(t.Context(), method, "", "", params, result); err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+	}
+	var run daemon.Started
+	ask(daemon.MethodTest, daemon.TestParams{Seconds: 3, Idle: 2, Unattended: true}, &run)
+	var is daemon.RunStatus
+	for start := time.Now(); is.State != daemon.RunDone; {
+		ask(daemon.MethodRun, daemon.RunParams{Run: run.Run, After: is.Last, Wait: 5}, &is)
+		if time.Since(start) > time.Minute || is.State == daemon.RunFailed {
+			t.Fatalf("%+v", is)
+		}
+	}
+	if is.Error != nil && is.Error.Code != daemon.CodeFailed || !bytes.Contains(is.Result, []byte(`"schema":"unbloat.test/1"`)) || is.Phase == nil || is.Phase.Phase != "both" {
+		t.Errorf("%+v", is)
+	}
+	if got := shaped(ours()...); got != kept {
+		t.Errorf("after a test it is\n%s", got)
+	}
+}

@@ -1,0 +1,289 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"unbloat/internal/daemon/config"
+)
+
+// Bounds of runs.
+const (
+	mostRuns      = 8                // that are remembered after their end
+	mostRunEvents = 256              // of one
+	mostRunWait   = 5 * time.Second  // for an event
+	runKept       = time.Hour        // after its end
+	runUnasked    = 30 * time.Second // that an unattended run goes on without anybody who asks
+)
+
+// A Job is something long that is done to a WAN, or with it.
+type Job struct {
+	WAN    config.WAN
+	Server string // the configuration's; "": none
+	Store  string // file of results; "": they are not kept
+	Tune   *TuneParams
+	Test   *TestParams
+	// Report takes in an event of the run. Its number is the run's to give.
+	Report func(RunEvent)
+}
+
+// runs are the long things that are done, and were.
+type runs struct {
+	mu    sync.Mutex
+	n     int
+	all   []*run // oldest first
+	group sync.WaitGroup
+	ended bool // none may begin
+}
+
+// A run is one of them.
+type run struct {
+	holder *client // has the turn on its WANs
+	cancel context.CancelFunc
+	asked  *time.Timer // ends it when nobody asks; nil: its client's end does
+	news   chan struct{}
+
+	mu sync.Mutex
+	is RunStatus
+}
+
+// begin starts a run on a WAN, which is left to it until the end.
+func (d *Daemon) begin(ctx context.Context, c *client, w *wan, method string, job Job, unattended bool) (any, error) {
+	if d.o.Work == nil {
+		return nil, &Error{CodeLeftOut, method + ": this build of the daemon can't measure; run `unbloat " + method + "` of a build that can, which asks the daemon to wait meanwhile"}
+	}
+	r := &run{holder: &client{d: d, does: method}, news: make(chan struct{})}
+	if err := d.runs.add(r, w, method); err != nil {
+		return nil, err
+	}
+	began := false
+	defer func() {
+		if !began {
+			d.runs.remove(r)
+			r.holder.leave()
+		}
+	}()
+	// A test changes nothing, so the shaping is kept meanwhile.
+	if _, err := w.call(ctx, func(context.Context) (any, error) { return w.turn(r.holder, job.Test != nil) }); err != nil {
+		return nil, err
+	}
+	r.holder.turn = []*wan{w}
+	got, err := w.call(ctx, func(context.Context) (any, error) { return w.config, nil })
+	if err != nil {
+		return nil, err
+	}
+	job.WAN, _ = got.(config.WAN)
+	d.mu.Lock()
+	job.Server, job.Store = d.config.Server, d.config.History
+	if c != nil && !unattended { // whoever asks keeps it
+		job.Store = ""
+	}
+	d.mu.Unlock()
+	job.Report = r.report
+	working, cancel := context.WithCancel(d.running)
+	r.cancel = cancel
+	by := "schedule"
+	if c != nil {
+		by = "client"
+		if unattended {
+			r.asked = time.AfterFunc(runUnasked, cancel)
+		} else {
+			c.runs = append(c.runs, r)
+		}
+	}
+	r.mu.Lock()
+	r.is.By = by
+	id := r.is.Run
+	r.mu.Unlock()
+	began = true
+	d.runs.group.Go(func() {
+		defer cancel()
+		result, code, err := d.o.Work(working, job)
+		r.holder.leave() // before it is seen to have ended: what was kept is in the configuration then
+		r.end(result, code, err, working.Err() != nil, d.o.Classify)
+		if r.asked != nil {
+			r.asked.Stop()
+		}
+	})
+	return Started{Run: id}, nil
+}
+
+// add takes in a run that begins, unless another goes on.
+func (s *runs) add(r *run, w *wan, method string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return &Error{CodeEnding, "the daemon ends"}
+	}
+	now := time.Now()
+	s.all = slices.DeleteFunc(s.all, func(x *run) bool { return x.endedBefore(now.Add(-runKept)) })
+	for _, x := range s.all {
+		if is := x.status(); is.State == RunGoing {
+			return &Error{CodeBusy, fmt.Sprintf("%s: `unbloat %s` is measuring already (run %s); two at once would measure each other", method, is.Method, is.Run)}
+		}
+	}
+	if len(s.all) >= mostRuns {
+		s.all = slices.Delete(s.all, 0, 1)
+	}
+	s.n++
+	r.is = RunStatus{Run: strconv.Itoa(s.n), Method: method, WAN: w.name, Router: w.routerName, State: RunGoing, Began: now.UTC().Format(time.RFC3339), Events: []RunEvent{}}
+	s.all = append(s.all, r)
+	return nil
+}
+
+func (s *runs) remove(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(x *run) bool { return x == r })
+}
+
+// close lets none begin any more, and waits for the one that goes on, whose context
+// has ended.
+func (s *runs) close() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.group.Wait()
+}
+
+// find returns the run with a number; "" is the newest.
+func (s *runs) find(id string) (*run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range slices.Backward(s.all) {
+		if id == "" || r.is.Run == id { // it never changes
+			return r, nil
+		}
+	}
+	if id == "" {
+		return nil, &Error{CodePrecondition, "nothing was started yet"}
+	}
+	return nil, &Error{CodeUsage, fmt.Sprintf("there is no run %q; the last %d are remembered for an hour", id, mostRuns)}
+}
+
+// report takes in an event.
+func (r *run) report(e RunEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.is.State != RunGoing {
+		return
+	}
+	r.is.Last++
+	e.N = r.is.Last
+	if e.Phase != nil {
+		r.is.Phase = e.Phase
+	}
+	if e.Stage != nil {
+		r.is.Stage = e.Stage
+	}
+	if len(r.is.Events) >= mostRunEvents {
+		r.is.Events = slices.Delete(r.is.Events, 0, 1)
+	}
+	r.is.Events = append(r.is.Events, e)
+	r.tell()
+}
+
+// tell wakes those who wait. The caller holds r.mu.
+func (r *run) tell() {
+	close(r.news)
+	r.news = make(chan struct{})
+}
+
+// end takes in what came of it.
+func (r *run) end(result any, code int, err error, stopped bool, classify func(error) Code) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is := &r.is
+	is.State, is.ExitCode, is.Ended = RunDone, code, time.Now().UTC().Format(time.RFC3339)
+	is.Seconds = since(is.Began, time.Now())
+	if result != nil {
+		b, e := json.Marshal(result)
+		if is.Result = b; e != nil {
+			is.Result, err = nil, errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		is.Error = errorFor(err, classify)
+	}
+	switch {
+	case stopped && err != nil:
+		is.State = RunEnded
+	case is.Result == nil:
+		is.State = RunFailed
+	}
+	r.tell()
+}
+
+// since returns the seconds from a time in RFC 3339.
+func since(from string, now time.Time) float64 {
+	t, err := time.Parse(time.RFC3339, from)
+	if err != nil {
+		return 0
+	}
+	return max(now.Sub(t).Seconds(), 0)
+}
+
+// endedBefore reports whether it has ended, and before a time.
+func (r *run) endedBefore(t time.Time) bool {
+	is := r.status()
+	at, err := time.Parse(time.RFC3339, is.Ended)
+	return is.State != RunGoing && err == nil && at.Before(t)
+}
+
+func (r *run) status() RunStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.is
+}
+
+// runStatus answers how a run goes.
+func (c *client) runStatus(ctx context.Context, p RunParams) (any, error) {
+	r, err := c.d.runs.find(p.Run)
+	if err != nil {
+		return nil, err
+	}
+	if p.Stop {
+		r.cancel()
+	}
+	if r.asked != nil && r.status().State == RunGoing {
+		r.asked.Reset(runUnasked + mostRunWait)
+	}
+	wait := min(time.Duration(max(p.Wait, 0)*float64(time.Second)), mostRunWait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for waits := wait > 0; waits; {
+		r.mu.Lock()
+		news := r.news
+		waits = r.is.State == RunGoing && r.is.Last <= p.After
+		r.mu.Unlock()
+		if !waits {
+			break
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			waits = false
+		case <-ctx.Done():
+			waits = false
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.is
+	out.Events = []RunEvent{}
+	for _, e := range r.is.Events {
+		if e.N > p.After {
+			out.Events = append(out.Events, e)
+		}
+	}
+	if out.State == RunGoing {
+		out.Seconds = since(out.Began, time.Now())
+	}
+	return out, nil
+}

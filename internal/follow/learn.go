@@ -1,0 +1,221 @@
+package follow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/unit"
+)
+
+// hoursOfWeek is how many hours a week has. Hour 0 is Monday's first.
+const hoursOfWeek = 7 * 24
+
+// Learned are the rates that a line has carried without a queue, by the hour of the
+// week. The zero value knows nothing. It is of fixed size.
+type Learned struct {
+	hours [hoursOfWeek][2]learnedHour // by Direction
+}
+
+// learnedHour is what one hour of the week has shown.
+type learnedHour struct {
+	low, usual float64 // bit/s: quantiles of 10 and 50 %
+	minutes    uint32  // with load that it was learnt from
+}
+
+const (
+	learnEvery  = time.Minute
+	learnLeast  = 5 // minutes of an hour that are enough to go by
+	learnMost   = 10_000
+	learnWeight = 0.02 // of a new minute, once there have been many
+)
+
+// observe takes in what the line carried in a minute of an hour.
+func (l *Learned) observe(hour int, d Direction, bps float64) {
+	h := &l.hours[hour][d]
+	if h.minutes < learnMost {
+		h.minutes++
+	}
+	if h.minutes == 1 {
+		h.low, h.usual = bps, bps
+		return
+	}
+	weight := max(1/float64(h.minutes), learnWeight)
+	h.low = towards(h.low, bps, weight, 0.1)
+	h.usual = towards(h.usual, bps, weight, 0.5)
+}
+
+// towards moves an estimate of a quantile for a new value, never beyond it.
+func towards(estimate, value, weight, quantile float64) float64 {
+	if value > estimate {
+		return min(value, estimate+weight*quantile*estimate)
+	}
+	return max(value, estimate-weight*(1-quantile)*estimate)
+}
+
+// at returns what is known of an hour: by itself, or by the same hour of other days.
+// ok is false if that is not enough.
+func (l *Learned) at(hour int, d Direction) (low, usual float64, ok bool) {
+	if h := &l.hours[hour][d]; h.minutes >= learnLeast {
+		return h.low, h.usual, true
+	}
+	minutes := 0.0
+	for k := hour % 24; k < hoursOfWeek; k += 24 {
+		h := &l.hours[k][d]
+		n := float64(h.minutes)
+		low, usual, minutes = low+n*h.low, usual+n*h.usual, minutes+n
+	}
+	if minutes < learnLeast {
+		return 0, 0, false
+	}
+	return low / minutes, usual / minutes, true
+}
+
+// learnedHeader is the first line of the file.
+const learnedHeader = "unbloat learned rates 1"
+
+// Encode returns the text of a file: a line for each hour of the week of which
+// something is known, at most 16 KiB altogether. Its columns are the hour (0 is
+// Monday's first), and for down and for up what was carried in 90 % and in 50 % of the
+// minutes with load, in bit/s, and how many minutes there were.
+func (l *Learned) Encode() []byte {
+	var b bytes.Buffer
+	b.WriteString(learnedHeader + "\n")
+	for hour := range l.hours {
+		h := &l.hours[hour]
+		if h[Down].minutes == 0 && h[Up].minutes == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%d", hour)
+		for d := range h {
+			fmt.Fprintf(&b, " %.0f %.0f %d", h[d].low, h[d].usual, h[d].minutes)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "sum %08x\n", crc32.ChecksumIEEE(b.Bytes()))
+	return b.Bytes()
+}
+
+// DecodeLearned reads what Encode wrote. An error says that the file is damaged, or
+// was written by something else.
+func DecodeLearned(text []byte) (*Learned, error) {
+	const most = 16 << 10
+	if len(text) > most {
+		return nil, errors.New("the learned rates: the file is too long")
+	}
+	body, sum, found := strings.Cut(string(text), "sum ")
+	if want := fmt.Sprintf("%08x\n", crc32.ChecksumIEEE([]byte(body))); !found || sum != want {
+		return nil, errors.New("the learned rates: the file's checksum is wrong")
+	}
+	lines := strings.Split(strings.TrimSuffix(body, "\n"), "\n")
+	if lines[0] != learnedHeader {
+		return nil, fmt.Errorf("the learned rates: the file does not begin with %q", learnedHeader)
+	}
+	l, last := &Learned{}, -1
+	for i, line := range lines[1:] {
+		f := strings.Fields(line)
+		hour, err := learnedNumber(f, 0, hoursOfWeek-1)
+		if err != nil || len(f) != 7 || int(hour) <= last {
+			return nil, fmt.Errorf("the learned rates: line %d is damaged", i+2)
+		}
+		last = int(hour)
+		for d := range l.hours[last] {
+			h := &l.hours[last][d]
+			low, err1 := learnedNumber(f, 1+3*d, 1e12)
+			usual, err2 := learnedNumber(f, 2+3*d, 1e12)
+			minutes, err3 := learnedNumber(f, 3+3*d, learnMost)
+			if errors.Join(err1, err2, err3) != nil || low > usual || (minutes > 0) != (low > 0) {
+				return nil, fmt.Errorf("the learned rates: line %d is damaged", i+2)
+			}
+			h.low, h.usual, h.minutes = low, usual, uint32(minutes)
+		}
+	}
+	return l, nil
+}
+
+// learnedNumber reads a field.
+func learnedNumber(fields []string, i int, most float64) (float64, error) {
+	if i >= len(fields) {
+		return 0, errors.New("a field is missing")
+	}
+	v, err := strconv.ParseUint(fields[i], 10, 63)
+	if err == nil && float64(v) > most {
+		err = errors.New("too large")
+	}
+	return float64(v), err
+}
+
+// Wall says what the clock on the wall shows: monday is an Instant at which a Monday
+// began there. It is to be called again when that clock is set, and at least once a day.
+// Until it is called nothing is learnt, and Starlink's seconds are found by what is seen.
+func (c *Controller) Wall(monday unit.Instant) { c.monday, c.wall = monday, true }
+
+// hour returns the hour of the week; ok is false if the time is not known.
+func (c *Controller) hour(now unit.Instant) (hour int, ok bool) {
+	const week = hoursOfWeek * time.Hour
+	into := now.Sub(c.monday) % week
+	if into < 0 {
+		into += week
+	}
+	return int(into / time.Hour), c.wall && c.p.Learned != nil
+}
+
+// study learns what the line carried in the last minute.
+func (c *Controller) study(now unit.Instant) {
+	if now.Sub(c.studied) < learnEvery {
+		return
+	}
+	c.studied = now
+	hour, ok := c.hour(now)
+	for d := Down; d <= Up; d++ {
+		w := &c.ways[d]
+		if ok && w.proven > 0 {
+			c.p.Learned.observe(hour, d, w.clamp(w.proven))
+			c.learned++
+		}
+		w.proven = 0
+	}
+}
+
+// prove notes what the line has been seen to carry: without a queue while the shaper
+// was full, or what it served its queue with.
+func (w *way) prove(now unit.Instant) {
+	switch {
+	case w.capacity > 0 && now.Sub(w.measured) < learnEvery/2:
+		w.proven = below * w.capacity
+	case w.full && w.delay == 0:
+		w.proven = max(w.proven, w.rate)
+	}
+}
+
+// learntLow returns the rate that nearly always fits at this time; 0: not known.
+func (c *Controller) learntLow(w *way, now unit.Instant) float64 {
+	hour, ok := c.hour(now)
+	if !ok {
+		return 0
+	}
+	if low, _, ok := c.p.Learned.at(hour, w.is); ok {
+		return w.clamp(low)
+	}
+	return 0
+}
+
+// learntUsual returns the rate that usually fits at this time, or the one of the
+// configuration.
+func (c *Controller) learntUsual(w *way, now unit.Instant) float64 {
+	if hour, ok := c.hour(now); ok {
+		if _, usual, ok := c.p.Learned.at(hour, w.is); ok {
+			return w.clamp(usual)
+		}
+	}
+	return math.Round(float64(w.Usual))
+}
+
+// Learned returns how many minutes of a direction have been learnt from since New.
+// While it stays the same Params.Learned does.
+func (c *Controller) Learned() uint64 { return c.learned }

@@ -1,0 +1,34 @@
+package simlab
+
+import (
+	"testing"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/scenario"
+)
+
+// A flow of 1.44 Mbit/s beside 16 uploads of its own machine loses most of its
+// packets behind a fair queue, and none where steady flows go first.
+func TestSteadyBesideUploads(t *testing.T) {
+	r, err := Run(t.Context(), seed(t, "steady"), Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := func(c lab.CaseResult) float64 {
+		for _, l := range c.Loads {
+			if l.Kind == scenario.Game {
+				return l.Latency.Loss
+			}
+		}
+		t.Fatalf("case %s has no such flow", c.Name)
+		return 0
+	}
+	for _, c := range r.Cases {
+		switch got := lost(c); {
+		case c.Name == "cake" && got < 0.5:
+			t.Errorf("behind a fair queue it loses %.3f", got)
+		case c.Name == "ours" && got > 0.001:
+			t.Errorf("where steady flows go first it loses %.3f", got)
+		}
+	}
+}
