@@ -28,7 +28,8 @@ const daemonConfig = "/etc/unbloat/unbloat.toml"
 // daemonFlags are those of `unbloat daemon`.
 type daemonFlags struct {
 	config, stateDir string
-	check            bool
+	check, look      bool
+	changed          string
 }
 
 // newResidentCommands are those that stay.
@@ -65,12 +66,22 @@ All keys are explained in docs/daemon.md.`,
 	fs := c.Flags()
 	fs.StringVar(&f.config, "config", daemonConfig, "read the configuration from this `FILE`")
 	fs.BoolVar(&f.check, "check", false, "only check the configuration: what a platform can't do is refused")
+	fs.BoolVar(&f.look, "look", false, "only tell the daemon that runs to look at its WANs now: for hooks of the system; without a daemon it does nothing")
+	fs.StringVar(&f.changed, "changed", "", "with --look: this `INTERFACE` came, went or is another one")
 	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the socket and the journal are; must be emptied by a reboot")
 	return c
 }
 
 func runDaemon(c *cobra.Command, f *daemonFlags) error {
 	ctx := c.Context()
+	switch {
+	case f.changed != "" && !f.look:
+		return usageError("daemon: --changed goes with --look")
+	case f.look && f.check:
+		return usageError("daemon: --look and --check are two things; give one")
+	case f.look:
+		return f.tellToLook(ctx)
+	}
 	if f.check {
 		conf, err := daemon.Load(ctx, f.config, f.checker())
 		if err != nil {
@@ -119,6 +130,20 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 		return usageError("daemon: %w", err)
 	}
 	return changeError(err)
+}
+
+// tellToLook tells a running daemon to look at its WANs. Where none runs there is
+// nothing to look at: a hook of the system must not fail for that.
+func (f *daemonFlags) tellToLook(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, daemonStatusTime)
+	defer cancel()
+	at := routerFlags{stateDir: f.stateDir}
+	c, err := at.dialDaemon(ctx)
+	if c == nil || err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(ctx, daemon.MethodLook, "", f.changed, nil, nil)
 }
 
 // checker refuses a configuration that a platform can't do.
@@ -175,7 +200,7 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 	preferences.Classes = classes
 	p, err := plan.Make(w.PlanLine(), d.Language.Assume(w.Interface, w.LAN), preferences)
 	if err == nil && w.Follow {
-		if err := canFollow(p); err != nil {
+		if err := canFollow(d, p); err != nil {
 			return "follow", err
 		}
 	}
@@ -220,7 +245,7 @@ func (f *daemonFlags) open(ctx context.Context, w kept.WAN) (*daemon.Router, err
 	}
 	engine := *r.engine
 	engine.Backend = b
-	return &daemon.Router{Driver: r.driver, Engine: r.engine, Taking: &engine, Keeper: r.keeper, OwnTC: r.owned, Close: r.Close,
+	return &daemon.Router{Driver: r.driver, Here: platform.Local{}, Engine: r.engine, Taking: &engine, Keeper: r.keeper, OwnTC: r.owned, Close: r.Close,
 		Why:  func(ctx context.Context, p plan.Plan, w daemon.WhyParams) (any, error) { return whyThere(ctx, r, p, w) },
 		Plan: func(ctx context.Context, w kept.WAN) (plan.Plan, error) { return planOf(ctx, r, w) }}, nil
 }

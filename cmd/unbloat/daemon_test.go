@@ -126,6 +126,37 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// TestFollowRefused: what a platform can't do is refused when the configuration is
+// read, with the line and the reason.
+func TestFollowRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "unbloat.toml")
+	for _, x := range []struct{ more, want string }{
+		{"platform = \"freebsd\"", ""},
+		{"platform = \"pfsense\"", ""},
+		{"platform = \"openbsd\"\nlan = \"em1\"", ""},
+		{"router = \"opnsense+https://127.0.0.1\"", ""}, // of its interface "wan"
+		{"platform = \"openbsd-altq\"\nlan = \"em1\"", ":5: follow: on openbsd-altq a shaper can't get another rate in place"},
+		{"platform = \"clearos\"\nlan = \"em1\"", ":5: follow: on clearos a shaper can't"},
+		{"platform = \"freebsd\"\nclasses = \"on\"", ":5: follow: on freebsd it takes a plan without classes"},
+		{"platform = \"linux\"\naqm = \"fq_codel\"", ":5: follow: it takes CAKE"},
+		{"router = \"ssh://root@192.0.2.1\"", ":5: follow: only the router itself can follow its line"},
+		{"router = \"opnsense+https://192.0.2.1\"", ":5: follow: only the router itself can follow its line"},
+	} {
+		text := "[[wan]]\ninterface = \"em0\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\nfollow = true\n" + x.more + "\n"
+		if x.want == "" && strings.Contains(x.more, "opnsense") {
+			text = strings.Replace(text, "em0", "wan", 1)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f := daemonFlags{config: file}
+		_, err := daemon.Load(t.Context(), file, f.checker())
+		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%s: %v, want %q", x.more, err, x.want)
+		}
+	}
+}
+
 // TestDaemonThatKeepsDying: killed at random moments again and again, the daemon comes
 // up with the rates of the configuration, follows no line and says so, until it is
 // reloaded; one that ends as it should is not counted.

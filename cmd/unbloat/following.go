@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 
 	"unbloat/internal/apply"
 	"unbloat/internal/daemon"
@@ -16,6 +18,7 @@ import (
 	"unbloat/internal/gauge"
 	"unbloat/internal/netio"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/steer"
 	"unbloat/unit"
 )
@@ -25,33 +28,46 @@ func followLines(o *daemon.Options) {
 	o.Follow = followLine
 }
 
-// canFollow says why a line with that plan can't be followed here.
-func canFollow(p plan.Plan) error {
+// canFollow says why a line that such a router shapes with that plan can't be followed
+// here.
+func canFollow(d *platform.Driver, p plan.Plan) error {
+	if err := daemon.Followable(d, p); err != nil {
+		return err
+	}
+	if !d.Retune.Netlink {
+		c, err := netio.OpenLinkCounter()
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
 	s, err := netio.OpenRateSetter()
 	if errors.Is(err, netio.ErrNotSupported) {
-		return fmt.Errorf("a line can only be followed on Linux yet (%w); use follow = false, which holds the rates", err)
+		return fmt.Errorf("only the router itself can follow its line (%w); use follow = false, which holds the rates", err)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.Close(); err != nil {
-		return err
-	}
-	return daemon.Followable(p)
+	return s.Close()
 }
 
 // A lineFollower is a steer.Follower with the daemon's words.
 type lineFollower struct {
 	*steer.Follower
-	setter *netio.RateSetter
+	setter *netio.RateSetter // nil: rates are changed by programs
 }
 
 func followLine(l daemon.Line) (daemon.Follower, error) {
-	setter, err := netio.OpenRateSetter()
-	if err != nil {
-		return nil, fmt.Errorf("follow the line: %w", err)
+	var setter *netio.RateSetter
+	set := func(string, unit.Rate) error { return nil }
+	if !l.Slow {
+		var err error
+		if setter, err = netio.OpenRateSetter(); err != nil {
+			return nil, fmt.Errorf("follow the line: %w", err)
+		}
+		l.Own(setter.Port())
+		set = setter.Set
 	}
-	l.Own(setter.Port())
 	clock := netio.ClockSince(l.Base)
 	four := hasIPv4(l)
 	targets := delay.Choose(delay.Resolvers(), four, !four)
@@ -63,15 +79,19 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 		targets = append(targets, delay.Target{Operator: l.Server, Kind: delay.Native})
 	}
 	c := steer.Config{
-		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring,
+		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring, Unseen: l.Slow,
 		Open: func() (steer.Gauge, error) {
+			if err := leavesBy(l.Device, targets); l.Slow && err != nil {
+				return nil, err
+			}
 			return gauge.Open(gauge.Config{Clock: clock, Device: l.Device, Inbound: l.Inbound, Targets: targets, Echo: echo})
 		},
 		Decided: func(w follow.Why) {
 			l.Decided(daemon.Decision{Direction: w.Direction.String(), From: w.From, To: w.To, Why: w.Reason()})
 		},
-		Set: func(ctx context.Context, rates [2]unit.Rate) error { return l.Change(ctx, rates, setter.Set) },
+		Set: func(ctx context.Context, rates [2]unit.Rate) error { return l.Change(ctx, rates, set) },
 	}
+	c.Params.Every = l.Every
 	if l.Learn != "" {
 		c.Memory = &steer.Memory{
 			Load: func() ([]byte, error) { return os.ReadFile(l.Learn) },
@@ -83,10 +103,42 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 	}
 	f, err := steer.New(c)
 	if err != nil {
-		return nil, errors.Join(err, setter.Close())
+		if setter != nil {
+			err = errors.Join(err, setter.Close())
+		}
+		return nil, err
 	}
 	return &lineFollower{f, setter}, nil
 }
+
+// leavesBy returns an error if what is sent to the targets does not leave through a
+// device: where a probe can't be bound to an interface, only the line of the route
+// there can be measured.
+func leavesBy(device string, targets []delay.Target) error {
+	link, err := net.InterfaceByName(device)
+	if err != nil {
+		return fmt.Errorf("measure the line: %w", err)
+	}
+	addrs, err := link.Addrs()
+	if err != nil {
+		return fmt.Errorf("measure the line: read the addresses of %s: %w", device, err)
+	}
+	for _, t := range targets {
+		c, err := net.Dial("udp", netip.AddrPortFrom(t.Addr, probePort).String()) // sends nothing
+		if err != nil {
+			continue
+		}
+		from := c.LocalAddr().(*net.UDPAddr).IP
+		_ = c.Close()
+		if slices.ContainsFunc(addrs, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(from) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("measure the line: no reflector is reached through %s; on this system only the line of the default route can be followed", device)
+}
+
+// probePort is any: only the route to the address counts.
+const probePort = 53
 
 // hasIPv4 says whether the WAN has an IPv4 address, or none at all yet.
 func hasIPv4(l daemon.Line) bool {
@@ -109,7 +161,9 @@ func hasIPv4(l daemon.Line) bool {
 // Run implements daemon.Follower.
 func (f *lineFollower) Run(ctx context.Context) {
 	f.Follower.Run(ctx)
-	_ = f.setter.Close()
+	if f.setter != nil {
+		_ = f.setter.Close()
+	}
 }
 
 // Status implements daemon.Follower.

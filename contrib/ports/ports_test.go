@@ -191,3 +191,61 @@ func TestOpenBSD(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeBSDDevd: devd's action for the interface of an event tells the daemon. The
+// system's own actions for other events of interfaces are not taken over: devd runs
+// one for each.
+func TestFreeBSDDevd(t *testing.T) {
+	text, err := os.ReadFile("freebsd/files/devd-unbloat.conf.in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHome(t)
+	var types, action string
+	for line := range strings.Lines(string(text)) {
+		w := strings.Split(strings.TrimSpace(line), `"`)
+		switch {
+		case len(w) > 3 && w[1] == "type":
+			types = w[3]
+		case len(w) > 1 && w[0] == "action ":
+			action = w[1]
+		}
+	}
+	for _, of := range []string{"ATTACH", "DETACH", "LINK_UP"} {
+		if strings.Contains(types, of) || types == "" {
+			t.Errorf("%q takes %s from the system's devd.conf", types, of)
+		}
+	}
+	command := strings.NewReplacer("%%PREFIX%%", h.dir, "$subsystem", "ng0").Replace(action)
+	if out, code := run(t, "sh", "-c", command); code != 0 {
+		t.Fatalf("%q: %d %s", command, code, out)
+	}
+	h.asked(t, "daemon --look --changed ng0\n")
+}
+
+// TestOpenBSDHotplug: the script tells the daemon of interfaces, and of nothing else.
+func TestOpenBSDHotplug(t *testing.T) {
+	text, err := os.ReadFile("openbsd/files/hotplug-attach")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHome(t)
+	h.write(t, "attach", strings.ReplaceAll(string(text), "@PREFIX@", h.dir))
+	if out, code := run(t, "sh", "-n", h.path("attach")); code != 0 {
+		t.Fatal(out)
+	}
+	for _, argv := range [][]string{{"2", "sd1"}, {"3", "pppoe0"}, {}} {
+		if out, code := run(t, append([]string{"sh", h.path("attach")}, argv...)...); code != 0 || out != "" {
+			t.Errorf("%q: %d %s", argv, code, out)
+		}
+	}
+	h.asked(t, "daemon --look --changed pppoe0\n")
+}
+
+// asked checks what the program was asked.
+func (h home) asked(t *testing.T, want string) {
+	t.Helper()
+	if asked, err := os.ReadFile(h.path("asked")); err != nil || string(asked) != want {
+		t.Errorf("it was asked %q, not %q: %v", asked, want, err)
+	}
+}

@@ -62,6 +62,8 @@ type Options struct {
 	Hold    bool          // the caller keeps running: undo as soon as it ends
 	Lease   bool          // with Hold: no deadline once the change is applied
 	IfAny   bool          // with Hold: a router that is as it is wanted needs neither journal nor watchdog
+
+	running *plan.Plan // the rates that the running shapers were given with Retune; nil: the plan's
 }
 
 // A BusyError says that another transaction is open on the same WAN.
@@ -113,7 +115,7 @@ func (e *Engine) uptime() time.Duration {
 
 // Preview returns the commands that Begin would run now. It changes nothing.
 func (e *Engine) Preview(ctx context.Context, p plan.Plan) ([]platform.Step, error) {
-	x, err := e.prepare(ctx, p)
+	x, err := e.prepare(ctx, p, nil)
 	return x.steps, err
 }
 
@@ -137,7 +139,7 @@ func (e *Engine) Rehearse(ctx context.Context, p plan.Plan) error {
 	if j != nil && decide(j.Phase, e.found(j, false, j.Phase == Armed && e.watchdog().Alive(ctx, j))) == await {
 		return &BusyError{WAN: p.WAN, Left: j.Deadline - e.uptime()}
 	}
-	_, err = e.prepare(ctx, p)
+	_, err = e.prepare(ctx, p, nil)
 	return err
 }
 
@@ -149,7 +151,7 @@ type outlook struct {
 }
 
 // prepare reads the router's state and computes the steps.
-func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error) {
+func (e *Engine) prepare(ctx context.Context, p plan.Plan, running *plan.Plan) (x outlook, err error) {
 	rec, err := e.Record(p.WAN)
 	if err != nil {
 		return x, err
@@ -158,7 +160,10 @@ func (e *Engine) prepare(ctx context.Context, p plan.Plan) (x outlook, err error
 	if rec != nil {
 		earlier, known = rec.Wanted, rec.Origin
 	}
-	if x.now, err = e.Backend.Observe(ctx, p, earlier); err != nil {
+	if x.now, err = e.Backend.Observe(ctx, p, earlier); err == nil {
+		x.now, err = e.asPlanned(x.now, p, running)
+	}
+	if err != nil {
 		return x, err
 	}
 	if x.origin, err = e.Backend.Baseline(ctx, x.now, known); err != nil {
@@ -191,7 +196,7 @@ func (e *Engine) Begin(ctx context.Context, p plan.Plan, o Options) (_ *Transact
 	if err := e.recoverStale(ctx, p.WAN); err != nil {
 		return nil, err
 	}
-	x, err := e.prepare(ctx, p)
+	x, err := e.prepare(ctx, p, o.running)
 	if err != nil {
 		return nil, err
 	}
@@ -278,6 +283,9 @@ func (t *Transaction) carryOut(ctx context.Context, steps []platform.Step) error
 		}
 	}
 	now, err := t.engine.Backend.Observe(ctx, t.journal.Plan, t.journal.Before)
+	if err == nil {
+		now, err = t.engine.asPlanned(now, t.journal.Plan, t.options.running)
+	}
 	if err != nil {
 		return t.giveUp(ctx, err)
 	}

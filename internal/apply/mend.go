@@ -23,8 +23,10 @@ const mendTime = 2 * time.Minute
 // and commits that. If there is nothing to do it runs no command that changes
 // anything, starts no watchdog and writes nothing, so it can be called often. If it
 // returns an error, the router is as before.
-func (e *Engine) Mend(ctx context.Context, p plan.Plan) (m Mended, err error) {
-	t, err := e.Begin(ctx, p, Options{Confirm: mendTime, Hold: true, IfAny: true})
+func (e *Engine) Mend(ctx context.Context, p plan.Plan) (Mended, error) { return e.mend(ctx, p, nil) }
+
+func (e *Engine) mend(ctx context.Context, p plan.Plan, running *plan.Plan) (m Mended, err error) {
+	t, err := e.Begin(ctx, p, Options{Confirm: mendTime, Hold: true, IfAny: true, running: running})
 	if err != nil {
 		return m, err
 	}

@@ -46,6 +46,10 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State,
 		if errors.Is(last, platform.ErrUnreachable) {
 			break
 		}
+		if ctx.Err() != nil {
+			last = errors.Join(context.Cause(ctx), last)
+			break
+		}
 		now, err := e.Backend.Observe(ctx, j.Plan, target)
 		if err != nil {
 			last = err
@@ -64,6 +68,9 @@ func (e *Engine) restore(ctx context.Context, j *Journal, target platform.State,
 			}
 			if err := runStep(ctx, e.Runner, s); err != nil {
 				last = err
+			}
+			if ctx.Err() != nil {
+				break
 			}
 		}
 	}
@@ -101,6 +108,11 @@ func (e *Engine) bringBack(ctx context.Context, j *Journal, target platform.Stat
 	return lost, nil
 }
 
+// undoTime bounds an undo, which nobody can interrupt: a program on the router that
+// never ends must not keep a resident process from everything else. The journal stays,
+// and the next process goes on.
+const undoTime = 2 * time.Minute
+
 // undo restores the WAN's state before j's transaction and closes the transaction.
 // lost says what could not be brought back, see bringBack. The caller holds the lock.
 func (e *Engine) undo(ctx context.Context, j *Journal) (lost []string, err error) {
@@ -110,6 +122,8 @@ func (e *Engine) undo(ctx context.Context, j *Journal) (lost []string, err error
 	if err := writeJSON(e.journalPath(j.WAN), j); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, undoTime, fmt.Errorf("it did not end within %s", undoTime))
+	defer cancel()
 	_ = e.watchdog().Renew(ctx, j) // a watchdog that cannot be reached undoes by itself
 	if lost, err = e.bringBack(ctx, j, j.Before); err != nil {
 		j.Failure = err.Error()

@@ -495,7 +495,7 @@ func (w *wan) settings() Settings {
 		return out
 	}
 	out.Classes = p.Classes != nil
-	out.CanFollow = w.d.o.Follow != nil && c.Router == "" && cakes(p)
+	out.CanFollow = w.d.o.Follow != nil && (c.Router == "" || c.Here()) && w.router != nil && Followable(w.router.Driver, *p) == nil
 	if c.Follow && out.CanFollow {
 		b := bounds(w.wanted(), *p)
 		out.LeastDown, out.MostDown, out.LeastUp, out.MostUp = b[0].Least, b[0].Most, b[1].Least, b[1].Most

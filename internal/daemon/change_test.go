@@ -14,27 +14,14 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/plan"
-	"unbloat/internal/platform"
-	"unbloat/internal/platform/all"
 	"unbloat/unit"
 )
 
-// newTown starts a daemon that keeps a platform's stand-in.
-func newTown(t *testing.T, name, dir string) *town {
+// startedTown starts a daemon that keeps a platform's stand-in.
+func startedTown(t *testing.T, name, dir string) *town {
 	t.Helper()
-	driver, err := all.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if driver.OwnTC != nil {
-		driver = driver.OwnTC()
-	}
-	at, wan := standIns()[name]()
-	x := &town{t: t, driver: driver, wan: wan, dir: dir, router: &moody{at: at, ours: func([]string) bool { return false }}}
-	if x.backend, err = driver.Backend(platform.Options{Runner: at, API: driver.Scheme != "", Replace: true}); err != nil {
-		t.Fatal(err)
-	}
-	text := fmt.Sprintf("# ours\n[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\" # sold\nup = \"10 Mbit/s\"\n", wan)
+	x := newTown(t, name, dir, 1)
+	text := fmt.Sprintf("# ours\n[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\" # sold\nup = \"10 Mbit/s\"\n", x.wan)
 	if err := os.WriteFile(x.file(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +114,7 @@ func TestChanges(t *testing.T) {
 			t.Run(name+", "+end, func(t *testing.T) {
 				dir := t.TempDir()
 				synctest.Test(t, func(t *testing.T) {
-					x := newTown(t, "linux", dir)
+					x := startedTown(t, "linux", dir)
 					defer func() { x.stop() }()
 					before, text := x.shaped(), string(x.text())
 					if before == 0 {
@@ -224,7 +211,7 @@ func TestChanges(t *testing.T) {
 func TestChangesOfWhatIsOff(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		x := newTown(t, "linux", dir)
+		x := startedTown(t, "linux", dir)
 		defer func() { x.stop() }()
 		if err := x.d.ask(t.Context(), MethodRevert, "", "", nil, nil); err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"unbloat/internal/apply"
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/metrics"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/all"
@@ -124,9 +125,72 @@ type town struct {
 	backend platform.Backend // past the moods
 	wan     string
 	dir     string
+	journal string // directory of the daemon's journal
 	d       *Daemon
 	end     context.CancelFunc
 	random  *rand.Rand
+	follows bool // its line is followed
+	follow  func(Line) (Follower, error)
+}
+
+func newPuppet(l Line) (Follower, error) {
+	return &puppet{line: l, rates: [2]unit.Rate{l.Rates[0].Usual, l.Rates[1].Usual}}, nil
+}
+
+// A puppet follows a line as the test says.
+type puppet struct {
+	line  Line
+	mu    sync.Mutex
+	rates [2]unit.Rate
+}
+
+func (p *puppet) Run(ctx context.Context)    { <-ctx.Done() }
+func (p *puppet) NewLine()                   {}
+func (p *puppet) Metrics(string) metrics.WAN { return metrics.WAN{} }
+func (p *puppet) Status() LineStatus {
+	r := p.Rates()
+	return LineStatus{Down: WayStatus{Rate: r[0]}, Up: WayStatus{Rate: r[1]}}
+}
+
+func (p *puppet) Rates() [2]unit.Rate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rates
+}
+
+// set gives the line's shapers other rates.
+func (p *puppet) set(ctx context.Context, rates [2]unit.Rate) error {
+	err := p.line.Change(ctx, rates, func(string, unit.Rate) error { return errors.New("there is no netlink here") })
+	if err == nil {
+		p.mu.Lock()
+		p.rates = rates
+		p.mu.Unlock()
+	}
+	return err
+}
+
+// slow reports whether a platform's rates are changed by programs.
+func slow(d *platform.Driver) bool { return d.Retune != nil && !d.Retune.Netlink }
+
+// here is the daemon's own machine, where it runs on OPNsense.
+type here struct{}
+
+func (here) Run(_ context.Context, argv []string, _ []byte) ([]byte, []byte, error) {
+	if slices.Equal(argv, []string{"cat", "/conf/config.xml"}) {
+		return []byte("<opnsense><interfaces><wan><if>igb0</if></wan></interfaces></opnsense>"), nil, nil
+	}
+	return nil, nil, &platform.MissingToolError{Tool: argv[0]}
+}
+
+// followRandomly gives a line that is followed other rates.
+func (x *town) followRandomly() string {
+	l := x.only().line.Load()
+	if l == nil {
+		return "the line is not followed now"
+	}
+	ctx, cancel := context.WithTimeout(x.t.Context(), actionTime)
+	defer cancel()
+	return fmt.Sprint("followed: ", l.Follower.(*puppet).set(ctx, [2]unit.Rate{x.rate(), x.rate()}))
 }
 
 func (x *town) config() config.Config {
@@ -149,7 +213,8 @@ func (x *town) text() []byte {
 
 // start starts the daemon, as after a crash.
 func (x *town) start() {
-	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: x.open}, x.config())
+	d, err := newDaemon(Options{File: x.file(), Memory: filepath.Join(x.dir, "state.json"), Log: io.Discard, Getenv: func(string) string { return "" }, Open: x.open,
+		Follow: x.follow}, x.config())
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -180,10 +245,10 @@ func (x *town) open(_ context.Context, w config.WAN) (*Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &apply.Engine{Backend: b, Runner: x.router, Dir: x.dir, Watchdog: unwatched{}}
+	e := &apply.Engine{Backend: b, Runner: x.router, Dir: x.journal, Watchdog: unwatched{}}
 	take := *e
 	take.Backend = taking
-	return &Router{Driver: x.driver, Engine: e, Taking: &take, Close: func() {},
+	return &Router{Driver: x.driver, Here: here{}, Engine: e, Taking: &take, Close: func() {},
 		Plan: func(_ context.Context, w config.WAN) (plan.Plan, error) {
 			return plan.Make(w.PlanLine(), x.driver.Language.Assume(w.Interface, w.LAN), w.Preferences())
 		}}, nil
@@ -202,6 +267,15 @@ func (x *town) differs() ([]string, error) {
 	now, err := x.backend.Observe(x.t.Context(), *p, rec.Wanted)
 	if err != nil {
 		return nil, err
+	}
+	if l := x.only().line.Load(); l != nil && l.now != nil {
+		r := x.backend.(platform.Retuner)
+		if steps, err := r.Retune(now, *p, *l.now); err != nil || len(steps) > 0 {
+			return []string{fmt.Sprintf("it does not have the rates to which it was followed: %q", steps)}, err
+		}
+		if now, err = r.Retuned(now, *l.now, *p); err != nil {
+			return nil, err
+		}
 	}
 	wanted, err := x.backend.Desire(x.t.Context(), *p, now, rec.Origin)
 	if err != nil {
@@ -256,7 +330,11 @@ func (x *town) happen() string {
 		_, err := w.call(ctx, f)
 		return fmt.Sprint(err)
 	}
-	switch x.random.IntN(13) {
+	things := 13
+	if x.follows {
+		things += 5
+	}
+	switch x.random.IntN(things) {
 	case 0:
 		is := mood(x.random.IntN(int(mostOfMoods) + 1))
 		x.router.set(is)
@@ -292,6 +370,8 @@ func (x *town) happen() string {
 	case 8:
 		x.d.event(Event{Replaced: x.wan})
 		return "another interface"
+	case 13, 14, 15, 16, 17:
+		return x.followRandomly()
 	default:
 		what := x.damage()
 		if x.random.IntN(2) == 0 {
@@ -353,6 +433,7 @@ func TestConformance(t *testing.T) {
 	events := 40
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		events = 10_000
+
 	}
 	t.Logf("UNBLOAT_SEED=%d", seed)
 	if missing := slices.DeleteFunc(all.Names(), func(n string) bool { return standIns()[n] != nil }); len(missing) > 0 {
@@ -360,13 +441,30 @@ func TestConformance(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(standIns())) {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			if events > 1000 {
+				t.Parallel()
+			}
+			dir := inMemory(t)
 			synctest.Test(t, func(t *testing.T) { conforms(t, name, dir, seed, events) })
 		})
 	}
 }
 
-func conforms(t *testing.T, name, dir string, seed uint64, events int) {
+// inMemory returns a directory in memory, if this machine has such a place: what is
+// written there many thousand times is synced each time.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "unbloat-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// newTown returns a town whose daemon does not run yet. Its router is fine.
+func newTown(t *testing.T, name, dir string, seed uint64) *town {
+	t.Helper()
 	driver, err := all.Find(name)
 	if err != nil {
 		t.Fatal(err)
@@ -375,11 +473,14 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 		driver = driver.OwnTC()
 	}
 	at, wan := standIns()[name]()
-	x := &town{t: t, driver: driver, wan: wan, dir: dir, random: rand.New(rand.NewPCG(seed, 3))}
+	x := &town{t: t, driver: driver, wan: wan, dir: dir, journal: dir, follow: newPuppet, random: rand.New(rand.NewPCG(seed, 3))}
 	if x.backend, err = driver.Backend(platform.Options{Runner: at, API: driver.Scheme != "", Replace: true}); err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n", wan)
+	if x.follows = slow(driver); x.follows {
+		text += "follow = true\n"
+	}
 	if err := os.WriteFile(x.file(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +493,50 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 	if err != nil || len(steps) == 0 {
 		t.Fatalf("%d steps: %v", len(steps), err)
 	}
+	if x.follows {
+		steps = append(steps, platform.Step{Argv: []string{"dnctl"}})
+	}
 	x.router = &moody{at: at, ours: changing(steps)}
+	return x
+}
+
+// settle makes the router fine for longer than any retry, and takes back a change that
+// nobody confirmed, as its watchdog would. It says what went wrong with that.
+func (x *town) settle() error {
+	x.router.set(fine)
+	time.Sleep(actionTime + pollHearing + 5*time.Second)
+	e := &apply.Engine{Backend: x.backend, Runner: x.router.at, Dir: x.dir, Watchdog: unwatched{}}
+	var failed error
+	if j, err := e.Pending(x.wan); err == nil && j != nil {
+		_, _, failed = e.Revert(x.t.Context(), apply.Journal{WAN: x.wan})
+		time.Sleep(2 * time.Minute)
+	}
+	synctest.Wait()
+	return failed
+}
+
+// afresh gives the town a new router, of which nothing is recorded.
+func (x *town) afresh(name string) {
+	x.t.Helper()
+	x.stop()
+	for _, f := range []string{".journal.json", ".committed.json"} {
+		if err := os.Remove(filepath.Join(x.dir, x.wan+f)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			x.t.Fatal(err)
+		}
+	}
+	fresh, _ := standIns()[name]()
+	x.router.mu.Lock()
+	x.router.at = fresh
+	x.router.mu.Unlock()
+	var err error
+	if x.backend, err = x.driver.Backend(platform.Options{Runner: fresh, API: x.driver.Scheme != "", Replace: true}); err != nil {
+		x.t.Fatal(err)
+	}
+	x.start()
+}
+
+func conforms(t *testing.T, name, dir string, seed uint64, events int) {
+	x := newTown(t, name, dir, seed)
 	x.start()
 	defer func() { x.stop() }()
 
@@ -406,21 +550,12 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 		if x.random.IntN(4) > 0 {
 			continue
 		}
-		// The router is fine for longer than any retry, and an unconfirmed change is
-		// taken back as its watchdog would.
-		x.router.set(fine)
-		time.Sleep(actionTime + pollHearing + 5*time.Second)
-		w := x.only()
-		e := &apply.Engine{Backend: x.backend, Runner: at, Dir: dir, Watchdog: unwatched{}}
-		if j, err := e.Pending(wan); err == nil && j != nil {
-			if _, _, err := e.Revert(t.Context(), apply.Journal{WAN: wan}); err != nil {
-				// What was half taken away by hand before the change can't be made
-				// again by every platform. The daemon must say so, below.
-				story = append(story, "take back what nobody confirmed: "+err.Error())
-			}
-			time.Sleep(2 * time.Minute)
+		if err := x.settle(); err != nil {
+			// What was half taken away by hand before the change can't be made again by
+			// every platform. The daemon must say so, below.
+			story = append(story, "take back what nobody confirmed: "+err.Error())
 		}
-		synctest.Wait()
+		w := x.only()
 		s, _ := w.snapshot()
 		states[s.State]++
 		tell := func(format string, args ...any) {
@@ -433,7 +568,7 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 				tell("it says that it is in place, and %v %q", err, differences)
 			}
 		case keep.Suspended:
-			if !x.d.memory.isOff(wan) {
+			if !x.d.memory.isOff(x.wan) {
 				tell("it is off, and would not be after a restart")
 			}
 		default:
@@ -443,21 +578,7 @@ func conforms(t *testing.T, name, dir string, seed uint64, events int) {
 			// By hand somebody took away what told our parts from others', which the
 			// platform's driver does not touch then. The router is set to factory defaults,
 			// and what was recorded of it is thrown away.
-			x.stop()
-			for _, f := range []string{".journal.json", ".committed.json"} {
-				if err := os.Remove(filepath.Join(dir, wan+f)); err != nil && !errors.Is(err, os.ErrNotExist) {
-					t.Fatal(err)
-				}
-			}
-			x.router.mu.Lock()
-			fresh, _ := standIns()[name]()
-			x.router.at = fresh
-			x.router.mu.Unlock()
-			if x.backend, err = driver.Backend(platform.Options{Runner: fresh, API: driver.Scheme != "", Replace: true}); err != nil {
-				t.Fatal(err)
-			}
-			at = fresh
-			x.start()
+			x.afresh(name)
 		}
 	}
 	t.Logf("%d events: %v", events, states)

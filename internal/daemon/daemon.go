@@ -452,6 +452,14 @@ func (d *Daemon) event(e Event) {
 	}
 }
 
+// look has every WAN looked at soon, for hooks of systems that tell nothing by
+// netlink. replaced is an interface that came, went or is another one; "": none.
+func (d *Daemon) look(replaced string) {
+	for _, w := range d.all() {
+		w.tell(change{replaced: replaced != "" && replaced == w.name})
+	}
+}
+
 // now is the machine's clock.
 func (d *Daemon) now() time.Time {
 	if d.o.Now != nil {

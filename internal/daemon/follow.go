@@ -7,24 +7,28 @@ import (
 	"net/netip"
 	"time"
 
+	"unbloat/internal/apply"
 	"unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/metrics"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/reason"
 	"unbloat/unit"
 )
 
 // A Line is one that is to be followed. Arrays are by direction: down, up.
 type Line struct {
-	Device     string // the WAN's interface
-	Inbound    string // whose queue shapes the download
+	Device     string        // the WAN's interface
+	Inbound    string        // whose queue shapes the download; "": the system tells nothing of the shapers' queues
+	Every      time.Duration // least time between two changes of a rate; 0: as often as needed
+	Slow       bool          // rates are changed by programs: Change takes no set and calls none
 	Rates      [2]Bounds
 	Reflectors []netip.Addr // none: the built-in ones
 	Learn      string       // file of the learned rates; "": none
 	Server     string       // answers probes too, if it is an unbloat serve; "": none
 	// Change has set called with each interface whose shaper is to have another
-	// rate, while nobody else changes the router.
+	// rate, while nobody else changes the router. With Slow it changes them itself.
 	Change func(ctx context.Context, rates [2]unit.Rate, set func(device string, rate unit.Rate) error) error
 	Ring   *metrics.Ring // takes in what is believed
 	Base   time.Time     // when the clock of Ring agreed with the machine's
@@ -79,7 +83,8 @@ type ReflectorStatus struct {
 // A pursuit is a follower that runs.
 type pursuit struct {
 	Follower
-	plan   *plan.Plan // with the rates that it has set
+	plan   *plan.Plan // that is in place, with the rates that it has set there
+	now    *plan.Plan // of a Retuner: what runs; nil: the plan
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -129,17 +134,32 @@ func (w *wan) follow() {
 
 // followed returns the line as a follower takes it.
 func (w *wan) followed() (Line, error) {
-	p, c := w.plan, w.wanted()
-	switch {
-	case w.d.o.Follow == nil:
+	p, c, how := w.plan, w.wanted(), w.router.Driver.Retune
+	if w.d.o.Follow == nil {
 		return Line{}, errors.New("follow the line: this build can't; use the full one, or follow = false")
 	}
-	if err := Followable(*p); err != nil {
+	if err := Followable(w.router.Driver, *p); err != nil {
 		return Line{}, fmt.Errorf("follow the line: %w; the rates are held", err)
 	}
-	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Learn: c.Learn, Rates: bounds(c, *p)}
+	l := Line{Device: c.Interface, Inbound: p.Down.Device, Reflectors: c.Reflectors, Learn: c.Learn, Rates: bounds(c, *p), Every: how.Every, Slow: !how.Netlink}
+	if l.Slow {
+		l.Inbound = ""
+	}
+	if how.Device != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTime)
+		defer cancel()
+		var err error
+		if l.Device, err = how.Device(ctx, w.router.Here, c.Interface); err != nil {
+			return Line{}, fmt.Errorf("follow the line: %w; the rates are held", err)
+		}
+	}
 	l.Change = func(ctx context.Context, rates [2]unit.Rate, set func(string, unit.Rate) error) error {
-		_, err := w.call(ctx, func(context.Context) (any, error) { return nil, w.retune(rates, set) })
+		_, err := w.call(ctx, func(ctx context.Context) (any, error) {
+			if l.Slow {
+				return nil, w.retuneSlowly(ctx, rates)
+			}
+			return nil, w.retune(rates, set)
+		})
 		return err
 	}
 	l.Ring, l.Base, l.Server = w.past(), w.d.since, w.d.serverOf(w)
@@ -178,17 +198,58 @@ func (d *Daemon) serverOf(w *wan) string {
 	return d.config.Server
 }
 
-// Followable says why a line that is shaped by that plan can't be followed; nil: it
-// can.
-func Followable(p plan.Plan) error {
-	if !cakes(&p) {
-		return errors.New("it takes CAKE in both directions, the only shaper that gets another rate several times a second")
+// Followable says why a line that is shaped by that plan can't be followed on such a
+// router; nil: it can.
+func Followable(d *platform.Driver, p plan.Plan) error {
+	if d.Retune == nil {
+		return fmt.Errorf("on %s a shaper can't get another rate in place", d.Name())
+	}
+	return d.Retune.Can(p)
+}
+
+// retuneSlowly gives the shapers other rates with programs, and reads them back. It
+// belongs to the loop.
+func (w *wan) retuneSlowly(ctx context.Context, rates [2]unit.Rate) error {
+	l := w.line.Load()
+	if l == nil || l.plan != w.plan || w.keeper.State() != keep.InPlace {
+		return fmt.Errorf("change the rates of %s: it is not in place now", w.config.Name())
+	}
+	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w.act(true)
+	defer w.act(false)
+	p := retuned(w.plan, rates, platform.RetuneGrain)
+	engine := w.router.Engine
+	if _, ok := engine.Backend.(platform.Retuner); ok {
+		if err := engine.Retune(ctx, *w.plan, p); err != nil {
+			w.keeper.Changed(time.Now()) // it may have either rates
+			return err
+		}
+		l.now = &p
+		return nil
+	}
+	if _, err := engine.Mend(ctx, p); err != nil {
+		w.keeper.Changed(time.Now())
+		return err
+	}
+	w.plan, l.plan = &p, &p
+	if id, err := engine.RecordID(w.config.Interface); err == nil {
+		w.record = id // it is ours, and the usual rates stay in the configuration
 	}
 	return nil
 }
 
-func cakes(p *plan.Plan) bool {
-	return p.Down != nil && p.Up != nil && p.Down.AQM == plan.CAKE && p.Up.AQM == plan.CAKE
+// mendFollowed puts the WAN in place while its line is followed: what is there is to
+// have the rates that the line was followed to.
+func (w *wan) mendFollowed(ctx context.Context, engine *apply.Engine, l *pursuit) (apply.Mended, error) {
+	m, err := engine.MendAt(ctx, *w.plan, *l.now)
+	if err != nil {
+		return m, err
+	}
+	return m, engine.Retune(ctx, *w.plan, *l.now)
 }
 
 // retune gives the shapers other rates. It belongs to the loop.
@@ -197,7 +258,7 @@ func (w *wan) retune(rates [2]unit.Rate, set func(device string, rate unit.Rate)
 	if l == nil || l.plan != w.plan || w.keeper.State() != keep.InPlace {
 		return fmt.Errorf("change the rates of %s: it is not in place now", w.config.Name())
 	}
-	p := retuned(w.plan, rates)
+	p := retuned(w.plan, rates, netlinkGrain)
 	var why []error
 	for _, x := range [2]struct{ is, want *plan.Shaper }{{w.plan.Down, p.Down}, {w.plan.Up, p.Up}} {
 		if x.is.Rate == x.want.Rate {
@@ -216,12 +277,13 @@ func (w *wan) retune(rates [2]unit.Rate, set func(device string, rate unit.Rate)
 	return errors.Join(why...)
 }
 
-// retuned returns a plan with other rates, whole bytes a second as the kernel has
-// them, and nothing else.
-func retuned(p *plan.Plan, rates [2]unit.Rate) plan.Plan {
-	const bits = 8
+// netlinkGrain is what CAKE's rates are multiples of: whole bytes a second.
+const netlinkGrain = 8 * unit.BitPerSecond
+
+// retuned returns a plan with other rates, multiples of grain, and nothing else.
+func retuned(p *plan.Plan, rates [2]unit.Rate, grain unit.Rate) plan.Plan {
 	q, down, up := *p, *p.Down, *p.Up
-	down.Rate, up.Rate = rates[0]/bits*bits, rates[1]/bits*bits
+	down.Rate, up.Rate = max(rates[0]/grain, 1)*grain, max(rates[1]/grain, 1)*grain
 	q.DownBps, q.UpBps, q.Down, q.Up = down.Rate, up.Rate, &down, &up
 	return q
 }
@@ -230,16 +292,22 @@ func retuned(p *plan.Plan, rates [2]unit.Rate) plan.Plan {
 // rates that the line was followed to.
 func (w *wan) again(p *plan.Plan) *plan.Plan {
 	l := w.line.Load()
-	if l == nil || !cakes(p) {
+	if l == nil || Followable(w.router.Driver, *p) != nil {
 		return p
 	}
-	q := retuned(p, l.Rates())
-	l.plan = &q
 	l.NewLine()
+	if _, ok := w.router.Engine.Backend.(platform.Retuner); ok {
+		q := retuned(p, l.Rates(), platform.RetuneGrain)
+		l.plan, l.now = p, &q
+		return p
+	}
+	q := retuned(p, l.Rates(), netlinkGrain)
+	l.plan = &q
 	return &q
 }
 
-// abandon ends the following. The rates stay.
+// abandon ends the following. The rates stay; those that no record knows, of a
+// Retuner, are the plan's again, so that everybody else finds what is recorded.
 func (w *wan) abandon() {
 	p := w.line.Swap(nil)
 	if p == nil {
@@ -247,6 +315,16 @@ func (w *wan) abandon() {
 	}
 	p.cancel()
 	<-p.done
+	if p.now == nil || w.router == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), actionTime)
+	defer cancel()
+	w.act(true)
+	defer w.act(false)
+	if err := w.router.Engine.Retune(ctx, *p.plan, *p.plan); err != nil {
+		w.d.log("%s: %v", w.config.Name(), err)
+	}
 }
 
 // own remembers a netlink port whose changes are no news.

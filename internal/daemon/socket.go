@@ -188,6 +188,9 @@ func (c *client) do(ctx context.Context, r Request) (any, error) {
 			return nil, err
 		}
 		return c.take(ctx, r, p)
+	case MethodLook:
+		c.d.look(r.WAN)
+		return nil, nil
 	}
 	return c.ask(ctx, r)
 }

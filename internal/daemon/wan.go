@@ -30,6 +30,7 @@ type Router struct {
 	Taking *apply.Engine   // the same, which takes over from another's shaper
 	Keeper platform.Keeper // of a plan that an earlier command applies at boot
 	OwnTC  bool            // with tc(8) directly, beside the platform's own service
+	Here   platform.Runner // commands on the daemon's own machine
 
 	// Plan reads the router's capabilities and makes the plan of a WAN.
 	Plan func(ctx context.Context, w config.WAN) (plan.Plan, error)
@@ -267,6 +268,9 @@ func (w *wan) mend(ctx context.Context, a keep.Action) (m apply.Mended, err erro
 	if a.Take {
 		engine = w.router.Taking
 	}
+	if l := w.line.Load(); l != nil && l.now != nil && l.plan == w.plan {
+		return w.mendFollowed(ctx, engine, l)
+	}
 	return engine.Mend(ctx, *w.plan)
 }
 
@@ -479,6 +483,7 @@ func (w *wan) apply(ctx context.Context, from *client, a ApplyParams) (any, erro
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
+	w.abandon()
 	engine := w.router.Engine
 	if a.Replace {
 		engine = w.router.Taking
@@ -561,6 +566,7 @@ func (w *wan) confirm(ctx context.Context, from *client) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.keeper.Changed(time.Now()) // it no longer waits
 	w.happened(EventConfirmed, from.by(), UndoneNo, "")
 	return Applied{State: "committed", WAN: j.WAN, Commands: []string{}, Plan: j.Plan, Notes: w.kept()}, nil
 }
@@ -582,6 +588,7 @@ func (w *wan) revert(ctx context.Context, from *client) (any, error) {
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
+	w.abandon()
 	out := Reverted{Reverted: []apply.Reverted{}}
 	pending, err := w.router.Engine.Pending(w.config.Interface)
 	if err != nil {
@@ -654,6 +661,7 @@ func (w *wan) turn(from *client, keepOn bool) (any, error) {
 	}
 	w.holder = from
 	if !keepOn {
+		w.abandon()
 		w.keeper.Hold()
 	}
 	return nil, nil

@@ -51,6 +51,7 @@ const (
 	MethodRevert  = "revert"  // → Reverted
 	MethodOn      = "on"      // OnParams → WANStatus, once the WAN has been looked at
 	MethodTurn    = "turn"    // TurnParams → Turn; it ends with the connection
+	MethodLook    = "look"    // of a WAN: its interface came or went; without one: something has changed. → null, at once
 
 	MethodDecisions = "decisions" // DecisionsParams → Decisions
 	MethodWhy       = "why"       // WhyParams → what `unbloat why --json` prints
@@ -62,7 +63,7 @@ const (
 
 // methods are all of them, as an error names them.
 func methods() []string {
-	return []string{MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn, MethodDecisions, MethodWhy, MethodTune, MethodTest, MethodRun, MethodHistory,
+	return []string{MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn, MethodLook, MethodDecisions, MethodWhy, MethodTune, MethodTest, MethodRun, MethodHistory,
 		MethodSettings, MethodChange, MethodEvents, MethodClasses, MethodPage}
 }
 

@@ -5,7 +5,6 @@ package lab
 import (
 	"context"
 	"io"
-	"time"
 )
 
 // Init is the guest's first process; only Linux has guests.

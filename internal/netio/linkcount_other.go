@@ -1,8 +1,8 @@
-//go:build !linux
+//go:build !linux && !freebsd && !openbsd
 
 package netio
 
-// A LinkCounter reads the counters of interfaces and of their queues; only on Linux.
+// A LinkCounter reads the counters of interfaces and of their queues; only on Linux, FreeBSD and OpenBSD.
 type LinkCounter struct{}
 
 // OpenLinkCounter returns an error that wraps ErrNotSupported.

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +18,9 @@ import (
 // martian is English without its words. A plan in it has only the router's own
 // names.
 func martian() *reason.Language {
-	l := reason.English()
+	of := *reason.English()
+	of.Words, of.Names = maps.Clone(of.Words), maps.Clone(of.Names)
+	l := &of
 	words, figure := regexp.MustCompile(`[A-Za-z]+`), regexp.MustCompile(`\{[^}]*\}`)
 	silent := func(text string) string {
 		var b strings.Builder

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"unbloat/aqm"
 	"unbloat/internal/lang/nft"
@@ -71,12 +72,40 @@ type Driver struct {
 	// it can't be kept; nil: there is no such service.
 	Contends func(ctx context.Context, r Runner, wan string) error
 
+	// Retune says how shapers get other rates in place, while a line is followed; nil:
+	// they can't.
+	Retune *Retune
+
 	// Scheme is the URL scheme of the platform's API, as in "opnsense+https";
 	// "": no API.
 	Scheme string
 
 	Classes   *Classes  // classes of current flows; nil: unknown
 	Simulated Simulated // for the simulator
+}
+
+// A Retune says how the shapers of a platform get other rates in place.
+type Retune struct {
+	// Netlink says that the kernel is told without a command; else the backend is a
+	// Retuner, or the whole plan is applied each time.
+	Netlink bool
+	// Every is the least time between two changes of a direction; 0: as often as needed.
+	Every time.Duration
+	// Can says why the shapers of a plan can't; nil: they can.
+	Can func(p plan.Plan) error
+	// Device returns the interface of a WAN on the router itself; nil: it has the WAN's
+	// name.
+	Device func(ctx context.Context, r Runner, wan string) (string, error)
+}
+
+// A Retuner is a Backend whose running shapers get other rates by commands, while
+// the settings that a reboot loads, and all files, stay as they are.
+type Retuner interface {
+	// Retune returns the commands that give the running shapers of p, which s shows,
+	// the rates of to; none if they have them. The error says why that can't be done.
+	Retune(s State, p, to plan.Plan) ([]Step, error)
+	// Retuned returns s as if its shapers that have the rates of from had those of to.
+	Retuned(s State, from, to plan.Plan) (State, error)
 }
 
 // Name is the platform's name.

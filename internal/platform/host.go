@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"unbloat/internal/plan"
 )
@@ -55,6 +56,7 @@ func (Local) Run(ctx context.Context, argv []string, stdin []byte) (stdout, stde
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.WaitDelay = 5 * time.Second // for what a program has started that outlives it, once ctx has ended
 	if stdin != nil {
 		cmd.Stdin = bytes.NewReader(stdin)
 	}

@@ -3,10 +3,16 @@ package reason
 import (
 	"fmt"
 	"maps"
+	"sync"
 )
 
-// English returns the words of English.
-func English() *Language {
+// English returns the words of English, which nobody may change.
+func English() *Language { return english() }
+
+// english makes the words once: every reason that is written down needs them.
+var english = sync.OnceValue(newEnglish)
+
+func newEnglish() *Language {
 	const full = "; measure by cable, or next to the access point"
 	l := &Language{
 		Tag: "en", Self: "English", Column: 27, Decimal: ".",

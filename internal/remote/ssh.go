@@ -125,7 +125,10 @@ func DialSSH(ctx context.Context, t Target, o SSHOptions) (*SSH, error) {
 	if _, err := s.connected(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.findRoot(ctx)
+	if err := s.findRoot(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // String prints the target.

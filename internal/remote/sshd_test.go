@@ -186,6 +186,7 @@ type cable struct {
 	mu   sync.Mutex
 	cut  bool
 	open []net.Conn
+	live int // connections that both ends hold
 }
 
 func newCable(t *testing.T, to int) *cable {
@@ -215,9 +216,19 @@ func newCable(t *testing.T, to int) *cable {
 				continue
 			}
 			c.open = append(c.open, in, out)
+			c.live++
 			c.mu.Unlock()
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				all.Go(func() { _, _ = io.Copy(pair[0], pair[1]); pair[0].Close(); pair[1].Close() })
+			for i, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				all.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					pair[0].Close()
+					pair[1].Close()
+					if i == 0 {
+						c.mu.Lock()
+						c.live--
+						c.mu.Unlock()
+					}
+				})
 			}
 		}
 	})
@@ -236,6 +247,13 @@ func (c *cable) set(cut bool) {
 		}
 		c.open = nil
 	}
+}
+
+// carried returns how many connections there are now.
+func (c *cable) carried() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.live
 }
 
 // dial connects to the server.

@@ -36,6 +36,9 @@ type Config struct {
 	Targets []delay.Target // the reflectors, in the gauge's order
 	Params  follow.Params  // without Reflectors; times between probes that are 0 are those of the budget
 	Open    func() (Gauge, error)
+	// Unseen says that the system does not tell what waits in the shapers. Then a
+	// shaper that carries nearly its rate is taken to have something waiting.
+	Unseen bool
 	// Set gives the shapers new rates in place. It may refuse now; then it is asked
 	// again with the next change. Errors are reported once for each text.
 	Set func(ctx context.Context, rates [2]unit.Rate) error
@@ -61,6 +64,9 @@ type Follower struct {
 	gauge      Gauge
 	said       string
 	fresh      atomic.Bool // the line is another one
+
+	last follow.Counters // a moment ago, where backlogs are guessed
+	full [2]bool
 
 	mu      sync.Mutex
 	view    View
@@ -142,7 +148,7 @@ func (f *Follower) round(ctx context.Context) time.Duration {
 		f.gauge.Reset()
 	}
 	f.notes.round(now, f.controller, f.config.Tell)
-	d, err := f.feed.Round(now, sources{f.gauge})
+	d, err := f.feed.Round(now, sources{f.gauge, f})
 	why := []error{err}
 	if d.Change[follow.Down] || d.Change[follow.Up] {
 		if err := f.config.Set(ctx, [2]unit.Rate{d.Rate[follow.Down], d.Rate[follow.Up]}); err != nil {
@@ -157,7 +163,10 @@ func (f *Follower) round(ctx context.Context) time.Duration {
 }
 
 // sources are a gauge's, as a feed takes them.
-type sources struct{ Gauge }
+type sources struct {
+	Gauge
+	f *Follower
+}
 
 // Count implements feed.Sources.
 func (s sources) Count(now unit.Instant) (r feed.Reading, err error) {
@@ -172,9 +181,43 @@ func (s sources) Count(now unit.Instant) (r feed.Reading, err error) {
 	up, down := c.Link.Queue, c.Inbound.Queue
 	r.Way[follow.Up] = follow.Count{Bytes: unit.Size(c.Link.TxBytes), Backlog: unit.Size(up.Backlog), Drops: up.Drops}
 	r.Way[follow.Down] = follow.Count{Bytes: unit.Size(c.Link.RxBytes), Backlog: unit.Size(down.Backlog), Drops: down.Drops}
+	if s.f.config.Unseen {
+		s.f.guess(r.At, &r.Way)
+	}
 	r.Rates = [2]unit.Rate{follow.Down: down.Rate, follow.Up: up.Rate}
 	return r, nil
 }
+
+// What stands in for a backlog that is not told.
+const (
+	fullShare = 0.92 // of a shaper's rate; it counts Ethernet's headers, or not
+	fullWaits = 16   // packets
+	fullOver  = 200 * time.Millisecond
+)
+
+// guess puts a backlog where a shaper carried nearly its rate since the reading of a
+// moment ago.
+func (f *Follower) guess(at unit.Instant, way *[2]follow.Count) {
+	packet := f.config.Params.Packet
+	if packet == 0 {
+		packet = usualPacket
+	}
+	since := at.Sub(f.last.At)
+	for d := range way {
+		if f.last.At != 0 && since > 0 {
+			carried := float64(way[d].Bytes-f.last.Way[d].Bytes) * 8 / since.Seconds()
+			f.full[d] = carried >= fullShare*float64(f.controller.Belief(follow.Direction(d)).Rate)
+		}
+		if f.full[d] {
+			way[d].Backlog = fullWaits * packet
+		}
+	}
+	if f.last.At == 0 || since >= fullOver {
+		f.last = follow.Counters{At: at, Way: *way}
+	}
+}
+
+const usualPacket = 1514 * unit.Byte
 
 // changed counts the changes by reason.
 func (f *Follower) changed(d follow.Decision) {

@@ -36,6 +36,7 @@ type line struct {
 	away     bool
 	resets   int
 	closed   int
+	unseen   bool // the shaper's queue is not told
 }
 
 // advance lets time pass.
@@ -81,6 +82,9 @@ func (l *line) Count(now unit.Instant) (gauge.Counts, error) {
 	}
 	c := gauge.Counts{At: now}
 	c.Link.Index, c.Link.RxBytes = 1, uint64(l.arrived)
+	if l.unseen {
+		return c, nil
+	}
 	c.Inbound.Queue.Rate = unit.Rate(l.rate)
 	if l.rate < l.capacity && l.queue == 0 {
 		c.Inbound.Queue.Backlog = 100_000
@@ -172,6 +176,64 @@ func TestFollows(t *testing.T) {
 		if l.resets != 1 || l.closed != 1 || len(told) > 0 {
 			t.Errorf("%d resets, %d closed, told %q", l.resets, l.closed, told)
 		}
+	})
+}
+
+// Where programs change the rates, and the system does not tell what waits in the
+// shaper, the rate goes down and comes back too, only later.
+func TestFollowsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &line{capacity: 30e6, rate: 28e6, unseen: true}
+		var told []string
+		var changed []time.Time
+		c := config(l, &told)
+		c.Unseen, c.Params.Every = true, 2*time.Second
+		set := c.Set
+		c.Set = func(ctx context.Context, r [2]unit.Rate) error {
+			time.Sleep(300 * time.Millisecond) // of pfctl and its like
+			changed = append(changed, time.Now())
+			return set(ctx, r)
+		}
+		f, err := steer.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+		time.Sleep(20 * time.Second)
+		if r := f.Rates(); r[0] < 25*unit.MbitPerSecond || r[1] != 5*unit.MbitPerSecond {
+			t.Errorf("on a steady line: %v", r)
+		}
+		l.set(10e6)
+		time.Sleep(10 * time.Second)
+		var mean unit.Rate // it drains by a rate that holds for two seconds
+		const seconds = 10
+		for range seconds {
+			time.Sleep(time.Second)
+			b := f.View().Belief[follow.Down]
+			mean += b.Rate / seconds
+			if b.Rate > 10_500_000 || b.Delay > 50*time.Millisecond {
+				t.Errorf("10 s and more after the fall to 10 Mbit/s: %+v", b)
+			}
+		}
+		t.Logf("from 10 s to 20 s after the fall to 10 Mbit/s it has %s on average", mean)
+		if mean < 4*unit.MbitPerSecond {
+			t.Error("that is too little")
+		}
+		l.set(30e6)
+		time.Sleep(60 * time.Second)
+		if r := f.Rates(); r[0] < 20*unit.MbitPerSecond {
+			t.Errorf("60 s after it came back: %v", r)
+		}
+		cancel()
+		<-done
+		for i := 1; i < len(changed); i++ {
+			if apart := changed[i].Sub(changed[i-1]); apart < 2*time.Second {
+				t.Errorf("two changes within %v", apart)
+			}
+		}
+		t.Logf("%d changes, told %q", len(changed), told)
 	})
 }
 

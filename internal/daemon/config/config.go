@@ -87,6 +87,23 @@ func (w WAN) Name() string {
 	return w.Interface + " of " + w.Router
 }
 
+// Here reports whether the router is this machine, reached through its own API.
+func (w WAN) Here() bool {
+	scheme, rest, _ := strings.Cut(w.Router, "://")
+	if scheme == "ssh" {
+		return false
+	}
+	host, _, _ := strings.Cut(rest[strings.LastIndexByte(rest, '@')+1:], "/")
+	if at, err := netip.ParseAddrPort(host); err == nil {
+		return at.Addr().IsLoopback()
+	}
+	if at, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return at.IsLoopback()
+	}
+	name, _, _ := strings.Cut(host, ":")
+	return name == "localhost"
+}
+
 // Says tells in a sentence what the WAN is to be.
 func (w WAN) Says() string {
 	says := w.Name() + ":"
@@ -422,12 +439,12 @@ func (w *WAN) check(name string, t wanTable) error {
 	}
 	if w.Follow {
 		switch {
-		case w.Router != "":
-			return bad("follow", "only the router itself can follow its line; run the daemon there, or use follow = false, which holds the rates")
+		case w.Router != "" && !w.Here():
+			return bad("follow", "only the router itself can follow its line: from here neither its counters nor the line's delay can be read often enough; run the daemon there, or use follow = false, which holds the rates")
 		case w.Down == 0 || w.Up == 0:
 			return bad("follow", "needs down and up, what the line usually carries")
-		case w.AQM != "" && w.AQM != plan.CAKE:
-			return bad("follow", "needs aqm = %q, the only one that takes another rate several times a second; use follow = false, which holds the rates", plan.CAKE)
+		case w.AQM == plan.FIFO:
+			return bad("follow", "needs a queue that holds its own delay down, so that the line's can be told from it: remove aqm, or use follow = false, which holds the rates")
 		}
 	}
 	if w.Down == 0 && w.Up == 0 && w.ShapeDown.IsZero() && w.ShapeUp.IsZero() {

@@ -66,7 +66,8 @@ func TestRefused(t *testing.T) {
 		{"[[wan]]\ninterface = \"eth0\"\n", "F:1: nothing says how fast the line is"},
 		{"[[wan]]\ninterface = \"eth0\"\nup = \"1mbit\"\nshape_down = \"97%\"\n", "F:4: shape_down: is a share of the line's rate, which nobody gave; add down"},
 		{ok + ok, "F:6: interface: eth0 is in another [[wan]] already"},
-		{ok + "aqm = \"fq_codel\"\nfollow = true\n", "F:6: follow: needs aqm = \"cake\""},
+		{ok + "aqm = \"fifo\"\nfollow = true\n", "F:6: follow: needs a queue"},
+		{ok + "router = \"opnsense+https://192.0.2.1\"\nfollow = true\n", "F:6: follow: only the router itself"},
 		{ok + "router = \"ssh://root@192.0.2.1\"\nfollow = true\n", "F:6: follow: only the router itself"},
 		{"[[wan]]\ninterface = \"eth0\"\ndown = \"50mbit\"\nfollow = true\n", "F:4: follow: needs down and up"},
 		{ok + "least_down = \"60mbit\"\n", "F:5: least_down: 60 Mbit/s is more than the line usually carries (down = 50 Mbit/s)"},
@@ -203,6 +204,20 @@ func TestSetOther(t *testing.T) {
 	}
 	if rules := c.WANs[0].MachineRules(); len(rules) != 1 || rules[0].Class != plan.Bulk || rules[0].Home[1] != "2001:db8::1" {
 		t.Errorf("%+v", rules)
+	}
+}
+
+// TestHere: a router is this machine if its API is asked at the loopback.
+func TestHere(t *testing.T) {
+	for router, want := range map[string]bool{
+		"opnsense+https://127.0.0.1": true, "opnsense+https://127.0.0.1:8443/": true, "opnsense+https://[::1]:443": true, "opnsense+https://[::1]": true,
+		"opnsense+https://localhost:8443": true, "opnsense+https://user@localhost": true,
+		"opnsense+https://192.0.2.1": false, "opnsense+https://127.0.0.1.example.net": false, "ssh://root@127.0.0.1": false, "opnsense+https://[2001:db8::1]:443": false,
+	} {
+		_, err := config.Parse("F", []byte("[[wan]]\ninterface = \"wan\"\ndown = \"50mbit\"\nup = \"10mbit\"\nrouter = \""+router+"\"\nfollow = true\n"))
+		if is := err == nil; is != want {
+			t.Errorf("%s is taken for this machine: %t (%v)", router, is, err)
+		}
 	}
 }
 

@@ -30,8 +30,9 @@ const (
 	mostQuiet  = 200 * time.Millisecond // after the first change it is looked at anyway
 	firstRetry = time.Second            // after a failure; doubles
 	mostRetry  = time.Minute
-	mostWait   = 10 * time.Second // between looks for what is missing
-	busyRetry  = 250 * time.Millisecond
+	mostWait   = 10 * time.Second       // between looks for what is missing
+	busyRetry  = 250 * time.Millisecond // doubles: a change may wait minutes for its confirmation
+	mostBusy   = 4 * time.Second
 
 	// MostTakeovers is how often the daemon takes a WAN back from another shaper
 	// within ContestWindow. Once more, and it leaves the WAN alone.
@@ -219,7 +220,7 @@ func (k *Keeper) Report(now time.Time, r Result, mended bool) {
 		return slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > window })
 	}
 	k.contests, k.mends = within(k.contests, ContestWindow), within(k.mends, mendWindow)
-	if r != Failed && r != Missing {
+	if r != Failed && r != Missing && r != Locked || (r == Locked) != (k.state == Busy) {
 		k.backoff = 0
 	}
 	switch r {
@@ -233,21 +234,21 @@ func (k *Keeper) Report(now time.Time, r Result, mended bool) {
 		k.state, k.owned, k.replan = InPlace, true, false
 	case Missing:
 		k.state, k.replan = Waiting, true
-		k.later(now, mostWait)
+		k.later(now, firstRetry, mostWait)
 	case Occupied:
 		k.occupied(now)
 	case Locked:
 		k.state = Busy
-		k.retry = now.Add(busyRetry)
+		k.later(now, busyRetry, mostBusy)
 	case Failed:
 		k.state, k.replan = Failing, true
-		k.later(now, mostRetry)
+		k.later(now, firstRetry, mostRetry)
 	}
 }
 
 // later tries again after a time that doubles.
-func (k *Keeper) later(now time.Time, most time.Duration) {
-	k.backoff = min(max(2*k.backoff, firstRetry), most)
+func (k *Keeper) later(now time.Time, least, most time.Duration) {
+	k.backoff = min(max(2*k.backoff, least), most)
 	k.retry = now.Add(k.backoff)
 }
 

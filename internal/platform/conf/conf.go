@@ -62,6 +62,10 @@ type State struct {
 	// compared.
 	Others []string `json:"others,omitempty"`
 	Scope  []string `json:"scope,omitempty"`
+	// Known are running items that an earlier plan of ours made, as far as a record
+	// says so; they are not compared either. By them we know our own where somebody
+	// has taken away the files that name them.
+	Known []string `json:"known,omitempty"`
 }
 
 // LiveDifferences lists where the running state differs from the wanted one,

@@ -60,7 +60,7 @@ run_rc_command "$1"
 type Backend struct{ Runner platform.Runner }
 
 // Observe reads our files, dummynet's objects and ipfw's rules.
-func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (platform.State, error) {
+func (b *Backend) Observe(ctx context.Context, _ plan.Plan, earlier platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, RulesFile, Script, RCConf)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,38 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, _ platform.State) (p
 		}
 		shown = append(shown, string(out))
 	}
-	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3]), Others: otherRules(shown[3])})
+	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3]), Others: otherRules(shown[3]), Known: known(earlier)})
+}
+
+// known returns what an earlier state's rules file made.
+func known(earlier platform.State) []string {
+	if earlier == nil {
+		return nil
+	}
+	s, err := conf.Decode(earlier)
+	if err != nil {
+		return nil
+	}
+	return ours(s).ShownLines()
+}
+
+// foreign returns what runs and is not ours. What has the kind and the number of an
+// object of ours is that object, whatever its rate is now; several rules of ipfw may
+// share a number, so those are ours only as we wrote them.
+func foreign(s conf.State) []string {
+	mine := append(ours(s).ShownLines(), s.Known...)
+	rest := conf.Without(s.Live, ours(s).ShownLines())
+	return slices.DeleteFunc(rest, func(line string) bool {
+		w := strings.Fields(line)
+		if !slices.Contains([]string{"pipe", "sched", "queue"}, w[0]) {
+			return slices.Contains(s.Known, line)
+		}
+		return hasLine(mine, w[0]+" "+w[1]+" ")
+	})
+}
+
+func hasLine(lines []string, prefix string) bool {
+	return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) })
 }
 
 // otherRules returns ipfw's rules with one of our numbers that don't send
@@ -126,14 +157,14 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 		return nil, err
 	}
 	was := ours(s)
-	rest := conf.Without(s.Live, was.ShownLines())
+	rest := foreign(s)
 	if err := checkForeign(p, c, was, append(slices.Clone(rest), s.Others...)); err != nil {
 		return nil, err
 	}
 	s.Files = s.Files.Put(RulesFile, "# Made by unbloat; `unbloat revert` removes it.\n"+c.String(), "644")
 	s.Files = s.Files.Put(Script, script, "755")
 	s.Files = s.Files.Put(RCConf, withBlock(s.Files.Text(RCConf)), "644")
-	s.Live = append(rest, c.ShownLines()...)
+	s.Live, s.Known = append(rest, c.ShownLines()...), nil
 	return conf.Encode(s)
 }
 
@@ -238,7 +269,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 		}
 		was = o.Files.Get(RCConf)
 	}
-	s.Live = conf.Without(s.Live, ours(s).ShownLines())
+	s.Live, s.Known = foreign(s), nil
 	rc := s.Files.Get(RCConf)
 	switch own := withoutBlock(string(rc.Content)); {
 	case rc.Exists && origin != nil && withBlock(string(was.Content)) == string(rc.Content):
@@ -334,7 +365,7 @@ func parseOne(argv []string) dummynet.Config {
 }
 
 func hasNumber(live []string, kind string, n int) bool {
-	return slices.ContainsFunc(live, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%s %d ", kind, n)) })
+	return hasLine(live, fmt.Sprintf("%s %d ", kind, n))
 }
 
 // typeChanges reports whether the pipe's scheduler is fq_codel on one side
@@ -363,14 +394,14 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 	c := ours(s)
 	var rest []platform.Step
 	rules := []string{"ipfw", "delete"} // it continues after a missing number
-	foreign := append(conf.Without(s.Live, c.ShownLines()), s.Others...)
+	others := append(foreign(s), s.Others...)
 	for _, x := range dummynet.Numbers() {
 		if x.Kind == "rule" {
-			if slices.ContainsFunc(foreign, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("%05d ", x.Number)) }) {
+			if hasLine(others, fmt.Sprintf("%05d ", x.Number)) {
 				continue // a foreign rule of the snapshot: not ours
 			}
 			rules = append(rules, strconv.Itoa(x.Number))
-		} else if x.Kind != "sched" && !hasNumber(foreign, x.Kind, x.Number) {
+		} else if x.Kind != "sched" && !hasNumber(others, x.Kind, x.Number) {
 			rest = append(rest, platform.Step{Argv: []string{"dnctl", x.Kind, "delete", strconv.Itoa(x.Number)}})
 		}
 	}

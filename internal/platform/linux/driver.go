@@ -2,8 +2,10 @@ package linux
 
 import (
 	"context"
+	"errors"
 
 	"unbloat/aqm"
+	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 )
 
@@ -32,9 +34,18 @@ func Driver() *platform.Driver {
 		},
 		StateDir:  platform.VolatileDir,
 		Owned:     OwnedPlans,
+		Retune:    &platform.Retune{Netlink: true, Can: cakes},
 		Classes:   Classes(),
 		Simulated: platform.Simulated{CoDel: aqm.Linux73, Shaper: platform.HTB, FIFOBytes: true},
 	}
+}
+
+// cakes says why the shapers of a plan can't get other rates in place.
+func cakes(p plan.Plan) error {
+	if p.Down == nil || p.Up == nil || p.Down.AQM != plan.CAKE || p.Up.AQM != plan.CAKE {
+		return errors.New("it takes CAKE in both directions, the only shaper that gets another rate several times a second")
+	}
+	return nil
 }
 
 // unsure returns why a preview by this user may be wrong; "" if it is reliable.

@@ -27,9 +27,11 @@ func driver(altq bool) *platform.Driver {
 		Checks:     checks(bsd.WithFQCoDel),
 		Backend:    func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner, Altq: altq}, nil },
 		StateDir:   platform.LastingDir,
+		Retune:     &platform.Retune{Every: platform.RetuneEvery, Can: platform.BothShaped},
 		Simulated:  platform.Simulated{CoDel: aqm.OpenBSD78, Shaper: platform.HFSC},
 	}
 	if altq {
+		d.Retune = nil // a reload makes its queues anew, and drops what waits there
 		d.Language, d.Render, d.Checks = LanguageAltq(), RenderAltq, checks(shorterQueue)
 	}
 	return d

@@ -37,7 +37,7 @@ func includeLine(wan string) string {
 }
 
 // Observe reads pf.conf, our file, and the kernel's queues.
-func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (platform.State, error) {
+func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error) {
 	files, err := conf.Read(ctx, b.Runner, IncludeFile(p.WAN), PfConf)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,44 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 	if err != nil {
 		return nil, err
 	}
-	return conf.Encode(conf.State{Files: files, Live: live})
+	s := conf.State{Files: files, Live: live}
+	if e, err := conf.Decode(earlier); err == nil {
+		s.Known = b.ours(e, p.WAN)
+	}
+	return conf.Encode(s)
+}
+
+// foreign returns the queues that run and are not ours. A queue with the name and
+// the interface of one of ours is ours, whatever its rate is now: an interface can
+// have one of that name.
+func (b *Backend) foreign(s conf.State, wan string) []string {
+	own := b.ours(s, wan)
+	if b.Altq { // it prints queues of its own making, which are told apart by all that they say
+		return conf.Without(conf.Without(s.Live, own), s.Known)
+	}
+	mine := append(places(own), places(s.Known)...)
+	var rest []string
+	for i, place := range places(s.Live) {
+		if !slices.Contains(mine, place) {
+			rest = append(rest, s.Live[i])
+		}
+	}
+	return rest
+}
+
+// places returns the interface and the name of each queue. pfctl shows the queues of
+// an interface one after the other, its root first.
+func places(queues []string) (out []string) {
+	const on, device = 2, 3 // words of "queue outq on em0 …"
+	at := ""
+	for _, line := range queues {
+		w := strings.Fields(line)
+		if len(w) > device && w[on] == "on" {
+			at = w[device]
+		}
+		out = append(out, at+" "+w[min(1, len(w)-1)])
+	}
+	return out
 }
 
 // live returns a canonical line for each queue that is loaded.
@@ -131,17 +168,18 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, _ platform.State
 			return nil, &platform.PreconditionError{Doing: "shape " + dev, What: "there is no such interface", Remedy: "name one of those of `ifconfig -a` with --wan or --lan", Err: err}
 		}
 	}
-	rest := conf.Without(s.Live, b.ours(s, p.WAN))
+	rest := b.foreign(s, p.WAN)
 	own := strings.Replace(string(pf.Content), includeLine(p.WAN), "", 1)
 	if err := b.checkForeign(p, own, rest); err != nil {
 		return nil, err
 	}
-	if err := b.checkLoaded(ctx); err != nil {
+	lost := string(pf.Content) != own && !s.Files.Get(IncludeFile(p.WAN)).Exists
+	if err := b.checkLoaded(ctx, lost, own); err != nil {
 		return nil, err
 	}
 	s.Files = s.Files.Put(IncludeFile(p.WAN), "# Made by unbloat; `unbloat revert` removes it.\n"+text, "600")
 	s.Files = s.Files.Put(PfConf, b.include(own, p.WAN), "")
-	s.Live = append(rest, shown...)
+	s.Live, s.Known = append(rest, shown...), nil
 	return conf.Encode(s)
 }
 
@@ -224,14 +262,22 @@ func (b *Backend) checkForeign(p plan.Plan, own string, live []string) error {
 }
 
 // checkLoaded returns an error if pf is disabled, or if the present pf.conf
-// does not load: an undo would have to load it.
-func (b *Backend) checkLoaded(ctx context.Context) error {
+// does not load: an undo would have to load it. If our own file is lost, which it
+// includes, what counts is the rest of it.
+func (b *Backend) checkLoaded(ctx context.Context, lost bool, own string) error {
 	out, err := platform.Output(ctx, b.Runner, "pfctl", "-si")
 	if err != nil {
 		return b.Explain(err)
 	}
 	if strings.Contains(string(out), "Status: Disabled") {
 		return &platform.PreconditionError{Doing: "shape with pf", What: "pf is off", Remedy: "switch it on with: pfctl -e"}
+	}
+	if lost {
+		_, said, err := b.Runner.Run(ctx, []string{"pfctl", "-nf", "-"}, []byte(own))
+		if err == nil || errors.Is(err, platform.ErrUnreachable) {
+			return err
+		}
+		return &platform.PreconditionError{Doing: "shape with pf", What: PfConf + " can't be loaded without our queues: " + strings.TrimSpace(string(said)), Remedy: "mend it first, until `pfctl -nf " + PfConf + "` says nothing", Err: err}
 	}
 	if _, err := platform.Output(ctx, b.Runner, "pfctl", "-nf", PfConf); err != nil {
 		return &platform.PreconditionError{Doing: "shape with pf", What: PfConf + " can't be loaded as it is now: " + err.Error(), Remedy: "mend it first, until `pfctl -nf " + PfConf + "` says nothing", Err: err}
@@ -270,7 +316,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 			continue
 		}
 		wan = strings.TrimSuffix(wan, ".conf")
-		s.Live = conf.Without(s.Live, b.ours(s, wan))
+		s.Live = b.foreign(s, wan)
 		s.Files = s.Files.Without(f.Path)
 		if pf := s.Files.Get(PfConf); pf.Exists {
 			own := strings.Replace(string(pf.Content), includeLine(wan), "", 1)
@@ -280,6 +326,7 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 			s.Files = s.Files.Put(PfConf, own, "")
 		}
 	}
+	s.Known = nil
 	return conf.Encode(s)
 }
 

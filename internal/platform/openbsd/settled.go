@@ -10,7 +10,7 @@ import (
 )
 
 // Settled returns the state after pfctl(8) has loaded pf.conf: its queues, and those
-// of our file if pf.conf includes it. If pf.conf includes files that were not read,
+// of our file if pf.conf includes it. Our line goes if that file is lost. If pf.conf includes files that were not read,
 // or can't be read itself, it returns before: what it loads is not known.
 func (b *Backend) Settled(before platform.State) (platform.State, error) {
 	s, err := conf.Decode(before)
@@ -25,8 +25,9 @@ func (b *Backend) Settled(before platform.State) (platform.State, error) {
 		}
 		wan = strings.TrimSuffix(wan, ".conf")
 		if without := strings.Replace(own, includeLine(wan), "", 1); without != own {
-			if own = without; !f.Exists {
-				return before, nil
+			if own = without; !f.Exists { // pf.conf can't be loaded with our line in it
+				s.Files = s.Files.Put(PfConf, strings.Replace(s.Files.Text(PfConf), includeLine(wan), "", 1), "")
+				continue
 			}
 			live = append(live, b.ours(s, wan)...)
 		}
@@ -47,6 +48,6 @@ func (b *Backend) Settled(before platform.State) (platform.State, error) {
 		}
 		live = append(live, lines(rs.Queues)...)
 	}
-	s.Live = live
+	s.Live, s.Known = live, nil
 	return conf.Encode(s)
 }

@@ -2,13 +2,20 @@ package opnsense
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"unbloat/aqm"
+	"unbloat/internal/lang/configxml"
 	"unbloat/internal/platform"
 )
 
 // Scheme is the URL scheme of OPNsense's API.
 const Scheme = "opnsense+https"
+
+// retuneEvery is longer than elsewhere: the API has no way to a running pipe that
+// leaves the saved settings alone.
+const retuneEvery = 5 * time.Second
 
 // Driver returns OPNsense's driver: the API of its shaper.
 func Driver() *platform.Driver {
@@ -26,8 +33,30 @@ func Driver() *platform.Driver {
 			}
 			return &Backend{Runner: o.Runner}, nil
 		},
-		StateDir:  platform.LastingDir,
+		StateDir: platform.LastingDir,
+		// Each change writes config.xml, and a copy of the old one beside it.
+		Retune:    &platform.Retune{Every: retuneEvery, Can: platform.BothShaped, Device: device},
 		Scheme:    Scheme,
 		Simulated: platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe},
 	}
+}
+
+// configFile holds the settings of an OPNsense router.
+const configFile = "/conf/config.xml"
+
+// device returns the interface of a WAN such as "wan" or "opt1", which the router
+// itself knows from its settings.
+func device(ctx context.Context, r platform.Runner, wan string) (string, error) {
+	text, err := platform.Output(ctx, r, "cat", configFile)
+	if err != nil {
+		return "", fmt.Errorf("find the interface of %s: %w; only OPNsense itself can follow its line", wan, err)
+	}
+	root, err := configxml.Parse(string(text))
+	if err != nil {
+		return "", fmt.Errorf("find the interface of %s in %s: %w", wan, configFile, err)
+	}
+	if name := root.Child("interfaces").Child(wan).Value("if"); name != "" {
+		return name, nil
+	}
+	return "", fmt.Errorf("find the interface of %s: %s has no such one", wan, configFile)
 }

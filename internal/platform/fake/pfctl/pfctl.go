@@ -42,6 +42,8 @@ type Program struct {
 	// Counts returns a queue's counters; nil: all are 0.
 	Counts   func(queue string) Count
 	Disabled bool // pf is off
+	// Stdin is the standard input of the next Run, which reads it with -f -.
+	Stdin string
 
 	loaded ruleset
 }
@@ -122,7 +124,12 @@ func (p *Program) Run(args []string) (stdout, stderr string, exit int) {
 // of them, or none after an error.
 func (r *run) load(path string) {
 	old := r.Grammar != Today
-	text, ok := r.File(path)
+	text, ok := r.Stdin, true
+	if path == "-" {
+		path = "stdin"
+	} else {
+		text, ok = r.File(path)
+	}
 	if !ok {
 		if old {
 			r.warn("%s: No such file or directory", path)

@@ -38,7 +38,7 @@ func New(g pfctl.Grammar) *Router {
 		},
 	}
 	r.Tools["pfctl"] = fake.Tool{
-		Run: func(args []string, _ []byte) (string, error) { return r.pfctl(args...) },
+		Run: func(args []string, in []byte) (string, error) { r.Pfctl.Stdin = string(in); return r.pfctl(args...) },
 		// Loading changes something; a check does not.
 		Changes: func(args []string) bool {
 			flags := strings.Join(args, " ")

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"unbloat/internal/daemon/keep"
+)
+
+// TestLook: a daemon that is told to look does so at once, and only then; told that
+// its interface came again, it makes the plan anew.
+func TestLook(t *testing.T) {
+	dir := inMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		x := newTown(t, "freebsd", dir, 1)
+		x.start()
+		defer x.stop()
+		time.Sleep(5 * time.Second)
+		looks := func() int { s, _ := x.only().snapshot(); return s.Looks }
+		before := looks()
+		time.Sleep(30 * time.Second)
+		if n := looks(); n != before {
+			t.Fatalf("nothing happened, and it looked %d times", n-before)
+		}
+		c := &client{d: x.d}
+		for i, wan := range []string{"", x.wan, "igb1"} {
+			made := x.only().plan
+			if _, err := c.do(t.Context(), Request{Method: MethodLook, WAN: wan}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if n := looks(); n != before+i+1 {
+				t.Errorf("told of %q it looked %d times", wan, n-before-i)
+			}
+			if again := x.only().plan != made; again != (wan == x.wan) {
+				t.Errorf("told of %q: the plan is made again: %t", wan, again)
+			}
+		}
+	})
+}
+
+// TestStateDirectoryIsLost: where the journal can't be kept, on a disk that is read-only
+// now, the shaping stays as it is, and the daemon says why it can't do more. It goes
+// on when the directory can be written again.
+func TestStateDirectoryIsLost(t *testing.T) {
+	dir := inMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		x := newTown(t, "freebsd", dir, 1)
+		text := func() string { return x.router.at.(interface{ Text() string }).Text() }
+		x.start()
+		defer func() { x.stop() }()
+		time.Sleep(5 * time.Second)
+		kept := text()
+		x.journal = "/proc/unbloat" // where nobody can write, root neither
+		x.only().tell(change{replaced: true})
+		_, _ = x.only().call(t.Context(), func(context.Context) (any, error) { x.only().close(); return nil, nil })
+		time.Sleep(3 * time.Minute)
+		if s, _ := x.only().snapshot(); s.State != keep.Waiting || !strings.Contains(s.Why, "/proc/unbloat") {
+			t.Errorf("%+v", s)
+		}
+		if now := text(); now != kept {
+			t.Errorf("it is\n%s\nit was\n%s", now, kept)
+		}
+		x.journal = dir
+		_, _ = x.only().call(t.Context(), func(context.Context) (any, error) { x.only().close(); return nil, nil })
+		time.Sleep(3 * time.Minute)
+		if s, _ := x.only().snapshot(); s.State != keep.InPlace {
+			t.Errorf("%+v", s)
+		}
+		x.damage()
+		time.Sleep(2 * pollHearing)
+		if d, err := x.differs(); err != nil || len(d) > 0 {
+			t.Errorf("%v %q", err, d)
+		}
+	})
+}

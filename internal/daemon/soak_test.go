@@ -1,0 +1,296 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"unbloat/internal/apply"
+	"unbloat/internal/daemon/keep"
+	"unbloat/internal/delay"
+	"unbloat/internal/follow"
+	"unbloat/internal/gauge"
+	"unbloat/internal/netio"
+	"unbloat/internal/plan"
+	"unbloat/internal/steer"
+	"unbloat/unit"
+)
+
+// A brook is a line whose capacity goes up and down, with a greedy load in some
+// minutes, as a gauge measures it. Its own queue is what the rates leave over.
+type brook struct {
+	mu      sync.Mutex
+	clock   *netio.Clock
+	at      unit.Instant
+	rates   [2]float64 // of the shapers, bit/s
+	queue   [2]float64 // bits
+	carried [2]float64 // bytes
+	answers []delay.Sample
+	broken  bool
+	opened  int // gauges that are open
+}
+
+// capacity is what the line carries at an instant, for a direction's usual rate.
+func capacity(at unit.Instant, usual float64) float64 {
+	minutes := time.Duration(at).Minutes()
+	return usual * (0.7 + 0.3*math.Sin(minutes) + 0.15*math.Sin(minutes*17))
+}
+
+func (b *brook) advance(now unit.Instant) {
+	const grain = 20 * time.Millisecond
+	if now.Sub(b.at) > time.Second {
+		b.at = now.Add(-time.Second) // nobody measured meanwhile
+	}
+	for ; b.at < now; b.at = b.at.Add(grain) {
+		for d, usual := range [2]float64{45e6, 9e6} {
+			load := 0.02
+			if int(time.Duration(b.at).Minutes())%10 < 2 {
+				load = 1
+			}
+			step := grain.Seconds()
+			sent := b.rates[d] * load * step
+			through := min(capacity(b.at, usual)*step, b.queue[d]+sent)
+			b.queue[d] = min(max(b.queue[d]+sent-through, 0), usual)
+			b.carried[d] += through / 8
+		}
+	}
+}
+
+func (b *brook) Ask(now unit.Instant, target int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.broken {
+		return errors.New("the network is down")
+	}
+	b.advance(now)
+	wait := [2]time.Duration{}
+	for d, usual := range [2]float64{45e6, 9e6} {
+		wait[d] = time.Duration(b.queue[d] / capacity(now, usual) * 1e9)
+	}
+	s := delay.Sample{Kind: delay.Stamp, Index: target, RTT: 20*time.Millisecond + wait[0] + wait[1], OneWay: true, Down: wait[0], Up: wait[1]}
+	s.At = now.Add(s.RTT)
+	b.answers = append(b.answers, s)
+	return nil
+}
+
+func (b *brook) Read(now unit.Instant, receive func(delay.Sample)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answers = slices.DeleteFunc(b.answers, func(s delay.Sample) bool {
+		if s.At <= now {
+			receive(s)
+		}
+		return s.At <= now
+	})
+	return nil
+}
+
+func (b *brook) Count(now unit.Instant) (gauge.Counts, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.broken {
+		return gauge.Counts{}, nil
+	}
+	b.advance(now)
+	c := gauge.Counts{At: now}
+	c.Link.Index, c.Link.RxBytes, c.Link.TxBytes = 1, uint64(b.carried[0]), uint64(b.carried[1])
+	return c, nil
+}
+
+func (b *brook) Stats() gauge.Stats { return gauge.Stats{} }
+func (b *brook) Reset()             {}
+func (b *brook) Close() error       { b.open(-1); return nil }
+
+// open counts gauges.
+func (b *brook) open(more int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.opened += more
+	return b.opened
+}
+
+// A wader is a steer.Follower as the daemon takes it.
+type wader struct{ *steer.Follower }
+
+func (w wader) Status() LineStatus {
+	r := w.Rates()
+	return LineStatus{Down: WayStatus{Rate: r[0]}, Up: WayStatus{Rate: r[1]}}
+}
+
+// follow follows a daemon's line on the brook.
+func (b *brook) follow(l Line) (Follower, error) {
+	c := steer.Config{Clock: b.clock, Unseen: l.Slow, Tell: l.Tell, Open: func() (steer.Gauge, error) { b.open(1); return b, nil }}
+	for i := range 6 {
+		c.Targets = append(c.Targets, delay.Target{Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), Operator: fmt.Sprint(i / 2), Kind: delay.Echo})
+	}
+	c.Params.Every = l.Every
+	for d, r := range l.Rates {
+		c.Params.Rates[d] = follow.Bounds{Least: r.Least, Usual: r.Usual, Most: r.Most}
+	}
+	set := func(rates [2]unit.Rate) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.rates = [2]float64{float64(rates[0]), float64(rates[1])}
+	}
+	set([2]unit.Rate{l.Rates[0].Usual, l.Rates[1].Usual})
+	c.Set = func(ctx context.Context, rates [2]unit.Rate) error {
+		err := l.Change(ctx, rates, func(string, unit.Rate) error { return errors.ErrUnsupported })
+		if err == nil {
+			set(rates)
+		}
+		return err
+	}
+	f, err := steer.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return wader{f}, nil
+}
+
+// holds are what a daemon holds of this machine.
+type holds struct {
+	heap       uint64 // bytes
+	goroutines int
+	files      int // descriptors
+	gauges     int
+	state      string // names of the files in its directory
+}
+
+func (x *town) holds(b *brook) (h holds) {
+	x.t.Helper()
+	if r, ok := x.router.at.(interface{ Commands() []string }); ok {
+		r.Commands() // a stand-in's own notes
+	}
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	h.heap, h.goroutines, h.gauges = m.HeapAlloc, runtime.NumGoroutine(), b.open(0)
+	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
+		h.files = len(open)
+	}
+	names, err := os.ReadDir(x.dir)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, n := range names {
+		h.state += n.Name() + " "
+	}
+	return h
+}
+
+// TestSoak: 24 hours of a router that goes, fails, lies and stalls, of people and
+// programs who change it, and of a line that varies and is followed, end with the
+// memory, the goroutines, the descriptors and the files of the first hour. It is an
+// hour of one platform unless UNBLOAT_LONG=1.
+func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: it takes seconds")
+	}
+	names, hours := []string{"freebsd"}, 1
+	if os.Getenv("UNBLOAT_LONG") != "" {
+		names, hours = []string{"freebsd", "openbsd", "opnsense", "pfsense", "linux"}, 24
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			dir := inMemory(t)
+			synctest.Test(t, func(t *testing.T) { soaks(t, name, dir, hours) })
+		})
+	}
+}
+
+func soaks(t *testing.T, name, dir string, hours int) {
+	const seed = 7
+	t.Logf("seed %d", seed)
+	x := newTown(t, name, dir, seed)
+	b := &brook{clock: netio.NewClock()}
+	followed := x.follows
+	x.follow, x.follows = b.follow, false // random rates would only disturb
+	x.start()
+	defer func() { x.stop() }()
+	rest := func() { // the router is fine, and its line is followed
+		t.Helper()
+		b.mu.Lock()
+		b.broken = false
+		b.mu.Unlock()
+		_ = x.settle()
+		if s, _ := x.only().snapshot(); s.State == keep.Waiting || s.State == keep.Failing {
+			x.afresh(name)
+		}
+		w := x.only()
+		_, _ = w.call(t.Context(), func(ctx context.Context) (any, error) { return w.on(ctx, &client{does: "test"}, OnParams{}) })
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if s, _ := w.snapshot(); s.State != keep.InPlace || (w.line.Load() != nil) != followed {
+			t.Fatalf("the router is fine, and the line is %+v", s)
+		}
+	}
+	var first holds
+	changes, events := 0, 0
+	start := time.Now()
+	begin := start
+	for h := 0; h <= hours; h++ {
+		for time.Since(begin) < time.Duration(h)*time.Hour {
+			x.happen()
+			events++
+			b.mu.Lock()
+			b.broken = x.random.IntN(8) == 0
+			before := b.rates
+			b.mu.Unlock()
+			time.Sleep(time.Duration(1+x.random.IntN(120)) * time.Second)
+			b.mu.Lock()
+			if b.rates != before {
+				changes++
+			}
+			b.mu.Unlock()
+		}
+		rest()
+		if h == min(1, hours-1) { // what is made once is made
+			first = x.holds(b)
+		}
+	}
+	last := x.holds(b)
+	t.Logf("%v and %d events: %+v, then %+v; the rates changed in %d of the pauses", time.Since(start), events, first, last, changes)
+	if followed && changes < 3*hours {
+		t.Errorf("the line was hardly followed: %d changes", changes)
+	}
+	const share, slack = 0.03, 256 << 10 // of the heap
+	if float64(last.heap) > float64(first.heap)*(1+share)+slack {
+		t.Errorf("the heap grew from %d to %d bytes", first.heap, last.heap)
+	}
+	if last.goroutines != first.goroutines || last.files > first.files || last.gauges != first.gauges {
+		t.Errorf("left over: %+v, then %+v", first, last)
+	}
+	if strings.Contains(last.state, ".journal.json") || len(last.state) > len(first.state)+len(x.wan+".watchdog ") {
+		t.Errorf("files are left over: %q, then %q", first.state, last.state)
+	}
+	w := x.only()
+	if _, err := w.call(t.Context(), func(ctx context.Context) (any, error) { return w.revert(ctx, &client{does: "test"}) }); err != nil {
+		t.Fatal(err)
+	}
+	now, err := x.backend.Observe(t.Context(), plan.Plan{WAN: x.wan}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := x.backend.Baseline(t.Context(), now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, left, err := x.backend.Compare(now, to); err != nil || len(left) > 0 {
+		t.Errorf("reverted, there is still %v %q", err, left)
+	}
+	if j, err := (&apply.Engine{Dir: dir}).Pending(x.wan); err != nil || j != nil {
+		t.Errorf("a change is left open: %v %v", j, err)
+	}
+}

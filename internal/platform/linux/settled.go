@@ -1,0 +1,39 @@
+package linux
+
+import (
+	"slices"
+
+	"unbloat/internal/lang/tc"
+	"unbloat/internal/platform"
+)
+
+// Settled returns the state without filters that redirect to a device that it lacks.
+// The kernel keeps such a filter when its device goes, and takes no new one: an undo
+// can't make it again.
+func (b *Backend) Settled(before platform.State) (platform.State, error) {
+	s, err := decode(before)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Devices {
+		t := &s.Devices[i].Tree
+		t.Filters = slices.DeleteFunc(slices.Clone(t.Filters), func(f tc.Filter) bool {
+			to := redirectedTo(f)
+			return to != "" && !s.Device(to).Exists
+		})
+	}
+	return encode(s)
+}
+
+// redirectedTo returns the device to which a filter redirects packets; "" if none.
+func redirectedTo(f tc.Filter) string {
+	at := slices.Index(f.Args, "mirred")
+	if at < 0 {
+		return ""
+	}
+	dev := slices.Index(f.Args[at:], "dev")
+	if dev < 0 || at+dev+1 >= len(f.Args) {
+		return ""
+	}
+	return f.Args[at+dev+1]
+}
