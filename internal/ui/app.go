@@ -88,13 +88,6 @@ type request struct {
 	query   url.Values
 }
 
-func (r *request) role() Role {
-	if r.session == nil {
-		return Nobody
-	}
-	return r.session.role
-}
-
 // Handle answers a request.
 func (a *App) Handle(ctx context.Context, h *http1.Request) http1.Response {
 	out := a.handle(ctx, h)

@@ -48,7 +48,6 @@ type Source struct {
 	mu     sync.Mutex
 	counts map[string]count
 	grades map[string]graded
-	run    string // the run that the page started, or has seen
 }
 
 // A count is what an interface had carried.
