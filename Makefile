@@ -81,7 +81,7 @@ page: ## the router's page in a real browser: every flow, on phone and desktop, 
 
 .PHONY: release
 release: ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong|DebianLong)$$' ./contrib/package
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong|DebianLong|OpenWrtLong)$$' ./contrib/package
 
 .PHONY: ansible
 ansible: ## the Ansible collection with a real ansible-core, installed into your cache, against every platform's stand-in over SSH
@@ -115,7 +115,7 @@ router-image: ## a small Linux router as a disk image, for `unbloat lab run --ro
 PACKAGE = $(GO) run ./contrib/package -version '$(VERSION)' -commit '$(COMMIT)' -epoch '$(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))'
 
 .PHONY: packages
-packages: ## tarballs, Debian and RPM packages, the server's, bills of materials and checksums, in bin/packages; KEY=FILE signs them (docs/install.md)
+packages: ## tarballs, Debian, RPM and OpenWrt packages, the server's, bills of materials and checksums, in bin/packages; KEY=FILE signs them (docs/install.md)
 	rm -rf bin/packages
 	$(PACKAGE) $(if $(KEY),-key '$(KEY)') $(TARGETS)
 

@@ -318,6 +318,7 @@ func TestPlatformsNamedAtHome(t *testing.T) {
 		"internal/lab/labtest/seccomp.go":     "linux",      // runtime.GOOS
 		"internal/screen/screen.go":           "linux",      // TERM of the console
 		"contrib/package/main.go":             "linux",      // GOOS
+		"contrib/package/openwrt.go":          "openwrt",    // a kind of packages
 		"internal/lab/print.go":               "linux.Name", // the lab's guests are Linux
 		"internal/lab/simlab/simlab.go":       "linux.Name", // the default router of the simulator is the lab's
 		"internal/lab/simlab/whatif.go":       "linux.Name", // the same

@@ -67,6 +67,7 @@ func valuesOf(f *pflag.Flag) cobra.CompletionFunc {
 		"way":        {"auto", "icmp", "raw", "udp"},
 		"server":     {"auto", "cloudflare", "librespeed", "mlab"},
 		"lang":       {"en", "de"},
+		"print":      {"toml", "uci"},
 	}[f.Name]; values != nil {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}

@@ -30,10 +30,13 @@ type daemonFlags struct {
 	config, stateDir string
 	check, look      bool
 	changed          string
+	print            string // the configuration in this syntax
 }
 
 // newResidentCommands are those that stay.
-func newResidentCommands() []*cobra.Command { return []*cobra.Command{newDaemonCommand()} }
+func newResidentCommands() []*cobra.Command {
+	return []*cobra.Command{newDaemonCommand(), newRpcdCommand()}
+}
 
 func newDaemonCommand() *cobra.Command {
 	var f daemonFlags
@@ -57,6 +60,9 @@ The least configuration:
   down = "50 Mbit/s"
   up   = "10 Mbit/s"
 
+On OpenWrt the configuration is /etc/config/unbloat, and it is written as OpenWrt
+does: a section "config wan" for each line, with options of the same names.
+
 All keys are explained in docs/daemon.md.`,
 		Example: `  unbloat daemon
   unbloat daemon --config /etc/unbloat/unbloat.toml --check`,
@@ -68,6 +74,7 @@ All keys are explained in docs/daemon.md.`,
 	fs.BoolVar(&f.check, "check", false, "only check the configuration: what a platform can't do is refused")
 	fs.BoolVar(&f.look, "look", false, "only tell the daemon that runs to look at its WANs now: for hooks of the system; without a daemon it does nothing")
 	fs.StringVar(&f.changed, "changed", "", "with --look: this `INTERFACE` came, went or is another one")
+	fs.StringVar(&f.print, "print", "", "only print the configuration in this `FORMAT`: toml, or uci as in OpenWrt's /etc/config")
 	fs.StringVar(&f.stateDir, "state-dir", stateDirOf(os.Getenv), "where the socket and the journal are; must be emptied by a reboot")
 	return c
 }
@@ -81,6 +88,8 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 		return usageError("daemon: --look and --check are two things; give one")
 	case f.look:
 		return f.tellToLook(ctx)
+	case f.print != "":
+		return f.convert(c)
 	}
 	if f.check {
 		conf, err := daemon.Load(ctx, f.config, f.checker())
@@ -115,7 +124,7 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 	}()
 	debug.SetGCPercent(20) // memory is scarcer on a router than the time to collect it
 	o := daemon.Options{
-		File: f.config, Dir: f.stateDir, Memory: strings.TrimSuffix(f.config, filepath.Ext(f.config)) + ".state.json", Version: version,
+		File: f.config, Dir: f.stateDir, Memory: memoryOf(f.config), Version: version,
 		Check: f.checker(), Open: f.open, Classify: codeOf,
 		Log: c.ErrOrStderr(), Reload: reload, Getenv: os.Getenv, Watch: daemon.Watch,
 	}
@@ -144,6 +153,33 @@ func (f *daemonFlags) tellToLook(ctx context.Context) error {
 	}
 	defer c.Close()
 	return c.Call(ctx, daemon.MethodLook, "", f.changed, nil, nil)
+}
+
+// memoryOf is the file of what the daemon remembers: beside the configuration, but
+// not in OpenWrt's directory of configurations, where every file is one.
+func memoryOf(file string) string {
+	dir, name := filepath.Split(strings.TrimSuffix(file, filepath.Ext(file)) + ".state.json")
+	if kept.SyntaxOf(file, nil) == kept.UCI {
+		dir = filepath.Join(filepath.Dir(filepath.Clean(dir)), "unbloat")
+	}
+	return filepath.Join(dir, name)
+}
+
+// convert prints the configuration in another syntax.
+func (f *daemonFlags) convert(c *cobra.Command) error {
+	to := kept.Syntax(f.print)
+	if to != kept.TOML && to != kept.UCI {
+		return usageError("daemon: --print %q: must be toml or uci", f.print)
+	}
+	text, err := os.ReadFile(f.config)
+	if err == nil {
+		text, err = kept.Convert(f.config, text, to)
+	}
+	if err != nil {
+		return usageError("daemon: print the configuration: %w", err)
+	}
+	_, err = c.OutOrStdout().Write(text)
+	return err
 }
 
 // checker refuses a configuration that a platform can't do.

@@ -51,6 +51,37 @@ func (s *stage) kept(ctx context.Context) daemon.WANStatus {
 	return is.WANs[0]
 }
 
+// TestDaemonPrint: the configuration is printed as OpenWrt writes it, and back.
+func TestDaemonPrint(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, string, int) {
+		code, out, errs := ran(t, []string{asProgram + "=1"}, append([]string{self, "daemon"}, args...)...)
+		return out, errs, code
+	}
+	toml := filepath.Join(t.TempDir(), "unbloat.toml")
+	uci := filepath.Join(t.TempDir(), "unbloat")
+	const text = "[[wan]]\ninterface = \"eth0\"\ndown = \"50 Mbit/s\"\nfollow = false\n"
+	if err := os.WriteFile(toml, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := run("--config", toml, "--print", "uci")
+	if code != 0 || out != "config wan\n\toption interface 'eth0'\n\toption down '50 Mbit/s'\n\toption follow '0'\n" {
+		t.Errorf("exit %d: %q %s", code, out, errs)
+	}
+	if err := os.WriteFile(uci, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := run("--config", uci, "--print", "toml"); code != 0 || out != text {
+		t.Errorf("exit %d: %q %s", code, out, errs)
+	}
+	if _, errs, code := run("--config", uci, "--print", "yaml"); code != exitUsage || !strings.Contains(errs, "must be toml or uci") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
 // TestDaemon: the daemon as a person uses it, on the platforms whose router is in
 // memory: it applies its configuration, commands go through it, and what is there
 // when it is killed is there when it comes back.
@@ -63,7 +94,16 @@ func TestDaemon(t *testing.T) {
 			s := p.make(t)
 			start := s.Text()
 			config := filepath.Join(t.TempDir(), "unbloat.toml")
+			down := "down = \"40 Mbit/s\""
 			text := "[[wan]]\ninterface = \"" + p.wan + "\" # the modem\nlan = \"" + p.lan + "\"\nplatform = \"" + p.platform + "\"\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n"
+			uci := p.platform == "openbsd" // OpenWrt's way to write it, which every daemon reads
+			if uci {
+				config, down = filepath.Join(t.TempDir(), "etc/config/unbloat"), "option down '40 Mbit/s'"
+				if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				text = "config wan 'home'\n\toption interface '" + p.wan + "' # the modem\n\toption lan '" + p.lan + "'\n\toption platform '" + p.platform + "'\n\toption down '50 Mbit/s'\n\toption up '10 Mbit/s'\n"
+			}
 			if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +130,7 @@ func TestDaemon(t *testing.T) {
 			run(0, "undone in", rates...)
 			run(0, "Kept", append([]string{"confirm"}, at...)...)
 			kept := s.Text()
-			if text, err := os.ReadFile(config); err != nil || kept == applied || !strings.Contains(string(text), "down = \"40 Mbit/s\"") || !strings.Contains(string(text), "# the modem") {
+			if text, err := os.ReadFile(config); err != nil || kept == applied || !strings.Contains(string(text), down) || !strings.Contains(string(text), "# the modem") {
 				t.Errorf("%v: it kept\n%s\nand the configuration is\n%s", err, kept, text)
 			}
 			again := func() {
@@ -112,6 +152,9 @@ func TestDaemon(t *testing.T) {
 			}
 			again()
 			is("the daemon to know that it is off", keep.Suspended)
+			if files, err := os.ReadDir(filepath.Dir(config)); err != nil || uci && len(files) != 1 {
+				t.Errorf("beside /etc/config/unbloat is %v, %v", files, err)
+			}
 			run(0, "is kept at", append([]string{"apply", "--again", "--yes"}, at...)...)
 			if s.Text() != kept {
 				t.Errorf("it is on, and it is\n%s", s.Text())

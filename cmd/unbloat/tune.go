@@ -84,6 +84,8 @@ its host is pinged instead, if it answers.`,
 	fs.StringVar(&f.cc, "cc", "", "congestion control of the senders")
 	plainFlag(fs, &f.plain)
 	langFlag(fs, &f.lang)
+	fs.BoolVar(&f.hasTurn, "turn-is-held", false, "the daemon runs it, and waits already")
+	_ = fs.MarkHidden("turn-is-held")
 	fs.BoolVar(&f.persist, "persist", false, "if it is kept, apply it at every boot")
 	fs.BoolVar(&f.replace, "replace", false, "take over from a shaper that unbloat did not make; revert puts it back")
 	fs.StringVar(&f.reportFile, "report", "", "write the before/after report to `FILE` (.html, .svg, .png, .csv, .json, .flent.gz)")

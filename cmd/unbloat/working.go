@@ -25,6 +25,9 @@ import (
 // offerWork gives the daemon what measures and tunes.
 func offerWork(o *daemon.Options, f *daemonFlags) { o.Work = f.work }
 
+// canWork reports whether the daemon can measure.
+func canWork() bool { return true }
+
 // checkWork refuses what this build can't do of the top level of a configuration.
 func checkWork(ctx context.Context, c kept.Config, file string) error {
 	if c.Server == "" {
@@ -170,17 +173,6 @@ func (f *daemonFlags) workTune(ctx context.Context, j daemon.Job, p daemon.TuneP
 	t.save(c, result, at)
 	err = tuneOutcome(ctx, result, err)
 	return result, codeOfExit(err), err
-}
-
-// first returns the first value that is given.
-func first[T comparable](values ...T) T {
-	var none T
-	for _, v := range values {
-		if v != none {
-			return v
-		}
-	}
-	return none
 }
 
 // codeOfExit returns the exit code that the program would have with an error.

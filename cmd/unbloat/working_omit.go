@@ -10,14 +10,27 @@ import (
 	kept "unbloat/internal/daemon/config"
 )
 
-// offerWork does nothing: this build can't measure.
-func offerWork(*daemon.Options, *daemonFlags) {}
+// offerWork gives the daemon the program beside it that measures, if there is one:
+// this build can't.
+func offerWork(o *daemon.Options, f *daemonFlags) {
+	if program := measureBeside(); program != "" {
+		o.Work = func(ctx context.Context, j daemon.Job) (any, int, error) {
+			return workBeside(ctx, program, f.stateDir, j)
+		}
+	}
+}
+
+// canWork reports whether the daemon can measure.
+func canWork() bool { return measureBeside() != "" }
 
 // checkWork refuses a schedule that this build can't keep.
 func checkWork(_ context.Context, c kept.Config, file string) error {
+	if canWork() {
+		return nil
+	}
 	for _, e := range c.Schedule {
 		if !e.Lasts() {
-			return e.At(file, errors.New("this build can't measure; use the whole program, or remove the entry"))
+			return e.At(file, errors.New("this build can't measure; install unbloat-measure beside it, use the whole program, or remove the entry"))
 		}
 	}
 	return nil

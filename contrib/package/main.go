@@ -1,6 +1,6 @@
 // Command package makes what people install: tarballs of the static program for
-// every system, Debian and RPM packages, the test server's package and container
-// image, a bill of materials for each program, checksums and their signature. The
+// every system, Debian, RPM and OpenWrt packages, the test server's package and
+// container image, a bill of materials for each program, checksums and their signature. The
 // same commit gives the same bytes.
 package main
 
@@ -44,8 +44,9 @@ type release struct {
 	ca      string    // file with the certificates of authorities, for the image
 	make    []string  // some of the constants above
 	targets []target
-	host    target // this machine, whose program writes the manual pages
-	program string // the host's, if it is built already
+	host    target            // this machine, whose program writes the manual pages
+	program string            // the host's, if it is built already
+	routers map[string]string // the programs for routers, control and measure, if they are built already
 
 	work    string                // directory of what is thrown away
 	run     func(...string) error // runs a command in the module's root, in this machine's environment
@@ -74,7 +75,7 @@ func main() {
 	flag.StringVar(&r.out, "out", "bin/packages", "`DIR` to write to")
 	flag.StringVar(&r.key, "key", "", "sign with minisign's secret key in `FILE`")
 	flag.StringVar(&r.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "`FILE` with the certificates of authorities, for the image")
-	what := flag.String("make", "src,tar,deb,rpm,server,apps", "which `KINDS`: some of src, tar, deb, rpm, server, apps")
+	what := flag.String("make", "src,tar,deb,rpm,server,apps,openwrt", "which `KINDS`: some of src, tar, deb, rpm, server, apps, openwrt")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: package [FLAGS] [OS/ARCH…]     in the module's root")
 		flag.PrintDefaults()
@@ -104,8 +105,8 @@ func (r *release) parse(epoch string, targets []string) error {
 	}
 	r.date = time.Unix(seconds, 0).UTC()
 	for _, kind := range r.make {
-		if !slices.Contains([]string{makeSource, makeTar, makeDeb, makeRPM, makeServer, makeApps}, kind) {
-			return fmt.Errorf("-make %q: must be some of src, tar, deb, rpm, server and apps", kind)
+		if !slices.Contains([]string{makeSource, makeTar, makeDeb, makeRPM, makeServer, makeApps, makeWRT}, kind) {
+			return fmt.Errorf("-make %q: must be some of src, tar, deb, rpm, server, apps and openwrt", kind)
 		}
 	}
 	if len(targets) > 0 {
@@ -144,14 +145,24 @@ func (r *release) all(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if r.makes(makeWRT) {
+		if err := r.luciApp(ctx); err != nil {
+			return err
+		}
+	}
 	if r.makes(makeApps) {
 		if err := r.apps(ctx); err != nil {
 			return err
 		}
 	}
 	for _, t := range r.targets {
-		if !slices.ContainsFunc(r.make, func(kind string) bool { return kind != makeSource && kind != makeApps }) {
-			break
+		if r.makes(makeWRT) && t.os == "linux" {
+			if err := r.openwrt(ctx, t); err != nil {
+				return fmt.Errorf("%s: %w", t, err)
+			}
+		}
+		if !slices.ContainsFunc(r.make, func(kind string) bool { return kind != makeSource && kind != makeApps && kind != makeWRT }) {
+			continue
 		}
 		program, err := r.build(ctx, t)
 		if err != nil {

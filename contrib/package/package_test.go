@@ -256,7 +256,8 @@ func TestPackages(t *testing.T) {
 		t.Skip("SKIPPED: packages are made on Linux")
 	}
 	t.Chdir(filepath.Join("..", ".."))
-	r := release{make: []string{makeTar, makeDeb, makeRPM, makeServer, makeApps}, program: small(t)}
+	r := release{make: []string{makeTar, makeDeb, makeRPM, makeServer, makeApps, makeWRT}, program: small(t)}
+	r.routers = map[string]string{"control": r.program, "measure": r.program}
 	if _, err := exec.LookPath("minisign"); err != nil {
 		t.Logf("signatures: SKIPPED: %v", err)
 	} else {
@@ -275,6 +276,9 @@ func TestPackages(t *testing.T) {
 	})
 	t.Run("deb", func(t *testing.T) { holdsDeb(t, one) })
 	t.Run("dpkg", func(t *testing.T) { livesWithDpkg(t, one) })
+	t.Run("openwrt", func(t *testing.T) { holdsOpenWrt(t, one) })
+	t.Run("opkg", func(t *testing.T) { livesWithOpkg(t, one) })
+	t.Run("apk", func(t *testing.T) { livesWithAPK(t, one) })
 	t.Run("materials", func(t *testing.T) { namesMaterials(t, one) })
 	t.Run("install", func(t *testing.T) { installs(t, one) })
 	t.Run("apps", func(t *testing.T) { holdsApps(t, one) })

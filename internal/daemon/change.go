@@ -178,7 +178,7 @@ func (w *wan) asked(c ChangeParams) (settings []config.Setting, kind ChangeKind,
 			for _, x := range []struct {
 				key string
 				set bool
-			}{{"least_down", is.LeastDown != 0}, {"most_down", is.MostDown != 0}, {"least_up", is.LeastUp != 0}, {"most_up", is.MostUp != 0}, {"reflectors", len(is.Reflectors) > 0}} {
+			}{{"least_down", is.LeastDown != 0}, {"most_down", is.MostDown != 0}, {"least_up", is.LeastUp != 0}, {"most_up", is.MostUp != 0}, {"reflectors", len(is.Reflectors) > 0}, {"learn", is.Learn != ""}} {
 				settings = slices.DeleteFunc(settings, func(s config.Setting) bool { return s.Key == x.key })
 				if x.set {
 					settings = append(settings, config.Setting{Key: x.key})
@@ -225,10 +225,10 @@ func machineSettings(is config.WAN, machine, action string) ([]config.Setting, e
 	}
 	var out []config.Setting
 	if !slices.Equal(first, is.First) {
-		out = append(out, config.Setting{Key: "first", Value: config.List(first)})
+		out = append(out, config.Setting{Key: "first", List: texts(first)})
 	}
 	if !slices.Equal(last, is.Last) {
-		out = append(out, config.Setting{Key: "last", Value: config.List(last)})
+		out = append(out, config.Setting{Key: "last", List: texts(last)})
 	}
 	return out, nil
 }

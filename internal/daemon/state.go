@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -74,6 +75,9 @@ func (m *memory) set(key string, off bool) error {
 		return nil
 	}
 	b, err := json.Marshal(memoryFile{stateSchema, m.off})
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(m.path), 0o755)
+	}
 	if err == nil {
 		err = apply.WriteFile(m.path, append(b, '\n'), 0o644)
 	}

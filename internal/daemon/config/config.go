@@ -1,5 +1,6 @@
 // Package config reads the daemon's configuration: which WANs it keeps shaped,
-// and to which rates. It is pure: it is given the file's text, and it can write
+// and to which rates. It is written in TOML, or on OpenWrt in UCI. The package is
+// pure: it is given the file's text, and it can write
 // new rates into that text without touching anything else in it.
 package config
 
@@ -75,7 +76,8 @@ type WAN struct {
 	Classifier string      // what puts packets into classes: ClassifierNft, or "", which is the same
 	Rules      []plan.Rule // of the schedule, before those of Classes
 
-	lines map[string]int // line of each key; "" is the table itself
+	lines  map[string]int // line of each key; "" is the table itself
+	syntax Syntax
 }
 
 // Name is how people see a WAN: its interface, and its router if that is another
@@ -239,13 +241,11 @@ func wanKeys() []string {
 
 // Parse reads a configuration. name is the file's, for errors, which are *Error.
 func Parse(name string, text []byte) (Config, error) {
-	var f file
-	d := toml.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
-		return Config{}, decodeError(name, err)
+	f, at, err := decode(name, text)
+	if err != nil {
+		return Config{}, err
 	}
-	at := positions(text)
+	syntax := SyntaxOf(name, text)
 	c := Config{OnStop: Stop(f.OnStop), Server: f.Server, History: f.History, top: at.top}
 	switch c.OnStop {
 	case "":
@@ -272,14 +272,14 @@ func Parse(name string, text []byte) (Config, error) {
 		return c, c.At(name, "history", fmt.Errorf("%q: must be the whole path of a file on a disk, as in \"/var/lib/unbloat/history.db\"; without the key the last day is in memory", f.History))
 	}
 	if len(f.WAN) == 0 {
-		return c, &Error{File: name, Err: errors.New("there is no [[wan]]: give one for each line, with interface, down and up")}
+		return c, &Error{File: name, Err: fmt.Errorf("there is no %s: give one for each line, with interface, down and up", syntax.wan())}
 	}
 	if len(f.WAN) != len(at.wans) {
 		return c, &Error{File: name, Line: max(at.top["wan"], 1), Err: errors.New("each line is a table of its own, which begins with [[wan]]")}
 	}
 	for i, t := range f.WAN {
 		w := t.wan()
-		w.lines = at.wans[i]
+		w.lines, w.syntax = at.wans[i], syntax
 		if err := w.read(name, t); err != nil {
 			return c, err
 		}
@@ -288,7 +288,7 @@ func Parse(name string, text []byte) (Config, error) {
 		}
 		for _, other := range c.WANs {
 			if other.Interface == w.Interface && other.Router == w.Router {
-				return c, w.At(name, "interface", fmt.Errorf("%s is in another [[wan]] already; give each interface once", w.Name()))
+				return c, w.At(name, "interface", fmt.Errorf("%s is in another %s already; give each interface once", w.Name(), syntax.wan()))
 			}
 			if w.Learn != "" && other.Learn == w.Learn {
 				return c, w.At(name, "learn", fmt.Errorf("%s is the file of %s already; give each line its own", w.Learn, other.Name()))
@@ -307,6 +307,20 @@ func Parse(name string, text []byte) (Config, error) {
 		c.Schedule = append(c.Schedule, e)
 	}
 	return c, nil
+}
+
+// decode reads a file's layout, in whichever syntax it is, and where its keys are.
+func decode(name string, text []byte) (file, placed, error) {
+	if SyntaxOf(name, text) == UCI {
+		return decodeUCI(name, text)
+	}
+	var f file
+	d := toml.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return file{}, placed{}, decodeError(name, err)
+	}
+	return f, positions(text), nil
 }
 
 // decodeError says in which line something is that is not as it must be.
@@ -426,7 +440,7 @@ func (w *WAN) read(name string, t wanTable) error {
 func (w *WAN) check(name string, t wanTable) error {
 	bad := func(key, format string, args ...any) error { return w.At(name, key, fmt.Errorf(format, args...)) }
 	if w.Interface == "" {
-		return bad("", "a [[wan]] needs interface = \"…\", the interface towards the internet, as in interface = \"eth0\"")
+		return bad("", "a %s needs %s, the interface towards the internet", w.syntax.wan(), w.syntax.sets(Setting{Key: "interface", Value: "eth0"}))
 	}
 	if strings.ContainsAny(w.Interface, "/ \t\n") || w.Interface[0] == '.' || w.Interface[0] == '-' || len(w.Interface) > 64 {
 		return bad("interface", "%q is not the name of an interface", w.Interface)
@@ -496,7 +510,7 @@ func (w *WAN) check(name string, t wanTable) error {
 	if !w.Follow {
 		for _, key := range []string{"least_down", "most_down", "least_up", "most_up", "reflectors", "learn"} {
 			if _, set := w.lines[key]; set {
-				return bad(key, "is for follow = true, and this [[wan]] holds its rates; remove it")
+				return bad(key, "is for follow = true, and this %s holds its rates; remove it", w.syntax.wan())
 			}
 		}
 	}

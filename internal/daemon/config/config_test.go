@@ -3,7 +3,6 @@ package config_test
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +122,7 @@ func TestRefused(t *testing.T) {
 // TestSet: new rates are written where they were, keys that are new are added, and
 // all else stays as it is.
 func TestSet(t *testing.T) {
-	got, err := config.Set("F", []byte(whole), 0, []config.Setting{{"down", "40 Mbit/s"}, {"up", "9 Mbit/s"}, {"shape_up", "8 Mbit/s"}, {"shape_down", ""}})
+	got, err := config.Set("F", []byte(whole), 0, []config.Setting{{Key: "down", Value: "40 Mbit/s"}, {Key: "up", Value: "9 Mbit/s"}, {Key: "shape_up", Value: "8 Mbit/s"}, {Key: "shape_down", Value: ""}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,13 +130,13 @@ func TestSet(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("it is\n%s\nwant\n%s", got, want)
 	}
-	if got, err = config.Set("F", got, 0, []config.Setting{{"shape_up", ""}, {"down", "50 Mbit/s"}}); err != nil || string(got) != strings.Replace(whole, `'10 Mbit/s'`, `"9 Mbit/s"`, 1) {
+	if got, err = config.Set("F", got, 0, []config.Setting{{Key: "shape_up", Value: ""}, {Key: "down", Value: "50 Mbit/s"}}); err != nil || string(got) != strings.Replace(whole, `'10 Mbit/s'`, `"9 Mbit/s"`, 1) {
 		t.Errorf("%v\n%s", err, got)
 	}
 	for _, unusual := range []string{
 		"[[wan]]\ninterface = \"eth0\"\ndown = \"\"\"\n5mbit\"\"\"\n",
 	} {
-		if got, err := config.Set("F", []byte(unusual), 0, []config.Setting{{"down", "4 Mbit/s"}}); err == nil || !strings.Contains(err.Error(), `change it by hand: down = "4 Mbit/s"`) {
+		if got, err := config.Set("F", []byte(unusual), 0, []config.Setting{{Key: "down", Value: "4 Mbit/s"}}); err == nil || !strings.Contains(err.Error(), `change it by hand: down = "4 Mbit/s"`) {
 			t.Errorf("%q becomes %q: %v", unusual, got, err)
 		}
 	}
@@ -161,7 +160,7 @@ func TestSetLaw(t *testing.T) {
 		}
 		i := rapid.IntRange(0, n-1).Draw(t, "which")
 		down := unit.Rate(rapid.Int64Range(100, 1e6).Draw(t, "rate")) * unit.KbitPerSecond
-		got, err := config.Set("F", []byte(b.String()), i, []config.Setting{{"down", down.String()}})
+		got, err := config.Set("F", []byte(b.String()), i, []config.Setting{{Key: "down", Value: down.String()}})
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, b.String())
 		}
@@ -190,7 +189,7 @@ func FuzzParse(f *testing.F) {
 // keeps its comment.
 func TestSetOther(t *testing.T) {
 	const text = "[ui]\nlisten = \"127.0.0.1:7690\"\n\n[[wan]]\ninterface = \"eth0\"\ndown = \"50mbit\"\nup = \"9mbit\"\nfollow = false # not yet\nfirst = [\"192.168.1.7\"]\n"
-	got, err := config.Set("F", []byte(text), 0, []config.Setting{{"follow", "true"}, {"first", ""}, {"last", config.List([]netip.Addr{netip.MustParseAddr("192.168.1.7"), netip.MustParseAddr("2001:db8::1")})}})
+	got, err := config.Set("F", []byte(text), 0, []config.Setting{{Key: "follow", Value: "true"}, {Key: "first", Value: ""}, {Key: "last", List: []string{"192.168.1.7", "2001:db8::1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +317,7 @@ at = "23:59"
 	}
 	// New rates are written beside a schedule, too.
 	text := []byte(strings.Replace(whole, "classes = \"off\"\n", "", 1) + "[[schedule]]\ndo = \"rates\"\nwan = \"eth0\"\nfrom = \"22:00\"\nto = \"06:00\"\ndown = \"25 Mbit/s\"\n")
-	out, err := config.Set("F", text, 0, []config.Setting{{"down", "40 Mbit/s"}, {"shape_up", "8 Mbit/s"}})
+	out, err := config.Set("F", text, 0, []config.Setting{{Key: "down", Value: "40 Mbit/s"}, {Key: "shape_up", Value: "8 Mbit/s"}})
 	if err != nil || !strings.Contains(string(out), "down = \"40 Mbit/s\"") || !strings.Contains(string(out), "down = \"25 Mbit/s\"") {
 		t.Errorf("%v\n%s", err, out)
 	}

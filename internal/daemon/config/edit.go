@@ -16,7 +16,7 @@ import (
 // placed says on which lines the keys of a file are, from 1.
 type placed struct {
 	top  map[string]int
-	ui   map[string]int   // of [ui]
+	ui   map[string]int   // of [ui], like those of [[wan]]
 	wans []map[string]int // of each [[wan]]; the key "" is the line of the table's name
 	// schedule is the same of each [[schedule]].
 	schedule []map[string]int
@@ -47,8 +47,8 @@ func positions(text []byte) placed {
 			in = map[string]int{"": line}
 			out.wans = append(out.wans, in)
 		case e.Kind == unstable.Table && len(path) == 1 && path[0] == "ui":
-			in = map[string]int{}
-			out.ui, out.top["ui"] = in, line
+			in = map[string]int{"": line}
+			out.ui = in
 		case e.Kind == unstable.ArrayTable && len(path) == 1 && path[0] == "schedule":
 			in = map[string]int{"": line}
 			out.schedule = append(out.schedule, in)
@@ -64,30 +64,32 @@ func positions(text []byte) placed {
 	return out
 }
 
-// A Setting is a key of a [[wan]] and its new value; "" removes the key.
-type Setting struct{ Key, Value string }
+// A Setting is a key of a [[wan]] and its new value, a text, "true" or "false", or a
+// list of texts. Without any the key is removed.
+type Setting struct {
+	Key, Value string
+	List       []string
+}
 
-// plainly says which keys take no text in quotes: their Value is written as it is.
-func plainly(key string) bool { return slices.Contains([]string{"follow", "first", "last"}, key) }
+// removes reports whether the key is not to be there.
+func (s Setting) removes() bool { return s.Value == "" && len(s.List) == 0 }
 
-// written is the value as it stands in the file.
+// plainly reports whether a key takes a value without quotes.
+func plainly(key string) bool { return key == "follow" }
+
+// written is the value as TOML has it.
 func (s Setting) written() string {
-	if plainly(s.Key) {
+	switch {
+	case len(s.List) > 0:
+		var texts []string
+		for _, x := range s.List {
+			texts = append(texts, fmt.Sprintf("%q", x))
+		}
+		return "[" + strings.Join(texts, ", ") + "]"
+	case plainly(s.Key):
 		return s.Value
 	}
 	return fmt.Sprintf("%q", s.Value)
-}
-
-// List is the value of a key that takes a list of texts; "" if there are none.
-func List[T fmt.Stringer](of []T) string {
-	if len(of) == 0 {
-		return ""
-	}
-	var texts []string
-	for _, x := range of {
-		texts = append(texts, fmt.Sprintf("%q", x.String()))
-	}
-	return "[" + strings.Join(texts, ", ") + "]"
 }
 
 // Set returns the file's text with new texts for keys of one [[wan]], the i-th.
@@ -98,16 +100,40 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	syntax := SyntaxOf(name, text)
 	failed := func(why string) error {
 		var want []string
 		for _, s := range settings {
-			want = append(want, s.Key+" = "+s.written())
+			want = append(want, syntax.sets(s))
 		}
 		return fmt.Errorf("write the new settings to %s: %s; change it by hand: %s", name, why, strings.Join(want, ", "))
 	}
+	if i < 0 || i >= len(before.WANs) {
+		return nil, failed("it has no such WAN")
+	}
+	edit := editTOML
+	if syntax == UCI {
+		edit = editUCI
+	}
+	out, err := edit(name, text, i, settings)
+	if err != nil {
+		return nil, failed(err.Error())
+	}
+	now, err := Parse(name, out)
+	if err != nil {
+		return nil, failed(err.Error())
+	}
+	if err := onlyChanged(before, now, i, settings); err != nil {
+		return nil, failed(err.Error())
+	}
+	return out, nil
+}
+
+// editTOML writes settings into the lines of the i-th [[wan]].
+func editTOML(_ string, text []byte, i int, settings []Setting) ([]byte, error) {
 	at := positions(text)
-	if i < 0 || i >= len(at.wans) || i >= len(before.WANs) {
-		return nil, failed("its tables are not written as [[wan]]")
+	if i >= len(at.wans) {
+		return nil, errors.New("its tables are not written as [[wan]]")
 	}
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	keys := at.wans[i]
@@ -115,26 +141,26 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 	for _, s := range settings {
 		n, there := keys[s.Key]
 		switch {
-		case there && s.Value == "":
+		case there && s.removes():
 			if _, _, ok := value(s.Key, lines[n-1]); !ok {
-				return nil, failed("the value of " + s.Key + " is not on one line")
+				return nil, errors.New("the value of " + s.Key + " is not on one line")
 			}
 			lines[n-1] = nil
 		case there:
 			from, to, ok := value(s.Key, lines[n-1])
 			if !ok {
-				return nil, failed("the value of " + s.Key + " is not on one line")
+				return nil, errors.New("the value of " + s.Key + " is not on one line")
 			}
 			l := lines[n-1]
 			lines[n-1] = fmt.Appendf(nil, "%s%s%s", l[:from], s.written(), l[to:])
-		case s.Value != "":
+		case !s.removes():
 			added = append(added, fmt.Appendf(nil, "%s = %s\n", s.Key, s.written()))
 		}
 	}
 	after := keys["interface"]
 	if len(added) > 0 {
 		if after == 0 {
-			return nil, failed("it has no line for interface")
+			return nil, errors.New("it has no line for interface")
 		}
 		if l := lines[after-1]; len(l) == 0 || l[len(l)-1] != '\n' {
 			lines[after-1] = append(bytes.Clone(l), '\n')
@@ -148,13 +174,6 @@ func Set(name string, text []byte, i int, settings []Setting) ([]byte, error) {
 				out = append(out, a...)
 			}
 		}
-	}
-	now, err := Parse(name, out)
-	if err != nil {
-		return nil, failed(err.Error())
-	}
-	if err := onlyChanged(before, now, i, settings); err != nil {
-		return nil, failed(err.Error())
 	}
 	return out, nil
 }
@@ -182,7 +201,7 @@ func onlyChanged(before, now Config, i int, settings []Setting) error {
 				"down": func() { w.Down = 0 }, "up": func() { w.Up = 0 },
 				"shape_down": func() { w.ShapeDown = plan.RatePreference{} }, "shape_up": func() { w.ShapeUp = plan.RatePreference{} },
 				"least_down": func() { w.LeastDown = 0 }, "most_down": func() { w.MostDown = 0 }, "least_up": func() { w.LeastUp = 0 }, "most_up": func() { w.MostUp = 0 },
-				"reflectors": func() { w.Reflectors = nil },
+				"reflectors": func() { w.Reflectors = nil }, "learn": func() { w.Learn = "" },
 				"follow":     func() { w.Follow = false }, "first": func() { w.First = nil }, "last": func() { w.Last = nil },
 			} {
 				if keys[key] {

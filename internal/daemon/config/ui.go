@@ -37,7 +37,7 @@ func (u *UI) read(name string, t uiTable, at placed) error {
 	bad := func(key, format string, args ...any) error {
 		line, ok := at.ui[key]
 		if !ok {
-			line = at.top["ui"]
+			line = at.ui[""]
 		}
 		return &Error{name, line, key, fmt.Errorf(format, args...)}
 	}
