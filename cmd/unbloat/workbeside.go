@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,21 +17,7 @@ import (
 	"unbloat/internal/daemon"
 )
 
-// measureBeside is the program that measures where a router has it as a package of
-// its own: in the same directory. "" if it is not there.
-func measureBeside() string {
-	self, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	program := filepath.Join(filepath.Dir(self), "unbloat-measure")
-	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	return program
-}
-
-// workBeside does a job of the daemon by that program.
+// workBeside does a job of the daemon by the program that measures.
 func workBeside(ctx context.Context, program, stateDir string, j daemon.Job) (result any, exitCode int, err error) {
 	argv := besideArgs(stateDir, j)
 	c := exec.CommandContext(ctx, program, argv...)

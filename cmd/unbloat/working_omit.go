@@ -5,10 +5,26 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 
 	"unbloat/internal/daemon"
 	kept "unbloat/internal/daemon/config"
 )
+
+// measureBeside is the program that measures where a router has it as a package of
+// its own: in the same directory. "" if it is not there.
+func measureBeside() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	program := filepath.Join(filepath.Dir(self), "unbloat-measure")
+	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return program
+}
 
 // offerWork gives the daemon the program beside it that measures, if there is one:
 // this build can't.
