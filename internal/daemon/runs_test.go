@@ -32,7 +32,7 @@ func linuxTown(t *testing.T, dir, text string, change func(*Options)) *town {
 		t.Fatal(err)
 	}
 	at, wan := standIns()["linux"]()
-	x := &town{t: t, driver: driver, wan: wan, dir: dir, random: rand.New(rand.NewPCG(1, 3)), router: &moody{at: at, ours: func([]string) bool { return false }}}
+	x := &town{t: t, driver: driver, wan: wan, dir: dir, journal: dir, random: rand.New(rand.NewPCG(1, 3)), router: &moody{at: at, ours: func([]string) bool { return false }}}
 	if x.backend, err = driver.Backend(platform.Options{Runner: at, Replace: true}); err != nil {
 		t.Fatal(err)
 	}

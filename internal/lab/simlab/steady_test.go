@@ -27,7 +27,7 @@ func TestSteadyBesideUploads(t *testing.T) {
 		switch got := lost(c); {
 		case c.Name == "cake" && got < 0.5:
 			t.Errorf("behind a fair queue it loses %.3f", got)
-		case c.Name == "ours" && got > 0.001:
+		case c.Name == "plan" && got > 0.001:
 			t.Errorf("where steady flows go first it loses %.3f", got)
 		}
 	}

@@ -27,7 +27,7 @@ func TestReplacedRuleInLab(t *testing.T) {
 	apply := []string{labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--yes"}
 	handle := func(rule string) string {
 		t.Helper()
-		m := regexp.MustCompile(regexp.QuoteMeta(rule) + ` # handle (\d+)`).FindStringSubmatch(run("nft", "-a", "list", "chain", "inet", "unbloat", "up_is_calm"))
+		m := regexp.MustCompile(regexp.QuoteMeta(rule) + ` # handle (\d+)`).FindStringSubmatch(run("nft", "-a", "list", "chain", "inet", "unbloat", "up_is_calm4"))
 		if m == nil {
 			t.Fatalf("no rule %q", rule)
 		}
@@ -39,19 +39,19 @@ func TestReplacedRuleInLab(t *testing.T) {
 		change func()
 	}{
 		{"replaced", func() {
-			run("nft", "replace", "rule", "inet", "unbloat", "up_is_calm", "handle", handle("meta length <= 511 goto up_voice"), "meta length <= 511 goto up_bulk")
+			run("nft", "replace", "rule", "inet", "unbloat", "up_is_calm4", "handle", handle("meta length <= 511 goto up_mixed4"), "meta length <= 511 goto up_bulk")
 		}},
 		{"moved", func() {
-			run("nft", "delete", "rule", "inet", "unbloat", "up_is_calm", "handle", handle("meta l4proto tcp goto up_interactive"))
-			run("nft", "add", "rule", "inet", "unbloat", "up_is_calm", "meta l4proto tcp goto up_interactive")
+			run("nft", "delete", "rule", "inet", "unbloat", "up_is_calm4", "handle", handle("meta l4proto tcp goto up_interactive"))
+			run("nft", "add", "rule", "inet", "unbloat", "up_is_calm4", "meta l4proto tcp goto up_interactive")
 		}},
-		{"put in", func() { run("nft", "insert", "rule", "inet", "unbloat", "up_is_calm", "drop") }},
+		{"put in", func() { run("nft", "insert", "rule", "inet", "unbloat", "up_is_calm4", "drop") }},
 	} {
 		if out := run(labtest.Unbloat(), "status"); strings.Contains(out, "WARNING: the classes of wan") {
 			t.Fatalf("before %s: %s", x.what, out)
 		}
 		x.change()
-		if out := run("sh", "-c", labtest.Unbloat()+" status; true"); !strings.Contains(out, "WARNING: the classes of wan") || !strings.Contains(out, "chain up_is_calm") {
+		if out := run("sh", "-c", labtest.Unbloat()+" status; true"); !strings.Contains(out, "WARNING: the classes of wan") || !strings.Contains(out, "chain up_is_calm4") {
 			t.Errorf("%s: status does not say it: %s", x.what, out)
 		}
 		run(apply...)
@@ -59,7 +59,7 @@ func TestReplacedRuleInLab(t *testing.T) {
 			t.Errorf("%s: applied again, and there is something left to do:\n%s", x.what, out)
 		}
 	}
-	run("nft", "insert", "rule", "inet", "unbloat", "up_is_calm", "drop")
+	run("nft", "insert", "rule", "inet", "unbloat", "up_is_calm4", "drop")
 	t.Log(run(labtest.Unbloat(), "revert"))
 	if exec.Command("nft", "list", "table", "inet", "unbloat").Run() == nil {
 		t.Error("the table is still there")

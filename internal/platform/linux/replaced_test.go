@@ -46,7 +46,7 @@ func TestReplacedRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(steps)
-	const calm, drops = "\t\tmeta length <= 511 goto up_voice\n", "\t\tmeta length <= 511 goto up_bulk\n"
+	const calm, drops = "\t\tmeta length <= 511 goto up_mixed4\n", "\t\tmeta length <= 511 goto up_bulk\n"
 	for _, x := range []struct{ what, old, new string }{
 		{"replaced", calm, drops},
 		{"moved", "\t\tmeta l4proto tcp goto up_interactive\n" + calm, calm + "\t\tmeta l4proto tcp goto up_interactive\n"},
@@ -111,9 +111,9 @@ func TestUnknownForm(t *testing.T) {
 		t.Errorf("drifted: %q, %v", diffs, err)
 	}
 	for _, x := range [][2]string{
-		{"\t\tmeta length <= 511 goto up_voice\n", "\t\tmeta length <= 511 goto up_bulk\n"},
-		{"\t\tmeta length <= 511 goto up_voice\n", "\t\tmeta length <= 510 goto up_voice\n"},
-		{"\t\tmeta length <= 511 goto up_voice\n", ""},
+		{"\t\tmeta length <= 511 goto up_mixed4\n", "\t\tmeta length <= 511 goto up_bulk\n"},
+		{"\t\tmeta length <= 511 goto up_mixed4\n", "\t\tmeta length <= 510 goto up_mixed4\n"},
+		{"\t\tmeta length <= 511 goto up_mixed4\n", ""},
 		{"\t\ttimeout 20s\n", "\t\ttimeout 21s\n"},
 	} {
 		kept := k.Table
