@@ -206,7 +206,7 @@ type Way struct {
 	Most     unit.Rate `json:"most_bps"`     //
 	Rate     unit.Rate `json:"rate_bps"`     // the shaper's; 0: not shaped
 	Capacity unit.Rate `json:"capacity_bps"` // what the line is believed to carry; 0: not known
-	Carried  unit.Rate `json:"carried_bps"`  // now
+	Carried  unit.Rate `json:"carried_bps"`  // now; -1: not known
 	DelayMs  float64   `json:"delay_ms"`     // that the line's queue adds now; -1: not known
 	Busy     bool      `json:"busy"`         // it carries a good part of the shaper's rate
 	// Why the shaper's rate is what it is: the follower's reasons (follow_…, with

@@ -155,9 +155,10 @@ func (s *Source) State(ctx context.Context) ui.State {
 // carriedByHome takes what the home does for what the line carries, where nothing
 // counts the line itself.
 func carriedByHome(w *ui.WAN, t flows.Table) {
-	if w.Down.Carried != 0 || w.Up.Carried != 0 {
+	if w.Down.Carried > 0 || w.Up.Carried > 0 {
 		return
 	}
+	w.Down.Carried, w.Up.Carried = 0, 0
 	for _, m := range t.Machines {
 		w.Down.Carried += m.Down
 		w.Up.Carried += m.Up
@@ -203,6 +204,8 @@ func (s *Source) wan(ctx context.Context, now time.Time, key string, w daemon.WA
 		}
 	} else if w.Router == "" {
 		out.Down.Carried, out.Up.Carried = s.carried(now, w.WAN)
+	} else {
+		out.Down.Carried, out.Up.Carried = unknown, unknown
 	}
 	for _, x := range []*ui.Way{&out.Down, &out.Up} {
 		x.Busy = busy(x.Carried, x.Rate)
@@ -229,10 +232,13 @@ func finite(v float64) float64 {
 	return v
 }
 
+// unknown is the rate of a line that nothing counts.
+const unknown unit.Rate = -1
+
 // carried is what an interface carries now, by its counters.
 func (s *Source) carried(now time.Time, device string) (down, up unit.Rate) {
 	if s.o.Count == nil {
-		return 0, 0
+		return unknown, unknown
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +250,7 @@ func (s *Source) carried(now time.Time, device string) (down, up unit.Rate) {
 	received, sent, ok := s.o.Count(device)
 	if !ok {
 		delete(s.counts, device)
-		return 0, 0
+		return unknown, unknown
 	}
 	is := count{at: now, received: received, sent: sent}
 	if seconds := now.Sub(was.at).Seconds(); known && seconds > 0 && received >= was.received && sent >= was.sent {
