@@ -74,6 +74,17 @@ func (f *routerFlags) keeps(ctx context.Context, wan string) (bool, error) {
 	return slices.ContainsFunc(s.WANs, func(w daemon.WANStatus) bool { return w.WAN == wan }), nil
 }
 
+// differs compares a WAN with what was applied to it. A line that the daemon follows
+// has other rates on purpose, and the daemon compares all else itself.
+func (f *routerFlags) differs(ctx context.Context, r *router, wan string) ([]string, error) {
+	if s, err := f.kept(ctx); err != nil {
+		return nil, err
+	} else if s != nil && slices.ContainsFunc(s.WANs, func(w daemon.WANStatus) bool { return w.WAN == wan && w.State == keep.InPlace && w.Line != nil }) {
+		return nil, nil
+	}
+	return r.engine.Drift(ctx, wan)
+}
+
 // askDaemon calls a method of a running daemon that keeps the WAN. done is false
 // if there is none.
 func (f *routerFlags) askDaemon(ctx context.Context, method, wan string, params, result any) (done bool, err error) {

@@ -98,7 +98,7 @@ func (f *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 func (f *doctorFlags) drifts(ctx context.Context, r *router) ([]platform.Drift, error) {
 	var out []platform.Drift
 	for _, wan := range r.engine.WANs() {
-		diffs, err := r.engine.Drift(ctx, wan)
+		diffs, err := f.differs(ctx, r, wan)
 		if err != nil {
 			return nil, err
 		}

@@ -135,7 +135,7 @@ func (f *routerFlags) status(ctx context.Context, r *router, wan string) (*route
 		if wan != "" && w != wan {
 			continue
 		}
-		diffs, err := engine.Drift(ctx, w)
+		diffs, err := f.differs(ctx, r, w)
 		if err != nil {
 			return nil, err
 		}
