@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +59,13 @@ func TestEveryScenario(t *testing.T) {
 	}
 	for _, f := range files {
 		s := read(t, f)
+		// A program beside ours needs a kernel; TestFollow has these lines.
+		if slices.ContainsFunc(s.Cases, func(c scenario.Case) bool { return c.Router.Mode == scenario.ModeAutorate }) {
+			if !strings.HasPrefix(s.Name, "follow-") {
+				t.Errorf("%s has a case of cake-autorate, and is not about a line that is followed", f)
+			}
+			continue
+		}
 		r, err := Run(t.Context(), s, Options{Seed: 1})
 		if err != nil {
 			t.Errorf("%s: %v", f, err)

@@ -55,7 +55,11 @@ func Desire(p plan.Plan, now State, replace bool) (State, error) {
 func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 	want := now.Clone()
 	for i, d := range want.Devices {
-		want.Devices[i] = withoutOurs(d)
+		if d.Name == p.WAN { // it may be an ifb, but is none that we have made
+			want.Devices[i] = withoutQueues(d)
+		} else {
+			want.Devices[i] = withoutOurs(d)
+		}
 		want.Devices[i].Steady = d.Flaps > 0
 		for k, on := range origin.Device(d.Name).Features {
 			if _, ok := want.Devices[i].Features[k]; ok {
@@ -104,11 +108,16 @@ func Baseline(now, origin State) State {
 
 // withoutOurs returns d without our qdiscs; our own ifb is marked as absent.
 func withoutOurs(d Device) Device {
+	if d.Tree.OwnRoot() && d.creatable() {
+		return Device{Name: d.Name}
+	}
+	return withoutQueues(d)
+}
+
+// withoutQueues returns d without our qdiscs.
+func withoutQueues(d Device) Device {
 	root, in := d.Tree.Split()
 	if d.Tree.OwnRoot() {
-		if d.creatable() {
-			return Device{Name: d.Name}
-		}
 		root = Tree{}
 	}
 	if d.Tree.OwnIngress() {

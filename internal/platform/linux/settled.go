@@ -7,9 +7,10 @@ import (
 	"unbloat/internal/platform"
 )
 
-// Settled returns the state without filters that redirect to a device that it lacks.
-// The kernel keeps such a filter when its device goes, and takes no new one: an undo
-// can't make it again.
+// Settled returns the state without filters that redirect to a device which was not
+// there. The kernel keeps such a filter when its device goes, and takes no new one: an
+// undo can't make it again. Of a device that the state does not describe nothing is
+// known, so its filters stay.
 func (b *Backend) Settled(before platform.State) (platform.State, error) {
 	s, err := decode(before)
 	if err != nil {
@@ -19,7 +20,7 @@ func (b *Backend) Settled(before platform.State) (platform.State, error) {
 		t := &s.Devices[i].Tree
 		t.Filters = slices.DeleteFunc(slices.Clone(t.Filters), func(f tc.Filter) bool {
 			to := redirectedTo(f)
-			return to != "" && !s.Device(to).Exists
+			return slices.ContainsFunc(s.Devices, func(d tc.Device) bool { return d.Name == to && !d.Exists })
 		})
 	}
 	return encode(s)
