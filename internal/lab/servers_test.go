@@ -53,6 +53,9 @@ func TestTuneAgainstOtherServers(t *testing.T) {
 	for _, server := range []string{"cloudflare+https://" + lab.ServerAddr + ":7680", "ndt7+ws://" + lab.ServerAddr + ":7680", "iperf3://" + lab.ServerAddr} {
 		r := tuneAgainst(t, server)
 		t.Logf("%s: line %s, %s; shaped to %s, %s; probes %q; %.0f s, %d trials", server, r.LineDownBps.Short(), r.LineUpBps.Short(), r.Plan.DownBps.Short(), r.Plan.UpBps.Short(), r.After.Probe, r.LineSeconds, len(r.Trials))
+		for _, x := range r.Trials {
+			t.Logf("  %s, %s: p95 +%.1f ms down, +%.1f up, held %t %s", x.Down.Short(), x.Up.Short(), x.DownMs, x.UpMs, x.Held, x.Unproven)
+		}
 		for way, share := range map[string]float64{"down": float64(r.Plan.DownBps) / float64(native.Plan.DownBps), "up": float64(r.Plan.UpBps) / float64(native.Plan.UpBps)} {
 			atLeast(t, server+" "+way+" over native", share, 0.97)
 			atMost(t, server+" "+way+" over native", share, 1.03)
