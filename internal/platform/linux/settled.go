@@ -20,11 +20,14 @@ func (b *Backend) Settled(before platform.State) (platform.State, error) {
 		t := &s.Devices[i].Tree
 		t.Filters = slices.DeleteFunc(slices.Clone(t.Filters), func(f tc.Filter) bool {
 			to := redirectedTo(f)
-			return slices.ContainsFunc(s.Devices, func(d tc.Device) bool { return d.Name == to && !d.Exists })
+			return to == goneDevice || slices.ContainsFunc(s.Devices, func(d tc.Device) bool { return d.Name == to && !d.Exists })
 		})
 	}
 	return encode(s)
 }
+
+// goneDevice is what tc(8) prints for a device that has gone.
+const goneDevice = "*"
 
 // redirectedTo returns the device to which a filter redirects packets; "" if none.
 func redirectedTo(f tc.Filter) string {

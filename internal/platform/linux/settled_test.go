@@ -8,6 +8,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/linux"
 	"unbloat/unit"
@@ -72,6 +73,14 @@ func TestSettledKeepsOthers(t *testing.T) {
 	}
 	if _, lost, err := b.Compare(settled, was); err != nil || len(lost) > 0 {
 		t.Errorf("lost: %q, %v", lost, err)
+	}
+	// The kernel tells a filter's device as * once that has gone.
+	gone := platform.State(strings.ReplaceAll(string(was), "ifb4wan", "*"))
+	if settled, err = b.Settled(gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, lost, err := b.Compare(settled, gone); err != nil || len(lost) != 1 {
+		t.Errorf("without the device: lost: %q, %v", lost, err)
 	}
 }
 
