@@ -223,7 +223,7 @@ func TestHere(t *testing.T) {
 // TestSchedule: entries hold from a time to another on their days, over midnight too;
 // and what happens at a time is due once, however often the clock is looked at.
 func TestSchedule(t *testing.T) {
-	c, err := config.Parse("F", []byte(whole+`
+	const entries = `
 [[schedule]] # the office
 do = "first"
 wan = "eth0"
@@ -244,32 +244,12 @@ down = "25 Mbit/s"
 do = "tune"
 wan = "eth0"
 at = "23:59"
-`))
+`
+	c, err := config.Parse("F", []byte(whole+entries))
 	if err == nil || !strings.Contains(err.Error(), "F:22: machine: a machine can only go first") {
 		t.Errorf("classes are off, and %v", err)
 	}
-	c, err = config.Parse("F", []byte(strings.Replace(whole, "classes = \"off\"\n", "", 1)+`
-[[schedule]] # the office
-do = "first"
-wan = "eth0"
-machine = "office"
-from = "08:00"
-to = "17:00"
-days = ["mon", "fri"]
-
-[[schedule]]
-do = "rates"
-wan = "eth0"
-from = "22:00"
-to = "06:00"
-days = ["fri"]
-down = "25 Mbit/s"
-
-[[schedule]]
-do = "tune"
-wan = "eth0"
-at = "23:59"
-`))
+	c, err = config.Parse("F", []byte(strings.Replace(whole, "classes = \"off\"\n", "", 1)+entries))
 	if err != nil {
 		t.Fatal(err)
 	}
