@@ -289,10 +289,15 @@ func (t *tuning) phases(ctx context.Context, withIdle bool) ([]measure.RawPhase,
 
 func (t *tuning) phase(ctx context.Context, spec measure.PhaseSpec) (*measure.RawPhase, error) {
 	spec.Progress, spec.CC = t.Progress, t.CC
-	if spec.FlowsDown+spec.FlowsUp > 0 {
+	isLoaded := spec.FlowsDown+spec.FlowsUp > 0
+	if isLoaded {
 		spec.CutHead, spec.CutTail = t.pace.head, tail
 	}
-	return t.meter.Phase(ctx, spec)
+	raw, err := t.meter.Phase(ctx, spec)
+	if err == nil && isLoaded {
+		afterStart(raw)
+	}
+	return raw, err
 }
 
 // plan makes the plan whose rates the search varies.
