@@ -64,6 +64,7 @@ func (b *builder) remember() {
 			b.set(name("hosts"), HomeAddress, f, 20*time.Second, few)
 			b.set(name("crowd"), HomeAddress, f, BusyFor, few)
 			b.set(name("names"), HomeAddress, f, time.Minute, few)
+			b.set(name("starts"), HomeAddress, f, 20*time.Second, few)
 			b.set(name("looks"), FlowKey, f, 20*time.Second, n)
 			b.set(name("host_looks"), HomeAddress, f, 20*time.Second, few)
 			if b.hasSteady(d) {
@@ -240,17 +241,28 @@ func (w way) large() {
 
 // full makes the chain of full packets of connections that are looked at.
 func (w way) full() {
-	steps := []Step{w.then("other", not(ProtocolIs, TCP)), w.firstBytes()}
+	steps := append([]Step{w.then("other", not(ProtocolIs, TCP))}, w.firstBytes()...)
 	if most := max(w.l.FirstBytes, w.l.FirstUp, 1); most > w.l.first(w.d) { // the other direction still asks
 		steps = append(steps, w.then("normal", first(most)).because(Ordinary))
 	}
 	w.chain("full", append(steps, does(setMark(known)), w.then("data"))...)
 }
 
-// firstBytes is the step of what a connection carries first. One that is not
+// firstBytes are the steps of what a connection carries first. One that is not
 // counted, because it is older than the rules, has carried nothing by it.
-func (w way) firstBytes() Step {
-	return w.then("interactive", first(w.l.first(w.d))).because(First)
+func (w way) firstBytes() (steps []Step) {
+	for _, f := range families() {
+		steps = append(steps, w.then("interactive", first(w.l.first(w.d)), is(FamilyIs, uint64(f)), w.starts(f)).because(First))
+	}
+	return steps
+}
+
+// starts bounds what the connections of one machine carry first together. A
+// hundred that begin at once would fill the class for seconds, and a call that
+// begins with them would have a hundredth of it.
+func (w way) starts(f int) Meter {
+	most := 2 * int64(w.l.CalmOf(w.d)) / 8
+	return Meter{w.in("starts", f), []Rate{{N: most, Per: time.Second, Bytes: true, Burst: 3000}}}
 }
 
 // meters makes the chains that find out how a flow, a host or a port behaves.
@@ -397,11 +409,10 @@ func (w way) protocols() {
 	if w.d == Up && w.l.Acks > 0 {
 		acks = w.thin()
 	}
-	w.chain("small",
-		w.then("names", resolver(TCP)),
+	w.chain("small", slices.Concat(
+		[]Step{w.then("names", resolver(TCP))},
 		w.firstBytes(),
-		w.then("calm", upTo(w.l.SmallPacket)),
-		w.then("data"))
+		[]Step{w.then("calm", upTo(w.l.SmallPacket)), w.then("data")})...)
 	w.chain("udp",
 		w.then("names", resolver(UDP)),
 		w.then("partner", is(CtIsNew, 1), is(CtPackets, 1)).jumps(),

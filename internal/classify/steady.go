@@ -13,41 +13,54 @@ import (
 // takes what its pictures need, and no more when it may. An upload by QUIC takes
 // all there is. That is what tells them apart: a busy flow of datagrams goes
 // first, in class interactive, for as long as it stays below a bound. One that
-// takes more loses that, for half a minute, and from the second time on for five.
+// takes more loses that: for 4 s, and for a minute if it has within the last ten.
+// What begins beside a hundred uploads may be above the bound for a moment, and
+// nothing is as bad for a call as to wait for long.
 //
 // Only packets that have met the other rules come here: UDP, answered, in no
 // swarm, of a flow that is busy, and no smaller than AckBelow. Known heavy flows
 // come with one packet of 32.
 //
 //	mixed   flow. It is calm, and has sent a large packet. 2 s
-//	steady  flow. In it: the flow has the class. 20 s
+//	steady  flow. In it: the flow has the class. 3 s
 //	steady_flows  flow → its meter. A set of its own, as nftables charges the meter
 //	        of an element also when a rule only asks whether it is there
+//	small   flow → the meter of its small packets: sound, and reports. One above it
+//	        speaks
+//	speaker home address. A flow of the machine speaks, and has not lost the class. 5 s
 //	trial   home address. In it: a flow of this machine is being tried. 3 s
 //	tried   flow. It is the one, or was. 5 s
-//	lost    flow. It took too much. 30 s, which is more than steady's, so that a
-//	        flow that lost the class has to be tried again: no set needs deletion,
+//	lost    flow. It took too much. 4 s, which is more than steady's, so that a
+//	        flow that lost the class has to begin again: no set needs deletion,
 //	        which kernels before 6.5 do not do properly from a rule
 //	struck  flow. It lost the class within the last 10 min
-//	greedy  flow. It lost it twice. 5 min
+//	greedy  flow. It lost it twice. 1 min
 //	steady_hosts  home address → its meter: what steady flows of a machine have together
 //
 // All are kept for each direction and version of IP. A packet goes this way:
 //
-//	steady?            no: lost? or greedy? or trial?  yes: no class
-//	  |                    none: the machine's trial is this flow's, go on
-//	kept: lost?        yes: no class
+//	lost?              yes: no class
+//	steady?            yes: judged
+//	greedy?            yes: no class
+//	of a flow that speaks, and small: judged
+//	carried little? speaker? trial?
+//	                   yes: no class. None: the machine's trial is this flow's, judged
+//	judged: small, and speaks: remember its machine in speaker
 //	  meter of the flow, then, if it is not in tried, of the machine:
 //	  within             → interactive
 //	  else               struck? → greedy; remember in struck and lost: no class
 //
-// One flow of a machine is tried at a time. So each is tried where it could have
+// A call has sound and reports beside its pictures: packets above AckBelow and up
+// to SmallPacket, all the time. An upload has none. So a flow that speaks has the
+// class at once, and beside one no other flow of the machine is tried: an upload's
+// trial would take from the call what is left of the class.
+//
+// Others are tried one at a time on each machine. So each is tried where it could have
 // more. What it takes then is not charged to its machine, so that a call does not
-// lose its class for what a trial found out. A waiting flow is as likely to be the next as its
-// packets are frequent, but of heavy ones only one of 32 counts, so a young call
-// comes before old uploads. While a flow is tried it can do no harm for long: above
-// the class's share it no longer goes first, and it is out once its bucket, that of
-// a second, is empty. A picture of 60 kB fits into any bucket.
+// lose its class for what a trial found out. While a flow is tried it can do no
+// harm for long: above the class's share it no longer goes first, and it is out
+// once its bucket, that of a second, is empty. A picture of 60 kB fits into any
+// bucket. None is tried before it has carried HeavyBytes: a call has spoken by then.
 //
 // A steady flow stays busy until it is silent, so that all of its packets have one
 // class: its sender takes it for loss if small ones overtake large ones.
@@ -60,16 +73,22 @@ import (
 // class normal from their mark, is of both: it is not set while the flow is
 // steady in the other direction.
 const (
-	steadyFor = 20 * time.Second
-	lostFor   = 30 * time.Second
+	steadyFor = 3 * time.Second
+	lostFor   = 4 * time.Second
 	struckFor = 10 * time.Minute
-	greedyFor = 5 * time.Minute
+	greedyFor = time.Minute
+	speaksFor = 5 * time.Second
 	trialFor  = 3 * time.Second
 	triedFor  = 5 * time.Second
 	mixedFor  = 2 * time.Second
+	// metersFor is more than any bucket takes to be full again.
+	metersFor = 20 * time.Second
 	// picture is the least that the bucket of a steady flow's meter holds: the
 	// key frame of a video, in bytes, which is sent at once.
 	picture = 64_000
+	// A flow speaks that sends more small packets a second: sound has 50, and what
+	// is left of it beside a hundred uploads is more than this.
+	speakPackets = 4
 )
 
 // SteadyOf returns what a flow of datagrams may have in a direction and still be
@@ -99,13 +118,15 @@ func (b *builder) rememberSteady(f int, d Direction, n, few int) {
 	name := func(what string) string { return of(what, f) + "_" + string(d) }
 	b.set(name("mixed"), FlowKey, f, mixedFor, n)
 	b.set(name("steady"), FlowKey, f, steadyFor, n)
-	b.set(name("steady_flows"), FlowKey, f, steadyFor, n)
+	b.set(name("steady_flows"), FlowKey, f, metersFor, n)
+	b.set(name("small"), FlowKey, f, speaksFor, n)
+	b.set(name("speaker"), HomeAddress, f, speaksFor, few)
 	b.set(name("trial"), HomeAddress, f, trialFor, few)
 	b.set(name("tried"), FlowKey, f, triedFor, n)
 	b.set(name("lost"), FlowKey, f, lostFor, n)
 	b.set(name("struck"), FlowKey, f, struckFor, n)
 	b.set(name("greedy"), FlowKey, f, greedyFor, n)
-	b.set(name("steady_hosts"), HomeAddress, f, steadyFor, few)
+	b.set(name("steady_hosts"), HomeAddress, f, metersFor, few)
 }
 
 // steadyRate is a bucket that holds at least a picture.
@@ -166,12 +187,16 @@ func (w way) steady(f int) {
 	if d := w.d.other(); w.hasSteady(d) {
 		other = append(other, w.then("normal", Member{w.sets[of("steady", f)+"_"+string(d)]}))
 	}
+	speaks := []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
 	w.chain(of("steady", f),
-		w.then(of("kept", f), Member{w.in("steady", f)}),
 		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		w.then(of("judged", f), Member{w.in("steady", f)}),
 		w.then(of("greedy", f), Member{w.in("greedy", f)}).because(TookMore),
+		w.then(of("judged", f), speaks...),
+		w.then(of("rests", f), Test{Field: CtBytes, Op: AtMost, Value: uint64(w.l.HeavyBytes)}).because(Waits),
+		w.then(of("rests", f), Member{w.in("speaker", f)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("trial", f)}).because(Waits),
-		w.then(of("kept", f)).does(Remember{Set: w.in("trial", f)}, Remember{Set: w.in("tried", f)}),
+		w.then(of("judged", f)).does(Remember{Set: w.in("trial", f)}, Remember{Set: w.in("tried", f)}),
 		w.then(of("rests", f)).because(Waits))
 	within := func(set string, r unit.Rate) Cond { return Meter{w.in(set, f), []Rate{steadyRate(r)}} }
 	flow, machine := within("steady_flows", w.l.SteadyOf(w.d)), within("steady_hosts", w.l.SteadyOfMachine(w.d))
@@ -184,9 +209,12 @@ func (w way) steady(f int) {
 		does(Remember{w.in("lost", f), true}),
 		w.then(of("rests", f)).because(TookMore),
 	}
-	w.chain(of("kept", f), append([]Step{
+	w.chain(of("kept", f),
 		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		w.then(of("judged", f)))
+	w.chain(of("judged", f), append([]Step{
 		does(SetMark{And: ^uint32(known)}, mark(known)),
+		does(Remember{w.in("speaker", f), true}, speaks...),
 		w.then(of("tried", f), Member{w.in("tried", f)}),
 		first(flow, machine)}, above...)...)
 	w.chain(of("tried", f), append([]Step{first(flow)}, above...)...)

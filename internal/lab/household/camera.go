@@ -25,7 +25,7 @@ const (
 const (
 	soundLeast    = 80               // bytes of a packet of sound: 32 kbit/s
 	soundMost     = 160              // 64 kbit/s
-	keyFactor     = 10               // a key frame is so many mean frames: 60 kB at 1.5 Mbit/s
+	keyFactor     = 6                // a key frame is so many mean frames: 38 kB at 1.5 Mbit/s
 	keyEvery      = 10 * time.Second // as when somebody joins the call
 	keyLeastGap   = 300 * time.Millisecond
 	keyRepaid     = 0.2  // what a frame after a key frame is smaller, until the rate is kept again
