@@ -314,14 +314,18 @@ func (w way) meters() {
 func (w way) calmOf(f int) {
 	l, most := w.l, int64(w.l.CalmOf(w.d))/8
 	rate := int64(l.CalmRate) / 8
+	calm := Meter{w.in("calm", f), []Rate{
+		{N: int64(l.CalmPackets), Per: time.Second, Burst: int64(l.CalmPackets/2 + 1)},
+		{N: rate, Per: time.Second, Bytes: true, Burst: max(int64(l.CalmRate)/16, 3000)}}}
 	w.chain(of("calm", f),
-		w.then("crowded", Member{w.in("crowd", f)}).because(Crowd),
 		w.then("hasty", Member{w.in("busy", f)}).because(Busy),
+		// What is busy in a crowd is found too: uploads and a call that begin together
+		// are a crowd until each has been found busy.
+		w.then("crowded", Member{w.in("crowd", f)}, calm).because(Crowd),
+		w.then("hasty", Member{w.in("crowd", f)}).does(Remember{Set: w.in("busy", f)}).because(Busy),
 		w.then("crowded", Meter{w.in("hosts", f), []Rate{{N: most, Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: true}}}).
 			does(Remember{w.in("crowd", f), true}).because(Crowd),
-		w.then(w.isCalm(f), Meter{w.in("calm", f), []Rate{
-			{N: int64(l.CalmPackets), Per: time.Second, Burst: int64(l.CalmPackets/2 + 1)},
-			{N: rate, Per: time.Second, Bytes: true, Burst: max(int64(l.CalmRate)/16, 3000)}}}),
+		w.then(w.isCalm(f), calm),
 		does(Remember{Set: w.in("busy", f)}),
 		w.then("hasty").because(Busy))
 }
@@ -358,7 +362,7 @@ func (w way) remarks() {
 		name string
 		to   []Step
 	}{
-		{"crowded", append(w.keep(), w.then("data"))},
+		{"crowded", slices.Concat(w.keep(), w.otherway(), []Step{w.then("data")})},
 		{"hasty", slices.Concat(
 			[]Step{w.then("brief", Test{Field: Length, Op: Less, Value: AckBelow})},
 			w.toSteady(),
@@ -389,8 +393,8 @@ func (w way) look(f int) {
 	l := w.l
 	most, rate := int64(l.CalmOf(w.d))/8/lookOf, int64(l.CalmRate)/8/lookOf
 	w.chain(of("look", f),
-		w.then("crowded", Member{w.in("crowd", f)}).because(Crowd),
 		w.then("hasty", noMark(w.calm), Member{w.in("busy", f)}).because(Busy),
+		w.then("crowded", Member{w.in("crowd", f)}).because(Crowd),
 		w.then("crowded", Meter{w.in("host_looks", f), []Rate{{N: max(most, 1), Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: true}}}).
 			does(Remember{w.in("crowd", f), true}).because(Crowd),
 		w.then(w.seen(f), Meter{w.in("looks", f), []Rate{

@@ -161,6 +161,25 @@ func (w way) keep() []Step {
 	return out
 }
 
+// otherway are the steps of a machine's crowd for flows that are steady in the
+// other direction. That one clears the bit known, so they would be counted as
+// heavy again and again, until all of their machine's are bulk.
+func (w way) otherway() (out []Step) {
+	for _, f := range families() {
+		out = append(out, w.unknown(f)...)
+	}
+	return out
+}
+
+// unknown is the step of flows that are steady in the other direction.
+func (w way) unknown(f int) []Step {
+	d := w.d.other()
+	if !w.hasSteady(d) {
+		return nil
+	}
+	return []Step{w.then("normal", Member{w.sets[of("steady", f)+"_"+string(d)]})}
+}
+
 // isCalm and seen name the chains of calm packets: each version of IP has its own
 // where mixed flows are known.
 func (w way) isCalm(f int) string { return w.ofMixed("is_calm", f) }
@@ -183,10 +202,7 @@ func (w way) steady(f int) {
 	w.chain(of("mixed", f),
 		w.then("interactive", Member{w.in("mixed", f)}).because(Mixed),
 		w.then("voice").because(CalmSmall))
-	var other []Step
-	if d := w.d.other(); w.hasSteady(d) {
-		other = append(other, w.then("normal", Member{w.sets[of("steady", f)+"_"+string(d)]}))
-	}
+	other := w.unknown(f)
 	speaks := []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
 	w.chain(of("steady", f),
 		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
