@@ -236,11 +236,15 @@ func (w way) steady(f int) {
 	w.chain(of("tried", f), append([]Step{first(flow)}, above...)...)
 	// A connection that waits and has carried much is heavy, but not bulk for having
 	// run long. A greedy one is as any other.
+	// Known heavy flows come with one packet of 32, and would be calm by these.
+	stays := does(Remember{w.in("busy", f), true}, mark(known))
 	w.chain(of("rests", f), append(slices.Clone(other),
+		stays,
 		w.then("bulk", mark(isBulk)).because(WasBulk),
 		w.then(of("count", f), carried(w.l.HeavyBytes), noMark(known)).does(setMark(known)).jumps(),
 		w.then("normal"))...)
 	w.chain(of("greedy", f), append(slices.Clone(other),
+		stays,
 		w.then("heavy", carried(w.l.HeavyBytes)),
 		w.then("normal"))...)
 }

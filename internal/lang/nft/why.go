@@ -170,9 +170,9 @@ func words(p plan.Plan, d plan.Direction, f Flow, c Connection, why classify.Rea
 	case classify.Steady:
 		return steady(b.SteadyOf(d), b.SteadyOfMachine(d), c.Rate(d))
 	case classify.TookMore:
-		return say("it took more than %s, the most a steady flow may have, and is tried again after 30 s, the second time after 5 min", b.SteadyOf(d).Short())
+		return say("it took more than %s, the most a steady flow may have; it goes first again after 4 s, and within ten minutes of that after a minute", b.SteadyOf(d).Short())
 	case classify.Waits:
-		return "another flow of its machine is being tried; this one may go first after that"
+		return say("without sound or other small packets it waits: until it has carried %s, and while a call of its machine goes on or another flow is being tried", b.HeavyBytes)
 	case classify.Mixed:
 		return "calm, with large packets too; all of them are interactive, so that none overtakes another"
 	case classify.CalmTCP:
