@@ -68,19 +68,35 @@ func Runnable(cases []scenario.Case) (can []scenario.Case, why []error) {
 	return can, why
 }
 
-// Outages are the times in which a line carried nothing in one direction or the other.
-func Outages(l scenario.Line, began unit.Instant) (out []household.Freeze) {
-	for i, c := range l.Vary {
-		if !c.Exact || c.Down > 0 && c.Up > 0 {
-			continue
-		}
+// outageBelow is what a line carries less of in an outage: not the sound of a call, and
+// in a trace one packet in 200 ms.
+const outageBelow = 64 * unit.KbitPerSecond
+
+// Outages are the times in which a line carried nearly nothing up, and down: less than
+// 64 kbit/s. The measuring began at began.
+func Outages(l scenario.Line, began unit.Instant) (up, down []household.Freeze) {
+	from := []scenario.Change{{Down: l.Down, Up: l.Up}}
+	for i, c := range append(from, l.Vary...) {
 		to := unit.Instant(math.MaxInt64)
-		if i+1 < len(l.Vary) {
-			to = began.Add(l.Vary[i+1].At)
+		if i < len(l.Vary) {
+			to = began.Add(l.Vary[i].At)
 		}
-		out = append(out, household.Freeze{From: began.Add(c.At), To: to})
+		for _, way := range []struct {
+			rate unit.Rate
+			of   *[]household.Freeze
+		}{{c.Up, &up}, {c.Down, &down}} {
+			at := began.Add(c.At)
+			switch n := len(*way.of); {
+			case way.rate == 0 && !c.Exact: // as before
+				if n > 0 && (*way.of)[n-1].To == at {
+					(*way.of)[n-1].To = to
+				}
+			case way.rate < outageBelow:
+				*way.of = append(*way.of, household.Freeze{From: at, To: to})
+			}
+		}
 	}
-	return out
+	return up, down
 }
 
 // ShaperRates are the rates that the router's shapers had while a case was measured.

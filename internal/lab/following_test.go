@@ -3,14 +3,19 @@ package lab_test
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"unbloat/internal/lab"
+	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/labtest"
 	"unbloat/internal/lab/scenario"
 	"unbloat/internal/verdict"
 	"unbloat/scenarios"
+	"unbloat/unit"
 )
 
 // followScenario reads an embedded scenario with its trace. One whose trace does not
@@ -89,6 +94,38 @@ func (f *followed) add(c lab.CaseResult, q verdict.Quantiles, of float64) {
 	if c.Shapers != nil {
 		f.shapers = *c.Shapers
 	}
+}
+
+// An outage is when a way of the line carries nearly nothing; a change that is not
+// exact leaves a way that it does not name as it was.
+func TestOutages(t *testing.T) {
+	began := unit.Instant(7 * time.Second)
+	up, down := lab.Outages(scenario.Line{Down: unit.MbitPerSecond, Up: unit.MbitPerSecond, Vary: []scenario.Change{
+		{At: time.Second, Down: unit.MbitPerSecond, Exact: true},                          // nothing up
+		{At: 2 * time.Second, Down: 60 * unit.KbitPerSecond, Up: 64 * unit.KbitPerSecond}, // up again, down nearly nothing
+		{At: 3 * time.Second, Up: unit.MbitPerSecond},
+		{At: 4 * time.Second, Down: unit.MbitPerSecond},
+		{At: 5 * time.Second, Up: 10 * unit.KbitPerSecond},
+	}}, began)
+	at := func(s time.Duration) unit.Instant { return began.Add(s * time.Second) }
+	if want := []household.Freeze{{From: at(1), To: at(2)}, {From: at(5), To: math.MaxInt64}}; !slices.Equal(up, want) {
+		t.Errorf("up %v, want %v", up, want)
+	}
+	if want := []household.Freeze{{From: at(2), To: at(3)}, {From: at(3), To: at(4)}}; !slices.Equal(merge(down), merge(want)) {
+		t.Errorf("down %v, want %v", down, want)
+	}
+}
+
+// merge joins times that touch.
+func merge(all []household.Freeze) (out []household.Freeze) {
+	for _, f := range all {
+		if n := len(out); n > 0 && out[n-1].To == f.From {
+			out[n-1].To = f.To
+		} else {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 func needLong(t *testing.T) {

@@ -109,6 +109,22 @@ func TestFreezes(t *testing.T) {
 	}
 }
 
+// Of a freeze only the seconds of an outage of its own way are left out.
+func TestLeaveOut(t *testing.T) {
+	freeze := func(from, to unit.Instant) Freeze { return Freeze{from * ms, to * ms} }
+	c := CallResult{
+		Up:   CallWay{Frozen: []Freeze{freeze(1000, 3000), freeze(5000, 6000)}},
+		Down: CallWay{Frozen: []Freeze{freeze(1500, 2500), freeze(8000, 9000)}},
+	}
+	c.LeaveOut([]Freeze{freeze(500, 1200), freeze(1500, 2000), freeze(6000, 7000)}, []Freeze{freeze(1000, 4000)})
+	if c.Up.RoutedS != 2.3 || c.Down.RoutedS != 1 {
+		t.Errorf("%.3f s up, %.3f s down; want 2.3 and 1", c.Up.RoutedS, c.Down.RoutedS)
+	}
+	if c.Up.Frozen != nil || c.Down.Frozen != nil {
+		t.Error("the freezes themselves are kept")
+	}
+}
+
 // film cuts frames into packets as RTP does, the sequence numbers wrapping.
 func film(frames int, packets func(n int) (count int, key bool)) (out []Fragment) {
 	seq := uint16(65530)

@@ -78,8 +78,8 @@ type CallWay struct {
 	Late      int               `json:"late"`     // shown more than 200 ms after they were made
 	Freezes   int               `json:"freezes"`  // longer than max(3 × mean, mean + 150 ms) between two frames
 	FrozenS   float64           `json:"frozen_s"` // together
-	// RoutedS is FrozenS without the freezes of outages of the line, which no router
-	// can help: see CallResult.LeaveOut.
+	// RoutedS is FrozenS without the time in which the line carried nearly nothing that
+	// way, which no router can help: see CallResult.LeaveOut.
 	RoutedS    float64  `json:"frozen_beside_outages_s"`
 	Frozen     []Freeze `json:"frozen,omitempty"` // until LeaveOut
 	KeysAsked  int      `json:"keys_asked"`       // key frames that the receiver had to ask for
@@ -101,18 +101,22 @@ func (c CallResult) Worse(than CallResult) bool {
 	return c.Up.FrozenS+c.Down.FrozenS > than.Up.FrozenS+than.Down.FrozenS
 }
 
-// LeaveOut sets RoutedS: a freeze during which the line carried nothing, either way, is
-// left out whole. It needs Frozen no more.
-func (c *CallResult) LeaveOut(outages []Freeze) {
-	for _, w := range []*CallWay{&c.Up, &c.Down} {
-		w.RoutedS = 0
-		for _, f := range w.Frozen {
-			if !slices.ContainsFunc(outages, func(o Freeze) bool { return o.From < f.To && f.From < o.To }) {
-				w.RoutedS += f.To.Sub(f.From).Seconds()
-			}
+// LeaveOut sets RoutedS. The outages are those of the line's way up and down: times in
+// order that do not overlap. It needs Frozen no more.
+func (c *CallResult) LeaveOut(up, down []Freeze) {
+	c.Up.leaveOut(up)
+	c.Down.leaveOut(down)
+}
+
+func (w *CallWay) leaveOut(outages []Freeze) {
+	var sum time.Duration
+	for _, f := range w.Frozen {
+		sum += f.To.Sub(f.From)
+		for _, o := range outages {
+			sum -= max(min(f.To, o.To).Sub(max(f.From, o.From)), 0)
 		}
-		w.Frozen = nil
 	}
+	w.RoutedS, w.Frozen = sum.Seconds(), nil
 }
 
 // A CallRecord is all that one direction of a call did.
