@@ -53,10 +53,10 @@ func subjects() []subject {
 			"One machine floods the uplink, or opens fifty flows that look like calls. The probe is on that machine; a call and an upload are on another.",
 			[]string{"flood", "abuser"}, nil},
 		{"following", "Lines that vary",
-			"The daemon follows a line, beside fixed rates, cake-autorate (commit 94238be, unchanged, with fping) and CAKE that knows at every moment what the line carries, at 95 % of it: nobody can do better without knowing. Both programs are told the same rates and have the same six reflectors. The times are round trips of a probe of 100 bytes, 50 a second, over all of the time with load.",
+			"The daemon follows a line, beside fixed rates, cake-autorate (commit 94238be, unchanged, with fping) and CAKE that knows at every moment what the line carries, at 95 % of it: nobody can do better without knowing. Both programs are told the same rates and have the same six reflectors. The times are round trips of a probe of 100 bytes, 50 a second, over all of the time with load. A call is frozen while its picture stands still, up and down together; the seconds in which the line carried less than 64 kbit/s in the picture's direction are left out, for no router can help there.",
 			[]string{"follow-steps", "follow-steps-down", "follow-steps-up", "follow-lte-tmobile", "follow-lte-att", "follow-lte-verizon", "follow-umts-tmobile",
 				"follow-starlink", "follow-cable", "follow-wifi", "follow-lte", "follow-floor", "follow-silent",
-				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile"}, lab.FollowCases()},
+				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile", "follow-steady"}, lab.FollowCases()},
 	}
 }
 

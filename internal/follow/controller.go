@@ -24,8 +24,12 @@ const (
 	growth    = 5 * time.Millisecond   // of the delay at least: the queue grows
 
 	// A dip of the line is over when its queue is.
-	dipMost = 250 * time.Millisecond // a longer queue is of a line that fell
-	dipBack = 0.7                    // of the rate before it
+	dipMost   = 350 * time.Millisecond // a longer queue is of a line that fell
+	dipUnsure = 250 * time.Millisecond // the same where the ways can't be told apart
+	dipBack   = 0.7                    // of the rate before it, at first and at least
+	dipMore   = 0.15                   // after one that was right
+	dipLess   = 0.1                    // after one that was not
+	dipHolds  = time.Second            // without a queue: it was right
 
 	// Where the capacity is not known.
 	blindCut   = 150 * time.Millisecond // between cuts, beside a round trip
@@ -39,6 +43,8 @@ const (
 	riseVolatile  = 0.06 // of the rate at first, on a line that holds its capacity for a second
 	riseFirstMost = 0.10 // of the rate at first, on the most volatile line
 	riseBack      = 0.10 // of the rate, towards what was safe before the line fell
+
+	stillPackets = 1.5 // that a probe waits for in the shaper
 
 	// What failed.
 	nearFailed   = 0.97 // of the last failed capacity: up to it without waiting
@@ -143,6 +149,8 @@ type way struct {
 	different unit.Instant // when the capacity was last seen to be another
 	holds     float64      // s; how long it stays as it is, usually
 	goal      float64      // what was safe before the line fell; 0: it fell for good
+	dipShare  float64      // of the rate before a dip, to which it goes back
+	dipped    unit.Instant // the end of the last dip; 0: it is judged
 	settled   float64      // the capacity that it was compared with
 	marks     [sampleSlots]mark
 	nMarks    uint64
@@ -207,7 +215,7 @@ func New(p Params, now unit.Instant) (*Controller, error) {
 		w.Bounds, w.is = p.Rates[d], d
 		w.rate, w.target = float64(w.Usual), float64(w.Usual)
 		w.changed, w.different, w.busyAt, w.risen = now, now, now, now
-		w.holds = holdsFirst.Seconds()
+		w.holds, w.dipShare = holdsFirst.Seconds(), dipBack
 		w.say(now, Started, w.rate)
 	}
 	return c, nil
@@ -391,6 +399,17 @@ func (c *Controller) threshold() time.Duration {
 	return max(c.p.Threshold, min(time.Duration(3*c.sources.spread), spreadMost)) + time.Duration(float64(c.p.Packet)*8e9/max(slow, 1))
 }
 
+// still returns the added delay up to which nothing waits on the line. At low rates a
+// probe waits in the shaper itself, while full packets are sent.
+func (c *Controller) still(w *way, v vote) time.Duration {
+	packets := stillPackets * float64(c.p.Packet) * 8
+	wait := packets / max(w.rate, 1)
+	if !v.oneWay {
+		wait += packets / max(c.ways[1-w.is].rate, 1)
+	}
+	return max(time.Duration(wait*1e9)-c.p.Threshold, 0) + c.p.Threshold/3
+}
+
 // blame parts the delay between the directions. Where only round trips are known, the
 // direction with load has the queue; of two the way down, if less arrives than its
 // shaper would let through, and else the way up.
@@ -522,13 +541,13 @@ func (c *Controller) follow(w *way, now unit.Instant, v vote, theta time.Duratio
 	case w.episode.on && w.doubt > theta:
 		// The other direction has the blame now. Before more is tried the delay is to be gone.
 	case w.episode.on:
-		w.drained(now, capacity, known)
+		w.drained(now, capacity, known, v.oneWay)
 	case known && w.delay > theta/3 && w.rate > capacity && w.failed > 0 && math.Abs(capacity-w.failed) < sameCapacity*w.failed:
 		// The line fills at the rate at which it did before: no need to wait until
 		// the queue is long.
 		c.alertAt = now
-		w.drained(now, capacity, known)
-	case w.full && w.doubt < theta/3:
+		w.drained(now, capacity, known, v.oneWay)
+	case w.full && w.doubt < max(theta/3, c.still(w, v)):
 		c.rise(w, now)
 	}
 }
@@ -557,6 +576,7 @@ func (c *Controller) cut(w *way, now unit.Instant, v vote, capacity float64, kno
 	e := &w.episode
 	switch {
 	case !e.on:
+		w.judgeDip(now)
 		w.goal = max(w.goal, min(w.rate, w.safe))
 		*e = episode{on: true, began: now, from: w.rate, capacity: capacity, grown: w.raw, guessed: !known, judge: math.MaxInt64}
 	case known && e.guessed:
@@ -626,7 +646,7 @@ func (c *Controller) drain(w *way, now unit.Instant, capacity float64, known boo
 }
 
 // drained ends an episode.
-func (w *way) drained(now unit.Instant, capacity float64, known bool) {
+func (w *way) drained(now unit.Instant, capacity float64, known, oneWay bool) {
 	if !known {
 		capacity = w.capacity
 	}
@@ -634,9 +654,15 @@ func (w *way) drained(now unit.Instant, capacity float64, known bool) {
 		w.target = below * capacity
 	}
 	w.failed = max(capacity, w.target)
-	if e := &w.episode; w.is == Down && e.on && now.Sub(e.began) < dipMost && w.goal > 0 {
+	if e := &w.episode; w.is == Down && e.on && w.goal > 0 {
 		// A queue that is gone so soon was from a dip, and the line is what it was.
-		w.target = max(w.target, dipBack*min(w.goal, e.from))
+		switch lasted := now.Sub(e.began); {
+		case oneWay && lasted < dipMost:
+			w.target = max(w.target, w.dipShare*min(w.goal, e.from))
+			w.dipped = now
+		case lasted < dipUnsure:
+			w.target = max(w.target, dipBack*min(w.goal, e.from))
+		}
 	}
 	same := w.settled > 0 && math.Abs(w.failed-w.settled) < steadyBand*w.settled
 	if same || w.goal < w.failed {
@@ -652,6 +678,19 @@ func (w *way) drained(now unit.Instant, capacity float64, known bool) {
 	w.risen = now
 	w.step = 0
 	w.say(now, Drained, w.target)
+}
+
+// judgeDip learns from the queue that begins now how much of its rate the line had
+// again after the last dip: radio links often all of it, others seldom.
+func (w *way) judgeDip(now unit.Instant) {
+	switch {
+	case w.dipped == 0:
+	case now.Sub(w.dipped) < dipHolds:
+		w.dipShare = max(w.dipShare-dipLess, dipBack)
+	default:
+		w.dipShare = min(w.dipShare+dipMore, 1)
+	}
+	w.dipped = 0
 }
 
 // compare notes whether the line has changed, and how long it usually stays as it is.

@@ -253,6 +253,29 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A session whose load runs is not idle, though it asks for nothing and probes nothing;
+// once the load's time is over it is.
+func TestLoadIsNotIdle(t *testing.T) {
+	const idle = 300 * time.Millisecond
+	for _, dir := range []string{probe.DirUp, probe.DirDown} {
+		s := start(t, Limits{Idle: idle})
+		p, data := dial(t, s), dial(t, s)
+		data.must(fmt.Sprintf(`{"op":"data","token":%q,"group":1,"dir":%q}`, p.must(hello).Token, dir))
+		p.must(fmt.Sprintf(`{"op":"start","group":1,"flows":1,"limit_ns":%d}`, time.Minute))
+		time.Sleep(4 * idle)
+		if r := p.must(`{"op":"stop","group":1}`); r.Load == nil {
+			t.Errorf("%s: no report of the load", dir)
+		}
+		p.over()
+
+		s = start(t, Limits{Idle: idle})
+		p, data = dial(t, s), dial(t, s)
+		data.must(fmt.Sprintf(`{"op":"data","token":%q,"group":1,"dir":%q}`, p.must(hello).Token, dir))
+		p.must(fmt.Sprintf(`{"op":"start","group":1,"flows":1,"limit_ns":%d}`, time.Millisecond))
+		p.over()
+	}
+}
+
 func TestByteBudget(t *testing.T) {
 	s := start(t, Limits{Bytes: 1000})
 	p := dial(t, s)

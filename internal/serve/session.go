@@ -200,13 +200,19 @@ func (ses *session) spend(n unit.Size) bool {
 	return limit == 0 || ses.bytes <= int64(limit)
 }
 
-// active reports whether probes of the session have arrived recently.
+// active reports whether probes of the session have arrived recently, or a load of it
+// has run recently. Neither needs requests.
 func (ses *session) active() bool {
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
 	now := ses.server.clock.Now()
 	for _, st := range ses.streams {
 		if now.Sub(st.lastSeen()) < ses.server.limits.Idle {
+			return true
+		}
+	}
+	for _, g := range ses.groups {
+		if ends := g.lastRun(); ends > 0 && now.Sub(ends) < ses.server.limits.Idle {
 			return true
 		}
 	}
@@ -314,6 +320,7 @@ type group struct {
 	cpu      *netio.CPUMeter
 	bin      time.Duration
 	began    unit.Instant
+	ends     unit.Instant      // by the load's limit of time
 	report   *probe.LoadReport // once stopped
 	booked   func(moved int64) bool
 }
@@ -343,6 +350,7 @@ func (g *group) start(flows int, bin time.Duration, budget netio.Budget, payload
 	}
 	g.booked = budget.Allowed
 	g.bin, g.began, g.cpu = bin, g.clock.Now(), netio.NewCPUMeter()
+	g.ends = g.began.Add(budget.Time)
 	conns := g.waiting
 	g.waiting = nil
 	if g.dir == probe.DirDown {
@@ -352,6 +360,13 @@ func (g *group) start(flows int, bin time.Duration, budget netio.Budget, payload
 	budget.Time += replyPatience // the client ends it; this is for one that does not
 	g.receiver = netio.NewReceiver(g.clock, bin, budget, conns)
 	return nil
+}
+
+// lastRun returns when the load runs last, by its limit of time; 0: it has not started.
+func (g *group) lastRun() unit.Instant {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ends
 }
 
 // stop ends the flows, waits for their goroutines, and returns the report. It
