@@ -146,15 +146,10 @@ func runTest(c *cobra.Command, o testFlags) error {
 	if err != nil {
 		return err
 	}
-	here := routerFlags{stateDir: stateDirOf(os.Getenv)}
-	release, err := here.takeTurn(c.Context(), "test", "", true) // nobody tunes meanwhile
-	if err != nil {
-		return changeError(err)
+	test, interrupted, done, err := o.testThere(c)
+	if !done && err == nil {
+		test, interrupted, err = o.testHere(c)
 	}
-	defer release()
-	test, interrupted, err := o.measure(c, func(server string) testView {
-		return viewLine(c, live.NewTest(server, o.idle, o.load, o.runs), o.quiet, o.plain)
-	})
 	if err != nil {
 		return testError("test", err)
 	}
@@ -180,6 +175,23 @@ func runTest(c *cobra.Command, o testFlags) error {
 		return &exitError{exitInvalid, fmt.Errorf("test against %s: the measurement is not valid: %s%s", test.Server, test.InvalidReasons[0], reason.English().MoreReasons(len(test.InvalidReasons)-1))}
 	}
 	return nil
+}
+
+// daemonHere is how a running daemon of this machine is reached.
+func (o *testFlags) daemonHere() *routerFlags {
+	return &routerFlags{stateDir: stateDirOf(os.Getenv)}
+}
+
+// testHere measures with this program, while a running daemon lets nobody tune.
+func (o *testFlags) testHere(c *cobra.Command) (test *verdict.Test, interrupted bool, err error) {
+	release, err := o.daemonHere().takeTurn(c.Context(), "test", "", true)
+	if err != nil {
+		return nil, false, changeError(err)
+	}
+	defer release()
+	return o.measure(c, func(server string) testView {
+		return viewLine(c, live.NewTest(server, o.idle, o.load, o.runs), o.quiet, o.plain)
+	})
 }
 
 // A testView is shown how a test goes.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"unbloat/internal/daemon"
+	"unbloat/unit"
 )
 
 // workBeside does a job of the daemon by the program that measures.
@@ -56,6 +57,16 @@ func besideArgs(stateDir string, j daemon.Job) []string {
 			add(flag, strconv.Itoa(value))
 		}
 	}
+	length := func(flag string, seconds float64) {
+		if seconds != 0 {
+			add(flag, strconv.FormatFloat(seconds, 'f', -1, 64))
+		}
+	}
+	yes := func(flag string, set bool) {
+		if set {
+			argv = append(argv, "--"+flag)
+		}
+	}
 	if p := j.Test; p != nil {
 		argv = []string{"test", "--json", "--quiet"}
 		add("server", first(p.Server, j.Server))
@@ -65,6 +76,16 @@ func besideArgs(stateDir string, j daemon.Job) []string {
 		add("label", p.Label)
 		add("cc", p.CC)
 		number("flows", p.Flows)
+		length("seconds", p.Seconds)
+		length("idle", p.Idle)
+		number("runs", p.Runs)
+		add("profile", p.Profile)
+		number("probe-bytes", p.ProbeBytes)
+		if p.IntervalMs != 0 {
+			add("interval", unit.FromMs(p.IntervalMs).String())
+		}
+		yes("insecure", p.Insecure)
+		yes("isolate", p.Isolate)
 		return argv
 	}
 	w, p := j.WAN, j.Tune
@@ -84,9 +105,15 @@ func besideArgs(stateDir string, j daemon.Job) []string {
 	for _, r := range p.Rules {
 		add("rule", r)
 	}
-	if p.Replace {
-		argv = append(argv, "--replace")
+	if p.GoalMs != 0 {
+		add("goal", unit.FromMs(p.GoalMs).String())
+	} else if w.Goal != 0 {
+		add("goal", w.Goal.String())
 	}
+	number("flows-down", p.FlowsDown)
+	number("flows-up", p.FlowsUp)
+	yes("insecure", p.Insecure)
+	yes("replace", p.Replace)
 	return argv
 }
 

@@ -30,13 +30,13 @@ func TestWorkBeside(t *testing.T) {
 	}
 	job := daemon.Job{WAN: kept.WAN{Interface: "eth0", LAN: "br-lan", AQM: plan.CAKE, Overhead: 18}, Server: "test.example.net"}
 	test, tune := job, job
-	test.Test, tune.Tune = &daemon.TestParams{Flows: 3}, &daemon.TuneParams{Replace: true}
+	test.Test, tune.Tune = &daemon.TestParams{Flows: 3, Seconds: 2.5, Idle: 1, Runs: 3, Profile: "many", IntervalMs: 12.5, ProbeBytes: 120, Insecure: true}, &daemon.TuneParams{Replace: true, GoalMs: 7.5, FlowsUp: 9}
 	for _, c := range []struct {
 		job  daemon.Job
 		want string
 	}{
-		{test, "test --json --quiet --server test.example.net --flows 3"},
-		{tune, "tune --json --quiet --turn-is-held --state-dir /run/x --wan eth0 --lan br-lan --server test.example.net --aqm cake --overhead 18 --replace"},
+		{test, "test --json --quiet --server test.example.net --flows 3 --seconds 2.5 --idle 1 --runs 3 --profile many --probe-bytes 120 --interval 12.5ms --insecure"},
+		{tune, "tune --json --quiet --turn-is-held --state-dir /run/x --wan eth0 --lan br-lan --server test.example.net --aqm cake --overhead 18 --goal 7.5ms --flows-up 9 --replace"},
 	} {
 		if got := strings.Join(besideArgs("/run/x", c.job), " "); got != c.want {
 			t.Errorf("%s\nnot\n%s", got, c.want)

@@ -192,8 +192,9 @@ func (f *daemonFlags) workTest(ctx context.Context, j daemon.Job, p daemon.TestP
 	o := testFlags{
 		keepFlags:   keepFlags{storeFlag: storeFlag{file: j.Store}, noStore: j.Store == ""},
 		serverFlags: serverFlags{flag: "server", server: first(p.Server, j.Server), ping: p.Ping, pin: p.Pin, key: p.Key, insecure: p.Insecure},
-		label:       p.Label, cc: p.CC, flows: first(p.Flows, measure.DefaultFlows), size: int(probe.MinSize), runs: 1,
-		load: first(seconds(p.Seconds), measure.DefaultLoad), idle: first(seconds(p.Idle), measure.DefaultIdle), interval: measure.DefaultInterval,
+		label:       p.Label, cc: p.CC, flows: first(p.Flows, measure.DefaultFlows), size: first(p.ProbeBytes, int(probe.MinSize)), runs: first(p.Runs, 1),
+		load: first(seconds(p.Seconds), measure.DefaultLoad), idle: first(seconds(p.Idle), measure.DefaultIdle), interval: first(unit.FromMs(p.IntervalMs), measure.DefaultInterval),
+		profile: p.Profile, isolate: p.Isolate, ownInterval: p.IntervalMs != 0,
 	}
 	if err := o.check(ctx); err != nil {
 		return nil, codeOfExit(err), err

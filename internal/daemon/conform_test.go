@@ -418,7 +418,8 @@ func changing(steps []platform.Step) func([]string) bool {
 // TestConformance: the daemon over every driver's stand-in, with damage, commands,
 // crashes and routers that go, fail, lie and stall. Whenever the router is fine for
 // long enough, what is there is what is wanted, or the daemon has said why not. The
-// seed is printed; UNBLOAT_SEED gives another, UNBLOAT_LONG=1 10,000 events each.
+// seed is printed; UNBLOAT_SEED gives another, UNBLOAT_LONG=1 10,000
+// events each, UNBLOAT_EVENTS as many as it says.
 func TestConformance(t *testing.T) {
 	seed := uint64(1) // the same each time; a long run draws its own
 	if os.Getenv("UNBLOAT_LONG") != "" {
@@ -433,7 +434,12 @@ func TestConformance(t *testing.T) {
 	events := 40
 	if os.Getenv("UNBLOAT_LONG") != "" {
 		events = 10_000
-
+	}
+	if text := os.Getenv("UNBLOAT_EVENTS"); text != "" {
+		var err error
+		if events, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Logf("UNBLOAT_SEED=%d", seed)
 	if missing := slices.DeleteFunc(all.Names(), func(n string) bool { return standIns()[n] != nil }); len(missing) > 0 {

@@ -82,6 +82,12 @@ type TestParams struct {
 	Idle     float64 `json:"idle_seconds,omitempty"` // of the phase without; 0: the usual
 	Flows    int     `json:"flows,omitempty"`
 	CC       string  `json:"cc,omitempty"`
+	// As the flags of `unbloat test`; 0, "" and false: as without them.
+	Runs       int     `json:"runs,omitempty"`
+	Profile    string  `json:"profile,omitempty"`
+	Isolate    bool    `json:"isolate,omitempty"`
+	IntervalMs float64 `json:"interval_ms,omitempty"`
+	ProbeBytes int     `json:"probe_bytes,omitempty"`
 	// Unattended lets the run go on when the connection that started it ends, for
 	// clients that have one connection for each request. Whoever started it asks for it
 	// with MethodRun at least every 30 s, else it ends.
