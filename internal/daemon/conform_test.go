@@ -130,6 +130,7 @@ type town struct {
 	end     context.CancelFunc
 	random  *rand.Rand
 	follows bool // its line is followed
+	lasting bool // its daemon is not killed
 	follow  func(Line) (Follower, error)
 }
 
@@ -357,6 +358,9 @@ func (x *town) happen() string {
 	case 6:
 		return "confirm: " + call(func(ctx context.Context) (any, error) { return w.confirm(ctx, from) })
 	case 7:
+		if x.lasting {
+			return "nothing"
+		}
 		x.stop()
 		x.start()
 		return "it was killed and starts"

@@ -41,7 +41,13 @@ type house struct {
 
 func newHouse(t *testing.T, config string) *house {
 	t.Helper()
-	h := &house{t: t, dir: t.TempDir()}
+	return newHouseIn(t, t.TempDir(), config)
+}
+
+// newHouseIn has the daemon's files in dir.
+func newHouseIn(t *testing.T, dir, config string) *house {
+	t.Helper()
+	h := &house{t: t, dir: dir}
 	h.config = filepath.Join(h.dir, "unbloat.toml")
 	if err := os.WriteFile(h.config, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
@@ -491,6 +497,58 @@ func TestKilledInLab(t *testing.T) {
 			t.Fatalf("left: %q, watchdogs %s", left, out)
 		}
 	}
+}
+
+// TestFullDiskInLab: on a disk that is full, or read-only, the shaping stays. What can't
+// be done without a journal is refused, and the daemon says why. Once there is room it
+// goes on by itself.
+func TestFullDiskInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	dir := t.TempDir()
+	sh(t, "mount -t tmpfs -o size=512k none "+dir)
+	t.Cleanup(func() { sh(t, "umount -l "+dir) })
+	h := newHouseIn(t, dir, oneWAN)
+	want := shaped(ours()...)
+	if !strings.Contains(want, "cake") {
+		t.Fatalf("nothing is shaped:\n%s", want)
+	}
+	const most = time.Minute // between two tries
+	for _, x := range []struct{ name, begins, says, ends string }{
+		{"full", "! cat /dev/zero > " + dir + "/fill 2>&1", "no space left on device", "rm " + dir + "/fill"},
+		{"read-only", "mount --bind " + dir + " " + dir + " && mount -o remount,bind,ro " + dir, "read-only file system", "umount " + dir},
+	} {
+		sh(t, x.begins)
+		time.Sleep(2 * time.Second)
+		if got := shaped(ours()...); got != want {
+			t.Errorf("%s: it is\n%s", x.name, got)
+		}
+		if out := h.unbloat(1, "apply", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan", "--yes"); !strings.Contains(out, x.says) {
+			t.Errorf("%s: apply says %s", x.name, out)
+		}
+		if got := shaped(ours()...); got != want {
+			t.Errorf("%s: after apply it is\n%s", x.name, got)
+		}
+		sh(t, "tc qdisc del dev wan root")
+		time.Sleep(5 * time.Second)
+		if s := h.status().WANs[0]; s.State == keep.InPlace || !strings.Contains(s.Why, x.says) || !strings.Contains(h.said.String(), x.says) {
+			t.Errorf("%s: it is %+v, and says\n%s", x.name, s, h.said)
+		}
+		sh(t, x.ends)
+		start := time.Now()
+		for shaped(ours()...) != want {
+			if time.Since(start) > most {
+				t.Fatalf("%s: there is room for %v, and it is\n%s\nthe daemon says\n%s", x.name, most, shaped(ours()...), h.said)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Logf("%s: whole again %v after it ended", x.name, time.Since(start).Round(time.Millisecond))
+		h.becomes(keep.InPlace)
+	}
+	h.unbloat(0, "revert")
+	h.unbloat(0, "apply", "--again", "--yes")
+	h.within("it is on", want, ours()...)
 }
 
 // TestSocketInLab: garbage, long lines and clients that neither speak nor listen do
