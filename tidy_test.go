@@ -404,6 +404,7 @@ func sleeps() map[string]struct {
 		"internal/daemon/soak_test.go":                       {2, bubble},
 		"internal/gauge/lab_linux_test.go":                   {1, virtual},
 		"internal/isolate/isolate_linux_test.go":             {2, virtual},
+		"internal/lab/chromium_linux_test.go":                {2, paces},
 		"internal/lab/cost_guest_linux_test.go":              {1, virtual},
 		"internal/lab/interrupt_test.go":                     {4, virtual},
 		"internal/lab/peers_test.go":                         {4, virtual},
