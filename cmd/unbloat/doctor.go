@@ -21,6 +21,7 @@ type doctorFlags struct {
 	routerFlags
 	wan, lan, linkLayer string
 	down, up            unit.Rate
+	headroom            bool // measure it, which takes some seconds
 }
 
 func newDoctorCommand() *cobra.Command {
@@ -48,6 +49,7 @@ func newDoctorCommand() *cobra.Command {
 }
 
 func runDoctor(c *cobra.Command, f *doctorFlags) error {
+	f.headroom = true
 	report, err := f.examine(c.Context())
 	if err != nil {
 		return changeError(err)
@@ -73,8 +75,13 @@ func (f *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 	if wan == "" {
 		wan = r.defaultWAN(ctx)
 	}
+	var headroom func(*platform.Examination)
+	if f.headroom {
+		headroom = headroomCheck()
+	}
 	report, err := doctor.Examine(ctx, doctor.Config{
-		Runner: r.runner, Driver: r.driver, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
+		MeasureHeadroom: headroom,
+		Runner:          r.runner, Driver: r.driver, WAN: wan, LAN: f.lan, Down: f.down, Up: f.up,
 		LinkLayer: plan.LinkLayer(f.linkLayer), Now: time.Now(), Far: f.router != "",
 		Shapers: func(ctx context.Context) ([]platform.Shaped, error) { return r.shapers(ctx, wan) },
 		LostClasses: func(ctx context.Context) []string {
@@ -147,6 +154,9 @@ func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
 			mark = "in the way"
 		}
 		fmt.Fprintf(w, "%s: %s\n  why:    %s\n  remedy: %s\n", mark, x.What, x.Why, x.Remedy)
+	}
+	if r.Headroom != nil && r.Headroom.Valid {
+		fmt.Fprintf(w, "headroom: %s\n", r.Headroom)
 	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(w, "not examined: %s\n", s)

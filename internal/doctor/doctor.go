@@ -28,6 +28,7 @@ type Report struct {
 	Findings []platform.Finding `json:"findings"`
 	Checked  []string           `json:"checked"` // checks without findings
 	Skipped  []string           `json:"skipped"` // checks that could not be made, and why
+	Headroom *platform.Headroom `json:"headroom,omitempty"`
 }
 
 // A Config says what is examined.
@@ -46,6 +47,8 @@ type Config struct {
 	LostClasses func(ctx context.Context) []string
 	// Drifts, if set, returns for each WAN the differences from what was applied.
 	Drifts func(ctx context.Context) ([]platform.Drift, error)
+	// MeasureHeadroom, if set, watches a router with Linux for some seconds.
+	MeasureHeadroom func(e *platform.Examination)
 	// Rehearse, if set, tries a change without making it.
 	Rehearse func(ctx context.Context) error
 }
@@ -53,7 +56,7 @@ type Config struct {
 // Examine makes all checks. It fails only if the router cannot be asked at all.
 func Examine(ctx context.Context, c Config) (*Report, error) {
 	e := &platform.Examination{Ctx: ctx, Runner: c.Runner, WAN: c.WAN, LAN: c.LAN, Down: c.Down, Up: c.Up, LinkLayer: c.LinkLayer, Now: c.Now, Far: c.Far,
-		Explain: c.Shapers, LostClasses: c.LostClasses, Drifts: c.Drifts, Findings: []platform.Finding{}, Checked: []string{}, Skipped: []string{}}
+		Explain: c.Shapers, LostClasses: c.LostClasses, Drifts: c.Drifts, MeasureHeadroom: c.MeasureHeadroom, Findings: []platform.Finding{}, Checked: []string{}, Skipped: []string{}}
 	e.Each(c.Driver.Checks(e))
 	if c.Rehearse != nil {
 		rehearse(e, c.Rehearse)
@@ -62,7 +65,7 @@ func Examine(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	return &Report{Schema: Schema, Platform: c.Driver.Name(), WAN: e.WAN, LAN: e.LAN, OK: !slices.ContainsFunc(e.Findings, blocking),
-		Findings: e.Findings, Checked: e.Checked, Skipped: e.Skipped}, nil
+		Findings: e.Findings, Checked: e.Checked, Skipped: e.Skipped, Headroom: e.Headroom}, nil
 }
 
 func blocking(f platform.Finding) bool { return f.Blocking }

@@ -47,6 +47,10 @@ type Examination struct {
 	// unknown.
 	Drifts func(ctx context.Context) ([]Drift, error)
 
+	// MeasureHeadroom, if set, measures the Headroom of routers with Linux.
+	MeasureHeadroom func(e *Examination)
+
+	Headroom *Headroom // nil: not measured
 	Shapers  []Shaped  // what ReadShapers found
 	Findings []Finding // in order of discovery
 	Checked  []string  // checks without findings
@@ -129,6 +133,9 @@ const (
 // known.
 func (e *Examination) CPU(clock func() int64) Check {
 	return Check{Name: "CPU", Run: func() {
+		if e.Headroom != nil && e.Headroom.Valid {
+			return // measured, which is better than this estimate
+		}
 		asked := e.Down + e.Up
 		hz := clock()
 		switch {

@@ -35,12 +35,16 @@ func Checks(own Examined) func(e *platform.Examination) []platform.Check {
 		}
 		e.tools()
 		e.devices()
-		return []platform.Check{
+		headroom := []platform.Check{}
+		if e.MeasureHeadroom != nil {
+			headroom = append(headroom, platform.Check{Name: "headroom", Run: func() { e.MeasureHeadroom(of) }})
+		}
+		return append(headroom, []platform.Check{
 			{Name: "kernel modules", Run: e.modules}, e.Applied(), {Name: "flow offload", Run: e.flowOffload}, {Name: "classes", Run: e.classes},
 			{Name: "other shapers", Run: e.otherShapers}, {Name: "segmentation offloads", Run: e.offloads},
 			{Name: "queues without isolation", Run: e.isolation}, {Name: "packet overhead", Run: e.overhead}, {Name: "MTU", Run: e.mtu},
 			e.CPU(e.clockRate), {Name: "clock", Run: e.clock},
-		}
+		}...)
 	}
 }
 

@@ -1,0 +1,13 @@
+//go:build !omit_daemon
+
+package main
+
+import (
+	"unbloat/internal/measure"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux"
+)
+
+// headroomCheck is the doctor's check that watches the router for some seconds. The
+// program for routers that measures has no room for it: the other one has it.
+func headroomCheck() func(*platform.Examination) { return linux.MeasureHeadroom(measure.Sleep) }

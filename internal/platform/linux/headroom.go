@@ -1,0 +1,210 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"unbloat/internal/platform"
+	"unbloat/unit"
+)
+
+// How headroom is measured. The kernel accounts a core's time in ticks of 10 ms.
+const (
+	headroomLook   = time.Second     // whether there is anything to measure
+	headroomWindow = 4 * time.Second // after that
+	leastLoad      = unit.MbitPerSecond
+	leastWork      = 30 // ticks: an interval of about ± 40 %
+	coreFull       = 0.9
+)
+
+// cpuWork is what a core did since it started, in ticks.
+type cpuWork struct {
+	all     uint64
+	packets uint64 // interrupts and softirqs
+	system  uint64
+	idle    uint64
+}
+
+// A workSample is what a router did since it started.
+type workSample struct {
+	at                time.Duration // since it started, by its own clock
+	cores             map[string]cpuWork
+	rx, tx            uint64 // bytes of the WAN
+	dropped, squeezed uint64
+}
+
+// headroomFiles are what a workSample is made of.
+func headroomFiles() []string {
+	return []string{"/proc/uptime", "/proc/stat", "/proc/net/softnet_stat", "/proc/net/dev"}
+}
+
+// parseWork reads headroomFiles, printed one after the other.
+func parseWork(text, wan string) (workSample, error) {
+	s := workSample{at: -1, cores: map[string]cpuWork{}}
+	hasWAN := false
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		name, rest, isDevice := strings.Cut(strings.TrimSpace(line), ":")
+		switch {
+		case s.at < 0:
+			up, err := strconv.ParseFloat(f[0], 64)
+			if err != nil || len(f) != 2 {
+				return s, fmt.Errorf("%q is not /proc/uptime", strings.TrimSpace(line))
+			}
+			s.at = time.Duration(up * float64(time.Second))
+		case strings.HasPrefix(f[0], "cpu") && f[0] != "cpu" && len(f) > 7:
+			v, err := numbers(f[1:min(len(f), 9)], 10)
+			if err != nil {
+				return s, fmt.Errorf("/proc/stat: %w", err)
+			}
+			c := cpuWork{system: v[2], idle: v[3] + v[4], packets: v[5] + v[6]}
+			for _, n := range v {
+				c.all += n
+			}
+			s.cores[f[0]] = c
+		case len(f) >= 9 && len(f[0]) == 8 && len(f[8]) == 8:
+			v, err := numbers(f[:3], 16)
+			if err != nil {
+				return s, fmt.Errorf("/proc/net/softnet_stat: %w", err)
+			}
+			s.dropped, s.squeezed = s.dropped+v[1], s.squeezed+v[2]
+		case isDevice && name == wan:
+			v, err := numbers(strings.Fields(rest), 10)
+			if err != nil || len(v) < 9 {
+				return s, fmt.Errorf("/proc/net/dev: %q is no line of counters", strings.TrimSpace(line))
+			}
+			s.rx, s.tx, hasWAN = v[0], v[8], true
+		}
+	}
+	switch {
+	case len(s.cores) == 0:
+		return s, fmt.Errorf("/proc/stat names no core")
+	case !hasWAN:
+		return s, fmt.Errorf("/proc/net/dev has no %s", wan)
+	}
+	return s, nil
+}
+
+func numbers(words []string, base int) ([]uint64, error) {
+	out := make([]uint64, len(words))
+	for i, w := range words {
+		var err error
+		if out[i], err = strconv.ParseUint(w, base, 64); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// headroom says which rate a router can carry, from what it did between two samples.
+// threaded says that packets are the work of threads (threaded NAPI), whose time is
+// system time; shaped, that something shaped meanwhile.
+func headroom(before, after workSample, threaded, shaped bool) platform.Headroom {
+	h := platform.Headroom{Shaped: shaped, Dropped: after.dropped - before.dropped, Squeezed: after.squeezed - before.squeezed}
+	window := after.at - before.at
+	invalid := func(format string, v ...any) platform.Headroom {
+		h.Why = fmt.Sprintf(format, v...)
+		return h
+	}
+	if window <= 0 || after.rx < before.rx || after.tx < before.tx || after.dropped < before.dropped || after.squeezed < before.squeezed {
+		h.Dropped, h.Squeezed = 0, 0
+		return invalid("its counters went backwards: it restarted, or an interface was made anew")
+	}
+	h.WindowS = window.Seconds()
+	h.Down, h.Up = unit.Rate(float64(after.rx-before.rx)*8/h.WindowS), unit.Rate(float64(after.tx-before.tx)*8/h.WindowS)
+	rate := float64(h.Down + h.Up)
+	var ticks, busyTicks uint64
+	var busyOther float64 // share of the busiest core's time on other things
+	for name, b := range after.cores {
+		a, ok := before.cores[name]
+		if !ok || b.all <= a.all || b.packets < a.packets || b.idle < a.idle || b.system < a.system {
+			continue // it was switched on or off meanwhile
+		}
+		all, work, idle := b.all-a.all, b.packets-a.packets, b.idle-a.idle
+		if threaded {
+			work += b.system - a.system
+		}
+		h.Cores++
+		ticks += work
+		share := float64(work) / float64(all)
+		h.Work += share
+		if share > h.Busiest {
+			h.Busiest, busyTicks = share, work
+			busyOther = max(0, 1-share-float64(idle)/float64(all))
+		}
+	}
+	switch {
+	case h.Cores == 0:
+		return invalid("no core could be watched for the whole time")
+	case rate < float64(leastLoad):
+		return invalid("only %s crossed the WAN, which costs too little to tell; do it again during a download", unit.Rate(rate).Short())
+	case ticks < leastWork:
+		return invalid("%s took %d ms of the cores' time in %.0f s, too little to tell; do it again during a larger download", unit.Rate(rate).Short(), ticks*10, h.WindowS)
+	}
+	h.Valid = true
+	spread := func(full float64, n uint64) (mean, from, to unit.Rate) {
+		doubt := 2 / math.Sqrt(float64(n))
+		return unit.Rate(full), unit.Rate(full / (1 + doubt)), unit.Rate(full / max(1-doubt, 0.1))
+	}
+	h.PerCore, h.PerCoreFrom, h.PerCoreTo = spread(coreFull*rate/h.Work, ticks)
+	h.Most, h.MostFrom, h.MostTo = spread(max(coreFull-busyOther, h.Busiest)*rate/h.Busiest, busyTicks) // at least what it carries now
+	return h
+}
+
+// MeasureHeadroom returns a check that measures the router's headroom; wait lets time
+// pass. It takes a second, and four more if there is enough to measure.
+func MeasureHeadroom(wait func(context.Context, time.Duration) error) func(*platform.Examination) {
+	return func(e *platform.Examination) {
+		const name = "headroom"
+		if e.WAN == "" {
+			e.Skip(name, "the WAN is not known")
+			return
+		}
+		take := func() (workSample, error) {
+			out, err := platform.Output(e.Ctx, e.Runner, append([]string{"cat"}, headroomFiles()...)...)
+			if err != nil {
+				return workSample{}, err
+			}
+			return parseWork(string(out), e.WAN)
+		}
+		threaded := strings.TrimSpace(e.Read("cat", "/sys/class/net/"+e.WAN+"/threaded")) == "1"
+		shaped := false
+		for _, s := range e.Shapers {
+			shaped = shaped || s.Rate > 0
+		}
+		first, err := take()
+		if err != nil {
+			e.Skip(name, err.Error())
+			return
+		}
+		var h platform.Headroom
+		for _, d := range []time.Duration{headroomLook, headroomWindow} {
+			if err := wait(e.Ctx, d); err != nil {
+				e.Skip(name, err.Error())
+				return
+			}
+			last, err := take()
+			if err != nil {
+				e.Skip(name, err.Error())
+				return
+			}
+			h = headroom(first, last, threaded, shaped)
+			if d == headroomLook && (float64(h.Down+h.Up) < float64(leastLoad) || h.Work == 0) {
+				break
+			}
+		}
+		e.Headroom = &h
+		if !h.Valid {
+			e.Skip(name, h.Why)
+			return
+		}
+		e.JudgeHeadroom()
+	}
+}
