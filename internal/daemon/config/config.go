@@ -190,13 +190,13 @@ func (w WAN) At(file, key string, err error) error {
 
 // file is the file's layout.
 type file struct {
-	OnStop   string          `toml:"on_stop"`
-	WAN      []wanTable      `toml:"wan"`
-	Server   string          `toml:"server"`
-	Metrics  string          `toml:"metrics"`
-	UI       *uiTable        `toml:"ui"`
-	History  string          `toml:"history"`
-	Schedule []scheduleTable `toml:"schedule"`
+	OnStop   string       `toml:"on_stop"`
+	WAN      []wanTable   `toml:"wan"`
+	Server   string       `toml:"server"`
+	Metrics  string       `toml:"metrics"`
+	UI       *uiTable     `toml:"ui"`
+	History  string       `toml:"history"`
+	Schedule []EntryTable `toml:"schedule"`
 }
 
 type wanTable struct {

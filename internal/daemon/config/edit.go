@@ -195,7 +195,7 @@ func onlyChanged(before, now Config, i int, settings []Setting) error {
 		for k := range ws {
 			ws[k].lines = nil
 		}
-		if i < len(ws) {
+		if i >= 0 && i < len(ws) {
 			w := &ws[i]
 			for key, forget := range map[string]func(){
 				"down": func() { w.Down = 0 }, "up": func() { w.Up = 0 },

@@ -35,17 +35,19 @@ type Entry struct {
 	line     int           // of the table
 }
 
-type scheduleTable struct {
-	Do      string   `toml:"do"`
-	WAN     string   `toml:"wan"`
-	Router  string   `toml:"router"`
-	At      string   `toml:"at"`
-	From    string   `toml:"from"`
-	To      string   `toml:"to"`
-	Days    []string `toml:"days"`
-	Machine string   `toml:"machine"`
-	Down    string   `toml:"down"`
-	Up      string   `toml:"up"`
+// An EntryTable is an entry of the schedule as the file has it: a [[schedule]] table.
+// A key that is empty is not there.
+type EntryTable struct {
+	Do      string   `toml:"do" json:"do"`
+	WAN     string   `toml:"wan" json:"wan,omitempty"`
+	Router  string   `toml:"router" json:"router,omitempty"`
+	At      string   `toml:"at" json:"at,omitempty"`     // of test and tune, as in "03:30"
+	From    string   `toml:"from" json:"from,omitempty"` // of the others
+	To      string   `toml:"to" json:"to,omitempty"`
+	Days    []string `toml:"days" json:"days,omitempty"` // mon, tue, …; none is each day
+	Machine string   `toml:"machine" json:"machine,omitempty"`
+	Down    string   `toml:"down" json:"down,omitempty"` // of rates, with its unit
+	Up      string   `toml:"up" json:"up,omitempty"`
 }
 
 func scheduleKeys() []string {
@@ -132,7 +134,7 @@ func boundsAround(usual, least, most unit.Rate) (unit.Rate, unit.Rate) {
 
 // entry reads a table of the schedule. line is where it begins, at the lines of its
 // keys.
-func (t scheduleTable) entry(name string, at map[string]int, wans []WAN) (Entry, error) {
+func (t EntryTable) entry(name string, at map[string]int, wans []WAN) (Entry, error) {
 	e := Entry{Do: Doing(t.Do), Machine: t.Machine, line: at[""]}
 	bad := func(key, format string, args ...any) error {
 		line, ok := at[key]
@@ -213,7 +215,7 @@ func (t scheduleTable) entry(name string, at map[string]int, wans []WAN) (Entry,
 }
 
 // find finds the WAN of the entry.
-func (e *Entry) find(t scheduleTable, wans []WAN, bad func(key, format string, args ...any) error) error {
+func (e *Entry) find(t EntryTable, wans []WAN, bad func(key, format string, args ...any) error) error {
 	var fit []WAN
 	for _, w := range wans {
 		if (t.WAN == "" || w.Interface == t.WAN) && (t.Router == "" || w.Router == t.Router) {
@@ -236,14 +238,16 @@ func (e *Entry) find(t scheduleTable, wans []WAN, bad func(key, format string, a
 	return nil
 }
 
+// dayNames are by time.Weekday.
+func dayNames() []string { return []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} }
+
 // days reads names of days; none is every day.
 func days(names []string) (out [7]bool, err error) {
-	all := []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 	if len(names) == 0 {
-		return [7]bool{true, true, true, true, true, true, true}, nil
+		return everyDay(), nil
 	}
 	for _, n := range names {
-		i := slices.Index(all, strings.ToLower(n))
+		i := slices.Index(dayNames(), strings.ToLower(n))
 		if i < 0 {
 			return out, fmt.Errorf("%q: must be of mon, tue, wed, thu, fri, sat, sun", n)
 		}
@@ -254,9 +258,8 @@ func days(names []string) (out [7]bool, err error) {
 
 // Says tells in a sentence what the entry does.
 func (e Entry) Says() string {
-	clock := func(d time.Duration) string { return fmt.Sprintf("%02d:%02d", int(d.Hours()), int(d.Minutes())%60) }
 	when := "every day"
-	if e.Days != [7]bool{true, true, true, true, true, true, true} {
+	if e.Days != everyDay() {
 		var on []string
 		for d, is := range e.Days {
 			if is {
@@ -277,9 +280,9 @@ func (e Entry) Says() string {
 		what = "carries " + strings.Join(rates, " and ")
 	}
 	if !e.Lasts() {
-		return fmt.Sprintf("%s: schedule: %s, %s at %s", e.WAN, what, when, clock(e.From))
+		return fmt.Sprintf("%s: schedule: %s, %s at %s", e.WAN, what, when, clockOf(e.From))
 	}
-	return fmt.Sprintf("%s: schedule: %s, %s from %s to %s", e.WAN, what, when, clock(e.From), clock(e.To))
+	return fmt.Sprintf("%s: schedule: %s, %s from %s to %s", e.WAN, what, when, clockOf(e.From), clockOf(e.To))
 }
 
 // At returns an *Error about the entry.
