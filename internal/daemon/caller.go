@@ -79,6 +79,11 @@ func (c *client) doPage(ctx context.Context, r Request) (out any, known bool, er
 		if err = params(r, &p); err == nil {
 			out, err = c.classes(ctx, r, p)
 		}
+	case MethodSchedule:
+		var p ScheduleParams
+		if err = optional(r, &p); err == nil {
+			out, err = c.schedule(ctx, p)
+		}
 	case MethodPage:
 		var p PageParams
 		if len(r.Params) > 0 {

@@ -34,10 +34,12 @@ type pending struct {
 	seconds  float64
 	timer    *time.Timer
 
-	armed    bool       // the router has another plan, in a transaction with a watchdog
-	was      config.WAN // the settings before
-	wasOff   bool
-	settings []config.Setting // to be written when it is confirmed
+	armed      bool       // the router has another plan, in a transaction with a watchdog
+	was        config.WAN // the settings before
+	wasEntries []config.Entry
+	wasOff     bool
+	settings   []config.Setting // to be written when it is confirmed
+	planned    *planned         // the same; nil: the schedule stays
 }
 
 // change returns the pending change as clients see it; nil: none.
@@ -68,13 +70,10 @@ func (w *wan) change(ctx context.Context, from *client, c ChangeParams) (any, er
 	if err := errors.Join(w.busy(from), w.waits()); err != nil {
 		return nil, err
 	}
-	if c.Confirm == 0 {
-		c.Confirm = usualConfirm
+	if err := waitTime(&c.Confirm); err != nil {
+		return nil, err
 	}
-	if c.Confirm < leastConfirm || c.Confirm > mostConfirm {
-		return nil, &Error{CodeUsage, fmt.Sprintf("change %s: confirm_seconds is %d to %d", w.config.Name(), leastConfirm, mostConfirm)}
-	}
-	p := &pending{id: newChangeID(), by: from.by(), seconds: c.Confirm, was: w.config, wasOff: w.keeper.State() == keep.Suspended}
+	p := w.begins(from, c.Confirm)
 	settings, kind, err := w.asked(c)
 	if err != nil {
 		return nil, err
@@ -102,23 +101,45 @@ func (w *wan) change(ctx context.Context, from *client, c ChangeParams) (any, er
 	case p.wasOff:
 		w.config, w.plan = next, nil
 	default:
-		err = w.tryOut(ctx, p, next)
+		err = w.tryOut(ctx, p, next, w.entries)
 	}
 	if err != nil {
 		return nil, err
 	}
-	wait := time.Duration(c.Confirm * float64(time.Second))
+	return w.await(p), nil
+}
+
+// waitTime checks how long a change waits for its confirmation; 0 becomes the usual
+// time.
+func waitTime(seconds *float64) error {
+	if *seconds == 0 {
+		*seconds = usualConfirm
+	}
+	if *seconds < leastConfirm || *seconds > mostConfirm {
+		return &Error{CodeUsage, fmt.Sprintf("confirm_seconds is %d to %d", leastConfirm, mostConfirm)}
+	}
+	return nil
+}
+
+// begins returns a change that is not in force yet, with what it would be undone to.
+func (w *wan) begins(from *client, seconds float64) *pending {
+	return &pending{id: newChangeID(), by: from.by(), seconds: seconds, was: w.config, wasEntries: w.entries, wasOff: w.keeper.State() == keep.Suspended}
+}
+
+// await has a change that is in force wait for its confirmation.
+func (w *wan) await(p *pending) Change {
+	wait := time.Duration(p.seconds * float64(time.Second))
 	p.deadline = time.Now().Add(wait)
 	p.timer = time.AfterFunc(wait, func() { w.expired(p) })
 	w.pending = p
-	w.happened(EventApplied, p.by, UndoneMay, p.id, w.says(p, next)...)
+	w.happened(EventApplied, p.by, UndoneMay, p.id, w.says(p)...)
 	w.d.log("%s: a change of %s waits %s for its confirmation", w.config.Name(), p.kind, wait)
 	w.publish()
-	return *p.change(), nil
+	return *p.change()
 }
 
 // says tells what a change changes, for people.
-func (w *wan) says(p *pending, next config.WAN) []string {
+func (w *wan) says(p *pending) []string {
 	switch p.kind {
 	case ChangeOff:
 		return []string{"off"}
@@ -126,6 +147,9 @@ func (w *wan) says(p *pending, next config.WAN) []string {
 		return []string{"on"}
 	}
 	var out []string
+	if p.planned != nil {
+		out = p.planned.says(w)
+	}
 	for _, s := range p.settings {
 		value := s.Value
 		if value == "" {
@@ -269,7 +293,7 @@ func (d *Daemon) would(ctx context.Context, of config.WAN, settings []config.Set
 // tryOut gives the router the plan of the next settings, in a transaction that waits
 // for its confirmation. Settings that ask for the plan that is there only change what
 // follows it.
-func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN) error {
+func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN, entries []config.Entry) error {
 	unlock, err := w.d.lockRouter(ctx, w.config.Router)
 	if err != nil {
 		return err
@@ -278,13 +302,13 @@ func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN) error {
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	want, err := w.router.Plan(ctx, next.During(w.entries))
+	want, err := w.router.Plan(ctx, next.During(entries))
 	if err != nil {
 		return err
 	}
 	if usual, err := w.router.Plan(ctx, w.wanted()); err == nil && samePlan(usual, want) && w.plan != nil && w.keeper.State() == keep.InPlace {
 		w.abandon()
-		w.config = next
+		w.config, w.entries = next, entries
 		return nil
 	}
 	w.act(true)
@@ -300,7 +324,7 @@ func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN) error {
 		if err := t.Commit(); err != nil {
 			return err
 		}
-		w.config, w.plan = next, &want
+		w.config, w.entries, w.plan = next, entries, &want
 		return nil
 	}
 	w.abandon() // what follows the line would change the rates that are tried out
@@ -389,11 +413,16 @@ func (w *wan) keepChange(ctx context.Context, p *pending) (any, error) {
 			w.d.log("%s: %v", w.config.Name(), err)
 		}
 	}
-	c, err := w.d.rewrite(w.config, p.settings)
-	if err == nil {
-		w.config = c
+	if p.planned != nil {
+		note(w.d.writeSchedule(p.planned.tables))
+		w.d.plans(nil)
+	} else {
+		c, err := w.d.rewrite(w.config, p.settings)
+		if err == nil {
+			w.config = c
+		}
+		note(err)
 	}
-	note(err)
 	switch p.kind {
 	case ChangeOff:
 		note(w.d.memory.set(w.key, true))
@@ -406,12 +435,15 @@ func (w *wan) keepChange(ctx context.Context, p *pending) (any, error) {
 		note(w.d.memory.set(w.key, false))
 		w.happened(EventOn, p.by, UndoneNo, "")
 	}
-	if p.armed {
+	switch {
+	case p.planned != nil:
+		note(w.keepPlanned(p.planned))
+	case p.armed:
 		notes = append(notes, w.kept()...)
 	}
 	w.d.events.settle(p.id, UndoneNo)
 	if p.kind != ChangeOff && p.kind != ChangeOn {
-		w.happened(EventConfirmed, p.by, UndoneNo, "", w.says(p, w.config)...)
+		w.happened(EventConfirmed, p.by, UndoneNo, "", w.says(p)...)
 	}
 	w.publish()
 	out := Applied{State: "committed", WAN: w.config.Interface, Commands: []string{}, Notes: notes}
@@ -427,6 +459,10 @@ func (w *wan) undoChange(ctx context.Context, p *pending, kind EventKind, by str
 	p.timer.Stop()
 	w.pending = nil
 	w.config = p.was
+	if p.planned != nil {
+		w.entries = p.wasEntries
+		w.d.plans(nil)
+	}
 	var err error
 	switch {
 	case p.kind == ChangeOff:
@@ -446,7 +482,7 @@ func (w *wan) undoChange(ctx context.Context, p *pending, kind EventKind, by str
 		w.keeper.Afresh(time.Now())
 	}
 	w.d.events.settle(p.id, UndoneYes)
-	w.happened(kind, by, UndoneNo, "", w.says(p, w.config)...)
+	w.happened(kind, by, UndoneNo, "", w.says(p)...)
 	w.publish()
 	return err
 }

@@ -100,7 +100,10 @@ type Daemon struct {
 	events  events
 	page    func(PageParams) Page // nil: there is none
 	runs    runs
-	numbers atomic.Uint64 // of decisions
+	planned *planned // a schedule that waits for its confirmation; nil: none
+
+	scheduleMu sync.Mutex    // one change of the schedule at a time
+	numbers    atomic.Uint64 // of decisions
 }
 
 // Load reads a configuration and checks it.

@@ -805,14 +805,8 @@ func (d *Daemon) rewrite(of config.WAN, settings []config.Setting) (config.WAN, 
 		if err != nil {
 			return of, err
 		}
-		if !bytes.Equal(out, text) {
-			mode := os.FileMode(0o644)
-			if info, err := os.Stat(d.o.File); err == nil {
-				mode = info.Mode().Perm()
-			}
-			if err := apply.WriteFile(d.o.File, out, mode); err != nil {
-				return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
-			}
+		if err := d.overwrite(text, out); err != nil {
+			return of, fmt.Errorf("write the new rates into the configuration: %w; the old ones hold when the daemon starts again", err)
 		}
 		if c, err = config.Parse(d.o.File, out); err != nil {
 			return of, err
@@ -820,6 +814,19 @@ func (d *Daemon) rewrite(of config.WAN, settings []config.Setting) (config.WAN, 
 		return c.WANs[i], nil
 	}
 	return of, fmt.Errorf("write the new rates into the configuration: %s no longer has a [[wan]] of %s", d.o.File, of.Name())
+}
+
+// overwrite gives the configuration file another text, if it is another. The caller
+// holds d.fileMu.
+func (d *Daemon) overwrite(was, text []byte) error {
+	if bytes.Equal(was, text) {
+		return nil
+	}
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(d.o.File); err == nil {
+		mode = info.Mode().Perm()
+	}
+	return apply.WriteFile(d.o.File, text, mode)
 }
 
 // whyFlow tells a flow's class by what is in force.

@@ -64,7 +64,7 @@ const (
 // methods are all of them, as an error names them.
 func methods() []string {
 	return []string{MethodStatus, MethodApply, MethodConfirm, MethodRevert, MethodOn, MethodTurn, MethodLook, MethodDecisions, MethodWhy, MethodTune, MethodTest, MethodRun, MethodHistory,
-		MethodSettings, MethodChange, MethodEvents, MethodClasses, MethodPage}
+		MethodSettings, MethodChange, MethodEvents, MethodClasses, MethodSchedule, MethodPage}
 }
 
 // A Code says what kind of error an Error is.

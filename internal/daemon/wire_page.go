@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"unbloat/internal/daemon/config"
 	"unbloat/internal/reason"
 	"unbloat/unit"
 )
@@ -11,6 +12,7 @@ const (
 	MethodChange   = "change"   // ChangeParams → Change
 	MethodEvents   = "events"   // → []Happening, newest first
 	MethodClasses  = "classes"  // ClassesParams → []FlowClasses, in the same order
+	MethodSchedule = "schedule" // ScheduleParams → Schedule; of all WANs
 	MethodPage     = "page"     // PageParams → Page
 )
 
@@ -86,7 +88,29 @@ const (
 	ChangeOn     ChangeKind = "on"
 	ChangeOff    ChangeKind = "off"
 	ChangeRule   ChangeKind = "rule" // of a machine
+	ChangePlan   ChangeKind = "plan" // of the schedule, where that holds now
 )
+
+// ScheduleParams are those of MethodSchedule.
+type ScheduleParams struct {
+	Entries *[]config.EntryTable `json:"entries,omitempty"` // all that there are to be; missing: it is only asked for
+	Confirm float64              `json:"confirm_seconds,omitempty"`
+}
+
+// A Schedule is what is done by itself at certain times.
+type Schedule struct {
+	Entries []config.EntryTable `json:"entries"`
+	// Change is there if what was asked for is in force already, and waits for its
+	// confirmation. What only holds at another time is kept at once.
+	Change *ScheduleChange `json:"change,omitempty"`
+}
+
+// A ScheduleChange is a change of the schedule, and the WAN where that holds now.
+type ScheduleChange struct {
+	WAN    string `json:"wan"`
+	Router string `json:"router,omitempty"`
+	Change
+}
 
 // IDParams name the change that MethodConfirm and MethodRevert are about. Without
 // them it is whatever waits, or is there.

@@ -32,7 +32,8 @@
 //	GET  /api/history?wan=       History
 //	GET  /api/history/compare?before=&after=   Comparison
 //	GET  /api/schedule           Schedule
-//	POST /api/schedule           Schedule → Schedule; all its entries are replaced
+//	POST /api/schedule           Schedule → Schedule; all its entries are replaced. What holds now
+//	                             waits for its confirmation: see WAN.Pending
 //	GET  /api/export             a file of all this, application/json
 package ui
 
@@ -334,6 +335,7 @@ const (
 	ChangeOn     ChangeKind = "on"
 	ChangeOff    ChangeKind = "off"
 	ChangeRule   ChangeKind = "rule"
+	ChangePlan   ChangeKind = "plan"  // of the schedule, where that holds now
 	ChangeOther  ChangeKind = "other" // of a command
 )
 
@@ -493,6 +495,9 @@ type Comparison struct {
 // A Schedule is what is done by itself at certain times.
 type Schedule struct {
 	Entries []Entry `json:"entries"`
+	// Pending is the change that a POST has made, if that holds now and waits for its
+	// confirmation; null otherwise.
+	Pending *Change `json:"pending"`
 }
 
 // An Entry of a Schedule. Times are the router's local time.

@@ -177,7 +177,13 @@ func TestRouterPageLooks(t *testing.T) {
 			if f.text(t, "rule") != "first" || f.text(t, "undid") != "none" {
 				t.Errorf("always first: %v, then undone: %v", f.Steps["rule"], f.Steps["undid"])
 			}
-			if n := len(f.Said); n < 4 || n > 6 {
+			f.want(t, "edits", "first 08:00 17:00 192.168.1.31")
+			f.want(t, "edited", "19:00")
+			f.want(t, "entriesLeft", "first 08:00 19:00, idle 20:00 23:00")
+			if f.text(t, "editFocus") != "plan-do" {
+				t.Errorf("to change an entry the focus is on %v", f.Steps["editFocus"])
+			}
+			if n := len(f.Said); n < 8 || n > 14 {
 				t.Errorf("a screen reader was told %d times: %q", n, f.Said)
 			}
 		})

@@ -1,14 +1,15 @@
 package source
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"unbloat/internal/classify"
 	"unbloat/internal/daemon"
+	"unbloat/internal/daemon/config"
 	"unbloat/internal/ui"
 	"unbloat/unit"
 )
@@ -294,15 +295,63 @@ func (s *Source) Compare(ctx context.Context, before, after string) (ui.Comparis
 	return out, nil
 }
 
-// errSchedule says that the daemon has none.
-func errSchedule() error {
-	return &ui.Error{Code: ui.CodeNotHere, Text: errors.New("this daemon has no schedule").Error()}
+// Schedule implements ui.Router.
+func (s *Source) Schedule(ctx context.Context) (ui.Schedule, error) {
+	return s.plan(ctx, daemon.ScheduleParams{})
 }
 
-// Schedule implements ui.Router.
-func (s *Source) Schedule(context.Context) (ui.Schedule, error) { return ui.Schedule{}, errSchedule() }
-
 // SetSchedule implements ui.Router.
-func (s *Source) SetSchedule(context.Context, ui.Schedule) (ui.Schedule, error) {
-	return ui.Schedule{}, errSchedule()
+func (s *Source) SetSchedule(ctx context.Context, to ui.Schedule) (ui.Schedule, error) {
+	p := daemon.ScheduleParams{Entries: &[]config.EntryTable{}, Confirm: waitFor}
+	for _, e := range to.Entries {
+		router, wan := named(e.WAN)
+		t := config.EntryTable{Do: string(e.Do), WAN: wan, Router: router, From: e.From, To: e.To, Days: e.Days, Machine: e.Machine}
+		switch e.Do {
+		case ui.EntryTest, ui.EntryTune:
+			t.At, t.From = e.From, ""
+		case ui.EntryIdle:
+			t.Do = string(config.DoLast)
+		}
+		if e.Down != 0 {
+			t.Down = e.Down.String()
+		}
+		if e.Up != 0 {
+			t.Up = e.Up.String()
+		}
+		*p.Entries = append(*p.Entries, t)
+	}
+	return s.plan(ctx, p)
+}
+
+// plan asks for the schedule, or has another one.
+func (s *Source) plan(ctx context.Context, p daemon.ScheduleParams) (ui.Schedule, error) {
+	out := ui.Schedule{Entries: []ui.Entry{}}
+	var is daemon.Schedule
+	if err := s.ask(ctx, daemon.MethodSchedule, "", p, &is); err != nil {
+		return out, err
+	}
+	if is.Change != nil {
+		c := s.change(keyOf(is.Change.Router, is.Change.WAN), is.Change.Change)
+		out.Pending = &c
+	}
+	for _, t := range is.Entries {
+		e := ui.Entry{WAN: keyOf(t.Router, t.WAN), Do: ui.EntryKind(t.Do), From: cmp.Or(t.From, t.At), To: t.To, Days: append([]string{}, t.Days...), Machine: t.Machine}
+		if t.Do == string(config.DoLast) {
+			e.Do = ui.EntryIdle
+		}
+		for _, x := range []struct {
+			text string
+			to   *unit.Rate
+		}{{t.Down, &e.Down}, {t.Up, &e.Up}} {
+			if x.text == "" {
+				continue
+			}
+			var err error
+			if *x.to, err = unit.ParseRate(x.text); err != nil {
+				return out, err
+			}
+		}
+		out.Entries = append(out.Entries, e)
+	}
+	return out, nil
 }

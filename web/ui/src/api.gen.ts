@@ -174,7 +174,7 @@ export interface Change {
   seconds: number;
 }
 
-export type ChangeKind = "line" | "follow" | "on" | "off" | "rule" | "other";
+export type ChangeKind = "line" | "follow" | "on" | "off" | "rule" | "plan" | "other";
 
 export interface Confirm {
   change: string;
@@ -285,6 +285,7 @@ export interface Comparison {
 
 export interface Schedule {
   entries: Entry[];
+  pending: Change | null;
 }
 
 export interface Entry {

@@ -237,7 +237,12 @@ async function refresh(part: Part): Promise<void> {
         model.history = await get<History>(`history?${of}`);
         break;
       case "schedule":
-        model.schedule = await get<Schedule>("schedule");
+        {
+          const next = await get<Schedule>("schedule");
+          // An entry that somebody else has changed meanwhile is another one.
+          if (model.editing !== null && JSON.stringify(next.entries) !== JSON.stringify(model.schedule?.entries)) model.editing = null;
+          model.schedule = next;
+        }
         break;
       case "flows":
         for (const address of model.open) model.flows.set(address, await get<MachineFlows>(`machine?address=${encodeURIComponent(address)}`));
@@ -304,6 +309,14 @@ function made(c: Change): void {
   announce(`${changed(c)} ${say.works} ${say.left(Math.ceil(c.left_ms / 1000))}`);
 }
 
+/** Takes over a schedule that was set. What holds now counts down. */
+function planned(s: Schedule): void {
+  model.schedule = s;
+  model.editing = null;
+  if (s.pending !== null) made(s.pending);
+  else notice(say.keptIt, "good");
+}
+
 const change = (body: object): Promise<void> => attempt(async () => made(await post<Change>("line", { wan: line()?.wan, down_bps: null, up_bps: null, follow: null, on: null, ...body })));
 
 async function settle(how: "keep" | "undo"): Promise<void> {
@@ -316,6 +329,7 @@ async function settle(how: "keep" | "undo"): Promise<void> {
     model.waiting = null;
     for (const w of model.state?.wans ?? []) if (w.pending?.id === waiting.change.id) w.pending = null;
     notice(how === "keep" ? say.keptIt : say.undidIt, "good");
+    if (waiting.change.kind === "plan") void refresh("schedule");
     find("main").focus({ preventScroll: true });
   });
 }
@@ -353,9 +367,18 @@ const acts: Record<string, (e: HTMLElement) => unknown> = {
     }),
   unplan: (e) =>
     attempt(async () => {
-      const entries = (model.schedule?.entries ?? []).filter((_, i) => i !== Number(e.dataset["index"]));
-      model.schedule = await post<Schedule>("schedule", { entries });
+      planned(await post<Schedule>("schedule", { entries: (model.schedule?.entries ?? []).filter((_, i) => i !== Number(e.dataset["index"])) }));
     }),
+  replan(e) {
+    model.editing = Number(e.dataset["index"]);
+    paint();
+    document.getElementById("plan-do")?.focus();
+  },
+  unedit() {
+    model.editing = null;
+    paint();
+    view.querySelector<HTMLElement>('[data-key="plan"] summary')?.focus();
+  },
 };
 
 document.addEventListener("click", (e) => {
@@ -375,7 +398,7 @@ document.addEventListener("change", (e) => {
   } else if (from instanceof HTMLSelectElement) {
     if (from.dataset["do"] === "wan") {
       model.wan = from.value;
-      model.hour = model.day = model.health = null;
+      model.hour = model.day = model.health = model.editing = null;
       void all();
       draw();
     } else if (from.dataset["do"] === "compare") {
@@ -412,10 +435,12 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
   plan(data, form) {
     const kind = String(data.get("do")) as EntryKind;
     const machine = kind === "first" || kind === "idle";
-    const down = kind === "rates" ? typed(String(data.get("plan-down"))) : 0;
-    const up = kind === "rates" ? typed(String(data.get("plan-up"))) : 0;
-    wrong("plan-wrong", Number.isNaN(down) || Number.isNaN(up) ? say.badSpeed : "");
-    if (Number.isNaN(down) || Number.isNaN(up)) return;
+    const perhaps = (name: string): number => (kind !== "rates" || String(data.get(name)).trim() === "" ? 0 : typed(String(data.get(name))));
+    const down = perhaps("plan-down");
+    const up = perhaps("plan-up");
+    const bad = Number.isNaN(down + up) || (kind === "rates" && down + up === 0);
+    wrong("plan-wrong", bad ? say.badSpeed : "");
+    if (bad) return;
     return attempt(async () => {
       const entry: Entry = {
         wan: line()?.wan ?? "",
@@ -427,9 +452,13 @@ const forms: Record<string, (data: FormData, form: HTMLFormElement) => unknown> 
         down_bps: down,
         up_bps: up,
       };
-      model.schedule = await post<Schedule>("schedule", { entries: [...(model.schedule?.entries ?? []), entry] });
+      const entries = [...(model.schedule?.entries ?? [])];
+      if (model.editing === null) entries.push(entry);
+      else entries[model.editing] = entry;
+      const made = await post<Schedule>("schedule", { entries });
       form.reset();
       fieldsFor("test");
+      planned(made);
     });
   },
   async password(data, form) {
@@ -483,7 +512,7 @@ function opened(s: Session): void {
     deaf?.();
     deaf = undefined;
     // Nothing of the home stays behind the door.
-    Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, history: null, schedule: null, waiting: null, notice: null, order: [] });
+    Object.assign(model, { state: null, hour: null, day: null, health: null, events: null, history: null, schedule: null, editing: null, waiting: null, notice: null, order: [] });
     told.textContent = lastSaid = "";
     for (const kept of [model.flows, model.open, model.absent]) kept.clear();
   } else if (deaf === undefined) {

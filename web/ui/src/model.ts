@@ -28,6 +28,7 @@ export interface Model {
   events: Events | null;
   history: History | null;
   schedule: Schedule | null;
+  editing: number | null; // entry of the schedule that the form is about; null: a new one
   before: string; // IDs of the results to compare; "": the newest that fit
   after: string;
   absent: Set<string>; // parts that this router does not have, when it was asked last
@@ -53,6 +54,7 @@ export const model: Model = {
   events: null,
   history: null,
   schedule: null,
+  editing: null,
   before: "",
   after: "",
   absent: new Set(),

@@ -247,6 +247,28 @@ const flows = {
     await until(() => document.querySelectorAll(".entry").length === 3);
     step("entry", server.home.entries.at(-1));
     step("entryText", await page.locator(".entry span").last().innerText());
+    // The office's entry: its form has what it says; another end holds now, and waits.
+    await page.locator('.entry [data-do="replan"]').nth(1).click();
+    step("editFocus", await focused());
+    step("edits", await page.evaluate(() => [...document.querySelectorAll("#plan-do, #plan-from, #plan-to, #plan-machine")].map((x) => x.value).join(" ")));
+    await look("replan");
+    await page.fill("#plan-to", "18:00");
+    await page.click('form[data-do="plan"] button[type="submit"]');
+    await shown("#waiting");
+    step("planWaits", await text("#waiting p"));
+    await page.click("#undo");
+    await until(() => document.querySelectorAll(".entry span")[1]?.textContent.includes("17:00"));
+    await page.locator('.entry [data-do="replan"]').nth(1).click();
+    await page.fill("#plan-to", "19:00");
+    await page.click('form[data-do="plan"] button[type="submit"]');
+    await shown("#waiting");
+    await page.click("#keep");
+    await until(() => document.getElementById("waiting") === null);
+    step("edited", await page.locator(".entry span").nth(1).innerText());
+    await page.locator('.entry [data-do="unplan"]').first().click();
+    await until(() => document.querySelectorAll(".entry").length === 2);
+    step("entriesLeft", server.home.entries.map((e) => `${e.do} ${e.from} ${e.to}`).join(", "));
+    await page.click('[data-do="dismiss"]');
     await page.click("#run-test");
     await shown(".running");
     await look("running");

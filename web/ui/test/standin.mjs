@@ -139,7 +139,7 @@ export async function standIn(dist, home) {
   const change = (kind, apply, what) => {
     const h = s.home;
     if (h.wan.pending) throw [409, "busy", "a change waits"];
-    h.kept = structuredClone({ wan: h.wan, machines: h.machines });
+    h.kept = structuredClone({ wan: h.wan, machines: h.machines, entries: h.entries });
     apply(h);
     h.wan.pending = { id: `c${++serial}`, wan: h.wan.wan, kind, deadline_ms: Date.now() + h.seconds * 1000, left_ms: h.seconds * 1000, seconds: h.seconds };
     note("applied", "page", [what], "may");
@@ -155,7 +155,7 @@ export async function standIn(dist, home) {
     "GET health": () => say((h) => ({ wan: h.wan.wan, ok: h.findings.every((f) => !f.blocking), at_ms: Date.now(), findings: h.findings, checked: 17, skipped: 1 })),
     "GET events": () => ({ events: s.home.events }),
     "GET history": () => ({ results: s.home.results }),
-    "GET schedule": () => ({ entries: s.home.entries }),
+    "GET schedule": () => ({ entries: s.home.entries, pending: null }),
     "GET export": () => ({ everything: true }),
     "POST line": (b) =>
       change(
@@ -197,7 +197,13 @@ export async function standIn(dist, home) {
       note("applied", "page", [b.code]);
       return answers["GET health"]();
     },
-    "POST schedule": (b) => ({ entries: (s.home.entries = b.entries) }),
+    // What holds at noon waits for its confirmation; the rest is kept at once.
+    "POST schedule": (b) => {
+      const noon = (l) => JSON.stringify(l.filter((e) => e.to !== "" && e.from < "12:00" && e.to > "12:00"));
+      const pending = noon(b.entries) === noon(s.home.entries) ? null : change("plan", (h) => (h.entries = b.entries), "schedule");
+      s.home.entries = b.entries;
+      return { entries: b.entries, pending };
+    },
     "POST password": (b) => {
       if (b.now !== s.home.password) throw [403, "password", "wrong"];
       if (b.new.length < 8) throw [400, "weak", "too short"];

@@ -193,6 +193,41 @@ function planned(e: Entry, s: State): string {
   return `${say.does[e.do](e.from, e.to, machine)}, ${days}`;
 }
 
+/** The form of an entry that is there, or of a new one. */
+function planForm(w: WAN, s: State, of: Entry | undefined): HTMLElement {
+  const machines = s.machines.map((m): [string, string] => [m.address, m.name || m.address]);
+  if (of !== undefined && of.machine !== "" && !machines.some(([address]) => address === of.machine)) machines.push([of.machine, of.machine]);
+  const kind = of?.do ?? "test";
+  const speed = (bps: number | undefined): string => (bps !== undefined && bps > 0 ? numeral(String(Math.round(bps / 1e4) / 100)) : "");
+  const only = (kinds: string): Record<string, string> => ({ "data-for": kinds, ...(kinds.split(" ").includes(kind) ? {} : { hidden: "" }) });
+  const option = (value: string, text: string, chosen: string | undefined): HTMLElement => el("option", { value, ...(value === chosen ? { selected: "" } : {}) }, text);
+  const kinds = Object.entries(say.options).filter(([k]) => w.classes || k === kind || (k !== "first" && k !== "idle"));
+  const rates = { inputmode: "decimal", autocomplete: "off", placeholder: say.unchanged };
+  return el(
+    "details",
+    { "data-key": "plan", ...(of === undefined ? {} : { open: "" }) },
+    el("summary", {}, of === undefined ? say.addTitle : say.editTitle),
+    el(
+      "form",
+      { "data-do": "plan", "data-key": `plan ${of === undefined ? "" : (model.editing ?? "")}`, "data-still": `${machines.join()} ${w.classes} ${w.pending === null} ${say.tag}`, class: "fields" },
+      el("div", { class: "field" }, el("label", { for: "plan-do" }, say.doWhat), el("select", { id: "plan-do", name: "do" }, ...kinds.map(([k, t]) => option(k, t, kind)))),
+      field("plan-from", say.at, { type: "time", required: "", value: of?.from ?? "03:30" }),
+      el("div", { class: "field", ...only("first idle rates") }, el("label", { for: "plan-to" }, say.until), el("input", { id: "plan-to", name: "plan-to", type: "time", value: of?.to || "17:00" })),
+      el("div", { class: "fields", ...only("rates") }, field("plan-down", say.downMbit, { ...rates, value: speed(of?.down_bps) }), field("plan-up", say.upMbit, { ...rates, value: speed(of?.up_bps) })),
+      el("div", { class: "field", ...only("first idle") }, el("label", { for: "plan-machine" }, say.machine), el("select", { id: "plan-machine", name: "machine" }, ...machines.map(([address, name]) => option(address, name, of?.machine)))),
+      el(
+        "fieldset",
+        { class: "days" },
+        el("legend", {}, say.onDays),
+        ...Object.entries(say.days).map(([k, t]) => el("label", {}, el("input", { type: "checkbox", name: "day", value: k, ...(of?.days.includes(k) === true ? { checked: "" } : {}) }), ` ${t}`)),
+      ),
+      el("p", { class: "wrong", id: "plan-wrong", role: "alert" }),
+      el("button", { type: "submit", class: "primary", ...(w.pending === null ? {} : { disabled: "" }) }, of === undefined ? say.add : say.save),
+      ...(of === undefined ? [] : [el("button", { type: "button", "data-do": "unedit" }, say.cancel)]),
+    ),
+  );
+}
+
 function schedule(w: WAN, s: State): HTMLElement {
   const entries = model.schedule?.entries ?? [];
   const parts: Child[] = [el("h2", {}, say.schedule), el("p", { class: "muted" }, say.scheduleLead)];
@@ -208,34 +243,13 @@ function schedule(w: WAN, s: State): HTMLElement {
             "li",
             { class: "entry" },
             el("span", {}, planned(e, s)),
-            ...(mayChange() ? [el("button", { type: "button", "data-do": "unplan", "data-index": String(i), "aria-label": say.removeThis(planned(e, s)) }, say.remove)] : []),
+            ...(mayChange() ? [el("button", { type: "button", "data-do": "replan", "data-index": String(i), "aria-label": say.editThis(planned(e, s)) }, say.edit), el("button", { type: "button", "data-do": "unplan", "data-index": String(i), "aria-label": say.removeThis(planned(e, s)) }, say.remove)] : []),
           ),
         ),
       ),
     );
   }
-  if (mayChange()) {
-    const machines = s.machines.map((m) => `${m.address} ${m.name}`).sort();
-    parts.push(
-      el(
-        "details",
-        { "data-key": "plan" },
-        el("summary", {}, say.addTitle),
-        el(
-          "form",
-          { "data-do": "plan", "data-still": `${machines.join()} ${w.classes}`, class: "fields" },
-          el("div", { class: "field" }, el("label", { for: "plan-do" }, say.doWhat), el("select", { id: "plan-do", name: "do" }, ...Object.entries(say.options).filter(([k]) => w.classes || k !== "first" && k !== "idle").map(([k, t]) => el("option", { value: k }, t)))),
-          field("plan-from", say.at, { type: "time", required: "", value: "03:30" }),
-          el("div", { class: "field", "data-for": "first idle rates", hidden: "" }, el("label", { for: "plan-to" }, say.until), el("input", { id: "plan-to", name: "plan-to", type: "time", value: "17:00" })),
-          el("div", { class: "fields", "data-for": "rates", hidden: "" }, field("plan-down", say.downMbit, { inputmode: "decimal", autocomplete: "off" }), field("plan-up", say.upMbit, { inputmode: "decimal", autocomplete: "off" })),
-          el("div", { class: "field", "data-for": "first idle", hidden: "" }, el("label", { for: "plan-machine" }, say.machine), el("select", { id: "plan-machine", name: "machine" }, ...s.machines.map((m) => el("option", { value: m.address }, m.name || m.address)))),
-          el("fieldset", { class: "days" }, el("legend", {}, say.onDays), ...Object.entries(say.days).map(([k, t]) => el("label", {}, el("input", { type: "checkbox", name: "day", value: k }), ` ${t}`))),
-          el("p", { class: "wrong", id: "plan-wrong", role: "alert" }),
-          el("button", { type: "submit", class: "primary" }, say.add),
-        ),
-      ),
-    );
-  }
+  if (mayChange()) parts.push(planForm(w, s, model.editing === null ? undefined : entries[model.editing]));
   return el("section", { class: "block", "data-key": "schedule" }, ...parts);
 }
 
