@@ -81,7 +81,7 @@ chromium-call: ## a call between two browsers beside the lab's, on a quiet machi
 .PHONY: page
 page: ## the router's page in a real browser: every flow, on phone and desktop, dark and light
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m ./web/ui
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestPageOfDaemon$$' ./cmd/unbloat
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestPageOfDaemon' ./cmd/unbloat
 
 .PHONY: release
 release: ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed

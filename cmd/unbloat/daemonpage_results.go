@@ -8,10 +8,9 @@ import (
 	"errors"
 	"io/fs"
 
-	"unbloat/internal/reason"
 	"unbloat/internal/store"
 	"unbloat/internal/ui"
-	"unbloat/internal/verdict"
+	"unbloat/internal/ui/source"
 	"unbloat/unit"
 )
 
@@ -53,34 +52,8 @@ func pageResults(file string) func(context.Context) ([]ui.Result, error) {
 
 // pageResult is a result as the page shows it.
 func pageResult(e store.Entry, text json.RawMessage) ui.Result {
-	out := ui.Result{ID: e.ID, AtMs: e.Time.UnixMilli(), WAN: e.Interface, Kind: ui.RunKind(e.Kind), Shaped: e.Shaped, Valid: e.Valid, Grade: e.Grade,
-		Down: unit.Rate(e.DownBps), Up: unit.Rate(e.UpBps), Invalid: []reason.Reason{}}
-	var held struct {
-		verdict.Test
-		Before, After *verdict.Test
-		Kept          bool
-	}
-	if json.Unmarshal(text, &held) != nil {
-		return out
-	}
-	t := &held.Test
-	switch {
-	case e.Kind == store.KindTest:
-	case held.Kept && held.After != nil:
-		t = held.After
-	case held.Before != nil:
-		t = held.Before
-	}
-	out.Invalid = append(out.Invalid, t.Reasons...)
-	for _, p := range t.Phases() {
-		switch p.Name {
-		case verdict.PhaseIdle:
-			out.IdleMs = p.Latency.RTTMs.P50
-		case verdict.PhaseDownload:
-			out.DownP95 = p.Latency.IncreaseMs.P95
-		case verdict.PhaseUpload:
-			out.UpP95 = p.Latency.IncreaseMs.P95
-		}
-	}
+	out := source.ResultOf(ui.RunKind(e.Kind), text)
+	out.ID, out.AtMs, out.WAN, out.Shaped, out.Valid, out.Grade = e.ID, e.Time.UnixMilli(), e.Interface, e.Shaped, e.Valid, e.Grade
+	out.Down, out.Up = unit.Rate(e.DownBps), unit.Rate(e.UpBps)
 	return out
 }

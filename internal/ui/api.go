@@ -387,10 +387,11 @@ type Running struct {
 	Progress float64   `json:"progress"` // 0 to 1, as far as that can be known
 	Down     unit.Rate `json:"down_bps"` // carried now
 	Up       unit.Rate `json:"up_bps"`
-	RTTMs    float64   `json:"rtt_ms"` // now; -1: not known
-	Ended    bool      `json:"ended"`  // it stays for a minute
-	Result   string    `json:"result"` // ID in the history; "" while it runs, or if nothing was kept
-	Error    *Error    `json:"error"`  // why it failed; null otherwise
+	RTTMs    float64   `json:"rtt_ms"`  // now; -1: not known
+	Ended    bool      `json:"ended"`   // it stays for a minute
+	Stopped  bool      `json:"stopped"` // somebody ended it; what it had changed is undone
+	Result   *Result   `json:"result"`  // what it found, without an ID; null while it runs, or if it found nothing
+	Error    *Error    `json:"error"`   // why it failed, or tells too little; null otherwise
 }
 
 // Health is what the doctor found.
@@ -471,19 +472,26 @@ type History struct {
 
 // A Result is one of them.
 type Result struct {
-	ID      string          `json:"id"`
-	AtMs    int64           `json:"at_ms"`
-	WAN     string          `json:"wan"`
-	Kind    RunKind         `json:"kind"`
-	Shaped  bool            `json:"shaped"` // while unbloat shaped the line
-	Valid   bool            `json:"valid"`
-	Grade   string          `json:"grade"`    // A+ to F; "" if not valid
-	Down    unit.Rate       `json:"down_bps"` // goodput
-	Up      unit.Rate       `json:"up_bps"`
-	IdleMs  float64         `json:"idle_ms"`     // median round trip without load
-	DownP95 float64         `json:"down_p95_ms"` // increase under download
-	UpP95   float64         `json:"up_p95_ms"`
-	Invalid []reason.Reason `json:"invalid"` // why it is not valid
+	ID      string    `json:"id"`
+	AtMs    int64     `json:"at_ms"`
+	WAN     string    `json:"wan"`
+	Kind    RunKind   `json:"kind"`
+	Shaped  bool      `json:"shaped"` // while unbloat shaped the line
+	Valid   bool      `json:"valid"`
+	Grade   string    `json:"grade"`    // A+ to F; "" if not valid
+	Down    unit.Rate `json:"down_bps"` // goodput
+	Up      unit.Rate `json:"up_bps"`
+	IdleMs  float64   `json:"idle_ms"`     // median round trip without load
+	DownP95 float64   `json:"down_p95_ms"` // increase under download
+	UpP95   float64   `json:"up_p95_ms"`
+	Kept    bool      `json:"kept"`    // of a tuning: the limits that it found are in force
+	Invalid []Said    `json:"invalid"` // why it is not valid
+}
+
+// A Said is a sentence in the page's languages.
+type Said struct {
+	EN string `json:"en"`
+	DE string `json:"de"`
 }
 
 // A Comparison is two results.

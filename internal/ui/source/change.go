@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +11,9 @@ import (
 	"unbloat/internal/classify"
 	"unbloat/internal/daemon"
 	"unbloat/internal/daemon/config"
+	"unbloat/internal/reason"
 	"unbloat/internal/ui"
+	"unbloat/internal/verdict"
 	"unbloat/unit"
 )
 
@@ -133,9 +136,27 @@ func (s *Source) running(ctx context.Context, wans []ui.WAN) {
 	for i := range wans {
 		if wans[i].WAN == keyOf(is.Router, is.WAN) {
 			r := runningOf(is)
+			r.Result = s.found(is, r, wans[i])
 			wans[i].Running = &r
 		}
 	}
+}
+
+// found is what a run has found that has ended; nil: nothing. It is read once: the page
+// asks each second.
+func (s *Source) found(is daemon.RunStatus, r ui.Running, w ui.WAN) *ui.Result {
+	if !r.Ended || r.Stopped || len(is.Result) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil || s.lastRun != is.Run+is.Began {
+		out := ResultOf(r.Kind, is.Result)
+		out.WAN, out.AtMs = w.WAN, r.BeganMs
+		out.Shaped = out.Kept || w.On && w.Kept == ui.KeptInPlace
+		s.last, s.lastRun = &out, is.Run+is.Began
+	}
+	return s.last
 }
 
 // runningOf is a run as the page shows it.
@@ -164,8 +185,53 @@ func runningOf(is daemon.RunStatus) ui.Running {
 	if out.Ended {
 		out.Progress = 1
 	}
+	if is.State == daemon.RunEnded {
+		out.Stopped = true
+		return out
+	}
 	if is.Error != nil {
 		out.Error = &ui.Error{Code: ui.Code(is.Error.Code), Text: is.Error.Text}
+	}
+	return out
+}
+
+// ResultOf is what a test or a tuning has found, by the JSON that its command prints. Of
+// a tuning it is what holds after it. It has no ID, time or WAN.
+func ResultOf(kind ui.RunKind, text json.RawMessage) ui.Result {
+	out := ui.Result{Kind: kind, Invalid: []ui.Said{}}
+	var held struct {
+		verdict.Test
+		Before *verdict.Test `json:"before"`
+		After  *verdict.Test `json:"after"`
+		Kept   bool          `json:"kept"`
+	}
+	if json.Unmarshal(text, &held) != nil {
+		return out
+	}
+	t := &held.Test
+	switch {
+	case kind == ui.RunTest:
+	case held.Kept && held.After != nil:
+		t, out.Kept = held.After, true
+	case held.Before != nil:
+		t = held.Before
+	}
+	out.Valid, out.Grade = t.Valid, t.Grade
+	if len(t.Reasons) > 0 {
+		english, german := reason.English(), reason.German()
+		for _, r := range t.Reasons {
+			out.Invalid = append(out.Invalid, ui.Said{EN: r.Text(english, reason.Page), DE: r.Text(german, reason.Page)})
+		}
+	}
+	for _, p := range t.Phases() {
+		switch p.Name {
+		case verdict.PhaseIdle:
+			out.IdleMs = finite(p.Latency.RTTMs.P50)
+		case verdict.PhaseDownload:
+			out.Down, out.DownP95 = unit.Rate(finite(p.GoodputDownBps)), finite(p.Latency.IncreaseMs.P95)
+		case verdict.PhaseUpload:
+			out.Up, out.UpP95 = unit.Rate(finite(p.GoodputUpBps)), finite(p.Latency.IncreaseMs.P95)
+		}
 	}
 	return out
 }

@@ -45,9 +45,11 @@ type Source struct {
 	o     Options
 	watch *watch
 
-	mu     sync.Mutex
-	counts map[string]count
-	grades map[string]graded
+	mu      sync.Mutex
+	counts  map[string]count
+	grades  map[string]graded
+	last    *ui.Result // of the run lastRun, which has ended
+	lastRun string
 }
 
 // A count is what an interface had carried.

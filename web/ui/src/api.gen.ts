@@ -213,7 +213,8 @@ export interface Running {
   up_bps: number;
   rtt_ms: number;
   ended: boolean;
-  result: string;
+  stopped: boolean;
+  result: Result | null;
   error: Error | null;
 }
 
@@ -275,7 +276,13 @@ export interface Result {
   idle_ms: number;
   down_p95_ms: number;
   up_p95_ms: number;
-  invalid: Reason[];
+  kept: boolean;
+  invalid: Said[];
+}
+
+export interface Said {
+  en: string;
+  de: string;
 }
 
 export interface Comparison {

@@ -10,7 +10,7 @@ import { morph } from "./tree";
 import { bars, left } from "./views/bars";
 import { door } from "./views/door";
 import { health } from "./views/health";
-import { lineView } from "./views/line";
+import { endedSays, lineView } from "./views/line";
 import { now, sentence } from "./views/now";
 import { who } from "./views/who";
 
@@ -102,6 +102,8 @@ function tellSentence(): void {
   announce(text);
 }
 
+let ended = 0; // when the run began whose end was told
+
 function heard(s: State): void {
   model.state = s;
   model.heardMs = Date.now();
@@ -110,7 +112,12 @@ function heard(s: State): void {
   reorder(s);
   tellSentence();
   const w = line();
-  if (w?.running?.ended === true && w.running.result !== "" && !(model.history?.results ?? []).some((r) => r.id === w.running?.result)) void refresh("history");
+  const run = w?.running;
+  if (run?.ended === true && run.began_ms !== ended) {
+    ended = run.began_ms;
+    announce(endedSays(run));
+    if (model.view === "line") void refresh("history");
+  }
   draw();
 }
 

@@ -17,11 +17,19 @@ try {
   await page.fill("#again", "long enough");
   await page.keyboard.press("Enter");
   await shown("#sentence");
+  step("cookies", (await page.context().cookies()).map((c) => `${c.name} ${c.secure} ${c.httpOnly} ${c.sameSite}`));
   await until(() => document.documentElement.dataset.link === "live");
   step("sentence", await text("#sentence"));
   step("limits", await text('[data-key="ways"]'));
   await look("now");
 
+  if (o.brief) {
+    await page.click("#out");
+    await shown('form[data-do="login"]');
+    console.log(JSON.stringify(found));
+    await close();
+    process.exit(0);
+  }
   // New speeds, kept.
   await open("line");
   step("speeds", await speeds());
@@ -45,6 +53,51 @@ try {
   step("undone", await text("#notice p"));
   await until(() => document.getElementById("onoff")?.dataset.do === "off" && document.getElementById("onoff")?.disabled === false);
   await look("line");
+
+  // A test at night is in the schedule at once; other speeds that hold now wait.
+  const plan = async (kind, fill) => {
+    if (!(await page.locator("#plan-do").isVisible())) await page.locator('[data-key="plan"] summary').click();
+    await page.selectOption("#plan-do", kind);
+    for (const [id, value] of Object.entries(fill)) await page.fill(`#${id}`, value);
+    await page.click('form[data-do="plan"] button[type="submit"]');
+  };
+  await shown('[data-key="schedule"]');
+  await plan("test", { "plan-from": "03:30" });
+  await until(() => document.querySelectorAll(".entry").length === 1);
+  step("planned", await text(".entry span"));
+  await plan("rates", { "plan-from": "00:00", "plan-to": "23:59", "plan-down": "30" });
+  await shown("#waiting");
+  step("plannedNow", await text("#waiting p"));
+  await page.click("#undo");
+  await until(() => document.querySelectorAll(".entry").length === 1);
+  step("plannedAfter", await text(".entry span"));
+  await look("schedule");
+
+  // A test with its live view, stopped; a tuning, stopped; and a test to its end.
+  const live = async (kind) => {
+    await page.click(`#run-${kind}`);
+    await shown(".running");
+    // Something is measured: the line carries what the test sends.
+    await until(() => [...document.querySelectorAll(".running .tiles .num")].slice(1).some((x) => parseFloat(x.textContent.replaceAll(",", "")) > 1));
+    step(`${kind}Live`, await text(".running"));
+    await look(`${kind}-live`);
+  };
+  const ended = async () => {
+    await shown('[data-key="ended"]');
+    await until(() => document.getElementById("run-test")?.disabled === false);
+    return text('[data-key="ended"]');
+  };
+  for (const kind of ["test", "tune"]) {
+    await live(kind);
+    await page.click('[data-do="stop"]');
+    step(`${kind}Stopped`, await ended());
+  }
+  await page.click("#run-test");
+  await shown(".running");
+  step("result", await ended());
+  await until(() => document.querySelector('[data-key="history"] details') !== null);
+  step("history", await text('[data-key="history"]'));
+  await look("result");
 
   await open("who");
   step("who", await text("#view"));

@@ -187,9 +187,9 @@ export async function standIn(dist, home) {
       undo("reverted");
       return { ok: true };
     },
-    "POST run": (b) => (s.home.wan.running = { kind: b.kind, began_ms: Date.now(), step: "download", doing: b.kind === "tune" ? "trying" : "", round: 1, try_down_bps: 0, try_up_bps: b.kind === "tune" ? 4.6 * M : 0, seconds: 6, progress: 0.34, down_bps: 44.2 * M, up_bps: 0.6 * M, rtt_ms: 21.4, ended: false, result: "", error: null }),
+    "POST run": (b) => (s.home.wan.running = { kind: b.kind, began_ms: Date.now(), step: "download", doing: b.kind === "tune" ? "trying" : "", round: 1, try_down_bps: 0, try_up_bps: b.kind === "tune" ? 4.6 * M : 0, seconds: 6, progress: 0.34, down_bps: 44.2 * M, up_bps: 0.6 * M, rtt_ms: 21.4, ended: false, stopped: false, result: null, error: null }),
     "POST stop": () => {
-      s.home.wan.running = null;
+      Object.assign(s.home.wan.running, { ended: true, stopped: true, progress: 1 });
       return { ok: true };
     },
     "POST mend": (b) => {

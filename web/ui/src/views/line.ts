@@ -84,6 +84,32 @@ export function running(r: Running): HTMLElement {
   );
 }
 
+/** What became of a run, in a sentence. */
+export function endedSays(r: Running): string {
+  if (r.stopped) return say.stopped;
+  if (r.result === null) return say.runFailed((say.error as Record<string, string>)[r.error?.code ?? ""] ?? r.error?.text ?? "");
+  if (!r.result.valid) return say.provesNothing;
+  if (r.kind === "tune") return r.result.kept ? say.tuneKept : say.tuneNot;
+  return say.ended.test;
+}
+
+function outcome(r: Running): HTMLElement {
+  const found = r.result;
+  const tiles = (...all: [string, string, string][]): HTMLElement =>
+    el("dl", { class: "tiles three" }, ...all.map(([name, value, unit]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("span", { class: "num" }, value), el("span", { class: "unit" }, ` ${unit}`)))));
+  const figures: Child[] =
+    found === null
+      ? r.error !== null && r.error.text !== "" && !r.stopped ? [el("p", { class: "muted", lang: "en" }, r.error.text)] : []
+      : found.valid
+        ? [
+            el("p", {}, `${say.grade}: `, el("strong", { class: "num" }, found.grade)),
+            tiles([say.down, mbit(found.down_bps), say.mbit], [say.up, mbit(found.up_bps), say.mbit], [say.roundTrip, ms(found.idle_ms), "ms"]),
+            tiles([say.addedDown, ms(Math.max(0, found.down_p95_ms)), ""], [say.addedUp, ms(Math.max(0, found.up_p95_ms)), ""]),
+          ]
+        : [el("ul", {}, ...found.invalid.map((x) => el("li", {}, say.tag === "de" ? x.de : x.en)))];
+  return el("div", { class: `outcome ${found?.valid === true || r.stopped ? "" : "bad"}`, "data-key": "ended" }, el("p", {}, el("strong", {}, endedSays(r))), ...figures);
+}
+
 function measure(w: WAN): HTMLElement {
   const r = w.running;
   const may = mayChange() && w.pending === null;
@@ -92,7 +118,7 @@ function measure(w: WAN): HTMLElement {
     parts.push(running(r));
   } else {
     parts.push(el("p", { class: "muted" }, say.measureLead));
-    if (r !== null) parts.push(el("p", { class: r.error === null ? "hint" : "alert", "data-key": "ended" }, r.error === null ? say.ended[r.kind] : say.runFailed((say.error as Record<string, string>)[r.error.code] ?? r.error.text)));
+    if (r !== null) parts.push(outcome(r));
     if (mayChange()) {
       const button = (kind: string, text: string): HTMLElement => el("button", { type: "button", id: `run-${kind}`, "data-do": "run", "data-kind": kind, ...(may ? {} : { disabled: "" }) }, text);
       parts.push(el("div", { class: "fields" }, button("test", say.test), button("tune", say.tune)));
@@ -222,8 +248,12 @@ function planForm(w: WAN, s: State, of: Entry | undefined): HTMLElement {
         ...Object.entries(say.days).map(([k, t]) => el("label", {}, el("input", { type: "checkbox", name: "day", value: k, ...(of?.days.includes(k) === true ? { checked: "" } : {}) }), ` ${t}`)),
       ),
       el("p", { class: "wrong", id: "plan-wrong", role: "alert" }),
-      el("button", { type: "submit", class: "primary", ...(w.pending === null ? {} : { disabled: "" }) }, of === undefined ? say.add : say.save),
-      ...(of === undefined ? [] : [el("button", { type: "button", "data-do": "unedit" }, say.cancel)]),
+      el(
+        "div",
+        { class: "fields whole" },
+        el("button", { type: "submit", class: "primary", ...(w.pending === null ? {} : { disabled: "" }) }, of === undefined ? say.add : say.save),
+        ...(of === undefined ? [] : [el("button", { type: "button", "data-do": "unedit" }, say.cancel)]),
+      ),
     ),
   );
 }
@@ -243,7 +273,16 @@ function schedule(w: WAN, s: State): HTMLElement {
             "li",
             { class: "entry" },
             el("span", {}, planned(e, s)),
-            ...(mayChange() ? [el("button", { type: "button", "data-do": "replan", "data-index": String(i), "aria-label": say.editThis(planned(e, s)) }, say.edit), el("button", { type: "button", "data-do": "unplan", "data-index": String(i), "aria-label": say.removeThis(planned(e, s)) }, say.remove)] : []),
+            ...(mayChange()
+              ? [
+                  el(
+                    "span",
+                    { class: "fields" },
+                    el("button", { type: "button", "data-do": "replan", "data-index": String(i), "aria-label": say.editThis(planned(e, s)) }, say.edit),
+                    el("button", { type: "button", "data-do": "unplan", "data-index": String(i), "aria-label": say.removeThis(planned(e, s)) }, say.remove),
+                  ),
+                ]
+              : []),
           ),
         ),
       ),
