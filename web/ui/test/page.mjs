@@ -276,6 +276,7 @@ const flows = {
     await shown("#run-test");
     await open("health");
     await shown(".finding");
+    step("finding", await text(".finding"));
     await look("health");
   },
 };

@@ -5,13 +5,26 @@ import { mayChange, model, nameOf } from "../model";
 import { moment, say } from "../say";
 
 function finding(f: Finding): HTMLElement {
+  const mend = f.mend && mayChange();
+  const words = say.findings[f.code] ?? say.findings[f.code.split("-")[0] ?? ""];
+  if (words !== undefined) {
+    return el(
+      "li",
+      { class: `finding ${f.blocking ? "blocking" : ""}`, "data-key": f.code },
+      el("p", {}, el("span", { class: "class rule" }, f.blocking ? say.blocking : say.hint), " ", el("strong", {}, words.what)),
+      el("p", { class: "muted" }, words.why),
+      el("p", {}, `${say.remedy}: ${words.remedy}`),
+      el("details", { "data-key": `exactly ${f.code}` }, el("summary", {}, say.exactly), el("p", { lang: "en" }, `${f.what}: ${f.why}`), el("p", { lang: "en" }, f.remedy)),
+      ...(mend ? [el("button", { type: "button", class: "primary", "data-do": "mend", "data-code": f.code, "aria-label": `${say.mend}: ${words.what}` }, say.mend)] : []),
+    );
+  }
   return el(
     "li",
     { class: `finding ${f.blocking ? "blocking" : ""}`, "data-key": f.code },
     el("p", {}, el("span", { class: "class rule" }, f.blocking ? say.blocking : say.hint), " ", el("strong", { lang: "en" }, f.what)),
     el("p", { class: "muted", lang: "en" }, f.why),
     el("p", {}, `${say.remedy}: `, el("span", { lang: "en" }, f.remedy)),
-    ...(f.mend && mayChange() ? [el("button", { type: "button", class: "primary", "data-do": "mend", "data-code": f.code, "aria-label": `${say.mend}: ${f.what}` }, say.mend)] : []),
+    ...(mend ? [el("button", { type: "button", class: "primary", "data-do": "mend", "data-code": f.code, "aria-label": `${say.mend}: ${f.what}` }, say.mend)] : []),
   );
 }
 

@@ -1,5 +1,6 @@
 // All that the router's page says, in German.
 import type { Words } from "./en";
+import { germanFindings } from "./findings.de";
 
 export const de: Words = {
   tag: "de",
@@ -261,6 +262,8 @@ export const de: Words = {
   asUsual: "das Übliche",
   onDays: "Tage (keiner: jeden Tag)",
 
+  findings: germanFindings,
+  exactly: "Genauer, wie der Router es sagt (auf Englisch)",
   doctor: "Prüfungen des Routers",
   healthy: "Nichts steht im Weg.",
   notHealthy: "Etwas steht im Weg.",

@@ -1,5 +1,7 @@
 // All that the router's page says, in English. index.html is built with what stands
 // under fixed.
+import type { FindingWords } from "./findings.de";
+
 const fixed = {
   title: "The line at home",
   description: "How the line is, who uses it, and what to do about it.",
@@ -270,6 +272,8 @@ export const en = {
   onDays: "Days (none: every day)",
 
   // Health.
+  findings: {} as Record<string, FindingWords>, // the router says them in English itself
+  exactly: "As the router says it",
   doctor: "Checks of the router",
   healthy: "Nothing is in the way.",
   notHealthy: "Something is in the way.",
