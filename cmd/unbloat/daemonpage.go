@@ -79,7 +79,13 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.C
 		log("page: it has no password yet; `unbloat ui token` says how to set one")
 	}
 	return func(p daemon.PageParams) daemon.Page {
-		return daemon.Page{URLs: urls, Token: app.Token(p.NewToken), Fingerprint: fingerprint}
+		at := daemon.Page{URLs: urls, Fingerprint: fingerprint}
+		if p.Enter != "" {
+			at.Ticket = app.Ticket(ui.Role(p.Enter))
+		} else {
+			at.Token = app.Token(p.NewToken)
+		}
+		return at
 	}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -284,7 +285,7 @@ func TestLuCI(t *testing.T) {
 	p := stages()[0]
 	s := p.make(t)
 	config := filepath.Join(t.TempDir(), "etc/config/unbloat")
-	text := "config wan 'home'\n\toption interface '" + p.wan + "'\n\toption lan '" + p.lan + "'\n\toption platform '" + p.platform + "'\n\toption down '50 Mbit/s'\n\toption up '10 Mbit/s'\n"
+	text := "config wan 'home'\n\toption interface '" + p.wan + "'\n\toption lan '" + p.lan + "'\n\toption platform '" + p.platform + "'\n\toption down '50 Mbit/s'\n\toption up '10 Mbit/s'\n" + fmt.Sprintf("\nconfig ui\n\toption listen '127.0.0.1:%d'\n", freePort(t))
 	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func TestLuCI(t *testing.T) {
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
 	type found struct {
-		Errors, Spills, Faint, Unnamed, Before, Kept, Notes                                     []string
+		Errors, Spills, Faint, Unnamed, Before, Kept, Notes, Entered                            []string
 		Title, Refused, Trial, Tried, Undone, Settings, Denied, Still, Stopped, Measured, Ended string
 	}
 	visit := func(options map[string]any) (f found) {
@@ -319,7 +320,7 @@ func TestLuCI(t *testing.T) {
 		}
 		return f
 	}
-	if f := visit(map[string]any{"width": 390, "height": 844, "language": "de-DE", "brief": true}); !strings.Contains(f.Trial, "Dies ist ein Versuch. Er wird in") || !strings.Contains(f.Title, "Leitung") {
+	if f := visit(map[string]any{"width": 390, "height": 844, "language": "de-DE", "brief": true}); !strings.Contains(f.Trial, "Dies ist ein Versuch. Er wird in") || !strings.Contains(f.Title, "Leitung") || strings.Join(f.Entered, ", ") != "admin  false, viewer  true" {
 		t.Errorf("%+v", f)
 	}
 	f := visit(map[string]any{"width": 1280, "height": 900, "language": "en-US"})
@@ -372,4 +373,15 @@ func browse(t *testing.T, args ...string) []byte {
 		t.Fatalf("scripts/web %q: %v\n%s%s", args, err, out.String(), errs.String())
 	}
 	return out.Bytes()
+}
+
+// freePort returns a port of the loopback that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }

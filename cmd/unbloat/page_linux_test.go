@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,15 +161,4 @@ func TestPageOfDaemonWithTLS(t *testing.T) {
 	}
 	f := h.browse(t, map[string]any{"brief": true, "language": "de-DE", "scheme": "dark", "width": 390, "height": 844})
 	f.want(t, map[string][]string{"cookies": {"__Host-unbloat true true Strict"}, "sentence": {"Leitung"}})
-}
-
-// freePort returns a port of the loopback that nobody listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

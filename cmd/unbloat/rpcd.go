@@ -35,6 +35,8 @@ const (
 	rpcdTest   = "test"   // rpcdArgs → daemon.Started
 	rpcdTune   = "tune"   // the same
 	rpcdStop   = "stop"   // → daemon.RunStatus: ends the newest of these
+	rpcdEnter  = "enter"  // → rpcdPage: into the router's page, for whoever may change things
+	rpcdLook   = "look"   // → rpcdPage: the same, for whoever may look
 )
 
 // rpcdPassed are methods of the daemon's socket.
@@ -60,7 +62,14 @@ type rpcdState struct {
 	Config  string    `json:"config"`
 	WANs    []rpcdWAN `json:"wans"`
 	Can     bool      `json:"can_measure"`   // so test and tune work
+	Page    bool      `json:"page"`          // there is one, for enter and look
 	Run     *rpcdRun  `json:"run,omitempty"` // the newest test or tuning; missing: none lately
+}
+
+// rpcdPage is the way into the router's page: rpcd has checked who asks.
+type rpcdPage struct {
+	URLs   []string `json:"urls"`
+	Ticket string   `json:"ticket"`
 }
 
 // rpcdRun is how a test or a tuning goes.
@@ -120,6 +129,8 @@ func rpcdMethods() map[string]map[string]any {
 		rpcdTest:   where,
 		rpcdTune:   where,
 		rpcdStop:   {},
+		rpcdEnter:  {},
+		rpcdLook:   {},
 	}
 	for _, m := range rpcdPassed() {
 		out[m] = where
@@ -154,6 +165,10 @@ func (f *daemonFlags) rpcd(ctx context.Context, method string, in io.Reader) (an
 		return f.rpcdAsk(ctx, daemon.MethodTest, a, daemon.TestParams{Unattended: true})
 	case method == rpcdTune:
 		return f.rpcdAsk(ctx, daemon.MethodTune, a, daemon.TuneParams{Unattended: true})
+	case method == rpcdEnter:
+		return f.rpcdPage(ctx, a, daemon.EnterAdmin)
+	case method == rpcdLook:
+		return f.rpcdPage(ctx, a, daemon.EnterViewer)
 	case method == rpcdStop:
 		return f.rpcdAsk(ctx, daemon.MethodRun, a, daemon.RunParams{Stop: true})
 	case slices.Contains(rpcdPassed(), method):
@@ -171,6 +186,17 @@ func (f *daemonFlags) rpcdAsk(ctx context.Context, method string, a rpcdArgs, pa
 	defer c.Close()
 	var out json.RawMessage
 	return out, c.Call(ctx, method, a.Router, a.WAN, params, &out)
+}
+
+// rpcdPage returns the way into the router's page, without the token, which would set
+// its password.
+func (f *daemonFlags) rpcdPage(ctx context.Context, a rpcdArgs, role string) (*rpcdPage, error) {
+	text, err := f.rpcdAsk(ctx, daemon.MethodPage, a, daemon.PageParams{Enter: role})
+	if err != nil {
+		return nil, err
+	}
+	var p rpcdPage
+	return &p, json.Unmarshal(text, &p)
 }
 
 // rpcdStatus says how all is. It works without a daemon too, and says then what
@@ -197,7 +223,7 @@ func (f *daemonFlags) rpcdStatus(ctx context.Context, a rpcdArgs) (*rpcdState, e
 	if is.Failure != "" {
 		s.Problem = is.Failure
 	}
-	s.Can = canWork()
+	s.Can, s.Page = canWork(), conf.UI.Listen.IsValid()
 	if s.Run, err = rpcdRunOf(ctx, c); err != nil {
 		return nil, err
 	}

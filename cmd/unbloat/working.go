@@ -205,7 +205,9 @@ func (f *daemonFlags) workTest(ctx context.Context, j daemon.Job, p daemon.TestP
 		err = testError("test", err)
 		return nil, codeOfExit(err), err
 	}
-	o.keep(c, store.KindTest, test, conditions{iface: j.WAN.Interface, stateDir: f.stateDir})
+	if !interrupted { // half of one tells nobody anything
+		o.keep(c, store.KindTest, test, conditions{iface: j.WAN.Interface, stateDir: f.stateDir})
+	}
 	switch {
 	case interrupted:
 		err = &exitError{exitFailed, fmt.Errorf("test against %s: interrupted", test.Server)}

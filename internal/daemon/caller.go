@@ -96,6 +96,8 @@ func (c *client) doPage(ctx context.Context, r Request) (out any, known bool, er
 		case err != nil:
 		case page == nil:
 			err = &Error{CodePrecondition, "the daemon serves no page; add [ui] with listen = \"127.0.0.1:7690\" to its configuration (docs/daemon.md), and restart it"}
+		case p.Enter != "" && p.Enter != EnterAdmin && p.Enter != EnterViewer || p.Enter != "" && p.NewToken:
+			err = &Error{CodeUsage, fmt.Sprintf("page: enter is %s or %s, without new_token", EnterAdmin, EnterViewer)}
 		default:
 			out = page(p)
 		}

@@ -200,11 +200,21 @@ type ClassWhy struct {
 // PageParams are those of MethodPage, which need not be given.
 type PageParams struct {
 	NewToken bool `json:"new_token,omitempty"` // for whoever has forgotten the password
+	// Enter asks for a ticket instead of the token: for a page of the platform that knows
+	// who asks, and what they may do: EnterAdmin or EnterViewer.
+	Enter string `json:"enter,omitempty"`
 }
+
+// Who enters with a ticket.
+const (
+	EnterAdmin  = "admin"  // may change everything
+	EnterViewer = "viewer" // may look
+)
 
 // A Page is how the router's page is reached.
 type Page struct {
 	URLs        []string `json:"urls"`
-	Token       string   `json:"token"`                 // sets the password; "": there is one
+	Token       string   `json:"token"`                 // sets the password; "": there is one, or a ticket was asked for
+	Ticket      string   `json:"ticket,omitempty"`      // logs in once, within a minute: URL + "#enter=" + Ticket
 	Fingerprint string   `json:"fingerprint,omitempty"` // SHA-256 of its certificate, in hexadecimal
 }

@@ -13,6 +13,7 @@
 //	GET  /api/session            Session
 //	POST /api/first              First → Session, logged in
 //	POST /api/login              Login → Session, logged in
+//	POST /api/enter              Enter → Session, logged in
 //	POST /api/logout             {} → Session
 //	POST /api/password           Password → Session
 //	GET  /api/state              State
@@ -122,6 +123,14 @@ type First struct {
 type Login struct {
 	Password string `json:"password"`
 }
+
+// Enter logs in whoever the platform's own page has sent here: it knows who they are.
+type Enter struct {
+	Ticket string `json:"ticket"` // good once, within TicketSeconds
+}
+
+// TicketSeconds is how long a ticket is good.
+const TicketSeconds = 60
 
 // Password sets a password: the admin's, or the viewer's.
 type Password struct {

@@ -466,6 +466,61 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
+// Another page of the router sends somebody with a ticket: it logs in once, within a
+// minute, as who it was made for; wrong ones are counted as wrong logins, and the
+// ticket needs no password to be there.
+func TestTickets(t *testing.T) {
+	w := newWorld(t)
+	enter := func(b *browser, ticket string) (int, ui.Code) {
+		t.Helper()
+		return b.post("/api/enter", fmt.Sprintf(`{"ticket":%q}`, ticket))
+	}
+	if got := w.app.Ticket(ui.Nobody) + w.app.Ticket("root"); got != "" {
+		t.Errorf("a ticket for nobody: %q", got)
+	}
+	b, ticket := w.browser(), w.app.Ticket(ui.Admin)
+	if s, c := enter(b, ticket); s != 200 {
+		t.Fatal(s, c)
+	}
+	if s, c := b.post("/api/line", `{"wan":"wan","on":false}`); s != 200 {
+		t.Error(s, c)
+	}
+	if s, c := enter(w.browser(), ticket); s != 403 || c != ui.CodePassword {
+		t.Errorf("a second time: %d %s", s, c)
+	}
+	v := w.browser()
+	if s, c := enter(v, w.app.Ticket(ui.Viewer)); s != 200 {
+		t.Fatal(s, c)
+	}
+	if s, c := v.post("/api/line", `{"wan":"wan","on":false}`); s != 403 || c != ui.CodeReadOnly {
+		t.Errorf("a viewer changes the line: %d %s", s, c)
+	}
+	late := w.app.Ticket(ui.Admin)
+	w.now = w.now.Add(ui.TicketSeconds * time.Second)
+	if s, c := enter(w.browser(), late); s != 403 || c != ui.CodePassword {
+		t.Errorf("late: %d %s", s, c)
+	}
+	first := w.app.Ticket(ui.Admin)
+	for range 16 {
+		w.app.Ticket(ui.Viewer)
+	}
+	if s, _ := enter(w.browser(), first); s != 403 {
+		t.Error("tickets are not bounded")
+	}
+	good := w.app.Ticket(ui.Admin)
+	if s, _, body := w.browser().send("POST", "/api/enter", fmt.Sprintf(`{"ticket":%q}`, good), func(r *http1.Request) { r.Header["origin"] = "http://evil.example" }); s != 403 || codeIn(body) != ui.CodeForged {
+		t.Errorf("from another site: %d %s", s, body)
+	}
+	slow := false
+	for range 10 {
+		_, c := enter(w.browser(), "guess")
+		slow = slow || c == ui.CodeSlow
+	}
+	if !slow {
+		t.Error("guesses are not slowed down")
+	}
+}
+
 // A session ends when nobody has used it for long, and its stream with it.
 func TestSessionsEnd(t *testing.T) {
 	w := newWorld(t)

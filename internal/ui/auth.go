@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,6 +99,7 @@ type auth struct {
 	secrets  secrets
 	token    string // of the first run, or to set a forgotten password; "": none
 	sessions map[[sha256.Size]byte]*session
+	tickets  []ticket // oldest first
 	wrong    wrongs
 }
 
@@ -244,6 +246,55 @@ func (a *auth) login(from netip.Addr, password string) (Role, error) {
 		}
 	}
 	return Nobody, &Error{Code: CodePassword, Text: "that is not the password"}
+}
+
+// mostTickets are good at once.
+const mostTickets = 16
+
+// A ticket logs in once.
+type ticket struct {
+	key   [sha256.Size]byte // hash of its value
+	role  Role
+	until time.Time
+}
+
+// ticket makes one; "" for a role that may do nothing.
+func (a *auth) ticket(role Role) string {
+	if role != Admin && role != Viewer {
+		return ""
+	}
+	value := base64.RawURLEncoding.EncodeToString(random(32))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tickets = append(a.tickets, ticket{sha256.Sum256([]byte(value)), role, a.now().Add(TicketSeconds * time.Second)})
+	if over := len(a.tickets) - mostTickets; over > 0 {
+		a.tickets = slices.Delete(a.tickets, 0, over)
+	}
+	return value
+}
+
+// enter returns the role of a ticket, which is good no more then. A wrong one counts as
+// a wrong login.
+func (a *auth) enter(from netip.Addr, value string) (Role, error) {
+	if err := a.try(from); err != nil {
+		return Nobody, err
+	}
+	key, now := sha256.Sum256([]byte(value)), a.now()
+	a.mu.Lock()
+	role := Nobody
+	a.tickets = slices.DeleteFunc(a.tickets, func(t ticket) bool {
+		good := now.Before(t.until)
+		if good && t.key == key {
+			role, good = t.role, false
+		}
+		return !good
+	})
+	a.mu.Unlock()
+	if role == Nobody {
+		return role, &Error{Code: CodePassword, Text: "that ticket is not good, or no more; open the page from your router's own page again"}
+	}
+	a.forgive(from)
+	return role, nil
 }
 
 // begin makes a session, and returns it with its cookie's value.

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -330,13 +331,60 @@ func TestChangeOnThePage(t *testing.T) {
 			t.Errorf("%s: %s %+v", span, code, did)
 		}
 	}
-	for _, path := range []string{"/api/history", "/api/schedule"} {
-		if code := p.do(t, "GET", path, nil, nil); code != ui.CodeNotHere {
-			t.Errorf("%s, which this daemon does not have: %q", path, code)
-		}
+	if code := p.do(t, "GET", "/api/history", nil, nil); code != ui.CodeNotHere {
+		t.Errorf("the history, which this daemon does not have: %q", code)
 	}
 	if code := p.do(t, "POST", "/api/run", ui.Run{WAN: "wan", Kind: "dance"}, nil); code != ui.CodeUsage {
 		t.Error(code)
+	}
+}
+
+// The schedule as the page asks for it: what does not hold now is kept at once, what
+// does waits, and is taken back; both are in the page's words.
+func TestScheduleOnThePage(t *testing.T) {
+	h := newHome(t)
+	p := h.open(t)
+	now := time.Now()
+	clock := func(d time.Duration) string { return now.Add(d).Format("15:04") }
+	later := ui.Entry{WAN: "wan", Do: ui.EntryIdle, From: clock(6 * time.Hour), To: clock(7 * time.Hour), Days: []string{"mon", "sat"}, Machine: "192.168.1.7"}
+	night := ui.Entry{WAN: "wan", Do: ui.EntryRates, From: clock(8 * time.Hour), To: clock(9 * time.Hour), Days: []string{}, Down: 30_000_000}
+	set := func(to *ui.Schedule, of ...ui.Entry) ui.Code {
+		t.Helper()
+		return p.do(t, "POST", "/api/schedule", map[string]any{"entries": of}, to)
+	}
+	var got ui.Schedule
+	if code := set(&got, later, night); code != "" || got.Pending != nil || len(got.Entries) != 2 || !reflect.DeepEqual(got.Entries[0], later) || !reflect.DeepEqual(got.Entries[1], night) {
+		t.Fatalf("%s %+v", code, got)
+	}
+	if !strings.HasSuffix(h.text(), "\ndo = \"rates\"\nwan = \"wan\"\nfrom = \""+night.From+"\"\nto = \""+night.To+"\"\ndown = \"30 Mbit/s\"\n") || !strings.Contains(h.text(), "# sold") {
+		t.Errorf("the file is\n%s", h.text())
+	}
+	holds := ui.Entry{WAN: "wan", Do: ui.EntryFirst, From: clock(-time.Hour), To: clock(time.Hour), Days: []string{}, Machine: "192.168.1.7"}
+	if code := set(&got, later, night, holds); code != "" || got.Pending == nil || got.Pending.Kind != ui.ChangePlan || got.Pending.WAN != "wan" || len(got.Entries) != 3 {
+		t.Fatalf("%s %+v", code, got)
+	}
+	if w := p.state(t).WANs[0]; w.Pending == nil || w.Pending.ID != got.Pending.ID {
+		t.Errorf("%+v", w.Pending)
+	}
+	if code := set(nil); code != ui.CodeBusy {
+		t.Errorf("another meanwhile: %s", code)
+	}
+	if code := p.do(t, "POST", "/api/revert", ui.Revert{WAN: "wan"}, nil); code != "" {
+		t.Error(code)
+	}
+	if code := p.do(t, "GET", "/api/schedule", nil, &got); code != "" || len(got.Entries) != 2 {
+		t.Errorf("%s %+v", code, got)
+	}
+	if code := set(&got, later, night, holds); code != "" || got.Pending == nil {
+		t.Fatalf("%s %+v", code, got)
+	}
+	if code := p.do(t, "POST", "/api/confirm", ui.Confirm{Change: got.Pending.ID}, nil); code != "" || !strings.Contains(h.text(), "do = \"first\"") {
+		t.Errorf("%s\n%s", code, h.text())
+	}
+	for _, bad := range []ui.Entry{{WAN: "wan2", Do: ui.EntryTest, From: "03:30"}, {WAN: "wan", Do: "dance", From: "03:30"}, {WAN: "wan", Do: ui.EntryTest, From: "3 Uhr"}, {WAN: "wan", Do: ui.EntryTest, From: "03:30", Machine: "x"}} {
+		if code := set(nil, bad); code != ui.CodeUsage {
+			t.Errorf("%+v: %s", bad, code)
+		}
 	}
 }
 

@@ -539,9 +539,24 @@ function opened(s: Session): void {
 
 const retryMs = 3000;
 
+// A page of the router itself, such as LuCI, has sent this browser with a ticket that
+// is good once. It does not stay in the address.
+let ticket = /^#enter=([\w-]+)$/.exec(location.hash)?.[1] ?? "";
+if (ticket !== "") history.replaceState(null, "", location.pathname + location.search);
+
 async function begin(): Promise<void> {
   deaf?.();
   deaf = undefined;
+  if (ticket !== "") {
+    const once = ticket;
+    ticket = "";
+    try {
+      return opened(await post<Session>("enter", { ticket: once }));
+    } catch (e) {
+      if (!(e instanceof Refused)) throw e;
+      notice(say.noTicket, "bad");
+    }
+  }
   try {
     opened(await get<Session>("session"));
     if (model.link === "gone") linked("starting");

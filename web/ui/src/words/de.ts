@@ -39,6 +39,7 @@ export const de: Words = {
   firstGo: "Passwort festlegen",
   loginTitle: "Anmelden",
   loginGo: "Anmelden",
+  noTicket: "Der Weg von der anderen Seite hierher gilt nicht mehr. Melden Sie sich an, oder versuchen Sie es dort noch einmal.",
   loggedOut: "Sie sind abgemeldet.",
 
   gone: (since) => `Der Router antwortet seit ${since} nicht. Was Sie sehen, ist von da. Diese Seite versucht es von selbst wieder.`,

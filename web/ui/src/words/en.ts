@@ -44,6 +44,7 @@ export const en = {
   firstGo: "Set the password",
   loginTitle: "Log in",
   loginGo: "Log in",
+  noTicket: "The way in from the other page is no longer good. Log in, or go back and try again.",
   loggedOut: "You are logged out.",
 
   // The connection.

@@ -17,6 +17,8 @@ const callOn = method('on', [ 'wan', 'router' ]);
 const callTest = method('test', [ 'wan', 'router' ]);
 const callTune = method('tune', [ 'wan', 'router' ]);
 const callStop = method('stop', []);
+const callEnter = method('enter', []);
+const callLook = method('look', []);
 
 /* Seconds until a change is undone that nobody keeps. */
 const trialSeconds = 60;
@@ -52,6 +54,18 @@ function act(view, promise) {
 	}).catch(failed);
 }
 
+/* Goes to the router's own page of unbloat. LuCI's session has said who asks: a ticket
+   that is good once logs them in there. */
+function openPage() {
+	return callEnter().catch(() => callLook()).then(at => {
+		if (at.error)
+			return failed(at.error);
+		const here = (at.urls || []).find(u => new URL(u).hostname == location.hostname) || (at.urls || [])[0];
+		if (here)
+			location.assign(here + '#enter=' + at.ticket);
+	}).catch(failed);
+}
+
 return view.extend({
 	load() {
 		return Promise.all([ this.ask(), uci.load('unbloat') ]);
@@ -77,6 +91,7 @@ return view.extend({
 		else if (status.problem)
 			problem = _('The configuration has a mistake, so the old one holds:') + ' ' + status.problem;
 		this.set(this.problem, problem);
+		this.page.style.display = status.running && status.page ? '' : 'none';
 		const wans = status.running ? status.wans : [];
 		for (const name in this.cards)
 			if (!wans.some(w => this.key(w) == name)) {
@@ -215,6 +230,7 @@ return view.extend({
 		this.cards = {};
 		this.problem = E('div', { 'class': 'alert-message warning', 'role': 'alert', 'style': 'display:none;overflow-wrap:anywhere' });
 		this.lines = E('div', {});
+		this.page = E('p', { 'style': 'display:none' }, [ E('button', { 'class': 'btn cbi-button cbi-button-action', 'click': ui.createHandlerFn(this, openPage) }, [ _('Open the page of unbloat') ]) ]);
 		this.show(data[0]);
 		poll.add(() => this.refresh(), 3);
 		window.setInterval(() => Object.values(this.cards).forEach(card => this.count(card)), 1000);
@@ -259,7 +275,7 @@ return view.extend({
 		return m.render().then(settings => E('div', {}, [
 			E('h2', {}, [ 'unbloat' ]),
 			E('p', {}, [ _('Keeps calls and games clear while somebody uploads or downloads: packets wait here for a moment, and no longer in the modem for seconds.') ]),
-			this.problem, this.lines, settings
+			this.page, this.problem, this.lines, settings
 		]));
 
 		function validRate(section, value) {
