@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"image/png"
 	"io/fs"
 	"os"
@@ -262,6 +263,36 @@ func TestRouterPageIdle(t *testing.T) {
 	f.want(t, "who", "No machine uses the line now.", "7 machines are quiet")
 	if len(f.Said) != 1 {
 		t.Errorf("a screen reader was told %d times: %q", len(f.Said), f.Said)
+	}
+}
+
+// With several lines every part is about the one that was chosen, and a change that
+// waits on another is named.
+func TestRouterPageLines(t *testing.T) {
+	long(t)
+	for _, o := range []map[string]any{
+		{"flow": "lines", "width": 390, "height": 844, "scheme": "dark", "language": "de-DE"},
+		{"flow": "lines", "width": 1280, "height": 800, "scheme": "light", "language": "en-US"},
+	} {
+		t.Run(o["language"].(string), func(t *testing.T) {
+			f := drive(t, o)
+			if got := fmt.Sprint(f.Steps["choices"]); !strings.Contains(got, "pppoe-wan") || !strings.Contains(got, "wwan0") {
+				t.Errorf("the choices are %s", got)
+			}
+			f.want(t, "first", "laptop")
+			if got := f.text(t, "second"); !strings.Contains(got, "20 Mbit/s") || strings.Contains(got, "laptop") {
+				t.Errorf("of the second line it says %q", got)
+			}
+			f.want(t, "speeds", "20 4")
+			f.want(t, "back", "50")
+			f.want(t, "named", "pppoe-wan")
+			if got := fmt.Sprint(f.Steps["entries"]); !strings.Contains(got, "04:00") || strings.Contains(got, "03:30") {
+				t.Errorf("the schedule of the second line is %s", got)
+			}
+			if f.Steps["follows"] != true || f.text(t, "focus") != "wan" {
+				t.Errorf("following is offered, or the focus went: %v %v", f.Steps["follows"], f.Steps["focus"])
+			}
+		})
 	}
 }
 

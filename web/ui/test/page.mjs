@@ -4,10 +4,10 @@
 import { join } from "node:path";
 import { tabTo } from "../../test/visitor.mjs";
 import { begin } from "./checks.mjs";
-import { busyHome, idleHome, standIn } from "./standin.mjs";
+import { busyHome, idleHome, standIn, twoLines } from "./standin.mjs";
 
 const o = { flow: "looks", width: 1280, height: 900, scheme: "light", motion: "reduce", language: "en-US", shots: "", ...JSON.parse(process.argv[2] ?? "{}") };
-const server = await standIn(new URL("../dist", import.meta.url).pathname, o.flow === "idle" ? idleHome() : busyHome());
+const server = await standIn(new URL("../dist", import.meta.url).pathname, { idle: idleHome, lines: twoLines }[o.flow]?.() ?? busyHome());
 const { page, found, close, shoot, shown, until, text, step, focused, open, look } = await begin(o);
 
 async function login(password = server.home.password) {
@@ -89,6 +89,44 @@ const flows = {
     step("mended", await text('[data-key="doctor"]'));
     await open("now");
     step("good", await text("#sentence"));
+  },
+
+  // Two lines: one is chosen, and every part is about it; a change of the other is named.
+  async lines() {
+    await login();
+    step("choices", await page.evaluate(() => [...document.querySelectorAll("#wan option")].map((x) => x.textContent)));
+    step("first", await text("#sentence"));
+    await look("first-line");
+    await tabTo(page, "wan");
+    await page.selectOption("#wan", { index: 1 });
+    await shown('[data-view="now"][data-key$="wwan0"]');
+    step("second", await text("#view"));
+    step("focus", await focused());
+    await look("second-line");
+    await open("line");
+    step("speeds", await page.evaluate(() => `${document.getElementById("down").value} ${document.getElementById("up").value}`));
+    await until(() => document.querySelectorAll(".entry").length > 0);
+    step("entries", await page.locator(".entry").allInnerTexts());
+    step("follows", await page.evaluate(() => document.querySelector('input[name="follow"]').disabled));
+    await look("second-settings");
+    // Somebody else changes the first line meanwhile.
+    await page.evaluate(async () => {
+      const s = await (await fetch("api/session")).json();
+      await fetch("api/line", { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF": s.csrf }, body: JSON.stringify({ wan: "pppoe-wan", down_bps: 40_000_000, up_bps: null, follow: null, on: null }) });
+    });
+    await shown("#waiting");
+    step("named", await text("#waiting p"));
+    await page.click("#undo");
+    await until(() => document.getElementById("waiting") === null);
+    await open("who");
+    await look("second-who");
+    await open("health");
+    await shown(".finding");
+    step("health", server.home.asked.length);
+    await look("second-health");
+    await page.selectOption("#wan", { index: 0 });
+    await open("line");
+    step("back", await page.evaluate(() => document.getElementById("down").value));
   },
 
   // A wrong change: nobody answers, the router undoes it, and the page says so. Another

@@ -98,6 +98,18 @@ function put(s, rate, capacity, carried, delay) {
   s.delay_max_ms.push(delay);
 }
 
+/** The same home with a second line, by which nothing is shaped yet. */
+export function twoLines(now = Date.now()) {
+  const h = busyHome(now);
+  const second = structuredClone(h.wan);
+  Object.assign(second, { wan: "ssh://root@192.168.1.2 wwan0", interface: "wwan0", router: "ssh://root@192.168.1.2", platform: "openbsd", follow: false, following: false, can_follow: false, classes: false, grade: { grade: "", p95_ms: 0, seconds: 0 } });
+  Object.assign(second.down, { line_bps: 20 * M, rate_bps: 19 * M, capacity_bps: 0, carried_bps: -1, delay_ms: -1, least_bps: 0, most_bps: 0, why: null });
+  Object.assign(second.up, { line_bps: 4 * M, rate_bps: 3.8 * M, capacity_bps: 0, carried_bps: -1, delay_ms: -1, least_bps: 0, most_bps: 0, busy: false, why: null });
+  h.more = [second];
+  h.entries.push({ wan: second.wan, do: "tune", from: "04:00", to: "", days: ["sun"], machine: "", down_bps: 0, up_bps: 0 });
+  return h;
+}
+
 /** The same home at night. */
 export function idleHome(now = Date.now()) {
   const h = busyHome(now);
@@ -125,7 +137,7 @@ export async function standIn(dist, home) {
   const state = () => {
     const { wan, machines, sight } = s.home;
     const pending = wan.pending && { ...wan.pending, left_ms: Math.max(0, wan.pending.deadline_ms - Date.now()) };
-    return { time_ms: Date.now(), wans: [{ ...wan, pending }], machines, more: 0, flows: machines.reduce((n, m) => n + m.flows, 0), sight };
+    return { time_ms: Date.now(), wans: [{ ...wan, pending }, ...(s.home.more ?? [])], machines, more: 0, flows: machines.reduce((n, m) => n + m.flows, 0), sight };
   };
   const say = (what) => what(s.home);
   const note = (kind, by, what, undone = "") => s.home.events.unshift(event(100 + ++serial, Date.now(), kind, by, what, undone));
@@ -150,9 +162,9 @@ export async function standIn(dist, home) {
   const answers = {
     "GET session": (_, role) => ({ user: role, first_run: s.home.firstRun, has_viewer: true, csrf: role && "the-secret", version: "1.2.3" }),
     "GET state": state,
-    "GET line": (q) => ({ wan: s.home.wan.wan, ...(q.get("range") === "24h" ? day(s.home.hour) : s.home.hour) }),
+    "GET line": (q) => ({ wan: q.get("wan") || s.home.wan.wan, ...(q.get("range") === "24h" ? day(s.home.hour) : s.home.hour) }),
     "GET machine": (q) => say((h) => ({ machine: h.machines.find((m) => m.address === q.get("address")), flows: flowsOf(q.get("address")), more: 0, sight: "clear" })),
-    "GET health": () => say((h) => ({ wan: h.wan.wan, ok: h.findings.every((f) => !f.blocking), at_ms: Date.now(), findings: h.findings, checked: 17, skipped: 1 })),
+    "GET health": (q) => say((h) => ({ wan: q?.get("wan") || h.wan.wan, ok: h.findings.every((f) => !f.blocking), at_ms: Date.now(), findings: h.findings, checked: 17, skipped: 1 })),
     "GET events": () => ({ events: s.home.events }),
     "GET history": () => ({ results: s.home.results }),
     "GET schedule": () => ({ entries: s.home.entries, pending: null }),
