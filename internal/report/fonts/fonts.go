@@ -1,63 +1,68 @@
-// Package fonts holds the fonts of reports and measures text in them.
+// Package fonts measures text in the fonts of reports, and holds these fonts where
+// pictures are drawn. How wide their letters are is a table: a font takes as much of a
+// router's flash as all the rest of a report.
 package fonts
 
 import (
+	_ "embed"
+	"strconv"
 	"strings"
-
-	xfont "golang.org/x/image/font"
-	"golang.org/x/image/font/gofont/goregular"
-	"golang.org/x/image/font/opentype"
 )
 
-// A Ruler measures and holds the fonts. It is not safe for concurrent use; each
+// A Ruler measures text in the two fonts. It is not safe for concurrent use; each
 // report makes its own.
 type Ruler struct {
-	regular, bold *opentype.Font
-	wide          [2]xfont.Face // regular and bold at measureSize
+	faces
+	wide map[rune][2]int // in the regular font and in the bold one
 }
 
+// measureSize is the size, in pixels, of the letters in the table.
 const measureSize = 100
 
-// NewRuler returns a ruler of the fonts that are part of the program.
+// widths has a line for each letter of both fonts: its code in hexadecimal, and how wide
+// it is in the regular and in the bold font, in 64ths of a pixel at measureSize. Letters
+// that the fonts lack are as wide as missing.
+//
+//go:embed widths.txt
+var widths string
+
+// missing is the code of a letter that there never is.
+const missing = 0xffff
+
+// NewRuler returns a ruler of the fonts.
 func NewRuler() *Ruler {
-	r := &Ruler{regular: mustParse(goregular.TTF), bold: mustParse(bold())}
-	r.wide[0], r.wide[1] = mustFace(r.regular, measureSize), mustFace(r.bold, measureSize)
+	r := &Ruler{faces: newFaces(), wide: map[rune][2]int{}}
+	for line := range strings.Lines(widths) {
+		var n [3]int64
+		base := 16
+		for i, word := range strings.Fields(line) {
+			var err error
+			if n[i], err = strconv.ParseInt(word, base, 32); err != nil {
+				panic("report: widths.txt: " + err.Error()) // a broken build
+			}
+			base = 10
+		}
+		r.wide[rune(n[0])] = [2]int{int(n[1]), int(n[2])}
+	}
 	return r
-}
-
-// mustParse reads a font that is part of the program; a broken one is a broken build.
-func mustParse(ttf []byte) *opentype.Font {
-	f, err := opentype.Parse(ttf)
-	if err != nil {
-		panic("report: built-in font: " + err.Error())
-	}
-	return f
-}
-
-func mustFace(f *opentype.Font, size float64) xfont.Face {
-	face, err := opentype.NewFace(f, &opentype.FaceOptions{Size: size, DPI: 72, Hinting: xfont.HintingNone})
-	if err != nil {
-		panic("report: built-in font: " + err.Error())
-	}
-	return face
-}
-
-// Face returns a face of the font at size, in pixels.
-func (r *Ruler) Face(size float64, bold bool) xfont.Face {
-	if bold {
-		return mustFace(r.bold, size)
-	}
-	return mustFace(r.regular, size)
 }
 
 // Width returns how wide s is at a size, in user units. Browsers choose their
 // own font for SVG, some of them wider, so an eighth is added.
 func (r *Ruler) Width(s string, size float64, bold bool) float64 {
-	face, room := r.wide[0], 1.13
+	face, room := 0, 1.13
 	if bold {
-		face, room = r.wide[1], 1.22
+		face, room = 1, 1.22
 	}
-	return float64(xfont.MeasureString(face, s)) / 64 / measureSize * size * room
+	sum := 0
+	for _, c := range s {
+		w, is := r.wide[c]
+		if !is {
+			w = r.wide[missing]
+		}
+		sum += w[face]
+	}
+	return float64(sum) / 64 / measureSize * size * room
 }
 
 // Wrap breaks s into lines of at most width; a longer word is cut.
