@@ -193,6 +193,39 @@ func TestFollowFloorInLab(t *testing.T) {
 	}
 }
 
+// After an hour without load the first second of a greedy upload is without bloat.
+func TestFollowAfterIdleInLab(t *testing.T) {
+	needLong(t)
+	s := followScenario(t, "follow-steps-up")
+	s.Line.Vary = nil
+	s.Test.Idle, s.Test.Seconds = time.Hour, 10*time.Second
+	labtest.NeedKernel(t)
+	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: []string{"follows"}, Seed: labtest.Seed(t), Binary: labtest.Binary(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.Cases[0]
+	line := c.Test.Loaded.Series
+	var first []float64
+	for i, at := range line.TS {
+		if at >= line.StartS && at < line.StartS+1 && line.RTTMs[i] != nil {
+			first = append(first, *line.RTTMs[i])
+		}
+	}
+	slices.Sort(first)
+	if len(first) < 40 {
+		t.Fatalf("%d answers in the first second", len(first))
+	}
+	p95 := first[len(first)*95/100]
+	t.Logf("first second: p95 %.1f ms of %d; then %.2f Mbit/s up; %d bytes of probes; %.0f s of line time in %.0f s", p95, len(first), c.Test.Loaded.GoodputUpBps/1e6, c.ProbeBytes, c.VirtualSeconds, c.WallSeconds)
+	if p95 > 100 {
+		t.Errorf("p95 %.1f ms in the first second", p95)
+	}
+	if day := float64(c.ProbeBytes) * 24; day > 2.2e6 {
+		t.Errorf("%.2f MB of probes a day", day/1e6)
+	}
+}
+
 // When no reflector answers any more, the connections' own round trips are followed.
 func TestFollowSilentInLab(t *testing.T) {
 	needLong(t)
