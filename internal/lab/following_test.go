@@ -198,7 +198,7 @@ func TestFollowAfterIdleInLab(t *testing.T) {
 	needLong(t)
 	s := followScenario(t, "follow-steps-up")
 	s.Line.Vary = nil
-	s.Test.Idle, s.Test.Seconds = time.Hour, 10*time.Second
+	s.Test.Idle, s.Test.Seconds = 59*time.Minute, 10*time.Second // a phase is no longer
 	labtest.NeedKernel(t)
 	r, err := lab.Run(t.Context(), s, lab.Options{Engine: lab.Virtual, Cases: []string{"follows"}, Seed: labtest.Seed(t), Binary: labtest.Binary(t)})
 	if err != nil {
