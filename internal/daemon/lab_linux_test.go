@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/lab/labtest"
@@ -520,10 +521,6 @@ func TestFullDiskInLab(t *testing.T) {
 		{"read-only", "mount --bind " + dir + " " + dir + " && mount -o remount,bind,ro " + dir, "read-only file system", "umount " + dir},
 	} {
 		sh(t, x.begins)
-		time.Sleep(2 * time.Second)
-		if got := shaped(ours()...); got != want {
-			t.Errorf("%s: it is\n%s", x.name, got)
-		}
 		if out := h.unbloat(1, "apply", "--down", "20mbit", "--up", "4mbit", "--wan", "wan", "--lan", "lan", "--yes"); !strings.Contains(out, x.says) {
 			t.Errorf("%s: apply says %s", x.name, out)
 		}
@@ -531,18 +528,13 @@ func TestFullDiskInLab(t *testing.T) {
 			t.Errorf("%s: after apply it is\n%s", x.name, got)
 		}
 		sh(t, "tc qdisc del dev wan root")
-		time.Sleep(5 * time.Second)
-		if s := h.status().WANs[0]; s.State == keep.InPlace || !strings.Contains(s.Why, x.says) || !strings.Contains(h.said.String(), x.says) {
-			t.Errorf("%s: it is %+v, and says\n%s", x.name, s, h.said)
-		}
+		await.Until(t, most, "the daemon to say why it can't put the queue back", func() bool {
+			s := h.status().WANs[0]
+			return s.State != keep.InPlace && strings.Contains(s.Why, x.says) && strings.Contains(h.said.String(), x.says)
+		})
 		sh(t, x.ends)
 		start := time.Now()
-		for shaped(ours()...) != want {
-			if time.Since(start) > most {
-				t.Fatalf("%s: there is room for %v, and it is\n%s\nthe daemon says\n%s", x.name, most, shaped(ours()...), h.said)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		await.Until(t, most, "the queue to come back, where there is room again", func() bool { return shaped(ours()...) == want })
 		t.Logf("%s: whole again %v after it ended", x.name, time.Since(start).Round(time.Millisecond))
 		h.becomes(keep.InPlace)
 	}
