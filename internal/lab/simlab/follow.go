@@ -46,6 +46,7 @@ type follower struct {
 	next   unit.Instant
 	sent   int // probes
 	// For tests, where not nil.
+	deaf   bool                             // to the flows' own delays
 	coarse func(target int) bool            // it answers echoes only
 	bend   func(target int, a *answer) bool // changes an answer; false loses it
 	note   func(now unit.Instant, d follow.Decision)
@@ -130,6 +131,9 @@ func (h *house) followBy(c feed.Controller) error {
 
 // pass takes note of a TCP packet on the WAN, as a capture with the watch's filter does.
 func (f *follower) pass(now unit.Instant, p sim.Stamped) {
+	if f.deaf {
+		return
+	}
 	// Stamps count milliseconds.
 	stamp := func(at unit.Instant) uint32 { return uint32(at / unit.Instant(time.Millisecond)) }
 	home := netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, 1}), uint16(1024+p.Flow%60000))

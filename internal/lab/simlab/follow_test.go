@@ -28,6 +28,8 @@ type trial struct {
 	idle     time.Duration // before the load; 0: 5 s
 	bounds   [2]follow.Bounds
 	coarse   func(target int) bool // it tells round trips only; nil: none
+	every    time.Duration         // least time between two changes; 0: the usual
+	deaf     bool                  // it does not see the flows' own delays
 	bend     func(now unit.Instant, target int, a *answer) bool
 	note     func(now unit.Instant, h *house, d follow.Decision)
 }
@@ -188,7 +190,7 @@ func (x trial) prepare(t *testing.T, h *house, way string) {
 
 // params are those of the controller.
 func (x trial) params() follow.Params {
-	return feed.Params(follow.Params{Rates: x.bounds}, targets())
+	return feed.Params(follow.Params{Rates: x.bounds, Every: x.every}, targets())
 }
 
 // tell gives a follower what the trial bends and notes.
@@ -196,7 +198,7 @@ func (f *follower) tell(h *house, x trial) {
 	if f == nil {
 		return
 	}
-	f.coarse = x.coarse
+	f.coarse, f.deaf = x.coarse, x.deaf
 	if x.bend != nil {
 		f.bend = func(i int, a *answer) bool { return x.bend(a.at, i, a) }
 	}
@@ -525,5 +527,18 @@ func TestFollowScenario(t *testing.T) {
 	}
 	if p95[1] > 0.7*p95[0] {
 		t.Errorf("p95 %.0f ms with fixed rates, %.0f ms when they follow", p95[0], p95[1])
+	}
+}
+
+// A router whose rates are changed by programs, at most each 2 s, and that does not see
+// the flows' own delays: between a fixed plan and one that changes them at once.
+func TestFollowSlowly(t *testing.T) {
+	x := steps()
+	fixed := said(t, "steps", byPlan, x.run(t, byPlan, 1))
+	quick := said(t, "steps", byFollow, x.run(t, byFollow, 1))
+	x.every, x.deaf = 2*time.Second, true
+	slow := x.average(t, "steps, slowly", byFollow, 3)
+	if slow.mean > fixed.mean/4 || slow.down+slow.up < 0.8*(quick.down+quick.up) {
+		t.Errorf("mean %.1f ms, %.1f Mbit/s", slow.mean, slow.down+slow.up)
 	}
 }

@@ -27,6 +27,12 @@ type Linux struct {
 // NewLinux returns a router with iproute2 and no files of interest.
 func NewLinux() *Linux { return newLinux(map[string]string{}) }
 
+// Commands is Machine's. The kernel's own list begins anew too.
+func (l *Linux) Commands() []string {
+	l.Kernel.Ran = nil
+	return l.Machine.Commands()
+}
+
 // A Dnsmasq is the resolver of a Linux router. It uses the files of its
 // directory as they were when it started, and does not start if it does not
 // understand a line.

@@ -136,5 +136,15 @@ export const germanFindings: Record<string, FindingWords> = {
     why: "Darin steht auch, welche Klasse sie haben.",
     remedy: "Lassen Sie diese Regeln nur ihre eigenen Bits schreiben.",
   },
+  headroom: {
+    what: "Der Prozessor des Routers schafft die gewünschte Rate nicht.",
+    why: "Was er nicht rechtzeitig weitergibt, wartet in der Netzwerkkarte, wo keine Warteschlange hilft.",
+    remedy: "Setzen Sie eine niedrigere Rate, oder nehmen Sie einen schnelleren Router.",
+  },
+  softnet: {
+    what: "Der Kernel des Routers verwirft Pakete, bevor sie eine Warteschlange erreichen.",
+    why: "Der Prozessor kommt nicht nach; diese Verluste treffen auch Gespräche.",
+    remedy: "Setzen Sie eine niedrigere Rate, oder nehmen Sie einen schnelleren Router.",
+  },
   wondershaper: { what: "wondershaper startet von selbst.", why: shaperKept, remedy: "Schalten Sie es ab." },
 };
