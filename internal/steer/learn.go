@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"unbloat/internal/follow"
@@ -34,6 +35,7 @@ type notebook struct {
 	saved   unit.Instant // or when this began
 	count   uint64       // what had been learnt by then
 	saving  sync.WaitGroup
+	lost    atomic.Bool // the last text could not be saved
 }
 
 // openNotebook reads what is known from before. What is damaged is told, and forgotten.
@@ -70,14 +72,20 @@ func (n *notebook) round(now unit.Instant, c *follow.Controller, tell func(strin
 			c.Wall(now.Add(-sinceMonday(wall)))
 		}
 	}
-	if n.memory == nil || now.Sub(n.saved) < saveEvery || c.Learned() == n.count {
+	if n.memory == nil || now.Sub(n.saved) < saveEvery || c.Learned() == n.count && !n.lost.Load() {
 		return
 	}
 	n.saved, n.count = now, c.Learned()
 	text := n.learned.Encode()
 	n.saving.Go(func() { // a disk may take its time, and the line does not wait
-		if err := n.memory.Save(text); err != nil && tell != nil {
-			tell(fmt.Sprintf("save the learned rates: %v; they are kept until the daemon ends", err))
+		err := n.memory.Save(text)
+		was := n.lost.Swap(err != nil)
+		switch {
+		case tell == nil:
+		case err != nil && !was:
+			tell(fmt.Sprintf("save the learned rates: %v; they are in memory until the daemon ends, and saved when that is possible again", err))
+		case err == nil && was:
+			tell("the learned rates are saved again")
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ type disk struct {
 	mu    sync.Mutex
 	text  []byte
 	saved []time.Time
+	full  func() bool // nil: never
 }
 
 func (d *disk) memory() *steer.Memory {
@@ -34,6 +36,9 @@ func (d *disk) memory() *steer.Memory {
 		Save: func(b []byte) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()
+			if d.full != nil && d.full() {
+				return &fs.PathError{Op: "write", Path: "rates", Err: syscall.ENOSPC}
+			}
 			d.text = b
 			d.saved = append(d.saved, time.Now())
 			return nil
@@ -92,6 +97,39 @@ func TestLearns(t *testing.T) {
 		d.text = d.text[:len(d.text)/2]
 		if told := run(time.Minute); len(told) != 1 || !strings.Contains(told[0], "begins anew") {
 			t.Errorf("of a damaged file it told %q", told)
+		}
+	})
+}
+
+// On a disk that is full for three hours the line is followed on, that is told once,
+// and all that was learnt is saved when there is room.
+func TestLearnsOnFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it takes long; `make test` runs it")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		d := disk{full: func() bool { return time.Since(began) < 3*time.Hour+30*time.Minute }}
+		l := &line{capacity: 30e6, rate: 28e6}
+		var told []string
+		c := config(l, &told)
+		c.Memory = d.memory()
+		c.Wall = func() time.Time { return time.Date(2026, 11, 25, 17, 0, 0, 0, time.UTC).Add(time.Since(began)) }
+		f, err := steer.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+		time.Sleep(4*time.Hour + 5*time.Minute)
+		cancel()
+		<-done
+		if len(told) != 2 || !strings.Contains(told[0], "no space left on device") || !strings.Contains(told[1], "saved again") {
+			t.Errorf("told %q", told)
+		}
+		if len(d.saved) != 1 || !strings.Contains(string(d.text), "\n65 ") {
+			t.Errorf("saved at %v:\n%s", d.saved, d.text)
 		}
 	})
 }
