@@ -148,7 +148,7 @@ func New(o Options) *Handler {
 	mux.HandleFunc("GET /r/{id}", func(w http.ResponseWriter, r *http.Request) { h.result(w, r, site) })
 	if o.Simulator != nil {
 		mux.HandleFunc("GET /api/model", h.simulate)
-		mux.HandleFunc("GET /model", func(w http.ResponseWriter, r *http.Request) { site.named(w, r, slidersPage) })
+		mux.HandleFunc("GET /model", func(w http.ResponseWriter, r *http.Request) { site.named(w, r, slidersPage, http.StatusOK) })
 	}
 	mux.HandleFunc("/", site.serve)
 	h.mux = secure(http.NewCrossOriginProtection().Handler(mux))

@@ -227,8 +227,7 @@ func (h *Handler) shown(w http.ResponseWriter, r *http.Request) {
 // result answers with the page, which then loads the result.
 func (h *Handler) result(w http.ResponseWriter, r *http.Request, s *site) {
 	_, status, _ := h.find(r)
-	w.Header().Set("Cache-Control", "no-cache")
-	s.files["index.html"].write(w, r, status)
+	s.named(w, r, "index.html", status)
 }
 
 func (h *Handler) find(r *http.Request) (t *verdict.Test, status int, why string) {

@@ -76,5 +76,6 @@ export function mayChange(): boolean {
 
 /** How people call a line. */
 export function nameOf(w: { interface: string; router: string }): string {
-  return w.router === "" ? w.interface : `${w.interface} @ ${w.router}`;
+  // Of "ssh://root@192.168.1.2" a person knows the address.
+  return w.router === "" ? w.interface : `${w.interface} @ ${w.router.replace(/^[\w+]+:\/\//, "").replace(/^[^@/]*@/, "")}`;
 }

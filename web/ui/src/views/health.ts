@@ -60,7 +60,7 @@ function event(e: Event, many: boolean): HTMLElement {
   return el(
     "li",
     { "data-key": `e${e.id}` },
-    el("p", {}, el("span", { class: "muted" }, moment(e.at_ms)), ` ${happened(e)}.`, ...(many ? [` ${wan === undefined ? e.wan : nameOf(wan)}.`] : []), ...(e.undone === "" ? [] : [" ", el("span", { class: "class rule" }, say.undone[e.undone])])),
+    el("p", {}, el("span", { class: "muted" }, moment(e.at_ms)), ` ${many ? `${wan === undefined ? e.wan : nameOf(wan)}: ` : ""}${happened(e)}.`, ...(e.undone === "" ? [] : [" ", el("span", { class: "class rule" }, say.undone[e.undone])])),
     ...(e.what.length === 0 ? [] : [el("ul", { class: "muted", lang: "en" }, ...e.what.map((x) => el("li", {}, x)))]),
   );
 }

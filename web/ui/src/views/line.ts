@@ -93,6 +93,14 @@ export function endedSays(r: Running): string {
   return say.ended.test;
 }
 
+/** Why a measurement proves nothing: the first reasons, and the others behind a tap. */
+function reasons(all: string[]): Child[] {
+  const first = 3;
+  const list = (of: string[]): HTMLElement => el("ul", {}, ...of.map((x) => el("li", {}, x)));
+  if (all.length <= first + 1) return [list(all)];
+  return [list(all.slice(0, first)), el("details", { "data-key": "reasons" }, el("summary", {}, say.moreReasons(all.length - first)), list(all.slice(first)))];
+}
+
 function outcome(r: Running): HTMLElement {
   const found = r.result;
   const tiles = (...all: [string, string, string][]): HTMLElement =>
@@ -106,7 +114,7 @@ function outcome(r: Running): HTMLElement {
             tiles([say.down, mbit(found.down_bps), say.mbit], [say.up, mbit(found.up_bps), say.mbit], [say.roundTrip, ms(found.idle_ms), "ms"]),
             tiles([say.addedDown, ms(Math.max(0, found.down_p95_ms)), ""], [say.addedUp, ms(Math.max(0, found.up_p95_ms)), ""]),
           ]
-        : [el("ul", {}, ...found.invalid.map((x) => el("li", {}, say.tag === "de" ? x.de : x.en)))];
+        : reasons(found.invalid.map((x) => (say.tag === "de" ? x.de : x.en)));
   return el("div", { class: `outcome ${found?.valid === true || r.stopped ? "" : "bad"}`, "data-key": "ended" }, el("p", {}, el("strong", {}, endedSays(r))), ...figures);
 }
 

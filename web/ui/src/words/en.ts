@@ -221,6 +221,7 @@ export const en = {
   runFailed: (why: string) => `It ended without a result: ${why}`,
   stopped: "Stopped. Nothing was changed.",
   provesNothing: "The measurement proves nothing:",
+  moreReasons: (n: number) => `${n} more reasons`,
   tuneKept: "The tuning is done. Better limits were found, and they hold now.",
   tuneNot: "The tuning is done. It found nothing better, so the limits are as before.",
   beforeAfter: "Before and after",
