@@ -284,7 +284,7 @@ const flows = {
     await page.click('form[data-do="plan"] button');
     await until(() => document.querySelectorAll(".entry").length === 3);
     step("entry", server.home.entries.at(-1));
-    step("entryText", await page.locator(".entry span").last().innerText());
+    step("entryText", await page.locator(".entry > span:first-child").last().innerText());
     // The office's entry: its form has what it says; another end holds now, and waits.
     await page.locator('.entry [data-do="replan"]').nth(1).click();
     step("editFocus", await focused());
@@ -295,14 +295,14 @@ const flows = {
     await shown("#waiting");
     step("planWaits", await text("#waiting p"));
     await page.click("#undo");
-    await until(() => document.querySelectorAll(".entry span")[1]?.textContent.includes("17:00"));
+    await until(() => document.querySelectorAll(".entry > span:first-child")[1]?.textContent.includes("17:00"));
     await page.locator('.entry [data-do="replan"]').nth(1).click();
     await page.fill("#plan-to", "19:00");
     await page.click('form[data-do="plan"] button[type="submit"]');
     await shown("#waiting");
     await page.click("#keep");
     await until(() => document.getElementById("waiting") === null);
-    step("edited", await page.locator(".entry span").nth(1).innerText());
+    step("edited", await page.locator(".entry > span:first-child").nth(1).innerText());
     await page.locator('.entry [data-do="unplan"]').first().click();
     await until(() => document.querySelectorAll(".entry").length === 2);
     step("entriesLeft", server.home.entries.map((e) => `${e.do} ${e.from} ${e.to}`).join(", "));

@@ -64,13 +64,13 @@ try {
   await shown('[data-key="schedule"]');
   await plan("test", { "plan-from": "03:30" });
   await until(() => document.querySelectorAll(".entry").length === 1);
-  step("planned", await text(".entry span"));
+  step("planned", await text(".entry > span:first-child"));
   await plan("rates", { "plan-from": "00:00", "plan-to": "23:59", "plan-down": "30" });
   await shown("#waiting");
   step("plannedNow", await text("#waiting p"));
   await page.click("#undo");
   await until(() => document.querySelectorAll(".entry").length === 1);
-  step("plannedAfter", await text(".entry span"));
+  step("plannedAfter", await text(".entry > span:first-child"));
   await look("schedule");
 
   // A test with its live view, stopped; a tuning, stopped; and a test to its end.
