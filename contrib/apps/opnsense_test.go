@@ -2,12 +2,15 @@ package apps
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"encoding/xml"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -145,8 +148,8 @@ func TestOPNsenseTemplate(t *testing.T) {
 	}{
 		"one line": {settings{"enabled": "1"}, []settings{{"enabled": "1", "interface": "wan", "down": "50", "up": "10", "follow": "0"}},
 			map[string]any{"wan": []any{map[string]any{"interface": "wan", "router": "opnsense+https://127.0.0.1:8443", "down": "50 Mbit/s", "up": "10 Mbit/s"}}}, ""},
-		"everything": {settings{"enabled": "1", "on_stop": "revert", "metrics": "127.0.0.1:9836"}, []settings{full, {"enabled": "0", "interface": "opt3", "up": "1"}},
-			map[string]any{"on_stop": "revert", "metrics": "127.0.0.1:9836", "wan": []any{map[string]any{"interface": "opt2", "router": "opnsense+https://127.0.0.1:8443", "lan": "lan", "down": "50.5 Mbit/s", "up": "9.75 Mbit/s",
+		"everything": {settings{"enabled": "1", "on_stop": "revert", "metrics": "127.0.0.1:9836", "page": "192.168.1.1:7690"}, []settings{full, {"enabled": "0", "interface": "opt3", "up": "1"}},
+			map[string]any{"on_stop": "revert", "metrics": "127.0.0.1:9836", "ui": map[string]any{"listen": "192.168.1.1:7690", "tls": true}, "wan": []any{map[string]any{"interface": "opt2", "router": "opnsense+https://127.0.0.1:8443", "lan": "lan", "down": "50.5 Mbit/s", "up": "9.75 Mbit/s",
 				"shape_down": "97%", "shape_up": "9 Mbit/s", "classes": "off", "aqm": "fq_codel", "link_layer": "ptm", "overhead": int64(34), "goal": "7.5ms"}}}, ""},
 		"no line": {settings{"enabled": "1"}, nil, map[string]any{}, "there is no [[wan]]"},
 		"off":     {settings{"enabled": "0"}, []settings{{"enabled": "0", "interface": "wan", "up": "10"}}, map[string]any{}, "there is no [[wan]]"},
@@ -259,6 +262,11 @@ func TestOPNsenseActions(t *testing.T) {
 			t.Errorf("%s: %s, not %s", c.action, got, c.want)
 		}
 	}
+	for action, method := range map[string]string{"test": "test", "run": "status", "endrun": "stop", "enter": "enter", "visit": "look"} {
+		if got := does(action); got != "program rpcd call "+method+" --config "+dir+"/unbloat.toml" {
+			t.Errorf("%s: %s", action, got)
+		}
+	}
 	setup("echo KEY=2 >'" + dir + "/api.env'")
 	if got := does("reload"); got != "service restart" {
 		t.Errorf("with a new key: %s", got)
@@ -292,7 +300,7 @@ func TestOPNsenseLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	config := write(t, t.TempDir(), "config.xml", opnsenseXML(address.Port(), certificate, map[string]string{"enabled": "1", "key": router.Key, "secret": router.Secret},
+	config := write(t, t.TempDir(), "config.xml", opnsenseXML(address.Port(), certificate, map[string]string{"enabled": "1", "key": router.Key, "secret": router.Secret, "page": freeAddress(t)},
 		map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "0"}))
 	root := rendered(t, config)
 	etc := filepath.Join(root, "usr/local/etc/unbloat")
@@ -360,9 +368,61 @@ func TestOPNsenseLives(t *testing.T) {
 		t.Fatal(out)
 	}
 	is("in place")
+	// From OPNsense's page into unbloat's: with the rights that its login has.
+	for action, role := range map[string]string{"enter": "admin", "visit": "viewer"} {
+		if got := entered(t, env, action); got != role {
+			t.Errorf("%s: as %q, not %q", action, got, role)
+		}
+	}
+	if out, code := run(t, env, "sh", opnsenseScripts+"control.sh", "run"); code != 0 || !strings.Contains(out, `"page":true`) {
+		t.Errorf("run: %d %s", code, out)
+	}
+	if out, code := run(t, env, "sh", opnsenseScripts+"control.sh", "test", "wan"); code != 0 || !strings.Contains(out, `"code":"left_out"`) { // by this build
+		t.Errorf("test: %d %s", code, out)
+	}
 	if out, a := control("on", "opt7"); a.OK || a.Says == "" {
 		t.Errorf("a line that is not kept is turned on: %s", out)
 	}
+}
+
+// entered goes to unbloat's page as the button of OPNsense's does, and returns who it is
+// there. The way is good once, and the password's token is not told.
+func entered(t *testing.T, env []string, action string) string {
+	t.Helper()
+	out, code := run(t, env, "sh", opnsenseScripts+"control.sh", action)
+	var at struct {
+		URLs   []string
+		Ticket string
+	}
+	if err := json.Unmarshal([]byte(out), &at); err != nil || code != 0 || len(at.URLs) == 0 || strings.Contains(out, "token") {
+		t.Fatalf("%s: %d %v: %s", action, code, err, out)
+	}
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	who := ""
+	for i, want := range []int{200, 403} {
+		r, err := c.Post(at.URLs[0]+"api/enter", "application/json", strings.NewReader(fmt.Sprintf(`{"ticket":%q}`, at.Ticket)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var is struct{ User string }
+		if err := json.NewDecoder(r.Body).Decode(&is); err != nil || r.StatusCode != want {
+			t.Errorf("the %d. time: %d %v", i+1, r.StatusCode, err)
+		}
+		r.Body.Close()
+		who += is.User
+	}
+	return who
+}
+
+// freeAddress is one of the loopback that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // TestOPNsenseRealAPI: OPNsense's own model and controllers take the plugin: what is

@@ -37,6 +37,13 @@ asked()
 	if says=$("$program" "$@" 2>&1); then said true "$says"; else said false "$says"; fi
 }
 
+# calls has the daemon do something, with arguments as JSON, and prints its answer.
+calls()
+{
+	environment
+	printf %s "$2" | "$program" rpcd call "$1" --config "$etc/unbloat.toml"
+}
+
 case $1 in
 start | restart)
 	setup
@@ -72,8 +79,24 @@ on)
 	environment
 	asked apply --again --yes --wan "$2" --router "$ROUTER"
 	;;
+test)
+	environment
+	calls test "{\"wan\":\"$2\",\"router\":\"$ROUTER\"}"
+	;;
+run)
+	calls status '{}'
+	;;
+endrun)
+	calls stop '{}'
+	;;
+enter)
+	calls enter '{}'
+	;;
+visit)
+	calls look '{}'
+	;;
 *)
-	echo "usage: $0 start|stop|restart|reload|look|check|show|off WAN|on WAN" >&2
+	echo "usage: $0 start|stop|restart|reload|look|check|show|off WAN|on WAN|test WAN|run|endrun|enter|visit" >&2
 	exit 2
 	;;
 esac

@@ -39,13 +39,46 @@
             'starting': ["{{ lang._('being looked at') }}", 'text-muted'],
         };
 
+        function failed(data) {
+            const says = data.error && data.error.text || data.error || data.says;
+            BootstrapDialog.show({type: BootstrapDialog.TYPE_DANGER, title: "{{ lang._('Queue control') }}", message: $('<span/>').text(says)});
+        }
+
         function turn(which, wan) {
-            ajaxCall('/api/unbloat/status/' + which + '/' + wan, {}, function (data) {
+            ajaxCall('/api/unbloat/status/' + which + (wan ? '/' + wan : ''), {}, function (data) {
                 if (data.error || data.ok === false) {
-                    BootstrapDialog.show({type: BootstrapDialog.TYPE_DANGER, title: "{{ lang._('Queue control') }}", message: $('<span/>').text(data.error || data.says)});
+                    failed(data);
                 }
                 show();
             });
+        }
+
+        // Into unbloat's own page, with a ticket that is good once.
+        function enter() {
+            ajaxCall('/api/unbloat/status/enter', {}, function (data) {
+                const urls = data.urls || [];
+                const here = urls.find((u) => new URL(u).hostname === location.hostname) || urls[0];
+                if (!here || !data.ticket) {
+                    return failed(data);
+                }
+                location.assign(here + '#enter=' + encodeURIComponent(data.ticket));
+            });
+        }
+
+        // How a measurement goes. That somebody asks keeps it going.
+        function showRun(data) {
+            const run = data && data.run;
+            const goes = !!run && run.state === 'running';
+            $('#enter').toggle(!!(data && data.page));
+            $('.measure').toggle(!!(data && data.can_measure) && !goes);
+            $('#endrun').toggle(goes);
+            const says = [];
+            if (goes) {
+                says.push("{{ lang._('The line is being measured.') }} " + Math.round(run.seconds) + ' s');
+            } else if (run) {
+                says.push(run.grade ? "{{ lang._('Grade:') }} " + run.grade : '', run.text || '');
+            }
+            $('#run-now').text(says.filter(Boolean).join(' '));
         }
 
         function showLines(daemon) {
@@ -57,7 +90,7 @@
                     why.push("{{ lang._('Put back:') }} " + w.mends + (w.mended_by ? ' (' + w.mended_by + ')' : '') + ' ' + (w.mended_what || []).join('; '));
                 }
                 const button = $('<button type="button" class="btn btn-xs btn-default"/>').text(off ? "{{ lang._('Turn on') }}" : "{{ lang._('Turn off') }}").on('click', () => turn(off ? 'on' : 'off', w.wan));
-                return $('<tr/>').append(cell(w.wan), cell(says).addClass(style), cell(rate(w.down_bps)), cell(rate(w.up_bps)), cell(why.filter(Boolean).join(' ')), $('<td/>').append(button));
+                return $('<tr/>').append(cell(w.wan), cell(says).addClass(style), cell(rate(w.down_bps)), cell(rate(w.up_bps)), cell(why.filter(Boolean).join(' ')), $('<td/>').append(button, ' ', $('<button type="button" class="btn btn-xs btn-default measure" style="display: none"/>').text("{{ lang._('Measure') }}").on('click', () => turn('test', w.wan))));
             });
             $('#lines-now > tbody').empty().append(rows);
             $('#daemon-missing').toggle(!daemon);
@@ -76,6 +109,7 @@
         }
 
         function show() {
+            ajaxGet('/api/unbloat/status/run', {}, (data, status) => showRun(status === 'success' ? data : null));
             ajaxGet('/api/unbloat/status/get', {}, function (data, status) {
                 const wrong = status !== 'success' || data.error;
                 $('#status-error').toggle(!!wrong).text(wrong ? data && data.error || "{{ lang._('The router does not answer.') }}" : '');
@@ -86,6 +120,9 @@
                 }
             });
         }
+
+        $('#enter').on('click', enter);
+        $('#endrun').on('click', () => turn('endrun', ''));
 
         let timer = null;
         $('#tab-status').on('shown.bs.tab', function () {
@@ -158,6 +195,11 @@
             </thead>
             <tbody></tbody>
         </table>
+        <p>
+            <span id="run-now" role="status"></span>
+            <button id="endrun" type="button" class="btn btn-xs btn-default" style="display: none">{{ lang._('Stop measuring') }}</button>
+            <button id="enter" type="button" class="btn btn-default" style="display: none">{{ lang._('Open the page of unbloat') }}</button>
+        </p>
         <table id="queues" class="table table-condensed table-striped">
             <thead>
                 <tr>

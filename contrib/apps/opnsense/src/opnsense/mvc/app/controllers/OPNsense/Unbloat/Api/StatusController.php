@@ -27,6 +27,34 @@ class StatusController extends ApiControllerBase
         return $this->turn('on', $interface);
     }
 
+    // test: measure this line, which fills it for a minute; run says how that goes.
+    public function testAction($interface)
+    {
+        return $this->turn('test', $interface);
+    }
+
+    public function runAction()
+    {
+        return $this->ask((string)(new Backend())->configdRun('unbloat run'));
+    }
+
+    public function endrunAction()
+    {
+        return $this->request->isPost() ? $this->ask((string)(new Backend())->configdRun('unbloat endrun')) : [];
+    }
+
+    // enter: the way into unbloat's own page, which is good once. OPNsense's login and
+    // privileges have said who asks: those who may only see the status get visit.
+    public function enterAction()
+    {
+        return $this->request->isPost() ? $this->ask((string)(new Backend())->configdRun('unbloat enter')) : [];
+    }
+
+    public function visitAction()
+    {
+        return $this->request->isPost() ? $this->ask((string)(new Backend())->configdRun('unbloat visit')) : [];
+    }
+
     private function turn($which, $interface)
     {
         if (!$this->request->isPost() || !preg_match('/^[a-z][a-z0-9_]{0,31}$/', (string)$interface)) {
