@@ -126,7 +126,7 @@ func kernelFacts(kernel []string, given numbering) (out []conf.Fact) {
 		}
 		out = append(out, conf.Fact{Kind: conf.Kind(w[0]), Of: w[1], Text: "kernel: " + strings.Join(w, " ")})
 	}
-	slices.SortFunc(out, func(a, b conf.Fact) int { return strings.Compare(a.Text, b.Text) })
+	slices.SortStableFunc(out, func(a, b conf.Fact) int { return strings.Compare(a.Text, b.Text) })
 	return out
 }
 
