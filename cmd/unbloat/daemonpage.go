@@ -38,12 +38,12 @@ func besideConfig(config, suffix string) string {
 	return strings.TrimSuffix(config, filepath.Ext(config)) + suffix
 }
 
-// servePage serves the router's page until ctx ends.
-func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.Caller, log func(string, ...any)) (func(daemon.PageParams) daemon.Page, error) {
+// servePage serves the router's page until ctx ends; the channel is closed then.
+func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.Caller, log func(string, ...any)) (func(daemon.PageParams) daemon.Page, <-chan struct{}, error) {
 	secrets := besideConfig(f.config, ".ui.json")
 	held, err := os.ReadFile(secrets)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("read the page's passwords: %w", err)
+		return nil, nil, fmt.Errorf("read the page's passwords: %w", err)
 	}
 	around := &surroundings{wans: c.WANs}
 	app, err := ui.New(ui.Options{
@@ -51,7 +51,7 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.C
 		Secrets: held, Save: func(b []byte) error { return apply.WriteFile(secrets, append(b, '\n'), 0o600) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	server := &http1.Server{Limits: http1.DefaultLimits(), Handle: app.Handle,
 		Admit:    func(from, at netip.Addr) bool { return ui.Admits(around.network(), c.UI.Allow, from, at) },
@@ -61,15 +61,17 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.C
 	if c.UI.TLS {
 		scheme = "https"
 		if server.TLS, fingerprint, err = pageTLS(besideConfig(f.config, ".ui.pem"), append(ownNames(), c.UI.Names...)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	l, err := net.Listen("tcp", c.UI.Listen.String())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	urls := pageURLs(scheme, c.UI)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		if err := server.Serve(ctx, l); err != nil {
 			log("page: %v", err)
 		}
@@ -86,7 +88,7 @@ func (f *daemonFlags) servePage(ctx context.Context, c kept.Config, ask daemon.C
 			at.Token = app.Token(p.NewToken)
 		}
 		return at
-	}, nil
+	}, ended, nil
 }
 
 // pageURLs are the addresses under which the page can be opened.

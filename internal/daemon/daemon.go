@@ -60,9 +60,9 @@ type Options struct {
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
 	Metrics func(ctx context.Context, address string, now func() metrics.Snapshot) error
 
-	// UI serves the router's page until ctx ends, and returns how it is reached; nil:
-	// this build does not.
-	UI func(ctx context.Context, c config.Config, ask Caller, log func(format string, args ...any)) (page func(PageParams) Page, err error)
+	// UI serves the router's page until ctx ends, and returns how it is reached. The
+	// channel is closed when it has ended, and its address is free. nil: this build does not.
+	UI func(ctx context.Context, c config.Config, ask Caller, log func(format string, args ...any)) (page func(PageParams) Page, ended <-chan struct{}, err error)
 	// Now is the machine's clock, which may be set; nil: time.Now. It is for what has to
 	// happen at a time of day, and for times that people read.
 	Now func() time.Time
@@ -99,6 +99,7 @@ type Daemon struct {
 	archive archiver
 	events  events
 	page    func(PageParams) Page // nil: there is none
+	endPage func()                // ends the page and waits for its end; nil: there is none
 	runs    runs
 	planned *planned // a schedule that waits for its confirmation; nil: none
 
@@ -204,14 +205,30 @@ func (d *Daemon) offerPage(c config.Config) error {
 	case d.o.UI == nil:
 		return &config.Error{File: d.o.File, Key: "ui", Err: errors.New("this build of the daemon has no page; use the full one, or remove [ui]")}
 	}
-	page, err := d.o.UI(d.running, c, d.ask, d.log)
+	ctx, cancel := context.WithCancel(d.running)
+	page, ended, err := d.o.UI(ctx, c, d.ask, d.log)
 	if err != nil {
-		return fmt.Errorf("start the daemon: serve its page: %w", err)
+		cancel()
+		return fmt.Errorf("serve the daemon's page: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.page = page
+	d.page, d.endPage = page, func() { cancel(); <-ended }
 	return nil
+}
+
+// offerOtherPage serves the page as another configuration asks for it, or no page.
+func (d *Daemon) offerOtherPage(c config.Config) {
+	d.mu.Lock()
+	end := d.endPage
+	d.page, d.endPage = nil, nil
+	d.mu.Unlock()
+	if end != nil {
+		end()
+	}
+	if err := d.offerPage(c); err != nil {
+		d.log("reload: %v; there is no page now", err)
+	}
 }
 
 // newDaemon returns a daemon whose loops do not run yet.
@@ -418,7 +435,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		d.log("reload: metrics: another address holds when the daemon starts again")
 	}
 	if !c.UI.Equal(old.UI) {
-		d.log("reload: ui: the page is as it is now until the daemon starts again")
+		d.offerOtherPage(c)
 	}
 	d.log("reloaded: %d WANs", len(c.WANs))
 }

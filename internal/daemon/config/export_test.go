@@ -1,11 +1,6 @@
 package config
 
-// TopKeys and WANKeys are the keys of a configuration.
-func TopKeys() []string { return topKeys() }
-func WANKeys() []string { return wanKeys() }
-
-// ScheduleKeys are those of an entry of the schedule.
-func ScheduleKeys() []string { return scheduleKeys() }
+import "reflect"
 
 // Bare returns a configuration without where its keys stood.
 func Bare(c Config) Config {
@@ -20,5 +15,13 @@ func Bare(c Config) Config {
 	return c
 }
 
-// UIKeys are those of the page.
-func UIKeys() []string { return uiKeys() }
+// Layout returns the keys of the tables that a file is decoded into; "" is the top level.
+func Layout() map[string][]string {
+	out := map[string][]string{"": options(reflect.TypeFor[file](), "")}
+	for i := range reflect.TypeFor[file]().NumField() {
+		if f := reflect.TypeFor[file]().Field(i); isTable(f.Type) {
+			out[f.Tag.Get("toml")] = options(f.Type.Elem(), "")
+		}
+	}
+	return out
+}

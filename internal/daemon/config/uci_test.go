@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"unbloat/internal/daemon/config"
@@ -271,9 +273,21 @@ func TestConvertLaw(t *testing.T) {
 	})
 }
 
+// TestKeys: the keys that are told to others are those that a file is read into.
+func TestKeys(t *testing.T) {
+	want, got := config.Layout(), config.Keys()
+	for table := range want {
+		slices.Sort(want[table])
+		slices.Sort(got[table])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what is read (-) and what is told (+):\n%s", diff)
+	}
+}
+
 // TestEveryKey: the law draws every key that there is.
 func TestEveryKey(t *testing.T) {
-	missing := slices.Concat(config.TopKeys(), config.WANKeys(), config.ScheduleKeys(), config.UIKeys())
+	missing := slices.Concat(slices.Collect(maps.Values(config.Keys()))...)
 	for seed := range 200 {
 		text := "\n" + rapid.Custom(configurations).Example(seed)
 		missing = slices.DeleteFunc(missing, func(k string) bool {
