@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"unbloat/internal/apply"
@@ -95,7 +96,12 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 	if l.Learn != "" {
 		c.Memory = &steer.Memory{
 			Load: func() ([]byte, error) { return os.ReadFile(l.Learn) },
-			Save: func(b []byte) error { return apply.WriteFile(l.Learn, b, 0o644) },
+			Save: func(b []byte) error {
+				if err := os.MkdirAll(filepath.Dir(l.Learn), 0o700); err != nil {
+					return err
+				}
+				return apply.WriteFile(l.Learn, b, 0o644)
+			},
 		}
 	}
 	for d, b := range l.Rates {

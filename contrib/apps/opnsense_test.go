@@ -26,6 +26,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"unbloat/internal/await"
+	"unbloat/internal/daemon/config"
 	"unbloat/internal/platform/opnsense/fake"
 )
 
@@ -43,9 +44,15 @@ func fieldsOf(t *testing.T) (fields []string) {
 			General struct {
 				Fields []struct{ XMLName xml.Name } `xml:",any"`
 			} `xml:"general"`
+			Page struct {
+				Fields []struct{ XMLName xml.Name } `xml:",any"`
+			} `xml:"page"`
 			Line struct {
 				Fields []struct{ XMLName xml.Name } `xml:",any"`
 			} `xml:"lines>line"`
+			Entry struct {
+				Fields []struct{ XMLName xml.Name } `xml:",any"`
+			} `xml:"schedule>entry"`
 		} `xml:"items"`
 	}
 	if err := xml.Unmarshal([]byte(read(t, opnsenseApp+"models/OPNsense/Unbloat/Unbloat.xml")), &model); err != nil {
@@ -57,6 +64,12 @@ func fieldsOf(t *testing.T) (fields []string) {
 	for _, f := range model.Items.Line.Fields {
 		fields = append(fields, "line."+f.XMLName.Local)
 	}
+	for _, f := range model.Items.Page.Fields {
+		fields = append(fields, "unbloat.page."+f.XMLName.Local)
+	}
+	for _, f := range model.Items.Entry.Fields {
+		fields = append(fields, "entry."+f.XMLName.Local)
+	}
 	return fields
 }
 
@@ -64,7 +77,7 @@ func fieldsOf(t *testing.T) (fields []string) {
 // what it asks for is in what the daemon reads.
 func TestOPNsenseForms(t *testing.T) {
 	var asked []string
-	for _, name := range []string{"settings", "line"} {
+	for _, name := range []string{"settings", "line", "entry"} {
 		var form struct {
 			IDs []string `xml:"field>id"`
 		}
@@ -82,7 +95,7 @@ func TestOPNsenseForms(t *testing.T) {
 	written := read(t, "opnsense/src/opnsense/service/templates/OPNsense/Unbloat/unbloat.toml") + read(t, "opnsense/src/opnsense/service/templates/OPNsense/Unbloat/rc.conf.d") + read(t, opnsenseScripts+"setup.php")
 	for _, f := range fields {
 		name := f[strings.LastIndexByte(f, '.')+1:]
-		if name != "description" && !regexp.MustCompile(`(general(\.|->)|line\.)`+name+`\b`).MatchString(written) {
+		if name != "description" && !regexp.MustCompile(`(general(\.|->)|line\.|page\.|entry\.)`+name+`\b`).MatchString(written) {
 			t.Errorf("nothing is made of %s", f)
 		}
 	}
@@ -105,6 +118,82 @@ func opnsenseXML(port string, certificate []byte, general map[string]string, lin
 		text += fmt.Sprintf("<line uuid=\"00000000-0000-4000-8000-%012d\">%s</line>", i, elements(l))
 	}
 	return text + "</lines></unbloat></OPNsense></opnsense>\n"
+}
+
+// withMore is a config.xml with the settings of the page and of the schedule, too.
+func withMore(config, page string, entries ...string) string {
+	more := "<page>" + page + "</page><schedule>"
+	for i, e := range entries {
+		more += fmt.Sprintf("<entry uuid=\"00000000-0000-4000-9000-%012d\">%s</entry>", i, e)
+	}
+	return strings.Replace(config, "</lines></unbloat>", "</lines>"+more+"</schedule></unbloat>", 1)
+}
+
+// TestOPNsenseKeys: all keys of the daemon's configuration can be set on the page, but
+// those that OPNsense can't do; the program takes them.
+func TestOPNsenseKeys(t *testing.T) {
+	line := map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "1", "least_down": "5", "most_down": "60", "least_up": "1", "most_up": "12", "reflectors": "192.0.2.1",
+		"learn": "1", "shape_down": "97%", "shape_up": "9 Mbit/s", "aqm": "fq_codel", "link_layer": "ptm", "overhead": "34", "goal": "7.5"}
+	classed := map[string]string{"enabled": "1", "interface": "opt1", "up": "10", "follow": "0", "learn": "1", "classes": "on"}
+	text := withMore(opnsenseXML("443", nil, map[string]string{"enabled": "1", "on_stop": "keep", "metrics": "127.0.0.1:9836", "server": "test.example.net", "history": "1"}, line, classed),
+		"<listen>192.168.1.1:7690</listen><tls>1</tls><allow>10.8.0.0/24</allow><names>router.example,r.example</names>",
+		"<enabled>1</enabled><do>test</do><wan>wan</wan><at>03:30</at><days>mon,sun</days>",
+		"<enabled>1</enabled><do>rates</do><wan>wan</wan><from>18:00</from><to>23:30</to><down>30</down><up>8.5</up>",
+		"<enabled>0</enabled><do>tune</do><wan>wan</wan><at>04:00</at>")
+	root := rendered(t, write(t, t.TempDir(), "config.xml", text))
+	file := filepath.Join(root, "usr/local/etc/unbloat/unbloat.toml")
+	carries(t, read(t, file), map[string]string{"wan platform": "the way to the router says it", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another",
+		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines})
+	if out, code := run(t, nil, built(t), "daemon", "--check", "--config", write(t, root, "unkept.toml", unkept(read(t, file)))); code != 0 {
+		t.Errorf("%d %s\n%s", code, out, read(t, file))
+	}
+}
+
+// unkept is a configuration without a history on a disk and without tests at a time:
+// the program of these tests is built without both.
+func unkept(text string) string {
+	text = regexp.MustCompile(`\n\[\[schedule\]\]\n(.+\n)*?do = "test"\n(.+\n)*`).ReplaceAllString(text, "")
+	return strings.Replace(text, "history = \"/var/db/unbloat/history.db\"\n", "", 1)
+}
+
+// noMachines says why machines have no rules of their own there.
+const noMachines = "dummynet's classes have no machines"
+
+// carries checks that a configuration has every key that there is, but the named ones,
+// each with the reason; a table that is a list has it in one of them.
+func carries(t *testing.T, text string, without map[string]string) {
+	t.Helper()
+	var got map[string]any
+	if err := toml.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	has := map[string]bool{}
+	for table, value := range got {
+		has[" "+table] = true
+		list, is := value.([]any)
+		if !is {
+			list = []any{value}
+		}
+		for _, x := range list {
+			if m, is := x.(map[string]any); is {
+				for key := range m {
+					has[table+" "+key] = true
+				}
+			}
+		}
+	}
+	for table, keys := range config.Keys() {
+		for _, key := range keys {
+			name := table + " " + key
+			if _, exempt := without[name]; has[name] == exempt {
+				t.Errorf("%s: it is there: %t; reason to be without: %q", name, has[name], without[name])
+			}
+			delete(without, name)
+		}
+	}
+	for name := range without {
+		t.Errorf("there is no key %s", name)
+	}
 }
 
 // rendered renders the templates with a config.xml, and returns the directory below
@@ -460,6 +549,10 @@ func TestOPNsenseRealAPI(t *testing.T) {
 	post("/api/unbloat/settings/set", map[string]any{"unbloat": map[string]any{"general": map[string]string{"enabled": "1", "key": "abc", "secret": "def", "on_stop": "revert"}}})
 	post("/api/unbloat/settings/add_line", map[string]any{"line": line})
 	post("/api/unbloat/settings/search_line", map[string]any{})
+	post("/api/unbloat/settings/set", map[string]any{"unbloat": map[string]any{"general": map[string]string{"server": "test.example.net", "history": "1"}, "page": map[string]string{"listen": "[2001:db8::1]:7690", "tls": "0", "allow": "10.8.0.0/24,10.9.0.1", "names": "router.example,r.example"}}})
+	post("/api/unbloat/settings/add_entry", map[string]any{"entry": map[string]string{"enabled": "1", "do": "rates", "wan": "wan", "from": "08:00", "to": "17:00", "days": "mon,tue", "up": "8"}})
+	post("/api/unbloat/settings/add_entry", map[string]any{"entry": map[string]string{"enabled": "1", "do": "test", "wan": "wan", "at": "25:00"}})
+	post("/api/unbloat/settings/search_entry", map[string]any{})
 	requests.WriteString(`{"method":"GET","uri":"/api/unbloat/settings/get"}` + "\n")
 	c := exec.CommandContext(t.Context(), "php", "../../internal/platform/verify/testdata/opnsense.php", tree, dir)
 	c.Stdin = strings.NewReader(requests.String())
@@ -468,21 +561,24 @@ func TestOPNsenseRealAPI(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	answers := strings.Split(strings.TrimSpace(string(out)), "\n")
-	for i, want := range []string{`"result":"saved"`, `"result":"saved"`, `"interface":"wan"`, `"on_stop"`} {
+	for i, want := range []string{`"result":"saved"`, `"result":"saved"`, `"interface":"wan"`, `"result":"saved"`, `"result":"saved"`, `"result":"failed"`, `"17:00"`, `"on_stop"`} {
 		if i >= len(answers) || !strings.Contains(strings.ReplaceAll(answers[i], `\"`, `"`), want) {
 			t.Fatalf("answer %d has no %s:\n%s", i, want, out)
 		}
 	}
-	if strings.Contains(answers[3], "def\\\"") {
-		t.Errorf("the secret is shown: %s", answers[3])
+	if strings.Contains(answers[7], "def\\\"") {
+		t.Errorf("the secret is shown: %s", answers[7])
 	}
 	text := read(t, filepath.Join(rendered(t, config), "usr/local/etc/unbloat/unbloat.toml"))
 	var got any
 	if err := toml.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]any{"on_stop": "revert", "wan": []any{map[string]any{"interface": "wan", "router": "opnsense+https://127.0.0.1:443", "lan": "lan", "down": "50 Mbit/s", "up": "10 Mbit/s",
-		"aqm": "fq_codel", "link_layer": "ptm", "overhead": int64(34), "goal": "10ms"}}}
+	want := map[string]any{"on_stop": "revert", "server": "test.example.net", "history": "/var/db/unbloat/history.db",
+		"ui": map[string]any{"listen": "[2001:db8::1]:7690", "tls": false, "allow": []any{"10.8.0.0/24", "10.9.0.1"}, "names": []any{"router.example", "r.example"}},
+		"wan": []any{map[string]any{"interface": "wan", "router": "opnsense+https://127.0.0.1:443", "lan": "lan", "down": "50 Mbit/s", "up": "10 Mbit/s",
+			"aqm": "fq_codel", "link_layer": "ptm", "overhead": int64(34), "goal": "10ms"}},
+		"schedule": []any{map[string]any{"do": "rates", "wan": "wan", "router": "opnsense+https://127.0.0.1:443", "from": "08:00", "to": "17:00", "days": []any{"mon", "tue"}, "up": "8 Mbit/s"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s\n%s", diff, text)
 	}

@@ -72,7 +72,7 @@ func installed(settings fields, lines ...fields) fields {
 // of, and what they call is there.
 func TestPFSenseForms(t *testing.T) {
 	code := read(t, pfsensePackage+"unbloat.inc")
-	for _, name := range []string{"unbloat.xml", "unbloat_settings.xml"} {
+	for _, name := range []string{"unbloat.xml", "unbloat_settings.xml", "unbloat_schedule.xml"} {
 		var page struct {
 			Fields   []string `xml:"fields>field>fieldname"`
 			Columns  []string `xml:"adddeleteeditpagefields>columnitem>fieldname"`
@@ -99,7 +99,7 @@ func TestPFSenseForms(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range []string{"etc/inc/priv/unbloat.priv.inc", "usr/local/etc/rc.d/unbloatd.sh", "usr/local/pkg/unbloat.inc", "usr/local/pkg/unbloat.xml", "usr/local/pkg/unbloat_settings.xml", "usr/local/www/unbloat_status.php"} {
+	for _, f := range []string{"etc/inc/priv/unbloat.priv.inc", "usr/local/etc/rc.d/unbloatd.sh", "usr/local/pkg/unbloat.inc", "usr/local/pkg/unbloat.xml", "usr/local/pkg/unbloat_settings.xml", "usr/local/pkg/unbloat_schedule.xml", "usr/local/www/unbloat_status.php"} {
 		if _, err := os.Stat("pfsense/files/" + f); err != nil {
 			t.Error(err)
 		}
@@ -150,6 +150,32 @@ func TestPFSenseSettings(t *testing.T) {
 	}
 	if out := r.does(none, "settings", fields{"enable": "on"}); !strings.Contains(out, "no [[wan]]") {
 		t.Error(out)
+	}
+}
+
+// TestPFSenseKeys: all keys of the daemon's configuration can be set on the pages, but
+// those that pfSense can't do; the program takes them.
+func TestPFSenseKeys(t *testing.T) {
+	r := newPFSense(t, built(t))
+	config := installed(fields{"enable": "on", "on_stop": "keep", "metrics": "127.0.0.1:9836", "server": "test.example.net", "history": "on", "listen": "192.168.1.1:7690", "allow": "10.8.0.0/24 10.9.0.1", "names": "router.example, r.example"},
+		fields{"enable": "on", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "on", "least_down": "5", "most_down": "60", "least_up": "1", "most_up": "12", "reflectors": "192.0.2.1", "learn": "on",
+			"shape_down": "97%", "shape_up": "9 Mbit/s", "aqm": "fq_codel", "link_layer": "ptm", "overhead": "34", "goal": "7.5"},
+		fields{"enable": "on", "interface": "opt1", "up": "10", "classes": "on", "learn": "on"})
+	entry := fields{"enable": "on", "do": "rates", "interface": "wan", "from": "18:00", "to": "23:30", "down": "30", "up": "8.5", "days": []string{"mon", "sun"}}
+	config["unbloatschedule"] = fields{"config": []fields{{"enable": "on", "do": "test", "interface": "wan", "at": "03:30"}, entry, {"do": "tune", "interface": "wan", "at": "05:00"}}}
+	text := r.does(config, "toml")
+	carries(t, text, map[string]string{"wan router": "it is this machine", "schedule router": "it is this machine", "wan side": "Linux alone has sides", "wan classifier": "Linux alone has another",
+		"wan first": noMachines, "wan last": noMachines, "schedule machine": noMachines})
+	if out, code := run(t, nil, built(t), "daemon", "--check", "--config", write(t, r.dir, "all.toml", unkept(text))); code != 0 {
+		t.Errorf("%d %s\n%s", code, out, text)
+	}
+	for _, c := range []struct {
+		form fields
+		says string
+	}{{entry, "[]"}, {fields{"enable": "on", "do": "test", "interface": "wan", "at": "25:00"}, "time of day"}, {fields{"enable": "on", "do": "test", "interface": "lan", "at": "05:00"}, "wan"}, {fields{"enable": "on", "do": "rates", "interface": "wan", "from": "18:00", "to": "19:00", "up": "much"}, "give a number"}} {
+		if out := r.does(config, "entry", c.form); !strings.Contains(out, c.says) || c.says != "[]" && out == "[]" {
+			t.Errorf("%v: %s", c.form, out)
+		}
 	}
 }
 

@@ -3,7 +3,7 @@
 // and service commands. Interfaces are wan=igb0, lan=igb1.
 //
 //   pfsense.php PACKAGE CONFIG.JSON toml|resync|end|rules        prints the configuration, or does it
-//   pfsense.php PACKAGE CONFIG.JSON line|settings POST.JSON      prints the errors of a form, as JSON
+//   pfsense.php PACKAGE CONFIG.JSON line|entry|settings POST.JSON      prints the errors of a form, as JSON
 //   pfsense.php PACKAGE CONFIG.JSON page POST.JSON               prints the status page
 //
 // PACKAGE is the directory of the package's files, CONFIG.JSON what is below
@@ -63,7 +63,7 @@ require "$package/usr/local/pkg/unbloat.inc";
 $errors = [];
 switch ($does) {
     case 'toml':
-        echo unbloat_toml(unbloat_settings(), unbloat_lines());
+        echo unbloat_toml(unbloat_settings(), unbloat_lines(), unbloat_entries());
         break;
     case 'resync':
         unbloat_resync();
@@ -76,6 +76,10 @@ switch ($does) {
         break;
     case 'line':
         unbloat_validate_line($given, $errors);
+        echo json_encode($errors);
+        break;
+    case 'entry':
+        unbloat_validate_entry($given, $errors);
         echo json_encode($errors);
         break;
     case 'settings':

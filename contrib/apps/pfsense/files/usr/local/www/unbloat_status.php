@@ -24,6 +24,7 @@ include('head.inc');
 display_top_tabs([
 	[gettext('Settings'), false, '/pkg_edit.php?xml=unbloat_settings.xml'],
 	[gettext('Lines'), false, '/pkg.php?xml=unbloat.xml'],
+	[gettext('Schedule'), false, '/pkg.php?xml=unbloat_schedule.xml'],
 	[gettext('Status'), true, '/unbloat_status.php'],
 ]);
 

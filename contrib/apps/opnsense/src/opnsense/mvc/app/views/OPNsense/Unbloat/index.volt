@@ -10,6 +10,15 @@
             toggle: '/api/unbloat/settings/toggle_line/'
         });
 
+        $("#grid-entries").UIBootgrid({
+            search: '/api/unbloat/settings/search_entry',
+            get: '/api/unbloat/settings/get_entry/',
+            set: '/api/unbloat/settings/set_entry/',
+            add: '/api/unbloat/settings/add_entry/',
+            del: '/api/unbloat/settings/del_entry/',
+            toggle: '/api/unbloat/settings/toggle_entry/'
+        });
+
         mapDataToFormUI({'frm_settings': '/api/unbloat/settings/get'}).done(function () {
             formatTokenizersUI();
             $('.selectpicker').selectpicker('refresh');
@@ -144,6 +153,7 @@
 
 <ul class="nav nav-tabs" data-tabs="tabs" id="maintabs">
     <li class="active"><a data-toggle="tab" href="#lines">{{ lang._('Lines') }}</a></li>
+    <li><a data-toggle="tab" href="#schedule">{{ lang._('Schedule') }}</a></li>
     <li><a data-toggle="tab" href="#settings">{{ lang._('Settings') }}</a></li>
     <li><a data-toggle="tab" href="#status" id="tab-status">{{ lang._('Status') }}</a></li>
 </ul>
@@ -168,6 +178,34 @@
                     <td></td>
                     <td>
                         <button data-action="add" type="button" class="btn btn-xs btn-primary" title="{{ lang._('Add a line') }}"><span class="fa fa-fw fa-plus"></span></button>
+                        <button data-action="deleteSelected" type="button" class="btn btn-xs btn-default" title="{{ lang._('Delete') }}"><span class="fa fa-fw fa-trash-o"></span></button>
+                    </td>
+                </tr>
+            </tfoot>
+        </table>
+    </div>
+    <div id="schedule" class="tab-pane fade in">
+        <table id="grid-entries" class="table table-condensed table-hover table-striped table-responsive" data-editDialog="DialogEntry" data-editAlert="unbloatChangeMessage">
+            <thead>
+                <tr>
+                    <th data-column-id="uuid" data-type="string" data-identifier="true" data-visible="false">{{ lang._('ID') }}</th>
+                    <th data-column-id="enabled" data-width="6em" data-type="string" data-formatter="rowtoggle">{{ lang._('Enabled') }}</th>
+                    <th data-column-id="do" data-type="string">{{ lang._('What') }}</th>
+                    <th data-column-id="wan" data-type="string">{{ lang._('Line') }}</th>
+                    <th data-column-id="at" data-type="string">{{ lang._('At') }}</th>
+                    <th data-column-id="from" data-type="string">{{ lang._('From') }}</th>
+                    <th data-column-id="to" data-type="string">{{ lang._('To') }}</th>
+                    <th data-column-id="days" data-type="string">{{ lang._('Days') }}</th>
+                    <th data-column-id="description" data-type="string">{{ lang._('Description') }}</th>
+                    <th data-column-id="commands" data-width="7em" data-formatter="commands" data-sortable="false">{{ lang._('Commands') }}</th>
+                </tr>
+            </thead>
+            <tbody></tbody>
+            <tfoot>
+                <tr>
+                    <td></td>
+                    <td>
+                        <button data-action="add" type="button" class="btn btn-xs btn-primary" title="{{ lang._('Add an entry') }}"><span class="fa fa-fw fa-plus"></span></button>
                         <button data-action="deleteSelected" type="button" class="btn btn-xs btn-default" title="{{ lang._('Delete') }}"><span class="fa fa-fw fa-trash-o"></span></button>
                     </td>
                 </tr>
@@ -234,3 +272,4 @@
 </section>
 
 {{ partial("layout_partials/base_dialog", ['fields': formLine, 'id': 'DialogLine', 'label': lang._('Line')]) }}
+{{ partial("layout_partials/base_dialog", ['fields': formEntry, 'id': 'DialogEntry', 'label': lang._('Schedule')]) }}

@@ -40,4 +40,34 @@ class SettingsController extends ApiMutableModelControllerBase
     {
         return $this->toggleBase('lines.line', $uuid, $enabled);
     }
+
+    public function searchEntryAction()
+    {
+        return $this->searchBase('schedule.entry', ['enabled', 'do', 'wan', 'at', 'from', 'to', 'days', 'description'], 'do');
+    }
+
+    public function getEntryAction($uuid = null)
+    {
+        return $this->getBase('entry', 'schedule.entry', $uuid);
+    }
+
+    public function addEntryAction()
+    {
+        return $this->addBase('entry', 'schedule.entry');
+    }
+
+    public function setEntryAction($uuid)
+    {
+        return $this->setBase('entry', 'schedule.entry', $uuid);
+    }
+
+    public function delEntryAction($uuid)
+    {
+        return $this->delBase('schedule.entry', $uuid);
+    }
+
+    public function toggleEntryAction($uuid, $enabled = null)
+    {
+        return $this->toggleBase('schedule.entry', $uuid, $enabled);
+    }
 }
