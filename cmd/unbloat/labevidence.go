@@ -28,6 +28,7 @@ type subject struct {
 	// cases are the subject's own, and it is written alone (--subject); nil: those of
 	// every comparison.
 	cases []string
+	lines bool // they are lines that vary
 }
 
 // evidenceCommand writes docs/evidence, as `make compare` does.
@@ -39,24 +40,28 @@ func subjects() []subject {
 	return []subject{
 		{"lines", "Lines that people wrote about",
 			"Five lines with bufferbloat: as they are, with the fix of the article that described each, and as `unbloat tune` leaves them. Nothing else runs on the line but the test.",
-			[]string{"seed-000", "seed-001", "seed-002", "seed-003", "seed-004"}, nil},
+			[]string{"seed-000", "seed-001", "seed-002", "seed-003", "seed-004"}, nil, false},
 		{"connections", "Hundreds of connections",
 			"What a call's packets wait and lose while a hundred or two hundred connections fill the line.",
-			[]string{"many", "many-htb", "slow-many", "bulk-200"}, nil},
+			[]string{"many", "many-htb", "slow-many", "bulk-200"}, nil, false},
 		{"household", "Mail, pages and calls",
 			"A mail client that fetches thousands of messages, and a slow upload beside somebody who reads pages, each with calls.",
-			[]string{"imap", "slow-uplink", "slow-uplink-idle"}, nil},
+			[]string{"imap", "slow-uplink", "slow-uplink-idle"}, nil, false},
 		{"torrents", "BitTorrent",
 			"Forty peers of a swarm, by TCP and by uTP, beside two calls. libtorrent asks the processor itself for random numbers, so these figures differ from run to run with the same seed too.",
-			[]string{"torrent-tcp", "torrent-tcp-alone", "torrent-utp", "torrent-utp-alone"}, nil},
+			[]string{"torrent-tcp", "torrent-tcp-alone", "torrent-utp", "torrent-utp-alone"}, nil, false},
 		{"abuse", "A machine that takes too much",
 			"One machine floods the uplink, or opens fifty flows that look like calls. The probe is on that machine; a call and an upload are on another.",
-			[]string{"flood", "abuser"}, nil},
+			[]string{"flood", "abuser"}, nil, false},
 		{"following", "Lines that vary",
 			"The daemon follows a line, beside fixed rates, cake-autorate (commit 94238be, unchanged, with fping) and CAKE that knows at every moment what the line carries, at 95 % of it: nobody can do better without knowing. Both programs are told the same rates and have the same six reflectors. The times are round trips of a probe of 100 bytes, 50 a second, over all of the time with load. A call is frozen while its picture stands still, up and down together; the seconds in which the line carried less than 64 kbit/s in the picture's direction are left out, for no router can help there.",
 			[]string{"follow-steps", "follow-steps-down", "follow-steps-up", "follow-lte-tmobile", "follow-lte-att", "follow-lte-verizon", "follow-umts-tmobile",
 				"follow-starlink", "follow-cable", "follow-wifi", "follow-lte", "follow-floor", "follow-silent",
-				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile", "follow-steady"}, lab.FollowCases()},
+				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile", "follow-steady"}, lab.FollowCases(), true},
+		{"calls", "Video calls",
+			"A real video call (Pion, with congestion control) of 1.5 Mbit/s each way, unless its row says otherwise, and what else runs on its own machine. First on the idle line, to compare the others with. **marked**: CAKE with diffserv4 and the call marked AF41. **rule**: unbloat with a rule that gives the call its class. A game that is played on a server takes 15 Mbit/s down. The rates of all rows but the first case's are fixed.",
+			[]string{"call-webrtc-idle", "call-webrtc", "call-webrtc-16", "call-webrtc-many", "call-webrtc-quic", "call-webrtc-slow", "call-webrtc-peers",
+				"call-webrtc-abuser", "call-webrtc-tls", "call-webrtc-tunnel", "cloud-game", "steady"}, lab.CallCases(), false},
 	}
 }
 
@@ -71,7 +76,7 @@ func evidence(tables []comparedTable, only string) map[string]lab.Evidence {
 		e := lab.Evidence{Title: sub.title, About: []string{sub.about}, Cases: append(slices.Clone(lab.CompareCases()), "seed", "tuned")}
 		command := evidenceCommand
 		if sub.cases != nil {
-			e.Cases, e.Lines = sub.cases, true
+			e.Cases, e.Lines = sub.cases, sub.lines
 			command += " --subject " + sub.file
 		}
 		for _, t := range tables {

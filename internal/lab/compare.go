@@ -16,6 +16,10 @@ import (
 // the order of its columns: the line as it is, what others do, what we do.
 func CompareCases() []string { return []string{"before", "fq_codel", "cake", "ours"} }
 
+// CallCases returns the cases of the scenarios about video calls, in the order of a
+// table's rows.
+func CallCases() []string { return []string{"none", "fq_codel", "cake", "marked", "plan", "rule"} }
+
 // A Row is a scenario and what its cases gave.
 type Row struct {
 	Scenario *scenario.Scenario

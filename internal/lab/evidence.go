@@ -107,14 +107,18 @@ func (r Row) writeEvidence(b *strings.Builder, cases []string) {
 // shownCase is what people read for a case's name.
 func shownCase(name string) string {
 	switch name {
-	case "before":
+	case "before", "none":
 		return "as it is"
 	case "seed":
 		return "the article's fix"
 	case "cake":
 		return "CAKE"
-	case "ours":
+	case "ours", "plan":
 		return "unbloat"
+	case "marked":
+		return "CAKE diffserv4, the call marked AF41"
+	case "rule":
+		return "unbloat, with a rule"
 	case "tuned":
 		return "`unbloat tune`"
 	case caseFixed:

@@ -33,7 +33,10 @@ const (
 // writes a CaseResult as JSON. Of the guest's task it takes the scenario, the case
 // and the router.
 func Household(ctx context.Context, g Guest, binary string, out io.Writer) error {
-	s := g.Scenario
+	s, err := g.Scenario.Of(g.Case)
+	if err != nil {
+		return err
+	}
 	c, err := measure.Dial(ctx, Server(), measure.Options{
 		Agent: "lab", Probe: measure.ProbeSpec{Interval: s.Probe.Interval, Size: unit.Size(s.Probe.Bytes)},
 	})

@@ -38,17 +38,25 @@ type quicFlows struct {
 	meters  []*meter // what arrived of each flow
 	base    string
 	up      bool
+	// near and far carry the packets where they go through something; nil: sockets
+	// of their own. One flow alone can have them.
+	near, far net.PacketConn
 }
 
 func (q *quicFlows) prepare(ctx context.Context) error {
 	q.up = q.task.Load.Kind == scenario.QUICUpload
-	if err := q.task.giveAddresses(ctx, 1); err != nil {
-		return err
+	if q.near == nil {
+		if err := q.task.giveAddresses(ctx, 1); err != nil {
+			return err
+		}
 	}
 	addr := net.JoinHostPort(q.task.address(1), "443")
-	socket, err := listenUDP(q.task.Home.ServerNode, addr)
-	if err != nil {
-		return err
+	socket := q.far
+	if socket == nil {
+		var err error
+		if socket, err = listenUDP(q.task.Home.ServerNode, addr); err != nil {
+			return err
+		}
 	}
 	now := time.Now()
 	cert, err := visitor.Certificate{Subject: pkix.Name{CommonName: quicName}, Names: []string{quicName},
@@ -69,6 +77,9 @@ func (q *quicFlows) prepare(ctx context.Context) error {
 	q.base = (&url.URL{Scheme: "https", Host: addr}).String()
 	for k := range q.task.Load.Flows {
 		c := &http3.Transport{QUICConfig: config, DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: quicName}}
+		if q.near != nil {
+			c.Dial = q.through
+		}
 		q.clients, q.meters = append(q.clients, c), append(q.meters, newMeter())
 		answer, err := q.ask(ctx, k, http.MethodHead, nil)
 		if err != nil {
@@ -77,6 +88,15 @@ func (q *quicFlows) prepare(ctx context.Context) error {
 		answer.Body.Close()
 	}
 	return nil
+}
+
+// through connects to the far side by the packets' own way.
+func (q *quicFlows) through(ctx context.Context, addr string, t *tls.Config, c *quic.Config) (*quic.Conn, error) {
+	to, err := net.ResolveUDPAddr("udp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	return (&quic.Transport{Conn: q.near}).DialEarly(ctx, to, t, c)
 }
 
 func (q *quicFlows) close() {

@@ -22,6 +22,7 @@ import (
 	"github.com/pion/webrtc/v4"
 	"golang.org/x/sys/unix"
 
+	"unbloat/internal/lab/scenario"
 	"unbloat/internal/netio"
 	"unbloat/unit"
 )
@@ -51,6 +52,7 @@ type calls struct {
 	clock    *netio.Clock
 	up, down *meter
 	calls    []*call
+	tunnel   *quicFlows // the upload in the call's tunnel; nil: there is none
 }
 
 func (c *calls) prepare(ctx context.Context) error {
@@ -69,12 +71,15 @@ func (c *calls) prepare(ctx context.Context) error {
 }
 
 func (c *calls) close() {
+	if c.tunnel != nil {
+		c.tunnel.close()
+	}
 	for _, one := range c.calls {
 		one.close()
 	}
 }
 
-func (c *calls) run(ctx context.Context, d time.Duration) (*Outcome, error) {
+func (c *calls) run(ctx context.Context, d time.Duration) (_ *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	began := c.clock.Now().Add(-c.task.Load.Start)
@@ -84,6 +89,12 @@ func (c *calls) run(ctx context.Context, d time.Duration) (*Outcome, error) {
 		for _, p := range []*peer{one.home, one.away} {
 			wg.Go(func() { p.speak(ctx) })
 		}
+	}
+	if c.tunnel != nil {
+		c.tunnel.task.Load.Start = c.task.Load.Start
+		var failed error
+		wg.Go(func() { _, failed = c.tunnel.run(ctx, d) })
+		defer func() { err = errors.Join(err, failed) }()
 	}
 	wg.Wait()
 	// What is under way at the end has the time to come.
@@ -139,11 +150,22 @@ func (c *calls) connect(ctx context.Context, one *call, k int) (err error) {
 			return err
 		}
 	}
+	atHome, atFar := net.PacketConn(home), net.PacketConn(away)
+	switch t.Load.Through {
+	case scenario.ThroughTLS:
+		if atHome, atFar, err = c.relayed(ctx, home, away); err != nil {
+			return err
+		}
+	case scenario.ThroughTunnel:
+		if atHome, atFar, err = c.tunnelled(ctx, home, away); err != nil {
+			return err
+		}
+	}
 	seed := uint64(t.Index)<<16 + uint64(k)<<1
-	if one.home, err = newPeer(home, c.clock, c.down, t.Load.Bitrate, false, seed); err != nil {
+	if one.home, err = newPeer(atHome, c.clock, c.down, t.Load.Bitrate, false, seed); err != nil {
 		return err
 	}
-	if one.away, err = newPeer(away, c.clock, c.up, t.Load.Bitrate, true, seed+1); err != nil {
+	if one.away, err = newPeer(atFar, c.clock, c.up, t.Load.Bitrate, true, seed+1); err != nil {
 		return err
 	}
 	one.home.other, one.away.other = one.away, one.home
@@ -238,7 +260,7 @@ type peer struct {
 }
 
 // newPeer makes one side of a call on a socket.
-func newPeer(conn *net.UDPConn, clock *netio.Clock, got *meter, most unit.Rate, lite bool, seed uint64) (*peer, error) {
+func newPeer(conn net.PacketConn, clock *netio.Clock, got *meter, most unit.Rate, lite bool, seed uint64) (*peer, error) {
 	p := &peer{clock: clock, got: got, most: most, random: rand.New(rand.NewPCG(seed, 3)), connected: make(chan struct{}),
 		heard: map[int]unit.Instant{}, sent: map[uint64]unit.Instant{}}
 	p.camera.Random = p.random

@@ -109,6 +109,12 @@ func (p *parser) household(t table, l *Load) {
 	if t.owned("pps", l.Kind, Game) {
 		l.PPS = t.integer("pps", defaultPPS, 1, 1000)
 	}
+	if t.owned("through", l.Kind, WebRTC) {
+		l.Through = t.oneOf("through", "", ThroughTLS, ThroughTunnel)
+		if l.Through != "" && l.Flows > 1 {
+			p.fail(t.key("through"), "with it a load is one call; write another [[load]] for a second")
+		}
+	}
 	if t.owned("dscp", l.Kind, WebRTC) {
 		l.DSCP = t.oneOf("dscp", "", "af41", "nqb", "ef")
 	}

@@ -130,7 +130,7 @@ func (p *parser) scenario(t table) *Scenario {
 	}
 	seen := map[string]bool{}
 	for _, c := range cases {
-		k := Case{Name: c.name("name"), Router: p.router(c)}
+		k := Case{Name: c.name("name"), Router: p.router(c), Marked: c.oneOf("marked", "", "af41", "nqb", "ef")}
 		if seen[k.Name] {
 			p.fail(c.key("name"), "two cases are named %q", k.Name)
 		}

@@ -5,6 +5,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"unbloat/unit"
@@ -128,8 +129,16 @@ type Load struct {
 	PPS       int           `json:"pps,omitempty"`        // game: packets a second, each way
 	Interval  time.Duration `json:"interval,omitempty"`   // dns, ssh: between questions, between keys
 	Bitrate   unit.Rate     `json:"bitrate,omitempty"`    // webrtc: the most that its video sends
+	Through   string        `json:"through,omitempty"`    // webrtc: "tls": by TCP; "tunnel": beside an upload in one UDP flow; "": as it is
 	DSCP      string        `json:"dscp,omitempty"`       // webrtc: how both ends mark their packets; "": not
 }
+
+// How a call's packets may go: by a relay (TURN) over TLS on TCP 443, or in a tunnel
+// that carries an upload too, as WireGuard does.
+const (
+	ThroughTLS    = "tls"
+	ThroughTunnel = "tunnel"
+)
 
 // CodePoint is the DSCP with which a load's packets are marked.
 func (l Load) CodePoint() uint8 {
@@ -148,6 +157,23 @@ func (l Load) CodePoint() uint8 {
 type Case struct {
 	Name   string `json:"name"`
 	Router Router `json:"router"`
+	Marked string `json:"marked,omitempty"` // the DSCP of its calls, as Load.DSCP; "": what each load says
+}
+
+// Of returns the scenario as a case has it: with the case's own mark on its calls.
+func (s *Scenario) Of(name string) (*Scenario, error) {
+	c, err := s.Case(name)
+	if err != nil || c.Marked == "" {
+		return s, err
+	}
+	out := *s
+	out.Loads = slices.Clone(s.Loads)
+	for i := range out.Loads {
+		if out.Loads[i].Kind == WebRTC {
+			out.Loads[i].DSCP = c.Marked
+		}
+	}
+	return &out, nil
 }
 
 // Router modes: nothing is done, unbloat finds the shaping, a Fix is given, the

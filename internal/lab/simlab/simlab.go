@@ -66,10 +66,19 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*lab.Result, err
 }
 
 func runCase(ctx context.Context, s *scenario.Scenario, c scenario.Case, o Options) (*lab.CaseResult, error) {
+	for _, l := range s.Loads {
+		if l.Through != "" {
+			return nil, fmt.Errorf("the simulator has no calls through %s; use --engine virtual", l.Through)
+		}
+	}
 	for _, x := range s.Line.Vary {
 		if x.More > 0 || x.Silent {
 			return nil, fmt.Errorf("the simulator has no changes of the provider's network (line.vary with more or silent); use --engine virtual")
 		}
+	}
+	s, err := s.Of(c.Name)
+	if err != nil {
+		return nil, err
 	}
 	h, err := newHouse(s, o.Platform, o.Seed)
 	if err != nil {
