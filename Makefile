@@ -139,6 +139,7 @@ bench: setup-test setup-bench build kernel ## benchmarks; the lab's speed among 
 .PHONY: compare
 compare: build kernel ## docs/evidence: ours beside what others do, on the real kernel, five seeds each (half an hour on two cores); goes on where it was stopped
 	@bin/unbloat lab compare --seeds 5 --markdown docs/evidence -o bin/compare.html --resume bin/compare-$(VERSION).jsonl
+	@bin/unbloat lab compare --subject calls --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
 	@bin/unbloat lab compare --subject following --seeds 1 --markdown docs/evidence --resume bin/compare-$(VERSION).jsonl
 	@echo "the figures are in docs/evidence, the same as a page in bin/compare.html"
 

@@ -18,7 +18,7 @@ func CompareCases() []string { return []string{"before", "fq_codel", "cake", "ou
 
 // CallCases returns the cases of the scenarios about video calls, in the order of a
 // table's rows.
-func CallCases() []string { return []string{"none", "fq_codel", "cake", "marked", "plan", "rule"} }
+func CallCases() []string { return []string{"fq_codel", "cake", "marked", "plan", "rule"} }
 
 // A Row is a scenario and what its cases gave.
 type Row struct {

@@ -107,7 +107,7 @@ func (r Row) writeEvidence(b *strings.Builder, cases []string) {
 // shownCase is what people read for a case's name.
 func shownCase(name string) string {
 	switch name {
-	case "before", "none":
+	case "before":
 		return "as it is"
 	case "seed":
 		return "the article's fix"
