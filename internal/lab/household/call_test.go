@@ -318,7 +318,7 @@ func TestShares(t *testing.T) {
 			return 125_000
 		}),
 	}, 0, 30_000*ms)
-	if r.LeastBps != 1e6 || r.MostBps != 1.1e6 || r.PeakBps != 2e6 {
+	if r.LeastBps != 1e6 || r.MostBps != 1.1e6 || r.PeakBps != 2e6 || r.OverS != 3 {
 		t.Errorf("%+v", r)
 	}
 }
