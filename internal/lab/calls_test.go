@@ -4,52 +4,46 @@ import (
 	"fmt"
 	"testing"
 
-	"unbloat/internal/lab/household"
 	"unbloat/internal/lab/scenario"
 )
 
-// A callRow is what a video call must have beside a load, with unbloat's plan or
-// with a rule.
+// A callRow is what a video call must have beside a load, on its way up.
 type callRow struct {
 	scenario string
-	with     string  // the case
-	mos      float64 // of its sound, at least
 	video    float64 // at least, of its rate on the idle line
-	frozen   float64 // s, at most
-	more     func(*testing.T, map[string]household.QoE)
+	times    float64 // its rate, of the idle line's call's
 }
 
-// The rows of docs/video-calls.md hold in five draws each, not in one. A call of
-// the same rate on the idle line says what could be had.
+// The rows of docs/video-calls.md hold in five draws each, not in one: the sound is
+// clear, the picture never stands still, and has nearly its rate on the idle line.
+// No upload by QUIC has more than 1.1 of its share for longer than three seconds.
 func TestVideoCallsInLab(t *testing.T) {
 	needLong(t)
 	idle := loadOf(t, run(t, "call-webrtc-idle", "plan")["plan"], scenario.WebRTC).Call.Up
+	atMost(t, "on the idle line: frozen, s", idle.FrozenS, 0)
 	for _, row := range []callRow{
-		{"call-webrtc", "plan", 4.2, 0.9, 0, nil},
-		{"call-webrtc-16", "plan", 4.2, 0.8, 0, nil},
-		{"call-webrtc-many", "plan", 4.2, 0.8, 0, nil},
-		{"call-webrtc-quic", "plan", 4.2, 0.9, 0, func(t *testing.T, loads map[string]household.QoE) {
-			atMost(t, "an upload above 1.1 of its share, s", loads[scenario.QUICUpload].QUIC.OverS, 3)
-		}},
-		{"call-webrtc-abuser", "plan", 4, 0, 40, nil},
+		{"call-webrtc", 0.9, 1},
+		{"call-webrtc-16", 0.8, 1},
+		{"call-webrtc-many", 0.8, 1},
+		{"call-webrtc-quic", 0.9, 1},
+		{"call-webrtc-peers", 0.9, 2.5 / 1.5},
 	} {
 		t.Run(row.scenario, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(5) {
-				t.Run(fmt.Sprint("seed ", seed+1), func(t *testing.T) {
-					c := runSeed(t, seed+1, row.scenario, row.with)[row.with]
-					loads := map[string]household.QoE{}
-					for _, l := range c.Loads {
-						loads[l.Kind] = l.QoE
+				for _, l := range runSeed(t, seed+1, row.scenario, "plan")["plan"].Loads {
+					name := fmt.Sprintf("seed %d: ", seed+1)
+					if l.QUIC != nil {
+						atMost(t, name+"an upload above 1.1 of its share, s", l.QUIC.OverS, 3)
 					}
-					w := loads[scenario.WebRTC].Call.Up
-					atLeast(t, "sound, MOS", w.MOS, row.mos)
-					atLeast(t, "video, of the idle line's", w.VideoBps/idle.VideoBps, row.video)
-					atMost(t, "frozen, s", w.FrozenS, row.frozen+idle.FrozenS)
-					if row.more != nil {
-						row.more(t, loads)
+					if l.Call == nil {
+						continue
 					}
-				})
+					up := l.Call.Up
+					atLeast(t, name+"sound, MOS", l.Call.MOS(), 4.2)
+					atLeast(t, name+"video, of the idle line's", up.VideoBps/idle.VideoBps/row.times, row.video)
+					atMost(t, name+"frozen, s", up.FrozenS, 0)
+				}
 			}
 		})
 	}
