@@ -101,7 +101,7 @@ func below() map[string][]string {
 		"internal/visitor":       {},
 		"internal/measure":       {"unit", "internal/probe", "internal/netio", "internal/reason", "internal/verdict"},
 		"internal/protocol":      {"unit", "internal/probe", "internal/netio", "internal/verdict", "internal/measure", "internal/protocol"},
-		"internal/platform":      {"unit", "aqm", "internal/reason", "internal/classify", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
+		"internal/platform":      {"unit", "aqm", "internal/reason", "internal/classify", "internal/flows", "internal/plan", "internal/lang", "internal/platform", "internal/platform/clearos/fake", "internal/platform/openwrt/fake"},
 		"internal/apply":         {"unit", "internal/reason", "internal/plan", "internal/platform", "internal/apply"},
 		"internal/daemon/keep":   {},
 		"internal/daemon/config": {"unit", "internal/plan"},

@@ -23,6 +23,11 @@ type Flow struct {
 	Packets   uint64         // both ways
 	Answered  bool
 	Mark      uint32 // of the connection; 0 where there are none
+
+	// Only States fills these.
+	UpPackets, DownPackets uint64
+	Begun                  bool           // by the home
+	Shown                  netip.AddrPort // the home's end as the WAN shows it; the zero one: as it is
 }
 
 // Bounds of what is remembered.

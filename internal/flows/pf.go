@@ -61,6 +61,9 @@ func States(text string, home func(netip.Addr) bool, f func(Flow)) {
 			case errX != nil || errY != nil:
 			case what == "pkts":
 				is.Packets, is.Answered = x+y, y > 0
+				if is.UpPackets, is.DownPackets = x, y; !begun {
+					is.UpPackets, is.DownPackets = y, x
+				}
 			case begun:
 				is.Up, is.Down = unit.Size(x), unit.Size(y)
 			default:
@@ -106,8 +109,12 @@ func stateOf(line string, home func(netip.Addr) bool) (f Flow, begun, ok bool) {
 	if !ends[0].IsValid() || !ends[1].IsValid() {
 		return f, false, false
 	}
-	if out && before.IsValid() {
-		ends[0] = before
+	var translated netip.AddrPort
+	switch {
+	case out && before.IsValid():
+		translated, ends[0] = ends[0], before
+	case before.IsValid(): // a redirection: the WAN shows what it was before
+		translated = before
 	}
 	const tcp, udp, sctp = 6, 17, 132
 	if f.Protocol != tcp && f.Protocol != udp && f.Protocol != sctp { // of ICMP they are its kind
@@ -118,6 +125,7 @@ func stateOf(line string, home func(netip.Addr) bool) (f Flow, begun, ok bool) {
 		first, second = second, first
 	}
 	f.Home, f.Far, begun, ok = HomeEnds(home, first, second, second)
+	f.Begun, f.Shown = begun, translated
 	return f, begun, ok
 }
 

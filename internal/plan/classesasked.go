@@ -30,7 +30,6 @@ func (m *maker) noClasses(asked bool) division {
 // explicitAlone removes from the classes what a platform with explicit rules only
 // does not support, and warns of each rule that it leaves out.
 func (m *maker) explicitAlone(c *Classes) {
-	c.Behaviour = Behaviour{}
 	c.Rules = slices.DeleteFunc(c.Rules, func(r Rule) bool {
 		why, lim := reason.Reason{}, m.lang.Rules
 		switch {
@@ -117,8 +116,18 @@ func (m *maker) explainExplicit(c *Classes) {
 	for i, r := range c.Rules {
 		m.because("classes.rule "+strconv.Itoa(i+1), symbol(string(r.Class)), say(reason.RuleIs, "rule", r))
 	}
+	if m.reads() {
+		m.because("classes.behaviour", word("by the daemon"), say(reason.ClassesByDaemon))
+		m.warning(say(reason.ClassesNeedDaemon))
+		return
+	}
 	m.because("classes.behaviour", word("none"), m.lang.ClassesLost)
 }
+
+// reads reports whether classes go by behaviour because a daemon reads what the
+// flows carry. Without one they would not, and a single queue is better than that,
+// so it is only on request.
+func (m *maker) reads() bool { return m.lang.ClassesRead && m.preferences.Classes.Use == ClassesOn }
 
 // checkReserve refuses guarantees that the platform's own engine cannot give, and
 // warns of the traffic that it does not classify.

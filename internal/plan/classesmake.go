@@ -98,6 +98,9 @@ func (m *maker) classes() error {
 	if m.lang.ClassesAsked != "" {
 		m.explicitAlone(c)
 	}
+	if !m.reads() && m.lang.ClassesAsked != "" {
+		c.Behaviour = Behaviour{}
+	}
 	if m.plan.Up != nil {
 		c.Up = m.shares(DirectionUp, m.plan.Up)
 	}

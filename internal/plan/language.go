@@ -39,6 +39,7 @@ type Language struct {
 	Classes        bool          // flows can be classified by their behaviour
 	Weights        bool          // a class is a weight: it has no limit, and a single queue for its flows
 	ClassesAsked   AQM           // this AQM has classes by explicit rules only, and only on request
+	ClassesRead    bool          // they can go by behaviour too, if a daemon reads what the flows carry; only on request
 	ClassesUnasked reason.Reason // why there are no classes unless asked for
 	ClassesLost    reason.Reason // why there can be no classes, or what they lack
 	NoCoDel        reason.Reason // why CoDel's target and interval cannot be set

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/render"
+	"unbloat/unit"
 )
 
 // A Driver holds everything that is specific to a platform. Callers need to
@@ -76,6 +78,11 @@ type Driver struct {
 	// they can't.
 	Retune *Retune
 
+	// Sorter returns what gives flows their classes beside the packets, for plans that
+	// have classes by behaviour that way; nil: the rules do it by themselves, or there
+	// are none. home reports whether an address is of the home.
+	Sorter func(p plan.Plan, home func(netip.Addr) bool) Sorter
+
 	// Scheme is the URL scheme of the platform's API, as in "opnsense+https";
 	// "": no API.
 	Scheme string
@@ -96,6 +103,14 @@ type Retune struct {
 	// Device returns the interface of a WAN on the router itself; nil: it has the WAN's
 	// name.
 	Device func(ctx context.Context, r Runner, wan string) (string, error)
+}
+
+// A Sorter gives flows their classes beside the packets: it reads what they carry, and
+// fills a table that the rules look up. It is for one goroutine.
+type Sorter interface {
+	// Sort reads once, and changes the table. now never goes back. It is called about
+	// once a second; the error says what could not be read or changed.
+	Sort(ctx context.Context, r Runner, now unit.Instant) error
 }
 
 // A Retuner is a Backend whose running shapers get other rates by commands, while

@@ -161,6 +161,8 @@ func englishPlan() map[Code]string {
 		DummynetNoOverhead:     "dummynet counts IP packets alone and cannot be told of more",
 		DummynetRates:          "whole numbers, at most 4.29 Gbit/s",
 		DummynetRatesWhy:       "dnctl(8) reads 9.5Mbit/s as 9 bit/s, so a fraction is written in the next smaller unit; the kernel counts bit/s in 32 bits",
+		ClassesByDaemon:        "each second the daemon reads what pf's states have carried, and puts the flows that go first, and those that go last, into a table that the rules look up; all others are normal, and so is a flow until it has been read twice",
+		ClassesNeedDaemon:      "the classes by behaviour need the daemon (unbloat daemon) on this router, and pf's states; without them the table stays empty: only DNS, ping, acknowledgements and what a rule names go first, and the rest shares one CoDel queue",
 		DummynetClassesUnasked: "dummynet's fq_codel takes all queues of a pipe for one and looks at no weight, so rules would sort packets for nothing; it lets flows that send little go first by itself; a rule that names traffic (--rule, --classes) has WF2Q+ in its place, with a queue of its own weight for each class",
 		DummynetClassesLost:    "dummynet does not know how a flow behaves: without a rule that names it a flow is normal, and only DNS, ping and acknowledgements without data go first; WF2Q+ has one CoDel queue for a class, so its flows and machines wait for each other",
 		DummynetNoDomains:      "knows addresses, not names; unbound can fill tables of pf where it was built for that (--enable-ipset), none of ipfw's",

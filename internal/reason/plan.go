@@ -211,6 +211,8 @@ const (
 	DummynetNoOverhead     Code = "dummynet_no_overhead"
 	DummynetRates          Code = "dummynet_rates"
 	DummynetRatesWhy       Code = "dummynet_rates_why"
+	ClassesByDaemon        Code = "classes_by_daemon"
+	ClassesNeedDaemon      Code = "classes_need_daemon"
 	DummynetClassesUnasked Code = "dummynet_classes_unasked"
 	DummynetClassesLost    Code = "dummynet_classes_lost"
 	DummynetNoDomains      Code = "dummynet_no_domains"

@@ -71,7 +71,7 @@ type Queue struct {
 type Rule struct {
 	Number int
 	Action string // queue or pipe
-	Target int    // its number
+	Target int    // its number; 0: the one that the flow's entry in a table says (tablearg)
 	Match  string // "ip from any to any out xmit igb0"
 }
 
@@ -80,6 +80,7 @@ type Config struct {
 	Pipes  []Pipe
 	Scheds []Sched
 	Queues []Queue
+	Tables []Table
 	Rules  []Rule
 }
 
@@ -121,6 +122,7 @@ func Render(p plan.Plan) (c Config, notes []string, err error) {
 		c.addHighPriority(p.WAN)
 	}
 	c.addRules(p)
+	c.addTable(p)
 	if len(c.Rules) > mostRules {
 		return Config{}, nil, fmt.Errorf("the classes' rules take %d lines of ipfw(8), and a plan has %d; join or leave out some", len(c.Rules), mostRules)
 	}
@@ -267,7 +269,14 @@ func (q Queue) String() string {
 
 // String writes the rule's ipfw(8) command without the program's name.
 func (r Rule) String() string {
-	return fmt.Sprintf("add %05d %s %d %s", r.Number, r.Action, r.Target, r.Match)
+	return fmt.Sprintf("add %05d %s %s %s", r.Number, r.Action, r.target(), r.Match)
+}
+
+func (r Rule) target() string {
+	if r.Target == 0 {
+		return tablearg
+	}
+	return strconv.Itoa(r.Target)
 }
 
 // Commands returns the argument vectors that create the configuration, each
@@ -285,6 +294,9 @@ func (c Config) Commands() [][]string {
 	}
 	for _, q := range c.Queues {
 		add("dnctl", q.String())
+	}
+	for _, t := range c.Tables {
+		add("ipfw", t.String())
 	}
 	for _, r := range c.Rules {
 		add("ipfw", r.String())

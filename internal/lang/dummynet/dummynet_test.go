@@ -120,7 +120,7 @@ ipfw add 59018 queue 23 ip from any to any in recv igb0
 		rules.WriteString(r.Shown() + "\n")
 	}
 	shown := c.ShownLines()
-	if d := cmp.Diff(shown[2:], ParseShown("", "", queues.String(), rules.String())); d != "" {
+	if d := cmp.Diff(shown[2:], ParseShown("", "", queues.String(), rules.String(), "")); d != "" {
 		t.Errorf("shown and read:\n%s", d)
 	}
 }

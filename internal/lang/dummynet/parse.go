@@ -44,6 +44,9 @@ func (c *Config) exec(argv []string) ([]Trap, error) {
 	if len(argv) < 2 {
 		return nil, nil
 	}
+	if argv[0] == "table" {
+		return nil, c.createTable(argv[1:])
+	}
 	if argv[0] == "add" {
 		return nil, c.addRule(argv[1:])
 	}
@@ -319,7 +322,9 @@ func (c *Config) addRule(words []string) error {
 		return fmt.Errorf("a rule's number %d is not within 1…%d", number, MaxRule)
 	}
 	target, err := strconv.Atoi(words[2])
-	if err != nil || target < 1 || target > MaxNumber {
+	if words[2] == tablearg {
+		target, err = 0, nil
+	} else if err != nil || target < 1 || target > MaxNumber {
 		return fmt.Errorf("%q is no number of a %s", words[2], words[1])
 	}
 	for i, w := range words[3:] {

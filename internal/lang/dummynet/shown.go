@@ -75,7 +75,7 @@ func shownSpan(d time.Duration) string {
 
 // Shown writes the rule's line of `ipfw list`.
 func (r Rule) Shown() string {
-	return fmt.Sprintf("%05d %s %d %s", r.Number, r.Action, r.Target, plainMatch(r.Match))
+	return fmt.Sprintf("%05d %s %s %s", r.Number, r.Action, r.target(), plainMatch(r.Match))
 }
 
 // plainMatch removes a word that only some versions of ipfw(8) print.
@@ -104,6 +104,9 @@ func (c Config) ShownLines() []string {
 		}
 		out = append(out, line)
 	}
+	for _, t := range c.Tables {
+		out = append(out, t.Shown())
+	}
 	for _, r := range c.Rules {
 		out = append(out, r.Shown())
 	}
@@ -111,9 +114,10 @@ func (c Config) ShownLines() []string {
 }
 
 // ParseShown converts the output of `dnctl pipe show`, `dnctl sched show`,
-// `dnctl queue show` and `ipfw list` to the form of ShownLines. Rules without
-// queue or pipe and the default schedulers of pipes are left out.
-func ParseShown(pipes, scheds, queues, rules string) []string {
+// `dnctl queue show`, `ipfw list` and `ipfw table all info` to the form of ShownLines. Rules without
+// queue or pipe and the default schedulers of pipes are left out, and so are tables
+// that are not of ours.
+func ParseShown(pipes, scheds, queues, rules, tables string) []string {
 	out := shownPipes(pipes)
 	out = append(out, shownScheds(scheds)...)
 	for line := range strings.Lines(queues) {
@@ -130,6 +134,7 @@ func ParseShown(pipes, scheds, queues, rules string) []string {
 			out = append(out, text)
 		}
 	}
+	out = append(out, shownTables(tables)...)
 	for line := range strings.Lines(rules) {
 		w := strings.Fields(line)
 		if len(w) > 3 && (w[1] == "queue" || w[1] == "pipe") {

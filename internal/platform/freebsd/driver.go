@@ -21,6 +21,7 @@ func Driver() *platform.Driver {
 		Backend:    func(o platform.Options) (platform.Backend, error) { return &Backend{Runner: o.Runner}, nil },
 		StateDir:   platform.LastingDir,
 		Retune:     &platform.Retune{Every: platform.RetuneEvery, Can: platform.BothShaped},
+		Sorter:     bsd.NewSorter,
 		Simulated:  platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe},
 	}
 }

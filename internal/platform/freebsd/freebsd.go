@@ -66,14 +66,14 @@ func (b *Backend) Observe(ctx context.Context, _ plan.Plan, earlier platform.Sta
 		return nil, err
 	}
 	var shown []string
-	for _, argv := range [][]string{{"dnctl", "pipe", "show"}, {"dnctl", "sched", "show"}, {"dnctl", "queue", "show"}, {"ipfw", "list"}} {
+	for _, argv := range [][]string{{"dnctl", "pipe", "show"}, {"dnctl", "sched", "show"}, {"dnctl", "queue", "show"}, {"ipfw", "list"}, {"ipfw", "table", "all", "info"}} {
 		out, err := platform.Output(ctx, b.Runner, argv...)
 		if err != nil {
 			return nil, b.Explain(fmt.Errorf("read the pipes: %w", err))
 		}
 		shown = append(shown, string(out))
 	}
-	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3]), Others: otherRules(shown[3]), Known: known(earlier)})
+	return conf.Encode(conf.State{Files: files, Live: dummynet.ParseShown(shown[0], shown[1], shown[2], shown[3], shown[4]), Others: otherRules(shown[3]), Known: known(earlier)})
 }
 
 // known returns what an earlier state's rules file made.

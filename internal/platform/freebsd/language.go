@@ -9,4 +9,8 @@ import (
 const Name = "freebsd"
 
 // Language returns what dnctl(8) and ipfw(8) support.
-func Language() *plan.Language { return dummynet.Language(Name) }
+func Language() *plan.Language {
+	l := dummynet.Language(Name)
+	l.ClassesRead = true
+	return l
+}

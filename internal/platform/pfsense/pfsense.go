@@ -83,7 +83,7 @@ func (b *Backend) kernel(ctx context.Context) ([]string, error) {
 		}
 		shown = append(shown, string(out))
 	}
-	return withoutWeights(dummynet.ParseShown(shown[0], shown[1], shown[2], "")), nil
+	return withoutWeights(dummynet.ParseShown(shown[0], shown[1], shown[2], "", "")), nil
 }
 
 // withoutWeights removes the weights of fq_codel queues, which pfSense doesn't
