@@ -41,6 +41,7 @@ type house struct {
 	changed  unit.Instant // origin of the changes' times
 	queues   uint64       // shapings so far: each has chance of its own
 	follower *follower    // nil: the rates stay
+	sorting  *sorting     // nil: no program fills a table of flows
 	// changing is told of each change of the line, for tests; it may be nil.
 	changing func(scenario.Change) error
 }
@@ -89,6 +90,13 @@ func (h *house) run(until unit.Instant) error {
 		if change {
 			at = h.changed.Add(h.changes[0].At)
 		}
+		if h.sorting != nil && h.sorting.next < at && (h.follower == nil || h.sorting.next <= h.follower.next) {
+			h.net.RunUntil(h.sorting.next)
+			if err := h.sorting.step(h.sorting.next); err != nil {
+				return err
+			}
+			continue
+		}
 		if h.follower != nil && h.follower.next < at {
 			h.net.RunUntil(h.follower.next)
 			if err := h.follower.step(h, h.follower.next); err != nil {
@@ -132,10 +140,31 @@ func (h *house) vary() { h.changes, h.changed = h.scenario.Line.Vary, h.net.Now(
 // Shape implements tune.Router.
 func (h *house) Shape(_ context.Context, p plan.Plan) error {
 	h.queues++
+	var err error
+	if h.sorting, err = h.byTable(p); err != nil {
+		return err
+	}
+	if h.sorting != nil {
+		return h.shapeSorted()
+	}
 	k := newClassifier(p)
 	up := h.net.Shape(sim.Up, shaping(p.Platform, p.Up, k.mark(sim.Up), 2*h.queues))
 	down := h.net.Shape(sim.Down, shaping(p.Platform, p.Down, k.mark(sim.Down), 2*h.queues+1))
 	return errors.Join(up, down)
+}
+
+// shapeSorted shapes both directions by rules that look flows up.
+func (h *house) shapeSorted() error {
+	for _, d := range []sim.Direction{sim.Up, sim.Down} {
+		s, err := h.sorting.shaping(h, d)
+		if err == nil {
+			err = h.net.Shape(d, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Commit implements tune.Router.
