@@ -252,6 +252,12 @@ func checkForeign(p plan.Plan, c, was dummynet.Config, rest []string) error {
 	for _, x := range c.Rules {
 		errs = append(errs, taken("rule", x.Number))
 	}
+	for _, x := range c.Tables {
+		if hasLine(rest, "table "+x.Name+" ") {
+			errs = append(errs, &platform.PreconditionError{Doing: "shape " + p.WAN, What: "ipfw has a table " + x.Name + " already, and unbloat did not make it",
+				Remedy: "remove it with: ipfw table " + x.Name + " destroy"})
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -308,8 +314,13 @@ func change(a, w conf.State) []platform.Step {
 	var out []platform.Step
 	run := func(argv ...string) { out = append(out, platform.Step{Argv: argv}) }
 	for _, line := range gone { // rules first: they must not refer to deleted objects
-		if f := strings.Fields(line); f[0] != "pipe" && f[0] != "sched" && f[0] != "queue" {
+		if f := strings.Fields(line); !slices.Contains([]string{"pipe", "sched", "queue", "table"}, f[0]) {
 			run("ipfw", "delete", f[0])
+		}
+	}
+	for _, line := range gone { // and not to deleted tables
+		if f := strings.Fields(line); f[0] == "table" {
+			run("ipfw", "-q", "table", f[1], "destroy")
 		}
 	}
 	missing := surplus(w.Live, a.Live)
@@ -405,7 +416,13 @@ func (b *Backend) Restore(before platform.State) ([]platform.Step, error) {
 			rest = append(rest, platform.Step{Argv: []string{"dnctl", x.Kind, "delete", strconv.Itoa(x.Number)}})
 		}
 	}
-	out := append(append(s.Files.Restore(), platform.Step{Argv: rules}), rest...)
+	out := append(s.Files.Restore(), platform.Step{Argv: rules})
+	for _, t := range dummynet.OurTables() {
+		if !hasLine(others, "table "+t.Name+" ") { // -q: one that is not there is no error
+			out = append(out, platform.Step{Argv: []string{"ipfw", "-q", "table", t.Name, "destroy"}})
+		}
+	}
+	out = append(out, rest...)
 	for _, argv := range c.Commands() {
 		out = append(out, platform.Step{Argv: argv})
 	}

@@ -30,6 +30,9 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 			{Class: plan.Bulk, Far: []string{"198.51.100.0/24", "2001:db8::/32"}, DSCP: rapid.SampledFrom([][]string{nil, {"cs1"}}).Draw(t, name+" dscp")}}
 		w.Classes.Shares = []plan.SharePreference{{Class: plan.Voice, Guarantee: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.1, 0.4}).Draw(t, name+" guarantee")}}}
 	}
+	if rapid.Bool().Draw(t, name+" by behaviour") {
+		w.Classes.Use = plan.ClassesOn
+	}
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0", LAN: "igb1"}, w)
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +50,73 @@ func TestContract(t *testing.T) {
 		},
 		Plan: anyPlan,
 	})
+}
+
+// The table of flows is made before the rules that look it up, and goes after them.
+// What is in it is not ours to restore, and one of somebody else is left alone.
+func TestFlowTable(t *testing.T) {
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: freebsd.Language(), WAN: "igb0", LAN: "igb1"},
+		plan.Preferences{Down: plan.RatePreference{Rate: 28e6}, Up: plan.RatePreference{Rate: 4.8e6}, Classes: plan.ClassPreferences{Use: plan.ClassesOn}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := freebsdfake.New()
+	b := &freebsd.Backend{Runner: f}
+	start := f.Dnctl.State()
+	run := func(steps []platform.Step) {
+		t.Helper()
+		for _, s := range steps {
+			if _, errOut, err := f.Run(t.Context(), s.Argv, []byte(s.Stdin)); err != nil {
+				t.Fatalf("%q: %v %s", s.Argv, err, errOut)
+			}
+		}
+	}
+	before, err := b.Observe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, err := b.Desire(t.Context(), p, before, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, _, err := b.Compare(before, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(steps)
+	run([]platform.Step{{Argv: strings.Fields("ipfw -q table unbloat add 192.168.1.5,17,5004,198.51.100.9,5004 11")}})
+	if f.Dnctl.Table("unbloat")["192.168.1.5,17,5004,198.51.100.9,5004"] != 11 {
+		t.Error("the table has no entry")
+	}
+	now, err := b.Observe(t.Context(), p, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps, diffs, err := b.Compare(now, wanted); err != nil || len(steps)+len(diffs) > 0 {
+		t.Errorf("with an entry it differs: %q %v", diffs, err)
+	}
+	if steps, err = b.Restore(before); err != nil {
+		t.Fatal(err)
+	}
+	run(steps)
+	if got := f.Dnctl.State(); got != start {
+		t.Errorf("it is not as before:\n%s", got)
+	}
+
+	run([]platform.Step{{Argv: strings.Fields("ipfw table unbloat create type flow:src-ip,dst-ip")}})
+	if before, err = b.Observe(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Desire(t.Context(), p, before, before); err == nil {
+		t.Error("it took over somebody's table")
+	}
+	if steps, err = b.Restore(before); err != nil {
+		t.Fatal(err)
+	}
+	run(steps)
+	if f.Dnctl.Table("unbloat") == nil {
+		t.Error("undoing removed somebody's table")
+	}
 }
 
 // deaf is a router whose dnctl exits 0 on a command and does nothing.
@@ -197,7 +267,7 @@ func TestOthersRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range steps {
-		if s.Argv[0] == "ipfw" && (len(s.Argv) < 50 || slices.Contains(s.Argv, "59010") || !slices.Contains(s.Argv, "59011")) {
+		if s.Argv[0] == "ipfw" && s.Argv[1] == "delete" && (len(s.Argv) < 50 || slices.Contains(s.Argv, "59010") || !slices.Contains(s.Argv, "59011")) {
 			t.Errorf("%q", s.Argv)
 		}
 	}

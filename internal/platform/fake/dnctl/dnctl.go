@@ -46,6 +46,7 @@ type Machine struct {
 	scheds   map[int]*scheduler
 	flowsets map[int]*flowset
 	rules    []rule
+	tables   map[string]*table
 }
 
 // A Count is what went through a queue, what waits in it, and what was dropped.
@@ -244,7 +245,9 @@ func (r *run) line(av []string) (none bool) {
 			r.unknown("`ipfw show`: it counts nothing")
 		}
 		r.list(kind, av[1:])
-	case r.program == "ipfw" && slices.Contains([]string{"set", "table", "enable", "disable", "zero", "resetlog", "internal"}, w):
+	case r.program == "ipfw" && w == "table":
+		r.table(av[1:])
+	case r.program == "ipfw" && slices.Contains([]string{"set", "enable", "disable", "zero", "resetlog", "internal"}, w):
 		r.unknown("`ipfw %s`", w)
 	default:
 		r.fail(exitUsage, "bad command `%s'", w)

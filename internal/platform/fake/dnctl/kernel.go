@@ -494,6 +494,9 @@ func (m *Machine) State() string {
 		}
 		fmt.Fprintf(&b, "%+v\n", fs)
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.tables)) {
+		fmt.Fprintf(&b, "table %s %s %v\n", name, m.tables[name].kind, m.tables[name].fields)
+	}
 	for _, r := range m.rules {
 		b.WriteString(r.text + "\n")
 	}

@@ -109,7 +109,9 @@ func (b *body) readAction() {
 		}
 		if !digit(b.av[0]) {
 			if b.av[0] == "tablearg" {
-				b.unknown("tablearg")
+				b.action = w + " tablearg"
+				b.av = b.av[1:]
+				break
 			}
 			b.fail(exitData, "illegal argument for %s", w)
 		}
@@ -379,6 +381,19 @@ func (b *body) readOptions() {
 			add("dscp %s", b.dscp(b.next("missing DSCP code")))
 		case "tcpflags", "tcpflgs":
 			add("tcpflags %s", b.tcpFlags(b.next("missing argument for tcpflags")))
+		case "flow":
+			w := b.next("missing table name")
+			name, ok := strings.CutPrefix(w, "table(")
+			if !ok {
+				b.fail(exitData, "enclose table name into \"table()\"")
+			}
+			if name, ok = strings.CutSuffix(name, ")"); !ok || name == "" || strings.Contains(name, ",") {
+				b.unknown("the table %s", w)
+			}
+			if t := b.tables[name]; !b.testOnly && (t == nil || t.kind != "flow") {
+				b.unknown("a rule that looks up a table of flows that is not there")
+			}
+			add("flow table(%s)", name)
 		case "mac-type":
 			add("mac-type %s", b.macTypes(b.next("missing mac type")))
 		case "//":
