@@ -72,6 +72,7 @@ type wan struct {
 	decisions  decisions                    // of what follows the line
 	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
 	unfollowed string                       // why it is not, as it was told last
+	sorting    *sorting                     // gives flows their classes; nil: nothing has to
 	cause      cause                        // of the next mending
 
 	mu         sync.Mutex
@@ -109,6 +110,7 @@ func (w *wan) run(ctx context.Context) {
 	defer close(w.stopped)
 	defer w.close()
 	defer w.abandon()
+	defer w.endSorting()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -118,6 +120,7 @@ func (w *wan) run(ctx context.Context) {
 		if action.Look {
 			w.look(ctx, action)
 			w.pursue()
+			w.sort()
 			w.publish()
 			select { // whoever waits comes before the next look
 			case <-ctx.Done():
@@ -129,6 +132,7 @@ func (w *wan) run(ctx context.Context) {
 			continue
 		}
 		w.pursue()
+		w.sort()
 		w.publish()
 		pause := time.Minute
 		if !wake.IsZero() {

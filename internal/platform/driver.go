@@ -78,9 +78,9 @@ type Driver struct {
 	// they can't.
 	Retune *Retune
 
-	// Sorter returns what gives flows their classes beside the packets, for plans that
-	// have classes by behaviour that way; nil: the rules do it by themselves, or there
-	// are none. home reports whether an address is of the home.
+	// Sorter returns what gives flows their classes beside the packets; nil if the plan
+	// has no classes by behaviour, and a nil function if the rules give them by
+	// themselves or the platform has none. home reports whether an address is of the home.
 	Sorter func(p plan.Plan, home func(netip.Addr) bool) Sorter
 
 	// Scheme is the URL scheme of the platform's API, as in "opnsense+https";

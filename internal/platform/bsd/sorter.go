@@ -1,3 +1,5 @@
+//go:build !omit_daemon
+
 package bsd
 
 import (
@@ -20,14 +22,19 @@ type sorter struct {
 	home    func(netip.Addr) bool
 	in      map[string]int // the table's entries, as they were read or written last
 	looks   int            // how often the table is believed to be as in says
+	begun   bool
 }
 
 // believeFor is after how many readings the table itself is read again: a firewall
 // that is loaded again empties it.
 const believeFor = 10
 
-// NewSorter returns what fills the table of a plan's classes.
+// NewSorter returns what fills the table of a plan's classes; nil if the plan has
+// none by behaviour.
 func NewSorter(p plan.Plan, home func(netip.Addr) bool) platform.Sorter {
+	if p.Classes == nil || p.Classes.Behaviour == (plan.Behaviour{}) {
+		return nil
+	}
 	return &sorter{counted: classify.NewCounted(p.Policy()), home: home}
 }
 
@@ -56,6 +63,10 @@ func (s *sorter) Sort(ctx context.Context, r platform.Runner, now unit.Instant) 
 		all = append(all, x)
 	})
 	s.counted.Read(now, all)
+	if !s.begun { // nothing is known yet, and what is in the table may be right
+		s.begun = true
+		return nil
+	}
 	want := map[string]int{}
 	s.counted.Each(func(f classify.FlowID, d classify.Direction, c classify.Class) bool {
 		dummynet.SortedFlow{Protocol: f.Protocol, Home: f.Home, Far: f.Far, Shown: shown[f], Direction: d, Class: c}.Entries(want)

@@ -30,7 +30,9 @@ func New() *Router {
 	for _, rule := range []string{"00100 allow ip from any to any via lo0", "65535 deny ip from any to any"} {
 		f.Dnctl.Load(rule)
 	}
-	changes := func(args []string) bool { return !slices.Contains(args, "show") && !slices.Contains(args, "list") && !slices.Contains(args, "info") }
+	changes := func(args []string) bool {
+		return !slices.Contains(args, "show") && !slices.Contains(args, "list") && !slices.Contains(args, "info")
+	}
 	for _, program := range []string{"dnctl", "ipfw"} {
 		f.Tools[program] = fake.Tool{Run: Program(f.Dnctl, program, f.Files), Changes: changes}
 	}
