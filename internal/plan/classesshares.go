@@ -58,7 +58,7 @@ func (m *maker) shares(d Direction, s *Shaper) []Share {
 		sh.First = firstOf(s.Rate, sh.Tin)
 		if s.AQM != CAKE {
 			// HTB serves the guarantees first, and the rest by priority.
-			sh.Guarantee = s.Rate * htbShare(c) / 100
+			sh.Guarantee = s.Rate * m.share(c) / 100
 			if (c == Voice || c == Interactive) && !m.lang.Weights {
 				sh.Limit = sh.First
 			}
@@ -190,6 +190,16 @@ func (m *maker) patientTins(d Direction, s *Shaper, alone time.Duration) bool {
 // later records a reason that is given with the direction's classes.
 func (m *maker) later(d Direction, name string, value, why reason.Reason) {
 	m.patient[d] = append(m.patient[d], Reason{Field: field(d, name), Value: value, Why: why})
+}
+
+// share is the default guarantee of a class, in per cent of the line. Where it is a
+// weight of classes by behaviour nothing goes before others up to a limit, so the
+// class of video calls has half, and a picture does not wait for long.
+func (m *maker) share(c Class) unit.Rate {
+	if m.lang.Weights && m.reads() {
+		return map[Class]unit.Rate{Voice: 30, Interactive: 50, Normal: 12, Bulk: 3}[c]
+	}
+	return htbShare(c)
 }
 
 // htbShare is the default guarantee of each class under HTB, in per cent of the line.
