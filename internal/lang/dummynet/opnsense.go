@@ -66,7 +66,8 @@ type RuleItem struct {
 	SourcePort  string `json:"src_port"`
 	Destination string `json:"destination"`
 	DestPort    string `json:"dst_port"`
-	DSCP        string `json:"dscp,omitempty"` // names, joined by commas
+	DSCP        string `json:"dscp,omitempty"`  // names, joined by commas
+	IPLen       string `json:"iplen,omitempty"` // the longest IP packet
 	Direction   string `json:"direction"`
 	Target      string `json:"target"` // the queue's uuid
 	Description string `json:"description"`

@@ -9,6 +9,10 @@ import (
 	"unbloat/internal/plan"
 )
 
+// longestAck is the longest IP packet that is taken for an acknowledgement without
+// data, in bytes.
+const longestAck = "80"
+
 // ClassRules is the most OPNsense rules that the classes of one direction may
 // use.
 const ClassRules = 20
@@ -67,7 +71,7 @@ func (it *Items) addClasses(p plan.Plan, d plan.Direction, s plan.Shaper, shares
 			}
 			it.addRule(p.WAN, classRule(d, n), classSequence+n, r.Proto, way(d), classItem(d, m.class))
 			last := &it.Rules[len(it.Rules)-1]
-			last.Source, last.SourcePort, last.Destination, last.DestPort, last.DSCP = r.Source, r.SourcePort, r.Destination, r.DestPort, r.DSCP
+			last.Source, last.SourcePort, last.Destination, last.DestPort, last.DSCP, last.IPLen = r.Source, r.SourcePort, r.Destination, r.DestPort, r.DSCP, r.IPLen
 			n++
 		}
 	}
@@ -94,7 +98,7 @@ func (m match) items(d plan.Direction) (out []RuleItem) {
 	if dscp, ok := strings.CutPrefix(m.options, "dscp "); ok {
 		r.DSCP = sorted(dscp)
 	} else if m.options != "" {
-		r.Proto = "tcp_ack"
+		r.Proto, r.IPLen = "tcp_ack", longestAck // tcp_ack alone is every segment but a connection's first
 	}
 	for _, home := range split(m.homePort) {
 		for _, far := range split(m.farEnd) {

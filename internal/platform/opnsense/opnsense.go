@@ -150,7 +150,7 @@ func (s *state) add(kind, uuid string, fields map[string]string) {
 // known returns only the fields that our items use.
 func known(kind string, fields map[string]string) map[string]string {
 	out := map[string]string{}
-	has := map[string]any{"pipe": dummynet.PipeItem{Queue: "x", CoDelTarget: "x", CoDelInterval: "x", Quantum: "x", Limit: "x", Flows: "x"}, "queue": dummynet.QueueItem{}, "rule": dummynet.RuleItem{DSCP: "x"}}[kind]
+	has := map[string]any{"pipe": dummynet.PipeItem{Queue: "x", CoDelTarget: "x", CoDelInterval: "x", Quantum: "x", Limit: "x", Flows: "x"}, "queue": dummynet.QueueItem{}, "rule": dummynet.RuleItem{DSCP: "x", IPLen: "x"}}[kind]
 	if kind == "queue" && fields["codel_enable"] == "1" {
 		has = dummynet.QueueItem{CoDelEnable: "x", CoDelTarget: "x", CoDelInterval: "x", CoDelECN: "x"}
 	}
@@ -386,8 +386,12 @@ func set(x Item) platform.Step {
 			}
 		}
 	}
-	if _, ok := fields["dscp"]; !ok && x.Kind == "rule" {
-		fields["dscp"] = ""
+	if x.Kind == "rule" {
+		for _, name := range []string{"dscp", "iplen"} {
+			if _, ok := fields[name]; !ok {
+				fields[name] = ""
+			}
+		}
 	}
 	var b strings.Builder
 	e := json.NewEncoder(&b)
