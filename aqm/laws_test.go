@@ -52,6 +52,19 @@ func subjects() []subject {
 		p.StartTime.CoDel.Drop, p.StartTime.CoDel.Packets, p.Seed = d, 40, 9
 		return NewSparseFirst(p)
 	}})
+	add(subject{name: "weighted", byTin: true, make: func(d DropFunc) (Queue, error) {
+		p := WeightedParams{Weights: []int{30, 50, 12, 3}, Of: func(p Packet) int { return int(p.DSCP) % 4 }}
+		for range p.Weights {
+			c := DefaultCoDel(FreeBSD)
+			c.Drop, c.Packets = d, 40
+			q, err := NewCoDel(c)
+			if err != nil {
+				return nil, err
+			}
+			p.Queues = append(p.Queues, q)
+		}
+		return NewWeighted(p)
+	}})
 	for tins := BestEffort; tins <= Precedence; tins++ {
 		for _, rate := range []unit.Rate{0, 2 * unit.MbitPerSecond} {
 			framing := Framing{Replaced: 14, Overhead: 44, Minimum: 84, Cells: Cells(tins % 3)}

@@ -238,10 +238,11 @@ func readIPFWRule(w []string) (r ipfwRule, ok bool) {
 			}
 			r.lengths = []classify.PortRange{{From: uint16(a), To: uint16(b)}}
 		case word == "flow":
-			name, is := strings.CutPrefix(next(), "table(")
-			if r.table, is = strings.CutSuffix(name, ")"); !is {
+			name := next()
+			if !strings.HasPrefix(name, "table(") || !strings.HasSuffix(name, ")") {
 				return r, false
 			}
+			r.table = name[len("table(") : len(name)-1]
 		case word == "//": // OPNsense's comment
 			w = nil
 		default:

@@ -3,7 +3,6 @@ package simlab
 import (
 	"testing"
 
-	"unbloat/internal/lab"
 	"unbloat/internal/lab/scenario"
 	"unbloat/unit"
 )
@@ -49,5 +48,4 @@ func TestCallsWithoutNft(t *testing.T) {
 			}
 		})
 	}
-	_ = lab.Sim
 }
