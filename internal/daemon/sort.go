@@ -35,7 +35,7 @@ func (w *wan) sort() {
 	if w.pending != nil && w.pending.armed {
 		p = nil // the transaction that undoes it may remove the table at any time
 	}
-	if w.keeper.State() != keep.InPlace || w.router == nil || w.router.Driver.Sorter == nil || w.config.Router != "" {
+	if w.keeper.State() != keep.InPlace || w.router == nil || w.router.Driver.Sorter == nil || w.config.Router != "" && !w.config.Here() {
 		p = nil
 	}
 	if w.sorting != nil && p != nil && reflect.DeepEqual(w.sorting.plan.Classes, p.Classes) { // the rates may be others

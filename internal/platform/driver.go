@@ -274,6 +274,9 @@ type Simulated struct {
 	CoDel     aqm.Dialect
 	Shaper    ShaperKind
 	FIFOBytes bool // a FIFO's limit counts bytes: packets × MTU
+	// Commands returns what the platform's own program runs for a plan; nil: what Render
+	// writes are the commands.
+	Commands func(p plan.Plan) (string, error)
 }
 
 // A ShaperKind is a kernel's shaping algorithm.

@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -41,6 +42,7 @@ type ipfwRule struct {
 	ack              bool // TCP with ACK
 	lengths          []classify.PortRange
 	table            string // that holds the flow; "": any
+	text             string // as `ipfw list` prints it
 }
 
 // An ipfwPacket is what a rule sees of one.
@@ -74,6 +76,13 @@ func (k *ipfwKernel) run(argv []string) (output string, err error) {
 		w = w[1:]
 	}
 	unknown := fmt.Errorf("the simulator's dummynet does not know %q", strings.Join(argv, " "))
+	if len(w) == 1 && argv[0] == "ipfw" && w[0] == "list" {
+		var b strings.Builder
+		for _, r := range k.rules {
+			b.WriteString(r.text + "\n")
+		}
+		return b.String(), nil
+	}
 	if len(w) < 3 {
 		return "", unknown
 	}
@@ -110,16 +119,19 @@ func (k *ipfwKernel) run(argv []string) (output string, err error) {
 	switch w[0] {
 	case "pipe":
 		k.pipes[n], err = unit.ParseRate(o["bw"])
+		if o["type"] != "" { // OPNsense names the scheduler with the pipe
+			k.wf2q[n] = o["type"] == "wf2q+"
+		}
 	case "sched":
 		k.wf2q[n] = o["type"] == "wf2q+" && o["pipe"] == w[1]
 	case "queue":
 		q := ipfwQueue{number: n, ecn: o["ecn"] != ""}
 		var errs [5]error
-		q.sched, errs[0] = strconv.Atoi(o["sched"])
+		q.sched, errs[0] = strconv.Atoi(cmp.Or(o["sched"], o["pipe"]))
 		q.weight, errs[1] = strconv.Atoi(o["weight"])
-		q.slots, errs[2] = strconv.Atoi(o["queue"])
-		q.target, errs[3] = time.ParseDuration(o["target"])
-		q.interval, errs[4] = time.ParseDuration(o["interval"])
+		q.slots, errs[2] = strconv.Atoi(cmp.Or(o["queue"], "50"))
+		q.target, errs[3] = ipfwSpan(o["target"])
+		q.interval, errs[4] = ipfwSpan(o["interval"])
 		for _, e := range errs {
 			if e != nil {
 				return "", unknown
@@ -130,6 +142,14 @@ func (k *ipfwKernel) run(argv []string) (output string, err error) {
 		return "", unknown
 	}
 	return "", err
+}
+
+// ipfwSpan reads a time, which is in ms if it has no unit.
+func ipfwSpan(s string) (time.Duration, error) {
+	if strings.HasSuffix(s, "s") {
+		return time.ParseDuration(s)
+	}
+	return time.ParseDuration(s + "ms")
 }
 
 // tableCommand runs `ipfw table NAME …`.
@@ -176,6 +196,7 @@ func readIPFWRule(w []string) (r ipfwRule, ok bool) {
 		return r, false
 	}
 	var err error
+	r.text = strings.Join(w, " ")
 	if r.number, err = strconv.Atoi(w[0]); err != nil {
 		return r, false
 	}
@@ -217,13 +238,19 @@ func readIPFWRule(w []string) (r ipfwRule, ok bool) {
 	way := false
 	for len(w) > 0 {
 		switch word := next(); {
+		case (word == "dst-port" || word == "src-port") && len(w) > 0 && w[0] == "any":
+			next()
 		case word == "dst-port":
 			if r.toPort, ok = ports(next()); !ok {
 				return r, false
 			}
+		case word == "src-port":
+			if r.fromPort, ok = ports(next()); !ok {
+				return r, false
+			}
 		case word == "in" || word == "out":
 			r.out, way = word == "out", true
-		case word == "xmit" || word == "recv":
+		case word == "xmit" || word == "recv" || word == "via":
 			next() // the WAN: the rules have no other
 		case word == "tcpflags":
 			if r.ack = next() == "ack"; !r.ack {

@@ -20,6 +20,9 @@ func TestCallsWithoutNft(t *testing.T) {
 		{"freebsd", "torrent-tcp", 21 * unit.MbitPerSecond, 800 * unit.KbitPerSecond, 0.01, 60},
 		{"freebsd", "call-webrtc", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40},
 		{"freebsd", "call-webrtc-16", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40},
+		{"opnsense", "many", 24 * unit.MbitPerSecond, 4200 * unit.KbitPerSecond, 0.01, 40},
+		{"opnsense", "torrent-tcp", 21 * unit.MbitPerSecond, 800 * unit.KbitPerSecond, 0.01, 60},
+		{"opnsense", "call-webrtc", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40},
 	} {
 		t.Run(x.platform+"/"+x.scenario, func(t *testing.T) {
 			s := seed(t, x.scenario)

@@ -127,18 +127,29 @@ func (h *house) byTable(p plan.Plan) (*sorting, error) {
 		return nil, nil
 	}
 	k := newIPFW()
-	parts, _, err := d.Render(p)
+	text, err := commandsOf(d, p)
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range parts {
-		if err := k.load(part.Text); err != nil {
-			return nil, err
-		}
+	if err := k.load(text); err != nil {
+		return nil, err
 	}
 	s := &sorting{kernel: k, states: newStates(), next: h.net.Now().Add(sortEvery)}
 	s.sorter = d.Sorter(p, func(a netip.Addr) bool { return s.states.home[a] })
 	return s, nil
+}
+
+// commandsOf returns the commands of a plan.
+func commandsOf(d *platform.Driver, p plan.Plan) (string, error) {
+	if d.Simulated.Commands != nil {
+		return d.Simulated.Commands(p)
+	}
+	parts, _, err := d.Render(p)
+	var b strings.Builder
+	for _, part := range parts {
+		b.WriteString(part.Text)
+	}
+	return b.String(), err
 }
 
 // shaping returns what a direction does.
@@ -175,7 +186,7 @@ func (s *sorting) Run(_ context.Context, argv []string, _ []byte) (stdout, stder
 	switch {
 	case slices.Equal(argv, []string{"pfctl", "-ss", "-v"}):
 		return []byte(s.states.text(s.next.Add(-sortTakes))), nil, nil
-	case argv[0] == "ipfw" && argv[len(argv)-1] == "list":
+	case argv[0] == "ipfw" && (argv[len(argv)-1] == "list" || !slices.Contains(argv, "table") || slices.Contains(argv, "create")):
 		out, err := s.kernel.run(argv)
 		return []byte(out), nil, err
 	case argv[0] == "ipfw":

@@ -92,13 +92,21 @@ func shownTables(text string) (out []string) {
 	return out
 }
 
-// A SortedFlow is a flow, and the class of its packets in one direction.
+// A SortedFlow is a flow, and the queue of its packets in one direction.
 type SortedFlow struct {
 	Protocol  uint8
 	Home, Far netip.AddrPort
 	Shown     netip.AddrPort // the home's end after NAT; the zero one: as it is
 	Direction plan.Direction
-	Class     plan.Class
+	Queue     int // of its class
+}
+
+// ClassQueue returns the number of a class's queue, as Render gives it.
+func ClassQueue(d plan.Direction, c plan.Class) int {
+	if d == plan.DirectionDown {
+		return classQueue(pipeDown, c)
+	}
+	return classQueue(pipeUp, c)
 }
 
 // Entries adds a flow's entries of the table: key, and number of its queue. What
@@ -108,10 +116,6 @@ func (f SortedFlow) Entries(to map[string]int) {
 	if !classify.HasPorts(f.Protocol) {
 		return
 	}
-	pipe := pipeUp
-	if f.Direction == plan.DirectionDown {
-		pipe = pipeDown
-	}
 	for _, home := range []netip.AddrPort{f.Home, f.Shown} {
 		if !home.IsValid() {
 			continue
@@ -120,7 +124,7 @@ func (f SortedFlow) Entries(to map[string]int) {
 		if f.Direction == plan.DirectionDown {
 			from, to_ = to_, from
 		}
-		to[fmt.Sprintf("%s,%d,%d,%s,%d", from.Addr(), f.Protocol, from.Port(), to_.Addr(), to_.Port())] = classQueue(pipe, f.Class)
+		to[fmt.Sprintf("%s,%d,%d,%s,%d", from.Addr(), f.Protocol, from.Port(), to_.Addr(), to_.Port())] = f.Queue
 	}
 }
 

@@ -23,19 +23,26 @@ type sorter struct {
 	in      map[string]int // the table's entries, as they were read or written last
 	looks   int            // how often the table is believed to be as in says
 	begun   bool
+	using   Sorting
 }
 
 // believeFor is after how many readings the table itself is read again: a firewall
 // that is loaded again empties it.
 const believeFor = 10
 
-// NewSorter returns what fills the table of a plan's classes; nil if the plan has
-// none by behaviour.
+// NewSorter returns what fills the table of a plan's classes for FreeBSD; nil if the
+// plan has none by behaviour.
 func NewSorter(p plan.Plan, home func(netip.Addr) bool) platform.Sorter {
+	return Sorting{Queue: dummynet.ClassQueue}.New(p, home)
+}
+
+// New returns what fills the table of a plan's classes; nil if the plan has none by
+// behaviour.
+func (u Sorting) New(p plan.Plan, home func(netip.Addr) bool) platform.Sorter {
 	if p.Classes == nil || p.Classes.Behaviour == (plan.Behaviour{}) {
 		return nil
 	}
-	return &sorter{counted: classify.NewCounted(p.Policy()), home: home}
+	return &sorter{counted: classify.NewCounted(p.Policy()), home: home, using: u}
 }
 
 // Sort implements platform.Sorter.
@@ -69,7 +76,7 @@ func (s *sorter) Sort(ctx context.Context, r platform.Runner, now unit.Instant) 
 	}
 	want := map[string]int{}
 	s.counted.Each(func(f classify.FlowID, d classify.Direction, c classify.Class) bool {
-		dummynet.SortedFlow{Protocol: f.Protocol, Home: f.Home, Far: f.Far, Shown: shown[f], Direction: d, Class: c}.Entries(want)
+		dummynet.SortedFlow{Protocol: f.Protocol, Home: f.Home, Far: f.Far, Shown: shown[f], Direction: d, Queue: s.using.Queue(d, c)}.Entries(want)
 		return true
 	})
 	return s.fill(ctx, r, want)
@@ -77,6 +84,22 @@ func (s *sorter) Sort(ctx context.Context, r platform.Runner, now unit.Instant) 
 
 // fill gives the table these entries.
 func (s *sorter) fill(ctx context.Context, r platform.Runner, want map[string]int) error {
+	if s.using.Missing != nil {
+		out, err := platform.Output(ctx, r, "ipfw", "list")
+		if err != nil {
+			return fmt.Errorf("read ipfw's rules: %w", err)
+		}
+		missing, err := s.using.Missing(string(out))
+		if err != nil {
+			return err
+		}
+		for _, argv := range missing {
+			s.looks = 0
+			if _, err := platform.Output(ctx, r, argv...); err != nil {
+				return fmt.Errorf("have ipfw look flows up: %w", err)
+			}
+		}
+	}
 	if s.looks == 0 {
 		list := dummynet.ListEntries()
 		out, err := platform.Output(ctx, r, list...)

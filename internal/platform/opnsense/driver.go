@@ -7,7 +7,10 @@ import (
 
 	"unbloat/aqm"
 	"unbloat/internal/lang/configxml"
+	"unbloat/internal/lang/dummynet"
+	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/bsd"
 )
 
 // Scheme is the URL scheme of OPNsense's API.
@@ -37,8 +40,15 @@ func Driver() *platform.Driver {
 		// Each change writes config.xml, and a copy of the old one beside it.
 		Retune:    &platform.Retune{Every: retuneEvery, Can: platform.BothShaped, Device: device},
 		Scheme:    Scheme,
-		Simulated: platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe},
+		Sorter:    bsd.Sorting{Queue: dummynet.ItemQueue, Missing: dummynet.Lookups}.New,
+		Simulated: platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe, Commands: loaded},
 	}
+}
+
+// loaded returns the commands that OPNsense makes of a plan, for the simulator.
+func loaded(p plan.Plan) (string, error) {
+	it, _, err := dummynet.RenderItems(p)
+	return it.Loaded("igb0"), err
 }
 
 // configFile holds the settings of an OPNsense router.

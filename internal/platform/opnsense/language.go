@@ -16,6 +16,7 @@ func Language() *plan.Language {
 	l := dummynet.Language(Name)
 	l.WAN, l.LAN, l.OwnNames = "wan", "lan", true
 	l.Interval = 10 * time.Second
+	l.ClassesRead = true
 	l.Rules.SCTP = reason.Of(reason.OPNsenseNoSCTP)
 	l.Rules.UnnamedDSCP = reason.Of(reason.OPNsenseNamedDSCP)
 	return l
