@@ -82,6 +82,9 @@ type Driver struct {
 	// has no classes by behaviour, and a nil function if the rules give them by
 	// themselves or the platform has none. home reports whether an address is of the home.
 	Sorter func(p plan.Plan, home func(netip.Addr) bool) Sorter
+	// Sorted returns the class that the table has for a flow now; ok is false if it has
+	// none. nil: the table can't be read by r.
+	Sorted func(ctx context.Context, r Runner, f nft.Flow, d plan.Direction) (c plan.Class, ok bool, err error)
 
 	// Scheme is the URL scheme of the platform's API, as in "opnsense+https";
 	// "": no API.

@@ -22,8 +22,36 @@ func (d *Driver) WhyClass(ctx context.Context, r Runner, p plan.Plan, f nft.Flow
 		return d.Classes.Why(ctx, r, p, f)
 	}
 	a := Answer{Flow: f}
+	byBehaviour := p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{})
+	if byBehaviour { // nothing here keeps state as those rules do
+		c := *p.Classes
+		c.Behaviour = plan.Behaviour{}
+		p.Classes = &c
+	}
 	for _, way := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
-		a.Verdicts = append(a.Verdicts, nft.Decide(p, way, f, nft.Connection{}, func(string, string) bool { return false }))
+		v := nft.Decide(p, way, f, nft.Connection{}, func(string, string) bool { return false })
+		if byBehaviour && !nft.Named(p, way, f) {
+			v = d.sorted(ctx, r, f, way)
+		}
+		a.Verdicts = append(a.Verdicts, v)
 	}
 	return a
+}
+
+// sorted returns the class that a flow was given beside the packets.
+func (d *Driver) sorted(ctx context.Context, r Runner, f nft.Flow, way plan.Direction) nft.Verdict {
+	v := nft.Verdict{Direction: way, Class: plan.Normal, Rule: "the daemon gives flows their classes by what they carry; which one this has can't be read from here"}
+	if d.Sorted == nil {
+		return v
+	}
+	class, ok, err := d.Sorted(ctx, r, f, way)
+	switch {
+	case err != nil:
+		v.Rule += ": " + err.Error()
+	case ok:
+		v.Class, v.Rule = class, "the daemon put it there by what it has carried"
+	default:
+		v.Rule = "the daemon has found nothing that makes it more, or less, than the others; or it does not run"
+	}
+	return v
 }

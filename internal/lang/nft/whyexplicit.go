@@ -40,6 +40,14 @@ func decideExplicit(p plan.Plan, d plan.Direction, f Flow, v func(plan.Class, st
 	return v(plan.Normal, "no rule names it, and %s does not know how a flow behaves", p.Platform)
 }
 
+// Named reports whether a packet of the flow has its class by a rule of the plan's, or
+// as DNS, ping or an acknowledgement, on a platform with explicit rules.
+func Named(p plan.Plan, d plan.Direction, f Flow) bool {
+	_, is := written(p, d, f)
+	return is || f.Protocol == "icmp" || (f.Protocol == "tcp" || f.Protocol == "udp") && f.Far.Port() == 53 ||
+		f.Protocol == "tcp" && f.Packet <= classify.UsualAck && p.RuleLimits().AcksFirst
+}
+
 // written returns the first matching rule of those that the platform can
 // express; none of these platforms counts a connection's bytes.
 func written(p plan.Plan, d plan.Direction, f Flow) (rule int, is bool) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/lang/nft"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/fake"
 	"unbloat/internal/platform/freebsd"
@@ -79,6 +80,19 @@ func TestSorter(t *testing.T) {
 		}
 	}
 	has("after two readings")
+	flow, err := nft.ParseFlow("udp 192.168.1.5:5004 > 198.51.100.9:3478")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range d.WhyClass(t.Context(), r, p, flow).Verdicts {
+		if v.Class != plan.Voice {
+			t.Errorf("why: %+v", v)
+		}
+	}
+	flow.Home = netip.MustParseAddrPort("192.168.1.77:5004")
+	if v := d.WhyClass(t.Context(), r, p, flow).Verdicts[0]; v.Class != plan.Normal {
+		t.Errorf("why, of a flow that is not there: %+v", v)
+	}
 	clear(r.Dnctl.Table("unbloat"))
 	for range 10 {
 		sort()

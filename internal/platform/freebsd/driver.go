@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"unbloat/aqm"
+	"unbloat/internal/lang/dummynet"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/plan"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/bsd"
 )
@@ -22,6 +25,28 @@ func Driver() *platform.Driver {
 		StateDir:   platform.LastingDir,
 		Retune:     &platform.Retune{Every: platform.RetuneEvery, Can: platform.BothShaped},
 		Sorter:     bsd.NewSorter,
+		Sorted:     sorted,
 		Simulated:  platform.Simulated{CoDel: aqm.FreeBSD, Shaper: platform.Pipe},
 	}
+}
+
+// sorted reads the class of a flow from the table.
+func sorted(ctx context.Context, r platform.Runner, f nft.Flow, d plan.Direction) (plan.Class, bool, error) {
+	list := dummynet.ListEntries()
+	out, err := platform.Output(ctx, r, list...)
+	if err != nil {
+		return "", false, err
+	}
+	in := dummynet.ParseEntries(string(out))
+	packet := f.Of(d)
+	keys := map[string]int{}
+	dummynet.SortedFlow{Protocol: packet.Protocol, Home: f.Home, Far: f.Far, Direction: d}.Entries(keys)
+	for key := range keys {
+		for _, c := range plan.AllClasses() {
+			if queue, ok := in[key]; ok && queue == dummynet.ClassQueue(d, c) {
+				return c, true, nil
+			}
+		}
+	}
+	return "", false, nil
 }
