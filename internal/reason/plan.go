@@ -213,6 +213,7 @@ const (
 	DummynetRatesWhy       Code = "dummynet_rates_why"
 	ClassesByDaemon        Code = "classes_by_daemon"
 	ClassesNeedDaemon      Code = "classes_need_daemon"
+	PfSenseClassesUnasked  Code = "pfsense_classes_unasked"
 	DummynetClassesUnasked Code = "dummynet_classes_unasked"
 	DummynetClassesLost    Code = "dummynet_classes_lost"
 	DummynetNoDomains      Code = "dummynet_no_domains"

@@ -13,6 +13,7 @@ const Name = "pfsense"
 func Language() *plan.Language {
 	l := dummynet.Language(Name)
 	l.NotAlone = reason.Of(reason.PfSenseNotAlone)
+	l.ClassesUnasked = reason.Of(reason.PfSenseClassesUnasked)
 	l.ClassesLost = reason.Of(reason.PfSenseClassesLost)
 	l.Rules.AcksFirst = false
 	l.Rules.DSCP = reason.Of(reason.PfSenseNoDSCP)
