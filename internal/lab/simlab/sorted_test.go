@@ -1,6 +1,7 @@
 package simlab
 
 import (
+	"os"
 	"testing"
 
 	"unbloat/internal/lab/scenario"
@@ -15,16 +16,20 @@ func TestCallsWithoutNft(t *testing.T) {
 		platform, scenario string
 		down, up           unit.Rate
 		loss, p95          float64 // at most, p95 in ms
+		long               bool
 	}{
-		{"freebsd", "many", 24 * unit.MbitPerSecond, 4200 * unit.KbitPerSecond, 0.01, 40},
-		{"freebsd", "torrent-tcp", 21 * unit.MbitPerSecond, 800 * unit.KbitPerSecond, 0.01, 60},
-		{"freebsd", "call-webrtc", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40},
-		{"freebsd", "call-webrtc-16", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40},
-		{"opnsense", "many", 24 * unit.MbitPerSecond, 4200 * unit.KbitPerSecond, 0.01, 40},
-		{"opnsense", "torrent-tcp", 21 * unit.MbitPerSecond, 800 * unit.KbitPerSecond, 0.01, 60},
-		{"opnsense", "call-webrtc", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40},
+		{"freebsd", "many", 24 * unit.MbitPerSecond, 4200 * unit.KbitPerSecond, 0.01, 40, false},
+		{"freebsd", "torrent-tcp", 21 * unit.MbitPerSecond, 800 * unit.KbitPerSecond, 0.01, 60, false},
+		{"freebsd", "call-webrtc", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40, false},
+		{"freebsd", "call-webrtc-16", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40, true},
+		{"opnsense", "many", 24 * unit.MbitPerSecond, 4200 * unit.KbitPerSecond, 0.01, 40, false},
+		{"opnsense", "torrent-tcp", 21 * unit.MbitPerSecond, 800 * unit.KbitPerSecond, 0.01, 60, true},
+		{"opnsense", "call-webrtc", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40, true},
 	} {
 		t.Run(x.platform+"/"+x.scenario, func(t *testing.T) {
+			if testing.Short() || x.long && os.Getenv("UNBLOAT_LONG") == "" {
+				t.Skip("SKIPPED: it takes some seconds; run it with UNBLOAT_LONG=1, and without -short")
+			}
 			s := seed(t, x.scenario)
 			s.Cases = []scenario.Case{{Name: "classes", Router: scenario.Router{Mode: scenario.ModeFix, Fix: &scenario.Fix{Down: x.down, Up: x.up, Classes: "on"}}}}
 			r, err := Run(t.Context(), s, Options{Seed: 1, Platform: x.platform})
