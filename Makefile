@@ -62,7 +62,7 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel binaries release ansible race vuln laws following chromium-call page prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
+test-long: setup-test build kernel binaries release ansible race vuln laws following wide chromium-call page prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
 
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
@@ -73,6 +73,10 @@ laws: ## the contract of every platform's driver, with all of its random cases
 .PHONY: following
 following: kernel ## lines that vary on the real kernel; CAKE_AUTORATE=DIR puts that program beside, UNBLOAT_TRACES=DIR has recorded lines (docs/lab.md)
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 120m -v -run '^TestFollow.*InLab$$' ./internal/lab
+
+.PHONY: wide
+wide: kernel ## weak routers and several queues in the lab (docs/fix-my-router.md, docs/class-rules.md)
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -v -run '^(TestWeakRouter|TestCakeMQInLab)$$' ./internal/lab
 
 .PHONY: chromium-call
 chromium-call: ## a call between two browsers beside the lab's, on a quiet machine (docs/lab.md)

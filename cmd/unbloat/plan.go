@@ -99,6 +99,7 @@ func (f *planFlags) registerPreferences(fs *pflag.FlagSet) {
 	durationFlag(fs, &w.Goal, "goal", 0, "p95 increase of latency to aim at (default: 5ms, or 1.5 packet times up and down)")
 	fs.StringVar((*string)(&w.AQM), "aqm", "", "cake, fq_codel, fifo or sfq (default: the best that the platform has)")
 	fs.StringVar((*string)(&w.Side), "side", "", "where the download is shaped: ifb (on the WAN), lan, or in (dummynet)")
+	fs.BoolVar(&w.FlowTable, "flow-table", false, "Linux: shape at the LAN (--side lan), and carry established connections by a flow table: for weak routers, without classes")
 	fs.StringVar((*string)(&w.Style), "style", "", "article: as the platform's article does it, with the differences explained")
 	fs.StringVar((*string)(&w.Only), "only", "", "shape one direction: down or up")
 	preferenceFlag(fs, &w.Down, "shape-down", "hold the download to this rate or share")

@@ -126,6 +126,9 @@ func fixArguments(l scenario.Line, f *scenario.Fix) ([]string, error) {
 	add(f.Quantum > 0, "--quantum", fmt.Sprint(int64(f.Quantum)))
 	add(f.Side != "", "--side", f.Side)
 	add(f.Classes != "", "--classes", f.Classes)
+	if f.Table {
+		args = append(args, "--flow-table")
+	}
 	if f.ECN != nil {
 		add(*f.ECN, "--ecn", "on")
 		add(!*f.ECN, "--ecn", "off")

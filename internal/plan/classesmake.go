@@ -52,6 +52,8 @@ func (m *maker) wantClasses() division {
 	switch {
 	case w.Use == ClassesOff:
 		return division{}
+	case m.preferences.FlowTable:
+		return division{why: say(reason.ClassesPast)}
 	case !asked && (m.preferences.Style == StyleArticle || m.preferences.Tins != "" || m.aqm == FQCoDel && m.preferences.AQM != ""):
 		return division{}
 	case m.lang.ClassesAsked == m.aqm && asked:

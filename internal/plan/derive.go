@@ -108,6 +108,11 @@ func (m *maker) make(down, up unit.Rate) (Plan, error) {
 		}
 	}
 	m.offloads()
+	if m.preferences.FlowTable {
+		m.plan.FlowTable = []string{m.facts.LAN, m.facts.WAN}
+		m.because("flow_table", symbol(m.facts.LAN+", "+m.facts.WAN), say(reason.FlowTable))
+		m.warning(say(reason.FlowTableGives, "lan", m.facts.LAN))
+	}
 	m.warn()
 	return m.plan, m.plan.Validate(m.lang)
 }

@@ -111,6 +111,9 @@ type Preferences struct {
 	AckFilter *bool            `json:"ack_filter,omitempty"`  // CAKE only; nil: by the line's asymmetry
 	FlowsDown int              `json:"flows_down,omitempty"`  // CAKE with classes: number of parallel downloads to size the queue for; 0: a few
 	Classes   ClassPreferences `json:"classes,omitzero"`
+	// FlowTable has the kernel carry established connections past most of its work on
+	// packets (nftables' flow table, in software): less work for a weak router, and no classes.
+	FlowTable bool `json:"flow_table,omitempty"`
 }
 
 // A RatePreference is a rate, or a fraction of the measured rate. The zero value

@@ -36,6 +36,7 @@ type Language struct {
 	Quantum        unit.Size     // largest, in bytes
 	HTB            bool          // the shaper is Linux's HTB: burst, class quantum, offloads
 	PacketRules    bool          // a filter can put single packets into a tin of CAKE
+	FlowTable      bool          // established connections can take a short way through the kernel that shapers still see
 	Classes        bool          // flows can be classified by their behaviour
 	Weights        bool          // a class is a weight: it has no limit, and a single queue for its flows
 	ClassesAsked   AQM           // this AQM has classes by explicit rules only, and only on request

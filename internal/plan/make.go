@@ -243,6 +243,8 @@ func (m *maker) chooseSide() error {
 		side, why = m.lang.Sides[0], say(reason.SideUsual)
 		if m.preferences.Style == StyleArticle && slices.Contains(m.lang.Sides, SideLAN) {
 			side, why = SideLAN, say(reason.SideOfArticle)
+		} else if m.preferences.FlowTable {
+			side, why = SideLAN, say(reason.SideFlowTable)
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, say(reason.SideNoIFB)
 		}

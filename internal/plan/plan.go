@@ -40,21 +40,24 @@ const (
 
 // A Plan is the complete shaping of one line. `unbloat apply` reads its JSON.
 type Plan struct {
-	Schema   string          `json:"schema"`
-	Platform string          `json:"platform"` // linux, openwrt, …
-	WAN      string          `json:"wan"`
-	LAN      string          `json:"lan,omitempty"`
-	DownBps  unit.Rate       `json:"down_bps"` // 0: this direction is not shaped
-	UpBps    unit.Rate       `json:"up_bps"`
-	AQM      AQM             `json:"aqm"`
-	Goal     time.Duration   `json:"goal_ns"` // p95 increase of the round trip to aim for
-	Down     *Shaper         `json:"down,omitempty"`
-	Up       *Shaper         `json:"up,omitempty"`
-	Classes  *Classes        `json:"classes,omitempty"` // nil: one class for all flows
-	Offloads []Offload       `json:"offloads,omitempty"`
-	Reasons  []Reason        `json:"reasons"`
-	Warnings []reason.Reason `json:"-"`               // what the platform cannot do, or what looks wrong
-	Basis    *Basis          `json:"basis,omitempty"` // what it was made from, which WithRates needs
+	Schema   string        `json:"schema"`
+	Platform string        `json:"platform"` // linux, openwrt, …
+	WAN      string        `json:"wan"`
+	LAN      string        `json:"lan,omitempty"`
+	DownBps  unit.Rate     `json:"down_bps"` // 0: this direction is not shaped
+	UpBps    unit.Rate     `json:"up_bps"`
+	AQM      AQM           `json:"aqm"`
+	Goal     time.Duration `json:"goal_ns"` // p95 increase of the round trip to aim for
+	Down     *Shaper       `json:"down,omitempty"`
+	Up       *Shaper       `json:"up,omitempty"`
+	Classes  *Classes      `json:"classes,omitempty"` // nil: one class for all flows
+	Offloads []Offload     `json:"offloads,omitempty"`
+	// FlowTable names the devices between which established connections take the short
+	// way through the kernel; nil: none.
+	FlowTable []string        `json:"flow_table,omitempty"`
+	Reasons   []Reason        `json:"reasons"`
+	Warnings  []reason.Reason `json:"-"`               // what the platform cannot do, or what looks wrong
+	Basis     *Basis          `json:"basis,omitempty"` // what it was made from, which WithRates needs
 }
 
 // A Basis is what a plan was made from.

@@ -19,6 +19,7 @@ type Request struct {
 	Limit    int // packets
 	Quantum  unit.Size
 	Side     string   // ifb or lan
+	Table    bool     // Preferences.FlowTable
 	Tins     string   // cake only
 	Classes  string   // on or off; "": by the rest
 	Rules    []string // as ParseRule reads them
@@ -31,7 +32,7 @@ func (r Request) Preferences() (Preferences, error) {
 		AQM: AQM(r.AQM), Side: Side(r.Side),
 		Down: RatePreference{Rate: r.Down}, Up: RatePreference{Rate: r.Up},
 		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum, Tins: r.Tins,
-		Classes: ClassPreferences{Use: r.Classes},
+		Classes: ClassPreferences{Use: r.Classes}, FlowTable: r.Table,
 	}
 	for _, text := range r.Rules {
 		rule, err := ParseRule(text)

@@ -60,6 +60,18 @@ func (p Plan) Validate(lang *Language) error {
 			errs = append(errs, fieldError("offloads", "%q is not an offload that unbloat switches off; it knows tso, gso, gro, lro and ufo", o.Feature))
 		}
 	}
+	for _, d := range p.FlowTable {
+		errs = append(errs, checkDevice("flow_table", d, lang))
+	}
+	switch {
+	case len(p.FlowTable) == 0:
+	case !lang.FlowTable:
+		errs = append(errs, fieldError("flow_table", "%s has none that a plan can set", lang.Platform))
+	case p.Classes != nil:
+		errs = append(errs, fieldError("flow_table", "its connections go past the rules that divide them into classes; leave out one of the two"))
+	case p.Down != nil && p.Down.IngressOf != "":
+		errs = append(errs, fieldError("flow_table", "what goes through an ifb does not take the short way; shape the download at the LAN (--side lan)"))
+	}
 	errs = append(errs, p.Classes.validate(p),
 		p.Down.validate(DirectionDown, p.DownBps, lang),
 		p.Up.validate(DirectionUp, p.UpBps, lang))
@@ -297,6 +309,9 @@ func (m *maker) checkPreferencesFit() error {
 	w, refuse := m.preferences, func(name, why string) error {
 		return fieldError(name, "%s %s", m.aqm, why)
 	}
+	if err := m.checkFlowTable(); err != nil {
+		return err
+	}
 	switch {
 	case m.aqm != FQCoDel && w.Target != 0:
 		return refuse("target", "takes no target; CAKE derives it from its rtt (interval), a FIFO has none")
@@ -318,4 +333,24 @@ func (m *maker) checkPreferencesFit() error {
 		within("limit", w.Limit, 0, (&Shaper{AQM: m.aqm}).mostLimit(m.lang)),
 		within("flows", w.Flows, 0, m.lang.Flows),
 		checkQuantum("quantum", w.Quantum, m.lang))
+}
+
+// checkFlowTable refuses what a flow table cannot go with.
+func (m *maker) checkFlowTable() error {
+	w, c := m.preferences, m.preferences.Classes
+	switch {
+	case !w.FlowTable:
+		return nil
+	case !m.lang.FlowTable:
+		return fieldError("flow_table", "%s has none that a plan can set", m.lang.Platform)
+	case w.Style == StyleArticle:
+		return fieldError("flow_table", "the article has none")
+	case w.Side != "" && w.Side != SideLAN:
+		return fieldError("flow_table", "what goes through an ifb does not take the short way; shape the download at the LAN (--side lan)")
+	case m.facts.LAN == "":
+		return fieldError("lan", "a flow table needs both interfaces; give --lan")
+	case c.Use == ClassesOn || len(c.Rules) > 0 || len(c.Shares) > 0 || c.DSCP != DSCPPreference{}:
+		return fieldError("flow_table", "its connections go past the rules that divide them into classes; leave out one of the two")
+	}
+	return nil
 }

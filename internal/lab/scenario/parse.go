@@ -68,7 +68,7 @@ func Parse(file string, text []byte) (*Scenario, error) {
 }
 
 func (p *parser) home(t table) Home {
-	h := Home{Away: t.durations("away", maxHosts, time.Minute), ECN: t.boolean("ecn")}
+	h := Home{Away: t.durations("away", maxHosts, time.Minute), ECN: t.boolean("ecn"), Queues: t.integer("queues", 0, 1, 16)}
 	t.end()
 	return h
 }
@@ -264,6 +264,7 @@ func (p *parser) fix(t table) *Fix {
 		Limit:    t.integer("limit", 0, 1, 1<<20),
 		Quantum:  unit.Size(t.integer("quantum", 0, 64, 65535)),
 		Side:     t.oneOf("side", "", "ifb", "lan"),
+		Table:    t.boolean("flow_table"),
 		Tins:     t.oneOf("tins", "", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"),
 		Classes:  t.oneOf("classes", "", "on", "off"),
 		Rules:    t.texts("rules", maxRules),

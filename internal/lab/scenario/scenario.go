@@ -79,6 +79,9 @@ type Home struct {
 	// Away is how much longer the round trip of each machine is, from the first
 	// on: what a VPN or a far server adds. Machines beyond it have 0.
 	Away []time.Duration `json:"away,omitempty"`
+	// Queues is how many transmit queues every interface has, as network cards for
+	// several cores do; 0 and 1: one.
+	Queues int `json:"queues,omitempty"`
 }
 
 // AwayOf returns how much longer the round trip of a machine is, counted from 1.
@@ -217,7 +220,8 @@ type Fix struct {
 	ECN      *bool         `json:"ecn,omitempty"`
 	Limit    int           `json:"limit,omitempty"` // packets
 	Quantum  unit.Size     `json:"quantum,omitempty"`
-	Side     string        `json:"side,omitempty"`    // ifb or lan: where the download is shaped
+	Side     string        `json:"side,omitempty"` // ifb or lan: where the download is shaped
+	Table    bool          `json:"flow_table,omitempty"`
 	Tins     string        `json:"tins,omitempty"`    // cake: besteffort, diffserv4, …
 	Classes  string        `json:"classes,omitempty"` // on or off; "": what the plan makes of the rest
 	Rules    []string      `json:"rules,omitempty"`   // that give traffic a class, as `unbloat plan --rule` takes them

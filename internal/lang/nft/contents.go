@@ -57,6 +57,14 @@ func (t Table) plan() string {
 
 // canonical converts a rule or any other line to the form that is compared.
 func canonical(line string) string {
+	if devices, ok := strings.CutPrefix(line, "devices = {"); ok { // of a flow table, in any order
+		names := strings.FieldsFunc(devices, func(r rune) bool { return strings.ContainsRune(" \",;}", r) })
+		slices.Sort(names)
+		return "devices " + strings.Join(names, " ")
+	}
+	if at, ok := strings.CutPrefix(line, "hook ingress priority "); ok && (strings.TrimRight(at, ";") == "filter" || strings.TrimRight(at, ";") == "0") {
+		return "hook ingress priority 0"
+	}
 	c := canon{in: tokens(line)}
 	for len(c.in) > 0 {
 		c.next()

@@ -19,6 +19,8 @@ func TestCanonical(t *testing.T) {
 		{"limit rate 5/second burst 5 packets", "limit rate 5/second"},
 		{"type filter hook postrouting priority -149; policy accept;", "type filter hook postrouting priority mangle + 1; policy accept;"},
 		{"flags dynamic,timeout", "flags timeout,dynamic"},
+		{"devices = { eth0, eth1 };", `devices = { "eth1", "eth0" }`},
+		{"hook ingress priority 0;", "hook ingress priority filter"},
 		{"@th,32,32 and 0x0000f800 != 0 accept", "@th,48,5 != 0 accept"},
 		{"@th,32,32 and 0x0000f800 == 0x00000800 accept", "@th,48,5 0x1 accept"},
 		{"th dport { 80, 8080-8090 } goto x", "th dport { 8080-8090, 80 } goto x"},
@@ -45,6 +47,8 @@ func TestCanonical(t *testing.T) {
 		{"limit rate 5/second burst 5 packets", "limit rate over 5/second burst 5 packets"},
 		{"limit rate 5 bytes/second burst 5 bytes", "limit rate 5/second burst 5 packets"},
 		{"goto x", "goto x counter"},
+		{"devices = { eth0, eth1 };", "devices = { eth0 }"},
+		{"hook ingress priority 0;", "hook ingress priority filter + 10"},
 	} {
 		if a := canonical(x.a); a == canonical(x.b) {
 			t.Errorf("%q and %q are both %q", x.a, x.b, a)

@@ -27,6 +27,8 @@ const (
 	Family   = "inet"
 	TableIs  = "unbloat"
 	planMark = "plan_" // an empty chain carries the hash of what was rendered
+
+	flowTable = "short" // of connections that take the short way
 )
 
 // The bits of a connection's mark that hold the tin for the download.
@@ -220,20 +222,39 @@ func (w *writer) limit(l *classify.Limit) {
 	w.end()
 }
 
-// Render returns the table of a plan; the empty one if the plan has no classes.
+// shortWay writes a flow table between devices, and the chain that fills it with
+// connections of the WAN that are established. The devices are those that are shaped: with a bridge's
+// ports or the interface below PPPoE beside them, the kernel would send packets from there,
+// past the shaper.
+func (w *writer) shortWay(wan string, devices []string) {
+	w.open("flowtable", flowTable)
+	w.line("hook ingress priority 0;")
+	w.line("devices = { %s };", strings.Join(slices.Sorted(slices.Values(devices)), ", "))
+	w.end()
+	w.chain("short", "type filter hook forward priority 0; policy accept;", fmt.Sprintf("oifname %q meta l4proto { tcp, udp } flow add @%s", wan, flowTable))
+}
+
+// IsShortWay reports whether a table is a plan's flow table, and no classes.
+func (t Table) IsShortWay() bool { return strings.Contains(t.Text, "flowtable "+flowTable+" {") }
+
+// Render returns the table of a plan; the empty one if the plan has neither classes nor a
+// flow table.
 // root is the major of the shaper's root qdisc, as in "b10a:".
 func Render(p plan.Plan, root string) Table {
-	if p.Classes == nil {
-		return Table{}
-	}
-	r := renderer{p: p, root: root}
 	var body writer
-	r.w = &body
-	t := classify.Build(p.Policy())
-	r.chains(t)
-	r.hook()
-	for _, s := range t.Sets {
-		body.set(s)
+	switch {
+	case p.Classes != nil:
+		r := renderer{p: p, root: root, w: &body}
+		t := classify.Build(p.Policy())
+		r.chains(t)
+		r.hook()
+		for _, s := range t.Sets {
+			body.set(s)
+		}
+	case len(p.FlowTable) > 0:
+		body.shortWay(p.WAN, p.FlowTable)
+	default:
+		return Table{}
 	}
 	h := fnv.New64a()
 	h.Write([]byte(body.String()))

@@ -26,7 +26,9 @@ func TestContract(t *testing.T) {
 		Plan: func(t *rapid.T, name string) plan.Plan {
 			w := conform.AnyPreferences(t, name, 10*unit.GbitPerSecond, plan.FQCoDel, plan.FIFO)
 			w.Side = rapid.SampledFrom([]plan.Side{plan.SideIFB, plan.SideLAN}).Draw(t, name+" side")
-			switch rapid.IntRange(0, 3).Draw(t, name+" classes") {
+			switch rapid.IntRange(0, 4).Draw(t, name+" classes") {
+			case 4:
+				w.FlowTable, w.Side = true, plan.SideLAN
 			case 0:
 				w.Classes.Use = plan.ClassesOn
 			case 1:

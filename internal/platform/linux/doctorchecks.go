@@ -53,7 +53,7 @@ func (e *examination) flowOffload() {
 	if err != nil && !errors.As(err, &missing) {
 		e.Skip("flow offload by nftables", err.Error())
 	}
-	e.ruleset = string(out)
+	e.ruleset = withoutShortWay(string(out))
 	remedy := "remove the rules with `flow add` (nft -a list ruleset shows their handles)"
 	if Distro(e.Ctx, e.Runner) == openWrt {
 		remedy = "uci set firewall.@defaults[0].flow_offloading=0; uci set firewall.@defaults[0].flow_offloading_hw=0; uci commit firewall; /etc/init.d/firewall restart"
@@ -73,6 +73,17 @@ func (e *examination) flowOffload() {
 			break
 		}
 	}
+}
+
+// withoutShortWay returns nftables' rules without our own table, if it is a plan's flow
+// table: that plan has no classes.
+func withoutShortWay(rules string) string {
+	before, rest, found := strings.Cut(rules, "table "+nft.Family+" "+nft.TableIs+" {\n")
+	table, after, ended := strings.Cut(rest, "\n}\n")
+	if !found || !ended || !(nft.Table{Text: table}).IsShortWay() {
+		return rules
+	}
+	return before + after
 }
 
 // shortCut reports a flow table. One in software bypasses nftables' later

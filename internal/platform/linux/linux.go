@@ -95,7 +95,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if others(s, p.WAN) {
 		if want.Table.Text != "" {
 			return nil, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
-				Remedy: "plan this one with --classes off"}
+				Remedy: "plan this one with --classes off, and without --flow-table"}
 		}
 		want.Table, want.Resolver = s.Table, s.Resolver
 	}

@@ -38,6 +38,9 @@ func table(p plan.Plan) []render.Part {
 	if t.Text == "" {
 		return nil
 	}
+	if t.IsShortWay() {
+		return []render.Part{{Where: "the flow table, by nftables, which carries established connections the short way:", Text: "nft -f - <<'END'\n" + t.Load() + "END\n"}}
+	}
 	parts := []render.Part{{Where: "the classes, by nftables: every flow gets one by how it behaves, and keeps it only as long as it does",
 		Text: "nft -f - <<'END'\n" + t.Load() + "END\n"}}
 	return append(parts, ResolverPart(p, "/etc/dnsmasq.d")...)

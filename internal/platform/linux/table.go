@@ -122,12 +122,15 @@ func CheckTable(ctx context.Context, r platform.Runner, wan string, now, want nf
 	}
 	_, said, err := r.Run(ctx, []string{"nft", "-c", "-f", "-"}, []byte(want.Load()))
 	var missing *platform.MissingToolError
+	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 	switch {
+	case want.IsShortWay() && err != nil:
+		return &platform.PreconditionError{Doing: "carry connections of " + wan + " by a flow table", What: "nft(8) or the kernel does not take it: " + line,
+			Remedy: "it needs nftables and Linux 4.16 with nf_flow_table_inet and nft_flow_offload (OpenWrt: kmod-nft-offload); or plan without --flow-table", Err: err}
 	case errors.As(err, &missing):
 		return &platform.PreconditionError{Doing: "divide the traffic of " + wan + " into classes", What: "nft(8) is not there",
 			Remedy: "install the package nftables, or plan with --classes off", Err: err}
 	case err != nil:
-		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
 		return &platform.PreconditionError{Doing: "divide the traffic of " + wan + " into classes", What: "nft(8) or the kernel does not take the rules: " + line,
 			Remedy: "it needs nftables 0.9.9 and Linux 5.11 with nf_conntrack, or plan with --classes off", Err: err}
 	}

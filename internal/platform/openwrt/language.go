@@ -15,6 +15,7 @@ func Language() *plan.Language {
 	l := tc.Language(Name)
 	l.WAN, l.LAN = "wan", "br-lan"
 	l.AQMs, l.Sides = []plan.AQM{plan.CAKE, plan.FQCoDel}, []plan.Side{plan.SideIFB}
+	l.FlowTable = false // only with tc by hand (--own-tc)
 	l.Step = unit.KbitPerSecond
 	l.Rates, l.RatesWhy = reason.Of(reason.WholeKbit), reason.Of(reason.OpenWrtRatesWhy)
 	return l
