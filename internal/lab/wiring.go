@@ -52,8 +52,12 @@ func wiring(s *scenario.Scenario, engine Engine, r *Router) []batch {
 		if r != nil && tapped(&root, c, i) {
 			continue
 		}
-		root.add("link add %s netns %s address %s type veth peer name %s netns %s address %s",
-			c.aIf, c.aNode, mac(i, 0), c.bIf, c.bNode, mac(i, 1))
+		queues := ""
+		if n := s.Home.Queues; n > 1 {
+			queues = fmt.Sprintf(" numtxqueues %d numrxqueues %d", n, n)
+		}
+		root.add("link add %s netns %s address %s%s type veth peer name %s netns %s address %s%s",
+			c.aIf, c.aNode, mac(i, 0), queues, c.bIf, c.bNode, mac(i, 1), queues)
 	}
 	out := []batch{root}
 	for _, n := range all {
