@@ -155,9 +155,7 @@ func (f *doctorFlags) print(w io.Writer, r *doctor.Report) error {
 		}
 		fmt.Fprintf(w, "%s: %s\n  why:    %s\n  remedy: %s\n", mark, x.What, x.Why, x.Remedy)
 	}
-	if r.Headroom != nil && r.Headroom.Valid {
-		fmt.Fprintf(w, "headroom: %s\n", r.Headroom)
-	}
+	printHeadroom(w, r.Headroom)
 	for _, s := range r.Skipped {
 		fmt.Fprintf(w, "not examined: %s\n", s)
 	}

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"fmt"
+	"io"
+
 	"unbloat/internal/measure"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
@@ -11,3 +14,10 @@ import (
 // headroomCheck is the doctor's check that watches the router for some seconds. The
 // program for routers that measures has no room for it: the other one has it.
 func headroomCheck() func(*platform.Examination) { return linux.MeasureHeadroom(measure.Sleep) }
+
+// printHeadroom prints what was measured; nil: nothing was.
+func printHeadroom(w io.Writer, h *platform.Headroom) {
+	if h != nil && h.Valid {
+		fmt.Fprintf(w, "headroom: %s\n", linux.HeadroomSentence(*h))
+	}
+}

@@ -2,6 +2,12 @@
 
 package main
 
-import "unbloat/internal/platform"
+import (
+	"io"
+
+	"unbloat/internal/platform"
+)
 
 func headroomCheck() func(*platform.Examination) { return nil }
+
+func printHeadroom(io.Writer, *platform.Headroom) {}

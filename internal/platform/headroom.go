@@ -1,10 +1,6 @@
 package platform
 
-import (
-	"fmt"
-
-	"unbloat/unit"
-)
+import "unbloat/unit"
 
 // A Headroom is what carrying packets costs a router at the rate that crosses its WAN
 // now, and so which rate it can carry. All of the cores' work on packets counts as the
@@ -33,30 +29,4 @@ type Headroom struct {
 
 	Dropped  uint64 `json:"dropped"`  // packets that the kernel dropped before any queue, for want of time
 	Squeezed uint64 `json:"squeezed"` // how often it ended its work before it was done
-}
-
-// String says it in a sentence, in English.
-func (h Headroom) String() string {
-	if !h.Valid {
-		return h.Why
-	}
-	text := fmt.Sprintf("at %s (%s down, %s up) packets take %.0f %% of the busiest of %d cores: a core carries %s to %s, and this router about %s, both directions together, as its work is spread now",
-		(h.Down + h.Up).Short(), h.Down.Short(), h.Up.Short(), 100*h.Busiest, h.Cores, h.PerCoreFrom.Short(), h.PerCoreTo.Short(), h.Most.Short())
-	if !h.Shaped {
-		text += "; nothing shapes here yet, and with a shaper it is less"
-	}
-	return text
-}
-
-// JudgeHeadroom makes findings of the Headroom that was measured.
-func (e *Examination) JudgeHeadroom() {
-	h, asked := e.Headroom, e.Down+e.Up
-	if h.Dropped > 0 {
-		e.Find(Finding{ID: "softnet", What: fmt.Sprintf("the kernel dropped %d packets before any queue in %.0f s", h.Dropped, h.WindowS),
-			Why: "its cores did not take them in time, so the shaper's queue is not where this line's packets are lost", Remedy: "a lower rate; --side lan where the download goes to one LAN; packet steering (RPS) if a core is idle"})
-	}
-	if asked > 0 && h.MostTo < asked {
-		e.Find(Finding{ID: "headroom", What: fmt.Sprintf("%s are asked for, and %s", asked.Short(), h),
-			Why: "when a core is busy, packets wait outside the queues that are kept short", Remedy: "--side lan spares the way through an ifb; fq_codel needs less than cake; unbloat tune finds the rate that holds"})
-	}
 }

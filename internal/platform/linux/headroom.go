@@ -205,6 +205,32 @@ func MeasureHeadroom(wait func(context.Context, time.Duration) error) func(*plat
 			e.Skip(name, h.Why)
 			return
 		}
-		e.JudgeHeadroom()
+		judgeHeadroom(e)
+	}
+}
+
+// HeadroomSentence says what was measured, in English.
+func HeadroomSentence(h platform.Headroom) string {
+	if !h.Valid {
+		return h.Why
+	}
+	text := fmt.Sprintf("at %s (%s down, %s up) packets take %.0f %% of the busiest of %d cores: a core carries %s to %s, and this router about %s, both directions together, as its work is spread now",
+		(h.Down + h.Up).Short(), h.Down.Short(), h.Up.Short(), 100*h.Busiest, h.Cores, h.PerCoreFrom.Short(), h.PerCoreTo.Short(), h.Most.Short())
+	if !h.Shaped {
+		text += "; nothing shapes here yet, and with a shaper it is less"
+	}
+	return text
+}
+
+// judgeHeadroom makes findings of the headroom that was measured.
+func judgeHeadroom(e *platform.Examination) {
+	h, asked := e.Headroom, e.Down+e.Up
+	if h.Dropped > 0 {
+		e.Find(platform.Finding{ID: "softnet", What: fmt.Sprintf("the kernel dropped %d packets before any queue in %.0f s", h.Dropped, h.WindowS),
+			Why: "its cores did not take them in time, so the shaper's queue is not where this line's packets are lost", Remedy: "a lower rate; unbloat plan --flow-table, or --classes off; packet steering (RPS) if a core is idle"})
+	}
+	if asked > 0 && h.MostTo < asked {
+		e.Find(platform.Finding{ID: "headroom", What: fmt.Sprintf("%s are asked for, and %s", asked.Short(), HeadroomSentence(*h)),
+			Why: "when a core is busy, packets wait outside the queues that are kept short", Remedy: "unbloat plan --flow-table spares the most, and says what it gives up; --classes off and --side lan spare some; unbloat tune finds the rate that holds"})
 	}
 }

@@ -172,7 +172,7 @@ func TestMeasureHeadroom(t *testing.T) {
 			if waited != c.waited || strings.Join(ids, " ") != c.findings || (len(e.Skipped) > 0) != c.skipped || e.Headroom == nil {
 				t.Errorf("waited %v, findings %q, skipped %q, %+v", waited, ids, e.Skipped, e.Headroom)
 			}
-			if !c.skipped && !strings.Contains(e.Headroom.String(), "40 % of the busiest of 1 cores") {
+			if !c.skipped && !strings.Contains(HeadroomSentence(*e.Headroom), "40 % of the busiest of 1 cores") {
 				t.Error(e.Headroom)
 			}
 		})
