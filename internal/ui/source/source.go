@@ -96,7 +96,7 @@ func asked(err error) error {
 		return err
 	}
 	code := ui.Code(e.Code)
-	if e.Code == daemon.CodeMethod {
+	if e.Code == daemon.CodeMethod || e.Code == daemon.CodeLeftOut {
 		code = ui.CodeNotHere
 	}
 	return &ui.Error{Code: code, Text: e.Text}

@@ -98,6 +98,7 @@ export function health(w: WAN): Child[] {
       events.length === 0 ? el("p", { class: "muted" }, say.noEvents) : el("ol", { class: "plain-list events", reversed: "" }, ...events.slice(0, 50).map((e) => event(e, many))),
     ),
     el("section", { class: "block", "data-key": "export" }, el("h2", {}, say.exportTitle), el("p", { class: "muted" }, say.exportLead), el("p", {}, el("a", { href: "api/export", download: "unbloat.json", id: "export" }, say.exportGo))),
-    ...(mayChange() ? [passwords()] : []),
+    // Who came from another page of the router may have no password here.
+    ...(mayChange() && model.session?.first_run === false ? [passwords()] : []),
   ];
 }
