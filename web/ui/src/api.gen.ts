@@ -35,6 +35,10 @@ export interface Login {
   password: string;
 }
 
+export interface Enter {
+  ticket: string;
+}
+
 export interface Password {
   now: string;
   role: Role;
