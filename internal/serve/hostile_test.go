@@ -3,9 +3,11 @@ package serve
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -262,7 +264,11 @@ func TestLoadIsNotIdle(t *testing.T) {
 		p, data := dial(t, s), dial(t, s)
 		data.must(fmt.Sprintf(`{"op":"data","token":%q,"group":1,"dir":%q}`, p.must(hello).Token, dir))
 		p.must(fmt.Sprintf(`{"op":"start","group":1,"flows":1,"limit_ns":%d}`, time.Minute))
-		time.Sleep(4 * idle)
+		_ = p.SetReadDeadline(time.Now().Add(4 * idle))
+		if _, err := p.in.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("%s: while the load runs its session ends: %v", dir, err)
+		}
+		_ = p.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if r := p.must(`{"op":"stop","group":1}`); r.Load == nil {
 			t.Errorf("%s: no report of the load", dir)
 		}
