@@ -294,14 +294,11 @@ func (d *Daemon) would(ctx context.Context, of config.WAN, settings []config.Set
 // for its confirmation. Settings that ask for the plan that is there only change what
 // follows it.
 func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN, entries []config.Entry) error {
-	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	unlock, err := w.reach(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := w.open(ctx); err != nil {
-		return err
-	}
 	want, err := w.router.Plan(ctx, next.During(entries))
 	if err != nil {
 		return err
@@ -335,14 +332,11 @@ func (w *wan) tryOut(ctx context.Context, p *pending, next config.WAN, entries [
 
 // turnOff takes the shaping away and leaves the WAN alone.
 func (w *wan) turnOff(ctx context.Context) error {
-	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	unlock, err := w.reach(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := w.open(ctx); err != nil {
-		return err
-	}
 	w.keeper.Suspend()
 	w.abandon()
 	w.act(true)
@@ -489,14 +483,11 @@ func (w *wan) undoChange(ctx context.Context, p *pending, kind EventKind, by str
 
 // disarm takes back the transaction that waits.
 func (w *wan) disarm(ctx context.Context) error {
-	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	unlock, err := w.reach(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := w.open(ctx); err != nil {
-		return err
-	}
 	j, err := w.router.Engine.Pending(w.config.Interface)
 	if err != nil || j == nil { // the watchdog has done it
 		return err

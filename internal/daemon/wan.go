@@ -299,6 +299,19 @@ func (w *wan) open(ctx context.Context) error {
 	return nil
 }
 
+// reach opens the router and waits until nobody else of this daemon changes it, which
+// holds until unlock is called.
+func (w *wan) reach(ctx context.Context) (unlock func(), err error) {
+	if unlock, err = w.d.lockRouter(ctx, w.config.Router); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
 // close lets go of the router.
 func (w *wan) close() {
 	if w.router != nil {
@@ -479,14 +492,11 @@ func (w *wan) apply(ctx context.Context, from *client, a ApplyParams) (any, erro
 	if err := errors.Join(w.busy(from), w.waits()); err != nil {
 		return nil, err
 	}
-	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	unlock, err := w.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if err := w.open(ctx); err != nil {
-		return nil, err
-	}
 	w.abandon()
 	engine := w.router.Engine
 	if a.Replace {
@@ -584,14 +594,11 @@ func (w *wan) revert(ctx context.Context, from *client) (any, error) {
 	if w.pending != nil {
 		return Reverted{Reverted: []apply.Reverted{}}, w.undoChange(ctx, w.pending, EventReverted, from.by())
 	}
-	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	unlock, err := w.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if err := w.open(ctx); err != nil {
-		return nil, err
-	}
 	w.abandon()
 	out := Reverted{Reverted: []apply.Reverted{}}
 	pending, err := w.router.Engine.Pending(w.config.Interface)
@@ -606,11 +613,7 @@ func (w *wan) revert(ctx context.Context, from *client) (any, error) {
 			out.Notes = append(out.Notes, err.Error())
 		}
 	}
-	journal := apply.Journal{WAN: w.config.Interface, Plan: plan.Plan{Schema: plan.Schema, Platform: w.router.Driver.Name(), WAN: w.config.Interface}}
-	if w.plan != nil {
-		journal.Plan = *w.plan
-	}
-	r, done, err := w.router.Engine.Revert(ctx, journal)
+	r, done, err := w.router.Engine.Revert(ctx, w.bare())
 	if err != nil {
 		return nil, err
 	}
@@ -699,14 +702,11 @@ func (w *wan) stop(ctx context.Context, how config.Stop) error {
 	if how != config.StopRevert || w.keeper.State() == keep.Suspended {
 		return nil
 	}
-	unlock, err := w.d.lockRouter(ctx, w.config.Router)
+	unlock, err := w.reach(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := w.open(ctx); err != nil {
-		return err
-	}
 	defer w.close()
 	_, _, err = w.router.Engine.Revert(ctx, apply.Journal{WAN: w.config.Interface, Plan: plan.Plan{Schema: plan.Schema, Platform: w.router.Driver.Name(), WAN: w.config.Interface}})
 	return err
