@@ -21,6 +21,7 @@ import (
 	"unbloat/internal/await"
 	"unbloat/internal/daemon"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/lab"
 	"unbloat/internal/lab/labtest"
 )
 
@@ -305,6 +306,48 @@ func TestKeepsInLab(t *testing.T) {
 	h.end(syscall.SIGTERM)
 	if got := shaped(ours()...); strings.Contains(got, "cake") || strings.Contains(got, "unbloat") {
 		t.Errorf("it ended with on_stop = revert, and now it is\n%s", got)
+	}
+}
+
+// TestLosesNothingInLab: what changes beside the shaping, a table of rules that is
+// deleted and comes back, a reload, and a daemon that is killed and starts again: no
+// packet of a machine behind the router is lost.
+func TestLosesNothingInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	h := newHouse(t, oneWAN)
+	want := shaped(ours()...)
+	handle := func() string {
+		return sh(t, "tc qdisc show dev wan; tc qdisc show dev ifb4wan; ip -o link show ifb4wan")
+	}
+	is := handle()
+	const packets = 500 // each 10 ms
+	ping := labtest.In(t.Context(), lab.Host(1), "ping", "-q", "-i", "0.01", "-c", fmt.Sprint(packets), "-W", "2", lab.ServerAddr)
+	var out bytes.Buffer
+	ping.Stdout, ping.Stderr = &out, &out
+	if err := ping.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		sh(t, "ip addr add 192.0.2.77/24 dev wan; ip addr del 192.0.2.77/24 dev wan; ip route add 198.51.100.0/24 dev lan; ip route del 198.51.100.0/24; ip link add other type ifb; ip link del other")
+		sh(t, "nft delete table inet unbloat")
+		h.within("the table is deleted", want, ours()...)
+		if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		h.hears("RELOADING=1")
+		h.hears("READY=1")
+		h.end(syscall.SIGKILL)
+		h.start()
+		h.within("it was killed", want, ours()...)
+	}
+	_ = ping.Wait() // what it says is checked
+	if !strings.Contains(out.String(), fmt.Sprintf("%d packets transmitted, %d received", packets, packets)) {
+		t.Errorf("ping says\n%s", out.String())
+	}
+	if now := handle(); now != is {
+		t.Errorf("a queue or an interface was made anew: it is\n%s\nit was\n%s", now, is)
 	}
 }
 

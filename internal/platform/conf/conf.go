@@ -121,6 +121,21 @@ func Encode(s State) (platform.State, error) {
 	return json.Marshal(s)
 }
 
+// Replace returns the state with the lines of to in place of those of from in what
+// runs, each with the one of the same place.
+func Replace(b platform.State, from, to []string) (platform.State, error) {
+	s, err := Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range from {
+		if at := slices.Index(s.Live, line); at >= 0 && i < len(to) {
+			s.Live[at] = to[i]
+		}
+	}
+	return Encode(s)
+}
+
 // Read reads the files, and temporary copies that an interrupted change may
 // have left.
 func Read(ctx context.Context, r platform.Runner, paths ...string) (Set, error) {

@@ -41,10 +41,6 @@ func pipeLine(p dummynet.Pipe) string {
 
 // Retuned returns the state with the pipes of to in place of those of from.
 func (b *Backend) Retuned(state platform.State, from, to plan.Plan) (platform.State, error) {
-	s, err := conf.Decode(state)
-	if err != nil {
-		return nil, err
-	}
 	is, _, err := dummynet.Render(from)
 	if err != nil {
 		return nil, err
@@ -53,10 +49,6 @@ func (b *Backend) Retuned(state platform.State, from, to plan.Plan) (platform.St
 	if err != nil {
 		return nil, err
 	}
-	for i, x := range is.Pipes {
-		if at := slices.Index(s.Live, pipeLine(x)); at >= 0 && i < len(want.Pipes) {
-			s.Live[at] = pipeLine(want.Pipes[i])
-		}
-	}
-	return conf.Encode(s)
+	pipes := func(c dummynet.Config) []string { return dummynet.Config{Pipes: c.Pipes}.ShownLines() }
+	return conf.Replace(state, pipes(is), pipes(want))
 }

@@ -39,10 +39,6 @@ func (b *Backend) Retune(now platform.State, p, to plan.Plan) ([]platform.Step, 
 
 // Retuned returns the state with the queues of to in place of those of from.
 func (b *Backend) Retuned(state platform.State, from, to plan.Plan) (platform.State, error) {
-	s, err := conf.Decode(state)
-	if err != nil {
-		return nil, err
-	}
 	is, _, err := pfqueue.Render(from)
 	if err != nil {
 		return nil, err
@@ -51,10 +47,5 @@ func (b *Backend) Retuned(state platform.State, from, to plan.Plan) (platform.St
 	if err != nil {
 		return nil, err
 	}
-	for i, q := range is.Queues {
-		if at := slices.Index(s.Live, q.String()); at >= 0 && i < len(want.Queues) {
-			s.Live[at] = want.Queues[i].String()
-		}
-	}
-	return conf.Encode(s)
+	return conf.Replace(state, lines(is.Queues), lines(want.Queues))
 }
