@@ -90,13 +90,19 @@ class TypedSection {
     return o;
   }
 }
+class NamedSection extends TypedSection {
+  constructor(map, name, type, title, description) {
+    super(map, type, title, description);
+    this.name = name;
+  }
+}
 class Map_ {
   constructor(config) {
     Object.assign(this, { config, parts: [], fields: [] });
     Map_.shown = this;
   }
-  section(Kind, type, title, description) {
-    const s = new Kind(this, type, title, description);
+  section(Kind, ...of) {
+    const s = new Kind(this, ...of);
     this.parts.push(s);
     return s;
   }
@@ -104,7 +110,7 @@ class Map_ {
     const node = E("div", { class: "cbi-map" }, []);
     for (const part of this.parts) {
       const box = E("div", { class: "cbi-section" }, [E("h3", {}, [part.title]), E("p", { class: "hint" }, [part.description ?? ""])]);
-      for (const section of uci.sections(this.config, part.type)) {
+      for (const section of uci.sections(this.config, part.type).filter((s) => !part.name || s[".name"] === part.name)) {
         const rows = {};
         const show = () => {
           for (const { option, row } of Object.values(rows)) row.hidden = !option.needs.every(([k, v]) => rows[k].option.read(rows[k].input) === v);
@@ -169,7 +175,7 @@ const modules = {
   poll: { add: (f, seconds) => setInterval(f, seconds * 1000) },
   ui,
   uci,
-  form: { Map: Map_, TypedSection, Value: Option, Flag, ListValue },
+  form: { Map: Map_, TypedSection, NamedSection, Value: Option, Flag, ListValue },
   "tools.widgets": { DeviceSelect: class extends Option {} },
 };
 

@@ -244,6 +244,10 @@ func decodeUCI(name string, text []byte) (file, placed, error) {
 			return f, at, bad("", "%q is neither config, option nor list", word)
 		}
 	}
+	// LuCI keeps a section whose options are all empty: then the page is off.
+	if _, given := at.ui["listen"]; !given {
+		f.UI, at.ui = nil, nil
+	}
 	return f, at, nil
 }
 

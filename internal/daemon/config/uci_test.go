@@ -66,6 +66,20 @@ func TestParseUCI(t *testing.T) {
 	}
 }
 
+// TestPageUCI: the page is on with an address, and off without one.
+func TestPageUCI(t *testing.T) {
+	const wan = "config wan\n\toption interface 'eth0'\n\toption down '50mbit'\n"
+	for text, on := range map[string]bool{"": false, "config ui 'page'\n": false, "config ui 'page'\n\toption listen ''\n\toption tls '1'\n": false, "config ui 'page'\n\toption listen '192.168.1.1:7690'\n": true} {
+		c, err := config.Parse("/etc/config/unbloat", []byte(wan+text))
+		if err != nil || c.UI.Listen.IsValid() != on {
+			t.Errorf("%q: %v, %v", text, c.UI, err)
+		}
+	}
+	if _, err := config.Parse("/etc/config/unbloat", []byte(wan+"config ui\n\toption listen 'here'\n")); err == nil || !strings.Contains(err.Error(), "F:5") && !strings.Contains(err.Error(), ":5: listen") {
+		t.Error(err)
+	}
+}
+
 // TestSyntaxOf: the file in /etc/config is OpenWrt's, and so is a text that is
 // written as such.
 func TestSyntaxOf(t *testing.T) {

@@ -272,6 +272,15 @@ return view.extend({
 		o.value('ptm', _('VDSL (PTM)'));
 		o.value('atm', _('ADSL (ATM)'));
 
+		const page = m.section(form.NamedSection, 'page', 'ui', _('The page of unbloat'), _('For the browsers of your home: how the line is, who uses it, what to change.'));
+		page.addremove = true;
+
+		o = page.option(form.Value, 'listen', _('Address and port'), _('Empty: there is no page.'));
+		o.placeholder = '192.168.1.1:7690';
+		if (/^[0-9.]+$/.test(location.hostname))
+			o.value(location.hostname + ':7690');
+		o.validate = (section, value) => value == '' || /^([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$/.test(value) || _('An address and a port, as in 192.168.1.1:7690');
+
 		return m.render().then(settings => E('div', {}, [
 			E('h2', {}, [ 'unbloat' ]),
 			E('p', {}, [ _('Keeps calls and games clear while somebody uploads or downloads: packets wait here for a moment, and no longer in the modem for seconds.') ]),
