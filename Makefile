@@ -88,7 +88,7 @@ page: ## the router's page in a real browser: every flow, on phone and desktop, 
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestPageOfDaemon' ./cmd/unbloat
 
 .PHONY: release
-release: ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed
+release: setup-router ## packages of whole programs for several systems, made twice and compared; rpmlint, and a Debian of its own for the package to live in, where mmdebstrap is installed
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong|DebianLong|OpenWrtLong)$$' ./contrib/package
 
 .PHONY: ansible
