@@ -237,8 +237,8 @@ func TestOPNsenseTemplate(t *testing.T) {
 	}{
 		"one line": {settings{"enabled": "1"}, []settings{{"enabled": "1", "interface": "wan", "down": "50", "up": "10", "follow": "0"}},
 			map[string]any{"wan": []any{map[string]any{"interface": "wan", "router": "opnsense+https://127.0.0.1:8443", "down": "50 Mbit/s", "up": "10 Mbit/s"}}}, ""},
-		"everything": {settings{"enabled": "1", "on_stop": "revert", "metrics": "127.0.0.1:9836", "page": "192.168.1.1:7690"}, []settings{full, {"enabled": "0", "interface": "opt3", "up": "1"}},
-			map[string]any{"on_stop": "revert", "metrics": "127.0.0.1:9836", "ui": map[string]any{"listen": "192.168.1.1:7690", "tls": true}, "wan": []any{map[string]any{"interface": "opt2", "router": "opnsense+https://127.0.0.1:8443", "lan": "lan", "down": "50.5 Mbit/s", "up": "9.75 Mbit/s",
+		"everything": {settings{"enabled": "1", "on_stop": "revert", "metrics": "127.0.0.1:9836"}, []settings{full, {"enabled": "0", "interface": "opt3", "up": "1"}},
+			map[string]any{"on_stop": "revert", "metrics": "127.0.0.1:9836", "wan": []any{map[string]any{"interface": "opt2", "router": "opnsense+https://127.0.0.1:8443", "lan": "lan", "down": "50.5 Mbit/s", "up": "9.75 Mbit/s",
 				"shape_down": "97%", "shape_up": "9 Mbit/s", "classes": "off", "aqm": "fq_codel", "link_layer": "ptm", "overhead": int64(34), "goal": "7.5ms"}}}, ""},
 		"no line": {settings{"enabled": "1"}, nil, map[string]any{}, "there is no [[wan]]"},
 		"off":     {settings{"enabled": "0"}, []settings{{"enabled": "0", "interface": "wan", "up": "10"}}, map[string]any{}, "there is no [[wan]]"},
@@ -389,8 +389,8 @@ func TestOPNsenseLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	config := write(t, t.TempDir(), "config.xml", opnsenseXML(address.Port(), certificate, map[string]string{"enabled": "1", "key": router.Key, "secret": router.Secret, "page": freeAddress(t)},
-		map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "0"}))
+	config := write(t, t.TempDir(), "config.xml", withMore(opnsenseXML(address.Port(), certificate, map[string]string{"enabled": "1", "key": router.Key, "secret": router.Secret},
+		map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "0"}), "<listen>"+freeAddress(t)+"</listen><tls>1</tls>"))
 	root := rendered(t, config)
 	etc := filepath.Join(root, "usr/local/etc/unbloat")
 	state := t.TempDir()
