@@ -1,3 +1,5 @@
+//go:build !omit_ui && !omit_daemon
+
 package main
 
 import (

@@ -18,8 +18,7 @@ func TestPageReloaded(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var did []string
-		var x *town
-		x = linuxTown(t, dir, oneWAN, func(o *Options) {
+		x := linuxTown(t, dir, oneWAN, func(o *Options) {
 			o.UI = func(ctx context.Context, c config.Config, _ Caller, _ func(string, ...any)) (func(PageParams) Page, <-chan struct{}, error) {
 				at := c.UI.Listen.String()
 				if c.UI.Listen.Port() == 1 {
