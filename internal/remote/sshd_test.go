@@ -176,7 +176,7 @@ func freePort(t *testing.T) int {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	await.Until(t, 40*time.Second, what, ok)
+	await.Until(t, 2*time.Minute, what, ok) // a lost connection is tried again at longer and longer intervals
 }
 
 // A cable forwards connections to the server until it is cut. Then data on the
