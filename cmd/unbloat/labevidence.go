@@ -57,7 +57,7 @@ func subjects() []subject {
 			"The daemon follows a line, beside fixed rates, cake-autorate (commit 94238be, unchanged, with fping) and CAKE that knows at every moment what the line carries, at 95 % of it: nobody can do better without knowing. Both programs are told the same rates and have the same six reflectors. The times are round trips of a probe of 100 bytes, 50 a second, over all of the time with load. A call is frozen while its picture stands still, up and down together; the seconds in which the line carried less than 64 kbit/s in the picture's direction are left out, for no router can help there.",
 			[]string{"follow-steps", "follow-steps-down", "follow-steps-up", "follow-lte-tmobile", "follow-lte-att", "follow-lte-verizon", "follow-umts-tmobile",
 				"follow-starlink", "follow-cable", "follow-wifi", "follow-lte", "follow-floor", "follow-silent",
-				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile"}, lab.FollowCases(), true},
+				"follow-call-lte-tmobile", "follow-call-lte-att", "follow-call-lte-verizon", "follow-call-umts-tmobile", "follow-steady"}, lab.FollowCases(), true},
 		{"calls", "Video calls",
 			"A real video call (Pion, with congestion control) of 1.5 Mbit/s each way, unless its row says otherwise, and what else runs on its own machine. First on the idle line, to compare the others with. **marked**: CAKE with diffserv4 and the call marked AF41. **rule**: unbloat with a rule that gives the call its class. All rates are fixed.",
 			[]string{"call-webrtc-idle", "call-webrtc", "call-webrtc-quic"}, lab.CallCases(), false},

@@ -88,8 +88,10 @@ func summaryOf(p plan.Plan) string {
 		text += " If that is a little below what the line carries, packets wait in this router and no longer in the modem."
 	}
 	switch {
-	case p.Classes != nil:
+	case p.ByBehaviour():
 		text += " Here calls, games and other small flows go first."
+	case p.Classes != nil:
+		text += " Here what a rule names goes first, as DNS and ping do."
 	case p.AQM == plan.CAKE || p.AQM == plan.FQCoDel:
 		text += " Here every flow has a queue of its own, so a call does not wait behind an upload."
 	}

@@ -122,6 +122,9 @@ func (m *maker) explainExplicit(c *Classes) {
 		return
 	}
 	m.because("classes.behaviour", word("none"), m.lang.ClassesLost)
+	if m.preferences.Classes.Use == ClassesOn {
+		m.warning(m.lang.ClassesLost)
+	}
 }
 
 // reads reports whether classes go by behaviour because a daemon reads what the

@@ -47,6 +47,9 @@ func IsIPv4(s string) bool { return classify.IsIPv4(s) }
 // ParseDSCP reads the name of a code point or its number; see classify.ParseDSCP.
 func ParseDSCP(s string) (uint8, error) { return classify.ParseDSCP(s) }
 
+// ByBehaviour reports whether the plan has classes by how flows behave, not by rules alone.
+func (p Plan) ByBehaviour() bool { return p.Classes != nil && p.Classes.Behaviour != (Behaviour{}) }
+
 // Policy returns the rules and limits that classify the plan's traffic; it is zero
 // if the plan has no classes. It does not contain what the shapers do with a class.
 func (p Plan) Policy() classify.Policy {

@@ -22,7 +22,7 @@ func (d *Driver) WhyClass(ctx context.Context, r Runner, p plan.Plan, f nft.Flow
 		return d.Classes.Why(ctx, r, p, f)
 	}
 	a := Answer{Flow: f}
-	byBehaviour := p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{})
+	byBehaviour := p.ByBehaviour()
 	if byBehaviour { // nothing here keeps state as those rules do
 		c := *p.Classes
 		c.Behaviour = plan.Behaviour{}

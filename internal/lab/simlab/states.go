@@ -123,7 +123,7 @@ type sorting struct {
 // don't.
 func (h *house) byTable(p plan.Plan) (*sorting, error) {
 	d, err := all.Find(p.Platform)
-	if err != nil || d.Sorter == nil || p.Classes == nil || p.Classes.Behaviour == (plan.Behaviour{}) {
+	if err != nil || d.Sorter == nil || !p.ByBehaviour() {
 		return nil, nil
 	}
 	k := newIPFW()

@@ -207,7 +207,7 @@ func (c *Config) addClassRules(p plan.Plan, d plan.Direction, number int) {
 	for _, m := range matches(p.Classes.Rules, d) {
 		add(m.class, m.ipfw(d, p.WAN))
 	}
-	if byBehaviour(p) {
+	if p.ByBehaviour() {
 		c.Rules = append(c.Rules, lookup(FirstRule+len(c.Rules), d, p.WAN))
 	}
 	add(plan.Normal, match{proto: "ip", home: "any", far: "any"}.ipfw(d, p.WAN))

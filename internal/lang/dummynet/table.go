@@ -27,14 +27,9 @@ type Table struct{ Name, Type string }
 // OurTables returns all tables that plans may have.
 func OurTables() []Table { return []Table{{flowTable, flowKey}} }
 
-// byBehaviour reports whether a plan has classes by behaviour.
-func byBehaviour(p plan.Plan) bool {
-	return p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{})
-}
-
 // addTable makes the table of flows, if rules look it up.
 func (c *Config) addTable(p plan.Plan) {
-	if byBehaviour(p) && slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Target == 0 }) {
+	if p.ByBehaviour() && slices.ContainsFunc(c.Rules, func(r Rule) bool { return r.Target == 0 }) {
 		c.Tables = append(c.Tables, OurTables()...)
 	}
 }

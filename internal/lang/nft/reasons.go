@@ -14,7 +14,7 @@ type Decider struct {
 // NewDecider returns one for a plan.
 func NewDecider(p plan.Plan) *Decider {
 	x := &Decider{p: p}
-	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) {
+	if p.ByBehaviour() {
 		policy := p.Policy()
 		policy.EveryPacket = true
 		x.table = classify.Build(policy)

@@ -39,7 +39,7 @@ func NewSorter(p plan.Plan, home func(netip.Addr) bool) platform.Sorter {
 // New returns what fills the table of a plan's classes; nil if the plan has none by
 // behaviour.
 func (u Sorting) New(p plan.Plan, home func(netip.Addr) bool) platform.Sorter {
-	if p.Classes == nil || p.Classes.Behaviour == (plan.Behaviour{}) {
+	if !p.ByBehaviour() {
 		return nil
 	}
 	return &sorter{counted: classify.NewCounted(p.Policy()), home: home, using: u}

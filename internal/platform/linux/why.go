@@ -21,7 +21,7 @@ func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platfo
 	c := nft.Connection{}
 	a := platform.Answer{Flow: f}
 	in := func(string, string) bool { return false }
-	if p.Classes != nil && p.Classes.Behaviour != (plan.Behaviour{}) { // otherwise the router keeps no state for it
+	if p.ByBehaviour() { // otherwise the router keeps no state for it
 		home := homeOf(ctx, r, p.WAN)
 		var before carried
 		a.Flow, c, before = connection(ctx, r, f, home)
