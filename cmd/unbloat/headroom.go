@@ -3,17 +3,27 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"time"
 
-	"unbloat/internal/measure"
 	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
 )
 
 // headroomCheck is the doctor's check that watches the router for some seconds. The
 // program for routers that measures has no room for it: the other one has it.
-func headroomCheck() func(*platform.Examination) { return linux.MeasureHeadroom(measure.Sleep) }
+func headroomCheck() func(*platform.Examination) {
+	return linux.MeasureHeadroom(func(ctx context.Context, d time.Duration) error {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(d):
+			return nil
+		}
+	})
+}
 
 // printHeadroom prints what was measured; nil: nothing was.
 func printHeadroom(w io.Writer, h *platform.Headroom) {
