@@ -67,6 +67,12 @@ func TestEveryScenario(t *testing.T) {
 			continue
 		}
 		r, err := Run(t.Context(), s, Options{Seed: 1})
+		if slices.ContainsFunc(s.Loads, func(l scenario.Load) bool { return l.Through != "" }) {
+			if err == nil {
+				t.Errorf("%s: a call through TCP or a tunnel is simulated, and the simulator has none", f)
+			}
+			continue
+		}
 		if err != nil {
 			t.Errorf("%s: %v", f, err)
 			continue
