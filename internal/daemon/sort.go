@@ -27,7 +27,7 @@ type sorting struct {
 }
 
 // sort starts or ends the giving of classes, as the WAN's state says. It belongs to
-// the loop. A change that waits for its confirmation has its classes too. It is done
+// the loop. While a change waits for its confirmation nothing is given. It is done
 // on this machine only: the states of another router would have to come here each
 // second.
 func (w *wan) sort() {
