@@ -88,6 +88,7 @@ const flows = {
     await until(() => document.querySelector('[data-do="mend"]') === null);
     step("mended", await text('[data-key="doctor"]'));
     await open("now");
+    await until(() => document.getElementById("sentence").textContent.includes("clear")); // with the next second's news
     step("good", await text("#sentence"));
   },
 
