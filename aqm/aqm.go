@@ -93,6 +93,16 @@ type Stats struct {
 	Backlog                               unit.Size // their bytes
 }
 
+// holding returns the counters with a packet that its inner queue has sent, and that a
+// shaper still holds back.
+func (s Stats) holding(p Packet) Stats {
+	s.Sent--
+	s.SentBytes -= p.Size
+	s.Packets++
+	s.Backlog += p.Size
+	return s
+}
+
 // plus returns the sum of two queues' counters.
 func (s Stats) plus(t Stats) Stats {
 	return Stats{

@@ -148,10 +148,7 @@ func (b *TokenBucket) Len() int { return b.Stats().Packets }
 func (b *TokenBucket) Stats() Stats {
 	s := b.inner.Stats()
 	if b.holds {
-		s.Sent--
-		s.SentBytes -= b.held.Size
-		s.Packets++
-		s.Backlog += b.held.Size
+		s = s.holding(b.held)
 	}
 	return s
 }

@@ -118,10 +118,7 @@ func (w *Weighted) Stats() Stats {
 	for i, q := range w.params.Queues {
 		s = s.plus(q.Stats())
 		if l := &w.lanes[i]; l.holds {
-			s.Sent--
-			s.SentBytes -= l.held.Size
-			s.Packets++
-			s.Backlog += l.held.Size
+			s = s.holding(l.held)
 		}
 	}
 	return s
