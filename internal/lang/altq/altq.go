@@ -89,19 +89,15 @@ type Ruleset struct {
 // passes what earlier rules block. Notes list what ALTQ cannot express of the
 // plan.
 func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
-	var up, down []plan.Share
-	if p.Classes != nil {
-		up, down = p.Classes.Up, p.Classes.Down
-	}
 	for _, d := range []struct {
-		name   string
-		s      *plan.Shaper
-		way    plan.Direction
-		shares []plan.Share
-	}{{UpQueue, p.Up, plan.DirectionUp, up}, {DownQueue, p.Down, plan.DirectionDown, down}} {
+		name string
+		s    *plan.Shaper
+		way  plan.Direction
+	}{{UpQueue, p.Up, plan.DirectionUp}, {DownQueue, p.Down, plan.DirectionDown}} {
 		if d.s == nil {
 			continue
 		}
+		shares := p.Classes.Of(d.way == plan.DirectionDown)
 		if d.s.AQM != plan.FIFO {
 			return Ruleset{}, nil, &plan.UnsupportedAQMError{AQM: d.s.AQM, Platform: "ALTQ", Have: []plan.AQM{plan.FIFO}}
 		}
@@ -109,8 +105,8 @@ func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
 			return Ruleset{}, nil, &plan.NoIngressError{Platform: "ALTQ", Side: plan.SideIFB, Why: "ALTQ queues on egress only; shape the download where it leaves towards the LAN"}
 		}
 		on := Interface{Device: d.s.Device, Scheduler: "hfsc", Bandwidth: Bandwidth{Rate: d.s.Rate}}
-		if d.shares != nil {
-			queues := classQueues(*d.s, d.shares)
+		if shares != nil {
+			queues := classQueues(*d.s, shares)
 			for _, q := range queues {
 				on.Queues = append(on.Queues, q.Name)
 			}

@@ -64,29 +64,25 @@ type Ruleset struct {
 // there is one queue per class and match rules, which neither pass nor block
 // packets. Notes list what pf cannot express of the plan.
 func Render(p plan.Plan) (rs Ruleset, notes []string, err error) {
-	var up, down []plan.Share
-	if p.Classes != nil {
-		up, down = p.Classes.Up, p.Classes.Down
-	}
 	for _, d := range []struct {
-		name   string
-		s      *plan.Shaper
-		way    plan.Direction
-		shares []plan.Share
-	}{{UpQueue, p.Up, plan.DirectionUp, up}, {DownQueue, p.Down, plan.DirectionDown, down}} {
+		name string
+		s    *plan.Shaper
+		way  plan.Direction
+	}{{UpQueue, p.Up, plan.DirectionUp}, {DownQueue, p.Down, plan.DirectionDown}} {
 		if d.s == nil {
 			continue
 		}
+		shares := p.Classes.Of(d.way == plan.DirectionDown)
 		q, more, err := queue(d.name, *d.s)
 		if err != nil {
 			return Ruleset{}, nil, fmt.Errorf("render queue %s: %w", d.name, err)
 		}
 		notes = append(notes, more...)
-		if d.shares == nil || d.s.AQM != plan.FQCoDel {
+		if shares == nil || d.s.AQM != plan.FQCoDel {
 			rs.Queues = append(rs.Queues, q)
 			continue
 		}
-		queues, err := classQueues(*d.s, d.shares)
+		queues, err := classQueues(*d.s, shares)
 		if err != nil {
 			return Ruleset{}, nil, err
 		}
