@@ -92,8 +92,8 @@ release: setup-router ## packages of whole programs for several systems, made tw
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Packages|ReleaseLong|DebianLong|OpenWrtLong)$$' ./contrib/package
 
 .PHONY: ansible
-ansible: ## the Ansible collection with a real ansible-core, installed into your cache, against every platform's stand-in over SSH
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 30m -run '^TestAnsibleLong$$' ./internal/remote
+ansible: kernel ## the Ansible collection with a real ansible-core, installed into your cache, against every platform's stand-in over SSH, and against routers on the lab's kernel
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^TestAnsible(Long|InLabLong|OnRouterInLabLong)$$' ./internal/remote
 
 .PHONY: race
 race: ## the tests that need no kernel, under the race detector

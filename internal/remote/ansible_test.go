@@ -51,7 +51,10 @@ type shaped struct {
 		Msg             string
 		Commands        []string
 		Diff            struct {
-			Before, After struct{ Plan map[string]any }
+			Before, After struct {
+				Plan    map[string]any
+				Differs []string // what the router has that is not the plan
+			}
 		}
 	}
 	Unbloat struct {
@@ -94,17 +97,20 @@ func stagedAtUsualPath(t *testing.T, p fakeRouter) *server {
 	return startServerIn(t, paths, dir, "SetEnv "+stageEnv+"="+dir+"/stage SHLVL=2", "ForceCommand "+dir+"/force")
 }
 
-// TestAnsibleLong: the collection's example play shapes every platform's stand-in over
-// SSH, says in check mode what it would do, does nothing the second time, changes what
-// is wanted otherwise, and takes it back to the byte.
-func TestAnsibleLong(t *testing.T) {
-	bin := ansible(t)
+// A controller is a machine with ansible-core and the collection, in directories of
+// its own.
+type controller struct {
+	bin       string // directory of ansible's programs
+	dir       string
+	inventory string                         // its file
+	command   func(argv ...string) *exec.Cmd // how programs are started there
+}
+
+// newController installs the collection from this tree.
+func newController(t *testing.T, bin string, command func(argv ...string) *exec.Cmd) *controller {
+	t.Helper()
 	dir := t.TempDir()
-	program := filepath.Join(dir, "unbloat")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "omit_lab,omit_measure,omit_serve,omit_web,omit_tui,omit_store", "-o", program, "unbloat/cmd/unbloat")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	c := &controller{bin: bin, dir: dir, inventory: filepath.Join(dir, "inventory.yml"), command: command}
 	collection := filepath.Join(dir, "ansible_collections", "unbloat", "router")
 	if err := os.MkdirAll(filepath.Dir(collection), 0o755); err != nil {
 		t.Fatal(err)
@@ -116,57 +122,89 @@ func TestAnsibleLong(t *testing.T) {
 	if err := os.Symlink(source, collection); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("one half", func(t *testing.T) { plays(t, bin, dir, program, "openwrt", "freebsd", "openbsd") })
-	t.Run("other half", func(t *testing.T) { plays(t, bin, dir, program, "clearos", "pfsense", "openbsd-altq") })
+	write(t, filepath.Join(dir, "play.yml"), "- import_playbook: unbloat.router.routers\n"+tell("local", dir))
+	return c
+}
+
+// tell is a play that writes what the module said of each router, and the facts that
+// it left, into files in a directory of the controller.
+func tell(connection, dir string) string {
+	return `- hosts: routers
+  connection: ` + connection + `
+  gather_facts: false
+  tasks:
+    - ansible.builtin.copy:
+        content: "{{ {'shaped': shaped, 'unbloat': unbloat} | to_json }}"
+        dest: "` + dir + `/said-{{ inventory_hostname }}"
+        mode: "0600"
+      delegate_to: localhost
+      check_mode: false
+      diff: false
+`
+}
+
+// run runs a play of the controller's directory, and returns what Ansible printed.
+func (c *controller) run(play string, args ...string) (string, error) {
+	x := c.command(append([]string{filepath.Join(c.bin, "ansible-playbook"), "-i", c.inventory, filepath.Join(c.dir, play), "--diff"}, args...)...)
+	x.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATH="+c.dir, "ANSIBLE_LOCAL_TEMP="+c.dir+"/tmp", "ANSIBLE_HOME="+c.dir+"/home", "ANSIBLE_REMOTE_TEMP="+c.dir+"/remote", "XDG_STATE_HOME="+c.dir+"/state", "SSH_AUTH_SOCK=", "LC_ALL=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1")
+	out, err := x.CombinedOutput()
+	return string(out), err
+}
+
+// play runs a play that must succeed, and returns what the module says of each of the
+// routers.
+func (c *controller) play(t *testing.T, play string, routers []string, args ...string) map[string]shaped {
+	t.Helper()
+	if out, err := c.run(play, args...); err != nil {
+		t.Fatalf("%q: %v: %s", args, err, out)
+	}
+	said := map[string]shaped{}
+	for _, name := range routers {
+		file := filepath.Join(c.dir, "said-"+name)
+		text, err := os.ReadFile(file)
+		var s shaped
+		if err == nil {
+			err = json.Unmarshal(text, &s)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v %s", name, err, text)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		said[name] = s
+	}
+	return said
+}
+
+// TestAnsibleLong: the collection's example play shapes every platform's stand-in over
+// SSH, says in check mode what it would do, does nothing the second time, changes what
+// is wanted otherwise, and takes it back to the byte.
+func TestAnsibleLong(t *testing.T) {
+	bin := ansible(t)
+	program := filepath.Join(t.TempDir(), "unbloat")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "omit_lab,omit_measure,omit_serve,omit_web,omit_tui,omit_store", "-o", program, "unbloat/cmd/unbloat")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	c := newController(t, bin, func(argv ...string) *exec.Cmd { return exec.CommandContext(t.Context(), argv[0], argv[1:]...) })
+	t.Run("one half", func(t *testing.T) { plays(t, c, program, "openwrt", "freebsd", "openbsd") })
+	t.Run("other half", func(t *testing.T) { plays(t, c, program, "clearos", "pfsense", "openbsd-altq") })
 }
 
 // plays runs the play for routers that have WANs of different names: all stand-ins
 // have one /tmp, where watchdogs are, by WAN.
-func plays(t *testing.T, bin, dir, program string, names ...string) {
+func plays(t *testing.T, c *controller, program string, names ...string) {
 	routers := slices.DeleteFunc(platforms(), func(p fakeRouter) bool { return !slices.Contains(names, p.name) })
 	before, after := map[string]string{}, map[string]string{}
-	inventory := "routers:\n  vars: {unbloat_executable: " + program + ", ansible_python_interpreter: " + filepath.Join(bin, "python3") + "}\n  hosts:\n"
+	inventory := "routers:\n  vars: {unbloat_executable: " + program + ", ansible_python_interpreter: " + filepath.Join(c.bin, "python3") + "}\n  hosts:\n"
 	for _, p := range routers {
 		s := stagedAtUsualPath(t, p)
 		before[p.name] = p.text()
 		inventory += fmt.Sprintf("    %s: {ansible_host: 127.0.0.1, ansible_port: %d, router_user: %s, router_identity: %s, router_known_hosts: %s, line_wan: %s, line_lan: %s, line_up: 10mbit}\n",
 			p.name, s.target.Port, s.target.User, s.options.Identities[0], s.options.KnownHosts[0], p.wan, map[string]string{"wan": "lan", "igb0": "igb1", "em0": "em1"}[p.wan])
 	}
-	write(t, filepath.Join(dir, "inventory.yml"), inventory)
-	write(t, filepath.Join(dir, "play.yml"), `- import_playbook: unbloat.router.routers
-- hosts: routers
-  connection: local
-  gather_facts: false
-  tasks:
-    - ansible.builtin.copy:
-        content: "{{ {'shaped': shaped, 'unbloat': unbloat} | to_json }}"
-        dest: "`+dir+`/said-{{ inventory_hostname }}"
-        mode: "0600"
-      check_mode: false
-      diff: false
-`)
-	// play runs the play, and returns what the module says of each router.
-	play := func(args ...string) map[string]shaped {
-		t.Helper()
-		c := exec.CommandContext(t.Context(), filepath.Join(bin, "ansible-playbook"), append([]string{"-i", filepath.Join(dir, "inventory.yml"), filepath.Join(dir, "play.yml"), "--diff"}, args...)...)
-		c.Env = append(os.Environ(), "ANSIBLE_COLLECTIONS_PATH="+dir, "ANSIBLE_LOCAL_TEMP="+dir+"/tmp", "ANSIBLE_HOME="+dir+"/home", "ANSIBLE_REMOTE_TEMP="+dir+"/remote", "XDG_STATE_HOME="+dir+"/state", "SSH_AUTH_SOCK=", "LC_ALL=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1")
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v: %s", args, err, out)
-		}
-		said := map[string]shaped{}
-		for _, p := range routers {
-			text, err := os.ReadFile(filepath.Join(dir, "said-"+p.name))
-			var s shaped
-			if err == nil {
-				err = json.Unmarshal(text, &s)
-			}
-			if err != nil || s.Unbloat.Platform != p.name {
-				t.Fatalf("%s: %v %s", p.name, err, text)
-			}
-			said[p.name] = s
-		}
-		return said
-	}
+	write(t, c.inventory, inventory)
 	const down = "-eline_down=50mbit"
 	for _, step := range []struct {
 		name    string
@@ -186,7 +224,10 @@ func plays(t *testing.T, bin, dir, program string, names ...string) {
 		for _, p := range routers {
 			after[p.name] = p.text()
 		}
-		for name, s := range play(step.args...) {
+		for name, s := range c.play(t, "play.yml", names, step.args...) {
+			if s.Unbloat.Platform != name {
+				t.Errorf("%s: %s is said to be %q", step.name, name, s.Unbloat.Platform)
+			}
 			if s.Shaped.Changed != step.changed || len(s.Unbloat.Lines) > 0 != step.shaped {
 				t.Errorf("%s: %s: changed %v, lines %v", step.name, name, s.Shaped.Changed, s.Unbloat.Lines)
 			}

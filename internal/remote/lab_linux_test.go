@@ -2,11 +2,11 @@ package remote_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,20 +38,49 @@ type gate struct {
 // newGate starts sshd in the router, where the test runs.
 func newGate(t *testing.T) *gate {
 	t.Helper()
+	dir := t.TempDir()
+	k := newLabKeys(t, dir)
+	k.serve(t, lab.NodeRouter, "10.1.0.1:2222")
+	g := &gate{t: t, state: filepath.Join(dir, "state")}
+	g.before = g.watchdogs()
+	g.flags = []string{"--router", "ssh://root@10.1.0.1:2222", "--identity", k.identity, "--known-hosts", k.known, "--state-dir", g.state}
+	return g
+}
+
+// labKeys are the keys of SSH servers inside the guest.
+type labKeys struct {
+	dir      string
+	host     ssh.PublicKey
+	identity string // file of the user's private key
+	known    string // file of the host keys that the user knows
+}
+
+func newLabKeys(t *testing.T, dir string) *labKeys {
+	t.Helper()
+	k := &labKeys{dir: dir, host: newKey(t, filepath.Join(dir, "host")), identity: filepath.Join(dir, "user"), known: filepath.Join(dir, "known")}
+	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(newKey(t, k.identity))))
+	return k
+}
+
+// serve starts sshd at an address of a node, until the test ends.
+func (k *labKeys) serve(t *testing.T, node, address string) {
+	t.Helper()
 	const sshd = "/usr/sbin/sshd"
 	if _, err := os.Stat(sshd); err != nil {
 		t.Skip("SKIPPED: there is no sshd; install openssh-server")
 	}
-	dir := t.TempDir()
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	hostKey, userKey := newKey(t, filepath.Join(dir, "host")), newKey(t, filepath.Join(dir, "user"))
-	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(userKey)))
-	write(t, filepath.Join(dir, "known"), knownhosts.Line([]string{"[10.1.0.1]:2222"}, hostKey)+"\n")
-	write(t, filepath.Join(dir, "config"), fmt.Sprintf("Port 2222\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nUseDNS no\nSetEnv SHLVL=2\n", dir, dir))
+	known, err := os.ReadFile(k.known)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	write(t, k.known, string(known)+knownhosts.Line([]string{knownhosts.Normalize(address)}, k.host)+"\n")
+	config := filepath.Join(k.dir, "config-"+node)
+	write(t, config, fmt.Sprintf("ListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nUseDNS no\nSetEnv SHLVL=2\nSubsystem sftp internal-sftp\n", address, k.dir, k.dir))
 	var log bytes.Buffer
-	cmd := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(dir, "config"))
+	cmd := labtest.In(context.Background(), node, sshd, "-D", "-e", "-f", config)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -60,20 +89,13 @@ func newGate(t *testing.T) *gate {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("sshd: %s", log.String())
+			t.Logf("sshd of %s: %s", node, log.String())
 		}
 	})
-	waitFor(t, "sshd", func() bool {
-		c, err := net.Dial("tcp", "10.1.0.1:2222")
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
+	waitFor(t, "sshd of "+node, func() bool {
+		out, err := labtest.In(t.Context(), node, "ss", "-Hltn", "src", address).Output()
+		return err == nil && len(out) > 0
 	})
-	g := &gate{t: t, state: filepath.Join(dir, "state")}
-	g.before = g.watchdogs()
-	g.flags = []string{"--router", "ssh://root@10.1.0.1:2222", "--identity", filepath.Join(dir, "user"), "--known-hosts", filepath.Join(dir, "known"), "--state-dir", g.state}
-	return g
 }
 
 // from returns a command that runs on a machine of the home.
@@ -100,14 +122,26 @@ func (g *gate) run(code int, says string, args ...string) string {
 // queues returns the shapers on the router.
 func queues(t *testing.T) string {
 	t.Helper()
+	return queuesOf(t, lab.NodeRouter, "wan", "lan")
+}
+
+// queuesOf returns the shapers in a node with these interfaces. The classes that CAKE
+// and FQ-CoDel list are the flows of the moment, and left out.
+func queuesOf(t *testing.T, node, wan, lan string) string {
+	t.Helper()
 	out := ""
-	for _, line := range []string{"tc qdisc show", "tc class show dev wan", "tc filter show dev wan", "tc filter show dev wan ingress", "ip -br link", "ethtool -k wan", "ethtool -k lan"} {
+	for _, line := range []string{"tc qdisc show", "tc class show dev " + wan, "tc filter show dev " + wan, "tc filter show dev " + wan + " ingress", "ip -br link", "ethtool -k " + wan, "ethtool -k " + lan, "nft -s -t list ruleset"} {
 		words := strings.Fields(line)
-		b, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+		b, err := labtest.In(t.Context(), node, words...).CombinedOutput()
 		if err != nil && words[1] == "qdisc" {
 			t.Fatalf("%s: %v: %s", line, err, b)
 		}
-		out += "$ " + line + "\n" + string(b)
+		out += "$ " + line + "\n"
+		for l := range strings.Lines(string(b)) {
+			if !strings.HasPrefix(l, "class cake ") && !strings.HasPrefix(l, "class fq_codel ") {
+				out += l
+			}
+		}
 	}
 	return out
 }
