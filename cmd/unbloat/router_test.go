@@ -29,6 +29,7 @@ type laptop struct {
 	t     *testing.T
 	flags []string
 	state string
+	tmp   string       // what the router with a shell has as its /tmp
 	said  bytes.Buffer // everything that was printed
 
 	mu     sync.Mutex
@@ -220,9 +221,9 @@ func (l *laptop) withShell() (address string) {
 	l.t.Helper()
 	labtest.NeedSeccomp(l.t)
 	const sshd = "/usr/sbin/sshd"
-	for _, need := range []string{sshd, "ssh-keygen", "curl"} {
+	for _, need := range []string{sshd, "ssh-keygen", "curl", "unshare"} {
 		if _, err := exec.LookPath(need); err != nil {
-			l.t.Skipf("SKIPPED: there is no %s; install openssh-server and curl", need)
+			l.t.Skipf("SKIPPED: there is no %s; install openssh-server, curl and util-linux", need)
 		}
 	}
 	if os.Getuid() != 0 {
@@ -253,7 +254,12 @@ func (l *laptop) withShell() (address string) {
 			l.t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(sshd, "-D", "-f", filepath.Join(dir, "config"))
+	l.tmp = filepath.Join(dir, "tmp")
+	if err := os.Mkdir(l.tmp, 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	argv := labtest.OwnTmp(l.tmp, dir, sshd, "-D", "-f", filepath.Join(dir, "config"))
+	cmd := exec.Command(argv[0], argv[1:]...)
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
@@ -289,7 +295,7 @@ func TestOPNsenseWatchdog(t *testing.T) {
 	l.run(exitDone, "undone in 40s", append([]string{"apply", "--confirm", "40s", "--watchdog", watchdog}, rates...)...)
 	kept := l.text()
 	l.run(exitDone, "Kept", "confirm")
-	if left, _ := filepath.Glob("/tmp/unbloat-watchdog-*"); len(left) > 0 {
+	if left, _ := filepath.Glob(l.tmp + "/unbloat-watchdog-*"); len(left) > 0 {
 		t.Errorf("watchdogs are left: %v", left)
 	}
 	if l.text() != kept || kept == start {

@@ -114,8 +114,10 @@ func TestAnsibleInLabLong(t *testing.T) {
 		labStep{"check removal", []string{away, "--check"}, true, unchanged, 36e6},
 		labStep{"remove", []string{away}, true, asAtStart, 0},
 		labStep{"remove again", []string{away}, false, asAtStart, 0})
-	if left, _ := filepath.Glob("/tmp/unbloat-watchdog-*"); len(left) > len(l.watchdogs) {
-		t.Errorf("watchdogs are left: %v", left)
+	for _, r := range offices {
+		if left := l.keys.watchdogs(r.node); len(left) > 0 {
+			t.Errorf("%s: watchdogs are left: %v", r.name, left)
+		}
 	}
 }
 
@@ -156,7 +158,6 @@ type ansibleLab struct {
 	keys       *labKeys
 	routers    []labRouter
 	start      map[string]string // the routers' queues in the beginning
-	watchdogs  []string          // those that were there before: the guest sees the host's /tmp
 }
 
 // newAnsibleLab makes the routers and the controller; outside of the guest it returns
@@ -169,7 +170,6 @@ func newAnsibleLab(t *testing.T, routers []labRouter) *ansibleLab {
 		return nil
 	}
 	l := &ansibleLab{t: t, keys: newLabKeys(t, t.TempDir()), routers: routers}
-	l.watchdogs, _ = filepath.Glob("/tmp/unbloat-watchdog-*")
 	inventory := fmt.Sprintf("routers:\n  vars: {unbloat_executable: %s, ansible_python_interpreter: %s, ansible_port: 2222, router_identity: %s, router_known_hosts: %s, line_up: 10mbit}\n  hosts:\n",
 		labtest.Unbloat(), filepath.Join(bin, "python3"), l.keys.identity, l.keys.known)
 	for _, r := range routers {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,10 +28,9 @@ import (
 // home.
 type gate struct {
 	t     *testing.T
+	keys  *labKeys
 	flags []string
 	state string
-	// before are watchdogs of other tests: the guest sees the host's /tmp.
-	before []string
 }
 
 // newGate starts sshd in the router, where the test runs.
@@ -41,8 +39,7 @@ func newGate(t *testing.T) *gate {
 	dir := t.TempDir()
 	k := newLabKeys(t, dir)
 	k.serve(t, lab.NodeRouter, "10.1.0.1:2222")
-	g := &gate{t: t, state: filepath.Join(dir, "state")}
-	g.before = g.watchdogs()
+	g := &gate{t: t, keys: k, state: filepath.Join(dir, "state")}
 	g.flags = []string{"--router", "ssh://root@10.1.0.1:2222", "--identity", k.identity, "--known-hosts", k.known, "--state-dir", g.state}
 	return g
 }
@@ -62,6 +59,15 @@ func newLabKeys(t *testing.T, dir string) *labKeys {
 	return k
 }
 
+// tmp is the directory that a node with sshd has as its /tmp.
+func (k *labKeys) tmp(node string) string { return filepath.Join(k.dir, "tmp-"+node) }
+
+// watchdogs returns what watchdogs have left behind on a node.
+func (k *labKeys) watchdogs(node string) []string {
+	found, _ := filepath.Glob(k.tmp(node) + "/unbloat-watchdog-*")
+	return found
+}
+
 // serve starts sshd at an address of a node, until the test ends.
 func (k *labKeys) serve(t *testing.T, node, address string) {
 	t.Helper()
@@ -69,8 +75,10 @@ func (k *labKeys) serve(t *testing.T, node, address string) {
 	if _, err := os.Stat(sshd); err != nil {
 		t.Skip("SKIPPED: there is no sshd; install openssh-server")
 	}
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"/run/sshd", k.tmp(node)} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	known, err := os.ReadFile(k.known)
 	if err != nil && !os.IsNotExist(err) {
@@ -80,7 +88,7 @@ func (k *labKeys) serve(t *testing.T, node, address string) {
 	config := filepath.Join(k.dir, "config-"+node)
 	write(t, config, fmt.Sprintf("ListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nUseDNS no\nSetEnv SHLVL=2\nSubsystem sftp internal-sftp\n", address, k.dir, k.dir))
 	var log bytes.Buffer
-	cmd := labtest.In(context.Background(), node, sshd, "-D", "-e", "-f", config)
+	cmd := labtest.In(context.Background(), node, labtest.OwnTmp(k.tmp(node), k.dir, sshd, "-D", "-e", "-f", config)...)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -146,12 +154,6 @@ func queuesOf(t *testing.T, node, wan, lan string) string {
 	return out
 }
 
-// watchdogs returns what watchdogs have left behind since the gate was created.
-func (g *gate) watchdogs() []string {
-	found, _ := filepath.Glob("/tmp/unbloat-watchdog-*")
-	return slices.DeleteFunc(found, func(f string) bool { return slices.Contains(g.before, f) })
-}
-
 // TestRouterFromHome: a machine of the home changes a real router over SSH. The
 // change is kept; reverted; not confirmed while the router's clock jumps; and
 // cut off in the middle.
@@ -193,7 +195,7 @@ func TestRouterFromHome(t *testing.T) {
 	waitFor(t, "the router's watchdog", func() bool { return queues(t) == start })
 	g.run(5, "", "confirm")
 	g.cutOff(start)
-	if left := g.watchdogs(); len(left) > 0 {
+	if left := g.keys.watchdogs(lab.NodeRouter); len(left) > 0 {
 		t.Errorf("watchdogs are left: %v", left)
 	}
 }
@@ -209,6 +211,23 @@ func byHand(t *testing.T, args ...string) {
 // cutOff cuts the connection to the router in the middle of a change.
 func (g *gate) cutOff(start string) {
 	t := g.t
+	half := func() bool {
+		b, _ := exec.Command("tc", "qdisc", "show", "dev", "wan").Output()
+		return strings.Contains(string(b), "htb")
+	}
+	g.cutWhen("the first queue", half, false, "--aqm", "fq_codel")
+	g.run(0, "", "revert")
+	if q := queues(t); q != start {
+		t.Errorf("cut off, it has %s\nbefore: %s", q, start)
+	}
+}
+
+// cutWhen applies a plan, cuts the connection when something has happened on the
+// router, waits until the router has undone it and the program has given up or was
+// killed, and mends the connection.
+func (g *gate) cutWhen(what string, happened func() bool, kill bool, args ...string) {
+	t := g.t
+	t.Helper()
 	link := func(args ...string) {
 		argv := append([]string{"tc", "qdisc"}, args...)
 		if b, err := labtest.In(t.Context(), "home1", argv...).CombinedOutput(); err != nil {
@@ -218,30 +237,57 @@ func (g *gate) cutOff(start string) {
 	// In virtual time commands on the router take no time, but the way to it
 	// does.
 	link("add", "dev", "eth0", "root", "netem", "delay", "50ms")
-	cmd := g.from("apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes", "--aqm", "fq_codel")
+	cmd := g.from(append([]string{"apply", "--wan", "wan", "--lan", "lan", "--shape-down", "20mbit", "--shape-up", "4mbit", "--yes"}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	half := func() bool {
-		b, _ := exec.Command("tc", "qdisc", "show", "dev", "wan").Output()
-		return strings.Contains(string(b), "htb")
-	}
-	waitFor(t, "the first queue", half)
+	waitFor(t, what, happened)
 	link("change", "dev", "eth0", "root", "netem", "loss", "100%")
 	cut := time.Now()
-	waitFor(t, "the router's watchdog", func() bool { return !half() })
+	if kill {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "the router's watchdog", func() bool { return !happened() })
 	t.Logf("cut off in the middle, the router undid it by itself after %.1f s", time.Since(cut).Seconds())
 	err := cmd.Wait()
 	t.Logf("the machine of the home noticed after %.1f s, and said: %s", time.Since(cut).Seconds(), out.String())
-	if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(out.String(), "the watchdog on the router undoes") {
+	if !kill && (cmd.ProcessState.ExitCode() == 0 || !strings.Contains(out.String(), "the watchdog on the router undoes")) {
 		t.Errorf("cut off, it ended with %v", err)
 	}
 	link("del", "dev", "eth0", "root")
-	g.run(0, "", "revert")
-	if q := queues(t); q != start {
-		t.Errorf("cut off, it has %s\nbefore: %s", q, start)
+}
+
+// TestLostCommandInLab: the connection is cut while a command is on its way to the
+// router, and comes back when the program has given up, or was killed. The command,
+// which the kernel of its machine still has, must not arrive: nobody would undo it.
+func TestLostCommandInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{Node: lab.NodeRouter}) {
+		return
+	}
+	g := newGate(t)
+	start := queues(t)
+	for _, killed := range []bool{false, true} {
+		g.cutWhen("the queue towards the home", func() bool {
+			b, _ := exec.Command("tc", "qdisc", "show", "dev", "ifb4wan").Output()
+			return strings.Contains(string(b), "cake")
+		}, killed, "--aqm", "cake")
+		if q := queues(t); q != start {
+			t.Errorf("killed %v: undone, it has %s\nbefore: %s", killed, q, start)
+		}
+		// A kernel tries for less than three minutes to send what a process left behind.
+		news, err := exec.CommandContext(t.Context(), "timeout", "180", "tc", "monitor").Output()
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) || ended.ExitCode() != 124 || len(news) > 0 {
+			t.Errorf("killed %v: after the router had undone it, this was changed (%v): %s", killed, err, news)
+		}
+		if q := queues(t); q != start {
+			t.Errorf("killed %v: three minutes later it has %s\nbefore: %s", killed, q, start)
+		}
+		g.run(0, "", "revert")
 	}
 }
 
@@ -277,7 +323,7 @@ func TestTuneFromHome(t *testing.T) {
 	if q := queues(t); q != start {
 		t.Errorf("reverted, it has %s\nbefore: %s", q, start)
 	}
-	if left := g.watchdogs(); len(left) > 0 {
+	if left := g.keys.watchdogs(lab.NodeRouter); len(left) > 0 {
 		t.Errorf("watchdogs are left: %v", left)
 	}
 }

@@ -100,7 +100,9 @@ type SSH struct {
 
 	mu     sync.Mutex
 	client *ssh.Client
+	conn   net.Conn      // what client uses
 	done   chan struct{} // closed when client's watcher has ended
+	under  int           // commands whose end is not known
 	become []string      // prefix of every command, such as sudo -n
 }
 
@@ -172,8 +174,7 @@ func (s *SSH) connected(ctx context.Context) (*ssh.Client, error) {
 		return nil, err
 	}
 	defer closeAgent()
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", s.target.address())
+	conn, err := dial(ctx, s.target.address())
 	if err != nil {
 		return nil, s.fail(err.Error(), "check its address and port, and that its SSH server runs", err)
 	}
@@ -188,7 +189,7 @@ func (s *SSH) connected(ctx context.Context) (*ssh.Client, error) {
 		return nil, s.explain(err)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	s.client, s.done = ssh.NewClient(c, chans, reqs), make(chan struct{})
+	s.client, s.conn, s.done = ssh.NewClient(c, chans, reqs), conn, make(chan struct{})
 	go s.watch(s.client, s.done)
 	return s.client, nil
 }
@@ -226,9 +227,12 @@ func (s *SSH) Close() error {
 	if s.client == nil {
 		return nil
 	}
+	if s.under == 0 { // nothing is on its way: the router may see an orderly end
+		linger(s.conn, -1)
+	}
 	err := s.client.Close()
 	<-s.done
-	s.client = nil
+	s.client, s.conn = nil, nil
 	return err
 }
 
@@ -239,8 +243,15 @@ func (s *SSH) drop(c *ssh.Client) {
 	if s.client == c {
 		c.Close()
 		<-s.done
-		s.client = nil
+		s.client, s.conn = nil, nil
 	}
+}
+
+// count adds n to the commands whose end is not known.
+func (s *SSH) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.under += n
 }
 
 // Run implements platform.Runner. SSH always uses the user's login shell, so every
@@ -266,7 +277,12 @@ func (s *SSH) Run(ctx context.Context, argv []string, stdin []byte) (stdout, std
 	}
 	words := append(append([]string{}, s.become...), append([]string{"env", "PATH=" + s.options.Path, "LC_ALL=C"}, argv...)...)
 	ended := make(chan error, 1)
-	go func() { ended <- session.Run(forLogin(words)) }() // ends with the command, or with the connection
+	s.count(1)
+	go func() { // ends with the command, or with the connection
+		err := session.Run(forLogin(words))
+		s.count(-1)
+		ended <- err
+	}()
 	select {
 	case err = <-ended:
 	case <-ctx.Done(): // ask the command to end, and do not wait for it
