@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,7 @@ type Engine struct {
 	WatchdogAt   string               // address of Watchdog, for the journal, so that a later process finds it
 	Uptime       func() time.Duration // nil: proc.Uptime
 	OnStep       func(platform.Step)  // called before each command that changes the router; may be nil
+	Log          io.Writer            // where Watch writes why it can't undo; nil: standard error
 
 	arm func(wan, journal string) error // set by tests: replaces the start of a watchdog process
 }

@@ -23,6 +23,7 @@ const (
 	watchdogPoll     = 200 * time.Millisecond // between looks at the journal
 	watchdogRetry    = time.Second            // between attempts to undo
 	watchdogPatience = 5 * time.Second        // how long a process may hold the lock past the deadline
+	watchdogLines    = 100                    // most errors that it writes to its log, which may be in memory
 )
 
 // ErrTooLate says that the watchdog has already undone the change.
@@ -89,8 +90,9 @@ func (e *Engine) startWatchdog(wan, journal string) error {
 }
 
 // Watch is what the watchdog process runs. It polls the journal until the
-// transaction is closed or has to be undone; it repeats the undo until it succeeds.
-// It writes `armed` to out once it watches.
+// transaction is closed or has to be undone; it repeats the undo until it succeeds,
+// and writes to its log why it does not, once until there is another reason. It writes
+// `armed` to out once it watches.
 func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) error {
 	j, err := readJournal(path)
 	if err != nil {
@@ -107,6 +109,11 @@ func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) err
 	defer l.Unlock()
 	fmt.Fprintln(out, watchdogArmed)
 	out.Close()
+	var log io.Writer = os.Stderr
+	if e.Log != nil {
+		log = e.Log
+	}
+	said, lines := "", 0
 	for {
 		j, err := readJournal(path)
 		if err == nil && (j == nil || j.ID != id) {
@@ -114,7 +121,10 @@ func (e *Engine) Watch(ctx context.Context, path string, out io.WriteCloser) err
 		}
 		if err == nil && e.due(j) {
 			if err := e.fire(ctx, path, id, wan); err != nil {
-				fmt.Fprintln(os.Stderr, "unbloat watchdog:", err)
+				if text := err.Error(); text != said && lines < watchdogLines {
+					said, lines = text, lines+1
+					fmt.Fprintln(log, "unbloat watchdog:", text)
+				}
 				if !sleep(ctx, watchdogRetry) {
 					return ctx.Err()
 				}

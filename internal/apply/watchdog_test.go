@@ -1,10 +1,13 @@
 package apply_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +16,7 @@ import (
 
 	"unbloat/internal/apply"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/linux"
 	linuxfake "unbloat/internal/platform/linux/fake"
 	"unbloat/unit"
@@ -78,6 +82,56 @@ func TestWatchdogUndoesAtTheDeadline(t *testing.T) {
 			t.Errorf("the journal is still there: %v", err)
 		}
 	})
+}
+
+// A sulking router can't be read for a time, each time for another reason if it says so.
+type sulking struct {
+	apply.Backend
+	until time.Time
+	n     int
+	other bool
+}
+
+func (s *sulking) Observe(ctx context.Context, p plan.Plan, earlier platform.State) (platform.State, error) {
+	if time.Now().Before(s.until) {
+		if s.other {
+			s.n++
+		}
+		return nil, fmt.Errorf("reason %d", s.n)
+	}
+	return s.Backend.Observe(ctx, p, earlier)
+}
+
+// TestWatchdogSaysItOnce: a watchdog that can't undo for long writes a few lines about
+// it: its log may be in a small router's memory.
+func TestWatchdogSaysItOnce(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			k := linuxfake.New()
+			start := k.Text()
+			e, wait := watchedEngine(t, k)
+			var log bytes.Buffer // the watchdog's alone, until it has ended
+			s := &sulking{Backend: e.Backend, other: other}
+			e.Backend, e.Log = s, &log
+			tr, err := e.Begin(t.Context(), smallPlan(t), apply.Options{Confirm: 30 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.until = time.Now().Add(110 * time.Second)
+			tr.Close()
+			wait()
+			most := 1
+			if other {
+				most = 100
+			}
+			if lines := strings.Count(log.String(), "\n"); lines != most || !strings.Contains(log.String(), "reason 0") != other {
+				t.Errorf("it wrote %d lines:\n%.2000s", lines, log.String())
+			}
+			if k.Text() != start {
+				t.Errorf("the watchdog left\n%s", k.Text())
+			}
+		})
+	}
 }
 
 func TestWatchdogOfAHolderThatIsGone(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"unbloat/internal/apply"
 	"unbloat/internal/daemon/keep"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -116,7 +115,7 @@ func retunes(t *testing.T, name, dir string) {
 	if retuner { // a crash leaves rates that no record knows
 		usual, to := *x.only().plan, *x.only().line.Load().now
 		x.stop()
-		e := &apply.Engine{Backend: x.backend, Runner: x.router.at, Dir: dir, Watchdog: unwatched{}}
+		e := x.engine(x.backend)
 		if drift, err := e.Drift(t.Context(), x.wan); err != nil || len(drift) > 0 {
 			t.Errorf("the daemon ended, and the router is not as recorded: %v %q", err, drift)
 		}

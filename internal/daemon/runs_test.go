@@ -32,7 +32,7 @@ func linuxTown(t *testing.T, dir, text string, change func(*Options)) *town {
 		t.Fatal(err)
 	}
 	at, wan := standIns()["linux"]()
-	x := &town{t: t, driver: driver, wan: wan, dir: dir, journal: dir, random: rand.New(rand.NewPCG(1, 3)), router: &moody{at: at, ours: func([]string) bool { return false }}}
+	x := &town{t: t, driver: driver, wan: wan, dir: dir, journal: dir, begun: time.Now(), random: rand.New(rand.NewPCG(1, 3)), router: &moody{at: at, ours: func([]string) bool { return false }}}
 	if x.backend, err = driver.Backend(platform.Options{Runner: at, Replace: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,7 @@ func TestRuns(t *testing.T) {
 				if err != nil {
 					return nil, 1, err
 				}
-				e := &apply.Engine{Backend: x.backend, Runner: x.router, Dir: x.dir, Watchdog: unwatched{}}
-				tr, err := e.Begin(ctx, p, apply.Options{Confirm: time.Minute, Hold: true})
+				tr, err := x.engine(x.backend).Begin(ctx, p, apply.Options{Confirm: time.Minute, Hold: true})
 				if err != nil {
 					return nil, 1, err
 				}
