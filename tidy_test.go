@@ -400,7 +400,7 @@ func sleeps() map[string]struct {
 		"internal/apply/lab_retune_linux_test.go":            {4, virtual},
 		"internal/daemon/lab_follow_linux_test.go":           {3, virtual},
 		"internal/daemon/lab_linux_test.go":                  {12, virtual},
-		"internal/daemon/conform_test.go":                    {4, bubble},
+		"internal/daemon/conform_test.go":                    {3, bubble},
 		"internal/daemon/retune_test.go":                     {6, bubble},
 		"internal/daemon/soak_test.go":                       {2, bubble},
 		"internal/gauge/lab_linux_test.go":                   {1, virtual},

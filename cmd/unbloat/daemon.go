@@ -128,6 +128,7 @@ func runDaemon(c *cobra.Command, f *daemonFlags) error {
 		Check: f.checker(), Open: f.open, Classify: codeOf,
 		Log: c.ErrOrStderr(), Reload: reload, Getenv: os.Getenv, Watch: daemon.Watch,
 	}
+	o.Count = lineCounter()
 	followLines(&o)
 	offerWork(&o, f)
 	offerArchive(&o)

@@ -36,7 +36,7 @@ func (f *lineFlags) onlyLine(ctx context.Context, wan, file string) (string, err
 	}
 	s, err := store.OpenExisting(ctx, file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", &platform.PreconditionError{Doing: "history: show the line", What: "nothing was written to " + file + " yet", Remedy: "wait until the daemon has followed the line for a while"}
+		return "", &platform.PreconditionError{Doing: "history: show the line", What: "nothing was written to " + file + " yet", Remedy: "wait five minutes: the daemon writes that often"}
 	}
 	if err != nil {
 		return "", storeError(err)

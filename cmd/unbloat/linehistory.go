@@ -73,7 +73,7 @@ func (f *historyFlags) showLine(c *cobra.Command, now time.Time) error {
 		return json.NewEncoder(c.OutOrStdout()).Encode(h)
 	}
 	if len(h.At) == 0 {
-		return changeError(&platform.PreconditionError{Doing: "history: show the line", What: "nothing is known of " + h.WAN + " in that time", Remedy: "wait until the daemon has followed it for a while, or ask for a longer time with --since"})
+		return changeError(&platform.PreconditionError{Doing: "history: show the line", What: "nothing is known of " + h.WAN + " in that time", Remedy: "wait until the daemon has kept it for a while, or ask for a longer time with --since"})
 	}
 	return drawLine(c.OutOrStdout(), words, pastOf(h, from, now))
 }
@@ -104,9 +104,17 @@ func pastOf(h daemon.History, from, to time.Time) live.Past {
 	for i, ms := range h.At {
 		at := live.PastStep{At: time.UnixMilli(ms)}
 		for d, w := range [2]daemon.HistoryWay{h.Down, h.Up} {
-			at.Way[d] = live.PastWay{Rate: w.Rate[i], Capacity: w.Capacity[i], Carried: w.Carried[i], DelayMs: w.Delay[i], MostMs: w.DelayMax[i]}
+			at.Way[d] = live.PastWay{Rate: w.Rate[i], Capacity: w.Capacity[i], Carried: w.Carried[i], DelayMs: pastDelay(w.Delay[i]), MostMs: pastDelay(w.DelayMax[i])}
 		}
 		p.Steps = append(p.Steps, at)
 	}
 	return p
+}
+
+// pastDelay is a delay as the view takes it: below 0 if it is not known.
+func pastDelay(ms *float64) float64 {
+	if ms == nil {
+		return -1
+	}
+	return *ms
 }

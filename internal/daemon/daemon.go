@@ -55,6 +55,9 @@ type Options struct {
 	// JSON, and that command's exit code; nil: this build can't. When ctx ends it undoes
 	// what it has changed.
 	Work func(ctx context.Context, j Job) (result any, exitCode int, err error)
+	// Count reads the bytes that an interface of this machine has carried; nil: this
+	// build can't.
+	Count func(device string) (received, sent uint64, ok bool)
 	// Archive keeps on a disk what lines did; nil: this build can't.
 	Archive Archive
 	// Metrics serves metrics at an address until ctx ends; nil: this build does not.
@@ -181,6 +184,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	d.loops.Go(func() { d.keepSchedule(d.running) })
 	d.loops.Go(func() { d.keepHistory(d.running) })
+	d.loops.Go(func() { d.watchHeld(d.running) })
 	clients := d.serve(d.running, l)
 	d.loop(d.running)
 

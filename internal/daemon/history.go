@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"unbloat/internal/daemon/keep"
 	"unbloat/internal/metrics"
 	"unbloat/unit"
 )
@@ -37,12 +38,76 @@ type Did struct {
 
 // past returns the ring of the WAN.
 func (w *wan) past() *metrics.Ring {
-	r := w.ring.Load()
-	if r == nil {
-		r = metrics.NewRing()
-		w.ring.Store(r)
+	if w.ring.Load() == nil {
+		w.ring.CompareAndSwap(nil, metrics.NewRing())
 	}
-	return r
+	return w.ring.Load()
+}
+
+// heldEvery is how often is noted what a line does that is not followed.
+const heldEvery = time.Second
+
+// A tally is what an interface had carried at a time.
+type tally struct {
+	at             time.Time
+	received, sent uint64
+}
+
+// watchHeld notes until ctx ends what those lines do that are not followed: the rates
+// that hold, and what is carried on this machine's interfaces. Nothing measures their
+// delay. A line that is followed is noted by what follows it.
+func (d *Daemon) watchHeld(ctx context.Context) {
+	tick := time.NewTicker(heldEvery)
+	defer tick.Stop()
+	counted := map[string]tally{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, w := range d.all() {
+			if w.line.Load() != nil {
+				delete(counted, w.key)
+				continue
+			}
+			w.noteHeld(counted)
+		}
+	}
+}
+
+// noteHeld notes what the line does, if anything is known.
+func (w *wan) noteHeld(counted map[string]tally) {
+	m := metrics.Moment{}
+	for i := range m.Way {
+		m.Way[i].Delay, m.Way[i].DelayMax = metrics.NoDelay, metrics.NoDelay
+	}
+	s, _ := w.snapshot()
+	known := s.State == keep.InPlace
+	if known {
+		m.Way[0].Rate, m.Way[1].Rate = float32(s.Down), float32(s.Up)
+	}
+	if received, sent, ok := w.count(); ok {
+		was, had := counted[w.key]
+		now := tally{time.Now(), received, sent}
+		counted[w.key] = now
+		if past := now.at.Sub(was.at).Seconds(); had && past > 0 && received >= was.received && sent >= was.sent {
+			const bits = 8
+			known = true
+			m.Way[0].Carried, m.Way[1].Carried = float32(bits*float64(received-was.received)/past), float32(bits*float64(sent-was.sent)/past)
+		}
+	}
+	if known {
+		w.past().Add(w.d.instant(w.d.now()), m)
+	}
+}
+
+// count reads the counters of the WAN's interface, if it is one of this machine.
+func (w *wan) count() (received, sent uint64, ok bool) {
+	if w.routerName != "" || w.d.o.Count == nil {
+		return 0, 0, false
+	}
+	return w.d.o.Count(w.name)
 }
 
 // instant returns the instant of the rings that a time of the machine's clock is now.
@@ -171,7 +236,7 @@ func (w *wan) history(ctx context.Context, p HistoryParams) (any, error) {
 		}
 	}
 	if ring == nil && file == "" {
-		return nil, &Error{CodePrecondition, fmt.Sprintf("tell what %s did: it is not followed, so nothing is known of it; follow = true in its [[wan]] makes the daemon look", w.key)}
+		return nil, &Error{CodePrecondition, fmt.Sprintf("tell what %s did: nothing is known of it yet; ask again when it is in place (`unbloat status`)", w.key)}
 	}
 	if ring != nil {
 		each := ring.Minutes
@@ -197,8 +262,9 @@ type historian struct {
 	step  time.Duration
 	begin time.Time
 	n     uint32
-	known [2]uint32
-	now   int64 // number of the step
+	known [2]uint32 // with a capacity
+	timed [2]uint32 // with a delay
+	now   int64     // number of the step
 	sum   metrics.Moment
 }
 
@@ -216,7 +282,7 @@ func newHistory(wan, router string, from, to time.Time, step int) *historian {
 	h := &historian{step: time.Duration(s) * time.Second, begin: from}
 	h.out = History{Schema: HistorySchema, WAN: wan, Router: router, Step: s, At: []int64{}}
 	for _, w := range []*HistoryWay{&h.out.Down, &h.out.Up} {
-		*w = HistoryWay{Rate: []int64{}, Capacity: []int64{}, Carried: []int64{}, Delay: []float64{}, DelayMax: []float64{}}
+		*w = HistoryWay{Rate: []int64{}, Capacity: []int64{}, Carried: []int64{}, Delay: []*float64{}, DelayMax: []*float64{}}
 	}
 	return h
 }
@@ -234,8 +300,11 @@ func (h *historian) add(t time.Time, m metrics.Moment) {
 		in, to := m.Way[d], &h.sum.Way[d]
 		mean(&to.Rate, in.Rate, h.n)
 		mean(&to.Carried, in.Carried, h.n)
-		mean(&to.Delay, in.Delay, h.n)
-		to.DelayMax = max(to.DelayMax, in.DelayMax, in.Delay)
+		if in.Delay >= 0 {
+			h.timed[d]++
+			mean(&to.Delay, in.Delay, h.timed[d])
+			to.DelayMax = max(to.DelayMax, in.DelayMax, in.Delay)
+		}
 		if in.Capacity > 0 {
 			h.known[d]++
 			mean(&to.Capacity, in.Capacity, h.known[d])
@@ -250,13 +319,19 @@ func (h *historian) close() {
 		w.Rate = append(w.Rate, int64(s.Rate))
 		w.Capacity = append(w.Capacity, int64(s.Capacity))
 		w.Carried = append(w.Carried, int64(s.Carried))
-		w.Delay = append(w.Delay, thousandths(s.Delay))
-		w.DelayMax = append(w.DelayMax, thousandths(s.DelayMax))
+		var mean, most *float64
+		if h.timed[d] > 0 {
+			mean, most = thousandths(s.Delay), thousandths(s.DelayMax)
+		}
+		w.Delay, w.DelayMax = append(w.Delay, mean), append(w.DelayMax, most)
 	}
-	h.n, h.known, h.sum = 0, [2]uint32{}, metrics.Moment{}
+	h.n, h.known, h.timed, h.sum = 0, [2]uint32{}, [2]uint32{}, metrics.Moment{}
 }
 
-func thousandths(v float32) float64 { return math.Round(float64(v)*1000) / 1000 }
+func thousandths(v float32) *float64 {
+	r := math.Round(float64(v)*1000) / 1000
+	return &r
+}
 
 func (h *historian) history() History {
 	if h.n > 0 {

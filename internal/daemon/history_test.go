@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestHistory(t *testing.T) {
 			}
 		}
 		h, err := ask[History](t, c, MethodHistory, HistoryParams{From: x.d.now().Add(-10 * time.Minute).Format(time.RFC3339)})
-		if err != nil || h.Step != 1 || len(h.At) != 600 || h.Down.Rate[599] != 3e6 || h.Down.DelayMax[0] != 5 || h.Up.Capacity[3] != 0 {
+		if err != nil || h.Step != 1 || len(h.At) != 600 || h.Down.Rate[599] != 3e6 || *h.Down.DelayMax[0] != 5 || h.Up.Capacity[3] != 0 {
 			t.Errorf("step %d, %d seconds, %v", h.Step, len(h.At), err)
 		}
 		h, err = ask[History](t, c, MethodHistory, nil)
@@ -97,8 +98,60 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// TestHistoryUnknown: of a line that is not followed nothing is known, and that is
-// said.
+// TestHistoryHeld: of a line whose rates are fixed the rates are told, and what its
+// interface carries. Its delay is not known, which is not 0. A WAN that is off has no
+// rate, one elsewhere no counters.
+func TestHistoryHeld(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &shelf{}
+		bytes := uint64(0)
+		x := linuxTown(t, dir, "history = \"/disk/history.db\"\n"+oneWAN, func(o *Options) {
+			o.Archive = disk
+			o.Count = func(device string) (uint64, uint64, bool) {
+				bytes += 125_000 // a megabit in each second
+				return bytes, bytes / 2, device == "wan"
+			}
+		})
+		defer func() { x.stop() }()
+		x.d.loops.Go(func() { x.d.watchHeld(x.d.running) })
+		x.d.loops.Go(func() { x.d.keepHistory(x.d.running) })
+		c, w := &client{d: x.d}, x.only()
+		time.Sleep(30*time.Minute + time.Second/2)
+		for _, step := range []int{1, 60} {
+			h, err := ask[History](t, c, MethodHistory, HistoryParams{From: x.d.now().Add(-20 * time.Minute).Format(time.RFC3339), Step: step})
+			if err != nil || len(h.At) < 1190/step {
+				t.Fatalf("%d steps: %v", len(h.At), err)
+			}
+			for i := range h.At {
+				if h.Down.Rate[i] != int64(w.plan.DownBps) || h.Up.Rate[i] != int64(w.plan.UpBps) || h.Down.Carried[i] != 1e6 || h.Up.Carried[i] != 5e5 || h.Down.Delay[i] != nil || h.Up.DelayMax[i] != nil {
+					t.Fatalf("step %d: %d %d, %d %d, %v %v", i, h.Down.Rate[i], h.Up.Rate[i], h.Down.Carried[i], h.Up.Carried[i], h.Down.Delay[i], h.Up.DelayMax[i])
+				}
+			}
+			if text, err := json.Marshal(h); err != nil || !strings.Contains(string(text), `"delay_ms":[null,null,`) {
+				t.Errorf("%v %.300s", err, text)
+			}
+		}
+		if n := len(disk.did); n < 25 || disk.did[n-1].Moment.Way[0].Delay >= 0 {
+			t.Errorf("%d minutes are on the disk: %+v", n, disk.did[max(n-1, 0):])
+		}
+		if _, err := w.call(t.Context(), func(ctx context.Context) (any, error) { return w.revert(ctx, c) }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		h, err := ask[History](t, c, MethodHistory, HistoryParams{From: x.d.now().Add(-time.Minute).Format(time.RFC3339)})
+		if err != nil || len(h.At) < 59 || h.Down.Rate[50] != 0 || h.Down.Carried[50] != 1e6 {
+			t.Errorf("off: %d steps, %v", len(h.At), err)
+		}
+		w.routerName = "ssh://elsewhere"
+		if _, _, ok := w.count(); ok {
+			t.Error("another router's interface is counted here")
+		}
+		w.routerName = ""
+	})
+}
+
+// TestHistoryUnknown: of a line of which nothing is known yet that is said.
 func TestHistoryUnknown(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ type wan struct {
 	changed chan struct{} // there is news
 	stopped chan struct{}
 
-	ring       atomic.Pointer[metrics.Ring] // nil: it was never followed. Only the loop sets it
+	ring       atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
 	decisions  decisions                    // of what follows the line
 	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
 	unfollowed string                       // why it is not, as it was told last

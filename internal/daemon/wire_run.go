@@ -231,9 +231,9 @@ type History struct {
 
 // A HistoryWay is one direction of a History.
 type HistoryWay struct {
-	Rate     []int64   `json:"rate_bps"`     // mean, of the shaper
-	Capacity []int64   `json:"capacity_bps"` // mean, that the line is believed to have
-	Carried  []int64   `json:"carried_bps"`  // mean
-	Delay    []float64 `json:"delay_ms"`     // mean, that queues on the line add
-	DelayMax []float64 `json:"delay_max_ms"` // worst
+	Rate     []int64    `json:"rate_bps"`     // mean, of the shaper
+	Capacity []int64    `json:"capacity_bps"` // mean, that the line is believed to have
+	Carried  []int64    `json:"carried_bps"`  // mean
+	Delay    []*float64 `json:"delay_ms"`     // mean, that queues on the line add; null: not known
+	DelayMax []*float64 `json:"delay_max_ms"` // worst; null: not known
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -277,12 +278,22 @@ func TestPast(t *testing.T) {
 		}
 		p.Steps = append(p.Steps, s)
 	}
+	fixed := p // nothing measured its delay
+	fixed.Steps = slices.Clone(p.Steps)
+	for i := range fixed.Steps {
+		for d := range fixed.Steps[i].Way {
+			w := &fixed.Steps[i].Way[d]
+			w.Capacity, w.DelayMs, w.MostMs = 0, -1, -1
+		}
+	}
 	for _, c := range []struct {
+		name  string
+		past  Past
 		width int
 		l     *reason.Language
-	}{{80, reason.English()}, {40, reason.German()}} {
-		got := DrawPast(c.l, p, Options{Width: c.width}, false) + "\n"
-		file := filepath.Join("testdata", fmt.Sprintf("past-%d.txt", c.width))
+	}{{"past", p, 80, reason.English()}, {"past", p, 40, reason.German()}, {"past-fixed", fixed, 80, reason.English()}, {"past-fixed", fixed, 40, reason.German()}} {
+		got := DrawPast(c.l, c.past, Options{Width: c.width}, false) + "\n"
+		file := filepath.Join("testdata", fmt.Sprintf("%s-%d.txt", c.name, c.width))
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 				t.Fatal(err)

@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"unbloat/internal/reason"
@@ -22,7 +23,8 @@ type PastStep struct {
 	Way [2]PastWay // down, up
 }
 
-// A PastWay is one direction of a PastStep. Rates are in bit/s; 0: not known.
+// A PastWay is one direction of a PastStep. Rates are in bit/s; 0: not known. Delays
+// that are not known are below 0.
 type PastWay struct {
 	Rate, Capacity, Carried int64
 	DelayMs, MostMs         float64
@@ -34,7 +36,12 @@ type PastWay struct {
 func DrawPast(l *reason.Language, p Past, o Options, styled bool) string {
 	const chartRows = 7
 	w := max(o.Width, 30)
-	c := newCanvas(w, 1+3*(chartRows+1))
+	timed := slices.ContainsFunc(p.Steps, func(s PastStep) bool { return max(s.Way[0].MostMs, s.Way[1].MostMs) >= 0 })
+	rows := 1 + 2*(chartRows+1) + 2
+	if timed {
+		rows = 1 + 3*(chartRows+1)
+	}
+	c := newCanvas(w, rows)
 	all := c.all()
 	title := fmt.Sprintf("%s, %s – %s", clean(p.Name), p.From.Format("2006-01-02 15:04"), p.To.Format("2006-01-02 15:04"))
 	all.text(0, 0, cut(title, w), bold)
@@ -75,15 +82,22 @@ func DrawPast(l *reason.Language, p Past, o Options, styled bool) string {
 	hi := 1.0
 	for _, s := range p.Steps {
 		for d, x := range s.Way {
-			delay[d] = append(delay[d], point{at(s.At), x.MostMs})
-			hi = max(hi, x.MostMs)
+			if x.MostMs >= 0 {
+				delay[d] = append(delay[d], point{at(s.At), x.MostMs})
+				hi = max(hi, x.MostMs)
+			}
 		}
 	}
-	chart(l.Name("past delay"), hi, func(plot pane, a axis) {
-		plot.curve(delay[1], 0, to, a, upward, false)
-		plot.curve(delay[0], 0, to, a, downward, false)
-	})
+	if timed {
+		chart(l.Name("past delay"), hi, func(plot pane, a axis) {
+			plot.curve(delay[1], 0, to, a, upward, false)
+			plot.curve(delay[0], 0, to, a, downward, false)
+		})
+	}
 	clocks(all.part(0, y-1, w, 1), p, to)
+	if !timed {
+		all.text(0, y+1, cut(l.Name("past no delay"), w), dim)
+	}
 	if !styled {
 		for i := range c.cells {
 			c.cells[i].s = 0

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -18,9 +19,12 @@ type MomentWay struct {
 	Rate     float32 // of the shaper
 	Capacity float32 // that the line is believed to have; 0: not known
 	Carried  float32
-	Delay    float32 // that queues on the line add
-	DelayMax float32 // the worst within a second or a minute
+	Delay    float32 // that queues on the line add; below 0: not known
+	DelayMax float32 // the worst within a second or a minute; below 0: not known
 }
+
+// NoDelay is a delay that is not known, of a line on which nothing measures it.
+const NoDelay = -1
 
 // A Ring keeps a WAN's last hours by the second and its last day by the minute, in
 // memory that NewRing takes. Several goroutines may use it.
@@ -42,7 +46,7 @@ func NewRing() *Ring {
 }
 
 // Add takes in a moment: those of one second, and of one minute, become one, with
-// the mean of each figure and the worst delay. Capacities that are not known do not
+// the mean of each figure and the worst delay. What is not known does not
 // count. What is older than the newest moment is ignored.
 func (r *Ring) Add(now unit.Instant, m Moment) {
 	r.mu.Lock()
@@ -75,9 +79,10 @@ type series struct {
 }
 
 type slot struct {
-	n      uint32 // moments in it; 0: nothing is known
-	m      Moment
-	knownN [2]uint32 // with a capacity
+	n        uint32 // moments in it; 0: nothing is known
+	m        Moment
+	knownN   [2]uint16 // with a capacity
+	delayedN [2]uint16 // with a delay
 }
 
 func newSeries(step, reach time.Duration) series {
@@ -114,15 +119,21 @@ func (s *series) add(now unit.Instant, m Moment) {
 	p := s.at(k)
 	p.n++
 	mean := func(of *float32, v float32, n uint32) { *of += (v - *of) / float32(n) }
+	// More than 65535 moments in a minute weigh a little more each.
+	count := func(n *uint16) uint32 {
+		*n = min(*n, math.MaxUint16-1) + 1
+		return uint32(*n)
+	}
 	for d := range m.Way {
 		in, to := m.Way[d], &p.m.Way[d]
 		mean(&to.Rate, in.Rate, p.n)
 		mean(&to.Carried, in.Carried, p.n)
-		mean(&to.Delay, in.Delay, p.n)
-		to.DelayMax = max(to.DelayMax, in.Delay, in.DelayMax)
+		if in.Delay >= 0 {
+			mean(&to.Delay, in.Delay, count(&p.delayedN[d]))
+			to.DelayMax = max(to.DelayMax, in.Delay, in.DelayMax)
+		}
 		if in.Capacity > 0 {
-			p.knownN[d]++
-			mean(&to.Capacity, in.Capacity, p.knownN[d])
+			mean(&to.Capacity, in.Capacity, count(&p.knownN[d]))
 		}
 	}
 }
@@ -135,7 +146,13 @@ func (s *series) each(from, to unit.Instant, f func(unit.Instant, Moment)) {
 	last := min(s.newest, s.number(to-1))
 	for k := max(oldest, s.number(from)); k <= last; k++ {
 		if p := s.at(k); p.n > 0 {
-			f(unit.Instant(k*int64(s.step)), p.m)
+			m := p.m
+			for d, n := range p.delayedN {
+				if n == 0 {
+					m.Way[d].Delay, m.Way[d].DelayMax = NoDelay, NoDelay
+				}
+			}
+			f(unit.Instant(k*int64(s.step)), m)
 		}
 	}
 }

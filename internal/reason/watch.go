@@ -28,6 +28,7 @@ func englishWatch() map[string]string {
 		"watch ends":      "q or Ctrl-C ends it",
 		"watch now":       "now",
 		"past rates":      "Mbit/s: shaper (line), what the line carries (dots), used (area)",
+		"past no delay":   "Delay: not measured, as the rates were fixed.",
 		"past delay":      "ms that queues on the line added at most, ↓ and ↑",
 	}
 }
@@ -60,6 +61,7 @@ func germanWatch() map[string]string {
 		"watch ends":      "q oder Strg-C beendet es",
 		"watch now":       "jetzt",
 		"past rates":      "Mbit/s: Shaper (Linie), Leitung (Punkte), genutzt (Fläche)",
+		"past no delay":   "Verzögerung bei festen Raten unbekannt.",
 		"past delay":      "ms, die Staus auf der Leitung höchstens hinzufügten, ↓ und ↑",
 	}
 }

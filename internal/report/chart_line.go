@@ -15,7 +15,7 @@ import (
 const LineSchema = "unbloat.line/1"
 
 // A Line is what a line did over hours, as `unbloat history --line --json` prints it.
-// Each list is as long as At. Figures that are not known are 0.
+// Each list is as long as At. Rates that are not known are 0, delays null.
 type Line struct {
 	Schema string  `json:"schema"`
 	WAN    string  `json:"wan"`
@@ -28,11 +28,11 @@ type Line struct {
 
 // A LineWay is one direction of a Line.
 type LineWay struct {
-	Rate     []int64   `json:"rate_bps"`     // of the shaper
-	Capacity []int64   `json:"capacity_bps"` // that the line was believed to have
-	Carried  []int64   `json:"carried_bps"`
-	Delay    []float64 `json:"delay_ms"`     // mean, that queues on the line added
-	DelayMax []float64 `json:"delay_max_ms"` // worst
+	Rate     []int64    `json:"rate_bps"`     // of the shaper
+	Capacity []int64    `json:"capacity_bps"` // that the line was believed to have
+	Carried  []int64    `json:"carried_bps"`
+	Delay    []*float64 `json:"delay_ms"`     // mean, that queues on the line added; null: not known
+	DelayMax []*float64 `json:"delay_max_ms"` // worst; null: not known
 }
 
 // Check returns an error if the lists do not fit, or nothing is in them.
@@ -83,10 +83,6 @@ func (l *Line) says() string {
 				lo, hi = min(lo, float64(r)), max(hi, float64(r))
 			}
 		}
-		worst := 0.0
-		for _, d := range w.is.DelayMax {
-			worst = max(worst, d)
-		}
 		if hi == 0 {
 			continue
 		}
@@ -94,16 +90,44 @@ func (l *Line) says() string {
 		if mbit(hi) != rates {
 			rates += " to " + mbit(hi)
 		}
-		text += fmt.Sprintf("The %s was shaped to %s Mbit/s; queues on the line added at most %s. ", w.name, rates, shortMs(worst))
+		text += fmt.Sprintf("The %s was shaped to %s Mbit/s", w.name, rates)
+		if worst, known := w.is.worst(); known {
+			text += "; queues on the line added at most " + shortMs(worst)
+		}
+		text += ". "
+	}
+	if !l.timed() {
+		text += "The delay was not measured: the line's rates were fixed."
 	}
 	return strings.TrimSpace(text)
+}
+
+// worst returns the most that queues added; known is false if nothing measured it.
+func (w LineWay) worst() (ms float64, known bool) {
+	for _, d := range w.DelayMax {
+		if d != nil {
+			ms, known = max(ms, *d), true
+		}
+	}
+	return ms, known
+}
+
+// timed says that the delay was measured at some time.
+func (l *Line) timed() bool {
+	_, down := l.Down.worst()
+	_, up := l.Up.worst()
+	return down || up
 }
 
 // lineChart draws the rates of both directions, and the delay.
 func lineChart(l *Line, lay layout) *figure {
 	const head, gap, foot = 30, 14, 26
 	high := 130.0
-	f := newFigure(lay.w, 0, "The line over time", "Rates in Mbit/s: the shaper's, what the line was believed to carry, and what was used; and the delay in milliseconds that queues on the line added. "+l.says(), lay.rule)
+	and := ""
+	if l.timed() {
+		and = "; and the delay in milliseconds that queues on the line added"
+	}
+	f := newFigure(lay.w, 0, "The line over time", "Rates in Mbit/s: the shaper's, what the line was believed to carry, and what was used"+and+". "+l.says(), lay.rule)
 	step := int64(l.Step) * 1000
 	from, to := l.At[0], l.At[len(l.At)-1]+step
 	y := 0.0
@@ -149,24 +173,32 @@ func lineChart(l *Line, lay layout) *figure {
 		for i := range l.At {
 			top = max(top, float64(max(w.is.Rate[i], w.is.Capacity[i], w.is.Carried[i]))/1e6)
 		}
-		p := panel(w.name+": shaper (line), what the line carries (dashed), used (area)", top)
+		last = panel(w.name+": shaper (line), what the line carries (dashed), used (area)", top)
 		var areas [][]point
-		for _, path := range paths(p, func(i int) float64 { return float64(w.is.Carried[i]) / 1e6 }) {
+		for _, path := range paths(last, func(i int) float64 { return float64(w.is.Carried[i]) / 1e6 }) {
 			if len(path) > 1 {
-				areas = append(areas, append(append([]point{{path[0].x, p.y1}}, path...), point{path[len(path)-1].x, p.y1}))
+				areas = append(areas, append(append([]point{{path[0].x, last.y1}}, path...), point{path[len(path)-1].x, last.y1}))
 			}
 		}
 		f.areas(areas, w.ink, 0.25)
-		f.lines(paths(p, rate(w.is.Capacity)), pen{inkMuted, 1.2, dashed})
-		f.lines(paths(p, rate(w.is.Rate)), pen{w.ink, 1.6, solid})
+		f.lines(paths(last, rate(w.is.Capacity)), pen{inkMuted, 1.2, dashed})
+		f.lines(paths(last, rate(w.is.Rate)), pen{w.ink, 1.6, solid})
 	}
-	worst := 1.0
-	for i := range l.At {
-		worst = max(worst, l.Down.DelayMax[i], l.Up.DelayMax[i])
+	if l.timed() {
+		down, _ := l.Down.worst()
+		up, _ := l.Up.worst()
+		last = panel("Delay that queues on the line added at most, ms: download (solid), upload (dashed)", max(1, down, up))
+		delay := func(list []*float64) func(int) float64 {
+			return func(i int) float64 {
+				if list[i] == nil {
+					return math.NaN()
+				}
+				return *list[i]
+			}
+		}
+		f.lines(paths(last, delay(l.Up.DelayMax)), pen{inkUpload, 1.2, dashed})
+		f.lines(paths(last, delay(l.Down.DelayMax)), pen{inkDownload, 1.4, solid})
 	}
-	last = panel("Delay that queues on the line added at most, ms: download (solid), upload (dashed)", worst)
-	f.lines(paths(last, func(i int) float64 { return l.Up.DelayMax[i] }), pen{inkUpload, 1.2, dashed})
-	f.lines(paths(last, func(i int) float64 { return l.Down.DelayMax[i] }), pen{inkDownload, 1.4, solid})
 	last.clock(from, to)
 	f.h = y - gap + foot
 	return f
@@ -216,7 +248,12 @@ func writeLinesCSV(b *bytes.Buffer, lines []*Line) error {
 	for _, l := range lines {
 		for i, at := range l.At {
 			for d, x := range []LineWay{l.Down, l.Up} {
-				ms := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+				ms := func(v *float64) string {
+					if v == nil {
+						return ""
+					}
+					return strconv.FormatFloat(*v, 'f', -1, 64)
+				}
 				err := w.Write([]string{inert(clean(l.WAN)), inert(clean(l.Router)), time.UnixMilli(at).UTC().Format(time.RFC3339), strconv.Itoa(l.Step), [2]string{"down", "up"}[d],
 					strconv.FormatInt(x.Rate[i], 10), strconv.FormatInt(x.Capacity[i], 10), strconv.FormatInt(x.Carried[i], 10), ms(x.Delay[i]), ms(x.DelayMax[i])})
 				if err != nil {

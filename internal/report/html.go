@@ -171,7 +171,7 @@ func (h page) charts(p Page) error {
 		"latency":      "Every probe is in the picture; each column shows the fastest, the median and the slowest of its moment. The axis is logarithmic, the same for all panels.",
 		"distribution": "How many of 100 probes came back within a time. Steep and far left is good; a long slope to the right is what calls suffer from. Lost probes are not in the curves; the tables count them.",
 		"hops":         "Where a hop and all hops behind it get slower under load, the queue is in front of that hop. A single slow hop only gives its answers low priority, which delays no traffic.",
-		"line":         "Means of each step of time, and its worst delay. Where a curve has a gap, the line was not followed.",
+		"line":         "Means of each step of time, and its worst delay. Where a curve has a gap, nothing is known.",
 		"throughput":   "What arrived, without packet headers. Over each phase stands its mean, as in the tables.",
 	}
 	for i, c := range wide {

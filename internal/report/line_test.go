@@ -18,7 +18,8 @@ func aLine() *Line {
 		for _, w := range []*LineWay{&l.Down, &l.Up} {
 			w.Rate, w.Carried = append(w.Rate, 40e6-int64(m)*1e5), append(w.Carried, 10e6)
 			w.Capacity = append(w.Capacity, int64(m%2)*42e6)
-			w.Delay, w.DelayMax = append(w.Delay, 2), append(w.DelayMax, float64(m))
+			mean, most := 2.0, float64(m)
+			w.Delay, w.DelayMax = append(w.Delay, &mean), append(w.DelayMax, &most)
 		}
 	}
 	return l
@@ -55,6 +56,23 @@ func TestLine(t *testing.T) {
 		if bad(l); l.Check() == nil {
 			t.Errorf("%s: not refused", name)
 		}
+	}
+	fixed := aLine()
+	for i := range fixed.At {
+		for _, w := range []*LineWay{&fixed.Down, &fixed.Up} {
+			w.Delay[i], w.DelayMax[i] = nil, nil
+		}
+	}
+	for f, has := range map[Format]string{FormatHTML: "The delay was not measured", FormatCSV: ",10000000,,\n", FormatJSON: `null`} {
+		var b bytes.Buffer
+		if err := Write(f, &b, Page{Lines: []*Line{fixed}}); err != nil || !strings.Contains(b.String(), has) || strings.Contains(b.String(), "queues on the line added") {
+			t.Errorf("fixed, as %s: %v\n%.3000s", f, err, b.String())
+		}
+	}
+	fixed.Down.DelayMax[3] = new(float64)
+	var page bytes.Buffer
+	if err := Write(FormatHTML, &page, Page{Lines: []*Line{fixed}}); err != nil || !strings.Contains(page.String(), "queues on the line added at most 0 ms") || strings.Contains(page.String(), "not measured") {
+		t.Errorf("measured once: %v", err)
 	}
 	evil := aLine()
 	evil.WAN = "=<script>\x1b"

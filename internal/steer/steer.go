@@ -265,11 +265,16 @@ func (f *Follower) look(now unit.Instant) {
 	for d := follow.Down; d <= follow.Up; d++ {
 		b := f.controller.Belief(d)
 		v.Belief[d] = b
-		f.delayed[d].Add(b.Delay)
-		m.Way[d] = metrics.MomentWay{
+		is := metrics.MomentWay{
 			Rate: float32(b.Rate), Capacity: float32(b.Capacity), Carried: float32(b.Carried),
 			Delay: float32(unit.Ms(b.Delay)), DelayMax: float32(unit.Ms(b.Delay)),
 		}
+		if v.Blind {
+			is.Delay, is.DelayMax = metrics.NoDelay, metrics.NoDelay
+		} else {
+			f.delayed[d].Add(b.Delay)
+		}
+		m.Way[d] = is
 	}
 	f.ring.Add(now, m)
 }

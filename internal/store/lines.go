@@ -24,7 +24,7 @@ type LineStep struct {
 	Way  [2]LineWay // down, up
 }
 
-// A LineWay is one direction of a LineStep. Delays are in milliseconds; 0: not known.
+// A LineWay is one direction of a LineStep. Delays are in milliseconds; below 0: not known.
 type LineWay struct {
 	Rate, Capacity, Carried unit.Rate
 	Delay, DelayMax         float64
@@ -129,7 +129,7 @@ func (s *Store) thinLines(ctx context.Context, now time.Time) error {
 // A joinedLine is the mean of steps, and their worst delay.
 type joinedLine struct {
 	LineStep
-	n, known [2]int
+	n, known, timed [2]int // steps, those with a capacity, those with a delay
 }
 
 func (j *joinedLine) add(x LineStep) {
@@ -139,8 +139,16 @@ func (j *joinedLine) add(x LineStep) {
 		n := j.n[d]
 		to.Rate += (in.Rate - to.Rate) / unit.Rate(n)
 		to.Carried += (in.Carried - to.Carried) / unit.Rate(n)
-		to.Delay += (in.Delay - to.Delay) / float64(n)
-		to.DelayMax = max(to.DelayMax, in.DelayMax)
+		switch {
+		case in.Delay >= 0:
+			if j.timed[d]++; j.timed[d] == 1 {
+				to.Delay, to.DelayMax = in.Delay, in.DelayMax
+			}
+			to.Delay += (in.Delay - to.Delay) / float64(j.timed[d])
+			to.DelayMax = max(to.DelayMax, in.DelayMax)
+		case j.timed[d] == 0:
+			to.Delay, to.DelayMax = in.Delay, in.DelayMax
+		}
 		if in.Capacity > 0 {
 			j.known[d]++
 			to.Capacity += (in.Capacity - to.Capacity) / unit.Rate(j.known[d])

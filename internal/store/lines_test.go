@@ -28,7 +28,10 @@ func TestLines(t *testing.T) {
 		if minute%2 == 0 {
 			x.Way[0].Capacity = 9e6
 		}
-		x.Way[1].Rate = 5e5
+		x.Way[1].Rate, x.Way[1].Delay, x.Way[1].DelayMax = 5e5, -1, -1
+		if minute >= 45 && minute%3 == 0 {
+			x.Way[1].Delay, x.Way[1].DelayMax = 4, 6
+		}
 		return x
 	}
 	read := func(wan string) (out []LineStep) {
@@ -61,7 +64,7 @@ func TestLines(t *testing.T) {
 	got := read("eth0")
 	want := LineStep{WAN: "eth0", At: start, Step: 15 * time.Minute}
 	want.Way[0] = LineWay{Rate: 8e6, Capacity: 9e6, Carried: 3e6, Delay: 2.5, DelayMax: 14}
-	want.Way[1].Rate = 5e5
+	want.Way[1].Rate, want.Way[1].Delay, want.Way[1].DelayMax = 5e5, -1, -1
 	if len(got) != 32 || got[0] != want || got[2] != all[30] {
 		t.Errorf("%d steps, the first of which is\n%+v, want\n%+v", len(got), got[0], want)
 	}

@@ -302,7 +302,9 @@ func gradeFrom(h daemon.History) ui.Grade {
 	var worst []float64
 	for i := range h.At {
 		if i < len(h.Down.DelayMax) && i < len(h.Up.DelayMax) {
-			worst = append(worst, max(h.Down.DelayMax[i], h.Up.DelayMax[i]))
+			if delay := max(delayOf(h.Down.DelayMax[i]), delayOf(h.Up.DelayMax[i])); delay >= 0 {
+				worst = append(worst, delay)
+			}
 		}
 	}
 	out := ui.Grade{Seconds: len(worst)}
@@ -412,7 +414,7 @@ func (s *Source) Line(ctx context.Context, wan string, day bool) (ui.Line, error
 	var h daemon.History
 	err := s.ask(ctx, daemon.MethodHistory, wan, daemon.HistoryParams{From: s.o.Now().Add(-span).UTC().Format(time.RFC3339), Step: step}, &h)
 	var refused *ui.Error
-	if errors.As(err, &refused) && refused.Code == ui.CodeNeeds { // nothing is known of a line that was never followed
+	if errors.As(err, &refused) && refused.Code == ui.CodeNeeds { // nothing is known of the line yet
 		out.Down, out.Up = seriesOf(daemon.HistoryWay{}, 0), seriesOf(daemon.HistoryWay{}, 0)
 		return out, nil
 	}
@@ -428,9 +430,23 @@ func (s *Source) Line(ctx context.Context, wan string, day bool) (ui.Line, error
 	return out, nil
 }
 
+// delayOf is a delay of the page's: -1 if it is not known.
+func delayOf(v *float64) float64 {
+	if v == nil {
+		return -1
+	}
+	return *v
+}
+
 // seriesOf has as many figures in each list as there are steps.
 func seriesOf(w daemon.HistoryWay, n int) ui.SeriesWay {
 	ints := func(of []int64) []int64 { return append(make([]int64, 0, n), of[:min(len(of), n)]...) }
-	floats := func(of []float64) []float64 { return append(make([]float64, 0, n), of[:min(len(of), n)]...) }
+	floats := func(of []*float64) []float64 {
+		out := make([]float64, 0, n)
+		for _, v := range of[:min(len(of), n)] {
+			out = append(out, delayOf(v))
+		}
+		return out
+	}
 	return ui.SeriesWay{Rate: ints(w.Rate), Capacity: ints(w.Capacity), Carried: ints(w.Carried), Delay: floats(w.Delay), DelayMax: floats(w.DelayMax)}
 }
