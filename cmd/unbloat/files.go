@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/charmbracelet/x/term"
 )
@@ -22,7 +23,7 @@ func writeFile(path string, text []byte, mode fs.FileMode) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return unwritten(path, "", err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(text)
@@ -36,9 +37,22 @@ func writeFile(path string, text []byte, mode fs.FileMode) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w; nothing was written", path, err)
+		return unwritten(path, "; nothing was written", err)
 	}
 	return nil
+}
+
+// unwritten is the error of a file that could not be written, with what to do. came
+// says what came of it.
+func unwritten(path, came string, err error) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		remedy = "; make room there, or name another file"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		remedy = "; name a file where you may write"
+	}
+	return fmt.Errorf("write %s: %w%s%s", path, err, came, remedy)
 }
 
 // checkWritable refuses a path that cannot be written, before a measurement is
@@ -53,7 +67,7 @@ func checkWritable(path string) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".unbloat-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return unwritten(path, "", err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -65,7 +79,7 @@ func writeInto(path string, text []byte) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return unwritten(path, "", err)
 	}
 	return nil
 }

@@ -310,7 +310,7 @@ func writeTest(file string, t *verdict.Test) error {
 		return fmt.Errorf("write the result to %s: %w", file, err)
 	}
 	if err := writeFile(file, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("test: -o: %w", err)
+		return fmt.Errorf("test: -o: %w; the result itself is printed above", err)
 	}
 	return nil
 }
