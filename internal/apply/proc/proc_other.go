@@ -1,11 +1,10 @@
-//go:build !linux
+//go:build !linux && !freebsd && !openbsd && !darwin
 
 package proc
 
 import "time"
 
-// Uptime returns the wall clock's time. This system has no other clock that counts
-// during sleep and is the same in all processes.
+// Uptime returns the wall clock's time: no router of ours runs this system.
 func Uptime() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 // BootID is not known here.
