@@ -233,6 +233,14 @@ func (x *town) config() config.Config {
 	return c
 }
 
+// write writes the configuration, with more keys of its WAN.
+func (x *town) write(more string) {
+	text := fmt.Sprintf("[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n%s", x.wan, more)
+	if err := os.WriteFile(x.file(), []byte(text), 0o644); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 func (x *town) file() string { return filepath.Join(x.dir, "unbloat.toml") }
 
 func (x *town) text() []byte {
@@ -530,12 +538,10 @@ func newTown(t *testing.T, name, dir string, seed uint64) *town {
 	if x.backend, err = driver.Backend(platform.Options{Runner: at, API: driver.Scheme != "", Replace: true}); err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("[[wan]]\ninterface = %q\ndown = \"50 Mbit/s\"\nup = \"10 Mbit/s\"\n", wan)
 	if x.follows = slow(driver); x.follows {
-		text += "follow = true\n"
-	}
-	if err := os.WriteFile(x.file(), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+		x.write("follow = true\n")
+	} else {
+		x.write("")
 	}
 	// What changes a router is told by a plan's own steps.
 	p, err := plan.Make(plan.Line{Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}, driver.Language.Assume(wan, ""), plan.Preferences{})
