@@ -312,22 +312,31 @@ func (w way) meters() {
 // calmOf makes the chain that meters every packet of a flow: what its machine's
 // calm flows have together, then what it has itself.
 func (w way) calmOf(f int) {
-	l, most := w.l, int64(w.l.CalmOf(w.d))/8
-	rate := int64(l.CalmRate) / 8
-	calm := Meter{w.in("calm", f), []Rate{
-		{N: int64(l.CalmPackets), Per: time.Second, Burst: int64(l.CalmPackets/2 + 1)},
-		{N: rate, Per: time.Second, Bytes: true, Burst: max(int64(l.CalmRate)/16, 3000)}}}
+	calm := w.calmOfFlow(f)
 	w.chain(of("calm", f),
 		w.then("hasty", Member{w.in("busy", f)}).because(Busy),
 		// What is busy in a crowd is found too: uploads and a call that begin together
 		// are a crowd until each has been found busy.
 		w.then("crowded", Member{w.in("crowd", f)}, calm).because(Crowd),
 		w.then("hasty", Member{w.in("crowd", f)}).does(Remember{Set: w.in("busy", f)}).because(Busy),
-		w.then("crowded", Meter{w.in("hosts", f), []Rate{{N: most, Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: true}}}).
-			does(Remember{w.in("crowd", f), true}).because(Crowd),
+		w.then("crowded", w.calmOfHost(f, true)).does(Remember{w.in("crowd", f), true}).because(Crowd),
 		w.then(w.isCalm(f), calm),
 		does(Remember{Set: w.in("busy", f)}),
 		w.then("hasty").because(Busy))
+}
+
+// calmOfFlow asks whether a flow is within what a calm one may have.
+func (w way) calmOfFlow(f int) Meter {
+	return Meter{w.in("calm", f), []Rate{
+		{N: int64(w.l.CalmPackets), Per: time.Second, Burst: int64(w.l.CalmPackets/2 + 1)},
+		{N: int64(w.l.CalmRate) / 8, Per: time.Second, Bytes: true, Burst: max(int64(w.l.CalmRate)/16, 3000)}}}
+}
+
+// calmOfHost asks whether a machine is above what its calm flows may have together,
+// or within it.
+func (w way) calmOfHost(f int, above bool) Meter {
+	most := int64(w.l.CalmOf(w.d)) / 8
+	return Meter{w.in("hosts", f), []Rate{{N: most, Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: above}}}
 }
 
 // names makes the chain of DNS and ping.

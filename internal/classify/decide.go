@@ -85,6 +85,7 @@ const (
 	Steady            // it is busy, and stays below a bound
 	TookMore          // it took more than that
 	Waits             // so it may have, once other flows of its machine have been tried
+	Sound             // it has not that class, but is small, and its flow speaks
 	Mixed             // it is calm, and its flow has large packets too
 	CalmTCP           // it is calm
 	CalmSmall         // so, and a small datagram

@@ -15,7 +15,7 @@ func (w way) explicit() []Step {
 			continue
 		}
 		for _, m := range w.alternatives(i, x) {
-			s := w.then(string(x.Class), m...)
+			s := w.then(w.heard(x), m...)
 			s.Why = Reason{Code: ByRule, Rule: i}
 			out = append(out, s)
 		}

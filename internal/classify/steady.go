@@ -1,7 +1,6 @@
 package classify
 
 import (
-	"slices"
 	"time"
 
 	"unbloat/unit"
@@ -27,9 +26,10 @@ import (
 //	        of an element also when a rule only asks whether it is there
 //	small   flow → the meter of its small packets: sound, and reports. One above it
 //	        speaks
-//	speaker home address. A flow of the machine speaks, and has not lost the class. 5 s
+//	speaker home address. A flow of the machine speaks. 5 s
 //	trial   home address. In it: a flow of this machine is being tried. 3 s
-//	tried   flow. It is the one, or was. 5 s
+//	waiting home address → the meter of the large packets of heavy flows that wait
+//	full    home address. Those have more than its steady flows may have. 10 s
 //	lost    flow. It took too much. 4 s, which is more than steady's, so that a
 //	        flow that lost the class has to begin again: no set needs deletion,
 //	        which kernels before 6.5 do not do properly from a rule
@@ -39,14 +39,15 @@ import (
 //
 // All are kept for each direction and version of IP. A packet goes this way:
 //
-//	lost?              yes: no class
+//	of a flow that speaks, and small: remember its machine in speaker
+//	                   lost? greedy? yes: it overtakes, if it can. None: judged
+//	lost? greedy?      yes: no class
 //	steady?            yes: judged
-//	greedy?            yes: no class
-//	of a flow that speaks, and small: judged
-//	carried little? speaker? trial?
-//	                   yes: no class. None: the machine's trial is this flow's, judged
-//	judged: small, and speaks: remember its machine in speaker
-//	  meter of the flow, then, if it is not in tried, of the machine:
+//	carried little? speaker?
+//	                   yes: no class
+//	full? trial?       yes: no class. None: the machine's trial is this flow's, judged
+//	judged: full, and no speaker: no class
+//	  meter of the flow, then of the machine:
 //	  within             → interactive
 //	  else               struck? → greedy; remember in struck and lost: no class
 //
@@ -56,11 +57,13 @@ import (
 // trial would take from the call what is left of the class.
 //
 // Others are tried one at a time on each machine. So each is tried where it could have
-// more. What it takes then is not charged to its machine, so that a call does not
-// lose its class for what a trial found out. While a flow is tried it can do no
-// harm for long: above the class's share it no longer goes first, and it is out
-// once its bucket, that of a second, is empty. A picture of 60 kB fits into any
-// bucket. None is tried before it has carried HeavyBytes: a call has spoken by then.
+// more. While a flow is tried it can do no harm for long: above the class's share it no
+// longer goes first, and it is out once its bucket, that of a second, is empty. A
+// picture of 60 kB fits into any bucket. None is tried before it has carried
+// HeavyBytes: a call has spoken by then. And none is where those that wait have more
+// than the machine's steady flows may have: most of them wait for nothing, so the
+// machine has had its share, and what would go first is more than that. Those
+// without a voice that went first before lose it then too.
 //
 // A steady flow stays busy until it is silent, so that all of its packets have one
 // class: its sender takes it for loss if small ones overtake large ones.
@@ -79,7 +82,7 @@ const (
 	greedyFor = time.Minute
 	speaksFor = 5 * time.Second
 	trialFor  = 3 * time.Second
-	triedFor  = 5 * time.Second
+	fullFor   = 10 * time.Second
 	mixedFor  = 2 * time.Second
 	// metersFor is more than any bucket takes to be full again.
 	metersFor = 20 * time.Second
@@ -122,11 +125,12 @@ func (b *builder) rememberSteady(f int, d Direction, n, few int) {
 	b.set(name("small"), FlowKey, f, speaksFor, n)
 	b.set(name("speaker"), HomeAddress, f, speaksFor, few)
 	b.set(name("trial"), HomeAddress, f, trialFor, few)
-	b.set(name("tried"), FlowKey, f, triedFor, n)
 	b.set(name("lost"), FlowKey, f, lostFor, n)
 	b.set(name("struck"), FlowKey, f, struckFor, n)
 	b.set(name("greedy"), FlowKey, f, greedyFor, n)
 	b.set(name("steady_hosts"), HomeAddress, f, metersFor, few)
+	b.set(name("waiting"), HomeAddress, f, metersFor, few)
+	b.set(name("full"), HomeAddress, f, fullFor, few)
 }
 
 // steadyRate is a bucket that holds at least a picture.
@@ -156,7 +160,7 @@ func (w way) keep() []Step {
 	}
 	var out []Step
 	for _, f := range families() {
-		out = append(out, w.then(of("kept", f), Member{w.in("steady", f)}))
+		out = append(out, w.then(of("judged", f), Member{w.in("steady", f)}))
 	}
 	return out
 }
@@ -202,49 +206,103 @@ func (w way) steady(f int) {
 	w.chain(of("mixed", f),
 		w.then("interactive", Member{w.in("mixed", f)}).because(Mixed),
 		w.then("voice").because(CalmSmall))
-	other := w.unknown(f)
-	speaks := []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
-	w.chain(of("steady", f),
+	// speaks asks whether a flow sends sound, or reports, all the time.
+	speaks := w.speaks(f)
+	w.chain(of("steady", f), []Step{
+		w.then(of("speaks", f), speaks...).does(Remember{w.in("speaker", f), true}),
 		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		w.then(of("rests", f), Member{w.in("greedy", f)}).because(TookMore),
 		w.then(of("judged", f), Member{w.in("steady", f)}),
-		w.then(of("greedy", f), Member{w.in("greedy", f)}).because(TookMore),
-		w.then(of("judged", f), speaks...),
 		w.then(of("rests", f), Test{Field: CtBytes, Op: AtMost, Value: uint64(w.l.HeavyBytes)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("speaker", f)}).because(Waits),
+		w.fills(f),
+		w.then(of("rests", f), Member{w.in("full", f)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("trial", f)}).because(Waits),
-		w.then(of("judged", f)).does(Remember{Set: w.in("trial", f)}, Remember{Set: w.in("tried", f)}),
-		w.then(of("rests", f)).because(Waits))
+		w.then(of("judged", f)).does(Remember{Set: w.in("trial", f)}),
+		w.then(of("rests", f)).because(Waits)}...)
+	overtakes := w.overtakes(f)
+	w.chain(of("speaks", f),
+		w.then(overtakes, Member{w.in("lost", f)}).because(TookMore),
+		w.then(overtakes, Member{w.in("greedy", f)}).because(TookMore),
+		w.then(of("judged", f)))
 	within := func(set string, r unit.Rate) Cond { return Meter{w.in(set, f), []Rate{steadyRate(r)}} }
 	flow, machine := within("steady_flows", w.l.SteadyOf(w.d)), within("steady_hosts", w.l.SteadyOfMachine(w.d))
-	first := func(conds ...Cond) Step {
-		return w.then(string(Interactive), conds...).does(Remember{w.in("steady", f), true}, Remember{w.in("busy", f), true}).because(Steady)
-	}
-	above := []Step{
+	stays := Remember{w.in("busy", f), true}
+	w.chain(of("judged", f),
+		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
+		does(SetMark{And: ^uint32(known)}, mark(known)),
+		w.then(of("bounded", f), Member{w.in("speaker", f)}),
+		w.then(of("rests", f), Member{w.in("full", f)}).because(Waits),
+		w.then(of("bounded", f)))
+	w.chain(of("bounded", f),
+		w.then(string(Interactive), flow, machine).does(Remember{w.in("steady", f), true}, stays).because(Steady),
 		does(Remember{w.in("greedy", f), true}, Member{w.in("struck", f)}),
 		does(Remember{w.in("struck", f), true}),
 		does(Remember{w.in("lost", f), true}),
-		w.then(of("rests", f)).because(TookMore),
-	}
-	w.chain(of("kept", f),
-		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
-		w.then(of("judged", f)))
-	w.chain(of("judged", f), append([]Step{
-		does(SetMark{And: ^uint32(known)}, mark(known)),
-		does(Remember{w.in("speaker", f), true}, speaks...),
-		w.then(of("tried", f), Member{w.in("tried", f)}),
-		first(flow, machine)}, above...)...)
-	w.chain(of("tried", f), append([]Step{first(flow)}, above...)...)
+		w.then(of("rests", f)).because(TookMore))
 	// A connection that waits and has carried much is heavy, but not bulk for having
 	// run long. A greedy one is as any other.
 	// Known heavy flows come with one packet of 32, and would be calm by these.
-	stays := does(Remember{w.in("busy", f), true}, mark(known))
-	w.chain(of("rests", f), append(slices.Clone(other),
-		stays,
+	w.chain(of("rests", f), append(w.unknown(f),
+		does(stays, mark(known)),
 		w.then("bulk", mark(isBulk)).because(WasBulk),
+		w.then("bulk", carried(w.l.LongBytes), Member{w.in("greedy", f)}).does(setMark(isBulk)).because(Long),
 		w.then(of("count", f), carried(w.l.HeavyBytes), noMark(known)).does(setMark(known)).jumps(),
 		w.then("normal"))...)
-	w.chain(of("greedy", f), append(slices.Clone(other),
-		stays,
-		w.then("heavy", carried(w.l.HeavyBytes)),
-		w.then("normal"))...)
+}
+
+// speaks are the conditions of a packet by which its flow speaks.
+func (w way) speaks(f int) []Cond {
+	return []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
+}
+
+// fills is the step by which a machine is found full: what waits of its flows, of
+// which one large packet of many comes here, has more than its steady ones may have.
+func (w way) fills(f int) Step {
+	bytes := max(int64(w.l.SteadyOfMachine(w.d))/8, 1)
+	large := []Cond{mark(known), Test{Field: Length, Op: More, Value: uint64(w.l.SmallPacket)}}
+	if !w.policy.EveryPacket {
+		bytes = max(bytes/lookOf, 1)
+		large = append(large, Test{Field: SecondWord, Mask: lookAt})
+	}
+	return does(Remember{w.in("full", f), true}, append(large,
+		Meter{w.in("waiting", f), []Rate{{N: bytes, Per: time.Second, Bytes: true, Burst: max(4*bytes, 12_000), Over: true}}})...)
+}
+
+// overtakes names the chain of sound whose call has not the class, and makes it. It goes
+// first all the same, within what a calm flow may have, and its machine's calm ones
+// together. It overtakes the pictures, whose sender takes them for lost and sends
+// less: that call has too much. Where the class goes over the connection's mark
+// the next packet has it, which may be a picture, so there is no such chain.
+func (w way) overtakes(f int) string {
+	if w.policy.byMark(w.d) {
+		return of("rests", f)
+	}
+	w.chain(of("sound", f),
+		w.then("voice", w.calmOfFlow(f), w.calmOfHost(f, false)).because(Sound),
+		w.then(of("rests", f)))
+	return of("sound", f)
+}
+
+// heard names the chain of packets that somebody's rule gives a class, and makes it. If
+// they are a call's, its machine is known for one that speaks, as with a
+// call that has its class by how it behaves: no upload is tried beside it. What
+// has carried little may be anything, as a name's lookup.
+func (w way) heard(x Rule) string {
+	if !w.hasSteady(w.d) || x.Class != Voice && x.Class != Interactive || x.Protocol != "" && x.Protocol != "udp" {
+		return string(x.Class)
+	}
+	name := "heard_" + string(x.Class)
+	if w.chains[string(w.d)+"_"+name] != nil {
+		return name
+	}
+	if w.chains[string(w.d)+"_hears"] == nil {
+		var steps []Step
+		for _, f := range families() {
+			steps = append(steps, does(Remember{w.in("speaker", f), true}, is(FamilyIs, uint64(f)), carried(w.l.HeavyBytes)))
+		}
+		w.chain("hears", steps...)
+	}
+	w.chain(name, w.then("hears", is(ProtocolIs, UDP), upTo(w.l.SmallPacket)).jumps(), w.then(string(x.Class)))
+	return name
 }
