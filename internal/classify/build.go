@@ -319,7 +319,7 @@ func (w way) calmOf(f int) {
 		// are a crowd until each has been found busy.
 		w.then("crowded", Member{w.in("crowd", f)}, calm).because(Crowd),
 		w.then("hasty", Member{w.in("crowd", f)}).does(Remember{Set: w.in("busy", f)}).because(Busy),
-		w.then("crowded", w.calmOfHost(f, true)).does(Remember{w.in("crowd", f), true}).because(Crowd),
+		w.then("crowded", w.calmOfHost(f)).does(Remember{w.in("crowd", f), true}).because(Crowd),
 		w.then(w.isCalm(f), calm),
 		does(Remember{Set: w.in("busy", f)}),
 		w.then("hasty").because(Busy))
@@ -332,11 +332,10 @@ func (w way) calmOfFlow(f int) Meter {
 		{N: int64(w.l.CalmRate) / 8, Per: time.Second, Bytes: true, Burst: max(int64(w.l.CalmRate)/16, 3000)}}}
 }
 
-// calmOfHost asks whether a machine is above what its calm flows may have together,
-// or within it.
-func (w way) calmOfHost(f int, above bool) Meter {
+// calmOfHost asks whether a machine is above what its calm flows may have together.
+func (w way) calmOfHost(f int) Meter {
 	most := int64(w.l.CalmOf(w.d)) / 8
-	return Meter{w.in("hosts", f), []Rate{{N: most, Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: above}}}
+	return Meter{w.in("hosts", f), []Rate{{N: most, Per: time.Second, Bytes: true, Burst: max(most/2, 3000), Over: true}}}
 }
 
 // names makes the chain of DNS and ping.

@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"slices"
 	"time"
 
 	"unbloat/unit"
@@ -39,9 +40,8 @@ import (
 //
 // All are kept for each direction and version of IP. A packet goes this way:
 //
-//	of a flow that speaks, and small: remember its machine in speaker
-//	                   lost? greedy? yes: it overtakes, if it can. None: judged
-//	lost? greedy?      yes: no class
+//	lost? greedy?      yes: no class, but what is small overtakes, if it can
+//	of a flow that speaks, and small: remember its machine in speaker, judged
 //	steady?            yes: judged
 //	carried little? speaker?
 //	                   yes: no class
@@ -206,25 +206,21 @@ func (w way) steady(f int) {
 	w.chain(of("mixed", f),
 		w.then("interactive", Member{w.in("mixed", f)}).because(Mixed),
 		w.then("voice").because(CalmSmall))
-	// speaks asks whether a flow sends sound, or reports, all the time.
-	speaks := w.speaks(f)
-	w.chain(of("steady", f), []Step{
-		w.then(of("speaks", f), speaks...).does(Remember{w.in("speaker", f), true}),
-		w.then(of("rests", f), Member{w.in("lost", f)}).because(TookMore),
-		w.then(of("rests", f), Member{w.in("greedy", f)}).because(TookMore),
+	// Sound, or reports, all the time.
+	speaks := []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
+	without := w.without(f)
+	w.chain(of("steady", f), slices.Concat([]Step{
+		w.then(without, Member{w.in("lost", f)}).because(TookMore),
+		w.then(without, Member{w.in("greedy", f)}).because(TookMore),
+		w.then(of("judged", f), speaks...).does(Remember{w.in("speaker", f), true}),
 		w.then(of("judged", f), Member{w.in("steady", f)}),
 		w.then(of("rests", f), Test{Field: CtBytes, Op: AtMost, Value: uint64(w.l.HeavyBytes)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("speaker", f)}).because(Waits),
-		w.fills(f),
+	}, w.fills(f), []Step{
 		w.then(of("rests", f), Member{w.in("full", f)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("trial", f)}).because(Waits),
 		w.then(of("judged", f)).does(Remember{Set: w.in("trial", f)}),
-		w.then(of("rests", f)).because(Waits)}...)
-	overtakes := w.overtakes(f)
-	w.chain(of("speaks", f),
-		w.then(overtakes, Member{w.in("lost", f)}).because(TookMore),
-		w.then(overtakes, Member{w.in("greedy", f)}).because(TookMore),
-		w.then(of("judged", f)))
+		w.then(of("rests", f)).because(Waits)})...)
 	within := func(set string, r unit.Rate) Cond { return Meter{w.in(set, f), []Rate{steadyRate(r)}} }
 	flow, machine := within("steady_flows", w.l.SteadyOf(w.d)), within("steady_hosts", w.l.SteadyOfMachine(w.d))
 	stays := Remember{w.in("busy", f), true}
@@ -251,37 +247,42 @@ func (w way) steady(f int) {
 		w.then("normal"))...)
 }
 
-// speaks are the conditions of a packet by which its flow speaks.
-func (w way) speaks(f int) []Cond {
-	return []Cond{upTo(w.l.SmallPacket), Meter{w.in("small", f), []Rate{{N: speakPackets, Per: time.Second, Burst: speakPackets, Over: true}}}}
-}
-
-// fills is the step by which a machine is found full: what waits of its flows, of
-// which one large packet of many comes here, has more than its steady ones may have.
-func (w way) fills(f int) Step {
+// fills are the steps by which a machine is found full: what waits of its flows has
+// more than its steady ones may have. Of a known flow one large packet of many comes
+// here; of the others one of as many is metered.
+func (w way) fills(f int) []Step {
 	bytes := max(int64(w.l.SteadyOfMachine(w.d))/8, 1)
-	large := []Cond{mark(known), Test{Field: Length, Op: More, Value: uint64(w.l.SmallPacket)}}
 	if !w.policy.EveryPacket {
 		bytes = max(bytes/lookOf, 1)
-		large = append(large, Test{Field: SecondWord, Mask: lookAt})
 	}
-	return does(Remember{w.in("full", f), true}, append(large,
-		Meter{w.in("waiting", f), []Rate{{N: bytes, Per: time.Second, Bytes: true, Burst: max(4*bytes, 12_000), Over: true}}})...)
+	large := Test{Field: Length, Op: More, Value: uint64(w.l.SmallPacket)}
+	most := Meter{w.in("waiting", f), []Rate{{N: bytes, Per: time.Second, Bytes: true, Burst: max(4*bytes, 12_000), Over: true}}}
+	full := Remember{w.in("full", f), true}
+	if w.policy.EveryPacket {
+		return []Step{does(full, large, most)}
+	}
+	return []Step{
+		does(full, noMark(known), w.count(Equal), large, most),
+		does(full, mark(known), large, most)}
 }
 
-// overtakes names the chain of sound whose call has not the class, and makes it. It goes
+// without names the chain of a flow that has lost the class, and makes it. Its sound goes
 // first all the same, within what a calm flow may have, and its machine's calm ones
 // together. It overtakes the pictures, whose sender takes them for lost and sends
-// less: that call has too much. Where the class goes over the connection's mark
-// the next packet has it, which may be a picture, so there is no such chain.
-func (w way) overtakes(f int) string {
+// less: that call has too much. No other flow of its machine is tried meanwhile. Where
+// the class goes over the connection's mark the next packet has it, which may be a
+// picture, so there is no such chain.
+func (w way) without(f int) string {
 	if w.policy.byMark(w.d) {
 		return of("rests", f)
 	}
-	w.chain(of("sound", f),
-		w.then("voice", w.calmOfFlow(f), w.calmOfHost(f, false)).because(Sound),
+	w.chain(of("without", f),
+		w.then(of("rests", f), Test{Field: Length, Op: More, Value: uint64(w.l.SmallPacket)}),
+		does(Remember{w.in("speaker", f), true}),
+		w.then(of("rests", f), w.calmOfHost(f)).because(Crowd),
+		w.then("voice", w.calmOfFlow(f)).because(Sound),
 		w.then(of("rests", f)))
-	return of("sound", f)
+	return of("without", f)
 }
 
 // heard names the chain of packets that somebody's rule gives a class, and makes it. If

@@ -21,6 +21,7 @@ type stream struct {
 	next    unit.Instant
 	from    unit.Instant
 	counted int
+	decided func(p *classify.Packet, lane *classify.Lane) // told of each; nil: nobody
 }
 
 // uploads walks the packets of streams of one machine through the table until an
@@ -40,6 +41,9 @@ func uploads(table *classify.Table, m *classify.Memory, until, count unit.Instan
 			HomePort: s.port, FarPort: 443, Length: s.sizes[s.n%len(s.sizes)], Second: uint32(s.n%32) << 11}
 		s.c.Sent, s.c.Replied, s.c.Answered, s.c.Bytes = s.c.Sent+1, s.c.Replied+1, true, s.c.Bytes+p.Length
 		d := table.Decide(s.next, &p, &s.c, m)
+		if s.decided != nil {
+			s.decided(&p, d.Lane)
+		}
 		if s.next >= count {
 			s.counted++
 			if d.Lane != nil && d.Lane.Class == classify.Interactive {
@@ -179,5 +183,51 @@ func TestCrowdIsNotBulk(t *testing.T) {
 				table.Decide(now, &q, &classify.Connection{Answered: true, Sent: 1, Replied: 1}, m)
 			}
 		}
+	}
+}
+
+// The sound of a call that takes more than the bound goes first all the same, and
+// its pictures do not.
+func TestSoundOvertakes(t *testing.T) {
+	table := classify.Build(steadyPolicy())
+	m := classify.NewMemory(table, 0)
+	call := aCall(5004)
+	call.sizes = []unit.Size{190, 1248, 1248, 1248, 1248, 1248, 1248}
+	call.gap /= 3 // 4.4 Mbit/s
+	uploads(table, m, 3*second, 3*second, call)
+	var sound, first, pictures int
+	call.decided = func(p *classify.Packet, lane *classify.Lane) {
+		if p.Length > 511 {
+			if lane.Class == classify.Interactive {
+				pictures++
+			}
+			return
+		}
+		if sound++; lane.Class == classify.Voice {
+			first++
+		}
+	}
+	uploads(table, m, 9*second/2, 3*second, call)
+	if sound < 100 || first < sound*9/10 || pictures > 0 {
+		t.Errorf("of %d packets of sound %d go first, and %d of pictures", sound, first, pictures)
+	}
+}
+
+// Twenty flows of one machine, each just below the bound and without a voice, go first for
+// no longer than it takes to find out.
+func TestManySilent(t *testing.T) {
+	table := classify.Build(steadyPolicy())
+	m := classify.NewMemory(table, 0)
+	var all []*stream
+	for k := range 20 {
+		all = append(all, &stream{port: uint16(5000 + k), sizes: []unit.Size{1228}, gap: time.Second / 181, from: unit.Instant(k) * second / 50})
+	}
+	uploads(table, m, 60*second, 0, all...)
+	bytes := unit.Size(0)
+	for _, s := range all {
+		bytes += s.ahead
+	}
+	if rate := float64(bytes) * 8 / 60; rate > 100_000 {
+		t.Errorf("together %.0f bit/s of them go first", rate)
 	}
 }
