@@ -43,9 +43,9 @@ import (
 //	lost? greedy?      yes: no class, but what is small overtakes, if it can
 //	of a flow that speaks, and small: remember its machine in speaker, judged
 //	steady?            yes: judged
-//	carried little? speaker?
-//	                   yes: no class
-//	full? trial?       yes: no class. None: the machine's trial is this flow's, judged
+//	speaker?           yes: no class
+//	carried little? full? trial?
+//	                   yes: no class. None: the machine's trial is this flow's, judged
 //	judged: full, and no speaker: no class
 //	  meter of the flow, then of the machine:
 //	  within             → interactive
@@ -214,9 +214,9 @@ func (w way) steady(f int) {
 		w.then(without, Member{w.in("greedy", f)}).because(TookMore),
 		w.then(of("judged", f), speaks...).does(Remember{w.in("speaker", f), true}),
 		w.then(of("judged", f), Member{w.in("steady", f)}),
-		w.then(of("rests", f), Test{Field: CtBytes, Op: AtMost, Value: uint64(w.l.HeavyBytes)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("speaker", f)}).because(Waits),
 	}, w.fills(f), []Step{
+		w.then(of("rests", f), Test{Field: CtBytes, Op: AtMost, Value: uint64(w.l.HeavyBytes)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("full", f)}).because(Waits),
 		w.then(of("rests", f), Member{w.in("trial", f)}).because(Waits),
 		w.then(of("judged", f)).does(Remember{Set: w.in("trial", f)}),
