@@ -18,6 +18,11 @@ import (
 // of them are metered again.
 func Build(p Policy) *Table {
 	b := &builder{policy: p, table: &Table{policy: p}, sets: map[string]*Set{}, chains: map[string]*Chain{}}
+	if p.Hashed {
+		b.hashed()
+		b.table.resolve(b.chains)
+		return b.table
+	}
 	b.remember()
 	for _, d := range []Direction{Up, Down} {
 		if p.lanes(d) != nil {

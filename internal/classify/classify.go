@@ -147,9 +147,12 @@ type Policy struct {
 	// EveryPacket says that each packet is metered. Otherwise connections that are
 	// known go by their mark, and one packet of many is sampled.
 	EveryPacket bool
-	Limits      Limits
-	Rules       []Rule
-	Trust       Trust
+	// Hashed says that the target keeps no sets, only what iptables of Linux 3.10
+	// has: see hashed.go. Neither DownByMark nor EveryPacket matter then.
+	Hashed bool
+	Limits Limits
+	Rules  []Rule
+	Trust  Trust
 }
 
 // lanes returns those of a direction.
