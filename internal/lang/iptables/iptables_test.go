@@ -71,6 +71,9 @@ func TestRulesDecideAlike(t *testing.T) {
 		if seed == 4 { // no steady flows
 			p.Classes.Behaviour.Steady, p.Classes.Behaviour.SteadyUp = 0, 0
 		}
+		if seed == 3 {
+			p.Classes.Behaviour.SteadyUp = 16_000
+		}
 		t.Logf("seed %d, limits 1/%d", seed, little)
 		random := rand.New(rand.NewPCG(seed, 15))
 		table, rendered := classify.Build(iptables.Policy(p)), standIn(t, p)
@@ -236,7 +239,7 @@ func olderRefuse() []string {
 	const meter = " --hashlimit-mode srcip --hashlimit-name m"
 	return []string{
 		"-A x -g x", "-A x -j x", // as soon as a packet can come there
-		"-A x -m length --length 5:4", // fits no packet
+		"-A x -m length --length 5:4",                        // fits no packet
 		"-A x -m hashlimit --hashlimit-upto 10001/s" + meter, // revision 2 counts finer, and has longer names and bursts
 		"-A x -m hashlimit --hashlimit-upto 1/s --hashlimit-mode srcip --hashlimit-name name4567890123456",
 		"-A x -m hashlimit --hashlimit-upto 1/s --hashlimit-burst 10001" + meter,
