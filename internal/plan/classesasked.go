@@ -32,12 +32,15 @@ func (m *maker) noClasses(asked bool) division {
 func (m *maker) explicitAlone(c *Classes) {
 	c.Rules = slices.DeleteFunc(c.Rules, func(r Rule) bool {
 		why, lim := reason.Reason{}, m.lang.Rules
+		if m.hashes() {
+			lim = m.lang.HashedRules
+		}
 		switch {
 		case len(r.Domain) > 0:
 			why = lim.Domains
 		case slices.ContainsFunc(r.Home, func(h string) bool { kind, _ := KindOfHost(h); return kind == HostMAC }):
 			why = say(reason.RuleNoMAC)
-		case r.From > 0 || r.Below > 0:
+		case (r.From > 0 || r.Below > 0) && !m.hashes():
 			why = say(reason.RuleNoBytes)
 		case len(r.DSCP) > 0 && !lim.DSCP.IsZero():
 			why = lim.DSCP
@@ -131,6 +134,11 @@ func (m *maker) explainExplicit(c *Classes) {
 // flows carry. Without one they would not, and a single queue is better than that,
 // so it is only on request.
 func (m *maker) reads() bool { return m.lang.ClassesRead && m.preferences.Classes.Use == ClassesOn }
+
+// hashes reports whether classes go by behaviour by rules that keep no sets.
+func (m *maker) hashes() bool {
+	return m.lang.ClassesHashed && m.aqm == FQCoDel && m.preferences.Classes.Use == ClassesOn
+}
 
 // checkReserve refuses guarantees that the platform's own engine cannot give, and
 // warns of the traffic that it does not classify.

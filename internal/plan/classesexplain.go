@@ -9,7 +9,7 @@ import (
 
 // explainClasses explains each class.
 func (m *maker) explainClasses(c *Classes) {
-	if m.lang.ClassesAsked != "" {
+	if m.lang.ClassesAsked != "" && !m.hashes() {
 		m.explainExplicit(c)
 		return
 	}
@@ -21,13 +21,22 @@ func (m *maker) explainClasses(c *Classes) {
 		Normal:      say(reason.NormalIs),
 		Bulk:        say(reason.BulkIs, "long_bytes", b.LongBytes, "heavy", b.HeavyOfHost, "heavy_bytes", b.HeavyBytes, "peers", b.Peers),
 	}
+	if m.hashes() {
+		what[Bulk] = say(reason.BulkHashed, "long_bytes", b.LongBytes, "heavy", b.HeavyOfHost, "heavy_bytes", b.HeavyBytes, "peers", b.Peers)
+	}
 	if b.Acks > 0 {
 		what[Interactive] = say(reason.InteractiveThinned, "acks", b.Acks, "down_bytes", b.FirstBytes, "up_bytes", b.FirstUp)
 	}
 	for _, class := range AllClasses() {
 		m.because("classes."+string(class), c.bounds(class), what[class])
 	}
-	if b.Steady > 0 || b.SteadyUp > 0 {
+	if m.hashes() {
+		m.because("classes.behaviour", word("by iptables"), say(reason.ClassesByHashes))
+		m.warning(say(reason.ClassesHashedLack))
+		if b.Steady > 0 || b.SteadyUp > 0 {
+			m.because("classes.steady", symbol(string(Interactive)), say(reason.SteadyHashed, "down_bps", b.Steady, "up_bps", b.SteadyUp))
+		}
+	} else if b.Steady > 0 || b.SteadyUp > 0 {
 		m.because("classes.steady", symbol(string(Interactive)), say(reason.SteadyIs, "down_bps", b.Steady, "up_bps", b.SteadyUp))
 	}
 	for i, r := range c.Rules {

@@ -60,6 +60,8 @@ func (m *maker) wantClasses() division {
 		return division{on: true}
 	case m.lang.ClassesAsked == m.aqm: // a single queue is better without rules
 		return division{why: m.lang.ClassesUnasked}
+	case m.hashes():
+		return division{on: true}
 	case !m.lang.Classes || !able:
 		return m.noClasses(asked)
 	case m.facts.NoClasses != "":
@@ -74,7 +76,7 @@ func (m *maker) wantClasses() division {
 
 // divides reports whether a shaped direction has classes.
 func (m *maker) divides(d Direction) bool {
-	return m.division.on && !(d == DirectionDown && m.side == SideIFB && m.facts.NoMarks)
+	return m.division.on && !(d == DirectionDown && m.side == SideIFB && (m.facts.NoMarks || m.hashes()))
 }
 
 // sayUndivided says why there are no classes.
@@ -100,7 +102,10 @@ func (m *maker) classes() error {
 	if m.lang.ClassesAsked != "" {
 		m.explicitAlone(c)
 	}
-	if !m.reads() && m.lang.ClassesAsked != "" {
+	switch {
+	case m.hashes():
+		c.Behaviour.Acks = 0
+	case !m.reads() && m.lang.ClassesAsked != "":
 		c.Behaviour = Behaviour{}
 	}
 	if m.plan.Up != nil {
@@ -108,6 +113,9 @@ func (m *maker) classes() error {
 	}
 	switch {
 	case m.plan.Down == nil:
+	case !m.divides(DirectionDown) && m.hashes():
+		m.because("down.classes", word("none"), say(reason.ClassesHashedIFB))
+		m.warning(say(reason.ClassesHashedIFB))
 	case !m.divides(DirectionDown):
 		m.because("down.classes", word("none"), say(reason.ClassesNoMarks))
 	default:

@@ -41,6 +41,8 @@ type Language struct {
 	Weights        bool          // a class is a weight: it has no limit, and a single queue for its flows
 	ClassesAsked   AQM           // this AQM has classes by explicit rules only, and only on request
 	ClassesRead    bool          // they can go by behaviour too, if a daemon reads what the flows carry; only on request
+	ClassesHashed  bool          // with FQCoDel they can go by behaviour, by rules that keep no sets (classify.Policy.Hashed), for packets that leave by an interface; only on request
+	HashedRules    RuleLimits    // of explicit rules beside these
 	ClassesUnasked reason.Reason // why there are no classes unless asked for
 	ClassesLost    reason.Reason // why there can be no classes, or what they lack
 	NoCoDel        reason.Reason // why CoDel's target and interval cannot be set

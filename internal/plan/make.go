@@ -245,6 +245,8 @@ func (m *maker) chooseSide() error {
 			side, why = SideLAN, say(reason.SideOfArticle)
 		} else if m.preferences.FlowTable {
 			side, why = SideLAN, say(reason.SideFlowTable)
+		} else if m.hashes() && m.facts.LAN != "" {
+			side, why = SideLAN, say(reason.SideHashed)
 		} else if side == SideIFB && !m.facts.IFB && m.facts.LAN != "" {
 			side, why = SideLAN, say(reason.SideNoIFB)
 		}

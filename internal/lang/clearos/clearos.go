@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"unbloat/internal/lang/iptables"
 	"unbloat/internal/plan"
 	"unbloat/unit"
 )
@@ -243,7 +244,12 @@ func index(list []Setting, key string) int {
 // renders. ClearOS runs it at every start of the firewall, so it first removes
 // what the last run made on these devices; the first time that fails. The error
 // names a command that Lua can't quote.
-func Engine(devices []string, commands [][]string) (string, error) {
+//
+// The rules of the classes go through the firewall's own functions: it reads the
+// tables of iptables when it starts, empties them, and writes them back at its end,
+// so what other programs put there meanwhile would make that fail. A rule that one
+// of them refuses must not end the firewall (pcall).
+func Engine(devices []string, commands [][]string, classes iptables.Set) (string, error) {
 	var b strings.Builder
 	b.WriteString("-- Made by unbloat: HTB and fq_codel in place of ClearOS's own classes.\n")
 	b.WriteString("function RunBandwidthExternal()\n    echo(\"Running unbloat's QoS engine\")\n")
@@ -262,8 +268,41 @@ func Engine(devices []string, commands [][]string) (string, error) {
 		}
 		fmt.Fprintf(&b, "    execute(\"%s\")\n", line)
 	}
+	if len(classes.Rules) > 0 {
+		b.WriteString(ifIPv4)
+		for _, c := range classes.Chains {
+			fmt.Fprintf(&b, "%s%s%s", makeChain, c, callEnd)
+		}
+		for _, r := range classes.Rules {
+			fmt.Fprintf(&b, "%s%s%s", makeRule, r, callEnd)
+		}
+		b.WriteString("    end\n")
+	}
 	b.WriteString("end\n")
 	return b.String(), nil
+}
+
+// How an engine calls the firewall's functions for iptables. It runs once for each
+// version of IP.
+const (
+	ifIPv4    = "    if FW_PROTO == \"ipv4\" then\n"
+	makeChain = "        pcall(iptc_create_chain, \"" + iptables.Table + "\", \""
+	makeRule  = "        pcall(iptables, \"" + iptables.Table + "\", \""
+	callEnd   = "\")\n"
+)
+
+// EngineClasses returns the chains and rules of an engine that Engine wrote.
+func EngineClasses(text string) (out iptables.Set) {
+	for line := range strings.Lines(text) {
+		body := strings.TrimSuffix(line, callEnd)
+		if c, is := strings.CutPrefix(body, makeChain); is {
+			out.Chains = append(out.Chains, c)
+		}
+		if r, is := strings.CutPrefix(body, makeRule); is {
+			out.Rules = append(out.Rules, r)
+		}
+	}
+	return out
 }
 
 // An EngineShaper is what an engine of ours holds to a rate.

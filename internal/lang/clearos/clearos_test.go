@@ -2,6 +2,7 @@ package clearos_test
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	. "unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/iptables"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/clearos"
 	"unbloat/unit"
@@ -63,7 +65,7 @@ func TestClasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"marks IPv4 alone", "no rules for marks", "for the upload alone", "cannot mark flows by how they behave",
+	for _, want := range []string{"marks IPv4 alone", "no rules for marks", "for the upload alone", "does not see how flows behave",
 		"IPv6 has none", "all IPv6 goes to the last of its bands, behind bulk, where it is sure of 1 % of the download and 1 % of the upload"} {
 		if !strings.Contains(p.Explain(), want) {
 			t.Errorf("%q is not said in\n%s", want, p.Explain())
@@ -160,8 +162,29 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Engine(nil, [][]string{{"tc", "qdisc", `add"; os.exit()`}}); err == nil {
+	if _, err := Engine(nil, [][]string{{"tc", "qdisc", `add"; os.exit()`}}, iptables.Set{}); err == nil {
 		t.Error("a quote in a command")
+	}
+}
+
+// TestEngineOfClasses: the rules of classes are read back from an engine as they
+// were written into it.
+func TestEngineOfClasses(t *testing.T) {
+	p, err := plan.Make(plan.Line{Down: 25 * unit.MbitPerSecond, Up: unit.MbitPerSecond},
+		plan.Capabilities{Language: clearos.Language(), WAN: "ppp0", LAN: "eth1", IFB: true}, plan.Preferences{Classes: plan.ClassPreferences{Use: plan.ClassesOn}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := iptables.Render(p, "b10a:")
+	text, err := Engine([]string{"ppp0", "eth1"}, [][]string{{"tc", "qdisc", "show"}}, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := EngineClasses(text); len(set.Rules) < 50 || !slices.Equal(got.Rules, set.Rules) || !slices.Equal(got.Chains, set.Chains) {
+		t.Errorf("%d rules, read back %d:\n%s", len(set.Rules), len(got.Rules), text)
+	}
+	if text, err = Engine(nil, nil, iptables.Set{}); err != nil || len(EngineClasses(text).Chains) != 0 || strings.Contains(text, "iptables") {
+		t.Errorf("without classes: %v\n%s", err, text)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/iptables"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -39,7 +40,24 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, _ platform.State) (p
 			s.Others = append(s.Others, h.String())
 		}
 	}
+	if d := iptables.Listed(mangle(ctx, b.Runner)); d != "" {
+		s.Facts = append(s.Facts, classes(d))
+	}
 	return conf.Encode(s)
+}
+
+// mangle lists the table that the classes' rules are in; "" if it can't be read.
+func mangle(ctx context.Context, r platform.Runner) string {
+	text, err := platform.Output(ctx, r, "iptables", "-t", iptables.Table, "-S")
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// classes is the rules of classes, by their digest.
+func classes(digest string) conf.Fact {
+	return conf.Fact{Kind: conf.Table, Of: iptables.Table, Text: digest}
 }
 
 // What ClearOS's own engine makes: queues on the WAN, and for the download on a
@@ -100,7 +118,7 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 		if err != nil {
 			return nil, err
 		}
-		engine, err := clearos.Engine(tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}), commands)
+		engine, err := clearos.Engine(tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}), commands, iptables.Render(p, tc.OurRoot))
 		if err != nil {
 			return nil, err
 		}
@@ -125,6 +143,9 @@ func wanted(p plan.Plan) []conf.Fact {
 	} else if p.Down != nil {
 		line(linux.Held{Device: p.Down.Device, Rate: tc.ShownRate(p.Down.Rate)})
 	}
+	if d := iptables.Render(p, tc.OurRoot).Digest(); d != "" {
+		out = append(out, classes(d))
+	}
 	return out
 }
 
@@ -147,8 +168,32 @@ func (b *Backend) check(ctx context.Context, p plan.Plan, s conf.State) error {
 			return &platform.PreconditionError{Doing: "read " + path, What: err.Error(), Remedy: "mend that file first", Err: err}
 		}
 	}
+	if err := b.checkClasses(ctx, p); err != nil {
+		return err
+	}
 	if engine := s.Files.Text(clearos.EngineFile); engine != "" && !strings.Contains(engine, " dev "+p.WAN+" ") {
 		return &platform.PreconditionError{Doing: "shape " + p.WAN, What: "unbloat shapes another WAN here already, and ClearOS runs one engine", Remedy: "run `unbloat revert` first"}
+	}
+	return nil
+}
+
+// checkClasses returns an error if iptables can't have the rules of the plan's
+// classes: they use bits of connections' marks, of which ClearOS's MultiWAN writes
+// all. Where that works, the router's own iptables and kernel try the rules in a
+// network namespace, because the firewall loads one table in one step: with a rule
+// that the kernel refuses it would have none of that table.
+func (b *Backend) checkClasses(ctx context.Context, p plan.Plan) error {
+	rules := iptables.Render(p, tc.OurRoot)
+	if len(rules.Rules) == 0 {
+		return nil
+	}
+	const doing, remedy = "give flows classes by iptables", "plan without --classes on"
+	if list := iptables.WholeMarks(mangle(ctx, b.Runner)); len(list) > 0 {
+		return &platform.PreconditionError{Doing: doing, What: fmt.Sprintf("another rule writes or copies whole marks of connections, as MultiWAN does (%s), and the classes are kept in eight bits of them", list[0]), Remedy: remedy}
+	}
+	_, said, err := b.Runner.Run(ctx, []string{"unshare", "-n", "iptables-restore"}, []byte(rules.Restored()))
+	if text := strings.TrimSpace(string(said)); err != nil && strings.Contains(text, "iptables-restore") {
+		return &platform.PreconditionError{Doing: doing, What: "this router's iptables does not take the rules: " + text, Remedy: remedy, Err: err}
 	}
 	return nil
 }
@@ -248,6 +293,9 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 	}
 	for _, f := range a.Facts {
 		// ClearOS's own engine never removes what is on its device.
+		if f.Kind == conf.Table {
+			continue // the firewall's start empties it
+		}
 		if !slices.Contains(w.Facts, f) || f.Kind == conf.Leaves && f.Of == downDevice {
 			steps = append(steps, drop(f.Kind, f.Of)...)
 		}

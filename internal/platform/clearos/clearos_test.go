@@ -26,6 +26,9 @@ func anyPlan(t *rapid.T, name string) plan.Plan {
 		w.Classes.Rules = []plan.Rule{{Class: plan.Voice, Protocol: "udp", FarPort: []plan.PortRange{{From: 19302, To: 19309}}}}
 		w.Classes.Shares = []plan.SharePreference{{Class: plan.Bulk, Limit: plan.RatePreference{Fraction: rapid.SampledFrom([]float64{0.5, 0.8}).Draw(t, name+" limit")}}}
 	}
+	if w.AQM != plan.SFQ && rapid.Bool().Draw(t, name+" by behaviour") {
+		w.Classes.Use = plan.ClassesOn
+	}
 	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: clearos.Language(), WAN: "wan", LAN: "lan", IFB: true, Offloads: []plan.Offload{}}, w)
 	if err != nil {
 		t.Fatal(err)

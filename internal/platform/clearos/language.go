@@ -22,6 +22,8 @@ func Language() *plan.Language {
 	l.Classes, l.ClassesAsked = false, plan.SFQ
 	l.ClassesUnasked = reason.Of(reason.ClearOSClassesUnasked)
 	l.ClassesLost = reason.Of(reason.ClearOSClassesLost)
+	l.ClassesHashed = true
+	l.HashedRules = plan.RuleLimits{Domains: reason.Of(reason.ClearOSNoDomains), IPv6: reason.Of(reason.ClearOSNoIPv6)}
 	l.Engine = mech.OwnEngine()
 	l.Rules = plan.RuleLimits{
 		Domains:       reason.Of(reason.ClearOSNoDomains),

@@ -2,6 +2,7 @@ package clearos
 
 import (
 	mech "unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/iptables"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform/linux"
@@ -22,7 +23,7 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 	parts = append(parts, render.Part{Where: mech.QoSConf + ": set these lines and leave the others", Text: mech.Format(s.QoS, true)})
 	if p.AQM == plan.FQCoDel {
 		commands, _ := linux.UntouchedCommands(p) // what tc cannot do is left out
-		engine, err := mech.Engine(tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}), append(linux.OffloadCommands(p), commands...))
+		engine, err := mech.Engine(tc.Scope(plan.Plan{WAN: p.WAN, Up: p.Up, Down: p.Down}), append(linux.OffloadCommands(p), commands...), iptables.Render(p, tc.OurRoot))
 		if err != nil {
 			return nil, nil, err
 		}

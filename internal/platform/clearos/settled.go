@@ -52,6 +52,9 @@ func engined(s conf.State) ([]conf.Fact, error) {
 			out = append(out, linux.Held{Device: e.Device, Enters: e.Enters, Queue: "htb + fq_codel", Rate: tc.ShownRate(e.Rate)}.Fact())
 		}
 	}
+	if d := clearos.EngineClasses(s.Files.Text(clearos.EngineFile)).Digest(); d != "" {
+		out = append(out, classes(d))
+	}
 	return out, nil
 }
 

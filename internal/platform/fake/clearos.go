@@ -8,24 +8,40 @@ import (
 	"strings"
 
 	clearosfake "unbloat/internal/platform/clearos/fake"
+	"unbloat/internal/platform/fake/iptables"
 	linuxfake "unbloat/internal/platform/linux/fake"
 )
 
 // A ClearOS is a router whose firewall runs a QoS engine each time it starts.
 type ClearOS struct {
 	*Linux
-	Log []string // messages of the engine, whose exit code is always 0
+	Mangle *iptables.Table
+	Log    []string // messages of the engine, whose exit code is always 0
 }
 
 // NewClearOS returns a router with QoS installed but off. The device of the
 // module imq exists and is up, as after the first run of ClearOS's own engine.
 func NewClearOS() *ClearOS {
-	c := &ClearOS{Linux: newLinux(map[string]string{
+	c := &ClearOS{Mangle: iptables.New(), Linux: newLinux(map[string]string{
 		"/etc/clearos/network.conf":   "# Network mode\nMODE=\"gateway\"\nEXTIF=\"wan\"\nWAN_MAX_UPSTREAM=777\nLANIF=\"lan\"",
 		"/etc/clearos/qos.conf":       "# QoS\nQOS_ENABLE=\"off\"\nQOS_UPSTREAM_BWRES=\"*:20:20:20:10:10:10:10\"\nQOS_PRIOMARK4=\"\\\n    DNS|*|1|0|0|udp|-|-|-|53 \\\n\"\nQOS_ENGINE=\"" + clearosfake.OwnEngine + "\"\n",
 		"/etc/clearos/bandwidth.conf": "BANDWIDTH_QOS=\"off\"\n",
 	})}
 	c.Kernel.Devices = append(c.Kernel.Devices, &linuxfake.Device{Name: "imq0", Kind: "imq", Up: true, MTU: 1500})
+	c.Tools["iptables"] = Tool{Run: func(args []string, _ []byte) (string, error) {
+		if strings.Join(args, " ") != "-t mangle -S" {
+			return "", fmt.Errorf("the stand-in for iptables knows no %q", args)
+		}
+		return c.Mangle.List(), nil
+	}}
+	unshare := c.Tools["unshare"]
+	c.Tools["unshare"] = Tool{Run: func(args []string, stdin []byte) (string, error) {
+		if strings.Join(args, " ") == "-n iptables-restore" {
+			return "", iptables.New().Restore(string(stdin))
+		}
+		return unshare.Run(args, stdin)
+	}}
+	c.Shows = func() string { return c.Kernel.Text() + c.Mangle.List() }
 	c.Tools["service"] = Tool{Run: func(args []string, _ []byte) (string, error) {
 		if strings.Join(args, " ") != "firewall restart" {
 			return "", fmt.Errorf("%s: unrecognized service", args[0])
@@ -40,6 +56,7 @@ func NewClearOS() *ClearOS {
 // commands are skipped. An error means that this stand-in does not know the
 // answer.
 func (c *ClearOS) restart() error {
+	c.Mangle.Flush()
 	set, err := clearosfake.Settings(c.Files["/etc/clearos/qos.conf"])
 	if err != nil {
 		c.Log = append(c.Log, "sh: "+err.Error())
@@ -101,7 +118,9 @@ func (c *ClearOS) execute(line string) {
 	switch {
 	case noRate.MatchString(line):
 		err = errors.New(`"rate" is required`)
-	case argv[0] == "modprobe" || argv[0] == "iptables" || slices.Contains(argv, "qlen"):
+	case argv[0] == "iptables" && argv[2] == "mangle":
+		err = c.Mangle.Command(argv[3:])
+	case argv[0] == "modprobe" || slices.Contains(argv, "qlen"):
 		return
 	case line == "ip link set "+argv[len(argv)-2]+" up": // the engine leaves out the word dev
 		_, err = c.kernel([]string{"ip", "link", "set", "dev", argv[3], "up"}, "")

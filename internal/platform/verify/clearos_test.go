@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/iptables"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	hostclearos "unbloat/internal/platform/clearos"
@@ -163,7 +164,7 @@ func clearOSFiles(t *testing.T, c Case) (qos, network, engine string) {
 		t.Fatalf("%s: %v", c.Name, err)
 	}
 	if c.Plan.AQM == plan.FQCoDel {
-		if engine, err = clearos.Engine(clearOSDevices(c.Plan), commandsOf(t, c)); err != nil {
+		if engine, err = clearos.Engine(clearOSDevices(c.Plan), commandsOf(t, c), iptables.Render(c.Plan, tc.OurRoot)); err != nil {
 			t.Fatalf("%s: %v", c.Name, err)
 		}
 	}
@@ -194,6 +195,13 @@ func ourEngineFaults(t *testing.T, c Case, got []string) {
 	var want, ran []string
 	for _, argv := range commandsOf(t, c) {
 		want = append(want, strings.Join(argv, " "))
+	}
+	classes := iptables.Render(c.Plan, tc.OurRoot)
+	for _, chain := range classes.Chains {
+		want = append(want, "iptables -t mangle -N "+chain)
+	}
+	for _, rule := range classes.Rules {
+		want = append(want, "iptables -t mangle "+rule)
 	}
 	for _, line := range got {
 		if !strings.HasSuffix(line, " 2>/dev/null") {

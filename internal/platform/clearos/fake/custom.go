@@ -13,21 +13,39 @@ const OwnEngine = "/usr/clearos/apps/qos/deploy/libqos.lua"
 // that is not a plain assignment.
 func Settings(text string) (map[string]string, error) { return shellSettings(text) }
 
-var luaStatement = regexp.MustCompile(`^    (execute|os\.execute|echo)\("([^"\\]*)"\)$`)
+var (
+	luaStatement = regexp.MustCompile(`^    (execute|os\.execute|echo)\("([^"\\]*)"\)$`)
+	luaFirewall  = regexp.MustCompile(`^        pcall\((iptables|iptc_create_chain), "([^"\\]*)", "([^"\\]*)"\)$`)
+)
 
 // Other runs an engine other than ClearOS's own: it returns the commands of its
-// RunBandwidthExternal, in order. It supports only that function, with calls of
-// execute, os.execute and echo with literal text, and returns an error for
-// anything else.
+// RunBandwidthExternal in the run for IPv4, in order. It supports only that function,
+// with calls of execute, os.execute and echo with literal text, and for IPv4 alone of
+// the firewall's functions for iptables, which become commands of iptables as with
+// Engine. It returns an error for anything else.
 func Other(engine string) (Result, error) {
 	var out Result
-	inside, ended := false, false
+	inside, ended, ipv4 := false, false, false
 	for i, line := range strings.Split(strings.TrimSuffix(engine, "\n"), "\n") {
 		m := luaStatement.FindStringSubmatch(line)
 		switch {
 		case line == "" || strings.HasPrefix(strings.TrimSpace(line), "--"):
 		case line == "function RunBandwidthExternal()" && !inside && !ended:
 			inside = true
+		case line == `    if FW_PROTO == "ipv4" then` && inside && !ipv4:
+			ipv4 = true
+		case line == "    end" && ipv4:
+			ipv4 = false
+		case ipv4:
+			call := luaFirewall.FindStringSubmatch(line)
+			if call == nil {
+				return Result{}, fmt.Errorf("the stand-in for ClearOS's firewall does not know what line %d of the engine does: %q", i+1, line)
+			}
+			words := call[3]
+			if call[1] == "iptc_create_chain" {
+				words = "-N " + words
+			}
+			out.Commands = append(out.Commands, "iptables -t "+call[2]+" "+words)
 		case line == "end" && inside:
 			inside, ended = false, true
 		case inside && m != nil && m[1] == "echo":
