@@ -145,7 +145,14 @@ func (h *house) Shape(_ context.Context, p plan.Plan) error {
 		return err
 	}
 	if h.sorting != nil {
-		return h.shapeSorted()
+		return h.shapeBy(func(d sim.Direction) (sim.Shaping, error) { return h.sorting.shaping(h, d) })
+	}
+	rules, err := h.byRules(p)
+	if err != nil {
+		return err
+	}
+	if rules != nil {
+		return h.shapeBy(func(d sim.Direction) (sim.Shaping, error) { return rules.shaping(d, p) })
 	}
 	k := newClassifier(p)
 	up := h.net.Shape(sim.Up, shaping(p.Platform, p.Up, k.mark(sim.Up), 2*h.queues))
@@ -153,10 +160,10 @@ func (h *house) Shape(_ context.Context, p plan.Plan) error {
 	return errors.Join(up, down)
 }
 
-// shapeSorted shapes both directions by rules that look flows up.
-func (h *house) shapeSorted() error {
+// shapeBy shapes both directions.
+func (h *house) shapeBy(shaping func(sim.Direction) (sim.Shaping, error)) error {
 	for _, d := range []sim.Direction{sim.Up, sim.Down} {
-		s, err := h.sorting.shaping(h, d)
+		s, err := shaping(d)
 		if err == nil {
 			err = h.net.Shape(d, s)
 		}

@@ -38,6 +38,7 @@ type state struct {
 	home, shown, far netip.AddrPort
 	opened           sim.Direction
 	packets, bytes   [2]uint64 // by direction
+	mark             uint32    // of connection tracking
 	last             unit.Instant
 }
 
