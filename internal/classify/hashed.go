@@ -17,7 +17,8 @@ import (
 //   - A flow that speaks is steady, with the same bounds. None is tried, so a busy
 //     flow without small packets is normal. One that takes more than its bound loses
 //     the class for 4 s each time.
-//   - A port's partners beyond those allowed are bulk, not those before them.
+//   - A port's partners beyond those allowed are bulk. Those before them are then
+//     asked once each: the third of a port within a minute is bulk too.
 //   - A flow of datagrams is not bulk for having run long, nor counted as heavy.
 //   - Heavy connections are counted for each direction by itself.
 //   - A calm flow's small packets are voice, if it has large ones or not.
@@ -26,15 +27,20 @@ const (
 	busyBits   = 0x01000000 // the flow is busy in a direction
 	outBits    = 0x04000000 // it took more than a steady flow may have
 	speaksBits = 0x40000000 // it sends small packets beside large ones
+	asked      = counted    // of UDP: it was asked after its machine had a swarm
 
 	// Periods of meters that let one packet through.
 	busyAgain = 6  // a minute: BusyFor
 	outAgain  = 15 // a minute: lostFor
+	// fewPeers are those of a port, on a machine with a swarm, that are not bulk.
+	fewPeers = 2 // a minute
 	// meterFor is how long a meter outlives its last packet: more than any needs to be full again.
 	meterFor = 20 * time.Second
 	// mostMeters is how many keys a meter has room for. The kernel drops packets of
 	// further ones, so it is more than a home's answered flows of meterFor.
 	mostMeters = 1 << 16
+	// mostListed is how many addresses a list holds.
+	mostListed = 100
 )
 
 // bitOf returns a direction's bit of the two that belong together.
@@ -47,6 +53,7 @@ func (w way) bitOf(up uint32) uint32 {
 
 // hashed makes the table of a policy whose target keeps no sets.
 func (b *builder) hashed() {
+	b.set(of("swarm", 4), HomeAddress, 4, 10*time.Minute, mostListed)
 	for _, d := range []Direction{Up, Down} {
 		if b.policy.lanes(d) == nil {
 			continue
@@ -61,7 +68,8 @@ func (b *builder) hashed() {
 		}
 		b.set(name("heavy"), HomeAddress, 4, 10*time.Minute, mostMeters)
 		b.set(name("peers"), HomeAddressAndPort, 4, 2*time.Minute, mostMeters)
-		b.set(name("crowd"), HomeAddress, 4, BusyFor, 100)
+		b.set(name("ports"), HomeAddressAndPort, 4, 2*time.Minute, mostMeters)
+		b.set(name("crowd"), HomeAddress, 4, BusyFor, mostListed)
 		w := way{builder: b, d: d, l: b.policy.Limits, lanes: b.policy.lanes(d)}
 		w.hashedChains()
 	}
@@ -122,11 +130,18 @@ func (w way) hashedUDP() {
 	w.chain("udp",
 		w.then("names", w.resolver(UDP)),
 		w.then("opened", is(CtIsNew, 1), is(CtPackets, 1)).jumps(),
+		w.then("asked", noMark(asked), Member{w.sets[of("swarm", 4)]}).jumps(),
 		w.then("bulk", mark(isBulk)).because(Swarm),
 		w.then("normal", not(CtIsAnswered, 1)).because(Unanswered),
 		w.then("calm"))
-	w.chain("opened", does(setMark(isBulk), Meter{w.in("peers", 4), []Rate{
+	w.chain("opened", w.then("swarm", Meter{w.in("peers", 4), []Rate{
 		{N: int64(w.l.Peers), Per: time.Minute, Burst: int64(w.l.Peers), Over: true}}}))
+	w.chain("swarm",
+		does(Remember{w.sets[of("swarm", 4)], true}),
+		does(setMark(isBulk)))
+	w.chain("asked",
+		does(setMark(asked)),
+		does(setMark(isBulk), Meter{w.in("ports", 4), []Rate{{N: fewPeers, Per: time.Minute, Burst: fewPeers, Over: true}}}))
 }
 
 // again is the meter that lets one packet of a flow through in a while.
