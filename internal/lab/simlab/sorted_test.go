@@ -9,8 +9,8 @@ import (
 )
 
 // Routers without nft: where a daemon reads the states' counters each second and
-// fills the table that the rules look up, calls lose nothing, in the language that
-// the plan is written in there.
+// fills the table that the rules look up, or rules of iptables do it all (ClearOS),
+// calls lose nothing, in the language that the plan is written in there.
 func TestCallsWithoutNft(t *testing.T) {
 	for _, x := range []struct {
 		platform, scenario string
@@ -25,6 +25,10 @@ func TestCallsWithoutNft(t *testing.T) {
 		{"opnsense", "many", 24 * unit.MbitPerSecond, 4200 * unit.KbitPerSecond, 0.01, 40, false},
 		{"opnsense", "torrent-tcp", 21 * unit.MbitPerSecond, 800 * unit.KbitPerSecond, 0.01, 60, true},
 		{"opnsense", "call-webrtc", 28 * unit.MbitPerSecond, 4600 * unit.KbitPerSecond, 0.01, 40, true},
+		{"clearos", "many", 24 * unit.MbitPerSecond, 4850 * unit.KbitPerSecond, 0.01, 40, false},
+		{"clearos", "torrent-tcp", 22 * unit.MbitPerSecond, 900 * unit.KbitPerSecond, 0.01, 60, false},
+		{"clearos", "call-webrtc", 29400 * unit.KbitPerSecond, 4950 * unit.KbitPerSecond, 0.01, 40, false},
+		{"clearos", "call-webrtc-16", 29400 * unit.KbitPerSecond, 4950 * unit.KbitPerSecond, 0.01, 40, true},
 	} {
 		t.Run(x.platform+"/"+x.scenario, func(t *testing.T) {
 			if testing.Short() || x.long && os.Getenv("UNBLOAT_LONG") == "" {
