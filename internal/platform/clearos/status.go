@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"unbloat/internal/lang/clearos"
+	"unbloat/internal/lang/iptables"
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
@@ -21,7 +22,7 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 	if err != nil {
 		return nil, err
 	}
-	files, err := conf.Read(ctx, b.Runner, clearos.QoSConf, clearos.NetworkConf)
+	files, err := conf.Read(ctx, b.Runner, clearos.QoSConf, clearos.NetworkConf, clearos.EngineFile)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +44,14 @@ func (b *Backend) Shapers(ctx context.Context, wan string) ([]platform.Shaped, e
 		x.Queue, x.Says = string(plan.SFQ), "QoS is on, with ClearOS's own engine: seven classes of sfq, which has no AQM"
 	case clearos.EngineFile:
 		x.Queue, x.Says = "htb + fq_codel", "QoS is on, with unbloat's engine "+engine
+		wanted := clearos.EngineClasses(files.Text(clearos.EngineFile)).Digest()
+		switch listed := iptables.Listed(mangle(ctx, b.Runner)); {
+		case wanted == "":
+		case wanted == listed:
+			x.Says += "; " + listed
+		default:
+			x.Says += "; the rules of its classes are not in iptables as it wrote them: service firewall restart"
+		}
 	default:
 		x.Queue, x.Says = engine, "QoS is on, with the engine "+engine+" (not unbloat's)"
 	}
