@@ -264,7 +264,7 @@ func (k *tcKernel) classOf(now unit.Instant, d sim.Direction, seen sim.Seen, p p
 		}
 	}
 	c := iptables.Connection{Packets: x.packets[0] + x.packets[1], Bytes: x.bytes[0] + x.bytes[1], Replied: x.packets[1-x.opened] > 0, Mark: x.mark}
-	out := k.table.Walk(now, "POSTROUTING", &packet, &c)
+	out := k.table.Walk(time.Duration(now), "POSTROUTING", &packet, &c)
 	x.mark = c.Mark
 	return out.Class
 }

@@ -84,7 +84,7 @@ func TestRulesDecideAlike(t *testing.T) {
 			now, packet, mine, theirs := walks.next()
 			got := table.Explain(now, &packet, mine, memory)
 			shown := walks.shown(packet)
-			out := rendered.Walk(now, "POSTROUTING", &shown, theirs)
+			out := rendered.Walk(time.Duration(now), "POSTROUTING", &shown, theirs)
 			want := ""
 			if got.Lane != nil {
 				want = fmt.Sprintf("b10a:%x", 0x10+int(got.Lane.Tin))

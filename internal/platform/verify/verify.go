@@ -76,13 +76,17 @@ func styles(l *plan.Language) []choice {
 	return out
 }
 
-func classes() []choice {
-	return []choice{
+func classes(l *plan.Language) []choice {
+	out := []choice{
 		{"none", func(w *plan.Preferences) { w.Classes.Use = plan.ClassesOff }},
 		{"behaviour", func(*plan.Preferences) {}}, // the default: by behaviour if the platform can
 		{"rules", func(w *plan.Preferences) { w.Classes.Rules = rules() }},
 		{"shares", func(w *plan.Preferences) { w.Classes.Rules, w.Classes.Shares = rules()[:2], shares() }},
 	}
+	if l.ClassesHashed {
+		out = append(out, choice{"on", func(w *plan.Preferences) { w.Classes.Use, w.Classes.Rules = plan.ClassesOn, rules() }})
+	}
+	return out
 }
 
 // interfaces are names that a WAN may have on the platform.
@@ -107,7 +111,7 @@ func Matrix(platform string) ([]Case, error) {
 	var out []Case
 	for _, r := range pairs() {
 		for _, style := range styles(l) {
-			for _, class := range classes() {
+			for _, class := range classes(l) {
 				for _, wan := range interfaces(l) {
 					name := strings.Join([]string{rateName(r.down) + "-" + rateName(r.up), style.name, class.name, wan}, "/")
 					w := plan.Preferences{Down: plan.RatePreference{Rate: r.down}, Up: plan.RatePreference{Rate: r.up}}

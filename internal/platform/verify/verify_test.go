@@ -35,7 +35,7 @@ func TestMatrix(t *testing.T) {
 				t.Errorf("%s: %s: %v", platform, c.Name, err)
 			}
 		}
-		for _, list := range [][]choice{styles(all.Must(platform)), classes()} {
+		for _, list := range [][]choice{styles(all.Must(platform)), classes(all.Must(platform))} {
 			for _, x := range list {
 				if !values[x.name] {
 					t.Errorf("%s: no plan is %q", platform, x.name)

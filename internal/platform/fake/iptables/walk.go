@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"unbloat/unit"
 )
 
 // A Packet is what rules see of one.
@@ -47,9 +45,10 @@ type walk struct {
 // ticks are those of a second (HZ).
 const ticks = 1000
 
-// Walk walks a packet through a chain of the table, as in "POSTROUTING".
-func (t *Table) Walk(now unit.Instant, chain string, p *Packet, c *Connection) Outcome {
-	w := walk{table: t, p: p, c: c, tick: int64(now) / int64(time.Second/ticks)}
+// Walk walks a packet through a chain of the table, as in "POSTROUTING". Now is the time
+// since any instant, which stays the same one.
+func (t *Table) Walk(now time.Duration, chain string, p *Packet, c *Connection) Outcome {
+	w := walk{table: t, p: p, c: c, tick: int64(now / (time.Second / ticks))}
 	w.chain(chain, 0)
 	return w.out
 }
