@@ -146,7 +146,6 @@ type meterKey struct {
 
 type credit struct {
 	value, full, cost uint32
-	refills           uint32 // in bytes: how often it may be filled at once
 	prev, expires     int64
 }
 
