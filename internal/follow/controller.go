@@ -54,8 +54,9 @@ const (
 	steadyBand   = 0.15             // of the capacity: the line has changed if it differs by more
 	holdsFirst   = 20 * time.Second // how long a line holds its capacity, before anything is known
 	holdsMost    = 10 * time.Hour
-	holdsMean    = 0.3 // weight of the last time
-	volatile     = 2.0 // s; a line that holds its capacity for less is tried again at once
+	holdsMean    = 0.3  // weight of the last time
+	volatile     = 2.0  // s; a line that holds its capacity for less is tried again at once
+	varying      = 10.0 // s; one that holds it for less has dips upwards too
 
 	// Measuring the capacity between marks in the queue.
 	markQueued = 3 * time.Millisecond   // of delay: the line is busy without a break
@@ -654,8 +655,10 @@ func (w *way) drained(now unit.Instant, capacity float64, known, oneWay bool) {
 		w.target = below * capacity
 	}
 	w.failed = max(capacity, w.target)
-	if e := &w.episode; w.is == Down && e.on && w.goal > 0 {
-		// A queue that is gone so soon was from a dip, and the line is what it was.
+	if e := &w.episode; e.on && w.goal > 0 && (w.is == Down || oneWay && w.varies()) {
+		// A queue that is gone so soon was from a dip, and the line is what it was. Up,
+		// where the shaper alone drains the queue, it soon is after a fall as well: there
+		// only a line that has changed often is taken to be back.
 		switch lasted := now.Sub(e.began); {
 		case oneWay && lasted < dipMost:
 			w.target = max(w.target, w.dipShare*min(w.goal, e.from))
@@ -679,6 +682,9 @@ func (w *way) drained(now unit.Instant, capacity float64, known, oneWay bool) {
 	w.step = 0
 	w.say(now, Drained, w.target)
 }
+
+// varies says whether the line has changed often lately.
+func (w *way) varies() bool { return w.holds < varying }
 
 // judgeDip learns from the queue that begins now how much of its rate the line had
 // again after the last dip: radio links often all of it, others seldom.

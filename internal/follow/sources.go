@@ -395,14 +395,21 @@ func (s *sources) manyFlows(now unit.Instant) bool {
 	return n > 1
 }
 
-// elect is decide with the reflectors alone.
+// elect is decide with the reflectors alone. Noisy ones are better than nobody: they
+// are heard where the others are of one operator, or have not answered lately.
 func (s *sources) elect(now unit.Instant, threshold time.Duration) vote {
-	var voters [mostVoters]sample
-	operators := s.operators(now, false)
-	noisy := operators < 2 // better than nobody
-	if noisy {
-		operators = s.operators(now, true)
+	if s.operators(now, false) > 1 {
+		if v := s.poll(now, threshold, false); v.known {
+			return v
+		}
 	}
+	return s.poll(now, threshold, true)
+}
+
+// poll is elect with noisy reflectors or without.
+func (s *sources) poll(now unit.Instant, threshold time.Duration, noisy bool) vote {
+	var voters [mostVoters]sample
+	operators := s.operators(now, noisy)
 	want := 3
 	if s.noise > noisyLine {
 		want = 4
@@ -490,6 +497,7 @@ func (s *sources) judge(v vote, threshold time.Duration) {
 	if !v.known || s.n == s.judged {
 		return
 	}
+	common := s.lostByAll()
 	for ; s.judged < s.n; s.judged++ {
 		if s.n-s.judged > sampleSlots {
 			continue
@@ -505,9 +513,9 @@ func (s *sources) judge(v vote, threshold time.Duration) {
 		}
 		f.alone += (alone - f.alone) / 64
 		switch {
-		case f.alone > noisySource || f.lost > lossySource:
+		case f.alone > noisySource || f.lost-common > lossySource:
 			f.noisy = true
-		case f.alone < quietSource && f.lost < lossySource/2:
+		case f.alone < quietSource && f.lost-common < lossySource/2:
 			f.noisy = false
 		}
 		if !f.noisy {
@@ -518,6 +526,21 @@ func (s *sources) judge(v vote, threshold time.Duration) {
 			f.odd, f.oneWay, f.alone, f.noisy = 0, false, 0, false
 		}
 	}
+}
+
+// lostByAll returns the share of probes that every reflector loses: the line loses
+// them, and no reflector is worse than another for it.
+func (s *sources) lostByAll() float64 {
+	common := 1.0
+	for i := range s.reflectors {
+		if f := &s.all[i]; f.sent > 0 && !f.last {
+			common = min(common, f.lost)
+		}
+	}
+	if common == 1 { // none was asked
+		return 0
+	}
+	return common
 }
 
 // trust returns the delay to go by. Noise only ever adds to a delay, so a short newest
