@@ -23,14 +23,6 @@ const (
 	loadedFor = 2 * time.Second        // a load that got light may be a line that fell
 	growth    = 5 * time.Millisecond   // of the delay at least: the queue grows
 
-	// A dip of the line is over when its queue is.
-	dipMost   = 350 * time.Millisecond // a longer queue is of a line that fell
-	dipUnsure = 250 * time.Millisecond // the same where the ways can't be told apart
-	dipBack   = 0.7                    // of the rate before it, at first and at least
-	dipMore   = 0.15                   // after one that was right
-	dipLess   = 0.1                    // after one that was not
-	dipHolds  = time.Second            // without a queue: it was right
-
 	// Where the capacity is not known.
 	blindCut   = 150 * time.Millisecond // between cuts, beside a round trip
 	blindShare = 0.7                    // of the rate at least is taken for the capacity
@@ -54,9 +46,8 @@ const (
 	steadyBand   = 0.15             // of the capacity: the line has changed if it differs by more
 	holdsFirst   = 20 * time.Second // how long a line holds its capacity, before anything is known
 	holdsMost    = 10 * time.Hour
-	holdsMean    = 0.3  // weight of the last time
-	volatile     = 2.0  // s; a line that holds its capacity for less is tried again at once
-	varying      = 10.0 // s; one that holds it for less has dips upwards too
+	holdsMean    = 0.3 // weight of the last time
+	volatile     = 2.0 // s; a line that holds its capacity for less is tried again at once
 
 	// Measuring the capacity between marks in the queue.
 	markQueued = 3 * time.Millisecond   // of delay: the line is busy without a break
@@ -644,70 +635,6 @@ func (c *Controller) drain(w *way, now unit.Instant, capacity float64, known boo
 		w.target = w.law(capacity, theta)
 		w.say(now, Draining, w.target)
 	}
-}
-
-// drained ends an episode.
-func (w *way) drained(now unit.Instant, capacity float64, known, oneWay bool) {
-	if !known {
-		capacity = w.capacity
-	}
-	if capacity > 0 {
-		w.target = below * capacity
-	}
-	w.failed = max(capacity, w.target)
-	if e := &w.episode; e.on && w.goal > 0 && (w.is == Down || oneWay && w.varies()) {
-		// A queue that is gone so soon was from a dip, and the line is what it was. Up,
-		// where the shaper alone drains the queue, it soon is after a fall as well: there
-		// only a line that has changed often is taken to be back.
-		switch lasted := now.Sub(e.began); {
-		case oneWay && lasted < dipMost:
-			w.target = max(w.target, w.dipShare*min(w.goal, e.from))
-			w.dipped = now
-		case lasted < dipUnsure:
-			w.target = max(w.target, dipBack*min(w.goal, e.from))
-		}
-	}
-	same := w.settled > 0 && math.Abs(w.failed-w.settled) < steadyBand*w.settled
-	if same || w.goal < w.failed {
-		w.goal = 0
-	}
-	w.compare(now, w.failed)
-	wait := retryShare * max(w.holds, now.Sub(w.different).Seconds())
-	if w.holds < volatile || w.goal > 0 {
-		wait = 0
-	}
-	w.retry = now.Add(min(time.Duration(wait*1e9), retryMost))
-	w.episode = episode{}
-	w.risen = now
-	w.step = 0
-	w.say(now, Drained, w.target)
-}
-
-// varies says whether the line has changed often lately.
-func (w *way) varies() bool { return w.holds < varying }
-
-// judgeDip learns from the queue that begins now how much of its rate the line had
-// again after the last dip: radio links often all of it, others seldom.
-func (w *way) judgeDip(now unit.Instant) {
-	switch {
-	case w.dipped == 0:
-	case now.Sub(w.dipped) < dipHolds:
-		w.dipShare = max(w.dipShare-dipLess, dipBack)
-	default:
-		w.dipShare = min(w.dipShare+dipMore, 1)
-	}
-	w.dipped = 0
-}
-
-// compare notes whether the line has changed, and how long it usually stays as it is.
-func (w *way) compare(now unit.Instant, capacity float64) {
-	if w.settled > 0 && math.Abs(capacity-w.settled) < steadyBand*w.settled {
-		return
-	}
-	if w.settled > 0 {
-		w.holds += holdsMean * (min(now.Sub(w.different).Seconds(), holdsMost.Seconds()) - w.holds)
-	}
-	w.settled, w.different = capacity, now
 }
 
 // rise takes more, because the shaper is full and the line does not queue.
