@@ -56,6 +56,18 @@ func canFollow(d *platform.Driver, p plan.Plan) error {
 type lineFollower struct {
 	*steer.Follower
 	setter *netio.RateSetter // nil: rates are changed by programs
+	moved  func() bool       // its reflectors can't be reached from the WAN's addresses
+	again  func()
+}
+
+// NewLine implements daemon.Follower. A WAN that had no address yet when it was
+// followed first may turn out to have IPv6 alone.
+func (f *lineFollower) NewLine() {
+	if f.moved() {
+		f.again()
+		return
+	}
+	f.Follower.NewLine()
 }
 
 func followLine(l daemon.Line) (daemon.Follower, error) {
@@ -71,6 +83,7 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 	}
 	clock := netio.ClockSince(l.Base)
 	four := hasIPv4(l)
+	moved := func() bool { return len(l.Reflectors) == 0 && hasIPv4(l) != four }
 	targets := delay.Choose(delay.Resolvers(), four, !four)
 	if len(l.Reflectors) > 0 {
 		targets = delay.WithFirstHop(delay.Configured(l.Reflectors))
@@ -82,6 +95,9 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 	c := steer.Config{
 		Clock: clock, Targets: targets, Tell: l.Tell, Ring: l.Ring, Unseen: l.Slow,
 		Open: func() (steer.Gauge, error) {
+			if moved() { // the address came after the daemon had begun
+				l.Again()
+			}
 			if err := leavesBy(l.Device, targets); l.Slow && err != nil {
 				return nil, err
 			}
@@ -114,7 +130,7 @@ func followLine(l daemon.Line) (daemon.Follower, error) {
 		}
 		return nil, err
 	}
-	return &lineFollower{f, setter}, nil
+	return &lineFollower{f, setter, moved, l.Again}, nil
 }
 
 // leavesBy returns an error if what is sent to the targets does not leave through a

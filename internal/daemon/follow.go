@@ -34,6 +34,9 @@ type Line struct {
 	Base   time.Time     // when the clock of Ring agreed with the machine's
 	// Decided is told of each change, with Direction, From, To and Why.
 	Decided func(Decision)
+	// Again has the line followed by another follower, soon: what this one was made for is
+	// no longer so.
+	Again func()
 	// Own says that what comes from a netlink port is done by the follower itself.
 	Own  func(port uint32)
 	Tell func(text string) // what went wrong
@@ -96,7 +99,8 @@ func (w *wan) pursue() {
 	wanted := w.config.Follow && w.plan != nil && w.d.isCareful() == "" && (w.pending == nil || !w.pending.armed)
 	switch w.keeper.State() {
 	case keep.InPlace:
-		if p != nil && (!wanted || p.plan != w.plan) { // somebody has given it another plan
+		again := w.anew.Swap(false)
+		if p != nil && (again || !wanted || p.plan != w.plan) { // somebody has given it another plan
 			w.abandon()
 			p = nil
 		}
@@ -164,6 +168,7 @@ func (w *wan) followed() (Line, error) {
 	}
 	l.Ring, l.Base, l.Server = w.past(), w.d.since, w.d.serverOf(w)
 	l.Own, l.Decided = w.d.own, w.decided
+	l.Again = func() { w.anew.Store(true); w.tell(change{}) }
 	l.Tell = func(text string) { w.d.log("%s: %s", c.Name(), text) }
 	return l, nil
 }

@@ -77,3 +77,40 @@ func TestStateDirectoryIsLost(t *testing.T) {
 		}
 	})
 }
+
+// TestFollowedAnew: a follower that was made for other addresses than the WAN has now is
+// replaced once, and nothing is changed on the router.
+func TestFollowedAnew(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		x := newTown(t, "freebsd", dir, 1)
+		var made []Line
+		x.follow = func(l Line) (Follower, error) {
+			made = append(made, l)
+			return newPuppet(l)
+		}
+		x.start()
+		defer func() { x.stop() }()
+		time.Sleep(5 * time.Second)
+		before, _ := x.only().snapshot()
+		if len(made) != 1 || before.Line == nil {
+			t.Fatalf("%d followers: %+v", len(made), before)
+		}
+		first := x.only().line.Load()
+		made[0].Again()
+		made[0].Again()
+		time.Sleep(5 * time.Second)
+		if now, _ := x.only().snapshot(); len(made) != 2 || now.Line == nil || now.Mends != before.Mends || x.only().line.Load() == first {
+			t.Errorf("%d followers: %+v, then %+v", len(made), before, now)
+		}
+		select {
+		case <-first.done:
+		default:
+			t.Error("the first follower still runs")
+		}
+		time.Sleep(10 * time.Minute)
+		if len(made) != 2 {
+			t.Errorf("%d followers in the end", len(made))
+		}
+	})
+}

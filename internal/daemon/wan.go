@@ -71,6 +71,7 @@ type wan struct {
 	ring       atomic.Pointer[metrics.Ring] // nil: nothing was noted yet
 	decisions  decisions                    // of what follows the line
 	line       atomic.Pointer[pursuit]      // of its line; nil: it is not followed now. Only the loop changes it
+	anew       atomic.Bool                  // another follower is needed
 	unfollowed string                       // why it is not, as it was told last
 	sorting    *sorting                     // gives flows their classes; nil: nothing has to
 	cause      cause                        // of the next mending
