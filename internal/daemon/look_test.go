@@ -2,12 +2,16 @@ package daemon
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"unbloat/internal/daemon/keep"
+	"unbloat/unit"
 )
 
 // TestLook: a daemon that is told to look does so at once, and only then; told that
@@ -113,4 +117,60 @@ func TestFollowedAnew(t *testing.T) {
 			t.Errorf("%d followers in the end", len(made))
 		}
 	})
+}
+
+// TestQuietDayWritesNothing: while nobody changes anything, the daemon writes no file,
+// whether it holds a line's rates or follows them: a router's flash wears out. It is an
+// hour unless UNBLOAT_LONG=1.
+func TestQuietDayWritesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: it takes seconds")
+	}
+	hours := 1
+	if os.Getenv("UNBLOAT_LONG") != "" {
+		hours = 24
+	}
+	for _, name := range []string{"linux", "freebsd"} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			x := newTown(t, name, dir, 1)
+			x.start()
+			defer func() { x.stop() }()
+			x.d.loops.Go(func() { x.d.watchHeld(x.d.running) })
+			x.d.loops.Go(func() { x.d.keepHistory(x.d.running) })
+			time.Sleep(5 * time.Minute)
+			files := func() (out []string) {
+				t.Helper()
+				all, err := os.ReadDir(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range all {
+					info, err := f.Info()
+					if err != nil {
+						t.Fatal(err)
+					}
+					out = append(out, fmt.Sprint(f.Name(), info.Size(), info.ModTime().UnixNano()))
+				}
+				return out
+			}
+			before, looks := files(), x.only().status.Looks
+			for hour := range hours {
+				if l := x.only().line.Load(); l != nil {
+					if err := l.Follower.(*puppet).set(t.Context(), [2]unit.Rate{unit.Rate(20+hour) * mbit, 5 * mbit}); err != nil {
+						t.Fatal(err)
+					}
+				} else if name == "freebsd" {
+					t.Fatal("the line is not followed")
+				}
+				time.Sleep(time.Hour)
+			}
+			if after := files(); len(before) < 2 || !slices.Equal(after, before) {
+				t.Errorf("%s: the files are\n%q, and were\n%q", name, after, before)
+			}
+			if n := x.only().status.Looks - looks; n < 30*hours {
+				t.Errorf("%s: it looked %d times in %d hours", name, n, hours)
+			}
+		})
+	}
 }

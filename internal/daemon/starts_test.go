@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,5 +93,57 @@ func TestLateModule(t *testing.T) {
 		if s, _ := x.only().snapshot(); s.State != keep.InPlace {
 			t.Errorf("%+v", s)
 		}
+	})
+}
+
+// stuck never answers, whatever its context says.
+type stuck struct{ until chan struct{} }
+
+func (s stuck) Run(context.Context, []string, []byte) (stdout, stderr []byte, err error) {
+	<-s.until
+	return nil, nil, errors.New("it is over")
+}
+
+// TestHangIsNoticed: while a loop is stuck for longer than an action may take, the
+// service manager's watchdog hears nothing; a router that is only slow does not end the
+// daemon, nor does a quiet hour.
+func TestHangIsNoticed(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		x := newTown(t, "linux", dir, 1)
+		x.start()
+		defer func() { x.stop() }()
+		lives := func(when string, want bool) {
+			t.Helper()
+			if _, alive := x.d.statuses(); alive != want {
+				t.Errorf("%s: it lives: %v", when, alive)
+			}
+		}
+		for range 60 {
+			time.Sleep(time.Minute)
+			lives("quiet", true)
+		}
+		x.router.set(stalling)
+		for range 60 {
+			time.Sleep(time.Minute)
+			lives("slow", true)
+		}
+		x.router.set(fine)
+		time.Sleep(5 * time.Minute)
+		hang := stuck{make(chan struct{})}
+		x.router.mu.Lock()
+		was := x.router.at
+		x.router.at = hang
+		x.router.mu.Unlock()
+		time.Sleep(time.Minute + time.Second)
+		lives("just stuck", true)
+		time.Sleep(actionTime + 3*time.Minute)
+		lives("stuck", false)
+		close(hang.until)
+		x.router.mu.Lock()
+		x.router.at = was
+		x.router.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		lives("free again", true)
 	})
 }
