@@ -67,7 +67,7 @@ test-long: setup-test build kernel binaries release ansible race vuln laws follo
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
-	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -run '^Test(Conformance|Soak|QuietDayWritesNothing)$$' ./internal/daemon
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -run '^Test(Conformance|Soak|QuietDayWritesNothing)$$' ./internal/daemon
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^TestDaemonOverSSH$$' ./internal/remote
 
 .PHONY: following

@@ -13,10 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"unbloat/internal/apply"
 	"unbloat/internal/await"
 	"unbloat/internal/daemon"
+	kept "unbloat/internal/daemon/config"
 	"unbloat/internal/daemon/keep"
+	"unbloat/internal/platform"
 	"unbloat/internal/platform/fake"
+	"unbloat/internal/platform/openwrt"
+	"unbloat/unit"
 )
 
 // daemon starts the daemon on a stage and returns its process.
@@ -300,5 +305,29 @@ func TestDaemonSchedule(t *testing.T) {
 	write(strings.Replace(line, "linux", "pfsense", 1) + first)
 	if out, code := s.run(t, "daemon", "--check", "--config", config); code != exitUsage || !strings.Contains(out, "unbloat.toml:7: schedule: on pfsense a machine can't go first or last") {
 		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+// TestDaemonBesideSQM: on OpenWrt the daemon refuses a WAN that sqm-scripts shapes, with
+// the way to hand it over, and keeps it once it is handed over.
+func TestDaemonBesideSQM(t *testing.T) {
+	o := fake.NewOpenWrt()
+	driver := openwrt.Driver().OwnTC()
+	b, err := driver.Backend(platform.Options{Runner: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &router{driver: driver, runner: o, engine: &apply.Engine{Backend: b, Runner: o, Dir: t.TempDir()}, owned: true}
+	w := kept.WAN{Interface: "wan", LAN: "lan", Down: 50 * unit.MbitPerSecond, Up: 10 * unit.MbitPerSecond}
+	for _, enabled := range []string{"1", "0"} {
+		o.Files[fake.SQMConfig] = "config queue 'home'\n\toption enabled '" + enabled + "'\n\toption interface 'wan'\n"
+		p, err := planOf(t.Context(), r, w)
+		if enabled == "1" {
+			if codeOf(err) != daemon.CodePrecondition || !strings.Contains(err.Error(), "sqm-scripts shapes it too (section home); hand it over: uci set sqm.home.enabled=0") {
+				t.Errorf("beside sqm-scripts: %v", err)
+			}
+		} else if err != nil || p.DownBps == 0 {
+			t.Errorf("handed over: %v %+v", err, p)
+		}
 	}
 }
