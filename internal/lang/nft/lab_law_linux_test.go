@@ -471,10 +471,15 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 			turns[1] = neighbour(all, f)
 		}
 		size := unit.Size([]int{52, 60, 100, 130, 200, 300, 511, 512, 900, 1500, 1500}[rng.IntN(11)])
+		sound := size // a call has small packets between its pictures
+		if rng.IntN(3) == 0 {
+			sound = 130 + unit.Size(rng.IntN(300))
+		}
 		gap := []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[rng.IntN(4)]
 		for turn := range 1 + rng.IntN(most) {
 			f := turns[turn%2]
-			packet := f.next(rng, min(size+unit.Size(rng.IntN(2)), 1500))
+			length := []unit.Size{size, sound}[rng.IntN(2)]
+			packet := f.next(rng, min(length+unit.Size(rng.IntN(2)), 1500))
 			fresh := *f.ct == classify.Connection{} && !f.older
 			ct := f.ct
 			if f.malformed {
