@@ -32,3 +32,20 @@ func TestSteadyBesideUploads(t *testing.T) {
 		}
 	}
 }
+
+// A machine with twenty flows just below the bound takes nothing from another's
+// call, nor more than its share from a third's uploads.
+func TestAbuserOfSteadyFlows(t *testing.T) {
+	r, err := Run(t.Context(), seed(t, "call-webrtc-abuser"), Options{Cases: []string{"plan"}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Cases[0].Loads {
+		switch {
+		case l.Kind == scenario.WebRTC && (l.Call.MOS() < 4.2 || l.Call.Up.VideoBps < 1.4e6):
+			t.Errorf("the call has %+v", l.Call.Up)
+		case l.Kind == scenario.Upload && l.GoodputBps < 1.25e6: // a third of what the call leaves is 1.4 Mbit/s
+			t.Errorf("the uploads have %.0f bit/s", l.GoodputBps)
+		}
+	}
+}

@@ -83,6 +83,26 @@ func TestSimulatedQUICAndGames(t *testing.T) {
 	}
 }
 
+// A game that a server plays has its picture beside four downloads where rules make
+// it normal and TCP bulk. Pages are another matter: what they begin with stands at
+// the provider, without downloads and without a shaper too.
+func TestSimulatedGameWithRules(t *testing.T) {
+	if p := loadsOf(t, "cloud-game-downloads", scenario.CloudGame, "rule")["rule"].Play; p.Missed() > 0.001 {
+		t.Errorf("with rules, beside downloads: %+v", *p)
+	}
+	s := seed(t, "cloud-game")
+	s.Loads = slices.DeleteFunc(s.Loads, func(l scenario.Load) bool { return l.Kind == scenario.Download })
+	r, err := Run(t.Context(), s, Options{Cases: []string{"none"}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Cases[0].Loads {
+		if l.Kind == scenario.CloudGame && l.Play.Missed() < 0.1 {
+			t.Errorf("beside pages alone, without a shaper: %+v", *l.Play)
+		}
+	}
+}
+
 // The congestion control gives way to a queue that grows and to loss, holds its
 // most on a quiet line, and comes back.
 func TestGCC(t *testing.T) {
