@@ -189,7 +189,7 @@ func englishPlan() map[Code]string {
 		WholeKbit:              "whole kbit/s",
 		OpenWrtRatesWhy:        "/etc/config/sqm takes no others; what is asked for is rounded down",
 		ClearOSRatesWhy:        "network.conf takes no others; what is asked for is rounded down",
-		ClearOSClassesUnasked:  "its kernel (3.10) has no nftables; without classes calls lose, in the simulator, 59 % of their packets beside BitTorrent on 25/1 Mbit/s, and a video call 9 % of what it sends beside 4 uploads on 30/5 Mbit/s. With --classes on iptables gives classes by behaviour, for IPv4, and the download is shaped at the LAN's interface. For traffic that a rule names ClearOS's own engine has classes with a part that is theirs, and no AQM: --aqm sfq",
+		ClearOSClassesUnasked:  "its kernel (3.10) has no nftables; without classes calls lose, in the simulator, 59 % of their packets beside BitTorrent on 25/1 Mbit/s, and a video call 8 % of what it sends beside 4 uploads on 30/5 Mbit/s. With --classes on iptables gives classes by behaviour, for IPv4, and the download is shaped at the LAN's interface. For traffic that a rule names ClearOS's own engine has classes with a part that is theirs, and no AQM: --aqm sfq",
 		ClearOSClassesLost:     "ClearOS's own engine does not see how flows behave: without a rule that names it a flow is normal, and only DNS and ping go first; it marks IPv4 alone. With fq_codel, --classes on has classes by behaviour",
 		ClearOSNoDomains:       "knows addresses, not names; its dnsmasq (before 2.87) fills none of its rules",
 		ClearOSNoDSCP:          "has no rules for marks",
