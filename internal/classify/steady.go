@@ -288,9 +288,10 @@ func (w way) without(f int) string {
 // heard names the chain of packets that somebody's rule gives a class, and makes it. If
 // they are a call's, its machine is known for one that speaks, as with a
 // call that has its class by how it behaves: no upload is tried beside it. What
-// has carried little may be anything, as a name's lookup.
+// has carried little may be anything, as a name's lookup. Where there are no trials it
+// does not matter who speaks.
 func (w way) heard(x Rule) string {
-	if !w.hasSteady(w.d) || x.Class != Voice && x.Class != Interactive || x.Protocol != "" && x.Protocol != "udp" {
+	if w.policy.Hashed || !w.hasSteady(w.d) || x.Class != Voice && x.Class != Interactive || x.Protocol != "" && x.Protocol != "udp" {
 		return string(x.Class)
 	}
 	name := "heard_" + string(x.Class)
