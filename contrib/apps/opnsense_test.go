@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
@@ -377,67 +376,81 @@ func TestOPNsenseActions(t *testing.T) {
 	}
 }
 
-// TestOPNsenseLives: from the settings of a router whose API is a stand-in to the
-// shaping that is kept. Its page's buttons turn it off and on.
-func TestOPNsenseLives(t *testing.T) {
+// opnsenseLives starts the daemon from the settings of a router whose API is a stand-in,
+// with a page of its own, and returns the environment of control.sh there.
+func opnsenseLives(t *testing.T, tls string, started func(control func(args ...string) (string, opnsenseAnswer))) (env []string) {
+	t.Helper()
 	needs(t, "php")
 	router := fake.New()
 	server := httptest.NewTLSServer(router)
-	defer server.Close()
+	t.Cleanup(server.Close)
 	address, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	config := write(t, t.TempDir(), "config.xml", withMore(opnsenseXML(address.Port(), certificate, map[string]string{"enabled": "1", "key": router.Key, "secret": router.Secret},
-		map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "0"}), "<listen>"+freeAddress(t)+"</listen><tls>1</tls>"))
+		map[string]string{"enabled": "1", "interface": "wan", "lan": "lan", "down": "50", "up": "10", "follow": "0"}), "<listen>"+freeAddress(t)+"</listen><tls>"+tls+"</tls>"))
 	root := rendered(t, config)
 	etc := filepath.Join(root, "usr/local/etc/unbloat")
 	state := t.TempDir()
 	if out, code := run(t, []string{"UNBLOAT_STATE_DIR=" + state}, "php", opnsenseScripts+"setup.php", config, etc); code != 0 {
 		t.Fatal(out)
 	}
-	env := []string{"UNBLOAT_ETC=" + etc, "UNBLOAT_PROGRAM=" + built(t)}
-	control := func(args ...string) (out string, answer struct {
-		OK          bool
-		Says, Error string
-		Daemon      *struct {
-			WANs []struct{ WAN, State, Why string }
-		}
-		Shapers []struct {
-			Device string
-			Ours   bool
-			Rate   int `json:"rate_bps"`
-		}
-	}) {
-		t.Helper()
-		out, code := run(t, env, append([]string{"sh", opnsenseScripts + "control.sh"}, args...)...)
-		if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil {
-			t.Fatalf("%q: %d %v: %s", args, code, err, out)
-		}
-		return out, answer
-	}
-	if out, a := control("check"); !a.OK {
-		t.Fatal(out)
-	}
-	if out, a := control("show"); a.Daemon != nil || len(a.Shapers) > 0 {
-		t.Errorf("before the start: %s", out)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	daemon := exec.CommandContext(ctx, "sh", "-c", `set -a; . "$0/api.env"; exec "$1" daemon --config "$0/unbloat.toml"`, etc, built(t))
-	daemon.Cancel = func() error { return daemon.Process.Signal(os.Interrupt) }
+	env = []string{"UNBLOAT_ETC=" + etc, "UNBLOAT_PROGRAM=" + built(t)}
+	started(func(args ...string) (string, opnsenseAnswer) { return control(t, env, args...) })
+	daemon := exec.Command("sh", "-c", `set -a; . "$0/api.env"; exec "$1" daemon --config "$0/unbloat.toml"`, etc, built(t))
 	var said strings.Builder
 	daemon.Stderr = &said
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		cancel()
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(os.Interrupt)
 		_ = daemon.Wait()
 		if t.Failed() {
 			t.Log(said.String())
 		}
-	}()
+	})
+	return env
+}
+
+// An opnsenseAnswer is what control.sh says.
+type opnsenseAnswer struct {
+	OK          bool
+	Says, Error string
+	Daemon      *struct {
+		WANs []struct{ WAN, State, Why string }
+	}
+	Shapers []struct {
+		Device string
+		Ours   bool
+		Rate   int `json:"rate_bps"`
+	}
+}
+
+// control runs control.sh as configd's actions do.
+func control(t *testing.T, env []string, args ...string) (out string, answer opnsenseAnswer) {
+	t.Helper()
+	out, code := run(t, env, append([]string{"sh", opnsenseScripts + "control.sh"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil {
+		t.Fatalf("%q: %d %v: %s", args, code, err, out)
+	}
+	return out, answer
+}
+
+// TestOPNsenseLives: from the settings of a router whose API is a stand-in to the
+// shaping that is kept. Its page's buttons turn it off and on.
+func TestOPNsenseLives(t *testing.T) {
+	env := opnsenseLives(t, "1", func(control func(args ...string) (string, opnsenseAnswer)) {
+		if out, a := control("check"); !a.OK {
+			t.Fatal(out)
+		}
+		if out, a := control("show"); a.Daemon != nil || len(a.Shapers) > 0 {
+			t.Errorf("before the start: %s", out)
+		}
+	})
+	control := func(args ...string) (string, opnsenseAnswer) { t.Helper(); return control(t, env, args...) }
 	is := func(want string) {
 		t.Helper()
 		await.Until(t, 2*time.Minute, "the line is "+want, func() bool {

@@ -177,8 +177,8 @@
                 <tr>
                     <td></td>
                     <td>
-                        <button data-action="add" type="button" class="btn btn-xs btn-primary" title="{{ lang._('Add a line') }}"><span class="fa fa-fw fa-plus"></span></button>
-                        <button data-action="deleteSelected" type="button" class="btn btn-xs btn-default" title="{{ lang._('Delete') }}"><span class="fa fa-fw fa-trash-o"></span></button>
+                        <button data-action="add" type="button" class="btn btn-xs btn-primary" title="{{ lang._('Add a line') }}" aria-label="{{ lang._('Add a line') }}"><span class="fa fa-fw fa-plus"></span></button>
+                        <button data-action="deleteSelected" type="button" class="btn btn-xs btn-default" title="{{ lang._('Delete') }}" aria-label="{{ lang._('Delete') }}"><span class="fa fa-fw fa-trash-o"></span></button>
                     </td>
                 </tr>
             </tfoot>
@@ -205,8 +205,8 @@
                 <tr>
                     <td></td>
                     <td>
-                        <button data-action="add" type="button" class="btn btn-xs btn-primary" title="{{ lang._('Add an entry') }}"><span class="fa fa-fw fa-plus"></span></button>
-                        <button data-action="deleteSelected" type="button" class="btn btn-xs btn-default" title="{{ lang._('Delete') }}"><span class="fa fa-fw fa-trash-o"></span></button>
+                        <button data-action="add" type="button" class="btn btn-xs btn-primary" title="{{ lang._('Add an entry') }}" aria-label="{{ lang._('Add an entry') }}"><span class="fa fa-fw fa-plus"></span></button>
+                        <button data-action="deleteSelected" type="button" class="btn btn-xs btn-default" title="{{ lang._('Delete') }}" aria-label="{{ lang._('Delete') }}"><span class="fa fa-fw fa-trash-o"></span></button>
                     </td>
                 </tr>
             </tfoot>
@@ -220,37 +220,41 @@
         <div id="daemon-missing" class="alert alert-info" role="alert" style="display: none">{{ lang._('The service does not run: nothing keeps the lines shaped.') }}</div>
         <div id="daemon-failure" class="alert alert-danger" role="alert" style="display: none"></div>
         <div id="drift" class="alert alert-warning" role="alert" style="display: none"></div>
-        <table id="lines-now" class="table table-condensed table-striped">
-            <thead>
-                <tr>
-                    <th>{{ lang._('Line') }}</th>
-                    <th>{{ lang._('State') }}</th>
-                    <th>{{ lang._('Download') }}</th>
-                    <th>{{ lang._('Upload') }}</th>
-                    <th>{{ lang._('Why') }}</th>
-                    <th></th>
-                </tr>
-            </thead>
-            <tbody></tbody>
-        </table>
+        <div class="table-responsive">
+            <table id="lines-now" class="table table-condensed table-striped">
+                <thead>
+                    <tr>
+                        <th>{{ lang._('Line') }}</th>
+                        <th>{{ lang._('State') }}</th>
+                        <th>{{ lang._('Download') }}</th>
+                        <th>{{ lang._('Upload') }}</th>
+                        <th>{{ lang._('Why') }}</th>
+                        <th></th>
+                    </tr>
+                </thead>
+                <tbody></tbody>
+            </table>
+        </div>
         <p>
             <span id="run-now" role="status"></span>
             <button id="endrun" type="button" class="btn btn-xs btn-default" style="display: none">{{ lang._('Stop measuring') }}</button>
             <button id="enter" type="button" class="btn btn-default" style="display: none">{{ lang._('Open the page of unbloat') }}</button>
         </p>
-        <table id="queues" class="table table-condensed table-striped">
-            <thead>
-                <tr>
-                    <th>{{ lang._('Queue') }}</th>
-                    <th>{{ lang._('Bytes') }}</th>
-                    <th>{{ lang._('Packets') }}</th>
-                    <th>{{ lang._('Dropped') }}</th>
-                    <th>{{ lang._('Marked') }}</th>
-                    <th>{{ lang._('Waiting') }}</th>
-                </tr>
-            </thead>
-            <tbody></tbody>
-        </table>
+        <div class="table-responsive">
+            <table id="queues" class="table table-condensed table-striped">
+                <thead>
+                    <tr>
+                        <th>{{ lang._('Queue') }}</th>
+                        <th>{{ lang._('Bytes') }}</th>
+                        <th>{{ lang._('Packets') }}</th>
+                        <th>{{ lang._('Dropped') }}</th>
+                        <th>{{ lang._('Marked') }}</th>
+                        <th>{{ lang._('Waiting') }}</th>
+                    </tr>
+                </thead>
+                <tbody></tbody>
+            </table>
+        </div>
     </div>
 </div>
 
