@@ -99,7 +99,9 @@
                     why.push("{{ lang._('Put back:') }} " + w.mends + (w.mended_by ? ' (' + w.mended_by + ')' : '') + ' ' + (w.mended_what || []).join('; '));
                 }
                 const button = $('<button type="button" class="btn btn-xs btn-default"/>').text(off ? "{{ lang._('Turn on') }}" : "{{ lang._('Turn off') }}").on('click', () => turn(off ? 'on' : 'off', w.wan));
-                return $('<tr/>').append(cell(w.wan), cell(says).addClass(style), cell(rate(w.down_bps)), cell(rate(w.up_bps)), cell(why.filter(Boolean).join(' ')), $('<td/>').append(button, ' ', $('<button type="button" class="btn btn-xs btn-default measure" style="display: none"/>').text("{{ lang._('Measure') }}").on('click', () => turn('test', w.wan))));
+                const measure = $('<button type="button" class="btn btn-xs btn-default measure" style="display: none"/>').text("{{ lang._('Measure') }}").on('click', () => turn('test', w.wan));
+                // The buttons come before the long text: on a phone the end of the row is far away.
+                return $('<tr/>').append(cell(w.wan), cell(says).addClass(style), $('<td/>').append(button, ' ', measure), cell(rate(w.down_bps)), cell(rate(w.up_bps)), cell(why.filter(Boolean).join(' ')).css({whiteSpace: 'normal', minWidth: '16em'}));
             });
             $('#lines-now > tbody').empty().append(rows);
             $('#daemon-missing').toggle(!daemon);
@@ -109,7 +111,7 @@
         function showQueues(shapers) {
             const rows = [];
             (shapers || []).forEach(function (s) {
-                rows.push($('<tr/>').append($('<th colspan="6"/>').text(s.device + ': ' + s.says)));
+                rows.push($('<tr/>').append($('<th colspan="6"/>').css('white-space', 'normal').text(s.device + ': ' + s.says)));
                 (s.counters || []).forEach((c) => rows.push($('<tr/>').append(cell(c.kind + ' ' + (c.handle || '')),
                     cell((c.bytes || 0).toLocaleString()), cell((c.packets || 0).toLocaleString()), cell((c.drops || 0).toLocaleString()),
                     cell((c.marks || 0).toLocaleString()), cell((c.backlog_packets || 0).toLocaleString()))));
@@ -226,10 +228,10 @@
                     <tr>
                         <th>{{ lang._('Line') }}</th>
                         <th>{{ lang._('State') }}</th>
+                        <th></th>
                         <th>{{ lang._('Download') }}</th>
                         <th>{{ lang._('Upload') }}</th>
                         <th>{{ lang._('Why') }}</th>
-                        <th></th>
                     </tr>
                 </thead>
                 <tbody></tbody>
