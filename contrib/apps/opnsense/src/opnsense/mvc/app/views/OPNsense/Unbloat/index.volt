@@ -91,7 +91,7 @@
         }
 
         function showLines(daemon) {
-            const rows = (daemon ? daemon.wans : []).map(function (w) {
+            const rows = (daemon ? daemon.wans : []).flatMap(function (w) {
                 const [says, style] = states[w.state] || [w.state, 'text-danger'];
                 const off = w.state === 'suspended';
                 const why = [w.why];
@@ -100,8 +100,10 @@
                 }
                 const button = $('<button type="button" class="btn btn-xs btn-default"/>').text(off ? "{{ lang._('Turn on') }}" : "{{ lang._('Turn off') }}").on('click', () => turn(off ? 'on' : 'off', w.wan));
                 const measure = $('<button type="button" class="btn btn-xs btn-default measure" style="display: none"/>').text("{{ lang._('Measure') }}").on('click', () => turn('test', w.wan));
-                // The buttons come before the long text: on a phone the end of the row is far away.
-                return $('<tr/>').append(cell(w.wan), cell(says).addClass(style), $('<td/>').append(button, ' ', measure), cell(rate(w.down_bps)), cell(rate(w.up_bps)), cell(why.filter(Boolean).join(' ')).css({whiteSpace: 'normal', minWidth: '16em'}));
+                const row = $('<tr/>').append(cell(w.wan), cell(says).addClass(style), $('<td/>').append(button, ' ', measure), cell(rate(w.down_bps)), cell(rate(w.up_bps)));
+                // The reason is long, and has a row of its own, which fits a phone.
+                const reason = why.filter(Boolean).join(' ');
+                return reason ? [row, $('<tr/>').append(cell(reason).attr('colspan', 5).css('white-space', 'normal'))] : [row];
             });
             $('#lines-now > tbody').empty().append(rows);
             $('#daemon-missing').toggle(!daemon);
@@ -231,7 +233,6 @@
                         <th></th>
                         <th>{{ lang._('Download') }}</th>
                         <th>{{ lang._('Upload') }}</th>
-                        <th>{{ lang._('Why') }}</th>
                     </tr>
                 </thead>
                 <tbody></tbody>
