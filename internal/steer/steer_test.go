@@ -265,7 +265,22 @@ func TestTrouble(t *testing.T) {
 		if v, told := f.View(), heard(); !v.Blind || !slices.Equal(told, []string{"no right to sockets"}) {
 			t.Errorf("%+v %q", v, told)
 		}
+		known := func() (moments, delays int) {
+			f.Seconds(0, 1<<62, func(_ unit.Instant, m metrics.Moment) {
+				moments++
+				if m.Way[0].Delay >= 0 && m.Way[1].DelayMax >= 0 {
+					delays++
+				}
+			})
+			return moments, delays
+		}
+		if n, delays := known(); n == 0 || delays > 0 {
+			t.Errorf("nothing is measured, and of %d seconds %d have a delay", n, delays)
+		}
 		time.Sleep(20 * time.Second)
+		if n, delays := known(); delays == 0 || delays > n {
+			t.Errorf("it is measured, and of %d seconds %d have a delay", n, delays)
+		}
 		l.mu.Lock()
 		l.away = true
 		l.mu.Unlock()
