@@ -398,6 +398,15 @@ func flows(rng *rand.Rand, n int) []*lawFlow {
 	return out
 }
 
+// datagrams returns one of the flows of UDP.
+func datagrams(rng *rand.Rand, all []*lawFlow) *lawFlow {
+	for {
+		if f := all[rng.IntN(len(all))]; f.packet.Protocol == classify.UDP {
+			return f
+		}
+	}
+}
+
 // neighbour returns another flow of datagrams of the same machine; f if it has none.
 func neighbour(all []*lawFlow, f *lawFlow) *lawFlow {
 	for _, g := range all {
@@ -466,14 +475,18 @@ func lawWorld(t *testing.T, seed uint64, bursts int, met map[string]int) {
 		if i >= len(all) {
 			f, most = all[rng.IntN(len(all))], []int{60, 60, 60, 60, 60, 240}[rng.IntN(6)]
 		}
+		call := i >= len(all) && rng.IntN(3) == 0
+		if call {
+			f = datagrams(rng, all)
+		}
 		turns := [2]*lawFlow{f, f}
 		if rng.IntN(3) == 0 { // two flows of one machine at once
 			turns[1] = neighbour(all, f)
 		}
 		size := unit.Size([]int{52, 60, 100, 130, 200, 300, 511, 512, 900, 1500, 1500}[rng.IntN(11)])
-		sound := size // a call has small packets between its pictures
-		if rng.IntN(3) == 0 {
-			sound = 130 + unit.Size(rng.IntN(300))
+		sound := size
+		if call { // small packets between its pictures
+			size, sound = 1500, []unit.Size{60, 130, 200, 255, 300, 511}[rng.IntN(6)]
 		}
 		gap := []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[rng.IntN(4)]
 		for turn := range 1 + rng.IntN(most) {
