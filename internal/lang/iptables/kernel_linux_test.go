@@ -38,10 +38,10 @@ echo 1 > /proc/sys/net/ipv4/ip_forward
 iptables-legacy-restore
 exec "$@"`
 
-// TestRulesOnKernel: on this machine's kernel packets that a router forwards get the
+// TestRulesOnKernelAlone: on this machine's kernel packets that a router forwards get the
 // classes that the table of rules says: a call is voice, what nobody answers is
 // normal, a flood loses its class, and a video call keeps one.
-func TestRulesOnKernel(t *testing.T) {
+func TestRulesOnKernelAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it takes some seconds; run it without -short")
 	}
@@ -64,7 +64,7 @@ func TestRulesOnKernel(t *testing.T) {
 	}
 }
 
-// TestTraffic is what TestRulesOnKernel runs in its namespaces.
+// TestTraffic is what TestRulesOnKernelAlone runs in its namespaces.
 func TestTraffic(t *testing.T) {
 	switch os.Getenv("UNBLOAT_TRAFFIC") {
 	case "router":
@@ -74,7 +74,7 @@ func TestTraffic(t *testing.T) {
 	case "far":
 		answer(t)
 	default:
-		t.Skip("SKIPPED: TestRulesOnKernel runs this in namespaces of its own")
+		t.Skip("SKIPPED: TestRulesOnKernelAlone runs this in namespaces of its own")
 	}
 }
 
@@ -168,7 +168,7 @@ func answer(t *testing.T) {
 			}
 		}()
 	}
-	time.Sleep(2 * time.Minute) // it is ended from outside
+	<-t.Context().Done() // it is ended from outside
 }
 
 func ports() map[int]string {
