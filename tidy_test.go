@@ -409,7 +409,7 @@ func sleeps() map[string]struct {
 		"internal/lab/cost_guest_linux_test.go":              {1, virtual},
 		"internal/lab/interrupt_test.go":                     {4, virtual},
 		"internal/lab/peers_test.go":                         {4, virtual},
-		"internal/lang/iptables/kernel_linux_test.go":        {2, paces},
+		"internal/lang/iptables/kernel_linux_test.go":        {1, paces},
 		"internal/lang/nft/lab_law_linux_test.go":            {2, virtual},
 		"internal/lab/public_test.go":                        {1, virtual},
 		"internal/lab/servers_test.go":                       {1, virtual},

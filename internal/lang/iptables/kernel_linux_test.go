@@ -1,6 +1,7 @@
 package iptables_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -103,8 +104,15 @@ func classCounts(t *testing.T) map[string]int {
 
 func router(t *testing.T) {
 	far := in(t, "far", "")
-	far.Stdout, far.Stderr = os.Stdout, os.Stderr
-	if err := far.Start(); err != nil {
+	says, err := far.StdoutPipe()
+	if err == nil {
+		far.Stderr = os.Stderr
+		err = far.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(says).ReadString('\n'); err != nil { // until it listens
 		t.Fatal(err)
 	}
 	defer func() { _ = far.Process.Kill(); _ = far.Wait() }()
@@ -168,6 +176,7 @@ func answer(t *testing.T) {
 			}
 		}()
 	}
+	fmt.Println("it listens")
 	<-t.Context().Done() // it is ended from outside
 }
 
@@ -190,18 +199,17 @@ func traffic(t *testing.T) {
 	}
 	send := func(n, size int, every time.Duration) {
 		for range n {
-			_, _ = c.Write(make([]byte, size)) // before the far end listens it may be refused
+			if _, err := c.Write(make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(every)
 		}
 	}
-	if kind != "silent" { // until the far end answers
-		b := make([]byte, 2000)
-		for {
-			send(1, 172, 0)
-			_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-			if n, err := c.Read(b); err == nil && n > 0 {
-				break
-			}
+	b := make([]byte, 2000)
+	if kind != "silent" {
+		send(1, 172, 0)
+		if _, err := c.Read(b); err != nil { // the first answer
+			t.Fatal(err)
 		}
 	}
 	switch kind {
@@ -219,5 +227,9 @@ func traffic(t *testing.T) {
 	case "names":
 		send(30, 60, 5*time.Millisecond)
 	}
-	time.Sleep(100 * time.Millisecond) // for the last answers
+	for err == nil { // until no more answers come
+		if err = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err == nil {
+			_, err = c.Read(b)
+		}
+	}
 }
