@@ -85,6 +85,7 @@ type Keeper struct {
 	backoff   time.Duration
 	mends     []time.Time
 	contests  []time.Time
+	taking    bool // the last action took over
 }
 
 // New returns a Keeper that looks at its WAN at once, and then every poll. owned
@@ -178,7 +179,7 @@ func (k *Keeper) Next(now time.Time) (Action, time.Time) {
 	} else {
 		k.futile++
 	}
-	k.looked = now
+	k.looked, k.taking = now, a.Take
 	k.first, k.last, k.retry, k.take = time.Time{}, time.Time{}, time.Time{}, false
 	return a, time.Time{}
 }
@@ -219,6 +220,10 @@ func (k *Keeper) Report(now time.Time, r Result, mended bool) {
 	within := func(times []time.Time, window time.Duration) []time.Time {
 		return slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > window })
 	}
+	if n := len(k.contests); k.taking && n > 0 && (r == Failed || r == Missing || r == Locked) {
+		k.contests = k.contests[:n-1] // it was not taken over, so nobody put it back
+	}
+	k.taking = false
 	k.contests, k.mends = within(k.contests, ContestWindow), within(k.mends, mendWindow)
 	if r != Failed && r != Missing && r != Locked || (r == Locked) != (k.state == Busy) {
 		k.backoff = 0
