@@ -63,6 +63,7 @@ func (b *builder) remember() {
 			if b.policy.lanes(d) == nil {
 				continue
 			}
+			from := len(b.table.Sets)
 			name := func(what string) string { return of(what, f) + "_" + string(d) }
 			b.set(name("calm"), FlowKey, f, 20*time.Second, n)
 			b.set(name("busy"), FlowKey, f, BusyFor, n)
@@ -70,20 +71,37 @@ func (b *builder) remember() {
 			b.set(name("crowd"), HomeAddress, f, BusyFor, few)
 			b.set(name("names"), HomeAddress, f, time.Minute, few)
 			b.set(name("starts"), HomeAddress, f, 20*time.Second, few)
-			b.set(name("looks"), FlowKey, f, 20*time.Second, n)
-			b.set(name("host_looks"), HomeAddress, f, 20*time.Second, few)
+			if b.policy.Apart {
+				b.set(name("heavy"), HomeAddress, f, 10*time.Minute, few)
+				b.set(name("partners"), HomeAddressAndPort, f, 2*time.Minute, n)
+				b.set(name("swarm"), HomeAddressAndPort, f, swarmFor, few)
+			} else {
+				b.set(name("looks"), FlowKey, f, 20*time.Second, n)
+				b.set(name("host_looks"), HomeAddress, f, 20*time.Second, few)
+			}
 			if b.hasSteady(d) {
 				b.rememberSteady(f, d, n, few)
 			}
+			for _, s := range b.table.Sets[from:] {
+				s.Direction = d
+			}
+		}
+		if b.policy.Apart {
+			continue
 		}
 		if b.policy.byMark(Down) && b.policy.Up != nil {
 			b.set(of("asked", f)+"_up", HomeAddress, f, time.Minute, few)
 		}
 		b.set(of("heavy", f), HomeAddress, f, 10*time.Minute, few)
 		b.set(of("partners", f), HomeAddressAndPort, f, 2*time.Minute, n)
-		b.set(of("swarm", f), HomeAddressAndPort, f, 10*time.Minute, few)
+		b.set(of("swarm", f), HomeAddressAndPort, f, swarmFor, few)
 	}
-	if b.policy.Up != nil && l.Acks > 0 {
+	switch {
+	case b.policy.Up == nil || l.Acks == 0:
+	case b.policy.Apart:
+		b.set("acks_up", FlowKey, 0, 10*time.Second, n)
+		b.sets["acks_up"].Direction = Up
+	default:
 		b.set("acks_up", PortPair, 0, 10*time.Second, n)
 	}
 	for i, x := range b.policy.Rules {
@@ -163,6 +181,32 @@ func upTo(n unit.Size) Test { return Test{Field: Length, Op: AtMost, Value: uint
 func tiny() Test { return Test{Field: Length, Mask: ^uint32(AckBelow - 1)} }
 
 func (w way) in(set string, family int) *Set { return w.sets[of(set, family)+"_"+string(w.d)] }
+
+// shared is a set of both directions, or that of the direction where they are apart.
+func (w way) shared(set string, family int) *Set {
+	if w.policy.Apart {
+		return w.in(set, family)
+	}
+	return w.sets[of(set, family)]
+}
+
+// swarms are the steps of ports that either direction has found to be a swarm's.
+func (w way) swarms(family int) []Step {
+	sets := []*Set{w.sets[of("swarm", family)]}
+	if w.policy.Apart {
+		sets = nil
+		for _, d := range []Direction{Up, Down} {
+			if s := w.sets[of("swarm", family)+"_"+string(d)]; s != nil {
+				sets = append(sets, s)
+			}
+		}
+	}
+	var out []Step
+	for _, s := range sets {
+		out = append(out, w.then("swarm", Member{s}).because(Swarm))
+	}
+	return out
+}
 
 // classify gives a packet of the direction its lane.
 func (w way) classify(lane Lane) []Effect {
@@ -295,15 +339,14 @@ func (w way) meters() {
 		}
 		w.calmOf(f)
 		w.names(f)
-		w.chain(of("count", f), does(setMark(isBulk), Meter{w.sets[of("heavy", f)], []Rate{
+		w.chain(of("count", f), does(setMark(isBulk), Meter{w.shared("heavy", f), []Rate{
 			{N: int64(max(l.HeavyOfHost/4, 1)), Per: time.Minute, Burst: int64(l.HeavyOfHost), Over: true}}}))
-		w.chain(of("partner", f), does(Remember{w.sets[of("swarm", f)], true}, Meter{w.sets[of("partners", f)], []Rate{
+		w.chain(of("partner", f), does(Remember{w.shared("swarm", f), true}, Meter{w.shared("partners", f), []Rate{
 			{N: int64(l.Peers), Per: time.Minute, Burst: int64(l.Peers), Over: true}}}))
-		w.chain(of("udp", f),
-			w.then("swarm", Member{w.sets[of("swarm", f)]}).because(Swarm),
+		w.chain(of("udp", f), append(w.swarms(f),
 			w.then("normal", not(CtIsAnswered, 1)).because(Unanswered),
 			w.then(of("little", f), upTo(l.SmallPacket)),
-			w.then(of("calm", f)))
+			w.then(of("calm", f)))...)
 		if w.little(f); !w.policy.EveryPacket {
 			w.look(f)
 		}

@@ -6,9 +6,10 @@
 // The rules also depend on state, which is modelled here: the Connection that
 // connection tracking keeps (counts of bytes and packets in each direction,
 // whether it was answered, 32 bits of mark), and State, the sets with limits
-// that the rules fill. Memory is State as nftables keeps it. A renderer for a
-// target that keeps state differently implements State accordingly, and is
-// compared with Decide over that.
+// that the rules fill. There are two models of it: Memory is State as nftables
+// keeps it, beside connection tracking; Own is all of it as the BPF program of
+// package platform/linux/bpf keeps it, connections too. Each renderer is compared
+// with Decide over its own.
 package classify
 
 import (
@@ -99,6 +100,8 @@ const (
 	// BusyFor is how long a flow is busy after it was not calm, and a machine a
 	// crowd after its calm flows had too much.
 	BusyFor = 10 * time.Second
+	// swarmFor is how long a port is a swarm's after it had too many partners.
+	swarmFor = 10 * time.Minute
 	// slowAcks is how many acknowledgements a second a connection sends at most
 	// that acknowledges each packet by itself: those that come closer than 40 ms
 	// (TCP_ATO_MIN) are acknowledged in pairs.
@@ -150,6 +153,9 @@ type Policy struct {
 	// Hashed says that the target keeps no sets, only what iptables of Linux 3.10
 	// has: see hashed.go. Neither DownByMark nor EveryPacket matter then.
 	Hashed bool
+	// Apart says that each direction remembers by itself what both could share:
+	// neither writes what the other reads.
+	Apart  bool
 	Limits Limits
 	Rules  []Rule
 	Trust  Trust

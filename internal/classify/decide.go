@@ -20,6 +20,9 @@ type Packet struct {
 	SACK              bool   // a segment with SACK blocks
 	Second            uint32 // bits 32 to 63 of the transport header: TCP's sequence number; of UDP the checksum is the lower half
 	MAC               string // of the sender, in lower case; "" if it cannot be seen
+	// Machine is the home's machine by its number, where the addresses do not tell
+	// it; 0: they do.
+	Machine uint16
 }
 
 // A Connection is what connection tracking knows of a packet's flow, this packet
@@ -324,13 +327,15 @@ func (p *Packet) key(s *Set) (k Key, ok bool) {
 	}
 	switch s.Key {
 	case HomeAddress:
-		k.Home = p.Home
+		if k.Home = p.Home; p.Machine != 0 {
+			k = Key{Machine: p.Machine}
+		}
 	case FarAddress:
 		k.Far = p.Far
 	case HomeAddressAndPort:
 		k.Home, k.HomePort = p.Home, p.HomePort
 	case FlowKey:
-		k = Key{p.Home, p.Far, p.HomePort, p.FarPort, p.Protocol}
+		k = Key{Home: p.Home, Far: p.Far, HomePort: p.HomePort, FarPort: p.FarPort, Protocol: p.Protocol}
 	case PortPair:
 		k.HomePort, k.FarPort = p.HomePort, p.FarPort
 	}

@@ -52,12 +52,14 @@ const (
 
 // A Set remembers keys for a time, each with meters of its own.
 type Set struct {
-	Name    string
-	Key     KeyKind
-	Family  int // 4 or 6; 0: its key has no address
-	Timeout time.Duration
-	GC      time.Duration // how often what has expired is forgotten
-	Size    int           // a newcomer finds no room in a full one, and the step does not fit
+	Name   string
+	Key    KeyKind
+	Family int // 4 or 6; 0: its key has no address, or one of either
+	// Direction is that of the packets that fill it; "": both.
+	Direction Direction
+	Timeout   time.Duration
+	GC        time.Duration // how often what has expired is forgotten
+	Size      int           // a newcomer finds no room in a full one, and the step does not fit
 
 	index int
 }
@@ -97,6 +99,7 @@ type Key struct {
 	Home, Far         netip.Addr
 	HomePort, FarPort uint16
 	Protocol          uint8
+	Machine           uint16 // its number, in place of its address
 }
 
 // A Cond is what a step asks: Test, Within, Addresses, Hardware, Member, Meter,
