@@ -1,0 +1,825 @@
+//go:build ignore
+
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules of internal/classify as a program on CAKE. A filter of CAKE's own
+// returns CAKE's host and flow, and skb->priority names the tin.
+//
+// `up` runs on the WAN's CAKE, `down` on that of what arrives. Each has tables of
+// its own, which it alone writes, under its qdisc's lock; it reads the other's.
+// The tables are arrays of four-way buckets: nothing is allocated, and a table
+// that is full has no room for newcomers.
+//
+// internal/classify.Own is the same in Go. A test walks packets through both.
+// Built by `go generate` with clang 19; the objects are kept beside this file.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+
+#define BARRIER(x) asm volatile("" : "+r"(x))
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define BE16(x) __builtin_bswap16(x)
+#define BE32(x) __builtin_bswap32(x)
+#else
+#define BE16(x) (x)
+#define BE32(x) (x)
+#endif
+
+// The kernel's interface: what a filter sees of a packet (struct __sk_buff), and
+// numbers of helpers.
+struct __sk_buff {
+	u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto;
+	u32 priority, ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid;
+};
+
+static void *(*map_lookup)(void *map, const void *key) = (void *)1;
+static u32 (*set_hash)(struct __sk_buff *skb, u32 hash) = (void *)48;
+static long (*load_relative)(const void *skb, u32 offset, void *to, u32 len, u32 start) = (void *)68;
+static u64 (*jiffies)(void) = (void *)118;
+static u64 (*nanoseconds)(void) = (void *)5;
+
+#define FROM_NETWORK_HEADER 1
+#define MAP_ARRAY 2
+#define NO_OVERRIDE (-1) // a filter that fits and says nothing of flow and host
+#define DROPPED 0        // a filter that does not fit: the next one, which drops
+#define NEXT_FILTER (-1) // of a filter that acts by itself (direct-action)
+#define ACT_SHOT 2
+
+#define TABLE(name, value_type, buckets)        \
+	struct {                                \
+		int (*type)[MAP_ARRAY];         \
+		u32 *key;                       \
+		value_type *value;              \
+		int (*max_entries)[buckets];    \
+	} name SEC(".maps")
+
+// Protocols, flags and types of packets.
+#define IPV4 0x0800
+#define IPV6 0x86dd
+#define ICMP 1
+#define TCP 6
+#define UDP 17
+#define ICMPV6 58
+#define ACK 0x10
+#define SIX_FLAGS 0x3f // all but those of ECN
+#define OPTION_END 0
+#define OPTION_NOP 1
+#define OPTION_SACK 5
+#define MOST_OPTIONS 16
+
+// Bits of a connection, as in classify.go.
+#define COUNTED 0x10000000u
+#define IS_BULK 0x20000000u
+#define KNOWN 0x40000000u
+#define METERED 0x80000000u
+
+#define ACK_BELOW 128
+#define WAYS 4
+#define MOST_HOSTS 1024 // of CAKE
+
+enum lane { NO_LANE, VOICE, INTERACTIVE, NORMAL, BULK, ACKS, LANES };
+
+// Codes of reasons, as in decide.go.
+enum code {
+	NO_CODE, BY_RULE, BY_DSCP, NAMES, MANY_NAMES, SWARM, UNANSWERED, ACKNOWLEDGES, FIRST, CROWD, BUSY, BUSY_SMALL,
+	STEADY, TOOK_MORE, WAITS, CALM_TCP, CALM_SMALL, CALM_LARGE, WAS_BULK, LONG, ORDINARY, UNPROTECTED
+};
+
+// A rate is a bucket of tokens: what it gains in a tick, what a packet or a byte
+// costs, and what it holds at most.
+struct rate {
+	u64 gain, cost, most;
+};
+
+// What a direction has of its own.
+struct side {
+	struct rate host, names, heavy, peers;
+	struct rate steady, steady_host; // cost 0: no flow is steady
+	u64 first;              // bytes of a connection that are its first
+	u32 priority[LANES + 2]; // by lane; 0 is none
+	u8 lane_of_dscp[64];    // of trusted marks; 0 is none
+};
+
+struct constants {
+	struct side up, down;
+	struct rate packets, bytes, slow, acks; // a flow's, a connection's acknowledgements, those of all
+	u64 most_first, heavy, lasting;         // bytes of a connection
+	u64 busy_for, crowd_for, swarm_for;     // ticks
+	u64 steady_for, tried_for, trial_for, lost_for, struck_for, greedy_for;
+	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for; // how long a place is kept
+	u32 small, light_mask;                  // of a packet's length
+	u32 flow_mask, machine_mask, port_mask; // of a hash
+	u32 seed;
+	u8 thins;      // acknowledgements are left out
+	u8 numbered;   // the LAN's filter numbers the machines
+	u8 test;       // the time is in clock_of_test, and cb[0] gets the reason
+	u8 unused[5];
+};
+
+const volatile struct constants limits SEC(".rodata");
+
+struct bucket {
+	u64 tokens, at;
+};
+
+struct address {
+	u32 word[4]; // IPv4 is the last one, after ffff
+};
+
+struct flow_key {
+	struct address home, far;
+	u16 home_port, far_port;
+	u32 protocol;
+};
+
+struct flow {
+	struct flow_key key;
+	u64 keep; // until then it is there
+	u64 bytes, packets;
+	u64 busy; // until then it is
+	u64 steady, tried, lost, struck, greedy; // and these, as in steady.go
+	struct bucket of_packets, of_bytes, of_acks, of_steady;
+	u32 mark;
+	u16 machine;             // its number; 0 is unknown
+	u8 answered, lane, code; // what its last packet got, and why
+	u8 zero; // always
+	u8 unused[6];
+};
+
+struct machine {
+	struct address key; // or 0, 0, 0 and its number
+	u64 keep;
+	u64 crowd; // until then it is one
+	u64 trial; // until then one of its flows is tried
+	u64 zero;  // always
+	struct bucket calm, names, heavy, steady;
+};
+
+struct port_key {
+	struct address home;
+	u32 port;
+	u32 zero;
+};
+
+struct port {
+	struct port_key key;
+	u64 keep;
+	u64 swarm; // until then it is one
+	struct bucket partners;
+};
+
+// What all acknowledgements share.
+struct shared {
+	struct bucket all, slow;
+	u64 turns;
+	u64 made; // 1 once the buckets are full
+};
+
+struct flows { struct flow way[WAYS]; };
+struct machines { struct machine way[WAYS]; };
+struct ports { struct port way[WAYS]; };
+struct sample { u64 jiffies, nanoseconds; };
+
+TABLE(flows_up, struct flows, 64);
+TABLE(flows_down, struct flows, 64);
+TABLE(machines_up, struct machines, 64);
+TABLE(machines_down, struct machines, 64);
+TABLE(machines_lan, struct machines, 256);
+TABLE(ports_up, struct ports, 64);
+TABLE(ports_down, struct ports, 64);
+TABLE(shared_up, struct shared, 1);
+TABLE(clock_of_test, u64, 1);
+TABLE(clock_sample, struct sample, 1);
+
+// A packet, as far as the rules see it.
+struct packet {
+	struct flow_key key;
+	u32 length;
+	u32 options; // of TCP: where they begin, and their length above it
+	u8 dscp, flags;
+	u16 ends;
+};
+
+INLINE u64 tick(void)
+{
+	if (limits.test) {
+		u32 zero = 0;
+		u64 *at = map_lookup(&clock_of_test, &zero);
+		return at ? *at : 0;
+	}
+	return jiffies();
+}
+
+INLINE u32 mix(u32 h, u32 word)
+{
+	h = (h ^ word) * 0x9e3779b1u;
+	return h ^ h >> 15;
+}
+
+INLINE u32 mixed(u32 h, const struct address *a)
+{
+	return mix(mix(mix(mix(h, a->word[0]), a->word[1]), a->word[2]), a->word[3]);
+}
+
+INLINE int same(const struct address *a, const struct address *b)
+{
+	return a->word[3] == b->word[3] && a->word[2] == b->word[2] && a->word[1] == b->word[1] && a->word[0] == b->word[0];
+}
+
+// exceeds takes a cost from a bucket, if that has it.
+INLINE int exceeds(struct bucket *b, const volatile struct rate *r, u32 units, u64 now)
+{
+	u64 past = now > b->at ? now - b->at : 0, tokens, cost = r->cost * units;
+	if (past > 1 << 24)
+		past = 1 << 24;
+	tokens = b->tokens + r->gain * past;
+	if (tokens > r->most)
+		tokens = r->most;
+	b->at = now;
+	if (tokens < cost) {
+		b->tokens = tokens;
+		return 1;
+	}
+	b->tokens = tokens - cost;
+	return 0;
+}
+
+INLINE void fill(struct bucket *b, const volatile struct rate *r, u64 now)
+{
+	b->tokens = r->most;
+	b->at = now;
+}
+
+// parse reads a packet; 0 if it is not one of IP. A fragment, or a header that is
+// cut off, is of no protocol.
+INLINE int parse(struct __sk_buff *skb, struct packet *p, int up)
+{
+	struct address from = {}, to = {};
+	u16 ports[2] = {};
+	u32 at, protocol;
+
+	if (skb->protocol == BE16(IPV4)) {
+		u8 h[20];
+		if (load_relative(skb, 0, h, sizeof h, FROM_NETWORK_HEADER) < 0)
+			return 0;
+		at = (h[0] & 15) * 4;
+		p->length = h[2] << 8 | h[3];
+		p->dscp = h[1] >> 2;
+		protocol = h[9];
+		if ((h[6] & 0x3f) | h[7]) // more fragments, or not the first
+			protocol = 0;
+		from.word[2] = to.word[2] = BE32(0xffffu);
+		__builtin_memcpy(&from.word[3], h + 12, 4);
+		__builtin_memcpy(&to.word[3], h + 16, 4);
+	} else if (skb->protocol == BE16(IPV6)) {
+		u8 h[40];
+		if (load_relative(skb, 0, h, sizeof h, FROM_NETWORK_HEADER) < 0)
+			return 0;
+		at = 40;
+		p->length = (h[4] << 8 | h[5]) + 40;
+		p->dscp = (h[0] & 15) << 2 | h[1] >> 6;
+		protocol = h[6];
+		__builtin_memcpy(&from, h + 8, 16);
+		__builtin_memcpy(&to, h + 24, 16);
+	} else {
+		return 0;
+	}
+	if (p->length <= 40 && skb->len > 0xffff) // longer than the header can say
+		p->length = skb->len;
+	if (protocol == TCP) {
+		u8 h[16];
+		if (load_relative(skb, at, h, sizeof h, FROM_NETWORK_HEADER) < 0) {
+			protocol = 0;
+		} else {
+			__builtin_memcpy(ports, h, 4);
+			p->flags = h[13] & SIX_FLAGS;
+			p->options = at + 20;
+			p->ends = at + (h[12] >> 4) * 4;
+		}
+	} else if (protocol == UDP) {
+		if (load_relative(skb, at, ports, sizeof ports, FROM_NETWORK_HEADER) < 0) {
+			protocol = 0;
+			ports[0] = ports[1] = 0;
+		}
+	}
+	p->key.protocol = protocol;
+	p->key.home = up ? from : to;
+	p->key.far = up ? to : from;
+	p->key.home_port = BE16(ports[!up]);
+	p->key.far_port = BE16(ports[up]);
+	return 1;
+}
+
+// has_sack reports whether a TCP segment has SACK blocks.
+INLINE int has_sack(struct __sk_buff *skb, const struct packet *p)
+{
+	u32 at = p->options;
+	for (int i = 0; i < MOST_OPTIONS; i++) {
+		u8 option[2];
+		if (at + 2 > p->ends || load_relative(skb, at, option, 2, FROM_NETWORK_HEADER) < 0 || option[0] == OPTION_END)
+			return 0;
+		if (option[0] == OPTION_SACK)
+			return 1;
+		if (option[0] == OPTION_NOP) {
+			at++;
+		} else {
+			if (option[1] < 2)
+				return 0;
+			at += option[1];
+		}
+	}
+	return 0;
+}
+
+// AT is a bucket's place. The verifier does not know that zero is, and so not which
+// place it is: otherwise it would follow each of them to the program's end.
+#define AT(b, j, zero)                                          \
+	({                                                      \
+		u64 at_ = (j);                                  \
+		BARRIER(at_);                                   \
+		&(b)->way[(at_ + (b)->way[0].zero) & (WAYS - 1)]; \
+	})
+
+INLINE int is_flow(const struct flow *f, const struct flow_key *k)
+{
+	return f->key.home_port == k->home_port && f->key.far_port == k->far_port && f->key.protocol == k->protocol &&
+	       same(&f->key.far, &k->far) && same(&f->key.home, &k->home);
+}
+
+// find_flow returns a connection that a table has; 0 if it has not.
+INLINE struct flow *find_flow(void *map, const struct flow_key *k, u32 hash, u64 now)
+{
+	u32 i = hash & limits.flow_mask;
+	struct flows *b = map_lookup(map, &i);
+	u64 at = WAYS;
+	struct flow *f;
+	if (!b)
+		return 0;
+#pragma unroll
+	for (int j = 0; j < WAYS; j++)
+		if (at == WAYS && is_flow(&b->way[j], k))
+			at = j;
+	if (at == WAYS)
+		return 0;
+	f = AT(b, at, zero);
+	return f->keep > now ? f : 0;
+}
+
+// take_flow returns a connection's place, a new one if it has none; 0 if there is
+// no room. One that is answered takes the place of one that nobody answers.
+INLINE struct flow *take_flow(void *map, const struct flow_key *k, const volatile struct side *s, u32 hash, u64 now, int answered)
+{
+	u32 i = hash & limits.flow_mask;
+	struct flows *b = map_lookup(map, &i);
+	u64 at = WAYS, keep = ~0ull;
+	struct flow *f;
+	if (!b)
+		return 0;
+#pragma unroll
+	for (int j = 0; j < WAYS; j++)
+		if (at == WAYS && is_flow(&b->way[j], k))
+			at = j;
+	if (at != WAYS) {
+		f = AT(b, at, zero);
+		if (f->keep > now)
+			return f;
+		goto fresh;
+	}
+#pragma unroll
+	for (int j = 0; j < WAYS; j++) {
+		struct flow *w = &b->way[j];
+		if ((w->keep <= now || (answered && !w->answered)) && w->keep < keep) {
+			keep = w->keep;
+			at = j;
+		}
+	}
+	if (at == WAYS)
+		return 0;
+	f = AT(b, at, zero);
+fresh:
+	f->key = *k;
+	f->bytes = f->packets = f->busy = 0;
+	f->steady = f->tried = f->lost = f->struck = f->greedy = 0;
+	f->mark = 0;
+	f->machine = 0;
+	f->answered = f->lane = 0;
+	f->code = 0;
+	fill(&f->of_packets, &limits.packets, now);
+	fill(&f->of_bytes, &limits.bytes, now);
+	fill(&f->of_acks, &limits.slow, now);
+	fill(&f->of_steady, &s->steady, now);
+	return f;
+}
+
+// take_machine returns a machine's place; 0 if there is no room. number is where
+// it is in its table, from 1.
+INLINE struct machine *take_machine(void *map, const struct address *k, u32 mask, const volatile struct side *s, u64 now, u32 *number)
+{
+	u32 i = mixed(limits.seed, k) & mask;
+	struct machines *b = map_lookup(map, &i);
+	u64 at = WAYS, keep = ~0ull;
+	struct machine *m;
+	if (!b)
+		return 0;
+#pragma unroll
+	for (int j = 0; j < WAYS; j++)
+		if (at == WAYS && same(&b->way[j].key, k))
+			at = j;
+	if (at == WAYS) {
+#pragma unroll
+		for (int j = 0; j < WAYS; j++)
+			if (b->way[j].keep <= now && b->way[j].keep < keep) {
+				keep = b->way[j].keep;
+				at = j;
+			}
+		if (at == WAYS)
+			return 0;
+	}
+	*number = i * WAYS + at + 1;
+	m = AT(b, at, zero);
+	if (m->keep > now)
+		goto found;
+	m->key = *k;
+	m->crowd = m->trial = 0;
+	fill(&m->calm, &s->host, now);
+	fill(&m->names, &s->names, now);
+	fill(&m->heavy, &s->heavy, now);
+	fill(&m->steady, &s->steady_host, now);
+found:
+	m->keep = now + limits.machine_for;
+	return m;
+}
+
+INLINE int is_port(const struct port *p, const struct port_key *k)
+{
+	return p->key.port == k->port && same(&p->key.home, &k->home);
+}
+
+INLINE u32 port_hash(const struct port_key *k)
+{
+	return mix(mixed(limits.seed, &k->home), k->port);
+}
+
+// is_swarm reports whether a table has a port as that of a swarm.
+INLINE int is_swarm(void *map, const struct port_key *k, u32 hash, u64 now)
+{
+	u32 i = hash & limits.port_mask;
+	struct ports *b = map_lookup(map, &i);
+	if (!b)
+		return 0;
+#pragma unroll
+	for (int j = 0; j < WAYS; j++)
+		if (is_port(&b->way[j], k))
+			return b->way[j].swarm > now;
+	return 0;
+}
+
+// partner counts a port's new partner; beyond the allowed number it is a swarm's.
+INLINE void partner(void *map, const struct port_key *k, u32 hash, const volatile struct side *s, u64 now)
+{
+	u32 i = hash & limits.port_mask;
+	struct ports *b = map_lookup(map, &i);
+	u64 at = WAYS, keep = ~0ull;
+	struct port *p;
+	if (!b)
+		return;
+#pragma unroll
+	for (int j = 0; j < WAYS; j++)
+		if (at == WAYS && is_port(&b->way[j], k))
+			at = j;
+	if (at == WAYS) {
+#pragma unroll
+		for (int j = 0; j < WAYS; j++)
+			if (b->way[j].keep <= now && b->way[j].keep < keep) {
+				keep = b->way[j].keep;
+				at = j;
+			}
+		if (at == WAYS)
+			return;
+	}
+	p = AT(b, at, key.zero);
+	if (p->keep > now)
+		goto found;
+	p->key = *k;
+	p->keep = p->swarm = 0;
+	fill(&p->partners, &s->peers, now);
+found:
+	if (p->keep < now + limits.port_for)
+		p->keep = now + limits.port_for;
+	if (exceeds(&p->partners, &s->peers, 1, now)) {
+		p->swarm = now + limits.swarm_for;
+		if (p->keep < p->swarm)
+			p->keep = p->swarm;
+	}
+}
+
+// thinned decides about an acknowledgement: whether it is left out.
+INLINE int thinned(struct __sk_buff *skb, const struct packet *p, struct flow *f, u32 *mark, u64 now)
+{
+	u32 zero = 0;
+	struct shared *s = map_lookup(&shared_up, &zero);
+	if (!s)
+		return 0;
+	if (!s->made) {
+		fill(&s->all, &limits.acks, now);
+		fill(&s->slow, &limits.acks, now);
+		s->made = 1;
+	}
+	if (exceeds(&s->all, &limits.acks, 1, now))
+		*mark |= METERED;
+	else if (!(*mark & METERED))
+		return 0;
+	if (f && exceeds(&f->of_acks, &limits.slow, 1, now))
+		return 0;
+	if (!exceeds(&s->slow, &limits.acks, 1, now))
+		return 0;
+	return !(has_sack(skb, p) && s->turns++ % 2 == 0);
+}
+
+INLINE int classified(struct __sk_buff *skb, const int up)
+{
+	const volatile struct side *s = up ? &limits.up : &limits.down;
+	void *own = up ? (void *)&flows_up : (void *)&flows_down, *others = up ? (void *)&flows_down : (void *)&flows_up;
+	void *ports = up ? (void *)&ports_up : (void *)&ports_down, *other_ports = up ? (void *)&ports_down : (void *)&ports_up;
+	struct packet p = {};
+	struct flow *f = 0, *other = 0;
+	struct machine *m;
+	struct address who;
+	u64 now, bytes = 0, packets = 0;
+	u32 mark = 0, hash, number = 0, place = 0, protocol;
+	enum lane lane = NORMAL;
+	enum code code = NO_CODE;
+	int answered = 0;
+
+	if (!parse(skb, &p, up))
+		return NO_OVERRIDE;
+	now = tick();
+	protocol = p.key.protocol;
+	hash = mixed(mixed(limits.seed, &p.key.home), &p.key.far);
+	hash = mix(mix(hash, (u32)p.key.home_port << 16 | p.key.far_port), protocol);
+	if (up && limits.numbered) {
+		number = skb->tc_index;
+		BARRIER(number); // two reads, each at an offset that the verifier sees
+		if (limits.test)
+			number = skb->mark; // a run for a test has no tc_index
+		if (number > MOST_HOSTS)
+			number = 0;
+	}
+	if (protocol == TCP || protocol == UDP) {
+		other = find_flow(others, &p.key, hash, now);
+		f = take_flow(own, &p.key, s, hash, now, other != 0);
+		if (!up && other)
+			number = other->machine;
+		if (f) {
+			u64 most = now + (!other ? limits.unanswered_for : protocol == UDP ? limits.datagrams_for : limits.stream_for);
+			bytes = f->bytes += p.length;
+			packets = f->packets += 1;
+			mark = f->mark;
+			if (f->keep < most)
+				f->keep = most;
+			f->machine = number;
+			if (other) {
+				answered = 1;
+				bytes += other->bytes;
+				packets += other->packets;
+				mark |= other->mark;
+			}
+			f->answered = answered;
+		}
+	}
+	who = p.key.home;
+	if (number) {
+		who.word[0] = who.word[1] = who.word[2] = 0;
+		who.word[3] = number;
+	}
+#define MACHINE() take_machine(up ? (void *)&machines_up : (void *)&machines_down, &who, limits.machine_mask, s, now, &place)
+#define IS(l, c) do { lane = l; code = c; goto done; } while (0)
+
+	lane = s->lane_of_dscp[p.dscp & 63];
+	if (lane != NO_LANE) {
+		code = BY_DSCP;
+		goto done;
+	}
+	if (!(p.length & limits.light_mask)) {
+		if (protocol != UDP)
+			goto light;
+		goto udp; // what is longer than a small one comes there too
+	}
+	if (mark & IS_BULK)
+		IS(BULK, WAS_BULK);
+full:
+	if (protocol != TCP) {
+		if (mark & IS_BULK)
+			IS(BULK, WAS_BULK);
+		if (protocol == UDP)
+			goto udp;
+		goto rest;
+	}
+	if (bytes && bytes <= s->first)
+		IS(INTERACTIVE, FIRST);
+	if (bytes && bytes <= limits.most_first)
+		IS(NORMAL, ORDINARY);
+	mark |= KNOWN;
+	goto data;
+
+light:
+	if (protocol == TCP && p.length < ACK_BELOW && p.flags == ACK) {
+		code = ACKNOWLEDGES;
+		lane = ACKS;
+		if (up && limits.thins && thinned(skb, &p, f, &mark, now))
+			lane = NO_LANE;
+		goto done;
+	}
+	if (p.length > limits.small && p.length >= ACK_BELOW)
+		goto full;
+	if (protocol != TCP)
+		goto rest;
+	if (p.key.far_port == 53 || p.key.far_port == 853)
+		goto names;
+	if (bytes && bytes <= s->first)
+		IS(INTERACTIVE, FIRST);
+	if (p.length <= limits.small)
+		goto calm;
+	goto data;
+
+rest:
+	if (protocol == ICMP || protocol == ICMPV6)
+		goto names;
+	IS(NORMAL, UNPROTECTED);
+
+udp:
+	if (mark & IS_BULK && p.length > limits.small)
+		IS(BULK, WAS_BULK);
+	if (p.key.far_port == 53 || p.key.far_port == 853)
+		goto names;
+	{
+		struct port_key k = { p.key.home, p.key.home_port, 0 };
+		u32 h = port_hash(&k);
+		if (!answered && packets == 1)
+			partner(ports, &k, h, s, now);
+		if (is_swarm(ports, &k, h, now) || is_swarm(other_ports, &k, h, now))
+			IS(BULK, SWARM);
+	}
+	if (!answered)
+		IS(NORMAL, UNANSWERED);
+calm:
+	m = MACHINE();
+	if (m && m->crowd > now)
+		goto crowded;
+	if (f && f->busy > now)
+		goto busy;
+	if (m && exceeds(&m->calm, &s->host, p.length, now)) {
+		m->crowd = now + limits.crowd_for;
+		goto crowded;
+	}
+	if (f && !exceeds(&f->of_packets, &limits.packets, 1, now) && !exceeds(&f->of_bytes, &limits.bytes, p.length, now)) {
+		if (protocol == TCP)
+			IS(INTERACTIVE, CALM_TCP);
+		if (p.length <= limits.small)
+			IS(VOICE, CALM_SMALL);
+		IS(INTERACTIVE, CALM_LARGE);
+	}
+	if (f)
+		f->busy = now + limits.busy_for;
+busy:
+	if (p.length < ACK_BELOW)
+		IS(ACKS, BUSY_SMALL);
+	if (protocol != UDP || !s->steady.cost)
+		goto data;
+	if (f && f->steady > now)
+		goto kept;
+	if (f && f->lost > now) {
+		code = TOOK_MORE;
+		goto rests;
+	}
+	if (f && f->greedy > now) {
+		code = TOOK_MORE;
+		if (other && other->steady > now)
+			IS(NORMAL, TOOK_MORE);
+		if (bytes > limits.heavy)
+			goto heavy;
+		IS(NORMAL, TOOK_MORE);
+	}
+	if (m && m->trial <= now) {
+		m->trial = now + limits.trial_for;
+		if (f) {
+			if (f->tried <= now)
+				f->tried = now + limits.tried_for;
+			goto kept;
+		}
+	}
+	code = WAITS;
+	goto rests;
+
+crowded:
+	if (!f || f->steady <= now)
+		goto data;
+kept:
+	code = TOOK_MORE;
+	if (f->lost > now)
+		goto rests;
+	mark &= ~KNOWN;
+	if (!exceeds(&f->of_steady, &s->steady, p.length, now) &&
+	    (f->tried > now || (m && !exceeds(&m->steady, &s->steady_host, p.length, now)))) {
+		f->steady = now + limits.steady_for;
+		IS(INTERACTIVE, STEADY);
+	}
+	if (f->struck > now)
+		f->greedy = now + limits.greedy_for;
+	f->struck = now + limits.struck_for;
+	f->lost = now + limits.lost_for;
+	if (f->keep < f->struck)
+		f->keep = f->struck;
+rests:
+	if (other && other->steady > now)
+		IS(NORMAL, code);
+	if (mark & IS_BULK)
+		IS(BULK, WAS_BULK);
+	if (bytes > limits.heavy && !(mark & KNOWN)) {
+		mark |= KNOWN;
+		m = MACHINE();
+		if (m && exceeds(&m->heavy, &s->heavy, 1, now))
+			mark |= IS_BULK;
+	}
+	IS(NORMAL, code);
+
+data:
+	if (bytes <= limits.heavy)
+		IS(NORMAL, ORDINARY);
+heavy:
+	if (mark & IS_BULK)
+		IS(BULK, WAS_BULK);
+	if (bytes > limits.lasting) {
+		mark |= IS_BULK;
+		IS(BULK, LONG);
+	}
+	if (protocol == UDP ? !(mark & KNOWN) : !(mark & COUNTED)) {
+		mark |= protocol == UDP ? KNOWN : COUNTED;
+		m = MACHINE();
+		if (m && exceeds(&m->heavy, &s->heavy, 1, now))
+			mark |= IS_BULK;
+	}
+	IS(NORMAL, ORDINARY);
+
+names:
+	m = MACHINE();
+	if (m && !exceeds(&m->names, &s->names, 1, now))
+		IS(VOICE, NAMES);
+	IS(NORMAL, MANY_NAMES);
+
+done:
+	if (f) {
+		f->mark = mark;
+		f->lane = lane;
+		f->code = code;
+	}
+	if (limits.test)
+		skb->cb[0] = code;
+	if (lane == NO_LANE)
+		return DROPPED;
+	skb->priority = s->priority[lane & 7];
+	set_hash(skb, hash);
+	if (number && number <= MOST_HOSTS)
+		return number << 16 | 0xffff; // a flow that CAKE does not have: it takes the hash
+	return NO_OVERRIDE;
+}
+
+// up classifies what leaves by the WAN.
+SEC("tc/up") int up(struct __sk_buff *skb) { return classified(skb, 1); }
+
+// down classifies what arrived from the WAN, on the device that shapes it.
+SEC("tc/down") int down(struct __sk_buff *skb) { return classified(skb, 0); }
+
+// lan numbers the machine that sent a packet, where it enters from the LAN: the
+// WAN sees one address behind NAT.
+SEC("tc/lan") int lan(struct __sk_buff *skb)
+{
+	struct packet p = {};
+	u32 number = 0;
+	if (parse(skb, &p, 1) && take_machine(&machines_lan, &p.key.home, 255, &limits.up, tick(), &number))
+		skb->tc_index = number;
+	return NEXT_FILTER;
+}
+
+// out drops what `up` decided to drop.
+SEC("tc/out") int out(struct __sk_buff *skb) { return ACT_SHOT; }
+
+// sample_clock tells the loader how long a tick is.
+SEC("tc/sample_clock") int sample_clock(struct __sk_buff *skb)
+{
+	u32 zero = 0;
+	struct sample *s = map_lookup(&clock_sample, &zero);
+	if (s) {
+		s->jiffies = jiffies();
+		s->nanoseconds = nanoseconds();
+	}
+	return 0;
+}
+
+char licence[] SEC("license") = "Apache-2.0";

@@ -1,0 +1,247 @@
+//go:build !omit_bpf
+
+package bpf
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"unbloat/internal/classify"
+)
+
+// prepared returns the program for a table, ready to be loaded.
+func prepared(t *classify.Table, s Setting, test bool) (*ebpf.CollectionSpec, error) {
+	c, err := constantsOf(t, s)
+	if err != nil {
+		return nil, err
+	}
+	if test {
+		c.Test = 1
+	}
+	spec, err := loadClassifier()
+	if err != nil {
+		return nil, fmt.Errorf("read the BPF object: %w", err)
+	}
+	if err := spec.Variables[classifierVarLimits].Set(c); err != nil {
+		return nil, fmt.Errorf("set the BPF program's constants: %w", err)
+	}
+	for name, n := range map[string]int{
+		classifierMapFlowsUp: s.Places.Flows, classifierMapFlowsDown: s.Places.Flows,
+		classifierMapMachinesUp: s.Places.Machines, classifierMapMachinesDown: s.Places.Machines,
+		classifierMapPortsUp: s.Places.Ports, classifierMapPortsDown: s.Places.Ports,
+	} {
+		spec.Maps[name].MaxEntries = uint32(n)
+	}
+	return spec, nil
+}
+
+// rodata is the map of the program's constants.
+const rodata = ".rodata"
+
+// pinOfConstants is where it is pinned: a pin's name has no dot.
+const pinOfConstants = "constants"
+
+// Load loads the programs and pins them and their maps in root/w.Key(), where root
+// is a directory of the BPF file system. It replaces what is pinned there. The kernel's constants are read back and compared.
+func Load(w Wanted, root string) error {
+	c, err := collection(w)
+	if err != nil {
+		return told(err)
+	}
+	defer c.Close()
+	return told(pinned(c, root, filepath.Join(root, w.Key())))
+}
+
+// told says what failed, and what to do.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("load the classes as a BPF program: %w; plan with --classifier nft", err)
+}
+
+// collection loads the programs, and compares their constants with the wanted ones.
+func collection(w Wanted) (*ebpf.Collection, error) {
+	hz, err := measureTicks()
+	if err != nil {
+		return nil, err
+	}
+	var seed [4]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return nil, err
+	}
+	spec, err := prepared(classify.Build(w.Policy), w.setting(hz, binary.NativeEndian.Uint32(seed[:])), false)
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range spec.Programs {
+		p.Name = name + "_" + w.Key()
+	}
+	delete(spec.Programs, classifierProgSampleClock) // its work is done
+	limits := spec.Variables[classifierVarLimits]
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, err
+	}
+	var got []byte
+	err = c.Maps[rodata].Lookup(uint32(0), &got)
+	if err == nil && (len(got) < int(limits.Offset)+len(limits.Value) || !bytes.Equal(got[limits.Offset:][:len(limits.Value)], limits.Value)) {
+		err = errors.New("they are not those that were given")
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("read the program's constants back: %w", err)
+	}
+	return c, nil
+}
+
+// pinned pins all of a collection in a directory.
+func pinned(c *ebpf.Collection, root, dir string) error {
+	if err := mounted(filepath.Dir(root)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove what is pinned: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the pins: %w", err)
+	}
+	if err := pin(c, dir); err != nil {
+		os.RemoveAll(dir)
+		return err
+	}
+	return nil
+}
+
+func pin(c *ebpf.Collection, dir string) error {
+	for name, p := range c.Programs {
+		if err := p.Pin(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("pin the program %s: %w", name, err)
+		}
+	}
+	for name, m := range c.Maps {
+		if name == rodata {
+			name = pinOfConstants
+		}
+		if err := m.Pin(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("pin the map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// mounted sees to it that the BPF file system is there.
+func mounted(where string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(where, &st); err != nil {
+		return fmt.Errorf("look for the BPF file system: %w", err)
+	}
+	if st.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("bpf", where, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		return fmt.Errorf("mount the BPF file system on %s: %w", where, err)
+	}
+	return nil
+}
+
+// sampling is for how long the kernel's ticks are counted.
+const sampling = 250 * time.Millisecond
+
+// measureTicks finds out how many jiffies the kernel has a second. No file says it
+// on all kernels, so a program reads both clocks twice.
+func measureTicks() (classify.Ticks, error) {
+	c, err := clock()
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	a, err := sampled(c)
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(sampling)
+	b, err := sampled(c)
+	if err != nil {
+		return 0, err
+	}
+	return nearestTicks(float64(b.Jiffies-a.Jiffies) / (float64(b.Nanoseconds-a.Nanoseconds) / 1e9))
+}
+
+// A sample is both clocks at once.
+type sample struct{ Jiffies, Nanoseconds uint64 }
+
+// clock loads the program that reads the clocks.
+func clock() (*ebpf.Collection, error) {
+	spec, err := loadClassifier()
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return name != classifierProgSampleClock })
+	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return name != classifierMapClockSample })
+	spec.Variables = nil
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, fmt.Errorf("load a program that reads the clock: %w", err)
+	}
+	return c, nil
+}
+
+// sampled reads the clocks.
+func sampled(c *ebpf.Collection) (s sample, err error) {
+	if _, err = c.Programs[classifierProgSampleClock].Run(&ebpf.RunOptions{Data: make([]byte, 64)}); err == nil {
+		err = c.Maps[classifierMapClockSample].Lookup(uint32(0), &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read the kernel's clocks: %w", err)
+	}
+	return s, nil
+}
+
+// nearestTicks returns the kernel's HZ that a measured one stands for.
+func nearestTicks(measured float64) (classify.Ticks, error) {
+	best := 0.0
+	for _, hz := range []float64{24, 48, 64, 100, 128, 200, 250, 256, 300, 500, 512, 1000, 1024, 1200} {
+		if math.Abs(hz-measured) < math.Abs(best-measured) {
+			best = hz
+		}
+	}
+	if math.Abs(best-measured) > best/10 {
+		return 0, fmt.Errorf("the kernel counts %.1f jiffies a second, which is no usual HZ", measured)
+	}
+	return classify.Ticks(best), nil
+}
+
+// Known reports whether a program's tag, which is a hash of its instructions, is
+// that of ours.
+func Known(what, tag string) bool {
+	spec, err := loadClassifier()
+	if err != nil || spec.Programs[what] == nil {
+		return false
+	}
+	p := spec.Programs[what]
+	same, err := p.Instructions.HasTag(tag, p.ByteOrder)
+	return err == nil && same
+}
+
+// Check tests whether the kernel accepts the programs. It leaves nothing behind.
+func Check(w Wanted) error {
+	c, err := collection(w)
+	if err == nil {
+		c.Close()
+	}
+	return told(err)
+}
+
+func object() []byte { return _ClassifierBytes }
