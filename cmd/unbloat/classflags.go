@@ -14,13 +14,15 @@ import (
 
 // classFlags are the flags about classes of traffic.
 type classFlags struct {
-	classes string
-	rules   []string
+	classes    string
+	rules      []string
+	classifier string
 }
 
 func (f *classFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.classes, "classes", "", "on, off, or a `FILE` of rules (docs/classes.md; default: on where the platform can)")
 	fs.StringArrayVar(&f.rules, "rule", nil, "a `RULE` that gives traffic a class, as in class=voice,protocol=udp,far_port=19302-19309 (may be repeated)")
+	fs.StringVar(&f.classifier, "classifier", "", "what applies the classes on linux: nft (default), or bpf, a program on CAKE (needs --lan)")
 }
 
 // mostClassFile is the maximum size of a file of rules: enough for 128 rules
@@ -62,6 +64,13 @@ func (f *classFlags) preferences() (plan.ClassPreferences, error) {
 			return w, usageError("--rule: %w", err)
 		}
 		w.Rules = append(w.Rules, r)
+	}
+	switch f.classifier {
+	case "":
+	case string(plan.ByNFT), string(plan.ByBPF):
+		w.Classifier = plan.Classifier(f.classifier)
+	default:
+		return w, usageError("--classifier %q: use nft or bpf", f.classifier)
 	}
 	if w.Use == plan.ClassesOff && len(w.Rules) > 0 {
 		return w, usageError("--classes off and --rule: a rule needs classes")

@@ -188,7 +188,7 @@ func newRootCommand() *cobra.Command {
 		return &exitError{exitUsage, fmt.Errorf("%s: %w (see `%s --help`)", nameOf(c), err, c.CommandPath())}
 	})
 	root.AddCommand(newPlanCommand(), newApplyCommand(), newConfirmCommand(), newRevertCommand(), newStatusCommand(), newWhyCommand(),
-		newWatchdogCommand(), newDoctorCommand(), newUICommand(), newGlossaryCommand(), newVersionCommand())
+		newWatchdogCommand(), newClassifierCommand(), newDoctorCommand(), newUICommand(), newGlossaryCommand(), newVersionCommand())
 	root.AddCommand(newResidentCommands()...)
 	root.AddCommand(newMeasuringCommands()...)
 	registerLead(root)

@@ -22,7 +22,24 @@ type Classes struct {
 	Behaviour Behaviour      `json:"behaviour"`
 	Rules     []Rule         `json:"rules,omitempty"`
 	DSCP      DSCPPreference `json:"dscp,omitzero"`
+	// Classifier is what applies the rules; "": nftables, or the platform's own way.
+	Classifier Classifier `json:"classifier,omitempty"`
+	// LAN is the interface by which the home's packets enter, where the BPF program
+	// numbers the machines; "" with any other classifier.
+	LAN string `json:"lan,omitempty"`
 }
+
+// A Classifier is what applies the rules of the classes on Linux.
+type Classifier string
+
+// Classifiers. The BPF program is a filter of CAKE's own, with state of its own.
+const (
+	ByNFT Classifier = "nft"
+	ByBPF Classifier = "bpf"
+)
+
+// ByBPF reports whether a BPF program applies the rules.
+func (c *Classes) ByBPF() bool { return c != nil && c.Classifier == ByBPF }
 
 // A SharePreference sets the guarantee and limit of one class by hand.
 type SharePreference struct {
@@ -48,9 +65,10 @@ type ClassPreferences struct {
 	Shares     []SharePreference `json:"shares,omitempty" toml:"class"`
 	DSCP       DSCPPreference    `json:"dscp,omitzero" toml:"dscp"`
 	FirstBytes unit.Size         `json:"first_bytes,omitempty" toml:"first_bytes"` // 0: by the line
+	Classifier Classifier        `json:"classifier,omitempty" toml:"classifier"`   // "": nftables
 }
 
 // IsZero reports whether everything is left to the plan.
 func (w ClassPreferences) IsZero() bool {
-	return w.Use == "" && w.Rules == nil && w.Shares == nil && w.DSCP == DSCPPreference{} && w.FirstBytes == 0
+	return w.Use == "" && w.Rules == nil && w.Shares == nil && w.DSCP == DSCPPreference{} && w.FirstBytes == 0 && w.Classifier == ""
 }

@@ -128,10 +128,40 @@ func (m *maker) classes() error {
 		return err
 	}
 	m.wash(c)
+	m.classifier(c)
 	m.plan.Classes = c
 	m.explainRules(c)
 	m.explainClasses(c)
 	return nil
+}
+
+// classifier decides what applies the rules, and says why if somebody asked. The
+// BPF program knows what nftables' rules know, but not traffic by its name.
+func (m *maker) classifier(c *Classes) {
+	if m.preferences.Classes.Classifier != ByBPF {
+		return
+	}
+	up, down := m.plan.Up, m.plan.Down
+	var why reason.Reason
+	switch {
+	case !m.lang.BPF:
+		why = say(reason.BPFNotThere, "platform", m.lang.Platform)
+	case m.aqm != CAKE:
+		why = say(reason.BPFNeedsCAKE)
+	case up == nil || down == nil || down.IngressOf == "" || c.Up == nil || c.Down == nil:
+		why = say(reason.BPFNeedsBoth)
+	case len(c.Rules) > 0:
+		why = say(reason.BPFNoNames)
+	case m.facts.LAN == "":
+		why = say(reason.BPFNeedsLAN)
+	}
+	if !why.IsZero() {
+		m.because("classes.classifier", word(string(ByNFT)), why)
+		m.warning(say(reason.BPFLeftOut).With(why))
+		return
+	}
+	c.Classifier, c.LAN = ByBPF, m.facts.LAN
+	m.because("classes.classifier", word(string(ByBPF)), say(reason.BPFClassifies, "lan", c.LAN))
 }
 
 // behaviour derives the meters from the line, not from the shaper's rate, so that

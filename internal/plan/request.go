@@ -23,6 +23,8 @@ type Request struct {
 	Tins     string   // cake only
 	Classes  string   // on or off; "": by the rest
 	Rules    []string // as ParseRule reads them
+	// Classifier is what applies them, nft or bpf; "": nft.
+	Classifier string
 }
 
 // Preferences returns the preferences with which Make plans the request. The line
@@ -32,7 +34,7 @@ func (r Request) Preferences() (Preferences, error) {
 		AQM: AQM(r.AQM), Side: Side(r.Side),
 		Down: RatePreference{Rate: r.Down}, Up: RatePreference{Rate: r.Up},
 		Target: r.Target, Interval: r.Interval, ECN: r.ECN, Limit: r.Limit, Quantum: r.Quantum, Tins: r.Tins,
-		Classes: ClassPreferences{Use: r.Classes}, FlowTable: r.Table,
+		Classes: ClassPreferences{Use: r.Classes, Classifier: Classifier(r.Classifier)}, FlowTable: r.Table,
 	}
 	for _, text := range r.Rules {
 		rule, err := ParseRule(text)

@@ -175,6 +175,17 @@ const (
 	DomainsUnable       Code = "domains_unable"
 )
 
+// What applies the rules of the classes, and why not a BPF program.
+const (
+	BPFClassifies Code = "bpf_classifies"
+	BPFLeftOut    Code = "bpf_left_out"
+	BPFNotThere   Code = "bpf_not_there"
+	BPFNeedsCAKE  Code = "bpf_needs_cake"
+	BPFNeedsBoth  Code = "bpf_needs_both"
+	BPFNoNames    Code = "bpf_no_names"
+	BPFNeedsLAN   Code = "bpf_needs_lan"
+)
+
 // What each class is.
 const (
 	VoiceIs            Code = "voice_is"

@@ -259,15 +259,16 @@ func (p *parser) fix(t table) *Fix {
 	f := &Fix{
 		AQM:  t.oneOf("aqm", "", "cake", "fq_codel", "fifo"),
 		Down: t.rate("down", false), Up: t.rate("up", false),
-		Target:   t.duration("target", false, 10*time.Second),
-		Interval: t.duration("interval", false, 100*time.Second),
-		Limit:    t.integer("limit", 0, 1, 1<<20),
-		Quantum:  unit.Size(t.integer("quantum", 0, 64, 65535)),
-		Side:     t.oneOf("side", "", "ifb", "lan"),
-		Table:    t.boolean("flow_table"),
-		Tins:     t.oneOf("tins", "", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"),
-		Classes:  t.oneOf("classes", "", "on", "off"),
-		Rules:    t.texts("rules", maxRules),
+		Target:     t.duration("target", false, 10*time.Second),
+		Interval:   t.duration("interval", false, 100*time.Second),
+		Limit:      t.integer("limit", 0, 1, 1<<20),
+		Quantum:    unit.Size(t.integer("quantum", 0, 64, 65535)),
+		Side:       t.oneOf("side", "", "ifb", "lan"),
+		Table:      t.boolean("flow_table"),
+		Tins:       t.oneOf("tins", "", "besteffort", "precedence", "diffserv3", "diffserv4", "diffserv8"),
+		Classes:    t.oneOf("classes", "", "on", "off"),
+		Classifier: t.oneOf("classifier", "", "nft", "bpf"),
+		Rules:      t.texts("rules", maxRules),
 	}
 	for _, r := range f.Rules {
 		if !ruleShape.MatchString(r) {

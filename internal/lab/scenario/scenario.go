@@ -225,6 +225,8 @@ type Fix struct {
 	Tins     string        `json:"tins,omitempty"`    // cake: besteffort, diffserv4, …
 	Classes  string        `json:"classes,omitempty"` // on or off; "": what the plan makes of the rest
 	Rules    []string      `json:"rules,omitempty"`   // that give traffic a class, as `unbloat plan --rule` takes them
+	// Classifier is what applies the classes, nft or bpf; "": nft.
+	Classifier string `json:"classifier,omitempty"`
 }
 
 // Hosts returns how many machines the home needs.

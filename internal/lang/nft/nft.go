@@ -243,6 +243,8 @@ func (t Table) IsShortWay() bool { return strings.Contains(t.Text, "flowtable "+
 func Render(p plan.Plan, root string) Table {
 	var body writer
 	switch {
+	case p.Classes.ByBPF():
+		return Table{}
 	case p.Classes != nil:
 		r := renderer{p: p, root: root, w: &body}
 		t := classify.Build(p.Policy())

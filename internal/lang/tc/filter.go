@@ -3,6 +3,8 @@ package tc
 import (
 	"cmp"
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,14 +84,101 @@ func (f *Filter) read(o object) {
 			f.Args = append(f.Args, "classid", flat(m.value))
 		case "actions":
 			f.actions(m.value)
+		case "bpf_name", "direct-action":
+			if f.Kind != "bpf" {
+				f.opaque(fmt.Sprintf("its option %q is not known here", m.key))
+			}
+		case "prog":
+			f.program(m.value, o.text("direct-action") == "true")
 		default:
 			f.opaque(fmt.Sprintf("its option %q is not known here", m.key))
 		}
 	}
 	switch f.Kind {
 	case "u32", "fw", "flower", "matchall":
+	case "bpf":
+		if f.Pinned == "" {
+			f.opaque("tc(8) doesn't print all of it")
+		}
 	default:
 		f.opaque("tc(8) doesn't print all of it")
+	}
+}
+
+// Pins is the directory of our programs' pins. Each has a directory of its own
+// there, which is the end of its programs' names.
+const Pins = "/sys/fs/bpf/unbloat"
+
+var ourProgram = regexp.MustCompile(`^([a-z]+)_([0-9a-f]{10})$`)
+
+// program reads the program of a bpf filter. One of ours can be attached again, as
+// its name says where it is pinned.
+func (f *Filter) program(v any, acts bool) {
+	p, ok := v.(object)
+	m := ourProgram.FindStringSubmatch(p.text("name"))
+	if !ok || m == nil {
+		return
+	}
+	f.Pinned = path.Join(Pins, m[2], m[1])
+	f.Args = append(f.Args, programArgs(p.text("name"), p.text("tag"), acts)...)
+}
+
+func programArgs(name, tag string, acts bool) []string {
+	args := []string{"name", name, "tag", tag}
+	if acts {
+		args = append(args, directAction)
+	}
+	return args
+}
+
+// directAction is the argument of a bpf filter that says what becomes of a packet,
+// not only its class.
+const directAction = "direct-action"
+
+// AsBuilt stands for a program's tag if it is that of the program that unbloat
+// has: what hash it is depends on the kernel.
+const AsBuilt = "as built"
+
+// Program returns our filter for a pinned BPF program, which is named what_key and
+// is the n-th of its kind on that place, from 0. parent is CAKE's handle, or
+// "ingress". acts is for one that says what becomes of a packet.
+func Program(parent, what, key string, n int, acts bool) Filter {
+	f := Filter{Kind: "bpf", Parent: parent, Protocol: "all", Pref: OurPref + n, Handle: "0x1", Pinned: path.Join(Pins, key, what),
+		Args: programArgs(what+"_"+key, AsBuilt, acts)}
+	if parent == ingressAt {
+		f.At = "ffff:"
+	}
+	return f
+}
+
+// Attach adds a bpf filter to the root, or to the ingress of a device, which it
+// makes if there is none. It returns false if a foreign ingress is in the way.
+func (s *State) Attach(device string, f Filter) bool {
+	d := s.Device(device)
+	root, in := d.Tree.Split()
+	if f.Parent != ingressAt {
+		root.Filters = append(slices.Clone(root.Filters), f)
+	} else if in.Empty() {
+		in = Tree{Qdiscs: []Qdisc{{Kind: "ingress", Handle: "ffff:", Parent: ingressAt}}, Filters: []Filter{f}}
+	} else {
+		return false
+	}
+	d.Tree = Join(root, in)
+	s.set(d)
+	return true
+}
+
+// KnowPrograms replaces the tags of programs that known recognizes, by name
+// without key, by AsBuilt.
+func (t *Tree) KnowPrograms(known func(what, tag string) bool) {
+	for i, f := range t.Filters {
+		if f.Kind != "bpf" || f.Pinned == "" {
+			continue
+		}
+		if what := path.Base(f.Pinned); known(what, f.Args[3]) {
+			t.Filters[i].Args = slices.Clone(f.Args)
+			t.Filters[i].Args[3] = AsBuilt
+		}
 	}
 }
 

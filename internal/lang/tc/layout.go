@@ -36,6 +36,9 @@ func Scope(p plan.Plan) []string {
 		}
 	}
 	add(p.WAN)
+	if p.Classes.ByBPF() {
+		add(p.Classes.LAN)
+	}
 	for _, o := range p.Offloads {
 		add(o.Device)
 	}
@@ -72,7 +75,7 @@ func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 			continue
 		}
 		shares := p.Classes.Of(s == p.Down)
-		if err := want.shape(*s, shares, now, replace); err != nil {
+		if err := want.shape(*s, shares, p.Classes.ByBPF(), now, replace); err != nil {
 			return State{}, err
 		}
 	}
@@ -127,8 +130,9 @@ func withoutQueues(d Device) Device {
 	return d
 }
 
-// shape adds one shaper and its redirect to the wanted state.
-func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace bool) error {
+// shape adds one shaper and its redirect to the wanted state. With own, a filter
+// of CAKE's own gives packets their tins.
+func (want *State) shape(s plan.Shaper, shares []plan.Share, own bool, now State, replace bool) error {
 	d := want.Device(s.Device)
 	root, in := d.Tree.Split()
 	if q, ok := root.Root(); ok && !replace {
@@ -137,7 +141,7 @@ func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace 
 	if s.IngressOf != "" {
 		d.Exists, d.Kind, d.Up = true, "ifb", true
 	}
-	tree, err := shaperTree(s, shares, d.MTU)
+	tree, err := shaperTree(s, shares, own, d.MTU)
 	if err != nil {
 		return err
 	}
@@ -151,15 +155,21 @@ func (want *State) shape(s plan.Shaper, shares []plan.Share, now State, replace 
 	if !in.Empty() && !replace {
 		return &ForeignError{Device: s.IngressOf, What: fmt.Sprintf("qdisc %s ffff: with %d filters on ingress", in.Qdiscs[0].Kind, len(in.Filters))}
 	}
-	from.Tree = Join(root, redirectTree(s.Device, unmarked(s, shares)))
+	var actions []string
+	if !own {
+		actions = unmarked(s, shares)
+	}
+	from.Tree = Join(root, redirectTree(s.Device, actions))
 	want.set(from)
 	return nil
 }
 
 // shaperTree returns the tree of one shaper: CAKE alone, or an HTB class with a
 // queue below it.
-func shaperTree(s plan.Shaper, shares []plan.Share, mtu int) (Tree, error) {
+func shaperTree(s plan.Shaper, shares []plan.Share, own bool, mtu int) (Tree, error) {
 	switch {
+	case s.AQM == plan.CAKE && shares != nil && own:
+		return Tree{Qdiscs: []Qdisc{{Kind: "cake", Handle: OurRoot, Parent: rootAt, Options: cakeOptions(s)}}}, nil
 	case s.AQM == plan.CAKE && shares != nil:
 		return cakeClasses(s), nil
 	case s.AQM == plan.CAKE:

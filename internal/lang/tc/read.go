@@ -101,6 +101,9 @@ func (t Tree) OnLoopback() Tree {
 	out := t
 	out.Filters = nil
 	for _, f := range t.Filters {
+		if f.Kind == "bpf" {
+			continue // its program may not be loaded yet
+		}
 		f.Args = append([]string(nil), f.Args...)
 		for i := 1; i < len(f.Args); i++ {
 			if f.Args[i-1] == "dev" {

@@ -109,6 +109,13 @@ func (f Filter) create(dev string) Command {
 	if f.Kind == "fw" && f.Handle != "" {
 		c = append(c, "handle", f.Handle)
 	}
+	if f.Kind == "bpf" {
+		c = append(c, f.Kind, "object-pinned", f.Pinned)
+		if slices.Contains(f.Args, directAction) {
+			c = append(c, directAction)
+		}
+		return c
+	}
 	return append(append(c, f.Kind), f.Args...)
 }
 

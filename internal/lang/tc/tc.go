@@ -20,7 +20,8 @@ const (
 	OurPref    = 0xb10a
 	rootClass  = "b10a:1"
 	leafClass  = "b10a:10"
-	ingressAt  = "ingress" // the Parent of an ingress or clsact qdisc, and of its filters
+	AtIngress  = "ingress" // Filter.Parent of what arrives at a device
+	ingressAt  = AtIngress // the Parent of an ingress or clsact qdisc, and of its filters
 	egressAt   = "egress"  // the Parent of a clsact egress filter
 	rootAt     = "root"
 	autoHandle = "0:" // the kernel's own default qdisc
@@ -73,6 +74,7 @@ type Filter struct {
 	Pref     int      `json:"pref"`
 	Handle   string   `json:"handle,omitempty"` // the kernel's own numbering; an argument only for fw
 	Args     []string `json:"args"`
+	Pinned   string   `json:"pinned,omitempty"` // of bpf: where its program is pinned; by its name
 	Opaque   string   `json:"opaque,omitempty"` // why it cannot be rebuilt; "" if it can
 }
 

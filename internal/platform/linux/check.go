@@ -74,6 +74,9 @@ func CheckPlan(p plan.Plan) error {
 // carrier.
 func (b *Backend) checkDevices(ctx context.Context, p plan.Plan, s tc.State) error {
 	names := []string{}
+	if p.Classes.ByBPF() {
+		names = append(names, p.Classes.LAN)
+	}
 	for _, sh := range []*plan.Shaper{p.Down, p.Up} {
 		if sh == nil {
 			continue
@@ -157,6 +160,9 @@ func (b *Backend) checkChange(ctx context.Context, p plan.Plan, now, want state)
 		return noPrivilege("shape " + p.WAN)
 	}
 	if err := b.rehearse(ctx, p, now.State, want.State); err != nil {
+		return err
+	}
+	if err := b.checkPrograms(ctx, p, now.Programs, want.Programs); err != nil {
 		return err
 	}
 	if err := b.checkTable(ctx, p, now, want); err != nil {
@@ -252,6 +258,8 @@ func missingKind(doing, kind string, err error) error {
 		module, pkg = "ifb", "kmod-ifb"
 	case "ctinfo":
 		module, pkg, kind = "act_ctinfo", "kmod-sched-ctinfo", "ctinfo action, which tells arriving packets their class"
+	case "bpf":
+		module, pkg, kind = "cls_bpf", "kmod-sched-bpf", "bpf filter, which gives packets their class"
 	case "mirred", "skbedit", "u32":
 		module, kind = "cls_u32 act_mirred act_skbedit", "filter with this action"
 	case "":
@@ -283,7 +291,7 @@ func deviceOf(argv []string) string {
 
 // kindOf returns the kind of qdisc, class or device that a command creates.
 func kindOf(argv []string) string {
-	for _, k := range []string{"ctinfo", "skbedit", "mirred", "fq_codel", "cake", "htb", "pfifo", "bfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
+	for _, k := range []string{"bpf", "ctinfo", "skbedit", "mirred", "fq_codel", "cake", "htb", "pfifo", "bfifo", "ifb", "ingress", "clsact", "u32", "tbf", "hfsc", "sfq", "prio"} {
 		if slices.Contains(argv, k) {
 			return k
 		}

@@ -24,7 +24,7 @@ func Driver() *platform.Driver {
 		Render:       Render,
 		Checks:       Checks(Examined{TakesOver: true}),
 		Backend: func(o platform.Options) (platform.Backend, error) {
-			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview}, nil
+			return &Backend{Runner: o.Runner, Replace: o.Replace, Preview: o.Preview, Exe: o.Exe, Remote: o.Remote}, nil
 		},
 		Keeper: func(o platform.Options) platform.Keeper {
 			if o.Remote {

@@ -11,6 +11,6 @@ const Name = "linux"
 // Language returns what a Linux router with tc(8) and nft(8) supports.
 func Language() *plan.Language {
 	l := tc.Language(Name)
-	l.PacketRules = true
+	l.PacketRules, l.BPF = true, true
 	return l
 }

@@ -15,6 +15,7 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux/bpf"
 )
 
 // A Backend applies plans to one Linux router through Runner.
@@ -25,6 +26,10 @@ type Backend struct {
 	Replace bool
 	// Preview says that nothing will be changed, so no privileges are needed.
 	Preview bool
+	// Exe is this program's path, for steps that load BPF programs; "": unbloat.
+	Exe string
+	// Remote says that the router is another machine, where this program is not.
+	Remote bool
 }
 
 // Observe reads from the kernel what the plan may change: the plan's devices
@@ -33,6 +38,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 	names := tc.Scope(p)
 	withFeatures := map[string]bool{}
 	var resolver *resolverConfig
+	var pinned *programs
 	for _, o := range p.Offloads {
 		withFeatures[o.Device] = true
 	}
@@ -41,7 +47,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 		if err != nil {
 			return nil, err
 		}
-		resolver = s.Resolver
+		resolver, pinned = s.Resolver, s.Programs
 		for _, d := range s.Devices {
 			if !contains(names, d.Name) {
 				names = append(names, d.Name)
@@ -58,7 +64,7 @@ func (b *Backend) Observe(ctx context.Context, p plan.Plan, earlier platform.Sta
 	if resolver, err = observeResolver(ctx, b.Runner, p, resolver); err != nil {
 		return nil, err
 	}
-	out := state{State: s, Table: ReadTable(ctx, b.Runner), Resolver: resolver}
+	out := state{State: s, Table: ReadTable(ctx, b.Runner), Resolver: resolver, Programs: observePrograms(ctx, b.Runner, p, s, pinned)}
 	if out.Table.Text == "" {
 		ok, known := Privileged(ctx, b.Runner)
 		out.Hidden = known && !ok
@@ -91,7 +97,10 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if err := checkResolver(s.Resolver); err != nil {
 		return nil, err
 	}
-	want := state{State: tree, Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Resolver: s.Resolver.put(nft.ResolverFile(p))}
+	if err := attachPrograms(&tree, p); err != nil {
+		return nil, err
+	}
+	want := state{State: tree, Programs: wantedPrograms(p), Table: Listed(ctx, b.Runner, s.Table, nft.Render(p, tc.OurRoot)), Resolver: s.Resolver.put(nft.ResolverFile(p))}
 	if others(s, p.WAN) {
 		if want.Table.Text != "" {
 			return nil, &platform.PreconditionError{Doing: "divide the traffic of " + p.WAN + " into classes", What: "another WAN's is divided already, and there is one table for one",
@@ -99,7 +108,10 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 		}
 		want.Table, want.Resolver = s.Table, s.Resolver
 	}
-	if len(steps(s, want)) > 0 {
+	if want.Programs == nil && s.Programs != nil {
+		want.Programs = &programs{}
+	}
+	if len(b.steps(s, want)) > 0 {
 		if err := b.checkChange(ctx, p, s, want); err != nil {
 			return nil, err
 		}
@@ -121,6 +133,9 @@ func (b *Backend) Baseline(_ context.Context, now, origin platform.State) (platf
 		}
 	}
 	without := state{State: tc.Baseline(s.State, o.State)} // a table with our name is always ours
+	if s.Programs != nil {
+		without.Programs = &programs{}
+	}
 	switch {
 	case others(s):
 		without.Table, without.Resolver = s.Table, s.Resolver
@@ -156,10 +171,11 @@ func (b *Backend) Compare(actual, wanted platform.State) ([]platform.Step, []str
 	}
 	diffs := append(tc.Differences(a.State, w.State), nft.Differences(a.Table, w.Table)...)
 	diffs = append(diffs, a.Resolver.differences(w.Resolver)...)
+	diffs = append(diffs, programDifferences(a.Programs, w.Programs)...)
 	if len(diffs) == len(nft.Differences(a.Table, w.Table)) { // nothing else differs
 		diffs = append(diffs, unknownForm(a.Table, w.Table)...)
 	}
-	return steps(a, w), diffs, nil
+	return b.steps(a, w), diffs, nil
 }
 
 // Explain turns a failed command's error into one with a remedy.
@@ -242,7 +258,9 @@ func ReadTree(ctx context.Context, r platform.Runner, dev string) (tc.Tree, erro
 		}
 		return out, nil
 	}
-	return tc.ReadTree(dev, read)
+	t, err := tc.ReadTree(dev, read)
+	t.KnowPrograms(bpf.Known)
+	return t, err
 }
 
 func toolError(doing, tool, pkg string, err error) error {

@@ -21,6 +21,9 @@ type Traffic = platform.Traffic
 // Machines reads current traffic by machine and class from connection tracking;
 // nil if that can't be read.
 func Machines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
+	if p.Classes.ByBPF() {
+		return programMachines(ctx, r, p)
+	}
 	out, err := platform.Output(ctx, r, "cat", "/proc/net/nf_conntrack")
 	if err != nil {
 		for _, family := range []string{"ipv4", "ipv6"} {
@@ -45,19 +48,18 @@ func Machines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
 		}
 		f.Packet = of.bytes / max(of.packets, 1)
 		class := nft.Decide(p, d, f, c, in).Class
-		at := slices.IndexFunc(all, func(t Traffic) bool { return t.Home == f.Home.Addr().String() && t.Class == class })
-		if at < 0 {
-			at, all = len(all), append(all, Traffic{Home: f.Home.Addr().String(), Class: class})
-		}
-		all[at].Flows++
-		all[at].Up += up.bytes
-		all[at].Down += down.bytes
+		add(&all, Traffic{Home: f.Home.Addr().String(), Class: class, Flows: 1, Up: up.bytes, Down: down.bytes})
 	}
+	sortTraffic(all)
+	return all
+}
+
+// sortTraffic sorts by machine, then by class.
+func sortTraffic(all []Traffic) {
 	order := plan.AllClasses()
 	slices.SortFunc(all, func(a, b Traffic) int {
 		return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(slices.Index(order, a.Class), slices.Index(order, b.Class)))
 	})
-	return all
 }
 
 // homeOf returns a function that reports whether an address is in the home: in

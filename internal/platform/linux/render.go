@@ -27,6 +27,10 @@ func Render(p plan.Plan) ([]render.Part, []string, error) {
 	if off := OffloadCommands(p); len(off) > 0 {
 		parts = append(parts, render.Part{Where: "the shaper has to see packets as the line does:", Text: render.Lines(off)})
 	}
+	if w := wantedPrograms(p); w != nil {
+		parts = append(parts, render.Part{Where: "the classes, by a BPF program on CAKE, which unbloat itself loads on the router:",
+			Text: "unbloat classifier load <<'END'\n" + asInput(*w.Load) + "END\n"})
+	}
 	parts = append(parts, render.Part{Where: "now, as root; `unbloat apply` does the same as one transaction that can be undone:", Text: render.Lines(commands)})
 	return append(parts, table(p)...), nil, nil
 }
@@ -86,7 +90,9 @@ func states(p plan.Plan) (now, want tc.State, err error) {
 		}
 		now.Devices = append(now.Devices, d)
 	}
-	want, err = tc.Desire(p, now, false)
+	if want, err = tc.Desire(p, now, false); err == nil {
+		err = attachPrograms(&want, p)
+	}
 	return now, want, err
 }
 

@@ -20,6 +20,7 @@ type state struct {
 	// means unknown.
 	Hidden   bool            `json:"nft_hidden,omitempty"`
 	Resolver *resolverConfig `json:"resolver,omitempty"`
+	Programs *programs       `json:"bpf,omitempty"`
 }
 
 // ReadTable reads our table; it is empty if nft(8) is missing or fails.
@@ -81,11 +82,12 @@ func unknownForm(listed, wanted nft.Table) []string {
 // steps returns the steps from actual to wanted. Queues come first; any order
 // is safe: packets with an unknown class are ordinary ones, and queues without
 // a table treat all alike.
-func steps(actual, wanted state) []platform.Step {
-	var out []platform.Step
+func (b *Backend) steps(actual, wanted state) []platform.Step {
+	out := loadPrograms(b.exe(), actual.Programs, wanted.Programs)
 	for _, c := range tc.Commands(actual.State, wanted.State) {
 		out = append(out, platform.Step{Argv: c})
 	}
+	out = append(out, dropPrograms(actual, wanted)...)
 	table := tableSteps(actual.Table, wanted.Table)
 	resolving := actual.Resolver.steps(wanted.Resolver, len(table) > 0)
 	if wanted.Resolver.text() == "" {

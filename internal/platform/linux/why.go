@@ -18,6 +18,9 @@ import (
 // router, and the plan's rule that decides it now. The flow may also be given
 // with its ends swapped, or with its address after NAT.
 func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platform.Answer {
+	if p.Classes.ByBPF() {
+		return whyProgram(ctx, r, p, f)
+	}
 	c := nft.Connection{}
 	a := platform.Answer{Flow: f}
 	in := func(string, string) bool { return false }
@@ -198,5 +201,6 @@ func Flows(ctx context.Context, r platform.Runner) map[string]map[string]int {
 			}
 		}
 	}
+	programFlows(ctx, r, out)
 	return out
 }

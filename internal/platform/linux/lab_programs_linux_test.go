@@ -1,0 +1,101 @@
+package linux_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"unbloat/internal/lab"
+	"unbloat/internal/lab/labtest"
+	"unbloat/internal/lang/tc"
+)
+
+// TestClassifierByBPFInLab, on a real kernel behind NAT: `apply --classifier bpf`
+// loads the programs and attaches them to both CAKEs, without nftables; a call gets
+// class voice in both directions, and `why` and `status` know its machine by its own
+// address. Another classifier takes over and back, and revert leaves nothing.
+func TestClassifierByBPFInLab(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	ctx := t.Context()
+	run := func(argv ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v: %s", argv, err, out)
+		}
+		return string(out)
+	}
+	router := func() string {
+		return run("sh", "-c", "tc qdisc show; tc filter show dev wan; tc filter show dev wan ingress; tc filter show dev lan ingress; ip -br link; nft list tables; find "+tc.Pins+" -mindepth 1 2>/dev/null; true")
+	}
+	run("nft", "add table ip home; add chain ip home out { type nat hook postrouting priority 100; }; add rule ip home out oifname wan masquerade")
+	untouched := router()
+	apply := func(classifier string) {
+		t.Helper()
+		run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--classifier", classifier, "--yes")
+	}
+	apply("bpf")
+	if now := router(); strings.Contains(now, "unbloat") && strings.Contains(now, "table inet unbloat") {
+		t.Errorf("there is a table of nftables' besides the programs: %s", now)
+	}
+	echo(t, lab.ServerAddr)
+	call := func(port int) {
+		t.Helper()
+		within(t, lab.Host(1), func() {
+			c, err := net.DialUDP("udp4", &net.UDPAddr{Port: port}, &net.UDPAddr{IP: net.ParseIP(lab.ServerAddr), Port: 5004})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			if _, answered := talk(t, c, 100); answered < 98 {
+				t.Errorf("%d of 100 packets were answered", answered)
+			}
+		})
+	}
+	call(4711)
+	for _, device := range []string{"wan", "ifb4wan"} {
+		var seen []struct {
+			Tins []struct {
+				Packets int `json:"sent_packets"`
+			} `json:"tins"`
+		}
+		text := run("tc", "-s", "-j", "qdisc", "show", "dev", device, "root")
+		if err := json.Unmarshal([]byte(text), &seen); err != nil || len(seen) != 1 || len(seen[0].Tins) == 0 {
+			t.Fatalf("%s: %v: %s", device, err, text)
+		}
+		if got := seen[0].Tins[len(seen[0].Tins)-1].Packets; got < 98 {
+			t.Errorf("%s: the first tin has had %d packets of a call, not 98 or more", device, got)
+		}
+	}
+	host := strings.Fields(strings.Split(run("ip", "netns", "exec", lab.Host(1), "ip", "-4", "-o", "addr", "show", "dev", "eth0"), "inet ")[1])[0]
+	host, _, _ = strings.Cut(host, "/")
+	flow := fmt.Sprintf("udp %s:4711 > %s:5004", host, lab.ServerAddr)
+	why := run(labtest.Unbloat(), "why", "--wan", "wan", flow)
+	if strings.Count(why, "voice") < 2 || strings.Contains(why, "not there") {
+		t.Errorf("why %s: %s", flow, why)
+	}
+	status := run(labtest.Unbloat(), "status", "--wan", "wan")
+	if !strings.Contains(status, host+", voice: 1 connections") || !strings.Contains(status, host+": 1 calm and 0 busy flows up, 1 calm and 0 busy down") {
+		t.Errorf("status: %s", status)
+	}
+	again := run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--classifier", "bpf", "--dry-run")
+	if strings.Contains(again, "tc ") || strings.Contains(again, "classifier load") {
+		t.Errorf("what is applied would be changed: %s", again)
+	}
+	apply("nft")
+	if now := router(); strings.Contains(now, tc.Pins) || !strings.Contains(now, "table inet unbloat") {
+		t.Errorf("after --classifier nft: %s", now)
+	}
+	apply("bpf")
+	call(4712)
+	run(labtest.Unbloat(), "revert", "--wan", "wan")
+	if now := router(); now != untouched {
+		t.Errorf("revert leaves\n%s\nwhere there was\n%s", now, untouched)
+	}
+}

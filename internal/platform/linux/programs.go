@@ -1,0 +1,169 @@
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"unbloat/internal/lang/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux/bpf"
+)
+
+// programs are the BPF programs that are pinned for a WAN.
+type programs struct {
+	Keys []string `json:"keys,omitempty"`
+	// Load is what the wanted ones are loaded with, if they are not pinned; nil in
+	// what was observed.
+	Load *bpf.Wanted `json:"load,omitempty"`
+}
+
+func (p *programs) keys() []string {
+	if p == nil {
+		return nil
+	}
+	return p.Keys
+}
+
+// rootMajor is the number of tc.OurRoot.
+const rootMajor = 0xb10a
+
+// wantedPrograms are those of a plan; nil if it has none.
+func wantedPrograms(p plan.Plan) *programs {
+	if !p.Classes.ByBPF() {
+		return nil
+	}
+	w := bpf.Wanted{WAN: p.WAN, Major: rootMajor, Policy: p.Policy()}
+	return &programs{Keys: []string{w.Key()}, Load: &w}
+}
+
+// attachPrograms adds the filters of a plan's programs to the wanted queues.
+func attachPrograms(want *tc.State, p plan.Plan) error {
+	w := wantedPrograms(p)
+	if w == nil {
+		return nil
+	}
+	key := w.Keys[0]
+	want.Attach(p.Up.Device, tc.Program(tc.OurRoot, bpf.ProgramUp, key, 0, false))
+	if p.Classes.Behaviour.Acks > 0 {
+		want.Attach(p.Up.Device, tc.Program(tc.OurRoot, bpf.ProgramOut, key, 1, true))
+	}
+	want.Attach(p.Down.Device, tc.Program(tc.OurRoot, bpf.ProgramDown, key, 0, false))
+	if !want.Attach(p.Classes.LAN, tc.Program(tc.AtIngress, bpf.ProgramLAN, key, 0, true)) {
+		return &platform.PreconditionError{Doing: "number the machines that enter " + p.Classes.LAN, What: "what arrives there meets filters already that are not unbloat's",
+			Remedy: "plan with --classifier nft"}
+	}
+	return nil
+}
+
+// observePrograms lists what is pinned for the plan's WAN, and what its queues use.
+func observePrograms(ctx context.Context, r platform.Runner, p plan.Plan, s tc.State, earlier *programs) *programs {
+	used := attachedPrograms(s)
+	if !p.Classes.ByBPF() && earlier == nil && len(used) == 0 {
+		return nil
+	}
+	out := &programs{}
+	names, err := platform.Output(ctx, r, "ls", tc.Pins)
+	if err != nil {
+		return out // there is no such directory: nothing is pinned
+	}
+	for _, name := range strings.Fields(string(names)) {
+		if strings.HasPrefix(name, bpf.Prefix(p.WAN)) || slices.Contains(used, name) {
+			out.Keys = append(out.Keys, name)
+		}
+	}
+	return out
+}
+
+// attachedPrograms are the keys of the programs that queues use.
+func attachedPrograms(s tc.State) []string {
+	var out []string
+	for _, d := range s.Devices {
+		for _, f := range d.Tree.Filters {
+			if key := path.Base(path.Dir(f.Pinned)); f.Pinned != "" && !slices.Contains(out, key) {
+				out = append(out, key)
+			}
+		}
+	}
+	return out
+}
+
+// loadPrograms are the steps that come before the queues: a filter needs its program.
+func loadPrograms(exe string, actual, wanted *programs) []platform.Step {
+	if wanted == nil || wanted.Load == nil || slices.Contains(actual.keys(), wanted.Keys[0]) {
+		return nil
+	}
+	return []platform.Step{{Argv: []string{exe, "classifier", "load"}, Stdin: asInput(*wanted.Load)}}
+}
+
+func asInput(w bpf.Wanted) string {
+	text, err := json.Marshal(w)
+	if err != nil {
+		panic(fmt.Sprintf("linux: write a policy: %v", err)) // it is plain data
+	}
+	return string(text) + "\n"
+}
+
+// dropPrograms are the steps that come after the queues. As long as some are
+// wanted, those that queues use now stay for a revert.
+func dropPrograms(actual, wanted state) []platform.Step {
+	var out []platform.Step
+	used := attachedPrograms(actual.State)
+	for _, key := range actual.Programs.keys() {
+		if keep := wanted.Programs.keys(); !slices.Contains(keep, key) && (len(keep) == 0 || !slices.Contains(used, key)) {
+			out = append(out, platform.Step{Argv: []string{"rm", "-r", path.Join(tc.Pins, key)}})
+		}
+	}
+	return out
+}
+
+// programDifferences says which pinned programs are missing or left over, for people.
+func programDifferences(actual, wanted *programs) []string {
+	var out []string
+	for _, key := range wanted.keys() {
+		if !slices.Contains(actual.keys(), key) {
+			out = append(out, fmt.Sprintf("%s: the BPF program is not loaded", path.Join(tc.Pins, key)))
+		}
+	}
+	if len(wanted.keys()) == 0 {
+		for _, key := range actual.keys() {
+			out = append(out, fmt.Sprintf("%s: a BPF program is there and should not be", path.Join(tc.Pins, key)))
+		}
+	}
+	return out
+}
+
+// checkPrograms tests whether the kernel takes the programs, before anything is
+// touched.
+func (b *Backend) checkPrograms(ctx context.Context, p plan.Plan, now, want *programs) error {
+	if want == nil || want.Load == nil {
+		return nil
+	}
+	fail := func(what string, err error) error {
+		return &platform.PreconditionError{Doing: "load the classes of " + p.WAN + " as a BPF program", What: what, Remedy: "plan with --classifier nft", Err: err}
+	}
+	if b.Remote {
+		return fail("unbloat has to run on the router for it, not beside it", nil)
+	}
+	if b.Preview || len(loadPrograms(b.exe(), now, want)) == 0 {
+		return nil
+	}
+	_, said, err := b.Runner.Run(ctx, []string{b.exe(), "classifier", "check"}, []byte(asInput(*want.Load)))
+	if err != nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+		return fail("the kernel does not take it: "+line, err)
+	}
+	return nil
+}
+
+// exe is this program as steps call it.
+func (b *Backend) exe() string {
+	if b.Exe == "" {
+		return "unbloat"
+	}
+	return b.Exe
+}

@@ -1,0 +1,173 @@
+package linux
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"unbloat/internal/classify"
+	"unbloat/internal/lang/nft"
+	"unbloat/internal/lang/tc"
+	"unbloat/internal/plan"
+	"unbloat/internal/platform"
+	"unbloat/internal/platform/linux/bpf"
+)
+
+// programTables reads what the BPF programs of a plan remember; what they are not
+// loaded with, or where this program cannot run, is empty.
+func programTables(ctx context.Context, r platform.Runner, key string) bpf.Tables {
+	self := "unbloat"
+	if _, local := r.(platform.Local); local {
+		self = "/proc/self/exe"
+	}
+	var t bpf.Tables
+	if out, err := platform.Output(ctx, r, self, "classifier", "show", path.Join(tc.Pins, key)); err == nil {
+		_ = json.Unmarshal(out, &t) // what cannot be read is empty
+	}
+	return t
+}
+
+// pinnedKeys are the keys of all pinned programs.
+func pinnedKeys(ctx context.Context, r platform.Runner) []string {
+	out, err := platform.Output(ctx, r, "ls", tc.Pins)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(out))
+}
+
+// programFlow finds a flow in the programs' tables, by its machine's address or as
+// the WAN sees it, with either end first. ok is false if it is not there.
+func programFlow(t bpf.Tables, f nft.Flow) (seen bpf.Flow, ok bool) {
+	i := slices.IndexFunc(t.Flows, func(x bpf.Flow) bool {
+		ends := func(home, far netip.AddrPort) bool { return x.Far == far && (x.Home == home || x.Seen == home) }
+		return x.Protocol == classify.Number(f.Protocol) && (ends(f.Home, f.Far) || ends(f.Far, f.Home))
+	})
+	if i < 0 {
+		return bpf.Flow{}, false
+	}
+	return t.Flows[i], true
+}
+
+// connectionOf is the connection as the rules see it.
+func connectionOf(x bpf.Flow) nft.Connection {
+	return nft.Connection{Known: true, Answered: x.Up.Packets > 0 && x.Down.Packets > 0, Bytes: x.Up.Bytes + x.Down.Bytes, Mark: x.Mark}
+}
+
+// programSets returns a function that looks up keys in the programs' tables, for a
+// flow of which x is the record.
+func programSets(t bpf.Tables, x bpf.Flow) func(set, key string) bool {
+	return func(set, key string) bool {
+		for _, h := range []struct {
+			d    classify.Direction
+			half bpf.Half
+		}{{classify.Up, x.Up}, {classify.Down, x.Down}} {
+			n := "6"
+			if x.Far.Addr().Is4() {
+				n = "4"
+			}
+			switch set {
+			case "calm" + n + "_" + string(h.d):
+				return h.half.Calm
+			case "busy" + n + "_" + string(h.d):
+				return h.half.Busy
+			case "swarm" + n + "_" + string(h.d):
+				return slices.Contains(t.Sets[set], nftPort(x.Seen))
+			}
+		}
+		return slices.Contains(t.Sets[set], key)
+	}
+}
+
+// nftPort is a home's end as a set of ports has it.
+func nftPort(a netip.AddrPort) string { return fmt.Sprintf("%s . %d", a.Addr(), a.Port()) }
+
+// whyProgram answers by the programs' tables.
+func whyProgram(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platform.Answer {
+	t := programTables(ctx, r, wantedPrograms(p).Keys[0])
+	a := platform.Answer{Flow: f}
+	x, ok := programFlow(t, f)
+	c := nft.Connection{}
+	in := func(set, key string) bool { return slices.Contains(t.Sets[set], key) }
+	switch home := homeOf(ctx, r, p.WAN); {
+	case ok:
+		a.Flow.Home, a.Flow.Far = x.Home, x.Far
+		c, in = connectionOf(x), programSets(t, x)
+	case home(f.Far.Addr()) && !home(f.Home.Addr()):
+		a.Flow.Home, a.Flow.Far = f.Far, f.Home
+	}
+	switch {
+	case a.Flow == f:
+	case a.Flow.Home == f.Far && a.Flow.Far == f.Home:
+		a.Note = "the home's end comes first"
+	default:
+		a.Note = "before NAT"
+	}
+	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
+		a.Verdicts = append(a.Verdicts, nft.Decide(p, d, a.Flow, c, in))
+	}
+	return a
+}
+
+// programFlows counts calm and busy flows by machine, as Flows does.
+func programFlows(ctx context.Context, r platform.Runner, out map[string]map[string]int) {
+	for _, key := range pinnedKeys(ctx, r) {
+		for _, x := range programTables(ctx, r, key).Flows {
+			for _, h := range []struct {
+				d    classify.Direction
+				half bpf.Half
+			}{{classify.Up, x.Up}, {classify.Down, x.Down}} {
+				what := ""
+				switch {
+				case h.half.Busy:
+					what = " busy"
+				case h.half.Calm:
+					what = " calm"
+				default:
+					continue
+				}
+				home := x.Home.Addr().String()
+				if out[home] == nil {
+					out[home] = map[string]int{}
+				}
+				out[home][string(h.d)+what]++
+			}
+		}
+	}
+}
+
+// programMachines is the traffic by machine and class in the programs' tables: a
+// connection has the class that its last packet got in its busier direction.
+func programMachines(ctx context.Context, r platform.Runner, p plan.Plan) []Traffic {
+	var all []Traffic
+	classOf := func(lane string) plan.Class {
+		if lane == classify.AcksLane {
+			return plan.Interactive
+		}
+		return plan.Class(lane)
+	}
+	for _, x := range programTables(ctx, r, wantedPrograms(p).Keys[0]).Flows {
+		of := x.Up
+		if x.Down.Bytes > x.Up.Bytes {
+			of = x.Down
+		}
+		add(&all, Traffic{Home: x.Home.Addr().String(), Class: classOf(of.Lane), Flows: 1, Up: x.Up.Bytes, Down: x.Down.Bytes})
+	}
+	sortTraffic(all)
+	return all
+}
+
+// add adds a connection's traffic to that of its machine and class.
+func add(all *[]Traffic, t Traffic) {
+	for i, x := range *all {
+		if x.Home == t.Home && x.Class == t.Class {
+			(*all)[i].Flows, (*all)[i].Up, (*all)[i].Down = x.Flows+t.Flows, x.Up+t.Up, x.Down+t.Down
+			return
+		}
+	}
+	*all = append(*all, t)
+}
