@@ -81,7 +81,7 @@ func TestClassifierByBPFInLab(t *testing.T) {
 		t.Errorf("why %s: %s", flow, why)
 	}
 	status := run(labtest.Unbloat(), "status", "--wan", "wan")
-	if !strings.Contains(status, host+", voice: 1 connections") || !strings.Contains(status, host+": 1 calm and 0 busy flows up, 1 calm and 0 busy down") {
+	if !strings.Contains(status, host+", voice: 1 connections") || !strings.Contains(status, host+": 1 calm and 0 busy flows up (0 of these steady), 1 calm and 0 busy down (0 steady)") {
 		t.Errorf("status: %s", status)
 	}
 	again := run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--classifier", "bpf", "--dry-run")

@@ -70,6 +70,9 @@ func programSets(t bpf.Tables, x bpf.Flow) func(set, key string) bool {
 			if x.Far.Addr().Is4() {
 				n = "4"
 			}
+			if name, ok := strings.CutSuffix(set, n+"_"+string(h.d)); ok && slices.Contains(h.half.In, name) {
+				return true
+			}
 			switch set {
 			case "calm" + n + "_" + string(h.d):
 				return h.half.Calm
@@ -121,20 +124,22 @@ func programFlows(ctx context.Context, r platform.Runner, out map[string]map[str
 				d    classify.Direction
 				half bpf.Half
 			}{{classify.Up, x.Up}, {classify.Down, x.Down}} {
-				what := ""
-				switch {
-				case h.half.Busy:
-					what = " busy"
-				case h.half.Calm:
-					what = " calm"
-				default:
+				steady := slices.Contains(h.half.In, "steady")
+				if !h.half.Busy && !h.half.Calm && !steady {
 					continue
 				}
 				home := x.Home.Addr().String()
 				if out[home] == nil {
 					out[home] = map[string]int{}
 				}
-				out[home][string(h.d)+what]++
+				if h.half.Busy {
+					out[home][string(h.d)+" busy"]++
+				} else if h.half.Calm {
+					out[home][string(h.d)+" calm"]++
+				}
+				if steady {
+					out[home][string(h.d)+" steady"]++
+				}
 			}
 		}
 	}

@@ -112,6 +112,14 @@ func show(dir string) (Tables, error) {
 				h.Lane = lanes()[r.Lane-1]
 			}
 			h.Calm = slices.Contains([]classify.Code{classify.CalmTCP, classify.CalmSmall, classify.CalmLarge}, h.Code)
+			for _, in := range []struct {
+				set   string
+				until uint64
+			}{{"steady", r.Steady}, {"tried", r.Tried}, {"lost", r.Lost}, {"struck", r.Struck}, {"greedy", r.Greedy}} {
+				if in.until > now {
+					h.In = append(h.In, in.set)
+				}
+			}
 			if x.d == classify.Up {
 				f.Up = h
 			} else {
@@ -120,7 +128,13 @@ func show(dir string) (Tables, error) {
 		})
 		if err == nil {
 			err = each(dir, x.machines, func(r machineRecord) {
-				if r.Crowd > now {
+				for _, in := range []struct {
+					set   string
+					until uint64
+				}{{"crowd", r.Crowd}, {"trial", r.Trial}} {
+					if in.until <= now {
+						continue
+					}
 					a := r.Key.addr()
 					if n := binary.NativeEndian.Uint32(r.Key[12:]); [12]byte(r.Key[:12]) == [12]byte{} {
 						a = home(netip.IPv4Unspecified(), uint16(n))
@@ -128,7 +142,7 @@ func show(dir string) (Tables, error) {
 							a = home(netip.IPv6Unspecified(), uint16(n))
 						}
 					}
-					add("crowd", a, x.d, a.String())
+					add(in.set, a, x.d, a.String())
 				}
 			})
 		}
