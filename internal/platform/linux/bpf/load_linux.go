@@ -147,7 +147,7 @@ func mounted(where string) error {
 	if err := unix.Statfs(where, &st); err != nil {
 		return fmt.Errorf("look for the BPF file system: %w", err)
 	}
-	if st.Type == unix.BPF_FS_MAGIC {
+	if uint32(st.Type) == unix.BPF_FS_MAGIC { // its type differs between processors
 		return nil
 	}
 	if err := unix.Mount("bpf", where, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
