@@ -88,7 +88,7 @@ enum lane { NO_LANE, VOICE, INTERACTIVE, NORMAL, BULK, ACKS, LANES };
 // Codes of reasons, as in decide.go.
 enum code {
 	NO_CODE, BY_RULE, BY_DSCP, NAMES, MANY_NAMES, SWARM, UNANSWERED, ACKNOWLEDGES, FIRST, CROWD, BUSY, BUSY_SMALL,
-	STEADY, TOOK_MORE, WAITS, CALM_TCP, CALM_SMALL, CALM_LARGE, WAS_BULK, LONG, ORDINARY, UNPROTECTED
+	STEADY, TOOK_MORE, WAITS, MIXED, CALM_TCP, CALM_SMALL, CALM_LARGE, WAS_BULK, LONG, ORDINARY, UNPROTECTED
 };
 
 // A rate is a bucket of tokens: what it gains in a tick, what a packet or a byte
@@ -111,7 +111,7 @@ struct constants {
 	struct rate packets, bytes, slow, acks; // a flow's, a connection's acknowledgements, those of all
 	u64 most_first, heavy, lasting;         // bytes of a connection
 	u64 busy_for, crowd_for, swarm_for;     // ticks
-	u64 steady_for, tried_for, trial_for, lost_for, struck_for, greedy_for;
+	u64 mixed_for, steady_for, tried_for, trial_for, lost_for, struck_for, greedy_for;
 	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for; // how long a place is kept
 	u32 small, light_mask;                  // of a packet's length
 	u32 flow_mask, machine_mask, port_mask; // of a hash
@@ -143,7 +143,7 @@ struct flow {
 	u64 keep; // until then it is there
 	u64 bytes, packets;
 	u64 busy; // until then it is
-	u64 steady, tried, lost, struck, greedy; // and these, as in steady.go
+	u64 mixed, steady, tried, lost, struck, greedy; // and these, as in steady.go
 	struct bucket of_packets, of_bytes, of_acks, of_steady;
 	u32 mark;
 	u16 machine;             // its number; 0 is unknown
@@ -405,7 +405,7 @@ INLINE struct flow *take_flow(void *map, const struct flow_key *k, const volatil
 fresh:
 	f->key = *k;
 	f->bytes = f->packets = f->busy = 0;
-	f->steady = f->tried = f->lost = f->struck = f->greedy = 0;
+	f->mixed = f->steady = f->tried = f->lost = f->struck = f->greedy = 0;
 	f->mark = 0;
 	f->machine = 0;
 	f->answered = f->lane = 0;
@@ -681,15 +681,23 @@ calm:
 	if (f && !exceeds(&f->of_packets, &limits.packets, 1, now) && !exceeds(&f->of_bytes, &limits.bytes, p.length, now)) {
 		if (protocol == TCP)
 			IS(INTERACTIVE, CALM_TCP);
-		if (p.length <= limits.small)
+		if (p.length <= limits.small) {
+			if (f->mixed > now)
+				IS(INTERACTIVE, MIXED);
 			IS(VOICE, CALM_SMALL);
+		}
+		if (s->steady.cost)
+			f->mixed = now + limits.mixed_for;
 		IS(INTERACTIVE, CALM_LARGE);
 	}
 	if (f)
 		f->busy = now + limits.busy_for;
 busy:
-	if (p.length < ACK_BELOW)
+	if (p.length < ACK_BELOW) {
+		if (f && f->steady > now)
+			goto kept;
 		IS(ACKS, BUSY_SMALL);
+	}
 	if (protocol != UDP || !s->steady.cost)
 		goto data;
 	if (f && f->steady > now)
@@ -728,6 +736,7 @@ kept:
 	if (!exceeds(&f->of_steady, &s->steady, p.length, now) &&
 	    (f->tried > now || (m && !exceeds(&m->steady, &s->steady_host, p.length, now)))) {
 		f->steady = now + limits.steady_for;
+		f->busy = now + limits.busy_for;
 		IS(INTERACTIVE, STEADY);
 	}
 	if (f->struck > now)

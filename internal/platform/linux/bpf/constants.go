@@ -29,14 +29,14 @@ type (
 	}
 
 	constants struct {
-		Up, Down                                                     sideOf
-		Packets, Bytes, Slow, Acks                                   rate
-		MostFirst, Heavy, Lasting                                    uint64
-		BusyFor, CrowdFor, SwarmFor                                  uint64
-		SteadyFor, TriedFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
-		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor  uint64
-		Small, LightMask, FlowMask, MachineMask, PortMask, Seed      uint32
-		Thins, Numbered, Test, _, _, _, _, _                         uint8
+		Up, Down                                                               sideOf
+		Packets, Bytes, Slow, Acks                                             rate
+		MostFirst, Heavy, Lasting                                              uint64
+		BusyFor, CrowdFor, SwarmFor                                            uint64
+		MixedFor, SteadyFor, TriedFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
+		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor            uint64
+		Small, LightMask, FlowMask, MachineMask, PortMask, Seed                uint32
+		Thins, Numbered, Test, _, _, _, _, _                                   uint8
 	}
 )
 
@@ -92,6 +92,7 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 	}
 	c.MostFirst, c.Heavy, c.Lasting = uint64(max(l.FirstBytes, l.FirstUp, 1)), uint64(l.HeavyBytes), uint64(l.LongBytes)
 	c.BusyFor, c.CrowdFor, c.SwarmFor = s.Ticks.Of(classify.BusyFor), s.Ticks.Of(classify.BusyFor), s.Ticks.Of(classify.SwarmFor)
+	c.MixedFor = s.Ticks.Of(classify.MixedFor)
 	c.SteadyFor, c.TriedFor, c.TrialFor = s.Ticks.Of(classify.SteadyFor), s.Ticks.Of(classify.TriedFor), s.Ticks.Of(classify.TrialFor)
 	c.LostFor, c.StruckFor, c.GreedyFor = s.Ticks.Of(classify.LostFor), s.Ticks.Of(classify.StruckFor), s.Ticks.Of(classify.GreedyFor)
 	c.UnansweredFor, c.DatagramsFor, c.StreamFor = s.Ticks.Of(classify.KeepUnanswered), s.Ticks.Of(classify.KeepDatagrams), s.Ticks.Of(classify.KeepStream)

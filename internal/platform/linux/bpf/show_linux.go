@@ -20,16 +20,16 @@ type (
 	address [16]byte
 
 	flowRecord struct {
-		Home, Far                            address
-		HomePort, FarPort                    uint16
-		Protocol                             uint32
-		Keep, Bytes, Packets, Busy           uint64
-		Steady, Tried, Lost, Struck, Greedy  uint64
-		OfPackets, OfBytes, OfAcks, OfSteady classify.OwnBucket
-		Mark                                 uint32
-		Machine                              uint16
-		Answered, Lane, Code                 uint8
-		_                                    [7]uint8
+		Home, Far                                  address
+		HomePort, FarPort                          uint16
+		Protocol                                   uint32
+		Keep, Bytes, Packets, Busy                 uint64
+		Mixed, Steady, Tried, Lost, Struck, Greedy uint64
+		OfPackets, OfBytes, OfAcks, OfSteady       classify.OwnBucket
+		Mark                                       uint32
+		Machine                                    uint16
+		Answered, Lane, Code                       uint8
+		_                                          [7]uint8
 	}
 
 	machineRecord struct {
@@ -111,11 +111,11 @@ func show(dir string) (Tables, error) {
 			if r.Lane >= 1 && int(r.Lane) <= len(lanes()) {
 				h.Lane = lanes()[r.Lane-1]
 			}
-			h.Calm = slices.Contains([]classify.Code{classify.CalmTCP, classify.CalmSmall, classify.CalmLarge}, h.Code)
+			h.Calm = slices.Contains([]classify.Code{classify.CalmTCP, classify.Mixed, classify.CalmSmall, classify.CalmLarge}, h.Code)
 			for _, in := range []struct {
 				set   string
 				until uint64
-			}{{"steady", r.Steady}, {"tried", r.Tried}, {"lost", r.Lost}, {"struck", r.Struck}, {"greedy", r.Greedy}} {
+			}{{"mixed", r.Mixed}, {"steady", r.Steady}, {"tried", r.Tried}, {"lost", r.Lost}, {"struck", r.Struck}, {"greedy", r.Greedy}} {
 				if in.until > now {
 					h.In = append(h.In, in.set)
 				}
