@@ -99,7 +99,7 @@ struct rate {
 
 // What a direction has of its own.
 struct side {
-	struct rate host, names, heavy, peers;
+	struct rate host, names, heavy, peers, starts;
 	struct rate steady, steady_host; // cost 0: no flow is steady
 	u64 first;              // bytes of a connection that are its first
 	u32 priority[LANES + 2]; // by lane; 0 is none
@@ -109,9 +109,10 @@ struct side {
 struct constants {
 	struct side up, down;
 	struct rate packets, bytes, slow, acks; // a flow's, a connection's acknowledgements, those of all
+	struct rate speech;                     // a flow's small packets
 	u64 most_first, heavy, lasting;         // bytes of a connection
 	u64 busy_for, crowd_for, swarm_for;     // ticks
-	u64 mixed_for, steady_for, tried_for, trial_for, lost_for, struck_for, greedy_for;
+	u64 mixed_for, steady_for, speaks_for, tried_for, trial_for, lost_for, struck_for, again_for, greedy_for;
 	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for; // how long a place is kept
 	u32 small, light_mask;                  // of a packet's length
 	u32 flow_mask, machine_mask, port_mask; // of a hash
@@ -143,8 +144,8 @@ struct flow {
 	u64 keep; // until then it is there
 	u64 bytes, packets;
 	u64 busy; // until then it is
-	u64 mixed, steady, tried, lost, struck, greedy; // and these, as in steady.go
-	struct bucket of_packets, of_bytes, of_acks, of_steady;
+	u64 mixed, steady, speaks, tried, lost, struck, again, twice, greedy; // and these, as in steady.go
+	struct bucket of_packets, of_bytes, of_acks, of_steady, of_small;
 	u32 mark;
 	u16 machine;             // its number; 0 is unknown
 	u8 answered, lane, code; // what its last packet got, and why
@@ -156,9 +157,11 @@ struct machine {
 	struct address key; // or 0, 0, 0 and its number
 	u64 keep;
 	u64 crowd; // until then it is one
-	u64 trial; // until then one of its flows is tried
+	u64 speaker; // until then a flow of it speaks
+	u64 turn;    // until then one that speaks is tried
+	u64 trial;   // until then another is
 	u64 zero;  // always
-	struct bucket calm, names, heavy, steady;
+	struct bucket calm, names, heavy, starts, steady;
 };
 
 struct port_key {
@@ -405,7 +408,8 @@ INLINE struct flow *take_flow(void *map, const struct flow_key *k, const volatil
 fresh:
 	f->key = *k;
 	f->bytes = f->packets = f->busy = 0;
-	f->mixed = f->steady = f->tried = f->lost = f->struck = f->greedy = 0;
+	f->mixed = f->steady = f->speaks = f->tried = f->lost = 0;
+	f->struck = f->again = f->twice = f->greedy = 0;
 	f->mark = 0;
 	f->machine = 0;
 	f->answered = f->lane = 0;
@@ -414,6 +418,7 @@ fresh:
 	fill(&f->of_bytes, &limits.bytes, now);
 	fill(&f->of_acks, &limits.slow, now);
 	fill(&f->of_steady, &s->steady, now);
+	fill(&f->of_small, &limits.speech, now);
 	return f;
 }
 
@@ -446,10 +451,11 @@ INLINE struct machine *take_machine(void *map, const struct address *k, u32 mask
 	if (m->keep > now)
 		goto found;
 	m->key = *k;
-	m->crowd = m->trial = 0;
+	m->crowd = m->speaker = m->turn = m->trial = 0;
 	fill(&m->calm, &s->host, now);
 	fill(&m->names, &s->names, now);
 	fill(&m->heavy, &s->heavy, now);
+	fill(&m->starts, &s->starts, now);
 	fill(&m->steady, &s->steady_host, now);
 found:
 	m->keep = now + limits.machine_for;
@@ -621,9 +627,12 @@ full:
 			goto udp;
 		goto rest;
 	}
-	if (bytes && bytes <= s->first)
-		IS(INTERACTIVE, FIRST);
-	if (bytes && bytes <= limits.most_first)
+	if (bytes && bytes <= s->first) {
+		m = MACHINE();
+		if (m && !exceeds(&m->starts, &s->starts, p.length, now))
+			IS(INTERACTIVE, FIRST);
+	}
+	if (bytes && bytes <= limits.most_first && s->first < limits.most_first)
 		IS(NORMAL, ORDINARY);
 	mark |= KNOWN;
 	goto data;
@@ -642,8 +651,11 @@ light:
 		goto rest;
 	if (p.key.far_port == 53 || p.key.far_port == 853)
 		goto names;
-	if (bytes && bytes <= s->first)
-		IS(INTERACTIVE, FIRST);
+	if (bytes && bytes <= s->first) {
+		m = MACHINE();
+		if (m && !exceeds(&m->starts, &s->starts, p.length, now))
+			IS(INTERACTIVE, FIRST);
+	}
 	if (p.length <= limits.small)
 		goto calm;
 	goto data;
@@ -700,30 +712,45 @@ busy:
 	}
 	if (protocol != UDP || !s->steady.cost)
 		goto data;
-	if (f && f->steady > now)
-		goto kept;
-	if (f && f->lost > now) {
-		code = TOOK_MORE;
+	code = TOOK_MORE;
+	if (!f) {
+		// It is in no set, and its trial is nobody's.
+		if (m && m->speaker <= now && m->trial <= now)
+			m->trial = now + limits.trial_for;
+		code = WAITS;
 		goto rests;
 	}
-	if (f && f->greedy > now) {
-		code = TOOK_MORE;
+	if (f->lost > now || f->again > now)
+		goto rests;
+	if (f->greedy > now) {
 		if (other && other->steady > now)
 			IS(NORMAL, TOOK_MORE);
 		if (bytes > limits.heavy)
 			goto heavy;
 		IS(NORMAL, TOOK_MORE);
 	}
-	if (m && m->trial <= now) {
-		m->trial = now + limits.trial_for;
-		if (f) {
-			if (f->tried <= now)
-				f->tried = now + limits.tried_for;
-			goto kept;
-		}
+	if (p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now)) {
+		f->speaks = now + limits.speaks_for;
+		if (m)
+			m->speaker = now + limits.speaks_for;
 	}
+	if (f->steady > now)
+		goto judged;
 	code = WAITS;
-	goto rests;
+	if (!m)
+		goto rests;
+	if (f->speaks > now) {
+		if (m->turn > now)
+			goto rests;
+		m->turn = now + limits.trial_for;
+	} else {
+		if (m->speaker > now || m->trial > now)
+			goto rests;
+		m->trial = now + limits.trial_for;
+	}
+	if (f->tried <= now)
+		f->tried = now + limits.tried_for;
+	goto judged;
 
 crowded:
 	if (!f || f->steady <= now)
@@ -732,15 +759,25 @@ kept:
 	code = TOOK_MORE;
 	if (f->lost > now)
 		goto rests;
+judged:
 	mark &= ~KNOWN;
+	if (f->tried > now && f->speaks <= now && m && m->speaker > now) {
+		code = WAITS;
+		goto rests;
+	}
+	code = TOOK_MORE;
 	if (!exceeds(&f->of_steady, &s->steady, p.length, now) &&
 	    (f->tried > now || (m && !exceeds(&m->steady, &s->steady_host, p.length, now)))) {
 		f->steady = now + limits.steady_for;
 		f->busy = now + limits.busy_for;
 		IS(INTERACTIVE, STEADY);
 	}
-	if (f->struck > now)
+	if (f->twice > now)
 		f->greedy = now + limits.greedy_for;
+	if (f->struck > now) {
+		f->again = now + limits.again_for;
+		f->twice = now + limits.struck_for;
+	}
 	f->struck = now + limits.struck_for;
 	f->lost = now + limits.lost_for;
 	if (f->keep < f->struck)

@@ -21,22 +21,22 @@ type (
 	rate = classify.OwnRate
 
 	sideOf struct {
-		Host, Names, Heavy, Peers rate
-		Steady, SteadyHost        rate
-		First                     uint64
-		Priority                  [8]uint32 // by lane
-		LaneOfDSCP                [64]uint8
+		Host, Names, Heavy, Peers, Starts rate
+		Steady, SteadyHost                rate
+		First                             uint64
+		Priority                          [8]uint32 // by lane
+		LaneOfDSCP                        [64]uint8
 	}
 
 	constants struct {
-		Up, Down                                                               sideOf
-		Packets, Bytes, Slow, Acks                                             rate
-		MostFirst, Heavy, Lasting                                              uint64
-		BusyFor, CrowdFor, SwarmFor                                            uint64
-		MixedFor, SteadyFor, TriedFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
-		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor            uint64
-		Small, LightMask, FlowMask, MachineMask, PortMask, Seed                uint32
-		Thins, Numbered, Test, _, _, _, _, _                                   uint8
+		Up, Down                                                                                    sideOf
+		Packets, Bytes, Slow, Acks, Speech                                                          rate
+		MostFirst, Heavy, Lasting                                                                   uint64
+		BusyFor, CrowdFor, SwarmFor                                                                 uint64
+		MixedFor, SteadyFor, SpeaksFor, TriedFor, TrialFor, LostFor, StruckFor, AgainFor, GreedyFor uint64
+		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor                                 uint64
+		Small, LightMask, FlowMask, MachineMask, PortMask, Seed                                     uint32
+		Thins, Numbered, Test, _, _, _, _, _                                                        uint8
 	}
 )
 
@@ -73,9 +73,17 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 			continue
 		}
 		name := func(what string) string { return what + "4_" + string(x.d) }
-		*x.to = sideOf{Host: of(name("hosts"), 0), Names: of(name("names"), 0), Heavy: of(name("heavy"), 0), Peers: of(name("partners"), 0),
+		*x.to = sideOf{Host: of(name("hosts"), 0), Names: of(name("names"), 0), Heavy: of(name("heavy"), 0), Peers: of(name("partners"), 0), Starts: of(name("starts"), 0),
 			Steady: of(name("steady_flows"), 0), SteadyHost: of(name("steady_hosts"), 0), First: uint64(l.FirstOf(x.d))}
 		c.Packets, c.Bytes = of(name("calm"), 0), of(name("calm"), 1)
+		for set, to := range map[string]*uint64{"busy": &c.BusyFor, "crowd": &c.CrowdFor, "swarm": &c.SwarmFor,
+			"mixed": &c.MixedFor, "steady": &c.SteadyFor, "speaks": &c.SpeaksFor, "tried": &c.TriedFor, "trial": &c.TrialFor,
+			"lost": &c.LostFor, "struck": &c.StruckFor, "again": &c.AgainFor, "greedy": &c.GreedyFor} {
+			*to = max(*to, s.Ticks.Of(t.Stay(name(set))))
+		}
+		if x.to.Steady.Cost > 0 {
+			c.Speech = of(name("small"), 0)
+		}
 		for i, lane := range lanes() {
 			if j := slices.IndexFunc(x.lanes, func(l classify.Lane) bool { return l.Name == lane }); j >= 0 {
 				x.to.Priority[i+1] = uint32(s.Major)<<16 | uint32(x.lanes[j].Tin)
@@ -91,10 +99,6 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 		c.Slow, c.Acks, c.Thins = of("acks_up", 0), s.Ticks.Rate(t.Limits[0].Rate), 1
 	}
 	c.MostFirst, c.Heavy, c.Lasting = uint64(max(l.FirstBytes, l.FirstUp, 1)), uint64(l.HeavyBytes), uint64(l.LongBytes)
-	c.BusyFor, c.CrowdFor, c.SwarmFor = s.Ticks.Of(classify.BusyFor), s.Ticks.Of(classify.BusyFor), s.Ticks.Of(classify.SwarmFor)
-	c.MixedFor = s.Ticks.Of(classify.MixedFor)
-	c.SteadyFor, c.TriedFor, c.TrialFor = s.Ticks.Of(classify.SteadyFor), s.Ticks.Of(classify.TriedFor), s.Ticks.Of(classify.TrialFor)
-	c.LostFor, c.StruckFor, c.GreedyFor = s.Ticks.Of(classify.LostFor), s.Ticks.Of(classify.StruckFor), s.Ticks.Of(classify.GreedyFor)
 	c.UnansweredFor, c.DatagramsFor, c.StreamFor = s.Ticks.Of(classify.KeepUnanswered), s.Ticks.Of(classify.KeepDatagrams), s.Ticks.Of(classify.KeepStream)
 	c.MachineFor, c.PortFor = s.Ticks.Of(classify.KeepMachine), s.Ticks.Of(classify.KeepPort)
 	c.Small, c.LightMask, c.Seed = uint32(l.SmallPacket), l.LightMask(), s.Seed

@@ -78,5 +78,5 @@ type Half struct {
 	Code    classify.Code `json:"code,omitempty"` // why
 	Calm    bool          `json:"calm,omitempty"` // by that reason
 	Busy    bool          `json:"busy,omitempty"` // within the last 10 s
-	In      []string      `json:"in,omitempty"`   // sets of steady flows that it is in: mixed, steady, tried, lost, struck, greedy
+	In      []string      `json:"in,omitempty"`   // sets of steady flows that it is in, as package classify names them
 }
