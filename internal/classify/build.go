@@ -59,6 +59,9 @@ func (b *builder) remember() {
 	l := b.policy.Limits
 	n, few := l.Flows, max(l.Flows/8, 16)
 	for _, f := range families() {
+		if b.policy.RulesAlone {
+			break
+		}
 		for _, d := range []Direction{Up, Down} {
 			if b.policy.lanes(d) == nil {
 				continue
@@ -97,7 +100,7 @@ func (b *builder) remember() {
 		b.set(of("swarm", f), HomeAddressAndPort, f, swarmFor, few)
 	}
 	switch {
-	case b.policy.Up == nil || l.Acks == 0:
+	case b.policy.Up == nil || l.Acks == 0 || b.policy.RulesAlone:
 	case b.policy.Apart:
 		b.set("acks_up", FlowKey, 0, 10*time.Second, n)
 		b.sets["acks_up"].Direction = Up
@@ -139,12 +142,38 @@ func (b *builder) direction(d Direction) {
 	for _, lane := range w.lanes {
 		w.chain(lane.Name, Step{Do: w.classify(lane)})
 	}
+	if b.policy.RulesAlone {
+		w.chain("class", append(w.explicit(), w.unnamedMark()...)...)
+		return
+	}
 	w.meters()
 	w.remarks()
 	w.protocols()
 	w.full()
 	w.large()
-	w.chain("class", slices.Concat(w.explicit(), w.trusted(), w.unnamed())...)
+	w.chain("class", slices.Concat(w.named(), w.explicit(), w.trusted(), w.unnamed())...)
+}
+
+// named are the steps of packets that another table's rule has named.
+func (w way) named() []Step {
+	if !w.policy.Named {
+		return nil
+	}
+	var out []Step
+	for _, lane := range w.lanes {
+		if lane.Name != AcksLane {
+			out = append(out, w.then(lane.Name, is(NamedIs, uint64(lane.Tin))).because(ByRule))
+		}
+	}
+	return out
+}
+
+// unnamedMark is the step of a connection that no rule names any longer.
+func (w way) unnamedMark() []Step {
+	if !w.policy.byMark(w.d) {
+		return nil
+	}
+	return []Step{does(SetMark{And: ^uint32(MarkMask)}, mark(MarkMask))}
 }
 
 func (w way) chain(name string, steps ...Step) {

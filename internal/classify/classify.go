@@ -155,10 +155,15 @@ type Policy struct {
 	Hashed bool
 	// Apart says that each direction remembers by itself what both could share:
 	// neither writes what the other reads.
-	Apart  bool
-	Limits Limits
-	Rules  []Rule
-	Trust  Trust
+	Apart bool
+	// Named says that another table's rules name traffic: Packet.Named says so.
+	Named bool
+	// RulesAlone says that this is that other table: it has the rules, and leaves
+	// alone what they do not name.
+	RulesAlone bool
+	Limits     Limits
+	Rules      []Rule
+	Trust      Trust
 }
 
 // lanes returns those of a direction.

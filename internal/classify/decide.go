@@ -23,6 +23,8 @@ type Packet struct {
 	// Machine is the home's machine by its number, where the addresses do not tell
 	// it; 0: they do.
 	Machine uint16
+	// Named is the tin of the class that another table's rule gave it; 0: none did.
+	Named uint8
 }
 
 // A Connection is what connection tracking knows of a packet's flow, this packet
@@ -368,6 +370,8 @@ func (w *walk) field(f Field) uint64 {
 		return uint64(p.Second)
 	case CodePoint:
 		return uint64(p.DSCP)
+	case NamedIs:
+		return uint64(p.Named)
 	case HomePortIs:
 		return uint64(p.HomePort)
 	case FarPortIs:

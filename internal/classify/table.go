@@ -172,6 +172,7 @@ const (
 	SACKBlocks                // 1: it has some
 	SecondWord                // bits 32 to 63 of the transport header, as a number
 	CodePoint                 // DSCP
+	NamedIs                   // the tin that another table's rule gave it; 0: none
 	HomePortIs                //
 	FarPortIs                 //
 	CtMark                    // of its connection

@@ -136,7 +136,8 @@ func (m *maker) classes() error {
 }
 
 // classifier decides what applies the rules, and says why if somebody asked. The
-// BPF program knows what nftables' rules know, but not traffic by its name.
+// BPF program knows what nftables' rules know, but not traffic by its name: that
+// nftables marks for it.
 func (m *maker) classifier(c *Classes) {
 	if m.preferences.Classes.Classifier != ByBPF {
 		return
@@ -150,8 +151,6 @@ func (m *maker) classifier(c *Classes) {
 		why = say(reason.BPFNeedsCAKE)
 	case up == nil || down == nil || down.IngressOf == "" || c.Up == nil || c.Down == nil:
 		why = say(reason.BPFNeedsBoth)
-	case len(c.Rules) > 0:
-		why = say(reason.BPFNoNames)
 	case m.facts.LAN == "":
 		why = say(reason.BPFNeedsLAN)
 	}
@@ -161,7 +160,11 @@ func (m *maker) classifier(c *Classes) {
 		return
 	}
 	c.Classifier, c.LAN = ByBPF, m.facts.LAN
-	m.because("classes.classifier", word(string(ByBPF)), say(reason.BPFClassifies, "lan", c.LAN))
+	code := reason.BPFClassifies
+	if len(c.Rules) > 0 {
+		code = reason.BPFBesideNFT
+	}
+	m.because("classes.classifier", word(string(ByBPF)), say(code, "lan", c.LAN))
 }
 
 // behaviour derives the meters from the line, not from the shaper's rate, so that

@@ -21,7 +21,7 @@ func TestClassifier(t *testing.T) {
 	}{
 		{"where it can be", "linux", "lan0", plan.Preferences{}, ""},
 		{"no LAN", "linux", "", plan.Preferences{}, reason.BPFNeedsLAN},
-		{"a rule", "linux", "lan0", plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{rule}}}, reason.BPFNoNames},
+		{"a rule", "linux", "lan0", plan.Preferences{Classes: plan.ClassPreferences{Rules: []plan.Rule{rule}}}, ""},
 		{"HTB", "linux", "lan0", plan.Preferences{AQM: plan.FQCoDel, Classes: plan.ClassPreferences{Use: plan.ClassesOn}}, reason.BPFNeedsCAKE},
 		{"the LAN's side", "linux", "lan0", plan.Preferences{Side: plan.SideLAN}, reason.BPFNeedsBoth},
 		{"one direction", "linux", "lan0", plan.Preferences{Only: plan.DirectionUp}, reason.BPFNeedsBoth},
@@ -45,7 +45,11 @@ func TestClassifier(t *testing.T) {
 		said, _ := p.Why("classes.classifier")
 		if x.why == "" {
 			policy := p.Policy()
-			if !p.Classes.ByBPF() || p.Classes.LAN != x.lan || said.Why.Code != reason.BPFClassifies || !policy.Apart || policy.DownByMark {
+			want := reason.BPFClassifies
+			if len(p.Classes.Rules) > 0 {
+				want = reason.BPFBesideNFT
+			}
+			if !p.Classes.ByBPF() || p.Classes.LAN != x.lan || said.Why.Code != want || !policy.Apart || policy.DownByMark {
 				t.Errorf("%s: %+v, explained as\n%s", x.name, p.Classes, p.Explain())
 			}
 			continue

@@ -71,3 +71,17 @@ func (p Plan) Policy() classify.Policy {
 		Apart: c.ByBPF(), EveryPacket: c.ByBPF(),
 		Limits: c.Behaviour, Rules: c.Rules, Trust: c.DSCP}
 }
+
+// Parts divides the policy of a plan whose rules a BPF program applies: its own part,
+// and that of nftables, which names traffic for it; ok is false if no rule names any.
+func (p Plan) Parts() (program, names classify.Policy, ok bool) {
+	program = p.Policy()
+	names, program.Rules = program, nil
+	if len(names.Rules) == 0 {
+		return program, classify.Policy{}, false
+	}
+	program.Named = true
+	names.Apart, names.RulesAlone, names.EveryPacket = false, true, false
+	names.DownByMark = p.Down != nil && p.Down.IngressOf != ""
+	return program, names, true
+}

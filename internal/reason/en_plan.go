@@ -124,7 +124,7 @@ func englishPlan() map[Code]string {
 		BPFNotThere:            "{platform:s} has no BPF program on CAKE",
 		BPFNeedsCAKE:           "the program is a filter of CAKE",
 		BPFNeedsBoth:           "the program needs both directions shaped on the WAN, with the download on an ifb: each sees what the other learned",
-		BPFNoNames:             "the program knows no rules that name traffic; nftables does",
+		BPFBesideNFT:           "a BPF program on CAKE keeps connections itself and decides for each packet, and numbers the machines where they enter {lan:s}; nftables marks the traffic that your rules name, and the program goes by that",
 		BPFNeedsLAN:            "the program must see machines enter from the LAN, since the WAN shows one address behind NAT: name the interface with --lan",
 		ClassesLeftOut:         "classes: what was asked of them is left out: {causes}",
 		ClassesNoMarks:         "this kernel has no ctinfo action (module act_ctinfo; OpenWrt: opkg install kmod-sched-ctinfo), so what arrives cannot be told its class before the shaper; shaping on the LAN's side would",

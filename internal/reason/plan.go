@@ -182,7 +182,7 @@ const (
 	BPFNotThere   Code = "bpf_not_there"
 	BPFNeedsCAKE  Code = "bpf_needs_cake"
 	BPFNeedsBoth  Code = "bpf_needs_both"
-	BPFNoNames    Code = "bpf_no_names"
+	BPFBesideNFT  Code = "bpf_beside_nft"
 	BPFNeedsLAN   Code = "bpf_needs_lan"
 )
 

@@ -242,18 +242,21 @@ func (t Table) IsShortWay() bool { return strings.Contains(t.Text, "flowtable "+
 // root is the major of the shaper's root qdisc, as in "b10a:".
 func Render(p plan.Plan, root string) Table {
 	var body writer
+	policy := p.Policy()
+	byRules := p.Classes != nil
+	if p.Classes.ByBPF() {
+		_, policy, byRules = p.Parts()
+	}
 	switch {
-	case p.Classes.ByBPF():
-		return Table{}
-	case p.Classes != nil:
+	case byRules:
 		r := renderer{p: p, root: root, w: &body}
-		t := classify.Build(p.Policy())
+		t := classify.Build(policy)
 		r.chains(t)
 		r.hook()
 		for _, s := range t.Sets {
 			body.set(s)
 		}
-	case len(p.FlowTable) > 0:
+	case p.Classes == nil && len(p.FlowTable) > 0:
 		body.shortWay(p.WAN, p.FlowTable)
 	default:
 		return Table{}

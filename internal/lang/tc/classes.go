@@ -41,6 +41,15 @@ func unmarked(s plan.Shaper, shares []plan.Share) []string {
 	return append(args, "action", "ctinfo", "cpmark", markMask)
 }
 
+// named returns the action on the redirect to the ifb where a BPF program gives
+// packets their tins: it gets the class that a rule of nftables' gave the connection.
+func named(c *plan.Classes) []string {
+	if len(c.Rules) == 0 {
+		return nil
+	}
+	return []string{"action", "ctinfo", "cpmark", markMask}
+}
+
 // lanesID is the HTB class that holds the interactive class and its
 // acknowledgements. Acknowledgements go first and get two thirds of its
 // guaranteed rate: one ACK of 66 bytes answers two packets of 1514.

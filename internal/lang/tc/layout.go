@@ -74,8 +74,7 @@ func DesireAfter(p plan.Plan, now, origin State, replace bool) (State, error) {
 		if s == nil {
 			continue
 		}
-		shares := p.Classes.Of(s == p.Down)
-		if err := want.shape(*s, shares, p.Classes.ByBPF(), now, replace); err != nil {
+		if err := want.shape(*s, p.Classes.Of(s == p.Down), p.Classes, now, replace); err != nil {
 			return State{}, err
 		}
 	}
@@ -130,9 +129,10 @@ func withoutQueues(d Device) Device {
 	return d
 }
 
-// shape adds one shaper and its redirect to the wanted state. With own, a filter
-// of CAKE's own gives packets their tins.
-func (want *State) shape(s plan.Shaper, shares []plan.Share, own bool, now State, replace bool) error {
+// shape adds one shaper and its redirect to the wanted state. With a BPF program a
+// filter of CAKE's own gives packets their tins.
+func (want *State) shape(s plan.Shaper, shares []plan.Share, c *plan.Classes, now State, replace bool) error {
+	own := c.ByBPF()
 	d := want.Device(s.Device)
 	root, in := d.Tree.Split()
 	if q, ok := root.Root(); ok && !replace {
@@ -155,9 +155,9 @@ func (want *State) shape(s plan.Shaper, shares []plan.Share, own bool, now State
 	if !in.Empty() && !replace {
 		return &ForeignError{Device: s.IngressOf, What: fmt.Sprintf("qdisc %s ffff: with %d filters on ingress", in.Qdiscs[0].Kind, len(in.Filters))}
 	}
-	var actions []string
-	if !own {
-		actions = unmarked(s, shares)
+	actions := unmarked(s, shares)
+	if own {
+		actions = named(c)
 	}
 	from.Tree = Join(root, redirectTree(s.Device, actions))
 	want.set(from)

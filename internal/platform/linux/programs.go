@@ -37,7 +37,8 @@ func wantedPrograms(p plan.Plan) *programs {
 	if !p.Classes.ByBPF() {
 		return nil
 	}
-	w := bpf.Wanted{WAN: p.WAN, Major: rootMajor, Policy: p.Policy()}
+	policy, _, _ := p.Parts()
+	w := bpf.Wanted{WAN: p.WAN, Major: rootMajor, Policy: policy}
 	return &programs{Keys: []string{w.Key()}, Load: &w}
 }
 

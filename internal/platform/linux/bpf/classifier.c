@@ -78,6 +78,7 @@ static u64 (*nanoseconds)(void) = (void *)5;
 #define IS_BULK 0x20000000u
 #define KNOWN 0x40000000u
 #define METERED 0x80000000u
+#define TIN_SHIFT 24
 
 #define ACK_BELOW 128
 #define WAYS 4
@@ -104,6 +105,7 @@ struct side {
 	u64 first;              // bytes of a connection that are its first
 	u32 priority[LANES + 2]; // by lane; 0 is none
 	u8 lane_of_dscp[64];    // of trusted marks; 0 is none
+	u8 lane_of_tin[16];     // that a rule of nftables' gave; 0 is none
 };
 
 struct constants {
@@ -116,11 +118,12 @@ struct constants {
 	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for; // how long a place is kept
 	u32 small, light_mask;                  // of a packet's length
 	u32 flow_mask, machine_mask, port_mask; // of a hash
-	u32 seed;
+	u32 seed, major; // of hashes; of CAKE's handle
 	u8 thins;      // acknowledgements are left out
 	u8 numbered;   // the LAN's filter numbers the machines
 	u8 test;       // the time is in clock_of_test, and cb[0] gets the reason
-	u8 unused[5];
+	u8 named;      // nftables' rules name traffic
+	u8 unused[8];
 };
 
 const volatile struct constants limits SEC(".rodata");
@@ -607,6 +610,20 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 #define MACHINE() take_machine(up ? (void *)&machines_up : (void *)&machines_down, &who, limits.machine_mask, s, now, &place)
 #define IS(l, c) do { lane = l; code = c; goto done; } while (0)
 
+	if (limits.named) {
+		u32 tin;
+		if (up) {
+			u32 given = skb->priority;
+			tin = given >> 16 == limits.major ? given : 0;
+		} else {
+			tin = skb->mark >> TIN_SHIFT;
+		}
+		lane = s->lane_of_tin[tin & 15];
+		if (lane != NO_LANE) {
+			code = BY_RULE;
+			goto done;
+		}
+	}
 	lane = s->lane_of_dscp[p.dscp & 63];
 	if (lane != NO_LANE) {
 		code = BY_DSCP;
