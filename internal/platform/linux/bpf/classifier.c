@@ -114,7 +114,7 @@ struct constants {
 	struct rate speech;                     // a flow's small packets
 	u64 most_first, heavy, lasting;         // bytes of a connection
 	u64 busy_for, crowd_for, swarm_for;     // ticks
-	u64 mixed_for, steady_for, speaks_for, tried_for, trial_for, lost_for, struck_for, again_for, greedy_for;
+	u64 mixed_for, steady_for, speaks_for, tried_for, trial_for, lost_for, struck_for, greedy_for;
 	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for; // how long a place is kept
 	u32 small, light_mask;                  // of a packet's length
 	u32 flow_mask, machine_mask, port_mask; // of a hash
@@ -147,7 +147,7 @@ struct flow {
 	u64 keep; // until then it is there
 	u64 bytes, packets;
 	u64 busy; // until then it is
-	u64 mixed, steady, speaks, tried, lost, struck, again, twice, greedy; // and these, as in steady.go
+	u64 mixed, steady, tried, lost, struck, greedy; // and these, as in steady.go
 	struct bucket of_packets, of_bytes, of_acks, of_steady, of_small;
 	u32 mark;
 	u16 machine;             // its number; 0 is unknown
@@ -161,8 +161,7 @@ struct machine {
 	u64 keep;
 	u64 crowd; // until then it is one
 	u64 speaker; // until then a flow of it speaks
-	u64 turn;    // until then one that speaks is tried
-	u64 trial;   // until then another is
+	u64 trial;   // until then one that does not is tried
 	u64 zero;  // always
 	struct bucket calm, names, heavy, starts, steady;
 };
@@ -411,8 +410,7 @@ INLINE struct flow *take_flow(void *map, const struct flow_key *k, const volatil
 fresh:
 	f->key = *k;
 	f->bytes = f->packets = f->busy = 0;
-	f->mixed = f->steady = f->speaks = f->tried = f->lost = 0;
-	f->struck = f->again = f->twice = f->greedy = 0;
+	f->mixed = f->steady = f->tried = f->lost = f->struck = f->greedy = 0;
 	f->mark = 0;
 	f->machine = 0;
 	f->answered = f->lane = 0;
@@ -454,7 +452,7 @@ INLINE struct machine *take_machine(void *map, const struct address *k, u32 mask
 	if (m->keep > now)
 		goto found;
 	m->key = *k;
-	m->crowd = m->speaker = m->turn = m->trial = 0;
+	m->crowd = m->speaker = m->trial = 0;
 	fill(&m->calm, &s->host, now);
 	fill(&m->names, &s->names, now);
 	fill(&m->heavy, &s->heavy, now);
@@ -729,16 +727,15 @@ busy:
 	}
 	if (protocol != UDP || !s->steady.cost)
 		goto data;
-	code = TOOK_MORE;
-	if (!f) {
-		// It is in no set, and its trial is nobody's.
-		if (m && m->speaker <= now && m->trial <= now)
-			m->trial = now + limits.trial_for;
-		code = WAITS;
+	code = WAITS;
+	if (!f)
+		goto rests;
+	if (f->lost > now) {
+		code = TOOK_MORE;
 		goto rests;
 	}
-	if (f->lost > now || f->again > now)
-		goto rests;
+	if (f->steady > now)
+		goto judged;
 	if (f->greedy > now) {
 		if (other && other->steady > now)
 			IS(NORMAL, TOOK_MORE);
@@ -746,25 +743,11 @@ busy:
 			goto heavy;
 		IS(NORMAL, TOOK_MORE);
 	}
-	if (p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now)) {
-		f->speaks = now + limits.speaks_for;
-		if (m)
-			m->speaker = now + limits.speaks_for;
-	}
-	if (f->steady > now)
+	if (p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now))
 		goto judged;
-	code = WAITS;
-	if (!m)
+	if (bytes <= limits.heavy || !m || m->speaker > now || m->trial > now)
 		goto rests;
-	if (f->speaks > now) {
-		if (m->turn > now)
-			goto rests;
-		m->turn = now + limits.trial_for;
-	} else {
-		if (m->speaker > now || m->trial > now)
-			goto rests;
-		m->trial = now + limits.trial_for;
-	}
+	m->trial = now + limits.trial_for;
 	if (f->tried <= now)
 		f->tried = now + limits.tried_for;
 	goto judged;
@@ -778,23 +761,17 @@ kept:
 		goto rests;
 judged:
 	mark &= ~KNOWN;
-	if (f->tried > now && f->speaks <= now && m && m->speaker > now) {
-		code = WAITS;
-		goto rests;
-	}
 	code = TOOK_MORE;
+	if (p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now) && m)
+		m->speaker = now + limits.speaks_for;
 	if (!exceeds(&f->of_steady, &s->steady, p.length, now) &&
 	    (f->tried > now || (m && !exceeds(&m->steady, &s->steady_host, p.length, now)))) {
 		f->steady = now + limits.steady_for;
 		f->busy = now + limits.busy_for;
 		IS(INTERACTIVE, STEADY);
 	}
-	if (f->twice > now)
+	if (f->struck > now)
 		f->greedy = now + limits.greedy_for;
-	if (f->struck > now) {
-		f->again = now + limits.again_for;
-		f->twice = now + limits.struck_for;
-	}
 	f->struck = now + limits.struck_for;
 	f->lost = now + limits.lost_for;
 	if (f->keep < f->struck)

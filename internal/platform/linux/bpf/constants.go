@@ -26,17 +26,18 @@ type (
 		First                             uint64
 		Priority                          [8]uint32 // by lane
 		LaneOfDSCP                        [64]uint8
+		LaneOfTin                         [16]uint8
 	}
 
 	constants struct {
-		Up, Down                                                                                    sideOf
-		Packets, Bytes, Slow, Acks, Speech                                                          rate
-		MostFirst, Heavy, Lasting                                                                   uint64
-		BusyFor, CrowdFor, SwarmFor                                                                 uint64
-		MixedFor, SteadyFor, SpeaksFor, TriedFor, TrialFor, LostFor, StruckFor, AgainFor, GreedyFor uint64
-		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor                                 uint64
-		Small, LightMask, FlowMask, MachineMask, PortMask, Seed                                     uint32
-		Thins, Numbered, Test, _, _, _, _, _                                                        uint8
+		Up, Down                                                                          sideOf
+		Packets, Bytes, Slow, Acks, Speech                                                rate
+		MostFirst, Heavy, Lasting                                                         uint64
+		BusyFor, CrowdFor, SwarmFor                                                       uint64
+		MixedFor, SteadyFor, SpeaksFor, TriedFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
+		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor                       uint64
+		Small, LightMask, FlowMask, MachineMask, PortMask, Seed, Major                    uint32
+		Thins, Numbered, Test, Named, _, _, _, _, _, _, _, _                              uint8
 	}
 )
 
@@ -77,8 +78,8 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 			Steady: of(name("steady_flows"), 0), SteadyHost: of(name("steady_hosts"), 0), First: uint64(l.FirstOf(x.d))}
 		c.Packets, c.Bytes = of(name("calm"), 0), of(name("calm"), 1)
 		for set, to := range map[string]*uint64{"busy": &c.BusyFor, "crowd": &c.CrowdFor, "swarm": &c.SwarmFor,
-			"mixed": &c.MixedFor, "steady": &c.SteadyFor, "speaks": &c.SpeaksFor, "tried": &c.TriedFor, "trial": &c.TrialFor,
-			"lost": &c.LostFor, "struck": &c.StruckFor, "again": &c.AgainFor, "greedy": &c.GreedyFor} {
+			"mixed": &c.MixedFor, "steady": &c.SteadyFor, "speaker": &c.SpeaksFor, "tried": &c.TriedFor, "trial": &c.TrialFor,
+			"lost": &c.LostFor, "struck": &c.StruckFor, "greedy": &c.GreedyFor} {
 			*to = max(*to, s.Ticks.Of(t.Stay(name(set))))
 		}
 		if x.to.Steady.Cost > 0 {
@@ -87,6 +88,9 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 		for i, lane := range lanes() {
 			if j := slices.IndexFunc(x.lanes, func(l classify.Lane) bool { return l.Name == lane }); j >= 0 {
 				x.to.Priority[i+1] = uint32(s.Major)<<16 | uint32(x.lanes[j].Tin)
+				if p.Named && lane != classify.AcksLane {
+					x.to.LaneOfTin[x.lanes[j].Tin&15] = uint8(i + 1)
+				}
 			}
 		}
 		for v := range x.to.LaneOfDSCP {
@@ -103,6 +107,10 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 	c.MachineFor, c.PortFor = s.Ticks.Of(classify.KeepMachine), s.Ticks.Of(classify.KeepPort)
 	c.Small, c.LightMask, c.Seed = uint32(l.SmallPacket), l.LightMask(), s.Seed
 	c.FlowMask, c.MachineMask, c.PortMask = uint32(s.Places.Flows-1), uint32(s.Places.Machines-1), uint32(s.Places.Ports-1)
+	c.Major = uint32(s.Major)
+	if p.Named {
+		c.Named = 1
+	}
 	if s.Numbered {
 		c.Numbered = 1
 	}

@@ -54,7 +54,7 @@ func lawPolicy(rng *rand.Rand) classify.Policy {
 	}
 	l.HeavyBytes = max(l.FirstBytes, l.FirstUp) + unit.Size(rng.IntN(20000))
 	l.LongBytes = l.HeavyBytes + unit.Size(rng.IntN(60000))
-	return classify.Policy{Up: lanes, Down: lanes, Apart: true, EveryPacket: true, Limits: l,
+	return classify.Policy{Up: lanes, Down: lanes, Apart: true, EveryPacket: true, Named: rng.IntN(3) == 0, Limits: l,
 		Trust: classify.Trust{TrustHome: rng.IntN(4) == 0, TrustFar: rng.IntN(4) == 0}}
 }
 
@@ -192,7 +192,7 @@ func TestProgramDecidesAsTableInLab(t *testing.T) {
 		}
 	}
 	t.Logf("what decided: %v", met)
-	for code := classify.ByDSCP; code <= classify.Unprotected; code++ {
+	for code := classify.ByRule; code <= classify.Unprotected; code++ {
 		if met[fmt.Sprint(code)] == 0 {
 			t.Errorf("the walks never met reason %d", code)
 		}
@@ -259,6 +259,15 @@ func lawWorld(t *testing.T, seed uint64, packets int, met map[string]int) {
 			program := o.Up
 			if p.Direction == classify.Down {
 				program = o.Down
+			}
+			tin := uint32(rng.IntN(16)) // as another table's rule may have left it
+			if rng.IntN(3) > 0 {
+				tin = 0
+			}
+			if p.Named = uint8(tin); p.Direction == classify.Down {
+				in.Mark = tin<<classify.MarkShift | uint32(rng.IntN(2))
+			} else if in.Priority = lawMajor<<16 | tin; rng.IntN(4) == 0 {
+				in.Priority, p.Named = (lawMajor+1)<<16|tin, 0
 			}
 			connection := own.Connection(now, &p)
 			before := *connection

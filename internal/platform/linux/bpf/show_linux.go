@@ -20,22 +20,22 @@ type (
 	address [16]byte
 
 	flowRecord struct {
-		Home, Far                                                        address
-		HomePort, FarPort                                                uint16
-		Protocol                                                         uint32
-		Keep, Bytes, Packets, Busy                                       uint64
-		Mixed, Steady, Speaks, Tried, Lost, Struck, Again, Twice, Greedy uint64
-		OfPackets, OfBytes, OfAcks, OfSteady, OfSmall                    classify.OwnBucket
-		Mark                                                             uint32
-		Machine                                                          uint16
-		Answered, Lane, Code                                             uint8
-		_                                                                [7]uint8
+		Home, Far                                     address
+		HomePort, FarPort                             uint16
+		Protocol                                      uint32
+		Keep, Bytes, Packets, Busy                    uint64
+		Mixed, Steady, Tried, Lost, Struck, Greedy    uint64
+		OfPackets, OfBytes, OfAcks, OfSteady, OfSmall classify.OwnBucket
+		Mark                                          uint32
+		Machine                                       uint16
+		Answered, Lane, Code                          uint8
+		_                                             [7]uint8
 	}
 
 	machineRecord struct {
-		Key                                  address
-		Keep, Crowd, Speaker, Turn, Trial, _ uint64
-		Calm, Names, Heavy, Starts, Steady   classify.OwnBucket
+		Key                                address
+		Keep, Crowd, Speaker, Trial, _     uint64
+		Calm, Names, Heavy, Starts, Steady classify.OwnBucket
 	}
 
 	portRecord struct {
@@ -115,8 +115,8 @@ func show(dir string) (Tables, error) {
 			for _, in := range []struct {
 				set   string
 				until uint64
-			}{{"mixed", r.Mixed}, {"steady", r.Steady}, {"speaks", r.Speaks}, {"tried", r.Tried}, {"lost", r.Lost},
-				{"struck", r.Struck}, {"again", r.Again}, {"twice", r.Twice}, {"greedy", r.Greedy}} {
+			}{{"mixed", r.Mixed}, {"steady", r.Steady}, {"tried", r.Tried}, {"lost", r.Lost},
+				{"struck", r.Struck}, {"greedy", r.Greedy}} {
 				if in.until > now {
 					h.In = append(h.In, in.set)
 				}
@@ -132,7 +132,7 @@ func show(dir string) (Tables, error) {
 				for _, in := range []struct {
 					set   string
 					until uint64
-				}{{"crowd", r.Crowd}, {"speaker", r.Speaker}, {"turn", r.Turn}, {"trial", r.Trial}} {
+				}{{"crowd", r.Crowd}, {"speaker", r.Speaker}, {"trial", r.Trial}} {
 					if in.until <= now {
 						continue
 					}
