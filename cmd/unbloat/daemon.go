@@ -260,7 +260,7 @@ func (f *daemonFlags) checkWAN(ctx context.Context, w kept.WAN) (key string, err
 // classesOf reads the classes of a WAN, from a file if it names one. What the schedule
 // says of machines comes first.
 func classesOf(w kept.WAN) (plan.ClassPreferences, error) {
-	classes := classFlags{classes: w.Classes}
+	classes := classFlags{classes: w.Classes, classifier: string(w.Classifier)}
 	p, err := classes.preferences()
 	p.Rules = slices.Concat(w.Rules, w.MachineRules(), p.Rules)
 	return p, err

@@ -33,7 +33,7 @@ func (f *tuneFlags) tuneThere(c *cobra.Command) (done bool, err error) {
 	}
 	p := daemon.TuneParams{
 		Server: f.server, Ping: f.ping, Pin: f.pin, Key: f.key, Insecure: f.insecure, GoalMs: unit.Ms(f.goal),
-		AQM: f.aqm, Side: f.side, LAN: f.lan, Classes: f.classes, Rules: f.rules, LinkLayer: f.linkLayer, Overhead: f.overhead,
+		AQM: f.aqm, Side: f.side, LAN: f.lan, Classes: f.classes, Classifier: f.classifier, Rules: f.rules, LinkLayer: f.linkLayer, Overhead: f.overhead,
 		FlowsDown: f.flowsDown, FlowsUp: f.flowsUp, CC: f.cc, Replace: f.replace,
 	}
 	switch p.Classes {

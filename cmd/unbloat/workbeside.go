@@ -99,6 +99,7 @@ func besideArgs(stateDir string, j daemon.Job) []string {
 	add("aqm", first(p.AQM, string(w.AQM)))
 	add("side", first(p.Side, string(w.Side)))
 	add("classes", first(p.Classes, w.Classes))
+	add("classifier", first(p.Classifier, string(w.Classifier)))
 	add("link-layer", first(p.LinkLayer, string(w.LinkLayer)))
 	number("overhead", first(p.Overhead, w.Overhead))
 	add("cc", p.CC)

@@ -151,7 +151,7 @@ func (f *daemonFlags) workTune(ctx context.Context, j daemon.Job, p daemon.TuneP
 	w := j.WAN
 	t := tuneFlags{
 		routerFlags: routerFlags{targetFlags: targetFlags{router: w.Router, platform: w.Platform, ownTC: true}, stateDir: f.stateDir, replace: p.Replace},
-		classFlags:  classFlags{classes: first(p.Classes, w.Classes), rules: p.Rules},
+		classFlags:  classFlags{classes: first(p.Classes, w.Classes), classifier: first(p.Classifier, string(w.Classifier)), rules: p.Rules},
 		keepFlags:   keepFlags{storeFlag: storeFlag{file: j.Store}, noStore: j.Store == ""},
 		serverFlags: serverFlags{flag: "server", server: first(p.Server, j.Server), ping: p.Ping, pin: p.Pin, key: p.Key, insecure: p.Insecure},
 		wan:         w.Interface, lan: first(p.LAN, w.LAN), aqm: first(p.AQM, string(w.AQM)), side: first(p.Side, string(w.Side)),

@@ -59,6 +59,7 @@ type TuneParams struct {
 	Side       string   `json:"side,omitempty"`
 	LAN        string   `json:"lan,omitempty"`
 	Classes    string   `json:"classes,omitempty"`
+	Classifier string   `json:"classifier,omitempty"`
 	LinkLayer  string   `json:"link_layer,omitempty"`
 	Overhead   int      `json:"overhead,omitempty"`
 	FlowsDown  int      `json:"flows_down,omitempty"`

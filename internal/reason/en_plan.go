@@ -121,7 +121,7 @@ func englishPlan() map[Code]string {
 		ClassesUnable:          "{why:s}",
 		BPFClassifies:          "a BPF program on CAKE keeps connections itself and decides for each packet; it numbers the machines where they enter {lan:s}",
 		BPFLeftOut:             "classes: no BPF program applies the rules, but nftables: {causes}",
-		BPFNotThere:            "{platform:s} has no BPF program on CAKE",
+		BPFNotThere:            "this build of unbloat has no BPF program for {platform:s}",
 		BPFNeedsCAKE:           "the program is a filter of CAKE",
 		BPFNeedsBoth:           "the program needs both directions shaped on the WAN, with the download on an ifb: each sees what the other learned",
 		BPFBesideNFT:           "a BPF program on CAKE keeps connections itself and decides for each packet, and numbers the machines where they enter {lan:s}; nftables marks the traffic that your rules name, and the program goes by that",

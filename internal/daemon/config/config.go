@@ -73,8 +73,8 @@ type WAN struct {
 	Overhead  int           // bytes; 0: the link layer's usual
 	Goal      time.Duration // p95 increase to aim at; 0: by the plan
 
-	Classifier string      // what puts packets into classes: ClassifierNft, or "", which is the same
-	Rules      []plan.Rule // of the schedule, before those of Classes
+	Classifier plan.Classifier // what puts packets into classes on linux; "": nftables
+	Rules      []plan.Rule     // of the schedule, before those of Classes
 
 	lines  map[string]int // line of each key; "" is the table itself
 	syntax Syntax
@@ -225,9 +225,6 @@ type wanTable struct {
 	Goal       string   `toml:"goal"`
 	Classifier string   `toml:"classifier"`
 }
-
-// ClassifierNft is the classifier of nftables.
-const ClassifierNft = "nft"
 
 // Keys of the file's top level, and of [[wan]].
 func topKeys() []string {
@@ -392,7 +389,7 @@ func meant(e *toml.DecodeError) string {
 func (t wanTable) wan() WAN {
 	return WAN{
 		Interface: t.Interface, LAN: t.LAN, Router: t.Router, Platform: t.Platform,
-		Follow: t.Follow, Learn: t.Learn, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Classifier: t.Classifier,
+		Follow: t.Follow, Learn: t.Learn, Classes: t.Classes, AQM: plan.AQM(t.AQM), Side: plan.Side(t.Side), LinkLayer: plan.LinkLayer(t.LinkLayer), Overhead: t.Overhead, Classifier: plan.Classifier(t.Classifier),
 	}
 }
 
@@ -448,8 +445,8 @@ func (w *WAN) check(name string, t wanTable) error {
 	if w.Router != "" && !strings.Contains(w.Router, "://") {
 		return bad("router", "%q: must be ssh://user@host[:port] or opnsense+https://host[:port]", w.Router)
 	}
-	if _, given := w.lines["classifier"]; given && w.Classifier != ClassifierNft {
-		return bad("classifier", "%q: this version puts packets into classes with nftables alone; use classifier = %q, or remove the line", w.Classifier, ClassifierNft)
+	if _, given := w.lines["classifier"]; given && w.Classifier != plan.ByNFT && w.Classifier != plan.ByBPF {
+		return bad("classifier", "%q: use %q, or %q for a BPF program on CAKE, or remove the line", string(w.Classifier), string(plan.ByNFT), string(plan.ByBPF))
 	}
 	if w.Follow {
 		switch {

@@ -35,9 +35,9 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	}
 	run("nft", "add table ip home; add chain ip home out { type nat hook postrouting priority 100; }; add rule ip home out oifname wan masquerade")
 	untouched := router()
-	apply := func(classifier string) {
+	apply := func(classifier string, more ...string) {
 		t.Helper()
-		run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--classifier", classifier, "--yes")
+		run(append([]string{labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--classifier", classifier, "--yes"}, more...)...)
 	}
 	apply("bpf")
 	if now := router(); strings.Contains(now, "unbloat") && strings.Contains(now, "table inet unbloat") {
@@ -59,7 +59,8 @@ func TestClassifierByBPFInLab(t *testing.T) {
 		})
 	}
 	call(4711)
-	for _, device := range []string{"wan", "ifb4wan"} {
+	inTin := func(device string, tin func(n int) int) int {
+		t.Helper()
 		var seen []struct {
 			Tins []struct {
 				Packets int `json:"sent_packets"`
@@ -69,7 +70,10 @@ func TestClassifierByBPFInLab(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &seen); err != nil || len(seen) != 1 || len(seen[0].Tins) == 0 {
 			t.Fatalf("%s: %v: %s", device, err, text)
 		}
-		if got := seen[0].Tins[len(seen[0].Tins)-1].Packets; got < 98 {
+		return seen[0].Tins[tin(len(seen[0].Tins))].Packets
+	}
+	for _, device := range []string{"wan", "ifb4wan"} {
+		if got := inTin(device, func(n int) int { return n - 1 }); got < 98 {
 			t.Errorf("%s: the first tin has had %d packets of a call, not 98 or more", device, got)
 		}
 	}
@@ -92,8 +96,19 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	if now := router(); strings.Contains(now, tc.Pins) || !strings.Contains(now, "table inet unbloat") {
 		t.Errorf("after --classifier nft: %s", now)
 	}
-	apply("bpf")
+	apply("bpf", "--rule", "class=bulk,protocol=udp,far_port=5004")
+	if now := router(); !strings.Contains(now, tc.Pins) || !strings.Contains(now, "table inet unbloat") {
+		t.Errorf("with a rule there are not both: %s", now)
+	}
 	call(4712)
+	for _, device := range []string{"wan", "ifb4wan"} {
+		if got := inTin(device, func(int) int { return 0 }); got < 98 {
+			t.Errorf("%s: the last tin has had %d packets of what a rule names, not 98 or more", device, got)
+		}
+	}
+	if why := run(labtest.Unbloat(), "why", "--wan", "wan", strings.Replace(flow, "4711", "4712", 1)); strings.Count(why, "rule 1") != 2 {
+		t.Errorf("why of what a rule names: %s", why)
+	}
 	run(labtest.Unbloat(), "revert", "--wan", "wan")
 	if now := router(); now != untouched {
 		t.Errorf("revert leaves\n%s\nwhere there was\n%s", now, untouched)

@@ -3,6 +3,7 @@ package linux
 import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
+	"unbloat/internal/platform/linux/bpf"
 )
 
 // Name is the platform's name.
@@ -11,6 +12,6 @@ const Name = "linux"
 // Language returns what a Linux router with tc(8) and nft(8) supports.
 func Language() *plan.Language {
 	l := tc.Language(Name)
-	l.PacketRules, l.BPF = true, true
+	l.PacketRules, l.BPF = true, bpf.Built
 	return l
 }

@@ -110,6 +110,9 @@ func whyProgram(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow)
 	default:
 		a.Note = "before NAT"
 	}
+	if learned := in; len(p.Classes.Rules) > 0 { // nftables has what rules know by domain or MAC address
+		in = func(set, key string) bool { return learned(set, key) || inTable(ctx, r, set, key) }
+	}
 	for _, d := range []plan.Direction{plan.DirectionUp, plan.DirectionDown} {
 		a.Verdicts = append(a.Verdicts, nft.Decide(p, d, a.Flow, c, in))
 	}

@@ -38,10 +38,7 @@ func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platfo
 		default:
 			a.Note = "before NAT"
 		}
-		in = func(set, key string) bool {
-			_, err := platform.Output(ctx, r, "nft", "get", "element", nft.Family, nft.TableIs, set, "{ "+key+" }")
-			return err == nil
-		}
+		in = func(set, key string) bool { return inTable(ctx, r, set, key) }
 		if c.Known && isSteady(a.Flow, in) {
 			c = withRates(ctx, r, f, home, c, before)
 		}
@@ -58,6 +55,12 @@ func Why(ctx context.Context, r platform.Runner, p plan.Plan, f nft.Flow) platfo
 		a.Verdicts = append(a.Verdicts, nft.Decide(p, d, a.Flow, c, in))
 	}
 	return a
+}
+
+// inTable reports whether a set of the table holds a key now.
+func inTable(ctx context.Context, r platform.Runner, set, key string) bool {
+	_, err := platform.Output(ctx, r, "nft", "get", "element", nft.Family, nft.TableIs, set, "{ "+key+" }")
+	return err == nil
 }
 
 // rateOver is how long a flow is watched for its rate.

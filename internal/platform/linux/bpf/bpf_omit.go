@@ -4,6 +4,9 @@ package bpf
 
 import "errors"
 
+// Built says whether this build has the program.
+const Built = false
+
 var errNone = errors.New("this build has no BPF program")
 
 // Known reports whether a program's tag is that of ours: this build has none.

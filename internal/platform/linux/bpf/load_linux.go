@@ -20,6 +20,9 @@ import (
 	"unbloat/internal/classify"
 )
 
+// Built says whether this build has the program.
+const Built = true
+
 // prepared returns the program for a table, ready to be loaded.
 func prepared(t *classify.Table, s Setting, test bool) (*ebpf.CollectionSpec, error) {
 	c, err := constantsOf(t, s)
