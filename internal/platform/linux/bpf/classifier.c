@@ -261,6 +261,12 @@ INLINE void fill(struct bucket *b, const volatile struct rate *r, u64 now)
 	b->at = now;
 }
 
+// is_calm meters a packet of a connection.
+INLINE int is_calm(struct flow *f, u32 length, u64 now)
+{
+	return !exceeds(&f->of_packets, &limits.packets, 1, now) && !exceeds(&f->of_bytes, &limits.bytes, length, now);
+}
+
 // parse reads a packet; 0 if it is not one of IP. A fragment, or a header that is
 // cut off, is of no protocol.
 INLINE int parse(struct __sk_buff *skb, struct packet *p, int up)
@@ -697,15 +703,19 @@ udp:
 		IS(NORMAL, UNANSWERED);
 calm:
 	m = MACHINE();
-	if (m && m->crowd > now)
-		goto crowded;
 	if (f && f->busy > now)
 		goto busy;
+	if (f && m && m->crowd > now) {
+		if (is_calm(f, p.length, now))
+			goto crowded;
+		f->busy = now + limits.busy_for;
+		goto busy;
+	}
 	if (m && exceeds(&m->calm, &s->host, p.length, now)) {
 		m->crowd = now + limits.crowd_for;
 		goto crowded;
 	}
-	if (f && !exceeds(&f->of_packets, &limits.packets, 1, now) && !exceeds(&f->of_bytes, &limits.bytes, p.length, now)) {
+	if (f && is_calm(f, p.length, now)) {
 		if (protocol == TCP)
 			IS(INTERACTIVE, CALM_TCP);
 		if (p.length <= limits.small) {
@@ -739,6 +749,8 @@ busy:
 	if (f->greedy > now) {
 		if (other && other->steady > now)
 			IS(NORMAL, TOOK_MORE);
+		if (mark & KNOWN)
+			f->busy = now + limits.busy_for;
 		if (bytes > limits.heavy)
 			goto heavy;
 		IS(NORMAL, TOOK_MORE);
@@ -753,8 +765,11 @@ busy:
 	goto judged;
 
 crowded:
-	if (!f || f->steady <= now)
+	if (!f || f->steady <= now) {
+		if (other && other->steady > now)
+			IS(NORMAL, CROWD);
 		goto data;
+	}
 kept:
 	code = TOOK_MORE;
 	if (f->lost > now)
@@ -779,6 +794,8 @@ judged:
 rests:
 	if (other && other->steady > now)
 		IS(NORMAL, code);
+	if (f && mark & KNOWN)
+		f->busy = now + limits.busy_for;
 	if (mark & IS_BULK)
 		IS(BULK, WAS_BULK);
 	if (bytes > limits.heavy && !(mark & KNOWN)) {
