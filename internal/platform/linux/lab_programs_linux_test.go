@@ -3,6 +3,7 @@ package linux_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"strings"
@@ -16,7 +17,9 @@ import (
 // TestClassifierByBPFInLab, on a real kernel behind NAT: `apply --classifier bpf`
 // loads the programs and attaches them to both CAKEs, without nftables; a call gets
 // class voice in both directions, and `why` and `status` know its machine by its own
-// address. Another classifier takes over and back, and revert leaves nothing.
+// address. 100,000 flows from invented addresses take nothing from it. Another
+// classifier takes over and back, now with a rule that names traffic, which
+// nftables marks for the program; and revert leaves nothing.
 func TestClassifierByBPFInLab(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
@@ -91,6 +94,30 @@ func TestClassifierByBPFInLab(t *testing.T) {
 	again := run(labtest.Unbloat(), "apply", "--shape-down", "30mbit", "--shape-up", "5mbit", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--classifier", "bpf", "--dry-run")
 	if strings.Contains(again, "tc ") || strings.Contains(again, "classifier load") {
 		t.Errorf("what is applied would be changed: %s", again)
+	}
+	voice := func(n int) int { return n - 1 }
+	var spoken net.Conn
+	within(t, lab.Host(1), func() {
+		var err error
+		if spoken, err = net.Dial("udp4", lab.ServerAddr+":5004"); err != nil {
+			t.Error(err)
+		}
+	})
+	talk(t, spoken, 100)
+	up, down := inTin("wan", voice), inTin("ifb4wan", voice)
+	const seed = 1
+	t.Logf("flood with seed %d", seed)
+	flooded := make(chan struct{})
+	go func() {
+		flood(t, 100_000, rand.New(rand.NewPCG(seed, seed)))
+		close(flooded)
+	}()
+	longest, answered := talk(t, spoken, 150)
+	<-flooded
+	spoken.Close()
+	t.Logf("in the flood: %d of 150 answered, the longest wait %v", answered, longest)
+	if answered != 150 || inTin("wan", voice)-up < 150 || inTin("ifb4wan", voice)-down < 150 {
+		t.Errorf("in the flood %d of 150 packets were answered; %d and %d had class voice", answered, inTin("wan", voice)-up, inTin("ifb4wan", voice)-down)
 	}
 	apply("nft")
 	if now := router(); strings.Contains(now, tc.Pins) || !strings.Contains(now, "table inet unbloat") {
