@@ -23,6 +23,15 @@ typedef unsigned long long u64;
 
 #define BARRIER(x) asm volatile("" : "+r"(x))
 
+// BELOW is an index below n, a power of two. The compiler must not leave out the
+// mask where it knows the value's bounds: Linux 6.1 forgets them on the stack.
+#define BELOW(n, x)                       \
+	({                                \
+		u64 index_ = (x);         \
+		BARRIER(index_);          \
+		index_ & ((n) - 1);       \
+	})
+
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define BE16(x) __builtin_bswap16(x)
 #define BE32(x) __builtin_bswap32(x)
@@ -622,13 +631,13 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 		} else {
 			tin = skb->mark >> TIN_SHIFT;
 		}
-		lane = s->lane_of_tin[tin & 15];
+		lane = s->lane_of_tin[BELOW(16, tin)];
 		if (lane != NO_LANE) {
 			code = BY_RULE;
 			goto done;
 		}
 	}
-	lane = s->lane_of_dscp[p.dscp & 63];
+	lane = s->lane_of_dscp[BELOW(64, p.dscp)];
 	if (lane != NO_LANE) {
 		code = BY_DSCP;
 		goto done;
@@ -840,7 +849,7 @@ done:
 		skb->cb[0] = code;
 	if (lane == NO_LANE)
 		return DROPPED;
-	skb->priority = s->priority[lane & 7];
+	skb->priority = s->priority[BELOW(8, lane)];
 	set_hash(skb, hash);
 	if (number && number <= MOST_HOSTS)
 		return number << 16 | 0xffff; // a flow that CAKE does not have: it takes the hash
