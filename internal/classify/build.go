@@ -353,6 +353,10 @@ func (w way) meters() {
 			w.then("voice", upTo(l.SmallPacket)).because(CalmSmall),
 			w.then("interactive").because(CalmLarge))
 	}
+	heavy := l.HeavyOfHost
+	if w.policy.Apart { // half in each direction
+		heavy = max((heavy+1)/2, 1)
+	}
 	w.chain("data",
 		w.then("heavy", carried(l.HeavyBytes)),
 		w.then("normal").because(Ordinary))
@@ -369,7 +373,7 @@ func (w way) meters() {
 		w.calmOf(f)
 		w.names(f)
 		w.chain(of("count", f), does(setMark(isBulk), Meter{w.shared("heavy", f), []Rate{
-			{N: int64(max(l.HeavyOfHost/4, 1)), Per: time.Minute, Burst: int64(l.HeavyOfHost), Over: true}}}))
+			{N: int64(max(heavy/4, 1)), Per: time.Minute, Burst: int64(heavy), Over: true}}}))
 		w.chain(of("partner", f), does(Remember{w.shared("swarm", f), true}, Meter{w.shared("partners", f), []Rate{
 			{N: int64(l.Peers), Per: time.Minute, Burst: int64(l.Peers), Over: true}}}))
 		w.chain(of("udp", f), append(w.swarms(f),

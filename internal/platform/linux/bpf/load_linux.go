@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"unbloat/internal/classify"
@@ -76,6 +77,9 @@ func told(err error) error {
 
 // collection loads the programs, and compares their constants with the wanted ones.
 func collection(w Wanted) (*ebpf.Collection, error) {
+	if err := rlimit.RemoveMemlock(); err != nil { // before Linux 5.11 maps count as locked memory
+		return nil, fmt.Errorf("lift the limit of locked memory: %w", err)
+	}
 	hz, err := measureTicks()
 	if err != nil {
 		return nil, err
