@@ -2,7 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -27,18 +27,36 @@ func newClassifierCommand() *cobra.Command {
 		&cobra.Command{Use: "load", Short: "Load and pin the program that standard input describes", Args: cobra.NoArgs,
 			RunE: given(func(w bpf.Wanted) error { return bpf.Load(w, tc.Pins) })},
 		&cobra.Command{Use: "check", Short: "Find out whether the kernel takes it", Args: cobra.NoArgs, RunE: given(bpf.Check)},
+		&cobra.Command{Use: "altered", Short: "Find out whether what is pinned for it has other constants", Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error {
+				return given(func(w bpf.Wanted) error { return printTable(c, bpf.Altered(w, tc.Pins), nil) })(c, nil)
+			}},
 		&cobra.Command{Use: "show DIR", Short: "Print what the program that is pinned in DIR remembers", Args: exactArgs(1, "one DIR"),
 			RunE: func(c *cobra.Command, args []string) error {
 				t, err := bpf.Show(args[0])
+				return printTable(c, t, err)
+			}},
+		&cobra.Command{Use: "attach DEVICE PARENT PREF PIN [direct-action]", Short: "Attach a pinned program as a filter", Args: cobra.RangeArgs(4, 5),
+			RunE: func(_ *cobra.Command, args []string) error {
+				pref, err := strconv.Atoi(args[2])
 				if err != nil {
-					return err
+					return usageError("attach a filter: the preference %q is not a number", args[2])
 				}
-				text, err := json.Marshal(t)
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%s\n", text)
-				return err
+				return bpf.Attach(args[0], args[1], pref, args[3], len(args) == 5)
+			}},
+		&cobra.Command{Use: "attached DEVICE", Short: "List the BPF filters of DEVICE", Args: exactArgs(1, "one DEVICE"),
+			RunE: func(c *cobra.Command, args []string) error {
+				list, err := bpf.Attached(args[0])
+				return printTable(c, list, err)
 			}})
 	return c
+}
+
+// printTable prints what a program remembers or has as a line of JSON, or returns the error with which it
+// was made.
+func printTable(c *cobra.Command, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(c.OutOrStdout()).Encode(v)
 }

@@ -46,6 +46,18 @@ func labPlan(t testing.TB, aqm plan.AQM, down, up unit.Rate) plan.Plan {
 	return p
 }
 
+// bpfPlan is one whose classes a BPF program gives, beside a rule of nftables'.
+func bpfPlan(t testing.TB, down, up unit.Rate) plan.Plan {
+	t.Helper()
+	p, err := plan.Make(plan.Line{}, plan.Capabilities{Language: linux.Language(), WAN: "wan", LAN: "lan", IFB: true, MTU: 1500},
+		plan.Preferences{AQM: plan.CAKE, Down: plan.RatePreference{Rate: down}, Up: plan.RatePreference{Rate: up},
+			Classes: plan.ClassPreferences{Classifier: plan.ByBPF, Rules: []plan.Rule{{Class: plan.Bulk, Protocol: "udp", FarPort: []plan.PortRange{{From: 5004, To: 5004}}}}}})
+	if err != nil || !p.Classes.ByBPF() {
+		t.Fatalf("plan with a BPF program: %v, %+v", err, p.Classes)
+	}
+	return p
+}
+
 var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?`)
 
 // fullState returns everything that a change could leave behind, as the tools
@@ -78,6 +90,7 @@ func fullState(t testing.TB) string {
 	}
 	run("nft", "list", "ruleset")
 	run("ip", "-j", "route")
+	run("find", "/sys/fs/bpf", "-mindepth", "2")
 	return out.String()
 }
 
@@ -105,7 +118,7 @@ func sameState(t testing.TB, what, before, after string) {
 func changes(argv []string) bool {
 	s := strings.Join(argv, " ")
 	return argv[0] != "unshare" && (strings.Contains(s, " add ") || strings.Contains(s, " del ") || strings.Contains(s, " change ") ||
-		strings.HasPrefix(s, "nft -f") || strings.HasPrefix(s, "nft delete") || strings.Contains(s, " set ") || strings.Contains(s, " replace ") || strings.Contains(s, "ethtool -K"))
+		strings.Contains(s, "classifier load") || strings.Contains(s, "classifier attach ") || strings.HasPrefix(s, "rm ") || strings.HasPrefix(s, "nft -f") || strings.HasPrefix(s, "nft delete") || strings.Contains(s, " set ") || strings.Contains(s, " replace ") || strings.Contains(s, "ethtool -K"))
 }
 
 // crasher kills its own process with SIGKILL after the nth command that counts.
@@ -126,7 +139,7 @@ func (c *crasher) Run(ctx context.Context, argv []string, stdin []byte) ([]byte,
 	return out, errOut, err
 }
 
-const crashEnv = "UNBLOAT_TEST_CRASH" // "DIR AQM AFTER all|changes replace|"
+const crashEnv = "UNBLOAT_TEST_CRASH" // "DIR AQM AFTER all|changes replace|bpf|-"
 
 // TestCrashHelper is the applying process of the crash tests.
 func TestCrashHelper(t *testing.T) {
@@ -137,8 +150,14 @@ func TestCrashHelper(t *testing.T) {
 	after, _ := strconv.Atoi(spec[2])
 	r := &crasher{after: after, all: spec[3] == "all"}
 	e := engineIn(spec[0], r)
-	e.Backend.(*linux.Backend).Replace = spec[4] == "replace"
-	tr, err := e.Begin(context.Background(), labPlan(t, plan.AQM(spec[1]), 20*unit.MbitPerSecond, 4*unit.MbitPerSecond), apply.Options{Confirm: 2 * time.Second})
+	b := e.Backend.(*linux.Backend)
+	b.Replace, b.Exe = spec[4] == "replace", labtest.Unbloat()
+	p := labPlan(t, plan.AQM(spec[1]), 20*unit.MbitPerSecond, 4*unit.MbitPerSecond)
+	if spec[4] == "bpf" {
+		p = bpfPlan(t, 20*unit.MbitPerSecond, 4*unit.MbitPerSecond)
+		t.Setenv("PATH", filepath.Dir(labtest.Unbloat())+":"+os.Getenv("PATH")) // what reads the programs
+	}
+	tr, err := e.Begin(context.Background(), p, apply.Options{Confirm: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,6 +203,19 @@ func TestKilledAfterEachCommandCake(t *testing.T) {
 		return
 	}
 	crashEverywhere(t, plan.CAKE, "all", "-")
+}
+
+// With a BPF program, over nothing and over an earlier plan with another one.
+func TestKilledAfterEachCommandBPF(t *testing.T) {
+	if !labtest.Inside(t, labtest.Options{}) {
+		return
+	}
+	crashEverywhere(t, plan.CAKE, "changes", "bpf")
+	runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", "bpf", "--yes", "--state-dir", t.TempDir())
+	if s := fullState(t); !strings.Contains(s, "up_") || !strings.Contains(s, "/sys/fs/bpf/unbloat/") {
+		t.Fatalf("the earlier program is not there:\n%s", s)
+	}
+	crashEverywhere(t, plan.CAKE, "changes", "bpf")
 }
 
 func TestKilledAfterEachCommandHTB(t *testing.T) {

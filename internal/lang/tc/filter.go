@@ -84,22 +84,14 @@ func (f *Filter) read(o object) {
 			f.Args = append(f.Args, "classid", flat(m.value))
 		case "actions":
 			f.actions(m.value)
-		case "bpf_name", "direct-action":
-			if f.Kind != "bpf" {
+		default:
+			if f.Kind != "bpf" { // see KnowPrograms
 				f.opaque(fmt.Sprintf("its option %q is not known here", m.key))
 			}
-		case "prog":
-			f.program(m.value, o.text("direct-action") == "true")
-		default:
-			f.opaque(fmt.Sprintf("its option %q is not known here", m.key))
 		}
 	}
 	switch f.Kind {
 	case "u32", "fw", "flower", "matchall":
-	case "bpf":
-		if f.Pinned == "" {
-			f.opaque("tc(8) doesn't print all of it")
-		}
 	default:
 		f.opaque("tc(8) doesn't print all of it")
 	}
@@ -109,18 +101,37 @@ func (f *Filter) read(o object) {
 // there, which is the end of its programs' names.
 const Pins = "/sys/fs/bpf/unbloat"
 
+// Self stands for this program as the first word of a Command: it attaches BPF
+// programs itself, as many a tc(8) is built without them.
+const Self = "unbloat"
+
 var ourProgram = regexp.MustCompile(`^([a-z]+)_([0-9a-f]{10})$`)
 
-// program reads the program of a bpf filter. One of ours can be attached again, as
-// its name says where it is pinned.
-func (f *Filter) program(v any, acts bool) {
-	p, ok := v.(object)
-	m := ourProgram.FindStringSubmatch(p.text("name"))
-	if !ok || m == nil {
+// Attached is a BPF filter as the kernel has it. tc(8) does not show all of it.
+type Attached struct {
+	Parent string `json:"parent"` // as Filter.Parent has it
+	Pref   int    `json:"pref"`
+	Handle string `json:"handle"`
+	Name   string `json:"name"`
+	Tag    string `json:"tag"` // of its program: a hash of the instructions
+	Acts   bool   `json:"acts,omitempty"`
+	// AsBuilt says that its program is the one that unbloat has, and pinned where
+	// its name says.
+	AsBuilt bool `json:"as_built,omitempty"`
+}
+
+// program fills in what the kernel says of a bpf filter. One of ours can be attached
+// again, as its name says where it is pinned.
+func (f *Filter) program(a Attached) {
+	m := ourProgram.FindStringSubmatch(a.Name)
+	if m == nil {
 		return
 	}
-	f.Pinned = path.Join(Pins, m[2], m[1])
-	f.Args = append(f.Args, programArgs(p.text("name"), p.text("tag"), acts)...)
+	tag := a.Tag
+	if a.AsBuilt {
+		tag = AsBuilt
+	}
+	f.Handle, f.Opaque, f.Pinned, f.Args = a.Handle, "", path.Join(Pins, m[2], m[1]), programArgs(a.Name, tag, a.Acts)
 }
 
 func programArgs(name, tag string, acts bool) []string {
@@ -168,16 +179,18 @@ func (s *State) Attach(device string, f Filter) bool {
 	return true
 }
 
-// KnowPrograms replaces the tags of programs that known recognizes, by name
-// without key, by AsBuilt.
-func (t *Tree) KnowPrograms(known func(what, tag string) bool) {
+// HasPrograms reports whether the tree has bpf filters.
+func (t Tree) HasPrograms() bool {
+	return slices.ContainsFunc(t.Filters, func(f Filter) bool { return f.Kind == "bpf" })
+}
+
+// KnowPrograms fills in what the kernel says of the tree's bpf filters.
+func (t *Tree) KnowPrograms(list []Attached) {
 	for i, f := range t.Filters {
-		if f.Kind != "bpf" || f.Pinned == "" {
-			continue
-		}
-		if what := path.Base(f.Pinned); known(what, f.Args[3]) {
-			t.Filters[i].Args = slices.Clone(f.Args)
-			t.Filters[i].Args[3] = AsBuilt
+		for _, a := range list {
+			if f.Kind == "bpf" && f.Parent == a.Parent && f.Pref == a.Pref {
+				t.Filters[i].program(a)
+			}
 		}
 	}
 }

@@ -94,8 +94,24 @@ func (c Class) modify(dev string, differing []string) Command {
 	return c.command(dev, "change", s.modify(c.Options, differing))
 }
 
+// attachProgram renders the command by which unbloat itself attaches a BPF program.
+func (f Filter) attachProgram(dev string) Command {
+	parent := f.Parent
+	if parent == ingressAt {
+		parent = "ffff:"
+	}
+	c := Command{Self, "classifier", "attach", dev, parent, strconv.Itoa(f.Pref), f.Pinned}
+	if slices.Contains(f.Args, directAction) {
+		c = append(c, directAction)
+	}
+	return c
+}
+
 // create renders the command that adds f to dev.
 func (f Filter) create(dev string) Command {
+	if f.Kind == "bpf" {
+		return f.attachProgram(dev)
+	}
 	c := Command{"tc", "filter", "add", "dev", dev}
 	switch {
 	case f.At != "":
@@ -108,13 +124,6 @@ func (f Filter) create(dev string) Command {
 	c = append(c, "protocol", f.Protocol, "pref", strconv.Itoa(f.Pref))
 	if f.Kind == "fw" && f.Handle != "" {
 		c = append(c, "handle", f.Handle)
-	}
-	if f.Kind == "bpf" {
-		c = append(c, f.Kind, "object-pinned", f.Pinned)
-		if slices.Contains(f.Args, directAction) {
-			c = append(c, directAction)
-		}
-		return c
 	}
 	return append(append(c, f.Kind), f.Args...)
 }

@@ -15,7 +15,6 @@ import (
 	"unbloat/internal/lang/tc"
 	"unbloat/internal/plan"
 	"unbloat/internal/platform"
-	"unbloat/internal/platform/linux/bpf"
 )
 
 // A Backend applies plans to one Linux router through Runner.
@@ -259,7 +258,9 @@ func ReadTree(ctx context.Context, r platform.Runner, dev string) (tc.Tree, erro
 		return out, nil
 	}
 	t, err := tc.ReadTree(dev, read)
-	t.KnowPrograms(bpf.Known)
+	if err == nil && t.HasPrograms() {
+		t.KnowPrograms(readPrograms(ctx, r, dev))
+	}
 	return t, err
 }
 

@@ -72,12 +72,26 @@ func observePrograms(ctx context.Context, r platform.Runner, p plan.Plan, s tc.S
 	if err != nil {
 		return out // there is no such directory: nothing is pinned
 	}
+	wanted := []*programs{wantedPrograms(p), earlier}
 	for _, name := range strings.Fields(string(names)) {
+		if slices.ContainsFunc(wanted, func(w *programs) bool { return w.altered(ctx, r, name) }) {
+			continue // it is loaded again
+		}
 		if strings.HasPrefix(name, bpf.Prefix(p.WAN)) || slices.Contains(used, name) {
 			out.Keys = append(out.Keys, name)
 		}
 	}
 	return out
+}
+
+// altered reports whether what is pinned for a key has other constants than are
+// wanted for it.
+func (p *programs) altered(ctx context.Context, r platform.Runner, key string) bool {
+	if p == nil || p.Load == nil || p.Load.Key() != key {
+		return false
+	}
+	said, _, err := r.Run(ctx, []string{self(r), "classifier", "altered"}, []byte(asInput(*p.Load)))
+	return err == nil && strings.TrimSpace(string(said)) == "true"
 }
 
 // attachedPrograms are the keys of the programs that queues use.

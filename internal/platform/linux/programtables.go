@@ -20,15 +20,29 @@ import (
 // programTables reads what the BPF programs of a plan remember; what they are not
 // loaded with, or where this program cannot run, is empty.
 func programTables(ctx context.Context, r platform.Runner, key string) bpf.Tables {
-	self := "unbloat"
-	if _, local := r.(platform.Local); local {
-		self = "/proc/self/exe"
-	}
 	var t bpf.Tables
-	if out, err := platform.Output(ctx, r, self, "classifier", "show", path.Join(tc.Pins, key)); err == nil {
+	if out, err := platform.Output(ctx, r, self(r), "classifier", "show", path.Join(tc.Pins, key)); err == nil {
 		_ = json.Unmarshal(out, &t) // what cannot be read is empty
 	}
 	return t
+}
+
+// self is this program as commands that only read call it.
+func self(r platform.Runner) string {
+	if _, local := r.(platform.Local); local {
+		return "/proc/self/exe"
+	}
+	return tc.Self
+}
+
+// readPrograms lists a device's bpf filters, as unbloat itself reads them; none where
+// it can't.
+func readPrograms(ctx context.Context, r platform.Runner, dev string) []tc.Attached {
+	var list []tc.Attached
+	if out, err := platform.Output(ctx, r, self(r), "classifier", "attached", dev); err == nil {
+		_ = json.Unmarshal(out, &list) // what cannot be read is a filter that is not ours
+	}
+	return list
 }
 
 // pinnedKeys are the keys of all pinned programs.

@@ -85,6 +85,9 @@ func unknownForm(listed, wanted nft.Table) []string {
 func (b *Backend) steps(actual, wanted state) []platform.Step {
 	out := loadPrograms(b.exe(), actual.Programs, wanted.Programs)
 	for _, c := range tc.Commands(actual.State, wanted.State) {
+		if c[0] == tc.Self {
+			c = append(tc.Command{b.exe()}, c[1:]...)
+		}
 		out = append(out, platform.Step{Argv: c})
 	}
 	out = append(out, dropPrograms(actual, wanted)...)

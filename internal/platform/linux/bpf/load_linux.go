@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -246,9 +247,66 @@ func Known(what, tag string) bool {
 func Check(w Wanted) error {
 	c, err := collection(w)
 	if err == nil {
+		err = tryFilter(c.Programs[ProgramUp])
 		c.Close()
 	}
 	return told(err)
+}
+
+// Altered reports whether the constants that are pinned for w are others than w
+// says. What can't be read counts as unaltered: that it is missing is seen otherwise.
+func Altered(w Wanted, root string) bool {
+	dir := filepath.Join(root, w.Key())
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pinOfConstants), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return false
+	}
+	defer m.Close()
+	var got []byte
+	if err := m.Lookup(uint32(0), &got); err != nil {
+		return false
+	}
+	spec, err := loadClassifier()
+	if err != nil {
+		return false
+	}
+	limits := spec.Variables[classifierVarLimits]
+	if len(got) < int(limits.Offset)+len(limits.Value) {
+		return true
+	}
+	got = got[limits.Offset:][:len(limits.Value)]
+	var c constants
+	if _, err := binary.Decode(got, binary.NativeEndian, &c); err != nil {
+		return true
+	}
+	// The kernel's ticks and the seed were found out when it was loaded.
+	hz := classify.Ticks(c.MachineFor / uint64(classify.KeepMachine/time.Second))
+	want, err := constantsOf(classify.Build(w.Policy), w.setting(hz, c.Seed))
+	if err != nil {
+		return true
+	}
+	text, err := binary.Append(nil, binary.NativeEndian, want)
+	return err != nil || !bytes.Equal(text, got) || !uses(filepath.Join(dir, ProgramUp), m) || !uses(filepath.Join(dir, ProgramDown), m)
+}
+
+// uses reports whether a pinned program uses a map.
+func uses(pin string, m *ebpf.Map) bool {
+	p, err := ebpf.LoadPinnedProgram(pin, nil)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return false
+	}
+	is, err := m.Info()
+	if err != nil {
+		return false
+	}
+	id, ok := is.ID()
+	maps, known := info.MapIDs()
+	return ok && known && slices.Contains(maps, id)
 }
 
 func object() []byte { return _ClassifierBytes }
