@@ -50,6 +50,7 @@ setup-router: # without them the sizes are estimates
 	@scripts/setup router || true
 setup-bench: # without ns-3 the comparison with it says SKIPPED
 	@scripts/setup bench || echo "setup: ns-3 is missing; the comparison with it will be SKIPPED"
+	@scripts/debian-kernels 6.1 || echo "setup: Debian's kernel is missing; what a packet costs a router will be SKIPPED"
 
 .PHONY: check
 check: lint ## for every edit: format, vet, staticcheck, and the tests that need no kernel and no other program
@@ -62,13 +63,19 @@ lint:
 	$(STATICCHECK) ./...
 
 .PHONY: test-long
-test-long: setup-test build kernel binaries release ansible race vuln laws following wide chromium-call page prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
+test-long: setup-test build kernel binaries release ansible race vuln laws bpf following wide chromium-call page prove-100 soak fuzz ## for the night: every binary linked, packages of whole programs, the BPF program on four kernels, every flow on the router's page, data races, known holes, all random cases, a hundred proofs, a hundred runs, a call in a browser, every fuzz target
 
 .PHONY: laws
 laws: ## the contract of every platform's driver, with all of its random cases
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 40m -run '^TestContract$$|^TestMatrixOnStandIn$$' ./internal/platform/...
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -run '^Test(Conformance|Soak|QuietDayWritesNothing)$$' ./internal/daemon
 	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 20m -run '^TestDaemonOverSSH$$' ./internal/remote
+
+.PHONY: bpf
+bpf: kernel ## the classes as a BPF program: a million packets through it and the table, beside nft in the lab, and on four of Debian's kernels, which it downloads (docs/classes.md)
+	@scripts/debian-kernels || echo "bpf: not all of Debian's kernels are here; those that are missing are SKIPPED"
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 60m -v ./internal/platform/linux/bpf
+	UNBLOAT_LONG=1 $(GO) test -count=1 -timeout 90m -v -run '^TestBPFBesideNFT$$' ./internal/lab
 
 .PHONY: following
 following: kernel ## lines that vary on the real kernel; CAKE_AUTORATE=DIR puts that program beside, UNBLOAT_TRACES=DIR has recorded lines (docs/lab.md)

@@ -58,7 +58,7 @@ func bpfPlan(t testing.TB, down, up unit.Rate) plan.Plan {
 	return p
 }
 
-var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?`)
+var volatile = regexp.MustCompile(`"(index|ref|bind|refcnt|installed|last_used)":\d+,?|\b(id|load_time|btf_id) \d+|class cake .*\n`) // CAKE lists a class for each flow that waits
 
 // fullState returns everything that a change could leave behind, as the tools
 // print it.
@@ -90,7 +90,7 @@ func fullState(t testing.TB) string {
 	}
 	run("nft", "list", "ruleset")
 	run("ip", "-j", "route")
-	run("find", "/sys/fs/bpf", "-mindepth", "2")
+	run("sh", "-c", "find /sys/fs/bpf -mindepth 2 | sort")
 	return out.String()
 }
 
@@ -168,9 +168,16 @@ func TestCrashHelper(t *testing.T) {
 // crashEverywhere kills the applying process after each command in turn, until
 // one run succeeds. After each kill the old state must return.
 func crashEverywhere(t *testing.T, aqm plan.AQM, which, replace string) {
+	crashAfter(t, aqm, which, replace, func(string) {})
+}
+
+// crashAfter is crashEverywhere after an earlier change, of which the directory is told.
+func crashAfter(t *testing.T, aqm plan.AQM, which, replace string, earlier func(dir string)) {
+	earlier(t.TempDir())
 	before := fullState(t)
 	for n := 1; ; n++ {
 		dir := t.TempDir()
+		earlier(dir)
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestCrashHelper$", "-test.v")
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %s %s", crashEnv, dir, aqm, n, which, replace))
 		out, err := cmd.CombinedOutput()
@@ -205,17 +212,23 @@ func TestKilledAfterEachCommandCake(t *testing.T) {
 	crashEverywhere(t, plan.CAKE, "all", "-")
 }
 
-// With a BPF program, over nothing and over an earlier plan with another one.
+// With a BPF program: over nothing, over an earlier plan with a program, which the
+// undo loads again if it is recorded, and keeps if it is not; and from there to nft.
 func TestKilledAfterEachCommandBPF(t *testing.T) {
 	if !labtest.Inside(t, labtest.Options{}) {
 		return
 	}
 	crashEverywhere(t, plan.CAKE, "changes", "bpf")
-	runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", "bpf", "--yes", "--state-dir", t.TempDir())
-	if s := fullState(t); !strings.Contains(s, "up_") || !strings.Contains(s, "/sys/fs/bpf/unbloat/") {
+	other := func(dir string) {
+		runUnbloat(t, 0, "apply", "--wan", "wan", "--lan", "lan", "--aqm", "cake", "--shape-down", "10mbit", "--shape-up", "2mbit", "--classifier", "bpf", "--yes", "--state-dir", dir, "--root", dir)
+	}
+	other(t.TempDir())
+	if s := fullState(t); !strings.Contains(s, "name up_") || !strings.Contains(s, "/sys/fs/bpf/unbloat/") {
 		t.Fatalf("the earlier program is not there:\n%s", s)
 	}
 	crashEverywhere(t, plan.CAKE, "changes", "bpf")
+	crashAfter(t, plan.CAKE, "changes", "bpf", other)
+	crashAfter(t, plan.CAKE, "changes", "-", other)
 }
 
 func TestKilledAfterEachCommandHTB(t *testing.T) {

@@ -30,6 +30,7 @@ func (b *Backend) Drift(p plan.Plan, now, applied platform.State) ([]string, err
 		was.Devices[i] = oursOf(p, a, w)
 	}
 	diffs = append(diffs, tc.Differences(is.State, was.State)...)
+	diffs = append(diffs, missingPrograms(is.Programs, was.Programs)...)
 	if is.Hidden || others(is, p.WAN) || others(was, p.WAN) {
 		return diffs, nil
 	}

@@ -110,6 +110,9 @@ func (b *Backend) Desire(ctx context.Context, p plan.Plan, now, origin platform.
 	if want.Programs == nil && s.Programs != nil {
 		want.Programs = &programs{}
 	}
+	if want.Programs != nil {
+		want.Programs.Keep = kept(s)
+	}
 	if len(b.steps(s, want)) > 0 {
 		if err := b.checkChange(ctx, p, s, want); err != nil {
 			return nil, err

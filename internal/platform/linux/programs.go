@@ -17,8 +17,11 @@ import (
 // programs are the BPF programs that are pinned for a WAN.
 type programs struct {
 	Keys []string `json:"keys,omitempty"`
-	// Load is what the wanted ones are loaded with, if they are not pinned; nil in
-	// what was observed.
+	// Keep are those that stay until the next change: queues used them before this
+	// one, and an undo could not load them again, as another unbloat has loaded them.
+	Keep []string `json:"keep,omitempty"`
+	// Load is what they are loaded with, if they are not pinned. Of what was observed
+	// it is known if this unbloat has loaded it.
 	Load *bpf.Wanted `json:"load,omitempty"`
 }
 
@@ -79,9 +82,19 @@ func observePrograms(ctx context.Context, r platform.Runner, p plan.Plan, s tc.S
 		}
 		if strings.HasPrefix(name, bpf.Prefix(p.WAN)) || slices.Contains(used, name) {
 			out.Keys = append(out.Keys, name)
+			if earlier != nil && earlier.Load != nil && earlier.Load.Key() == name {
+				out.Load = earlier.Load
+			}
 		}
 	}
 	return out
+}
+
+// kept are the programs that queues use now and that an undo could not load again.
+func kept(now state) []string {
+	return slices.DeleteFunc(attachedPrograms(now.State), func(key string) bool {
+		return now.Programs != nil && now.Programs.Load != nil && now.Programs.Load.Key() == key
+	})
 }
 
 // altered reports whether what is pinned for a key has other constants than are
@@ -123,30 +136,40 @@ func asInput(w bpf.Wanted) string {
 	return string(text) + "\n"
 }
 
-// dropPrograms are the steps that come after the queues. As long as some are
-// wanted, those that queues use now stay for a revert.
-func dropPrograms(actual, wanted state) []platform.Step {
-	var out []platform.Step
-	used := attachedPrograms(actual.State)
-	for _, key := range actual.Programs.keys() {
-		if keep := wanted.Programs.keys(); !slices.Contains(keep, key) && (len(keep) == 0 || !slices.Contains(used, key)) {
-			out = append(out, platform.Step{Argv: []string{"rm", "-r", path.Join(tc.Pins, key)}})
+// leftPrograms are the pinned programs that are neither wanted nor kept.
+func leftPrograms(actual, wanted *programs) []string {
+	var out []string
+	for _, key := range actual.keys() {
+		if !slices.Contains(wanted.keys(), key) && (wanted == nil || !slices.Contains(wanted.Keep, key)) {
+			out = append(out, key)
 		}
+	}
+	return out
+}
+
+// dropPrograms are the steps that come after the queues.
+func dropPrograms(actual, wanted *programs) []platform.Step {
+	var out []platform.Step
+	for _, key := range leftPrograms(actual, wanted) {
+		out = append(out, platform.Step{Argv: []string{"rm", "-r", path.Join(tc.Pins, key)}})
 	}
 	return out
 }
 
 // programDifferences says which pinned programs are missing or left over, for people.
 func programDifferences(actual, wanted *programs) []string {
+	out := missingPrograms(actual, wanted)
+	for _, key := range leftPrograms(actual, wanted) {
+		out = append(out, fmt.Sprintf("%s: a BPF program is there and should not be", path.Join(tc.Pins, key)))
+	}
+	return out
+}
+
+func missingPrograms(actual, wanted *programs) []string {
 	var out []string
 	for _, key := range wanted.keys() {
 		if !slices.Contains(actual.keys(), key) {
-			out = append(out, fmt.Sprintf("%s: the BPF program is not loaded", path.Join(tc.Pins, key)))
-		}
-	}
-	if len(wanted.keys()) == 0 {
-		for _, key := range actual.keys() {
-			out = append(out, fmt.Sprintf("%s: a BPF program is there and should not be", path.Join(tc.Pins, key)))
+			out = append(out, fmt.Sprintf("%s: the BPF program is not loaded, or has other constants", path.Join(tc.Pins, key)))
 		}
 	}
 	return out

@@ -90,7 +90,7 @@ func (b *Backend) steps(actual, wanted state) []platform.Step {
 		}
 		out = append(out, platform.Step{Argv: c})
 	}
-	out = append(out, dropPrograms(actual, wanted)...)
+	out = append(out, dropPrograms(actual.Programs, wanted.Programs)...)
 	table := tableSteps(actual.Table, wanted.Table)
 	resolving := actual.Resolver.steps(wanted.Resolver, len(table) > 0)
 	if wanted.Resolver.text() == "" {
