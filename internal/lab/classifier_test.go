@@ -23,7 +23,9 @@ type classifierRow struct {
 func TestBPFBesideNFT(t *testing.T) {
 	needLong(t)
 	kbit := unit.KbitPerSecond
-	at := func(down, up unit.Rate) scenario.Fix { return scenario.Fix{AQM: "cake", Down: down * kbit, Up: up * kbit} }
+	at := func(down, up unit.Rate) scenario.Fix {
+		return scenario.Fix{AQM: "cake", Down: down * kbit, Up: up * kbit}
+	}
 	for _, row := range []classifierRow{
 		{"many", at(25_800, 4980), 1},
 		{"bulk-200", at(29_400, 4950), 1},
