@@ -211,6 +211,10 @@ TABLE(shared_up, struct shared, 1);
 TABLE(clock_of_test, u64, 1);
 TABLE(clock_sample, struct sample, 1);
 
+// Until then a port of this direction may be a swarm's: most homes have none, and
+// then nobody looks for one.
+static volatile u64 swarms_up, swarms_down;
+
 // A packet, as far as the rules see it.
 struct packet {
 	struct flow_key key;
@@ -276,64 +280,77 @@ INLINE int is_calm(struct flow *f, u32 length, u64 now)
 	return !exceeds(&f->of_packets, &limits.packets, 1, now) && !exceeds(&f->of_bytes, &limits.bytes, length, now);
 }
 
+// What follows an IP header is read with it, as far as TCP's flags: most packets are
+// so long, and a read costs as much as many comparisons.
+#define PORTS_ON 16
+
 // parse reads a packet; 0 if it is not one of IP. A fragment, or a header that is
 // cut off, is of no protocol.
 INLINE int parse(struct __sk_buff *skb, struct packet *p, int up)
 {
-	struct address from = {}, to = {};
-	u16 ports[2] = {};
+	struct address *from = up ? &p->key.home : &p->key.far, *to = up ? &p->key.far : &p->key.home;
+	u8 h[40 + PORTS_ON], *ports;
 	u32 at, protocol;
+	int whole;
 
 	if (skb->protocol == BE16(IPV4)) {
-		u8 h[20];
-		if (load_relative(skb, 0, h, sizeof h, FROM_NETWORK_HEADER) < 0)
+		whole = load_relative(skb, 0, h, 20 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
+		if (!whole && load_relative(skb, 0, h, 20, FROM_NETWORK_HEADER) < 0)
 			return 0;
+		ports = h + 20;
 		at = (h[0] & 15) * 4;
+		whole = whole && at == 20;
 		p->length = h[2] << 8 | h[3];
 		p->dscp = h[1] >> 2;
 		protocol = h[9];
 		if ((h[6] & 0x3f) | h[7]) // more fragments, or not the first
 			protocol = 0;
-		from.word[2] = to.word[2] = BE32(0xffffu);
-		__builtin_memcpy(&from.word[3], h + 12, 4);
-		__builtin_memcpy(&to.word[3], h + 16, 4);
+		from->word[2] = to->word[2] = BE32(0xffffu);
+		__builtin_memcpy(&from->word[3], h + 12, 4);
+		__builtin_memcpy(&to->word[3], h + 16, 4);
 	} else if (skb->protocol == BE16(IPV6)) {
-		u8 h[40];
-		if (load_relative(skb, 0, h, sizeof h, FROM_NETWORK_HEADER) < 0)
+		whole = load_relative(skb, 0, h, 40 + PORTS_ON, FROM_NETWORK_HEADER) >= 0;
+		if (!whole && load_relative(skb, 0, h, 40, FROM_NETWORK_HEADER) < 0)
 			return 0;
+		ports = h + 40;
 		at = 40;
 		p->length = (h[4] << 8 | h[5]) + 40;
 		p->dscp = (h[0] & 15) << 2 | h[1] >> 6;
 		protocol = h[6];
-		__builtin_memcpy(&from, h + 8, 16);
-		__builtin_memcpy(&to, h + 24, 16);
+		__builtin_memcpy(from, h + 8, 16);
+		__builtin_memcpy(to, h + 24, 16);
 	} else {
 		return 0;
 	}
 	if (p->length <= 40 && skb->len > 0xffff) // longer than the header can say
 		p->length = skb->len;
 	if (protocol == TCP) {
-		u8 h[16];
-		if (load_relative(skb, at, h, sizeof h, FROM_NETWORK_HEADER) < 0) {
+		if (!whole && load_relative(skb, at, ports, PORTS_ON, FROM_NETWORK_HEADER) < 0) {
 			protocol = 0;
 		} else {
-			__builtin_memcpy(ports, h, 4);
-			p->flags = h[13] & SIX_FLAGS;
+			p->flags = ports[13] & SIX_FLAGS;
 			p->options = at + 20;
-			p->ends = at + (h[12] >> 4) * 4;
+			p->ends = at + (ports[12] >> 4) * 4;
 		}
-	} else if (protocol == UDP) {
-		if (load_relative(skb, at, ports, sizeof ports, FROM_NETWORK_HEADER) < 0) {
-			protocol = 0;
-			ports[0] = ports[1] = 0;
-		}
+	} else if (protocol == UDP && !whole && load_relative(skb, at, ports, 4, FROM_NETWORK_HEADER) < 0) {
+		protocol = 0;
 	}
 	p->key.protocol = protocol;
-	p->key.home = up ? from : to;
-	p->key.far = up ? to : from;
-	p->key.home_port = BE16(ports[!up]);
-	p->key.far_port = BE16(ports[up]);
+	if (protocol == TCP || protocol == UDP) {
+		p->key.home_port = up ? ports[0] << 8 | ports[1] : ports[2] << 8 | ports[3];
+		p->key.far_port = up ? ports[2] << 8 | ports[3] : ports[0] << 8 | ports[1];
+	}
 	return 1;
+}
+
+// sender reads who sent a packet; 0 if it is not one of IP.
+INLINE int sender(struct __sk_buff *skb, struct address *from)
+{
+	if (skb->protocol == BE16(IPV4)) {
+		from->word[2] = BE32(0xffffu);
+		return load_relative(skb, 12, &from->word[3], 4, FROM_NETWORK_HEADER) >= 0;
+	}
+	return skb->protocol == BE16(IPV6) && load_relative(skb, 8, from, 16, FROM_NETWORK_HEADER) >= 0;
 }
 
 // has_sack reports whether a TCP segment has SACK blocks.
@@ -440,9 +457,9 @@ fresh:
 
 // take_machine returns a machine's place; 0 if there is no room. number is where
 // it is in its table, from 1.
-INLINE struct machine *take_machine(void *map, const struct address *k, u32 mask, const volatile struct side *s, u64 now, u32 *number)
+INLINE struct machine *take_machine(void *map, const struct address *k, u32 hash, u32 mask, const volatile struct side *s, u64 now, u32 *number)
 {
-	u32 i = mixed(limits.seed, k) & mask;
+	u32 i = hash & mask;
 	struct machines *b = map_lookup(map, &i);
 	u64 at = WAYS, keep = ~0ull;
 	struct machine *m;
@@ -483,11 +500,6 @@ INLINE int is_port(const struct port *p, const struct port_key *k)
 	return p->key.port == k->port && same(&p->key.home, &k->home);
 }
 
-INLINE u32 port_hash(const struct port_key *k)
-{
-	return mix(mixed(limits.seed, &k->home), k->port);
-}
-
 // is_swarm reports whether a table has a port as that of a swarm.
 INLINE int is_swarm(void *map, const struct port_key *k, u32 hash, u64 now)
 {
@@ -503,7 +515,7 @@ INLINE int is_swarm(void *map, const struct port_key *k, u32 hash, u64 now)
 }
 
 // partner counts a port's new partner; beyond the allowed number it is a swarm's.
-INLINE void partner(void *map, const struct port_key *k, u32 hash, const volatile struct side *s, u64 now)
+INLINE void partner(void *map, volatile u64 *swarms, const struct port_key *k, u32 hash, const volatile struct side *s, u64 now)
 {
 	u32 i = hash & limits.port_mask;
 	struct ports *b = map_lookup(map, &i);
@@ -535,7 +547,7 @@ found:
 	if (p->keep < now + limits.port_for)
 		p->keep = now + limits.port_for;
 	if (exceeds(&p->partners, &s->peers, 1, now)) {
-		p->swarm = now + limits.swarm_for;
+		*swarms = p->swarm = now + limits.swarm_for;
 		if (p->keep < p->swarm)
 			p->keep = p->swarm;
 	}
@@ -574,7 +586,7 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 	struct machine *m;
 	struct address who;
 	u64 now, bytes = 0, packets = 0;
-	u32 mark = 0, hash, number = 0, place = 0, protocol;
+	u32 mark = 0, hash, of_home, of_who, number = 0, place = 0, protocol;
 	enum lane lane = NORMAL;
 	enum code code = NO_CODE;
 	int answered = 0;
@@ -583,7 +595,8 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 		return NO_OVERRIDE;
 	now = tick();
 	protocol = p.key.protocol;
-	hash = mixed(mixed(limits.seed, &p.key.home), &p.key.far);
+	of_home = mixed(limits.seed, &p.key.home);
+	hash = mixed(of_home, &p.key.far);
 	hash = mix(mix(hash, (u32)p.key.home_port << 16 | p.key.far_port), protocol);
 	if (up && limits.numbered) {
 		number = skb->tc_index;
@@ -616,11 +629,13 @@ INLINE int classified(struct __sk_buff *skb, const int up)
 		}
 	}
 	who = p.key.home;
+	of_who = of_home;
 	if (number) {
 		who.word[0] = who.word[1] = who.word[2] = 0;
 		who.word[3] = number;
+		of_who = mixed(limits.seed, &who);
 	}
-#define MACHINE() take_machine(up ? (void *)&machines_up : (void *)&machines_down, &who, limits.machine_mask, s, now, &place)
+#define MACHINE() take_machine(up ? (void *)&machines_up : (void *)&machines_down, &who, of_who, limits.machine_mask, s, now, &place)
 #define IS(l, c) do { lane = l; code = c; goto done; } while (0)
 
 	if (limits.named) {
@@ -702,10 +717,11 @@ udp:
 		goto names;
 	{
 		struct port_key k = { p.key.home, p.key.home_port, 0 };
-		u32 h = port_hash(&k);
+		u32 h = mix(of_home, k.port);
 		if (!answered && packets == 1)
-			partner(ports, &k, h, s, now);
-		if (is_swarm(ports, &k, h, now) || is_swarm(other_ports, &k, h, now))
+			partner(ports, up ? &swarms_up : &swarms_down, &k, h, s, now);
+		if ((swarms_up > now && is_swarm(up ? ports : other_ports, &k, h, now)) ||
+		    (swarms_down > now && is_swarm(up ? other_ports : ports, &k, h, now)))
 			IS(BULK, SWARM);
 	}
 	if (!answered)
@@ -866,9 +882,9 @@ SEC("tc/down") int down(struct __sk_buff *skb) { return classified(skb, 0); }
 // WAN sees one address behind NAT.
 SEC("tc/lan") int lan(struct __sk_buff *skb)
 {
-	struct packet p = {};
+	struct address from = {};
 	u32 number = 0;
-	if (parse(skb, &p, 1) && take_machine(&machines_lan, &p.key.home, 255, &limits.up, tick(), &number))
+	if (sender(skb, &from) && take_machine(&machines_lan, &from, mixed(limits.seed, &from), 255, &limits.up, tick(), &number))
 		skb->tc_index = number;
 	return NEXT_FILTER;
 }

@@ -8,4 +8,4 @@ package bpf
 
 // Building needs no clang: the objects for both byte orders are kept beside the
 // source. Debian's clang-19 and llvm-19 make them.
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -tags linux,!omit_bpf -target bpfel,bpfeb -no-global-types classifier classifier.c -- -Wall -Wextra -Werror -Wno-unused-parameter
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -tags linux,!omit_bpf -target bpfel,bpfeb -no-global-types classifier classifier.c -- -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter

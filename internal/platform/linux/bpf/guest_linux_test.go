@@ -348,8 +348,8 @@ func arrived() (n int, err error) {
 
 const (
 	costFlows = 1000
-	costEach  = 25 // packets of each flow and direction
-	warmUp    = 10 // before they are counted
+	costEach  = 10 // packets of each flow and direction
+	warmUp    = 5  // before they are counted
 )
 
 // timed is how long sending takes. QEMU's clock counts the guest's instructions.
@@ -381,6 +381,9 @@ func guestCosts() error {
 	}{
 		{"no queue", func() error { return nil }},
 		{"CAKE", func() error { return guestApply("--classes", "off") }},
+		{"CAKE, 8 tins", func() error {
+			return lines("tc qdisc change dev wan root cake precedence\ntc qdisc change dev ifb4wan root cake precedence")
+		}},
 		{"CAKE + nft", func() error { return guestApply("--classifier", "nft") }},
 		{"CAKE + BPF", func() error { return guestApply("--classifier", "bpf") }},
 	} {

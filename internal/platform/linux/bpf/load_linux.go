@@ -51,11 +51,17 @@ func prepared(t *classify.Table, s Setting, test bool) (*ebpf.CollectionSpec, er
 	return spec, nil
 }
 
-// rodata is the map of the program's constants.
-const rodata = ".rodata"
+// The maps of the program's constants and of its variables.
+const (
+	rodata = ".rodata"
+	bss    = ".bss"
+)
 
-// pinOfConstants is where it is pinned: a pin's name has no dot.
-const pinOfConstants = "constants"
+// Pins of the maps that clang makes: a pin's name has no dot.
+const (
+	pinOfConstants = "constants" // of .rodata
+	pinOfVariables = "variables" // of .bss
+)
 
 // Load loads the programs and pins them and their maps in root/w.Key(), where root
 // is a directory of the BPF file system. It replaces what is pinned there. The kernel's constants are read back and compared.
@@ -139,8 +145,11 @@ func pin(c *ebpf.Collection, dir string) error {
 		}
 	}
 	for name, m := range c.Maps {
-		if name == rodata {
+		switch name {
+		case rodata:
 			name = pinOfConstants
+		case bss:
+			name = pinOfVariables
 		}
 		if err := m.Pin(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("pin the map %s: %w", name, err)

@@ -49,7 +49,7 @@ func bootKernel(t testing.TB, dir, what string, more ...string) string {
 	initrd := filepath.Join(work, "initrd")
 	packGuest(t, dir, version, initrd)
 	args := append([]string{"-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-serial", "stdio", "-no-reboot",
-		"-accel", "tcg", "-cpu", "max", "-m", "1024", "-kernel", kernel, "-initrd", initrd,
+		"-accel", "tcg", "-cpu", "max,-erms,-fsrm", "-m", "1024", "-kernel", kernel, "-initrd", initrd,
 		"-append", "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off " + guestEnv + "=" + what}, more...)
 	cmd := exec.CommandContext(t.Context(), image.QEMU, args...)
 	out, err := cmd.CombinedOutput()
