@@ -348,8 +348,8 @@ func arrived() (n int, err error) {
 
 const (
 	costFlows = 1000
-	costEach  = 10 // packets of each flow and direction
-	warmUp    = 5  // before they are counted
+	costEach  = 5 // packets of each flow and direction
+	warmUp    = 3 // before they are counted
 )
 
 // timed is how long sending takes. QEMU's clock counts the guest's instructions.
