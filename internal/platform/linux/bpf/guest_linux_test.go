@@ -200,7 +200,6 @@ type wires struct {
 // A guestFlow is what one connection's packets are, each way.
 type guestFlow struct {
 	up, down []byte
-	begin    [][]byte // of TCP: what opens it; every second one goes down
 	open     [][]byte // what goes first
 }
 
