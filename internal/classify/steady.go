@@ -291,7 +291,7 @@ func (w way) without(f int) string {
 // has carried little may be anything, as a name's lookup. Where there are no trials it
 // does not matter who speaks.
 func (w way) heard(x Rule) string {
-	if w.policy.Hashed || !w.hasSteady(w.d) || x.Class != Voice && x.Class != Interactive || x.Protocol != "" && x.Protocol != "udp" {
+	if w.policy.Hashed || w.policy.RulesAlone || !w.hasSteady(w.d) || x.Class != Voice && x.Class != Interactive || x.Protocol != "" && x.Protocol != "udp" {
 		return string(x.Class)
 	}
 	name := "heard_" + string(x.Class)

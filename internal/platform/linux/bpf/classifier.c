@@ -98,7 +98,7 @@ enum lane { NO_LANE, VOICE, INTERACTIVE, NORMAL, BULK, ACKS, LANES };
 // Codes of reasons, as in decide.go.
 enum code {
 	NO_CODE, BY_RULE, BY_DSCP, NAMES, MANY_NAMES, SWARM, UNANSWERED, ACKNOWLEDGES, FIRST, CROWD, BUSY, BUSY_SMALL,
-	STEADY, TOOK_MORE, WAITS, MIXED, CALM_TCP, CALM_SMALL, CALM_LARGE, WAS_BULK, LONG, ORDINARY, UNPROTECTED
+	STEADY, TOOK_MORE, WAITS, SOUND, MIXED, CALM_TCP, CALM_SMALL, CALM_LARGE, WAS_BULK, LONG, ORDINARY, UNPROTECTED
 };
 
 // A rate is a bucket of tokens: what it gains in a tick, what a packet or a byte
@@ -110,7 +110,7 @@ struct rate {
 // What a direction has of its own.
 struct side {
 	struct rate host, names, heavy, peers, starts;
-	struct rate steady, steady_host; // cost 0: no flow is steady
+	struct rate steady, steady_host, waiting; // cost 0: no flow is steady
 	u64 first;              // bytes of a connection that are its first
 	u32 priority[LANES + 2]; // by lane; 0 is none
 	u8 lane_of_dscp[64];    // of trusted marks; 0 is none
@@ -123,7 +123,7 @@ struct constants {
 	struct rate speech;                     // a flow's small packets
 	u64 most_first, heavy, lasting;         // bytes of a connection
 	u64 busy_for, crowd_for, swarm_for;     // ticks
-	u64 mixed_for, steady_for, speaks_for, tried_for, trial_for, lost_for, struck_for, greedy_for;
+	u64 mixed_for, steady_for, speaks_for, full_for, trial_for, lost_for, struck_for, greedy_for;
 	u64 unanswered_for, datagrams_for, stream_for, machine_for, port_for; // how long a place is kept
 	u32 small, light_mask;                  // of a packet's length
 	u32 flow_mask, machine_mask, port_mask; // of a hash
@@ -156,7 +156,7 @@ struct flow {
 	u64 keep; // until then it is there
 	u64 bytes, packets;
 	u64 busy; // until then it is
-	u64 mixed, steady, tried, lost, struck, greedy; // and these, as in steady.go
+	u64 mixed, steady, lost, struck, greedy; // and these, as in steady.go
 	struct bucket of_packets, of_bytes, of_acks, of_steady, of_small;
 	u32 mark;
 	u16 machine;             // its number; 0 is unknown
@@ -171,8 +171,9 @@ struct machine {
 	u64 crowd; // until then it is one
 	u64 speaker; // until then a flow of it speaks
 	u64 trial;   // until then one that does not is tried
-	u64 zero;  // always
-	struct bucket calm, names, heavy, starts, steady;
+	u64 full;    // until then what waits is more than it may have
+	u64 zero;    // always
+	struct bucket calm, names, heavy, starts, steady, waiting;
 };
 
 struct port_key {
@@ -442,7 +443,7 @@ INLINE struct flow *take_flow(void *map, const struct flow_key *k, const volatil
 fresh:
 	f->key = *k;
 	f->bytes = f->packets = f->busy = 0;
-	f->mixed = f->steady = f->tried = f->lost = f->struck = f->greedy = 0;
+	f->mixed = f->steady = f->lost = f->struck = f->greedy = 0;
 	f->mark = 0;
 	f->machine = 0;
 	f->answered = f->lane = 0;
@@ -484,12 +485,13 @@ INLINE struct machine *take_machine(void *map, const struct address *k, u32 hash
 	if (m->keep > now)
 		goto found;
 	m->key = *k;
-	m->crowd = m->speaker = m->trial = 0;
+	m->crowd = m->speaker = m->trial = m->full = 0;
 	fill(&m->calm, &s->host, now);
 	fill(&m->names, &s->names, now);
 	fill(&m->heavy, &s->heavy, now);
 	fill(&m->starts, &s->starts, now);
 	fill(&m->steady, &s->steady_host, now);
+	fill(&m->waiting, &s->waiting, now);
 found:
 	m->keep = now + limits.machine_for;
 	return m;
@@ -757,36 +759,40 @@ calm:
 busy:
 	if (p.length < ACK_BELOW) {
 		if (f && f->steady > now)
-			goto kept;
+			goto judged;
 		IS(ACKS, BUSY_SMALL);
 	}
 	if (protocol != UDP || !s->steady.cost)
 		goto data;
-	code = WAITS;
-	if (!f)
-		goto rests;
-	if (f->lost > now) {
+	if (f && (f->lost > now || f->greedy > now)) {
 		code = TOOK_MORE;
+		if (p.length > limits.small)
+			goto rests;
+		if (m) {
+			m->speaker = now + limits.speaks_for;
+			if (exceeds(&m->calm, &s->host, p.length, now)) {
+				code = CROWD;
+				goto rests;
+			}
+		}
+		if (is_calm(f, p.length, now))
+			IS(VOICE, SOUND);
 		goto rests;
 	}
-	if (f->steady > now)
+	if (f && p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now) && m) {
+		m->speaker = now + limits.speaks_for;
 		goto judged;
-	if (f->greedy > now) {
-		if (other && other->steady > now)
-			IS(NORMAL, TOOK_MORE);
-		if (mark & KNOWN)
-			f->busy = now + limits.busy_for;
-		if (bytes > limits.heavy)
-			goto heavy;
-		IS(NORMAL, TOOK_MORE);
 	}
-	if (p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now))
+	if (f && f->steady > now)
 		goto judged;
-	if (bytes <= limits.heavy || !m || m->speaker > now || m->trial > now)
+	code = WAITS;
+	if (!m || m->speaker > now)
+		goto rests;
+	if (p.length > limits.small && exceeds(&m->waiting, &s->waiting, p.length, now))
+		m->full = now + limits.full_for;
+	if (bytes <= limits.heavy || m->full > now || m->trial > now)
 		goto rests;
 	m->trial = now + limits.trial_for;
-	if (f->tried <= now)
-		f->tried = now + limits.tried_for;
 	goto judged;
 
 crowded:
@@ -795,17 +801,18 @@ crowded:
 			IS(NORMAL, CROWD);
 		goto data;
 	}
-kept:
-	code = TOOK_MORE;
-	if (f->lost > now)
-		goto rests;
 judged:
-	mark &= ~KNOWN;
 	code = TOOK_MORE;
-	if (p.length <= limits.small && exceeds(&f->of_small, &limits.speech, 1, now) && m)
-		m->speaker = now + limits.speaks_for;
-	if (!exceeds(&f->of_steady, &s->steady, p.length, now) &&
-	    (f->tried > now || (m && !exceeds(&m->steady, &s->steady_host, p.length, now)))) {
+	if (f && f->lost > now)
+		goto rests;
+	mark &= ~KNOWN;
+	if (!(m && m->speaker > now) && m && m->full > now) {
+		code = WAITS;
+		goto rests;
+	}
+	if (!f)
+		goto rests;
+	if (!exceeds(&f->of_steady, &s->steady, p.length, now) && m && !exceeds(&m->steady, &s->steady_host, p.length, now)) {
 		f->steady = now + limits.steady_for;
 		f->busy = now + limits.busy_for;
 		IS(INTERACTIVE, STEADY);
@@ -823,6 +830,10 @@ rests:
 		f->busy = now + limits.busy_for;
 	if (mark & IS_BULK)
 		IS(BULK, WAS_BULK);
+	if (f && bytes > limits.lasting && f->greedy > now) {
+		mark |= IS_BULK;
+		IS(BULK, LONG);
+	}
 	if (bytes > limits.heavy && !(mark & KNOWN)) {
 		mark |= KNOWN;
 		m = MACHINE();
@@ -834,7 +845,6 @@ rests:
 data:
 	if (bytes <= limits.heavy)
 		IS(NORMAL, ORDINARY);
-heavy:
 	if (mark & IS_BULK)
 		IS(BULK, WAS_BULK);
 	if (bytes > limits.lasting) {

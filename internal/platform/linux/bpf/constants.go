@@ -22,7 +22,7 @@ type (
 
 	sideOf struct {
 		Host, Names, Heavy, Peers, Starts rate
-		Steady, SteadyHost                rate
+		Steady, SteadyHost, Waiting       rate
 		First                             uint64
 		Priority                          [8]uint32 // by lane
 		LaneOfDSCP                        [64]uint8
@@ -30,14 +30,14 @@ type (
 	}
 
 	constants struct {
-		Up, Down                                                                          sideOf
-		Packets, Bytes, Slow, Acks, Speech                                                rate
-		MostFirst, Heavy, Lasting                                                         uint64
-		BusyFor, CrowdFor, SwarmFor                                                       uint64
-		MixedFor, SteadyFor, SpeaksFor, TriedFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
-		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor                       uint64
-		Small, LightMask, FlowMask, MachineMask, PortMask, Seed, Major                    uint32
-		Thins, Numbered, Test, Named, _, _, _, _, _, _, _, _                              uint8
+		Up, Down                                                                         sideOf
+		Packets, Bytes, Slow, Acks, Speech                                               rate
+		MostFirst, Heavy, Lasting                                                        uint64
+		BusyFor, CrowdFor, SwarmFor                                                      uint64
+		MixedFor, SteadyFor, SpeaksFor, FullFor, TrialFor, LostFor, StruckFor, GreedyFor uint64
+		UnansweredFor, DatagramsFor, StreamFor, MachineFor, PortFor                      uint64
+		Small, LightMask, FlowMask, MachineMask, PortMask, Seed, Major                   uint32
+		Thins, Numbered, Test, Named, _, _, _, _, _, _, _, _                             uint8
 	}
 )
 
@@ -75,10 +75,10 @@ func constantsOf(t *classify.Table, s Setting) (c constants, err error) {
 		}
 		name := func(what string) string { return what + "4_" + string(x.d) }
 		*x.to = sideOf{Host: of(name("hosts"), 0), Names: of(name("names"), 0), Heavy: of(name("heavy"), 0), Peers: of(name("partners"), 0), Starts: of(name("starts"), 0),
-			Steady: of(name("steady_flows"), 0), SteadyHost: of(name("steady_hosts"), 0), First: uint64(l.FirstOf(x.d))}
+			Steady: of(name("steady_flows"), 0), SteadyHost: of(name("steady_hosts"), 0), Waiting: of(name("waiting"), 0), First: uint64(l.FirstOf(x.d))}
 		c.Packets, c.Bytes = of(name("calm"), 0), of(name("calm"), 1)
 		for set, to := range map[string]*uint64{"busy": &c.BusyFor, "crowd": &c.CrowdFor, "swarm": &c.SwarmFor,
-			"mixed": &c.MixedFor, "steady": &c.SteadyFor, "speaker": &c.SpeaksFor, "tried": &c.TriedFor, "trial": &c.TrialFor,
+			"mixed": &c.MixedFor, "steady": &c.SteadyFor, "speaker": &c.SpeaksFor, "full": &c.FullFor, "trial": &c.TrialFor,
 			"lost": &c.LostFor, "struck": &c.StruckFor, "greedy": &c.GreedyFor} {
 			*to = max(*to, s.Ticks.Of(t.Stay(name(set))))
 		}

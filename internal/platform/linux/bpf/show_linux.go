@@ -24,7 +24,7 @@ type (
 		HomePort, FarPort                             uint16
 		Protocol                                      uint32
 		Keep, Bytes, Packets, Busy                    uint64
-		Mixed, Steady, Tried, Lost, Struck, Greedy    uint64
+		Mixed, Steady, Lost, Struck, Greedy           uint64
 		OfPackets, OfBytes, OfAcks, OfSteady, OfSmall classify.OwnBucket
 		Mark                                          uint32
 		Machine                                       uint16
@@ -33,9 +33,9 @@ type (
 	}
 
 	machineRecord struct {
-		Key                                address
-		Keep, Crowd, Speaker, Trial, _     uint64
-		Calm, Names, Heavy, Starts, Steady classify.OwnBucket
+		Key                                         address
+		Keep, Crowd, Speaker, Trial, Full, _        uint64
+		Calm, Names, Heavy, Starts, Steady, Waiting classify.OwnBucket
 	}
 
 	portRecord struct {
@@ -115,7 +115,7 @@ func show(dir string) (Tables, error) {
 			for _, in := range []struct {
 				set   string
 				until uint64
-			}{{"mixed", r.Mixed}, {"steady", r.Steady}, {"tried", r.Tried}, {"lost", r.Lost},
+			}{{"mixed", r.Mixed}, {"steady", r.Steady}, {"lost", r.Lost},
 				{"struck", r.Struck}, {"greedy", r.Greedy}} {
 				if in.until > now {
 					h.In = append(h.In, in.set)
@@ -132,7 +132,7 @@ func show(dir string) (Tables, error) {
 				for _, in := range []struct {
 					set   string
 					until uint64
-				}{{"crowd", r.Crowd}, {"speaker", r.Speaker}, {"trial", r.Trial}} {
+				}{{"crowd", r.Crowd}, {"speaker", r.Speaker}, {"trial", r.Trial}, {"full", r.Full}} {
 					if in.until <= now {
 						continue
 					}
